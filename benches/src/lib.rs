@@ -1,0 +1,1 @@
+//! Benches; see `README.md` in this folder.

@@ -1,0 +1,39 @@
+//! Every maximum of every format, with the relations between them checked when compiling.
+
+/// tar's unit: headers and padding are multiples of it, and entries store offsets in it.
+pub const SHARD_ALIGN_BYTES: u64 = 512;
+/// Largest record as stored in a shard.
+pub const RECORD_BYTES_MAX: u64 = 1 << 30;
+/// Largest shard that a 32-bit offset in 512-byte units reaches.
+pub const SHARD_BYTES_MAX: u64 = (u32::MAX as u64) * SHARD_ALIGN_BYTES;
+/// Most samples in a dataset; ids are 32-bit and the last value means "none".
+pub const SAMPLES_MAX: u64 = (u32::MAX - 1) as u64;
+/// Most shards in a dataset.
+pub const SHARDS_MAX: u32 = 1 << 24;
+/// Most classes in a dataset.
+pub const CLASSES_MAX: u32 = 1 << 24;
+/// Longest original path or class name (Linux' `PATH_MAX`).
+pub const NAME_BYTES_MAX: usize = 4096;
+/// Largest index file read into memory when it cannot be mapped.
+pub const INDEX_BYTES_MAX: u64 = 1 << 40;
+
+/// Descriptors in a ring: batches a rank can have in flight. A power of two, as its release bitmap is one `u64`.
+pub const RING_DESCRIPTORS: usize = 64;
+/// Most samples in one rank's batch: their losses must fit in one control message.
+pub const BATCH_SAMPLES_MAX: u32 = 32_768;
+/// Largest payload segment of a ring.
+pub const PAYLOAD_BYTES_MAX: u64 = 1 << 40;
+/// Each batch in the payload starts at a page boundary.
+pub const PAYLOAD_ALIGN_BYTES: u64 = 4096;
+/// Largest image side a decoded batch may have.
+pub const IMAGE_SIDE_MAX: u32 = 16_384;
+
+/// Largest control message. A SEQPACKET message must fit into the default socket buffer of 208 KiB.
+pub const MESSAGE_BYTES_MAX: usize = 192 * 1024;
+/// Most ranks of one job.
+pub const RANKS_MAX: u32 = 4096;
+
+const _: () = assert!(RECORD_BYTES_MAX <= SHARD_BYTES_MAX);
+const _: () = assert!(RING_DESCRIPTORS.is_power_of_two() && RING_DESCRIPTORS <= 64);
+const _: () = assert!(BATCH_SAMPLES_MAX as usize * 4 + 1024 <= MESSAGE_BYTES_MAX);
+const _: () = assert!(PAYLOAD_ALIGN_BYTES.is_multiple_of(SHARD_ALIGN_BYTES));

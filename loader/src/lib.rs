@@ -1,0 +1,10 @@
+//! `shade-load`: the daemon, one per node. Reads records from shards into an importance-ruled cache and publishes batches.
+//!
+//! Modules in the order data flows; `daemon` alone wires them. ARCHITECTURE.md draws the picture.
+
+pub mod batches;
+pub mod blocks;
+pub mod cache;
+pub mod importance;
+pub mod plan;
+pub mod reads;
