@@ -1,1 +1,335 @@
-//! placeholder
+//! Importance: per-sample losses become rank scores, and the dense table of them is also the cache's ghost.
+//!
+//! ALGORITHMS 1. Losses are comparable only within a batch, so a batch is ranked and the rank is put on a log scale.
+//! The table holds 12 bytes for every sample of the dataset, resident or not; scores are never aged.
+
+use shade_formats::checksum::crc32c;
+use shade_formats::limits::SAMPLES_MAX;
+use shade_formats::{FormatError, SampleId};
+
+/// Lowest score the table takes: what the published code gives a sample that it never trained. Ranks score above
+/// `ln(9.5)`, about 2.25.
+pub const SCORE_MIN: f32 = 1.0;
+/// Upper limit of a score, `ln(73.5)`: the rank quantile tends to 1. A sample never trained has it, so nothing starves.
+pub const SCORE_MAX: f32 = 4.297_285_6;
+
+const STRUCTURE: &str = "importance table";
+const MAGIC: [u8; 8] = *b"SHADEIMP";
+const VERSION: u32 = 1;
+/// Magic, version, number of samples.
+const HEADER_BYTES: usize = 16;
+/// Score, uses, last epoch.
+const SAMPLE_BYTES: usize = 12;
+const CHECKSUM_BYTES: usize = 4;
+/// `last_epoch` of a sample never delivered.
+const NEVER: u32 = u32::MAX;
+
+/// Scores of one finished batch.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Ranked {
+    /// Each sample of the batch once, easiest first, with its score, `ln(9.5)` to `SCORE_MAX`.
+    pub scores: Vec<(SampleId, f32)>,
+    /// How many of the losses were NaN or infinite; their samples rank as the hardest.
+    pub nonfinite: u32,
+}
+
+/// Ranks the losses of one batch: the j-th smallest of n samples scores `ln(64 (j + 0.5) / n + 9.5)`.
+///
+/// Ordered by (loss, sample id). A sample that occurs twice counts once, with its mean loss. A partial report is fine:
+/// the shorter of the two slices sets how many pairs are used.
+#[must_use]
+pub fn rank(ids: &[SampleId], losses: &[f32]) -> Ranked {
+    let mut pairs: Vec<(SampleId, f64)> =
+        ids.iter().zip(losses).map(|(&id, &loss)| (id, f64::from(loss))).collect();
+    let nonfinite = pairs.iter().filter(|(_, loss)| !loss.is_finite()).count();
+    // Stable: the sum of a duplicate's losses is taken in the batch's order and so is always the same number.
+    pairs.sort_by_key(|&(id, _)| id);
+    let mut means: Vec<(f64, SampleId)> = pairs
+        .chunk_by(|left, right| left.0 == right.0)
+        .filter_map(|same| same.first().map(|&(id, _)| (mean_or_hardest(same), id)))
+        .collect();
+    means.sort_unstable_by(|left, right| left.0.total_cmp(&right.0).then(left.1.cmp(&right.1)));
+    let samples = means.len() as f64;
+    let scores =
+        means.iter().enumerate().map(|(j, &(_, id))| (id, score_at((j as f64 + 0.5) / samples))).collect();
+    Ranked { scores, nonfinite: u32::try_from(nonfinite).unwrap_or(u32::MAX) }
+}
+
+/// The mean of one sample's losses, +∞ where that is not a finite number. Starts from +0, so -0 ranks with 0.
+fn mean_or_hardest(same: &[(SampleId, f64)]) -> f64 {
+    let mean = same.iter().fold(0.0, |sum, (_, loss)| sum + loss) / same.len() as f64;
+    if mean.is_finite() { mean } else { f64::INFINITY }
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "scores are stored as f32")]
+fn score_at(quantile: f64) -> f32 {
+    (64.0 * quantile + 9.5).ln() as f32
+}
+
+/// What is known about every sample: its score, how often it hit, when it was last delivered. Ids beyond the table
+/// read as never trained, and writes to them are ignored.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Importance {
+    scores: Vec<f32>,
+    uses: Vec<u32>,
+    last_epochs: Vec<u32>,
+}
+
+impl Importance {
+    /// A table for samples `0..samples`, none of them trained yet.
+    #[must_use]
+    pub fn new(samples: u32) -> Self {
+        let len = samples as usize;
+        Self { scores: vec![SCORE_MAX; len], uses: vec![0; len], last_epochs: vec![NEVER; len] }
+    }
+
+    /// How many samples the table covers.
+    #[must_use]
+    pub fn len(&self) -> u32 {
+        // Set from a u32 by both constructors.
+        u32::try_from(self.scores.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Whether the table covers no sample.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.scores.is_empty()
+    }
+
+    /// The sample's score, `SCORE_MIN..=SCORE_MAX`.
+    #[must_use]
+    pub fn score(&self, id: SampleId) -> f32 {
+        self.scores.get(id.index()).copied().unwrap_or(SCORE_MAX)
+    }
+
+    /// All scores, by sample id.
+    #[must_use]
+    pub fn scores(&self) -> &[f32] {
+        &self.scores
+    }
+
+    /// How often the sample was served from the cache.
+    #[must_use]
+    pub fn uses(&self, id: SampleId) -> u32 {
+        self.uses.get(id.index()).copied().unwrap_or(0)
+    }
+
+    /// The epoch in which the sample was last delivered.
+    #[must_use]
+    pub fn last_epoch(&self, id: SampleId) -> Option<u32> {
+        self.last_epochs.get(id.index()).copied().filter(|&epoch| epoch != NEVER)
+    }
+
+    /// Replaces the sample's score. It is clamped to `SCORE_MIN..=SCORE_MAX`; NaN counts as the hardest. The cache must
+    /// then be told to [`rescore`](crate::cache::Cache::rescore).
+    pub fn set_score(&mut self, id: SampleId, score: f32) {
+        if let Some(slot) = self.scores.get_mut(id.index()) {
+            *slot = if score.is_nan() { SCORE_MAX } else { score.clamp(SCORE_MIN, SCORE_MAX) };
+        }
+    }
+
+    /// Counts a hit. The cache must then be told to [`hit`](crate::cache::Cache::hit).
+    pub fn record_hit(&mut self, id: SampleId) {
+        if let Some(uses) = self.uses.get_mut(id.index()) {
+            *uses = uses.saturating_add(1);
+        }
+    }
+
+    /// Notes that the sample was delivered in `epoch` (below `u32::MAX`).
+    pub fn record_delivery(&mut self, id: SampleId, epoch: u32) {
+        if let Some(last) = self.last_epochs.get_mut(id.index()) {
+            *last = epoch;
+        }
+    }
+
+    /// The table as bytes, little-endian: magic `SHADEIMP`, version u32, samples u32, all scores f32, all uses u32, all
+    /// last epochs u32 (`u32::MAX`: never), CRC32C u32 of everything before it.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(HEADER_BYTES + self.scores.len() * SAMPLE_BYTES + CHECKSUM_BYTES);
+        bytes.extend_from_slice(&MAGIC);
+        bytes.extend_from_slice(&VERSION.to_le_bytes());
+        bytes.extend_from_slice(&self.len().to_le_bytes());
+        bytes.extend(self.scores.iter().flat_map(|score| score.to_le_bytes()));
+        bytes.extend(self.uses.iter().flat_map(|uses| uses.to_le_bytes()));
+        bytes.extend(self.last_epochs.iter().flat_map(|epoch| epoch.to_le_bytes()));
+        bytes.extend_from_slice(&crc32c(&bytes).to_le_bytes());
+        bytes
+    }
+
+    /// Reads what [`to_bytes`](Self::to_bytes) wrote.
+    ///
+    /// # Errors
+    /// Wrong magic, version, length or checksum, or a score outside `SCORE_MIN..=SCORE_MAX`.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, FormatError> {
+        let (header, _) = bytes.split_first_chunk::<HEADER_BYTES>().ok_or_else(|| {
+            FormatError::new(STRUCTURE, 0, format!("{} bytes", bytes.len()), "a 16-byte header")
+        })?;
+        let samples = read_header(header)?;
+        let len_expected = HEADER_BYTES + samples as usize * SAMPLE_BYTES + CHECKSUM_BYTES;
+        let (content, checksum) = bytes
+            .split_last_chunk::<CHECKSUM_BYTES>()
+            .filter(|_| bytes.len() == len_expected)
+            .ok_or_else(|| FormatError::new(STRUCTURE, 12, format!("{} bytes", bytes.len()), len_expected))?;
+        let (got, expected) = (crc32c(content), u32::from_le_bytes(*checksum));
+        if got != expected {
+            let offset = content.len() as u64;
+            return Err(FormatError::new(
+                STRUCTURE,
+                offset,
+                format!("{got:#010x}"),
+                format!("{expected:#010x}"),
+            ));
+        }
+        let mut words = content.chunks_exact(4).skip(HEADER_BYTES / 4).filter_map(read_word);
+        let mut column = || words.by_ref().take(samples as usize).collect::<Vec<u32>>();
+        let (scores, uses, last_epochs) = (column(), column(), column());
+        let scores: Vec<f32> = scores.into_iter().map(f32::from_bits).collect();
+        match scores.iter().enumerate().find(|(_, score)| !(SCORE_MIN..=SCORE_MAX).contains(*score)) {
+            None => Ok(Self { scores, uses, last_epochs }),
+            Some((at, score)) => Err(FormatError::new(
+                STRUCTURE,
+                (HEADER_BYTES + at * 4) as u64,
+                format!("score {score}"),
+                format!("{SCORE_MIN}..={SCORE_MAX}"),
+            )),
+        }
+    }
+}
+
+/// Checks magic and version, returns the number of samples.
+fn read_header(header: &[u8; HEADER_BYTES]) -> Result<u32, FormatError> {
+    let [m0, m1, m2, m3, m4, m5, m6, m7, v0, v1, v2, v3, n0, n1, n2, n3] = *header;
+    let magic = [m0, m1, m2, m3, m4, m5, m6, m7];
+    if magic != MAGIC {
+        return Err(FormatError::new(STRUCTURE, 0, magic.escape_ascii(), MAGIC.escape_ascii()));
+    }
+    let version = u32::from_le_bytes([v0, v1, v2, v3]);
+    if version != VERSION {
+        return Err(FormatError::new(STRUCTURE, 8, format!("version {version}"), VERSION));
+    }
+    let samples = u32::from_le_bytes([n0, n1, n2, n3]);
+    if u64::from(samples) > SAMPLES_MAX {
+        return Err(FormatError::new(
+            STRUCTURE,
+            12,
+            format!("{samples} samples"),
+            format!("at most {SAMPLES_MAX}"),
+        ));
+    }
+    Ok(samples)
+}
+
+fn read_word(chunk: &[u8]) -> Option<u32> {
+    chunk.first_chunk().map(|word| u32::from_le_bytes(*word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ids(ids: &[u32]) -> Vec<SampleId> {
+        ids.iter().copied().map(SampleId).collect()
+    }
+
+    #[test]
+    fn scores_equal_the_papers_table_at_64_samples() {
+        let batch = ids(&(0..64).rev().collect::<Vec<_>>());
+        let losses: Vec<f32> = (0..64u8).rev().map(f32::from).collect();
+        let ranked = rank(&batch, &losses);
+        for (j, &(id, score)) in ranked.scores.iter().enumerate() {
+            assert_eq!(id.index(), j);
+            assert!((f64::from(score) - (j as f64 + 10.0).ln()).abs() < 1e-6, "rank {j}: {score}");
+        }
+        assert!((f64::from(SCORE_MAX) - 73.5f64.ln()).abs() < 1e-6);
+    }
+
+    #[test]
+    fn ties_go_by_sample_id_and_negative_zero_is_zero() {
+        let ranked = rank(&ids(&[9, 3, 5]), &[-0.0, 0.0, 0.0]);
+        assert_eq!(ranked.scores.iter().map(|pair| pair.0.0).collect::<Vec<_>>(), [3, 5, 9]);
+    }
+
+    #[test]
+    fn nonfinite_losses_are_hardest_and_counted() {
+        let ranked = rank(&ids(&[1, 2, 3, 4]), &[f32::NEG_INFINITY, 5.0, f32::NAN, 1.0]);
+        assert_eq!(ranked.scores.iter().map(|pair| pair.0.0).collect::<Vec<_>>(), [4, 2, 1, 3]);
+        assert_eq!(ranked.nonfinite, 2);
+    }
+
+    #[test]
+    fn a_duplicate_counts_once_with_its_mean() {
+        let ranked = rank(&ids(&[7, 1, 7, 2]), &[0.0, 2.0, 6.0, 4.0]);
+        // Sample 7 has the mean 3: between 1 and 2.
+        assert_eq!(ranked.scores.iter().map(|pair| pair.0.0).collect::<Vec<_>>(), [1, 7, 2]);
+        let middle = (64.0f64 * 0.5 + 9.5).ln();
+        assert!((f64::from(ranked.scores[1].1) - middle).abs() < 1e-6);
+    }
+
+    #[test]
+    fn partial_and_empty_reports() {
+        assert_eq!(rank(&ids(&[1, 2, 3]), &[1.0]).scores.len(), 1);
+        assert_eq!(rank(&ids(&[1, 2, 3]), &[]), Ranked::default());
+        assert_eq!(rank(&[], &[1.0]), Ranked::default());
+    }
+
+    fn trained() -> Importance {
+        let mut table = Importance::new(3);
+        table.set_score(SampleId(1), 3.0);
+        table.record_hit(SampleId(1));
+        table.record_delivery(SampleId(1), 4);
+        table
+    }
+
+    #[test]
+    fn a_new_table_is_optimistic_and_ids_beyond_it_are_harmless() {
+        let mut table = trained();
+        assert_eq!(
+            (table.score(SampleId(0)), table.uses(SampleId(0)), table.last_epoch(SampleId(0))),
+            (SCORE_MAX, 0, None)
+        );
+        assert_eq!(
+            (table.score(SampleId(1)), table.uses(SampleId(1)), table.last_epoch(SampleId(1))),
+            (3.0, 1, Some(4))
+        );
+        table.set_score(SampleId(3), 3.0);
+        table.record_hit(SampleId(3));
+        table.record_delivery(SampleId(3), 1);
+        assert_eq!(table, trained());
+        table.set_score(SampleId(0), f32::NAN);
+        table.set_score(SampleId(2), -1.0);
+        assert_eq!((table.score(SampleId(0)), table.score(SampleId(2))), (SCORE_MAX, SCORE_MIN));
+    }
+
+    #[test]
+    fn bytes_round_trip_at_12_a_sample() {
+        let bytes = trained().to_bytes();
+        assert_eq!(bytes.len(), 16 + 3 * 12 + 4);
+        assert_eq!(Importance::from_bytes(&bytes).unwrap(), trained());
+        assert_eq!(Importance::from_bytes(&Importance::new(0).to_bytes()).unwrap(), Importance::new(0));
+    }
+
+    #[test]
+    fn every_broken_byte_and_every_truncation_is_refused() {
+        let bytes = trained().to_bytes();
+        for at in 0..bytes.len() {
+            let mut broken = bytes.clone();
+            broken[at] ^= 0x40;
+            assert!(Importance::from_bytes(&broken).is_err(), "byte {at}");
+            assert!(Importance::from_bytes(&bytes[..at]).is_err(), "length {at}");
+        }
+        let mut longer = bytes;
+        longer.push(0);
+        assert!(Importance::from_bytes(&longer).is_err());
+    }
+
+    #[test]
+    fn a_score_out_of_range_is_refused_even_with_a_good_checksum() {
+        for score in [f32::NAN, f32::INFINITY, 0.0, 5.0] {
+            let mut table = trained();
+            table.scores[2] = score;
+            let error = Importance::from_bytes(&table.to_bytes()).unwrap_err();
+            assert_eq!(error.offset, 16 + 8, "{error}");
+        }
+    }
+}

@@ -1,10 +1,17 @@
-//! `shade-load`: the daemon, one per node. Reads records from shards into an importance-ruled cache and publishes batches.
+//! `shade-load`: the daemon, one per node. Reads records from shards into an importance-ruled cache and publishes
+//! batches in shared memory.
 //!
-//! Modules in the order data flows; `daemon` alone wires them. ARCHITECTURE.md draws the picture.
+//! The modules in the order data flows; `daemon` alone wires them. ARCHITECTURE.md draws the picture.
 
-pub mod batches;
-pub mod blocks;
-pub mod cache;
+pub mod cli;
+pub mod dataset;
 pub mod importance;
 pub mod plan;
+pub mod cache;
+pub mod blocks;
 pub mod reads;
+pub mod core;
+pub mod batches;
+pub mod ring;
+pub mod control;
+pub mod daemon;

@@ -1,1 +1,17 @@
-//! placeholder
+//! What the trainer's side and the daemon say to each other on the socket: one SEQPACKET message is one value here.
+//!
+//! The spec with its byte tables is `CONTROL.md`, two folders up.
+
+mod codec;
+mod reply;
+mod request;
+mod socket_name;
+mod types;
+
+pub use reply::{
+    REFUSE_BUSY, REFUSE_DATASET, REFUSE_PERMISSION, REFUSE_PROTOCOL, REFUSE_RESOURCES, REFUSE_SPEC, Reply,
+    WELCOME_FDS,
+};
+pub use request::Request;
+pub use socket_name::socket_name;
+pub use types::{JobSpec, OnError, Order, Output, PROTOCOL, PlanSpec, Sampler, SpecError, Tail, UnknownName};

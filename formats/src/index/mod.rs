@@ -1,1 +1,17 @@
-//! placeholder
+//! The index, `dataset.shade`: which record of which shard is which sample. `INDEX.md` is the byte diagram.
+
+mod builder;
+mod check;
+mod entry;
+mod layout;
+mod media;
+mod names;
+mod reader;
+
+pub use builder::IndexBuilder;
+pub use entry::{Codec, Entry, Media};
+pub use media::sniff;
+pub use reader::{Index, Shard};
+
+/// The index's file name inside a dataset's directory. Its appearance commits the dataset.
+pub const INDEX_FILE: &str = "dataset.shade";

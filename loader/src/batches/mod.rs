@@ -1,1 +1,19 @@
-//! placeholder
+//! From records in the cache to filled batches in a ring: gather, decode, seal.
+//!
+//! The core orders, worker threads do, and answer through one queue (`workers`). A [`FillOrder`] names some rows of a
+//! batch: where each one's record lies in the arena and where in the payload its bytes go (`fill`). Once every row
+//! of a batch is filled, or given up, a [`SealOrder`] closes the gaps and writes the columns (`seal`); then the batch
+//! may be published. Nothing here decides anything: which sample, where, and what becomes of a bad record is the core's.
+
+pub mod decode;
+
+mod fault;
+mod fill;
+mod gather;
+mod order;
+mod seal;
+mod workers;
+
+pub use fault::{FillFault, LayoutFault};
+pub use order::{Columns, FillOrder, Filled, Job, JobDone, Move, Row, SealOrder, Ticket};
+pub use workers::Workers;

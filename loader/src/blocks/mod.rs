@@ -1,1 +1,16 @@
-//! placeholder
+//! The memory that records live in: one arena of fixed blocks, handed out as tokens that own them.
+//!
+//! [`Arena::create`] makes the memory and the one [`FreeList`] of it. The list is pure bookkeeping and
+//! belongs to one thread; the arena is shared by all and turns a token ([`Blocks`]) into slices. A token
+//! cannot be cloned and the list never hands a block out twice, so `&Blocks` may give `&[u8]` and `&mut
+//! Blocks` may give `&mut [u8]` with no lock at all.
+
+mod arena;
+mod block_size;
+mod free_list;
+mod token;
+
+pub use arena::Arena;
+pub use block_size::{block_bytes_for, charged_bytes};
+pub use free_list::FreeList;
+pub use token::{Blocks, BlocksError};

@@ -1,1 +1,25 @@
-//! placeholder
+//! `shade-client`: one rank's side of a session with `shade-load`: connect, take batches, release them, report losses.
+//!
+//! Pure Rust, no Python: the bindings are thin layers over this. A session is shared by threads as it is; a batch may
+//! outlive it. Nothing here survives a `fork`, and says so.
+
+mod attach;
+mod batch;
+mod connect;
+mod dialogue;
+mod error;
+mod fork;
+mod launch;
+mod segment;
+mod session;
+mod state;
+mod wire;
+
+pub use batch::{Batch, Column};
+pub use connect::Options;
+pub use error::ClientError;
+pub use launch::Launch;
+pub use session::{Next, Session};
+pub use shade_formats::control::{JobSpec, OnError, Order, Output, PlanSpec, Sampler, Tail};
+pub use shade_formats::limits::BATCH_SAMPLES_MAX;
+pub use shade_formats::ring::{Descriptor, FLAG_PADDING, FLAG_SUBSTITUTED, Layout};

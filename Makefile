@@ -1,0 +1,71 @@
+# Everything a newcomer or CI does, from a fresh checkout: each target sets up what it needs first, once.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+VENV ?= .venv
+# The demo's settings. DATA is an ImageFolder of yours; empty means Fashion-MNIST.
+DATA ?=
+EPOCHS ?=
+OUT ?= demo-out
+# More of `python -m demo --help`, for example DEMO_ARGS="--rep 3 --depth 8".
+DEMO_ARGS ?=
+
+target := $(or $(CARGO_TARGET_DIR),target)
+package := trainer-bridge/py/python/shade_load
+binaries := shade-load shade-pack
+rust_sources := $(shell find formats packer loader trainer-bridge -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
+# pyo3 looks for an interpreter: always the same one, so that it is compiled once.
+export PYO3_PYTHON := $(abspath $(VENV))/bin/python
+
+.PHONY: help demo test lint build bench clean system dataset
+
+help: ## this list
+	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 16
+
+demo: build $(if $(DATA),,dataset) ## train twice over a simulated store, without and with shade (DATA= EPOCHS= OUT= DEMO_ARGS=)
+	@$(VENV)/bin/python -m demo --out '$(OUT)' $(if $(DATA),--data '$(DATA)') $(if $(EPOCHS),--epochs $(EPOCHS)) $(DEMO_ARGS)
+
+test: build lint ## format, lints, Rust tests, Python tests
+	cargo build --workspace --exclude shade-load-py --bins
+	cargo test --workspace
+	$(VENV)/bin/python -m pytest tests/python
+	@echo 'make test: all passed'
+
+lint: $(VENV)/.installed ## cargo fmt --check and clippy, warnings are errors
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets -- -D warnings
+
+build: $(VENV)/.built ## the programs (shade-pack, shade-load) and the Python package shade_load (in .venv)
+
+bench: build ## the benches of benches/
+	cargo bench --package shade-benches
+
+clean: ## remove all that make has made
+	cargo clean
+	rm -rf '$(VENV)' demo-out '$(package)/bin' '$(package)'/*.so
+	find demo tests/python trainer-bridge/py -name __pycache__ -prune -exec rm -rf {} +
+
+system:
+	@PYTHON='$(PYTHON)' setup/toolchain.sh
+	@PYTHON='$(PYTHON)' setup/system-packages.sh build
+
+dataset:
+	@setup/system-packages.sh dataset
+
+$(VENV)/bin/python: | system
+	$(PYTHON) -m venv '$(VENV)'
+
+$(VENV)/.installed: setup/requirements.txt | $(VENV)/bin/python
+	@echo 'installing PyTorch and the test tools into $(VENV): some 5 GB with the CUDA libraries of the default build; once'
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --requirement $<
+	@touch $@
+
+# maturin develop links the package's sources into .venv: a changed .py file needs no new build, a changed .rs file does.
+$(VENV)/.built: $(rust_sources) trainer-bridge/py/pyproject.toml $(VENV)/.installed | system
+	cargo build --release $(binaries:%=--package %)
+	mkdir -p $(package)/bin
+	install -m 755 $(binaries:%=$(target)/release/%) $(package)/bin/
+	VIRTUAL_ENV='$(abspath $(VENV))' $(VENV)/bin/maturin develop --release --manifest-path trainer-bridge/py/Cargo.toml
+	@touch $@

@@ -1,1 +1,0 @@
-//! Benches; see `README.md` in this folder.

@@ -1,0 +1,211 @@
+//! Reading and writing of messages: little-endian fields in order, every length checked before it is believed.
+
+use crate::FormatError;
+use crate::limits::MESSAGE_BYTES_MAX;
+
+/// Version of every message's fields; a message that changes gets a higher one.
+pub(super) const MESSAGE_VERSION: u16 = 1;
+
+/// Longest text of a reply, so that an error always fits into a message; longer ones are cut.
+pub(super) const TEXT_BYTES_MAX: usize = 16 * 1024;
+
+/// Builds a message.
+pub(super) struct Writer {
+    bytes: Vec<u8>,
+}
+
+impl Writer {
+    pub(super) fn message(tag: u16) -> Self {
+        let mut writer = Self { bytes: Vec::with_capacity(64) };
+        writer.u16(tag);
+        writer.u16(MESSAGE_VERSION);
+        writer
+    }
+
+    pub(super) fn u8(&mut self, value: u8) {
+        self.bytes.push(value);
+    }
+
+    pub(super) fn u16(&mut self, value: u16) {
+        self.bytes.extend_from_slice(&value.to_le_bytes());
+    }
+
+    pub(super) fn u32(&mut self, value: u32) {
+        self.bytes.extend_from_slice(&value.to_le_bytes());
+    }
+
+    pub(super) fn u64(&mut self, value: u64) {
+        self.bytes.extend_from_slice(&value.to_le_bytes());
+    }
+
+    pub(super) fn u128(&mut self, value: u128) {
+        self.bytes.extend_from_slice(&value.to_le_bytes());
+    }
+
+    pub(super) fn f64(&mut self, value: f64) {
+        self.u64(value.to_bits());
+    }
+
+    pub(super) fn text(&mut self, text: &str) {
+        self.len(text.len());
+        self.bytes.extend_from_slice(text.as_bytes());
+    }
+
+    /// A text for people: cut, at a character, to what always fits.
+    pub(super) fn short_text(&mut self, text: &str) {
+        let end = text.floor_char_boundary(TEXT_BYTES_MAX);
+        self.text(text.get(..end).unwrap_or_default());
+    }
+
+    pub(super) fn f32s(&mut self, values: &[f32]) {
+        self.len(values.len());
+        for value in values {
+            self.u32(value.to_bits());
+        }
+    }
+
+    /// A length over `u32` makes a message over the limit anyway, which no receiver accepts.
+    fn len(&mut self, len: usize) {
+        self.u32(u32::try_from(len).unwrap_or(u32::MAX));
+    }
+
+    pub(super) fn finish(self) -> Vec<u8> {
+        self.bytes
+    }
+}
+
+/// Takes a message apart.
+pub(super) struct Reader<'a> {
+    whole: &'a [u8],
+    rest: &'a [u8],
+}
+
+impl<'a> Reader<'a> {
+    /// Reads the tag and checks the version.
+    pub(super) fn message(bytes: &'a [u8]) -> Result<(u16, Self), FormatError> {
+        if bytes.len() > MESSAGE_BYTES_MAX {
+            return Err(FormatError::new(
+                "control message",
+                0,
+                format_args!("{} bytes", bytes.len()),
+                format_args!("at most {MESSAGE_BYTES_MAX}"),
+            ));
+        }
+        let mut reader = Self { whole: bytes, rest: bytes };
+        let tag = reader.u16()?;
+        let version = reader.u16()?;
+        if version != MESSAGE_VERSION {
+            return Err(FormatError::new(
+                "control message",
+                2,
+                format_args!("version {version} of message {tag}"),
+                format_args!("version {MESSAGE_VERSION}"),
+            ));
+        }
+        Ok((tag, reader))
+    }
+
+    pub(super) fn u8(&mut self) -> Result<u8, FormatError> {
+        self.array::<1>().map(u8::from_le_bytes)
+    }
+
+    pub(super) fn u16(&mut self) -> Result<u16, FormatError> {
+        self.array().map(u16::from_le_bytes)
+    }
+
+    pub(super) fn u32(&mut self) -> Result<u32, FormatError> {
+        self.array().map(u32::from_le_bytes)
+    }
+
+    pub(super) fn u64(&mut self) -> Result<u64, FormatError> {
+        self.array().map(u64::from_le_bytes)
+    }
+
+    pub(super) fn u128(&mut self) -> Result<u128, FormatError> {
+        self.array().map(u128::from_le_bytes)
+    }
+
+    pub(super) fn f64(&mut self) -> Result<f64, FormatError> {
+        self.u64().map(f64::from_bits)
+    }
+
+    /// A text of up to `most` bytes.
+    pub(super) fn text(&mut self, most: usize) -> Result<String, FormatError> {
+        let at = self.offset();
+        let len = self.len(most)?;
+        let bytes = self.bytes(len)?;
+        match std::str::from_utf8(bytes) {
+            Ok(text) => Ok(text.to_owned()),
+            Err(error) => Err(FormatError::new("control message", at, error, "UTF-8 text")),
+        }
+    }
+
+    /// An array of up to `most` numbers.
+    pub(super) fn f32s(&mut self, most: usize) -> Result<Vec<f32>, FormatError> {
+        let len = self.len(most)?;
+        // `most` is small, so the product is: the array is allocated only after its bytes are known to be there.
+        let bytes = self.bytes(len.saturating_mul(4))?;
+        let (values, _) = bytes.as_chunks::<4>();
+        Ok(values.iter().map(|value| f32::from_le_bytes(*value)).collect())
+    }
+
+    /// One of a choice's values.
+    pub(super) fn choice<T>(
+        &mut self,
+        what: &'static str,
+        from_code: impl Fn(u8) -> Option<T>,
+    ) -> Result<T, FormatError> {
+        let at = self.offset();
+        let code = self.u8()?;
+        from_code(code).ok_or_else(|| FormatError::new(what, at, code, "a known code"))
+    }
+
+    /// Refuses bytes after the last field.
+    pub(super) fn finish(self) -> Result<(), FormatError> {
+        if self.rest.is_empty() {
+            return Ok(());
+        }
+        let got = format_args!("{} more bytes", self.rest.len());
+        Err(FormatError::new("control message", self.offset(), got, "the message's end"))
+    }
+
+    fn len(&mut self, most: usize) -> Result<usize, FormatError> {
+        let at = self.offset();
+        let len = self.u32()?;
+        match usize::try_from(len) {
+            Ok(len) if len <= most => Ok(len),
+            _ => Err(FormatError::new(
+                "control message",
+                at,
+                format_args!("length {len}"),
+                format_args!("at most {most}"),
+            )),
+        }
+    }
+
+    fn bytes(&mut self, len: usize) -> Result<&'a [u8], FormatError> {
+        let (taken, rest) = self.rest.split_at_checked(len).ok_or_else(|| self.short(len))?;
+        self.rest = rest;
+        Ok(taken)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], FormatError> {
+        let (taken, rest) = self.rest.split_first_chunk::<N>().ok_or_else(|| self.short(N))?;
+        self.rest = rest;
+        Ok(*taken)
+    }
+
+    fn short(&self, len: usize) -> FormatError {
+        let got = format_args!("{} bytes left", self.rest.len());
+        FormatError::new("control message", self.offset(), got, format_args!("{len} bytes"))
+    }
+
+    pub(super) fn offset(&self) -> u64 {
+        (self.whole.len() - self.rest.len()) as u64
+    }
+}
+
+/// A tag that no message of this direction has.
+pub(super) fn unknown_tag(tag: u16) -> FormatError {
+    FormatError::new("control message", 0, format_args!("tag {tag}"), "a known tag")
+}

@@ -1,0 +1,216 @@
+//! What the daemon answers, and what it says unasked.
+
+use super::codec::{Reader, TEXT_BYTES_MAX, Writer, unknown_tag};
+use crate::FormatError;
+use crate::limits::MESSAGE_BYTES_MAX;
+
+/// Descriptors that come with a `Welcome`, in this order: daemon segment, client segment, payload, doorbell to the
+/// client, doorbell to the daemon.
+pub const WELCOME_FDS: usize = 5;
+
+/// Refused: another version of the conversation.
+pub const REFUSE_PROTOCOL: u16 = 1;
+/// Refused: not the daemon's own user.
+pub const REFUSE_PERMISSION: u16 = 2;
+/// Refused: another dataset than the one this daemon serves.
+pub const REFUSE_DATASET: u16 = 3;
+/// Refused: the specification is impossible, or not that of the job's other ranks.
+pub const REFUSE_SPEC: u16 = 4;
+/// Refused: the rank is taken, or another job is being served.
+pub const REFUSE_BUSY: u16 = 5;
+/// Refused: no memory or descriptors for a ring.
+pub const REFUSE_RESOURCES: u16 = 6;
+
+/// A message from daemon to client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// The session is open; [`WELCOME_FDS`] descriptors come with it.
+    Welcome {
+        /// The conversation's version.
+        protocol: u32,
+        /// The daemon's process.
+        pid: u32,
+        /// Samples in the dataset.
+        samples: u32,
+        /// Classes in the dataset.
+        classes: u32,
+        /// Which bytes the dataset holds.
+        content_id: u128,
+        /// Batches of every epoch, for each rank.
+        batches_per_epoch: u32,
+        /// Length of the payload segment, bytes.
+        payload_bytes: u64,
+    },
+    /// The session is not opened.
+    Refuse {
+        /// One of the `REFUSE_` codes.
+        code: u16,
+        /// Why, for people; cut to 16 KiB.
+        text: String,
+    },
+    /// The counters, as JSON.
+    Stats {
+        /// One JSON object.
+        json: String,
+    },
+    /// What a resumed run needs; one memfd with the bytes comes with it.
+    State {
+        /// Length of the memfd's content.
+        bytes: u64,
+    },
+    /// The state was restored.
+    StateLoaded,
+    /// A request failed; or, unasked, the session cannot go on.
+    Failed {
+        /// Why, for people; cut to 16 KiB.
+        text: String,
+    },
+}
+
+const WELCOME: u16 = 1;
+const REFUSE: u16 = 2;
+const STATS: u16 = 3;
+const STATE: u16 = 4;
+const STATE_LOADED: u16 = 5;
+const FAILED: u16 = 6;
+
+impl Reply {
+    /// The message's bytes.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        match self {
+            Self::Welcome {
+                protocol,
+                pid,
+                samples,
+                classes,
+                content_id,
+                batches_per_epoch,
+                payload_bytes,
+            } => {
+                let mut writer = Writer::message(WELCOME);
+                writer.u32(*protocol);
+                writer.u32(*pid);
+                writer.u32(*samples);
+                writer.u32(*classes);
+                writer.u128(*content_id);
+                writer.u32(*batches_per_epoch);
+                writer.u64(*payload_bytes);
+                writer.finish()
+            }
+            Self::Refuse { code, text } => {
+                let mut writer = Writer::message(REFUSE);
+                writer.u16(*code);
+                writer.short_text(text);
+                writer.finish()
+            }
+            Self::Stats { json } => {
+                let mut writer = Writer::message(STATS);
+                writer.text(json);
+                writer.finish()
+            }
+            Self::State { bytes } => {
+                let mut writer = Writer::message(STATE);
+                writer.u64(*bytes);
+                writer.finish()
+            }
+            Self::StateLoaded => Writer::message(STATE_LOADED).finish(),
+            Self::Failed { text } => {
+                let mut writer = Writer::message(FAILED);
+                writer.short_text(text);
+                writer.finish()
+            }
+        }
+    }
+
+    /// Reads a message.
+    ///
+    /// # Errors
+    /// On an unknown tag or version, a length over its limit, missing or trailing bytes.
+    pub fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
+        let (tag, mut reader) = Reader::message(bytes)?;
+        let reply = match tag {
+            WELCOME => Self::Welcome {
+                protocol: reader.u32()?,
+                pid: reader.u32()?,
+                samples: reader.u32()?,
+                classes: reader.u32()?,
+                content_id: reader.u128()?,
+                batches_per_epoch: reader.u32()?,
+                payload_bytes: reader.u64()?,
+            },
+            REFUSE => Self::Refuse { code: reader.u16()?, text: reader.text(TEXT_BYTES_MAX)? },
+            STATS => Self::Stats { json: reader.text(MESSAGE_BYTES_MAX)? },
+            STATE => Self::State { bytes: reader.u64()? },
+            STATE_LOADED => Self::StateLoaded,
+            FAILED => Self::Failed { text: reader.text(TEXT_BYTES_MAX)? },
+            _ => return Err(unknown_tag(tag)),
+        };
+        reader.finish()?;
+        Ok(reply)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn reply() -> impl Strategy<Value = Reply> {
+        prop_oneof![
+            any::<(u32, u32, u32, u32, u128, u32, u64)>().prop_map(
+                |(protocol, pid, samples, classes, content_id, batches_per_epoch, payload_bytes)| {
+                    Reply::Welcome {
+                        protocol,
+                        pid,
+                        samples,
+                        classes,
+                        content_id,
+                        batches_per_epoch,
+                        payload_bytes,
+                    }
+                }
+            ),
+            (any::<u16>(), ".{0,60}").prop_map(|(code, text)| Reply::Refuse { code, text }),
+            ".{0,60}".prop_map(|json| Reply::Stats { json }),
+            any::<u64>().prop_map(|bytes| Reply::State { bytes }),
+            Just(Reply::StateLoaded),
+            ".{0,60}".prop_map(|text| Reply::Failed { text }),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn round_trips(reply in reply()) {
+            prop_assert_eq!(Reply::decode(&reply.encode()).unwrap(), reply);
+        }
+
+        #[test]
+        fn every_shorter_or_longer_message_is_refused(reply in reply()) {
+            let mut bytes = reply.encode();
+            for end in 0..bytes.len() {
+                prop_assert!(Reply::decode(&bytes[..end]).is_err(), "cut at {}", end);
+            }
+            bytes.push(0);
+            prop_assert!(Reply::decode(&bytes).is_err());
+        }
+
+        #[test]
+        fn arbitrary_bytes_never_panic(tag in 0_u16..10, mut bytes in prop::collection::vec(any::<u8>(), 4..300)) {
+            let _ = Reply::decode(&bytes);
+            bytes[..2].copy_from_slice(&tag.to_le_bytes());
+            bytes[2..4].copy_from_slice(&1_u16.to_le_bytes());
+            let _ = Reply::decode(&bytes);
+        }
+    }
+
+    #[test]
+    fn a_long_error_is_cut_at_a_character_and_still_arrives() {
+        let text = "\u{e4}".repeat(20_000);
+        let reply = Reply::decode(&Reply::Failed { text: format!("x{text}") }.encode()).unwrap();
+        let Reply::Failed { text: cut } = reply else { panic!("{reply:?}") };
+        assert_eq!(cut.len(), TEXT_BYTES_MAX - 1, "an odd start, then characters of two bytes");
+        assert!(cut.ends_with('\u{e4}'));
+    }
+}

@@ -1,0 +1,298 @@
+//! What a trainer's process asks of the daemon.
+
+use super::codec::{Reader, Writer, unknown_tag};
+use super::types::{JobSpec, OnError, Order, Output, PlanSpec, Sampler, Tail};
+use crate::FormatError;
+use crate::limits::{BATCH_SAMPLES_MAX, NAME_BYTES_MAX};
+
+/// A message from client to daemon.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Request {
+    /// Opens the session; the first message, once. Answered by `Welcome` or `Refuse`.
+    Hello {
+        /// The conversation's version, [`PROTOCOL`](super::PROTOCOL).
+        protocol: u32,
+        /// The client's process, for messages.
+        pid: u32,
+        /// Canonical path of the dataset.
+        dataset: String,
+        /// Name of the job.
+        job: String,
+        /// This client's rank, below `spec.world_size`.
+        rank: u32,
+        /// What the job asks for.
+        spec: JobSpec,
+    },
+    /// Starts delivery of an epoch from a batch on, and ends whatever was delivered before. Not answered.
+    StartEpoch {
+        /// Counts the starts of this session, from 1; descriptors carry it.
+        generation: u32,
+        /// The epoch, from 0.
+        epoch: u32,
+        /// The first batch wanted, from 0.
+        first_batch: u32,
+    },
+    /// Losses of a batch's first rows, in its order. Not answered.
+    Report {
+        /// The batch's epoch.
+        epoch: u32,
+        /// The batch.
+        batch: u32,
+        /// One loss a row; at most [`BATCH_SAMPLES_MAX`].
+        losses: Vec<f32>,
+    },
+    /// A validation score, higher is better. Not answered.
+    ReportValidation {
+        /// The score.
+        score: f64,
+    },
+    /// Asks for the counters. Answered by `Stats`.
+    Stats,
+    /// Asks for what a resumed run needs. Answered by `State`.
+    SaveState,
+    /// Restores what `SaveState` gave; one memfd with the bytes comes with it. Answered by `StateLoaded` or `Failed`.
+    LoadState,
+    /// Ends the session. Not answered.
+    Bye,
+}
+
+const HELLO: u16 = 1;
+const START_EPOCH: u16 = 2;
+const REPORT: u16 = 3;
+const REPORT_VALIDATION: u16 = 4;
+const STATS: u16 = 5;
+const SAVE_STATE: u16 = 6;
+const LOAD_STATE: u16 = 7;
+const BYE: u16 = 8;
+
+/// Codes of [`Output`].
+const OUTPUT_RAW: u8 = 1;
+const OUTPUT_DECODED: u8 = 2;
+
+impl Request {
+    /// The message's bytes.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        match self {
+            Self::Hello { protocol, pid, dataset, job, rank, spec } => {
+                let mut writer = Writer::message(HELLO);
+                writer.u32(*protocol);
+                writer.u32(*pid);
+                writer.text(dataset);
+                writer.text(job);
+                writer.u32(*rank);
+                write_spec(&mut writer, spec);
+                writer.finish()
+            }
+            Self::StartEpoch { generation, epoch, first_batch } => {
+                let mut writer = Writer::message(START_EPOCH);
+                writer.u32(*generation);
+                writer.u32(*epoch);
+                writer.u32(*first_batch);
+                writer.finish()
+            }
+            Self::Report { epoch, batch, losses } => {
+                let mut writer = Writer::message(REPORT);
+                writer.u32(*epoch);
+                writer.u32(*batch);
+                writer.f32s(losses);
+                writer.finish()
+            }
+            Self::ReportValidation { score } => {
+                let mut writer = Writer::message(REPORT_VALIDATION);
+                writer.f64(*score);
+                writer.finish()
+            }
+            Self::Stats => Writer::message(STATS).finish(),
+            Self::SaveState => Writer::message(SAVE_STATE).finish(),
+            Self::LoadState => Writer::message(LOAD_STATE).finish(),
+            Self::Bye => Writer::message(BYE).finish(),
+        }
+    }
+
+    /// Reads a message. Whether its values make sense is for [`JobSpec::validate`] and the session to say.
+    ///
+    /// # Errors
+    /// On an unknown tag, version or code, a length over its limit, missing or trailing bytes.
+    pub fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
+        let (tag, mut reader) = Reader::message(bytes)?;
+        let request = match tag {
+            HELLO => Self::Hello {
+                protocol: reader.u32()?,
+                pid: reader.u32()?,
+                dataset: reader.text(NAME_BYTES_MAX)?,
+                job: reader.text(NAME_BYTES_MAX)?,
+                rank: reader.u32()?,
+                spec: read_spec(&mut reader)?,
+            },
+            START_EPOCH => Self::StartEpoch {
+                generation: reader.u32()?,
+                epoch: reader.u32()?,
+                first_batch: reader.u32()?,
+            },
+            REPORT => Self::Report {
+                epoch: reader.u32()?,
+                batch: reader.u32()?,
+                losses: reader.f32s(BATCH_SAMPLES_MAX as usize)?,
+            },
+            REPORT_VALIDATION => Self::ReportValidation { score: reader.f64()? },
+            STATS => Self::Stats,
+            SAVE_STATE => Self::SaveState,
+            LOAD_STATE => Self::LoadState,
+            BYE => Self::Bye,
+            _ => return Err(unknown_tag(tag)),
+        };
+        reader.finish()?;
+        Ok(request)
+    }
+}
+
+fn write_spec(writer: &mut Writer, spec: &JobSpec) {
+    writer.u8(spec.plan.sampler.code());
+    writer.u8(spec.plan.order.code());
+    writer.u8(spec.tail.code());
+    writer.u8(spec.on_error.code());
+    writer.u64(spec.plan.seed);
+    writer.f64(spec.plan.rep);
+    writer.f64(spec.plan.hit_cap);
+    writer.f64(spec.plan.explore);
+    writer.u32(spec.plan.cover);
+    writer.u32(spec.batch_size);
+    writer.u32(spec.world_size);
+    writer.u64(spec.ring_bytes);
+    match spec.output {
+        Output::Raw => writer.u8(OUTPUT_RAW),
+        Output::Decoded { height, width } => {
+            writer.u8(OUTPUT_DECODED);
+            writer.u32(height);
+            writer.u32(width);
+        }
+    }
+}
+
+fn read_spec(reader: &mut Reader<'_>) -> Result<JobSpec, FormatError> {
+    // Fields in the order of `write_spec`.
+    let sampler = reader.choice("sampler", Sampler::from_code)?;
+    let order = reader.choice("order", Order::from_code)?;
+    let tail = reader.choice("tail", Tail::from_code)?;
+    let on_error = reader.choice("on_error", OnError::from_code)?;
+    let seed = reader.u64()?;
+    let rep = reader.f64()?;
+    let hit_cap = reader.f64()?;
+    let explore = reader.f64()?;
+    let cover = reader.u32()?;
+    let batch_size = reader.u32()?;
+    let world_size = reader.u32()?;
+    let ring_bytes = reader.u64()?;
+    let at = reader.offset();
+    let output = match reader.u8()? {
+        OUTPUT_RAW => Output::Raw,
+        OUTPUT_DECODED => Output::Decoded { height: reader.u32()?, width: reader.u32()? },
+        code => return Err(FormatError::new("output", at, code, "a known code")),
+    };
+    let plan = PlanSpec { sampler, order, seed, rep, hit_cap, cover, explore };
+    Ok(JobSpec { plan, batch_size, world_size, tail, output, on_error, ring_bytes })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn choice<T: Copy + std::fmt::Debug + 'static>(all: &'static [T]) -> impl Strategy<Value = T> {
+        prop::sample::select(all)
+    }
+
+    prop_compose! {
+        fn spec()(
+            sampler in choice(Sampler::ALL), order in choice(Order::ALL), tail in choice(Tail::ALL),
+            on_error in choice(OnError::ALL), seed: u64, rep: f64, hit_cap: f64, explore: f64, cover: u32,
+            numbers: (u32, u32, u64), decoded: Option<(u32, u32)>,
+        ) -> JobSpec {
+            JobSpec {
+                plan: PlanSpec { sampler, order, seed, rep, hit_cap, cover, explore },
+                batch_size: numbers.0,
+                world_size: numbers.1,
+                tail,
+                output: decoded.map_or(Output::Raw, |(height, width)| Output::Decoded { height, width }),
+                on_error,
+                ring_bytes: numbers.2,
+            }
+        }
+    }
+
+    fn request() -> impl Strategy<Value = Request> {
+        prop_oneof![
+            (any::<u32>(), any::<u32>(), ".{0,60}", ".{0,20}", any::<u32>(), spec()).prop_map(
+                |(protocol, pid, dataset, job, rank, spec)| Request::Hello {
+                    protocol,
+                    pid,
+                    dataset,
+                    job,
+                    rank,
+                    spec
+                }
+            ),
+            any::<(u32, u32, u32)>().prop_map(|(generation, epoch, first_batch)| Request::StartEpoch {
+                generation,
+                epoch,
+                first_batch
+            }),
+            (any::<u32>(), any::<u32>(), prop::collection::vec(any::<f32>(), 0..200))
+                .prop_map(|(epoch, batch, losses)| Request::Report { epoch, batch, losses }),
+            any::<f64>().prop_map(|score| Request::ReportValidation { score }),
+            Just(Request::Stats),
+            Just(Request::SaveState),
+            Just(Request::LoadState),
+            Just(Request::Bye),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn round_trips(request in request()) {
+            prop_assert_eq!(Request::decode(&request.encode()).unwrap(), request);
+        }
+
+        #[test]
+        fn every_shorter_or_longer_message_is_refused(request in request()) {
+            let mut bytes = request.encode();
+            for end in 0..bytes.len() {
+                prop_assert!(Request::decode(&bytes[..end]).is_err(), "cut at {}", end);
+            }
+            bytes.push(0);
+            prop_assert!(Request::decode(&bytes).is_err());
+        }
+
+        #[test]
+        fn arbitrary_bytes_never_panic(tag in 0_u16..12, mut bytes in prop::collection::vec(any::<u8>(), 4..300)) {
+            let _ = Request::decode(&bytes);
+            bytes[..2].copy_from_slice(&tag.to_le_bytes());
+            bytes[2..4].copy_from_slice(&1_u16.to_le_bytes());
+            let _ = Request::decode(&bytes);
+        }
+    }
+
+    #[test]
+    fn nan_losses_survive_and_too_many_are_refused() {
+        let nan = Request::Report { epoch: 0, batch: 0, losses: vec![f32::NAN] };
+        assert_eq!(Request::decode(&nan.encode()).unwrap().encode(), nan.encode());
+        let most = BATCH_SAMPLES_MAX as usize;
+        assert!(
+            Request::decode(&Request::Report { epoch: 0, batch: 0, losses: vec![0.0; most] }.encode())
+                .is_ok()
+        );
+        assert!(
+            Request::decode(&Request::Report { epoch: 0, batch: 0, losses: vec![0.0; most + 1] }.encode())
+                .is_err()
+        );
+    }
+
+    #[test]
+    fn another_message_version_is_named() {
+        let mut bytes = Request::Bye.encode();
+        bytes[2] = 9;
+        assert!(Request::decode(&bytes).unwrap_err().to_string().contains("version 9"));
+    }
+}

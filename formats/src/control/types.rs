@@ -1,0 +1,308 @@
+//! What a job asks for, in the words that every front end uses.
+
+use std::fmt;
+
+use crate::limits::{BATCH_SAMPLES_MAX, IMAGE_SIDE_MAX, PAYLOAD_ALIGN_BYTES, PAYLOAD_BYTES_MAX, RANKS_MAX};
+
+/// Version of the conversation as a whole. Both sides must speak the same one.
+pub const PROTOCOL: u32 = 1;
+
+/// A text that names none of a choice's values.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{what} {got:?} is unknown: use {expected}")]
+pub struct UnknownName {
+    /// The choice, such as "sampler".
+    pub what: &'static str,
+    /// What was asked for.
+    pub got: String,
+    /// The names that there are.
+    pub expected: &'static str,
+}
+
+/// A specification that no daemon can serve.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{field} is {got}, but must be {expected}")]
+pub struct SpecError {
+    /// The field, such as "batch_size".
+    pub field: &'static str,
+    /// Its value.
+    pub got: String,
+    /// What it may be.
+    pub expected: String,
+}
+
+/// Declares a choice: its enum, codes on the wire, and names in options.
+macro_rules! choice {
+    ($(#[$meta:meta])* $name:ident, $what:literal, $expected:literal,
+     $($(#[$variant_meta:meta])* $variant:ident = $code:literal $text:literal),+) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+        pub enum $name { $($(#[$variant_meta])* $variant),+ }
+
+        impl $name {
+            /// The name in options and reports.
+            #[must_use]
+            pub fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $text),+ }
+            }
+
+            pub(super) fn code(self) -> u8 {
+                match self { $(Self::$variant => $code),+ }
+            }
+
+            pub(super) fn from_code(code: u8) -> Option<Self> {
+                match code { $($code => Some(Self::$variant),)+ _ => None }
+            }
+
+            /// Every value, in the order of the codes.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
+        }
+
+        impl std::str::FromStr for $name {
+            type Err = UnknownName;
+
+            fn from_str(text: &str) -> Result<Self, UnknownName> {
+                match text {
+                    $($text => Ok(Self::$variant),)+
+                    _ => Err(UnknownName { what: $what, got: text.to_owned(), expected: $expected }),
+                }
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(self.as_str())
+            }
+        }
+    };
+}
+
+choice! {
+    /// How an epoch's samples are drawn.
+    Sampler, "sampler", "uniform or pads",
+    /// A permutation: each sample once.
+    #[default]
+    Uniform = 1 "uniform",
+    /// By importance, with repetition (SHADE's PADS).
+    Pads = 2 "pads"
+}
+
+choice! {
+    /// In which order a plan is delivered.
+    Order, "order", "shuffled or hits_first",
+    /// A seeded global shuffle.
+    #[default]
+    Shuffled = 1 "shuffled",
+    /// Residents first, as published; for reproduction, as it starves the GPU at the epoch's end.
+    HitsFirst = 2 "hits_first"
+}
+
+choice! {
+    /// What becomes of an epoch's last samples when they do not fill a batch on every rank.
+    Tail, "tail", "drop, pad or even",
+    /// They are left out.
+    #[default]
+    Drop = 1 "drop",
+    /// The batch is filled up with rows flagged as padding.
+    Pad = 2 "pad",
+    /// The last batch is shorter, equally on every rank.
+    Even = 3 "even"
+}
+
+choice! {
+    /// What happens when a record cannot be read or decoded.
+    OnError, "on_error", "raise, skip or substitute",
+    /// The epoch ends with an error that names it.
+    #[default]
+    Raise = 1 "raise",
+    /// The batch goes without it.
+    Skip = 2 "skip",
+    /// Another sample stands in, flagged.
+    Substitute = 3 "substitute"
+}
+
+/// What a batch holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Output {
+    /// The record's bytes, as packed.
+    #[default]
+    Raw,
+    /// Images of one size: `u8`, batch x 3 x height x width.
+    Decoded {
+        /// Height in pixels.
+        height: u32,
+        /// Width in pixels.
+        width: u32,
+    },
+}
+
+/// How the plan of each epoch is drawn.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PlanSpec {
+    /// How samples are drawn.
+    pub sampler: Sampler,
+    /// In which order they are delivered.
+    pub order: Order,
+    /// Seed of every random choice.
+    pub seed: u64,
+    /// Factor on the draws of resident samples, at least 1; 1 is off.
+    pub rep: f64,
+    /// Largest share of an epoch that replicated draws of residents may take, 0 to 1.
+    pub hit_cap: f64,
+    /// A sample not delivered for this many epochs is put into the plan; 0 is off.
+    pub cover: u32,
+    /// Share of draws made uniformly instead of by importance, 0 to 1.
+    pub explore: f64,
+}
+
+impl Default for PlanSpec {
+    fn default() -> Self {
+        Self {
+            sampler: Sampler::default(),
+            order: Order::default(),
+            seed: 0,
+            rep: 1.0,
+            hit_cap: 0.6,
+            cover: 5,
+            explore: 0.0,
+        }
+    }
+}
+
+impl PlanSpec {
+    /// Refuses numbers that make no plan.
+    ///
+    /// # Errors
+    /// Names the field.
+    pub fn validate(&self) -> Result<(), SpecError> {
+        if !(self.rep.is_finite() && self.rep >= 1.0) {
+            return Err(refused("rep", self.rep, "a finite number of at least 1"));
+        }
+        for (field, share) in [("hit_cap", self.hit_cap), ("explore", self.explore)] {
+            // Written so that NaN fails.
+            if !(0.0..=1.0).contains(&share) {
+                return Err(refused(field, share, "0 to 1"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What one job asks of the daemon. Every rank of a job must send an equal one.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct JobSpec {
+    /// How epochs are drawn.
+    pub plan: PlanSpec,
+    /// Rows in each rank's batch.
+    pub batch_size: u32,
+    /// Ranks of the job.
+    pub world_size: u32,
+    /// What becomes of an incomplete last batch.
+    pub tail: Tail,
+    /// What a batch holds.
+    pub output: Output,
+    /// What happens to a bad record.
+    pub on_error: OnError,
+    /// Length of each rank's payload segment in bytes; 0 leaves it to the daemon.
+    pub ring_bytes: u64,
+}
+
+impl JobSpec {
+    /// Refuses what no daemon can serve.
+    ///
+    /// # Errors
+    /// Names the field.
+    pub fn validate(&self) -> Result<(), SpecError> {
+        self.plan.validate()?;
+        in_range("batch_size", self.batch_size, BATCH_SAMPLES_MAX)?;
+        in_range("world_size", self.world_size, RANKS_MAX)?;
+        if let Output::Decoded { height, width } = self.output {
+            in_range("height", height, IMAGE_SIDE_MAX)?;
+            in_range("width", width, IMAGE_SIDE_MAX)?;
+            // Below 2^45: 2^15 rows of 3 x 2^28 bytes.
+            let batch_bytes = u64::from(self.batch_size) * 3 * u64::from(height) * u64::from(width);
+            if batch_bytes >= PAYLOAD_BYTES_MAX {
+                let got =
+                    format_args!("{} of {height} x {width} pixels, {batch_bytes} bytes", self.batch_size);
+                let expected = format_args!("less than {PAYLOAD_BYTES_MAX} bytes a batch");
+                return Err(refused("batch_size", got, expected));
+            }
+        }
+        if self.ring_bytes > PAYLOAD_BYTES_MAX || !self.ring_bytes.is_multiple_of(PAYLOAD_ALIGN_BYTES) {
+            let expected = format_args!("0 or a multiple of {PAYLOAD_ALIGN_BYTES} up to {PAYLOAD_BYTES_MAX}");
+            return Err(refused("ring_bytes", self.ring_bytes, expected));
+        }
+        Ok(())
+    }
+}
+
+fn in_range(field: &'static str, value: u32, most: u32) -> Result<(), SpecError> {
+    if value == 0 || value > most {
+        return Err(refused(field, value, format_args!("1 to {most}")));
+    }
+    Ok(())
+}
+
+fn refused(field: &'static str, got: impl fmt::Display, expected: impl fmt::Display) -> SpecError {
+    SpecError { field, got: got.to_string(), expected: expected.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec() -> JobSpec {
+        JobSpec {
+            plan: PlanSpec::default(),
+            batch_size: 256,
+            world_size: 8,
+            tail: Tail::Drop,
+            output: Output::Decoded { height: 224, width: 224 },
+            on_error: OnError::Raise,
+            ring_bytes: 0,
+        }
+    }
+
+    #[test]
+    fn names_are_read_back_and_strange_ones_are_refused_with_the_choice() {
+        assert!(Sampler::ALL.iter().all(|value| value.as_str().parse() == Ok(*value)));
+        assert!(Order::ALL.iter().all(|value| value.as_str().parse() == Ok(*value)));
+        assert!(Tail::ALL.iter().all(|value| value.as_str().parse() == Ok(*value)));
+        assert!(OnError::ALL.iter().all(|value| value.as_str().parse() == Ok(*value)));
+        let error = "Pads".parse::<Sampler>().unwrap_err();
+        assert_eq!(error.to_string(), "sampler \"Pads\" is unknown: use uniform or pads");
+    }
+
+    #[test]
+    fn every_bad_field_is_named() {
+        spec().validate().unwrap();
+        let plan = spec().plan;
+        let bad = [
+            ("rep", JobSpec { plan: PlanSpec { rep: 0.9, ..plan }, ..spec() }),
+            ("rep", JobSpec { plan: PlanSpec { rep: f64::NAN, ..plan }, ..spec() }),
+            ("rep", JobSpec { plan: PlanSpec { rep: f64::INFINITY, ..plan }, ..spec() }),
+            ("hit_cap", JobSpec { plan: PlanSpec { hit_cap: 1.1, ..plan }, ..spec() }),
+            ("hit_cap", JobSpec { plan: PlanSpec { hit_cap: f64::NAN, ..plan }, ..spec() }),
+            ("explore", JobSpec { plan: PlanSpec { explore: -0.1, ..plan }, ..spec() }),
+            ("batch_size", JobSpec { batch_size: 0, ..spec() }),
+            ("batch_size", JobSpec { batch_size: 32_769, ..spec() }),
+            ("world_size", JobSpec { world_size: 0, ..spec() }),
+            ("world_size", JobSpec { world_size: RANKS_MAX + 1, ..spec() }),
+            ("height", JobSpec { output: Output::Decoded { height: 0, width: 1 }, ..spec() }),
+            ("width", JobSpec { output: Output::Decoded { height: 1, width: 20_000 }, ..spec() }),
+            (
+                "batch_size",
+                JobSpec {
+                    batch_size: 32_768,
+                    output: Output::Decoded { height: 16_384, width: 16_384 },
+                    ..spec()
+                },
+            ),
+            ("ring_bytes", JobSpec { ring_bytes: 100, ..spec() }),
+            ("ring_bytes", JobSpec { ring_bytes: PAYLOAD_BYTES_MAX + 4096, ..spec() }),
+        ];
+        for (field, spec) in bad {
+            assert_eq!(spec.validate().unwrap_err().field, field, "{spec:?}");
+        }
+    }
+}

@@ -1,0 +1,282 @@
+//! Everything an index must satisfy, checked once when it is opened, so that the accessors behind cannot fail.
+
+use std::ops::Range;
+
+use xxhash_rust::xxh3::Xxh3;
+
+use super::entry::{Codec, Entry};
+use super::layout::{
+    ENTRY_BYTES, FLAGS_REQUIRED, HEADER_BYTES, Header, KIND_CLASSES, KIND_ENTRIES, KIND_NAMES, KIND_OPTIONS,
+    KIND_SHARDS, SHARD_BYTES, Section, u32_at, u64_at,
+};
+use super::names::Names;
+use crate::checksum::crc32c;
+use crate::error::FormatError;
+use crate::ids::ContentId;
+use crate::limits::{
+    CLASSES_MAX, RECORD_BYTES_MAX, SAMPLES_MAX, SHARD_ALIGN_BYTES, SHARD_BYTES_MAX, SHARDS_MAX,
+};
+use crate::shard::{END_OF_ARCHIVE, padded_len};
+
+const SHARDS: &str = "index shard table";
+const CLASSES: &str = "index class table";
+const ENTRIES: &str = "index entries";
+const NAMES: &str = "index names";
+const OPTIONS: &str = "index options";
+
+/// Where everything lies in a checked index.
+#[derive(Clone, Debug)]
+pub(super) struct Layout {
+    pub content_id: ContentId,
+    pub samples: u32,
+    pub shards: u32,
+    pub classes: u32,
+    pub entries_at: usize,
+    pub shards_at: usize,
+    pub shard_names: Names,
+    pub class_names: Names,
+    pub paths: Names,
+    pub options: Range<usize>,
+}
+
+/// The hash that identifies what a dataset holds: xxh3-128 over the entries section, then the classes section.
+pub(super) fn content_id(entries: &[u8], classes: &[u8]) -> ContentId {
+    let mut hash = Xxh3::new();
+    hash.update(entries);
+    hash.update(classes);
+    ContentId(hash.digest128())
+}
+
+/// Checks a whole index.
+pub(super) fn check(index: &[u8]) -> Result<Layout, FormatError> {
+    let header = Header::decode(index)?;
+    let samples = limited(header.samples, SAMPLES_MAX, 40, "samples")?;
+    limited(header.shards.into(), SHARDS_MAX.into(), 48, "shards")?;
+    limited(header.classes.into(), CLASSES_MAX.into(), 52, "classes")?;
+    let table = Section::table(index, &header)?;
+    for section in &table {
+        check_section(index, section)?;
+    }
+    let find = |kind, structure| find(&table, kind, structure);
+    let shards = find(KIND_SHARDS, SHARDS)?;
+    let classes = find(KIND_CLASSES, CLASSES)?;
+    let entries = find(KIND_ENTRIES, ENTRIES)?;
+    let names = find(KIND_NAMES, NAMES)?;
+    let options = find(KIND_OPTIONS, OPTIONS)?;
+
+    let got = content_id(slice(index, &entries)?, slice(index, &classes)?);
+    if got != header.content_id {
+        return Err(FormatError::new(
+            "index header",
+            24,
+            format_args!("content id {}", header.content_id),
+            got,
+        ));
+    }
+    let (shard_rows, shard_names) = check_shards(index, &shards, header.shards)?;
+    let class_names = Names::check(index, classes, header.classes.into(), CLASSES)?;
+    check_entries(index, &entries, &header, &shard_rows)?;
+    let paths = Names::check(index, names, header.samples, NAMES)?;
+    if std::str::from_utf8(slice(index, &options)?).is_err() {
+        return Err(FormatError::new(OPTIONS, options.start as u64, "bytes that are not UTF-8", "JSON text"));
+    }
+    Ok(Layout {
+        content_id: header.content_id,
+        samples,
+        shards: header.shards,
+        classes: header.classes,
+        entries_at: entries.start,
+        shards_at: shards.start,
+        shard_names,
+        class_names,
+        paths,
+        options,
+    })
+}
+
+fn limited(count: u64, max: u64, at: u64, what: &str) -> Result<u32, FormatError> {
+    let wrong = || {
+        FormatError::new("index header", at, format_args!("{count} {what}"), format_args!("at most {max}"))
+    };
+    if count > max {
+        return Err(wrong());
+    }
+    u32::try_from(count).map_err(|_| wrong())
+}
+
+fn check_section(index: &[u8], section: &Section) -> Result<(), FormatError> {
+    let range = range_of(section)?;
+    let got = crc32c(slice(index, &range)?);
+    if got != section.crc32c {
+        return Err(FormatError::new(
+            "index section",
+            section.offset,
+            format_args!("type {} with crc32c {got:08x}", section.kind),
+            format_args!("{:08x}", section.crc32c),
+        ));
+    }
+    // No required flag has a meaning yet, for known and unknown types alike.
+    if section.flags & FLAGS_REQUIRED != 0 {
+        return Err(FormatError::new(
+            "index section",
+            section.offset,
+            format_args!(
+                "type {} with required flags {:#010x}",
+                section.kind,
+                section.flags & FLAGS_REQUIRED
+            ),
+            "flags that this version knows: use a newer shade",
+        ));
+    }
+    Ok(())
+}
+
+fn range_of(section: &Section) -> Result<Range<usize>, FormatError> {
+    let end = section.offset.checked_add(section.len);
+    match (usize::try_from(section.offset), end.map(usize::try_from)) {
+        (Ok(start), Some(Ok(end))) => Ok(start..end),
+        _ => Err(FormatError::new(
+            "index section",
+            section.offset,
+            section.len,
+            "a length this machine can address",
+        )),
+    }
+}
+
+fn slice<'a>(index: &'a [u8], range: &Range<usize>) -> Result<&'a [u8], FormatError> {
+    index.get(range.clone()).ok_or_else(|| {
+        let expected = format_args!("a section inside the file's {} bytes", index.len());
+        FormatError::new(
+            "index section",
+            range.start as u64,
+            format_args!("its end at {}", range.end),
+            expected,
+        )
+    })
+}
+
+/// The one section of this type.
+fn find(table: &[Section], kind: u32, structure: &'static str) -> Result<Range<usize>, FormatError> {
+    let mut found = table.iter().filter(|section| section.kind == kind);
+    match (found.next(), found.next()) {
+        (Some(section), None) => range_of(section),
+        (None, _) => Err(FormatError::new(structure, HEADER_BYTES as u64, "no such section", "one")),
+        (_, Some(again)) => Err(FormatError::new(structure, again.offset, "a second such section", "one")),
+    }
+}
+
+/// Bytes and records of each shard, and the table of their names.
+fn check_shards(
+    index: &[u8],
+    range: &Range<usize>,
+    count: u32,
+) -> Result<(Vec<(u64, u32)>, Names), FormatError> {
+    let rows_len = (count as usize).saturating_mul(SHARD_BYTES);
+    let rows_end = range.start.saturating_add(rows_len);
+    let rows = slice(index, range)?.get(..rows_len).ok_or_else(|| {
+        FormatError::new(
+            SHARDS,
+            range.start as u64,
+            format_args!("{} bytes", range.len()),
+            format_args!("{count} rows"),
+        )
+    })?;
+    let mut shards = Vec::with_capacity(count as usize);
+    for (number, row) in rows.chunks_exact(SHARD_BYTES).enumerate() {
+        let at = range.start as u64 + (number as u64).saturating_mul(SHARD_BYTES as u64);
+        let wrong = |got: &dyn std::fmt::Display, expected: &dyn std::fmt::Display| {
+            FormatError::new(SHARDS, at, format_args!("shard {number} of {got}"), expected)
+        };
+        let bytes = u64_at(row, 0).ok_or_else(|| wrong(&"no bytes", &"a row"))?;
+        let records = u32_at(row, 8).ok_or_else(|| wrong(&"no bytes", &"a row"))?;
+        let aligned = bytes.is_multiple_of(SHARD_ALIGN_BYTES) && bytes >= END_OF_ARCHIVE.len() as u64;
+        if !aligned || bytes > SHARD_BYTES_MAX {
+            let expected = format_args!("a multiple of 512 in 1024..={SHARD_BYTES_MAX}");
+            return Err(wrong(&format_args!("{bytes} bytes"), &expected));
+        }
+        shards.push((bytes, records));
+    }
+    let names = Names::check(index, rows_end..range.end, count.into(), SHARDS)?;
+    for number in 0..count {
+        let name = names.get(index, number.into()).unwrap_or_default();
+        if !is_file_name(name) {
+            let got = format_args!("shard {number} named {:?}", String::from_utf8_lossy(name));
+            return Err(FormatError::new(SHARDS, rows_end as u64, got, "a plain UTF-8 file name"));
+        }
+    }
+    Ok((shards, names))
+}
+
+/// A shard's name is joined to the dataset's directory, so it must not lead out of it.
+fn is_file_name(name: &[u8]) -> bool {
+    let plain = !name.contains(&b'/') && !name.contains(&0);
+    plain && !matches!(name, b"" | b"." | b"..") && std::str::from_utf8(name).is_ok()
+}
+
+fn check_entries(
+    index: &[u8],
+    range: &Range<usize>,
+    header: &Header,
+    shards: &[(u64, u32)],
+) -> Result<(), FormatError> {
+    let rows = slice(index, range)?;
+    if header.samples.checked_mul(ENTRY_BYTES as u64) != Some(rows.len() as u64) {
+        let expected = format_args!("{} entries of {ENTRY_BYTES} bytes", header.samples);
+        return Err(FormatError::new(
+            ENTRIES,
+            range.start as u64,
+            format_args!("{} bytes", rows.len()),
+            expected,
+        ));
+    }
+    let mut records = vec![0u32; shards.len()];
+    for (sample, row) in rows.chunks_exact(ENTRY_BYTES).enumerate() {
+        check_entry(row, header.classes, shards, &mut records).map_err(|(got, expected)| {
+            let at = range.start as u64 + (sample as u64).saturating_mul(ENTRY_BYTES as u64);
+            FormatError::new(ENTRIES, at, format_args!("sample {sample} with {got}"), expected)
+        })?;
+    }
+    for (number, (counted, (_, said))) in records.iter().zip(shards).enumerate() {
+        if counted != said {
+            let got = format_args!("{counted} entries for shard {number}");
+            return Err(FormatError::new(SHARDS, range.start as u64, got, format_args!("{said}")));
+        }
+    }
+    Ok(())
+}
+
+/// Checks one entry and counts it for its shard; on failure says what it has and what it should have.
+fn check_entry(
+    row: &[u8],
+    classes: u32,
+    shards: &[(u64, u32)],
+    records: &mut [u32],
+) -> Result<(), (String, String)> {
+    let entry = Entry::decode(row)
+        .ok_or_else(|| ("an unknown codec or flag".to_owned(), "those of this version".to_owned()))?;
+    let number = entry.shard.index();
+    let (Some((bytes, _)), Some(count)) = (shards.get(number), records.get_mut(number)) else {
+        return Err((format!("shard {number}"), format!("a shard below {}", shards.len())));
+    };
+    *count = count.saturating_add(1);
+    if entry.label >= classes {
+        return Err((format!("label {}", entry.label), format!("a label below {classes}")));
+    }
+    if u64::from(entry.stored_len.max(entry.raw_len)) > RECORD_BYTES_MAX {
+        let got = format!("{} bytes stored, {} raw", entry.stored_len, entry.raw_len);
+        return Err((got, format!("at most {RECORD_BYTES_MAX}")));
+    }
+    if entry.codec == Codec::None && entry.stored_len != entry.raw_len {
+        return Err((
+            format!("{} bytes stored", entry.stored_len),
+            format!("{}, its raw length", entry.raw_len),
+        ));
+    }
+    let end = entry.offset.checked_add(padded_len(entry.stored_len.into()));
+    if entry.offset == 0 || end.is_none_or(|end| end > *bytes) {
+        let got = format!("{} bytes at {}", entry.stored_len, entry.offset);
+        return Err((got, format!("a record behind a header, inside the shard's {bytes} bytes")));
+    }
+    Ok(())
+}

@@ -1,0 +1,133 @@
+//! A table of byte strings: `count + 1` offsets (u64, from the blob's start, never falling), then the blob.
+
+use std::ops::Range;
+
+use super::layout::u64_at;
+use crate::error::FormatError;
+use crate::limits::NAME_BYTES_MAX;
+
+const OFFSET_BYTES: usize = 8;
+
+/// Where a checked table lies in the index.
+#[derive(Clone, Debug)]
+pub(super) struct Names {
+    offsets: usize,
+    blob: Range<usize>,
+    count: u64,
+}
+
+impl Names {
+    /// Checks the table that fills `index[range]`: offsets start at 0, never fall, end at the blob's end, and no string
+    /// is longer than [`NAME_BYTES_MAX`].
+    pub(super) fn check(
+        index: &[u8],
+        range: Range<usize>,
+        count: u64,
+        structure: &'static str,
+    ) -> Result<Self, FormatError> {
+        let at = range.start as u64;
+        let short = || {
+            FormatError::new(
+                structure,
+                at,
+                format_args!("{} bytes", range.len()),
+                format_args!("{count} names"),
+            )
+        };
+        let table = index.get(range.clone()).ok_or_else(short)?;
+        let count_here = usize::try_from(count).ok().ok_or_else(short)?;
+        let offsets_len =
+            count_here.checked_add(1).and_then(|count| count.checked_mul(OFFSET_BYTES)).ok_or_else(short)?;
+        let (offsets, blob) = table.split_at_checked(offsets_len).ok_or_else(short)?;
+        let mut last = 0u64;
+        for (number, chunk) in offsets.chunks_exact(OFFSET_BYTES).enumerate() {
+            let offset = u64_at(chunk, 0).ok_or_else(short)?;
+            let place = at.saturating_add((number as u64).saturating_mul(8));
+            let length = if number == 0 && offset != 0 { None } else { offset.checked_sub(last) };
+            if length.is_none_or(|length| length > NAME_BYTES_MAX as u64) {
+                let expected =
+                    format_args!("an offset in {last}..={}", last.saturating_add(NAME_BYTES_MAX as u64));
+                return Err(FormatError::new(structure, place, format_args!("offset {offset}"), expected));
+            }
+            last = offset;
+        }
+        if last != blob.len() as u64 {
+            return Err(FormatError::new(structure, at, format_args!("{} bytes of names", blob.len()), last));
+        }
+        let blob_start = range.start.checked_add(offsets_len).ok_or_else(short)?;
+        Ok(Self { offsets: range.start, blob: blob_start..range.end, count })
+    }
+
+    /// The string `number`; `None` from `count` on.
+    pub(super) fn get<'a>(&self, index: &'a [u8], number: u64) -> Option<&'a [u8]> {
+        if number >= self.count {
+            return None;
+        }
+        let at = self.offsets.checked_add(usize::try_from(number).ok()?.checked_mul(OFFSET_BYTES)?)?;
+        let start = usize::try_from(u64_at(index, at)?).ok()?;
+        let end = usize::try_from(u64_at(index, at.checked_add(OFFSET_BYTES)?)?).ok()?;
+        index.get(self.blob.clone())?.get(start..end)
+    }
+}
+
+/// Collects a table.
+#[derive(Debug, Default)]
+pub(super) struct NamesBuilder {
+    ends: Vec<u64>,
+    blob: Vec<u8>,
+}
+
+impl NamesBuilder {
+    pub(super) fn push(&mut self, name: &[u8]) {
+        self.blob.extend_from_slice(name);
+        self.ends.push(self.blob.len() as u64);
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Appends the table's bytes to `out`.
+    pub(super) fn write(&self, out: &mut Vec<u8>) {
+        out.extend(0u64.to_le_bytes());
+        out.extend(self.ends.iter().flat_map(|end| end.to_le_bytes()));
+        out.extend_from_slice(&self.blob);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table(names: &[&[u8]]) -> Vec<u8> {
+        let mut builder = NamesBuilder::default();
+        for name in names {
+            builder.push(name);
+        }
+        let mut bytes = b"xyz".to_vec();
+        builder.write(&mut bytes);
+        bytes
+    }
+
+    #[test]
+    fn strings_come_back_in_order_empty_ones_too() {
+        let bytes = table(&[b"cat", b"", b"\xff\x00"]);
+        let names = Names::check(&bytes, 3..bytes.len(), 3, "names").unwrap();
+        let all: Vec<_> = (0..4).map(|n| names.get(&bytes, n)).collect();
+        assert_eq!(all, [Some(&b"cat"[..]), Some(b""), Some(b"\xff\x00"), None]);
+    }
+
+    #[test]
+    fn falling_wild_or_missing_offsets_are_refused() {
+        let bytes = table(&[b"cat", b"dog"]);
+        for (at, value) in [(3, 1u64), (11, 7), (11, u64::MAX), (19, 5), (19, 7), (19, 2)] {
+            let mut bent = bytes.clone();
+            bent[at..at + 8].copy_from_slice(&value.to_le_bytes());
+            assert!(Names::check(&bent, 3..bent.len(), 2, "names").is_err(), "{at} {value}");
+        }
+        assert!(Names::check(&bytes, 3..bytes.len(), 200, "names").is_err());
+        assert!(Names::check(&bytes, 3..bytes.len(), u64::MAX, "names").is_err());
+        let long = table(&[&[b'a'; NAME_BYTES_MAX + 1]]);
+        assert!(Names::check(&long, 3..long.len(), 1, "names").is_err());
+    }
+}

@@ -1,0 +1,131 @@
+//! Reads an index: checked once when opened, then plain look-ups by position, without parsing or copying.
+
+use super::check::{Layout, check};
+use super::entry::Entry;
+use super::layout::{ENTRY_BYTES, SHARD_BYTES, u32_at, u64_at};
+use crate::error::FormatError;
+use crate::ids::{ContentId, SampleId, ShardId};
+
+/// A checked index and its bytes, which may be owned memory or a mapped file.
+///
+/// If mapped bytes change after the check (somebody overwrote the file in place), accessors may answer `None` or give
+/// wrong values, but they never panic; the record's CRC32C tells.
+pub struct Index {
+    bytes: Box<dyn AsRef<[u8]> + Send + Sync>,
+    layout: Layout,
+}
+
+/// A row of the shard table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shard<'a> {
+    /// The shard's file name, next to the index.
+    pub name: &'a str,
+    /// The shard's length: a multiple of 512.
+    pub bytes: u64,
+    /// CRC32C of the whole file.
+    pub crc32c: u32,
+    /// Records in it.
+    pub records: u32,
+}
+
+impl Index {
+    /// Checks `bytes` and takes them. Checked are every section's CRC32C, all lengths and offsets, that each record
+    /// lies inside its shard, that each label has a class; so accessors answer for every id below the count.
+    ///
+    /// # Errors
+    /// The bytes are not an index of this version, or some byte of them is damaged; the error says which structure.
+    pub fn open(bytes: impl AsRef<[u8]> + Send + Sync + 'static) -> Result<Self, FormatError> {
+        let layout = check(bytes.as_ref())?;
+        Ok(Self { bytes: Box::new(bytes), layout })
+    }
+
+    /// Number of samples; ids are `0 .. len`.
+    #[must_use]
+    pub fn len(&self) -> u32 {
+        self.layout.samples
+    }
+
+    /// Whether the dataset has no sample.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// What identifies the dataset's content.
+    #[must_use]
+    pub fn content_id(&self) -> ContentId {
+        self.layout.content_id
+    }
+
+    /// Where and what `sample` is; `None` from [`len`](Self::len) on.
+    #[must_use]
+    pub fn entry(&self, sample: SampleId) -> Option<Entry> {
+        if sample.0 >= self.layout.samples {
+            return None;
+        }
+        Entry::decode(self.row(self.layout.entries_at, sample.index(), ENTRY_BYTES)?)
+    }
+
+    /// Number of shards.
+    #[must_use]
+    pub fn shard_count(&self) -> u32 {
+        self.layout.shards
+    }
+
+    /// A shard's file; `None` from [`shard_count`](Self::shard_count) on.
+    #[must_use]
+    pub fn shard(&self, shard: ShardId) -> Option<Shard<'_>> {
+        if shard.0 >= self.layout.shards {
+            return None;
+        }
+        let row = self.row(self.layout.shards_at, shard.index(), SHARD_BYTES)?;
+        let name = self.layout.shard_names.get(self.bytes(), shard.0.into())?;
+        Some(Shard {
+            name: std::str::from_utf8(name).ok()?,
+            bytes: u64_at(row, 0)?,
+            records: u32_at(row, 8)?,
+            crc32c: u32_at(row, 12)?,
+        })
+    }
+
+    /// Number of classes; labels are `0 .. class_count`.
+    #[must_use]
+    pub fn class_count(&self) -> u32 {
+        self.layout.classes
+    }
+
+    /// The class behind a label, as the bytes of its directory's name.
+    #[must_use]
+    pub fn class_name(&self, label: u32) -> Option<&[u8]> {
+        self.layout.class_names.get(self.bytes(), label.into())
+    }
+
+    /// The source file of `sample`, relative to the ImageFolder's root, such as `cat/1.png`. Not checked to be a safe
+    /// path: whoever writes to it must refuse what leads elsewhere.
+    #[must_use]
+    pub fn path(&self, sample: SampleId) -> Option<&[u8]> {
+        self.layout.paths.get(self.bytes(), sample.0.into())
+    }
+
+    /// How the dataset was packed, as JSON text.
+    #[must_use]
+    pub fn options(&self) -> &str {
+        let text = self.bytes().get(self.layout.options.clone()).unwrap_or_default();
+        std::str::from_utf8(text).unwrap_or_default()
+    }
+
+    fn bytes(&self) -> &[u8] {
+        (*self.bytes).as_ref()
+    }
+
+    fn row(&self, start: usize, number: usize, len: usize) -> Option<&[u8]> {
+        let at = number.checked_mul(len)?.checked_add(start)?;
+        self.bytes().get(at..at.checked_add(len)?)
+    }
+}
+
+impl std::fmt::Debug for Index {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Index").field("layout", &self.layout).finish_non_exhaustive()
+    }
+}

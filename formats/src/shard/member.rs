@@ -1,0 +1,196 @@
+//! One member of a shard: its name, its 512-byte header, and the padding behind its bytes.
+//!
+//! The header's field offsets, octal numbers and checksum are the `tar` crate's business; this file says which of
+//! tar's many forms a shard may hold: ustar, regular files, short names, no extensions.
+
+use tar::{EntryType, Header};
+
+use crate::error::FormatError;
+use crate::ids::SampleId;
+use crate::limits::{RECORD_BYTES_MAX, SHARD_ALIGN_BYTES};
+
+const HEADER: &str = "tar header";
+
+/// What ends a tar: two blocks of zeros.
+pub const END_OF_ARCHIVE: [u8; 1024] = [0; 1024];
+
+/// What a member's header says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// The member's name, such as `000000000042.jpg`.
+    pub name: String,
+    /// Bytes of the record as stored, without padding.
+    pub stored_len: u64,
+}
+
+/// The member name of a sample: its id in twelve digits, a dot, `extension` (`jpg`, or `bmp.zst` when compressed).
+///
+/// WebDataset takes what stands before the first dot as the sample's key, so the id is the key.
+#[must_use]
+pub fn member_name(sample: SampleId, extension: &str) -> String {
+    format!("{:012}.{extension}", sample.0)
+}
+
+/// The header of a regular file: mode 0644, owner and time 0, so that equal records give equal bytes.
+///
+/// # Errors
+/// `name` does not fit ustar's name field (100 bytes, relative), or `stored_len` is above [`RECORD_BYTES_MAX`].
+pub fn member_header(name: &str, stored_len: u64) -> Result<[u8; 512], FormatError> {
+    if stored_len > RECORD_BYTES_MAX {
+        return Err(FormatError::new(
+            HEADER,
+            0,
+            stored_len,
+            format_args!("at most {RECORD_BYTES_MAX} bytes"),
+        ));
+    }
+    if name.is_empty() || name.len() > 100 {
+        return Err(FormatError::new(HEADER, 0, name, "a member name of 1 to 100 bytes"));
+    }
+    let mut header = Header::new_ustar();
+    header
+        .set_path(name)
+        .map_err(|fault| FormatError::new(HEADER, 0, format_args!("{name}: {fault}"), "a relative name"))?;
+    header.set_entry_type(EntryType::Regular);
+    header.set_mode(0o644);
+    header.set_uid(0);
+    header.set_gid(0);
+    header.set_mtime(0);
+    header.set_size(stored_len);
+    header.set_cksum();
+    Ok(*header.as_bytes())
+}
+
+/// Reads the header that starts `bytes`; `offset` is its place in the shard, for the error.
+///
+/// # Errors
+/// Fewer than 512 bytes, not ustar, not a regular file, a wrong header checksum, a size that is not octal or is above
+/// [`RECORD_BYTES_MAX`], or a name that is not UTF-8.
+pub fn parse_member_header(bytes: &[u8], offset: u64) -> Result<Member, FormatError> {
+    let wrong = |got: &dyn std::fmt::Display, expected: &str| FormatError::new(HEADER, offset, got, expected);
+    let block: &[u8; 512] =
+        bytes.first_chunk().ok_or_else(|| wrong(&format_args!("{} bytes", bytes.len()), "512 bytes"))?;
+    if block.iter().all(|&byte| byte == 0) {
+        return Err(wrong(&"the end of the archive", "a member"));
+    }
+    let mut header = Header::new_old();
+    header.as_mut_bytes().copy_from_slice(block);
+    let Some(ustar) = header.as_ustar() else { return Err(wrong(&"no ustar magic", "a ustar header")) };
+    if ustar.typeflag != *b"0" {
+        return Err(wrong(
+            &format_args!("type {:#04x}", u32::from(ustar.typeflag[0])),
+            "a regular file (type '0')",
+        ));
+    }
+    // Base-256 numbers are GNU's extension; ustar has octal digits only.
+    if !ustar.size.iter().all(|byte| matches!(byte, b'0'..=b'7' | b' ' | 0)) {
+        return Err(wrong(&"a size that is not octal", "octal digits"));
+    }
+    let mut summed = header.clone();
+    summed.set_cksum();
+    let got = header.cksum().map_err(|fault| wrong(&fault, "a header checksum"))?;
+    let expected = summed.cksum().map_err(|fault| wrong(&fault, "a header checksum"))?;
+    if got != expected {
+        return Err(wrong(&format_args!("checksum {got}"), &format!("checksum {expected}")));
+    }
+    let stored_len = header.entry_size().map_err(|fault| wrong(&fault, "a size"))?;
+    if stored_len > RECORD_BYTES_MAX {
+        return Err(wrong(&format_args!("{stored_len} bytes"), &format!("at most {RECORD_BYTES_MAX} bytes")));
+    }
+    let name =
+        String::from_utf8(header.path_bytes().into_owned()).map_err(|fault| wrong(&fault, "a UTF-8 name"))?;
+    if name.is_empty() {
+        return Err(wrong(&"an empty name", "a member name"));
+    }
+    Ok(Member { name, stored_len })
+}
+
+/// `stored_len` rounded up to tar's 512-byte blocks: how far it is to the next header. Saturates near `u64::MAX`.
+#[must_use]
+pub fn padded_len(stored_len: u64) -> u64 {
+    stored_len.checked_next_multiple_of(SHARD_ALIGN_BYTES).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn names_are_twelve_digits_and_sort_as_numbers() {
+        assert_eq!(member_name(SampleId(42), "jpg"), "000000000042.jpg");
+        assert_eq!(member_name(SampleId(u32::MAX - 1), "bmp.zst"), "004294967294.bmp.zst");
+    }
+
+    #[test]
+    fn padding_reaches_the_next_block() {
+        let cases = [(0, 0), (1, 512), (511, 512), (512, 512), (513, 1024), (u64::MAX, u64::MAX)];
+        for (len, padded) in cases {
+            assert_eq!(padded_len(len), padded, "{len}");
+        }
+    }
+
+    #[test]
+    fn headers_round_trip() {
+        for len in [0, 1, 512, 110_000, RECORD_BYTES_MAX] {
+            let header = member_header("000000000007.png", len).unwrap();
+            let member = parse_member_header(&header, 512).unwrap();
+            assert_eq!(member, Member { name: "000000000007.png".into(), stored_len: len });
+        }
+        assert!(member_header("a.png", RECORD_BYTES_MAX + 1).is_err());
+        assert!(member_header("../a.png", 1).is_err());
+        assert!(member_header(&"a".repeat(101), 1).is_err());
+        assert!(member_header("", 1).is_err());
+    }
+
+    #[test]
+    fn other_tar_forms_are_refused_and_placed() {
+        let mut gnu = Header::new_gnu();
+        gnu.set_path("a.jpg").unwrap();
+        gnu.set_size(1);
+        gnu.set_cksum();
+        assert_eq!(parse_member_header(gnu.as_bytes(), 1024).unwrap_err().offset, 1024);
+        let mut folder = Header::new_ustar();
+        folder.set_path("a").unwrap();
+        folder.set_size(0);
+        folder.set_entry_type(EntryType::Directory);
+        folder.set_cksum();
+        assert!(parse_member_header(folder.as_bytes(), 0).unwrap_err().to_string().contains("regular file"));
+        assert!(parse_member_header(&END_OF_ARCHIVE, 0).unwrap_err().got.contains("end of the archive"));
+        assert!(parse_member_header(&[0; 511], 0).is_err());
+    }
+
+    #[test]
+    fn every_flipped_bit_of_a_header_is_an_error() {
+        let header = member_header("000000000007.png", 12_345).unwrap();
+        for byte in 0..512 {
+            for bit in 0..8 {
+                let mut bent = header;
+                bent[byte] ^= 1 << bit;
+                // The checksum field itself may be spelled with other padding bytes for the same number.
+                if let Ok(member) = parse_member_header(&bent, 0) {
+                    assert!((148..156).contains(&byte), "byte {byte} bit {bit} went unnoticed");
+                    assert_eq!(member.stored_len, 12_345);
+                }
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn arbitrary_blocks_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..600)) {
+            let _ = parse_member_header(&bytes, 0);
+        }
+
+        #[test]
+        fn arbitrary_fields_in_a_valid_header_never_panic(at in 0usize..512, value in any::<u8>()) {
+            let mut header = member_header("000000000007.png", 12_345).unwrap();
+            header[at] = value;
+            let mut summed = Header::new_old();
+            summed.as_mut_bytes().copy_from_slice(&header);
+            summed.set_cksum();
+            let _ = parse_member_header(summed.as_bytes(), 0);
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! What one image may cost a worker, checked before anything is allocated for it.
+
+use super::DecodeFault;
+
+/// Most pixels of an image as its header states them: a few KB of PNG can claim gigabytes. PIL refuses beyond
+/// 2 x `Image.MAX_IMAGE_PIXELS`, which is this number, so whatever an `ImageFolder` opens is opened here too.
+/// At most 512 MiB of RGB in one worker, for as long as that image takes.
+pub const IMAGE_PIXELS_MAX: u64 = 178_956_970;
+
+/// Most scans of a progressive JPEG: each one walks the whole image, so a small file can ask for hours of work.
+/// Encoders write about 10; 500 is what libjpeg-turbo's own fuzzers allow.
+pub(super) const JPEG_SCANS_MAX: u32 = 500;
+
+/// A work buffer grown beyond this for one large image is given back after it, so that a worker's memory stays
+/// small: room for 1.4 megapixels of RGB, about seven times an average ImageNet image.
+pub(crate) const SCRATCH_KEEP_BYTES: usize = 4 << 20;
+
+/// Refuses an image that has no pixels or too many.
+pub(super) fn check_size(width: u64, height: u64) -> Result<(), DecodeFault> {
+    match width.checked_mul(height) {
+        Some(1..=IMAGE_PIXELS_MAX) => Ok(()),
+        _ => Err(DecodeFault::Size { width, height }),
+    }
+}
+
+/// The first `len` bytes of `buffer`, which grows to hold them. Old contents may stand there: zeroing a buffer that is
+/// overwritten anyway would cost as much as a copy.
+#[expect(clippy::indexing_slicing, reason = "the buffer was grown to `len` one line above")]
+pub(crate) fn scratch(buffer: &mut Vec<u8>, len: usize) -> &mut [u8] {
+    if buffer.len() < len {
+        buffer.resize(len, 0);
+    }
+    &mut buffer[..len]
+}
+
+/// Gives a buffer's memory back when it has grown beyond [`SCRATCH_KEEP_BYTES`].
+pub(crate) fn shrink(buffer: &mut Vec<u8>) {
+    if buffer.capacity() > SCRATCH_KEEP_BYTES {
+        *buffer = Vec::new();
+    }
+}

@@ -1,0 +1,61 @@
+//! Why a row of a batch has no bytes.
+
+use shade_formats::FormatError;
+
+use super::decode::DecodeFault;
+use crate::blocks::BlocksError;
+
+/// What went wrong with one row; the others of its order are filled all the same.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FillFault {
+    /// The record is no image that can be decoded.
+    #[error(transparent)]
+    Decode(#[from] DecodeFault),
+    /// The stored bytes are not one zstd frame of the length that the index states.
+    #[error("zstd record of {stored_len} bytes: {text}, expected {raw_len} bytes")]
+    Decompress {
+        /// Bytes stored.
+        stored_len: u32,
+        /// Bytes that the index says come out.
+        raw_len: u32,
+        /// In zstd's words, or how many bytes came out.
+        text: String,
+    },
+    /// The order does not fit the index, the arena or the payload: a defect of this program, not of the record.
+    #[error(transparent)]
+    Layout(#[from] LayoutFault),
+}
+
+/// How an order is wrong.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LayoutFault {
+    /// No such sample.
+    #[error("the index has no such sample")]
+    Sample,
+    /// The room reserved for the row is not what the row takes.
+    #[error("room of {got} bytes for the row: expected {expected}")]
+    Room {
+        /// Bytes reserved in the payload.
+        got: u64,
+        /// Bytes of the record, or of the decoded image.
+        expected: u64,
+    },
+    /// The blocks do not hold the record.
+    #[error(transparent)]
+    Blocks(#[from] BlocksError),
+    /// The row lies outside the payload.
+    #[error(transparent)]
+    Payload(#[from] FormatError),
+}
+
+impl From<BlocksError> for FillFault {
+    fn from(error: BlocksError) -> Self {
+        LayoutFault::from(error).into()
+    }
+}
+
+impl From<FormatError> for FillFault {
+    fn from(error: FormatError) -> Self {
+        LayoutFault::from(error).into()
+    }
+}

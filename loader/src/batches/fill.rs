@@ -1,0 +1,161 @@
+//! Fills rows: gather, decompress, decode, write.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Instant;
+
+use shade_formats::control::Output;
+use shade_formats::index::{Codec, Entry, Index};
+use shade_formats::ring::Region;
+use zstd::bulk::Decompressor;
+
+use super::decode::{DecodeFault, Decoder, scratch, shrink};
+use super::{FillFault, FillOrder, Filled, LayoutFault, Row, gather};
+use crate::blocks::Arena;
+
+/// What one worker needs to fill rows, kept between them so that a small row costs no allocation.
+pub(super) struct Filler {
+    index: Arc<Index>,
+    arena: Arc<Arena>,
+    buffers: Buffers,
+}
+
+#[derive(Default)]
+struct Buffers {
+    decoder: Decoder,
+    /// Made by the first compressed record.
+    zstd: Option<Decompressor<'static>>,
+    /// A record's stored bytes, where they are scattered.
+    stored: Vec<u8>,
+    /// A record's bytes, decompressed.
+    raw: Vec<u8>,
+    /// A decoded image.
+    planes: Vec<u8>,
+}
+
+impl Filler {
+    pub(super) fn new(index: Arc<Index>, arena: Arc<Arena>) -> Self {
+        Self { index, arena, buffers: Buffers::default() }
+    }
+
+    /// Fills every row of `order`; a bad one does not spoil the others.
+    pub(super) fn fill(&mut self, order: FillOrder, payload: &Region) -> Filled {
+        let start = Instant::now();
+        let FillOrder { ticket, output, rows } = order;
+        let rows = rows
+            .into_iter()
+            .map(|row| {
+                let outcome = guard(|| self.fill_row(&row, output, payload));
+                if matches!(outcome, Err(FillFault::Decode(DecodeFault::Panicked { .. }))) {
+                    // Whatever it was in the middle of, it is not in a state to go on from.
+                    self.buffers = Buffers::default();
+                }
+                (row, outcome)
+            })
+            .collect();
+        self.buffers.shrink();
+        let fill_ns = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        Filled { ticket, rows, fill_ns }
+    }
+
+    fn fill_row(&mut self, row: &Row, output: Output, payload: &Region) -> Result<u64, FillFault> {
+        let entry = self.index.entry(row.sample).ok_or(LayoutFault::Sample)?;
+        let expected = match output {
+            Output::Raw => u64::from(entry.raw_len),
+            Output::Decoded { height, width } => (u64::from(height) * u64::from(width)).saturating_mul(3),
+        };
+        if row.len != expected {
+            return Err(LayoutFault::Room { got: row.len, expected }.into());
+        }
+        let Output::Decoded { height, width } = output else {
+            self.write_raw(row, &entry, payload)?;
+            return Ok(expected);
+        };
+        let len = usize::try_from(expected).map_err(|_| LayoutFault::Room { got: row.len, expected })?;
+        let Self { arena, buffers: Buffers { decoder, zstd, stored, raw, planes }, .. } = self;
+        let mut record = gather::contiguous(arena, &row.blocks, entry.stored_len, stored)?;
+        if entry.codec == Codec::Zstd {
+            record = decompress(zstd, record, entry.raw_len, raw)?;
+        }
+        let planes = scratch(planes, len);
+        decoder.decode(entry.media, record, height, width, planes)?;
+        payload.write(row.offset, planes)?;
+        Ok(expected)
+    }
+
+    fn write_raw(&mut self, row: &Row, entry: &Entry, payload: &Region) -> Result<(), FillFault> {
+        let Self { arena, buffers: Buffers { zstd, stored, raw, .. }, .. } = self;
+        match entry.codec {
+            // The index's reader has checked that both lengths are equal then.
+            Codec::None => gather::to_payload(arena, &row.blocks, entry.raw_len, payload, row.offset),
+            Codec::Zstd => {
+                let record = gather::contiguous(arena, &row.blocks, entry.stored_len, stored)?;
+                let record = decompress(zstd, record, entry.raw_len, raw)?;
+                Ok(payload.write(row.offset, record)?)
+            }
+        }
+    }
+}
+
+impl Buffers {
+    /// Gives back what one large record made the buffers grow to. `planes` has the same size for every row.
+    fn shrink(&mut self) {
+        shrink(&mut self.stored);
+        shrink(&mut self.raw);
+    }
+}
+
+/// Decompresses `stored`, one zstd frame, which must give exactly `raw_len` bytes. However much more a frame claims to
+/// hold, no more is ever written than there is room for.
+fn decompress<'a>(
+    zstd: &mut Option<Decompressor<'static>>,
+    stored: &[u8],
+    raw_len: u32,
+    raw: &'a mut Vec<u8>,
+) -> Result<&'a [u8], FillFault> {
+    let fault = |text: String| {
+        let stored_len = u32::try_from(stored.len()).unwrap_or(u32::MAX);
+        FillFault::Decompress { stored_len, raw_len, text }
+    };
+    let zstd = match zstd {
+        Some(zstd) => zstd,
+        empty => empty.insert(Decompressor::new().map_err(|error| fault(error.to_string()))?),
+    };
+    let raw = scratch(raw, raw_len as usize);
+    let written = zstd.decompress_to_buffer(stored, raw).map_err(|error| fault(error.to_string()))?;
+    if written != raw_len as usize {
+        return Err(fault(format!("it holds {written} bytes")));
+    }
+    Ok(raw)
+}
+
+/// Runs a row's work and makes a panic its fault.
+///
+/// Decoders walk hostile bytes, and a panic there is a defect that a record happens to show. Let through, it would end
+/// the thread: this order's rows would never come back, their batch would never be complete, and the trainer would
+/// wait for ever. As a fault, it is one bad record with a name, dealt with as the job wishes.
+fn guard(work: impl FnOnce() -> Result<u64, FillFault>) -> Result<u64, FillFault> {
+    // Unwind safety: the caller throws the buffers away that a panic may have left half-changed.
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+        let text = panic
+            .downcast_ref::<&str>()
+            .map(|&text| text.to_owned())
+            .or_else(|| panic.downcast_ref::<String>().cloned())
+            .unwrap_or_else(|| "no message".to_owned());
+        Err(DecodeFault::Panicked { text }.into())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_is_the_rows_fault_and_carries_its_message() {
+        let panicked = |text: &str| Err(FillFault::Decode(DecodeFault::Panicked { text: text.to_owned() }));
+        assert_eq!(guard(|| panic!("at byte {}", 7)), panicked("at byte 7"));
+        assert_eq!(guard(|| panic!("plain")), panicked("plain"));
+        assert_eq!(guard(|| std::panic::panic_any(5_u8)), panicked("no message"));
+        assert_eq!(guard(|| Ok(3)), Ok(3));
+    }
+}

@@ -1,0 +1,125 @@
+//! What the core asks of the workers, and what they answer.
+
+use std::sync::Arc;
+
+use shade_formats::control::Output;
+use shade_formats::ring::{BatchLayout, Region};
+use shade_formats::{FormatError, SampleId};
+
+use super::FillFault;
+use crate::blocks::Blocks;
+
+/// Names a batch while it is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Ticket {
+    /// The session whose ring it goes to.
+    pub session: u32,
+    /// Number of its descriptor.
+    pub seq: u64,
+}
+
+/// One row of a batch.
+#[derive(Debug)]
+pub struct Row {
+    /// Place in the batch, from 0.
+    pub position: u32,
+    /// Whose record it is.
+    pub sample: SampleId,
+    /// Byte in the payload segment where the row's bytes go.
+    pub offset: u64,
+    /// Bytes reserved there: the record's raw length, or three planes of the decoded size.
+    pub len: u64,
+    /// Where the record's stored bytes lie. The worker gives this very `Arc` back and keeps no clone, so that the core
+    /// can take the blocks out of the last one.
+    pub blocks: Arc<Blocks>,
+}
+
+/// Fill these rows.
+#[derive(Debug)]
+pub struct FillOrder {
+    /// Their batch.
+    pub ticket: Ticket,
+    /// What to make of the records.
+    pub output: Output,
+    /// A part of the batch's rows.
+    pub rows: Vec<Row>,
+}
+
+/// A [`FillOrder`], done.
+#[derive(Debug)]
+pub struct Filled {
+    /// The batch.
+    pub ticket: Ticket,
+    /// Every row of the order, in its order, with the bytes written or what is wrong with it. Of a row with a fault,
+    /// the bytes in the payload are unspecified.
+    pub rows: Vec<(Row, Result<u64, FillFault>)>,
+    /// Time a worker spent on it.
+    pub fill_ns: u64,
+}
+
+/// Complete a batch whose rows are all filled or given up.
+#[derive(Debug)]
+pub struct SealOrder {
+    /// The batch.
+    pub ticket: Ticket,
+    /// Byte in the payload segment where the batch's block begins.
+    pub block_offset: u64,
+    /// Where in the block its columns lie.
+    pub layout: BatchLayout,
+    /// What to write there.
+    pub columns: Columns,
+    /// Done before, one after the other.
+    pub moves: Vec<Move>,
+}
+
+/// The columns of a batch, a value for each delivered row; at most the layout's capacity.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Columns {
+    /// Sample ids.
+    pub ids: Vec<i64>,
+    /// Class labels.
+    pub labels: Vec<i64>,
+    /// Loss weights.
+    pub weights: Vec<f32>,
+    /// `FLAG_SUBSTITUTED` and `FLAG_PADDING` of [`shade_formats::ring`].
+    pub flags: Vec<u32>,
+    /// Where each row's bytes begin, from the start of the data; empty unless the batch is raw.
+    pub offsets: Vec<u64>,
+    /// How many bytes each row has; empty unless the batch is raw.
+    pub lens: Vec<u64>,
+}
+
+/// Bytes to move down in the payload, to close the gap that a row left which is not delivered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Move {
+    /// First byte now, in the payload segment.
+    pub from: u64,
+    /// First byte then; may overlap.
+    pub to: u64,
+    /// How many.
+    pub len: u64,
+}
+
+/// Work for a worker, with the payload segment it is done in.
+#[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "few hundred jobs wait at most; a box would cost more than it saves"
+)]
+pub enum Job {
+    /// Gather or decode rows.
+    Fill(FillOrder, Region),
+    /// Complete a batch.
+    Seal(SealOrder, Region),
+}
+
+/// Work done.
+#[derive(Debug)]
+pub enum JobDone {
+    /// Rows are filled.
+    Filled(Filled),
+    /// The batch may be published.
+    Sealed(Ticket),
+    /// The batch must not be published: its order does not fit the payload, a defect of this program.
+    SealFailed(Ticket, FormatError),
+}

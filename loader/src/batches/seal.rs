@@ -1,0 +1,70 @@
+//! Completes a batch: closes the gaps of rows that are not delivered, then writes the columns.
+
+use shade_formats::FormatError;
+use shade_formats::ring::{BatchLayout, Region};
+
+use super::{Columns, SealOrder};
+
+/// Carries `order` out in `payload`. `buffer` is the worker's own, for one column's bytes.
+///
+/// # Errors
+/// A column or a move does not fit. The batch's bytes are unspecified then.
+pub(super) fn seal(order: &SealOrder, payload: &Region, buffer: &mut Vec<u8>) -> Result<(), FormatError> {
+    let SealOrder { block_offset, layout, columns, moves, .. } = order;
+    check(columns, layout)?;
+    for step in moves {
+        payload.copy_within(step.from, step.to, step.len)?;
+    }
+    let mut block = Block { payload, offset: *block_offset, buffer };
+    block.column(layout.ids, &columns.ids, i64::to_le_bytes)?;
+    block.column(layout.labels, &columns.labels, i64::to_le_bytes)?;
+    block.column(layout.weights, &columns.weights, f32::to_le_bytes)?;
+    block.column(layout.flags, &columns.flags, u32::to_le_bytes)?;
+    if let (Some(offsets), Some(lens)) = (layout.offsets, layout.lens) {
+        block.column(offsets, &columns.offsets, u64::to_le_bytes)?;
+        block.column(lens, &columns.lens, u64::to_le_bytes)?;
+    }
+    Ok(())
+}
+
+/// A batch's block in the payload.
+struct Block<'a> {
+    payload: &'a Region,
+    offset: u64,
+    buffer: &'a mut Vec<u8>,
+}
+
+impl Block<'_> {
+    fn column<T: Copy, const N: usize>(
+        &mut self,
+        at: u64,
+        values: &[T],
+        to_bytes: impl Fn(T) -> [u8; N],
+    ) -> Result<(), FormatError> {
+        self.buffer.clear();
+        self.buffer.reserve(values.len() * N);
+        for &value in values {
+            self.buffer.extend_from_slice(&to_bytes(value));
+        }
+        // A sum that overflows leaves the payload, and is refused there.
+        self.payload.write(self.offset.saturating_add(at), self.buffer)
+    }
+}
+
+/// Columns are equally long and within the capacity they are laid out for: beyond it they would run into the next.
+fn check(columns: &Columns, layout: &BatchLayout) -> Result<(), FormatError> {
+    let Columns { ids, labels, weights, flags, offsets, lens } = columns;
+    let rows = ids.len();
+    let raw_rows = if layout.offsets.is_some() { rows } else { 0 };
+    let expected = [rows, rows, rows, rows, raw_rows, raw_rows];
+    let got = [rows, labels.len(), weights.len(), flags.len(), offsets.len(), lens.len()];
+    if got == expected && rows <= layout.capacity as usize {
+        return Ok(());
+    }
+    Err(FormatError::new(
+        "batch columns",
+        0,
+        format_args!("columns of {got:?} rows"),
+        format_args!("{expected:?}, at most {}", layout.capacity),
+    ))
+}

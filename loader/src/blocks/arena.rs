@@ -1,0 +1,259 @@
+//! The arena's memory: an unnamed memfd, mapped once, locked where allowed, cut into blocks.
+//!
+//! A memfd leaves nothing behind after a crash and is not limited by `/dev/shm`. Pages come into being on
+//! first use, so an arena of any size starts at once; `MLOCK_ONFAULT` keeps each one in memory from then on.
+#![expect(
+    unsafe_code,
+    reason = "tokens prove exclusive ownership of memory that the compiler cannot see into"
+)]
+
+use super::FreeList;
+use super::block_size::BLOCK_UNIT_BYTES;
+use super::token::{ArenaId, Blocks, BlocksError, Runs};
+use memmap2::{Advice, MmapOptions, MmapRaw};
+use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+use rustix::mm::{MlockFlags, mlock_with};
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The mapping starts on a page, so no block can promise more than this.
+const PAGE_BYTES: u32 = 4096;
+
+/// The memory of all records: `bytes() / block_bytes()` blocks. Shared by every thread that touches records.
+#[derive(Debug)]
+pub struct Arena {
+    id: ArenaId,
+    memory: MmapRaw,
+    block_bytes: u32,
+    locked: bool,
+}
+
+impl Arena {
+    /// Makes an arena of as many whole blocks as fit into `bytes`, zeroed, and its one free list.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` when `block_bytes` is no multiple of 512, `bytes` holds no block or more than 2³² of
+    /// them; otherwise what the system says to a memfd or mapping of that size.
+    pub fn create(bytes: u64, block_bytes: u32) -> io::Result<(Arena, FreeList)> {
+        let invalid = |why: String| io::Error::new(io::ErrorKind::InvalidInput, why);
+        if block_bytes == 0 || !block_bytes.is_multiple_of(BLOCK_UNIT_BYTES) {
+            return Err(invalid(format!(
+                "block size of {block_bytes} bytes is no multiple of {BLOCK_UNIT_BYTES}"
+            )));
+        }
+        let blocks = u32::try_from(bytes / u64::from(block_bytes))
+            .map_err(|_| invalid(format!("{bytes} bytes are too many blocks of {block_bytes} bytes")))?;
+        if blocks == 0 {
+            return Err(invalid(format!("{bytes} bytes hold no block of {block_bytes} bytes")));
+        }
+        let bytes = u64::from(blocks) * u64::from(block_bytes);
+        let memory = map(bytes)?;
+        let locked = lock(&memory);
+        let id = ArenaId::next();
+        Ok((Arena { id, memory, block_bytes, locked }, FreeList::new(id, block_bytes, blocks)))
+    }
+
+    /// Size of a block in bytes, a multiple of 512.
+    #[must_use]
+    pub fn block_bytes(&self) -> u32 {
+        self.block_bytes
+    }
+
+    /// Bytes in all blocks.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.memory.len() as u64
+    }
+
+    /// Whether the memory is locked: never swapped out once used. Needs `CAP_IPC_LOCK` or a sufficient
+    /// `RLIMIT_MEMLOCK`.
+    #[must_use]
+    pub fn locked(&self) -> bool {
+        self.locked
+    }
+
+    /// The power of two, 512 to 4096 bytes, that every block's address is a multiple of.
+    #[must_use]
+    pub fn align_bytes(&self) -> u32 {
+        PAGE_BYTES.min(1 << self.block_bytes.trailing_zeros())
+    }
+
+    /// The first `len` bytes in `blocks`, in order, as few slices as neighbouring blocks allow.
+    ///
+    /// # Errors
+    ///
+    /// When the blocks belong to another arena or hold less than `len` bytes.
+    pub fn slices<'a>(
+        &'a self,
+        blocks: &'a Blocks,
+        len: u32,
+    ) -> Result<impl Iterator<Item = &'a [u8]>, BlocksError> {
+        Ok(self.runs(blocks, len)?.map(|(offset, len)| {
+            let start = self.at(offset);
+            // SAFETY: `at` proves that the stretch lies in the mapping, which `&'a self` keeps; its bytes are
+            // initialised (a memfd reads as zero) and u8 has no alignment. Nobody writes to them during 'a:
+            // the token owns these blocks alone (see `at`), and writing takes `&mut Blocks`, which the shared
+            // borrow excludes.
+            unsafe { std::slice::from_raw_parts(start, len) }
+        }))
+    }
+
+    /// The first `len` bytes in `blocks`, in order, to be written.
+    ///
+    /// # Errors
+    ///
+    /// When the blocks belong to another arena or hold less than `len` bytes.
+    pub fn slices_mut<'a>(
+        &'a self,
+        blocks: &'a mut Blocks,
+        len: u32,
+    ) -> Result<impl Iterator<Item = &'a mut [u8]>, BlocksError> {
+        Ok(self.runs(blocks, len)?.map(|(offset, len)| {
+            let start = self.at(offset);
+            // SAFETY: in the mapping and initialised, as in `slices`. Unique during 'a: the token owns these
+            // blocks alone (see `at`), it is borrowed mutably, and `runs` yields each of its blocks once, as
+            // a token holds no block twice.
+            unsafe { std::slice::from_raw_parts_mut(start, len) }
+        }))
+    }
+
+    /// Where `blocks` lie, once they are known to be ours.
+    fn runs<'a>(&self, blocks: &'a Blocks, len: u32) -> Result<Runs<'a>, BlocksError> {
+        if blocks.arena() != self.id {
+            return Err(BlocksError::Foreign);
+        }
+        blocks.runs(len)
+    }
+
+    /// Address of byte `offset` of a stretch that `runs` gave.
+    ///
+    /// What makes tokens exclusive: ids are unique per arena, so a token with ours was made by our free list.
+    /// `create` makes that list alone, with each id in `0..blocks` once; `take` moves ids from the list into
+    /// a token, `give` moves them back and consumes the token; neither list nor token can be cloned. So a
+    /// block has one owner.
+    fn at(&self, offset: usize) -> *mut u8 {
+        debug_assert!(offset < self.memory.len(), "block outside its arena");
+        // SAFETY: a stretch consists of whole ids below `blocks`, at most cut short, so it ends at or before
+        // `blocks * block_bytes`, the mapping's length; a mapping never exceeds isize::MAX bytes.
+        unsafe { self.memory.as_mut_ptr().add(offset) }
+    }
+}
+
+impl ArenaId {
+    fn next() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Self(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+/// Maps `bytes` of fresh zeroed memory, in huge pages where the system likes to give them.
+fn map(bytes: u64) -> io::Result<MmapRaw> {
+    let len = usize::try_from(bytes).map_err(io::Error::other)?;
+    // Before Linux 6.3 the flag that forbids executing the memory is unknown.
+    let flags = MemfdFlags::CLOEXEC;
+    let memfd = memfd_create("shade-arena", flags | MemfdFlags::NOEXEC_SEAL)
+        .or_else(|_| memfd_create("shade-arena", flags))?;
+    ftruncate(&memfd, bytes)?;
+    // The descriptor closes here, so nobody can ever shrink the file under the mapping.
+    let memory = MmapOptions::new().len(len).map_raw(&memfd)?;
+    // Refused where shared memory has no huge pages; small ones serve as well, only slower.
+    let _ = memory.advise(Advice::HugePage);
+    // A core dump without the cache is one that fits on the disk.
+    let _ = memory.advise(Advice::DontDump);
+    Ok(memory)
+}
+
+/// Locks each page from its first use on; false where that is not allowed.
+fn lock(memory: &MmapRaw) -> bool {
+    // SAFETY: the range is exactly one live mapping of ours; locking it changes no byte and no access right.
+    unsafe { mlock_with(memory.as_mut_ptr().cast(), memory.len(), MlockFlags::ONFAULT) }.is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn write(arena: &Arena, blocks: &mut Blocks, bytes: &[u8]) {
+        let mut rest = bytes;
+        for slice in arena.slices_mut(blocks, u32::try_from(bytes.len()).unwrap()).unwrap() {
+            let (now, later) = rest.split_at(slice.len());
+            slice.copy_from_slice(now);
+            rest = later;
+        }
+        assert!(rest.is_empty());
+    }
+
+    fn read(arena: &Arena, blocks: &Blocks, len: usize) -> Vec<u8> {
+        arena.slices(blocks, u32::try_from(len).unwrap()).unwrap().flatten().copied().collect()
+    }
+
+    proptest! {
+        #[test]
+        fn records_do_not_disturb_each_other(
+            ops in prop::collection::vec((0usize..5000, any::<u8>(), any::<prop::sample::Index>()), 1..60)
+        ) {
+            let (arena, mut list) = Arena::create(64 * 1024, 1536).unwrap();
+            let mut held: Vec<(Blocks, Vec<u8>)> = Vec::new();
+            for (len, fill, victim) in ops {
+                let record: Vec<u8> = (0..=250).cycle().take(len).map(|i: u8| fill.wrapping_add(i)).collect();
+                let mut blocks = loop {
+                    match list.take(len as u64) {
+                        Some(blocks) => break blocks,
+                        None => list.give(held.swap_remove(victim.index(held.len())).0),
+                    }
+                };
+                write(&arena, &mut blocks, &record);
+                held.push((blocks, record));
+                for (blocks, record) in &held {
+                    prop_assert_eq!(&read(&arena, blocks, record.len()), record);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_arena_is_whole_zeroed_blocks() {
+        let (arena, list) = Arena::create(10_000, 1024).unwrap();
+        assert_eq!((arena.bytes(), list.free_bytes(), list.total_bytes()), (9216, 9216, 9216));
+        assert_eq!((arena.block_bytes(), arena.align_bytes()), (1024, 1024));
+        let mut list = list;
+        let blocks = list.take(9216).unwrap();
+        assert_eq!(read(&arena, &blocks, 9216), vec![0; 9216]);
+        assert_eq!(Arena::create(1 << 20, 16384).unwrap().0.align_bytes(), 4096);
+        assert_eq!(Arena::create(1 << 20, 2560).unwrap().0.align_bytes(), 512);
+    }
+
+    #[test]
+    fn blocks_of_another_arena_give_no_slices() {
+        let (arena, _list) = Arena::create(4096, 512).unwrap();
+        let (_other, mut other_list) = Arena::create(4096, 512).unwrap();
+        let mut foreign = other_list.take(10).unwrap();
+        assert_eq!(arena.slices(&foreign, 10).err(), Some(BlocksError::Foreign));
+        assert_eq!(arena.slices_mut(&mut foreign, 10).err(), Some(BlocksError::Foreign));
+    }
+
+    #[test]
+    fn asking_for_more_than_the_blocks_hold_is_an_error() {
+        let (arena, mut list) = Arena::create(4096, 512).unwrap();
+        let blocks = list.take(513).unwrap();
+        assert_eq!(arena.slices(&blocks, 1024).unwrap().map(<[u8]>::len).sum::<usize>(), 1024);
+        assert_eq!(arena.slices(&blocks, 1025).err(), Some(BlocksError::TooShort { bytes: 1024, len: 1025 }));
+    }
+
+    #[test]
+    fn impossible_sizes_are_refused() {
+        for (bytes, block_bytes) in [(1 << 20, 0), (1 << 20, 1000), (511, 512), (0, 512), (1 << 50, 512)] {
+            let error = Arena::create(bytes, block_bytes).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{bytes} / {block_bytes}");
+        }
+    }
+
+    #[test]
+    fn the_arena_is_shared_between_threads() {
+        fn shared<T: Send + Sync>() {}
+        shared::<Arena>();
+        shared::<Blocks>();
+    }
+}

@@ -1,0 +1,122 @@
+//! Ownership of blocks as a value: whoever holds the token may touch the memory, and nobody else.
+
+/// Names one arena of this process; no two arenas ever have the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ArenaId(pub(super) u64);
+
+/// Sole ownership of some blocks of one arena: the room of one record, in the order of its bytes.
+///
+/// Not `Clone`, and made by [`FreeList::take`](super::FreeList::take) alone. Dropping it instead of giving it
+/// back loses the blocks until the arena ends, which wastes memory but never shares it.
+#[derive(Debug)]
+#[must_use = "blocks that are not given back to their free list are lost"]
+pub struct Blocks {
+    arena: ArenaId,
+    block_bytes: u32,
+    ids: Box<[u32]>,
+}
+
+impl Blocks {
+    /// Only the free list of `arena` may call this, with ids that it has just removed from itself.
+    pub(super) fn new(arena: ArenaId, block_bytes: u32, ids: Box<[u32]>) -> Self {
+        Self { arena, block_bytes, ids }
+    }
+
+    /// The arena that these blocks belong to.
+    pub(super) fn arena(&self) -> ArenaId {
+        self.arena
+    }
+
+    /// The blocks' positions in the arena.
+    pub(super) fn ids(&self) -> &[u32] {
+        &self.ids
+    }
+
+    /// Bytes that fit: a whole number of blocks.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.ids.len() as u64 * u64::from(self.block_bytes)
+    }
+
+    /// Moves the blocks into a token of their own and leaves one that owns none: for memory that the kernel
+    /// may still write to and that nobody must ever have again.
+    pub(crate) fn take(&mut self) -> Blocks {
+        Self { arena: self.arena, block_bytes: self.block_bytes, ids: std::mem::take(&mut self.ids) }
+    }
+
+    /// Where the first `len` bytes lie in the arena, neighbouring blocks joined.
+    pub(super) fn runs(&self, len: u32) -> Result<Runs<'_>, BlocksError> {
+        if u64::from(len) > self.bytes() {
+            return Err(BlocksError::TooShort { bytes: self.bytes(), len });
+        }
+        Ok(Runs { ids: &self.ids, block_bytes: self.block_bytes as usize, left: len as usize })
+    }
+}
+
+/// A token that cannot serve what was asked of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BlocksError {
+    /// The token belongs to another arena.
+    #[error("the blocks belong to another arena")]
+    Foreign,
+    /// More bytes were asked for than the blocks hold.
+    #[error("the blocks hold {bytes} bytes, {len} were asked for")]
+    TooShort {
+        /// Bytes that the blocks hold.
+        bytes: u64,
+        /// Bytes asked for.
+        len: u32,
+    },
+}
+
+/// Stretches of the arena, each `(offset, length)` in bytes.
+///
+/// Blocks that happen to be neighbours give one stretch: a fresh arena hands out long ones, and an outlier in
+/// small blocks then needs few iovecs.
+#[derive(Clone, Debug)]
+pub(super) struct Runs<'a> {
+    ids: &'a [u32],
+    block_bytes: usize,
+    left: usize,
+}
+
+impl Iterator for Runs<'_> {
+    type Item = (usize, usize);
+
+    fn next(&mut self) -> Option<(usize, usize)> {
+        if self.left == 0 {
+            return None;
+        }
+        let first = *self.ids.first()?;
+        let joined =
+            self.ids.iter().zip(u64::from(first)..).take_while(|&(&id, next)| u64::from(id) == next).count();
+        let len = self.left.min(joined * self.block_bytes);
+        self.ids = self.ids.get(joined..)?;
+        self.left -= len;
+        Some((first as usize * self.block_bytes, len))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn runs(ids: &[u32], len: u32) -> Vec<(usize, usize)> {
+        Blocks::new(ArenaId(0), 512, ids.into()).runs(len).unwrap().collect()
+    }
+
+    #[test]
+    fn neighbours_are_joined_and_the_last_stretch_is_trimmed() {
+        assert_eq!(runs(&[3, 4, 5, 9, 8], 5 * 512 - 1), [(1536, 1536), (4608, 512), (4096, 511)]);
+        assert_eq!(runs(&[3, 4, 5], 700), [(1536, 700)]);
+        assert_eq!(runs(&[3, 9], 512), [(1536, 512)]);
+        assert_eq!(runs(&[3], 0), []);
+        assert_eq!(runs(&[u32::MAX, 0], 1024), [(u32::MAX as usize * 512, 512), (0, 512)]);
+    }
+
+    #[test]
+    fn more_than_the_blocks_hold_is_an_error() {
+        let blocks = Blocks::new(ArenaId(0), 512, Box::new([0, 1]));
+        assert_eq!(blocks.runs(1025).err(), Some(BlocksError::TooShort { bytes: 1024, len: 1025 }));
+    }
+}

@@ -1,0 +1,43 @@
+//! What session threads tell the daemon.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use crossbeam_channel::Sender;
+use shade_formats::control::Request;
+
+use crate::core::{Accepted, Attach, Refusal, SessionId};
+use crate::ring::RingEnd;
+
+/// News of one session.
+pub enum Message {
+    /// A rank asks to be served; the verdict goes back to its thread.
+    Hello {
+        /// Rank and job.
+        attach: Box<Attach>,
+        /// Its socket, to reply on and to shut down.
+        socket: Arc<OwnedFd>,
+        /// Yes with the ring's size, or no with the reason.
+        verdict: Sender<Result<Accepted, Refusal>>,
+    },
+    /// The ring exists and the client has its file descriptors.
+    Mapped {
+        /// Whose.
+        session: SessionId,
+        /// The daemon's end of the ring.
+        ring: Box<RingEnd>,
+    },
+    /// A request other than the hello.
+    Request {
+        /// Whose.
+        session: SessionId,
+        /// What.
+        request: Request,
+        /// The bytes that came with [`Request::LoadState`].
+        state: Vec<u8>,
+    },
+    /// The client released slots.
+    Released(SessionId),
+    /// The connection has ended.
+    Gone(SessionId),
+}

@@ -1,0 +1,171 @@
+//! One rank's thread: handshake, then requests and doorbells until the connection ends, however it ends.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crossbeam_channel::Sender;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use shade_formats::control::{
+    PROTOCOL, REFUSE_BUSY, REFUSE_DATASET, REFUSE_PERMISSION, REFUSE_PROTOCOL, REFUSE_RESOURCES, Reply, Request,
+};
+use shade_formats::limits::MESSAGE_BYTES_MAX;
+
+use super::message::Message;
+use super::socket::{receive, send};
+use crate::core::{Attach, Refusal, SessionId};
+use crate::ring::RingSegments;
+
+/// How long a connection may take to say hello.
+const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
+/// Largest saved state taken in: 16 bytes a sample for 2³² samples would be 64 GiB; nobody has that.
+const STATE_BYTES_MAX: u64 = 8 << 30;
+
+/// What every client is told, and checked against.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    /// The dataset served, canonical path.
+    pub dataset: String,
+    /// The job served.
+    pub job: String,
+    /// Samples in it.
+    pub samples: u32,
+    /// Classes in it.
+    pub classes: u32,
+    /// Which bytes it holds.
+    pub content_id: u128,
+}
+
+/// Why a session ends.
+#[derive(Debug, thiserror::Error)]
+enum SessionError {
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    #[error("{0}")]
+    Errno(#[from] rustix::io::Errno),
+    #[error("{0}")]
+    Format(#[from] shade_formats::FormatError),
+    #[error("refused: {}", .0.text)]
+    Refused(Refusal),
+    #[error("the daemon is stopping")]
+    Stopping,
+}
+
+fn refuse<T>(code: u16, text: String) -> Result<T, SessionError> {
+    Err(SessionError::Refused(Refusal { code, text }))
+}
+
+/// Serves one connection until it ends; whatever happens, the daemon is told that the session is gone.
+pub(super) fn run(socket: OwnedFd, session: SessionId, identity: &Identity, messages: &Sender<Message>) {
+    let socket = Arc::new(socket);
+    if let Err(error) = serve(&socket, session, identity, messages) {
+        if let SessionError::Refused(Refusal { code, text }) = &error {
+            // The peer may be gone already; then nobody needs the answer.
+            let _ = send(&socket, &Reply::Refuse { code: *code, text: text.clone() }, &[]);
+        }
+        tracing::warn!("session {session}: {error}");
+    }
+    let _ = rustix::net::shutdown(&socket, rustix::net::Shutdown::Both);
+    // The daemon has stopped if nobody listens; then there is nothing to tell.
+    let _ = messages.send(Message::Gone(session));
+}
+
+fn serve(
+    socket: &Arc<OwnedFd>,
+    session: SessionId,
+    identity: &Identity,
+    messages: &Sender<Message>,
+) -> Result<(), SessionError> {
+    let mut buffer = vec![0; MESSAGE_BYTES_MAX];
+    let Some(attach) = hello(socket, session, identity, &mut buffer)? else { return Ok(()) };
+    let (verdict, answer) = crossbeam_channel::bounded(1);
+    let message = Message::Hello { attach: Box::new(attach), socket: Arc::clone(socket), verdict };
+    messages.send(message).map_err(|_| SessionError::Stopping)?;
+    let accepted = answer.recv().map_err(|_| SessionError::Stopping)?.map_err(SessionError::Refused)?;
+
+    let segments = RingSegments::create(accepted.payload_bytes)?;
+    let welcome = Reply::Welcome {
+        protocol: PROTOCOL,
+        pid: std::process::id(),
+        samples: identity.samples,
+        classes: identity.classes,
+        content_id: identity.content_id,
+        batches_per_epoch: accepted.batches_per_epoch,
+        payload_bytes: accepted.payload_bytes,
+    };
+    send(socket, &welcome, &segments.welcome_fds())?;
+    let (ring, doorbell) = segments.into_ends();
+    messages.send(Message::Mapped { session, ring: Box::new(ring) }).map_err(|_| SessionError::Stopping)?;
+
+    loop {
+        let mut fds = [PollFd::new(socket.as_ref(), PollFlags::IN), PollFd::new(&doorbell, PollFlags::IN)];
+        match poll(&mut fds, None) {
+            Err(rustix::io::Errno::INTR) => continue,
+            other => other?,
+        };
+        let [on_socket, on_doorbell] = fds.map(|fd| !fd.revents().is_empty());
+        if on_doorbell {
+            doorbell.answer()?;
+            messages.send(Message::Released(session)).map_err(|_| SessionError::Stopping)?;
+        }
+        if on_socket {
+            let Some((bytes, fd)) = receive(socket, &mut buffer)? else { return Ok(()) };
+            let request = Request::decode(bytes)?;
+            if request == Request::Bye {
+                return Ok(());
+            }
+            let state = match (&request, fd) {
+                (Request::LoadState, Some(fd)) => read_state(fd)?,
+                _ => Vec::new(),
+            };
+            messages.send(Message::Request { session, request, state }).map_err(|_| SessionError::Stopping)?;
+        }
+    }
+}
+
+/// Waits for the hello and checks who says it. `None`: the peer left without a word, as one does who only looks
+/// whether a daemon answers.
+fn hello(
+    socket: &Arc<OwnedFd>,
+    session: SessionId,
+    identity: &Identity,
+    buffer: &mut [u8],
+) -> Result<Option<Attach>, SessionError> {
+    let peer = rustix::net::sockopt::socket_peercred(socket.as_fd())?;
+    if peer.uid != rustix::process::geteuid() && !peer.uid.is_root() {
+        let text = format!("this daemon serves user {} only, not user {}", rustix::process::geteuid().as_raw(), peer.uid.as_raw());
+        return refuse(REFUSE_PERMISSION, text);
+    }
+    let timeout = Timespec { tv_sec: HELLO_TIMEOUT.as_secs().cast_signed(), tv_nsec: 0 };
+    if poll(&mut [PollFd::new(socket.as_ref(), PollFlags::IN)], Some(&timeout))? == 0 {
+        return refuse(REFUSE_PROTOCOL, "no hello within 10 s".into());
+    }
+    let Some((bytes, _)) = receive(socket, buffer)? else { return Ok(None) };
+    match Request::decode(bytes)? {
+        Request::Hello { protocol, .. } if protocol != PROTOCOL => {
+            refuse(REFUSE_PROTOCOL, format!("the daemon speaks protocol {PROTOCOL}, the client {protocol}: use the same version of both"))
+        }
+        Request::Hello { dataset, .. } if dataset != identity.dataset => {
+            refuse(REFUSE_DATASET, format!("this daemon serves {}, not {dataset}", identity.dataset))
+        }
+        Request::Hello { job, .. } if job != identity.job => {
+            refuse(REFUSE_BUSY, format!("this daemon serves job {:?}, not {job:?}", identity.job))
+        }
+        Request::Hello { rank, spec, .. } => Ok(Some(Attach { session, rank, spec })),
+        _ => refuse(REFUSE_PROTOCOL, "the first message must be a hello".into()),
+    }
+}
+
+/// Reads a saved state out of the file a client sent. Read, not mapped: the client may shrink it at any time.
+fn read_state(fd: OwnedFd) -> Result<Vec<u8>, SessionError> {
+    let file = std::fs::File::from(fd);
+    let len = file.metadata()?.len();
+    if len > STATE_BYTES_MAX {
+        return refuse(REFUSE_RESOURCES, format!("a saved state of {len} bytes is too large"));
+    }
+    let mut bytes = vec![0; usize::try_from(len).unwrap_or(usize::MAX)];
+    file.read_exact_at(&mut bytes, 0)?;
+    Ok(bytes)
+}

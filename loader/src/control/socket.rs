@@ -1,0 +1,57 @@
+//! Messages over a SEQPACKET socket: one message, one packet, with the file descriptors that belong to it.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags,
+};
+use shade_formats::control::Reply;
+use shade_formats::limits::MESSAGE_BYTES_MAX;
+
+/// Sends `reply` with `fds`. Never blocks: a client that does not read its replies is told nothing more.
+///
+/// # Errors
+/// When the connection is gone or its buffer is full.
+pub fn send(socket: impl AsFd, reply: &Reply, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+    let bytes = reply.encode();
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(8))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    if !fds.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(fds)) {
+        return Err(io::Error::other("too many file descriptors for one message"));
+    }
+    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    rustix::net::sendmsg(socket, &[IoSlice::new(&bytes)], &mut ancillary, flags)?;
+    Ok(())
+}
+
+/// Receives one message into `buffer`: its bytes, and at most one file descriptor. `None`: the peer has left.
+///
+/// # Errors
+/// When the connection broke or the message is longer than any valid one.
+pub(super) fn receive(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<Option<(&[u8], Option<OwnedFd>)>> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let received = loop {
+        let slices = &mut [IoSliceMut::new(buffer)];
+        match rustix::net::recvmsg(&socket, slices, &mut ancillary, RecvFlags::CMSG_CLOEXEC) {
+            Err(rustix::io::Errno::INTR) => {}
+            other => break other?,
+        }
+    };
+    if received.flags.contains(ReturnFlags::TRUNC) {
+        return Err(io::Error::other(format!("a message of more than {MESSAGE_BYTES_MAX} bytes")));
+    }
+    if received.bytes == 0 {
+        return Ok(None);
+    }
+    let mut fd = None;
+    for message in ancillary.drain() {
+        if let RecvAncillaryMessage::ScmRights(fds) = message {
+            fd = fds.last();
+        }
+    }
+    Ok(Some((buffer.get(..received.bytes).unwrap_or_default(), fd)))
+}

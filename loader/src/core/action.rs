@@ -1,0 +1,53 @@
+//! What the core wants done.
+
+use shade_formats::ring::Descriptor;
+
+use super::event::SessionId;
+use crate::batches::{FillOrder, SealOrder};
+use crate::reads::ReadOp;
+
+/// What a rank is told when it is accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Accepted {
+    /// Batches each rank gets per epoch.
+    pub batches_per_epoch: u32,
+    /// Bytes of the ring's payload segment.
+    pub payload_bytes: u64,
+}
+
+/// Why a rank is not served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// One of [`shade_formats::control`]'s `REFUSE_` codes.
+    pub code: u16,
+    /// Why, and what to do, for people.
+    pub text: String,
+}
+
+/// One thing to do. Order matters: carry actions out in the order given.
+pub enum Action {
+    /// Answer a hello with yes: make the ring, then send [`super::Event::Ready`].
+    Accept(SessionId, Accepted),
+    /// Answer a hello with no.
+    Refuse(SessionId, Refusal),
+    /// Read a record into its blocks.
+    Read(ReadOp),
+    /// Fill rows of a batch.
+    Fill(FillOrder),
+    /// Write a batch's columns; it is complete then.
+    Seal(Box<SealOrder>),
+    /// Publish a descriptor in the session's ring.
+    Publish(SessionId, Box<Descriptor>),
+    /// Write `text` at the descriptor's payload offset, then publish it.
+    PublishError(SessionId, Box<Descriptor>, String),
+    /// Hand the saved state to the session.
+    State(SessionId, Vec<u8>),
+    /// Tell the session that its state is loaded.
+    StateLoaded(SessionId),
+    /// Tell the session that what it asked for failed.
+    Fail(SessionId, String),
+    /// Drop the session: it broke the protocol.
+    Close(SessionId, String),
+    /// Say once what a user should know.
+    Warn(String),
+}

@@ -1,0 +1,106 @@
+//! A batch on its way: opened in the ring, its rows filled in any order, sealed, published.
+
+use std::sync::Arc;
+
+use shade_formats::SampleId;
+use shade_formats::ring::BatchLayout;
+
+use super::event::SessionId;
+use crate::batches::Row;
+use crate::blocks::Blocks;
+
+/// Where a row is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RowState {
+    /// Its record is being read or waits for its turn.
+    Waiting,
+    /// A worker has it, or will be given it next.
+    Filling,
+    /// Its bytes are in place.
+    Done,
+    /// It will not be delivered.
+    Skipped,
+}
+
+/// One row of a batch.
+#[derive(Clone, Debug)]
+pub(super) struct BatchRow {
+    pub(super) sample: SampleId,
+    pub(super) weight: f32,
+    pub(super) flags: u32,
+    /// Absolute payload offset of the row's data.
+    pub(super) offset: u64,
+    /// Bytes reserved there.
+    pub(super) len: u64,
+    pub(super) state: RowState,
+    /// Substitutes tried so far.
+    pub(super) substitutes: u32,
+}
+
+/// How far a batch is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Progress {
+    /// Rows are missing.
+    Filling,
+    /// A worker writes its columns.
+    Sealing,
+    /// It may be published when its turn comes.
+    Complete,
+}
+
+/// A batch between its opening and its publication.
+#[derive(Debug)]
+pub(super) struct Batch {
+    pub(super) seq: u64,
+    pub(super) generation: u32,
+    pub(super) epoch: u32,
+    pub(super) number: u32,
+    /// Absolute payload offset of the batch's block.
+    pub(super) offset: u64,
+    pub(super) layout: BatchLayout,
+    pub(super) rows: Vec<BatchRow>,
+    /// Rows neither done nor skipped.
+    pub(super) pending: usize,
+    /// Rows whose record is at hand, to be given to workers together.
+    pub(super) ready: Vec<Row>,
+    pub(super) progress: Progress,
+    /// Why the batch is not delivered (`on_error=raise`).
+    pub(super) failure: Option<String>,
+    /// The rank has moved on: finish without work.
+    pub(super) abandoned: bool,
+    pub(super) hits: u32,
+    pub(super) misses: u32,
+    pub(super) skipped: u32,
+    pub(super) substituted: u32,
+    pub(super) opened_ns: u64,
+    /// When the last read this batch waited for came back.
+    pub(super) read_ns: u64,
+    pub(super) slot_wait_ns: u64,
+    pub(super) fill_ns: u64,
+}
+
+impl Batch {
+    /// Hands row `position` to the workers, with its record.
+    pub(super) fn ready(&mut self, position: u32, blocks: Arc<Blocks>) {
+        let Some(row) = self.rows.get_mut(position as usize) else { return };
+        row.state = RowState::Filling;
+        self.ready.push(Row { position, sample: row.sample, offset: row.offset, len: row.len, blocks });
+    }
+
+    /// Marks row `position` finished as `state` ([`RowState::Done`] or [`RowState::Skipped`]).
+    pub(super) fn finish(&mut self, position: u32, state: RowState) {
+        let Some(row) = self.rows.get_mut(position as usize) else { return };
+        if matches!(row.state, RowState::Waiting | RowState::Filling) {
+            row.state = state;
+            self.pending = self.pending.saturating_sub(1);
+        }
+    }
+}
+
+/// A row that waits for a read: which session, batch and position.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct RowRef {
+    pub(super) session: SessionId,
+    pub(super) seq: u64,
+    pub(super) position: u32,
+}

@@ -1,0 +1,109 @@
+//! What is counted, and how it is reported: hits over *all* accesses, cold misses included (ALGORITHMS §7).
+
+use serde::Serialize;
+
+/// Counts over an epoch or over a job's life.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Counts {
+    /// Samples the plan asked for.
+    pub accesses: u64,
+    /// Accesses served from the cache, those that joined a running read included.
+    pub hits: u64,
+    /// Hits that found their record being read for another row already.
+    pub joined: u64,
+    /// Accesses that needed a read of their own.
+    pub misses: u64,
+    /// Bytes of records read from storage, rereads of damaged ones included.
+    pub bytes_read: u64,
+    /// Rows delivered with another sample because theirs was bad.
+    pub substituted: u64,
+    /// Rows left out because their record was bad.
+    pub skipped: u64,
+    /// Bad records met, whatever was done about them.
+    pub faults: u64,
+    /// Records that entered the cache.
+    pub admitted: u64,
+    /// Records that left the cache for others.
+    pub evicted: u64,
+    /// Misses whose record was not worth a place in the cache.
+    pub bypassed: u64,
+    /// Reported losses that were NaN or infinite: ranked hardest.
+    pub nonfinite_losses: u64,
+    /// Reports for batches this session was not given, or not lately.
+    pub unmatched_reports: u64,
+}
+
+impl Counts {
+    /// Hits over accesses, 0 before the first access.
+    #[must_use]
+    pub fn hit_ratio(&self) -> f64 {
+        if self.accesses == 0 { 0.0 } else { self.hits as f64 / self.accesses as f64 }
+    }
+}
+
+/// A snapshot for `stats()`: the current epoch beside the whole job.
+#[derive(Clone, Debug, Serialize)]
+pub struct Stats {
+    /// The current epoch.
+    pub epoch: EpochStats,
+    /// Everything since the job's first rank attached.
+    pub total: TotalStats,
+    /// Samples resident in the cache.
+    pub resident: u64,
+    /// Capacity of the cache, bytes of arena blocks.
+    pub cache_bytes: u64,
+    /// Bytes of arena blocks the cache holds.
+    pub cache_used_bytes: u64,
+    /// Bytes of arena blocks that hold records: the cache's, and those being read or filled.
+    pub arena_used_bytes: u64,
+    /// Reads submitted and not yet back.
+    pub reads_in_flight: u32,
+    /// Ranks that an epoch's start still waits for.
+    pub waiting_for_ranks: Vec<u32>,
+}
+
+/// One epoch's figures.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct EpochStats {
+    /// Which epoch; `None` before the first.
+    pub epoch: Option<u32>,
+    /// The counts and their ratio.
+    #[serde(flatten)]
+    pub counts: CountStats,
+    /// Distinct samples in the plan (D).
+    pub distinct: u32,
+    /// D / N.
+    pub distinct_share: f64,
+    /// Uses of the most repeated sample in the plan.
+    pub repeat_max: u32,
+    /// Draws of residents withheld by the hit cap.
+    pub hit_cap_withheld: u32,
+    /// Samples put into the plan because they had not been delivered for `cover` epochs.
+    pub covered: u32,
+}
+
+/// The job's figures.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct TotalStats {
+    /// The counts and their ratio.
+    #[serde(flatten)]
+    pub counts: CountStats,
+    /// Share of the dataset delivered at least once.
+    pub ever_seen_share: f64,
+}
+
+/// [`Counts`] with their ratio.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct CountStats {
+    /// The counts.
+    #[serde(flatten)]
+    pub counts: Counts,
+    /// Hits over accesses.
+    pub hit_ratio: f64,
+}
+
+impl From<Counts> for CountStats {
+    fn from(counts: Counts) -> Self {
+        Self { counts, hit_ratio: counts.hit_ratio() }
+    }
+}

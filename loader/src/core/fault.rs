@@ -1,0 +1,88 @@
+//! A bad record: named by shard, offset and original path, then raised, skipped or replaced as the job wishes.
+
+use shade_formats::SampleId;
+use shade_formats::control::{OnError, Output};
+use shade_formats::ring::FLAG_SUBSTITUTED;
+
+use super::action::Action;
+use super::batch::{RowRef, RowState};
+use super::machine::Core;
+
+/// Samples tried in place of one bad record before it is raised after all.
+const SUBSTITUTES_MAX: u32 = 16;
+
+impl Core {
+    /// What went wrong, with everything a user needs to find the record.
+    pub(super) fn name_fault(&self, sample: SampleId, fault: &dyn std::fmt::Display) -> String {
+        let path = self.index.path(sample).map_or_else(|| "?".into(), String::from_utf8_lossy);
+        let Some(entry) = self.index.entry(sample) else { return format!("sample {sample} ({path}): {fault}") };
+        let shard = self.index.shard(entry.shard).map_or("?", |shard| shard.name);
+        format!("sample {sample} ({path}) in shard {shard} at byte {}: {fault}", entry.offset)
+    }
+
+    /// A row's record cannot be had: does what `on_error` says, and counts it.
+    pub(super) fn row_fault(&mut self, row: RowRef, text: &str, actions: &mut Vec<Action>) {
+        let Some(job) = &mut self.job else { return };
+        job.count(|counts| counts.faults += 1);
+        let on_error = job.spec.on_error;
+        let substitute = if on_error == OnError::Substitute { self.substitute(row) } else { None };
+        let Some(batch) = self.session_mut(row.session).and_then(|s| s.batch_mut(row.seq)) else { return };
+        if batch.abandoned {
+            return batch.finish(row.position, RowState::Skipped);
+        }
+        match (on_error, substitute) {
+            (OnError::Skip, _) => {
+                batch.finish(row.position, RowState::Skipped);
+                batch.skipped += 1;
+                self.count_and_warn(actions, format!("skipped {text}"), |counts| counts.skipped += 1);
+            }
+            (OnError::Substitute, Some((sample, len))) => {
+                let Some(target) = batch.rows.get_mut(row.position as usize) else { return };
+                let first = target.flags & FLAG_SUBSTITUTED == 0;
+                target.flags |= FLAG_SUBSTITUTED;
+                target.sample = sample;
+                target.len = target.len.min(len);
+                target.substitutes += 1;
+                target.state = RowState::Waiting;
+                if first {
+                    batch.substituted += 1;
+                    self.count_and_warn(actions, format!("substituted sample {sample} for {text}"), |counts| {
+                        counts.substituted += 1;
+                    });
+                }
+                let served = self.access(sample, row);
+                self.count_access(row, served);
+            }
+            (OnError::Raise | OnError::Substitute, _) => {
+                batch.finish(row.position, RowState::Skipped);
+                batch.failure.get_or_insert_with(|| text.to_owned());
+            }
+        }
+    }
+
+    fn count_and_warn(&mut self, actions: &mut Vec<Action>, text: String, change: impl Fn(&mut super::counts::Counts)) {
+        if let Some(job) = &mut self.job {
+            job.count(change);
+        }
+        actions.push(Action::Warn(text));
+    }
+
+    /// The next sample after the row's own, by id and round the end, that has the planned sample's label and fits into
+    /// the row's place, with the bytes it takes there. Deterministic, so that a rerun delivers the same.
+    fn substitute(&mut self, row: RowRef) -> Option<(SampleId, u64)> {
+        let raw = self.job.as_ref()?.spec.output == Output::Raw;
+        let target = self.session_mut(row.session)?.batch_mut(row.seq)?.rows.get(row.position as usize)?.clone();
+        if target.substitutes >= SUBSTITUTES_MAX {
+            return None;
+        }
+        let label = self.index.entry(target.sample)?.label;
+        let samples = self.index.len();
+        (1..samples).find_map(|step| {
+            let round = (u64::from(target.sample.0) + u64::from(step)) % u64::from(samples);
+            let candidate = SampleId(u32::try_from(round).ok()?);
+            let entry = self.index.entry(candidate)?;
+            let len = if raw { u64::from(entry.raw_len) } else { target.len };
+            (entry.label == label && len <= target.len).then_some((candidate, len))
+        })
+    }
+}

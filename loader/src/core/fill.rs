@@ -1,0 +1,332 @@
+//! Batches: opened where a ring has room, their rows handed to workers, sealed, published in order.
+
+use shade_formats::control::{JobSpec, Output};
+use shade_formats::index::Index;
+use shade_formats::ring::{BatchLayout, Descriptor, FLAG_PADDING, Kind, Layout};
+
+use super::access::Served;
+use super::action::Action;
+use super::batch::{Batch, BatchRow, Progress, RowRef, RowState};
+use super::job::Job;
+use super::machine::Core;
+use super::session::Delivered;
+use super::sizes::{layout_of, pixels_bytes};
+use crate::batches::{Columns, FillOrder, Filled, Move, Row, SealOrder, Ticket};
+use crate::plan::{Plan, Slot};
+
+/// Rows given to one worker at a time: small enough to spread a batch over the workers, large enough that handing
+/// over costs little beside filling.
+const FILL_ROWS_MAX: usize = 32;
+
+impl Core {
+    /// Opens batches, the one furthest behind in the plan first, so that ranks stay abreast.
+    pub(super) fn open_batches(&mut self, now_ns: u64, actions: &mut Vec<Action>) {
+        let Some(epoch) = self.job.as_ref().and_then(Job::epoch) else { return };
+        let batches = self.job.as_ref().map_or(0, |job| job.slices.batches_per_epoch());
+        let mut full = vec![false; self.sessions.len()];
+        loop {
+            let next = self
+                .sessions
+                .iter()
+                .enumerate()
+                .filter(|(at, s)| s.ready && full.get(*at) == Some(&false) && s.has_descriptor())
+                .filter_map(|(at, s)| {
+                    let wanted = s.wanted.filter(|w| w.epoch == epoch && w.next_batch < batches)?;
+                    Some((wanted.next_batch, s.rank, at))
+                })
+                .min();
+            let Some((_, _, at)) = next else { break };
+            if !self.open_batch(at, now_ns, actions)
+                && let Some(full) = full.get_mut(at)
+            {
+                *full = true;
+            }
+        }
+        self.end_epochs(epoch, batches, actions);
+    }
+
+    /// Opens the next batch of the session at `at`; `false` when its ring has no room.
+    fn open_batch(&mut self, at: usize, now_ns: u64, actions: &mut Vec<Action>) -> bool {
+        let (Some(job), Some(session)) = (&mut self.job, self.sessions.get_mut(at)) else { return false };
+        let (Some(plan), Some(wanted)) = (&job.plan, &mut session.wanted) else { return false };
+        let slots = job.slices.batch(wanted.next_batch, session.rank, plan);
+        let mut rows = plan_rows(&job.spec, &slots, plan, &self.index);
+        let data_len = rows.last().map_or(0, |row| row.offset + row.len);
+        let capacity = u32::try_from(rows.len()).unwrap_or(u32::MAX);
+        let layout = match BatchLayout::new(layout_of(job.spec.output), capacity.max(1), data_len) {
+            Ok(layout) => layout,
+            Err(error) => {
+                actions.push(Action::Close(session.id, error.to_string()));
+                return false;
+            }
+        };
+        let Some(offset) = session.payload.reserve(layout.total) else {
+            session.blocked_since_ns.get_or_insert(now_ns);
+            return false;
+        };
+        for row in &mut rows {
+            row.offset += offset + layout.data;
+        }
+        let seq = session.next_seq;
+        session.next_seq += 1;
+        let samples: Vec<_> = rows.iter().map(|row| row.sample).collect();
+        session.open.push_back(Batch {
+            seq,
+            generation: wanted.generation,
+            epoch: wanted.epoch,
+            number: wanted.next_batch,
+            offset,
+            layout,
+            pending: rows.len(),
+            rows,
+            ready: Vec::new(),
+            progress: Progress::Filling,
+            failure: None,
+            abandoned: false,
+            hits: 0,
+            misses: 0,
+            skipped: 0,
+            substituted: 0,
+            opened_ns: now_ns,
+            read_ns: now_ns,
+            slot_wait_ns: session.blocked_since_ns.take().map_or(0, |since| now_ns.saturating_sub(since)),
+            fill_ns: 0,
+        });
+        wanted.next_batch += 1;
+        let session = session.id;
+        for (position, sample) in (0..capacity).zip(samples) {
+            let row = RowRef { session, seq, position };
+            let served = self.access(sample, row);
+            self.count_access(row, served);
+        }
+        true
+    }
+
+    /// Counts one access, in its batch, its epoch and its job.
+    pub(super) fn count_access(&mut self, row: RowRef, served: Served) {
+        if let Some(batch) = self.session_mut(row.session).and_then(|s| s.batch_mut(row.seq)) {
+            match served {
+                Served::Hit | Served::Joined => batch.hits += 1,
+                Served::Miss => batch.misses += 1,
+            }
+        }
+        if let Some(job) = &mut self.job {
+            job.count(|counts| {
+                counts.accesses += 1;
+                match served {
+                    Served::Hit => counts.hits += 1,
+                    Served::Joined => {
+                        counts.hits += 1;
+                        counts.joined += 1;
+                    }
+                    Served::Miss => counts.misses += 1,
+                }
+            });
+        }
+    }
+
+    /// Gives rows whose records are at hand to the workers.
+    pub(super) fn hand_out_rows(&mut self, now_ns: u64, actions: &mut Vec<Action>) {
+        let Some(output) = self.job.as_ref().map(|job| job.spec.output) else { return };
+        for session in &mut self.sessions {
+            for batch in &mut session.open {
+                let ticket = Ticket { session: session.id, seq: batch.seq };
+                let mut rows = std::mem::take(&mut batch.ready);
+                while !rows.is_empty() {
+                    let rest = rows.split_off(rows.len().min(FILL_ROWS_MAX));
+                    actions.push(Action::Fill(FillOrder { ticket, output, rows: std::mem::replace(&mut rows, rest) }));
+                }
+                batch.settle(ticket, &self.index, now_ns, actions);
+            }
+        }
+    }
+
+    /// Rows came back from a worker.
+    pub(super) fn filled(&mut self, filled: Filled, actions: &mut Vec<Action>) {
+        let Ticket { session, seq } = filled.ticket;
+        let mut faults = Vec::new();
+        for (Row { position, sample, blocks, .. }, outcome) in filled.rows {
+            self.release(blocks);
+            match outcome {
+                Ok(_) => {
+                    if let Some(batch) = self.session_mut(session).and_then(|s| s.batch_mut(seq)) {
+                        batch.finish(position, RowState::Done);
+                    }
+                }
+                Err(fault) => faults.push((RowRef { session, seq, position }, self.name_fault(sample, &fault))),
+            }
+        }
+        if let Some(batch) = self.session_mut(session).and_then(|s| s.batch_mut(seq)) {
+            batch.fill_ns += filled.fill_ns;
+        }
+        for (row, text) in faults {
+            self.row_fault(row, &text, actions);
+        }
+    }
+
+    /// A batch's columns are written.
+    pub(super) fn sealed(&mut self, ticket: Ticket) {
+        if let Some(batch) = self.session_mut(ticket.session).and_then(|s| s.batch_mut(ticket.seq)) {
+            batch.progress = Progress::Complete;
+        }
+    }
+
+    /// Publishes what is complete, each session's batches in their order.
+    pub(super) fn publish_complete(&mut self, now_ns: u64, actions: &mut Vec<Action>) {
+        let output = self.job.as_ref().map(|job| job.spec.output);
+        let mut seen = Vec::new();
+        for session in &mut self.sessions {
+            while session.open.front().is_some_and(|batch| batch.progress == Progress::Complete) {
+                let Some(mut batch) = session.open.pop_front() else { break };
+                session.outstanding.push_back(true);
+                let descriptor = Box::new(batch.descriptor(output, now_ns));
+                if let Some(text) = batch.failure.take() {
+                    actions.push(Action::PublishError(session.id, descriptor, text));
+                    continue;
+                }
+                if !batch.abandoned {
+                    let samples: Vec<_> = batch.delivered().map(|row| row.sample).collect();
+                    seen.extend(samples.iter().map(|&sample| (sample, batch.epoch)));
+                    let real = batch.delivered().take_while(|row| row.flags & FLAG_PADDING == 0).count();
+                    let samples = samples.into_iter().take(real).collect();
+                    session.delivered.insert((batch.epoch, batch.number), Delivered { samples });
+                }
+                actions.push(Action::Publish(session.id, descriptor));
+            }
+        }
+        if let Some(job) = &mut self.job {
+            for (sample, epoch) in seen {
+                job.importance.record_delivery(sample, epoch);
+            }
+        }
+    }
+
+    /// Queues the end-of-epoch descriptor of every rank that has published all its batches.
+    fn end_epochs(&mut self, epoch: u32, batches: u32, actions: &mut Vec<Action>) {
+        for session in &mut self.sessions {
+            if !(session.ready && session.open.is_empty() && session.has_descriptor()) {
+                continue;
+            }
+            let Some(wanted) = &mut session.wanted else { continue };
+            if wanted.epoch != epoch || wanted.next_batch < batches || wanted.ended {
+                continue;
+            }
+            wanted.ended = true;
+            let (generation, seq) = (wanted.generation, session.next_seq);
+            session.next_seq += 1;
+            session.outstanding.push_back(false);
+            let descriptor = Descriptor {
+                seq,
+                generation,
+                kind: Kind::EpochEnd,
+                epoch,
+                batch: batches,
+                ..Descriptor::default()
+            };
+            actions.push(Action::Publish(session.id, Box::new(descriptor)));
+        }
+    }
+}
+
+/// The rows of a planned batch, each with its place in the batch's data.
+fn plan_rows(
+    spec: &JobSpec,
+    slots: &[Slot],
+    plan: &Plan,
+    index: &Index,
+) -> Vec<BatchRow> {
+    let mut offset = 0;
+    let mut rows = Vec::with_capacity(slots.len());
+    for slot in slots {
+        let position = slot.position as usize;
+        let Some(&sample) = plan.ids.get(position) else { continue };
+        let Some(entry) = index.entry(sample) else { continue };
+        let len = match spec.output {
+            Output::Raw => u64::from(entry.raw_len),
+            Output::Decoded { height, width } => pixels_bytes(height, width),
+        };
+        let weight = if slot.padding { 0.0 } else { plan.weights.get(position).copied().unwrap_or(1.0) };
+        let flags = if slot.padding { FLAG_PADDING } else { 0 };
+        rows.push(BatchRow { sample, weight, flags, offset, len, state: RowState::Waiting, substitutes: 0 });
+        offset += len;
+    }
+    rows
+}
+
+impl Batch {
+    /// Rows that will reach the trainer, in order.
+    fn delivered(&self) -> impl Iterator<Item = &BatchRow> {
+        self.rows.iter().filter(|row| row.state == RowState::Done)
+    }
+
+    /// Moves on once no row is pending: to the columns, or straight to completion where nothing is delivered.
+    fn settle(&mut self, ticket: Ticket, index: &Index, now_ns: u64, actions: &mut Vec<Action>) {
+        if self.pending > 0 || self.progress != Progress::Filling {
+            return;
+        }
+        self.read_ns = self.read_ns.min(now_ns);
+        if self.abandoned || self.failure.is_some() {
+            self.progress = Progress::Complete;
+            return;
+        }
+        self.progress = Progress::Sealing;
+        actions.push(Action::Seal(Box::new(self.seal_order(ticket, index))));
+    }
+
+    /// The columns of the delivered rows, and the moves that close gaps left by skipped ones. Raw rows stay where they
+    /// are, as each has its own offset.
+    fn seal_order(&self, ticket: Ticket, index: &Index) -> SealOrder {
+        let data_start = self.offset + self.layout.data;
+        let raw = self.layout.layout == Layout::Raw;
+        let mut columns = Columns::default();
+        let mut moves = Vec::new();
+        let mut end = data_start;
+        for row in self.delivered() {
+            let entry = index.entry(row.sample);
+            columns.ids.push(i64::from(row.sample.0));
+            columns.labels.push(entry.map_or(-1, |entry| i64::from(entry.label)));
+            columns.weights.push(row.weight);
+            columns.flags.push(row.flags);
+            if raw {
+                columns.offsets.push(row.offset - data_start);
+                columns.lens.push(entry.map_or(0, |entry| u64::from(entry.raw_len)));
+            } else {
+                if row.offset != end {
+                    moves.push(Move { from: row.offset, to: end, len: row.len });
+                }
+                end += row.len;
+            }
+        }
+        SealOrder { ticket, block_offset: self.offset, layout: self.layout, columns, moves }
+    }
+
+    fn descriptor(&self, output: Option<Output>, now_ns: u64) -> Descriptor {
+        let (height, width) = match output {
+            Some(Output::Decoded { height, width }) => (height, width),
+            Some(Output::Raw) | None => (0, 0),
+        };
+        let records = if self.abandoned || self.failure.is_some() { 0 } else { self.delivered().count() };
+        Descriptor {
+            seq: self.seq,
+            generation: self.generation,
+            kind: if self.failure.is_some() { Kind::Error } else { Kind::Batch },
+            layout: self.layout.layout,
+            epoch: self.epoch,
+            batch: self.number,
+            offset: self.offset,
+            len: self.layout.total,
+            records: u32::try_from(records).unwrap_or(u32::MAX),
+            capacity: self.layout.capacity,
+            height,
+            width,
+            hits: self.hits,
+            misses: self.misses,
+            skipped: self.skipped,
+            substituted: self.substituted,
+            read_wait_ns: self.read_ns.min(now_ns).saturating_sub(self.opened_ns),
+            fill_ns: self.fill_ns,
+            slot_wait_ns: self.slot_wait_ns,
+        }
+    }
+}
+

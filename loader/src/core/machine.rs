@@ -1,0 +1,286 @@
+//! The state machine: its state, and which event goes where.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use shade_formats::SampleId;
+use shade_formats::control::{REFUSE_BUSY, REFUSE_RESOURCES, REFUSE_SPEC};
+use shade_formats::index::Index;
+use shade_formats::ring::PayloadRing;
+
+use super::action::{Accepted, Action, Refusal};
+use super::batch::RowRef;
+use super::counts::{EpochStats, Stats, TotalStats};
+use super::event::{Attach, Event, SessionId};
+use super::job::Job;
+use super::session::{Session, Wanted};
+use super::sizes::ring_bytes;
+use crate::blocks::{Blocks, FreeList};
+use crate::cache::{Cache, Policy};
+use crate::plan::{draw_plan, rep_now};
+
+/// What the core is told at its start.
+#[derive(Clone, Copy, Debug)]
+pub struct CoreConfig {
+    /// Capacity of the cache, bytes of arena blocks.
+    pub cache_bytes: u64,
+    /// Who is kept.
+    pub policy: Policy,
+    /// Most reads in flight.
+    pub depth: u32,
+    /// Bytes of an arena block.
+    pub block_bytes: u32,
+}
+
+/// The brain. See the [module](super).
+pub struct Core {
+    pub(super) config: CoreConfig,
+    pub(super) index: Arc<Index>,
+    pub(super) cache: Cache<Arc<Blocks>>,
+    pub(super) free: FreeList,
+    /// Records wanted from storage, with the rows that wait for them: single flight.
+    pub(super) reading: HashMap<SampleId, Vec<RowRef>>,
+    /// Records wanted and not yet submitted, in plan order.
+    pub(super) queued: VecDeque<SampleId>,
+    pub(super) in_flight: u32,
+    pub(super) job: Option<Job>,
+    pub(super) sessions: Vec<Session>,
+}
+
+impl Core {
+    /// A core over `index`, whose arena has the blocks of `free`: the cache's and the staging reserve's.
+    #[must_use]
+    pub fn new(index: Arc<Index>, free: FreeList, config: CoreConfig) -> Self {
+        let cache = Cache::new(config.policy, config.cache_bytes, index.len());
+        Self {
+            config,
+            index,
+            cache,
+            free,
+            reading: HashMap::new(),
+            queued: VecDeque::new(),
+            in_flight: 0,
+            job: None,
+            sessions: Vec::new(),
+        }
+    }
+
+    /// Takes in one event. `now_ns` is monotonic. Call [`Core::advance`] after a burst of events.
+    pub fn step(&mut self, now_ns: u64, event: Event, actions: &mut Vec<Action>) {
+        match event {
+            Event::Attach(attach) => self.attach(&attach, actions),
+            Event::Ready(session) => {
+                if let Some(session) = self.session_mut(session) {
+                    session.ready = true;
+                }
+            }
+            Event::Detach(session) => self.detach(session),
+            Event::StartEpoch { session, generation, epoch, first_batch } => {
+                self.want_epoch(session, Wanted { generation, epoch, next_batch: first_batch, ended: false }, actions);
+            }
+            Event::Report { session, epoch, batch, losses } => self.report(session, epoch, batch, &losses),
+            Event::Validation { score } => {
+                if let Some(job) = &mut self.job {
+                    job.validation.push(score);
+                }
+            }
+            Event::SaveState(session) => self.save_state(session, actions),
+            Event::LoadState { session, bytes } => self.load_state(session, &bytes, actions),
+            Event::Read(completion) => self.read_done(now_ns, completion, actions),
+            Event::Filled(filled) => self.filled(filled, actions),
+            Event::Sealed(ticket) => self.sealed(ticket),
+            Event::Released { session, count } => {
+                if let Some(state) = self.session_mut(session)
+                    && !state.release_to(count)
+                {
+                    let text = format!("released {count} descriptors, more than it was given");
+                    actions.push(Action::Close(session, text));
+                }
+            }
+        }
+    }
+
+    /// Does everything that has become possible: draws a due plan, publishes, opens batches, submits reads, hands
+    /// rows to workers.
+    pub fn advance(&mut self, now_ns: u64, actions: &mut Vec<Action>) {
+        self.draw_due_plan();
+        self.publish_complete(now_ns, actions);
+        self.open_batches(now_ns, actions);
+        self.submit_reads(actions);
+        self.hand_out_rows(now_ns, actions);
+        // A batch that needed no work (all rows skipped) is complete by now.
+        self.publish_complete(now_ns, actions);
+    }
+
+    /// Ranks attached.
+    #[must_use]
+    pub fn session_count(&self) -> usize {
+        self.sessions.len()
+    }
+
+    /// Bytes of arena blocks that hold records: those of the cache, and those being read or filled.
+    #[must_use]
+    pub fn arena_used_bytes(&self) -> u64 {
+        self.free.total_bytes() - self.free.free_bytes()
+    }
+
+    /// Nothing is being read, filled or sealed.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.in_flight == 0 && self.sessions.iter().all(|session| session.open.is_empty())
+    }
+
+    /// The figures as of now.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        let samples = f64::from(self.index.len().max(1));
+        let mut epoch = EpochStats::default();
+        let mut total = TotalStats::default();
+        if let Some(job) = &self.job {
+            epoch.counts = job.epoch_counts.into();
+            if let Some(plan) = &job.plan {
+                epoch.epoch = Some(plan.epoch);
+                epoch.distinct = plan.summary.distinct;
+                epoch.distinct_share = f64::from(plan.summary.distinct) / samples;
+                epoch.repeat_max = plan.summary.repeat_max;
+                epoch.hit_cap_withheld = plan.summary.hit_cap_withheld;
+                epoch.covered = plan.summary.covered;
+            }
+            total.counts = job.total.into();
+            let seen = (0..self.index.len()).filter(|&id| job.importance.last_epoch(SampleId(id)).is_some()).count();
+            total.ever_seen_share = seen as f64 / samples;
+        }
+        Stats {
+            epoch,
+            total,
+            resident: self.cache.len() as u64,
+            cache_bytes: self.cache.capacity_bytes(),
+            cache_used_bytes: self.cache.used_bytes(),
+            arena_used_bytes: self.arena_used_bytes(),
+            reads_in_flight: self.in_flight,
+            waiting_for_ranks: self.waiting_for_ranks(),
+        }
+    }
+
+    pub(super) fn session_mut(&mut self, session: SessionId) -> Option<&mut Session> {
+        self.sessions.iter_mut().find(|s| s.id == session)
+    }
+
+    /// Gives a record's blocks back once nobody holds them.
+    pub(super) fn release(&mut self, blocks: Arc<Blocks>) {
+        if let Some(blocks) = Arc::into_inner(blocks) {
+            self.free.give(blocks);
+        }
+    }
+
+    fn attach(&mut self, attach: &Attach, actions: &mut Vec<Action>) {
+        let id = attach.session;
+        match self.accept(attach) {
+            Ok(accepted) => actions.push(Action::Accept(id, accepted)),
+            Err(refusal) => actions.push(Action::Refuse(id, refusal)),
+        }
+    }
+
+    fn accept(&mut self, attach: &Attach) -> Result<Accepted, Refusal> {
+        let refuse = |code, text| Err(Refusal { code, text });
+        let spec = &attach.spec;
+        spec.validate().map_err(|error| Refusal { code: REFUSE_SPEC, text: error.to_string() })?;
+        if attach.rank >= spec.world_size {
+            return refuse(REFUSE_SPEC, format!("rank {} is not below the world size {}", attach.rank, spec.world_size));
+        }
+        if let Some(job) = &self.job
+            && job.spec != *spec
+        {
+            let text = "a job with other arguments is attached: give every rank the same ones, or name another job with job=";
+            return refuse(REFUSE_BUSY, text.into());
+        }
+        if self.sessions.iter().any(|session| session.rank == attach.rank) {
+            let text = format!("rank {} is attached already: to train twice at once, name another job with job=", attach.rank);
+            return refuse(REFUSE_BUSY, text);
+        }
+        let job = Job::new(*spec, self.index.len())
+            .map_err(|error| Refusal { code: REFUSE_SPEC, text: error.to_string() })?;
+        let (payload_bytes, payload) = ring_bytes(spec, &self.index)
+            .and_then(|bytes| Ok((bytes, PayloadRing::new(bytes)?)))
+            .map_err(|error| Refusal { code: REFUSE_RESOURCES, text: error.to_string() })?;
+        let batches_per_epoch = job.slices.batches_per_epoch();
+        if self.job.is_none() {
+            self.job = Some(job);
+            self.rescore_residents();
+        }
+        self.sessions.push(Session::new(attach.session, attach.rank, payload));
+        Ok(Accepted { batches_per_epoch, payload_bytes })
+    }
+
+    fn detach(&mut self, session: SessionId) {
+        let Some(at) = self.sessions.iter().position(|s| s.id == session) else { return };
+        let gone = self.sessions.swap_remove(at);
+        for batch in gone.open {
+            for row in batch.ready {
+                self.release(row.blocks);
+            }
+        }
+        self.forget_waiting(session);
+        if self.sessions.is_empty() {
+            self.job = None;
+        }
+    }
+
+    fn want_epoch(&mut self, session: SessionId, wanted: Wanted, actions: &mut Vec<Action>) {
+        let batches = self.job.as_ref().map_or(0, |job| job.slices.batches_per_epoch());
+        if wanted.next_batch > batches {
+            let text = format!("batch {} of epoch {} does not exist: an epoch has {batches}", wanted.next_batch, wanted.epoch);
+            actions.push(Action::Fail(session, text));
+            return;
+        }
+        let Some(state) = self.session_mut(session) else { return };
+        state.wanted = Some(wanted);
+        state.blocked_since_ns = None;
+        self.abandon_open(session);
+    }
+
+    /// Ranks the start of the next epoch waits for; empty while none is being waited for.
+    fn waiting_for_ranks(&self) -> Vec<u32> {
+        let Some(job) = &self.job else { return Vec::new() };
+        let Some(epoch) = self.due_epoch(job) else { return Vec::new() };
+        (0..job.spec.world_size)
+            .filter(|&rank| {
+                !self.sessions.iter().any(|s| s.rank == rank && s.wanted.is_some_and(|w| w.epoch == epoch))
+            })
+            .collect()
+    }
+
+    /// An epoch some rank wants and whose plan is not the current one.
+    fn due_epoch(&self, job: &Job) -> Option<u32> {
+        self.sessions.iter().filter_map(|s| s.wanted).map(|w| w.epoch).find(|&epoch| job.epoch() != Some(epoch))
+    }
+
+    /// Draws the next plan once every rank wants the same new epoch. Until then no rank starts: a plan is drawn from
+    /// all losses of the epoch before, and messages of one rank arrive in order.
+    fn draw_due_plan(&mut self) {
+        let Some(epoch) = self.job.as_ref().and_then(|job| self.due_epoch(job)) else { return };
+        if !self.waiting_for_ranks().is_empty() {
+            return;
+        }
+        let Some(job) = &mut self.job else { return };
+        let cache = &self.cache;
+        let rep = rep_now(&job.spec.plan, &job.validation);
+        let resident = |id: SampleId| cache.get(id).is_some();
+        let plan = draw_plan(&job.spec.plan, epoch, job.spec.batch_size, &job.importance, resident, rep);
+        job.plan = Some(plan);
+        job.epoch_counts = super::counts::Counts::default();
+        job.scored_at.fill(0);
+        for session in &mut self.sessions {
+            session.delivered.retain(|&(delivered_epoch, _), _| delivered_epoch.wrapping_add(1) == epoch);
+        }
+    }
+
+    /// A new job or a loaded table ranks what is resident anew.
+    pub(super) fn rescore_residents(&mut self) {
+        let Some(job) = &self.job else { return };
+        let residents: Vec<SampleId> = self.cache.ids().collect();
+        for id in residents {
+            self.cache.rescore(id, &job.importance);
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! The whole brain of the daemon as one deterministic state machine: no I/O, no clock, no threads.
+//!
+//! [`Core::step`] takes an [`Event`] (a rank attached, a read came back, rows were filled, slots were released, losses
+//! arrived) and [`Core::advance`] decides what follows as a list of [`Action`]s (read this record, fill these rows,
+//! publish this batch). The daemon carries actions out and feeds their results back; so a whole epoch can be replayed
+//! without a disk, and a policy has one implementation.
+//!
+//! A miss becomes a read in one place only ([`access`](self)), and a batch is opened only when its rank's ring has
+//! room for it, which makes the ring the prefetch window: batches ahead of the trainer are filled along the plan.
+
+mod access;
+mod action;
+mod batch;
+mod counts;
+mod event;
+mod fault;
+mod fill;
+mod job;
+mod machine;
+mod report;
+mod session;
+mod sizes;
+mod snapshot;
+
+pub use action::{Accepted, Action, Refusal};
+pub use counts::{Counts, Stats};
+pub use event::{Attach, Event, SessionId};
+pub use machine::{Core, CoreConfig};
+pub use sizes::{Capacity, CapacityError, staging_bytes};

@@ -1,0 +1,131 @@
+//! How much memory: the cache's capacity, the staging reserve beside it, and a ring's payload.
+
+use shade_formats::control::{JobSpec, Output};
+use shade_formats::index::Index;
+use shade_formats::limits::{IMAGE_SIDE_MAX, PAYLOAD_ALIGN_BYTES, PAYLOAD_BYTES_MAX};
+use shade_formats::ring::{BatchLayout, Layout};
+use shade_formats::{FormatError, SampleId};
+
+use crate::blocks::charged_bytes;
+
+/// Batches a ring holds by default: enough that a slow one is hidden, little enough that memory stays small.
+const RING_BATCHES: u64 = 8;
+/// Reserve for records being read or filled that are not in the cache.
+const STAGING_BYTES: u64 = 32 << 20;
+
+/// How much the cache may hold.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Capacity {
+    /// Bytes of arena blocks.
+    Bytes(u64),
+    /// A share of what the whole dataset would take in arena blocks, 0 ..= 1.
+    Share(f64),
+}
+
+/// Why a text is no capacity.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{text:?} is no cache size: give bytes (8GiB, 500MB) or a share of the dataset (20%)")]
+pub struct CapacityError {
+    text: String,
+}
+
+impl std::str::FromStr for Capacity {
+    type Err = CapacityError;
+
+    fn from_str(text: &str) -> Result<Self, CapacityError> {
+        let error = || CapacityError { text: text.to_owned() };
+        if let Some(percent) = text.trim().strip_suffix('%') {
+            let percent: f64 = percent.trim().parse().map_err(|_| error())?;
+            if !(0.0..=100.0).contains(&percent) {
+                return Err(error());
+            }
+            return Ok(Self::Share(percent / 100.0));
+        }
+        parse_size::parse_size(text.trim()).map(Self::Bytes).map_err(|_| error())
+    }
+}
+
+impl Capacity {
+    /// The capacity in bytes of arena blocks, never more than the whole dataset takes.
+    #[must_use]
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of a u64, rounded down")]
+    pub fn bytes(self, index: &Index, block_bytes: u32) -> u64 {
+        let dataset: u64 = entries(index).map(|(_, entry)| charged_bytes(entry.stored_len, block_bytes)).sum();
+        match self {
+            Self::Bytes(bytes) => bytes.min(dataset),
+            Self::Share(share) => (dataset as f64 * share) as u64,
+        }
+    }
+}
+
+/// The samples of the dataset with their entries.
+pub(super) fn entries(index: &Index) -> impl Iterator<Item = (SampleId, shade_formats::index::Entry)> + '_ {
+    (0..index.len()).filter_map(|id| index.entry(SampleId(id)).map(|entry| (SampleId(id), entry)))
+}
+
+/// Bytes of arena beside the cache: room for `depth` reads of the largest record, or 32 MiB if that is less, but
+/// always for two of the largest records, so that reading never stops for lack of room.
+#[must_use]
+pub fn staging_bytes(index: &Index, block_bytes: u32, depth: u32) -> u64 {
+    let largest = entries(index).map(|(_, entry)| charged_bytes(entry.stored_len, block_bytes)).max().unwrap_or(0);
+    let wanted = largest.saturating_mul(u64::from(depth.max(2)).saturating_mul(4));
+    wanted.min(STAGING_BYTES).max(largest.saturating_mul(2)).max(u64::from(block_bytes))
+}
+
+/// Bytes of one decoded sample.
+pub(super) fn pixels_bytes(height: u32, width: u32) -> u64 {
+    3 * u64::from(height.min(IMAGE_SIDE_MAX)) * u64::from(width.min(IMAGE_SIDE_MAX))
+}
+
+/// The ring layout of an output.
+pub(super) fn layout_of(output: Output) -> Layout {
+    match output {
+        Output::Raw => Layout::Raw,
+        Output::Decoded { .. } => Layout::U8Nchw,
+    }
+}
+
+/// Payload bytes for one rank's ring: what the job asks for, or eight mean batches; at least two of the largest.
+pub(super) fn ring_bytes(spec: &JobSpec, index: &Index) -> Result<u64, FormatError> {
+    let capacity = u64::from(spec.batch_size.min(index.len().max(1)));
+    let (largest, mean) = match spec.output {
+        Output::Decoded { height, width } => {
+            let bytes = capacity * pixels_bytes(height, width);
+            (bytes, bytes)
+        }
+        Output::Raw => {
+            let mut lens: Vec<u64> = entries(index).map(|(_, entry)| u64::from(entry.raw_len)).collect();
+            let total: u64 = lens.iter().sum();
+            let mean = total / (lens.len().max(1) as u64) * capacity;
+            lens.sort_unstable_by(|a, b| b.cmp(a));
+            (lens.iter().take(spec.batch_size as usize).sum(), mean)
+        }
+    };
+    let block = |data: u64| -> Result<u64, FormatError> {
+        let layout = BatchLayout::new(layout_of(spec.output), spec.batch_size, data)?;
+        Ok(layout.total.next_multiple_of(PAYLOAD_ALIGN_BYTES))
+    };
+    let least = 2 * block(largest)?;
+    let wanted = if spec.ring_bytes > 0 { spec.ring_bytes } else { RING_BATCHES * block(mean)? };
+    let bytes = wanted.max(least).next_multiple_of(PAYLOAD_ALIGN_BYTES);
+    if bytes > PAYLOAD_BYTES_MAX {
+        return Err(FormatError::new("ring payload", 0, bytes, format!("at most {PAYLOAD_BYTES_MAX} bytes: lower batch_size")));
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Capacity;
+
+    #[test]
+    fn capacities_are_bytes_or_shares() {
+        assert_eq!("20%".parse(), Ok(Capacity::Share(0.2)));
+        assert_eq!("8GiB".parse(), Ok(Capacity::Bytes(8 << 30)));
+        assert_eq!("500 MB".parse(), Ok(Capacity::Bytes(500_000_000)));
+        assert_eq!("0".parse(), Ok(Capacity::Bytes(0)));
+        for bad in ["", "120%", "-1%", "many", "NaN%"] {
+            assert!(bad.parse::<Capacity>().is_err(), "{bad}");
+        }
+    }
+}

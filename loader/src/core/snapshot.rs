@@ -1,0 +1,166 @@
+//! Saving and loading what the rest of an epoch, and all later ones, depend on.
+//!
+//! ```text
+//! bytes       what (little-endian)
+//! 0..8        magic "SHADEST1"
+//! 8..24       content id of the dataset, u128
+//! 24..32      xxh3 of the plan's parameters: a state resumes only the plan it came from
+//! 32..36      epoch, u32               36..40  samples N, u32
+//! 40..44      plan length P, u32 (0: no plan was drawn)      44..48  validation scores V, u32
+//! 48..64      the plan's summary: distinct, repeat_max, hit_cap_withheld, covered, u32 each
+//! then        P x u32 sample ids, P x f32 weights, V x f64, N x u32 scored_at, the importance table
+//! last 4      CRC32C of everything before
+//! ```
+//! The plan itself is kept rather than what it was drawn from: it is smaller, and what was resident when it was drawn
+//! cannot be had again.
+
+use shade_formats::checksum::crc32c;
+use shade_formats::control::JobSpec;
+use shade_formats::{FormatError, SampleId};
+
+use super::action::Action;
+use super::event::SessionId;
+use super::job::Job;
+use super::machine::Core;
+use crate::importance::Importance;
+use crate::plan::{Plan, PlanSummary};
+
+const MAGIC: &[u8; 8] = b"SHADEST1";
+const HEADER_BYTES: usize = 64;
+
+impl Core {
+    pub(super) fn save_state(&self, session: SessionId, actions: &mut Vec<Action>) {
+        let Some(job) = &self.job else { return };
+        let content_id = self.index.content_id().0;
+        let (epoch, ids, weights, summary): (u32, &[SampleId], &[f32], PlanSummary) =
+            job.plan.as_ref().map_or_else(Default::default, |plan| (plan.epoch, &plan.ids[..], &plan.weights[..], plan.summary));
+        let mut bytes = Vec::with_capacity(HEADER_BYTES + ids.len() * 8 + job.scored_at.len() * 16 + 4);
+        bytes.extend_from_slice(MAGIC);
+        bytes.extend_from_slice(&content_id.to_le_bytes());
+        bytes.extend_from_slice(&spec_digest(&job.spec).to_le_bytes());
+        let counts = [epoch, self.index.len(), len_u32(ids.len()), len_u32(job.validation.len())];
+        let summary = [summary.distinct, summary.repeat_max, summary.hit_cap_withheld, summary.covered];
+        bytes.extend(counts.iter().chain(&summary).flat_map(|count| count.to_le_bytes()));
+        bytes.extend(ids.iter().flat_map(|id| id.0.to_le_bytes()));
+        bytes.extend(weights.iter().flat_map(|weight| weight.to_le_bytes()));
+        bytes.extend(job.validation.iter().flat_map(|score| score.to_le_bytes()));
+        bytes.extend(job.scored_at.iter().flat_map(|at| at.to_le_bytes()));
+        bytes.extend_from_slice(&job.importance.to_bytes());
+        let crc = crc32c(&bytes);
+        bytes.extend_from_slice(&crc.to_le_bytes());
+        actions.push(Action::State(session, bytes));
+    }
+
+    /// Takes a saved state over. Every rank of a job hands in the same one; it takes effect with the first.
+    pub(super) fn load_state(&mut self, session: SessionId, bytes: &[u8], actions: &mut Vec<Action>) {
+        let Some(rank) = self.sessions.iter().find(|s| s.id == session).map(|s| s.rank) else { return };
+        let Some(job) = &mut self.job else { return };
+        let digest = xxhash(bytes);
+        let repeated = job.loaded.as_mut().is_some_and(|(last, ranks)| *last == digest && ranks.insert(rank));
+        if !repeated {
+            match restore(job, bytes, self.index.content_id().0, self.index.len()) {
+                Ok(()) => job.loaded = Some((digest, std::iter::once(rank).collect())),
+                Err(error) => return actions.push(Action::Fail(session, error.to_string())),
+            }
+            self.rescore_residents();
+            let everyone: Vec<SessionId> = self.sessions.iter().map(|s| s.id).collect();
+            for session in everyone {
+                self.abandon_open(session);
+                if let Some(state) = self.session_mut(session) {
+                    state.wanted = None;
+                    state.delivered.clear();
+                }
+            }
+        }
+        actions.push(Action::StateLoaded(session));
+    }
+}
+
+fn restore(job: &mut Job, bytes: &[u8], content_id: u128, samples: u32) -> Result<(), FormatError> {
+    let (body, crc) = bytes.split_last_chunk::<4>().ok_or_else(|| FormatError::new("saved state", 0, bytes.len(), "at least 4 bytes"))?;
+    if crc32c(body) != u32::from_le_bytes(*crc) {
+        return Err(FormatError::new("saved state", body.len() as u64, "another checksum", format!("{:#010x}", crc32c(body))));
+    }
+    let mut fields = Fields { bytes: body, at: 0 };
+    expect(&fields, "SHADEST1", fields.peek(8)? == MAGIC)?;
+    fields.skip(8);
+    let found = u128::from_le_bytes(fields.array()?);
+    expect(&fields, "the state of this very dataset", found == content_id)?;
+    let found = u64::from_le_bytes(fields.array()?);
+    expect(&fields, "the state of a loader with the same plan arguments", found == spec_digest(&job.spec))?;
+    let epoch = fields.u32()?;
+    let found = fields.u32()?;
+    expect(&fields, "the dataset's sample count", found == samples)?;
+    let (plan_len, scores) = (fields.u32()?, fields.u32()?);
+    expect(&fields, "a plan of the epoch's length, or none", plan_len == 0 || plan_len == samples)?;
+    let summary = PlanSummary {
+        distinct: fields.u32()?,
+        repeat_max: fields.u32()?,
+        hit_cap_withheld: fields.u32()?,
+        covered: fields.u32()?,
+    };
+    let ids = (0..plan_len).map(|_| fields.u32().map(SampleId)).collect::<Result<Vec<_>, _>>()?;
+    expect(&fields, "sample ids of the dataset", ids.iter().all(|id| id.0 < samples))?;
+    let weights = (0..plan_len).map(|_| fields.array().map(f32::from_le_bytes)).collect::<Result<Vec<_>, _>>()?;
+    let validation = (0..scores).map(|_| fields.array().map(f64::from_le_bytes)).collect::<Result<Vec<_>, _>>()?;
+    let scored_at = (0..samples).map(|_| fields.u32()).collect::<Result<Vec<_>, _>>()?;
+    let importance = Importance::from_bytes(fields.rest())?;
+    expect(&fields, "a row of importance for each sample", importance.len() == samples)?;
+
+    job.plan = (plan_len > 0).then_some(Plan { epoch, ids, weights, summary });
+    job.validation = validation;
+    job.scored_at = scored_at;
+    job.importance = importance;
+    Ok(())
+}
+
+/// Reads fields one after the other; running out of bytes is an error.
+struct Fields<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Fields<'a> {
+    fn peek(&self, len: usize) -> Result<&'a [u8], FormatError> {
+        let end = self.at.saturating_add(len);
+        self.bytes
+            .get(self.at..end)
+            .ok_or_else(|| FormatError::new("saved state", self.at as u64, "its end", format!("{len} more bytes")))
+    }
+
+    fn skip(&mut self, len: usize) {
+        self.at += len;
+    }
+
+    fn array<const LEN: usize>(&mut self) -> Result<[u8; LEN], FormatError> {
+        let found = self.peek(LEN)?;
+        let array = found.first_chunk().copied();
+        self.skip(LEN);
+        array.ok_or_else(|| FormatError::new("saved state", self.at as u64, "its end", format!("{LEN} bytes")))
+    }
+
+    fn u32(&mut self) -> Result<u32, FormatError> {
+        self.array().map(u32::from_le_bytes)
+    }
+
+    fn rest(&self) -> &'a [u8] {
+        self.bytes.get(self.at..).unwrap_or_default()
+    }
+}
+
+fn expect(fields: &Fields<'_>, expected: &str, holds: bool) -> Result<(), FormatError> {
+    if holds { Ok(()) } else { Err(FormatError::new("saved state", fields.at as u64, "something else", expected)) }
+}
+
+/// What a plan depends on beside the importance table. The world size is not among it.
+fn spec_digest(spec: &JobSpec) -> u64 {
+    xxhash(format!("{:?} {}", spec.plan, spec.batch_size).as_bytes())
+}
+
+fn xxhash(bytes: &[u8]) -> u64 {
+    xxhash_rust::xxh3::xxh3_64(bytes)
+}
+
+fn len_u32(len: usize) -> u32 {
+    u32::try_from(len).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,8 @@
+//! Wiring only: builds the stages in the order data flows through them, owns their threads, and stops them.
+
+mod serve;
+mod sessions;
+mod start;
+mod stats;
+
+pub use start::{DaemonError, ServeConfig, serve};

@@ -1,0 +1,235 @@
+//! The core thread: takes in what happened, lets the core decide, carries out what it decided.
+
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, select};
+use shade_formats::control::{Reply, Request};
+
+use super::sessions::Sessions;
+use super::stats::report;
+use crate::batches::{Job, JobDone, Workers};
+use crate::control::Message;
+use crate::core::{Action, Core, Event};
+use crate::reads::{Completion, Reads};
+
+/// Events taken in before the core acts on them: work by batch, not by call.
+const BURST: usize = 1024;
+/// How often rings are told that the daemon lives, while there are any.
+const HEARTBEAT: Duration = Duration::from_millis(100);
+/// How long a private daemon waits for its first rank.
+const FIRST_RANK: Duration = Duration::from_secs(30);
+/// How long reads may take to come home at the end. Nothing aborts an NFS read; the kernel keeps its pages itself.
+const STOP: Duration = Duration::from_secs(2);
+
+/// The running daemon.
+pub(super) struct Daemon {
+    core: Core,
+    reads: Reads,
+    workers: Workers,
+    sessions: Sessions,
+    linger: Option<Duration>,
+    started: Instant,
+    /// Since when no rank has been attached, and whether one ever was.
+    empty_since: Instant,
+    served: bool,
+    events: Vec<Event>,
+    actions: Vec<Action>,
+}
+
+impl Daemon {
+    pub(super) fn new(core: Core, reads: Reads, workers: Workers, linger: Option<Duration>) -> Self {
+        let started = Instant::now();
+        Self {
+            core,
+            reads,
+            workers,
+            sessions: Sessions::default(),
+            linger,
+            started,
+            empty_since: started,
+            served: false,
+            events: Vec::new(),
+            actions: Vec::new(),
+        }
+    }
+
+    /// Runs until told to stop, or until a private daemon is not needed any more.
+    pub(super) fn run(
+        mut self,
+        completions: &Receiver<Completion>,
+        done: &Receiver<JobDone>,
+        messages: &Receiver<Message>,
+        stop: &Receiver<()>,
+    ) {
+        let mut beaten = Instant::now();
+        loop {
+            let wait = if self.sessions.is_empty() && self.linger.is_none() { Duration::MAX } else { HEARTBEAT };
+            select! {
+                recv(completions) -> completion => self.events.extend(completion.ok().map(Event::Read)),
+                recv(done) -> done => if let Ok(done) = done { self.finished(done) },
+                recv(messages) -> message => if let Ok(message) = message { self.take(message) },
+                recv(stop) -> _ => break,
+                default(wait) => {}
+            }
+            for _ in 0..BURST {
+                let read = completions.try_recv().map(Event::Read);
+                let job = done.try_recv();
+                let message = messages.try_recv();
+                if read.is_err() && job.is_err() && message.is_err() {
+                    break;
+                }
+                self.events.extend(read);
+                if let Ok(job) = job {
+                    self.finished(job);
+                }
+                if let Ok(message) = message {
+                    self.take(message);
+                }
+            }
+            self.turn();
+            if beaten.elapsed() >= HEARTBEAT {
+                beaten = Instant::now();
+                self.sessions.beat(monotonic_ns());
+            }
+            if self.is_unneeded() {
+                break;
+            }
+        }
+        self.stop();
+    }
+
+    /// One round of the core over the events taken in.
+    fn turn(&mut self) {
+        let now_ns = self.now_ns();
+        let mut actions = std::mem::take(&mut self.actions);
+        for event in self.events.drain(..) {
+            self.core.step(now_ns, event, &mut actions);
+        }
+        self.core.advance(now_ns, &mut actions);
+        for action in actions.drain(..) {
+            self.carry_out(action);
+        }
+        self.actions = actions;
+    }
+
+    fn carry_out(&mut self, action: Action) {
+        match action {
+            Action::Accept(session, accepted) => self.sessions.answer(session, Ok(accepted)),
+            Action::Refuse(session, refusal) => self.sessions.answer(session, Err(refusal)),
+            Action::Read(op) => self.reads.submit(op),
+            Action::Fill(order) => {
+                if let Some(payload) = self.sessions.payload(order.ticket.session) {
+                    self.workers.submit(Job::Fill(order, payload));
+                }
+            }
+            Action::Seal(order) => {
+                if let Some(payload) = self.sessions.payload(order.ticket.session) {
+                    self.workers.submit(Job::Seal(*order, payload));
+                }
+            }
+            Action::Publish(session, descriptor) => self.sessions.publish(session, &descriptor, None),
+            Action::PublishError(session, descriptor, text) => {
+                tracing::error!("{text}");
+                self.sessions.publish(session, &descriptor, Some(&text));
+            }
+            Action::State(session, bytes) => self.sessions.send_state(session, &bytes),
+            Action::StateLoaded(session) => self.sessions.reply(session, &Reply::StateLoaded),
+            Action::Fail(session, text) => self.sessions.reply(session, &Reply::Failed { text }),
+            Action::Close(session, text) => self.sessions.close(session, &text),
+            Action::Warn(text) => tracing::warn!("{text}"),
+        }
+    }
+
+    /// Takes in a worker's answer.
+    fn finished(&mut self, done: JobDone) {
+        match done {
+            JobDone::Filled(filled) => self.events.push(Event::Filled(filled)),
+            JobDone::Sealed(ticket) => self.events.push(Event::Sealed(ticket)),
+            // A defect of this program. The session ends loudly rather than wait for a batch that will not come.
+            JobDone::SealFailed(ticket, error) => {
+                tracing::error!("a batch could not be completed: {error}");
+                self.sessions.close(ticket.session, "its batch could not be completed");
+            }
+        }
+    }
+
+    /// Turns a session's news into an event, or answers it at once.
+    fn take(&mut self, message: Message) {
+        match message {
+            Message::Hello { attach, socket, verdict } => {
+                self.served = true;
+                self.sessions.hello(attach.session, socket, verdict);
+                self.events.push(Event::Attach(attach));
+            }
+            Message::Mapped { session, ring } => {
+                self.sessions.mapped(session, *ring);
+                self.events.push(Event::Ready(session));
+            }
+            Message::Released(session) => match self.sessions.released(session) {
+                Ok(Some(count)) => self.events.push(Event::Released { session, count }),
+                Ok(None) => {}
+                Err(error) => self.sessions.close(session, &error.to_string()),
+            },
+            Message::Gone(session) => {
+                self.sessions.forget(session);
+                self.empty_since = Instant::now();
+                self.events.push(Event::Detach(session));
+            }
+            Message::Request { session, request, state } => self.request(session, request, state),
+        }
+    }
+
+    fn request(&mut self, session: u32, request: Request, state: Vec<u8>) {
+        match request {
+            Request::StartEpoch { generation, epoch, first_batch } => {
+                self.events.push(Event::StartEpoch { session, generation, epoch, first_batch });
+            }
+            Request::Report { epoch, batch, losses } => {
+                self.events.push(Event::Report { session, epoch, batch, losses });
+            }
+            Request::ReportValidation { score } => self.events.push(Event::Validation { score }),
+            Request::SaveState => self.events.push(Event::SaveState(session)),
+            Request::LoadState => self.events.push(Event::LoadState { session, bytes: state }),
+            Request::Stats => {
+                // Everything this rank said before belongs into the figures.
+                self.turn();
+                let json = report(&self.core.stats(), self.reads.description());
+                self.sessions.reply(session, &Reply::Stats { json });
+            }
+            Request::Hello { .. } | Request::Bye => self.sessions.close(session, "a second hello"),
+        }
+    }
+
+    /// Is this a private daemon that nobody needs any more?
+    fn is_unneeded(&self) -> bool {
+        let Some(linger) = self.linger else { return false };
+        let patience = if self.served { linger } else { FIRST_RANK };
+        self.sessions.is_empty() && self.core.session_count() == 0 && self.empty_since.elapsed() >= patience
+    }
+
+    /// Ends all sessions and waits for reads and workers, though not for a store that has stopped answering.
+    fn stop(self) {
+        tracing::debug!("stopping after {:.1} s", self.started.elapsed().as_secs_f64());
+        let Self { reads, workers, mut sessions, .. } = self;
+        sessions.close_all();
+        let (ended_in, ended) = crossbeam_channel::bounded::<()>(0);
+        let joiner = std::thread::Builder::new().name("shade-stop".into()).spawn(move || {
+            drop(reads);
+            drop(workers);
+            drop(ended_in);
+        });
+        if joiner.is_err() || ended.recv_timeout(STOP) == Err(crossbeam_channel::RecvTimeoutError::Timeout) {
+            tracing::warn!("reads are still in flight after {STOP:?}: leaving them to the kernel");
+        }
+    }
+
+    fn now_ns(&self) -> u64 {
+        u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+}
+
+/// CLOCK_MONOTONIC, which both sides of a ring read.
+fn monotonic_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()
+}

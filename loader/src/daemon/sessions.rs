@@ -1,0 +1,144 @@
+//! The daemon's end of each session: socket, ring, doorbell.
+
+use std::collections::HashMap;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+use crossbeam_channel::Sender;
+use shade_formats::FormatError;
+use shade_formats::control::Reply;
+use shade_formats::ring::{Descriptor, ERROR_TEXT_BYTES_MAX, Region};
+
+use crate::control::send;
+use crate::core::{Accepted, Refusal, SessionId};
+use crate::ring::RingEnd;
+
+struct Peer {
+    socket: Arc<OwnedFd>,
+    verdict: Option<Sender<Result<Accepted, Refusal>>>,
+    ring: Option<RingEnd>,
+}
+
+/// All sessions by id.
+#[derive(Default)]
+pub(super) struct Sessions {
+    peers: HashMap<SessionId, Peer>,
+}
+
+impl Sessions {
+    pub(super) fn is_empty(&self) -> bool {
+        self.peers.is_empty()
+    }
+
+    pub(super) fn hello(
+        &mut self,
+        session: SessionId,
+        socket: Arc<OwnedFd>,
+        verdict: Sender<Result<Accepted, Refusal>>,
+    ) {
+        self.peers.insert(session, Peer { socket, verdict: Some(verdict), ring: None });
+    }
+
+    /// Tells a session's thread whether it is accepted.
+    pub(super) fn answer(&mut self, session: SessionId, answer: Result<Accepted, Refusal>) {
+        if let Some(verdict) = self.peers.get_mut(&session).and_then(|peer| peer.verdict.take()) {
+            // The thread has ended if nobody listens, and then says so itself.
+            let _ = verdict.send(answer);
+        }
+    }
+
+    pub(super) fn mapped(&mut self, session: SessionId, ring: RingEnd) {
+        if let Some(peer) = self.peers.get_mut(&session) {
+            peer.ring = Some(ring);
+        }
+    }
+
+    /// Where the session's batches are written.
+    pub(super) fn payload(&self, session: SessionId) -> Option<Region> {
+        Some(self.peers.get(&session)?.ring.as_ref()?.payload.clone())
+    }
+
+    /// Descriptors the client has released so far.
+    pub(super) fn released(&mut self, session: SessionId) -> Result<Option<u64>, FormatError> {
+        let Some(ring) = self.peers.get_mut(&session).and_then(|peer| peer.ring.as_mut()) else { return Ok(None) };
+        ring.producer.released().map(Some)
+    }
+
+    /// Publishes a descriptor, with `error` written where it points, and wakes the client if it waits.
+    pub(super) fn publish(&mut self, session: SessionId, descriptor: &Descriptor, error: Option<&str>) {
+        let Some(ring) = self.peers.get_mut(&session).and_then(|peer| peer.ring.as_mut()) else { return };
+        let mut descriptor = *descriptor;
+        let published = error
+            .map_or(Ok(()), |text| {
+                let len = text.floor_char_boundary(usize::try_from(descriptor.len.min(ERROR_TEXT_BYTES_MAX)).unwrap_or(usize::MAX));
+                descriptor.len = len as u64;
+                ring.payload.write(descriptor.offset, text.as_bytes().get(..len).unwrap_or_default())
+            })
+            .and_then(|()| ring.producer.publish(&descriptor));
+        let woken = match published {
+            Ok(true) => ring.ring_client().map_err(|error| error.to_string()),
+            Ok(false) => Ok(()),
+            Err(error) => Err(error.to_string()),
+        };
+        if let Err(error) = woken {
+            self.close(session, &error);
+        }
+    }
+
+    /// Tells every ring that the daemon lives.
+    pub(super) fn beat(&mut self, now_ns: u64) {
+        for ring in self.peers.values().filter_map(|peer| peer.ring.as_ref()) {
+            // The mapping is ours and of full length: a beat cannot miss it.
+            let _ = ring.producer.beat(now_ns);
+        }
+    }
+
+    pub(super) fn reply(&mut self, session: SessionId, reply: &Reply) {
+        self.reply_with(session, reply, None);
+    }
+
+    /// Sends a saved state as a file in memory: it may be larger than any message.
+    pub(super) fn send_state(&mut self, session: SessionId, bytes: &[u8]) {
+        match state_file(bytes) {
+            Ok(file) => self.reply_with(session, &Reply::State { bytes: bytes.len() as u64 }, Some(&file)),
+            Err(error) => {
+                let text = format!("cannot hand out the state of {} bytes: {error}", bytes.len());
+                self.reply(session, &Reply::Failed { text });
+            }
+        }
+    }
+
+    fn reply_with(&mut self, session: SessionId, reply: &Reply, file: Option<&std::fs::File>) {
+        let Some(peer) = self.peers.get(&session) else { return };
+        let fds: Vec<_> = file.iter().map(|file| file.as_fd()).collect();
+        if let Err(error) = send(&peer.socket, reply, &fds) {
+            self.close(session, &format!("it does not take its replies: {error}"));
+        }
+    }
+
+    /// Ends a session; its thread notices and reports it gone.
+    pub(super) fn close(&mut self, session: SessionId, why: &str) {
+        if let Some(peer) = self.peers.get(&session) {
+            tracing::warn!("closing session {session}: {why}");
+            let _ = rustix::net::shutdown(&peer.socket, rustix::net::Shutdown::Both);
+        }
+    }
+
+    pub(super) fn close_all(&mut self) {
+        for peer in self.peers.values() {
+            let _ = rustix::net::shutdown(&peer.socket, rustix::net::Shutdown::Both);
+        }
+        self.peers.clear();
+    }
+
+    pub(super) fn forget(&mut self, session: SessionId) {
+        self.peers.remove(&session);
+    }
+}
+
+fn state_file(bytes: &[u8]) -> std::io::Result<std::fs::File> {
+    let fd = rustix::fs::memfd_create("shade-state", rustix::fs::MemfdFlags::CLOEXEC)?;
+    let mut file = std::fs::File::from(fd);
+    std::io::Write::write_all(&mut file, bytes)?;
+    Ok(file)
+}

@@ -1,0 +1,165 @@
+//! From configuration to a running daemon, and back to nothing.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+use shade_formats::control::socket_name;
+
+use super::serve::Daemon;
+use crate::batches::Workers;
+use crate::blocks::{Arena, block_bytes_for};
+use crate::cache::Policy;
+use crate::control::{Identity, Listener};
+use crate::core::{Capacity, Core, CoreConfig, staging_bytes};
+use crate::dataset::{Dataset, DatasetError};
+use crate::reads::{Reads, ReadsConfig, ReadsError};
+
+/// A validated configuration of `serve`.
+#[derive(Clone, Debug)]
+pub struct ServeConfig {
+    /// Path of the dataset.
+    pub dataset: PathBuf,
+    /// Memory of the cache.
+    pub cache: Capacity,
+    /// Who stays in it.
+    pub policy: Policy,
+    /// How records are read.
+    pub reads: ReadsConfig,
+    /// Threads that fill batches.
+    pub workers: usize,
+    /// Socket file; `None` for the abstract name of dataset and job.
+    pub socket: Option<PathBuf>,
+    /// The job served.
+    pub job: String,
+    /// End after the last rank has left for so long; `None` runs until stopped.
+    pub linger: Option<Duration>,
+}
+
+/// Why the daemon could not start or go on.
+#[derive(Debug, thiserror::Error)]
+pub enum DaemonError {
+    /// The dataset cannot be opened.
+    #[error(transparent)]
+    Dataset(#[from] DatasetError),
+    /// The reads cannot start.
+    #[error(transparent)]
+    Reads(#[from] ReadsError),
+    /// There is not enough memory for the cache.
+    #[error("cannot have {bytes} bytes of memory for the cache: {source}; lower --cache")]
+    Arena {
+        /// Bytes asked for.
+        bytes: u64,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// Another daemon has the socket.
+    #[error("a daemon serves this dataset and job already ({address}): attach to it, or name another job with --job")]
+    AddressInUse {
+        /// The socket's address.
+        address: String,
+    },
+    /// The socket cannot be bound.
+    #[error("cannot listen on {address}: {source}")]
+    Bind {
+        /// The socket's address.
+        address: String,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// A thread or handler cannot be set up.
+    #[error("cannot start: {0}")]
+    Start(std::io::Error),
+}
+
+impl DaemonError {
+    /// The process's exit code: 3 for a damaged dataset, else 1.
+    #[must_use]
+    pub fn exit_code(&self) -> u8 {
+        if matches!(self, Self::Dataset(DatasetError::Format { .. })) { 3 } else { 1 }
+    }
+}
+
+/// What a daemon says once it accepts sessions.
+#[derive(Debug, Serialize)]
+pub struct Ready {
+    ready: bool,
+    pid: u32,
+    socket: String,
+}
+
+/// Serves until stopped by a signal, or, with `linger`, until the last rank has left. `announce` is called once, when
+/// sessions are accepted.
+///
+/// # Errors
+/// [`DaemonError`] when it cannot start.
+pub fn serve(config: &ServeConfig, announce: impl FnOnce(&Ready)) -> Result<(), DaemonError> {
+    let dataset = Dataset::open(&config.dataset)?;
+    let index = Arc::clone(&dataset.index);
+    let listener = bind(config, &dataset)?;
+
+    let block_bytes = block_bytes_for((0..index.len()).filter_map(|id| Some(index.entry(shade_formats::SampleId(id))?.stored_len)));
+    let cache_bytes = config.cache.bytes(&index, block_bytes);
+    let arena_bytes = cache_bytes + staging_bytes(&index, block_bytes, config.reads.depth);
+    let (arena, free) = Arena::create(arena_bytes, block_bytes)
+        .map_err(|source| DaemonError::Arena { bytes: arena_bytes, source })?;
+    let locked = arena.locked();
+    let arena = Arc::new(arena);
+
+    let (completions_in, completions) = crossbeam_channel::unbounded();
+    let (done_in, done) = crossbeam_channel::unbounded();
+    let (messages_in, messages) = crossbeam_channel::unbounded();
+    let (stop_in, stop) = crossbeam_channel::bounded(1);
+    let reads = Reads::start(&dataset.folder, Arc::clone(&index), Arc::clone(&arena), config.reads, completions_in)?;
+    let workers = Workers::start(config.workers, Arc::clone(&index), arena, done_in).map_err(DaemonError::Start)?;
+    ctrlc::set_handler(move || {
+        // A second signal finds the channel full: stopping is under way.
+        let _ = stop_in.try_send(());
+    })
+    .map_err(|error| DaemonError::Start(std::io::Error::other(error)))?;
+
+    tracing::info!(
+        "serving {} ({} samples) on {}; reads: {}; cache: {cache_bytes} bytes in blocks of {block_bytes}, {}",
+        dataset.folder.display(),
+        index.len(),
+        listener.address,
+        reads.description(),
+        if locked { "locked in memory" } else { "not locked (RLIMIT_MEMLOCK is too low)" }
+    );
+    for warning in reads.warnings() {
+        tracing::warn!("{warning}");
+    }
+    let identity = Identity {
+        dataset: dataset.folder.display().to_string(),
+        job: config.job.clone(),
+        samples: index.len(),
+        classes: index.class_count(),
+        content_id: index.content_id().0,
+    };
+    listener.listen(identity, messages_in).map_err(DaemonError::Start)?;
+    announce(&Ready { ready: true, pid: std::process::id(), socket: listener.address.clone() });
+
+    let core_config = CoreConfig { cache_bytes, policy: config.policy, depth: config.reads.depth, block_bytes };
+    let daemon = Daemon::new(Core::new(index, free, core_config), reads, workers, config.linger);
+    daemon.run(&completions, &done, &messages, &stop);
+    Ok(())
+}
+
+fn bind(config: &ServeConfig, dataset: &Dataset) -> Result<Listener, DaemonError> {
+    let (bound, address) = match &config.socket {
+        Some(path) => (Listener::bind_file(path), path.display().to_string()),
+        None => {
+            let uid = rustix::process::geteuid().as_raw();
+            let name = socket_name(uid, &dataset.folder, &config.job);
+            (Listener::bind_abstract(&name), format!("@{}", String::from_utf8_lossy(&name)))
+        }
+    };
+    bound.map_err(|source| {
+        if source.kind() == std::io::ErrorKind::AddrInUse {
+            DaemonError::AddressInUse { address }
+        } else {
+            DaemonError::Bind { address, source }
+        }
+    })
+}

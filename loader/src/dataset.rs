@@ -1,0 +1,98 @@
+//! Opens a packed dataset: its folder and its index.
+#![expect(unsafe_code, reason = "mapping a file is unsafe; this is the only such place of the loader's index")]
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use shade_formats::FormatError;
+use shade_formats::index::{INDEX_FILE, Index};
+use shade_formats::limits::INDEX_BYTES_MAX;
+
+/// A dataset on disk.
+#[derive(Clone)]
+pub struct Dataset {
+    /// The folder that holds index and shards, canonical.
+    pub folder: PathBuf,
+    /// The validated index.
+    pub index: Arc<Index>,
+}
+
+/// Why a dataset cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum DatasetError {
+    /// Not there, or not readable.
+    #[error("cannot open the dataset at {path}: {source}")]
+    Io {
+        /// What was tried.
+        path: PathBuf,
+        /// Why it failed.
+        source: std::io::Error,
+    },
+    /// There, but no packed dataset.
+    #[error("{path} holds no {INDEX_FILE}: pack the ImageFolder first (shade-pack create {path} OUT)")]
+    NotPacked {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// The index is damaged or of another version.
+    #[error("{path}: {source}")]
+    Format {
+        /// The index file.
+        path: PathBuf,
+        /// What is wrong and where.
+        source: FormatError,
+    },
+}
+
+impl Dataset {
+    /// Opens the dataset in folder `path`, or the one whose `dataset.shade` is `path`.
+    ///
+    /// # Errors
+    /// [`DatasetError`]: not there, not a dataset, or damaged.
+    pub fn open(path: &Path) -> Result<Self, DatasetError> {
+        let io = |path: &Path| {
+            let path = path.to_owned();
+            move |source| DatasetError::Io { path, source }
+        };
+        let path = path.canonicalize().map_err(io(path))?;
+        let folder = if path.is_file() { path.parent().unwrap_or(Path::new("/")).to_owned() } else { path };
+        let file_path = folder.join(INDEX_FILE);
+        let file = match File::open(&file_path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                return Err(DatasetError::NotPacked { path: folder });
+            }
+            Err(error) => return Err(io(&file_path)(error)),
+        };
+        let opened = if is_local(&file) {
+            Index::open(map(&file).map_err(io(&file_path))?)
+        } else {
+            let mut bytes = Vec::new();
+            file.take(INDEX_BYTES_MAX).read_to_end(&mut bytes).map_err(io(&file_path))?;
+            Index::open(bytes)
+        };
+        let index = opened.map_err(|source| DatasetError::Format { path: file_path, source })?;
+        Ok(Self { folder, index: Arc::new(index) })
+    }
+}
+
+fn map(file: &File) -> std::io::Result<memmap2::Mmap> {
+    // SAFETY: the index of a published dataset is never written again: shade-pack replaces datasets by renaming whole
+    // folders. Only local file systems come here, so no server can truncate it under the mapping.
+    unsafe { memmap2::Mmap::map(file) }
+}
+
+/// Is the file on a file system of this machine? On network ones a mapping can raise SIGBUS when the file changes, so
+/// anything not known to be local is read into memory instead.
+fn is_local(file: &File) -> bool {
+    const EXT4: i64 = 0xEF53;
+    const XFS: i64 = 0x5846_5342;
+    const BTRFS: i64 = 0x9123_683E;
+    const TMPFS: i64 = 0x0102_1994;
+    const OVERLAY: i64 = 0x794C_7630;
+    #[expect(clippy::useless_conversion, reason = "f_type's width differs between architectures")]
+    rustix::fs::fstatfs(file)
+        .is_ok_and(|status| [EXT4, XFS, BTRFS, TMPFS, OVERLAY].contains(&i64::from(status.f_type)))
+}

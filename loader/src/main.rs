@@ -1,0 +1,51 @@
+//! `shade-load`: parses arguments, runs the command, and is the one place that prints errors and exits.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use shade_load::cli::{Cli, Command, Serve};
+use shade_load::daemon::{ServeConfig, serve};
+use shade_load::reads::{ReadsConfig, StoreModel};
+
+#[expect(clippy::print_stdout, reason = "the one line a trainer waits for when it has started a daemon")]
+fn main() -> ExitCode {
+    let Command::Serve(args) = Cli::parse().command;
+    let filter = tracing_subscriber::EnvFilter::try_from_env("SHADE_LOG").unwrap_or_else(|_| "info".into());
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false).init();
+
+    let private = args.private;
+    let outcome = serve(&config(args), |ready| {
+        if private {
+            println!("{}", serde_json::json!(ready));
+        }
+    });
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            if private {
+                println!("{}", serde_json::json!({ "error": error.to_string() }));
+            } else {
+                tracing::error!("{error}");
+            }
+            ExitCode::from(error.exit_code())
+        }
+    }
+}
+
+fn config(args: Serve) -> ServeConfig {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let store = (args.store_delay.is_some() || args.store_bandwidth.is_some()).then(|| StoreModel {
+        delay: args.store_delay.unwrap_or_default(),
+        bandwidth_bytes_per_s: args.store_bandwidth,
+    });
+    ServeConfig {
+        dataset: args.dataset,
+        cache: args.cache,
+        policy: args.policy.into(),
+        reads: ReadsConfig { engine: args.engine.into(), io: args.io.into(), depth: args.depth, store },
+        workers: args.workers.map_or(cores, usize::from),
+        socket: args.socket,
+        job: args.job,
+        linger: args.private.then_some(args.linger),
+    }
+}

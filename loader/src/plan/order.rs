@@ -1,0 +1,259 @@
+//! Stage 4: the order of delivery.
+//!
+//! `shuffled`: one seeded shuffle. `hits_first`: the draws of resident samples, then the others, each shuffled. Then
+//! repeats are moved apart: no sample within `batch_size` positions of itself while that is easy, and not twice in one
+//! batch of `batch_size` positions while avoidable.
+//!
+//! Moving apart walks from left to right and swaps a repeat that comes too early with a random later position, at the
+//! end of the epoch with an earlier one. The tries are bounded. Where they fail (small datasets, large batches, few
+//! samples with very many repeats) and leave a sample twice in one batch, the draws are dealt over the batches instead:
+//! sample by sample in random order, one to each batch in turn. A sample with no more draws than there are full batches
+//! is then in no batch twice. Which batch is first is left to chance, so that no batch is richer in repeats than another.
+
+#![expect(clippy::indexing_slicing, reason = "positions are below the plan's length, ids below the table's")]
+
+use shade_formats::SampleId;
+use shade_formats::control::Order;
+
+use super::random::Random;
+
+/// Random later positions tried for a repeat that comes too early.
+const LATER_TRIES: u32 = 16;
+/// Random earlier positions tried after those.
+const EARLIER_TRIES: u32 = 64;
+/// Limit of the positions that tries at earlier positions may look at, per position of the plan.
+const LOOKS_PER_POSITION: usize = 64;
+
+/// Lists each sample as often as `counts` says, in the order asked for.
+pub(super) fn in_order(
+    counts: &[u32],
+    order: Order,
+    resident: &[bool],
+    batch_size: u32,
+    shuffle: &mut Random,
+    spread: &mut Random,
+) -> Vec<SampleId> {
+    let mut ids = Vec::with_capacity(counts.iter().map(|&count| count as usize).sum());
+    let residents_end = match order {
+        Order::Shuffled => {
+            list(&mut ids, counts, |_| true);
+            0
+        }
+        Order::HitsFirst => {
+            list(&mut ids, counts, |sample| resident[sample]);
+            let end = ids.len();
+            list(&mut ids, counts, |sample| !resident[sample]);
+            end
+        }
+    };
+    let repeats = counts.iter().any(|&count| count > 1);
+    let (first, second) = ids.split_at_mut(residents_end);
+    for (start, part) in [(0, first), (residents_end, second)] {
+        shuffle.shuffle(part);
+        if repeats {
+            move_apart(part, start, batch_size.max(1) as usize, counts.len(), spread);
+        }
+    }
+    ids
+}
+
+fn list(ids: &mut Vec<SampleId>, counts: &[u32], chosen: impl Fn(usize) -> bool) {
+    for ((sample, &count), id) in counts.iter().enumerate().zip((0..).map(SampleId)) {
+        if chosen(sample) {
+            ids.extend(std::iter::repeat_n(id, count as usize));
+        }
+    }
+}
+
+/// `start` is the position of the part's first draw in the epoch: it decides where batches begin.
+fn move_apart(part: &mut [SampleId], start: usize, batch_size: usize, samples: usize, random: &mut Random) {
+    let mut spread = Spread::new(part, batch_size, samples);
+    let mut twice_in_a_batch = false;
+    for position in 0..spread.part.len() {
+        twice_in_a_batch |= !spread.settle(position, start, random);
+    }
+    if twice_in_a_batch {
+        deal(part, start, batch_size, random);
+    }
+}
+
+/// Moves repeats apart; positions left of the current one are settled.
+struct Spread<'plan> {
+    part: &'plan mut [SampleId],
+    distance: usize,
+    /// By sample: 1 + the last settled position that holds it, 0 for none.
+    last: Vec<u32>,
+    looks_left: usize,
+}
+
+impl<'plan> Spread<'plan> {
+    fn new(part: &'plan mut [SampleId], distance: usize, samples: usize) -> Self {
+        let looks_left = part.len().saturating_mul(LOOKS_PER_POSITION);
+        Self { part, distance, last: vec![0; samples], looks_left }
+    }
+
+    /// Settles `position`; false if its sample then is twice in one batch.
+    fn settle(&mut self, position: usize, start: usize, random: &mut Random) -> bool {
+        let mut apart = true;
+        if self.is_close(self.part[position], position) {
+            match self.later(position, random).or_else(|| self.earlier(position, random)) {
+                Some(other) => self.part.swap(position, other),
+                None => {
+                    let before = self.last[self.part[position].index()] as usize - 1;
+                    apart = (start + before) / self.distance != (start + position) / self.distance;
+                }
+            }
+        }
+        // Positions of an epoch fit u32, as sample ids do.
+        self.last[self.part[position].index()] = u32::try_from(position + 1).unwrap_or(u32::MAX);
+        apart
+    }
+
+    /// Whether the last settled position of `id` is less than the distance before `position`.
+    fn is_close(&self, id: SampleId, position: usize) -> bool {
+        let last = self.last[id.index()] as usize;
+        last > 0 && position + 1 - last < self.distance
+    }
+
+    /// A later position whose sample may stand at `position`.
+    fn later(&self, position: usize, random: &mut Random) -> Option<usize> {
+        let rest = self.part.len() - position - 1;
+        if rest == 0 {
+            return None;
+        }
+        (0..LATER_TRIES)
+            .map(|_| position + 1 + random.position(rest))
+            .find(|&other| !self.is_close(self.part[other], position))
+    }
+
+    /// An earlier position that may change places with `position`.
+    fn earlier(&mut self, position: usize, random: &mut Random) -> Option<usize> {
+        for _ in 0..EARLIER_TRIES.min(u32::try_from(position).unwrap_or(u32::MAX)) {
+            let other = random.position(position);
+            let last_of_other = self.last[self.part[other].index()] as usize;
+            // Its own place is given up, so only another occurrence near `position` is in the way.
+            if last_of_other != other + 1 && self.is_close(self.part[other], position) {
+                continue;
+            }
+            let from = (other + 1).saturating_sub(self.distance);
+            let to = (other + self.distance).min(self.part.len());
+            self.looks_left = self.looks_left.checked_sub(to - from)?;
+            if !self.part[from..to].contains(&self.part[position]) {
+                return Some(other);
+            }
+        }
+        None
+    }
+}
+
+/// Deals the draws over the batches of the part; see the top of this file. Then shuffles each batch.
+fn deal(part: &mut [SampleId], start: usize, batch_size: usize, random: &mut Random) {
+    let mut draws = part.to_vec();
+    draws.sort_unstable();
+    let mut samples: Vec<&[SampleId]> = draws.chunk_by(|left, right| left == right).collect();
+    random.shuffle(&mut samples);
+    let end = start + part.len();
+    let batches: Vec<(usize, usize)> = (start / batch_size..end.div_ceil(batch_size))
+        .map(|batch| ((batch * batch_size).max(start) - start, ((batch + 1) * batch_size).min(end) - start))
+        .collect();
+    let turn = random.position(batches.len());
+    let (before, after) = batches.split_at(turn);
+    let places = (0..batch_size).flat_map(|row| {
+        after.iter().chain(before).filter(move |(from, to)| from + row < *to).map(move |(from, _)| from + row)
+    });
+    for (place, &id) in places.zip(samples.into_iter().flatten()) {
+        part[place] = id;
+    }
+    for &(from, to) in &batches {
+        random.shuffle(&mut part[from..to]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::random::Stage;
+
+    fn ordered(counts: &[u32], order: Order, resident: &[bool], batch_size: u32, seed: u64) -> Vec<SampleId> {
+        let mut shuffle = Random::new(seed, 1, Stage::Shuffle);
+        let mut spread = Random::new(seed, 1, Stage::Spread);
+        let ids = in_order(counts, order, resident, batch_size, &mut shuffle, &mut spread);
+        let mut delivered = vec![0; counts.len()];
+        for id in &ids {
+            delivered[id.index()] += 1;
+        }
+        assert_eq!(delivered, counts, "an order changes no multiplicity");
+        ids
+    }
+
+    fn twice_in_a_batch(ids: &[SampleId], batch_size: usize) -> usize {
+        ids.chunks(batch_size)
+            .map(|batch| {
+                let mut distinct = batch.to_vec();
+                distinct.sort_unstable();
+                distinct.dedup();
+                batch.len() - distinct.len()
+            })
+            .sum()
+    }
+
+    #[test]
+    fn repeats_are_a_batch_apart_where_that_is_easy() {
+        let counts: Vec<u32> = (0..2000).map(|sample| [0, 1, 1, 2, 0, 3, 0, 1][sample % 8]).collect();
+        for seed in 0..20 {
+            let ids = ordered(&counts, Order::Shuffled, &[], 32, seed);
+            let mut last = vec![None; counts.len()];
+            for (position, id) in ids.iter().enumerate() {
+                if let Some(before) = last[id.index()].replace(position) {
+                    assert!(position - before >= 32, "seed {seed}: {id} at {before} and {position}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn tight_plans_are_dealt_so_that_no_batch_holds_a_sample_twice() {
+        // Three batches of 32 and one of 4; a third of the samples three times.
+        let counts: Vec<u32> =
+            (0..100).map(|sample| if sample < 33 { 3 } else { u32::from(sample == 99) }).collect();
+        for seed in 0..50 {
+            assert_eq!(
+                twice_in_a_batch(&ordered(&counts, Order::Shuffled, &[], 32, seed), 32),
+                0,
+                "seed {seed}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_avoided_is_spread_evenly() {
+        // Eight batches of 8; one sample 40 times: five in each.
+        let mut counts = vec![1; 25];
+        counts[3] = 40;
+        let ids = ordered(&counts, Order::Shuffled, &[], 8, 1);
+        let heavy: Vec<usize> =
+            ids.chunks(8).map(|batch| batch.iter().filter(|id| id.0 == 3).count()).collect();
+        assert_eq!(heavy, [5; 8]);
+    }
+
+    #[test]
+    fn hits_first_puts_residents_first_and_keeps_batches_apart() {
+        let counts: Vec<u32> = (0..300).map(|sample| u32::from(sample % 3 == 0) * 3).collect();
+        let resident: Vec<bool> = (0..300).map(|sample| sample % 2 == 0).collect();
+        for seed in 0..20 {
+            let ids = ordered(&counts, Order::HitsFirst, &resident, 32, seed);
+            let split = ids.iter().position(|id| !resident[id.index()]).unwrap();
+            assert!(ids[split..].iter().all(|id| !resident[id.index()]));
+            assert_eq!(split, 150);
+            assert_eq!(twice_in_a_batch(&ids, 32), 0, "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn degenerate_plans_end() {
+        assert_eq!(ordered(&[], Order::Shuffled, &[], 4, 1), []);
+        assert_eq!(ordered(&[1], Order::HitsFirst, &[true], 4, 1), [SampleId(0)]);
+        assert_eq!(ordered(&[3], Order::HitsFirst, &[false], 1, 1), [SampleId(0); 3]);
+        assert_eq!(ordered(&[100_000, 2], Order::Shuffled, &[], 32_768, 1).len(), 100_002);
+    }
+}

@@ -1,0 +1,148 @@
+//! The plan's random numbers: ChaCha8 keyed by (seed, epoch, stage), bounded by Lemire's method.
+//!
+//! The generator and everything done with it is ours to keep stable: a plan drawn by another build, on another machine,
+//! must be the same. `rand_chacha` promises its stream; `rand`'s ranges and shuffles promise nothing, so they are not
+//! used. Key: seed u64, epoch u32, stage u32 (little-endian), then the 16 bytes of `DOMAIN`; nonce and counter start at 0.
+//! Each number is one `next_u64`. A stage has its own stream: one that draws more numbers does not shift the others.
+
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
+
+/// Change its last byte when the plan of given inputs is meant to change.
+const DOMAIN: [u8; 16] = *b"shade-load plan1";
+
+/// Who draws. The numbers are part of the key and never change.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Stage {
+    Draw = 1,
+    Replicate = 2,
+    Cover = 3,
+    Shuffle = 4,
+    Spread = 5,
+}
+
+/// One stage's stream of random numbers.
+pub(super) struct Random(ChaCha8Rng);
+
+impl Random {
+    pub(super) fn new(seed: u64, epoch: u32, stage: Stage) -> Self {
+        let parts =
+            seed.to_le_bytes().into_iter().chain(epoch.to_le_bytes()).chain((stage as u32).to_le_bytes());
+        let mut key = [0; 32];
+        for (byte, part) in key.iter_mut().zip(parts.chain(DOMAIN)) {
+            *byte = part;
+        }
+        Self(ChaCha8Rng::from_seed(key))
+    }
+
+    /// A number in `0..bound`, each equally likely; 0 where `bound` is 0.
+    ///
+    /// Lemire, "Fast random integer generation in an interval" (2019): the high half of a 64 × 64 bit product, rejecting
+    /// the few low halves that would favour some results.
+    pub(super) fn below(&mut self, bound: u64) -> u64 {
+        let mut product = u128::from(self.0.next_u64()) * u128::from(bound);
+        if low(product) < bound {
+            // 2⁶⁴ mod bound. The bound is not 0 here, for nothing is below 0.
+            let rejected = bound.wrapping_neg() % bound;
+            while low(product) < rejected {
+                product = u128::from(self.0.next_u64()) * u128::from(bound);
+            }
+        }
+        low(product >> 64)
+    }
+
+    /// A position in a slice of `len`.
+    #[expect(clippy::cast_possible_truncation, reason = "the result is below a usize")]
+    pub(super) fn position(&mut self, len: usize) -> usize {
+        self.below(len as u64) as usize
+    }
+
+    /// Fisher-Yates, from the end.
+    pub(super) fn shuffle<T>(&mut self, slice: &mut [T]) {
+        for last in (1..slice.len()).rev() {
+            let other = self.position(last + 1);
+            slice.swap(last, other);
+        }
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "taking the low half is the point")]
+fn low(product: u128) -> u64 {
+    product as u64
+}
+
+/// Takes exactly `wanted` of `left` things, each set equally likely, while walking past them once (selection sampling).
+pub(super) struct Select {
+    wanted: u64,
+    left: u64,
+}
+
+impl Select {
+    pub(super) fn new(wanted: u64, left: u64) -> Self {
+        Self { wanted, left }
+    }
+
+    /// How many of the next `count` things are taken.
+    pub(super) fn next(&mut self, count: u32, random: &mut Random) -> u32 {
+        let mut taken = 0;
+        for _ in 0..count {
+            if self.wanted == 0 {
+                return taken;
+            }
+            if self.wanted >= self.left || random.below(self.left) < self.wanted {
+                self.wanted -= 1;
+                taken += 1;
+            }
+            self.left = self.left.saturating_sub(1);
+        }
+        taken
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_stream_is_what_it_was() {
+        // Computed once by a separate ChaCha8 in another language.
+        let mut random = Random::new(1, 2, Stage::Draw);
+        let drawn: Vec<u64> = [10, 1000, 1 << 40, u64::MAX].map(|bound| random.below(bound)).into();
+        assert_eq!(drawn, [5, 338, 961_647_127, 1_718_471_686_120_709_749]);
+    }
+
+    #[test]
+    fn seed_epoch_and_stage_each_change_the_stream() {
+        let first = |seed, epoch, stage| Random::new(seed, epoch, stage).below(u64::MAX);
+        let base = first(1, 1, Stage::Draw);
+        assert_ne!(base, first(2, 1, Stage::Draw));
+        assert_ne!(base, first(1, 2, Stage::Draw));
+        assert_ne!(base, first(1, 1, Stage::Spread));
+        assert_eq!(base, first(1, 1, Stage::Draw));
+    }
+
+    #[test]
+    fn below_is_even_and_in_range() {
+        let mut random = Random::new(3, 0, Stage::Draw);
+        let mut counts = [0u32; 7];
+        for _ in 0..70_000 {
+            counts[random.position(7)] += 1;
+        }
+        // Standard deviation about 93: five of them.
+        assert!(counts.iter().all(|&count| count.abs_diff(10_000) < 465), "{counts:?}");
+        assert_eq!((random.below(1), random.below(0)), (0, 0));
+        // A bound just above 2⁶³ rejects almost half of the products.
+        let bound = (1 << 63) + 1;
+        assert!((0..1000).all(|_| random.below(bound) < bound));
+    }
+
+    #[test]
+    fn select_takes_exactly_as_many_as_wanted() {
+        for wanted in 0..=20 {
+            let mut random = Random::new(wanted, 0, Stage::Cover);
+            let mut select = Select::new(wanted, 20);
+            let taken: u32 = [3, 0, 7, 10].iter().map(|&count| select.next(count, &mut random)).sum();
+            assert_eq!(u64::from(taken), wanted);
+        }
+    }
+}

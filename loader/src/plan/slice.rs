@@ -1,0 +1,167 @@
+//! Stage 5: which position of the plan is whose, in which batch.
+//!
+//! Global batch k is the positions `[k·B·W, (k+1)·B·W)` of the plan; rank r of W takes every W-th of them from the r-th.
+//! If some rank would then hold a sample twice, the global batch's draws are dealt instead: sorted by sample and dealt
+//! to the ranks in turn, after which no rank holds a sample twice unless the global batch holds it more than W times;
+//! each rank keeps its rows in the plan's order. Either way the ranks of one global batch together hold exactly its
+//! positions, and all ranks have the same number of batches.
+//!
+//! The tail, where the plan's length is not a multiple of B·W and m positions remain:
+//! - `drop`: they are not delivered.
+//! - `pad`: the last batch is filled up from the epoch's first positions, round and round if need be; those rows are
+//!   marked as padding.
+//! - `even`: the last global batch is short; its ranks differ by at most one row. If m < W some rank would have none, so
+//!   the last two global batches share their B·W + m positions as B·W - W and m + W. Where that cannot help (B = 1, or
+//!   the plan is shorter than W) the short batch is padded to one row a rank. No rank ever has an empty batch.
+
+use shade_formats::SampleId;
+use shade_formats::control::Tail;
+
+use super::epoch::Plan;
+
+/// One row of a rank's batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Slot {
+    /// Position in the plan.
+    pub position: u32,
+    /// Whether the row only fills up the last batch; its position is delivered elsewhere in the epoch.
+    pub padding: bool,
+}
+
+/// Parameters that leave an epoch without a batch.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SlicesError {
+    /// Batch size or world size is 0, or the plan is empty.
+    #[error(
+        "an epoch of {plan_len} samples, batch size {batch_size}, world size {world_size}: none of them may be 0"
+    )]
+    Zero {
+        /// Length of the plan.
+        plan_len: u32,
+        /// Samples in a rank's batch.
+        batch_size: u32,
+        /// Number of ranks.
+        world_size: u32,
+    },
+    /// `Tail::Drop` would drop the whole epoch.
+    #[error(
+        "an epoch of {plan_len} samples is shorter than one global batch of {global_batch} and the tail is dropped: \
+         use a smaller batch or another tail"
+    )]
+    NothingLeft {
+        /// Length of the plan.
+        plan_len: u32,
+        /// Samples in a batch of all ranks together.
+        global_batch: u64,
+    },
+}
+
+/// How the plan's positions are shared out over batches and ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slices {
+    plan_len: u32,
+    batch_size: u32,
+    world_size: u32,
+    tail: Tail,
+}
+
+impl Slices {
+    /// Shares out `plan_len` positions in batches of `batch_size` for each of `world_size` ranks.
+    ///
+    /// # Errors
+    /// A number is 0, or nothing is left after dropping the tail.
+    pub fn new(plan_len: u32, batch_size: u32, world_size: u32, tail: Tail) -> Result<Self, SlicesError> {
+        if plan_len == 0 || batch_size == 0 || world_size == 0 {
+            return Err(SlicesError::Zero { plan_len, batch_size, world_size });
+        }
+        let slices = Self { plan_len, batch_size, world_size, tail };
+        if slices.batches_per_epoch() == 0 {
+            return Err(SlicesError::NothingLeft { plan_len, global_batch: slices.global_batch() });
+        }
+        Ok(slices)
+    }
+
+    /// How many batches every rank has in an epoch.
+    #[must_use]
+    pub fn batches_per_epoch(&self) -> u32 {
+        let (len, global) = (u64::from(self.plan_len), self.global_batch());
+        let batches = match self.tail {
+            Tail::Drop => len / global,
+            Tail::Pad | Tail::Even => len.div_ceil(global),
+        };
+        // At most the plan's length.
+        u32::try_from(batches).unwrap_or(u32::MAX)
+    }
+
+    /// The rows of `rank`'s batch `k`, in the order in which it gets them. Empty if `k` or `rank` is out of range.
+    ///
+    /// `plan` must be the plan of the length given to [`new`](Self::new).
+    #[must_use]
+    pub fn batch(&self, k: u32, rank: u32, plan: &Plan) -> Vec<Slot> {
+        let world = self.world_size as usize;
+        if k >= self.batches_per_epoch() || rank >= self.world_size {
+            return Vec::new();
+        }
+        let slots: Vec<Slot> = self.global_slots(k).collect();
+        if world == 1 {
+            return slots;
+        }
+        let sample = |slot: &Slot| plan.ids.get(slot.position as usize).copied().unwrap_or_default();
+        // (sample, padding, position, place): a real row stands before a padding one of the same sample.
+        let mut dealt: Vec<(SampleId, Slot, usize)> =
+            slots.iter().enumerate().map(|(place, slot)| (sample(slot), *slot, place)).collect();
+        dealt.sort_unstable_by_key(|&(id, slot, place)| (id, slot.padding, slot.position, place));
+        if !holds_twice(&dealt, world) {
+            return slots.into_iter().skip(rank as usize).step_by(world).collect();
+        }
+        let mut rows: Vec<(usize, Slot)> = dealt
+            .into_iter()
+            .skip(rank as usize)
+            .step_by(world)
+            .map(|(_, slot, place)| (place, slot))
+            .collect();
+        rows.sort_unstable_by_key(|&(place, _)| place);
+        rows.into_iter().map(|(_, slot)| slot).collect()
+    }
+
+    fn global_batch(&self) -> u64 {
+        u64::from(self.batch_size) * u64::from(self.world_size)
+    }
+
+    /// All rows of global batch `k`, before they are shared out over the ranks.
+    fn global_slots(&self, k: u32) -> impl Iterator<Item = Slot> + use<> {
+        let (len, global, world) =
+            (u64::from(self.plan_len), self.global_batch(), u64::from(self.world_size));
+        let mut start = u64::from(k) * global;
+        let mut end = start + global;
+        if self.tail == Tail::Even {
+            let remainder = len % global;
+            let tail_start = len - remainder;
+            let lend = remainder > 0 && remainder < world && self.batch_size > 1 && tail_start > 0;
+            // The last full batch lends W positions to the short one.
+            let tail_start = if lend { tail_start - world } else { tail_start };
+            if start >= tail_start && remainder > 0 {
+                start = tail_start;
+                end = len.max(start + world);
+            } else {
+                end = end.min(tail_start);
+            }
+        }
+        (start..end).map(move |position| Slot {
+            // Below the plan's length, which is a u32.
+            position: u32::try_from(position % len).unwrap_or(u32::MAX),
+            padding: position >= len,
+        })
+    }
+}
+
+/// Whether two places of one sample belong to the same rank. `sorted` by sample; the place decides the rank.
+fn holds_twice(sorted: &[(SampleId, Slot, usize)], world: usize) -> bool {
+    let mut ranks = Vec::new();
+    sorted.chunk_by(|left, right| left.0 == right.0).filter(|same| same.len() > 1).any(|same| {
+        ranks.clear();
+        ranks.extend(same.iter().map(|&(_, _, place)| place % world));
+        ranks.sort_unstable();
+        ranks.windows(2).any(|pair| matches!(pair, [left, right] if left == right))
+    })
+}

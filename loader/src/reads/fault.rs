@@ -1,0 +1,116 @@
+//! What can go wrong with a read, with the reads' start, and with a shard seen from afar.
+
+use super::config::READS_DEPTH_MAX;
+use crate::blocks::BlocksError;
+use rustix::io::Errno;
+use std::path::PathBuf;
+
+/// Why a record could not be had. The caller knows sample, shard, offset and original path, and names them.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReadFault {
+    /// The index has no such shard.
+    #[error("the index has no such shard")]
+    UnknownShard,
+    /// The shard cannot be opened.
+    #[error("cannot open {}: {errno}", path.display())]
+    Open {
+        /// The shard's file.
+        path: PathBuf,
+        /// What the system said.
+        errno: Errno,
+    },
+    /// The shard was replaced while in use.
+    #[error("{} was replaced: it has {got} bytes, the index says {expected}", path.display())]
+    Replaced {
+        /// The shard's file.
+        path: PathBuf,
+        /// Its size in bytes now.
+        got: u64,
+        /// Its size in bytes according to the index.
+        expected: u64,
+    },
+    /// The shard ends before the record does.
+    #[error("the shard ends inside the record: got {got} bytes, expected {expected}")]
+    Truncated {
+        /// Bytes of the record that exist.
+        got: u32,
+        /// Its stored length in bytes.
+        expected: u32,
+    },
+    /// The read failed, more than once where trying again could help.
+    #[error("the read failed after {tries} tries: {errno}")]
+    Failed {
+        /// What the system said last.
+        errno: Errno,
+        /// How often it was tried.
+        tries: u32,
+    },
+    /// The bytes are not those that were packed, twice in a row.
+    #[error("checksum mismatch: got CRC32C {got:08x}, expected {expected:08x}")]
+    Checksum {
+        /// CRC32C of the bytes read.
+        got: u32,
+        /// CRC32C in the index.
+        expected: u32,
+    },
+    /// The blocks do not fit the read: a mistake in this program.
+    #[error(transparent)]
+    Blocks(#[from] BlocksError),
+    /// The reads were stopped before this one began.
+    #[error("reading was stopped")]
+    Stopped,
+}
+
+/// Why reading cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadsError {
+    /// The depth is out of range.
+    #[error("depth: got {got}, expected 1 to {READS_DEPTH_MAX}")]
+    Depth {
+        /// The depth asked for.
+        got: u32,
+    },
+    /// io_uring was asked for and cannot be had.
+    #[error("io_uring cannot be used: {source}")]
+    Uring {
+        /// The step that failed and how.
+        source: std::io::Error,
+    },
+    /// Direct reads were asked for and cannot be had.
+    #[error("{} cannot be read with direct I/O: {why}", folder.display())]
+    Direct {
+        /// The dataset's folder.
+        folder: PathBuf,
+        /// What stands against it.
+        why: String,
+    },
+    /// A thread could not be started.
+    #[error("cannot start a thread for reading: {source}")]
+    Thread {
+        /// What the system said.
+        source: std::io::Error,
+    },
+}
+
+/// A shard that is not as the index says. Its records may fail later, and only then does it matter.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ShardWarning {
+    /// It cannot be found or looked at.
+    #[error("shard {}: {errno}", path.display())]
+    Missing {
+        /// The shard's file.
+        path: PathBuf,
+        /// What the system said.
+        errno: Errno,
+    },
+    /// It has another size.
+    #[error("shard {}: got {got} bytes, expected {expected}", path.display())]
+    Size {
+        /// The shard's file.
+        path: PathBuf,
+        /// Its size in bytes.
+        got: u64,
+        /// Its size in bytes according to the index.
+        expected: u64,
+    },
+}

@@ -1,0 +1,228 @@
+//! The shards' files: looked at once at start, opened when first read, opened anew when they went stale.
+
+use super::direct::Choice;
+use super::{ReadFault, ShardWarning};
+use rustix::fs::{Advice, Mode, OFlags, fadvise, fstat, open, stat};
+use rustix::io::Errno;
+use shade_formats::ShardId;
+use shade_formats::index::Index;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The files of a dataset's shards.
+pub(super) struct Files {
+    folder: PathBuf,
+    index: Arc<Index>,
+    choice: Choice,
+    slots: Vec<Mutex<Slot>>,
+}
+
+#[derive(Default)]
+struct Slot {
+    open: Option<Arc<OpenShard>>,
+    /// A direct read of this shard was refused: it is buffered from then on. Mixing both stalls on NFS.
+    buffered: bool,
+}
+
+/// An open shard. It stays open as long as a read of it is in flight.
+#[derive(Debug)]
+pub(super) struct OpenShard {
+    pub(super) fd: OwnedFd,
+    /// What offsets and lengths of direct reads must be multiples of, 1 to 512 bytes; `None` is buffered.
+    pub(super) direct_align_bytes: Option<u32>,
+}
+
+impl OpenShard {
+    /// What offsets and lengths must be multiples of, at least 1 byte.
+    pub(super) fn align_bytes(&self) -> u32 {
+        self.direct_align_bytes.unwrap_or(1)
+    }
+}
+
+impl Files {
+    pub(super) fn new(folder: &Path, index: Arc<Index>, choice: Choice) -> Self {
+        let slots = (0..index.shard_count()).map(|_| Mutex::default()).collect();
+        Self { folder: folder.to_owned(), index, choice, slots }
+    }
+
+    /// Whether reads bypass the page cache, and why.
+    pub(super) fn choice(&self) -> &Choice {
+        &self.choice
+    }
+
+    /// The shard's file, opened if it is not yet.
+    pub(super) fn get(&self, shard: ShardId) -> Result<Arc<OpenShard>, ReadFault> {
+        let mut slot = self.slot(shard)?;
+        if let Some(open) = &slot.open {
+            return Ok(Arc::clone(open));
+        }
+        self.open_into(shard, &mut slot)
+    }
+
+    /// The shard's file after `stale` stopped answering: opened anew by the first read that asks, which also
+    /// checks that it still has its size.
+    pub(super) fn reopen(&self, shard: ShardId, stale: &Arc<OpenShard>) -> Result<Arc<OpenShard>, ReadFault> {
+        let mut slot = self.slot(shard)?;
+        match &slot.open {
+            Some(open) if !Arc::ptr_eq(open, stale) => return Ok(Arc::clone(open)),
+            _ => slot.open = None,
+        }
+        let path = self.path(shard)?;
+        let open = self.open_into(shard, &mut slot)?;
+        let got = fstat(&open.fd).map_err(|errno| ReadFault::Open { path: path.clone(), errno })?.st_size;
+        let got = u64::try_from(got).unwrap_or_default();
+        let expected = self.index.shard(shard).ok_or(ReadFault::UnknownShard)?.bytes;
+        if got != expected {
+            slot.open = None;
+            return Err(ReadFault::Replaced { path, got, expected });
+        }
+        Ok(open)
+    }
+
+    /// The shard's file after a direct read of it was refused: opened for buffered reads, for good.
+    pub(super) fn buffer(&self, shard: ShardId) -> Result<Arc<OpenShard>, ReadFault> {
+        let mut slot = self.slot(shard)?;
+        if slot.buffered
+            && let Some(open) = &slot.open
+        {
+            return Ok(Arc::clone(open));
+        }
+        tracing::warn!(shard = %self.path(shard)?.display(), "direct reads are refused; using the page cache");
+        slot.buffered = true;
+        self.open_into(shard, &mut slot)
+    }
+
+    fn slot(&self, shard: ShardId) -> Result<MutexGuard<'_, Slot>, ReadFault> {
+        let slot = self.slots.get(shard.index()).ok_or(ReadFault::UnknownShard)?;
+        Ok(slot.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn path(&self, shard: ShardId) -> Result<PathBuf, ReadFault> {
+        Ok(self.folder.join(self.index.shard(shard).ok_or(ReadFault::UnknownShard)?.name))
+    }
+
+    fn open_into(&self, shard: ShardId, slot: &mut Slot) -> Result<Arc<OpenShard>, ReadFault> {
+        let path = self.path(shard)?;
+        // Read-only also because Linux 7.2 and later answer NFS reads inline only for such descriptors.
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        let mut direct_align_bytes = self.choice.direct_align_bytes.filter(|_| !slot.buffered);
+        let fd = match direct_align_bytes {
+            Some(_) => open(&path, flags | OFlags::DIRECT, Mode::empty()),
+            None => open(&path, flags, Mode::empty()),
+        };
+        let fd = match fd {
+            Err(Errno::INVAL) if direct_align_bytes.is_some() => {
+                slot.buffered = true;
+                direct_align_bytes = None;
+                open(&path, flags, Mode::empty())
+            }
+            other => other,
+        };
+        let fd = fd.map_err(|errno| ReadFault::Open { path, errno })?;
+        if direct_align_bytes.is_none() {
+            // Only advice: readahead would fetch neighbours that nobody asked for.
+            let _ = fadvise(&fd, 0, None, Advice::Random);
+        }
+        let open = Arc::new(OpenShard { fd, direct_align_bytes });
+        slot.open = Some(Arc::clone(&open));
+        Ok(open)
+    }
+}
+
+/// Looks at every shard: those that are missing or have another size than the index says.
+pub(super) fn survey(folder: &Path, index: &Index) -> Vec<ShardWarning> {
+    let shards = (0..index.shard_count()).filter_map(|id| index.shard(ShardId(id)));
+    shards
+        .filter_map(|shard| {
+            let path = folder.join(shard.name);
+            let got = match stat(&path) {
+                Ok(stat) => u64::try_from(stat.st_size).unwrap_or_default(),
+                Err(errno) => return Some(ShardWarning::Missing { path, errno }),
+            };
+            let expected = shard.bytes;
+            (got != expected).then_some(ShardWarning::Size { path, got, expected })
+        })
+        .collect()
+}
+
+/// A shard that exists, to ask the file system about.
+pub(super) fn any_shard(folder: &Path, index: &Index) -> Option<PathBuf> {
+    (0..index.shard_count())
+        .filter_map(|id| Some(folder.join(index.shard(ShardId(id))?.name)))
+        .find(|path| stat(path).is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use shade_formats::index::{IndexBuilder, Shard};
+
+    const SHARD: ShardId = ShardId(0);
+
+    fn dataset(direct_align_bytes: Option<u32>) -> (tempfile::TempDir, Files) {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("shard-000000.tar"), [7; 1024]).unwrap();
+        let mut index = IndexBuilder::new();
+        index.push_shard(Shard { name: "shard-000000.tar", bytes: 1024, crc32c: 0, records: 0 }).unwrap();
+        let index = Arc::new(Index::open(index.finish().unwrap()).unwrap());
+        let files = Files::new(folder.path(), index, Choice { direct_align_bytes, why: "test".into() });
+        (folder, files)
+    }
+
+    #[test]
+    fn a_shard_is_opened_once() {
+        let (_folder, files) = dataset(None);
+        assert!(Arc::ptr_eq(&files.get(SHARD).unwrap(), &files.get(SHARD).unwrap()));
+        assert_eq!(files.get(ShardId(1)).unwrap_err(), ReadFault::UnknownShard);
+    }
+
+    #[test]
+    fn a_stale_shard_is_opened_anew_once_for_all_its_reads() {
+        let (_folder, files) = dataset(None);
+        let stale = files.get(SHARD).unwrap();
+        let fresh = files.reopen(SHARD, &stale).unwrap();
+        assert!(!Arc::ptr_eq(&stale, &fresh));
+        assert!(Arc::ptr_eq(&fresh, &files.reopen(SHARD, &stale).unwrap()), "the second read finds it open");
+        assert!(Arc::ptr_eq(&fresh, &files.get(SHARD).unwrap()));
+    }
+
+    #[test]
+    fn a_stale_shard_of_another_size_is_a_replaced_dataset() {
+        let (folder, files) = dataset(None);
+        let stale = files.get(SHARD).unwrap();
+        let path = folder.path().join("shard-000000.tar");
+        std::fs::write(&path, [7; 512]).unwrap();
+        let expected = ReadFault::Replaced { path, got: 512, expected: 1024 };
+        assert_eq!(files.reopen(SHARD, &stale).unwrap_err(), expected);
+    }
+
+    #[test]
+    fn a_shard_that_refuses_direct_reads_stays_buffered() {
+        let (_folder, files) = dataset(Some(512));
+        files.get(SHARD).unwrap();
+        let buffered = files.buffer(SHARD).unwrap();
+        assert_eq!(buffered.direct_align_bytes, None);
+        assert!(
+            Arc::ptr_eq(&buffered, &files.buffer(SHARD).unwrap()),
+            "the second refused read finds it open"
+        );
+        assert_eq!(files.reopen(SHARD, &buffered).unwrap().direct_align_bytes, None);
+    }
+
+    #[test]
+    fn the_survey_names_what_is_not_as_the_index_says() {
+        let (folder, files) = dataset(None);
+        assert_eq!(survey(folder.path(), &files.index), []);
+        let path = folder.path().join("shard-000000.tar");
+        std::fs::write(&path, [7; 512]).unwrap();
+        let size = ShardWarning::Size { path: path.clone(), got: 512, expected: 1024 };
+        assert_eq!(survey(folder.path(), &files.index), [size]);
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(
+            survey(folder.path(), &files.index),
+            [ShardWarning::Missing { path, errno: Errno::NOENT }]
+        );
+        assert_eq!(any_shard(folder.path(), &files.index), None);
+    }
+}

@@ -1,0 +1,35 @@
+//! What goes in and what comes back.
+
+use super::ReadFault;
+use crate::blocks::Blocks;
+use shade_formats::{SampleId, ShardId};
+use std::time::Duration;
+
+/// A record to read.
+#[derive(Debug)]
+pub struct ReadOp {
+    /// Whose record it is.
+    pub sample: SampleId,
+    /// The shard that holds it.
+    pub shard: ShardId,
+    /// Where in the shard, in bytes; a multiple of 512.
+    pub offset: u64,
+    /// Stored length in bytes.
+    pub len: u32,
+    /// CRC32C of the stored bytes.
+    pub crc32c: u32,
+    /// Where the bytes go; at least `len`. Behind the record, up to the next multiple of 512, anything may be
+    /// written.
+    pub blocks: Blocks,
+}
+
+/// A read that has ended.
+#[derive(Debug)]
+pub struct Completion {
+    /// The read as submitted, with its blocks.
+    pub op: ReadOp,
+    /// Whether the blocks hold the record, checked by its CRC32C; after a fault they hold anything.
+    pub outcome: Result<(), ReadFault>,
+    /// From submission to this completion.
+    pub latency: Duration,
+}

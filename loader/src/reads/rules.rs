@@ -1,0 +1,246 @@
+//! What to do with the result of a read. Pure: the same results give the same verdicts, waits included.
+//!
+//! | result | verdict |
+//! |---|---|
+//! | all bytes | verify them |
+//! | some bytes | read the rest; direct reads begin again at the last aligned byte |
+//! | no new byte | the shard is truncated |
+//! | EINTR, EAGAIN | again, after 1 to 50 ms, 8 times |
+//! | EIO, ETIMEDOUT, EREMOTEIO | again, 3 tries over about 2 s |
+//! | ESTALE | open the shard again, once |
+//! | EINVAL from a direct read | read this shard through the page cache from now on |
+//! | anything else | failed |
+//! | wrong checksum | read it all again, once |
+
+use super::ReadFault;
+use rustix::io::Errno;
+use std::time::Duration;
+
+/// How often a read that was merely disturbed is repeated.
+const DISTURBED_MAX: u32 = 8;
+/// How often a read is tried that the device or server fails.
+const TRIES_MAX: u32 = 3;
+/// Waits between those tries, about 2 s together: as long as a server takes to fail over its disk, not longer
+/// than a trainer's prefetch lasts.
+const TRY_WAIT_MS: [u64; 2] = [400, 1200];
+/// Longest wait of a disturbed read.
+const DISTURBED_WAIT_MS_MAX: u64 = 50;
+
+/// What is to be done next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// All bytes are there.
+    Verify,
+    /// Read what is missing, now.
+    Again,
+    /// Read what is missing, later.
+    After(Duration),
+    /// Open the shard again, then read what is missing.
+    Reopen,
+    /// Use the page cache for this shard, then read what is missing.
+    Buffer,
+    /// The record is good.
+    Good,
+    /// The record cannot be had.
+    Fail(ReadFault),
+}
+
+/// How far the read of one record has come.
+#[derive(Clone, Debug)]
+pub(super) struct Progress {
+    len: u32,
+    done: u32,
+    disturbed: u32,
+    failed: u32,
+    reopened: bool,
+    reread: bool,
+    /// State of the generator behind the waits' jitter.
+    seed: u64,
+}
+
+impl Progress {
+    /// A read of `len` bytes, none of them there yet; `seed` spreads the waits.
+    pub(super) fn new(len: u32, seed: u64) -> Self {
+        Self { len, done: 0, disturbed: 0, failed: 0, reopened: false, reread: false, seed }
+    }
+
+    /// Where the next read begins, in bytes from the record's start, if reads must begin at multiples of
+    /// `align_bytes`.
+    pub(super) fn resume(&self, align_bytes: u32) -> u32 {
+        self.done - self.done % align_bytes.max(1)
+    }
+
+    /// Judges one read that began at [`resume`](Self::resume) with this alignment. `direct` says whether it
+    /// bypassed the page cache.
+    pub(super) fn judge(&mut self, result: Result<u32, Errno>, align_bytes: u32, direct: bool) -> Verdict {
+        match result {
+            Ok(count) => {
+                let reached = self.resume(align_bytes).saturating_add(count).min(self.len);
+                if reached == self.len {
+                    self.done = reached;
+                    Verdict::Verify
+                } else if reached > self.done {
+                    self.done = reached;
+                    Verdict::Again
+                } else {
+                    Verdict::Fail(ReadFault::Truncated { got: self.done, expected: self.len })
+                }
+            }
+            Err(errno @ (Errno::INTR | Errno::AGAIN)) => {
+                self.disturbed += 1;
+                if self.disturbed > DISTURBED_MAX {
+                    return Verdict::Fail(ReadFault::Failed { errno, tries: self.disturbed });
+                }
+                let longest = DISTURBED_WAIT_MS_MAX.min(1 << self.disturbed);
+                Verdict::After(Duration::from_millis(1 + self.random() % longest))
+            }
+            Err(errno @ (Errno::IO | Errno::TIMEDOUT | Errno::REMOTEIO)) => {
+                self.failed += 1;
+                match TRY_WAIT_MS.get(self.failed as usize - 1) {
+                    Some(&wait) => Verdict::After(Duration::from_millis(wait + self.random() % (wait / 4))),
+                    None => Verdict::Fail(ReadFault::Failed { errno, tries: self.failed }),
+                }
+            }
+            Err(Errno::STALE) if !self.reopened => {
+                self.reopened = true;
+                Verdict::Reopen
+            }
+            Err(Errno::INVAL) if direct => Verdict::Buffer,
+            Err(errno) => Verdict::Fail(ReadFault::Failed { errno, tries: 1 + self.disturbed + self.failed }),
+        }
+    }
+
+    /// Judges the checksum of a record whose bytes are all there.
+    pub(super) fn judge_checksum(&mut self, got: u32, expected: u32) -> Verdict {
+        if got == expected {
+            return Verdict::Good;
+        }
+        if self.reread {
+            return Verdict::Fail(ReadFault::Checksum { got, expected });
+        }
+        self.reread = true;
+        self.done = 0;
+        Verdict::Again
+    }
+
+    /// SplitMix64: enough to keep reads that failed together from coming back together.
+    fn random(&mut self) -> u64 {
+        self.seed = self.seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.seed;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+}
+
+const _: () = assert!(TRY_WAIT_MS.len() + 1 == TRIES_MAX as usize);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fresh() -> Progress {
+        Progress::new(1000, 7)
+    }
+
+    fn failed(errno: Errno, tries: u32) -> Verdict {
+        Verdict::Fail(ReadFault::Failed { errno, tries })
+    }
+
+    #[test]
+    fn first_results() {
+        let table: [(Result<u32, Errno>, bool, Verdict); 12] = [
+            (Ok(1000), false, Verdict::Verify),
+            (Ok(1024), true, Verdict::Verify),
+            (Ok(999), false, Verdict::Again),
+            (Ok(1), false, Verdict::Again),
+            (Ok(0), false, Verdict::Fail(ReadFault::Truncated { got: 0, expected: 1000 })),
+            (Err(Errno::STALE), true, Verdict::Reopen),
+            (Err(Errno::INVAL), true, Verdict::Buffer),
+            (Err(Errno::INVAL), false, failed(Errno::INVAL, 1)),
+            (Err(Errno::FAULT), true, failed(Errno::FAULT, 1)),
+            (Err(Errno::BADF), true, failed(Errno::BADF, 1)),
+            (Err(Errno::ACCESS), false, failed(Errno::ACCESS, 1)),
+            (Err(Errno::NOENT), false, failed(Errno::NOENT, 1)),
+        ];
+        for (result, direct, expected) in table {
+            assert_eq!(fresh().judge(result, 1, direct), expected, "{result:?}, direct: {direct}");
+        }
+    }
+
+    #[test]
+    fn short_reads_continue_where_they_ended() {
+        let mut read = fresh();
+        assert_eq!(read.judge(Ok(300), 1, false), Verdict::Again);
+        assert_eq!(read.resume(1), 300);
+        assert_eq!(read.judge(Ok(300), 1, false), Verdict::Again);
+        assert_eq!(read.resume(1), 600);
+        assert_eq!(
+            read.judge(Ok(0), 1, false),
+            Verdict::Fail(ReadFault::Truncated { got: 600, expected: 1000 })
+        );
+        assert_eq!(read.judge(Ok(400), 1, false), Verdict::Verify);
+    }
+
+    #[test]
+    fn direct_reads_continue_at_an_aligned_byte_and_must_get_further() {
+        let mut read = fresh();
+        assert_eq!(read.judge(Ok(700), 512, true), Verdict::Again);
+        assert_eq!(read.resume(512), 512);
+        let end = Verdict::Fail(ReadFault::Truncated { got: 700, expected: 1000 });
+        assert_eq!(read.clone().judge(Ok(188), 512, true), end, "the same bytes again are no progress");
+        assert_eq!(read.clone().judge(Ok(189), 512, true), Verdict::Again);
+        assert_eq!(read.judge(Ok(512), 512, true), Verdict::Verify);
+    }
+
+    #[test]
+    fn a_disturbed_read_is_repeated_eight_times() {
+        for errno in [Errno::INTR, Errno::AGAIN] {
+            let mut read = fresh();
+            for time in 1..=8 {
+                let Verdict::After(wait) = read.judge(Err(errno), 1, false) else { panic!("time {time}") };
+                assert!((1..=50).contains(&wait.as_millis()), "{wait:?}");
+            }
+            assert_eq!(read.judge(Err(errno), 1, false), failed(errno, 9));
+        }
+    }
+
+    #[test]
+    fn a_failing_device_gets_three_tries_over_about_two_seconds() {
+        for errno in [Errno::IO, Errno::TIMEDOUT, Errno::REMOTEIO] {
+            let mut read = fresh();
+            let mut waited = Duration::ZERO;
+            for _ in 0..2 {
+                let Verdict::After(wait) = read.judge(Err(errno), 1, true) else { panic!("{errno}") };
+                waited += wait;
+            }
+            assert!((1600..=2000).contains(&waited.as_millis()), "{waited:?}");
+            assert_eq!(read.judge(Err(errno), 1, true), failed(errno, 3));
+        }
+    }
+
+    #[test]
+    fn a_stale_handle_is_replaced_once() {
+        let mut read = fresh();
+        assert_eq!(read.judge(Err(Errno::STALE), 1, true), Verdict::Reopen);
+        assert_eq!(read.judge(Err(Errno::STALE), 1, true), failed(Errno::STALE, 1));
+    }
+
+    #[test]
+    fn a_wrong_checksum_is_read_again_from_the_start_once() {
+        let mut read = fresh();
+        assert_eq!(read.judge(Ok(1000), 1, false), Verdict::Verify);
+        assert_eq!(read.clone().judge_checksum(5, 5), Verdict::Good);
+        assert_eq!(read.judge_checksum(4, 5), Verdict::Again);
+        assert_eq!(read.resume(1), 0);
+        assert_eq!(read.judge(Ok(1000), 1, false), Verdict::Verify);
+        assert_eq!(read.judge_checksum(4, 5), Verdict::Fail(ReadFault::Checksum { got: 4, expected: 5 }));
+    }
+
+    #[test]
+    fn waits_depend_on_the_seed_alone() {
+        let wait = |seed| Progress::new(10, seed).judge(Err(Errno::IO), 1, false);
+        assert_eq!(wait(1), wait(1));
+        assert_ne!(wait(1), wait(2));
+    }
+}

@@ -1,0 +1,365 @@
+//! The io_uring engine: one thread that submits READV straight into blocks and judges what completes.
+//!
+//! The thread waits in the kernel for completions and, through a poll of the [`Bell`], for new reads. A
+//! flight moves into a slot of the table when its read is submitted and out when its completion is seen: in
+//! between the kernel owns its blocks, and nothing here touches them. Nothing cancels a read; stopping waits
+//! for the last completion.
+#![expect(unsafe_code, reason = "the kernel writes through raw pointers until it says that it is done")]
+
+use super::ReadFault;
+use super::bell::Bell;
+use super::engine::Engine;
+use super::files::OpenShard;
+use super::flight::{Flight, Shared, Step};
+use crossbeam_channel::{Receiver, Sender};
+use io_uring::types::{Fd, SubmitArgs, Timespec};
+use io_uring::{IoUring, Probe, opcode, squeue};
+use rustix::io::Errno;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Marks the completion of the bell's poll.
+const POLL: u64 = u64::MAX;
+/// Bytes that are verified before new reads are submitted again: about 50 µs, so that the store is never idle
+/// for long.
+const VERIFY_BYTES: u64 = 256 * 1024;
+/// Wait before the ring is entered again when the kernel is short of memory.
+const SHORTAGE_WAIT: Duration = Duration::from_millis(1);
+
+/// The engine, seen from outside its thread.
+pub(super) struct Uring {
+    shared: Arc<Shared>,
+    /// Closed when the engine is dropped.
+    queue: Option<Sender<Flight>>,
+    bell: Arc<Bell>,
+    thread: Option<JoinHandle<()>>,
+    setup: &'static str,
+}
+
+impl Uring {
+    /// Starts the thread and its ring for at most `depth` reads in flight.
+    ///
+    /// # Errors
+    ///
+    /// Whatever forbids io_uring here, named with the step that failed: an old kernel, a sysctl, a
+    /// container's seccomp.
+    pub(super) fn start(depth: u32, shared: &Arc<Shared>) -> io::Result<Self> {
+        let bell = Arc::new(Bell::new()?);
+        // Unbounded, yet bounded by the arena: every flight owns blocks of it.
+        let (queue, flights) = crossbeam_channel::unbounded();
+        let (tell, told) = crossbeam_channel::bounded(1);
+        let mut uring = Self {
+            shared: Arc::clone(shared),
+            queue: Some(queue),
+            bell: Arc::clone(&bell),
+            thread: None,
+            setup: "",
+        };
+        let shared = Arc::clone(shared);
+        // The ring belongs to the thread that makes it (IORING_SETUP_SINGLE_ISSUER).
+        let body = move || match set_up(depth, shared.files.choice().direct_align_bytes.is_none()) {
+            Ok((ring, setup)) => {
+                let _ = tell.send(Ok(setup));
+                Worker::new(ring, depth, shared, bell, flights).run();
+            }
+            Err(error) => {
+                let _ = tell.send(Err(error));
+            }
+        };
+        uring.thread = Some(std::thread::Builder::new().name("shade-uring".into()).spawn(body)?);
+        uring.setup = told.recv().map_err(io::Error::other)??;
+        Ok(uring)
+    }
+}
+
+impl Engine for Uring {
+    fn submit(&self, flight: Flight) {
+        let Some(queue) = &self.queue else {
+            return self.shared.delivery.deliver(flight, Err(ReadFault::Stopped));
+        };
+        match queue.send(flight) {
+            Ok(()) => self.bell.ring_if_waited(),
+            Err(refused) => self.shared.delivery.deliver(refused.into_inner(), Err(ReadFault::Stopped)),
+        }
+    }
+
+    fn description(&self) -> String {
+        format!("uring ({})", self.setup)
+    }
+}
+
+impl Drop for Uring {
+    fn drop(&mut self) {
+        self.bell.stop();
+        self.queue = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Makes a ring with the best flags this kernel knows, and checks that it can do what we need.
+fn set_up(depth: u32, buffered: bool) -> io::Result<(IoUring, &'static str)> {
+    let name = |step: &str, error: io::Error| io::Error::new(error.kind(), format!("{step}: {error}"));
+    let (ring, setup) = build(depth).map_err(|error| name("io_uring_setup", error))?;
+    let mut probe = Probe::new();
+    ring.submitter().register_probe(&mut probe).map_err(|error| name("IORING_REGISTER_PROBE", error))?;
+    let known = probe.is_supported(opcode::Readv::CODE) && probe.is_supported(opcode::PollAdd::CODE);
+    if !known || !ring.params().is_feature_ext_arg() || !ring.params().is_feature_nodrop() {
+        return Err(io::Error::new(
+            io::ErrorKind::Unsupported,
+            "the kernel's io_uring is older than Linux 5.11",
+        ));
+    }
+    if buffered {
+        // A buffered read blocks one kernel worker; by default there would be four per CPU. Linux 5.15 and
+        // later.
+        let _ = ring.submitter().register_iowq_max_workers(&mut [depth, 0]);
+    }
+    Ok((ring, setup))
+}
+
+fn build(depth: u32) -> io::Result<(IoUring, &'static str)> {
+    // One entry more for the bell's poll.
+    let entries = depth + 1;
+    let best = IoUring::builder()
+        .setup_clamp()
+        .setup_single_issuer()
+        .setup_defer_taskrun()
+        .setup_coop_taskrun()
+        .setup_taskrun_flag()
+        .build(entries);
+    match best {
+        Ok(ring) => return Ok((ring, "SINGLE_ISSUER|DEFER_TASKRUN|COOP_TASKRUN")),
+        Err(error) if error.raw_os_error() != Some(libc::EINVAL) => return Err(error),
+        Err(_) => {}
+    }
+    match IoUring::builder().setup_clamp().setup_coop_taskrun().setup_taskrun_flag().build(entries) {
+        Ok(ring) => return Ok((ring, "COOP_TASKRUN, before Linux 6.1")),
+        Err(error) if error.raw_os_error() != Some(libc::EINVAL) => return Err(error),
+        Err(_) => {}
+    }
+    Ok((IoUring::builder().setup_clamp().build(entries)?, "before Linux 5.19"))
+}
+
+/// A read that the kernel has. Its blocks, its file (both the flight's) and its iovecs stay alive and
+/// untouched until the completion.
+struct Submitted {
+    flight: Flight,
+    iovecs: Vec<libc::iovec>,
+}
+
+/// The reads that the kernel has, by the number that their completions carry.
+struct Table {
+    slots: Vec<Option<Submitted>>,
+    free: Vec<usize>,
+    shared: Arc<Shared>,
+}
+
+impl Table {
+    fn new(depth: u32, shared: Arc<Shared>) -> Self {
+        let depth = depth as usize;
+        Self { slots: (0..depth).map(|_| None).collect(), free: (0..depth).collect(), shared }
+    }
+
+    fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    fn remove(&mut self, slot: u64) -> Option<Flight> {
+        let slot = usize::try_from(slot).ok()?;
+        let submitted = self.slots.get_mut(slot)?.take()?;
+        self.free.push(slot);
+        Some(submitted.flight)
+    }
+}
+
+impl Drop for Table {
+    /// Only after a panic or a failed ring are there reads left. Their blocks and the arena then live on for
+    /// ever, since the kernel may still write to them; whoever waits for them learns that they failed.
+    fn drop(&mut self) {
+        for mut lost in self.slots.iter_mut().filter_map(Option::take) {
+            let kernels = (lost.flight.op.blocks.take(), lost.iovecs, Arc::clone(&self.shared.arena));
+            Box::leak(Box::new(kernels));
+            let fault = ReadFault::Failed { errno: Errno::CANCELED, tries: 1 };
+            self.shared.delivery.deliver(lost.flight, Err(fault));
+        }
+    }
+}
+
+/// The engine, seen from inside its thread.
+struct Worker {
+    // Dropped before the table, so that a panic leaves no ring that still takes reads.
+    ring: IoUring,
+    table: Table,
+    depth: usize,
+    shared: Arc<Shared>,
+    bell: Arc<Bell>,
+    polled: bool,
+    queue: Receiver<Flight>,
+    /// Reads that wait before they are tried again, and until when. At most `depth` with those in the table.
+    waiting: Vec<(Instant, Flight)>,
+}
+
+impl Worker {
+    fn new(ring: IoUring, depth: u32, shared: Arc<Shared>, bell: Arc<Bell>, queue: Receiver<Flight>) -> Self {
+        let table = Table::new(depth, Arc::clone(&shared));
+        Self { ring, table, depth: depth as usize, shared, bell, polled: false, queue, waiting: Vec::new() }
+    }
+
+    fn run(mut self) {
+        let mut ended = Ok(());
+        while ended.is_ok() && !(self.bell.stopping() && self.table.len() == 0) {
+            self.begin();
+            ended = self.enter();
+            self.reap();
+        }
+        if let Err(error) = ended {
+            tracing::error!(%error, "io_uring_enter failed; no more records can be read");
+        }
+        // A closed ring takes no more reads; after a failure the table tells those who wait for its reads.
+        let Self { ring, table, shared, queue, waiting, .. } = self;
+        drop(ring);
+        drop(table);
+        let unread = waiting.into_iter().map(|(_, flight)| flight).chain(queue);
+        unread.for_each(|flight| shared.delivery.deliver(flight, Err(ReadFault::Stopped)));
+    }
+
+    /// Starts queued reads up to the depth, and those whose wait is over.
+    fn begin(&mut self) {
+        let now = Instant::now();
+        let stopping = self.bell.stopping();
+        for (until, mut flight) in std::mem::take(&mut self.waiting) {
+            if until <= now && !stopping {
+                let step = flight.next(&self.shared);
+                self.follow(flight, step);
+            } else {
+                self.waiting.push((until, flight));
+            }
+        }
+        while !stopping && self.room() {
+            let Ok(mut flight) = self.queue.try_recv() else { return };
+            let step = flight.next(&self.shared);
+            self.follow(flight, step);
+        }
+    }
+
+    fn room(&self) -> bool {
+        self.table.len() + self.waiting.len() < self.depth
+    }
+
+    /// Does what a flight asks for; after that it is the kernel's, waits, or is delivered.
+    fn follow(&mut self, mut flight: Flight, step: Step) {
+        match step {
+            Step::Done(outcome) => self.shared.delivery.deliver(flight, outcome),
+            Step::Wait(wait) => self.waiting.push((Instant::now() + wait, flight)),
+            Step::Read(file, offset) => match iovecs(&mut flight, &self.shared) {
+                Ok(iovecs) => self.read(flight, iovecs, &file, offset),
+                Err(fault) => self.shared.delivery.deliver(flight, Err(fault)),
+            },
+        }
+    }
+
+    /// Gives a read to the kernel.
+    fn read(&mut self, flight: Flight, iovecs: Vec<libc::iovec>, file: &OpenShard, offset: u64) {
+        let Some(slot) = self.table.free.pop() else {
+            // Not reached while `room` is asked first; waiting is right all the same.
+            return self.waiting.push((Instant::now(), flight));
+        };
+        // At most 1,024 (UIO_MAXIOV), and Linux limits one read to 2 GiB itself.
+        let count = u32::try_from(iovecs.len()).unwrap_or(u32::MAX);
+        let entry = opcode::Readv::new(Fd(file.fd.as_raw_fd()), iovecs.as_ptr(), count)
+            .offset(offset)
+            .build()
+            .user_data(slot as u64);
+        if let Some(place) = self.table.slots.get_mut(slot) {
+            *place = Some(Submitted { flight, iovecs });
+        }
+        if self.push(&entry).is_err()
+            && let Some(flight) = self.table.remove(slot as u64)
+        {
+            self.waiting.push((Instant::now() + SHORTAGE_WAIT, flight));
+        }
+    }
+
+    fn push(&mut self, entry: &squeue::Entry) -> Result<(), squeue::PushError> {
+        // SAFETY: what the entry points to outlives the operation. A READV's blocks, iovecs and descriptor
+        // are in the table (put there before this call, moved as handles only: the iovecs' heap memory and
+        // the arena's stay where they are) until its completion is reaped, and `Table::drop` leaks what a
+        // failed ring leaves behind. While there, no reference to the blocks' bytes is made: only `Flight`
+        // makes them, and it is reached by removing it. The poll's descriptor belongs to `bell`, which `self`
+        // holds.
+        unsafe { self.ring.submission().push(entry) }
+    }
+
+    /// Submits what was pushed and waits, unless there is something to do already.
+    fn enter(&mut self) -> io::Result<()> {
+        if !self.polled {
+            let bell = Fd(self.bell.raw_fd());
+            // POLLIN is 1, whatever the width of its type.
+            let entry = opcode::PollAdd::new(bell, 1).build().user_data(POLL);
+            self.polled = self.push(&entry).is_ok();
+        }
+        let room = self.room();
+        if room {
+            self.bell.before_wait();
+        }
+        let more = room && !self.queue.is_empty() && !self.bell.stopping();
+        let want = usize::from(self.ring.completion().is_empty() && !more);
+        let timeout =
+            self.waiting.iter().map(|(until, _)| until.saturating_duration_since(Instant::now())).min();
+        let timeout = timeout.filter(|_| !self.bell.stopping()).map(Timespec::from);
+        let result = match &timeout {
+            Some(timeout) => {
+                self.ring.submitter().submit_with_args(want, &SubmitArgs::new().timespec(timeout))
+            }
+            None => self.ring.submitter().submit_and_wait(want),
+        };
+        self.bell.after_wait();
+        match result {
+            Ok(_) => Ok(()),
+            Err(error) => match error.raw_os_error() {
+                Some(libc::ETIME | libc::EINTR) => Ok(()),
+                Some(libc::EAGAIN | libc::EBUSY | libc::ENOMEM) => {
+                    std::thread::sleep(SHORTAGE_WAIT);
+                    Ok(())
+                }
+                _ => Err(error),
+            },
+        }
+    }
+
+    /// Takes completions, judges them and delivers what is done.
+    fn reap(&mut self) {
+        let mut verified_bytes = 0;
+        while verified_bytes < VERIFY_BYTES {
+            let Some(completion) = self.ring.completion().next() else { return };
+            if completion.user_data() == POLL {
+                self.bell.silence();
+                self.polled = false;
+                continue;
+            }
+            let Some(mut flight) = self.table.remove(completion.user_data()) else { continue };
+            let result = u32::try_from(completion.result())
+                .map_err(|_| Errno::from_raw_os_error(completion.result().saturating_neg()));
+            verified_bytes += u64::from(result.unwrap_or(0));
+            let step = flight.after(result, &self.shared);
+            if self.bell.stopping() && !matches!(step, Step::Done(_)) {
+                self.shared.delivery.deliver(flight, Err(ReadFault::Stopped));
+            } else {
+                self.follow(flight, step);
+            }
+        }
+    }
+}
+
+/// Where the missing bytes of a flight go, for the kernel.
+fn iovecs(flight: &mut Flight, shared: &Shared) -> Result<Vec<libc::iovec>, ReadFault> {
+    let slices = flight.buffers(&shared.arena)?;
+    Ok(slices
+        .map(|slice| libc::iovec { iov_base: slice.as_mut_ptr().cast(), iov_len: slice.len() })
+        .collect())
+}

@@ -1,0 +1,5 @@
+//! The shared memory of one session: made here, written through `shade_formats::ring`, and handed to the trainer.
+
+mod segment;
+
+pub use segment::RingSegments;

@@ -1,0 +1,231 @@
+//! Makes the three segments and two doorbells of a session, sealed so that neither side can pull memory from under the other.
+//!
+//! memfds: nothing has a name, so nothing is left behind by a crash, and no limit of /dev/shm applies. Every page is
+//! allocated here, so running out of memory is an error now and not a SIGBUS in the middle of an epoch. Sizes are sealed,
+//! for a file that can shrink under a mapping is a SIGBUS too. What only the daemon writes is sealed against every
+//! later writable mapping, which the daemon's own, made before, survives.
+#![expect(unsafe_code, reason = "a mapping becomes a region; the block has its proof")]
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::ptr::NonNull;
+
+use memmap2::MmapOptions;
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::fs::{
+    FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, ftruncate, memfd_create,
+};
+use rustix::io::Errno;
+use shade_formats::control::WELCOME_FDS;
+use shade_formats::ring::{CLIENT_SEGMENT_BYTES, DAEMON_SEGMENT_BYTES, Producer, Region};
+
+/// What rings an eventfd once.
+#[expect(
+    clippy::host_endian_bytes,
+    reason = "the kernel reads an eventfd's number in the machine's own order"
+)]
+const ONE_RING: [u8; 8] = 1_u64.to_ne_bytes();
+
+/// One session's ring, from the daemon's side.
+#[derive(Debug)]
+pub struct RingSegments {
+    /// Publishes descriptors and sees their release.
+    pub producer: Producer,
+    /// Where batches are written. Clones go to the workers; the memory lives until the last is dropped.
+    pub payload: Region,
+    fds: SessionFds,
+}
+
+#[derive(Debug)]
+struct SessionFds {
+    daemon: OwnedFd,
+    client: OwnedFd,
+    payload: OwnedFd,
+    doorbell_to_client: OwnedFd,
+    doorbell_to_daemon: OwnedFd,
+}
+
+impl RingSegments {
+    /// Makes, allocates, maps and seals everything for a ring with `payload_bytes` of payload, a multiple of 4 KiB.
+    ///
+    /// # Errors
+    /// ENOMEM or ENOSPC when the memory is not to be had, EMFILE when descriptors are not; `InvalidInput` when
+    /// `payload_bytes` is no possible length. Nothing is left behind.
+    pub fn create(payload_bytes: u64) -> io::Result<Self> {
+        let size_seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
+        let (daemon, daemon_region) =
+            segment("shade-ring-daemon", DAEMON_SEGMENT_BYTES, SealFlags::FUTURE_WRITE | size_seals)?;
+        let (client, client_region) = segment("shade-ring-client", CLIENT_SEGMENT_BYTES, size_seals)?;
+        // Checks `payload_bytes` before anything of that size is asked for.
+        let producer = Producer::create(daemon_region, client_region, payload_bytes)
+            .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+        let (payload_fd, payload) = segment("shade-ring-payload", payload_bytes, size_seals)?;
+        let fds = SessionFds {
+            daemon,
+            client,
+            payload: payload_fd,
+            doorbell_to_client: doorbell()?,
+            doorbell_to_daemon: doorbell()?,
+        };
+        Ok(Self { producer, payload, fds })
+    }
+
+    /// What goes with `Welcome`, in its order.
+    #[must_use]
+    pub fn welcome_fds(&self) -> [BorrowedFd<'_>; WELCOME_FDS] {
+        [
+            self.fds.daemon.as_fd(),
+            self.fds.client.as_fd(),
+            self.fds.payload.as_fd(),
+            self.fds.doorbell_to_client.as_fd(),
+            self.fds.doorbell_to_daemon.as_fd(),
+        ]
+    }
+
+    /// Wakes the client; to be called when publishing says so.
+    ///
+    /// # Errors
+    /// Never, unless the descriptor was closed under us.
+    pub fn ring_client(&self) -> io::Result<()> {
+        match rustix::io::write(&self.fds.doorbell_to_client, &ONE_RING) {
+            // A counter that is full is not zero either: the client is going to wake.
+            Ok(_) | Err(Errno::AGAIN) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Becomes readable when the client has released descriptors: poll it, then [`RingSegments::answer_doorbell`].
+    #[must_use]
+    pub fn doorbell(&self) -> BorrowedFd<'_> {
+        self.fds.doorbell_to_daemon.as_fd()
+    }
+
+    /// Silences the daemon's doorbell. Ask the producer for releases after it, not before: a release in between rings again.
+    ///
+    /// # Errors
+    /// Never, unless the descriptor was closed under us.
+    pub fn answer_doorbell(&self) -> io::Result<()> {
+        match rustix::io::read(&self.fds.doorbell_to_daemon, &mut [0_u8; 8]) {
+            Ok(_) | Err(Errno::AGAIN) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// One doorbell. Not blocking: whoever rings or answers it must never wait for the other side.
+fn doorbell() -> io::Result<OwnedFd> {
+    Ok(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)
+}
+
+/// A memfd of `bytes`, all allocated, mapped for writing and then sealed.
+fn segment(name: &str, bytes: u64, seals: SealFlags) -> io::Result<(OwnedFd, Region)> {
+    let fd = memfd(name)?;
+    ftruncate(&fd, bytes)?;
+    fallocate(&fd, FallocateFlags::empty(), 0, bytes)?;
+    let len = usize::try_from(bytes).map_err(|_| io::Error::from(Errno::OVERFLOW))?;
+    let mapping = MmapOptions::new().len(len).map_raw(&fd)?;
+    let Some(start) = NonNull::new(mapping.as_mut_ptr()) else {
+        return Err(io::Error::from(Errno::FAULT));
+    };
+    // Sealing ends what `F_SEAL_FUTURE_WRITE` allows, so it comes after mapping.
+    fcntl_add_seals(&fd, seals)?;
+    // SAFETY: `mapping` maps `len` bytes at `start` readable and writable until it is dropped, which the region does last.
+    // The file is allocated whole and its size sealed, so no access faults. No reference into it is ever made.
+    let region = unsafe { Region::from_raw(start, len, mapping) };
+    Ok((fd, region))
+}
+
+fn memfd(name: &str) -> io::Result<OwnedFd> {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    match memfd_create(name, flags | MemfdFlags::NOEXEC_SEAL) {
+        // Linux before 6.3 does not know NOEXEC_SEAL.
+        Err(Errno::INVAL) => Ok(memfd_create(name, flags)?),
+        made => Ok(made?),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use memmap2::MmapOptions;
+    use rustix::fs::{fcntl_get_seals, fstat};
+    use shade_formats::ring::{Consumer, Descriptor, Kind};
+
+    use super::*;
+
+    const PAYLOAD_BYTES: u64 = 64 * 1024;
+
+    fn segments() -> RingSegments {
+        RingSegments::create(PAYLOAD_BYTES).unwrap()
+    }
+
+    #[test]
+    fn the_client_can_neither_resize_nor_unseal_any_segment() {
+        let ring = segments();
+        for fd in &ring.welcome_fds()[..3] {
+            let bytes = u64::try_from(fstat(fd).unwrap().st_size).unwrap();
+            assert_eq!(ftruncate(fd, bytes - 4096), Err(Errno::PERM));
+            assert_eq!(ftruncate(fd, bytes + 4096), Err(Errno::PERM));
+            assert_eq!(fcntl_add_seals(fd, SealFlags::WRITE), Err(Errno::PERM));
+            assert!(
+                fcntl_get_seals(fd).unwrap().contains(SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)
+            );
+        }
+    }
+
+    #[test]
+    fn the_client_cannot_write_the_daemon_segment_by_any_door() {
+        let ring = segments();
+        let [daemon, client, payload, ..] = ring.welcome_fds();
+        assert!(MmapOptions::new().len(4096).map_raw(&daemon).is_err(), "a writable mapping");
+        assert!(rustix::io::pwrite(daemon, b"x", 0).is_err());
+        assert!(fallocate(daemon, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, 0, 4096).is_err());
+        assert!(MmapOptions::new().len(4096).map_raw_read_only(&daemon).is_ok());
+        assert!(MmapOptions::new().len(4096).map_raw(&client).is_ok());
+        assert!(MmapOptions::new().len(4096).map_raw(&payload).is_ok());
+    }
+
+    #[test]
+    fn the_daemon_still_publishes_after_sealing_and_the_client_sees_it() {
+        let mut ring = segments();
+        let [daemon, client, ..] = ring.welcome_fds();
+        let view = |fd: BorrowedFd<'_>, len: u64| {
+            let len = usize::try_from(len).unwrap();
+            let mapping = MmapOptions::new().len(len).map_raw_read_only(&fd).unwrap();
+            let start = NonNull::new(mapping.as_mut_ptr()).unwrap();
+            // SAFETY: as in `segment`, but mapped for reading.
+            unsafe { Region::from_raw_read_only(start, len, mapping) }
+        };
+        let mut consumer =
+            Consumer::attach(view(daemon, DAEMON_SEGMENT_BYTES), view(client, CLIENT_SEGMENT_BYTES)).unwrap();
+        let end = Descriptor { kind: Kind::EpochEnd, ..Descriptor::default() };
+        ring.producer.publish(&end).unwrap();
+        assert_eq!(consumer.poll().unwrap(), Some(end));
+    }
+
+    #[test]
+    #[expect(clippy::host_endian_bytes, reason = "as for ONE_RING")]
+    fn a_doorbell_rings_until_answered() {
+        let ring = segments();
+        ring.answer_doorbell().unwrap();
+        rustix::io::write(ring.doorbell(), &ONE_RING).unwrap();
+        let mut word = [0_u8; 8];
+        ring.answer_doorbell().unwrap();
+        assert_eq!(rustix::io::read(ring.doorbell(), &mut word), Err(Errno::AGAIN));
+        for _ in 0..3 {
+            ring.ring_client().unwrap();
+        }
+        assert_eq!(rustix::io::read(ring.welcome_fds()[3], &mut word), Ok(8));
+        assert_eq!(u64::from_ne_bytes(word), 3);
+    }
+
+    #[test]
+    fn impossible_lengths_are_refused() {
+        for bytes in [0, 100, u64::MAX, 1 << 62] {
+            assert_eq!(
+                RingSegments::create(bytes).unwrap_err().kind(),
+                io::ErrorKind::InvalidInput,
+                "{bytes}"
+            );
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! Records decode to the pixels that torchvision's `ImageFolder` would hand to a transform; bad ones are faults.
+//!
+//! The references beside the images in `images/` come from PIL by `images/make.py`.
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
+
+use std::path::PathBuf;
+
+use proptest::prelude::*;
+use shade_formats::index::Media;
+use shade_load::batches::decode::{DecodeFault, Decoder, IMAGE_PIXELS_MAX};
+
+fn file(name: &str) -> Vec<u8> {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/images").join(name);
+    std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+fn media(name: &str) -> Media {
+    match name.rsplit('.').next() {
+        Some("jpg") => Media::Jpeg,
+        Some("png") => Media::Png,
+        Some("ppm") => Media::Ppm,
+        _ => Media::Other,
+    }
+}
+
+/// Planes back to interleaved.
+fn interleaved(planes: &[u8]) -> Vec<u8> {
+    let plane = planes.len() / 3;
+    (0..plane).flat_map(|i| [planes[i], planes[plane + i], planes[2 * plane + i]]).collect()
+}
+
+fn decode(media: Media, bytes: &[u8], height: u32, width: u32) -> Result<Vec<u8>, DecodeFault> {
+    let mut out = vec![0xA5; 3 * height as usize * width as usize];
+    Decoder::new().decode(media, bytes, height, width, &mut out)?;
+    Ok(interleaved(&out))
+}
+
+/// Largest and mean difference between `name` decoded and its reference.
+fn difference(name: &str, height: u32, width: u32, reference: &str) -> (u8, f64) {
+    let found = decode(media(name), &file(name), height, width).unwrap();
+    let expected = file(reference);
+    assert_eq!(found.len(), expected.len(), "{reference}");
+    let differences: Vec<u8> = found.iter().zip(&expected).map(|(a, b)| a.abs_diff(*b)).collect();
+    let sum: f64 = differences.iter().map(|&d| f64::from(d)).sum();
+    (*differences.iter().max().unwrap(), sum / differences.len() as f64)
+}
+
+#[test]
+fn png_of_every_kind_is_exactly_what_pil_gives() {
+    let small = [
+        "rgb8", "rgb16", "rgba8", "rgba16", "grey1", "grey2", "grey4", "grey16", "la8", "la16", "palette2",
+        "palette4",
+    ];
+    for name in small {
+        let (largest, _) = difference(&format!("{name}.png"), 5, 7, &format!("{name}.png.rgb"));
+        assert_eq!(largest, 0, "{name}");
+    }
+    for (name, height, width) in [("interlaced", 9, 11), ("interlaced_grey4", 9, 11), ("palette8", 13, 40)] {
+        let (largest, _) = difference(&format!("{name}.png"), height, width, &format!("{name}.png.rgb"));
+        assert_eq!(largest, 0, "{name}");
+    }
+}
+
+#[test]
+fn ppm_and_pgm_are_exactly_what_pil_gives() {
+    assert_eq!(difference("scaled.ppm", 3, 4, "scaled.ppm.rgb").0, 0);
+    assert_eq!(difference("grey.ppm", 3, 5, "grey.ppm.rgb").0, 0);
+}
+
+#[test]
+fn jpeg_is_what_pil_gives_to_within_one_step() {
+    for name in ["baseline", "progressive", "grey", "cmyk"] {
+        let (largest, _) = difference(&format!("{name}.jpg"), 21, 37, &format!("{name}.jpg.rgb"));
+        assert!(largest <= 1, "{name}: {largest}");
+    }
+}
+
+#[test]
+fn orientation_is_ignored_as_image_folder_ignores_it() {
+    let (largest, _) = difference("rotated.jpg", 12, 20, "rotated.jpg.rgb");
+    assert!(largest <= 1, "{largest}");
+}
+
+#[test]
+fn resize_and_crop_are_torchvisions() {
+    for name in ["wide.png", "tall.png", "rgb8.png", "baseline.jpg"] {
+        let (largest, mean) = difference(name, 16, 16, &format!("{name}.16.rgb"));
+        assert!(largest <= 1 && mean < 0.25, "{name}: at most {largest}, on average {mean}");
+    }
+}
+
+#[test]
+fn a_jpeg_reduced_while_decoding_looks_the_same() {
+    // 301 x 203 to 16 x 16 goes by an eighth. Another filter than bilinear alone, so not equal, but not shifted:
+    // one pixel's shift would differ by about 8 on average.
+    let (largest, mean) = difference("reduced.jpg", 16, 16, "reduced.jpg.16.rgb");
+    assert!(largest <= 8 && mean < 0.8, "at most {largest}, on average {mean}");
+}
+
+#[test]
+fn a_target_that_is_not_square_is_covered_from_the_middle() {
+    // 7 x 5 to 5 x 5 is a crop without resizing: columns 1 to 5.
+    let whole = file("rgb8.png.rgb");
+    let expected: Vec<u8> = whole.chunks(21).flat_map(|row| row[3..18].to_vec()).collect();
+    assert_eq!(decode(Media::Png, &file("rgb8.png"), 5, 5).unwrap(), expected);
+    // To 3 x 7: rows 1 to 3.
+    assert_eq!(decode(Media::Png, &file("rgb8.png"), 3, 7).unwrap(), whole[21..84]);
+}
+
+#[test]
+fn planes_follow_each_other_red_green_blue() {
+    let mut out = [0; 12];
+    let ppm = b"P6 2 2 255\nrgbRGBxyzXYZ";
+    Decoder::new().decode(Media::Ppm, ppm, 2, 2, &mut out).unwrap();
+    assert_eq!(&out, b"rRxXgGyYbBzZ");
+}
+
+#[test]
+fn a_decoder_forgets_the_image_before() {
+    let mut decoder = Decoder::new();
+    let names =
+        ["wide.png", "grey16.png", "cmyk.jpg", "reduced.jpg", "scaled.ppm", "baseline.jpg", "tall.png"];
+    for name in names.iter().chain(names.iter().rev()) {
+        let mut out = vec![0; 3 * 9 * 9];
+        decoder.decode(media(name), &file(name), 9, 9, &mut out).unwrap();
+        assert_eq!(interleaved(&out), decode(media(name), &file(name), 9, 9).unwrap(), "{name}");
+    }
+}
+
+#[test]
+fn an_early_end_is_a_fault() {
+    for name in ["baseline.jpg", "progressive.jpg", "cmyk.jpg", "wide.png", "interlaced.png", "scaled.ppm"] {
+        let bytes = file(name);
+        // A PNG's last 16 bytes are its last chunk and a checksum, which hold no pixels.
+        let tail = if name.ends_with("png") { 20 } else { 1 };
+        for len in [0, 1, 7, bytes.len() / 2, bytes.len() - tail] {
+            match decode(media(name), &bytes[..len], 12, 12) {
+                Err(DecodeFault::Corrupt { media: named, text }) => {
+                    assert_eq!(named, media(name));
+                    assert!(!text.is_empty(), "{name} cut to {len} bytes");
+                }
+                other => panic!("{name} cut to {len} bytes: {other:?}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn damage_that_pil_decodes_through_is_decoded() {
+    let mut bytes = file("baseline.jpg");
+    let end = bytes.len() - 2;
+    bytes.splice(end..end, [0, 0, 0]); // "Corrupt JPEG data: 3 extraneous bytes before marker 0xd9"
+    assert_eq!(decode(Media::Jpeg, &bytes, 21, 37), decode(Media::Jpeg, &file("baseline.jpg"), 21, 37));
+}
+
+#[test]
+fn other_kinds_are_unsupported() {
+    for media in [Media::Other, Media::Webp, Media::Bmp, Media::Gif, Media::Tiff] {
+        let found = decode(media, b"whatever", 4, 4);
+        assert!(
+            matches!(found, Err(DecodeFault::Unsupported { media: named, .. }) if named == media),
+            "{found:?}"
+        );
+    }
+    for rest in [&b"P5 1 1 65535 ab"[..], b"P1 1 1 0", b"P3 1 1 255 1 2 3", b"P4 1 1 0"] {
+        let found = decode(Media::Ppm, rest, 4, 4);
+        assert!(matches!(found, Err(DecodeFault::Unsupported { media: Media::Ppm, .. })), "{found:?}");
+    }
+}
+
+#[test]
+fn bombs_are_refused_by_their_header() {
+    let side = 40_000_u32;
+    assert!(u64::from(side) * u64::from(side) > IMAGE_PIXELS_MAX);
+    let expected = DecodeFault::Size { width: side.into(), height: side.into() };
+
+    let mut encoded = Vec::new();
+    let mut writer = png::Encoder::new(&mut encoded, side, side).write_header().unwrap();
+    writer.write_chunk(png::chunk::IDAT, &[]).unwrap();
+    drop(writer);
+    assert_eq!(decode(Media::Png, &encoded, 8, 8), Err(expected.clone()));
+
+    assert_eq!(decode(Media::Ppm, b"P5 40000 40000 255\n", 8, 8), Err(expected.clone()));
+
+    let mut jpeg = file("baseline.jpg");
+    let frame = jpeg.windows(2).position(|marker| marker == [0xFF, 0xC0]).unwrap();
+    let sides = 40_000_u16.to_be_bytes();
+    jpeg[frame + 5..frame + 9].copy_from_slice(&[sides[0], sides[1], sides[0], sides[1]]);
+    assert_eq!(decode(Media::Jpeg, &jpeg, 8, 8), Err(expected));
+    assert!(matches!(
+        decode(Media::Ppm, b"P5 0 3 255\n", 8, 8),
+        Err(DecodeFault::Size { width: 0, height: 3 })
+    ));
+}
+
+#[test]
+fn an_output_of_another_size_is_refused() {
+    let bytes = file("rgb8.png");
+    let mut decoder = Decoder::new();
+    let mut out = [0; 74];
+    let found = decoder.decode(Media::Png, &bytes, 5, 5, &mut out);
+    assert_eq!(found, Err(DecodeFault::Output { got: 74, expected: 75 }));
+    let found = decoder.decode(Media::Png, &bytes, 0, 5, &mut []);
+    assert_eq!(found, Err(DecodeFault::Output { got: 0, expected: 0 }));
+}
+
+const DAMAGED: [&str; 11] = [
+    "baseline.jpg",
+    "progressive.jpg",
+    "cmyk.jpg",
+    "grey.jpg",
+    "wide.png",
+    "interlaced.png",
+    "palette4.png",
+    "grey16.png",
+    "rgba16.png",
+    "scaled.ppm",
+    "grey.ppm",
+];
+
+/// An image of the set with some of its bytes replaced, perhaps cut.
+fn damaged() -> impl Strategy<Value = (&'static str, Vec<u8>)> {
+    let changes = prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6);
+    (prop::sample::select(&DAMAGED[..]), changes, prop::option::of(any::<prop::sample::Index>())).prop_map(
+        |(name, changes, cut)| {
+            let mut bytes = file(name);
+            for (at, value) in changes {
+                let at = at.index(bytes.len());
+                bytes[at] = value;
+            }
+            if let Some(cut) = cut {
+                bytes.truncate(cut.index(bytes.len()));
+            }
+            (name, bytes)
+        },
+    )
+}
+
+proptest! {
+    #[test]
+    fn damaged_images_never_panic((name, bytes) in damaged()) {
+        // A damaged IHDR or SOF may ask for a large but legal image; the answer is of no interest, only that it comes.
+        let _ = decode(media(name), &bytes, 9, 7);
+    }
+
+    #[test]
+    fn garbage_is_a_fault(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+        for media in [Media::Jpeg, Media::Png] {
+            prop_assert!(decode(media, &bytes, 9, 7).is_err());
+        }
+        let _ = decode(Media::Ppm, &bytes, 9, 7);
+    }
+}

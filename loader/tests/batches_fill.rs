@@ -1,0 +1,397 @@
+//! Workers write each row's bytes where the order says, keep bad rows from spoiling good ones, and seal batches.
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
+
+use std::sync::Arc;
+
+use crossbeam_channel::{Receiver, unbounded};
+use shade_formats::control::Output;
+use shade_formats::index::{Codec, Entry, Index, IndexBuilder, Media, Shard};
+use shade_formats::ring::{BatchLayout, Layout, Region};
+use shade_formats::{SampleId, ShardId};
+use shade_load::batches::decode::{DecodeFault, Decoder};
+use shade_load::batches::{
+    Columns, FillFault, FillOrder, Filled, Job, JobDone, LayoutFault, Move, Row, SealOrder, Ticket, Workers,
+};
+use shade_load::blocks::{Arena, Blocks, FreeList};
+
+const TICKET: Ticket = Ticket { session: 3, seq: 41 };
+
+struct Record {
+    stored: Vec<u8>,
+    raw_len: u32,
+    codec: Codec,
+    media: Media,
+}
+
+impl Record {
+    fn plain(media: Media, bytes: &[u8]) -> Self {
+        Self {
+            stored: bytes.to_vec(),
+            raw_len: u32::try_from(bytes.len()).unwrap(),
+            codec: Codec::None,
+            media,
+        }
+    }
+
+    fn zstd(media: Media, bytes: &[u8]) -> Self {
+        let stored = zstd::bulk::compress(bytes, 3).unwrap();
+        Self { stored, codec: Codec::Zstd, ..Self::plain(media, bytes) }
+    }
+}
+
+/// Records in an arena of small blocks, so that they are scattered, with workers on them.
+struct Rig {
+    workers: Workers,
+    done: Receiver<JobDone>,
+    arena: Arc<Arena>,
+    free: FreeList,
+    records: Vec<Record>,
+}
+
+impl Rig {
+    fn new(records: Vec<Record>) -> Self {
+        let index = Arc::new(index(&records));
+        let (arena, free) = Arena::create(1 << 20, 512).unwrap();
+        let arena = Arc::new(arena);
+        let (answer, done) = unbounded();
+        let workers = Workers::start(2, index, Arc::clone(&arena), answer).unwrap();
+        Self { workers, done, arena, free, records }
+    }
+
+    /// The record in blocks that are no neighbours.
+    fn blocks(&mut self, sample: usize) -> Arc<Blocks> {
+        let stored = &self.records[sample].stored;
+        let len = u32::try_from(stored.len()).unwrap();
+        let singles = stored.len().div_ceil(512).max(1) * 2;
+        let singles: Vec<_> = (0..singles).map(|_| self.free.take(1).unwrap()).collect();
+        let mut kept = Vec::new();
+        for (number, single) in singles.into_iter().enumerate() {
+            if number % 2 == 0 { self.free.give(single) } else { kept.push(single) }
+        }
+        let mut blocks = self.free.take(stored.len() as u64).unwrap();
+        kept.into_iter().for_each(|single| self.free.give(single));
+        let mut rest = stored.as_slice();
+        let mut pieces = 0;
+        for slice in self.arena.slices_mut(&mut blocks, len).unwrap() {
+            slice.copy_from_slice(rest.split_off(..slice.len()).unwrap());
+            pieces += 1;
+        }
+        assert!(pieces == stored.len().div_ceil(512), "the test means to scatter the record");
+        Arc::new(blocks)
+    }
+
+    fn row(&mut self, sample: usize, offset: u64, len: u64) -> Row {
+        let blocks = self.blocks(sample);
+        let sample = u32::try_from(sample).unwrap();
+        Row { position: 100 + sample, sample: SampleId(sample), offset, len, blocks }
+    }
+
+    fn fill(&self, output: Output, rows: Vec<Row>, payload: &Region) -> Filled {
+        self.workers.submit(Job::Fill(FillOrder { ticket: TICKET, output, rows }, payload.clone()));
+        match self.done.recv().unwrap() {
+            JobDone::Filled(filled) => filled,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn seal(&self, order: SealOrder, payload: &Region) -> JobDone {
+        self.workers.submit(Job::Seal(order, payload.clone()));
+        self.done.recv().unwrap()
+    }
+}
+
+fn index(records: &[Record]) -> Index {
+    let mut builder = IndexBuilder::new();
+    let lens: Vec<u64> =
+        records.iter().map(|record| record.stored.len().next_multiple_of(512) as u64).collect();
+    let bytes = lens.iter().map(|len| 512 + len).sum::<u64>() + 1024;
+    let count = u32::try_from(records.len()).unwrap();
+    builder.push_shard(Shard { name: "shard-000000.tar", bytes, crc32c: 0, records: count }).unwrap();
+    builder.push_class(b"only").unwrap();
+    let mut offset = 512;
+    for (number, (record, len)) in records.iter().zip(lens).enumerate() {
+        let entry = Entry {
+            shard: ShardId(0),
+            offset,
+            stored_len: u32::try_from(record.stored.len()).unwrap(),
+            raw_len: record.raw_len,
+            crc32c: 0,
+            label: 0,
+            width: 0,
+            height: 0,
+            codec: record.codec,
+            media: record.media,
+        };
+        builder.push_sample(&entry, format!("only/{number:04}.bin").as_bytes()).unwrap();
+        offset += len + 512;
+    }
+    Index::open(builder.finish().unwrap()).unwrap()
+}
+
+/// Bytes that do not compress.
+fn noise(len: usize, seed: u32) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(2_654_435_761) | 1;
+    let step = |_| {
+        state ^= state << 13;
+        state ^= state >> 17;
+        state ^= state << 5;
+        (state >> 24) as u8
+    };
+    (0..len).map(step).collect()
+}
+
+fn read(payload: &Region, offset: u64, len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    payload.read(offset, &mut bytes).unwrap();
+    bytes
+}
+
+fn png(width: u32, height: u32, seed: u32) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut encoder = png::Encoder::new(&mut bytes, width, height);
+    encoder.set_color(png::ColorType::Rgb);
+    let mut writer = encoder.write_header().unwrap();
+    writer.write_image_data(&noise(3 * width as usize * height as usize, seed)).unwrap();
+    drop(writer);
+    bytes
+}
+
+fn outcomes(filled: &Filled) -> Vec<Result<u64, FillFault>> {
+    filled.rows.iter().map(|(_, outcome)| outcome.clone()).collect()
+}
+
+#[test]
+fn raw_rows_hold_the_records_bytes() {
+    let long = noise(5000, 1);
+    let text = b"compressible ".repeat(400);
+    let mut rig = Rig::new(vec![
+        Record::plain(Media::Other, &long),
+        Record::zstd(Media::Other, &text),
+        Record::plain(Media::Other, b"x"),
+        Record::zstd(Media::Other, &noise(3000, 9)),
+    ]);
+    let payload = Region::heap(32 << 10);
+    let rows =
+        vec![rig.row(2, 7, 1), rig.row(0, 4096, 5000), rig.row(1, 12_000, 5200), rig.row(3, 20_000, 3000)];
+    let filled = rig.fill(Output::Raw, rows, &payload);
+    assert_eq!(filled.ticket, TICKET);
+    assert_eq!(outcomes(&filled), [Ok(1), Ok(5000), Ok(5200), Ok(3000)]);
+    assert_eq!(filled.rows.iter().map(|(row, _)| row.position).collect::<Vec<_>>(), [102, 100, 101, 103]);
+    assert_eq!(read(&payload, 4096, 5000), long);
+    assert_eq!(read(&payload, 12_000, 5200), text);
+    assert_eq!(read(&payload, 20_000, 3000), noise(3000, 9));
+    assert_eq!(read(&payload, 6, 3), [0, b'x', 0], "neighbouring bytes are not touched");
+}
+
+#[test]
+fn the_last_owner_of_the_blocks_is_the_core_again() {
+    let mut rig = Rig::new(vec![Record::plain(Media::Other, &noise(2000, 1))]);
+    let payload = Region::heap(4096);
+    let rows = vec![rig.row(0, 0, 2000)];
+    let free = rig.free.free_bytes();
+    for (row, _) in rig.fill(Output::Raw, rows, &payload).rows {
+        rig.free.give(Arc::into_inner(row.blocks).expect("a worker kept a clone"));
+    }
+    assert_eq!(rig.free.free_bytes(), free + 2048);
+}
+
+#[test]
+fn decoded_rows_hold_planes_of_the_image() {
+    let images = [png(28, 28, 1), png(40, 30, 2)];
+    let mut rig = Rig::new(vec![
+        Record::plain(Media::Png, &images[0]),
+        Record::zstd(Media::Png, &images[1]),
+        Record::zstd(Media::Ppm, &[b"P6 28 28 255\n".as_slice(), &noise(3 * 28 * 28, 5)].concat()),
+    ]);
+    let len = 3 * 28 * 28;
+    let payload = Region::heap(16 << 10);
+    let rows = (0..3).map(|i| rig.row(i, i as u64 * len, len)).collect();
+    let filled = rig.fill(Output::Decoded { height: 28, width: 28 }, rows, &payload);
+    assert_eq!(outcomes(&filled), [Ok(len), Ok(len), Ok(len)]);
+    for (i, image) in images.iter().enumerate() {
+        let mut expected = vec![0; 3 * 28 * 28];
+        Decoder::new().decode(Media::Png, image, 28, 28, &mut expected).unwrap();
+        assert_eq!(read(&payload, i as u64 * len, 3 * 28 * 28), expected);
+    }
+    let red: Vec<u8> = noise(3 * 28 * 28, 5).into_iter().step_by(3).collect();
+    assert_eq!(read(&payload, 2 * len, 28 * 28), red);
+}
+
+#[test]
+fn a_bad_row_among_good_ones_is_its_own_fault_only() {
+    let good = png(28, 28, 1);
+    let mut torn = good.clone();
+    torn.truncate(good.len() / 2);
+    let mut lying = Record::zstd(Media::Png, &good);
+    lying.raw_len -= 1;
+    let mut short = Record::zstd(Media::Png, &good);
+    short.raw_len += 1;
+    let mut rig = Rig::new(vec![
+        Record::plain(Media::Png, &good),
+        Record::plain(Media::Png, &torn),
+        Record::plain(Media::Other, &good),
+        lying,
+        short,
+        Record { codec: Codec::Zstd, ..Record::plain(Media::Png, &noise(700, 3)) },
+        Record::plain(Media::Png, &good),
+    ]);
+    let len = 3 * 28 * 28;
+    let payload = Region::heap(32 << 10);
+    let rows = (0..7).map(|i| rig.row(i, i as u64 * len, len)).collect();
+    let filled = rig.fill(Output::Decoded { height: 28, width: 28 }, rows, &payload);
+    let found = outcomes(&filled);
+    assert_eq!((&found[0], &found[6]), (&Ok(len), &Ok(len)));
+    assert!(
+        matches!(found[1], Err(FillFault::Decode(DecodeFault::Corrupt { media: Media::Png, .. }))),
+        "{found:?}"
+    );
+    assert!(matches!(found[2], Err(FillFault::Decode(DecodeFault::Unsupported { .. }))), "{found:?}");
+    for outcome in &found[3..6] {
+        assert!(matches!(outcome, Err(FillFault::Decompress { .. })), "{outcome:?}");
+    }
+    let mut expected = vec![0; 3 * 28 * 28];
+    Decoder::new().decode(Media::Png, &good, 28, 28, &mut expected).unwrap();
+    assert_eq!(read(&payload, 0, 3 * 28 * 28), expected);
+    assert_eq!(read(&payload, 6 * len, 3 * 28 * 28), expected);
+    assert_eq!(
+        read(&payload, 2 * len, 3 * 28 * 28),
+        vec![0; 3 * 28 * 28],
+        "a bad row's place is not written"
+    );
+}
+
+#[test]
+fn room_that_does_not_fit_the_row_is_a_fault() {
+    let mut rig = Rig::new(vec![Record::plain(Media::Png, &png(8, 8, 1))]);
+    let raw_len = u64::from(rig.records[0].raw_len);
+    let payload = Region::heap(4096);
+    let room = |got, expected| Err(FillFault::Layout(LayoutFault::Room { got, expected }));
+
+    let rows =
+        vec![rig.row(0, 0, raw_len - 1), rig.row(0, 0, raw_len + 1), rig.row(0, 4096 - raw_len + 1, raw_len)];
+    let found = outcomes(&rig.fill(Output::Raw, rows, &payload));
+    assert_eq!(found[..2], [room(raw_len - 1, raw_len), room(raw_len + 1, raw_len)]);
+    assert!(matches!(found[2], Err(FillFault::Layout(LayoutFault::Payload(_)))), "{found:?}");
+
+    let rows = vec![rig.row(0, 0, raw_len)];
+    let found = outcomes(&rig.fill(Output::Decoded { height: 5, width: 6 }, rows, &payload));
+    assert_eq!(found, [room(raw_len, 90)]);
+
+    let mut unknown = rig.row(0, 0, raw_len);
+    unknown.sample = SampleId(1);
+    let found = outcomes(&rig.fill(Output::Raw, vec![unknown], &payload));
+    assert_eq!(found, [Err(FillFault::Layout(LayoutFault::Sample))]);
+
+    let mut short = rig.row(0, 0, raw_len);
+    let (other, mut free) = Arena::create(1 << 20, 512).unwrap();
+    short.blocks = Arc::new(free.take(4096).unwrap());
+    let found = outcomes(&rig.fill(Output::Raw, vec![short], &payload));
+    assert!(matches!(found[..], [Err(FillFault::Layout(LayoutFault::Blocks(_)))]), "{found:?}");
+    drop(other);
+}
+
+#[test]
+fn sealing_closes_gaps_and_writes_every_column() {
+    let rig = Rig::new(Vec::new());
+    // Room for 4 rows of 12 bytes; row 1 is not delivered.
+    let layout = BatchLayout::new(Layout::U8Nchw, 4, 48).unwrap();
+    let block = 4096;
+    let payload = Region::heap(16 << 10);
+    let data = block + layout.data;
+    for row in 0..4_u8 {
+        payload.write(data + 12 * u64::from(row), &[row + 1; 12]).unwrap();
+    }
+    let columns = Columns {
+        ids: vec![10, 12, 1 << 31],
+        labels: vec![-1, 2, 3],
+        weights: vec![1.0, 0.5, -0.0],
+        flags: vec![0, 1, 2],
+        ..Columns::default()
+    };
+    let moves = vec![
+        Move { from: data + 24, to: data + 12, len: 12 },
+        Move { from: data + 36, to: data + 24, len: 12 },
+    ];
+    let order = SealOrder { ticket: TICKET, block_offset: block, layout, columns, moves };
+    assert!(matches!(rig.seal(order, &payload), JobDone::Sealed(TICKET)));
+
+    assert_eq!(read(&payload, data, 36), [[1; 12], [3; 12], [4; 12]].concat());
+    let words = |values: [i64; 3]| values.map(i64::to_le_bytes).concat();
+    assert_eq!(read(&payload, block + layout.ids, 24), words([10, 12, 1 << 31]));
+    assert_eq!(read(&payload, block + layout.labels, 24), words([-1, 2, 3]));
+    assert_eq!(
+        read(&payload, block + layout.weights, 12),
+        [1.0, 0.5, -0.0_f32].map(f32::to_le_bytes).concat()
+    );
+    assert_eq!(read(&payload, block + layout.flags, 12), [0, 1, 2_u32].map(u32::to_le_bytes).concat());
+    assert_eq!(read(&payload, 0, 4096), vec![0; 4096], "nothing before the block is touched");
+}
+
+#[test]
+fn moves_may_overlap_and_are_done_in_order() {
+    let rig = Rig::new(Vec::new());
+    let layout = BatchLayout::new(Layout::U8Nchw, 3, 30).unwrap();
+    let payload = Region::heap(8192);
+    let bytes = noise(30, 4);
+    payload.write(layout.data, &bytes).unwrap();
+    let at = |offset| layout.data + offset;
+    let moves = vec![Move { from: at(3), to: at(0), len: 10 }, Move { from: at(15), to: at(10), len: 15 }];
+    let order = SealOrder { ticket: TICKET, block_offset: 0, layout, columns: Columns::default(), moves };
+    assert!(matches!(rig.seal(order, &payload), JobDone::Sealed(TICKET)));
+    assert_eq!(read(&payload, layout.data, 25), [&bytes[3..13], &bytes[15..30]].concat());
+}
+
+#[test]
+fn raw_batches_have_offsets_and_lens_too() {
+    let rig = Rig::new(Vec::new());
+    let layout = BatchLayout::new(Layout::Raw, 2, 100).unwrap();
+    let payload = Region::heap(8192);
+    let columns = Columns {
+        ids: vec![1, 2],
+        labels: vec![3, 4],
+        weights: vec![1.0, 1.0],
+        flags: vec![0, 0],
+        offsets: vec![0, 60],
+        lens: vec![60, 40],
+    };
+    let order =
+        SealOrder { ticket: TICKET, block_offset: 0, layout, columns: columns.clone(), moves: Vec::new() };
+    assert!(matches!(rig.seal(order, &payload), JobDone::Sealed(TICKET)));
+    let words = |values: [u64; 2]| values.map(u64::to_le_bytes).concat();
+    assert_eq!(read(&payload, layout.offsets.unwrap(), 16), words([0, 60]));
+    assert_eq!(read(&payload, layout.lens.unwrap(), 16), words([60, 40]));
+
+    // A column too many, too few, or a move out of the segment: never published.
+    let short = Columns { lens: vec![60], ..columns.clone() };
+    let long = Columns { flags: vec![0; 3], ..columns.clone() };
+    let none = Vec::new();
+    let outside = vec![Move { from: 8190, to: 0, len: 3 }];
+    for (columns, moves) in [(short, none.clone()), (long, none), (columns, outside)] {
+        let order = SealOrder { ticket: TICKET, block_offset: 0, layout, columns, moves };
+        assert!(matches!(rig.seal(order, &payload), JobDone::SealFailed(TICKET, _)));
+    }
+}
+
+#[test]
+fn a_drop_finishes_what_is_queued() {
+    let mut rig = Rig::new(vec![Record::plain(Media::Other, &noise(2000, 1))]);
+    let payload = Region::heap(256 * 2048);
+    for position in 0..256 {
+        let rows = vec![rig.row(0, position * 2048, 2000)];
+        rig.workers
+            .submit(Job::Fill(FillOrder { ticket: TICKET, output: Output::Raw, rows }, payload.clone()));
+    }
+    drop(rig.workers);
+    let answers: Vec<JobDone> = rig.done.iter().collect();
+    assert_eq!(answers.len(), 256);
+    for position in 0..256 {
+        assert_eq!(read(&payload, position * 2048, 2000), noise(2000, 1));
+    }
+}
+
+#[test]
+fn no_workers_are_refused() {
+    let (arena, _free) = Arena::create(4096, 512).unwrap();
+    let started = Workers::start(0, Arc::new(index(&[])), Arc::new(arena), unbounded().0);
+    assert_eq!(started.unwrap_err().kind(), std::io::ErrorKind::InvalidInput);
+}

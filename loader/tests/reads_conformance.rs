@@ -1,0 +1,430 @@
+//! What every way of reading must do: both engines, past the page cache and through it, with and without a
+//! simulated store.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    reason = "a test fails by panicking, and says which ways of reading this machine has"
+)]
+
+use crossbeam_channel::{Receiver, unbounded};
+use rand::seq::SliceRandom;
+use rand::{Rng, RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use shade_formats::checksum::crc32c;
+use shade_formats::index::{Codec, Entry, Index, IndexBuilder, Media, Shard};
+use shade_formats::{SampleId, ShardId};
+use shade_load::blocks::{Arena, Blocks, FreeList};
+use shade_load::reads::{
+    Completion, EngineChoice, IoMode, ReadFault, ReadOp, Reads, ReadsConfig, ReadsError, ShardWarning,
+    StoreModel,
+};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+const SHARDS: u32 = 2;
+const LENS: [usize; 13] = [0, 1, 511, 512, 513, 4095, 4096, 4097, 7000, 65_536, 100_000, 1_000_000, 37];
+
+/// Two shards on disk with records of awkward lengths, and their index.
+struct Dataset {
+    folder: tempfile::TempDir,
+    index: Arc<Index>,
+    records: Vec<Vec<u8>>,
+}
+
+impl Dataset {
+    fn create() -> Self {
+        // In the build folder, as /tmp may be a tmpfs, which has no direct I/O.
+        let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let mut rng = ChaCha8Rng::seed_from_u64(1);
+        let mut builder = IndexBuilder::new();
+        builder.push_class(b"class").unwrap();
+        let mut shards = vec![Vec::new(); SHARDS as usize];
+        let mut records = Vec::new();
+        let mut entries = Vec::new();
+        for number in 0..LENS.len() * 4 {
+            let mut record = vec![0; LENS[number % LENS.len()]];
+            rng.fill_bytes(&mut record);
+            let shard = number % shards.len();
+            let bytes: &mut Vec<u8> = &mut shards[shard];
+            bytes.resize(bytes.len() + 512, 0xee);
+            entries.push(Entry {
+                shard: ShardId(u32::try_from(shard).unwrap()),
+                offset: bytes.len() as u64,
+                stored_len: u32::try_from(record.len()).unwrap(),
+                raw_len: u32::try_from(record.len()).unwrap(),
+                crc32c: crc32c(&record),
+                label: 0,
+                width: 0,
+                height: 0,
+                codec: Codec::None,
+                media: Media::Other,
+            });
+            bytes.extend(&record);
+            bytes.resize(bytes.len().next_multiple_of(512), 0xee);
+            records.push(record);
+        }
+        for (number, bytes) in shards.iter().enumerate() {
+            let name = format!("shard-{number:06}.tar");
+            std::fs::write(folder.path().join(&name), bytes).unwrap();
+            let of_shard = entries.iter().filter(|entry| entry.shard.index() == number).count();
+            let shard = Shard {
+                name: &name,
+                bytes: bytes.len() as u64,
+                crc32c: crc32c(bytes),
+                records: u32::try_from(of_shard).unwrap(),
+            };
+            builder.push_shard(shard).unwrap();
+        }
+        for (number, entry) in entries.iter().enumerate() {
+            builder.push_sample(entry, format!("class/{number}").as_bytes()).unwrap();
+        }
+        let index = Arc::new(Index::open(builder.finish().unwrap()).unwrap());
+        Self { folder, index, records }
+    }
+
+    fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    fn shard(&self, shard: ShardId) -> PathBuf {
+        self.path().join(self.index.shard(shard).unwrap().name)
+    }
+
+    fn entry(&self, sample: SampleId) -> Entry {
+        self.index.entry(sample).unwrap()
+    }
+
+    /// The last sample of this length: far from the shard's start.
+    fn sample_of(&self, len: usize) -> SampleId {
+        let number = self.records.iter().rposition(|record| record.len() == len).unwrap();
+        SampleId(u32::try_from(number).unwrap())
+    }
+}
+
+/// A dataset being read in one of the ways.
+struct Rig {
+    reads: Reads,
+    completions: Receiver<Completion>,
+    arena: Arc<Arena>,
+    list: FreeList,
+}
+
+impl Rig {
+    fn start(dataset: &Dataset, config: ReadsConfig, block_bytes: u32) -> Result<Self, ReadsError> {
+        let (arena, mut list) = Arena::create(8 << 20, block_bytes).unwrap();
+        scatter(&mut list, u64::from(block_bytes));
+        let arena = Arc::new(arena);
+        let (sender, completions) = unbounded();
+        let reads =
+            Reads::start(dataset.path(), Arc::clone(&dataset.index), Arc::clone(&arena), config, sender)?;
+        Ok(Self { reads, completions, arena, list })
+    }
+
+    fn op(&mut self, dataset: &Dataset, sample: SampleId) -> ReadOp {
+        let entry = dataset.entry(sample);
+        let blocks = self.list.take(u64::from(entry.stored_len)).expect("the test holds too many blocks");
+        let Entry { shard, offset, stored_len: len, crc32c, .. } = entry;
+        ReadOp { sample, shard, offset, len, crc32c, blocks }
+    }
+
+    fn bytes(&self, completion: &Completion) -> Vec<u8> {
+        self.arena.slices(&completion.op.blocks, completion.op.len).unwrap().flatten().copied().collect()
+    }
+
+    /// Reads one record, gives its blocks back, and says how it went.
+    fn read(&mut self, dataset: &Dataset, sample: SampleId) -> Result<Vec<u8>, ReadFault> {
+        let op = self.op(dataset, sample);
+        self.reads.submit(op);
+        let completion = self.completions.recv().unwrap();
+        assert_eq!(completion.op.sample, sample);
+        let bytes = self.bytes(&completion);
+        self.list.give(completion.op.blocks);
+        completion.outcome.map(|()| bytes)
+    }
+}
+
+/// Shuffles the free list, so that records lie in pieces all over the arena.
+fn scatter(list: &mut FreeList, block_bytes: u64) {
+    let mut blocks: Vec<Blocks> = std::iter::from_fn(|| list.take(block_bytes)).collect();
+    blocks.shuffle(&mut ChaCha8Rng::seed_from_u64(2));
+    blocks.into_iter().for_each(|blocks| list.give(blocks));
+}
+
+fn config(engine: EngineChoice, io: IoMode) -> ReadsConfig {
+    ReadsConfig { engine, io, depth: 8, store: None }
+}
+
+fn every_way() -> Vec<ReadsConfig> {
+    let slow = StoreModel { delay: Duration::from_millis(1), bandwidth_bytes_per_s: None };
+    let mut ways = Vec::new();
+    for engine in [EngineChoice::Uring, EngineChoice::Threads] {
+        for io in [IoMode::Buffered, IoMode::Direct] {
+            for store in [None, Some(slow)] {
+                ways.push(ReadsConfig { store, ..config(engine, io) });
+            }
+        }
+    }
+    ways
+}
+
+/// Runs `check` in every way that this machine has; threads through the page cache every machine has.
+fn in_every_way(block_bytes: u32, check: impl Fn(&Dataset, &mut Rig)) {
+    for way in every_way() {
+        let dataset = Dataset::create();
+        match Rig::start(&dataset, way, block_bytes) {
+            Ok(mut rig) => {
+                println!("{}", rig.reads.description());
+                check(&dataset, &mut rig);
+            }
+            Err(error @ (ReadsError::Uring { .. } | ReadsError::Direct { .. })) => {
+                assert!(way.engine == EngineChoice::Uring || way.io == IoMode::Direct, "{error}");
+                println!("left out: {error}");
+            }
+            Err(error) => panic!("{way:?}: {error}"),
+        }
+    }
+}
+
+#[test]
+fn random_reads_bring_the_exact_bytes_and_the_blocks_back() {
+    for block_bytes in [512, 2560, 4096, 16384] {
+        in_every_way(block_bytes, |dataset, rig| {
+            let mut rng = ChaCha8Rng::seed_from_u64(3);
+            let depth = 8;
+            let (mut submitted, mut back, total) = (0, 0, 300);
+            while back < total {
+                while submitted < total && submitted - back < depth {
+                    let sample = SampleId(rng.random_range(0..dataset.index.len()));
+                    let op = rig.op(dataset, sample);
+                    rig.reads.submit(op);
+                    submitted += 1;
+                }
+                let completion = rig.completions.recv().unwrap();
+                back += 1;
+                assert_eq!(completion.outcome, Ok(()));
+                let record = &dataset.records[completion.op.sample.index()];
+                assert!(rig.bytes(&completion) == *record, "sample {} differs", completion.op.sample);
+                rig.list.give(completion.op.blocks);
+            }
+            assert_eq!(rig.list.free_bytes(), rig.list.total_bytes());
+            assert!(rig.completions.is_empty());
+        });
+    }
+}
+
+#[test]
+fn thousands_of_reads_beyond_the_depth_all_come_back() {
+    in_every_way(4096, |dataset, rig| {
+        let small: Vec<SampleId> = (0..dataset.index.len())
+            .map(SampleId)
+            .filter(|&id| dataset.entry(id).stored_len <= 4096)
+            .collect();
+        let mut rng = ChaCha8Rng::seed_from_u64(4);
+        for _ in 0..4 {
+            for _ in 0..1000 {
+                let op = rig.op(dataset, small[rng.random_range(0..small.len())]);
+                rig.reads.submit(op);
+            }
+            for _ in 0..1000 {
+                let completion = rig.completions.recv().unwrap();
+                assert_eq!(completion.outcome, Ok(()));
+                assert!(rig.bytes(&completion) == dataset.records[completion.op.sample.index()]);
+                rig.list.give(completion.op.blocks);
+            }
+        }
+        assert_eq!(rig.list.free_bytes(), rig.list.total_bytes());
+    });
+}
+
+#[test]
+fn a_changed_byte_is_a_checksum_fault_of_that_record_alone() {
+    in_every_way(4096, |dataset, rig| {
+        let victim = dataset.sample_of(100_000);
+        let entry = dataset.entry(victim);
+        let file = std::fs::File::options().write(true).open(dataset.shard(entry.shard)).unwrap();
+        let mut record = dataset.records[victim.index()].clone();
+        record[99_999] ^= 1;
+        file.write_all_at(&record[99_999..], entry.offset + 99_999).unwrap();
+        let fault = ReadFault::Checksum { got: crc32c(&record), expected: entry.crc32c };
+        assert_eq!(rig.read(dataset, victim), Err(fault));
+        for sample in (0..dataset.index.len()).map(SampleId).filter(|&sample| sample != victim) {
+            assert!(rig.read(dataset, sample).unwrap() == dataset.records[sample.index()], "sample {sample}");
+        }
+    });
+}
+
+#[test]
+fn a_truncated_shard_fails_the_records_behind_its_end_and_no_others() {
+    in_every_way(4096, |dataset, rig| {
+        assert!(rig.reads.warnings().is_empty());
+        let (cut, behind) = (dataset.sample_of(100_000), dataset.sample_of(1_000_000));
+        let entry = dataset.entry(cut);
+        assert_eq!(dataset.entry(behind).shard.0, 1 - entry.shard.0, "or the test must choose other records");
+        let file = std::fs::File::options().write(true).open(dataset.shard(entry.shard)).unwrap();
+        file.set_len(entry.offset + 70_001).unwrap();
+        assert_eq!(rig.read(dataset, cut), Err(ReadFault::Truncated { got: 70_001, expected: 100_000 }));
+        for sample in (0..dataset.index.len()).map(SampleId) {
+            let other = dataset.entry(sample);
+            let got = rig.read(dataset, sample);
+            if other.shard == entry.shard && other.stored_len > 0 && other.offset >= entry.offset {
+                assert!(matches!(got, Err(ReadFault::Truncated { .. })), "sample {sample}: {got:?}");
+            } else {
+                assert!(got.unwrap() == dataset.records[sample.index()], "sample {sample}");
+            }
+        }
+    });
+}
+
+#[test]
+fn shards_that_are_missing_or_short_at_start_are_warned_of_and_named_when_read() {
+    for way in every_way() {
+        let dataset = Dataset::create();
+        let (missing, short) = (dataset.shard(ShardId(0)), dataset.shard(ShardId(1)));
+        let expected = std::fs::metadata(&short).unwrap().len();
+        std::fs::remove_file(&missing).unwrap();
+        std::fs::File::options().write(true).open(&short).unwrap().set_len(expected - 512).unwrap();
+        let Ok(mut rig) = Rig::start(&dataset, way, 4096) else { continue };
+        let warnings = rig.reads.warnings();
+        assert!(
+            matches!(&warnings[0], ShardWarning::Missing { path, .. } if *path == missing),
+            "{warnings:?}"
+        );
+        assert_eq!(warnings[1..], [ShardWarning::Size { path: short, got: expected - 512, expected }]);
+        let sample = (0..dataset.index.len()).map(SampleId).find(|&sample| {
+            dataset.entry(sample).shard == ShardId(0) && dataset.entry(sample).stored_len > 0
+        });
+        let fault = rig.read(&dataset, sample.unwrap()).unwrap_err();
+        assert!(matches!(&fault, ReadFault::Open { path, .. } if *path == missing), "{fault:?}");
+        assert!(fault.to_string().contains("shard-000000.tar"), "{fault}");
+        let sample = SampleId(1);
+        assert_eq!(dataset.entry(sample).shard, ShardId(1));
+        assert!(rig.read(&dataset, sample).unwrap() == dataset.records[1]);
+    }
+}
+
+#[test]
+fn a_shard_that_the_index_does_not_have_and_blocks_that_do_not_fit_are_faults() {
+    in_every_way(4096, |dataset, rig| {
+        let sample = dataset.sample_of(4096);
+        let mut op = rig.op(dataset, sample);
+        op.shard = ShardId(SHARDS);
+        rig.reads.submit(op);
+        assert_eq!(rig.completions.recv().unwrap().outcome, Err(ReadFault::UnknownShard));
+
+        let mut op = rig.op(dataset, sample);
+        op.len = 4097;
+        rig.reads.submit(op);
+        assert!(matches!(rig.completions.recv().unwrap().outcome, Err(ReadFault::Blocks(_))));
+
+        let (_other, mut foreign) = Arena::create(1 << 20, 4096).unwrap();
+        let mut op = rig.op(dataset, sample);
+        op.blocks = foreign.take(4096).unwrap();
+        rig.reads.submit(op);
+        assert!(matches!(rig.completions.recv().unwrap().outcome, Err(ReadFault::Blocks(_))));
+    });
+}
+
+#[test]
+fn stopping_with_reads_in_flight_brings_every_block_back() {
+    in_every_way(4096, |dataset, rig| {
+        for round in 0..20 {
+            let mut rig = Rig::start(dataset, config_of(rig, round), 4096).unwrap();
+            let mut samples: Vec<SampleId> = (0..dataset.index.len()).map(SampleId).collect();
+            samples.shuffle(&mut ChaCha8Rng::seed_from_u64(round));
+            samples.truncate(30);
+            samples.retain(|&sample| dataset.entry(sample).stored_len < 1_000_000);
+            for &sample in &samples {
+                let op = rig.op(dataset, sample);
+                rig.reads.submit(op);
+            }
+            let Rig { reads, completions, arena, mut list } = rig;
+            drop(reads);
+            // The sender is gone with the reads, so this ends.
+            let back: Vec<Completion> = completions.iter().collect();
+            assert_eq!(back.len(), samples.len());
+            for completion in back {
+                match completion.outcome {
+                    Ok(()) => {
+                        let bytes: Vec<u8> = arena
+                            .slices(&completion.op.blocks, completion.op.len)
+                            .unwrap()
+                            .flatten()
+                            .copied()
+                            .collect();
+                        assert!(bytes == dataset.records[completion.op.sample.index()]);
+                    }
+                    Err(fault) => assert_eq!(fault, ReadFault::Stopped),
+                }
+                list.give(completion.op.blocks);
+            }
+            assert_eq!(list.free_bytes(), list.total_bytes());
+        }
+    });
+}
+
+/// The way in which `rig` reads, with another depth.
+fn config_of(rig: &Rig, round: u64) -> ReadsConfig {
+    let description = rig.reads.description();
+    let engine = if description.starts_with("uring") { EngineChoice::Uring } else { EngineChoice::Threads };
+    let io = if description.contains("direct:") { IoMode::Direct } else { IoMode::Buffered };
+    let store = description
+        .contains("SIMULATED")
+        .then_some(StoreModel { delay: Duration::from_millis(1), bandwidth_bytes_per_s: None });
+    ReadsConfig { engine, io, depth: [1, 3, 64][(round % 3) as usize], store }
+}
+
+#[test]
+fn a_simulated_store_answers_no_earlier_than_its_delay_and_bandwidth_allow() {
+    for engine in [EngineChoice::Auto, EngineChoice::Threads] {
+        let dataset = Dataset::create();
+        let delay = Duration::from_millis(3);
+        let rate = 20_000_000;
+        let store = StoreModel { delay, bandwidth_bytes_per_s: Some(rate) };
+        let mut rig =
+            Rig::start(&dataset, ReadsConfig { store: Some(store), ..config(engine, IoMode::Auto) }, 4096)
+                .unwrap();
+        let description = rig.reads.description();
+        assert!(description.ends_with("; SIMULATED store: +3ms per read, 20000000 bytes/s"), "{description}");
+        let started = Instant::now();
+        let sample = dataset.sample_of(100_000);
+        for _ in 0..10 {
+            let op = rig.op(&dataset, sample);
+            rig.reads.submit(op);
+        }
+        for number in 1..=10 {
+            let completion = rig.completions.recv().unwrap();
+            assert_eq!(completion.outcome, Ok(()));
+            let link = Duration::from_nanos(number * 100_000 * 1_000_000_000 / rate);
+            assert!(started.elapsed() >= delay + link, "read {number} came after {:?}", started.elapsed());
+            assert!(completion.latency >= delay);
+        }
+    }
+}
+
+#[test]
+fn a_depth_out_of_range_is_refused() {
+    let dataset = Dataset::create();
+    for depth in [0, shade_load::reads::READS_DEPTH_MAX + 1] {
+        let config = ReadsConfig { depth, ..config(EngineChoice::Auto, IoMode::Auto) };
+        assert!(matches!(Rig::start(&dataset, config, 4096), Err(ReadsError::Depth { got }) if got == depth));
+    }
+}
+
+#[test]
+fn the_description_is_one_line_that_says_who_reads_and_how_and_why() {
+    let dataset = Dataset::create();
+    let rig = Rig::start(&dataset, config(EngineChoice::Threads, IoMode::Buffered), 4096).unwrap();
+    assert_eq!(rig.reads.description(), "threads (8), buffered: as asked");
+    let rig = Rig::start(&dataset, config(EngineChoice::Auto, IoMode::Auto), 4096).unwrap();
+    let description = rig.reads.description();
+    assert!(
+        description.starts_with("uring (") || description.starts_with("threads (8) because "),
+        "{description}"
+    );
+    assert!(description.contains("direct: ") || description.contains("buffered: "), "{description}");
+    assert!(!description.contains('\n'));
+}

@@ -1,0 +1,280 @@
+//! Drives the core without a disk, a clock or a thread: reads and fills "happen" at once or in a seeded random order,
+//! and trainers take what is published.
+
+#![expect(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, reason = "a test fixture fails by panicking")]
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use shade_formats::control::{JobSpec, OnError, Output, PlanSpec, Tail};
+use shade_formats::index::{Codec, Entry, Index, IndexBuilder, Media, Shard};
+use shade_formats::ring::{Descriptor, Kind};
+use shade_formats::{SampleId, ShardId};
+use shade_load::batches::{Columns, FillOrder, Filled, SealOrder};
+use shade_load::blocks::{Arena, block_bytes_for};
+use shade_load::cache::Policy;
+use shade_load::core::{Accepted, Action, Attach, Core, CoreConfig, Event, SessionId};
+use shade_load::reads::{Completion, ReadFault, ReadOp};
+
+/// A dataset of `samples` records of `len(sample)` bytes in `classes` classes, in one shard.
+pub(crate) fn index(samples: u32, classes: u32, len: impl Fn(u32) -> u32) -> Arc<Index> {
+    let mut builder = IndexBuilder::new();
+    for class in 0..classes {
+        builder.push_class(format!("class{class}").as_bytes()).unwrap();
+    }
+    let mut offset = 512;
+    let mut entries = Vec::new();
+    for id in 0..samples {
+        let len = len(id);
+        entries.push(Entry {
+            shard: ShardId(0),
+            offset,
+            stored_len: len,
+            raw_len: len,
+            crc32c: id,
+            label: id % classes,
+            width: 8,
+            height: 8,
+            codec: Codec::None,
+            media: Media::Png,
+        });
+        offset += u64::from(len).next_multiple_of(512) + 512;
+    }
+    builder.push_shard(Shard { name: "shard-000000.tar", bytes: offset + 1024, records: samples, crc32c: 0 }).unwrap();
+    for (id, entry) in entries.iter().enumerate() {
+        builder.push_sample(entry, format!("class{}/{id}.png", entry.label).as_bytes()).unwrap();
+    }
+    Arc::new(Index::open(builder.finish().unwrap()).unwrap())
+}
+
+/// A job of `world_size` ranks with batches of `batch_size`, raw records, everything else by default.
+pub(crate) fn spec(batch_size: u32, world_size: u32) -> JobSpec {
+    JobSpec {
+        plan: PlanSpec::default(),
+        batch_size,
+        world_size,
+        tail: Tail::Even,
+        output: Output::Raw,
+        on_error: OnError::Raise,
+        ring_bytes: 0,
+    }
+}
+
+/// A batch as a trainer got it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Taken {
+    pub rank: u32,
+    pub epoch: u32,
+    pub batch: u32,
+    pub ids: Vec<u32>,
+    pub weights: Vec<f32>,
+    pub flags: Vec<u32>,
+    pub skipped: u32,
+    pub substituted: u32,
+}
+
+/// The core and everything around it.
+pub(crate) struct Replay {
+    pub core: Core,
+    /// Samples whose record cannot be read.
+    pub bad: HashSet<u32>,
+    /// Trainers do not release what they take while this is set.
+    pub hold: bool,
+    pub taken: Vec<Taken>,
+    pub errors: Vec<String>,
+    pub refused: Vec<String>,
+    pub failed: Vec<String>,
+    pub states: Vec<Vec<u8>>,
+    pub ended: Vec<(u32, u32)>,
+    pub reads: u64,
+    pub reads_at_once_max: usize,
+    pub accepted: Vec<Accepted>,
+    ranks: HashMap<SessionId, u32>,
+    published: HashMap<SessionId, u64>,
+    generations: HashMap<SessionId, u32>,
+    columns: HashMap<(SessionId, u64), Columns>,
+    reading: Vec<ReadOp>,
+    filling: Vec<FillOrder>,
+    sealing: Vec<SealOrder>,
+    rng: ChaCha8Rng,
+    now_ns: u64,
+    _arena: Arena,
+}
+
+impl Replay {
+    /// A core over `index` with `cache_bytes` of cache and `depth` reads in flight.
+    pub(crate) fn new(index: Arc<Index>, policy: Policy, cache_bytes: u64, depth: u32, seed: u64) -> Self {
+        let block_bytes = block_bytes_for((0..index.len()).map(|id| index.entry(SampleId(id)).unwrap().stored_len));
+        let staging = shade_load::core::staging_bytes(&index, block_bytes, depth);
+        let (arena, free) = Arena::create(cache_bytes + staging, block_bytes).unwrap();
+        let core = Core::new(Arc::clone(&index), free, CoreConfig { cache_bytes, policy, depth, block_bytes });
+        Self {
+            core,
+            bad: HashSet::new(),
+            hold: false,
+            taken: Vec::new(),
+            errors: Vec::new(),
+            refused: Vec::new(),
+            failed: Vec::new(),
+            states: Vec::new(),
+            ended: Vec::new(),
+            reads: 0,
+            reads_at_once_max: 0,
+            accepted: Vec::new(),
+            ranks: HashMap::new(),
+            published: HashMap::new(),
+            generations: HashMap::new(),
+            columns: HashMap::new(),
+            reading: Vec::new(),
+            filling: Vec::new(),
+            sealing: Vec::new(),
+            rng: ChaCha8Rng::seed_from_u64(seed),
+            now_ns: 0,
+            _arena: arena,
+        }
+    }
+
+    /// Attaches all ranks of `spec`, with sessions `first ..`.
+    pub(crate) fn attach_all(&mut self, spec: &JobSpec, first: SessionId) {
+        for rank in 0..spec.world_size {
+            self.attach(first + rank, rank, spec);
+        }
+    }
+
+    pub(crate) fn attach(&mut self, session: SessionId, rank: u32, spec: &JobSpec) {
+        self.ranks.insert(session, rank);
+        self.step(Event::Attach(Box::new(Attach { session, rank, spec: *spec })));
+    }
+
+    pub(crate) fn start(&mut self, session: SessionId, epoch: u32, first_batch: u32) {
+        let generation = self.generations.entry(session).or_default();
+        *generation += 1;
+        let generation = *generation;
+        self.step(Event::StartEpoch { session, generation, epoch, first_batch });
+    }
+
+    /// One epoch of all ranks, to its end; returns what was taken in it.
+    pub(crate) fn epoch(&mut self, epoch: u32) -> Vec<Taken> {
+        let before = self.taken.len();
+        let sessions: Vec<_> = self.ranks.keys().copied().collect();
+        for session in sessions {
+            self.start(session, epoch, 0);
+        }
+        self.run();
+        self.taken[before..].to_vec()
+    }
+
+    /// Reports `loss(id)` for everything in `taken`.
+    pub(crate) fn report(&mut self, taken: &[Taken], loss: impl Fn(u32) -> f32) {
+        for taken in taken {
+            let session = *self.ranks.iter().find(|(_, rank)| **rank == taken.rank).unwrap().0;
+            let losses = taken.ids.iter().map(|&id| loss(id)).collect();
+            self.step(Event::Report { session, epoch: taken.epoch, batch: taken.batch, losses });
+        }
+    }
+
+    pub(crate) fn detach(&mut self, session: SessionId) {
+        self.ranks.remove(&session);
+        self.step(Event::Detach(session));
+    }
+
+    /// Feeds one event and carries out what follows at once; reads and fills stay pending until [`Replay::run`].
+    pub(crate) fn step(&mut self, event: Event) {
+        self.now_ns += 1000;
+        let mut actions = Vec::new();
+        self.core.step(self.now_ns, event, &mut actions);
+        self.core.advance(self.now_ns, &mut actions);
+        self.carry_out(actions);
+    }
+
+    /// Completes reads, fills and seals in random order until nothing is left to do.
+    pub(crate) fn run(&mut self) {
+        while self.tick() {}
+    }
+
+    /// Completes one read, fill or seal; `false` when there is none.
+    pub(crate) fn tick(&mut self) -> bool {
+        let total = self.reading.len() + self.filling.len() + self.sealing.len();
+        if total == 0 {
+            return false;
+        }
+        let pick = self.rng.random_range(0..total);
+        let event = if pick < self.reading.len() {
+            let op = self.reading.swap_remove(pick);
+            let bad = self.bad.contains(&op.sample.0);
+            let outcome = if bad { Err(ReadFault::Checksum { got: 1, expected: 2 }) } else { Ok(()) };
+            Event::Read(Completion { op, outcome, latency: std::time::Duration::ZERO })
+        } else if pick < self.reading.len() + self.filling.len() {
+            let order = self.filling.swap_remove(pick - self.reading.len());
+            let rows = order.rows.into_iter().map(|row| (row.len, row)).map(|(len, row)| (row, Ok(len))).collect();
+            Event::Filled(Filled { ticket: order.ticket, rows, fill_ns: 1 })
+        } else {
+            let order = self.sealing.swap_remove(pick - self.reading.len() - self.filling.len());
+            self.columns.insert((order.ticket.session, order.ticket.seq), order.columns);
+            Event::Sealed(order.ticket)
+        };
+        self.step(event);
+        true
+    }
+
+    fn carry_out(&mut self, actions: Vec<Action>) {
+        for action in actions {
+            match action {
+                Action::Accept(session, accepted) => {
+                    self.accepted.push(accepted);
+                    self.step(Event::Ready(session));
+                }
+                Action::Refuse(session, text) => {
+                    self.ranks.remove(&session);
+                    self.refused.push(text.text);
+                }
+                Action::Read(op) => {
+                    self.reads += 1;
+                    self.reading.push(op);
+                    self.reads_at_once_max = self.reads_at_once_max.max(self.reading.len());
+                }
+                Action::Fill(order) => self.filling.push(order),
+                Action::Seal(order) => self.sealing.push(*order),
+                Action::Publish(session, descriptor) => self.take(session, &descriptor, None),
+                Action::PublishError(session, descriptor, text) => self.take(session, &descriptor, Some(text)),
+                Action::State(_, bytes) => self.states.push(bytes),
+                Action::StateLoaded(_) | Action::Warn(_) => {}
+                Action::Fail(_, text) | Action::Close(_, text) => self.failed.push(text),
+            }
+        }
+    }
+
+    /// A trainer takes a descriptor: keeps what is of its generation, and releases it.
+    fn take(&mut self, session: SessionId, descriptor: &Descriptor, error: Option<String>) {
+        let Some(&rank) = self.ranks.get(&session) else { return };
+        let published = self.published.entry(session).or_default();
+        assert_eq!(descriptor.seq, *published, "descriptors are published in order");
+        *published += 1;
+        let count = *published;
+        if descriptor.generation == self.generations[&session] {
+            match descriptor.kind {
+                Kind::Batch => {
+                    let columns = self.columns.remove(&(session, descriptor.seq)).expect("a published batch is sealed");
+                    assert_eq!(columns.ids.len(), descriptor.records as usize);
+                    self.taken.push(Taken {
+                        rank,
+                        epoch: descriptor.epoch,
+                        batch: descriptor.batch,
+                        ids: columns.ids.iter().map(|&id| u32::try_from(id).unwrap()).collect(),
+                        weights: columns.weights,
+                        flags: columns.flags,
+                        skipped: descriptor.skipped,
+                        substituted: descriptor.substituted,
+                    });
+                }
+                Kind::EpochEnd => self.ended.push((rank, descriptor.epoch)),
+                Kind::Error => self.errors.push(error.expect("an error carries its text")),
+            }
+        }
+        if !self.hold {
+            self.step(Event::Released { session, count });
+        }
+    }
+}

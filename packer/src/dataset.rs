@@ -1,0 +1,145 @@
+//! A dataset that exists: its directory, its checked index, and the way to one record.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use shade_formats::checksum::crc32c;
+use shade_formats::index::{Codec, Entry, INDEX_FILE, Index};
+use shade_formats::limits::INDEX_BYTES_MAX;
+use shade_formats::shard::member_name;
+use shade_formats::{SampleId, ShardId};
+use zstd::bulk::Decompressor;
+
+use crate::error::Error;
+
+/// A dataset whose index was read and found whole.
+#[derive(Debug)]
+pub struct Dataset {
+    /// Where it lies.
+    pub dir: PathBuf,
+    /// Its index.
+    pub index: Index,
+}
+
+impl Dataset {
+    /// Reads the index of the dataset in `dir`.
+    ///
+    /// # Errors
+    /// There is none, it cannot be read, or it is damaged.
+    pub fn open(dir: &Path) -> Result<Self, Error> {
+        let path = dir.join(INDEX_FILE);
+        let found = fs::metadata(&path);
+        if found.as_ref().is_err_and(|fault| fault.kind() == io::ErrorKind::NotFound) {
+            let fault = format!("is no dataset: it has no {INDEX_FILE}");
+            return Err(Error::Source { path: dir.to_owned(), fault });
+        }
+        let bytes = found.map_err(Error::io("look at", &path))?.len();
+        if bytes > INDEX_BYTES_MAX {
+            let fault = format!("{bytes} bytes; an index has at most {INDEX_BYTES_MAX}");
+            return Err(Error::Damaged { path, fault });
+        }
+        // Read, not mapped: on a network file system a mapping can end the process when the file changes.
+        let bytes = fs::read(&path).map_err(Error::io("read", &path))?;
+        let index = Index::open(bytes).map_err(|fault| Error::Damaged { path, fault: fault.to_string() })?;
+        Ok(Self { dir: dir.to_owned(), index })
+    }
+
+    /// The samples of each shard, in their order on disk.
+    #[must_use]
+    pub fn samples_by_shard(&self) -> Vec<Vec<(SampleId, Entry)>> {
+        let mut shards = vec![Vec::new(); self.index.shard_count() as usize];
+        for sample in (0..self.index.len()).map(SampleId) {
+            if let Some(entry) = self.index.entry(sample)
+                && let Some(shard) = shards.get_mut(entry.shard.index())
+            {
+                shard.push((sample, entry));
+            }
+        }
+        for shard in &mut shards {
+            shard.sort_unstable_by_key(|(_, entry)| entry.offset);
+        }
+        shards
+    }
+
+    /// The file of a shard.
+    #[must_use]
+    pub fn shard_path(&self, shard: ShardId) -> PathBuf {
+        self.dir.join(self.index.shard(shard).map_or("", |shard| shard.name))
+    }
+
+    /// The original path of a sample, for people.
+    #[must_use]
+    pub fn path_text(&self, sample: SampleId) -> String {
+        String::from_utf8_lossy(self.index.path(sample).unwrap_or_default()).into_owned()
+    }
+}
+
+/// The member name of a sample's record: its id and the extension of its source file in lower case.
+#[must_use]
+pub fn record_name(sample: SampleId, path: &[u8], codec: Codec) -> String {
+    let file = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
+    let extension = match file.rsplit(|&byte| byte == b'.').next() {
+        Some(extension) if extension.len() < file.len() => {
+            String::from_utf8_lossy(extension).to_ascii_lowercase()
+        }
+        _ => "bin".to_owned(),
+    };
+    match codec {
+        Codec::None => member_name(sample, &extension),
+        Codec::Zstd => member_name(sample, &format!("{extension}.zst")),
+    }
+}
+
+/// Reads records of one shard one at a time, reusing its memory.
+pub(crate) struct RecordReader {
+    file: File,
+    stored: Vec<u8>,
+    raw: Vec<u8>,
+}
+
+impl RecordReader {
+    pub(crate) fn open(path: &Path) -> io::Result<Self> {
+        Ok(Self { file: File::open(path)?, stored: Vec::new(), raw: Vec::new() })
+    }
+
+    /// A record's source bytes, checked by its CRC32C and its length; on failure says what is wrong.
+    pub(crate) fn read(&mut self, entry: &Entry) -> Result<&[u8], String> {
+        self.stored.resize(entry.stored_len as usize, 0);
+        self.file.read_exact_at(&mut self.stored, entry.offset).map_err(|fault| fault.to_string())?;
+        check_record(entry, &self.stored, &mut self.raw)?;
+        Ok(if entry.codec == Codec::Zstd { &self.raw } else { &self.stored })
+    }
+}
+
+/// Compares stored bytes with their entry and decompresses them into `raw` if they are compressed.
+pub(crate) fn check_record(entry: &Entry, stored: &[u8], raw: &mut Vec<u8>) -> Result<(), String> {
+    let got = crc32c(stored);
+    if got != entry.crc32c {
+        return Err(format!("the record's crc32c is {got:08x}, expected {:08x}", entry.crc32c));
+    }
+    if entry.codec == Codec::Zstd {
+        let decompress = |stored| Decompressor::new()?.decompress(stored, entry.raw_len as usize);
+        *raw = decompress(stored).map_err(|fault| format!("zstd refuses the record: {fault}"))?;
+        if raw.len() != entry.raw_len as usize {
+            return Err(format!("decompressed to {} bytes, expected {}", raw.len(), entry.raw_len));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_are_named_after_their_source() {
+        let cases = [("a/x.JPG", "jpg"), ("a/.png", "png"), ("a.b/c", "bin"), ("a/x.tar.tiff", "tiff")];
+        for (path, extension) in cases {
+            let name = record_name(SampleId(7), path.as_bytes(), Codec::None);
+            assert_eq!(name, format!("000000000007.{extension}"));
+        }
+        assert_eq!(record_name(SampleId(7), b"a/x.bmp", Codec::Zstd), "000000000007.bmp.zst");
+    }
+}

@@ -1,0 +1,165 @@
+//! `info`: what a dataset holds, from its index alone.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use shade_formats::index::Codec;
+use shade_formats::{SampleId, ShardId};
+
+use crate::dataset::Dataset;
+use crate::error::Error;
+use crate::report::{human_bytes, path_as_text};
+
+/// Classes listed to people; programs get all.
+const CLASSES_SHOWN: usize = 20;
+
+/// What a dataset holds.
+#[derive(Clone, Debug, Serialize)]
+pub struct Info {
+    /// Its directory.
+    #[serde(serialize_with = "path_as_text")]
+    pub dataset: PathBuf,
+    /// What identifies its content, in hexadecimal.
+    pub content_id: String,
+    /// Number of samples.
+    pub samples: u32,
+    /// Number of shards.
+    pub shards: u32,
+    /// Bytes of all shards.
+    pub shard_bytes: u64,
+    /// Bytes of all records as stored, without tar's headers and padding.
+    pub stored_bytes: u64,
+    /// Bytes of all records as they were in the source.
+    pub raw_bytes: u64,
+    /// Records stored compressed.
+    pub compressed: u64,
+    /// Sizes of the records as stored.
+    pub record_bytes: RecordBytes,
+    /// Number of samples of each kind of image.
+    pub media: BTreeMap<&'static str, u64>,
+    /// Classes in order of their labels.
+    pub classes: Vec<Class>,
+    /// How the dataset was packed.
+    pub options: serde_json::Value,
+}
+
+/// How large records are, in bytes.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct RecordBytes {
+    /// The mean.
+    pub mean: f64,
+    /// The smallest.
+    pub min: u32,
+    /// At most this in half of the records.
+    pub p50: u32,
+    /// At most this in 90 of 100 records.
+    pub p90: u32,
+    /// At most this in 99 of 100 records.
+    pub p99: u32,
+    /// The largest.
+    pub max: u32,
+}
+
+/// A class and how often it occurs.
+#[derive(Clone, Debug, Serialize)]
+pub struct Class {
+    /// Its name.
+    pub name: String,
+    /// Its samples.
+    pub samples: u32,
+}
+
+/// Describes the dataset in `dir`.
+///
+/// # Errors
+/// See [`Dataset::open`].
+pub fn info(dir: &Path) -> Result<Info, Error> {
+    let Dataset { index, .. } = Dataset::open(dir)?;
+    let mut classes: Vec<Class> = (0..index.class_count())
+        .map(|label| String::from_utf8_lossy(index.class_name(label).unwrap_or_default()).into_owned())
+        .map(|name| Class { name, samples: 0 })
+        .collect();
+    let mut media = BTreeMap::new();
+    let mut sizes = Vec::with_capacity(index.len() as usize);
+    let (mut raw_bytes, mut compressed) = (0u64, 0u64);
+    for entry in (0..index.len()).filter_map(|sample| index.entry(SampleId(sample))) {
+        if let Some(class) = classes.get_mut(entry.label as usize) {
+            class.samples += 1;
+        }
+        *media.entry(entry.media.name()).or_insert(0) += 1;
+        sizes.push(entry.stored_len);
+        raw_bytes += u64::from(entry.raw_len);
+        compressed += u64::from(entry.codec != Codec::None);
+    }
+    let stored_bytes = sizes.iter().copied().map(u64::from).sum();
+    let shards = (0..index.shard_count()).filter_map(|shard| index.shard(ShardId(shard)));
+    Ok(Info {
+        dataset: dir.to_owned(),
+        content_id: index.content_id().to_string(),
+        samples: index.len(),
+        shards: index.shard_count(),
+        shard_bytes: shards.map(|shard| shard.bytes).sum(),
+        stored_bytes,
+        raw_bytes,
+        compressed,
+        record_bytes: RecordBytes::of(sizes, stored_bytes),
+        media,
+        classes,
+        // Another tool may have written text that is not JSON; it is shown as it is.
+        options: serde_json::from_str(index.options()).unwrap_or_else(|_| index.options().into()),
+    })
+}
+
+impl RecordBytes {
+    fn of(mut sizes: Vec<u32>, total: u64) -> Self {
+        sizes.sort_unstable();
+        // The nearest rank: the smallest size that `percent` of the records do not exceed.
+        let at = |percent: usize| {
+            let rank = (sizes.len() * percent).div_ceil(100);
+            sizes.get(rank.saturating_sub(1)).copied().unwrap_or_default()
+        };
+        #[expect(clippy::cast_precision_loss, reason = "a mean for people; 53 bits are plenty")]
+        let mean = if sizes.is_empty() { 0.0 } else { total as f64 / sizes.len() as f64 };
+        Self { mean, min: at(0), p50: at(50), p90: at(90), p99: at(99), max: at(100) }
+    }
+}
+
+impl std::fmt::Display for Info {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        writeln!(f, "dataset     {}", self.dataset.display())?;
+        writeln!(f, "content id  {}", self.content_id)?;
+        writeln!(f, "samples     {}", self.samples)?;
+        writeln!(f, "shards      {} of {} in all", self.shards, human_bytes(self.shard_bytes))?;
+        let (stored, raw) = (human_bytes(self.stored_bytes), human_bytes(self.raw_bytes));
+        writeln!(f, "records     {stored} stored, {raw} raw, {} compressed", self.compressed)?;
+        let RecordBytes { mean, min, p50, p90, p99, max } = self.record_bytes;
+        writeln!(f, "bytes       mean {mean:.0}, min {min}, p50 {p50}, p90 {p90}, p99 {p99}, max {max}")?;
+        let media: Vec<String> = self.media.iter().map(|(name, count)| format!("{name} {count}")).collect();
+        writeln!(f, "media       {}", media.join(", "))?;
+        writeln!(f, "options     {}", self.options)?;
+        write!(f, "classes     {}", self.classes.len())?;
+        for (label, class) in self.classes.iter().enumerate().take(CLASSES_SHOWN) {
+            write!(f, "\n  {label:>8}  {:>9}  {}", class.samples, class.name)?;
+        }
+        if self.classes.len() > CLASSES_SHOWN {
+            write!(f, "\n  ... and {} more; --json lists all", self.classes.len() - CLASSES_SHOWN)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RecordBytes;
+
+    #[test]
+    fn percentiles_are_nearest_ranks() {
+        let all = RecordBytes::of((1..=200).rev().collect(), 20_100);
+        assert_eq!((all.min, all.p50, all.p90, all.p99, all.max), (1, 100, 180, 198, 200));
+        assert!((all.mean - 100.5).abs() < 1e-9);
+        let one = RecordBytes::of(vec![7], 7);
+        assert_eq!((one.min, one.p50, one.p99, one.max), (7, 7, 7, 7));
+        assert_eq!(RecordBytes::of(Vec::new(), 0).max, 0);
+    }
+}

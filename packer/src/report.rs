@@ -1,0 +1,66 @@
+//! What a command found or did, for people or for programs.
+
+use std::fmt;
+use std::path::Path;
+
+use serde::{Serialize, Serializer};
+
+use crate::create::Created;
+use crate::extract::Extracted;
+use crate::info::Info;
+use crate::verify::Verified;
+
+/// The outcome of a command that ran to its end.
+#[derive(Clone, Debug, Serialize)]
+#[serde(untagged)]
+pub enum Report {
+    /// Of `create`.
+    Created(Created),
+    /// Of `info`.
+    Info(Box<Info>),
+    /// Of `verify`.
+    Verified(Verified),
+    /// Of `extract`.
+    Extracted(Extracted),
+}
+
+impl Report {
+    /// 0, or 3 when `verify` found damage.
+    #[must_use]
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Verified(verified) if !verified.is_whole() => 3,
+            _ => 0,
+        }
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Created(created) => created.fmt(f),
+            Self::Info(info) => info.fmt(f),
+            Self::Verified(verified) => verified.fmt(f),
+            Self::Extracted(extracted) => extracted.fmt(f),
+        }
+    }
+}
+
+/// Writes a path as text, so that one that is not UTF-8 does not cost the report.
+pub(crate) fn path_as_text<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(&path.display())
+}
+
+/// `bytes` in the largest unit that leaves at least 1.
+#[must_use]
+pub(crate) fn human_bytes(bytes: u64) -> String {
+    indicatif::BinaryBytes(bytes).to_string()
+}
+
+/// Megabytes (10^6 bytes) a second.
+#[must_use]
+pub(crate) fn megabytes_per_second(bytes: u64, seconds: f64) -> f64 {
+    #[expect(clippy::cast_precision_loss, reason = "a rate for people; 53 bits are plenty")]
+    let megabytes = bytes as f64 / 1e6;
+    if seconds > 0.0 { megabytes / seconds } else { 0.0 }
+}

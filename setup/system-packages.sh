@@ -1,0 +1,84 @@
+#!/usr/bin/env bash
+# Installs the Debian/Ubuntu packages that shade's build needs, and nothing when they are all there.
+#
+#   setup/system-packages.sh build     compilers, cmake, nasm, pkg-config, Python's venv: required
+#   setup/system-packages.sh dataset   Fashion-MNIST for the demo: optional, exit status 0 without it
+#
+# PYTHON names the interpreter that will make the virtual environment (default: python3).
+set -euo pipefail
+
+python="${PYTHON:-python3}"
+missing=()
+
+need() { # need PACKAGE... -- COMMAND...: remembers the packages when the command fails
+    local packages=()
+    while [[ "$1" != "--" ]]; do packages+=("$1"); shift; done
+    shift
+    "$@" >/dev/null 2>&1 || missing+=("${packages[@]}")
+}
+
+compiles() { # compiles COMPILER LANGUAGE HEADER: finds a compiler whose C library has no headers
+    command -v "$1" && echo "#include <$3>" | "$1" -x "$2" -E - -o /dev/null
+}
+
+find_missing_build_packages() {
+    need gcc libc6-dev -- compiles cc c stdio.h
+    need g++ -- compiles c++ c++ vector
+    need cmake -- command -v cmake
+    need pkg-config -- command -v pkg-config
+    if [[ "$(uname -m)" == x86_64 ]]; then
+        need nasm -- command -v nasm # libjpeg-turbo's SIMD code
+    fi
+    need python3 python3-venv -- "$python" -c 'import ensurepip, venv'
+}
+
+find_missing_dataset() {
+    need dataset-fashion-mnist -- test -e /usr/share/datasets/fashion-mnist/train-images-idx3-ubyte.gz
+}
+
+install() {
+    local as_root=()
+    if ! command -v apt-get >/dev/null; then
+        echo "setup: missing: ${missing[*]} (Debian's names), and there is no apt-get here." >&2
+        echo "setup: install them with this system's package manager, then run make again." >&2
+        return 1
+    fi
+    if [[ "$(id -u)" != 0 ]]; then
+        if ! command -v sudo >/dev/null; then
+            echo "setup: missing: ${missing[*]}. You are not root and there is no sudo here; as root, run:" >&2
+            echo "    apt-get update && apt-get install ${missing[*]}" >&2
+            return 1
+        fi
+        as_root=(sudo)
+    fi
+    echo "setup: installing ${missing[*]}"
+    "${as_root[@]}" apt-get -qq update || echo "setup: apt-get update failed; trying with the lists that are here" >&2
+    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
+        apt-get -qq -o Dpkg::Use-Pty=0 install --yes --no-install-recommends "${missing[@]}"
+}
+
+case "${1:-}" in
+build)
+    find_missing_build_packages
+    if [[ ${#missing[@]} -gt 0 ]]; then
+        install
+        missing=()
+        find_missing_build_packages
+        if [[ ${#missing[@]} -gt 0 ]]; then
+            echo "setup: still missing after installation: ${missing[*]}" >&2
+            echo "setup: (where $python is not the system's Python, it must bring the modules venv and ensurepip itself)" >&2
+            exit 1
+        fi
+    fi
+    ;;
+dataset)
+    find_missing_dataset
+    if [[ ${#missing[@]} -gt 0 ]] && ! install; then
+        echo "setup: Fashion-MNIST is not to be had here; the demo will make a procedural data set" >&2
+    fi
+    ;;
+*)
+    echo "usage: $0 build|dataset" >&2
+    exit 2
+    ;;
+esac

@@ -1,0 +1,61 @@
+"""What all Python tests share: real images in ImageFolders, and the same packed by the real packer."""
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from demo import procedural
+from demo.pack import binary
+
+IMAGES_PER_CLASS = 30
+
+
+@pytest.fixture(scope="session")
+def png_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """90 PNG files in 3 classes: many sizes, colour, grey, palette and alpha. Read only."""
+    folder = tmp_path_factory.mktemp("png") / "images"
+    modes = ("RGB", "L", "P", "RGBA")
+    _write_images(folder, ("ant", "bee", "cat"), "png", lambda image, number: image.convert(modes[number % len(modes)]))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def jpeg_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """90 JPEG files in 3 classes: many sizes, colour and grey. Read only."""
+    folder = tmp_path_factory.mktemp("jpeg") / "images"
+    modes = ("RGB", "RGB", "L")
+    _write_images(folder, ("dog", "elk", "fox"), "jpg", lambda image, number: image.convert(modes[number % len(modes)]))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def png_dataset(tmp_path_factory: pytest.TempPathFactory, png_folder: Path) -> Path:
+    """`png_folder`, packed with the default options. Read only."""
+    return _pack(png_folder, tmp_path_factory.mktemp("png-packed") / "data.shade")
+
+
+@pytest.fixture(scope="session")
+def jpeg_dataset(tmp_path_factory: pytest.TempPathFactory, jpeg_folder: Path) -> Path:
+    """`jpeg_folder`, packed with the default options. Read only."""
+    return _pack(jpeg_folder, tmp_path_factory.mktemp("jpeg-packed") / "data.shade")
+
+
+def _pack(folder: Path, target: Path) -> Path:
+    subprocess.run([binary("shade-pack"), "create", folder, target], check=True)
+    return target
+
+
+def _write_images(
+    folder: Path, classes: tuple[str, ...], extension: str, convert: Callable[[Image.Image, int], Image.Image]
+) -> None:
+    generator = np.random.default_rng(20)
+    for label, name in enumerate(classes):
+        (folder / name).mkdir(parents=True)
+        for number in range(IMAGES_PER_CLASS):
+            height, width = generator.integers(16, 97, size=2)
+            picture = procedural.draw_picture(label, generator, size=96)[:height, :width]
+            convert(Image.fromarray(picture), number).save(folder / name / f"{number:03}.{extension}")

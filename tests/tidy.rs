@@ -1,0 +1,163 @@
+//! The rules of ARCHITECTURE.md as tests: first lines, arrows, where `unsafe` may stand, file lengths, banned names.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Files with `unsafe` in them. A new one is a design decision: each needs a reason that no other file already has.
+const UNSAFE: &[&str] = &[
+    "formats/src/ring/region.rs",
+    "loader/src/blocks/arena.rs",
+    "loader/src/dataset.rs",
+    "loader/src/reads/uring.rs",
+    "loader/src/ring/segment.rs",
+    "packer/src/map.rs",
+    "trainer-bridge/client/src/segment.rs",
+    "trainer-bridge/py/src/dlpack.rs",
+];
+
+/// Production lines a file may have; tests at its end do not count.
+const LINES_MAX: usize = 400;
+
+/// What a crate may use of ours. Tests and benches may use everything; nothing may use them.
+const CRATES: &[(&str, &[&str])] = &[
+    ("formats", &[]),
+    ("packer", &["shade-formats"]),
+    ("loader", &["shade-formats"]),
+    ("trainer-bridge/client", &["shade-formats"]),
+    ("trainer-bridge/py", &["shade-client"]),
+];
+
+/// What a module of the loader may use of the others. `daemon` wires everything; `cli` names the choices of stages.
+const LOADER: &[(&str, &[&str])] = &[
+    ("dataset", &[]),
+    ("importance", &[]),
+    ("plan", &["importance"]),
+    ("cache", &["importance"]),
+    ("blocks", &[]),
+    ("reads", &["blocks"]),
+    ("batches", &["blocks"]),
+    ("core", &["batches", "blocks", "cache", "importance", "plan", "reads"]),
+    ("ring", &[]),
+    ("control", &["core", "ring"]),
+    ("cli", &["cache", "core", "reads"]),
+];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
+}
+
+/// Source files below the root's crates, by path relative to the root.
+fn sources(extension: &str) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    let mut folders: Vec<PathBuf> =
+        ["formats", "packer", "loader", "trainer-bridge", "tests", "benches", "demo"].map(|d| root().join(d)).to_vec();
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+            let path = entry.path();
+            if path.is_dir() && !path.ends_with("target") && !path.ends_with("__pycache__") {
+                folders.push(path);
+            } else if path.extension().is_some_and(|e| e == extension) {
+                let name = path.strip_prefix(root()).unwrap().display().to_string();
+                found.push((name, fs::read_to_string(&path).unwrap()));
+            }
+        }
+    }
+    assert!(!found.is_empty(), "no .{extension} files below {}", root().display());
+    found.sort();
+    found
+}
+
+fn production(text: &str) -> &str {
+    text.split("\n#[cfg(test)]\nmod ").next().unwrap_or(text)
+}
+
+#[test]
+fn every_source_file_says_first_what_it_is_for() {
+    for (name, text) in sources("rs") {
+        assert!(text.starts_with("//! "), "{name} must begin with `//! `");
+    }
+    for (name, text) in sources("py") {
+        assert!(text.starts_with("\"\"\"") || text.starts_with("#!"), "{name} must begin with a docstring");
+    }
+}
+
+#[test]
+fn files_are_short() {
+    for (name, text) in sources("rs") {
+        let is_test = name.contains("/tests/") || name.starts_with("tests/");
+        let lines = production(&text).lines().count();
+        assert!(is_test || lines <= LINES_MAX, "{name} has {lines} production lines: split it by stage or by verb");
+    }
+    for (name, text) in sources("py") {
+        let lines = text.lines().count();
+        assert!(lines <= LINES_MAX + 100, "{name} has {lines} lines");
+    }
+}
+
+#[test]
+fn unsafe_stands_in_the_listed_files_only() {
+    let mut found = BTreeSet::new();
+    for (name, text) in sources("rs") {
+        if name.contains("/tests/") || name.starts_with("tests/") || name.starts_with("benches/") {
+            continue;
+        }
+        let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
+        if code.into_iter().any(|line| line.contains("unsafe {") || line.contains("unsafe fn") || line.contains("unsafe impl")) {
+            found.insert(name);
+        }
+    }
+    let listed: BTreeSet<String> = UNSAFE.iter().map(|&name| name.to_owned()).collect();
+    assert_eq!(found, listed, "left: files with unsafe; right: the list in this test");
+}
+
+#[test]
+fn crates_use_only_what_the_arrows_allow() {
+    let ours = ["shade-formats", "shade-pack", "shade-load", "shade-client"];
+    for (folder, allowed) in CRATES {
+        let manifest = fs::read_to_string(root().join(folder).join("Cargo.toml")).unwrap();
+        let dependencies = manifest.split("\n[dependencies]").nth(1).unwrap_or("");
+        for name in ours {
+            let used = dependencies.lines().any(|line| line.starts_with(&format!("{name} ")) || line.starts_with(&format!("{name}.")));
+            assert!(!used || allowed.contains(&name), "{folder} must not use {name}");
+        }
+    }
+}
+
+#[test]
+fn modules_of_the_loader_use_only_what_the_arrows_allow() {
+    for (name, text) in sources("rs") {
+        let Some(rest) = name.strip_prefix("loader/src/") else { continue };
+        let module = rest.split(['/', '.']).next().unwrap();
+        if ["daemon", "main", "lib"].contains(&module) {
+            continue;
+        }
+        let allowed = LOADER.iter().find(|(m, _)| *m == module).unwrap_or_else(|| panic!("{module} is in no arrow")).1;
+        for used in production(&text).split("crate::").skip(1) {
+            let used: String = used.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+            let known = LOADER.iter().any(|(m, _)| *m == used) || used == "daemon";
+            assert!(!known || used == module || allowed.contains(&used.as_str()), "{name} must not use crate::{used}");
+        }
+    }
+}
+
+#[test]
+fn the_pure_modules_have_no_clock_no_threads_and_no_files() {
+    let pure = ["formats/src/", "loader/src/importance", "loader/src/plan/", "loader/src/cache/", "loader/src/core/"];
+    for (name, text) in sources("rs") {
+        if !pure.iter().any(|p| name.starts_with(p)) {
+            continue;
+        }
+        for banned in ["std::fs", "std::thread", "std::net", "Instant::now", "SystemTime", "rustix::"] {
+            assert!(!production(&text).contains(banned), "{name} uses {banned}");
+        }
+    }
+}
+
+#[test]
+fn no_file_is_named_for_leftovers() {
+    for (name, _) in sources("rs").into_iter().chain(sources("py")) {
+        let stem = Path::new(&name).file_stem().unwrap().to_string_lossy().into_owned();
+        assert!(!["util", "utils", "helpers", "misc", "common", "manager"].contains(&stem.as_str()), "{name}");
+    }
+}

@@ -1,0 +1,87 @@
+//! Turns the daemon's `Welcome` into mapped segments, believing nothing of it unchecked.
+
+use std::os::fd::OwnedFd;
+
+use rustix::fs::{OFlags, fcntl_getfl};
+use shade_formats::control::{PROTOCOL, Reply, WELCOME_FDS};
+use shade_formats::ids::ContentId;
+use shade_formats::ring::{CLIENT_SEGMENT_BYTES, Consumer, DAEMON_SEGMENT_BYTES};
+
+use crate::ClientError;
+use crate::batch::Slots;
+use crate::connect::Connected;
+use crate::dialogue::{Dialogue, reply_name, unexpected};
+use crate::fork::Owner;
+use crate::segment::{Access, map};
+
+/// What the daemon says about itself and the dataset.
+#[derive(Debug)]
+pub(crate) struct Welcome {
+    pub(crate) pid: u32,
+    pub(crate) samples: u32,
+    pub(crate) classes: u32,
+    pub(crate) content_id: ContentId,
+    pub(crate) batches_per_epoch: u32,
+}
+
+/// The parts of a session.
+pub(crate) struct Attached {
+    pub(crate) welcome: Welcome,
+    pub(crate) slots: Slots,
+    pub(crate) consumer: Consumer,
+    /// The client's doorbell.
+    pub(crate) doorbell: OwnedFd,
+    pub(crate) dialogue: Dialogue,
+}
+
+/// Maps what came with the daemon's `Welcome`.
+pub(crate) fn attach(owner: Owner, connected: Connected) -> Result<Attached, ClientError> {
+    let Connected { socket, welcome: (reply, fds), name } = connected;
+    let Reply::Welcome { protocol, pid, samples, classes, content_id, batches_per_epoch, payload_bytes } =
+        reply
+    else {
+        return Err(unexpected(reply_name(&reply), "Welcome or Refuse"));
+    };
+    if protocol != PROTOCOL {
+        let got = format_args!("protocol {protocol} from {name}");
+        return Err(unexpected(got, format_args!("protocol {PROTOCOL}")));
+    }
+    let fds: [OwnedFd; WELCOME_FDS] = fds.try_into().map_err(|fds: Vec<_>| {
+        unexpected(format_args!("{} descriptors", fds.len()), format_args!("{WELCOME_FDS} descriptors"))
+    })?;
+    let [daemon, client, payload, doorbell, daemon_doorbell] = fds;
+    let daemon = map("the daemon segment", &daemon, DAEMON_SEGMENT_BYTES, Access::ReadOnly)?;
+    let client = map("the client segment", &client, CLIENT_SEGMENT_BYTES, Access::ReadWrite)?;
+    let consumer = Consumer::attach(daemon, client)?;
+    if consumer.payload_bytes() != payload_bytes {
+        return Err(unexpected(
+            format_args!("{payload_bytes} bytes of payload"),
+            format_args!("{}, as the ring's header has it", consumer.payload_bytes()),
+        ));
+    }
+    let payload = map("the payload segment", &payload, payload_bytes, Access::ReadWrite)?;
+    for doorbell in [&doorbell, &daemon_doorbell] {
+        check_doorbell(doorbell)?;
+    }
+    let content_id = ContentId(content_id);
+    Ok(Attached {
+        welcome: Welcome { pid, samples, classes, content_id, batches_per_epoch },
+        slots: Slots { owner, releaser: consumer.releaser(), doorbell: daemon_doorbell, payload },
+        consumer,
+        doorbell,
+        dialogue: Dialogue::new(socket, pid),
+    })
+}
+
+/// A doorbell that blocks would let the daemon stop a training loop inside `drop`.
+fn check_doorbell(doorbell: &OwnedFd) -> Result<(), ClientError> {
+    let flags = fcntl_getfl(doorbell).map_err(ClientError::system("looking at a doorbell"))?;
+    if !flags.contains(OFlags::NONBLOCK) {
+        return Err(ClientError::Segment {
+            segment: "a doorbell",
+            got: "a descriptor that blocks".to_owned(),
+            expected: "O_NONBLOCK".to_owned(),
+        });
+    }
+    Ok(())
+}

@@ -1,0 +1,175 @@
+//! A batch in shared memory: viewed in place, given back when dropped.
+
+use std::marker::PhantomData;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use shade_formats::FormatError;
+use shade_formats::ring::{BatchLayout, Descriptor, Region, Releaser};
+
+use crate::fork::Owner;
+
+/// What releasing needs. Batches hold it, so it and the mapping outlive the session if they do.
+#[derive(Debug)]
+pub(crate) struct Slots {
+    pub(crate) owner: Owner,
+    pub(crate) releaser: Releaser,
+    /// The daemon's doorbell, not blocking.
+    pub(crate) doorbell: OwnedFd,
+    pub(crate) payload: Region,
+}
+
+/// What rings an eventfd once.
+#[expect(
+    clippy::host_endian_bytes,
+    reason = "the kernel reads an eventfd's number in the machine's own order"
+)]
+const ONE_RING: [u8; 8] = 1_u64.to_ne_bytes();
+
+impl Slots {
+    /// Gives a descriptor back and tells the daemon. In a forked child it does neither: the slot is the parent's.
+    pub(crate) fn release(&self, seq: u64) {
+        if !self.owner.is_here() {
+            return;
+        }
+        // The release word lies in a mapped segment: there is no way to fail. A doorbell that cannot be rung is a daemon
+        // that is gone, or a counter at its maximum, which is as good as one more.
+        let _ = self.releaser.release(seq);
+        let _ = rustix::io::write(&self.doorbell, &ONE_RING);
+    }
+}
+
+/// One batch. Its memory is this process's alone, to read and to write, until the batch is dropped.
+#[derive(Debug)]
+pub struct Batch {
+    slots: Arc<Slots>,
+    descriptor: Descriptor,
+    layout: BatchLayout,
+}
+
+/// A column of a batch: `count` values in a row. The pointer is valid as long as the batch lives, and aligned to 64 bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Column<T> {
+    /// The first value.
+    pub ptr: *mut T,
+    /// How many there are.
+    pub count: usize,
+}
+
+impl Batch {
+    /// A descriptor's batch. The caller has checked the descriptor (`Consumer::poll` does).
+    pub(crate) fn new(slots: Arc<Slots>, descriptor: Descriptor) -> Result<Self, FormatError> {
+        let layout = descriptor.batch_layout()?;
+        Ok(Self { slots, descriptor, layout })
+    }
+
+    /// What the daemon says about the batch: epoch, number, counts, image size and times.
+    #[must_use]
+    pub fn descriptor(&self) -> &Descriptor {
+        &self.descriptor
+    }
+
+    /// Rows delivered.
+    #[must_use]
+    pub fn records(&self) -> usize {
+        self.descriptor.records as usize
+    }
+
+    /// Sample ids.
+    #[must_use]
+    pub fn ids(&self) -> Column<i64> {
+        self.rows(self.layout.ids)
+    }
+
+    /// Class labels.
+    #[must_use]
+    pub fn labels(&self) -> Column<i64> {
+        self.rows(self.layout.labels)
+    }
+
+    /// Loss weights.
+    #[must_use]
+    pub fn weights(&self) -> Column<f32> {
+        self.rows(self.layout.weights)
+    }
+
+    /// [`FLAG_SUBSTITUTED`](crate::FLAG_SUBSTITUTED) and [`FLAG_PADDING`](crate::FLAG_PADDING).
+    #[must_use]
+    pub fn flags(&self) -> Column<u32> {
+        self.rows(self.layout.flags)
+    }
+
+    /// Where each record begins in [`Batch::data`]; raw batches only. To be checked against the data's length.
+    #[must_use]
+    pub fn offsets(&self) -> Option<Column<u64>> {
+        self.layout.offsets.map(|at| self.rows(at))
+    }
+
+    /// How long each record is; raw batches only.
+    #[must_use]
+    pub fn lens(&self) -> Option<Column<u64>> {
+        self.layout.lens.map(|at| self.rows(at))
+    }
+
+    /// The records' bytes one after another, or the images as `u8[records][3][height][width]`.
+    #[must_use]
+    pub fn data(&self) -> Column<u8> {
+        Column { ptr: self.address(self.layout.data), count: to_usize(self.layout.data_len) }
+    }
+
+    /// A copy of the bytes of one row of a raw batch; `None` for a row that is not there and for decoded batches.
+    ///
+    /// # Errors
+    /// When the row's offset and length point outside the batch's data.
+    pub fn record(&self, row: usize) -> Result<Option<Vec<u8>>, FormatError> {
+        let (Some(offsets), Some(lens)) = (self.layout.offsets, self.layout.lens) else { return Ok(None) };
+        if row >= self.records() {
+            return Ok(None);
+        }
+        let (offset, len) = (self.word(offsets, row)?, self.word(lens, row)?);
+        if offset.checked_add(len).is_none_or(|end| end > self.layout.data_len) {
+            return Err(FormatError::new(
+                "record in a raw batch",
+                offset,
+                format_args!("{len} bytes"),
+                format_args!("a range within {} bytes", self.layout.data_len),
+            ));
+        }
+        // Within the payload, so it fits into memory: it is there already.
+        let mut bytes = vec![0; to_usize(len)];
+        self.slots.payload.read(self.descriptor.offset + self.layout.data + offset, &mut bytes)?;
+        Ok(Some(bytes))
+    }
+
+    fn word(&self, column: u64, row: usize) -> Result<u64, FormatError> {
+        let mut word = [0; 8];
+        self.slots.payload.read(self.descriptor.offset + column + row as u64 * 8, &mut word)?;
+        Ok(u64::from_le_bytes(word))
+    }
+
+    fn rows<T>(&self, at: u64) -> Column<T> {
+        Column { ptr: self.address(at).cast(), count: self.records() }
+    }
+
+    /// Address of a place in the batch's block. In the payload: `Descriptor::check` saw the block, the layout the place.
+    fn address(&self, at: u64) -> *mut u8 {
+        self.slots.payload.as_ptr().wrapping_add(to_usize(self.descriptor.offset + at))
+    }
+}
+
+impl Drop for Batch {
+    fn drop(&mut self) {
+        self.slots.release(self.descriptor.seq);
+    }
+}
+
+/// A length or place in mapped memory, which a `usize` always holds.
+fn to_usize(bytes: u64) -> usize {
+    usize::try_from(bytes).unwrap_or(usize::MAX)
+}
+
+/// Tensors pass batches between threads.
+const _: fn() = || {
+    fn is_send_and_sync<T: Send + Sync>(_: PhantomData<T>) {}
+    is_send_and_sync(PhantomData::<Batch>);
+};

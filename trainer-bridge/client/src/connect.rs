@@ -1,0 +1,177 @@
+//! Finds the daemon of a dataset and job, or starts one, and checks whom we talk to.
+
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+use shade_formats::control::{Reply, Request, socket_name};
+
+use crate::launch::{Launched, Outcome};
+use crate::wire::{Received, WireError, receive, send};
+use crate::{ClientError, Launch};
+
+/// How to find the daemon.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// A socket in the file system; `None` is the abstract name that follows from user, dataset and job.
+    pub socket: Option<PathBuf>,
+    /// How to start a private daemon when none answers; `None` is to report that none does.
+    pub launch: Option<Launch>,
+    /// How long to try before giving up. A private daemon opens the index first: seconds for large sets on slow stores.
+    pub timeout: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { socket: None, launch: None, timeout: Duration::from_secs(60) }
+    }
+}
+
+/// Longest wait for room in the socket when sending: the daemon reads at once unless something is very wrong.
+const SEND_TIMEOUT: Duration = Duration::from_secs(5);
+/// First and longest pause between two tries to connect. The first is short because a daemon is up in milliseconds.
+const RETRY: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(250));
+
+/// Where a daemon listens.
+struct Place {
+    address: SocketAddrUnix,
+    /// For messages.
+    name: String,
+}
+
+/// An open session's socket and what the daemon said first.
+pub(crate) struct Connected {
+    pub(crate) socket: OwnedFd,
+    pub(crate) welcome: Received,
+    pub(crate) name: String,
+}
+
+/// Connects, starting a daemon if need be, and has `hello` answered. The answer is a `Welcome`.
+pub(crate) fn open(
+    dataset: &Path,
+    job: &str,
+    hello: &Request,
+    options: &Options,
+) -> Result<Connected, ClientError> {
+    let place = place(dataset, job, options)?;
+    let started = Instant::now();
+    let deadline = started.checked_add(options.timeout).unwrap_or(started);
+    let mut launched: Option<Launched> = None;
+    let mut pause = RETRY.0;
+    loop {
+        let text = match greet(&place, hello, deadline)? {
+            Greeting::Welcome(socket, welcome) => {
+                return Ok(Connected { socket, welcome, name: place.name });
+            }
+            Greeting::Nobody(text) => text,
+        };
+        if let Some(launch) = &options.launch {
+            launched = keep_launched(launch, launched, &place)?;
+        }
+        let now = Instant::now();
+        if now >= deadline {
+            let text = match (&options.launch, &launched) {
+                (Some(launch), Some(_)) => {
+                    format!("{} was started and is not ready", launch.binary.display())
+                }
+                _ => text,
+            };
+            return Err(ClientError::NoDaemon { socket: place.name, waited: now - started, text });
+        }
+        std::thread::sleep(pause.min(deadline - now));
+        pause = (pause * 2).min(RETRY.1);
+    }
+}
+
+/// Starts a daemon unless one of ours is coming up, and passes on its failure.
+fn keep_launched(
+    launch: &Launch,
+    launched: Option<Launched>,
+    place: &Place,
+) -> Result<Option<Launched>, ClientError> {
+    let failed = |text: String| ClientError::Launch {
+        binary: launch.binary.clone(),
+        socket: place.name.clone(),
+        text,
+    };
+    match launched {
+        None => launch.start().map(Some).map_err(|error| failed(error.to_string())),
+        Some(daemon) => match daemon.outcome() {
+            None => Ok(Some(daemon)),
+            // Lost: the winner is about to answer. Ready: so is ours. Should it end before it does, for its last session
+            // left just now, the next round starts another.
+            Some(Outcome::Lost | Outcome::Ready) => Ok(None),
+            Some(Outcome::Failed(text)) => Err(failed(text)),
+        },
+    }
+}
+
+enum Greeting {
+    Welcome(OwnedFd, Received),
+    /// Nobody listens, or hung up before saying anything, as a daemon does that is just ending.
+    Nobody(String),
+}
+
+/// One try to be let in.
+fn greet(place: &Place, hello: &Request, deadline: Instant) -> Result<Greeting, ClientError> {
+    let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+        .map_err(ClientError::system("making a socket"))?;
+    // Holds for connecting as well, which waits while the daemon's queue is full.
+    set_socket_timeout(&socket, Timeout::Send, Some(SEND_TIMEOUT))
+        .map_err(ClientError::system("setting a socket's timeout"))?;
+    match connect(&socket, &place.address) {
+        Ok(()) => {}
+        Err(error @ (Errno::CONNREFUSED | Errno::NOENT | Errno::AGAIN | Errno::INTR)) => {
+            return Ok(Greeting::Nobody(error.to_string()));
+        }
+        Err(source) => return Err(ClientError::System { what: "connecting to the daemon", source }),
+    }
+    check_peer(&socket, place)?;
+    let answer = send(&socket, hello, None).and_then(|()| receive(&socket, deadline));
+    match answer {
+        Ok((Reply::Refuse { code, text }, _)) => {
+            Err(ClientError::Refused { socket: place.name.clone(), code, text })
+        }
+        Ok(welcome) => Ok(Greeting::Welcome(socket, welcome)),
+        Err(WireError::HangUp) => Ok(Greeting::Nobody("it hung up on our greeting".to_owned())),
+        Err(WireError::TimedOut | WireError::Interrupted) => {
+            Ok(Greeting::Nobody("it accepts but does not answer".to_owned()))
+        }
+        Err(WireError::Format(error)) => Err(error.into()),
+        Err(WireError::System(source)) => Err(ClientError::System { what: "greeting the daemon", source }),
+    }
+}
+
+/// Anyone may bind an abstract name: only our own user's daemon gets to hear anything.
+fn check_peer(socket: &OwnedFd, place: &Place) -> Result<(), ClientError> {
+    let peer = socket_peercred(socket).map_err(ClientError::system("asking who serves the socket"))?;
+    let (got, expected) = (peer.uid.as_raw(), rustix::process::geteuid().as_raw());
+    if got != expected {
+        return Err(ClientError::Foreign { socket: place.name.clone(), got, expected });
+    }
+    Ok(())
+}
+
+fn place(dataset: &Path, job: &str, options: &Options) -> Result<Place, ClientError> {
+    let unfit = |got: String| ClientError::Argument {
+        what: "socket",
+        got,
+        expected: "a path of at most 107 bytes".to_owned(),
+    };
+    match &options.socket {
+        Some(path) => {
+            let name = path.display().to_string();
+            let address = SocketAddrUnix::new(path).map_err(|_| unfit(name.clone()))?;
+            Ok(Place { address, name: format!("socket {name}") })
+        }
+        None => {
+            let name = socket_name(rustix::process::geteuid().as_raw(), dataset, job);
+            let text = String::from_utf8_lossy(&name).into_owned();
+            let address = SocketAddrUnix::new_abstract_name(&name).map_err(|_| unfit(text.clone()))?;
+            Ok(Place { address, name: format!("socket @{text} (dataset {}, job {job})", dataset.display()) })
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! The conversation on the socket: requests, their answers, and what the daemon says unasked.
+//!
+//! Answers come in the order of the requests, one at a time. `Failed` may come at any moment, and does not say whether it
+//! answers a request or ends the session; so it ends whichever wait it meets, and an answer that it overtook is dropped.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::{Duration, Instant};
+
+use shade_formats::FormatError;
+use shade_formats::control::{Reply, Request};
+
+use crate::ClientError;
+use crate::wire::{Received, WireError, receive, receive_now, send, send_now};
+
+/// How long an answer may take. The daemon answers from memory; a minute is a daemon that is stuck.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// One session's socket. Sending needs no lock, as the kernel passes on whole messages.
+#[derive(Debug)]
+pub(crate) struct Dialogue {
+    socket: OwnedFd,
+    daemon_pid: u32,
+    hearing: Mutex<Hearing>,
+}
+
+/// The receiving half. Whoever holds its lock takes what comes.
+#[derive(Debug, Default)]
+struct Hearing {
+    /// A failure that came unasked, for `next` to report.
+    failed: Option<String>,
+    /// An answer may still come that nobody waits for: its request timed out, or was overtaken by a failure.
+    stray_allowed: bool,
+}
+
+impl Dialogue {
+    pub(crate) fn new(socket: OwnedFd, daemon_pid: u32) -> Self {
+        Self { socket, daemon_pid, hearing: Mutex::new(Hearing::default()) }
+    }
+
+    /// For polling; readable when the daemon said something or hung up.
+    pub(crate) fn socket(&self) -> &OwnedFd {
+        &self.socket
+    }
+
+    /// Sends what is not answered.
+    pub(crate) fn tell(&self, what: &'static str, request: &Request) -> Result<(), ClientError> {
+        let started = Instant::now();
+        send(&self.socket, request, None).map_err(|error| self.unanswered(what, started, error))
+    }
+
+    /// A courtesy: hanging up says it too.
+    pub(crate) fn bye(&self) {
+        let _ = send_now(&self.socket, &Request::Bye);
+    }
+
+    /// Sends a request and waits for its answer, which `accept` recognises; it hands back what it does not.
+    pub(crate) fn ask<T>(
+        &self,
+        what: &'static str,
+        request: &Request,
+        fd: Option<&OwnedFd>,
+        accept: impl Fn(Received) -> Result<T, Received>,
+    ) -> Result<T, ClientError> {
+        let mut hearing = lock(&self.hearing);
+        // What came before the request is not its answer.
+        self.hear_all(&mut hearing)?;
+        let started = Instant::now();
+        send(&self.socket, request, fd.map(AsFd::as_fd))
+            .map_err(|error| self.unanswered(what, started, error))?;
+        loop {
+            match receive(&self.socket, started + REPLY_TIMEOUT) {
+                Ok((Reply::Failed { text }, _)) => {
+                    hearing.stray_allowed = true;
+                    return Err(ClientError::Failed { text });
+                }
+                Ok(received) => match accept(received) {
+                    Ok(answer) => return Ok(answer),
+                    Err(_) if hearing.stray_allowed => hearing.stray_allowed = false,
+                    Err((reply, _)) => {
+                        return Err(unexpected(reply_name(&reply), format_args!("the answer to {what}")));
+                    }
+                },
+                Err(error) => {
+                    hearing.stray_allowed = true;
+                    return Err(self.unanswered(what, started, error));
+                }
+            }
+        }
+    }
+
+    /// Hears what came unasked. An error is a failure to report, or the daemon's end.
+    pub(crate) fn listen(&self) -> Result<(), ClientError> {
+        let mut hearing = match self.hearing.try_lock() {
+            Ok(hearing) => hearing,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => {
+                // Another thread waits for an answer and takes what comes. Leave it the processor.
+                std::thread::yield_now();
+                return Ok(());
+            }
+        };
+        let heard = self.hear_all(&mut hearing);
+        match hearing.failed.take() {
+            Some(text) => Err(ClientError::Failed { text }),
+            None => heard,
+        }
+    }
+
+    /// Takes every message that has come and that nobody waits for.
+    fn hear_all(&self, hearing: &mut Hearing) -> Result<(), ClientError> {
+        loop {
+            match receive_now(&self.socket) {
+                Ok((Reply::Failed { text }, _)) => hearing.failed = Some(text),
+                Ok(_) if hearing.stray_allowed => hearing.stray_allowed = false,
+                Ok((reply, _)) => {
+                    return Err(unexpected(reply_name(&reply), "nothing, as nothing was asked"));
+                }
+                Err(WireError::TimedOut) => return Ok(()),
+                Err(error) => return Err(self.broken("listening to the daemon", error)),
+            }
+        }
+    }
+
+    fn unanswered(&self, what: &'static str, started: Instant, error: WireError) -> ClientError {
+        match error {
+            WireError::TimedOut => {
+                ClientError::Timeout { pid: self.daemon_pid, request: what, waited: started.elapsed() }
+            }
+            error => self.broken(what, error),
+        }
+    }
+
+    fn broken(&self, what: &'static str, error: WireError) -> ClientError {
+        match error {
+            WireError::Format(error) => error.into(),
+            WireError::System(source) => ClientError::System { what, source },
+            WireError::HangUp | WireError::TimedOut | WireError::Interrupted => {
+                ClientError::DaemonGone { pid: self.daemon_pid }
+            }
+        }
+    }
+}
+
+/// Locks; no code under this crate's locks panics half-way through a change.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The daemon says something else than its part.
+pub(crate) fn unexpected(got: impl std::fmt::Display, expected: impl std::fmt::Display) -> ClientError {
+    FormatError::new("control message", 0, got, expected).into()
+}
+
+/// What a reply is called in messages.
+pub(crate) fn reply_name(reply: &Reply) -> &'static str {
+    match reply {
+        Reply::Welcome { .. } => "Welcome",
+        Reply::Refuse { .. } => "Refuse",
+        Reply::Stats { .. } => "Stats",
+        Reply::State { .. } => "State",
+        Reply::StateLoaded => "StateLoaded",
+        Reply::Failed { .. } => "Failed",
+    }
+}

@@ -1,0 +1,144 @@
+//! What can go wrong for a trainer, each with what one can do about it.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use rustix::io::Errno;
+use shade_formats::FormatError;
+use shade_formats::control::SpecError;
+
+/// Why a session could not be opened or cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// The dataset's path leads nowhere.
+    #[error("dataset {path}: {source}")]
+    Dataset {
+        /// As it was given.
+        path: PathBuf,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// The options are impossible.
+    #[error("{0}")]
+    Spec(#[from] SpecError),
+    /// Nothing answered in time.
+    #[error("no daemon serves {socket} after {waited:.1?}: {text}")]
+    NoDaemon {
+        /// The socket.
+        socket: String,
+        /// How long we tried.
+        waited: Duration,
+        /// What the last try met.
+        text: String,
+    },
+    /// The private daemon did not come up.
+    #[error("{binary} could not be started for {socket}: {text}")]
+    Launch {
+        /// The program.
+        binary: PathBuf,
+        /// The socket that it was to serve.
+        socket: String,
+        /// The daemon's own error, or the system's.
+        text: String,
+    },
+    /// Another user's process holds the socket.
+    #[error("{socket} belongs to user {got}, not to user {expected}: not sending it anything")]
+    Foreign {
+        /// The socket.
+        socket: String,
+        /// The peer's user id.
+        got: u32,
+        /// Ours.
+        expected: u32,
+    },
+    /// The daemon does not open the session.
+    #[error("the daemon at {socket} refuses: {text}")]
+    Refused {
+        /// The socket.
+        socket: String,
+        /// One of the `REFUSE_` codes of `shade_formats::control`.
+        code: u16,
+        /// The daemon's reason.
+        text: String,
+    },
+    /// The daemon handed over memory that is not safe to map.
+    #[error("{segment} from the daemon: got {got}, expected {expected}")]
+    Segment {
+        /// Which descriptor.
+        segment: &'static str,
+        /// What it is.
+        got: String,
+        /// What it must be.
+        expected: String,
+    },
+    /// The daemon ended or closed the session; every batch it had published was delivered before this.
+    #[error("the daemon (process {pid}) is gone; its last words are on its own error output")]
+    DaemonGone {
+        /// Its process id.
+        pid: u32,
+    },
+    /// A record could not be read and the job asked to be told.
+    #[error("{text}")]
+    Record {
+        /// Names the record by sample, shard, offset and original path.
+        text: String,
+    },
+    /// The daemon reports a failure: of the request just made, or of the session.
+    #[error("the daemon reports: {text}")]
+    Failed {
+        /// Its reason.
+        text: String,
+    },
+    /// The daemon lives but does not answer.
+    #[error("the daemon (process {pid}) did not answer {request} within {waited:.1?}")]
+    Timeout {
+        /// Its process id.
+        pid: u32,
+        /// What was asked.
+        request: &'static str,
+        /// How long we waited.
+        waited: Duration,
+    },
+    /// The session was inherited through `fork`.
+    #[error(
+        "this session belongs to process {owner} and was inherited by process {here} through fork: create the Loader \
+         after the fork, in the process that uses it"
+    )]
+    Forked {
+        /// Who opened the session.
+        owner: u32,
+        /// Who uses it.
+        here: u32,
+    },
+    /// No epoch was started.
+    #[error("no epoch was started: call start_epoch first")]
+    NotStarted,
+    /// The caller passes what no message can hold.
+    #[error("{what}: got {got}, expected {expected}")]
+    Argument {
+        /// The argument.
+        what: &'static str,
+        /// Its value.
+        got: String,
+        /// What it may be.
+        expected: String,
+    },
+    /// The daemon breaks the format.
+    #[error("the daemon breaks the protocol: {0}")]
+    Format(#[from] FormatError),
+    /// The system refuses something that should work.
+    #[error("{what}: {source}")]
+    System {
+        /// What we were doing.
+        what: &'static str,
+        /// The error.
+        source: Errno,
+    },
+}
+
+impl ClientError {
+    /// For `map_err`: names what the system refused.
+    pub(crate) fn system(what: &'static str) -> impl FnOnce(Errno) -> Self {
+        move |source| Self::System { what, source }
+    }
+}

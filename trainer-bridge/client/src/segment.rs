@@ -1,0 +1,72 @@
+//! Maps what the daemon hands over, once it is known that the mapping cannot fault.
+//!
+//! A file that shrinks under a mapping turns the next access into a SIGBUS, so the size must be right and sealed first.
+#![expect(unsafe_code, reason = "a mapping becomes a region; each block has its proof")]
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::ptr::NonNull;
+
+use memmap2::MmapOptions;
+use rustix::fs::{SealFlags, fcntl_get_seals, fstat};
+use shade_formats::ring::Region;
+
+use crate::ClientError;
+
+/// How a segment is mapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    ReadOnly,
+    ReadWrite,
+}
+
+/// Maps `fd`, which must be a memfd of exactly `bytes` whose size is sealed.
+pub(crate) fn map(
+    segment: &'static str,
+    fd: &OwnedFd,
+    bytes: u64,
+    access: Access,
+) -> Result<Region, ClientError> {
+    check_size_is_fixed(segment, fd, bytes)?;
+    let refused =
+        |got: String, expected: &str| ClientError::Segment { segment, got, expected: expected.to_owned() };
+    let len =
+        usize::try_from(bytes).map_err(|_| refused(format!("{bytes} bytes"), "what fits into memory"))?;
+    let mut options = MmapOptions::new();
+    options.len(len);
+    let mapping = match access {
+        Access::ReadOnly => options.map_raw_read_only(fd),
+        Access::ReadWrite => options.map_raw(fd),
+    }
+    .map_err(|error| refused(error.to_string(), "a mapping"))?;
+    let start = NonNull::new(mapping.as_mut_ptr())
+        .ok_or_else(|| refused("a null address".to_owned(), "a mapping"))?;
+    Ok(match access {
+        // SAFETY: `mapping` maps `len` readable bytes at `start` until it is dropped, which the region does last. Its size
+        // is sealed, so no access faults. No reference into it is ever made.
+        Access::ReadOnly => unsafe { Region::from_raw_read_only(start, len, mapping) },
+        // SAFETY: as above, and the bytes are writable. The daemon writes a range only before it publishes it or after we
+        // released it (RING.md), so in between it is ours alone.
+        Access::ReadWrite => unsafe { Region::from_raw(start, len, mapping) },
+    })
+}
+
+/// Refuses a file that is not `bytes` long, or need not stay so.
+pub(crate) fn check_size_is_fixed(
+    segment: &'static str,
+    fd: impl AsFd,
+    bytes: u64,
+) -> Result<(), ClientError> {
+    let refused = |got: String, expected: String| ClientError::Segment { segment, got, expected };
+    // Seals first: the size is looked at when it can no longer change.
+    let fixed = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
+    match fcntl_get_seals(&fd) {
+        Ok(seals) if seals.contains(fixed) => {}
+        Ok(seals) => return Err(refused(format!("seals {seals:?}"), format!("seals {fixed:?}"))),
+        Err(error) => return Err(refused(format!("no memfd ({error})"), "a sealed memfd".to_owned())),
+    }
+    let status = fstat(&fd).map_err(ClientError::system("looking at a segment"))?;
+    if u64::try_from(status.st_size) != Ok(bytes) {
+        return Err(refused(format!("{} bytes", status.st_size), format!("{bytes} bytes")));
+    }
+    Ok(())
+}

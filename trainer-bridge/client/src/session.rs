@@ -1,0 +1,362 @@
+//! A session: one rank attached to the daemon.
+//!
+//! Batches come through the ring, everything else through the socket. Both can be used from several threads at once.
+//! The socket also tells that the daemon is gone; it is looked at only when the ring is empty, so whatever was published
+//! before is delivered first.
+
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags};
+use rustix::time::{ClockId, clock_gettime};
+use shade_formats::FormatError;
+use shade_formats::control::{JobSpec, PROTOCOL, Reply, Request};
+use shade_formats::ids::ContentId;
+use shade_formats::limits::BATCH_SAMPLES_MAX;
+use shade_formats::ring::{Consumer, Descriptor, Kind};
+
+use crate::attach::{Attached, Welcome, attach};
+use crate::batch::Slots;
+use crate::connect::{Options, open};
+use crate::dialogue::{Dialogue, lock};
+use crate::fork::Owner;
+use crate::wire::{WireError, wait};
+use crate::{Batch, ClientError, state};
+
+/// How long `next` looks at the ring before it goes to sleep: about what waking costs.
+const SPIN: Duration = Duration::from_micros(20);
+
+/// What `next` found.
+#[derive(Debug)]
+pub enum Next {
+    /// The next batch.
+    Batch(Batch),
+    /// The epoch has no further batch.
+    EpochEnd,
+    /// Nothing yet: the wait is over, or a signal came. Call again.
+    Pending,
+}
+
+/// One rank attached to the daemon. Dropping it ends the session; batches still held stay readable.
+#[derive(Debug)]
+pub struct Session {
+    owner: Owner,
+    welcome: Welcome,
+    slots: Arc<Slots>,
+    ring: Mutex<Ring>,
+    /// The client's doorbell, not blocking.
+    doorbell: OwnedFd,
+    dialogue: Dialogue,
+}
+
+#[derive(Debug)]
+struct Ring {
+    consumer: Consumer,
+    generation: u32,
+    delivery: Delivery,
+}
+
+#[derive(Clone, Debug)]
+enum Delivery {
+    NotStarted,
+    Running,
+    Ended,
+    Failed(String),
+}
+
+/// Why `sleep` returned.
+#[derive(Debug, Default)]
+struct Woken {
+    found: Option<Next>,
+    /// The daemon said something on the socket, or hung up.
+    spoken_to: bool,
+    /// By a signal, which is the caller's to handle: Python raises KeyboardInterrupt.
+    interrupted: bool,
+}
+
+impl Session {
+    /// Opens a session for `rank` of `job` on the dataset at `dataset`, starting a private daemon if none answers and
+    /// `options` says how.
+    ///
+    /// # Errors
+    /// When the dataset's path or the specification is wrong, nobody answers within the options' time, another user
+    /// holds the socket, the daemon refuses, or what it hands over is not safe to map.
+    pub fn connect(
+        dataset: &Path,
+        job: &str,
+        rank: u32,
+        spec: JobSpec,
+        options: &Options,
+    ) -> Result<Self, ClientError> {
+        spec.validate()?;
+        if rank >= spec.world_size {
+            return Err(argument("rank", rank, format_args!("less than world_size, {}", spec.world_size)));
+        }
+        let dataset = std::fs::canonicalize(dataset)
+            .map_err(|source| ClientError::Dataset { path: dataset.to_owned(), source })?;
+        let Some(dataset_text) = dataset.to_str() else {
+            return Err(argument("dataset", dataset.display(), "a path in UTF-8"));
+        };
+        let owner = Owner::here();
+        let hello = Request::Hello {
+            protocol: PROTOCOL,
+            pid: owner.pid(),
+            dataset: dataset_text.to_owned(),
+            job: job.to_owned(),
+            rank,
+            spec,
+        };
+        let Attached { welcome, slots, consumer, doorbell, dialogue } =
+            attach(owner, open(&dataset, job, &hello, options)?)?;
+        let ring = Ring { consumer, generation: 0, delivery: Delivery::NotStarted };
+        Ok(Self { owner, welcome, slots: Arc::new(slots), ring: Mutex::new(ring), doorbell, dialogue })
+    }
+
+    /// Samples in the dataset.
+    #[must_use]
+    pub fn samples(&self) -> u32 {
+        self.welcome.samples
+    }
+
+    /// Classes in the dataset.
+    #[must_use]
+    pub fn classes(&self) -> u32 {
+        self.welcome.classes
+    }
+
+    /// Which bytes the dataset holds.
+    #[must_use]
+    pub fn content_id(&self) -> ContentId {
+        self.welcome.content_id
+    }
+
+    /// Batches of every epoch, for this rank as for each other.
+    #[must_use]
+    pub fn batches_per_epoch(&self) -> u32 {
+        self.welcome.batches_per_epoch
+    }
+
+    /// The daemon's process id.
+    #[must_use]
+    pub fn daemon_pid(&self) -> u32 {
+        self.welcome.pid
+    }
+
+    /// Starts an epoch at `first_batch`. What an epoch before it left in the ring is released unseen.
+    ///
+    /// # Errors
+    /// When the daemon is gone or does not listen, or in a forked child.
+    pub fn start_epoch(&self, epoch: u32, first_batch: u32) -> Result<(), ClientError> {
+        self.owner.check()?;
+        let mut ring = lock(&self.ring);
+        let generation = ring.generation.checked_add(1).ok_or_else(|| {
+            argument("generation", ring.generation, "a new session after 2^32 starts of an epoch")
+        })?;
+        self.dialogue.tell("start_epoch", &Request::StartEpoch { generation, epoch, first_batch })?;
+        ring.generation = generation;
+        ring.delivery = Delivery::Running;
+        Ok(())
+    }
+
+    /// Takes the next batch, waiting up to `wait_most` for it.
+    ///
+    /// # Errors
+    /// [`ClientError::Record`] when a record could not be read, [`ClientError::DaemonGone`] once everything published has
+    /// been taken, [`ClientError::Failed`] when the daemon reports a failure of the session; and when nothing was started,
+    /// the daemon breaks the protocol, or this is a forked child.
+    pub fn next(&self, wait_most: Duration) -> Result<Next, ClientError> {
+        self.owner.check()?;
+        let mut ring = lock(&self.ring);
+        match &ring.delivery {
+            Delivery::NotStarted => return Err(ClientError::NotStarted),
+            Delivery::Ended => return Ok(Next::EpochEnd),
+            Delivery::Failed(text) => return Err(ClientError::Record { text: text.clone() }),
+            Delivery::Running => {}
+        }
+        let started = Instant::now();
+        loop {
+            if let Some(next) = self.take_spinning(&mut ring, started, wait_most.min(SPIN))? {
+                return Ok(next);
+            }
+            let left = wait_most.saturating_sub(started.elapsed());
+            let woken = self.sleep(&mut ring, left)?;
+            if let Some(next) = woken.found {
+                return Ok(next);
+            }
+            if woken.spoken_to
+                && let Err(error) = self.dialogue.listen()
+            {
+                // The daemon published before it spoke or went: once more, as that may be news to us.
+                return self.take(&mut ring)?.ok_or(error);
+            }
+            if woken.interrupted || left.is_zero() {
+                return Ok(Next::Pending);
+            }
+        }
+    }
+
+    /// Time since the daemon's last sign of life; `None` before its first.
+    ///
+    /// # Errors
+    /// In a forked child.
+    pub fn heartbeat_age(&self) -> Result<Option<Duration>, ClientError> {
+        self.owner.check()?;
+        let beat_ns = lock(&self.ring).consumer.heartbeat_ns()?;
+        let now = Duration::try_from(clock_gettime(ClockId::Monotonic)).unwrap_or_default();
+        Ok((beat_ns != 0).then(|| now.saturating_sub(Duration::from_nanos(beat_ns))))
+    }
+
+    /// Reports the losses of a batch's first rows, in its order.
+    ///
+    /// # Errors
+    /// With more losses than a batch has rows, when the daemon is gone or does not listen, or in a forked child.
+    pub fn report(&self, epoch: u32, batch: u32, losses: &[f32]) -> Result<(), ClientError> {
+        self.owner.check()?;
+        if losses.len() > BATCH_SAMPLES_MAX as usize {
+            return Err(argument("losses", losses.len(), format_args!("at most {BATCH_SAMPLES_MAX}")));
+        }
+        self.dialogue.tell("report", &Request::Report { epoch, batch, losses: losses.to_vec() })
+    }
+
+    /// Reports a validation score, higher is better.
+    ///
+    /// # Errors
+    /// When the daemon is gone or does not listen, or in a forked child.
+    pub fn report_validation(&self, score: f64) -> Result<(), ClientError> {
+        self.owner.check()?;
+        self.dialogue.tell("report_validation", &Request::ReportValidation { score })
+    }
+
+    /// The daemon's counters, one JSON object.
+    ///
+    /// # Errors
+    /// When the daemon fails to answer, is gone or breaks the protocol, or in a forked child.
+    pub fn stats(&self) -> Result<String, ClientError> {
+        self.owner.check()?;
+        self.dialogue.ask("stats", &Request::Stats, None, |(reply, fds)| match reply {
+            Reply::Stats { json } => Ok(json),
+            other => Err((other, fds)),
+        })
+    }
+
+    /// What a resumed run needs, for [`Session::load_state`].
+    ///
+    /// # Errors
+    /// As for [`Session::stats`], and when the state is longer than one of so many samples can be.
+    pub fn save_state(&self) -> Result<Vec<u8>, ClientError> {
+        self.owner.check()?;
+        let (bytes, fds) =
+            self.dialogue.ask("save_state", &Request::SaveState, None, |(reply, fds)| match reply {
+                Reply::State { bytes } => Ok((bytes, fds)),
+                other => Err((other, fds)),
+            })?;
+        state::read(bytes, &fds, self.welcome.samples)
+    }
+
+    /// Restores what [`Session::save_state`] gave. Before the epoch is started.
+    ///
+    /// # Errors
+    /// As for [`Session::stats`], and [`ClientError::Failed`] when the daemon finds the state wrong.
+    pub fn load_state(&self, bytes: &[u8]) -> Result<(), ClientError> {
+        self.owner.check()?;
+        let fd = state::write(bytes)?;
+        self.dialogue.ask("load_state", &Request::LoadState, Some(&fd), |(reply, fds)| match reply {
+            Reply::StateLoaded => Ok(()),
+            other => Err((other, fds)),
+        })
+    }
+
+    /// Takes what is in the ring, looking for up to `most` from `started` on.
+    fn take_spinning(
+        &self,
+        ring: &mut Ring,
+        started: Instant,
+        most: Duration,
+    ) -> Result<Option<Next>, ClientError> {
+        loop {
+            let next = self.take(ring)?;
+            if next.is_some() || started.elapsed() >= most {
+                return Ok(next);
+            }
+            std::hint::spin_loop();
+        }
+    }
+
+    /// Sleeps until the ring or the socket has news, for `most` at most. With nothing left to wait, looks only.
+    fn sleep(&self, ring: &mut Ring, most: Duration) -> Result<Woken, ClientError> {
+        ring.consumer.wait_begin()?;
+        // The recheck that the announcement needs, see `Consumer::wait_begin`.
+        let found = self.take(ring);
+        let mut woken = Woken::default();
+        if let Ok(None) = found {
+            let mut fds = [
+                PollFd::new(&self.doorbell, PollFlags::IN),
+                PollFd::new(self.dialogue.socket(), PollFlags::IN),
+            ];
+            woken.interrupted = matches!(wait(&mut fds, most), Err(WireError::Interrupted));
+            let [_, socket] = fds;
+            woken.spoken_to = !socket.revents().is_empty();
+        }
+        ring.consumer.wait_end()?;
+        // Silenced before the ring is looked at again: a publication in between rings anew.
+        let _ = rustix::io::read(&self.doorbell, &mut [0_u8; 8]);
+        woken.found = found?;
+        Ok(woken)
+    }
+
+    /// Takes the next descriptor of this generation, if it is there.
+    fn take(&self, ring: &mut Ring) -> Result<Option<Next>, ClientError> {
+        while let Some(descriptor) = ring.consumer.poll()? {
+            if descriptor.generation < ring.generation {
+                self.slots.release(descriptor.seq);
+                continue;
+            }
+            if descriptor.generation > ring.generation {
+                let expected = format_args!("at most {}", ring.generation);
+                return Err(FormatError::new("ring generation", 0, descriptor.generation, expected).into());
+            }
+            return self.open_descriptor(ring, descriptor).map(Some);
+        }
+        Ok(None)
+    }
+
+    fn open_descriptor(&self, ring: &mut Ring, descriptor: Descriptor) -> Result<Next, ClientError> {
+        match descriptor.kind {
+            Kind::Batch => Ok(Next::Batch(Batch::new(Arc::clone(&self.slots), descriptor)?)),
+            Kind::EpochEnd => {
+                ring.delivery = Delivery::Ended;
+                self.slots.release(descriptor.seq);
+                Ok(Next::EpochEnd)
+            }
+            Kind::Error => {
+                // Short, as `Descriptor::check` saw.
+                let mut text = vec![0; usize::try_from(descriptor.len).unwrap_or(0)];
+                let read = self.slots.payload.read(descriptor.offset, &mut text);
+                self.slots.release(descriptor.seq);
+                read?;
+                let text = String::from_utf8_lossy(&text).into_owned();
+                ring.delivery = Delivery::Failed(text.clone());
+                Err(ClientError::Record { text })
+            }
+        }
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        // A forked child only closes its copies of the descriptors. The owner's goodbye is a courtesy: hanging up says it too.
+        if self.owner.is_here() {
+            self.dialogue.bye();
+        }
+    }
+}
+
+fn argument(
+    what: &'static str,
+    got: impl std::fmt::Display,
+    expected: impl std::fmt::Display,
+) -> ClientError {
+    ClientError::Argument { what, got: got.to_string(), expected: expected.to_string() }
+}

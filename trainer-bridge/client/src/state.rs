@@ -1,0 +1,78 @@
+//! The state of a run on its way between processes: bytes in a memfd, for they are longer than a message may be.
+
+use std::os::fd::OwnedFd;
+
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
+use rustix::io::Errno;
+
+use crate::ClientError;
+
+/// Longest state of a dataset: a few numbers for each sample, and the rest.
+const STATE_BYTES_BASE: u64 = 1 << 20;
+const STATE_BYTES_PER_SAMPLE: u64 = 64;
+
+/// Reads the `bytes` that the daemon says are in the one descriptor of `fds`.
+pub(crate) fn read(bytes: u64, fds: &[OwnedFd], samples: u32) -> Result<Vec<u8>, ClientError> {
+    let refused =
+        |got: String, expected: String| ClientError::Segment { segment: "the state", got, expected };
+    let [fd] = fds else {
+        return Err(refused(format!("{} descriptors", fds.len()), "one".to_owned()));
+    };
+    let most = STATE_BYTES_BASE + u64::from(samples) * STATE_BYTES_PER_SAMPLE;
+    let len = match usize::try_from(bytes) {
+        Ok(len) if bytes <= most => len,
+        _ => return Err(refused(format!("{bytes} bytes"), format!("at most {most}"))),
+    };
+    let mut state = vec![0; len];
+    let mut filled = 0;
+    while let Some(rest) = state.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+        match rustix::io::pread(fd, rest, filled as u64) {
+            Ok(0) => return Err(refused(format!("{filled} bytes"), format!("{bytes} bytes"))),
+            Ok(count) => filled += count,
+            Err(Errno::INTR) => {}
+            Err(source) => return Err(ClientError::System { what: "reading the state", source }),
+        }
+    }
+    Ok(state)
+}
+
+/// A sealed memfd with `bytes` in it.
+pub(crate) fn write(bytes: &[u8]) -> Result<OwnedFd, ClientError> {
+    let system = ClientError::system;
+    let fd = memfd_create("shade-state", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)
+        .map_err(system("making room for the state"))?;
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        match rustix::io::write(&fd, rest) {
+            Ok(count) => rest = rest.get(count..).unwrap_or_default(),
+            Err(Errno::INTR) => {}
+            Err(source) => return Err(ClientError::System { what: "writing the state", source }),
+        }
+    }
+    let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE | SealFlags::SEAL;
+    fcntl_add_seals(&fd, seals).map_err(system("sealing the state"))?;
+    Ok(fd)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_come_back_and_cannot_change_on_the_way() {
+        let bytes: Vec<u8> = (0..100_000_u32).flat_map(u32::to_le_bytes).collect();
+        let fd = write(&bytes).unwrap();
+        assert!(rustix::io::pwrite(&fd, b"x", 0).is_err());
+        assert_eq!(read(bytes.len() as u64, &[fd], 1000).unwrap(), bytes);
+    }
+
+    #[test]
+    fn wrong_lengths_and_descriptors_are_refused() {
+        let state = || write(b"state").unwrap();
+        assert!(read(6, &[state()], 1000).is_err(), "longer than it is");
+        assert!(read(u64::MAX, &[state()], 1000).is_err());
+        assert!(read(5, &[], 1000).is_err());
+        assert!(read(5, &[state(), state()], 1000).is_err());
+        assert_eq!(read(0, &[state()], 0).unwrap(), b"");
+    }
+}

@@ -1,0 +1,140 @@
+//! Whole messages over the SEQPACKET socket, with the descriptors that travel along.
+
+use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+};
+use shade_formats::FormatError;
+use shade_formats::control::{Reply, Request, WELCOME_FDS};
+use shade_formats::limits::MESSAGE_BYTES_MAX;
+
+/// A reply and what came with it.
+pub(crate) type Received = (Reply, Vec<OwnedFd>);
+
+/// Why nothing was received or sent.
+#[derive(Debug)]
+pub(crate) enum WireError {
+    /// The peer closed its end.
+    HangUp,
+    /// Nothing came in time, or nothing can be sent.
+    TimedOut,
+    /// A signal came first; only waits report it.
+    Interrupted,
+    /// The message is broken.
+    Format(FormatError),
+    /// Anything else.
+    System(Errno),
+}
+
+impl From<Errno> for WireError {
+    fn from(error: Errno) -> Self {
+        match error {
+            Errno::PIPE | Errno::CONNRESET | Errno::NOTCONN => Self::HangUp,
+            Errno::AGAIN => Self::TimedOut,
+            Errno::INTR => Self::Interrupted,
+            other => Self::System(other),
+        }
+    }
+}
+
+impl From<FormatError> for WireError {
+    fn from(error: FormatError) -> Self {
+        Self::Format(error)
+    }
+}
+
+/// Sends one message, waiting for room as long as the socket's send timeout says. A signal does not stop it.
+pub(crate) fn send(socket: &OwnedFd, request: &Request, fd: Option<BorrowedFd<'_>>) -> Result<(), WireError> {
+    send_with(socket, request, fd, SendFlags::NOSIGNAL)
+}
+
+/// Sends one message if there is room at once.
+pub(crate) fn send_now(socket: &OwnedFd, request: &Request) -> Result<(), WireError> {
+    send_with(socket, request, None, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)
+}
+
+fn send_with(
+    socket: &OwnedFd,
+    request: &Request,
+    fd: Option<BorrowedFd<'_>>,
+    flags: SendFlags,
+) -> Result<(), WireError> {
+    let bytes = request.encode();
+    let fds: Vec<_> = fd.into_iter().collect();
+    loop {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut ancillary = SendAncillaryBuffer::new(&mut space);
+        // There is room for one descriptor, and at most one is pushed.
+        let _ = fds.is_empty() || ancillary.push(SendAncillaryMessage::ScmRights(&fds));
+        match sendmsg(socket, &[IoSlice::new(&bytes)], &mut ancillary, flags) {
+            // SEQPACKET sends a message whole or not at all.
+            Ok(_) => return Ok(()),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Takes a message that has come already; [`WireError::TimedOut`] when none has.
+pub(crate) fn receive_now(socket: &OwnedFd) -> Result<Received, WireError> {
+    let mut bytes = vec![0; MESSAGE_BYTES_MAX + 1];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(WELCOME_FDS))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let message = loop {
+        let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+        match recvmsg(socket, &mut [IoSliceMut::new(&mut bytes)], &mut ancillary, flags) {
+            Ok(message) => break message,
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    };
+    // Taken before anything else is looked at, so that no descriptor leaks, whatever the message is.
+    let mut fds = Vec::new();
+    for part in ancillary.drain() {
+        if let RecvAncillaryMessage::ScmRights(received) = part {
+            fds.extend(received);
+        }
+    }
+    if message.bytes == 0 {
+        return Err(WireError::HangUp);
+    }
+    if message.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
+        let expected = format_args!("up to {MESSAGE_BYTES_MAX} bytes and {WELCOME_FDS} descriptors");
+        return Err(FormatError::new("control message", 0, "a cut message", expected).into());
+    }
+    bytes.truncate(message.bytes);
+    Ok((Reply::decode(&bytes)?, fds))
+}
+
+/// Waits for a message until `deadline`. A signal does not stop it.
+pub(crate) fn receive(socket: &OwnedFd, deadline: Instant) -> Result<Received, WireError> {
+    loop {
+        match receive_now(socket) {
+            Err(WireError::TimedOut) => {}
+            other => return other,
+        }
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(WireError::TimedOut);
+        }
+        match wait(&mut [PollFd::new(socket, PollFlags::IN)], left) {
+            Ok(()) | Err(WireError::Interrupted) => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Sleeps until one of `fds` is ready or `most` is over.
+pub(crate) fn wait(fds: &mut [PollFd<'_>], most: Duration) -> Result<(), WireError> {
+    // A wait too long for the kernel's type is a wait without end.
+    let timeout = Timespec::try_from(most).ok();
+    poll(fds, timeout.as_ref())?;
+    Ok(())
+}

@@ -1,0 +1,216 @@
+//! Batches arrive whole and in order, are given back in any order, and older epochs' batches are never seen.
+
+mod support;
+
+use std::os::fd::AsFd;
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use shade_client::{Batch, ClientError, Next};
+use shade_formats::control::{Reply, Request};
+use support::{Listener, connect, job, next, next_batch};
+
+const RECORDS: [&[u8]; 3] = [b"first record", b"", b"the third"];
+
+/// A page and a half, so that a batch takes two pages of the ring's sixteen.
+fn long_record(byte: u8) -> Vec<u8> {
+    vec![byte; 6000]
+}
+
+#[test]
+fn the_handshake_tells_what_the_daemon_says() {
+    let job = job("handshake");
+    let listener = Listener::bind(&job);
+    let daemon = std::thread::spawn(move || listener.serve());
+    let session = connect(&job);
+    let _daemon = daemon.join().unwrap();
+    assert_eq!((session.samples(), session.classes(), session.batches_per_epoch()), (1000, 10, 7));
+    assert_eq!((session.daemon_pid(), session.content_id().0), (4242, 0xabc));
+    assert!(session.heartbeat_age().unwrap().is_none());
+}
+
+#[test]
+fn batches_arrive_in_order_with_their_bytes_and_the_end_is_told() {
+    let job = job("order");
+    let listener = Listener::bind(&job);
+    let daemon = std::thread::spawn(move || {
+        let mut daemon = listener.serve();
+        let generation = daemon.epoch_started();
+        // More batches than the ring has descriptors or room.
+        for batch in 0..200 {
+            daemon.publish_batch(generation, batch, &RECORDS);
+        }
+        daemon.publish_end(generation);
+        daemon
+    });
+    let session = connect(&job);
+    assert!(matches!(session.next(Duration::ZERO), Err(ClientError::NotStarted)));
+    session.start_epoch(0, 0).unwrap();
+    for number in 0..200 {
+        let batch = next_batch(&session);
+        assert_eq!((batch.descriptor().batch, batch.records()), (number, 3));
+        for (row, record) in RECORDS.iter().enumerate() {
+            assert_eq!(batch.record(row).unwrap().unwrap(), *record);
+        }
+        assert_eq!(batch.record(3).unwrap(), None);
+        assert_eq!(batch.ids().count, 3);
+        assert_eq!(batch.ids().ptr.addr() % 64, 0);
+        assert_eq!(batch.data().count, 21);
+    }
+    assert!(matches!(next(&session), Ok(Next::EpochEnd)));
+    assert!(matches!(next(&session), Ok(Next::EpochEnd)), "and stays told");
+    drop(session);
+    let daemon = daemon.join().unwrap();
+    assert_eq!(daemon.peer.hear(), Request::Bye);
+}
+
+#[test]
+fn release_out_of_order_frees_room_once_the_oldest_is_back() {
+    let job = job("release");
+    let listener = Listener::bind(&job);
+    // The two sides take turns: the client releases, the daemon looks.
+    let (client_done, client_turn) = channel();
+    let (daemon_done, daemon_turn) = channel();
+    let daemon = std::thread::spawn(move || {
+        let mut daemon = listener.serve();
+        let generation = daemon.epoch_started();
+        for batch in 0..8 {
+            daemon.publish_batch(generation, batch, &[&long_record(7)]);
+        }
+        assert!(!daemon.has_room(1), "eight batches of two pages fill the ring");
+        client_turn.recv().unwrap();
+        daemon.wait_for_doorbell();
+        assert_eq!(daemon.reclaim(), 0);
+        assert!(!daemon.has_room(1), "the youngest came back, the oldest did not");
+        daemon_done.send(()).unwrap();
+        client_turn.recv().unwrap();
+        daemon.wait_for_doorbell();
+        assert_eq!(daemon.reclaim(), 1);
+        assert!(daemon.has_room(8192));
+        assert!(!daemon.has_room(1));
+        daemon_done.send(()).unwrap();
+        client_turn.recv().unwrap();
+        assert_eq!(daemon.reclaim(), 8);
+    });
+    let session = connect(&job);
+    session.start_epoch(0, 0).unwrap();
+    let mut batches: Vec<Batch> = (0..8).map(|_| next_batch(&session)).collect();
+    drop(batches.pop());
+    client_done.send(()).unwrap();
+    daemon_turn.recv().unwrap();
+    drop(batches.remove(0));
+    client_done.send(()).unwrap();
+    daemon_turn.recv().unwrap();
+    // Batches outlive their session, readable and releasable.
+    drop(session);
+    assert_eq!(batches[0].record(0).unwrap().unwrap(), long_record(7));
+    drop(batches);
+    client_done.send(()).unwrap();
+    daemon.join().unwrap();
+}
+
+#[test]
+fn a_new_epoch_drops_what_the_old_one_left() {
+    let job = job("generation");
+    let listener = Listener::bind(&job);
+    let (tell, told) = channel();
+    let daemon = std::thread::spawn(move || {
+        let mut daemon = listener.serve();
+        let old = daemon.epoch_started();
+        for batch in 0..5 {
+            daemon.publish_batch(old, batch, &[b"old"]);
+        }
+        daemon.publish_end(old);
+        tell.send(()).unwrap();
+        let new = daemon.epoch_started();
+        assert!(new > old);
+        daemon.publish_batch(new, 3, &[b"new"]);
+        daemon.publish_end(new);
+        daemon
+    });
+    let session = connect(&job);
+    session.start_epoch(0, 0).unwrap();
+    let kept = next_batch(&session);
+    told.recv().unwrap();
+    session.start_epoch(1, 3).unwrap();
+    assert_eq!(next_batch(&session).record(0).unwrap().unwrap(), b"new");
+    assert!(matches!(next(&session), Ok(Next::EpochEnd)));
+    assert_eq!(kept.record(0).unwrap().unwrap(), b"old", "a held batch is nobody else's");
+    let mut daemon = daemon.join().unwrap();
+    assert_eq!(daemon.reclaim(), 0);
+    drop(kept);
+    assert_eq!(daemon.reclaim(), 8);
+}
+
+#[test]
+fn nothing_yet_is_pending_and_a_sleeper_is_woken() {
+    let job = job("pending");
+    let listener = Listener::bind(&job);
+    let (tell, told) = channel::<()>();
+    let daemon = std::thread::spawn(move || {
+        let mut daemon = listener.serve();
+        let generation = daemon.epoch_started();
+        told.recv().unwrap();
+        daemon.publish_batch(generation, 0, &[b"late"]);
+        daemon
+    });
+    let session = connect(&job);
+    session.start_epoch(0, 0).unwrap();
+    assert!(matches!(session.next(Duration::ZERO), Ok(Next::Pending)));
+    assert!(matches!(session.next(Duration::from_millis(1)), Ok(Next::Pending)));
+    tell.send(()).unwrap();
+    assert_eq!(next_batch(&session).record(0).unwrap().unwrap(), b"late");
+    daemon.join().unwrap();
+}
+
+#[test]
+fn reports_arrive_as_sent() {
+    let job = job("report");
+    let listener = Listener::bind(&job);
+    let daemon = std::thread::spawn(move || {
+        let daemon = listener.serve();
+        assert_eq!(daemon.peer.hear(), Request::Report { epoch: 1, batch: 2, losses: vec![0.5, 1.5] });
+        assert_eq!(daemon.peer.hear(), Request::ReportValidation { score: 0.75 });
+        match daemon.peer.hear() {
+            Request::Report { losses, .. } => assert_eq!(losses.len(), 32_768),
+            other => panic!("{other:?}"),
+        }
+    });
+    let session = connect(&job);
+    session.report(1, 2, &[0.5, 1.5]).unwrap();
+    session.report_validation(0.75).unwrap();
+    session.report(1, 3, &vec![1.0; 32_768]).unwrap();
+    assert!(matches!(session.report(1, 3, &vec![1.0; 32_769]), Err(ClientError::Argument { .. })));
+    daemon.join().unwrap();
+}
+
+#[test]
+fn stats_and_state_are_asked_for_and_state_goes_back() {
+    let job = job("state");
+    let listener = Listener::bind(&job);
+    let daemon = std::thread::spawn(move || {
+        let daemon = listener.serve();
+        assert_eq!(daemon.peer.hear(), Request::Stats);
+        daemon.peer.say(&Reply::Stats { json: "{\"hits\":1}".to_owned() });
+        let (request, fds) = daemon.peer.hear_with_fds();
+        assert_eq!((request, fds.len()), (Request::LoadState, 1));
+        daemon.peer.say(&Reply::StateLoaded);
+        assert_eq!(daemon.peer.hear(), Request::SaveState);
+        daemon.peer.send(&Reply::State { bytes: 30_000 }, &[fds[0].as_fd()]);
+        assert_eq!(daemon.peer.hear(), Request::LoadState);
+        daemon.peer.say(&Reply::Failed { text: "state of another dataset".to_owned() });
+        assert_eq!(daemon.peer.hear(), Request::Stats);
+        daemon.peer.say(&Reply::Stats { json: "{}".to_owned() });
+    });
+    let session = connect(&job);
+    assert_eq!(session.stats().unwrap(), "{\"hits\":1}");
+    let state: Vec<u8> = (0..30_000_u32).map(|at| (at % 251) as u8).collect();
+    session.load_state(&state).unwrap();
+    assert_eq!(session.save_state().unwrap(), state);
+    assert_eq!(
+        session.load_state(&state).unwrap_err().to_string(),
+        "the daemon reports: state of another dataset"
+    );
+    assert_eq!(session.stats().unwrap(), "{}", "a failed request is not the session's end");
+    daemon.join().unwrap();
+}

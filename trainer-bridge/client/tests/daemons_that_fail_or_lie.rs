@@ -1,0 +1,207 @@
+//! A daemon that dies, reports an error, refuses or hands over unsafe memory is an error with a reason: never a hang or crash.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod support;
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::fs::SealFlags;
+use shade_client::{ClientError, Next, Session};
+use shade_formats::control::{Reply, Request};
+use shade_formats::ring::{CLIENT_SEGMENT_BYTES, DAEMON_SEGMENT_BYTES};
+use support::{
+    Listener, Memory, PAYLOAD_BYTES, SIZE_SEALS, connect, dataset, job, next, next_batch, options, segment,
+    spec, welcome,
+};
+
+#[test]
+fn a_daemon_that_dies_is_gone_after_its_last_batch() {
+    let job = job("dies");
+    let listener = Listener::bind(&job);
+    let daemon = std::thread::spawn(move || {
+        let mut daemon = listener.serve();
+        let generation = daemon.epoch_started();
+        daemon.publish_batch(generation, 0, &[b"one"]);
+        daemon.publish_batch(generation, 1, &[b"two"]);
+    });
+    let session = connect(&job);
+    session.start_epoch(0, 0).unwrap();
+    daemon.join().unwrap();
+    let first = next_batch(&session);
+    assert_eq!(next_batch(&session).record(0).unwrap().unwrap(), b"two");
+    assert!(matches!(next(&session), Err(ClientError::DaemonGone { pid: 4242 })));
+    assert!(matches!(next(&session), Err(ClientError::DaemonGone { .. })), "and stays gone");
+    assert!(matches!(session.stats(), Err(ClientError::DaemonGone { .. })));
+    assert!(matches!(session.report(0, 0, &[1.0]), Err(ClientError::DaemonGone { .. })));
+    assert_eq!(first.record(0).unwrap().unwrap(), b"one", "what was handed out stays readable");
+}
+
+#[test]
+fn a_daemon_that_dies_wakes_a_sleeper() {
+    let job = job("wakes");
+    let listener = Listener::bind(&job);
+    let daemon = std::thread::spawn(move || {
+        let daemon = listener.serve();
+        daemon.epoch_started();
+        // The daemon goes without a word, most likely while the client sleeps.
+    });
+    let session = connect(&job);
+    session.start_epoch(0, 0).unwrap();
+    assert!(matches!(next(&session), Err(ClientError::DaemonGone { .. })));
+    daemon.join().unwrap();
+}
+
+#[test]
+fn a_bad_record_is_raised_with_its_name_and_the_epoch_is_over() {
+    let job = job("record");
+    let listener = Listener::bind(&job);
+    let daemon = std::thread::spawn(move || {
+        let mut daemon = listener.serve();
+        let generation = daemon.epoch_started();
+        daemon.publish_error(generation, "sample 7 (cat/7.png) in shard 0 at 512: checksum");
+        let generation = daemon.epoch_started();
+        daemon.publish_batch(generation, 0, &[b"again"]);
+        daemon
+    });
+    let session = connect(&job);
+    session.start_epoch(0, 0).unwrap();
+    for _ in 0..2 {
+        let error = next(&session).unwrap_err();
+        assert!(matches!(error, ClientError::Record { .. }));
+        assert_eq!(error.to_string(), "sample 7 (cat/7.png) in shard 0 at 512: checksum");
+    }
+    session.start_epoch(1, 0).unwrap();
+    drop(next_batch(&session));
+    assert_eq!(daemon.join().unwrap().reclaim(), 2);
+}
+
+#[test]
+fn a_failure_told_unasked_ends_next_and_no_answer_is_lost_to_it() {
+    let job = job("failed");
+    let listener = Listener::bind(&job);
+    let daemon = std::thread::spawn(move || {
+        let mut daemon = listener.serve();
+        let generation = daemon.epoch_started();
+        daemon.publish_batch(generation, 0, &[b"before"]);
+        daemon.peer.say(&Reply::Failed { text: "store gone".to_owned() });
+        assert_eq!(daemon.peer.hear(), Request::Stats);
+        // A failure overtakes the answer; the next answer is the next request's.
+        daemon.peer.say(&Reply::Failed { text: "again".to_owned() });
+        daemon.peer.say(&Reply::StateLoaded);
+        assert_eq!(daemon.peer.hear(), Request::Stats);
+        daemon.peer.say(&Reply::Stats { json: "{}".to_owned() });
+        daemon
+    });
+    let session = connect(&job);
+    session.start_epoch(0, 0).unwrap();
+    assert!(matches!(next(&session), Ok(Next::Batch(_))), "published before it was told");
+    assert_eq!(next(&session).unwrap_err().to_string(), "the daemon reports: store gone");
+    assert!(matches!(session.stats(), Err(ClientError::Failed { .. })));
+    assert_eq!(session.stats().unwrap(), "{}");
+    daemon.join().unwrap();
+}
+
+#[test]
+fn an_answer_to_nothing_is_a_broken_protocol() {
+    let job = job("answer");
+    let listener = Listener::bind(&job);
+    let daemon = std::thread::spawn(move || {
+        let daemon = listener.serve();
+        daemon.epoch_started();
+        daemon.peer.say(&Reply::StateLoaded);
+        daemon
+    });
+    let session = connect(&job);
+    session.start_epoch(0, 0).unwrap();
+    assert!(matches!(next(&session), Err(ClientError::Format(_))));
+    daemon.join().unwrap();
+}
+
+#[test]
+fn a_generation_from_the_future_and_a_torn_descriptor_are_errors() {
+    let job = job("future");
+    let listener = Listener::bind(&job);
+    let daemon = std::thread::spawn(move || {
+        let mut daemon = listener.serve();
+        let generation = daemon.epoch_started();
+        daemon.publish_batch(generation + 1, 0, &[b"x"]);
+        let generation = daemon.epoch_started();
+        daemon.memory().daemon_region.write(4096 + 128 + 7, b"torn").unwrap();
+        daemon.memory().daemon_region.store_u64(128, 2).unwrap();
+        let _ = generation;
+        daemon
+    });
+    let session = connect(&job);
+    session.start_epoch(0, 0).unwrap();
+    assert!(matches!(next(&session), Err(ClientError::Format(_))));
+    session.start_epoch(1, 0).unwrap();
+    let daemon = daemon.join().unwrap();
+    assert!(matches!(next(&session), Err(ClientError::Format(_))));
+    drop(daemon);
+}
+
+#[test]
+fn a_refusal_comes_with_its_reason() {
+    let job = job("refuse");
+    let listener = Listener::bind(&job);
+    let daemon = std::thread::spawn(move || {
+        listener.accept().say(&Reply::Refuse { code: 5, text: "rank 1 is taken".to_owned() });
+    });
+    match Session::connect(&dataset(), &job, 1, spec(), &options()).unwrap_err() {
+        ClientError::Refused { code: 5, text, .. } => assert_eq!(text, "rank 1 is taken"),
+        other => panic!("{other:?}"),
+    }
+    daemon.join().unwrap();
+}
+
+/// What `connect` says of a welcome that comes with `fds`.
+fn welcomed(test: &str, payload_bytes: u64, fds: &[BorrowedFd<'_>]) -> ClientError {
+    let job = job(test);
+    let listener = Listener::bind(&job);
+    std::thread::scope(|scope| {
+        scope.spawn(|| listener.accept().send(&welcome(payload_bytes), fds));
+        Session::connect(&dataset(), &job, 1, spec(), &options()).unwrap_err()
+    })
+}
+
+#[test]
+fn memory_that_could_fault_or_be_too_short_is_never_mapped() {
+    let good = Memory::new();
+    let unsealed = |bytes| segment(bytes, SealFlags::empty()).0;
+    let shrinkable = |bytes| segment(bytes, SealFlags::GROW | SealFlags::SEAL).0;
+    let short = |bytes| segment(bytes - 4096, SIZE_SEALS).0;
+    let not_memory = |_| eventfd(0, EventfdFlags::NONBLOCK).unwrap();
+    let makers: [(&str, &dyn Fn(u64) -> OwnedFd); 4] =
+        [("unsealed", &unsealed), ("shrinkable", &shrinkable), ("short", &short), ("eventfd", &not_memory)];
+    for (name, make) in makers {
+        for (place, bytes) in
+            [DAEMON_SEGMENT_BYTES, CLIENT_SEGMENT_BYTES, PAYLOAD_BYTES].into_iter().enumerate()
+        {
+            let bad = make(bytes);
+            let mut fds = good.fds();
+            fds[place] = bad.as_fd();
+            let error = welcomed(&format!("bad-{name}-{place}"), PAYLOAD_BYTES, &fds);
+            assert!(matches!(error, ClientError::Segment { .. }), "{name} at {place}: {error}");
+        }
+    }
+}
+
+#[test]
+fn wrong_headers_counts_and_doorbells_are_refused() {
+    let good = Memory::new();
+    let refused = |test: &str, payload_bytes: u64, fds: &[BorrowedFd<'_>]| {
+        let error = welcomed(test, payload_bytes, fds);
+        assert!(matches!(error, ClientError::Segment { .. } | ClientError::Format(_)), "{test}: {error}");
+    };
+    refused("four", PAYLOAD_BYTES, &good.fds()[..4]);
+    refused("none", PAYLOAD_BYTES, &[]);
+    let [daemon, client, payload, to_client, to_daemon] = good.fds();
+    refused("six", PAYLOAD_BYTES, &[daemon, client, payload, to_client, to_daemon, payload]);
+    refused("bytes", PAYLOAD_BYTES * 2, &good.fds());
+    let blocking = eventfd(0, EventfdFlags::empty()).unwrap();
+    refused("blocking", PAYLOAD_BYTES, &[daemon, client, payload, blocking.as_fd(), to_daemon]);
+    refused("blocked", PAYLOAD_BYTES, &[daemon, client, payload, to_client, blocking.as_fd()]);
+    let (zeroes, _) = segment(DAEMON_SEGMENT_BYTES, SIZE_SEALS);
+    refused("header", PAYLOAD_BYTES, &[zeroes.as_fd(), client, payload, to_client, to_daemon]);
+}

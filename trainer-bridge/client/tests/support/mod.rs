@@ -1,0 +1,348 @@
+//! A small daemon for the client's tests: real sockets, real sealed memory, the real ring, and no store behind it.
+#![allow(dead_code, reason = "each test file uses its part")]
+#![expect(unsafe_code, reason = "the test daemon maps its own segments")]
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
+
+use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::ptr::NonNull;
+use std::time::Duration;
+
+use memmap2::MmapOptions;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, listen,
+    recvmsg, sendmsg, socket_with,
+};
+use shade_client::{JobSpec, Next, OnError, Options, Output, PlanSpec, Session, Tail};
+use shade_formats::control::{PROTOCOL, Reply, Request, socket_name};
+use shade_formats::ring::{
+    BatchLayout, CLIENT_SEGMENT_BYTES, DAEMON_SEGMENT_BYTES, Descriptor, Kind, Layout, PayloadRing, Producer,
+    Region,
+};
+
+pub(crate) const PAYLOAD_BYTES: u64 = 16 * 4096;
+/// Long enough for any machine; only a hang takes it.
+pub(crate) const LONG: Duration = Duration::from_secs(60);
+
+pub(crate) fn spec() -> JobSpec {
+    JobSpec {
+        plan: PlanSpec::default(),
+        batch_size: 4,
+        world_size: 2,
+        tail: Tail::Drop,
+        output: Output::Raw,
+        on_error: OnError::Raise,
+        ring_bytes: 0,
+    }
+}
+
+pub(crate) fn options() -> Options {
+    Options { socket: None, launch: None, timeout: LONG }
+}
+
+/// A path that exists; the test daemon never looks into it.
+pub(crate) fn dataset() -> PathBuf {
+    std::fs::canonicalize(env!("CARGO_TARGET_TMPDIR")).unwrap()
+}
+
+/// A job that no other test and no other run has.
+pub(crate) fn job(test: &str) -> String {
+    format!("{test}-{}", std::process::id())
+}
+
+pub(crate) fn connect(job: &str) -> Session {
+    Session::connect(&dataset(), job, 1, spec(), &options()).unwrap()
+}
+
+/// Calls `next` until it is not `Pending`.
+pub(crate) fn next(session: &Session) -> Result<Next, shade_client::ClientError> {
+    loop {
+        match session.next(LONG)? {
+            Next::Pending => {}
+            other => return Ok(other),
+        }
+    }
+}
+
+pub(crate) fn next_batch(session: &Session) -> shade_client::Batch {
+    match next(session).unwrap() {
+        Next::Batch(batch) => batch,
+        other => panic!("{other:?} instead of a batch"),
+    }
+}
+
+/// A bound and listening socket.
+pub(crate) struct Listener {
+    socket: OwnedFd,
+}
+
+impl Listener {
+    pub(crate) fn bind(job: &str) -> Self {
+        let name = socket_name(rustix::process::geteuid().as_raw(), &dataset(), job);
+        Self::bind_to(&SocketAddrUnix::new_abstract_name(&name).unwrap())
+    }
+
+    pub(crate) fn bind_path(path: &Path) -> Self {
+        Self::bind_to(&SocketAddrUnix::new(path).unwrap())
+    }
+
+    fn bind_to(address: &SocketAddrUnix) -> Self {
+        let socket =
+            socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
+        bind(&socket, address).unwrap();
+        listen(&socket, 16).unwrap();
+        Self { socket }
+    }
+
+    /// Takes one client and hears its Hello.
+    pub(crate) fn accept(&self) -> Peer {
+        let peer = Peer { socket: accept_with(&self.socket, SocketFlags::CLOEXEC).unwrap() };
+        assert!(matches!(peer.hear(), Request::Hello { protocol: PROTOCOL, rank: 1, .. }));
+        peer
+    }
+
+    /// Takes one client, welcomes it, and becomes its daemon.
+    pub(crate) fn serve(&self) -> Daemon {
+        let peer = self.accept();
+        let memory = Memory::new();
+        peer.send(&welcome(PAYLOAD_BYTES), &memory.fds());
+        Daemon::new(peer, memory)
+    }
+}
+
+pub(crate) fn welcome(payload_bytes: u64) -> Reply {
+    Reply::Welcome {
+        protocol: PROTOCOL,
+        pid: 4242,
+        samples: 1000,
+        classes: 10,
+        content_id: 0xabc,
+        batches_per_epoch: 7,
+        payload_bytes,
+    }
+}
+
+/// One connected client.
+pub(crate) struct Peer {
+    socket: OwnedFd,
+}
+
+impl Peer {
+    pub(crate) fn hear(&self) -> Request {
+        self.hear_with_fds().0
+    }
+
+    pub(crate) fn hear_with_fds(&self) -> (Request, Vec<OwnedFd>) {
+        let mut bytes = vec![0; 256 * 1024];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(8))];
+        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+        let flags = RecvFlags::CMSG_CLOEXEC;
+        let got = recvmsg(&self.socket, &mut [IoSliceMut::new(&mut bytes)], &mut ancillary, flags).unwrap();
+        let mut fds = Vec::new();
+        for message in ancillary.drain() {
+            if let RecvAncillaryMessage::ScmRights(received) = message {
+                fds.extend(received);
+            }
+        }
+        (Request::decode(&bytes[..got.bytes]).unwrap(), fds)
+    }
+
+    pub(crate) fn say(&self, reply: &Reply) {
+        self.send(reply, &[]);
+    }
+
+    pub(crate) fn send(&self, reply: &Reply, fds: &[BorrowedFd<'_>]) {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(8))];
+        let mut ancillary = SendAncillaryBuffer::new(&mut space);
+        assert!(fds.is_empty() || ancillary.push(SendAncillaryMessage::ScmRights(fds)));
+        sendmsg(&self.socket, &[IoSlice::new(&reply.encode())], &mut ancillary, SendFlags::NOSIGNAL).unwrap();
+    }
+}
+
+/// The five descriptors of a ring, to be made wrong one at a time.
+pub(crate) struct Memory {
+    pub(crate) daemon: OwnedFd,
+    pub(crate) client: OwnedFd,
+    pub(crate) payload: OwnedFd,
+    pub(crate) to_client: OwnedFd,
+    pub(crate) to_daemon: OwnedFd,
+    pub(crate) daemon_region: Region,
+    pub(crate) producer: Producer,
+    pub(crate) payload_region: Region,
+}
+
+impl Memory {
+    pub(crate) fn new() -> Self {
+        let (daemon, daemon_region) = segment(DAEMON_SEGMENT_BYTES, SIZE_SEALS | SealFlags::FUTURE_WRITE);
+        let (client, client_region) = segment(CLIENT_SEGMENT_BYTES, SIZE_SEALS);
+        let (payload, payload_region) = segment(PAYLOAD_BYTES, SIZE_SEALS);
+        let doorbell = || eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap();
+        let producer = Producer::create(daemon_region.clone(), client_region, PAYLOAD_BYTES).unwrap();
+        Self {
+            daemon,
+            client,
+            payload,
+            to_client: doorbell(),
+            to_daemon: doorbell(),
+            daemon_region,
+            producer,
+            payload_region,
+        }
+    }
+
+    pub(crate) fn fds(&self) -> [BorrowedFd<'_>; 5] {
+        [
+            self.daemon.as_fd(),
+            self.client.as_fd(),
+            self.payload.as_fd(),
+            self.to_client.as_fd(),
+            self.to_daemon.as_fd(),
+        ]
+    }
+}
+
+pub(crate) const SIZE_SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
+
+pub(crate) fn segment(bytes: u64, seals: SealFlags) -> (OwnedFd, Region) {
+    let fd = memfd_create("shade-test", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
+    ftruncate(&fd, bytes).unwrap();
+    let len = usize::try_from(bytes).unwrap();
+    let mapping = MmapOptions::new().len(len).map_raw(&fd).unwrap();
+    fcntl_add_seals(&fd, seals).unwrap();
+    let start = NonNull::new(mapping.as_mut_ptr()).unwrap();
+    // SAFETY: the mapping is `len` bytes at `start`, writable, dropped by the region, never referenced.
+    let region = unsafe { Region::from_raw(start, len, mapping) };
+    (fd, region)
+}
+
+/// A welcomed client, and the daemon's end of its ring.
+pub(crate) struct Daemon {
+    pub(crate) peer: Peer,
+    memory: Memory,
+    blocks: PayloadRing,
+    freed: u64,
+    /// Whether each published descriptor has a block.
+    has_block: Vec<bool>,
+}
+
+impl Daemon {
+    fn new(peer: Peer, memory: Memory) -> Self {
+        Self {
+            peer,
+            memory,
+            blocks: PayloadRing::new(PAYLOAD_BYTES).unwrap(),
+            freed: 0,
+            has_block: Vec::new(),
+        }
+    }
+
+    /// Hears a `StartEpoch` and returns its generation.
+    pub(crate) fn epoch_started(&self) -> u32 {
+        match self.peer.hear() {
+            Request::StartEpoch { generation, .. } => generation,
+            other => panic!("{other:?} instead of StartEpoch"),
+        }
+    }
+
+    /// Gives released blocks back; descriptors released in order so far.
+    pub(crate) fn reclaim(&mut self) -> u64 {
+        let released = self.memory.producer.released().unwrap();
+        while self.freed < released {
+            if self.has_block[usize::try_from(self.freed).unwrap()] {
+                assert!(self.blocks.free_oldest());
+            }
+            self.freed += 1;
+        }
+        released
+    }
+
+    /// Sleeps until the client rings.
+    pub(crate) fn wait_for_doorbell(&self) {
+        poll(&mut [PollFd::new(&self.memory.to_daemon, PollFlags::IN)], None).unwrap();
+        rustix::io::read(&self.memory.to_daemon, &mut [0_u8; 8]).unwrap();
+    }
+
+    /// Publishes a raw batch of `records`, waiting for room if need be.
+    pub(crate) fn publish_batch(&mut self, generation: u32, batch: u32, records: &[&[u8]]) {
+        let data_len: usize = records.iter().map(|record| record.len()).sum();
+        let capacity = u32::try_from(records.len()).unwrap();
+        let layout = BatchLayout::new(Layout::Raw, capacity, data_len as u64).unwrap();
+        let offset = self.room(layout.total);
+        let payload = self.memory.payload_region.clone();
+        let mut at = 0_u64;
+        for (row, record) in records.iter().enumerate() {
+            let row = row as u64;
+            let write = |column: u64, bytes: &[u8]| {
+                payload.write(offset + column + row * bytes.len() as u64, bytes).unwrap();
+            };
+            write(layout.ids, &(i64::from(batch) * 100 + i64::try_from(row).unwrap()).to_le_bytes());
+            write(layout.labels, &i64::try_from(row).unwrap().to_le_bytes());
+            write(layout.weights, &0.5_f32.to_le_bytes());
+            write(layout.flags, &1_u32.to_le_bytes());
+            write(layout.offsets.unwrap(), &at.to_le_bytes());
+            write(layout.lens.unwrap(), &(record.len() as u64).to_le_bytes());
+            payload.write(offset + layout.data + at, record).unwrap();
+            at += record.len() as u64;
+        }
+        self.publish(Descriptor {
+            generation,
+            kind: Kind::Batch,
+            layout: Layout::Raw,
+            batch,
+            offset,
+            len: layout.total,
+            records: capacity,
+            capacity,
+            ..Descriptor::default()
+        });
+    }
+
+    pub(crate) fn publish_end(&mut self, generation: u32) {
+        self.publish(Descriptor { generation, kind: Kind::EpochEnd, ..Descriptor::default() });
+    }
+
+    pub(crate) fn publish_error(&mut self, generation: u32, text: &str) {
+        let offset = self.room(text.len() as u64);
+        self.memory.payload_region.write(offset, text.as_bytes()).unwrap();
+        let len = text.len() as u64;
+        self.publish(Descriptor { generation, kind: Kind::Error, offset, len, ..Descriptor::default() });
+    }
+
+    /// Publishes any descriptor under the right number, and rings if asked to.
+    pub(crate) fn publish(&mut self, descriptor: Descriptor) {
+        let seq = self.memory.producer.next_seq();
+        self.has_block.push(descriptor.kind != Kind::EpochEnd);
+        if self.memory.producer.publish(&Descriptor { seq, ..descriptor }).unwrap() {
+            rustix::io::write(&self.memory.to_client, &1_u64.to_le_bytes()).unwrap();
+        }
+    }
+
+    fn room(&mut self, len: u64) -> u64 {
+        loop {
+            self.reclaim();
+            if self.memory.producer.has_room()
+                && let Some(offset) = self.blocks.reserve(len)
+            {
+                return offset;
+            }
+            self.wait_for_doorbell();
+        }
+    }
+
+    /// Whether a block of `len` bytes has room now.
+    pub(crate) fn has_room(&mut self, len: u64) -> bool {
+        self.reclaim();
+        let reserved = self.blocks.reserve(len).is_some();
+        assert!(!reserved || self.blocks.live() > 0);
+        reserved
+    }
+
+    pub(crate) fn memory(&self) -> &Memory {
+        &self.memory
+    }
+}
