@@ -106,12 +106,8 @@ def run(arguments: argparse.Namespace) -> None:
     runs = []
     for number, setting in enumerate(settings, start=1):
         print(f"\nrun {number} of {len(settings)}: {setting.name} {_explain(setting.sampler, setting.rep)}")
-        print(report.EPOCH_HEADINGS, flush=True)
-        runs.append(
-            train.train(
-                train_set, validation, setting, course, lambda epoch: print(report.epoch_line(epoch), flush=True)
-            )
-        )
+        sys.stdout.flush()
+        runs.append(train.train(train_set, validation, setting, course, report.print_epoch))
 
     data = describe(splits, runs[0].epochs[0].accesses, len(validation[1]))
     result = report.record(runs, course, data, arguments.threads)

@@ -35,7 +35,7 @@ def pack(source: Path, target: Path) -> None:
     """Makes `target`, a packed data set, from the ImageFolder `source`; keeps one made from the same files."""
     stamp = target.with_suffix(".source")
     now = fingerprint(source)
-    if target.is_dir() and stamp.is_file() and stamp.read_text() == now:
+    if (target / "dataset.shade").is_file() and stamp.is_file() and stamp.read_text() == now:
         print(f"packed before: {target}", flush=True)
         return
     stamp.unlink(missing_ok=True)

@@ -10,20 +10,25 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import shade_load
+
 from demo.train import Course, Epoch, Run
 
-EPOCH_HEADINGS = (
+_EPOCH_HEADINGS = (
     f"{'epoch':>5}  {'loss':>7}  {'val accuracy':>12}  {'hit ratio':>9}  {'distinct D/N':>12}"
     f"  {'read':>9}  {'stall':>7}  {'epoch time':>10}"
 )
 
 
-def epoch_line(epoch: Epoch) -> str:
-    """One row below `EPOCH_HEADINGS`."""
-    return (
+def print_epoch(epoch: Epoch) -> None:
+    """One row of a run's table; the first brings the headings along."""
+    if epoch.epoch == 0:
+        print(_EPOCH_HEADINGS)
+    print(
         f"{epoch.epoch:>5}  {epoch.train_loss:>7.4f}  {epoch.val_accuracy:>12.2%}  {epoch.hit_ratio:>9.1%}"
         f"  {epoch.distinct_share:>12.1%}  {epoch.bytes_read / 1e6:>6.1f} MB  {epoch.stall_seconds:>5.1f} s"
-        f"  {epoch.epoch_seconds:>8.1f} s"
+        f"  {epoch.epoch_seconds:>8.1f} s",
+        flush=True,
     )
 
 
@@ -83,8 +88,8 @@ def record(runs: list[Run], course: Course, data: dict[str, Any], threads: int) 
         "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "command": shlex.join([Path(sys.executable).name, *sys.orig_argv[1:]]),
         "machine": machine() | {"torch_threads": threads},
-        "versions": {"python": platform.python_version()}
-        | {name: version(name) for name in ("torch", "numpy", "pillow", "shade-load")},
+        "versions": {"shade_load": shade_load.__version__, "python": platform.python_version()}
+        | {name: version(name) for name in ("torch", "numpy", "pillow")},
         "data": data,
         "store_simulated": course.store_delay is not None,
         "course": asdict(course),

@@ -17,7 +17,7 @@ pub const NAME_BYTES_MAX: usize = 4096;
 /// Largest index file read into memory when it cannot be mapped.
 pub const INDEX_BYTES_MAX: u64 = 1 << 40;
 
-/// Descriptors in a ring: batches a rank can have in flight. A power of two, as its release bitmap is one `u64`.
+/// Descriptors in a ring: batches a rank can have in flight. A power of two, so that a wrapping counter keeps its place.
 pub const RING_DESCRIPTORS: usize = 64;
 /// Most samples in one rank's batch: their losses must fit in one control message.
 pub const BATCH_SAMPLES_MAX: u32 = 32_768;

@@ -11,7 +11,13 @@ use shade_load::reads::{ReadsConfig, StoreModel};
 fn main() -> ExitCode {
     let Command::Serve(args) = Cli::parse().command;
     let filter = tracing_subscriber::EnvFilter::try_from_env("SHADE_LOG").unwrap_or_else(|_| "info".into());
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false).init();
+    let colours = std::io::IsTerminal::is_terminal(&std::io::stderr());
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(colours)
+        .with_target(false)
+        .init();
 
     let private = args.private;
     let outcome = serve(&config(args), |ready| {

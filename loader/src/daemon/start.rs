@@ -55,7 +55,7 @@ pub enum DaemonError {
         source: std::io::Error,
     },
     /// Another daemon has the socket.
-    #[error("a daemon serves this dataset and job already ({address}): attach to it, or name another job with --job")]
+    #[error("address in use: a daemon serves this dataset and job already ({address}); attach to it, or name another job with --job")]
     AddressInUse {
         /// The socket's address.
         address: String,

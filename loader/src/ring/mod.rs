@@ -2,4 +2,4 @@
 
 mod segment;
 
-pub use segment::RingSegments;
+pub use segment::{Doorbell, RingEnd, RingSegments};

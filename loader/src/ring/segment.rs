@@ -26,24 +26,29 @@ use shade_formats::ring::{CLIENT_SEGMENT_BYTES, DAEMON_SEGMENT_BYTES, Producer, 
 )]
 const ONE_RING: [u8; 8] = 1_u64.to_ne_bytes();
 
-/// One session's ring, from the daemon's side.
+/// One session's ring, before its client has it.
 #[derive(Debug)]
 pub struct RingSegments {
+    end: RingEnd,
+    doorbell: Doorbell,
+    daemon: OwnedFd,
+    client: OwnedFd,
+    payload: OwnedFd,
+}
+
+/// The daemon's end of a ring: what publishes.
+#[derive(Debug)]
+pub struct RingEnd {
     /// Publishes descriptors and sees their release.
     pub producer: Producer,
     /// Where batches are written. Clones go to the workers; the memory lives until the last is dropped.
     pub payload: Region,
-    fds: SessionFds,
+    to_client: OwnedFd,
 }
 
+/// Becomes readable when the client has released descriptors: poll it, then [`Doorbell::answer`].
 #[derive(Debug)]
-struct SessionFds {
-    daemon: OwnedFd,
-    client: OwnedFd,
-    payload: OwnedFd,
-    doorbell_to_client: OwnedFd,
-    doorbell_to_daemon: OwnedFd,
-}
+pub struct Doorbell(OwnedFd);
 
 impl RingSegments {
     /// Makes, allocates, maps and seals everything for a ring with `payload_bytes` of payload, a multiple of 4 KiB.
@@ -60,52 +65,61 @@ impl RingSegments {
         let producer = Producer::create(daemon_region, client_region, payload_bytes)
             .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
         let (payload_fd, payload) = segment("shade-ring-payload", payload_bytes, size_seals)?;
-        let fds = SessionFds {
+        Ok(Self {
+            end: RingEnd { producer, payload, to_client: doorbell()? },
+            doorbell: Doorbell(doorbell()?),
             daemon,
             client,
             payload: payload_fd,
-            doorbell_to_client: doorbell()?,
-            doorbell_to_daemon: doorbell()?,
-        };
-        Ok(Self { producer, payload, fds })
+        })
     }
 
     /// What goes with `Welcome`, in its order.
     #[must_use]
     pub fn welcome_fds(&self) -> [BorrowedFd<'_>; WELCOME_FDS] {
         [
-            self.fds.daemon.as_fd(),
-            self.fds.client.as_fd(),
-            self.fds.payload.as_fd(),
-            self.fds.doorbell_to_client.as_fd(),
-            self.fds.doorbell_to_daemon.as_fd(),
+            self.daemon.as_fd(),
+            self.client.as_fd(),
+            self.payload.as_fd(),
+            self.end.to_client.as_fd(),
+            self.doorbell.as_fd(),
         ]
     }
 
+    /// Closes what only the client needed, once it has its descriptors: what publishes, and what hears of releases.
+    #[must_use]
+    pub fn into_ends(self) -> (RingEnd, Doorbell) {
+        (self.end, self.doorbell)
+    }
+}
+
+impl RingEnd {
     /// Wakes the client; to be called when publishing says so.
     ///
     /// # Errors
     /// Never, unless the descriptor was closed under us.
     pub fn ring_client(&self) -> io::Result<()> {
-        match rustix::io::write(&self.fds.doorbell_to_client, &ONE_RING) {
+        match rustix::io::write(&self.to_client, &ONE_RING) {
             // A counter that is full is not zero either: the client is going to wake.
             Ok(_) | Err(Errno::AGAIN) => Ok(()),
             Err(error) => Err(error.into()),
         }
     }
+}
 
-    /// Becomes readable when the client has released descriptors: poll it, then [`RingSegments::answer_doorbell`].
-    #[must_use]
-    pub fn doorbell(&self) -> BorrowedFd<'_> {
-        self.fds.doorbell_to_daemon.as_fd()
+impl AsFd for Doorbell {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
+}
 
-    /// Silences the daemon's doorbell. Ask the producer for releases after it, not before: a release in between rings again.
+impl Doorbell {
+    /// Silences it. Ask the producer for releases after it, not before: a release in between rings again.
     ///
     /// # Errors
     /// Never, unless the descriptor was closed under us.
-    pub fn answer_doorbell(&self) -> io::Result<()> {
-        match rustix::io::read(&self.fds.doorbell_to_daemon, &mut [0_u8; 8]) {
+    pub fn answer(&self) -> io::Result<()> {
+        match rustix::io::read(&self.0, &mut [0_u8; 8]) {
             Ok(_) | Err(Errno::AGAIN) => Ok(()),
             Err(error) => Err(error.into()),
         }
@@ -198,7 +212,7 @@ mod tests {
         let mut consumer =
             Consumer::attach(view(daemon, DAEMON_SEGMENT_BYTES), view(client, CLIENT_SEGMENT_BYTES)).unwrap();
         let end = Descriptor { kind: Kind::EpochEnd, ..Descriptor::default() };
-        ring.producer.publish(&end).unwrap();
+        ring.end.producer.publish(&end).unwrap();
         assert_eq!(consumer.poll().unwrap(), Some(end));
     }
 
@@ -206,13 +220,13 @@ mod tests {
     #[expect(clippy::host_endian_bytes, reason = "as for ONE_RING")]
     fn a_doorbell_rings_until_answered() {
         let ring = segments();
-        ring.answer_doorbell().unwrap();
-        rustix::io::write(ring.doorbell(), &ONE_RING).unwrap();
+        ring.doorbell.answer().unwrap();
+        rustix::io::write(&ring.doorbell, &ONE_RING).unwrap();
         let mut word = [0_u8; 8];
-        ring.answer_doorbell().unwrap();
-        assert_eq!(rustix::io::read(ring.doorbell(), &mut word), Err(Errno::AGAIN));
+        ring.doorbell.answer().unwrap();
+        assert_eq!(rustix::io::read(&ring.doorbell, &mut word), Err(Errno::AGAIN));
         for _ in 0..3 {
-            ring.ring_client().unwrap();
+            ring.end.ring_client().unwrap();
         }
         assert_eq!(rustix::io::read(ring.welcome_fds()[3], &mut word), Ok(8));
         assert_eq!(u64::from_ne_bytes(word), 3);

@@ -27,8 +27,8 @@ pub(crate) struct Dialogue {
 /// The receiving half. Whoever holds its lock takes what comes.
 #[derive(Debug, Default)]
 struct Hearing {
-    /// A failure that came unasked, for `next` to report.
-    failed: Option<String>,
+    /// What came unasked and went wrong, for `next` to report once the ring is empty.
+    fault: Option<ClientError>,
     /// An answer may still come that nobody waits for: its request timed out, or was overtaken by a failure.
     stray_allowed: bool,
 }
@@ -89,36 +89,48 @@ impl Dialogue {
         }
     }
 
-    /// Hears what came unasked. An error is a failure to report, or the daemon's end.
+    /// Hears what came unasked, to be kept for [`Dialogue::fault`].
+    ///
+    /// # Errors
+    /// When the daemon is gone; that can be heard again and again.
     pub(crate) fn listen(&self) -> Result<(), ClientError> {
-        let mut hearing = match self.hearing.try_lock() {
-            Ok(hearing) => hearing,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => {
+        match self.try_hearing() {
+            Some(mut hearing) => self.hear_all(&mut hearing),
+            None => {
                 // Another thread waits for an answer and takes what comes. Leave it the processor.
                 std::thread::yield_now();
-                return Ok(());
+                Ok(())
             }
-        };
-        let heard = self.hear_all(&mut hearing);
-        match hearing.failed.take() {
-            Some(text) => Err(ClientError::Failed { text }),
-            None => heard,
         }
     }
 
-    /// Takes every message that has come and that nobody waits for.
+    /// Fails with what was heard unasked, once.
+    pub(crate) fn fault(&self) -> Result<(), ClientError> {
+        self.try_hearing().and_then(|mut hearing| hearing.fault.take()).map_or(Ok(()), Err)
+    }
+
+    fn try_hearing(&self) -> Option<MutexGuard<'_, Hearing>> {
+        match self.hearing.try_lock() {
+            Ok(hearing) => Some(hearing),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    /// Takes every message that has come and that nobody waits for. Fails only when the daemon is gone.
     fn hear_all(&self, hearing: &mut Hearing) -> Result<(), ClientError> {
         loop {
-            match receive_now(&self.socket) {
-                Ok((Reply::Failed { text }, _)) => hearing.failed = Some(text),
-                Ok(_) if hearing.stray_allowed => hearing.stray_allowed = false,
-                Ok((reply, _)) => {
-                    return Err(unexpected(reply_name(&reply), "nothing, as nothing was asked"));
+            hearing.fault = match receive_now(&self.socket) {
+                Ok((Reply::Failed { text }, _)) => Some(ClientError::Failed { text }),
+                Ok(_) if hearing.stray_allowed => {
+                    hearing.stray_allowed = false;
+                    continue;
                 }
+                Ok((reply, _)) => Some(unexpected(reply_name(&reply), "nothing, as nothing was asked")),
                 Err(WireError::TimedOut) => return Ok(()),
+                Err(error @ WireError::Format(_)) => Some(self.broken("listening to the daemon", error)),
                 Err(error) => return Err(self.broken("listening to the daemon", error)),
-            }
+            };
         }
     }
 

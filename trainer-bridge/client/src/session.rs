@@ -180,16 +180,22 @@ impl Session {
             if let Some(next) = self.take_spinning(&mut ring, started, wait_most.min(SPIN))? {
                 return Ok(next);
             }
+            // Heard earlier, or by another thread that waited for an answer.
+            self.dialogue.fault()?;
             let left = wait_most.saturating_sub(started.elapsed());
             let woken = self.sleep(&mut ring, left)?;
             if let Some(next) = woken.found {
                 return Ok(next);
             }
-            if woken.spoken_to
-                && let Err(error) = self.dialogue.listen()
-            {
-                // The daemon published before it spoke or went: once more, as that may be news to us.
-                return self.take(&mut ring)?.ok_or(error);
+            if woken.spoken_to {
+                let heard = self.dialogue.listen();
+                // The daemon published before it spoke or went: what it published comes first.
+                if let Some(next) = self.take(&mut ring)? {
+                    return Ok(next);
+                }
+                // The reason before the fact: a daemon says why and then goes.
+                self.dialogue.fault()?;
+                heard?;
             }
             if woken.interrupted || left.is_zero() {
                 return Ok(Next::Pending);

@@ -87,11 +87,14 @@ pub(crate) fn receive_now(socket: &OwnedFd) -> Result<Received, WireError> {
     let mut bytes = vec![0; MESSAGE_BYTES_MAX + 1];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(WELCOME_FDS))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let mut reset = false;
     let message = loop {
         let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
         match recvmsg(socket, &mut [IoSliceMut::new(&mut bytes)], &mut ancillary, flags) {
             Ok(message) => break message,
             Err(Errno::INTR) => {}
+            // The peer closed without reading all of ours. That is told before its own last words, once.
+            Err(Errno::CONNRESET) if !reset => reset = true,
             Err(error) => return Err(error.into()),
         }
     };

@@ -4,6 +4,7 @@
 mod support;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::mpsc::channel;
 
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::SealFlags;
@@ -99,6 +100,42 @@ fn a_failure_told_unasked_ends_next_and_no_answer_is_lost_to_it() {
     assert_eq!(next(&session).unwrap_err().to_string(), "the daemon reports: store gone");
     assert!(matches!(session.stats(), Err(ClientError::Failed { .. })));
     assert_eq!(session.stats().unwrap(), "{}");
+    daemon.join().unwrap();
+}
+
+#[test]
+fn the_reason_is_told_before_the_end() {
+    reason_before_end("reason", false);
+    reason_before_end("reason-asked", true);
+}
+
+fn reason_before_end(test: &str, ask_first: bool) {
+    let job = job(test);
+    let listener = Listener::bind(&job);
+    let (tell, told) = channel();
+    let (report, reported) = channel();
+    let daemon = std::thread::spawn(move || {
+        let mut daemon = listener.serve();
+        let generation = daemon.epoch_started();
+        daemon.publish_batch(generation, 0, &[b"last"]);
+        reported.recv().unwrap();
+        daemon.peer.say(&Reply::Failed { text: "stopped by SIGTERM".to_owned() });
+        drop(daemon);
+        tell.send(()).unwrap();
+    });
+    let session = connect(&job);
+    session.start_epoch(0, 0).unwrap();
+    // Never read: the kernel tells the client of that before it passes on the daemon's words.
+    session.report(0, 0, &[1.0]).unwrap();
+    report.send(()).unwrap();
+    told.recv().unwrap();
+    if ask_first {
+        // A request hears of the end, and leaves the reason to `next`.
+        assert!(matches!(session.stats(), Err(ClientError::DaemonGone { .. })));
+    }
+    assert_eq!(next_batch(&session).record(0).unwrap().unwrap(), b"last");
+    assert_eq!(next(&session).unwrap_err().to_string(), "the daemon reports: stopped by SIGTERM");
+    assert!(matches!(next(&session), Err(ClientError::DaemonGone { .. })));
     daemon.join().unwrap();
 }
 
