@@ -1,5 +1,8 @@
 //! Opens a packed dataset: its folder and its index.
-#![expect(unsafe_code, reason = "mapping a file is unsafe; this is the only such place of the loader's index")]
+#![expect(
+    unsafe_code,
+    reason = "mapping a file is unsafe; this is the only such place of the loader's index"
+)]
 
 use std::fs::File;
 use std::io::Read;

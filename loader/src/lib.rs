@@ -3,15 +3,15 @@
 //!
 //! The modules in the order data flows; `daemon` alone wires them. ARCHITECTURE.md draws the picture.
 
+pub mod batches;
+pub mod blocks;
+pub mod cache;
 pub mod cli;
+pub mod control;
+pub mod core;
+pub mod daemon;
 pub mod dataset;
 pub mod importance;
 pub mod plan;
-pub mod cache;
-pub mod blocks;
 pub mod reads;
-pub mod core;
-pub mod batches;
 pub mod ring;
-pub mod control;
-pub mod daemon;

@@ -244,7 +244,8 @@ fn a_second_job_and_a_second_rank_zero_are_refused() {
     replay.attach(2, 1, &spec(11, 2));
     replay.attach(3, 5, &spec(10, 2));
     assert_eq!(replay.refused.len(), 3, "{:?}", replay.refused);
-    for (text, part) in replay.refused.iter().zip(["rank 0 is attached already", "other arguments", "rank 5"]) {
+    for (text, part) in replay.refused.iter().zip(["rank 0 is attached already", "other arguments", "rank 5"])
+    {
         assert!(text.contains(part), "{text:?} lacks {part:?}");
     }
 }

@@ -10,6 +10,9 @@ from torchvision.transforms import v2
 
 BATCH = 16
 SIDE = 32
+# Largest mean difference of an image to torchvision's, in grey levels: resizing rounds differently, and large JPEGs are
+# scaled while they are decoded. One pixel of shift makes 3 and more.
+DIFFERENCE_MAX = {".png": 1.0, ".jpg": 8.0}
 
 
 @pytest.fixture(params=["png", "jpeg"])
@@ -41,8 +44,8 @@ def test_every_mode_and_size_is_decoded_as_torchvision_does_it(pair: tuple[Image
             assert batch.images.dtype == torch.uint8
             assert batch.images.shape == (len(batch), 3, SIDE, SIDE)
             for sample, image in zip(batch.ids.tolist(), batch.images, strict=True):
-                wanted = transform(judge[sample][0])
-                # Filters round differently, and JPEG is scaled while it is decoded; a wrong crop differs by far more.
-                assert (wanted.float() - image.float()).abs().mean() < 5, judge.samples[sample]
+                path, _ = judge.samples[sample]
+                difference = (transform(judge[sample][0]).float() - image.float()).abs().mean().item()
+                assert difference < DIFFERENCE_MAX[Path(path).suffix], path
                 seen += 1
     assert seen == len(judge)

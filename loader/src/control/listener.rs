@@ -64,7 +64,9 @@ impl Listener {
                             .name(format!("shade-session-{session}"))
                             .spawn(move || run(connection, session, &identity, &messages));
                         if let Err(error) = spawned {
-                            tracing::warn!("a connection was dropped, as no thread could be made for it: {error}");
+                            tracing::warn!(
+                                "a connection was dropped, as no thread could be made for it: {error}"
+                            );
                         }
                     }
                     // A client that left in between, or too many open files: the next one may fare better.
@@ -90,7 +92,8 @@ impl Drop for Listener {
 }
 
 fn bind(address: &SocketAddrUnix) -> io::Result<OwnedFd> {
-    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+    let socket =
+        rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
     rustix::net::bind(&socket, address)?;
     rustix::net::listen(&socket, 128)?;
     Ok(socket)

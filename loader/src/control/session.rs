@@ -9,7 +9,8 @@ use std::time::Duration;
 use crossbeam_channel::Sender;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use shade_formats::control::{
-    PROTOCOL, REFUSE_BUSY, REFUSE_DATASET, REFUSE_PERMISSION, REFUSE_PROTOCOL, REFUSE_RESOURCES, Reply, Request,
+    PROTOCOL, REFUSE_BUSY, REFUSE_DATASET, REFUSE_PERMISSION, REFUSE_PROTOCOL, REFUSE_RESOURCES, Reply,
+    Request,
 };
 use shade_formats::limits::MESSAGE_BYTES_MAX;
 
@@ -120,7 +121,9 @@ fn serve(
                 (Request::LoadState, Some(fd)) => read_state(fd)?,
                 _ => Vec::new(),
             };
-            messages.send(Message::Request { session, request, state }).map_err(|_| SessionError::Stopping)?;
+            messages
+                .send(Message::Request { session, request, state })
+                .map_err(|_| SessionError::Stopping)?;
         }
     }
 }
@@ -135,7 +138,11 @@ fn hello(
 ) -> Result<Option<Attach>, SessionError> {
     let peer = rustix::net::sockopt::socket_peercred(socket.as_fd())?;
     if peer.uid != rustix::process::geteuid() && !peer.uid.is_root() {
-        let text = format!("this daemon serves user {} only, not user {}", rustix::process::geteuid().as_raw(), peer.uid.as_raw());
+        let text = format!(
+            "this daemon serves user {} only, not user {}",
+            rustix::process::geteuid().as_raw(),
+            peer.uid.as_raw()
+        );
         return refuse(REFUSE_PERMISSION, text);
     }
     let timeout = Timespec { tv_sec: HELLO_TIMEOUT.as_secs().cast_signed(), tv_nsec: 0 };
@@ -144,9 +151,12 @@ fn hello(
     }
     let Some((bytes, _)) = receive(socket, buffer)? else { return Ok(None) };
     match Request::decode(bytes)? {
-        Request::Hello { protocol, .. } if protocol != PROTOCOL => {
-            refuse(REFUSE_PROTOCOL, format!("the daemon speaks protocol {PROTOCOL}, the client {protocol}: use the same version of both"))
-        }
+        Request::Hello { protocol, .. } if protocol != PROTOCOL => refuse(
+            REFUSE_PROTOCOL,
+            format!(
+                "the daemon speaks protocol {PROTOCOL}, the client {protocol}: use the same version of both"
+            ),
+        ),
         Request::Hello { dataset, .. } if dataset != identity.dataset => {
             refuse(REFUSE_DATASET, format!("this daemon serves {}, not {dataset}", identity.dataset))
         }

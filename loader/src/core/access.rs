@@ -109,7 +109,8 @@ impl Core {
         let mut evicted = Vec::new();
         // A record some worker still reads is pinned: its blocks are shared.
         let pinned = |held: &Arc<Blocks>| Arc::strong_count(held) > 1;
-        let admission = self.cache.offer(sample, bytes, Arc::clone(&blocks), &job.importance, pinned, &mut evicted);
+        let admission =
+            self.cache.offer(sample, bytes, Arc::clone(&blocks), &job.importance, pinned, &mut evicted);
         match admission {
             Admission::Admitted => {
                 let evictions = evicted.len() as u64;

@@ -15,7 +15,9 @@ impl Core {
     /// What went wrong, with everything a user needs to find the record.
     pub(super) fn name_fault(&self, sample: SampleId, fault: &dyn std::fmt::Display) -> String {
         let path = self.index.path(sample).map_or_else(|| "?".into(), String::from_utf8_lossy);
-        let Some(entry) = self.index.entry(sample) else { return format!("sample {sample} ({path}): {fault}") };
+        let Some(entry) = self.index.entry(sample) else {
+            return format!("sample {sample} ({path}): {fault}");
+        };
         let shard = self.index.shard(entry.shard).map_or("?", |shard| shard.name);
         format!("sample {sample} ({path}) in shard {shard} at byte {}: {fault}", entry.offset)
     }
@@ -46,9 +48,13 @@ impl Core {
                 target.state = RowState::Waiting;
                 if first {
                     batch.substituted += 1;
-                    self.count_and_warn(actions, format!("substituted sample {sample} for {text}"), |counts| {
-                        counts.substituted += 1;
-                    });
+                    self.count_and_warn(
+                        actions,
+                        format!("substituted sample {sample} for {text}"),
+                        |counts| {
+                            counts.substituted += 1;
+                        },
+                    );
                 }
                 let served = self.access(sample, row);
                 self.count_access(row, served);
@@ -60,7 +66,12 @@ impl Core {
         }
     }
 
-    fn count_and_warn(&mut self, actions: &mut Vec<Action>, text: String, change: impl Fn(&mut super::counts::Counts)) {
+    fn count_and_warn(
+        &mut self,
+        actions: &mut Vec<Action>,
+        text: String,
+        change: impl Fn(&mut super::counts::Counts),
+    ) {
         if let Some(job) = &mut self.job {
             job.count(change);
         }
@@ -71,7 +82,8 @@ impl Core {
     /// the row's place, with the bytes it takes there. Deterministic, so that a rerun delivers the same.
     fn substitute(&mut self, row: RowRef) -> Option<(SampleId, u64)> {
         let raw = self.job.as_ref()?.spec.output == Output::Raw;
-        let target = self.session_mut(row.session)?.batch_mut(row.seq)?.rows.get(row.position as usize)?.clone();
+        let target =
+            self.session_mut(row.session)?.batch_mut(row.seq)?.rows.get(row.position as usize)?.clone();
         if target.substitutes >= SUBSTITUTES_MAX {
             return None;
         }

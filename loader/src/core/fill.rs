@@ -134,7 +134,11 @@ impl Core {
                 let mut rows = std::mem::take(&mut batch.ready);
                 while !rows.is_empty() {
                     let rest = rows.split_off(rows.len().min(FILL_ROWS_MAX));
-                    actions.push(Action::Fill(FillOrder { ticket, output, rows: std::mem::replace(&mut rows, rest) }));
+                    actions.push(Action::Fill(FillOrder {
+                        ticket,
+                        output,
+                        rows: std::mem::replace(&mut rows, rest),
+                    }));
                 }
                 batch.settle(ticket, &self.index, now_ns, actions);
             }
@@ -153,7 +157,9 @@ impl Core {
                         batch.finish(position, RowState::Done);
                     }
                 }
-                Err(fault) => faults.push((RowRef { session, seq, position }, self.name_fault(sample, &fault))),
+                Err(fault) => {
+                    faults.push((RowRef { session, seq, position }, self.name_fault(sample, &fault)))
+                }
             }
         }
         if let Some(batch) = self.session_mut(session).and_then(|s| s.batch_mut(seq)) {
@@ -229,12 +235,7 @@ impl Core {
 }
 
 /// The rows of a planned batch, each with its place in the batch's data.
-fn plan_rows(
-    spec: &JobSpec,
-    slots: &[Slot],
-    plan: &Plan,
-    index: &Index,
-) -> Vec<BatchRow> {
+fn plan_rows(spec: &JobSpec, slots: &[Slot], plan: &Plan, index: &Index) -> Vec<BatchRow> {
     let mut offset = 0;
     let mut rows = Vec::with_capacity(slots.len());
     for slot in slots {
@@ -329,4 +330,3 @@ impl Batch {
         }
     }
 }
-

@@ -76,7 +76,11 @@ impl Core {
             }
             Event::Detach(session) => self.detach(session),
             Event::StartEpoch { session, generation, epoch, first_batch } => {
-                self.want_epoch(session, Wanted { generation, epoch, next_batch: first_batch, ended: false }, actions);
+                self.want_epoch(
+                    session,
+                    Wanted { generation, epoch, next_batch: first_batch, ended: false },
+                    actions,
+                );
             }
             Event::Report { session, epoch, batch, losses } => self.report(session, epoch, batch, &losses),
             Event::Validation { score } => {
@@ -147,7 +151,8 @@ impl Core {
                 epoch.covered = plan.summary.covered;
             }
             total.counts = job.total.into();
-            let seen = (0..self.index.len()).filter(|&id| job.importance.last_epoch(SampleId(id)).is_some()).count();
+            let seen =
+                (0..self.index.len()).filter(|&id| job.importance.last_epoch(SampleId(id)).is_some()).count();
             total.ever_seen_share = seen as f64 / samples;
         }
         Stats {
@@ -186,7 +191,10 @@ impl Core {
         let spec = &attach.spec;
         spec.validate().map_err(|error| Refusal { code: REFUSE_SPEC, text: error.to_string() })?;
         if attach.rank >= spec.world_size {
-            return refuse(REFUSE_SPEC, format!("rank {} is not below the world size {}", attach.rank, spec.world_size));
+            return refuse(
+                REFUSE_SPEC,
+                format!("rank {} is not below the world size {}", attach.rank, spec.world_size),
+            );
         }
         if let Some(job) = &self.job
             && job.spec != *spec
@@ -195,7 +203,10 @@ impl Core {
             return refuse(REFUSE_BUSY, text.into());
         }
         if self.sessions.iter().any(|session| session.rank == attach.rank) {
-            let text = format!("rank {} is attached already: to train twice at once, name another job with job=", attach.rank);
+            let text = format!(
+                "rank {} is attached already: to train twice at once, name another job with job=",
+                attach.rank
+            );
             return refuse(REFUSE_BUSY, text);
         }
         let job = Job::new(*spec, self.index.len())
@@ -229,7 +240,10 @@ impl Core {
     fn want_epoch(&mut self, session: SessionId, wanted: Wanted, actions: &mut Vec<Action>) {
         let batches = self.job.as_ref().map_or(0, |job| job.slices.batches_per_epoch());
         if wanted.next_batch > batches {
-            let text = format!("batch {} of epoch {} does not exist: an epoch has {batches}", wanted.next_batch, wanted.epoch);
+            let text = format!(
+                "batch {} of epoch {} does not exist: an epoch has {batches}",
+                wanted.next_batch, wanted.epoch
+            );
             actions.push(Action::Fail(session, text));
             return;
         }
@@ -252,7 +266,11 @@ impl Core {
 
     /// An epoch some rank wants and whose plan is not the current one.
     fn due_epoch(&self, job: &Job) -> Option<u32> {
-        self.sessions.iter().filter_map(|s| s.wanted).map(|w| w.epoch).find(|&epoch| job.epoch() != Some(epoch))
+        self.sessions
+            .iter()
+            .filter_map(|s| s.wanted)
+            .map(|w| w.epoch)
+            .find(|&epoch| job.epoch() != Some(epoch))
     }
 
     /// Draws the next plan once every rank wants the same new epoch. Until then no rank starts: a plan is drawn from

@@ -48,9 +48,14 @@ impl std::str::FromStr for Capacity {
 impl Capacity {
     /// The capacity in bytes of arena blocks, never more than the whole dataset takes.
     #[must_use]
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of a u64, rounded down")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a share of a u64, rounded down"
+    )]
     pub fn bytes(self, index: &Index, block_bytes: u32) -> u64 {
-        let dataset: u64 = entries(index).map(|(_, entry)| charged_bytes(entry.stored_len, block_bytes)).sum();
+        let dataset: u64 =
+            entries(index).map(|(_, entry)| charged_bytes(entry.stored_len, block_bytes)).sum();
         match self {
             Self::Bytes(bytes) => bytes.min(dataset),
             Self::Share(share) => (dataset as f64 * share) as u64,
@@ -67,7 +72,8 @@ pub(super) fn entries(index: &Index) -> impl Iterator<Item = (SampleId, shade_fo
 /// always for two of the largest records, so that reading never stops for lack of room.
 #[must_use]
 pub fn staging_bytes(index: &Index, block_bytes: u32, depth: u32) -> u64 {
-    let largest = entries(index).map(|(_, entry)| charged_bytes(entry.stored_len, block_bytes)).max().unwrap_or(0);
+    let largest =
+        entries(index).map(|(_, entry)| charged_bytes(entry.stored_len, block_bytes)).max().unwrap_or(0);
     let wanted = largest.saturating_mul(u64::from(depth.max(2)).saturating_mul(4));
     wanted.min(STAGING_BYTES).max(largest.saturating_mul(2)).max(u64::from(block_bytes))
 }
@@ -109,7 +115,12 @@ pub(super) fn ring_bytes(spec: &JobSpec, index: &Index) -> Result<u64, FormatErr
     let wanted = if spec.ring_bytes > 0 { spec.ring_bytes } else { RING_BATCHES * block(mean)? };
     let bytes = wanted.max(least).next_multiple_of(PAYLOAD_ALIGN_BYTES);
     if bytes > PAYLOAD_BYTES_MAX {
-        return Err(FormatError::new("ring payload", 0, bytes, format!("at most {PAYLOAD_BYTES_MAX} bytes: lower batch_size")));
+        return Err(FormatError::new(
+            "ring payload",
+            0,
+            bytes,
+            format!("at most {PAYLOAD_BYTES_MAX} bytes: lower batch_size"),
+        ));
     }
     Ok(bytes)
 }

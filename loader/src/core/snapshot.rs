@@ -33,7 +33,9 @@ impl Core {
         let Some(job) = &self.job else { return };
         let content_id = self.index.content_id().0;
         let (epoch, ids, weights, summary): (u32, &[SampleId], &[f32], PlanSummary) =
-            job.plan.as_ref().map_or_else(Default::default, |plan| (plan.epoch, &plan.ids[..], &plan.weights[..], plan.summary));
+            job.plan.as_ref().map_or_else(Default::default, |plan| {
+                (plan.epoch, &plan.ids[..], &plan.weights[..], plan.summary)
+            });
         let mut bytes = Vec::with_capacity(HEADER_BYTES + ids.len() * 8 + job.scored_at.len() * 16 + 4);
         bytes.extend_from_slice(MAGIC);
         bytes.extend_from_slice(&content_id.to_le_bytes());
@@ -77,9 +79,16 @@ impl Core {
 }
 
 fn restore(job: &mut Job, bytes: &[u8], content_id: u128, samples: u32) -> Result<(), FormatError> {
-    let (body, crc) = bytes.split_last_chunk::<4>().ok_or_else(|| FormatError::new("saved state", 0, bytes.len(), "at least 4 bytes"))?;
+    let (body, crc) = bytes
+        .split_last_chunk::<4>()
+        .ok_or_else(|| FormatError::new("saved state", 0, bytes.len(), "at least 4 bytes"))?;
     if crc32c(body) != u32::from_le_bytes(*crc) {
-        return Err(FormatError::new("saved state", body.len() as u64, "another checksum", format!("{:#010x}", crc32c(body))));
+        return Err(FormatError::new(
+            "saved state",
+            body.len() as u64,
+            "another checksum",
+            format!("{:#010x}", crc32c(body)),
+        ));
     }
     let mut fields = Fields { bytes: body, at: 0 };
     expect(&fields, "SHADEST1", fields.peek(8)? == MAGIC)?;
@@ -101,8 +110,10 @@ fn restore(job: &mut Job, bytes: &[u8], content_id: u128, samples: u32) -> Resul
     };
     let ids = (0..plan_len).map(|_| fields.u32().map(SampleId)).collect::<Result<Vec<_>, _>>()?;
     expect(&fields, "sample ids of the dataset", ids.iter().all(|id| id.0 < samples))?;
-    let weights = (0..plan_len).map(|_| fields.array().map(f32::from_le_bytes)).collect::<Result<Vec<_>, _>>()?;
-    let validation = (0..scores).map(|_| fields.array().map(f64::from_le_bytes)).collect::<Result<Vec<_>, _>>()?;
+    let weights =
+        (0..plan_len).map(|_| fields.array().map(f32::from_le_bytes)).collect::<Result<Vec<_>, _>>()?;
+    let validation =
+        (0..scores).map(|_| fields.array().map(f64::from_le_bytes)).collect::<Result<Vec<_>, _>>()?;
     let scored_at = (0..samples).map(|_| fields.u32()).collect::<Result<Vec<_>, _>>()?;
     let importance = Importance::from_bytes(fields.rest())?;
     expect(&fields, "a row of importance for each sample", importance.len() == samples)?;
@@ -123,9 +134,9 @@ struct Fields<'a> {
 impl<'a> Fields<'a> {
     fn peek(&self, len: usize) -> Result<&'a [u8], FormatError> {
         let end = self.at.saturating_add(len);
-        self.bytes
-            .get(self.at..end)
-            .ok_or_else(|| FormatError::new("saved state", self.at as u64, "its end", format!("{len} more bytes")))
+        self.bytes.get(self.at..end).ok_or_else(|| {
+            FormatError::new("saved state", self.at as u64, "its end", format!("{len} more bytes"))
+        })
     }
 
     fn skip(&mut self, len: usize) {
@@ -136,7 +147,8 @@ impl<'a> Fields<'a> {
         let found = self.peek(LEN)?;
         let array = found.first_chunk().copied();
         self.skip(LEN);
-        array.ok_or_else(|| FormatError::new("saved state", self.at as u64, "its end", format!("{LEN} bytes")))
+        array
+            .ok_or_else(|| FormatError::new("saved state", self.at as u64, "its end", format!("{LEN} bytes")))
     }
 
     fn u32(&mut self) -> Result<u32, FormatError> {
@@ -149,7 +161,11 @@ impl<'a> Fields<'a> {
 }
 
 fn expect(fields: &Fields<'_>, expected: &str, holds: bool) -> Result<(), FormatError> {
-    if holds { Ok(()) } else { Err(FormatError::new("saved state", fields.at as u64, "something else", expected)) }
+    if holds {
+        Ok(())
+    } else {
+        Err(FormatError::new("saved state", fields.at as u64, "something else", expected))
+    }
 }
 
 /// What a plan depends on beside the importance table. The world size is not among it.

@@ -63,7 +63,8 @@ impl Daemon {
     ) {
         let mut beaten = Instant::now();
         loop {
-            let wait = if self.sessions.is_empty() && self.linger.is_none() { Duration::MAX } else { HEARTBEAT };
+            let wait =
+                if self.sessions.is_empty() && self.linger.is_none() { Duration::MAX } else { HEARTBEAT };
             select! {
                 recv(completions) -> completion => self.events.extend(completion.ok().map(Event::Read)),
                 recv(done) -> done => if let Ok(done) = done { self.finished(done) },

@@ -60,7 +60,9 @@ impl Sessions {
 
     /// Descriptors the client has released so far.
     pub(super) fn released(&mut self, session: SessionId) -> Result<Option<u64>, FormatError> {
-        let Some(ring) = self.peers.get_mut(&session).and_then(|peer| peer.ring.as_mut()) else { return Ok(None) };
+        let Some(ring) = self.peers.get_mut(&session).and_then(|peer| peer.ring.as_mut()) else {
+            return Ok(None);
+        };
         ring.producer.released().map(Some)
     }
 
@@ -70,7 +72,9 @@ impl Sessions {
         let mut descriptor = *descriptor;
         let published = error
             .map_or(Ok(()), |text| {
-                let len = text.floor_char_boundary(usize::try_from(descriptor.len.min(ERROR_TEXT_BYTES_MAX)).unwrap_or(usize::MAX));
+                let len = text.floor_char_boundary(
+                    usize::try_from(descriptor.len.min(ERROR_TEXT_BYTES_MAX)).unwrap_or(usize::MAX),
+                );
                 descriptor.len = len as u64;
                 ring.payload.write(descriptor.offset, text.as_bytes().get(..len).unwrap_or_default())
             })

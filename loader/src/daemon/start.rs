@@ -55,7 +55,9 @@ pub enum DaemonError {
         source: std::io::Error,
     },
     /// Another daemon has the socket.
-    #[error("address in use: a daemon serves this dataset and job already ({address}); attach to it, or name another job with --job")]
+    #[error(
+        "address in use: a daemon serves this dataset and job already ({address}); attach to it, or name another job with --job"
+    )]
     AddressInUse {
         /// The socket's address.
         address: String,
@@ -99,7 +101,9 @@ pub fn serve(config: &ServeConfig, announce: impl FnOnce(&Ready)) -> Result<(), 
     let index = Arc::clone(&dataset.index);
     let listener = bind(config, &dataset)?;
 
-    let block_bytes = block_bytes_for((0..index.len()).filter_map(|id| Some(index.entry(shade_formats::SampleId(id))?.stored_len)));
+    let block_bytes = block_bytes_for(
+        (0..index.len()).filter_map(|id| Some(index.entry(shade_formats::SampleId(id))?.stored_len)),
+    );
     let cache_bytes = config.cache.bytes(&index, block_bytes);
     let arena_bytes = cache_bytes + staging_bytes(&index, block_bytes, config.reads.depth);
     let (arena, free) = Arena::create(arena_bytes, block_bytes)
@@ -111,8 +115,10 @@ pub fn serve(config: &ServeConfig, announce: impl FnOnce(&Ready)) -> Result<(), 
     let (done_in, done) = crossbeam_channel::unbounded();
     let (messages_in, messages) = crossbeam_channel::unbounded();
     let (stop_in, stop) = crossbeam_channel::bounded(1);
-    let reads = Reads::start(&dataset.folder, Arc::clone(&index), Arc::clone(&arena), config.reads, completions_in)?;
-    let workers = Workers::start(config.workers, Arc::clone(&index), arena, done_in).map_err(DaemonError::Start)?;
+    let reads =
+        Reads::start(&dataset.folder, Arc::clone(&index), Arc::clone(&arena), config.reads, completions_in)?;
+    let workers =
+        Workers::start(config.workers, Arc::clone(&index), arena, done_in).map_err(DaemonError::Start)?;
     ctrlc::set_handler(move || {
         // A second signal finds the channel full: stopping is under way.
         let _ = stop_in.try_send(());
@@ -140,7 +146,8 @@ pub fn serve(config: &ServeConfig, announce: impl FnOnce(&Ready)) -> Result<(), 
     listener.listen(identity, messages_in).map_err(DaemonError::Start)?;
     announce(&Ready { ready: true, pid: std::process::id(), socket: listener.address.clone() });
 
-    let core_config = CoreConfig { cache_bytes, policy: config.policy, depth: config.reads.depth, block_bytes };
+    let core_config =
+        CoreConfig { cache_bytes, policy: config.policy, depth: config.reads.depth, block_bytes };
     let daemon = Daemon::new(Core::new(index, free, core_config), reads, workers, config.linger);
     daemon.run(&completions, &done, &messages, &stop);
     Ok(())

@@ -1,7 +1,12 @@
 //! Drives the core without a disk, a clock or a thread: reads and fills "happen" at once or in a seeded random order,
 //! and trainers take what is published.
 
-#![expect(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, reason = "a test fixture fails by panicking")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "a test fixture fails by panicking"
+)]
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -42,7 +47,9 @@ pub(crate) fn index(samples: u32, classes: u32, len: impl Fn(u32) -> u32) -> Arc
         });
         offset += u64::from(len).next_multiple_of(512) + 512;
     }
-    builder.push_shard(Shard { name: "shard-000000.tar", bytes: offset + 1024, records: samples, crc32c: 0 }).unwrap();
+    builder
+        .push_shard(Shard { name: "shard-000000.tar", bytes: offset + 1024, records: samples, crc32c: 0 })
+        .unwrap();
     for (id, entry) in entries.iter().enumerate() {
         builder.push_sample(entry, format!("class{}/{id}.png", entry.label).as_bytes()).unwrap();
     }
@@ -106,10 +113,12 @@ pub(crate) struct Replay {
 impl Replay {
     /// A core over `index` with `cache_bytes` of cache and `depth` reads in flight.
     pub(crate) fn new(index: Arc<Index>, policy: Policy, cache_bytes: u64, depth: u32, seed: u64) -> Self {
-        let block_bytes = block_bytes_for((0..index.len()).map(|id| index.entry(SampleId(id)).unwrap().stored_len));
+        let block_bytes =
+            block_bytes_for((0..index.len()).map(|id| index.entry(SampleId(id)).unwrap().stored_len));
         let staging = shade_load::core::staging_bytes(&index, block_bytes, depth);
         let (arena, free) = Arena::create(cache_bytes + staging, block_bytes).unwrap();
-        let core = Core::new(Arc::clone(&index), free, CoreConfig { cache_bytes, policy, depth, block_bytes });
+        let core =
+            Core::new(Arc::clone(&index), free, CoreConfig { cache_bytes, policy, depth, block_bytes });
         Self {
             core,
             bad: HashSet::new(),
@@ -208,7 +217,8 @@ impl Replay {
             Event::Read(Completion { op, outcome, latency: std::time::Duration::ZERO })
         } else if pick < self.reading.len() + self.filling.len() {
             let order = self.filling.swap_remove(pick - self.reading.len());
-            let rows = order.rows.into_iter().map(|row| (row.len, row)).map(|(len, row)| (row, Ok(len))).collect();
+            let rows =
+                order.rows.into_iter().map(|row| (row.len, row)).map(|(len, row)| (row, Ok(len))).collect();
             Event::Filled(Filled { ticket: order.ticket, rows, fill_ns: 1 })
         } else {
             let order = self.sealing.swap_remove(pick - self.reading.len() - self.filling.len());
@@ -238,7 +248,9 @@ impl Replay {
                 Action::Fill(order) => self.filling.push(order),
                 Action::Seal(order) => self.sealing.push(*order),
                 Action::Publish(session, descriptor) => self.take(session, &descriptor, None),
-                Action::PublishError(session, descriptor, text) => self.take(session, &descriptor, Some(text)),
+                Action::PublishError(session, descriptor, text) => {
+                    self.take(session, &descriptor, Some(text))
+                }
                 Action::State(_, bytes) => self.states.push(bytes),
                 Action::StateLoaded(_) | Action::Warn(_) => {}
                 Action::Fail(_, text) | Action::Close(_, text) => self.failed.push(text),
@@ -256,7 +268,8 @@ impl Replay {
         if descriptor.generation == self.generations[&session] {
             match descriptor.kind {
                 Kind::Batch => {
-                    let columns = self.columns.remove(&(session, descriptor.seq)).expect("a published batch is sealed");
+                    let columns =
+                        self.columns.remove(&(session, descriptor.seq)).expect("a published batch is sealed");
                     assert_eq!(columns.ids.len(), descriptor.records as usize);
                     self.taken.push(Taken {
                         rank,

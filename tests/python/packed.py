@@ -1,0 +1,87 @@
+"""Small packed datasets for tests: an ImageFolder of noise, packed by the real `shade-pack`."""
+
+import io
+import os
+import random
+import shutil
+import subprocess
+import tarfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import shade_load
+from PIL import Image
+
+# Classes of unequal size, 61 samples in all: a prime, so that every batch size but one leaves a tail.
+CLASSES = {"ant": 13, "bee": 20, "cat": 28}
+SIDE = 16
+
+
+@dataclass(frozen=True)
+class Packed:
+    """A dataset and the ImageFolder it was made of. `files[id]` and `labels[id]` are torchvision's order."""
+
+    path: Path
+    folder: Path
+    files: list[Path]
+    labels: list[int]
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    def pixels(self, sample: int) -> bytes:
+        """What PIL decodes, channel by channel."""
+        with Image.open(self.files[sample]) as image:
+            return b"".join(band.tobytes() for band in image.convert("RGB").split())
+
+    def stored(self, sample: int) -> tuple[Path, int, int]:
+        """(shard, offset, length) of a sample's record, by tar's own account."""
+        for shard in sorted(self.path.glob("**/*.tar")):
+            with tarfile.open(shard) as archive:
+                for member in archive:
+                    if int(member.name.split(".")[0]) == sample:
+                        return shard, member.offset_data, member.size
+        raise AssertionError(f"no record of sample {sample} under {self.path}")
+
+    def copy_to(self, path: Path) -> "Packed":
+        """A copy whose shards a test may damage."""
+        shutil.copytree(self.path, path)
+        return Packed(path, self.folder, self.files, self.labels)
+
+
+def image_folder(root: Path, form: str, classes: dict[str, int] = CLASSES, side: int = SIDE) -> None:
+    """Writes an ImageFolder, the same on every run. PNG: noise. JPEG: blots, which compression keeps close to."""
+    number = 0
+    for name, count in classes.items():
+        (root / name).mkdir(parents=True)
+        for position in range(count):
+            source = random.Random(number)
+            if form == "png":
+                image = Image.frombytes("RGB", (side, side), source.randbytes(side * side * 3))
+            else:
+                image = Image.frombytes("RGB", (2, 2), source.randbytes(12)).resize((side, side))
+            content = io.BytesIO()
+            image.save(content, form, **({"quality": 95, "subsampling": 0} if form == "jpeg" else {}))
+            (root / name / f"{position:03}.{form}").write_bytes(content.getvalue())
+            number += 1
+
+
+def pack(folder: Path, path: Path) -> Packed:
+    """Packs an ImageFolder and lists it in torchvision's order: classes by name, then files by name."""
+    command = [str(program("shade-pack")), "create", str(folder), str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{command}: {done.returncode}\n{done.stdout}{done.stderr}"
+    classes = sorted(entry.name for entry in folder.iterdir() if entry.is_dir())
+    listed = [
+        (file, label) for label, name in enumerate(classes) for file in sorted((folder / name).iterdir())
+    ]
+    return Packed(path, folder, [file for file, _ in listed], [label for _, label in listed])
+
+
+def program(name: str) -> Path:
+    """One of our programs: named by the environment, in the package, or on PATH."""
+    named = os.environ.get(name.upper().replace("-", "_") + "_BIN")
+    packaged = Path(shade_load.__file__).parent / "bin" / name
+    found = named or (str(packaged) if packaged.exists() else shutil.which(name))
+    assert found is not None, f"{name} is not built: run `make build`"
+    return Path(found)

@@ -1,0 +1,188 @@
+"""Arguments: what is not right is refused by name, before any daemon is started."""
+
+from pathlib import Path
+
+import pytest
+from shade_load import Loader, ShadeError, find_daemon
+from shade_load.options import DaemonOptions, JobOptions, ranks, size_bytes
+
+DAEMON = {
+    "cache": "20%",
+    "policy": "app",
+    "store_delay": None,
+    "store_bandwidth": None,
+    "depth": None,
+    "workers": None,
+    "engine": "auto",
+    "io": "auto",
+}
+JOB = {
+    "batch_size": 8,
+    "world_size": 1,
+    "image_size": None,
+    "sampler": "pads",
+    "order": "shuffled",
+    "seed": 0,
+    "rep": 1.0,
+    "hit_cap": 0.6,
+    "cover": 5,
+    "explore": 0.0,
+    "tail": "even",
+    "on_error": "raise",
+    "ring": None,
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that looks like a dataset, and a daemon that must not be started."""
+    (tmp_path / "dataset.shade").touch()
+    monkeypatch.setenv("SHADE_LOAD_BIN", "/bin/false")
+    return tmp_path
+
+
+BAD = [
+    ("batch_size", 0),
+    ("batch_size", 32_769),
+    ("batch_size", 8.0),
+    ("batch_size", True),
+    ("image_size", 0),
+    ("image_size", (16, 16_385)),
+    ("image_size", (16, 16, 3)),
+    ("image_size", "big"),
+    ("cache", "120%"),
+    ("cache", "many"),
+    ("cache", -1),
+    ("seed", -1),
+    ("seed", 1 << 64),
+    ("sampler", "random"),
+    ("policy", "fifo"),
+    ("rep", 0.5),
+    ("rep", float("nan")),
+    ("hit_cap", 1.5),
+    ("cover", -1),
+    ("explore", 2),
+    ("order", "sorted"),
+    ("tail", "keep"),
+    ("on_error", "ignore"),
+    ("job", ""),
+    ("job", "a/b"),
+    ("store_delay", "2"),
+    ("store_delay", -1.0),
+    ("store_bandwidth", "fast"),
+    ("depth", 0),
+    ("depth", 1025),
+    ("workers", 0),
+    ("engine", "aio"),
+    ("io", "mmap"),
+    ("ring", "big"),
+    ("ring", 0),
+    ("timeout", 0.0),
+    ("timeout", "long"),
+]
+
+
+@pytest.mark.parametrize(("name", "value"), BAD)
+def test_bad_arguments_are_refused_by_name(folder: Path, name: str, value: object) -> None:
+    with pytest.raises((TypeError, ValueError), match=rf"\b{name}\b"):
+        Loader(folder, **{"batch_size": 8, name: value})
+
+
+@pytest.mark.parametrize(
+    ("rank", "world_size"), [(0, None), (None, 2), (2, 2), (-1, 2), (0, 0), (0, 4097), (0.0, 1)]
+)
+def test_bad_ranks_are_refused(folder: Path, rank: int | None, world_size: int | None) -> None:
+    with pytest.raises((TypeError, ValueError), match="rank|world_size"):
+        Loader(folder, 8, rank=rank, world_size=world_size)
+
+
+@pytest.mark.parametrize(
+    "environment", [{"RANK": "1"}, {"RANK": "x", "WORLD_SIZE": "2"}, {"RANK": "2", "WORLD_SIZE": "2"}]
+)
+def test_bad_ranks_in_the_environment_are_refused(
+    environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("RANK", raising=False)
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    assert ranks(None, None) == (0, 1)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(ValueError, match="rank"):
+        ranks(None, None)
+
+
+def test_a_folder_that_is_no_dataset_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    for path in (tmp_path, tmp_path / "nowhere"):
+        with pytest.raises(FileNotFoundError, match="shade-pack create"):
+            Loader(path, 8)
+
+
+def test_a_daemon_that_cannot_start_is_an_error(folder: Path) -> None:
+    with pytest.raises(ShadeError, match=r"/bin/false"):
+        Loader(folder, 8)
+
+
+def test_the_daemon_is_looked_for_in_three_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "shade-load"
+    program.write_text("#!/bin/sh\n")
+    monkeypatch.setenv("SHADE_LOAD_BIN", str(program))
+    with pytest.raises(ShadeError, match="SHADE_LOAD_BIN"):
+        find_daemon()
+    program.chmod(0o755)
+    assert find_daemon() == program
+    monkeypatch.delenv("SHADE_LOAD_BIN")
+    monkeypatch.setattr("shade_load.launch.__file__", str(tmp_path / "package" / "launch.py"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert find_daemon() == program
+    packaged = tmp_path / "package" / "bin" / "shade-load"
+    packaged.parent.mkdir(parents=True)
+    program.rename(packaged)
+    assert find_daemon() == packaged
+    packaged.unlink()
+    with pytest.raises(ShadeError, match="SHADE_LOAD_BIN"):
+        find_daemon()
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (4096, 4096),
+        ("4096", 4096),
+        ("1 KiB", 1024),
+        ("256MiB", 256 << 20),
+        ("256mib", 256 << 20),
+        ("1.5GiB", 3 << 29),
+        ("2MB", 2_000_000),
+        ("8G", 8_000_000_000),
+    ],
+)
+def test_sizes(given: int | str, expected: int) -> None:
+    assert size_bytes("ring", given, 1, 1 << 40) == expected
+    assert JobOptions(**{**JOB, "ring": given}).to_native()["ring_bytes"] == expected
+
+
+def test_image_sizes() -> None:
+    for given, expected in ((None, None), (32, (32, 32)), ((12, 20), (12, 20)), ([12, 20], (12, 20))):
+        assert JobOptions(**{**JOB, "image_size": given}).to_native()["image_size"] == expected
+
+
+def test_arguments_become_the_daemons_command_line() -> None:
+    assert DaemonOptions(**DAEMON).arguments(Path("/data"), "default", None) == [
+        "serve", "/data", "--private", "--job", "default", "--cache", "20%", "--policy", "app",
+        "--engine", "auto", "--io", "auto",
+    ]  # fmt: skip
+    every = {
+        "cache": "8GiB",
+        "policy": "lru",
+        "store_delay": 0.002,
+        "store_bandwidth": "1Gbit",
+        "depth": 8,
+        "workers": 2,
+        "engine": "threads",
+        "io": "buffered",
+    }
+    assert DaemonOptions(**every).arguments(Path("/data"), "x", "/run/s") == [
+        "serve", "/data", "--private", "--job", "x", "--cache", str(8 << 30), "--policy", "lru",
+        "--engine", "threads", "--io", "buffered", "--store-delay", "2000us", "--store-bandwidth", "1Gbit",
+        "--depth", "8", "--workers", "2", "--socket", "/run/s",
+    ]  # fmt: skip

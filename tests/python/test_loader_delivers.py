@@ -1,0 +1,117 @@
+"""What a Loader delivers: every sample once, with its label and its pixels or bytes, in memory it shares."""
+
+from pathlib import Path
+
+import packed
+import pytest
+from shade_load import Loader
+
+torch = pytest.importorskip("torch")
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> packed.Packed:
+    root = tmp_path_factory.mktemp("delivers")
+    packed.image_folder(root / "folder", "png")
+    return packed.pack(root / "folder", root / "data.shade")
+
+
+@pytest.mark.parametrize("sampler", ["uniform", "pads"])
+@pytest.mark.parametrize("batch_size", [1, 8, 61, 100])
+def test_every_sample_comes_once_with_its_label_and_pixels(
+    dataset: packed.Packed, sampler: str, batch_size: int
+) -> None:
+    seen = []
+    with Loader(dataset.path, batch_size, image_size=packed.SIDE, sampler=sampler) as loader:
+        for number, batch in enumerate(loader):
+            assert (batch.epoch, batch.index) == (0, number)
+            assert batch.images.dtype == torch.uint8
+            assert batch.images.shape == (len(batch), 3, packed.SIDE, packed.SIDE)
+            assert batch.labels.dtype == batch.ids.dtype == torch.int64
+            assert batch.weights.tolist() == [1.0] * len(batch)
+            assert batch.flags.tolist() == [0] * len(batch)
+            assert batch.hits + batch.misses == len(batch)
+            for sample, label, image in zip(
+                batch.ids.tolist(), batch.labels.tolist(), batch.images, strict=True
+            ):
+                assert label == dataset.labels[sample]
+                assert image.numpy().tobytes() == dataset.pixels(sample), dataset.files[sample]
+                seen.append(sample)
+        assert number + 1 == len(loader)
+        assert (loader.samples, loader.classes) == (len(dataset), len(packed.CLASSES))
+    assert sorted(seen) == list(range(len(dataset)))
+    assert batch_size == 1 or seen != sorted(seen), "the epoch is not shuffled"
+
+
+def test_raw_records_are_the_files(dataset: packed.Packed) -> None:
+    seen = []
+    with Loader(dataset.path, 7) as loader:
+        for batch in loader:
+            assert len(batch.records) == len(batch)
+            for row, (sample, label) in enumerate(
+                zip(batch.ids.tolist(), batch.labels.tolist(), strict=True)
+            ):
+                content = dataset.files[sample].read_bytes()
+                assert label == dataset.labels[sample]
+                assert batch.records[row].dtype == torch.uint8
+                assert batch.records[row].numpy().tobytes() == content
+                assert batch.records.to_bytes(row) == content
+                seen.append(sample)
+            last = batch.records[-1]
+            assert last.data_ptr() == batch.records[len(batch) - 1].data_ptr()
+            assert [record.data_ptr() for record in batch.records[-2:]][-1] == last.data_ptr()
+            with pytest.raises(IndexError):
+                batch.records[len(batch)]
+            with pytest.raises(AttributeError, match=r"batch\.records"):
+                batch.images
+    assert sorted(seen) == list(range(len(dataset)))
+
+
+def test_jpegs_are_decoded_as_pil_does(tmp_path: Path) -> None:
+    packed.image_folder(tmp_path / "folder", "jpeg", {"a": 5, "b": 6}, side=32)
+    dataset = packed.pack(tmp_path / "folder", tmp_path / "data.shade")
+    with Loader(dataset.path, 4, image_size=32) as loader:
+        samples = 0
+        for batch in loader:
+            for sample, image in zip(batch.ids.tolist(), batch.images, strict=True):
+                expected = torch.frombuffer(bytearray(dataset.pixels(sample)), dtype=torch.uint8)
+                apart = (image.flatten().int() - expected.int()).abs()
+                # Decoders may round differently, by a step or two a channel.
+                assert apart.max() <= 4, dataset.files[sample]
+                samples += 1
+    assert samples == len(dataset)
+
+
+def test_images_of_any_size_become_the_size_asked_for(dataset: packed.Packed) -> None:
+    with Loader(dataset.path, 10, image_size=(12, 20), job="resized") as loader:
+        for batch in loader:
+            assert batch.images.shape == (len(batch), 3, 12, 20)
+            # Noise does not become flat by resizing: an all-equal image is one that nobody wrote.
+            assert all(len(image.unique()) > 10 for image in batch.images)
+
+
+@pytest.mark.parametrize(("tail", "sizes"), [("even", [10] * 6 + [1]), ("drop", [10] * 6), ("pad", [10] * 7)])
+def test_the_last_batch_is_as_tail_says(dataset: packed.Packed, tail: str, sizes: list[int]) -> None:
+    with Loader(dataset.path, 10, image_size=packed.SIDE, tail=tail, job=tail) as loader:
+        batches = [(len(batch), batch.ids.tolist(), batch.padding.tolist()) for batch in loader]
+        assert len(loader) == len(sizes)
+    assert [size for size, _, _ in batches] == sizes
+    rows = [row for _, ids, padding in batches for row in zip(ids, padding, strict=True)]
+    delivered = [sample for sample, padding in rows if not padding]
+    assert len(set(delivered)) == len(delivered) == (60 if tail == "drop" else 61)
+    assert sum(padding for _, padding in rows) == (9 if tail == "pad" else 0)
+
+
+def test_later_epochs_follow_the_losses(dataset: packed.Packed) -> None:
+    # One class is always hard: importance must draw it more often than its share.
+    hard = 0
+    with Loader(dataset.path, 16, image_size=packed.SIDE, sampler="pads", cover=0, seed=3) as loader:
+        drawn = {label: 0 for label in range(len(packed.CLASSES))}
+        for epoch in range(12):
+            for batch in loader:
+                loader.report(batch, (batch.labels == hard).float() + torch.rand(len(batch)) * 0.01)
+                if epoch > 0:
+                    for label in batch.labels.tolist():
+                        drawn[label] += 1
+    share = drawn[hard] / sum(drawn.values())
+    assert share > 1.2 * packed.CLASSES["ant"] / len(dataset), drawn

@@ -1,0 +1,169 @@
+"""Epochs: where they start, that they repeat, that they can be left early, saved and continued."""
+
+import copy
+import pickle
+from collections.abc import Iterator
+from itertools import islice
+
+import packed
+import pytest
+from shade_load import Loader, ShadeError
+
+torch = pytest.importorskip("torch")
+
+BATCH = 8
+BATCHES = 8
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> packed.Packed:
+    root = tmp_path_factory.mktemp("epochs")
+    packed.image_folder(root / "folder", "png")
+    return packed.pack(root / "folder", root / "data.shade")
+
+
+def open_loader(dataset: packed.Packed, job: str, **arguments: object) -> Loader:
+    return Loader(dataset.path, BATCH, image_size=packed.SIDE, job=job, **arguments)
+
+
+def ids(batches: Iterator) -> list[list[int]]:
+    return [batch.ids.tolist() for batch in batches]
+
+
+def train(loader: Loader, batches: Iterator | None = None) -> list[tuple[int, int, list[int], list[float]]]:
+    """Goes through an epoch (or what is left of it) with losses that depend on the samples alone."""
+    seen = []
+    for batch in loader if batches is None else batches:
+        seen.append((batch.epoch, batch.index, batch.ids.tolist(), batch.weights.tolist()))
+        loader.report(batch, [float(sample * 37 % 61) for sample in batch.ids.tolist()])
+    return seen
+
+
+def test_each_iteration_is_the_next_epoch(dataset: packed.Packed) -> None:
+    with open_loader(dataset, "next", sampler="uniform") as loader:
+        assert len(loader) == BATCHES
+        for epoch in range(3):
+            assert {batch.epoch for batch in loader} == {epoch}
+        loader.set_epoch(9)
+        assert {batch.epoch for batch in loader} == {9}
+        assert {batch.epoch for batch in loader} == {10}
+
+
+def test_set_epoch_chooses_the_order(dataset: packed.Packed) -> None:
+    with open_loader(dataset, "order", sampler="uniform", seed=5) as loader:
+        orders = []
+        for epoch in (0, 1, 0, 7):
+            loader.set_epoch(epoch)
+            orders.append(ids(loader))
+    assert orders[0] == orders[2]
+    assert orders[0] != orders[1] != orders[3]
+    with open_loader(dataset, "order-again", sampler="uniform", seed=5) as loader:
+        loader.set_epoch(7)
+        assert ids(loader) == orders[3]
+    with open_loader(dataset, "order-other", sampler="uniform", seed=6) as loader:
+        loader.set_epoch(7)
+        assert ids(loader) != orders[3]
+
+
+def test_a_training_repeats_from_its_seed(dataset: packed.Packed) -> None:
+    runs = []
+    for run in range(2):
+        with open_loader(dataset, f"repeat-{run}", sampler="pads", seed=1) as loader:
+            runs.append([train(loader) for _ in range(4)])
+    assert runs[0] == runs[1]
+    assert sorted(sample for row in runs[0][0] for sample in row[2]) == list(range(len(dataset)))
+    assert sorted(sample for row in runs[0][1] for sample in row[2]) != list(range(len(dataset))), (
+        "PADS drew nothing"
+    )
+
+
+@pytest.mark.parametrize("left_after", [0, 1, 5])
+def test_an_epoch_left_early_starts_again(dataset: packed.Packed, left_after: int) -> None:
+    with open_loader(dataset, f"left-{left_after}", sampler="uniform") as loader:
+        begun = ids(islice(loader, left_after))
+        again = ids(loader)
+        assert again[:left_after] == begun
+        assert sorted(sample for row in again for sample in row) == list(range(len(dataset)))
+        assert {batch.epoch for batch in loader} == {1}
+
+
+def test_batches_kept_from_an_epoch_left_early_stay_as_they_are(dataset: packed.Packed) -> None:
+    with open_loader(dataset, "kept", sampler="uniform", ring="16MiB") as loader:
+        kept = list(islice(loader, 3))
+        contents = [(batch.ids.tolist(), batch.images.clone()) for batch in kept]
+        assert len(ids(loader)) == BATCHES
+        for batch, (samples, images) in zip(kept, contents, strict=True):
+            assert batch.ids.tolist() == samples
+            assert torch.equal(batch.images, images)
+
+
+def test_an_iterator_left_behind_says_so(dataset: packed.Packed) -> None:
+    with open_loader(dataset, "behind", sampler="uniform") as loader:
+        first = iter(loader)
+        next(first)
+        second = iter(loader)
+        with pytest.raises(ShadeError, match="earlier iteration"):
+            next(first)
+        assert len(ids(second)) == BATCHES
+        assert list(second) == []
+
+
+@pytest.mark.parametrize("done", [1, 4, BATCHES])
+@pytest.mark.parametrize("sampler", ["uniform", "pads"])
+def test_a_saved_epoch_goes_on_where_it_was(dataset: packed.Packed, sampler: str, done: int) -> None:
+    job = f"saved-{sampler}-{done}"
+    with open_loader(dataset, job, sampler=sampler, rep=2.0, cache="50%") as loader:
+        train(loader)
+        batches = iter(loader)
+        train(loader, islice(batches, done))
+        state = pickle.loads(pickle.dumps(copy.deepcopy(loader.state_dict())))
+        assert (state["epoch"], state["batch"]) == (1, done)
+        rest = train(loader, batches)
+        assert [row[1] for row in rest] == list(range(done, BATCHES))
+    # Another job is another daemon: nothing is left of the first but the state.
+    with open_loader(dataset, job + "-again", sampler=sampler, rep=2.0, cache="50%") as loader:
+        loader.load_state_dict(state)
+        loader.set_epoch(1)
+        assert loader.state_dict()["batch"] == done
+        assert train(loader) == rest
+        assert {batch.epoch for batch in loader} == {2}
+
+
+def test_a_state_between_epochs_starts_the_next(dataset: packed.Packed) -> None:
+    with open_loader(dataset, "between", sampler="uniform") as loader:
+        train(loader)
+        state = loader.state_dict()
+        assert (state["epoch"], state["batch"]) == (1, 0)
+        following = ids(loader)
+    with open_loader(dataset, "between-again", sampler="uniform") as loader:
+        loader.load_state_dict(state)
+        assert ids(loader) == following
+
+
+def test_another_epoch_than_the_saved_one_starts_at_its_first_batch(dataset: packed.Packed) -> None:
+    with open_loader(dataset, "other-epoch", sampler="uniform") as loader:
+        next(iter(loader))
+        loader.load_state_dict(loader.state_dict())
+        loader.set_epoch(3)
+        assert [(batch.epoch, batch.index) for batch in loader] == [(3, index) for index in range(BATCHES)]
+
+
+def test_states_that_do_not_fit_are_refused(dataset: packed.Packed) -> None:
+    with open_loader(dataset, "unfit", seed=1) as loader:
+        next(iter(loader))
+        state = loader.state_dict()
+        for change, text in (
+            ({"version": 99}, "version"),
+            ({"content_id": "0" * 32}, "content id"),
+            ({"job": {**state["job"], "seed": 2}}, "seed"),
+            ({"batch": BATCHES + 1}, "batch"),
+        ):
+            with pytest.raises(ValueError, match=text):
+                loader.load_state_dict({**state, **change})
+        damaged = bytearray(state["daemon"])
+        damaged[len(damaged) // 2] ^= 1
+        with pytest.raises(ShadeError):
+            loader.load_state_dict({**state, "daemon": bytes(damaged)})
+        # None of it has changed anything.
+        loader.load_state_dict(state)
+        assert [batch.index for batch in loader] == list(range(1, BATCHES))

@@ -1,0 +1,272 @@
+"""What breaks is said, and nothing hangs: killed daemons and trainers, forks, Ctrl-C, bad records and arguments."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import packed
+import pytest
+from shade_load import DaemonGone, Loader, LoaderTimeout, RecordError, ShadeError
+
+BATCH = 8
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> packed.Packed:
+    root = tmp_path_factory.mktemp("failures")
+    packed.image_folder(root / "folder", "png")
+    return packed.pack(root / "folder", root / "data.shade")
+
+
+def start(script: str, *arguments: object) -> subprocess.Popen:
+    """A trainer of its own, running `script` with `Loader` at hand. Its lines come back on stdout.
+
+    Its stderr stays ours: the daemon inherits it, and reading it to its end would wait for the daemon's.
+    """
+    head = "import sys, os\nfrom shade_load import Loader, ShadeError\nsys.stdout.reconfigure(line_buffering=True)\n"
+    command = [sys.executable, "-W", "ignore", "-c", head + script, *map(str, arguments)]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def line(process: subprocess.Popen) -> str:
+    text = process.stdout.readline().strip()
+    assert text, f"the trainer ended: {process.wait()}"
+    return text
+
+
+def test_a_killed_daemon_is_named_at_once(dataset: packed.Packed) -> None:
+    with Loader(dataset.path, BATCH, job="killed-daemon", store_delay="50ms") as loader:
+        daemon = loader.daemon_pid
+        batches = iter(loader)
+        next(batches)
+        # The promise is 5 seconds; waiting longer is a failure by LoaderTimeout.
+        loader._timeout = 5.0
+        os.kill(daemon, signal.SIGKILL)
+        with pytest.raises(DaemonGone, match=str(daemon)):
+            for _ in range(1000):
+                next(batches)
+        with pytest.raises(StopIteration):
+            next(batches)
+        with pytest.raises(ShadeError, match=str(daemon)):
+            loader.stats()
+    # Nothing of it is left: the next Loader starts another.
+    with Loader(dataset.path, BATCH, job="killed-daemon") as loader:
+        assert loader.daemon_pid != daemon
+        assert sum(1 for _ in loader) == len(loader)
+
+
+def test_a_killed_trainer_frees_its_rank(dataset: packed.Packed) -> None:
+    before = set(os.listdir("/dev/shm"))
+    trainer = start(
+        """
+with Loader(sys.argv[1], 8, job="killed-trainer") as loader:
+    kept = [batch for batch, _ in zip(loader, range(2))]
+    print(loader.daemon_pid)
+    sys.stdin.read()
+""",
+        dataset.path,
+    )
+    daemon = int(line(trainer))
+    trainer.kill()
+    trainer.communicate()
+    with Loader(dataset.path, BATCH, job="killed-trainer") as loader:
+        assert loader.daemon_pid == daemon, "the daemon did not outlive its trainer"
+        seen = [sample for batch in loader for sample in batch._native.ids().tolist()]
+        assert sorted(seen) == list(range(len(dataset)))
+    assert set(os.listdir("/dev/shm")) <= before
+
+
+def test_ctrl_c_ends_a_wait(dataset: packed.Packed) -> None:
+    trainer = start(
+        """
+loader = Loader(sys.argv[1], 8, job="interrupted", store_delay="60s")
+batches = iter(loader)
+print("waiting")
+try:
+    next(batches)
+    print("a batch")
+except KeyboardInterrupt:
+    print("interrupted")
+os._exit(0)
+""",
+        dataset.path,
+    )
+    assert line(trainer) == "waiting"
+    trainer.send_signal(signal.SIGINT)
+    assert line(trainer) == "interrupted"
+    trainer.communicate()
+
+
+def test_a_forked_child_is_told_what_to_do(dataset: packed.Packed) -> None:
+    trainer = start(
+        """
+loader = Loader(sys.argv[1], 8, job="forked")
+batches = iter(loader)
+batch = next(batches)
+before = bytes(batch._native.ids())
+child = os.fork()
+if child == 0:
+    calls = {
+        "next": lambda: next(batches), "iter": lambda: iter(loader), "len": lambda: len(loader),
+        "stats": loader.stats, "set_epoch": lambda: loader.set_epoch(1), "state_dict": loader.state_dict,
+        "load_state_dict": lambda: loader.load_state_dict({}), "report": lambda: loader.report(batch, [1.0]),
+        "report_validation": lambda: loader.report_validation(1.0), "daemon_pid": lambda: loader.daemon_pid,
+        "close": loader.close,
+    }
+    for name, call in calls.items():
+        try:
+            call()
+            print(name, "worked")
+        except ShadeError as error:
+            print(name, error)
+    # The child may look at what it inherited, and its end must not release it.
+    print("same" if bytes(batch._native.ids()) == before else "other")
+    del batch, batches, loader
+    sys.exit(0)
+os.waitpid(child, 0)
+rest = sum(len(later) for later in batches)
+print("same" if bytes(batch._native.ids()) == before else "other", rest + len(batch))
+loader.close()
+""",
+        dataset.path,
+    )
+    lines = trainer.communicate()[0].splitlines()
+    assert len(lines) == 13, lines
+    for text in lines[:11]:
+        assert "forked" in text and "spawn" in text, text
+    assert lines[11] == "same"
+    assert lines[12] == f"same {len(dataset)}"
+
+
+def test_a_wait_ends_after_its_timeout(dataset: packed.Packed) -> None:
+    with Loader(dataset.path, BATCH, rank=0, world_size=2, job="alone") as loader:
+        loader._timeout = 0.3
+        with pytest.raises(LoaderTimeout, match=rf"batch 0 of epoch 0 .*{loader.daemon_pid}.*ranks \[1\]"):
+            next(iter(loader))
+    with Loader(dataset.path, BATCH, job="slow", store_delay="30s") as loader:
+        loader._timeout = 0.3
+        with pytest.raises(LoaderTimeout, match="reads are in flight"):
+            next(iter(loader))
+
+
+def test_a_stopped_daemon_is_told_from_a_slow_one(dataset: packed.Packed) -> None:
+    with Loader(dataset.path, BATCH, job="stopped") as loader:
+        os.kill(loader.daemon_pid, signal.SIGSTOP)
+        try:
+            loader._timeout = 6.0
+            with pytest.raises(LoaderTimeout, match="no sign of life"):
+                next(iter(loader))
+        finally:
+            os.kill(loader.daemon_pid, signal.SIGCONT)
+        loader._timeout = 300.0
+        assert sum(1 for _ in loader) == len(loader)
+
+
+def test_a_closed_loader_says_so(dataset: packed.Packed) -> None:
+    loader = Loader(dataset.path, BATCH, job="closed")
+    batches = iter(loader)
+    loader.close()
+    loader.close()
+    for call in (
+        lambda: next(batches),
+        lambda: iter(loader),
+        lambda: len(loader),
+        loader.stats,
+        loader.state_dict,
+    ):
+        with pytest.raises(ShadeError, match="closed"):
+            call()
+
+
+class TestBadRecords:
+    """One record's bytes are flipped on disk; its checksum tells."""
+
+    BAD = 29
+
+    @pytest.fixture(scope="class")
+    def damaged(self, dataset: packed.Packed, tmp_path_factory: pytest.TempPathFactory) -> packed.Packed:
+        copy = dataset.copy_to(tmp_path_factory.mktemp("damaged") / "data.shade")
+        shard, offset, length = copy.stored(self.BAD)
+        with shard.open("r+b") as file:
+            file.seek(offset + length // 2)
+            byte = file.read(1)
+            file.seek(offset + length // 2)
+            file.write(bytes([byte[0] ^ 0x10]))
+        return copy
+
+    @pytest.fixture(params=[None, packed.SIDE], ids=["raw", "decoded"])
+    def size(self, request: pytest.FixtureRequest) -> int | None:
+        return request.param
+
+    def test_raise_names_shard_offset_and_path(self, damaged: packed.Packed, size: int | None) -> None:
+        shard, offset, _ = damaged.stored(self.BAD)
+        file = damaged.files[self.BAD]
+        with Loader(damaged.path, BATCH, image_size=size, sampler="uniform", job=f"raise-{size}") as loader:
+            batches = iter(loader)
+            with pytest.raises(RecordError) as caught:
+                for batch in batches:
+                    assert self.BAD not in batch._native.ids().tolist()
+            text = str(caught.value)
+            assert shard.name in text or shard.stem in text
+            assert str(offset) in text
+            assert f"{file.parent.name}/{file.name}" in text
+            with pytest.raises(StopIteration):
+                next(batches)
+
+    def test_skip_leaves_it_out_and_counts_it(self, damaged: packed.Packed, size: int | None) -> None:
+        with Loader(
+            damaged.path, BATCH, image_size=size, sampler="uniform", on_error="skip", job=f"skip-{size}"
+        ) as loader:
+            seen, skipped = [], 0
+            for batch in loader:
+                assert len(batch) + batch.skipped == (
+                    BATCH if batch.index < len(loader) - 1 else len(damaged) % BATCH
+                )
+                ids, labels = batch._native.ids().tolist(), batch._native.labels().tolist()
+                assert labels == [damaged.labels[sample] for sample in ids]
+                seen += ids
+                skipped += batch.skipped
+            assert sorted([*seen, self.BAD]) == list(range(len(damaged)))
+            assert skipped == 1
+            assert loader.stats()["epoch"]["skipped"] == 1
+
+    def test_substitute_fills_its_place_and_counts_it(self, damaged: packed.Packed, size: int | None) -> None:
+        with Loader(
+            damaged.path,
+            BATCH,
+            image_size=size,
+            sampler="uniform",
+            on_error="substitute",
+            job=f"substitute-{size}",
+        ) as loader:
+            seen, substitutes, substituted = [], [], 0
+            for batch in loader:
+                ids, flags = batch._native.ids().tolist(), batch._native.flags().tolist()
+                assert batch._native.labels().tolist() == [damaged.labels[sample] for sample in ids]
+                seen += ids
+                substitutes += [sample for sample, flag in zip(ids, flags, strict=True) if flag & 1]
+                substituted += batch.substituted
+            assert len(seen) == len(damaged)
+            assert sorted({*seen, self.BAD}) == list(range(len(damaged)))
+            assert len(substitutes) == substituted == 1
+            assert damaged.labels[substitutes[0]] == damaged.labels[self.BAD]
+            assert loader.stats()["epoch"]["substituted"] == 1
+
+    def test_a_missing_shard_is_named(self, dataset: packed.Packed, tmp_path: Path) -> None:
+        copy = dataset.copy_to(tmp_path / "data.shade")
+        shard, _, _ = copy.stored(0)
+        shard.unlink()
+        with pytest.raises(ShadeError, match=shard.stem), Loader(copy.path, BATCH, job="missing") as loader:
+            for _ in loader:
+                pass
+
+    def test_a_bad_index_is_named(self, dataset: packed.Packed, tmp_path: Path) -> None:
+        copy = dataset.copy_to(tmp_path / "data.shade")
+        index = copy.path / "dataset.shade"
+        content = bytearray(index.read_bytes())
+        content[len(content) // 2] ^= 1
+        index.write_bytes(content)
+        with pytest.raises(ShadeError, match=r"dataset\.shade"):
+            Loader(copy.path, BATCH, job="bad-index")

@@ -1,0 +1,108 @@
+"""Several ranks in processes of their own: together they deliver the plan, whatever their number."""
+
+import multiprocessing
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+import packed
+import pytest
+from shade_load import Loader, ShadeError
+
+BATCH = 4
+EPOCHS = 3
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> packed.Packed:
+    root = tmp_path_factory.mktemp("ranks")
+    packed.image_folder(root / "folder", "png")
+    return packed.pack(root / "folder", root / "data.shade")
+
+
+def losses(ids: list[int]) -> list[float]:
+    return [float(sample * 37 % 61) for sample in ids]
+
+
+def run_rank(path: Path, job: str, sampler: str, rank: int, world: int, batch_size: int) -> tuple:
+    """One rank's life: (daemon, per epoch its batches of (ids, labels))."""
+    epochs = []
+    with Loader(
+        path,
+        batch_size,
+        image_size=packed.SIDE,
+        rank=rank,
+        world_size=world,
+        job=job,
+        sampler=sampler,
+        cover=0,
+    ) as loader:
+        for _ in range(EPOCHS):
+            batches = []
+            for batch in loader:
+                ids = batch._native.ids().tolist()
+                batches.append((ids, batch._native.labels().tolist()))
+                loader.report(batch, losses(ids))
+            assert len(batches) == len(loader)
+            epochs.append(batches)
+        return loader.daemon_pid, epochs
+
+
+def run_world(dataset: packed.Packed, job: str, sampler: str, world: int, batch_size: int) -> list:
+    """Runs all ranks and returns, per epoch, the ranks' lists of batches."""
+    with ProcessPoolExecutor(world, mp_context=multiprocessing.get_context("spawn")) as pool:
+        runs = [
+            pool.submit(run_rank, dataset.path, job, sampler, rank, world, batch_size)
+            for rank in range(world)
+        ]
+        results = [run.result() for run in runs]
+    assert len({daemon for daemon, _ in results}) == 1, "the ranks do not share one daemon"
+    return [[epochs[epoch] for _, epochs in results] for epoch in range(EPOCHS)]
+
+
+@pytest.mark.parametrize("world", [1, 2, 3])
+def test_ranks_share_every_epoch_out_exactly(dataset: packed.Packed, world: int) -> None:
+    for ranks in run_world(dataset, f"uniform-{world}", "uniform", world, BATCH):
+        assert len({len(batches) for batches in ranks}) == 1, "unequal numbers of batches"
+        rows = [row for batches in ranks for batch in batches for row in zip(*batch, strict=True)]
+        assert sorted(sample for sample, _ in rows) == list(range(len(dataset)))
+        assert all(label == dataset.labels[sample] for sample, label in rows)
+
+
+def test_the_plan_does_not_depend_on_the_number_of_ranks(dataset: packed.Packed) -> None:
+    # Twelve samples a step, by one, two and three ranks. PADS ranks losses within a rank's batch, so only the first
+    # epoch's plan, drawn before any loss, is the same.
+    steps = []
+    for world in (1, 2, 3):
+        first, *_ = run_world(dataset, f"pads-{world}", "pads", world, 12 // world)
+        steps.append(
+            [
+                sorted(sample for batches in ranks for sample in batches[0])
+                for ranks in zip(*first, strict=True)
+            ]
+        )
+    assert steps[0] == steps[1] == steps[2]
+    assert len(steps[0]) == 6
+
+
+def test_a_rank_taken_is_refused(dataset: packed.Packed) -> None:
+    with Loader(dataset.path, BATCH, job="taken"):
+        with pytest.raises(ShadeError, match="rank 0"):
+            Loader(dataset.path, BATCH, job="taken")
+        with Loader(dataset.path, BATCH, job="free") as other:
+            assert sum(1 for _ in other) == len(other)
+
+
+def test_ranks_that_disagree_are_refused(dataset: packed.Packed) -> None:
+    with Loader(dataset.path, BATCH, rank=0, world_size=2, job="disagree"):
+        with pytest.raises(ShadeError, match="argument"):
+            Loader(dataset.path, BATCH + 1, rank=1, world_size=2, job="disagree")
+        # The right one is still welcome.
+        Loader(dataset.path, BATCH, rank=1, world_size=2, job="disagree").close()
+
+
+def test_ranks_come_from_the_environment(dataset: packed.Packed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "3")
+    with Loader(dataset.path, BATCH, job="environment") as loader:
+        assert (loader.rank, loader.world_size) == (1, 3)
+        assert len(loader) == 6

@@ -1,0 +1,44 @@
+"""shade_load: an importance-aware data loader for image training.
+
+from shade_load import Loader
+
+with Loader("photos.shade", batch_size=256, image_size=224, cache="20%") as loader:
+    for epoch in range(10):
+        loader.set_epoch(epoch)
+        for batch in loader:
+            loss = criterion(model(batch.images), batch.labels)  # one loss per sample: reduction="none"
+            loader.report(batch, loss)
+"""
+
+import warnings
+
+from ._native import (
+    DEBUG_BUILD,
+    DaemonGone,
+    LoaderTimeout,
+    RecordError,
+    ShadeError,
+    __version__,
+)
+from .batch import Batch, Records
+from .launch import find_daemon
+from .loader import Loader
+
+__all__ = [
+    "Batch",
+    "DaemonGone",
+    "Loader",
+    "LoaderTimeout",
+    "RecordError",
+    "Records",
+    "ShadeError",
+    "__version__",
+    "find_daemon",
+]
+
+if DEBUG_BUILD:
+    warnings.warn(
+        "shade_load was built without optimisation; do not measure with it (build with maturin --release)",
+        RuntimeWarning,
+        stacklevel=2,
+    )

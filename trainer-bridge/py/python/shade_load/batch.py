@@ -1,0 +1,156 @@
+"""Batches: columns of shared memory as torch tensors, or as DLPack views where there is no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, cast, overload
+
+from . import _native
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+# Bit of a row's flags: it only fills up the epoch's last batch.
+FLAG_PADDING = 2
+
+
+class Batch:
+    """One batch of a rank.
+
+    Tensors are made on first use and lie in the ring's shared memory: no copy, and writing to them is allowed. Its
+    place in the ring is free again once the batch and every tensor made from it are gone; until then nothing
+    overwrites them. A batch that is kept keeps its place and in time stops the daemon: clone what you keep.
+
+    Without torch, what is said to be a tensor is a `View`: it has `shape`, `dtype`, `tolist()` and `bytes()`, and
+    anything that speaks DLPack imports it, such as `numpy.from_dlpack`.
+    """
+
+    def __init__(self, native: _native.Batch, torch: ModuleType | None) -> None:
+        self._native = native
+        self._torch = torch
+
+    def __len__(self) -> int:
+        """Samples in this batch, padding included."""
+        return len(self._native)
+
+    def __repr__(self) -> str:
+        return f"Batch(epoch={self.epoch}, index={self.index}, samples={len(self)})"
+
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            "a Batch lies in this process's ring and cannot be pickled: send clones of its tensors"
+        )
+
+    @property
+    def epoch(self) -> int:
+        """The epoch it belongs to, from 0."""
+        return self._native.epoch
+
+    @property
+    def index(self) -> int:
+        """Its position in the epoch, from 0."""
+        return self._native.index
+
+    @property
+    def hits(self) -> int:
+        """Samples whose record was resident."""
+        return self._native.hits
+
+    @property
+    def misses(self) -> int:
+        """Samples whose record was read for this batch."""
+        return self._native.misses
+
+    @property
+    def skipped(self) -> int:
+        """Samples left out because their record is bad (on_error="skip")."""
+        return self._native.skipped
+
+    @property
+    def substituted(self) -> int:
+        """Samples replaced because their record is bad (on_error="substitute")."""
+        return self._native.substituted
+
+    @cached_property
+    def images(self) -> Tensor:
+        """Decoded images: uint8, samples x 3 x height x width."""
+        if self._native.raw:
+            raise AttributeError("this Loader delivers raw records (image_size=None): use batch.records")
+        return self._tensor(self._native.images())
+
+    @cached_property
+    def records(self) -> Records:
+        """The records as packed, one uint8 tensor per sample (image_size=None)."""
+        if not self._native.raw:
+            raise AttributeError("this Loader decodes (image_size is set): use batch.images")
+        return Records(self._native, self._torch)
+
+    @cached_property
+    def labels(self) -> Tensor:
+        """Class labels: int64, in ImageFolder's order of classes."""
+        return self._tensor(self._native.labels())
+
+    @cached_property
+    def ids(self) -> Tensor:
+        """Sample ids: int64, positions in ImageFolder's order."""
+        return self._tensor(self._native.ids())
+
+    @cached_property
+    def weights(self) -> Tensor:
+        """Loss weights that undo the sampler's bias: float32, 1 for a uniform draw."""
+        return self._tensor(self._native.weights())
+
+    @cached_property
+    def flags(self) -> Tensor:
+        """Bit 0: another sample stands in for a bad one. Bit 1: padding. int32."""
+        return self._tensor(self._native.flags())
+
+    @cached_property
+    def padding(self) -> Tensor:
+        """True where a sample only fills up the last batch (tail="pad"): bool; a list without torch."""
+        if self._torch is None:
+            return cast("Tensor", [bool(flag & FLAG_PADDING) for flag in self._native.flags().tolist()])
+        return (self.flags & FLAG_PADDING) != 0
+
+    def _tensor(self, view: _native.View) -> Tensor:
+        return _imported(view, self._torch)
+
+
+class Records(Sequence[Any]):
+    """The records of a raw batch: `records[i]` is a uint8 tensor over shared memory, `records.to_bytes(i)` a copy."""
+
+    # Holds no `Batch`: a cycle would keep the place in the ring until a garbage collection.
+    def __init__(self, native: _native.Batch, torch: ModuleType | None) -> None:
+        self._native = native
+        self._torch = torch
+
+    def __len__(self) -> int:
+        return len(self._native)
+
+    @overload
+    def __getitem__(self, position: int) -> Tensor: ...
+    @overload
+    def __getitem__(self, position: slice) -> list[Tensor]: ...
+    def __getitem__(self, position: int | slice) -> Tensor | list[Tensor]:
+        if isinstance(position, slice):
+            return [self[row] for row in range(*position.indices(len(self)))]
+        return _imported(self._view(position), self._torch)
+
+    def __iter__(self) -> Iterator[Tensor]:
+        return (self[row] for row in range(len(self)))
+
+    def to_bytes(self, position: int) -> bytes:
+        """A copy of one record, for decoders that want `bytes`."""
+        return bytes(self._view(position))
+
+    def _view(self, position: int) -> _native.View:
+        row = position + len(self) if position < 0 else position
+        if not 0 <= row < len(self):
+            raise IndexError(f"record {position} of a batch of {len(self)}")
+        return self._native.record(row)
+
+
+def _imported(view: _native.View, torch: ModuleType | None) -> Tensor:
+    return cast("Tensor", view if torch is None else torch.from_dlpack(view))

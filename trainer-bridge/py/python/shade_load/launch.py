@@ -1,0 +1,29 @@
+"""Where the daemon's program is."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+from ._native import ShadeError
+
+PROGRAM = "shade-load"
+VARIABLE = "SHADE_LOAD_BIN"
+
+
+def find_daemon() -> Path:
+    """The program that serves batches: $SHADE_LOAD_BIN, else the one in this package, else the one on PATH."""
+    named = os.environ.get(VARIABLE)
+    if named:
+        program = Path(named)
+        if not os.access(program, os.X_OK):
+            raise ShadeError(f"{VARIABLE} names {program}, which is not a program that can be run")
+        return program
+    packaged = Path(__file__).parent / "bin" / PROGRAM
+    if os.access(packaged, os.X_OK):
+        return packaged
+    found = shutil.which(PROGRAM)
+    if found is None:
+        raise ShadeError(f"no {PROGRAM}: neither {packaged} nor on PATH; set {VARIABLE} to where it is")
+    return Path(found)

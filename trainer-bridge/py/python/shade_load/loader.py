@@ -1,0 +1,324 @@
+"""Loader: an iterable over a dataset's batches, in the order that importance draws, out of shared memory."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from importlib import import_module
+from types import ModuleType, TracebackType
+from typing import TYPE_CHECKING, Any, Literal
+
+from . import _native
+from ._native import LoaderTimeout, ShadeError
+from .batch import Batch
+from .launch import find_daemon
+from .options import UINT32_MAX, DaemonOptions, JobOptions, dataset_path, integer, job_name, number, ranks
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+STATE_VERSION = 1
+# A daemon that runs gives a sign of life several times a second; one that has not for so long is stuck or stopped.
+SILENCE_SECONDS = 5.0
+
+
+class Loader:
+    """Batches of a packed dataset for one rank.
+
+    The first Loader of a (dataset, job) on a node starts a daemon that reads, caches and decodes for all its ranks and
+    ends with the last of them. Iterating goes through one epoch; iterating again goes through the next, or through the
+    same one again if it was left early. `set_epoch` chooses another.
+
+    Args:
+        dataset: Folder made by `shade-pack create`.
+        batch_size: Samples per batch and rank, 1 to 32768.
+        image_size: Side, or (height, width), that images are decoded and resized to. None: raw records.
+        cache: Memory for records: bytes, "8GiB", or "20%" of the dataset.
+        rank, world_size: This process and how many there are. Default: torch.distributed's if it is initialised, else
+            $RANK and $WORLD_SIZE, else 0 of 1.
+        seed: Of all that is drawn. The same seed and losses give the same epochs.
+        sampler: "pads" draws by importance from the second epoch on; "uniform" takes each sample once per epoch.
+        policy: What the cache keeps: "app" by importance, "lru" the most recently used.
+        rep: PADS: how many times as often resident samples are drawn, at least 1. 1 is off.
+        hit_cap: PADS: largest share of an epoch that such repeats may take, 0 to 1.
+        cover: PADS: a sample not delivered for so many epochs is put into the next. 0 is off.
+        explore: PADS: share of uniform draws, 0 to 1.
+        order: "shuffled", or "hits_first" as SHADE published it (for comparison only).
+        tail: An epoch's last batch: "even" makes it shorter but equal in all ranks, "drop" leaves it out, "pad" fills
+            it up (`batch.padding` says where).
+        on_error: A bad record is an error ("raise"), left out ("skip") or replaced by another ("substitute").
+        job: Name that sets trainings on one dataset apart.
+        socket: Path of a daemon's socket. Default: a name made from user, dataset and job.
+        store_delay, store_bandwidth: Simulate a distant store: a delay per read ("2ms" or seconds), a rate ("1Gbit").
+        depth: Reads in flight. Default: the daemon finds out.
+        workers: Threads that fill batches. Default: the daemon chooses.
+        engine: "auto", "uring" or "threads".
+        io: "auto", "direct" or "buffered".
+        ring: Shared memory for finished batches: bytes or "256MiB". Default: the daemon chooses.
+        timeout: Seconds after which a wait for the daemon is given up with `LoaderTimeout`.
+
+    `cache`, `policy`, `store_*`, `depth`, `workers`, `engine` and `io` apply if this Loader starts the daemon.
+    """
+
+    _session: _native.Session | None = None
+
+    def __init__(
+        self,
+        dataset: str | os.PathLike[str],
+        batch_size: int,
+        *,
+        image_size: int | tuple[int, int] | None = None,
+        cache: int | str = "20%",
+        rank: int | None = None,
+        world_size: int | None = None,
+        seed: int = 0,
+        sampler: Literal["pads", "uniform"] = "pads",
+        policy: Literal["app", "lru"] = "app",
+        rep: float = 1.0,
+        hit_cap: float = 0.6,
+        cover: int = 5,
+        explore: float = 0.0,
+        order: Literal["shuffled", "hits_first"] = "shuffled",
+        tail: Literal["even", "drop", "pad"] = "even",
+        on_error: Literal["raise", "skip", "substitute"] = "raise",
+        job: str = "default",
+        socket: str | os.PathLike[str] | None = None,
+        store_delay: float | str | None = None,
+        store_bandwidth: str | None = None,
+        depth: int | None = None,
+        workers: int | None = None,
+        engine: Literal["auto", "uring", "threads"] = "auto",
+        io: Literal["auto", "direct", "buffered"] = "auto",
+        ring: int | str | None = None,
+        timeout: float = 300.0,
+    ) -> None:
+        self.rank, self.world_size = ranks(rank, world_size)
+        self._timeout = number("timeout", timeout, 0.001, 1e9)
+        self._job = JobOptions(
+            batch_size=batch_size,
+            world_size=self.world_size,
+            image_size=image_size,
+            sampler=sampler,
+            order=order,
+            seed=seed,
+            rep=rep,
+            hit_cap=hit_cap,
+            cover=cover,
+            explore=explore,
+            tail=tail,
+            on_error=on_error,
+            ring=ring,
+        ).to_native()
+        job_name(job)
+        path = dataset_path(dataset)
+        socket_path = None if socket is None else os.path.abspath(socket)
+        arguments = DaemonOptions(
+            cache=cache,
+            policy=policy,
+            store_delay=store_delay,
+            store_bandwidth=store_bandwidth,
+            depth=depth,
+            workers=workers,
+            engine=engine,
+            io=io,
+        ).arguments(path, job, socket_path)
+        daemon: _native.Daemon = {
+            "socket": socket_path,
+            "binary": str(find_daemon()),
+            "arguments": arguments,
+            "timeout_seconds": self._timeout,
+        }
+        self._torch = _torch()
+        # The epoch under way or, between epochs, the next one.
+        self._epoch = 0
+        # The next batch of it that has not been delivered: what a checkpoint says.
+        self._position = 0
+        # Where the next iteration starts: not 0 only after `load_state_dict`.
+        self._resume_at = 0
+        # Counts iterations, so that an iterator left behind cannot take batches from the one after it.
+        self._iteration = 0
+        self._session = _native.Session.connect(str(path), job, self.rank, self._job, daemon)
+
+    def __len__(self) -> int:
+        """Batches per epoch and rank; equal in all ranks."""
+        return self._open().batches_per_epoch
+
+    def __repr__(self) -> str:
+        state = "closed" if self._session is None else "open"
+        return f"Loader(rank={self.rank}, world_size={self.world_size}, epoch={self._epoch}, {state})"
+
+    @property
+    def samples(self) -> int:
+        """Samples of the dataset."""
+        return self._open().samples
+
+    @property
+    def classes(self) -> int:
+        """Classes of the dataset."""
+        return self._open().classes
+
+    @property
+    def daemon_pid(self) -> int:
+        """Process id of the daemon."""
+        return self._open().daemon_pid
+
+    def set_epoch(self, epoch: int) -> None:
+        """Makes `epoch` the one that the next iteration delivers.
+
+        The epoch of a state just loaded is continued where the state says; any other starts at its first batch.
+        """
+        self._open()
+        integer("epoch", epoch, 0, UINT32_MAX)
+        if epoch != self._epoch:
+            self._epoch = epoch
+            self._resume_at = 0
+        self._position = self._resume_at
+
+    def __iter__(self) -> Iterator[Batch]:
+        """Starts the epoch at once, so that the daemon fills the ring from here on."""
+        session = self._open()
+        session.start_epoch(self._epoch, self._resume_at)
+        self._position, self._resume_at = self._resume_at, 0
+        self._iteration += 1
+        return _Epoch(self)
+
+    def report(self, batch: Batch, losses: Tensor | Sequence[float]) -> None:
+        """Returns the losses of a batch, one per sample and in its order; the next epochs are drawn from them.
+
+        Any number that is larger for harder samples will do. Losses may come late, for the batch's first samples only,
+        or not at all. A tensor is detached and moved to the CPU, which waits for its device.
+        """
+        if self._torch is not None and isinstance(losses, self._torch.Tensor):
+            losses = losses.detach().to("cpu", self._torch.float32)
+        self._open().report(batch._native, losses)
+
+    def report_validation(self, score: float) -> None:
+        """Returns a validation score, higher is better: while it rises, `rep` applies; otherwise it rests."""
+        self._open().report_validation(number("score", score, -1e300, 1e300))
+
+    def stats(self) -> dict[str, Any]:
+        """The daemon's figures, and `stall_seconds`: how long this process has waited for batches."""
+        session = self._open()
+        return {**json.loads(session.stats()), "stall_seconds": session.stall_seconds}
+
+    def state_dict(self) -> dict[str, Any]:
+        """What `load_state_dict` needs to go on with the batch after the last one delivered, mid-epoch too."""
+        session = self._open()
+        return {
+            "version": STATE_VERSION,
+            "content_id": session.content_id,
+            "job": dict(self._job),
+            "epoch": self._epoch,
+            "batch": self._position,
+            "daemon": session.save_state(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Puts a state back: the next iteration delivers the identical rest of its epoch.
+
+        All ranks load the state that one of them saved.
+        """
+        session = self._open()
+        if state.get("version") != STATE_VERSION:
+            raise ValueError(f"state: got version {state.get('version')}, expected {STATE_VERSION}")
+        if state["content_id"] != session.content_id:
+            raise ValueError(
+                f"state: saved on a dataset with content id {state['content_id']}, this one has {session.content_id}"
+            )
+        for name in ("batch_size", "world_size", "sampler", "order", "seed", "tail"):
+            if state["job"][name] != self._job[name]:
+                raise ValueError(
+                    f"state: saved with {name}={state['job'][name]!r}, this Loader has {self._job[name]!r}"
+                )
+        epoch = integer("state: epoch", state["epoch"], 0, UINT32_MAX)
+        batch = integer("state: batch", state["batch"], 0, session.batches_per_epoch)
+        session.load_state(state["daemon"])
+        self._iteration += 1
+        self._epoch = epoch
+        self._position = self._resume_at = batch
+
+    def close(self) -> None:
+        """Leaves the daemon. Batches in hand stay valid. Closing again does nothing."""
+        session, self._session = self._session, None
+        if session is not None:
+            session.close()
+
+    def __enter__(self) -> Loader:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        try:
+            self.close()
+        except Exception:
+            # A forked child may not close its parent's session, and nobody could catch this.
+            pass
+
+    def _open(self) -> _native.Session:
+        if self._session is None:
+            raise ShadeError("the Loader is closed")
+        self._session.check_open()
+        return self._session
+
+
+class _Epoch(Iterator[Batch]):
+    """The rest of one epoch. Keeps no batch: its place in the ring is free when the caller's reference is gone."""
+
+    def __init__(self, loader: Loader) -> None:
+        self._loader = loader
+        self._iteration = loader._iteration
+        self._ended = False
+
+    def __next__(self) -> Batch:
+        loader = self._loader
+        session = loader._open()
+        if self._ended:
+            raise StopIteration
+        if self._iteration != loader._iteration:
+            raise ShadeError("this iterator is of an earlier iteration: a Loader has one at a time")
+        try:
+            native = session.next(loader._timeout)
+        except LoaderTimeout as error:
+            raise _explained(error, session) from None
+        except ShadeError:
+            self._ended = True
+            raise
+        if native is None:
+            self._ended = True
+            loader._epoch += 1
+            loader._position = 0
+            raise StopIteration
+        loader._position = native.index + 1
+        return Batch(native, loader._torch)
+
+
+def _explained(error: LoaderTimeout, session: _native.Session) -> LoaderTimeout:
+    """The same with what the daemon itself waits for, if it answers."""
+    silent = session.heartbeat_age
+    if silent is None or silent > SILENCE_SECONDS:
+        since = "none was ever seen" if silent is None else f"the last was {silent:.1f} s ago"
+        return LoaderTimeout(f"{error}; it gives no sign of life: {since}")
+    try:
+        stats = json.loads(session.stats())
+    except ShadeError:
+        return error
+    if absent := stats["waiting_for_ranks"]:
+        reason = f"the epoch starts when ranks {absent} ask for it too"
+    else:
+        reason = f"{stats['reads_in_flight']} reads are in flight ({stats['engine']})"
+    return LoaderTimeout(f"{error}; {reason}")
+
+
+def _torch() -> ModuleType | None:
+    try:
+        return import_module("torch")
+    except ImportError:
+        return None

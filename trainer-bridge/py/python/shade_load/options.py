@@ -1,0 +1,221 @@
+"""A Loader's arguments: checked, with messages that name the argument, and brought into the daemon's terms."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import sys
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+
+from . import _native
+
+INDEX_FILE = "dataset.shade"
+# Limits of the formats; see formats/src/limits.rs.
+BATCH_SAMPLES_MAX = 32_768
+IMAGE_SIDE_MAX = 16_384
+RANKS_MAX = 4096
+RING_BYTES_MAX = 1 << 40
+# Limits of `shade-load serve`.
+DEPTH_MAX = 1024
+WORKERS_MAX = 512
+UINT32_MAX = (1 << 32) - 1
+UINT64_MAX = (1 << 64) - 1
+
+_UNITS = {"": 1, "B": 1} | {
+    prefix + suffix: base**power
+    for power, prefix in enumerate("KMGT", start=1)
+    for suffix, base in (("iB", 1024), ("i", 1024), ("B", 1000), ("", 1000))
+}
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?i?B?)", re.IGNORECASE)
+_PERCENT = re.compile(r"\d+(?:\.\d+)?%")
+_DURATION = re.compile(r"\d+(?:\.\d+)?(?:us|ms|s|min)")
+_BANDWIDTH = re.compile(r"\d+(?:\.\d+)?(?:[kKMGT]i?)?(?:B|bit)")
+_JOB = re.compile(r"[A-Za-z0-9._-]{1,64}")
+
+
+@dataclass(frozen=True)
+class JobOptions:
+    """What is trained on and how it is drawn. All ranks of a job must agree on it."""
+
+    batch_size: int
+    world_size: int
+    image_size: int | tuple[int, int] | None
+    sampler: str
+    order: str
+    seed: int
+    rep: float
+    hit_cap: float
+    cover: int
+    explore: float
+    tail: str
+    on_error: str
+    ring: int | str | None
+
+    def to_native(self) -> _native.Job:
+        """The checked arguments as the native module takes them."""
+        return {
+            "sampler": choice("sampler", self.sampler, ("pads", "uniform")),
+            "order": choice("order", self.order, ("shuffled", "hits_first")),
+            "seed": integer("seed", self.seed, 0, UINT64_MAX),
+            "rep": number("rep", self.rep, 1.0, math.inf),
+            "hit_cap": number("hit_cap", self.hit_cap, 0.0, 1.0),
+            "cover": integer("cover", self.cover, 0, UINT32_MAX),
+            "explore": number("explore", self.explore, 0.0, 1.0),
+            "batch_size": integer("batch_size", self.batch_size, 1, BATCH_SAMPLES_MAX),
+            "world_size": integer("world_size", self.world_size, 1, RANKS_MAX),
+            "tail": choice("tail", self.tail, ("even", "drop", "pad")),
+            "image_size": image_size(self.image_size),
+            "on_error": choice("on_error", self.on_error, ("raise", "skip", "substitute")),
+            "ring_bytes": 0 if self.ring is None else size_bytes("ring", self.ring, 1, RING_BYTES_MAX),
+        }
+
+
+@dataclass(frozen=True)
+class DaemonOptions:
+    """How the daemon runs. Used by the rank that starts it; a daemon that runs already stays as it is."""
+
+    cache: int | str
+    policy: str
+    store_delay: float | str | None
+    store_bandwidth: str | None
+    depth: int | None
+    workers: int | None
+    engine: str
+    io: str
+
+    def arguments(self, dataset: Path, job: str, socket: str | None) -> list[str]:
+        """The checked arguments as `shade-load` takes them."""
+        arguments = ["serve", str(dataset), "--private", "--job", job]
+        arguments += ["--cache", capacity("cache", self.cache)]
+        arguments += ["--policy", choice("policy", self.policy, ("app", "lru"))]
+        arguments += ["--engine", choice("engine", self.engine, ("auto", "uring", "threads"))]
+        arguments += ["--io", choice("io", self.io, ("auto", "direct", "buffered"))]
+        if self.store_delay is not None:
+            arguments += ["--store-delay", duration("store_delay", self.store_delay)]
+        if self.store_bandwidth is not None:
+            arguments += [
+                "--store-bandwidth",
+                matching("store_bandwidth", self.store_bandwidth, _BANDWIDTH, '"1Gbit"'),
+            ]
+        if self.depth is not None:
+            arguments += ["--depth", str(integer("depth", self.depth, 1, DEPTH_MAX))]
+        if self.workers is not None:
+            arguments += ["--workers", str(integer("workers", self.workers, 1, WORKERS_MAX))]
+        if socket is not None:
+            arguments += ["--socket", socket]
+        return arguments
+
+
+def dataset_path(dataset: str | os.PathLike[str]) -> Path:
+    """The dataset's folder with links resolved, as all ranks and the daemon name it."""
+    path = Path(dataset).resolve()
+    if not (path / INDEX_FILE).is_file():
+        raise FileNotFoundError(
+            f"dataset: {path} holds no {INDEX_FILE}; make one from an ImageFolder: shade-pack create SRC OUT"
+        )
+    return path
+
+
+def job_name(job: str) -> str:
+    """A job's name: part of the socket's name, and of messages."""
+    return matching("job", job, _JOB, "letters, digits, '.', '_' and '-', at most 64")
+
+
+def ranks(rank: int | None, world_size: int | None) -> tuple[int, int]:
+    """(rank, world size): as given, else torch.distributed's, else $RANK and $WORLD_SIZE, else (0, 1)."""
+    if (rank is None) != (world_size is None):
+        raise ValueError("rank and world_size: give both or neither")
+    if rank is None or world_size is None:
+        rank, world_size = _surrounding_ranks()
+    integer("world_size", world_size, 1, RANKS_MAX)
+    return integer("rank", rank, 0, world_size - 1), world_size
+
+
+def _surrounding_ranks() -> tuple[int, int]:
+    # Not imported for this: a process group that is initialised has been imported.
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is not None and distributed.is_available() and distributed.is_initialized():
+        return distributed.get_rank(), distributed.get_world_size()
+    named = (os.environ.get("RANK"), os.environ.get("WORLD_SIZE"))
+    if named == (None, None):
+        return 0, 1
+    try:
+        rank, world_size = (int(value) for value in named if value is not None)
+    except ValueError:
+        raise ValueError(
+            f"rank: RANK={named[0]} WORLD_SIZE={named[1]} in the environment are not two numbers"
+        ) from None
+    return rank, world_size
+
+
+def image_size(value: int | tuple[int, int] | None) -> tuple[int, int] | None:
+    """(height, width) in pixels, or None for raw records."""
+    if value is None:
+        return None
+    sides = (value, value) if isinstance(value, int) else tuple(value)
+    if len(sides) != 2:
+        raise ValueError(f"image_size: got {value!r}, expected a side, (height, width) or None")
+    height, width = (integer("image_size", side, 1, IMAGE_SIDE_MAX) for side in sides)
+    return height, width
+
+
+def integer(name: str, value: int, low: int, high: int) -> int:
+    """`value`, if it is a whole number from `low` to `high`."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{name}: got {value!r}, expected an integer")
+    if not low <= value <= high:
+        raise ValueError(f"{name}: got {value}, expected {low} to {high}")
+    return value
+
+
+def number(name: str, value: float, low: float, high: float) -> float:
+    """`value`, if it is a finite number from `low` to `high`."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{name}: got {value!r}, expected a number")
+    if not (math.isfinite(value) and low <= value <= high):
+        expected = f"at least {low:g}" if math.isinf(high) else f"{low:g} to {high:g}"
+        raise ValueError(f"{name}: got {value}, expected {expected}")
+    return float(value)
+
+
+def choice(name: str, value: str, known: Collection[str]) -> str:
+    """`value`, if it is one of `known`."""
+    if value not in known:
+        raise ValueError(f"{name}: got {value!r}, expected one of {', '.join(map(repr, known))}")
+    return value
+
+
+def matching(name: str, value: str, pattern: re.Pattern[str], example: str) -> str:
+    """`value`, if it is a text of the pattern."""
+    if not isinstance(value, str) or pattern.fullmatch(value) is None:
+        raise ValueError(f"{name}: got {value!r}, expected something like {example}")
+    return value
+
+
+def size_bytes(name: str, value: int | str, low: int, high: int) -> int:
+    """Bytes from a number or a text such as "256MiB"."""
+    if isinstance(value, str):
+        match = _SIZE.fullmatch(value.strip())
+        if match is None:
+            raise ValueError(f'{name}: got {value!r}, expected bytes or a size such as "256MiB"')
+        unit = match[2][:1].upper() + match[2][1:].replace("b", "B").replace("I", "i")
+        value = int(float(match[1]) * _UNITS[unit])
+    return integer(name, value, low, high)
+
+
+def capacity(name: str, value: int | str) -> str:
+    """A cache capacity for the command line: bytes, or a percentage of the dataset."""
+    if isinstance(value, str) and _PERCENT.fullmatch(value.strip()):
+        number(name, float(value.strip()[:-1]), 0.0, 100.0)
+        return value.strip()
+    return str(size_bytes(name, value, 0, UINT64_MAX))
+
+
+def duration(name: str, value: float | str) -> str:
+    """A duration for the command line from seconds or a text such as "2ms"."""
+    if isinstance(value, str):
+        return matching(name, value, _DURATION, '"2ms"')
+    return f"{round(number(name, value, 0.0, 3600.0) * 1e6)}us"

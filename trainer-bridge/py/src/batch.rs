@@ -1,0 +1,278 @@
+//! A delivered batch and the views of its columns. The slot goes back to the daemon when the last of them dies.
+
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use pyo3::exceptions::{PyIndexError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyCapsule, PyList, PyTuple};
+use shade_client::{Column, Descriptor, Layout};
+
+use crate::dlpack::{CPU, DataType, Located, check_request, copy_bytes, export};
+use crate::error::ShadeError;
+
+/// Channels of a decoded image.
+const CHANNELS: usize = 3;
+
+/// One batch's slot, shared by the [`Batch`], its [`View`]s and every tensor made from them.
+pub(crate) struct Held {
+    batch: shade_client::Batch,
+    /// The session's count of held batches.
+    count: Arc<AtomicUsize>,
+}
+
+impl Held {
+    fn new(batch: shade_client::Batch, count: &Arc<AtomicUsize>) -> Arc<Self> {
+        count.fetch_add(1, Ordering::Relaxed);
+        Arc::new(Self { batch, count: Arc::clone(count) })
+    }
+
+    /// Where `part` lies in this process's memory.
+    fn locate(&self, part: Part) -> PyResult<Located> {
+        let batch = &self.batch;
+        match part {
+            Part::Ids => column(batch.ids(), DataType::I64),
+            Part::Labels => column(batch.labels(), DataType::I64),
+            Part::Weights => column(batch.weights(), DataType::F32),
+            // The two bits fit, and tensor libraries do far more with int32 than with uint32.
+            Part::Flags => column(batch.flags(), DataType::I32),
+            Part::Images => {
+                let descriptor = batch.descriptor();
+                let shape =
+                    [descriptor.records, descriptor.height, descriptor.width].map(|side| side as usize);
+                let [rows, height, width] = shape;
+                let shape = [rows, CHANNELS, height, width];
+                // The client has checked that the pixels are there.
+                located(batch.data().ptr, DataType::U8, &shape)
+            }
+            Part::Record(row) => self.locate_record(row as usize),
+        }
+    }
+
+    fn locate_record(&self, row: usize) -> PyResult<Located> {
+        let (Some(offsets), Some(lens)) = (self.batch.offsets(), self.batch.lens()) else {
+            return Err(PyValueError::new_err("a decoded batch holds images, not records"));
+        };
+        let (offset, len) = (self.word(offsets, row)?, self.word(lens, row)?);
+        let data = self.batch.data();
+        // The two columns are writable memory: whatever stands there must not lead out of the data.
+        if offset.checked_add(len).is_none_or(|end| end > data.count) {
+            let text =
+                format!("record {row}: got {len} bytes at {offset}, expected a range within {}", data.count);
+            return Err(ShadeError::new_err(text));
+        }
+        located(data.ptr.wrapping_add(offset), DataType::U8, &[len])
+    }
+
+    /// One value of a column of places or lengths.
+    fn word(&self, column: Column<u64>, row: usize) -> PyResult<usize> {
+        if row >= column.count {
+            return Err(PyIndexError::new_err(format!("record {row} of a batch of {}", column.count)));
+        }
+        let word = located(column.ptr.wrapping_add(row), DataType::I64, &[1])?;
+        let bytes = copy_bytes(self, &word);
+        let value = bytes.first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
+        value
+            .and_then(|value| usize::try_from(value).ok())
+            .ok_or_else(|| ShadeError::new_err(format!("record {row}: its place is out of range")))
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.count.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+fn column<T>(column: Column<T>, dtype: DataType) -> PyResult<Located> {
+    located(column.ptr, dtype, &[column.count])
+}
+
+fn located<T>(start: *mut T, dtype: DataType, shape: &[usize]) -> PyResult<Located> {
+    let data = NonNull::new(start.cast()).ok_or_else(|| ShadeError::new_err("the batch is not mapped"))?;
+    let sides: Option<Vec<i64>> = shape.iter().map(|&side| i64::try_from(side).ok()).collect();
+    let bytes = shape.iter().try_fold(dtype.bytes(), |bytes, &side| bytes.checked_mul(side));
+    let (Some(shape), Some(bytes)) = (sides, bytes) else {
+        return Err(ShadeError::new_err(format!("a column of shape {shape:?} is out of range")));
+    };
+    Ok(Located { data, bytes, dtype, shape })
+}
+
+/// A part of a batch that a view shows.
+#[derive(Clone, Copy)]
+enum Part {
+    Ids,
+    Labels,
+    Weights,
+    Flags,
+    Images,
+    /// The bytes of one row's record.
+    Record(u32),
+}
+
+/// A delivered batch.
+#[pyclass(frozen, module = "shade_load._native")]
+pub(crate) struct Batch {
+    held: Arc<Held>,
+}
+
+impl Batch {
+    /// Counted in `count` until its slot is released.
+    pub(crate) fn new(batch: shade_client::Batch, count: &Arc<AtomicUsize>) -> Self {
+        Self { held: Held::new(batch, count) }
+    }
+
+    pub(crate) fn descriptor(&self) -> &Descriptor {
+        self.held.batch.descriptor()
+    }
+
+    fn view(&self, part: Part) -> View {
+        View { held: Arc::clone(&self.held), part }
+    }
+}
+
+#[pymethods]
+impl Batch {
+    fn __len__(&self) -> usize {
+        self.descriptor().records as usize
+    }
+
+    #[getter]
+    fn epoch(&self) -> u32 {
+        self.descriptor().epoch
+    }
+
+    #[getter]
+    fn index(&self) -> u32 {
+        self.descriptor().batch
+    }
+
+    /// Whether it holds records as packed, not images.
+    #[getter]
+    fn raw(&self) -> bool {
+        self.descriptor().layout == Layout::Raw
+    }
+
+    #[getter]
+    fn hits(&self) -> u32 {
+        self.descriptor().hits
+    }
+
+    #[getter]
+    fn misses(&self) -> u32 {
+        self.descriptor().misses
+    }
+
+    #[getter]
+    fn skipped(&self) -> u32 {
+        self.descriptor().skipped
+    }
+
+    #[getter]
+    fn substituted(&self) -> u32 {
+        self.descriptor().substituted
+    }
+
+    fn ids(&self) -> View {
+        self.view(Part::Ids)
+    }
+
+    fn labels(&self) -> View {
+        self.view(Part::Labels)
+    }
+
+    fn weights(&self) -> View {
+        self.view(Part::Weights)
+    }
+
+    fn flags(&self) -> View {
+        self.view(Part::Flags)
+    }
+
+    /// The images of a decoded batch.
+    fn images(&self) -> PyResult<View> {
+        if self.raw() {
+            return Err(PyValueError::new_err("a raw batch holds records, not images"));
+        }
+        Ok(self.view(Part::Images))
+    }
+
+    /// The record of one row of a raw batch.
+    fn record(&self, row: u32) -> PyResult<View> {
+        let view = self.view(Part::Record(row));
+        self.held.locate(view.part)?;
+        Ok(view)
+    }
+}
+
+/// One column of a batch, in place. Speaks DLPack, so that any tensor library takes it without a copy.
+#[pyclass(frozen, module = "shade_load._native")]
+pub(crate) struct View {
+    held: Arc<Held>,
+    part: Part,
+}
+
+#[pymethods]
+impl View {
+    #[getter]
+    fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, self.held.locate(self.part)?.shape)
+    }
+
+    /// The type's usual name, such as "uint8".
+    #[getter]
+    fn dtype(&self) -> PyResult<&'static str> {
+        Ok(self.held.locate(self.part)?.dtype.name())
+    }
+
+    fn __len__(&self) -> PyResult<usize> {
+        let first = self.held.locate(self.part)?.shape.first().copied().unwrap_or(0);
+        usize::try_from(first).map_err(|_| PyValueError::new_err("negative length"))
+    }
+
+    fn __repr__(&self) -> PyResult<String> {
+        let Located { dtype, shape, .. } = self.held.locate(self.part)?;
+        Ok(format!("View(shape={shape:?}, dtype={})", dtype.name()))
+    }
+
+    /// A copy of the bytes.
+    fn __bytes__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        Ok(PyBytes::new(py, &copy_bytes(&self.held, &self.held.locate(self.part)?)))
+    }
+
+    /// A copy as a flat list of numbers.
+    fn tolist<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let bytes = copy_bytes(&self.held, &self.held.locate(self.part)?);
+        match self.part {
+            Part::Ids | Part::Labels => {
+                PyList::new(py, bytes.as_chunks().0.iter().map(|&value| i64::from_le_bytes(value)))
+            }
+            Part::Weights => {
+                PyList::new(py, bytes.as_chunks().0.iter().map(|&value| f32::from_le_bytes(value)))
+            }
+            Part::Flags => {
+                PyList::new(py, bytes.as_chunks().0.iter().map(|&value| i32::from_le_bytes(value)))
+            }
+            Part::Images | Part::Record(_) => PyList::new(py, bytes),
+        }
+    }
+
+    /// A capsule over the column in place. What takes it keeps the batch's slot until it is done.
+    #[pyo3(signature = (*, stream=None, max_version=None, dl_device=None, copy=None))]
+    fn __dlpack__<'py>(
+        &self,
+        py: Python<'py>,
+        stream: Option<&Bound<'py, PyAny>>,
+        max_version: Option<(u32, u32)>,
+        dl_device: Option<(i32, i32)>,
+        copy: Option<bool>,
+    ) -> PyResult<Bound<'py, PyCapsule>> {
+        check_request(stream, dl_device, copy)?;
+        export(py, Arc::clone(&self.held), self.held.locate(self.part)?, max_version)
+    }
+
+    fn __dlpack_device__(&self) -> (i32, i32) {
+        CPU
+    }
+}

@@ -1,0 +1,363 @@
+//! DLPack, both ways: a batch's columns leave as tensors over shared memory, losses arrive from any CPU tensor.
+//!
+//! Out: a capsule holds one [`Export`], which owns one `Arc` of the batch. Whoever takes the tensor renames the
+//! capsule ("used_…") and calls the deleter once; a capsule nobody took calls it itself. Either way the `Arc` falls
+//! exactly once, and with the last one the batch's slot goes back to the daemon. No Python object is held, so a
+//! deleter may run on any thread, attached or not. `READ_ONLY` is never set: the trainer owns the batch it holds.
+//!
+//! In: the capsule is only read and never taken, so its own destructor frees what it holds.
+#![expect(unsafe_code, reason = "DLPack is a C protocol: raw structs inside Python capsules")]
+
+use std::ffi::{CStr, c_void};
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use pyo3::exceptions::{PyBufferError, PyTypeError, PyValueError};
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::PyCapsule;
+use shade_formats::limits::BATCH_SAMPLES_MAX;
+
+use crate::batch::Held;
+
+/// `kDLCPU`.
+const DEVICE_CPU: i32 = 1;
+/// `kDLCUDAHost`: pinned memory, readable like any other.
+const DEVICE_CUDA_HOST: i32 = 3;
+/// What [`View::__dlpack_device__`](crate::batch::View) answers: (device type, device number).
+pub(crate) const CPU: (i32, i32) = (DEVICE_CPU, 0);
+
+/// `DLDataType`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct DataType {
+    code: u8,
+    bits: u8,
+    lanes: u16,
+}
+
+impl DataType {
+    pub(crate) const I32: Self = Self { code: 0, bits: 32, lanes: 1 };
+    pub(crate) const I64: Self = Self { code: 0, bits: 64, lanes: 1 };
+    pub(crate) const U8: Self = Self { code: 1, bits: 8, lanes: 1 };
+    pub(crate) const F32: Self = Self { code: 2, bits: 32, lanes: 1 };
+    const F64: Self = Self { code: 2, bits: 64, lanes: 1 };
+
+    /// Bytes of one value.
+    pub(crate) fn bytes(self) -> usize {
+        usize::from(self.bits / 8)
+    }
+
+    /// The type's usual name, such as "int64".
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::I32 => "int32",
+            Self::I64 => "int64",
+            Self::U8 => "uint8",
+            Self::F32 => "float32",
+            Self::F64 => "float64",
+            _ => "a type that shade does not use",
+        }
+    }
+}
+
+/// `DLDevice`.
+#[repr(C)]
+struct Device {
+    device_type: i32,
+    device_id: i32,
+}
+
+/// `DLTensor`.
+#[repr(C)]
+struct Tensor {
+    data: *mut c_void,
+    device: Device,
+    ndim: i32,
+    dtype: DataType,
+    shape: *mut i64,
+    /// In values, not bytes. May be null in what others send: then the tensor is dense.
+    strides: *mut i64,
+    byte_offset: u64,
+}
+
+/// `DLManagedTensor`: what consumers from before DLPack 1.0 take.
+#[repr(C)]
+struct Legacy {
+    tensor: Tensor,
+    manager_ctx: *mut c_void,
+    deleter: Option<unsafe extern "C" fn(*mut Legacy)>,
+}
+
+/// `DLManagedTensorVersioned`: DLPack 1.x.
+#[repr(C)]
+struct Versioned {
+    major: u32,
+    minor: u32,
+    manager_ctx: *mut c_void,
+    deleter: Option<unsafe extern "C" fn(*mut Versioned)>,
+    flags: u64,
+    tensor: Tensor,
+}
+
+/// The two forms a capsule may hold.
+trait Managed: Sized {
+    /// The capsule's name until somebody takes the tensor.
+    const NAME: &'static CStr;
+
+    /// A head over `tensor` whose deleter is [`release`].
+    fn new(tensor: Tensor) -> Self;
+
+    fn tensor_mut(&mut self) -> &mut Tensor;
+}
+
+impl Managed for Legacy {
+    const NAME: &'static CStr = c"dltensor";
+
+    fn new(tensor: Tensor) -> Self {
+        Self { tensor, manager_ctx: std::ptr::null_mut(), deleter: Some(release::<Self>) }
+    }
+
+    fn tensor_mut(&mut self) -> &mut Tensor {
+        &mut self.tensor
+    }
+}
+
+impl Managed for Versioned {
+    const NAME: &'static CStr = c"dltensor_versioned";
+
+    fn new(tensor: Tensor) -> Self {
+        let deleter = Some(release::<Self> as unsafe extern "C" fn(*mut Self));
+        Self { major: 1, minor: 0, manager_ctx: std::ptr::null_mut(), deleter, flags: 0, tensor }
+    }
+
+    fn tensor_mut(&mut self) -> &mut Tensor {
+        &mut self.tensor
+    }
+}
+
+/// One exported tensor. `head` comes first, so a pointer to it is a pointer to the whole.
+#[repr(C)]
+struct Export<H> {
+    head: H,
+    shape: Vec<i64>,
+    strides: Vec<i64>,
+    /// Keeps the memory: the mapping and the batch's slot in it.
+    owner: Arc<Held>,
+}
+
+/// Where one part of a batch lies, ready to become a tensor: dense, row-major. Made by [`Held`] only, which knows.
+pub(crate) struct Located {
+    /// In the batch's block of the payload, hence valid as long as the batch is held.
+    pub(crate) data: NonNull<u8>,
+    /// Length: of all values together.
+    pub(crate) bytes: usize,
+    pub(crate) dtype: DataType,
+    pub(crate) shape: Vec<i64>,
+}
+
+/// A private copy of a part of `owner`.
+pub(crate) fn copy_bytes(_owner: &Held, located: &Located) -> Vec<u8> {
+    let mut copy = vec![0; located.bytes];
+    // SAFETY: `located` is a part of the batch that the caller holds, which is `bytes` long and mapped; only this process
+    // writes to it; and `copy` is new, hence apart from it, and as long.
+    unsafe { std::ptr::copy_nonoverlapping(located.data.as_ptr(), copy.as_mut_ptr(), located.bytes) };
+    copy
+}
+
+/// What a consumer asks of `__dlpack__`, checked against what shared memory can give.
+pub(crate) fn check_request(
+    stream: Option<&Bound<'_, PyAny>>,
+    device: Option<(i32, i32)>,
+    copy: Option<bool>,
+) -> PyResult<()> {
+    if stream.is_some() {
+        return Err(PyBufferError::new_err("stream: a batch lies in CPU memory, which has none; pass None"));
+    }
+    if let Some(device) = device.filter(|&device| device != CPU) {
+        let text =
+            format!("dl_device: got {device:?}, expected {CPU:?}; import on the CPU, then move the tensor");
+        return Err(PyBufferError::new_err(text));
+    }
+    if copy == Some(true) {
+        return Err(PyBufferError::new_err("copy: views are never copied; clone the imported tensor"));
+    }
+    Ok(())
+}
+
+/// A capsule over `located`, in the form that a consumer of `max_version` understands.
+pub(crate) fn export<'py>(
+    py: Python<'py>,
+    owner: Arc<Held>,
+    located: Located,
+    max_version: Option<(u32, u32)>,
+) -> PyResult<Bound<'py, PyCapsule>> {
+    match max_version {
+        Some((major, _)) if major >= 1 => capsule::<Versioned>(py, owner, located),
+        _ => capsule::<Legacy>(py, owner, located),
+    }
+}
+
+fn capsule<H: Managed>(py: Python<'_>, owner: Arc<Held>, located: Located) -> PyResult<Bound<'_, PyCapsule>> {
+    let Located { data, dtype, shape, .. } = located;
+    let ndim = i32::try_from(shape.len()).map_err(|_| PyBufferError::new_err("too many dimensions"))?;
+    let strides = dense_strides(&shape);
+    let head = H::new(Tensor {
+        data: data.as_ptr().cast(),
+        device: Device { device_type: DEVICE_CPU, device_id: 0 },
+        ndim,
+        dtype,
+        shape: std::ptr::null_mut(),
+        strides: std::ptr::null_mut(),
+        byte_offset: 0,
+    });
+    let mut export = Box::new(Export { head, shape, strides, owner });
+    let shape = export.shape.as_mut_ptr();
+    let strides = export.strides.as_mut_ptr();
+    let tensor = export.head.tensor_mut();
+    tensor.shape = shape;
+    tensor.strides = strides;
+    let pointer = NonNull::from(Box::leak(export)).cast::<c_void>();
+    // SAFETY: `destroy::<H>` fits a capsule named `H::NAME` whose pointer is an `Export<H>` from a leaked box.
+    let made =
+        unsafe { PyCapsule::new_with_pointer_and_destructor(py, pointer, H::NAME, Some(destroy::<H>)) };
+    if made.is_err() {
+        // SAFETY: no capsule was made, so this pointer to the leaked `Export<H>` is the only one.
+        unsafe { release(pointer.cast::<H>().as_ptr()) };
+    }
+    made
+}
+
+/// Row-major strides in values.
+fn dense_strides(shape: &[i64]) -> Vec<i64> {
+    let mut strides: Vec<i64> = shape
+        .iter()
+        .rev()
+        .scan(1_i64, |step, &side| {
+            let here = *step;
+            *step = step.saturating_mul(side);
+            Some(here)
+        })
+        .collect();
+    strides.reverse();
+    strides
+}
+
+/// The deleter: frees the export, and with it one hold on the batch.
+///
+/// # Safety
+/// `head` is null or the head of an `Export<H>` leaked by [`capsule`], not released before.
+unsafe extern "C" fn release<H: Managed>(head: *mut H) {
+    if head.is_null() {
+        return;
+    }
+    // SAFETY: by contract `head` is the first field of a leaked `Box<Export<H>>`, and nobody else frees it.
+    let export = unsafe { Box::from_raw(head.cast::<Export<H>>()) };
+    drop(export);
+}
+
+/// The capsule's destructor: releases the tensor if nobody took it.
+///
+/// # Safety
+/// Called by Python, attached, with a dying capsule made by [`capsule`] for the same `H`.
+unsafe extern "C" fn destroy<H: Managed>(capsule: *mut ffi::PyObject) {
+    // SAFETY: `capsule` is a capsule by contract; a differing name is an answer, not an error.
+    let untaken = unsafe { ffi::PyCapsule_IsValid(capsule, H::NAME.as_ptr()) };
+    if untaken == 0 {
+        return;
+    }
+    // SAFETY: as above, and the name was just found to fit.
+    let head = unsafe { ffi::PyCapsule_GetPointer(capsule, H::NAME.as_ptr()) };
+    // SAFETY: the name is unchanged, so nobody took the tensor and its deleter has not run.
+    unsafe { release(head.cast::<H>()) };
+}
+
+/// Copies the values of a one-dimensional CPU tensor of float32 or float64 out of a DLPack capsule.
+///
+/// # Errors
+/// `TypeError` for another type, device or object, `ValueError` for another shape.
+pub(crate) fn read_floats(capsule: &Bound<'_, PyAny>) -> PyResult<Vec<f32>> {
+    let capsule = capsule.cast::<PyCapsule>()?;
+    let tensor: &Tensor = if capsule.is_valid_checked(Some(Versioned::NAME)) {
+        let head = capsule.pointer_checked(Some(Versioned::NAME))?.cast::<Versioned>();
+        // SAFETY: the name promises a `DLManagedTensorVersioned`, alive as long as the capsule, which outlives us.
+        let head = unsafe { head.as_ref() };
+        if head.major != 1 {
+            return Err(PyTypeError::new_err(format!(
+                "losses: got DLPack {}, expected DLPack 1",
+                head.major
+            )));
+        }
+        &head.tensor
+    } else {
+        let head = capsule.pointer_checked(Some(Legacy::NAME))?.cast::<Legacy>();
+        // SAFETY: the name promises a `DLManagedTensor`, alive as long as the capsule, which outlives us.
+        let head = unsafe { head.as_ref() };
+        &head.tensor
+    };
+    let (count, stride) = check_losses(tensor)?;
+    if count == 0 {
+        return Ok(Vec::new());
+    }
+    let data = tensor.data.cast::<u8>().cast_const();
+    let Some(start) = usize::try_from(tensor.byte_offset).ok().filter(|_| !data.is_null()) else {
+        return Err(PyValueError::new_err("losses: the tensor has no memory"));
+    };
+    let first = data.wrapping_add(start);
+    Ok((0..count)
+        .map(|position| {
+            let step = stride * position;
+            if tensor.dtype == DataType::F64 {
+                // SAFETY: `position` is inside the tensor's shape, so its producer vouches for these 8 bytes.
+                narrow(unsafe { first.cast::<f64>().wrapping_offset(step).read_unaligned() })
+            } else {
+                // SAFETY: `position` is inside the tensor's shape, so its producer vouches for these 4 bytes.
+                unsafe { first.cast::<f32>().wrapping_offset(step).read_unaligned() }
+            }
+        })
+        .collect())
+}
+
+/// The nearest float32: importance only ranks losses.
+#[expect(clippy::cast_possible_truncation, reason = "rounding is what is wanted; too large becomes infinity")]
+fn narrow(value: f64) -> f32 {
+    value as f32
+}
+
+/// (values, stride in values) of a tensor of losses that we can read.
+fn check_losses(tensor: &Tensor) -> PyResult<(isize, isize)> {
+    let device = tensor.device.device_type;
+    if device != DEVICE_CPU && device != DEVICE_CUDA_HOST {
+        return Err(PyTypeError::new_err(format!(
+            "losses: got a tensor on DLPack device {device}, expected one on the CPU"
+        )));
+    }
+    if tensor.dtype != DataType::F32 && tensor.dtype != DataType::F64 {
+        let DataType { code, bits, lanes } = tensor.dtype;
+        return Err(PyTypeError::new_err(format!(
+            "losses: got DLPack type {code} of {bits} bits x {lanes}, expected float32 or float64"
+        )));
+    }
+    if tensor.ndim != 1 || tensor.shape.is_null() {
+        return Err(PyValueError::new_err(format!(
+            "losses: got {} dimensions, expected one value per sample (reduction=\"none\")",
+            tensor.ndim
+        )));
+    }
+    // SAFETY: `shape` is not null and by the protocol has `ndim` = 1 values.
+    let count = unsafe { tensor.shape.read() };
+    let count = u32::try_from(count)
+        .ok()
+        .filter(|&count| count <= BATCH_SAMPLES_MAX)
+        .and_then(|count| isize::try_from(count).ok())
+        .ok_or_else(|| {
+            PyValueError::new_err(format!("losses: got {count} values, expected at most {BATCH_SAMPLES_MAX}"))
+        })?;
+    if tensor.strides.is_null() {
+        return Ok((count, 1));
+    }
+    // SAFETY: `strides` is not null and by the protocol has `ndim` = 1 values.
+    let stride = unsafe { tensor.strides.read() };
+    let stride = isize::try_from(stride).map_err(|_| PyValueError::new_err("losses: stride out of range"))?;
+    Ok((count, stride))
+}

@@ -1,0 +1,70 @@
+//! The package's exceptions, and which of the client's errors becomes which.
+
+use pyo3::create_exception;
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use shade_client::ClientError;
+
+create_exception!(
+    shade_load,
+    ShadeError,
+    PyRuntimeError,
+    "Anything that shade reports; the base of the others."
+);
+create_exception!(
+    shade_load,
+    DaemonGone,
+    ShadeError,
+    "The daemon ended or was killed; the text names its pid."
+);
+create_exception!(
+    shade_load,
+    RecordError,
+    ShadeError,
+    "A record could not be read or decoded, and on_error is \"raise\"; the text names shard, offset and path."
+);
+create_exception!(
+    shade_load,
+    LoaderTimeout,
+    ShadeError,
+    "Nothing came for `timeout` seconds; the text says what was awaited."
+);
+
+/// Adds the exceptions to the module.
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    let py = module.py();
+    module.add("ShadeError", py.get_type::<ShadeError>())?;
+    module.add("DaemonGone", py.get_type::<DaemonGone>())?;
+    module.add("RecordError", py.get_type::<RecordError>())?;
+    module.add("LoaderTimeout", py.get_type::<LoaderTimeout>())
+}
+
+/// The exception for an error of the client, with its whole text.
+pub(crate) fn from_client(error: &ClientError) -> PyErr {
+    let text = with_causes(error);
+    match error {
+        ClientError::Argument { .. } | ClientError::Spec(_) => PyValueError::new_err(text),
+        ClientError::Forked { .. } => {
+            ShadeError::new_err(text + "; with multiprocessing, use spawn instead of fork")
+        }
+        ClientError::DaemonGone { .. } => DaemonGone::new_err(text),
+        ClientError::Record { .. } => RecordError::new_err(text),
+        ClientError::Timeout { .. } => LoaderTimeout::new_err(text),
+        _ => ShadeError::new_err(text),
+    }
+}
+
+/// "what failed: why: why that".
+fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        let inner_text = inner.to_string();
+        if !text.contains(&inner_text) {
+            text.push_str(": ");
+            text.push_str(&inner_text);
+        }
+        cause = inner.source();
+    }
+    text
+}

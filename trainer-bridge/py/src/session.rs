@@ -1,0 +1,282 @@
+//! A session with the daemon, as Python sees it: every wait leaves the interpreter free and answers to Ctrl-C.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use pyo3::exceptions::{PyRuntimeWarning, PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyByteArray, PyBytes, PyDict};
+use shade_client::{ClientError, Next};
+
+use crate::batch::Batch;
+use crate::dlpack::read_floats;
+use crate::error::{LoaderTimeout, ShadeError, from_client};
+use crate::spec::{DaemonDict, JobDict, seconds};
+
+/// Longest wait between two looks at Python's pending signals.
+const SLICE: Duration = Duration::from_millis(100);
+/// A wait longer than this while batches are held is worth a warning: they may be what the daemon waits for.
+const HELD_NOTICE: Duration = Duration::from_secs(5);
+
+/// One rank's session. Threads may share it.
+#[pyclass(frozen, module = "shade_load._native")]
+pub(crate) struct Session {
+    /// The process that connected. Forked children share its socket and ring and must not touch them.
+    owner_pid: u32,
+    /// None once closed. Locked only to look: waiting is done outside.
+    session: Mutex<Option<Arc<shade_client::Session>>>,
+    /// The epoch under way and the next batch of it, for messages.
+    awaited: Mutex<(u32, u32)>,
+    /// Time that `next` took to hand out batches: the trainer's stall.
+    stall_ns: AtomicU64,
+    /// Batches delivered and not yet released.
+    held: Arc<AtomicUsize>,
+}
+
+#[pymethods]
+impl Session {
+    /// Attaches as `rank` of `job`, starting a private daemon if none answers.
+    #[staticmethod]
+    fn connect(
+        py: Python<'_>,
+        dataset: PathBuf,
+        job: String,
+        rank: u32,
+        spec: JobDict,
+        daemon: DaemonDict,
+    ) -> PyResult<Self> {
+        let spec = spec.into_spec()?;
+        let options = daemon.into_options()?;
+        // On a thread of its own, so that Ctrl-C ends the wait here at once; a session that comes too late is dropped.
+        let (done, mut answer) = mpsc::sync_channel(1);
+        std::thread::Builder::new()
+            .name("shade-connect".to_owned())
+            .spawn(move || {
+                let connected = shade_client::Session::connect(&dataset, &job, rank, spec, &options);
+                // The receiver is gone only after an interrupt; dropping the session is then right.
+                drop(done.send(connected));
+            })
+            .map_err(|error| ShadeError::new_err(format!("no thread to connect on: {error}")))?;
+        let session = loop {
+            // Borrowed mutably, as a receiver must not be shared between threads, and a closure that detaches might be.
+            let answer = &mut answer;
+            match py.detach(move || answer.recv_timeout(SLICE)) {
+                Ok(connected) => break connected.map_err(|error| from_client(&error))?,
+                Err(RecvTimeoutError::Timeout) => py.check_signals()?,
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(ShadeError::new_err("connecting ended without an answer"));
+                }
+            }
+        };
+        Ok(Self {
+            owner_pid: std::process::id(),
+            session: Mutex::new(Some(Arc::new(session))),
+            awaited: Mutex::default(),
+            stall_ns: AtomicU64::new(0),
+            held: Arc::default(),
+        })
+    }
+
+    #[getter]
+    fn daemon_pid(&self) -> PyResult<u32> {
+        Ok(self.open()?.daemon_pid())
+    }
+
+    #[getter]
+    fn samples(&self) -> PyResult<u32> {
+        Ok(self.open()?.samples())
+    }
+
+    #[getter]
+    fn classes(&self) -> PyResult<u32> {
+        Ok(self.open()?.classes())
+    }
+
+    #[getter]
+    fn batches_per_epoch(&self) -> PyResult<u32> {
+        Ok(self.open()?.batches_per_epoch())
+    }
+
+    /// Which bytes the dataset holds, as 32 hexadecimal digits.
+    #[getter]
+    fn content_id(&self) -> PyResult<String> {
+        Ok(self.open()?.content_id().to_string())
+    }
+
+    /// Seconds that `next` has taken to hand out batches since the start.
+    #[getter]
+    fn stall_seconds(&self) -> f64 {
+        Duration::from_nanos(self.stall_ns.load(Ordering::Relaxed)).as_secs_f64()
+    }
+
+    /// Batches delivered and still held by a tensor or view.
+    #[getter]
+    fn held(&self) -> usize {
+        self.held.load(Ordering::Relaxed)
+    }
+
+    /// Seconds since the daemon's last sign of life; none before its first. A running daemon gives one every moment.
+    #[getter]
+    fn heartbeat_age(&self) -> PyResult<Option<f64>> {
+        let age = self.open()?.heartbeat_age().map_err(|error| from_client(&error))?;
+        Ok(age.map(|age| age.as_secs_f64()))
+    }
+
+    /// Refuses to work in a forked child and after `close`.
+    fn check_open(&self) -> PyResult<()> {
+        self.open().map(drop)
+    }
+
+    /// Asks for `epoch` from `first_batch` on. What an earlier epoch left in the ring is never seen.
+    fn start_epoch(&self, py: Python<'_>, epoch: u32, first_batch: u32) -> PyResult<()> {
+        self.call(py, |session| session.start_epoch(epoch, first_batch))?;
+        *lock(&self.awaited) = (epoch, first_batch);
+        Ok(())
+    }
+
+    /// The epoch's next batch, or none at its end. Waits up to `timeout_seconds`.
+    fn next(&self, py: Python<'_>, timeout_seconds: f64) -> PyResult<Option<Batch>> {
+        let timeout = seconds("timeout", timeout_seconds)?;
+        let begun = Instant::now();
+        let outcome = self.wait_next(py, begun, timeout);
+        let waited_ns = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        self.stall_ns.fetch_add(waited_ns, Ordering::Relaxed);
+        outcome
+    }
+
+    /// Sends losses of a batch's first samples, in its order: a one-dimensional CPU tensor or a sequence of floats.
+    fn report(&self, py: Python<'_>, batch: &Batch, losses: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.check_open()?;
+        let losses = floats(losses)?;
+        let facts = batch.descriptor();
+        if losses.len() > facts.records as usize {
+            let text = format!("losses: got {} values for a batch of {}", losses.len(), facts.records);
+            return Err(PyValueError::new_err(text));
+        }
+        self.call(py, |session| session.report(facts.epoch, facts.batch, &losses))
+    }
+
+    /// Sends the score of a validation run; higher is better.
+    fn report_validation(&self, py: Python<'_>, score: f64) -> PyResult<()> {
+        self.call(py, |session| session.report_validation(score))
+    }
+
+    /// The daemon's figures as JSON text.
+    fn stats(&self, py: Python<'_>) -> PyResult<String> {
+        self.call(py, |session| session.stats())
+    }
+
+    /// The daemon's state of this job, to be given back to [`Session::load_state`].
+    fn save_state<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let state = self.call(py, |session| session.save_state())?;
+        Ok(PyBytes::new(py, &state))
+    }
+
+    /// Puts the daemon's state of this job back.
+    fn load_state(&self, py: Python<'_>, state: &[u8]) -> PyResult<()> {
+        self.call(py, |session| session.load_state(state))
+    }
+
+    /// Leaves the daemon. Batches still held stay valid. Closing again does nothing.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        self.check_process()?;
+        let session = lock(&self.session).take();
+        py.detach(|| drop(session));
+        Ok(())
+    }
+}
+
+impl Session {
+    fn wait_next(&self, py: Python<'_>, begun: Instant, timeout: Duration) -> PyResult<Option<Batch>> {
+        let mut noticed = false;
+        loop {
+            let left = timeout.saturating_sub(begun.elapsed());
+            match self.call(py, |session| session.next(SLICE.min(left)))? {
+                Next::Batch(batch) => {
+                    lock(&self.awaited).1 = batch.descriptor().batch.saturating_add(1);
+                    return Ok(Some(Batch::new(batch, &self.held)));
+                }
+                Next::EpochEnd => return Ok(None),
+                Next::Pending => py.check_signals()?,
+            }
+            let waited = begun.elapsed();
+            if waited >= timeout {
+                return Err(LoaderTimeout::new_err(self.waiting_text(waited)?));
+            }
+            if waited >= HELD_NOTICE && !noticed && self.held() > 0 {
+                noticed = true;
+                let text = std::ffi::CString::new(self.waiting_text(waited)?)
+                    .map_err(|error| ShadeError::new_err(error.to_string()))?;
+                PyErr::warn(py, &py.get_type::<PyRuntimeWarning>(), &text, 2)?;
+            }
+        }
+    }
+
+    fn waiting_text(&self, waited: Duration) -> PyResult<String> {
+        let (epoch, batch) = *lock(&self.awaited);
+        let mut text = format!(
+            "waited {:.1} s for batch {batch} of epoch {epoch} from daemon {}",
+            waited.as_secs_f64(),
+            self.daemon_pid()?
+        );
+        let held = self.held();
+        if held > 0 {
+            text.push_str(&format!(
+                "; {held} earlier batches are held by tensors or views, and a held batch keeps its place in the \
+                 ring and all places after it: clone what you keep, or enlarge ring="
+            ));
+        }
+        Ok(text)
+    }
+
+    /// Works with the session, detached from the interpreter.
+    fn call<T: Send>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&shade_client::Session) -> Result<T, ClientError> + Send,
+    ) -> PyResult<T> {
+        let session = self.open()?;
+        py.detach(|| work(&session)).map_err(|error| from_client(&error))
+    }
+
+    fn open(&self) -> PyResult<Arc<shade_client::Session>> {
+        self.check_process()?;
+        lock(&self.session).clone().ok_or_else(|| ShadeError::new_err("the Loader is closed"))
+    }
+
+    /// Before any lock: one may have been taken by a thread that the fork left behind.
+    fn check_process(&self) -> PyResult<()> {
+        let here = std::process::id();
+        if here != self.owner_pid {
+            return Err(from_client(&ClientError::Forked { owner: self.owner_pid, here }));
+        }
+        Ok(())
+    }
+}
+
+/// A panic elsewhere leaves nothing half-done under these locks.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Losses as float32, from a tensor or a sequence of numbers.
+fn floats(losses: &Bound<'_, PyAny>) -> PyResult<Vec<f32>> {
+    let py = losses.py();
+    if losses.hasattr("__dlpack__")? {
+        let newest = PyDict::new(py);
+        newest.set_item("max_version", (1, 0))?;
+        let capsule = match losses.call_method("__dlpack__", (), Some(&newest)) {
+            // Exporters from before DLPack 1.0 do not know the argument.
+            Err(error) if error.is_instance_of::<PyTypeError>(py) => losses.call_method0("__dlpack__")?,
+            other => other?,
+        };
+        return read_floats(&capsule);
+    }
+    if losses.is_instance_of::<PyBytes>() || losses.is_instance_of::<PyByteArray>() {
+        return Err(PyTypeError::new_err("losses: got bytes, expected a tensor or a sequence of floats"));
+    }
+    losses.extract()
+}
