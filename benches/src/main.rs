@@ -1,3 +1,102 @@
-//! First figures: what each stage costs. Being written.
+//! Measures shade beside what a user would use instead, in the same run. README.md says what each row means.
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program whose output is a table")]
 
-fn main() {}
+mod core_step;
+mod daemon;
+mod dataset;
+mod end_to_end;
+mod figure;
+mod gather;
+mod images;
+mod job;
+mod machine;
+mod packing;
+mod programs;
+mod report;
+mod ring;
+mod rivals;
+mod synthetic;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, ValueEnum};
+
+use crate::dataset::Datasets;
+use crate::figure::Figure;
+use crate::programs::Programs;
+use crate::report::Report;
+
+/// What everything here fails with: a bench that cannot be run, or whose run is void, ends.
+type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
+
+/// Runs the benches and prints a table.
+///
+/// Needs the release builds of shade-load and shade-pack beside it: `make bench` sees to it.
+#[derive(Debug, Parser)]
+#[command(max_term_width = 110)]
+struct Args {
+    /// Write the results to this file, too, as JSON.
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Which benches to run. Default: all.
+    #[arg(value_name = "NAME", value_enum)]
+    names: Vec<Name>,
+}
+
+/// The benches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Name {
+    /// Time inside the core per record.
+    Core,
+    /// Copying records from the cache into a ring.
+    Gather,
+    /// From publishing a batch to the trainer's end seeing it.
+    Ring,
+    /// Packing beside tar.
+    Pack,
+    /// A whole epoch through a daemon, beside the bare decoder and bare reads.
+    Serve,
+}
+
+fn main() -> ExitCode {
+    match run(&Args::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(args: &Args) -> Result<()> {
+    let mut report = Report::start();
+    if report.is_busy() {
+        eprintln!("warning: {}", report.busy_text());
+    }
+    let all = Name::value_variants();
+    let names = if args.names.is_empty() { all } else { &args.names };
+    let needs_programs = names.iter().any(|name| matches!(name, Name::Pack | Name::Serve));
+    let datasets = if needs_programs { Some(Datasets::create(Programs::find()?)?) } else { None };
+    for &name in all.iter().filter(|name| names.contains(name)) {
+        eprintln!("{name:?} ...");
+        report.rows.extend(bench(name, datasets.as_ref())?);
+    }
+    report.finish();
+    print!("{}", report.table());
+    if let Some(path) = &args.out {
+        std::fs::write(path, report.json()?).map_err(|error| format!("{}: {error}", path.display()))?;
+    }
+    Ok(())
+}
+
+fn bench(name: Name, datasets: Option<&Datasets>) -> Result<Vec<Figure>> {
+    match (name, datasets) {
+        (Name::Core, _) => core_step::run(),
+        (Name::Gather, _) => gather::run(),
+        (Name::Ring, _) => ring::run(),
+        (Name::Pack, Some(datasets)) => packing::run(datasets),
+        (Name::Serve, Some(datasets)) => end_to_end::run(datasets),
+        (Name::Pack | Name::Serve, None) => Ok(Vec::new()),
+    }
+}

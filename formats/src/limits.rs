@@ -33,6 +33,14 @@ pub const MESSAGE_BYTES_MAX: usize = 192 * 1024;
 /// Most ranks of one job.
 pub const RANKS_MAX: u32 = 4096;
 
+/// Largest saved state of a job over `samples` samples: a few numbers for each, and the rest. Whoever is handed a longer
+/// one does not read it.
+#[must_use]
+pub const fn state_bytes_max(samples: u32) -> u64 {
+    // The plan's ids and weights, when each sample was scored, and its row of importance are 32 bytes or fewer; widened.
+    (1 << 20) + samples as u64 * 64
+}
+
 const _: () = assert!(RECORD_BYTES_MAX <= SHARD_BYTES_MAX);
 const _: () = assert!(RING_DESCRIPTORS.is_power_of_two() && RING_DESCRIPTORS <= 64);
 const _: () = assert!(BATCH_SAMPLES_MAX as usize * 4 + 1024 <= MESSAGE_BYTES_MAX);

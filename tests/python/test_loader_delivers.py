@@ -1,5 +1,6 @@
 """What a Loader delivers: every sample once, with its label and its pixels or bytes, in memory it shares."""
 
+from itertools import chain, islice
 from pathlib import Path
 
 import packed
@@ -103,15 +104,14 @@ def test_the_last_batch_is_as_tail_says(dataset: packed.Packed, tail: str, sizes
 
 
 def test_later_epochs_follow_the_losses(dataset: packed.Packed) -> None:
-    # One class is always hard: importance must draw it more often than its share.
-    hard = 0
-    with Loader(dataset.path, 16, image_size=packed.SIDE, sampler="pads", cover=0, seed=3) as loader:
-        drawn = {label: 0 for label in range(len(packed.CLASSES))}
-        for epoch in range(12):
-            for batch in loader:
-                loader.report(batch, (batch.labels == hard).float() + torch.rand(len(batch)) * 0.01)
-                if epoch > 0:
-                    for label in batch.labels.tolist():
-                        drawn[label] += 1
-    share = drawn[hard] / sum(drawn.values())
-    assert share > 1.2 * packed.CLASSES["ant"] / len(dataset), drawn
+    """One class is always hard. Its 13 of 61 samples have the highest scores, ln(64 q + 9.5) for q = 0.79 to 1.
+
+    They then are 24.8 % of what PADS draws, instead of 21.3 %. Sixty epochs tell the two apart; the seed is fixed.
+    """
+    hard, drawn, epochs = 0, 0, 60
+    with Loader(dataset.path, 61, image_size=packed.SIDE, sampler="pads", cover=0, seed=3) as loader:
+        for batch in islice(chain.from_iterable(loader for _ in range(1 + epochs)), 1 + epochs):
+            loader.report(batch, (batch.labels == hard) + batch.ids / 1000)
+            drawn += int((batch.labels == hard).sum()) if batch.epoch > 0 else 0
+    share = drawn / (epochs * len(dataset))
+    assert 0.2306 < share < 0.2654

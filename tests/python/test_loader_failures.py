@@ -135,7 +135,7 @@ loader.close()
     lines = trainer.communicate()[0].splitlines()
     assert len(lines) == 13, lines
     for text in lines[:11]:
-        assert "forked" in text and "spawn" in text, text
+        assert "through fork" in text and "spawn" in text, text
     assert lines[11] == "same"
     assert lines[12] == f"same {len(dataset)}"
 
@@ -185,9 +185,9 @@ class TestBadRecords:
 
     BAD = 29
 
-    @pytest.fixture(scope="class")
-    def damaged(self, dataset: packed.Packed, tmp_path_factory: pytest.TempPathFactory) -> packed.Packed:
-        copy = dataset.copy_to(tmp_path_factory.mktemp("damaged") / "data.shade")
+    @pytest.fixture
+    def damaged(self, dataset: packed.Packed, tmp_path: Path) -> packed.Packed:
+        copy = dataset.copy_to(tmp_path / "damaged.shade")
         shard, offset, length = copy.stored(self.BAD)
         with shard.open("r+b") as file:
             file.seek(offset + length // 2)

@@ -92,10 +92,13 @@ def test_values_arrive_in_the_batch_order(tmp_path_factory: pytest.TempPathFacto
         "numpy reversed": lambda values: numpy.array(values[::-1], numpy.float32)[::-1],
     }
 
+    def report_all(loader: Loader, form: str) -> None:
+        for batch in loader:
+            loader.report(batch, make[form]([float(sample * 37 % 61) for sample in batch.ids.tolist()]))
+
     def second_epoch(job: str, form: str) -> list[int]:
         with Loader(dataset.path, BATCH, image_size=packed.SIDE, job=job, cover=0) as loader:
-            for batch in loader:
-                loader.report(batch, make[form]([float(sample * 37 % 61) for sample in batch.ids.tolist()]))
+            report_all(loader, form)
             return [sample for batch in loader for sample in batch.ids.tolist()]
 
     assert second_epoch("as-list", "list") == second_epoch("as-form", form)

@@ -8,11 +8,13 @@ use std::time::Duration;
 
 use crossbeam_channel::Sender;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::sockopt::socket_peercred;
+use rustix::process::{PidfdFlags, pidfd_open};
 use shade_formats::control::{
     PROTOCOL, REFUSE_BUSY, REFUSE_DATASET, REFUSE_PERMISSION, REFUSE_PROTOCOL, REFUSE_RESOURCES, Reply,
     Request,
 };
-use shade_formats::limits::MESSAGE_BYTES_MAX;
+use shade_formats::limits::{MESSAGE_BYTES_MAX, state_bytes_max};
 
 use super::message::Message;
 use super::socket::{receive, send};
@@ -21,8 +23,6 @@ use crate::ring::RingSegments;
 
 /// How long a connection may take to say hello.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
-/// Largest saved state taken in: 16 bytes a sample for 2³² samples would be 64 GiB; nobody has that.
-const STATE_BYTES_MAX: u64 = 8 << 30;
 
 /// What every client is told, and checked against.
 #[derive(Clone, Debug)]
@@ -100,13 +100,24 @@ fn serve(
     let (ring, doorbell) = segments.into_ends();
     messages.send(Message::Mapped { session, ring: Box::new(ring) }).map_err(|_| SessionError::Stopping)?;
 
+    // Where there is no telling (another pid namespace), the socket's hang-up has to do.
+    let pid = socket_peercred(socket.as_fd())?.pid;
+    let trainer = pidfd_open(pid, PidfdFlags::empty()).ok();
     loop {
-        let mut fds = [PollFd::new(socket.as_ref(), PollFlags::IN), PollFd::new(&doorbell, PollFlags::IN)];
+        let mut fds =
+            vec![PollFd::new(socket.as_ref(), PollFlags::IN), PollFd::new(&doorbell, PollFlags::IN)];
+        fds.extend(trainer.as_ref().map(|trainer| PollFd::new(trainer, PollFlags::IN)));
         match poll(&mut fds, None) {
             Err(rustix::io::Errno::INTR) => continue,
             other => other?,
         };
-        let [on_socket, on_doorbell] = fds.map(|fd| !fd.revents().is_empty());
+        let mut happened = fds.iter().map(|fd| !fd.revents().is_empty());
+        let (on_socket, on_doorbell) = (happened.next() == Some(true), happened.next() == Some(true));
+        let trainer_died = happened.next() == Some(true);
+        if trainer_died && !on_socket {
+            // Its forked children may hold the socket open still: a hang-up would not come.
+            return Ok(());
+        }
         if on_doorbell {
             doorbell.answer()?;
             messages.send(Message::Released(session)).map_err(|_| SessionError::Stopping)?;
@@ -118,7 +129,7 @@ fn serve(
                 return Ok(());
             }
             let state = match (&request, fd) {
-                (Request::LoadState, Some(fd)) => read_state(fd)?,
+                (Request::LoadState, Some(fd)) => read_state(fd, identity.samples)?,
                 _ => Vec::new(),
             };
             messages
@@ -136,7 +147,7 @@ fn hello(
     identity: &Identity,
     buffer: &mut [u8],
 ) -> Result<Option<Attach>, SessionError> {
-    let peer = rustix::net::sockopt::socket_peercred(socket.as_fd())?;
+    let peer = socket_peercred(socket.as_fd())?;
     if peer.uid != rustix::process::geteuid() && !peer.uid.is_root() {
         let text = format!(
             "this daemon serves user {} only, not user {}",
@@ -169,11 +180,13 @@ fn hello(
 }
 
 /// Reads a saved state out of the file a client sent. Read, not mapped: the client may shrink it at any time.
-fn read_state(fd: OwnedFd) -> Result<Vec<u8>, SessionError> {
+fn read_state(fd: OwnedFd, samples: u32) -> Result<Vec<u8>, SessionError> {
     let file = std::fs::File::from(fd);
-    let len = file.metadata()?.len();
-    if len > STATE_BYTES_MAX {
-        return refuse(REFUSE_RESOURCES, format!("a saved state of {len} bytes is too large"));
+    let (len, most) = (file.metadata()?.len(), state_bytes_max(samples));
+    if len > most {
+        let text =
+            format!("a saved state of {len} bytes is too large: {samples} samples take at most {most}");
+        return refuse(REFUSE_RESOURCES, text);
     }
     let mut bytes = vec![0; usize::try_from(len).unwrap_or(usize::MAX)];
     file.read_exact_at(&mut bytes, 0)?;

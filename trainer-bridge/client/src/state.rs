@@ -4,12 +4,9 @@ use std::os::fd::OwnedFd;
 
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use rustix::io::Errno;
+use shade_formats::limits::state_bytes_max;
 
 use crate::ClientError;
-
-/// Longest state of a dataset: a few numbers for each sample, and the rest.
-const STATE_BYTES_BASE: u64 = 1 << 20;
-const STATE_BYTES_PER_SAMPLE: u64 = 64;
 
 /// Reads the `bytes` that the daemon says are in the one descriptor of `fds`.
 pub(crate) fn read(bytes: u64, fds: &[OwnedFd], samples: u32) -> Result<Vec<u8>, ClientError> {
@@ -18,7 +15,7 @@ pub(crate) fn read(bytes: u64, fds: &[OwnedFd], samples: u32) -> Result<Vec<u8>,
     let [fd] = fds else {
         return Err(refused(format!("{} descriptors", fds.len()), "one".to_owned()));
     };
-    let most = STATE_BYTES_BASE + u64::from(samples) * STATE_BYTES_PER_SAMPLE;
+    let most = state_bytes_max(samples);
     let len = match usize::try_from(bytes) {
         Ok(len) if bytes <= most => len,
         _ => return Err(refused(format!("{bytes} bytes"), format!("at most {most}"))),

@@ -18,8 +18,10 @@ use crate::spec::{DaemonDict, JobDict, seconds};
 
 /// Longest wait between two looks at Python's pending signals.
 const SLICE: Duration = Duration::from_millis(100);
-/// A wait longer than this while batches are held is worth a warning: they may be what the daemon waits for.
-const HELD_NOTICE: Duration = Duration::from_secs(5);
+/// A wait longer than this while batches are kept is worth a warning: they may be what the daemon waits for.
+const KEPT_NOTICE: Duration = Duration::from_secs(5);
+/// Batches held by a loop that keeps none: the last one, until the variable gets the next.
+const HELD_IN_A_LOOP: usize = 1;
 
 /// One rank's session. Threads may share it.
 #[pyclass(frozen, module = "shade_load._native")]
@@ -206,7 +208,7 @@ impl Session {
             if waited >= timeout {
                 return Err(LoaderTimeout::new_err(self.waiting_text(waited)?));
             }
-            if waited >= HELD_NOTICE && !noticed && self.held() > 0 {
+            if waited >= KEPT_NOTICE && !noticed && self.held() > HELD_IN_A_LOOP {
                 noticed = true;
                 let text = std::ffi::CString::new(self.waiting_text(waited)?)
                     .map_err(|error| ShadeError::new_err(error.to_string()))?;
@@ -223,10 +225,10 @@ impl Session {
             self.daemon_pid()?
         );
         let held = self.held();
-        if held > 0 {
+        if held > HELD_IN_A_LOOP {
             text.push_str(&format!(
-                "; {held} earlier batches are held by tensors or views, and a held batch keeps its place in the \
-                 ring and all places after it: clone what you keep, or enlarge ring="
+                "; {held} earlier batches are held by variables, tensors or views, and a batch held keeps its place in \
+                 the ring and all places after it: clone what you keep, or enlarge ring="
             ));
         }
         Ok(text)

@@ -1,0 +1,93 @@
+//! A daemon with one rank attached, which takes batches and does nothing with them.
+
+use std::time::{Duration, Instant};
+
+use shade_client::{Launch, Next, Options, Output, Session};
+
+use crate::Result;
+use crate::dataset::Dataset;
+use crate::job::job;
+use crate::programs::Programs;
+
+/// A batch that takes longer means that something is wrong.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How the daemon's cache is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cache {
+    /// Everything is resident.
+    Whole,
+    /// Nothing ever is.
+    None,
+}
+
+/// A private daemon and its only rank; the daemon ends with it.
+#[derive(Debug)]
+pub(crate) struct Rank {
+    session: Session,
+    cache: Cache,
+    epoch: u32,
+}
+
+impl Rank {
+    /// Starts a daemon and runs the first epoch: then the cache is as it will be, and the page cache warm.
+    pub(crate) fn start(
+        programs: &Programs,
+        dataset: &Dataset,
+        output: Output,
+        cache: Cache,
+    ) -> Result<Self> {
+        let (cached, size) = match cache {
+            Cache::Whole => ("hits", "100%"),
+            Cache::None => ("misses", "0"),
+        };
+        let name = format!("{}-{cached}", if output == Output::Raw { "raw" } else { "decoded" });
+        let (program, folder) = (programs.load.as_os_str(), dataset.packed.as_os_str());
+        // Warnings only, and through `env` because a launch inherits its environment.
+        let mut args = vec!["SHADE_LOG=warn".into(), program.to_owned(), "serve".into(), folder.to_owned()];
+        args.extend(["--private", "--linger", "0s", "--cache", size, "--job", name.as_str()].map(Into::into));
+        // What is measured is shade beside pread, both out of the page cache, and not the disk.
+        args.extend(["--io", "buffered"].map(Into::into));
+        let launch = Some(Launch { binary: "env".into(), args });
+        let options = Options { launch, ..Options::default() };
+        let session = Session::connect(&dataset.packed, &name, 0, job(output), &options)?;
+        let mut rank = Self { session, cache, epoch: 0 };
+        rank.take_epoch(None)?;
+        Ok(rank)
+    }
+
+    /// Runs the next epoch: samples a second, from asking for it to its end.
+    pub(crate) fn epoch(&mut self) -> Result<f64> {
+        self.take_epoch(Some(self.cache))
+    }
+
+    /// `expected`: an epoch that was not all hits, or all misses, is void.
+    fn take_epoch(&mut self, expected: Option<Cache>) -> Result<f64> {
+        let started = Instant::now();
+        self.session.start_epoch(self.epoch, 0)?;
+        self.epoch += 1;
+        let (mut records, mut hits, mut misses) = (0, 0, 0);
+        loop {
+            match self.session.next(PATIENCE)? {
+                Next::Batch(batch) => {
+                    records += batch.descriptor().records;
+                    hits += batch.descriptor().hits;
+                    misses += batch.descriptor().misses;
+                }
+                Next::EpochEnd => break,
+                Next::Pending => return Err(format!("no batch for {PATIENCE:?}").into()),
+            }
+        }
+        let rate = f64::from(records) / started.elapsed().as_secs_f64();
+        let as_expected = match expected {
+            None => true,
+            Some(Cache::Whole) => hits == records,
+            Some(Cache::None) => misses == records,
+        };
+        if records != self.session.samples() || !as_expected {
+            let all = self.session.samples();
+            return Err(format!("void: {records} of {all} records, {hits} hits, {misses} misses").into());
+        }
+        Ok(rate)
+    }
+}

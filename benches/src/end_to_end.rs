@@ -1,0 +1,48 @@
+//! Whole epochs through a real daemon, all hits and all misses, beside the bare work in the same round.
+
+use shade_client::Output;
+
+use crate::Result;
+use crate::daemon::{Cache, Rank};
+use crate::dataset::{Dataset, Datasets};
+use crate::figure::{Figure, Unit};
+use crate::programs::Programs;
+use crate::rivals::Rival;
+
+const RUNS: usize = 3;
+
+/// Samples a second for every kind of image, output and cache.
+pub(crate) fn run(datasets: &Datasets) -> Result<Vec<Figure>> {
+    let mut figures = Vec::new();
+    for dataset in &datasets.all {
+        for output in [Output::Raw, Output::Decoded { height: dataset.side, width: dataset.side }] {
+            figures.extend(compare(&datasets.programs, dataset, output)?);
+        }
+    }
+    Ok(figures)
+}
+
+fn compare(programs: &Programs, dataset: &Dataset, output: Output) -> Result<[Figure; 3]> {
+    let mut resident = Rank::start(programs, dataset, output, Cache::Whole)?;
+    let mut uncached = Rank::start(programs, dataset, output, Cache::None)?;
+    let mut rival = Rival::new(dataset, output)?;
+    rival.run()?;
+    let (mut hits, mut misses, mut alone) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..RUNS {
+        hits.push(resident.epoch()?);
+        misses.push(uncached.epoch()?);
+        alone.push(rival.run()?);
+    }
+    let figure =
+        |name: String, runs| Figure::new(name, Unit::SamplesPerSecond, runs).of_bytes(dataset.mean_bytes());
+    let kind = match output {
+        Output::Raw => "raw".to_owned(),
+        Output::Decoded { height, width } => format!("decoded {height}x{width}"),
+    };
+    let alone = figure(rival.name(dataset), alone);
+    Ok([
+        figure(format!("serve {kind}, hits, {}", dataset.name), hits).beside(&alone),
+        figure(format!("serve {kind}, misses, {}", dataset.name), misses).beside(&alone),
+        alone,
+    ])
+}

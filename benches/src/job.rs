@@ -1,0 +1,17 @@
+//! The job of every bench: one rank that takes each sample once an epoch, in batches of 256.
+
+use shade_formats::control::{JobSpec, OnError, Output, PlanSpec, Tail};
+
+/// The job, with this output.
+pub(crate) fn job(output: Output) -> JobSpec {
+    JobSpec {
+        plan: PlanSpec::default(),
+        batch_size: 256,
+        world_size: 1,
+        // Each epoch delivers every sample: what is divided by the time is the whole dataset.
+        tail: Tail::Even,
+        output,
+        on_error: OnError::Raise,
+        ring_bytes: 0,
+    }
+}

@@ -1,0 +1,41 @@
+//! The release builds of shade's programs, which lie beside this one.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::Result;
+
+/// Where the programs are.
+#[derive(Clone, Debug)]
+pub(crate) struct Programs {
+    pub(crate) pack: PathBuf,
+    pub(crate) load: PathBuf,
+    /// Where cargo puts what it builds: a place on a real disk that `cargo clean` knows.
+    pub(crate) folder: PathBuf,
+}
+
+impl Programs {
+    pub(crate) fn find() -> Result<Self> {
+        let exe = std::env::current_exe()?;
+        let folder = exe.parent().ok_or("this program is nowhere")?;
+        let program = |name: &str| {
+            let path = folder.join(name);
+            if path.is_file() { Ok(path) } else { Err(format!("no {}: run `make bench`", path.display())) }
+        };
+        Ok(Self { pack: program("shade-pack")?, load: program("shade-load")?, folder: folder.to_owned() })
+    }
+
+    /// Packs the ImageFolder `source` into the dataset `out`.
+    pub(crate) fn pack(&self, source: &Path, out: &Path) -> Result<()> {
+        run(Command::new(&self.pack).args(["create", "--quiet"]).args([source, out]))
+    }
+}
+
+/// Runs a program to its end, silently.
+pub(crate) fn run(command: &mut Command) -> Result<()> {
+    let status = command.stdin(Stdio::null()).stdout(Stdio::null()).status();
+    match status.map_err(|error| format!("{}: {error}", command.get_program().display()))? {
+        status if status.success() => Ok(()),
+        status => Err(format!("{command:?} failed: {status}").into()),
+    }
+}

@@ -1,0 +1,113 @@
+//! From `Producer::publish` in one thread to `Consumer::poll` in another that spins, or sleeps at a doorbell.
+
+use std::hint::spin_loop;
+use std::os::fd::OwnedFd;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use shade_formats::ring::{
+    CLIENT_SEGMENT_BYTES, Consumer, DAEMON_SEGMENT_BYTES, Descriptor, Producer, Region,
+};
+
+use crate::Result;
+use crate::figure::{Figure, Unit, median};
+
+const PAYLOAD_BYTES: u64 = 1 << 20;
+const RUNS: usize = 5;
+/// Publications a run takes its median of.
+const SPIN_ROUNDS: u64 = 20_000;
+const DOORBELL_ROUNDS: u64 = 1_000;
+/// Long enough for the consumer to fall asleep before the next publication.
+const PAUSE: Duration = Duration::from_micros(200);
+/// Any number but zero wakes who waits for an eventfd.
+const ONE_RING: [u8; 8] = 1_u64.to_le_bytes();
+const BUDGET_NS: f64 = 50_000.0;
+
+/// Nanoseconds from publishing to seeing.
+pub(crate) fn run() -> Result<Vec<Figure>> {
+    let (mut spinning, mut asleep) = (Vec::new(), Vec::new());
+    for _ in 0..RUNS {
+        spinning.push(latency_ns(false, SPIN_ROUNDS)?);
+        asleep.push(latency_ns(true, DOORBELL_ROUNDS)?);
+    }
+    Ok(vec![
+        Figure::new("publish to poll, spinning", Unit::Ns, spinning).with_budget(BUDGET_NS),
+        Figure::new("publish to poll, doorbell", Unit::Ns, asleep).with_budget(BUDGET_NS),
+    ])
+}
+
+/// The median over `rounds` publications, one at a time.
+fn latency_ns(sleeps: bool, rounds: u64) -> Result<f64> {
+    let (daemon, client) = (Region::heap(DAEMON_SEGMENT_BYTES), Region::heap(CLIENT_SEGMENT_BYTES));
+    let mut producer = Producer::create(daemon.clone(), client.clone(), PAYLOAD_BYTES)?;
+    let consumer = Consumer::attach(daemon, client)?;
+    let doorbell = eventfd(0, EventfdFlags::CLOEXEC)?;
+    let started = Instant::now();
+    let mut latencies = thread::scope(|scope| -> Result<Vec<f64>> {
+        let heard = scope.spawn(|| {
+            let hear = consume(consumer, &doorbell, sleeps, rounds, started);
+            hear.map_err(|error| error.to_string())
+        });
+        for seq in 0..rounds {
+            if sleeps {
+                thread::sleep(PAUSE);
+            }
+            // A field that the ring passes on as it is.
+            let descriptor = Descriptor {
+                seq,
+                read_wait_ns: ns_since(started),
+                capacity: 1,
+                len: 4096,
+                ..Descriptor::default()
+            };
+            if producer.publish(&descriptor)? {
+                rustix::io::write(&doorbell, &ONE_RING)?;
+            }
+            while producer.released()? <= seq {
+                if heard.is_finished() && producer.released()? <= seq {
+                    return Err("the consumer ended early".into());
+                }
+                spin_loop();
+            }
+        }
+        Ok(heard.join().map_err(|_| "the consumer panicked")??)
+    })?;
+    Ok(median(&mut latencies))
+}
+
+/// The trainer's end: takes and releases `rounds` descriptors, and tells how old each was.
+fn consume(
+    mut consumer: Consumer,
+    doorbell: &OwnedFd,
+    sleeps: bool,
+    rounds: u64,
+    started: Instant,
+) -> Result<Vec<f64>> {
+    let releaser = consumer.releaser();
+    let mut latencies = Vec::new();
+    while (latencies.len() as u64) < rounds {
+        let mut found = consumer.poll()?;
+        if found.is_none() && sleeps {
+            consumer.wait_begin()?;
+            found = consumer.poll()?;
+            if found.is_none() {
+                poll(&mut [PollFd::new(doorbell, PollFlags::IN)], None)?;
+                rustix::io::read(doorbell, &mut [0_u8; 8])?;
+            }
+            consumer.wait_end()?;
+        }
+        match found {
+            Some(descriptor) => {
+                latencies.push(ns_since(started).saturating_sub(descriptor.read_wait_ns) as f64);
+                releaser.release(descriptor.seq)?;
+            }
+            None => spin_loop(),
+        }
+    }
+    Ok(latencies)
+}
+
+fn ns_since(started: Instant) -> u64 {
+    u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,325 @@
+//! Clients that break the rules lose their connection, and nobody else loses anything.
+#![expect(clippy::expect_used, reason = "a test fails by panicking")]
+
+use std::os::fd::OwnedFd;
+
+use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+use shade_client::{ClientError, JobSpec, Session};
+use shade_formats::control::{
+    PROTOCOL, REFUSE_BUSY, REFUSE_DATASET, REFUSE_PROTOCOL, REFUSE_SPEC, Reply, Request,
+};
+use shade_formats::limits::MESSAGE_BYTES_MAX;
+use shade_formats::ring::CLIENT_SEGMENT_BYTES;
+use shade_tests::{
+    Daemon, Packed, Peer, attach, copy, eventually, next, noise, spec, stats, take_epoch, take_rest,
+    try_attach,
+};
+
+/// What rings an eventfd once.
+#[expect(
+    clippy::host_endian_bytes,
+    reason = "the kernel reads an eventfd's number in the machine's own order"
+)]
+const ONE_RING: [u8; 8] = 1_u64.to_ne_bytes();
+
+fn refused(peer: &Peer, hello: &Request) -> (u16, String) {
+    assert!(peer.ask(hello));
+    match peer.receive() {
+        Some((Reply::Refuse { code, text }, fds)) => {
+            assert!(fds.is_empty());
+            assert!(peer.receive().is_none(), "and hangs up");
+            (code, text)
+        }
+        other => panic!("not refused: {other:?}"),
+    }
+}
+
+/// Waits until the daemon hangs up, whatever it says before.
+fn is_hung_up_on(peer: &Peer) {
+    while peer.receive().is_some() {}
+}
+
+/// A session of a good client in the middle of an epoch; after the abuse it must get the rest.
+struct Witness {
+    session: Session,
+    ids: Vec<u32>,
+}
+
+impl Witness {
+    fn of(packed: &Packed, job: JobSpec) -> Self {
+        let session = attach(&packed.dataset, 0, job);
+        session.start_epoch(0, 0).expect("the daemon listens");
+        Self { session, ids: Vec::new() }
+    }
+
+    fn take_one(&mut self) {
+        let batch = next(&self.session).expect("undisturbed").expect("not at the end yet");
+        self.ids.extend(copy(&batch).ids);
+    }
+
+    fn take_rest(mut self) -> (Session, Vec<u32>) {
+        for batch in take_rest(&self.session).expect("undisturbed") {
+            self.ids.extend(batch.ids);
+        }
+        self.ids.sort_unstable();
+        (self.session, self.ids)
+    }
+}
+
+#[test]
+fn hellos_that_are_none_and_hellos_that_are_wrong() {
+    let packed = Packed::mixed(33);
+    let mut daemon = Daemon::start(&packed.dataset, &[]);
+    let mut witness = Witness::of(&packed, spec(4, 1));
+    let connect = || Peer::connect(&packed.dataset);
+
+    for seed in 0..50 {
+        let peer = connect();
+        let len = usize::try_from(seed * 97 % 2000).unwrap() + 1;
+        assert!(peer.send(&noise(seed, len), None));
+        is_hung_up_on(&peer);
+    }
+    // A hello with one byte wrong is refused, dropped, or (where it is a free choice, such as the seed) a rank too many.
+    let peer = connect();
+    let hello = peer.hello(0, spec(4, 1)).encode();
+    for at in 0..hello.len() {
+        let peer = connect();
+        let mut bytes = hello.clone();
+        bytes[at] ^= 0x81;
+        assert!(peer.send(&bytes, None));
+        match peer.receive() {
+            None | Some((Reply::Refuse { .. }, _)) => is_hung_up_on(&peer),
+            other => panic!("byte {at}: {other:?}"),
+        }
+    }
+    witness.take_one();
+    for request in
+        [Request::Stats, Request::SaveState, Request::StartEpoch { generation: 1, epoch: 0, first_batch: 0 }]
+    {
+        assert_eq!(refused(&connect(), &request).0, REFUSE_PROTOCOL, "{request:?}");
+    }
+    let peer = connect();
+    let Request::Hello { pid, dataset, job, rank, spec: asked, .. } = peer.hello(0, spec(4, 1)) else {
+        unreachable!("a hello is a hello")
+    };
+    let hello =
+        Request::Hello { protocol: PROTOCOL + 1, pid, dataset: dataset.clone(), job, rank, spec: asked };
+    let (code, text) = refused(&peer, &hello);
+    assert_eq!(code, REFUSE_PROTOCOL);
+    assert!(
+        text.contains(&format!("protocol {PROTOCOL}")) && text.contains(&(PROTOCOL + 1).to_string()),
+        "{text}"
+    );
+
+    let elsewhere = format!("{dataset}-elsewhere");
+    let hello = |dataset: &str, job: &str| {
+        let (dataset, job) = (dataset.to_owned(), job.to_owned());
+        Request::Hello { protocol: PROTOCOL, pid, dataset, job, rank, spec: asked }
+    };
+    let (code, text) = refused(&connect(), &hello(&elsewhere, "default"));
+    assert_eq!(code, REFUSE_DATASET);
+    assert!(text.contains(&dataset) && text.contains(&elsewhere), "{text}");
+    let (code, text) = refused(&connect(), &hello(&dataset, "other"));
+    assert_eq!(code, REFUSE_BUSY);
+    assert!(text.contains("other"), "{text}");
+
+    let too_large = vec![0; MESSAGE_BYTES_MAX + 1];
+    let peer = connect();
+    if peer.send(&too_large, None) {
+        is_hung_up_on(&peer);
+    }
+    assert!(daemon.is_alive());
+    assert!(witness.take_rest().1.into_iter().eq(0..102));
+}
+
+#[test]
+fn ranks_that_are_taken_or_ask_for_something_else() {
+    let packed = Packed::mixed(33);
+    let daemon = Daemon::start(&packed.dataset, &[]);
+    let mut witness = Witness::of(&packed, spec(4, 1));
+    let code_of = |refused: Result<Session, ClientError>| match refused {
+        Err(ClientError::Refused { code, text, .. }) => (code, text),
+        other => panic!("not refused: {other:?}"),
+    };
+    let (code, text) = code_of(try_attach(&packed.dataset, 0, spec(4, 1)));
+    assert_eq!(code, REFUSE_BUSY);
+    assert!(text.contains("rank 0") && text.contains("job"), "{text}");
+    let (code, text) = code_of(try_attach(&packed.dataset, 0, spec(5, 1)));
+    assert_eq!(code, REFUSE_BUSY);
+    assert!(text.contains("job"), "{text}");
+    let peer = Peer::connect(&packed.dataset);
+    assert_eq!(refused(&peer, &peer.hello(7, spec(4, 1))).0, REFUSE_SPEC, "no such rank");
+    let peer = Peer::connect(&packed.dataset);
+    assert_eq!(refused(&peer, &peer.hello(0, spec(0, 1))).0, REFUSE_SPEC, "batches of nothing");
+    witness.take_one();
+    assert!(witness.take_rest().1.into_iter().eq(0..102));
+    drop(daemon);
+}
+
+#[test]
+fn a_client_that_says_nothing_blocks_nobody() {
+    let packed = Packed::mixed(10);
+    let daemon = Daemon::start(&packed.dataset, &[]);
+    let idle = daemon.session_resources();
+    let silent: Vec<Peer> = (0..20).map(|_| Peer::connect(&packed.dataset)).collect();
+    let session = attach(&packed.dataset, 0, spec(4, 1));
+    let ids: usize = take_epoch(&session, 0).unwrap().iter().map(|batch| batch.ids.len()).sum();
+    assert_eq!(ids, 33);
+    drop((silent, session));
+    eventually("nothing of them is left", || daemon.session_resources() == idle);
+}
+
+/// Attaches by hand as rank 1 and starts the epoch; gives the ring's client segment and the daemon's doorbell.
+fn abuser(packed: &Packed, job: JobSpec) -> (Peer, OwnedFd, OwnedFd, OwnedFd) {
+    let peer = Peer::connect(&packed.dataset);
+    let fds: [OwnedFd; 5] = peer.attach(1, job).try_into().expect("five descriptors");
+    let [_daemon, client, payload, _to_client, to_daemon] = fds;
+    assert!(peer.ask(&Request::StartEpoch { generation: 1, epoch: 0, first_batch: 0 }));
+    (peer, client, payload, to_daemon)
+}
+
+#[test]
+fn garbage_in_the_client_segment_costs_the_session_only() {
+    let packed = Packed::mixed(33);
+    let mut daemon = Daemon::start(&packed.dataset, &[]);
+    let idle = daemon.session_resources();
+    let job = spec(4, 2);
+    let mut witness = Witness::of(&packed, job);
+
+    // Every word of it all ones: more is released than was ever published.
+    let (peer, client, payload, doorbell) = abuser(&packed, job);
+    witness.take_one();
+    rustix::io::pwrite(&client, &vec![0xff; usize::try_from(CLIENT_SEGMENT_BYTES).unwrap()], 0).unwrap();
+    rustix::io::pwrite(&payload, &[0xff; 4096], 0).unwrap();
+    // Noticed once something is published that might have been released: so ring until then.
+    eventually("the daemon hangs up", || {
+        rustix::io::write(&doorbell, &ONE_RING).unwrap();
+        !peer.ask(&Request::ReportValidation { score: 0.0 })
+    });
+    drop((peer, client, payload, doorbell));
+    eventually("the daemon says why", || daemon.log().contains("ring release word"));
+
+    // Noise somewhere. It may be released marks that happen to be right, or nothing that matters: then the session goes on.
+    for seed in 0..40_u64 {
+        let mut peer = None;
+        eventually("rank 1 is free", || {
+            let candidate = Peer::connect(&packed.dataset);
+            assert!(candidate.ask(&candidate.hello(1, job)));
+            let Some((Reply::Welcome { .. }, fds)) = candidate.receive() else { return false };
+            peer = Some((candidate, fds));
+            true
+        });
+        let (peer, fds) = peer.unwrap();
+        assert!(peer.ask(&Request::StartEpoch { generation: 1, epoch: 0, first_batch: 0 }));
+        let at = seed * 211 % (CLIENT_SEGMENT_BYTES - 512);
+        rustix::io::pwrite(&fds[1], &noise(seed, 512), at).unwrap();
+        rustix::io::write(&fds[4], &ONE_RING).unwrap();
+        // Answered or hung up on, but never left without either.
+        assert!(
+            !peer.ask(&Request::Stats)
+                || peer.receive().is_none_or(|(reply, _)| matches!(reply, Reply::Stats { .. }))
+        );
+    }
+
+    let mut good = None;
+    eventually("rank 1 is free", || {
+        good = try_attach(&packed.dataset, 1, job).ok();
+        good.is_some()
+    });
+    let good = good.unwrap();
+    good.start_epoch(0, 0).unwrap();
+    let its = take_rest(&good).unwrap().into_iter().flat_map(|batch| batch.ids);
+    let (session, mut ids) = witness.take_rest();
+    ids.extend(its);
+    ids.sort_unstable();
+    assert!(ids.into_iter().eq(0..102), "both ranks got their halves");
+    assert!(daemon.is_alive());
+    drop((session, good));
+    eventually("nothing of them is left", || daemon.session_resources() == idle);
+}
+
+#[test]
+fn requests_that_make_no_sense() {
+    let packed = Packed::mixed(33);
+    let mut daemon = Daemon::start(&packed.dataset, &[]);
+    let job = spec(4, 2);
+    let witness = Witness::of(&packed, job);
+    let failed = |peer: &Peer| match peer.receive() {
+        Some((Reply::Failed { text }, _)) => text,
+        other => panic!("no failure: {other:?}"),
+    };
+
+    let (peer, ..) = abuser(&packed, job);
+    assert!(peer.ask(&Request::StartEpoch { generation: 2, epoch: 1, first_batch: 1_000_000 }));
+    assert!(failed(&peer).contains("does not exist"));
+    // Losses for what was never delivered are counted and dropped.
+    let losses = vec![f32::NAN; 100];
+    assert!(peer.ask(&Request::Report { epoch: 9, batch: 9, losses }));
+    assert!(peer.ask(&Request::LoadState), "without a state");
+    failed(&peer);
+    let memfd = memfd_create("state", MemfdFlags::CLOEXEC).unwrap();
+    rustix::io::write(&memfd, &noise(1, 5000)).unwrap();
+    assert!(peer.send(&Request::LoadState.encode(), Some(&memfd)));
+    failed(&peer);
+    assert_eq!(stats(&witness.session)["total"]["unmatched_reports"].as_u64(), Some(1));
+    // A state of 4 GiB, of which nothing exists: not to be read into memory.
+    ftruncate(&memfd, 4 << 30).unwrap();
+    assert!(peer.send(&Request::LoadState.encode(), Some(&memfd)));
+    is_hung_up_on(&peer);
+    eventually("the daemon says why", || daemon.log().contains("too large"));
+
+    for last in [
+        Request::Hello {
+            protocol: PROTOCOL,
+            pid: 1,
+            dataset: String::new(),
+            job: String::new(),
+            rank: 1,
+            spec: job,
+        }
+        .encode(),
+        vec![1],
+        noise(2, 70),
+    ] {
+        let mut abuser = None;
+        eventually("rank 1 is free", || {
+            let candidate = Peer::connect(&packed.dataset);
+            assert!(candidate.ask(&candidate.hello(1, job)));
+            let welcome = matches!(candidate.receive(), Some((Reply::Welcome { .. }, _)));
+            abuser = welcome.then_some(candidate);
+            welcome
+        });
+        let peer = abuser.unwrap();
+        assert!(peer.send(&last, None));
+        is_hung_up_on(&peer);
+    }
+    assert!(daemon.is_alive());
+
+    let mut good = None;
+    eventually("rank 1 is free", || {
+        good = try_attach(&packed.dataset, 1, job).ok();
+        good.is_some()
+    });
+    let good = good.unwrap();
+    good.start_epoch(0, 0).unwrap();
+    let its = take_rest(&good).unwrap().into_iter().flat_map(|batch| batch.ids);
+    let (session, mut ids) = witness.take_rest();
+    ids.extend(its);
+    ids.sort_unstable();
+    assert!(ids.into_iter().eq(0..102));
+    drop(session);
+}
+
+#[test]
+fn a_client_that_reads_no_replies_is_dropped() {
+    let packed = Packed::mixed(10);
+    let mut daemon = Daemon::start(&packed.dataset, &[]);
+    let witness = Witness::of(&packed, spec(4, 2));
+    let (peer, ..) = abuser(&packed, spec(4, 2));
+    // Its replies fill the socket; then the daemon, which must not wait, hangs up.
+    eventually("the daemon hangs up", || !peer.ask(&Request::Stats));
+    assert!(daemon.is_alive());
+    drop(peer);
+    let half = witness.take_rest().1.len();
+    assert!((16..=17).contains(&half), "{half} of 33 samples over two ranks");
+}

@@ -1,0 +1,108 @@
+//! The daemon is killed with SIGKILL: who waits gets an error that names it, and nothing is left behind.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use shade_client::{ClientError, Next};
+use shade_tests::{Daemon, Packed, attach, copy, eventually, spec, take_epoch};
+
+/// What the issue promises: an exception within five seconds.
+const PROMISED: Duration = Duration::from_secs(5);
+
+/// Names of ours in a folder that everybody may write.
+fn names_of_ours(folder: &str) -> BTreeSet<String> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    names.filter(|name| name.to_lowercase().contains("shade")).collect()
+}
+
+/// Is the thread `tid` of this process asleep?
+fn sleeps(tid: i32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/self/task/{tid}/stat")).unwrap_or_default();
+    stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with('S'))
+}
+
+#[test]
+fn a_waiting_trainer_is_told_and_keeps_what_it_has() {
+    let packed = Packed::mixed(33);
+    let daemon = Daemon::start(&packed.dataset, &[]);
+    let pid = daemon.pid();
+    // Batches are held until the ring is full: the next one cannot come.
+    let session = attach(&packed.dataset, 0, spec(2, 1));
+    session.start_epoch(0, 0).unwrap();
+    let mut held = Vec::new();
+    while let Next::Batch(batch) = session.next(Duration::from_millis(200)).unwrap() {
+        held.push(batch);
+    }
+    assert!(!held.is_empty(), "the ring has room for some batches");
+    let before: Vec<_> = held.iter().map(copy).collect();
+
+    let (told, took) = std::thread::scope(|scope| {
+        let (tell, tid) = std::sync::mpsc::channel();
+        let session = &session;
+        let waiting = scope.spawn(move || {
+            tell.send(rustix::thread::gettid().as_raw_nonzero().get()).unwrap();
+            loop {
+                match session.next(Duration::from_secs(60)) {
+                    Ok(Next::Batch(batch)) => drop(batch),
+                    Ok(other) => panic!("{other:?} from a daemon that is gone"),
+                    Err(error) => return (error, Instant::now()),
+                }
+            }
+        });
+        let tid = tid.recv().unwrap();
+        eventually("the trainer waits", || sleeps(tid));
+        let killed = Instant::now();
+        daemon.kill();
+        let (error, told_at) = waiting.join().unwrap();
+        (error, told_at.duration_since(killed))
+    });
+    assert!(took < PROMISED, "it took {took:?}");
+    assert!(matches!(told, ClientError::DaemonGone { pid: named } if named == pid), "{told:?}");
+    assert!(told.to_string().contains(&pid.to_string()), "{told}");
+
+    for (batch, before) in held.iter().zip(&before) {
+        assert_eq!(copy(batch), *before, "a batch in hand stays readable");
+    }
+    let later = session.start_epoch(1, 0).or_else(|_| session.stats().map(drop));
+    assert!(matches!(later, Err(ClientError::DaemonGone { .. })), "{later:?}");
+}
+
+#[test]
+fn nothing_stays_behind_and_the_next_daemon_starts_at_once() {
+    let packed = Packed::mixed(10);
+    let shared = ["/dev/shm", "/tmp", "/var/tmp", "/run"];
+    let before = shared.map(names_of_ours);
+    for round in 0..2 {
+        let daemon = Daemon::start(&packed.dataset, &[]);
+        let session = attach(&packed.dataset, 0, spec(4, 1));
+        let batches = take_epoch(&session, 0).unwrap();
+        assert_eq!(batches.iter().map(|batch| batch.ids.len()).sum::<usize>(), 33, "round {round}");
+        // Of all that the daemon has open, only the dataset has a name in the file system.
+        for file in daemon.open_files() {
+            let named = shared.iter().any(|folder| file.starts_with(folder));
+            assert!(!named || file.starts_with(&packed.dataset), "{} is open", file.display());
+        }
+        assert_eq!(shared.map(names_of_ours), before, "while it runs");
+        daemon.kill();
+        assert_eq!(shared.map(names_of_ours), before, "after it was killed");
+        drop(session);
+    }
+}
+
+#[test]
+fn a_socket_file_left_by_a_killed_daemon_is_taken_over() {
+    let packed = Packed::mixed(3);
+    let socket = packed.beside("control.socket");
+    let start = || Daemon::start(&packed.dataset, &[&"--socket", &socket]);
+    start().kill();
+    assert!(socket.exists(), "nobody was there to remove it");
+    let daemon = start();
+    let options = shade_client::Options { socket: Some(socket.clone()), ..shade_client::Options::default() };
+    let connect =
+        |dataset: &Path| shade_client::Session::connect(dataset, "default", 0, spec(4, 1), &options);
+    let session = connect(&packed.dataset).unwrap();
+    assert_eq!(session.daemon_pid(), daemon.pid());
+}

@@ -1,0 +1,118 @@
+//! A run stopped in the middle of an epoch goes on in a new daemon as if it had not been stopped.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use shade_client::{ClientError, JobSpec, PlanSpec, Sampler, Session};
+use shade_tests::{Daemon, Packed, Taken, attach, copy, next, spec, take_rest};
+
+/// Batches of the stopped epoch that came before the stop.
+const BEFORE: u32 = 5;
+
+fn job() -> JobSpec {
+    let plan = PlanSpec { sampler: Sampler::Pads, seed: 3, ..PlanSpec::default() };
+    JobSpec { plan, ..spec(6, 1) }
+}
+
+/// Reports losses that follow from the samples.
+fn report(session: &Session, batch: &Taken) {
+    let loss = |&id: &u32| (id * 37 % 101) as f32 / 10.0 + 0.01;
+    let losses: Vec<f32> = batch.ids.iter().map(loss).collect();
+    session.report(batch.epoch, batch.number, &losses).unwrap();
+}
+
+fn train_rest(session: &Session) -> Vec<Taken> {
+    let batches = take_rest(session).unwrap();
+    batches.iter().for_each(|batch| report(session, batch));
+    batches
+}
+
+/// What a trainer sees of a batch; hits and misses may differ, as a new daemon begins with an empty cache.
+fn seen(batches: &[Taken]) -> Vec<Taken> {
+    batches.iter().map(|batch| Taken { hits: 0, misses: 0, ..batch.clone() }).collect()
+}
+
+#[test]
+fn the_rest_of_the_epoch_and_the_next_are_the_same() {
+    let packed = Packed::mixed(33);
+    let daemon = Daemon::start(&packed.dataset, &[&"--cache", &"40%"]);
+    let session = attach(&packed.dataset, 0, job());
+    session.start_epoch(0, 0).unwrap();
+    train_rest(&session);
+    session.start_epoch(1, 0).unwrap();
+    for _ in 0..BEFORE {
+        let batch = next(&session).unwrap().unwrap();
+        report(&session, &copy(&batch));
+    }
+    let state = session.save_state().unwrap();
+    let rest = train_rest(&session);
+    session.start_epoch(2, 0).unwrap();
+    let after = train_rest(&session);
+    assert_eq!((rest.len(), after.len()), (12, 17), "102 samples by 6, five batches taken");
+    drop(session);
+    daemon.kill();
+
+    // Twice: a state can be loaded as often as one likes.
+    for _ in 0..2 {
+        let daemon = Daemon::start(&packed.dataset, &[&"--cache", &"10%"]);
+        let session = attach(&packed.dataset, 0, job());
+        session.load_state(&state).unwrap();
+        session.start_epoch(1, BEFORE).unwrap();
+        let resumed = train_rest(&session);
+        assert!(seen(&resumed) == seen(&rest), "the rest of the epoch differs");
+        session.start_epoch(2, 0).unwrap();
+        let resumed = train_rest(&session);
+        assert!(seen(&resumed) == seen(&after), "the next epoch differs");
+        drop(daemon);
+    }
+}
+
+#[test]
+fn without_the_state_the_epoch_would_be_another() {
+    // The control of the test above: what it compares does differ when nothing is restored.
+    let packed = Packed::mixed(33);
+    let second_epoch = |reporting: bool| {
+        let daemon = Daemon::start(&packed.dataset, &[]);
+        let session = attach(&packed.dataset, 0, job());
+        session.start_epoch(0, 0).unwrap();
+        let batches = take_rest(&session).unwrap();
+        if reporting {
+            batches.iter().for_each(|batch| report(&session, batch));
+        }
+        session.start_epoch(1, 0).unwrap();
+        let ids: Vec<u32> = take_rest(&session).unwrap().into_iter().flat_map(|batch| batch.ids).collect();
+        drop(daemon);
+        ids
+    };
+    assert_ne!(second_epoch(true), second_epoch(false));
+    assert_eq!(second_epoch(true), second_epoch(true));
+}
+
+#[test]
+fn a_state_that_does_not_fit_is_refused_and_changes_nothing() {
+    let packed = Packed::mixed(10);
+    let other = Packed::mixed(11);
+    let daemons = [&packed, &other].map(|packed| Daemon::start(&packed.dataset, &[]));
+    let session = attach(&packed.dataset, 0, job());
+    session.start_epoch(0, 0).unwrap();
+    let first = take_rest(&session).unwrap();
+    let state = session.save_state().unwrap();
+
+    let mut flipped = state.clone();
+    flipped[state.len() / 2] ^= 1;
+    let foreign = {
+        let session = attach(&other.dataset, 0, job());
+        session.start_epoch(0, 0).unwrap();
+        take_rest(&session).unwrap();
+        session.save_state().unwrap()
+    };
+    for (what, bad) in
+        [("flipped", &flipped[..]), ("cut", &state[..state.len() - 1]), ("empty", &[]), ("foreign", &foreign)]
+    {
+        let refused = session.load_state(bad);
+        assert!(matches!(refused, Err(ClientError::Failed { .. })), "{what}: {refused:?}");
+    }
+    // The session goes on as if nothing had been tried.
+    session.start_epoch(0, 0).unwrap();
+    assert!(seen(&take_rest(&session).unwrap()) == seen(&first));
+    session.load_state(&state).unwrap();
+    drop(daemons);
+}

@@ -1,0 +1,70 @@
+//! The simulated store slows reads down as a distant one would and says that it is a simulation; engines name themselves.
+
+use std::time::{Duration, Instant};
+
+use shade_tests::{Daemon, Packed, attach, spec, stats, take_epoch};
+
+#[test]
+fn a_delay_costs_at_least_what_depth_cannot_hide() {
+    let packed = Packed::mixed(33);
+    let (delay, depth) = (Duration::from_millis(2), 4);
+    let args: [&dyn AsRef<std::ffi::OsStr>; 6] =
+        [&"--store-delay", &"2ms", &"--depth", &"4", &"--cache", &"0"];
+    let daemon = Daemon::start(&packed.dataset, &args);
+    let session = attach(&packed.dataset, 0, spec(8, 1));
+    for epoch in 0..2 {
+        let started = Instant::now();
+        let batches = take_epoch(&session, epoch).unwrap();
+        let took = started.elapsed();
+        let reads: u32 = batches.iter().map(|batch| batch.misses).sum();
+        assert_eq!(reads, 102, "nothing stays in a cache of 0 bytes");
+        let least = delay * reads / depth;
+        assert!(
+            took >= least,
+            "{reads} reads of {delay:?}, {depth} at a time, in {took:?}: at least {least:?}"
+        );
+    }
+    let engine = stats(&session)["engine"].as_str().unwrap().to_owned();
+    assert!(engine.contains("SIMULATED") && engine.contains("2ms"), "{engine}");
+    assert!(daemon.log().contains(&engine), "the log says the same: {}", daemon.log());
+}
+
+#[test]
+fn a_bandwidth_costs_what_the_bytes_take() {
+    let packed = Packed::mixed(33);
+    let args: [&dyn AsRef<std::ffi::OsStr>; 4] = [&"--store-bandwidth", &"1MB", &"--cache", &"0"];
+    let daemon = Daemon::start(&packed.dataset, &args);
+    let session = attach(&packed.dataset, 0, spec(8, 1));
+    let started = Instant::now();
+    take_epoch(&session, 0).unwrap();
+    let bytes: usize = packed.sources.iter().map(|source| source.bytes.len()).sum();
+    let least = Duration::from_secs_f64(bytes as f64 / 1e6);
+    assert!(started.elapsed() >= least, "{bytes} bytes at 1 MB/s in {:?}", started.elapsed());
+    let engine = stats(&session)["engine"].as_str().unwrap().to_owned();
+    assert!(engine.contains("SIMULATED"), "{engine}");
+    drop(daemon);
+}
+
+#[test]
+fn every_engine_delivers_and_says_which_it_is() {
+    let packed = Packed::mixed(20);
+    let engine_of = |args: &[&dyn AsRef<std::ffi::OsStr>]| {
+        let daemon = Daemon::start(&packed.dataset, args);
+        let session = attach(&packed.dataset, 0, spec(8, 1));
+        for batch in take_epoch(&session, 0).unwrap() {
+            for (id, record) in batch.ids.iter().zip(&batch.records) {
+                assert!(*record == packed.sources[*id as usize].bytes, "sample {id}");
+            }
+        }
+        let engine = stats(&session)["engine"].as_str().unwrap().to_owned();
+        assert!(daemon.log().contains(&engine), "the log says the same: {}", daemon.log());
+        engine
+    };
+    let threads = engine_of(&[&"--engine", &"threads"]);
+    assert!(threads.starts_with("threads"), "{threads}");
+    let buffered = engine_of(&[&"--engine", &"threads", &"--io", &"buffered"]);
+    assert!(buffered.contains("buffered"), "{buffered}");
+    // Which one it is depends on the kernel and the container; that it says so does not.
+    let auto = engine_of(&[]);
+    assert!(auto.starts_with("uring") || auto.starts_with("threads"), "{auto}");
+}

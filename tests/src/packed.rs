@@ -1,0 +1,133 @@
+//! An ImageFolder on disk and the dataset that the real packer makes of it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use shade_formats::SampleId;
+use shade_formats::index::{Entry, INDEX_FILE, Index};
+use tempfile::TempDir;
+
+use crate::images::{Source, class_names, jpeg, png};
+use crate::program;
+
+/// Small, so that a dataset has several shards.
+const SHARD_BYTES: &str = "48KiB";
+
+/// A packed dataset with its source. Both are gone when it is dropped.
+pub struct Packed {
+    /// The ImageFolder.
+    pub images: PathBuf,
+    /// The dataset's folder, canonical.
+    pub dataset: PathBuf,
+    /// The source files; a sample's id is its place here.
+    pub sources: Vec<Source>,
+    folder: TempDir,
+}
+
+impl Packed {
+    /// Packs PNGs and JPEGs of many sizes: `per_class` in the first class, one more in each further.
+    #[must_use]
+    pub fn mixed(per_class: u32) -> Self {
+        Self::made_of(per_class, |number, seed| {
+            let (width, height) = (16 + number * 5 % 29, 16 + number * 3 % 31);
+            if number.is_multiple_of(2) {
+                (format!("{number:03}.png"), png(width, height, seed))
+            } else {
+                (format!("{number:03}.jpg"), jpeg(width, height, seed))
+            }
+        })
+    }
+
+    /// Packs PNGs of `side` x `side` pixels, as many as [`Packed::mixed`] does.
+    #[must_use]
+    pub fn pngs(per_class: u32, side: u32) -> Self {
+        Self::made_of(per_class, |number, seed| (format!("{number:03}.png"), png(side, side, seed)))
+    }
+
+    /// Packs these files, which must be in the order of torchvision.
+    #[must_use]
+    pub fn of(sources: Vec<Source>) -> Self {
+        let folder = tempfile::Builder::new().prefix("whole-").tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        let (images, dataset) = (root.join("images"), root.join("dataset"));
+        for source in &sources {
+            let path = images.join(&source.path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, &source.bytes).unwrap();
+        }
+        let packing = Command::new(program("shade-pack"))
+            .arg("create")
+            .args([&images, &dataset])
+            .args(["--quiet", "--shard-size", SHARD_BYTES])
+            .output()
+            .unwrap();
+        assert!(packing.status.success(), "{packing:?}");
+        Self { images, dataset, sources, folder }
+    }
+
+    /// A path for whatever else a test makes.
+    #[must_use]
+    pub fn beside(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// How many samples there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.sources.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.sources.is_empty()
+    }
+
+    /// The dataset's index.
+    #[must_use]
+    pub fn index(&self) -> Index {
+        Index::open(fs::read(self.dataset.join(INDEX_FILE)).unwrap()).unwrap()
+    }
+
+    /// Where `sample` lies: its entry and its shard's file.
+    #[must_use]
+    pub fn place(&self, sample: u32) -> (Entry, PathBuf) {
+        let index = self.index();
+        let entry = index.entry(SampleId(sample)).unwrap();
+        let shard = self.dataset.join(index.shard(entry.shard).unwrap().name);
+        (entry, shard)
+    }
+
+    /// What an error says of `sample`: its id, original path, shard and place.
+    #[must_use]
+    pub fn name_of(&self, sample: u32) -> String {
+        let (entry, shard) = self.place(sample);
+        let (path, shard) = (&self.sources[sample as usize].path, file_name(&shard));
+        format!("sample {sample} ({path}) in shard {shard} at byte {}", entry.offset)
+    }
+
+    /// Flips a bit in the middle of `sample`'s record.
+    pub fn damage(&self, sample: u32) {
+        let (entry, shard) = self.place(sample);
+        let mut bytes = fs::read(&shard).unwrap();
+        let at = usize::try_from(entry.offset).unwrap() + entry.stored_len as usize / 2;
+        bytes[at] ^= 0x10;
+        fs::write(&shard, bytes).unwrap();
+    }
+
+    fn made_of(per_class: u32, file: impl Fn(u32, u64) -> (String, Vec<u8>)) -> Self {
+        let mut sources = Vec::new();
+        for (label, class) in (0..).zip(class_names()) {
+            for number in 0..per_class + label {
+                let (name, bytes) = file(number, u64::from(1000 * label + number));
+                sources.push(Source { path: format!("{class}/{name}"), label, bytes });
+            }
+        }
+        Self::of(sources)
+    }
+}
+
+fn file_name(path: &Path) -> String {
+    path.file_name().unwrap().to_string_lossy().into_owned()
+}

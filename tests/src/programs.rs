@@ -1,0 +1,53 @@
+//! Finds the programs under test, and what is running.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Longest wait for something that must happen. No limit of ours: only so that a test ends that would hang.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Between two looks.
+const PAUSE: Duration = Duration::from_millis(2);
+
+/// The program `name` of this workspace, in the target folder that the test lies in.
+///
+/// # Panics
+/// When it was not built.
+#[must_use]
+pub fn program(name: &str) -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let path = test.ancestors().skip(1).take(2).map(|folder| folder.join(name)).find(|path| path.is_file());
+    path.unwrap_or_else(|| {
+        panic!("{name} was not built beside {}: run `cargo build --workspace --bins` first", test.display())
+    })
+}
+
+/// Waits until `condition` holds.
+///
+/// # Panics
+/// When it does not within a minute; `what` says what was waited for.
+pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !condition() {
+        assert!(started.elapsed() < PATIENCE, "still not so after {PATIENCE:?}: {what}");
+        std::thread::sleep(PAUSE);
+    }
+}
+
+/// Children of this process, those not reaped yet among them.
+///
+/// # Panics
+/// Where /proc is not Linux'.
+#[must_use]
+pub fn processes_of(parent: u32) -> Vec<u32> {
+    let pids = fs::read_dir("/proc").unwrap().flatten();
+    pids.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter(|&pid| parent_of(pid) == Some(parent))
+        .collect()
+}
+
+fn parent_of(pid: u32) -> Option<u32> {
+    let stat = fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("stat")).ok()?;
+    // The name, in brackets, may hold anything; state and parent follow it.
+    stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
+}

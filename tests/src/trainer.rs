@@ -1,0 +1,166 @@
+//! What a training process does, without the training.
+
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::Value;
+use shade_client::{Batch, ClientError, JobSpec, Next, OnError, Options, Output, PlanSpec, Session, Tail};
+
+use crate::columns::values;
+
+/// Longest wait for an answer or a batch. No limit of ours: only so that a test ends that would hang.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A batch copied out of the ring.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Taken {
+    /// Its epoch.
+    pub epoch: u32,
+    /// Its number within the rank's epoch.
+    pub number: u32,
+    /// Sample ids.
+    pub ids: Vec<u32>,
+    /// Class labels.
+    pub labels: Vec<u32>,
+    /// Loss weights.
+    pub weights: Vec<f32>,
+    /// `FLAG_` bits.
+    pub flags: Vec<u32>,
+    /// The records of a raw batch; empty for a decoded one.
+    pub records: Vec<Vec<u8>>,
+    /// The pixels of a decoded batch, `u8[rows][3][height][width]`; empty for a raw one.
+    pub pixels: Vec<u8>,
+    /// Rows served from the cache.
+    pub hits: u32,
+    /// Rows read.
+    pub misses: u32,
+    /// Rows left out.
+    pub skipped: u32,
+    /// Rows with another sample than planned.
+    pub substituted: u32,
+}
+
+/// A job of raw batches: uniform, every sample in a batch, errors raised.
+#[must_use]
+pub fn spec(batch_size: u32, world_size: u32) -> JobSpec {
+    JobSpec {
+        plan: PlanSpec::default(),
+        batch_size,
+        world_size,
+        tail: Tail::Even,
+        output: Output::Raw,
+        on_error: OnError::Raise,
+        ring_bytes: 0,
+    }
+}
+
+/// Attaches to the running daemon of `dataset` and the default job.
+///
+/// # Errors
+/// As [`Session::connect`].
+pub fn try_attach(dataset: &Path, rank: u32, spec: JobSpec) -> Result<Session, ClientError> {
+    let options = Options { timeout: PATIENCE, ..Options::default() };
+    Session::connect(dataset, "default", rank, spec, &options)
+}
+
+/// Attaches to the running daemon of `dataset` and the default job.
+///
+/// # Panics
+/// When that fails.
+#[must_use]
+pub fn attach(dataset: &Path, rank: u32, spec: JobSpec) -> Session {
+    try_attach(dataset, rank, spec).unwrap()
+}
+
+/// The next batch; `None` at the epoch's end.
+///
+/// # Errors
+/// As [`Session::next`].
+///
+/// # Panics
+/// When neither comes.
+pub fn next(session: &Session) -> Result<Option<Batch>, ClientError> {
+    match session.next(PATIENCE)? {
+        Next::Batch(batch) => Ok(Some(batch)),
+        Next::EpochEnd => Ok(None),
+        Next::Pending => panic!("no batch within {PATIENCE:?}"),
+    }
+}
+
+/// Copies a batch.
+///
+/// # Panics
+/// When its columns make no sense.
+#[must_use]
+pub fn copy(batch: &Batch) -> Taken {
+    let descriptor = batch.descriptor();
+    let number = |value: i64| u32::try_from(value).unwrap();
+    let records = (0..batch.records()).map_while(|row| batch.record(row).unwrap()).collect();
+    let mut pixels = Vec::new();
+    if descriptor.height > 0 {
+        pixels = values(batch, Batch::data);
+        let row_bytes = 3 * descriptor.height as usize * descriptor.width as usize;
+        pixels.truncate(batch.records() * row_bytes);
+    }
+    Taken {
+        epoch: descriptor.epoch,
+        number: descriptor.batch,
+        ids: values(batch, Batch::ids).into_iter().map(number).collect(),
+        labels: values(batch, Batch::labels).into_iter().map(number).collect(),
+        weights: values(batch, Batch::weights),
+        flags: values(batch, Batch::flags),
+        records,
+        pixels,
+        hits: descriptor.hits,
+        misses: descriptor.misses,
+        skipped: descriptor.skipped,
+        substituted: descriptor.substituted,
+    }
+}
+
+/// Takes what is left of the epoch, releasing each batch at once.
+///
+/// # Errors
+/// As [`Session::next`].
+pub fn take_rest(session: &Session) -> Result<Vec<Taken>, ClientError> {
+    let mut taken = Vec::new();
+    while let Some(batch) = next(session)? {
+        taken.push(copy(&batch));
+    }
+    Ok(taken)
+}
+
+/// Starts an epoch and takes all of it.
+///
+/// # Errors
+/// As [`Session::start_epoch`] and [`Session::next`].
+pub fn take_epoch(session: &Session, epoch: u32) -> Result<Vec<Taken>, ClientError> {
+    session.start_epoch(epoch, 0)?;
+    take_rest(session)
+}
+
+/// Runs `work` for every rank of `spec`, each with its own session on its own thread; results in the order of ranks.
+///
+/// # Panics
+/// When one of them does.
+pub fn all_ranks<T: Send>(dataset: &Path, spec: JobSpec, work: impl Fn(u32, &Session) -> T + Sync) -> Vec<T> {
+    std::thread::scope(|scope| {
+        let work = &work;
+        let ranks = (0..spec.world_size)
+            .map(|rank| {
+                let session = attach(dataset, rank, spec);
+                scope.spawn(move || work(rank, &session))
+            })
+            .collect::<Vec<_>>();
+        ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
+    })
+}
+
+/// The daemon's figures.
+///
+/// # Panics
+/// When it does not tell.
+#[must_use]
+pub fn stats(session: &Session) -> Value {
+    serde_json::from_str(&session.stats().unwrap()).unwrap()
+}
