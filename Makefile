@@ -40,7 +40,7 @@ lint: $(VENV)/.installed ## cargo fmt --check and clippy, warnings are errors
 build: $(VENV)/.built ## the programs (shade-pack, shade-load) and the Python package shade_load (in .venv)
 
 bench: build ## the benches of benches/
-	cargo bench --package shade-benches
+	cargo run --release --package shade-benches
 
 clean: ## remove all that make has made
 	cargo clean

@@ -221,12 +221,7 @@ fn garbage_in_the_client_segment_costs_the_session_only() {
         );
     }
 
-    let mut good = None;
-    eventually("rank 1 is free", || {
-        good = try_attach(&packed.dataset, 1, job).ok();
-        good.is_some()
-    });
-    let good = good.unwrap();
+    let good = attach(&packed.dataset, 1, job);
     good.start_epoch(0, 0).unwrap();
     let its = take_rest(&good).unwrap().into_iter().flat_map(|batch| batch.ids);
     let (session, mut ids) = witness.take_rest();
@@ -295,12 +290,7 @@ fn requests_that_make_no_sense() {
     }
     assert!(daemon.is_alive());
 
-    let mut good = None;
-    eventually("rank 1 is free", || {
-        good = try_attach(&packed.dataset, 1, job).ok();
-        good.is_some()
-    });
-    let good = good.unwrap();
+    let good = attach(&packed.dataset, 1, job);
     good.start_epoch(0, 0).unwrap();
     let its = take_rest(&good).unwrap().into_iter().flat_map(|batch| batch.ids);
     let (session, mut ids) = witness.take_rest();

@@ -56,7 +56,7 @@ fn raise_names_sample_path_shard_and_offset() {
     assert!(delivered.iter().all(|batch| batch.ids.len() == 8), "no batch before it is short");
     assert!(!sorted_ids(&delivered).contains(&BAD));
     assert_eq!(total(&stats(&session), "faults"), 1);
-    assert!(daemon.log().contains(&text), "the daemon's log says the same");
+    eventually("the daemon's log says the same", || daemon.log().contains(&text));
 
     // The session lives: the next epoch meets the same record and says the same.
     let again = raised(&take_epoch(&session, 1).unwrap_err());
@@ -185,12 +185,8 @@ fn a_missing_shard_is_warned_of_and_its_records_are_treated_as_bad() {
     assert_eq!(total(&stats(&session), "skipped"), u64::from(missing.records));
     drop(session);
 
-    let mut session = None;
-    eventually("the rank is free", || {
-        session = shade_tests::try_attach(&packed.dataset, 0, job(OnError::Raise)).ok();
-        session.is_some()
-    });
-    let text = raised(&take_epoch(&session.unwrap(), 0).unwrap_err());
+    let session = attach(&packed.dataset, 0, job(OnError::Raise));
+    let text = raised(&take_epoch(&session, 0).unwrap_err());
     assert!(text.contains(missing.name) && text.contains("No such file"), "{text}");
 }
 
@@ -212,12 +208,8 @@ fn a_file_that_is_no_image_is_a_decode_fault_though_its_checksum_is_right() {
     drop(session);
 
     let other_job = |on_error, output| {
-        let mut session = None;
-        eventually("the rank is free", || {
-            session = shade_tests::try_attach(&packed.dataset, 0, JobSpec { output, ..job(on_error) }).ok();
-            session.is_some()
-        });
-        take_epoch(&session.unwrap(), 0).unwrap()
+        let session = attach(&packed.dataset, 0, JobSpec { output, ..job(on_error) });
+        take_epoch(&session, 0).unwrap()
     };
     let skipped = other_job(OnError::Skip, decoded.output);
     assert_eq!(sorted_ids(&skipped), [0, 2, 3, 4]);

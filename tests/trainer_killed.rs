@@ -6,8 +6,8 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use shade_client::{Next, Session};
-use shade_tests::{Daemon, Packed, eventually, next, program, spec, take_rest, try_attach};
+use shade_client::Next;
+use shade_tests::{Daemon, Packed, attach, copy, eventually, next, program, spec, take_rest};
 
 /// A trainer's process that holds batches.
 struct Trainer(Child);
@@ -39,16 +39,6 @@ impl Drop for Trainer {
     }
 }
 
-/// Attaches as soon as the daemon has seen that the rank's last trainer is gone.
-fn attach_again(dataset: &Path, rank: u32, job: shade_client::JobSpec) -> Session {
-    let mut session = None;
-    eventually("the rank is free again", || {
-        session = try_attach(dataset, rank, job).ok();
-        session.is_some()
-    });
-    session.expect("just attached")
-}
-
 #[test]
 fn its_ring_is_freed_and_its_rank_gets_the_whole_epoch_anew() {
     let packed = Packed::mixed(33);
@@ -62,7 +52,7 @@ fn its_ring_is_freed_and_its_rank_gets_the_whole_epoch_anew() {
             daemon.session_resources() == idle
         });
 
-        let session = attach_again(&packed.dataset, 0, spec(8, 1));
+        let session = attach(&packed.dataset, 0, spec(8, 1));
         session.start_epoch(0, 0).unwrap();
         let mut ids: Vec<u32> =
             take_rest(&session).unwrap().into_iter().flat_map(|batch| batch.ids).collect();
@@ -78,18 +68,18 @@ fn the_other_rank_goes_on() {
     let packed = Packed::mixed(33);
     let daemon = Daemon::start(&packed.dataset, &[]);
     let job = spec(8, 2);
-    let steady = shade_tests::attach(&packed.dataset, 0, job);
+    let steady = attach(&packed.dataset, 0, job);
     steady.start_epoch(0, 0).unwrap();
     let trainer = Trainer::holding(&packed.dataset, 1, 2, 8, 2);
     let first = next(&steady).unwrap().unwrap();
-    let before = shade_tests::copy(&first);
+    let before = copy(&first);
     trainer.kill();
 
     let mine: Vec<u32> = take_rest(&steady).unwrap().into_iter().flat_map(|batch| batch.ids).collect();
-    assert_eq!(shade_tests::copy(&first), before, "a batch in hand stays as it was");
+    assert_eq!(copy(&first), before, "a batch in hand stays as it was");
     drop(first);
     // The rank that was killed starts the same epoch over, from the plan the other still follows.
-    let again = attach_again(&packed.dataset, 1, job);
+    let again = attach(&packed.dataset, 1, job);
     again.start_epoch(0, 0).unwrap();
     let its = take_rest(&again).unwrap().into_iter().flat_map(|batch| batch.ids);
     let mut ids: Vec<u32> = its.chain(mine).chain(before.ids).collect();

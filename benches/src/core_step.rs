@@ -99,7 +99,7 @@ impl Driver {
             Action::Seal(order) => Some(Event::Sealed(order.ticket)),
             Action::Publish(session, _) => {
                 self.released += 1;
-                Some(Event::Released { session, count: self.released })
+                Some(Event::Released { session, count: self.released, later: 0 })
             }
             _ => None,
         }

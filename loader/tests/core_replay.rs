@@ -106,7 +106,7 @@ fn a_trainer_that_releases_nothing_stops_its_own_ring_only() {
     assert!(!taken.is_empty() && taken.len() < 64, "{} batches fit a ring", taken.len());
     assert!(replay.core.is_idle(), "nothing is read ahead of the ring");
     replay.hold = false;
-    replay.step(Event::Released { session: 0, count: taken.len() as u64 });
+    replay.step(Event::Released { session: 0, count: taken.len() as u64, later: 0 });
     replay.run();
     assert_eq!(replay.taken.iter().map(|t| t.ids.len()).sum::<usize>(), 4000);
 }
@@ -115,7 +115,7 @@ fn a_trainer_that_releases_nothing_stops_its_own_ring_only() {
 fn a_client_that_releases_more_than_it_got_is_closed() {
     let mut replay = Replay::new(index(100, 4, |_| 400), Policy::Lru, 10_000, 4, 4);
     replay.attach_all(&spec(10, 1), 0);
-    replay.step(Event::Released { session: 0, count: 7 });
+    replay.step(Event::Released { session: 0, count: 7, later: 0 });
     assert!(replay.failed[0].contains("released 7"), "{:?}", replay.failed);
 }
 

@@ -26,7 +26,8 @@ impl Daemon {
     pub fn start(dataset: &Path, args: &[&dyn AsRef<OsStr>]) -> Self {
         let mut command = Command::new(program("shade-load"));
         command.arg("serve").arg(dataset).args(args.iter().map(|arg| arg.as_ref()));
-        let mut child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut child =
+            command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stderr.take().unwrap()).lines();
         let log = Arc::new(Mutex::new(String::new()));
         let filled = Arc::clone(&log);

@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use serde_json::Value;
 use shade_client::{Batch, ClientError, JobSpec, Next, OnError, Options, Output, PlanSpec, Session, Tail};
+use shade_formats::control::REFUSE_BUSY;
 
 use crate::columns::values;
+use crate::eventually;
 
 /// Longest wait for an answer or a batch. No limit of ours: only so that a test ends that would hang.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -63,13 +65,21 @@ pub fn try_attach(dataset: &Path, rank: u32, spec: JobSpec) -> Result<Session, C
     Session::connect(dataset, "default", rank, spec, &options)
 }
 
-/// Attaches to the running daemon of `dataset` and the default job.
+/// Attaches to the running daemon of `dataset` and the default job, as soon as whoever had the rank before is gone.
 ///
 /// # Panics
 /// When that fails.
 #[must_use]
 pub fn attach(dataset: &Path, rank: u32, spec: JobSpec) -> Session {
-    try_attach(dataset, rank, spec).unwrap()
+    let mut session = None;
+    eventually("the rank is free", || match try_attach(dataset, rank, spec) {
+        Err(ClientError::Refused { code: REFUSE_BUSY, .. }) => false,
+        attached => {
+            session = Some(attached.unwrap());
+            true
+        }
+    });
+    session.unwrap()
 }
 
 /// The next batch; `None` at the epoch's end.

@@ -1,7 +1,7 @@
-//! The payload's allocator: contiguous blocks, reclaimed in the order they were taken. Pure numbers; only the daemon has it.
+//! The payload's allocator: contiguous blocks, given back in any order. Pure numbers; only the daemon has it.
 //!
-//! Positions grow for ever; `position % bytes` is the offset. A block that would cross the end starts at 0 instead,
-//! and the bytes left over at the end come back with the block before them.
+//! A block goes after the youngest, as in a ring; where it does not fit there, at the start or after another live block.
+//! So a block that a trainer keeps in hand costs its own room, and not that of all that came after it.
 
 use std::collections::VecDeque;
 
@@ -13,10 +13,8 @@ use crate::limits::PAYLOAD_ALIGN_BYTES;
 #[derive(Debug)]
 pub struct PayloadRing {
     bytes: u64,
-    /// Position after the youngest block. 2^64 is out of reach: six years at 100 GB/s, and an empty ring starts again at 0.
-    head: u64,
-    /// Start positions of the live blocks, oldest first. All from the first of them to the head is taken.
-    starts: VecDeque<u64>,
+    /// Offset and length of the live blocks in the order they were taken: no more than there are descriptors.
+    live: VecDeque<(u64, u64)>,
 }
 
 impl PayloadRing {
@@ -26,7 +24,7 @@ impl PayloadRing {
     /// When `bytes` is no possible payload length.
     pub fn new(bytes: u64) -> Result<Self, FormatError> {
         check_payload_bytes(bytes)?;
-        Ok(Self { bytes, head: 0, starts: VecDeque::new() })
+        Ok(Self { bytes, live: VecDeque::new() })
     }
 
     /// Refuses a block length that no amount of waiting would find room for. Ask when setting up, with the largest block.
@@ -51,32 +49,29 @@ impl PayloadRing {
     /// reservation has an offset of its own.
     pub fn reserve(&mut self, len: u64) -> Option<u64> {
         let len = len.max(1).checked_next_multiple_of(PAYLOAD_ALIGN_BYTES)?;
-        if self.starts.is_empty() {
-            // Nothing is live, so the whole payload is one free piece again.
-            self.head = 0;
-        }
-        let offset = self.head % self.bytes;
-        let gap = if len <= self.bytes - offset { 0 } else { self.bytes - offset };
-        let start = self.head.checked_add(gap)?;
-        let end = start.checked_add(len)?;
-        let tail = self.starts.front().copied().unwrap_or(start);
-        if end - tail > self.bytes {
-            return None;
-        }
-        self.head = end;
-        self.starts.push_back(start);
-        Some(start % self.bytes)
+        let after = |&(offset, len): &(u64, u64)| offset + len;
+        let youngest = self.live.back().map(after);
+        let places = youngest.into_iter().chain([0]).chain(self.live.iter().map(after));
+        let offset = places.into_iter().find(|&offset| self.is_free(offset, len))?;
+        self.live.push_back((offset, len));
+        Some(offset)
     }
 
-    /// Gives back the oldest block; false when none is live.
-    pub fn free_oldest(&mut self) -> bool {
-        self.starts.pop_front().is_some()
+    /// Gives back the block at `offset`; false when none is live there.
+    pub fn free(&mut self, offset: u64) -> bool {
+        let at = self.live.iter().position(|&(live, _)| live == offset);
+        at.is_some_and(|at| self.live.remove(at).is_some())
+    }
+
+    fn is_free(&self, offset: u64, len: u64) -> bool {
+        let Some(end) = offset.checked_add(len).filter(|&end| end <= self.bytes) else { return false };
+        self.live.iter().all(|&(live, live_len)| live + live_len <= offset || end <= live)
     }
 
     /// Blocks reserved and not given back.
     #[must_use]
     pub fn live(&self) -> usize {
-        self.starts.len()
+        self.live.len()
     }
 
     /// Length of the payload, bytes.
@@ -100,9 +95,9 @@ mod tests {
         assert_eq!(ring.reserve(PAGE), Some(0));
         assert_eq!(ring.reserve(2 * PAGE), Some(PAGE));
         assert_eq!(ring.reserve(2 * PAGE), None, "one page at the end and none at the start");
-        assert!(ring.free_oldest());
+        assert!(ring.free(0));
         assert_eq!(ring.reserve(2 * PAGE), None, "one page at either end");
-        assert!(ring.free_oldest());
+        assert!(ring.free(PAGE));
         assert_eq!(ring.reserve(2 * PAGE), Some(0));
     }
 
@@ -110,10 +105,34 @@ mod tests {
     fn an_empty_ring_has_room_for_a_block_as_long_as_itself() {
         let mut ring = PayloadRing::new(4 * PAGE).unwrap();
         assert_eq!(ring.reserve(PAGE), Some(0));
-        assert!(ring.free_oldest());
+        assert!(ring.free(0));
         assert_eq!(ring.reserve(4 * PAGE), Some(0));
         assert!(ring.check_fits(4 * PAGE).is_ok());
         assert!(ring.check_fits(4 * PAGE + 1).is_err());
+    }
+
+    #[test]
+    fn a_block_in_hand_leaves_room_for_the_largest_in_three_times_its_length() {
+        let largest = 5 * PAGE;
+        for held_len in 1..=5 {
+            let mut ring = PayloadRing::new(3 * largest).unwrap();
+            for before in 0..20 {
+                let first = ring.reserve((before % 5 + 1) * PAGE).unwrap();
+                let held = ring.reserve(held_len * PAGE).unwrap();
+                assert!(ring.free(first));
+                let next = ring.reserve(largest).unwrap_or_else(|| panic!("{held_len} pages held at {held}"));
+                assert!(ring.free(next) && ring.free(held));
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_not_live_cannot_be_given_back() {
+        let mut ring = PayloadRing::new(4 * PAGE).unwrap();
+        assert!(!ring.free(0));
+        assert_eq!(ring.reserve(2 * PAGE), Some(0));
+        assert!(!ring.free(PAGE), "inside a block, not its start");
+        assert!(ring.free(0) && !ring.free(0));
     }
 
     #[test]
@@ -128,54 +147,65 @@ mod tests {
     #[derive(Clone, Debug)]
     enum Op {
         Reserve(u64),
-        FreeOldest,
+        /// Gives back one of the live blocks.
+        Free(usize),
     }
 
-    /// The obvious ring: a list of live ranges. It places a block after the youngest, else at 0, if nothing live is hit.
-    #[derive(Default)]
+    /// The obvious allocator: a map of pages, each with the block it belongs to.
     struct Model {
-        live: VecDeque<(u64, u64)>,
+        pages: Vec<Option<u64>>,
     }
 
     impl Model {
-        fn reserve(&mut self, bytes: u64, len: u64) -> Option<u64> {
-            let len = len.max(1).next_multiple_of(PAGE);
-            let after = self.live.back().map_or(0, |(offset, len)| offset + len);
-            let offset = if after + len <= bytes { after } else { 0 };
-            let free = self.live.iter().all(|(at, live)| at + live <= offset || offset + len <= *at);
-            (free && offset + len <= bytes && !self.overtakes(offset)).then(|| {
-                self.live.push_back((offset, len));
-                offset
-            })
+        fn has_gap(&self, pages: usize) -> bool {
+            pages <= self.pages.len() && self.pages.windows(pages).any(|gap| gap.iter().all(Option::is_none))
         }
 
-        /// In-order reclaim: after a wrap, nothing may be placed behind the oldest block's back.
-        fn overtakes(&self, offset: u64) -> bool {
-            match (self.live.front(), self.live.back()) {
-                (Some((oldest, _)), Some((youngest, _))) => offset == 0 && youngest < oldest,
-                _ => false,
-            }
+        fn take(&mut self, offset: u64, pages: usize) -> bool {
+            let start = usize::try_from(offset / PAGE).unwrap();
+            let taken = self.pages.get_mut(start..start + pages).expect("inside the payload");
+            let was_free = taken.iter().all(Option::is_none);
+            taken.fill(Some(offset));
+            was_free
+        }
+
+        fn free(&mut self, offset: u64) {
+            self.pages.iter_mut().filter(|page| **page == Some(offset)).for_each(|page| *page = None);
         }
     }
 
     fn op(pages: u64) -> impl Strategy<Value = Op> {
-        prop_oneof![(0..=pages * PAGE + 1).prop_map(Op::Reserve), Just(Op::FreeOldest)]
+        prop_oneof![(0..=pages * PAGE + 1).prop_map(Op::Reserve), any::<usize>().prop_map(Op::Free)]
     }
 
     proptest! {
         #[test]
-        fn agrees_with_the_naive_model(
+        fn blocks_never_overlap_and_every_gap_is_found(
             (pages, ops) in (1_u64..12).prop_flat_map(|n| (Just(n), prop::collection::vec(op(n), 1..200))),
         ) {
-            let bytes = pages * PAGE;
-            let mut ring = PayloadRing::new(bytes).unwrap();
-            let mut model = Model::default();
+            let mut ring = PayloadRing::new(pages * PAGE).unwrap();
+            let mut model = Model { pages: vec![None; usize::try_from(pages).unwrap()] };
+            let mut live = Vec::new();
             for op in ops {
                 match op {
-                    Op::Reserve(len) => prop_assert_eq!(ring.reserve(len), model.reserve(bytes, len), "{} bytes", len),
-                    Op::FreeOldest => prop_assert_eq!(ring.free_oldest(), model.live.pop_front().is_some()),
+                    Op::Reserve(len) => {
+                        let taken = usize::try_from(len.max(1).div_ceil(PAGE)).unwrap();
+                        // A gap begins at 0 or where a live block ends, so trying those finds every one.
+                        let found = ring.reserve(len);
+                        prop_assert_eq!(found.is_some(), model.has_gap(taken), "{} bytes", len);
+                        if let Some(offset) = found {
+                            prop_assert!(model.take(offset, taken), "{} is taken", offset);
+                            live.push(offset);
+                        }
+                    }
+                    Op::Free(_) if live.is_empty() => prop_assert!(!ring.free(0)),
+                    Op::Free(at) => {
+                        let offset = live.swap_remove(at % live.len());
+                        prop_assert!(ring.free(offset));
+                        model.free(offset);
+                    }
                 }
-                prop_assert_eq!(ring.live(), model.live.len());
+                prop_assert_eq!(ring.live(), live.len());
             }
         }
     }

@@ -81,27 +81,39 @@ impl Producer {
     /// # Errors
     /// When a release word holds what no client following the rules writes: end the session.
     pub fn released(&mut self) -> Result<u64, FormatError> {
-        while self.released < self.head {
-            let at = RELEASED + slot(self.released) * 8;
-            // Acquire: pairs with the release in `Releaser::release`. The client's reads of the block are over.
-            let word = self.client.load_u64(at)?;
-            let done = self.released + 1;
-            // What the slot held before: the release of its user one round ago, or 0 in the first round.
-            let before = done.saturating_sub(DESCRIPTORS as u64);
-            if word == before {
-                break;
-            }
-            if word != done {
-                return Err(FormatError::new(
-                    "ring release word",
-                    at,
-                    word,
-                    format_args!("{before} or {done}"),
-                ));
-            }
-            self.released = done;
+        while self.released < self.head && self.is_released(self.released)? {
+            self.released += 1;
         }
         Ok(self.released)
+    }
+
+    /// Descriptors released out of order, as of the last call of [`Producer::released`]: bit i stands for the one i after
+    /// that count. Their blocks may be reused; the descriptors only in order.
+    ///
+    /// # Errors
+    /// As for [`Producer::released`].
+    pub fn released_later(&self) -> Result<u64, FormatError> {
+        let mut later = 0;
+        for (bit, seq) in (self.released..self.head).enumerate() {
+            // At most 64 are unreleased.
+            later |= u64::from(self.is_released(seq)?) << bit;
+        }
+        Ok(later)
+    }
+
+    /// Whether the client has released `seq`, one of those that it may hold.
+    fn is_released(&self, seq: u64) -> Result<bool, FormatError> {
+        let at = RELEASED + slot(seq) * 8;
+        // Acquire: pairs with the release in `Releaser::release`. The client's reads of the block are over.
+        let word = self.client.load_u64(at)?;
+        let done = seq + 1;
+        // What the slot held before: the release of its user one round ago, or 0 in the first round.
+        let before = done.saturating_sub(DESCRIPTORS as u64);
+        if word != before && word != done {
+            let expected = format_args!("{before} or {done}");
+            return Err(FormatError::new("ring release word", at, word, expected));
+        }
+        Ok(word == done)
     }
 
     /// Tells the client that the daemon was alive at `now_ns` (CLOCK_MONOTONIC).

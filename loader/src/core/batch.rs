@@ -26,6 +26,8 @@ pub(super) enum RowState {
 #[derive(Clone, Debug)]
 pub(super) struct BatchRow {
     pub(super) sample: SampleId,
+    /// Also of a sample that stands in: substitutes are of the same class.
+    pub(super) label: u32,
     pub(super) weight: f32,
     pub(super) flags: u32,
     /// Absolute payload offset of the row's data.

@@ -69,11 +69,13 @@ pub enum Event {
     Filled(Filled),
     /// A worker wrote a batch's columns: it may be published.
     Sealed(Ticket),
-    /// A client has released this many descriptors, in order, since its start.
+    /// A client has released descriptors.
     Released {
         /// Whose ring.
         session: SessionId,
-        /// Descriptors released since the session began.
+        /// Descriptors released in order since the session began.
         count: u64,
+        /// Descriptors released after those: bit i stands for descriptor number `count + i`.
+        later: u64,
     },
 }

@@ -140,7 +140,7 @@ impl Core {
                         rows: std::mem::replace(&mut rows, rest),
                     }));
                 }
-                batch.settle(ticket, &self.index, now_ns, actions);
+                batch.settle(ticket, now_ns, actions);
             }
         }
     }
@@ -184,7 +184,7 @@ impl Core {
         for session in &mut self.sessions {
             while session.open.front().is_some_and(|batch| batch.progress == Progress::Complete) {
                 let Some(mut batch) = session.open.pop_front() else { break };
-                session.outstanding.push_back(true);
+                session.outstanding.push_back(Some(batch.offset));
                 let descriptor = Box::new(batch.descriptor(output, now_ns));
                 if let Some(text) = batch.failure.take() {
                     actions.push(Action::PublishError(session.id, descriptor, text));
@@ -220,7 +220,7 @@ impl Core {
             wanted.ended = true;
             let (generation, seq) = (wanted.generation, session.next_seq);
             session.next_seq += 1;
-            session.outstanding.push_back(false);
+            session.outstanding.push_back(None);
             let descriptor = Descriptor {
                 seq,
                 generation,
@@ -248,7 +248,8 @@ fn plan_rows(spec: &JobSpec, slots: &[Slot], plan: &Plan, index: &Index) -> Vec<
         };
         let weight = if slot.padding { 0.0 } else { plan.weights.get(position).copied().unwrap_or(1.0) };
         let flags = if slot.padding { FLAG_PADDING } else { 0 };
-        rows.push(BatchRow { sample, weight, flags, offset, len, state: RowState::Waiting, substitutes: 0 });
+        let (label, state) = (entry.label, RowState::Waiting);
+        rows.push(BatchRow { sample, label, weight, flags, offset, len, state, substitutes: 0 });
         offset += len;
     }
     rows
@@ -261,7 +262,7 @@ impl Batch {
     }
 
     /// Moves on once no row is pending: to the columns, or straight to completion where nothing is delivered.
-    fn settle(&mut self, ticket: Ticket, index: &Index, now_ns: u64, actions: &mut Vec<Action>) {
+    fn settle(&mut self, ticket: Ticket, now_ns: u64, actions: &mut Vec<Action>) {
         if self.pending > 0 || self.progress != Progress::Filling {
             return;
         }
@@ -271,26 +272,25 @@ impl Batch {
             return;
         }
         self.progress = Progress::Sealing;
-        actions.push(Action::Seal(Box::new(self.seal_order(ticket, index))));
+        actions.push(Action::Seal(Box::new(self.seal_order(ticket))));
     }
 
     /// The columns of the delivered rows, and the moves that close gaps left by skipped ones. Raw rows stay where they
     /// are, as each has its own offset.
-    fn seal_order(&self, ticket: Ticket, index: &Index) -> SealOrder {
+    fn seal_order(&self, ticket: Ticket) -> SealOrder {
         let data_start = self.offset + self.layout.data;
         let raw = self.layout.layout == Layout::Raw;
         let mut columns = Columns::default();
         let mut moves = Vec::new();
         let mut end = data_start;
         for row in self.delivered() {
-            let entry = index.entry(row.sample);
             columns.ids.push(i64::from(row.sample.0));
-            columns.labels.push(entry.map_or(-1, |entry| i64::from(entry.label)));
+            columns.labels.push(i64::from(row.label));
             columns.weights.push(row.weight);
             columns.flags.push(row.flags);
             if raw {
                 columns.offsets.push(row.offset - data_start);
-                columns.lens.push(entry.map_or(0, |entry| u64::from(entry.raw_len)));
+                columns.lens.push(row.len);
             } else {
                 if row.offset != end {
                     moves.push(Move { from: row.offset, to: end, len: row.len });

@@ -93,9 +93,9 @@ impl Core {
             Event::Read(completion) => self.read_done(now_ns, completion, actions),
             Event::Filled(filled) => self.filled(filled, actions),
             Event::Sealed(ticket) => self.sealed(ticket),
-            Event::Released { session, count } => {
+            Event::Released { session, count, later } => {
                 if let Some(state) = self.session_mut(session)
-                    && !state.release_to(count)
+                    && !state.release_to(count, later)
                 {
                     let text = format!("released {count} descriptors, more than it was given");
                     actions.push(Action::Close(session, text));

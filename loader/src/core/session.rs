@@ -38,8 +38,9 @@ pub(super) struct Session {
     pub(super) next_seq: u64,
     /// Descriptors the client has released, in order.
     pub(super) released: u64,
-    /// For each descriptor published and not yet released: does it hold payload?
-    pub(super) outstanding: VecDeque<bool>,
+    /// For each descriptor published and not yet released in order: the payload offset of its block, if it has one that
+    /// was not given back.
+    pub(super) outstanding: VecDeque<Option<u64>>,
     /// Batches opened and not yet published, by sequence number.
     pub(super) open: VecDeque<Batch>,
     pub(super) wanted: Option<Wanted>,
@@ -77,15 +78,21 @@ impl Session {
         self.open.get_mut(usize::try_from(seq.checked_sub(first)?).ok()?)
     }
 
-    /// Takes note that the client has released `count` descriptors in all. `false`: it claims more than it got.
-    pub(super) fn release_to(&mut self, count: u64) -> bool {
+    /// Takes note that the client has released `count` descriptors in order, and after them those whose bit in `later`
+    /// is set. `false`: it claims more than it got.
+    pub(super) fn release_to(&mut self, count: u64, later: u64) -> bool {
         while self.released < count {
-            match self.outstanding.pop_front() {
-                Some(true) => drop(self.payload.free_oldest()),
-                Some(false) => {}
-                None => return false,
+            let Some(block) = self.outstanding.pop_front() else { return false };
+            if let Some(offset) = block {
+                self.payload.free(offset);
             }
             self.released += 1;
+        }
+        for bit in (0..RING_DESCRIPTORS).filter(|bit| later >> bit & 1 == 1) {
+            let Some(block) = self.outstanding.get_mut(bit) else { return false };
+            if let Some(offset) = block.take() {
+                self.payload.free(offset);
+            }
         }
         true
     }

@@ -91,7 +91,8 @@ pub(super) fn layout_of(output: Output) -> Layout {
     }
 }
 
-/// Payload bytes for one rank's ring: what the job asks for, or eight mean batches; at least two of the largest.
+/// Payload bytes for one rank's ring: what the job asks for, or eight mean batches; at least three of the
+/// largest, so that one that a trainer keeps in hand, wherever it lies, leaves room for another.
 pub(super) fn ring_bytes(spec: &JobSpec, index: &Index) -> Result<u64, FormatError> {
     let capacity = u64::from(spec.batch_size.min(index.len().max(1)));
     let (largest, mean) = match spec.output {
@@ -111,7 +112,7 @@ pub(super) fn ring_bytes(spec: &JobSpec, index: &Index) -> Result<u64, FormatErr
         let layout = BatchLayout::new(layout_of(spec.output), spec.batch_size, data)?;
         Ok(layout.total.next_multiple_of(PAYLOAD_ALIGN_BYTES))
     };
-    let least = 2 * block(largest)?;
+    let least = 3 * block(largest)?;
     let wanted = if spec.ring_bytes > 0 { spec.ring_bytes } else { RING_BATCHES * block(mean)? };
     let bytes = wanted.max(least).next_multiple_of(PAYLOAD_ALIGN_BYTES);
     if bytes > PAYLOAD_BYTES_MAX {

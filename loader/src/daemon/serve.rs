@@ -167,7 +167,7 @@ impl Daemon {
                 self.events.push(Event::Ready(session));
             }
             Message::Released(session) => match self.sessions.released(session) {
-                Ok(Some(count)) => self.events.push(Event::Released { session, count }),
+                Ok(Some((count, later))) => self.events.push(Event::Released { session, count, later }),
                 Ok(None) => {}
                 Err(error) => self.sessions.close(session, &error.to_string()),
             },

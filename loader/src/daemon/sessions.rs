@@ -58,12 +58,13 @@ impl Sessions {
         Some(self.peers.get(&session)?.ring.as_ref()?.payload.clone())
     }
 
-    /// Descriptors the client has released so far.
-    pub(super) fn released(&mut self, session: SessionId) -> Result<Option<u64>, FormatError> {
+    /// What the client has released so far: a count in order, and those after it as bits.
+    pub(super) fn released(&mut self, session: SessionId) -> Result<Option<(u64, u64)>, FormatError> {
         let Some(ring) = self.peers.get_mut(&session).and_then(|peer| peer.ring.as_mut()) else {
             return Ok(None);
         };
-        ring.producer.released().map(Some)
+        let count = ring.producer.released()?;
+        Ok(Some((count, ring.producer.released_later()?)))
     }
 
     /// Publishes a descriptor, with `error` written where it points, and wakes the client if it waits.

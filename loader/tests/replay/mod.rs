@@ -287,7 +287,7 @@ impl Replay {
             }
         }
         if !self.hold {
-            self.step(Event::Released { session, count });
+            self.step(Event::Released { session, count, later: 0 });
         }
     }
 }

@@ -226,19 +226,13 @@ pub(crate) struct Daemon {
     memory: Memory,
     blocks: PayloadRing,
     freed: u64,
-    /// Whether each published descriptor has a block.
-    has_block: Vec<bool>,
+    /// Each published descriptor's block.
+    offsets: Vec<Option<u64>>,
 }
 
 impl Daemon {
     fn new(peer: Peer, memory: Memory) -> Self {
-        Self {
-            peer,
-            memory,
-            blocks: PayloadRing::new(PAYLOAD_BYTES).unwrap(),
-            freed: 0,
-            has_block: Vec::new(),
-        }
+        Self { peer, memory, blocks: PayloadRing::new(PAYLOAD_BYTES).unwrap(), freed: 0, offsets: Vec::new() }
     }
 
     /// Hears a `StartEpoch` and returns its generation.
@@ -253,8 +247,8 @@ impl Daemon {
     pub(crate) fn reclaim(&mut self) -> u64 {
         let released = self.memory.producer.released().unwrap();
         while self.freed < released {
-            if self.has_block[usize::try_from(self.freed).unwrap()] {
-                assert!(self.blocks.free_oldest());
+            if let Some(offset) = self.offsets[usize::try_from(self.freed).unwrap()] {
+                assert!(self.blocks.free(offset));
             }
             self.freed += 1;
         }
@@ -316,7 +310,7 @@ impl Daemon {
     /// Publishes any descriptor under the right number, and rings if asked to.
     pub(crate) fn publish(&mut self, descriptor: Descriptor) {
         let seq = self.memory.producer.next_seq();
-        self.has_block.push(descriptor.kind != Kind::EpochEnd);
+        self.offsets.push((descriptor.kind != Kind::EpochEnd).then_some(descriptor.offset));
         if self.memory.producer.publish(&Descriptor { seq, ..descriptor }).unwrap() {
             rustix::io::write(&self.memory.to_client, &1_u64.to_le_bytes()).unwrap();
         }
