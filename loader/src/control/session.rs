@@ -68,9 +68,10 @@ pub(super) fn run(socket: OwnedFd, session: SessionId, identity: &Identity, mess
         }
         tracing::warn!("session {session}: {error}");
     }
-    let _ = rustix::net::shutdown(&socket, rustix::net::Shutdown::Both);
-    // The daemon has stopped if nobody listens; then there is nothing to tell.
+    // The daemon has stopped if nobody listens; then there is nothing to tell. Before hanging up: who sees that its
+    // session has ended may attach again at once, and finds its place free.
     let _ = messages.send(Message::Gone(session));
+    let _ = rustix::net::shutdown(&socket, rustix::net::Shutdown::Both);
 }
 
 fn serve(

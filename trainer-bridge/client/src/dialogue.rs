@@ -16,6 +16,9 @@ use crate::wire::{Received, WireError, receive, receive_now, send, send_now};
 /// How long an answer may take. The daemon answers from memory; a minute is a daemon that is stuck.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(60);
 
+/// How long leaving may take. The daemon answers a goodbye at once unless something is very wrong.
+const BYE_TIMEOUT: Duration = Duration::from_secs(1);
+
 /// One session's socket. Sending needs no lock, as the kernel passes on whole messages.
 #[derive(Debug)]
 pub(crate) struct Dialogue {
@@ -49,9 +52,14 @@ impl Dialogue {
         send(&self.socket, request, None).map_err(|error| self.unanswered(what, started, error))
     }
 
-    /// A courtesy: hanging up says it too.
+    /// Says goodbye and waits until the daemon hangs up: then the rank's place is free, and whoever asks for it next gets
+    /// it. A daemon that is too busy for that hears of it from our hanging up.
     pub(crate) fn bye(&self) {
-        let _ = send_now(&self.socket, &Request::Bye);
+        if send_now(&self.socket, &Request::Bye).is_ok() {
+            let deadline = Instant::now() + BYE_TIMEOUT;
+            // Answers may be on their way that nobody waits for.
+            while receive(&self.socket, deadline).is_ok() {}
+        }
     }
 
     /// Sends a request and waits for its answer, which `accept` recognises; it hands back what it does not.

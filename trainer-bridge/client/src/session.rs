@@ -96,6 +96,11 @@ impl Session {
         }
         let dataset = std::fs::canonicalize(dataset)
             .map_err(|source| ClientError::Dataset { path: dataset.to_owned(), source })?;
+        // Whoever names the index means the folder, as for the daemon.
+        let dataset = match dataset.parent() {
+            Some(folder) if dataset.is_file() => folder.to_owned(),
+            _ => dataset,
+        };
         let Some(dataset_text) = dataset.to_str() else {
             return Err(argument("dataset", dataset.display(), "a path in UTF-8"));
         };
@@ -352,7 +357,7 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        // A forked child only closes its copies of the descriptors. The owner's goodbye is a courtesy: hanging up says it too.
+        // A forked child only closes its copies of the descriptors. The owner's goodbye frees its place.
         if self.owner.is_here() {
             self.dialogue.bye();
         }
