@@ -9,7 +9,6 @@ use super::action::Action;
 use super::batch::{Batch, BatchRow, Progress, RowRef, RowState};
 use super::job::Job;
 use super::machine::Core;
-use super::session::Delivered;
 use super::sizes::{layout_of, pixels_bytes};
 use crate::batches::{Columns, FillOrder, Filled, Move, Row, SealOrder, Ticket};
 use crate::plan::{Plan, Slot};
@@ -195,7 +194,7 @@ impl Core {
                     seen.extend(samples.iter().map(|&sample| (sample, batch.epoch)));
                     let real = batch.delivered().take_while(|row| row.flags & FLAG_PADDING == 0).count();
                     let samples = samples.into_iter().take(real).collect();
-                    session.delivered.insert((batch.epoch, batch.number), Delivered { samples });
+                    session.delivered.insert((batch.epoch, batch.number), samples);
                 }
                 actions.push(Action::Publish(session.id, descriptor));
             }

@@ -16,7 +16,7 @@ impl Core {
         let Some((of_rank, delivered)) = found else {
             return job.count(|counts| counts.unmatched_reports += 1);
         };
-        let ranked = rank(&delivered.samples, losses);
+        let ranked = rank(delivered, losses);
         job.count(|counts| counts.nonfinite_losses += u64::from(ranked.nonfinite));
         // Zero stands below every position of this epoch: a late report of the last one never overrides a newer.
         let position = if job.epoch() == Some(epoch) {

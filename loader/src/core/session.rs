@@ -19,13 +19,6 @@ pub(super) struct Wanted {
     pub(super) ended: bool,
 }
 
-/// The samples of a delivered batch, to credit its losses to.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Delivered {
-    /// Samples in the delivered order, padding left out (it stands at the end).
-    pub(super) samples: Vec<SampleId>,
-}
-
 /// A rank attached.
 #[derive(Debug)]
 pub(super) struct Session {
@@ -46,8 +39,9 @@ pub(super) struct Session {
     pub(super) wanted: Option<Wanted>,
     /// Since when the next batch has found no room in the ring.
     pub(super) blocked_since_ns: Option<u64>,
-    /// What was delivered, by (epoch, batch): the current epoch's and the one before.
-    pub(super) delivered: HashMap<(u32, u32), Delivered>,
+    /// The samples delivered, by (epoch, batch), to credit losses to: the current epoch's and the one before. In the
+    /// delivered order, padding left out (it stands at the end).
+    pub(super) delivered: HashMap<(u32, u32), Vec<SampleId>>,
 }
 
 impl Session {
