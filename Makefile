@@ -9,20 +9,24 @@ VENV ?= .venv
 DATA ?=
 EPOCHS ?=
 OUT ?= demo-out
+# More of `python -m benches.rivals --help`, for example RIVALS_ARGS="--rounds 5".
+RIVALS_ARGS ?=
 # More of `python -m demo --help`, for example DEMO_ARGS="--rep 3 --depth 8".
 DEMO_ARGS ?=
 
 target := $(or $(CARGO_TARGET_DIR),target)
 package := trainer-bridge/py/python/shade_load
 binaries := shade-load shade-pack
-rust_sources := $(shell find formats packer loader trainer-bridge -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
+rust_sources := $(shell find formats images packer loader trainer-bridge -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
 # pyo3 looks for an interpreter: always the same one, so that it is compiled once.
 export PYO3_PYTHON := $(abspath $(VENV))/bin/python
 
-.PHONY: help demo test lint build bench clean system dataset
+rivals := benches/rivals/.venv
+
+.PHONY: help demo test lint build bench bench-rivals clean system dataset
 
 help: ## this list
-	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 16
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 22
 
 demo: build $(if $(DATA),,dataset) ## train twice over a simulated store, without and with shade (DATA= EPOCHS= OUT= DEMO_ARGS=)
 	@$(VENV)/bin/python -m demo --out '$(OUT)' $(if $(DATA),--data '$(DATA)') $(if $(EPOCHS),--epochs $(EPOCHS)) $(DEMO_ARGS)
@@ -40,12 +44,17 @@ lint: $(VENV)/.installed ## cargo fmt --check and clippy, warnings are errors
 build: $(VENV)/.built ## the programs (shade-pack, shade-load) and the Python package shade_load (in .venv)
 
 bench: build ## the benches of benches/
+	cargo build --release --package shade-slow-store
 	cargo run --release --package shade-benches
+
+bench-rivals: build $(rivals)/.installed ## pack beside FFCV, MosaicML Streaming, LitData and WebDataset (installs those that it can)
+	cargo build --release --package shade-benches
+	$(rivals)/bin/python -m benches.rivals pack --programs '$(target)/release' $(RIVALS_ARGS)
 
 clean: ## remove all that make has made
 	cargo clean
-	rm -rf '$(VENV)' demo-out '$(package)/bin' '$(package)'/*.so
-	find demo tests/python trainer-bridge/py -name __pycache__ -prune -exec rm -rf {} +
+	rm -rf '$(VENV)' '$(rivals)' demo-out '$(package)/bin' '$(package)'/*.so
+	find benches demo tests/python trainer-bridge/py -name __pycache__ -prune -exec rm -rf {} +
 
 system:
 	@PYTHON='$(PYTHON)' setup/toolchain.sh
@@ -61,6 +70,9 @@ $(VENV)/.installed: setup/requirements.txt | $(VENV)/bin/python
 	@echo 'installing PyTorch and the test tools into $(VENV): some 5 GB with the CUDA libraries of the default build; once'
 	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --requirement $<
 	@touch $@
+
+$(rivals)/.installed: benches/rivals/setup.sh $(wildcard benches/rivals/requirements/*.txt) $(VENV)/.installed
+	VENV='$(abspath $(VENV))' benches/rivals/setup.sh
 
 # maturin develop links the package's sources into .venv: a changed .py file needs no new build, a changed .rs file does.
 $(VENV)/.built: $(rust_sources) trainer-bridge/py/pyproject.toml $(VENV)/.installed | system

@@ -4,19 +4,20 @@ use shade_client::Output;
 
 use crate::Result;
 use crate::daemon::{Cache, Rank};
-use crate::dataset::{Dataset, Datasets};
+use crate::dataset::{Dataset, datasets};
 use crate::figure::{Figure, Unit};
 use crate::programs::Programs;
 use crate::rivals::Rival;
+use crate::scratch::Scratch;
 
 const RUNS: usize = 3;
 
 /// Samples a second for every kind of image, output and cache.
-pub(crate) fn run(datasets: &Datasets) -> Result<Vec<Figure>> {
+pub(crate) fn run(scratch: &Scratch) -> Result<Vec<Figure>> {
     let mut figures = Vec::new();
-    for dataset in &datasets.all {
+    for dataset in &datasets(scratch)? {
         for output in [Output::Raw, Output::Decoded { height: dataset.side, width: dataset.side }] {
-            figures.extend(compare(&datasets.programs, dataset, output)?);
+            figures.extend(compare(&scratch.programs, dataset, output)?);
         }
     }
     Ok(figures)
@@ -33,16 +34,17 @@ fn compare(programs: &Programs, dataset: &Dataset, output: Output) -> Result<[Fi
         misses.push(uncached.epoch()?);
         alone.push(rival.run()?);
     }
-    let figure =
-        |name: String, runs| Figure::new(name, Unit::SamplesPerSecond, runs).of_bytes(dataset.mean_bytes());
+    let figure = |name: String, runs| {
+        Figure::new(name, Unit::SamplesPerSecond, runs).of_bytes(dataset.tree.mean_bytes())
+    };
     let kind = match output {
         Output::Raw => "raw".to_owned(),
         Output::Decoded { height, width } => format!("decoded {height}x{width}"),
     };
     let alone = figure(rival.name(dataset), alone);
     Ok([
-        figure(format!("serve {kind}, hits, {}", dataset.name), hits).beside(&alone),
-        figure(format!("serve {kind}, misses, {}", dataset.name), misses).beside(&alone),
+        figure(format!("serve {kind}, hits, {}", dataset.tree.name), hits).beside(&alone),
+        figure(format!("serve {kind}, misses, {}", dataset.tree.name), misses).beside(&alone),
         alone,
     ])
 }

@@ -10,6 +10,7 @@ pub(crate) enum Unit {
     UsPerRecord,
     SamplesPerSecond,
     FilesPerSecond,
+    PerFile,
 }
 
 impl Unit {
@@ -20,13 +21,14 @@ impl Unit {
             Self::UsPerRecord => "us/record",
             Self::SamplesPerSecond => "samples/s",
             Self::FilesPerSecond => "files/s",
+            Self::PerFile => "per file",
         }
     }
 
     /// MB (10^6 bytes) a second, of records of `bytes` each; none where the unit tells no rate.
     fn mb_per_s(self, value: f64, bytes: f64) -> Option<f64> {
         match self {
-            Self::Ns => None,
+            Self::Ns | Self::PerFile => None,
             Self::NsPerRecord => Some(bytes * 1e3 / value),
             Self::UsPerRecord => Some(bytes / value),
             Self::SamplesPerSecond | Self::FilesPerSecond => Some(bytes * value / 1e6),
@@ -59,6 +61,9 @@ pub(crate) struct Figure {
     /// Name of the row to compare with.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) rival: Option<String>,
+    /// This row's median over that row's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) ratio: Option<f64>,
 }
 
 impl Figure {
@@ -76,6 +81,7 @@ impl Figure {
             mb_per_s: None,
             budget: None,
             rival: None,
+            ratio: None,
         }
     }
 
@@ -89,7 +95,7 @@ impl Figure {
     }
 
     pub(crate) fn beside(self, rival: &Self) -> Self {
-        Self { rival: Some(rival.name.clone()), ..self }
+        Self { rival: Some(rival.name.clone()), ratio: Some(self.median / rival.median), ..self }
     }
 }
 
@@ -115,6 +121,7 @@ mod tests {
         assert_eq!((odd.min, odd.median, odd.max, odd.mb_per_s), (1.0, 2.0, 4.0, Some(250.0)));
         let even = Figure::new("b", Unit::SamplesPerSecond, vec![3e6, 1e6]).of_bytes(500.0).beside(&odd);
         assert_eq!((even.median, even.mb_per_s, even.rival.as_deref()), (2e6, Some(1000.0), Some("a")));
+        assert_eq!(even.ratio, Some(1e6));
         assert!(Figure::new("c", Unit::Ns, Vec::new()).median.is_nan());
     }
 }

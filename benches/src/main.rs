@@ -5,6 +5,7 @@ mod core_step;
 mod daemon;
 mod dataset;
 mod end_to_end;
+mod far_away;
 mod figure;
 mod gather;
 mod images;
@@ -15,17 +16,18 @@ mod programs;
 mod report;
 mod ring;
 mod rivals;
+mod scratch;
 mod synthetic;
+mod tree;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, ValueEnum};
 
-use crate::dataset::Datasets;
 use crate::figure::Figure;
-use crate::programs::Programs;
 use crate::report::Report;
+use crate::scratch::Scratch;
 
 /// What everything here fails with: a bench that cannot be run, or whose run is void, ends.
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
@@ -39,6 +41,9 @@ struct Args {
     /// Write the results to this file, too, as JSON.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
+    /// Write the JPEGs that `pack` packs below this folder, and end: for the rivals in Python.
+    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["out", "names"])]
+    images: Option<PathBuf>,
     /// Which benches to run. Default: all.
     #[arg(value_name = "NAME", value_enum)]
     names: Vec<Name>,
@@ -55,6 +60,8 @@ enum Name {
     Ring,
     /// Packing beside tar.
     Pack,
+    /// Packing beside tar, from a store where every operation takes 2 ms. Needs /dev/fuse.
+    Far,
     /// A whole epoch through a daemon, beside the bare decoder and bare reads.
     Serve,
 }
@@ -70,17 +77,20 @@ fn main() -> ExitCode {
 }
 
 fn run(args: &Args) -> Result<()> {
+    if let Some(folder) = &args.images {
+        return packing::photo_tree(folder).map(drop);
+    }
     let mut report = Report::start();
     if report.is_busy() {
         eprintln!("warning: {}", report.busy_text());
     }
     let all = Name::value_variants();
     let names = if args.names.is_empty() { all } else { &args.names };
-    let needs_programs = names.iter().any(|name| matches!(name, Name::Pack | Name::Serve));
-    let datasets = if needs_programs { Some(Datasets::create(Programs::find()?)?) } else { None };
+    let needs_files = names.iter().any(|name| matches!(name, Name::Pack | Name::Far | Name::Serve));
+    let scratch = if needs_files { Some(Scratch::create()?) } else { None };
     for &name in all.iter().filter(|name| names.contains(name)) {
         eprintln!("{name:?} ...");
-        report.rows.extend(bench(name, datasets.as_ref())?);
+        report.rows.extend(bench(name, scratch.as_ref())?);
     }
     report.finish();
     print!("{}", report.table());
@@ -90,13 +100,19 @@ fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-fn bench(name: Name, datasets: Option<&Datasets>) -> Result<Vec<Figure>> {
-    match (name, datasets) {
+fn bench(name: Name, scratch: Option<&Scratch>) -> Result<Vec<Figure>> {
+    match (name, scratch) {
         (Name::Core, _) => core_step::run(),
         (Name::Gather, _) => gather::run(),
         (Name::Ring, _) => ring::run(),
-        (Name::Pack, Some(datasets)) => packing::run(datasets),
-        (Name::Serve, Some(datasets)) => end_to_end::run(datasets),
-        (Name::Pack | Name::Serve, None) => Ok(Vec::new()),
+        (Name::Pack, Some(scratch)) => packing::run(scratch),
+        (Name::Far, Some(scratch)) => far_away::run(scratch),
+        (Name::Serve, Some(scratch)) => end_to_end::run(scratch),
+        (Name::Pack | Name::Far | Name::Serve, None) => Ok(Vec::new()),
     }
+}
+
+/// A line for whoever waits for the table.
+fn say(text: &str) {
+    eprintln!("{text}");
 }

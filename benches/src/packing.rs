@@ -1,57 +1,110 @@
-//! `shade-pack create`, which flushes to disk, beside `tar cf` of the same tree, flushed and not.
+//! `shade-pack create` beside `tar cf` of the same tree in the page cache, both flushed to disk and both not.
 
 use std::fs::{self, File};
 use std::path::Path;
-use std::process::Command;
 use std::time::Instant;
 
 use crate::Result;
-use crate::dataset::{Dataset, Datasets};
 use crate::figure::{Figure, Unit};
-use crate::programs::{Programs, run as run_program};
+use crate::images::{IMAGENET, photos, thumbnail};
+use crate::programs::{Programs, run as run_program, tar};
+use crate::scratch::Scratch;
+use crate::tree::Tree;
 
-const RUNS: usize = 3;
+const RUNS: usize = 5;
+const PHOTOS: u32 = 4_000;
+/// Each occurs eight times among the files; neither program looks for that.
+const DIFFERENT_PHOTOS: u64 = 500;
+const THUMBNAILS: u32 = 50_000;
+/// As many threads for `shade-pack` on any machine, so that runs of two machines can be compared.
+const JOBS: &str = "2";
 
 /// Files a second.
-pub(crate) fn run(datasets: &Datasets) -> Result<Vec<Figure>> {
-    let mut figures = Vec::new();
-    for dataset in &datasets.all {
-        figures.extend(compare(&datasets.programs, dataset, datasets.folder.path())?);
-    }
+pub(crate) fn run(scratch: &Scratch) -> Result<Vec<Figure>> {
+    let mut figures = compare(scratch, &photo_tree(scratch.folder())?)?;
+    let thumbnails =
+        Tree::write("PNG 2 KB", scratch.folder(), THUMBNAILS, |number| thumbnail(number.into()))?;
+    figures.extend(compare(scratch, &thumbnails)?);
     Ok(figures)
 }
 
-fn compare(programs: &Programs, dataset: &Dataset, folder: &Path) -> Result<[Figure; 3]> {
-    let (out, archive) = (folder.join("packed-again"), folder.join("tree.tar"));
-    let (mut packed, mut flushed, mut unflushed) = (Vec::new(), Vec::new(), Vec::new());
-    for _ in 0..RUNS {
-        packed.push(rate(dataset, || programs.pack(&dataset.source, &out))?);
-        fs::remove_dir_all(&out)?;
-        for (rates, flush) in [(&mut flushed, true), (&mut unflushed, false)] {
-            rates.push(rate(dataset, || tar(&dataset.source, &archive, flush))?);
-            fs::remove_file(&archive)?;
+/// ImageNet in small.
+pub(crate) fn photo_tree(folder: &Path) -> Result<Tree> {
+    Tree::repeat("JPEG 110 KB", folder, PHOTOS, &photos(DIFFERENT_PHOTOS, &IMAGENET)?)
+}
+
+/// One program, with or without waiting for the disk.
+#[derive(Clone, Copy, Debug)]
+enum Packer {
+    Shade { flush: bool },
+    Tar { flush: bool },
+}
+
+impl Packer {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Shade { flush: true } => "shade-pack create",
+            Self::Shade { flush: false } => "shade-pack create --no-sync",
+            Self::Tar { flush: true } => "tar cf and fsync",
+            Self::Tar { flush: false } => "tar cf",
         }
     }
-    let figure = |name: &str, rates| {
-        let name = format!("{name}, {}", dataset.name);
-        Figure::new(name, Unit::FilesPerSecond, rates).of_bytes(dataset.mean_bytes())
+
+    fn pack(self, programs: &Programs, source: &Path, out: &Path) -> Result<()> {
+        match self {
+            Self::Shade { flush } => {
+                let mut command = programs.create(source, out);
+                command.args(["--jobs", JOBS]).args((!flush).then_some("--no-sync"));
+                run_program(&mut command)
+            }
+            Self::Tar { flush } => {
+                run_program(&mut tar(source, out))?;
+                if flush {
+                    File::open(out)?.sync_all()?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+fn compare(scratch: &Scratch, tree: &Tree) -> Result<Vec<Figure>> {
+    let programs = &scratch.programs;
+    let mut flushes = vec![true];
+    if programs.create_knows("--no-sync")? {
+        flushes.insert(0, false);
+    }
+    let packers: Vec<Packer> =
+        flushes.into_iter().flat_map(|flush| [Packer::Shade { flush }, Packer::Tar { flush }]).collect();
+    let mut rates = vec![Vec::new(); packers.len()];
+    for _ in 0..RUNS {
+        for (packer, rates) in packers.iter().zip(&mut rates) {
+            rates.push(rate(*packer, programs, tree, scratch.folder())?);
+        }
+    }
+    let figure = |(packer, rates): (&Packer, _)| {
+        let name = format!("{}, {}", packer.name(), tree.name);
+        Figure::new(name, Unit::FilesPerSecond, rates).of_bytes(tree.mean_bytes())
     };
-    let flushed = figure("tar cf and fsync", flushed);
-    Ok([figure("shade-pack create", packed).beside(&flushed), flushed, figure("tar cf", unflushed)])
+    let figures: Vec<Figure> = packers.iter().zip(rates).map(figure).collect();
+    // Each of ours stands before the tar that does the same.
+    let beside = |(at, figure): (usize, &Figure)| match figures.get(at + 1) {
+        Some(rival) if at % 2 == 0 => figure.clone().beside(rival),
+        _ => figure.clone(),
+    };
+    Ok(figures.iter().enumerate().map(beside).collect())
 }
 
 /// Files a second, with nothing of what went before still on its way to the disk.
-fn rate(dataset: &Dataset, work: impl FnOnce() -> Result<()>) -> Result<f64> {
+fn rate(packer: Packer, programs: &Programs, tree: &Tree, folder: &Path) -> Result<f64> {
+    let out = folder.join("out");
     rustix::fs::sync();
     let started = Instant::now();
-    work()?;
-    Ok(f64::from(dataset.files) / started.elapsed().as_secs_f64())
-}
-
-fn tar(source: &Path, archive: &Path, flush: bool) -> Result<()> {
-    run_program(Command::new("tar").arg("cf").arg(archive).arg("-C").arg(source).arg("."))?;
-    if flush {
-        File::open(archive)?.sync_all()?;
+    packer.pack(programs, &tree.source, &out)?;
+    let rate = f64::from(tree.files) / started.elapsed().as_secs_f64();
+    match packer {
+        Packer::Shade { .. } => fs::remove_dir_all(&out)?,
+        Packer::Tar { .. } => fs::remove_file(&out)?,
     }
-    Ok(())
+    Ok(rate)
 }

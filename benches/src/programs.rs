@@ -27,8 +27,34 @@ impl Programs {
 
     /// Packs the ImageFolder `source` into the dataset `out`.
     pub(crate) fn pack(&self, source: &Path, out: &Path) -> Result<()> {
-        run(Command::new(&self.pack).args(["create", "--quiet"]).args([source, out]))
+        run(&mut self.create(source, out))
     }
+
+    /// `shade-pack create` of `source` into `out`, for more arguments.
+    pub(crate) fn create(&self, source: &Path, out: &Path) -> Command {
+        let mut command = Command::new(&self.pack);
+        command.args(["create", "--quiet"]).args([source, out]);
+        command
+    }
+
+    /// Whether `shade-pack create` has this option: an older one is measured without it.
+    pub(crate) fn create_knows(&self, option: &str) -> Result<bool> {
+        let help = Command::new(&self.pack).args(["create", "--help"]).output()?;
+        Ok(String::from_utf8_lossy(&help.stdout).contains(option))
+    }
+
+    /// The program that shows a directory with delays.
+    pub(crate) fn slow_store(&self) -> Result<PathBuf> {
+        let path = self.folder.join("shade-slow-store");
+        if path.is_file() { Ok(path) } else { Err(format!("no {}: run `make bench`", path.display()).into()) }
+    }
+}
+
+/// `tar cf` of all that is in `source`.
+pub(crate) fn tar(source: &Path, archive: &Path) -> Command {
+    let mut command = Command::new("tar");
+    command.arg("cf").arg(archive).arg("-C").arg(source).arg(".");
+    command
 }
 
 /// Runs a program to its end, silently.

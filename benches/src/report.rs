@@ -85,21 +85,21 @@ impl Report {
                 number(row.max),
                 row.unit.as_str(),
                 row.mb_per_s.map_or_else(String::new, |rate| format!("{} MB/s", number(rate))),
-                self.comparison(row),
+                comparison(row),
             );
         }
         text
     }
+}
 
-    fn comparison(&self, row: &Figure) -> String {
-        if let Some(budget) = row.budget {
+fn comparison(row: &Figure) -> String {
+    match (row.budget, &row.rival, row.ratio) {
+        (Some(budget), _, _) => {
             let verdict = if row.median <= budget { "within" } else { "OVER" };
-            return format!("{verdict} budget {}", number(budget));
+            format!("{verdict} budget {}", number(budget))
         }
-        let Some(rival) = self.rows.iter().find(|other| Some(&other.name) == row.rival.as_ref()) else {
-            return String::new();
-        };
-        format!("{:.2} x {}", row.median / rival.median, rival.name)
+        (None, Some(rival), Some(ratio)) => format!("{ratio:.2} x {rival}"),
+        _ => String::new(),
     }
 }
 

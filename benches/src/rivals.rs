@@ -37,8 +37,8 @@ impl Rival {
     /// Its row's name.
     pub(crate) fn name(&self, dataset: &Dataset) -> String {
         match self {
-            Self::Pread(_) => format!("pread alone, {}", dataset.name),
-            Self::Decode(_) => format!("decoder alone, {}", dataset.name),
+            Self::Pread(_) => format!("pread alone, {}", dataset.tree.name),
+            Self::Decode(_) => format!("decoder alone, {}", dataset.tree.name),
         }
     }
 
@@ -92,7 +92,7 @@ pub(crate) struct Decode {
 impl Decode {
     fn new(dataset: &Dataset) -> Result<Self> {
         let mut images = Vec::new();
-        for class in fs::read_dir(&dataset.source)? {
+        for class in fs::read_dir(&dataset.tree.source)? {
             for image in fs::read_dir(class?.path())? {
                 images.push(fs::read(image?.path())?);
             }

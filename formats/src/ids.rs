@@ -8,7 +8,7 @@ pub struct SampleId(pub u32);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ShardId(pub u32);
 
-/// Which bytes a dataset holds: a hash over its entries and class names, equal for equal datasets.
+/// Which bytes a dataset holds: a hash over its entries, class names and fields, equal for equal datasets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ContentId(pub u128);
 

@@ -14,6 +14,14 @@ pub const SHARDS_MAX: u32 = 1 << 24;
 pub const CLASSES_MAX: u32 = 1 << 24;
 /// Longest original path or class name (Linux' `PATH_MAX`).
 pub const NAME_BYTES_MAX: usize = 4096;
+/// Largest zstd dictionary in an index. Trained ones are some 100 KiB; beyond this they cost more to load than they save.
+pub const DICTIONARY_BYTES_MAX: usize = 1 << 20;
+/// Most zstd dictionaries in an index: merging keeps those of every dataset that went in.
+pub const DICTIONARIES_MAX: u32 = 256;
+/// Most bytes of one sample's extra fields, their tar headers and padding included.
+pub const FIELDS_BYTES_MAX: u64 = 64 << 20;
+/// Longest name of an extra field. With twelve digits and a dot it fits a tar header's 100 bytes.
+pub const FIELD_NAME_BYTES_MAX: usize = 64;
 /// Largest index file read into memory when it cannot be mapped.
 pub const INDEX_BYTES_MAX: u64 = 1 << 40;
 
@@ -42,6 +50,9 @@ pub const fn state_bytes_max(samples: u32) -> u64 {
 }
 
 const _: () = assert!(RECORD_BYTES_MAX <= SHARD_BYTES_MAX);
+const _: () =
+    assert!(FIELDS_BYTES_MAX <= SHARD_BYTES_MAX && FIELDS_BYTES_MAX.is_multiple_of(SHARD_ALIGN_BYTES));
+const _: () = assert!(12 + 1 + FIELD_NAME_BYTES_MAX <= 100);
 const _: () = assert!(RING_DESCRIPTORS.is_power_of_two() && RING_DESCRIPTORS <= 64);
 const _: () = assert!(BATCH_SAMPLES_MAX as usize * 4 + 1024 <= MESSAGE_BYTES_MAX);
 const _: () = assert!(PAYLOAD_ALIGN_BYTES.is_multiple_of(SHARD_ALIGN_BYTES));

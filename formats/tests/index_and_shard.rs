@@ -31,7 +31,7 @@ fn write_golden() -> (Vec<u8>, Vec<u8>) {
     for number in GOLDEN_ORDER {
         let (path, label, bytes) = GOLDEN[number];
         let extension = path.rsplit('.').next().unwrap();
-        let name = member_name(SampleId(u32::try_from(number).unwrap()), extension);
+        let name = member_name(u32::try_from(number).unwrap(), extension);
         shard.extend(member_header(&name, bytes.len() as u64).unwrap());
         let offset = shard.len() as u64;
         shard.extend(bytes);
@@ -80,7 +80,7 @@ fn assert_is_golden(index: &Index, shard: &[u8]) {
         assert_eq!(&shard[at..at + bytes.len()], bytes);
         assert_eq!(entry.crc32c, crc32c(bytes));
         let member = parse_member_header(&shard[at - 512..at], entry.offset - 512).unwrap();
-        assert_eq!(member.name, member_name(sample, path.rsplit('.').next().unwrap()));
+        assert_eq!(member.name, member_name(sample.0, path.rsplit('.').next().unwrap()));
         assert_eq!(member.stored_len, bytes.len() as u64);
     }
     let png = index.entry(SampleId(0)).unwrap();

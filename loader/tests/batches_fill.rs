@@ -8,6 +8,7 @@ use shade_formats::control::Output;
 use shade_formats::index::{Codec, Entry, Index, IndexBuilder, Media, Shard};
 use shade_formats::ring::{BatchLayout, Layout, Region};
 use shade_formats::{SampleId, ShardId};
+use shade_images::ImageFault;
 use shade_load::batches::decode::{DecodeFault, Decoder};
 use shade_load::batches::{
     Columns, FillFault, FillOrder, Filled, Job, JobDone, LayoutFault, Move, Row, SealOrder, Ticket, Workers,
@@ -37,6 +38,12 @@ impl Record {
         let stored = zstd::bulk::compress(bytes, 3).unwrap();
         Self { stored, codec: Codec::Zstd, ..Self::plain(media, bytes) }
     }
+
+    fn with_dictionary(media: Media, bytes: &[u8], dictionary: &[u8]) -> Self {
+        let mut zstd = zstd::bulk::Compressor::with_dictionary(3, dictionary).unwrap();
+        let stored = zstd.compress(bytes).unwrap();
+        Self { stored, codec: Codec::ZstdDictionary, ..Self::plain(media, bytes) }
+    }
 }
 
 /// Records in an arena of small blocks, so that they are scattered, with workers on them.
@@ -50,7 +57,11 @@ struct Rig {
 
 impl Rig {
     fn new(records: Vec<Record>) -> Self {
-        let index = Arc::new(index(&records));
+        Self::with_dictionaries(records, &[])
+    }
+
+    fn with_dictionaries(records: Vec<Record>, dictionaries: &[&[u8]]) -> Self {
+        let index = Arc::new(index(&records, dictionaries));
         let (arena, free) = Arena::create(1 << 20, 512).unwrap();
         let arena = Arc::new(arena);
         let (answer, done) = unbounded();
@@ -100,8 +111,9 @@ impl Rig {
     }
 }
 
-fn index(records: &[Record]) -> Index {
+fn index(records: &[Record], dictionaries: &[&[u8]]) -> Index {
     let mut builder = IndexBuilder::new();
+    dictionaries.iter().for_each(|dictionary| builder.push_dictionary(dictionary).unwrap());
     let lens: Vec<u64> =
         records.iter().map(|record| record.stored.len().next_multiple_of(512) as u64).collect();
     let bytes = lens.iter().map(|len| 512 + len).sum::<u64>() + 1024;
@@ -183,6 +195,95 @@ fn raw_rows_hold_the_records_bytes() {
     assert_eq!(read(&payload, 6, 3), [0, b'x', 0], "neighbouring bytes are not touched");
 }
 
+/// Small images that have much in common, and nothing with those of another `family`.
+fn alike(family: u32, number: u32) -> Vec<u8> {
+    let mut image = b"P6 28 28 255\n".to_vec();
+    let rows = (0..28u32).flat_map(|row| noise(84, family + (row * 7 + number) % 29));
+    image.extend(rows);
+    image
+}
+
+/// A dictionary as zstd trains it, and its id.
+fn trained(family: u32) -> (Vec<u8>, u32) {
+    let samples: Vec<_> = (0..60).map(|number| alike(family, number)).collect();
+    let dictionary = zstd::dict::from_samples(&samples, 4096).unwrap();
+    let id = u32::from_le_bytes(dictionary[4..8].try_into().unwrap());
+    (dictionary, id)
+}
+
+#[test]
+fn records_with_dictionaries_come_out_whole_raw_and_decoded() {
+    let ((first, first_id), (second, second_id)) = (trained(1000), trained(2000));
+    assert_ne!(first_id, second_id, "the test means two dictionaries");
+    let (one, other, plain) = (alike(1000, 7), alike(2000, 9), alike(3000, 1));
+    let records = vec![
+        Record::with_dictionary(Media::Ppm, &one, &first),
+        Record::zstd(Media::Ppm, &plain),
+        Record::with_dictionary(Media::Ppm, &other, &second),
+        Record::with_dictionary(Media::Ppm, &alike(1000, 11), &first),
+    ];
+    assert!(records[0].stored.len() < zstd::bulk::compress(&one, 3).unwrap().len(), "the dictionary is used");
+    let mut rig = Rig::with_dictionaries(records, &[&first, &second]);
+    let payload = Region::heap(32 << 10);
+    let expected = [one, plain, other, alike(1000, 11)];
+    // More than once: a context that had one dictionary serves frames with another, and with none.
+    for _ in 0..3 {
+        let rows = (0..4).map(|row| rig.row(row, row as u64 * 4096, expected[row].len() as u64)).collect();
+        let filled = rig.fill(Output::Raw, rows, &payload);
+        assert!(outcomes(&filled).iter().all(Result::is_ok), "{:?}", outcomes(&filled));
+        for (row, bytes) in expected.iter().enumerate() {
+            assert_eq!(read(&payload, row as u64 * 4096, bytes.len()), *bytes, "row {row}");
+        }
+    }
+    let rows = (0..4).map(|row| rig.row(row, row as u64 * 4096, 3 * 28 * 28)).collect();
+    let filled = rig.fill(Output::Decoded { height: 28, width: 28 }, rows, &payload);
+    for (row, bytes) in expected.iter().enumerate() {
+        assert_eq!(filled.rows[row].1, Ok(3 * 28 * 28));
+        let red: Vec<u8> = bytes[13..].iter().copied().step_by(3).collect();
+        assert_eq!(read(&payload, row as u64 * 4096, 28 * 28), red);
+    }
+}
+
+#[test]
+fn a_record_whose_dictionary_is_missing_is_a_named_fault() {
+    let ((held, _), (missing, missing_id)) = (trained(1000), trained(2000));
+    // With a dictionary's head, and nothing behind it that zstd could use.
+    let broken = [&held[..4], &77u32.to_le_bytes(), &[0xff; 40]].concat();
+    let good = alike(1000, 7);
+    let mut cut = Record::with_dictionary(Media::Ppm, &good, &held);
+    cut.stored.truncate(cut.stored.len() - 5);
+    let mut names_broken = Record::with_dictionary(Media::Ppm, &good, &held);
+    let at = names_broken.stored.windows(4).position(|four| *four == held[4..8]).unwrap();
+    names_broken.stored[at..at + 4].copy_from_slice(&77u32.to_le_bytes());
+    let records = vec![
+        Record::with_dictionary(Media::Ppm, &alike(2000, 1), &missing),
+        Record { codec: Codec::ZstdDictionary, ..Record::zstd(Media::Ppm, &good) },
+        Record { codec: Codec::Zstd, ..Record::with_dictionary(Media::Ppm, &good, &held) },
+        cut,
+        names_broken,
+        Record { codec: Codec::ZstdDictionary, ..Record::plain(Media::Ppm, &noise(700, 3)) },
+        Record::with_dictionary(Media::Ppm, &good, &held),
+    ];
+    let mut rig = Rig::with_dictionaries(records, &[&held, &broken]);
+    let payload = Region::heap(64 << 10);
+    let rows = (0..7)
+        .map(|row| {
+            let len = u64::from(rig.records[row].raw_len);
+            rig.row(row, row as u64 * 4096, len)
+        })
+        .collect();
+    let found = outcomes(&rig.fill(Output::Raw, rows, &payload));
+    assert_eq!(found[0], Err(FillFault::Dictionary { id: missing_id }));
+    assert!(found[0].as_ref().unwrap_err().to_string().contains(&format!("dictionary {missing_id}:")));
+    assert_eq!(found[1], Err(FillFault::Dictionary { id: 0 }));
+    for fault in &found[2..4] {
+        assert!(matches!(fault, Err(FillFault::Decompress { .. })), "{fault:?}");
+    }
+    assert_eq!(found[4], Err(FillFault::Dictionary { id: 77 }));
+    assert!(matches!(found[5], Err(FillFault::Dictionary { .. })), "{:?}", found[5]);
+    assert_eq!(found[6], Ok(good.len() as u64));
+}
+
 #[test]
 fn the_last_owner_of_the_blocks_is_the_core_again() {
     let mut rig = Rig::new(vec![Record::plain(Media::Other, &noise(2000, 1))]);
@@ -242,10 +343,16 @@ fn a_bad_row_among_good_ones_is_its_own_fault_only() {
     let found = outcomes(&filled);
     assert_eq!((&found[0], &found[6]), (&Ok(len), &Ok(len)));
     assert!(
-        matches!(found[1], Err(FillFault::Decode(DecodeFault::Corrupt { media: Media::Png, .. }))),
+        matches!(
+            found[1],
+            Err(FillFault::Decode(DecodeFault::Image(ImageFault::Corrupt { media: Media::Png, .. })))
+        ),
         "{found:?}"
     );
-    assert!(matches!(found[2], Err(FillFault::Decode(DecodeFault::Unsupported { .. }))), "{found:?}");
+    assert!(
+        matches!(found[2], Err(FillFault::Decode(DecodeFault::Image(ImageFault::Unsupported { .. })))),
+        "{found:?}"
+    );
     for outcome in &found[3..6] {
         assert!(matches!(outcome, Err(FillFault::Decompress { .. })), "{outcome:?}");
     }
@@ -392,6 +499,6 @@ fn a_drop_finishes_what_is_queued() {
 #[test]
 fn no_workers_are_refused() {
     let (arena, _free) = Arena::create(4096, 512).unwrap();
-    let started = Workers::start(0, Arc::new(index(&[])), Arc::new(arena), unbounded().0);
+    let started = Workers::start(0, Arc::new(index(&[], &[])), Arc::new(arena), unbounded().0);
     assert_eq!(started.unwrap_err().kind(), std::io::ErrorKind::InvalidInput);
 }

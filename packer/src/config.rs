@@ -4,7 +4,11 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use clap::ValueEnum;
 use shade_formats::limits::SHARD_BYTES_MAX;
+
+use crate::pack::Transform;
+use crate::source::Source;
 
 /// Smallest `--shard-size`. Below a header, a block and tar's end a shard could not hold one small record.
 pub const SHARD_BYTES_MIN: u64 = 4096;
@@ -12,30 +16,77 @@ pub const SHARD_BYTES_MIN: u64 = 4096;
 /// A record is stored compressed only if that saves at least this share of it: decompression costs the trainer time.
 pub const SAVING_MIN_PERCENT: u64 = 5;
 
-/// How to make a dataset.
+/// The level that `zstd` and `auto` mean: zstd's own default.
+pub const ZSTD_LEVEL: i32 = 3;
+
+/// How to make a dataset, or more of one.
 #[derive(Clone, Debug)]
 pub struct CreateConfig {
-    /// The ImageFolder; only read.
-    pub source: PathBuf,
-    /// The dataset's directory, which must not exist.
+    /// What is packed; only read.
+    pub source: Source,
+    /// Folders of the source that become a dataset each; empty to make one dataset of the whole source.
+    pub splits: Vec<String>,
+    /// The dataset's directory, which must not exist; with splits, the directory of their datasets.
     pub out: PathBuf,
+    /// How records are made and laid out.
+    pub layout: Layout,
+    /// What happens at a sample that cannot be packed.
+    pub on_bad: OnBad,
+    /// How much of the machine may be used.
+    pub effort: Effort,
+    /// Whether what an earlier run left unfinished is thrown away instead of finished.
+    pub restart: bool,
+    /// Only list and plan; write nothing.
+    pub dry_run: bool,
+}
+
+/// What shapes a dataset's bytes, besides its source.
+#[derive(Clone, Debug)]
+pub struct Layout {
     /// A shard is cut before it would exceed this, unless a single record does.
     pub shard_bytes: u64,
     /// The seed of the order on disk; `None` keeps the order of sample ids.
     pub shuffle: Option<u64>,
-    /// How records are stored.
+    /// What becomes of images; `None` keeps their bytes.
+    pub transform: Option<Transform>,
+    /// How records are compressed.
     pub compression: Compression,
-    /// Worker threads.
-    pub jobs: NonZeroUsize,
+    /// Whether each record is followed by its label as a `.cls` member.
+    pub cls: bool,
 }
 
-/// How records are stored.
+/// How much of the machine a command may use.
+#[derive(Clone, Copy, Debug)]
+pub struct Effort {
+    /// Threads that compute.
+    pub jobs: NonZeroUsize,
+    /// Files read at a time.
+    pub in_flight: NonZeroUsize,
+    /// Whether the disk confirms what is written before it counts as complete.
+    pub sync: bool,
+}
+
+/// What happens at a sample that cannot be packed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum OnBad {
+    /// Packing ends at the first.
+    #[default]
+    Fail,
+    /// It is left out and named in the report; the exit code is 4.
+    Skip,
+    /// All are named, and if there is one, no dataset is made.
+    List,
+}
+
+/// How records are compressed. Never JPEG and WebP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Compression {
-    /// The source's bytes.
+    /// Not at all.
     #[default]
     None,
-    /// zstd at this level, where it saves [`SAVING_MIN_PERCENT`]; never for JPEG and WebP.
+    /// By zstd, those kinds of images of which a sample showed that it saves [`SAVING_MIN_PERCENT`].
+    Auto,
+    /// By zstd at this level, each record of which it saves [`SAVING_MIN_PERCENT`].
     Zstd {
         /// 1 to 22.
         level: i32,
@@ -47,10 +98,11 @@ impl FromStr for Compression {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong =
-            || format!("'{text}' is neither 'none' nor 'zstd' nor 'zstd:LEVEL' with a level from 1 to 22");
+            || format!("'{text}' is not 'auto', 'none', 'zstd' or 'zstd:LEVEL' with a level from 1 to 22");
         match text.split_once(':') {
             None if text == "none" => Ok(Self::None),
-            None if text == "zstd" => Ok(Self::Zstd { level: 3 }),
+            None if text == "auto" => Ok(Self::Auto),
+            None if text == "zstd" => Ok(Self::Zstd { level: ZSTD_LEVEL }),
             Some(("zstd", level)) => {
                 let level = level.parse().ok().filter(|level| (1..=22).contains(level)).ok_or_else(wrong)?;
                 Ok(Self::Zstd { level })
@@ -64,6 +116,7 @@ impl std::fmt::Display for Compression {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::None => f.write_str("none"),
+            Self::Auto => f.write_str("auto"),
             Self::Zstd { level } => write!(f, "zstd:{level}"),
         }
     }
@@ -85,9 +138,13 @@ mod tests {
 
     #[test]
     fn compression_parses_and_prints() {
-        for (text, printed) in
-            [("none", "none"), ("zstd", "zstd:3"), ("zstd:1", "zstd:1"), ("zstd:22", "zstd:22")]
-        {
+        for (text, printed) in [
+            ("none", "none"),
+            ("auto", "auto"),
+            ("zstd", "zstd:3"),
+            ("zstd:1", "zstd:1"),
+            ("zstd:22", "zstd:22"),
+        ] {
             assert_eq!(text.parse::<Compression>().unwrap().to_string(), printed);
         }
         for text in ["", "gzip", "zstd:", "zstd:0", "zstd:23", "zstd:x", "none:1", "ZSTD"] {

@@ -1,113 +1,195 @@
-//! `create`: an ImageFolder becomes a dataset.
+//! `create`: a source becomes a dataset.
+//!
+//! Everything is listed and planned before anything is written. What is written goes to `OUT.part-ID`, where ID stands
+//! for the source and the options: the same command finds it again and goes on after the shards that are complete.
 
-use std::fs::{self, File};
-use std::io::Write;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use serde::Serialize;
-use shade_formats::index::{Codec, Entry, INDEX_FILE, Index, IndexBuilder, Shard};
-use shade_formats::{FormatError, SampleId};
+use shade_formats::index::Index;
 
-use crate::config::{Compression, CreateConfig};
+use crate::assemble::{Assembly, Packed, write_index};
+use crate::catalogue::{Bad, Catalogue};
+use crate::config::{CreateConfig, OnBad};
+use crate::dataset::Dataset;
 use crate::error::Error;
-use crate::image_folder::{ImageFolder, scan};
 use crate::interrupt::Stop;
-use crate::pack::{PackedShard, Packing};
-use crate::plan::plan;
-use crate::progress::{Progress, Shown, note};
-use crate::publish::Partial;
+use crate::options::{Options, Work};
+use crate::pack::{Packing, Recipe, choose_zstd, clean, clean_unfinished};
+use crate::plan::Plan;
+use crate::progress::{Progress, Shown};
+use crate::publish::{Partial, check_destination, sync_dir};
 use crate::report::{human_bytes, megabytes_per_second, path_as_text};
+use crate::source::Source;
 use crate::workers::Workers;
 
-/// What was made.
-#[derive(Clone, Debug, Serialize)]
+/// What was made, or would be.
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Created {
-    /// The dataset's directory.
+    /// The dataset's directory; with splits, the directory of their datasets.
     #[serde(serialize_with = "path_as_text")]
     pub dataset: PathBuf,
-    /// What identifies its content, in hexadecimal.
-    pub content_id: String,
-    /// Number of samples.
-    pub samples: u32,
-    /// Number of classes.
-    pub classes: u32,
-    /// Number of shards.
-    pub shards: u32,
+    /// Whether nothing was written: `--dry-run`, or the dataset was there already.
+    pub unchanged: bool,
+    /// One for the dataset, or one for each split.
+    pub parts: Vec<CreatedPart>,
     /// Bytes read from the source.
     pub source_bytes: u64,
-    /// Bytes of all shards and the index.
-    pub bytes: u64,
-    /// Records stored compressed.
-    pub compressed: u64,
+    /// What was left out.
+    pub bad: Vec<Bad>,
     /// Wall-clock time.
     pub seconds: f64,
     /// Source megabytes (10^6) a second.
     pub mb_per_s: f64,
 }
 
-/// The pack options that shape the bytes, as the index records them.
-#[derive(Serialize)]
-struct Options {
-    tool: &'static str,
-    shuffle: bool,
-    seed: Option<u64>,
-    shard_bytes: u64,
-    compress: String,
+/// One dataset of those that were made.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct CreatedPart {
+    /// The split's name; none for a dataset of the whole source.
     #[serde(skip_serializing_if = "Option::is_none")]
-    zstd: Option<&'static str>,
+    pub split: Option<String>,
+    /// What identifies its content, in hexadecimal; none before it is made.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub content_id: Option<String>,
+    /// Number of samples.
+    pub samples: u32,
+    /// Number of classes.
+    pub classes: usize,
+    /// Number of shards.
+    pub shards: usize,
+    /// Bytes of all shards and the index; before it is made, of the images in the source.
+    pub bytes: u64,
+    /// Records stored compressed.
+    pub compressed: u64,
+}
+
+/// A source that is listed and planned.
+struct Planned {
+    split: Option<String>,
+    catalogue: Catalogue,
+    plan: Plan,
+    plan_id: String,
+    options: Options,
 }
 
 /// Makes the dataset.
 ///
 /// # Errors
-/// See [`scan`], [`Packing::pack_shard`] and [`Partial`]. Nothing is left behind then.
+/// See [`Source::scan`], [`Packing::run`] and [`Partial`]. There is no dataset then; complete shards are kept for the next
+/// run.
 pub fn create(config: &CreateConfig, shown: Shown, stop: &Stop) -> Result<Created, Error> {
     let start = Instant::now();
-    if !config.source.is_dir() {
-        return Err(Error::Usage(format!("{} is not a directory", config.source.display())));
+    refuse_inside(&config.out, &config.source.path)?;
+    check_destination(&config.out)?;
+    let readers = Workers::start(config.effort.in_flight)?;
+    let planned = plan_all(config, &readers, shown, stop)?;
+    let mut created = Created { dataset: config.out.clone(), ..Created::default() };
+    created.bad = planned.iter().flat_map(|planned| planned.catalogue.bad.iter().cloned()).collect();
+    if config.dry_run || is_there(config, &planned) {
+        created.unchanged = true;
+        created.parts = planned.iter().map(Planned::outline).collect();
+        return Ok(created);
     }
-    refuse_inside(&config.out, &config.source)?;
-    let partial = Partial::create(&config.out)?;
-    note(shown, format_args!("listing {}", config.source.display()));
-    let workers = Workers::start(config.jobs)?;
-    let folder = workers.install(|| scan(&config.source, stop))?;
-    let sizes: Vec<u64> = folder.samples.iter().map(|sample| sample.bytes).collect();
-    let source_bytes = sizes.iter().sum();
-    let plan = plan(&sizes, config.shuffle, config.shard_bytes);
-    let progress = Progress::start(shown, "packing", sizes.len() as u64, source_bytes);
-    let packing = Packing {
-        source: &config.source,
-        samples: &folder.samples,
-        out: partial.path(),
-        compression: config.compression,
-        progress: &progress,
-        stop,
-    };
-    let shards = workers.each_shard(&plan.shards, stop, |shard, order| packing.pack_shard(shard, order))?;
+    let work = Work::of(planned.iter().map(|planned| (&planned.options, &planned.catalogue)));
+    let mut partial = Partial::resume(&config.out, &work.id, config.restart, config.effort.sync)?;
+    let records = planned.iter().map(|planned| u64::from(planned.catalogue.len())).sum();
+    let bytes = planned.iter().map(|planned| planned.catalogue.bytes()).sum();
+    let progress = Progress::start(shown, "packing", records, bytes);
+    for planned in planned {
+        let folder = planned.folder(partial.path());
+        let made = planned.make(&folder, config, &work, &readers, &progress, stop);
+        let (part, packed) = made.map_err(|source| unfinished(source, &mut partial))?;
+        created.source_bytes += packed.source_bytes;
+        created.bad.extend(packed.bad);
+        created.parts.push(part);
+    }
     progress.finish();
-    let index = build_index(&folder, &shards, config)
-        .map_err(|source| Error::Index { path: config.out.clone(), source })?;
-    write_index(partial.path(), &index)?;
-    stop.check()?;
-    let bytes = shards.iter().map(|shard| shard.bytes).sum::<u64>() + index.len() as u64;
-    let compressed = shards.iter().flat_map(|shard| &shard.entries);
-    let compressed = compressed.filter(|(_, entry)| entry.codec != Codec::None).count();
-    let index = Index::open(index).map_err(|source| Error::Index { path: config.out.clone(), source })?;
+    if config.on_bad == OnBad::List && !created.bad.is_empty() {
+        return Err(Error::AllBad { bad: created.bad });
+    }
+    stop.check().map_err(|source| unfinished(source, &mut partial))?;
     partial.publish()?;
-    let seconds = start.elapsed().as_secs_f64();
-    Ok(Created {
-        dataset: config.out.clone(),
-        content_id: index.content_id().to_string(),
-        samples: index.len(),
-        classes: index.class_count(),
-        shards: index.shard_count(),
-        source_bytes,
-        bytes,
-        compressed: compressed as u64,
-        seconds,
-        mb_per_s: megabytes_per_second(source_bytes, seconds),
+    created.seconds = start.elapsed().as_secs_f64();
+    created.mb_per_s = megabytes_per_second(created.source_bytes, created.seconds);
+    Ok(created)
+}
+
+/// Lists and plans the source, or each of its splits.
+fn plan_all(
+    config: &CreateConfig,
+    readers: &Workers,
+    shown: Shown,
+    stop: &Stop,
+) -> Result<Vec<Planned>, Error> {
+    let splits: Vec<Option<String>> = match config.splits.as_slice() {
+        [] => vec![None],
+        splits => splits.iter().cloned().map(Some).collect(),
+    };
+    let mut planned = Vec::new();
+    for split in splits {
+        let path = match &split {
+            Some(split) => config.source.path.join(split),
+            None => config.source.path.clone(),
+        };
+        let source = Source { path, ..config.source.clone() };
+        let listing = Progress::start(shown, "listing", 0, 0);
+        let catalogue = readers.install(|| source.scan(&listing, stop))?;
+        listing.finish();
+        planned.push((split, source, catalogue));
+    }
+    // A class that one split lacks would shift all labels behind it: splits are labelled alike.
+    if planned.len() > 1 {
+        crate::source::splits::unify(planned.iter_mut().map(|(_, _, catalogue)| catalogue));
+    }
+    let mut done = Vec::new();
+    for (split, source, mut catalogue) in planned {
+        catalogue.bad.sort_by(|a, b| a.path.cmp(&b.path));
+        refuse_bad(&catalogue.bad, config.on_bad)?;
+        let options = Options::new(&source, &config.layout)?;
+        let plan = options.plan(&catalogue);
+        let plan_id = options.plan_id(&catalogue);
+        done.push(Planned { split, catalogue, plan, plan_id, options });
+    }
+    Ok(done)
+}
+
+/// What listing found bad ends a run that is not to skip it; `list` still reads everything.
+pub(crate) fn refuse_bad(bad: &[Bad], on_bad: OnBad) -> Result<(), Error> {
+    match (on_bad, bad.first()) {
+        (OnBad::Fail, Some(first)) => Err(Error::Bad { first: first.clone(), more: bad.len() - 1 }),
+        _ => Ok(()),
+    }
+}
+
+/// Whether the destination holds this very work already, as when a finished command is given again.
+fn is_there(config: &CreateConfig, planned: &[Planned]) -> bool {
+    planned.iter().all(|planned| {
+        let id = |dataset: Dataset| Options::plan_id_in(dataset.index.options());
+        Dataset::open(&planned.folder(&config.out)).ok().and_then(id).as_ref() == Some(&planned.plan_id)
     })
+}
+
+/// Keeps what is complete, and says so; removes the rest.
+fn unfinished(source: Error, partial: &mut Partial) -> Error {
+    let shards = complete_shards(partial.path());
+    if shards == 0 {
+        return source;
+    }
+    partial.keep();
+    Error::Unfinished { source: Box::new(source), partial: partial.path().to_owned(), shards }
+}
+
+fn complete_shards(folder: &Path) -> usize {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries
+        .map(|entry| match entry.file_type() {
+            Ok(kind) if kind.is_dir() => complete_shards(&entry.path()),
+            _ => usize::from(entry.file_name().as_encoded_bytes().ends_with(b".done")),
+        })
+        .sum()
 }
 
 /// A dataset inside its source would be a class of it the next time.
@@ -124,52 +206,99 @@ fn refuse_inside(out: &Path, source: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-fn build_index(
-    folder: &ImageFolder,
-    shards: &[PackedShard],
-    config: &CreateConfig,
-) -> Result<Vec<u8>, FormatError> {
-    let mut index = IndexBuilder::new();
-    for shard in shards {
-        let records = u32::try_from(shard.entries.len()).unwrap_or(u32::MAX);
-        index.push_shard(Shard { name: &shard.name, bytes: shard.bytes, crc32c: shard.crc32c, records })?;
+impl Planned {
+    fn folder(&self, out: &Path) -> PathBuf {
+        self.split.as_ref().map_or_else(|| out.to_owned(), |split| out.join(split))
     }
-    for class in &folder.classes {
-        index.push_class(class.as_bytes())?;
-    }
-    let mut entries: Vec<&(SampleId, Entry)> = shards.iter().flat_map(|shard| &shard.entries).collect();
-    entries.sort_unstable_by_key(|(sample, _)| *sample);
-    for ((_, entry), sample) in entries.into_iter().zip(&folder.samples) {
-        index.push_sample(entry, sample.path.as_bytes())?;
-    }
-    let options = Options {
-        tool: concat!("shade-pack ", env!("CARGO_PKG_VERSION")),
-        shuffle: config.shuffle.is_some(),
-        seed: config.shuffle,
-        shard_bytes: config.shard_bytes,
-        compress: config.compression.to_string(),
-        // Another version of zstd may write other bytes for the same record.
-        zstd: (config.compression != Compression::None).then(zstd::zstd_safe::version_string),
-    };
-    // Plain fields with text keys always serialise.
-    index.set_options(&serde_json::to_string(&options).unwrap_or_default());
-    index.finish()
-}
 
-fn write_index(dir: &Path, index: &[u8]) -> Result<(), Error> {
-    let path = dir.join(INDEX_FILE);
-    let mut file = File::create_new(&path).map_err(Error::io("create", &path))?;
-    file.write_all(index).map_err(Error::io("write", &path))?;
-    file.sync_all().map_err(Error::io("sync", &path))
+    fn outline(&self) -> CreatedPart {
+        CreatedPart {
+            split: self.split.clone(),
+            samples: self.catalogue.len(),
+            classes: self.catalogue.classes.len(),
+            shards: self.plan.shard_count(),
+            bytes: self.catalogue.bytes(),
+            ..CreatedPart::default()
+        }
+    }
+
+    /// Packs it into `folder`, which then holds shards and index and nothing else.
+    fn make(
+        self,
+        folder: &Path,
+        config: &CreateConfig,
+        work: &Work,
+        readers: &Workers,
+        progress: &Progress,
+        stop: &Stop,
+    ) -> Result<(CreatedPart, Packed), Error> {
+        if !folder.is_dir() {
+            fs::create_dir(folder).map_err(Error::io("create", folder))?;
+        }
+        clean_unfinished(folder)?;
+        let layout = &config.layout;
+        let mut recipe = Recipe { transform: layout.transform, zstd: None, cls: layout.cls };
+        recipe.zstd = readers.install(|| choose_zstd(&self.catalogue, &recipe, layout.compression, stop))?;
+        let packing = Packing {
+            catalogue: &self.catalogue,
+            plan: &self.plan,
+            recipe: &recipe,
+            id: &work.id,
+            folder,
+            first_shard: 0,
+            first_key: 0,
+            on_bad: config.on_bad,
+            effort: config.effort,
+            progress,
+            stop,
+        };
+        packing.run(readers)?;
+        let fault = |source| Error::Index { path: folder.to_owned(), source };
+        let classes = self.catalogue.classes.iter().map(String::as_bytes);
+        let mut assembly = Assembly::new(classes).map_err(fault)?;
+        let packed = assembly.add_packed(&packing)?;
+        let options = self.options.text(Some(&self.plan_id));
+        let mut part = self.outline();
+        part.bytes = packed.bytes;
+        part.compressed = packed.compressed;
+        // The catalogue is not needed any more, and its memory may be: the index is as large.
+        drop(self);
+        let index = assembly.finish(&options).map_err(fault)?;
+        part.bytes += index.len() as u64;
+        write_index(folder, &index, config.effort.sync)?;
+        clean(folder)?;
+        if config.effort.sync {
+            sync_dir(folder)?;
+        }
+        let index = Index::open(index).map_err(fault)?;
+        part.samples = index.len();
+        part.content_id = Some(index.content_id().to_string());
+        Ok((part, packed))
+    }
 }
 
 impl std::fmt::Display for Created {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { samples, classes, shards, compressed, seconds, .. } = self;
-        writeln!(f, "{}: {samples} samples of {classes} classes in {shards} shards", self.dataset.display())?;
-        let (source, bytes) = (human_bytes(self.source_bytes), human_bytes(self.bytes));
-        writeln!(f, "{source} read, {bytes} written, {compressed} records compressed")?;
-        writeln!(f, "{seconds:.1} s, {:.1} MB/s", self.mb_per_s)?;
-        write!(f, "content id {}", self.content_id)
+        for bad in &self.bad {
+            writeln!(f, "left out {bad}")?;
+        }
+        for part in &self.parts {
+            let name = part.split.as_ref().map_or_else(|| self.dataset.clone(), |s| self.dataset.join(s));
+            let CreatedPart { samples, classes, shards, compressed, .. } = part;
+            let bytes = human_bytes(part.bytes);
+            writeln!(f, "{}: {samples} samples of {classes} classes in {shards} shards", name.display())?;
+            match &part.content_id {
+                Some(id) => writeln!(f, "{bytes} written, {compressed} records compressed, content id {id}")?,
+                None => writeln!(f, "{bytes} in the source")?,
+            }
+        }
+        if !self.bad.is_empty() {
+            writeln!(f, "{} samples were left out", self.bad.len())?;
+        }
+        if self.unchanged {
+            return f.write_str("nothing was written");
+        }
+        let (read, rate) = (human_bytes(self.source_bytes), self.mb_per_s);
+        write!(f, "{read} read in {:.1} s, {rate:.1} MB/s", self.seconds)
     }
 }

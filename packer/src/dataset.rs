@@ -6,11 +6,12 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use shade_formats::checksum::crc32c;
-use shade_formats::index::{Codec, Entry, INDEX_FILE, Index};
+use shade_formats::index::{Codec, Entry, INDEX_FILE, Index, Media};
 use shade_formats::limits::INDEX_BYTES_MAX;
 use shade_formats::shard::member_name;
 use shade_formats::{SampleId, ShardId};
 use zstd::bulk::Decompressor;
+use zstd::zstd_safe::get_dict_id_from_frame;
 
 use crate::error::Error;
 
@@ -76,20 +77,26 @@ impl Dataset {
     }
 }
 
-/// The member name of a sample's record: its id and the extension of its source file in lower case.
+/// The extension of a record's member: its source file's in lower case; once it was transformed, that of what it has
+/// become. `.zst` follows when it is compressed.
 #[must_use]
-pub fn record_name(sample: SampleId, path: &[u8], codec: Codec) -> String {
-    let file = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
-    let extension = match file.rsplit(|&byte| byte == b'.').next() {
-        Some(extension) if extension.len() < file.len() => {
-            String::from_utf8_lossy(extension).to_ascii_lowercase()
-        }
+pub fn record_extension(path: &str, entry: &Entry, transformed: bool) -> String {
+    let file = path.rsplit('/').next().unwrap_or_default();
+    let extension = match (transformed, entry.media, file.rsplit_once('.')) {
+        (true, Media::Jpeg, _) => "jpg".to_owned(),
+        (true, Media::Ppm, _) => "ppm".to_owned(),
+        (_, _, Some((_, extension))) => extension.to_ascii_lowercase(),
         _ => "bin".to_owned(),
     };
-    match codec {
-        Codec::None => member_name(sample, &extension),
-        Codec::Zstd => member_name(sample, &format!("{extension}.zst")),
-    }
+    if entry.codec.is_compressed() { format!("{extension}.zst") } else { extension }
+}
+
+/// Whether a member may have this name: the record's key, and the extension of its source or of what it was made into.
+#[must_use]
+pub fn is_record_name(name: &str, key: u32, path: &[u8], entry: &Entry) -> bool {
+    let path = String::from_utf8_lossy(path);
+    let named = |transformed| name == member_name(key, &record_extension(&path, entry, transformed));
+    named(false) || named(true)
 }
 
 /// Reads records of one shard one at a time, reusing its memory.
@@ -105,22 +112,31 @@ impl RecordReader {
     }
 
     /// A record's source bytes, checked by its CRC32C and its length; on failure says what is wrong.
-    pub(crate) fn read(&mut self, entry: &Entry) -> Result<&[u8], String> {
+    pub(crate) fn read(&mut self, index: &Index, entry: &Entry) -> Result<&[u8], String> {
         self.stored.resize(entry.stored_len as usize, 0);
         self.file.read_exact_at(&mut self.stored, entry.offset).map_err(|fault| fault.to_string())?;
-        check_record(entry, &self.stored, &mut self.raw)?;
-        Ok(if entry.codec == Codec::Zstd { &self.raw } else { &self.stored })
+        check_record(index, entry, &self.stored, &mut self.raw)?;
+        Ok(if entry.codec.is_compressed() { &self.raw } else { &self.stored })
     }
 }
 
 /// Compares stored bytes with their entry and decompresses them into `raw` if they are compressed.
-pub(crate) fn check_record(entry: &Entry, stored: &[u8], raw: &mut Vec<u8>) -> Result<(), String> {
+pub(crate) fn check_record(
+    index: &Index,
+    entry: &Entry,
+    stored: &[u8],
+    raw: &mut Vec<u8>,
+) -> Result<(), String> {
     let got = crc32c(stored);
     if got != entry.crc32c {
         return Err(format!("the record's crc32c is {got:08x}, expected {:08x}", entry.crc32c));
     }
-    if entry.codec == Codec::Zstd {
-        let decompress = |stored| Decompressor::new()?.decompress(stored, entry.raw_len as usize);
+    if entry.codec.is_compressed() {
+        // Without the dictionary that the frame names, zstd says that it is missing.
+        let id = get_dict_id_from_frame(stored).filter(|_| entry.codec == Codec::ZstdDictionary);
+        let dictionary = id.and_then(|id| index.dictionary(id.get())).unwrap_or_default();
+        let decompress =
+            |stored| Decompressor::with_dictionary(dictionary)?.decompress(stored, entry.raw_len as usize);
         *raw = decompress(stored).map_err(|fault| format!("zstd refuses the record: {fault}"))?;
         if raw.len() != entry.raw_len as usize {
             return Err(format!("decompressed to {} bytes, expected {}", raw.len(), entry.raw_len));
@@ -134,12 +150,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn records_are_named_after_their_source() {
+    fn records_are_named_after_their_source_or_what_became_of_it() {
+        let entry = Entry {
+            shard: ShardId(0),
+            offset: 512,
+            stored_len: 1,
+            raw_len: 1,
+            crc32c: 0,
+            label: 0,
+            width: 0,
+            height: 0,
+            codec: Codec::None,
+            media: Media::Jpeg,
+        };
         let cases = [("a/x.JPG", "jpg"), ("a/.png", "png"), ("a.b/c", "bin"), ("a/x.tar.tiff", "tiff")];
         for (path, extension) in cases {
-            let name = record_name(SampleId(7), path.as_bytes(), Codec::None);
-            assert_eq!(name, format!("000000000007.{extension}"));
+            assert_eq!(record_extension(path, &entry, false), extension);
+            assert_eq!(record_extension(path, &entry, true), "jpg");
         }
-        assert_eq!(record_name(SampleId(7), b"a/x.bmp", Codec::Zstd), "000000000007.bmp.zst");
+        let zstd = Entry { codec: Codec::Zstd, media: Media::Ppm, ..entry };
+        assert!(is_record_name("000000000007.bmp.zst", 7, b"a/x.bmp", &zstd));
+        assert!(is_record_name("000000000007.ppm.zst", 7, b"a/x.bmp", &zstd));
+        assert!(!is_record_name("000000000008.bmp.zst", 7, b"a/x.bmp", &zstd));
+        assert!(!is_record_name("000000000007.bmp", 7, b"a/x.bmp", &zstd));
     }
 }

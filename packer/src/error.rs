@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 use shade_formats::FormatError;
 
+use crate::catalogue::Bad;
+
 /// Something went wrong while running a command.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -29,6 +31,20 @@ pub enum Error {
         /// What is wrong with it.
         fault: String,
     },
+    /// A sample cannot be packed, and it was not asked to leave such samples out.
+    #[error("{first}{}\n--on-bad skip leaves such samples out, --on-bad list names all", and_more(*more))]
+    Bad {
+        /// The first one.
+        first: Bad,
+        /// How many more are known.
+        more: usize,
+    },
+    /// `--on-bad list` found samples that cannot be packed.
+    #[error("{}\n{} samples cannot be packed; no dataset was made", lines(bad), bad.len())]
+    AllBad {
+        /// All of them.
+        bad: Vec<Bad>,
+    },
     /// The dataset is not what was once written.
     #[error("{} is damaged: {fault}", path.display())]
     Damaged {
@@ -46,27 +62,53 @@ pub enum Error {
         source: FormatError,
     },
     /// The worker threads cannot be started.
-    #[error("cannot start {jobs} worker threads: {source}")]
+    #[error("cannot start {threads} worker threads: {source}")]
     Threads {
         /// How many.
-        jobs: usize,
+        threads: usize,
         /// Why not.
         source: rayon::ThreadPoolBuildError,
     },
+    /// The compressor cannot be set up.
+    #[error("cannot prepare zstd: {source}")]
+    Zstd {
+        /// Why not.
+        source: io::Error,
+    },
     /// Ctrl-C, or a signal to terminate.
-    #[error("interrupted; nothing was left behind")]
+    #[error("interrupted")]
     Interrupted,
+    /// A pack ended early, and what it has finished is kept.
+    #[error(
+        "{source}\n{shards} complete shards are kept in {}: the same command goes on from there, --restart begins anew",
+        partial.display()
+    )]
+    Unfinished {
+        /// Why it ended.
+        source: Box<Error>,
+        /// Where it left what is done.
+        partial: PathBuf,
+        /// How much that is.
+        shards: usize,
+    },
 }
 
 impl Error {
-    /// 1 the run failed, 2 usage, 3 the dataset is damaged, 130 interrupted. (0 is success; 4 is kept for partial results.)
+    /// 1 the run failed, 2 usage, 3 the dataset is damaged, 130 interrupted. (0 is success, 4 success in part.)
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Io { .. } | Self::Source { .. } | Self::Index { .. } | Self::Threads { .. } => 1,
+            Self::Io { .. }
+            | Self::Source { .. }
+            | Self::Bad { .. }
+            | Self::AllBad { .. }
+            | Self::Index { .. }
+            | Self::Threads { .. }
+            | Self::Zstd { .. } => 1,
             Self::Usage(_) => 2,
             Self::Damaged { .. } => 3,
             Self::Interrupted => 130,
+            Self::Unfinished { source, .. } => source.exit_code(),
         }
     }
 
@@ -74,4 +116,12 @@ impl Error {
     pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::Io { action, path: path.to_owned(), source }
     }
+}
+
+fn and_more(more: usize) -> String {
+    if more == 0 { String::new() } else { format!("\n... and {more} more") }
+}
+
+fn lines(bad: &[Bad]) -> String {
+    bad.iter().map(Bad::to_string).collect::<Vec<_>>().join("\n")
 }

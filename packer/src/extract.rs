@@ -7,8 +7,8 @@ use std::path::{Component, Path, PathBuf};
 use std::time::Instant;
 
 use serde::Serialize;
-use shade_formats::SampleId;
 use shade_formats::index::INDEX_FILE;
+use shade_formats::{SampleId, ShardId};
 
 use crate::dataset::{Dataset, RecordReader};
 use crate::error::Error;
@@ -63,13 +63,14 @@ pub fn extract(
     let shards = dataset.samples_by_shard();
     let bytes = shards.iter().flatten().map(|(_, entry)| u64::from(entry.raw_len)).sum();
     let progress = Progress::start(shown, "extracting", dataset.index.len().into(), bytes);
-    workers.each_shard(&shards, stop, |shard, samples| {
+    let numbered: Vec<_> = (0u32..).map(ShardId).zip(&shards).collect();
+    workers.each(&numbered, stop, |&(shard, samples)| {
         let shard = dataset.shard_path(shard);
         let mut records = RecordReader::open(&shard).map_err(Error::io("open", &shard))?;
         for (sample, entry) in samples {
             stop.check()?;
             let Some(path) = paths.get(sample.index()) else { continue };
-            let record = records.read(entry).map_err(|fault| Error::Damaged {
+            let record = records.read(&dataset.index, entry).map_err(|fault| Error::Damaged {
                 path: shard.clone(),
                 fault: format!("sample {sample} ({}) at byte {}: {fault}", path.display(), entry.offset),
             })?;

@@ -1,22 +1,27 @@
 //! `shade-pack`: turns a torchvision ImageFolder into a dataset (shards and an index), checks it, and gives it back.
 //!
-//! `create` flows through the modules in this order: [`image_folder`] lists the samples, [`plan`] orders them and cuts
-//! shards, [`pack`] writes the shards in parallel, [`publish`] makes the whole appear at once.
+//! `create` flows through the modules in this order: [`source`] lists the samples into a [`catalogue`], [`plan`] orders
+//! them and cuts shards, [`pack`] writes the shards in parallel, `assemble` puts the index together, [`publish`] makes the
+//! whole appear at once.
 
+mod assemble;
+pub mod catalogue;
 pub mod cli;
 pub mod config;
 pub mod create;
 pub mod dataset;
 pub mod error;
 pub mod extract;
-pub mod image_folder;
 pub mod info;
 pub mod interrupt;
+pub mod memory;
+pub mod options;
 pub mod pack;
 pub mod plan;
 pub mod progress;
 pub mod publish;
 pub mod report;
+pub mod source;
 pub mod verify;
 pub mod workers;
 

@@ -10,6 +10,7 @@ use shade_pack::error::Error;
 use shade_pack::interrupt::Stop;
 
 fn main() -> ExitCode {
+    shade_pack::memory::give_back_large_pieces();
     // Usage errors end here with exit code 2, --help and --version with 0.
     let cli = Cli::parse();
     let stop = Arc::new(Stop::default());

@@ -2,44 +2,69 @@
 //!
 //! Both follow from the seed and the source sizes alone, so a dataset's bytes depend neither on threads nor on time.
 
+use std::ops::Range;
+
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use shade_formats::SampleId;
-use shade_formats::shard::{END_OF_ARCHIVE, padded_len};
+use shade_formats::shard::END_OF_ARCHIVE;
 
-/// The samples of each shard, in their order on disk.
+/// Most samples in a shard: what is known of a shard until it is complete is kept in memory.
+const SHARD_SAMPLES_MAX: usize = 1 << 18;
+
+/// All samples in their order on disk, cut into shards.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// One list per shard, none empty.
-    pub shards: Vec<Vec<SampleId>>,
+    order: Vec<SampleId>,
+    /// One range of `order` per shard, none empty.
+    shards: Vec<Range<usize>>,
 }
 
-/// Plans shards for samples of these source sizes. `shuffle` is the seed of the order on disk. A shard is cut before
-/// its members, taken uncompressed, would make it larger than `shard_bytes`; a record that alone is too large gets a
-/// shard to itself.
-#[must_use]
-pub fn plan(source_bytes: &[u64], shuffle: Option<u64>, shard_bytes: u64) -> Plan {
-    let mut order: Vec<(SampleId, u64)> = (0u32..).map(SampleId).zip(source_bytes.iter().copied()).collect();
-    if let Some(seed) = shuffle {
-        self::shuffle(&mut order, seed);
-    }
-    let mut shards = Vec::new();
-    let mut current = Vec::new();
-    let empty = END_OF_ARCHIVE.len() as u64;
-    let mut bytes = empty;
-    for (sample, source) in order {
-        let member = padded_len(source).saturating_add(512);
-        if !current.is_empty() && bytes.saturating_add(member) > shard_bytes {
-            shards.push(std::mem::take(&mut current));
-            bytes = empty;
+impl Plan {
+    /// Plans shards for `samples` samples, of which each takes `member_bytes` in a shard: headers, contents as in the
+    /// source, padding. `shuffle` is the seed of the order on disk. A shard is cut before it would exceed `shard_bytes`
+    /// or 2^18 samples; a sample that alone is too large gets a shard to itself.
+    #[must_use]
+    pub fn new(
+        samples: u32,
+        member_bytes: impl Fn(SampleId) -> u64,
+        shuffle: Option<u64>,
+        shard_bytes: u64,
+    ) -> Self {
+        let mut order: Vec<SampleId> = (0..samples).map(SampleId).collect();
+        if let Some(seed) = shuffle {
+            self::shuffle(&mut order, seed);
         }
-        current.push(sample);
-        bytes = bytes.saturating_add(member);
+        let mut shards = Vec::new();
+        let mut start = 0;
+        let empty = END_OF_ARCHIVE.len() as u64;
+        let mut bytes = empty;
+        for (at, &sample) in order.iter().enumerate() {
+            let member = member_bytes(sample);
+            let full = bytes.saturating_add(member) > shard_bytes || at - start == SHARD_SAMPLES_MAX;
+            if at > start && full {
+                shards.push(start..at);
+                (start, bytes) = (at, empty);
+            }
+            bytes = bytes.saturating_add(member);
+        }
+        if start < order.len() {
+            shards.push(start..order.len());
+        }
+        Self { order, shards }
     }
-    if !current.is_empty() {
-        shards.push(current);
+
+    /// Number of shards.
+    #[must_use]
+    pub fn shard_count(&self) -> usize {
+        self.shards.len()
     }
-    Plan { shards }
+
+    /// The samples of a shard, in their order on disk; empty from [`shard_count`](Self::shard_count) on.
+    #[must_use]
+    pub fn shard(&self, number: usize) -> &[SampleId] {
+        self.shards.get(number).and_then(|range| self.order.get(range.clone())).unwrap_or_default()
+    }
 }
 
 /// The file name of shard `number`.
@@ -66,8 +91,14 @@ fn shuffle<T>(order: &mut [T], seed: u64) {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use shade_formats::shard::padded_len;
 
     use super::*;
+
+    fn plan(sizes: &[u64], shuffle: Option<u64>, shard_bytes: u64) -> Plan {
+        let member = |sample: SampleId| 512 + padded_len(sizes[sample.index()]);
+        Plan::new(u32::try_from(sizes.len()).unwrap(), member, shuffle, shard_bytes)
+    }
 
     /// If this fails, every dataset packed before has another order than one packed now with the same seed.
     #[test]
@@ -86,12 +117,15 @@ mod tests {
     fn cuts_fall_where_a_shard_would_grow_too_large() {
         // Each member takes 512 + 512; tar's end takes 1024.
         let sizes = [512u64; 7];
-        let lens = |bytes| plan(&sizes, None, bytes).shards.iter().map(Vec::len).collect::<Vec<_>>();
+        let lens = |bytes| {
+            let plan = plan(&sizes, None, bytes);
+            (0..plan.shard_count()).map(|number| plan.shard(number).len()).collect::<Vec<_>>()
+        };
         assert_eq!(lens(4096), [3, 3, 1]);
         assert_eq!(lens(4095), [2, 2, 2, 1]);
         assert_eq!(lens(1 << 30), [7]);
-        assert_eq!(plan(&[], Some(1), 4096).shards.len(), 0);
-        assert_eq!(plan(&[10, 100_000, 10], None, 4096).shards.len(), 3);
+        assert_eq!(plan(&[], Some(1), 4096).shard_count(), 0);
+        assert_eq!(plan(&[10, 100_000, 10], None, 4096).shard_count(), 3);
     }
 
     proptest! {
@@ -101,13 +135,14 @@ mod tests {
             seed in proptest::option::of(any::<u64>()),
             shard_bytes in 4096u64..40_000,
         ) {
-            let shards = plan(&sizes, seed, shard_bytes).shards;
-            for shard in &shards {
+            let plan = plan(&sizes, seed, shard_bytes);
+            let mut all = Vec::new();
+            for shard in (0..plan.shard_count()).map(|number| plan.shard(number)) {
                 let bytes: u64 = shard.iter().map(|sample| 512 + padded_len(sizes[sample.index()])).sum();
                 prop_assert!(shard.len() == 1 || bytes + 1024 <= shard_bytes);
                 prop_assert!(!shard.is_empty());
+                all.extend(shard.iter().map(|sample| sample.0));
             }
-            let mut all: Vec<u32> = shards.iter().flatten().map(|sample| sample.0).collect();
             if seed.is_none() {
                 prop_assert!(all.is_sorted());
             }

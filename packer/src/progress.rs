@@ -1,17 +1,19 @@
-//! How far a long command is, on standard error: a bar on a terminal, a line every few seconds elsewhere.
+//! How far a long command is, on standard error: a bar on a terminal, a line every few seconds elsewhere, or JSON.
 
-use std::fmt;
 use std::io::Write;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde::Serialize;
 
 use crate::report::{human_bytes, megabytes_per_second};
 
 /// Between two lines in a log: seldom enough not to fill it, often enough to see that something moves.
 const LINE_EVERY: Duration = Duration::from_secs(5);
+/// Between two lines for a program.
+const JSON_EVERY: Duration = Duration::from_secs(1);
 
 /// How progress is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,16 +24,21 @@ pub enum Shown {
     Bar,
     /// As lines: for logs.
     Lines,
+    /// As JSON objects, one a line: for programs.
+    Json,
 }
 
 /// Counts records and bytes from many threads.
 #[derive(Debug)]
 pub struct Progress {
     what: &'static str,
+    /// 0 while it is not known.
     records_total: u64,
     bytes_total: u64,
     records: AtomicU64,
     bytes: AtomicU64,
+    /// Bytes that an earlier run has done: no part of the rate.
+    skipped: AtomicU64,
     start: Instant,
     display: Display,
 }
@@ -40,21 +47,34 @@ pub struct Progress {
 enum Display {
     Quiet,
     Bar(ProgressBar),
-    Lines { last: Mutex<Instant> },
+    Lines { last: Mutex<Instant>, every: Duration, json: bool },
+}
+
+/// One line for a program.
+#[derive(Serialize)]
+struct Line {
+    progress: &'static str,
+    records: u64,
+    records_total: u64,
+    bytes: u64,
+    bytes_total: u64,
+    seconds: f64,
 }
 
 impl Progress {
-    /// Starts to count towards these totals. `what` is a verb such as "packing".
+    /// Starts to count towards these totals, 0 for unknown ones. `what` is a verb such as "packing".
     #[must_use]
     pub fn start(shown: Shown, what: &'static str, records_total: u64, bytes_total: u64) -> Self {
         let start = Instant::now();
+        let lines = |every, json| Display::Lines { last: Mutex::new(start), every, json };
         let display = match shown {
             Shown::Quiet => Display::Quiet,
-            Shown::Bar => Display::Bar(bar(what, bytes_total)),
-            Shown::Lines => Display::Lines { last: Mutex::new(start) },
+            Shown::Bar => Display::Bar(bar(what, records_total, bytes_total)),
+            Shown::Lines => lines(LINE_EVERY, false),
+            Shown::Json => lines(JSON_EVERY, true),
         };
-        let (records, bytes) = (AtomicU64::new(0), AtomicU64::new(0));
-        Self { what, records_total, bytes_total, records, bytes, start, display }
+        let [records, bytes, skipped] = [const { AtomicU64::new(0) }; 3];
+        Self { what, records_total, bytes_total, records, bytes, skipped, start, display }
     }
 
     /// These many more are done.
@@ -63,17 +83,23 @@ impl Progress {
         let bytes = self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
         match &self.display {
             Display::Quiet => {}
-            Display::Bar(bar) => bar.set_position(bytes),
-            Display::Lines { last } => {
+            Display::Bar(bar) => bar.set_position(if self.bytes_total == 0 { records } else { bytes }),
+            Display::Lines { last, every, json } => {
                 // Whoever cannot have the lock leaves the line to the one who has it.
                 if let Ok(mut last) = last.try_lock()
-                    && last.elapsed() >= LINE_EVERY
+                    && last.elapsed() >= *every
                 {
                     *last = Instant::now();
-                    self.line(records, bytes);
+                    self.line(records, bytes, *json);
                 }
             }
         }
+    }
+
+    /// These many were done by an earlier run.
+    pub fn skip(&self, records: u64, bytes: u64) {
+        self.skipped.fetch_add(bytes, Ordering::Relaxed);
+        self.add(records, bytes);
     }
 
     /// Everything is done: removes the bar, or writes the last line.
@@ -81,19 +107,29 @@ impl Progress {
         match &self.display {
             Display::Quiet => {}
             Display::Bar(bar) => bar.finish_and_clear(),
-            Display::Lines { .. } => {
-                self.line(self.records.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed));
+            Display::Lines { json, .. } => {
+                self.line(self.records.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed), *json);
             }
         }
     }
 
-    fn line(&self, records: u64, bytes: u64) {
-        let rate = megabytes_per_second(bytes, self.start.elapsed().as_secs_f64());
-        let (done, total) = (human_bytes(bytes), human_bytes(self.bytes_total));
-        let (what, records_total) = (self.what, self.records_total);
-        to_stderr(format_args!(
-            "{what}: {records} of {records_total} records, {done} of {total}, {rate:.1} MB/s"
-        ));
+    fn line(&self, records: u64, bytes: u64, json: bool) {
+        let seconds = self.start.elapsed().as_secs_f64();
+        let (what, records_total, bytes_total) = (self.what, self.records_total, self.bytes_total);
+        let text = if json {
+            let line = Line { progress: what, records, records_total, bytes, bytes_total, seconds };
+            // Plain numbers always serialise.
+            serde_json::to_string(&line).unwrap_or_default()
+        } else if records_total == 0 {
+            format!("{what}: {records} found in {seconds:.1} s")
+        } else {
+            let new = bytes.saturating_sub(self.skipped.load(Ordering::Relaxed));
+            let rate = megabytes_per_second(new, seconds);
+            let (done, total) = (human_bytes(bytes), human_bytes(bytes_total));
+            format!("{what}: {records} of {records_total} records, {done} of {total}, {rate:.1} MB/s")
+        };
+        // Progress is a courtesy: a closed standard error must not end the command.
+        let _ = writeln!(std::io::stderr().lock(), "{text}");
     }
 }
 
@@ -106,23 +142,16 @@ impl Drop for Progress {
     }
 }
 
-/// Says what is going on before totals are known.
-pub fn note(shown: Shown, text: fmt::Arguments<'_>) {
-    if shown != Shown::Quiet {
-        to_stderr(text);
-    }
-}
-
-fn bar(what: &'static str, bytes_total: u64) -> ProgressBar {
-    let bar = ProgressBar::with_draw_target(Some(bytes_total), ProgressDrawTarget::stderr());
-    let template =
-        "{prefix} {wide_bar} {binary_bytes} of {binary_total_bytes} {binary_bytes_per_sec} eta {eta}";
+fn bar(what: &'static str, records_total: u64, bytes_total: u64) -> ProgressBar {
+    let (total, template) = if records_total == 0 {
+        (None, "{spinner} {prefix}: {pos} found in {elapsed}")
+    } else {
+        let of_bytes =
+            "{prefix} {wide_bar} {binary_bytes} of {binary_total_bytes} {binary_bytes_per_sec} eta {eta}";
+        (Some(bytes_total), of_bytes)
+    };
+    let bar = ProgressBar::with_draw_target(total, ProgressDrawTarget::stderr());
     // A template that does not parse would cost the looks, not the run.
     let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
     bar.with_style(style).with_prefix(what)
-}
-
-/// Progress is a courtesy: a closed standard error must not end the command.
-fn to_stderr(text: fmt::Arguments<'_>) {
-    let _ = writeln!(std::io::stderr().lock(), "{text}");
 }

@@ -1,5 +1,6 @@
 //! All or nothing: results are built in a directory next to their destination and renamed into place when complete.
 
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -10,46 +11,59 @@ use rustix::io::Errno;
 
 use crate::error::Error;
 
-/// Leftovers of killed runs that had our process id; more than a few mean that something else is wrong.
-const NAMES_TRIED_MAX: u32 = 100;
-
-/// A directory that is removed again unless it is published.
+/// A directory under a temporary name, `OUT.part-NAME`.
 #[derive(Debug)]
 pub struct Partial {
     path: PathBuf,
     out: PathBuf,
+    sync: bool,
+    /// Whether it may stay when it is not published.
+    keep: bool,
     published: bool,
 }
 
 impl Partial {
-    /// Makes `OUT.part-PID` next to `out`.
+    /// Makes a directory for this run alone; it goes when it is not published.
     ///
     /// # Errors
-    /// `out` exists, has no name, or its parent is missing (usage); or the directory cannot be made.
+    /// See [`check_destination`]; `out` exists; or the directory cannot be made.
     pub fn create(out: &Path) -> Result<Self, Error> {
-        let (Some(name), Some(parent)) = (out.file_name(), out.parent()) else {
-            return Err(Error::Usage(format!("'{}' does not name a directory to create", out.display())));
-        };
-        let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
-        if !parent.is_dir() {
-            return Err(Error::Usage(format!("there is no directory {}: create it first", parent.display())));
-        }
         refuse_existing(out)?;
-        for attempt in 0..NAMES_TRIED_MAX {
-            let mut partial = name.to_owned();
-            partial.push(format!(".part-{}", std::process::id()));
-            if attempt > 0 {
-                partial.push(format!("-{attempt}"));
-            }
-            let path = parent.join(partial);
-            match fs::create_dir(&path) {
-                Ok(()) => return Ok(Self { path, out: parent.join(name), published: false }),
-                Err(fault) if fault.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(fault) => return Err(Error::io("create", &path)(fault)),
+        let path = partial_path(out, &std::process::id().to_string())?;
+        // What a killed run with our process id left.
+        match fs::remove_dir_all(&path) {
+            Err(fault) if fault.kind() != io::ErrorKind::NotFound => Err(Error::io("remove", &path)(fault))?,
+            _ => fs::create_dir(&path).map_err(Error::io("create", &path))?,
+        }
+        Ok(Self { path, out: out.to_owned(), sync: true, keep: false, published: false })
+    }
+
+    /// Makes the directory of the work `id`, or goes on with the one that an earlier run left.
+    ///
+    /// # Errors
+    /// See [`check_destination`]; `out` exists; there is unfinished work that is another (usage); or the operating system
+    /// refuses.
+    pub fn resume(out: &Path, id: &str, restart: bool, sync: bool) -> Result<Self, Error> {
+        refuse_existing(out)?;
+        let path = partial_path(out, id)?;
+        for other in unfinished(out)? {
+            if restart {
+                fs::remove_dir_all(&other).map_err(Error::io("remove", &other))?;
+            } else if other != path {
+                let fault = format!(
+                    "{} holds an unfinished pack of another source or with other options: finish that one, or throw it \
+                     away with --restart",
+                    other.display()
+                );
+                return Err(Error::Usage(fault));
             }
         }
-        let action = "find a free name for a partial directory next to";
-        Err(Error::io(action, out)(io::ErrorKind::AlreadyExists.into()))
+        match fs::create_dir(&path) {
+            Err(fault) if fault.kind() != io::ErrorKind::AlreadyExists => {
+                Err(Error::io("create", &path)(fault))
+            }
+            _ => Ok(Self { path, out: out.to_owned(), sync, keep: false, published: false }),
+        }
     }
 
     /// Where to build.
@@ -58,12 +72,19 @@ impl Partial {
         &self.path
     }
 
+    /// From now on it stays when it is not published, for the next run to go on.
+    pub fn keep(&mut self) {
+        self.keep = true;
+    }
+
     /// Has the disk confirm the directory and gives it its name, both durably.
     ///
     /// # Errors
-    /// The destination appeared meanwhile, or the operating system refuses; the partial directory is then removed.
+    /// The destination appeared meanwhile, or the operating system refuses.
     pub fn publish(mut self) -> Result<(), Error> {
-        sync_dir(&self.path)?;
+        if self.sync {
+            sync_dir(&self.path)?;
+        }
         let before = fs::metadata(&self.path).map_err(Error::io("look at", &self.path))?;
         match renameat_with(CWD, &self.path, CWD, &self.out, RenameFlags::NOREPLACE) {
             Ok(()) => {}
@@ -83,20 +104,66 @@ impl Partial {
             Err(fault) => return Err(Error::io("publish", &self.out)(fault.into())),
         }
         self.published = true;
-        match self.out.parent() {
-            Some(parent) => sync_dir(parent),
-            None => Ok(()),
+        match parent_of(&self.out) {
+            Some(parent) if self.sync => sync_dir(parent),
+            _ => Ok(()),
         }
     }
 }
 
 impl Drop for Partial {
     fn drop(&mut self) {
-        if !self.published {
+        if !self.published && !self.keep {
             // A failure here hides nothing: the error that led here is reported, and the name says `.part`.
             let _ = fs::remove_dir_all(&self.path);
         }
     }
+}
+
+/// Makes sure, before any work, that something can be made at `out`.
+///
+/// # Errors
+/// It has no name or its parent is missing: usage.
+pub fn check_destination(out: &Path) -> Result<(), Error> {
+    let (Some(_), Some(parent)) = (out.file_name(), parent_of(out)) else {
+        return Err(Error::Usage(format!("'{}' does not name a directory to create", out.display())));
+    };
+    if parent.is_dir() {
+        return Ok(());
+    }
+    Err(Error::Usage(format!("there is no directory {}: create it first", parent.display())))
+}
+
+fn parent_of(out: &Path) -> Option<&Path> {
+    out.parent().map(|parent| if parent.as_os_str().is_empty() { Path::new(".") } else { parent })
+}
+
+fn partial_path(out: &Path, name: &str) -> Result<PathBuf, Error> {
+    check_destination(out)?;
+    let mut partial = part_prefix(out);
+    partial.push(name);
+    Ok(out.with_file_name(partial))
+}
+
+fn part_prefix(out: &Path) -> OsString {
+    let mut name = out.file_name().unwrap_or_default().to_owned();
+    name.push(".part-");
+    name
+}
+
+/// Directories of unfinished work next to `out`.
+fn unfinished(out: &Path) -> Result<Vec<PathBuf>, Error> {
+    let prefix = part_prefix(out);
+    let parent = parent_of(out).unwrap_or(Path::new("."));
+    let mut found = Vec::new();
+    for entry in fs::read_dir(parent).map_err(Error::io("list", parent))? {
+        let name = entry.map_err(Error::io("list", parent))?.file_name();
+        if name.as_encoded_bytes().starts_with(prefix.as_encoded_bytes()) {
+            found.push(out.with_file_name(name));
+        }
+    }
+    found.sort_unstable();
+    Ok(found)
 }
 
 /// Has the disk confirm which names a directory holds.
@@ -111,7 +178,11 @@ pub fn sync_dir(folder: &Path) -> Result<(), Error> {
     }
 }
 
-fn refuse_existing(out: &Path) -> Result<(), Error> {
+/// Refuses to make what exists.
+///
+/// # Errors
+/// It exists: usage.
+pub fn refuse_existing(out: &Path) -> Result<(), Error> {
     match fs::symlink_metadata(out) {
         Err(fault) if fault.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(fault) => Err(Error::io("look at", out)(fault)),

@@ -22,14 +22,17 @@ pub enum Report {
     Verified(Verified),
     /// Of `extract`.
     Extracted(Extracted),
+    /// Text for a program other than ours.
+    Text(String),
 }
 
 impl Report {
-    /// 0, or 3 when `verify` found damage.
+    /// 0; 3 when `verify` found damage; 4 when samples were left out.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Verified(verified) if !verified.is_whole() => 3,
+            Self::Created(created) if !created.bad.is_empty() => 4,
             _ => 0,
         }
     }
@@ -42,6 +45,7 @@ impl fmt::Display for Report {
             Self::Info(info) => info.fmt(f),
             Self::Verified(verified) => verified.fmt(f),
             Self::Extracted(extracted) => extracted.fmt(f),
+            Self::Text(text) => f.write_str(text),
         }
     }
 }

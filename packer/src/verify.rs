@@ -13,7 +13,7 @@ use shade_formats::limits::SHARD_ALIGN_BYTES;
 use shade_formats::shard::{padded_len, parse_member_header};
 use shade_formats::{SampleId, ShardId};
 
-use crate::dataset::{Dataset, check_record, record_name};
+use crate::dataset::{Dataset, check_record, is_record_name};
 use crate::error::Error;
 use crate::interrupt::Stop;
 use crate::progress::{Progress, Shown};
@@ -84,7 +84,8 @@ pub fn verify(dir: &Path, jobs: NonZeroUsize, shown: Shown, stop: &Stop) -> Resu
     let rows = (0..dataset.index.shard_count()).filter_map(|shard| dataset.index.shard(ShardId(shard)));
     let bytes = rows.map(|shard| shard.bytes).sum();
     let progress = Progress::start(shown, "verifying", dataset.index.len().into(), bytes);
-    let found = workers.each_shard(&shards, stop, |shard, samples| {
+    let numbered: Vec<_> = (0u32..).map(ShardId).zip(&shards).collect();
+    let found = workers.each(&numbered, stop, |&(shard, samples)| {
         let Some(row) = dataset.index.shard(shard) else { return Ok(Findings::default()) };
         let path = dataset.shard_path(shard);
         let findings = Findings::default();
@@ -202,15 +203,17 @@ impl ShardReader<'_> {
     ) -> Result<(), String> {
         let header_at = entry.offset.saturating_sub(SHARD_ALIGN_BYTES);
         let header = parse_member_header(member, header_at).map_err(|fault| fault.to_string())?;
-        let name = record_name(sample, self.dataset.index.path(sample).unwrap_or_default(), entry.codec);
-        if header.name != name || header.stored_len != u64::from(entry.stored_len) {
+        let index = &self.dataset.index;
+        let (key, path) = (index.key(sample), index.path(sample).unwrap_or_default());
+        let named = is_record_name(&header.name, key, path, entry);
+        if !named || header.stored_len != u64::from(entry.stored_len) {
             let (got, len, expected) = (header.name, header.stored_len, entry.stored_len);
             return Err(format!(
-                "its tar header says {got:?} of {len} bytes, expected {name:?} of {expected}"
+                "its tar header says {got:?} of {len} bytes, expected the key {key:012} and {expected} bytes"
             ));
         }
         let stored = member.get(512..).and_then(|data| data.get(..entry.stored_len as usize));
-        check_record(entry, stored.unwrap_or_default(), raw)
+        check_record(index, entry, stored.unwrap_or_default(), raw)
     }
 
     fn shard_fault(&mut self, fault: String) {

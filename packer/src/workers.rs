@@ -1,10 +1,9 @@
-//! The worker threads of a command: one shard each at a time; the first failure ends all.
+//! The threads of a command; the first failure ends all.
 
 use std::num::NonZeroUsize;
 use std::sync::{Mutex, PoisonError};
 
 use rayon::prelude::*;
-use shade_formats::ShardId;
 
 use crate::error::Error;
 use crate::interrupt::Stop;
@@ -13,14 +12,20 @@ use crate::interrupt::Stop;
 #[derive(Debug)]
 pub struct Workers(rayon::ThreadPool);
 
+/// Keeps the failure that came first, and has the other threads stop.
+struct First<'a> {
+    fault: Mutex<Option<Error>>,
+    stop: &'a Stop,
+}
+
 impl Workers {
-    /// Starts `jobs` threads.
+    /// Starts `threads` threads.
     ///
     /// # Errors
     /// The operating system refuses them.
-    pub fn start(jobs: NonZeroUsize) -> Result<Self, Error> {
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(jobs.get()).build();
-        pool.map(Self).map_err(|source| Error::Threads { jobs: jobs.get(), source })
+    pub fn start(threads: NonZeroUsize) -> Result<Self, Error> {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads.get()).build();
+        pool.map(Self).map_err(|source| Error::Threads { threads: threads.get(), source })
     }
 
     /// Runs `work` so that rayon's iterators in it use these threads.
@@ -28,27 +33,46 @@ impl Workers {
         self.0.install(work)
     }
 
-    /// Does `work` for each shard and gives the results in the shards' order, whichever was done first.
+    /// Runs `work` on every thread at once.
     ///
     /// # Errors
     /// The failure that came first. The others' work, which must look at `stop`, is then abandoned.
-    pub fn each_shard<S: Sync, T: Send>(
+    pub fn all(&self, stop: &Stop, work: impl Fn() -> Result<(), Error> + Sync) -> Result<(), Error> {
+        let first = First { fault: Mutex::new(None), stop };
+        let done = self.0.broadcast(|_| work().map_err(|fault| first.keep(fault)));
+        first.result(done.into_iter().collect())
+    }
+
+    /// Does `work` for each task and gives the results in the tasks' order, whichever was done first.
+    ///
+    /// # Errors
+    /// As [`all`](Self::all).
+    pub fn each<S: Sync, T: Send>(
         &self,
-        shards: &[S],
+        tasks: &[S],
         stop: &Stop,
-        work: impl Fn(ShardId, &S) -> Result<T, Error> + Sync,
+        work: impl Fn(&S) -> Result<T, Error> + Sync,
     ) -> Result<Vec<T>, Error> {
-        let first = Mutex::new(None);
-        let keep_first = |fault| {
-            first.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(fault);
-            stop.abandon();
+        let first = First { fault: Mutex::new(None), stop };
+        let each = |task| {
+            let done = stop.check().and_then(|()| work(task));
+            done.map_err(|fault| first.keep(fault))
         };
-        let numbered: Vec<(ShardId, &S)> = (0u32..).map(ShardId).zip(shards).collect();
-        let each = |(number, shard)| work(number, shard).map_err(keep_first);
-        // Shards are large: each is a task of its own, so that no thread waits beside a queue.
-        let tasks = || numbered.into_par_iter().with_max_len(1).map(each).collect();
-        let done: Result<Vec<T>, ()> = self.install(tasks);
-        let first = first.into_inner().unwrap_or_else(PoisonError::into_inner);
+        // Tasks are large: each is one of its own, so that no thread waits beside a queue.
+        let run = || tasks.par_iter().with_max_len(1).map(each).collect();
+        let done = self.install(run);
+        first.result(done)
+    }
+}
+
+impl First<'_> {
+    fn keep(&self, fault: Error) {
+        self.fault.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(fault);
+        self.stop.abandon();
+    }
+
+    fn result<T>(self, done: Result<T, ()>) -> Result<T, Error> {
+        let first = self.fault.into_inner().unwrap_or_else(PoisonError::into_inner);
         done.map_err(|()| first.unwrap_or(Error::Interrupted))
     }
 }
@@ -60,18 +84,17 @@ mod tests {
     #[test]
     fn results_keep_the_order_and_the_first_failure_ends_the_others() {
         let workers = Workers::start(NonZeroUsize::new(3).unwrap()).unwrap();
-        let shards: Vec<u32> = (0..100).collect();
-        let done =
-            workers.each_shard(&shards, &Stop::default(), |shard, &value| Ok(shard.0 + value)).unwrap();
+        let tasks: Vec<u32> = (0..100).collect();
+        let done = workers.each(&tasks, &Stop::default(), |&task| Ok(2 * task)).unwrap();
         assert_eq!(done, (0..100).map(|n| 2 * n).collect::<Vec<_>>());
 
         let stop = Stop::default();
-        // As many shards as threads, so that the failing one is surely reached.
-        let fault = workers.each_shard(&shards[..3], &stop, |shard, _| {
-            if shard.0 == 1 {
+        // As many tasks as threads, so that the failing one is surely reached.
+        let fault = workers.each(&tasks[..3], &stop, |&task| {
+            if task == 1 {
                 return Err(Error::Usage("one".into()));
             }
-            // The others go on until they are told, as if their shards had no end.
+            // The others go on until they are told, as if their tasks had no end.
             loop {
                 stop.check()?;
                 std::thread::yield_now();

@@ -16,9 +16,11 @@ use std::process::Command;
 
 use shade_formats::SampleId;
 use shade_pack::Error;
+use shade_pack::catalogue::Catalogue;
 use shade_pack::dataset::Dataset;
-use shade_pack::image_folder::scan;
 use shade_pack::interrupt::Stop;
+use shade_pack::progress::{Progress, Shown};
+use shade_pack::source::{Selection, image_folder};
 use support::{run_well, torchvision_order, varied_image_folder, write};
 
 #[test]
@@ -69,11 +71,20 @@ fn torchvision_itself_agrees() {
         serde_json::from_slice(&output.stdout).unwrap();
     let ours = scan(&source, &Stop::default()).unwrap();
     assert_eq!(ours.classes, classes);
-    assert_eq!(ours.samples.into_iter().map(|s| (s.path, s.label)).collect::<Vec<_>>(), samples);
+    assert_eq!(ours.samples().map(|s| (s.path.to_owned(), s.label)).collect::<Vec<_>>(), samples);
+    assert!(ours.bad.is_empty());
 }
 
+fn scan(root: &Path, stop: &Stop) -> Result<Catalogue, Error> {
+    image_folder::scan(root, &Selection::default(), &Progress::start(Shown::Quiet, "listing", 0, 0), stop)
+}
+
+/// What is wrong with the folder as a whole, else with its first bad file.
 fn fault(root: &Path) -> String {
-    scan(root, &Stop::default()).unwrap_err().to_string()
+    match scan(root, &Stop::default()) {
+        Ok(catalogue) => catalogue.bad[0].to_string(),
+        Err(fault) => fault.to_string(),
+    }
 }
 
 #[test]
@@ -115,7 +126,7 @@ fn what_cannot_become_a_sample_is_named() {
     assert!(fault(temp.path()).contains("cat/2.jpg"));
     fs::remove_file(temp.path().join("cat/2.jpg")).unwrap();
     fs::write(temp.path().join("cat").join(std::ffi::OsStr::from_bytes(b"\xff.txt")), b"ignored").unwrap();
-    assert!(scan(temp.path(), &Stop::default()).is_ok());
+    assert!(scan(temp.path(), &Stop::default()).unwrap().bad.is_empty());
     fs::write(temp.path().join("cat").join(std::ffi::OsStr::from_bytes(b"\xff.jpg")), b"x").unwrap();
     let text = fault(temp.path());
     assert!(text.contains("not UTF-8") && text.contains("cat/"), "{text}");

@@ -31,22 +31,20 @@ fn json_and_text_tell_the_same() {
     };
     let created =
         json(run_well(&[&"create", &source, &out, &"--compress", &"zstd:9", &"--seed", &"5", &"--json"]));
-    assert_eq!(
-        (&created["samples"], &created["classes"], &created["shards"]),
-        (&11.into(), &2.into(), &1.into())
-    );
-    assert_eq!((&created["source_bytes"], &created["compressed"]), (&5014.into(), &1.into()));
+    let part = &created["parts"][0];
+    assert_eq!((&part["samples"], &part["classes"], &part["shards"]), (&11.into(), &2.into(), &1.into()));
+    assert_eq!((&created["source_bytes"], &part["compressed"]), (&5014.into(), &1.into()));
     assert!(created["seconds"].as_f64().unwrap() > 0.0 && created["mb_per_s"].as_f64().unwrap() > 0.0);
 
     let info = json(run_well(&[&"info", &out, &"--json"]));
-    assert_eq!(info["content_id"], created["content_id"]);
+    assert_eq!(info["content_id"], part["content_id"]);
     assert_eq!(info["classes"][0]["name"], "cat");
     assert_eq!((&info["classes"][0]["samples"], &info["classes"][1]["samples"]), (&7.into(), &4.into()));
     assert_eq!((&info["raw_bytes"], &info["media"]["bmp"]), (&5014.into(), &1.into()));
     assert_eq!((&info["record_bytes"]["p50"], &info["record_bytes"]["max"]), (&100.into(), &100.into()));
     assert_eq!((&info["options"]["seed"], &info["options"]["compress"]), (&5.into(), &"zstd:9".into()));
     let text = run_well(&[&"info", &out]);
-    let id = created["content_id"].as_str().unwrap();
+    let id = part["content_id"].as_str().unwrap();
     assert!(text.contains(id) && text.contains("cat") && text.contains("samples     11"), "{text}");
 
     let verified = json(run_well(&[&"verify", &out, &"--json"]));

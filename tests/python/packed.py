@@ -66,11 +66,22 @@ def image_folder(root: Path, form: str, classes: dict[str, int] = CLASSES, side:
             number += 1
 
 
-def pack(folder: Path, path: Path) -> Packed:
+def try_pack(*args: object) -> subprocess.CompletedProcess[str]:
+    """Runs `shade-pack` to its end, whatever that is."""
+    command = [str(program("shade-pack")), *(str(arg) for arg in args)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def run_pack(*args: object) -> str:
+    """Runs `shade-pack`, expects success, gives what it prints."""
+    done = try_pack(*args)
+    assert done.returncode == 0, f"{args}: {done.returncode}\n{done.stdout}{done.stderr}"
+    return done.stdout
+
+
+def pack(folder: Path, path: Path, *options: str) -> Packed:
     """Packs an ImageFolder and lists it in torchvision's order: classes by name, then files by name."""
-    command = [str(program("shade-pack")), "create", str(folder), str(path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, f"{command}: {done.returncode}\n{done.stdout}{done.stderr}"
+    run_pack("create", folder, path, *options)
     classes = sorted(entry.name for entry in folder.iterdir() if entry.is_dir())
     listed = [
         (file, label) for label, name in enumerate(classes) for file in sorted((folder / name).iterdir())

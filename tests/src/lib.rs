@@ -6,6 +6,7 @@
 
 mod columns;
 mod daemon;
+mod fields;
 mod images;
 mod packed;
 mod peer;
@@ -13,6 +14,7 @@ mod programs;
 mod trainer;
 
 pub use daemon::Daemon;
+pub use fields::add_fields;
 pub use images::{Source, class_names, jpeg, noise, png};
 pub use packed::Packed;
 pub use peer::Peer;

@@ -2,15 +2,19 @@
 
 use super::check::{check, content_id};
 use super::entry::Entry;
+use super::extras::{FieldsRow, check_dictionary, encode_dictionary_count};
 use super::layout::{
-    HEADER_BYTES, Header, KIND_CLASSES, KIND_ENTRIES, KIND_NAMES, KIND_OPTIONS, KIND_SHARDS, SECTION_BYTES,
-    Section,
+    FIELDS_BYTES, FLAG_CONTENT, HEADER_BYTES, Header, KEY_BYTES, KIND_CLASSES, KIND_DICTIONARIES,
+    KIND_ENTRIES, KIND_FIELDS, KIND_KEYS, KIND_NAMES, KIND_OPTIONS, KIND_SHARDS, MINOR_EXTRAS, MINOR_PLAIN,
+    SECTION_BYTES, Section,
 };
 use super::names::NamesBuilder;
 use super::reader::Shard;
 use crate::checksum::crc32c;
 use crate::error::FormatError;
 use crate::ids::{SampleId, ShardId};
+
+const BUILT: &str = "index being built";
 
 /// Collects shards, classes and samples, then gives the index's bytes.
 #[derive(Debug, Default)]
@@ -21,6 +25,10 @@ pub struct IndexBuilder {
     entries: Vec<u8>,
     paths: NamesBuilder,
     options: String,
+    keys: Option<Vec<u32>>,
+    dictionary_ids: Vec<u32>,
+    dictionaries: NamesBuilder,
+    fields: Option<Vec<FieldsRow>>,
 }
 
 impl IndexBuilder {
@@ -69,53 +77,157 @@ impl IndexBuilder {
         json.clone_into(&mut self.options);
     }
 
+    /// Gives each sample the key that names its members in its shard, by position; without this call, and where it is
+    /// all the same, a sample's key is its id.
+    pub fn set_keys(&mut self, keys: Vec<u32>) {
+        self.keys = Some(keys);
+    }
+
+    /// Says where each sample's extra fields end, by position; without this call no sample has any.
+    pub fn set_fields(&mut self, fields: Vec<FieldsRow>) {
+        self.fields = Some(fields);
+    }
+
+    /// Adds a zstd dictionary, which records of [`Codec::ZstdDictionary`](super::Codec::ZstdDictionary) may need.
+    ///
+    /// # Errors
+    /// It is not in zstd's format, has no id or that of another one, is larger than
+    /// [`DICTIONARY_BYTES_MAX`](crate::limits::DICTIONARY_BYTES_MAX), or is one too many.
+    pub fn push_dictionary(&mut self, dictionary: &[u8]) -> Result<(), FormatError> {
+        let id = check_dictionary(dictionary, self.dictionary_ids.iter().copied(), 0)?;
+        self.dictionary_ids.push(id);
+        self.dictionaries.push(dictionary);
+        Ok(())
+    }
+
     /// The index's bytes, after the checks that [`Index::open`](super::Index::open) will make.
     ///
     /// # Errors
     /// What was pushed does not fit together, for instance a label without class or a record beyond its shard's end.
     pub fn finish(self) -> Result<Vec<u8>, FormatError> {
-        let mut shards = self.shards;
-        self.shard_names.write(&mut shards);
-        let mut classes = Vec::new();
-        self.classes.write(&mut classes);
-        let mut names = Vec::new();
-        self.paths.write(&mut names);
-        let content_id = content_id(&self.entries, &classes);
-        // Entries come first: 64 + 5 x 32 bytes precede them, so each stays within one cache line.
-        let sections = [
-            (KIND_ENTRIES, self.entries),
-            (KIND_SHARDS, shards),
-            (KIND_CLASSES, classes),
-            (KIND_NAMES, names),
-            (KIND_OPTIONS, self.options.into_bytes()),
+        let samples = count("samples", self.paths.len())?;
+        let shards = count("shards", self.shard_names.len())?;
+        let classes = count("classes", self.classes.len())?;
+        let keys = for_each_sample("keys", self.keys, samples)?;
+        let keys = keys.filter(|keys| !(0..).zip(keys).all(|(id, key)| id == *key));
+        let fields = for_each_sample("rows of fields", self.fields, samples)?;
+        let fields = fields.filter(|fields| fields.iter().any(|row| *row != FieldsRow::default()));
+        let has_dictionaries = !self.dictionary_ids.is_empty();
+        let extras = keys.is_some() || has_dictionaries || fields.is_some();
+
+        // Entries come first: 64 bytes and 32 for each section precede them, so that none crosses a cache line.
+        let mut sections = vec![
+            (KIND_ENTRIES, Part::Bytes(self.entries)),
+            (KIND_SHARDS, Part::Table(self.shards, self.shard_names)),
+            (KIND_CLASSES, Part::Table(Vec::new(), self.classes)),
+            (KIND_NAMES, Part::Table(Vec::new(), self.paths)),
+            (KIND_OPTIONS, Part::Bytes(self.options.into_bytes())),
         ];
-        let mut table = Vec::with_capacity(sections.len() * SECTION_BYTES);
-        let mut offset = (HEADER_BYTES + sections.len() * SECTION_BYTES) as u64;
-        for (kind, bytes) in &sections {
-            let len = bytes.len() as u64;
-            table.extend(Section { kind: *kind, flags: 0, offset, len, crc32c: crc32c(bytes) }.encode());
-            offset = offset.saturating_add(len);
+        sections.extend(keys.map(|keys| (KIND_KEYS, Part::Keys(keys))));
+        if has_dictionaries {
+            let head = encode_dictionary_count(count("dictionaries", self.dictionary_ids.len())?);
+            sections.push((KIND_DICTIONARIES, Part::Table(head.to_vec(), self.dictionaries)));
         }
-        let header = Header {
-            sections: count("sections", sections.len())?,
-            content_id,
-            samples: self.paths.len() as u64,
-            shards: count("shards", self.shard_names.len())?,
-            classes: count("classes", self.classes.len())?,
-            table_crc32c: crc32c(&table),
-        };
-        let mut index = header.encode();
-        index.extend(table);
-        for (_, bytes) in sections {
-            index.extend(bytes);
-        }
+        sections.extend(fields.map(|fields| (KIND_FIELDS, Part::Fields(fields))));
+        let minor = if extras { MINOR_EXTRAS } else { MINOR_PLAIN };
+        let index = assemble(minor, (samples, shards, classes), sections)?;
         check(&index)?;
         Ok(index)
     }
 }
 
+/// What a section is made of. Large datasets have gigabytes of it, so each part is encoded straight into the result.
+enum Part {
+    Bytes(Vec<u8>),
+    /// Rows, then a name table.
+    Table(Vec<u8>, NamesBuilder),
+    Keys(Vec<u32>),
+    Fields(Vec<FieldsRow>),
+}
+
+impl Part {
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Bytes(bytes) => bytes.len(),
+            Self::Table(rows, names) => rows.len().saturating_add(names.bytes()),
+            Self::Keys(keys) => keys.len().saturating_mul(KEY_BYTES),
+            Self::Fields(fields) => fields.len().saturating_mul(FIELDS_BYTES),
+        }
+    }
+
+    /// Appends the section's bytes to `out`, and frees the part.
+    fn write(self, out: &mut Vec<u8>) {
+        match self {
+            Self::Bytes(bytes) => out.extend_from_slice(&bytes),
+            Self::Table(rows, names) => {
+                out.extend_from_slice(&rows);
+                names.write(out);
+            }
+            Self::Keys(keys) => out.extend(keys.into_iter().flat_map(u32::to_le_bytes)),
+            Self::Fields(fields) => out.extend(fields.into_iter().flat_map(FieldsRow::encode)),
+        }
+    }
+}
+
+/// Puts the file together: allocated once, each part freed when it is in, so that at no time all of it exists twice.
+fn assemble(
+    minor: u16,
+    (samples, shards, classes): (u32, u32, u32),
+    sections: Vec<(u32, Part)>,
+) -> Result<Vec<u8>, FormatError> {
+    let head = HEADER_BYTES + sections.len() * SECTION_BYTES;
+    let capacity = sections.iter().fold(head, |sum, (_, part)| sum.saturating_add(part.bytes()));
+    let mut index = Vec::new();
+    index.try_reserve_exact(capacity).map_err(|fault| {
+        FormatError::new(
+            BUILT,
+            0,
+            format_args!("{capacity} bytes: {fault}"),
+            "an index that fits into memory",
+        )
+    })?;
+    index.resize(head, 0);
+    let mut table = Vec::with_capacity(sections.len() * SECTION_BYTES);
+    let mut hashed = [(KIND_ENTRIES, 0..0), (KIND_CLASSES, 0..0), (KIND_FIELDS, 0..0)];
+    let count_of_sections = count("sections", sections.len())?;
+    for (kind, part) in sections {
+        let start = index.len();
+        part.write(&mut index);
+        let bytes = index.get(start..).unwrap_or_default();
+        let flags = if kind == KIND_FIELDS { FLAG_CONTENT } else { 0 };
+        let (offset, len) = (start as u64, bytes.len() as u64);
+        table.extend(Section { kind, flags, offset, len, crc32c: crc32c(bytes) }.encode());
+        if let Some((_, range)) = hashed.iter_mut().find(|(hashed, _)| *hashed == kind) {
+            *range = start..index.len();
+        }
+    }
+    let [entries, class_names, fields] = hashed.map(|(_, range)| index.get(range).unwrap_or_default());
+    let header = Header {
+        minor,
+        sections: count_of_sections,
+        content_id: content_id(entries, class_names, fields),
+        samples: samples.into(),
+        shards,
+        classes,
+        table_crc32c: crc32c(&table),
+    };
+    for (byte, value) in index.iter_mut().zip(header.encode().into_iter().chain(table)) {
+        *byte = value;
+    }
+    Ok(index)
+}
+
+/// `rows`, where given, if there is one for each sample.
+fn for_each_sample<T>(what: &str, rows: Option<Vec<T>>, samples: u32) -> Result<Option<Vec<T>>, FormatError> {
+    let len = rows.as_ref().map(Vec::len).filter(|&len| len != samples as usize);
+    let wrong = |len| {
+        let expected = format_args!("{samples}, one for each sample");
+        FormatError::new(BUILT, 0, format_args!("{len} {what}"), expected)
+    };
+    len.map_or(Ok(rows), |len| Err(wrong(len)))
+}
+
 fn count(what: &str, count: usize) -> Result<u32, FormatError> {
-    u32::try_from(count).map_err(|_| {
-        FormatError::new("index being built", 0, format_args!("{count} {what}"), "fewer than 2^32")
-    })
+    u32::try_from(count)
+        .map_err(|_| FormatError::new(BUILT, 0, format_args!("{count} {what}"), "fewer than 2^32"))
 }

@@ -5,16 +5,19 @@ use std::ops::Range;
 use xxhash_rust::xxh3::Xxh3;
 
 use super::entry::{Codec, Entry};
+use super::extras::{check_dictionaries, check_fields, check_keys};
 use super::layout::{
-    ENTRY_BYTES, FLAGS_REQUIRED, HEADER_BYTES, Header, KIND_CLASSES, KIND_ENTRIES, KIND_NAMES, KIND_OPTIONS,
-    KIND_SHARDS, SHARD_BYTES, Section, u32_at, u64_at,
+    ENTRY_BYTES, FLAG_CONTENT, FLAGS_REQUIRED, HEADER_BYTES, Header, KIND_CLASSES, KIND_DICTIONARIES,
+    KIND_ENTRIES, KIND_FIELDS, KIND_KEYS, KIND_NAMES, KIND_OPTIONS, KIND_SHARDS, SHARD_BYTES, Section,
+    u32_at, u64_at,
 };
 use super::names::Names;
 use crate::checksum::crc32c;
 use crate::error::FormatError;
 use crate::ids::ContentId;
 use crate::limits::{
-    CLASSES_MAX, RECORD_BYTES_MAX, SAMPLES_MAX, SHARD_ALIGN_BYTES, SHARD_BYTES_MAX, SHARDS_MAX,
+    CLASSES_MAX, NAME_BYTES_MAX, RECORD_BYTES_MAX, SAMPLES_MAX, SHARD_ALIGN_BYTES, SHARD_BYTES_MAX,
+    SHARDS_MAX,
 };
 use crate::shard::{END_OF_ARCHIVE, padded_len};
 
@@ -37,13 +40,19 @@ pub(super) struct Layout {
     pub class_names: Names,
     pub paths: Names,
     pub options: Range<usize>,
+    /// The optional sections: what there is none of is `None`, or empty.
+    pub keys_at: Option<usize>,
+    pub dictionaries: Vec<(u32, Range<usize>)>,
+    pub fields_at: Option<usize>,
 }
 
-/// The hash that identifies what a dataset holds: xxh3-128 over the entries section, then the classes section.
-pub(super) fn content_id(entries: &[u8], classes: &[u8]) -> ContentId {
+/// The hash that identifies what a dataset holds: xxh3-128 over the entries section, then the classes section, then
+/// the fields section, empty where there is none.
+pub(super) fn content_id(entries: &[u8], classes: &[u8], fields: &[u8]) -> ContentId {
     let mut hash = Xxh3::new();
     hash.update(entries);
     hash.update(classes);
+    hash.update(fields);
     ContentId(hash.digest128())
 }
 
@@ -57,6 +66,7 @@ pub(super) fn check(index: &[u8]) -> Result<Layout, FormatError> {
     for section in &table {
         check_section(index, section)?;
     }
+    let optional = |kind, structure| find_optional(&table, kind, structure);
     let find = |kind, structure| find(&table, kind, structure);
     let shards = find(KIND_SHARDS, SHARDS)?;
     let classes = find(KIND_CLASSES, CLASSES)?;
@@ -64,7 +74,12 @@ pub(super) fn check(index: &[u8]) -> Result<Layout, FormatError> {
     let names = find(KIND_NAMES, NAMES)?;
     let options = find(KIND_OPTIONS, OPTIONS)?;
 
-    let got = content_id(slice(index, &entries)?, slice(index, &classes)?);
+    let keys = optional(KIND_KEYS, "index keys")?;
+    let dictionaries = optional(KIND_DICTIONARIES, "index dictionaries")?;
+    let fields = optional(KIND_FIELDS, "index fields")?;
+
+    let fields_bytes = fields.as_ref().map_or(Ok(&[][..]), |fields| slice(index, fields))?;
+    let got = content_id(slice(index, &entries)?, slice(index, &classes)?, fields_bytes);
     if got != header.content_id {
         return Err(FormatError::new(
             "index header",
@@ -74,9 +89,20 @@ pub(super) fn check(index: &[u8]) -> Result<Layout, FormatError> {
         ));
     }
     let (shard_rows, shard_names) = check_shards(index, &shards, header.shards)?;
-    let class_names = Names::check(index, classes, header.classes.into(), CLASSES)?;
-    check_entries(index, &entries, &header, &shard_rows)?;
-    let paths = Names::check(index, names, header.samples, NAMES)?;
+    let class_names = Names::check(index, classes, header.classes.into(), NAME_BYTES_MAX, CLASSES)?;
+    let dictionaries = dictionaries.map_or(Ok(Vec::new()), |range| check_dictionaries(index, range))?;
+    let around = Around {
+        shards: &shard_rows,
+        classes: header.classes,
+        samples: header.samples,
+        dictionaries: !dictionaries.is_empty(),
+    };
+    check_entries(index, &entries, &around)?;
+    let paths = Names::check(index, names, header.samples, NAME_BYTES_MAX, NAMES)?;
+    let keys_at = keys.map(|range| check_keys(&range, samples)).transpose()?;
+    let shard_bytes = |shard: usize| shard_rows.get(shard).map(|(bytes, _)| *bytes);
+    let fields_at =
+        fields.map(|range| check_fields(index, &range, &entries, shard_bytes, samples)).transpose()?;
     if std::str::from_utf8(slice(index, &options)?).is_err() {
         return Err(FormatError::new(OPTIONS, options.start as u64, "bytes that are not UTF-8", "JSON text"));
     }
@@ -91,6 +117,9 @@ pub(super) fn check(index: &[u8]) -> Result<Layout, FormatError> {
         class_names,
         paths,
         options,
+        keys_at,
+        dictionaries,
+        fields_at,
     })
 }
 
@@ -115,17 +144,15 @@ fn check_section(index: &[u8], section: &Section) -> Result<(), FormatError> {
             format_args!("{:08x}", section.crc32c),
         ));
     }
-    // No required flag has a meaning yet, for known and unknown types alike.
-    if section.flags & FLAGS_REQUIRED != 0 {
+    // One flag has a meaning, on one type, and is never absent there.
+    let expected = if section.kind == KIND_FIELDS { FLAG_CONTENT } else { 0 };
+    let required = section.flags & FLAGS_REQUIRED;
+    if required != expected {
         return Err(FormatError::new(
             "index section",
             section.offset,
-            format_args!(
-                "type {} with required flags {:#010x}",
-                section.kind,
-                section.flags & FLAGS_REQUIRED
-            ),
-            "flags that this version knows: use a newer shade",
+            format_args!("type {} with required flags {required:#010x}", section.kind),
+            format_args!("{expected:#010x}, the flags that this version knows: use a newer shade"),
         ));
     }
     Ok(())
@@ -158,10 +185,19 @@ fn slice<'a>(index: &'a [u8], range: &Range<usize>) -> Result<&'a [u8], FormatEr
 
 /// The one section of this type.
 fn find(table: &[Section], kind: u32, structure: &'static str) -> Result<Range<usize>, FormatError> {
+    let found = find_optional(table, kind, structure)?;
+    found.ok_or_else(|| FormatError::new(structure, HEADER_BYTES as u64, "no such section", "one"))
+}
+
+/// The one section of this type, if there is any.
+fn find_optional(
+    table: &[Section],
+    kind: u32,
+    structure: &'static str,
+) -> Result<Option<Range<usize>>, FormatError> {
     let mut found = table.iter().filter(|section| section.kind == kind);
     match (found.next(), found.next()) {
-        (Some(section), None) => range_of(section),
-        (None, _) => Err(FormatError::new(structure, HEADER_BYTES as u64, "no such section", "one")),
+        (section, None) => section.map(range_of).transpose(),
         (_, Some(again)) => Err(FormatError::new(structure, again.offset, "a second such section", "one")),
     }
 }
@@ -197,7 +233,7 @@ fn check_shards(
         }
         shards.push((bytes, records));
     }
-    let names = Names::check(index, rows_end..range.end, count.into(), SHARDS)?;
+    let names = Names::check(index, rows_end..range.end, count.into(), NAME_BYTES_MAX, SHARDS)?;
     for number in 0..count {
         let name = names.get(index, number.into()).unwrap_or_default();
         if !is_file_name(name) {
@@ -214,15 +250,21 @@ fn is_file_name(name: &[u8]) -> bool {
     plain && !matches!(name, b"" | b"." | b"..") && std::str::from_utf8(name).is_ok()
 }
 
-fn check_entries(
-    index: &[u8],
-    range: &Range<usize>,
-    header: &Header,
-    shards: &[(u64, u32)],
-) -> Result<(), FormatError> {
+/// What the entries must fit.
+struct Around<'a> {
+    /// Bytes and records of each shard.
+    shards: &'a [(u64, u32)],
+    classes: u32,
+    samples: u64,
+    /// Whether there are any.
+    dictionaries: bool,
+}
+
+fn check_entries(index: &[u8], range: &Range<usize>, around: &Around<'_>) -> Result<(), FormatError> {
+    let Around { shards, samples, .. } = *around;
     let rows = slice(index, range)?;
-    if header.samples.checked_mul(ENTRY_BYTES as u64) != Some(rows.len() as u64) {
-        let expected = format_args!("{} entries of {ENTRY_BYTES} bytes", header.samples);
+    if samples.checked_mul(ENTRY_BYTES as u64) != Some(rows.len() as u64) {
+        let expected = format_args!("{samples} entries of {ENTRY_BYTES} bytes");
         return Err(FormatError::new(
             ENTRIES,
             range.start as u64,
@@ -232,7 +274,7 @@ fn check_entries(
     }
     let mut records = vec![0u32; shards.len()];
     for (sample, row) in rows.chunks_exact(ENTRY_BYTES).enumerate() {
-        check_entry(row, header.classes, shards, &mut records).map_err(|(got, expected)| {
+        check_entry(row, around, &mut records).map_err(|(got, expected)| {
             let at = range.start as u64 + (sample as u64).saturating_mul(ENTRY_BYTES as u64);
             FormatError::new(ENTRIES, at, format_args!("sample {sample} with {got}"), expected)
         })?;
@@ -247,12 +289,8 @@ fn check_entries(
 }
 
 /// Checks one entry and counts it for its shard; on failure says what it has and what it should have.
-fn check_entry(
-    row: &[u8],
-    classes: u32,
-    shards: &[(u64, u32)],
-    records: &mut [u32],
-) -> Result<(), (String, String)> {
+fn check_entry(row: &[u8], around: &Around<'_>, records: &mut [u32]) -> Result<(), (String, String)> {
+    let Around { shards, classes, dictionaries, .. } = *around;
     let entry = Entry::decode(row)
         .ok_or_else(|| ("an unknown codec or flag".to_owned(), "those of this version".to_owned()))?;
     let number = entry.shard.index();
@@ -272,6 +310,9 @@ fn check_entry(
             format!("{} bytes stored", entry.stored_len),
             format!("{}, its raw length", entry.raw_len),
         ));
+    }
+    if entry.codec == Codec::ZstdDictionary && !dictionaries {
+        return Err(("a codec that needs a dictionary".to_owned(), "an index with one".to_owned()));
     }
     let end = entry.offset.checked_add(padded_len(entry.stored_len.into()));
     if entry.offset == 0 || end.is_none_or(|end| end > *bytes) {

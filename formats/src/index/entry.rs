@@ -41,6 +41,8 @@ pub enum Codec {
     None = 0,
     /// One zstd frame.
     Zstd = 1,
+    /// One zstd frame that needs one of the index's dictionaries; the frame's header says which.
+    ZstdDictionary = 2,
 }
 
 /// What a record is, judged by its first bytes, not by its name.
@@ -71,8 +73,15 @@ impl Codec {
         match byte {
             0 => Some(Self::None),
             1 => Some(Self::Zstd),
+            2 => Some(Self::ZstdDictionary),
             _ => None,
         }
+    }
+
+    /// Whether the stored bytes are a zstd frame, of either kind.
+    #[must_use]
+    pub fn is_compressed(self) -> bool {
+        self != Self::None
     }
 }
 
@@ -175,7 +184,7 @@ mod tests {
         assert_eq!(Entry::decode(&bytes), Some(entry));
         assert!(Entry { offset: 513, ..entry }.encode(&mut Vec::new()).is_err());
         assert!(Entry { offset: 1 << 41, ..entry }.encode(&mut Vec::new()).is_err());
-        bytes[28] = 2;
+        bytes[28] = 3;
         assert_eq!(Entry::decode(&bytes), None);
     }
 }

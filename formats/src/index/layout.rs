@@ -7,23 +7,33 @@ use crate::ids::ContentId;
 const MAGIC: [u8; 8] = *b"SHADEDS1";
 /// Readers refuse another major version; a new minor version only adds what older readers may ignore.
 const MAJOR: u16 = 1;
-const MINOR: u16 = 0;
+/// A file that uses nothing of minor version 1 says 0, and is byte for byte what version 0 wrote.
+pub(super) const MINOR_PLAIN: u16 = 0;
+/// Keys, dictionaries, fields.
+pub(super) const MINOR_EXTRAS: u16 = 1;
 /// Reads as another number where bytes were swapped on the way.
 const ENDIAN_MARK: u32 = 0x0102_0304;
 pub(super) const HEADER_BYTES: usize = 64;
 pub(super) const SECTION_BYTES: usize = 32;
 pub(super) const ENTRY_BYTES: usize = 32;
 pub(super) const SHARD_BYTES: usize = 16;
-/// Far above the five that exist, far below what could hurt.
+pub(super) const KEY_BYTES: usize = 4;
+pub(super) const FIELDS_BYTES: usize = 8;
+/// Far above the eight that exist, far below what could hurt.
 const SECTIONS_MAX: u32 = 1024;
 /// Section flags that a reader must know to read on. Flags below may be ignored.
 pub(super) const FLAGS_REQUIRED: u32 = 0xffff_0000;
+/// The content id covers this section, too: a reader that does not know that would find another id.
+pub(super) const FLAG_CONTENT: u32 = 1 << 16;
 
 pub(super) const KIND_SHARDS: u32 = 1;
 pub(super) const KIND_CLASSES: u32 = 2;
 pub(super) const KIND_ENTRIES: u32 = 3;
 pub(super) const KIND_NAMES: u32 = 4;
 pub(super) const KIND_OPTIONS: u32 = 5;
+pub(super) const KIND_KEYS: u32 = 6;
+pub(super) const KIND_DICTIONARIES: u32 = 7;
+pub(super) const KIND_FIELDS: u32 = 8;
 
 const HEADER: &str = "index header";
 const TABLE: &str = "index section table";
@@ -31,6 +41,7 @@ const TABLE: &str = "index section table";
 /// The first 64 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Header {
+    pub minor: u16,
     pub sections: u32,
     pub content_id: ContentId,
     pub samples: u64,
@@ -70,7 +81,7 @@ impl Header {
         let mut bytes = Vec::with_capacity(HEADER_BYTES);
         bytes.extend(MAGIC);
         bytes.extend(MAJOR.to_le_bytes());
-        bytes.extend(MINOR.to_le_bytes());
+        bytes.extend(self.minor.to_le_bytes());
         bytes.extend(ENDIAN_MARK.to_le_bytes());
         // 64 fits a u32; the field lets a later version grow the header.
         bytes.extend(64u32.to_le_bytes());
@@ -132,6 +143,7 @@ impl Header {
             ));
         }
         Ok(Self {
+            minor: u16_at(bytes, 10).ok_or_else(short)?,
             sections,
             content_id: ContentId(u128_at(bytes, 24).ok_or_else(short)?),
             samples: u64_at(bytes, 40).ok_or_else(short)?,
@@ -211,6 +223,7 @@ mod tests {
     #[test]
     fn fixed_structures_have_their_sizes_and_round_trip() {
         let header = Header {
+            minor: MINOR_EXTRAS,
             sections: 5,
             content_id: ContentId(1 << 127 | 9),
             samples: 7,
@@ -228,6 +241,7 @@ mod tests {
     #[test]
     fn a_strange_version_or_byte_order_is_named() {
         let header = Header {
+            minor: MINOR_PLAIN,
             sections: 0,
             content_id: ContentId(0),
             samples: 0,

@@ -3,6 +3,7 @@
 mod builder;
 mod check;
 mod entry;
+mod extras;
 mod layout;
 mod media;
 mod names;
@@ -10,6 +11,7 @@ mod reader;
 
 pub use builder::IndexBuilder;
 pub use entry::{Codec, Entry, Media};
+pub use extras::{FieldsRow, FieldsSpan};
 pub use media::sniff;
 pub use reader::{Index, Shard};
 

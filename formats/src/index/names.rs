@@ -4,7 +4,6 @@ use std::ops::Range;
 
 use super::layout::u64_at;
 use crate::error::FormatError;
-use crate::limits::NAME_BYTES_MAX;
 
 const OFFSET_BYTES: usize = 8;
 
@@ -18,11 +17,12 @@ pub(super) struct Names {
 
 impl Names {
     /// Checks the table that fills `index[range]`: offsets start at 0, never fall, end at the blob's end, and no string
-    /// is longer than [`NAME_BYTES_MAX`].
+    /// is longer than `name_bytes_max`.
     pub(super) fn check(
         index: &[u8],
         range: Range<usize>,
         count: u64,
+        name_bytes_max: usize,
         structure: &'static str,
     ) -> Result<Self, FormatError> {
         let at = range.start as u64;
@@ -44,9 +44,9 @@ impl Names {
             let offset = u64_at(chunk, 0).ok_or_else(short)?;
             let place = at.saturating_add((number as u64).saturating_mul(8));
             let length = if number == 0 && offset != 0 { None } else { offset.checked_sub(last) };
-            if length.is_none_or(|length| length > NAME_BYTES_MAX as u64) {
+            if length.is_none_or(|length| length > name_bytes_max as u64) {
                 let expected =
-                    format_args!("an offset in {last}..={}", last.saturating_add(NAME_BYTES_MAX as u64));
+                    format_args!("an offset in {last}..={}", last.saturating_add(name_bytes_max as u64));
                 return Err(FormatError::new(structure, place, format_args!("offset {offset}"), expected));
             }
             last = offset;
@@ -60,13 +60,19 @@ impl Names {
 
     /// The string `number`; `None` from `count` on.
     pub(super) fn get<'a>(&self, index: &'a [u8], number: u64) -> Option<&'a [u8]> {
+        index.get(self.range(index, number)?)
+    }
+
+    /// Where the string `number` lies in the index.
+    pub(super) fn range(&self, index: &[u8], number: u64) -> Option<Range<usize>> {
         if number >= self.count {
             return None;
         }
         let at = self.offsets.checked_add(usize::try_from(number).ok()?.checked_mul(OFFSET_BYTES)?)?;
         let start = usize::try_from(u64_at(index, at)?).ok()?;
         let end = usize::try_from(u64_at(index, at.checked_add(OFFSET_BYTES)?)?).ok()?;
-        index.get(self.blob.clone())?.get(start..end)
+        let range = self.blob.start.checked_add(start)?..self.blob.start.checked_add(end)?;
+        (range.start <= range.end && range.end <= self.blob.end).then_some(range)
     }
 }
 
@@ -87,10 +93,16 @@ impl NamesBuilder {
         self.ends.len()
     }
 
-    /// Appends the table's bytes to `out`.
-    pub(super) fn write(&self, out: &mut Vec<u8>) {
+    /// Bytes that [`write`](Self::write) will append.
+    pub(super) fn bytes(&self) -> usize {
+        self.ends.len().saturating_add(1).saturating_mul(OFFSET_BYTES).saturating_add(self.blob.len())
+    }
+
+    /// Appends the table's bytes to `out`. Takes the table, and frees the offsets before it copies the blob: both may
+    /// be large.
+    pub(super) fn write(self, out: &mut Vec<u8>) {
         out.extend(0u64.to_le_bytes());
-        out.extend(self.ends.iter().flat_map(|end| end.to_le_bytes()));
+        out.extend(self.ends.into_iter().flat_map(u64::to_le_bytes));
         out.extend_from_slice(&self.blob);
     }
 }
@@ -98,6 +110,11 @@ impl NamesBuilder {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::NAME_BYTES_MAX;
+
+    fn check(bytes: &[u8], count: u64) -> Result<Names, FormatError> {
+        Names::check(bytes, 3..bytes.len(), count, NAME_BYTES_MAX, "names")
+    }
 
     fn table(names: &[&[u8]]) -> Vec<u8> {
         let mut builder = NamesBuilder::default();
@@ -105,14 +122,16 @@ mod tests {
             builder.push(name);
         }
         let mut bytes = b"xyz".to_vec();
+        let len = builder.bytes();
         builder.write(&mut bytes);
+        assert_eq!(bytes.len(), 3 + len);
         bytes
     }
 
     #[test]
     fn strings_come_back_in_order_empty_ones_too() {
         let bytes = table(&[b"cat", b"", b"\xff\x00"]);
-        let names = Names::check(&bytes, 3..bytes.len(), 3, "names").unwrap();
+        let names = check(&bytes, 3).unwrap();
         let all: Vec<_> = (0..4).map(|n| names.get(&bytes, n)).collect();
         assert_eq!(all, [Some(&b"cat"[..]), Some(b""), Some(b"\xff\x00"), None]);
     }
@@ -123,11 +142,11 @@ mod tests {
         for (at, value) in [(3, 1u64), (11, 7), (11, u64::MAX), (19, 5), (19, 7), (19, 2)] {
             let mut bent = bytes.clone();
             bent[at..at + 8].copy_from_slice(&value.to_le_bytes());
-            assert!(Names::check(&bent, 3..bent.len(), 2, "names").is_err(), "{at} {value}");
+            assert!(check(&bent, 2).is_err(), "{at} {value}");
         }
-        assert!(Names::check(&bytes, 3..bytes.len(), 200, "names").is_err());
-        assert!(Names::check(&bytes, 3..bytes.len(), u64::MAX, "names").is_err());
+        assert!(check(&bytes, 200).is_err());
+        assert!(check(&bytes, u64::MAX).is_err());
         let long = table(&[&[b'a'; NAME_BYTES_MAX + 1]]);
-        assert!(Names::check(&long, 3..long.len(), 1, "names").is_err());
+        assert!(check(&long, 1).is_err());
     }
 }

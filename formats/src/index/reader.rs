@@ -2,7 +2,8 @@
 
 use super::check::{Layout, check};
 use super::entry::Entry;
-use super::layout::{ENTRY_BYTES, SHARD_BYTES, u32_at, u64_at};
+use super::extras::{FieldsRow, FieldsSpan};
+use super::layout::{ENTRY_BYTES, FIELDS_BYTES, KEY_BYTES, SHARD_BYTES, u32_at, u64_at};
 use crate::error::FormatError;
 use crate::ids::{ContentId, SampleId, ShardId};
 
@@ -64,6 +65,41 @@ impl Index {
             return None;
         }
         Entry::decode(self.row(self.layout.entries_at, sample.index(), ENTRY_BYTES)?)
+    }
+
+    /// What the members of `sample` are named by in its shard: see [`member_name`](crate::shard::member_name). Its id,
+    /// unless the dataset came about by merging or skipping, which give new ids but write no shard again.
+    #[must_use]
+    pub fn key(&self, sample: SampleId) -> u32 {
+        let row = |at| self.row(at, sample.index(), KEY_BYTES);
+        let key = self.layout.keys_at.filter(|_| sample.0 < self.layout.samples).and_then(row);
+        key.and_then(|row| u32_at(row, 0)).unwrap_or(sample.0)
+    }
+
+    /// Where the extra fields of `sample` lie, in the shard of its record; `None` if it has none. What lies there,
+    /// [`parse_fields`](crate::shard::parse_fields) reads.
+    #[must_use]
+    pub fn fields(&self, sample: SampleId) -> Option<FieldsSpan> {
+        let row = self.row(self.layout.fields_at?, sample.index(), FIELDS_BYTES)?;
+        FieldsRow::decode(row)?.span(&self.entry(sample)?)
+    }
+
+    /// Whether any sample has extra fields.
+    #[must_use]
+    pub fn has_fields(&self) -> bool {
+        self.layout.fields_at.is_some()
+    }
+
+    /// The zstd dictionaries that compressed records may need, each as zstd has trained it.
+    pub fn dictionaries(&self) -> impl Iterator<Item = &[u8]> {
+        self.layout.dictionaries.iter().map(|(_, range)| self.bytes().get(range.clone()).unwrap_or_default())
+    }
+
+    /// The dictionary with this id of zstd's, which a frame's header names.
+    #[must_use]
+    pub fn dictionary(&self, id: u32) -> Option<&[u8]> {
+        let (_, range) = self.layout.dictionaries.iter().find(|(found, _)| *found == id)?;
+        self.bytes().get(range.clone())
     }
 
     /// Number of shards.

@@ -6,7 +6,6 @@
 use tar::{EntryType, Header};
 
 use crate::error::FormatError;
-use crate::ids::SampleId;
 use crate::limits::{RECORD_BYTES_MAX, SHARD_ALIGN_BYTES};
 
 const HEADER: &str = "tar header";
@@ -23,12 +22,15 @@ pub struct Member {
     pub stored_len: u64,
 }
 
-/// The member name of a sample: its id in twelve digits, a dot, `extension` (`jpg`, or `bmp.zst` when compressed).
+/// The name of a sample's member: its key in twelve digits, a dot, `extension` (`jpg`, or `bmp.zst` when compressed; a
+/// field's name). The key is what [`Index::key`](crate::index::Index::key) says: the sample's id, unless the sample
+/// came from elsewhere.
 ///
-/// WebDataset takes what stands before the first dot as the sample's key, so the id is the key.
+/// WebDataset, too, takes what stands before the first dot as the sample's key, and members that follow one another
+/// with one key as one sample.
 #[must_use]
-pub fn member_name(sample: SampleId, extension: &str) -> String {
-    format!("{:012}.{extension}", sample.0)
+pub fn member_name(key: u32, extension: &str) -> String {
+    format!("{key:012}.{extension}")
 }
 
 /// The header of a regular file: mode 0644, owner and time 0, so that equal records give equal bytes.
@@ -119,8 +121,8 @@ mod tests {
 
     #[test]
     fn names_are_twelve_digits_and_sort_as_numbers() {
-        assert_eq!(member_name(SampleId(42), "jpg"), "000000000042.jpg");
-        assert_eq!(member_name(SampleId(u32::MAX - 1), "bmp.zst"), "004294967294.bmp.zst");
+        assert_eq!(member_name(42, "jpg"), "000000000042.jpg");
+        assert_eq!(member_name(u32::MAX - 1, "bmp.zst"), "004294967294.bmp.zst");
     }
 
     #[test]

@@ -21,6 +21,14 @@ pub enum FillFault {
         /// In zstd's words, or how many bytes came out.
         text: String,
     },
+    /// The record needs a dictionary that the index does not hold, or that zstd refuses.
+    #[error(
+        "zstd record that needs dictionary {id}: the dataset's index holds no such dictionary, expected one of its own"
+    )]
+    Dictionary {
+        /// The dictionary's id as the record's frame names it; 0 when it names none.
+        id: u32,
+    },
     /// The order does not fit the index, the arena or the payload: a defect of this program, not of the record.
     #[error(transparent)]
     Layout(#[from] LayoutFault),

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use shade_formats::control::Output;
-use shade_formats::index::{Codec, Entry, Index};
+use shade_formats::index::{Entry, Index};
 use shade_formats::ring::Region;
-use zstd::bulk::Decompressor;
 
 use super::decode::{DecodeFault, Decoder, scratch, shrink};
+use super::decompress::{Decompressor, Dictionaries};
 use super::{FillFault, FillOrder, Filled, LayoutFault, Row, gather};
 use crate::blocks::Arena;
 
@@ -20,11 +20,9 @@ pub(super) struct Filler {
     buffers: Buffers,
 }
 
-#[derive(Default)]
 struct Buffers {
     decoder: Decoder,
-    /// Made by the first compressed record.
-    zstd: Option<Decompressor<'static>>,
+    zstd: Decompressor,
     /// A record's stored bytes, where they are scattered.
     stored: Vec<u8>,
     /// A record's bytes, decompressed.
@@ -34,8 +32,8 @@ struct Buffers {
 }
 
 impl Filler {
-    pub(super) fn new(index: Arc<Index>, arena: Arc<Arena>) -> Self {
-        Self { index, arena, buffers: Buffers::default() }
+    pub(super) fn new(index: Arc<Index>, arena: Arc<Arena>, dictionaries: Dictionaries) -> Self {
+        Self { index, arena, buffers: Buffers::new(Decompressor::new(dictionaries)) }
     }
 
     /// Fills every row of `order`; a bad one does not spoil the others.
@@ -48,7 +46,7 @@ impl Filler {
                 let outcome = guard(|| self.fill_row(&row, output, payload));
                 if matches!(outcome, Err(FillFault::Decode(DecodeFault::Panicked { .. }))) {
                     // Whatever it was in the middle of, it is not in a state to go on from.
-                    self.buffers = Buffers::default();
+                    self.buffers = Buffers::new(self.buffers.zstd.renewed());
                 }
                 (row, outcome)
             })
@@ -74,8 +72,8 @@ impl Filler {
         let len = usize::try_from(expected).map_err(|_| LayoutFault::Room { got: row.len, expected })?;
         let Self { arena, buffers: Buffers { decoder, zstd, stored, raw, planes }, .. } = self;
         let mut record = gather::contiguous(arena, &row.blocks, entry.stored_len, stored)?;
-        if entry.codec == Codec::Zstd {
-            record = decompress(zstd, record, entry.raw_len, raw)?;
+        if entry.codec.is_compressed() {
+            record = zstd.decompress(record, &entry, raw)?;
         }
         let planes = scratch(planes, len);
         decoder.decode(entry.media, record, height, width, planes)?;
@@ -85,48 +83,27 @@ impl Filler {
 
     fn write_raw(&mut self, row: &Row, entry: &Entry, payload: &Region) -> Result<(), FillFault> {
         let Self { arena, buffers: Buffers { zstd, stored, raw, .. }, .. } = self;
-        match entry.codec {
-            // The index's reader has checked that both lengths are equal then.
-            Codec::None => gather::to_payload(arena, &row.blocks, entry.raw_len, payload, row.offset),
-            Codec::Zstd => {
-                let record = gather::contiguous(arena, &row.blocks, entry.stored_len, stored)?;
-                let record = decompress(zstd, record, entry.raw_len, raw)?;
-                Ok(payload.write(row.offset, record)?)
-            }
+        if entry.codec.is_compressed() {
+            let record = gather::contiguous(arena, &row.blocks, entry.stored_len, stored)?;
+            let record = zstd.decompress(record, entry, raw)?;
+            return Ok(payload.write(row.offset, record)?);
         }
+        // The index's reader has checked that both lengths are equal then.
+        gather::to_payload(arena, &row.blocks, entry.raw_len, payload, row.offset)
     }
 }
 
 impl Buffers {
+    fn new(zstd: Decompressor) -> Self {
+        let (stored, raw, planes) = Default::default();
+        Self { decoder: Decoder::default(), zstd, stored, raw, planes }
+    }
+
     /// Gives back what one large record made the buffers grow to. `planes` has the same size for every row.
     fn shrink(&mut self) {
         shrink(&mut self.stored);
         shrink(&mut self.raw);
     }
-}
-
-/// Decompresses `stored`, one zstd frame, which must give exactly `raw_len` bytes. However much more a frame claims to
-/// hold, no more is ever written than there is room for.
-fn decompress<'a>(
-    zstd: &mut Option<Decompressor<'static>>,
-    stored: &[u8],
-    raw_len: u32,
-    raw: &'a mut Vec<u8>,
-) -> Result<&'a [u8], FillFault> {
-    let fault = |text: String| {
-        let stored_len = u32::try_from(stored.len()).unwrap_or(u32::MAX);
-        FillFault::Decompress { stored_len, raw_len, text }
-    };
-    let zstd = match zstd {
-        Some(zstd) => zstd,
-        empty => empty.insert(Decompressor::new().map_err(|error| fault(error.to_string()))?),
-    };
-    let raw = scratch(raw, raw_len as usize);
-    let written = zstd.decompress_to_buffer(stored, raw).map_err(|error| fault(error.to_string()))?;
-    if written != raw_len as usize {
-        return Err(fault(format!("it holds {written} bytes")));
-    }
-    Ok(raw)
 }
 
 /// Runs a row's work and makes a panic its fault.

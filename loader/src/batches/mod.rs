@@ -7,6 +7,7 @@
 
 pub mod decode;
 
+mod decompress;
 mod fault;
 mod fill;
 mod gather;

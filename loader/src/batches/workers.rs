@@ -8,6 +8,7 @@ use crossbeam_channel::{Receiver, Sender, unbounded};
 use shade_formats::index::Index;
 
 use super::decode::shrink;
+use super::decompress::Dictionaries;
 use super::fill::Filler;
 use super::seal::seal;
 use super::{Job, JobDone};
@@ -39,9 +40,10 @@ impl Workers {
         let (jobs, queue) = unbounded();
         // Made first, so that the threads already started end if a later one cannot be.
         let mut workers = Self { jobs: Some(jobs), threads: Vec::with_capacity(count) };
+        let dictionaries = Dictionaries::prepare(&index);
         for number in 0..count {
             let (queue, done) = (queue.clone(), done.clone());
-            let filler = Filler::new(Arc::clone(&index), Arc::clone(&arena));
+            let filler = Filler::new(Arc::clone(&index), Arc::clone(&arena), dictionaries.clone());
             let thread = Builder::new()
                 .name(format!("shade-fill-{number}"))
                 .spawn(move || work(&queue, filler, &done))?;

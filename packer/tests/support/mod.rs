@@ -47,7 +47,7 @@ pub(crate) fn noise(seed: u64, len: usize) -> Vec<u8> {
 }
 
 /// Every form torchvision's rule speaks of: upper case, dots, hidden and nested folders whose order by string differs
-/// from their order by parts, links to folders and files, files that do not count, an empty image.
+/// from their order by parts, links to folders and files, files that do not count.
 pub(crate) fn varied_image_folder(root: &Path) {
     let elsewhere = root.with_extension("elsewhere");
     write(&elsewhere.join("linked/far.jpg"), b"\xff\xd8\xff\xc0\0\x0b\x08\0\x05\0\x07\x01");
@@ -72,12 +72,11 @@ pub(crate) fn varied_image_folder(root: &Path) {
         "bee/0.jpg",
     ];
     for (number, file) in files.iter().enumerate() {
-        write(&root.join(file), &noise(number as u64, 700 * number));
+        write(&root.join(file), &noise(number as u64, 700 * number + 1));
     }
     // What zstd likes, and what it must leave alone.
     write(&root.join("bee/flat.bmp"), &[b"BM\0\0\0\0\0\0\0\0\x36\0\0\0", &[7; 9000][..]].concat());
     write(&root.join("bee/flat.jpg"), &[b"\xff\xd8\xff\xe0", &[7; 9000][..]].concat());
-    write(&root.join("bee/empty.png"), b"");
     for ignored in ["zebra/notes.txt", "Ant/Thumbs.db", "bee/1.gif", "README.md", "stray.jpg"] {
         write(&root.join(ignored), b"not a sample");
     }

@@ -83,6 +83,28 @@ pub enum ClientError {
         /// Names the record by sample, shard, offset and original path.
         text: String,
     },
+    /// The dataset's index cannot be opened here.
+    #[error("{path}: {text}")]
+    Index {
+        /// The file.
+        path: PathBuf,
+        /// What the system says, or what is wrong in the file.
+        text: String,
+    },
+    /// A sample's extra fields could not be read or are damaged.
+    #[error("fields of sample {sample} ({path}) in shard {shard} at byte {offset}: {text}")]
+    Fields {
+        /// The sample.
+        sample: u32,
+        /// Its original path.
+        path: String,
+        /// The shard's file name.
+        shard: String,
+        /// Where in the shard its fields begin.
+        offset: u64,
+        /// What the system says, or what is wrong with the bytes.
+        text: String,
+    },
     /// The daemon reports a failure: of the request just made, or of the session.
     #[error("the daemon reports: {text}")]
     Failed {

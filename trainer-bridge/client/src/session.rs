@@ -5,7 +5,7 @@
 //! before is delivered first.
 
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -23,7 +23,7 @@ use crate::connect::{Options, open};
 use crate::dialogue::{Dialogue, lock};
 use crate::fork::Owner;
 use crate::wire::{WireError, wait};
-use crate::{Batch, ClientError, state};
+use crate::{Batch, ClientError, FieldsReader, state};
 
 /// How long `next` looks at the ring before it goes to sleep: about what waking costs.
 const SPIN: Duration = Duration::from_micros(20);
@@ -43,6 +43,8 @@ pub enum Next {
 #[derive(Debug)]
 pub struct Session {
     owner: Owner,
+    /// The dataset's folder.
+    dataset: PathBuf,
     welcome: Welcome,
     slots: Arc<Slots>,
     ring: Mutex<Ring>,
@@ -116,7 +118,15 @@ impl Session {
         let Attached { welcome, slots, consumer, doorbell, dialogue } =
             attach(owner, open(&dataset, job, &hello, options)?)?;
         let ring = Ring { consumer, generation: 0, delivery: Delivery::NotStarted };
-        Ok(Self { owner, welcome, slots: Arc::new(slots), ring: Mutex::new(ring), doorbell, dialogue })
+        Ok(Self {
+            owner,
+            dataset,
+            welcome,
+            slots: Arc::new(slots),
+            ring: Mutex::new(ring),
+            doorbell,
+            dialogue,
+        })
     }
 
     /// Samples in the dataset.
@@ -141,6 +151,13 @@ impl Session {
     #[must_use]
     pub fn batches_per_epoch(&self) -> u32 {
         self.welcome.batches_per_epoch
+    }
+
+    /// A reader of samples' extra fields, which reads from the dataset itself and needs the session no longer.
+    /// `buffered`: see [`FieldsReader::new`].
+    #[must_use]
+    pub fn fields(&self, buffered: bool) -> FieldsReader {
+        FieldsReader::new(&self.dataset, self.content_id(), buffered)
     }
 
     /// The daemon's process id.

@@ -127,6 +127,12 @@ impl Batch {
         self.held.batch.descriptor()
     }
 
+    /// The ids of its samples. The column is writable: these may be any numbers.
+    pub(crate) fn sample_ids(&self) -> PyResult<Vec<i64>> {
+        let bytes = copy_bytes(&self.held, &self.held.locate(Part::Ids)?);
+        Ok(bytes.as_chunks().0.iter().map(|&id| i64::from_le_bytes(id)).collect())
+    }
+
     fn view(&self, part: Part) -> View {
         View { held: Arc::clone(&self.held), part }
     }

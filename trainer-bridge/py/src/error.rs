@@ -21,7 +21,8 @@ create_exception!(
     shade_load,
     RecordError,
     ShadeError,
-    "A record could not be read or decoded, and on_error is \"raise\"; the text names shard, offset and path."
+    "A record could not be read or decoded, and on_error is \"raise\", or a sample's fields could not; the text names \
+     shard, offset and path."
 );
 create_exception!(
     shade_load,
@@ -48,7 +49,7 @@ pub(crate) fn from_client(error: &ClientError) -> PyErr {
             ShadeError::new_err(text + "; with multiprocessing, use spawn instead of fork")
         }
         ClientError::DaemonGone { .. } => DaemonGone::new_err(text),
-        ClientError::Record { .. } => RecordError::new_err(text),
+        ClientError::Record { .. } | ClientError::Fields { .. } => RecordError::new_err(text),
         ClientError::Timeout { .. } => LoaderTimeout::new_err(text),
         _ => ShadeError::new_err(text),
     }

@@ -14,10 +14,11 @@ use shade_client::{ClientError, Next};
 use crate::batch::Batch;
 use crate::dlpack::read_floats;
 use crate::error::{LoaderTimeout, ShadeError, from_client};
+use crate::fields::Fields;
 use crate::spec::{DaemonDict, JobDict, seconds};
 
 /// Longest wait between two looks at Python's pending signals.
-const SLICE: Duration = Duration::from_millis(100);
+pub(crate) const SLICE: Duration = Duration::from_millis(100);
 /// A wait longer than this while batches are kept is worth a warning: they may be what the daemon waits for.
 const KEPT_NOTICE: Duration = Duration::from_secs(5);
 /// Batches held by a loop that keeps none: the last one, until the variable gets the next.
@@ -106,6 +107,11 @@ impl Session {
     #[getter]
     fn content_id(&self) -> PyResult<String> {
         Ok(self.open()?.content_id().to_string())
+    }
+
+    /// A reader of samples' extra fields, through the page cache or past it. It opens nothing before it is asked.
+    fn fields(&self, buffered: bool) -> PyResult<Fields> {
+        Ok(Fields::new(self.open()?.fields(buffered)))
     }
 
     /// Seconds that `next` has taken to hand out batches since the start.

@@ -1,24 +1,18 @@
 //! One decoder per worker thread: all buffers and handles that images of a kind share.
 
 use shade_formats::index::Media;
+use shade_images::{ImageFault, Size};
 
 use super::DecodeFault;
-use super::fit::{Fit, Size};
-use super::jpeg::Jpeg;
-use super::limits::shrink;
+use super::fit::Fit;
 use super::planes::Planes;
-use super::png::Png;
-use super::ppm;
 
 /// Decodes records to planar RGB of a given size. Keeps its buffers from image to image, so that small images cost no
 /// allocation of ours.
 #[derive(Default)]
 pub struct Decoder {
-    jpeg: Jpeg,
-    png: Png,
+    images: shade_images::Decoder,
     planes: Planes,
-    /// The decoded image, interleaved.
-    rgb: Vec<u8>,
 }
 
 impl Decoder {
@@ -47,7 +41,8 @@ impl Decoder {
         }
         let target = Size { width, height };
         let written = self.decode_to(media, bytes, target, out);
-        self.shrink();
+        self.images.shrink();
+        self.planes.shrink();
         written
     }
 
@@ -58,36 +53,11 @@ impl Decoder {
         target: Size,
         out: &mut [u8],
     ) -> Result<(), DecodeFault> {
-        let rgb = &mut self.rgb;
-        let (source, size, by) = match media {
-            Media::Jpeg => {
-                let decoded = self.jpeg.decode(bytes, target, rgb)?;
-                (decoded.source, decoded.size, decoded.reduced_by)
-            }
-            Media::Png => {
-                let size = self.png.decode(bytes, rgb)?;
-                (size, size, 1)
-            }
-            Media::Ppm => {
-                let size = ppm::decode(bytes, rgb)?;
-                (size, size, 1)
-            }
-            other => {
-                return Err(DecodeFault::Unsupported { media: other, detail: "only jpeg, png and ppm can" });
-            }
-        };
-        let pixels = size.width as usize * size.height as usize;
-        let rgb = rgb.get(..pixels * 3).unwrap_or_default();
-        let fit = Fit::new(source, target);
+        let reduction = |source| Fit::new(source, target).jpeg_reduction();
+        let decoded = self.images.decode_reduced(media, bytes, reduction)?;
+        let fit = Fit::new(decoded.source, target);
         self.planes
-            .write(rgb, size, by, &fit, target, out)
-            .map_err(|text| DecodeFault::Corrupt { media, text })
-    }
-
-    fn shrink(&mut self) {
-        self.jpeg.shrink();
-        self.png.shrink();
-        self.planes.shrink();
-        shrink(&mut self.rgb);
+            .write(decoded.rgb, decoded.size, decoded.reduced_by, &fit, target, out)
+            .map_err(|text| ImageFault::Corrupt { media, text }.into())
     }
 }

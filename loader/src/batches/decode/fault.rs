@@ -1,36 +1,13 @@
 //! Why a record does not become an image.
 
-use shade_formats::index::Media;
-
-use super::IMAGE_PIXELS_MAX;
+use shade_images::ImageFault;
 
 /// What is wrong with one image; says nothing about the others of its batch.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeFault {
-    /// No decoder for this kind of record. Raw batches carry it.
-    #[error("a {} record cannot be decoded: {detail}", .media.name())]
-    Unsupported {
-        /// What the index says the record is.
-        media: Media,
-        /// Which of its features is missing here.
-        detail: &'static str,
-    },
-    /// The bytes are not what the index says they are, or are damaged.
-    #[error("corrupt {}: {text}", .media.name())]
-    Corrupt {
-        /// What the index says the record is.
-        media: Media,
-        /// In the decoder's own words.
-        text: String,
-    },
-    /// The header states no pixels, or more than [`IMAGE_PIXELS_MAX`].
-    #[error("image of {width} x {height} pixels: expected 1 to {IMAGE_PIXELS_MAX} pixels")]
-    Size {
-        /// Columns, as the header states them.
-        width: u64,
-        /// Rows, as the header states them.
-        height: u64,
-    },
+    /// Damaged, too large, or of a kind that nothing decodes.
+    #[error(transparent)]
+    Image(#[from] ImageFault),
     /// The caller's output is not three planes of the size it asks for.
     #[error("output of {got} bytes for an image: expected {expected}")]
     Output {

@@ -10,15 +10,7 @@
 //!
 //! Only the box is resized. The result is the same: a filter's taps reach beyond the box, as they would in the whole.
 
-/// Largest to smallest reduction that libjpeg-turbo makes within its DCT at almost no cost.
-const JPEG_REDUCTIONS: [u32; 3] = [8, 4, 2];
-
-/// Columns and rows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Size {
-    pub(super) width: u32,
-    pub(super) height: u32,
-}
+use shade_images::{JPEG_REDUCTIONS, Size};
 
 /// How a source becomes a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

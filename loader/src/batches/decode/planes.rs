@@ -1,10 +1,11 @@
 //! From interleaved RGB to the target's three planes: resize, then one plane per colour.
 
-use fast_image_resize::images::{Image, ImageRef};
-use fast_image_resize::{FilterType, PixelType, ResizeAlg, ResizeOptions, Resizer};
+use fast_image_resize::images::{TypedImage, TypedImageRef};
+use fast_image_resize::pixels::U8x3;
+use fast_image_resize::{FilterType, ResizeAlg, ResizeOptions, Resizer};
+use shade_images::{SCRATCH_KEEP_BYTES, Size, scratch, shrink};
 
-use super::fit::{Fit, Size, SourceBox};
-use super::limits::{SCRATCH_KEEP_BYTES, scratch, shrink};
+use super::fit::{Fit, SourceBox};
 
 /// Resizes and writes planes; keeps its buffers between images.
 #[derive(Default)]
@@ -34,9 +35,8 @@ impl Planes {
             return Ok(());
         }
         let resized = scratch(&mut self.resized, out.len());
-        let from = ImageRef::new(size.width, size.height, rgb, PixelType::U8x3).map_err(text)?;
-        let mut to =
-            Image::from_slice_u8(target.width, target.height, resized, PixelType::U8x3).map_err(text)?;
+        let from = TypedImageRef::<U8x3>::from_buffer(size.width, size.height, rgb).map_err(text)?;
+        let mut to = TypedImage::<U8x3>::from_buffer(target.width, target.height, resized).map_err(text)?;
         let SourceBox { left, top, width, height } = fit.source_box(by);
         // Division may leave the far edge a rounding error outside.
         let width = width.min(f64::from(size.width) - left);
@@ -44,7 +44,8 @@ impl Planes {
         let options = ResizeOptions::new()
             .resize_alg(ResizeAlg::Convolution(FilterType::Bilinear))
             .crop(left, top, width, height);
-        self.resizer.resize(&from, &mut to, &options).map_err(text)?;
+        self.resizer.resize_typed(&from, &mut to, &options).map_err(text)?;
+        drop(to);
         split(resized, target.width as usize, 0, 0, target, out);
         Ok(())
     }

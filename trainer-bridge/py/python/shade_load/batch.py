@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, cast, overload
 
 from . import _native
+from ._native import RecordError
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -27,9 +29,10 @@ class Batch:
     anything that speaks DLPack imports it, such as `numpy.from_dlpack`.
     """
 
-    def __init__(self, native: _native.Batch, torch: ModuleType | None) -> None:
+    def __init__(self, native: _native.Batch, torch: ModuleType | None, fields: _native.Fields) -> None:
         self._native = native
         self._torch = torch
+        self._fields = fields
 
     def __len__(self) -> int:
         """Samples in this batch, padding included."""
@@ -113,6 +116,31 @@ class Batch:
         if self._torch is None:
             return cast("Tensor", [bool(flag & FLAG_PADDING) for flag in self._native.flags().tolist()])
         return (self.flags & FLAG_PADDING) != 0
+
+    def fields(self) -> list[dict[str, Any]]:
+        """The samples' extra fields, one dict per sample and in the batch's order; empty where a sample has none.
+
+        Fields whose name is or ends in "json" are parsed; all others are `bytes`. They follow `ids`: where another
+        sample stands in for a bad one, its fields stand here.
+
+        They are read from the dataset when you ask, in this process and up to 16 at a time, and not kept: asking again
+        reads again. The daemon does not read them ahead. The first time reads the dataset's index, too; a dataset
+        without fields costs nothing more. Damaged fields are a `RecordError`, whatever `on_error` says.
+        """
+        samples = self._fields.read(self._native)
+        for row, fields in enumerate(samples):
+            for name, content in fields.items():
+                if name.endswith("json"):
+                    fields[name] = self._parsed(row, name, content)
+        return samples
+
+    def _parsed(self, row: int, name: str, content: bytes) -> Any:
+        try:
+            return json.loads(content)
+        except (ValueError, RecursionError) as error:
+            sample = self._native.ids().tolist()[row]
+            shard = self._fields.shard_of(sample)
+            raise RecordError(f"field {name!r} of sample {sample} in shard {shard} is no JSON: {error}") from None
 
     def _tensor(self, view: _native.View) -> Tensor:
         return _imported(view, self._torch)

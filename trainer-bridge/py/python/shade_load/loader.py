@@ -139,6 +139,7 @@ class Loader:
         # Counts iterations, so that an iterator left behind cannot take batches from the one after it.
         self._iteration = 0
         self._session = _native.Session.connect(str(path), job, self.rank, self._job, daemon)
+        self._fields = self._session.fields(io == "buffered")
 
     def __len__(self) -> int:
         """Batches per epoch and rank; equal in all ranks."""
@@ -297,7 +298,7 @@ class _Epoch(Iterator[Batch]):
             loader._position = 0
             raise StopIteration
         loader._position = native.index + 1
-        return Batch(native, loader._torch)
+        return Batch(native, loader._torch, loader._fields)
 
 
 def _explained(error: LoaderTimeout, session: _native.Session) -> LoaderTimeout:

@@ -1,0 +1,1 @@
+"""shade beside other people's formats, in one run: README.md of benches/ says how."""

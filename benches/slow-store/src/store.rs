@@ -1,0 +1,196 @@
+//! A directory as a file system: asks the real one at once and lets the wire carry the answers.
+
+use std::collections::HashMap;
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirEntryExt, FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Instant;
+
+use fuser::{
+    Errno, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, InitFlags, KernelConfig,
+    LockOwner, OpenFlags, ReplyAttr, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, Request,
+};
+
+use crate::attributes::{attributes, ttl};
+use crate::handles::Handles;
+use crate::wire::{Operation, Wire};
+
+/// Requests of the kernel's own, such as read-ahead, that may be under way: it would hold back after 16.
+const BACKGROUND_MAX: u16 = 4096;
+
+/// The directory. Inodes have the numbers they have in it; its root is 1.
+#[derive(Debug)]
+pub(crate) struct Store {
+    wire: Arc<Wire>,
+    paths: RwLock<HashMap<u64, PathBuf>>,
+    files: Handles<File>,
+    folders: Handles<Vec<Listed>>,
+}
+
+/// One name in a directory.
+#[derive(Debug)]
+struct Listed {
+    number: u64,
+    kind: FileType,
+    name: OsString,
+}
+
+impl Store {
+    pub(crate) fn open(root: &Path, wire: Arc<Wire>) -> io::Result<Self> {
+        let paths = RwLock::new(HashMap::from([(INodeNo::ROOT.0, root.canonicalize()?)]));
+        Ok(Self { wire, paths, files: Handles::new(), folders: Handles::new() })
+    }
+
+    fn path(&self, inode: INodeNo) -> io::Result<PathBuf> {
+        let paths = self.paths.read().unwrap_or_else(PoisonError::into_inner);
+        paths.get(&inode.0).cloned().ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    fn find(&self, parent: INodeNo, name: &OsStr) -> io::Result<fs::Metadata> {
+        let path = self.path(parent)?.join(name);
+        let metadata = path.symlink_metadata()?;
+        self.paths.write().unwrap_or_else(PoisonError::into_inner).insert(metadata.ino(), path);
+        Ok(metadata)
+    }
+
+    fn list(&self, inode: INodeNo) -> io::Result<Vec<Listed>> {
+        let listed = |entry: io::Result<fs::DirEntry>| {
+            let entry = entry?;
+            let kind = FileType::from_std(entry.file_type()?).unwrap_or(FileType::RegularFile);
+            Ok(Listed { number: entry.ino(), kind, name: entry.file_name() })
+        };
+        fs::read_dir(self.path(inode)?)?.map(listed).collect()
+    }
+}
+
+impl Filesystem for Store {
+    fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
+        // Without it the kernel looks names of one directory up in turn, and NFS does not.
+        config.add_capabilities(InitFlags::FUSE_PARALLEL_DIROPS).map_err(|_| io::ErrorKind::Unsupported)?;
+        config.set_max_background(BACKGROUND_MAX).map_err(|_| io::ErrorKind::InvalidInput)?;
+        Ok(())
+    }
+
+    fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        let arrived = Instant::now();
+        let found = self.find(parent, name);
+        self.wire.answer(Operation::Lookup, arrived, move || match found {
+            Ok(found) => reply.entry(&ttl(&found), &attributes(found.ino(), &found), Generation(0)),
+            Err(error) => reply.error(error.into()),
+        });
+    }
+
+    fn getattr(&self, _: &Request, inode: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
+        let arrived = Instant::now();
+        let found = self.path(inode).and_then(|path| path.symlink_metadata());
+        self.wire.answer(Operation::Getattr, arrived, move || match found {
+            Ok(found) => reply.attr(&ttl(&found), &attributes(inode.0, &found)),
+            Err(error) => reply.error(error.into()),
+        });
+    }
+
+    fn readlink(&self, _: &Request, inode: INodeNo, reply: ReplyData) {
+        let arrived = Instant::now();
+        let target = self.path(inode).and_then(fs::read_link);
+        self.wire.answer(Operation::Readlink, arrived, move || match target {
+            Ok(target) => reply.data(target.as_os_str().as_bytes()),
+            Err(error) => reply.error(error.into()),
+        });
+    }
+
+    fn open(&self, _: &Request, inode: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+        let arrived = Instant::now();
+        let opened = self.path(inode).and_then(File::open).map(|file| self.files.open(file));
+        self.wire.answer(Operation::Open, arrived, move || match opened {
+            Ok(handle) => reply.opened(FileHandle(handle), FopenFlags::FOPEN_KEEP_CACHE),
+            Err(error) => reply.error(error.into()),
+        });
+    }
+
+    fn read(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        handle: FileHandle,
+        offset: u64,
+        size: u32,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        let arrived = Instant::now();
+        let bytes = match self.files.get(handle.0) {
+            Some(file) => read_up_to(&file, offset, size as usize),
+            None => Err(io::ErrorKind::NotFound.into()),
+        };
+        self.wire.answer(Operation::Read, arrived, move || match bytes {
+            Ok(bytes) => reply.data(&bytes),
+            Err(error) => reply.error(error.into()),
+        });
+    }
+
+    fn release(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        handle: FileHandle,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        _: bool,
+        reply: ReplyEmpty,
+    ) {
+        self.files.close(handle.0);
+        reply.ok();
+    }
+
+    fn opendir(&self, _: &Request, inode: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+        match self.list(inode) {
+            Ok(names) => {
+                let cached = FopenFlags::FOPEN_CACHE_DIR | FopenFlags::FOPEN_KEEP_CACHE;
+                reply.opened(FileHandle(self.folders.open(names)), cached);
+            }
+            Err(error) => reply.error(error.into()),
+        }
+    }
+
+    fn readdir(&self, _: &Request, _: INodeNo, handle: FileHandle, offset: u64, mut reply: ReplyDirectory) {
+        let arrived = Instant::now();
+        let Some(names) = self.folders.get(handle.0) else { return reply.error(Errno::ENOENT) };
+        let from = usize::try_from(offset).unwrap_or(usize::MAX);
+        for (listed, next) in names.iter().zip(1_u64..).skip(from) {
+            if reply.add(INodeNo(listed.number), next, listed.kind, &listed.name) {
+                break;
+            }
+        }
+        if from < names.len() {
+            self.wire.answer(Operation::Readdir, arrived, || reply.ok());
+        } else {
+            // That there are no more came with the last names.
+            reply.ok();
+        }
+    }
+
+    fn releasedir(&self, _: &Request, _: INodeNo, handle: FileHandle, _: OpenFlags, reply: ReplyEmpty) {
+        self.folders.close(handle.0);
+        reply.ok();
+    }
+}
+
+/// As many bytes as there are, up to `size`.
+fn read_up_to(file: &File, offset: u64, size: usize) -> io::Result<Vec<u8>> {
+    let (mut bytes, mut filled) = (vec![0; size], 0);
+    while let Some(rest) = bytes.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+        match file.read_at(rest, offset + filled as u64) {
+            Ok(0) => break,
+            Ok(count) => filled += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    bytes.truncate(filled);
+    Ok(bytes)
+}

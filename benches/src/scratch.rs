@@ -1,0 +1,50 @@
+//! The folder for all that a run makes. Gone at its end, after an error, and on SIGINT, SIGTERM and SIGHUP.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::exit;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+use crate::Result;
+use crate::programs::Programs;
+
+/// A program that was just interrupted, too, may still be writing: how long to try.
+const REMOVAL_PATIENCE: Duration = Duration::from_secs(5);
+/// What a shell says of a program that ended by SIGINT.
+const INTERRUPTED: i32 = 130;
+
+/// Where benches work, and the programs that they work with.
+#[derive(Debug)]
+pub(crate) struct Scratch {
+    pub(crate) programs: Programs,
+    folder: TempDir,
+}
+
+impl Scratch {
+    /// Makes the folder in TMPDIR if that is set, else among the build's files. Once per process.
+    pub(crate) fn create() -> Result<Self> {
+        let programs = Programs::find()?;
+        let parent = std::env::var_os("TMPDIR").map_or_else(|| programs.folder.clone(), PathBuf::from);
+        let folder = tempfile::Builder::new().prefix("shade-benches-").tempdir_in(parent)?;
+        let path = folder.path().to_owned();
+        ctrlc::set_handler(move || {
+            remove(&path);
+            exit(INTERRUPTED);
+        })?;
+        Ok(Self { programs, folder })
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+}
+
+fn remove(folder: &Path) {
+    let started = Instant::now();
+    while fs::remove_dir_all(folder).is_err() && folder.exists() && started.elapsed() < REMOVAL_PATIENCE {
+        sleep(Duration::from_millis(100));
+    }
+}

@@ -1,0 +1,95 @@
+//! One decoder per thread: all buffers and handles that images of a kind share.
+
+use shade_formats::index::{Media, sniff};
+
+use crate::formats::{bmp, jpeg, png, ppm, tiff, webp};
+use crate::limits::shrink;
+use crate::{Image, ImageFault, Size};
+
+/// Decodes images of every kind. Keeps its buffers from image to image, unless one was large, so that small images cost
+/// no allocation of ours.
+#[derive(Default)]
+pub struct Decoder {
+    jpeg: jpeg::Jpeg,
+    png: png::Png,
+    webp: webp::Webp,
+    rgb: Vec<u8>,
+}
+
+/// A decoded image in the decoder's own buffer.
+#[derive(Clone, Copy)]
+pub struct Pixels<'a> {
+    /// 8-bit RGB, interleaved: 3 bytes for each pixel of `size`.
+    pub rgb: &'a [u8],
+    /// The size of the pixels: the source's divided by `reduced_by`, rounded up.
+    pub size: Size,
+    /// The image's true size.
+    pub source: Size,
+    /// 1, 2, 4 or 8; 1 for all but JPEG.
+    pub reduced_by: u32,
+}
+
+impl Decoder {
+    /// A decoder without buffers: the first images grow them.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Decodes `bytes`, whose kind their beginning tells, to what `PIL.Image.open(f).convert("RGB")` gives.
+    ///
+    /// # Errors
+    /// The image is damaged, of a kind or variant that cannot be decoded, or too large.
+    pub fn decode(&mut self, bytes: &[u8]) -> Result<Image, ImageFault> {
+        let decoded = self.decode_reduced(sniff(bytes).0, bytes, |_| 1).map(|pixels| pixels.size);
+        let image = decoded.and_then(|size| {
+            let mut rgb = std::mem::take(&mut self.rgb);
+            rgb.truncate(size.width as usize * size.height as usize * 3);
+            Image::new(size, rgb)
+        });
+        self.shrink();
+        image
+    }
+
+    /// Decodes `bytes`, which are of the kind `media`, into the decoder's buffer. A JPEG is divided while it is decoded,
+    /// at almost no cost, by what `reduction` says for its size: 1 or one of [`crate::JPEG_REDUCTIONS`].
+    ///
+    /// [`Decoder::shrink`] belongs behind it once the pixels are used.
+    ///
+    /// # Errors
+    /// As for [`Decoder::decode`], and for a `reduction` that there is not.
+    pub fn decode_reduced(
+        &mut self,
+        media: Media,
+        bytes: &[u8],
+        reduction: impl FnOnce(Size) -> u32,
+    ) -> Result<Pixels<'_>, ImageFault> {
+        let rgb = &mut self.rgb;
+        let whole = |size| (size, size, 1);
+        let (source, size, reduced_by) = match media {
+            Media::Jpeg => {
+                let decoded = self.jpeg.decode(bytes, reduction, rgb)?;
+                (decoded.source, decoded.size, decoded.reduced_by)
+            }
+            Media::Png => whole(self.png.decode(bytes, rgb)?),
+            Media::Webp => whole(self.webp.decode(bytes, rgb)?),
+            Media::Ppm => whole(ppm::decode(bytes, rgb)?),
+            Media::Bmp => whole(bmp::decode(bytes, rgb)?),
+            Media::Tiff => whole(tiff::decode(bytes, rgb)?),
+            Media::Gif | Media::Other => {
+                let detail = "only jpeg, png, webp, ppm, bmp and tiff can".to_owned();
+                return Err(ImageFault::Unsupported { media, detail });
+            }
+        };
+        let bytes = size.width as usize * size.height as usize * 3;
+        Ok(Pixels { rgb: self.rgb.get(..bytes).unwrap_or_default(), size, source, reduced_by })
+    }
+
+    /// Gives back what one large image made the buffers grow to.
+    pub fn shrink(&mut self) {
+        self.jpeg.shrink();
+        self.png.shrink();
+        self.webp.shrink();
+        shrink(&mut self.rgb);
+    }
+}

@@ -1,0 +1,62 @@
+//! Why bytes do not become an image, or an image not bytes.
+
+use shade_formats::index::Media;
+
+use crate::{IMAGE_PIXELS_MAX, Size};
+
+/// What is wrong with one image.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ImageFault {
+    /// No decoder for this kind of image, or for this variant of it.
+    #[error("a {} image cannot be decoded: {detail}", .media.name())]
+    Unsupported {
+        /// What the image is.
+        media: Media,
+        /// Which of its features is missing here.
+        detail: String,
+    },
+    /// The bytes are not the kind of image that they should be, or are damaged.
+    #[error("corrupt {}: {text}", .media.name())]
+    Corrupt {
+        /// What the image is, or should be.
+        media: Media,
+        /// In the decoder's own words.
+        text: String,
+    },
+    /// No pixels, or more than [`IMAGE_PIXELS_MAX`]: of a header that is read, or of a size that is asked for.
+    #[error("image of {width} x {height} pixels: expected 1 to {IMAGE_PIXELS_MAX} pixels")]
+    Size {
+        /// Columns.
+        width: u64,
+        /// Rows.
+        height: u64,
+    },
+    /// The bytes given for an image's pixels are not as many as its size takes.
+    #[error("{got} bytes of pixels: expected {expected}")]
+    Pixels {
+        /// Bytes given.
+        got: u64,
+        /// `3 * width * height`.
+        expected: u64,
+    },
+    /// The resizer refused.
+    #[error("resizing {} x {} to {} x {}: {text}", .from.width, .from.height, .to.width, .to.height)]
+    Resize {
+        /// The image's size.
+        from: Size,
+        /// The size asked for.
+        to: Size,
+        /// In the resizer's own words.
+        text: String,
+    },
+    /// The encoder refused: a quality outside 1 to 100, or a side that the format has no room for.
+    #[error("encoding {} x {} pixels as {}: {text}", .size.width, .size.height, .media.name())]
+    Encode {
+        /// What the image was to become.
+        media: Media,
+        /// The image's size.
+        size: Size,
+        /// In the encoder's own words.
+        text: String,
+    },
+}

@@ -1,0 +1,11 @@
+//! One file per format: its bytes to interleaved RGB in the caller's buffer, and the image's size.
+
+pub(super) mod bmp;
+mod colour;
+pub(super) mod jpeg;
+pub(super) mod png;
+pub(super) mod ppm;
+pub(super) mod tiff;
+pub(super) mod webp;
+
+pub use jpeg::JPEG_REDUCTIONS;

@@ -1,0 +1,247 @@
+"""Writes the images beside it and what Pillow makes of them: `python make.py`, with pillow 13.0 and numpy.
+
+X.EXT                  the image
+X.EXT.rgb              Image.open(X).convert("RGB"), interleaved
+X.EXT.upright.rgb      the same after ImageOps.exif_transpose
+resize.png.F.WxH.rgb   resize.png after Image.resize((W, H), F)
+encoded.qQ.rgb         baseline.png saved as a JPEG of quality Q and opened again
+"""
+
+import os
+import struct
+
+import numpy as np
+from PIL import Image, ImageOps
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+SIZE = 13, 9
+RESIZED = [(31, 22), (30, 20), (20, 14), (13, 9), (7, 5), (61, 20), (17, 43), (70, 50)]
+
+
+def picture(width, height, seed=1):
+    """Gradients with one sharp edge and some noise."""
+    y, x = np.mgrid[0:height, 0:width]
+    edge = np.where(x * 2 > width + y, 50, 0)
+    planes = np.stack([x * 170 // width + edge, y * 170 // height + edge, (x + y) * 220 // (width + height)], axis=2)
+    noise = np.random.default_rng(seed).integers(0, 30, planes.shape)
+    return Image.fromarray((planes + noise).astype(np.uint8))
+
+
+def with_alpha(image):
+    width, height = image.size
+    alpha = Image.fromarray((np.arange(width * height) * 7 % 256).astype(np.uint8).reshape(height, width))
+    image = image.convert("RGBA")
+    image.putalpha(alpha)
+    return image
+
+
+def tiff(name, bits, photometric, samples, data, extra=None, order="<", planar=1, orientation=None):
+    """A TIFF in a form that Pillow cannot write: one strip (a plane), uncompressed."""
+    width, height = SIZE
+    planes = [data] if planar == 1 else data
+    late, late_at = b"", 8
+
+    def value(kind, values):
+        nonlocal late
+        packed = struct.pack(order + {3: "H", 4: "I"}[kind] * len(values), *values)
+        if len(packed) <= 4:
+            return packed.ljust(4, b"\0")
+        late += packed
+        return struct.pack(order + "I", late_at + len(late) - len(packed))
+
+    offsets = []
+    at = 8 + 200
+    for plane in planes:
+        offsets.append(at)
+        at += len(plane)
+    tags = [(256, 3, [width]), (257, 3, [height]), (258, 3, [bits] * samples), (259, 3, [1]), (262, 3, [photometric])]
+    tags += [(273, 4, offsets), (274, 3, [orientation or 1]), (277, 3, [samples]), (278, 3, [height])]
+    tags += [(279, 4, [len(plane) for plane in planes]), (284, 3, [planar])]
+    if extra is not None:
+        tags.append((338, 3, [extra]))
+    entries = b"".join(struct.pack(order + "HHI", tag, kind, len(values)) + value(kind, values) for tag, kind, values in tags)
+    head = (b"II" if order == "<" else b"MM") + struct.pack(order + "HI", 42, at)
+    directory = struct.pack(order + "H", len(tags)) + entries + bytes(4)
+    with open(name, "wb") as file:
+        file.write(head + late.ljust(200, b"\0") + b"".join(planes) + directory)
+
+
+def tiffs():
+    width, height = SIZE
+    image = picture(*SIZE)
+    rgb = np.asarray(image)
+    grey = image.convert("L")
+    image.save("rgb8.tif")
+    image.save("lzw.tif", compression="tiff_lzw")
+    image.save("deflate.tif", compression="tiff_adobe_deflate")
+    image.save("packbits.tif", compression="packbits")
+    grey.save("grey8.tif")
+    image.convert("1").save("grey1.tif")
+    with_alpha(image).save("rgba8.tif")
+    image.convert("CMYK").save("cmyk8.tif")
+    for o in range(2, 9):
+        image.save(f"turned{o}.tif", compression="tiff_lzw", tiffinfo={274: o})
+    words = np.random.default_rng(5).integers(0, 65536, (height, width, 4)).astype(np.uint16)
+    words[:, ::2, 0] //= 200
+    low = np.random.default_rng(6).integers(0, 256, (height, (width * 4 + 7) // 8)).astype(np.uint8)
+    tiff("grey4.tif", 4, 1, 1, low.tobytes())
+    tiff("grey4_white.tif", 4, 0, 1, low.tobytes())
+    tiff("grey2.tif", 2, 1, 1, low[:, : (width * 2 + 7) // 8].tobytes())
+    tiff("grey8_white.tif", 8, 0, 1, np.asarray(grey).tobytes())
+    tiff("grey16.tif", 16, 1, 1, words[..., 0].astype("<u2").tobytes())
+    tiff("grey16_white.tif", 16, 0, 1, words[..., 0].astype("<u2").tobytes())
+    tiff("grey16_big.tif", 16, 1, 1, words[..., 0].astype(">u2").tobytes(), order=">")
+    tiff("rgb16.tif", 16, 2, 3, words[..., :3].astype("<u2").tobytes())
+    tiff("rgb16_big.tif", 16, 2, 3, words[..., :3].astype(">u2").tobytes(), order=">")
+    tiff("rgba16.tif", 16, 2, 4, words.astype("<u2").tobytes(), extra=2)
+    tiff("rgba16_multiplied.tif", 16, 2, 4, words.astype("<u2").tobytes(), extra=1)
+    tiff("cmyk16.tif", 16, 5, 4, words.astype("<u2").tobytes())
+    rgba = (words >> 8).astype(np.uint8)
+    rgba[::3, :, 3] = 0
+    tiff("rgba8_multiplied.tif", 8, 2, 4, rgba.tobytes(), extra=1)
+    tiff("rgbx8.tif", 8, 2, 4, rgba.tobytes(), extra=0)
+    tiff("la8.tif", 8, 1, 2, rgba[..., :2].tobytes(), extra=2)
+    tiff("planar.tif", 8, 2, 3, [rgb[..., c].tobytes() for c in range(3)], planar=2)
+    tiff("big_turned.tif", 8, 2, 3, rgb.tobytes(), order=">", orientation=6)
+    image.quantize(16).save("unsupported_palette.tif")
+
+
+def bmp(name, bits, rows, masks=None, palette=b"", compression=0):
+    width, height = SIZE
+    extra = struct.pack("<III", *masks) if masks else b""
+    start = 14 + 40 + len(extra) + len(palette)
+    head = struct.pack("<IiiHHIIiiII", 40, width, height, 1, bits, 3 if masks else compression, len(rows), 0, 0, len(palette) // 4, 0)
+    with open(name, "wb") as file:
+        file.write(b"BM" + struct.pack("<IHHI", start + len(rows), 0, 0, start) + head + extra + palette + rows)
+
+
+def bmps():
+    width, height = SIZE
+    image = picture(*SIZE)
+    image.save("rgb24.bmp")
+    image.convert("L").save("grey8.bmp")
+    image.convert("1").save("grey1.bmp")
+    image.quantize(64).save("palette8.bmp")
+    random = np.random.default_rng(7)
+    bmp("rgb32.bmp", 32, random.integers(0, 256, (height, width * 4)).astype(np.uint8).tobytes())
+    palette = random.integers(0, 256, 64).astype(np.uint8).tobytes()
+    bmp("palette4.bmp", 4, random.integers(0, 256, (height, 8)).astype(np.uint8).tobytes(), palette=palette)
+    words = random.integers(0, 32768, (height, 14)).astype("<u2")
+    bmp("rgb555.bmp", 16, words.tobytes())
+    bmp("rgb565.bmp", 16, (words * 2 + 1).astype("<u2").tobytes(), masks=(0xF800, 0x7E0, 0x1F))
+    runs = b"".join(bytes([6, y, 4, y + 40, 3, 200 - y, 0, 0]) for y in range(height)) + b"\0\1"
+    bmp("rle8.bmp", 8, runs, palette=random.integers(0, 256, 1024).astype(np.uint8).tobytes(), compression=1)
+
+
+def webps():
+    image = picture(40, 29)
+    image.save("lossy.webp", quality=80)
+    image.save("lossless.webp", lossless=True)
+    with_alpha(image).save("lossy_alpha.webp", quality=80)
+    with_alpha(image).save("lossless_alpha.webp", lossless=True, exact=True)
+    image.save("animated.webp", save_all=True, append_images=[picture(40, 29, 2)], lossless=True, duration=100)
+
+
+def pngs():
+    width, height = SIZE
+    image = picture(*SIZE)
+    image.save("baseline.png")
+    image.quantize(16).save("palette_transparent.png", transparency=3)
+    image.save("rgb_transparent.png", transparency=(1, 2, 3))
+    image.convert("L").save("grey_transparent.png", transparency=20)
+    words = np.random.default_rng(8).integers(0, 600, (height, width)).astype(np.uint16)
+    Image.fromarray(words).save("grey16.png")
+    # Pillow writes no tRNS for 16 bits: the chunk goes in behind IHDR by hand.
+    with open("grey16.png", "rb") as file:
+        data = file.read()
+    import zlib
+
+    body = b"tRNS" + struct.pack(">H", int(words[0, 0]))
+    chunk = struct.pack(">I", 2) + body + struct.pack(">I", zlib.crc32(body))
+    with open("grey16_transparent.png", "wb") as file:
+        file.write(data[:33] + chunk + data[33:])
+
+
+def ppms():
+    values = np.random.default_rng(9).integers(0, 256, 15 * 6).astype(np.uint8).tobytes()
+    for name, head, size in [
+        ("colour.ppm", b"P6\n5 3\n255\n", 45),
+        ("six.ppm", b"P6 5 3 6\n", 45),
+        ("colour1000.ppm", b"P6 5 3 1000\n", 90),
+        ("colour16.ppm", b"P6\n# by hand\n5 3\n65535\n", 90),
+        ("grey.pgm", b"P5 5 3 255\n", 15),
+        ("grey1000.pgm", b"P5 5 3 1000\n", 30),
+        ("grey16.pgm", b"P5 5 3 65535\n", 30),
+    ]:
+        body = bytes(v % 7 for v in values) if name == "six.ppm" else values
+        if name == "grey16.pgm":
+            body = bytes(0 if i % 4 == 0 else v for i, v in enumerate(values))
+        with open(name, "wb") as file:
+            file.write(head + body[:size])
+
+
+def jpegs():
+    image = picture(37, 21)
+    image.save("baseline.jpg", quality=90)
+    image.save("full.jpg", quality=90, subsampling=0)
+    image.save("half.jpg", quality=90, subsampling=1)
+    image.save("progressive.jpg", quality=90, progressive=True)
+    image.save("rgb.jpg", quality=90, keep_rgb=True)
+    image.convert("L").save("grey.jpg", quality=90)
+    image.convert("CMYK").save("cmyk.jpg", quality=90)
+    # The same numbers called YCCK: 2 is Adobe's mark for it.
+    with open("cmyk.jpg", "rb") as file:
+        data = bytearray(file.read())
+    at = data.index(b"Adobe")
+    data[at + 11] = 2
+    with open("ycck.jpg", "wb") as file:
+        file.write(data)
+
+
+def turned():
+    image = picture(13, 9)
+    for o in range(1, 9):
+        exif = Image.Exif()
+        exif[0x0112] = o
+        image.save(f"turned{o}.png", exif=exif)
+    image = picture(16, 8)
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    image.save("turned6.jpg", quality=90, exif=exif)
+    image.save("turned6.webp", lossless=True, exif=exif)
+    image.save("turned6_prefix.webp", lossless=True, exif=b"Exif\0\0" + exif.tobytes().removeprefix(b"Exif\0\0"))
+    exif[0x0112] = 9
+    image.save("turned9.jpg", quality=90, exif=exif)
+
+
+def write(name, image):
+    with open(name, "wb") as file:
+        file.write(image.convert("RGB").tobytes())
+
+
+def main():
+    os.chdir(HERE)
+    for name in os.listdir("."):
+        if name != "make.py":
+            os.remove(name)
+    for make in [tiffs, bmps, webps, pngs, ppms, jpegs, turned]:
+        make()
+    for name in sorted(os.listdir(".")):
+        if name == "make.py" or name.startswith("unsupported"):
+            continue
+        if name.startswith("turned") and not name.endswith("tif"):
+            write(f"{name}.upright.rgb", ImageOps.exif_transpose(Image.open(name)))
+        else:
+            write(f"{name}.rgb", Image.open(name))
+    for quality in [50, 95]:
+        Image.open("baseline.png").save("encoded.jpg", quality=quality)
+        write(f"encoded.q{quality}.rgb", Image.open("encoded.jpg"))
+    os.remove("encoded.jpg")
+    source = picture(61, 43)
+    source.save("resize.png")
+    for filter in [Image.Resampling.BILINEAR, Image.Resampling.BICUBIC]:
+        for width, height in RESIZED:
+            write(f"resize.png.{filter.name.lower()}.{width}x{height}.rgb", source.resize((width, height), filter))
+
+
+main()

@@ -1,0 +1,146 @@
+//! Puts an index together, out of freshly packed shards, of other datasets, or of both.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::Path;
+
+use shade_formats::index::{Entry, FieldsRow, INDEX_FILE, Index, IndexBuilder, Shard};
+use shade_formats::{FormatError, SampleId, ShardId};
+
+use crate::catalogue::Bad;
+use crate::error::Error;
+use crate::pack::{DoneRecord, Packing, fields_row, read_done};
+
+/// An index being put together: classes first, then shards with their samples.
+#[derive(Debug, Default)]
+pub(crate) struct Assembly {
+    builder: IndexBuilder,
+    shards: u32,
+    /// Of each sample.
+    keys: Vec<u32>,
+    fields: Vec<FieldsRow>,
+    dictionaries: Vec<Vec<u8>>,
+}
+
+/// What a run of [`Packing`] has made.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Packed {
+    /// Bytes of its shards.
+    pub bytes: u64,
+    /// Bytes read for the records that are in them.
+    pub source_bytes: u64,
+    /// Records that are stored compressed.
+    pub compressed: u64,
+    /// What was left out.
+    pub bad: Vec<Bad>,
+}
+
+impl Assembly {
+    /// Begins with the class table.
+    pub(crate) fn new<'a>(classes: impl IntoIterator<Item = &'a [u8]>) -> Result<Self, FormatError> {
+        let mut assembly = Self::default();
+        for class in classes {
+            assembly.builder.push_class(class)?;
+        }
+        Ok(assembly)
+    }
+
+    /// Adds all shards that `packing` has completed, and their samples in the order of the catalogue.
+    pub(crate) fn add_packed(&mut self, packing: &Packing<'_>) -> Result<Packed, Error> {
+        let fault = |source| Error::Index { path: packing.folder.to_owned(), source };
+        let catalogue = packing.catalogue;
+        let mut packed = Packed::default();
+        let mut records: Vec<Option<(Entry, FieldsRow)>> = vec![None; catalogue.len() as usize];
+        for number in 0..u32::try_from(packing.plan.shard_count()).unwrap_or(u32::MAX) {
+            let shard = ShardId(packing.first_shard.saturating_add(number));
+            let gone = || {
+                let path = packing.folder.join(crate::plan::shard_name(shard.0));
+                Error::Source { path, fault: "vanished after it was packed".to_owned() }
+            };
+            let done = read_done(packing.folder, shard, packing.id)?.ok_or_else(gone)?;
+            let row = done.shard().ok_or_else(gone)?;
+            let shard = self.builder.push_shard(row).map_err(fault)?;
+            self.shards += 1;
+            packed.bytes += row.bytes;
+            packed.bad.extend_from_slice(&done.bad);
+            for DoneRecord { sample, entry, fields } in done.records() {
+                if let Some(record) = records.get_mut(sample.index()) {
+                    *record = Some((Entry { shard, ..entry }, fields));
+                }
+            }
+        }
+        for ((number, sample), record) in (0u32..).zip(catalogue.samples()).zip(records) {
+            let Some((entry, fields)) = record else { continue };
+            packed.source_bytes += u64::from(sample.bytes);
+            packed.compressed += u64::from(entry.codec.is_compressed());
+            let key = packing.first_key.saturating_add(number);
+            self.push(&entry, sample.path.as_bytes(), key, fields).map_err(fault)?;
+        }
+        if let Some(zstd) = &packing.recipe.zstd
+            && !zstd.dictionary.is_empty()
+        {
+            self.push_dictionary(&zstd.dictionary).map_err(fault)?;
+        }
+        Ok(packed)
+    }
+
+    /// Adds all of `index`, of which class `n` becomes class `labels[n]` and shard `n` is named `shard_name(n)`.
+    pub(crate) fn add_index(
+        &mut self,
+        index: &Index,
+        labels: &[u32],
+        shard_name: impl Fn(ShardId) -> String,
+    ) -> Result<(), FormatError> {
+        let first = self.shards;
+        for shard in (0..index.shard_count()).map(ShardId) {
+            let Some(row) = index.shard(shard) else { continue };
+            self.builder.push_shard(Shard { name: &shard_name(shard), ..row })?;
+            self.shards += 1;
+        }
+        for sample in (0..index.len()).map(SampleId) {
+            let (Some(entry), Some(path)) = (index.entry(sample), index.path(sample)) else { continue };
+            let shard = ShardId(first.saturating_add(entry.shard.0));
+            let label = labels.get(entry.label as usize).copied().unwrap_or(entry.label);
+            let fields = fields_row(index, sample);
+            self.push(&Entry { shard, label, ..entry }, path, index.key(sample), fields)?;
+        }
+        index.dictionaries().try_for_each(|dictionary| self.push_dictionary(dictionary))
+    }
+
+    fn push(&mut self, entry: &Entry, path: &[u8], key: u32, fields: FieldsRow) -> Result<(), FormatError> {
+        self.builder.push_sample(entry, path)?;
+        self.keys.push(key);
+        self.fields.push(fields);
+        Ok(())
+    }
+
+    /// Adds a dictionary, unless it is here already, as when parts of a dataset are put together again.
+    fn push_dictionary(&mut self, dictionary: &[u8]) -> Result<(), FormatError> {
+        if !self.dictionaries.iter().any(|known| known == dictionary) {
+            self.builder.push_dictionary(dictionary)?;
+            self.dictionaries.push(dictionary.to_owned());
+        }
+        Ok(())
+    }
+
+    /// The index's bytes. `options` says how the dataset was made, as JSON.
+    pub(crate) fn finish(mut self, options: &serde_json::Value) -> Result<Vec<u8>, FormatError> {
+        self.builder.set_options(&options.to_string());
+        self.builder.set_keys(self.keys);
+        self.builder.set_fields(self.fields);
+        self.builder.finish()
+    }
+}
+
+/// Writes the index of the dataset in `dir` under its name, replacing one that is there; readers see one or the other.
+pub(crate) fn write_index(dir: &Path, index: &[u8], sync: bool) -> Result<(), Error> {
+    let path = dir.join(INDEX_FILE);
+    let partial = dir.join(format!("{INDEX_FILE}.part-{}", std::process::id()));
+    let write = || {
+        let mut file = File::create(&partial)?;
+        file.write_all(index)?;
+        if sync { file.sync_all() } else { Ok(()) }
+    };
+    write().map_err(Error::io("write", &partial))?;
+    fs::rename(&partial, &path).map_err(Error::io("name", &partial))
+}

@@ -1,0 +1,409 @@
+//! What a source holds, sample by sample, in columns: a million samples take some 70 MB, mostly their paths.
+//!
+//! A sample's id is its position. Sources fill a catalogue in order; everything behind only reads it.
+
+use std::path::{Path, PathBuf};
+
+use shade_formats::SampleId;
+use shade_formats::limits::{RECORD_BYTES_MAX, SAMPLES_MAX};
+
+/// All samples of a source and what they are labelled.
+#[derive(Debug, Default)]
+pub struct Catalogue {
+    /// Class names; the label is the position.
+    pub classes: Vec<String>,
+    /// What samples are read from.
+    pub stores: Vec<Store>,
+    /// What was found and cannot be packed. Such samples are not in the catalogue.
+    pub bad: Vec<Bad>,
+    paths: Paths,
+    rows: Vec<Row>,
+    /// Where each record begins in its store; empty when every sample is a file of its own.
+    offsets: Vec<u64>,
+    fields: Fields,
+}
+
+/// Where samples come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Store {
+    /// A folder: each sample is the file at its own path below it.
+    Folder(PathBuf),
+    /// One file, a tar, that holds samples at offsets.
+    Container(PathBuf),
+}
+
+/// A file that cannot become a sample.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Bad {
+    /// Its path, for people.
+    pub path: String,
+    /// What is wrong with it.
+    pub fault: String,
+}
+
+/// One sample, seen through its catalogue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sample<'a> {
+    /// Its path in the ImageFolder that `extract` gives back, such as `cat/1.png`.
+    pub path: &'a str,
+    /// Position of its class.
+    pub label: u32,
+    /// Bytes of its image when it was listed.
+    pub bytes: u32,
+    /// When its file was last changed, in nanoseconds since 1970, as listed.
+    pub changed_ns: i64,
+    /// What it is read from.
+    pub store: &'a Store,
+    /// Where it begins there.
+    pub offset: u64,
+}
+
+/// An extra field of a sample: something to keep beside its image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Field<'a> {
+    /// Its name, the extension of its member: `json`, `txt`, `mask.png`.
+    pub name: &'a str,
+    /// Its content.
+    pub content: FieldContent<'a>,
+}
+
+/// Where a field's bytes are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FieldContent<'a> {
+    /// Here.
+    Inline(&'a [u8]),
+    /// In the sample's container.
+    Stored {
+        /// Where it begins there.
+        offset: u64,
+        /// Its length in bytes.
+        bytes: u32,
+    },
+}
+
+/// A sample to be pushed.
+#[derive(Clone, Copy, Debug)]
+pub struct NewSample<'a> {
+    /// See [`Sample::path`].
+    pub path: &'a str,
+    /// See [`Sample::label`].
+    pub label: u32,
+    /// See [`Sample::bytes`].
+    pub bytes: u32,
+    /// See [`Sample::changed_ns`].
+    pub changed_ns: i64,
+    /// Position in [`Catalogue::stores`].
+    pub store: u32,
+    /// Where it begins in a container; 0 for a file of its own.
+    pub offset: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Row {
+    changed_ns: i64,
+    label: u32,
+    bytes: u32,
+    store: u32,
+}
+
+/// Paths one behind the other.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Paths {
+    text: String,
+    ends: Vec<u64>,
+}
+
+/// Extra fields of all samples; empty columns when no sample has any.
+#[derive(Debug, Default)]
+struct Fields {
+    /// Fields of the samples up to and including this one; shorter than the samples when the last ones have none.
+    ends: Vec<u32>,
+    rows: Vec<FieldRow>,
+    names: Vec<String>,
+    inline: Vec<u8>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct FieldRow {
+    name: u16,
+    is_inline: bool,
+    bytes: u32,
+    /// In the container, or in `Fields::inline`.
+    offset: u64,
+}
+
+impl Paths {
+    pub(crate) fn push(&mut self, path: &str) {
+        self.text.push_str(path);
+        self.ends.push(self.text.len() as u64);
+    }
+
+    /// Adds `folder/name`.
+    pub(crate) fn push_joined(&mut self, folder: &str, name: &str) {
+        self.text.push_str(folder);
+        self.text.push('/');
+        self.push(name);
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    pub(crate) fn get(&self, number: usize) -> Option<&str> {
+        let end = usize::try_from(*self.ends.get(number)?).ok()?;
+        let start = match number.checked_sub(1) {
+            Some(before) => usize::try_from(*self.ends.get(before)?).ok()?,
+            None => 0,
+        };
+        self.text.get(start..end)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &str> {
+        (0..self.len()).filter_map(|number| self.get(number))
+    }
+}
+
+impl Catalogue {
+    /// An empty catalogue over these stores.
+    #[must_use]
+    pub fn new(stores: Vec<Store>) -> Self {
+        Self { stores, ..Self::default() }
+    }
+
+    /// Number of samples.
+    #[must_use]
+    pub fn len(&self) -> u32 {
+        u32::try_from(self.rows.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Whether there is no sample.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// Makes room for this many more samples.
+    pub fn reserve(&mut self, samples: usize, path_bytes: usize) {
+        self.rows.reserve_exact(samples);
+        self.paths.ends.reserve_exact(samples);
+        self.paths.text.reserve_exact(path_bytes);
+    }
+
+    /// Adds a sample and gives its id.
+    ///
+    /// # Errors
+    /// What is wrong with it: an empty file, a record larger than [`RECORD_BYTES_MAX`], more than [`SAMPLES_MAX`] samples.
+    pub fn push(&mut self, sample: NewSample<'_>) -> Result<SampleId, String> {
+        check_bytes(sample.bytes.into())?;
+        let id = self.len();
+        if u64::from(id) >= SAMPLES_MAX {
+            return Err(format!("one sample too many: a dataset holds at most {SAMPLES_MAX}"));
+        }
+        let NewSample { path, label, bytes, changed_ns, store, offset } = sample;
+        self.paths.push(path);
+        self.rows.push(Row { changed_ns, label, bytes, store });
+        if offset != 0 || !self.offsets.is_empty() {
+            self.offsets.resize(id as usize, 0);
+            self.offsets.push(offset);
+        }
+        Ok(SampleId(id))
+    }
+
+    /// Gives the sample that was pushed last an extra field.
+    ///
+    /// # Errors
+    /// There are too many different names or fields.
+    pub fn push_field(&mut self, name: &str, content: FieldContent<'_>) -> Result<(), String> {
+        let fields = &mut self.fields;
+        let number = match fields.names.iter().position(|known| known == name) {
+            Some(number) => number,
+            None => {
+                fields.names.push(name.to_owned());
+                fields.names.len() - 1
+            }
+        };
+        let too_many = || format!("too many different fields: {} names", number + 1);
+        let row = match content {
+            FieldContent::Stored { offset, bytes } => FieldRow {
+                name: u16::try_from(number).map_err(|_| too_many())?,
+                is_inline: false,
+                bytes,
+                offset,
+            },
+            FieldContent::Inline(content) => {
+                let offset = fields.inline.len() as u64;
+                fields.inline.extend_from_slice(content);
+                let bytes =
+                    u32::try_from(content.len()).map_err(|_| "a field of more than 4 GiB".to_owned())?;
+                FieldRow {
+                    name: u16::try_from(number).map_err(|_| too_many())?,
+                    is_inline: true,
+                    bytes,
+                    offset,
+                }
+            }
+        };
+        let before = fields.ends.last().copied().unwrap_or(0);
+        // Samples since then had none.
+        fields.ends.resize(self.rows.len(), before);
+        fields.rows.push(row);
+        if let Some(end) = fields.ends.last_mut() {
+            *end = u32::try_from(fields.rows.len()).map_err(|_| "too many fields".to_owned())?;
+        }
+        Ok(())
+    }
+
+    /// Replaces the class table: class `n` becomes class `labels[n]`.
+    pub(crate) fn relabel(&mut self, classes: Vec<String>, labels: &[u32]) {
+        for row in &mut self.rows {
+            row.label = labels.get(row.label as usize).copied().unwrap_or(row.label);
+        }
+        self.classes = classes;
+    }
+
+    /// A sample; `None` from [`len`](Self::len) on.
+    #[must_use]
+    pub fn sample(&self, id: SampleId) -> Option<Sample<'_>> {
+        let row = self.rows.get(id.index())?;
+        Some(Sample {
+            path: self.paths.get(id.index())?,
+            label: row.label,
+            bytes: row.bytes,
+            changed_ns: row.changed_ns,
+            store: self.stores.get(row.store as usize)?,
+            offset: self.offsets.get(id.index()).copied().unwrap_or(0),
+        })
+    }
+
+    /// All samples in the order of their ids.
+    pub fn samples(&self) -> impl Iterator<Item = Sample<'_>> {
+        (0..self.len()).filter_map(|id| self.sample(SampleId(id)))
+    }
+
+    /// The extra fields of a sample, in the order in which they were pushed.
+    pub fn fields(&self, id: SampleId) -> impl Iterator<Item = Field<'_>> {
+        let ends = &self.fields.ends;
+        let start = match id.index().checked_sub(1) {
+            // The first sample, or one behind the last that has fields.
+            None => 0,
+            Some(before) => ends.get(before).copied().unwrap_or(u32::MAX),
+        };
+        let end = ends.get(id.index()).copied().unwrap_or(0);
+        let rows = self.fields.rows.get(start as usize..end as usize).unwrap_or_default();
+        rows.iter().filter_map(|row| {
+            let name = self.fields.names.get(usize::from(row.name))?;
+            let content = if row.is_inline {
+                let start = usize::try_from(row.offset).ok()?;
+                FieldContent::Inline(self.fields.inline.get(start..start + row.bytes as usize)?)
+            } else {
+                FieldContent::Stored { offset: row.offset, bytes: row.bytes }
+            };
+            Some(Field { name, content })
+        })
+    }
+
+    /// Bytes of all images.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.rows.iter().map(|row| u64::from(row.bytes)).sum()
+    }
+}
+
+impl Sample<'_> {
+    /// The file it is read from: its own, or its container.
+    #[must_use]
+    pub fn file(&self) -> PathBuf {
+        match self.store {
+            Store::Folder(folder) => folder.join(self.path),
+            Store::Container(file) => file.clone(),
+        }
+    }
+
+    /// What to call it in a message: its file, and where in it.
+    #[must_use]
+    pub fn place(&self) -> String {
+        match self.store {
+            Store::Folder(folder) => folder.join(self.path).display().to_string(),
+            Store::Container(file) => format!("{} ({} at byte {})", file.display(), self.path, self.offset),
+        }
+    }
+}
+
+impl Bad {
+    /// Names what is wrong with the file at `path`.
+    pub fn new(path: &Path, fault: impl Into<String>) -> Self {
+        Self { path: path.display().to_string(), fault: fault.into() }
+    }
+}
+
+impl std::fmt::Display for Bad {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}", self.path, self.fault)
+    }
+}
+
+/// Whether an image of so many bytes can be a record; gives its length as a record's.
+///
+/// # Errors
+/// It is empty or too large.
+pub fn check_bytes(bytes: u64) -> Result<u32, String> {
+    const { assert!(RECORD_BYTES_MAX <= u32::MAX as u64) };
+    if bytes == 0 {
+        return Err("an empty file".to_owned());
+    }
+    match u32::try_from(bytes) {
+        Ok(fits) if bytes <= RECORD_BYTES_MAX => Ok(fits),
+        _ => Err(format!("{bytes} bytes; a record holds at most {RECORD_BYTES_MAX}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(path: &str) -> NewSample<'_> {
+        NewSample { path, label: 0, bytes: 7, changed_ns: 1, store: 0, offset: 0 }
+    }
+
+    #[test]
+    fn columns_give_back_what_was_pushed() {
+        let mut catalogue = Catalogue::new(vec![Store::Folder("root".into())]);
+        for path in ["a/1", "", "b/\u{fc}"] {
+            catalogue.push(sample(path)).unwrap();
+        }
+        let paths: Vec<_> = catalogue.samples().map(|sample| sample.path).collect();
+        assert_eq!(paths, ["a/1", "", "b/\u{fc}"]);
+        assert_eq!(catalogue.sample(SampleId(2)).unwrap().file(), Path::new("root/b/\u{fc}"));
+        assert_eq!(catalogue.sample(SampleId(3)), None);
+        assert_eq!(catalogue.bytes(), 21);
+        assert!(catalogue.push(NewSample { bytes: 0, ..sample("c") }).unwrap_err().contains("empty"));
+        assert_eq!(catalogue.len(), 3);
+    }
+
+    #[test]
+    fn offsets_appear_when_the_first_sample_has_one() {
+        let mut catalogue = Catalogue::new(vec![Store::Container("a.tar".into())]);
+        for offset in [0, 512, 2048] {
+            catalogue.push(NewSample { offset, ..sample("x") }).unwrap();
+        }
+        assert_eq!(catalogue.samples().map(|sample| sample.offset).collect::<Vec<_>>(), [0, 512, 2048]);
+    }
+
+    #[test]
+    fn fields_belong_to_the_sample_before_them() {
+        let mut catalogue = Catalogue::new(vec![Store::Folder("root".into())]);
+        let stored = FieldContent::Stored { offset: 9, bytes: 3 };
+        catalogue.push(sample("a")).unwrap();
+        catalogue.push(sample("b")).unwrap();
+        catalogue.push_field("json", FieldContent::Inline(b"{}")).unwrap();
+        catalogue.push_field("txt", stored).unwrap();
+        catalogue.push(sample("c")).unwrap();
+        catalogue.push(sample("d")).unwrap();
+        catalogue.push_field("json", FieldContent::Inline(b"[1]")).unwrap();
+        catalogue.push(sample("e")).unwrap();
+        let all: Vec<Vec<Field<'_>>> = (0..6).map(|id| catalogue.fields(SampleId(id)).collect()).collect();
+        let json = |bytes| Field { name: "json", content: FieldContent::Inline(bytes) };
+        let txt = Field { name: "txt", content: stored };
+        assert_eq!(all, [vec![], vec![json(b"{}"), txt], vec![], vec![json(b"[1]")], vec![], vec![]]);
+    }
+}

@@ -1,0 +1,162 @@
+//! The pack options that shape a dataset's bytes: as the index records them, as later commands read them back, and as
+//! part of what identifies a piece of work.
+
+use serde::{Deserialize, Serialize};
+use shade_formats::SampleId;
+use shade_formats::shard::padded_len;
+use xxhash_rust::xxh3::Xxh3;
+
+use crate::catalogue::{Catalogue, Field, FieldContent};
+use crate::config::{Compression, Layout};
+use crate::error::Error;
+use crate::pack::Transform;
+use crate::plan::Plan;
+use crate::source::{Kind, Source};
+
+const HEADER_BYTES: u64 = 512;
+
+/// Everything besides the source's samples that the bytes follow from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Options {
+    tool: String,
+    /// What the source was.
+    pub source: Kind,
+    shuffle: bool,
+    seed: Option<u64>,
+    shard_bytes: u64,
+    compress: String,
+    /// Another version of zstd may write other bytes for the same record.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    zstd: Option<String>,
+    /// What became of images; none if their bytes were kept.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub transform: Option<Transform>,
+    /// Whether records are followed by `.cls` members.
+    #[serde(default)]
+    pub cls: bool,
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    exclude: Vec<String>,
+}
+
+/// A piece of work: what is to be packed how. The same source and options have the same id, in every run.
+#[derive(Clone, Debug)]
+pub struct Work {
+    /// In hexadecimal.
+    pub id: String,
+}
+
+impl Options {
+    /// Of a dataset that is about to be packed.
+    ///
+    /// # Errors
+    /// There is no such source.
+    pub fn new(source: &Source, layout: &Layout) -> Result<Self, Error> {
+        let compresses = layout.compression != Compression::None;
+        Ok(Self {
+            tool: concat!("shade-pack ", env!("CARGO_PKG_VERSION")).to_owned(),
+            source: source.kind()?,
+            shuffle: layout.shuffle.is_some(),
+            seed: layout.shuffle,
+            shard_bytes: layout.shard_bytes,
+            compress: layout.compression.to_string(),
+            zstd: compresses.then(|| zstd::zstd_safe::version_string().to_owned()),
+            transform: layout.transform,
+            cls: layout.cls,
+            exclude: source.selection.patterns().to_vec(),
+        })
+    }
+
+    /// Of a dataset that exists; `None` if another tool made it, or it was put together from several.
+    #[must_use]
+    pub fn read(options: &str) -> Option<Self> {
+        serde_json::from_str(options).ok()
+    }
+
+    /// As recorded in an index, with the id of the plan if there is one.
+    #[must_use]
+    pub fn text(&self, plan_id: Option<&str>) -> serde_json::Value {
+        // Plain fields always serialise, to an object.
+        let mut value = serde_json::to_value(self).unwrap_or_default();
+        if let (Some(object), Some(plan_id)) = (value.as_object_mut(), plan_id) {
+            object.insert("plan".to_owned(), plan_id.into());
+        }
+        value
+    }
+
+    /// Plans the shards of `catalogue`.
+    #[must_use]
+    pub fn plan(&self, catalogue: &Catalogue) -> Plan {
+        let member = |bytes: u64| padded_len(bytes).saturating_add(HEADER_BYTES);
+        let bytes = |id: SampleId| {
+            let Some(sample) = catalogue.sample(id) else { return 0 };
+            let fields = catalogue.fields(id).map(|field| member(field_bytes(&field)));
+            let cls = if self.cls { member(1) } else { 0 };
+            fields.fold(member(sample.bytes.into()).saturating_add(cls), u64::saturating_add)
+        };
+        let seed = if self.shuffle { self.seed } else { None };
+        Plan::new(catalogue.len(), bytes, seed, self.shard_bytes)
+    }
+
+    /// What identifies the plan: options, and each sample's path, label, length and fields. When files were last changed
+    /// does not count, so that a copy of a source is the same source.
+    #[must_use]
+    pub fn plan_id(&self, catalogue: &Catalogue) -> String {
+        let mut hash = Xxh3::new();
+        self.hash(&mut hash, catalogue);
+        format!("{:032x}", hash.digest128())
+    }
+
+    /// The plan's id in an index's options.
+    #[must_use]
+    pub fn plan_id_in(options: &str) -> Option<String> {
+        let value: serde_json::Value = serde_json::from_str(options).ok()?;
+        Some(value.get("plan")?.as_str()?.to_owned())
+    }
+
+    fn hash(&self, hash: &mut Xxh3, catalogue: &Catalogue) {
+        hash.update(self.text(None).to_string().as_bytes());
+        for class in &catalogue.classes {
+            put(hash, class.as_bytes());
+        }
+        for (id, sample) in (0u32..).map(SampleId).zip(catalogue.samples()) {
+            put(hash, sample.path.as_bytes());
+            hash.update(&sample.label.to_le_bytes());
+            hash.update(&sample.bytes.to_le_bytes());
+            for field in catalogue.fields(id) {
+                put(hash, field.name.as_bytes());
+                match field.content {
+                    FieldContent::Inline(content) => put(hash, content),
+                    FieldContent::Stored { bytes, .. } => hash.update(&bytes.to_le_bytes()),
+                }
+            }
+        }
+    }
+}
+
+impl Work {
+    /// The work of packing these sources with these options. A source file that is written to makes other work of it.
+    pub fn of<'a>(parts: impl Iterator<Item = (&'a Options, &'a Catalogue)>) -> Self {
+        let mut hash = Xxh3::new();
+        for (options, catalogue) in parts {
+            options.hash(&mut hash, catalogue);
+            for sample in catalogue.samples() {
+                hash.update(&sample.changed_ns.to_le_bytes());
+                hash.update(&sample.offset.to_le_bytes());
+            }
+        }
+        Self { id: format!("{:016x}", hash.digest()) }
+    }
+}
+
+fn field_bytes(field: &Field<'_>) -> u64 {
+    match field.content {
+        FieldContent::Inline(content) => content.len() as u64,
+        FieldContent::Stored { bytes, .. } => bytes.into(),
+    }
+}
+
+/// Takes bytes of any length in, so that two of them are never taken for one.
+fn put(hash: &mut Xxh3, bytes: &[u8]) {
+    hash.update(&(bytes.len() as u64).to_le_bytes());
+    hash.update(bytes);
+}

@@ -1,0 +1,178 @@
+//! A shard's record of completion, `shard-000000.done`: what a rerun needs to know instead of packing it again.
+//!
+//! It is an index of that one shard, in the index's own format with the index's own checks. Keys tell the samples; names
+//! and classes are empty; the options hold what was left out.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use shade_formats::index::{Entry, FieldsRow, FieldsSpan, Index, IndexBuilder, Shard};
+use shade_formats::limits::SHARD_ALIGN_BYTES;
+use shade_formats::{FormatError, SampleId, ShardId};
+
+use super::shard_file::PackedShard;
+use super::stretch::Placed;
+use crate::catalogue::Bad;
+use crate::error::Error;
+use crate::plan::shard_name;
+
+/// The options of such an index.
+#[derive(Serialize, Deserialize)]
+struct Outcome {
+    /// What was being packed, in hexadecimal.
+    pack: String,
+    /// What was left out: sample, path, fault.
+    bad: Vec<(u32, String, String)>,
+}
+
+/// The pack that a shard belongs to.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pack<'a> {
+    /// What is being packed, in hexadecimal.
+    pub id: &'a str,
+    /// Number of classes.
+    pub classes: usize,
+    /// The dictionary of compressed records; empty for none.
+    pub dictionary: &'a [u8],
+}
+
+/// A shard that is complete, read back.
+#[derive(Debug)]
+pub struct DoneShard {
+    index: Index,
+    /// What was left out of it.
+    pub bad: Vec<Bad>,
+}
+
+/// A record of a complete shard.
+#[derive(Clone, Copy, Debug)]
+pub struct DoneRecord {
+    /// The sample, by its id in the catalogue.
+    pub sample: SampleId,
+    /// Where and what it is. The shard's number is 0.
+    pub entry: Entry,
+    /// Its extra fields.
+    pub fields: FieldsRow,
+}
+
+fn path_of(folder: &Path, shard: ShardId) -> PathBuf {
+    folder.join(format!("{}.done", shard_name(shard.0)))
+}
+
+/// Writes the record of completion, durably if `sync`.
+pub(super) fn write(folder: &Path, pack: &Pack<'_>, shard: PackedShard, sync: bool) -> Result<(), Error> {
+    let path = path_of(folder, shard.shard);
+    let bytes = encode(pack, shard).map_err(|source| Error::Index { path: path.clone(), source })?;
+    let partial = path.with_extension(format!("done.part-{}", std::process::id()));
+    let write = |bytes: &[u8]| {
+        let mut file = File::create(&partial)?;
+        file.write_all(bytes)?;
+        if sync { file.sync_all() } else { Ok(()) }
+    };
+    write(&bytes).map_err(Error::io("write", &partial))?;
+    fs::rename(&partial, &path).map_err(Error::io("name", &partial))
+}
+
+fn encode(pack: &Pack<'_>, shard: PackedShard) -> Result<Vec<u8>, FormatError> {
+    let mut index = IndexBuilder::new();
+    let records = u32::try_from(shard.records.len()).unwrap_or(u32::MAX);
+    let name = shard_name(shard.shard.0);
+    index.push_shard(Shard { name: &name, bytes: shard.bytes, crc32c: shard.crc32c, records })?;
+    for _ in 0..pack.classes {
+        index.push_class(b"")?;
+    }
+    if !pack.dictionary.is_empty() {
+        index.push_dictionary(pack.dictionary)?;
+    }
+    for Placed { entry, .. } in &shard.records {
+        // Its own shard is the only one here.
+        index.push_sample(&Entry { shard: ShardId(0), ..*entry }, b"")?;
+    }
+    index.set_keys(shard.records.iter().map(|record| record.sample.0).collect());
+    index.set_fields(shard.records.iter().map(|record| record.fields).collect());
+    let bad = shard.bad.into_iter().map(|(sample, bad)| (sample.0, bad.path, bad.fault)).collect();
+    let outcome = Outcome { pack: pack.id.to_owned(), bad };
+    // Plain fields always serialise.
+    index.set_options(&serde_json::to_string(&outcome).unwrap_or_default());
+    index.finish()
+}
+
+/// Reads shard `shard`'s record of completion in `folder`; `None` unless there is one, whole, of the pack `pack`, with the
+/// shard beside it.
+///
+/// # Errors
+/// There is one that cannot be read.
+pub fn read(folder: &Path, shard: ShardId, pack: &str) -> Result<Option<DoneShard>, Error> {
+    let path = path_of(folder, shard);
+    let bytes = match fs::read(&path) {
+        Ok(bytes) => bytes,
+        Err(fault) if fault.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(fault) => return Err(Error::io("read", &path)(fault)),
+    };
+    let Ok(index) = Index::open(bytes) else { return Ok(None) };
+    let outcome: Outcome = match serde_json::from_str(index.options()) {
+        Ok(outcome) => outcome,
+        Err(_) => return Ok(None),
+    };
+    let Some(row) = index.shard(ShardId(0)) else { return Ok(None) };
+    let written = fs::metadata(folder.join(row.name)).map(|found| found.len());
+    if outcome.pack != pack || written.ok() != Some(row.bytes) {
+        return Ok(None);
+    }
+    let bad = outcome.bad.into_iter().map(|(_, path, fault)| Bad { path, fault }).collect();
+    Ok(Some(DoneShard { index, bad }))
+}
+
+impl DoneShard {
+    /// The shard itself.
+    #[must_use]
+    pub fn shard(&self) -> Option<Shard<'_>> {
+        self.index.shard(ShardId(0))
+    }
+
+    /// Its records in their order on disk.
+    pub fn records(&self) -> impl Iterator<Item = DoneRecord> {
+        let record = |sample| {
+            let (key, entry) = (self.index.key(sample), self.index.entry(sample)?);
+            Some(DoneRecord { sample: SampleId(key), entry, fields: fields_row(&self.index, sample) })
+        };
+        (0..self.index.len()).map(SampleId).filter_map(record)
+    }
+}
+
+/// A sample's row of the fields section, as it was written.
+pub(crate) fn fields_row(index: &Index, sample: SampleId) -> FieldsRow {
+    let row = |span: FieldsSpan| FieldsRow {
+        blocks: u32::try_from(span.len / SHARD_ALIGN_BYTES).unwrap_or(u32::MAX),
+        crc32c: span.crc32c,
+    };
+    index.fields(sample).map_or_else(FieldsRow::default, row)
+}
+
+/// Removes all records of completion and what killed runs left in `folder`: the dataset is whole without them.
+///
+/// # Errors
+/// The operating system refuses.
+pub fn clean(folder: &Path) -> Result<(), Error> {
+    remove(folder, |name| name.ends_with(".done") || name.contains(".part-"))
+}
+
+/// Removes what killed runs left unfinished in `folder`.
+///
+/// # Errors
+/// The operating system refuses.
+pub fn clean_unfinished(folder: &Path) -> Result<(), Error> {
+    remove(folder, |name| name.contains(".part-"))
+}
+
+fn remove(folder: &Path, is_left_over: impl Fn(&str) -> bool) -> Result<(), Error> {
+    for entry in fs::read_dir(folder).map_err(Error::io("list", folder))? {
+        let entry = entry.map_err(Error::io("list", folder))?;
+        if is_left_over(&entry.file_name().to_string_lossy()) {
+            fs::remove_file(entry.path()).map_err(Error::io("remove", &entry.path()))?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,128 @@
+//! Hands out stretches of shards in their order, as long as memory lasts.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use shade_formats::{SampleId, ShardId};
+
+use super::gate::{Gate, Pass};
+use super::shard_file::ShardFile;
+use crate::catalogue::Catalogue;
+use crate::error::Error;
+use crate::interrupt::Stop;
+use crate::plan::Plan;
+
+/// Most samples in a stretch: with more, nothing is saved any longer.
+const STRETCH_SAMPLES_MAX: usize = 64;
+
+/// Stretches for each thread at least, so that a small dataset of small files still keeps all busy at a slow store.
+const STRETCHES_PER_THREAD: usize = 4;
+
+/// A stretch ends with the sample that takes it over this many source bytes: it stays in a core's cache, and a write is
+/// still large.
+const STRETCH_BYTES: u64 = 256 * 1024;
+
+/// Source bytes being read, made and written at a time; a single larger record passes alone.
+const MEMORY_BYTES: u64 = 64 << 20;
+
+/// Some neighbouring samples, claimed by a thread.
+pub(super) struct Stretch<'a> {
+    pub shard: Arc<ShardFile<'a>>,
+    pub number: u32,
+    pub samples: &'a [SampleId],
+    pub pass: Pass<'a>,
+}
+
+/// What is still to be handed out.
+pub(super) struct Queue<'a> {
+    catalogue: &'a Catalogue,
+    plan: &'a Plan,
+    folder: &'a Path,
+    /// The number of the plan's first shard in the dataset.
+    first_shard: u32,
+    sync: bool,
+    memory: &'a Gate,
+    /// Bytes in memory for a byte of the source.
+    weight: u64,
+    /// Most samples in a stretch.
+    samples_max: usize,
+    cursor: Mutex<Cursor<'a>>,
+}
+
+struct Cursor<'a> {
+    /// Shards of the plan still to be begun; the next is the last.
+    shards: Vec<usize>,
+    open: Option<Open<'a>>,
+}
+
+struct Open<'a> {
+    shard: Arc<ShardFile<'a>>,
+    rest: &'a [SampleId],
+    stretches: u32,
+}
+
+/// The gate that all queues of a run share.
+pub(super) fn memory_gate() -> Gate {
+    Gate::new(MEMORY_BYTES)
+}
+
+impl<'a> Queue<'a> {
+    /// Hands out the plan's shards `shards`, given in their order.
+    #[expect(clippy::too_many_arguments, reason = "one call, each of another type")]
+    pub(super) fn new(
+        catalogue: &'a Catalogue,
+        plan: &'a Plan,
+        mut shards: Vec<usize>,
+        folder: &'a Path,
+        first_shard: u32,
+        sync: bool,
+        memory: &'a Gate,
+        weight: u64,
+        threads: usize,
+    ) -> Self {
+        let fair = catalogue.len() as usize / threads.saturating_mul(STRETCHES_PER_THREAD).max(1);
+        let samples_max = fair.clamp(1, STRETCH_SAMPLES_MAX);
+        shards.reverse();
+        let cursor = Mutex::new(Cursor { shards, open: None });
+        Self { catalogue, plan, folder, first_shard, sync, memory, weight, samples_max, cursor }
+    }
+
+    /// The next stretch; `None` when all are handed out. Memory is claimed in the stretches' order, so the oldest, for
+    /// which all others may wait, always has its own.
+    pub(super) fn claim(&self, stop: &Stop) -> Result<Option<Stretch<'a>>, Error> {
+        let mut cursor = self.cursor.lock().unwrap_or_else(PoisonError::into_inner);
+        stop.check()?;
+        if cursor.open.is_none() {
+            let Some(number) = cursor.shards.pop() else { return Ok(None) };
+            let shard = ShardId(self.first_shard.saturating_add(u32::try_from(number).unwrap_or(u32::MAX)));
+            let shard = Arc::new(ShardFile::create(self.folder, shard, self.sync)?);
+            cursor.open = Some(Open { shard, rest: self.plan.shard(number), stretches: 0 });
+        }
+        let Some(open) = &mut cursor.open else { return Ok(None) };
+        let (samples, bytes) = self.cut(open.rest);
+        let pass = self.memory.pass(bytes.saturating_mul(self.weight), stop)?;
+        open.rest = open.rest.get(samples.len()..).unwrap_or_default();
+        let number = open.stretches;
+        open.stretches += 1;
+        let shard = Arc::clone(&open.shard);
+        if open.rest.is_empty() {
+            shard.set_stretches(open.stretches);
+            cursor.open = None;
+        }
+        Ok(Some(Stretch { shard, number, samples, pass }))
+    }
+
+    /// The first stretch of `rest` and its bytes in the source.
+    fn cut(&self, rest: &'a [SampleId]) -> (&'a [SampleId], u64) {
+        let mut bytes = 0u64;
+        let mut samples = 0;
+        for &id in rest.iter().take(self.samples_max) {
+            bytes += self.catalogue.sample(id).map_or(0, |sample| u64::from(sample.bytes));
+            samples += 1;
+            if bytes >= STRETCH_BYTES {
+                break;
+            }
+        }
+        (rest.get(..samples).unwrap_or(rest), bytes)
+    }
+}

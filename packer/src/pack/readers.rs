@@ -1,0 +1,147 @@
+//! How many threads read at a time: as many as compute while files come from memory, more while they have to be waited
+//! for. More than that would only crowd the CPUs and the kernel's locks: twice the system time, measured.
+
+use std::num::NonZeroUsize;
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+use crate::error::Error;
+use crate::interrupt::Stop;
+
+/// How often a waiting thread looks whether it should stop: nobody wakes it for that.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// A file that took this much longer to open, read and close than copying its bytes takes was waited for. Out of the page
+/// cache it takes 10 to 20 µs; one round trip to a near server takes 100 µs, and there are several.
+const WAITED: Duration = Duration::from_micros(200);
+
+/// Slow for a copy out of the page cache.
+const COPIED_BYTES_PER_US: u64 = 500;
+
+/// Lets threads in.
+#[derive(Debug)]
+pub(super) struct Readers {
+    least: usize,
+    most: usize,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug)]
+struct State {
+    allowed: usize,
+    inside: usize,
+}
+
+/// A thread's place among the readers; left when dropped.
+#[derive(Debug)]
+pub(super) struct Seat<'a> {
+    readers: &'a Readers,
+    /// How fast files came.
+    pub(super) pace: Pace,
+}
+
+/// Whether a stretch was waited for: judged by its fastest file, which nothing but the store made slow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Pace {
+    fastest: Option<Duration>,
+}
+
+impl Pace {
+    /// Takes a file of `bytes` bytes into account.
+    pub(super) fn file(&mut self, took: Duration, bytes: u32) {
+        let beyond_copying =
+            took.saturating_sub(Duration::from_micros(u64::from(bytes) / COPIED_BYTES_PER_US));
+        self.fastest = Some(self.fastest.map_or(beyond_copying, |fastest| fastest.min(beyond_copying)));
+    }
+
+    fn is_waiting(self) -> bool {
+        self.fastest.is_some_and(|fastest| fastest > WAITED)
+    }
+}
+
+/// Twice as many after a wait; one fewer after none.
+fn next_allowed(allowed: usize, waiting: bool, least: usize, most: usize) -> usize {
+    let next = if waiting { allowed.saturating_mul(2) } else { allowed.saturating_sub(1) };
+    next.clamp(least.min(most), most)
+}
+
+impl Readers {
+    /// Starts with `least`, and lets in at most `most`.
+    pub(super) fn new(least: NonZeroUsize, most: NonZeroUsize) -> Self {
+        let (least, most) = (least.get(), most.get());
+        let state = Mutex::new(State { allowed: least.min(most), inside: 0 });
+        Self { least, most, state, changed: Condvar::new() }
+    }
+
+    /// Waits for a place.
+    pub(super) fn enter(&self, stop: &Stop) -> Result<Seat<'_>, Error> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        while state.inside >= state.allowed {
+            stop.check()?;
+            (state, _) = self.changed.wait_timeout(state, LOOK_EVERY).unwrap_or_else(PoisonError::into_inner);
+        }
+        state.inside += 1;
+        Ok(Seat { readers: self, pace: Pace::default() })
+    }
+
+    fn leave(&self, pace: Pace) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.inside = state.inside.saturating_sub(1);
+        state.allowed = next_allowed(state.allowed, pace.is_waiting(), self.least, self.most);
+        let room = state.allowed.saturating_sub(state.inside);
+        drop(state);
+        // One that leaves makes room for one, a wait for many.
+        if room > 1 { self.changed.notify_all() } else { self.changed.notify_one() }
+    }
+}
+
+impl Drop for Seat<'_> {
+    fn drop(&mut self) {
+        self.readers.leave(self.pace);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waiting_doubles_and_its_end_shrinks_within_bounds() {
+        let mut allowed = 2;
+        for expected in [4, 8, 16, 32, 64, 64] {
+            allowed = next_allowed(allowed, true, 2, 64);
+            assert_eq!(allowed, expected);
+        }
+        for _ in 0..100 {
+            allowed = next_allowed(allowed, false, 2, 64);
+        }
+        assert_eq!(allowed, 2);
+        assert_eq!(next_allowed(1, true, 4, 1), 1);
+    }
+
+    #[test]
+    fn the_fastest_file_tells_whether_the_store_is_slow() {
+        let pace = |files: &[(u64, u32)]| {
+            let mut pace = Pace::default();
+            files.iter().for_each(|&(us, bytes)| pace.file(Duration::from_micros(us), bytes));
+            pace.is_waiting()
+        };
+        assert!(!pace(&[]));
+        assert!(!pace(&[(15, 2000), (5000, 2000)]), "one was interrupted");
+        assert!(pace(&[(2000, 2000), (2500, 2000)]));
+        assert!(!pace(&[(1000, 1_000_000)]), "a large file takes its time");
+        assert!(pace(&[(6000, 1_000_000)]));
+    }
+
+    #[test]
+    fn no_more_than_allowed_are_inside_and_a_stop_ends_the_wait() {
+        let one = NonZeroUsize::MIN;
+        let (readers, stop) = (Readers::new(one, one), Stop::default());
+        let seat = readers.enter(&stop).unwrap();
+        stop.request();
+        assert!(matches!(readers.enter(&stop), Err(Error::Interrupted)));
+        drop(seat);
+        drop(readers.enter(&stop).unwrap());
+    }
+}

@@ -1,0 +1,267 @@
+//! Lists an ImageFolder exactly as torchvision's `ImageFolder` does: same classes, same samples, same order.
+//!
+//! torchvision sorts Python strings, that is by code point, which for UTF-8 is the order of bytes. It sorts the
+//! folders `os.walk(followlinks=True)` finds by their whole path as one string, so `a-b` comes before `a/b`; a
+//! comparison by path components would not. Where torchvision would carry on in silence or for ever (folders it may
+//! not read, symbolic links that lead back to a parent, empty files), the path is noted as bad.
+
+use std::fs::{self, DirEntry};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use rayon::prelude::*;
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
+use shade_formats::limits::NAME_BYTES_MAX;
+
+use super::Selection;
+use crate::catalogue::{Bad, Catalogue, NewSample, Paths, Store, check_bytes};
+use crate::error::Error;
+use crate::interrupt::Stop;
+use crate::progress::Progress;
+
+/// torchvision's `IMG_EXTENSIONS`; upper case counts too.
+pub const EXTENSIONS: [&str; 9] = [".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp"];
+
+/// Files one task looks at one after the other: enough to outweigh handing them out, few enough for all to have some.
+pub(super) const FILES_PER_TASK: usize = 16;
+
+/// Classes that are listed together, for each thread.
+const CLASSES_PER_THREAD: usize = 2;
+
+/// Lists the ImageFolder at `root`, as many folders and files at a time as the current rayon pool has threads.
+///
+/// # Errors
+/// No class folder; a class without image; the root cannot be listed; or [`Error::Interrupted`].
+pub fn scan(
+    root: &Path,
+    selection: &Selection,
+    progress: &Progress,
+    stop: &Stop,
+) -> Result<Catalogue, Error> {
+    let mut catalogue = Catalogue::new(vec![Store::Folder(root.to_owned())]);
+    let folder = open_folder(root).map_err(Error::io("open", root))?;
+    let walk = Walk { root, folder, selection, progress, stop };
+    let entries = read_dir(root).map_err(Error::io("list", root))?;
+    let mut classes = Vec::new();
+    for entry in entries {
+        match walk.subfolder(&entry) {
+            Ok(None) => {}
+            Ok(Some(name)) if selection.excludes(&name) => {}
+            Ok(Some(name)) => classes.push(name),
+            Err(bad) => catalogue.bad.push(bad),
+        }
+    }
+    if classes.is_empty() && catalogue.bad.is_empty() {
+        let fault = "couldn't find any class folder in it".to_owned();
+        return Err(Error::Source { path: root.to_owned(), fault });
+    }
+    classes.sort_unstable();
+    let mut empty = Vec::new();
+    let labelled: Vec<(u32, &String)> = (0u32..).zip(&classes).collect();
+    // Some classes at a time: all of them would be in memory twice.
+    for some in labelled.chunks(rayon::current_num_threads() * CLASSES_PER_THREAD) {
+        let walked: Vec<Class> =
+            some.par_iter().map(|(_, class)| walk.class(class)).collect::<Result<_, _>>()?;
+        for ((label, name), class) in some.iter().zip(walked) {
+            let before = catalogue.len();
+            catalogue.bad.extend(class.bad);
+            for (path, found) in class.paths.iter().zip(&class.found) {
+                let Some(Found { bytes, changed_ns }) = *found else { continue };
+                let sample = NewSample { path, label: *label, bytes, changed_ns, store: 0, offset: 0 };
+                if let Err(fault) = catalogue.push(sample) {
+                    catalogue.bad.push(Bad::new(&root.join(path), fault));
+                }
+            }
+            if catalogue.len() == before {
+                empty.push(name.as_str());
+            }
+        }
+    }
+    if !empty.is_empty() && catalogue.bad.is_empty() {
+        let extensions = EXTENSIONS.join(", ");
+        let fault = format!(
+            "found no valid file for the classes {}. Supported extensions are: {extensions}",
+            empty.join(", ")
+        );
+        return Err(Error::Source { path: root.to_owned(), fault });
+    }
+    catalogue.classes = classes;
+    Ok(catalogue)
+}
+
+/// What a walk needs everywhere.
+struct Walk<'a> {
+    root: &'a Path,
+    folder: OwnedFd,
+    selection: &'a Selection,
+    progress: &'a Progress,
+    stop: &'a Stop,
+}
+
+/// One class, listed.
+struct Class {
+    paths: Paths,
+    /// Of each path; `None` for one that is bad.
+    found: Vec<Option<Found>>,
+    bad: Vec<Bad>,
+}
+
+/// What a look at a file tells.
+#[derive(Clone, Copy)]
+pub(super) struct Found {
+    pub(super) bytes: u32,
+    pub(super) changed_ns: i64,
+}
+
+impl Walk<'_> {
+    /// A class's images, in order.
+    fn class(&self, class: &str) -> Result<Class, Error> {
+        let mut folders = Vec::new();
+        let mut ahead = vec![class.to_owned()];
+        let mut bad = Vec::new();
+        while let Some(folder) = ahead.pop() {
+            self.stop.check()?;
+            let here = self.root.join(&folder);
+            let entries = match read_dir(&here) {
+                Ok(entries) => entries,
+                Err(fault) => {
+                    bad.push(Bad::new(&here, format!("cannot be listed: {fault}")));
+                    continue;
+                }
+            };
+            let mut images = Vec::new();
+            for entry in entries {
+                match self.subfolder(&entry) {
+                    Ok(Some(name)) => {
+                        let path = format!("{folder}/{name}");
+                        if !self.selection.excludes(&path) {
+                            ahead.push(path);
+                        }
+                    }
+                    Ok(None) if !is_image(entry.file_name().as_encoded_bytes()) => {}
+                    Ok(None) => match name_of(&entry) {
+                        Ok(name) if self.selection.excludes(&format!("{folder}/{name}")) => {}
+                        Ok(name) => images.push(name),
+                        Err(fault) => bad.push(fault),
+                    },
+                    Err(fault) => bad.push(fault),
+                }
+            }
+            images.sort_unstable();
+            folders.push((folder, images));
+        }
+        folders.sort_unstable();
+        let mut paths = Paths::default();
+        for (folder, images) in folders {
+            for image in images {
+                paths.push_joined(&folder, &image);
+            }
+        }
+        let looked: Vec<Result<Found, Bad>> = (0..paths.len())
+            .into_par_iter()
+            .with_min_len(FILES_PER_TASK)
+            .map(|number| {
+                self.stop.check()?;
+                Ok(look(self.folder.as_fd(), self.root, paths.get(number).unwrap_or_default()))
+            })
+            .collect::<Result<_, Error>>()?;
+        let found = looked.into_iter().map(|found| found.map_err(|fault| bad.push(fault)).ok()).collect();
+        self.progress.add(paths.len() as u64, 0);
+        Ok(Class { paths, found, bad })
+    }
+
+    /// The name of a folder or of a link to one; `None` for anything else. A link to nothing is no folder, as in Python.
+    fn subfolder(&self, entry: &DirEntry) -> Result<Option<String>, Bad> {
+        let path = entry.path();
+        let cannot = |fault: io::Error| Bad::new(&path, format!("cannot be looked at: {fault}"));
+        let kind = entry.file_type().map_err(cannot)?;
+        if !kind.is_symlink() {
+            return if kind.is_dir() { name_of(entry).map(Some) } else { Ok(None) };
+        }
+        match fs::metadata(&path) {
+            Ok(target) if target.is_dir() => {
+                self.refuse_loop(&path, &target)?;
+                name_of(entry).map(Some)
+            }
+            Ok(_) => Ok(None),
+            Err(fault) if fault.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(fault) => Err(cannot(fault)),
+        }
+    }
+
+    /// Refuses a link to a folder that contains it, be it through other links. Only links can make such loops.
+    fn refuse_loop(&self, link: &Path, target: &fs::Metadata) -> Result<(), Bad> {
+        for parent in link.ancestors().skip(1).take_while(|parent| parent.starts_with(self.root)) {
+            let found = fs::metadata(parent)
+                .map_err(|fault| Bad::new(parent, format!("cannot be looked at: {fault}")))?;
+            if (found.dev(), found.ino()) == (target.dev(), target.ino()) {
+                let fault = format!("a symbolic link back to {}, a loop without end", parent.display());
+                return Err(Bad::new(link, fault));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn read_dir(folder: &Path) -> io::Result<Vec<DirEntry>> {
+    fs::read_dir(folder).and_then(Iterator::collect)
+}
+
+fn is_image(name: &[u8]) -> bool {
+    EXTENSIONS.iter().any(|extension| {
+        let start = name.len().checked_sub(extension.len());
+        start
+            .and_then(|start| name.get(start..))
+            .is_some_and(|end| end.eq_ignore_ascii_case(extension.as_bytes()))
+    })
+}
+
+fn name_of(entry: &DirEntry) -> Result<String, Bad> {
+    let name = entry.file_name().into_string();
+    name.map_err(|_| Bad::new(&entry.path(), "its name is not UTF-8: rename it"))
+}
+
+/// Length and age of the image file at `path` below `folder`, which is at `root`. From an open folder the kernel has less
+/// path to walk: 50,000 small files are listed in three quarters of the time.
+pub(super) fn look(folder: BorrowedFd<'_>, root: &Path, path: &str) -> Result<Found, Bad> {
+    let bad = |fault: String| Bad::new(&root.join(path), fault);
+    let found = rustix::fs::statat(folder, path, AtFlags::empty())
+        .map_err(|fault| bad(format!("cannot be looked at: {}", io::Error::from(fault))))?;
+    if !FileType::from_raw_mode(found.st_mode).is_file() {
+        return Err(bad("is not a regular file".to_owned()));
+    }
+    if root.as_os_str().len() + path.len() >= NAME_BYTES_MAX {
+        return Err(bad(format!("its path is longer than {NAME_BYTES_MAX} bytes")));
+    }
+    let bytes = check_bytes(u64::try_from(found.st_size).unwrap_or_default()).map_err(bad)?;
+    Ok(Found { bytes, changed_ns: changed_ns(&found) })
+}
+
+/// When a file was last changed, in nanoseconds since 1970.
+pub(crate) fn changed_ns(found: &Stat) -> i64 {
+    let nanoseconds = i64::try_from(found.st_mtime_nsec).unwrap_or_default();
+    found.st_mtime.saturating_mul(1_000_000_000).saturating_add(nanoseconds)
+}
+
+/// Opens a folder for looking up what is below it.
+pub(crate) fn open_folder(path: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Ok(rustix::fs::open(path, flags, Mode::empty())?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_image;
+
+    #[test]
+    fn extensions_count_in_any_case_and_alone() {
+        for name in ["a.jpg", "a.JPEG", ".png", "a.b.WebP", "a.tif", "a.tiff", "a.pgm", "a.PpM", "a.bmp"] {
+            assert!(is_image(name.as_bytes()), "{name}");
+        }
+        for name in ["a.gif", "jpg", "a.jpg.txt", "a.npy", "", "a.jpg "] {
+            assert!(!is_image(name.as_bytes()), "{name}");
+        }
+    }
+}

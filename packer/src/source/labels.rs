@@ -1,0 +1,355 @@
+//! Labels as a source writes them, and the classes they become.
+//!
+//! Without `--labels`: if every label is a whole number, class `i` is called by its decimal, from 0 to the largest one;
+//! otherwise the classes are the distinct labels in order of their bytes.
+//!
+//! `--labels FILE` is JSON, in one of these forms:
+//! - `["cat", "dog"]`: class names by number. The source's labels are these numbers.
+//! - `{"cat": 0, "dog": 1}`: class names with their numbers, which are 0 to n - 1, each once. The source's labels are
+//!   the names.
+//! - `{"n02121": "cat", "n02084": "dog"}`: a class name for each of the source's labels. Classes are the distinct names
+//!   in order of their bytes; labels that share a name become one class. If the labels are exactly the numbers 0 to
+//!   n - 1, the object means the same as the list of its names: numbers stay as they are and nothing is sorted.
+
+use std::collections::{BTreeSet, HashMap};
+use std::fs;
+use std::path::Path;
+
+use serde_json::{Map, Value};
+use shade_formats::limits::{CLASSES_MAX, NAME_BYTES_MAX};
+
+use crate::error::Error;
+
+/// Most numbers below the largest label that no sample may have: more are ids of something else, taken for labels.
+const EMPTY_CLASSES_MAX: u64 = 1_000_000;
+
+/// Distinct labels, numbered as they appear.
+#[derive(Debug, Default)]
+pub(super) struct Texts {
+    distinct: Vec<String>,
+    numbers: HashMap<String, u32>,
+}
+
+/// Classes, and which one a label means.
+#[derive(Debug)]
+pub(super) struct Classes {
+    /// Their names; the label is the position.
+    pub(super) names: Vec<String>,
+    rule: Rule,
+    /// The file they are from, as messages call it.
+    file: Option<String>,
+}
+
+#[derive(Debug)]
+enum Rule {
+    /// A label is a class's number.
+    Number,
+    /// A label is a class's name, and names are sorted.
+    Name,
+    /// The user has said.
+    Given(HashMap<String, u32>),
+}
+
+impl Texts {
+    /// The number of a label.
+    pub(super) fn number(&mut self, text: &str) -> u32 {
+        if let Some(&number) = self.numbers.get(text) {
+            return number;
+        }
+        // A source has fewer than 2^32 samples, so it has fewer labels; the catalogue refuses what is beyond.
+        let number = u32::try_from(self.distinct.len()).unwrap_or(u32::MAX);
+        self.distinct.push(text.to_owned());
+        self.numbers.insert(text.to_owned(), number);
+        number
+    }
+
+    /// All labels by number.
+    pub(super) fn into_distinct(self) -> Vec<String> {
+        self.distinct
+    }
+}
+
+impl Classes {
+    /// Reads `--labels`, if it was given.
+    ///
+    /// # Errors
+    /// The file cannot be read or is not one of the forms above.
+    pub(super) fn given(file: Option<&Path>) -> Result<Option<Self>, Error> {
+        let Some(file) = file else { return Ok(None) };
+        let bytes = fs::read(file).map_err(Error::io("read", file))?;
+        let parsed = serde_json::from_slice(&bytes).map_err(|fault| format!("not JSON: {fault}"));
+        let classes = parsed.and_then(Self::from_json);
+        let (names, rule) = classes.map_err(|fault| Error::Source { path: file.to_owned(), fault })?;
+        Ok(Some(Self { names, rule, file: Some(file.display().to_string()) }))
+    }
+
+    /// The classes of a source that has these labels, if the user has not said.
+    ///
+    /// # Errors
+    /// There are too many.
+    pub(super) fn of_texts<'a>(texts: impl Iterator<Item = &'a str> + Clone) -> Result<Self, String> {
+        let numbers: Option<BTreeSet<u64>> = texts.clone().map(whole).collect();
+        let (names, rule) = match numbers {
+            Some(numbers) => (numbered(&numbers)?, Rule::Number),
+            None => {
+                refuse_negative(texts.clone())?;
+                let distinct: BTreeSet<&str> = texts.collect();
+                (distinct.into_iter().map(str::to_owned).collect(), Rule::Name)
+            }
+        };
+        check_names(&names)?;
+        Ok(Self { names, rule, file: None })
+    }
+
+    /// The class that a label means.
+    ///
+    /// # Errors
+    /// None; says where it is missing.
+    pub(super) fn label(&self, text: &str) -> Result<u32, String> {
+        let position = |found: usize| u32::try_from(found).ok();
+        let label = match &self.rule {
+            Rule::Number => whole(text)
+                .and_then(|number| u32::try_from(number).ok())
+                .filter(|&number| (number as usize) < self.names.len()),
+            Rule::Name => self.names.binary_search_by(|name| name.as_str().cmp(text)).ok().and_then(position),
+            Rule::Given(labels) => labels.get(text).copied(),
+        };
+        label.ok_or_else(|| match &self.file {
+            Some(file) => format!("its label '{text}' is not in {file}: add it there"),
+            None => format!("its label '{text}' is no class"),
+        })
+    }
+
+    fn from_json(json: Value) -> Result<(Vec<String>, Rule), String> {
+        let (names, rule) = match json {
+            Value::Array(names) => (strings(names)?, Rule::Number),
+            Value::Object(classes) if classes.values().all(Value::is_u64) => by_number(&classes)?,
+            Value::Object(classes) if classes.values().all(Value::is_string) => by_label(classes),
+            _ => return Err(format!("not labels: {FORMS}")),
+        };
+        if names.is_empty() {
+            return Err(format!("names no class: {FORMS}"));
+        }
+        check_names(&names)?;
+        Ok((names, rule))
+    }
+}
+
+const FORMS: &str =
+    "give a list of class names, an object from class names to numbers, or one from labels to class names";
+
+/// A label as it counts: without the blanks around it.
+///
+/// # Errors
+/// It is empty, too long for a class's name, or has control characters, such as a second line.
+pub(super) fn checked(text: &str) -> Result<&str, String> {
+    let text = text.trim();
+    if text.is_empty() {
+        return Err("its label is empty".to_owned());
+    }
+    if text.len() > NAME_BYTES_MAX {
+        return Err(format!(
+            "its label has {} bytes; a class's name has at most {NAME_BYTES_MAX}",
+            text.len()
+        ));
+    }
+    if text.contains(char::is_control) {
+        return Err(format!("its label is not one line of text: {text:?}"));
+    }
+    Ok(text)
+}
+
+/// The whole number that a label is. `007` is a text: a number has one spelling, or labels could meet by accident.
+fn whole(text: &str) -> Option<u64> {
+    let plain = text == "0" || !text.starts_with('0');
+    let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    // A number beyond u64 is one all the same, and is refused for its size.
+    (plain && digits).then(|| text.parse().unwrap_or(u64::MAX))
+}
+
+fn numbered(numbers: &BTreeSet<u64>) -> Result<Vec<String>, String> {
+    let Some(&largest) = numbers.last() else { return Ok(Vec::new()) };
+    if largest >= CLASSES_MAX.into() {
+        return Err(format!(
+            "the label {largest} is too large: there are at most {CLASSES_MAX} classes. Name the classes with --labels"
+        ));
+    }
+    let empty = (largest + 1).saturating_sub(numbers.len() as u64);
+    if empty > EMPTY_CLASSES_MAX {
+        return Err(format!(
+            "labels go up to {largest}, but only {} of these are in use. Name the classes with --labels",
+            numbers.len()
+        ));
+    }
+    Ok((0..=largest).map(|number| number.to_string()).collect())
+}
+
+/// As text, numbers would be sorted 0, 1, 10, 2 because of one -1 that means "unknown".
+fn refuse_negative<'a>(texts: impl Iterator<Item = &'a str>) -> Result<(), String> {
+    let mut negative = None;
+    for text in texts {
+        match text.strip_prefix('-') {
+            Some(rest) if whole(rest).is_some() => negative = Some(text),
+            _ if whole(text).is_some() => {}
+            _ => return Ok(()),
+        }
+    }
+    match negative {
+        Some(text) => Err(format!(
+            "labels are numbers, but {text} is negative. Name the classes with --labels, or leave these samples out"
+        )),
+        None => Ok(()),
+    }
+}
+
+fn strings(values: Vec<Value>) -> Result<Vec<String>, String> {
+    let name = |value| match value {
+        Value::String(name) => Ok(name),
+        other => Err(format!("{other} is no class name: {FORMS}")),
+    };
+    values.into_iter().map(name).collect()
+}
+
+/// `{"cat": 0, "dog": 1}`.
+fn by_number(classes: &Map<String, Value>) -> Result<(Vec<String>, Rule), String> {
+    let mut names = vec![None; classes.len()];
+    let mut labels = HashMap::new();
+    for (name, number) in classes {
+        let place = number.as_u64().and_then(|number| usize::try_from(number).ok());
+        match place.and_then(|place| names.get_mut(place)) {
+            Some(free @ None) => *free = Some(name.clone()),
+            _ => {
+                let last = classes.len().saturating_sub(1);
+                return Err(format!(
+                    "'{name}' has the number {number}: numbers must be 0 to {last}, each once"
+                ));
+            }
+        }
+        labels.insert(name.clone(), u32::try_from(place.unwrap_or_default()).unwrap_or(u32::MAX));
+    }
+    Ok((names.into_iter().flatten().collect(), Rule::Given(labels)))
+}
+
+/// `{"n02121": "cat", "n02084": "dog"}`.
+fn by_label(classes: Map<String, Value>) -> (Vec<String>, Rule) {
+    let name = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let numbered: Vec<String> =
+        (0..classes.len()).map_while(|label| classes.get(&label.to_string())).map(name).collect();
+    if numbered.len() == classes.len() {
+        return (numbered, Rule::Number);
+    }
+    let distinct: BTreeSet<String> = classes.values().map(name).collect();
+    let names: Vec<String> = distinct.into_iter().collect();
+    let labels = classes.into_iter().filter_map(|(label, value)| {
+        let class = names.binary_search(&name(&value)).ok()?;
+        Some((label, u32::try_from(class).ok()?))
+    });
+    let labels = labels.collect();
+    (names, Rule::Given(labels))
+}
+
+fn check_names(names: &[String]) -> Result<(), String> {
+    if names.len() as u64 > CLASSES_MAX.into() {
+        return Err(format!("{} classes; there are at most {CLASSES_MAX}", names.len()));
+    }
+    match names.iter().find(|name| name.is_empty() || name.len() > NAME_BYTES_MAX) {
+        Some(name) => Err(format!("a class name of {} bytes; it has 1 to {NAME_BYTES_MAX}", name.len())),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(texts: &[&str]) -> Result<Classes, String> {
+        Classes::of_texts(texts.iter().copied())
+    }
+
+    fn given(json: &str) -> Result<Classes, Error> {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("labels.json");
+        fs::write(&file, json).unwrap();
+        Classes::given(Some(&file)).map(Option::unwrap)
+    }
+
+    #[test]
+    fn whole_numbers_stay_what_they_are() {
+        let classes = of(&["10", "2", "0"]).unwrap();
+        assert_eq!(classes.names.len(), 11);
+        assert_eq!(classes.names[10], "10");
+        assert_eq!((classes.label("2"), classes.label("10")), (Ok(2), Ok(10)));
+        assert!(classes.label("11").unwrap_err().contains("11"));
+        assert!(of(&[]).unwrap().names.is_empty());
+    }
+
+    #[test]
+    fn texts_become_classes_in_the_order_of_their_bytes() {
+        let classes = of(&["dog", "cat", "\u{fc}", "Zebra"]).unwrap();
+        assert_eq!(classes.names, ["Zebra", "cat", "dog", "\u{fc}"]);
+        assert_eq!(classes.label("dog"), Ok(2));
+        assert_eq!(of(&["1", "007"]).unwrap().names, ["007", "1"], "leading zeros survive");
+    }
+
+    #[test]
+    fn numbers_that_cannot_be_labels_are_refused() {
+        assert!(of(&["0", "16777216"]).unwrap_err().contains("16777216"));
+        assert!(of(&["0", "99999999999999999999999"]).is_err());
+        assert!(of(&["0", "2000000"]).unwrap_err().contains("only 2"));
+        assert!(of(&["0", "1000001"]).is_ok());
+        assert!(of(&["0", "-1"]).unwrap_err().contains("-1"));
+        assert!(of(&["-1", "x"]).is_ok());
+    }
+
+    #[test]
+    fn each_form_of_the_labels_file_is_understood() {
+        let list = given(r#"["crane", "cat", "crane"]"#).unwrap();
+        assert_eq!((list.label("2"), list.names.len()), (Ok(2), 3));
+        assert!(list.label("3").unwrap_err().contains("labels.json"));
+        assert!(list.label("cat").is_err());
+
+        let numbers = given(r#"{"dog": 0, "cat": 1}"#).unwrap();
+        assert_eq!(numbers.names, ["dog", "cat"]);
+        assert_eq!(numbers.label("cat"), Ok(1));
+        assert!(numbers.label("0").is_err());
+
+        let names = given(r#"{"n1": "dog", "n2": "cat", "n3": "dog"}"#).unwrap();
+        assert_eq!(names.names, ["cat", "dog"]);
+        assert_eq!((names.label("n1"), names.label("n2"), names.label("n3")), (Ok(1), Ok(0), Ok(1)));
+
+        let spelled = given(r#"{"1": "a", "0": "z", "2": "a"}"#).unwrap();
+        assert_eq!(spelled.names, ["z", "a", "a"]);
+        assert_eq!(spelled.label("2"), Ok(2));
+    }
+
+    #[test]
+    fn a_labels_file_of_another_form_says_what_is_wrong() {
+        for (json, part) in [
+            ("{", "not JSON"),
+            ("3", "give a list"),
+            ("[]", "names no class"),
+            ("{}", "names no class"),
+            ("[1]", "1 is no class name"),
+            (r#"[""]"#, "0 bytes"),
+            (r#"{"a": 0, "b": "c"}"#, "give a list"),
+            (r#"{"a": 0, "b": 0}"#, "each once"),
+            (r#"{"a": 0, "b": 2}"#, "'b' has the number 2"),
+            (r#"{"a": -1}"#, "give a list"),
+        ] {
+            let fault = given(json).unwrap_err().to_string();
+            assert!(fault.contains(part) && fault.contains("labels.json"), "{json}: {fault}");
+        }
+        assert!(
+            Classes::given(Some(Path::new("/nowhere.json"))).unwrap_err().to_string().contains("nowhere")
+        );
+        assert!(Classes::given(None).unwrap().is_none());
+    }
+
+    #[test]
+    fn a_label_is_one_line_without_the_blanks_around_it() {
+        assert_eq!(checked(" a b\r\n"), Ok("a b"));
+        for text in ["", " \n", "a\nb", "a\0", &"x".repeat(4097)] {
+            assert!(checked(text).is_err(), "{text:?}");
+        }
+    }
+}

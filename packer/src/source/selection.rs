@@ -1,0 +1,83 @@
+//! What of a source is left out: `--exclude GLOB`.
+
+use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
+
+/// Patterns of what is left out. The default leaves out nothing.
+#[derive(Clone, Debug, Default)]
+pub struct Selection {
+    patterns: Vec<String>,
+    excluded: GlobSet,
+}
+
+impl Selection {
+    /// Leaves out what matches one of `patterns`. A pattern without `/` matches a name at any depth, one with `/` a path
+    /// below the source; `*` and `?` stay within a name, `**` crosses folders. A folder that matches is left out whole.
+    ///
+    /// # Errors
+    /// A pattern is not a glob.
+    pub fn excluding(patterns: &[String]) -> Result<Self, String> {
+        let mut set = GlobSetBuilder::new();
+        for pattern in patterns {
+            let anywhere = if pattern.contains('/') {
+                pattern.trim_start_matches('/').to_owned()
+            } else {
+                format!("**/{pattern}")
+            };
+            let glob = GlobBuilder::new(anywhere.trim_end_matches('/')).literal_separator(true).build();
+            set.add(glob.map_err(|fault| format!("'{pattern}': {}", fault.kind()))?);
+        }
+        let excluded = set.build().map_err(|fault| fault.to_string())?;
+        Ok(Self { patterns: patterns.to_vec(), excluded })
+    }
+
+    /// Whether the file or folder at `path`, relative to the source, is left out.
+    #[must_use]
+    pub fn excludes(&self, path: &str) -> bool {
+        !self.excluded.is_empty() && self.excluded.is_match(path)
+    }
+
+    /// Whether `path` or a folder above it is left out: for sources that list files without their folders.
+    #[must_use]
+    pub fn excludes_below(&self, path: &str) -> bool {
+        if self.excluded.is_empty() {
+            return false;
+        }
+        let folders = path.match_indices('/').filter_map(|(at, _)| path.get(..at));
+        folders.chain([path]).any(|part| self.excluded.is_match(part))
+    }
+
+    /// The patterns, as they were given.
+    #[must_use]
+    pub fn patterns(&self) -> &[String] {
+        &self.patterns
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Selection;
+
+    #[test]
+    fn patterns_match_names_anywhere_or_paths_from_the_source() {
+        let of = |pattern: &str| Selection::excluding(&[pattern.to_owned()]).unwrap();
+        for (pattern, path, excluded) in [
+            ("*.png", "cat/1.png", true),
+            ("*.png", "cat/1.jpg", false),
+            (".ipynb_checkpoints", ".ipynb_checkpoints", true),
+            (".ipynb_checkpoints", "cat/.ipynb_checkpoints", true),
+            ("cat/*.png", "cat/1.png", true),
+            ("cat/*.png", "cat/kitten/1.png", false),
+            ("cat/**", "cat/kitten/1.png", true),
+            ("/cat/1.png", "cat/1.png", true),
+            ("cat/", "cat", true),
+            ("cat", "bobcat", false),
+            ("{cat,dog}", "dog", true),
+        ] {
+            assert_eq!(of(pattern).excludes(path), excluded, "{pattern} {path}");
+        }
+        assert!(of("cat").excludes_below("a/cat/1.png"));
+        assert!(!of("cat").excludes("a/cat/1.png"));
+        assert!(!Selection::default().excludes_below("a/b"));
+        assert!(Selection::excluding(&["a[".to_owned()]).unwrap_err().contains("a["));
+    }
+}

@@ -1,0 +1,150 @@
+"""What `shade-pack create --format jpeg|raw` stores, with Pillow as the judge."""
+
+import io
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import packed
+import pytest
+from PIL import Image, ImageOps
+from shade_load import Loader
+
+SHORT = 40
+LONG = 60
+
+
+def picture(width: int, height: int, seed: int) -> Image.Image:
+    """Smooth enough for JPEG, busy enough for a wrong filter to show."""
+    noise = np.random.default_rng(seed).integers(0, 256, (height // 6 + 2, width // 6 + 2, 3), dtype=np.uint8)
+    return Image.fromarray(noise).resize((width, height), Image.Resampling.BICUBIC)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Every mode the issue of "convert to RGB" knows, of many sizes, some turned by EXIF."""
+    root = tmp_path_factory.mktemp("images") / "folder"
+    (root / "a").mkdir(parents=True)
+    turned = Image.Exif()
+    for number, (width, height) in enumerate([(97, 61), (61, 150), (200, 41), (33, 30), (64, 64)]):
+        image = picture(width, height, number)
+        image.save(root / "a" / f"{number}-rgb.png")
+        image.convert("L").save(root / "a" / f"{number}-grey.png")
+        image.convert("P", palette=Image.Palette.ADAPTIVE).save(root / "a" / f"{number}-palette.png")
+        image.convert("RGBA").save(root / "a" / f"{number}-alpha.png")
+        image.convert("CMYK").save(root / "a" / f"{number}-cmyk.jpg", quality=95)
+        image.save(root / "a" / f"{number}.bmp")
+        image.save(root / "a" / f"{number}.tif")
+        image.save(root / "a" / f"{number}.webp", lossless=True)
+        sixteen = np.asarray(image.convert("L")).astype(np.uint16) * 3
+        Image.fromarray(sixteen).save(root / "a" / f"{number}-sixteen.png")
+        turned[0x0112] = 5 + number % 4
+        image.save(root / "a" / f"{number}-turned.jpg", quality=95, exif=turned.tobytes())
+    return root
+
+
+def judged(file: Path, filter_: Image.Resampling | None) -> np.ndarray:
+    """Turned upright, RGB, resized: torchvision's rule for the short side, then the cap for the long one."""
+    with Image.open(file) as opened:
+        image = ImageOps.exif_transpose(opened).convert("RGB")
+    width, height = image.size
+    if filter_ is not None:
+        if min(width, height) > SHORT:
+            width, height = SHORT * width // min(width, height), SHORT * height // min(width, height)
+        if max(width, height) > LONG:
+            width, height = LONG * width // max(width, height), LONG * height // max(width, height)
+        if (width, height) != image.size:
+            image = image.resize((width, height), filter_)
+    return np.asarray(image, dtype=np.int16)
+
+
+def stored(dataset: Path, root: Path) -> dict[str, Image.Image]:
+    """Every record by its original path, decoded by Pillow."""
+    packed.run_pack("extract", dataset, root)
+    found = {}
+    for file in sorted(root.rglob("*.*")):
+        found[str(file.relative_to(root))] = Image.open(io.BytesIO(file.read_bytes()))
+    return found
+
+
+@pytest.mark.parametrize("name", ["bilinear", "bicubic"])
+def test_resized_pixels_are_pillows(folder: Path, tmp_path: Path, name: str) -> None:
+    filter_ = Image.Resampling[name.upper()]
+    options = ["--format", "raw", "--resize-short", SHORT, "--max-side", LONG, "--filter", name]
+    packed.run_pack("create", folder, tmp_path / "data.shade", *options)
+    packed.run_pack("verify", tmp_path / "data.shade", "--decode")
+    images = stored(tmp_path / "data.shade", tmp_path / "back")
+    assert len(images) == 50
+    for path, image in images.items():
+        assert image.format == "PPM"
+        expected = judged(folder / path, filter_)
+        found = np.asarray(image, dtype=np.int16)
+        assert found.shape == expected.shape, path
+        assert np.abs(found - expected).mean() <= 1, path
+
+
+def test_unresized_pixels_are_exactly_pillows(folder: Path, tmp_path: Path) -> None:
+    packed.run_pack("create", folder, tmp_path / "data.shade", "--format", "raw")
+    for path, image in stored(tmp_path / "data.shade", tmp_path / "back").items():
+        difference = np.abs(np.asarray(image, dtype=np.int16) - judged(folder / path, None))
+        assert difference.max() <= (1 if path.endswith(".jpg") else 0), path
+
+
+def test_jpeg_is_close_upright_and_free_of_exif(folder: Path, tmp_path: Path) -> None:
+    options = ["--format", "jpeg", "--quality", 95, "--max-side", LONG]
+    packed.run_pack("create", folder, tmp_path / "data.shade", *options)
+    info = json.loads(packed.run_pack("info", tmp_path / "data.shade", "--json"))
+    assert info["media"] == {"jpeg": 50} and info["compressed"] == 0
+    for path, image in stored(tmp_path / "data.shade", tmp_path / "back").items():
+        assert image.format == "JPEG" and not image.getexif(), path
+        with Image.open(folder / path) as opened:
+            upright = ImageOps.exif_transpose(opened).convert("RGB")
+        size = upright.size
+        if max(size) > LONG:
+            size = (LONG * size[0] // max(size), LONG * size[1] // max(size))
+        assert image.size == size, path
+        expected = np.asarray(upright.resize(size, Image.Resampling.BILINEAR), dtype=np.int16)
+        assert np.abs(np.asarray(image.convert("RGB"), dtype=np.int16) - expected).mean() < 6, path
+
+
+def test_keep_never_touches_a_byte(folder: Path, tmp_path: Path) -> None:
+    packed.run_pack("create", folder, tmp_path / "data.shade")
+    packed.run_pack("extract", tmp_path / "data.shade", tmp_path / "back")
+    for file in sorted((folder / "a").iterdir()):
+        assert (tmp_path / "back" / "a" / file.name).read_bytes() == file.read_bytes()
+
+
+def test_raw_pixels_are_compressed_with_a_dictionary_and_delivered(tmp_path: Path) -> None:
+    """Small flat pictures have enough in common; the loader needs the dictionary to deliver them."""
+    for number in range(300):
+        path = tmp_path / "folder" / str(number % 3) / f"{number:03}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        stripes = np.tile(np.arange(28, dtype=np.uint8) * 9, (28, 1))
+        stripes[number % 28] = number % 251
+        Image.fromarray(np.stack([stripes] * 3, axis=2)).save(path)
+    packed.run_pack("create", tmp_path / "folder", tmp_path / "data.shade", "--format", "raw")
+    info = json.loads(packed.run_pack("info", tmp_path / "data.shade", "--json"))
+    assert info["compressed"] == 300 and info["stored_bytes"] * 10 < info["raw_bytes"]
+    packed.run_pack("verify", tmp_path / "data.shade")
+    files = sorted((tmp_path / "folder").rglob("*.png"))
+    seen = 0
+    with Loader(tmp_path / "data.shade", 32, image_size=28, sampler="uniform", job="raw-pack") as loader:
+        for batch in loader:
+            for sample, image in zip(batch.ids.tolist(), batch.images, strict=True):
+                with Image.open(files[sample]) as judge:
+                    assert (np.asarray(judge) == image.permute(1, 2, 0).numpy()).all()
+                seen += 1
+    assert seen == 300
+
+
+def test_a_picture_that_cannot_be_decoded_is_named(folder: Path, tmp_path: Path) -> None:
+    broken = tmp_path / "folder" / "a" / "broken.png"
+    broken.parent.mkdir(parents=True)
+    os.link(folder / "a" / "0-rgb.png", tmp_path / "folder" / "a" / "0.png")
+    broken.write_bytes((folder / "a" / "1-rgb.png").read_bytes()[:500])
+    done = packed.try_pack("create", tmp_path / "folder", tmp_path / "data.shade", "--format", "jpeg")
+    assert done.returncode == 1 and "broken.png" in done.stderr
+    skip = packed.try_pack("create", tmp_path / "folder", tmp_path / "d", "--format", "jpeg", "--on-bad", "skip")
+    assert skip.returncode == 4 and "broken.png" in skip.stdout
+    assert json.loads(packed.run_pack("info", tmp_path / "d", "--json"))["samples"] == 1
