@@ -9,6 +9,7 @@ use std::time::Instant;
 
 use serde::Serialize;
 use shade_formats::index::Index;
+use shade_formats::{SampleId, ShardId};
 
 use crate::assemble::{Assembly, Packed, write_index};
 use crate::catalogue::{Bad, Catalogue};
@@ -166,10 +167,7 @@ pub(crate) fn refuse_bad(bad: &[Bad], on_bad: OnBad) -> Result<(), Error> {
 
 /// Whether the destination holds this very work already, as when a finished command is given again.
 fn is_there(config: &CreateConfig, planned: &[Planned]) -> bool {
-    planned.iter().all(|planned| {
-        let id = |dataset: Dataset| Options::plan_id_in(dataset.index.options());
-        Dataset::open(&planned.folder(&config.out)).ok().and_then(id).as_ref() == Some(&planned.plan_id)
-    })
+    planned.iter().all(|planned| planned.found_in(&planned.folder(&config.out)).is_some())
 }
 
 /// Keeps what is complete, and says so; removes the rest.
@@ -222,6 +220,35 @@ impl Planned {
         }
     }
 
+    /// The dataset in `folder`, if it is the one that is planned.
+    fn found_in(&self, folder: &Path) -> Option<Dataset> {
+        let dataset = Dataset::open(folder).ok()?;
+        (Options::plan_id_in(dataset.index.options()).as_ref() == Some(&self.plan_id)).then_some(dataset)
+    }
+
+    /// What an earlier run has finished but not published: one split of several, or all but the last rename.
+    fn made_before(
+        &self,
+        dataset: &Dataset,
+        folder: &Path,
+        progress: &Progress,
+    ) -> Result<(CreatedPart, Packed), Error> {
+        clean(folder)?;
+        let index = &dataset.index;
+        progress.skip(self.catalogue.len().into(), self.catalogue.bytes());
+        let entries = (0..index.len()).filter_map(|id| index.entry(SampleId(id)));
+        let packed = Packed {
+            bytes: (0..index.shard_count()).filter_map(|n| Some(index.shard(ShardId(n))?.bytes)).sum(),
+            source_bytes: self.catalogue.bytes(),
+            compressed: entries.filter(|entry| entry.codec.is_compressed()).count() as u64,
+            bad: Vec::new(),
+        };
+        let mut part = self.outline();
+        (part.samples, part.bytes, part.compressed) = (index.len(), packed.bytes, packed.compressed);
+        part.content_id = Some(index.content_id().to_string());
+        Ok((part, packed))
+    }
+
     /// Packs it into `folder`, which then holds shards and index and nothing else.
     fn make(
         self,
@@ -234,6 +261,12 @@ impl Planned {
     ) -> Result<(CreatedPart, Packed), Error> {
         if !folder.is_dir() {
             fs::create_dir(folder).map_err(Error::io("create", folder))?;
+        }
+        // With samples left out it is made again, to know which.
+        if let Some(dataset) = self.found_in(folder)
+            && dataset.index.len() == self.catalogue.len()
+        {
+            return self.made_before(&dataset, folder, progress);
         }
         clean_unfinished(folder)?;
         let layout = &config.layout;

@@ -104,8 +104,11 @@ def test_jpeg_is_close_upright_and_free_of_exif(folder: Path, tmp_path: Path) ->
         if max(size) > LONG:
             size = (LONG * size[0] // max(size), LONG * size[1] // max(size))
         assert image.size == size, path
-        expected = np.asarray(upright.resize(size, Image.Resampling.BILINEAR), dtype=np.int16)
-        assert np.abs(np.asarray(image.convert("RGB"), dtype=np.int16) - expected).mean() < 6, path
+        # What Pillow's own encoder loses at this quality is lost here, too, and hardly more.
+        encoded = io.BytesIO()
+        upright.resize(size, Image.Resampling.BILINEAR).save(encoded, "jpeg", quality=95)
+        expected = np.asarray(Image.open(encoded), dtype=np.int16)
+        assert np.abs(np.asarray(image, dtype=np.int16) - expected).mean() <= 2, path
 
 
 def test_keep_never_touches_a_byte(folder: Path, tmp_path: Path) -> None:

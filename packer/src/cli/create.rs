@@ -178,6 +178,10 @@ impl ImageArgs {
 
 impl CreateArgs {
     pub(super) fn config(self) -> Result<CreateConfig, Error> {
+        let plain = |name: &String| !name.contains('/') && !matches!(name.as_str(), "" | "." | "..");
+        if let Some(name) = self.splits.iter().find(|name| !plain(name)) {
+            return Err(Error::Usage(format!("--splits: '{name}' is not a folder's name")));
+        }
         Ok(CreateConfig {
             source: self.source_args.source(self.source)?,
             splits: self.splits,

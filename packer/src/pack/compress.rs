@@ -7,6 +7,7 @@ use shade_formats::SampleId;
 use shade_formats::index::Media;
 use zstd::bulk::compress;
 
+use super::queue::memory_gate;
 use super::read::SourceReader;
 use super::recipe::{Kit, Recipe, Zstd, pays};
 use crate::catalogue::{Catalogue, Sample};
@@ -22,7 +23,7 @@ const PROBES: u32 = 256;
 const DICTIONARY_PROBES: u32 = 4096;
 
 /// A dictionary helps records below this median size; larger ones have enough to learn from by themselves.
-const DICTIONARY_RECORD_BYTES: usize = 16 * 1024;
+const DICTIONARY_RECORD_BYTES: u64 = 16 * 1024;
 
 /// zstd's own default for dictionaries.
 const DICTIONARY_BYTES: usize = 112_640;
@@ -47,18 +48,28 @@ pub fn choose_zstd(
         Compression::Auto => (ZSTD_LEVEL, true),
         Compression::Zstd { level } => (level, false),
     };
-    let probes = records(catalogue, recipe, PROBES, stop)?;
-    let candidates = probes.iter().filter(|(media, _)| may_pay(*media));
-    let mut sizes: Vec<usize> = candidates.map(|(_, bytes)| bytes.len()).collect();
+    let mut probes = probe(catalogue, recipe, PROBES, level, stop)?;
+    let mut sizes: Vec<u64> = probes.iter().map(|probe| probe.raw).collect();
     sizes.sort_unstable();
-    let median = sizes.get(sizes.len() / 2).copied().unwrap_or(usize::MAX);
+    let median = sizes.get(sizes.len() / 2).copied().unwrap_or(u64::MAX);
     let mut dictionary = Vec::new();
     if median < DICTIONARY_RECORD_BYTES {
-        dictionary = train(&records(catalogue, recipe, DICTIONARY_PROBES, stop)?, level);
+        let more = probe(catalogue, recipe, DICTIONARY_PROBES, level, stop)?;
+        dictionary = train(&more, level);
+        probes = more;
     }
     let media = if probing { worth_it(&probes, level, &dictionary) } else { compressible() };
     let zstd = Zstd { level, media, dictionary };
     Ok((!zstd.media.is_empty()).then_some(zstd))
+}
+
+/// A record that was looked at.
+struct Probe {
+    media: Media,
+    raw: u64,
+    compressed: u64,
+    /// Its bytes, if it is small enough for a dictionary; else none.
+    small: Vec<u8>,
 }
 
 /// JPEG and WebP hold what an entropy coder has left; nothing more is to be had from them.
@@ -71,13 +82,14 @@ fn compressible() -> Vec<Media> {
     all.into_iter().filter(|&media| may_pay(media)).collect()
 }
 
-/// Some of the dataset's records, uncompressed.
-fn records(
+/// Looks at some of the records that compression may help.
+fn probe(
     catalogue: &Catalogue,
     recipe: &Recipe,
     probes: u32,
+    level: i32,
     stop: &Stop,
-) -> Result<Vec<(Media, Vec<u8>)>, Error> {
+) -> Result<Vec<Probe>, Error> {
     let samples = catalogue.len();
     let count = probes.min(samples);
     let spaced = |number: u32| {
@@ -85,39 +97,42 @@ fn records(
         SampleId(u32::try_from(position).unwrap_or(u32::MAX))
     };
     let plain = Recipe { transform: recipe.transform, zstd: None, cls: false };
-    let read = |number| {
-        stop.check()?;
+    let memory = memory_gate();
+    let look = |number| {
         let Some(sample) = catalogue.sample(spaced(number)) else { return Ok(None) };
-        Ok(record(&sample, &mut Kit::new(&plain)?))
+        let _pass = memory.pass(u64::from(sample.bytes).saturating_mul(plain.weight()), stop)?;
+        stop.check()?;
+        Ok(look(&sample, &mut Kit::new(&plain)?, level))
     };
-    let read: Result<Vec<Option<_>>, Error> = (0..count).into_par_iter().map(read).collect();
-    Ok(read?.into_iter().flatten().collect())
+    let looked: Result<Vec<Option<_>>, Error> = (0..count).into_par_iter().map(look).collect();
+    Ok(looked?.into_iter().flatten().collect())
 }
 
-fn record(sample: &Sample<'_>, kit: &mut Kit<'_>) -> Option<(Media, Vec<u8>)> {
+fn look(sample: &Sample<'_>, kit: &mut Kit<'_>, level: i32) -> Option<Probe> {
     let mut image = Vec::new();
     SourceReader::default().image(sample, &mut image).ok()?;
     let record = kit.record(&image).ok()?;
-    Some((record.facts.media, record.stored.to_vec()))
+    let (media, raw) = (record.facts.media, record.stored.len() as u64);
+    if !may_pay(media) {
+        return None;
+    }
+    let compressed = compressed_len(record.stored, level, &[]);
+    let small = if raw <= DICTIONARY_RECORD_BYTES { record.stored.to_vec() } else { Vec::new() };
+    Some(Probe { media, raw, compressed, small })
 }
 
 /// A dictionary, if it makes records smaller by as much as compression itself must.
-fn train(records: &[(Media, Vec<u8>)], level: i32) -> Vec<u8> {
-    let samples: Vec<&[u8]> = records
-        .iter()
-        .filter(|(media, bytes)| may_pay(*media) && bytes.len() <= DICTIONARY_RECORD_BYTES)
-        .map(|(_, bytes)| bytes.as_slice())
-        .collect();
-    if samples.len() < DICTIONARY_RECORDS_MIN {
+fn train(probes: &[Probe], level: i32) -> Vec<u8> {
+    let small: Vec<&Probe> = probes.iter().filter(|probe| !probe.small.is_empty()).collect();
+    if small.len() < DICTIONARY_RECORDS_MIN {
         return Vec::new();
     }
+    let samples: Vec<&[u8]> = small.iter().map(|probe| probe.small.as_slice()).collect();
     // zstd finds nothing common in records that have nothing in common, and says so by an error.
     let Ok(dictionary) = zstd::dict::from_samples(&samples, DICTIONARY_BYTES) else { return Vec::new() };
-    let total = |dictionary: &[u8]| {
-        let one = |bytes: &&[u8]| compressed_len(bytes, level, dictionary);
-        samples.par_iter().map(one).sum::<u64>()
-    };
-    if pays(total(&[]), total(&dictionary)) { dictionary } else { Vec::new() }
+    let without = small.iter().map(|probe| probe.compressed).sum();
+    let with = samples.par_iter().map(|bytes| compressed_len(bytes, level, &dictionary)).sum();
+    if pays(without, with) { dictionary } else { Vec::new() }
 }
 
 /// Bytes stored: as they are where compression does not pay.
@@ -132,15 +147,17 @@ fn compressed_len(bytes: &[u8], level: i32, dictionary: &[u8]) -> u64 {
 }
 
 /// The kinds of images of which the probes together become smaller by the least saving.
-fn worth_it(probes: &[(Media, Vec<u8>)], level: i32, dictionary: &[u8]) -> Vec<Media> {
+fn worth_it(probes: &[Probe], level: i32, dictionary: &[u8]) -> Vec<Media> {
+    let stored = |probe: &Probe| {
+        let helped = !dictionary.is_empty() && !probe.small.is_empty();
+        if helped { compressed_len(&probe.small, level, dictionary) } else { probe.compressed }
+    };
+    let lens: Vec<u64> = probes.par_iter().map(stored).collect();
     let mut totals: BTreeMap<Media, (u64, u64)> = BTreeMap::new();
-    let probes: Vec<_> = probes.iter().filter(|(media, _)| may_pay(*media)).collect();
-    let lens: Vec<u64> =
-        probes.par_iter().map(|(_, bytes)| compressed_len(bytes, level, dictionary)).collect();
-    for ((media, bytes), compressed) in probes.into_iter().zip(lens) {
-        let (raw, stored) = totals.entry(*media).or_default();
-        *raw += bytes.len() as u64;
-        *stored += compressed;
+    for (probe, len) in probes.iter().zip(lens) {
+        let (raw, stored) = totals.entry(probe.media).or_default();
+        *raw += probe.raw;
+        *stored += len;
     }
     totals.into_iter().filter(|(_, (raw, stored))| pays(*raw, *stored)).map(|(media, _)| media).collect()
 }
@@ -148,6 +165,11 @@ fn worth_it(probes: &[(Media, Vec<u8>)], level: i32, dictionary: &[u8]) -> Vec<M
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn probe_of(media: Media, bytes: &[u8]) -> Probe {
+        let compressed = compressed_len(bytes, 3, &[]);
+        Probe { media, raw: bytes.len() as u64, compressed, small: bytes.to_vec() }
+    }
 
     #[test]
     fn kinds_are_worth_it_by_what_they_save_together() {
@@ -158,21 +180,19 @@ mod tests {
             state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
             *byte = (state >> 24) as u8;
         }
-        let probes = [(Media::Bmp, flat.clone()), (Media::Png, noise), (Media::Jpeg, flat)];
+        let probes = [probe_of(Media::Bmp, &flat), probe_of(Media::Png, &noise)];
         assert_eq!(worth_it(&probes, 3, &[]), [Media::Bmp]);
     }
 
     #[test]
     fn a_dictionary_comes_from_small_records_that_resemble_each_other() {
         let header: Vec<u8> = (0..600u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
-        let alike = |n: u32| (Media::Png, [&header[..], &n.to_le_bytes().repeat(5)].concat());
+        let alike = |n: u32| probe_of(Media::Png, &[&header[..], &n.to_le_bytes().repeat(5)].concat());
         let records: Vec<_> = (0..500).map(alike).collect();
         let dictionary = train(&records, 3);
         assert!(!dictionary.is_empty() && dictionary.len() <= DICTIONARY_BYTES);
-        let (_, first) = &records[0];
+        let first = &records[0].small;
         assert!(compressed_len(first, 3, &dictionary) * 2 < compressed_len(first, 3, &[]));
         assert!(train(&records[..10], 3).is_empty());
-        let few: Vec<_> = records.iter().map(|(_, bytes)| (Media::Jpeg, bytes.clone())).collect();
-        assert!(train(&few, 3).is_empty());
     }
 }

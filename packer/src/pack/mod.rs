@@ -34,13 +34,10 @@ use crate::plan::Plan;
 use crate::progress::Progress;
 use crate::workers::Workers;
 use done::Pack;
-use gate::Gate;
 use queue::{Queue, Stretch, memory_gate};
 use readers::Readers;
+use recipe::Kits;
 use stretch::StretchBuilder;
-
-/// Decoded pixels and their encoder take several times the source's bytes.
-const WEIGHT_OF_TRANSFORMED: u64 = 8;
 
 /// What all shards of one run share.
 #[derive(Debug)]
@@ -90,7 +87,6 @@ impl Packing<'_> {
             }
         }
         let memory = memory_gate();
-        let weight = if self.recipe.is_plain() { 1 } else { WEIGHT_OF_TRANSFORMED };
         let queue = Queue::new(
             self.catalogue,
             self.plan,
@@ -99,13 +95,13 @@ impl Packing<'_> {
             self.first_shard,
             self.effort.sync,
             &memory,
-            weight,
+            self.recipe.weight(),
             self.effort.in_flight.get(),
         );
         let readers = Readers::new(self.effort.jobs, self.effort.in_flight);
-        let cpus = Gate::new(self.effort.jobs.get() as u64);
+        let kits = Kits::new(self.recipe, self.effort.jobs);
         let spare = Mutex::new(Vec::new());
-        workers.all(self.stop, || self.work(&queue, (&readers, &cpus), &spare))
+        workers.all(self.stop, || self.work(&queue, (&readers, &kits), &spare))
     }
 
     fn shard_id(&self, number: usize) -> ShardId {
@@ -116,10 +112,10 @@ impl Packing<'_> {
     fn work(
         &self,
         queue: &Queue<'_>,
-        (readers, cpus): (&Readers, &Gate),
+        (readers, kits): (&Readers, &Kits<'_>),
         spare: &Mutex<Vec<Vec<u8>>>,
     ) -> Result<(), Error> {
-        let mut builder = StretchBuilder::new(self.catalogue, self.recipe, self.first_key)?;
+        let mut builder = StretchBuilder::new(self.catalogue, self.recipe, self.first_key);
         let pack = Pack {
             id: self.id,
             classes: self.catalogue.classes.len(),
@@ -131,7 +127,7 @@ impl Packing<'_> {
             let claimed = queue.claim(self.stop)?;
             let Some(Stretch { shard, number, samples, pass }) = claimed else { return Ok(()) };
             let memory = spare.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default();
-            let built = builder.build(samples, memory, (&mut seat.pace, cpus), self.stop)?;
+            let built = builder.build(samples, memory, (&mut seat.pace, kits), self.stop)?;
             if let (OnBad::Fail, Some((_, bad))) = (self.on_bad, built.bad.first()) {
                 return Err(Error::Bad { first: bad.clone(), more: 0 });
             }

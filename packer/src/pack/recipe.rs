@@ -1,13 +1,18 @@
 //! What becomes of an image's bytes on their way into a shard: kept, transformed, compressed.
 
+use std::num::NonZeroUsize;
+use std::sync::{Mutex, PoisonError};
+
 use shade_formats::ShardId;
 use shade_formats::checksum::crc32c;
 use shade_formats::index::{Codec, Entry, Media, sniff};
 use zstd::bulk::Compressor;
 
+use super::gate::Gate;
 use super::transform::{Transform, Transformer};
 use crate::config::SAVING_MIN_PERCENT;
 use crate::error::Error;
+use crate::interrupt::Stop;
 
 /// How records of one dataset are made.
 #[derive(Debug, Default)]
@@ -47,6 +52,33 @@ pub(super) struct Record<'k> {
     pub stored: &'k [u8],
 }
 
+/// As many kits as may compute at a time, for whichever thread does: a compressor at a high level takes 100 MB.
+pub(super) struct Kits<'a> {
+    recipe: &'a Recipe,
+    cpus: Gate,
+    spare: Mutex<Vec<Kit<'a>>>,
+}
+
+impl<'a> Kits<'a> {
+    pub(super) fn new(recipe: &'a Recipe, jobs: NonZeroUsize) -> Self {
+        Self { recipe, cpus: Gate::new(jobs.get() as u64), spare: Mutex::new(Vec::new()) }
+    }
+
+    /// Does `work` with a kit, once one is free.
+    pub(super) fn with<T>(
+        &self,
+        stop: &Stop,
+        work: impl FnOnce(&mut Kit<'a>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let _pass = self.cpus.pass(1, stop)?;
+        let spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let mut kit = spare.map_or_else(|| Kit::new(self.recipe), Ok)?;
+        let done = work(&mut kit);
+        self.spare.lock().unwrap_or_else(PoisonError::into_inner).push(kit);
+        done
+    }
+}
+
 /// What one thread needs to make records, with the memory it uses again.
 pub(super) struct Kit<'a> {
     transformer: Option<Transformer<'a>>,
@@ -59,6 +91,11 @@ impl Recipe {
     #[must_use]
     pub fn is_plain(&self) -> bool {
         self.transform.is_none() && self.zstd.is_none()
+    }
+
+    /// Bytes in memory for a byte of the source: decoded pixels and their encoder take several times as much.
+    pub(super) fn weight(&self) -> u64 {
+        if self.transform.is_some() { 8 } else { 1 }
     }
 
     pub(super) fn as_it_is(image: &[u8]) -> Facts {

@@ -13,10 +13,9 @@ use shade_formats::limits::FIELDS_BYTES_MAX;
 use shade_formats::shard::{END_OF_ARCHIVE, member_header, member_name, padded_len};
 use shade_formats::{SampleId, ShardId};
 
-use super::gate::Gate;
 use super::read::SourceReader;
 use super::readers::Pace;
-use super::recipe::{Kit, Recipe};
+use super::recipe::{Kit, Kits, Recipe};
 use crate::catalogue::{Bad, Catalogue, Sample};
 use crate::dataset::record_extension;
 use crate::error::Error;
@@ -61,24 +60,21 @@ pub(super) struct StretchBuilder<'a> {
     /// The number in the member's name is the sample's id plus this.
     first_key: u32,
     reader: SourceReader,
-    kit: Kit<'a>,
     read: Vec<u8>,
 }
 
 impl<'a> StretchBuilder<'a> {
-    pub(super) fn new(catalogue: &'a Catalogue, recipe: &'a Recipe, first_key: u32) -> Result<Self, Error> {
-        let kit = Kit::new(recipe)?;
-        let reader = SourceReader::default();
-        Ok(Self { catalogue, recipe, first_key, reader, kit, read: Vec::new() })
+    pub(super) fn new(catalogue: &'a Catalogue, recipe: &'a Recipe, first_key: u32) -> Self {
+        Self { catalogue, recipe, first_key, reader: SourceReader::default(), read: Vec::new() }
     }
 
     /// Reads and makes the stretch. `spare` is the memory it may take, `pace` hears how fast files come, and whoever
-    /// computes passes `cpus`.
+    /// computes has one of `kits`.
     pub(super) fn build(
         &mut self,
         samples: &[SampleId],
         spare: Vec<u8>,
-        (pace, cpus): (&mut Pace, &Gate),
+        (pace, kits): (&mut Pace, &Kits<'_>),
         stop: &Stop,
     ) -> Result<Built, Error> {
         let mut built = Built { bytes: spare, ..Built::default() };
@@ -91,9 +87,7 @@ impl<'a> StretchBuilder<'a> {
             built.bytes.clear();
             let read = self.read_all(samples, &mut built, pace);
             std::mem::swap(&mut built.bytes, &mut self.read);
-            let pass = cpus.pass(1, stop)?;
-            self.convert(&read, &mut built, stop)?;
-            drop(pass);
+            kits.with(stop, |kit| self.convert(kit, &read, &mut built, stop))?;
         }
         Ok(built)
     }
@@ -173,12 +167,12 @@ impl<'a> StretchBuilder<'a> {
     }
 
     /// Transforms and compresses images from the first buffer into `built.bytes`.
-    fn convert(&mut self, read: &[Read], built: &mut Built, stop: &Stop) -> Result<(), Error> {
+    fn convert(&self, kit: &mut Kit<'_>, read: &[Read], built: &mut Built, stop: &Stop) -> Result<(), Error> {
         for one in read {
             stop.check()?;
             let Some(sample) = self.catalogue.sample(one.sample) else { continue };
             let image = self.read.get(one.image.clone()).unwrap_or_default();
-            let record = match self.kit.record(image) {
+            let record = match kit.record(image) {
                 Ok(record) => record,
                 Err(fault) => {
                     built.bad.push((one.sample, Bad { path: sample.place(), fault }));
