@@ -1,5 +1,5 @@
 //! Bytes that are damaged, cut, made up or bombs give an error or an image, never a panic.
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
+#![expect(clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 use std::path::PathBuf;
 
@@ -137,9 +137,10 @@ fn bombs_are_refused_by_their_header() {
     assert_eq!(Decoder::new().decode(b"P5 40000 40000 65535\n"), Err(expected));
 
     // The sides of a lossless WebP have 14 bits: no bomb on its own, but too many pixels all the same.
-    let bits = (16_383_u32 | 16_383 << 14).to_le_bytes();
+    // (16,384, the largest, is read as 0 by image-webp 0.2.4, and refused for that.)
+    let bits = (16_382_u32 | 16_382 << 14).to_le_bytes();
     let webp = [&b"RIFF\x20\0\0\0WEBPVP8L\x10\0\0\0\x2f"[..], &bits, &[0; 15]].concat();
-    let expected = ImageFault::Size { width: 16_384, height: 16_384 };
+    let expected = ImageFault::Size { width: 16_383, height: 16_383 };
     assert_eq!(Decoder::new().decode(&webp), Err(expected));
 }
 

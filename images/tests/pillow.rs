@@ -1,5 +1,9 @@
 //! Decoded, turned, resized and encoded pixels are Pillow's. The references in `data/` are by `data/make.py`.
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test fails by panicking, and tells what it measured"
+)]
 
 use std::path::PathBuf;
 

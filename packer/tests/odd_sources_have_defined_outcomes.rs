@@ -192,7 +192,7 @@ fn what_may_not_be_read_is_named() {
     write(&source.join("cat/1.png"), b"x");
     write(&source.join("cat/2.png"), b"y");
     let unreadable = source.join("cat/2.png");
-    fs::set_permissions(&unreadable, std::os::unix::fs::PermissionsExt::from_mode(0)).unwrap();
+    fs::set_permissions(&unreadable, std::os::unix::fs::PermissionsExt::from_mode(0o000)).unwrap();
     // Root may read everything: give that up. The program is handed over by its open file, as others may not reach it.
     let mut command = Command::new("setpriv");
     command.args(["--bounding-set", "-all", "--inh-caps", "-all", "--"]).arg(PROGRAM);
