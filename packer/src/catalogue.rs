@@ -253,6 +253,22 @@ impl Catalogue {
         Ok(())
     }
 
+    /// Adds sample `id` of `from`, a catalogue over the same stores, with its fields, under another label.
+    ///
+    /// # Errors
+    /// As [`push`](Self::push) and [`push_field`](Self::push_field).
+    pub(crate) fn push_from(&mut self, from: &Self, id: SampleId, label: u32) -> Result<SampleId, String> {
+        let (Some(sample), Some(row)) = (from.sample(id), from.rows.get(id.index())) else {
+            return Err("no such sample".to_owned());
+        };
+        let Sample { path, bytes, changed_ns, offset, .. } = sample;
+        let new = self.push(NewSample { path, label, bytes, changed_ns, store: row.store, offset })?;
+        for field in from.fields(id) {
+            self.push_field(field.name, field.content)?;
+        }
+        Ok(new)
+    }
+
     /// Replaces the class table: class `n` becomes class `labels[n]`.
     pub(crate) fn relabel(&mut self, classes: Vec<String>, labels: &[u32]) {
         for row in &mut self.rows {

@@ -1,19 +1,22 @@
 //! A dataset that exists: its directory, its checked index, and the way to one record.
 
-use std::fs::{self, File};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry::{Occupied, Vacant};
+use std::fs;
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use shade_formats::checksum::crc32c;
 use shade_formats::index::{Codec, Entry, INDEX_FILE, Index, Media};
-use shade_formats::limits::INDEX_BYTES_MAX;
-use shade_formats::shard::member_name;
+use shade_formats::limits::{INDEX_BYTES_MAX, SHARD_ALIGN_BYTES};
+use shade_formats::shard::{member_name, padded_len};
 use shade_formats::{SampleId, ShardId};
 use zstd::bulk::Decompressor;
 use zstd::zstd_safe::get_dict_id_from_frame;
 
 use crate::error::Error;
+use crate::options::Options;
 
 /// A dataset whose index was read and found whole.
 #[derive(Debug)]
@@ -70,6 +73,26 @@ impl Dataset {
         self.dir.join(self.index.shard(shard).map_or("", |shard| shard.name))
     }
 
+    /// The bytes of its shard that the index vouches for: the record's header, the record, its fields.
+    #[must_use]
+    pub fn extent(&self, sample: SampleId, entry: &Entry) -> Range<u64> {
+        let record_end = entry.offset.saturating_add(padded_len(entry.stored_len.into()));
+        let fields = self.index.fields(sample).map_or(0, |fields| fields.len);
+        entry.offset.saturating_sub(SHARD_ALIGN_BYTES)..record_end.saturating_add(fields)
+    }
+
+    /// The class of a sample, for people; empty for a label that there is not.
+    #[must_use]
+    pub fn class_text(&self, label: u32) -> String {
+        String::from_utf8_lossy(self.index.class_name(label).unwrap_or_default()).into_owned()
+    }
+
+    /// Whether images were transformed on their way into the dataset, or into one that was merged or appended to it.
+    #[must_use]
+    pub fn is_transformed(&self) -> bool {
+        Options::all(self.index.options()).iter().any(|options| options.transform.is_some())
+    }
+
     /// The original path of a sample, for people.
     #[must_use]
     pub fn path_text(&self, sample: SampleId) -> String {
@@ -99,50 +122,51 @@ pub fn is_record_name(name: &str, key: u32, path: &[u8], entry: &Entry) -> bool 
     named(false) || named(true)
 }
 
-/// Reads records of one shard one at a time, reusing its memory.
-pub(crate) struct RecordReader {
-    file: File,
-    stored: Vec<u8>,
+/// Gives records back as they were before compression, reusing its memory.
+#[derive(Default)]
+pub(crate) struct Unpacker {
     raw: Vec<u8>,
+    /// By the id of the dictionary, 0 for none: loading one costs more than a small record does.
+    zstd: HashMap<u32, Decompressor<'static>>,
 }
 
-impl RecordReader {
-    pub(crate) fn open(path: &Path) -> io::Result<Self> {
-        Ok(Self { file: File::open(path)?, stored: Vec::new(), raw: Vec::new() })
-    }
-
-    /// A record's source bytes, checked by its CRC32C and its length; on failure says what is wrong.
-    pub(crate) fn read(&mut self, index: &Index, entry: &Entry) -> Result<&[u8], String> {
-        self.stored.resize(entry.stored_len as usize, 0);
-        self.file.read_exact_at(&mut self.stored, entry.offset).map_err(|fault| fault.to_string())?;
-        check_record(index, entry, &self.stored, &mut self.raw)?;
-        Ok(if entry.codec.is_compressed() { &self.raw } else { &self.stored })
-    }
-}
-
-/// Compares stored bytes with their entry and decompresses them into `raw` if they are compressed.
-pub(crate) fn check_record(
-    index: &Index,
-    entry: &Entry,
-    stored: &[u8],
-    raw: &mut Vec<u8>,
-) -> Result<(), String> {
-    let got = crc32c(stored);
-    if got != entry.crc32c {
-        return Err(format!("the record's crc32c is {got:08x}, expected {:08x}", entry.crc32c));
-    }
-    if entry.codec.is_compressed() {
-        // Without the dictionary that the frame names, zstd says that it is missing.
-        let id = get_dict_id_from_frame(stored).filter(|_| entry.codec == Codec::ZstdDictionary);
-        let dictionary = id.and_then(|id| index.dictionary(id.get())).unwrap_or_default();
-        let decompress =
-            |stored| Decompressor::with_dictionary(dictionary)?.decompress(stored, entry.raw_len as usize);
-        *raw = decompress(stored).map_err(|fault| format!("zstd refuses the record: {fault}"))?;
-        if raw.len() != entry.raw_len as usize {
-            return Err(format!("decompressed to {} bytes, expected {}", raw.len(), entry.raw_len));
+impl Unpacker {
+    /// What the record of `entry` holds: `stored`, checked by its CRC32C, and decompressed if it is compressed.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(crate) fn unpack<'u>(
+        &'u mut self,
+        index: &Index,
+        entry: &Entry,
+        stored: &'u [u8],
+    ) -> Result<&'u [u8], String> {
+        let got = crc32c(stored);
+        if got != entry.crc32c {
+            return Err(format!("the record's crc32c is {got:08x}, expected {:08x}", entry.crc32c));
         }
+        if !entry.codec.is_compressed() {
+            return Ok(stored);
+        }
+        // Without the dictionary that the frame names, zstd says that it is missing.
+        let named = get_dict_id_from_frame(stored).filter(|_| entry.codec == Codec::ZstdDictionary);
+        let id = named.map_or(0, |id| id.get());
+        let refused = |fault: io::Error| format!("zstd refuses the record: {fault}");
+        let zstd = match self.zstd.entry(id) {
+            Occupied(known) => known.into_mut(),
+            Vacant(unknown) => {
+                let dictionary = index.dictionary(id).unwrap_or_default();
+                unknown.insert(Decompressor::with_dictionary(dictionary).map_err(refused)?)
+            }
+        };
+        self.raw.clear();
+        self.raw.reserve(entry.raw_len as usize);
+        let len = zstd.decompress_to_buffer(stored, &mut self.raw).map_err(refused)?;
+        if len != entry.raw_len as usize {
+            return Err(format!("decompressed to {len} bytes, expected {}", entry.raw_len));
+        }
+        Ok(&self.raw)
     }
-    Ok(())
 }
 
 #[cfg(test)]

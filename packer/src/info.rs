@@ -9,6 +9,7 @@ use shade_formats::{SampleId, ShardId};
 
 use crate::dataset::Dataset;
 use crate::error::Error;
+use crate::options::Options;
 use crate::report::{human_bytes, path_as_text};
 
 /// Classes listed to people; programs get all.
@@ -34,6 +35,16 @@ pub struct Info {
     pub raw_bytes: u64,
     /// Records stored compressed.
     pub compressed: u64,
+    /// zstd dictionaries that compressed records need.
+    pub dictionaries: usize,
+    /// Their bytes.
+    pub dictionary_bytes: usize,
+    /// Samples with extra fields.
+    pub with_fields: u64,
+    /// Bytes of extra fields, with tar's headers and padding.
+    pub fields_bytes: u64,
+    /// Samples whose members are named by another number than their id, as merging, appending and skipping leave them.
+    pub own_keys: u64,
     /// Sizes of the records as stored.
     pub record_bytes: RecordBytes,
     /// Number of samples of each kind of image.
@@ -83,7 +94,14 @@ pub fn info(dir: &Path) -> Result<Info, Error> {
     let mut media = BTreeMap::new();
     let mut sizes = Vec::with_capacity(index.len() as usize);
     let (mut raw_bytes, mut compressed) = (0u64, 0u64);
-    for entry in (0..index.len()).filter_map(|sample| index.entry(SampleId(sample))) {
+    let (mut with_fields, mut fields_bytes, mut own_keys) = (0u64, 0u64, 0u64);
+    for sample in (0..index.len()).map(SampleId) {
+        let Some(entry) = index.entry(sample) else { continue };
+        own_keys += u64::from(index.key(sample) != sample.0);
+        if let Some(fields) = index.fields(sample) {
+            with_fields += 1;
+            fields_bytes += fields.len;
+        }
         if let Some(class) = classes.get_mut(entry.label as usize) {
             class.samples += 1;
         }
@@ -103,6 +121,11 @@ pub fn info(dir: &Path) -> Result<Info, Error> {
         stored_bytes,
         raw_bytes,
         compressed,
+        dictionaries: index.dictionaries().count(),
+        dictionary_bytes: index.dictionaries().map(<[u8]>::len).sum(),
+        with_fields,
+        fields_bytes,
+        own_keys,
         record_bytes: RecordBytes::of(sizes, stored_bytes),
         media,
         classes,
@@ -133,6 +156,19 @@ impl std::fmt::Display for Info {
         writeln!(f, "shards      {} of {} in all", self.shards, human_bytes(self.shard_bytes))?;
         let (stored, raw) = (human_bytes(self.stored_bytes), human_bytes(self.raw_bytes));
         writeln!(f, "records     {stored} stored, {raw} raw, {} compressed", self.compressed)?;
+        if self.dictionaries > 0 {
+            writeln!(f, "dictionary  {} of {} bytes in all", self.dictionaries, self.dictionary_bytes)?;
+        }
+        if self.with_fields > 0 {
+            let bytes = human_bytes(self.fields_bytes);
+            writeln!(f, "fields      of {} samples, {bytes}", self.with_fields)?;
+        }
+        if self.own_keys > 0 {
+            writeln!(f, "keys        of {} samples are not their ids", self.own_keys)?;
+        }
+        for transform in Options::all(&self.options.to_string()).iter().filter_map(Options::transform_text) {
+            writeln!(f, "transform   {transform}")?;
+        }
         let RecordBytes { mean, min, p50, p90, p99, max } = self.record_bytes;
         writeln!(f, "bytes       mean {mean:.0}, min {min}, p50 {p50}, p90 {p90}, p99 {p99}, max {max}")?;
         let media: Vec<String> = self.media.iter().map(|(name, count)| format!("{name} {count}")).collect();

@@ -3,18 +3,27 @@
 //! `create` flows through the modules in this order: [`source`] lists the samples into a [`catalogue`], [`plan`] orders
 //! them and cuts shards, [`pack`] writes the shards in parallel, `assemble` puts the index together, [`publish`] makes the
 //! whole appear at once.
+//!
+//! [`verify`], [`extract`] and [`diff`] read a dataset in `spans`, past the page cache (`direct`); [`mod@append`] adds to one
+//! by the modules of `create`; [`merge`] makes one of several; [`info`] and [`ls`] look at the index only.
 
+pub mod append;
 mod assemble;
 pub mod catalogue;
+mod claim;
 pub mod cli;
 pub mod config;
 pub mod create;
 pub mod dataset;
+pub mod diff;
+mod direct;
 pub mod error;
 pub mod extract;
 pub mod info;
 pub mod interrupt;
+pub mod ls;
 pub mod memory;
+pub mod merge;
 pub mod options;
 pub mod pack;
 pub mod plan;
@@ -22,6 +31,7 @@ pub mod progress;
 pub mod publish;
 pub mod report;
 pub mod source;
+mod spans;
 pub mod verify;
 pub mod workers;
 

@@ -1,6 +1,6 @@
 //! `shade-pack`, the program: reads the command line, runs it, prints the result, exits.
 
-use std::io::Write;
+use std::io::{BufWriter, ErrorKind, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -29,12 +29,16 @@ fn main() -> ExitCode {
     }
     match cli.run(&stop) {
         Ok(report) => {
-            let text =
-                if json { serde_json::to_string(&report).unwrap_or_default() } else { report.to_string() };
-            match writeln!(std::io::stdout().lock(), "{text}") {
+            match report.write(json, &mut BufWriter::new(std::io::stdout().lock())) {
                 Ok(()) => ExitCode::from(report.exit_code()),
-                // The reader of our output went away: nobody is left to tell.
-                Err(_) => ExitCode::FAILURE,
+                // The reader of our output went away: it has what it wanted of a listing, and nobody is left to tell.
+                Err(fault) if fault.kind() == ErrorKind::BrokenPipe && report.is_listing() => {
+                    ExitCode::SUCCESS
+                }
+                Err(fault) => {
+                    let _ = writeln!(std::io::stderr(), "shade-pack: cannot write the result: {fault}");
+                    ExitCode::FAILURE
+                }
             }
         }
         Err(fault) => {

@@ -9,7 +9,7 @@ use xxhash_rust::xxh3::Xxh3;
 use crate::catalogue::{Catalogue, Field, FieldContent};
 use crate::config::{Compression, Layout};
 use crate::error::Error;
-use crate::pack::Transform;
+use crate::pack::{Format, Transform};
 use crate::plan::Plan;
 use crate::source::{Kind, Source};
 
@@ -70,6 +70,62 @@ impl Options {
     #[must_use]
     pub fn read(options: &str) -> Option<Self> {
         serde_json::from_str(options).ok()
+    }
+
+    /// Of a dataset that exists and of all that were merged or appended to it, those that can be read.
+    #[must_use]
+    pub fn all(options: &str) -> Vec<Self> {
+        let mut found = Vec::new();
+        let mut ahead: Vec<serde_json::Value> = serde_json::from_str(options).into_iter().collect();
+        while let Some(value) = ahead.pop() {
+            for parts in ["appended", "merged"] {
+                let parts = value.get(parts).and_then(serde_json::Value::as_array);
+                ahead.extend(parts.into_iter().flatten().rev().cloned());
+            }
+            found.extend(serde_json::from_value(value));
+        }
+        found
+    }
+
+    /// What it was laid out by.
+    #[must_use]
+    pub fn layout(&self) -> Layout {
+        Layout {
+            shard_bytes: self.shard_bytes,
+            shuffle: self.seed.filter(|_| self.shuffle),
+            transform: self.transform,
+            compression: self.compress.parse().unwrap_or_default(),
+            cls: self.cls,
+        }
+    }
+
+    /// What became of images, in the words of the command line; `None` if their bytes were kept.
+    #[must_use]
+    pub fn transform_text(&self) -> Option<String> {
+        let Transform { format, resize_short, max_side, filter, quality } = self.transform?;
+        // Unit variants serialise to their names.
+        let name = |value: serde_json::Result<serde_json::Value>| {
+            value.ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
+        };
+        let mut text = format!("--format {}", name(serde_json::to_value(format)));
+        if format == Format::Jpeg {
+            text += &format!(" --quality {quality}");
+        }
+        for (option, pixels) in [("--resize-short", resize_short), ("--max-side", max_side)] {
+            if let Some(pixels) = pixels {
+                text += &format!(" {option} {pixels}");
+            }
+        }
+        if resize_short.is_some() || max_side.is_some() {
+            text += &format!(" --filter {}", name(serde_json::to_value(filter)));
+        }
+        Some(text)
+    }
+
+    /// Patterns of what was left out of the source.
+    #[must_use]
+    pub fn exclude(&self) -> &[String] {
+        &self.exclude
     }
 
     /// As recorded in an index, with the id of the plan if there is one.

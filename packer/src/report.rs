@@ -1,17 +1,22 @@
 //! What a command found or did, for people or for programs.
 
 use std::fmt;
+use std::io::{self, Write};
 use std::path::Path;
 
 use serde::{Serialize, Serializer};
 
+use crate::append::Appended;
 use crate::create::Created;
+use crate::diff::Compared;
 use crate::extract::Extracted;
 use crate::info::Info;
+use crate::ls::Listing;
+use crate::merge::Merged;
 use crate::verify::Verified;
 
 /// The outcome of a command that ran to its end.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Debug, Serialize)]
 #[serde(untagged)]
 pub enum Report {
     /// Of `create`.
@@ -22,19 +27,50 @@ pub enum Report {
     Verified(Verified),
     /// Of `extract`.
     Extracted(Extracted),
+    /// Of `ls`, which is written line by line.
+    #[serde(skip)]
+    Listing(Listing),
+    /// Of `diff`.
+    Compared(Compared),
+    /// Of `merge`.
+    Merged(Merged),
+    /// Of `append`.
+    Appended(Appended),
     /// Text for a program other than ours.
     Text(String),
 }
 
 impl Report {
-    /// 0; 3 when `verify` found damage; 4 when samples were left out.
+    /// 0; 1 when `diff` found a difference; 3 when `verify` found damage; 4 when samples were left out.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Verified(verified) if !verified.is_whole() => 3,
             Self::Created(created) if !created.bad.is_empty() => 4,
+            Self::Appended(appended) if !appended.bad.is_empty() => 4,
+            Self::Compared(compared) if !compared.same => 1,
             _ => 0,
         }
+    }
+
+    /// Whether it is lines, of which a reader may want the first only.
+    #[must_use]
+    pub fn is_listing(&self) -> bool {
+        matches!(self, Self::Listing(_))
+    }
+
+    /// Writes it as text or, but for what has lines of its own, as one JSON object.
+    ///
+    /// # Errors
+    /// `out` refuses.
+    pub fn write(&self, json: bool, out: &mut dyn Write) -> io::Result<()> {
+        match self {
+            Self::Listing(listing) => return listing.write(out),
+            report if json => serde_json::to_writer(&mut *out, report)?,
+            report => write!(out, "{report}")?,
+        }
+        out.write_all(b"\n")?;
+        out.flush()
     }
 }
 
@@ -45,6 +81,10 @@ impl fmt::Display for Report {
             Self::Info(info) => info.fmt(f),
             Self::Verified(verified) => verified.fmt(f),
             Self::Extracted(extracted) => extracted.fmt(f),
+            Self::Listing(_) => Ok(()),
+            Self::Compared(compared) => compared.fmt(f),
+            Self::Merged(merged) => merged.fmt(f),
+            Self::Appended(appended) => appended.fmt(f),
             Self::Text(text) => f.write_str(text),
         }
     }

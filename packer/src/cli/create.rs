@@ -161,7 +161,7 @@ impl LayoutArgs {
 }
 
 impl ImageArgs {
-    fn transform(&self) -> Result<Option<Transform>, Error> {
+    pub(super) fn transform(&self) -> Result<Option<Transform>, Error> {
         let format = match self.format {
             FormatArg::Keep if self.resize_short.is_some() || self.max_side.is_some() => {
                 let text = "resizing means encoding again: add --format jpeg or --format raw";

@@ -1,22 +1,29 @@
 //! The command line.
 
 mod create;
+mod dataset;
 
 use std::io::IsTerminal;
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
 
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
 pub use create::{CreateArgs, FormatArg, ImageArgs, LayoutArgs, SourceArgs};
+pub use dataset::{
+    AppendArgs, DiffArgs, ExtractArgs, InfoArgs, LsArgs, MergeArgs, NewLayoutArgs, VerifyArgs,
+};
 
+use crate::append::append;
 use crate::config::Effort;
 use crate::create::create;
+use crate::diff::diff;
 use crate::error::Error;
 use crate::extract::extract;
 use crate::info::info;
 use crate::interrupt::Stop;
+use crate::ls::ls;
+use crate::merge::merge;
 use crate::progress::Shown;
 use crate::report::Report;
 use crate::verify::verify;
@@ -42,50 +49,20 @@ pub enum Command {
     Create(Box<CreateArgs>),
     /// Tell what a dataset holds; reads its index only.
     Info(InfoArgs),
-    /// Re-read a dataset and name every damaged sample; exit code 3 if there is one.
+    /// List samples, one a line; reads the index only.
+    Ls(LsArgs),
+    /// Re-read a dataset and name every damaged sample; exit code 3 if there is one. Repair it if asked to.
     Verify(VerifyArgs),
     /// Give the ImageFolder back, byte for byte.
     Extract(ExtractArgs),
+    /// Tell what a source and a dataset do not have in common; exit code 1 if there is something.
+    Diff(DiffArgs),
+    /// Make one dataset of several.
+    Merge(MergeArgs),
+    /// Add the samples of a source that a dataset does not have yet.
+    Append(Box<AppendArgs>),
     /// Print a shell's completion script, for it to load.
     Completions(CompletionsArgs),
-}
-
-/// Of `info`.
-#[derive(Debug, Args)]
-pub struct InfoArgs {
-    /// The dataset's directory.
-    pub dataset: PathBuf,
-    /// Print one JSON object instead of text, with all classes.
-    #[arg(long)]
-    pub json: bool,
-}
-
-/// Of `verify`.
-#[derive(Debug, Args)]
-pub struct VerifyArgs {
-    /// The dataset's directory.
-    pub dataset: PathBuf,
-    /// Threads.
-    #[command(flatten)]
-    pub jobs: JobsArgs,
-    /// Output.
-    #[command(flatten)]
-    pub output: OutputArgs,
-}
-
-/// Of `extract`.
-#[derive(Debug, Args)]
-pub struct ExtractArgs {
-    /// The dataset's directory.
-    pub dataset: PathBuf,
-    /// The ImageFolder's directory. It must not exist.
-    pub out: PathBuf,
-    /// Threads.
-    #[command(flatten)]
-    pub jobs: JobsArgs,
-    /// Output.
-    #[command(flatten)]
-    pub output: OutputArgs,
 }
 
 /// Of `completions`.
@@ -186,6 +163,10 @@ impl Cli {
             Command::Info(args) => args.json,
             Command::Verify(args) => args.output.json,
             Command::Extract(args) => args.output.json,
+            Command::Diff(args) => args.output.json,
+            Command::Merge(args) => args.output.json,
+            Command::Append(args) => args.output.json,
+            Command::Ls(_) => false,
             Command::Completions(_) => false,
         }
     }
@@ -201,8 +182,21 @@ impl Cli {
                 create(&args.config()?, shown, stop).map(Report::Created)
             }
             Command::Info(args) => info(&args.dataset).map(Box::new).map(Report::Info),
+            Command::Ls(args) => ls(&args.dataset, args.config()).map(Report::Listing),
             Command::Verify(args) => {
-                verify(&args.dataset, args.jobs.count(), args.output.shown(), stop).map(Report::Verified)
+                verify(&args.dataset, &args.config(), args.output.shown(), stop).map(Report::Verified)
+            }
+            Command::Diff(args) => {
+                let shown = args.output.shown();
+                diff(&args.config()?, shown, stop).map(Report::Compared)
+            }
+            Command::Merge(args) => {
+                let shown = args.output.shown();
+                merge(&args.config(), shown, stop).map(Report::Merged)
+            }
+            Command::Append(args) => {
+                let shown = args.output.shown();
+                append(&args.config()?, shown, stop).map(Report::Appended)
             }
             Command::Extract(args) => {
                 let (jobs, shown) = (args.jobs.count(), args.output.shown());

@@ -11,7 +11,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// Lets through what fits.
 #[derive(Debug)]
-pub(super) struct Gate {
+pub(crate) struct Gate {
     limit: u64,
     used: Mutex<u64>,
     freed: Condvar,
@@ -19,18 +19,18 @@ pub(super) struct Gate {
 
 /// A share of a gate; given back when dropped.
 #[derive(Debug)]
-pub(super) struct Pass<'a> {
+pub(crate) struct Pass<'a> {
     gate: &'a Gate,
     amount: u64,
 }
 
 impl Gate {
-    pub(super) fn new(limit: u64) -> Self {
+    pub(crate) fn new(limit: u64) -> Self {
         Self { limit, used: Mutex::new(0), freed: Condvar::new() }
     }
 
     /// Waits until `amount` fits, or until nothing else is in use: what is larger than the gate passes alone.
-    pub(super) fn pass(&self, amount: u64, stop: &Stop) -> Result<Pass<'_>, Error> {
+    pub(crate) fn pass(&self, amount: u64, stop: &Stop) -> Result<Pass<'_>, Error> {
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         while *used > 0 && used.saturating_add(amount) > self.limit {
             stop.check()?;

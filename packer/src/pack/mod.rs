@@ -2,8 +2,10 @@
 //! what they make is put together in the plan's order.
 //!
 //! `queue` hands out stretches, `read` and `stretch` turn one into bytes (`recipe`, `transform` and `compress` say how),
-//! `shard_file` places them, `done` remembers complete shards. `gate` bounds memory and computing threads.
+//! `shard_file` places them, `done` remembers complete shards. `gate` bounds memory and computing threads. `again` makes
+//! single samples once more.
 
+mod again;
 mod compress;
 mod done;
 mod gate;
@@ -20,9 +22,13 @@ use std::sync::{Mutex, PoisonError};
 
 use shade_formats::ShardId;
 
+pub(crate) use again::Again;
 pub use compress::choose_zstd;
 pub(crate) use done::fields_row;
 pub use done::{DoneRecord, DoneShard, clean, clean_unfinished, read as read_done};
+pub(crate) use gate::Gate;
+pub(crate) use read::SourceReader;
+pub(crate) use recipe::Kits;
 pub use recipe::{Recipe, Zstd};
 pub use transform::{Format, Interpolation, Transform};
 
@@ -36,7 +42,6 @@ use crate::workers::Workers;
 use done::Pack;
 use queue::{Queue, Stretch, memory_gate};
 use readers::Readers;
-use recipe::Kits;
 use stretch::StretchBuilder;
 
 /// What all shards of one run share.

@@ -15,7 +15,7 @@ use crate::source::image_folder::{changed_ns, open_folder};
 /// Reads samples one after the other; keeps what it read from last open: the folder, from which a path is shorter than
 /// from the root, or the container.
 #[derive(Debug, Default)]
-pub(super) struct SourceReader {
+pub(crate) struct SourceReader {
     folder: Option<(PathBuf, OwnedFd)>,
     container: Option<(PathBuf, File)>,
 }
@@ -25,7 +25,7 @@ impl SourceReader {
     ///
     /// # Errors
     /// It cannot be read, or it is not the file that was listed, said in words for [`Bad`](crate::catalogue::Bad).
-    pub(super) fn image(&mut self, sample: &Sample<'_>, bytes: &mut Vec<u8>) -> Result<(), String> {
+    pub(crate) fn image(&mut self, sample: &Sample<'_>, bytes: &mut Vec<u8>) -> Result<(), String> {
         match sample.store {
             Store::Folder(folder) => read_file(self.folder(folder)?, sample, bytes),
             Store::Container(file) => self.span(file, sample.changed_ns, sample.offset, sample.bytes, bytes),

@@ -53,14 +53,14 @@ pub(super) struct Record<'k> {
 }
 
 /// As many kits as may compute at a time, for whichever thread does: a compressor at a high level takes 100 MB.
-pub(super) struct Kits<'a> {
+pub(crate) struct Kits<'a> {
     recipe: &'a Recipe,
     cpus: Gate,
     spare: Mutex<Vec<Kit<'a>>>,
 }
 
 impl<'a> Kits<'a> {
-    pub(super) fn new(recipe: &'a Recipe, jobs: NonZeroUsize) -> Self {
+    pub(crate) fn new(recipe: &'a Recipe, jobs: NonZeroUsize) -> Self {
         Self { recipe, cpus: Gate::new(jobs.get() as u64), spare: Mutex::new(Vec::new()) }
     }
 

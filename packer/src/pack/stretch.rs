@@ -68,6 +68,11 @@ impl<'a> StretchBuilder<'a> {
         Self { catalogue, recipe, first_key, reader: SourceReader::default(), read: Vec::new() }
     }
 
+    /// From now on sample `id` has this key, and the others' keys follow.
+    pub(super) fn set_key(&mut self, id: SampleId, key: u32) {
+        self.first_key = key.wrapping_sub(id.0);
+    }
+
     /// Reads and makes the stretch. `spare` is the memory it may take, `pace` hears how fast files come, and whoever
     /// computes has one of `kits`.
     pub(super) fn build(
@@ -115,7 +120,7 @@ impl<'a> StretchBuilder<'a> {
     }
 
     fn read_one(&mut self, id: SampleId, sample: &Sample<'_>, bytes: &mut Vec<u8>) -> Result<Read, String> {
-        let key = self.first_key.saturating_add(id.0);
+        let key = self.first_key.wrapping_add(id.0);
         let image = bytes.len() + HEADER_BYTES;
         bytes.resize(image, 0);
         self.reader.image(sample, bytes)?;
@@ -183,7 +188,7 @@ impl<'a> StretchBuilder<'a> {
             let offset = (built.bytes.len() + HEADER_BYTES) as u64;
             let entry = record.facts.entry(stored, sample.label, offset);
             let extension = record_extension(sample.path, &entry, self.recipe.transform.is_some());
-            let key = self.first_key.saturating_add(one.sample.0);
+            let key = self.first_key.wrapping_add(one.sample.0);
             let header = header_of(key, &extension, stored.len())
                 .map_err(|fault| Error::Source { path: sample.file(), fault })?;
             built.bytes.extend_from_slice(&header);
@@ -204,7 +209,7 @@ impl<'a> StretchBuilder<'a> {
         len: usize,
         sample: &Sample<'_>,
     ) -> Result<[u8; HEADER_BYTES], Error> {
-        let key = self.first_key.saturating_add(id.0);
+        let key = self.first_key.wrapping_add(id.0);
         header_of(key, extension, len).map_err(|fault| Error::Source { path: sample.file(), fault })
     }
 }

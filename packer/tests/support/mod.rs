@@ -149,3 +149,22 @@ pub(crate) fn names(folder: &Path) -> Vec<String> {
     names.sort();
     names
 }
+
+/// A tar of these members.
+pub(crate) fn tar_of(path: &Path, members: &[(&str, &[u8])]) {
+    let mut tar = tar::Builder::new(Vec::new());
+    for (name, bytes) in members {
+        let mut header = tar::Header::new_ustar();
+        header.set_size(bytes.len() as u64);
+        header.set_mode(0o644);
+        tar.append_data(&mut header, name, *bytes).unwrap();
+    }
+    write(path, &tar.into_inner().unwrap());
+}
+
+/// A picture of this size that compresses a little, as a PPM.
+pub(crate) fn picture(seed: u64, width: u32, height: u32) -> Vec<u8> {
+    let noise = noise(seed, 16);
+    let pixels = (0..width * height * 3).map(|n| noise[(n / 40) as usize % 16].wrapping_add((n % 7) as u8));
+    [format!("P6\n{width} {height}\n255\n").into_bytes(), pixels.collect()].concat()
+}

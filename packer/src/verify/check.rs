@@ -1,0 +1,88 @@
+//! Compares one sample's bytes in its shard with what the index says of them.
+
+use shade_formats::SampleId;
+use shade_formats::checksum::crc32c;
+use shade_formats::index::{Entry, Media, sniff};
+use shade_formats::shard::{padded_len, parse_fields, parse_member_header};
+use shade_images::{Decoder, ImageFault};
+
+use crate::dataset::{Dataset, Unpacker, is_record_name};
+
+const HEADER_BYTES: usize = 512;
+
+/// Why a sample is not in order, in words.
+#[derive(Debug)]
+pub(super) enum Fault {
+    /// Its bytes are not those that were packed.
+    Damaged(String),
+    /// Its bytes are those that were packed, but no image.
+    NoImage(String),
+    /// There is no decoder for its kind of image.
+    NotDecodable(String),
+}
+
+/// Checks samples one after the other, reusing its memory.
+pub(super) struct Checker<'a> {
+    dataset: &'a Dataset,
+    unpacker: Unpacker,
+    decoder: Option<Decoder>,
+}
+
+impl<'a> Checker<'a> {
+    pub(super) fn new(dataset: &'a Dataset, decode: bool) -> Self {
+        let decoder = decode.then(Decoder::new);
+        Self { dataset, unpacker: Unpacker::default(), decoder }
+    }
+
+    /// Checks a sample. `bytes` are those of its [extent](Dataset::extent).
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(super) fn check(&mut self, sample: SampleId, entry: &Entry, bytes: &[u8]) -> Result<(), Fault> {
+        let record = self.stored(sample, entry, bytes).map_err(Fault::Damaged)?;
+        let unpacked = self.unpacker.unpack(&self.dataset.index, entry, record).map_err(Fault::Damaged)?;
+        match &mut self.decoder {
+            Some(decoder) => decode(decoder, unpacked),
+            None => Ok(()),
+        }
+    }
+
+    /// The record in `bytes`, once its header and its fields are found right.
+    fn stored<'b>(&self, sample: SampleId, entry: &Entry, bytes: &'b [u8]) -> Result<&'b [u8], String> {
+        let index = &self.dataset.index;
+        let start = entry.offset.saturating_sub(HEADER_BYTES as u64);
+        let header = parse_member_header(bytes, start).map_err(|fault| fault.to_string())?;
+        let (key, path) = (index.key(sample), index.path(sample).unwrap_or_default());
+        let named = is_record_name(&header.name, key, path, entry);
+        if !named || header.stored_len != u64::from(entry.stored_len) {
+            let (got, len, expected) = (header.name, header.stored_len, entry.stored_len);
+            return Err(format!(
+                "its tar header says {got:?} of {len} bytes, expected the key {key:012} and {expected} bytes"
+            ));
+        }
+        let (_, data) = bytes.split_at_checked(HEADER_BYTES).unwrap_or_default();
+        if let Some(span) = index.fields(sample) {
+            let padded = usize::try_from(padded_len(entry.stored_len.into())).unwrap_or(usize::MAX);
+            let fields = data.get(padded..).unwrap_or_default();
+            let got = crc32c(fields);
+            if got != span.crc32c {
+                return Err(format!("its fields' crc32c is {got:08x}, expected {:08x}", span.crc32c));
+            }
+            parse_fields(fields, key, span.offset).map_err(|fault| fault.to_string())?;
+        }
+        data.get(..entry.stored_len as usize).ok_or_else(|| "its record is cut short".to_owned())
+    }
+}
+
+fn decode(decoder: &mut Decoder, image: &[u8]) -> Result<(), Fault> {
+    let decoded = decoder.decode_reduced(sniff(image).0, image, |_| 1).map(|_| ());
+    decoder.shrink();
+    decoded.map_err(|fault| match fault {
+        // No decoder will ever know it: that is what files of zeros look like.
+        ImageFault::Unsupported { media: Media::Other, .. } => {
+            Fault::NoImage("no image: its first bytes are of no known kind".to_owned())
+        }
+        ImageFault::Unsupported { .. } => Fault::NotDecodable(fault.to_string()),
+        _ => Fault::NoImage(format!("cannot be decoded: {fault}")),
+    })
+}

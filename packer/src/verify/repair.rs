@@ -1,0 +1,253 @@
+//! Writes damaged shards again: intact bytes from the old file, damaged samples from the source.
+//!
+//! The new file replaces the old one only once its checksum is the one that the index has. The index is never touched, so
+//! a dataset that is being read stays the dataset it was.
+
+use std::collections::HashSet;
+use std::fs::{self, File};
+use std::num::NonZeroUsize;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+
+use shade_formats::checksum::{crc32c, crc32c_concat};
+use shade_formats::index::Entry;
+use shade_formats::shard::{LABEL_MEMBER, member_header, member_name};
+use shade_formats::{SampleId, ShardId};
+
+use super::pieces::{Piece, PieceKind, pieces, slot};
+use super::read::RepairSource;
+use super::remake::{Remaker, Way, recipes};
+use super::report::{DamagedSample, DamagedShard, Repaired, Verified};
+use crate::claim::Claim;
+use crate::dataset::Dataset;
+use crate::direct::{DirectFile, ReadMemory};
+use crate::error::Error;
+use crate::interrupt::Stop;
+use crate::options::Options;
+use crate::pack::Gate;
+use crate::progress::{Progress, Shown};
+use crate::publish::sync_dir;
+use crate::spans::SPANS_MEMORY_BYTES;
+use crate::workers::Workers;
+
+/// Pieces worked on at a time: a distant source answers slowly, but many questions at once.
+const PIECES_IN_FLIGHT: NonZeroUsize = NonZeroUsize::MIN.saturating_add(63);
+
+/// What all pieces share.
+struct Repairing<'a, 'k> {
+    dataset: &'a Dataset,
+    shards: &'a [Vec<(SampleId, Entry)>],
+    remaker: Remaker<'a, 'k>,
+    memory: Gate,
+    /// Whether `.cls` members stand behind samples and hold the labels of the index.
+    cls: bool,
+    progress: Progress,
+    stop: &'a Stop,
+}
+
+/// A shard being written again, removed again unless it was given its name.
+struct Rewritten {
+    shard: ShardId,
+    path: PathBuf,
+    partial: PathBuf,
+    pieces: Vec<Piece>,
+}
+
+/// A piece that was written.
+struct Done {
+    crc32c: u32,
+    remade: u32,
+    failed: Vec<DamagedSample>,
+}
+
+/// Repairs what `verified` found.
+pub(super) fn repair(
+    dataset: &Dataset,
+    shards: &[Vec<(SampleId, Entry)>],
+    verified: &Verified,
+    source: &RepairSource,
+    jobs: NonZeroUsize,
+    shown: Shown,
+    stop: &Stop,
+) -> Result<Repaired, Error> {
+    let _claim = Claim::take(&dataset.dir)?;
+    let workers = Workers::start(PIECES_IN_FLIGHT.max(jobs))?;
+    let damaged = verified.damaged.iter().filter(|damaged| !damaged.is_whole);
+    let wanted: Vec<SampleId> = damaged.clone().map(|damaged| SampleId(damaged.sample)).collect();
+    let broken: HashSet<&PathBuf> = damaged
+        .map(|damaged| &damaged.shard)
+        .chain(verified.damaged_shards.iter().map(|damaged| &damaged.shard))
+        .collect();
+    let ids: HashSet<u32> = wanted.iter().map(|sample| sample.0).collect();
+    let mut repaired = Repaired::default();
+    let mut rewritten = Vec::new();
+    for (shard, samples) in (0u32..).map(ShardId).zip(shards) {
+        let path = dataset.shard_path(shard);
+        if broken.contains(&path) {
+            match pieces(dataset, shard, samples, &ids) {
+                Ok(pieces) => rewritten.push(Rewritten::create(shard, path, pieces)?),
+                Err(fault) => repaired.failed_shards.push(DamagedShard { shard: path, fault }),
+            }
+        }
+    }
+    let recipes = recipes(dataset);
+    let ways: Vec<Way<'_>> = recipes.iter().map(|recipe| Way::new(recipe, jobs)).collect();
+    let remaker = Remaker::new(dataset, &wanted, source, &workers, &ways, shown, stop)?;
+    let all: Vec<(&Rewritten, &Piece)> =
+        rewritten.iter().flat_map(|new| new.pieces.iter().map(move |piece| (new, piece))).collect();
+    let samples = all.iter().map(|(_, piece)| piece.samples.len() as u64).sum();
+    let progress =
+        Progress::start(shown, "repairing", samples, all.iter().map(|(_, piece)| piece.len()).sum());
+    let cls = Options::read(dataset.index.options()).is_some_and(|options| options.cls);
+    let memory = Gate::new(SPANS_MEMORY_BYTES);
+    let repairing = Repairing { dataset, shards, remaker, memory, cls, progress, stop };
+    let mut done = workers.each(&all, stop, |(new, piece)| repairing.piece(new, piece))?.into_iter();
+    repairing.progress.finish();
+    for new in &rewritten {
+        let done = new.pieces.iter().zip(done.by_ref());
+        new.finish(dataset, done, &mut repaired)?;
+    }
+    sync_dir(&dataset.dir)?;
+    Ok(repaired)
+}
+
+impl Rewritten {
+    fn create(shard: ShardId, path: PathBuf, pieces: Vec<Piece>) -> Result<Self, Error> {
+        let mut partial = path.clone().into_os_string();
+        partial.push(format!(".part-{}", std::process::id()));
+        let partial = PathBuf::from(partial);
+        File::create_new(&partial).map_err(Error::io("create", &partial))?;
+        Ok(Self { shard, path, partial, pieces })
+    }
+
+    fn write(&self, bytes: &[u8], piece: &Piece) -> Result<Done, Error> {
+        let file =
+            File::options().write(true).open(&self.partial).map_err(Error::io("open", &self.partial))?;
+        file.write_all_at(bytes, piece.bytes.start).map_err(Error::io("write", &self.partial))?;
+        Ok(Done { crc32c: crc32c(bytes), remade: 0, failed: Vec::new() })
+    }
+
+    /// Gives the file its name if it is what the index says.
+    fn finish<'p>(
+        &self,
+        dataset: &Dataset,
+        done: impl Iterator<Item = (&'p Piece, Done)>,
+        repaired: &mut Repaired,
+    ) -> Result<(), Error> {
+        let (mut crc, mut remade, mut failed) = (0, 0, Vec::new());
+        for (piece, done) in done {
+            let len = usize::try_from(piece.len()).unwrap_or(usize::MAX);
+            crc = crc32c_concat(crc, done.crc32c, len);
+            remade += done.remade;
+            failed.extend(done.failed);
+        }
+        if !failed.is_empty() {
+            repaired.failed.extend(failed);
+            return Ok(());
+        }
+        let expected = dataset.index.shard(self.shard).map_or(0, |shard| shard.crc32c);
+        if crc != expected {
+            let fault = format!("written again, its crc32c would be {crc:08x}, expected {expected:08x}");
+            repaired.failed_shards.push(DamagedShard { shard: self.path.clone(), fault });
+            return Ok(());
+        }
+        let synced = File::options().write(true).open(&self.partial).and_then(|file| file.sync_all());
+        synced.map_err(Error::io("sync", &self.partial))?;
+        fs::rename(&self.partial, &self.path).map_err(Error::io("name", &self.partial))?;
+        repaired.shards.push(self.path.display().to_string());
+        repaired.samples += remade;
+        Ok(())
+    }
+}
+
+impl Drop for Rewritten {
+    fn drop(&mut self) {
+        // After the rename there is no such name.
+        let _ = fs::remove_file(&self.partial);
+    }
+}
+
+impl Repairing<'_, '_> {
+    fn piece(&self, new: &Rewritten, piece: &Piece) -> Result<Done, Error> {
+        let room = self.memory.pass(piece.len(), self.stop)?;
+        let samples = self.shards.get(piece.shard.index()).map(Vec::as_slice).unwrap_or_default();
+        let done = match piece.kind {
+            PieceKind::Copied => self.copy(new, piece, samples)?,
+            PieceKind::Remade => self.remake(new, piece, samples)?,
+            PieceKind::End => {
+                let zeros = vec![0; usize::try_from(piece.len()).unwrap_or(0)];
+                new.write(&zeros, piece)?
+            }
+        };
+        drop(room);
+        self.progress.add(piece.samples.len() as u64, piece.len());
+        Ok(done)
+    }
+
+    fn copy(&self, new: &Rewritten, piece: &Piece, samples: &[(SampleId, Entry)]) -> Result<Done, Error> {
+        let mut memory = ReadMemory::default();
+        let (bytes, fault) = match DirectFile::open(&new.path) {
+            Ok(file) => file.read(piece.bytes.clone(), &mut memory),
+            Err(fault) => (Default::default(), Some(fault)),
+        };
+        // Behind the last intact sample something may be missing; the whole file's checksum decides about that.
+        let mut padded = Vec::new();
+        let bytes = if fault.is_none() {
+            bytes
+        } else {
+            padded.extend_from_slice(bytes);
+            padded.resize(usize::try_from(piece.len()).unwrap_or(0), 0);
+            &mut padded
+        };
+        if self.cls {
+            self.label_again(bytes, piece, samples);
+        }
+        new.write(bytes, piece)
+    }
+
+    /// Labels that stand behind samples without fields are under no checksum of their own: they are written again.
+    fn label_again(&self, bytes: &mut [u8], piece: &Piece, samples: &[(SampleId, Entry)]) {
+        for number in piece.samples.clone() {
+            let Some((sample, entry)) = samples.get(number) else { continue };
+            let extent = self.dataset.extent(*sample, entry);
+            let label = entry.label.to_string();
+            let name = member_name(self.dataset.index.key(*sample), LABEL_MEMBER);
+            let Ok(header) = member_header(&name, label.len() as u64) else { continue };
+            let mut member = [header.as_slice(), label.as_bytes()].concat();
+            member.resize(member.len().next_multiple_of(header.len()), 0);
+            if slot(self.dataset, samples, number).end - extent.end == member.len() as u64 {
+                let at = usize::try_from(extent.end - piece.bytes.start).unwrap_or(usize::MAX);
+                let there = bytes.get_mut(at..).and_then(|rest| rest.get_mut(..member.len()));
+                if let Some(there) = there {
+                    there.copy_from_slice(&member);
+                }
+            }
+        }
+    }
+
+    fn remake(&self, new: &Rewritten, piece: &Piece, samples: &[(SampleId, Entry)]) -> Result<Done, Error> {
+        let mut thread = self.remaker.thread();
+        let (mut bytes, mut failed) = (Vec::new(), Vec::new());
+        for number in piece.samples.clone() {
+            self.stop.check()?;
+            let Some((sample, entry)) = samples.get(number) else { continue };
+            let slot = slot(self.dataset, samples, number);
+            let made = thread.remake(*sample, entry, slot.end - slot.start, &mut bytes, self.stop)?;
+            if let Err(fault) = made {
+                failed.push(DamagedSample {
+                    sample: sample.0,
+                    shard: new.path.clone(),
+                    offset: entry.offset,
+                    path: self.dataset.path_text(*sample),
+                    fault: format!("cannot be repaired: {fault}"),
+                    is_whole: false,
+                });
+            }
+        }
+        if !failed.is_empty() {
+            return Ok(Done { crc32c: 0, remade: 0, failed });
+        }
+        let remade = u32::try_from(piece.samples.len()).unwrap_or(u32::MAX);
+        Ok(Done { remade, ..new.write(&bytes, piece)? })
+    }
+}

@@ -1,0 +1,188 @@
+//! extract writes below its folder only, whatever an index says, and never one file over another.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "a test fails by panicking, in its helpers too"
+)]
+
+mod support;
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use serde_json::Value;
+use shade_formats::ShardId;
+use shade_formats::checksum::crc32c;
+use shade_formats::index::{Codec, Entry, FieldsRow, INDEX_FILE, IndexBuilder, Media, Shard};
+use shade_formats::shard::{END_OF_ARCHIVE, member_header, member_name};
+use support::{names, noise, picture, run, run_well, stderr_of, tar_of, tree, write};
+
+/// Adds a member with this name and content.
+fn member(shard: &mut Vec<u8>, name: &str, bytes: &[u8]) {
+    shard.extend(member_header(name, bytes.len() as u64).unwrap());
+    shard.extend(bytes);
+    shard.resize(shard.len().next_multiple_of(512), 0);
+}
+
+/// A dataset of samples with these paths, each with these fields.
+fn forge(dir: &Path, samples: &[(&str, &[&str])]) {
+    let mut shard = Vec::new();
+    let mut entries = Vec::new();
+    for (key, (_, fields)) in (0u32..).zip(samples) {
+        let record = format!("record {key}");
+        let offset = shard.len() as u64 + 512;
+        member(&mut shard, &member_name(key, "png"), record.as_bytes());
+        let start = shard.len();
+        for field in *fields {
+            member(&mut shard, &member_name(key, field), field.as_bytes());
+        }
+        let span = &shard[start..];
+        let blocks = u32::try_from(span.len() / 512).unwrap();
+        let row =
+            if span.is_empty() { FieldsRow::default() } else { FieldsRow { blocks, crc32c: crc32c(span) } };
+        let len = u32::try_from(record.len()).unwrap();
+        let entry = Entry {
+            shard: ShardId(0),
+            offset,
+            stored_len: len,
+            raw_len: len,
+            crc32c: crc32c(record.as_bytes()),
+            label: 0,
+            width: 0,
+            height: 0,
+            codec: Codec::None,
+            media: Media::Other,
+        };
+        entries.push((entry, row));
+    }
+    shard.extend(END_OF_ARCHIVE);
+    let mut index = IndexBuilder::new();
+    let records = u32::try_from(samples.len()).unwrap();
+    index
+        .push_shard(Shard { name: "s.tar", bytes: shard.len() as u64, crc32c: crc32c(&shard), records })
+        .unwrap();
+    index.push_class(b"cat").unwrap();
+    for ((entry, _), (path, _)) in entries.iter().zip(samples) {
+        index.push_sample(entry, path.as_bytes()).unwrap();
+    }
+    index.set_fields(entries.iter().map(|(_, row)| *row).collect());
+    fs::create_dir_all(dir).unwrap();
+    fs::write(dir.join("s.tar"), shard).unwrap();
+    fs::write(dir.join(INDEX_FILE), index.finish().unwrap()).unwrap();
+}
+
+/// Exit code and message of an extraction that must leave nothing.
+fn refused(samples: &[(&str, &[&str])]) -> (Option<i32>, String) {
+    let temp = tempfile::tempdir().unwrap();
+    let (dataset, back) = (temp.path().join("dataset"), temp.path().join("back"));
+    forge(&dataset, samples);
+    let output = run(&[&"extract", &dataset, &back, &"-q"]);
+    assert_eq!(names(temp.path()), ["dataset"], "{samples:?}");
+    (output.status.code(), stderr_of(&output))
+}
+
+#[test]
+fn no_path_leads_out() {
+    for path in [
+        "../escaped.png",
+        "/tmp/escaped.png",
+        "cat/../../escaped.png",
+        "cat/..",
+        "cat/./1.png",
+        "cat/\0.png",
+        "",
+        "cat//1.png",
+        "cat/",
+    ] {
+        let (code, text) = refused(&[("cat/fine.png", &[]), (path, &[])]);
+        assert_eq!(code, Some(3), "{path:?}: {text}");
+        assert!(text.contains("sample 1") && text.contains("may lead elsewhere"), "{path:?}: {text}");
+    }
+}
+
+#[test]
+fn two_samples_never_share_a_file() {
+    let (code, text) = refused(&[("cat/1.png", &[]), ("cat/2.png", &[]), ("cat/1.png", &[])]);
+    assert!(code == Some(3) && text.contains("samples 0 and 2 have the same path 'cat/1.png'"), "{text}");
+    let (code, text) = refused(&[("cat", &[]), ("cat/2.png", &[])]);
+    assert!(
+        code == Some(3) && text.contains("sample 0 has the path 'cat', which is another's folder"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_field_never_takes_the_place_of_another_file() {
+    for samples in [
+        &[("cat/1.png", &["json"][..]), ("cat/1.jpg", &["json"][..])][..],
+        &[("cat/1.png", &["jpg"][..]), ("cat/1.jpg", &[][..])][..],
+        &[("cat.png", &["d"][..]), ("cat.d/1.jpg", &[][..])][..],
+    ] {
+        let (code, text) = refused(samples);
+        assert!(code == Some(1) && text.contains("field"), "{code:?} {text}");
+    }
+}
+
+#[test]
+fn links_beside_the_destination_are_not_followed() {
+    let temp = tempfile::tempdir().unwrap();
+    let (dataset, elsewhere) = (temp.path().join("dataset"), temp.path().join("elsewhere"));
+    forge(&dataset, &[("cat/1.png", &["json"])]);
+    fs::create_dir(&elsewhere).unwrap();
+    symlink(&elsewhere, temp.path().join("out")).unwrap();
+    let output = run(&[&"extract", &dataset, &temp.path().join("out"), &"-q"]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert!(names(&elsewhere).is_empty());
+    // A name in a shard is no path: this one lies where the index says.
+    run_well(&[&"extract", &dataset, &temp.path().join("back"), &"-q"]);
+    let back = tree(&temp.path().join("back"));
+    assert_eq!(back.keys().collect::<Vec<_>>(), ["cat/1.json", "cat/1.png"]);
+    assert_eq!(back["cat/1.png"], b"record 0");
+}
+
+#[test]
+fn fields_come_back_beside_their_images() {
+    let temp = tempfile::tempdir().unwrap();
+    let (source, out, back) = (temp.path().join("tars"), temp.path().join("out"), temp.path().join("back"));
+    let (image, mask) = (picture(1, 9, 9), noise(3, 70_000));
+    tar_of(
+        &source.join("set.tar"),
+        &[
+            ("one.ppm", &image),
+            ("one.cls", b"0"),
+            ("one.mask.bin", &mask),
+            ("one.json", b"{}"),
+            ("two.ppm", &image),
+            ("two.cls", b"1"),
+        ],
+    );
+    run_well(&[&"create", &source, &out, &"-q"]);
+    let report: Value =
+        serde_json::from_str(&run_well(&[&"extract", &out, &back, &"--json", &"-q"])).unwrap();
+    assert_eq!(
+        (&report["samples"], &report["fields"], &report["note"]),
+        (&2.into(), &2.into(), &Value::Null)
+    );
+    let back = tree(&back);
+    assert_eq!(
+        back.keys().collect::<Vec<_>>(),
+        ["set/one.json", "set/one.mask.bin", "set/one.ppm", "set/two.ppm"]
+    );
+    assert!(
+        back["set/one.mask.bin"] == mask && back["set/one.ppm"] == image && back["set/one.json"] == b"{}"
+    );
+}
+
+#[test]
+fn transformed_images_keep_their_names_and_it_says_so() {
+    let temp = tempfile::tempdir().unwrap();
+    let (source, out, back) = (temp.path().join("images"), temp.path().join("out"), temp.path().join("back"));
+    write(&source.join("cat/1.ppm"), &picture(1, 40, 30));
+    run_well(&[&"create", &source, &out, &"--format", &"jpeg", &"-q"]);
+    let text = run_well(&[&"extract", &out, &back, &"-q"]);
+    assert!(text.contains("note: images were transformed"), "{text}");
+    assert!(tree(&back)["cat/1.ppm"].starts_with(b"\xff\xd8"));
+    assert!(run_well(&[&"info", &out]).contains("transform   --format jpeg --quality 90"));
+}

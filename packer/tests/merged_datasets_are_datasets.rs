@@ -1,0 +1,148 @@
+//! merge makes one dataset of several, whole in every respect: it verifies, extracts, lists, and merges again.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "a test fails by panicking, in its helpers too"
+)]
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use support::{names, noise, picture, run, run_well, stderr_of, tar_of, tree, write};
+
+fn images(root: &Path, classes: &[&str], salt: u64) {
+    for (number, class) in (0u64..).zip(classes.iter().cycle().take(30)) {
+        let path = root.join(format!("{class}/{salt}-{number:02}.ppm"));
+        write(&path, &picture(salt * 100 + number, 20, 10));
+    }
+}
+
+/// Three datasets that share classes but no path, one compressed, one of tars with fields.
+fn three(temp: &Path) -> [PathBuf; 3] {
+    let sources = ["one", "two", "three"].map(|name| temp.join(name));
+    images(&sources[0], &["dog", "bee"], 1);
+    images(&sources[1], &["cat", "bee", "ant"], 2);
+    let members: Vec<(String, Vec<u8>)> = (0..12u64)
+        .flat_map(|n| {
+            let class = if n % 2 == 0 { "cat" } else { "emu" };
+            [
+                (format!("{n:03}.ppm"), picture(n, 12, 12)),
+                (format!("{n:03}.cls"), class.as_bytes().to_vec()),
+                (format!("{n:03}.txt2"), noise(n, 60)),
+            ]
+        })
+        .collect();
+    let members: Vec<(&str, &[u8])> = members.iter().map(|(name, bytes)| (&name[..], &bytes[..])).collect();
+    tar_of(&sources[2].join("set.tar"), &members);
+    let more: [&[&str]; 3] = [&[], &["--compress", "zstd", "--cls"], &["--no-shuffle"]];
+    let outs = ["1", "2", "3"].map(|name| temp.join(name));
+    for ((source, out), more) in sources.iter().zip(&outs).zip(more) {
+        let mut args: Vec<&dyn AsRef<std::ffi::OsStr>> =
+            vec![&"create", source, out, &"--shard-size", &"8KiB", &"-q"];
+        args.extend(more.iter().map(|arg| arg as &dyn AsRef<std::ffi::OsStr>));
+        run_well(&args);
+    }
+    outs
+}
+
+/// Each sample's class by path.
+fn classes(out: &Path) -> BTreeMap<String, String> {
+    let lines = run_well(&[&"ls", &out, &"--long", &"--json"]);
+    let row = |line: &str| {
+        let row: Value = serde_json::from_str(line).unwrap();
+        let text = |name: &str| row[name].as_str().unwrap().to_owned();
+        (text("path"), text("class"))
+    };
+    lines.lines().map(row).collect()
+}
+
+fn extracted(out: &Path, back: &Path) -> BTreeMap<String, Vec<u8>> {
+    run_well(&[&"extract", &out, &back, &"-q"]);
+    tree(back)
+}
+
+#[test]
+fn a_merged_dataset_holds_all_and_merges_again() {
+    let temp = tempfile::tempdir().unwrap();
+    let [one, two, three] = three(temp.path());
+    let (pair, all, linked) = (temp.path().join("pair"), temp.path().join("all"), temp.path().join("linked"));
+    run_well(&[&"merge", &pair, &one, &two, &"-q"]);
+    run_well(&[&"merge", &all, &pair, &three, &"-q"]);
+    let report: Value = serde_json::from_str(&run_well(&[
+        &"merge", &linked, &one, &two, &three, &"--link", &"--json", &"-q",
+    ]))
+    .unwrap();
+    assert_eq!(
+        (&report["samples"], &report["merged"], &report["classes"]),
+        (&72.into(), &3.into(), &5.into())
+    );
+    let mut expected = BTreeMap::new();
+    let mut files = BTreeMap::new();
+    for (number, out) in [&one, &two, &three].into_iter().enumerate() {
+        expected.extend(classes(out));
+        files.extend(extracted(out, &temp.path().join(format!("back {number}"))));
+    }
+    for (number, out) in [&all, &linked].into_iter().enumerate() {
+        run_well(&[&"verify", &out, &"-q"]);
+        assert_eq!(classes(out), expected);
+        assert!(extracted(out, &temp.path().join(format!("all back {number}"))) == files);
+        let info: Value = serde_json::from_str(&run_well(&[&"info", &out, &"--json"])).unwrap();
+        let classes: Vec<&str> =
+            info["classes"].as_array().unwrap().iter().map(|class| class["name"].as_str().unwrap()).collect();
+        assert_eq!(classes, ["ant", "bee", "cat", "dog", "emu"]);
+        assert_eq!((&info["with_fields"], &info["own_keys"]), (&12.into(), &42.into()));
+    }
+    let info =
+        |out: &Path| -> Value { serde_json::from_str(&run_well(&[&"info", &out, &"--json"])).unwrap() };
+    assert_eq!(info(&all)["content_id"], info(&linked)["content_id"]);
+    let lines = run_well(&[&"ls", &all]);
+    let in_order: Vec<String> = [&one, &two, &three]
+        .iter()
+        .flat_map(|out| {
+            let lines = run_well(&[&"ls", *out]);
+            lines.lines().map(|line| line.rsplit('\t').next().unwrap().to_owned()).collect::<Vec<_>>()
+        })
+        .collect();
+    assert_eq!(lines.lines().map(|line| line.rsplit('\t').next().unwrap()).collect::<Vec<_>>(), in_order);
+    let first = fs::metadata(one.join("shard-000000.tar")).unwrap();
+    assert_eq!(fs::metadata(linked.join("shard-000000.tar")).unwrap().ino(), first.ino());
+    assert_ne!(fs::metadata(all.join("shard-000000.tar")).unwrap().ino(), first.ino());
+}
+
+#[test]
+fn a_merged_dataset_is_repaired_from_the_source_of_a_part() {
+    let temp = tempfile::tempdir().unwrap();
+    let [one, two, _] = three(temp.path());
+    let pair = temp.path().join("pair");
+    run_well(&[&"merge", &pair, &one, &two, &"-q"]);
+    let before = tree(&pair);
+    fs::remove_file(pair.join("shard-000001.tar")).unwrap();
+    run_well(&[&"verify", &pair, &"--repair", &temp.path().join("one"), &"-q"]);
+    assert!(tree(&pair) == before);
+}
+
+#[test]
+fn what_cannot_be_merged_is_refused_and_leaves_nothing() {
+    let temp = tempfile::tempdir().unwrap();
+    let [one, two, _] = three(temp.path());
+    let out = temp.path().join("out");
+    let output = run(&[&"merge", &out, &one, &two, &one, &"-q"]);
+    assert_eq!(output.status.code(), Some(1));
+    let text = stderr_of(&output);
+    assert!(text.contains("is in") && text.contains(one.to_str().unwrap()), "{text}");
+    let output = run(&[&"merge", &two, &one, &"-q"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(run(&[&"merge", &out]).status.code(), Some(2));
+    assert_eq!(run(&[&"merge", &out, &temp.path().join("one")]).status.code(), Some(1));
+    let shard = fs::OpenOptions::new().write(true).open(one.join("shard-000000.tar")).unwrap();
+    shard.set_len(1024).unwrap();
+    let output = run(&[&"merge", &out, &one, &two, &"-q"]);
+    assert!(output.status.code() == Some(3) && stderr_of(&output).contains("shard-000000.tar"));
+    assert!(!names(temp.path()).iter().any(|name| name.starts_with("out")));
+}
