@@ -37,7 +37,7 @@ pub(crate) fn run(scratch: &Scratch) -> Result<Vec<Figure>> {
     let out = scratch.folder().join("out");
     let mount = scratch.folder().join("mount");
     let mut create = scratch.programs.create(&mount, &out);
-    create.args(scratch.programs.create_knows("--no-sync")?.then_some("--no-sync"));
+    create.arg("--no-sync");
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     for _ in 0..RUNS {
         ours.push(over_store(scratch, &tree, &create)?);

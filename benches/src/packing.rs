@@ -70,12 +70,7 @@ impl Packer {
 
 fn compare(scratch: &Scratch, tree: &Tree) -> Result<Vec<Figure>> {
     let programs = &scratch.programs;
-    let mut flushes = vec![true];
-    if programs.create_knows("--no-sync")? {
-        flushes.insert(0, false);
-    }
-    let packers: Vec<Packer> =
-        flushes.into_iter().flat_map(|flush| [Packer::Shade { flush }, Packer::Tar { flush }]).collect();
+    let packers = [false, true].map(|flush| [Packer::Shade { flush }, Packer::Tar { flush }]).concat();
     let mut rates = vec![Vec::new(); packers.len()];
     for _ in 0..RUNS {
         for (packer, rates) in packers.iter().zip(&mut rates) {

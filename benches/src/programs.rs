@@ -37,12 +37,6 @@ impl Programs {
         command
     }
 
-    /// Whether `shade-pack create` has this option: an older one is measured without it.
-    pub(crate) fn create_knows(&self, option: &str) -> Result<bool> {
-        let help = Command::new(&self.pack).args(["create", "--help"]).output()?;
-        Ok(String::from_utf8_lossy(&help.stdout).contains(option))
-    }
-
     /// The program that shows a directory with delays.
     pub(crate) fn slow_store(&self) -> Result<PathBuf> {
         let path = self.folder.join("shade-slow-store");
