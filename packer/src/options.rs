@@ -19,7 +19,8 @@ const HEADER_BYTES: u64 = 512;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Options {
     tool: String,
-    /// What the source was.
+    /// What the source was; the first datasets do not say that it was an ImageFolder.
+    #[serde(default)]
     pub source: Kind,
     shuffle: bool,
     seed: Option<u64>,

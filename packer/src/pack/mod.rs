@@ -83,7 +83,11 @@ impl Packing<'_> {
             self.stop.check()?;
             match read_done(self.folder, self.shard_id(number), self.id)? {
                 None => missing.push(number),
-                Some(_) => {
+                Some(done) => {
+                    // An earlier run may have been told to skip what this one is not.
+                    if let (OnBad::Fail, Some(bad)) = (self.on_bad, done.bad.first()) {
+                        return Err(Error::Bad { first: bad.clone(), more: done.bad.len() - 1 });
+                    }
                     let samples = self.plan.shard(number);
                     let found = samples.iter().filter_map(|&id| self.catalogue.sample(id));
                     let bytes = found.map(|sample| u64::from(sample.bytes)).sum();
@@ -92,17 +96,7 @@ impl Packing<'_> {
             }
         }
         let memory = memory_gate();
-        let queue = Queue::new(
-            self.catalogue,
-            self.plan,
-            missing,
-            self.folder,
-            self.first_shard,
-            self.effort.sync,
-            &memory,
-            self.recipe.weight(),
-            self.effort.in_flight.get(),
-        );
+        let queue = Queue::new(self, missing, &memory);
         let readers = Readers::new(self.effort.jobs, self.effort.in_flight);
         let kits = Kits::new(self.recipe, self.effort.jobs);
         let spare = Mutex::new(Vec::new());

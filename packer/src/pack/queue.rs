@@ -1,16 +1,14 @@
 //! Hands out stretches of shards in their order, as long as memory lasts.
 
-use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use shade_formats::{SampleId, ShardId};
+use shade_formats::SampleId;
 
+use super::Packing;
 use super::gate::{Gate, Pass};
 use super::shard_file::ShardFile;
-use crate::catalogue::Catalogue;
 use crate::error::Error;
 use crate::interrupt::Stop;
-use crate::plan::Plan;
 
 /// Most samples in a stretch: with more, nothing is saved any longer.
 const STRETCH_SAMPLES_MAX: usize = 64;
@@ -35,15 +33,8 @@ pub(super) struct Stretch<'a> {
 
 /// What is still to be handed out.
 pub(super) struct Queue<'a> {
-    catalogue: &'a Catalogue,
-    plan: &'a Plan,
-    folder: &'a Path,
-    /// The number of the plan's first shard in the dataset.
-    first_shard: u32,
-    sync: bool,
+    packing: &'a Packing<'a>,
     memory: &'a Gate,
-    /// Bytes in memory for a byte of the source.
-    weight: u64,
     /// Most samples in a stretch.
     samples_max: usize,
     cursor: Mutex<Cursor<'a>>,
@@ -68,23 +59,12 @@ pub(super) fn memory_gate() -> Gate {
 
 impl<'a> Queue<'a> {
     /// Hands out the plan's shards `shards`, given in their order.
-    #[expect(clippy::too_many_arguments, reason = "one call, each of another type")]
-    pub(super) fn new(
-        catalogue: &'a Catalogue,
-        plan: &'a Plan,
-        mut shards: Vec<usize>,
-        folder: &'a Path,
-        first_shard: u32,
-        sync: bool,
-        memory: &'a Gate,
-        weight: u64,
-        threads: usize,
-    ) -> Self {
-        let fair = catalogue.len() as usize / threads.saturating_mul(STRETCHES_PER_THREAD).max(1);
-        let samples_max = fair.clamp(1, STRETCH_SAMPLES_MAX);
+    pub(super) fn new(packing: &'a Packing<'a>, mut shards: Vec<usize>, memory: &'a Gate) -> Self {
+        let threads = packing.effort.in_flight.get();
+        let fair = packing.catalogue.len() as usize / threads.saturating_mul(STRETCHES_PER_THREAD);
         shards.reverse();
         let cursor = Mutex::new(Cursor { shards, open: None });
-        Self { catalogue, plan, folder, first_shard, sync, memory, weight, samples_max, cursor }
+        Self { packing, memory, samples_max: fair.clamp(1, STRETCH_SAMPLES_MAX), cursor }
     }
 
     /// The next stretch; `None` when all are handed out. Memory is claimed in the stretches' order, so the oldest, for
@@ -94,13 +74,14 @@ impl<'a> Queue<'a> {
         stop.check()?;
         if cursor.open.is_none() {
             let Some(number) = cursor.shards.pop() else { return Ok(None) };
-            let shard = ShardId(self.first_shard.saturating_add(u32::try_from(number).unwrap_or(u32::MAX)));
-            let shard = Arc::new(ShardFile::create(self.folder, shard, self.sync)?);
-            cursor.open = Some(Open { shard, rest: self.plan.shard(number), stretches: 0 });
+            let Packing { folder, plan, effort, .. } = self.packing;
+            let shard = ShardFile::create(folder, self.packing.shard_id(number), effort.sync)?;
+            cursor.open = Some(Open { shard: Arc::new(shard), rest: plan.shard(number), stretches: 0 });
         }
         let Some(open) = &mut cursor.open else { return Ok(None) };
         let (samples, bytes) = self.cut(open.rest);
-        let pass = self.memory.pass(bytes.saturating_mul(self.weight), stop)?;
+        let weight = self.packing.recipe.weight();
+        let pass = self.memory.pass(bytes.saturating_mul(weight), stop)?;
         open.rest = open.rest.get(samples.len()..).unwrap_or_default();
         let number = open.stretches;
         open.stretches += 1;
@@ -117,7 +98,7 @@ impl<'a> Queue<'a> {
         let mut bytes = 0u64;
         let mut samples = 0;
         for &id in rest.iter().take(self.samples_max) {
-            bytes += self.catalogue.sample(id).map_or(0, |sample| u64::from(sample.bytes));
+            bytes += self.packing.catalogue.sample(id).map_or(0, |sample| u64::from(sample.bytes));
             samples += 1;
             if bytes >= STRETCH_BYTES {
                 break;

@@ -22,10 +22,11 @@ use crate::interrupt::Stop;
 use crate::progress::Progress;
 
 /// What a source is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
     /// One folder per class, images below: torchvision's ImageFolder.
+    #[default]
     ImageFolder,
     /// A folder of WebDataset tars: members of one key are a sample, `.cls`, `.json` or `.txt` its label.
     Webdataset,
