@@ -17,6 +17,7 @@ use crate::assemble::{Assembly, write_index};
 use crate::dataset::Dataset;
 use crate::error::Error;
 use crate::interrupt::Stop;
+use crate::options::Options;
 use crate::plan::shard_name;
 use crate::progress::{Progress, Shown};
 use crate::publish::Partial;
@@ -80,6 +81,8 @@ pub fn merge(config: &MergeConfig, shown: Shown, stop: &Stop) -> Result<Merged, 
     let datasets: Vec<Dataset> =
         config.datasets.iter().map(|dir| Dataset::open(dir)).collect::<Result<_, _>>()?;
     refuse_twice(&datasets)?;
+    let classes = classes_of(&datasets);
+    refuse_stale_labels(&datasets, &classes)?;
     let workers = Workers::start(config.jobs)?;
     let partial = Partial::create(&config.out)?;
     let moves = moves(&datasets, partial.path());
@@ -91,7 +94,8 @@ pub fn merge(config: &MergeConfig, shown: Shown, stop: &Stop) -> Result<Merged, 
         progress.add(shard.records.into(), shard.bytes);
         Ok(())
     })?;
-    let index = index(&datasets).map_err(|source| Error::Index { path: config.out.clone(), source })?;
+    let index =
+        index(&datasets, &classes).map_err(|source| Error::Index { path: config.out.clone(), source })?;
     write_index(partial.path(), &index, true)?;
     let index = Index::open(index).map_err(|source| Error::Index { path: config.out.clone(), source })?;
     progress.finish();
@@ -172,21 +176,45 @@ impl Move {
     }
 }
 
-/// The index of all.
-fn index(datasets: &[Dataset]) -> Result<Vec<u8>, shade_formats::FormatError> {
-    let names = |dataset: &Dataset| -> Vec<Vec<u8>> {
-        let labels = 0..dataset.index.class_count();
-        labels.map(|label| dataset.index.class_name(label).unwrap_or_default().to_owned()).collect()
-    };
+/// All class names, sorted by their bytes.
+fn classes_of(datasets: &[Dataset]) -> Vec<Vec<u8>> {
     let union: BTreeSet<Vec<u8>> = datasets.iter().flat_map(names).collect();
-    let classes: Vec<Vec<u8>> = union.into_iter().collect();
+    union.into_iter().collect()
+}
+
+fn names(dataset: &Dataset) -> Vec<Vec<u8>> {
+    let labels = 0..dataset.index.class_count();
+    labels.map(|label| dataset.index.class_name(label).unwrap_or_default().to_owned()).collect()
+}
+
+/// What each label of a dataset becomes.
+fn labels_among(classes: &[Vec<u8>], dataset: &Dataset) -> Vec<u32> {
+    let label = |name: Vec<u8>| u32::try_from(classes.partition_point(|known| *known < name));
+    names(dataset).into_iter().map(|name| label(name).unwrap_or(u32::MAX)).collect()
+}
+
+/// Shards are not written again, so labels that stand in them must stay what they are.
+fn refuse_stale_labels(datasets: &[Dataset], classes: &[Vec<u8>]) -> Result<(), Error> {
+    for dataset in datasets {
+        let says_labels = Options::all(dataset.index.options()).iter().any(|options| options.cls);
+        let moved =
+            labels_among(classes, dataset).into_iter().zip(0..).any(|(new, old): (u32, u32)| new != old);
+        if says_labels && moved {
+            let fault = "its shards hold labels (--cls) that would no longer be right among the classes of all: pack it \
+                         again without --cls";
+            return Err(Error::Source { path: dataset.dir.clone(), fault: fault.to_owned() });
+        }
+    }
+    Ok(())
+}
+
+/// The index of all.
+fn index(datasets: &[Dataset], classes: &[Vec<u8>]) -> Result<Vec<u8>, shade_formats::FormatError> {
     let mut assembly = Assembly::new(classes.iter().map(Vec::as_slice))?;
     let mut first = 0u32;
     let mut options = Vec::new();
     for dataset in datasets {
-        let label = |name: Vec<u8>| u32::try_from(classes.partition_point(|known| *known < name));
-        let labels: Vec<u32> =
-            names(dataset).into_iter().map(|name| label(name).unwrap_or(u32::MAX)).collect();
+        let labels = labels_among(classes, dataset);
         assembly.add_index(&dataset.index, &labels, |shard| shard_name(first.saturating_add(shard.0)))?;
         first = first.saturating_add(dataset.index.shard_count());
         options.push(options_of(dataset));

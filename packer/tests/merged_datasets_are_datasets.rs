@@ -146,3 +146,21 @@ fn what_cannot_be_merged_is_refused_and_leaves_nothing() {
     assert!(output.status.code() == Some(3) && stderr_of(&output).contains("shard-000000.tar"));
     assert!(!names(temp.path()).iter().any(|name| name.starts_with("out")));
 }
+
+#[test]
+fn labels_that_stand_in_shards_must_stay_right() {
+    let temp = tempfile::tempdir().unwrap();
+    let [cats, ants, other] = ["cats", "ants", "other"].map(|name| temp.path().join(name));
+    write(&temp.path().join("c/cat/1.png"), b"x");
+    write(&temp.path().join("a/ant/1.png"), b"y");
+    write(&temp.path().join("o/cat/2.png"), b"z");
+    for (source, out) in [("c", &cats), ("a", &ants), ("o", &other)] {
+        run_well(&[&"create", &temp.path().join(source), out, &"--cls", &"-q"]);
+    }
+    // Among ants, cats have the label 1; their shard says 0.
+    let output = run(&[&"merge", &temp.path().join("out"), &cats, &ants, &"-q"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr_of(&output).contains("--cls") && !temp.path().join("out").exists(), "{output:?}");
+    run_well(&[&"merge", &temp.path().join("out"), &cats, &other, &"-q"]);
+    run_well(&[&"verify", &temp.path().join("out"), &"-q"]);
+}
