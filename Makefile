@@ -31,8 +31,7 @@ help: ## this list
 demo: build $(if $(DATA),,dataset) ## train twice over a simulated store, without and with shade (DATA= EPOCHS= OUT= DEMO_ARGS=)
 	@$(VENV)/bin/python -m demo --out '$(OUT)' $(if $(DATA),--data '$(DATA)') $(if $(EPOCHS),--epochs $(EPOCHS)) $(DEMO_ARGS)
 
-test: build lint ## format, lints, Rust tests, Python tests
-	cargo build --workspace --exclude shade-load-py --bins
+test: lint $(VENV)/.built-for-tests ## format, lints, Rust tests, Python tests
 	cargo test --workspace
 	$(VENV)/bin/python -m pytest tests/python
 	@echo 'make test: all passed'
@@ -75,9 +74,20 @@ $(rivals)/.installed: benches/rivals/setup.sh $(wildcard benches/rivals/requirem
 	VENV='$(abspath $(VENV))' benches/rivals/setup.sh
 
 # maturin develop links the package's sources into .venv: a changed .py file needs no new build, a changed .rs file does.
+# What is in the package is of one kind at a time: each kind takes the other's mark away.
 $(VENV)/.built: $(rust_sources) trainer-bridge/py/pyproject.toml $(VENV)/.installed | system
 	cargo build --release $(binaries:%=--package %)
 	mkdir -p $(package)/bin
 	install -m 755 $(binaries:%=$(target)/release/%) $(package)/bin/
 	VIRTUAL_ENV='$(abspath $(VENV))' $(VENV)/bin/maturin develop --release --manifest-path trainer-bridge/py/Cargo.toml
+	@rm -f '$(VENV)/.built-for-tests'
+	@touch $@
+
+# With the tests' profile, in one go with the tests themselves: dependencies are then compiled once.
+$(VENV)/.built-for-tests: $(rust_sources) trainer-bridge/py/pyproject.toml $(VENV)/.installed | system
+	cargo test --workspace --no-run
+	mkdir -p $(package)/bin
+	install -m 755 $(binaries:%=$(target)/debug/%) $(package)/bin/
+	VIRTUAL_ENV='$(abspath $(VENV))' $(VENV)/bin/maturin develop --manifest-path trainer-bridge/py/Cargo.toml
+	@rm -f '$(VENV)/.built'
 	@touch $@
