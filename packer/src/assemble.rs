@@ -27,7 +27,7 @@ pub(crate) struct Assembly {
 pub(crate) struct Packed {
     /// Bytes of its shards.
     pub bytes: u64,
-    /// Bytes read for the records that are in them.
+    /// Bytes of the images that are in them, as in the source.
     pub source_bytes: u64,
     /// Records that are stored compressed.
     pub compressed: u64,

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use serde::Serialize;
-use shade_formats::index::Index;
+use shade_formats::index::{INDEX_FILE, Index};
 use shade_formats::{SampleId, ShardId};
 
 use crate::assemble::{Assembly, Packed, write_index};
@@ -36,13 +36,15 @@ pub struct Created {
     pub unchanged: bool,
     /// One for the dataset, or one for each split.
     pub parts: Vec<CreatedPart>,
-    /// Bytes read from the source.
+    /// Bytes of the images that are in it.
     pub source_bytes: u64,
+    /// Bytes of those that this run has read: fewer when it went on where an earlier one was interrupted.
+    pub read_bytes: u64,
     /// What was left out.
     pub bad: Vec<Bad>,
     /// Wall-clock time.
     pub seconds: f64,
-    /// Source megabytes (10^6) a second.
+    /// Megabytes (10^6) read a second.
     pub mb_per_s: f64,
 }
 
@@ -114,7 +116,8 @@ pub fn create(config: &CreateConfig, shown: Shown, stop: &Stop) -> Result<Create
     stop.check().map_err(|source| unfinished(source, &mut partial))?;
     partial.publish()?;
     created.seconds = start.elapsed().as_secs_f64();
-    created.mb_per_s = megabytes_per_second(created.source_bytes, created.seconds);
+    created.read_bytes = progress.bytes_of_this_run();
+    created.mb_per_s = megabytes_per_second(created.read_bytes, created.seconds);
     Ok(created)
 }
 
@@ -245,6 +248,7 @@ impl Planned {
         };
         let mut part = self.outline();
         (part.samples, part.bytes, part.compressed) = (index.len(), packed.bytes, packed.compressed);
+        part.bytes += fs::metadata(folder.join(INDEX_FILE)).map_or(0, |found| found.len());
         part.content_id = Some(index.content_id().to_string());
         Ok((part, packed))
     }
@@ -331,7 +335,7 @@ impl std::fmt::Display for Created {
         if self.unchanged {
             return f.write_str("nothing was written");
         }
-        let (read, rate) = (human_bytes(self.source_bytes), self.mb_per_s);
+        let (read, rate) = (human_bytes(self.read_bytes), self.mb_per_s);
         write!(f, "{read} read in {:.1} s, {rate:.1} MB/s", self.seconds)
     }
 }

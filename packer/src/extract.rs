@@ -14,7 +14,7 @@ use rustix::fs::{Mode, OFlags, ResolveFlags, openat, openat2};
 use rustix::io::Errno;
 use serde::Serialize;
 use shade_formats::index::{Entry, INDEX_FILE};
-use shade_formats::shard::{padded_len, parse_fields};
+use shade_formats::shard::{MEMBER_HEADER_BYTES, padded_len, parse_fields};
 use shade_formats::{SampleId, ShardId};
 
 use crate::dataset::{Dataset, Unpacker};
@@ -27,8 +27,6 @@ use crate::publish::Partial;
 use crate::report::{human_bytes, megabytes_per_second, path_as_text};
 use crate::spans::{SPANS_MEMORY_BYTES, Span, SpanMemory, cut};
 use crate::workers::Workers;
-
-const HEADER_BYTES: usize = 512;
 
 /// Said of datasets whose images were transformed.
 const TRANSFORMED: &str = "images were transformed when they were packed: the files keep their names, but hold the transformed images";
@@ -173,7 +171,7 @@ impl Extracting<'_> {
     ) -> Result<u64, Error> {
         let index = &self.dataset.index;
         let path = self.dataset.path_text(sample);
-        let data = bytes.get(HEADER_BYTES..).unwrap_or_default();
+        let data = bytes.get(MEMBER_HEADER_BYTES..).unwrap_or_default();
         let stored = data.get(..entry.stored_len as usize).unwrap_or_default();
         let record = unpacker.unpack(index, entry, stored).map_err(damaged)?;
         self.write(&path, record, &|| "another sample's field has this very name".to_owned())?;

@@ -22,7 +22,7 @@ fn main() -> ExitCode {
         }
     });
     let json = cli.json();
-    // Without a handler a signal ends the process at once; what was begun then stays as OUT.part-PID.
+    // Without a handler a signal ends the process at once; what was begun then stays as OUT.part-ID.
     let result = handler.map_err(|fault| format!("warning: cannot catch Ctrl-C: {fault}"));
     if let Err(warning) = result {
         let _ = writeln!(std::io::stderr(), "shade-pack: {warning}");

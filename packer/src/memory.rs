@@ -8,7 +8,8 @@ const MAPPED_FROM_BYTES: libc::c_int = 4 << 20;
 /// Sets the size from which memory is mapped, once, before threads start.
 ///
 /// By default glibc raises that size with every large piece that is freed, up to 32 MiB, and what is below stays with the
-/// thread that had it: a million samples then took 400 MB, half of it no longer in use.
+/// thread that had it. With this and with classes listed some at a time, packing a million samples went from 398 MiB to
+/// 223 at its peak.
 pub fn give_back_large_pieces() {
     #[cfg(target_env = "gnu")]
     // SAFETY: mallopt takes two numbers and changes nothing but malloc's own settings; it fails by returning 0, which

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 use shade_formats::SampleId;
-use shade_formats::shard::padded_len;
+use shade_formats::shard::{MEMBER_HEADER_BYTES, padded_len};
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::catalogue::{Catalogue, Field, FieldContent};
@@ -12,8 +12,6 @@ use crate::error::Error;
 use crate::pack::{Format, Transform};
 use crate::plan::Plan;
 use crate::source::{Kind, Source};
-
-const HEADER_BYTES: u64 = 512;
 
 /// Everything besides the source's samples that the bytes follow from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -143,7 +141,7 @@ impl Options {
     /// Plans the shards of `catalogue`.
     #[must_use]
     pub fn plan(&self, catalogue: &Catalogue) -> Plan {
-        let member = |bytes: u64| padded_len(bytes).saturating_add(HEADER_BYTES);
+        let member = |bytes: u64| padded_len(bytes).saturating_add(MEMBER_HEADER_BYTES as u64);
         let bytes = |id: SampleId| {
             let Some(sample) = catalogue.sample(id) else { return 0 };
             let fields = catalogue.fields(id).map(|field| member(field_bytes(&field)));

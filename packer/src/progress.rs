@@ -102,6 +102,13 @@ impl Progress {
         self.add(records, bytes);
     }
 
+    /// Bytes that this run has done, without those of an earlier one.
+    #[must_use]
+    pub fn bytes_of_this_run(&self) -> u64 {
+        let bytes = self.bytes.load(Ordering::Relaxed);
+        bytes.saturating_sub(self.skipped.load(Ordering::Relaxed))
+    }
+
     /// Everything is done: removes the bar, or writes the last line.
     pub fn finish(&self) {
         match &self.display {
@@ -123,8 +130,7 @@ impl Progress {
         } else if records_total == 0 {
             format!("{what}: {records} found in {seconds:.1} s")
         } else {
-            let new = bytes.saturating_sub(self.skipped.load(Ordering::Relaxed));
-            let rate = megabytes_per_second(new, seconds);
+            let rate = megabytes_per_second(self.bytes_of_this_run(), seconds);
             let (done, total) = (human_bytes(bytes), human_bytes(bytes_total));
             format!("{what}: {records} of {records_total} records, {done} of {total}, {rate:.1} MB/s")
         };

@@ -10,6 +10,9 @@ use crate::limits::{RECORD_BYTES_MAX, SHARD_ALIGN_BYTES};
 
 const HEADER: &str = "tar header";
 
+/// Bytes of a member's header: one of tar's blocks.
+pub const MEMBER_HEADER_BYTES: usize = 512;
+
 /// What ends a tar: two blocks of zeros.
 pub const END_OF_ARCHIVE: [u8; 1024] = [0; 1024];
 

@@ -29,13 +29,13 @@ pub struct Appended {
     pub shards: usize,
     /// Bytes of these shards.
     pub bytes: u64,
-    /// Bytes read from the source.
+    /// Bytes of the images that were appended, as in the source.
     pub source_bytes: u64,
     /// What was left out.
     pub bad: Vec<Bad>,
     /// Wall-clock time.
     pub seconds: f64,
-    /// Source megabytes (10^6) a second.
+    /// Megabytes (10^6) read a second.
     pub mb_per_s: f64,
 }
 

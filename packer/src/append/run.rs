@@ -114,7 +114,7 @@ pub fn append(config: &AppendConfig, shown: Shown, stop: &Stop) -> Result<Append
     appended.new_classes = news.new_classes;
     (appended.bytes, appended.source_bytes) = (packed.bytes, packed.source_bytes);
     appended.seconds = start.elapsed().as_secs_f64();
-    appended.mb_per_s = megabytes_per_second(appended.source_bytes, appended.seconds);
+    appended.mb_per_s = megabytes_per_second(progress.bytes_of_this_run(), appended.seconds);
     Ok(appended)
 }
 

@@ -58,7 +58,7 @@ pub fn choose_zstd(
         dictionary = train(&more, level);
         probes = more;
     }
-    let media = if probing { worth_it(&probes, level, &dictionary) } else { compressible() };
+    let media = if probing { worth_it(&probes, level, &dictionary) } else { COMPRESSIBLE.to_vec() };
     let zstd = Zstd { level, media, dictionary };
     Ok((!zstd.media.is_empty()).then_some(zstd))
 }
@@ -77,10 +77,8 @@ fn may_pay(media: Media) -> bool {
     !matches!(media, Media::Jpeg | Media::Webp)
 }
 
-fn compressible() -> Vec<Media> {
-    let all = [Media::Other, Media::Png, Media::Ppm, Media::Bmp, Media::Gif, Media::Tiff];
-    all.into_iter().filter(|&media| may_pay(media)).collect()
-}
+/// All kinds of which [`may_pay`] holds.
+const COMPRESSIBLE: [Media; 6] = [Media::Other, Media::Png, Media::Ppm, Media::Bmp, Media::Gif, Media::Tiff];
 
 /// Looks at some of the records that compression may help.
 fn probe(

@@ -52,7 +52,7 @@ struct Open<'a> {
     stretches: u32,
 }
 
-/// The gate that all queues of a run share.
+/// Bounds what is read and not written yet.
 pub(super) fn memory_gate() -> Gate {
     Gate::new(MEMORY_BYTES)
 }

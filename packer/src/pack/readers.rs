@@ -1,5 +1,6 @@
 //! How many threads read at a time: as many as compute while files come from memory, more while they have to be waited
-//! for. More than that would only crowd the CPUs and the kernel's locks: twice the system time, measured.
+//! for. More than that would only crowd the CPUs and the kernel's locks: 64 threads for 2 took half as much system time again (4,000 JPEGs of
+//! 110 KB in the page cache).
 
 use std::num::NonZeroUsize;
 use std::sync::{Condvar, Mutex, PoisonError};

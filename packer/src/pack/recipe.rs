@@ -52,7 +52,8 @@ pub(super) struct Record<'k> {
     pub stored: &'k [u8],
 }
 
-/// As many kits as may compute at a time, for whichever thread does: a compressor at a high level takes 100 MB.
+/// As many kits as may compute at a time, for whichever thread does: a compressor at a high level takes much
+/// memory.
 pub(crate) struct Kits<'a> {
     recipe: &'a Recipe,
     cpus: Gate,

@@ -10,7 +10,7 @@ use std::time::Instant;
 use shade_formats::checksum::crc32c;
 use shade_formats::index::{Entry, FieldsRow};
 use shade_formats::limits::FIELDS_BYTES_MAX;
-use shade_formats::shard::{END_OF_ARCHIVE, member_header, member_name, padded_len};
+use shade_formats::shard::{END_OF_ARCHIVE, MEMBER_HEADER_BYTES, member_header, member_name, padded_len};
 use shade_formats::{SampleId, ShardId};
 
 use super::read::SourceReader;
@@ -20,8 +20,6 @@ use crate::catalogue::{Bad, Catalogue, Sample};
 use crate::dataset::record_extension;
 use crate::error::Error;
 use crate::interrupt::Stop;
-
-const HEADER_BYTES: usize = 512;
 
 /// A stretch's bytes, and what lies where in them.
 #[derive(Debug, Default)]
@@ -121,7 +119,7 @@ impl<'a> StretchBuilder<'a> {
 
     fn read_one(&mut self, id: SampleId, sample: &Sample<'_>, bytes: &mut Vec<u8>) -> Result<Read, String> {
         let key = self.first_key.wrapping_add(id.0);
-        let image = bytes.len() + HEADER_BYTES;
+        let image = bytes.len() + MEMBER_HEADER_BYTES;
         bytes.resize(image, 0);
         self.reader.image(sample, bytes)?;
         let image = image..bytes.len();
@@ -141,9 +139,9 @@ impl<'a> StretchBuilder<'a> {
                 return Err(format!("has a field named {}, like its image", field.name));
             }
             let header = bytes.len();
-            bytes.resize(header + HEADER_BYTES, 0);
+            bytes.resize(header + MEMBER_HEADER_BYTES, 0);
             self.reader.field(sample, &field, bytes)?;
-            let filled = header_of(key, field.name, bytes.len() - header - HEADER_BYTES)?;
+            let filled = header_of(key, field.name, bytes.len() - header - MEMBER_HEADER_BYTES)?;
             copy_into(bytes, header, &filled);
             pad(bytes);
         }
@@ -165,7 +163,7 @@ impl<'a> StretchBuilder<'a> {
             let header = self.header(one.sample, &extension, image.len(), &sample)?;
             let tail = built.bytes.get(one.tail.clone()).unwrap_or_default();
             let fields = fields_row(one.has_fields, tail);
-            copy_into(&mut built.bytes, one.image.start.saturating_sub(HEADER_BYTES), &header);
+            copy_into(&mut built.bytes, one.image.start.saturating_sub(MEMBER_HEADER_BYTES), &header);
             built.records.push(Placed { sample: one.sample, entry, fields });
         }
         Ok(())
@@ -185,7 +183,7 @@ impl<'a> StretchBuilder<'a> {
                 }
             };
             let stored = record.stored;
-            let offset = (built.bytes.len() + HEADER_BYTES) as u64;
+            let offset = (built.bytes.len() + MEMBER_HEADER_BYTES) as u64;
             let entry = record.facts.entry(stored, sample.label, offset);
             let extension = record_extension(sample.path, &entry, self.recipe.transform.is_some());
             let key = self.first_key.wrapping_add(one.sample.0);
@@ -208,7 +206,7 @@ impl<'a> StretchBuilder<'a> {
         extension: &str,
         len: usize,
         sample: &Sample<'_>,
-    ) -> Result<[u8; HEADER_BYTES], Error> {
+    ) -> Result<[u8; MEMBER_HEADER_BYTES], Error> {
         let key = self.first_key.wrapping_add(id.0);
         header_of(key, extension, len).map_err(|fault| Error::Source { path: sample.file(), fault })
     }
@@ -221,7 +219,7 @@ fn is_named_like_image(field: &str, sample: &Sample<'_>, recipe: &Recipe) -> boo
     kept || (recipe.transform.is_some() && matches!(field, "jpg" | "ppm"))
 }
 
-fn header_of(key: u32, extension: &str, len: usize) -> Result<[u8; HEADER_BYTES], String> {
+fn header_of(key: u32, extension: &str, len: usize) -> Result<[u8; MEMBER_HEADER_BYTES], String> {
     member_header(&member_name(key, extension), len as u64).map_err(|fault| fault.to_string())
 }
 
@@ -230,7 +228,7 @@ fn fields_row(has_fields: bool, tail: &[u8]) -> FieldsRow {
         return FieldsRow::default();
     }
     // Bounded by FIELDS_BYTES_MAX when it was read.
-    let blocks = u32::try_from(tail.len() / HEADER_BYTES).unwrap_or(u32::MAX);
+    let blocks = u32::try_from(tail.len() / MEMBER_HEADER_BYTES).unwrap_or(u32::MAX);
     FieldsRow { blocks, crc32c: crc32c(tail) }
 }
 

@@ -3,12 +3,10 @@
 use shade_formats::SampleId;
 use shade_formats::checksum::crc32c;
 use shade_formats::index::{Entry, Media, sniff};
-use shade_formats::shard::{padded_len, parse_fields, parse_member_header};
+use shade_formats::shard::{MEMBER_HEADER_BYTES, padded_len, parse_fields, parse_member_header};
 use shade_images::{Decoder, ImageFault};
 
 use crate::dataset::{Dataset, Unpacker, is_record_name};
-
-const HEADER_BYTES: usize = 512;
 
 /// Why a sample is not in order, in words.
 #[derive(Debug)]
@@ -50,7 +48,7 @@ impl<'a> Checker<'a> {
     /// The record in `bytes`, once its header and its fields are found right.
     fn stored<'b>(&self, sample: SampleId, entry: &Entry, bytes: &'b [u8]) -> Result<&'b [u8], String> {
         let index = &self.dataset.index;
-        let start = entry.offset.saturating_sub(HEADER_BYTES as u64);
+        let start = entry.offset.saturating_sub(MEMBER_HEADER_BYTES as u64);
         let header = parse_member_header(bytes, start).map_err(|fault| fault.to_string())?;
         let (key, path) = (index.key(sample), index.path(sample).unwrap_or_default());
         let named = is_record_name(&header.name, key, path, entry);
@@ -60,7 +58,7 @@ impl<'a> Checker<'a> {
                 "its tar header says {got:?} of {len} bytes, expected the key {key:012} and {expected} bytes"
             ));
         }
-        let (_, data) = bytes.split_at_checked(HEADER_BYTES).unwrap_or_default();
+        let (_, data) = bytes.split_at_checked(MEMBER_HEADER_BYTES).unwrap_or_default();
         if let Some(span) = index.fields(sample) {
             let padded = usize::try_from(padded_len(entry.stored_len.into())).unwrap_or(usize::MAX);
             let fields = data.get(padded..).unwrap_or_default();
