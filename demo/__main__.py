@@ -47,7 +47,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument(
         "--store-delay",
         default="2ms",
-        help="time added to each read to stand in for a remote store; 0 = none (default 2ms)",
+        help="time that each read takes, to stand in for a remote store; 0 = none (default 2ms)",
     )
     parser.add_argument(
         "--depth",
@@ -101,7 +101,7 @@ def run(arguments: argparse.Namespace) -> None:
         f"(as many as a DataLoader of {course.depth} workers reading file by file has)."
     )
     if course.store_delay:
-        print(f"SIMULATED STORE: {course.store_delay} are added to each read of a record.")
+        print(f"SIMULATED STORE: each read takes {course.store_delay}.")
 
     runs = []
     for number, setting in enumerate(settings, start=1):

@@ -63,7 +63,7 @@ def summary(runs: list[Run]) -> str:
 def notes(course: Course) -> str:
     """How to read the summary, and how not to."""
     store = (
-        f"The store is simulated: each read of a record takes {course.store_delay} more than the local disk needs, "
+        f"The store is simulated: each read takes {course.store_delay}, "
         f"{course.depth} reads in flight.\n  Times say how the two runs compare over such a store, not what another "
         "machine or a real store will give."
         if course.store_delay

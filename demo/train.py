@@ -102,7 +102,7 @@ def train(
         sampler=setting.sampler,
         policy=setting.policy,
         rep=setting.rep,
-        store_delay=course.store_delay,
+        store=course.store_delay and f"latency={course.store_delay}",
         depth=course.depth,
         # A daemon stays a moment after its run: the next run, with other settings, must not meet it.
         job=f"demo-{os.getpid()}-{setting.sampler}-{setting.policy}",

@@ -79,7 +79,7 @@ fn wrong_usage_is_2() {
         &[dataset, &"--depth", &"0"],
         &[dataset, &"--workers", &"0"],
         &[dataset, &"--engine", &"warp"],
-        &[dataset, &"--store-delay", &"2"],
+        &[dataset, &"--store", &"latency=2"],
         &[dataset, dataset],
     ];
     for args in wrong {

@@ -30,14 +30,14 @@ fn in_the_middle_of_an_epoch_with_reads_in_flight_too() {
     let packed = Packed::mixed(33);
     let socket = packed.beside("control.socket");
     // The store answers after a minute: reads are in flight, and the trainer waits for them.
-    let args: [&dyn AsRef<OsStr>; 4] = [&"--socket", &socket, &"--store-delay", &"1min"];
+    let args: [&dyn AsRef<OsStr>; 4] = [&"--socket", &socket, &"--store", &"latency=1min"];
     for signal in [Signal::TERM, Signal::INT] {
         let mut daemon = Daemon::start(&packed.dataset, &args);
         let options = Options { socket: Some(socket.clone()), ..Options::default() };
         let session = Session::connect(&packed.dataset, "default", 0, spec(8, 1), &options).unwrap();
         session.start_epoch(0, 0).unwrap();
         eventually("reads are in flight", || {
-            shade_tests::stats(&session)["reads_in_flight"].as_u64().is_some_and(|reads| reads > 0)
+            shade_tests::stats(&session)["reads_submitted"].as_u64().is_some_and(|reads| reads > 0)
         });
         assert!(matches!(session.next(Duration::ZERO).unwrap(), Next::Pending));
         let asked = Instant::now();

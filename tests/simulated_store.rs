@@ -9,15 +9,17 @@ fn a_delay_costs_at_least_what_depth_cannot_hide() {
     let packed = Packed::mixed(33);
     let (delay, depth) = (Duration::from_millis(2), 4);
     let args: [&dyn AsRef<std::ffi::OsStr>; 6] =
-        [&"--store-delay", &"2ms", &"--depth", &"4", &"--cache", &"0"];
+        [&"--store", &"latency=2ms", &"--depth", &"4", &"--cache", &"0"];
     let daemon = Daemon::start(&packed.dataset, &args);
     let session = attach(&packed.dataset, 0, spec(8, 1));
     for epoch in 0..2 {
         let started = Instant::now();
         let batches = take_epoch(&session, epoch).unwrap();
         let took = started.elapsed();
-        let reads: u32 = batches.iter().map(|batch| batch.misses).sum();
-        assert_eq!(reads, 102, "nothing stays in a cache of 0 bytes");
+        let misses: u32 = batches.iter().map(|batch| batch.misses).sum();
+        assert_eq!(misses, 102, "nothing stays in a cache of 0 bytes");
+        let reads = u32::try_from(stats(&session)["epoch"]["reads"].as_u64().unwrap()).unwrap();
+        assert!(0 < reads && reads <= misses, "{reads} reads bring {misses} records, neighbours together");
         let least = delay * reads / depth;
         assert!(
             took >= least,
@@ -32,7 +34,7 @@ fn a_delay_costs_at_least_what_depth_cannot_hide() {
 #[test]
 fn a_bandwidth_costs_what_the_bytes_take() {
     let packed = Packed::mixed(33);
-    let args: [&dyn AsRef<std::ffi::OsStr>; 4] = [&"--store-bandwidth", &"1MB", &"--cache", &"0"];
+    let args: [&dyn AsRef<std::ffi::OsStr>; 4] = [&"--store", &"latency=1ms,bandwidth=1MB", &"--cache", &"0"];
     let daemon = Daemon::start(&packed.dataset, &args);
     let session = attach(&packed.dataset, 0, spec(8, 1));
     let started = Instant::now();

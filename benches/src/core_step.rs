@@ -57,7 +57,14 @@ impl Driver {
     fn new(index: &Arc<Index>, cache_bytes: u64) -> Result<Self> {
         let arena_bytes = cache_bytes + staging_bytes(index, BLOCK_BYTES, DEPTH);
         let (_, free) = Arena::create(arena_bytes, BLOCK_BYTES)?;
-        let config = CoreConfig { cache_bytes, policy: Policy::App, depth: DEPTH, block_bytes: BLOCK_BYTES };
+        let config = CoreConfig {
+            cache_bytes,
+            policy: Policy::App,
+            reads_max: DEPTH,
+            gap_bytes_max: 0,
+            hedge: false,
+            block_bytes: BLOCK_BYTES,
+        };
         let core = Core::new(Arc::clone(index), free, config);
         let mut driver = Self { core, spent: Duration::ZERO, released: 0 };
         let spec = job(Output::Raw);

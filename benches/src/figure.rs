@@ -8,6 +8,7 @@ pub(crate) enum Unit {
     Ns,
     NsPerRecord,
     UsPerRecord,
+    RecordsPerSecond,
     SamplesPerSecond,
     FilesPerSecond,
     PerFile,
@@ -19,6 +20,7 @@ impl Unit {
             Self::Ns => "ns",
             Self::NsPerRecord => "ns/record",
             Self::UsPerRecord => "us/record",
+            Self::RecordsPerSecond => "records/s",
             Self::SamplesPerSecond => "samples/s",
             Self::FilesPerSecond => "files/s",
             Self::PerFile => "per file",
@@ -31,7 +33,9 @@ impl Unit {
             Self::Ns | Self::PerFile => None,
             Self::NsPerRecord => Some(bytes * 1e3 / value),
             Self::UsPerRecord => Some(bytes / value),
-            Self::SamplesPerSecond | Self::FilesPerSecond => Some(bytes * value / 1e6),
+            Self::RecordsPerSecond | Self::SamplesPerSecond | Self::FilesPerSecond => {
+                Some(bytes * value / 1e6)
+            }
         }
     }
 }

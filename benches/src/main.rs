@@ -10,6 +10,7 @@ mod figure;
 mod gather;
 mod images;
 mod job;
+mod local_reads;
 mod machine;
 mod packing;
 mod programs;
@@ -62,6 +63,8 @@ enum Name {
     Pack,
     /// Packing beside tar, from a store where every operation takes 2 ms. Needs /dev/fuse.
     Far,
+    /// Random records from the local disk, beside fio. Needs fio.
+    Reads,
     /// A whole epoch through a daemon, beside the bare decoder and bare reads.
     Serve,
 }
@@ -86,7 +89,8 @@ fn run(args: &Args) -> Result<()> {
     }
     let all = Name::value_variants();
     let names = if args.names.is_empty() { all } else { &args.names };
-    let needs_files = names.iter().any(|name| matches!(name, Name::Pack | Name::Far | Name::Serve));
+    let needs_files =
+        names.iter().any(|name| matches!(name, Name::Pack | Name::Far | Name::Reads | Name::Serve));
     let scratch = if needs_files { Some(Scratch::create()?) } else { None };
     for &name in all.iter().filter(|name| names.contains(name)) {
         eprintln!("{name:?} ...");
@@ -107,8 +111,9 @@ fn bench(name: Name, scratch: Option<&Scratch>) -> Result<Vec<Figure>> {
         (Name::Ring, _) => ring::run(),
         (Name::Pack, Some(scratch)) => packing::run(scratch),
         (Name::Far, Some(scratch)) => far_away::run(scratch),
+        (Name::Reads, Some(scratch)) => local_reads::run(scratch),
         (Name::Serve, Some(scratch)) => end_to_end::run(scratch),
-        (Name::Pack | Name::Far | Name::Serve, None) => Ok(Vec::new()),
+        (Name::Pack | Name::Far | Name::Reads | Name::Serve, None) => Ok(Vec::new()),
     }
 }
 

@@ -7,7 +7,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::cache::Policy;
 use crate::core::Capacity;
-use crate::reads::{EngineChoice, IoMode};
+use crate::reads::{Depth, EngineChoice, IoMode, READS_DEPTH_MAX, StoreModel, parse_time};
 
 /// Serves training batches from a packed dataset: reads single records with io_uring, keeps in memory what the coming
 /// epochs will use, and hands batches to the trainers of this machine through shared memory.
@@ -43,16 +43,22 @@ pub struct Serve {
     #[arg(long, value_enum, default_value = "app")]
     pub policy: PolicyName,
 
-    /// Reads in flight at most. Raise it for distant storage: depth = wanted records per second x latency.
-    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=1024))]
-    pub depth: u32,
+    /// Reads in flight: `auto` finds out how many the store gains from (4 to 256), a number stays as it is. Give one to
+    /// leave a share of the store to others: depth = wanted records per second x latency.
+    #[arg(long, value_name = "auto|N", default_value = "auto", value_parser = parse_depth)]
+    pub depth: Depth,
+
+    /// Ask once more for records that are far later than the others, for 1 in 100 reads at most. For stores some of
+    /// whose servers stall now and then.
+    #[arg(long)]
+    pub hedge: bool,
 
     /// Threads that copy or decode records. Default: the machine's cores.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=512))]
     pub workers: Option<u16>,
 
     /// How records are read: `uring` (io_uring), `threads` (preadv), or `auto`: io_uring where the kernel and the
-    /// container allow it. A log line says which and why.
+    /// container allow it. A log line says which and why. `sim` reads from the simulated --store.
     #[arg(long, value_enum, default_value = "auto")]
     pub engine: EngineName,
 
@@ -60,13 +66,11 @@ pub struct Serve {
     #[arg(long, value_enum, default_value = "auto")]
     pub io: IoName,
 
-    /// SIMULATION: delay each read by this much (2ms), to stand in for a remote store on a laptop.
-    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
-    pub store_delay: Option<Duration>,
-
-    /// SIMULATION: let reads pass at this rate only (100MB for bytes a second, 1Gbit for bits).
-    #[arg(long, value_name = "RATE", value_parser = parse_bandwidth)]
-    pub store_bandwidth: Option<u64>,
+    /// SIMULATION: read as from this store, to stand in for a remote one on a laptop or to try out faults:
+    /// latency=2ms,bandwidth=1Gbit,depth=32. Also latency=lognormal:MEDIAN:SIGMA, seed=N, clock=virtual (answers are not
+    /// waited for), and shares of reads that fail: short, eintr, eagain, eio, estale, stuck (eio=0.1%).
+    #[arg(long, value_name = "STORE")]
+    pub store: Option<StoreModel>,
 
     /// Listen on a socket file (mode 0600) instead of the abstract name that belongs to dataset and job; to share a
     /// daemon between containers, mount the file's folder into them.
@@ -82,7 +86,7 @@ pub struct Serve {
     pub private: bool,
 
     /// With --private: how long to stay after the last rank has left, so that a restarted trainer finds its cache.
-    #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "3s")]
+    #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "3s")]
     pub linger: Duration,
 }
 
@@ -101,6 +105,7 @@ pub enum EngineName {
     Auto,
     Uring,
     Threads,
+    Sim,
 }
 
 /// Names of the I/O modes.
@@ -127,6 +132,7 @@ impl From<EngineName> for EngineChoice {
             EngineName::Auto => Self::Auto,
             EngineName::Uring => Self::Uring,
             EngineName::Threads => Self::Threads,
+            EngineName::Sim => Self::Sim,
         }
     }
 }
@@ -141,40 +147,21 @@ impl From<IoName> for IoMode {
     }
 }
 
-/// `2ms`, `1.5s`, `250us`, `1min`.
-fn parse_duration(text: &str) -> Result<Duration, String> {
-    let error = || format!("{text:?} is no time: write 250us, 2ms, 1.5s or 1min");
-    let split = text.find(|c: char| c.is_ascii_alphabetic()).ok_or_else(error)?;
-    let (number, unit) = text.split_at(split);
-    let seconds = match unit.trim() {
-        "us" => 1e-6,
-        "ms" => 1e-3,
-        "s" => 1.0,
-        "min" => 60.0,
-        _ => return Err(error()),
-    };
-    let number: f64 = number.trim().parse().map_err(|_| error())?;
-    Duration::try_from_secs_f64(number * seconds).map_err(|_| error())
-}
-
-/// Bytes a second from `100MB` or `1Gbit`.
-fn parse_bandwidth(text: &str) -> Result<u64, String> {
-    let error = || format!("{text:?} is no rate: write 100MB (bytes a second) or 1Gbit (bits a second)");
-    let (size, bits) = match text.trim().strip_suffix("bit") {
-        Some(size) => (size, 8),
-        None => (text.trim(), 1),
-    };
-    let rate = parse_size::parse_size(size).map_err(|_| error())? / bits;
-    if rate == 0 { Err(error()) } else { Ok(rate) }
+/// `auto` or a number.
+fn parse_depth(text: &str) -> Result<Depth, String> {
+    if text == "auto" {
+        return Ok(Depth::Auto);
+    }
+    let depth = text.parse().ok().filter(|depth| (1..=READS_DEPTH_MAX).contains(depth));
+    depth.map(Depth::Fixed).ok_or_else(|| format!("write auto or a number from 1 to {READS_DEPTH_MAX}"))
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use clap::CommandFactory;
 
-    use super::{Cli, parse_bandwidth, parse_duration};
+    use super::{Cli, parse_depth};
+    use crate::reads::Depth;
 
     #[test]
     fn the_command_line_is_consistent() {
@@ -182,16 +169,11 @@ mod tests {
     }
 
     #[test]
-    fn times_and_rates() {
-        assert_eq!(parse_duration("2ms"), Ok(Duration::from_millis(2)));
-        assert_eq!(parse_duration("1.5 s"), Ok(Duration::from_millis(1500)));
-        assert_eq!(parse_bandwidth("1Gbit"), Ok(125_000_000));
-        assert_eq!(parse_bandwidth("100MB"), Ok(100_000_000));
-        for bad in ["", "2", "ms", "-1s", "2 parsecs"] {
-            assert!(parse_duration(bad).is_err(), "{bad}");
-        }
-        for bad in ["", "fast", "0"] {
-            assert!(parse_bandwidth(bad).is_err(), "{bad}");
+    fn depths() {
+        assert_eq!(parse_depth("auto"), Ok(Depth::Auto));
+        assert_eq!(parse_depth("1024"), Ok(Depth::Fixed(1024)));
+        for bad in ["", "0", "1025", "-1", "many"] {
+            assert!(parse_depth(bad).is_err(), "{bad}");
         }
     }
 }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use shade_load::cli::{Cli, Command, Serve};
 use shade_load::daemon::{ServeConfig, serve};
-use shade_load::reads::{ReadsConfig, StoreModel};
+use shade_load::reads::ReadsConfig;
 
 #[expect(clippy::print_stdout, reason = "the one line a trainer waits for when it has started a daemon")]
 fn main() -> ExitCode {
@@ -40,15 +40,17 @@ fn main() -> ExitCode {
 
 fn config(args: Serve) -> ServeConfig {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let store = (args.store_delay.is_some() || args.store_bandwidth.is_some()).then(|| StoreModel {
-        delay: args.store_delay.unwrap_or_default(),
-        bandwidth_bytes_per_s: args.store_bandwidth,
-    });
     ServeConfig {
         dataset: args.dataset,
         cache: args.cache,
         policy: args.policy.into(),
-        reads: ReadsConfig { engine: args.engine.into(), io: args.io.into(), depth: args.depth, store },
+        reads: ReadsConfig {
+            engine: args.engine.into(),
+            io: args.io.into(),
+            depth: args.depth,
+            store: args.store,
+        },
+        hedge: args.hedge,
         workers: args.workers.map_or(cores, usize::from),
         socket: args.socket,
         job: args.job,

@@ -299,7 +299,7 @@ proptest! {
         let stats = replay.core.stats();
         prop_assert!(stats.cache_used_bytes <= cache);
         prop_assert_eq!(stats.arena_used_bytes, stats.cache_used_bytes, "blocks nobody uses are free");
-        prop_assert_eq!(stats.reads_in_flight, 0);
+        prop_assert_eq!(stats.reads_submitted, 0);
         let counts = stats.total.counts.counts;
         prop_assert_eq!(counts.hits + counts.misses, counts.accesses);
         prop_assert_eq!(counts.misses, replay.reads);

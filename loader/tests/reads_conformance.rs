@@ -1,5 +1,4 @@
-//! What every way of reading must do: both engines, past the page cache and through it, with and without a
-//! simulated store.
+//! What every way of reading must do: all three engines, past the page cache and through it; and what becomes of faults.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -12,13 +11,14 @@ use crossbeam_channel::{Receiver, unbounded};
 use rand::seq::SliceRandom;
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use rustix::io::Errno;
 use shade_formats::checksum::crc32c;
-use shade_formats::index::{Codec, Entry, Index, IndexBuilder, Media, Shard};
+use shade_formats::index::{Codec, Entry, INDEX_FILE, Index, IndexBuilder, Media, Shard};
 use shade_formats::{SampleId, ShardId};
 use shade_load::blocks::{Arena, Blocks, FreeList};
 use shade_load::reads::{
-    Completion, EngineChoice, IoMode, ReadFault, ReadOp, Reads, ReadsConfig, ReadsError, ShardWarning,
-    StoreModel,
+    Completion, Depth, EngineChoice, IoMode, ReadFault, ReadOp, Reads, ReadsConfig, ReadsError, STUCK,
+    ShardWarning, StoreModel,
 };
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -82,7 +82,9 @@ impl Dataset {
         for (number, entry) in entries.iter().enumerate() {
             builder.push_sample(entry, format!("class/{number}").as_bytes()).unwrap();
         }
-        let index = Arc::new(Index::open(builder.finish().unwrap()).unwrap());
+        let index = builder.finish().unwrap();
+        std::fs::write(folder.path().join(INDEX_FILE), &index).unwrap();
+        let index = Arc::new(Index::open(index).unwrap());
         Self { folder, index, records }
     }
 
@@ -111,6 +113,7 @@ struct Rig {
     completions: Receiver<Completion>,
     arena: Arc<Arena>,
     list: FreeList,
+    config: ReadsConfig,
 }
 
 impl Rig {
@@ -121,18 +124,23 @@ impl Rig {
         let (sender, completions) = unbounded();
         let reads =
             Reads::start(dataset.path(), Arc::clone(&dataset.index), Arc::clone(&arena), config, sender)?;
-        Ok(Self { reads, completions, arena, list })
+        Ok(Self { reads, completions, arena, list, config })
     }
 
     fn op(&mut self, dataset: &Dataset, sample: SampleId) -> ReadOp {
         let entry = dataset.entry(sample);
         let blocks = self.list.take(u64::from(entry.stored_len)).expect("the test holds too many blocks");
         let Entry { shard, offset, stored_len: len, crc32c, .. } = entry;
-        ReadOp { sample, shard, offset, len, crc32c, blocks }
+        ReadOp { flight: 0, sample, shard, offset, len, crc32c, blocks }
     }
 
     fn bytes(&self, completion: &Completion) -> Vec<u8> {
         self.arena.slices(&completion.op.blocks, completion.op.len).unwrap().flatten().copied().collect()
+    }
+
+    /// The next `count` completions.
+    fn take(&self, count: usize) -> Vec<Completion> {
+        (0..count).map(|_| self.completions.recv().unwrap()).collect()
     }
 
     /// Reads one record, gives its blocks back, and says how it went.
@@ -155,19 +163,26 @@ fn scatter(list: &mut FreeList, block_bytes: u64) {
 }
 
 fn config(engine: EngineChoice, io: IoMode) -> ReadsConfig {
-    ReadsConfig { engine, io, depth: 8, store: None }
+    ReadsConfig { engine, io, depth: Depth::Fixed(8), store: None }
+}
+
+/// A store in virtual time, whose answers come in another order than they were asked for.
+fn store(more: &str) -> StoreModel {
+    format!("latency=lognormal:2ms:0.5,clock=virtual{more}").parse().unwrap()
+}
+
+fn simulated(more: &str) -> ReadsConfig {
+    ReadsConfig { store: Some(store(more)), ..config(EngineChoice::Sim, IoMode::Auto) }
 }
 
 fn every_way() -> Vec<ReadsConfig> {
-    let slow = StoreModel { delay: Duration::from_millis(1), bandwidth_bytes_per_s: None };
     let mut ways = Vec::new();
-    for engine in [EngineChoice::Uring, EngineChoice::Threads] {
-        for io in [IoMode::Buffered, IoMode::Direct] {
-            for store in [None, Some(slow)] {
-                ways.push(ReadsConfig { store, ..config(engine, io) });
-            }
-        }
+    for io in [IoMode::Buffered, IoMode::Direct] {
+        ways.push(config(EngineChoice::Uring, io));
+        ways.push(config(EngineChoice::Threads, io));
+        ways.push(ReadsConfig { io, ..simulated(",bandwidth=100MB,depth=4") });
     }
+    ways.push(ReadsConfig { depth: Depth::Auto, ..config(EngineChoice::Auto, IoMode::Auto) });
     ways
 }
 
@@ -332,7 +347,8 @@ fn a_shard_that_the_index_does_not_have_and_blocks_that_do_not_fit_are_faults() 
 fn stopping_with_reads_in_flight_brings_every_block_back() {
     in_every_way(4096, |dataset, rig| {
         for round in 0..20 {
-            let mut rig = Rig::start(dataset, config_of(rig, round), 4096).unwrap();
+            let depth = Depth::Fixed([1, 3, 64][(round % 3) as usize]);
+            let mut rig = Rig::start(dataset, ReadsConfig { depth, ..rig.config }, 4096).unwrap();
             let mut samples: Vec<SampleId> = (0..dataset.index.len()).map(SampleId).collect();
             samples.shuffle(&mut ChaCha8Rng::seed_from_u64(round));
             samples.truncate(30);
@@ -341,7 +357,7 @@ fn stopping_with_reads_in_flight_brings_every_block_back() {
                 let op = rig.op(dataset, sample);
                 rig.reads.submit(op);
             }
-            let Rig { reads, completions, arena, mut list } = rig;
+            let Rig { reads, completions, arena, mut list, .. } = rig;
             drop(reads);
             // The sender is gone with the reads, so this ends.
             let back: Vec<Completion> = completions.iter().collect();
@@ -366,50 +382,236 @@ fn stopping_with_reads_in_flight_brings_every_block_back() {
     });
 }
 
-/// The way in which `rig` reads, with another depth.
-fn config_of(rig: &Rig, round: u64) -> ReadsConfig {
-    let description = rig.reads.description();
-    let engine = if description.starts_with("uring") { EngineChoice::Uring } else { EngineChoice::Threads };
-    let io = if description.contains("direct:") { IoMode::Direct } else { IoMode::Buffered };
-    let store = description
-        .contains("SIMULATED")
-        .then_some(StoreModel { delay: Duration::from_millis(1), bandwidth_bytes_per_s: None });
-    ReadsConfig { engine, io, depth: [1, 3, 64][(round % 3) as usize], store }
+#[test]
+fn neighbours_read_together_come_back_one_by_one_with_their_own_bytes() {
+    for block_bytes in [512, 4096] {
+        in_every_way(block_bytes, |dataset, rig| {
+            for shard in 0..SHARDS {
+                let mut samples: Vec<SampleId> = (0..dataset.index.len()).map(SampleId).collect();
+                samples.retain(|&id| {
+                    let entry = dataset.entry(id);
+                    entry.shard == ShardId(shard) && (1..=4097).contains(&entry.stored_len)
+                });
+                samples.sort_by_key(|&id| dataset.entry(id).offset);
+                for group in samples.chunk_by(|&a, &b| {
+                    let (a, b) = (dataset.entry(a), dataset.entry(b));
+                    b.offset - a.offset <= 20_000
+                }) {
+                    let ops = group.iter().map(|&sample| rig.op(dataset, sample)).collect();
+                    rig.reads.submit_together(ops);
+                    let mut back = rig.take(group.len());
+                    back.sort_by_key(|completion| completion.op.offset);
+                    for (completion, sample) in back.into_iter().zip(group) {
+                        assert_eq!((completion.op.sample, &completion.outcome), (*sample, &Ok(())));
+                        assert!(rig.bytes(&completion) == dataset.records[sample.index()], "sample {sample}");
+                        rig.list.give(completion.op.blocks);
+                    }
+                }
+            }
+            assert_eq!(rig.list.free_bytes(), rig.list.total_bytes());
+        });
+    }
 }
 
 #[test]
-fn a_simulated_store_answers_no_earlier_than_its_delay_and_bandwidth_allow() {
-    for engine in [EngineChoice::Auto, EngineChoice::Threads] {
+fn a_bad_neighbour_spoils_no_other() {
+    in_every_way(4096, |dataset, rig| {
+        let (cut, victim) = (dataset.sample_of(7000), dataset.sample_of(4096));
+        for shard in [dataset.entry(cut).shard, dataset.entry(victim).shard] {
+            let mut samples: Vec<SampleId> = (0..dataset.index.len()).map(SampleId).collect();
+            samples.retain(|&id| {
+                let entry = dataset.entry(id);
+                entry.shard == shard && (1..=7000).contains(&entry.stored_len)
+            });
+            samples.sort_by_key(|&id| dataset.entry(id).offset);
+            // The last stretch of several small records in the shard.
+            let near =
+                |a: &SampleId, b: &SampleId| dataset.entry(*b).offset - dataset.entry(*a).offset <= 20_000;
+            let group = samples.chunk_by(near).rfind(|group| group.len() > 1).unwrap().to_vec();
+            let spoilt = dataset.entry(group[0]);
+            let file = std::fs::File::options().write(true).open(dataset.shard(shard)).unwrap();
+            file.write_all_at(&[!dataset.records[group[0].index()][0]], spoilt.offset).unwrap();
+            let end = dataset.entry(group[group.len() - 1]);
+            file.set_len(end.offset + 1).unwrap();
+            let ops = group.iter().map(|&sample| rig.op(dataset, sample)).collect();
+            rig.reads.submit_together(ops);
+            for completion in rig.take(group.len()) {
+                let sample = completion.op.sample;
+                match &completion.outcome {
+                    Err(ReadFault::Checksum { .. }) => assert_eq!(sample, group[0]),
+                    Err(ReadFault::Truncated { got: 1, .. }) => assert_eq!(sample, group[group.len() - 1]),
+                    other => {
+                        assert_eq!(*other, Ok(()), "sample {sample}");
+                        assert!(rig.bytes(&completion) == dataset.records[sample.index()], "sample {sample}");
+                    }
+                }
+                rig.list.give(completion.op.blocks);
+            }
+        }
+        assert_eq!(rig.list.free_bytes(), rig.list.total_bytes());
+    });
+}
+
+#[test]
+fn records_too_far_apart_for_one_read_come_all_the_same() {
+    in_every_way(4096, |dataset, rig| {
+        let mut ends: Vec<SampleId> = (0..dataset.index.len()).map(SampleId).collect();
+        ends.retain(|&id| dataset.entry(id).shard == ShardId(0) && dataset.entry(id).stored_len > 0);
+        ends.sort_by_key(|&id| dataset.entry(id).offset);
+        let ops = [ends[0], ends[ends.len() - 1]].map(|sample| rig.op(dataset, sample));
+        rig.reads.submit_together(ops.into());
+        for completion in rig.take(2) {
+            assert_eq!(completion.outcome, Ok(()));
+            rig.list.give(completion.op.blocks);
+        }
+        rig.reads.submit_together(Vec::new());
+    });
+}
+
+#[test]
+fn whatever_befalls_a_read_that_may_be_tried_again_the_bytes_are_right() {
+    for faults in
+        [",short=60%", ",eintr=30%", ",eagain=30%", ",short=20%,eintr=10%,eagain=10%,eio=1%,estale=5%,seed=3"]
+    {
+        for io in [IoMode::Buffered, IoMode::Direct] {
+            let dataset = Dataset::create();
+            let way = ReadsConfig { io, ..simulated(faults) };
+            let Ok(mut rig) = Rig::start(&dataset, way, 4096) else { continue };
+            let (mut good, mut failed) = (0, 0);
+            for round in 0..20 {
+                for id in 0..dataset.index.len() {
+                    match rig.read(&dataset, SampleId(id)) {
+                        Ok(bytes) => {
+                            good += 1;
+                            assert!(
+                                bytes == dataset.records[id as usize],
+                                "{faults}: sample {id} in round {round}"
+                            );
+                        }
+                        Err(ReadFault::Failed { tries, .. }) => {
+                            failed += 1;
+                            assert!(tries > 1 || faults.contains("estale"), "{faults}: {tries} tries");
+                        }
+                        Err(fault) => panic!("{faults}: sample {id}: {fault}"),
+                    }
+                }
+            }
+            assert!(failed * 20 <= good, "{faults}: {failed} failed, {good} did not");
+        }
+    }
+}
+
+#[test]
+fn a_store_that_always_fails_fails_after_the_tries_that_the_rules_give() {
+    for (fault, errno, tries) in [
+        ("eio", Errno::IO, 3),
+        ("eintr", Errno::INTR, 9),
+        ("eagain", Errno::AGAIN, 9),
+        ("estale", Errno::STALE, 1),
+    ] {
         let dataset = Dataset::create();
-        let delay = Duration::from_millis(3);
-        let rate = 20_000_000;
-        let store = StoreModel { delay, bandwidth_bytes_per_s: Some(rate) };
-        let mut rig =
-            Rig::start(&dataset, ReadsConfig { store: Some(store), ..config(engine, IoMode::Auto) }, 4096)
-                .unwrap();
-        let description = rig.reads.description();
-        assert!(description.ends_with("; SIMULATED store: +3ms per read, 20000000 bytes/s"), "{description}");
-        let started = Instant::now();
-        let sample = dataset.sample_of(100_000);
-        for _ in 0..10 {
+        let mut rig = Rig::start(&dataset, simulated(&format!(",{fault}=100%")), 4096).unwrap();
+        let outcome = rig.read(&dataset, dataset.sample_of(4096));
+        assert_eq!(outcome, Err(ReadFault::Failed { errno, tries }), "{fault}");
+        assert_eq!(
+            rig.read(&dataset, dataset.sample_of(0)),
+            Ok(Vec::new()),
+            "nothing is asked of the store for it"
+        );
+    }
+}
+
+#[test]
+fn a_stale_shard_of_a_dataset_that_was_replaced_is_a_changed_dataset() {
+    let dataset = Dataset::create();
+    let mut rig = Rig::start(&dataset, simulated(",estale=100%"), 4096).unwrap();
+    let mut other = IndexBuilder::new();
+    other.push_class(b"another").unwrap();
+    std::fs::write(dataset.path().join(INDEX_FILE), other.finish().unwrap()).unwrap();
+    let fault = rig.read(&dataset, dataset.sample_of(4096)).unwrap_err();
+    assert!(matches!(fault, ReadFault::Changed { .. }), "{fault:?}");
+    assert!(fault.to_string().contains("shard-00000"), "{fault}");
+}
+
+#[test]
+fn hours_at_a_stuck_store_pass_at_once_in_virtual_time() {
+    let dataset = Dataset::create();
+    let mut rig = Rig::start(&dataset, simulated(",stuck=100%"), 4096).unwrap();
+    let op = rig.op(&dataset, dataset.sample_of(4096));
+    rig.reads.submit(op);
+    let completion = rig.take(1).remove(0);
+    assert_eq!(completion.outcome, Ok(()));
+    assert!(completion.latency >= STUCK, "{:?}", completion.latency);
+}
+
+#[test]
+fn the_depth_finds_the_slots_of_a_store() {
+    let dataset = Dataset::create();
+    let way = ReadsConfig { depth: Depth::Auto, ..simulated(",depth=12") };
+    let mut rig = Rig::start(&dataset, way, 4096).unwrap();
+    let sample = dataset.sample_of(4096);
+    for _ in 0..120 {
+        for _ in 0..256 {
             let op = rig.op(&dataset, sample);
             rig.reads.submit(op);
         }
-        for number in 1..=10 {
-            let completion = rig.completions.recv().unwrap();
-            assert_eq!(completion.outcome, Ok(()));
-            let link = Duration::from_nanos(number * 100_000 * 1_000_000_000 / rate);
-            assert!(started.elapsed() >= delay + link, "read {number} came after {:?}", started.elapsed());
-            assert!(completion.latency >= delay);
+        for completion in rig.take(256) {
+            rig.list.give(completion.op.blocks);
         }
     }
+    assert!((10..=24).contains(&rig.reads.depth()), "depth {} for 12 slots", rig.reads.depth());
+}
+
+#[test]
+fn a_simulated_store_answers_no_earlier_than_its_latency_and_bandwidth_allow() {
+    let dataset = Dataset::create();
+    let store: StoreModel = "latency=3ms,bandwidth=20MB".parse().unwrap();
+    let config = ReadsConfig { store: Some(store), ..config(EngineChoice::Auto, IoMode::Auto) };
+    let mut rig = Rig::start(&dataset, config, 4096).unwrap();
+    let description = rig.reads.description();
+    assert!(
+        description.starts_with("sim (SIMULATED store: latency=3ms,bandwidth=20000000B)"),
+        "{description}"
+    );
+    let started = Instant::now();
+    let sample = dataset.sample_of(100_000);
+    for _ in 0..8 {
+        let op = rig.op(&dataset, sample);
+        rig.reads.submit(op);
+    }
+    for number in 1..=8 {
+        let completion = rig.completions.recv().unwrap();
+        assert_eq!(completion.outcome, Ok(()));
+        let link = Duration::from_millis(number * 5);
+        assert!(
+            started.elapsed() >= Duration::from_millis(3) + link,
+            "read {number} after {:?}",
+            started.elapsed()
+        );
+        assert!(completion.latency >= Duration::from_millis(3));
+    }
+}
+
+#[test]
+fn a_simulated_store_and_an_engine_that_reads_for_real_do_not_go_together() {
+    let dataset = Dataset::create();
+    for engine in [EngineChoice::Uring, EngineChoice::Threads] {
+        let config = ReadsConfig { store: Some(store("")), ..config(engine, IoMode::Auto) };
+        assert!(matches!(Rig::start(&dataset, config, 4096), Err(ReadsError::RealStore)));
+    }
+    let rig = Rig::start(&dataset, config(EngineChoice::Sim, IoMode::Auto), 4096).unwrap();
+    assert!(
+        rig.reads.description().starts_with("sim (SIMULATED store: latency=1ms)"),
+        "{}",
+        rig.reads.description()
+    );
 }
 
 #[test]
 fn a_depth_out_of_range_is_refused() {
     let dataset = Dataset::create();
     for depth in [0, shade_load::reads::READS_DEPTH_MAX + 1] {
-        let config = ReadsConfig { depth, ..config(EngineChoice::Auto, IoMode::Auto) };
+        let config = ReadsConfig { depth: Depth::Fixed(depth), ..config(EngineChoice::Auto, IoMode::Auto) };
         assert!(matches!(Rig::start(&dataset, config, 4096), Err(ReadsError::Depth { got }) if got == depth));
     }
 }
@@ -418,11 +620,11 @@ fn a_depth_out_of_range_is_refused() {
 fn the_description_is_one_line_that_says_who_reads_and_how_and_why() {
     let dataset = Dataset::create();
     let rig = Rig::start(&dataset, config(EngineChoice::Threads, IoMode::Buffered), 4096).unwrap();
-    assert_eq!(rig.reads.description(), "threads (8), buffered: as asked");
+    assert_eq!(rig.reads.description(), "threads (at most 8), buffered: as asked");
     let rig = Rig::start(&dataset, config(EngineChoice::Auto, IoMode::Auto), 4096).unwrap();
     let description = rig.reads.description();
     assert!(
-        description.starts_with("uring (") || description.starts_with("threads (8) because "),
+        description.starts_with("uring (") || description.starts_with("threads (at most 8) because "),
         "{description}"
     );
     assert!(description.contains("direct: ") || description.contains("buffered: "), "{description}");

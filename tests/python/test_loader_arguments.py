@@ -9,8 +9,7 @@ from shade_load.options import DaemonOptions, JobOptions, ranks, size_bytes
 DAEMON = {
     "cache": "20%",
     "policy": "app",
-    "store_delay": None,
-    "store_bandwidth": None,
+    "store": None,
     "depth": None,
     "workers": None,
     "engine": "auto",
@@ -67,9 +66,9 @@ BAD = [
     ("on_error", "ignore"),
     ("job", ""),
     ("job", "a/b"),
-    ("store_delay", "2"),
-    ("store_delay", -1.0),
-    ("store_bandwidth", "fast"),
+    ("store", "2ms"),
+    ("store", "latency=2ms, depth=3"),
+    ("store", 2),
     ("depth", 0),
     ("depth", 1025),
     ("workers", 0),
@@ -174,8 +173,7 @@ def test_arguments_become_the_daemons_command_line() -> None:
     every = {
         "cache": "8GiB",
         "policy": "lru",
-        "store_delay": 0.002,
-        "store_bandwidth": "1Gbit",
+        "store": "latency=2ms,bandwidth=1Gbit",
         "depth": 8,
         "workers": 2,
         "engine": "threads",
@@ -183,6 +181,6 @@ def test_arguments_become_the_daemons_command_line() -> None:
     }
     assert DaemonOptions(**every).arguments(Path("/data"), "x", "/run/s") == [
         "serve", "/data", "--private", "--job", "x", "--cache", str(8 << 30), "--policy", "lru",
-        "--engine", "threads", "--io", "buffered", "--store-delay", "2000us", "--store-bandwidth", "1Gbit",
+        "--engine", "threads", "--io", "buffered", "--store", "latency=2ms,bandwidth=1Gbit",
         "--depth", "8", "--workers", "2", "--socket", "/run/s",
     ]  # fmt: skip

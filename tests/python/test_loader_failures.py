@@ -37,7 +37,7 @@ def line(process: subprocess.Popen) -> str:
 
 
 def test_a_killed_daemon_is_named_at_once(dataset: packed.Packed) -> None:
-    with Loader(dataset.path, BATCH, job="killed-daemon", store_delay="50ms") as loader:
+    with Loader(dataset.path, BATCH, job="killed-daemon", store="latency=50ms") as loader:
         daemon = loader.daemon_pid
         batches = iter(loader)
         next(batches)
@@ -81,7 +81,7 @@ with Loader(sys.argv[1], 8, job="killed-trainer") as loader:
 def test_ctrl_c_ends_a_wait(dataset: packed.Packed) -> None:
     trainer = start(
         """
-loader = Loader(sys.argv[1], 8, job="interrupted", store_delay="60s")
+loader = Loader(sys.argv[1], 8, job="interrupted", store="latency=60s")
 batches = iter(loader)
 print("waiting")
 try:
@@ -145,7 +145,7 @@ def test_a_wait_ends_after_its_timeout(dataset: packed.Packed) -> None:
         loader._timeout = 0.3
         with pytest.raises(LoaderTimeout, match=rf"batch 0 of epoch 0 .*{loader.daemon_pid}.*ranks \[1\]"):
             next(iter(loader))
-    with Loader(dataset.path, BATCH, job="slow", store_delay="30s") as loader:
+    with Loader(dataset.path, BATCH, job="slow", store="latency=30s") as loader:
         loader._timeout = 0.3
         with pytest.raises(LoaderTimeout, match="reads are in flight"):
             next(iter(loader))

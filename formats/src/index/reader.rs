@@ -3,7 +3,7 @@
 use super::check::{Layout, check};
 use super::entry::Entry;
 use super::extras::{FieldsRow, FieldsSpan};
-use super::layout::{ENTRY_BYTES, FIELDS_BYTES, KEY_BYTES, SHARD_BYTES, u32_at, u64_at};
+use super::layout::{ENTRY_BYTES, FIELDS_BYTES, Header, KEY_BYTES, SHARD_BYTES, u32_at, u64_at};
 use crate::error::FormatError;
 use crate::ids::{ContentId, SampleId, ShardId};
 
@@ -50,6 +50,15 @@ impl Index {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// What identifies the content of the dataset whose index begins with `start`: its first 64 bytes or more. To see
+    /// whether a dataset in use was replaced, without reading its whole index again.
+    ///
+    /// # Errors
+    /// The bytes are not the beginning of an index of this version.
+    pub fn content_id_at_start(start: &[u8]) -> Result<ContentId, FormatError> {
+        Ok(Header::decode(start)?.content_id)
     }
 
     /// What identifies the dataset's content.

@@ -3,11 +3,13 @@
 use std::sync::Arc;
 
 use shade_formats::SampleId;
+use shade_formats::index::Entry;
 
 use super::action::Action;
 use super::batch::{RowRef, RowState};
 use super::event::SessionId;
 use super::machine::Core;
+use super::reading::FlightId;
 use crate::blocks::{Blocks, charged_bytes};
 use crate::cache::Admission;
 use crate::reads::{Completion, ReadOp};
@@ -21,6 +23,12 @@ pub(super) enum Served {
     Joined,
     /// By a read of its own.
     Miss,
+}
+
+/// The read of one record as part of `flight`.
+pub(super) fn read_op(flight: FlightId, sample: SampleId, entry: &Entry, blocks: Blocks) -> ReadOp {
+    let &Entry { shard, offset, stored_len: len, crc32c, .. } = entry;
+    ReadOp { flight, sample, shard, offset, len, crc32c, blocks }
 }
 
 impl Core {
@@ -37,47 +45,56 @@ impl Core {
                 return Served::Hit;
             }
         }
-        if let Some(waiting) = self.reading.get_mut(&sample) {
-            waiting.push(row);
-            return Served::Joined;
-        }
-        self.reading.insert(sample, vec![row]);
-        self.queued.push_back(sample);
-        Served::Miss
+        if self.reading.want(sample, row, &self.index) { Served::Miss } else { Served::Joined }
     }
 
-    /// Submits queued reads, oldest first, while depth and blocks allow.
-    pub(super) fn submit_reads(&mut self, actions: &mut Vec<Action>) {
-        while self.in_flight < self.config.depth {
-            let Some(&sample) = self.queued.front() else { return };
-            let wanted = self.reading.get(&sample).is_some_and(|waiting| !waiting.is_empty());
-            let entry = self.index.entry(sample);
-            let (true, Some(entry)) = (wanted, entry) else {
-                self.queued.pop_front();
-                self.reading.remove(&sample);
-                continue;
-            };
+    /// Submits queued reads, oldest first, each with the neighbours that come along, while blocks allow.
+    pub(super) fn submit_reads(&mut self, now_ns: u64, actions: &mut Vec<Action>) {
+        while self.reading.in_flight() < self.config.reads_max as usize {
+            let Some(first) = self.reading.next(&self.index) else { return };
+            let Some(entry) = self.index.entry(first) else { return };
             // No room: a fill that is under way will give some back.
             let Some(blocks) = self.free.take(u64::from(entry.stored_len)) else { return };
-            self.queued.pop_front();
-            self.in_flight += 1;
-            actions.push(Action::Read(ReadOp {
-                sample,
-                shard: entry.shard,
-                offset: entry.offset,
-                len: entry.stored_len,
-                crc32c: entry.crc32c,
-                blocks,
-            }));
+            let mut blocks = Some(blocks);
+            let mut group = Vec::new();
+            for sample in self.reading.group(first, &self.index) {
+                let Some(entry) = self.index.entry(sample) else { continue };
+                let place =
+                    if sample == first { blocks.take() } else { self.free.take(u64::from(entry.stored_len)) };
+                match place {
+                    Some(blocks) => group.push((sample, entry, blocks)),
+                    None => self.reading.put_back(sample, &self.index),
+                }
+            }
+            let samples: Vec<SampleId> = group.iter().map(|(sample, ..)| *sample).collect();
+            let flight = self.reading.submitted(&samples, false, now_ns);
+            self.count_flight(samples.len() as u64);
+            let mut ops =
+                group.into_iter().map(|(sample, entry, blocks)| read_op(flight, sample, &entry, blocks));
+            match (ops.next(), samples.len()) {
+                (Some(op), 1) => actions.push(Action::Read(op)),
+                (Some(op), _) => actions.push(Action::ReadTogether(std::iter::once(op).chain(ops).collect())),
+                (None, _) => {}
+            }
+        }
+    }
+
+    fn count_flight(&mut self, records: u64) {
+        self.stalls.records += records;
+        if let Some(job) = &mut self.job {
+            job.count(|counts| {
+                counts.reads += 1;
+                counts.coalesced += records - 1;
+            });
         }
     }
 
     /// A read came back: offer the record to the cache and serve all who wait.
     pub(super) fn read_done(&mut self, now_ns: u64, completion: Completion, actions: &mut Vec<Action>) {
-        let Completion { op, outcome, .. } = completion;
+        let Completion { op, outcome, latency } = completion;
         let sample = op.sample;
-        self.in_flight = self.in_flight.saturating_sub(1);
-        let waiting = self.reading.remove(&sample).unwrap_or_default();
+        self.stalls.latencies.add(u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX));
+        let (waiting, another) = self.reading.came_back(op.flight, sample, outcome.is_ok());
         if let Some(job) = &mut self.job {
             job.count(|counts| counts.bytes_read += u64::from(op.len));
         }
@@ -90,10 +107,17 @@ impl Core {
                         batch.ready(row.position, Arc::clone(&blocks));
                     }
                 }
+                if self.cache.get(sample).is_some() {
+                    // A hedge brought it before.
+                    return self.release(blocks);
+                }
                 self.offer(sample, op.len, blocks);
             }
             Err(fault) => {
                 self.free.give(op.blocks);
+                if another {
+                    return;
+                }
                 let text = self.name_fault(sample, &fault);
                 for row in waiting {
                     self.row_fault(row, &text, actions);
@@ -155,8 +179,6 @@ impl Core {
 
     /// Nobody of `session` waits for a read any more.
     pub(super) fn forget_waiting(&mut self, session: SessionId) {
-        for waiting in self.reading.values_mut() {
-            waiting.retain(|row| row.session != session);
-        }
+        self.reading.forget(session);
     }
 }

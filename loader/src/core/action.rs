@@ -32,6 +32,8 @@ pub enum Action {
     Refuse(SessionId, Refusal),
     /// Read a record into its blocks.
     Read(ReadOp),
+    /// Read records of one shard that lie close to each other, in the order of their offsets.
+    ReadTogether(Vec<ReadOp>),
     /// Fill rows of a batch.
     Fill(FillOrder),
     /// Write a batch's columns; it is complete then.

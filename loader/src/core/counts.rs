@@ -13,6 +13,12 @@ pub struct Counts {
     pub joined: u64,
     /// Accesses that needed a read of their own.
     pub misses: u64,
+    /// Reads sent to storage for them; those of an engine that tries again count once.
+    pub reads: u64,
+    /// Records that came along with the read of a neighbour.
+    pub coalesced: u64,
+    /// Late records that were asked for a second time.
+    pub hedged: u64,
     /// Bytes of records read from storage, rereads of damaged ones included.
     pub bytes_read: u64,
     /// Rows delivered with another sample because theirs was bad.
@@ -56,10 +62,23 @@ pub struct Stats {
     pub cache_used_bytes: u64,
     /// Bytes of arena blocks that hold records: the cache's, and those being read or filled.
     pub arena_used_bytes: u64,
-    /// Reads submitted and not yet back.
-    pub reads_in_flight: u32,
+    /// Reads submitted and not yet back; those beyond the depth wait for their turn.
+    pub reads_submitted: u64,
+    /// Reads that have had no answer for long: batches wait for them.
+    pub reads_late: u32,
+    /// What reads take; `None` before the first.
+    pub read_latency: Option<ReadLatency>,
     /// Ranks that an epoch's start still waits for.
     pub waiting_for_ranks: Vec<u32>,
+}
+
+/// What reads take, of late.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct ReadLatency {
+    /// Half of the reads take at most this, microseconds.
+    pub p50_us: f64,
+    /// 99 of 100 take at most this, microseconds.
+    pub p99_us: f64,
 }
 
 /// One epoch's figures.

@@ -1,6 +1,5 @@
 //! The state machine: its state, and which event goes where.
 
-use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use shade_formats::SampleId;
@@ -9,12 +8,13 @@ use shade_formats::index::Index;
 use shade_formats::ring::PayloadRing;
 
 use super::action::{Accepted, Action, Refusal};
-use super::batch::RowRef;
 use super::counts::{EpochStats, Stats, TotalStats};
 use super::event::{Attach, Event, SessionId};
 use super::job::Job;
+use super::reading::Reading;
 use super::session::{Session, Wanted};
 use super::sizes::ring_bytes;
+use super::stalls::Stalls;
 use crate::blocks::{Blocks, FreeList};
 use crate::cache::{Cache, Policy};
 use crate::plan::{draw_plan, rep_now};
@@ -26,8 +26,13 @@ pub struct CoreConfig {
     pub cache_bytes: u64,
     /// Who is kept.
     pub policy: Policy,
-    /// Most reads in flight.
-    pub depth: u32,
+    /// Reads submitted at most. The engine has fewer in flight and begins the next without asking.
+    pub reads_max: u32,
+    /// Unwanted bytes that are read along to have neighbours in one read
+    /// ([`GAP_BYTES_MAX`](crate::reads::coalesce::GAP_BYTES_MAX)); 0 reads every record on its own.
+    pub gap_bytes_max: u32,
+    /// Ask for late records a second time, for 1 in 100 reads at most.
+    pub hedge: bool,
     /// Bytes of an arena block.
     pub block_bytes: u32,
 }
@@ -38,11 +43,9 @@ pub struct Core {
     pub(super) index: Arc<Index>,
     pub(super) cache: Cache<Arc<Blocks>>,
     pub(super) free: FreeList,
-    /// Records wanted from storage, with the rows that wait for them: single flight.
-    pub(super) reading: HashMap<SampleId, Vec<RowRef>>,
-    /// Records wanted and not yet submitted, in plan order.
-    pub(super) queued: VecDeque<SampleId>,
-    pub(super) in_flight: u32,
+    /// Records wanted from storage, with the rows that wait for them.
+    pub(super) reading: Reading,
+    pub(super) stalls: Stalls,
     pub(super) job: Option<Job>,
     pub(super) sessions: Vec<Session>,
 }
@@ -57,9 +60,8 @@ impl Core {
             index,
             cache,
             free,
-            reading: HashMap::new(),
-            queued: VecDeque::new(),
-            in_flight: 0,
+            reading: Reading::new(config.gap_bytes_max),
+            stalls: Stalls::default(),
             job: None,
             sessions: Vec::new(),
         }
@@ -110,7 +112,8 @@ impl Core {
         self.draw_due_plan();
         self.publish_complete(now_ns, actions);
         self.open_batches(now_ns, actions);
-        self.submit_reads(actions);
+        self.submit_reads(now_ns, actions);
+        self.watch_reads(now_ns, actions);
         self.hand_out_rows(now_ns, actions);
         // A batch that needed no work (all rows skipped) is complete by now.
         self.publish_complete(now_ns, actions);
@@ -131,7 +134,7 @@ impl Core {
     /// Nothing is being read, filled or sealed.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.in_flight == 0 && self.sessions.iter().all(|session| session.open.is_empty())
+        self.reading.in_flight() == 0 && self.sessions.iter().all(|session| session.open.is_empty())
     }
 
     /// The figures as of now.
@@ -162,7 +165,9 @@ impl Core {
             cache_bytes: self.cache.capacity_bytes(),
             cache_used_bytes: self.cache.used_bytes(),
             arena_used_bytes: self.arena_used_bytes(),
-            reads_in_flight: self.in_flight,
+            reads_submitted: self.reading.in_flight() as u64,
+            reads_late: self.stalls.late,
+            read_latency: self.stalls.latency(),
             waiting_for_ranks: self.waiting_for_ranks(),
         }
     }

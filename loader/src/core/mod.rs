@@ -17,13 +17,15 @@ mod fault;
 mod fill;
 mod job;
 mod machine;
+mod reading;
 mod report;
 mod session;
 mod sizes;
 mod snapshot;
+mod stalls;
 
 pub use action::{Accepted, Action, Refusal};
-pub use counts::{Counts, Stats};
+pub use counts::{Counts, ReadLatency, Stats};
 pub use event::{Attach, Event, SessionId};
 pub use machine::{Core, CoreConfig};
 pub use sizes::{Capacity, CapacityError, staging_bytes};

@@ -68,13 +68,13 @@ pub(super) fn entries(index: &Index) -> impl Iterator<Item = (SampleId, shade_fo
     (0..index.len()).filter_map(|id| index.entry(SampleId(id)).map(|entry| (SampleId(id), entry)))
 }
 
-/// Bytes of arena beside the cache: room for `depth` reads of the largest record, or 32 MiB if that is less, but
+/// Bytes of arena beside the cache: room for `reads_max` reads of the largest record, or 32 MiB if that is less, but
 /// always for two of the largest records, so that reading never stops for lack of room.
 #[must_use]
-pub fn staging_bytes(index: &Index, block_bytes: u32, depth: u32) -> u64 {
+pub fn staging_bytes(index: &Index, block_bytes: u32, reads_max: u32) -> u64 {
     let largest =
         entries(index).map(|(_, entry)| charged_bytes(entry.stored_len, block_bytes)).max().unwrap_or(0);
-    let wanted = largest.saturating_mul(u64::from(depth.max(2)).saturating_mul(4));
+    let wanted = largest.saturating_mul(u64::from(reads_max.max(2)).saturating_mul(4));
     wanted.min(STAGING_BYTES).max(largest.saturating_mul(2)).max(u64::from(block_bytes))
 }
 

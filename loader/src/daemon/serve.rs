@@ -118,6 +118,7 @@ impl Daemon {
             Action::Accept(session, accepted) => self.sessions.answer(session, Ok(accepted)),
             Action::Refuse(session, refusal) => self.sessions.answer(session, Err(refusal)),
             Action::Read(op) => self.reads.submit(op),
+            Action::ReadTogether(ops) => self.reads.submit_together(ops),
             Action::Fill(order) => {
                 if let Some(payload) = self.sessions.payload(order.ticket.session) {
                     self.workers.submit(Job::Fill(order, payload));
@@ -194,7 +195,7 @@ impl Daemon {
             Request::Stats => {
                 // Everything this rank said before belongs into the figures.
                 self.turn();
-                let json = report(&self.core.stats(), self.reads.description());
+                let json = report(&self.core.stats(), &self.reads);
                 self.sessions.reply(session, &Reply::Stats { json });
             }
             Request::Hello { .. } | Request::Bye => self.sessions.close(session, "a second hello"),

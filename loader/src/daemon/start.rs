@@ -14,6 +14,7 @@ use crate::cache::Policy;
 use crate::control::{Identity, Listener};
 use crate::core::{Capacity, Core, CoreConfig, staging_bytes};
 use crate::dataset::{Dataset, DatasetError};
+use crate::reads::coalesce::GAP_BYTES_MAX;
 use crate::reads::{Reads, ReadsConfig, ReadsError};
 
 /// A validated configuration of `serve`.
@@ -27,6 +28,8 @@ pub struct ServeConfig {
     pub policy: Policy,
     /// How records are read.
     pub reads: ReadsConfig,
+    /// Ask for late records a second time.
+    pub hedge: bool,
     /// Threads that fill batches.
     pub workers: usize,
     /// Socket file; `None` for the abstract name of dataset and job.
@@ -105,7 +108,7 @@ pub fn serve(config: &ServeConfig, announce: impl FnOnce(&Ready)) -> Result<(), 
         (0..index.len()).filter_map(|id| Some(index.entry(shade_formats::SampleId(id))?.stored_len)),
     );
     let cache_bytes = config.cache.bytes(&index, block_bytes);
-    let arena_bytes = cache_bytes + staging_bytes(&index, block_bytes, config.reads.depth);
+    let arena_bytes = cache_bytes + staging_bytes(&index, block_bytes, config.reads.depth.submitted_max());
     let (arena, free) = Arena::create(arena_bytes, block_bytes)
         .map_err(|source| DaemonError::Arena { bytes: arena_bytes, source })?;
     let locked = arena.locked();
@@ -146,8 +149,14 @@ pub fn serve(config: &ServeConfig, announce: impl FnOnce(&Ready)) -> Result<(), 
     listener.listen(identity, messages_in).map_err(DaemonError::Start)?;
     announce(&Ready { ready: true, pid: std::process::id(), socket: listener.address.clone() });
 
-    let core_config =
-        CoreConfig { cache_bytes, policy: config.policy, depth: config.reads.depth, block_bytes };
+    let core_config = CoreConfig {
+        cache_bytes,
+        policy: config.policy,
+        reads_max: config.reads.depth.submitted_max(),
+        gap_bytes_max: GAP_BYTES_MAX,
+        hedge: config.hedge,
+        block_bytes,
+    };
     let daemon = Daemon::new(Core::new(index, free, core_config), reads, workers, config.linger);
     daemon.run(&completions, &done, &messages, &stop);
     Ok(())

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use crate::core::Stats;
+use crate::reads::Reads;
 
 #[derive(Serialize)]
 struct Report<'a> {
@@ -10,13 +11,21 @@ struct Report<'a> {
     stats: &'a Stats,
     /// Which engine reads, how, and why; names a simulated store as such.
     engine: &'a str,
+    /// Reads that may be in flight now.
+    depth: u32,
     pid: u32,
     version: &'static str,
 }
 
 /// One JSON object.
-pub(super) fn report(stats: &Stats, engine: &str) -> String {
-    let report = Report { stats, engine, pid: std::process::id(), version: env!("CARGO_PKG_VERSION") };
+pub(super) fn report(stats: &Stats, reads: &Reads) -> String {
+    let report = Report {
+        stats,
+        engine: reads.description(),
+        depth: reads.depth(),
+        pid: std::process::id(),
+        version: env!("CARGO_PKG_VERSION"),
+    };
     // Numbers, strings and lists with string keys always have a JSON form.
     serde_json::to_string(&report).unwrap_or_default()
 }

@@ -1,9 +1,10 @@
 //! How records are to be read.
 
-use std::time::Duration;
+use super::depth::DEPTH_MAX;
+use super::store_model::StoreModel;
 
-/// Most reads in flight. Servers grant far fewer at once; more would only wait there.
-pub const READS_DEPTH_MAX: u32 = 4096;
+/// Most reads in flight that may be asked for. Servers grant far fewer at once; more would only wait there.
+pub const READS_DEPTH_MAX: u32 = 1024;
 
 /// How records are to be read.
 #[derive(Clone, Copy, Debug)]
@@ -12,9 +13,10 @@ pub struct ReadsConfig {
     pub engine: EngineChoice,
     /// Past the page cache or through it.
     pub io: IoMode,
-    /// Reads in flight at most, `1..=READS_DEPTH_MAX`; more may be submitted, they wait for their turn.
-    pub depth: u32,
-    /// Pretend to read from a store like this one, to try out a slower one than there is.
+    /// Reads in flight; more may be submitted, they wait for their turn.
+    pub depth: Depth,
+    /// The store that the simulator pretends to read from; only with [`EngineChoice::Sim`] or
+    /// [`Auto`](EngineChoice::Auto), which then is the simulator.
     pub store: Option<StoreModel>,
 }
 
@@ -27,6 +29,8 @@ pub enum EngineChoice {
     Uring,
     /// Threads, each with one read at a time; at most 128.
     Threads,
+    /// The simulator: real bytes, read from the page cache, when a simulated store answers.
+    Sim,
 }
 
 /// Past the page cache or through it.
@@ -40,21 +44,22 @@ pub enum IoMode {
     Buffered,
 }
 
-/// A simulated store: it answers a read after `delay` plus the time its bytes take on one shared link.
+/// How many reads are in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StoreModel {
-    /// Latency of every read.
-    pub delay: Duration,
-    /// Bytes a second that pass the link, one read after the other; `None` is no limit.
-    pub bandwidth_bytes_per_s: Option<u64>,
+pub enum Depth {
+    /// As many as the store gains from ([`DepthController`](super::depth::DepthController)).
+    Auto,
+    /// So many, `1..=READS_DEPTH_MAX`.
+    Fixed(u32),
 }
 
-impl std::fmt::Display for StoreModel {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "SIMULATED store: +{:?} per read", self.delay)?;
-        match self.bandwidth_bytes_per_s {
-            Some(rate) => write!(f, ", {rate} bytes/s"),
-            None => Ok(()),
+impl Depth {
+    /// Reads worth submitting at a time: as many again as can be in flight, so that the next one is at hand when one ends.
+    #[must_use]
+    pub fn submitted_max(self) -> u32 {
+        2 * match self {
+            Self::Auto => DEPTH_MAX,
+            Self::Fixed(depth) => depth,
         }
     }
 }

@@ -1,12 +1,16 @@
 //! Past the page cache or through it: asks the file system once, at start, and says why.
 
 use super::config::IoMode;
-use rustix::fs::{AtFlags, CWD, StatxFlags, statfs, statx};
-use rustix::io::Errno;
+use crate::blocks::Arena;
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags, open, statfs, statx};
+use rustix::io::{Errno, pread};
 use std::path::Path;
 
 /// Records start at multiples of this and are padded to it, so a direct read may be rounded up to it at most.
 const ALIGN_BYTES_MAX: u32 = 512;
+
+/// What a first read tries: aligned for whatever a file system may want.
+const PAGE_BYTES: u32 = 4096;
 
 /// How shards are opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,7 +46,21 @@ pub(super) fn choose(
         return Ok(buffered("as asked".into()));
     }
     match inspect(folder, shard) {
-        Ok(file_system) => decide(mode, &file_system, memory_align_bytes),
+        Ok(file_system) => {
+            let choice = decide(mode, &file_system, memory_align_bytes)?;
+            let refused = match (choice.direct_align_bytes, shard) {
+                (Some(_), Some(shard)) => try_direct(shard).err(),
+                _ => None,
+            };
+            match refused {
+                Some(errno @ (Errno::INVAL | Errno::OPNOTSUPP)) => {
+                    let why = format!("{} refuses direct reads: {errno}", file_system.name);
+                    if mode == IoMode::Direct { Err(why) } else { Ok(buffered(why)) }
+                }
+                // Whatever else is wrong with the shard is told when a record of it is read.
+                _ => Ok(choice),
+            }
+        }
         Err(errno) if mode == IoMode::Direct => Err(format!("its file system does not answer: {errno}")),
         Err(errno) => Ok(buffered(format!("the file system does not answer: {errno}"))),
     }
@@ -70,6 +88,16 @@ fn inspect(folder: &Path, shard: Option<&Path>) -> Result<FileSystem, Errno> {
         })
         .map(|answer| (answer.stx_dio_mem_align, answer.stx_dio_offset_align));
     Ok(FileSystem { name, network, align })
+}
+
+/// Reads the first page of a shard past the page cache: file systems may accept the flag and refuse the read.
+fn try_direct(shard: &Path) -> Result<(), Errno> {
+    let no_memory = |_| Errno::NOMEM;
+    let (arena, mut free) = Arena::create(PAGE_BYTES.into(), PAGE_BYTES).map_err(no_memory)?;
+    let mut page = free.take(PAGE_BYTES.into()).ok_or(Errno::NOMEM)?;
+    let file = open(shard, OFlags::RDONLY | OFlags::CLOEXEC | OFlags::DIRECT, Mode::empty())?;
+    let mut slices = arena.slices_mut(&mut page, PAGE_BYTES).map_err(|_| Errno::NOMEM)?;
+    slices.next().map_or(Ok(()), |slice| pread(&file, slice, 0).map(drop))
 }
 
 fn decide(mode: IoMode, file_system: &FileSystem, memory_align_bytes: u32) -> Result<Choice, String> {

@@ -1,32 +1,40 @@
-//! The seam between what is read and how: two engines, chosen once at start.
+//! The seam between what is read and how: three engines, one of which is chosen at start.
 
-use super::config::EngineChoice;
+use super::config::{EngineChoice, ReadsConfig};
 use super::fault::ReadsError;
 use super::flight::{Flight, Shared};
+use super::sim::SimThread;
 use super::threads::Threads;
 use super::uring::Uring;
 use std::sync::Arc;
 
-/// Something that carries out reads. Dropping it completes what has not begun as stopped, waits for what has,
-/// and joins its threads; after that no memory of the arena is in the kernel's hands.
+/// Something that carries out reads, as many at a time as the gate allows. Dropping it ends what has not begun as
+/// stopped, waits for what has, and joins its threads; after that no memory of the arena is in the kernel's hands.
 pub(super) trait Engine: Send + Sync {
-    /// Takes a flight; sooner or later it is delivered.
+    /// Takes a flight; sooner or later its records are delivered.
     fn submit(&self, flight: Flight);
 
     /// The engine's name and the settings worth knowing.
     fn description(&self) -> String;
 }
 
-/// Starts the engine that was asked for, for at most `depth` reads in flight, and describes it.
+/// Starts the engine that was asked for, and describes it.
 pub(super) fn start(
-    choice: EngineChoice,
-    depth: u32,
+    config: &ReadsConfig,
     shared: &Arc<Shared>,
 ) -> Result<(Box<dyn Engine>, String), ReadsError> {
-    let threads = || Threads::start(depth, shared).map_err(|source| ReadsError::Thread { source });
-    let (engine, why): (Box<dyn Engine>, _) = match choice {
-        EngineChoice::Threads => (Box::new(threads()?), String::new()),
-        EngineChoice::Auto | EngineChoice::Uring => match Uring::start(depth, shared) {
+    let no_thread = |source| ReadsError::Thread { source };
+    let threads = || Threads::start(shared).map_err(no_thread);
+    let (engine, why): (Box<dyn Engine>, _) = match (config.engine, config.store) {
+        (EngineChoice::Uring | EngineChoice::Threads, Some(_)) => return Err(ReadsError::RealStore),
+        (EngineChoice::Sim, None) => {
+            (Box::new(SimThread::start(Default::default(), shared).map_err(no_thread)?), String::new())
+        }
+        (EngineChoice::Sim | EngineChoice::Auto, Some(model)) => {
+            (Box::new(SimThread::start(model, shared).map_err(no_thread)?), String::new())
+        }
+        (EngineChoice::Threads, None) => (Box::new(threads()?), String::new()),
+        (choice @ (EngineChoice::Auto | EngineChoice::Uring), None) => match Uring::start(shared) {
             Ok(uring) => (Box::new(uring), String::new()),
             Err(source) if choice == EngineChoice::Uring => return Err(ReadsError::Uring { source }),
             Err(error) => (Box::new(threads()?), format!(" because {error}")),

@@ -3,6 +3,7 @@
 use super::config::READS_DEPTH_MAX;
 use crate::blocks::BlocksError;
 use rustix::io::Errno;
+use shade_formats::ContentId;
 use std::path::PathBuf;
 
 /// Why a record could not be had. The caller knows sample, shard, offset and original path, and names them.
@@ -28,6 +29,19 @@ pub enum ReadFault {
         got: u64,
         /// Its size in bytes according to the index.
         expected: u64,
+    },
+    /// The dataset was replaced while in use.
+    #[error(
+        "{} went stale and the dataset there is another one now: its content id is {got}, it was {expected}; start again",
+        path.display()
+    )]
+    Changed {
+        /// The shard's file.
+        path: PathBuf,
+        /// Content id of the index that is there now.
+        got: ContentId,
+        /// Content id of the index that is being served.
+        expected: ContentId,
     },
     /// The shard ends before the record does.
     #[error("the shard ends inside the record: got {got} bytes, expected {expected}")]
@@ -70,6 +84,11 @@ pub enum ReadsError {
         /// The depth asked for.
         got: u32,
     },
+    /// A simulated store was asked for together with an engine that reads for real.
+    #[error(
+        "only --engine sim (or auto) can read from a simulated store: leave out --store or the other engine"
+    )]
+    RealStore,
     /// io_uring was asked for and cannot be had.
     #[error("io_uring cannot be used: {source}")]
     Uring {

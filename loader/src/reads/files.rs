@@ -4,11 +4,16 @@ use super::direct::Choice;
 use super::{ReadFault, ShardWarning};
 use rustix::fs::{Advice, Mode, OFlags, fadvise, fstat, open, stat};
 use rustix::io::Errno;
-use shade_formats::ShardId;
-use shade_formats::index::Index;
+use shade_formats::index::{INDEX_FILE, Index};
+use shade_formats::{ContentId, ShardId};
+use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// As much of an index as says which dataset it is of.
+const INDEX_START_BYTES: u64 = 64;
 
 /// The files of a dataset's shards.
 pub(super) struct Files {
@@ -16,14 +21,13 @@ pub(super) struct Files {
     index: Arc<Index>,
     choice: Choice,
     slots: Vec<Mutex<Slot>>,
+    /// A direct read was refused: all shards are opened for buffered reads from then on. They lie on one mount, and mixing
+    /// both on one file stalls on NFS.
+    buffered: AtomicBool,
 }
 
-#[derive(Default)]
-struct Slot {
-    open: Option<Arc<OpenShard>>,
-    /// A direct read of this shard was refused: it is buffered from then on. Mixing both stalls on NFS.
-    buffered: bool,
-}
+/// A shard's file, once it was opened.
+type Slot = Option<Arc<OpenShard>>;
 
 /// An open shard. It stays open as long as a read of it is in flight.
 #[derive(Debug)]
@@ -43,7 +47,7 @@ impl OpenShard {
 impl Files {
     pub(super) fn new(folder: &Path, index: Arc<Index>, choice: Choice) -> Self {
         let slots = (0..index.shard_count()).map(|_| Mutex::default()).collect();
-        Self { folder: folder.to_owned(), index, choice, slots }
+        Self { folder: folder.to_owned(), index, choice, slots, buffered: AtomicBool::new(false) }
     }
 
     /// Whether reads bypass the page cache, and why.
@@ -54,7 +58,7 @@ impl Files {
     /// The shard's file, opened if it is not yet.
     pub(super) fn get(&self, shard: ShardId) -> Result<Arc<OpenShard>, ReadFault> {
         let mut slot = self.slot(shard)?;
-        if let Some(open) = &slot.open {
+        if let Some(open) = &*slot {
             return Ok(Arc::clone(open));
         }
         self.open_into(shard, &mut slot)
@@ -64,9 +68,9 @@ impl Files {
     /// checks that it still has its size.
     pub(super) fn reopen(&self, shard: ShardId, stale: &Arc<OpenShard>) -> Result<Arc<OpenShard>, ReadFault> {
         let mut slot = self.slot(shard)?;
-        match &slot.open {
+        match &*slot {
             Some(open) if !Arc::ptr_eq(open, stale) => return Ok(Arc::clone(open)),
-            _ => slot.open = None,
+            _ => *slot = None,
         }
         let path = self.path(shard)?;
         let open = self.open_into(shard, &mut slot)?;
@@ -74,22 +78,43 @@ impl Files {
         let got = u64::try_from(got).unwrap_or_default();
         let expected = self.index.shard(shard).ok_or(ReadFault::UnknownShard)?.bytes;
         if got != expected {
-            slot.open = None;
+            *slot = None;
             return Err(ReadFault::Replaced { path, got, expected });
+        }
+        if let Err(fault) = self.check_dataset(path) {
+            *slot = None;
+            return Err(fault);
         }
         Ok(open)
     }
 
-    /// The shard's file after a direct read of it was refused: opened for buffered reads, for good.
+    /// Whether the dataset at our path is still the one that is being served, after the shard at `path` went stale.
+    fn check_dataset(&self, path: PathBuf) -> Result<(), ReadFault> {
+        let index = self.folder.join(INDEX_FILE);
+        let unreadable = |error: std::io::Error| {
+            let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
+            ReadFault::Open { path: index.clone(), errno }
+        };
+        let mut start = Vec::new();
+        let file = std::fs::File::open(&index).map_err(unreadable)?;
+        file.take(INDEX_START_BYTES).read_to_end(&mut start).map_err(unreadable)?;
+        let expected = self.index.content_id();
+        // What is no index (any more) is another dataset, too.
+        let got = Index::content_id_at_start(&start).unwrap_or(ContentId(0));
+        if got == expected { Ok(()) } else { Err(ReadFault::Changed { path, got, expected }) }
+    }
+
+    /// The shard's file after a direct read of it was refused: opened for buffered reads, as all others from now on.
     pub(super) fn buffer(&self, shard: ShardId) -> Result<Arc<OpenShard>, ReadFault> {
         let mut slot = self.slot(shard)?;
-        if slot.buffered
-            && let Some(open) = &slot.open
+        if let Some(open) = &*slot
+            && open.direct_align_bytes.is_none()
         {
             return Ok(Arc::clone(open));
         }
-        tracing::warn!(shard = %self.path(shard)?.display(), "direct reads are refused; using the page cache");
-        slot.buffered = true;
+        if !self.buffered.swap(true, Ordering::Relaxed) {
+            tracing::warn!(shard = %self.path(shard)?.display(), "direct reads are refused; using the page cache");
+        }
         self.open_into(shard, &mut slot)
     }
 
@@ -106,14 +131,15 @@ impl Files {
         let path = self.path(shard)?;
         // Read-only also because Linux 7.2 and later answer NFS reads inline only for such descriptors.
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-        let mut direct_align_bytes = self.choice.direct_align_bytes.filter(|_| !slot.buffered);
+        let mut direct_align_bytes =
+            self.choice.direct_align_bytes.filter(|_| !self.buffered.load(Ordering::Relaxed));
         let fd = match direct_align_bytes {
             Some(_) => open(&path, flags | OFlags::DIRECT, Mode::empty()),
             None => open(&path, flags, Mode::empty()),
         };
         let fd = match fd {
             Err(Errno::INVAL) if direct_align_bytes.is_some() => {
-                slot.buffered = true;
+                self.buffered.store(true, Ordering::Relaxed);
                 direct_align_bytes = None;
                 open(&path, flags, Mode::empty())
             }
@@ -125,7 +151,7 @@ impl Files {
             let _ = fadvise(&fd, 0, None, Advice::Random);
         }
         let open = Arc::new(OpenShard { fd, direct_align_bytes });
-        slot.open = Some(Arc::clone(&open));
+        *slot = Some(Arc::clone(&open));
         Ok(open)
     }
 }
@@ -165,7 +191,9 @@ mod tests {
         std::fs::write(folder.path().join("shard-000000.tar"), [7; 1024]).unwrap();
         let mut index = IndexBuilder::new();
         index.push_shard(Shard { name: "shard-000000.tar", bytes: 1024, crc32c: 0, records: 0 }).unwrap();
-        let index = Arc::new(Index::open(index.finish().unwrap()).unwrap());
+        let index = index.finish().unwrap();
+        std::fs::write(folder.path().join(INDEX_FILE), &index).unwrap();
+        let index = Arc::new(Index::open(index).unwrap());
         let files = Files::new(folder.path(), index, Choice { direct_align_bytes, why: "test".into() });
         (folder, files)
     }
@@ -198,7 +226,23 @@ mod tests {
     }
 
     #[test]
-    fn a_shard_that_refuses_direct_reads_stays_buffered() {
+    fn a_stale_shard_of_another_dataset_is_refused_by_content_id() {
+        let (folder, files) = dataset(None);
+        let stale = files.get(SHARD).unwrap();
+        let mut other = IndexBuilder::new();
+        other.push_class(b"another").unwrap();
+        let other = other.finish().unwrap();
+        let got = Index::content_id_at_start(&other).unwrap();
+        std::fs::write(folder.path().join(INDEX_FILE), other).unwrap();
+        let path = folder.path().join("shard-000000.tar");
+        let expected = files.index.content_id();
+        assert_eq!(files.reopen(SHARD, &stale).unwrap_err(), ReadFault::Changed { path, got, expected });
+        std::fs::remove_file(folder.path().join(INDEX_FILE)).unwrap();
+        assert!(matches!(files.reopen(SHARD, &stale), Err(ReadFault::Open { errno: Errno::NOENT, .. })));
+    }
+
+    #[test]
+    fn a_shard_that_refuses_direct_reads_is_buffered_for_good() {
         let (_folder, files) = dataset(Some(512));
         files.get(SHARD).unwrap();
         let buffered = files.buffer(SHARD).unwrap();

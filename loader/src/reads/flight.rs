@@ -1,13 +1,20 @@
 //! One read under way: what is still to be read, and what its next result means. Engines make the system calls.
+//!
+//! A flight moves through an engine by value: into the kernel's hands with [`Step::Read`], back with the result. Who has
+//! no flight cannot touch its memory, so a buffer is never used again before its completion.
 
 use super::ReadFault;
-use super::delivery::Delivery;
+use super::bounce::BouncePool;
+use super::coalesce::SPAN_BYTES_MAX;
 use super::files::{Files, OpenShard};
-use super::op::ReadOp;
+use super::gate::Gate;
+use super::op::{Completion, ReadOp};
 use super::rules::{Progress, Verdict};
-use crate::blocks::{Arena, BlocksError};
+use crate::blocks::{Arena, Blocks, BlocksError};
+use crossbeam_channel::Sender;
 use rustix::io::Errno;
-use shade_formats::checksum::crc32c_append;
+use shade_formats::ShardId;
+use shade_formats::checksum::{crc32c, crc32c_append};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -18,65 +25,160 @@ const IOVECS_MAX: usize = 1024;
 pub(super) struct Shared {
     pub(super) files: Files,
     pub(super) arena: Arc<Arena>,
-    pub(super) delivery: Delivery,
+    pub(super) bounce: Option<BouncePool>,
+    pub(super) gate: Gate,
+    pub(super) completions: Sender<Completion>,
 }
 
-/// A read between its submission and its completion. It owns its blocks all the while.
+impl Shared {
+    /// Ends the read of a record. If nobody waits for completions any more, its blocks are lost, as the arena soon is.
+    fn deliver(&self, op: ReadOp, outcome: Result<(), ReadFault>, latency: Duration) {
+        let _ = self.completions.send(Completion { op, outcome, latency });
+    }
+}
+
+/// A read between its submission and its completion. It owns its memory all the while.
 pub(super) struct Flight {
-    pub(super) op: ReadOp,
-    pub(super) submitted: Instant,
-    /// When a simulated store would answer.
-    pub(super) due: Option<Instant>,
+    cargo: Cargo,
+    shard: ShardId,
+    /// Where it begins in the shard, in bytes.
+    offset: u64,
+    /// Bytes wanted.
+    len: u32,
     progress: Progress,
     file: Option<Arc<OpenShard>>,
+    begun: Option<Begun>,
+    /// Results so far.
+    tried: u32,
+}
+
+/// What a flight brings.
+enum Cargo {
+    /// A record, straight into its blocks.
+    Record(ReadOp),
+    /// Records in the order of their offsets, through a buffer of the bounce pool.
+    Neighbours(Vec<ReadOp>, Blocks),
+}
+
+#[derive(Clone, Copy)]
+struct Begun {
+    at: Instant,
+    /// Reads in flight then, this one included.
+    in_flight: u32,
 }
 
 /// What an engine does next with a flight.
 pub(super) enum Step {
     /// Read what is missing from this file at this offset in bytes into [`Flight::buffers`].
-    Read(Arc<OpenShard>, u64),
+    Read(Flight, Arc<OpenShard>, u64),
     /// The same after a wait: call [`Flight::next`] then.
-    Wait(Duration),
-    /// Deliver it.
-    Done(Result<(), ReadFault>),
+    Wait(Flight, Duration),
+    /// It has ended, and was delivered; of its records these are to be read alone.
+    Ended(Vec<Flight>),
 }
 
 impl Flight {
-    pub(super) fn new(op: ReadOp, submitted: Instant, due: Option<Instant>) -> Self {
-        let seed = op.offset ^ (u64::from(op.sample.0) << 32);
-        Self { progress: Progress::new(op.len, seed), op, submitted, due, file: None }
+    /// The read of one record.
+    pub(super) fn record(op: ReadOp) -> Self {
+        let (shard, offset, len) = (op.shard, op.offset, op.len);
+        Self::new(Cargo::Record(op), shard, offset, len)
+    }
+
+    /// One read of several records of a shard, in the order of their offsets; each on its own where they do not fit a
+    /// buffer or none is free.
+    pub(super) fn neighbours(ops: Vec<ReadOp>, shared: &Shared) -> Vec<Self> {
+        let bounds = match (ops.first(), ops.last()) {
+            (Some(first), Some(last)) if ops.len() > 1 => Some((
+                first.shard,
+                first.offset,
+                last.offset.saturating_add(u64::from(last.len)) - first.offset,
+            )),
+            _ => None,
+        };
+        // Room for the last 512 bytes of a direct read.
+        let fitting = bounds.and_then(|(shard, offset, len)| {
+            let len = u32::try_from(len).ok().filter(|len| *len <= SPAN_BYTES_MAX)?;
+            Some((shard, offset, len))
+        });
+        let buffer = fitting.and_then(|_| shared.bounce.as_ref()?.take());
+        match (fitting, buffer) {
+            (Some((shard, offset, len)), Some(buffer)) => {
+                vec![Self::new(Cargo::Neighbours(ops, buffer), shard, offset, len)]
+            }
+            _ => ops.into_iter().map(Self::record).collect(),
+        }
+    }
+
+    fn new(cargo: Cargo, shard: ShardId, offset: u64, len: u32) -> Self {
+        let seed = offset ^ (u64::from(shard.0) << 40);
+        let progress = Progress::new(len, seed);
+        Self { cargo, shard, offset, len, progress, file: None, begun: None, tried: 0 }
+    }
+
+    /// Counts the flight as one in flight, from `now` on. Call once, before the first [`next`](Self::next).
+    pub(super) fn begin(&mut self, now: Instant, shared: &Shared) {
+        self.begun = Some(Begun { at: now, in_flight: shared.gate.enter() });
     }
 
     /// The next step, not knowing any new result: at the start and after a wait.
-    pub(super) fn next(&mut self, shared: &Shared) -> Step {
-        if self.op.len == 0 {
-            return self.verify(shared);
+    pub(super) fn next(self, now: Instant, shared: &Shared) -> Step {
+        if self.len == 0 {
+            // Nothing to read, and nothing that reading again could mend.
+            let Cargo::Record(ReadOp { crc32c: expected, .. }) = self.cargo else {
+                return self.end(Ok(()), now, shared);
+            };
+            let got = crc32c(&[]);
+            let outcome = if got == expected { Ok(()) } else { Err(ReadFault::Checksum { got, expected }) };
+            return self.end(outcome, now, shared);
         }
         let file = match &self.file {
             Some(file) => Ok(Arc::clone(file)),
-            None => shared.files.get(self.op.shard),
+            None => shared.files.get(self.shard),
         };
-        self.read_from(file)
+        self.read_from(file, now, shared)
     }
 
     /// The next step after a read that ended with `result`.
-    pub(super) fn after(&mut self, result: Result<u32, Errno>, shared: &Shared) -> Step {
+    pub(super) fn after(mut self, result: Result<u32, Errno>, now: Instant, shared: &Shared) -> Step {
+        self.tried += 1;
         let direct = self.file.as_ref().is_some_and(|file| file.direct_align_bytes.is_some());
         let verdict = self.progress.judge(result, self.align_bytes(), direct);
-        self.follow(verdict, shared)
+        self.follow(verdict, now, shared)
     }
 
-    /// Where the missing bytes go: at most [`IOVECS_MAX`] slices, the last one ending at the record's end or,
-    /// for direct reads, at the next aligned byte, which tar's padding covers.
+    /// Ends a flight that is not to go on.
+    pub(super) fn stop(self, now: Instant, shared: &Shared) {
+        let _ = self.end(Err(ReadFault::Stopped), now, shared);
+    }
+
+    /// Ends a flight whose memory the kernel may still write to: whoever waits learns that it failed, and nobody gets the
+    /// memory again.
+    pub(super) fn lose(mut self, now: Instant, shared: &Shared) {
+        let lost: Vec<Blocks> = match &mut self.cargo {
+            Cargo::Record(op) => vec![op.blocks.take()],
+            Cargo::Neighbours(_, buffer) => vec![buffer.take()],
+        };
+        drop(lost);
+        let _ = self.end(Err(ReadFault::Failed { errno: Errno::CANCELED, tries: 1 }), now, shared);
+    }
+
+    /// Where the missing bytes go: at most [`IOVECS_MAX`] slices, the last one ending at the flight's end or, for direct
+    /// reads, at the next aligned byte, which tar's padding covers.
     pub(super) fn buffers<'a>(
         &'a mut self,
-        arena: &'a Arena,
+        shared: &'a Shared,
     ) -> Result<impl Iterator<Item = &'a mut [u8]>, BlocksError> {
         let align_bytes = self.align_bytes();
         let mut skip = self.progress.resume(align_bytes) as usize;
-        let end = self.op.len.checked_next_multiple_of(align_bytes).unwrap_or(self.op.len);
-        let slices = arena.slices_mut(&mut self.op.blocks, end)?;
-        Ok(slices
+        let end = self.len.checked_next_multiple_of(align_bytes).unwrap_or(self.len);
+        let (arena, blocks) = match &mut self.cargo {
+            Cargo::Record(op) => (&*shared.arena, &mut op.blocks),
+            Cargo::Neighbours(_, buffer) => {
+                (shared.bounce.as_ref().map_or(&*shared.arena, BouncePool::arena), buffer)
+            }
+        };
+        Ok(arena
+            .slices_mut(blocks, end)?
             .filter_map(move |slice| {
                 let skipped = skip.min(slice.len());
                 skip -= skipped;
@@ -85,57 +187,150 @@ impl Flight {
             .take(IOVECS_MAX))
     }
 
+    /// Ends it after memory that does not fit it: a mistake in this program.
+    pub(super) fn misfit(self, error: BlocksError, now: Instant, shared: &Shared) -> Step {
+        self.end(Err(error.into()), now, shared)
+    }
+
+    /// The shard, where the flight begins in it in bytes, and how many results there were: for the simulator.
+    pub(super) fn place(&self) -> (ShardId, u64, u32) {
+        (self.shard, self.offset, self.tried)
+    }
+
+    /// Bytes wanted.
+    pub(super) fn len(&self) -> u32 {
+        self.len
+    }
+
     fn align_bytes(&self) -> u32 {
         self.file.as_ref().map_or(1, |file| file.align_bytes())
     }
 
-    fn follow(&mut self, verdict: Verdict, shared: &Shared) -> Step {
+    fn follow(mut self, verdict: Verdict, now: Instant, shared: &Shared) -> Step {
         match verdict {
-            Verdict::Verify => self.verify(shared),
-            Verdict::Again => self.next(shared),
-            Verdict::After(wait) => Step::Wait(wait),
+            Verdict::Verify => self.verify(now, shared),
+            Verdict::Again => self.next(now, shared),
+            Verdict::After(wait) => Step::Wait(self, wait),
             Verdict::Reopen => {
-                let file = match &self.file {
-                    Some(stale) => shared.files.reopen(self.op.shard, stale),
-                    None => shared.files.get(self.op.shard),
+                let file = match self.file.take() {
+                    Some(stale) => shared.files.reopen(self.shard, &stale),
+                    None => shared.files.get(self.shard),
                 };
-                self.read_from(file)
+                self.read_from(file, now, shared)
             }
             Verdict::Buffer => {
-                let file = shared.files.buffer(self.op.shard);
-                self.read_from(file)
+                let file = shared.files.buffer(self.shard);
+                self.read_from(file, now, shared)
             }
-            Verdict::Good => Step::Done(Ok(())),
-            Verdict::Fail(fault) => Step::Done(Err(fault)),
+            Verdict::Good => self.end(Ok(()), now, shared),
+            Verdict::Fail(fault) => self.end(Err(fault), now, shared),
         }
     }
 
-    fn read_from(&mut self, file: Result<Arc<OpenShard>, ReadFault>) -> Step {
+    fn read_from(mut self, file: Result<Arc<OpenShard>, ReadFault>, now: Instant, shared: &Shared) -> Step {
         match file {
             Ok(file) => {
                 self.file = Some(Arc::clone(&file));
                 let resume = self.progress.resume(file.align_bytes());
-                Step::Read(file, self.op.offset.saturating_add(u64::from(resume)))
+                let offset = self.offset.saturating_add(u64::from(resume));
+                Step::Read(self, file, offset)
             }
-            Err(fault) => Step::Done(Err(fault)),
+            Err(fault) => self.end(Err(fault), now, shared),
         }
     }
 
     /// Every byte that came from the store is checked here, once, before anybody sees it.
-    fn verify(&mut self, shared: &Shared) -> Step {
-        let got = match shared.arena.slices(&self.op.blocks, self.op.len) {
-            Ok(slices) => slices.fold(0, crc32c_append),
-            Err(error) => return Step::Done(Err(error.into())),
+    fn verify(mut self, now: Instant, shared: &Shared) -> Step {
+        let verdict = match &self.cargo {
+            // They are checked one by one where they land.
+            Cargo::Neighbours(..) => Verdict::Good,
+            Cargo::Record(op) => match shared.arena.slices(&op.blocks, op.len) {
+                Ok(slices) => self.progress.judge_checksum(slices.fold(0, crc32c_append), op.crc32c),
+                Err(error) => Verdict::Fail(error.into()),
+            },
         };
-        let verdict = self.progress.judge_checksum(got, self.op.crc32c);
-        if verdict == Verdict::Again {
-            if self.op.len == 0 {
-                // Nothing was read, so nothing would be read again.
-                return Step::Done(Err(ReadFault::Checksum { got, expected: self.op.crc32c }));
-            }
-            let ReadOp { sample, shard, offset, .. } = self.op;
-            tracing::warn!(%sample, %shard, offset, "checksum mismatch: reading the record again");
+        if verdict == Verdict::Again
+            && let Cargo::Record(op) = &self.cargo
+        {
+            warn_of_checksum(op);
         }
-        self.follow(verdict, shared)
+        self.follow(verdict, now, shared)
     }
+
+    /// Delivers what the flight was for.
+    fn end(self, outcome: Result<(), ReadFault>, now: Instant, shared: &Shared) -> Step {
+        let latency = self.begun.map_or(Duration::ZERO, |begun| now.saturating_duration_since(begun.at));
+        if let Some(begun) = self.begun {
+            // A read that had to be tried again says nothing about how fast the store is.
+            let clean = outcome.is_ok() && self.tried == 1;
+            let failed = self.progress.failed() || matches!(outcome, Err(ReadFault::Failed { .. }));
+            shared.gate.leave(begun.in_flight, clean.then_some(latency), failed);
+        }
+        match self.cargo {
+            Cargo::Record(op) => {
+                shared.deliver(op, outcome, latency);
+                Step::Ended(Vec::new())
+            }
+            Cargo::Neighbours(ops, buffer) => {
+                let again = land(ops, &buffer, self.offset, self.len, &outcome, latency, shared);
+                if let Some(pool) = &shared.bounce {
+                    pool.give(buffer);
+                }
+                Step::Ended(again)
+            }
+        }
+    }
+}
+
+/// Delivers neighbours out of their buffer. Those that cannot be had this way are to be read alone, so that each gets
+/// the fate of its own.
+fn land(
+    ops: Vec<ReadOp>,
+    buffer: &Blocks,
+    start: u64,
+    len: u32,
+    outcome: &Result<(), ReadFault>,
+    latency: Duration,
+    shared: &Shared,
+) -> Vec<Flight> {
+    let bytes = match (outcome, &shared.bounce) {
+        (Ok(()), Some(pool)) => pool.bytes(buffer, len).unwrap_or_default(),
+        _ => Default::default(),
+    };
+    let mut again = Vec::new();
+    for mut op in ops {
+        if matches!(outcome, Err(ReadFault::Stopped | ReadFault::Failed { errno: Errno::CANCELED, .. })) {
+            shared.deliver(op, outcome.clone(), latency);
+            continue;
+        }
+        let from = usize::try_from(op.offset.saturating_sub(start)).unwrap_or(usize::MAX);
+        let record = bytes.get(from..from.saturating_add(op.len as usize));
+        if let Some(record) = record
+            && crc32c(record) == op.crc32c
+            && copy(record, &mut op, &shared.arena).is_ok()
+        {
+            shared.deliver(op, Ok(()), latency);
+            continue;
+        }
+        if outcome.is_ok() {
+            warn_of_checksum(&op);
+        }
+        again.push(Flight::record(op));
+    }
+    again
+}
+
+fn copy(record: &[u8], op: &mut ReadOp, arena: &Arena) -> Result<(), BlocksError> {
+    let mut rest = record;
+    for slice in arena.slices_mut(&mut op.blocks, op.len)? {
+        let Some((now, later)) = rest.split_at_checked(slice.len()) else { break };
+        slice.copy_from_slice(now);
+        rest = later;
+    }
+    Ok(())
+}
+
+fn warn_of_checksum(op: &ReadOp) {
+    let ReadOp { sample, shard, offset, .. } = op;
+    tracing::warn!(%sample, %shard, offset, "checksum mismatch: reading the record again");
 }

@@ -5,25 +5,34 @@
 //! buffer belongs to the kernel until the kernel has answered: nothing cancels a read (no NFS read can be), so
 //! stopping waits.
 //!
-//! The way of a read: `reader`, then an engine (`uring` or `threads`, behind the one seam `engine`), which lets
-//! `flight` judge each result by `rules` and verify the bytes, then `delivery`, which a simulated `store` may delay.
+//! The way of a read: `reader`, then an engine (`uring`, `threads` or `sim`, behind the one seam `engine`), which begins
+//! it when the `gate` has room and lets `flight` judge each result by `rules` and verify the bytes. The gate's width is
+//! found by `depth`; neighbours that `coalesce` found travel as one flight through a `bounce` buffer.
 
 mod bell;
+mod bounce;
+pub mod coalesce;
 mod config;
-mod delivery;
+pub mod depth;
 mod direct;
 mod engine;
 mod fault;
 mod files;
 mod flight;
+mod gate;
+pub mod latency;
 mod op;
 mod reader;
 mod rules;
-mod store;
+mod sim;
+mod store_model;
+mod store_text;
 mod threads;
 mod uring;
 
-pub use config::{EngineChoice, IoMode, READS_DEPTH_MAX, ReadsConfig, StoreModel};
+pub use config::{Depth, EngineChoice, IoMode, READS_DEPTH_MAX, ReadsConfig};
 pub use fault::{ReadFault, ReadsError, ShardWarning};
 pub use op::{Completion, ReadOp};
 pub use reader::Reads;
+pub use store_model::{ClockModel, FaultShares, LatencyModel, STUCK, StoreModel};
+pub use store_text::parse_time;

@@ -8,6 +8,8 @@ use std::time::Duration;
 /// A record to read.
 #[derive(Debug)]
 pub struct ReadOp {
+    /// Which of the submitter's reads this is or belongs to; for the submitter alone.
+    pub flight: u64,
     /// Whose record it is.
     pub sample: SampleId,
     /// The shard that holds it.
@@ -30,6 +32,6 @@ pub struct Completion {
     pub op: ReadOp,
     /// Whether the blocks hold the record, checked by its CRC32C; after a fault they hold anything.
     pub outcome: Result<(), ReadFault>,
-    /// From submission to this completion.
+    /// What the store took, from the first try to the end of the last.
     pub latency: Duration,
 }

@@ -1,28 +1,25 @@
 //! The front: starts an engine and takes reads.
 
-use super::config::{READS_DEPTH_MAX, ReadsConfig};
-use super::delivery::Delivery;
+use super::bounce::BouncePool;
+use super::config::{Depth, EngineChoice, IoMode, READS_DEPTH_MAX, ReadsConfig};
 use super::direct;
 use super::engine::{self, Engine};
 use super::fault::{ReadsError, ShardWarning};
 use super::files::{Files, any_shard, survey};
 use super::flight::{Flight, Shared};
+use super::gate::Gate;
 use super::op::{Completion, ReadOp};
-use super::store::{Link, Store};
 use crate::blocks::Arena;
 use crossbeam_channel::Sender;
 use shade_formats::index::Index;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::sync::Arc;
 
 /// Reads records of one dataset. Dropping it stops: reads that have begun end, those that have not come back
 /// as [`Stopped`](super::ReadFault::Stopped), and all have been sent before the drop returns.
 pub struct Reads {
-    // Dropped in this order: the engine's threads, then the way to the store, then the store's thread.
     engine: Box<dyn Engine>,
-    link: Option<Mutex<Link>>,
-    _store: Option<Store>,
+    shared: Arc<Shared>,
     description: String,
     warnings: Vec<ShardWarning>,
 }
@@ -43,46 +40,47 @@ impl Reads {
         config: ReadsConfig,
         completions: Sender<Completion>,
     ) -> Result<Self, ReadsError> {
-        if !(1..=READS_DEPTH_MAX).contains(&config.depth) {
-            return Err(ReadsError::Depth { got: config.depth });
+        if let Depth::Fixed(got) = config.depth
+            && !(1..=READS_DEPTH_MAX).contains(&got)
+        {
+            return Err(ReadsError::Depth { got });
         }
         let warnings = survey(folder, &index);
-        let choice =
-            direct::choose(config.io, folder, any_shard(folder, &index).as_deref(), arena.align_bytes())
-                .map_err(|why| ReadsError::Direct { folder: folder.to_owned(), why })?;
-        let io = choice.to_string();
-        let (store, to_store) = match config.store {
-            Some(_) => {
-                let (store, sender) =
-                    Store::start(completions.clone()).map_err(|source| ReadsError::Thread { source })?;
-                (Some(store), Some(sender))
-            }
-            None => (None, None),
-        };
+        let simulated = config.engine == EngineChoice::Sim || config.store.is_some();
+        // A simulated store takes its own time; what the disk below it takes must not show.
+        let io = if simulated && config.io == IoMode::Auto { IoMode::Buffered } else { config.io };
+        let choice = direct::choose(io, folder, any_shard(folder, &index).as_deref(), arena.align_bytes())
+            .map_err(|why| ReadsError::Direct { folder: folder.to_owned(), why })?;
+        let how = choice.to_string();
         let shared = Arc::new(Shared {
             files: Files::new(folder, index, choice),
             arena,
-            delivery: Delivery::new(completions, to_store),
+            // Without it every record is read on its own.
+            bounce: BouncePool::create().ok(),
+            gate: Gate::new(config.depth),
+            completions,
         });
-        let (engine, name) = engine::start(config.engine, config.depth, &shared)?;
-        let simulated = config.store.map_or_else(String::new, |model| format!("; {model}"));
-        Ok(Self {
-            engine,
-            link: config.store.map(|model| Mutex::new(Link::new(model))),
-            _store: store,
-            description: format!("{name}, {io}{simulated}"),
-            warnings,
-        })
+        let (engine, name) = engine::start(&config, &shared)?;
+        Ok(Self { engine, shared, description: format!("{name}, {how}"), warnings })
     }
 
     /// Hands a read over. Never blocks; what exceeds the depth waits for its turn.
     pub fn submit(&self, op: ReadOp) {
-        let now = Instant::now();
-        let due = self
-            .link
-            .as_ref()
-            .map(|link| link.lock().unwrap_or_else(PoisonError::into_inner).answer_at(now, op.len));
-        self.engine.submit(Flight::new(op, now, due));
+        self.engine.submit(Flight::record(op));
+    }
+
+    /// Hands over records of one shard, in the order of their offsets, that are to be had by one read
+    /// ([`coalesce`](super::coalesce)). Each comes back on its own.
+    pub fn submit_together(&self, ops: Vec<ReadOp>) {
+        for flight in Flight::neighbours(ops, &self.shared) {
+            self.engine.submit(flight);
+        }
+    }
+
+    /// Reads that may be in flight now.
+    #[must_use]
+    pub fn depth(&self) -> u32 {
+        self.shared.gate.depth()
     }
 
     /// How records are read and why so, on one line.

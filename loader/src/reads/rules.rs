@@ -70,6 +70,11 @@ impl Progress {
         self.done - self.done % align_bytes.max(1)
     }
 
+    /// Whether the device or server failed it at least once.
+    pub(super) fn failed(&self) -> bool {
+        self.failed > 0
+    }
+
     /// Judges one read that began at [`resume`](Self::resume) with this alignment. `direct` says whether it
     /// bypassed the page cache.
     pub(super) fn judge(&mut self, result: Result<u32, Errno>, align_bytes: u32, direct: bool) -> Verdict {

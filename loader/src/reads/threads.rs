@@ -1,113 +1,177 @@
 //! The engine for where io_uring is not allowed: threads that each read one record at a time.
 
-use super::ReadFault;
 use super::engine::Engine;
 use super::flight::{Flight, Shared, Step};
-use crossbeam_channel::{Receiver, Sender, TryRecvError};
 use rustix::io::{Errno, preadv};
+use std::collections::VecDeque;
 use std::io::{self, IoSliceMut};
-use std::sync::Arc;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Most threads. What more would give is lost to switching between them.
 const THREADS_MAX: u32 = 128;
 
-/// The pool.
+/// The pool: a thread more whenever a read finds none idle, as far as the depth allows.
 pub(super) struct Threads {
+    pool: Arc<Pool>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+struct Pool {
     shared: Arc<Shared>,
-    // Both close when the pool is dropped, which ends the threads.
-    queue: Option<Sender<Flight>>,
-    running: Option<Sender<()>>,
-    threads: Vec<JoinHandle<()>>,
+    state: Mutex<State>,
+    /// Told when a read is queued or room is made for one.
+    work: Condvar,
+    /// Told when the pool stops; wakes those that wait before they try again.
+    stop: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    queue: VecDeque<Flight>,
+    idle: u32,
+    threads: u32,
+    stopping: bool,
 }
 
 impl Threads {
-    /// Starts `depth` threads, at most 128.
-    pub(super) fn start(depth: u32, shared: &Arc<Shared>) -> io::Result<Self> {
-        // Unbounded, yet bounded by the arena: every flight owns blocks of it.
-        let (queue, flights) = crossbeam_channel::unbounded();
-        let (running, stop) = crossbeam_channel::bounded(0);
-        let mut pool = Self {
+    /// Starts the pool with its first thread.
+    pub(super) fn start(shared: &Arc<Shared>) -> io::Result<Self> {
+        let pool = Arc::new(Pool {
             shared: Arc::clone(shared),
-            queue: Some(queue),
-            running: Some(running),
-            threads: Vec::new(),
-        };
-        for number in 0..depth.min(THREADS_MAX) {
-            let worker = Worker { shared: Arc::clone(shared), flights: flights.clone(), stop: stop.clone() };
-            let thread = std::thread::Builder::new().name(format!("shade-read-{number}"));
-            pool.threads.push(thread.spawn(move || worker.run())?);
-        }
-        Ok(pool)
+            state: Mutex::default(),
+            work: Condvar::new(),
+            stop: Condvar::new(),
+        });
+        let threads = Self { pool, threads: Mutex::default() };
+        threads.spawn(0)?;
+        threads.pool.lock().threads = 1;
+        Ok(threads)
+    }
+
+    fn spawn(&self, number: u32) -> io::Result<()> {
+        let pool = Arc::clone(&self.pool);
+        let thread = std::thread::Builder::new().name(format!("shade-read-{number}"));
+        let thread = thread.spawn(move || pool.work())?;
+        self.threads.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
+        Ok(())
+    }
+
+    fn most(&self) -> u32 {
+        self.pool.shared.gate.most().min(THREADS_MAX)
     }
 }
 
 impl Engine for Threads {
     fn submit(&self, flight: Flight) {
-        let Some(queue) = &self.queue else {
-            return self.shared.delivery.deliver(flight, Err(ReadFault::Stopped));
-        };
-        if let Err(refused) = queue.send(flight) {
-            self.shared.delivery.deliver(refused.into_inner(), Err(ReadFault::Stopped));
+        let mut state = self.pool.lock();
+        state.queue.push_back(flight);
+        let wanted = state.queue.len() > state.idle as usize;
+        if wanted && state.threads < self.most() && state.threads < self.pool.shared.gate.depth() {
+            // Without another thread the read waits for one of those that there are.
+            if self.spawn(state.threads).is_ok() {
+                state.threads += 1;
+            }
         }
+        drop(state);
+        self.pool.work.notify_one();
     }
 
     fn description(&self) -> String {
-        format!("threads ({})", self.threads.len())
+        format!("threads (at most {})", self.most())
     }
 }
 
 impl Drop for Threads {
     fn drop(&mut self) {
-        self.running = None;
-        self.queue = None;
-        for thread in self.threads.drain(..) {
+        self.pool.lock().stopping = true;
+        self.pool.work.notify_all();
+        self.pool.stop.notify_all();
+        for thread in self.threads.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
             let _ = thread.join();
         }
     }
 }
 
-struct Worker {
-    shared: Arc<Shared>,
-    flights: Receiver<Flight>,
-    /// Closed when the pool stops; nothing is ever sent.
-    stop: Receiver<()>,
-}
+impl Pool {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 
-impl Worker {
-    fn run(&self) {
-        while let Ok(mut flight) = self.flights.recv() {
-            let outcome = if self.stopped() { Err(ReadFault::Stopped) } else { self.read(&mut flight) };
-            self.shared.delivery.deliver(flight, outcome);
+    /// A thread's life.
+    fn work(&self) {
+        while let Some(flight) = self.take() {
+            let again = self.read(flight);
+            let mut state = self.lock();
+            again.into_iter().rev().for_each(|flight| state.queue.push_front(flight));
+            if !state.queue.is_empty() {
+                // This thread takes one of them; another may have been kept waiting by the depth.
+                self.work.notify_one();
+            }
+        }
+        let rest = std::mem::take(&mut self.lock().queue);
+        rest.into_iter().for_each(|flight| flight.stop(Instant::now(), &self.shared));
+    }
+
+    /// The next flight, begun; `None` when the pool stops.
+    fn take(&self) -> Option<Flight> {
+        let mut state = self.lock();
+        loop {
+            if state.stopping {
+                return None;
+            }
+            if self.shared.gate.has_room()
+                && let Some(mut flight) = state.queue.pop_front()
+            {
+                flight.begin(Instant::now(), &self.shared);
+                return Some(flight);
+            }
+            state.idle += 1;
+            state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state.idle -= 1;
         }
     }
 
-    fn read(&self, flight: &mut Flight) -> Result<(), ReadFault> {
-        let mut step = flight.next(&self.shared);
+    /// Reads a flight to its end; returns what is to be read alone.
+    fn read(&self, flight: Flight) -> Vec<Flight> {
+        let shared = &*self.shared;
+        let mut step = flight.next(Instant::now(), shared);
         loop {
             step = match step {
-                Step::Done(outcome) => return outcome,
-                Step::Wait(wait) if self.stops_within(wait) => return Err(ReadFault::Stopped),
-                Step::Wait(_) => flight.next(&self.shared),
-                Step::Read(file, offset) => {
-                    let mut buffers: Vec<IoSliceMut<'_>> =
-                        flight.buffers(&self.shared.arena)?.map(IoSliceMut::new).collect();
-                    let result = preadv(&file.fd, &mut buffers, offset);
-                    flight.after(
-                        result.and_then(|count| u32::try_from(count).map_err(|_| Errno::OVERFLOW)),
-                        &self.shared,
-                    )
+                Step::Ended(again) => return again,
+                Step::Wait(flight, wait) if self.stops_within(wait) => {
+                    flight.stop(Instant::now(), shared);
+                    return Vec::new();
+                }
+                Step::Wait(flight, _) => flight.next(Instant::now(), shared),
+                Step::Read(mut flight, file, offset) => {
+                    let buffers: Result<Vec<_>, _> =
+                        flight.buffers(shared).map(|slices| slices.map(IoSliceMut::new).collect());
+                    let result = buffers.map(|mut buffers| preadv(&file.fd, &mut buffers, offset));
+                    match result {
+                        Ok(result) => {
+                            let result =
+                                result.and_then(|got| u32::try_from(got).map_err(|_| Errno::OVERFLOW));
+                            flight.after(result, Instant::now(), shared)
+                        }
+                        Err(error) => flight.misfit(error, Instant::now(), shared),
+                    }
                 }
             };
         }
     }
 
-    fn stopped(&self) -> bool {
-        self.stop.try_recv() == Err(TryRecvError::Disconnected)
-    }
-
     fn stops_within(&self, wait: Duration) -> bool {
-        self.stop.recv_timeout(wait).is_err_and(|error| error.is_disconnected())
+        let until = Instant::now() + wait;
+        let mut state = self.lock();
+        while !state.stopping {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            state = self.stop.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        true
     }
 }

@@ -6,15 +6,16 @@
 //! for the last completion.
 #![expect(unsafe_code, reason = "the kernel writes through raw pointers until it says that it is done")]
 
-use super::ReadFault;
 use super::bell::Bell;
 use super::engine::Engine;
 use super::files::OpenShard;
 use super::flight::{Flight, Shared, Step};
+use crate::blocks::BlocksError;
 use crossbeam_channel::{Receiver, Sender};
 use io_uring::types::{Fd, SubmitArgs, Timespec};
 use io_uring::{IoUring, Probe, opcode, squeue};
 use rustix::io::Errno;
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
@@ -40,13 +41,13 @@ pub(super) struct Uring {
 }
 
 impl Uring {
-    /// Starts the thread and its ring for at most `depth` reads in flight.
+    /// Starts the thread and its ring.
     ///
     /// # Errors
     ///
     /// Whatever forbids io_uring here, named with the step that failed: an old kernel, a sysctl, a
     /// container's seccomp.
-    pub(super) fn start(depth: u32, shared: &Arc<Shared>) -> io::Result<Self> {
+    pub(super) fn start(shared: &Arc<Shared>) -> io::Result<Self> {
         let bell = Arc::new(Bell::new()?);
         // Unbounded, yet bounded by the arena: every flight owns blocks of it.
         let (queue, flights) = crossbeam_channel::unbounded();
@@ -60,10 +61,11 @@ impl Uring {
         };
         let shared = Arc::clone(shared);
         // The ring belongs to the thread that makes it (IORING_SETUP_SINGLE_ISSUER).
-        let body = move || match set_up(depth, shared.files.choice().direct_align_bytes.is_none()) {
+        let buffered = shared.files.choice().direct_align_bytes.is_none();
+        let body = move || match set_up(shared.gate.most(), buffered) {
             Ok((ring, setup)) => {
                 let _ = tell.send(Ok(setup));
-                Worker::new(ring, depth, shared, bell, flights).run();
+                Worker::new(ring, shared, bell, flights).run();
             }
             Err(error) => {
                 let _ = tell.send(Err(error));
@@ -77,12 +79,13 @@ impl Uring {
 
 impl Engine for Uring {
     fn submit(&self, flight: Flight) {
-        let Some(queue) = &self.queue else {
-            return self.shared.delivery.deliver(flight, Err(ReadFault::Stopped));
+        let refused = match &self.queue {
+            Some(queue) => queue.send(flight).err().map(crossbeam_channel::SendError::into_inner),
+            None => Some(flight),
         };
-        match queue.send(flight) {
-            Ok(()) => self.bell.ring_if_waited(),
-            Err(refused) => self.shared.delivery.deliver(refused.into_inner(), Err(ReadFault::Stopped)),
+        match refused {
+            None => self.bell.ring_if_waited(),
+            Some(flight) => flight.stop(Instant::now(), &self.shared),
         }
     }
 
@@ -178,14 +181,12 @@ impl Table {
 }
 
 impl Drop for Table {
-    /// Only after a panic or a failed ring are there reads left. Their blocks and the arena then live on for
-    /// ever, since the kernel may still write to them; whoever waits for them learns that they failed.
+    /// Only after a panic or a failed ring are there reads left. What the kernel may still write to then lives on for
+    /// ever, and nobody gets it again; whoever waits for the reads learns that they failed.
     fn drop(&mut self) {
-        for mut lost in self.slots.iter_mut().filter_map(Option::take) {
-            let kernels = (lost.flight.op.blocks.take(), lost.iovecs, Arc::clone(&self.shared.arena));
-            Box::leak(Box::new(kernels));
-            let fault = ReadFault::Failed { errno: Errno::CANCELED, tries: 1 };
-            self.shared.delivery.deliver(lost.flight, Err(fault));
+        for lost in self.slots.iter_mut().filter_map(Option::take) {
+            Box::leak(Box::new((lost.iovecs, Arc::clone(&self.shared))));
+            lost.flight.lose(Instant::now(), &self.shared);
         }
     }
 }
@@ -195,19 +196,21 @@ struct Worker {
     // Dropped before the table, so that a panic leaves no ring that still takes reads.
     ring: IoUring,
     table: Table,
-    depth: usize,
     shared: Arc<Shared>,
     bell: Arc<Bell>,
     polled: bool,
     queue: Receiver<Flight>,
-    /// Reads that wait before they are tried again, and until when. At most `depth` with those in the table.
+    /// Flights that go before those of the queue.
+    first: VecDeque<Flight>,
+    /// Flights that wait before they are tried again, and until when. They count as in flight.
     waiting: Vec<(Instant, Flight)>,
 }
 
 impl Worker {
-    fn new(ring: IoUring, depth: u32, shared: Arc<Shared>, bell: Arc<Bell>, queue: Receiver<Flight>) -> Self {
-        let table = Table::new(depth, Arc::clone(&shared));
-        Self { ring, table, depth: depth as usize, shared, bell, polled: false, queue, waiting: Vec::new() }
+    fn new(ring: IoUring, shared: Arc<Shared>, bell: Arc<Bell>, queue: Receiver<Flight>) -> Self {
+        let table = Table::new(shared.gate.most(), Arc::clone(&shared));
+        let (first, waiting) = (VecDeque::new(), Vec::new());
+        Self { ring, table, shared, bell, polled: false, queue, first, waiting }
     }
 
     fn run(mut self) {
@@ -221,44 +224,51 @@ impl Worker {
             tracing::error!(%error, "io_uring_enter failed; no more records can be read");
         }
         // A closed ring takes no more reads; after a failure the table tells those who wait for its reads.
-        let Self { ring, table, shared, queue, waiting, .. } = self;
+        let Self { ring, table, shared, queue, first, waiting, .. } = self;
         drop(ring);
         drop(table);
-        let unread = waiting.into_iter().map(|(_, flight)| flight).chain(queue);
-        unread.for_each(|flight| shared.delivery.deliver(flight, Err(ReadFault::Stopped)));
+        let unread = waiting.into_iter().map(|(_, flight)| flight).chain(first).chain(queue);
+        unread.for_each(|flight| flight.stop(Instant::now(), &shared));
     }
 
-    /// Starts queued reads up to the depth, and those whose wait is over.
+    /// Begins as many flights as there is room for, and goes on with those whose wait is over.
     fn begin(&mut self) {
-        let now = Instant::now();
-        let stopping = self.bell.stopping();
-        for (until, mut flight) in std::mem::take(&mut self.waiting) {
-            if until <= now && !stopping {
-                let step = flight.next(&self.shared);
-                self.follow(flight, step);
-            } else {
-                self.waiting.push((until, flight));
+        if self.bell.stopping() {
+            return;
+        }
+        if !self.waiting.is_empty() {
+            let now = Instant::now();
+            for (until, flight) in std::mem::take(&mut self.waiting) {
+                if until <= now {
+                    let step = flight.next(now, &self.shared);
+                    self.follow(step);
+                } else {
+                    self.waiting.push((until, flight));
+                }
             }
         }
-        while !stopping && self.room() {
-            let Ok(mut flight) = self.queue.try_recv() else { return };
-            let step = flight.next(&self.shared);
-            self.follow(flight, step);
+        while self.shared.gate.has_room() {
+            let Some(mut flight) = self.first.pop_front().or_else(|| self.queue.try_recv().ok()) else {
+                return;
+            };
+            let now = Instant::now();
+            flight.begin(now, &self.shared);
+            let step = flight.next(now, &self.shared);
+            self.follow(step);
         }
     }
 
-    fn room(&self) -> bool {
-        self.table.len() + self.waiting.len() < self.depth
-    }
-
-    /// Does what a flight asks for; after that it is the kernel's, waits, or is delivered.
-    fn follow(&mut self, mut flight: Flight, step: Step) {
+    /// Does what a flight asks for; after that it is the kernel's, waits, or was delivered.
+    fn follow(&mut self, step: Step) {
         match step {
-            Step::Done(outcome) => self.shared.delivery.deliver(flight, outcome),
-            Step::Wait(wait) => self.waiting.push((Instant::now() + wait, flight)),
-            Step::Read(file, offset) => match iovecs(&mut flight, &self.shared) {
+            Step::Ended(again) => again.into_iter().rev().for_each(|flight| self.first.push_front(flight)),
+            Step::Wait(flight, wait) => self.waiting.push((Instant::now() + wait, flight)),
+            Step::Read(mut flight, file, offset) => match iovecs(&mut flight, &self.shared) {
                 Ok(iovecs) => self.read(flight, iovecs, &file, offset),
-                Err(fault) => self.shared.delivery.deliver(flight, Err(fault)),
+                Err(error) => {
+                    let step = flight.misfit(error, Instant::now(), &self.shared);
+                    self.follow(step);
+                }
             },
         }
     }
@@ -266,7 +276,7 @@ impl Worker {
     /// Gives a read to the kernel.
     fn read(&mut self, flight: Flight, iovecs: Vec<libc::iovec>, file: &OpenShard, offset: u64) {
         let Some(slot) = self.table.free.pop() else {
-            // Not reached while `room` is asked first; waiting is right all the same.
+            // Not reached while the gate is asked first; waiting is right all the same.
             return self.waiting.push((Instant::now(), flight));
         };
         // At most 1,024 (UIO_MAXIOV), and Linux limits one read to 2 GiB itself.
@@ -288,7 +298,7 @@ impl Worker {
     fn push(&mut self, entry: &squeue::Entry) -> Result<(), squeue::PushError> {
         // SAFETY: what the entry points to outlives the operation. A READV's blocks, iovecs and descriptor
         // are in the table (put there before this call, moved as handles only: the iovecs' heap memory and
-        // the arena's stay where they are) until its completion is reaped, and `Table::drop` leaks what a
+        // the arenas' stay where they are) until its completion is reaped, and `Table::drop` leaks what a
         // failed ring leaves behind. While there, no reference to the blocks' bytes is made: only `Flight`
         // makes them, and it is reached by removing it. The poll's descriptor belongs to `bell`, which `self`
         // holds.
@@ -303,11 +313,12 @@ impl Worker {
             let entry = opcode::PollAdd::new(bell, 1).build().user_data(POLL);
             self.polled = self.push(&entry).is_ok();
         }
-        let room = self.room();
+        let room = self.shared.gate.has_room();
         if room {
             self.bell.before_wait();
         }
-        let more = room && !self.queue.is_empty() && !self.bell.stopping();
+        let queued = !self.queue.is_empty() || !self.first.is_empty();
+        let more = room && queued && !self.bell.stopping();
         let want = usize::from(self.ring.completion().is_empty() && !more);
         let timeout =
             self.waiting.iter().map(|(until, _)| until.saturating_duration_since(Instant::now())).min();
@@ -342,23 +353,23 @@ impl Worker {
                 self.polled = false;
                 continue;
             }
-            let Some(mut flight) = self.table.remove(completion.user_data()) else { continue };
+            let Some(flight) = self.table.remove(completion.user_data()) else { continue };
             let result = u32::try_from(completion.result())
                 .map_err(|_| Errno::from_raw_os_error(completion.result().saturating_neg()));
             verified_bytes += u64::from(result.unwrap_or(0));
-            let step = flight.after(result, &self.shared);
-            if self.bell.stopping() && !matches!(step, Step::Done(_)) {
-                self.shared.delivery.deliver(flight, Err(ReadFault::Stopped));
-            } else {
-                self.follow(flight, step);
+            match flight.after(result, Instant::now(), &self.shared) {
+                Step::Read(flight, ..) | Step::Wait(flight, _) if self.bell.stopping() => {
+                    flight.stop(Instant::now(), &self.shared);
+                }
+                step => self.follow(step),
             }
         }
     }
 }
 
 /// Where the missing bytes of a flight go, for the kernel.
-fn iovecs(flight: &mut Flight, shared: &Shared) -> Result<Vec<libc::iovec>, ReadFault> {
-    let slices = flight.buffers(&shared.arena)?;
+fn iovecs(flight: &mut Flight, shared: &Shared) -> Result<Vec<libc::iovec>, BlocksError> {
+    let slices = flight.buffers(shared)?;
     Ok(slices
         .map(|slice| libc::iovec { iov_base: slice.as_mut_ptr().cast(), iov_len: slice.len() })
         .collect())

@@ -1,6 +1,7 @@
 //! Drives the core without a disk, a clock or a thread: reads and fills "happen" at once or in a seeded random order,
 //! and trainers take what is published.
 
+#![allow(dead_code, reason = "each test file uses a part of it")]
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -10,6 +11,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -87,6 +89,11 @@ pub(crate) struct Replay {
     pub core: Core,
     /// Samples whose record cannot be read.
     pub bad: HashSet<u32>,
+    /// Flights whose answers do not come.
+    pub stuck: HashSet<u64>,
+    /// What every read takes.
+    pub latency: Duration,
+    pub warnings: Vec<String>,
     /// Trainers do not release what they take while this is set.
     pub hold: bool,
     pub taken: Vec<Taken>,
@@ -96,13 +103,15 @@ pub(crate) struct Replay {
     pub states: Vec<Vec<u8>>,
     pub ended: Vec<(u32, u32)>,
     pub reads: u64,
+    /// Records that came along with a neighbour's read.
+    pub together: u64,
     pub reads_at_once_max: usize,
     pub accepted: Vec<Accepted>,
     ranks: HashMap<SessionId, u32>,
     published: HashMap<SessionId, u64>,
     generations: HashMap<SessionId, u32>,
     columns: HashMap<(SessionId, u64), Columns>,
-    reading: Vec<ReadOp>,
+    pub reading: Vec<ReadOp>,
     filling: Vec<FillOrder>,
     sealing: Vec<SealOrder>,
     rng: ChaCha8Rng,
@@ -111,17 +120,33 @@ pub(crate) struct Replay {
 }
 
 impl Replay {
-    /// A core over `index` with `cache_bytes` of cache and `depth` reads in flight.
+    /// A core over `index` with `cache_bytes` of cache and `depth` reads in flight, which reads each record on its own.
     pub(crate) fn new(index: Arc<Index>, policy: Policy, cache_bytes: u64, depth: u32, seed: u64) -> Self {
+        Self::reading(index, policy, cache_bytes, depth, seed, 0, false)
+    }
+
+    /// The same, reading neighbours up to `gap_bytes_max` apart together, and hedging late reads or not.
+    pub(crate) fn reading(
+        index: Arc<Index>,
+        policy: Policy,
+        cache_bytes: u64,
+        depth: u32,
+        seed: u64,
+        gap_bytes_max: u32,
+        hedge: bool,
+    ) -> Self {
         let block_bytes =
             block_bytes_for((0..index.len()).map(|id| index.entry(SampleId(id)).unwrap().stored_len));
         let staging = shade_load::core::staging_bytes(&index, block_bytes, depth);
         let (arena, free) = Arena::create(cache_bytes + staging, block_bytes).unwrap();
-        let core =
-            Core::new(Arc::clone(&index), free, CoreConfig { cache_bytes, policy, depth, block_bytes });
+        let config = CoreConfig { cache_bytes, policy, reads_max: depth, gap_bytes_max, hedge, block_bytes };
+        let core = Core::new(Arc::clone(&index), free, config);
         Self {
             core,
             bad: HashSet::new(),
+            stuck: HashSet::new(),
+            latency: Duration::ZERO,
+            warnings: Vec::new(),
             hold: false,
             taken: Vec::new(),
             errors: Vec::new(),
@@ -130,6 +155,7 @@ impl Replay {
             states: Vec::new(),
             ended: Vec::new(),
             reads: 0,
+            together: 0,
             reads_at_once_max: 0,
             accepted: Vec::new(),
             ranks: HashMap::new(),
@@ -205,28 +231,38 @@ impl Replay {
 
     /// Completes one read, fill or seal; `false` when there is none.
     pub(crate) fn tick(&mut self) -> bool {
-        let total = self.reading.len() + self.filling.len() + self.sealing.len();
+        self.reading.sort_by_key(|op| self.stuck.contains(&op.flight));
+        let reading = self.reading.iter().filter(|op| !self.stuck.contains(&op.flight)).count();
+        let total = reading + self.filling.len() + self.sealing.len();
         if total == 0 {
             return false;
         }
         let pick = self.rng.random_range(0..total);
-        let event = if pick < self.reading.len() {
-            let op = self.reading.swap_remove(pick);
+        let event = if pick < reading {
+            let op = self.reading.remove(pick);
             let bad = self.bad.contains(&op.sample.0);
             let outcome = if bad { Err(ReadFault::Checksum { got: 1, expected: 2 }) } else { Ok(()) };
-            Event::Read(Completion { op, outcome, latency: std::time::Duration::ZERO })
-        } else if pick < self.reading.len() + self.filling.len() {
-            let order = self.filling.swap_remove(pick - self.reading.len());
+            Event::Read(Completion { op, outcome, latency: self.latency })
+        } else if pick < reading + self.filling.len() {
+            let order = self.filling.swap_remove(pick - reading);
             let rows =
                 order.rows.into_iter().map(|row| (row.len, row)).map(|(len, row)| (row, Ok(len))).collect();
             Event::Filled(Filled { ticket: order.ticket, rows, fill_ns: 1 })
         } else {
-            let order = self.sealing.swap_remove(pick - self.reading.len() - self.filling.len());
+            let order = self.sealing.swap_remove(pick - reading - self.filling.len());
             self.columns.insert((order.ticket.session, order.ticket.seq), order.columns);
             Event::Sealed(order.ticket)
         };
         self.step(event);
         true
+    }
+
+    /// Lets time pass in which nothing happens, a heartbeat at its end.
+    pub(crate) fn wait(&mut self, time: Duration) {
+        self.now_ns += u64::try_from(time.as_nanos()).unwrap();
+        let mut actions = Vec::new();
+        self.core.advance(self.now_ns, &mut actions);
+        self.carry_out(actions);
     }
 
     fn carry_out(&mut self, actions: Vec<Action>) {
@@ -245,6 +281,11 @@ impl Replay {
                     self.reading.push(op);
                     self.reads_at_once_max = self.reads_at_once_max.max(self.reading.len());
                 }
+                Action::ReadTogether(ops) => {
+                    self.reads += 1;
+                    self.together += ops.len() as u64 - 1;
+                    self.reading.extend(ops);
+                }
                 Action::Fill(order) => self.filling.push(order),
                 Action::Seal(order) => self.sealing.push(*order),
                 Action::Publish(session, descriptor) => self.take(session, &descriptor, None),
@@ -252,7 +293,8 @@ impl Replay {
                     self.take(session, &descriptor, Some(text))
                 }
                 Action::State(_, bytes) => self.states.push(bytes),
-                Action::StateLoaded(_) | Action::Warn(_) => {}
+                Action::StateLoaded(_) => {}
+                Action::Warn(text) => self.warnings.push(text),
                 Action::Fail(_, text) | Action::Close(_, text) => self.failed.push(text),
             }
         }

@@ -50,7 +50,7 @@ class Loader:
         on_error: A bad record is an error ("raise"), left out ("skip") or replaced by another ("substitute").
         job: Name that sets trainings on one dataset apart.
         socket: Path of a daemon's socket. Default: a name made from user, dataset and job.
-        store_delay, store_bandwidth: Simulate a distant store: a delay per read ("2ms" or seconds), a rate ("1Gbit").
+        store: Simulate a distant store: "latency=2ms,bandwidth=1Gbit,depth=32"; see `shade-load serve --help`.
         depth: Reads in flight. Default: the daemon finds out.
         workers: Threads that fill batches. Default: the daemon chooses.
         engine: "auto", "uring" or "threads".
@@ -58,7 +58,7 @@ class Loader:
         ring: Shared memory for finished batches: bytes or "256MiB". Default: the daemon chooses.
         timeout: Seconds after which a wait for the daemon is given up with `LoaderTimeout`.
 
-    `cache`, `policy`, `store_*`, `depth`, `workers`, `engine` and `io` apply if this Loader starts the daemon.
+    `cache`, `policy`, `store`, `depth`, `workers`, `engine` and `io` apply if this Loader starts the daemon.
     """
 
     _session: _native.Session | None = None
@@ -84,8 +84,7 @@ class Loader:
         on_error: Literal["raise", "skip", "substitute"] = "raise",
         job: str = "default",
         socket: str | os.PathLike[str] | None = None,
-        store_delay: float | str | None = None,
-        store_bandwidth: str | None = None,
+        store: str | None = None,
         depth: int | None = None,
         workers: int | None = None,
         engine: Literal["auto", "uring", "threads"] = "auto",
@@ -116,8 +115,7 @@ class Loader:
         arguments = DaemonOptions(
             cache=cache,
             policy=policy,
-            store_delay=store_delay,
-            store_bandwidth=store_bandwidth,
+            store=store,
             depth=depth,
             workers=workers,
             engine=engine,
@@ -313,8 +311,10 @@ def _explained(error: LoaderTimeout, session: _native.Session) -> LoaderTimeout:
         return error
     if absent := stats["waiting_for_ranks"]:
         reason = f"the epoch starts when ranks {absent} ask for it too"
+    elif late := stats["reads_late"]:
+        reason = f"{late} reads have had no answer for long, is the store's server up? ({stats['engine']})"
     else:
-        reason = f"{stats['reads_in_flight']} reads are in flight ({stats['engine']})"
+        reason = f"{stats['reads_submitted']} reads are under way ({stats['engine']})"
     return LoaderTimeout(f"{error}; {reason}")
 
 

@@ -31,8 +31,8 @@ _UNITS = {"": 1, "B": 1} | {
 }
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?i?B?)", re.IGNORECASE)
 _PERCENT = re.compile(r"\d+(?:\.\d+)?%")
-_DURATION = re.compile(r"\d+(?:\.\d+)?(?:us|ms|s|min)")
-_BANDWIDTH = re.compile(r"\d+(?:\.\d+)?(?:[kKMGT]i?)?(?:B|bit)")
+# What each part may say is checked by the daemon.
+_STORE = re.compile(r"[a-z]+=[^,=\s]+(?:,[a-z]+=[^,=\s]+)*")
 _JOB = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
@@ -79,8 +79,7 @@ class DaemonOptions:
 
     cache: int | str
     policy: str
-    store_delay: float | str | None
-    store_bandwidth: str | None
+    store: str | None
     depth: int | None
     workers: int | None
     engine: str
@@ -91,15 +90,10 @@ class DaemonOptions:
         arguments = ["serve", str(dataset), "--private", "--job", job]
         arguments += ["--cache", capacity("cache", self.cache)]
         arguments += ["--policy", choice("policy", self.policy, ("app", "lru"))]
-        arguments += ["--engine", choice("engine", self.engine, ("auto", "uring", "threads"))]
+        arguments += ["--engine", choice("engine", self.engine, ("auto", "uring", "threads", "sim"))]
         arguments += ["--io", choice("io", self.io, ("auto", "direct", "buffered"))]
-        if self.store_delay is not None:
-            arguments += ["--store-delay", duration("store_delay", self.store_delay)]
-        if self.store_bandwidth is not None:
-            arguments += [
-                "--store-bandwidth",
-                matching("store_bandwidth", self.store_bandwidth, _BANDWIDTH, '"1Gbit"'),
-            ]
+        if self.store is not None:
+            arguments += ["--store", matching("store", self.store, _STORE, '"latency=2ms,bandwidth=1Gbit,depth=32"')]
         if self.depth is not None:
             arguments += ["--depth", str(integer("depth", self.depth, 1, DEPTH_MAX))]
         if self.workers is not None:
@@ -212,10 +206,3 @@ def capacity(name: str, value: int | str) -> str:
         number(name, float(value.strip()[:-1]), 0.0, 100.0)
         return value.strip()
     return str(size_bytes(name, value, 0, UINT64_MAX))
-
-
-def duration(name: str, value: float | str) -> str:
-    """A duration for the command line from seconds or a text such as "2ms"."""
-    if isinstance(value, str):
-        return matching(name, value, _DURATION, '"2ms"')
-    return f"{round(number(name, value, 0.0, 3600.0) * 1e6)}us"

@@ -1,0 +1,417 @@
+//! How many reads to keep in flight: climbs towards the store's knee, from the latencies of reads alone.
+//!
+//! By Little's law `n` reads in flight that take `t` each are `n / t` reads a second. So the mean latency at a depth tells
+//! the rate at that depth, and two depths can be compared without knowing what limits the store: session slots, bandwidth
+//! or a disk's queue. The controller doubles the depth while that pays, then stays where a quarter more gains little and a
+//! quarter less costs something, and tries both now and then, as stores change. Comparing rates rather than the shortest
+//! latency with the mean one (as TCP Vegas does) keeps stores whose latency merely varies from being mistaken for full
+//! ones. Pure: the same samples give the same depths.
+
+/// Least depth: even a store that does nothing in parallel has its next read at hand.
+pub const DEPTH_MIN: u32 = 4;
+/// Most depth. Servers grant fewer slots, and more than this many waiting records only take memory.
+pub const DEPTH_MAX: u32 = 256;
+/// Where it starts: what Linux' NFS server grants a client at a time.
+const DEPTH_START: u32 = 32;
+/// Reads that a mean is taken of, at least: with latencies as spread as they are on a busy network (a coefficient of
+/// variation of 1) it is then known to 6 %.
+const WINDOW_READS: u32 = 256;
+/// A depth within this share of the one in force counts as that depth.
+const NEAR: f64 = 0.1;
+/// Doubling goes on while it gains a quarter of what it could.
+const DOUBLING_GAIN: f64 = 1.25;
+/// Up and down by a quarter: a step whose effect stands out of the noise of a window.
+const STEP: f64 = 1.25;
+/// The share of the possible gain that a step up must bring.
+const STEP_UP_SHARE: f64 = 0.4;
+/// The share of the rate that a step down must keep.
+const STEP_DOWN_KEPT: f64 = 0.97;
+/// Windows between trials once neither direction pays: trials then cost about 1 %.
+const HOLD_WINDOWS_MAX: u32 = 8;
+/// Failed reads within a window after which the store is asked for half.
+const FAILURES_MAX: u32 = 8;
+
+const _: () = assert!(DEPTH_MIN < DEPTH_START && DEPTH_START < DEPTH_MAX);
+
+/// Chooses the depth. Feed it every read that ended.
+#[derive(Clone, Debug)]
+pub struct DepthController {
+    min: u32,
+    max: u32,
+    depth: u32,
+    phase: Phase,
+    /// Samples still to be left out: they began at this depth beside reads of another.
+    settling: u32,
+    window: Window,
+    hold: u32,
+    next_up: bool,
+}
+
+/// What the window under way is for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Phase {
+    /// The rate at a doubled depth, after this rate at half of it; the first window has none to compare with.
+    Doubling(Option<Measured>),
+    /// The rate at the depth that is kept, so many windows more.
+    Holding(u32),
+    /// The rate at a depth on trial, beside the one that is kept.
+    Trying(Measured),
+}
+
+/// A depth and the rate that it gave.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Measured {
+    depth: u32,
+    rate: f64,
+}
+
+/// Sums over the reads of a window.
+#[derive(Clone, Copy, Debug, Default)]
+struct Window {
+    reads: u32,
+    in_flight: f64,
+    latency_ns: f64,
+    failures: u32,
+    /// Reads that began with too few in flight to tell anything.
+    unsaturated: u32,
+}
+
+impl DepthController {
+    /// A controller within [`DEPTH_MIN`] and [`DEPTH_MAX`].
+    #[must_use]
+    pub fn new() -> Self {
+        Self::within(DEPTH_MIN, DEPTH_MAX, DEPTH_START)
+    }
+
+    /// One that always says `depth`.
+    #[must_use]
+    pub fn fixed(depth: u32) -> Self {
+        Self::within(depth, depth, depth)
+    }
+
+    fn within(min: u32, max: u32, depth: u32) -> Self {
+        Self {
+            min,
+            max,
+            depth,
+            phase: Phase::Doubling(None),
+            settling: depth,
+            window: Window::default(),
+            hold: 1,
+            next_up: true,
+        }
+    }
+
+    /// Reads to keep in flight.
+    #[must_use]
+    pub fn depth(&self) -> u32 {
+        self.depth
+    }
+
+    /// A read ended well that took `latency_ns` and began as one of `in_flight`.
+    pub fn completed(&mut self, in_flight: u32, latency_ns: u64) {
+        if self.min == self.max {
+            return;
+        }
+        let (in_flight, depth) = (f64::from(in_flight), f64::from(self.depth));
+        if in_flight < depth * (1.0 - NEAR) {
+            // The trainer is the slower one, and the store not tried: that says nothing about it.
+            self.window.unsaturated += 1;
+            if self.window.unsaturated > WINDOW_READS {
+                self.window = Window::default();
+            }
+            return;
+        }
+        if in_flight > depth * (1.0 + NEAR) {
+            return;
+        }
+        if self.settling > 0 {
+            self.settling -= 1;
+            return;
+        }
+        self.window.reads += 1;
+        self.window.in_flight += in_flight;
+        self.window.latency_ns += latency_ns as f64;
+        if self.window.reads >= WINDOW_READS.max(2 * self.depth) {
+            let rate = self.window.in_flight / self.window.latency_ns.max(1.0);
+            self.window = Window::default();
+            self.judge(Measured { depth: self.depth, rate });
+        }
+    }
+
+    /// A read failed in a way that a struggling server causes.
+    pub fn failed(&mut self) {
+        self.window.failures += 1;
+        if self.window.failures >= FAILURES_MAX && self.min < self.max {
+            self.phase = Phase::Holding(HOLD_WINDOWS_MAX);
+            self.go_to(self.depth / 2);
+        }
+    }
+
+    fn judge(&mut self, now: Measured) {
+        match self.phase {
+            Phase::Doubling(before) => self.judge_doubling(before, now),
+            Phase::Holding(windows) if windows > 1 => self.phase = Phase::Holding(windows - 1),
+            Phase::Holding(_) => {
+                let step =
+                    if self.next_up { f64::from(now.depth) * STEP } else { f64::from(now.depth) / STEP };
+                self.next_up = !self.next_up;
+                self.phase = Phase::Trying(now);
+                self.go_to(rounded(step));
+                if self.depth == now.depth {
+                    // At a bound: there is nothing to try.
+                    self.phase = Phase::Holding(self.hold);
+                }
+            }
+            Phase::Trying(kept) => self.judge_trial(kept, now),
+        }
+    }
+
+    fn judge_doubling(&mut self, before: Option<Measured>, now: Measured) {
+        match before {
+            Some(before) if now.rate < before.rate * DOUBLING_GAIN => {
+                let worth_it = now.rate > before.rate * (1.0 + (DOUBLING_GAIN - 1.0) / 2.0);
+                self.phase = Phase::Holding(1);
+                self.go_to(if worth_it { now.depth } else { before.depth });
+            }
+            _ if now.depth == self.max => self.phase = Phase::Holding(1),
+            _ => {
+                self.phase = Phase::Doubling(Some(now));
+                self.go_to(now.depth * 2);
+            }
+        }
+    }
+
+    fn judge_trial(&mut self, kept: Measured, tried: Measured) {
+        let gain = tried.rate / kept.rate;
+        let pays = if tried.depth > kept.depth {
+            let possible = f64::from(tried.depth) / f64::from(kept.depth) - 1.0;
+            gain >= 1.0 + STEP_UP_SHARE * possible
+        } else {
+            gain >= STEP_DOWN_KEPT
+        };
+        if pays {
+            self.hold = 1;
+            self.next_up = tried.depth > kept.depth;
+        } else {
+            self.hold = (self.hold * 2).min(HOLD_WINDOWS_MAX);
+            self.go_to(kept.depth);
+        }
+        self.phase = Phase::Holding(self.hold);
+    }
+
+    fn go_to(&mut self, depth: u32) {
+        self.depth = depth.clamp(self.min, self.max);
+        self.settling = self.depth;
+        self.window = Window::default();
+    }
+}
+
+impl Default for DepthController {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a depth's multiple: small and positive"
+)]
+fn rounded(depth: f64) -> u32 {
+    depth.round() as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::{RngExt, SeedableRng};
+    use rand_chacha::ChaCha8Rng;
+    use rand_distr::{Distribution, LogNormal};
+    use std::cmp::Reverse;
+    use std::collections::BinaryHeap;
+    use std::time::Duration;
+
+    const MS: f64 = 1e6;
+
+    /// A store: so many slots, a latency of a given median and spread, a link that answers follow each other on.
+    struct Store {
+        slots: usize,
+        latency: LogNormal<f64>,
+        transfer_ns: f64,
+    }
+
+    impl Store {
+        fn new(slots: usize, median_ns: f64, spread: f64, transfer_ns: f64) -> Self {
+            Self { slots, latency: LogNormal::new(median_ns.ln(), spread).unwrap(), transfer_ns }
+        }
+    }
+
+    /// Reads against a store in virtual time, as many at once as the controller says.
+    struct Run {
+        now: f64,
+        rng: ChaCha8Rng,
+        slots: Vec<f64>,
+        link_free: f64,
+        flying: BinaryHeap<Reverse<(u64, u64, u32)>>,
+    }
+
+    impl Run {
+        fn new(seed: u64) -> Self {
+            let rng = ChaCha8Rng::seed_from_u64(seed);
+            Self { now: 0.0, rng, slots: Vec::new(), link_free: 0.0, flying: BinaryHeap::new() }
+        }
+
+        /// Reads `reads` records; at most `wanted` at once, however deep. Reads per second.
+        fn read(&mut self, store: &Store, depth: &mut DepthController, reads: u32, wanted: usize) -> f64 {
+            self.slots.resize(store.slots, self.now);
+            let start = self.now;
+            for _ in 0..reads {
+                while self.flying.len() < (depth.depth() as usize).min(wanted) {
+                    self.begin(store);
+                }
+                let Reverse((end, began, in_flight)) = self.flying.pop().unwrap();
+                self.now = self.now.max(end as f64);
+                depth.completed(in_flight, end - began);
+            }
+            f64::from(reads) / (self.now - start) * 1e9
+        }
+
+        fn begin(&mut self, store: &Store) {
+            let (slot, free) =
+                self.slots.iter().copied().enumerate().min_by(|a, b| a.1.total_cmp(&b.1)).unwrap();
+            let answered = self.now.max(free) + store.latency.sample(&mut self.rng);
+            self.slots[slot] = answered;
+            let end = answered.max(self.link_free) + store.transfer_ns;
+            self.link_free = if store.transfer_ns > 0.0 { end } else { 0.0 };
+            let in_flight = u32::try_from(self.flying.len() + 1).unwrap();
+            self.flying.push(Reverse((ns(end), ns(self.now), in_flight)));
+        }
+    }
+
+    fn ns(time: f64) -> u64 {
+        u64::try_from(Duration::from_secs_f64(time / 1e9).as_nanos()).unwrap()
+    }
+
+    /// The rate after it has settled, over what `DEPTH_MAX` reads at a time give; and the mean depth.
+    fn settled(store: &Store, seed: u64) -> (f64, f64) {
+        let mut depth = DepthController::new();
+        let mut run = Run::new(seed);
+        run.read(store, &mut depth, 20_000, usize::MAX);
+        let (mut rate, mut mean, rounds) = (0.0, 0.0, 50);
+        for _ in 0..rounds {
+            rate += run.read(store, &mut depth, 500, usize::MAX) / f64::from(rounds);
+            mean += f64::from(depth.depth()) / f64::from(rounds);
+        }
+        let best = Run::new(seed).read(store, &mut DepthController::fixed(DEPTH_MAX), 20_000, usize::MAX);
+        (rate / best, mean)
+    }
+
+    #[test]
+    fn it_settles_at_the_number_of_slots() {
+        for slots in [8, 16, 32, 64, 128] {
+            for spread in [0.05, 0.5] {
+                let (share, depth) = settled(&Store::new(slots, 10.0 * MS, spread, 0.0), 1);
+                assert!(share > 0.93, "{slots} slots, spread {spread}: {share:.3} of the rate");
+                let slots = slots as f64;
+                assert!(
+                    (slots * 0.85..slots * 1.7).contains(&depth),
+                    "{slots} slots, spread {spread}: {depth}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_store_that_takes_everything_gets_the_most() {
+        for (spread, least) in [(0.0, 0.95), (0.5, 0.9), (1.0, 0.8)] {
+            let (share, depth) = settled(&Store::new(300, 20.0 * MS, spread, 0.0), 2);
+            assert!(
+                share > least && depth > 200.0,
+                "spread {spread}: {share:.3} of the rate at depth {depth}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_full_link_is_kept_full_and_no_more() {
+        // 110 KB over 1 Gbit/s behind 2 ms: 3.3 reads fill it; behind 20 ms: 24.
+        for (latency, least, most) in [(2.0, 4.0, 12.0), (20.0, 20.0, 48.0)] {
+            let (share, depth) = settled(&Store::new(300, latency * MS, 0.2, 0.88 * MS), 3);
+            assert!(share > 0.95, "{latency} ms: {share:.3} of the rate");
+            assert!((least..most).contains(&depth), "{latency} ms: depth {depth}");
+        }
+    }
+
+    #[test]
+    fn a_store_that_changes_is_followed() {
+        let (narrow, wide) = (Store::new(16, 5.0 * MS, 0.2, 0.0), Store::new(100, 5.0 * MS, 0.2, 0.0));
+        let mut depth = DepthController::new();
+        let mut run = Run::new(4);
+        run.read(&narrow, &mut depth, 30_000, usize::MAX);
+        assert!((13..=26).contains(&depth.depth()), "{}", depth.depth());
+        run.read(&wide, &mut depth, 60_000, usize::MAX);
+        assert!((80..=170).contains(&depth.depth()), "{}", depth.depth());
+        run.read(&narrow, &mut depth, 60_000, usize::MAX);
+        assert!((13..=40).contains(&depth.depth()), "{}", depth.depth());
+    }
+
+    #[test]
+    fn a_slow_trainer_teaches_nothing() {
+        let mut depth = DepthController::new();
+        let rate = Run::new(5).read(&Store::new(64, 5.0 * MS, 0.2, 0.0), &mut depth, 10_000, 7);
+        assert_eq!(depth.depth(), DEPTH_START);
+        assert!(rate > 0.0);
+    }
+
+    #[test]
+    fn it_stays_in_its_bounds_whatever_it_is_fed() {
+        let mut rng = ChaCha8Rng::seed_from_u64(6);
+        let mut depth = DepthController::new();
+        for _ in 0..200_000 {
+            match rng.random_range(0..20) {
+                0 => depth.failed(),
+                _ => {
+                    let near = depth.depth().saturating_sub(2) + rng.random_range(0..5);
+                    depth.completed(near, 10u64.pow(rng.random_range(0..19)));
+                }
+            }
+            assert!((DEPTH_MIN..=DEPTH_MAX).contains(&depth.depth()));
+        }
+    }
+
+    #[test]
+    fn a_burst_of_failures_halves_it_down_to_the_least() {
+        let mut depth = DepthController::new();
+        let mut seen = vec![depth.depth()];
+        for _ in 0..5 * FAILURES_MAX {
+            depth.failed();
+            seen.push(depth.depth());
+        }
+        seen.dedup();
+        assert_eq!(seen, [32, 16, 8, 4]);
+    }
+
+    #[test]
+    fn a_fixed_depth_stays() {
+        let mut depth = DepthController::fixed(7);
+        Run::new(8).read(&Store::new(64, 5.0 * MS, 0.2, 0.0), &mut depth, 5_000, usize::MAX);
+        (0..100).for_each(|_| depth.failed());
+        assert_eq!(depth.depth(), 7);
+    }
+
+    #[test]
+    fn equal_samples_give_equal_depths() {
+        let depths = || {
+            let (mut depth, mut run) = (DepthController::new(), Run::new(9));
+            let store = Store::new(48, 3.0 * MS, 0.5, 0.0);
+            (0..200)
+                .map(|_| {
+                    run.read(&store, &mut depth, 100, usize::MAX);
+                    depth.depth()
+                })
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(depths(), depths());
+    }
+}

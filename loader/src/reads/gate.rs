@@ -1,0 +1,62 @@
+//! How many reads are in flight, and how many may be.
+
+use super::config::Depth;
+use super::depth::{DEPTH_MAX, DepthController};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+/// Shared by an engine's threads. Only counts: it lets nobody wait.
+pub(super) struct Gate {
+    in_flight: AtomicU32,
+    /// What the controller said last.
+    depth: AtomicU32,
+    controller: Mutex<DepthController>,
+    most: u32,
+}
+
+impl Gate {
+    pub(super) fn new(depth: Depth) -> Self {
+        let (controller, most) = match depth {
+            Depth::Auto => (DepthController::new(), DEPTH_MAX),
+            Depth::Fixed(depth) => (DepthController::fixed(depth), depth),
+        };
+        let depth = AtomicU32::new(controller.depth());
+        Self { in_flight: AtomicU32::new(0), depth, controller: Mutex::new(controller), most }
+    }
+
+    /// Reads that may be in flight now.
+    pub(super) fn depth(&self) -> u32 {
+        self.depth.load(Ordering::Relaxed)
+    }
+
+    /// Reads that may ever be in flight.
+    pub(super) fn most(&self) -> u32 {
+        self.most
+    }
+
+    /// Whether one more read may begin. Two threads that both ask before either enters exceed the depth by one: ask and
+    /// enter on one thread or under one lock.
+    pub(super) fn has_room(&self) -> bool {
+        self.in_flight.load(Ordering::Relaxed) < self.depth()
+    }
+
+    /// A read begins; with it there are so many in flight.
+    pub(super) fn enter(&self) -> u32 {
+        self.in_flight.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// A read that began as one of `in_flight` is over. `latency` is what it took if it went as reads should, `failed`
+    /// says that the store had trouble.
+    pub(super) fn leave(&self, in_flight: u32, latency: Option<Duration>, failed: bool) {
+        self.in_flight.fetch_sub(1, Ordering::Relaxed);
+        let mut controller = self.controller.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(latency) = latency {
+            controller.completed(in_flight, u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX));
+        }
+        if failed {
+            controller.failed();
+        }
+        self.depth.store(controller.depth(), Ordering::Relaxed);
+    }
+}

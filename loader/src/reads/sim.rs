@@ -1,0 +1,221 @@
+//! The simulator: reads real bytes, when and as a simulated store would answer.
+//!
+//! [`Sim`] is the whole of it as a state machine over a queue of answers; [`SimThread`] lets the machine's time pass, or
+//! jumps from answer to answer where the store's clock is virtual.
+
+use super::engine::Engine;
+use super::files::OpenShard;
+use super::flight::{Flight, Shared, Step};
+use super::store_model::{ClockModel, Fate, Queues, StoreModel};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
+use rustix::io::{Errno, preadv};
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::io::{self, IoSliceMut};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+/// The engine, seen from outside its thread.
+pub(super) struct SimThread {
+    shared: Arc<Shared>,
+    /// Closed when the engine is dropped.
+    queue: Option<Sender<Flight>>,
+    thread: Option<JoinHandle<()>>,
+    model: StoreModel,
+}
+
+impl SimThread {
+    pub(super) fn start(model: StoreModel, shared: &Arc<Shared>) -> io::Result<Self> {
+        // Unbounded, yet bounded by the arena: every flight owns blocks of it.
+        let (queue, flights) = crossbeam_channel::unbounded();
+        let sim = Sim::new(model, Arc::clone(shared), Instant::now());
+        let thread =
+            std::thread::Builder::new().name("shade-sim".into()).spawn(move || run(sim, &flights))?;
+        Ok(Self { shared: Arc::clone(shared), queue: Some(queue), thread: Some(thread), model })
+    }
+}
+
+impl Engine for SimThread {
+    fn submit(&self, flight: Flight) {
+        let refused = match &self.queue {
+            Some(queue) => queue.send(flight).err().map(crossbeam_channel::SendError::into_inner),
+            None => Some(flight),
+        };
+        if let Some(flight) = refused {
+            flight.stop(Instant::now(), &self.shared);
+        }
+    }
+
+    fn description(&self) -> String {
+        format!("sim (SIMULATED store: {})", self.model)
+    }
+}
+
+impl Drop for SimThread {
+    fn drop(&mut self) {
+        self.queue = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn run(mut sim: Sim, flights: &Receiver<Flight>) {
+    loop {
+        let real = sim.model.clock == ClockModel::Real;
+        let next = match sim.next_due() {
+            Some(due) if real => flights.recv_deadline(due),
+            Some(_) => flights.try_recv().map_err(|error| match error {
+                crossbeam_channel::TryRecvError::Empty => RecvTimeoutError::Timeout,
+                crossbeam_channel::TryRecvError::Disconnected => RecvTimeoutError::Disconnected,
+            }),
+            None => flights.recv().map_err(|_| RecvTimeoutError::Disconnected),
+        };
+        match next {
+            Ok(flight) => sim.take(flight),
+            Err(RecvTimeoutError::Timeout) => sim.answer(),
+            Err(RecvTimeoutError::Disconnected) => return sim.stop(),
+        }
+        if real {
+            sim.now = sim.now.max(Instant::now());
+        }
+    }
+}
+
+/// The store and what is on its way to it and back.
+struct Sim {
+    model: StoreModel,
+    shared: Arc<Shared>,
+    now: Instant,
+    queues: Queues,
+    waiting: VecDeque<Flight>,
+    events: BinaryHeap<Reverse<Event>>,
+    /// Events so far: equal times keep their order.
+    count: u64,
+}
+
+/// A flight and what happens to it next.
+struct Event {
+    due: Instant,
+    number: u64,
+    flight: Flight,
+    /// An answer from this file at this offset; without one the flight goes on after a wait.
+    answer: Option<(Arc<OpenShard>, u64, Fate)>,
+}
+
+impl Sim {
+    fn new(model: StoreModel, shared: Arc<Shared>, now: Instant) -> Self {
+        let (queues, waiting, events) = (Queues::default(), VecDeque::new(), BinaryHeap::new());
+        Self { model, shared, now, queues, waiting, events, count: 0 }
+    }
+
+    /// When the next thing happens.
+    fn next_due(&self) -> Option<Instant> {
+        self.events.peek().map(|Reverse(event)| event.due)
+    }
+
+    fn take(&mut self, flight: Flight) {
+        self.waiting.push_back(flight);
+        self.begin();
+    }
+
+    /// Lets the next thing happen, at its time.
+    fn answer(&mut self) {
+        let Some(Reverse(event)) = self.events.pop() else { return };
+        self.now = self.now.max(event.due);
+        let step = match event.answer {
+            None => event.flight.next(self.now, &self.shared),
+            Some((file, offset, fate)) => self.land(event.flight, &file, offset, fate),
+        };
+        self.follow(step);
+        self.begin();
+    }
+
+    fn begin(&mut self) {
+        while self.shared.gate.has_room() {
+            let Some(mut flight) = self.waiting.pop_front() else { return };
+            flight.begin(self.now, &self.shared);
+            let step = flight.next(self.now, &self.shared);
+            self.follow(step);
+        }
+    }
+
+    fn follow(&mut self, step: Step) {
+        match step {
+            Step::Ended(again) => again.into_iter().rev().for_each(|flight| self.waiting.push_front(flight)),
+            Step::Wait(flight, wait) => self.push(self.now + wait, flight, None),
+            Step::Read(flight, file, offset) => {
+                let (shard, place, tried) = flight.place();
+                let attempt = self.model.attempt(shard, place, tried);
+                let bytes = u64::from(flight.len());
+                let due = self.queues.answer_at(&self.model, self.now, attempt.latency, bytes);
+                self.push(due, flight, Some((file, offset, attempt.fate)));
+            }
+        }
+    }
+
+    fn push(&mut self, due: Instant, flight: Flight, answer: Option<(Arc<OpenShard>, u64, Fate)>) {
+        let number = self.count;
+        self.count += 1;
+        self.events.push(Reverse(Event { due, number, flight, answer }));
+    }
+
+    /// The answer of the store: what the file says, or less.
+    fn land(&self, mut flight: Flight, file: &OpenShard, offset: u64, fate: Fate) -> Step {
+        let result = match fate {
+            Fate::Error(errno) => Err(errno),
+            Fate::Whole | Fate::Short(_) => {
+                let part = if let Fate::Short(part) = fate { part } else { 1.0 };
+                match read(&mut flight, &self.shared, file, offset, part) {
+                    Ok(result) => result,
+                    Err(error) => return flight.misfit(error, self.now, &self.shared),
+                }
+            }
+        };
+        flight.after(result, self.now, &self.shared)
+    }
+
+    fn stop(mut self) {
+        let under_way = self.events.drain().map(|Reverse(event)| event.flight);
+        under_way.chain(self.waiting).for_each(|flight| flight.stop(self.now, &self.shared));
+    }
+}
+
+/// Reads for real, a share `part` of the bytes: a multiple of the alignment, as from a real direct read, but at least
+/// one.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of a length")]
+fn read(
+    flight: &mut Flight,
+    shared: &Shared,
+    file: &OpenShard,
+    offset: u64,
+    part: f64,
+) -> Result<Result<u32, Errno>, crate::blocks::BlocksError> {
+    let mut buffers: Vec<IoSliceMut<'_>> = flight.buffers(shared)?.map(IoSliceMut::new).collect();
+    let wanted: usize = buffers.iter().map(|buffer| buffer.len()).sum();
+    let align = file.align_bytes() as usize;
+    let kept = if part < 1.0 { ((wanted as f64 * part) as usize / align * align).max(align) } else { wanted };
+    let got = preadv(&file.fd, &mut buffers, offset).map(|got| got.min(kept));
+    Ok(got.and_then(|got| u32::try_from(got).map_err(|_| Errno::OVERFLOW)))
+}
+
+impl Ord for Event {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.due, self.number).cmp(&(other.due, other.number))
+    }
+}
+
+impl PartialOrd for Event {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Event {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Event {}

@@ -1,0 +1,159 @@
+//! What the core asks storage for: neighbours together, late reads told and hedged, every record served once.
+#![expect(clippy::indexing_slicing, reason = "a test fails by panicking")]
+
+mod replay;
+
+use std::time::Duration;
+
+use replay::{Replay, index, spec};
+use shade_load::cache::Policy;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn sorted(taken: &[replay::Taken]) -> Vec<u32> {
+    let mut ids: Vec<u32> = taken.iter().flat_map(|taken| taken.ids.clone()).collect();
+    ids.sort_unstable();
+    ids
+}
+
+#[test]
+fn neighbours_of_the_window_are_read_together_and_delivered_once() {
+    for seed in 0..5 {
+        let index = index(4000, 10, |id| 200 + id % 300);
+        let mut replay = Replay::reading(index, Policy::App, 50_000, 16, seed, 32 * 1024, false);
+        replay.attach_all(&spec(64, 1), 0);
+        let taken = replay.epoch(0);
+        assert_eq!(sorted(&taken), (0..4000).collect::<Vec<_>>());
+        let counts = replay.core.stats().epoch.counts.counts;
+        assert_eq!(counts.reads + counts.coalesced, counts.misses);
+        assert_eq!((counts.reads, counts.coalesced), (replay.reads, replay.together));
+        // A window of 512 of 4,000 records of 1 KB each: a neighbour is 8 KB away on average.
+        assert!(counts.reads * 3 < counts.misses, "{} reads for {} records", counts.reads, counts.misses);
+        assert!(replay.core.is_idle());
+        assert_eq!(
+            replay.core.arena_used_bytes(),
+            replay.core.stats().cache_used_bytes,
+            "every block is back"
+        );
+    }
+}
+
+#[test]
+fn records_far_apart_are_read_on_their_own() {
+    let mut replay = Replay::reading(index(300, 3, |_| 60_000), Policy::App, 0, 16, 1, 8 * 1024, false);
+    replay.attach_all(&spec(4, 1), 0);
+    replay.epoch(0);
+    let counts = replay.core.stats().epoch.counts.counts;
+    // 8 batches of 4 in the ring: next to none of 32 in 300 are neighbours.
+    assert!(counts.coalesced < 60, "{} of 300", counts.coalesced);
+}
+
+#[test]
+fn a_bad_neighbour_is_one_fault() {
+    let mut replay = Replay::reading(index(500, 5, |_| 300), Policy::App, 10_000, 8, 2, 32 * 1024, false);
+    replay.bad.insert(77);
+    let mut job = spec(20, 1);
+    job.on_error = shade_formats::control::OnError::Skip;
+    replay.attach_all(&job, 0);
+    let taken = replay.epoch(0);
+    assert_eq!(sorted(&taken), (0..500).filter(|&id| id != 77).collect::<Vec<_>>());
+    assert_eq!(replay.core.stats().epoch.counts.counts.faults, 1);
+}
+
+/// A replay in the middle of an epoch in which one read of many has no answer.
+fn with_one_stuck(hedge: bool) -> (Replay, u32) {
+    let mut replay = Replay::reading(index(4000, 4, |_| 5_000), Policy::App, 0, 16, 3, 0, hedge);
+    replay.latency = Duration::from_millis(2);
+    replay.attach_all(&spec(50, 1), 0);
+    replay.start(0, 0, 0);
+    for _ in 0..3_000 {
+        replay.tick();
+    }
+    let (flight, sample) = (replay.reading[0].flight, replay.reading[0].sample.0);
+    replay.stuck.insert(flight);
+    replay.run();
+    (replay, sample)
+}
+
+#[test]
+fn a_late_read_is_named_while_its_batch_waits_and_again_after_twice_the_time() {
+    let (mut replay, sample) = with_one_stuck(false);
+    let taken = replay.taken.len();
+    replay.wait(4 * SECOND);
+    assert_eq!(replay.warnings, Vec::<String>::new());
+    replay.wait(2 * SECOND);
+    let text = replay.warnings.last().unwrap().clone();
+    for part in
+        [format!("sample {sample} (class"), "shard-000000.tar at byte".into(), "no answer for 6.0 s".into()]
+    {
+        assert!(text.contains(&part), "{part:?} is not in {text:?}");
+    }
+    assert_eq!(replay.core.stats().reads_late, 1);
+    replay.wait(5 * SECOND);
+    assert_eq!(replay.warnings.len(), 1, "{:?}", replay.warnings);
+    replay.wait(2 * SECOND);
+    assert_eq!(replay.warnings.len(), 2, "{:?}", replay.warnings);
+    assert_eq!(replay.taken.len(), taken, "its batch waits, and those behind it");
+    replay.stuck.clear();
+    replay.run();
+    replay.wait(SECOND);
+    assert_eq!(replay.warnings.last().unwrap(), "reads are answered again");
+    assert_eq!(replay.core.stats().reads_late, 0);
+    assert_eq!(sorted(&replay.taken), (0..4000).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_hedge_saves_the_batch_and_the_late_answer_brings_its_blocks_back() {
+    let (mut replay, sample) = with_one_stuck(true);
+    replay.wait(Duration::from_millis(60));
+    replay.run();
+    assert_eq!(sorted(&replay.taken), (0..4000).collect::<Vec<_>>(), "nothing waits for the late answer");
+    assert_eq!(replay.core.stats().total.counts.counts.hedged, 1);
+    assert!(!replay.core.is_idle(), "the late read is still out");
+    let blocks_out = replay.core.arena_used_bytes();
+    assert!(blocks_out > 0, "its blocks are the kernel's");
+    assert_eq!(replay.reading.iter().map(|op| op.sample.0).collect::<Vec<_>>(), [sample]);
+    replay.stuck.clear();
+    replay.run();
+    assert!(replay.core.is_idle());
+    assert_eq!(replay.core.arena_used_bytes(), 0);
+    assert_eq!(replay.warnings, Vec::<String>::new());
+}
+
+#[test]
+fn a_hedge_that_fails_is_no_fault_while_the_first_read_may_still_come() {
+    let (mut replay, sample) = with_one_stuck(true);
+    replay.bad.insert(sample);
+    replay.wait(Duration::from_millis(60));
+    replay.run();
+    assert_eq!(replay.errors, Vec::<String>::new());
+    replay.bad.clear();
+    replay.stuck.clear();
+    replay.run();
+    assert_eq!(sorted(&replay.taken), (0..4000).collect::<Vec<_>>());
+}
+
+#[test]
+fn one_read_in_a_hundred_is_hedged_at_most() {
+    let mut replay = Replay::reading(index(5000, 4, |_| 5_000), Policy::App, 0, 64, 4, 0, true);
+    replay.latency = Duration::from_millis(2);
+    replay.attach_all(&spec(50, 1), 0);
+    replay.start(0, 0, 0);
+    for _ in 0..4_000 {
+        replay.tick();
+    }
+    // Everything is late: the store as a whole is, and asking it twice would not help.
+    let all: Vec<u64> = replay.reading.iter().map(|op| op.flight).collect();
+    assert!(all.len() > 1, "{}", all.len());
+    replay.stuck.extend(all);
+    for _ in 0..50 {
+        replay.wait(Duration::from_millis(60));
+    }
+    let counts = replay.core.stats().total.counts.counts;
+    assert!(
+        counts.hedged > 0 && counts.hedged * 100 <= counts.reads,
+        "{} of {}",
+        counts.hedged,
+        counts.reads
+    );
+}
