@@ -42,7 +42,8 @@ const LOADER: &[(&str, &[&str])] = &[
     ("core", &["batches", "blocks", "cache", "importance", "plan", "reads"]),
     ("ring", &[]),
     ("control", &["core", "ring"]),
-    ("cli", &["cache", "core", "reads"]),
+    ("doctor", &["blocks", "dataset", "reads"]),
+    ("cli", &["cache", "core", "doctor", "reads"]),
 ];
 
 fn root() -> PathBuf {

@@ -7,6 +7,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::cache::Policy;
 use crate::core::Capacity;
+use crate::doctor::Doctor;
 use crate::reads::{Depth, EngineChoice, IoMode, READS_DEPTH_MAX, StoreModel, parse_time};
 
 /// Serves training batches from a packed dataset: reads single records with io_uring, keeps in memory what the coming
@@ -24,6 +25,8 @@ pub struct Cli {
 pub enum Command {
     /// Serve one dataset to the ranks of this machine until stopped. Python starts it by itself when none runs.
     Serve(Serve),
+    /// Say what this machine and the mount of a dataset mean for shade, and what to change.
+    Doctor(Doctor),
 }
 
 /// `shade-load serve`.

@@ -11,6 +11,7 @@ pub mod control;
 pub mod core;
 pub mod daemon;
 pub mod dataset;
+pub mod doctor;
 pub mod importance;
 pub mod plan;
 pub mod reads;

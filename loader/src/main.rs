@@ -5,11 +5,11 @@ use std::process::ExitCode;
 use clap::Parser;
 use shade_load::cli::{Cli, Command, Serve};
 use shade_load::daemon::{ServeConfig, serve};
+use shade_load::doctor::{Doctor, doctor};
 use shade_load::reads::ReadsConfig;
 
-#[expect(clippy::print_stdout, reason = "the one line a trainer waits for when it has started a daemon")]
 fn main() -> ExitCode {
-    let Command::Serve(args) = Cli::parse().command;
+    let command = Cli::parse().command;
     let filter = tracing_subscriber::EnvFilter::try_from_env("SHADE_LOG").unwrap_or_else(|_| "info".into());
     let colours = std::io::IsTerminal::is_terminal(&std::io::stderr());
     tracing_subscriber::fmt()
@@ -18,7 +18,14 @@ fn main() -> ExitCode {
         .with_ansi(colours)
         .with_target(false)
         .init();
+    match command {
+        Command::Serve(args) => run_serve(args),
+        Command::Doctor(args) => run_doctor(&args),
+    }
+}
 
+#[expect(clippy::print_stdout, reason = "the one line a trainer waits for when it has started a daemon")]
+fn run_serve(args: Serve) -> ExitCode {
     let private = args.private;
     let outcome = serve(&config(args), |ready| {
         if private {
@@ -33,6 +40,16 @@ fn main() -> ExitCode {
             } else {
                 tracing::error!("{error}");
             }
+            ExitCode::from(error.exit_code())
+        }
+    }
+}
+
+fn run_doctor(args: &Doctor) -> ExitCode {
+    match doctor(args, &mut std::io::stdout().lock()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            tracing::error!("{error}");
             ExitCode::from(error.exit_code())
         }
     }

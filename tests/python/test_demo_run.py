@@ -43,7 +43,7 @@ def test_a_run_prints_writes_and_draws(demo: Start, tmp_path: Path, jpeg_folder:
     process = demo("--data", jpeg_folder, "--epochs", "2", "--store-delay", "100us")
     output, errors = process.communicate(timeout=HANG_SECONDS)
     assert process.returncode == 0, errors
-    assert "SIMULATED STORE: 100us" in output
+    assert "SIMULATED STORE: each read takes 100us" in output
     assert "hit ratio, all epochs" in output
 
     result = json.loads((tmp_path / "out" / "result.json").read_text())

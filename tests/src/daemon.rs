@@ -24,7 +24,15 @@ impl Daemon {
     /// When it ends instead.
     #[must_use]
     pub fn start(dataset: &Path, args: &[&dyn AsRef<OsStr>]) -> Self {
-        let mut command = Command::new(program("shade-load"));
+        Self::start_by(Command::new(program("shade-load")), dataset, args)
+    }
+
+    /// The same by a command that becomes `shade-load` with the arguments that it is given.
+    ///
+    /// # Panics
+    /// When the daemon ends instead of serving.
+    #[must_use]
+    pub fn start_by(mut command: Command, dataset: &Path, args: &[&dyn AsRef<OsStr>]) -> Self {
         command.arg("serve").arg(dataset).args(args.iter().map(|arg| arg.as_ref()));
         let mut child =
             command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();

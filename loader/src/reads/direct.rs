@@ -14,11 +14,11 @@ const PAGE_BYTES: u32 = 4096;
 
 /// How shards are opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Choice {
+pub struct Choice {
     /// What offsets and lengths of direct reads must be multiples of, 1 to 512 bytes; `None` is buffered.
-    pub(super) direct_align_bytes: Option<u32>,
+    pub direct_align_bytes: Option<u32>,
     /// Why, for the log.
-    pub(super) why: String,
+    pub why: String,
 }
 
 /// A file system, as far as reading is concerned.
@@ -36,7 +36,7 @@ struct FileSystem {
 /// # Errors
 ///
 /// Direct reads are demanded and impossible; the text says why.
-pub(super) fn choose(
+pub fn choose(
     mode: IoMode,
     folder: &Path,
     shard: Option<&Path>,

@@ -15,6 +15,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// As much of an index as says which dataset it is of.
 const INDEX_START_BYTES: u64 = 64;
 
+/// Shards that are looked at together at start: on a network file system each look is a round trip.
+const SURVEY_THREADS: usize = 16;
+
 /// The files of a dataset's shards.
 pub(super) struct Files {
     folder: PathBuf,
@@ -62,6 +65,11 @@ impl Files {
             return Ok(Arc::clone(open));
         }
         self.open_into(shard, &mut slot)
+    }
+
+    /// The shard's file if it is open and nobody is about to change that: never waits.
+    pub(super) fn opened(&self, shard: ShardId) -> Option<Arc<OpenShard>> {
+        self.slots.get(shard.index())?.try_lock().ok()?.clone()
     }
 
     /// The shard's file after `stale` stopped answering: opened anew by the first read that asks, which also
@@ -156,20 +164,26 @@ impl Files {
     }
 }
 
-/// Looks at every shard: those that are missing or have another size than the index says.
+/// Looks at every shard, several at a time: those that are missing or have another size than the index says, in order.
 pub(super) fn survey(folder: &Path, index: &Index) -> Vec<ShardWarning> {
-    let shards = (0..index.shard_count()).filter_map(|id| index.shard(ShardId(id)));
-    shards
-        .filter_map(|shard| {
-            let path = folder.join(shard.name);
-            let got = match stat(&path) {
-                Ok(stat) => u64::try_from(stat.st_size).unwrap_or_default(),
-                Err(errno) => return Some(ShardWarning::Missing { path, errno }),
-            };
-            let expected = shard.bytes;
-            (got != expected).then_some(ShardWarning::Size { path, got, expected })
-        })
-        .collect()
+    let ids: Vec<ShardId> = (0..index.shard_count()).map(ShardId).collect();
+    let look = |ids: &[ShardId]| ids.iter().filter_map(|&id| look_at(folder, index, id)).collect::<Vec<_>>();
+    let each = ids.len().div_ceil(SURVEY_THREADS).max(1);
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = ids.chunks(each).map(|ids| scope.spawn(move || look(ids))).collect();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap_or_default()).collect()
+    })
+}
+
+fn look_at(folder: &Path, index: &Index, id: ShardId) -> Option<ShardWarning> {
+    let shard = index.shard(id)?;
+    let path = folder.join(shard.name);
+    let got = match stat(&path) {
+        Ok(stat) => u64::try_from(stat.st_size).unwrap_or_default(),
+        Err(errno) => return Some(ShardWarning::Missing { path, errno }),
+    };
+    let expected = shard.bytes;
+    (got != expected).then_some(ShardWarning::Size { path, got, expected })
 }
 
 /// A shard that exists, to ask the file system about.

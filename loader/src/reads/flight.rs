@@ -115,6 +115,30 @@ impl Flight {
         Self { cargo, shard, offset, len, progress, file: None, begun: None, tried: 0 }
     }
 
+    /// Whether the next step needs a file that is not open yet; takes it if it is.
+    pub(super) fn needs_open(&mut self, shared: &Shared) -> bool {
+        if self.file.is_none() && self.len > 0 {
+            self.file = shared.files.opened(self.shard);
+            return self.file.is_none();
+        }
+        false
+    }
+
+    /// Opens the flight's shard, which may take as long as a server takes. Where that fails the flight ends; returns what
+    /// is to be read.
+    pub(super) fn open(mut self, now: Instant, shared: &Shared) -> Vec<Self> {
+        match shared.files.get(self.shard) {
+            Ok(file) => {
+                self.file = Some(file);
+                vec![self]
+            }
+            Err(fault) => match self.end(Err(fault), now, shared) {
+                Step::Ended(again) => again,
+                Step::Read(flight, ..) | Step::Wait(flight, _) => vec![flight],
+            },
+        }
+    }
+
     /// Counts the flight as one in flight, from `now` on. Call once, before the first [`next`](Self::next).
     pub(super) fn begin(&mut self, now: Instant, shared: &Shared) {
         self.begun = Some(Begun { at: now, in_flight: shared.gate.enter() });

@@ -7,8 +7,10 @@
 //!
 //! The way of a read: `reader`, then an engine (`uring`, `threads` or `sim`, behind the one seam `engine`), which begins
 //! it when the `gate` has room and lets `flight` judge each result by `rules` and verify the bytes. The gate's width is
-//! found by `depth`; neighbours that `coalesce` found travel as one flight through a `bounce` buffer.
+//! found by `depth`; neighbours that `coalesce` found travel as one flight through a `bounce` buffer. `availability` says why there is
+//! no io_uring where there is none.
 
+mod availability;
 mod bell;
 mod bounce;
 pub mod coalesce;
@@ -22,6 +24,7 @@ mod flight;
 mod gate;
 pub mod latency;
 mod op;
+mod opener;
 mod reader;
 mod rules;
 mod sim;
@@ -30,7 +33,9 @@ mod store_text;
 mod threads;
 mod uring;
 
+pub use availability::{Unavailable, io_uring_here, linux_version};
 pub use config::{Depth, EngineChoice, IoMode, READS_DEPTH_MAX, ReadsConfig};
+pub use direct::{Choice as IoChoice, choose as choose_io};
 pub use fault::{ReadFault, ReadsError, ShardWarning};
 pub use op::{Completion, ReadOp};
 pub use reader::Reads;

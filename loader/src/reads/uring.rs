@@ -6,10 +6,12 @@
 //! for the last completion.
 #![expect(unsafe_code, reason = "the kernel writes through raw pointers until it says that it is done")]
 
+use super::availability::{explained, too_old};
 use super::bell::Bell;
 use super::engine::Engine;
 use super::files::OpenShard;
 use super::flight::{Flight, Shared, Step};
+use super::opener::Opener;
 use crate::blocks::BlocksError;
 use crossbeam_channel::{Receiver, Sender};
 use io_uring::types::{Fd, SubmitArgs, Timespec};
@@ -45,8 +47,7 @@ impl Uring {
     ///
     /// # Errors
     ///
-    /// Whatever forbids io_uring here, named with the step that failed: an old kernel, a sysctl, a
-    /// container's seccomp.
+    /// Whatever forbids io_uring here, with the reason (see `availability`) and the step that failed.
     pub(super) fn start(shared: &Arc<Shared>) -> io::Result<Self> {
         let bell = Arc::new(Bell::new()?);
         // Unbounded, yet bounded by the arena: every flight owns blocks of it.
@@ -54,7 +55,7 @@ impl Uring {
         let (tell, told) = crossbeam_channel::bounded(1);
         let mut uring = Self {
             shared: Arc::clone(shared),
-            queue: Some(queue),
+            queue: Some(queue.clone()),
             bell: Arc::clone(&bell),
             thread: None,
             setup: "",
@@ -64,8 +65,14 @@ impl Uring {
         let buffered = shared.files.choice().direct_align_bytes.is_none();
         let body = move || match set_up(shared.gate.most(), buffered) {
             Ok((ring, setup)) => {
+                let opener = match Opener::start(&shared, &queue, &bell) {
+                    Ok(opener) => opener,
+                    Err(error) => return drop(tell.send(Err(error))),
+                };
+                // The opener's clones of the sender end with it: then the queue has an end.
+                drop(queue);
                 let _ = tell.send(Ok(setup));
-                Worker::new(ring, shared, bell, flights).run();
+                Worker::new(ring, shared, bell, flights, opener).run();
             }
             Err(error) => {
                 let _ = tell.send(Err(error));
@@ -105,18 +112,17 @@ impl Drop for Uring {
 }
 
 /// Makes a ring with the best flags this kernel knows, and checks that it can do what we need.
-fn set_up(depth: u32, buffered: bool) -> io::Result<(IoUring, &'static str)> {
-    let name = |step: &str, error: io::Error| io::Error::new(error.kind(), format!("{step}: {error}"));
-    let (ring, setup) = build(depth).map_err(|error| name("io_uring_setup", error))?;
+pub(super) fn set_up(depth: u32, buffered: bool) -> io::Result<(IoUring, &'static str)> {
+    let (ring, setup) = build(depth).map_err(|error| explained("io_uring_setup", &error))?;
     let mut probe = Probe::new();
-    ring.submitter().register_probe(&mut probe).map_err(|error| name("IORING_REGISTER_PROBE", error))?;
+    let probed = ring.submitter().register_probe(&mut probe);
+    probed.map_err(|error| explained("IORING_REGISTER_PROBE", &error))?;
     let known = probe.is_supported(opcode::Readv::CODE) && probe.is_supported(opcode::PollAdd::CODE);
     if !known || !ring.params().is_feature_ext_arg() || !ring.params().is_feature_nodrop() {
-        return Err(io::Error::new(
-            io::ErrorKind::Unsupported,
-            "the kernel's io_uring is older than Linux 5.11",
-        ));
+        return Err(too_old());
     }
+    // A filter may allow the ring and deny its use.
+    ring.submitter().submit().map_err(|error| explained("io_uring_enter", &error))?;
     if buffered {
         // A buffered read blocks one kernel worker; by default there would be four per CPU. Linux 5.15 and
         // later.
@@ -200,6 +206,7 @@ struct Worker {
     bell: Arc<Bell>,
     polled: bool,
     queue: Receiver<Flight>,
+    opener: Opener,
     /// Flights that go before those of the queue.
     first: VecDeque<Flight>,
     /// Flights that wait before they are tried again, and until when. They count as in flight.
@@ -207,10 +214,16 @@ struct Worker {
 }
 
 impl Worker {
-    fn new(ring: IoUring, shared: Arc<Shared>, bell: Arc<Bell>, queue: Receiver<Flight>) -> Self {
+    fn new(
+        ring: IoUring,
+        shared: Arc<Shared>,
+        bell: Arc<Bell>,
+        queue: Receiver<Flight>,
+        opener: Opener,
+    ) -> Self {
         let table = Table::new(shared.gate.most(), Arc::clone(&shared));
         let (first, waiting) = (VecDeque::new(), Vec::new());
-        Self { ring, table, shared, bell, polled: false, queue, first, waiting }
+        Self { ring, table, shared, bell, polled: false, queue, opener, first, waiting }
     }
 
     fn run(mut self) {
@@ -224,9 +237,10 @@ impl Worker {
             tracing::error!(%error, "io_uring_enter failed; no more records can be read");
         }
         // A closed ring takes no more reads; after a failure the table tells those who wait for its reads.
-        let Self { ring, table, shared, queue, first, waiting, .. } = self;
+        let Self { ring, table, shared, queue, opener, first, waiting, .. } = self;
         drop(ring);
         drop(table);
+        drop(opener);
         let unread = waiting.into_iter().map(|(_, flight)| flight).chain(first).chain(queue);
         unread.for_each(|flight| flight.stop(Instant::now(), &shared));
     }
@@ -251,6 +265,10 @@ impl Worker {
             let Some(mut flight) = self.first.pop_front().or_else(|| self.queue.try_recv().ok()) else {
                 return;
             };
+            if flight.needs_open(&self.shared) {
+                self.opener.submit(flight, &self.shared);
+                continue;
+            }
             let now = Instant::now();
             flight.begin(now, &self.shared);
             let step = flight.next(now, &self.shared);

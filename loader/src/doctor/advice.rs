@@ -1,0 +1,379 @@
+//! What follows from the facts: what to change, and what to know. Pure.
+
+use serde::Serialize;
+
+use super::kernel::NfsReads;
+use super::machine::Machine;
+use super::nfs::Nfs;
+use super::place::Place;
+use super::probe::Probe;
+use super::size::size;
+
+/// Below this a record of usual size takes several READs.
+const RSIZE_MIN_BYTES: u64 = 256 << 10;
+const MIB: u64 = 1 << 20;
+
+/// One thing to change or to know.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Advice {
+    /// What it is about, one word: `rsize`, `memlock`.
+    pub(super) topic: &'static str,
+    /// The fact that it follows from.
+    pub(super) fact: String,
+    /// What that means, or what to do.
+    pub(super) advice: String,
+    /// The command, option or mount option that changes it; `None` where there is nothing to change.
+    pub(super) change: Option<String>,
+}
+
+/// All that follows from these facts, what is to be changed first.
+pub(super) fn advice(machine: &Machine, place: Option<&Place>, probe: Option<&Probe>) -> Vec<Advice> {
+    let mut all = of_machine(machine, place);
+    if let Some(place) = place {
+        all.extend(of_place(machine, place));
+    }
+    all.extend(probe.into_iter().flat_map(of_probe));
+    all.sort_by_key(|advice| advice.change.is_none());
+    all
+}
+
+fn change(topic: &'static str, fact: String, advice: impl Into<String>, change: impl Into<String>) -> Advice {
+    Advice { topic, fact, advice: advice.into(), change: Some(change.into()) }
+}
+
+fn note(topic: &'static str, fact: String, advice: impl Into<String>) -> Advice {
+    Advice { topic, fact, advice: advice.into(), change: None }
+}
+
+/// NFS mounts keep what they were mounted with when they are remounted.
+fn mount_option(option: &str) -> String {
+    format!("mount option {option} (umount, then mount: a remount does not change it)")
+}
+
+fn of_machine(machine: &Machine, place: Option<&Place>) -> Vec<Advice> {
+    let mut all = Vec::new();
+    if let Some(reason) = &machine.io_uring.reason {
+        all.push(Advice {
+            topic: "io_uring",
+            fact: format!("io_uring cannot be used: {reason}"),
+            advice: "shade reads with threads instead, at most 128 at a time: more CPU time and less depth, the same bytes"
+                .to_owned(),
+            change: machine.io_uring.remedy.clone(),
+        });
+    }
+    let cache = place.and_then(|place| place.dataset.as_ref()).map(|dataset| dataset.default_cache_bytes);
+    all.extend(memlock(machine, cache));
+    let memory = &machine.memory;
+    if let Some(limit) = memory.cgroup.as_ref().filter(|limit| limit.limit_bytes < memory.total_bytes) {
+        all.push(note(
+            "cgroup",
+            format!(
+                "the control group's memory limit is {}, the machine has {}",
+                size(limit.limit_bytes),
+                size(memory.total_bytes)
+            ),
+            "cache, rings and trainers must fit into the limit together, or the kernel ends one of them; give --cache in \
+             bytes, or raise the limit (docker run --memory, sbatch --mem)",
+        ));
+    }
+    if let Some(cache) = cache.filter(|cache| *cache > memory.most_bytes()) {
+        all.push(change(
+            "cache",
+            format!(
+                "the default cache, a fifth of the dataset, is {}, and there is {} of memory",
+                size(cache),
+                size(memory.most_bytes())
+            ),
+            "the daemon would be ended by the kernel once the cache fills",
+            format!("shade-load serve --cache {}MiB", memory.most_bytes() / 2 / MIB),
+        ));
+    }
+    all
+}
+
+/// `cache`: what would be locked, if there is a dataset that says so.
+fn memlock(machine: &Machine, cache: Option<u64>) -> Option<Advice> {
+    let limit = machine.memlock.soft_bytes?;
+    let wanted = cache.unwrap_or(machine.memory.total_bytes / 2);
+    if machine.memlock.allows(wanted) {
+        return None;
+    }
+    let cache = cache.map_or("a cache".to_owned(), |bytes| format!("the default cache of {}", size(bytes)));
+    let command = if machine.memlock.hard_bytes.is_none_or(|hard| hard >= wanted) {
+        "ulimit -l unlimited, before shade-load starts"
+    } else {
+        "LimitMEMLOCK=infinity in the systemd unit, --ulimit memlock=-1 for docker, or memlock in /etc/security/limits.conf"
+    };
+    Some(change(
+        "memlock",
+        format!("RLIMIT_MEMLOCK is {} and there is no CAP_IPC_LOCK", size(limit)),
+        format!("{cache} cannot be locked in memory: under memory pressure the kernel swaps it out"),
+        command,
+    ))
+}
+
+fn of_place(machine: &Machine, place: &Place) -> Vec<Advice> {
+    let Some(nfs) = &place.nfs else {
+        return place.mount.iter().map(|mount| no_nfs(&mount.kind)).collect();
+    };
+    let mut all = Vec::new();
+    if let Some(rsize) = nfs.rsize_bytes.filter(|rsize| *rsize < RSIZE_MIN_BYTES) {
+        all.push(change(
+            "rsize",
+            format!("rsize is {}", size(rsize)),
+            "a record larger than that takes several READs, and each takes a session slot; if the mount stays below, the \
+             server's own limit does it (Linux: /proc/fs/nfsd/max_block_size)",
+            mount_option("rsize=1048576"),
+        ));
+    }
+    if nfs.nconnect <= 1 && nfs.proto.as_deref().is_none_or(|proto| proto.starts_with("tcp")) {
+        all.push(change(
+            "nconnect",
+            "there is one TCP connection to the server (nconnect=1)".to_owned(),
+            "more connections raise the bandwidth; they do not raise the session slots, so not the reads in flight",
+            mount_option("nconnect=8"),
+        ));
+    }
+    all.extend(version(nfs));
+    if !nfs.hard {
+        all.push(change(
+            "soft",
+            "the mount is soft".to_owned(),
+            "a server that is busy or starts again can make reads fail with EIO, which ends an epoch; a hard mount waits",
+            mount_option("hard"),
+        ));
+    }
+    all.extend(regime(machine, place));
+    all
+}
+
+fn no_nfs(kind: &str) -> Advice {
+    note("mount", format!("the file system is {kind}, not NFS"), "none of its mount options matters to shade")
+}
+
+fn version(nfs: &Nfs) -> Option<Advice> {
+    let fact = format!("the mount speaks NFS {}", nfs.version);
+    if nfs.version == "3" {
+        return Some(note(
+            "version",
+            fact,
+            "version 3 has no session slots that limit reads in flight; stay with it if a server grants few slots in 4.1",
+        ));
+    }
+    if nfs.has_sessions() {
+        let asked = nfs.session_slots_max.map_or(String::new(), |slots| format!(", here at most {slots}"));
+        return Some(note(
+            "version",
+            fact,
+            format!(
+                "reads in flight are limited by the session slots that the server grants; the client asks for \
+                 nfs.max_session_slots{asked} (set in /etc/modprobe.d, before the first mount). A knee of the probe at \
+                 about the number of slots says that they are the limit"
+            ),
+        ));
+    }
+    nfs.version.starts_with('4').then(|| {
+        change(
+            "version",
+            fact,
+            "before 4.1 there are no sessions, and open files of version 4.0 cost the server more; 4.2 is what Linux \
+             mounts by default",
+            mount_option("vers=4.2"),
+        )
+    })
+}
+
+/// Direct reads keep the whole depth on every kernel; buffered ones do on none.
+fn regime(machine: &Machine, place: &Place) -> Option<Advice> {
+    let kernel = &machine.kernel;
+    let regime = kernel.nfs_reads?;
+    match &place.io {
+        Some(io) if !io.direct => Some(change(
+            "io",
+            format!("shards would be read through the page cache ({}) on Linux {}", io.why, kernel.release),
+            format!("{}: depth costs that many kernel threads", regime.meaning()),
+            "shade-load serve --io direct, if the file system takes it",
+        )),
+        _ if regime == NfsReads::Workers => Some(note(
+            "kernel",
+            format!("Linux {}: {}", kernel.release, regime.meaning()),
+            "leave --io at auto, which reads NFS directly",
+        )),
+        _ => None,
+    }
+}
+
+fn of_probe(probe: &Probe) -> Vec<Advice> {
+    let mut all = Vec::new();
+    let verify = "shade-pack verify DATASET";
+    if let Some(first) = &probe.first_bad_shard {
+        all.push(change(
+            "shards",
+            format!("{} of the shards are not as the index says, first: {first}", probe.bad_shards),
+            "their records will fail; copy the dataset again or repair it",
+            verify,
+        ));
+    }
+    if let Some(first) = &probe.first_error {
+        all.push(change(
+            "errors",
+            format!("{} of the reads failed, first: {first}", probe.errors),
+            "records that cannot be read or have another checksum end an epoch unless on_error says otherwise",
+            verify,
+        ));
+    }
+    if probe.unanswered > 0 {
+        all.push(note(
+            "server",
+            format!("{} of the reads did not come back in time", probe.unanswered),
+            "the server does not answer or is very slow; nothing can cancel these reads, and the kernel keeps this process \
+             until they are answered",
+        ));
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+    use crate::doctor::cgroup::MemoryLimit;
+    use crate::doctor::machine::{IoUring, Kernel, Memlock, Memory};
+    use crate::doctor::mountinfo;
+    use crate::doctor::place::{Facts, Io};
+
+    fn machine() -> Machine {
+        Machine {
+            kernel: Kernel { release: "6.1.0-37-amd64".into(), nfs_reads: Some(NfsReads::Inline) },
+            io_uring: IoUring { usable: true, setup: Some("best".into()), reason: None, remedy: None },
+            memlock: Memlock { soft_bytes: None, hard_bytes: None, cap_ipc_lock: false },
+            memory: Memory { total_bytes: 64 << 30, available_bytes: 60 << 30, cgroup: None },
+            cpus: 8,
+        }
+    }
+
+    fn place(kind: &str, options: &str) -> Place {
+        let line = format!("96 27 0:45 / /data rw,noatime - {kind} 10.0.0.1:/export rw,{options}");
+        let mount = mountinfo::parse(&line).pop();
+        Place {
+            path: "/data/set".into(),
+            nfs: mount.as_ref().and_then(Nfs::of),
+            mount,
+            read_ahead_kib: Some(128),
+            io: Some(Io { direct: true, align_bytes: Some(512), why: "nfs keeps full depth so".into() }),
+            dataset: Some(Facts { samples: 10, default_cache_bytes: 20 << 30, ..Facts::default() }),
+            no_dataset: None,
+        }
+    }
+
+    const GOOD: &str = "vers=4.2,rsize=1048576,hard,proto=tcp,nconnect=8";
+
+    /// Topics of what is to be changed, and of what is to be known.
+    fn topics(
+        machine: &Machine,
+        place: Option<&Place>,
+        probe: Option<&Probe>,
+    ) -> (Vec<&'static str>, Vec<&'static str>) {
+        let all = advice(machine, place, probe);
+        assert!(all.iter().all(|advice| !advice.fact.is_empty() && !advice.advice.is_empty()));
+        let of = |change: bool| {
+            all.iter().filter(|advice| advice.change.is_some() == change).map(|advice| advice.topic).collect()
+        };
+        (of(true), of(false))
+    }
+
+    #[test]
+    fn a_good_machine_needs_nothing() {
+        assert_eq!(topics(&machine(), None, None), (vec![], vec![]));
+        assert_eq!(topics(&machine(), Some(&place("nfs4", GOOD)), None), (vec![], vec!["version"]));
+        assert_eq!(topics(&machine(), Some(&place("ext4", "")), None), (vec![], vec!["mount"]));
+    }
+
+    #[test]
+    fn each_mount_option_has_its_advice() {
+        let table: [(&str, &[&str], &[&str]); 8] = [
+            ("vers=4.2,rsize=131072,hard,proto=tcp,nconnect=8", &["rsize"], &["version"]),
+            ("vers=4.2,rsize=262144,hard,proto=tcp,nconnect=2", &[], &["version"]),
+            ("vers=4.2,rsize=1048576,hard,proto=tcp", &["nconnect"], &["version"]),
+            ("vers=4.2,rsize=1048576,hard,proto=rdma", &[], &["version"]),
+            ("vers=4.1,rsize=1048576,soft,proto=tcp,nconnect=4", &["soft"], &["version"]),
+            ("vers=4.1,rsize=1048576,softerr,proto=tcp,nconnect=4", &["soft"], &["version"]),
+            ("vers=4.0,rsize=1048576,hard,proto=tcp,nconnect=4", &["version"], &[]),
+            ("vers=3,rsize=32768,soft,proto=tcp", &["rsize", "nconnect", "soft"], &["version"]),
+        ];
+        for (options, change, know) in table {
+            let got = topics(&machine(), Some(&place("nfs4", options)), None);
+            assert_eq!(got, (change.to_vec(), know.to_vec()), "{options}");
+        }
+    }
+
+    #[test]
+    fn the_kernel_matters_on_nfs_and_most_for_buffered_reads() {
+        let mut machine = machine();
+        machine.kernel = Kernel { release: "6.12.48".into(), nfs_reads: Some(NfsReads::Workers) };
+        let mut place = place("nfs4", GOOD);
+        assert_eq!(topics(&machine, Some(&place), None), (vec![], vec!["version", "kernel"]));
+        place.io = Some(Io { direct: false, align_bytes: None, why: "nfs aligns at 4096".into() });
+        assert_eq!(topics(&machine, Some(&place), None), (vec!["io"], vec!["version"]));
+        assert_eq!(topics(&machine, None, None), (vec![], vec![]));
+    }
+
+    #[test]
+    fn locked_memory_is_compared_with_the_cache() {
+        let limited = |soft_bytes, cap_ipc_lock| Machine {
+            memlock: Memlock { soft_bytes: Some(soft_bytes), hard_bytes: Some(soft_bytes), cap_ipc_lock },
+            ..machine()
+        };
+        let place = place("ext4", "");
+        let low = limited(8 << 20, false);
+        assert_eq!(topics(&low, Some(&place), None).0, ["memlock"]);
+        assert_eq!(topics(&low, None, None).0, ["memlock"]);
+        let [advice] = &advice(&low, None, None)[..] else { panic!("one advice") };
+        assert!(advice.fact.contains("8 MiB") && advice.change.as_ref().unwrap().contains("LimitMEMLOCK"));
+        assert_eq!(topics(&limited(20 << 30, false), Some(&place), None).0, [""; 0]);
+        assert_eq!(topics(&limited(0, true), Some(&place), None).0, [""; 0]);
+    }
+
+    #[test]
+    fn a_control_group_s_limit_counts_where_it_is_below_the_machine_s_memory() {
+        let limited = |limit_bytes| {
+            let cgroup = Some(MemoryLimit { folder: PathBuf::new(), limit_bytes, used_bytes: Some(1) });
+            Machine { memory: Memory { cgroup, ..machine().memory }, ..machine() }
+        };
+        let place = place("ext4", "");
+        assert_eq!(topics(&limited(32 << 30), Some(&place), None).1, ["cgroup", "mount"]);
+        assert_eq!(topics(&limited(65 << 30), Some(&place), None).1, ["mount"]);
+        let (change, _) = topics(&limited(8 << 30), Some(&place), None);
+        assert_eq!(change, ["cache"], "20 GiB by default");
+    }
+
+    #[test]
+    fn denied_io_uring_is_told_with_its_reason() {
+        let denied = |remedy: Option<&str>| IoUring {
+            usable: false,
+            setup: None,
+            reason: Some("a seccomp filter forbids io_uring".into()),
+            remedy: remedy.map(str::to_owned),
+        };
+        let all = advice(&Machine { io_uring: denied(Some("another profile")), ..machine() }, None, None);
+        let [advice] = &all[..] else { panic!("{all:?}") };
+        assert!(advice.fact.contains("seccomp") && advice.advice.contains("threads"), "{advice:?}");
+        assert_eq!(advice.change.as_deref(), Some("another profile"));
+        assert_eq!(topics(&Machine { io_uring: denied(None), ..machine() }, None, None).1, ["io_uring"]);
+    }
+
+    #[test]
+    fn what_went_wrong_in_the_probe_is_told() {
+        let probe = Probe {
+            errors: 3,
+            first_error: Some("sample 7: checksum mismatch".into()),
+            unanswered: 2,
+            bad_shards: 1,
+            first_bad_shard: Some("shard a: gone".into()),
+            ..Probe::default()
+        };
+        assert_eq!(topics(&machine(), None, Some(&probe)), (vec!["shards", "errors"], vec!["server"]));
+        assert_eq!(topics(&machine(), None, Some(&Probe::default())), (vec![], vec![]));
+    }
+}

@@ -1,0 +1,210 @@
+//! The result as text, and, through serde, as the JSON that REPORT.md describes.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use super::advice::{Advice, advice};
+use super::machine::Machine;
+use super::nfs::Nfs;
+use super::place::{Facts, Place};
+use super::probe::Probe;
+use super::size::size;
+
+/// Advice is broken into lines of this length.
+const COLUMNS: usize = 100;
+
+/// All that was found, and what follows from it.
+#[derive(Debug, Serialize)]
+pub(super) struct Report {
+    version: &'static str,
+    machine: Machine,
+    path: Option<Place>,
+    probe: Option<Probe>,
+    advice: Vec<Advice>,
+}
+
+impl Report {
+    pub(super) fn new(machine: Machine, path: Option<Place>, probe: Option<Probe>) -> Self {
+        let advice = advice(&machine, path.as_ref(), probe.as_ref());
+        Self { version: env!("CARGO_PKG_VERSION"), machine, path, probe, advice }
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "this machine")?;
+        write_machine(f, &self.machine)?;
+        if let Some(place) = &self.path {
+            writeln!(f, "\n{}", place.path.display())?;
+            write_place(f, place)?;
+        }
+        if let Some(probe) = &self.probe {
+            writeln!(f, "\nprobe: random records, {}", probe.engine)?;
+            write_probe(f, probe)?;
+        }
+        write_advice(f, &self.advice)
+    }
+}
+
+fn line(f: &mut fmt::Formatter<'_>, name: &str, value: impl fmt::Display) -> fmt::Result {
+    writeln!(f, "  {name:<11} {value}")
+}
+
+fn write_machine(f: &mut fmt::Formatter<'_>, machine: &Machine) -> fmt::Result {
+    let Machine { kernel, io_uring, memlock, memory, cpus } = machine;
+    let meaning = kernel.nfs_reads.map_or("an unknown release", |reads| reads.meaning());
+    line(f, "kernel", format_args!("Linux {}: {meaning}", kernel.release))?;
+    match (&io_uring.setup, &io_uring.reason) {
+        (Some(setup), _) => line(f, "io_uring", format_args!("usable ({setup})"))?,
+        (None, reason) => {
+            line(f, "io_uring", format_args!("not usable: {}", reason.as_deref().unwrap_or("?")))?
+        }
+    }
+    let limit = memlock.soft_bytes.map_or("no limit".to_owned(), size);
+    let lifted = if memlock.cap_ipc_lock { ", lifted by CAP_IPC_LOCK" } else { "" };
+    line(f, "memlock", format_args!("{limit}{lifted}"))?;
+    let (total, available) = (size(memory.total_bytes), size(memory.available_bytes));
+    line(f, "memory", format_args!("{total}, {available} of it available"))?;
+    match &memory.cgroup {
+        Some(limit) => {
+            let used = limit.used_bytes.map_or(String::new(), |bytes| format!(", {} used", size(bytes)));
+            let of = limit.folder.display();
+            line(f, "cgroup", format_args!("limit {}{used} ({of})", size(limit.limit_bytes)))?;
+        }
+        None => line(f, "cgroup", "no memory limit")?,
+    }
+    line(f, "CPUs", cpus)
+}
+
+fn write_place(f: &mut fmt::Formatter<'_>, place: &Place) -> fmt::Result {
+    match &place.mount {
+        Some(mount) => {
+            line(f, "mount", format_args!("{} {} on {}", mount.kind, mount.source, mount.mount_point))?;
+            line(f, "options", mount.options.join(","))?;
+        }
+        None => line(f, "mount", "not found in /proc/self/mountinfo")?,
+    }
+    if let Some(nfs) = &place.nfs {
+        write_nfs(f, nfs)?;
+    }
+    if let Some(kib) = place.read_ahead_kib {
+        line(f, "read-ahead", format_args!("{kib} KiB, of buffered reads only"))?;
+    }
+    match &place.io {
+        Some(io) => {
+            line(f, "reads", format_args!("{}: {}", if io.direct { "direct" } else { "buffered" }, io.why))?;
+        }
+        None => line(f, "reads", "no file here to ask the file system about")?,
+    }
+    match (&place.dataset, &place.no_dataset) {
+        (Some(dataset), _) => write_dataset(f, dataset),
+        (None, why) => {
+            line(f, "dataset", why.as_deref().unwrap_or("none"))?;
+            line(f, "probe", "needs a packed dataset")
+        }
+    }
+}
+
+fn write_nfs(f: &mut fmt::Formatter<'_>, nfs: &Nfs) -> fmt::Result {
+    let rsize = nfs.rsize_bytes.map_or("unknown".to_owned(), size);
+    let proto = nfs.proto.as_deref().unwrap_or("unknown transport");
+    let hard = if nfs.hard { "hard" } else { "soft" };
+    line(
+        f,
+        "NFS",
+        format_args!("version {}, rsize {rsize}, nconnect {}, {proto}, {hard}", nfs.version, nfs.nconnect),
+    )?;
+    let Some(reads) = &nfs.reads else { return Ok(()) };
+    let (count, bytes) = (reads.ops, size(reads.bytes));
+    match reads.rtt_mean_ms {
+        Some(rtt) => {
+            let queued = reads.queued_mean_ms.unwrap_or_default();
+            line(
+                f,
+                "so far",
+                format_args!("{count} READs, {bytes}; on average {rtt:.2} ms RTT, {queued:.2} ms queued"),
+            )
+        }
+        None => line(f, "so far", "no READ"),
+    }
+}
+
+fn write_dataset(f: &mut fmt::Formatter<'_>, dataset: &Facts) -> fmt::Result {
+    let Facts { samples, shards, shard_bytes, .. } = dataset;
+    line(f, "dataset", format_args!("{samples} samples in {shards} shards, {}", size(*shard_bytes)))?;
+    let [mean, p99, max] =
+        [dataset.record_mean_bytes, dataset.record_p99_bytes.into(), dataset.record_max_bytes.into()]
+            .map(size);
+    line(f, "records", format_args!("{mean} on average, p99 {p99}, largest {max}"))
+}
+
+fn write_probe(f: &mut fmt::Formatter<'_>, probe: &Probe) -> fmt::Result {
+    writeln!(
+        f,
+        "  {:>5} {:>9} {:>8} {:>9} {:>9} {:>9} {:>9} {:>9}",
+        "depth", "IOPS", "MB/s", "in flight", "p50 ms", "p90 ms", "p99 ms", "max ms"
+    )?;
+    for step in &probe.steps {
+        let ms = |us: u32| f64::from(us) / 1e3;
+        writeln!(
+            f,
+            "  {:>5} {:>9.0} {:>8.1} {:>9.1} {:>9.2} {:>9.2} {:>9.2} {:>9.2}",
+            step.depth,
+            step.iops,
+            step.mb_per_s,
+            step.in_flight_mean,
+            ms(step.latency_p50_us),
+            ms(step.latency_p90_us),
+            ms(step.latency_p99_us),
+            ms(step.latency_max_us)
+        )?;
+    }
+    if let Some(knee) = probe.knee_depth {
+        writeln!(
+            f,
+            "  knee: depth {knee}, the smallest within 5 % of the best; more in flight only waits longer"
+        )?;
+    }
+    if probe.interrupted {
+        writeln!(f, "  interrupted: what is missing was not measured")?;
+    }
+    Ok(())
+}
+
+fn write_advice(f: &mut fmt::Formatter<'_>, all: &[Advice]) -> fmt::Result {
+    let (change, know): (Vec<&Advice>, Vec<&Advice>) = all.iter().partition(|advice| advice.change.is_some());
+    writeln!(f, "\nto change")?;
+    if change.is_empty() {
+        writeln!(f, "  nothing")?;
+    }
+    for advice in change {
+        write_paragraph(f, "- ", &format!("{}: {}", advice.fact, advice.advice))?;
+        write_paragraph(f, "  => ", advice.change.as_deref().unwrap_or_default())?;
+    }
+    if !know.is_empty() {
+        writeln!(f, "\nto know")?;
+    }
+    for advice in know {
+        write_paragraph(f, "- ", &format!("{}: {}", advice.fact, advice.advice))?;
+    }
+    Ok(())
+}
+
+/// `text` behind `mark`, in lines that a terminal holds; lines after the first are indented.
+fn write_paragraph(f: &mut fmt::Formatter<'_>, mark: &str, text: &str) -> fmt::Result {
+    let mut column = mark.len();
+    write!(f, "{mark}")?;
+    for (number, word) in text.split(' ').enumerate() {
+        if number > 0 && column + 1 + word.len() > COLUMNS {
+            write!(f, "\n    ")?;
+            column = 4;
+        } else if number > 0 {
+            write!(f, " ")?;
+            column += 1;
+        }
+        write!(f, "{word}")?;
+        column += word.len();
+    }
+    writeln!(f)
+}

@@ -1,0 +1,55 @@
+//! The command: looks, probes, writes.
+
+use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use super::cli::Doctor;
+use super::error::DoctorError;
+use super::machine::{self, text};
+use super::mountinfo;
+use super::place::{self, Place};
+use super::probe::{Probe, probe};
+use super::report::Report;
+use crate::dataset::Dataset;
+
+/// Looks at this machine and at the path, if one is given, and writes what that means for shade to `out`.
+///
+/// # Errors
+/// It cannot look, or was interrupted; then what it had found is written all the same.
+pub fn doctor(args: &Doctor, out: &mut impl Write) -> Result<(), DoctorError> {
+    let mounts = mountinfo::parse(&text("/proc/self/mountinfo"));
+    let (place, dataset) = match &args.path {
+        Some(path) => {
+            let (place, dataset) = place::look(path, &mounts)?;
+            (Some(place), dataset)
+        }
+        None => (None, None),
+    };
+    let probed = match (&place, &dataset) {
+        (Some(place), Some(dataset)) => probed(place, dataset, args.probe_seconds)?,
+        _ => None,
+    };
+    let interrupted = probed.as_ref().is_some_and(|probe| probe.interrupted);
+    let report = Report::new(machine::look(&mounts), place, probed);
+    if args.json {
+        serde_json::to_writer(&mut *out, &report).map_err(std::io::Error::from)?;
+        writeln!(out)?;
+    } else {
+        write!(out, "{report}")?;
+    }
+    if interrupted { Err(DoctorError::Interrupted) } else { Ok(()) }
+}
+
+/// The probe of a dataset that has records, if one is wanted.
+fn probed(place: &Place, dataset: &Dataset, seconds: f64) -> Result<Option<Probe>, DoctorError> {
+    let Some(facts) = place.dataset.as_ref().filter(|facts| facts.samples > 0 && seconds > 0.0) else {
+        return Ok(None);
+    };
+    let stop = Arc::new(AtomicBool::new(false));
+    let asked = Arc::clone(&stop);
+    ctrlc::set_handler(move || asked.store(true, Ordering::Relaxed))
+        .map_err(|error| DoctorError::Probe(std::io::Error::other(error)))?;
+    probe(dataset, facts, Duration::from_secs_f64(seconds), &stop).map(Some)
+}

@@ -1,0 +1,124 @@
+//! What reading at one depth after the other found: rates, latencies, and the depth beyond which nothing is gained.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+/// A depth this close to the best rate is as good.
+const KNEE_SHARE: f64 = 0.95;
+
+/// What one depth gave.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct Step {
+    /// Reads in flight at most.
+    pub(super) depth: u32,
+    /// Records that came back good.
+    pub(super) reads: u64,
+    /// From the first read's start to the last one's end.
+    pub(super) seconds: f64,
+    /// Records a second.
+    pub(super) iops: f64,
+    /// Millions of record bytes a second.
+    pub(super) mb_per_s: f64,
+    /// Reads in flight, on average over the time.
+    pub(super) in_flight_mean: f64,
+    /// Latency that half of the reads did not exceed.
+    pub(super) latency_p50_us: u32,
+    /// 90 % of the reads.
+    pub(super) latency_p90_us: u32,
+    /// 99 % of the reads.
+    pub(super) latency_p99_us: u32,
+    /// The slowest read.
+    pub(super) latency_max_us: u32,
+}
+
+/// Counts the good reads of one depth.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    bytes: u64,
+    latencies_us: Vec<u32>,
+}
+
+impl Tally {
+    /// One more record.
+    pub(super) fn count(&mut self, record_bytes: u32, latency: Duration) {
+        self.bytes += u64::from(record_bytes);
+        self.latencies_us.push(u32::try_from(latency.as_micros()).unwrap_or(u32::MAX));
+    }
+
+    /// Records so far.
+    pub(super) fn reads(&self) -> u64 {
+        self.latencies_us.len() as u64
+    }
+
+    /// The figures of `depth`, which took `elapsed`; `None` if no record came.
+    pub(super) fn step(mut self, depth: u32, elapsed: Duration) -> Option<Step> {
+        self.latencies_us.sort_unstable();
+        let last = self.latencies_us.len().checked_sub(1)?;
+        let percentile = |percent: usize| {
+            let at = ((last + 1) * percent).div_ceil(100).saturating_sub(1);
+            self.latencies_us.get(at).copied().unwrap_or_default()
+        };
+        let seconds = elapsed.as_secs_f64().max(1e-9);
+        let waited_us: u64 = self.latencies_us.iter().map(|&us| u64::from(us)).sum();
+        Some(Step {
+            depth,
+            reads: self.reads(),
+            seconds,
+            iops: self.reads() as f64 / seconds,
+            mb_per_s: self.bytes as f64 / 1e6 / seconds,
+            // Little's law.
+            in_flight_mean: waited_us as f64 / 1e6 / seconds,
+            latency_p50_us: percentile(50),
+            latency_p90_us: percentile(90),
+            latency_p99_us: percentile(99),
+            latency_max_us: percentile(100),
+        })
+    }
+}
+
+/// The smallest depth that reads nearly as many records a second as the best one.
+pub(super) fn knee(steps: &[Step]) -> Option<u32> {
+    let best = steps.iter().map(|step| step.iops).max_by(f64::total_cmp)?;
+    steps.iter().filter(|step| step.iops >= KNEE_SHARE * best).map(|step| step.depth).min()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn step(depth: u32, iops: u32) -> Step {
+        let mut tally = Tally::default();
+        (0..iops).for_each(|_| tally.count(1000, Duration::from_millis(1)));
+        tally.step(depth, Duration::from_secs(1)).unwrap()
+    }
+
+    #[test]
+    fn percentiles_are_of_the_reads_themselves() {
+        let mut tally = Tally::default();
+        (1..=200).rev().for_each(|ms| tally.count(5000, Duration::from_millis(ms)));
+        let step = tally.step(16, Duration::from_secs(2)).unwrap();
+        let latencies = [step.latency_p50_us, step.latency_p90_us, step.latency_p99_us, step.latency_max_us];
+        assert_eq!(latencies, [100_000, 180_000, 198_000, 200_000]);
+        assert_eq!((step.reads, step.iops, step.mb_per_s), (200, 100.0, 0.5));
+        assert!((step.in_flight_mean - 10.05).abs() < 1e-9, "20.1 s waited in 2 s: {}", step.in_flight_mean);
+    }
+
+    #[test]
+    fn one_read_is_all_percentiles() {
+        let mut tally = Tally::default();
+        tally.count(1, Duration::from_micros(7));
+        let step = tally.step(1, Duration::ZERO).unwrap();
+        assert_eq!((step.latency_p50_us, step.latency_max_us), (7, 7));
+        assert!(step.iops.is_finite());
+        assert_eq!(Tally::default().step(1, Duration::from_secs(1)), None);
+    }
+
+    #[test]
+    fn the_knee_is_the_smallest_depth_that_gains_nearly_everything() {
+        let steps = [step(1, 100), step(4, 400), step(16, 960), step(64, 1000), step(256, 900)];
+        assert_eq!(knee(&steps), Some(16));
+        assert_eq!(knee(steps.get(..2).unwrap()), Some(4));
+        assert_eq!(knee(&[]), None);
+    }
+}
