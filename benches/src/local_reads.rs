@@ -30,7 +30,8 @@ const CASES: [(&str, u32, u32); 2] = [("110 KB", 110_080, 16_000), ("4 KiB", 4_0
 const SHARE: usize = 2;
 /// What stands before a record, and twice at the end.
 const HEADER: &[u8] = &[0; 512];
-const DEPTH: u32 = 32;
+const DEPTH_READS: u32 = 32;
+const DEPTH: Depth = Depth::Fixed(DEPTH_READS);
 const RUNS: usize = 7;
 
 /// Records a second and CPU time per record, ours and fio's, in turn.
@@ -59,7 +60,7 @@ struct Took {
 fn rows(name: &str, record_bytes: u32, ours: &[Took], theirs: &[Took]) -> [Figure; 4] {
     let rate = |who: &str, runs: &[Took]| {
         let rates = runs.iter().map(|took| took.records_per_s).collect();
-        Figure::new(format!("{who}, {name}, direct, depth {DEPTH}"), Unit::RecordsPerSecond, rates)
+        Figure::new(format!("{who}, {name}, direct, depth {DEPTH_READS}"), Unit::RecordsPerSecond, rates)
             .of_bytes(f64::from(record_bytes))
     };
     let cpu = |who: &str, runs: &[Took]| {
@@ -96,14 +97,14 @@ fn read(folder: &Path, index: &Arc<Index>, seed: u64) -> Result<Took> {
     let record_bytes = index.entry(SampleId(0)).map_or(0, |entry| entry.stored_len);
     let block_bytes = block_bytes_for(std::iter::once(record_bytes));
     let (arena, free) = Arena::create(
-        u64::from(DEPTH) * 4 * u64::from(record_bytes.next_multiple_of(block_bytes)),
+        u64::from(DEPTH_READS) * 4 * u64::from(record_bytes.next_multiple_of(block_bytes)),
         block_bytes,
     )?;
     let (sender, completions) = unbounded();
     let config = ReadsConfig {
         engine: EngineChoice::Uring,
         io: IoMode::Direct,
-        depth: Depth::Fixed(DEPTH),
+        depth: DEPTH,
         store: None,
     };
     let reads = Reads::start(folder, Arc::clone(index), Arc::new(arena), config, sender)?;
@@ -114,7 +115,7 @@ fn read(folder: &Path, index: &Arc<Index>, seed: u64) -> Result<Took> {
     Ok(Took { records_per_s: records / seconds, cpu_us_per_record: cpu_s * 1e6 / records })
 }
 
-/// Keeps as many reads in flight as the depth allows, as the core does.
+/// Submits as the core does: as many again as are in flight, so that the next read is at hand when one ends.
 struct Loop {
     reads: Reads,
     completions: Receiver<Completion>,
@@ -124,21 +125,21 @@ struct Loop {
 impl Loop {
     fn read_all(mut self, index: &Index, samples: &[SampleId]) -> Result<()> {
         let mut rest = samples.iter();
-        let (mut in_flight, mut back) = (0, 0);
+        let (mut submitted, mut back) = (0, 0);
         while back < samples.len() {
-            while in_flight < DEPTH {
+            while submitted < DEPTH.submitted_max() {
                 let Some(&sample) = rest.next() else { break };
                 let entry = index.entry(sample).ok_or("no such sample")?;
                 let blocks = self.free.take(u64::from(entry.stored_len)).ok_or("the arena is too small")?;
                 let (shard, offset, len, crc32c) =
                     (entry.shard, entry.offset, entry.stored_len, entry.crc32c);
                 self.reads.submit(ReadOp { flight: 0, sample, shard, offset, len, crc32c, blocks });
-                in_flight += 1;
+                submitted += 1;
             }
             for completion in std::iter::once(self.completions.recv()?).chain(self.completions.try_iter()) {
                 completion.outcome?;
                 self.free.give(completion.op.blocks);
-                in_flight -= 1;
+                submitted -= 1;
                 back += 1;
             }
         }
@@ -178,7 +179,7 @@ struct FioRead {
 fn fio(file: &Path, record_bytes: u32, records: u32) -> Result<Took> {
     let mut fio = Command::new("fio");
     fio.args(["--name=read", "--rw=randread", "--ioengine=io_uring", "--direct=1", "--output-format=json"]);
-    fio.arg(format!("--filename={}", file.display())).arg(format!("--iodepth={DEPTH}"));
+    fio.arg(format!("--filename={}", file.display())).arg(format!("--iodepth={DEPTH_READS}"));
     fio.arg(format!("--bs={record_bytes}")).arg(format!("--number_ios={}", records as usize / SHARE));
     let output = fio.stdin(Stdio::null()).output().map_err(|error| format!("fio: {error}"))?;
     if !output.status.success() {

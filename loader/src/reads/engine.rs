@@ -3,9 +3,11 @@
 use super::config::{EngineChoice, ReadsConfig};
 use super::fault::ReadsError;
 use super::flight::{Flight, Shared};
+use super::op::Completion;
 use super::sim::SimThread;
 use super::threads::Threads;
 use super::uring::Uring;
+use crossbeam_channel::Sender;
 use std::sync::Arc;
 
 /// Something that carries out reads, as many at a time as the gate allows. Dropping it ends what has not begun as
@@ -22,23 +24,27 @@ pub(super) trait Engine: Send + Sync {
 pub(super) fn start(
     config: &ReadsConfig,
     shared: &Arc<Shared>,
+    completions: &Sender<Completion>,
 ) -> Result<(Box<dyn Engine>, String), ReadsError> {
     let no_thread = |source| ReadsError::Thread { source };
-    let threads = || Threads::start(shared).map_err(no_thread);
+    let threads = || Threads::start(shared, completions).map_err(no_thread);
     let (engine, why): (Box<dyn Engine>, _) = match (config.engine, config.store) {
         (EngineChoice::Uring | EngineChoice::Threads, Some(_)) => return Err(ReadsError::RealStore),
-        (EngineChoice::Sim, None) => {
-            (Box::new(SimThread::start(Default::default(), shared).map_err(no_thread)?), String::new())
-        }
+        (EngineChoice::Sim, None) => (
+            Box::new(SimThread::start(Default::default(), shared, completions).map_err(no_thread)?),
+            String::new(),
+        ),
         (EngineChoice::Sim | EngineChoice::Auto, Some(model)) => {
-            (Box::new(SimThread::start(model, shared).map_err(no_thread)?), String::new())
+            (Box::new(SimThread::start(model, shared, completions).map_err(no_thread)?), String::new())
         }
         (EngineChoice::Threads, None) => (Box::new(threads()?), String::new()),
-        (choice @ (EngineChoice::Auto | EngineChoice::Uring), None) => match Uring::start(shared) {
-            Ok(uring) => (Box::new(uring), String::new()),
-            Err(source) if choice == EngineChoice::Uring => return Err(ReadsError::Uring { source }),
-            Err(error) => (Box::new(threads()?), format!(" because {error}")),
-        },
+        (choice @ (EngineChoice::Auto | EngineChoice::Uring), None) => {
+            match Uring::start(shared, completions) {
+                Ok(uring) => (Box::new(uring), String::new()),
+                Err(source) if choice == EngineChoice::Uring => return Err(ReadsError::Uring { source }),
+                Err(error) => (Box::new(threads()?), format!(" because {error}")),
+            }
+        }
     };
     let description = engine.description() + &why;
     Ok((engine, description))

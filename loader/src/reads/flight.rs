@@ -11,7 +11,6 @@ use super::gate::Gate;
 use super::op::{Completion, ReadOp};
 use super::rules::{Progress, Verdict};
 use crate::blocks::{Arena, Blocks, BlocksError};
-use crossbeam_channel::Sender;
 use rustix::io::Errno;
 use shade_formats::ShardId;
 use shade_formats::checksum::{crc32c, crc32c_append};
@@ -27,14 +26,6 @@ pub(super) struct Shared {
     pub(super) arena: Arc<Arena>,
     pub(super) bounce: Option<BouncePool>,
     pub(super) gate: Gate,
-    pub(super) completions: Sender<Completion>,
-}
-
-impl Shared {
-    /// Ends the read of a record. If nobody waits for completions any more, its blocks are lost, as the arena soon is.
-    fn deliver(&self, op: ReadOp, outcome: Result<(), ReadFault>, latency: Duration) {
-        let _ = self.completions.send(Completion { op, outcome, latency });
-    }
 }
 
 /// A read between its submission and its completion. It owns its memory all the while.
@@ -73,8 +64,10 @@ pub(super) enum Step {
     Read(Flight, Arc<OpenShard>, u64),
     /// The same after a wait: call [`Flight::next`] then.
     Wait(Flight, Duration),
-    /// It has ended, and was delivered; of its records these are to be read alone.
-    Ended(Vec<Flight>),
+    /// It has ended: deliver its record.
+    Done(Completion),
+    /// It has ended: deliver these of its records, and read the others alone.
+    Landed(Vec<Completion>, Vec<Flight>),
 }
 
 impl Flight {
@@ -124,18 +117,18 @@ impl Flight {
         false
     }
 
-    /// Opens the flight's shard, which may take as long as a server takes. Where that fails the flight ends; returns what
-    /// is to be read.
-    pub(super) fn open(mut self, now: Instant, shared: &Shared) -> Vec<Self> {
+    /// Opens the flight's shard, which may take as long as a server takes. Where that fails the flight ends.
+    ///
+    /// # Errors
+    ///
+    /// The step that ends it.
+    pub(super) fn open(mut self, now: Instant, shared: &Shared) -> Result<Self, Box<Step>> {
         match shared.files.get(self.shard) {
             Ok(file) => {
                 self.file = Some(file);
-                vec![self]
+                Ok(self)
             }
-            Err(fault) => match self.end(Err(fault), now, shared) {
-                Step::Ended(again) => again,
-                Step::Read(flight, ..) | Step::Wait(flight, _) => vec![flight],
-            },
+            Err(fault) => Err(Box::new(self.end(Err(fault), now, shared))),
         }
     }
 
@@ -171,19 +164,18 @@ impl Flight {
     }
 
     /// Ends a flight that is not to go on.
-    pub(super) fn stop(self, now: Instant, shared: &Shared) {
-        let _ = self.end(Err(ReadFault::Stopped), now, shared);
+    pub(super) fn stop(self, now: Instant, shared: &Shared) -> Vec<Completion> {
+        self.cut(ReadFault::Stopped, now, shared)
     }
 
     /// Ends a flight whose memory the kernel may still write to: whoever waits learns that it failed, and nobody gets the
     /// memory again.
-    pub(super) fn lose(mut self, now: Instant, shared: &Shared) {
-        let lost: Vec<Blocks> = match &mut self.cargo {
-            Cargo::Record(op) => vec![op.blocks.take()],
-            Cargo::Neighbours(_, buffer) => vec![buffer.take()],
-        };
-        drop(lost);
-        let _ = self.end(Err(ReadFault::Failed { errno: Errno::CANCELED, tries: 1 }), now, shared);
+    pub(super) fn lose(mut self, now: Instant, shared: &Shared) -> Vec<Completion> {
+        drop(match &mut self.cargo {
+            Cargo::Record(op) => op.blocks.take(),
+            Cargo::Neighbours(_, buffer) => buffer.take(),
+        });
+        self.cut(ReadFault::Failed { errno: Errno::CANCELED, tries: 1 }, now, shared)
     }
 
     /// Where the missing bytes go: at most [`IOVECS_MAX`] slices, the last one ending at the flight's end or, for direct
@@ -281,9 +273,31 @@ impl Flight {
         self.follow(verdict, now, shared)
     }
 
-    /// Delivers what the flight was for.
+    /// Ends the flight before its time: all its records have this fate.
+    fn cut(self, fault: ReadFault, now: Instant, shared: &Shared) -> Vec<Completion> {
+        let latency = self.latency(now);
+        if let Some(begun) = self.begun {
+            shared.gate.leave(begun.in_flight, None, false);
+        }
+        let end = |op| Completion { op, outcome: Err(fault.clone()), latency };
+        match self.cargo {
+            Cargo::Record(op) => vec![end(op)],
+            Cargo::Neighbours(ops, buffer) => {
+                if let Some(pool) = &shared.bounce {
+                    pool.give(buffer);
+                }
+                ops.into_iter().map(end).collect()
+            }
+        }
+    }
+
+    fn latency(&self, now: Instant) -> Duration {
+        self.begun.map_or(Duration::ZERO, |begun| now.saturating_duration_since(begun.at))
+    }
+
+    /// Ends the flight with what became of it.
     fn end(self, outcome: Result<(), ReadFault>, now: Instant, shared: &Shared) -> Step {
-        let latency = self.begun.map_or(Duration::ZERO, |begun| now.saturating_duration_since(begun.at));
+        let latency = self.latency(now);
         if let Some(begun) = self.begun {
             // A read that had to be tried again says nothing about how fast the store is.
             let clean = outcome.is_ok() && self.tried == 1;
@@ -291,57 +305,40 @@ impl Flight {
             shared.gate.leave(begun.in_flight, clean.then_some(latency), failed);
         }
         match self.cargo {
-            Cargo::Record(op) => {
-                shared.deliver(op, outcome, latency);
-                Step::Ended(Vec::new())
-            }
+            Cargo::Record(op) => Step::Done(Completion { op, outcome, latency }),
             Cargo::Neighbours(ops, buffer) => {
-                let again = land(ops, &buffer, self.offset, self.len, &outcome, latency, shared);
+                let bytes = match (&outcome, &shared.bounce) {
+                    (Ok(()), Some(pool)) => pool.bytes(&buffer, self.len).unwrap_or_default(),
+                    _ => Default::default(),
+                };
+                let step = land(ops, bytes, self.offset, latency, &shared.arena);
                 if let Some(pool) = &shared.bounce {
                     pool.give(buffer);
                 }
-                Step::Ended(again)
+                step
             }
         }
     }
 }
 
-/// Delivers neighbours out of their buffer. Those that cannot be had this way are to be read alone, so that each gets
-/// the fate of its own.
-fn land(
-    ops: Vec<ReadOp>,
-    buffer: &Blocks,
-    start: u64,
-    len: u32,
-    outcome: &Result<(), ReadFault>,
-    latency: Duration,
-    shared: &Shared,
-) -> Vec<Flight> {
-    let bytes = match (outcome, &shared.bounce) {
-        (Ok(()), Some(pool)) => pool.bytes(buffer, len).unwrap_or_default(),
-        _ => Default::default(),
-    };
-    let mut again = Vec::new();
+/// Copies neighbours out of the bytes that begin at `start` of their shard. Those that are not there, or not right, are to
+/// be read alone, so that each gets the fate of its own.
+fn land(ops: Vec<ReadOp>, bytes: &[u8], start: u64, latency: Duration, arena: &Arena) -> Step {
+    let (mut done, mut again) = (Vec::with_capacity(ops.len()), Vec::new());
     for mut op in ops {
-        if matches!(outcome, Err(ReadFault::Stopped | ReadFault::Failed { errno: Errno::CANCELED, .. })) {
-            shared.deliver(op, outcome.clone(), latency);
-            continue;
-        }
         let from = usize::try_from(op.offset.saturating_sub(start)).unwrap_or(usize::MAX);
-        let record = bytes.get(from..from.saturating_add(op.len as usize));
-        if let Some(record) = record
-            && crc32c(record) == op.crc32c
-            && copy(record, &mut op, &shared.arena).is_ok()
-        {
-            shared.deliver(op, Ok(()), latency);
-            continue;
+        match bytes.get(from..from.saturating_add(op.len as usize)) {
+            Some(record) if crc32c(record) == op.crc32c && copy(record, &mut op, arena).is_ok() => {
+                done.push(Completion { op, outcome: Ok(()), latency });
+            }
+            Some(_) => {
+                warn_of_checksum(&op);
+                again.push(Flight::record(op));
+            }
+            None => again.push(Flight::record(op)),
         }
-        if outcome.is_ok() {
-            warn_of_checksum(&op);
-        }
-        again.push(Flight::record(op));
     }
-    again
+    Step::Landed(done, again)
 }
 
 fn copy(record: &[u8], op: &mut ReadOp, arena: &Arena) -> Result<(), BlocksError> {

@@ -58,9 +58,8 @@ impl Reads {
             // Without it every record is read on its own.
             bounce: BouncePool::create().ok(),
             gate: Gate::new(config.depth),
-            completions,
         });
-        let (engine, name) = engine::start(&config, &shared)?;
+        let (engine, name) = engine::start(&config, &shared, &completions)?;
         Ok(Self { engine, shared, description: format!("{name}, {how}"), warnings })
     }
 

@@ -6,6 +6,7 @@
 use super::engine::Engine;
 use super::files::OpenShard;
 use super::flight::{Flight, Shared, Step};
+use super::op::Completion;
 use super::store_model::{ClockModel, Fate, Queues, StoreModel};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use rustix::io::{Errno, preadv};
@@ -18,7 +19,6 @@ use std::time::Instant;
 
 /// The engine, seen from outside its thread.
 pub(super) struct SimThread {
-    shared: Arc<Shared>,
     /// Closed when the engine is dropped.
     queue: Option<Sender<Flight>>,
     thread: Option<JoinHandle<()>>,
@@ -26,24 +26,25 @@ pub(super) struct SimThread {
 }
 
 impl SimThread {
-    pub(super) fn start(model: StoreModel, shared: &Arc<Shared>) -> io::Result<Self> {
+    pub(super) fn start(
+        model: StoreModel,
+        shared: &Arc<Shared>,
+        completions: &Sender<Completion>,
+    ) -> io::Result<Self> {
         // Unbounded, yet bounded by the arena: every flight owns blocks of it.
         let (queue, flights) = crossbeam_channel::unbounded();
-        let sim = Sim::new(model, Arc::clone(shared), Instant::now());
+        let sim = Sim::new(model, Arc::clone(shared), completions.clone(), Instant::now());
         let thread =
             std::thread::Builder::new().name("shade-sim".into()).spawn(move || run(sim, &flights))?;
-        Ok(Self { shared: Arc::clone(shared), queue: Some(queue), thread: Some(thread), model })
+        Ok(Self { queue: Some(queue), thread: Some(thread), model })
     }
 }
 
 impl Engine for SimThread {
     fn submit(&self, flight: Flight) {
-        let refused = match &self.queue {
-            Some(queue) => queue.send(flight).err().map(crossbeam_channel::SendError::into_inner),
-            None => Some(flight),
-        };
-        if let Some(flight) = refused {
-            flight.stop(Instant::now(), &self.shared);
+        if let Some(queue) = &self.queue {
+            // The thread listens as long as the engine lives.
+            let _ = queue.send(flight);
         }
     }
 
@@ -87,6 +88,7 @@ fn run(mut sim: Sim, flights: &Receiver<Flight>) {
 struct Sim {
     model: StoreModel,
     shared: Arc<Shared>,
+    completions: Sender<Completion>,
     now: Instant,
     queues: Queues,
     waiting: VecDeque<Flight>,
@@ -105,9 +107,9 @@ struct Event {
 }
 
 impl Sim {
-    fn new(model: StoreModel, shared: Arc<Shared>, now: Instant) -> Self {
+    fn new(model: StoreModel, shared: Arc<Shared>, completions: Sender<Completion>, now: Instant) -> Self {
         let (queues, waiting, events) = (Queues::default(), VecDeque::new(), BinaryHeap::new());
-        Self { model, shared, now, queues, waiting, events, count: 0 }
+        Self { model, shared, completions, now, queues, waiting, events, count: 0 }
     }
 
     /// When the next thing happens.
@@ -143,7 +145,11 @@ impl Sim {
 
     fn follow(&mut self, step: Step) {
         match step {
-            Step::Ended(again) => again.into_iter().rev().for_each(|flight| self.waiting.push_front(flight)),
+            Step::Done(completion) => self.deliver([completion]),
+            Step::Landed(done, again) => {
+                self.deliver(done);
+                again.into_iter().rev().for_each(|flight| self.waiting.push_front(flight));
+            }
             Step::Wait(flight, wait) => self.push(self.now + wait, flight, None),
             Step::Read(flight, file, offset) => {
                 let (shard, place, tried) = flight.place();
@@ -176,9 +182,15 @@ impl Sim {
         flight.after(result, self.now, &self.shared)
     }
 
+    /// If nobody waits for completions any more, their blocks are lost, as the arena soon is.
+    fn deliver(&self, done: impl IntoIterator<Item = Completion>) {
+        done.into_iter().for_each(|completion| drop(self.completions.send(completion)));
+    }
+
     fn stop(mut self) {
-        let under_way = self.events.drain().map(|Reverse(event)| event.flight);
-        under_way.chain(self.waiting).for_each(|flight| flight.stop(self.now, &self.shared));
+        let events = std::mem::take(&mut self.events).into_iter().map(|Reverse(event)| event.flight);
+        let waiting = std::mem::take(&mut self.waiting);
+        events.chain(waiting).for_each(|flight| self.deliver(flight.stop(self.now, &self.shared)));
     }
 }
 

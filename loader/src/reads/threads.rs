@@ -2,6 +2,8 @@
 
 use super::engine::Engine;
 use super::flight::{Flight, Shared, Step};
+use super::op::Completion;
+use crossbeam_channel::Sender;
 use rustix::io::{Errno, preadv};
 use std::collections::VecDeque;
 use std::io::{self, IoSliceMut};
@@ -20,6 +22,7 @@ pub(super) struct Threads {
 
 struct Pool {
     shared: Arc<Shared>,
+    completions: Sender<Completion>,
     state: Mutex<State>,
     /// Told when a read is queued or room is made for one.
     work: Condvar,
@@ -37,9 +40,10 @@ struct State {
 
 impl Threads {
     /// Starts the pool with its first thread.
-    pub(super) fn start(shared: &Arc<Shared>) -> io::Result<Self> {
+    pub(super) fn start(shared: &Arc<Shared>, completions: &Sender<Completion>) -> io::Result<Self> {
         let pool = Arc::new(Pool {
             shared: Arc::clone(shared),
+            completions: completions.clone(),
             state: Mutex::default(),
             work: Condvar::new(),
             stop: Condvar::new(),
@@ -111,7 +115,7 @@ impl Pool {
             }
         }
         let rest = std::mem::take(&mut self.lock().queue);
-        rest.into_iter().for_each(|flight| flight.stop(Instant::now(), &self.shared));
+        rest.into_iter().for_each(|flight| self.deliver(flight.stop(Instant::now(), &self.shared)));
     }
 
     /// The next flight, begun; `None` when the pool stops.
@@ -139,9 +143,16 @@ impl Pool {
         let mut step = flight.next(Instant::now(), shared);
         loop {
             step = match step {
-                Step::Ended(again) => return again,
+                Step::Done(completion) => {
+                    self.deliver([completion]);
+                    return Vec::new();
+                }
+                Step::Landed(done, again) => {
+                    self.deliver(done);
+                    return again;
+                }
                 Step::Wait(flight, wait) if self.stops_within(wait) => {
-                    flight.stop(Instant::now(), shared);
+                    self.deliver(flight.stop(Instant::now(), shared));
                     return Vec::new();
                 }
                 Step::Wait(flight, _) => flight.next(Instant::now(), shared),
@@ -160,6 +171,11 @@ impl Pool {
                 }
             };
         }
+    }
+
+    /// If nobody waits for completions any more, their blocks are lost, as the arena soon is.
+    fn deliver(&self, done: impl IntoIterator<Item = Completion>) {
+        done.into_iter().for_each(|completion| drop(self.completions.send(completion)));
     }
 
     fn stops_within(&self, wait: Duration) -> bool {

@@ -11,6 +11,7 @@ use super::bell::Bell;
 use super::engine::Engine;
 use super::files::OpenShard;
 use super::flight::{Flight, Shared, Step};
+use super::op::Completion;
 use super::opener::Opener;
 use crate::blocks::BlocksError;
 use crossbeam_channel::{Receiver, Sender};
@@ -34,7 +35,6 @@ const SHORTAGE_WAIT: Duration = Duration::from_millis(1);
 
 /// The engine, seen from outside its thread.
 pub(super) struct Uring {
-    shared: Arc<Shared>,
     /// Closed when the engine is dropped.
     queue: Option<Sender<Flight>>,
     bell: Arc<Bell>,
@@ -48,31 +48,25 @@ impl Uring {
     /// # Errors
     ///
     /// Whatever forbids io_uring here, with the reason (see `availability`) and the step that failed.
-    pub(super) fn start(shared: &Arc<Shared>) -> io::Result<Self> {
+    pub(super) fn start(shared: &Arc<Shared>, completions: &Sender<Completion>) -> io::Result<Self> {
         let bell = Arc::new(Bell::new()?);
         // Unbounded, yet bounded by the arena: every flight owns blocks of it.
         let (queue, flights) = crossbeam_channel::unbounded();
         let (tell, told) = crossbeam_channel::bounded(1);
-        let mut uring = Self {
-            shared: Arc::clone(shared),
-            queue: Some(queue.clone()),
-            bell: Arc::clone(&bell),
-            thread: None,
-            setup: "",
-        };
-        let shared = Arc::clone(shared);
+        let mut uring = Self { queue: Some(queue.clone()), bell: Arc::clone(&bell), thread: None, setup: "" };
+        let (shared, completions) = (Arc::clone(shared), completions.clone());
         // The ring belongs to the thread that makes it (IORING_SETUP_SINGLE_ISSUER).
         let buffered = shared.files.choice().direct_align_bytes.is_none();
         let body = move || match set_up(shared.gate.most(), buffered) {
             Ok((ring, setup)) => {
-                let opener = match Opener::start(&shared, &queue, &bell) {
+                let opener = match Opener::start(&shared, &queue, &bell, &completions) {
                     Ok(opener) => opener,
                     Err(error) => return drop(tell.send(Err(error))),
                 };
                 // The opener's clones of the sender end with it: then the queue has an end.
                 drop(queue);
                 let _ = tell.send(Ok(setup));
-                Worker::new(ring, shared, bell, flights, opener).run();
+                Worker::new(ring, shared, completions, bell, flights, opener).run();
             }
             Err(error) => {
                 let _ = tell.send(Err(error));
@@ -86,13 +80,10 @@ impl Uring {
 
 impl Engine for Uring {
     fn submit(&self, flight: Flight) {
-        let refused = match &self.queue {
-            Some(queue) => queue.send(flight).err().map(crossbeam_channel::SendError::into_inner),
-            None => Some(flight),
-        };
-        match refused {
-            None => self.bell.ring_if_waited(),
-            Some(flight) => flight.stop(Instant::now(), &self.shared),
+        if let Some(queue) = &self.queue {
+            // The thread listens as long as the engine lives.
+            let _ = queue.send(flight);
+            self.bell.ring_if_waited();
         }
     }
 
@@ -166,12 +157,13 @@ struct Table {
     slots: Vec<Option<Submitted>>,
     free: Vec<usize>,
     shared: Arc<Shared>,
+    completions: Sender<Completion>,
 }
 
 impl Table {
-    fn new(depth: u32, shared: Arc<Shared>) -> Self {
-        let depth = depth as usize;
-        Self { slots: (0..depth).map(|_| None).collect(), free: (0..depth).collect(), shared }
+    fn new(shared: Arc<Shared>, completions: Sender<Completion>) -> Self {
+        let depth = shared.gate.most() as usize;
+        Self { slots: (0..depth).map(|_| None).collect(), free: (0..depth).collect(), shared, completions }
     }
 
     fn len(&self) -> usize {
@@ -192,7 +184,8 @@ impl Drop for Table {
     fn drop(&mut self) {
         for lost in self.slots.iter_mut().filter_map(Option::take) {
             Box::leak(Box::new((lost.iovecs, Arc::clone(&self.shared))));
-            lost.flight.lose(Instant::now(), &self.shared);
+            let ends = lost.flight.lose(Instant::now(), &self.shared);
+            ends.into_iter().for_each(|completion| drop(self.completions.send(completion)));
         }
     }
 }
@@ -203,6 +196,9 @@ struct Worker {
     ring: IoUring,
     table: Table,
     shared: Arc<Shared>,
+    completions: Sender<Completion>,
+    /// Records to be delivered in one go: who waits for them is woken once.
+    done: Vec<Completion>,
     bell: Arc<Bell>,
     polled: bool,
     queue: Receiver<Flight>,
@@ -217,19 +213,33 @@ impl Worker {
     fn new(
         ring: IoUring,
         shared: Arc<Shared>,
+        completions: Sender<Completion>,
         bell: Arc<Bell>,
         queue: Receiver<Flight>,
         opener: Opener,
     ) -> Self {
-        let table = Table::new(shared.gate.most(), Arc::clone(&shared));
+        let table = Table::new(Arc::clone(&shared), completions.clone());
         let (first, waiting) = (VecDeque::new(), Vec::new());
-        Self { ring, table, shared, bell, polled: false, queue, opener, first, waiting }
+        Self {
+            ring,
+            table,
+            shared,
+            completions,
+            done: Vec::new(),
+            bell,
+            polled: false,
+            queue,
+            opener,
+            first,
+            waiting,
+        }
     }
 
     fn run(mut self) {
         let mut ended = Ok(());
         while ended.is_ok() && !(self.bell.stopping() && self.table.len() == 0) {
             self.begin();
+            self.deliver();
             ended = self.enter();
             self.reap();
         }
@@ -237,12 +247,19 @@ impl Worker {
             tracing::error!(%error, "io_uring_enter failed; no more records can be read");
         }
         // A closed ring takes no more reads; after a failure the table tells those who wait for its reads.
-        let Self { ring, table, shared, queue, opener, first, waiting, .. } = self;
+        self.deliver();
+        let Self { ring, table, shared, completions, queue, opener, first, waiting, .. } = self;
         drop(ring);
         drop(table);
         drop(opener);
         let unread = waiting.into_iter().map(|(_, flight)| flight).chain(first).chain(queue);
-        unread.for_each(|flight| flight.stop(Instant::now(), &shared));
+        let ends = unread.flat_map(|flight| flight.stop(Instant::now(), &shared));
+        ends.for_each(|completion| drop(completions.send(completion)));
+    }
+
+    /// If nobody waits for completions any more, their blocks are lost, as the arena soon is.
+    fn deliver(&mut self) {
+        self.done.drain(..).for_each(|completion| drop(self.completions.send(completion)));
     }
 
     /// Begins as many flights as there is room for, and goes on with those whose wait is over.
@@ -266,7 +283,7 @@ impl Worker {
                 return;
             };
             if flight.needs_open(&self.shared) {
-                self.opener.submit(flight, &self.shared);
+                self.opener.submit(flight);
                 continue;
             }
             let now = Instant::now();
@@ -279,7 +296,11 @@ impl Worker {
     /// Does what a flight asks for; after that it is the kernel's, waits, or was delivered.
     fn follow(&mut self, step: Step) {
         match step {
-            Step::Ended(again) => again.into_iter().rev().for_each(|flight| self.first.push_front(flight)),
+            Step::Done(completion) => self.done.push(completion),
+            Step::Landed(done, again) => {
+                self.done.extend(done);
+                again.into_iter().rev().for_each(|flight| self.first.push_front(flight));
+            }
             Step::Wait(flight, wait) => self.waiting.push((Instant::now() + wait, flight)),
             Step::Read(mut flight, file, offset) => match iovecs(&mut flight, &self.shared) {
                 Ok(iovecs) => self.read(flight, iovecs, &file, offset),
@@ -377,7 +398,7 @@ impl Worker {
             verified_bytes += u64::from(result.unwrap_or(0));
             match flight.after(result, Instant::now(), &self.shared) {
                 Step::Read(flight, ..) | Step::Wait(flight, _) if self.bell.stopping() => {
-                    flight.stop(Instant::now(), &self.shared);
+                    self.done.extend(flight.stop(Instant::now(), &self.shared));
                 }
                 step => self.follow(step),
             }
