@@ -101,12 +101,7 @@ fn read(folder: &Path, index: &Arc<Index>, seed: u64) -> Result<Took> {
         block_bytes,
     )?;
     let (sender, completions) = unbounded();
-    let config = ReadsConfig {
-        engine: EngineChoice::Uring,
-        io: IoMode::Direct,
-        depth: DEPTH,
-        store: None,
-    };
+    let config = ReadsConfig { engine: EngineChoice::Uring, io: IoMode::Direct, depth: DEPTH, store: None };
     let reads = Reads::start(folder, Arc::clone(index), Arc::new(arena), config, sender)?;
     let (cpu, started) = (cpu_s(), Instant::now());
     Loop { reads, completions, free }.read_all(index, &samples)?;

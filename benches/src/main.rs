@@ -1,6 +1,7 @@
 //! Measures shade beside what a user would use instead, in the same run. README.md says what each row means.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program whose output is a table")]
 
+mod coalesce;
 mod core_step;
 mod daemon;
 mod dataset;
@@ -55,6 +56,8 @@ struct Args {
 enum Name {
     /// Time inside the core per record.
     Core,
+    /// Reading neighbours together, simulated.
+    Coalesce,
     /// Copying records from the cache into a ring.
     Gather,
     /// From publishing a batch to the trainer's end seeing it.
@@ -107,6 +110,7 @@ fn run(args: &Args) -> Result<()> {
 fn bench(name: Name, scratch: Option<&Scratch>) -> Result<Vec<Figure>> {
     match (name, scratch) {
         (Name::Core, _) => core_step::run(),
+        (Name::Coalesce, _) => coalesce::run(),
         (Name::Gather, _) => gather::run(),
         (Name::Ring, _) => ring::run(),
         (Name::Pack, Some(scratch)) => packing::run(scratch),

@@ -1,0 +1,65 @@
+//! A daemon with nothing to do sleeps: without a rank it does not wake at all, with one only for its heartbeat.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::time::{Duration, Instant};
+
+use shade_tests::{Daemon, Packed, attach, spec, take_epoch};
+
+/// How often rings are told that the daemon lives.
+const HEARTBEAT: Duration = Duration::from_millis(100);
+const WATCHED: Duration = Duration::from_secs(3);
+
+/// How often each thread of a process has gone to sleep so far, by name; each wake-up ends in one.
+fn sleeps(pid: u32) -> BTreeMap<String, u64> {
+    let mut sleeps = BTreeMap::new();
+    for task in fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten() {
+        let status = fs::read_to_string(task.path().join("status")).unwrap_or_default();
+        let field = |name: &str| {
+            status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or("0").trim().to_owned()
+        };
+        let count: u64 = field("voluntary_ctxt_switches:").parse().unwrap();
+        *sleeps.entry(field("Name:")).or_default() += count;
+    }
+    assert!(!sleeps.is_empty(), "no threads in process {pid}");
+    sleeps
+}
+
+/// Sleeps of each thread while nobody does anything, and for how long that was watched.
+fn while_idle(pid: u32) -> (BTreeMap<String, u64>, Duration) {
+    // Whatever was asked of it before is over.
+    std::thread::sleep(Duration::from_millis(500));
+    let (before, started) = (sleeps(pid), Instant::now());
+    std::thread::sleep(WATCHED);
+    let mut woken = sleeps(pid);
+    for (name, count) in &mut woken {
+        *count -= before.get(name).copied().unwrap_or(0);
+    }
+    woken.retain(|_, count| *count > 0);
+    (woken, started.elapsed())
+}
+
+#[test]
+fn without_a_rank_nothing_wakes() {
+    let packed = Packed::mixed(20);
+    for engine in ["auto", "threads", "sim"] {
+        let daemon = Daemon::start(&packed.dataset, &[&"--engine", &engine]);
+        let (woken, _) = while_idle(daemon.pid());
+        assert!(woken.is_empty(), "{engine}: {woken:?}");
+    }
+}
+
+#[test]
+fn with_a_rank_only_the_heartbeat_does() {
+    let packed = Packed::mixed(20);
+    for engine in ["auto", "threads", "sim"] {
+        let daemon = Daemon::start(&packed.dataset, &[&"--engine", &engine]);
+        let session = attach(&packed.dataset, 0, spec(8, 1));
+        take_epoch(&session, 0).unwrap();
+        let (mut woken, watched) = while_idle(daemon.pid());
+        let beats = woken.remove("shade-load").unwrap_or(0);
+        assert!(woken.is_empty(), "{engine}: {woken:?}");
+        let due = watched.as_millis() / HEARTBEAT.as_millis() + 2;
+        assert!((1..=due).contains(&u128::from(beats)), "{engine}: {beats} beats in {watched:?}");
+    }
+}
