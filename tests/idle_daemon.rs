@@ -1,5 +1,7 @@
 //! A daemon with nothing to do sleeps: without a rank it does not wake at all, with one only for its heartbeat.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::time::{Duration, Instant};
