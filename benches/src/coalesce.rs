@@ -117,11 +117,12 @@ impl Simulation {
             if !self.waiting.contains(&first) {
                 continue;
             }
-            let group = self.neighbours.take(ShardId(0), self.offset(first));
-            for sample in &group {
+            let mut group = Vec::new();
+            self.neighbours.take(ShardId(0), self.offset(first), &mut group);
+            for (_, sample) in &group {
                 self.waiting.remove(sample);
             }
-            let (from, to) = (self.offset(*group.first()?), self.offset(*group.last()?));
+            let (from, to) = (group.first()?.0, group.last()?.0);
             return Some((group.len(), (to - from) as f64 + f64::from(self.record_bytes)));
         }
     }

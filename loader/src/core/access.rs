@@ -55,26 +55,37 @@ impl Core {
             let Some(entry) = self.index.entry(first) else { return };
             // No room: a fill that is under way will give some back.
             let Some(blocks) = self.free.take(u64::from(entry.stored_len)) else { return };
-            let mut blocks = Some(blocks);
-            let mut group = Vec::new();
-            for sample in self.reading.group(first, &self.index) {
-                let Some(entry) = self.index.entry(sample) else { continue };
-                let place =
-                    if sample == first { blocks.take() } else { self.free.take(u64::from(entry.stored_len)) };
-                match place {
-                    Some(blocks) => group.push((sample, entry, blocks)),
-                    None => self.reading.put_back(sample, &self.index),
+            let flight = self.reading.next_flight();
+            let mut ops = Vec::new();
+            let mut first_op = Some(read_op(flight, first, &entry, blocks));
+            let records = self.reading.find_group(first, &entry);
+            if records > 1 {
+                ops.reserve(records);
+                for at in 0..records {
+                    let Some(sample) = self.reading.member(at) else { break };
+                    let op =
+                        if sample == first { first_op.take() } else { self.neighbour_op(flight, sample) };
+                    ops.extend(op);
                 }
             }
-            let samples: Vec<SampleId> = group.iter().map(|(sample, ..)| *sample).collect();
-            let flight = self.reading.submitted(&samples, false, now_ns);
-            self.count_flight(samples.len() as u64);
-            let mut ops =
-                group.into_iter().map(|(sample, entry, blocks)| read_op(flight, sample, &entry, blocks));
-            match (ops.next(), samples.len()) {
-                (Some(op), 1) => actions.push(Action::Read(op)),
-                (Some(op), _) => actions.push(Action::ReadTogether(std::iter::once(op).chain(ops).collect())),
-                (None, _) => {}
+            let samples = first_op.iter().chain(&ops).map(|op| op.sample);
+            self.reading.submitted(samples, false, now_ns);
+            self.count_flight((ops.len() + usize::from(first_op.is_some())) as u64);
+            actions.push(match first_op {
+                Some(op) => Action::Read(op),
+                None => Action::ReadTogether(ops),
+            });
+        }
+    }
+
+    /// The read of a neighbour that comes along, if there are blocks for it; else it waits for its turn.
+    fn neighbour_op(&mut self, flight: FlightId, sample: SampleId) -> Option<ReadOp> {
+        let entry = self.index.entry(sample)?;
+        match self.free.take(u64::from(entry.stored_len)) {
+            Some(blocks) => Some(read_op(flight, sample, &entry, blocks)),
+            None => {
+                self.reading.put_back(sample, &self.index);
+                None
             }
         }
     }

@@ -1,9 +1,9 @@
 //! Records on their way from storage: who waits for them, in which order they are asked for, which flight brings them.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{HashMap, VecDeque};
 
 use shade_formats::SampleId;
-use shade_formats::index::Index;
+use shade_formats::index::{Entry, Index};
 
 use super::batch::RowRef;
 use super::event::SessionId;
@@ -19,9 +19,12 @@ pub(super) struct Reading {
     /// Records wanted and not yet asked for, in plan order; those that went with a neighbour are still in it.
     queued: VecDeque<SampleId>,
     neighbours: Neighbours,
-    /// The oldest first.
-    flights: BTreeMap<FlightId, Flying>,
-    next_flight: FlightId,
+    /// By number, from `first_flight` on: the oldest first. `None` are back already.
+    flights: VecDeque<Option<Flying>>,
+    first_flight: FlightId,
+    in_flight: usize,
+    /// The group that was asked for last, with offsets; kept for its memory.
+    group: Vec<(u64, SampleId)>,
 }
 
 #[derive(Debug, Default)]
@@ -35,8 +38,12 @@ struct Wanted {
 #[derive(Debug)]
 pub(super) struct Flying {
     pub(super) submitted_ns: u64,
-    /// Records that are not back.
-    pub(super) missing: Vec<SampleId>,
+    /// The first of its records.
+    pub(super) first: SampleId,
+    /// Its records.
+    pub(super) records: u32,
+    /// Those that are not back.
+    missing: u32,
     /// It was hedged, or is a hedge itself.
     pub(super) hedged: bool,
 }
@@ -48,8 +55,10 @@ impl Reading {
             wanted: HashMap::new(),
             queued: VecDeque::new(),
             neighbours: Neighbours::new(gap_bytes_max, SPAN_BYTES_MAX),
-            flights: BTreeMap::new(),
-            next_flight: 0,
+            flights: VecDeque::new(),
+            first_flight: 0,
+            in_flight: 0,
+            group: Vec::new(),
         }
     }
 
@@ -88,14 +97,18 @@ impl Reading {
         None
     }
 
-    /// `sample`, which is to be asked for now, and the neighbours that one read brings along, by their offsets.
-    pub(super) fn group(&mut self, sample: SampleId, index: &Index) -> Vec<SampleId> {
-        let Some(entry) = index.entry(sample) else { return vec![sample] };
-        let mut group = self.neighbours.take(entry.shard, entry.offset);
-        if group.is_empty() {
-            group.push(sample);
+    /// Finds the neighbours that one read of `sample` brings along; returns how many records that are with itself.
+    pub(super) fn find_group(&mut self, sample: SampleId, entry: &Entry) -> usize {
+        self.neighbours.take(entry.shard, entry.offset, &mut self.group);
+        if self.group.is_empty() {
+            self.group.push((entry.offset, sample));
         }
-        group
+        self.group.len()
+    }
+
+    /// The `at`-th record of the group that was found last, by offset.
+    pub(super) fn member(&self, at: usize) -> Option<SampleId> {
+        self.group.get(at).map(|&(_, sample)| sample)
     }
 
     /// There was no room for `sample` of a group: it waits for another read.
@@ -105,15 +118,39 @@ impl Reading {
         }
     }
 
-    /// One read of `samples` is submitted.
-    pub(super) fn submitted(&mut self, samples: &[SampleId], hedged: bool, now_ns: u64) -> FlightId {
-        let id = self.next_flight;
-        self.next_flight += 1;
+    /// The number that the next flight will have.
+    pub(super) fn next_flight(&self) -> FlightId {
+        self.first_flight + self.flights.len() as u64
+    }
+
+    /// The next flight is submitted: one read of these records, at least one.
+    pub(super) fn submitted(&mut self, samples: impl Iterator<Item = SampleId>, hedged: bool, now_ns: u64) {
+        let (mut first, mut records) = (None, 0);
         for sample in samples {
-            self.wanted.entry(*sample).or_default().flights += 1;
+            self.wanted.entry(sample).or_default().flights += 1;
+            first.get_or_insert(sample);
+            records += 1;
         }
-        self.flights.insert(id, Flying { submitted_ns: now_ns, missing: samples.to_vec(), hedged });
-        id
+        let Some(first) = first else { return };
+        self.in_flight += 1;
+        let flying = Flying { submitted_ns: now_ns, first, records, missing: records, hedged };
+        self.flights.push_back(Some(flying));
+    }
+
+    /// One record of `flight` is back.
+    fn landed(&mut self, flight: FlightId) {
+        let at = flight.checked_sub(self.first_flight).and_then(|at| usize::try_from(at).ok());
+        let Some(place) = at.and_then(|at| self.flights.get_mut(at)) else { return };
+        let Some(flying) = place else { return };
+        flying.missing = flying.missing.saturating_sub(1);
+        if flying.missing == 0 {
+            *place = None;
+            self.in_flight -= 1;
+        }
+        while self.flights.front().is_some_and(Option::is_none) {
+            self.flights.pop_front();
+            self.first_flight += 1;
+        }
     }
 
     /// `flight` brought the record of `sample`. Returns the rows that wait for it, and whether another flight will still
@@ -124,12 +161,7 @@ impl Reading {
         sample: SampleId,
         good: bool,
     ) -> (Vec<RowRef>, bool) {
-        if let Some(flying) = self.flights.get_mut(&flight) {
-            flying.missing.retain(|&missing| missing != sample);
-            if flying.missing.is_empty() {
-                self.flights.remove(&flight);
-            }
-        }
+        self.landed(flight);
         let Some(wanted) = self.wanted.get_mut(&sample) else { return (Vec::new(), false) };
         wanted.flights = wanted.flights.saturating_sub(1);
         let another = wanted.flights > 0;
@@ -150,16 +182,16 @@ impl Reading {
 
     /// Reads submitted and not yet back.
     pub(super) fn in_flight(&self) -> usize {
-        self.flights.len()
+        self.in_flight
     }
 
     /// The flights, the oldest first.
     pub(super) fn flights_mut(&mut self) -> impl Iterator<Item = &mut Flying> {
-        self.flights.values_mut()
+        self.flights.iter_mut().flatten()
     }
 
     /// The flights, the oldest first.
     pub(super) fn flights(&self) -> impl Iterator<Item = &Flying> {
-        self.flights.values()
+        self.flights.iter().flatten()
     }
 }

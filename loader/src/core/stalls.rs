@@ -73,9 +73,7 @@ impl Core {
         let late = self.reading.flights().take_while(|flying| age(flying.submitted_ns) >= late_ns).count();
         self.stalls.late = u32::try_from(late).unwrap_or(u32::MAX);
         let oldest = self.reading.flights().next().filter(|_| late > 0);
-        let Some((sample, age_ns)) =
-            oldest.and_then(|flying| Some((*flying.missing.first()?, age(flying.submitted_ns))))
-        else {
+        let Some((sample, age_ns)) = oldest.map(|flying| (flying.first, age(flying.submitted_ns))) else {
             if self.stalls.tell_at_ns > 0 {
                 self.stalls.tell_at_ns = 0;
                 actions.push(Action::Warn("reads are answered again".into()));
@@ -105,15 +103,16 @@ impl Core {
             }
             let allowed =
                 (self.stalls.hedged + late.len() as u64 + 1) * RECORDS_PER_HEDGE <= self.stalls.records;
-            if let (false, true, &[sample]) = (flying.hedged, allowed, flying.missing.as_slice()) {
+            if !flying.hedged && allowed && flying.records == 1 {
                 flying.hedged = true;
-                late.push(sample);
+                late.push(flying.first);
             }
         }
         for sample in late {
             let Some(entry) = self.index.entry(sample) else { continue };
             let Some(blocks) = self.free.take(u64::from(entry.stored_len)) else { return };
-            let flight = self.reading.submitted(&[sample], true, now_ns);
+            let flight = self.reading.next_flight();
+            self.reading.submitted(std::iter::once(sample), true, now_ns);
             self.stalls.hedged += 1;
             if let Some(job) = &mut self.job {
                 job.count(|counts| counts.hedged += 1);

@@ -44,14 +44,15 @@ impl Neighbours {
         self.wanted.remove(&(shard, offset));
     }
 
-    /// Takes the record at `offset` in `shard` and its neighbours out, in the order of their offsets; only itself where
-    /// it has none, nothing where it does not wait.
+    /// Takes the record at `offset` in `shard` and its neighbours out and puts them into `group`, in the order of their
+    /// offsets; only itself where it has none, nothing where it does not wait.
     ///
     /// Grows from the record on, first behind it, then before it, so that what is wanted soonest decides.
-    pub fn take(&mut self, shard: ShardId, offset: u64) -> Vec<SampleId> {
-        let Some(&first) = self.wanted.get(&(shard, offset)) else { return Vec::new() };
+    pub fn take(&mut self, shard: ShardId, offset: u64, group: &mut Vec<(u64, SampleId)>) {
+        group.clear();
+        let Some(first) = self.wanted.remove(&(shard, offset)) else { return };
         let (mut start, mut end) = (offset, offset + u64::from(first.len));
-        let mut group = vec![(offset, first.sample)];
+        group.push((offset, first.sample));
         for (&(_, at), wanted) in self.wanted.range((shard, offset + 1)..=(shard, u64::MAX)) {
             let reaches = at + u64::from(wanted.len);
             if group.len() >= NEIGHBOURS_MAX || !self.fits(at.saturating_sub(end), reaches - start) {
@@ -68,11 +69,12 @@ impl Neighbours {
             start = at;
             group.push((at, wanted.sample));
         }
-        group.sort_unstable();
-        for &(at, _) in &group {
-            self.wanted.remove(&(shard, at));
+        if group.len() > 1 {
+            group.sort_unstable();
+            for (at, _) in group {
+                self.wanted.remove(&(shard, *at));
+            }
         }
-        group.into_iter().map(|(_, sample)| sample).collect()
     }
 
     fn fits(&self, gap: u64, span: u64) -> bool {
@@ -96,7 +98,9 @@ mod tests {
     }
 
     fn take(neighbours: &mut Neighbours, offset: u64) -> Vec<u32> {
-        neighbours.take(SHARD, offset).into_iter().map(|sample| sample.0).collect()
+        let mut group = Vec::new();
+        neighbours.take(SHARD, offset, &mut group);
+        group.into_iter().map(|(_, sample)| sample.0).collect()
     }
 
     #[test]
