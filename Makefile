@@ -23,7 +23,7 @@ export PYO3_PYTHON := $(abspath $(VENV))/bin/python
 
 rivals := benches/rivals/.venv
 
-.PHONY: help demo test lint build bench bench-rivals clean system dataset
+.PHONY: help demo test lint build bench bench-rivals clean system dataset nfs-guests
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 22
@@ -31,7 +31,7 @@ help: ## this list
 demo: build $(if $(DATA),,dataset) ## train twice over a simulated store, without and with shade (DATA= EPOCHS= OUT= DEMO_ARGS=)
 	@$(VENV)/bin/python -m demo --out '$(OUT)' $(if $(DATA),--data '$(DATA)') $(if $(EPOCHS),--epochs $(EPOCHS)) $(DEMO_ARGS)
 
-test: lint $(VENV)/.built-for-tests ## format, lints, Rust tests, Python tests
+test: lint $(VENV)/.built-for-tests nfs-guests ## format, lints, Rust tests, Python tests
 	cargo test --workspace
 	$(VENV)/bin/python -m pytest tests/python
 	@echo 'make test: all passed'
@@ -54,6 +54,9 @@ clean: ## remove all that make has made
 	cargo clean
 	rm -rf '$(VENV)' '$(rivals)' demo-out '$(package)/bin' '$(package)'/*.so
 	find benches demo tests/python trainer-bridge/py -name __pycache__ -prune -exec rm -rf {} +
+
+nfs-guests: ## download what the tests on real NFS boot (tests/nfs); where that cannot be had, those tests say so and are skipped
+	@tests/nfs/fetch.sh
 
 system:
 	@PYTHON='$(PYTHON)' setup/toolchain.sh
