@@ -30,7 +30,12 @@ pub(super) struct Files {
 }
 
 /// A shard's file, once it was opened.
-type Slot = Option<Arc<OpenShard>>;
+#[derive(Default)]
+struct Slot {
+    open: Option<Arc<OpenShard>>,
+    /// It went stale once: whatever is opened in its place is checked.
+    suspect: bool,
+}
 
 /// An open shard. It stays open as long as a read of it is in flight.
 #[derive(Debug)]
@@ -61,43 +66,41 @@ impl Files {
     /// The shard's file, opened if it is not yet.
     pub(super) fn get(&self, shard: ShardId) -> Result<Arc<OpenShard>, ReadFault> {
         let mut slot = self.slot(shard)?;
-        if let Some(open) = &*slot {
-            return Ok(Arc::clone(open));
+        match &slot.open {
+            Some(open) => Ok(Arc::clone(open)),
+            None => self.open_into(shard, &mut slot),
         }
-        self.open_into(shard, &mut slot)
     }
 
     /// The shard's file if it is open and nobody is about to change that: never waits.
     pub(super) fn opened(&self, shard: ShardId) -> Option<Arc<OpenShard>> {
-        self.slots.get(shard.index())?.try_lock().ok()?.clone()
+        self.slots.get(shard.index())?.try_lock().ok()?.open.clone()
     }
 
     /// The shard's file after `stale` stopped answering: opened anew by the first read that asks, which also
     /// checks that it still has its size.
     pub(super) fn reopen(&self, shard: ShardId, stale: &Arc<OpenShard>) -> Result<Arc<OpenShard>, ReadFault> {
         let mut slot = self.slot(shard)?;
-        match &*slot {
+        match &slot.open {
             Some(open) if !Arc::ptr_eq(open, stale) => return Ok(Arc::clone(open)),
-            _ => *slot = None,
+            _ => *slot = Slot { open: None, suspect: true },
         }
-        let path = self.path(shard)?;
-        let open = self.open_into(shard, &mut slot)?;
-        let got = fstat(&open.fd).map_err(|errno| ReadFault::Open { path: path.clone(), errno })?.st_size;
+        self.open_into(shard, &mut slot)
+    }
+
+    /// Whether what was opened in a stale shard's place is that shard: it has its size, in the dataset that is served.
+    fn check(&self, shard: ShardId, path: &Path, fd: &OwnedFd) -> Result<(), ReadFault> {
+        let got = fstat(fd).map_err(|errno| ReadFault::Open { path: path.to_owned(), errno })?.st_size;
         let got = u64::try_from(got).unwrap_or_default();
         let expected = self.index.shard(shard).ok_or(ReadFault::UnknownShard)?.bytes;
         if got != expected {
-            *slot = None;
-            return Err(ReadFault::Replaced { path, got, expected });
+            return Err(ReadFault::Replaced { path: path.to_owned(), got, expected });
         }
-        if let Err(fault) = self.check_dataset(path) {
-            *slot = None;
-            return Err(fault);
-        }
-        Ok(open)
+        self.check_dataset(path)
     }
 
     /// Whether the dataset at our path is still the one that is being served, after the shard at `path` went stale.
-    fn check_dataset(&self, path: PathBuf) -> Result<(), ReadFault> {
+    fn check_dataset(&self, path: &Path) -> Result<(), ReadFault> {
         let index = self.folder.join(INDEX_FILE);
         let unreadable = |error: std::io::Error| {
             let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
@@ -109,13 +112,14 @@ impl Files {
         let expected = self.index.content_id();
         // What is no index (any more) is another dataset, too.
         let got = Index::content_id_at_start(&start).unwrap_or(ContentId(0));
+        let path = path.to_owned();
         if got == expected { Ok(()) } else { Err(ReadFault::Changed { path, got, expected }) }
     }
 
     /// The shard's file after a direct read of it was refused: opened for buffered reads, as all others from now on.
     pub(super) fn buffer(&self, shard: ShardId) -> Result<Arc<OpenShard>, ReadFault> {
         let mut slot = self.slot(shard)?;
-        if let Some(open) = &*slot
+        if let Some(open) = &slot.open
             && open.direct_align_bytes.is_none()
         {
             return Ok(Arc::clone(open));
@@ -153,13 +157,16 @@ impl Files {
             }
             other => other,
         };
-        let fd = fd.map_err(|errno| ReadFault::Open { path, errno })?;
+        let fd = fd.map_err(|errno| ReadFault::Open { path: path.clone(), errno })?;
+        if slot.suspect {
+            self.check(shard, &path, &fd)?;
+        }
         if direct_align_bytes.is_none() {
             // Only advice: readahead would fetch neighbours that nobody asked for.
             let _ = fadvise(&fd, 0, None, Advice::Random);
         }
         let open = Arc::new(OpenShard { fd, direct_align_bytes });
-        *slot = Some(Arc::clone(&open));
+        slot.open = Some(Arc::clone(&open));
         Ok(open)
     }
 }
@@ -237,6 +244,7 @@ mod tests {
         std::fs::write(&path, [7; 512]).unwrap();
         let expected = ReadFault::Replaced { path, got: 512, expected: 1024 };
         assert_eq!(files.reopen(SHARD, &stale).unwrap_err(), expected);
+        assert_eq!(files.get(SHARD).unwrap_err(), expected, "it stays refused");
     }
 
     #[test]
