@@ -3,7 +3,7 @@
 //! The kernel gives the same few errors for very different causes: EPERM may be a sysctl or a container's filter, ENOSYS
 //! a filter or an old kernel. Which one it is follows from what /proc says about this process.
 
-use super::uring;
+use super::ring_setup::set_up;
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 use rustix::thread::{CapabilitySet, capabilities};
@@ -47,7 +47,7 @@ pub struct Unavailable {
 ///
 /// The reason.
 pub fn io_uring_here() -> Result<String, Unavailable> {
-    let made = uring::set_up(TRIAL_DEPTH, false);
+    let made = set_up(TRIAL_DEPTH, false);
     made.map(|(_, setup)| setup.to_owned()).map_err(|error| {
         let known = error.get_ref().and_then(|inner| inner.downcast_ref::<Unavailable>()).cloned();
         known.unwrap_or_else(|| Unavailable { why: error.to_string(), remedy: None })

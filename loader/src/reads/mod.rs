@@ -26,6 +26,7 @@ pub mod latency;
 mod op;
 mod opener;
 mod reader;
+mod ring_setup;
 mod rules;
 mod sim;
 mod store_model;
