@@ -11,6 +11,7 @@ DAEMON = {
     "policy": "app",
     "store": None,
     "depth": None,
+    "hedge": False,
     "workers": None,
     "engine": "auto",
     "io": "auto",
@@ -175,6 +176,7 @@ def test_arguments_become_the_daemons_command_line() -> None:
         "policy": "lru",
         "store": "latency=2ms,bandwidth=1Gbit",
         "depth": 8,
+        "hedge": True,
         "workers": 2,
         "engine": "threads",
         "io": "buffered",
@@ -182,5 +184,5 @@ def test_arguments_become_the_daemons_command_line() -> None:
     assert DaemonOptions(**every).arguments(Path("/data"), "x", "/run/s") == [
         "serve", "/data", "--private", "--job", "x", "--cache", str(8 << 30), "--policy", "lru",
         "--engine", "threads", "--io", "buffered", "--store", "latency=2ms,bandwidth=1Gbit",
-        "--depth", "8", "--workers", "2", "--socket", "/run/s",
+        "--depth", "8", "--hedge", "--workers", "2", "--socket", "/run/s",
     ]  # fmt: skip

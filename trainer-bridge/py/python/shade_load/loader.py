@@ -52,13 +52,14 @@ class Loader:
         socket: Path of a daemon's socket. Default: a name made from user, dataset and job.
         store: Simulate a distant store: "latency=2ms,bandwidth=1Gbit,depth=32"; see `shade-load serve --help`.
         depth: Reads in flight. Default: the daemon finds out.
+        hedge: Ask once more for records that are far later than the others, for 1 in 100 at most.
         workers: Threads that fill batches. Default: the daemon chooses.
-        engine: "auto", "uring" or "threads".
+        engine: "auto", "uring", "threads", or "sim": a simulated store.
         io: "auto", "direct" or "buffered".
         ring: Shared memory for finished batches: bytes or "256MiB". Default: the daemon chooses.
         timeout: Seconds after which a wait for the daemon is given up with `LoaderTimeout`.
 
-    `cache`, `policy`, `store`, `depth`, `workers`, `engine` and `io` apply if this Loader starts the daemon.
+    `cache`, `policy`, `store`, `depth`, `hedge`, `workers`, `engine` and `io` apply if this Loader starts the daemon.
     """
 
     _session: _native.Session | None = None
@@ -86,8 +87,9 @@ class Loader:
         socket: str | os.PathLike[str] | None = None,
         store: str | None = None,
         depth: int | None = None,
+        hedge: bool = False,
         workers: int | None = None,
-        engine: Literal["auto", "uring", "threads"] = "auto",
+        engine: Literal["auto", "uring", "threads", "sim"] = "auto",
         io: Literal["auto", "direct", "buffered"] = "auto",
         ring: int | str | None = None,
         timeout: float = 300.0,
@@ -117,6 +119,7 @@ class Loader:
             policy=policy,
             store=store,
             depth=depth,
+            hedge=hedge,
             workers=workers,
             engine=engine,
             io=io,

@@ -81,6 +81,7 @@ class DaemonOptions:
     policy: str
     store: str | None
     depth: int | None
+    hedge: bool
     workers: int | None
     engine: str
     io: str
@@ -96,6 +97,8 @@ class DaemonOptions:
             arguments += ["--store", matching("store", self.store, _STORE, '"latency=2ms,bandwidth=1Gbit,depth=32"')]
         if self.depth is not None:
             arguments += ["--depth", str(integer("depth", self.depth, 1, DEPTH_MAX))]
+        if self.hedge:
+            arguments.append("--hedge")
         if self.workers is not None:
             arguments += ["--workers", str(integer("workers", self.workers, 1, WORKERS_MAX))]
         if socket is not None:
