@@ -117,7 +117,7 @@ fn the_text_says_the_same() {
     let packed = Packed::mixed(33);
     let (code, text) = text(doctor().arg(&packed.dataset).args(PROBE));
     assert_eq!(code, Some(0));
-    let samples = format!("{} samples", packed.len());
+    let samples = format!("samples: {}", packed.len());
     let expected =
         ["kernel", "io_uring", "memlock", "memory", "CPUs", "mount", &samples, "p99 ms", "knee", "to change"];
     for word in expected {

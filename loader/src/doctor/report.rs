@@ -132,7 +132,7 @@ fn write_nfs(f: &mut fmt::Formatter<'_>, nfs: &Nfs) -> fmt::Result {
 
 fn write_dataset(f: &mut fmt::Formatter<'_>, dataset: &Facts) -> fmt::Result {
     let Facts { samples, shards, shard_bytes, .. } = dataset;
-    line(f, "dataset", format_args!("{samples} samples in {shards} shards, {}", size(*shard_bytes)))?;
+    line(f, "dataset", format_args!("samples: {samples}, shards: {shards}, {}", size(*shard_bytes)))?;
     let [mean, p99, max] =
         [dataset.record_mean_bytes, dataset.record_p99_bytes.into(), dataset.record_max_bytes.into()]
             .map(size);
@@ -161,10 +161,9 @@ fn write_probe(f: &mut fmt::Formatter<'_>, probe: &Probe) -> fmt::Result {
         )?;
     }
     if let Some(knee) = probe.knee_depth {
-        writeln!(
-            f,
-            "  knee: depth {knee}, the smallest within 5 % of the best; more in flight only waits longer"
-        )?;
+        let deepest = probe.steps.iter().all(|step| step.depth <= knee);
+        let more = if deepest { "no more are ever in flight" } else { "more in flight only waits longer" };
+        writeln!(f, "  knee: depth {knee}, the smallest within 5 % of the best; {more}")?;
     }
     if probe.interrupted {
         writeln!(f, "  interrupted: what is missing was not measured")?;

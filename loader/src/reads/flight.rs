@@ -81,14 +81,13 @@ impl Flight {
     /// buffer or none is free.
     pub(super) fn neighbours(ops: Vec<ReadOp>, shared: &Shared) -> Vec<Self> {
         let bounds = match (ops.first(), ops.last()) {
-            (Some(first), Some(last)) if ops.len() > 1 => Some((
-                first.shard,
-                first.offset,
-                last.offset.saturating_add(u64::from(last.len)) - first.offset,
-            )),
+            (Some(first), Some(last)) if ops.len() > 1 => {
+                let end = last.offset.saturating_add(u64::from(last.len));
+                Some((first.shard, first.offset, end.saturating_sub(first.offset)))
+            }
             _ => None,
         };
-        // Room for the last 512 bytes of a direct read.
+        // A buffer has whole units of 512 bytes, so the last one of a direct read has room, too.
         let fitting = bounds.and_then(|(shard, offset, len)| {
             let len = u32::try_from(len).ok().filter(|len| *len <= SPAN_BYTES_MAX)?;
             Some((shard, offset, len))
