@@ -9,7 +9,8 @@ VENV ?= .venv
 DATA ?=
 EPOCHS ?=
 OUT ?= demo-out
-# More of `python -m benches.rivals --help`, for example RIVALS_ARGS="--rounds 5".
+# Which comparisons, and more of `python -m benches.rivals read --help`, for example RIVALS_ARGS="--rounds 5".
+RIVALS ?= pack read
 RIVALS_ARGS ?=
 # More of `python -m demo --help`, for example DEMO_ARGS="--rep 3 --depth 8".
 DEMO_ARGS ?=
@@ -46,9 +47,9 @@ bench: build ## the benches of benches/
 	cargo build --release --package shade-slow-store
 	cargo run --release --package shade-benches
 
-bench-rivals: build $(rivals)/.installed ## pack beside FFCV, MosaicML Streaming, LitData and WebDataset (installs those that it can)
-	cargo build --release --package shade-benches
-	$(rivals)/bin/python -m benches.rivals pack --programs '$(target)/release' $(RIVALS_ARGS)
+bench-rivals: build $(rivals)/.installed ## pack and read beside other loaders and their formats (installs those that it can; RIVALS=read RIVALS_ARGS=)
+	cargo build --release --package shade-benches --package shade-slow-store
+	for bench in $(RIVALS); do $(rivals)/bin/python -m benches.rivals $$bench --programs '$(target)/release' $(RIVALS_ARGS); done
 
 clean: ## remove all that make has made
 	cargo clean

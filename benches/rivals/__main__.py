@@ -1,16 +1,19 @@
-"""`python -m benches.rivals pack`: packs one ImageFolder with shade and with every rival that is installed.
+"""`python -m benches.rivals pack|read`: shade beside every rival that is installed, over the same images.
 
-Each run is a process of its own; the writers take turns. `make bench-rivals` sets everything up and runs this."""
+Each run is a process of its own; all take turns. `make bench-rivals` sets everything up and runs this."""
 
 import argparse
+import os
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-from benches.rivals import packing, report
+from benches.rivals import packing, reading, report
+from benches.rivals.turns import NotMeasured
 
 ROOT = Path(__file__).parents[2]
+BENCHES = {"pack": packing, "read": reading}
 
 
 def main() -> int:
@@ -20,7 +23,7 @@ def main() -> int:
         run(arguments)
     except KeyboardInterrupt:
         return 130
-    except (packing.NotMeasured, OSError, subprocess.CalledProcessError) as error:
+    except (NotMeasured, OSError, subprocess.CalledProcessError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     return 0
@@ -28,42 +31,47 @@ def main() -> int:
 
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benches.rivals", description=__doc__.splitlines()[0])
-    parser.add_argument("bench", choices=["pack"], help="what to compare: pack = making the dataset")
-    parser.add_argument("--data", type=Path, help="an ImageFolder of yours (default: 4,000 made JPEGs, 110 KB each)")
-    parser.add_argument("--rounds", type=_positive, default=3, help="runs of each writer (default 3)")
-    parser.add_argument("--workers", type=_positive, default=2, help="processes or threads of each (default 2)")
-    parser.add_argument("--only", action="append", choices=list(packing.WRITERS), help="this writer; may be repeated")
+    benches = parser.add_subparsers(dest="bench", required=True)
+    pack = benches.add_parser("pack", help="making the dataset")
+    read = benches.add_parser("read", help="an epoch of raw records, cold: local disk, and a store 2 ms away")
+    pack.add_argument("--workers", type=_positive, default=2, help="processes or threads of each (default 2)")
+    for parser_of_one, bench in ((pack, packing), (read, reading)):
+        _add_common(parser_of_one, bench.NAMES, bench.FILES)
+    return parser.parse_args()
+
+
+def _add_common(parser: argparse.ArgumentParser, names: list[str], files: int) -> None:
+    parser.add_argument("--data", type=Path, help="an ImageFolder of yours (default: made JPEGs, 110 KB each)")
+    parser.add_argument("--files", type=_positive, default=files, help=f"how many to make (default {files})")
+    parser.add_argument("--rounds", type=_positive, default=3, help="runs of each (default 3)")
+    parser.add_argument("--only", action="append", choices=names, help="this one; may be repeated")
     parser.add_argument("--out", type=Path, help="the file of results (default: one in benches/record, by date)")
     parser.add_argument(
-        "--programs", type=Path, default=ROOT / "target/release", help="where shade-pack and shade-benches are"
+        "--programs",
+        type=lambda text: Path(text).resolve(),
+        default=ROOT / "target/release",
+        help="where the release builds of our programs are",
     )
-    parser.add_argument("--scratch", type=Path, help="where data is written and removed (default: as TMPDIR says)")
-    return parser.parse_args()
+    parser.add_argument(
+        "--scratch", type=Path, help="where data is written and removed (default: TMPDIR, else beside the programs)"
+    )
 
 
 def run(arguments: argparse.Namespace) -> None:
     started = report.Start()
     if started.is_busy():
         print(f"warning: {report.BUSY}", file=sys.stderr)
-    with tempfile.TemporaryDirectory(prefix="shade-rivals-", dir=arguments.scratch) as scratch:
-        source = arguments.data or _make_images(arguments.programs, Path(scratch))
-        task = packing.Task(source, Path(scratch), arguments.programs.resolve(), arguments.workers)
-        runs = packing.take_turns(task, arguments.only or list(packing.WRITERS), arguments.rounds)
-        rows = packing.rows(runs, packing.measure(source))
-    versions = {name: each[0].version for name, each in runs.items()}
+    bench = BENCHES[arguments.bench]
+    parent = arguments.scratch or os.environ.get("TMPDIR") or arguments.programs
+    with tempfile.TemporaryDirectory(prefix="shade-rivals-", dir=parent) as scratch:
+        # What libraries leave in the folder for temporary files goes with the rest.
+        os.environ["TMPDIR"] = scratch
+        versions, rows = bench.compare(arguments, Path(scratch).resolve())
     result = started.finish(versions, rows)
-    print(report.table(result))
-    out = arguments.out or ROOT / "benches/record" / f"{result['date'][:10]}-rivals-pack.json"
+    print(report.table(result, bench.details))
+    out = arguments.out or ROOT / "benches/record" / f"{result['date'][:10]}-rivals-{arguments.bench}.json"
     report.write(result, out)
     print(f"written: {out}")
-
-
-def _make_images(programs: Path, scratch: Path) -> Path:
-    """The JPEGs that the bench `pack` packs, made by it."""
-    folder = scratch / "images"
-    subprocess.run([programs / "shade-benches", "--images", folder], check=True)
-    (tree,) = folder.iterdir()
-    return tree
 
 
 def _positive(text: str) -> int:

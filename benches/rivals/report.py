@@ -6,11 +6,14 @@ import os
 import platform
 import statistics
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 median = statistics.median
 CORES = len(os.sched_getaffinity(0))
+# What a bench has to tell: the versions of what it measured, and rows.
+Compared = tuple[dict[str, str], list[dict[str, Any]]]
 BUSY = "the machine was busy before this run: its figures are void, but for rough comparisons within it"
 
 
@@ -38,30 +41,36 @@ class Start:
         }
 
 
-def row(name: str, rates: list[float]) -> dict[str, Any]:
-    """A row of files a second."""
+def row(name: str, rates: list[float], unit: str, mean_bytes: float) -> dict[str, Any]:
+    """A row of so many of something a second, each of so many bytes."""
     return {
         "name": name,
         "median": median(rates),
         "min": min(rates),
         "max": max(rates),
-        "unit": "files/s",
+        "unit": unit,
         "runs": len(rates),
+        "mb_per_s": median(rates) * mean_bytes / 1e6,
     }
 
 
-def table(result: dict[str, Any]) -> str:
-    """The result for people."""
+def beside(row: dict[str, Any], other: dict[str, Any]) -> None:
+    """Says in a row how it stands to another."""
+    row["rival"], row["ratio"] = other["name"], row["median"] / other["median"]
+
+
+def table(result: dict[str, Any], details: Callable[[dict[str, Any]], str]) -> str:
+    """The result for people. `details` tells what a row has besides rates."""
     machine = result["machine"]
     lines = [f"{result['date']}  {machine['cpu']}, {machine['cores']} cores, Linux {machine['kernel']}"]
     if result["busy"]:
         lines.append(f"WARNING: {BUSY}")
     width = max(len(row["name"]) for row in result["rows"])
     for each in result["rows"]:
-        beside = f"{each['ratio']:.2f} x {each['rival']}" if "ratio" in each else ""
+        ratio = f"{each['ratio']:.2f} x {each['rival']}" if "ratio" in each else ""
         lines.append(
-            f"{each['name']:{width}}  {each['median']:9,.0f}  ({each['min']:,.0f} .. {each['max']:,.0f}) files/s"
-            f"  {each['mb_per_s']:7,.0f} MB/s  writes {each['written_over_source']:.3f} of the source  {beside}".rstrip()
+            f"{each['name']:{width}}  {each['median']:9,.0f}  ({each['min']:,.0f} .. {each['max']:,.0f}) {each['unit']}"
+            f"  {each['mb_per_s']:7,.0f} MB/s  {details(each)}  {ratio}".rstrip()
         )
     return "\n".join(lines)
 

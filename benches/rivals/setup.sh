@@ -7,7 +7,8 @@ here="$(cd "$(dirname "$0")" && pwd)"
 project="${VENV:-$here/../../.venv}"
 venv="$here/.venv"
 minutes_max=10 # for one rival, its download and its build included
-debian_packages=(libopencv-dev libturbojpeg0-dev pkg-config)
+# FFRecord is on no package index. FFRECORD: another place that pip takes, such as git+file:///a/clone.
+ffrecord="${FFRECORD:-git+https://github.com/HFAiLab/ffrecord@3f6380ca316da4d846d2a1b04a5d00eb401ec2d6}"
 
 pip_install() { # pip_install ARGUMENT...
     timeout "${minutes_max}m" "$venv/bin/python" -m pip install --quiet --disable-pip-version-check \
@@ -19,35 +20,45 @@ install_rival() { # install_rival NAME
     pip_install --requirement "$here/requirements/$1.txt" || echo "rivals: $1 does not install here: left out" >&2
 }
 
-ffcv_can_be_built() { pkg-config --exists opencv4 libturbojpeg; }
-
-install_debian_packages() {
+install_debian_packages() { # install_debian_packages RIVAL NAME...
+    local rival="$1"
+    shift
     if [[ "$(id -u)" != 0 ]] || ! command -v apt-get >/dev/null; then
-        echo "rivals: ffcv needs ${debian_packages[*]} (Debian's names); only root can install them" >&2
+        echo "rivals: $rival needs $* (Debian's names); only root can install them" >&2
         return 1
     fi
-    echo "rivals: installing ${debian_packages[*]}"
+    echo "rivals: installing $*"
     timeout "${minutes_max}m" apt-get -qq update || true # the lists that are here may do
     DEBIAN_FRONTEND=noninteractive timeout "${minutes_max}m" \
-        apt-get -qq -o Dpkg::Use-Pty=0 install --yes --no-install-recommends "${debian_packages[@]}"
+        apt-get -qq -o Dpkg::Use-Pty=0 install --yes --no-install-recommends "$@"
 }
 
-install_ffcv() {
-    if ! ffcv_can_be_built && ! { install_debian_packages && ffcv_can_be_built; }; then
-        echo "rivals: ffcv cannot be built here: left out" >&2
+can_build_ffcv() { pkg-config --exists opencv4 libturbojpeg; }
+
+can_build_ffrecord() {
+    command -v cmake git >/dev/null && printf '#include <%s>\n' libaio.h zlib.h | cc -E - >/dev/null 2>&1
+}
+
+build_rival() { # build_rival NAME SOURCE DEBIAN_PACKAGE...
+    local name="$1" source="$2"
+    shift 2
+    if ! "can_build_$name" && ! { install_debian_packages "$name" "$@" && "can_build_$name"; }; then
+        echo "rivals: $name cannot be built here: left out" >&2
         return
     fi
-    install_rival ffcv
+    install_rival "$name"
     # Its build asks for numpy and torch that are there already.
-    pip_install --no-build-isolation --no-deps ffcv==1.0.2 || echo "rivals: ffcv does not build here: left out" >&2
+    pip_install --no-build-isolation --no-deps "$source" || echo "rivals: $name does not build here: left out" >&2
 }
 
 packages_of() { "$1/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))'; }
 
 "$project/bin/python" -m venv "$venv"
-packages_of "$project" >"$(packages_of "$venv")/of-the-project.pth"
+# Its .pth files count, too: shade_load is there by one.
+echo "import site; site.addsitedir('$(packages_of "$project")')" >"$(packages_of "$venv")/of-the-project.pth"
 for rival in webdataset litdata mosaicml; do
     install_rival "$rival"
 done
-install_ffcv
+build_rival ffcv ffcv==1.0.2 libopencv-dev libturbojpeg0-dev pkg-config
+build_rival ffrecord "$ffrecord" libaio-dev zlib1g-dev cmake git
 touch "$venv/.installed"

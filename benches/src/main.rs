@@ -46,6 +46,9 @@ struct Args {
     /// Write the JPEGs that `pack` packs below this folder, and end: for the rivals in Python.
     #[arg(long, value_name = "FOLDER", conflicts_with_all = ["out", "names"])]
     images: Option<PathBuf>,
+    /// How many of them.
+    #[arg(long, value_name = "N", default_value_t = packing::PHOTOS, requires = "images")]
+    files: u32,
     /// Which benches to run. Default: all.
     #[arg(value_name = "NAME", value_enum)]
     names: Vec<Name>,
@@ -84,7 +87,7 @@ fn main() -> ExitCode {
 
 fn run(args: &Args) -> Result<()> {
     if let Some(folder) = &args.images {
-        return packing::photo_tree(folder).map(drop);
+        return packing::photo_tree(folder, args.files).map(drop);
     }
     let mut report = Report::start();
     if report.is_busy() {

@@ -12,8 +12,8 @@ use crate::scratch::Scratch;
 use crate::tree::Tree;
 
 const RUNS: usize = 5;
-const PHOTOS: u32 = 4_000;
-/// Each occurs eight times among the files; neither program looks for that.
+pub(crate) const PHOTOS: u32 = 4_000;
+/// Each occurs eight times among so many files; neither program looks for that.
 const DIFFERENT_PHOTOS: u64 = 500;
 const THUMBNAILS: u32 = 50_000;
 /// As many threads for `shade-pack` on any machine, so that runs of two machines can be compared.
@@ -21,7 +21,7 @@ const JOBS: &str = "2";
 
 /// Files a second.
 pub(crate) fn run(scratch: &Scratch) -> Result<Vec<Figure>> {
-    let mut figures = compare(scratch, &photo_tree(scratch.folder())?)?;
+    let mut figures = compare(scratch, &photo_tree(scratch.folder(), PHOTOS)?)?;
     let thumbnails =
         Tree::write("PNG 2 KB", scratch.folder(), THUMBNAILS, |number| thumbnail(number.into()))?;
     figures.extend(compare(scratch, &thumbnails)?);
@@ -29,8 +29,8 @@ pub(crate) fn run(scratch: &Scratch) -> Result<Vec<Figure>> {
 }
 
 /// ImageNet in small.
-pub(crate) fn photo_tree(folder: &Path) -> Result<Tree> {
-    Tree::repeat("JPEG 110 KB", folder, PHOTOS, &photos(DIFFERENT_PHOTOS, &IMAGENET)?)
+pub(crate) fn photo_tree(folder: &Path, files: u32) -> Result<Tree> {
+    Tree::repeat("JPEG 110 KB", folder, files, &photos(DIFFERENT_PHOTOS, &IMAGENET)?)
 }
 
 /// One program, with or without waiting for the disk.

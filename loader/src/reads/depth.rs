@@ -98,7 +98,8 @@ impl DepthController {
             settling: depth,
             window: Window::default(),
             hold: 1,
-            next_up: true,
+            // Doubling has tried more; it may have gone too far.
+            next_up: false,
         }
     }
 
@@ -152,18 +153,20 @@ impl DepthController {
         match self.phase {
             Phase::Doubling(before) => self.judge_doubling(before, now),
             Phase::Holding(windows) if windows > 1 => self.phase = Phase::Holding(windows - 1),
-            Phase::Holding(_) => {
-                let step =
-                    if self.next_up { f64::from(now.depth) * STEP } else { f64::from(now.depth) / STEP };
-                self.next_up = !self.next_up;
-                self.phase = Phase::Trying(now);
-                self.go_to(rounded(step));
-                if self.depth == now.depth {
-                    // At a bound: there is nothing to try.
-                    self.phase = Phase::Holding(self.hold);
-                }
-            }
+            Phase::Holding(_) => self.try_beside(now),
             Phase::Trying(kept) => self.judge_trial(kept, now),
+        }
+    }
+
+    /// Goes a step from the depth that gave `kept`, up or down.
+    fn try_beside(&mut self, kept: Measured) {
+        let step = if self.next_up { f64::from(kept.depth) * STEP } else { f64::from(kept.depth) / STEP };
+        self.phase = Phase::Trying(kept);
+        self.go_to(rounded(step));
+        if self.depth == kept.depth {
+            // At a bound: there is nothing to try.
+            self.next_up = !self.next_up;
+            self.phase = Phase::Holding(self.hold);
         }
     }
 
@@ -191,12 +194,13 @@ impl DepthController {
             gain >= STEP_DOWN_KEPT
         };
         if pays {
+            // On in the same direction, at once: what was just measured is what the next step is held against.
             self.hold = 1;
-            self.next_up = tried.depth > kept.depth;
-        } else {
-            self.hold = (self.hold * 2).min(HOLD_WINDOWS_MAX);
-            self.go_to(kept.depth);
+            return self.try_beside(tried);
         }
+        self.hold = (self.hold * 2).min(HOLD_WINDOWS_MAX);
+        self.next_up = !self.next_up;
+        self.go_to(kept.depth);
         self.phase = Phase::Holding(self.hold);
     }
 

@@ -1,0 +1,60 @@
+"""`python -m benches.rivals.epoch READER ROOT PROGRAMS WORKERS`: one epoch of one reader, in a fresh process.
+
+With `prepare` for WORKERS it makes what the reader reads. The clock starts when the reader's modules are imported and
+stops when the last batch has been touched. The last line that it prints is JSON."""
+
+import importlib
+import json
+import os
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from benches.rivals import whole_tree
+from benches.rivals.seen import Seen
+
+BATCH = 256
+
+
+def main() -> int:
+    name, root, programs, workers = sys.argv[1:]
+    try:
+        reader = importlib.import_module(f"benches.rivals.readers.{name}")
+    except (ImportError, OSError) as error:
+        print(f"does not import: {error}", file=sys.stderr)
+        return 1
+    if workers == "prepare":
+        reader.prepare(Path(root), Path(programs))
+        told: dict[str, Any] = {"folder": reader.FOLDER}
+    else:
+        told = run(reader, Path(root), int(workers))
+    print(json.dumps({**told, "version": reader.version(Path(programs))}), flush=True)
+    # Nothing that took CPU time hereafter, as taking PyTorch apart does, would be the reader's.
+    os._exit(0)
+
+
+def run(reader: ModuleType, root: Path, workers: int) -> dict[str, Any]:
+    """Takes every batch and touches it."""
+    seen, of_first, first, ended = Seen(), 0, 0.0, 0.0
+    cpu = whole_tree.cpu_seconds()
+    started = time.perf_counter()
+    for batch in reader.batches(root, workers, BATCH):
+        if not of_first:
+            of_first, first = len(batch), time.perf_counter()
+        for record in batch:
+            seen.touch(record)
+        ended = time.perf_counter()
+    return {
+        "seconds": ended - started,
+        "first_seconds": first - started,
+        "first_records": of_first,
+        "cpu_seconds_before": cpu,
+        "seen": asdict(seen),
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())

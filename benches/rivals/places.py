@@ -1,0 +1,80 @@
+"""From where records are read: each place runs a command over a folder of which this machine has nothing in memory."""
+
+import json
+import os
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benches.rivals.turns import Left, tell
+
+# A command, given where the folder is to be seen.
+Command = Callable[[Path], list[Any]]
+DROP_CACHES = Path("/proc/sys/vm/drop_caches")
+MEMORY_FILE_SYSTEMS = ("tmpfs", "ramfs")
+DELAY_US = 2_000
+# It mounts, and that is all.
+TRIAL_SECONDS_MAX = 30
+
+
+@dataclass(frozen=True)
+class Disk:
+    """The folder itself."""
+
+    name: str
+
+    def try_out(self, root: Path) -> None:
+        """Raises `Left` where it cannot be had."""
+        kind = subprocess.run(["stat", "-f", "-c", "%T", root], capture_output=True, text=True, check=True).stdout
+        if kind.strip() in MEMORY_FILE_SYSTEMS:
+            raise Left(f"{root} is in memory: set TMPDIR to a folder on a disk")
+        if not os.access(DROP_CACHES, os.W_OK):
+            raise Left("only root can empty the page cache")
+
+    def tell(self, root: Path, _part: Path, command: Command, seconds_max: float) -> dict[str, Any]:
+        """What the command says, which finds neither contents nor names in memory."""
+        os.sync()
+        DROP_CACHES.write_text("3")
+        return tell(command(root), seconds_max)
+
+
+@dataclass(frozen=True)
+class Store:
+    """The folder through shade-slow-store, which is mounted for each run and has all of it in its own memory."""
+
+    name: str
+    programs: Path
+    # Which operations take 2 ms, in its words. Empty: all that a network file system sends.
+    options: tuple[str, ...] = ()
+
+    def try_out(self, root: Path) -> None:
+        """Raises `Left` where it cannot be had."""
+        self._tell(root, lambda _mount: ["echo", "{}"], TRIAL_SECONDS_MAX)
+
+    def tell(self, root: Path, part: Path, command: Command, seconds_max: float) -> dict[str, Any]:
+        """What the command says, which uses `part` of the folder, and how many operations it sent."""
+        for path in part.rglob("*"):
+            if path.is_file():
+                path.read_bytes()
+        return self._tell(root, command, seconds_max)
+
+    def _tell(self, root: Path, command: Command, seconds_max: float) -> dict[str, Any]:
+        mount, counted = root.with_name("mount"), root.with_name("operations.json")
+        mount.mkdir(exist_ok=True)
+        # In a mount namespace of its own: nobody else sees the mount, and it goes with the last process in it.
+        words: list[Any] = ["unshare", "--mount"]
+        words += [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
+        words += [self.programs / "shade-slow-store", "--delay-us", str(DELAY_US), *self.options]
+        told = tell([*words, "--out", counted, root, mount, "--", *command(mount)], seconds_max)
+        return {**told, "operations": sum(json.loads(counted.read_bytes())["operations"].values())}
+
+
+def all_of_them(programs: Path) -> list[Disk | Store]:
+    """In the order of the table."""
+    return [
+        Disk("local disk"),
+        Store("2 ms a read", programs, ("--operations", "read")),
+        Store("2 ms an operation", programs),
+    ]
