@@ -10,7 +10,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 
-use memmap2::MmapOptions;
+use memmap2::{Advice, MmapOptions};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::{
     FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, ftruncate, memfd_create,
@@ -135,9 +135,15 @@ fn doorbell() -> io::Result<OwnedFd> {
 fn segment(name: &str, bytes: u64, seals: SealFlags) -> io::Result<(OwnedFd, Region)> {
     let fd = memfd(name)?;
     ftruncate(&fd, bytes)?;
-    fallocate(&fd, FallocateFlags::empty(), 0, bytes)?;
     let len = usize::try_from(bytes).map_err(|_| io::Error::from(Errno::OVERFLOW))?;
     let mapping = MmapOptions::new().len(len).map_raw(&fd)?;
+    // Where the system gives huge pages: a ring has hundreds of MB, whose small pages both sides would have to fault in
+    // one by one.
+    let _ = mapping.advise(Advice::HugePage);
+    if mapping.advise(Advice::PopulateWrite).is_err() {
+        // Linux before 5.14 cannot. If memory is short this says so.
+        fallocate(&fd, FallocateFlags::empty(), 0, bytes)?;
+    }
     let Some(start) = NonNull::new(mapping.as_mut_ptr()) else {
         return Err(io::Error::from(Errno::FAULT));
     };

@@ -6,7 +6,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::NonNull;
 
-use memmap2::MmapOptions;
+use memmap2::{Advice, MmapOptions};
 use rustix::fs::{SealFlags, fcntl_get_seals, fstat};
 use shade_formats::ring::Region;
 
@@ -38,6 +38,8 @@ pub(crate) fn map(
         Access::ReadWrite => options.map_raw(fd),
     }
     .map_err(|error| refused(error.to_string(), "a mapping"))?;
+    // Where the daemon got huge pages, we map them as such.
+    let _ = mapping.advise(Advice::HugePage);
     let start = NonNull::new(mapping.as_mut_ptr())
         .ok_or_else(|| refused("a null address".to_owned(), "a mapping"))?;
     Ok(match access {
