@@ -84,8 +84,8 @@ def test_ctrl_c_ends_a_wait(dataset: packed.Packed) -> None:
         """
 loader = Loader(sys.argv[1], 8, job="interrupted", store="latency=60s")
 batches = iter(loader)
-print("waiting")
 try:
+    print("waiting")
     next(batches)
     print("a batch")
 except KeyboardInterrupt:
