@@ -70,7 +70,7 @@ def test_every_public_name_is_documented() -> None:
 def test_stats_hold_the_figures(dataset: packed.Packed) -> None:
     began = time.monotonic()
     with Loader(
-        dataset.path, BATCH, image_size=packed.SIDE, cache="100%", job="stats", store="latency=5ms"
+        dataset.path, BATCH, image_size=packed.SIDE, cache="100%", job="stats", store="latency=50ms"
     ) as loader:
         assert loader.stats()["stall_seconds"] == 0.0
         for epoch in range(2):
