@@ -60,15 +60,21 @@ fn a_bad_neighbour_is_one_fault() {
     assert_eq!(replay.core.stats().epoch.counts.counts.faults, 1);
 }
 
-/// A replay in the middle of an epoch in which one read of many has no answer.
-fn with_one_stuck(hedge: bool) -> (Replay, u32) {
-    let mut replay = Replay::reading(index(4000, 4, |_| 5_000), Policy::App, 0, 16, 3, 0, hedge);
+/// A replay in the middle of an epoch of records far apart, `depth` of them in flight at most.
+fn mid_epoch(samples: u32, depth: u32, ticks: u32, hedge: bool) -> Replay {
+    let mut replay = Replay::reading(index(samples, 4, |_| 5_000), Policy::App, 0, depth, 3, 0, hedge);
     replay.latency = Duration::from_millis(2);
     replay.attach_all(&spec(50, 1), 0);
     replay.start(0, 0, 0);
-    for _ in 0..3_000 {
+    for _ in 0..ticks {
         replay.tick();
     }
+    replay
+}
+
+/// The same, and one read of many has no answer.
+fn with_one_stuck(hedge: bool) -> (Replay, u32) {
+    let mut replay = mid_epoch(4000, 16, 3_000, hedge);
     let (flight, sample) = (replay.reading[0].flight, replay.reading[0].sample.0);
     replay.stuck.insert(flight);
     replay.run();
@@ -135,13 +141,7 @@ fn a_hedge_that_fails_is_no_fault_while_the_first_read_may_still_come() {
 
 #[test]
 fn one_read_in_a_hundred_is_hedged_at_most() {
-    let mut replay = Replay::reading(index(5000, 4, |_| 5_000), Policy::App, 0, 64, 4, 0, true);
-    replay.latency = Duration::from_millis(2);
-    replay.attach_all(&spec(50, 1), 0);
-    replay.start(0, 0, 0);
-    for _ in 0..4_000 {
-        replay.tick();
-    }
+    let mut replay = mid_epoch(5000, 64, 4_000, true);
     // Everything is late: the store as a whole is, and asking it twice would not help.
     let all: Vec<u64> = replay.reading.iter().map(|op| op.flight).collect();
     assert!(all.len() > 1, "{}", all.len());

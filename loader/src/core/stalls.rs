@@ -31,7 +31,7 @@ pub(super) struct Stalls {
     tell_at_ns: u64,
     /// Reads that are late now.
     pub(super) late: u32,
-    /// Records read in flights of one: what hedges are counted against.
+    /// Records asked for, hedges left out: what hedges are counted against.
     pub(super) records: u64,
     pub(super) hedged: u64,
 }

@@ -15,7 +15,7 @@ use super::mountstats::reads_so_far;
 use super::nfs::Nfs;
 use crate::blocks::{block_bytes_for, charged_bytes};
 use crate::dataset::{Dataset, DatasetError};
-use crate::reads::{IoChoice, IoMode, choose_io};
+use crate::reads::{IoChoice, IoMode, any_shard, choose_io};
 
 /// What blocks are aligned to where no dataset says how large they are.
 const PAGE_BYTES: u32 = 4096;
@@ -129,7 +129,7 @@ fn read_ahead_kib(device: &str) -> Option<u64> {
 fn io(path: &Path, dataset: Option<&Dataset>, facts: Option<&Facts>, is_nfs: bool) -> Option<Io> {
     let folder = dataset.map_or(path, |dataset| &dataset.folder);
     let file = match dataset {
-        Some(dataset) => any_shard(dataset),
+        Some(dataset) => any_shard(&dataset.folder, &dataset.index),
         None if path.is_file() => Some(path.to_owned()),
         None => any_file(path),
     };
@@ -140,11 +140,6 @@ fn io(path: &Path, dataset: Option<&Dataset>, facts: Option<&Facts>, is_nfs: boo
     let block_bytes = facts.map_or(PAGE_BYTES, |facts| facts.block_bytes);
     let align_bytes = PAGE_BYTES.min(1 << block_bytes.trailing_zeros());
     choose_io(IoMode::Auto, folder, file.as_deref(), align_bytes).ok().map(Io::from)
-}
-
-fn any_shard(dataset: &Dataset) -> Option<PathBuf> {
-    let shards = (0..dataset.index.shard_count()).filter_map(|id| dataset.index.shard(ShardId(id)));
-    shards.map(|shard| dataset.folder.join(shard.name)).find(|path| path.is_file())
 }
 
 fn any_file(folder: &Path) -> Option<PathBuf> {

@@ -194,7 +194,8 @@ fn look_at(folder: &Path, index: &Index, id: ShardId) -> Option<ShardWarning> {
 }
 
 /// A shard that exists, to ask the file system about.
-pub(super) fn any_shard(folder: &Path, index: &Index) -> Option<PathBuf> {
+#[must_use]
+pub fn any_shard(folder: &Path, index: &Index) -> Option<PathBuf> {
     (0..index.shard_count())
         .filter_map(|id| Some(folder.join(index.shard(ShardId(id))?.name)))
         .find(|path| stat(path).is_ok())

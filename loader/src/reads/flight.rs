@@ -116,27 +116,13 @@ impl Flight {
         false
     }
 
-    /// Opens the flight's shard, which may take as long as a server takes. Where that fails the flight ends.
-    ///
-    /// # Errors
-    ///
-    /// The step that ends it.
-    pub(super) fn open(mut self, now: Instant, shared: &Shared) -> Result<Self, Box<Step>> {
-        match shared.files.get(self.shard) {
-            Ok(file) => {
-                self.file = Some(file);
-                Ok(self)
-            }
-            Err(fault) => Err(Box::new(self.end(Err(fault), now, shared))),
-        }
-    }
-
     /// Counts the flight as one in flight, from `now` on. Call once, before the first [`next`](Self::next).
     pub(super) fn begin(&mut self, now: Instant, shared: &Shared) {
         self.begun = Some(Begun { at: now, in_flight: shared.gate.enter() });
     }
 
-    /// The next step, not knowing any new result: at the start and after a wait.
+    /// The next step, not knowing any new result: at the start and after a wait. Opens the shard if it is not open, which
+    /// may take as long as a server takes.
     pub(super) fn next(self, now: Instant, shared: &Shared) -> Step {
         if self.len == 0 {
             // Nothing to read, and nothing that reading again could mend.

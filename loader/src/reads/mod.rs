@@ -38,6 +38,7 @@ pub use availability::{Unavailable, io_uring_here, linux_version};
 pub use config::{Depth, EngineChoice, IoMode, READS_DEPTH_MAX, ReadsConfig};
 pub use direct::{Choice as IoChoice, choose as choose_io};
 pub use fault::{ReadFault, ReadsError, ShardWarning};
+pub use files::any_shard;
 pub use op::{Completion, ReadOp};
 pub use reader::Reads;
 pub use store_model::{ClockModel, FaultShares, LatencyModel, STUCK, StoreModel};

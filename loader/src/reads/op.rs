@@ -2,6 +2,7 @@
 
 use super::ReadFault;
 use crate::blocks::Blocks;
+use crossbeam_channel::Sender;
 use shade_formats::{SampleId, ShardId};
 use std::time::Duration;
 
@@ -34,4 +35,9 @@ pub struct Completion {
     pub outcome: Result<(), ReadFault>,
     /// What the store took, from the first try to the end of the last.
     pub latency: Duration,
+}
+
+/// Sends reads that have ended home. If nobody waits for them any more, their blocks are lost, as the arena soon is.
+pub(super) fn deliver(completions: &Sender<Completion>, done: impl IntoIterator<Item = Completion>) {
+    done.into_iter().for_each(|completion| drop(completions.send(completion)));
 }

@@ -3,12 +3,12 @@
 
 use super::bell::Bell;
 use super::flight::{Flight, Shared, Step};
-use super::op::Completion;
+use super::op::{Completion, deliver};
 use crossbeam_channel::{Receiver, Sender};
 use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Shards that are opened at a time. A dataset of 600 shards is open after 75 round trips or so.
 const THREADS: u32 = 8;
@@ -66,16 +66,23 @@ fn open(
     completions: &Sender<Completion>,
 ) {
     for flight in flights {
-        let opened = if bell.stopping() { Ok(flight) } else { flight.open(Instant::now(), shared) };
-        let (done, to_read) = match opened.map_err(|step| *step) {
-            Ok(flight) => (Vec::new(), vec![flight]),
-            Err(Step::Done(completion)) => (vec![completion], Vec::new()),
-            Err(Step::Landed(done, again)) => (done, again),
-            // A flight that ended goes nowhere.
-            Err(Step::Read(flight, ..) | Step::Wait(flight, _)) => (Vec::new(), vec![flight]),
+        // Nothing is read here: a flight that asks for a read has its file now.
+        let step = if bell.stopping() {
+            Step::Wait(flight, Duration::ZERO)
+        } else {
+            flight.next(Instant::now(), shared)
         };
-        // If nobody waits for completions any more, their blocks are lost, as the arena soon is.
-        done.into_iter().for_each(|completion| drop(completions.send(completion)));
+        let to_read = match step {
+            Step::Read(flight, ..) | Step::Wait(flight, _) => vec![flight],
+            Step::Done(completion) => {
+                deliver(completions, [completion]);
+                Vec::new()
+            }
+            Step::Landed(done, again) => {
+                deliver(completions, done);
+                again
+            }
+        };
         for flight in to_read {
             // The engine's thread listens until this one has ended.
             let _ = back.send(flight);

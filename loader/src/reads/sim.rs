@@ -6,7 +6,7 @@
 use super::engine::Engine;
 use super::files::OpenShard;
 use super::flight::{Flight, Shared, Step};
-use super::op::Completion;
+use super::op::{Completion, deliver};
 use super::store_model::{ClockModel, Fate, Queues, StoreModel};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use rustix::io::{Errno, preadv};
@@ -145,9 +145,9 @@ impl Sim {
 
     fn follow(&mut self, step: Step) {
         match step {
-            Step::Done(completion) => self.deliver([completion]),
+            Step::Done(completion) => deliver(&self.completions, [completion]),
             Step::Landed(done, again) => {
-                self.deliver(done);
+                deliver(&self.completions, done);
                 again.into_iter().rev().for_each(|flight| self.waiting.push_front(flight));
             }
             Step::Wait(flight, wait) => self.push(self.now + wait, flight, None),
@@ -182,15 +182,12 @@ impl Sim {
         flight.after(result, self.now, &self.shared)
     }
 
-    /// If nobody waits for completions any more, their blocks are lost, as the arena soon is.
-    fn deliver(&self, done: impl IntoIterator<Item = Completion>) {
-        done.into_iter().for_each(|completion| drop(self.completions.send(completion)));
-    }
-
     fn stop(mut self) {
         let events = std::mem::take(&mut self.events).into_iter().map(|Reverse(event)| event.flight);
         let waiting = std::mem::take(&mut self.waiting);
-        events.chain(waiting).for_each(|flight| self.deliver(flight.stop(self.now, &self.shared)));
+        events
+            .chain(waiting)
+            .for_each(|flight| deliver(&self.completions, flight.stop(self.now, &self.shared)));
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::engine::Engine;
 use super::flight::{Flight, Shared, Step};
-use super::op::Completion;
+use super::op::{Completion, deliver};
 use crossbeam_channel::Sender;
 use rustix::io::{Errno, preadv};
 use std::collections::VecDeque;
@@ -115,7 +115,8 @@ impl Pool {
             }
         }
         let rest = std::mem::take(&mut self.lock().queue);
-        rest.into_iter().for_each(|flight| self.deliver(flight.stop(Instant::now(), &self.shared)));
+        rest.into_iter()
+            .for_each(|flight| deliver(&self.completions, flight.stop(Instant::now(), &self.shared)));
     }
 
     /// The next flight, begun; `None` when the pool stops.
@@ -144,15 +145,15 @@ impl Pool {
         loop {
             step = match step {
                 Step::Done(completion) => {
-                    self.deliver([completion]);
+                    deliver(&self.completions, [completion]);
                     return Vec::new();
                 }
                 Step::Landed(done, again) => {
-                    self.deliver(done);
+                    deliver(&self.completions, done);
                     return again;
                 }
                 Step::Wait(flight, wait) if self.stops_within(wait) => {
-                    self.deliver(flight.stop(Instant::now(), shared));
+                    deliver(&self.completions, flight.stop(Instant::now(), shared));
                     return Vec::new();
                 }
                 Step::Wait(flight, _) => flight.next(Instant::now(), shared),
@@ -171,11 +172,6 @@ impl Pool {
                 }
             };
         }
-    }
-
-    /// If nobody waits for completions any more, their blocks are lost, as the arena soon is.
-    fn deliver(&self, done: impl IntoIterator<Item = Completion>) {
-        done.into_iter().for_each(|completion| drop(self.completions.send(completion)));
     }
 
     fn stops_within(&self, wait: Duration) -> bool {

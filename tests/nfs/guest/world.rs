@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use shade_formats::index::{Entry, Index};
 use shade_formats::{SampleId, ShardId};
+use shade_load::reads::linux_version;
 use shade_tests::{Packed, Source, png};
 
 /// What the server exports, seen in its own file system.
@@ -58,9 +59,7 @@ impl World {
 
     /// Whether io_uring hands every read of an NFS file to its workers: Linux 6.5 to 7.1.
     pub(crate) fn reads_go_to_workers(&self) -> bool {
-        let numbers: Vec<u32> =
-            self.release.split(['.', '-']).take(2).map(|number| number.parse().unwrap()).collect();
-        ([6, 5]..[7, 2]).contains(&[numbers[0], numbers[1]])
+        ((6, 5)..(7, 2)).contains(&linux_version(&self.release).unwrap())
     }
 
     /// Puts a copy of the dataset on the server.
