@@ -97,7 +97,7 @@ impl Driver {
     fn outcome(&mut self, action: Action) -> Option<Event> {
         match action {
             Action::Read(op) => {
-                Some(Event::Read(Completion { op, outcome: Ok(()), latency: Duration::ZERO }))
+                Some(Event::Read(Completion { op, outcome: Ok(()), checked: true, latency: Duration::ZERO }))
             }
             Action::Fill(order) => {
                 let rows = order.rows.into_iter().map(|row| (row.len, row)).map(|(len, row)| (row, Ok(len)));

@@ -1,4 +1,5 @@
-//! Copying records from the cache into a ring's payload by one worker, beside a plain copy of the same bytes.
+//! Copying records into a ring's payload by one worker, beside a plain copy of the same bytes: records of the cache, and
+//! records just read, whose checksums are compared on the way.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -8,10 +9,11 @@ use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 use shade_formats::SampleId;
+use shade_formats::checksum::crc32c;
 use shade_formats::control::Output;
 use shade_formats::ring::Region;
 use shade_load::batches::{FillOrder, Job, JobDone, Row, Ticket, Workers};
-use shade_load::blocks::{Arena, Blocks, FreeList, block_bytes_for, charged_bytes};
+use shade_load::blocks::{Arena, Blocks, FreeList, Record, block_bytes_for, charged_bytes};
 use shade_load::ring::RingSegments;
 
 use crate::Result;
@@ -33,12 +35,13 @@ pub(crate) fn run() -> Result<Vec<Figure>> {
     for (name, record_bytes, records) in CASES {
         let mut gather = Gather::new(record_bytes, records)?;
         let mut copy = Copy::new(record_bytes, records);
-        let (mut gathered, mut copied) = (Vec::new(), Vec::new());
+        let (mut gathered, mut checked, mut copied) = (Vec::new(), Vec::new(), Vec::new());
         for run in 0..=RUNS {
-            let (one, other) = (gather.run()?, copy.run());
+            let (one, first, other) = (gather.run(false)?, gather.run(true)?, copy.run());
             // The first run touches the pages.
             if run > 0 {
                 gathered.push(one);
+                checked.push(first);
                 copied.push(other);
             }
         }
@@ -46,7 +49,9 @@ pub(crate) fn run() -> Result<Vec<Figure>> {
         let copied = Figure::new(format!("memcpy, {name}"), Unit::UsPerRecord, copied).of_bytes(bytes);
         let gathered = Figure::new(format!("gather, {name}"), Unit::UsPerRecord, gathered).of_bytes(bytes);
         let gathered = if record_bytes > 100_000 { gathered.with_budget(BUDGET_US) } else { gathered };
-        figures.extend([gathered.beside(&copied), copied]);
+        let checked =
+            Figure::new(format!("gather and check, {name}"), Unit::UsPerRecord, checked).of_bytes(bytes);
+        figures.extend([gathered.beside(&copied), checked.beside(&copied), copied]);
     }
     Ok(figures)
 }
@@ -61,7 +66,10 @@ struct Gather {
 
 impl Gather {
     fn new(record_bytes: u32, records: u32) -> Result<Self> {
-        let index = Arc::new(synthetic::index(records, record_bytes)?);
+        let fill = |id: u32| id.to_le_bytes()[0];
+        let checksums: Vec<u32> =
+            (0..records).map(|id| crc32c(&vec![fill(id); record_bytes as usize])).collect();
+        let index = Arc::new(synthetic::index_of(&checksums, record_bytes)?);
         let block_bytes = block_bytes_for((0..records).map(|_| record_bytes));
         let bytes = u64::from(records) * charged_bytes(record_bytes, block_bytes);
         let (arena, mut free) = Arena::create(bytes, block_bytes)?;
@@ -70,15 +78,15 @@ impl Gather {
         for (id, offset) in (0..records).zip(offsets(record_bytes)) {
             let mut blocks = free.take(u64::from(record_bytes)).ok_or("the arena is too small")?;
             for slice in arena.slices_mut(&mut blocks, record_bytes)? {
-                slice.fill(id.to_le_bytes()[0]);
+                slice.fill(fill(id));
             }
-            let blocks = Arc::new(blocks);
+            let record = Arc::new(Record::new(blocks, true));
             rows.push(Row {
                 position: id,
                 sample: SampleId(id),
                 offset,
                 len: u64::from(record_bytes),
-                blocks,
+                record,
             });
         }
         let (done_in, done) = unbounded();
@@ -87,9 +95,15 @@ impl Gather {
         Ok(Self { workers, done, payload: end.payload, rows })
     }
 
-    /// Gathers every record once, in random order; microseconds per record.
-    fn run(&mut self) -> Result<f64> {
+    /// Gathers every record once, in random order, as records of the cache or as records to be checked; microseconds per
+    /// record.
+    fn run(&mut self, check: bool) -> Result<f64> {
         let records = self.rows.len();
+        for row in std::mem::take(&mut self.rows) {
+            let record = Arc::into_inner(row.record).ok_or("a worker kept a record")?;
+            let record = Arc::new(Record::new(record.into_blocks(), !check));
+            self.rows.push(Row { record, ..row });
+        }
         self.rows.shuffle(&mut ChaCha8Rng::seed_from_u64(1));
         let mut orders = Vec::new();
         let mut rows = std::mem::take(&mut self.rows).into_iter().peekable();

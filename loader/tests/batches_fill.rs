@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use crossbeam_channel::{Receiver, unbounded};
+use shade_formats::checksum::crc32c;
 use shade_formats::control::Output;
 use shade_formats::index::{Codec, Entry, Index, IndexBuilder, Media, Shard};
 use shade_formats::ring::{BatchLayout, Layout, Region};
@@ -13,18 +14,18 @@ use shade_load::batches::decode::{DecodeFault, Decoder};
 use shade_load::batches::{
     Columns, FillFault, FillOrder, Filled, Job, JobDone, LayoutFault, Move, Row, SealOrder, Ticket, Workers,
 };
-use shade_load::blocks::{Arena, Blocks, FreeList};
+use shade_load::blocks::{Arena, FreeList, Mismatch, Record};
 
 const TICKET: Ticket = Ticket { session: 3, seq: 41 };
 
-struct Record {
+struct Packed {
     stored: Vec<u8>,
     raw_len: u32,
     codec: Codec,
     media: Media,
 }
 
-impl Record {
+impl Packed {
     fn plain(media: Media, bytes: &[u8]) -> Self {
         Self {
             stored: bytes.to_vec(),
@@ -52,15 +53,15 @@ struct Rig {
     done: Receiver<JobDone>,
     arena: Arc<Arena>,
     free: FreeList,
-    records: Vec<Record>,
+    records: Vec<Packed>,
 }
 
 impl Rig {
-    fn new(records: Vec<Record>) -> Self {
+    fn new(records: Vec<Packed>) -> Self {
         Self::with_dictionaries(records, &[])
     }
 
-    fn with_dictionaries(records: Vec<Record>, dictionaries: &[&[u8]]) -> Self {
+    fn with_dictionaries(records: Vec<Packed>, dictionaries: &[&[u8]]) -> Self {
         let index = Arc::new(index(&records, dictionaries));
         let (arena, free) = Arena::create(1 << 20, 512).unwrap();
         let arena = Arc::new(arena);
@@ -69,8 +70,8 @@ impl Rig {
         Self { workers, done, arena, free, records }
     }
 
-    /// The record in blocks that are no neighbours.
-    fn blocks(&mut self, sample: usize) -> Arc<Blocks> {
+    /// The record, unchecked, in blocks that are no neighbours.
+    fn record(&mut self, sample: usize) -> Arc<Record> {
         let stored = &self.records[sample].stored;
         let len = u32::try_from(stored.len()).unwrap();
         let singles = stored.len().div_ceil(512).max(1) * 2;
@@ -88,13 +89,13 @@ impl Rig {
             pieces += 1;
         }
         assert!(pieces == stored.len().div_ceil(512), "the test means to scatter the record");
-        Arc::new(blocks)
+        Arc::new(Record::new(blocks, false))
     }
 
     fn row(&mut self, sample: usize, offset: u64, len: u64) -> Row {
-        let blocks = self.blocks(sample);
+        let record = self.record(sample);
         let sample = u32::try_from(sample).unwrap();
-        Row { position: 100 + sample, sample: SampleId(sample), offset, len, blocks }
+        Row { position: 100 + sample, sample: SampleId(sample), offset, len, record }
     }
 
     fn fill(&self, output: Output, rows: Vec<Row>, payload: &Region) -> Filled {
@@ -111,7 +112,7 @@ impl Rig {
     }
 }
 
-fn index(records: &[Record], dictionaries: &[&[u8]]) -> Index {
+fn index(records: &[Packed], dictionaries: &[&[u8]]) -> Index {
     let mut builder = IndexBuilder::new();
     dictionaries.iter().for_each(|dictionary| builder.push_dictionary(dictionary).unwrap());
     let lens: Vec<u64> =
@@ -127,7 +128,7 @@ fn index(records: &[Record], dictionaries: &[&[u8]]) -> Index {
             offset,
             stored_len: u32::try_from(record.stored.len()).unwrap(),
             raw_len: record.raw_len,
-            crc32c: 0,
+            crc32c: crc32c(&record.stored),
             label: 0,
             width: 0,
             height: 0,
@@ -177,10 +178,10 @@ fn raw_rows_hold_the_records_bytes() {
     let long = noise(5000, 1);
     let text = b"compressible ".repeat(400);
     let mut rig = Rig::new(vec![
-        Record::plain(Media::Other, &long),
-        Record::zstd(Media::Other, &text),
-        Record::plain(Media::Other, b"x"),
-        Record::zstd(Media::Other, &noise(3000, 9)),
+        Packed::plain(Media::Other, &long),
+        Packed::zstd(Media::Other, &text),
+        Packed::plain(Media::Other, b"x"),
+        Packed::zstd(Media::Other, &noise(3000, 9)),
     ]);
     let payload = Region::heap(32 << 10);
     let rows =
@@ -217,10 +218,10 @@ fn records_with_dictionaries_come_out_whole_raw_and_decoded() {
     assert_ne!(first_id, second_id, "the test means two dictionaries");
     let (one, other, plain) = (alike(1000, 7), alike(2000, 9), alike(3000, 1));
     let records = vec![
-        Record::with_dictionary(Media::Ppm, &one, &first),
-        Record::zstd(Media::Ppm, &plain),
-        Record::with_dictionary(Media::Ppm, &other, &second),
-        Record::with_dictionary(Media::Ppm, &alike(1000, 11), &first),
+        Packed::with_dictionary(Media::Ppm, &one, &first),
+        Packed::zstd(Media::Ppm, &plain),
+        Packed::with_dictionary(Media::Ppm, &other, &second),
+        Packed::with_dictionary(Media::Ppm, &alike(1000, 11), &first),
     ];
     assert!(records[0].stored.len() < zstd::bulk::compress(&one, 3).unwrap().len(), "the dictionary is used");
     let mut rig = Rig::with_dictionaries(records, &[&first, &second]);
@@ -250,19 +251,19 @@ fn a_record_whose_dictionary_is_missing_is_a_named_fault() {
     // With a dictionary's head, and nothing behind it that zstd could use.
     let broken = [&held[..4], &77u32.to_le_bytes(), &[0xff; 40]].concat();
     let good = alike(1000, 7);
-    let mut cut = Record::with_dictionary(Media::Ppm, &good, &held);
+    let mut cut = Packed::with_dictionary(Media::Ppm, &good, &held);
     cut.stored.truncate(cut.stored.len() - 5);
-    let mut names_broken = Record::with_dictionary(Media::Ppm, &good, &held);
+    let mut names_broken = Packed::with_dictionary(Media::Ppm, &good, &held);
     let at = names_broken.stored.windows(4).position(|four| *four == held[4..8]).unwrap();
     names_broken.stored[at..at + 4].copy_from_slice(&77u32.to_le_bytes());
     let records = vec![
-        Record::with_dictionary(Media::Ppm, &alike(2000, 1), &missing),
-        Record { codec: Codec::ZstdDictionary, ..Record::zstd(Media::Ppm, &good) },
-        Record { codec: Codec::Zstd, ..Record::with_dictionary(Media::Ppm, &good, &held) },
+        Packed::with_dictionary(Media::Ppm, &alike(2000, 1), &missing),
+        Packed { codec: Codec::ZstdDictionary, ..Packed::zstd(Media::Ppm, &good) },
+        Packed { codec: Codec::Zstd, ..Packed::with_dictionary(Media::Ppm, &good, &held) },
         cut,
         names_broken,
-        Record { codec: Codec::ZstdDictionary, ..Record::plain(Media::Ppm, &noise(700, 3)) },
-        Record::with_dictionary(Media::Ppm, &good, &held),
+        Packed { codec: Codec::ZstdDictionary, ..Packed::plain(Media::Ppm, &noise(700, 3)) },
+        Packed::with_dictionary(Media::Ppm, &good, &held),
     ];
     let mut rig = Rig::with_dictionaries(records, &[&held, &broken]);
     let payload = Region::heap(64 << 10);
@@ -286,23 +287,64 @@ fn a_record_whose_dictionary_is_missing_is_a_named_fault() {
 
 #[test]
 fn the_last_owner_of_the_blocks_is_the_core_again() {
-    let mut rig = Rig::new(vec![Record::plain(Media::Other, &noise(2000, 1))]);
+    let mut rig = Rig::new(vec![Packed::plain(Media::Other, &noise(2000, 1))]);
     let payload = Region::heap(4096);
     let rows = vec![rig.row(0, 0, 2000)];
     let free = rig.free.free_bytes();
     for (row, _) in rig.fill(Output::Raw, rows, &payload).rows {
-        rig.free.give(Arc::into_inner(row.blocks).expect("a worker kept a clone"));
+        let record = Arc::into_inner(row.record).expect("a worker kept a clone");
+        rig.free.give(record.into_blocks());
     }
     assert_eq!(rig.free.free_bytes(), free + 2048);
+}
+
+#[test]
+fn a_record_is_checked_by_its_first_row_and_not_again() {
+    let (long, image) = (noise(50_000, 1), png(28, 28, 2));
+    let mut rig = Rig::new(vec![
+        Packed::plain(Media::Other, &long),
+        Packed::zstd(Media::Other, &b"compressible ".repeat(400)),
+        Packed::plain(Media::Png, &image),
+        Packed::zstd(Media::Png, &image),
+    ]);
+    let payload = Region::heap(64 << 10);
+    let decoded = Output::Decoded { height: 28, width: 28 };
+    for (sample, output, len) in [
+        (0, Output::Raw, 50_000),
+        (1, Output::Raw, 5200),
+        (2, decoded, 3 * 28 * 28),
+        (3, decoded, 3 * 28 * 28),
+    ] {
+        let good = rig.row(sample, 0, len);
+        assert!(!good.record.is_checked());
+        let (row, outcome) = rig.fill(output, vec![good], &payload).rows.remove(0);
+        assert_eq!(outcome, Ok(len));
+        assert!(row.record.is_checked());
+
+        // One bit in the last byte, which no decoder would miss.
+        let stored = rig.records[sample].stored.clone();
+        *rig.records[sample].stored.last_mut().unwrap() ^= 1;
+        let mismatch = Mismatch { got: crc32c(&rig.records[sample].stored), expected: crc32c(&stored) };
+        let bad = rig.row(sample, 0, len);
+        let (row, outcome) = rig.fill(output, vec![bad], &payload).rows.remove(0);
+        assert_eq!(outcome, Err(FillFault::Checksum(mismatch)));
+        assert!(!row.record.is_checked());
+
+        // Who has been told that it is right does not look again.
+        row.record.set_checked();
+        let outcome = rig.fill(output, vec![row], &payload).rows.remove(0).1;
+        assert!(!matches!(outcome, Err(FillFault::Checksum(_))), "{outcome:?}");
+        rig.records[sample].stored = stored;
+    }
 }
 
 #[test]
 fn decoded_rows_hold_planes_of_the_image() {
     let images = [png(28, 28, 1), png(40, 30, 2)];
     let mut rig = Rig::new(vec![
-        Record::plain(Media::Png, &images[0]),
-        Record::zstd(Media::Png, &images[1]),
-        Record::zstd(Media::Ppm, &[b"P6 28 28 255\n".as_slice(), &noise(3 * 28 * 28, 5)].concat()),
+        Packed::plain(Media::Png, &images[0]),
+        Packed::zstd(Media::Png, &images[1]),
+        Packed::zstd(Media::Ppm, &[b"P6 28 28 255\n".as_slice(), &noise(3 * 28 * 28, 5)].concat()),
     ]);
     let len = 3 * 28 * 28;
     let payload = Region::heap(16 << 10);
@@ -323,18 +365,18 @@ fn a_bad_row_among_good_ones_is_its_own_fault_only() {
     let good = png(28, 28, 1);
     let mut torn = good.clone();
     torn.truncate(good.len() / 2);
-    let mut lying = Record::zstd(Media::Png, &good);
+    let mut lying = Packed::zstd(Media::Png, &good);
     lying.raw_len -= 1;
-    let mut short = Record::zstd(Media::Png, &good);
+    let mut short = Packed::zstd(Media::Png, &good);
     short.raw_len += 1;
     let mut rig = Rig::new(vec![
-        Record::plain(Media::Png, &good),
-        Record::plain(Media::Png, &torn),
-        Record::plain(Media::Other, &good),
+        Packed::plain(Media::Png, &good),
+        Packed::plain(Media::Png, &torn),
+        Packed::plain(Media::Other, &good),
         lying,
         short,
-        Record { codec: Codec::Zstd, ..Record::plain(Media::Png, &noise(700, 3)) },
-        Record::plain(Media::Png, &good),
+        Packed { codec: Codec::Zstd, ..Packed::plain(Media::Png, &noise(700, 3)) },
+        Packed::plain(Media::Png, &good),
     ]);
     let len = 3 * 28 * 28;
     let payload = Region::heap(32 << 10);
@@ -369,7 +411,7 @@ fn a_bad_row_among_good_ones_is_its_own_fault_only() {
 
 #[test]
 fn room_that_does_not_fit_the_row_is_a_fault() {
-    let mut rig = Rig::new(vec![Record::plain(Media::Png, &png(8, 8, 1))]);
+    let mut rig = Rig::new(vec![Packed::plain(Media::Png, &png(8, 8, 1))]);
     let raw_len = u64::from(rig.records[0].raw_len);
     let payload = Region::heap(4096);
     let room = |got, expected| Err(FillFault::Layout(LayoutFault::Room { got, expected }));
@@ -391,7 +433,7 @@ fn room_that_does_not_fit_the_row_is_a_fault() {
 
     let mut short = rig.row(0, 0, raw_len);
     let (other, mut free) = Arena::create(1 << 20, 512).unwrap();
-    short.blocks = Arc::new(free.take(4096).unwrap());
+    short.record = Arc::new(Record::new(free.take(4096).unwrap(), true));
     let found = outcomes(&rig.fill(Output::Raw, vec![short], &payload));
     assert!(matches!(found[..], [Err(FillFault::Layout(LayoutFault::Blocks(_)))]), "{found:?}");
     drop(other);
@@ -481,7 +523,7 @@ fn raw_batches_have_offsets_and_lens_too() {
 
 #[test]
 fn a_drop_finishes_what_is_queued() {
-    let mut rig = Rig::new(vec![Record::plain(Media::Other, &noise(2000, 1))]);
+    let mut rig = Rig::new(vec![Packed::plain(Media::Other, &noise(2000, 1))]);
     let payload = Region::heap(256 * 2048);
     for position in 0..256 {
         let rows = vec![rig.row(0, position * 2048, 2000)];

@@ -6,6 +6,7 @@ mod replay;
 use std::time::Duration;
 
 use replay::{Replay, index, spec};
+use shade_formats::control::{JobSpec, OnError, Sampler};
 use shade_load::cache::Policy;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -58,6 +59,54 @@ fn a_bad_neighbour_is_one_fault() {
     let taken = replay.epoch(0);
     assert_eq!(sorted(&taken), (0..500).filter(|&id| id != 77).collect::<Vec<_>>());
     assert_eq!(replay.core.stats().epoch.counts.counts.faults, 1);
+}
+
+#[test]
+fn a_record_that_is_not_what_was_packed_is_read_again_once() {
+    for (times, faults) in [(1, 0), (2, 1)] {
+        // The cache holds everything, so the spoilt record is in it when the worker finds out.
+        let mut replay = Replay::new(index(500, 5, |_| 300), Policy::App, 1 << 20, 8, 2);
+        replay.spoilt.insert(77, times);
+        replay.attach_all(&JobSpec { on_error: OnError::Skip, ..spec(50, 1) }, 0);
+        let taken = replay.epoch(0);
+        let left_out = |id: &u32| faults == 0 || *id != 77;
+        assert_eq!(sorted(&taken), (0..500).filter(left_out).collect::<Vec<_>>());
+        assert_eq!(taken.iter().map(|batch| batch.skipped).sum::<u32>(), faults);
+        let counts = replay.core.stats().epoch.counts.counts;
+        assert_eq!((counts.reads, counts.misses, counts.faults), (501, 500, u64::from(faults)));
+        let again: Vec<_> = replay.warnings.iter().filter(|text| text.contains("reading it again")).collect();
+        assert!(again.len() == 1 && again[0].contains("sample 77 (class2/77.png)"), "{:?}", replay.warnings);
+        assert!(replay.core.is_idle());
+        // Only what is right stays.
+        let stats = replay.core.stats();
+        assert_eq!(stats.resident, 500 - u64::from(faults));
+        assert_eq!(stats.arena_used_bytes, stats.cache_used_bytes);
+        assert!(replay.epoch(1).iter().flat_map(|batch| &batch.ids).any(|&id| id == 77), "it is read anew");
+    }
+}
+
+#[test]
+fn rows_that_share_a_spoilt_record_share_its_second_read() {
+    // One batch, of whose samples importance draws some more than once; workers find a spoilt one so many times.
+    let second_epoch = |spoilt: Option<(u32, u32)>| {
+        let mut replay = Replay::new(index(64, 2, |_| 300), Policy::App, 0, 64, 5);
+        let mut job = spec(64, 1);
+        job.plan.sampler = Sampler::Pads;
+        replay.attach_all(&job, 0);
+        let first = replay.epoch(0);
+        replay.report(&first, |id| id as f32);
+        replay.spoilt.extend(spoilt);
+        let reads = replay.reads;
+        let taken = replay.epoch(1);
+        assert!(replay.core.is_idle());
+        assert_eq!((replay.core.arena_used_bytes(), replay.errors.len()), (0, 0));
+        (sorted(&taken), replay.reads - reads)
+    };
+    let (ids, reads) = second_epoch(None);
+    let often = ids.chunk_by(|a, b| a == b).max_by_key(|rows| rows.len()).unwrap();
+    assert!(often.len() > 1, "the test means a sample that is drawn more than once: {ids:?}");
+    let spoilt = (often[0], u32::try_from(often.len()).unwrap());
+    assert_eq!(second_epoch(Some(spoilt)), (ids, reads + 1));
 }
 
 /// A replay in the middle of an epoch of records far apart, `depth` of them in flight at most.
@@ -119,11 +168,40 @@ fn a_hedge_saves_the_batch_and_the_late_answer_brings_its_blocks_back() {
     let blocks_out = replay.core.arena_used_bytes();
     assert!(blocks_out > 0, "its blocks are the kernel's");
     assert_eq!(replay.reading.iter().map(|op| op.sample.0).collect::<Vec<_>>(), [sample]);
+    // Nothing is cached, so the next epoch wants it again, and does not wait for the late answer either.
+    let again = replay.epoch(1);
+    assert_eq!(sorted(&again), (0..4000).collect::<Vec<_>>());
     replay.stuck.clear();
     replay.run();
     assert!(replay.core.is_idle());
     assert_eq!(replay.core.arena_used_bytes(), 0);
     assert_eq!(replay.warnings, Vec::<String>::new());
+}
+
+#[test]
+fn neighbours_that_are_late_together_are_hedged_one_by_one() {
+    let mut replay = Replay::reading(index(4000, 4, |_| 600), Policy::App, 0, 16, 3, 16 * 1024, true);
+    replay.latency = Duration::from_millis(2);
+    replay.attach_all(&spec(50, 1), 0);
+    replay.start(0, 0, 0);
+    for _ in 0..3_000 {
+        replay.tick();
+    }
+    let late = replay
+        .reading
+        .iter()
+        .find(|op| replay.reading.iter().filter(|other| other.flight == op.flight).count() == 3);
+    let flight = late.expect("a flight of three").flight;
+    replay.stuck.insert(flight);
+    replay.run();
+    replay.wait(Duration::from_millis(60));
+    replay.run();
+    assert_eq!(sorted(&replay.taken), (0..4000).collect::<Vec<_>>(), "nothing waits for the late answer");
+    assert_eq!(replay.core.stats().total.counts.counts.hedged, 3);
+    replay.stuck.clear();
+    replay.run();
+    assert!(replay.core.is_idle());
+    assert_eq!(replay.core.arena_used_bytes(), 0);
 }
 
 #[test]

@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use shade_formats::checksum::crc32c;
 use shade_formats::index::{Codec, Entry, INDEX_FILE, Index, IndexBuilder, Media, Shard};
 use shade_formats::{SampleId, ShardId};
-use shade_load::blocks::{Arena, Blocks, FreeList};
+use shade_load::blocks::{Arena, Blocks, FreeList, Mismatch};
 use shade_load::reads::{
     Completion, Depth, EngineChoice, IoMode, ReadFault, ReadOp, Reads, ReadsConfig, ReadsError, STUCK,
     ShardWarning, StoreModel,
@@ -149,9 +149,9 @@ impl Rig {
         self.reads.submit(op);
         let completion = self.completions.recv().unwrap();
         assert_eq!(completion.op.sample, sample);
-        let bytes = self.bytes(&completion);
+        let (bytes, outcome) = (self.bytes(&completion), completion.verify(&self.arena));
         self.list.give(completion.op.blocks);
-        completion.outcome.map(|()| bytes)
+        outcome.map(|()| bytes)
     }
 }
 
@@ -264,7 +264,7 @@ fn a_changed_byte_is_a_checksum_fault_of_that_record_alone() {
         let mut record = dataset.records[victim.index()].clone();
         record[99_999] ^= 1;
         file.write_all_at(&record[99_999..], entry.offset + 99_999).unwrap();
-        let fault = ReadFault::Checksum { got: crc32c(&record), expected: entry.crc32c };
+        let fault = ReadFault::Checksum(Mismatch { got: crc32c(&record), expected: entry.crc32c });
         assert_eq!(rig.read(dataset, victim), Err(fault));
         for sample in (0..dataset.index.len()).map(SampleId).filter(|&sample| sample != victim) {
             assert!(rig.read(dataset, sample).unwrap() == dataset.records[sample.index()], "sample {sample}");
@@ -403,6 +403,7 @@ fn neighbours_read_together_come_back_one_by_one_with_their_own_bytes() {
                     back.sort_by_key(|completion| completion.op.offset);
                     for (completion, sample) in back.into_iter().zip(group) {
                         assert_eq!((completion.op.sample, &completion.outcome), (*sample, &Ok(())));
+                        assert!(completion.checked || group.len() == 1);
                         assert!(rig.bytes(&completion) == dataset.records[sample.index()], "sample {sample}");
                         rig.list.give(completion.op.blocks);
                     }
@@ -437,8 +438,8 @@ fn a_bad_neighbour_spoils_no_other() {
             rig.reads.submit_together(ops);
             for completion in rig.take(group.len()) {
                 let sample = completion.op.sample;
-                match &completion.outcome {
-                    Err(ReadFault::Checksum { .. }) => assert_eq!(sample, group[0]),
+                match &completion.verify(&rig.arena) {
+                    Err(ReadFault::Checksum(_)) => assert_eq!(sample, group[0]),
                     Err(ReadFault::Truncated { got: 1, .. }) => assert_eq!(sample, group[group.len() - 1]),
                     other => {
                         assert_eq!(*other, Ok(()), "sample {sample}");

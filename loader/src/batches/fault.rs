@@ -3,11 +3,14 @@
 use shade_formats::FormatError;
 
 use super::decode::DecodeFault;
-use crate::blocks::BlocksError;
+use crate::blocks::{BlocksError, Mismatch};
 
 /// What went wrong with one row; the others of its order are filled all the same.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FillFault {
+    /// The stored bytes are not those that were packed.
+    #[error(transparent)]
+    Checksum(#[from] Mismatch),
     /// The record is no image that can be decoded.
     #[error(transparent)]
     Decode(#[from] DecodeFault),

@@ -71,7 +71,7 @@ impl Filler {
         };
         let len = usize::try_from(expected).map_err(|_| LayoutFault::Room { got: row.len, expected })?;
         let Self { arena, buffers: Buffers { decoder, zstd, stored, raw, planes }, .. } = self;
-        let mut record = gather::contiguous(arena, &row.blocks, entry.stored_len, stored)?;
+        let mut record = gather::stored(arena, &row.record, &entry, stored)?;
         if entry.codec.is_compressed() {
             record = zstd.decompress(record, &entry, raw)?;
         }
@@ -84,12 +84,12 @@ impl Filler {
     fn write_raw(&mut self, row: &Row, entry: &Entry, payload: &Region) -> Result<(), FillFault> {
         let Self { arena, buffers: Buffers { zstd, stored, raw, .. }, .. } = self;
         if entry.codec.is_compressed() {
-            let record = gather::contiguous(arena, &row.blocks, entry.stored_len, stored)?;
+            let record = gather::stored(arena, &row.record, entry, stored)?;
             let record = zstd.decompress(record, entry, raw)?;
             return Ok(payload.write(row.offset, record)?);
         }
         // The index's reader has checked that both lengths are equal then.
-        gather::to_payload(arena, &row.blocks, entry.raw_len, payload, row.offset)
+        gather::to_payload(arena, &row.record, entry, payload, row.offset)
     }
 }
 

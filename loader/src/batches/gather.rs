@@ -1,28 +1,61 @@
-//! A record's bytes, out of its blocks.
+//! A record's bytes, out of its blocks, checked on the way if nobody has done so.
 
+use shade_formats::checksum::{crc32c, crc32c_append};
+use shade_formats::index::Entry;
 use shade_formats::ring::Region;
 
 use super::decode::scratch;
 use crate::batches::FillFault;
-use crate::blocks::{Arena, Blocks, BlocksError};
+use crate::blocks::{Arena, Blocks, BlocksError, Mismatch, Record};
 
-/// Copies the record's `len` bytes to `offset` in the payload.
+/// Bytes that are copied and checked at a time: what the copy has brought into the CPU's first cache is still there.
+const PIECE_BYTES: usize = 16 * 1024;
+
+/// Copies the stored bytes of `record`, which is that of `entry`, to `offset` in the payload. After a mismatch they are there
+/// all the same.
 pub(super) fn to_payload(
     arena: &Arena,
-    blocks: &Blocks,
-    len: u32,
+    record: &Record,
+    entry: &Entry,
     payload: &Region,
     mut offset: u64,
 ) -> Result<(), FillFault> {
-    for slice in arena.slices(blocks, len)? {
-        payload.write(offset, slice)?;
-        offset = offset.saturating_add(slice.len() as u64);
+    let slices = arena.slices(record.blocks(), entry.stored_len)?;
+    if record.is_checked() {
+        for slice in slices {
+            payload.write(offset, slice)?;
+            offset = offset.saturating_add(slice.len() as u64);
+        }
+        return Ok(());
     }
+    let mut checksum = 0;
+    for piece in slices.flat_map(|slice| slice.chunks(PIECE_BYTES)) {
+        payload.write(offset, piece)?;
+        checksum = crc32c_append(checksum, piece);
+        offset = offset.saturating_add(piece.len() as u64);
+    }
+    Mismatch::compare(checksum, entry.crc32c)?;
+    record.set_checked();
     Ok(())
 }
 
-/// The record's `len` bytes in one slice: in place where its blocks happen to be neighbours, else copied to `buffer`.
-pub(super) fn contiguous<'a>(
+/// The stored bytes of `record`, which is that of `entry`, in one slice, checked.
+pub(super) fn stored<'a>(
+    arena: &'a Arena,
+    record: &'a Record,
+    entry: &Entry,
+    buffer: &'a mut Vec<u8>,
+) -> Result<&'a [u8], FillFault> {
+    let stored = contiguous(arena, record.blocks(), entry.stored_len, buffer)?;
+    if !record.is_checked() {
+        Mismatch::compare(crc32c(stored), entry.crc32c)?;
+        record.set_checked();
+    }
+    Ok(stored)
+}
+
+/// The first `len` bytes in one slice: in place where the blocks happen to be neighbours, else copied to `buffer`.
+fn contiguous<'a>(
     arena: &'a Arena,
     blocks: &'a Blocks,
     len: u32,

@@ -7,7 +7,7 @@ use shade_formats::ring::{BatchLayout, Region};
 use shade_formats::{FormatError, SampleId};
 
 use super::FillFault;
-use crate::blocks::Blocks;
+use crate::blocks::Record;
 
 /// Names a batch while it is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -29,9 +29,9 @@ pub struct Row {
     pub offset: u64,
     /// Bytes reserved there: the record's raw length, or three planes of the decoded size.
     pub len: u64,
-    /// Where the record's stored bytes lie. The worker gives this very `Arc` back and keeps no clone, so that the core
-    /// can take the blocks out of the last one.
-    pub blocks: Arc<Blocks>,
+    /// The record as it is stored. The worker gives this very `Arc` back and keeps no clone, so that the core can take
+    /// the blocks out of the last one.
+    pub record: Arc<Record>,
 }
 
 /// Fill these rows.

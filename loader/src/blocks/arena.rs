@@ -1,7 +1,9 @@
-//! The arena's memory: an unnamed memfd, mapped once, locked where allowed, cut into blocks.
+//! The arena's memory: private and anonymous, mapped once, locked where allowed, cut into blocks.
 //!
-//! A memfd leaves nothing behind after a crash and is not limited by `/dev/shm`. Pages come into being on
-//! first use, so an arena of any size starts at once; `MLOCK_ONFAULT` keeps each one in memory from then on.
+//! It leaves nothing behind after a crash, and comes in huge pages on systems that give them on demand, as most do (shared
+//! memory, a memfd's too, has them on next to none): a read that bypasses the page cache has to pin its pages, which is
+//! one step for a huge page and was a quarter of a 110 KB read's CPU time with small ones. Pages come into being on first
+//! use, so an arena of any size starts at once; `MLOCK_ONFAULT` keeps each one in memory from then on.
 #![expect(
     unsafe_code,
     reason = "tokens prove exclusive ownership of memory that the compiler cannot see into"
@@ -11,7 +13,6 @@ use super::FreeList;
 use super::block_size::BLOCK_UNIT_BYTES;
 use super::token::{ArenaId, Blocks, BlocksError, Runs};
 use memmap2::{Advice, MmapOptions, MmapRaw};
-use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::mm::{MlockFlags, mlock_with};
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -34,7 +35,7 @@ impl Arena {
     /// # Errors
     ///
     /// `InvalidInput` when `block_bytes` is no multiple of 512, `bytes` holds no block or more than 2³² of
-    /// them; otherwise what the system says to a memfd or mapping of that size.
+    /// them; otherwise what the system says to a mapping of that size.
     pub fn create(bytes: u64, block_bytes: u32) -> io::Result<(Arena, FreeList)> {
         let invalid = |why: String| io::Error::new(io::ErrorKind::InvalidInput, why);
         if block_bytes == 0 || !block_bytes.is_multiple_of(BLOCK_UNIT_BYTES) {
@@ -92,7 +93,7 @@ impl Arena {
         Ok(self.runs(blocks, len)?.map(|(offset, len)| {
             let start = self.at(offset);
             // SAFETY: `at` proves that the stretch lies in the mapping, which `&'a self` keeps; its bytes are
-            // initialised (a memfd reads as zero) and u8 has no alignment. Nobody writes to them during 'a:
+            // initialised (fresh memory reads as zero) and u8 has no alignment. Nobody writes to them during 'a:
             // the token owns these blocks alone (see `at`), and writing takes `&mut Blocks`, which the shared
             // borrow excludes.
             unsafe { std::slice::from_raw_parts(start, len) }
@@ -147,17 +148,11 @@ impl ArenaId {
     }
 }
 
-/// Maps `bytes` of fresh zeroed memory, in huge pages where the system likes to give them.
+/// Maps `bytes` of fresh zeroed memory, in huge pages where the system gives them to those who ask.
 fn map(bytes: u64) -> io::Result<MmapRaw> {
     let len = usize::try_from(bytes).map_err(io::Error::other)?;
-    // Before Linux 6.3 the flag that forbids executing the memory is unknown.
-    let flags = MemfdFlags::CLOEXEC;
-    let memfd = memfd_create("shade-arena", flags | MemfdFlags::NOEXEC_SEAL)
-        .or_else(|_| memfd_create("shade-arena", flags))?;
-    ftruncate(&memfd, bytes)?;
-    // The descriptor closes here, so nobody can ever shrink the file under the mapping.
-    let memory = MmapOptions::new().len(len).map_raw(&memfd)?;
-    // Refused where shared memory has no huge pages; small ones serve as well, only slower.
+    let memory = MmapRaw::from(MmapOptions::new().len(len).no_reserve_swap().map_anon()?);
+    // Refused by kernels without huge pages; small ones serve as well, only slower.
     let _ = memory.advise(Advice::HugePage);
     // A core dump without the cache is one that fits on the disk.
     let _ = memory.advise(Advice::DontDump);

@@ -8,9 +8,11 @@
 mod arena;
 mod block_size;
 mod free_list;
+mod record;
 mod token;
 
 pub use arena::Arena;
 pub use block_size::{block_bytes_for, charged_bytes};
 pub use free_list::FreeList;
+pub use record::{Mismatch, Record};
 pub use token::{Blocks, BlocksError};

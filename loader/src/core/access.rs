@@ -10,7 +10,7 @@ use super::batch::{RowRef, RowState};
 use super::event::SessionId;
 use super::machine::Core;
 use super::reading::FlightId;
-use crate::blocks::{Blocks, charged_bytes};
+use crate::blocks::{Blocks, Record, charged_bytes};
 use crate::cache::Admission;
 use crate::reads::{Completion, ReadOp};
 
@@ -38,9 +38,9 @@ impl Core {
             && self.cache.get(sample).is_some()
         {
             job.importance.record_hit(sample);
-            if let Some(blocks) = self.cache.hit(sample, &job.importance).map(Arc::clone) {
+            if let Some(record) = self.cache.hit(sample, &job.importance).map(Arc::clone) {
                 if let Some(batch) = self.session_mut(row.session).and_then(|s| s.batch_mut(row.seq)) {
-                    batch.ready(row.position, blocks);
+                    batch.ready(row.position, record);
                 }
                 return Served::Hit;
             }
@@ -102,31 +102,31 @@ impl Core {
 
     /// A read came back: offer the record to the cache and serve all who wait.
     pub(super) fn read_done(&mut self, now_ns: u64, completion: Completion, actions: &mut Vec<Action>) {
-        let Completion { op, outcome, latency } = completion;
+        let Completion { op, outcome, checked, latency } = completion;
         let sample = op.sample;
         self.stalls.latencies.add(u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX));
-        let (waiting, another) = self.reading.came_back(op.flight, sample, outcome.is_ok());
+        let waiting = self.reading.came_back(op.flight, sample, outcome.is_ok());
         if let Some(job) = &mut self.job {
             job.count(|counts| counts.bytes_read += u64::from(op.len));
         }
         match outcome {
             Ok(()) => {
-                let blocks = Arc::new(op.blocks);
+                let record = Arc::new(Record::new(op.blocks, checked));
                 for row in waiting {
                     if let Some(batch) = self.session_mut(row.session).and_then(|s| s.batch_mut(row.seq)) {
                         batch.read_ns = now_ns;
-                        batch.ready(row.position, Arc::clone(&blocks));
+                        batch.ready(row.position, Arc::clone(&record));
                     }
                 }
                 if self.cache.get(sample).is_some() {
                     // A hedge brought it before.
-                    return self.release(blocks);
+                    return self.release(record);
                 }
-                self.offer(sample, op.len, blocks);
+                self.offer(sample, op.len, record);
             }
             Err(fault) => {
                 self.free.give(op.blocks);
-                if another {
+                if waiting.is_empty() {
                     return;
                 }
                 let text = self.name_fault(sample, &fault);
@@ -138,14 +138,14 @@ impl Core {
     }
 
     /// Offers a record that was read to the cache; what it displaces is given back.
-    fn offer(&mut self, sample: SampleId, stored_len: u32, blocks: Arc<Blocks>) {
-        let Some(job) = &mut self.job else { return self.release(blocks) };
+    fn offer(&mut self, sample: SampleId, stored_len: u32, record: Arc<Record>) {
+        let Some(job) = &mut self.job else { return self.release(record) };
         let bytes = charged_bytes(stored_len, self.config.block_bytes);
         let mut evicted = Vec::new();
         // A record some worker still reads is pinned: its blocks are shared.
-        let pinned = |held: &Arc<Blocks>| Arc::strong_count(held) > 1;
+        let pinned = |held: &Arc<Record>| Arc::strong_count(held) > 1;
         let admission =
-            self.cache.offer(sample, bytes, Arc::clone(&blocks), &job.importance, pinned, &mut evicted);
+            self.cache.offer(sample, bytes, Arc::clone(&record), &job.importance, pinned, &mut evicted);
         match admission {
             Admission::Admitted => {
                 let evictions = evicted.len() as u64;
@@ -162,7 +162,7 @@ impl Core {
         for (_, victim) in evicted {
             self.release(victim);
         }
-        self.release(blocks);
+        self.release(record);
     }
 
     /// Rows of `session`'s open batches that nobody works on yet are dropped: the rank has moved on.
@@ -173,7 +173,7 @@ impl Core {
                 batch.abandoned = true;
                 for row in std::mem::take(&mut batch.ready) {
                     batch.finish(row.position, RowState::Skipped);
-                    spare.push(row.blocks);
+                    spare.push(row.record);
                 }
                 for position in 0..batch.rows.len() {
                     if batch.rows.get(position).is_some_and(|row| row.state == RowState::Waiting) {
@@ -182,8 +182,8 @@ impl Core {
                 }
             }
         }
-        for blocks in spare {
-            self.release(blocks);
+        for record in spare {
+            self.release(record);
         }
         self.forget_waiting(session);
     }

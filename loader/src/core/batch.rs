@@ -7,7 +7,7 @@ use shade_formats::ring::BatchLayout;
 
 use super::event::SessionId;
 use crate::batches::Row;
-use crate::blocks::Blocks;
+use crate::blocks::Record;
 
 /// Where a row is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +37,8 @@ pub(super) struct BatchRow {
     pub(super) state: RowState,
     /// Substitutes tried so far.
     pub(super) substitutes: u32,
+    /// Its record was read again, since what came first was not what was packed.
+    pub(super) reread: bool,
 }
 
 /// How far a batch is.
@@ -83,10 +85,10 @@ pub(super) struct Batch {
 
 impl Batch {
     /// Hands row `position` to the workers, with its record.
-    pub(super) fn ready(&mut self, position: u32, blocks: Arc<Blocks>) {
+    pub(super) fn ready(&mut self, position: u32, record: Arc<Record>) {
         let Some(row) = self.rows.get_mut(position as usize) else { return };
         row.state = RowState::Filling;
-        self.ready.push(Row { position, sample: row.sample, offset: row.offset, len: row.len, blocks });
+        self.ready.push(Row { position, sample: row.sample, offset: row.offset, len: row.len, record });
     }
 
     /// Marks row `position` finished as `state` ([`RowState::Done`] or [`RowState::Skipped`]).

@@ -1,5 +1,7 @@
 //! A bad record: named by shard, offset and original path, then raised, skipped or replaced as the job wishes.
 
+use std::sync::Arc;
+
 use shade_formats::SampleId;
 use shade_formats::control::{OnError, Output};
 use shade_formats::ring::FLAG_SUBSTITUTED;
@@ -7,6 +9,7 @@ use shade_formats::ring::FLAG_SUBSTITUTED;
 use super::action::Action;
 use super::batch::{RowRef, RowState};
 use super::machine::Core;
+use crate::blocks::Record;
 
 /// Samples tried in place of one bad record before it is raised after all.
 const SUBSTITUTES_MAX: u32 = 16;
@@ -45,6 +48,7 @@ impl Core {
                 target.sample = sample;
                 target.len = target.len.min(len);
                 target.substitutes += 1;
+                target.reread = false;
                 target.state = RowState::Waiting;
                 if first {
                     batch.substituted += 1;
@@ -64,6 +68,31 @@ impl Core {
                 batch.failure.get_or_insert_with(|| text.to_owned());
             }
         }
+    }
+
+    /// A worker found that `record` is not what was packed: it leaves the cache. The first time, `row` waits for it to be
+    /// read again, as what went wrong may have been the way and not the place; returns whether it does.
+    pub(super) fn read_again(&mut self, row: RowRef, sample: SampleId, record: &Arc<Record>) -> bool {
+        if self.cache.get(sample).is_some_and(|held| Arc::ptr_eq(held, record))
+            && let Some(held) = self.cache.remove(sample)
+        {
+            self.release(held);
+            if let Some(job) = &mut self.job {
+                job.count(|counts| counts.evicted += 1);
+            }
+        }
+        let Some(batch) = self.session_mut(row.session).and_then(|s| s.batch_mut(row.seq)) else {
+            return false;
+        };
+        let abandoned = batch.abandoned;
+        let Some(target) = batch.rows.get_mut(row.position as usize) else { return false };
+        if abandoned || target.reread {
+            return false;
+        }
+        target.reread = true;
+        target.state = RowState::Waiting;
+        self.access(sample, row);
+        true
     }
 
     fn count_and_warn(

@@ -10,7 +10,7 @@ use super::batch::{Batch, BatchRow, Progress, RowRef, RowState};
 use super::job::Job;
 use super::machine::Core;
 use super::sizes::{layout_of, pixels_bytes};
-use crate::batches::{Columns, FillOrder, Filled, Move, Row, SealOrder, Ticket};
+use crate::batches::{Columns, FillFault, FillOrder, Filled, Move, Row, SealOrder, Ticket};
 use crate::plan::{Plan, Slot};
 
 /// Rows given to one worker at a time: small enough to spread a batch over the workers, large enough that handing
@@ -148,17 +148,22 @@ impl Core {
     pub(super) fn filled(&mut self, filled: Filled, actions: &mut Vec<Action>) {
         let Ticket { session, seq } = filled.ticket;
         let mut faults = Vec::new();
-        for (Row { position, sample, blocks, .. }, outcome) in filled.rows {
-            self.release(blocks);
+        for (Row { position, sample, record, .. }, outcome) in filled.rows {
+            let row = RowRef { session, seq, position };
+            let again =
+                matches!(outcome, Err(FillFault::Checksum(_))) && self.read_again(row, sample, &record);
+            self.release(record);
             match outcome {
                 Ok(_) => {
                     if let Some(batch) = self.session_mut(session).and_then(|s| s.batch_mut(seq)) {
                         batch.finish(position, RowState::Done);
                     }
                 }
-                Err(fault) => {
-                    faults.push((RowRef { session, seq, position }, self.name_fault(sample, &fault)))
+                Err(fault) if again => {
+                    let text = self.name_fault(sample, &fault);
+                    actions.push(Action::Warn(format!("{text}: reading it again")));
                 }
+                Err(fault) => faults.push((row, self.name_fault(sample, &fault))),
             }
         }
         if let Some(batch) = self.session_mut(session).and_then(|s| s.batch_mut(seq)) {
@@ -248,7 +253,17 @@ fn plan_rows(spec: &JobSpec, slots: &[Slot], plan: &Plan, index: &Index) -> Vec<
         let weight = if slot.padding { 0.0 } else { plan.weights.get(position).copied().unwrap_or(1.0) };
         let flags = if slot.padding { FLAG_PADDING } else { 0 };
         let (label, state) = (entry.label, RowState::Waiting);
-        rows.push(BatchRow { sample, label, weight, flags, offset, len, state, substitutes: 0 });
+        rows.push(BatchRow {
+            sample,
+            label,
+            weight,
+            flags,
+            offset,
+            len,
+            state,
+            substitutes: 0,
+            reread: false,
+        });
         offset += len;
     }
     rows

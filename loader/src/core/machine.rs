@@ -15,7 +15,7 @@ use super::reading::Reading;
 use super::session::{Session, Wanted};
 use super::sizes::ring_bytes;
 use super::stalls::Stalls;
-use crate::blocks::{Blocks, FreeList};
+use crate::blocks::{FreeList, Record};
 use crate::cache::{Cache, Policy};
 use crate::plan::{draw_plan, rep_now};
 
@@ -41,7 +41,7 @@ pub struct CoreConfig {
 pub struct Core {
     pub(super) config: CoreConfig,
     pub(super) index: Arc<Index>,
-    pub(super) cache: Cache<Arc<Blocks>>,
+    pub(super) cache: Cache<Arc<Record>>,
     pub(super) free: FreeList,
     /// Records wanted from storage, with the rows that wait for them.
     pub(super) reading: Reading,
@@ -177,9 +177,9 @@ impl Core {
     }
 
     /// Gives a record's blocks back once nobody holds them.
-    pub(super) fn release(&mut self, blocks: Arc<Blocks>) {
-        if let Some(blocks) = Arc::into_inner(blocks) {
-            self.free.give(blocks);
+    pub(super) fn release(&mut self, record: Arc<Record>) {
+        if let Some(record) = Arc::into_inner(record) {
+            self.free.give(record.into_blocks());
         }
     }
 
@@ -233,7 +233,7 @@ impl Core {
         let gone = self.sessions.swap_remove(at);
         for batch in gone.open {
             for row in batch.ready {
-                self.release(row.blocks);
+                self.release(row.record);
             }
         }
         self.forget_waiting(session);

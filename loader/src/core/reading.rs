@@ -32,6 +32,8 @@ struct Wanted {
     waiting: Vec<RowRef>,
     /// Flights that will bring it; 0 while it is queued, 2 when it is hedged.
     flights: u32,
+    /// The first of them. Earlier ones were asked for when it was wanted before, and a hedge was faster.
+    first_flight: Option<FlightId>,
 }
 
 /// A flight submitted and not yet back.
@@ -68,7 +70,7 @@ impl Reading {
             wanted.waiting.push(row);
             return false;
         }
-        self.wanted.insert(sample, Wanted { waiting: vec![row], flights: 0 });
+        self.wanted.insert(sample, Wanted { waiting: vec![row], ..Wanted::default() });
         self.queued.push_back(sample);
         if let Some(entry) = index.entry(sample)
             && entry.stored_len > 0
@@ -125,9 +127,12 @@ impl Reading {
 
     /// The next flight is submitted: one read of these records, at least one.
     pub(super) fn submitted(&mut self, samples: impl Iterator<Item = SampleId>, hedged: bool, now_ns: u64) {
+        let flight = self.next_flight();
         let (mut first, mut records) = (None, 0);
         for sample in samples {
-            self.wanted.entry(sample).or_default().flights += 1;
+            let wanted = self.wanted.entry(sample).or_default();
+            wanted.flights += 1;
+            wanted.first_flight.get_or_insert(flight);
             first.get_or_insert(sample);
             records += 1;
         }
@@ -153,24 +158,24 @@ impl Reading {
         }
     }
 
-    /// `flight` brought the record of `sample`. Returns the rows that wait for it, and whether another flight will still
-    /// bring it, too.
-    pub(super) fn came_back(
-        &mut self,
-        flight: FlightId,
-        sample: SampleId,
-        good: bool,
-    ) -> (Vec<RowRef>, bool) {
+    /// `flight` brought the record of `sample`, or a fault. Returns the rows whose record or fault it is; none of a fault as
+    /// long as another flight may still bring the record.
+    pub(super) fn came_back(&mut self, flight: FlightId, sample: SampleId, good: bool) -> Vec<RowRef> {
         self.landed(flight);
-        let Some(wanted) = self.wanted.get_mut(&sample) else { return (Vec::new(), false) };
-        wanted.flights = wanted.flights.saturating_sub(1);
-        let another = wanted.flights > 0;
-        // A fault is nobody's as long as the record may still come.
-        let rows = if good || !another { std::mem::take(&mut wanted.waiting) } else { Vec::new() };
-        if !another {
-            self.wanted.remove(&sample);
+        let Some(wanted) = self.wanted.get_mut(&sample) else { return Vec::new() };
+        if wanted.first_flight.is_some_and(|first| flight >= first) {
+            wanted.flights = wanted.flights.saturating_sub(1);
+        } else if !good {
+            return Vec::new();
+        } else if wanted.flights == 0 {
+            // It is still queued: it need not be asked for any more.
+            return std::mem::take(&mut wanted.waiting);
         }
-        (rows, another)
+        if !good && wanted.flights > 0 {
+            return Vec::new();
+        }
+        // Whoever wants it from now on asks anew, and does not wait for a flight that a hedge was faster than.
+        self.wanted.remove(&sample).map_or_else(Vec::new, |wanted| wanted.waiting)
     }
 
     /// Nobody of `session` waits any more.
@@ -185,9 +190,22 @@ impl Reading {
         self.in_flight
     }
 
-    /// The flights, the oldest first.
-    pub(super) fn flights_mut(&mut self) -> impl Iterator<Item = &mut Flying> {
-        self.flights.iter_mut().flatten()
+    /// The flights with their numbers, the oldest first.
+    pub(super) fn flights_mut(&mut self) -> impl Iterator<Item = (FlightId, &mut Flying)> {
+        (self.first_flight..)
+            .zip(&mut self.flights)
+            .filter_map(|(flight, flying)| Some((flight, flying.as_mut()?)))
+    }
+
+    /// The records that `flight` has not brought yet and no other flight will, by id. Looks at all that are wanted.
+    pub(super) fn missing(&self, flight: FlightId) -> Vec<SampleId> {
+        let missing = self
+            .wanted
+            .iter()
+            .filter(|(_, wanted)| wanted.flights == 1 && wanted.first_flight == Some(flight));
+        let mut missing: Vec<SampleId> = missing.map(|(&sample, _)| sample).collect();
+        missing.sort_unstable();
+        missing
     }
 
     /// The flights, the oldest first.

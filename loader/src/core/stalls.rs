@@ -3,6 +3,8 @@
 //! Nothing cancels a read of a network file system, and a server that restarts answers minutes later. So a late read is
 //! waited for, and said to be.
 
+use shade_formats::SampleId;
+
 use super::access::read_op;
 use super::action::Action;
 use super::counts::ReadLatency;
@@ -97,17 +99,20 @@ impl Core {
     fn hedge(&mut self, now_ns: u64, actions: &mut Vec<Action>) {
         let Some(hedge_ns) = self.stalls.hedge_ns() else { return };
         let mut late = Vec::new();
-        for flying in self.reading.flights_mut() {
+        let mut hedges = self.stalls.hedged;
+        for (flight, flying) in self.reading.flights_mut() {
             if now_ns.saturating_sub(flying.submitted_ns) < hedge_ns {
                 break;
             }
-            let allowed =
-                (self.stalls.hedged + late.len() as u64 + 1) * RECORDS_PER_HEDGE <= self.stalls.records;
-            if !flying.hedged && allowed && flying.records == 1 {
+            let more = hedges + u64::from(flying.records);
+            if !flying.hedged && more * RECORDS_PER_HEDGE <= self.stalls.records {
                 flying.hedged = true;
-                late.push(flying.first);
+                late.push(flight);
+                hedges = more;
             }
         }
+        // Neighbours are asked for one by one: what keeps one of them must not keep the others again.
+        let late: Vec<SampleId> = late.into_iter().flat_map(|flight| self.reading.missing(flight)).collect();
         for sample in late {
             let Some(entry) = self.index.entry(sample) else { continue };
             let Some(blocks) = self.free.take(u64::from(entry.stored_len)) else { return };

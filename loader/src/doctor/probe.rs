@@ -74,7 +74,8 @@ pub(super) fn probe(
         store: None,
     };
     let index = Arc::clone(&dataset.index);
-    let reads = Reads::start(&dataset.folder, index, Arc::new(arena), config, completions_in)?;
+    let arena = Arc::new(arena);
+    let reads = Reads::start(&dataset.folder, index, Arc::clone(&arena), config, completions_in)?;
     let found = Probe {
         engine: reads.description().to_owned(),
         bad_shards: reads.warnings().len(),
@@ -85,6 +86,7 @@ pub(super) fn probe(
         index: &dataset.index,
         reads,
         completions,
+        arena,
         free,
         most_bytes: most,
         in_flight: 0,
@@ -99,6 +101,7 @@ struct Reader<'a> {
     index: &'a Index,
     reads: Reads,
     completions: Receiver<Completion>,
+    arena: Arc<Arena>,
     free: FreeList,
     /// What the largest record takes of it.
     most_bytes: u64,
@@ -199,7 +202,8 @@ impl Reader<'_> {
 
     fn take(&mut self, completion: Completion, tally: &mut Tally) {
         self.in_flight -= 1;
-        let Completion { op, outcome, latency } = completion;
+        let outcome = completion.verify(&self.arena);
+        let Completion { op, latency, .. } = completion;
         match outcome {
             Ok(()) => tally.count(op.len, latency),
             Err(fault) => {

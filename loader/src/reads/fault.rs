@@ -1,7 +1,7 @@
 //! What can go wrong with a read, with the reads' start, and with a shard seen from afar.
 
 use super::config::READS_DEPTH_MAX;
-use crate::blocks::BlocksError;
+use crate::blocks::{BlocksError, Mismatch};
 use rustix::io::Errno;
 use shade_formats::ContentId;
 use std::path::PathBuf;
@@ -59,14 +59,9 @@ pub enum ReadFault {
         /// How often it was tried.
         tries: u32,
     },
-    /// The bytes are not those that were packed, twice in a row.
-    #[error("checksum mismatch: got CRC32C {got:08x}, expected {expected:08x}")]
-    Checksum {
-        /// CRC32C of the bytes read.
-        got: u32,
-        /// CRC32C in the index.
-        expected: u32,
-    },
+    /// The bytes are not those that were packed.
+    #[error(transparent)]
+    Checksum(#[from] Mismatch),
     /// The blocks do not fit the read: a mistake in this program.
     #[error(transparent)]
     Blocks(#[from] BlocksError),

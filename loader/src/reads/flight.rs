@@ -13,7 +13,7 @@ use super::rules::{Progress, Verdict};
 use crate::blocks::{Arena, Blocks, BlocksError};
 use rustix::io::Errno;
 use shade_formats::ShardId;
-use shade_formats::checksum::{crc32c, crc32c_append};
+use shade_formats::checksum::crc32c;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -125,13 +125,7 @@ impl Flight {
     /// may take as long as a server takes.
     pub(super) fn next(self, now: Instant, shared: &Shared) -> Step {
         if self.len == 0 {
-            // Nothing to read, and nothing that reading again could mend.
-            let Cargo::Record(ReadOp { crc32c: expected, .. }) = self.cargo else {
-                return self.end(Ok(()), now, shared);
-            };
-            let got = crc32c(&[]);
-            let outcome = if got == expected { Ok(()) } else { Err(ReadFault::Checksum { got, expected }) };
-            return self.end(outcome, now, shared);
+            return self.end(Ok(()), now, shared);
         }
         let file = match &self.file {
             Some(file) => Ok(Arc::clone(file)),
@@ -209,7 +203,6 @@ impl Flight {
 
     fn follow(mut self, verdict: Verdict, now: Instant, shared: &Shared) -> Step {
         match verdict {
-            Verdict::Verify => self.verify(now, shared),
             Verdict::Again => self.next(now, shared),
             Verdict::After(wait) => Step::Wait(self, wait),
             Verdict::Reopen => {
@@ -240,31 +233,13 @@ impl Flight {
         }
     }
 
-    /// Every byte that came from the store is checked here, once, before anybody sees it.
-    fn verify(mut self, now: Instant, shared: &Shared) -> Step {
-        let verdict = match &self.cargo {
-            // They are checked one by one where they land.
-            Cargo::Neighbours(..) => Verdict::Good,
-            Cargo::Record(op) => match shared.arena.slices(&op.blocks, op.len) {
-                Ok(slices) => self.progress.judge_checksum(slices.fold(0, crc32c_append), op.crc32c),
-                Err(error) => Verdict::Fail(error.into()),
-            },
-        };
-        if verdict == Verdict::Again
-            && let Cargo::Record(op) = &self.cargo
-        {
-            warn_of_checksum(op);
-        }
-        self.follow(verdict, now, shared)
-    }
-
     /// Ends the flight before its time: all its records have this fate.
     fn cut(self, fault: ReadFault, now: Instant, shared: &Shared) -> Vec<Completion> {
         let latency = self.latency(now);
         if let Some(begun) = self.begun {
             shared.gate.leave(begun.in_flight, None, false);
         }
-        let end = |op| Completion { op, outcome: Err(fault.clone()), latency };
+        let end = |op| Completion { op, outcome: Err(fault.clone()), checked: false, latency };
         match self.cargo {
             Cargo::Record(op) => vec![end(op)],
             Cargo::Neighbours(ops, buffer) => {
@@ -290,7 +265,7 @@ impl Flight {
             shared.gate.leave(begun.in_flight, clean.then_some(latency), failed);
         }
         match self.cargo {
-            Cargo::Record(op) => Step::Done(Completion { op, outcome, latency }),
+            Cargo::Record(op) => Step::Done(Completion { op, outcome, checked: false, latency }),
             Cargo::Neighbours(ops, buffer) => {
                 let bytes = match (&outcome, &shared.bounce) {
                     (Ok(()), Some(pool)) => pool.bytes(&buffer, self.len).unwrap_or_default(),
@@ -314,10 +289,11 @@ fn land(ops: Vec<ReadOp>, bytes: &[u8], start: u64, latency: Duration, arena: &A
         let from = usize::try_from(op.offset.saturating_sub(start)).unwrap_or(usize::MAX);
         match bytes.get(from..from.saturating_add(op.len as usize)) {
             Some(record) if crc32c(record) == op.crc32c && copy(record, &mut op, arena).is_ok() => {
-                done.push(Completion { op, outcome: Ok(()), latency });
+                done.push(Completion { op, outcome: Ok(()), checked: true, latency });
             }
             Some(_) => {
-                warn_of_checksum(&op);
+                let ReadOp { sample, shard, offset, .. } = &op;
+                tracing::warn!(%sample, %shard, offset, "checksum mismatch: reading the record again, alone");
                 again.push(Flight::record(op));
             }
             None => again.push(Flight::record(op)),
@@ -334,9 +310,4 @@ fn copy(record: &[u8], op: &mut ReadOp, arena: &Arena) -> Result<(), BlocksError
         rest = later;
     }
     Ok(())
-}
-
-fn warn_of_checksum(op: &ReadOp) {
-    let ReadOp { sample, shard, offset, .. } = op;
-    tracing::warn!(%sample, %shard, offset, "checksum mismatch: reading the record again");
 }

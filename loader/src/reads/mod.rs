@@ -1,14 +1,14 @@
 //! Reads of single records from shards straight into blocks: by io_uring, or by threads where it is not allowed.
 //!
-//! [`Reads::submit`] hands a [`ReadOp`] with its blocks to an engine; later a [`Completion`] brings the blocks back,
-//! with the record checked against its CRC32C or a [`ReadFault`]. Every submitted read comes back exactly once. A
-//! buffer belongs to the kernel until the kernel has answered: nothing cancels a read (no NFS read can be), so
-//! stopping waits.
+//! [`Reads::submit`] hands a [`ReadOp`] with its blocks to an engine; later a [`Completion`] brings the blocks back, with
+//! the record or a [`ReadFault`], and says whether the record's checksum has been compared. Every submitted read comes
+//! back exactly once. A buffer belongs to the kernel until the kernel has answered: nothing cancels a read (no NFS read
+//! can be), so stopping waits.
 //!
 //! The way of a read: `reader`, then an engine (`uring`, `threads` or `sim`, behind the one seam `engine`), which begins
-//! it when the `gate` has room and lets `flight` judge each result by `rules` and verify the bytes. The gate's width is
-//! found by `depth`; neighbours that `coalesce` found travel as one flight through a `bounce` buffer. `availability` says why there is
-//! no io_uring where there is none.
+//! it when the `gate` has room and lets `flight` judge each result by `rules`. The gate's width is found by `depth`;
+//! neighbours that `coalesce` found travel as one flight through a `bounce` buffer. `availability` says why there is no
+//! io_uring where there is none.
 
 mod availability;
 mod bell;

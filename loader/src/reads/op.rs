@@ -1,7 +1,7 @@
 //! What goes in and what comes back.
 
 use super::ReadFault;
-use crate::blocks::Blocks;
+use crate::blocks::{Arena, Blocks, Mismatch};
 use crossbeam_channel::Sender;
 use shade_formats::{SampleId, ShardId};
 use std::time::Duration;
@@ -31,10 +31,29 @@ pub struct ReadOp {
 pub struct Completion {
     /// The read as submitted, with its blocks.
     pub op: ReadOp,
-    /// Whether the blocks hold the record, checked by its CRC32C; after a fault they hold anything.
+    /// Whether the blocks hold what the store gave for the record; after a fault they hold anything.
     pub outcome: Result<(), ReadFault>,
+    /// Whether the record's CRC32C was found to be right: neighbours' are compared while they are copied apart. That of
+    /// a record read straight into its blocks is left to whoever touches the bytes next: in the thread that reads it
+    /// took as long as all the rest.
+    pub checked: bool,
     /// What the store took, from the first try to the end of the last.
     pub latency: Duration,
+}
+
+impl Completion {
+    /// The outcome with the checksum compared, for those who do not go on to copy the record.
+    ///
+    /// # Errors
+    ///
+    /// The fault of the outcome, or a mismatch.
+    pub fn verify(&self, arena: &Arena) -> Result<(), ReadFault> {
+        self.outcome.clone()?;
+        if !self.checked {
+            Mismatch::compare(arena.crc32c(&self.op.blocks, self.op.len)?, self.op.crc32c)?;
+        }
+        Ok(())
+    }
 }
 
 /// Sends reads that have ended home. If nobody waits for them any more, their blocks are lost, as the arena soon is.

@@ -2,7 +2,7 @@
 //!
 //! | result | verdict |
 //! |---|---|
-//! | all bytes | verify them |
+//! | all bytes | good |
 //! | some bytes | read the rest; direct reads begin again at the last aligned byte |
 //! | no new byte | the shard is truncated |
 //! | EINTR, EAGAIN | again, after 1 to 50 ms, 8 times |
@@ -10,7 +10,8 @@
 //! | ESTALE | open the shard again, once |
 //! | EINVAL from a direct read | read this shard through the page cache from now on |
 //! | anything else | failed |
-//! | wrong checksum | read it all again, once |
+//!
+//! The checksum is not judged here: see [`Completion::checked`](super::Completion::checked).
 
 use super::ReadFault;
 use rustix::io::Errno;
@@ -29,8 +30,6 @@ const DISTURBED_WAIT_MS_MAX: u64 = 50;
 /// What is to be done next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// All bytes are there.
-    Verify,
     /// Read what is missing, now.
     Again,
     /// Read what is missing, later.
@@ -39,7 +38,7 @@ pub(super) enum Verdict {
     Reopen,
     /// Use the page cache for this shard, then read what is missing.
     Buffer,
-    /// The record is good.
+    /// All bytes are there.
     Good,
     /// The record cannot be had.
     Fail(ReadFault),
@@ -53,7 +52,6 @@ pub(super) struct Progress {
     disturbed: u32,
     failed: u32,
     reopened: bool,
-    reread: bool,
     /// State of the generator behind the waits' jitter.
     seed: u64,
 }
@@ -61,7 +59,7 @@ pub(super) struct Progress {
 impl Progress {
     /// A read of `len` bytes, none of them there yet; `seed` spreads the waits.
     pub(super) fn new(len: u32, seed: u64) -> Self {
-        Self { len, done: 0, disturbed: 0, failed: 0, reopened: false, reread: false, seed }
+        Self { len, done: 0, disturbed: 0, failed: 0, reopened: false, seed }
     }
 
     /// Where the next read begins, in bytes from the record's start, if reads must begin at multiples of
@@ -83,7 +81,7 @@ impl Progress {
                 let reached = self.resume(align_bytes).saturating_add(count).min(self.len);
                 if reached == self.len {
                     self.done = reached;
-                    Verdict::Verify
+                    Verdict::Good
                 } else if reached > self.done {
                     self.done = reached;
                     Verdict::Again
@@ -115,19 +113,6 @@ impl Progress {
         }
     }
 
-    /// Judges the checksum of a record whose bytes are all there.
-    pub(super) fn judge_checksum(&mut self, got: u32, expected: u32) -> Verdict {
-        if got == expected {
-            return Verdict::Good;
-        }
-        if self.reread {
-            return Verdict::Fail(ReadFault::Checksum { got, expected });
-        }
-        self.reread = true;
-        self.done = 0;
-        Verdict::Again
-    }
-
     /// SplitMix64: enough to keep reads that failed together from coming back together.
     fn random(&mut self) -> u64 {
         self.seed = self.seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -155,8 +140,8 @@ mod tests {
     #[test]
     fn first_results() {
         let table: [(Result<u32, Errno>, bool, Verdict); 12] = [
-            (Ok(1000), false, Verdict::Verify),
-            (Ok(1024), true, Verdict::Verify),
+            (Ok(1000), false, Verdict::Good),
+            (Ok(1024), true, Verdict::Good),
             (Ok(999), false, Verdict::Again),
             (Ok(1), false, Verdict::Again),
             (Ok(0), false, Verdict::Fail(ReadFault::Truncated { got: 0, expected: 1000 })),
@@ -184,7 +169,7 @@ mod tests {
             read.judge(Ok(0), 1, false),
             Verdict::Fail(ReadFault::Truncated { got: 600, expected: 1000 })
         );
-        assert_eq!(read.judge(Ok(400), 1, false), Verdict::Verify);
+        assert_eq!(read.judge(Ok(400), 1, false), Verdict::Good);
     }
 
     #[test]
@@ -195,7 +180,7 @@ mod tests {
         let end = Verdict::Fail(ReadFault::Truncated { got: 700, expected: 1000 });
         assert_eq!(read.clone().judge(Ok(188), 512, true), end, "the same bytes again are no progress");
         assert_eq!(read.clone().judge(Ok(189), 512, true), Verdict::Again);
-        assert_eq!(read.judge(Ok(512), 512, true), Verdict::Verify);
+        assert_eq!(read.judge(Ok(512), 512, true), Verdict::Good);
     }
 
     #[test]
@@ -229,17 +214,6 @@ mod tests {
         let mut read = fresh();
         assert_eq!(read.judge(Err(Errno::STALE), 1, true), Verdict::Reopen);
         assert_eq!(read.judge(Err(Errno::STALE), 1, true), failed(Errno::STALE, 1));
-    }
-
-    #[test]
-    fn a_wrong_checksum_is_read_again_from_the_start_once() {
-        let mut read = fresh();
-        assert_eq!(read.judge(Ok(1000), 1, false), Verdict::Verify);
-        assert_eq!(read.clone().judge_checksum(5, 5), Verdict::Good);
-        assert_eq!(read.judge_checksum(4, 5), Verdict::Again);
-        assert_eq!(read.resume(1), 0);
-        assert_eq!(read.judge(Ok(1000), 1, false), Verdict::Verify);
-        assert_eq!(read.judge_checksum(4, 5), Verdict::Fail(ReadFault::Checksum { got: 4, expected: 5 }));
     }
 
     #[test]

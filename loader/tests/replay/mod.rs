@@ -19,8 +19,8 @@ use shade_formats::control::{JobSpec, OnError, Output, PlanSpec, Tail};
 use shade_formats::index::{Codec, Entry, Index, IndexBuilder, Media, Shard};
 use shade_formats::ring::{Descriptor, Kind};
 use shade_formats::{SampleId, ShardId};
-use shade_load::batches::{Columns, FillOrder, Filled, SealOrder};
-use shade_load::blocks::{Arena, block_bytes_for};
+use shade_load::batches::{Columns, FillFault, FillOrder, Filled, SealOrder};
+use shade_load::blocks::{Arena, Mismatch, block_bytes_for};
 use shade_load::cache::Policy;
 use shade_load::core::{Accepted, Action, Attach, Core, CoreConfig, Event, SessionId};
 use shade_load::reads::{Completion, ReadFault, ReadOp};
@@ -89,6 +89,8 @@ pub(crate) struct Replay {
     pub core: Core,
     /// Samples whose record cannot be read.
     pub bad: HashSet<u32>,
+    /// Samples whose record is not what was packed, and how many times more workers will find that.
+    pub spoilt: HashMap<u32, u32>,
     /// Flights whose answers do not come.
     pub stuck: HashSet<u64>,
     /// What every read takes.
@@ -144,6 +146,7 @@ impl Replay {
         Self {
             core,
             bad: HashSet::new(),
+            spoilt: HashMap::new(),
             stuck: HashSet::new(),
             latency: Duration::ZERO,
             warnings: Vec::new(),
@@ -241,12 +244,26 @@ impl Replay {
         let event = if pick < reading {
             let op = self.reading.remove(pick);
             let bad = self.bad.contains(&op.sample.0);
-            let outcome = if bad { Err(ReadFault::Checksum { got: 1, expected: 2 }) } else { Ok(()) };
-            Event::Read(Completion { op, outcome, latency: self.latency })
+            let outcome = if bad { Err(ReadFault::UnknownShard) } else { Ok(()) };
+            Event::Read(Completion { op, outcome, checked: false, latency: self.latency })
         } else if pick < reading + self.filling.len() {
             let order = self.filling.swap_remove(pick - reading);
-            let rows =
-                order.rows.into_iter().map(|row| (row.len, row)).map(|(len, row)| (row, Ok(len))).collect();
+            let spoilt = &mut self.spoilt;
+            let rows = order.rows.into_iter().map(|row| {
+                let times = spoilt.get_mut(&row.sample.0).filter(|times| **times > 0);
+                let outcome = match times {
+                    Some(times) if !row.record.is_checked() => {
+                        *times -= 1;
+                        Err(FillFault::Checksum(Mismatch { got: 1, expected: 2 }))
+                    }
+                    _ => Ok(row.len),
+                };
+                if outcome.is_ok() {
+                    row.record.set_checked();
+                }
+                (row, outcome)
+            });
+            let rows = rows.collect();
             Event::Filled(Filled { ticket: order.ticket, rows, fill_ns: 1 })
         } else {
             let order = self.sealing.swap_remove(pick - reading - self.filling.len());

@@ -128,7 +128,7 @@ fn some_but(world: &World, samples: &[u32]) -> Vec<u32> {
 
 /// Whether a fault says which file it is about. Of a checksum the daemon says it, as it knows sample, shard and place.
 fn names(world: &World, shard: ShardId, fault: &ReadFault) -> bool {
-    matches!(fault, ReadFault::Checksum { .. }) || fault.to_string().contains(world.shard_name(shard))
+    matches!(fault, ReadFault::Checksum(_)) || fault.to_string().contains(world.shard_name(shard))
 }
 
 fn kind(fault: &ReadFault) -> &'static str {
@@ -136,7 +136,7 @@ fn kind(fault: &ReadFault) -> &'static str {
         ReadFault::Open { .. } => "cannot open",
         ReadFault::Replaced { .. } => "replaced",
         ReadFault::Truncated { .. } => "truncated",
-        ReadFault::Checksum { .. } => "checksum",
+        ReadFault::Checksum(_) => "checksum",
         _ => "failed",
     }
 }

@@ -80,7 +80,9 @@ impl<'a> Reader<'a> {
     /// # Panics
     /// When wrong bytes are delivered as good.
     pub(crate) fn next_within(&mut self, wait: Duration) -> Option<Outcome> {
-        let Completion { op, outcome, .. } = self.completions.recv_timeout(wait).ok()?;
+        let completion = self.completions.recv_timeout(wait).ok()?;
+        let outcome = completion.verify(&self.arena);
+        let Completion { op, .. } = completion;
         let mut right = &self.world.packed.sources[op.sample.index()].bytes[..];
         let same = self.arena.slices(&op.blocks, op.len).unwrap().all(|slice| {
             let rest = right.strip_prefix(slice);
