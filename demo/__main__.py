@@ -56,7 +56,7 @@ def parse_arguments() -> argparse.Namespace:
         help="reads in flight (default 4: a DataLoader of 4 workers has that many)",
     )
     parser.add_argument(
-        "--rep", type=float, default=2.0, help="how many times as often run 2 draws what is cached (default 2; 1 = off)"
+        "--rep", type=float, default=1.0, help="how many times as often run 2 draws what is cached (default 1: off)"
     )
     # One core is left for the daemon, and for the simulated store.
     threads = max(1, min(4, len(os.sched_getaffinity(0)) - 1))
@@ -93,7 +93,7 @@ def run(arguments: argparse.Namespace) -> None:
     )
     settings = (
         train.Setting("uniform + lru", sampler="uniform", policy="lru", rep=1.0),
-        train.Setting("pads + app", sampler="pads", policy="app", rep=arguments.rep),
+        train.Setting("pads + lookahead", sampler="pads", policy="lookahead", rep=arguments.rep),
     )
     print(
         f"\nvalidation: {len(validation[1]):,} images, read once. Training: batches of {BATCH_SIZE}, "

@@ -20,7 +20,7 @@ class Setting:
 
     name: str
     sampler: Literal["uniform", "pads"]
-    policy: Literal["lru", "app"]
+    policy: Literal["lru", "lookahead"]
     rep: float
 
 

@@ -60,6 +60,7 @@ impl Driver {
         let config = CoreConfig {
             cache_bytes,
             policy: Policy::App,
+            lookahead: 1.0,
             reads_max: DEPTH,
             gap_bytes_max: 0,
             hedge: false,

@@ -24,7 +24,7 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Serve one dataset to the ranks of this machine until stopped. Python starts it by itself when none runs.
-    Serve(Serve),
+    Serve(Box<Serve>),
     /// Say what this machine and the mount of a dataset mean for shade, and what to change.
     Doctor(Doctor),
 }
@@ -41,10 +41,16 @@ pub struct Serve {
     #[arg(long, value_name = "SIZE", default_value = "20%")]
     pub cache: Capacity,
 
-    /// Who stays in the cache: `app` keeps the samples of highest importance, `lru` the latest used (what a page
-    /// cache does; for comparison).
-    #[arg(long, value_enum, default_value = "app")]
+    /// Who stays in the cache: `lookahead` keeps the samples that the epoch's plan uses soonest, and behind them those of
+    /// highest importance; `app` (SHADE's) those of highest importance alone; `lru` the latest used (what a page cache
+    /// does). They are there for comparison: on the same plan
+    /// they hit far less often.
+    #[arg(long, value_enum, default_value = "lookahead")]
     pub policy: PolicyName,
+
+    /// How far `lookahead` sees into the plan, in epochs. 1: the rest of the epoch. 0: nothing, which makes it `app`.
+    #[arg(long, value_name = "EPOCHS", default_value = "1", value_parser = parse_lookahead)]
+    pub lookahead: f64,
 
     /// Reads in flight: `auto` finds out how many the store gains from (4 to 256), a number stays as it is. Give one to
     /// leave a share of the store to others: depth = wanted records per second x latency.
@@ -97,6 +103,7 @@ pub struct Serve {
 #[derive(Clone, Copy, Debug, ValueEnum)]
 #[expect(missing_docs, reason = "the names say it; --help describes them")]
 pub enum PolicyName {
+    Lookahead,
     App,
     Lru,
 }
@@ -124,6 +131,7 @@ impl From<PolicyName> for Policy {
     fn from(name: PolicyName) -> Self {
         match name {
             PolicyName::App => Self::App,
+            PolicyName::Lookahead => Self::Lookahead,
             PolicyName::Lru => Self::Lru,
         }
     }
@@ -148,6 +156,12 @@ impl From<IoName> for IoMode {
             IoName::Buffered => Self::Buffered,
         }
     }
+}
+
+/// A number of epochs.
+fn parse_lookahead(text: &str) -> Result<f64, String> {
+    let epochs: Option<f64> = text.parse().ok();
+    epochs.filter(|epochs| *epochs >= 0.0).ok_or_else(|| "write a number of epochs, 0 or more".to_owned())
 }
 
 /// `auto` or a number.

@@ -19,7 +19,7 @@ fn main() -> ExitCode {
         .with_target(false)
         .init();
     match command {
-        Command::Serve(args) => run_serve(args),
+        Command::Serve(args) => run_serve(*args),
         Command::Doctor(args) => run_doctor(&args),
     }
 }
@@ -61,6 +61,7 @@ fn config(args: Serve) -> ServeConfig {
         dataset: args.dataset,
         cache: args.cache,
         policy: args.policy.into(),
+        lookahead: args.lookahead,
         reads: ReadsConfig {
             engine: args.engine.into(),
             io: args.io.into(),

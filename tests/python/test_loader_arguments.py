@@ -8,7 +8,8 @@ from shade_load.options import DaemonOptions, JobOptions, ranks, size_bytes
 
 DAEMON = {
     "cache": "20%",
-    "policy": "app",
+    "policy": "lookahead",
+    "lookahead": 1.0,
     "store": None,
     "depth": None,
     "hedge": False,
@@ -57,6 +58,8 @@ BAD = [
     ("seed", 1 << 64),
     ("sampler", "random"),
     ("policy", "fifo"),
+    ("lookahead", -1),
+    ("lookahead", float("nan")),
     ("rep", 0.5),
     ("rep", float("nan")),
     ("hit_cap", 1.5),
@@ -168,12 +171,13 @@ def test_image_sizes() -> None:
 
 def test_arguments_become_the_daemons_command_line() -> None:
     assert DaemonOptions(**DAEMON).arguments(Path("/data"), "default", None) == [
-        "serve", "/data", "--private", "--job", "default", "--cache", "20%", "--policy", "app",
-        "--engine", "auto", "--io", "auto",
+        "serve", "/data", "--private", "--job", "default", "--cache", "20%",
+        "--policy", "lookahead", "--lookahead", "1", "--engine", "auto", "--io", "auto",
     ]  # fmt: skip
     every = {
         "cache": "8GiB",
         "policy": "lru",
+        "lookahead": 0.25,
         "store": "latency=2ms,bandwidth=1Gbit",
         "depth": 8,
         "hedge": True,
@@ -182,7 +186,7 @@ def test_arguments_become_the_daemons_command_line() -> None:
         "io": "buffered",
     }
     assert DaemonOptions(**every).arguments(Path("/data"), "x", "/run/s") == [
-        "serve", "/data", "--private", "--job", "x", "--cache", str(8 << 30), "--policy", "lru",
-        "--engine", "threads", "--io", "buffered", "--store", "latency=2ms,bandwidth=1Gbit",
+        "serve", "/data", "--private", "--job", "x", "--cache", str(8 << 30),
+        "--policy", "lru", "--lookahead", "0.25", "--engine", "threads", "--io", "buffered", "--store", "latency=2ms,bandwidth=1Gbit",
         "--depth", "8", "--hedge", "--workers", "2", "--socket", "/run/s",
     ]  # fmt: skip

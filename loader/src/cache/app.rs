@@ -1,4 +1,5 @@
-//! APP's order of eviction: an indexed binary min-heap over (score, uses, -id). ALGORITHMS 3.
+//! The order of eviction by worth: an indexed binary min-heap. APP's worth is (score, uses, -id) (ALGORITHMS 3); lookahead's is
+//! the same for samples whose next use is not known, and above all of those, the sooner the more, for the others (4).
 //!
 //! The heap is an array of nodes; `positions` tells where in it a place's node is, so a changed key moves in O(log n).
 //! Victims are found without changing the heap: its smallest keys are visited in order from the root, through a second,
@@ -13,18 +14,26 @@ use shade_formats::SampleId;
 
 use crate::importance::Importance;
 
-/// What a sample is worth: the smallest key is evicted first. Compared as (score, uses, -id).
+/// What a sample is worth: the smallest key is evicted first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Key {
-    /// Score bits above uses: scores are positive, and positive floats order as their bits do.
+    /// Score bits above uses: scores are positive, and positive floats order as their bits do and leave the top bit free.
+    /// With it set: a use is known, and the rest counts down with its position.
     worth: u64,
     id: Reverse<SampleId>,
 }
 
 impl Key {
-    pub(super) fn of(id: SampleId, importance: &Importance) -> Self {
-        let score = u64::from(importance.score(id).to_bits());
-        Self { worth: score << 32 | u64::from(importance.uses(id)), id: Reverse(id) }
+    /// The key of a sample with its next use, as a position of the plan, if that is known.
+    ///
+    /// Distances shrink alike as the plan goes on, so positions order as they do; and the expected distance L + N/λ of a use
+    /// that is not known is above that of any that is and falls as the score grows. So keys need no clock.
+    pub(super) fn of(id: SampleId, next: Option<u32>, importance: &Importance) -> Self {
+        let worth = match next {
+            Some(position) => 1 << 63 | u64::from(u32::MAX - position),
+            None => u64::from(importance.score(id).to_bits()) << 32 | u64::from(importance.uses(id)),
+        };
+        Self { worth, id: Reverse(id) }
     }
 }
 

@@ -4,6 +4,7 @@
 //! ghost table, which remembers samples that are not resident, is [`Importance`](crate::importance::Importance).
 
 mod app;
+mod foresight;
 mod lru;
 mod residents;
 mod store;

@@ -1,4 +1,4 @@
-//! The cache proper: one hard byte limit, two policies.
+//! The cache proper: one hard byte limit, and the policies' orders of eviction.
 //!
 //! An access is `get` or `hit` where the sample is resident, and otherwise one read and then an [`offer`](Cache::offer).
 //! An offer is all or nothing: either the newcomer is admitted and all its victims evicted in one step, or nothing
@@ -7,6 +7,7 @@
 use shade_formats::SampleId;
 
 use super::app::{Heap, Key};
+use super::foresight::Foresight;
 use super::lru::Recency;
 use super::residents::Residents;
 use crate::importance::Importance;
@@ -16,6 +17,9 @@ use crate::importance::Importance;
 pub enum Policy {
     /// SHADE's: a newcomer is admitted only if every sample it displaces is worth less: (score, uses, -id).
     App,
+    /// The plan's: a newcomer is admitted only if every sample it displaces is used later, where uses that are not known come
+    /// last, in APP's order. It knows what it is told by [`use_at`](Cache::use_at) and [`see`](Cache::see); of nothing, it is APP.
+    Lookahead,
     /// Every newcomer is admitted and displaces the least recently used.
     Lru,
 }
@@ -31,7 +35,7 @@ pub enum Admission<T> {
 
 /// The policy's order of eviction over the places of the residents.
 enum Eviction {
-    App(Heap),
+    Worth(Heap, Foresight),
     Lru(Recency),
 }
 
@@ -49,7 +53,8 @@ impl<T> Cache<T> {
     #[must_use]
     pub fn new(policy: Policy, capacity_bytes: u64, samples: u32) -> Self {
         let eviction = match policy {
-            Policy::App => Eviction::App(Heap::default()),
+            Policy::App => Eviction::Worth(Heap::default(), Foresight::default()),
+            Policy::Lookahead => Eviction::Worth(Heap::default(), Foresight::of(samples)),
             Policy::Lru => Eviction::Lru(Recency::new()),
         };
         Self { residents: Residents::new(samples), eviction, capacity_bytes, victims: Vec::new() }
@@ -65,7 +70,9 @@ impl<T> Cache<T> {
     pub fn hit(&mut self, id: SampleId, importance: &Importance) -> Option<&T> {
         let place = self.residents.place(id)?;
         match &mut self.eviction {
-            Eviction::App(heap) => heap.rekey(place, Key::of(id, importance)),
+            Eviction::Worth(heap, foresight) => {
+                heap.rekey(place, Key::of(id, foresight.next(id), importance))
+            }
             Eviction::Lru(recency) => recency.touch(place),
         }
         self.residents.value(place)
@@ -93,7 +100,9 @@ impl<T> Cache<T> {
         self.victims = victims;
         let place = self.residents.insert(id, bytes, value);
         match &mut self.eviction {
-            Eviction::App(heap) => heap.insert(place, Key::of(id, importance)),
+            Eviction::Worth(heap, foresight) => {
+                heap.insert(place, Key::of(id, foresight.next(id), importance))
+            }
             Eviction::Lru(recency) => recency.insert(place),
         }
         Admission::Admitted
@@ -101,9 +110,38 @@ impl<T> Cache<T> {
 
     /// Tells the cache that the sample's score changed. Never changes what is resident.
     pub fn rescore(&mut self, id: SampleId, importance: &Importance) {
-        if let (Some(place), Eviction::App(heap)) = (self.residents.place(id), &mut self.eviction) {
-            heap.rekey(place, Key::of(id, importance));
+        if let (Some(place), Eviction::Worth(heap, foresight)) =
+            (self.residents.place(id), &mut self.eviction)
+        {
+            heap.rekey(place, Key::of(id, foresight.next(id), importance));
         }
+    }
+
+    /// Tells the cache that the sample is used now and when next, as a position of the plan, if that is in sight. Call it
+    /// before [`hit`](Self::hit), or before the read of a miss.
+    pub fn use_at(&mut self, id: SampleId, next: Option<u32>) {
+        if let Eviction::Worth(_, foresight) = &mut self.eviction {
+            foresight.set(id, next);
+        }
+    }
+
+    /// Tells the cache that the use at `position` of the plan has come into sight. A use that is known already is sooner.
+    pub fn see(&mut self, id: SampleId, position: u32, importance: &Importance) {
+        if let Eviction::Worth(_, foresight) = &mut self.eviction
+            && foresight.next(id).is_none()
+        {
+            foresight.set(id, Some(position));
+            self.rescore(id, importance);
+        }
+    }
+
+    /// Tells the cache that the plan it has seen uses of is over: no next use is known any more.
+    pub fn forget_uses(&mut self, importance: &Importance) {
+        if let Eviction::Worth(_, foresight) = &mut self.eviction {
+            foresight.clear();
+        }
+        let residents: Vec<SampleId> = self.ids().collect();
+        residents.into_iter().for_each(|id| self.rescore(id, importance));
     }
 
     /// Evicts the sample, pinned or not, and returns its value.
@@ -157,8 +195,8 @@ impl<T> Cache<T> {
         let missing = bytes.saturating_sub(self.capacity_bytes - residents.used_bytes());
         let is_pinned = |place| residents.value(place).is_some_and(&is_pinned);
         match &mut self.eviction {
-            Eviction::App(heap) => {
-                let newcomer = Key::of(id, importance);
+            Eviction::Worth(heap, foresight) => {
+                let newcomer = Key::of(id, foresight.next(id), importance);
                 heap.victims(newcomer, missing, |place| residents.bytes(place), is_pinned, &mut self.victims)
             }
             Eviction::Lru(recency) => {
@@ -177,7 +215,7 @@ impl<T> Cache<T> {
 
     fn evict(&mut self, place: u32) -> Option<(SampleId, T)> {
         match &mut self.eviction {
-            Eviction::App(heap) => heap.remove(place),
+            Eviction::Worth(heap, _) => heap.remove(place),
             Eviction::Lru(recency) => recency.remove(place),
         }
         self.residents.remove(place)

@@ -46,6 +46,7 @@ impl Core {
 
     /// Opens the next batch of the session at `at`; `false` when its ring has no room.
     fn open_batch(&mut self, at: usize, now_ns: u64, actions: &mut Vec<Action>) -> bool {
+        self.look_ahead();
         let (Some(job), Some(session)) = (&mut self.job, self.sessions.get_mut(at)) else { return false };
         let (Some(plan), Some(wanted)) = (&job.plan, &mut session.wanted) else { return false };
         let slots = job.slices.batch(wanted.next_batch, session.rank, plan);
@@ -68,7 +69,7 @@ impl Core {
         }
         let seq = session.next_seq;
         session.next_seq += 1;
-        let samples: Vec<_> = rows.iter().map(|row| row.sample).collect();
+        let accesses: Vec<_> = rows.iter().map(|row| row.sample).zip(slots).collect();
         session.open.push_back(Batch {
             seq,
             generation: wanted.generation,
@@ -93,7 +94,8 @@ impl Core {
         });
         wanted.next_batch += 1;
         let session = session.id;
-        for (position, sample) in (0..capacity).zip(samples) {
+        for (position, (sample, slot)) in (0..capacity).zip(accesses) {
+            self.foresee(sample, slot);
             let row = RowRef { session, seq, position };
             let served = self.access(sample, row);
             self.count_access(row, served);

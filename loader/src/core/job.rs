@@ -6,7 +6,7 @@ use shade_formats::control::JobSpec;
 
 use super::counts::Counts;
 use crate::importance::Importance;
-use crate::plan::{Plan, Slices, SlicesError};
+use crate::plan::{Outlook, Plan, Slices, SlicesError};
 
 /// One training run: equal specs, one plan, W ranks.
 pub(super) struct Job {
@@ -14,6 +14,8 @@ pub(super) struct Job {
     pub(super) importance: Importance,
     /// The current epoch's plan; `None` before the first epoch.
     pub(super) plan: Option<Plan>,
+    /// Which of its uses are in sight; `None` where nobody looks ahead.
+    pub(super) outlook: Option<Outlook>,
     pub(super) slices: Slices,
     /// Validation scores in the order they were reported.
     pub(super) validation: Vec<f64>,
@@ -33,6 +35,7 @@ impl Job {
             spec,
             importance: Importance::new(samples),
             plan: None,
+            outlook: None,
             slices,
             validation: Vec::new(),
             scored_at: vec![0; samples as usize],

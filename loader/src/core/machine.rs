@@ -26,6 +26,8 @@ pub struct CoreConfig {
     pub cache_bytes: u64,
     /// Who is kept.
     pub policy: Policy,
+    /// Planned accesses in sight of `Policy::Lookahead`, in epochs: 0 sees none, 1 the rest of the epoch.
+    pub lookahead: f64,
     /// Reads submitted at most. The engine has fewer in flight and begins the next without asking.
     pub reads_max: u32,
     /// Unwanted bytes that are read along to have neighbours in one read
@@ -255,6 +257,12 @@ impl Core {
         let Some(state) = self.session_mut(session) else { return };
         state.wanted = Some(wanted);
         state.blocked_since_ns = None;
+        if let Some(job) = &mut self.job
+            && job.epoch() == Some(wanted.epoch)
+        {
+            // Within the epoch: the accesses that follow may be others than those in sight.
+            job.outlook = None;
+        }
         self.abandon_open(session);
     }
 
@@ -291,6 +299,7 @@ impl Core {
         let resident = |id: SampleId| cache.get(id).is_some();
         let plan = draw_plan(&job.spec.plan, epoch, job.spec.batch_size, &job.importance, resident, rep);
         job.plan = Some(plan);
+        job.outlook = None;
         job.epoch_counts = super::counts::Counts::default();
         job.scored_at.fill(0);
         for session in &mut self.sessions {

@@ -17,6 +17,7 @@ mod fault;
 mod fill;
 mod job;
 mod machine;
+mod outlook;
 mod reading;
 mod report;
 mod session;

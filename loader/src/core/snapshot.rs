@@ -119,6 +119,7 @@ fn restore(job: &mut Job, bytes: &[u8], content_id: u128, samples: u32) -> Resul
     expect(&fields, "a row of importance for each sample", importance.len() == samples)?;
 
     job.plan = (plan_len > 0).then_some(Plan { epoch, ids, weights, summary });
+    job.outlook = None;
     job.validation = validation;
     job.scored_at = scored_at;
     job.importance = importance;

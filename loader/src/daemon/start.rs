@@ -26,6 +26,8 @@ pub struct ServeConfig {
     pub cache: Capacity,
     /// Who stays in it.
     pub policy: Policy,
+    /// How far `Policy::Lookahead` sees into the plan, in epochs.
+    pub lookahead: f64,
     /// How records are read.
     pub reads: ReadsConfig,
     /// Ask for late records a second time.
@@ -152,6 +154,7 @@ pub fn serve(config: &ServeConfig, announce: impl FnOnce(&Ready)) -> Result<(), 
     let core_config = CoreConfig {
         cache_bytes,
         policy: config.policy,
+        lookahead: config.lookahead,
         reads_max: config.reads.depth.submitted_max(),
         gap_bytes_max: GAP_BYTES_MAX,
         hedge: config.hedge,

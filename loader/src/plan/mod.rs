@@ -8,10 +8,12 @@ mod cover;
 mod draw;
 mod epoch;
 mod order;
+mod outlook;
 mod random;
 mod replicate;
 mod slice;
 
 pub use epoch::{Plan, PlanSummary, draw_plan};
+pub use outlook::{Outlook, Use};
 pub use replicate::rep_now;
 pub use slice::{Slices, SlicesError, Slot};

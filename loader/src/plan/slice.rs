@@ -124,6 +124,15 @@ impl Slices {
         rows.into_iter().map(|(_, slot)| slot).collect()
     }
 
+    /// The first position of global batch `k`, or the plan's end. The last batches of `Tail::Even` may begin a little before
+    /// theirs.
+    #[must_use]
+    pub fn start(&self, k: u32) -> u32 {
+        let start = (u64::from(k) * self.global_batch()).min(u64::from(self.plan_len));
+        // At most the plan's length.
+        u32::try_from(start).unwrap_or(u32::MAX)
+    }
+
     fn global_batch(&self) -> u64 {
         u64::from(self.batch_size) * u64::from(self.world_size)
     }

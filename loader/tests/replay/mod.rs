@@ -141,7 +141,15 @@ impl Replay {
             block_bytes_for((0..index.len()).map(|id| index.entry(SampleId(id)).unwrap().stored_len));
         let staging = shade_load::core::staging_bytes(&index, block_bytes, depth);
         let (arena, free) = Arena::create(cache_bytes + staging, block_bytes).unwrap();
-        let config = CoreConfig { cache_bytes, policy, reads_max: depth, gap_bytes_max, hedge, block_bytes };
+        let config = CoreConfig {
+            cache_bytes,
+            policy,
+            lookahead: 1.0,
+            reads_max: depth,
+            gap_bytes_max,
+            hedge,
+            block_bytes,
+        };
         let core = Core::new(Arc::clone(&index), free, config);
         Self {
             core,

@@ -39,7 +39,9 @@ class Loader:
             $RANK and $WORLD_SIZE, else 0 of 1.
         seed: Of all that is drawn. The same seed and losses give the same epochs.
         sampler: "pads" draws by importance from the second epoch on; "uniform" takes each sample once per epoch.
-        policy: What the cache keeps: "app" by importance, "lru" the most recently used.
+        policy: What the cache keeps: "lookahead" what the epoch's plan uses soonest and, behind that, by importance; "app" by
+            importance alone; "lru" the most recently used.
+        lookahead: How far "lookahead" sees, in epochs. 1: the rest of the epoch.
         rep: PADS: how many times as often resident samples are drawn, at least 1. 1 is off.
         hit_cap: PADS: largest share of an epoch that such repeats may take, 0 to 1.
         cover: PADS: a sample not delivered for so many epochs is put into the next. 0 is off.
@@ -59,7 +61,7 @@ class Loader:
         ring: Shared memory for finished batches: bytes or "256MiB". Default: the daemon chooses.
         timeout: Seconds after which a wait for the daemon is given up with `LoaderTimeout`.
 
-    `cache`, `policy`, `store`, `depth`, `hedge`, `workers`, `engine` and `io` apply if this Loader starts the daemon.
+    `cache`, `policy`, `lookahead`, `store`, `depth`, `hedge`, `workers`, `engine` and `io` apply if this Loader starts the daemon.
     """
 
     _session: _native.Session | None = None
@@ -75,7 +77,8 @@ class Loader:
         world_size: int | None = None,
         seed: int = 0,
         sampler: Literal["pads", "uniform"] = "pads",
-        policy: Literal["app", "lru"] = "app",
+        policy: Literal["lookahead", "app", "lru"] = "lookahead",
+        lookahead: float = 1.0,
         rep: float = 1.0,
         hit_cap: float = 0.6,
         cover: int = 5,
@@ -117,6 +120,7 @@ class Loader:
         arguments = DaemonOptions(
             cache=cache,
             policy=policy,
+            lookahead=lookahead,
             store=store,
             depth=depth,
             hedge=hedge,

@@ -79,6 +79,7 @@ class DaemonOptions:
 
     cache: int | str
     policy: str
+    lookahead: float
     store: str | None
     depth: int | None
     hedge: bool
@@ -90,7 +91,8 @@ class DaemonOptions:
         """The checked arguments as `shade-load` takes them."""
         arguments = ["serve", str(dataset), "--private", "--job", job]
         arguments += ["--cache", capacity("cache", self.cache)]
-        arguments += ["--policy", choice("policy", self.policy, ("app", "lru"))]
+        arguments += ["--policy", choice("policy", self.policy, ("lookahead", "app", "lru"))]
+        arguments += ["--lookahead", f"{number('lookahead', self.lookahead, 0, 1e9):g}"]
         arguments += ["--engine", choice("engine", self.engine, ("auto", "uring", "threads", "sim"))]
         arguments += ["--io", choice("io", self.io, ("auto", "direct", "buffered"))]
         if self.store is not None:

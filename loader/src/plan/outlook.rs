@@ -1,0 +1,150 @@
+//! When each sample of a plan is used next, as far as one looks ahead: what makes a cache clairvoyant (ALGORITHMS 4).
+
+#![expect(clippy::indexing_slicing, reason = "positions are below the plan's length, ids below the samples'")]
+
+use shade_formats::SampleId;
+
+/// No further use.
+const NEVER: u32 = u32::MAX;
+
+/// A use in sight: the sample and its position.
+pub type Use = (SampleId, u32);
+
+/// The uses of a plan that are in sight: those at most `ahead` positions behind the latest access.
+///
+/// Ranks take their batches independently, so accesses come nearly, and not quite, in the plan's order. 5 bytes a
+/// position.
+#[derive(Clone, Debug)]
+pub struct Outlook {
+    /// By position: where its sample is used next.
+    next: Vec<u32>,
+    /// By position: it was accessed, or will not be.
+    done: Vec<bool>,
+    ahead: u32,
+    /// Positions below are in sight.
+    sight: u32,
+}
+
+impl Outlook {
+    /// The outlook over `ids`, samples `0..samples`, where accesses begin at position `from`.
+    #[must_use]
+    pub fn new(ids: &[SampleId], samples: u32, from: u32, ahead: u32) -> Self {
+        let mut later = vec![NEVER; samples as usize];
+        let mut next = vec![NEVER; ids.len()];
+        for position in (0..len_u32(ids)).rev() {
+            if let Some(later) = later.get_mut(ids[position as usize].index()) {
+                next[position as usize] = std::mem::replace(later, position);
+            }
+        }
+        let mut done = vec![false; ids.len()];
+        let from = from.min(len_u32(ids));
+        done[..from as usize].fill(true);
+        Self { next, done, ahead, sight: from }
+    }
+
+    /// The access at `position` begins. Returns the next use of its sample, if in sight; uses that come into sight are told
+    /// to `see`, in the plan's order.
+    pub fn access(&mut self, ids: &[SampleId], position: u32, see: impl FnMut(Use)) -> Option<u32> {
+        self.look_to(ids, position.saturating_add(1).saturating_add(self.ahead), see);
+        if let Some(done) = self.done.get_mut(position as usize) {
+            *done = true;
+        }
+        let mut next = *self.next.get(position as usize)?;
+        while next < self.sight {
+            if !self.done[next as usize] {
+                return Some(next);
+            }
+            next = self.next[next as usize];
+        }
+        None
+    }
+
+    /// Tells `see` the uses that are in sight before the first access.
+    pub fn begin(&mut self, ids: &[SampleId], see: impl FnMut(Use)) {
+        self.look_to(ids, self.sight.saturating_add(self.ahead), see);
+    }
+
+    fn look_to(&mut self, ids: &[SampleId], end: u32, mut see: impl FnMut(Use)) {
+        let end = end.min(len_u32(&self.next));
+        for position in self.sight..end {
+            // One that was accessed before it came into sight is none that is to come.
+            if !self.done[position as usize] {
+                see((ids[position as usize], position));
+            }
+        }
+        self.sight = self.sight.max(end);
+    }
+}
+
+fn len_u32<T>(slice: &[T]) -> u32 {
+    u32::try_from(slice.len()).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+#[expect(clippy::cast_possible_truncation, reason = "plans here are short")]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn ids(ids: &[u32]) -> Vec<SampleId> {
+        ids.iter().copied().map(SampleId).collect()
+    }
+
+    #[test]
+    fn uses_come_into_sight_as_accesses_go_on() {
+        let plan = ids(&[3, 1, 3, 0, 1, 3]);
+        let mut outlook = Outlook::new(&plan, 4, 0, 2);
+        let mut seen = Vec::new();
+        outlook.begin(&plan, |(id, position)| seen.push((id.0, position)));
+        assert_eq!(seen, [(3, 0), (1, 1)]);
+        let mut nexts = Vec::new();
+        for position in 0..6 {
+            nexts.push(outlook.access(&plan, position, |(id, position)| seen.push((id.0, position))));
+        }
+        assert_eq!(seen[2..], [(3, 2), (0, 3), (1, 4), (3, 5)]);
+        // 1 is used again at 4, which is three away; 3 at 5, three away.
+        assert_eq!(nexts, [Some(2), None, None, None, None, None]);
+    }
+
+    #[test]
+    fn accesses_of_another_order_leave_no_use_behind() {
+        let plan = ids(&[7, 7, 7, 1]);
+        let mut outlook = Outlook::new(&plan, 8, 0, 100);
+        assert_eq!(outlook.access(&plan, 1, |_| {}), Some(2));
+        assert_eq!(outlook.access(&plan, 0, |_| {}), Some(2), "position 1 is over");
+        assert_eq!(outlook.access(&plan, 2, |_| {}), None);
+    }
+
+    #[test]
+    fn an_epoch_that_begins_in_its_middle_has_no_uses_before() {
+        let plan = ids(&[0, 1, 0, 1]);
+        let mut outlook = Outlook::new(&plan, 2, 2, 100);
+        let mut seen = Vec::new();
+        outlook.begin(&plan, |(id, position)| seen.push((id.0, position)));
+        assert_eq!(seen, [(0, 2), (1, 3)]);
+        assert_eq!(outlook.access(&plan, 2, |_| {}), None);
+    }
+
+    proptest! {
+        #[test]
+        fn as_by_looking_through_the_plan(
+            samples in prop::collection::vec(0..6u32, 0..60), ahead in prop_oneof![0..10u32, Just(u32::MAX)]
+        ) {
+            let plan = ids(&samples);
+            let mut outlook = Outlook::new(&plan, 6, 0, ahead);
+            let mut seen = 0;
+            outlook.begin(&plan, |(_, position)| { assert_eq!(position, seen); seen += 1; });
+            for position in 0..plan.len() {
+                let in_sight = plan.len().min(position.saturating_add(1).saturating_add(ahead as usize));
+                let next = outlook.access(&plan, position as u32, |(id, at)| {
+                    assert_eq!((id, at), (plan[at as usize], seen));
+                    seen += 1;
+                });
+                prop_assert_eq!(seen as usize, in_sight);
+                let expected = (position + 1..in_sight).find(|&at| plan[at] == plan[position]);
+                prop_assert_eq!(next, expected.map(|at| at as u32));
+            }
+        }
+    }
+}
