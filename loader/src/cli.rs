@@ -41,10 +41,8 @@ pub struct Serve {
     #[arg(long, value_name = "SIZE", default_value = "20%")]
     pub cache: Capacity,
 
-    /// Who stays in the cache: `lookahead` keeps the samples that the epoch's plan uses soonest, and behind them those of
-    /// highest importance; `app` (SHADE's) those of highest importance alone; `lru` the latest used (what a page cache
-    /// does). They are there for comparison: on the same plan
-    /// they hit far less often.
+    /// Who stays in the cache. Keep `lookahead`: on the same plan the others, which are here to compare with, hit far less
+    /// often.
     #[arg(long, value_enum, default_value = "lookahead")]
     pub policy: PolicyName,
 
@@ -101,11 +99,26 @@ pub struct Serve {
 
 /// Names of the cache policies.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-#[expect(missing_docs, reason = "the names say it; --help describes them")]
 pub enum PolicyName {
+    /// What the epoch's plan uses soonest, and behind that the samples of highest importance.
     Lookahead,
+    /// The samples of highest importance; of equals those that were used most (SHADE).
     App,
+    /// The samples of highest importance, however often they were used.
+    #[value(name = "topc")]
+    TopC,
+    /// The most used since they came in; the least used leaves, of equals the one unused for longest.
+    Lfu,
+    /// The latest used: what a page cache does. Over permutations it hits nearly never.
     Lru,
+    /// The latest read: a use changes nothing.
+    Fifo,
+    /// The latest used and those used again, in a balance that follows what was missed soon after it left (ARC). Like
+    /// `lru`, but one pass over many samples does not sweep it.
+    Arc,
+    /// What came first, for good (CoorDL's MinIO). Hits as often as its share of the dataset, over permutations and
+    /// uniform draws alike.
+    Static,
 }
 
 /// Names of the read engines.
@@ -132,7 +145,12 @@ impl From<PolicyName> for Policy {
         match name {
             PolicyName::App => Self::App,
             PolicyName::Lookahead => Self::Lookahead,
+            PolicyName::TopC => Self::TopC,
+            PolicyName::Lfu => Self::Lfu,
             PolicyName::Lru => Self::Lru,
+            PolicyName::Fifo => Self::Fifo,
+            PolicyName::Arc => Self::Arc,
+            PolicyName::Static => Self::Static,
         }
     }
 }
@@ -175,14 +193,24 @@ fn parse_depth(text: &str) -> Result<Depth, String> {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
+    use clap::{CommandFactory, ValueEnum};
 
-    use super::{Cli, parse_depth};
+    use super::{Cli, PolicyName, parse_depth};
     use crate::reads::Depth;
 
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn policies_are_named_as_in_python() {
+        let names: Vec<String> = PolicyName::value_variants()
+            .iter()
+            .filter_map(|policy| Some(policy.to_possible_value()?.get_name().to_owned()))
+            .collect();
+        // `POLICIES` in trainer-bridge/py/python/shade_load/options.py.
+        assert_eq!(names, ["lookahead", "app", "topc", "lfu", "lru", "fifo", "arc", "static"]);
     }
 
     #[test]

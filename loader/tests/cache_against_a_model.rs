@@ -1,6 +1,6 @@
-//! Both policies against an obvious model: a plain list of residents, sorted anew for every offer.
+//! Every policy against an obvious model, with pins, removals, new scores and records of any size.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod cache_model;
 
 use std::collections::BTreeSet;
 
@@ -9,6 +9,8 @@ use proptest::test_runner::Config;
 use shade_formats::SampleId;
 use shade_load::cache::{Admission, Cache, Policy};
 use shade_load::importance::Importance;
+
+use cache_model::{Model, Resident, Value};
 
 const SAMPLES: u32 = 24;
 const CAPACITY_BYTES: u64 = 100;
@@ -21,6 +23,12 @@ enum Op {
     Offer(u32, u64),
     /// Few different scores, so that uses and ids decide often.
     Score(u32, u8),
+    /// An access that knows its sample's next use, or that none is in sight.
+    Planned(u32, u64, Option<u32>),
+    /// A use comes into sight.
+    See(u32, u32),
+    /// The plan is over.
+    Forget,
     Pin(u32),
     Unpin(u32),
     Remove(u32),
@@ -32,88 +40,16 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
     let bytes = prop_oneof![8 => 1..30u64, 1 => Just(0), 1 => 90..110u64];
     let op = prop_oneof![
         12 => (id.clone(), bytes.clone()).prop_map(|(id, bytes)| Op::Access(id, bytes)),
-        1 => (id.clone(), bytes).prop_map(|(id, bytes)| Op::Offer(id, bytes)),
+        1 => (id.clone(), bytes.clone()).prop_map(|(id, bytes)| Op::Offer(id, bytes)),
         6 => (id.clone(), 0..5u8).prop_map(|(id, score)| Op::Score(id, score)),
+        6 => (id.clone(), bytes, prop::option::of(0..40u32)).prop_map(|(id, b, next)| Op::Planned(id, b, next)),
+        6 => (id.clone(), 0..40u32).prop_map(|(id, at)| Op::See(id, at)),
+        1 => Just(Op::Forget),
         2 => id.clone().prop_map(Op::Pin),
         2 => id.clone().prop_map(Op::Unpin),
         1 => id.prop_map(Op::Remove),
     ];
     prop::collection::vec(op, 0..200)
-}
-
-/// Value of a resident: the sample and which admission it came with.
-type Value = (u32, usize);
-
-#[derive(Clone, Debug, PartialEq)]
-struct Resident {
-    id: u32,
-    bytes: u64,
-    value: Value,
-}
-
-struct Model {
-    policy: Policy,
-    /// Least recently used first.
-    residents: Vec<Resident>,
-}
-
-impl Model {
-    fn used(&self) -> u64 {
-        self.residents.iter().map(|resident| resident.bytes).sum()
-    }
-
-    fn position(&self, id: u32) -> Option<usize> {
-        self.residents.iter().position(|resident| resident.id == id)
-    }
-
-    fn touch(&mut self, position: usize) {
-        let resident = self.residents.remove(position);
-        self.residents.push(resident);
-    }
-
-    /// The victims, or `None` for a bypass.
-    fn offer(
-        &mut self,
-        newcomer: Resident,
-        importance: &Importance,
-        pinned: &BTreeSet<u32>,
-    ) -> Option<Vec<Resident>> {
-        if newcomer.id >= SAMPLES || self.position(newcomer.id).is_some() || newcomer.bytes > CAPACITY_BYTES {
-            return None;
-        }
-        let mut order = self.residents.clone();
-        if self.policy == Policy::App {
-            order.sort_by(|left, right| compare(left.id, right.id, importance));
-        }
-        let mut victims = Vec::new();
-        for resident in order.into_iter().filter(|resident| !pinned.contains(&resident.id)) {
-            let evicted: u64 = victims.iter().map(|victim: &Resident| victim.bytes).sum();
-            if self.used() - evicted + newcomer.bytes <= CAPACITY_BYTES {
-                break;
-            }
-            victims.push(resident);
-        }
-        let evicted: u64 = victims.iter().map(|victim| victim.bytes).sum();
-        let fits = self.used() - evicted + newcomer.bytes <= CAPACITY_BYTES;
-        let worth_it = self.policy == Policy::Lru
-            || victims.iter().all(|victim| compare(victim.id, newcomer.id, importance).is_lt());
-        if !fits || !worth_it {
-            return None;
-        }
-        self.residents.retain(|resident| !victims.contains(resident));
-        self.residents.push(newcomer);
-        Some(victims)
-    }
-}
-
-/// (score, uses, -id), lexicographically.
-fn compare(left: u32, right: u32, importance: &Importance) -> std::cmp::Ordering {
-    let (left, right) = (SampleId(left), SampleId(right));
-    importance
-        .score(left)
-        .total_cmp(&importance.score(right))
-        .then(importance.uses(left).cmp(&importance.uses(right)))
-        .then(right.cmp(&left))
 }
 
 struct Pair {
@@ -130,7 +66,7 @@ impl Pair {
     fn new(policy: Policy) -> Self {
         Self {
             cache: Cache::new(policy, CAPACITY_BYTES, SAMPLES),
-            model: Model { policy, residents: Vec::new() },
+            model: Model::new(policy, CAPACITY_BYTES, SAMPLES),
             importance: Importance::new(SAMPLES),
             pinned: BTreeSet::new(),
             accesses: 0,
@@ -141,20 +77,20 @@ impl Pair {
 
     fn apply(&mut self, step: usize, op: &Op) {
         match *op {
-            Op::Access(id, bytes) => {
-                self.accesses += 1;
-                if self.cache.get(SampleId(id)).is_some() {
-                    self.hits += 1;
-                    self.importance.record_hit(SampleId(id));
-                    let position = self.model.position(id).unwrap();
-                    self.model.touch(position);
-                    let hit = self.cache.hit(SampleId(id), &self.importance).copied();
-                    assert_eq!(hit, self.model.residents.last().map(|resident| resident.value));
-                } else {
-                    self.misses += 1;
-                    assert_eq!(self.cache.hit(SampleId(id), &self.importance), None);
-                    self.offer(step, id, bytes);
-                }
+            Op::Access(id, bytes) => self.access(step, id, bytes),
+            Op::Planned(id, bytes, next) => {
+                self.cache.use_at(SampleId(id), next);
+                self.model.next_uses.remove(&id);
+                self.model.next_uses.extend(next.map(|next| (id, next)));
+                self.access(step, id, bytes);
+            }
+            Op::See(id, position) => {
+                self.cache.see(SampleId(id), position, &self.importance);
+                self.model.next_uses.entry(id).or_insert(position);
+            }
+            Op::Forget => {
+                self.cache.forget_uses(&self.importance);
+                self.model.next_uses.clear();
             }
             Op::Offer(id, bytes) => self.offer(step, id, bytes),
             Op::Score(id, score) => {
@@ -163,12 +99,23 @@ impl Pair {
             }
             Op::Pin(id) => drop(self.pinned.insert(id)),
             Op::Unpin(id) => drop(self.pinned.remove(&id)),
-            Op::Remove(id) => {
-                let removed = self.model.position(id).map(|at| self.model.residents.remove(at).value);
-                assert_eq!(self.cache.remove(SampleId(id)), removed);
-            }
+            Op::Remove(id) => assert_eq!(self.cache.remove(SampleId(id)), self.model.remove(id)),
         }
         self.check();
+    }
+
+    fn access(&mut self, step: usize, id: u32, bytes: u64) {
+        self.accesses += 1;
+        if self.cache.get(SampleId(id)).is_some() {
+            self.hits += 1;
+            self.importance.record_hit(SampleId(id));
+            let hit = self.cache.hit(SampleId(id), &self.importance).copied();
+            assert_eq!(hit, Some(self.model.hit(id)));
+        } else {
+            self.misses += 1;
+            assert_eq!(self.cache.hit(SampleId(id), &self.importance), None);
+            self.offer(step, id, bytes);
+        }
     }
 
     fn offer(&mut self, step: usize, id: u32, bytes: u64) {
@@ -177,31 +124,17 @@ impl Pair {
         let is_pinned = |value: &Value| self.pinned.contains(&value.0);
         let admission =
             self.cache.offer(SampleId(id), bytes, value, &self.importance, is_pinned, &mut evicted);
-        let unpinned_before: Vec<u32> = self
-            .model
-            .residents
-            .iter()
-            .map(|resident| resident.id)
-            .filter(|id| !self.pinned.contains(id))
-            .collect();
-        match self.model.offer(Resident { id, bytes, value }, &self.importance, &self.pinned) {
-            None => {
-                assert_eq!((admission, evicted), (Admission::Bypassed(value), vec![]));
-            }
-            Some(victims) => {
-                assert_eq!(admission, Admission::Admitted);
-                let victims: Vec<_> =
-                    victims.iter().map(|victim| (SampleId(victim.id), victim.value)).collect();
-                assert_eq!(evicted, victims);
-                if self.model.policy == Policy::App {
-                    let stay = |id: &u32| !evicted.iter().any(|(victim, _)| victim.0 == *id);
-                    for survivor in unpinned_before.into_iter().filter(stay) {
-                        for (victim, _) in &evicted {
-                            assert!(compare(victim.0, survivor, &self.importance).is_lt());
-                        }
-                    }
-                }
-            }
+        let Some(victims) = self.model.offer((id, bytes), value, &self.importance, &self.pinned) else {
+            assert_eq!((admission, evicted), (Admission::Bypassed(value), vec![]));
+            return;
+        };
+        assert_eq!(admission, Admission::Admitted);
+        let expected: Vec<_> = victims.iter().map(|victim| (SampleId(victim.id), victim.value)).collect();
+        assert_eq!(evicted, expected);
+        let stays = |resident: &&Resident| resident.value != value && !self.pinned.contains(&resident.id);
+        for survivor in self.model.residents().iter().filter(stays) {
+            let rank = self.model.rank(survivor, &self.importance);
+            assert!(victims.iter().all(|victim| self.model.rank(victim, &self.importance) <= rank));
         }
     }
 
@@ -209,10 +142,10 @@ impl Pair {
     fn check(&self) {
         let mut ids: Vec<u32> = self.cache.ids().map(|id| id.0).collect();
         ids.sort_unstable();
-        let mut expected: Vec<u32> = self.model.residents.iter().map(|resident| resident.id).collect();
+        let mut expected: Vec<u32> = self.model.residents().iter().map(|resident| resident.id).collect();
         expected.sort_unstable();
         assert_eq!(ids, expected);
-        for resident in &self.model.residents {
+        for resident in self.model.residents() {
             assert_eq!(self.cache.get(SampleId(resident.id)), Some(&resident.value));
         }
         assert_eq!((self.cache.len(), self.cache.is_empty()), (ids.len(), ids.is_empty()));
@@ -220,6 +153,11 @@ impl Pair {
         assert!(self.cache.used_bytes() <= self.cache.capacity_bytes());
         assert_eq!(self.hits + self.misses, self.accesses);
     }
+}
+
+fn compare(policy: Policy, ops: &[Op]) {
+    let mut pair = Pair::new(policy);
+    ops.iter().enumerate().for_each(|(step, op)| pair.apply(step, op));
 }
 
 fn config() -> Config {
@@ -231,13 +169,41 @@ proptest! {
 
     #[test]
     fn app_equals_the_model(ops in ops()) {
-        let mut pair = Pair::new(Policy::App);
-        ops.iter().enumerate().for_each(|(step, op)| pair.apply(step, op));
+        compare(Policy::App, &ops);
+    }
+
+    #[test]
+    fn lookahead_equals_the_model(ops in ops()) {
+        compare(Policy::Lookahead, &ops);
+    }
+
+    #[test]
+    fn topc_equals_the_model(ops in ops()) {
+        compare(Policy::TopC, &ops);
+    }
+
+    #[test]
+    fn lfu_equals_the_model(ops in ops()) {
+        compare(Policy::Lfu, &ops);
     }
 
     #[test]
     fn lru_equals_the_model(ops in ops()) {
-        let mut pair = Pair::new(Policy::Lru);
-        ops.iter().enumerate().for_each(|(step, op)| pair.apply(step, op));
+        compare(Policy::Lru, &ops);
+    }
+
+    #[test]
+    fn fifo_equals_the_model(ops in ops()) {
+        compare(Policy::Fifo, &ops);
+    }
+
+    #[test]
+    fn arc_equals_the_model(ops in ops()) {
+        compare(Policy::Arc, &ops);
+    }
+
+    #[test]
+    fn static_equals_the_model(ops in ops()) {
+        compare(Policy::Static, &ops);
     }
 }

@@ -91,7 +91,7 @@ fn a_large_newcomer_needs_every_victim_to_be_worth_less() {
 #[test]
 fn pinned_residents_are_skipped_and_a_bypass_gives_the_value_back() {
     let importance = paper_importance();
-    for policy in [Policy::App, Policy::Lru] {
+    for policy in [Policy::App, Policy::TopC, Policy::Lfu, Policy::Lru, Policy::Fifo, Policy::Arc] {
         let mut cache = Cache::new(policy, 2, 5);
         let mut evicted = Vec::new();
         let mut offer = |id, value, pinned: &[&str]| {
@@ -118,10 +118,58 @@ fn lru_evicts_the_least_recently_used_whatever_its_score() {
     assert_eq!(residents(&cache), [B, C]);
 }
 
+/// The residents after accesses of size 1 to a cache of size 2.
+fn residents_after(policy: Policy, accesses: &[SampleId]) -> Vec<SampleId> {
+    let mut importance = Importance::new(5);
+    let mut cache = Cache::new(policy, 2, 5);
+    for &id in accesses {
+        access(id, 1, &mut cache, &mut importance);
+    }
+    residents(&cache)
+}
+
+#[test]
+fn fifo_evicts_the_earliest_admitted_though_it_was_used_since() {
+    assert_eq!(residents_after(Policy::Fifo, &[A, B, A, C]), [B, C]);
+    assert_eq!(residents_after(Policy::Lru, &[A, B, A, C]), [A, C]);
+}
+
+#[test]
+fn lfu_evicts_the_least_used_and_forgets_how_often_it_was() {
+    // b was touched later, a more often.
+    assert_eq!(residents_after(Policy::Lfu, &[A, A, B, C]), [A, C]);
+    // Both twice: a was touched earlier.
+    assert_eq!(residents_after(Policy::Lfu, &[A, B, A, B, C]), [B, C]);
+    // b comes back with one use, not with three.
+    assert_eq!(residents_after(Policy::Lfu, &[A, A, A, B, B, C, C, B, D]), [A, D]);
+}
+
+#[test]
+fn static_keeps_what_came_first() {
+    assert_eq!(residents_after(Policy::Static, &[A, B, C, C, D]), [A, B]);
+}
+
+#[test]
+fn topc_is_app_without_uses() {
+    // Equal scores: d was used, yet the smaller id is worth more.
+    assert_eq!(residents_after(Policy::App, &[B, D, D, C]), [B, D]);
+    assert_eq!(residents_after(Policy::TopC, &[B, D, D, C]), [B, C]);
+}
+
+#[test]
+fn arc_keeps_what_was_used_again_and_learns_from_what_it_lost() {
+    // b and c are used once: each gives way to the next, and a stays.
+    assert_eq!(residents_after(Policy::Arc, &[A, A, B, C, D]), [A, D]);
+    // b is missed soon after it left, so T1 may be larger, and this time a gives way.
+    assert_eq!(residents_after(Policy::Arc, &[A, A, B, C, B]), [B, C]);
+}
+
 #[test]
 fn a_capacity_of_0_holds_nothing() {
     let mut importance = Importance::new(5);
-    for policy in [Policy::App, Policy::Lru] {
+    for policy in
+        [Policy::App, Policy::TopC, Policy::Lfu, Policy::Lru, Policy::Fifo, Policy::Arc, Policy::Static]
+    {
         let mut cache = Cache::new(policy, 0, 5);
         for _ in 0..3 {
             assert!(!access(A, 1, &mut cache, &mut importance));

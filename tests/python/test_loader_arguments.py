@@ -57,7 +57,7 @@ BAD = [
     ("seed", -1),
     ("seed", 1 << 64),
     ("sampler", "random"),
-    ("policy", "fifo"),
+    ("policy", "mru"),
     ("lookahead", -1),
     ("lookahead", float("nan")),
     ("rep", 0.5),

@@ -5,8 +5,7 @@ use shade_formats::SampleId;
 /// Not known.
 const UNKNOWN: u32 = u32::MAX;
 
-/// Positions of the plan by sample id; nothing is known where the policy does not look ahead.
-#[derive(Default)]
+/// Positions of the plan by sample id.
 pub(super) struct Foresight {
     next: Vec<u32>,
 }

@@ -1,12 +1,19 @@
 //! The cache: what is resident, who is evicted for whom. No I/O, no clock, no threads.
 //!
-//! [`Cache`] stores the values and keeps the byte limit; `app` and `lru` each keep one policy's order of eviction. The
-//! ghost table, which remembers samples that are not resident, is [`Importance`](crate::importance::Importance).
+//! [`Cache`] stores the values and keeps the byte limit. `eviction` names the policies and gives each its order of
+//! eviction, made of `heap` or `list`; `worth`, `foresight`, `lfu` and `arc` are what single policies add to these. The ghost table,
+//! which remembers samples that are not resident, is [`Importance`](crate::importance::Importance); `arc` has ghosts of
+//! its own.
 
-mod app;
+mod arc;
+mod eviction;
 mod foresight;
-mod lru;
+mod heap;
+mod lfu;
+mod list;
 mod residents;
 mod store;
+mod worth;
 
-pub use store::{Admission, Cache, Policy};
+pub use eviction::Policy;
+pub use store::{Admission, Cache};

@@ -1,7 +1,8 @@
 //! The resident samples with their values: a slab with dense places and a map from sample to place.
 //!
 //! A place is a number below the most residents there ever were; it stays the sample's while it is resident. The
-//! policies' orders are arrays by place, so they need no map of their own.
+//! policies' orders are arrays by place, so they need no map of their own. ARC keeps its ghosts in a slab of this kind,
+//! too: samples with their bytes and no value.
 
 use shade_formats::SampleId;
 

@@ -1,4 +1,4 @@
-//! The cache proper: one hard byte limit, and the policies' orders of eviction.
+//! The cache proper: one hard byte limit, any policy.
 //!
 //! An access is `get` or `hit` where the sample is resident, and otherwise one read and then an [`offer`](Cache::offer).
 //! An offer is all or nothing: either the newcomer is admitted and all its victims evicted in one step, or nothing
@@ -6,23 +6,9 @@
 
 use shade_formats::SampleId;
 
-use super::app::{Heap, Key};
-use super::foresight::Foresight;
-use super::lru::Recency;
+use super::eviction::{Eviction, Offer, Policy};
 use super::residents::Residents;
 use crate::importance::Importance;
-
-/// Who is evicted, and who is admitted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Policy {
-    /// SHADE's: a newcomer is admitted only if every sample it displaces is worth less: (score, uses, -id).
-    App,
-    /// The plan's: a newcomer is admitted only if every sample it displaces is used later, where uses that are not known come
-    /// last, in APP's order. It knows what it is told by [`use_at`](Cache::use_at) and [`see`](Cache::see); of nothing, it is APP.
-    Lookahead,
-    /// Every newcomer is admitted and displaces the least recently used.
-    Lru,
-}
 
 /// What became of an offer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,12 +17,6 @@ pub enum Admission<T> {
     Admitted,
     /// Nothing changed; here is the value.
     Bypassed(T),
-}
-
-/// The policy's order of eviction over the places of the residents.
-enum Eviction {
-    Worth(Heap, Foresight),
-    Lru(Recency),
 }
 
 /// Resident samples with their values, at most `capacity_bytes` of them at every moment.
@@ -52,12 +32,12 @@ impl<T> Cache<T> {
     /// An empty cache for samples `0..samples`. A capacity of 0 is fine: every record bypasses it.
     #[must_use]
     pub fn new(policy: Policy, capacity_bytes: u64, samples: u32) -> Self {
-        let eviction = match policy {
-            Policy::App => Eviction::Worth(Heap::default(), Foresight::default()),
-            Policy::Lookahead => Eviction::Worth(Heap::default(), Foresight::of(samples)),
-            Policy::Lru => Eviction::Lru(Recency::new()),
-        };
-        Self { residents: Residents::new(samples), eviction, capacity_bytes, victims: Vec::new() }
+        Self {
+            residents: Residents::new(samples),
+            eviction: Eviction::new(policy, capacity_bytes, samples),
+            capacity_bytes,
+            victims: Vec::new(),
+        }
     }
 
     /// The sample's value, without counting as a use.
@@ -69,12 +49,7 @@ impl<T> Cache<T> {
     /// The sample's value, as a use: it moves in the order of eviction. Record the use in the table first.
     pub fn hit(&mut self, id: SampleId, importance: &Importance) -> Option<&T> {
         let place = self.residents.place(id)?;
-        match &mut self.eviction {
-            Eviction::Worth(heap, foresight) => {
-                heap.rekey(place, Key::of(id, foresight.next(id), importance))
-            }
-            Eviction::Lru(recency) => recency.touch(place),
-        }
+        self.eviction.hit(place, id, self.residents.bytes(place), importance);
         self.residents.value(place)
     }
 
@@ -91,43 +66,37 @@ impl<T> Cache<T> {
         is_pinned: impl Fn(&T) -> bool,
         evicted: &mut Vec<(SampleId, T)>,
     ) -> Admission<T> {
-        let room = self.residents.is_absent(id) && self.find_room(id, bytes, importance, is_pinned);
-        if !room {
+        let offer = Offer { id, bytes, importance };
+        if !self.residents.is_absent(id) || !self.find_room(offer, is_pinned) {
             return Admission::Bypassed(value);
         }
+        self.eviction.accept(offer);
         let victims = std::mem::take(&mut self.victims);
         evicted.extend(victims.iter().filter_map(|&place| self.evict(place)));
         self.victims = victims;
         let place = self.residents.insert(id, bytes, value);
-        match &mut self.eviction {
-            Eviction::Worth(heap, foresight) => {
-                heap.insert(place, Key::of(id, foresight.next(id), importance))
-            }
-            Eviction::Lru(recency) => recency.insert(place),
-        }
+        self.eviction.insert(place, offer);
         Admission::Admitted
     }
 
     /// Tells the cache that the sample's score changed. Never changes what is resident.
     pub fn rescore(&mut self, id: SampleId, importance: &Importance) {
-        if let (Some(place), Eviction::Worth(heap, foresight)) =
-            (self.residents.place(id), &mut self.eviction)
-        {
-            heap.rekey(place, Key::of(id, foresight.next(id), importance));
+        if let Some(place) = self.residents.place(id) {
+            self.eviction.rescore(place, id, importance);
         }
     }
 
     /// Tells the cache that the sample is used now and when next, as a position of the plan, if that is in sight. Call it
     /// before [`hit`](Self::hit), or before the read of a miss.
     pub fn use_at(&mut self, id: SampleId, next: Option<u32>) {
-        if let Eviction::Worth(_, foresight) = &mut self.eviction {
+        if let Some(foresight) = self.eviction.foresight() {
             foresight.set(id, next);
         }
     }
 
     /// Tells the cache that the use at `position` of the plan has come into sight. A use that is known already is sooner.
     pub fn see(&mut self, id: SampleId, position: u32, importance: &Importance) {
-        if let Eviction::Worth(_, foresight) = &mut self.eviction
+        if let Some(foresight) = self.eviction.foresight()
             && foresight.next(id).is_none()
         {
             foresight.set(id, Some(position));
@@ -137,17 +106,18 @@ impl<T> Cache<T> {
 
     /// Tells the cache that the plan it has seen uses of is over: no next use is known any more.
     pub fn forget_uses(&mut self, importance: &Importance) {
-        if let Eviction::Worth(_, foresight) = &mut self.eviction {
+        if let Some(foresight) = self.eviction.foresight() {
             foresight.clear();
+            let residents: Vec<SampleId> = self.ids().collect();
+            residents.into_iter().for_each(|id| self.rescore(id, importance));
         }
-        let residents: Vec<SampleId> = self.ids().collect();
-        residents.into_iter().for_each(|id| self.rescore(id, importance));
     }
 
-    /// Evicts the sample, pinned or not, and returns its value.
+    /// Takes the sample out, pinned or not, and returns its value. No policy holds it against the sample.
     pub fn remove(&mut self, id: SampleId) -> Option<T> {
         let place = self.residents.place(id)?;
-        self.evict(place).map(|(_, value)| value)
+        self.eviction.remove(place, self.residents.bytes(place));
+        self.residents.remove(place).map(|(_, value)| value)
     }
 
     /// Number of resident samples.
@@ -179,45 +149,23 @@ impl<T> Cache<T> {
         self.residents.ids()
     }
 
-    /// Whether `bytes` fit once `self.victims` are gone. Changes nothing else.
-    fn find_room(
-        &mut self,
-        id: SampleId,
-        bytes: u64,
-        importance: &Importance,
-        is_pinned: impl Fn(&T) -> bool,
-    ) -> bool {
+    /// Whether the offer fits once `self.victims` are gone. Changes nothing else.
+    fn find_room(&mut self, offer: Offer<'_>, is_pinned: impl Fn(&T) -> bool) -> bool {
         self.victims.clear();
-        if bytes > self.capacity_bytes {
+        if offer.bytes > self.capacity_bytes {
             return false;
         }
         let residents = &self.residents;
-        let missing = bytes.saturating_sub(self.capacity_bytes - residents.used_bytes());
+        let missing = offer.bytes.saturating_sub(self.capacity_bytes - residents.used_bytes());
         let is_pinned = |place| residents.value(place).is_some_and(&is_pinned);
-        match &mut self.eviction {
-            Eviction::Worth(heap, foresight) => {
-                let newcomer = Key::of(id, foresight.next(id), importance);
-                heap.victims(newcomer, missing, |place| residents.bytes(place), is_pinned, &mut self.victims)
-            }
-            Eviction::Lru(recency) => {
-                let mut found = 0;
-                for place in recency.oldest_first().filter(|&place| !is_pinned(place)) {
-                    if found >= missing {
-                        break;
-                    }
-                    found += residents.bytes(place);
-                    self.victims.push(place);
-                }
-                found >= missing
-            }
-        }
+        self.eviction.victims(offer, missing, residents, is_pinned, &mut self.victims)
     }
 
+    /// Evicts a victim of the offer at hand.
     fn evict(&mut self, place: u32) -> Option<(SampleId, T)> {
-        match &mut self.eviction {
-            Eviction::Worth(heap, _) => heap.remove(place),
-            Eviction::Lru(recency) => recency.remove(place),
-        }
-        self.residents.remove(place)
+        let bytes = self.residents.bytes(place);
+        let (id, value) = self.residents.remove(place)?;
+        self.eviction.evict(place, id, bytes);
+        Some((id, value))
     }
 }

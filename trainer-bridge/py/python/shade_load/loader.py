@@ -39,8 +39,9 @@ class Loader:
             $RANK and $WORLD_SIZE, else 0 of 1.
         seed: Of all that is drawn. The same seed and losses give the same epochs.
         sampler: "pads" draws by importance from the second epoch on; "uniform" takes each sample once per epoch.
-        policy: What the cache keeps: "lookahead" what the epoch's plan uses soonest and, behind that, by importance; "app" by
-            importance alone; "lru" the most recently used.
+        policy: What the cache keeps: "lookahead" what the epoch's plan uses soonest and, behind that, by importance. For
+            comparison "app" by importance alone, "topc" by importance regardless of use, "lfu" the most used, "lru" the
+            latest used, "fifo" the latest read, "arc" a balance of used lately and used again, "static" what came first.
         lookahead: How far "lookahead" sees, in epochs. 1: the rest of the epoch.
         rep: PADS: how many times as often resident samples are drawn, at least 1. 1 is off.
         hit_cap: PADS: largest share of an epoch that such repeats may take, 0 to 1.
@@ -77,7 +78,7 @@ class Loader:
         world_size: int | None = None,
         seed: int = 0,
         sampler: Literal["pads", "uniform"] = "pads",
-        policy: Literal["lookahead", "app", "lru"] = "lookahead",
+        policy: Literal["lookahead", "app", "topc", "lfu", "lru", "fifo", "arc", "static"] = "lookahead",
         lookahead: float = 1.0,
         rep: float = 1.0,
         hit_cap: float = 0.6,

@@ -18,7 +18,8 @@ BATCH_SAMPLES_MAX = 32_768
 IMAGE_SIDE_MAX = 16_384
 RANKS_MAX = 4096
 RING_BYTES_MAX = 1 << 40
-# Limits of `shade-load serve`.
+# Choices and limits of `shade-load serve`.
+POLICIES = ("lookahead", "app", "topc", "lfu", "lru", "fifo", "arc", "static")
 DEPTH_MAX = 1024
 WORKERS_MAX = 512
 UINT32_MAX = (1 << 32) - 1
@@ -91,7 +92,7 @@ class DaemonOptions:
         """The checked arguments as `shade-load` takes them."""
         arguments = ["serve", str(dataset), "--private", "--job", job]
         arguments += ["--cache", capacity("cache", self.cache)]
-        arguments += ["--policy", choice("policy", self.policy, ("lookahead", "app", "lru"))]
+        arguments += ["--policy", choice("policy", self.policy, POLICIES)]
         arguments += ["--lookahead", f"{number('lookahead', self.lookahead, 0, 1e9):g}"]
         arguments += ["--engine", choice("engine", self.engine, ("auto", "uring", "threads", "sim"))]
         arguments += ["--io", choice("io", self.io, ("auto", "direct", "buffered"))]

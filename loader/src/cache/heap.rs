@@ -1,5 +1,4 @@
-//! The order of eviction by worth: an indexed binary min-heap. APP's worth is (score, uses, -id) (ALGORITHMS 3); lookahead's is
-//! the same for samples whose next use is not known, and above all of those, the sooner the more, for the others (4).
+//! An indexed binary min-heap over places: the order of eviction of all policies that rank residents by a key.
 //!
 //! The heap is an array of nodes; `positions` tells where in it a place's node is, so a changed key moves in O(log n).
 //! Victims are found without changing the heap: its smallest keys are visited in order from the root, through a second,
@@ -10,50 +9,29 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use shade_formats::SampleId;
-
-use crate::importance::Importance;
-
-/// What a sample is worth: the smallest key is evicted first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Key {
-    /// Score bits above uses: scores are positive, and positive floats order as their bits do and leave the top bit free.
-    /// With it set: a use is known, and the rest counts down with its position.
-    worth: u64,
-    id: Reverse<SampleId>,
-}
-
-impl Key {
-    /// The key of a sample with its next use, as a position of the plan, if that is known.
-    ///
-    /// Distances shrink alike as the plan goes on, so positions order as they do; and the expected distance L + N/λ of a use
-    /// that is not known is above that of any that is and falls as the score grows. So keys need no clock.
-    pub(super) fn of(id: SampleId, next: Option<u32>, importance: &Importance) -> Self {
-        let worth = match next {
-            Some(position) => 1 << 63 | u64::from(u32::MAX - position),
-            None => u64::from(importance.score(id).to_bits()) << 32 | u64::from(importance.uses(id)),
-        };
-        Self { worth, id: Reverse(id) }
-    }
-}
-
 #[derive(Clone, Copy)]
-struct Node {
-    key: Key,
+struct Node<K> {
+    key: K,
     place: u32,
 }
 
-/// The heap, and the space in which victims are looked for.
-#[derive(Default)]
-pub(super) struct Heap {
-    nodes: Vec<Node>,
+/// The heap, and the space in which victims are looked for. The smallest key is evicted first.
+pub(super) struct Heap<K> {
+    nodes: Vec<Node<K>>,
     /// By place; stale where the place is not in the heap.
     positions: Vec<u32>,
-    frontier: BinaryHeap<Reverse<(Key, usize)>>,
+    frontier: BinaryHeap<Reverse<(K, usize)>>,
 }
 
-impl Heap {
-    pub(super) fn insert(&mut self, place: u32, key: Key) {
+impl<K: Ord> Default for Heap<K> {
+    fn default() -> Self {
+        Self { nodes: Vec::new(), positions: Vec::new(), frontier: BinaryHeap::new() }
+    }
+}
+
+impl<K: Copy + Ord> Heap<K> {
+    /// Adds a place that is not in the heap.
+    pub(super) fn insert(&mut self, place: u32, key: K) {
         let end = self.nodes.len();
         if self.positions.len() <= place as usize {
             self.positions.resize(place as usize + 1, u32::MAX);
@@ -62,6 +40,7 @@ impl Heap {
         self.settle(end);
     }
 
+    /// Takes a place out; nothing happens if it is not in the heap.
     pub(super) fn remove(&mut self, place: u32) {
         let Some(position) = self.position(place) else { return };
         self.nodes.swap_remove(position);
@@ -70,18 +49,24 @@ impl Heap {
         }
     }
 
-    /// Changes the key of a place.
-    pub(super) fn rekey(&mut self, place: u32, key: Key) {
+    /// The key of a place; `None` if it is not in the heap.
+    pub(super) fn key(&self, place: u32) -> Option<K> {
+        self.position(place).map(|position| self.nodes[position].key)
+    }
+
+    /// Changes the key of a place; nothing happens if it is not in the heap.
+    pub(super) fn rekey(&mut self, place: u32, key: K) {
         let Some(position) = self.position(place) else { return };
         self.nodes[position].key = key;
         self.settle(position);
     }
 
     /// Collects into `victims` the places of the smallest keys, as few as make `missing` bytes, skipping pinned ones.
-    /// Returns false, and then `victims` means nothing, if that takes one whose key is not below `newcomer`.
+    /// Returns false, and then `victims` means nothing, if that takes more than there is, or one whose key is not below
+    /// `newcomer`. A newcomer without a key displaces any.
     pub(super) fn victims(
         &mut self,
-        newcomer: Key,
+        newcomer: Option<K>,
         mut missing: u64,
         bytes: impl Fn(u32) -> u64,
         is_pinned: impl Fn(u32) -> bool,
@@ -91,7 +76,7 @@ impl Heap {
         self.frontier.extend(self.nodes.first().map(|root| Reverse((root.key, 0))));
         while missing > 0 {
             let Some(Reverse((key, position))) = self.frontier.pop() else { return false };
-            if key >= newcomer {
+            if newcomer.is_some_and(|newcomer| key >= newcomer) {
                 return false;
             }
             let place = self.nodes[position].place;
@@ -134,7 +119,7 @@ impl Heap {
         self.put(position, node);
     }
 
-    fn put(&mut self, position: usize, node: Node) {
+    fn put(&mut self, position: usize, node: Node<K>) {
         self.nodes[position] = node;
         // A heap holds fewer nodes than there are samples, whose ids are u32.
         self.positions[node.place as usize] = u32::try_from(position).unwrap_or(u32::MAX);
@@ -149,16 +134,19 @@ mod tests {
 
     use super::*;
 
-    fn key(worth: u8, place: u32) -> Key {
-        Key { worth: u64::from(worth), id: Reverse(SampleId(place)) }
-    }
+    const PLACES: u32 = 40;
+
+    /// Few different worths, so that places decide often.
+    type Key = (u8, Reverse<u32>);
 
     /// Parents are below their children, and the nodes are those of `expected`, each where `positions` says.
-    fn check(heap: &Heap, expected: &BTreeMap<u32, Key>) {
+    fn check(heap: &Heap<Key>, expected: &BTreeMap<u32, Key>) {
         for (position, node) in heap.nodes.iter().enumerate() {
             assert_eq!(heap.positions[node.place as usize] as usize, position);
-            assert_eq!(Some(&node.key), expected.get(&node.place));
             assert!(position == 0 || heap.nodes[(position - 1) / 2].key < node.key);
+        }
+        for place in 0..PLACES {
+            assert_eq!(heap.key(place), expected.get(&place).copied());
         }
         assert_eq!(heap.nodes.len(), expected.len());
     }
@@ -167,10 +155,10 @@ mod tests {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn the_heap_keeps_its_order(ops in prop::collection::vec((0..40u32, any::<Option<u8>>()), 0..200)) {
+        fn the_heap_keeps_its_order(ops in prop::collection::vec((0..PLACES, any::<Option<u8>>()), 0..200)) {
             let (mut heap, mut expected) = (Heap::default(), BTreeMap::new());
             for (place, worth) in ops {
-                match worth.map(|worth| key(worth, place)) {
+                match worth.map(|worth| (worth % 8, Reverse(place))) {
                     None => {
                         heap.remove(place);
                         expected.remove(&place);
@@ -182,11 +170,17 @@ mod tests {
             }
             // Asking for more than there is visits all of them, smallest first.
             let mut victims = Vec::new();
-            let newcomer = Key { worth: u64::MAX, id: Reverse(SampleId(0)) };
-            prop_assert!(!heap.victims(newcomer, u64::MAX, |_| 1, |_| false, &mut victims));
+            prop_assert!(!heap.victims(None, u64::MAX, |_| 1, |_| false, &mut victims));
             let mut sorted: Vec<u32> = expected.keys().copied().collect();
             sorted.sort_by_key(|place| expected[place]);
-            prop_assert_eq!(victims, sorted);
+            prop_assert_eq!(&victims, &sorted);
+            // A newcomer displaces those below it only, and they do if they are enough.
+            let newcomer: Key = (4, Reverse(PLACES / 2));
+            let below = sorted.iter().filter(|place| expected[place] < newcomer).count();
+            victims.clear();
+            prop_assert!(heap.victims(Some(newcomer), below as u64, |_| 1, |_| false, &mut victims));
+            prop_assert_eq!(&victims, &sorted[..below]);
+            prop_assert!(!heap.victims(Some(newcomer), below as u64 + 1, |_| 1, |_| false, &mut victims));
         }
     }
 }

@@ -1,0 +1,202 @@
+//! The policies: who is evicted for whom, and who is admitted. Each is an order of eviction over the places of the
+//! residents.
+
+use shade_formats::SampleId;
+
+use super::arc::Adaptive;
+use super::foresight::Foresight;
+use super::heap::Heap;
+use super::lfu::Lfu;
+use super::list::List;
+use super::residents::Residents;
+use super::worth::Worth;
+use crate::importance::Importance;
+
+/// Who is evicted, and who is admitted. Every policy fills the cache on demand: while there is room, all are admitted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Policy {
+    /// SHADE's: a newcomer is admitted only if every sample it displaces is worth less: (score, uses, -id).
+    App,
+    /// The plan's: a newcomer is admitted only if every sample it displaces is used later, where uses that are not known come
+    /// last, in APP's order. It knows what [`use_at`](super::Cache::use_at) and [`see`](super::Cache::see) tell it; of nothing,
+    /// it is APP.
+    Lookahead,
+    /// Holds the bytes of highest score: as [`App`](Self::App), but a sample is worth (score, -id), however often it
+    /// was used. It fills on demand, too: what has the highest score comes in when it is read, not before.
+    TopC,
+    /// Every newcomer is admitted and displaces the least recently touched among the least frequently used. Uses count
+    /// from admission, which is the first, to eviction.
+    Lfu,
+    /// Every newcomer is admitted and displaces the least recently used.
+    Lru,
+    /// Every newcomer is admitted and displaces the earliest admitted; a hit moves nothing.
+    Fifo,
+    /// Megiddo and Modha's ARC (FAST 2003) in bytes: every newcomer is admitted. It displaces the least recently used
+    /// of those that were used once or of the others, as the misses on what was evicted lately suggest.
+    Arc,
+    /// CoorDL's MinIO: whoever finds room is admitted and stays.
+    Static,
+}
+
+/// A record that came for a sample that is not resident.
+#[derive(Clone, Copy)]
+pub(super) struct Offer<'a> {
+    pub(super) id: SampleId,
+    pub(super) bytes: u64,
+    pub(super) importance: &'a Importance,
+}
+
+/// The policy's order of eviction over the places of the residents.
+pub(super) enum Eviction {
+    App(Heap<Worth>),
+    Lookahead(Heap<Worth>, Foresight),
+    TopC(Heap<Worth>),
+    Lfu(Lfu),
+    Lru(List),
+    Fifo(List),
+    Arc(Box<Adaptive>),
+    Static,
+}
+
+impl Eviction {
+    /// The order of an empty cache of `capacity_bytes` for samples `0..samples`.
+    pub(super) fn new(policy: Policy, capacity_bytes: u64, samples: u32) -> Self {
+        match policy {
+            Policy::App => Self::App(Heap::default()),
+            Policy::Lookahead => Self::Lookahead(Heap::default(), Foresight::of(samples)),
+            Policy::TopC => Self::TopC(Heap::default()),
+            Policy::Lfu => Self::Lfu(Lfu::default()),
+            Policy::Lru => Self::Lru(List::new()),
+            Policy::Fifo => Self::Fifo(List::new()),
+            Policy::Arc => Self::Arc(Box::new(Adaptive::new(capacity_bytes, samples))),
+            Policy::Static => Self::Static,
+        }
+    }
+
+    /// Collects into `victims` who leaves so that `missing` bytes become free, as few as the order allows, skipping
+    /// pinned ones. Returns false, and then `victims` means nothing, if the offer must be refused.
+    pub(super) fn victims<T>(
+        &mut self,
+        offer: Offer<'_>,
+        missing: u64,
+        residents: &Residents<T>,
+        is_pinned: impl Fn(u32) -> bool,
+        victims: &mut Vec<u32>,
+    ) -> bool {
+        let Offer { id, bytes, importance } = offer;
+        let bytes_of = |place| residents.bytes(place);
+        match self {
+            Self::App(heap) => {
+                let newcomer = Worth::with_uses(id, importance);
+                heap.victims(Some(newcomer), missing, bytes_of, is_pinned, victims)
+            }
+            Self::Lookahead(heap, foresight) => {
+                let newcomer = Worth::by_next_use(id, foresight.next(id), importance);
+                heap.victims(Some(newcomer), missing, bytes_of, is_pinned, victims)
+            }
+            Self::TopC(heap) => {
+                let newcomer = Worth::by_score(id, importance);
+                heap.victims(Some(newcomer), missing, bytes_of, is_pinned, victims)
+            }
+            Self::Lfu(lfu) => lfu.victims(missing, bytes_of, is_pinned, victims),
+            Self::Lru(list) | Self::Fifo(list) => {
+                oldest_unpinned(list, missing, bytes_of, is_pinned, victims)
+            }
+            Self::Arc(lists) => lists.victims(id, bytes, missing, bytes_of, is_pinned, victims),
+            Self::Static => missing == 0,
+        }
+    }
+
+    /// Takes note that an offer is accepted, before its victims leave.
+    pub(super) fn accept(&mut self, offer: Offer<'_>) {
+        if let Self::Arc(lists) = self {
+            lists.adapt(offer.id, offer.bytes);
+        }
+    }
+
+    /// Takes a victim of an offer out of the order.
+    pub(super) fn evict(&mut self, place: u32, id: SampleId, bytes: u64) {
+        match self {
+            Self::Arc(lists) => lists.evict(place, id, bytes),
+            _ => self.remove(place, bytes),
+        }
+    }
+
+    /// Takes a resident out of the order that leaves for another reason than want of room.
+    pub(super) fn remove(&mut self, place: u32, bytes: u64) {
+        match self {
+            Self::App(heap) | Self::TopC(heap) | Self::Lookahead(heap, _) => heap.remove(place),
+            Self::Lfu(lfu) => lfu.remove(place),
+            Self::Lru(list) | Self::Fifo(list) => list.remove(place),
+            Self::Arc(lists) => lists.remove(place, bytes),
+            Self::Static => {}
+        }
+    }
+
+    /// Puts the newcomer of an accepted offer at its place.
+    pub(super) fn insert(&mut self, place: u32, offer: Offer<'_>) {
+        let Offer { id, bytes, importance } = offer;
+        match self {
+            Self::App(heap) => heap.insert(place, Worth::with_uses(id, importance)),
+            Self::Lookahead(heap, foresight) => {
+                heap.insert(place, Worth::by_next_use(id, foresight.next(id), importance));
+            }
+            Self::TopC(heap) => heap.insert(place, Worth::by_score(id, importance)),
+            Self::Lfu(lfu) => lfu.insert(place),
+            Self::Lru(list) | Self::Fifo(list) => list.insert(place),
+            Self::Arc(lists) => lists.insert(place, id, bytes),
+            Self::Static => {}
+        }
+    }
+
+    /// A use of the resident at `place`, which takes `bytes`.
+    pub(super) fn hit(&mut self, place: u32, id: SampleId, bytes: u64, importance: &Importance) {
+        match self {
+            Self::App(heap) => heap.rekey(place, Worth::with_uses(id, importance)),
+            Self::Lookahead(heap, foresight) => {
+                heap.rekey(place, Worth::by_next_use(id, foresight.next(id), importance));
+            }
+            Self::Lfu(lfu) => lfu.hit(place),
+            Self::Lru(list) => list.renew(place),
+            Self::Arc(lists) => lists.hit(place, bytes),
+            Self::TopC(_) | Self::Fifo(_) | Self::Static => {}
+        }
+    }
+
+    /// What is known of next uses, if the policy asks for it.
+    pub(super) fn foresight(&mut self) -> Option<&mut Foresight> {
+        match self {
+            Self::Lookahead(_, foresight) => Some(foresight),
+            _ => None,
+        }
+    }
+
+    /// The score of the resident at `place` changed.
+    pub(super) fn rescore(&mut self, place: u32, id: SampleId, importance: &Importance) {
+        match self {
+            Self::App(heap) => heap.rekey(place, Worth::with_uses(id, importance)),
+            Self::Lookahead(heap, foresight) => {
+                heap.rekey(place, Worth::by_next_use(id, foresight.next(id), importance));
+            }
+            Self::TopC(heap) => heap.rekey(place, Worth::by_score(id, importance)),
+            Self::Lfu(_) | Self::Lru(_) | Self::Fifo(_) | Self::Arc(_) | Self::Static => {}
+        }
+    }
+}
+
+/// Collects the oldest places of `list` that are not pinned until they make `missing` bytes; false if they do not.
+fn oldest_unpinned(
+    list: &List,
+    mut missing: u64,
+    bytes: impl Fn(u32) -> u64,
+    is_pinned: impl Fn(u32) -> bool,
+    victims: &mut Vec<u32>,
+) -> bool {
+    let mut unpinned = list.oldest_first().filter(|&place| !is_pinned(place));
+    while missing > 0 {
+        let Some(place) = unpinned.next() else { return false };
+        victims.push(place);
+        missing = missing.saturating_sub(bytes(place));
+    }
+    true
+}
