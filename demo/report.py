@@ -78,8 +78,9 @@ def notes(course: Course) -> str:
 - PADS draws with replacement: an epoch delivers as many samples but fewer distinct ones (D/N). Bytes are saved by such
   repeats as well as by the cache. What that does to accuracy is in its row; losses are not weighted by batch.weights.
 - Loss is the mean over what the epoch drew. PADS draws hard samples more often: compare accuracies, not losses.
-- One run each, one seed: accuracies half a per cent apart are not told apart. Run 2 differs from time to time: what is
-  cached at an epoch's start, and so drawn more often, depends on when reads end and losses arrive."""
+- One run each, one seed: accuracies half a per cent apart are not told apart. With --rep above 1, run 2 differs from
+  time to time: what is cached at an epoch's start, and so drawn more often, depends on when reads end and losses
+  arrive."""
 
 
 def record(runs: list[Run], course: Course, data: dict[str, Any], threads: int) -> dict[str, Any]:

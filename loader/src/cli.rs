@@ -9,6 +9,7 @@ use crate::cache::Policy;
 use crate::core::Capacity;
 use crate::doctor::Doctor;
 use crate::reads::{Depth, EngineChoice, IoMode, READS_DEPTH_MAX, StoreModel, parse_time};
+use crate::simulate::Simulate;
 
 /// Serves training batches from a packed dataset: reads single records with io_uring, keeps in memory what the coming
 /// epochs will use, and hands batches to the trainers of this machine through shared memory.
@@ -27,6 +28,8 @@ pub enum Command {
     Serve(Box<Serve>),
     /// Say what this machine and the mount of a dataset mean for shade, and what to change.
     Doctor(Doctor),
+    /// Say what policies and capacities would do for a training or a trace, without reading a record.
+    Simulate(Box<Simulate>),
 }
 
 /// `shade-load serve`.
@@ -177,7 +180,7 @@ impl From<IoName> for IoMode {
 }
 
 /// A number of epochs.
-fn parse_lookahead(text: &str) -> Result<f64, String> {
+pub(crate) fn parse_lookahead(text: &str) -> Result<f64, String> {
     let epochs: Option<f64> = text.parse().ok();
     epochs.filter(|epochs| *epochs >= 0.0).ok_or_else(|| "write a number of epochs, 0 or more".to_owned())
 }

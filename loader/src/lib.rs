@@ -16,3 +16,4 @@ pub mod importance;
 pub mod plan;
 pub mod reads;
 pub mod ring;
+pub mod simulate;

@@ -7,6 +7,7 @@ use shade_load::cli::{Cli, Command, Serve};
 use shade_load::daemon::{ServeConfig, serve};
 use shade_load::doctor::{Doctor, doctor};
 use shade_load::reads::ReadsConfig;
+use shade_load::simulate::{Simulate, simulate};
 
 fn main() -> ExitCode {
     let command = Cli::parse().command;
@@ -21,6 +22,7 @@ fn main() -> ExitCode {
     match command {
         Command::Serve(args) => run_serve(*args),
         Command::Doctor(args) => run_doctor(&args),
+        Command::Simulate(args) => run_simulate(&args),
     }
 }
 
@@ -47,6 +49,16 @@ fn run_serve(args: Serve) -> ExitCode {
 
 fn run_doctor(args: &Doctor) -> ExitCode {
     match doctor(args, &mut std::io::stdout().lock()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            tracing::error!("{error}");
+            ExitCode::from(error.exit_code())
+        }
+    }
+}
+
+fn run_simulate(args: &Simulate) -> ExitCode {
+    match simulate(args, &mut std::io::stdout().lock()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             tracing::error!("{error}");

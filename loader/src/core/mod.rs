@@ -29,4 +29,4 @@ pub use action::{Accepted, Action, Refusal};
 pub use counts::{Counts, ReadLatency, Stats};
 pub use event::{Attach, Event, SessionId};
 pub use machine::{Core, CoreConfig};
-pub use sizes::{Capacity, CapacityError, staging_bytes};
+pub use sizes::{Capacity, CapacityError, RING_BATCHES, staging_bytes};

@@ -4,7 +4,7 @@ use shade_formats::SampleId;
 
 use super::machine::Core;
 use crate::cache::Policy;
-use crate::plan::{Outlook, Slot};
+use crate::plan::{Outlook, Slot, in_sight};
 
 impl Core {
     /// The access of `slot` begins: tells the cache when its sample is used next, and which uses have come into sight.
@@ -30,21 +30,11 @@ impl Core {
         let wanted = self.sessions.iter().filter_map(|session| session.wanted);
         let first = wanted.filter(|wanted| wanted.epoch == plan.epoch).map(|wanted| wanted.next_batch).min();
         let from = job.slices.start(first.unwrap_or(0));
-        let ahead = positions(self.config.lookahead, plan.ids.len());
+        let ahead = in_sight(self.config.lookahead, plan.ids.len());
         let mut outlook = Outlook::new(&plan.ids, self.index.len(), from, ahead);
         let (cache, importance) = (&mut self.cache, &job.importance);
         cache.forget_uses(importance);
         outlook.begin(&plan.ids, |(id, at)| cache.see(id, at, importance));
         job.outlook = Some(outlook);
     }
-}
-
-/// So many epochs of `len` accesses each, in accesses.
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "a float beyond the range of u32 becomes its end"
-)]
-fn positions(epochs: f64, len: usize) -> u32 {
-    (epochs * len as f64).round() as u32
 }

@@ -9,7 +9,7 @@ use shade_formats::{FormatError, SampleId};
 use crate::blocks::charged_bytes;
 
 /// Batches a ring holds by default: enough that a slow one is hidden, little enough that memory stays small.
-const RING_BATCHES: u64 = 8;
+pub const RING_BATCHES: u64 = 8;
 /// Reserve for records being read or filled that are not in the cache.
 const STAGING_BYTES: u64 = 32 << 20;
 
@@ -48,17 +48,23 @@ impl std::str::FromStr for Capacity {
 impl Capacity {
     /// The capacity in bytes of arena blocks, never more than the whole dataset takes.
     #[must_use]
+    pub fn bytes(self, index: &Index, block_bytes: u32) -> u64 {
+        let dataset: u64 =
+            entries(index).map(|(_, entry)| charged_bytes(entry.stored_len, block_bytes)).sum();
+        self.of(dataset).min(dataset)
+    }
+
+    /// The capacity beside a dataset that takes `dataset_bytes`, in the same unit; it may be more.
+    #[must_use]
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
         reason = "a share of a u64, rounded down"
     )]
-    pub fn bytes(self, index: &Index, block_bytes: u32) -> u64 {
-        let dataset: u64 =
-            entries(index).map(|(_, entry)| charged_bytes(entry.stored_len, block_bytes)).sum();
+    pub fn of(self, dataset_bytes: u64) -> u64 {
         match self {
-            Self::Bytes(bytes) => bytes.min(dataset),
-            Self::Share(share) => (dataset as f64 * share) as u64,
+            Self::Bytes(bytes) => bytes,
+            Self::Share(share) => (dataset_bytes as f64 * share) as u64,
         }
     }
 }

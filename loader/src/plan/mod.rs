@@ -14,6 +14,6 @@ mod replicate;
 mod slice;
 
 pub use epoch::{Plan, PlanSummary, draw_plan};
-pub use outlook::{Outlook, Use};
+pub use outlook::{Outlook, Use, in_sight};
 pub use replicate::rep_now;
 pub use slice::{Slices, SlicesError, Slot};

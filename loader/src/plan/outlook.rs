@@ -10,6 +10,17 @@ const NEVER: u32 = u32::MAX;
 /// A use in sight: the sample and its position.
 pub type Use = (SampleId, u32);
 
+/// So many epochs of `len` accesses each, in accesses.
+#[must_use]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a float beyond the range of u32 becomes its end"
+)]
+pub fn in_sight(epochs: f64, len: usize) -> u32 {
+    (epochs * len as f64).round() as u32
+}
+
 /// The uses of a plan that are in sight: those at most `ahead` positions behind the latest access.
 ///
 /// Ranks take their batches independently, so accesses come nearly, and not quite, in the plan's order. 5 bytes a

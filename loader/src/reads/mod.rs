@@ -41,5 +41,6 @@ pub use fault::{ReadFault, ReadsError, ShardWarning};
 pub use files::any_shard;
 pub use op::{Completion, ReadOp};
 pub use reader::Reads;
+pub(crate) use store_model::Queues;
 pub use store_model::{ClockModel, FaultShares, LatencyModel, STUCK, StoreModel};
 pub use store_text::parse_time;

@@ -90,7 +90,7 @@ struct Sim {
     shared: Arc<Shared>,
     completions: Sender<Completion>,
     now: Instant,
-    queues: Queues,
+    queues: Queues<Instant>,
     waiting: VecDeque<Flight>,
     events: BinaryHeap<Reverse<Event>>,
     /// Events so far: equal times keep their order.

@@ -7,7 +7,8 @@ use rustix::io::Errno;
 use shade_formats::ShardId;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::time::{Duration, Instant};
+use std::ops::Add;
+use std::time::Duration;
 
 /// A simulated store.
 ///
@@ -147,25 +148,35 @@ impl StoreModel {
         let latency = if stuck { latency + STUCK } else { latency };
         Attempt { latency, fate: fate.unwrap_or(Fate::Whole) }
     }
+
+    /// What the `number`-th of many reads takes that are told apart by nothing else. It is not asked whether they fail.
+    pub(crate) fn latency_of(&self, number: u64) -> Duration {
+        match self.latency {
+            LatencyModel::Fixed(latency) if self.faults.stuck <= 0.0 => latency,
+            _ => self.attempt(ShardId(0), number, 0).latency,
+        }
+    }
 }
 
-/// The store's slots and link: when it answers.
-#[derive(Debug, Default)]
-pub(super) struct Queues {
+/// The store's slots and link: when it answers. `T` is a point in time: the machine's `Instant`, or the time since the
+/// start of a simulation.
+#[derive(Debug)]
+pub(crate) struct Queues<T> {
     /// When each slot that was ever used is free again.
-    slots: BinaryHeap<Reverse<Instant>>,
-    link_free: Option<Instant>,
+    slots: BinaryHeap<Reverse<T>>,
+    link_free: Option<T>,
 }
 
-impl Queues {
-    /// When a read of `bytes` is answered that arrives `now` and takes `latency`.
-    pub(super) fn answer_at(
-        &mut self,
-        model: &StoreModel,
-        now: Instant,
-        latency: Duration,
-        bytes: u64,
-    ) -> Instant {
+impl<T: Ord> Default for Queues<T> {
+    fn default() -> Self {
+        Self { slots: BinaryHeap::new(), link_free: None }
+    }
+}
+
+impl<T: Copy + Ord + Add<Duration, Output = T>> Queues<T> {
+    /// When a read of `bytes` is answered that arrives `now` and takes `latency`. Reads must come in the order in which
+    /// they arrive.
+    pub(crate) fn answer_at(&mut self, model: &StoreModel, now: T, latency: Duration, bytes: u64) -> T {
         let mut served = now;
         if let Some(slots) = model.slots {
             if self.slots.len() >= slots.max(1) as usize
@@ -187,6 +198,8 @@ impl Queues {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
     use super::*;
 
     const MS: Duration = Duration::from_millis(1);

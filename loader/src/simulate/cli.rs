@@ -1,0 +1,204 @@
+//! The arguments of `shade-load simulate`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{ArgGroup, Args};
+use shade_formats::control::{Order, PlanSpec, Sampler};
+
+use super::capacity::CacheSize;
+use super::sizes::SizeModel;
+use crate::cli::{PolicyName, parse_lookahead};
+use crate::reads::{StoreModel, parse_time};
+
+/// A training of more epochs is not simulated.
+const EPOCHS_MAX: i64 = 100_000;
+/// Enough for any interval.
+const SEEDS_MAX: i64 = 1000;
+/// A sample that takes longer is no sample.
+const COMPUTE_MAX: Duration = Duration::from_secs(3600);
+
+/// Below the options.
+const HELP: &str = "\
+Plans are drawn as the daemon draws them, and each access goes through the daemon's cache, but no record is read: a miss \
+is offered to the cache at once, and what --store would take is virtual time. The losses that PADS and APP need come \
+from a model (they fall by exp(-0.15) an epoch, samples differ by a lognormal of sigma 1, reports of one sample by one \
+of 0.5), or from --losses. A trace has no losses: all samples have the same score and `app` ranks them by hits. As many \
+accesses as a trace has different samples are called an epoch of it.
+
+Columns: hit % counts all accesses, cold misses included; compare with `lru` on the same plan, not with other plans. D/N \
+is the share of an epoch's accesses that are different samples; seen, the share of the dataset ever delivered; max \
+repeat, how often one sample comes in one epoch at most. Bytes read, evictions and bypasses are those of a whole \
+training. Stall is the time that training waits, in per cent of its compute. ns/access is what the simulation took, \
+plans and losses included.
+
+Exit codes: 0 simulated, 1 runtime error, 2 usage, 3 the dataset is damaged, 130 interrupted (with the rows that were \
+ready).";
+
+/// `shade-load simulate`.
+#[derive(Debug, Args)]
+#[command(
+    group(ArgGroup::new("accesses").required(true).args(["dataset", "samples", "trace"])),
+    after_help = HELP
+)]
+pub struct Simulate {
+    /// A packed dataset, for its number of samples and their sizes: a folder written by `shade-pack create`, or the
+    /// dataset.shade in it. Records are charged in whole blocks, as in the daemon.
+    pub dataset: Option<PathBuf>,
+
+    /// Instead of a dataset: one of so many samples.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..i64::from(u32::MAX)))]
+    pub samples: Option<u32>,
+
+    /// Instead of a training: a file of accesses, one sample id (0 to 4294967295) a line; `-` is standard input. Blank
+    /// lines and what follows a # are ignored.
+    #[arg(long, value_name = "FILE", conflicts_with = "training")]
+    pub trace: Option<PathBuf>,
+
+    /// Sizes of the samples: fixed:BYTES, or lognormal:MEDIAN:SIGMA, as in fixed:110KB and lognormal:110KB:0.5. Without
+    /// sizes every sample is one unit.
+    #[arg(long, value_name = "MODEL", conflicts_with = "dataset")]
+    pub sizes: Option<SizeModel>,
+
+    /// Sizes from a file: one number of bytes a line, for sample 0, 1, 2 and so on, or a sample id and its bytes a
+    /// line.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["dataset", "sizes"])]
+    pub sizes_file: Option<PathBuf>,
+
+    /// Policies, separated by commas; each is simulated at each --cache.
+    #[arg(
+        long,
+        value_enum,
+        value_name = "POLICIES",
+        value_delimiter = ',',
+        default_value = "lru,app,lookahead"
+    )]
+    pub policy: Vec<PolicyName>,
+
+    /// How far `lookahead` sees, in epochs, but never beyond the epoch's plan, as the next one is not drawn yet. A trace is
+    /// known to its end: `inf` makes it Belady's MIN, which may bypass, and which no policy beats on the same trace.
+    #[arg(long, value_name = "EPOCHS", default_value = "1", value_parser = parse_lookahead)]
+    pub lookahead: f64,
+
+    /// Capacities, separated by commas: shares of all samples' bytes (10%) or bytes (8GiB). Without sizes a number
+    /// counts samples (1000).
+    #[arg(long, value_name = "SIZES", value_delimiter = ',', default_value = "5%,10%,20%,40%")]
+    pub cache: Vec<CacheSize>,
+
+    /// Samples in a batch.
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=32_768))]
+    pub batch_size: u32,
+
+    /// Count from this epoch on: leave out the first, cold ones. The share of the dataset ever seen counts all.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub skip_epochs: u32,
+
+    /// Also say how long training would wait for this store: latency=2ms,bandwidth=1Gbit,depth=32, all parts
+    /// optional. Also latency=lognormal:MEDIAN:SIGMA, seed=N, and a share `stuck`.
+    #[arg(long, value_name = "STORE")]
+    pub store: Option<StoreModel>,
+
+    /// What the trainer computes for each sample.
+    #[arg(
+        long,
+        value_name = "TIME/sample",
+        default_value = "1ms/sample",
+        value_parser = parse_compute,
+        requires = "store"
+    )]
+    pub compute: Duration,
+
+    /// For each policy: the smallest cache that removes 90 % of the stall that caching everything would remove. Found
+    /// by bisection, to 1/256 of the data; each step is a simulation more.
+    #[arg(long, requires = "store")]
+    pub recommend: bool,
+
+    /// One JSON object instead of a table: {"rows": [{"policy", "capacity", ...}]}, capacities in bytes (without
+    /// sizes: in samples), times in seconds, shares from 0 to 1.
+    #[arg(long)]
+    pub json: bool,
+
+    /// How the training is done.
+    #[command(flatten)]
+    pub training: Training,
+}
+
+/// What a training is; a trace has none of it. The names are those of the Loader's options.
+#[derive(Debug, Args)]
+#[group(id = "training", multiple = true)]
+pub struct Training {
+    /// Epochs to train.
+    #[arg(long, value_name = "N", default_value_t = 12, value_parser = clap::value_parser!(u32).range(1..=EPOCHS_MAX))]
+    pub epochs: u32,
+
+    /// Recorded losses instead of the model: a .npy file, float32 or float64, little-endian, C order, of shape (epochs,
+    /// samples) or (samples,). Later epochs use its last row; NaN is a loss that was not reported.
+    #[arg(long, value_name = "FILE")]
+    pub losses: Option<PathBuf>,
+
+    /// `pads` draws by importance from the second epoch on, `uniform` takes each sample once an epoch.
+    #[arg(long, value_name = "uniform|pads", default_value_t = Sampler::Pads)]
+    pub sampler: Sampler,
+
+    /// `shuffled`, or `hits_first` as SHADE published it: cached samples first.
+    #[arg(long, value_name = "shuffled|hits_first", default_value_t)]
+    pub order: Order,
+
+    /// PADS: how many times as often cached samples are drawn. The plan then depends on what is cached, so that
+    /// policies are simulated on different plans.
+    #[arg(long, value_name = "FACTOR", default_value_t = PlanSpec::default().rep)]
+    pub rep: f64,
+
+    /// PADS: largest share of an epoch that such repeats may take.
+    #[arg(long, value_name = "SHARE", default_value_t = PlanSpec::default().hit_cap)]
+    pub hit_cap: f64,
+
+    /// PADS: a sample unseen for so many epochs is put into the next; 0 is off.
+    #[arg(long, value_name = "EPOCHS", default_value_t = PlanSpec::default().cover)]
+    pub cover: u32,
+
+    /// PADS: share of draws that ignore importance.
+    #[arg(long, value_name = "SHARE", default_value_t = PlanSpec::default().explore)]
+    pub explore: f64,
+
+    /// Decides sizes, losses and plans.
+    #[arg(long, value_name = "N", default_value_t = PlanSpec::default().seed)]
+    pub seed: u64,
+
+    /// So many trainings that differ in seed, from --seed on: their means, and the 95 % intervals of hit ratio and
+    /// stall.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=SEEDS_MAX))]
+    pub seeds: u32,
+}
+
+impl Training {
+    /// The parameters of the plans.
+    pub(super) fn plan(&self) -> PlanSpec {
+        let &Self { sampler, order, seed, rep, hit_cap, cover, explore, .. } = self;
+        PlanSpec { sampler, order, seed, rep, hit_cap, cover, explore }
+    }
+}
+
+/// `1ms/sample` or `1ms`.
+fn parse_compute(text: &str) -> Result<Duration, String> {
+    let time = text.trim();
+    let time = parse_time(time.strip_suffix("/sample").unwrap_or(time))?;
+    if time.is_zero() || time > COMPUTE_MAX {
+        return Err(format!("{text:?}: a sample takes more than nothing and at most an hour"));
+    }
+    Ok(time)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn compute_is_a_time_per_sample() {
+        assert_eq!(parse_compute("1ms/sample"), Ok(Duration::from_millis(1)));
+        assert_eq!(parse_compute("250us"), Ok(Duration::from_micros(250)));
+        for bad in ["", "0ms", "1", "1ms/batch", "2000000s/sample"] {
+            assert!(parse_compute(bad).is_err(), "{bad}");
+        }
+    }
+}

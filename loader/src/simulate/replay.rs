@@ -1,0 +1,254 @@
+//! Accesses through the cache and the table that the daemon has, a batch at a time, and what is counted of it.
+//!
+//! A miss is offered to the cache at once: here a read takes no time that another access could fall into. Nothing is
+//! allocated for an access.
+
+use std::time::Duration;
+
+use shade_formats::SampleId;
+
+use super::sizes::Sizes;
+use super::stall::{Pipeline, Service};
+use super::trace::Repeats;
+use crate::cache::{Admission, Cache, Policy};
+use crate::importance::{Importance, Ranked};
+use crate::plan::{Outlook, in_sight};
+
+/// Counts since the first epoch that counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Counts {
+    /// Samples that were asked for.
+    pub(super) accesses: u64,
+    /// Those that were in the cache.
+    pub(super) hits: u64,
+    /// Samples that left the cache for others.
+    pub(super) evictions: u64,
+    /// Misses that the cache did not take.
+    pub(super) bypasses: u64,
+    /// Stored bytes of all misses; samples where sizes are not known.
+    pub(super) bytes_read: u64,
+}
+
+/// What a replay came to.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Outcome {
+    pub(super) counts: Counts,
+    /// Different samples of an epoch over its accesses, 0 to 1.
+    pub(super) distinct_share: f64,
+    /// Samples delivered at least once, in any epoch, over all samples.
+    pub(super) ever_seen_share: f64,
+    /// Most deliveries of one sample in one epoch.
+    pub(super) repeat_max: u32,
+    /// What the trainer waited; `None` without a store.
+    pub(super) stall: Option<Duration>,
+}
+
+/// What is replayed through which cache.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Setup<'a> {
+    pub(super) samples: u32,
+    pub(super) sizes: &'a Sizes,
+    pub(super) policy: Policy,
+    /// How far `Policy::Lookahead` sees, in epochs.
+    pub(super) lookahead: f64,
+    /// Bytes; samples where sizes are not known.
+    pub(super) capacity: u64,
+    /// Epochs before this one are not counted.
+    pub(super) skip_epochs: u32,
+    pub(super) service: Option<Service>,
+}
+
+/// A replay under way.
+pub(super) struct Replay<'a> {
+    setup: Setup<'a>,
+    importance: Importance,
+    cache: Cache<()>,
+    /// What is in sight of the accesses at hand, and the next one's position; `None` where nobody looks ahead.
+    outlook: Option<(Outlook, u32)>,
+    pipeline: Option<Pipeline>,
+    epoch: u32,
+    counts: Counts,
+    distinct: u64,
+    repeat_max: u32,
+    stall_skipped: Duration,
+    /// Kept for its space.
+    evicted: Vec<(SampleId, ())>,
+}
+
+impl<'a> Replay<'a> {
+    pub(super) fn new(setup: Setup<'a>) -> Self {
+        Self {
+            setup,
+            importance: Importance::new(setup.samples),
+            cache: Cache::new(setup.policy, setup.capacity, setup.samples),
+            outlook: None,
+            pipeline: setup.service.map(Pipeline::new),
+            epoch: 0,
+            counts: Counts::default(),
+            distinct: 0,
+            repeat_max: 0,
+            stall_skipped: Duration::ZERO,
+            evicted: Vec::new(),
+        }
+    }
+
+    /// Scores, uses and deliveries so far.
+    pub(super) fn importance(&self) -> &Importance {
+        &self.importance
+    }
+
+    /// Whether the sample is in the cache.
+    pub(super) fn is_resident(&self, id: SampleId) -> bool {
+        self.cache.get(id).is_some()
+    }
+
+    /// Goes on to `epoch`, which has these `repeats`. `drawn`: its plan was drawn just now, so that nothing of it can
+    /// have been read ahead.
+    pub(super) fn begin_epoch(&mut self, epoch: u32, repeats: Repeats, drawn: bool) {
+        self.epoch = epoch;
+        if let Some(pipeline) = self.pipeline.as_mut().filter(|_| drawn) {
+            pipeline.begin_epoch();
+        }
+        if epoch == self.setup.skip_epochs {
+            self.counts = Counts::default();
+            (self.distinct, self.repeat_max) = (0, 0);
+            self.stall_skipped = self.stall().unwrap_or_default();
+        }
+        self.distinct += u64::from(repeats.distinct);
+        self.repeat_max = self.repeat_max.max(repeats.most);
+    }
+
+    /// These accesses are known from now on, for as far as one looks ahead.
+    pub(super) fn look_ahead(&mut self, accesses: &[SampleId]) {
+        let Setup { policy: Policy::Lookahead, samples, lookahead, .. } = self.setup else { return };
+        let mut outlook = Outlook::new(accesses, samples, 0, in_sight(lookahead, samples as usize));
+        self.cache.forget_uses(&self.importance);
+        outlook.begin(accesses, |(id, at)| self.cache.see(id, at, &self.importance));
+        self.outlook = Some((outlook, 0));
+    }
+
+    /// Serves the samples of the next batch of the `accesses` last given to [`look_ahead`](Self::look_ahead).
+    pub(super) fn batch(&mut self, batch: &[SampleId], accesses: &[SampleId]) {
+        for &id in batch {
+            self.counts.accesses += 1;
+            if let Some((outlook, position)) = &mut self.outlook {
+                let see = |(id, at)| self.cache.see(id, at, &self.importance);
+                let next = outlook.access(accesses, *position, see);
+                self.cache.use_at(id, next);
+                *position += 1;
+            }
+            if self.cache.get(id).is_some() {
+                self.importance.record_hit(id);
+                self.cache.hit(id, &self.importance);
+                self.counts.hits += 1;
+            } else {
+                self.miss(id);
+            }
+            self.importance.record_delivery(id, self.epoch);
+        }
+        if let Some(pipeline) = &mut self.pipeline {
+            // A batch is shorter than a plan, whose positions are u32.
+            pipeline.end_batch(u32::try_from(batch.len()).unwrap_or(u32::MAX));
+        }
+    }
+
+    /// The batch's losses have come home.
+    pub(super) fn credit(&mut self, ranked: &Ranked) {
+        for &(id, score) in &ranked.scores {
+            self.importance.set_score(id, score);
+            self.cache.rescore(id, &self.importance);
+        }
+    }
+
+    /// What it came to so far.
+    pub(super) fn outcome(&self) -> Outcome {
+        let seen =
+            (0..self.setup.samples).filter(|&id| self.importance.last_epoch(SampleId(id)).is_some()).count();
+        Outcome {
+            counts: self.counts,
+            distinct_share: self.distinct as f64 / self.counts.accesses.max(1) as f64,
+            ever_seen_share: seen as f64 / f64::from(self.setup.samples.max(1)),
+            repeat_max: self.repeat_max,
+            stall: self.stall().map(|stall| stall.saturating_sub(self.stall_skipped)),
+        }
+    }
+
+    fn miss(&mut self, id: SampleId) {
+        let (stored, charged) = (self.setup.sizes.stored(id), self.setup.sizes.charged(id));
+        self.counts.bytes_read += stored;
+        if let Some(pipeline) = &mut self.pipeline {
+            pipeline.read(stored);
+        }
+        self.evicted.clear();
+        let admission = self.cache.offer(id, charged, (), &self.importance, |()| false, &mut self.evicted);
+        match admission {
+            Admission::Admitted => self.counts.evictions += self.evicted.len() as u64,
+            Admission::Bypassed(()) => self.counts.bypasses += 1,
+        }
+    }
+
+    fn stall(&self) -> Option<Duration> {
+        self.pipeline.as_ref().map(Pipeline::stall)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn setup(sizes: &Sizes, policy: Policy, capacity: u64, skip_epochs: u32) -> Setup<'_> {
+        Setup { samples: 4, sizes, policy, lookahead: 1.0, capacity, skip_epochs, service: None }
+    }
+
+    fn run(replay: &mut Replay<'_>, epochs: &[&[u32]]) -> Counts {
+        for (epoch, ids) in (0..).zip(epochs) {
+            replay.begin_epoch(epoch, Repeats { distinct: 2, most: epoch + 1 }, true);
+            let ids: Vec<SampleId> = ids.iter().copied().map(SampleId).collect();
+            replay.look_ahead(&ids);
+            replay.batch(&ids, &ids);
+        }
+        replay.outcome().counts
+    }
+
+    #[test]
+    fn lru_evicts_and_everything_is_counted() {
+        let mut replay = Replay::new(setup(&Sizes::Unit, Policy::Lru, 2, 0));
+        let counts = run(&mut replay, &[&[0, 1, 0, 2, 1]]);
+        // 0 and 1 come in, 0 hits, 2 displaces 1, 1 displaces 0.
+        assert_eq!(counts, Counts { accesses: 5, hits: 1, evictions: 2, bypasses: 0, bytes_read: 4 });
+        assert!(replay.is_resident(SampleId(1)) && !replay.is_resident(SampleId(0)));
+        let outcome = replay.outcome();
+        assert!((outcome.ever_seen_share - 0.75).abs() < 1e-12);
+        assert!((outcome.distinct_share - 0.4).abs() < 1e-12);
+    }
+
+    #[test]
+    fn app_bypasses_what_is_worth_less_and_bytes_are_those_read() {
+        let sizes = Sizes::Each { lens: vec![5, 7, 6, 9], block_bytes: 8 };
+        let mut replay = Replay::new(setup(&sizes, Policy::App, 8, 0));
+        let low = Ranked { scores: vec![(SampleId(1), 2.5)], nonfinite: 0 };
+        replay.credit(&low);
+        // Sample 3 takes two blocks, more than there are.
+        let counts = run(&mut replay, &[&[0, 1, 3]]);
+        assert_eq!(counts, Counts { accesses: 3, hits: 0, evictions: 0, bypasses: 2, bytes_read: 21 });
+    }
+
+    #[test]
+    fn lookahead_keeps_what_is_used_soonest() {
+        let mut replay = Replay::new(setup(&Sizes::Unit, Policy::Lookahead, 1, 0));
+        // 0 is kept over 1, which comes later; then 1 displaces 0, which is over, and is kept over 2 and 3.
+        let counts = run(&mut replay, &[&[0, 1, 0, 1, 2, 3, 1]]);
+        assert_eq!((counts.hits, counts.bypasses), (2, 3));
+    }
+
+    #[test]
+    fn skipped_epochs_are_not_counted_but_seen() {
+        let mut replay = Replay::new(setup(&Sizes::Unit, Policy::Lru, 4, 1));
+        let counts = run(&mut replay, &[&[0, 1, 2], &[0, 1], &[3, 0]]);
+        assert_eq!(counts, Counts { accesses: 4, hits: 3, evictions: 0, bypasses: 0, bytes_read: 1 });
+        let outcome = replay.outcome();
+        assert!((outcome.ever_seen_share - 1.0).abs() < 1e-12);
+        assert!((outcome.distinct_share - 1.0).abs() < 1e-12);
+        assert_eq!(outcome.repeat_max, 3);
+    }
+}

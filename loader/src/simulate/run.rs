@@ -1,0 +1,104 @@
+//! The command: loads, simulates, writes.
+
+use std::io::Write;
+
+use serde::Serialize;
+
+use super::cli::Simulate;
+use super::error::SimulateError;
+use super::recommend::{self, Recommendation, recommend};
+use super::row::{Row, name};
+use super::watch::Watch;
+use super::workload::{Accesses, Workload};
+
+/// All that was found.
+#[derive(Debug, Serialize)]
+pub(super) struct Report {
+    /// What was replayed, in words.
+    pub(super) accesses: String,
+    pub(super) samples: u32,
+    /// What all samples take of a cache, in bytes; `None` where sizes are not known.
+    pub(super) bytes: Option<u64>,
+    pub(super) epochs: u32,
+    /// So many of the first epochs are not counted.
+    pub(super) skipped_epochs: u32,
+    /// How many trainings each row is of.
+    pub(super) seeds: u32,
+    /// The virtual store, if there is one.
+    pub(super) store: Option<String>,
+    pub(super) compute_s_per_sample: Option<f64>,
+    pub(super) rows: Vec<Row>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) recommend: Option<Vec<Recommendation>>,
+}
+
+/// Simulates what `args` ask for and writes the result to `out`.
+///
+/// # Errors
+/// Something cannot be read or used, or Ctrl-C; then the rows that were ready are written all the same.
+pub fn simulate(args: &Simulate, out: &mut impl Write) -> Result<(), SimulateError> {
+    let workload = Workload::load(args)?;
+    let total = workload.total();
+    let capacities: Vec<u64> =
+        args.cache.iter().map(|cache| cache.resolve(&workload.sizes, total)).collect::<Result<_, _>>()?;
+    let mut report = Report {
+        accesses: accesses(&workload),
+        samples: workload.samples,
+        bytes: workload.sizes.are_known().then_some(total),
+        epochs: workload.epochs(),
+        skipped_epochs: workload.skip_epochs,
+        seeds: workload.seeds(),
+        store: workload.service.map(|service| service.store.to_string()),
+        compute_s_per_sample: workload.service.map(|service| service.compute.as_secs_f64()),
+        rows: Vec::new(),
+        recommend: args.recommend.then(Vec::new),
+    };
+    let ended = fill(&mut report, args, &workload, &capacities);
+    if !matches!(ended, Ok(()) | Err(SimulateError::Interrupted)) {
+        return ended;
+    }
+    if args.json {
+        serde_json::to_writer(&mut *out, &report).map_err(std::io::Error::from)?;
+        writeln!(out)?;
+    } else {
+        write!(out, "{report}")?;
+    }
+    ended
+}
+
+/// Simulates row after row.
+fn fill(
+    report: &mut Report,
+    args: &Simulate,
+    workload: &Workload,
+    capacities: &[u64],
+) -> Result<(), SimulateError> {
+    let searches = if args.recommend { recommend::SIMULATIONS } else { 0 };
+    let simulations = args.policy.len() as u64 * (args.cache.len() as u64 + searches);
+    let each = workload.accesses_each().saturating_mul(u64::from(workload.seeds()));
+    let watch = Watch::start(each.saturating_mul(simulations))?;
+    for &policy in &args.policy {
+        for (cache, &capacity) in args.cache.iter().zip(capacities) {
+            watch.name(format!("{} at {}", name(policy), cache.text()));
+            report.rows.push(Row::play(workload, policy, cache.text(), capacity, &watch)?);
+        }
+    }
+    if let Some(found) = &mut report.recommend {
+        for &policy in &args.policy {
+            watch.name(format!("how much {} needs", name(policy)));
+            found.push(recommend(workload, policy, &watch)?);
+        }
+    }
+    Ok(())
+}
+
+/// In words.
+fn accesses(workload: &Workload) -> String {
+    match &workload.accesses {
+        Accesses::Training { plan, .. } => {
+            let rep = if plan.rep > 1.0 { format!(", rep {}", plan.rep) } else { String::new() };
+            format!("{} plans, {}{rep}", plan.sampler, plan.order)
+        }
+        Accesses::Trace(trace) => format!("a trace of {}", indicatif::HumanCount(trace.len())),
+    }
+}

@@ -1,0 +1,150 @@
+//! A trace: accesses that somebody recorded, replayed as they are.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use shade_formats::SampleId;
+
+use super::error::SimulateError;
+use super::lines::each_line;
+
+/// The accesses. Ids are numbered anew in the order in which they first come, so that tables are as long as there are
+/// samples.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Trace {
+    accesses: Vec<SampleId>,
+    /// Of each epoch.
+    repeats: Vec<Repeats>,
+    samples: u32,
+}
+
+/// How often samples come in an epoch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Repeats {
+    /// Different samples.
+    pub(super) distinct: u32,
+    /// Accesses of the sample that comes most often.
+    pub(super) most: u32,
+}
+
+/// What the trace's ids were in its file.
+#[derive(Debug, Default)]
+pub(super) struct Names {
+    places: HashMap<u32, u32>,
+}
+
+impl Names {
+    /// The sample's number in the trace, if it comes in it.
+    pub(super) fn place(&self, id: u32) -> Option<u32> {
+        self.places.get(&id).copied()
+    }
+
+    /// The id of a sample of the trace, by a search.
+    pub(super) fn id(&self, place: u32) -> u32 {
+        self.places.iter().find(|(_, at)| **at == place).map_or(place, |(id, _)| *id)
+    }
+}
+
+impl Trace {
+    /// Reads a trace, one id a line.
+    ///
+    /// # Errors
+    /// The file cannot be read, holds something else, or nothing.
+    pub(super) fn read(path: &Path) -> Result<(Self, Names), SimulateError> {
+        let mut names = Names::default();
+        let mut accesses = Vec::new();
+        each_line(path, |line| {
+            let id: u32 = line.parse().map_err(|_| format!("{line:?} is no sample id"))?;
+            // As many places as ids were seen before, which are u32.
+            let next = u32::try_from(names.places.len()).unwrap_or(u32::MAX);
+            accesses.push(SampleId(*names.places.entry(id).or_insert(next)));
+            Ok(())
+        })?;
+        if accesses.is_empty() {
+            let what = "there is no access in it".to_owned();
+            return Err(SimulateError::File { path: path.to_owned(), what });
+        }
+        let samples = u32::try_from(names.places.len()).unwrap_or(u32::MAX);
+        Ok((Self::new(accesses, samples), names))
+    }
+
+    fn new(accesses: Vec<SampleId>, samples: u32) -> Self {
+        let mut counts = vec![0u32; samples as usize];
+        let mut repeats = Vec::new();
+        for epoch in accesses.chunks(samples.max(1) as usize) {
+            let mut found = Repeats::default();
+            for id in epoch {
+                if let Some(count) = counts.get_mut(id.index()) {
+                    *count += 1;
+                    found.distinct += u32::from(*count == 1);
+                    found.most = found.most.max(*count);
+                }
+            }
+            repeats.push(found);
+            counts.fill(0);
+        }
+        Self { accesses, repeats, samples }
+    }
+
+    /// Different samples in it.
+    pub(super) fn samples(&self) -> u32 {
+        self.samples
+    }
+
+    /// All of it.
+    pub(super) fn accesses(&self) -> &[SampleId] {
+        &self.accesses
+    }
+
+    /// Accesses in it.
+    pub(super) fn len(&self) -> u64 {
+        self.accesses.len() as u64
+    }
+
+    /// How many epochs it has, the last one of which may be shorter.
+    pub(super) fn epoch_count(&self) -> u32 {
+        // No more than accesses over samples; both come from a file that was read.
+        u32::try_from(self.repeats.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Its epochs: each as many accesses as there are samples.
+    pub(super) fn epochs(&self) -> impl Iterator<Item = (&[SampleId], Repeats)> {
+        self.accesses.chunks(self.samples.max(1) as usize).zip(self.repeats.iter().copied())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    fn read(text: &str) -> Result<(Trace, Names), String> {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(text.as_bytes()).unwrap();
+        let trace = Trace::read(file.path());
+        trace.map_err(|error| error.to_string().replace(&file.path().display().to_string(), "t.txt"))
+    }
+
+    #[test]
+    fn ids_are_numbered_as_they_come() {
+        let (trace, names) = read("4294967295\n7\n# pause\n\n7\n0\n7\n").unwrap();
+        assert_eq!(trace.samples(), 3);
+        let epochs: Vec<(Vec<u32>, Repeats)> =
+            trace.epochs().map(|(ids, repeats)| (ids.iter().map(|id| id.0).collect(), repeats)).collect();
+        let repeats = |distinct, most| Repeats { distinct, most };
+        assert_eq!(epochs, [(vec![0, 1, 1], repeats(2, 2)), (vec![2, 1], repeats(2, 1))]);
+        assert_eq!((names.place(u32::MAX), names.place(3), names.id(2)), (Some(0), None, 0));
+    }
+
+    #[test]
+    fn what_is_no_trace_is_refused() {
+        for (text, expected) in [
+            ("1\n2\nx\n", "t.txt line 3: \"x\" is no sample id"),
+            ("1\n4294967296\n", "t.txt line 2: \"4294967296\" is no sample id"),
+            ("# nothing\n", "t.txt: there is no access in it"),
+        ] {
+            assert_eq!(read(text).unwrap_err(), expected);
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! What is replayed: from the arguments to samples, sizes and accesses, checked.
+
+use std::path::Path;
+use std::time::Duration;
+
+use shade_formats::control::PlanSpec;
+
+use super::cli::Simulate;
+use super::error::SimulateError;
+use super::losses::LossSource;
+use super::npy::Npy;
+use super::sizes::Sizes;
+use super::stall::Service;
+use super::trace::Trace;
+use crate::dataset::Dataset;
+use crate::reads::{LatencyModel, StoreModel};
+
+/// A store that takes longer is a typing error; the sum of very many such times must not overflow.
+const LATENCY_MAX: Duration = Duration::from_secs(3600);
+
+/// All that a policy at a capacity is tried on.
+#[derive(Debug)]
+pub(super) struct Workload {
+    pub(super) samples: u32,
+    pub(super) sizes: Sizes,
+    pub(super) accesses: Accesses,
+    pub(super) batch_size: u32,
+    /// How far `Policy::Lookahead` sees, in epochs.
+    pub(super) lookahead: f64,
+    /// The first epoch that counts.
+    pub(super) skip_epochs: u32,
+    pub(super) service: Option<Service>,
+}
+
+/// Which samples are asked for.
+#[derive(Debug)]
+pub(super) enum Accesses {
+    /// By epochs' plans.
+    Training {
+        /// How plans are drawn.
+        plan: PlanSpec,
+        /// How many there are.
+        epochs: u32,
+        /// How many trainings, each with another seed.
+        seeds: u32,
+        /// What is reported after each batch.
+        losses: LossSource,
+    },
+    /// As recorded.
+    Trace(Trace),
+}
+
+impl Workload {
+    /// Reads and checks what the arguments name.
+    ///
+    /// # Errors
+    /// A file cannot be used, or options do not go together.
+    pub(super) fn load(args: &Simulate) -> Result<Self, SimulateError> {
+        let service = args.store.map(|store| service(store, args.compute)).transpose()?;
+        let (samples, sizes, accesses) = match (&args.dataset, args.samples, &args.trace) {
+            (Some(path), _, _) => {
+                let index = Dataset::open(path)?.index;
+                (index.len(), Sizes::of_index(&index), training(args, index.len())?)
+            }
+            (_, Some(samples), _) => {
+                let sizes = sizes(args, samples, Some, |id| id)?;
+                (samples, sizes, training(args, samples)?)
+            }
+            (_, _, Some(path)) => {
+                let (trace, names) = Trace::read(path)?;
+                let sizes = sizes(args, trace.samples(), |id| names.place(id), |place| names.id(place))?;
+                (trace.samples(), sizes, Accesses::Trace(trace))
+            }
+            _ => return Err(SimulateError::Usage("give a dataset, --samples or --trace".to_owned())),
+        };
+        if samples == 0 {
+            return Err(SimulateError::Usage("the dataset has no samples".to_owned()));
+        }
+        let &Simulate { batch_size, skip_epochs, lookahead, .. } = args;
+        let workload = Self { samples, sizes, accesses, batch_size, lookahead, skip_epochs, service };
+        workload.check()?;
+        Ok(workload)
+    }
+
+    /// How many epochs there are.
+    pub(super) fn epochs(&self) -> u32 {
+        match &self.accesses {
+            Accesses::Training { epochs, .. } => *epochs,
+            Accesses::Trace(trace) => trace.epoch_count(),
+        }
+    }
+
+    /// How many trainings there are, at least 1. A trace is one.
+    pub(super) fn seeds(&self) -> u32 {
+        match &self.accesses {
+            Accesses::Training { seeds, .. } => *seeds,
+            Accesses::Trace(_) => 1,
+        }
+    }
+
+    /// Accesses of one training, those that are not counted among them.
+    pub(super) fn accesses_each(&self) -> u64 {
+        match &self.accesses {
+            Accesses::Training { epochs, .. } => u64::from(*epochs) * u64::from(self.samples),
+            Accesses::Trace(trace) => trace.len(),
+        }
+    }
+
+    /// What all samples take of a cache: bytes, or samples where sizes are not known.
+    pub(super) fn total(&self) -> u64 {
+        self.sizes.total(self.samples)
+    }
+
+    fn check(&self) -> Result<(), SimulateError> {
+        let (skipped, epochs) = (self.skip_epochs, self.epochs());
+        if skipped >= epochs {
+            let what =
+                format!("--skip-epochs {skipped}: there are {epochs} epochs, so none is left to count");
+            return Err(SimulateError::Usage(what));
+        }
+        let bandwidth = self.service.is_some_and(|service| service.store.bandwidth_bytes_per_s.is_some());
+        if bandwidth && !self.sizes.are_known() {
+            let what = "a --store with a bandwidth needs to know what is read: give --sizes or --sizes-file";
+            return Err(SimulateError::Usage(what.to_owned()));
+        }
+        Ok(())
+    }
+}
+
+/// Sizes as asked for, of samples whose ids `place` and `id` translate.
+fn sizes(
+    args: &Simulate,
+    samples: u32,
+    place: impl Fn(u32) -> Option<u32>,
+    id: impl Fn(u32) -> u32,
+) -> Result<Sizes, SimulateError> {
+    match (args.sizes, &args.sizes_file) {
+        (Some(model), _) => Ok(Sizes::drawn(model, samples, args.training.seed)),
+        (None, Some(path)) => Sizes::read(path, samples, place, id),
+        (None, None) => Ok(Sizes::Unit),
+    }
+}
+
+fn training(args: &Simulate, samples: u32) -> Result<Accesses, SimulateError> {
+    let plan = args.training.plan();
+    plan.validate()?;
+    let losses = match &args.training.losses {
+        Some(path) => recorded(path, samples)?,
+        None => LossSource::Model,
+    };
+    Ok(Accesses::Training { plan, epochs: args.training.epochs, seeds: args.training.seeds, losses })
+}
+
+fn recorded(path: &Path, samples: u32) -> Result<LossSource, SimulateError> {
+    let npy = Npy::open(path)?;
+    if npy.columns() != samples {
+        let what = format!("it has losses of {} samples, but there are {samples}", npy.columns());
+        return Err(SimulateError::File { path: path.to_owned(), what });
+    }
+    Ok(LossSource::Recorded(npy))
+}
+
+/// A store whose reads all succeed.
+fn service(store: StoreModel, compute: Duration) -> Result<Service, SimulateError> {
+    let faults = store.faults;
+    if faults.short + faults.interrupted + faults.again + faults.io + faults.stale > 0.0 {
+        let what = "--store: no bytes are read here that could be short or fail; of faults only `stuck` is simulated";
+        return Err(SimulateError::Usage(what.to_owned()));
+    }
+    let (LatencyModel::Fixed(latency) | LatencyModel::LogNormal { median: latency, .. }) = store.latency;
+    if latency > LATENCY_MAX {
+        return Err(SimulateError::Usage(format!("--store: a latency of {latency:?} is more than an hour")));
+    }
+    Ok(Service { store, compute })
+}
