@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
-use shade_formats::control::{Reply, Request, socket_name};
+use shade_formats::control::{REFUSE_BUSY, Reply, Request, socket_name};
 
 use crate::launch::{Launched, Outcome};
 use crate::wire::{Received, WireError, receive, send};
@@ -35,6 +35,9 @@ const SEND_TIMEOUT: Duration = Duration::from_secs(5);
 /// First and longest pause between two tries to connect. The first is short because a daemon is up in milliseconds.
 const RETRY: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(250));
 
+/// How long a rank that is taken is asked for again: the daemon may not have seen yet that whoever had it was killed.
+const BUSY_PATIENCE: Duration = Duration::from_secs(1);
+
 /// Where a daemon listens.
 struct Place {
     address: SocketAddrUnix,
@@ -61,12 +64,21 @@ pub(crate) fn open(
     let deadline = started.checked_add(options.timeout).unwrap_or(started);
     let mut launched: Option<Launched> = None;
     let mut pause = RETRY.0;
+    let mut busy_since = None;
     loop {
-        let text = match greet(&place, hello, deadline)? {
-            Greeting::Welcome(socket, welcome) => {
+        let text = match greet(&place, hello, deadline) {
+            Ok(Greeting::Welcome(socket, welcome)) => {
                 return Ok(Connected { socket, welcome, name: place.name });
             }
-            Greeting::Nobody(text) => text,
+            Ok(Greeting::Nobody(text)) => text,
+            Err(ClientError::Refused { code: REFUSE_BUSY, .. })
+                if busy_since.get_or_insert_with(Instant::now).elapsed() < BUSY_PATIENCE =>
+            {
+                std::thread::sleep(pause);
+                pause = (pause * 2).min(RETRY.1);
+                continue;
+            }
+            Err(error) => return Err(error),
         };
         if let Some(launch) = &options.launch {
             launched = keep_launched(launch, launched, &place)?;

@@ -183,10 +183,28 @@ fn a_refusal_comes_with_its_reason() {
     let job = job("refuse");
     let listener = Listener::bind(&job);
     let daemon = std::thread::spawn(move || {
-        listener.accept().say(&Reply::Refuse { code: 5, text: "rank 1 is taken".to_owned() });
+        listener.accept().say(&Reply::Refuse { code: 4, text: "no such rank".to_owned() });
     });
     match Session::connect(&dataset(), &job, 1, spec(), &options()).unwrap_err() {
-        ClientError::Refused { code: 5, text, .. } => assert_eq!(text, "rank 1 is taken"),
+        ClientError::Refused { code: 4, text, .. } => assert_eq!(text, "no such rank"),
+        other => panic!("{other:?}"),
+    }
+    daemon.join().unwrap();
+}
+
+#[test]
+fn a_rank_that_is_taken_is_asked_for_again() {
+    let job = job("busy");
+    let listener = Listener::bind(&job);
+    let daemon = std::thread::spawn(move || {
+        // Whoever had the rank is gone by the third time.
+        for _ in 0..2 {
+            listener.accept().say(&Reply::Refuse { code: 5, text: "rank 1 is taken".to_owned() });
+        }
+        listener.accept().say(&Reply::Refuse { code: 4, text: "the third answer".to_owned() });
+    });
+    match Session::connect(&dataset(), &job, 1, spec(), &options()).unwrap_err() {
+        ClientError::Refused { code: 4, text, .. } => assert_eq!(text, "the third answer"),
         other => panic!("{other:?}"),
     }
     daemon.join().unwrap();
