@@ -44,8 +44,8 @@ pub struct Serve {
     #[arg(long, value_name = "SIZE", default_value = "20%")]
     pub cache: Capacity,
 
-    /// Who stays in the cache. Keep `lookahead`: on the same plan the others, which are here to compare with, hit far less
-    /// often.
+    /// Who stays in the cache. Keep `lookahead`: on plans by importance the others, which are here to compare with, hit far
+    /// less often, and on permutations only `static` hits as often.
     #[arg(long, value_enum, default_value = "lookahead")]
     pub policy: PolicyName,
 

@@ -71,9 +71,7 @@ fn an_epoch_that_goes_on_in_its_middle_hits_as_often_from_there_on() {
 fn losses_that_arrive_in_an_epoch_leave_what_is_known_of_the_plan() {
     let mut replay = trained(Policy::Lookahead, 1);
     let resident = replay.core.stats().resident;
-    for session in 0..1 {
-        replay.start(session, 4, 0);
-    }
+    replay.start(0, 4, 0);
     for step in 0..4_000 {
         replay.tick();
         if step % 100 == 0 {
