@@ -43,8 +43,9 @@ const LOADER: &[(&str, &[&str])] = &[
     ("ring", &[]),
     ("control", &["core", "ring"]),
     ("doctor", &["blocks", "dataset", "reads"]),
-    ("simulate", &["blocks", "cache", "cli", "core", "dataset", "importance", "plan", "reads"]),
-    ("cli", &["cache", "core", "doctor", "reads", "simulate"]),
+    ("names", &[]),
+    ("simulate", &["blocks", "cache", "cli", "core", "dataset", "importance", "names", "plan", "reads"]),
+    ("cli", &["core", "doctor", "names", "reads", "simulate"]),
 ];
 
 fn root() -> PathBuf {

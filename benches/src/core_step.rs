@@ -4,11 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
-use shade_formats::control::Output;
+use shade_formats::control::{Output, Policy};
 use shade_formats::index::Index;
 use shade_load::batches::Filled;
 use shade_load::blocks::Arena;
-use shade_load::cache::Policy;
 use shade_load::core::{Action, Attach, Core, CoreConfig, Event, staging_bytes};
 use shade_load::reads::Completion;
 

@@ -4,10 +4,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use shade_formats::control::{Policy, Preset};
 
-use crate::cache::Policy;
 use crate::core::Capacity;
 use crate::doctor::Doctor;
+use crate::names::{policy, preset};
 use crate::reads::{Depth, EngineChoice, IoMode, READS_DEPTH_MAX, StoreModel, parse_time};
 use crate::simulate::Simulate;
 
@@ -44,10 +45,15 @@ pub struct Serve {
     #[arg(long, value_name = "SIZE", default_value = "20%")]
     pub cache: Capacity,
 
-    /// Who stays in the cache. Keep `lookahead`: on plans by importance the others, which are here to compare with, hit far
-    /// less often, and on permutations only `static` hits as often.
-    #[arg(long, value_enum, default_value = "lookahead")]
-    pub policy: PolicyName,
+    /// The system to be: here that is its cache policy; its sampler and its order are the job's, and
+    /// `Loader(preset=...)` asks for all three. Keep `clairvoyant`: the others are here to compare with.
+    #[arg(long, value_parser = preset(), default_value_t)]
+    pub preset: Preset,
+
+    /// Who stays in the cache, if not as the preset has it. On plans by importance all but `lookahead` hit far less often,
+    /// and on permutations only `static` and `quiver` hit as often.
+    #[arg(long, value_parser = policy())]
+    pub policy: Option<Policy>,
 
     /// How far `lookahead` sees into the plan, in epochs. 1: the rest of the epoch. 0: nothing, which makes it `app`.
     #[arg(long, value_name = "EPOCHS", default_value = "1", value_parser = parse_lookahead)]
@@ -100,30 +106,6 @@ pub struct Serve {
     pub linger: Duration,
 }
 
-/// Names of the cache policies.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum PolicyName {
-    /// What the epoch's plan uses soonest, and behind that the samples of highest importance.
-    Lookahead,
-    /// The samples of highest importance; of equals those that were used most (SHADE).
-    App,
-    /// The samples of highest importance, however often they were used.
-    #[value(name = "topc")]
-    TopC,
-    /// The most used since they came in; the least used leaves, of equals the one unused for longest.
-    Lfu,
-    /// The latest used: what a page cache does. Over permutations it hits nearly never.
-    Lru,
-    /// The latest read: a use changes nothing.
-    Fifo,
-    /// The latest used and those used again, in a balance that follows what was missed soon after it left (ARC). Like
-    /// `lru`, but one pass over many samples does not sweep it.
-    Arc,
-    /// What came first, for good (CoorDL's MinIO). Hits as often as its share of the dataset, over permutations and
-    /// uniform draws alike.
-    Static,
-}
-
 /// Names of the read engines.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 #[expect(missing_docs, reason = "the names say it; --help describes them")]
@@ -141,21 +123,6 @@ pub enum IoName {
     Auto,
     Direct,
     Buffered,
-}
-
-impl From<PolicyName> for Policy {
-    fn from(name: PolicyName) -> Self {
-        match name {
-            PolicyName::App => Self::App,
-            PolicyName::Lookahead => Self::Lookahead,
-            PolicyName::TopC => Self::TopC,
-            PolicyName::Lfu => Self::Lfu,
-            PolicyName::Lru => Self::Lru,
-            PolicyName::Fifo => Self::Fifo,
-            PolicyName::Arc => Self::Arc,
-            PolicyName::Static => Self::Static,
-        }
-    }
 }
 
 impl From<EngineName> for EngineChoice {
@@ -196,24 +163,14 @@ fn parse_depth(text: &str) -> Result<Depth, String> {
 
 #[cfg(test)]
 mod tests {
-    use clap::{CommandFactory, ValueEnum};
+    use clap::CommandFactory;
 
-    use super::{Cli, PolicyName, parse_depth};
+    use super::{Cli, parse_depth};
     use crate::reads::Depth;
 
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
-    }
-
-    #[test]
-    fn policies_are_named_as_in_python() {
-        let names: Vec<String> = PolicyName::value_variants()
-            .iter()
-            .filter_map(|policy| Some(policy.to_possible_value()?.get_name().to_owned()))
-            .collect();
-        // `POLICIES` in trainer-bridge/py/python/shade_load/options.py.
-        assert_eq!(names, ["lookahead", "app", "topc", "lfu", "lru", "fifo", "arc", "static"]);
     }
 
     #[test]

@@ -120,6 +120,17 @@ impl Importance {
         self.last_epochs.get(id.index()).copied().filter(|&epoch| epoch != NEVER)
     }
 
+    /// Whether `epoch` must deliver the sample: it was not delivered for `cover` epochs, the first ones included. A `cover`
+    /// of 0 is off.
+    #[must_use]
+    pub fn is_forgotten(&self, id: SampleId, epoch: u32, cover: u32) -> bool {
+        let age = match self.last_epoch(id) {
+            Some(last) => epoch.saturating_sub(last),
+            None => epoch.saturating_add(1),
+        };
+        cover > 0 && age >= cover
+    }
+
     /// Replaces the sample's score. It is clamped to `SCORE_MIN..=SCORE_MAX`; NaN counts as the hardest. The cache must
     /// then be told to [`rescore`](crate::cache::Cache::rescore).
     pub fn set_score(&mut self, id: SampleId, score: f32) {

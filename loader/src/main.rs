@@ -72,7 +72,7 @@ fn config(args: Serve) -> ServeConfig {
     ServeConfig {
         dataset: args.dataset,
         cache: args.cache,
-        policy: args.policy.into(),
+        policy: args.policy.unwrap_or(args.preset.policy()),
         lookahead: args.lookahead,
         reads: ReadsConfig {
             engine: args.engine.into(),

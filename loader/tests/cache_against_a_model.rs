@@ -7,7 +7,8 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 use proptest::test_runner::Config;
 use shade_formats::SampleId;
-use shade_load::cache::{Admission, Cache, Policy};
+use shade_formats::control::Policy;
+use shade_load::cache::{Admission, Cache};
 use shade_load::importance::Importance;
 
 use cache_model::{Model, Resident, Value};
@@ -29,6 +30,8 @@ enum Op {
     See(u32, u32),
     /// The plan is over.
     Forget,
+    /// An epoch begins, in which these samples are of low importance.
+    Epoch(BTreeSet<u32>),
     Pin(u32),
     Unpin(u32),
     Remove(u32),
@@ -45,6 +48,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
         6 => (id.clone(), bytes, prop::option::of(0..40u32)).prop_map(|(id, b, next)| Op::Planned(id, b, next)),
         6 => (id.clone(), 0..40u32).prop_map(|(id, at)| Op::See(id, at)),
         1 => Just(Op::Forget),
+        2 => prop::collection::btree_set(0..SAMPLES, 0..20).prop_map(Op::Epoch),
         2 => id.clone().prop_map(Op::Pin),
         2 => id.clone().prop_map(Op::Unpin),
         1 => id.prop_map(Op::Remove),
@@ -92,6 +96,10 @@ impl Pair {
                 self.cache.forget_uses(&self.importance);
                 self.model.next_uses.clear();
             }
+            Op::Epoch(ref low) => {
+                self.cache.begin_epoch(|| (0..=SAMPLES).map(|id| !low.contains(&id)).collect());
+                self.model.begin_epoch(low.clone());
+            }
             Op::Offer(id, bytes) => self.offer(step, id, bytes),
             Op::Score(id, score) => {
                 self.importance.set_score(SampleId(id), 2.5 + f32::from(score) / 4.0);
@@ -131,7 +139,11 @@ impl Pair {
         assert_eq!(admission, Admission::Admitted);
         let expected: Vec<_> = victims.iter().map(|victim| (SampleId(victim.id), victim.value)).collect();
         assert_eq!(evicted, expected);
-        let stays = |resident: &&Resident| resident.value != value && !self.pinned.contains(&resident.id);
+        // The two policies with regions or epochs leave out residents that rank lower.
+        let leaves_out = self.cache.exchanges();
+        let stays = |resident: &&Resident| {
+            !leaves_out && resident.value != value && !self.pinned.contains(&resident.id)
+        };
         for survivor in self.model.residents().iter().filter(stays) {
             let rank = self.model.rank(survivor, &self.importance);
             assert!(victims.iter().all(|victim| self.model.rank(victim, &self.importance) <= rank));
@@ -147,6 +159,11 @@ impl Pair {
         assert_eq!(ids, expected);
         for resident in self.model.residents() {
             assert_eq!(self.cache.get(SampleId(resident.id)), Some(&resident.value));
+        }
+        for id in 0..SAMPLES {
+            let (resident, may) = (ids.contains(&id), self.model.may_be_exchanged(id));
+            assert_eq!(self.cache.wants_stand_in(SampleId(id)), may && !resident);
+            assert_eq!(self.cache.may_stand_in(SampleId(id)), may && resident);
         }
         assert_eq!((self.cache.len(), self.cache.is_empty()), (ids.len(), ids.is_empty()));
         assert_eq!(self.cache.used_bytes(), self.model.used());
@@ -200,6 +217,16 @@ proptest! {
     #[test]
     fn arc_equals_the_model(ops in ops()) {
         compare(Policy::Arc, &ops);
+    }
+
+    #[test]
+    fn icache_equals_the_model(ops in ops()) {
+        compare(Policy::Icache, &ops);
+    }
+
+    #[test]
+    fn quiver_equals_the_model(ops in ops()) {
+        compare(Policy::Quiver, &ops);
     }
 
     #[test]

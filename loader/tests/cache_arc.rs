@@ -5,7 +5,8 @@ use std::collections::VecDeque;
 use proptest::prelude::*;
 use proptest::test_runner::Config;
 use shade_formats::SampleId;
-use shade_load::cache::{Cache, Policy};
+use shade_formats::control::Policy;
+use shade_load::cache::Cache;
 use shade_load::importance::Importance;
 
 /// Megiddo and Modha, FAST 2003, figure 4, line by line. Lists are from LRU to MRU.

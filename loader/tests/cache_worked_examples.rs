@@ -1,7 +1,8 @@
 //! The cache on traces small enough to follow by hand.
 
 use shade_formats::SampleId;
-use shade_load::cache::{Admission, Cache, Policy};
+use shade_formats::control::Policy;
+use shade_load::cache::{Admission, Cache};
 use shade_load::importance::{Importance, SCORE_MAX};
 
 const A: SampleId = SampleId(0);

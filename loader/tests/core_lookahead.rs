@@ -3,8 +3,7 @@
 mod replay;
 
 use replay::{Replay, Taken, index, spec};
-use shade_formats::control::Sampler;
-use shade_load::cache::Policy;
+use shade_formats::control::{Policy, Sampler};
 use shade_load::core::Event;
 
 const SAMPLES: u32 = 6_000;

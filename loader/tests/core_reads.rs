@@ -6,8 +6,7 @@ mod replay;
 use std::time::Duration;
 
 use replay::{Replay, index, spec};
-use shade_formats::control::{JobSpec, OnError, Sampler};
-use shade_load::cache::Policy;
+use shade_formats::control::{JobSpec, OnError, Policy, Sampler};
 
 const SECOND: Duration = Duration::from_secs(1);
 

@@ -4,9 +4,8 @@ mod replay;
 
 use proptest::prelude::*;
 use replay::{Replay, Taken, index, spec};
-use shade_formats::control::{OnError, Sampler};
+use shade_formats::control::{OnError, Policy, Sampler};
 use shade_formats::ring::FLAG_PADDING;
-use shade_load::cache::Policy;
 use shade_load::core::Event;
 
 fn sorted(mut ids: Vec<u32>) -> Vec<u32> {

@@ -22,10 +22,10 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 use rand_distr::{Distribution, LogNormal};
 use shade_formats::SampleId;
-use shade_formats::control::{Order, PlanSpec, Sampler};
-use shade_load::cache::{Cache, Policy};
+use shade_formats::control::{Order, PlanSpec, Policy, Sampler};
+use shade_load::cache::Cache;
 use shade_load::importance::{Importance, rank};
-use shade_load::plan::{Outlook, draw_plan};
+use shade_load::plan::{Known, Outlook, draw_plan};
 
 const BATCH_SIZE: u32 = 64;
 
@@ -90,14 +90,15 @@ impl Training {
             let plan = draw_plan(&spec, planned, BATCH_SIZE, &importance, is_resident, spec.rep);
             let counts = u32::from(epoch >= self.counted_from);
             clairvoyant.forget_uses(&importance);
-            let mut outlook = Outlook::new(&plan.ids, self.samples, 0, u32::MAX);
-            outlook.begin(&plan.ids, |(id, at)| clairvoyant.see(id, at, &importance));
+            let known = Known::from(plan.ids.as_slice());
+            let mut outlook = Outlook::new(known, self.samples, 0, u32::MAX);
+            outlook.begin(known, |(id, at)| clairvoyant.see(id, at, &importance));
             let mut positions = 0..;
             for batch in plan.ids.chunks(BATCH_SIZE as usize) {
                 accesses += counts * u32::try_from(batch.len()).unwrap();
                 for &id in batch {
                     hits_lru += counts * u32::from(access(id, &mut lru, &importance));
-                    clairvoyant.use_at(id, outlook.access(&plan.ids, positions.next().unwrap(), |_| {}));
+                    clairvoyant.use_at(id, outlook.access(known, positions.next().unwrap(), |_| {}));
                     hits_lookahead += counts * u32::from(access(id, &mut clairvoyant, &importance));
                     if app.get(id).is_some() {
                         importance.record_hit(id);

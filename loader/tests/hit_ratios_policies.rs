@@ -8,7 +8,8 @@ use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use shade_formats::SampleId;
-use shade_load::cache::{Cache, Policy};
+use shade_formats::control::Policy;
+use shade_load::cache::Cache;
 use shade_load::importance::Importance;
 
 const ALL: [Policy; 7] =

@@ -8,19 +8,21 @@
 
 use proptest::prelude::*;
 use shade_formats::SampleId;
-use shade_load::cache::{Cache, Policy};
+use shade_formats::control::Policy;
+use shade_load::cache::Cache;
 use shade_load::importance::Importance;
-use shade_load::plan::Outlook;
+use shade_load::plan::{Known, Outlook};
 
 const SAMPLES: u32 = 20;
 
 /// Serves the trace with `ahead` accesses in sight; records of one byte. Says of each access whether it was a hit.
 fn lookahead(trace: &[SampleId], importance: &Importance, capacity: u64, ahead: u32) -> Vec<bool> {
     let mut cache = Cache::new(Policy::Lookahead, capacity, SAMPLES);
-    let mut outlook = Outlook::new(trace, SAMPLES, 0, ahead);
-    outlook.begin(trace, |(id, at)| cache.see(id, at, importance));
+    let known = Known::from(trace);
+    let mut outlook = Outlook::new(known, SAMPLES, 0, ahead);
+    outlook.begin(known, |(id, at)| cache.see(id, at, importance));
     let access = |(at, &id): (usize, &SampleId)| {
-        let next = outlook.access(trace, at as u32, |(id, at)| cache.see(id, at, importance));
+        let next = outlook.access(known, at as u32, |(id, at)| cache.see(id, at, importance));
         cache.use_at(id, next);
         serve(&mut cache, id, importance)
     };

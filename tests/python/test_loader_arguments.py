@@ -1,9 +1,10 @@
 """Arguments: what is not right is refused by name, before any daemon is started."""
 
 from pathlib import Path
+from typing import Literal, get_args, get_origin, get_type_hints
 
 import pytest
-from shade_load import Loader, ShadeError, find_daemon
+from shade_load import Loader, ShadeError, _native, find_daemon
 from shade_load.options import DaemonOptions, JobOptions, ranks, size_bytes
 
 DAEMON = {
@@ -28,6 +29,8 @@ JOB = {
     "hit_cap": 0.6,
     "cover": 5,
     "explore": 0.0,
+    "pace": False,
+    "draw_ahead": False,
     "tail": "even",
     "on_error": "raise",
     "ring": None,
@@ -56,6 +59,7 @@ BAD = [
     ("cache", -1),
     ("seed", -1),
     ("seed", 1 << 64),
+    ("preset", "SHADE"),
     ("sampler", "random"),
     ("policy", "mru"),
     ("lookahead", -1),
@@ -66,6 +70,8 @@ BAD = [
     ("cover", -1),
     ("explore", 2),
     ("order", "sorted"),
+    ("pace", 1),
+    ("draw_ahead", "yes"),
     ("tail", "keep"),
     ("on_error", "ignore"),
     ("job", ""),
@@ -112,6 +118,19 @@ def test_bad_ranks_in_the_environment_are_refused(
         monkeypatch.setenv(name, value)
     with pytest.raises(ValueError, match="rank"):
         ranks(None, None)
+
+
+def test_the_names_in_the_signature_are_those_that_there_are() -> None:
+    hints = get_type_hints(Loader.__init__)
+
+    def names(argument: str) -> set[str]:
+        parts = [part for part in (hints[argument], *get_args(hints[argument])) if get_origin(part) is Literal]
+        return {name for part in parts for name in get_args(part)}
+
+    assert names("preset") == set(_native.PRESETS)
+    assert names("sampler") == set(_native.SAMPLERS)
+    assert names("policy") == set(_native.POLICIES)
+    assert names("order") == set(_native.ORDERS)
 
 
 def test_a_folder_that_is_no_dataset_is_refused_with_what_to_do(tmp_path: Path) -> None:

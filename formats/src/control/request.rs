@@ -157,6 +157,8 @@ fn write_spec(writer: &mut Writer, spec: &JobSpec) {
     writer.f64(spec.plan.hit_cap);
     writer.f64(spec.plan.explore);
     writer.u32(spec.plan.cover);
+    writer.u8(u8::from(spec.plan.pace));
+    writer.u8(u8::from(spec.plan.draw_ahead));
     writer.u32(spec.batch_size);
     writer.u32(spec.world_size);
     writer.u64(spec.ring_bytes);
@@ -170,6 +172,11 @@ fn write_spec(writer: &mut Writer, spec: &JobSpec) {
     }
 }
 
+/// Yes or no on the wire.
+fn flag(code: u8) -> Option<bool> {
+    (code < 2).then_some(code == 1)
+}
+
 fn read_spec(reader: &mut Reader<'_>) -> Result<JobSpec, FormatError> {
     // Fields in the order of `write_spec`.
     let sampler = reader.choice("sampler", Sampler::from_code)?;
@@ -181,6 +188,8 @@ fn read_spec(reader: &mut Reader<'_>) -> Result<JobSpec, FormatError> {
     let hit_cap = reader.f64()?;
     let explore = reader.f64()?;
     let cover = reader.u32()?;
+    let pace = reader.choice("pace", flag)?;
+    let draw_ahead = reader.choice("draw_ahead", flag)?;
     let batch_size = reader.u32()?;
     let world_size = reader.u32()?;
     let ring_bytes = reader.u64()?;
@@ -190,7 +199,7 @@ fn read_spec(reader: &mut Reader<'_>) -> Result<JobSpec, FormatError> {
         OUTPUT_DECODED => Output::Decoded { height: reader.u32()?, width: reader.u32()? },
         code => return Err(FormatError::new("output", at, code, "a known code")),
     };
-    let plan = PlanSpec { sampler, order, seed, rep, hit_cap, cover, explore };
+    let plan = PlanSpec { sampler, order, seed, rep, hit_cap, cover, explore, pace, draw_ahead };
     Ok(JobSpec { plan, batch_size, world_size, tail, output, on_error, ring_bytes })
 }
 
@@ -208,10 +217,11 @@ mod tests {
         fn spec()(
             sampler in choice(Sampler::ALL), order in choice(Order::ALL), tail in choice(Tail::ALL),
             on_error in choice(OnError::ALL), seed: u64, rep: f64, hit_cap: f64, explore: f64, cover: u32,
+            pace: bool, draw_ahead: bool,
             numbers: (u32, u32, u64), decoded: Option<(u32, u32)>,
         ) -> JobSpec {
             JobSpec {
-                plan: PlanSpec { sampler, order, seed, rep, hit_cap, cover, explore },
+                plan: PlanSpec { sampler, order, seed, rep, hit_cap, cover, explore, pace, draw_ahead },
                 batch_size: numbers.0,
                 world_size: numbers.1,
                 tail,

@@ -31,10 +31,10 @@ pub struct SpecError {
     pub expected: String,
 }
 
-/// Declares a choice: its enum, codes on the wire, and names in options.
-macro_rules! choice {
+/// Declares a choice: its enum and its names in options.
+macro_rules! names {
     ($(#[$meta:meta])* $name:ident, $what:literal, $expected:literal,
-     $($(#[$variant_meta:meta])* $variant:ident = $code:literal $text:literal),+) => {
+     $($(#[$variant_meta:meta])* $variant:ident = $text:literal),+) => {
         $(#[$meta])*
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
         pub enum $name { $($(#[$variant_meta])* $variant),+ }
@@ -46,6 +46,38 @@ macro_rules! choice {
                 match self { $(Self::$variant => $text),+ }
             }
 
+            /// Every value, in the order of declaration.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
+        }
+
+        impl std::str::FromStr for $name {
+            type Err = $crate::control::UnknownName;
+
+            fn from_str(text: &str) -> Result<Self, Self::Err> {
+                match text {
+                    $($text => Ok(Self::$variant),)+
+                    _ => Err(Self::Err { what: $what, got: text.to_owned(), expected: $expected }),
+                }
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.pad(self.as_str())
+            }
+        }
+    };
+}
+
+pub(super) use names;
+
+/// Declares a choice that is sent, too: with its codes on the wire.
+macro_rules! choice {
+    ($(#[$meta:meta])* $name:ident, $what:literal, $expected:literal,
+     $($(#[$variant_meta:meta])* $variant:ident = $code:literal $text:literal),+) => {
+        names! { $(#[$meta])* $name, $what, $expected, $($(#[$variant_meta])* $variant = $text),+ }
+
+        impl $name {
             pub(super) fn code(self) -> u8 {
                 match self { $(Self::$variant => $code),+ }
             }
@@ -53,48 +85,37 @@ macro_rules! choice {
             pub(super) fn from_code(code: u8) -> Option<Self> {
                 match code { $($code => Some(Self::$variant),)+ _ => None }
             }
-
-            /// Every value, in the order of the codes.
-            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
-        }
-
-        impl std::str::FromStr for $name {
-            type Err = UnknownName;
-
-            fn from_str(text: &str) -> Result<Self, UnknownName> {
-                match text {
-                    $($text => Ok(Self::$variant),)+
-                    _ => Err(UnknownName { what: $what, got: text.to_owned(), expected: $expected }),
-                }
-            }
-        }
-
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.pad(self.as_str())
-            }
         }
     };
 }
 
 choice! {
     /// How an epoch's samples are drawn.
-    Sampler, "sampler", "uniform or pads",
+    Sampler, "sampler", "uniform, pads, iis or cis",
     /// A permutation: each sample once.
     #[default]
     Uniform = 1 "uniform",
     /// By importance, with repetition (SHADE's PADS).
-    Pads = 2 "pads"
+    Pads = 2 "pads",
+    /// Without samples of low importance, which are left out before they are read (iCACHE's importance sampling).
+    Iis = 3 "iis",
+    /// As many samples as `iis` are trained on, the others only forwarded: all are delivered, those with weight 0
+    /// (computing-bound importance sampling).
+    Cis = 4 "cis"
 }
 
 choice! {
     /// In which order a plan is delivered.
-    Order, "order", "shuffled or hits_first",
+    Order, "order", "shuffled, hits_first, spaced or opportunistic",
     /// A seeded global shuffle.
     #[default]
     Shuffled = 1 "shuffled",
     /// Residents first, as published; for reproduction, as it starves the GPU at the epoch's end.
-    HitsFirst = 2 "hits_first"
+    HitsFirst = 2 "hits_first",
+    /// Repeats of a sample 20 to 60 batches apart, so that a small cache serves them.
+    Spaced = 3 "spaced",
+    /// Drawn from what is in memory while the rest streams in (DeepIO); for comparison, as it is less random.
+    Opportunistic = 4 "opportunistic"
 }
 
 choice! {
@@ -153,6 +174,11 @@ pub struct PlanSpec {
     pub cover: u32,
     /// Share of draws made uniformly instead of by importance, 0 to 1.
     pub explore: f64,
+    /// Even out the expected misses of batches and ranks by moving samples a few batches.
+    pub pace: bool,
+    /// Draw each plan an epoch early, from importance as it was then, so that the cache sees a whole epoch ahead at all
+    /// times. A permutation does not depend on importance and always is.
+    pub draw_ahead: bool,
 }
 
 impl Default for PlanSpec {
@@ -165,6 +191,8 @@ impl Default for PlanSpec {
             hit_cap: 0.6,
             cover: 5,
             explore: 0.0,
+            pace: false,
+            draw_ahead: false,
         }
     }
 }
@@ -270,7 +298,7 @@ mod tests {
         assert!(Tail::ALL.iter().all(|value| value.as_str().parse() == Ok(*value)));
         assert!(OnError::ALL.iter().all(|value| value.as_str().parse() == Ok(*value)));
         let error = "Pads".parse::<Sampler>().unwrap_err();
-        assert_eq!(error.to_string(), "sampler \"Pads\" is unknown: use uniform or pads");
+        assert_eq!(error.to_string(), "sampler \"Pads\" is unknown: use uniform, pads, iis or cis");
     }
 
     #[test]

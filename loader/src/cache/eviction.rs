@@ -1,42 +1,19 @@
 //! The policies: who is evicted for whom, and who is admitted. Each is an order of eviction over the places of the
-//! residents.
+//! residents. Every policy fills the cache on demand: while there is room, all are admitted.
 
 use shade_formats::SampleId;
+use shade_formats::control::Policy;
 
 use super::arc::Adaptive;
 use super::foresight::Foresight;
 use super::heap::Heap;
 use super::lfu::Lfu;
 use super::list::List;
+use super::once::Once;
+use super::regions::Regions;
 use super::residents::Residents;
 use super::worth::Worth;
 use crate::importance::Importance;
-
-/// Who is evicted, and who is admitted. Every policy fills the cache on demand: while there is room, all are admitted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Policy {
-    /// SHADE's: a newcomer is admitted only if every sample it displaces is worth less: (score, uses, -id).
-    App,
-    /// The plan's: a newcomer is admitted only if every sample it displaces is used later, where uses that are not known come
-    /// last, in APP's order. It knows what [`use_at`](super::Cache::use_at) and [`see`](super::Cache::see) tell it; of nothing,
-    /// it is APP.
-    Lookahead,
-    /// Holds the bytes of highest score: as [`App`](Self::App), but a sample is worth (score, -id), however often it
-    /// was used. It fills on demand, too: what has the highest score comes in when it is read, not before.
-    TopC,
-    /// Every newcomer is admitted and displaces the least recently touched among the least frequently used. Uses count
-    /// from admission, which is the first, to eviction.
-    Lfu,
-    /// Every newcomer is admitted and displaces the least recently used.
-    Lru,
-    /// Every newcomer is admitted and displaces the earliest admitted; a hit moves nothing.
-    Fifo,
-    /// Megiddo and Modha's ARC (FAST 2003) in bytes: every newcomer is admitted. It displaces the least recently used
-    /// of those that were used once or of the others, as the misses on what was evicted lately suggest.
-    Arc,
-    /// CoorDL's MinIO: whoever finds room is admitted and stays.
-    Static,
-}
 
 /// A record that came for a sample that is not resident.
 #[derive(Clone, Copy)]
@@ -49,13 +26,20 @@ pub(super) struct Offer<'a> {
 /// The policy's order of eviction over the places of the residents.
 pub(super) enum Eviction {
     App(Heap<Worth>),
-    Lookahead(Heap<Worth>, Foresight),
+    Lookahead {
+        heap: Heap<Worth>,
+        foresight: Foresight,
+        /// Whether a newcomer that is used later than all residents is refused.
+        bypasses: bool,
+    },
     TopC(Heap<Worth>),
     Lfu(Lfu),
     Lru(List),
     Fifo(List),
     Arc(Box<Adaptive>),
     Static,
+    Icache(Box<Regions>),
+    Quiver(Once),
 }
 
 impl Eviction {
@@ -63,14 +47,21 @@ impl Eviction {
     pub(super) fn new(policy: Policy, capacity_bytes: u64, samples: u32) -> Self {
         match policy {
             Policy::App => Self::App(Heap::default()),
-            Policy::Lookahead => Self::Lookahead(Heap::default(), Foresight::of(samples)),
+            Policy::Lookahead => Self::belady(samples, true),
             Policy::TopC => Self::TopC(Heap::default()),
             Policy::Lfu => Self::Lfu(Lfu::default()),
             Policy::Lru => Self::Lru(List::new()),
             Policy::Fifo => Self::Fifo(List::new()),
             Policy::Arc => Self::Arc(Box::new(Adaptive::new(capacity_bytes, samples))),
             Policy::Static => Self::Static,
+            Policy::Icache => Self::Icache(Box::new(Regions::new(capacity_bytes, samples))),
+            Policy::Quiver => Self::Quiver(Once::default()),
         }
+    }
+
+    /// Belady's order as far as uses are known, and APP's behind that.
+    pub(super) fn belady(samples: u32, bypasses: bool) -> Self {
+        Self::Lookahead { heap: Heap::default(), foresight: Foresight::of(samples), bypasses }
     }
 
     /// Collects into `victims` who leaves so that `missing` bytes become free, as few as the order allows, skipping
@@ -90,9 +81,9 @@ impl Eviction {
                 let newcomer = Worth::with_uses(id, importance);
                 heap.victims(Some(newcomer), missing, bytes_of, is_pinned, victims)
             }
-            Self::Lookahead(heap, foresight) => {
+            Self::Lookahead { heap, foresight, bypasses } => {
                 let newcomer = Worth::by_next_use(id, foresight.next(id), importance);
-                heap.victims(Some(newcomer), missing, bytes_of, is_pinned, victims)
+                heap.victims(bypasses.then_some(newcomer), missing, bytes_of, is_pinned, victims)
             }
             Self::TopC(heap) => {
                 let newcomer = Worth::by_score(id, importance);
@@ -104,6 +95,8 @@ impl Eviction {
             }
             Self::Arc(lists) => lists.victims(id, bytes, missing, bytes_of, is_pinned, victims),
             Self::Static => missing == 0,
+            Self::Icache(regions) => regions.victims(id, bytes, importance, bytes_of, is_pinned, victims),
+            Self::Quiver(once) => once.victims(missing, bytes_of, is_pinned, victims),
         }
     }
 
@@ -125,11 +118,13 @@ impl Eviction {
     /// Takes a resident out of the order that leaves for another reason than want of room.
     pub(super) fn remove(&mut self, place: u32, bytes: u64) {
         match self {
-            Self::App(heap) | Self::TopC(heap) | Self::Lookahead(heap, _) => heap.remove(place),
+            Self::App(heap) | Self::TopC(heap) | Self::Lookahead { heap, .. } => heap.remove(place),
             Self::Lfu(lfu) => lfu.remove(place),
             Self::Lru(list) | Self::Fifo(list) => list.remove(place),
             Self::Arc(lists) => lists.remove(place, bytes),
             Self::Static => {}
+            Self::Icache(regions) => regions.remove(place, bytes),
+            Self::Quiver(once) => once.remove(place),
         }
     }
 
@@ -138,7 +133,7 @@ impl Eviction {
         let Offer { id, bytes, importance } = offer;
         match self {
             Self::App(heap) => heap.insert(place, Worth::with_uses(id, importance)),
-            Self::Lookahead(heap, foresight) => {
+            Self::Lookahead { heap, foresight, .. } => {
                 heap.insert(place, Worth::by_next_use(id, foresight.next(id), importance));
             }
             Self::TopC(heap) => heap.insert(place, Worth::by_score(id, importance)),
@@ -146,6 +141,8 @@ impl Eviction {
             Self::Lru(list) | Self::Fifo(list) => list.insert(place),
             Self::Arc(lists) => lists.insert(place, id, bytes),
             Self::Static => {}
+            Self::Icache(regions) => regions.insert(place, id, bytes, importance),
+            Self::Quiver(once) => once.insert(place),
         }
     }
 
@@ -153,12 +150,14 @@ impl Eviction {
     pub(super) fn hit(&mut self, place: u32, id: SampleId, bytes: u64, importance: &Importance) {
         match self {
             Self::App(heap) => heap.rekey(place, Worth::with_uses(id, importance)),
-            Self::Lookahead(heap, foresight) => {
+            Self::Lookahead { heap, foresight, .. } => {
                 heap.rekey(place, Worth::by_next_use(id, foresight.next(id), importance));
             }
             Self::Lfu(lfu) => lfu.hit(place),
             Self::Lru(list) => list.renew(place),
             Self::Arc(lists) => lists.hit(place, bytes),
+            Self::Icache(regions) => regions.hit(place),
+            Self::Quiver(once) => once.hit(place),
             Self::TopC(_) | Self::Fifo(_) | Self::Static => {}
         }
     }
@@ -166,26 +165,46 @@ impl Eviction {
     /// What is known of next uses, if the policy asks for it.
     pub(super) fn foresight(&mut self) -> Option<&mut Foresight> {
         match self {
-            Self::Lookahead(_, foresight) => Some(foresight),
+            Self::Lookahead { foresight, .. } => Some(foresight),
             _ => None,
         }
+    }
+
+    /// An epoch begins, whose samples of high importance `high` tells by sample.
+    pub(super) fn begin_epoch(&mut self, high: impl FnOnce() -> Vec<bool>) {
+        match self {
+            Self::Icache(regions) => regions.begin_epoch(high()),
+            Self::Quiver(once) => once.begin_epoch(),
+            _ => {}
+        }
+    }
+
+    /// Which samples may stand in for one another; `None` if none ever do.
+    pub(super) fn stand_ins(&self) -> Option<impl Fn(SampleId) -> bool> {
+        let regions = match self {
+            Self::Icache(regions) => Some(regions),
+            Self::Quiver(_) => None,
+            _ => return None,
+        };
+        Some(move |id| regions.is_none_or(|regions| !regions.is_high(id)))
     }
 
     /// The score of the resident at `place` changed.
     pub(super) fn rescore(&mut self, place: u32, id: SampleId, importance: &Importance) {
         match self {
             Self::App(heap) => heap.rekey(place, Worth::with_uses(id, importance)),
-            Self::Lookahead(heap, foresight) => {
+            Self::Lookahead { heap, foresight, .. } => {
                 heap.rekey(place, Worth::by_next_use(id, foresight.next(id), importance));
             }
             Self::TopC(heap) => heap.rekey(place, Worth::by_score(id, importance)),
-            Self::Lfu(_) | Self::Lru(_) | Self::Fifo(_) | Self::Arc(_) | Self::Static => {}
+            Self::Icache(regions) => regions.rescore(place, id, importance),
+            Self::Lfu(_) | Self::Lru(_) | Self::Fifo(_) | Self::Arc(_) | Self::Static | Self::Quiver(_) => {}
         }
     }
 }
 
 /// Collects the oldest places of `list` that are not pinned until they make `missing` bytes; false if they do not.
-fn oldest_unpinned(
+pub(super) fn oldest_unpinned(
     list: &List,
     mut missing: u64,
     bytes: impl Fn(u32) -> u64,

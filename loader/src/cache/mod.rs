@@ -1,9 +1,9 @@
 //! The cache: what is resident, who is evicted for whom. No I/O, no clock, no threads.
 //!
 //! [`Cache`] stores the values and keeps the byte limit. `eviction` names the policies and gives each its order of
-//! eviction, made of `heap` or `list`; `worth`, `foresight`, `lfu` and `arc` are what single policies add to these. The ghost table,
-//! which remembers samples that are not resident, is [`Importance`](crate::importance::Importance); `arc` has ghosts of
-//! its own.
+//! eviction, made of `heap` or `list`; `worth`, `foresight`, `lfu`, `arc`, `once` (Quiver's) and `regions` (iCACHE's) are what
+//! single policies add to these. The ghost table, which remembers samples that are not resident, is
+//! [`Importance`](crate::importance::Importance); `arc` has ghosts of its own.
 
 mod arc;
 mod eviction;
@@ -11,9 +11,10 @@ mod foresight;
 mod heap;
 mod lfu;
 mod list;
+mod once;
+mod regions;
 mod residents;
 mod store;
 mod worth;
 
-pub use eviction::Policy;
 pub use store::{Admission, Cache};

@@ -5,8 +5,9 @@
 //! changes and the value comes back. Values are what the caller stores: blocks of the arena, or `()` in a simulation.
 
 use shade_formats::SampleId;
+use shade_formats::control::Policy;
 
-use super::eviction::{Eviction, Offer, Policy};
+use super::eviction::{Eviction, Offer};
 use super::residents::Residents;
 use crate::importance::Importance;
 
@@ -32,12 +33,18 @@ impl<T> Cache<T> {
     /// An empty cache for samples `0..samples`. A capacity of 0 is fine: every record bypasses it.
     #[must_use]
     pub fn new(policy: Policy, capacity_bytes: u64, samples: u32) -> Self {
-        Self {
-            residents: Residents::new(samples),
-            eviction: Eviction::new(policy, capacity_bytes, samples),
-            capacity_bytes,
-            victims: Vec::new(),
-        }
+        Self::with(Eviction::new(policy, capacity_bytes, samples), capacity_bytes, samples)
+    }
+
+    /// As [`Policy::Lookahead`], but a newcomer is admitted even if it is used later than all residents: Belady's MIN without
+    /// bypass, to compare with.
+    #[must_use]
+    pub fn that_admits_all(capacity_bytes: u64, samples: u32) -> Self {
+        Self::with(Eviction::belady(samples, false), capacity_bytes, samples)
+    }
+
+    fn with(eviction: Eviction, capacity_bytes: u64, samples: u32) -> Self {
+        Self { residents: Residents::new(samples), eviction, capacity_bytes, victims: Vec::new() }
     }
 
     /// The sample's value, without counting as a use.
@@ -111,6 +118,35 @@ impl<T> Cache<T> {
             let residents: Vec<SampleId> = self.ids().collect();
             residents.into_iter().for_each(|id| self.rescore(id, importance));
         }
+    }
+
+    /// Tells the cache that an epoch begins. `Policy::Icache` asks `high` which samples count as those of high importance in
+    /// it, by sample; what is beyond is not.
+    pub fn begin_epoch(&mut self, high: impl FnOnce() -> Vec<bool>) {
+        self.eviction.begin_epoch(high);
+    }
+
+    /// Whether samples that are resident may be served instead of others that are not: the caller of
+    /// [`Plan::exchange`](crate::plan::Plan::exchange) asks.
+    #[must_use]
+    pub fn exchanges(&self) -> bool {
+        self.eviction.stand_ins().is_some()
+    }
+
+    /// Whether `id` is not resident and another sample may stand in for it.
+    #[must_use]
+    pub fn wants_stand_in(&self, id: SampleId) -> bool {
+        self.residents.is_absent(id) && self.may_be_exchanged(id)
+    }
+
+    /// Whether `id` is resident and may stand in for another sample.
+    #[must_use]
+    pub fn may_stand_in(&self, id: SampleId) -> bool {
+        self.residents.place(id).is_some() && self.may_be_exchanged(id)
+    }
+
+    fn may_be_exchanged(&self, id: SampleId) -> bool {
+        self.eviction.stand_ins().is_some_and(|may| may(id))
     }
 
     /// Takes the sample out, pinned or not, and returns its value. No policy holds it against the sample.

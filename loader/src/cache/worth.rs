@@ -28,6 +28,11 @@ impl Worth {
         Self { worth: score << 32, id: Reverse(id) }
     }
 
+    /// Below every sample of the same score that has one of [`by_score`](Self::by_score), and above those of a lower one.
+    pub(super) fn below_score(id: SampleId, importance: &Importance) -> Self {
+        Self { id: Reverse(SampleId(u32::MAX)), ..Self::by_score(id, importance) }
+    }
+
     /// Lookahead's: by the next use, as a position of the plan; APP's where that is not known, and less than any known one.
     ///
     /// Distances shrink alike as the plan goes on, so positions order as they do; and the expected distance L + N/λ of a use

@@ -19,6 +19,8 @@ use crate::reads::{Completion, ReadOp};
 pub(super) enum Served {
     /// From the cache.
     Hit,
+    /// From the cache, in exchange for a sample that was not in it.
+    Exchanged,
     /// By a read that another row had asked for.
     Joined,
     /// By a read of its own.

@@ -5,7 +5,7 @@ use serde::Serialize;
 /// Counts over an epoch or over a job's life.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counts {
-    /// Samples the plan asked for.
+    /// Samples the plan asked for: hits, misses and exchanged ones.
     pub accesses: u64,
     /// Accesses served from the cache, those that joined a running read included.
     pub hits: u64,
@@ -13,6 +13,9 @@ pub struct Counts {
     pub joined: u64,
     /// Accesses that needed a read of their own.
     pub misses: u64,
+    /// Accesses that were neither hits nor misses: a resident sample of low importance changed places in the plan with one
+    /// that would have had to be read (iCACHE's substitution).
+    pub exchanged: u64,
     /// Reads sent to storage for them; those of an engine that tries again count once.
     pub reads: u64,
     /// Records that came along with the read of a neighbour.
@@ -35,6 +38,8 @@ pub struct Counts {
     pub bypassed: u64,
     /// Reported losses that were NaN or infinite: ranked hardest.
     pub nonfinite_losses: u64,
+    /// Epochs whose plan had only cached samples although there are others: nothing was read, so nothing could change.
+    pub absorbing_epochs: u64,
     /// Reports for batches this session was not given, or not lately.
     pub unmatched_reports: u64,
 }
@@ -99,6 +104,8 @@ pub struct EpochStats {
     pub hit_cap_withheld: u32,
     /// Samples put into the plan because they had not been delivered for `cover` epochs.
     pub covered: u32,
+    /// How random the plan's order is: 1 as a shuffle, 0 as in storage.
+    pub position_entropy: f64,
 }
 
 /// The job's figures.

@@ -47,6 +47,9 @@ impl Core {
     /// Opens the next batch of the session at `at`; `false` when its ring has no room.
     fn open_batch(&mut self, at: usize, now_ns: u64, actions: &mut Vec<Action>) -> bool {
         self.look_ahead();
+        if let Some(wanted) = self.sessions.get(at).and_then(|session| session.wanted) {
+            self.exchange(wanted.next_batch);
+        }
         let (Some(job), Some(session)) = (&mut self.job, self.sessions.get_mut(at)) else { return false };
         let (Some(plan), Some(wanted)) = (&job.plan, &mut session.wanted) else { return false };
         let slots = job.slices.batch(wanted.next_batch, session.rank, plan);
@@ -97,7 +100,10 @@ impl Core {
         for (position, (sample, slot)) in (0..capacity).zip(accesses) {
             self.foresee(sample, slot);
             let row = RowRef { session, seq, position };
-            let served = self.access(sample, row);
+            let mut served = self.access(sample, row);
+            if self.was_exchanged(slot.position) && served == Served::Hit {
+                served = Served::Exchanged;
+            }
             self.count_access(row, served);
         }
         true
@@ -108,6 +114,7 @@ impl Core {
         if let Some(batch) = self.session_mut(row.session).and_then(|s| s.batch_mut(row.seq)) {
             match served {
                 Served::Hit | Served::Joined => batch.hits += 1,
+                Served::Exchanged => {}
                 Served::Miss => batch.misses += 1,
             }
         }
@@ -120,6 +127,7 @@ impl Core {
                         counts.hits += 1;
                         counts.joined += 1;
                     }
+                    Served::Exchanged => counts.exchanged += 1,
                     Served::Miss => counts.misses += 1,
                 }
             });

@@ -2,11 +2,12 @@
 
 use std::collections::HashSet;
 
+use shade_formats::SampleId;
 use shade_formats::control::JobSpec;
 
 use super::counts::Counts;
 use crate::importance::Importance;
-use crate::plan::{Outlook, Plan, Slices, SlicesError};
+use crate::plan::{Known, Outlook, Plan, Slices, SlicesError, position_entropy};
 
 /// One training run: equal specs, one plan, W ranks.
 pub(super) struct Job {
@@ -14,9 +15,18 @@ pub(super) struct Job {
     pub(super) importance: Importance,
     /// The current epoch's plan; `None` before the first epoch.
     pub(super) plan: Option<Plan>,
+    /// The plan after it, where plans are drawn early.
+    pub(super) next_plan: Option<Plan>,
     /// Which of its uses are in sight; `None` where nobody looks ahead.
     pub(super) outlook: Option<Outlook>,
+    /// How random the plan's order is.
+    pub(super) position_entropy: f64,
+    /// The batches of the current plan; of one as long as the dataset before there is one.
     pub(super) slices: Slices,
+    /// Global batches below have their samples for good; later ones may still change places with them.
+    pub(super) settled: u32,
+    /// Positions of the plan whose sample came there in exchange.
+    pub(super) exchanged: HashSet<u32>,
     /// Validation scores in the order they were reported.
     pub(super) validation: Vec<f64>,
     /// By sample: one more than the plan order (batch × ranks + rank) of the latest report of this epoch that scored it.
@@ -35,14 +45,44 @@ impl Job {
             spec,
             importance: Importance::new(samples),
             plan: None,
+            next_plan: None,
             outlook: None,
+            position_entropy: 1.0,
             slices,
+            settled: 0,
+            exchanged: HashSet::new(),
             validation: Vec::new(),
             scored_at: vec![0; samples as usize],
             epoch_counts: Counts::default(),
             total: Counts::default(),
             loaded: None,
         })
+    }
+
+    /// Goes on to `plan`.
+    pub(super) fn begin(&mut self, plan: Plan) {
+        let samples = self.importance.len();
+        self.position_entropy = position_entropy(&plan.ids, samples);
+        self.slices = self.slices.of_len(u32::try_from(plan.ids.len()).unwrap_or(u32::MAX));
+        self.plan = Some(plan);
+        self.outlook = None;
+        self.settled = 0;
+        self.exchanged.clear();
+    }
+
+    /// The accesses that are known, of the plan and the next.
+    pub(super) fn known(&self) -> Known<'_> {
+        fn ids(plan: &Option<Plan>) -> &[SampleId] {
+            plan.as_ref().map_or(&[], |plan| &plan.ids)
+        }
+        Known { plan: ids(&self.plan), next: ids(&self.next_plan) }
+    }
+
+    /// How many batches each rank has in `epoch`: of an epoch that is not the current one, the most it can have.
+    pub(super) fn batches_in(&self, epoch: u32) -> u32 {
+        let slices =
+            if self.epoch() == Some(epoch) { self.slices } else { self.slices.of_len(self.importance.len()) };
+        slices.batches_per_epoch()
     }
 
     /// The current epoch's number.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use shade_formats::SampleId;
-use shade_formats::control::{REFUSE_BUSY, REFUSE_RESOURCES, REFUSE_SPEC};
+use shade_formats::control::{Policy, REFUSE_BUSY, REFUSE_RESOURCES, REFUSE_SPEC};
 use shade_formats::index::Index;
 use shade_formats::ring::PayloadRing;
 
@@ -16,8 +16,8 @@ use super::session::{Session, Wanted};
 use super::sizes::ring_bytes;
 use super::stalls::Stalls;
 use crate::blocks::{FreeList, Record};
-use crate::cache::{Cache, Policy};
-use crate::plan::{draw_plan, rep_now};
+use crate::cache::Cache;
+use crate::plan::{draw_next_plan, draw_plan, draws_ahead, high_importance, rep_now};
 
 /// What the core is told at its start.
 #[derive(Clone, Copy, Debug)]
@@ -111,7 +111,7 @@ impl Core {
     /// Does everything that has become possible: draws a due plan, publishes, opens batches, submits reads, hands
     /// rows to workers.
     pub fn advance(&mut self, now_ns: u64, actions: &mut Vec<Action>) {
-        self.draw_due_plan();
+        self.draw_due_plan(actions);
         self.publish_complete(now_ns, actions);
         self.open_batches(now_ns, actions);
         self.submit_reads(now_ns, actions);
@@ -154,6 +154,7 @@ impl Core {
                 epoch.repeat_max = plan.summary.repeat_max;
                 epoch.hit_cap_withheld = plan.summary.hit_cap_withheld;
                 epoch.covered = plan.summary.covered;
+                epoch.position_entropy = job.position_entropy;
             }
             total.counts = job.total.into();
             let seen =
@@ -245,7 +246,7 @@ impl Core {
     }
 
     fn want_epoch(&mut self, session: SessionId, wanted: Wanted, actions: &mut Vec<Action>) {
-        let batches = self.job.as_ref().map_or(0, |job| job.slices.batches_per_epoch());
+        let batches = self.job.as_ref().map_or(0, |job| job.batches_in(wanted.epoch));
         if wanted.next_batch > batches {
             let text = format!(
                 "batch {} of epoch {} does not exist: an epoch has {batches}",
@@ -288,7 +289,7 @@ impl Core {
 
     /// Draws the next plan once every rank wants the same new epoch. Until then no rank starts: a plan is drawn from
     /// all losses of the epoch before, and messages of one rank arrive in order.
-    fn draw_due_plan(&mut self) {
+    fn draw_due_plan(&mut self, actions: &mut Vec<Action>) {
         let Some(epoch) = self.job.as_ref().and_then(|job| self.due_epoch(job)) else { return };
         if !self.waiting_for_ranks().is_empty() {
             return;
@@ -297,14 +298,42 @@ impl Core {
         let cache = &self.cache;
         let rep = rep_now(&job.spec.plan, &job.validation);
         let resident = |id: SampleId| cache.get(id).is_some();
-        let plan = draw_plan(&job.spec.plan, epoch, job.spec.batch_size, &job.importance, resident, rep);
-        job.plan = Some(plan);
-        job.outlook = None;
+        let next = job.next_plan.take().filter(|plan| plan.epoch == epoch);
+        let plan = next.unwrap_or_else(|| {
+            draw_plan(&job.spec.plan, epoch, job.spec.batch_size, &job.importance, resident, rep)
+        });
+        // Where it makes no difference to the plan, it is drawn early only for whoever asks what comes after this epoch.
+        let early = job.spec.plan.draw_ahead
+            || (draws_ahead(&job.spec.plan) && self.config.policy == Policy::Lookahead);
+        let next_plan = early.then(|| {
+            draw_next_plan(&job.spec.plan, &plan, job.spec.batch_size, &job.importance, resident, rep)
+        });
+        // Nothing would be read, so nothing admitted, and the next epoch would be no other.
+        let absorbing = cache.len() < self.index.len() as usize && plan.ids.iter().all(|&id| resident(id));
+        if absorbing {
+            actions.push(Action::Warn(format!(
+                "epoch {epoch} reads nothing from storage: its plan has only the {} cached of {} samples, so the others may \
+                 never be seen again; lower rep or hit_cap, or raise cover or explore",
+                cache.len(),
+                self.index.len()
+            )));
+        }
+        job.begin(plan);
+        job.next_plan = next_plan;
         job.epoch_counts = super::counts::Counts::default();
+        job.count(|counts| counts.absorbing_epochs += u64::from(absorbing));
         job.scored_at.fill(0);
         for session in &mut self.sessions {
             session.delivered.retain(|&(delivered_epoch, _), _| delivered_epoch.wrapping_add(1) == epoch);
         }
+        self.begin_cache_epoch();
+    }
+
+    /// Tells the cache of the current plan.
+    pub(super) fn begin_cache_epoch(&mut self) {
+        let Some(job) = &self.job else { return };
+        let Some(plan) = &job.plan else { return };
+        self.cache.begin_epoch(|| high_importance(&plan.ids, &job.importance));
     }
 
     /// A new job or a loaded table ranks what is resident anew.

@@ -1,9 +1,10 @@
-//! What the cache is told of the plan: each sample's next use, as far as one looks ahead.
+//! What the cache is told of the plan, each sample's next use as far as one looks ahead; and what the plan is told of the
+//! cache, which residents may come earlier.
 
 use shade_formats::SampleId;
+use shade_formats::control::Policy;
 
 use super::machine::Core;
-use crate::cache::Policy;
 use crate::plan::{Outlook, Slot, in_sight};
 
 impl Core {
@@ -14,10 +15,11 @@ impl Core {
             return;
         }
         let Some(job) = &mut self.job else { return };
-        let (Some(plan), Some(outlook)) = (&job.plan, &mut job.outlook) else { return };
+        let Some(mut outlook) = job.outlook.take() else { return };
         let (cache, importance) = (&mut self.cache, &job.importance);
-        let next = outlook.access(&plan.ids, slot.position, |(id, at)| cache.see(id, at, importance));
+        let next = outlook.access(job.known(), slot.position, |(id, at)| cache.see(id, at, importance));
         cache.use_at(sample, next);
+        job.outlook = Some(outlook);
     }
 
     /// Begins to look ahead over the current plan, unless that is so already: from the first batch that some rank wants.
@@ -31,10 +33,33 @@ impl Core {
         let first = wanted.filter(|wanted| wanted.epoch == plan.epoch).map(|wanted| wanted.next_batch).min();
         let from = job.slices.start(first.unwrap_or(0));
         let ahead = in_sight(self.config.lookahead, plan.ids.len());
-        let mut outlook = Outlook::new(&plan.ids, self.index.len(), from, ahead);
+        let mut outlook = Outlook::new(job.known(), self.index.len(), from, ahead);
         let (cache, importance) = (&mut self.cache, &job.importance);
         cache.forget_uses(importance);
-        outlook.begin(&plan.ids, |(id, at)| cache.see(id, at, importance));
+        outlook.begin(job.known(), |(id, at)| cache.see(id, at, importance));
         job.outlook = Some(outlook);
+    }
+
+    /// Before the first rank opens global batch `number`: samples that would have to be read change places with residents of
+    /// later batches, where the policy has it so. Those batches were opened by nobody.
+    pub(super) fn exchange(&mut self, number: u32) {
+        let Some(job) = &mut self.job else { return };
+        if number < job.settled || !self.cache.exchanges() {
+            return;
+        }
+        job.settled = number.saturating_add(1);
+        let (from, to) = (job.slices.start(number), job.slices.start(job.settled));
+        let Some(plan) = &mut job.plan else { return };
+        let (cache, reading) = (&self.cache, &self.reading);
+        let is_absent = |id| cache.wants_stand_in(id) && !reading.is_wanted(id);
+        let exchanged = plan.exchange(from as usize, to as usize, is_absent, |id| cache.may_stand_in(id));
+        if self.config.policy == Policy::Icache {
+            job.exchanged.extend(exchanged);
+        }
+    }
+
+    /// Whether the sample at `position` came there in exchange for another, which is told once.
+    pub(super) fn was_exchanged(&mut self, position: u32) -> bool {
+        self.job.as_mut().is_some_and(|job| !job.exchanged.is_empty() && job.exchanged.remove(&position))
     }
 }

@@ -80,6 +80,11 @@ impl Reading {
         true
     }
 
+    /// Whether somebody wants the record, or it is on its way.
+    pub(super) fn is_wanted(&self, sample: SampleId) -> bool {
+        self.wanted.contains_key(&sample)
+    }
+
     /// The record to ask for next: the first in plan order that somebody still waits for.
     pub(super) fn next(&mut self, index: &Index) -> Option<SampleId> {
         while let Some(&sample) = self.queued.front() {

@@ -2,20 +2,21 @@
 //!
 //! ```text
 //! bytes       what (little-endian)
-//! 0..8        magic "SHADEST1"
+//! 0..8        magic "SHADEST2"
 //! 8..24       content id of the dataset, u128
 //! 24..32      xxh3 of the plan's parameters: a state resumes only the plan it came from
-//! 32..36      epoch, u32               36..40  samples N, u32
-//! 40..44      plan length P, u32 (0: no plan was drawn)      44..48  validation scores V, u32
-//! 48..64      the plan's summary: distinct, repeat_max, hit_cap_withheld, covered, u32 each
-//! then        P x u32 sample ids, P x f32 weights, V x f64, N x u32 scored_at, the importance table
+//! 32..36      samples N, u32           36..40  validation scores V, u32
+//! then        the plan; the next one, if it was drawn early; V x f64; N x u32 scored_at; the importance table
 //! last 4      CRC32C of everything before
+//!
+//! a plan      its length P, u32 (0: there is none); epoch, distinct, repeat_max, hit_cap_withheld, covered, u32 each;
+//!             P x u32 sample ids, P x f32 weights
 //! ```
 //! The plan itself is kept rather than what it was drawn from: it is smaller, and what was resident when it was drawn
 //! cannot be had again.
 
 use shade_formats::checksum::crc32c;
-use shade_formats::control::JobSpec;
+use shade_formats::control::{JobSpec, Sampler};
 use shade_formats::{FormatError, SampleId};
 
 use super::action::Action;
@@ -25,26 +26,26 @@ use super::machine::Core;
 use crate::importance::Importance;
 use crate::plan::{Plan, PlanSummary};
 
-const MAGIC: &[u8; 8] = b"SHADEST1";
-const HEADER_BYTES: usize = 64;
+const MAGIC: &[u8; 8] = b"SHADEST2";
+/// Of the state, and at the head of a plan.
+const HEADER_BYTES: usize = 40;
+const PLAN_HEADER_BYTES: usize = 24;
 
 impl Core {
     pub(super) fn save_state(&self, session: SessionId, actions: &mut Vec<Action>) {
         let Some(job) = &self.job else { return };
         let content_id = self.index.content_id().0;
-        let (epoch, ids, weights, summary): (u32, &[SampleId], &[f32], PlanSummary) =
-            job.plan.as_ref().map_or_else(Default::default, |plan| {
-                (plan.epoch, &plan.ids[..], &plan.weights[..], plan.summary)
-            });
-        let mut bytes = Vec::with_capacity(HEADER_BYTES + ids.len() * 8 + job.scored_at.len() * 16 + 4);
+        let plans = [&job.plan, &job.next_plan];
+        let plan_bytes =
+            |plan: &Option<Plan>| PLAN_HEADER_BYTES + plan.as_ref().map_or(0, |plan| plan.ids.len() * 8);
+        let plans_bytes: usize = plans.map(plan_bytes).iter().sum();
+        let mut bytes = Vec::with_capacity(HEADER_BYTES + plans_bytes + job.scored_at.len() * 16 + 4);
         bytes.extend_from_slice(MAGIC);
         bytes.extend_from_slice(&content_id.to_le_bytes());
         bytes.extend_from_slice(&spec_digest(&job.spec).to_le_bytes());
-        let counts = [epoch, self.index.len(), len_u32(ids.len()), len_u32(job.validation.len())];
-        let summary = [summary.distinct, summary.repeat_max, summary.hit_cap_withheld, summary.covered];
-        bytes.extend(counts.iter().chain(&summary).flat_map(|count| count.to_le_bytes()));
-        bytes.extend(ids.iter().flat_map(|id| id.0.to_le_bytes()));
-        bytes.extend(weights.iter().flat_map(|weight| weight.to_le_bytes()));
+        bytes.extend_from_slice(&self.index.len().to_le_bytes());
+        bytes.extend_from_slice(&len_u32(job.validation.len()).to_le_bytes());
+        plans.into_iter().for_each(|plan| write_plan(plan.as_ref(), &mut bytes));
         bytes.extend(job.validation.iter().flat_map(|score| score.to_le_bytes()));
         bytes.extend(job.scored_at.iter().flat_map(|at| at.to_le_bytes()));
         bytes.extend_from_slice(&job.importance.to_bytes());
@@ -65,6 +66,7 @@ impl Core {
                 Err(error) => return actions.push(Action::Fail(session, error.to_string())),
             }
             self.rescore_residents();
+            self.begin_cache_epoch();
             let everyone: Vec<SessionId> = self.sessions.iter().map(|s| s.id).collect();
             for session in everyone {
                 self.abandon_open(session);
@@ -91,39 +93,61 @@ fn restore(job: &mut Job, bytes: &[u8], content_id: u128, samples: u32) -> Resul
         ));
     }
     let mut fields = Fields { bytes: body, at: 0 };
-    expect(&fields, "SHADEST1", fields.peek(8)? == MAGIC)?;
+    expect(&fields, "SHADEST2", fields.peek(8)? == MAGIC)?;
     fields.skip(8);
     let found = u128::from_le_bytes(fields.array()?);
     expect(&fields, "the state of this very dataset", found == content_id)?;
     let found = u64::from_le_bytes(fields.array()?);
     expect(&fields, "the state of a loader with the same plan arguments", found == spec_digest(&job.spec))?;
-    let epoch = fields.u32()?;
     let found = fields.u32()?;
     expect(&fields, "the dataset's sample count", found == samples)?;
-    let (plan_len, scores) = (fields.u32()?, fields.u32()?);
-    expect(&fields, "a plan of the epoch's length, or none", plan_len == 0 || plan_len == samples)?;
-    let summary = PlanSummary {
-        distinct: fields.u32()?,
-        repeat_max: fields.u32()?,
-        hit_cap_withheld: fields.u32()?,
-        covered: fields.u32()?,
-    };
-    let ids = (0..plan_len).map(|_| fields.u32().map(SampleId)).collect::<Result<Vec<_>, _>>()?;
-    expect(&fields, "sample ids of the dataset", ids.iter().all(|id| id.0 < samples))?;
-    let weights =
-        (0..plan_len).map(|_| fields.array().map(f32::from_le_bytes)).collect::<Result<Vec<_>, _>>()?;
+    let scores = fields.u32()?;
+    let shorter = job.spec.plan.sampler == Sampler::Iis;
+    let (plan, next_plan) =
+        (read_plan(&mut fields, samples, shorter)?, read_plan(&mut fields, samples, shorter)?);
     let validation =
         (0..scores).map(|_| fields.array().map(f64::from_le_bytes)).collect::<Result<Vec<_>, _>>()?;
     let scored_at = (0..samples).map(|_| fields.u32()).collect::<Result<Vec<_>, _>>()?;
     let importance = Importance::from_bytes(fields.rest())?;
     expect(&fields, "a row of importance for each sample", importance.len() == samples)?;
 
-    job.plan = (plan_len > 0).then_some(Plan { epoch, ids, weights, summary });
-    job.outlook = None;
+    match plan {
+        Some(plan) => job.begin(plan),
+        None => (job.plan, job.outlook) = (None, None),
+    }
+    job.next_plan = next_plan;
     job.validation = validation;
     job.scored_at = scored_at;
     job.importance = importance;
     Ok(())
+}
+
+fn write_plan(plan: Option<&Plan>, bytes: &mut Vec<u8>) {
+    let none = Plan { epoch: 0, ids: Vec::new(), weights: Vec::new(), summary: PlanSummary::default() };
+    let Plan { epoch, ids, weights, summary } = plan.unwrap_or(&none);
+    let PlanSummary { distinct, repeat_max, hit_cap_withheld, covered } = *summary;
+    let header = [len_u32(ids.len()), *epoch, distinct, repeat_max, hit_cap_withheld, covered];
+    bytes.extend(header.iter().flat_map(|field| field.to_le_bytes()));
+    bytes.extend(ids.iter().flat_map(|id| id.0.to_le_bytes()));
+    bytes.extend(weights.iter().flat_map(|weight| weight.to_le_bytes()));
+}
+
+/// Reads a plan of `samples` positions, or of fewer if it may be `shorter`.
+fn read_plan(fields: &mut Fields<'_>, samples: u32, shorter: bool) -> Result<Option<Plan>, FormatError> {
+    let len = fields.u32()?;
+    let fits = len == 0 || len == samples || (shorter && len < samples);
+    expect(fields, "a plan of the epoch's length, or none", fits)?;
+    let epoch = fields.u32()?;
+    let summary = PlanSummary {
+        distinct: fields.u32()?,
+        repeat_max: fields.u32()?,
+        hit_cap_withheld: fields.u32()?,
+        covered: fields.u32()?,
+    };
+    let ids = (0..len).map(|_| fields.u32().map(SampleId)).collect::<Result<Vec<_>, _>>()?;
+    expect(fields, "sample ids of the dataset", ids.iter().all(|id| id.0 < samples))?;
+    let weights = (0..len).map(|_| fields.array().map(f32::from_le_bytes)).collect::<Result<Vec<_>, _>>()?;
+    Ok((len > 0).then_some(Plan { epoch, ids, weights, summary }))
 }
 
 /// Reads fields one after the other; running out of bytes is an error.

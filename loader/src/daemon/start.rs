@@ -5,12 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
-use shade_formats::control::socket_name;
+use shade_formats::control::{Policy, socket_name};
 
 use super::serve::Daemon;
 use crate::batches::Workers;
 use crate::blocks::{Arena, block_bytes_for};
-use crate::cache::Policy;
 use crate::control::{Identity, Listener};
 use crate::core::{Capacity, Core, CoreConfig, staging_bytes};
 use crate::dataset::{Dataset, DatasetError};

@@ -1,4 +1,4 @@
-//! Stage 3: `cover`. A sample whose last delivery is `cover` epochs ago, or that was not delivered in the first `cover`
+//! Stage 2: `cover`. A sample whose last delivery is `cover` epochs ago, or that was not delivered in the first `cover`
 //! epochs, is put in the plan.
 //!
 //! It takes the place of a randomly chosen repeat, so the length stays. Repeats always suffice: an epoch is as long as the
@@ -7,23 +7,9 @@
 use shade_formats::SampleId;
 
 use super::random::{Random, Select};
-use crate::importance::Importance;
 
-/// Changes `counts` in place; returns how many samples were put in. `cover` 0 is off.
-pub(super) fn cover(
-    counts: &mut [u32],
-    importance: &Importance,
-    epoch: u32,
-    cover: u32,
-    random: &mut Random,
-) -> u32 {
-    if cover == 0 {
-        return 0;
-    }
-    let forgotten = |sample: SampleId| match importance.last_epoch(sample) {
-        Some(last) => epoch.saturating_sub(last) >= cover,
-        None => epoch.saturating_add(1) >= cover,
-    };
+/// Changes `counts` in place; returns how many samples were put in.
+pub(super) fn cover(counts: &mut [u32], forgotten: impl Fn(SampleId) -> bool, random: &mut Random) -> u32 {
     let repeats: u64 = counts.iter().map(|&count| u64::from(count.saturating_sub(1))).sum();
     let mut added = 0;
     // Marked here and set to 1 below, so that no repeat is taken from them.

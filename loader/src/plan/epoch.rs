@@ -11,8 +11,10 @@ use shade_formats::control::{Order, PlanSpec, Sampler};
 use super::cover::cover;
 use super::draw::Chances;
 use super::order::in_order;
+use super::pace::pace;
 use super::random::{Random, Stage};
 use super::replicate::{Replicated, replicate};
+use super::selection::select;
 use crate::importance::Importance;
 
 /// All samples of one epoch in the order of delivery.
@@ -20,9 +22,9 @@ use crate::importance::Importance;
 pub struct Plan {
     /// Which epoch, counted from 0.
     pub epoch: u32,
-    /// The sample at each position; as many as the dataset has.
+    /// The sample at each position; as many as the dataset has, or fewer with `iis`.
     pub ids: Vec<SampleId>,
-    /// The loss weight at each position: 1/λ, which is 1 in a permutation.
+    /// The loss weight at each position: 1/λ, which is 1 in a permutation; 0 for what is not to be trained on.
     pub weights: Vec<f32>,
     /// What is worth reporting about it.
     pub summary: PlanSummary,
@@ -44,8 +46,8 @@ pub struct PlanSummary {
 /// Draws the plan of `epoch` for a dataset of `importance.len()` samples; empty if there are none.
 ///
 /// `uniform`, and epoch 0 of `pads`: a permutation, whatever `rep` says. Otherwise `pads` with the factor `rep_now` (see
-/// [`rep_now`](super::rep_now)) on the samples that `resident` says are in the cache. `batch_size` is that of one rank.
-/// `spec` is taken as validated; a parameter out of its range is clamped.
+/// [`rep_now`](super::rep_now)) on the samples that `resident` says are in the cache. A plan of `iis` can be shorter than the
+/// dataset. `batch_size` is that of one rank. `spec` is taken as validated; a parameter out of its range is clamped.
 #[must_use]
 pub fn draw_plan(
     spec: &PlanSpec,
@@ -55,53 +57,123 @@ pub fn draw_plan(
     resident: impl Fn(SampleId) -> bool,
     rep_now: f64,
 ) -> Plan {
+    draw(spec, epoch, batch_size, importance, resident, rep_now, &[])
+}
+
+/// Draws the plan after `current` before anything of `current` was delivered: as [`draw_plan`], but its samples do not count as
+/// forgotten.
+#[must_use]
+pub fn draw_next_plan(
+    spec: &PlanSpec,
+    current: &Plan,
+    batch_size: u32,
+    importance: &Importance,
+    resident: impl Fn(SampleId) -> bool,
+    rep_now: f64,
+) -> Plan {
+    let mut planned = vec![false; importance.len() as usize];
+    for id in &current.ids {
+        if let Some(slot) = planned.get_mut(id.index()) {
+            *slot = true;
+        }
+    }
+    draw(spec, current.epoch.wrapping_add(1), batch_size, importance, resident, rep_now, &planned)
+}
+
+/// `planned` says by sample which are to be delivered before; nothing is where it is too short.
+fn draw(
+    spec: &PlanSpec,
+    epoch: u32,
+    batch_size: u32,
+    importance: &Importance,
+    resident: impl Fn(SampleId) -> bool,
+    rep_now: f64,
+    planned: &[bool],
+) -> Plan {
+    let forgotten = |id: SampleId| {
+        planned.get(id.index()) != Some(&true) && importance.is_forgotten(id, epoch, spec.cover)
+    };
     let random = |stage| Random::new(spec.seed, epoch, stage);
-    let permutation = spec.sampler == Sampler::Uniform || epoch == 0;
-    let replicates = !permutation && rep_now > 1.0;
-    let resident: Vec<bool> = if replicates || spec.order == Order::HitsFirst {
+    let replicates = spec.sampler == Sampler::Pads && epoch > 0 && rep_now > 1.0;
+    let resident: Vec<bool> = if replicates || asks_for_residents(spec) {
         (0..importance.len()).map(SampleId).map(resident).collect()
     } else {
         Vec::new()
     };
     let mut summary = PlanSummary::default();
-    let mut replicated = Replicated::NONE;
-    let chances = (!permutation).then(|| Chances::new(importance, spec.explore));
-    let counts = match &chances {
-        None => vec![1; importance.len() as usize],
-        Some(chances) => {
+    let permutation = || vec![1; importance.len() as usize];
+    let (counts, weights) = match spec.sampler {
+        Sampler::Uniform => (permutation(), Weights::One),
+        Sampler::Pads if epoch == 0 => (permutation(), Weights::One),
+        Sampler::Pads => {
+            let chances = Chances::new(importance, spec.explore);
             let mut counts = chances.draw(&mut random(Stage::Draw));
+            let mut replicated = Replicated::NONE;
             if replicates {
-                replicated =
-                    replicate(&mut counts, &resident, rep_now, spec.hit_cap, &mut random(Stage::Replicate));
+                let mut random = random(Stage::Replicate);
+                replicated = replicate(&mut counts, &resident, rep_now, spec.hit_cap, &mut random);
             }
-            summary.covered = cover(&mut counts, importance, epoch, spec.cover, &mut random(Stage::Cover));
-            counts
+            summary.hit_cap_withheld = replicated.withheld;
+            summary.covered = cover(&mut counts, forgotten, &mut random(Stage::Cover));
+            (counts, Weights::BySample(draw_weights(&chances, &replicated, &resident)))
+        }
+        Sampler::Iis => {
+            let selection = select(importance, epoch, forgotten, &mut random(Stage::Draw));
+            let weights = selection.chances.iter().map(|&chance| reciprocal(f64::from(chance))).collect();
+            (selection.taken.into_iter().map(u32::from).collect(), Weights::BySample(weights))
+        }
+        Sampler::Cis => {
+            let selection = select(importance, epoch, forgotten, &mut random(Stage::Draw));
+            let weight =
+                |(&taken, &chance): (&bool, &f32)| if taken { reciprocal(f64::from(chance)) } else { 0.0 };
+            let weights = selection.taken.iter().zip(&selection.chances).map(weight).collect();
+            (permutation(), Weights::BySample(weights))
         }
     };
-    summary.hit_cap_withheld = replicated.withheld;
     summary.repeat_max = counts.iter().copied().max().unwrap_or(0);
     summary.distinct = u32::try_from(counts.iter().filter(|&&count| count > 0).count()).unwrap_or(u32::MAX);
-    let (mut shuffle, mut spread) = (random(Stage::Shuffle), random(Stage::Spread));
-    let ids = in_order(&counts, spec.order, &resident, batch_size, &mut shuffle, &mut spread);
-    let weights = match chances {
-        None => vec![1.0; ids.len()],
-        Some(chances) => weights(&chances, &replicated, &resident, &ids),
+    let batch_size = batch_size.max(1) as usize;
+    let mut ids = in_order(&counts, spec.order, &resident, batch_size, random);
+    if spec.pace {
+        pace(&mut ids, &resident, batch_size, &mut random(Stage::Pace));
+    }
+    let weights = match weights {
+        Weights::One => vec![1.0; ids.len()],
+        Weights::BySample(weights) => {
+            ids.iter().map(|id| weights.get(id.index()).copied().unwrap_or(1.0)).collect()
+        }
     };
     Plan { epoch, ids, weights, summary }
 }
 
-/// 1/λ at each position.
-fn weights(chances: &Chances, replicated: &Replicated, resident: &[bool], ids: &[SampleId]) -> Vec<f32> {
+/// Whether each plan is drawn an epoch early: where that was asked for, and where it makes no difference to the plan.
+#[must_use]
+pub fn draws_ahead(spec: &PlanSpec) -> bool {
+    spec.draw_ahead || (spec.sampler == Sampler::Uniform && !asks_for_residents(spec))
+}
+
+/// Whether the order depends on what is resident when the plan is drawn.
+fn asks_for_residents(spec: &PlanSpec) -> bool {
+    matches!(spec.order, Order::HitsFirst | Order::Opportunistic) || spec.pace
+}
+
+/// The loss weights of a plan.
+enum Weights {
+    /// Those of a permutation.
+    One,
+    /// By sample.
+    BySample(Vec<f32>),
+}
+
+/// 1/λ by sample.
+fn draw_weights(chances: &Chances, replicated: &Replicated, resident: &[bool]) -> Vec<f32> {
     let residents = resident.iter().copied().chain(std::iter::repeat(false));
-    let by_sample: Vec<f32> = chances
+    let factor = |resident| if resident { replicated.resident_factor } else { replicated.other_factor };
+    chances
         .expected_uses()
         .zip(residents)
-        .map(|(uses, resident)| {
-            let factor = if resident { replicated.resident_factor } else { replicated.other_factor };
-            reciprocal(uses * factor)
-        })
-        .collect();
-    ids.iter().map(|id| by_sample.get(id.index()).copied().unwrap_or(1.0)).collect()
+        .map(|(uses, resident)| reciprocal(uses * factor(resident)))
+        .collect()
 }
 
 /// 1 where the sample was not expected at all: only `cover` can have put it in.

@@ -1,8 +1,8 @@
-//! Stage 4: the order of delivery.
+//! Stage 3: the order of delivery.
 //!
-//! `shuffled`: one seeded shuffle. `hits_first`: the draws of resident samples, then the others, each shuffled. Then
-//! repeats are moved apart: no sample within `batch_size` positions of itself while that is easy, and not twice in one
-//! batch of `batch_size` positions while avoidable.
+//! `shuffled`: one seeded shuffle. `hits_first`: the draws of resident samples, then the others, each shuffled. `spaced` and
+//! `opportunistic` have files of their own. Then repeats are moved apart: no sample within `batch_size` positions of
+//! itself while that is easy, and not twice in one batch of `batch_size` positions while avoidable.
 //!
 //! Moving apart walks from left to right and swaps a repeat that comes too early with a random later position, at the
 //! end of the epoch with an earlier one. The tries are bounded. Where they fail (small datasets, large batches, few
@@ -15,7 +15,9 @@
 use shade_formats::SampleId;
 use shade_formats::control::Order;
 
-use super::random::Random;
+use super::opportunistic::opportunistic;
+use super::random::{Random, Stage};
+use super::spaced::spaced;
 
 /// Random later positions tried for a repeat that comes too early.
 const LATER_TRIES: u32 = 16;
@@ -24,34 +26,39 @@ const EARLIER_TRIES: u32 = 64;
 /// Limit of the positions that tries at earlier positions may look at, per position of the plan.
 const LOOKS_PER_POSITION: usize = 64;
 
-/// Lists each sample as often as `counts` says, in the order asked for.
+/// Lists each sample as often as `counts` says, in the order asked for. `resident` is by sample, for the orders that ask
+/// for it.
 pub(super) fn in_order(
     counts: &[u32],
     order: Order,
     resident: &[bool],
-    batch_size: u32,
-    shuffle: &mut Random,
-    spread: &mut Random,
+    batch_size: usize,
+    random: impl Fn(Stage) -> Random,
 ) -> Vec<SampleId> {
+    let mut shuffle = random(Stage::Shuffle);
     let mut ids = Vec::with_capacity(counts.iter().map(|&count| count as usize).sum());
-    let residents_end = match order {
+    let mut residents_end = 0;
+    match order {
         Order::Shuffled => {
             list(&mut ids, counts, |_| true);
-            0
+            shuffle.shuffle(&mut ids);
         }
         Order::HitsFirst => {
             list(&mut ids, counts, |sample| resident[sample]);
-            let end = ids.len();
+            residents_end = ids.len();
             list(&mut ids, counts, |sample| !resident[sample]);
-            end
+            let (residents, others) = ids.split_at_mut(residents_end);
+            shuffle.shuffle(residents);
+            shuffle.shuffle(others);
         }
-    };
-    let repeats = counts.iter().any(|&count| count > 1);
-    let (first, second) = ids.split_at_mut(residents_end);
-    for (start, part) in [(0, first), (residents_end, second)] {
-        shuffle.shuffle(part);
-        if repeats {
-            move_apart(part, start, batch_size.max(1) as usize, counts.len(), spread);
+        Order::Spaced => ids = spaced(counts, batch_size, &mut random(Stage::Space)),
+        Order::Opportunistic => ids = opportunistic(counts, resident, &mut random(Stage::Opportune)),
+    }
+    if counts.iter().any(|&count| count > 1) {
+        let mut spread = random(Stage::Spread);
+        let (residents, others) = ids.split_at_mut(residents_end);
+        for (start, part) in [(0, residents), (residents_end, others)] {
+            move_apart(part, start, batch_size, counts.len(), &mut spread);
         }
     }
     ids
@@ -172,12 +179,16 @@ fn deal(part: &mut [SampleId], start: usize, batch_size: usize, random: &mut Ran
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::random::Stage;
 
-    fn ordered(counts: &[u32], order: Order, resident: &[bool], batch_size: u32, seed: u64) -> Vec<SampleId> {
-        let mut shuffle = Random::new(seed, 1, Stage::Shuffle);
-        let mut spread = Random::new(seed, 1, Stage::Spread);
-        let ids = in_order(counts, order, resident, batch_size, &mut shuffle, &mut spread);
+    fn ordered(
+        counts: &[u32],
+        order: Order,
+        resident: &[bool],
+        batch_size: usize,
+        seed: u64,
+    ) -> Vec<SampleId> {
+        let random = |stage| Random::new(seed, 1, stage);
+        let ids = in_order(counts, order, resident, batch_size, random);
         let mut delivered = vec![0; counts.len()];
         for id in &ids {
             delivered[id.index()] += 1;

@@ -10,6 +10,33 @@ const NEVER: u32 = u32::MAX;
 /// A use in sight: the sample and its position.
 pub type Use = (SampleId, u32);
 
+/// The accesses that are known: those of the plan and, where it was drawn early, those of the next one behind them.
+#[derive(Clone, Copy, Debug)]
+pub struct Known<'a> {
+    /// The plan.
+    pub plan: &'a [SampleId],
+    /// The next one, or nothing.
+    pub next: &'a [SampleId],
+}
+
+impl Known<'_> {
+    fn len(&self) -> u32 {
+        u32::try_from(self.plan.len() + self.next.len()).unwrap_or(u32::MAX)
+    }
+
+    fn get(&self, position: u32) -> Option<SampleId> {
+        let position = position as usize;
+        let next = || self.next.get(position - self.plan.len());
+        self.plan.get(position).or_else(next).copied()
+    }
+}
+
+impl<'a> From<&'a [SampleId]> for Known<'a> {
+    fn from(plan: &'a [SampleId]) -> Self {
+        Self { plan, next: &[] }
+    }
+}
+
 /// So many epochs of `len` accesses each, in accesses.
 #[must_use]
 #[expect(
@@ -37,26 +64,26 @@ pub struct Outlook {
 }
 
 impl Outlook {
-    /// The outlook over `ids`, samples `0..samples`, where accesses begin at position `from`.
+    /// The outlook over what is `known`, samples `0..samples`, where accesses begin at position `from`.
     #[must_use]
-    pub fn new(ids: &[SampleId], samples: u32, from: u32, ahead: u32) -> Self {
+    pub fn new(known: Known<'_>, samples: u32, from: u32, ahead: u32) -> Self {
         let mut later = vec![NEVER; samples as usize];
-        let mut next = vec![NEVER; ids.len()];
-        for position in (0..len_u32(ids)).rev() {
-            if let Some(later) = later.get_mut(ids[position as usize].index()) {
+        let mut next = vec![NEVER; known.len() as usize];
+        for position in (0..known.len()).rev() {
+            if let Some(later) = known.get(position).and_then(|id| later.get_mut(id.index())) {
                 next[position as usize] = std::mem::replace(later, position);
             }
         }
-        let mut done = vec![false; ids.len()];
-        let from = from.min(len_u32(ids));
+        let mut done = vec![false; next.len()];
+        let from = from.min(known.len());
         done[..from as usize].fill(true);
         Self { next, done, ahead, sight: from }
     }
 
     /// The access at `position` begins. Returns the next use of its sample, if in sight; uses that come into sight are told
     /// to `see`, in the plan's order.
-    pub fn access(&mut self, ids: &[SampleId], position: u32, see: impl FnMut(Use)) -> Option<u32> {
-        self.look_to(ids, position.saturating_add(1).saturating_add(self.ahead), see);
+    pub fn access(&mut self, known: Known<'_>, position: u32, see: impl FnMut(Use)) -> Option<u32> {
+        self.look_to(known, position.saturating_add(1).saturating_add(self.ahead), see);
         if let Some(done) = self.done.get_mut(position as usize) {
             *done = true;
         }
@@ -71,24 +98,20 @@ impl Outlook {
     }
 
     /// Tells `see` the uses that are in sight before the first access.
-    pub fn begin(&mut self, ids: &[SampleId], see: impl FnMut(Use)) {
-        self.look_to(ids, self.sight.saturating_add(self.ahead), see);
+    pub fn begin(&mut self, known: Known<'_>, see: impl FnMut(Use)) {
+        self.look_to(known, self.sight.saturating_add(self.ahead), see);
     }
 
-    fn look_to(&mut self, ids: &[SampleId], end: u32, mut see: impl FnMut(Use)) {
-        let end = end.min(len_u32(&self.next));
+    fn look_to(&mut self, known: Known<'_>, end: u32, mut see: impl FnMut(Use)) {
+        let end = end.min(known.len());
         for position in self.sight..end {
             // One that was accessed before it came into sight is none that is to come.
-            if !self.done[position as usize] {
-                see((ids[position as usize], position));
+            if let Some(id) = known.get(position).filter(|_| !self.done[position as usize]) {
+                see((id, position));
             }
         }
         self.sight = self.sight.max(end);
     }
-}
-
-fn len_u32<T>(slice: &[T]) -> u32 {
-    u32::try_from(slice.len()).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]
@@ -102,16 +125,21 @@ mod tests {
         ids.iter().copied().map(SampleId).collect()
     }
 
+    fn known(plan: &[SampleId]) -> Known<'_> {
+        let (plan, next) = plan.split_at(plan.len() / 2);
+        Known { plan, next }
+    }
+
     #[test]
     fn uses_come_into_sight_as_accesses_go_on() {
         let plan = ids(&[3, 1, 3, 0, 1, 3]);
-        let mut outlook = Outlook::new(&plan, 4, 0, 2);
+        let mut outlook = Outlook::new(known(&plan), 4, 0, 2);
         let mut seen = Vec::new();
-        outlook.begin(&plan, |(id, position)| seen.push((id.0, position)));
+        outlook.begin(known(&plan), |(id, position)| seen.push((id.0, position)));
         assert_eq!(seen, [(3, 0), (1, 1)]);
         let mut nexts = Vec::new();
         for position in 0..6 {
-            nexts.push(outlook.access(&plan, position, |(id, position)| seen.push((id.0, position))));
+            nexts.push(outlook.access(known(&plan), position, |(id, position)| seen.push((id.0, position))));
         }
         assert_eq!(seen[2..], [(3, 2), (0, 3), (1, 4), (3, 5)]);
         // 1 is used again at 4, which is three away; 3 at 5, three away.
@@ -121,20 +149,20 @@ mod tests {
     #[test]
     fn accesses_of_another_order_leave_no_use_behind() {
         let plan = ids(&[7, 7, 7, 1]);
-        let mut outlook = Outlook::new(&plan, 8, 0, 100);
-        assert_eq!(outlook.access(&plan, 1, |_| {}), Some(2));
-        assert_eq!(outlook.access(&plan, 0, |_| {}), Some(2), "position 1 is over");
-        assert_eq!(outlook.access(&plan, 2, |_| {}), None);
+        let mut outlook = Outlook::new(known(&plan), 8, 0, 100);
+        assert_eq!(outlook.access(known(&plan), 1, |_| {}), Some(2));
+        assert_eq!(outlook.access(known(&plan), 0, |_| {}), Some(2), "position 1 is over");
+        assert_eq!(outlook.access(known(&plan), 2, |_| {}), None);
     }
 
     #[test]
     fn an_epoch_that_begins_in_its_middle_has_no_uses_before() {
         let plan = ids(&[0, 1, 0, 1]);
-        let mut outlook = Outlook::new(&plan, 2, 2, 100);
+        let mut outlook = Outlook::new(known(&plan), 2, 2, 100);
         let mut seen = Vec::new();
-        outlook.begin(&plan, |(id, position)| seen.push((id.0, position)));
+        outlook.begin(known(&plan), |(id, position)| seen.push((id.0, position)));
         assert_eq!(seen, [(0, 2), (1, 3)]);
-        assert_eq!(outlook.access(&plan, 2, |_| {}), None);
+        assert_eq!(outlook.access(known(&plan), 2, |_| {}), None);
     }
 
     proptest! {
@@ -143,12 +171,12 @@ mod tests {
             samples in prop::collection::vec(0..6u32, 0..60), ahead in prop_oneof![0..10u32, Just(u32::MAX)]
         ) {
             let plan = ids(&samples);
-            let mut outlook = Outlook::new(&plan, 6, 0, ahead);
+            let mut outlook = Outlook::new(known(&plan), 6, 0, ahead);
             let mut seen = 0;
-            outlook.begin(&plan, |(_, position)| { assert_eq!(position, seen); seen += 1; });
+            outlook.begin(known(&plan), |(_, position)| { assert_eq!(position, seen); seen += 1; });
             for position in 0..plan.len() {
                 let in_sight = plan.len().min(position.saturating_add(1).saturating_add(ahead as usize));
-                let next = outlook.access(&plan, position as u32, |(id, at)| {
+                let next = outlook.access(known(&plan), position as u32, |(id, at)| {
                     assert_eq!((id, at), (plan[at as usize], seen));
                     seen += 1;
                 });

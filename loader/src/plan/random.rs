@@ -19,6 +19,9 @@ pub(super) enum Stage {
     Cover = 3,
     Shuffle = 4,
     Spread = 5,
+    Space = 6,
+    Opportune = 7,
+    Pace = 8,
 }
 
 /// One stage's stream of random numbers.

@@ -81,6 +81,12 @@ impl Slices {
         Ok(slices)
     }
 
+    /// The same for a plan of `plan_len` positions: with no batch at all if it is too short for one.
+    #[must_use]
+    pub fn of_len(self, plan_len: u32) -> Self {
+        Self { plan_len, ..self }
+    }
+
     /// How many batches every rank has in an epoch.
     #[must_use]
     pub fn batches_per_epoch(&self) -> u32 {

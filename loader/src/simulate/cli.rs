@@ -4,11 +4,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgGroup, Args};
-use shade_formats::control::{Order, PlanSpec, Sampler};
+use shade_formats::control::{Order, PlanSpec, Preset, Sampler};
 
 use super::capacity::CacheSize;
 use super::sizes::SizeModel;
-use crate::cli::{PolicyName, parse_lookahead};
+use super::system::{Keeper, keeper};
+use crate::cli::parse_lookahead;
+use crate::names::preset;
 use crate::reads::{StoreModel, parse_time};
 
 /// A training of more epochs is not simulated.
@@ -68,12 +70,12 @@ pub struct Simulate {
     /// Policies, separated by commas; each is simulated at each --cache.
     #[arg(
         long,
-        value_enum,
+        value_parser = keeper(),
         value_name = "POLICIES",
         value_delimiter = ',',
         default_value = "lru,app,lookahead"
     )]
-    pub policy: Vec<PolicyName>,
+    pub policy: Vec<Keeper>,
 
     /// How far `lookahead` sees, in epochs, but never beyond the epoch's plan, as the next one is not drawn yet. A trace is
     /// known to its end: `inf` makes it Belady's MIN, which may bypass, and which no policy beats on the same trace.
@@ -136,13 +138,29 @@ pub struct Training {
     #[arg(long, value_name = "FILE")]
     pub losses: Option<PathBuf>,
 
-    /// `pads` draws by importance from the second epoch on, `uniform` takes each sample once an epoch.
-    #[arg(long, value_name = "uniform|pads", default_value_t = Sampler::Pads)]
-    pub sampler: Sampler,
+    /// Whole systems instead of policies, separated by commas: each with its sampler, policy and order, of which
+    /// --sampler and --order replace what they name.
+    #[arg(long, value_name = "PRESETS", value_delimiter = ',', value_parser = preset(), conflicts_with = "policy")]
+    pub preset: Vec<Preset>,
 
-    /// `shuffled`, or `hits_first` as SHADE published it: cached samples first.
-    #[arg(long, value_name = "shuffled|hits_first", default_value_t)]
-    pub order: Order,
+    /// `pads` draws by importance from the second epoch on (the default), `uniform` takes each sample once an epoch, `iis`
+    /// leaves out samples of low importance, `cis` delivers them with weight 0 (iCACHE's).
+    #[arg(long, value_name = "SAMPLER")]
+    pub sampler: Option<Sampler>,
+
+    /// `shuffled` (the default); `spaced`: repeats 20 to 60 batches apart; `hits_first`: cached samples first, as SHADE
+    /// published it; `opportunistic`: drawn from what is in memory (DeepIO).
+    #[arg(long, value_name = "ORDER")]
+    pub order: Option<Order>,
+
+    /// Move samples a few batches so that batches miss evenly.
+    #[arg(long)]
+    pub pace: bool,
+
+    /// Draw each plan an epoch early, from importance as it was then: `lookahead` then sees a whole epoch ahead at all times,
+    /// not just to the epoch's end. Plans of `uniform` always are.
+    #[arg(long)]
+    pub draw_ahead: bool,
 
     /// PADS: how many times as often cached samples are drawn. The plan then depends on what is cached, so that
     /// policies are simulated on different plans.
@@ -172,10 +190,12 @@ pub struct Training {
 }
 
 impl Training {
-    /// The parameters of the plans.
+    /// The parameters of the plans; sampler and order are those of the default preset unless they were given.
     pub(super) fn plan(&self) -> PlanSpec {
-        let &Self { sampler, order, seed, rep, hit_cap, cover, explore, .. } = self;
-        PlanSpec { sampler, order, seed, rep, hit_cap, cover, explore }
+        let &Self { seed, rep, hit_cap, cover, explore, pace, draw_ahead, .. } = self;
+        let sampler = self.sampler.unwrap_or(Preset::default().sampler());
+        let order = self.order.unwrap_or(Preset::default().order());
+        PlanSpec { sampler, order, seed, rep, hit_cap, cover, explore, pace, draw_ahead }
     }
 }
 

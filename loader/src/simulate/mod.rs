@@ -3,7 +3,8 @@
 //! Plans, scores and residents are those of the daemon: `replay` serves accesses through the same `Cache` and
 //! `Importance`, `play` draws the same plans. `workload` is what is replayed, from a dataset's index, a description
 //! (`sizes`, `losses`, `npy`) or a `trace` (`lines` reads its file); `capacity` says how large a cache is. `stall`
-//! lets a virtual store answer and a trainer wait. `row` is the result of one policy at one capacity, over one or
+//! lets a virtual store answer and a trainer wait. `system` says what is compared: a policy, or MIN, with its sampler and order;
+//! `row` is the result of one at one capacity, over one or
 //! more seeds (`interval`); `recommend` looks for the capacity that is enough; `table` prints. `run` is the command,
 //! `watch` shows how far it is and hears Ctrl-C.
 
@@ -21,6 +22,7 @@ mod row;
 mod run;
 mod sizes;
 mod stall;
+mod system;
 mod table;
 mod trace;
 mod watch;
@@ -31,3 +33,4 @@ pub use cli::Simulate;
 pub use error::SimulateError;
 pub use run::simulate;
 pub use sizes::SizeModel;
+pub use system::Keeper;

@@ -4,10 +4,10 @@ use serde::Serialize;
 
 use super::error::SimulateError;
 use super::interval::mean;
-use super::row::{compute_s, name, outcomes};
+use super::row::{compute_s, outcomes};
+use super::system::System;
 use super::watch::Watch;
 use super::workload::Workload;
-use crate::cli::PolicyName;
 
 /// Of the stall that goes away when everything is cached, this much is to go.
 const ENOUGH: f64 = 0.9;
@@ -20,7 +20,7 @@ pub(super) const SIMULATIONS: u64 = 2 + PARTS.ilog2() as u64;
 
 const _: () = assert!(PARTS.is_power_of_two());
 
-/// What is enough for one policy.
+/// What is enough for one policy or preset.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Recommendation {
     pub(super) policy: String,
@@ -36,13 +36,13 @@ pub(super) struct Recommendation {
     pub(super) stall_share_all_cached: f64,
 }
 
-/// Looks for the capacity that is enough for `policy`.
+/// Looks for the capacity that is enough for `system`.
 ///
 /// # Errors
 /// Recorded losses cannot be read, or Ctrl-C.
 pub(super) fn recommend(
     workload: &Workload,
-    policy: PolicyName,
+    system: &System,
     watch: &Watch,
 ) -> Result<Recommendation, SimulateError> {
     let total = workload.total();
@@ -50,9 +50,9 @@ pub(super) fn recommend(
         // Below the total, which is a u64.
         u64::try_from(u128::from(total) * u128::from(parts) / u128::from(PARTS)).unwrap_or(total)
     };
-    let found = search(|parts| stall_share(workload, policy, capacity_of(parts), watch))?;
+    let found = search(|parts| stall_share(workload, system, capacity_of(parts), watch))?;
     Ok(Recommendation {
-        policy: name(policy),
+        policy: system.name.to_owned(),
         capacity: capacity_of(found.parts),
         capacity_share: found.parts as f64 / PARTS as f64,
         stall_share: found.stall,
@@ -64,12 +64,12 @@ pub(super) fn recommend(
 /// The mean stall of all trainings over what they compute.
 fn stall_share(
     workload: &Workload,
-    policy: PolicyName,
+    system: &System,
     capacity: u64,
     watch: &Watch,
 ) -> Result<f64, SimulateError> {
     let Some(service) = workload.service else { return Ok(0.0) };
-    let outcomes = outcomes(workload, policy, capacity, watch)?;
+    let outcomes = outcomes(workload, system, capacity, watch)?;
     Ok(mean(outcomes.iter().map(|outcome| {
         let stall = outcome.stall.unwrap_or_default().as_secs_f64();
         stall / compute_s(service.compute, outcome.counts.accesses.max(1))

@@ -6,13 +6,15 @@
 use std::time::Duration;
 
 use shade_formats::SampleId;
+use shade_formats::control::Policy;
 
 use super::sizes::Sizes;
 use super::stall::{Pipeline, Service};
+use super::system::Keeper;
 use super::trace::Repeats;
-use crate::cache::{Admission, Cache, Policy};
+use crate::cache::{Admission, Cache};
 use crate::importance::{Importance, Ranked};
-use crate::plan::{Outlook, in_sight};
+use crate::plan::{Known, Outlook, Plan, high_importance, in_sight, position_entropy};
 
 /// Counts since the first epoch that counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,6 +23,10 @@ pub(super) struct Counts {
     pub(super) accesses: u64,
     /// Those that were in the cache.
     pub(super) hits: u64,
+    /// Those that were in the cache and came in exchange for one that was not (iCACHE); they are no hits.
+    pub(super) exchanged: u64,
+    /// Epochs whose plan had only residents, though there are other samples.
+    pub(super) absorbing_epochs: u64,
     /// Samples that left the cache for others.
     pub(super) evictions: u64,
     /// Misses that the cache did not take.
@@ -39,6 +45,8 @@ pub(super) struct Outcome {
     pub(super) ever_seen_share: f64,
     /// Most deliveries of one sample in one epoch.
     pub(super) repeat_max: u32,
+    /// Mean over the epochs' plans; `None` of a trace.
+    pub(super) position_entropy: Option<f64>,
     /// What the trainer waited; `None` without a store.
     pub(super) stall: Option<Duration>,
 }
@@ -48,7 +56,7 @@ pub(super) struct Outcome {
 pub(super) struct Setup<'a> {
     pub(super) samples: u32,
     pub(super) sizes: &'a Sizes,
-    pub(super) policy: Policy,
+    pub(super) keeper: Keeper,
     /// How far `Policy::Lookahead` sees, in epochs.
     pub(super) lookahead: f64,
     /// Bytes; samples where sizes are not known.
@@ -70,6 +78,8 @@ pub(super) struct Replay<'a> {
     counts: Counts,
     distinct: u64,
     repeat_max: u32,
+    /// Sum over plans, and their number.
+    position_entropy: (f64, u32),
     stall_skipped: Duration,
     /// Kept for its space.
     evicted: Vec<(SampleId, ())>,
@@ -80,13 +90,14 @@ impl<'a> Replay<'a> {
         Self {
             setup,
             importance: Importance::new(setup.samples),
-            cache: Cache::new(setup.policy, setup.capacity, setup.samples),
+            cache: setup.keeper.cache(setup.capacity, setup.samples),
             outlook: None,
             pipeline: setup.service.map(Pipeline::new),
             epoch: 0,
             counts: Counts::default(),
             distinct: 0,
             repeat_max: 0,
+            position_entropy: (0.0, 0),
             stall_skipped: Duration::ZERO,
             evicted: Vec::new(),
         }
@@ -112,6 +123,7 @@ impl<'a> Replay<'a> {
         if epoch == self.setup.skip_epochs {
             self.counts = Counts::default();
             (self.distinct, self.repeat_max) = (0, 0);
+            self.position_entropy = (0.0, 0);
             self.stall_skipped = self.stall().unwrap_or_default();
         }
         self.distinct += u64::from(repeats.distinct);
@@ -119,21 +131,51 @@ impl<'a> Replay<'a> {
     }
 
     /// These accesses are known from now on, for as far as one looks ahead.
-    pub(super) fn look_ahead(&mut self, accesses: &[SampleId]) {
-        let Setup { policy: Policy::Lookahead, samples, lookahead, .. } = self.setup else { return };
-        let mut outlook = Outlook::new(accesses, samples, 0, in_sight(lookahead, samples as usize));
+    pub(super) fn look_ahead(&mut self, known: Known<'_>) {
+        let Setup { keeper, samples, lookahead, .. } = self.setup;
+        let Some(lookahead) = keeper.lookahead(lookahead) else { return };
+        let mut outlook = Outlook::new(known, samples, 0, in_sight(lookahead, samples as usize));
         self.cache.forget_uses(&self.importance);
-        outlook.begin(accesses, |(id, at)| self.cache.see(id, at, &self.importance));
+        outlook.begin(known, |(id, at)| self.cache.see(id, at, &self.importance));
         self.outlook = Some((outlook, 0));
     }
 
-    /// Serves the samples of the next batch of the `accesses` last given to [`look_ahead`](Self::look_ahead).
-    pub(super) fn batch(&mut self, batch: &[SampleId], accesses: &[SampleId]) {
+    /// A plan was drawn: what it is like, and what it means to the cache. After [`begin_epoch`](Self::begin_epoch).
+    pub(super) fn begin_plan(&mut self, plan: &Plan, known: Known<'_>) {
+        self.position_entropy.0 += position_entropy(&plan.ids, self.setup.samples);
+        self.position_entropy.1 += 1;
+        let all_resident = plan.ids.iter().all(|&id| self.is_resident(id));
+        if all_resident && self.cache.len() < self.setup.samples as usize {
+            self.counts.absorbing_epochs += 1;
+        }
+        self.cache.begin_epoch(|| high_importance(&plan.ids, &self.importance));
+        self.look_ahead(known);
+    }
+
+    /// Lets residents of later batches change places with absent samples of the batch at `from..to`, where the policy has it
+    /// so; returns the positions of those that are to count as [exchanged](Counts::exchanged).
+    pub(super) fn exchange(&self, plan: &mut Plan, from: usize, to: usize) -> Vec<u32> {
+        if !self.cache.exchanges() {
+            return Vec::new();
+        }
+        let is_absent = |id| self.cache.wants_stand_in(id);
+        let exchanged = plan.exchange(from, to, is_absent, |id| self.cache.may_stand_in(id));
+        if self.setup.keeper == Keeper::Policy(Policy::Icache) { exchanged } else { Vec::new() }
+    }
+
+    /// These hits of the last batch were exchanges.
+    pub(super) fn recount(&mut self, exchanged: u64) {
+        self.counts.hits -= exchanged;
+        self.counts.exchanged += exchanged;
+    }
+
+    /// Serves the samples of the next batch of what was last given as `known` to [`look_ahead`](Self::look_ahead).
+    pub(super) fn batch(&mut self, batch: &[SampleId], known: Known<'_>) {
         for &id in batch {
             self.counts.accesses += 1;
             if let Some((outlook, position)) = &mut self.outlook {
                 let see = |(id, at)| self.cache.see(id, at, &self.importance);
-                let next = outlook.access(accesses, *position, see);
+                let next = outlook.access(known, *position, see);
                 self.cache.use_at(id, next);
                 *position += 1;
             }
@@ -169,6 +211,8 @@ impl<'a> Replay<'a> {
             distinct_share: self.distinct as f64 / self.counts.accesses.max(1) as f64,
             ever_seen_share: seen as f64 / f64::from(self.setup.samples.max(1)),
             repeat_max: self.repeat_max,
+            position_entropy: (self.position_entropy.1 > 0)
+                .then(|| self.position_entropy.0 / f64::from(self.position_entropy.1)),
             stall: self.stall().map(|stall| stall.saturating_sub(self.stall_skipped)),
         }
     }
@@ -197,15 +241,17 @@ mod tests {
     use super::*;
 
     fn setup(sizes: &Sizes, policy: Policy, capacity: u64, skip_epochs: u32) -> Setup<'_> {
-        Setup { samples: 4, sizes, policy, lookahead: 1.0, capacity, skip_epochs, service: None }
+        let keeper = Keeper::Policy(policy);
+        Setup { samples: 4, sizes, keeper, lookahead: 1.0, capacity, skip_epochs, service: None }
     }
 
     fn run(replay: &mut Replay<'_>, epochs: &[&[u32]]) -> Counts {
         for (epoch, ids) in (0..).zip(epochs) {
             replay.begin_epoch(epoch, Repeats { distinct: 2, most: epoch + 1 }, true);
             let ids: Vec<SampleId> = ids.iter().copied().map(SampleId).collect();
-            replay.look_ahead(&ids);
-            replay.batch(&ids, &ids);
+            let known = Known::from(ids.as_slice());
+            replay.look_ahead(known);
+            replay.batch(&ids, known);
         }
         replay.outcome().counts
     }
@@ -215,7 +261,7 @@ mod tests {
         let mut replay = Replay::new(setup(&Sizes::Unit, Policy::Lru, 2, 0));
         let counts = run(&mut replay, &[&[0, 1, 0, 2, 1]]);
         // 0 and 1 come in, 0 hits, 2 displaces 1, 1 displaces 0.
-        assert_eq!(counts, Counts { accesses: 5, hits: 1, evictions: 2, bypasses: 0, bytes_read: 4 });
+        assert_eq!(counts, Counts { accesses: 5, hits: 1, evictions: 2, bytes_read: 4, ..Counts::default() });
         assert!(replay.is_resident(SampleId(1)) && !replay.is_resident(SampleId(0)));
         let outcome = replay.outcome();
         assert!((outcome.ever_seen_share - 0.75).abs() < 1e-12);
@@ -230,7 +276,7 @@ mod tests {
         replay.credit(&low);
         // Sample 3 takes two blocks, more than there are.
         let counts = run(&mut replay, &[&[0, 1, 3]]);
-        assert_eq!(counts, Counts { accesses: 3, hits: 0, evictions: 0, bypasses: 2, bytes_read: 21 });
+        assert_eq!(counts, Counts { accesses: 3, bypasses: 2, bytes_read: 21, ..Counts::default() });
     }
 
     #[test]
@@ -245,7 +291,7 @@ mod tests {
     fn skipped_epochs_are_not_counted_but_seen() {
         let mut replay = Replay::new(setup(&Sizes::Unit, Policy::Lru, 4, 1));
         let counts = run(&mut replay, &[&[0, 1, 2], &[0, 1], &[3, 0]]);
-        assert_eq!(counts, Counts { accesses: 4, hits: 3, evictions: 0, bypasses: 0, bytes_read: 1 });
+        assert_eq!(counts, Counts { accesses: 4, hits: 3, bytes_read: 1, ..Counts::default() });
         let outcome = replay.outcome();
         assert!((outcome.ever_seen_share - 1.0).abs() < 1e-12);
         assert!((outcome.distinct_share - 1.0).abs() < 1e-12);

@@ -2,21 +2,24 @@
 
 use std::time::{Duration, Instant};
 
-use clap::ValueEnum;
 use serde::Serialize;
 
 use super::error::SimulateError;
 use super::interval::{half_width_95, mean};
 use super::play::play;
 use super::replay::{Counts, Outcome};
+use super::system::System;
 use super::watch::Watch;
-use super::workload::Workload;
-use crate::cli::PolicyName;
+use super::workload::{Accesses, Workload};
 
 /// What one policy does at one capacity. With several seeds: counts of a mean training, rounded.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Row {
+    /// The policy's name, or the preset's.
     pub(super) policy: String,
+    /// `None` for a trace, as the next.
+    pub(super) sampler: Option<&'static str>,
+    pub(super) order: Option<&'static str>,
     /// The capacity as it was asked for.
     pub(super) cache: String,
     /// The capacity in bytes; in samples where sizes are not known.
@@ -26,6 +29,8 @@ pub(super) struct Row {
     pub(super) accesses: u64,
     pub(super) hits: u64,
     pub(super) misses: u64,
+    /// Accesses that were neither, as another sample stood in for one that would have been read (iCACHE).
+    pub(super) exchanged: u64,
     /// Hits over accesses.
     pub(super) hit_ratio: f64,
     /// Half of its 95 % interval; with more than one seed.
@@ -41,6 +46,10 @@ pub(super) struct Row {
     pub(super) ever_seen_share: f64,
     /// Most deliveries of one sample in one epoch, of any training.
     pub(super) repeat_max: u32,
+    /// Epochs whose plan had only cached samples although there are others.
+    pub(super) absorbing_epochs: u64,
+    /// How random the order of an epoch is on average: 1 as a shuffle, 0 as in storage. `None` for a trace.
+    pub(super) position_entropy: Option<f64>,
     /// What training waits, in seconds; `None` without a store, as the next.
     pub(super) stall_s: Option<f64>,
     /// The same over what the trainer computes.
@@ -52,22 +61,17 @@ pub(super) struct Row {
     pub(super) ns_per_access: f64,
 }
 
-/// The name of a policy in options and reports.
-pub(super) fn name(policy: PolicyName) -> String {
-    policy.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
-}
-
 /// Plays all trainings of the workload.
 ///
 /// # Errors
 /// Recorded losses cannot be read, or Ctrl-C.
 pub(super) fn outcomes(
     workload: &Workload,
-    policy: PolicyName,
+    system: &System,
     capacity: u64,
     watch: &Watch,
 ) -> Result<Vec<Outcome>, SimulateError> {
-    (0..workload.seeds()).map(|nth| play(workload, policy.into(), capacity, nth, watch)).collect()
+    (0..workload.seeds()).map(|nth| play(workload, system, capacity, nth, watch)).collect()
 }
 
 impl Row {
@@ -77,17 +81,20 @@ impl Row {
     /// Recorded losses cannot be read, or Ctrl-C.
     pub(super) fn play(
         workload: &Workload,
-        policy: PolicyName,
+        system: &System,
         cache: &str,
         capacity: u64,
         watch: &Watch,
     ) -> Result<Self, SimulateError> {
         let started = Instant::now();
-        let outcomes = outcomes(workload, policy, capacity, watch)?;
+        let outcomes = outcomes(workload, system, capacity, watch)?;
         let took = started.elapsed();
         let played = workload.accesses_each() * u64::from(workload.seeds());
+        let training = matches!(workload.accesses, Accesses::Training { .. });
         Ok(Self {
-            policy: name(policy),
+            policy: system.name.to_owned(),
+            sampler: training.then_some(system.sampler.as_str()),
+            order: training.then_some(system.order.as_str()),
             cache: cache.to_owned(),
             capacity,
             capacity_share: capacity as f64 / workload.total().max(1) as f64,
@@ -108,17 +115,22 @@ impl Row {
         let stalls: Vec<f64> =
             outcomes.iter().filter_map(|outcome| Some(outcome.stall?.as_secs_f64())).collect();
         let (accesses, hits) = (count(|counts| counts.accesses), count(|counts| counts.hits));
+        let exchanged = count(|counts| counts.exchanged);
+        let entropies: Vec<f64> = outcomes.iter().filter_map(|outcome| outcome.position_entropy).collect();
         let compute = workload.service.map(|service| compute_s(service.compute, accesses));
         let over_compute = |stall: Option<f64>| Some(stall? / compute?);
         let stall_s = compute.map(|_| mean(stalls.iter().copied()));
         Self {
             policy: String::new(),
+            sampler: None,
+            order: None,
             cache: String::new(),
             capacity: 0,
             capacity_share: 0.0,
             accesses,
             hits,
-            misses: accesses.saturating_sub(hits),
+            misses: accesses.saturating_sub(hits + exchanged),
+            exchanged,
             hit_ratio: mean(hit_ratios.iter().copied()),
             hit_ratio_ci95: half_width_95(&hit_ratios),
             evictions: count(|counts| counts.evictions),
@@ -127,6 +139,8 @@ impl Row {
             distinct_share: share(|outcome| outcome.distinct_share),
             ever_seen_share: share(|outcome| outcome.ever_seen_share),
             repeat_max: outcomes.iter().map(|outcome| outcome.repeat_max).max().unwrap_or(0),
+            absorbing_epochs: count(|counts| counts.absorbing_epochs),
+            position_entropy: (!entropies.is_empty()).then(|| mean(entropies.iter().copied())),
             stall_s,
             stall_share: over_compute(stall_s),
             stall_share_ci95: over_compute(half_width_95(&stalls)),

@@ -7,7 +7,8 @@ use serde::Serialize;
 use super::cli::Simulate;
 use super::error::SimulateError;
 use super::recommend::{self, Recommendation, recommend};
-use super::row::{Row, name};
+use super::row::Row;
+use super::system::System;
 use super::watch::Watch;
 use super::workload::{Accesses, Workload};
 
@@ -38,11 +39,12 @@ pub(super) struct Report {
 /// Something cannot be read or used, or Ctrl-C; then the rows that were ready are written all the same.
 pub fn simulate(args: &Simulate, out: &mut impl Write) -> Result<(), SimulateError> {
     let workload = Workload::load(args)?;
+    let systems = System::all(args)?;
     let total = workload.total();
     let capacities: Vec<u64> =
         args.cache.iter().map(|cache| cache.resolve(&workload.sizes, total)).collect::<Result<_, _>>()?;
     let mut report = Report {
-        accesses: accesses(&workload),
+        accesses: accesses(args, &workload),
         samples: workload.samples,
         bytes: workload.sizes.are_known().then_some(total),
         epochs: workload.epochs(),
@@ -53,7 +55,7 @@ pub fn simulate(args: &Simulate, out: &mut impl Write) -> Result<(), SimulateErr
         rows: Vec::new(),
         recommend: args.recommend.then(Vec::new),
     };
-    let ended = fill(&mut report, args, &workload, &capacities);
+    let ended = fill(&mut report, args, &workload, &systems, &capacities);
     if !matches!(ended, Ok(()) | Err(SimulateError::Interrupted)) {
         return ended;
     }
@@ -71,33 +73,39 @@ fn fill(
     report: &mut Report,
     args: &Simulate,
     workload: &Workload,
+    systems: &[System],
     capacities: &[u64],
 ) -> Result<(), SimulateError> {
     let searches = if args.recommend { recommend::SIMULATIONS } else { 0 };
-    let simulations = args.policy.len() as u64 * (args.cache.len() as u64 + searches);
+    let simulations = systems.len() as u64 * (args.cache.len() as u64 + searches);
     let each = workload.accesses_each().saturating_mul(u64::from(workload.seeds()));
     let watch = Watch::start(each.saturating_mul(simulations))?;
-    for &policy in &args.policy {
+    for system in systems {
         for (cache, &capacity) in args.cache.iter().zip(capacities) {
-            watch.name(format!("{} at {}", name(policy), cache.text()));
-            report.rows.push(Row::play(workload, policy, cache.text(), capacity, &watch)?);
+            watch.name(format!("{} at {}", system.name, cache.text()));
+            report.rows.push(Row::play(workload, system, cache.text(), capacity, &watch)?);
         }
     }
     if let Some(found) = &mut report.recommend {
-        for &policy in &args.policy {
-            watch.name(format!("how much {} needs", name(policy)));
-            found.push(recommend(workload, policy, &watch)?);
+        for system in systems {
+            watch.name(format!("how much {} needs", system.name));
+            found.push(recommend(workload, system, &watch)?);
         }
     }
     Ok(())
 }
 
 /// In words.
-fn accesses(workload: &Workload) -> String {
+fn accesses(args: &Simulate, workload: &Workload) -> String {
     match &workload.accesses {
         Accesses::Training { plan, .. } => {
             let rep = if plan.rep > 1.0 { format!(", rep {}", plan.rep) } else { String::new() };
-            format!("{} plans, {}{rep}", plan.sampler, plan.order)
+            let paced = if plan.pace { ", paced" } else { "" };
+            if args.training.preset.is_empty() {
+                format!("{} plans, {}{rep}{paced}", plan.sampler, plan.order)
+            } else {
+                format!("plans as each preset draws them{rep}{paced}")
+            }
         }
         Accesses::Trace(trace) => format!("a trace of {}", indicatif::HumanCount(trace.len())),
     }

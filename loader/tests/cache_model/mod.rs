@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use shade_formats::SampleId;
-use shade_load::cache::Policy;
+use shade_formats::control::Policy;
 use shade_load::importance::Importance;
 
 /// Value of a resident: the sample and which admission it came with.
@@ -21,6 +21,10 @@ pub(crate) struct Resident {
     frequency: usize,
     /// ARC: of T2.
     is_in_t2: bool,
+    /// Quiver and iCACHE: the epoch has used it.
+    is_used: bool,
+    /// iCACHE: of the high region.
+    is_high: bool,
 }
 
 /// What leaves the cache first has the smallest. Compared one after the other; all figures are exact.
@@ -32,6 +36,8 @@ pub(crate) struct Model {
     samples: u32,
     residents: Vec<Resident>,
     ghosts: Ghosts,
+    /// iCACHE: samples of low importance.
+    low: BTreeSet<u32>,
     /// What lookahead was told: sample and position of its next use.
     pub(crate) next_uses: BTreeMap<u32, u32>,
     /// Hits and admissions so far.
@@ -50,7 +56,16 @@ impl Model {
     pub(crate) fn new(policy: Policy, capacity_bytes: u64, samples: u32) -> Self {
         let ghosts = Ghosts::default();
         let next_uses = BTreeMap::new();
-        Self { policy, capacity_bytes, samples, residents: Vec::new(), ghosts, next_uses, time: 0 }
+        Self {
+            policy,
+            capacity_bytes,
+            samples,
+            residents: Vec::new(),
+            ghosts,
+            low: BTreeSet::new(),
+            next_uses,
+            time: 0,
+        }
     }
 
     pub(crate) fn residents(&self) -> &[Resident] {
@@ -67,7 +82,22 @@ impl Model {
         resident.touched = self.time;
         resident.frequency += 1;
         resident.is_in_t2 = true;
+        resident.is_used = true;
         resident.value
+    }
+
+    pub(crate) fn begin_epoch(&mut self, low: BTreeSet<u32>) {
+        self.low = low;
+        self.residents.iter_mut().for_each(|resident| resident.is_used = false);
+    }
+
+    /// Whether samples may be exchanged for one another by this policy, and this sample is among them.
+    pub(crate) fn may_be_exchanged(&self, id: u32) -> bool {
+        match self.policy {
+            Policy::Quiver => true,
+            Policy::Icache => self.low.contains(&id),
+            _ => false,
+        }
     }
 
     pub(crate) fn remove(&mut self, id: u32) -> Option<Value> {
@@ -95,13 +125,19 @@ impl Model {
             touched: self.time + 1,
             frequency: 1,
             is_in_t2: false,
+            is_used: true,
+            is_high: !self.low.contains(&id),
         };
         let victims = match self.policy {
             Policy::Arc => return self.offer_arc(newcomer, pinned),
+            Policy::Icache | Policy::Quiver => self.of_region(&newcomer, importance, pinned)?,
             Policy::Static if self.used() + bytes_offered > self.capacity_bytes => return None,
             _ => self.smallest_unpinned(bytes_offered, importance, pinned)?,
         };
-        let is_below = |victim| self.rank(victim, importance) < self.rank(&newcomer, importance);
+        // iCACHE's high region has looked already, and is stricter: equal scores are not displaced.
+        let is_below = |victim| {
+            self.policy == Policy::Icache || self.rank(victim, importance) < self.rank(&newcomer, importance)
+        };
         if !victims.iter().all(is_below) {
             return None;
         }
@@ -129,6 +165,35 @@ impl Model {
         Some(order[..count].to_vec())
     }
 
+    /// Who leaves the region of the newcomer; Quiver has one region, all of which is low.
+    fn of_region(
+        &self,
+        newcomer: &Resident,
+        importance: &Importance,
+        pinned: &BTreeSet<u32>,
+    ) -> Option<Vec<Resident>> {
+        let has_regions = self.policy == Policy::Icache;
+        let is_high = has_regions && newcomer.is_high;
+        let low_limit = if has_regions { self.capacity_bytes / 10 } else { self.capacity_bytes };
+        let limit = if is_high { self.capacity_bytes - low_limit } else { low_limit };
+        let mut region = self.residents.clone();
+        region.retain(|resident| !has_regions || resident.is_high == newcomer.is_high);
+        let used = bytes(&region);
+        region.retain(|resident| !pinned.contains(&resident.id));
+        let score = |resident: &Resident| importance.score(SampleId(resident.id));
+        if is_high {
+            region.retain(|resident| score(resident) < score(newcomer));
+        } else {
+            region.retain(|resident| resident.is_used);
+        }
+        region.sort_by(|left, right| {
+            self.rank(left, importance).partial_cmp(&self.rank(right, importance)).unwrap()
+        });
+        let fits = |count: &usize| used - bytes(&region[..*count]) + newcomer.bytes <= limit;
+        let count = (0..=region.len()).find(fits)?;
+        Some(region[..count].to_vec())
+    }
+
     /// The policy as a formula. A newcomer is ranked as well: where it must not matter, its rank is the greatest.
     pub(crate) fn rank(&self, resident: &Resident, importance: &Importance) -> Rank {
         let id = SampleId(resident.id);
@@ -144,6 +209,8 @@ impl Model {
             Policy::Lfu => [is_newcomer, resident.frequency as f64, resident.touched as f64, 0.0],
             Policy::Lru => [resident.touched as f64, 0.0, 0.0, 0.0],
             Policy::Fifo => [resident.admitted as f64, 0.0, 0.0, 0.0],
+            Policy::Icache if resident.is_high => [score, -f64::from(id.0), 0.0, 0.0],
+            Policy::Quiver | Policy::Icache => [resident.touched as f64, 0.0, 0.0, 0.0],
             Policy::Arc | Policy::Static => [is_newcomer, 0.0, 0.0, 0.0],
         }
     }

@@ -15,13 +15,12 @@ use std::time::Duration;
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use shade_formats::control::{JobSpec, OnError, Output, PlanSpec, Tail};
+use shade_formats::control::{JobSpec, OnError, Output, PlanSpec, Policy, Tail};
 use shade_formats::index::{Codec, Entry, Index, IndexBuilder, Media, Shard};
 use shade_formats::ring::{Descriptor, Kind};
 use shade_formats::{SampleId, ShardId};
 use shade_load::batches::{Columns, FillFault, FillOrder, Filled, SealOrder};
 use shade_load::blocks::{Arena, Mismatch, block_bytes_for};
-use shade_load::cache::Policy;
 use shade_load::core::{Accepted, Action, Attach, Core, CoreConfig, Event, SessionId};
 use shade_load::reads::{Completion, ReadFault, ReadOp};
 

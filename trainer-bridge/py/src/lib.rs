@@ -4,6 +4,8 @@
 //! [`error`] names exceptions. What users see (`Loader`, `Batch`) is written in Python on top of this.
 
 use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+use shade_formats::control::{Order, Policy, Preset, Sampler};
 
 mod batch;
 mod dlpack;
@@ -17,9 +19,28 @@ mod spec;
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add("DEBUG_BUILD", cfg!(debug_assertions))?;
+    let python = module.py();
+    module.add("SAMPLERS", names(python, Sampler::ALL, Sampler::as_str)?)?;
+    module.add("ORDERS", names(python, Order::ALL, Order::as_str)?)?;
+    module.add("POLICIES", names(python, Policy::ALL, Policy::as_str)?)?;
+    let systems = PyDict::new(python);
+    for preset in Preset::ALL {
+        let system = (preset.sampler().as_str(), preset.policy().as_str(), preset.order().as_str());
+        systems.set_item(preset.as_str(), system)?;
+    }
+    module.add("PRESETS", systems)?;
     module.add_class::<session::Session>()?;
     module.add_class::<batch::Batch>()?;
     module.add_class::<batch::View>()?;
     module.add_class::<fields::Fields>()?;
     error::register(module)
+}
+
+/// The names of a choice, as a tuple.
+fn names<'py, T: Copy>(
+    python: Python<'py>,
+    all: &[T],
+    name: impl Fn(T) -> &'static str,
+) -> PyResult<Bound<'py, PyTuple>> {
+    PyTuple::new(python, all.iter().map(|&value| name(value)))
 }

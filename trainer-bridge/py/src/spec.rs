@@ -22,6 +22,8 @@ pub(crate) struct JobDict {
     hit_cap: f64,
     cover: u32,
     explore: f64,
+    pace: bool,
+    draw_ahead: bool,
     batch_size: u32,
     world_size: u32,
     tail: String,
@@ -58,6 +60,8 @@ impl JobDict {
             hit_cap: self.hit_cap,
             cover: self.cover,
             explore: self.explore,
+            pace: self.pace,
+            draw_ahead: self.draw_ahead,
         };
         Ok(JobSpec {
             plan,

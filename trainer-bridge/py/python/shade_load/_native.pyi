@@ -5,6 +5,12 @@ from typing import Any, Final, TypedDict, final
 
 __version__: Final[str]
 DEBUG_BUILD: Final[bool]
+# The names of what there is to choose from.
+SAMPLERS: Final[tuple[str, ...]]
+ORDERS: Final[tuple[str, ...]]
+POLICIES: Final[tuple[str, ...]]
+# Sampler, policy and order of each preset.
+PRESETS: Final[dict[str, tuple[str, str, str]]]
 
 class ShadeError(RuntimeError):
     """Anything that shade reports; the base of the others."""
@@ -29,6 +35,8 @@ class Job(TypedDict):
     hit_cap: float
     cover: int
     explore: float
+    pace: bool
+    draw_ahead: bool
     batch_size: int
     world_size: int
     tail: str

@@ -13,7 +13,7 @@ from . import _native
 from ._native import LoaderTimeout, ShadeError
 from .batch import Batch
 from .launch import find_daemon
-from .options import UINT32_MAX, DaemonOptions, JobOptions, dataset_path, integer, job_name, number, ranks
+from .options import UINT32_MAX, DaemonOptions, JobOptions, dataset_path, integer, job_name, number, ranks, system
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -38,16 +38,25 @@ class Loader:
         rank, world_size: This process and how many there are. Default: torch.distributed's if it is initialised, else
             $RANK and $WORLD_SIZE, else 0 of 1.
         seed: Of all that is drawn. The same seed and losses give the same epochs.
-        sampler: "pads" draws by importance from the second epoch on; "uniform" takes each sample once per epoch.
+        preset: The system to be: its sampler, policy and order where these are not given. "clairvoyant" is shade's own,
+            the others are there to compare with: "shade", "icache", "coordl", "quiver" and "deepio" as their papers mean
+            them, "default" (permutations, LRU), "base" and "ilfu". `shade-load serve --help` says which is what.
+        sampler: "pads" draws by importance from the second epoch on; "uniform" takes each sample once per epoch; "iis"
+            leaves out samples of low importance, so that epochs are shorter; "cis" delivers them with weight 0.
         policy: What the cache keeps: "lookahead" what the epoch's plan uses soonest and, behind that, by importance. For
             comparison "app" by importance alone, "topc" by importance regardless of use, "lfu" the most used, "lru" the
-            latest used, "fifo" the latest read, "arc" a balance of used lately and used again, "static" what came first.
+            latest used, "fifo" the latest read, "arc" a balance of used lately and used again, "static" what came
+            first, "icache" two regions for high and low importance, "quiver" what the epoch has not used.
         lookahead: How far "lookahead" sees, in epochs. 1: the rest of the epoch.
         rep: PADS: how many times as often resident samples are drawn, at least 1. 1 is off.
         hit_cap: PADS: largest share of an epoch that such repeats may take, 0 to 1.
         cover: PADS: a sample not delivered for so many epochs is put into the next. 0 is off.
         explore: PADS: share of uniform draws, 0 to 1.
-        order: "shuffled", or "hits_first" as SHADE published it (for comparison only).
+        order: "shuffled"; "spaced": repeats of a sample 20 to 60 batches apart, for more hits of a small cache; for
+            comparison "hits_first" as SHADE published it, and "opportunistic" (DeepIO).
+        pace: Move samples a few batches so that batches and ranks miss evenly.
+        draw_ahead: Draw each epoch an epoch early, from losses that are an epoch older: more hits, as the cache then sees
+            a whole epoch ahead at all times.
         tail: An epoch's last batch: "even" makes it shorter but equal in all ranks, "drop" leaves it out, "pad" fills
             it up (`batch.padding` says where).
         on_error: A bad record is an error ("raise"), left out ("skip") or replaced by another ("substitute").
@@ -77,14 +86,20 @@ class Loader:
         rank: int | None = None,
         world_size: int | None = None,
         seed: int = 0,
-        sampler: Literal["pads", "uniform"] = "pads",
-        policy: Literal["lookahead", "app", "topc", "lfu", "lru", "fifo", "arc", "static"] = "lookahead",
+        preset: Literal[
+            "clairvoyant", "shade", "icache", "coordl", "quiver", "deepio", "default", "base", "ilfu"
+        ] = "clairvoyant",
+        sampler: Literal["pads", "uniform", "iis", "cis"] | None = None,
+        policy: Literal["lookahead", "app", "topc", "lfu", "lru", "fifo", "arc", "static", "icache", "quiver"]
+        | None = None,
         lookahead: float = 1.0,
         rep: float = 1.0,
         hit_cap: float = 0.6,
         cover: int = 5,
         explore: float = 0.0,
-        order: Literal["shuffled", "hits_first"] = "shuffled",
+        order: Literal["shuffled", "spaced", "hits_first", "opportunistic"] | None = None,
+        pace: bool = False,
+        draw_ahead: bool = False,
         tail: Literal["even", "drop", "pad"] = "even",
         on_error: Literal["raise", "skip", "substitute"] = "raise",
         job: str = "default",
@@ -100,17 +115,20 @@ class Loader:
     ) -> None:
         self.rank, self.world_size = ranks(rank, world_size)
         self._timeout = number("timeout", timeout, 0.001, 1e9)
+        its_sampler, its_policy, its_order = system(preset)
         self._job = JobOptions(
             batch_size=batch_size,
             world_size=self.world_size,
             image_size=image_size,
-            sampler=sampler,
-            order=order,
+            sampler=its_sampler if sampler is None else sampler,
+            order=its_order if order is None else order,
             seed=seed,
             rep=rep,
             hit_cap=hit_cap,
             cover=cover,
             explore=explore,
+            pace=pace,
+            draw_ahead=draw_ahead,
             tail=tail,
             on_error=on_error,
             ring=ring,
@@ -120,7 +138,7 @@ class Loader:
         socket_path = None if socket is None else os.path.abspath(socket)
         arguments = DaemonOptions(
             cache=cache,
-            policy=policy,
+            policy=its_policy if policy is None else policy,
             lookahead=lookahead,
             store=store,
             depth=depth,
@@ -148,7 +166,7 @@ class Loader:
         self._fields = self._session.fields(io == "buffered")
 
     def __len__(self) -> int:
-        """Batches per epoch and rank; equal in all ranks."""
+        """Batches per epoch and rank; equal in all ranks. An epoch of the sampler "iis" may have fewer."""
         return self._open().batches_per_epoch
 
     def __repr__(self) -> str:

@@ -18,8 +18,7 @@ BATCH_SAMPLES_MAX = 32_768
 IMAGE_SIDE_MAX = 16_384
 RANKS_MAX = 4096
 RING_BYTES_MAX = 1 << 40
-# Choices and limits of `shade-load serve`.
-POLICIES = ("lookahead", "app", "topc", "lfu", "lru", "fifo", "arc", "static")
+# Limits of `shade-load serve`.
 DEPTH_MAX = 1024
 WORKERS_MAX = 512
 UINT32_MAX = (1 << 32) - 1
@@ -51,6 +50,8 @@ class JobOptions:
     hit_cap: float
     cover: int
     explore: float
+    pace: bool
+    draw_ahead: bool
     tail: str
     on_error: str
     ring: int | str | None
@@ -58,13 +59,15 @@ class JobOptions:
     def to_native(self) -> _native.Job:
         """The checked arguments as the native module takes them."""
         return {
-            "sampler": choice("sampler", self.sampler, ("pads", "uniform")),
-            "order": choice("order", self.order, ("shuffled", "hits_first")),
+            "sampler": choice("sampler", self.sampler, _native.SAMPLERS),
+            "order": choice("order", self.order, _native.ORDERS),
             "seed": integer("seed", self.seed, 0, UINT64_MAX),
             "rep": number("rep", self.rep, 1.0, math.inf),
             "hit_cap": number("hit_cap", self.hit_cap, 0.0, 1.0),
             "cover": integer("cover", self.cover, 0, UINT32_MAX),
             "explore": number("explore", self.explore, 0.0, 1.0),
+            "pace": flag("pace", self.pace),
+            "draw_ahead": flag("draw_ahead", self.draw_ahead),
             "batch_size": integer("batch_size", self.batch_size, 1, BATCH_SAMPLES_MAX),
             "world_size": integer("world_size", self.world_size, 1, RANKS_MAX),
             "tail": choice("tail", self.tail, ("even", "drop", "pad")),
@@ -92,7 +95,7 @@ class DaemonOptions:
         """The checked arguments as `shade-load` takes them."""
         arguments = ["serve", str(dataset), "--private", "--job", job]
         arguments += ["--cache", capacity("cache", self.cache)]
-        arguments += ["--policy", choice("policy", self.policy, POLICIES)]
+        arguments += ["--policy", choice("policy", self.policy, _native.POLICIES)]
         arguments += ["--lookahead", f"{number('lookahead', self.lookahead, 0, 1e9):g}"]
         arguments += ["--engine", choice("engine", self.engine, ("auto", "uring", "threads", "sim"))]
         arguments += ["--io", choice("io", self.io, ("auto", "direct", "buffered"))]
@@ -179,6 +182,18 @@ def number(name: str, value: float, low: float, high: float) -> float:
         expected = f"at least {low:g}" if math.isinf(high) else f"{low:g} to {high:g}"
         raise ValueError(f"{name}: got {value}, expected {expected}")
     return float(value)
+
+
+def flag(name: str, value: bool) -> bool:
+    """`value`, if it is True or False."""
+    if not isinstance(value, bool):
+        raise TypeError(f"{name}: got {value!r}, expected True or False")
+    return value
+
+
+def system(preset: str) -> tuple[str, str, str]:
+    """Sampler, policy and order of a preset."""
+    return _native.PRESETS[choice("preset", preset, _native.PRESETS)]
 
 
 def choice(name: str, value: str, known: Collection[str]) -> str:

@@ -1,0 +1,119 @@
+//! What a batch takes instead of what it would have to wait for: samples of later batches that are in the cache (Quiver's and
+//! iCACHE's substitution; called an exchange here, for a substitute is what takes a bad record's place).
+//!
+//! Two positions of the plan change places, so every sample still comes as often as planned. Who may be replaced and who may
+//! stand in is the policy's affair: Quiver takes any resident for any absent sample; iCACHE only samples of low importance
+//! for samples of low importance.
+
+use shade_formats::SampleId;
+
+use super::epoch::Plan;
+
+/// Stand-ins are looked for in so many batches, the one at hand included: Quiver's k.
+const WINDOW_BATCHES: usize = 10;
+
+impl Plan {
+    /// Fills the batch at positions `from..to` with stand-ins: each of its samples that `is_absent` changes places with the
+    /// next sample of the following batches that `may_stand_in`. No sample comes twice into the batch for that. Returns the
+    /// positions that now have one.
+    pub fn exchange(
+        &mut self,
+        from: usize,
+        to: usize,
+        is_absent: impl Fn(SampleId) -> bool,
+        may_stand_in: impl Fn(SampleId) -> bool,
+    ) -> Vec<u32> {
+        let to = to.min(self.ids.len());
+        let end =
+            self.ids.len().min(from.saturating_add((to.saturating_sub(from)).saturating_mul(WINDOW_BATCHES)));
+        let Some((batch, later)) =
+            self.ids.get_mut(from..end).and_then(|ids| ids.split_at_mut_checked(to - from))
+        else {
+            return Vec::new();
+        };
+        let Some((weights, later_weights)) =
+            self.weights.get_mut(from..end).and_then(|weights| weights.split_at_mut_checked(to - from))
+        else {
+            return Vec::new();
+        };
+        let mut exchanged = Vec::new();
+        let mut pending = later.iter_mut().zip(later_weights).filter(|(id, _)| may_stand_in(**id));
+        for at in 0..batch.len() {
+            if !batch.get(at).is_some_and(|&id| is_absent(id)) {
+                continue;
+            }
+            let Some((other, other_weight)) = pending.find(|(id, _)| !batch.contains(id)) else { break };
+            if let (Some(id), Some(weight)) = (batch.get_mut(at), weights.get_mut(at)) {
+                std::mem::swap(id, other);
+                std::mem::swap(weight, other_weight);
+                // Positions of a plan are u32.
+                exchanged.push(u32::try_from(from + at).unwrap_or(u32::MAX));
+            }
+        }
+        exchanged
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::plan::PlanSummary;
+
+    fn plan(ids: impl IntoIterator<Item = u32>) -> Plan {
+        let ids: Vec<SampleId> = ids.into_iter().map(SampleId).collect();
+        // A weight that tells whose it is.
+        let weights = ids.iter().map(|id| f32::from(u16::try_from(id.0).unwrap())).collect();
+        Plan { epoch: 0, ids, weights, summary: PlanSummary::default() }
+    }
+
+    fn ids(plan: &Plan) -> Vec<u32> {
+        plan.ids.iter().map(|id| id.0).collect()
+    }
+
+    #[test]
+    fn absent_samples_change_places_with_residents_of_later_batches() {
+        let mut plan = plan([1, 12, 3, 4, 5, 16, 17, 8, 19]);
+        let resident = |id: SampleId| id.0 > 10;
+        assert_eq!(plan.exchange(0, 3, |id| !resident(id), resident), [0, 2]);
+        assert_eq!(ids(&plan), [16, 12, 17, 4, 5, 1, 3, 8, 19]);
+        assert_eq!(plan.weights, [16.0, 12.0, 17.0, 4.0, 5.0, 1.0, 3.0, 8.0, 19.0]);
+    }
+
+    #[test]
+    fn a_stand_in_is_no_second_time_in_its_batch() {
+        let mut plan = plan([1, 12, 2, 12, 12, 13]);
+        let resident = |id: SampleId| id.0 > 10;
+        assert_eq!(plan.exchange(0, 3, |id| !resident(id), resident), [0]);
+        assert_eq!(ids(&plan), [13, 12, 2, 12, 12, 1]);
+    }
+
+    #[test]
+    fn stand_ins_come_from_the_next_batches_only() {
+        let mut plan = plan((0..200).map(|id| if id == 150 { 1000 } else { id }));
+        assert_eq!(plan.exchange(0, 4, |_| true, |id| id.0 == 1000), [0u32; 0]);
+        assert_eq!(plan.exchange(120, 124, |_| true, |id| id.0 == 1000), [120]);
+        assert_eq!(plan.exchange(198, 300, |_| true, |_| true), [0u32; 0]);
+        assert_eq!(plan.exchange(300, 400, |_| true, |_| true), [0u32; 0]);
+    }
+
+    proptest! {
+        #[test]
+        fn everything_still_comes_once(
+            order in Just((0..60u32).collect::<Vec<_>>()).prop_shuffle(), resident in prop::collection::vec(any::<bool>(), 60)
+        ) {
+            let mut plan = plan(order);
+            let is_resident = |id: SampleId| resident[id.index()];
+            for from in (0..60).step_by(8) {
+                plan.exchange(from, from + 8, |id| !is_resident(id), is_resident);
+            }
+            let mut sorted = ids(&plan);
+            sorted.sort_unstable();
+            prop_assert!(sorted.into_iter().eq(0..60));
+            // Residents are far fewer than ten batches here, so all come first.
+            let first = plan.ids.iter().position(|&id| !is_resident(id)).unwrap_or(60);
+            prop_assert!(plan.ids.iter().skip(first.next_multiple_of(8)).all(|&id| !is_resident(id)));
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! The order `spaced`: the repeats of a sample 20 to 60 batches apart, so that a small cache holds it from use to use.
+//!
+//! Batches are filled from first to last: with the repeats that are due, and with samples that begin. These come in random
+//! order, but one with many repeats early enough for them. Where the epoch is too short for such gaps they are shortened
+//! evenly; at its end, when nothing is left to begin, what would be due later comes earlier.
+
+#![expect(clippy::indexing_slicing, reason = "batches are below their number")]
+
+use std::collections::VecDeque;
+
+use shade_formats::SampleId;
+
+use super::random::Random;
+
+/// Fewest and most batches from one use of a sample to the next.
+pub(super) const GAP_BATCHES: (usize, usize) = (20, 60);
+/// Resolution of the places at which samples begin, in parts of a batch.
+const PARTS: u64 = 1 << 16;
+
+/// A use that is due, and how many there are after it.
+type Due = (SampleId, u32);
+
+/// Lists each sample as often as `counts` says.
+pub(super) fn spaced(counts: &[u32], batch_size: usize, random: &mut Random) -> Vec<SampleId> {
+    let total: usize = counts.iter().map(|&count| count as usize).sum();
+    let batches = total.div_ceil(batch_size);
+    let mut begins = begins(counts, batches, random);
+    let mut ids: Vec<SampleId> = Vec::with_capacity(total);
+    let mut due: Vec<Vec<Due>> = vec![Vec::new(); batches];
+    // Batches below have nothing due any more.
+    let mut waiting = 0;
+    for batch in 0..batches {
+        let start = ids.len();
+        let end = total.min(start + batch_size);
+        let mut repeats = std::mem::take(&mut due[batch]);
+        while ids.len() < end {
+            let next = repeats.pop().or_else(|| begins.pop_front()).or_else(|| {
+                waiting = waiting.max(batch);
+                while due.get(waiting).is_some_and(Vec::is_empty) {
+                    waiting += 1;
+                }
+                due.get_mut(waiting)?.pop()
+            });
+            let Some((id, left)) = next else { break };
+            ids.push(id);
+            if left > 0 {
+                let uses = counts[id.index()] as usize;
+                let gap_max = GAP_BATCHES.1.min((batches - 1) / (uses - 1)).max(1);
+                let gap_min = GAP_BATCHES.0.min(gap_max);
+                let gap = gap_min + random.position(gap_max - gap_min + 1);
+                due[(batch + gap).min(batches - 1)].push((id, left - 1));
+            }
+        }
+        // What found no room is first in the next batch, as the last one to be popped is.
+        if let Some(next) = due.get_mut(batch + 1) {
+            next.append(&mut repeats);
+        }
+        random.shuffle(&mut ids[start..]);
+    }
+    ids
+}
+
+/// The samples in the order in which they begin, with the uses that follow.
+fn begins(counts: &[u32], batches: usize, random: &mut Random) -> VecDeque<Due> {
+    let gap_mean = GAP_BATCHES.0.midpoint(GAP_BATCHES.1);
+    let drawn = (0..).map(SampleId).zip(counts).filter(|&(_, &count)| count > 0);
+    let mut begins: Vec<(u64, Due)> = drawn
+        .map(|(id, &count)| {
+            let latest = batches.saturating_sub((count as usize - 1).saturating_mul(gap_mean)).max(1);
+            (random.below(latest as u64 * PARTS), (id, count - 1))
+        })
+        .collect();
+    begins.sort_unstable();
+    begins.into_iter().map(|(_, due)| due).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::plan::random::Stage;
+
+    fn run(counts: &[u32], batch_size: usize, seed: u64) -> Vec<SampleId> {
+        spaced(counts, batch_size, &mut Random::new(seed, 1, Stage::Space))
+    }
+
+    /// From each use to the next of the same sample, in batches.
+    fn gaps(ids: &[SampleId], samples: usize, batch_size: usize) -> Vec<usize> {
+        let mut last = vec![None; samples];
+        let mut gaps = Vec::new();
+        for (position, id) in ids.iter().enumerate() {
+            let batch = position / batch_size;
+            if let Some(before) = last[id.index()].replace(batch) {
+                gaps.push(batch - before);
+            }
+        }
+        gaps
+    }
+
+    /// As often as draws with replacement give: 1, 2, 3, 4 and 5 times 36.8, 18.4, 6.1, 1.5 and 0.3 %.
+    fn drawn(samples: u32) -> Vec<u32> {
+        let share = |sample: u32| (u64::from(sample) * 2_654_435_761 % 1000) as u32;
+        (0..samples)
+            .map(|sample| match share(sample) {
+                0..368 => 0,
+                368..736 => 1,
+                736..920 => 2,
+                920..981 => 3,
+                981..997 => 4,
+                _ => 5,
+            })
+            .collect()
+    }
+
+    #[test]
+    fn repeats_are_as_far_apart_as_asked_for_but_for_the_epochs_end() {
+        let counts = drawn(50_000);
+        let ids = run(&counts, 64, 3);
+        let gaps = gaps(&ids, counts.len(), 64);
+        let right = gaps.iter().filter(|&&gap| (GAP_BATCHES.0..=GAP_BATCHES.1).contains(&gap)).count();
+        assert!(right as f64 >= 0.97 * gaps.len() as f64, "{right} of {}", gaps.len());
+    }
+
+    #[test]
+    fn first_uses_come_all_through_the_epoch() {
+        let counts = drawn(50_000);
+        let ids = run(&counts, 64, 3);
+        let mut seen = vec![false; counts.len()];
+        let firsts: Vec<bool> =
+            ids.iter().map(|id| !std::mem::replace(&mut seen[id.index()], true)).collect();
+        let shares: Vec<f64> = firsts
+            .chunks(ids.len().div_ceil(10))
+            .map(|part| part.iter().filter(|&&first| first).count() as f64 / part.len() as f64)
+            .collect();
+        // Nothing repeats yet in the first 20 batches, so the first tenth has more.
+        assert!(shares[1..9].iter().all(|share| (0.55..0.70).contains(share)), "{shares:?}");
+    }
+
+    proptest! {
+        #[test]
+        fn it_is_an_order_of_these_uses(
+            counts in prop::collection::vec(0..9u32, 0..200), batch_size in 1..40usize, seed: u64
+        ) {
+            let ids = run(&counts, batch_size, seed);
+            let mut delivered = vec![0; counts.len()];
+            ids.iter().for_each(|id| delivered[id.index()] += 1);
+            prop_assert_eq!(&delivered, &counts);
+            prop_assert_eq!(ids, run(&counts, batch_size, seed));
+        }
+    }
+}
