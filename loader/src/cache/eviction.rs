@@ -100,6 +100,22 @@ impl Eviction {
         }
     }
 
+    /// Collects into `unused` residents with no known use until they make `missing` bytes; false if they do not.
+    pub(super) fn unused<T>(
+        &mut self,
+        missing: u64,
+        residents: &Residents<T>,
+        is_pinned: impl Fn(u32) -> bool,
+        unused: &mut Vec<u32>,
+    ) -> bool {
+        match self {
+            Self::Lookahead { heap, .. } => {
+                heap.victims(Some(Worth::KNOWN), missing, |place| residents.bytes(place), is_pinned, unused)
+            }
+            _ => missing == 0,
+        }
+    }
+
     /// Takes note that an offer is accepted, before its victims leave.
     pub(super) fn accept(&mut self, offer: Offer<'_>) {
         if let Self::Arc(lists) = self {

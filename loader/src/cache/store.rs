@@ -86,6 +86,17 @@ impl<T> Cache<T> {
         Admission::Admitted
     }
 
+    /// Whether `bytes` are free or held by unpinned samples with no known use. Only `Policy::Lookahead` knows uses; with
+    /// others nothing but free space counts.
+    #[must_use]
+    pub fn has_unused_room(&mut self, bytes: u64, is_pinned: impl Fn(&T) -> bool) -> bool {
+        self.victims.clear();
+        let residents = &self.residents;
+        let missing = bytes.saturating_sub(self.capacity_bytes - residents.used_bytes());
+        let is_pinned = |place| residents.value(place).is_some_and(&is_pinned);
+        self.eviction.unused(missing, residents, is_pinned, &mut self.victims)
+    }
+
     /// Tells the cache that the sample's score changed. Never changes what is resident.
     pub fn rescore(&mut self, id: SampleId, importance: &Importance) {
         if let Some(place) = self.residents.place(id) {

@@ -16,6 +16,9 @@ pub(super) struct Worth {
 }
 
 impl Worth {
+    /// Above all samples with no known use and below all others.
+    pub(super) const KNOWN: Self = Self { worth: 1 << 63, id: Reverse(SampleId(u32::MAX)) };
+
     /// APP's: (score, uses, -id).
     pub(super) fn with_uses(id: SampleId, importance: &Importance) -> Self {
         let score = Self::by_score(id, importance);

@@ -21,6 +21,8 @@ pub(super) enum Served {
     Hit,
     /// From the cache, in exchange for a sample that was not in it.
     Exchanged,
+    /// From the cache, where a prefetch had brought it.
+    Prefetched,
     /// By a read that another row had asked for.
     Joined,
     /// By a read of its own.
@@ -44,10 +46,12 @@ impl Core {
                 if let Some(batch) = self.session_mut(row.session).and_then(|s| s.batch_mut(row.seq)) {
                     batch.ready(row.position, record);
                 }
-                return Served::Hit;
+                return if self.prefetch.take(sample) { Served::Prefetched } else { Served::Hit };
             }
         }
-        if self.reading.want(sample, row, &self.index) { Served::Miss } else { Served::Joined }
+        // A prefetch that is still under way when its row comes is a miss like any other.
+        let is_first = self.reading.want(sample, row, &self.index) || self.prefetch.join(sample);
+        if is_first { Served::Miss } else { Served::Joined }
     }
 
     /// Submits queued reads, oldest first, each with the neighbours that come along, while blocks allow.
@@ -125,9 +129,14 @@ impl Core {
                     return self.release(record);
                 }
                 self.offer(sample, op.len, record);
+                let kept = self.cache.get(sample).is_some();
+                if self.prefetch.came_back(sample, kept) && !kept {
+                    self.count_unused_prefetch();
+                }
             }
             Err(fault) => {
                 self.free.give(op.blocks);
+                self.prefetch.came_back(sample, false);
                 if waiting.is_empty() {
                     return;
                 }
@@ -161,10 +170,19 @@ impl Core {
                 job.count(|counts| counts.bypassed += 1);
             }
         }
-        for (_, victim) in evicted {
+        for (id, victim) in evicted {
+            if self.prefetch.take(id) {
+                self.count_unused_prefetch();
+            }
             self.release(victim);
         }
         self.release(record);
+    }
+
+    fn count_unused_prefetch(&mut self) {
+        if let Some(job) = &mut self.job {
+            job.count(|counts| counts.prefetches_unused += 1);
+        }
     }
 
     /// Rows of `session`'s open batches that nobody works on yet are dropped: the rank has moved on.

@@ -5,12 +5,14 @@ use serde::Serialize;
 /// Counts over an epoch or over a job's life.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counts {
-    /// Samples the plan asked for: hits, misses and exchanged ones.
+    /// Samples the plan asked for: hits, misses, prefetched and exchanged ones.
     pub accesses: u64,
     /// Accesses served from the cache, those that joined a running read included.
     pub hits: u64,
     /// Hits that found their record being read for another row already.
     pub joined: u64,
+    /// Accesses served from the cache by a record that was prefetched for them: the first use of each.
+    pub prefetched: u64,
     /// Accesses that needed a read of their own.
     pub misses: u64,
     /// Accesses that were neither hits nor misses: a resident sample of low importance changed places in the plan with one
@@ -18,6 +20,10 @@ pub struct Counts {
     pub exchanged: u64,
     /// Reads sent to storage for them; those of an engine that tries again count once.
     pub reads: u64,
+    /// Records asked for ahead of all batches.
+    pub prefetches: u64,
+    /// Of these, records that left the cache, or were not admitted to it, before they were used.
+    pub prefetches_unused: u64,
     /// Records that came along with the read of a neighbour.
     pub coalesced: u64,
     /// Late records that were asked for a second time.

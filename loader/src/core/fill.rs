@@ -113,8 +113,7 @@ impl Core {
     pub(super) fn count_access(&mut self, row: RowRef, served: Served) {
         if let Some(batch) = self.session_mut(row.session).and_then(|s| s.batch_mut(row.seq)) {
             match served {
-                Served::Hit | Served::Joined => batch.hits += 1,
-                Served::Exchanged => {}
+                Served::Hit | Served::Joined | Served::Prefetched | Served::Exchanged => batch.hits += 1,
                 Served::Miss => batch.misses += 1,
             }
         }
@@ -127,6 +126,7 @@ impl Core {
                         counts.hits += 1;
                         counts.joined += 1;
                     }
+                    Served::Prefetched => counts.prefetched += 1,
                     Served::Exchanged => counts.exchanged += 1,
                     Served::Miss => counts.misses += 1,
                 }

@@ -11,6 +11,7 @@ use super::action::{Accepted, Action, Refusal};
 use super::counts::{EpochStats, Stats, TotalStats};
 use super::event::{Attach, Event, SessionId};
 use super::job::Job;
+use super::prefetch::Prefetch;
 use super::reading::Reading;
 use super::session::{Session, Wanted};
 use super::sizes::ring_bytes;
@@ -47,6 +48,7 @@ pub struct Core {
     pub(super) free: FreeList,
     /// Records wanted from storage, with the rows that wait for them.
     pub(super) reading: Reading,
+    pub(super) prefetch: Prefetch,
     pub(super) stalls: Stalls,
     pub(super) job: Option<Job>,
     pub(super) sessions: Vec<Session>,
@@ -63,6 +65,7 @@ impl Core {
             cache,
             free,
             reading: Reading::new(config.gap_bytes_max),
+            prefetch: Prefetch::default(),
             stalls: Stalls::default(),
             job: None,
             sessions: Vec::new(),
@@ -115,6 +118,7 @@ impl Core {
         self.publish_complete(now_ns, actions);
         self.open_batches(now_ns, actions);
         self.submit_reads(now_ns, actions);
+        self.prefetch(now_ns, actions);
         self.watch_reads(now_ns, actions);
         self.hand_out_rows(now_ns, actions);
         // A batch that needed no work (all rows skipped) is complete by now.

@@ -6,7 +6,8 @@
 //! without a disk, and a policy has one implementation.
 //!
 //! A miss becomes a read in one place only ([`access`](self)), and a batch is opened only when its rank's ring has
-//! room for it, which makes the ring the prefetch window: batches ahead of the trainer are filled along the plan.
+//! room for it: batches ahead of the trainer are filled along the plan as far as the ring goes. What is
+//! further ahead is prefetched into the cache while the store has nothing else to do.
 
 mod access;
 mod action;
@@ -18,6 +19,7 @@ mod fill;
 mod job;
 mod machine;
 mod outlook;
+mod prefetch;
 mod reading;
 mod report;
 mod session;
@@ -29,4 +31,5 @@ pub use action::{Accepted, Action, Refusal};
 pub use counts::{Counts, ReadLatency, Stats};
 pub use event::{Attach, Event, SessionId};
 pub use machine::{Core, CoreConfig};
+pub(crate) use prefetch::PREFETCHES_MAX;
 pub use sizes::{Capacity, CapacityError, RING_BATCHES, staging_bytes};

@@ -38,6 +38,7 @@ impl Core {
         cache.forget_uses(importance);
         outlook.begin(job.known(), |(id, at)| cache.see(id, at, importance));
         job.outlook = Some(outlook);
+        self.prefetch.rewind();
     }
 
     /// Before the first rank opens global batch `number`: samples that would have to be read change places with residents of

@@ -30,6 +30,8 @@ pub(super) struct Reading {
 #[derive(Debug, Default)]
 struct Wanted {
     waiting: Vec<RowRef>,
+    /// It is wanted even if no row waits.
+    ahead: bool,
     /// Flights that will bring it; 0 while it is queued, 2 when it is hedged.
     flights: u32,
     /// The first of them. Earlier ones were asked for when it was wanted before, and a hedge was faster.
@@ -70,14 +72,23 @@ impl Reading {
             wanted.waiting.push(row);
             return false;
         }
-        self.wanted.insert(sample, Wanted { waiting: vec![row], ..Wanted::default() });
+        self.queue(sample, Wanted { waiting: vec![row], ..Wanted::default() }, index);
+        true
+    }
+
+    /// `sample`, which nobody wants, is to be read all the same.
+    pub(super) fn want_ahead(&mut self, sample: SampleId, index: &Index) {
+        self.queue(sample, Wanted { ahead: true, ..Wanted::default() }, index);
+    }
+
+    fn queue(&mut self, sample: SampleId, wanted: Wanted, index: &Index) {
+        self.wanted.insert(sample, wanted);
         self.queued.push_back(sample);
         if let Some(entry) = index.entry(sample)
             && entry.stored_len > 0
         {
             self.neighbours.insert(sample, entry.shard, entry.offset, entry.stored_len);
         }
-        true
     }
 
     /// Whether somebody wants the record, or it is on its way.
@@ -90,7 +101,7 @@ impl Reading {
         while let Some(&sample) = self.queued.front() {
             match self.wanted.get(&sample) {
                 Some(wanted) if wanted.flights > 0 => {}
-                Some(wanted) if !wanted.waiting.is_empty() => return Some(sample),
+                Some(wanted) if wanted.ahead || !wanted.waiting.is_empty() => return Some(sample),
                 Some(_) => {
                     self.wanted.remove(&sample);
                     if let Some(entry) = index.entry(sample) {

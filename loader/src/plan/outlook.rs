@@ -24,7 +24,9 @@ impl Known<'_> {
         u32::try_from(self.plan.len() + self.next.len()).unwrap_or(u32::MAX)
     }
 
-    fn get(&self, position: u32) -> Option<SampleId> {
+    /// The sample of the access at `position`.
+    #[must_use]
+    pub fn get(&self, position: u32) -> Option<SampleId> {
         let position = position as usize;
         let next = || self.next.get(position - self.plan.len());
         self.plan.get(position).or_else(next).copied()
@@ -95,6 +97,12 @@ impl Outlook {
             next = self.next[next as usize];
         }
         None
+    }
+
+    /// Positions below are in sight.
+    #[must_use]
+    pub fn sight(&self) -> u32 {
+        self.sight
     }
 
     /// Tells `see` the uses that are in sight before the first access.

@@ -3,6 +3,7 @@
 //! A miss is offered to the cache at once: here a read takes no time that another access could fall into. Nothing is
 //! allocated for an access.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use shade_formats::SampleId;
@@ -23,6 +24,8 @@ pub(super) struct Counts {
     pub(super) accesses: u64,
     /// Those that were in the cache.
     pub(super) hits: u64,
+    /// Those that were in the cache because they had been prefetched: the first use of each.
+    pub(super) prefetched: u64,
     /// Those that were in the cache and came in exchange for one that was not (iCACHE); they are no hits.
     pub(super) exchanged: u64,
     /// Epochs whose plan had only residents, though there are other samples.
@@ -74,6 +77,9 @@ pub(super) struct Replay<'a> {
     /// What is in sight of the accesses at hand, and the next one's position; `None` where nobody looks ahead.
     outlook: Option<(Outlook, u32)>,
     pipeline: Option<Pipeline>,
+    /// Prefetched samples that are not used yet, with the times at which they are there; and from which position on to look.
+    coming: HashMap<SampleId, Duration>,
+    prefetch_at: u32,
     epoch: u32,
     counts: Counts,
     distinct: u64,
@@ -93,6 +99,8 @@ impl<'a> Replay<'a> {
             cache: setup.keeper.cache(setup.capacity, setup.samples),
             outlook: None,
             pipeline: setup.service.map(Pipeline::new),
+            coming: HashMap::new(),
+            prefetch_at: 0,
             epoch: 0,
             counts: Counts::default(),
             distinct: 0,
@@ -138,6 +146,7 @@ impl<'a> Replay<'a> {
         self.cache.forget_uses(&self.importance);
         outlook.begin(known, |(id, at)| self.cache.see(id, at, &self.importance));
         self.outlook = Some((outlook, 0));
+        self.prefetch_at = 0;
     }
 
     /// A plan was drawn: what it is like, and what it means to the cache. After [`begin_epoch`](Self::begin_epoch).
@@ -171,6 +180,7 @@ impl<'a> Replay<'a> {
 
     /// Serves the samples of the next batch of what was last given as `known` to [`look_ahead`](Self::look_ahead).
     pub(super) fn batch(&mut self, batch: &[SampleId], known: Known<'_>) {
+        self.prefetch(known);
         for &id in batch {
             self.counts.accesses += 1;
             if let Some((outlook, position)) = &mut self.outlook {
@@ -182,7 +192,13 @@ impl<'a> Replay<'a> {
             if self.cache.get(id).is_some() {
                 self.importance.record_hit(id);
                 self.cache.hit(id, &self.importance);
-                self.counts.hits += 1;
+                match self.coming.remove(&id) {
+                    Some(answered) => {
+                        self.counts.prefetched += 1;
+                        self.pipeline.iter_mut().for_each(|pipeline| pipeline.wait_for(answered));
+                    }
+                    None => self.counts.hits += 1,
+                }
             } else {
                 self.miss(id);
             }
@@ -217,6 +233,33 @@ impl<'a> Replay<'a> {
         }
     }
 
+    /// Reads what the known accesses need next and is not there, as the daemon does while the store is idle and the cache has
+    /// room for it. Without a store there is no time in which that could be.
+    fn prefetch(&mut self, known: Known<'_>) {
+        let (Some(pipeline), Some((outlook, position))) = (&mut self.pipeline, &self.outlook) else { return };
+        if self.setup.keeper != Keeper::Policy(Policy::Lookahead) {
+            return;
+        }
+        self.prefetch_at = self.prefetch_at.max(*position);
+        while self.prefetch_at < outlook.sight()
+            && let Some(id) = known.get(self.prefetch_at)
+        {
+            let (stored, charged) = (self.setup.sizes.stored(id), self.setup.sizes.charged(id));
+            if self.cache.get(id).is_none() {
+                if !self.cache.has_unused_room(charged, |()| false) {
+                    return;
+                }
+                let Some(answered) = pipeline.prefetch(stored) else { return };
+                self.counts.bytes_read += stored;
+                self.evicted.clear();
+                self.cache.offer(id, charged, (), &self.importance, |()| false, &mut self.evicted);
+                self.counts.evictions += self.evicted.len() as u64;
+                self.coming.insert(id, answered);
+            }
+            self.prefetch_at += 1;
+        }
+    }
+
     fn miss(&mut self, id: SampleId) {
         let (stored, charged) = (self.setup.sizes.stored(id), self.setup.sizes.charged(id));
         self.counts.bytes_read += stored;
@@ -226,7 +269,12 @@ impl<'a> Replay<'a> {
         self.evicted.clear();
         let admission = self.cache.offer(id, charged, (), &self.importance, |()| false, &mut self.evicted);
         match admission {
-            Admission::Admitted => self.counts.evictions += self.evicted.len() as u64,
+            Admission::Admitted => {
+                self.counts.evictions += self.evicted.len() as u64;
+                for (id, ()) in &self.evicted {
+                    self.coming.remove(id);
+                }
+            }
             Admission::Bypassed(()) => self.counts.bypasses += 1,
         }
     }

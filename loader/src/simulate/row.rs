@@ -29,7 +29,9 @@ pub(super) struct Row {
     pub(super) accesses: u64,
     pub(super) hits: u64,
     pub(super) misses: u64,
-    /// Accesses that were neither, as another sample stood in for one that would have been read (iCACHE).
+    /// Accesses that found a record which had been prefetched for them; with a store only.
+    pub(super) prefetched: u64,
+    /// Accesses that were none of these, as another sample stood in for one that would have been read (iCACHE).
     pub(super) exchanged: u64,
     /// Hits over accesses.
     pub(super) hit_ratio: f64,
@@ -115,7 +117,7 @@ impl Row {
         let stalls: Vec<f64> =
             outcomes.iter().filter_map(|outcome| Some(outcome.stall?.as_secs_f64())).collect();
         let (accesses, hits) = (count(|counts| counts.accesses), count(|counts| counts.hits));
-        let exchanged = count(|counts| counts.exchanged);
+        let (exchanged, prefetched) = (count(|counts| counts.exchanged), count(|counts| counts.prefetched));
         let entropies: Vec<f64> = outcomes.iter().filter_map(|outcome| outcome.position_entropy).collect();
         let compute = workload.service.map(|service| compute_s(service.compute, accesses));
         let over_compute = |stall: Option<f64>| Some(stall? / compute?);
@@ -129,7 +131,8 @@ impl Row {
             capacity_share: 0.0,
             accesses,
             hits,
-            misses: accesses.saturating_sub(hits + exchanged),
+            misses: accesses.saturating_sub(hits + exchanged + prefetched),
+            prefetched,
             exchanged,
             hit_ratio: mean(hit_ratios.iter().copied()),
             hit_ratio_ci95: half_width_95(&hit_ratios),

@@ -5,10 +5,11 @@
 //! plan order. The trainer takes a batch when the one before is computed and all its reads are answered; what it
 //! waits for that is stall. Time is virtual and starts at 0; hits and the filling of batches take none of it.
 
-use std::collections::VecDeque;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
 use std::time::Duration;
 
-use crate::core::RING_BATCHES;
+use crate::core::{PREFETCHES_MAX, RING_BATCHES};
 use crate::reads::{Queues, StoreModel};
 
 /// A store and a trainer.
@@ -33,6 +34,10 @@ pub(super) struct Pipeline {
     /// When the trainer is done with all batches before.
     now: Duration,
     reads: u64,
+    /// When the prefetches are answered that may be under way.
+    prefetches: BinaryHeap<Reverse<Duration>>,
+    /// When the last prefetch was sent, or the batch before was opened.
+    prefetched: Duration,
     stall: Duration,
 }
 
@@ -46,8 +51,35 @@ impl Pipeline {
             ready: Duration::ZERO,
             now: Duration::ZERO,
             reads: 0,
+            prefetches: BinaryHeap::new(),
+            prefetched: Duration::ZERO,
             stall: Duration::ZERO,
         }
+    }
+
+    /// Sends a prefetch of `bytes` if the store has time for it before the batch that is being filled is opened; returns when
+    /// it is answered.
+    pub(super) fn prefetch(&mut self, bytes: u64) -> Option<Duration> {
+        let mut at = self.queues.idle_at(&self.service.store, self.prefetched);
+        while self.prefetches.len() >= PREFETCHES_MAX
+            && let Some(Reverse(answered)) = self.prefetches.pop()
+        {
+            at = at.max(answered);
+        }
+        if at >= self.opened {
+            return None;
+        }
+        self.prefetched = at;
+        let latency = self.service.store.latency_of(self.reads);
+        self.reads += 1;
+        let answered = self.queues.answer_at(&self.service.store, at, latency, bytes);
+        self.prefetches.push(Reverse(answered));
+        Some(answered)
+    }
+
+    /// The batch that is being filled needs a record that was prefetched and is there at `answered`.
+    pub(super) fn wait_for(&mut self, answered: Duration) {
+        self.ready = self.ready.max(answered);
     }
 
     /// The next batch is the first one whose plan is known now.
@@ -71,6 +103,7 @@ impl Pipeline {
         self.stall += begins - self.now;
         self.now = begins + self.service.compute.saturating_mul(samples);
         self.done.push_back(self.now);
+        self.prefetched = self.prefetched.max(self.opened);
         if self.done.len() as u64 >= RING_BATCHES {
             self.opened = self.done.pop_front().unwrap_or(self.now);
         }

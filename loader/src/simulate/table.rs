@@ -138,6 +138,7 @@ mod tests {
             accesses: 1000,
             hits: 211,
             misses: 789,
+            prefetched: 0,
             exchanged: 0,
             hit_ratio: 0.211,
             hit_ratio_ci95: Some(0.0012),
