@@ -12,6 +12,8 @@ OUT ?= demo-out
 # Which comparisons, and more of `python -m benches.rivals read --help`, for example RIVALS_ARGS="--rounds 5".
 RIVALS ?= pack read
 RIVALS_ARGS ?=
+# More of `python -m benches.hit_ratio --help`, for example HIT_RATIO_ARGS="--quick --out FOLDER".
+HIT_RATIO_ARGS ?=
 # More of `python -m demo --help`, for example DEMO_ARGS="--rep 3 --depth 8".
 DEMO_ARGS ?=
 
@@ -24,10 +26,10 @@ export PYO3_PYTHON := $(abspath $(VENV))/bin/python
 
 rivals := benches/rivals/.venv
 
-.PHONY: help demo test lint build bench bench-rivals clean system dataset nfs-guests
+.PHONY: help demo test lint build bench bench-rivals bench-hit-ratio clean system dataset nfs-guests
 
 help: ## this list
-	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 22
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
 
 demo: build $(if $(DATA),,dataset) ## train twice over a simulated store, without and with shade (DATA= EPOCHS= OUT= DEMO_ARGS=)
 	@$(VENV)/bin/python -m demo --out '$(OUT)' $(if $(DATA),--data '$(DATA)') $(if $(EPOCHS),--epochs $(EPOCHS)) $(DEMO_ARGS)
@@ -50,6 +52,10 @@ bench: build ## the benches of benches/
 bench-rivals: build $(rivals)/.installed ## pack and read beside other loaders and their formats (installs those that it can; RIVALS=read RIVALS_ARGS=)
 	cargo build --release --package shade-benches --package shade-slow-store
 	for bench in $(RIVALS); do $(rivals)/bin/python -m benches.rivals $$bench --programs '$(target)/release' $(RIVALS_ARGS); done
+
+bench-hit-ratio: $(VENV)/.installed ## what policies, orders and presets hit, simulated: tables and plots (HIT_RATIO_ARGS=)
+	cargo build --release --package shade-load
+	$(VENV)/bin/python -m benches.hit_ratio --program '$(target)/release/shade-load' $(HIT_RATIO_ARGS)
 
 clean: ## remove all that make has made
 	cargo clean

@@ -45,7 +45,8 @@ const LOADER: &[(&str, &[&str])] = &[
     ("doctor", &["blocks", "dataset", "reads"]),
     ("names", &[]),
     ("simulate", &["blocks", "cache", "cli", "core", "dataset", "importance", "names", "plan", "reads"]),
-    ("cli", &["core", "doctor", "names", "reads", "simulate"]),
+    ("trace", &["control", "dataset"]),
+    ("cli", &["core", "doctor", "names", "reads", "simulate", "trace"]),
 ];
 
 fn root() -> PathBuf {

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::time::{ClockId, clock_gettime};
 use shade_formats::control::{Output, Policy};
 use shade_formats::index::Index;
 use shade_load::batches::Filled;
@@ -12,6 +11,7 @@ use shade_load::core::{Action, Attach, Core, CoreConfig, Event, staging_bytes};
 use shade_load::reads::Completion;
 
 use crate::Result;
+use crate::cpu_time::cpu_time;
 use crate::figure::{Figure, Unit};
 use crate::job::job;
 use crate::synthetic;
@@ -62,6 +62,7 @@ impl Driver {
             lookahead: 1.0,
             reads_max: DEPTH,
             gap_bytes_max: 0,
+            prefetches_max: 0,
             hedge: false,
             block_bytes: BLOCK_BYTES,
         };
@@ -118,9 +119,4 @@ impl Driver {
         let expected = u64::from(SAMPLES) * u64::from(epochs);
         if got == expected { Ok(()) } else { Err(format!("void: {got} records, expected {expected}").into()) }
     }
-}
-
-/// CPU time of this thread: what the core costs, whoever else wants the CPU.
-fn cpu_time() -> Duration {
-    Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
 }

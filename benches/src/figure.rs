@@ -6,31 +6,37 @@ use serde::{Serialize, Serializer};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unit {
     Ns,
+    Ms,
+    NsPerAccess,
     NsPerRecord,
     UsPerRecord,
     RecordsPerSecond,
     SamplesPerSecond,
     FilesPerSecond,
     PerFile,
+    Percent,
 }
 
 impl Unit {
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Ns => "ns",
+            Self::Ms => "ms",
+            Self::NsPerAccess => "ns/access",
             Self::NsPerRecord => "ns/record",
             Self::UsPerRecord => "us/record",
             Self::RecordsPerSecond => "records/s",
             Self::SamplesPerSecond => "samples/s",
             Self::FilesPerSecond => "files/s",
             Self::PerFile => "per file",
+            Self::Percent => "%",
         }
     }
 
     /// MB (10^6 bytes) a second, of records of `bytes` each; none where the unit tells no rate.
     fn mb_per_s(self, value: f64, bytes: f64) -> Option<f64> {
         match self {
-            Self::Ns | Self::PerFile => None,
+            Self::Ns | Self::Ms | Self::NsPerAccess | Self::PerFile | Self::Percent => None,
             Self::NsPerRecord => Some(bytes * 1e3 / value),
             Self::UsPerRecord => Some(bytes / value),
             Self::RecordsPerSecond | Self::SamplesPerSecond | Self::FilesPerSecond => {
@@ -101,6 +107,11 @@ impl Figure {
     pub(crate) fn beside(self, rival: &Self) -> Self {
         Self { rival: Some(rival.name.clone()), ratio: Some(self.median / rival.median), ..self }
     }
+
+    /// Beside a rival, with a budget of so many times its median.
+    pub(crate) fn within(self, times: f64, rival: &Self) -> Self {
+        self.with_budget(times * rival.median).beside(rival)
+    }
 }
 
 /// The middle value, or the mean of the two middle ones; sorts `values`.
@@ -127,5 +138,7 @@ mod tests {
         assert_eq!((even.median, even.mb_per_s, even.rival.as_deref()), (2e6, Some(1000.0), Some("a")));
         assert_eq!(even.ratio, Some(1e6));
         assert!(Figure::new("c", Unit::Ns, Vec::new()).median.is_nan());
+        let held = Figure::new("d", Unit::Ns, vec![3.0]).within(1.5, &odd);
+        assert_eq!((held.budget, held.ratio), (Some(3.0), Some(1.5)));
     }
 }

@@ -1,10 +1,14 @@
 //! Measures shade beside what a user would use instead, in the same run. README.md says what each row means.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program whose output is a table")]
 
+mod cache_policies;
+mod cache_rivals;
 mod coalesce;
 mod core_step;
+mod cpu_time;
 mod daemon;
 mod dataset;
+mod drawing;
 mod end_to_end;
 mod far_away;
 mod figure;
@@ -20,6 +24,7 @@ mod ring;
 mod rivals;
 mod scratch;
 mod synthetic;
+mod training;
 mod tree;
 
 use std::path::PathBuf;
@@ -49,7 +54,7 @@ struct Args {
     /// How many of them.
     #[arg(long, value_name = "N", default_value_t = packing::PHOTOS, requires = "images")]
     files: u32,
-    /// Which benches to run. Default: all.
+    /// Which benches to run. Default: all but plan-large.
     #[arg(value_name = "NAME", value_enum)]
     names: Vec<Name>,
 }
@@ -59,6 +64,12 @@ struct Args {
 enum Name {
     /// Time inside the core per record.
     Core,
+    /// Time per access to the cache under each policy, and beside other caches.
+    Cache,
+    /// Drawing the plan of an epoch.
+    Plan,
+    /// Drawing the plan of an epoch of 100 million samples: one and a half minutes, and 3 GB of memory.
+    PlanLarge,
     /// Reading neighbours together, simulated.
     Coalesce,
     /// Copying records from the cache into a ring.
@@ -94,7 +105,10 @@ fn run(args: &Args) -> Result<()> {
         eprintln!("warning: {}", report.busy_text());
     }
     let all = Name::value_variants();
-    let names = if args.names.is_empty() { all } else { &args.names };
+    let names: Vec<Name> = match args.names.as_slice() {
+        [] => all.iter().copied().filter(|name| *name != Name::PlanLarge).collect(),
+        names => names.to_vec(),
+    };
     let needs_files =
         names.iter().any(|name| matches!(name, Name::Pack | Name::Far | Name::Reads | Name::Serve));
     let scratch = if needs_files { Some(Scratch::create()?) } else { None };
@@ -113,6 +127,9 @@ fn run(args: &Args) -> Result<()> {
 fn bench(name: Name, scratch: Option<&Scratch>) -> Result<Vec<Figure>> {
     match (name, scratch) {
         (Name::Core, _) => core_step::run(),
+        (Name::Cache, _) => Ok([cache_policies::run()?, cache_rivals::run()?].concat()),
+        (Name::Plan, _) => Ok(drawing::run()),
+        (Name::PlanLarge, _) => Ok(drawing::run_large()),
         (Name::Coalesce, _) => coalesce::run(),
         (Name::Gather, _) => gather::run(),
         (Name::Ring, _) => ring::run(),

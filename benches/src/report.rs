@@ -93,14 +93,12 @@ impl Report {
 }
 
 fn comparison(row: &Figure) -> String {
-    match (row.budget, &row.rival, row.ratio) {
-        (Some(budget), _, _) => {
-            let verdict = if row.median <= budget { "within" } else { "OVER" };
-            format!("{verdict} budget {}", number(budget))
-        }
-        (None, Some(rival), Some(ratio)) => format!("{ratio:.2} x {rival}"),
-        _ => String::new(),
-    }
+    let verdict = row.budget.map(|budget| {
+        let verdict = if row.median <= budget { "within" } else { "OVER" };
+        format!("{verdict} budget {}", number(budget))
+    });
+    let rival = row.rival.as_ref().zip(row.ratio).map(|(rival, ratio)| format!("{ratio:.2} x {rival}"));
+    verdict.into_iter().chain(rival).collect::<Vec<_>>().join(", ")
 }
 
 /// Three significant digits for small numbers, whole ones with separators for large.

@@ -1,7 +1,8 @@
 //! `shade-formats`: every byte layout that two processes share. No I/O, no threads, no syscalls, no clock.
 //!
 //! On disk: [`shard`] (a plain ustar tar) and [`index`] (`dataset.shade`). In shared memory: [`ring`]. On the
-//! socket: [`control`]. The specs lie beside the code: `SHARD.md`, `INDEX.md`, `RING.md`, `CONTROL.md`.
+//! socket: [`control`]. In the file of a recorded training: [`trace`]. The specs lie beside the code: `SHARD.md`,
+//! `INDEX.md`, `RING.md`, `CONTROL.md`, `TRACE.md`.
 
 pub mod checksum;
 pub mod control;
@@ -11,6 +12,7 @@ pub mod index;
 pub mod limits;
 pub mod ring;
 pub mod shard;
+pub mod trace;
 
 pub use error::FormatError;
 pub use ids::{ContentId, SampleId, ShardId};

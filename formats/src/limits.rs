@@ -40,6 +40,8 @@ pub const IMAGE_SIDE_MAX: u32 = 16_384;
 pub const MESSAGE_BYTES_MAX: usize = 192 * 1024;
 /// Most ranks of one job.
 pub const RANKS_MAX: u32 = 4096;
+/// Longest line of a trace: a full batch's ids, each with its comma, or its losses.
+pub const TRACE_LINE_BYTES_MAX: usize = 1 << 20;
 
 /// Largest saved state of a job over `samples` samples: a few numbers for each, and the rest. Whoever is handed a longer
 /// one does not read it.
@@ -55,4 +57,6 @@ const _: () =
 const _: () = assert!(12 + 1 + FIELD_NAME_BYTES_MAX <= 100);
 const _: () = assert!(RING_DESCRIPTORS.is_power_of_two() && RING_DESCRIPTORS <= 64);
 const _: () = assert!(BATCH_SAMPLES_MAX as usize * 4 + 1024 <= MESSAGE_BYTES_MAX);
+// A number of 32 bits takes 20 characters at most; an id 10, its comma and a letter for how it was served.
+const _: () = assert!(BATCH_SAMPLES_MAX as usize * 21 + 1024 <= TRACE_LINE_BYTES_MAX);
 const _: () = assert!(PAYLOAD_ALIGN_BYTES.is_multiple_of(SHARD_ALIGN_BYTES));

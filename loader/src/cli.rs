@@ -11,6 +11,7 @@ use crate::doctor::Doctor;
 use crate::names::{policy, preset};
 use crate::reads::{Depth, EngineChoice, IoMode, READS_DEPTH_MAX, StoreModel, parse_time};
 use crate::simulate::Simulate;
+use crate::trace::Trace;
 
 /// Serves training batches from a packed dataset: reads single records with io_uring, keeps in memory what the coming
 /// epochs will use, and hands batches to the trainers of this machine through shared memory.
@@ -31,6 +32,8 @@ pub enum Command {
     Doctor(Doctor),
     /// Say what policies and capacities would do for a training or a trace, without reading a record.
     Simulate(Box<Simulate>),
+    /// Record what the daemon of a running training serves, for `simulate --trace`.
+    Trace(Trace),
 }
 
 /// `shade-load serve`.

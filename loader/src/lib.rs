@@ -18,3 +18,4 @@ pub mod plan;
 pub mod reads;
 pub mod ring;
 pub mod simulate;
+pub mod trace;

@@ -8,6 +8,7 @@ use shade_load::daemon::{ServeConfig, serve};
 use shade_load::doctor::{Doctor, doctor};
 use shade_load::reads::ReadsConfig;
 use shade_load::simulate::{Simulate, simulate};
+use shade_load::trace::{Trace, trace};
 
 fn main() -> ExitCode {
     let command = Cli::parse().command;
@@ -23,6 +24,7 @@ fn main() -> ExitCode {
         Command::Serve(args) => run_serve(*args),
         Command::Doctor(args) => run_doctor(&args),
         Command::Simulate(args) => run_simulate(&args),
+        Command::Trace(args) => run_trace(&args),
     }
 }
 
@@ -59,6 +61,16 @@ fn run_doctor(args: &Doctor) -> ExitCode {
 
 fn run_simulate(args: &Simulate) -> ExitCode {
     match simulate(args, &mut std::io::stdout().lock()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            tracing::error!("{error}");
+            ExitCode::from(error.exit_code())
+        }
+    }
+}
+
+fn run_trace(args: &Trace) -> ExitCode {
+    match trace(args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             tracing::error!("{error}");

@@ -5,7 +5,7 @@
 use shade_formats::SampleId;
 use shade_formats::checksum::crc32c;
 use shade_formats::control::{Order, PlanSpec, Sampler};
-use shade_load::importance::{Importance, rank};
+use shade_load::importance::{Importance, SCORE_MAX, rank};
 use shade_load::plan::{Plan, draw_plan};
 
 const BATCH_SIZE: u32 = 8;
@@ -277,13 +277,23 @@ fn datasets_of_one_sample_and_of_none() {
 #[test]
 fn more_than_16_million_samples() {
     let samples = (1 << 24) + 1;
-    let importance = Importance::new(samples);
+    // All are worth the same, but for the last ones: these are worth SCORE_MAX times as much.
+    let favoured = samples - 4096..samples;
+    let mut importance = Importance::new(samples);
+    (0..favoured.start).for_each(|id| importance.set_score(SampleId(id), 1.0));
     let plan = draw_plan(&uniform(), 1, 256, &importance, third, 1.0);
     assert!(counts(&plan, samples).iter().all(|&count| count == 1));
     let plan = draw_plan(&pads(1.0), 1, 256, &importance, third, 1.0);
-    assert_eq!(plan.ids.len(), samples as usize);
+    let counts = counts(&plan, samples);
+    assert_eq!(counts.iter().sum::<u32>(), samples);
     // 1 - 1/e of them; the standard deviation is 0.0001.
     let distinct = f64::from(plan.summary.distinct) / f64::from(samples);
     assert!((distinct - 0.632_12).abs() < 0.000_5, "{distinct}");
-    assert!(plan.ids.iter().any(|id| id.0 > (1 << 24) - 16), "the last samples are drawn too");
+    // 4096 SCORE_MAX of them; the standard deviation is 133.
+    let drawn: u32 = counts[favoured.start as usize..].iter().sum();
+    assert!(drawn.abs_diff(17_588) < 600, "{drawn}");
+    assert!(counts[1 << 24] > 0, "the last sample is drawn, too");
+    let weight =
+        plan.ids.iter().zip(&plan.weights).find(|(id, _)| id.0 == 1 << 24).map(|(_, &weight)| weight);
+    assert!(weight.is_some_and(|weight| (weight * SCORE_MAX - 1.0).abs() < 0.001), "{weight:?}");
 }

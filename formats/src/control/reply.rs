@@ -65,6 +65,15 @@ pub enum Reply {
         /// Why, for people; cut to 16 KiB.
         text: String,
     },
+    /// Recording has begun.
+    Observing {
+        /// The daemon's process.
+        pid: u32,
+        /// Samples in the dataset.
+        samples: u32,
+        /// Which bytes the dataset holds.
+        content_id: u128,
+    },
 }
 
 const WELCOME: u16 = 1;
@@ -73,6 +82,7 @@ const STATS: u16 = 3;
 const STATE: u16 = 4;
 const STATE_LOADED: u16 = 5;
 const FAILED: u16 = 6;
+const OBSERVING: u16 = 7;
 
 impl Reply {
     /// The message's bytes.
@@ -120,6 +130,13 @@ impl Reply {
                 writer.short_text(text);
                 writer.finish()
             }
+            Self::Observing { pid, samples, content_id } => {
+                let mut writer = Writer::message(OBSERVING);
+                writer.u32(*pid);
+                writer.u32(*samples);
+                writer.u128(*content_id);
+                writer.finish()
+            }
         }
     }
 
@@ -144,6 +161,9 @@ impl Reply {
             STATE => Self::State { bytes: reader.u64()? },
             STATE_LOADED => Self::StateLoaded,
             FAILED => Self::Failed { text: reader.text(TEXT_BYTES_MAX)? },
+            OBSERVING => {
+                Self::Observing { pid: reader.u32()?, samples: reader.u32()?, content_id: reader.u128()? }
+            }
             _ => return Err(unknown_tag(tag)),
         };
         reader.finish()?;
@@ -177,6 +197,11 @@ mod tests {
             any::<u64>().prop_map(|bytes| Reply::State { bytes }),
             Just(Reply::StateLoaded),
             ".{0,60}".prop_map(|text| Reply::Failed { text }),
+            any::<(u32, u32, u128)>().prop_map(|(pid, samples, content_id)| Reply::Observing {
+                pid,
+                samples,
+                content_id
+            }),
         ]
     }
 

@@ -54,6 +54,16 @@ pub enum Request {
     LoadState,
     /// Ends the session. Not answered.
     Bye,
+    /// Instead of a hello: opens a session that records and does not train. The write end of a pipe comes with it, into
+    /// which the daemon writes a [trace](crate::trace) until the session ends. Answered by `Observing` or `Refuse`.
+    Observe {
+        /// The conversation's version, [`PROTOCOL`](super::PROTOCOL).
+        protocol: u32,
+        /// Canonical path of the dataset.
+        dataset: String,
+        /// Name of the job.
+        job: String,
+    },
 }
 
 const HELLO: u16 = 1;
@@ -64,6 +74,7 @@ const STATS: u16 = 5;
 const SAVE_STATE: u16 = 6;
 const LOAD_STATE: u16 = 7;
 const BYE: u16 = 8;
+const OBSERVE: u16 = 9;
 
 /// Codes of [`Output`].
 const OUTPUT_RAW: u8 = 1;
@@ -107,6 +118,13 @@ impl Request {
             Self::SaveState => Writer::message(SAVE_STATE).finish(),
             Self::LoadState => Writer::message(LOAD_STATE).finish(),
             Self::Bye => Writer::message(BYE).finish(),
+            Self::Observe { protocol, dataset, job } => {
+                let mut writer = Writer::message(OBSERVE);
+                writer.u32(*protocol);
+                writer.text(dataset);
+                writer.text(job);
+                writer.finish()
+            }
         }
     }
 
@@ -140,6 +158,11 @@ impl Request {
             SAVE_STATE => Self::SaveState,
             LOAD_STATE => Self::LoadState,
             BYE => Self::Bye,
+            OBSERVE => Self::Observe {
+                protocol: reader.u32()?,
+                dataset: reader.text(NAME_BYTES_MAX)?,
+                job: reader.text(NAME_BYTES_MAX)?,
+            },
             _ => return Err(unknown_tag(tag)),
         };
         reader.finish()?;
@@ -256,6 +279,11 @@ mod tests {
             Just(Request::SaveState),
             Just(Request::LoadState),
             Just(Request::Bye),
+            (any::<u32>(), ".{0,60}", ".{0,20}").prop_map(|(protocol, dataset, job)| Request::Observe {
+                protocol,
+                dataset,
+                job
+            }),
         ]
     }
 

@@ -177,7 +177,7 @@ pub struct PlanSpec {
     /// Even out the expected misses of batches and ranks by moving samples a few batches.
     pub pace: bool,
     /// Draw each plan an epoch early, from importance as it was then, so that the cache sees a whole epoch ahead at all
-    /// times. A permutation does not depend on importance and always is.
+    /// times.
     pub draw_ahead: bool,
 }
 

@@ -1,4 +1,7 @@
-//! An indexed binary min-heap over places: the order of eviction of all policies that rank residents by a key.
+//! An indexed min-heap over places: the order of eviction of all policies that rank residents by a key.
+//!
+//! Four children a node: half as many levels as with two, and so half as many nodes that move, each of which writes its
+//! position to a random place in memory. Siblings lie together.
 //!
 //! The heap is an array of nodes; `positions` tells where in it a place's node is, so a changed key moves in O(log n).
 //! Victims are found without changing the heap: its smallest keys are visited in order from the root, through a second,
@@ -8,6 +11,9 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::ops::Range;
+
+const CHILDREN: usize = 4;
 
 #[derive(Clone, Copy)]
 struct Node<K> {
@@ -72,9 +78,12 @@ impl<K: Copy + Ord> Heap<K> {
         is_pinned: impl Fn(u32) -> bool,
         victims: &mut Vec<u32>,
     ) -> bool {
+        if missing == 0 {
+            return true;
+        }
         self.frontier.clear();
         self.frontier.extend(self.nodes.first().map(|root| Reverse((root.key, 0))));
-        while missing > 0 {
+        loop {
             let Some(Reverse((key, position))) = self.frontier.pop() else { return false };
             if newcomer.is_some_and(|newcomer| key >= newcomer) {
                 return false;
@@ -83,12 +92,13 @@ impl<K: Copy + Ord> Heap<K> {
             if !is_pinned(place) {
                 victims.push(place);
                 missing = missing.saturating_sub(bytes(place));
+                if missing == 0 {
+                    return true;
+                }
             }
-            for child in [2 * position + 1, 2 * position + 2] {
-                self.frontier.extend(self.nodes.get(child).map(|node| Reverse((node.key, child))));
-            }
+            let children = self.children(position);
+            self.frontier.extend(children.map(|child| Reverse((self.nodes[child].key, child))));
         }
-        true
     }
 
     fn position(&self, place: u32) -> Option<usize> {
@@ -96,20 +106,25 @@ impl<K: Copy + Ord> Heap<K> {
         self.nodes.get(position).filter(|node| node.place == place).map(|_| position)
     }
 
+    /// Positions of the nodes below the one at `position`.
+    fn children(&self, position: usize) -> Range<usize> {
+        let first = CHILDREN * position + 1;
+        first.min(self.nodes.len())..(first + CHILDREN).min(self.nodes.len())
+    }
+
     /// Moves the node at `position` up or down to where its key belongs.
     fn settle(&mut self, mut position: usize) {
         let node = self.nodes[position];
-        while position > 0 && node.key < self.nodes[(position - 1) / 2].key {
-            self.put(position, self.nodes[(position - 1) / 2]);
-            position = (position - 1) / 2;
-        }
-        loop {
-            let left = 2 * position + 1;
-            let Some(mut smallest) = self.nodes.get(left).copied() else { break };
-            let mut child = left;
-            if let Some(right) = self.nodes.get(left + 1).filter(|right| right.key < smallest.key) {
-                (smallest, child) = (*right, left + 1);
+        while position > 0 {
+            let parent = (position - 1) / CHILDREN;
+            if node.key >= self.nodes[parent].key {
+                break;
             }
+            self.put(position, self.nodes[parent]);
+            position = parent;
+        }
+        while let Some(child) = self.children(position).min_by_key(|&child| self.nodes[child].key) {
+            let smallest = self.nodes[child];
             if node.key <= smallest.key {
                 break;
             }
@@ -143,7 +158,7 @@ mod tests {
     fn check(heap: &Heap<Key>, expected: &BTreeMap<u32, Key>) {
         for (position, node) in heap.nodes.iter().enumerate() {
             assert_eq!(heap.positions[node.place as usize] as usize, position);
-            assert!(position == 0 || heap.nodes[(position - 1) / 2].key < node.key);
+            assert!(position == 0 || heap.nodes[(position - 1) / CHILDREN].key < node.key);
         }
         for place in 0..PLACES {
             assert_eq!(heap.key(place), expected.get(&place).copied());

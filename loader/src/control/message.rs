@@ -20,6 +20,17 @@ pub enum Message {
         /// Yes with the ring's size, or no with the reason.
         verdict: Sender<Result<Accepted, Refusal>>,
     },
+    /// A recorder asks for a trace; the verdict goes back to its thread.
+    Observe {
+        /// The session the listener gave to the connection.
+        session: SessionId,
+        /// Its socket, to shut down.
+        socket: Arc<OwnedFd>,
+        /// The write end of a pipe.
+        pipe: OwnedFd,
+        /// Yes, or no with the reason.
+        verdict: Sender<Result<(), Refusal>>,
+    },
     /// The ring exists and the client has its file descriptors.
     Mapped {
         /// Whose.

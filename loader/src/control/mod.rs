@@ -1,11 +1,15 @@
 //! The control socket: a listener, and one thread per rank that turns its messages and doorbells into [`Message`]s.
+//!
+//! `observe` is the other side of it: how a recorder asks a running daemon for a trace.
 
 mod listener;
 mod message;
+mod observe;
 mod session;
 mod socket;
 
 pub use listener::Listener;
 pub use message::Message;
+pub use observe::{ObserveError, Observed, observe};
 pub use session::Identity;
 pub use socket::send;

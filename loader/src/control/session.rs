@@ -1,4 +1,5 @@
-//! One rank's thread: handshake, then requests and doorbells until the connection ends, however it ends.
+//! One connection's thread: handshake, then a rank's requests and doorbells, or an observer's silence, until the connection
+//! ends, however it ends.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -81,7 +82,11 @@ fn serve(
     messages: &Sender<Message>,
 ) -> Result<(), SessionError> {
     let mut buffer = vec![0; MESSAGE_BYTES_MAX];
-    let Some(attach) = hello(socket, session, identity, &mut buffer)? else { return Ok(()) };
+    let attach = match hello(socket, session, identity, &mut buffer)? {
+        Some(Opening::Rank(attach)) => attach,
+        Some(Opening::Observer(pipe)) => return observe(socket, session, identity, pipe, messages),
+        None => return Ok(()),
+    };
     let (verdict, answer) = crossbeam_channel::bounded(1);
     let message = Message::Hello { attach: Box::new(attach), socket: Arc::clone(socket), verdict };
     messages.send(message).map_err(|_| SessionError::Stopping)?;
@@ -101,9 +106,7 @@ fn serve(
     let (ring, doorbell) = segments.into_ends();
     messages.send(Message::Mapped { session, ring: Box::new(ring) }).map_err(|_| SessionError::Stopping)?;
 
-    // Where there is no telling (another pid namespace), the socket's hang-up has to do.
-    let pid = socket_peercred(socket.as_fd())?.pid;
-    let trainer = pidfd_open(pid, PidfdFlags::empty()).ok();
+    let trainer = process(socket)?;
     loop {
         let mut fds =
             vec![PollFd::new(socket.as_ref(), PollFlags::IN), PollFd::new(&doorbell, PollFlags::IN)];
@@ -116,7 +119,6 @@ fn serve(
         let (on_socket, on_doorbell) = (happened.next() == Some(true), happened.next() == Some(true));
         let trainer_died = happened.next() == Some(true);
         if trainer_died && !on_socket {
-            // Its forked children may hold the socket open still: a hang-up would not come.
             return Ok(());
         }
         if on_doorbell {
@@ -140,6 +142,46 @@ fn serve(
     }
 }
 
+/// Hands the pipe to the daemon and waits until the observer leaves, or the daemon hangs up on it.
+fn observe(
+    socket: &Arc<OwnedFd>,
+    session: SessionId,
+    identity: &Identity,
+    pipe: OwnedFd,
+    messages: &Sender<Message>,
+) -> Result<(), SessionError> {
+    let (verdict, answer) = crossbeam_channel::bounded(1);
+    let message = Message::Observe { session, socket: Arc::clone(socket), pipe, verdict };
+    messages.send(message).map_err(|_| SessionError::Stopping)?;
+    answer.recv().map_err(|_| SessionError::Stopping)?.map_err(SessionError::Refused)?;
+    let &Identity { samples, content_id, .. } = identity;
+    send(socket, &Reply::Observing { pid: std::process::id(), samples, content_id }, &[])?;
+    let recorder = process(socket)?;
+    let mut fds = vec![PollFd::new(socket.as_ref(), PollFlags::IN)];
+    fds.extend(recorder.as_ref().map(|recorder| PollFd::new(recorder, PollFlags::IN)));
+    // Whatever it says, it says goodbye.
+    while let Err(error) = poll(&mut fds, None) {
+        if error != rustix::io::Errno::INTR {
+            return Err(error.into());
+        }
+    }
+    Ok(())
+}
+
+/// The process at the other end, to be told of its death: its forked children may hold the socket open still. `None`
+/// where there is no telling (another pid namespace): the socket's hang-up has to do.
+fn process(socket: &OwnedFd) -> io::Result<Option<OwnedFd>> {
+    let pid = socket_peercred(socket.as_fd())?.pid;
+    Ok(pidfd_open(pid, PidfdFlags::empty()).ok())
+}
+
+/// What a connection begins with.
+enum Opening {
+    Rank(Attach),
+    /// With the write end of a pipe.
+    Observer(OwnedFd),
+}
+
 /// Waits for the hello and checks who says it. `None`: the peer left without a word, as one does who only looks
 /// whether a daemon answers.
 fn hello(
@@ -147,7 +189,7 @@ fn hello(
     session: SessionId,
     identity: &Identity,
     buffer: &mut [u8],
-) -> Result<Option<Attach>, SessionError> {
+) -> Result<Option<Opening>, SessionError> {
     let peer = socket_peercred(socket.as_fd())?;
     if peer.uid != rustix::process::geteuid() && !peer.uid.is_root() {
         let text = format!(
@@ -161,23 +203,34 @@ fn hello(
     if poll(&mut [PollFd::new(socket.as_ref(), PollFlags::IN)], Some(&timeout))? == 0 {
         return refuse(REFUSE_PROTOCOL, "no hello within 10 s".into());
     }
-    let Some((bytes, _)) = receive(socket, buffer)? else { return Ok(None) };
+    let Some((bytes, fd)) = receive(socket, buffer)? else { return Ok(None) };
     match Request::decode(bytes)? {
-        Request::Hello { protocol, .. } if protocol != PROTOCOL => refuse(
-            REFUSE_PROTOCOL,
-            format!(
-                "the daemon speaks protocol {PROTOCOL}, the client {protocol}: use the same version of both"
-            ),
-        ),
-        Request::Hello { dataset, .. } if dataset != identity.dataset => {
+        Request::Hello { protocol, .. } | Request::Observe { protocol, .. } if protocol != PROTOCOL => {
+            refuse(
+                REFUSE_PROTOCOL,
+                format!(
+                    "the daemon speaks protocol {PROTOCOL}, the client {protocol}: use the same version of both"
+                ),
+            )
+        }
+        Request::Hello { dataset, .. } | Request::Observe { dataset, .. } if dataset != identity.dataset => {
             refuse(REFUSE_DATASET, format!("this daemon serves {}, not {dataset}", identity.dataset))
         }
-        Request::Hello { job, .. } if job != identity.job => {
+        Request::Hello { job, .. } | Request::Observe { job, .. } if job != identity.job => {
             refuse(REFUSE_BUSY, format!("this daemon serves job {:?}, not {job:?}", identity.job))
         }
-        Request::Hello { rank, spec, .. } => Ok(Some(Attach { session, rank, spec })),
+        Request::Hello { rank, spec, .. } => Ok(Some(Opening::Rank(Attach { session, rank, spec }))),
+        Request::Observe { .. } => match fd.filter(is_pipe) {
+            Some(pipe) => Ok(Some(Opening::Observer(pipe))),
+            None => refuse(REFUSE_PROTOCOL, "the write end of a pipe must come with an observe".into()),
+        },
         _ => refuse(REFUSE_PROTOCOL, "the first message must be a hello".into()),
     }
+}
+
+fn is_pipe(fd: &OwnedFd) -> bool {
+    rustix::fs::fstat(fd)
+        .is_ok_and(|stat| rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::Fifo)
 }
 
 /// Reads a saved state out of the file a client sent. Read, not mapped: the client may shrink it at any time.

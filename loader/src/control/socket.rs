@@ -8,7 +8,7 @@ use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags,
 };
-use shade_formats::control::Reply;
+use shade_formats::control::{Reply, Request};
 use shade_formats::limits::MESSAGE_BYTES_MAX;
 
 /// Sends `reply` with `fds`. Never blocks: a client that does not read its replies is told nothing more.
@@ -16,14 +16,24 @@ use shade_formats::limits::MESSAGE_BYTES_MAX;
 /// # Errors
 /// When the connection is gone or its buffer is full.
 pub fn send(socket: impl AsFd, reply: &Reply, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
-    let bytes = reply.encode();
+    send_bytes(socket, &reply.encode(), fds, SendFlags::DONTWAIT)
+}
+
+/// Sends `request` with `fd`, waiting for room.
+///
+/// # Errors
+/// When the connection is gone.
+pub(super) fn ask(socket: impl AsFd, request: &Request, fd: BorrowedFd<'_>) -> io::Result<()> {
+    send_bytes(socket, &request.encode(), &[fd], SendFlags::empty())
+}
+
+fn send_bytes(socket: impl AsFd, bytes: &[u8], fds: &[BorrowedFd<'_>], flags: SendFlags) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(8))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
     if !fds.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(fds)) {
         return Err(io::Error::other("too many file descriptors for one message"));
     }
-    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-    rustix::net::sendmsg(socket, &[IoSlice::new(&bytes)], &mut ancillary, flags)?;
+    rustix::net::sendmsg(socket, &[IoSlice::new(bytes)], &mut ancillary, flags | SendFlags::NOSIGNAL)?;
     Ok(())
 }
 

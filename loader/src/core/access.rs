@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use shade_formats::SampleId;
 use shade_formats::index::Entry;
+use shade_formats::trace::Served;
 
 use super::action::Action;
 use super::batch::{RowRef, RowState};
@@ -13,21 +14,6 @@ use super::reading::FlightId;
 use crate::blocks::{Blocks, Record, charged_bytes};
 use crate::cache::Admission;
 use crate::reads::{Completion, ReadOp};
-
-/// How an access was served.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Served {
-    /// From the cache.
-    Hit,
-    /// From the cache, in exchange for a sample that was not in it.
-    Exchanged,
-    /// From the cache, where a prefetch had brought it.
-    Prefetched,
-    /// By a read that another row had asked for.
-    Joined,
-    /// By a read of its own.
-    Miss,
-}
 
 /// The read of one record as part of `flight`.
 pub(super) fn read_op(flight: FlightId, sample: SampleId, entry: &Entry, blocks: Blocks) -> ReadOp {

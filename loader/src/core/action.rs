@@ -1,6 +1,7 @@
 //! What the core wants done.
 
 use shade_formats::ring::Descriptor;
+use shade_formats::trace::Line;
 
 use super::event::SessionId;
 use crate::batches::{FillOrder, SealOrder};
@@ -50,6 +51,8 @@ pub enum Action {
     Fail(SessionId, String),
     /// Drop the session: it broke the protocol.
     Close(SessionId, String),
+    /// Hand a line of the trace to the observer.
+    Trace(Box<Line>),
     /// Say once what a user should know.
     Warn(String),
 }

@@ -78,4 +78,6 @@ pub enum Event {
         /// Descriptors released after those: bit i stands for descriptor number `count + i`.
         later: u64,
     },
+    /// Somebody observes from now on, and is told by [`Action::Trace`](super::Action::Trace); or nobody does any more.
+    Observe(bool),
 }

@@ -3,13 +3,14 @@
 use shade_formats::control::{JobSpec, Output};
 use shade_formats::index::Index;
 use shade_formats::ring::{BatchLayout, Descriptor, FLAG_PADDING, Kind, Layout};
+use shade_formats::trace::{Line, Served};
 
-use super::access::Served;
 use super::action::Action;
 use super::batch::{Batch, BatchRow, Progress, RowRef, RowState};
 use super::job::Job;
 use super::machine::Core;
 use super::sizes::{layout_of, pixels_bytes};
+use super::trace::{done_line, open_line, trace};
 use crate::batches::{Columns, FillFault, FillOrder, Filled, Move, Row, SealOrder, Ticket};
 use crate::plan::{Plan, Slot};
 
@@ -73,7 +74,7 @@ impl Core {
         let seq = session.next_seq;
         session.next_seq += 1;
         let accesses: Vec<_> = rows.iter().map(|row| row.sample).zip(slots).collect();
-        session.open.push_back(Batch {
+        let batch = Batch {
             seq,
             generation: wanted.generation,
             epoch: wanted.epoch,
@@ -94,8 +95,10 @@ impl Core {
             read_ns: now_ns,
             slot_wait_ns: session.blocked_since_ns.take().map_or(0, |since| now_ns.saturating_sub(since)),
             fill_ns: 0,
-        });
+        };
         wanted.next_batch += 1;
+        let mut open = self.observed.then(|| open_line(session.rank, &batch));
+        session.open.push_back(batch);
         let session = session.id;
         for (position, (sample, slot)) in (0..capacity).zip(accesses) {
             self.foresee(sample, slot);
@@ -105,7 +108,12 @@ impl Core {
                 served = Served::Exchanged;
             }
             self.count_access(row, served);
+            if let Some(open) = &mut open {
+                open.ids.push(sample.0);
+                open.served.push(served.letter());
+            }
         }
+        actions.extend(open.map(|open| trace(Line::Open(open))));
         true
     }
 
@@ -200,6 +208,9 @@ impl Core {
                 let Some(mut batch) = session.open.pop_front() else { break };
                 session.outstanding.push_back(Some(batch.offset));
                 let descriptor = Box::new(batch.descriptor(output, now_ns));
+                if self.observed {
+                    actions.push(done_line(now_ns, session.rank, &batch));
+                }
                 if let Some(text) = batch.failure.take() {
                     actions.push(Action::PublishError(session.id, descriptor, text));
                     continue;

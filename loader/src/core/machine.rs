@@ -18,7 +18,7 @@ use super::sizes::ring_bytes;
 use super::stalls::Stalls;
 use crate::blocks::{FreeList, Record};
 use crate::cache::Cache;
-use crate::plan::{draw_next_plan, draw_plan, draws_ahead, high_importance, rep_now};
+use crate::plan::{draw_next_plan, draw_plan, high_importance, rep_now};
 
 /// What the core is told at its start.
 #[derive(Clone, Copy, Debug)]
@@ -34,6 +34,8 @@ pub struct CoreConfig {
     /// Unwanted bytes that are read along to have neighbours in one read
     /// ([`GAP_BYTES_MAX`](crate::reads::coalesce::GAP_BYTES_MAX)); 0 reads every record on its own.
     pub gap_bytes_max: u32,
+    /// Prefetches in flight at most ([`PREFETCHES_MAX`](super::PREFETCHES_MAX)); 0 reads nothing before a batch wants it.
+    pub prefetches_max: u32,
     /// Ask for late records a second time, for 1 in 100 reads at most.
     pub hedge: bool,
     /// Bytes of an arena block.
@@ -52,6 +54,8 @@ pub struct Core {
     pub(super) stalls: Stalls,
     pub(super) job: Option<Job>,
     pub(super) sessions: Vec<Session>,
+    /// Somebody takes a trace.
+    pub(super) observed: bool,
 }
 
 impl Core {
@@ -69,13 +73,14 @@ impl Core {
             stalls: Stalls::default(),
             job: None,
             sessions: Vec::new(),
+            observed: false,
         }
     }
 
     /// Takes in one event. `now_ns` is monotonic. Call [`Core::advance`] after a burst of events.
     pub fn step(&mut self, now_ns: u64, event: Event, actions: &mut Vec<Action>) {
         match event {
-            Event::Attach(attach) => self.attach(&attach, actions),
+            Event::Attach(attach) => self.attach(now_ns, &attach, actions),
             Event::Ready(session) => {
                 if let Some(session) = self.session_mut(session) {
                     session.ready = true;
@@ -89,7 +94,9 @@ impl Core {
                     actions,
                 );
             }
-            Event::Report { session, epoch, batch, losses } => self.report(session, epoch, batch, &losses),
+            Event::Report { session, epoch, batch, losses } => {
+                self.report(now_ns, (session, epoch, batch), &losses, actions);
+            }
             Event::Validation { score } => {
                 if let Some(job) = &mut self.job {
                     job.validation.push(score);
@@ -107,7 +114,9 @@ impl Core {
                     let text = format!("released {count} descriptors, more than it was given");
                     actions.push(Action::Close(session, text));
                 }
+                self.trace_release(now_ns, session, actions);
             }
+            Event::Observe(on) => self.observe(now_ns, on, actions),
         }
     }
 
@@ -190,10 +199,16 @@ impl Core {
         }
     }
 
-    fn attach(&mut self, attach: &Attach, actions: &mut Vec<Action>) {
+    fn attach(&mut self, now_ns: u64, attach: &Attach, actions: &mut Vec<Action>) {
         let id = attach.session;
+        let is_new = self.job.is_none();
         match self.accept(attach) {
-            Ok(accepted) => actions.push(Action::Accept(id, accepted)),
+            Ok(accepted) => {
+                actions.push(Action::Accept(id, accepted));
+                if is_new {
+                    self.trace_job(now_ns, false, actions);
+                }
+            }
             Err(refusal) => actions.push(Action::Refuse(id, refusal)),
         }
     }
@@ -306,10 +321,7 @@ impl Core {
         let plan = next.unwrap_or_else(|| {
             draw_plan(&job.spec.plan, epoch, job.spec.batch_size, &job.importance, resident, rep)
         });
-        // Where it makes no difference to the plan, it is drawn early only for whoever asks what comes after this epoch.
-        let early = job.spec.plan.draw_ahead
-            || (draws_ahead(&job.spec.plan) && self.config.policy == Policy::Lookahead);
-        let next_plan = early.then(|| {
+        let next_plan = job.spec.plan.draw_ahead.then(|| {
             draw_next_plan(&job.spec.plan, &plan, job.spec.batch_size, &job.importance, resident, rep)
         });
         // Nothing would be read, so nothing admitted, and the next epoch would be no other.

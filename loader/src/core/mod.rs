@@ -26,10 +26,11 @@ mod session;
 mod sizes;
 mod snapshot;
 mod stalls;
+mod trace;
 
 pub use action::{Accepted, Action, Refusal};
 pub use counts::{Counts, ReadLatency, Stats};
 pub use event::{Attach, Event, SessionId};
 pub use machine::{Core, CoreConfig};
-pub(crate) use prefetch::PREFETCHES_MAX;
+pub use prefetch::PREFETCHES_MAX;
 pub use sizes::{Capacity, CapacityError, RING_BATCHES, staging_bytes};

@@ -15,7 +15,7 @@ use super::machine::Core;
 use crate::blocks::{Record, charged_bytes};
 
 /// Prefetches in flight at most: the reads of batches come first, and must not find the store full.
-pub(crate) const PREFETCHES_MAX: usize = 32;
+pub const PREFETCHES_MAX: u32 = 32;
 
 /// What was prefetched and is not used yet.
 #[derive(Debug, Default)]
@@ -76,7 +76,8 @@ impl Core {
         let job = self.job.as_ref()?;
         let sight = job.outlook.as_ref()?.sight();
         let epoch = job.epoch()?;
-        if self.prefetch.coming.len() >= PREFETCHES_MAX.min(self.config.reads_max as usize / 2) {
+        let most = self.config.prefetches_max.min(self.config.reads_max / 2);
+        if self.prefetch.coming.len() >= most as usize {
             return None;
         }
         let wanted = self.sessions.iter().filter_map(|session| session.wanted);

@@ -1,5 +1,6 @@
 //! Losses come home: ranked within their batch, credited to the samples that were in it.
 
+use super::action::Action;
 use super::event::SessionId;
 use super::machine::Core;
 use crate::importance::rank;
@@ -7,7 +8,13 @@ use crate::importance::rank;
 impl Core {
     /// Credits the losses of one delivered batch. Late, partial and missing reports are fine; a report for a batch
     /// this session was not given is counted and dropped.
-    pub(super) fn report(&mut self, session: SessionId, epoch: u32, batch: u32, losses: &[f32]) {
+    pub(super) fn report(
+        &mut self,
+        now_ns: u64,
+        (session, epoch, batch): (SessionId, u32, u32),
+        losses: &[f32],
+        actions: &mut Vec<Action>,
+    ) {
         let Some(job) = &mut self.job else { return };
         let found = self.sessions.iter().find(|s| s.id == session).and_then(|s| {
             let delivered = s.delivered.get(&(epoch, batch))?;
@@ -32,5 +39,6 @@ impl Core {
                 self.cache.rescore(sample, &job.importance);
             }
         }
+        self.trace_report(now_ns, (epoch, batch, of_rank), losses, actions);
     }
 }

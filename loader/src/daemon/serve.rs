@@ -1,15 +1,18 @@
 //! The core thread: takes in what happened, lets the core decide, carries out what it decided.
 
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, select};
-use shade_formats::control::{Reply, Request};
+use shade_formats::control::{REFUSE_BUSY, REFUSE_RESOURCES, Reply, Request};
 
+use super::observer::{Described, Observer};
 use super::sessions::Sessions;
 use super::stats::report;
 use crate::batches::{Job, JobDone, Workers};
 use crate::control::Message;
-use crate::core::{Action, Core, Event};
+use crate::core::{Action, Core, Event, Refusal};
 use crate::reads::{Completion, Reads};
 
 /// Events taken in before the core acts on them: work by batch, not by call.
@@ -18,7 +21,7 @@ const BURST: usize = 1024;
 const HEARTBEAT: Duration = Duration::from_millis(100);
 /// How long a private daemon waits for its first rank.
 const FIRST_RANK: Duration = Duration::from_secs(30);
-/// How long reads may take to come home at the end. Nothing aborts an NFS read; the kernel keeps its pages itself.
+/// How long reads may take to come home at the end, and a recorder to take the last of its trace. Nothing aborts an NFS read; the kernel keeps its pages itself.
 const STOP: Duration = Duration::from_secs(2);
 
 /// The running daemon.
@@ -27,6 +30,9 @@ pub(super) struct Daemon {
     reads: Reads,
     workers: Workers,
     sessions: Sessions,
+    /// Who takes a trace. It is no rank: a private daemon does not stay for it.
+    observer: Option<Observer>,
+    described: Described,
     linger: Option<Duration>,
     started: Instant,
     /// Since when no rank has been attached, and whether one ever was.
@@ -37,13 +43,21 @@ pub(super) struct Daemon {
 }
 
 impl Daemon {
-    pub(super) fn new(core: Core, reads: Reads, workers: Workers, linger: Option<Duration>) -> Self {
+    pub(super) fn new(
+        core: Core,
+        reads: Reads,
+        workers: Workers,
+        described: Described,
+        linger: Option<Duration>,
+    ) -> Self {
         let started = Instant::now();
         Self {
             core,
             reads,
             workers,
             sessions: Sessions::default(),
+            observer: None,
+            described,
             linger,
             started,
             empty_since: started,
@@ -138,6 +152,11 @@ impl Daemon {
             Action::StateLoaded(session) => self.sessions.reply(session, &Reply::StateLoaded),
             Action::Fail(session, text) => self.sessions.reply(session, &Reply::Failed { text }),
             Action::Close(session, text) => self.sessions.close(session, &text),
+            Action::Trace(line) => {
+                if let Some(observer) = &self.observer {
+                    observer.take(line);
+                }
+            }
             Action::Warn(text) => tracing::warn!("{text}"),
         }
     }
@@ -163,6 +182,10 @@ impl Daemon {
                 self.sessions.hello(attach.session, socket, verdict);
                 self.events.push(Event::Attach(attach));
             }
+            Message::Observe { session, socket, pipe, verdict } => {
+                // The thread has ended if nobody listens, and then says so itself.
+                let _ = verdict.send(self.observe(session, socket, pipe));
+            }
             Message::Mapped { session, ring } => {
                 self.sessions.mapped(session, *ring);
                 self.events.push(Event::Ready(session));
@@ -172,6 +195,10 @@ impl Daemon {
                 Ok(None) => {}
                 Err(error) => self.sessions.close(session, &error.to_string()),
             },
+            Message::Gone(session) if self.observer.as_ref().is_some_and(|o| o.session == session) => {
+                self.observer = None;
+                self.events.push(Event::Observe(false));
+            }
             Message::Gone(session) => {
                 self.sessions.forget(session);
                 self.empty_since = Instant::now();
@@ -179,6 +206,19 @@ impl Daemon {
             }
             Message::Request { session, request, state } => self.request(session, request, state),
         }
+    }
+
+    /// Begins a trace, if nobody takes one yet.
+    fn observe(&mut self, session: u32, socket: Arc<OwnedFd>, pipe: OwnedFd) -> Result<(), Refusal> {
+        if self.observer.is_some() {
+            let text = "somebody records a trace of this daemon already: one at a time".to_owned();
+            return Err(Refusal { code: REFUSE_BUSY, text });
+        }
+        let observer = Observer::start(session, socket, pipe, &self.described)
+            .map_err(|error| Refusal { code: REFUSE_RESOURCES, text: error.to_string() })?;
+        self.observer = Some(observer);
+        self.events.push(Event::Observe(true));
+        Ok(())
     }
 
     fn request(&mut self, session: u32, request: Request, state: Vec<u8>) {
@@ -198,7 +238,9 @@ impl Daemon {
                 let json = report(&self.core.stats(), &self.reads);
                 self.sessions.reply(session, &Reply::Stats { json });
             }
-            Request::Hello { .. } | Request::Bye => self.sessions.close(session, "a second hello"),
+            Request::Hello { .. } | Request::Observe { .. } | Request::Bye => {
+                self.sessions.close(session, "a second hello");
+            }
         }
     }
 
@@ -212,8 +254,11 @@ impl Daemon {
     /// Ends all sessions and waits for reads and workers, though not for a store that has stopped answering.
     fn stop(self) {
         tracing::debug!("stopping after {:.1} s", self.started.elapsed().as_secs_f64());
-        let Self { reads, workers, mut sessions, .. } = self;
+        let Self { reads, workers, mut sessions, observer, .. } = self;
         sessions.close_all();
+        if let Some(observer) = observer {
+            observer.finish(STOP);
+        }
         let (ended_in, ended) = crossbeam_channel::bounded::<()>(0);
         let joiner = std::thread::Builder::new().name("shade-stop".into()).spawn(move || {
             drop(reads);

@@ -6,12 +6,14 @@ use std::time::Duration;
 
 use serde::Serialize;
 use shade_formats::control::{Policy, socket_name};
+use shade_formats::trace::{Header, VERSION};
 
+use super::observer::Described;
 use super::serve::Daemon;
 use crate::batches::Workers;
 use crate::blocks::{Arena, block_bytes_for};
 use crate::control::{Identity, Listener};
-use crate::core::{Capacity, Core, CoreConfig, staging_bytes};
+use crate::core::{Capacity, Core, CoreConfig, PREFETCHES_MAX, staging_bytes};
 use crate::dataset::{Dataset, DatasetError};
 use crate::reads::coalesce::GAP_BYTES_MAX;
 use crate::reads::{Reads, ReadsConfig, ReadsError};
@@ -155,13 +157,33 @@ pub fn serve(config: &ServeConfig, announce: impl FnOnce(&Ready)) -> Result<(), 
         policy: config.policy,
         lookahead: config.lookahead,
         reads_max: config.reads.depth.submitted_max(),
+        prefetches_max: PREFETCHES_MAX,
         gap_bytes_max: GAP_BYTES_MAX,
         hedge: config.hedge,
         block_bytes,
     };
-    let daemon = Daemon::new(Core::new(index, free, core_config), reads, workers, config.linger);
+    let described = described(config, &dataset, &core_config, reads.description());
+    let daemon = Daemon::new(Core::new(index, free, core_config), reads, workers, described, config.linger);
     daemon.run(&completions, &done, &messages, &stop);
     Ok(())
+}
+
+/// What a recorded trace says of this daemon.
+fn described(config: &ServeConfig, dataset: &Dataset, core: &CoreConfig, engine: &str) -> Described {
+    Described::new(Header {
+        shade_trace: VERSION,
+        shade_load: env!("CARGO_PKG_VERSION").to_owned(),
+        dataset: dataset.folder.display().to_string(),
+        content_id: dataset.index.content_id().to_string(),
+        samples: dataset.index.len(),
+        job: config.job.clone(),
+        policy: config.policy.as_str().to_owned(),
+        lookahead: config.lookahead.is_finite().then_some(config.lookahead),
+        cache_bytes: core.cache_bytes,
+        block_bytes: core.block_bytes,
+        engine: engine.to_owned(),
+        began_unix_s: 0,
+    })
 }
 
 fn bind(config: &ServeConfig, dataset: &Dataset) -> Result<Listener, DaemonError> {

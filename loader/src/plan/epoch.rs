@@ -133,7 +133,8 @@ fn draw(
     summary.repeat_max = counts.iter().copied().max().unwrap_or(0);
     summary.distinct = u32::try_from(counts.iter().filter(|&&count| count > 0).count()).unwrap_or(u32::MAX);
     let batch_size = batch_size.max(1) as usize;
-    let mut ids = in_order(&counts, spec.order, &resident, batch_size, random);
+    let cached = if asks_for_residents(spec) { resident.as_slice() } else { &[] };
+    let mut ids = in_order(&counts, spec.order, cached, batch_size, random);
     if spec.pace {
         pace(&mut ids, &resident, batch_size, &mut random(Stage::Pace));
     }
@@ -144,12 +145,6 @@ fn draw(
         }
     };
     Plan { epoch, ids, weights, summary }
-}
-
-/// Whether each plan is drawn an epoch early: where that was asked for, and where it makes no difference to the plan.
-#[must_use]
-pub fn draws_ahead(spec: &PlanSpec) -> bool {
-    spec.draw_ahead || (spec.sampler == Sampler::Uniform && !asks_for_residents(spec))
 }
 
 /// Whether the order depends on what is resident when the plan is drawn.

@@ -23,6 +23,8 @@ use super::spaced::spaced;
 const LATER_TRIES: u32 = 16;
 /// Random earlier positions tried after those.
 const EARLIER_TRIES: u32 = 64;
+/// Draws of a sample that are listed in one go; few samples have more.
+const AT_ONCE: usize = 4;
 /// Limit of the positions that tries at earlier positions may look at, per position of the plan.
 const LOOKS_PER_POSITION: usize = 64;
 
@@ -36,7 +38,8 @@ pub(super) fn in_order(
     random: impl Fn(Stage) -> Random,
 ) -> Vec<SampleId> {
     let mut shuffle = random(Stage::Shuffle);
-    let mut ids = Vec::with_capacity(counts.iter().map(|&count| count as usize).sum());
+    let len: usize = counts.iter().map(|&count| count as usize).sum();
+    let mut ids = Vec::with_capacity(len + AT_ONCE);
     let mut residents_end = 0;
     match order {
         Order::Shuffled => {
@@ -51,7 +54,7 @@ pub(super) fn in_order(
             shuffle.shuffle(residents);
             shuffle.shuffle(others);
         }
-        Order::Spaced => ids = spaced(counts, batch_size, &mut random(Stage::Space)),
+        Order::Spaced => ids = spaced(counts, resident, batch_size, &mut random(Stage::Space)),
         Order::Opportunistic => ids = opportunistic(counts, resident, &mut random(Stage::Opportune)),
     }
     if counts.iter().any(|&count| count > 1) {
@@ -64,11 +67,17 @@ pub(super) fn in_order(
     ids
 }
 
+/// Appends the draws of the chosen samples, by sample. Counts follow no pattern, so a loop over each would be mispredicted as
+/// often as not: instead some draws are appended whatever the count, and those too many are taken off again.
 fn list(ids: &mut Vec<SampleId>, counts: &[u32], chosen: impl Fn(usize) -> bool) {
     for ((sample, &count), id) in counts.iter().enumerate().zip((0..).map(SampleId)) {
-        if chosen(sample) {
-            ids.extend(std::iter::repeat_n(id, count as usize));
+        let count = if chosen(sample) { count as usize } else { 0 };
+        let end = ids.len() + count;
+        ids.extend_from_slice(&[id; AT_ONCE]);
+        if count > AT_ONCE {
+            ids.extend(std::iter::repeat_n(id, count - AT_ONCE));
         }
+        ids.truncate(end);
     }
 }
 
@@ -119,7 +128,8 @@ impl<'plan> Spread<'plan> {
     /// Whether the last settled position of `id` is less than the distance before `position`.
     fn is_close(&self, id: SampleId, position: usize) -> bool {
         let last = self.last[id.index()] as usize;
-        last > 0 && position + 1 - last < self.distance
+        // No branch between the two: whether a sample came before is as good as a coin, and is asked at each position.
+        (last > 0) & (position + 1 - last < self.distance)
     }
 
     /// A later position whose sample may stand at `position`.

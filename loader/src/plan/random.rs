@@ -11,6 +11,9 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 /// Change its last byte when the plan of given inputs is meant to change.
 const DOMAIN: [u8; 16] = *b"shade-load plan1";
 
+/// Numbers that a shuffle draws before it uses them; more gain nothing.
+const SHUFFLE_AT_ONCE: usize = 64;
+
 /// Who draws. The numbers are part of the key and never change.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Stage {
@@ -42,6 +45,8 @@ impl Random {
     ///
     /// Lemire, "Fast random integer generation in an interval" (2019): the high half of a 64 × 64 bit product, rejecting
     /// the few low halves that would favour some results.
+    // A shuffle takes twice as long where it is a call.
+    #[inline]
     pub(super) fn below(&mut self, bound: u64) -> u64 {
         let mut product = u128::from(self.0.next_u64()) * u128::from(bound);
         if low(product) < bound {
@@ -60,11 +65,20 @@ impl Random {
         self.below(len as u64) as usize
     }
 
-    /// Fisher-Yates, from the end.
+    /// Fisher-Yates, from the end. Some numbers are drawn, then used: with nothing in between, swaps wait for memory side by
+    /// side rather than one after the other.
     pub(super) fn shuffle<T>(&mut self, slice: &mut [T]) {
-        for last in (1..slice.len()).rev() {
-            let other = self.position(last + 1);
-            slice.swap(last, other);
+        let mut others = [0; SHUFFLE_AT_ONCE];
+        let mut len = slice.len();
+        while len > 1 {
+            let swaps = SHUFFLE_AT_ONCE.min(len - 1);
+            for (last, other) in (len - swaps..len).rev().zip(&mut others) {
+                *other = self.position(last + 1);
+            }
+            for (last, &other) in (len - swaps..len).rev().zip(&others) {
+                slice.swap(last, other);
+            }
+            len -= swaps;
         }
     }
 }

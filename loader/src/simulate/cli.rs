@@ -25,8 +25,13 @@ const HELP: &str = "\
 Plans are drawn as the daemon draws them, and each access goes through the daemon's cache, but no record is read: a miss \
 is offered to the cache at once, and what --store would take is virtual time. The losses that PADS and APP need come \
 from a model (they fall by exp(-0.15) an epoch, samples differ by a lognormal of sigma 1, reports of one sample by one \
-of 0.5), or from --losses. A trace has no losses: all samples have the same score and `app` ranks them by hits. As many \
-accesses as a trace has different samples are called an epoch of it.
+of 0.5), or from --losses. A list of accesses has no losses: all samples have the same score and `app` ranks them by \
+hits. As many accesses as it has different samples are called an epoch of it.
+
+A training recorded by `shade-load trace` is replayed as the daemon saw it: batches of all ranks in the order in which they \
+were opened, epochs as they were, each loss from where it came, and what a batch misses is offered to the cache when that \
+batch's reads were back. Its plans stay as they are, whatever is cached. The \
+result says how often the daemon itself hit. Its --batch-size is the training's.
 
 Columns: hit % counts all accesses, cold misses included; compare with `lru` on the same plan, not with other plans. D/N \
 is the share of an epoch's accesses that are different samples; seen, the share of the dataset ever delivered; max \
@@ -52,8 +57,9 @@ pub struct Simulate {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..i64::from(u32::MAX)))]
     pub samples: Option<u32>,
 
-    /// Instead of a training: a file of accesses, one sample id (0 to 4294967295) a line; `-` is standard input. Blank
-    /// lines and what follows a # are ignored.
+    /// Instead of a training: one that `shade-load trace` recorded, with its losses and its samples' sizes; or a list of
+    /// accesses, one sample id (0 to 4294967295) a line, where blank lines and what follows a # are ignored. `-` is standard
+    /// input.
     #[arg(long, value_name = "FILE", conflicts_with = "training")]
     pub trace: Option<PathBuf>,
 
@@ -77,8 +83,9 @@ pub struct Simulate {
     )]
     pub policy: Vec<Keeper>,
 
-    /// How far `lookahead` sees, in epochs, but never beyond the epoch's plan, as the next one is not drawn yet. A trace is
-    /// known to its end: `inf` makes it Belady's MIN, which may bypass, and which no policy beats on the same trace.
+    /// How far `lookahead` sees, in epochs, but never beyond the epoch's plan, as the next one is not drawn yet. A list of
+    /// accesses is known to its end. With `inf` so is a recorded training, and both make it Belady's MIN, which may bypass, and
+    /// which no policy beats on the same accesses.
     #[arg(long, value_name = "EPOCHS", default_value = "1", value_parser = parse_lookahead)]
     pub lookahead: f64,
 
@@ -100,15 +107,9 @@ pub struct Simulate {
     #[arg(long, value_name = "STORE")]
     pub store: Option<StoreModel>,
 
-    /// What the trainer computes for each sample.
-    #[arg(
-        long,
-        value_name = "TIME/sample",
-        default_value = "1ms/sample",
-        value_parser = parse_compute,
-        requires = "store"
-    )]
-    pub compute: Duration,
+    /// What the trainer computes for each sample [default: 1ms/sample, or as measured in a trace of `shade-load trace`].
+    #[arg(long, value_name = "TIME/sample", value_parser = parse_compute, requires = "store")]
+    pub compute: Option<Duration>,
 
     /// For each policy: the smallest cache that removes 90 % of the stall that caching everything would remove. Found
     /// by bisection, to 1/256 of the data; each step is a simulation more.
@@ -133,8 +134,11 @@ pub struct Training {
     #[arg(long, value_name = "N", default_value_t = 12, value_parser = clap::value_parser!(u32).range(1..=EPOCHS_MAX))]
     pub epochs: u32,
 
-    /// Recorded losses instead of the model: a .npy file, float32 or float64, little-endian, C order, of shape (epochs,
-    /// samples) or (samples,). Later epochs use its last row; NaN is a loss that was not reported.
+    /// Recorded losses instead of the model. A Parquet file with columns `sample` (integer), `loss` (float or double) and, if
+    /// you like, `epoch` (integer, from 0), rows in any order, compressed with snappy, zstd or not at all: an epoch without rows
+    /// uses the one before, a sample without a row or with NaN is not reported, of several losses the mean counts. Or a .npy
+    /// file, float32 or float64, little-endian, C order, of shape (epochs, samples) or (samples,): later epochs use its last
+    /// row, NaN is a loss that was not reported.
     #[arg(long, value_name = "FILE")]
     pub losses: Option<PathBuf>,
 
@@ -158,7 +162,7 @@ pub struct Training {
     pub pace: bool,
 
     /// Draw each plan an epoch early, from importance as it was then: `lookahead` then sees a whole epoch ahead at all times,
-    /// not just to the epoch's end. Plans of `uniform` always are.
+    /// not just to the epoch's end.
     #[arg(long)]
     pub draw_ahead: bool,
 

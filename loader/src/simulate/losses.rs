@@ -2,12 +2,16 @@
 //!
 //! The model is that of ALGORITHMS 6: sample i has in epoch e the loss hᵢ·exp(-0.15 e)·LN(0, 0.5), hᵢ ~ LN(0, 1).
 
+use std::path::Path;
+
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 use rand_distr::{Distribution, LogNormal};
 use shade_formats::SampleId;
 
 use super::error::SimulateError;
+use super::lines::Source;
+use super::loss_table::{self, LossTable};
 use super::npy::Npy;
 
 /// By how much losses fall from epoch to epoch, in the exponent.
@@ -20,8 +24,55 @@ const NOISE_SIGMA: f64 = 0.5;
 pub(super) enum LossSource {
     /// The model.
     Model,
+    /// A file's.
+    Recorded(LossFile),
+}
+
+/// A file of recorded losses.
+#[derive(Debug)]
+pub(super) enum LossFile {
     /// A row an epoch, a column a sample.
-    Recorded(Npy),
+    Array(Npy),
+    /// A row a loss.
+    Table(LossTable),
+}
+
+impl LossFile {
+    /// Opens a file of the losses of `samples` samples, whose kind its first bytes tell.
+    ///
+    /// # Errors
+    /// It cannot be read, or is of no kind that is known, or of other samples.
+    pub(super) fn open(path: &Path, samples: u32) -> Result<Self, SimulateError> {
+        let (is_table, _) = Source::open(path)?.begins_with(loss_table::MAGIC)?;
+        if is_table {
+            return LossTable::read(path, samples).map(Self::Table);
+        }
+        let npy = Npy::open(path)?;
+        if npy.columns() != samples {
+            let what = format!("it has losses of {} samples, but there are {samples}", npy.columns());
+            return Err(SimulateError::File { path: path.to_owned(), what });
+        }
+        Ok(Self::Array(npy))
+    }
+
+    /// Whose losses are used in `epoch`.
+    fn epoch_for(&self, epoch: u32) -> u32 {
+        match self {
+            Self::Array(npy) => epoch.min(npy.rows().saturating_sub(1)),
+            Self::Table(table) => table.epoch_for(epoch),
+        }
+    }
+
+    /// Replaces `losses` by those of an epoch that [`epoch_for`](Self::epoch_for) gave, NaN where there is none.
+    fn read_epoch(&self, epoch: u32, samples: u32, losses: &mut Vec<f32>) -> Result<(), SimulateError> {
+        match self {
+            Self::Array(npy) => npy.read_row(epoch, losses),
+            Self::Table(table) => {
+                table.read_epoch(epoch, samples, losses);
+                Ok(())
+            }
+        }
+    }
 }
 
 /// The losses of one training.
@@ -31,9 +82,11 @@ pub(super) enum Losses<'a> {
     /// See [`LossSource::Recorded`].
     Recorded {
         /// The file.
-        npy: &'a Npy,
-        /// Which row is in `losses`.
-        row: Option<u32>,
+        file: &'a LossFile,
+        /// How many samples there are.
+        samples: u32,
+        /// Which epoch of the file is in `losses`.
+        epoch: Option<u32>,
         /// By sample.
         losses: Vec<f32>,
     },
@@ -54,7 +107,7 @@ impl<'a> Losses<'a> {
     pub(super) fn new(source: &'a LossSource, seed: u64, samples: u32) -> Self {
         match source {
             LossSource::Model => Self::Model(Box::new(Model::new(seed, samples))),
-            LossSource::Recorded(npy) => Self::Recorded { npy, row: None, losses: Vec::new() },
+            LossSource::Recorded(file) => Self::Recorded { file, samples, epoch: None, losses: Vec::new() },
         }
     }
 
@@ -65,11 +118,11 @@ impl<'a> Losses<'a> {
     pub(super) fn begin_epoch(&mut self, epoch: u32) -> Result<(), SimulateError> {
         match self {
             Self::Model(model) => model.left = (-LEARNING * f64::from(epoch)).exp(),
-            Self::Recorded { npy, row, losses } => {
-                let wanted = epoch.min(npy.rows().saturating_sub(1));
-                if *row != Some(wanted) {
-                    npy.read_row(wanted, losses)?;
-                    *row = Some(wanted);
+            Self::Recorded { file, samples, epoch: read, losses } => {
+                let wanted = file.epoch_for(epoch);
+                if *read != Some(wanted) {
+                    file.read_epoch(wanted, *samples, losses)?;
+                    *read = Some(wanted);
                 }
             }
         }
@@ -154,7 +207,7 @@ mod tests {
         file.write_all(&u16::try_from(header.len()).unwrap().to_le_bytes()).unwrap();
         file.write_all(header.as_bytes()).unwrap();
         [1f32, 2.0, 3.0, 4.0, f32::NAN, 6.0].iter().for_each(|v| file.write_all(&v.to_le_bytes()).unwrap());
-        let source = LossSource::Recorded(Npy::open(file.path()).unwrap());
+        let source = LossSource::Recorded(LossFile::open(file.path(), 3).unwrap());
         let mut losses = Losses::new(&source, 0, 3);
         let mut reported = |epoch| {
             let (mut of, mut values) = (Vec::new(), Vec::new());

@@ -41,7 +41,7 @@ impl Npy {
         let refuse = |what| SimulateError::File { path: path.to_owned(), what };
         let mut file = File::open(path).map_err(read)?;
         let (header, data_at) = read_header(&mut file).map_err(read)?.ok_or_else(|| {
-            refuse("no .npy file: it does not begin as NumPy's versions 1 to 3 do".to_owned())
+            refuse("no .npy file and no Parquet file: it does not begin as NumPy's versions 1 to 3 do, or Parquet".to_owned())
         })?;
         let header = parse_header(&header).map_err(refuse)?;
         let width = if header.is_double { DOUBLE_BYTES } else { SINGLE_BYTES } as u64;

@@ -4,6 +4,7 @@ use shade_formats::SampleId;
 use shade_formats::control::{PlanSpec, Policy};
 
 use super::error::SimulateError;
+use super::follow;
 use super::losses::{LossSource, Losses};
 use super::replay::{Outcome, Replay, Setup};
 use super::system::{Keeper, System};
@@ -11,7 +12,7 @@ use super::trace::{Repeats, Trace};
 use super::watch::Watch;
 use super::workload::{Accesses, Workload};
 use crate::importance::rank;
-use crate::plan::{Known, Plan, draw_next_plan, draw_plan, draws_ahead, rep_now};
+use crate::plan::{Known, Plan, draw_next_plan, draw_plan, rep_now};
 
 /// Plays the `nth` training of the workload (from 0; a trace has only the first) with `system` at `capacity`.
 ///
@@ -61,6 +62,10 @@ pub(super) fn play(
             }
         }
         Accesses::Trace(trace) => follow(replay, trace, batch_size, watch),
+        Accesses::Recording(recording) => {
+            let to_the_end = system.keeper.lookahead(lookahead) == Some(f64::INFINITY);
+            follow::follow(replay, recording, to_the_end, watch)
+        }
     }
 }
 
@@ -94,7 +99,9 @@ impl Training<'_> {
             let mut plan = next
                 .take()
                 .unwrap_or_else(|| draw_plan(&self.spec, epoch, batch, importance, is_resident, rep));
-            next = draws_ahead(&self.spec)
+            next = self
+                .spec
+                .draw_ahead
                 .then(|| draw_next_plan(&self.spec, &plan, batch, importance, is_resident, rep));
             let next_ids = next.as_ref().map_or(&[][..], |next| &next.ids);
             drawn(&plan);

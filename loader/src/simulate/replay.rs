@@ -1,9 +1,9 @@
 //! Accesses through the cache and the table that the daemon has, a batch at a time, and what is counted of it.
 //!
-//! A miss is offered to the cache at once: here a read takes no time that another access could fall into. Nothing is
-//! allocated for an access.
+//! A miss is offered to the cache at once: a read takes no time that another access could fall into. Of a recorded
+//! training it is known when reads were back, and there they take so long. Nothing is allocated for an access.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use shade_formats::SampleId;
@@ -121,6 +121,15 @@ impl<'a> Replay<'a> {
         self.cache.get(id).is_some()
     }
 
+    /// Another training begins over the same cache: what was known of samples is forgotten, as in the daemon.
+    pub(super) fn begin_job(&mut self) {
+        self.importance = Importance::new(self.setup.samples);
+        let residents: Vec<SampleId> = self.cache.ids().collect();
+        for id in residents {
+            self.cache.rescore(id, &self.importance);
+        }
+    }
+
     /// Goes on to `epoch`, which has these `repeats`. `drawn`: its plan was drawn just now, so that nothing of it can
     /// have been read ahead.
     pub(super) fn begin_epoch(&mut self, epoch: u32, repeats: Repeats, drawn: bool) {
@@ -182,28 +191,64 @@ impl<'a> Replay<'a> {
     pub(super) fn batch(&mut self, batch: &[SampleId], known: Known<'_>) {
         self.prefetch(known);
         for &id in batch {
-            self.counts.accesses += 1;
-            if let Some((outlook, position)) = &mut self.outlook {
-                let see = |(id, at)| self.cache.see(id, at, &self.importance);
-                let next = outlook.access(known, *position, see);
-                self.cache.use_at(id, next);
-                *position += 1;
+            if !self.access(id, known) {
+                self.read(id);
+                self.offer(id);
             }
-            if self.cache.get(id).is_some() {
-                self.importance.record_hit(id);
-                self.cache.hit(id, &self.importance);
-                match self.coming.remove(&id) {
-                    Some(answered) => {
-                        self.counts.prefetched += 1;
-                        self.pipeline.iter_mut().for_each(|pipeline| pipeline.wait_for(answered));
-                    }
-                    None => self.counts.hits += 1,
-                }
-            } else {
-                self.miss(id);
-            }
-            self.importance.record_delivery(id, self.epoch);
         }
+        self.end_batch(batch);
+    }
+
+    /// The same where reads take a while: returns what is to be read, which is then to be [offered](Self::offer). What is
+    /// in `reading`, to which that is added, is being read already: that counts as a hit, as in the daemon.
+    pub(super) fn open(
+        &mut self,
+        batch: &[SampleId],
+        known: Known<'_>,
+        reading: &mut HashSet<SampleId>,
+    ) -> Vec<SampleId> {
+        let mut to_read = Vec::new();
+        for &id in batch {
+            if self.access(id, known) {
+                continue;
+            }
+            if reading.insert(id) {
+                self.read(id);
+                to_read.push(id);
+            } else {
+                self.counts.hits += 1;
+            }
+        }
+        self.end_batch(batch);
+        to_read
+    }
+
+    /// Whether the sample is in the cache; counts it and tells the cache.
+    fn access(&mut self, id: SampleId, known: Known<'_>) -> bool {
+        self.counts.accesses += 1;
+        self.importance.record_delivery(id, self.epoch);
+        if let Some((outlook, position)) = &mut self.outlook {
+            let see = |(id, at)| self.cache.see(id, at, &self.importance);
+            let next = outlook.access(known, *position, see);
+            self.cache.use_at(id, next);
+            *position += 1;
+        }
+        let is_hit = self.cache.get(id).is_some();
+        if is_hit {
+            self.importance.record_hit(id);
+            self.cache.hit(id, &self.importance);
+            match self.coming.remove(&id) {
+                Some(answered) => {
+                    self.counts.prefetched += 1;
+                    self.pipeline.iter_mut().for_each(|pipeline| pipeline.wait_for(answered));
+                }
+                None => self.counts.hits += 1,
+            }
+        }
+        is_hit
+    }
+
+    fn end_batch(&mut self, batch: &[SampleId]) {
         if let Some(pipeline) = &mut self.pipeline {
             // A batch is shorter than a plan, whose positions are u32.
             pipeline.end_batch(u32::try_from(batch.len()).unwrap_or(u32::MAX));
@@ -260,12 +305,17 @@ impl<'a> Replay<'a> {
         }
     }
 
-    fn miss(&mut self, id: SampleId) {
-        let (stored, charged) = (self.setup.sizes.stored(id), self.setup.sizes.charged(id));
+    fn read(&mut self, id: SampleId) {
+        let stored = self.setup.sizes.stored(id);
         self.counts.bytes_read += stored;
         if let Some(pipeline) = &mut self.pipeline {
             pipeline.read(stored);
         }
+    }
+
+    /// Offers a sample that was read to the cache.
+    pub(super) fn offer(&mut self, id: SampleId) {
+        let charged = self.setup.sizes.charged(id);
         self.evicted.clear();
         let admission = self.cache.offer(id, charged, (), &self.importance, |()| false, &mut self.evicted);
         match admission {

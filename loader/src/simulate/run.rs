@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use serde::Serialize;
+use shade_formats::trace::Header;
 
 use super::cli::Simulate;
 use super::error::SimulateError;
@@ -29,8 +30,29 @@ pub(super) struct Report {
     pub(super) store: Option<String>,
     pub(super) compute_s_per_sample: Option<f64>,
     pub(super) rows: Vec<Row>,
+    /// What the recorded daemon itself came to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) recorded: Option<Recorded>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) recommend: Option<Vec<Recommendation>>,
+}
+
+/// What a recorded daemon came to, over the epochs that are counted.
+#[derive(Debug, Serialize)]
+pub(super) struct Recorded {
+    pub(super) policy: String,
+    pub(super) cache_bytes: u64,
+    pub(super) accesses: u64,
+    pub(super) hits: u64,
+}
+
+impl Recorded {
+    fn of(workload: &Workload) -> Option<Self> {
+        let Accesses::Recording(recording) = &workload.accesses else { return None };
+        let (hits, accesses) = recording.hits(workload.skip_epochs);
+        let Header { policy, cache_bytes, .. } = &recording.header;
+        Some(Self { policy: policy.clone(), cache_bytes: *cache_bytes, accesses, hits })
+    }
 }
 
 /// Simulates what `args` ask for and writes the result to `out`.
@@ -53,6 +75,7 @@ pub fn simulate(args: &Simulate, out: &mut impl Write) -> Result<(), SimulateErr
         store: workload.service.map(|service| service.store.to_string()),
         compute_s_per_sample: workload.service.map(|service| service.compute.as_secs_f64()),
         rows: Vec::new(),
+        recorded: Recorded::of(&workload),
         recommend: args.recommend.then(Vec::new),
     };
     let ended = fill(&mut report, args, &workload, &systems, &capacities);
@@ -108,5 +131,14 @@ fn accesses(args: &Simulate, workload: &Workload) -> String {
             }
         }
         Accesses::Trace(trace) => format!("a trace of {}", indicatif::HumanCount(trace.len())),
+        Accesses::Recording(recording) => {
+            let how = recording.job.as_ref().map_or_else(String::new, |job| {
+                format!(
+                    " ({} plans, {}; ranks: {}, batches of {})",
+                    job.sampler, job.order, job.world_size, job.batch_size
+                )
+            });
+            format!("{} recorded{how}", recording.header.dataset)
+        }
     }
 }

@@ -61,7 +61,7 @@ impl Pipeline {
     /// it is answered.
     pub(super) fn prefetch(&mut self, bytes: u64) -> Option<Duration> {
         let mut at = self.queues.idle_at(&self.service.store, self.prefetched);
-        while self.prefetches.len() >= PREFETCHES_MAX
+        while self.prefetches.len() >= PREFETCHES_MAX as usize
             && let Some(Reverse(answered)) = self.prefetches.pop()
         {
             at = at.max(answered);

@@ -6,7 +6,7 @@ use indicatif::{BinaryBytes, HumanCount};
 
 use super::recommend::Recommendation;
 use super::row::Row;
-use super::run::Report;
+use super::run::{Recorded, Report};
 
 /// Between two columns.
 const GAP: &str = "  ";
@@ -33,6 +33,11 @@ impl fmt::Display for Report {
         if let Some(store) = &self.store {
             let ms = self.compute_s_per_sample.unwrap_or_default() * 1e3;
             writeln!(f, "SIMULATED store {store}; {ms} ms of compute a sample")?;
+        }
+        if let Some(Recorded { policy, cache_bytes, accesses, hits }) = &self.recorded {
+            let percent = 100.0 * *hits as f64 / (*accesses).max(1) as f64;
+            let (cache, accesses) = (BinaryBytes(*cache_bytes), HumanCount(*accesses));
+            writeln!(f, "recorded: {percent:.2} % of {accesses} hit, with {policy} and a cache of {cache}")?;
         }
         writeln!(f)?;
         let cells: Vec<[String; HEADS.len()]> =
@@ -168,6 +173,7 @@ mod tests {
             store: Some("latency=2ms".to_owned()),
             compute_s_per_sample: Some(0.001),
             rows,
+            recorded: None,
             recommend,
         }
     }

@@ -1,12 +1,11 @@
-//! A trace: accesses that somebody recorded, replayed as they are.
+//! A list of accesses that somebody wrote down, replayed as they are.
 
 use std::collections::HashMap;
-use std::path::Path;
 
 use shade_formats::SampleId;
 
 use super::error::SimulateError;
-use super::lines::each_line;
+use super::lines::Source;
 
 /// The accesses. Ids are numbered anew in the order in which they first come, so that tables are as long as there are
 /// samples.
@@ -46,14 +45,15 @@ impl Names {
 }
 
 impl Trace {
-    /// Reads a trace, one id a line.
+    /// Reads a list of accesses, one id a line.
     ///
     /// # Errors
     /// The file cannot be read, holds something else, or nothing.
-    pub(super) fn read(path: &Path) -> Result<(Self, Names), SimulateError> {
+    pub(super) fn read(source: Source) -> Result<(Self, Names), SimulateError> {
+        let path = source.path().to_owned();
         let mut names = Names::default();
         let mut accesses = Vec::new();
-        each_line(path, |line| {
+        source.each(|line| {
             let id: u32 = line.parse().map_err(|_| format!("{line:?} is no sample id"))?;
             // As many places as ids were seen before, which are u32.
             let next = u32::try_from(names.places.len()).unwrap_or(u32::MAX);
@@ -62,7 +62,7 @@ impl Trace {
         })?;
         if accesses.is_empty() {
             let what = "there is no access in it".to_owned();
-            return Err(SimulateError::File { path: path.to_owned(), what });
+            return Err(SimulateError::File { path, what });
         }
         let samples = u32::try_from(names.places.len()).unwrap_or(u32::MAX);
         Ok((Self::new(accesses, samples), names))
@@ -122,7 +122,7 @@ mod tests {
     fn read(text: &str) -> Result<(Trace, Names), String> {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(text.as_bytes()).unwrap();
-        let trace = Trace::read(file.path());
+        let trace = Source::open(file.path()).and_then(Trace::read);
         trace.map_err(|error| error.to_string().replace(&file.path().display().to_string(), "t.txt"))
     }
 

@@ -1,14 +1,14 @@
 //! What is replayed: from the arguments to samples, sizes and accesses, checked.
 
-use std::path::Path;
 use std::time::Duration;
 
 use shade_formats::control::PlanSpec;
 
 use super::cli::Simulate;
 use super::error::SimulateError;
-use super::losses::LossSource;
-use super::npy::Npy;
+use super::lines::Source;
+use super::losses::{LossFile, LossSource};
+use super::recording::{Recording, is_recording};
 use super::sizes::Sizes;
 use super::stall::Service;
 use super::trace::Trace;
@@ -17,6 +17,8 @@ use crate::reads::{LatencyModel, StoreModel};
 
 /// A store that takes longer is a typing error; the sum of very many such times must not overflow.
 const LATENCY_MAX: Duration = Duration::from_secs(3600);
+/// What a trainer computes for a sample where nobody says; `--compute` documents it.
+const COMPUTE_DEFAULT: Duration = Duration::from_millis(1);
 
 /// All that a policy at a capacity is tried on.
 #[derive(Debug)]
@@ -46,8 +48,10 @@ pub(super) enum Accesses {
         /// What is reported after each batch.
         losses: LossSource,
     },
-    /// As recorded.
+    /// As written down.
     Trace(Trace),
+    /// As recorded by `shade-load trace`.
+    Recording(Box<Recording>),
 }
 
 impl Workload {
@@ -56,7 +60,6 @@ impl Workload {
     /// # Errors
     /// A file cannot be used, or options do not go together.
     pub(super) fn load(args: &Simulate) -> Result<Self, SimulateError> {
-        let service = args.store.map(|store| service(store, args.compute)).transpose()?;
         let (samples, sizes, accesses) = match (&args.dataset, args.samples, &args.trace) {
             (Some(path), _, _) => {
                 let index = Dataset::open(path)?.index;
@@ -67,15 +70,15 @@ impl Workload {
                 (samples, sizes, training(args, samples)?)
             }
             (_, _, Some(path)) => {
-                let (trace, names) = Trace::read(path)?;
-                let sizes = sizes(args, trace.samples(), |id| names.place(id), |place| names.id(place))?;
-                (trace.samples(), sizes, Accesses::Trace(trace))
+                let (is_recording, source) = is_recording(Source::open(path)?)?;
+                if is_recording { recording(args, source)? } else { list(args, source)? }
             }
             _ => return Err(SimulateError::Usage("give a dataset, --samples or --trace".to_owned())),
         };
         if samples == 0 {
             return Err(SimulateError::Usage("the dataset has no samples".to_owned()));
         }
+        let service = args.store.map(|store| service(store, compute(args, &accesses))).transpose()?;
         let &Simulate { batch_size, skip_epochs, lookahead, .. } = args;
         let workload = Self { samples, sizes, accesses, batch_size, lookahead, skip_epochs, service };
         workload.check()?;
@@ -87,6 +90,7 @@ impl Workload {
         match &self.accesses {
             Accesses::Training { epochs, .. } => *epochs,
             Accesses::Trace(trace) => trace.epoch_count(),
+            Accesses::Recording(recording) => recording.epoch_count(),
         }
     }
 
@@ -94,7 +98,7 @@ impl Workload {
     pub(super) fn seeds(&self) -> u32 {
         match &self.accesses {
             Accesses::Training { seeds, .. } => *seeds,
-            Accesses::Trace(_) => 1,
+            Accesses::Trace(_) | Accesses::Recording(_) => 1,
         }
     }
 
@@ -103,6 +107,7 @@ impl Workload {
         match &self.accesses {
             Accesses::Training { epochs, .. } => u64::from(*epochs) * u64::from(self.samples),
             Accesses::Trace(trace) => trace.len(),
+            Accesses::Recording(recording) => recording.accesses().len() as u64,
         }
     }
 
@@ -127,6 +132,33 @@ impl Workload {
     }
 }
 
+/// Samples, sizes and accesses of a list of accesses.
+fn list(args: &Simulate, source: Source) -> Result<(u32, Sizes, Accesses), SimulateError> {
+    let (trace, names) = Trace::read(source)?;
+    let sizes = sizes(args, trace.samples(), |id| names.place(id), |place| names.id(place))?;
+    Ok((trace.samples(), sizes, Accesses::Trace(trace)))
+}
+
+/// Those of a recorded training, whose sizes may be replaced.
+fn recording(args: &Simulate, source: Source) -> Result<(u32, Sizes, Accesses), SimulateError> {
+    let recording = Recording::read(source)?;
+    let samples = recording.header.samples;
+    let sizes = match sizes(args, samples, Some, |id| id)? {
+        Sizes::Unit => recording.sizes.clone(),
+        others => others,
+    };
+    Ok((samples, sizes, Accesses::Recording(Box::new(recording))))
+}
+
+/// What the trainer computes for a sample: as asked for, as recorded, or the default.
+fn compute(args: &Simulate, accesses: &Accesses) -> Duration {
+    let recorded = match accesses {
+        Accesses::Recording(recording) => recording.compute,
+        Accesses::Training { .. } | Accesses::Trace(_) => None,
+    };
+    args.compute.or(recorded).unwrap_or(COMPUTE_DEFAULT)
+}
+
 /// Sizes as asked for, of samples whose ids `place` and `id` translate.
 fn sizes(
     args: &Simulate,
@@ -145,19 +177,10 @@ fn training(args: &Simulate, samples: u32) -> Result<Accesses, SimulateError> {
     let plan = args.training.plan();
     plan.validate()?;
     let losses = match &args.training.losses {
-        Some(path) => recorded(path, samples)?,
+        Some(path) => LossSource::Recorded(LossFile::open(path, samples)?),
         None => LossSource::Model,
     };
     Ok(Accesses::Training { plan, epochs: args.training.epochs, seeds: args.training.seeds, losses })
-}
-
-fn recorded(path: &Path, samples: u32) -> Result<LossSource, SimulateError> {
-    let npy = Npy::open(path)?;
-    if npy.columns() != samples {
-        let what = format!("it has losses of {} samples, but there are {samples}", npy.columns());
-        return Err(SimulateError::File { path: path.to_owned(), what });
-    }
-    Ok(LossSource::Recorded(npy))
 }
 
 /// A store whose reads all succeed.

@@ -9,6 +9,8 @@
     reason = "a test fixture fails by panicking"
 )]
 
+pub(crate) mod journal;
+
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,11 +20,14 @@ use rand_chacha::ChaCha8Rng;
 use shade_formats::control::{JobSpec, OnError, Output, PlanSpec, Policy, Tail};
 use shade_formats::index::{Codec, Entry, Index, IndexBuilder, Media, Shard};
 use shade_formats::ring::{Descriptor, Kind};
+use shade_formats::trace::Line;
 use shade_formats::{SampleId, ShardId};
 use shade_load::batches::{Columns, FillFault, FillOrder, Filled, SealOrder};
 use shade_load::blocks::{Arena, Mismatch, block_bytes_for};
-use shade_load::core::{Accepted, Action, Attach, Core, CoreConfig, Event, SessionId};
+use shade_load::core::{Accepted, Action, Attach, Core, CoreConfig, Event, PREFETCHES_MAX, SessionId};
 use shade_load::reads::{Completion, ReadFault, ReadOp};
+
+use journal::Journal;
 
 /// A dataset of `samples` records of `len(sample)` bytes in `classes` classes, in one shard.
 pub(crate) fn index(samples: u32, classes: u32, len: impl Fn(u32) -> u32) -> Arc<Index> {
@@ -95,6 +100,8 @@ pub(crate) struct Replay {
     /// What every read takes.
     pub latency: Duration,
     pub warnings: Vec<String>,
+    /// What an observer is told.
+    pub traced: Vec<Line>,
     /// Trainers do not release what they take while this is set.
     pub hold: bool,
     pub taken: Vec<Taken>,
@@ -108,6 +115,8 @@ pub(crate) struct Replay {
     pub together: u64,
     pub reads_at_once_max: usize,
     pub accepted: Vec<Accepted>,
+    /// Kept if it is there.
+    pub journal: Option<Journal>,
     ranks: HashMap<SessionId, u32>,
     published: HashMap<SessionId, u64>,
     generations: HashMap<SessionId, u32>,
@@ -123,7 +132,20 @@ pub(crate) struct Replay {
 impl Replay {
     /// A core over `index` with `cache_bytes` of cache and `depth` reads in flight, which reads each record on its own.
     pub(crate) fn new(index: Arc<Index>, policy: Policy, cache_bytes: u64, depth: u32, seed: u64) -> Self {
-        Self::reading(index, policy, cache_bytes, depth, seed, 0, false)
+        let config =
+            CoreConfig { prefetches_max: PREFETCHES_MAX, ..Self::config(policy, cache_bytes, depth) };
+        Self::with(index, config, seed)
+    }
+
+    /// The same, where nothing is read before a batch wants it.
+    pub(crate) fn on_demand(
+        index: Arc<Index>,
+        policy: Policy,
+        cache_bytes: u64,
+        depth: u32,
+        seed: u64,
+    ) -> Self {
+        Self::with(index, Self::config(policy, cache_bytes, depth), seed)
     }
 
     /// The same, reading neighbours up to `gap_bytes_max` apart together, and hedging late reads or not.
@@ -136,19 +158,29 @@ impl Replay {
         gap_bytes_max: u32,
         hedge: bool,
     ) -> Self {
-        let block_bytes =
-            block_bytes_for((0..index.len()).map(|id| index.entry(SampleId(id)).unwrap().stored_len));
-        let staging = shade_load::core::staging_bytes(&index, block_bytes, depth);
-        let (arena, free) = Arena::create(cache_bytes + staging, block_bytes).unwrap();
-        let config = CoreConfig {
+        let config = CoreConfig { gap_bytes_max, hedge, ..Self::config(policy, cache_bytes, depth) };
+        Self::with(index, config, seed)
+    }
+
+    fn config(policy: Policy, cache_bytes: u64, depth: u32) -> CoreConfig {
+        CoreConfig {
             cache_bytes,
             policy,
             lookahead: 1.0,
             reads_max: depth,
-            gap_bytes_max,
-            hedge,
-            block_bytes,
-        };
+            gap_bytes_max: 0,
+            prefetches_max: 0,
+            hedge: false,
+            block_bytes: 0,
+        }
+    }
+
+    fn with(index: Arc<Index>, config: CoreConfig, seed: u64) -> Self {
+        let block_bytes =
+            block_bytes_for((0..index.len()).map(|id| index.entry(SampleId(id)).unwrap().stored_len));
+        let staging = shade_load::core::staging_bytes(&index, block_bytes, config.reads_max);
+        let (arena, free) = Arena::create(config.cache_bytes + staging, block_bytes).unwrap();
+        let config = CoreConfig { block_bytes, ..config };
         let core = Core::new(Arc::clone(&index), free, config);
         Self {
             core,
@@ -157,6 +189,7 @@ impl Replay {
             stuck: HashSet::new(),
             latency: Duration::ZERO,
             warnings: Vec::new(),
+            traced: Vec::new(),
             hold: false,
             taken: Vec::new(),
             errors: Vec::new(),
@@ -168,6 +201,7 @@ impl Replay {
             together: 0,
             reads_at_once_max: 0,
             accepted: Vec::new(),
+            journal: None,
             ranks: HashMap::new(),
             published: HashMap::new(),
             generations: HashMap::new(),
@@ -220,6 +254,12 @@ impl Replay {
         }
     }
 
+    /// The trainer lets go of all that it was given.
+    pub(crate) fn release_all(&mut self, session: SessionId) {
+        let count = self.published.get(&session).copied().unwrap_or(0);
+        self.step(Event::Released { session, count, later: 0 });
+    }
+
     pub(crate) fn detach(&mut self, session: SessionId) {
         self.ranks.remove(&session);
         self.step(Event::Detach(session));
@@ -228,9 +268,13 @@ impl Replay {
     /// Feeds one event and carries out what follows at once; reads and fills stay pending until [`Replay::run`].
     pub(crate) fn step(&mut self, event: Event) {
         self.now_ns += 1000;
+        let before = self.journal.as_mut().map(|journal| journal.before(&event));
         let mut actions = Vec::new();
         self.core.step(self.now_ns, event, &mut actions);
         self.core.advance(self.now_ns, &mut actions);
+        if let (Some(journal), Some(before)) = (&mut self.journal, before) {
+            journal.after(before, &self.core, &actions);
+        }
         self.carry_out(actions);
     }
 
@@ -319,6 +363,7 @@ impl Replay {
                 Action::State(_, bytes) => self.states.push(bytes),
                 Action::StateLoaded(_) => {}
                 Action::Warn(text) => self.warnings.push(text),
+                Action::Trace(line) => self.traced.push(*line),
                 Action::Fail(_, text) | Action::Close(_, text) => self.failed.push(text),
             }
         }

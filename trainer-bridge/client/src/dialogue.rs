@@ -181,5 +181,6 @@ pub(crate) fn reply_name(reply: &Reply) -> &'static str {
         Reply::State { .. } => "State",
         Reply::StateLoaded => "StateLoaded",
         Reply::Failed { .. } => "Failed",
+        Reply::Observing { .. } => "Observing",
     }
 }

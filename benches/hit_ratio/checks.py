@@ -1,0 +1,47 @@
+"""What must be true of any simulation: a violation is a bug of the program, and the report begins with it."""
+
+from benches.hit_ratio import by_capacity, stall
+from benches.hit_ratio.results import Results, Row
+
+# In points; seeds and rounding of means are below it.
+POINTS = 0.05
+CLOSED_FORM_POINTS = 0.3
+# Means of counts are rounded one by one.
+ROUNDED = 2
+
+
+def violations(results: Results) -> list[str]:
+    """What is wrong, in words; nothing if all is well."""
+    found = []
+    for label, rows in results.by_label.items():
+        best = {row["cache"]: row for row in rows if row["policy"] == "min"}
+        for row in rows:
+            name = f"{label}, {row['policy']}, {row['cache']}"
+            found += [f"{name}: {what}" for what in (*_of_counts(row), *_of_trace(row, best.get(row["cache"])))]
+    for cache in by_capacity.CAPACITIES:
+        for policy in ("static", "quiver", "lookahead", "min"):
+            row = results.row(by_capacity.PERMUTATIONS, policy, cache)
+            if abs(row["hit_ratio"] - row["capacity_share"]) * 100 > CLOSED_FORM_POINTS:
+                found.append(f"{by_capacity.PERMUTATIONS}, {policy}, {cache}: its hit ratio is not c")
+    return found
+
+
+def _of_counts(row: Row) -> list[str]:
+    wrong = []
+    if abs(row["hits"] + row["misses"] + row["exchanged"] - row["accesses"]) > ROUNDED:
+        wrong.append("hits, misses and exchanged are not all accesses")
+    if row["bytes_read"] is not None and abs(row["bytes_read"] / stall.BYTES - row["misses"]) > ROUNDED:
+        wrong.append("the bytes read are not those of the misses")
+    return wrong
+
+
+def _of_trace(row: Row, best: Row | None) -> list[str]:
+    # Those that deliver other samples than the plan's, or have epochs of other lengths, are on other axes.
+    if row["policy"] in (*by_capacity.SUBSTITUTING, "ilfu"):
+        return []
+    wrong = []
+    if best is not None and 100 * (row["hit_ratio"] - best["hit_ratio"]) > POINTS:
+        wrong.append("hits more often than MIN on the same trace")
+    if 100 * (row["hit_ratio"] - (1 - row["distinct_share"] + row["capacity_share"])) > POINTS:
+        wrong.append("hits more often than 1 - D/N + c")
+    return wrong

@@ -1,0 +1,135 @@
+//! What an access to the cache costs under each policy, over epochs drawn by importance.
+
+use std::time::Duration;
+
+use shade_formats::SampleId;
+use shade_formats::control::Policy;
+use shade_load::cache::Cache;
+use shade_load::importance::Importance;
+use shade_load::plan::{Known, Outlook, in_sight};
+
+use crate::Result;
+use crate::cpu_time::timed;
+use crate::figure::{Figure, Unit};
+use crate::training::{Epoch, epochs};
+
+/// About as many as ImageNet has.
+const SAMPLES: u32 = 1_300_000;
+/// A fifth of them; each takes 1.
+const CAPACITY: u64 = 260_000;
+/// The permutation and one epoch behind it, which fill the cache.
+const WARM_UP: u32 = 2;
+const RUNS: u32 = 3;
+
+/// The policies, with what an access may cost, ns.
+const POLICIES: [(Policy, &str, Option<f64>); 8] = [
+    (Policy::Lru, "lru", Some(200.0)),
+    (Policy::Fifo, "fifo", None),
+    (Policy::Lfu, "lfu", None),
+    (Policy::Arc, "arc", None),
+    (Policy::App, "app", Some(500.0)),
+    (Policy::Lookahead, "lookahead", Some(500.0)),
+    (Policy::TopC, "topc", None),
+    (Policy::Static, "static", None),
+];
+
+/// A row for each policy, and one for what lookahead does at an epoch's start.
+pub(crate) fn run() -> Result<Vec<Figure>> {
+    let epochs = epochs(SAMPLES, WARM_UP + RUNS)?;
+    let mut rows: Vec<(Cached, Vec<Timing>)> =
+        POLICIES.iter().map(|&(policy, ..)| (Cached::new(policy), Vec::new())).collect();
+    for (number, epoch) in (0..).zip(&epochs) {
+        for (cached, timings) in &mut rows {
+            let timing = cached.epoch(epoch);
+            if number >= WARM_UP {
+                timings.push(timing);
+            }
+        }
+    }
+    let mut figures = Vec::new();
+    for ((_, name, budget), (_, timings)) in POLICIES.into_iter().zip(rows) {
+        let row = |name: String, time: fn(&Timing) -> Duration| {
+            let ns = timings.iter().map(|timing| time(timing).as_nanos() as f64 / f64::from(SAMPLES));
+            Figure::new(name, Unit::NsPerAccess, ns.collect())
+        };
+        let accesses = row(format!("cache {name}"), |timing| timing.accesses);
+        figures.push(match budget {
+            Some(budget) => accesses.with_budget(budget),
+            None => accesses,
+        });
+        if name == "lookahead" {
+            figures.push(row("cache lookahead, an epoch's start".to_owned(), |timing| timing.start));
+        }
+    }
+    Ok(figures)
+}
+
+/// What one epoch took.
+struct Timing {
+    /// Finding out when each sample is used next, and telling the cache.
+    start: Duration,
+    accesses: Duration,
+}
+
+/// A cache, and the scores by which it ranks.
+struct Cached {
+    policy: Policy,
+    cache: Cache<()>,
+    importance: Importance,
+    evicted: Vec<(SampleId, ())>,
+}
+
+impl Cached {
+    fn new(policy: Policy) -> Self {
+        let (cache, importance) = (Cache::new(policy, CAPACITY, SAMPLES), Importance::new(SAMPLES));
+        Self { policy, cache, importance, evicted: Vec::new() }
+    }
+
+    /// Serves an epoch. New scores come in between the batches, as in a training, and are not in the time.
+    fn epoch(&mut self, epoch: &Epoch) -> Timing {
+        let (start, mut outlook) = timed(|| self.look_ahead(&epoch.ids));
+        let mut accesses = Duration::ZERO;
+        let mut positions = 0..;
+        for (batch, ranked) in epoch.batches() {
+            let (time, ()) = timed(|| {
+                for (&id, position) in batch.iter().zip(&mut positions) {
+                    if let Some(outlook) = &mut outlook {
+                        let next = outlook.access(Known::from(epoch.ids.as_slice()), position, |(id, at)| {
+                            self.cache.see(id, at, &self.importance);
+                        });
+                        self.cache.use_at(id, next);
+                    }
+                    self.access(id);
+                }
+            });
+            accesses += time;
+            for &(id, score) in &ranked.scores {
+                self.importance.set_score(id, score);
+                self.cache.rescore(id, &self.importance);
+            }
+        }
+        Timing { start, accesses }
+    }
+
+    /// The whole epoch is in sight, as it is by default.
+    fn look_ahead(&mut self, ids: &[SampleId]) -> Option<Outlook> {
+        if self.policy != Policy::Lookahead {
+            return None;
+        }
+        let known = Known::from(ids);
+        let mut outlook = Outlook::new(known, SAMPLES, 0, in_sight(1.0, ids.len()));
+        self.cache.forget_uses(&self.importance);
+        outlook.begin(known, |(id, at)| self.cache.see(id, at, &self.importance));
+        Some(outlook)
+    }
+
+    fn access(&mut self, id: SampleId) {
+        if self.cache.get(id).is_some() {
+            self.importance.record_hit(id);
+            self.cache.hit(id, &self.importance);
+        } else {
+            self.evicted.clear();
+            self.cache.offer(id, 1, (), &self.importance, |()| false, &mut self.evicted);
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! The recorder's side: asks a running daemon for a trace and takes it out of a pipe.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use rustix::pipe::{PipeFlags, pipe_with};
+use shade_formats::control::{PROTOCOL, REFUSE_BUSY, Reply, Request, socket_name};
+use shade_formats::limits::MESSAGE_BYTES_MAX;
+
+use super::socket::{ask, receive};
+
+/// Longest wait for the daemon's answer: it has nothing to do for it.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a place that is taken is asked for again: the daemon may not have seen yet that whoever had it was killed.
+const BUSY_PATIENCE: Duration = Duration::from_secs(1);
+/// Between two tries.
+const BUSY_PAUSE: Duration = Duration::from_millis(50);
+
+/// A trace that is being taken.
+#[derive(Debug)]
+pub struct Observed {
+    /// The session lasts as long as this is not shut down.
+    pub socket: OwnedFd,
+    /// Where the daemon writes the trace; it ends with the session, or the daemon.
+    pub trace: File,
+    /// The daemon's process.
+    pub pid: u32,
+    /// Samples of the dataset that it serves.
+    pub samples: u32,
+    /// Which bytes the dataset holds.
+    pub content_id: u128,
+}
+
+/// Why there is no trace.
+#[derive(Debug, thiserror::Error)]
+pub enum ObserveError {
+    /// Nobody listens.
+    #[error(
+        "no daemon serves {} (job {job}) at {address}: start the training first; a job with a name needs --job, one with \
+         a socket file --socket", dataset.display()
+    )]
+    NoDaemon {
+        /// The dataset's folder.
+        dataset: PathBuf,
+        /// The job's name.
+        job: String,
+        /// Where it was looked for.
+        address: String,
+    },
+    /// The daemon said no.
+    #[error("the daemon at {address} refuses: {text}")]
+    Refused {
+        /// The socket's address.
+        address: String,
+        /// Why.
+        text: String,
+        /// Somebody else records now.
+        busy: bool,
+    },
+    /// Somebody else has the address.
+    #[error("{address} is served by user {got}, not by user {expected}: nothing is taken from there")]
+    Foreign {
+        /// The socket's address.
+        address: String,
+        /// The user who has it.
+        got: u32,
+        /// This process's user.
+        expected: u32,
+    },
+    /// Something is there that does not speak as a daemon of this version does.
+    #[error("what serves {address} does not answer as it should: {what}; use the same version of both")]
+    Answer {
+        /// The socket's address.
+        address: String,
+        /// What it did.
+        what: String,
+    },
+    /// The system said no.
+    #[error("cannot reach the daemon: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// Asks the daemon of the dataset in `folder` (canonical) and `job` for a trace; it listens at `socket`, or at the name
+/// that belongs to dataset and job.
+///
+/// # Errors
+/// [`ObserveError`]: there is none, or it refuses.
+pub fn observe(folder: &Path, job: &str, socket: Option<&Path>) -> Result<Observed, ObserveError> {
+    let started = Instant::now();
+    loop {
+        match observe_once(folder, job, socket) {
+            Err(ObserveError::Refused { busy: true, .. }) if started.elapsed() < BUSY_PATIENCE => {
+                std::thread::sleep(BUSY_PAUSE);
+            }
+            other => return other,
+        }
+    }
+}
+
+fn observe_once(folder: &Path, job: &str, path: Option<&Path>) -> Result<Observed, ObserveError> {
+    let (place, address) = match path {
+        Some(path) => (SocketAddrUnix::new(path), path.display().to_string()),
+        None => {
+            let name = socket_name(rustix::process::geteuid().as_raw(), folder, job);
+            (SocketAddrUnix::new_abstract_name(&name), format!("@{}", String::from_utf8_lossy(&name)))
+        }
+    };
+    let place = place.map_err(io::Error::from)?;
+    let socket =
+        rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+            .map_err(io::Error::from)?;
+    for timeout in [Timeout::Send, Timeout::Recv] {
+        set_socket_timeout(&socket, timeout, Some(ANSWER_TIMEOUT)).map_err(io::Error::from)?;
+    }
+    match rustix::net::connect(&socket, &place) {
+        Ok(()) => {}
+        Err(Errno::CONNREFUSED | Errno::NOENT) => {
+            return Err(ObserveError::NoDaemon { dataset: folder.to_owned(), job: job.to_owned(), address });
+        }
+        Err(error) => return Err(ObserveError::Io(error.into())),
+    }
+    // Anyone may bind an abstract name.
+    let got = socket_peercred(&socket).map_err(io::Error::from)?.uid.as_raw();
+    let expected = rustix::process::geteuid().as_raw();
+    if got != expected {
+        return Err(ObserveError::Foreign { address, got, expected });
+    }
+    let (ours, theirs) = pipe_with(PipeFlags::CLOEXEC).map_err(io::Error::from)?;
+    let request =
+        Request::Observe { protocol: PROTOCOL, dataset: folder.display().to_string(), job: job.to_owned() };
+    ask(&socket, &request, theirs.as_fd())?;
+    // The daemon's is the last one then: with it the trace ends.
+    drop(theirs);
+    let mut buffer = vec![0; MESSAGE_BYTES_MAX];
+    let answer = match receive(&socket, &mut buffer) {
+        Ok(Some((bytes, _))) => Reply::decode(bytes).map_err(|error| error.to_string()),
+        Ok(None) => Err("it hangs up".to_owned()),
+        Err(error) => Err(error.to_string()),
+    };
+    match answer {
+        Ok(Reply::Observing { pid, samples, content_id }) => {
+            Ok(Observed { socket, trace: File::from(ours), pid, samples, content_id })
+        }
+        Ok(Reply::Refuse { code, text }) => {
+            Err(ObserveError::Refused { address, text, busy: code == REFUSE_BUSY })
+        }
+        Ok(other) => Err(ObserveError::Answer { address, what: format!("it says {other:?}") }),
+        Err(what) => Err(ObserveError::Answer { address, what }),
+    }
+}

@@ -1,0 +1,60 @@
+//! Why there is no trace, or no more of it.
+
+use std::io;
+use std::path::PathBuf;
+
+use crate::control::ObserveError;
+use crate::dataset::DatasetError;
+
+/// Why there is no trace, or no more of it.
+#[derive(Debug, thiserror::Error)]
+pub enum TraceError {
+    /// The dataset cannot be opened.
+    #[error(transparent)]
+    Dataset(#[from] DatasetError),
+    /// The daemon gives none.
+    #[error(transparent)]
+    Observe(#[from] ObserveError),
+    /// The dataset on disk is not the one that is served.
+    #[error(
+        "{}: the daemon serves other data than lie there now; the dataset was replaced while it ran", path.display()
+    )]
+    Replaced {
+        /// The dataset's folder.
+        path: PathBuf,
+    },
+    /// The file cannot be made.
+    #[error("cannot make {}: {source}{}", path.display(), hint(source))]
+    Create {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The file cannot be written; what is in it can be read.
+    #[error("cannot write {}: {source}; it can be read up to there", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The daemon's line makes no sense.
+    #[error("the daemon says what is no trace: {0}; use the same version of both")]
+    Line(String),
+    /// A signal handler or the pipe failed.
+    #[error("cannot record: {0}")]
+    Io(#[from] io::Error),
+}
+
+fn hint(error: &io::Error) -> &'static str {
+    if error.kind() == io::ErrorKind::AlreadyExists { ": name another file, or remove it first" } else { "" }
+}
+
+impl TraceError {
+    /// The process's exit code, as the other commands have them.
+    #[must_use]
+    pub fn exit_code(&self) -> u8 {
+        if matches!(self, Self::Dataset(DatasetError::Format { .. })) { 3 } else { 1 }
+    }
+}

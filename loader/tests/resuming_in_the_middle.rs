@@ -1,0 +1,98 @@
+//! A training stopped in the middle of an epoch delivers the identical rest from a saved state, under every policy, although
+//! the cache is empty then and the plan was drawn from what was in it.
+
+mod replay;
+
+use replay::{Replay, Taken, index, spec};
+use shade_formats::control::{JobSpec, Order, PlanSpec, Policy, Sampler};
+use shade_load::core::Event;
+
+const SAMPLES: u32 = 300;
+const WORLD_SIZE: u32 = 2;
+/// Batches of each rank that come before the stop.
+const BEFORE: u32 = 6;
+
+fn replay(policy: Policy, job: &JobSpec, seed: u64) -> Replay {
+    let mut replay = Replay::new(index(SAMPLES, 5, |_| 300), policy, 100 * 512, 4, seed);
+    replay.attach_all(job, 0);
+    replay
+}
+
+fn loss(id: u32) -> f32 {
+    (id * 31 % 97) as f32
+}
+
+fn in_order(mut taken: Vec<Taken>) -> Vec<Taken> {
+    taken.sort_by_key(|taken| (taken.epoch, taken.rank, taken.batch));
+    taken
+}
+
+/// Two epochs and what was drawn for the third, then a stop in the second and what another daemon makes of it.
+fn stop_and_go_on(policy: Policy, plan: PlanSpec) {
+    let what = format!("{policy:?} {} {} rep {}", plan.sampler, plan.order, plan.rep);
+    let job = JobSpec { plan, ..spec(10, WORLD_SIZE) };
+    let mut first = replay(policy, &job, 7);
+    let taken = first.epoch(0);
+    first.report(&taken, loss);
+    first.taken.clear();
+    (0..WORLD_SIZE).for_each(|rank| first.start(rank, 1, 0));
+    let is_before = |taken: &&Taken| taken.batch < BEFORE;
+    while first.taken.iter().filter(is_before).count() < (BEFORE * WORLD_SIZE) as usize {
+        assert!(first.tick(), "{what}: the epoch is longer than that");
+    }
+    // Batches behind the stop may have been delivered; who goes on asks for them again.
+    let reported: Vec<Taken> = first.taken.iter().filter(is_before).cloned().collect();
+    first.report(&reported, loss);
+    first.step(Event::SaveState(0));
+    let state = first.states.remove(0);
+    assert!(!first.core.is_idle(), "{what}: reads are under way");
+    first.run();
+    let rest: Vec<Taken> = first.taken.iter().filter(|taken| taken.batch >= BEFORE).cloned().collect();
+    let rest = in_order(rest);
+    first.report(&rest, loss);
+
+    let mut second = replay(policy, &job, 8);
+    for rank in 0..WORLD_SIZE {
+        second.step(Event::LoadState { session: rank, bytes: state.clone() });
+    }
+    (0..WORLD_SIZE).for_each(|rank| second.start(rank, 1, BEFORE));
+    second.run();
+    let resumed = in_order(std::mem::take(&mut second.taken));
+    assert_eq!(resumed, rest, "{what}");
+
+    // The next epoch is the same as well, unless it is drawn by what is resident.
+    if plan.rep <= 1.0 && plan.order == Order::Shuffled {
+        second.report(&resumed, loss);
+        assert_eq!(in_order(second.epoch(2)), in_order(first.epoch(2)), "{what}");
+    }
+}
+
+#[test]
+fn the_rest_is_identical_under_every_policy() {
+    // What these two deliver depends on what is resident, which is not the same after a restart.
+    let depends = |policy: &&Policy| matches!(policy, Policy::Icache | Policy::Quiver);
+    for &policy in Policy::ALL.iter().filter(|policy| !depends(policy)) {
+        for (&sampler, &order) in
+            Sampler::ALL.iter().flat_map(|sampler| Order::ALL.iter().map(move |order| (sampler, order)))
+        {
+            for rep in [1.0, 2.0] {
+                stop_and_go_on(policy, PlanSpec { sampler, order, rep, ..PlanSpec::default() });
+            }
+        }
+    }
+}
+
+#[test]
+fn plans_drawn_by_residents_are_not_those_of_an_empty_cache() {
+    let drawn = |cache_bytes| {
+        let job = JobSpec {
+            plan: PlanSpec { sampler: Sampler::Pads, rep: 2.0, ..PlanSpec::default() },
+            ..spec(10, WORLD_SIZE)
+        };
+        let mut replay = Replay::new(index(SAMPLES, 5, |_| 300), Policy::App, cache_bytes, 4, 7);
+        replay.attach_all(&job, 0);
+        replay.epoch(0);
+        in_order(replay.epoch(1))
+    };
+    assert_ne!(drawn(100 * 512), drawn(0), "otherwise the test above shows nothing");
+}

@@ -1,0 +1,357 @@
+//! `shade-load trace` records a live training, which `shade-load simulate` replays; recorders come, go and die, and the
+//! training does not notice.
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
+
+use std::collections::VecDeque;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::{Arc, Mutex};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use shade_client::{JobSpec, PlanSpec, Session};
+use shade_formats::control::{PROTOCOL, REFUSE_DATASET, REFUSE_PROTOCOL, Reply, Request, Sampler};
+use shade_formats::trace::{Header, Line};
+use shade_tests::{
+    Daemon, Packed, Peer, Taken, attach, copy, eventually, next, program, spec, stats, take_epoch,
+};
+
+/// `shade-load trace` under way.
+struct Recorder {
+    child: Child,
+    said: Arc<Mutex<String>>,
+}
+
+impl Recorder {
+    /// Starts one and waits until it records.
+    fn start(dataset: &Path, out: &Path) -> Self {
+        let mut child = trace(dataset, out).stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let said = Arc::new(Mutex::new(String::new()));
+        let filled = Arc::clone(&said);
+        std::thread::spawn(move || {
+            for line in lines.map_while(Result::ok) {
+                filled.lock().unwrap().push_str(&(line + "\n"));
+            }
+        });
+        let recorder = Self { child, said };
+        eventually("it records", || recorder.said().contains("recording daemon"));
+        recorder
+    }
+
+    fn said(&self) -> String {
+        self.said.lock().unwrap().clone()
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    fn wait(&mut self) -> ExitStatus {
+        self.child.wait().unwrap()
+    }
+
+    /// Ctrl-C.
+    fn stop(mut self) {
+        self.signal(Signal::INT);
+        assert_eq!(self.wait().code(), Some(0), "{}", self.said());
+    }
+}
+
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn trace(dataset: &Path, out: &Path) -> Command {
+    let mut command = Command::new(program("shade-load"));
+    command.arg("trace").arg(dataset).arg("--out").arg(out);
+    command
+}
+
+/// What a recorder that does not come to record says, and its exit code.
+fn refusal(dataset: &Path, out: &Path) -> (String, Option<i32>) {
+    let output = trace(dataset, out).output().unwrap();
+    (String::from_utf8(output.stderr).unwrap(), output.status.code())
+}
+
+fn simulate(file: &Path, args: &str) -> Output {
+    let mut command = Command::new(program("shade-load"));
+    command.args(["simulate", "--json", "--trace"]).arg(file).args(args.split_whitespace());
+    command.output().unwrap()
+}
+
+/// A simulation that comes to something, and what it warned of.
+fn simulated(file: &Path, args: &str) -> (Value, String) {
+    let output = simulate(file, args);
+    let warnings = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{warnings}");
+    (serde_json::from_slice(&output.stdout).unwrap(), warnings)
+}
+
+/// Header and lines of a file that is whole.
+fn lines(file: &Path) -> (Header, Vec<Line>) {
+    let bytes = fs::read(file).unwrap();
+    let mut lines = bytes.split_inclusive(|byte| *byte == b'\n');
+    let header = Header::decode(lines.next().unwrap()).unwrap();
+    (header, lines.map(|line| Line::decode(line).unwrap()).collect())
+}
+
+fn pads(batch_size: u32, world_size: u32) -> JobSpec {
+    JobSpec {
+        plan: PlanSpec { sampler: Sampler::Pads, ..PlanSpec::default() },
+        ..spec(batch_size, world_size)
+    }
+}
+
+/// Some samples are harder than others.
+fn losses(batch: &Taken) -> Vec<f32> {
+    batch.ids.iter().map(|id| f32::from(u16::try_from(id * 37 % 101).unwrap())).collect()
+}
+
+/// Trains an epoch: every batch is reported and given back at once.
+fn train(session: &Session, epoch: u32) -> u64 {
+    session.start_epoch(epoch, 0).unwrap();
+    let mut samples = 0;
+    while let Some(batch) = next(session).unwrap() {
+        let batch = copy(&batch);
+        session.report(batch.epoch, batch.number, &losses(&batch)).unwrap();
+        samples += batch.ids.len() as u64;
+    }
+    samples
+}
+
+fn total(session: &Session, name: &str) -> u64 {
+    stats(session)["total"][name].as_u64().unwrap()
+}
+
+/// The daemon offers each record to the cache when it is read, and keeps what is being copied; the simulator offers all of a
+/// batch when the last one was read. So their hits may differ, by few as long as the cache is larger than what is on its way.
+#[test]
+fn a_training_is_replayed_with_about_the_daemons_own_hits() {
+    let packed = Packed::pngs(200, 16);
+    for (policy, world_size) in [("lookahead", 1), ("app", 1), ("lookahead", 2)] {
+        let daemon = Daemon::start(&packed.dataset, &[&"--cache", &"20%", &"--policy", &policy]);
+        let file = packed.beside(&format!("{policy}{world_size}.trace"));
+        let recorder = Recorder::start(&packed.dataset, &file);
+        let ranks = shade_tests::all_ranks(&packed.dataset, pads(4, world_size), |_, session| {
+            (0..4).for_each(|epoch| assert!(train(session, epoch) > 0));
+            (total(session, "accesses"), total(session, "hits"))
+        });
+        recorder.stop();
+        let (accesses, hits) = ranks.into_iter().max().unwrap();
+        let (header, lines) = lines(&file);
+        assert_eq!((header.policy.as_str(), header.samples), (policy, 603));
+        assert!(!lines.iter().any(|line| matches!(line, Line::Lost(_))));
+        let args = format!("--policy {policy},lru --cache {}", header.cache_bytes);
+        let (found, warnings) = simulated(&file, &args);
+        assert_eq!(warnings, "");
+        assert_eq!(found["recorded"]["accesses"], accesses, "{policy}");
+        assert_eq!(found["recorded"]["hits"], hits, "every access was recorded as it was served");
+        assert_eq!((&found["epochs"], &found["samples"]), (&4.into(), &603.into()));
+        let played = found["rows"][0]["hits"].as_u64().unwrap();
+        let apart = played.abs_diff(hits);
+        // Seen: up to 1.3 of 100.
+        assert!(apart * 100 <= accesses * 4, "{policy}: {played} instead of {hits} of {accesses}");
+        if policy == "lookahead" {
+            assert!(found["rows"][1]["hits"].as_u64().unwrap() < hits, "lru is worse: {found}");
+        }
+        drop(daemon);
+    }
+}
+
+/// With one sample in a batch and one batch on its way at a time nothing comes between a miss and its offer: then the
+/// simulator is the daemon, hit for hit.
+#[test]
+fn one_access_at_a_time_is_replayed_hit_for_hit() {
+    let packed = Packed::pngs(33, 16);
+    for policy in ["lookahead", "app", "lru"] {
+        let daemon = Daemon::start(&packed.dataset, &[&"--cache", &"20%", &"--policy", &policy]);
+        let file = packed.beside(&format!("{policy}.trace"));
+        let recorder = Recorder::start(&packed.dataset, &file);
+        // A ring has room for three batches at least, two of which are always in hand.
+        let session = attach(&packed.dataset, 0, JobSpec { ring_bytes: 4096, ..pads(1, 1) });
+        let mut held = VecDeque::new();
+        for epoch in 0..3 {
+            session.start_epoch(epoch, 0).unwrap();
+            while let Some(batch) = next(&session).unwrap() {
+                let seen = copy(&batch);
+                session.report(seen.epoch, seen.number, &losses(&seen)).unwrap();
+                held.push_back(batch);
+                if held.len() > 2 {
+                    held.pop_front();
+                }
+            }
+        }
+        let hits = total(&session, "hits");
+        assert!(hits > 20, "{policy}: {hits}");
+        recorder.stop();
+        let (found, _) =
+            simulated(&file, &format!("--policy {policy} --cache {}", lines(&file).0.cache_bytes));
+        assert_eq!(found["recorded"]["hits"], hits);
+        let played = found["rows"][0]["hits"].as_u64().unwrap();
+        // A daemon with lookahead prefetches, too, at the cost of a few hits that the simulation of a recording has.
+        let prefetched = if policy == "lookahead" { 3 } else { 0 };
+        assert!(played >= hits && played - hits <= prefetched, "{policy}: {played} instead of {hits}");
+        drop(daemon);
+    }
+}
+
+#[test]
+fn a_recorder_may_come_late_and_the_losses_reach_the_simulation() {
+    let packed = Packed::pngs(33, 16);
+    let daemon = Daemon::start(&packed.dataset, &[&"--cache", &"20%"]);
+    let session = attach(&packed.dataset, 0, pads(8, 1));
+    train(&session, 0);
+    let file = packed.beside("late.trace");
+    let recorder = Recorder::start(&packed.dataset, &file);
+    (1..3).for_each(|epoch| assert!(train(&session, epoch) > 0));
+    // Whatever was said before is in the figures, and so in the trace.
+    let _ = stats(&session);
+    recorder.stop();
+    let (_, all) = lines(&file);
+    let jobs: Vec<bool> = all
+        .iter()
+        .filter_map(|line| if let Line::Job(job) = line { Some(job.under_way) } else { None })
+        .collect();
+    assert_eq!(jobs, [true]);
+    let count = |kind: fn(&Line) -> bool| all.iter().filter(|line| kind(line)).count();
+    assert_eq!(count(|line| matches!(line, Line::Open(_))), 26);
+    assert_eq!(count(|line| matches!(line, Line::Done(_))), 26);
+    assert_eq!(count(|line| matches!(line, Line::Report(_))), 26);
+    let (_, warnings) = simulated(&file, "--policy app --cache 20%");
+    assert!(warnings.contains("was under way"), "{warnings}");
+
+    // Without the reports all samples rank alike.
+    let text = fs::read_to_string(&file).unwrap();
+    let without: String =
+        text.lines().filter(|line| !line.contains("report")).map(|l| format!("{l}\n")).collect();
+    fs::write(packed.beside("silent.trace"), without).unwrap();
+    let came_to = |name: &str| {
+        let (found, _) = simulated(&packed.beside(name), "--policy topc --cache 20%");
+        ["hits", "evictions", "bypasses"].map(|count| found["rows"][0][count].as_u64().unwrap())
+    };
+    assert_ne!(came_to("late.trace"), came_to("silent.trace"));
+    drop(daemon);
+}
+
+#[test]
+fn a_recorder_that_is_killed_or_stopped_harms_nobody_and_holds_no_place() {
+    let packed = Packed::pngs(33, 16);
+    let daemon = Daemon::start(&packed.dataset, &[&"--cache", &"20%"]);
+    let out = |name: &str| -> PathBuf { packed.beside(name) };
+    let mut killed = Recorder::start(&packed.dataset, &out("killed.trace"));
+    let session = attach(&packed.dataset, 0, pads(4, 1));
+    train(&session, 0);
+    let (text, code) = refusal(&packed.dataset, &out("second.trace"));
+    assert!(text.contains("records a trace of this daemon already") && code == Some(1), "{text}");
+    assert!(!out("second.trace").exists());
+
+    eventually("the epoch is in the file", || {
+        fs::read_to_string(out("killed.trace")).unwrap().matches("\"open\"").count() == 26
+    });
+    killed.signal(Signal::KILL);
+    killed.wait();
+    let stopped = Recorder::start(&packed.dataset, &out("stopped.trace"));
+    stopped.signal(Signal::STOP);
+    let resources = daemon.session_resources();
+    for epoch in 1..3 {
+        assert_eq!(train(&session, epoch), 102);
+    }
+    stopped.signal(Signal::CONT);
+    stopped.stop();
+    eventually("nothing of it is left", || daemon.session_resources() < resources);
+    assert_eq!(take_epoch(&session, 3).unwrap().iter().map(|batch| batch.ids.len()).sum::<usize>(), 102);
+
+    let (found, _) = simulated(&out("killed.trace"), "--policy lru --cache 20%");
+    assert_eq!(found["rows"][0]["accesses"], 102);
+    let (found, _) = simulated(&out("stopped.trace"), "--policy lru --cache 20%");
+    assert_eq!(found["rows"][0]["accesses"], 204);
+
+    // As if it had been killed while it wrote.
+    let bytes = fs::read(out("killed.trace")).unwrap();
+    fs::write(out("cut.trace"), &bytes[..bytes.len() - 3]).unwrap();
+    let (found, warnings) = simulated(&out("cut.trace"), "--policy lru --cache 20%");
+    assert_eq!(found["rows"][0]["accesses"], 102);
+    assert!(warnings.contains("cut.trace line ") && warnings.contains("cut off"), "{warnings}");
+    drop(daemon);
+}
+
+#[test]
+fn it_ends_with_the_daemon_and_has_all_of_it() {
+    let packed = Packed::pngs(10, 16);
+    let mut daemon = Daemon::start(&packed.dataset, &[&"--cache", &"100%"]);
+    let file = packed.beside("run.trace");
+    let mut recorder = Recorder::start(&packed.dataset, &file);
+    let session = attach(&packed.dataset, 0, pads(4, 1));
+    assert_eq!(train(&session, 0), 33);
+    daemon.signal(Signal::TERM);
+    assert_eq!(daemon.wait().code(), Some(0), "{}", daemon.log());
+    assert_eq!(recorder.wait().code(), Some(0));
+    eventually("it says what it has", || recorder.said().contains("33 accesses"));
+    let (found, _) = simulated(&file, "--cache 50% --store latency=1ms");
+    assert_eq!(found["rows"][0]["accesses"], 33);
+    assert!(found["compute_s_per_sample"].as_f64().unwrap() > 0.0);
+}
+
+#[test]
+fn what_is_wrong_is_said() {
+    let packed = Packed::pngs(3, 16);
+    let file = packed.beside("run.trace");
+    let (text, code) = refusal(&packed.dataset, &file);
+    assert!(text.contains("no daemon serves") && text.contains("start the training first"), "{text}");
+    assert!(code == Some(1) && !file.exists());
+    let (text, code) = refusal(&packed.images, &file);
+    assert!(text.contains("pack the ImageFolder first") && code == Some(1), "{text}");
+
+    let daemon = Daemon::start(&packed.dataset, &[]);
+    Recorder::start(&packed.dataset, &file).stop();
+    let (text, code) = refusal(&packed.dataset, &file);
+    assert!(text.contains("name another file") && code == Some(1), "{text}");
+    let output = simulate(&file, "");
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(text.contains("there is no batch in it") && output.status.code() == Some(1), "{text}");
+    drop(daemon);
+}
+
+#[test]
+fn observers_that_break_the_rules_are_refused() {
+    let packed = Packed::pngs(3, 16);
+    let daemon = Daemon::start(&packed.dataset, &[]);
+    let dataset = packed.dataset.to_str().unwrap().to_owned();
+    let observe = |dataset: &str, protocol| {
+        let (dataset, job) = (dataset.to_owned(), "default".to_owned());
+        Request::Observe { protocol, dataset, job }.encode()
+    };
+    let good = observe(&dataset, PROTOCOL);
+    let no_pipe = rustix::fs::memfd_create("none", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+    let (_, pipe) = std::io::pipe().unwrap();
+    let pipe = OwnedFd::from(pipe);
+    for (message, fd, expected) in [
+        (&good, None, REFUSE_PROTOCOL),
+        (&good, Some(&no_pipe), REFUSE_PROTOCOL),
+        (&observe(&dataset, PROTOCOL + 1), Some(&pipe), REFUSE_PROTOCOL),
+        (&observe("/elsewhere", PROTOCOL), Some(&pipe), REFUSE_DATASET),
+    ] {
+        let peer = Peer::connect(&packed.dataset);
+        assert!(peer.send(message, fd));
+        match peer.receive() {
+            Some((Reply::Refuse { code, .. }, _)) => assert_eq!(code, expected),
+            other => panic!("not refused: {other:?}"),
+        }
+    }
+    // One who closes the pipe and stays holds no place.
+    let peer = Peer::connect(&packed.dataset);
+    assert!(peer.send(&good, Some(&pipe)));
+    // Its session is over, perhaps before it was told that it began.
+    while let Some((reply, _)) = peer.receive() {
+        assert!(matches!(reply, Reply::Observing { samples: 12, .. }), "{reply:?}");
+    }
+    Recorder::start(&packed.dataset, &packed.beside("run.trace")).stop();
+    drop(daemon);
+}
