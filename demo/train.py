@@ -50,6 +50,7 @@ class Epoch:
     val_accuracy: float
     accesses: int
     hits: int
+    prefetched: int
     misses: int
     hit_ratio: float
     distinct: int
@@ -134,7 +135,7 @@ def train(
 
 
 _COUNTED = (
-    "accesses", "hits", "misses", "hit_ratio", "distinct", "distinct_share", "repeat_max", "skipped", "substituted",
+    "accesses", "hits", "prefetched", "misses", "hit_ratio", "distinct", "distinct_share", "repeat_max", "skipped", "substituted",
     "bytes_read",
 )  # fmt: skip
 

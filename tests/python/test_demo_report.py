@@ -21,6 +21,7 @@ def epoch(number: int, hits: int, stall_seconds: float) -> Epoch:
         val_accuracy=0.5 + number / 10,
         accesses=1000,
         hits=hits,
+        prefetched=0,
         misses=1000 - hits,
         hit_ratio=hits / 1000,
         distinct=700,

@@ -52,7 +52,7 @@ def test_a_run_prints_writes_and_draws(demo: Start, tmp_path: Path, jpeg_folder:
     for run in result["runs"]:
         assert [epoch["epoch"] for epoch in run["epochs"]] == [0, 1]
         for epoch in run["epochs"]:
-            assert epoch["accesses"] == epoch["hits"] + epoch["misses"] == 81
+            assert epoch["accesses"] == epoch["hits"] + epoch["prefetched"] + epoch["misses"] == 81
             assert 0 <= epoch["val_accuracy"] <= 1
         # Both samplers begin with a permutation.
         assert (run["epochs"][0]["distinct"], run["epochs"][0]["repeat_max"]) == (81, 1)

@@ -79,7 +79,8 @@ def test_stats_hold_the_figures(dataset: packed.Packed) -> None:
             stats = loader.stats()
             assert stats["epoch"]["epoch"] == epoch
             assert stats["epoch"]["accesses"] == len(dataset)
-            assert stats["epoch"]["hits"] + stats["epoch"]["misses"] == len(dataset)
+            counts = stats["epoch"]
+            assert counts["hits"] + counts["prefetched"] + counts["misses"] == len(dataset)
         assert stats["total"]["accesses"] == 2 * len(dataset)
         assert stats["total"]["bytes_read"] > 0
         assert stats["pid"] == loader.daemon_pid

@@ -121,8 +121,9 @@ impl Core {
     pub(super) fn count_access(&mut self, row: RowRef, served: Served) {
         if let Some(batch) = self.session_mut(row.session).and_then(|s| s.batch_mut(row.seq)) {
             match served {
-                Served::Hit | Served::Joined | Served::Prefetched | Served::Exchanged => batch.hits += 1,
-                Served::Miss => batch.misses += 1,
+                Served::Hit | Served::Joined | Served::Exchanged => batch.hits += 1,
+                // Each was read for this row.
+                Served::Miss | Served::Prefetched => batch.misses += 1,
             }
         }
         if let Some(job) = &mut self.job {
