@@ -89,6 +89,8 @@ fn a_record_that_cannot_be_read_is_told_when_it_is_wanted_not_before() {
     assert!(replay.warnings.is_empty(), "{:?}", replay.warnings);
     assert!(replay.core.is_idle(), "what failed ahead is not asked for again and again");
     let counts = replay.core.stats().total.counts.counts;
+    assert!(counts.prefetches <= u64::from(SAMPLES), "each at most once: {}", counts.prefetches);
+    let counts = replay.core.stats().total.counts.counts;
     assert!(counts.faults <= in_batches as u64 * u64::from(BATCH));
 }
 

@@ -36,7 +36,7 @@ impl Prefetch {
 
     /// The sample is used or leaves: whether a prefetch had brought it.
     pub(super) fn take(&mut self, sample: SampleId) -> bool {
-        self.here.remove(&sample)
+        !self.here.is_empty() && self.here.remove(&sample)
     }
 
     /// A row waits for a read under way: whether it is a prefetch, that came too late.
@@ -63,6 +63,8 @@ impl Core {
         while self.reading.next(&self.index).is_none() {
             let Some((sample, bytes)) = self.find_prefetch() else { return };
             self.prefetch.coming.insert(sample, bytes);
+            // Not again if it fails: the batch that wants it tries once more, and tells.
+            self.prefetch.at = self.prefetch.at.saturating_add(1);
             self.reading.want_ahead(sample, &self.index);
             if let Some(job) = &mut self.job {
                 job.count(|counts| counts.prefetches += 1);

@@ -23,21 +23,22 @@ const COMPUTE_MAX: Duration = Duration::from_secs(3600);
 /// Below the options.
 const HELP: &str = "\
 Plans are drawn as the daemon draws them, and each access goes through the daemon's cache, but no record is read: a miss \
-is offered to the cache at once, and what --store would take is virtual time. The losses that PADS and APP need come \
+is offered to the cache at once, and what --store would take is virtual time. With a store `lookahead` prefetches in its idle \
+time, as in the daemon; what it finds prefetched is neither hit nor miss. The losses that PADS and APP need come \
 from a model (they fall by exp(-0.15) an epoch, samples differ by a lognormal of sigma 1, reports of one sample by one \
 of 0.5), or from --losses. A list of accesses has no losses: all samples have the same score and `app` ranks them by \
 hits. As many accesses as it has different samples are called an epoch of it.
 
 A training recorded by `shade-load trace` is replayed as the daemon saw it: batches of all ranks in the order in which they \
 were opened, epochs as they were, each loss from where it came, and what a batch misses is offered to the cache when that \
-batch's reads were back. Its plans stay as they are, whatever is cached. The \
-result says how often the daemon itself hit. Its --batch-size is the training's.
+batch's reads were back. Its plans stay as they are, whatever is cached, and nothing is prefetched. The result says how \
+often the daemon itself hit. Its --batch-size is the training's.
 
 Columns: hit % counts all accesses, cold misses included; compare with `lru` on the same plan, not with other plans. D/N \
 is the share of an epoch's accesses that are different samples; seen, the share of the dataset ever delivered; max \
-repeat, how often one sample comes in one epoch at most. Bytes read, evictions and bypasses are those of a whole \
-training. Stall is the time that training waits, in per cent of its compute. ns/access is what the simulation took, \
-plans and losses included.
+repeat, how often one sample comes in one epoch at most. Bytes read, evictions and bypasses are those of all epochs that \
+count; --json has more columns. Stall is the time that training waits, in per cent of its compute. ns/access is what the \
+simulation took, plans and losses included.
 
 Exit codes: 0 simulated, 1 runtime error, 2 usage, 3 the dataset is damaged, 130 interrupted (with the rows that were \
 ready).";
