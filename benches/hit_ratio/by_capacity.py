@@ -42,7 +42,7 @@ def commands(scale: Scale) -> list[Command]:
         for cache in CAPACITIES:
             policies = ("--policy", ",".join(POLICIES + known), "--cache", cache)
             made.append(Command(trace, scale.words(*words, *policies)))
-        # Plans of permutations are always drawn an epoch early.
+        # On permutations it brings no hit.
         if trace != PERMUTATIONS:
             policies = ("--policy", ",".join(("lookahead", *known)), "--cache", ",".join(CAPACITIES))
             made.append(Command(ahead(trace), scale.words(*words, "--draw-ahead", *policies)))

@@ -28,11 +28,17 @@ def violations(results: Results) -> list[str]:
 
 def _of_counts(row: Row) -> list[str]:
     wrong = []
-    if abs(row["hits"] + row["misses"] + row["exchanged"] - row["accesses"]) > ROUNDED:
-        wrong.append("hits, misses and exchanged are not all accesses")
-    if row["bytes_read"] is not None and abs(row["bytes_read"] / stall.BYTES - row["misses"]) > ROUNDED:
-        wrong.append("the bytes read are not those of the misses")
+    if abs(row["hits"] + row["misses"] + row["prefetched"] + row["exchanged"] - row["accesses"]) > ROUNDED:
+        wrong.append("hits, misses, prefetched and exchanged are not all accesses")
+    if row["bytes_read"] is not None and not _are_its_reads(row["bytes_read"] / stall.BYTES, row):
+        wrong.append("the bytes read are not those of misses and prefetches")
     return wrong
+
+
+def _are_its_reads(reads: float, row: Row) -> bool:
+    """Whether so many records are what the row had to read: what was prefetched last may be used after its end."""
+    needed = row["misses"] + row["prefetched"]
+    return -ROUNDED <= reads - needed <= ROUNDED + row["capacity_share"] * row["accesses"]
 
 
 def _of_trace(row: Row, best: Row | None) -> list[str]:

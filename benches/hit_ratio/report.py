@@ -22,7 +22,7 @@ row's capacities. MIN is Belady's, over the whole training, and may bypass.
 """
 
 CHECKED = (
-    "hits, misses and exchanges are all accesses; the bytes read are those of the misses; no policy hits more than MIN "
+    "hits, misses, prefetches and exchanges are all accesses; the bytes read are theirs; no policy hits more than MIN "
     "of its trace, none more than 1 - D/N + c; `static`, `quiver`, `lookahead` and `min` hit c on permutations."
 )
 
