@@ -53,12 +53,13 @@ pub struct Serve {
     #[arg(long, value_parser = preset(), default_value_t)]
     pub preset: Preset,
 
-    /// Who stays in the cache, if not as the preset has it. On plans by importance all but `lookahead` hit far less often,
-    /// and on permutations only `static` and `quiver` hit as often.
+    /// Who stays in the cache, if not as the preset has it. On plans by importance all but `lookahead` hit far less often;
+    /// on permutations `app`, `topc`, `static` and `quiver` hit as often, which is the cache's share of the dataset.
     #[arg(long, value_parser = policy())]
     pub policy: Option<Policy>,
 
-    /// How far `lookahead` sees into the plan, in epochs. 1: the rest of the epoch. 0: nothing, which makes it `app`.
+    /// How far `lookahead` sees into the plan, in epochs. 1: the rest of the epoch, or a whole one where plans are drawn
+    /// ahead. 0: nothing, which makes it `app`.
     #[arg(long, value_name = "EPOCHS", default_value = "1", value_parser = parse_lookahead)]
     pub lookahead: f64,
 
