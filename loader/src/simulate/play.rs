@@ -110,11 +110,10 @@ impl Training<'_> {
             replay.begin_plan(&plan, Known { plan: &plan.ids, next: next_ids });
             for from in (0..plan.ids.len()).step_by(batch_size) {
                 let to = plan.ids.len().min(from + batch_size);
-                let exchanged = replay.exchange(&mut plan, from, to);
+                replay.exchange(&mut plan, from, to);
                 let batch = plan.ids.get(from..to).unwrap_or_default();
                 watch.go_on(batch.len())?;
                 replay.batch(batch, Known { plan: &plan.ids, next: next_ids });
-                replay.recount(exchanged.len() as u64);
                 losses.report(batch, &mut reported, &mut values);
                 replay.credit(&rank(&reported, &values));
             }

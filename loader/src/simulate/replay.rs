@@ -80,6 +80,8 @@ pub(super) struct Replay<'a> {
     /// Prefetched samples that are not used yet, with the times at which they are there; and from which position on to look.
     coming: HashMap<SampleId, Duration>,
     prefetch_at: u32,
+    /// Samples that came into the batch at hand in exchange for others and are to count so.
+    exchanged: HashSet<SampleId>,
     epoch: u32,
     counts: Counts,
     distinct: u64,
@@ -101,6 +103,7 @@ impl<'a> Replay<'a> {
             pipeline: setup.service.map(Pipeline::new),
             coming: HashMap::new(),
             prefetch_at: 0,
+            exchanged: HashSet::new(),
             epoch: 0,
             counts: Counts::default(),
             distinct: 0,
@@ -170,21 +173,18 @@ impl<'a> Replay<'a> {
         self.look_ahead(known);
     }
 
-    /// Lets residents of later batches change places with absent samples of the batch at `from..to`, where the policy has it
-    /// so; returns the positions of those that are to count as [exchanged](Counts::exchanged).
-    pub(super) fn exchange(&self, plan: &mut Plan, from: usize, to: usize) -> Vec<u32> {
+    /// Lets residents of later batches change places with absent samples of the next batch, at `from..to`, where the policy
+    /// has it so.
+    pub(super) fn exchange(&mut self, plan: &mut Plan, from: usize, to: usize) {
         if !self.cache.exchanges() {
-            return Vec::new();
+            return;
         }
         let is_absent = |id| self.cache.wants_stand_in(id);
-        let exchanged = plan.exchange(from, to, is_absent, |id| self.cache.may_stand_in(id));
-        if self.setup.keeper == Keeper::Policy(Policy::Icache) { exchanged } else { Vec::new() }
-    }
-
-    /// These hits of the last batch were exchanges.
-    pub(super) fn recount(&mut self, exchanged: u64) {
-        self.counts.hits -= exchanged;
-        self.counts.exchanged += exchanged;
+        let positions = plan.exchange(from, to, is_absent, |id| self.cache.may_stand_in(id));
+        self.exchanged.clear();
+        if self.setup.keeper == Keeper::Policy(Policy::Icache) {
+            self.exchanged.extend(positions.iter().filter_map(|&at| plan.ids.get(at as usize)));
+        }
     }
 
     /// Serves the samples of the next batch of what was last given as `known` to [`look_ahead`](Self::look_ahead).
@@ -237,12 +237,13 @@ impl<'a> Replay<'a> {
         if is_hit {
             self.importance.record_hit(id);
             self.cache.hit(id, &self.importance);
-            match self.coming.remove(&id) {
-                Some(answered) => {
-                    self.counts.prefetched += 1;
-                    self.pipeline.iter_mut().for_each(|pipeline| pipeline.wait_for(answered));
-                }
-                None => self.counts.hits += 1,
+            if let Some(answered) = self.coming.remove(&id) {
+                self.counts.prefetched += 1;
+                self.pipeline.iter_mut().for_each(|pipeline| pipeline.wait_for(answered));
+            } else if self.exchanged.remove(&id) {
+                self.counts.exchanged += 1;
+            } else {
+                self.counts.hits += 1;
             }
         }
         is_hit
