@@ -8,8 +8,8 @@ use super::arc::Adaptive;
 use super::foresight::Foresight;
 use super::heap::Heap;
 use super::lfu::Lfu;
-use super::list::List;
 use super::once::Once;
+use super::queues::Queues;
 use super::regions::Regions;
 use super::residents::Residents;
 use super::worth::Worth;
@@ -21,6 +21,8 @@ pub(super) struct Offer<'a> {
     pub(super) id: SampleId,
     pub(super) bytes: u64,
     pub(super) importance: &'a Importance,
+    /// The place of its ghost and the bytes it took, if it is one.
+    pub(super) ghost: Option<(u32, u64)>,
 }
 
 /// The policy's order of eviction over the places of the residents.
@@ -34,8 +36,8 @@ pub(super) enum Eviction {
     },
     TopC(Heap<Worth>),
     Lfu(Lfu),
-    Lru(List),
-    Fifo(List),
+    Lru(Queues<1>),
+    Fifo(Queues<1>),
     Arc(Box<Adaptive>),
     Static,
     Icache(Box<Regions>),
@@ -50,9 +52,9 @@ impl Eviction {
             Policy::Lookahead => Self::belady(samples, true),
             Policy::TopC => Self::TopC(Heap::default()),
             Policy::Lfu => Self::Lfu(Lfu::default()),
-            Policy::Lru => Self::Lru(List::new()),
-            Policy::Fifo => Self::Fifo(List::new()),
-            Policy::Arc => Self::Arc(Box::new(Adaptive::new(capacity_bytes, samples))),
+            Policy::Lru => Self::Lru(Queues::default()),
+            Policy::Fifo => Self::Fifo(Queues::default()),
+            Policy::Arc => Self::Arc(Box::new(Adaptive::new(capacity_bytes))),
             Policy::Static => Self::Static,
             Policy::Icache => Self::Icache(Box::new(Regions::new(capacity_bytes, samples))),
             Policy::Quiver => Self::Quiver(Once::default()),
@@ -74,7 +76,7 @@ impl Eviction {
         is_pinned: impl Fn(u32) -> bool,
         victims: &mut Vec<u32>,
     ) -> bool {
-        let Offer { id, bytes, importance } = offer;
+        let Offer { id, bytes, importance, .. } = offer;
         let bytes_of = |place| residents.bytes(place);
         match self {
             Self::App(heap) => {
@@ -90,10 +92,10 @@ impl Eviction {
                 heap.victims(Some(newcomer), missing, bytes_of, is_pinned, victims)
             }
             Self::Lfu(lfu) => lfu.victims(missing, bytes_of, is_pinned, victims),
-            Self::Lru(list) | Self::Fifo(list) => {
-                oldest_unpinned(list, missing, bytes_of, is_pinned, victims)
+            Self::Lru(queue) | Self::Fifo(queue) => {
+                oldest_unpinned(queue.oldest_first(0), missing, bytes_of, is_pinned, victims)
             }
-            Self::Arc(lists) => lists.victims(id, bytes, missing, bytes_of, is_pinned, victims),
+            Self::Arc(lists) => lists.victims(offer, missing, bytes_of, is_pinned, victims),
             Self::Static => missing == 0,
             Self::Icache(regions) => regions.victims(id, bytes, importance, bytes_of, is_pinned, victims),
             Self::Quiver(once) => once.victims(missing, bytes_of, is_pinned, victims),
@@ -119,15 +121,25 @@ impl Eviction {
     /// Takes note that an offer is accepted, before its victims leave.
     pub(super) fn accept(&mut self, offer: Offer<'_>) {
         if let Self::Arc(lists) = self {
-            lists.adapt(offer.id, offer.bytes);
+            lists.adapt(offer);
         }
     }
 
-    /// Takes a victim of an offer out of the order.
-    pub(super) fn evict(&mut self, place: u32, id: SampleId, bytes: u64) {
+    /// Takes a victim of an offer out of the order. Says whether its ghost keeps the place.
+    pub(super) fn evict(&mut self, place: u32, bytes: u64) -> bool {
+        if let Self::Arc(lists) = self {
+            lists.evict(place, bytes);
+            return true;
+        }
+        self.remove(place, bytes);
+        false
+    }
+
+    /// Takes a ghost out of the order that need not be remembered any more. Ask for more until there is none.
+    pub(super) fn forget_one(&mut self, bytes_of: impl Fn(u32) -> u64) -> Option<u32> {
         match self {
-            Self::Arc(lists) => lists.evict(place, id, bytes),
-            _ => self.remove(place, bytes),
+            Self::Arc(lists) => lists.forget_one(bytes_of),
+            _ => None,
         }
     }
 
@@ -136,7 +148,9 @@ impl Eviction {
         match self {
             Self::App(heap) | Self::TopC(heap) | Self::Lookahead { heap, .. } => heap.remove(place),
             Self::Lfu(lfu) => lfu.remove(place),
-            Self::Lru(list) | Self::Fifo(list) => list.remove(place),
+            Self::Lru(queue) | Self::Fifo(queue) => {
+                queue.remove(place);
+            }
             Self::Arc(lists) => lists.remove(place, bytes),
             Self::Static => {}
             Self::Icache(regions) => regions.remove(place, bytes),
@@ -146,7 +160,7 @@ impl Eviction {
 
     /// Puts the newcomer of an accepted offer at its place.
     pub(super) fn insert(&mut self, place: u32, offer: Offer<'_>) {
-        let Offer { id, bytes, importance } = offer;
+        let Offer { id, bytes, importance, .. } = offer;
         match self {
             Self::App(heap) => heap.insert(place, Worth::with_uses(id, importance)),
             Self::Lookahead { heap, foresight, .. } => {
@@ -154,8 +168,8 @@ impl Eviction {
             }
             Self::TopC(heap) => heap.insert(place, Worth::by_score(id, importance)),
             Self::Lfu(lfu) => lfu.insert(place),
-            Self::Lru(list) | Self::Fifo(list) => list.insert(place),
-            Self::Arc(lists) => lists.insert(place, id, bytes),
+            Self::Lru(queue) | Self::Fifo(queue) => queue.insert(0, place),
+            Self::Arc(lists) => lists.insert(place, offer),
             Self::Static => {}
             Self::Icache(regions) => regions.insert(place, id, bytes, importance),
             Self::Quiver(once) => once.insert(place),
@@ -170,7 +184,9 @@ impl Eviction {
                 heap.rekey(place, Worth::by_next_use(id, foresight.next(id), importance));
             }
             Self::Lfu(lfu) => lfu.hit(place),
-            Self::Lru(list) => list.renew(place),
+            Self::Lru(queue) => {
+                queue.renew(0, place);
+            }
             Self::Arc(lists) => lists.hit(place, bytes),
             Self::Icache(regions) => regions.hit(place),
             Self::Quiver(once) => once.hit(place),
@@ -219,15 +235,15 @@ impl Eviction {
     }
 }
 
-/// Collects the oldest places of `list` that are not pinned until they make `missing` bytes; false if they do not.
+/// Collects the first of `places` that are not pinned until they make `missing` bytes; false if they do not.
 pub(super) fn oldest_unpinned(
-    list: &List,
+    places: impl Iterator<Item = u32>,
     mut missing: u64,
     bytes: impl Fn(u32) -> u64,
     is_pinned: impl Fn(u32) -> bool,
     victims: &mut Vec<u32>,
 ) -> bool {
-    let mut unpinned = list.oldest_first().filter(|&place| !is_pinned(place));
+    let mut unpinned = places.filter(|&place| !is_pinned(place));
     while missing > 0 {
         let Some(place) = unpinned.next() else { return false };
         victims.push(place);

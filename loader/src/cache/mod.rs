@@ -1,7 +1,7 @@
 //! The cache: what is resident, who is evicted for whom. No I/O, no clock, no threads.
 //!
 //! [`Cache`] stores the values and keeps the byte limit. `eviction` names the policies and gives each its order of
-//! eviction, made of `heap` or `list`; `worth`, `foresight`, `lfu`, `arc`, `once` (Quiver's) and `regions` (iCACHE's) are what
+//! eviction, made of `heap` or `queues`; `worth`, `foresight`, `lfu`, `arc`, `once` (Quiver's) and `regions` (iCACHE's) are what
 //! single policies add to these. The ghost table, which remembers samples that are not resident, is
 //! [`Importance`](crate::importance::Importance); `arc` has ghosts of its own.
 
@@ -10,8 +10,8 @@ mod eviction;
 mod foresight;
 mod heap;
 mod lfu;
-mod list;
 mod once;
+mod queues;
 mod regions;
 mod residents;
 mod store;

@@ -4,48 +4,41 @@
 //! a hit to come. So all that is resident when an epoch begins is hit in it, which is the most there can be.
 
 use super::eviction::oldest_unpinned;
-use super::list::List;
+use super::queues::Queues;
 
-/// Places by whether their samples were used in this epoch, each list from the least to the most recently used.
-pub(super) struct Once {
-    waiting: List,
-    used: List,
-}
+/// Residents that wait for their use in this epoch, and those that had it.
+const WAITING: usize = 0;
+const USED: usize = 1;
 
-impl Default for Once {
-    fn default() -> Self {
-        Self { waiting: List::new(), used: List::new() }
-    }
-}
+/// Places by whether their samples were used in this epoch, each queue from the least to the most recently used.
+#[derive(Default)]
+pub(super) struct Once(Queues<2>);
 
 impl Once {
     /// All wait for their use again.
     pub(super) fn begin_epoch(&mut self) {
-        let used: Vec<u32> = self.used.oldest_first().collect();
+        let used: Vec<u32> = self.0.oldest_first(USED).collect();
         for place in used {
-            self.used.remove(place);
-            self.waiting.insert(place);
+            self.0.renew(WAITING, place);
         }
     }
 
     /// A newcomer, which comes for its use.
     pub(super) fn insert(&mut self, place: u32) {
-        self.used.insert(place);
+        self.0.insert(USED, place);
     }
 
     pub(super) fn hit(&mut self, place: u32) {
-        self.remove(place);
-        self.used.insert(place);
+        self.0.renew(USED, place);
     }
 
     pub(super) fn remove(&mut self, place: u32) {
-        let list = if self.waiting.contains(place) { &mut self.waiting } else { &mut self.used };
-        list.remove(place);
+        self.0.remove(place);
     }
 
     /// Whether the place is in the order.
     pub(super) fn contains(&self, place: u32) -> bool {
-        self.waiting.contains(place) || self.used.contains(place)
+        self.0.queue_of(place).is_some()
     }
 
     /// Collects the places used longest ago in this epoch until they make `missing` bytes; false if they do not.
@@ -56,6 +49,6 @@ impl Once {
         is_pinned: impl Fn(u32) -> bool,
         victims: &mut Vec<u32>,
     ) -> bool {
-        oldest_unpinned(&self.used, missing, bytes, is_pinned, victims)
+        oldest_unpinned(self.0.oldest_first(USED), missing, bytes, is_pinned, victims)
     }
 }

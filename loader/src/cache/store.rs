@@ -73,7 +73,7 @@ impl<T> Cache<T> {
         is_pinned: impl Fn(&T) -> bool,
         evicted: &mut Vec<(SampleId, T)>,
     ) -> Admission<T> {
-        let offer = Offer { id, bytes, importance };
+        let offer = Offer { id, bytes, importance, ghost: self.residents.ghost(id) };
         if !self.residents.is_absent(id) || !self.find_room(offer, is_pinned) {
             return Admission::Bypassed(value);
         }
@@ -83,6 +83,9 @@ impl<T> Cache<T> {
         self.victims = victims;
         let place = self.residents.insert(id, bytes, value);
         self.eviction.insert(place, offer);
+        while let Some(ghost) = self.eviction.forget_one(|ghost| self.residents.bytes(ghost)) {
+            self.residents.forget(ghost);
+        }
         Admission::Admitted
     }
 
@@ -164,7 +167,9 @@ impl<T> Cache<T> {
     pub fn remove(&mut self, id: SampleId) -> Option<T> {
         let place = self.residents.place(id)?;
         self.eviction.remove(place, self.residents.bytes(place));
-        self.residents.remove(place).map(|(_, value)| value)
+        let (_, value) = self.residents.retire(place)?;
+        self.residents.forget(place);
+        Some(value)
     }
 
     /// Number of resident samples.
@@ -210,9 +215,11 @@ impl<T> Cache<T> {
 
     /// Evicts a victim of the offer at hand.
     fn evict(&mut self, place: u32) -> Option<(SampleId, T)> {
-        let bytes = self.residents.bytes(place);
-        let (id, value) = self.residents.remove(place)?;
-        self.eviction.evict(place, id, bytes);
-        Some((id, value))
+        let is_remembered = self.eviction.evict(place, self.residents.bytes(place));
+        let resident = self.residents.retire(place);
+        if !is_remembered {
+            self.residents.forget(place);
+        }
+        resident
     }
 }

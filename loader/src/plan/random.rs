@@ -13,6 +13,10 @@ const DOMAIN: [u8; 16] = *b"shade-load plan1";
 
 /// Numbers that a shuffle draws before it uses them; more gain nothing.
 const SHUFFLE_AT_ONCE: usize = 64;
+/// A longer slice is dealt over heaps first: sample ids beyond the caches that are a core's own.
+const DEAL_MIN: usize = 1 << 22;
+/// Heaps that a long slice is dealt over, one for each value of a byte.
+const HEAPS: usize = 256;
 
 /// Who draws. The numbers are part of the key and never change.
 #[derive(Clone, Copy, Debug)]
@@ -65,9 +69,53 @@ impl Random {
         self.below(len as u64) as usize
     }
 
+    /// Every order is equally likely.
+    ///
+    /// A long slice is dealt over heaps at random, and then each heap is shuffled (Rao, 1961; Sandelius, 1962): so nearly
+    /// all of its memory is touched in order or within a heap, and a swap does not wait for main memory.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "a byte is below HEAPS, and the heaps' sizes add up to the slice's"
+    )]
+    pub(super) fn shuffle<T: Copy>(&mut self, slice: &mut [T]) {
+        if slice.len() <= DEAL_MIN {
+            return self.swap_about(slice);
+        }
+        let heaps = self.bytes(slice.len());
+        let mut sizes = [0; HEAPS];
+        heaps.iter().for_each(|&heap| sizes[usize::from(heap)] += 1);
+        let mut ends = [0; HEAPS];
+        let mut start = 0;
+        for (end, size) in ends.iter_mut().zip(sizes) {
+            *end = start;
+            start += size;
+        }
+        let all = slice.to_vec();
+        for (value, heap) in all.into_iter().zip(heaps) {
+            let end = &mut ends[usize::from(heap)];
+            slice[*end] = value;
+            *end += 1;
+        }
+        let mut rest = slice;
+        for size in sizes {
+            let (heap, others) = rest.split_at_mut(size);
+            self.swap_about(heap);
+            rest = others;
+        }
+    }
+
+    fn bytes(&mut self, len: usize) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(len + size_of::<u64>());
+        while bytes.len() < len {
+            bytes.extend_from_slice(&self.0.next_u64().to_le_bytes());
+        }
+        bytes.truncate(len);
+        bytes
+    }
+
     /// Fisher-Yates, from the end. Some numbers are drawn, then used: with nothing in between, swaps wait for memory side by
     /// side rather than one after the other.
-    pub(super) fn shuffle<T>(&mut self, slice: &mut [T]) {
+    fn swap_about<T>(&mut self, slice: &mut [T]) {
         let mut others = [0; SHUFFLE_AT_ONCE];
         let mut len = slice.len();
         while len > 1 {
@@ -136,6 +184,25 @@ mod tests {
         assert_ne!(base, first(1, 2, Stage::Draw));
         assert_ne!(base, first(1, 1, Stage::Spread));
         assert_eq!(base, first(1, 1, Stage::Draw));
+    }
+
+    /// Whatever heap they are dealt to, all elements stay, and each place is as likely.
+    #[test]
+    fn a_long_slice_is_shuffled_evenly() {
+        let len = DEAL_MIN + 1001;
+        let mut shuffled: Vec<u32> = (0..).take(len).collect();
+        Random::new(7, 0, Stage::Shuffle).shuffle(&mut shuffled);
+        // A tenth of the places against a tenth of the elements: 1/100 of all in each pair.
+        let mut counts = [[0usize; 10]; 10];
+        for (place, &element) in shuffled.iter().enumerate() {
+            counts[place * 10 / len][element as usize * 10 / len] += 1;
+        }
+        // Standard deviation about 200: five of them.
+        assert!(counts.iter().flatten().all(|count| count.abs_diff(len / 100) < 1000), "{counts:?}");
+        let neighbours = shuffled.windows(2).filter(|pair| pair[0].abs_diff(pair[1]) == 1).count();
+        assert!(neighbours < 15, "{neighbours} next to their neighbours, where chance has 2");
+        shuffled.sort_unstable();
+        assert!(shuffled.into_iter().eq((0..).take(len)));
     }
 
     #[test]
