@@ -4,7 +4,7 @@
 use std::fs::{self, File};
 
 use serde_json::Value;
-use shade_client::{ClientError, FLAG_SUBSTITUTED, JobSpec, OnError, Output};
+use shade_client::{ClientError, FLAG_SUBSTITUTED, ImageSpec, JobSpec, OnError, Output};
 use shade_tests::{
     Daemon, Packed, Source, Taken, attach, class_names, copy, eventually, next, png, spec, stats, take_epoch,
 };
@@ -89,7 +89,7 @@ fn decoded_batches_close_the_gap_of_a_skipped_row() {
     let packed = Packed::pngs(20, 16);
     packed.damage(BAD);
     let daemon = Daemon::start(&packed.dataset, &[]);
-    let decoded = Output::Decoded { height: 16, width: 16 };
+    let decoded = Output::Decoded(ImageSpec::cover(16, 16));
     let reference: Vec<Taken> = {
         let whole = Packed::pngs(20, 16);
         let daemon = Daemon::start(&whole.dataset, &[]);
@@ -200,7 +200,7 @@ fn a_file_that_is_no_image_is_a_decode_fault_though_its_checksum_is_right() {
     sources[1].bytes = b"not an image, whatever its name says".repeat(20);
     let packed = Packed::of(sources);
     let daemon = Daemon::start(&packed.dataset, &[]);
-    let decoded = JobSpec { output: Output::Decoded { height: 16, width: 16 }, ..job(OnError::Raise) };
+    let decoded = JobSpec { output: Output::Decoded(ImageSpec::cover(16, 16)), ..job(OnError::Raise) };
 
     let session = attach(&packed.dataset, 0, decoded);
     let text = raised(&take_epoch(&session, 0).unwrap_err());

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use shade_client::{JobSpec, Next, Output};
+use shade_client::{ImageSpec, JobSpec, Next, Output};
 use shade_tests::{
     Daemon, Packed, Taken, attach, copy, eventually, next, spec, stats, take_epoch, take_rest,
 };
@@ -91,7 +91,7 @@ fn a_full_ring_goes_on_once_batches_are_given_back() {
 fn an_epoch_left_early_is_forgotten_and_what_was_taken_of_it_stays() {
     let packed = Packed::pngs(33, 16);
     let daemon = Daemon::start(&packed.dataset, &[&"--cache", &"10%"]);
-    let job = JobSpec { output: Output::Decoded { height: 16, width: 16 }, ..spec(4, 1) };
+    let job = JobSpec { output: Output::Decoded(ImageSpec::cover(16, 16)), ..spec(4, 1) };
     let session = attach(&packed.dataset, 0, job);
     for epoch in 0..20 {
         session.start_epoch(epoch, 0).unwrap();

@@ -1,6 +1,6 @@
 //! Whole epochs through a real daemon, all hits and all misses, beside the bare work in the same round.
 
-use shade_client::Output;
+use shade_client::{ImageSpec, Output};
 
 use crate::Result;
 use crate::daemon::{Cache, Rank};
@@ -16,7 +16,7 @@ const RUNS: usize = 3;
 pub(crate) fn run(scratch: &Scratch) -> Result<Vec<Figure>> {
     let mut figures = Vec::new();
     for dataset in &datasets(scratch)? {
-        for output in [Output::Raw, Output::Decoded { height: dataset.side, width: dataset.side }] {
+        for output in [Output::Raw, Output::Decoded(ImageSpec::cover(dataset.side, dataset.side))] {
             figures.extend(compare(&scratch.programs, dataset, output)?);
         }
     }
@@ -39,7 +39,7 @@ fn compare(programs: &Programs, dataset: &Dataset, output: Output) -> Result<[Fi
     };
     let kind = match output {
         Output::Raw => "raw".to_owned(),
-        Output::Decoded { height, width } => format!("decoded {height}x{width}"),
+        Output::Decoded(images) => format!("decoded {}x{}", images.height, images.width),
     };
     let alone = figure(rival.name(dataset), alone);
     Ok([

@@ -12,6 +12,7 @@ use shade_formats::SampleId;
 use shade_formats::checksum::crc32c;
 use shade_formats::control::Output;
 use shade_formats::ring::Region;
+use shade_load::batches::decode::Draw;
 use shade_load::batches::{FillOrder, Job, JobDone, Row, Ticket, Workers};
 use shade_load::blocks::{Arena, Blocks, FreeList, Record, block_bytes_for, charged_bytes};
 use shade_load::ring::RingSegments;
@@ -86,6 +87,7 @@ impl Gather {
                 sample: SampleId(id),
                 offset,
                 len: u64::from(record_bytes),
+                draw: Draw::default(),
                 record,
             });
         }

@@ -8,6 +8,7 @@ mod core_step;
 mod cpu_time;
 mod daemon;
 mod dataset;
+mod decoding;
 mod drawing;
 mod end_to_end;
 mod far_away;
@@ -74,6 +75,8 @@ enum Name {
     Coalesce,
     /// Copying records from the cache into a ring.
     Gather,
+    /// Decoding an image to a row of a batch, beside the decoder alone.
+    Decode,
     /// From publishing a batch to the trainer's end seeing it.
     Ring,
     /// Packing beside tar.
@@ -132,6 +135,7 @@ fn bench(name: Name, scratch: Option<&Scratch>) -> Result<Vec<Figure>> {
         (Name::PlanLarge, _) => Ok(drawing::run_large()),
         (Name::Coalesce, _) => coalesce::run(),
         (Name::Gather, _) => gather::run(),
+        (Name::Decode, _) => decoding::run(),
         (Name::Ring, _) => ring::run(),
         (Name::Pack, Some(scratch)) => packing::run(scratch),
         (Name::Far, Some(scratch)) => far_away::run(scratch),

@@ -4,7 +4,7 @@ use shade_formats::index::{Media, sniff};
 
 use crate::formats::{bmp, jpeg, png, ppm, tiff, webp};
 use crate::limits::shrink;
-use crate::{Image, ImageFault, Size};
+use crate::{Area, Image, ImageFault, Part, Size};
 
 /// Decodes images of every kind. Keeps its buffers from image to image, unless one was large, so that small images cost
 /// no allocation of ours.
@@ -19,13 +19,13 @@ pub struct Decoder {
 /// A decoded image in the decoder's own buffer.
 #[derive(Clone, Copy)]
 pub struct Pixels<'a> {
-    /// 8-bit RGB, interleaved: 3 bytes for each pixel of `size`.
+    /// 8-bit RGB, interleaved: 3 bytes for each pixel of `area`.
     pub rgb: &'a [u8],
-    /// The size of the pixels: the source's divided by `reduced_by`, rounded up.
-    pub size: Size,
+    /// Which pixels these are of the image divided by `reduced_by`.
+    pub area: Area,
     /// The image's true size.
     pub source: Size,
-    /// 1, 2, 4 or 8; 1 for all but JPEG.
+    /// 1, 2, 4 or 8; 1 for all but JPEG. Sides are rounded up.
     pub reduced_by: u32,
 }
 
@@ -41,7 +41,7 @@ impl Decoder {
     /// # Errors
     /// The image is damaged, of a kind or variant that cannot be decoded, or too large.
     pub fn decode(&mut self, bytes: &[u8]) -> Result<Image, ImageFault> {
-        let decoded = self.decode_reduced(sniff(bytes).0, bytes, |_| 1).map(|pixels| pixels.size);
+        let decoded = self.decode_part(sniff(bytes).0, bytes, Part::whole).map(|pixels| pixels.area.size);
         let image = decoded.and_then(|size| {
             let mut rgb = std::mem::take(&mut self.rgb);
             rgb.truncate(size.width as usize * size.height as usize * 3);
@@ -51,25 +51,26 @@ impl Decoder {
         image
     }
 
-    /// Decodes `bytes`, which are of the kind `media`, into the decoder's buffer. A JPEG is divided while it is decoded,
-    /// at almost no cost, by what `reduction` says for its size: 1 or one of [`crate::JPEG_REDUCTIONS`].
+    /// Decodes `bytes`, which are of the kind `media`, into the decoder's buffer. `part` is asked, for the image's size, what
+    /// is wanted; of a JPEG little else is decoded: rows below the part are not even looked at, so that damage there is not
+    /// found.
     ///
     /// [`Decoder::shrink`] belongs behind it once the pixels are used.
     ///
     /// # Errors
-    /// As for [`Decoder::decode`], and for a `reduction` that there is not.
-    pub fn decode_reduced(
+    /// As for [`Decoder::decode`], and for a reduction that there is not.
+    pub fn decode_part(
         &mut self,
         media: Media,
         bytes: &[u8],
-        reduction: impl FnOnce(Size) -> u32,
+        part: impl FnOnce(Size) -> Part,
     ) -> Result<Pixels<'_>, ImageFault> {
         let rgb = &mut self.rgb;
-        let whole = |size| (size, size, 1);
-        let (source, size, reduced_by) = match media {
+        let whole = |size| (size, Area::whole(size), 1);
+        let (source, area, reduced_by) = match media {
             Media::Jpeg => {
-                let decoded = self.jpeg.decode(bytes, reduction, rgb)?;
-                (decoded.source, decoded.size, decoded.reduced_by)
+                let decoded = self.jpeg.decode(bytes, part, rgb)?;
+                (decoded.source, decoded.area, decoded.reduced_by)
             }
             Media::Png => whole(self.png.decode(bytes, rgb)?),
             Media::Webp => whole(self.webp.decode(bytes, rgb)?),
@@ -81,8 +82,8 @@ impl Decoder {
                 return Err(ImageFault::Unsupported { media, detail });
             }
         };
-        let bytes = size.width as usize * size.height as usize * 3;
-        Ok(Pixels { rgb: self.rgb.get(..bytes).unwrap_or_default(), size, source, reduced_by })
+        let bytes = area.size.width as usize * area.size.height as usize * 3;
+        Ok(Pixels { rgb: self.rgb.get(..bytes).unwrap_or_default(), area, source, reduced_by })
     }
 
     /// Gives back what one large image made the buffers grow to.

@@ -31,6 +31,7 @@ mod formats;
 mod image;
 mod limits;
 mod orientation;
+mod part;
 mod resize;
 mod size;
 
@@ -40,5 +41,6 @@ pub use formats::JPEG_REDUCTIONS;
 pub use image::Image;
 pub use limits::{IMAGE_PIXELS_MAX, SCRATCH_KEEP_BYTES, scratch, shrink};
 pub use orientation::{Orientation, orientation};
+pub use part::{Area, Part};
 pub use resize::Filter;
 pub use size::{Size, resize_both, resize_max, resize_short};

@@ -15,6 +15,12 @@ impl Size {
     pub fn pixels(self) -> u64 {
         u64::from(self.width) * u64::from(self.height)
     }
+
+    /// Both sides divided by `by`, rounded up.
+    pub(crate) fn divided(self, by: u32) -> Self {
+        let by = by.max(1);
+        Self { width: self.width.div_ceil(by), height: self.height.div_ceil(by) }
+    }
 }
 
 /// The size whose short side is `short`, as torchvision's `Resize(short)` has it: the long side is

@@ -19,7 +19,7 @@ use rand_chacha::ChaCha8Rng;
 use replay::journal::{Journal, Moment, Step};
 use replay::{Replay, index, spec};
 use shade_formats::SampleId;
-use shade_formats::control::{JobSpec, Order, Output, PlanSpec, Policy, Sampler, Tail};
+use shade_formats::control::{ImageSpec, JobSpec, Order, Output, PlanSpec, Policy, Sampler, Tail};
 use shade_load::blocks::{block_bytes_for, charged_bytes};
 use shade_load::cache::{Admission, Cache};
 use shade_load::core::Counts;
@@ -253,7 +253,7 @@ fn compare(setup: Setup, depth: u32, seed: u64) -> Counts {
 
 fn job(batch_size: u32, world_size: u32, plan: PlanSpec) -> JobSpec {
     // Decoded rows are of one size, so that all batches take as much of a ring.
-    let output = Output::Decoded { height: 8, width: 8 };
+    let output = Output::Decoded(ImageSpec::cover(8, 8));
     JobSpec { plan, output, tail: Tail::Drop, ..spec(batch_size, world_size) }
 }
 

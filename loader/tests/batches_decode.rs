@@ -6,9 +6,10 @@
 use std::path::PathBuf;
 
 use proptest::prelude::*;
+use shade_formats::control::{Framing, ImageSpec};
 use shade_formats::index::Media;
 use shade_images::{IMAGE_PIXELS_MAX, ImageFault};
-use shade_load::batches::decode::{DecodeFault, Decoder};
+use shade_load::batches::decode::{DecodeFault, Decoder, Draw};
 
 fn file(name: &str) -> Vec<u8> {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/images").join(name);
@@ -31,9 +32,26 @@ fn interleaved(planes: &[u8]) -> Vec<u8> {
 }
 
 fn decode(media: Media, bytes: &[u8], height: u32, width: u32) -> Result<Vec<u8>, DecodeFault> {
-    let mut out = vec![0xA5; 3 * height as usize * width as usize];
-    Decoder::new().decode(media, bytes, height, width, &mut out)?;
-    Ok(interleaved(&out))
+    let planes = row(&mut Decoder::new(), media, bytes, &ImageSpec::cover(height, width), 0)?;
+    Ok(interleaved(&planes))
+}
+
+/// The row at `position` of the plan, every byte of it written once.
+fn row(
+    decoder: &mut Decoder,
+    media: Media,
+    bytes: &[u8],
+    spec: &ImageSpec,
+    position: u32,
+) -> Result<Vec<u8>, DecodeFault> {
+    let mut out = vec![0xA5; usize::try_from(spec.bytes()).unwrap()];
+    let draw = Draw { seed: 5, epoch: 1, position };
+    decoder.decode(media, bytes, spec, draw, |at, piece| {
+        let at = usize::try_from(at).unwrap();
+        out[at..at + piece.len()].copy_from_slice(piece);
+        Ok::<(), DecodeFault>(())
+    })?;
+    Ok(out)
 }
 
 /// Largest and mean difference between `name` decoded and its reference.
@@ -110,10 +128,47 @@ fn a_target_that_is_not_square_is_covered_from_the_middle() {
 
 #[test]
 fn planes_follow_each_other_red_green_blue() {
-    let mut out = [0; 12];
     let ppm = b"P6 2 2 255\nrgbRGBxyzXYZ";
-    Decoder::new().decode(Media::Ppm, ppm, 2, 2, &mut out).unwrap();
-    assert_eq!(&out, b"rRxXgGyYbBzZ");
+    let deliver = |spec| row(&mut Decoder::new(), Media::Ppm, ppm, &spec, 0).unwrap();
+    let planar = ImageSpec::cover(2, 2);
+    assert_eq!(deliver(planar), b"rRxXgGyYbBzZ");
+    assert_eq!(deliver(ImageSpec { channels_last: true, ..planar }), b"rgbRGBxyzXYZ");
+    assert_eq!(deliver(ImageSpec { flip: 1.0, ..planar }), b"RrXxGgYyBbZz");
+    assert_eq!(deliver(ImageSpec { flip: 1.0, channels_last: true, ..planar }), b"RGBrgbXYZxyz");
+}
+
+#[test]
+fn what_lies_beside_the_image_is_black() {
+    let ppm = b"P6 2 1 255\nrgbRGB";
+    let framing = Framing::Center { short: 0 };
+    let spec = ImageSpec { framing, channels_last: true, ..ImageSpec::cover(3, 4) };
+    let found = row(&mut Decoder::new(), Media::Ppm, ppm, &spec, 0).unwrap();
+    let black = [0; 12];
+    let middle = b"\0\0\0rgbRGB\0\0\0";
+    assert_eq!(found, [&black[..], middle, &black].concat());
+    let planes =
+        row(&mut Decoder::new(), Media::Ppm, ppm, &ImageSpec { channels_last: false, ..spec }, 0).unwrap();
+    assert_eq!(interleaved(&planes), found);
+}
+
+/// A part of a JPEG is decoded in place of all of it, and a reduced one in place of the whole: `exact` turns both off.
+#[test]
+fn shortcuts_change_little_and_exact_turns_them_off() {
+    let bytes = file("reduced.jpg");
+    let framing = Framing::RandomResized { scale: [0.05, 0.3], ratio: [0.75, 1.5] };
+    let spec = ImageSpec { framing, flip: 0.5, ..ImageSpec::cover(32, 32) };
+    let mut decoder = Decoder::new();
+    let (mut differing, mut largest_mean) = (0, 0.0_f64);
+    for position in 0..50 {
+        let quick = row(&mut decoder, Media::Jpeg, &bytes, &spec, position).unwrap();
+        let exact =
+            row(&mut decoder, Media::Jpeg, &bytes, &ImageSpec { exact: true, ..spec }, position).unwrap();
+        let sum: u32 = quick.iter().zip(&exact).map(|(a, b)| u32::from(a.abs_diff(*b))).sum();
+        differing += u32::from(sum > 0);
+        largest_mean = largest_mean.max(f64::from(sum) / quick.len() as f64);
+    }
+    assert!(differing > 0, "the image is large enough for reduced ones");
+    assert!(largest_mean < 3.0, "{largest_mean}");
 }
 
 #[test]
@@ -122,9 +177,8 @@ fn a_decoder_forgets_the_image_before() {
     let names =
         ["wide.png", "grey16.png", "cmyk.jpg", "reduced.jpg", "scaled.ppm", "baseline.jpg", "tall.png"];
     for name in names.iter().chain(names.iter().rev()) {
-        let mut out = vec![0; 3 * 9 * 9];
-        decoder.decode(media(name), &file(name), 9, 9, &mut out).unwrap();
-        assert_eq!(interleaved(&out), decode(media(name), &file(name), 9, 9).unwrap(), "{name}");
+        let found = row(&mut decoder, media(name), &file(name), &ImageSpec::cover(9, 9), 0).unwrap();
+        assert_eq!(interleaved(&found), decode(media(name), &file(name), 9, 9).unwrap(), "{name}");
     }
 }
 
@@ -197,17 +251,6 @@ fn bombs_are_refused_by_their_header() {
     ));
 }
 
-#[test]
-fn an_output_of_another_size_is_refused() {
-    let bytes = file("rgb8.png");
-    let mut decoder = Decoder::new();
-    let mut out = [0; 74];
-    let found = decoder.decode(Media::Png, &bytes, 5, 5, &mut out);
-    assert_eq!(found, Err(DecodeFault::Output { got: 74, expected: 75 }));
-    let found = decoder.decode(Media::Png, &bytes, 0, 5, &mut []);
-    assert_eq!(found, Err(DecodeFault::Output { got: 0, expected: 0 }));
-}
-
 const DAMAGED: [&str; 11] = [
     "baseline.jpg",
     "progressive.jpg",
@@ -245,6 +288,9 @@ proptest! {
     fn damaged_images_never_panic((name, bytes) in damaged()) {
         // A damaged IHDR or SOF may ask for a large but legal image; the answer is of no interest, only that it comes.
         let _ = decode(media(name), &bytes, 9, 7);
+        let framing = Framing::RandomResized { scale: [0.08, 1.0], ratio: [0.75, 1.5] };
+        let spec = ImageSpec { framing, flip: 0.5, ..ImageSpec::cover(9, 7) };
+        let _ = row(&mut Decoder::new(), media(name), &bytes, &spec, 3);
     }
 
     #[test]

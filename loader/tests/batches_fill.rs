@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use crossbeam_channel::{Receiver, unbounded};
 use shade_formats::checksum::crc32c;
-use shade_formats::control::Output;
+use shade_formats::control::{ImageSpec, Output};
 use shade_formats::index::{Codec, Entry, Index, IndexBuilder, Media, Shard};
 use shade_formats::ring::{BatchLayout, Layout, Region};
 use shade_formats::{SampleId, ShardId};
 use shade_images::ImageFault;
-use shade_load::batches::decode::{DecodeFault, Decoder};
+use shade_load::batches::decode::{DecodeFault, Decoder, Draw};
 use shade_load::batches::{
     Columns, FillFault, FillOrder, Filled, Job, JobDone, LayoutFault, Move, Row, SealOrder, Ticket, Workers,
 };
@@ -95,7 +95,7 @@ impl Rig {
     fn row(&mut self, sample: usize, offset: u64, len: u64) -> Row {
         let record = self.record(sample);
         let sample = u32::try_from(sample).unwrap();
-        Row { position: 100 + sample, sample: SampleId(sample), offset, len, record }
+        Row { position: 100 + sample, sample: SampleId(sample), offset, len, draw: Draw::default(), record }
     }
 
     fn fill(&self, output: Output, rows: Vec<Row>, payload: &Region) -> Filled {
@@ -237,7 +237,7 @@ fn records_with_dictionaries_come_out_whole_raw_and_decoded() {
         }
     }
     let rows = (0..4).map(|row| rig.row(row, row as u64 * 4096, 3 * 28 * 28)).collect();
-    let filled = rig.fill(Output::Decoded { height: 28, width: 28 }, rows, &payload);
+    let filled = rig.fill(Output::Decoded(ImageSpec::cover(28, 28)), rows, &payload);
     for (row, bytes) in expected.iter().enumerate() {
         assert_eq!(filled.rows[row].1, Ok(3 * 28 * 28));
         let red: Vec<u8> = bytes[13..].iter().copied().step_by(3).collect();
@@ -308,7 +308,7 @@ fn a_record_is_checked_by_its_first_row_and_not_again() {
         Packed::zstd(Media::Png, &image),
     ]);
     let payload = Region::heap(64 << 10);
-    let decoded = Output::Decoded { height: 28, width: 28 };
+    let decoded = Output::Decoded(ImageSpec::cover(28, 28));
     for (sample, output, len) in [
         (0, Output::Raw, 50_000),
         (1, Output::Raw, 5200),
@@ -338,6 +338,18 @@ fn a_record_is_checked_by_its_first_row_and_not_again() {
     }
 }
 
+/// What a PNG becomes in a row of 28 x 28 pixels.
+fn decoded(png: &[u8]) -> Vec<u8> {
+    let mut row = vec![0; 3 * 28 * 28];
+    let write = |at, piece: &[u8]| {
+        let at = usize::try_from(at).unwrap();
+        row[at..at + piece.len()].copy_from_slice(piece);
+        Ok::<(), DecodeFault>(())
+    };
+    Decoder::new().decode(Media::Png, png, &ImageSpec::cover(28, 28), Draw::default(), write).unwrap();
+    row
+}
+
 #[test]
 fn decoded_rows_hold_planes_of_the_image() {
     let images = [png(28, 28, 1), png(40, 30, 2)];
@@ -349,12 +361,10 @@ fn decoded_rows_hold_planes_of_the_image() {
     let len = 3 * 28 * 28;
     let payload = Region::heap(16 << 10);
     let rows = (0..3).map(|i| rig.row(i, i as u64 * len, len)).collect();
-    let filled = rig.fill(Output::Decoded { height: 28, width: 28 }, rows, &payload);
+    let filled = rig.fill(Output::Decoded(ImageSpec::cover(28, 28)), rows, &payload);
     assert_eq!(outcomes(&filled), [Ok(len), Ok(len), Ok(len)]);
     for (i, image) in images.iter().enumerate() {
-        let mut expected = vec![0; 3 * 28 * 28];
-        Decoder::new().decode(Media::Png, image, 28, 28, &mut expected).unwrap();
-        assert_eq!(read(&payload, i as u64 * len, 3 * 28 * 28), expected);
+        assert_eq!(read(&payload, i as u64 * len, 3 * 28 * 28), decoded(image));
     }
     let red: Vec<u8> = noise(3 * 28 * 28, 5).into_iter().step_by(3).collect();
     assert_eq!(read(&payload, 2 * len, 28 * 28), red);
@@ -381,7 +391,7 @@ fn a_bad_row_among_good_ones_is_its_own_fault_only() {
     let len = 3 * 28 * 28;
     let payload = Region::heap(32 << 10);
     let rows = (0..7).map(|i| rig.row(i, i as u64 * len, len)).collect();
-    let filled = rig.fill(Output::Decoded { height: 28, width: 28 }, rows, &payload);
+    let filled = rig.fill(Output::Decoded(ImageSpec::cover(28, 28)), rows, &payload);
     let found = outcomes(&filled);
     assert_eq!((&found[0], &found[6]), (&Ok(len), &Ok(len)));
     assert!(
@@ -398,8 +408,7 @@ fn a_bad_row_among_good_ones_is_its_own_fault_only() {
     for outcome in &found[3..6] {
         assert!(matches!(outcome, Err(FillFault::Decompress { .. })), "{outcome:?}");
     }
-    let mut expected = vec![0; 3 * 28 * 28];
-    Decoder::new().decode(Media::Png, &good, 28, 28, &mut expected).unwrap();
+    let expected = decoded(&good);
     assert_eq!(read(&payload, 0, 3 * 28 * 28), expected);
     assert_eq!(read(&payload, 6 * len, 3 * 28 * 28), expected);
     assert_eq!(
@@ -423,7 +432,7 @@ fn room_that_does_not_fit_the_row_is_a_fault() {
     assert!(matches!(found[2], Err(FillFault::Layout(LayoutFault::Payload(_)))), "{found:?}");
 
     let rows = vec![rig.row(0, 0, raw_len)];
-    let found = outcomes(&rig.fill(Output::Decoded { height: 5, width: 6 }, rows, &payload));
+    let found = outcomes(&rig.fill(Output::Decoded(ImageSpec::cover(5, 6)), rows, &payload));
     assert_eq!(found, [room(raw_len, 90)]);
 
     let mut unknown = rig.row(0, 0, raw_len);

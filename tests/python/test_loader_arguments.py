@@ -6,6 +6,16 @@ from typing import Literal, get_args, get_origin, get_type_hints
 import pytest
 from shade_load import Loader, ShadeError, _native, find_daemon
 from shade_load.options import DaemonOptions, JobOptions, ranks, size_bytes
+from shade_load.transforms import (
+    CenterCrop,
+    RandomCrop,
+    RandomHorizontalFlip,
+    RandomResizedCrop,
+    Resize,
+    image_spec,
+)
+from torchvision import transforms as tv
+from torchvision.transforms import v2 as tv2
 
 DAEMON = {
     "cache": "20%",
@@ -21,7 +31,7 @@ DAEMON = {
 JOB = {
     "batch_size": 8,
     "world_size": 1,
-    "image_size": None,
+    "images": None,
     "sampler": "pads",
     "order": "shuffled",
     "seed": 0,
@@ -183,9 +193,74 @@ def test_sizes(given: int | str, expected: int) -> None:
     assert JobOptions(**{**JOB, "ring": given}).to_native()["ring_bytes"] == expected
 
 
-def test_image_sizes() -> None:
-    for given, expected in ((None, None), (32, (32, 32)), ((12, 20), (12, 20)), ([12, 20], (12, 20))):
-        assert JobOptions(**{**JOB, "image_size": given}).to_native()["image_size"] == expected
+IMAGES = {
+    "height": 224,
+    "width": 224,
+    "framing": "stretch",
+    "short": 0,
+    "padding": 0,
+    "scale": (1.0, 1.0),
+    "ratio": (1.0, 1.0),
+    "flip": 0.0,
+    "channels_last": False,
+    "exact": False,
+}
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (Resize((224, 224)), {}),
+        (CenterCrop(224), {"framing": "center"}),
+        ([Resize(256), CenterCrop((224, 192))], {"framing": "center", "short": 256, "width": 192}),
+        ([Resize(256), RandomCrop(224, padding=4)], {"framing": "random", "short": 256, "padding": 4}),
+        (
+            [RandomResizedCrop(224, scale=(0.2, 0.9)), RandomHorizontalFlip()],
+            {"framing": "random_resized", "scale": (0.2, 0.9), "ratio": (3 / 4, 4 / 3), "flip": 0.5},
+        ),
+        (tv.Compose([tv.Resize([256]), tv.CenterCrop(224)]), {"framing": "center", "short": 256}),
+        (
+            [tv2.RandomResizedCrop(224), tv2.RandomHorizontalFlip(0.25)],
+            {"framing": "random_resized", "scale": (0.08, 1.0), "ratio": (3 / 4, 4 / 3), "flip": 0.25},
+        ),
+        (tv.RandomCrop(224, padding=[4, 4, 4, 4]), {"framing": "random", "padding": 4}),
+    ],
+)
+def test_transforms_become_what_the_daemon_does(given: object, expected: dict[str, object]) -> None:
+    assert image_spec(given, False, False) == {**IMAGES, **expected}
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ([], "decode: got"),
+        (Resize(224), r"decode: Resize\(224\) keeps each image's ratio"),
+        ([CenterCrop(224), Resize((2, 2))], "decode: got"),
+        ([RandomHorizontalFlip(), CenterCrop(224)], "decode: got"),
+        ([Resize(256), RandomResizedCrop(224)], "decode: got"),
+        (CenterCrop(0), "CenterCrop: size: got 0"),
+        (RandomResizedCrop(224, scale=(0.5, 0.2)), "RandomResizedCrop: scale"),
+        (RandomHorizontalFlip(1.5), "RandomHorizontalFlip: p"),
+        (tv.RandomResizedCrop(224, interpolation=tv.InterpolationMode.BICUBIC), "interpolation"),
+        (tv.RandomCrop(224, padding=[1, 2]), "padding"),
+        (tv.RandomCrop(224, pad_if_needed=True), "pad_if_needed"),
+        (tv.RandomCrop(224, padding=2, fill=7), "fill"),
+        (tv.Compose([tv.CenterCrop(224), tv.ToTensor()]), "the daemon has no ToTensor"),
+        (lambda image: image, "use transform="),
+    ],
+)
+def test_what_the_daemon_cannot_do_is_said(given: object, message: str) -> None:
+    with pytest.raises((ValueError, TypeError), match=message):
+        image_spec(given, False, False)
+
+
+def test_one_way_of_decoding_at_a_time(folder: Path) -> None:
+    with pytest.raises(ValueError, match="^decode: image_size is given as well"):
+        Loader(folder, 8, image_size=224, decode=CenterCrop(224))
+    with pytest.raises(ValueError, match="^exact: raw records"):
+        Loader(folder, 8, exact=True)
+    with pytest.raises(TypeError, match="^transform: "):
+        Loader(folder, 8, image_size=224, transform=224)  # type: ignore[arg-type]
 
 
 def test_arguments_become_the_daemons_command_line() -> None:

@@ -3,12 +3,14 @@
 //! The spec with its byte tables is `CONTROL.md`, two folders up.
 
 mod codec;
+mod image_spec;
 mod preset;
 mod reply;
 mod request;
 mod socket_name;
 mod types;
 
+pub use image_spec::{Framing, ImageSpec};
 pub use preset::{Policy, Preset};
 pub use reply::{
     REFUSE_BUSY, REFUSE_DATASET, REFUSE_PERMISSION, REFUSE_PROTOCOL, REFUSE_RESOURCES, REFUSE_SPEC, Reply,

@@ -1,6 +1,7 @@
 //! What a trainer's process asks of the daemon.
 
 use super::codec::{Reader, Writer, unknown_tag};
+use super::image_spec::ImageSpec;
 use super::types::{JobSpec, OnError, Order, Output, PlanSpec, Sampler, Tail};
 use crate::FormatError;
 use crate::limits::{BATCH_SAMPLES_MAX, NAME_BYTES_MAX};
@@ -187,10 +188,9 @@ fn write_spec(writer: &mut Writer, spec: &JobSpec) {
     writer.u64(spec.ring_bytes);
     match spec.output {
         Output::Raw => writer.u8(OUTPUT_RAW),
-        Output::Decoded { height, width } => {
+        Output::Decoded(images) => {
             writer.u8(OUTPUT_DECODED);
-            writer.u32(height);
-            writer.u32(width);
+            images.write(writer);
         }
     }
 }
@@ -219,7 +219,7 @@ fn read_spec(reader: &mut Reader<'_>) -> Result<JobSpec, FormatError> {
     let at = reader.offset();
     let output = match reader.u8()? {
         OUTPUT_RAW => Output::Raw,
-        OUTPUT_DECODED => Output::Decoded { height: reader.u32()?, width: reader.u32()? },
+        OUTPUT_DECODED => Output::Decoded(ImageSpec::read(reader)?),
         code => return Err(FormatError::new("output", at, code, "a known code")),
     };
     let plan = PlanSpec { sampler, order, seed, rep, hit_cap, cover, explore, pace, draw_ahead };
@@ -231,9 +231,28 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::control::Framing;
 
     fn choice<T: Copy + std::fmt::Debug + 'static>(all: &'static [T]) -> impl Strategy<Value = T> {
         prop::sample::select(all)
+    }
+
+    fn framing() -> impl Strategy<Value = Framing> {
+        prop_oneof![
+            Just(Framing::Cover),
+            Just(Framing::Stretch),
+            any::<u32>().prop_map(|short| Framing::Center { short }),
+            any::<(u32, u32)>().prop_map(|(short, padding)| Framing::Random { short, padding }),
+            any::<([f64; 2], [f64; 2])>().prop_map(|(scale, ratio)| Framing::RandomResized { scale, ratio }),
+        ]
+    }
+
+    prop_compose! {
+        fn images()(
+            height: u32, width: u32, framing in framing(), flip: f64, channels_last: bool, exact: bool,
+        ) -> ImageSpec {
+            ImageSpec { height, width, framing, flip, channels_last, exact }
+        }
     }
 
     prop_compose! {
@@ -241,14 +260,14 @@ mod tests {
             sampler in choice(Sampler::ALL), order in choice(Order::ALL), tail in choice(Tail::ALL),
             on_error in choice(OnError::ALL), seed: u64, rep: f64, hit_cap: f64, explore: f64, cover: u32,
             pace: bool, draw_ahead: bool,
-            numbers: (u32, u32, u64), decoded: Option<(u32, u32)>,
+            numbers: (u32, u32, u64), images in prop::option::of(images()),
         ) -> JobSpec {
             JobSpec {
                 plan: PlanSpec { sampler, order, seed, rep, hit_cap, cover, explore, pace, draw_ahead },
                 batch_size: numbers.0,
                 world_size: numbers.1,
                 tail,
-                output: decoded.map_or(Output::Raw, |(height, width)| Output::Decoded { height, width }),
+                output: images.map_or(Output::Raw, Output::Decoded),
                 on_error,
                 ring_bytes: numbers.2,
             }

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use crate::limits::{BATCH_SAMPLES_MAX, IMAGE_SIDE_MAX, PAYLOAD_ALIGN_BYTES, PAYLOAD_BYTES_MAX, RANKS_MAX};
+use super::ImageSpec;
+use crate::limits::{BATCH_SAMPLES_MAX, PAYLOAD_ALIGN_BYTES, PAYLOAD_BYTES_MAX, RANKS_MAX};
 
 /// Version of the conversation as a whole. Both sides must speak the same one.
 pub const PROTOCOL: u32 = 1;
@@ -91,7 +92,7 @@ macro_rules! choice {
 
 choice! {
     /// How an epoch's samples are drawn.
-    Sampler, "sampler", "uniform, pads, iis or cis",
+    Sampler, "sampler", "uniform, pads, iis, cis or sequential",
     /// A permutation: each sample once.
     #[default]
     Uniform = 1 "uniform",
@@ -101,7 +102,9 @@ choice! {
     Iis = 3 "iis",
     /// As many samples as `iis` are trained on, the others only forwarded: all are delivered, those with weight 0
     /// (computing-bound importance sampling).
-    Cis = 4 "cis"
+    Cis = 4 "cis",
+    /// Each sample once, in the order of the samples: for validation. Orders and pacing do not apply.
+    Sequential = 5 "sequential"
 }
 
 choice! {
@@ -143,18 +146,13 @@ choice! {
 }
 
 /// What a batch holds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Output {
     /// The record's bytes, as packed.
     #[default]
     Raw,
-    /// Images of one size: `u8`, batch x 3 x height x width.
-    Decoded {
-        /// Height in pixels.
-        height: u32,
-        /// Width in pixels.
-        width: u32,
-    },
+    /// Images of one size.
+    Decoded(ImageSpec),
 }
 
 /// How the plan of each epoch is drawn.
@@ -244,11 +242,11 @@ impl JobSpec {
         self.plan.validate()?;
         in_range("batch_size", self.batch_size, BATCH_SAMPLES_MAX)?;
         in_range("world_size", self.world_size, RANKS_MAX)?;
-        if let Output::Decoded { height, width } = self.output {
-            in_range("height", height, IMAGE_SIDE_MAX)?;
-            in_range("width", width, IMAGE_SIDE_MAX)?;
+        if let Output::Decoded(images) = self.output {
+            images.validate()?;
+            let ImageSpec { height, width, .. } = images;
             // Below 2^45: 2^15 rows of 3 x 2^28 bytes.
-            let batch_bytes = u64::from(self.batch_size) * 3 * u64::from(height) * u64::from(width);
+            let batch_bytes = u64::from(self.batch_size) * images.bytes();
             if batch_bytes >= PAYLOAD_BYTES_MAX {
                 let got =
                     format_args!("{} of {height} x {width} pixels, {batch_bytes} bytes", self.batch_size);
@@ -285,7 +283,7 @@ mod tests {
             batch_size: 256,
             world_size: 8,
             tail: Tail::Drop,
-            output: Output::Decoded { height: 224, width: 224 },
+            output: Output::Decoded(ImageSpec::cover(224, 224)),
             on_error: OnError::Raise,
             ring_bytes: 0,
         }
@@ -298,7 +296,10 @@ mod tests {
         assert!(Tail::ALL.iter().all(|value| value.as_str().parse() == Ok(*value)));
         assert!(OnError::ALL.iter().all(|value| value.as_str().parse() == Ok(*value)));
         let error = "Pads".parse::<Sampler>().unwrap_err();
-        assert_eq!(error.to_string(), "sampler \"Pads\" is unknown: use uniform, pads, iis or cis");
+        assert_eq!(
+            error.to_string(),
+            "sampler \"Pads\" is unknown: use uniform, pads, iis, cis or sequential"
+        );
     }
 
     #[test]
@@ -316,13 +317,13 @@ mod tests {
             ("batch_size", JobSpec { batch_size: 32_769, ..spec() }),
             ("world_size", JobSpec { world_size: 0, ..spec() }),
             ("world_size", JobSpec { world_size: RANKS_MAX + 1, ..spec() }),
-            ("height", JobSpec { output: Output::Decoded { height: 0, width: 1 }, ..spec() }),
-            ("width", JobSpec { output: Output::Decoded { height: 1, width: 20_000 }, ..spec() }),
+            ("height", JobSpec { output: Output::Decoded(ImageSpec::cover(0, 1)), ..spec() }),
+            ("width", JobSpec { output: Output::Decoded(ImageSpec::cover(1, 20_000)), ..spec() }),
             (
                 "batch_size",
                 JobSpec {
                     batch_size: 32_768,
-                    output: Output::Decoded { height: 16_384, width: 16_384 },
+                    output: Output::Decoded(ImageSpec::cover(16_384, 16_384)),
                     ..spec()
                 },
             ),

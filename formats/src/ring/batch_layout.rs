@@ -64,7 +64,7 @@ impl BatchLayout {
         let (ids, labels, weights, flags) = (column(8), column(8), column(4), column(4));
         let (offsets, lens) = match layout {
             Layout::Raw => (Some(column(8)), Some(column(8))),
-            Layout::U8Nchw => (None, None),
+            Layout::U8Nchw | Layout::U8Nhwc => (None, None),
         };
         let data = end;
         match data.checked_add(data_len) {

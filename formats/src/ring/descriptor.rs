@@ -26,6 +26,8 @@ pub enum Layout {
     Raw,
     /// Images of one size, `u8[records][3][height][width]`.
     U8Nchw,
+    /// Images of one size, `u8[records][height][width][3]`.
+    U8Nhwc,
 }
 
 /// One published batch, epoch end or error.
@@ -151,7 +153,7 @@ impl Descriptor {
                 format_args!("at most the capacity, {}", self.capacity),
             ));
         }
-        if self.layout == Layout::U8Nchw {
+        if self.layout != Layout::Raw {
             for (place, side) in [(HEIGHT, self.height), (WIDTH, self.width)] {
                 if side == 0 || side > IMAGE_SIDE_MAX {
                     return Err(fault(place, side, format_args!("1 to {IMAGE_SIDE_MAX} pixels")));
@@ -255,6 +257,7 @@ impl Layout {
         match self {
             Self::Raw => 1,
             Self::U8Nchw => 2,
+            Self::U8Nhwc => 3,
         }
     }
 
@@ -262,6 +265,7 @@ impl Layout {
         match code {
             1 => Ok(Self::Raw),
             2 => Ok(Self::U8Nchw),
+            3 => Ok(Self::U8Nhwc),
             _ => Err(fault(LAYOUT, code, "layout 1 or 2")),
         }
     }

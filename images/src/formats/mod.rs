@@ -6,6 +6,7 @@ pub(super) mod jpeg;
 pub(super) mod png;
 pub(super) mod ppm;
 pub(super) mod tiff;
+mod turbojpeg;
 pub(super) mod webp;
 
 pub use jpeg::JPEG_REDUCTIONS;

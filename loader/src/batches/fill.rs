@@ -8,7 +8,7 @@ use shade_formats::control::Output;
 use shade_formats::index::{Entry, Index};
 use shade_formats::ring::Region;
 
-use super::decode::{DecodeFault, Decoder, scratch, shrink};
+use super::decode::{DecodeFault, Decoder, shrink};
 use super::decompress::{Decompressor, Dictionaries};
 use super::{FillFault, FillOrder, Filled, LayoutFault, Row, gather};
 use crate::blocks::Arena;
@@ -27,8 +27,6 @@ struct Buffers {
     stored: Vec<u8>,
     /// A record's bytes, decompressed.
     raw: Vec<u8>,
-    /// A decoded image.
-    planes: Vec<u8>,
 }
 
 impl Filler {
@@ -60,24 +58,24 @@ impl Filler {
         let entry = self.index.entry(row.sample).ok_or(LayoutFault::Sample)?;
         let expected = match output {
             Output::Raw => u64::from(entry.raw_len),
-            Output::Decoded { height, width } => (u64::from(height) * u64::from(width)).saturating_mul(3),
+            Output::Decoded(images) => images.bytes(),
         };
         if row.len != expected {
             return Err(LayoutFault::Room { got: row.len, expected }.into());
         }
-        let Output::Decoded { height, width } = output else {
+        let Output::Decoded(images) = output else {
             self.write_raw(row, &entry, payload)?;
             return Ok(expected);
         };
-        let len = usize::try_from(expected).map_err(|_| LayoutFault::Room { got: row.len, expected })?;
-        let Self { arena, buffers: Buffers { decoder, zstd, stored, raw, planes }, .. } = self;
+        let Self { arena, buffers: Buffers { decoder, zstd, stored, raw }, .. } = self;
         let mut record = gather::stored(arena, &row.record, &entry, stored)?;
         if entry.codec.is_compressed() {
             record = zstd.decompress(record, &entry, raw)?;
         }
-        let planes = scratch(planes, len);
-        decoder.decode(entry.media, record, height, width, planes)?;
-        payload.write(row.offset, planes)?;
+        decoder.decode(entry.media, record, &images, row.draw, |at, bytes| {
+            // A sum that overflows leaves the payload, and is refused there.
+            payload.write(row.offset.saturating_add(at), bytes).map_err(FillFault::from)
+        })?;
         Ok(expected)
     }
 
@@ -95,11 +93,10 @@ impl Filler {
 
 impl Buffers {
     fn new(zstd: Decompressor) -> Self {
-        let (stored, raw, planes) = Default::default();
-        Self { decoder: Decoder::default(), zstd, stored, raw, planes }
+        Self { decoder: Decoder::default(), zstd, stored: Vec::new(), raw: Vec::new() }
     }
 
-    /// Gives back what one large record made the buffers grow to. `planes` has the same size for every row.
+    /// Gives back what one large record made the buffers grow to.
     fn shrink(&mut self) {
         shrink(&mut self.stored);
         shrink(&mut self.raw);

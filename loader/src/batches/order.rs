@@ -7,6 +7,7 @@ use shade_formats::ring::{BatchLayout, Region};
 use shade_formats::{FormatError, SampleId};
 
 use super::FillFault;
+use super::decode::Draw;
 use crate::blocks::Record;
 
 /// Names a batch while it is made.
@@ -27,8 +28,10 @@ pub struct Row {
     pub sample: SampleId,
     /// Byte in the payload segment where the row's bytes go.
     pub offset: u64,
-    /// Bytes reserved there: the record's raw length, or three planes of the decoded size.
+    /// Bytes reserved there: the record's raw length, or those of the decoded image.
     pub len: u64,
+    /// What decides which part of the image it is; of no matter for raw output.
+    pub draw: Draw,
     /// The record as it is stored. The worker gives this very `Arc` back and keeps no clone, so that the core can take
     /// the blocks out of the last one.
     pub record: Arc<Record>,
@@ -102,10 +105,6 @@ pub struct Move {
 
 /// Work for a worker, with the payload segment it is done in.
 #[derive(Debug)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "few hundred jobs wait at most; a box would cost more than it saves"
-)]
 pub enum Job {
     /// Gather or decode rows.
     Fill(FillOrder, Region),

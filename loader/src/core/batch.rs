@@ -7,6 +7,7 @@ use shade_formats::ring::BatchLayout;
 
 use super::event::SessionId;
 use crate::batches::Row;
+use crate::batches::decode::Draw;
 use crate::blocks::Record;
 
 /// Where a row is.
@@ -34,6 +35,7 @@ pub(super) struct BatchRow {
     pub(super) offset: u64,
     /// Bytes reserved there.
     pub(super) len: u64,
+    pub(super) draw: Draw,
     pub(super) state: RowState,
     /// Substitutes tried so far.
     pub(super) substitutes: u32,
@@ -88,7 +90,8 @@ impl Batch {
     pub(super) fn ready(&mut self, position: u32, record: Arc<Record>) {
         let Some(row) = self.rows.get_mut(position as usize) else { return };
         row.state = RowState::Filling;
-        self.ready.push(Row { position, sample: row.sample, offset: row.offset, len: row.len, record });
+        let BatchRow { sample, offset, len, draw, .. } = *row;
+        self.ready.push(Row { position, sample, offset, len, draw, record });
     }
 
     /// Marks row `position` finished as `state` ([`RowState::Done`] or [`RowState::Skipped`]).

@@ -9,8 +9,9 @@ use super::action::Action;
 use super::batch::{Batch, BatchRow, Progress, RowRef, RowState};
 use super::job::Job;
 use super::machine::Core;
-use super::sizes::{layout_of, pixels_bytes};
+use super::sizes::layout_of;
 use super::trace::{done_line, open_line, trace};
+use crate::batches::decode::Draw;
 use crate::batches::{Columns, FillFault, FillOrder, Filled, Move, Row, SealOrder, Ticket};
 use crate::plan::{Plan, Slot};
 
@@ -270,11 +271,12 @@ fn plan_rows(spec: &JobSpec, slots: &[Slot], plan: &Plan, index: &Index) -> Vec<
         let Some(entry) = index.entry(sample) else { continue };
         let len = match spec.output {
             Output::Raw => u64::from(entry.raw_len),
-            Output::Decoded { height, width } => pixels_bytes(height, width),
+            Output::Decoded(images) => images.bytes(),
         };
         let weight = if slot.padding { 0.0 } else { plan.weights.get(position).copied().unwrap_or(1.0) };
         let flags = if slot.padding { FLAG_PADDING } else { 0 };
         let (label, state) = (entry.label, RowState::Waiting);
+        let draw = Draw { seed: spec.plan.seed, epoch: plan.epoch, position: slot.position };
         rows.push(BatchRow {
             sample,
             label,
@@ -282,6 +284,7 @@ fn plan_rows(spec: &JobSpec, slots: &[Slot], plan: &Plan, index: &Index) -> Vec<
             flags,
             offset,
             len,
+            draw,
             state,
             substitutes: 0,
             reread: false,
@@ -339,7 +342,7 @@ impl Batch {
 
     fn descriptor(&self, output: Option<Output>, now_ns: u64) -> Descriptor {
         let (height, width) = match output {
-            Some(Output::Decoded { height, width }) => (height, width),
+            Some(Output::Decoded(images)) => (images.height, images.width),
             Some(Output::Raw) | None => (0, 0),
         };
         let records = if self.abandoned || self.failure.is_some() { 0 } else { self.delivered().count() };

@@ -2,7 +2,7 @@
 
 use shade_formats::control::{JobSpec, Output};
 use shade_formats::index::Index;
-use shade_formats::limits::{IMAGE_SIDE_MAX, PAYLOAD_ALIGN_BYTES, PAYLOAD_BYTES_MAX};
+use shade_formats::limits::{PAYLOAD_ALIGN_BYTES, PAYLOAD_BYTES_MAX};
 use shade_formats::ring::{BatchLayout, Layout};
 use shade_formats::{FormatError, SampleId};
 
@@ -84,16 +84,12 @@ pub fn staging_bytes(index: &Index, block_bytes: u32, reads_max: u32) -> u64 {
     wanted.min(STAGING_BYTES).max(largest.saturating_mul(2)).max(u64::from(block_bytes))
 }
 
-/// Bytes of one decoded sample.
-pub(super) fn pixels_bytes(height: u32, width: u32) -> u64 {
-    3 * u64::from(height.min(IMAGE_SIDE_MAX)) * u64::from(width.min(IMAGE_SIDE_MAX))
-}
-
 /// The ring layout of an output.
 pub(super) fn layout_of(output: Output) -> Layout {
     match output {
         Output::Raw => Layout::Raw,
-        Output::Decoded { .. } => Layout::U8Nchw,
+        Output::Decoded(images) if images.channels_last => Layout::U8Nhwc,
+        Output::Decoded(_) => Layout::U8Nchw,
     }
 }
 
@@ -102,8 +98,8 @@ pub(super) fn layout_of(output: Output) -> Layout {
 pub(super) fn ring_bytes(spec: &JobSpec, index: &Index) -> Result<u64, FormatError> {
     let capacity = u64::from(spec.batch_size.min(index.len().max(1)));
     let (largest, mean) = match spec.output {
-        Output::Decoded { height, width } => {
-            let bytes = capacity * pixels_bytes(height, width);
+        Output::Decoded(images) => {
+            let bytes = capacity.saturating_mul(images.bytes());
             (bytes, bytes)
         }
         Output::Raw => {

@@ -45,7 +45,7 @@ pub struct PlanSummary {
 
 /// Draws the plan of `epoch` for a dataset of `importance.len()` samples; empty if there are none.
 ///
-/// `uniform`, and epoch 0 of `pads`: a permutation, whatever `rep` says. Otherwise `pads` with the factor `rep_now` (see
+/// `sequential`: the samples as they are. `uniform`, and epoch 0 of `pads`: a permutation, whatever `rep` says. Otherwise `pads` with the factor `rep_now` (see
 /// [`rep_now`](super::rep_now)) on the samples that `resident` says are in the cache. A plan of `iis` can be shorter than the
 /// dataset. `batch_size` is that of one rank. `spec` is taken as validated; a parameter out of its range is clamped.
 #[must_use]
@@ -103,7 +103,7 @@ fn draw(
     let mut summary = PlanSummary::default();
     let permutation = || vec![1; importance.len() as usize];
     let (counts, weights) = match spec.sampler {
-        Sampler::Uniform => (permutation(), Weights::One),
+        Sampler::Uniform | Sampler::Sequential => (permutation(), Weights::One),
         Sampler::Pads if epoch == 0 => (permutation(), Weights::One),
         Sampler::Pads => {
             let chances = Chances::new(importance, spec.explore);
@@ -134,10 +134,15 @@ fn draw(
     summary.distinct = u32::try_from(counts.iter().filter(|&&count| count > 0).count()).unwrap_or(u32::MAX);
     let batch_size = batch_size.max(1) as usize;
     let cached = if asks_for_residents(spec) { resident.as_slice() } else { &[] };
-    let mut ids = in_order(&counts, spec.order, cached, batch_size, random);
-    if spec.pace {
-        pace(&mut ids, &resident, batch_size, &mut random(Stage::Pace));
-    }
+    let ids = if spec.sampler == Sampler::Sequential {
+        (0..importance.len()).map(SampleId).collect()
+    } else {
+        let mut ids = in_order(&counts, spec.order, cached, batch_size, random);
+        if spec.pace {
+            pace(&mut ids, &resident, batch_size, &mut random(Stage::Pace));
+        }
+        ids
+    };
     let weights = match weights {
         Weights::One => vec![1.0; ids.len()],
         Weights::BySample(weights) => {

@@ -4,7 +4,7 @@ use shade_formats::SampleId;
 use shade_formats::checksum::crc32c;
 use shade_formats::index::{Entry, Media, sniff};
 use shade_formats::shard::{MEMBER_HEADER_BYTES, padded_len, parse_fields, parse_member_header};
-use shade_images::{Decoder, ImageFault};
+use shade_images::{Decoder, ImageFault, Part};
 
 use crate::dataset::{Dataset, Unpacker, is_record_name};
 
@@ -73,7 +73,7 @@ impl<'a> Checker<'a> {
 }
 
 fn decode(decoder: &mut Decoder, image: &[u8]) -> Result<(), Fault> {
-    let decoded = decoder.decode_reduced(sniff(image).0, image, |_| 1).map(|_| ());
+    let decoded = decoder.decode_part(sniff(image).0, image, Part::whole).map(|_| ());
     decoder.shrink();
     decoded.map_err(|fault| match fault {
         // No decoder will ever know it: that is what files of zeros look like.

@@ -22,6 +22,8 @@ pub use error::ClientError;
 pub use fields::{Field, FieldsReader};
 pub use launch::Launch;
 pub use session::{Next, Session};
-pub use shade_formats::control::{JobSpec, OnError, Order, Output, PlanSpec, Sampler, Tail};
+pub use shade_formats::control::{
+    Framing, ImageSpec, JobSpec, OnError, Order, Output, PlanSpec, Sampler, Tail,
+};
 pub use shade_formats::limits::BATCH_SAMPLES_MAX;
 pub use shade_formats::ring::{Descriptor, FLAG_PADDING, FLAG_SUBSTITUTED, Layout};

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
-use shade_client::{ClientError, Launch, Options, Output, Session};
+use shade_client::{ClientError, ImageSpec, Launch, Options, Output, Session};
 use support::{Listener, connect, dataset, job, options, spec};
 
 fn scratch(name: &str) -> PathBuf {
@@ -124,7 +124,7 @@ fn impossible_wishes_are_refused_before_anyone_is_asked() {
     let bad_spec = |spec| Session::connect(&dataset(), "j", 0, spec, &options()).unwrap_err();
     let error = bad_spec(shade_client::JobSpec { batch_size: 0, ..spec() });
     assert!(error.to_string().starts_with("batch_size is 0"), "{error}");
-    let error = bad_spec(shade_client::JobSpec { output: Output::Decoded { height: 0, width: 8 }, ..spec() });
+    let error = bad_spec(shade_client::JobSpec { output: Output::Decoded(ImageSpec::cover(0, 8)), ..spec() });
     assert!(error.to_string().starts_with("height is 0"), "{error}");
     let error = Session::connect(&dataset(), "j", 2, spec(), &options()).unwrap_err();
     assert!(error.to_string().contains("world_size, 2"), "{error}");

@@ -42,7 +42,10 @@ impl Held {
                 let shape =
                     [descriptor.records, descriptor.height, descriptor.width].map(|side| side as usize);
                 let [rows, height, width] = shape;
-                let shape = [rows, CHANNELS, height, width];
+                let shape = match descriptor.layout {
+                    Layout::U8Nhwc => [rows, height, width, CHANNELS],
+                    Layout::U8Nchw | Layout::Raw => [rows, CHANNELS, height, width],
+                };
                 // The client has checked that the pixels are there.
                 located(batch.data().ptr, DataType::U8, &shape)
             }
@@ -196,7 +199,13 @@ impl Batch {
         self.view(Part::Flags)
     }
 
-    /// The images of a decoded batch.
+    /// Whether the colours of an image's pixel lie side by side.
+    #[getter]
+    fn channels_last(&self) -> bool {
+        self.descriptor().layout == Layout::U8Nhwc
+    }
+
+    /// The images of a decoded batch, as they lie in memory.
     fn images(&self) -> PyResult<View> {
         if self.raw() {
             return Err(PyValueError::new_err("a raw batch holds records, not images"));

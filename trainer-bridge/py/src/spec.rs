@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use shade_client::{JobSpec, Launch, Options, Output, PlanSpec};
+use shade_client::{Framing, ImageSpec, JobSpec, Launch, Options, Output, PlanSpec};
 use shade_formats::control::UnknownName;
 use shade_formats::limits::PAYLOAD_ALIGN_BYTES;
 
@@ -27,11 +27,27 @@ pub(crate) struct JobDict {
     batch_size: u32,
     world_size: u32,
     tail: String,
-    /// (height, width), or none for raw records.
-    image_size: Option<(u32, u32)>,
+    /// None for raw records.
+    images: Option<ImageDict>,
     on_error: String,
     /// Rounded up to whole pages; 0 lets the daemon choose.
     ring_bytes: u64,
+}
+
+/// How decoded images become rows of one size. What the framing does not use is ignored.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct ImageDict {
+    height: u32,
+    width: u32,
+    framing: String,
+    short: u32,
+    padding: u32,
+    scale: [f64; 2],
+    ratio: [f64; 2],
+    flip: f64,
+    channels_last: bool,
+    exact: bool,
 }
 
 /// Where the daemon listens, and how to start one where none does.
@@ -48,10 +64,8 @@ pub(crate) struct DaemonDict {
 impl JobDict {
     pub(crate) fn into_spec(self) -> PyResult<JobSpec> {
         let ring_bytes = self.ring_bytes.checked_next_multiple_of(PAYLOAD_ALIGN_BYTES);
-        let output = match self.image_size {
-            None => Output::Raw,
-            Some((height, width)) => Output::Decoded { height, width },
-        };
+        let images = self.images.map(ImageDict::into_spec).transpose()?;
+        let output = images.map_or(Output::Raw, Output::Decoded);
         let plan = PlanSpec {
             sampler: named(&self.sampler)?,
             order: named(&self.order)?,
@@ -72,6 +86,21 @@ impl JobDict {
             on_error: named(&self.on_error)?,
             ring_bytes: ring_bytes.ok_or_else(|| PyValueError::new_err("ring: too large"))?,
         })
+    }
+}
+
+impl ImageDict {
+    fn into_spec(self) -> PyResult<ImageSpec> {
+        let Self { height, width, short, padding, scale, ratio, flip, channels_last, exact, .. } = self;
+        let framing = match self.framing.as_str() {
+            "cover" => Framing::Cover,
+            "stretch" => Framing::Stretch,
+            "center" => Framing::Center { short },
+            "random" => Framing::Random { short, padding },
+            "random_resized" => Framing::RandomResized { scale, ratio },
+            other => return Err(PyValueError::new_err(format!("framing {other:?} is unknown"))),
+        };
+        Ok(ImageSpec { height, width, framing, flip, channels_last, exact })
     }
 }
 

@@ -1,18 +1,20 @@
 //! One decoder per worker thread: all buffers and handles that images of a kind share.
 
+use shade_formats::control::ImageSpec;
 use shade_formats::index::Media;
-use shade_images::{ImageFault, Size};
+use shade_images::{ImageFault, Part, Size};
 
 use super::DecodeFault;
-use super::fit::Fit;
-use super::planes::Planes;
+use super::chance::{Chance, Draw};
+use super::cut::Cut;
+use super::row::{RowFault, RowWriter};
 
-/// Decodes records to planar RGB of a given size. Keeps its buffers from image to image, so that small images cost no
-/// allocation of ours.
+/// Decodes records to images of one size. Keeps its buffers from image to image, so that small images cost no allocation
+/// of ours.
 #[derive(Default)]
 pub struct Decoder {
     images: shade_images::Decoder,
-    planes: Planes,
+    rows: RowWriter,
 }
 
 impl Decoder {
@@ -22,42 +24,54 @@ impl Decoder {
         Self::default()
     }
 
-    /// Decodes `bytes`, resizes so that the image just covers `height` x `width` pixels, crops its middle, and writes
-    /// the red, the green and the blue plane into `out`: `3 * height * width` bytes.
+    /// Decodes `bytes` to the image that `spec` asks for and `draw` decides, and gives it to `write` piece by piece, each
+    /// with its first byte in the row: [`ImageSpec::bytes`] in all.
     ///
     /// # Errors
-    /// The image is damaged, of an unknown kind or too large, or `out` has another size. `out` is then unspecified.
-    pub fn decode(
+    /// The image is damaged, of an unknown kind, or too large or too small; or what `write` gave. What is written then, is
+    /// unspecified.
+    pub fn decode<E: From<DecodeFault>>(
         &mut self,
         media: Media,
         bytes: &[u8],
-        height: u32,
-        width: u32,
-        out: &mut [u8],
-    ) -> Result<(), DecodeFault> {
-        let expected = (u64::from(height) * u64::from(width)).saturating_mul(3);
-        if expected == 0 || out.len() as u64 != expected {
-            return Err(DecodeFault::Output { got: out.len() as u64, expected });
-        }
-        let target = Size { width, height };
-        let written = self.decode_to(media, bytes, target, out);
+        spec: &ImageSpec,
+        draw: Draw,
+        write: impl FnMut(u64, &[u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let written = self.decode_to(media, bytes, spec, draw, write);
         self.images.shrink();
-        self.planes.shrink();
+        self.rows.shrink();
         written
     }
 
-    fn decode_to(
+    /// What of an image of `source`'s size [`decode`](Self::decode) asks the image's decoder for.
+    ///
+    /// # Errors
+    /// The image is too small.
+    pub fn part(spec: &ImageSpec, draw: Draw, source: Size) -> Result<Part, DecodeFault> {
+        Cut::new(source, spec, &mut Chance::new(draw)).map(|cut| cut.part())
+    }
+
+    fn decode_to<E: From<DecodeFault>>(
         &mut self,
         media: Media,
         bytes: &[u8],
-        target: Size,
-        out: &mut [u8],
-    ) -> Result<(), DecodeFault> {
-        let reduction = |source| Fit::new(source, target).jpeg_reduction();
-        let decoded = self.images.decode_reduced(media, bytes, reduction)?;
-        let fit = Fit::new(decoded.source, target);
-        self.planes
-            .write(decoded.rgb, decoded.size, decoded.reduced_by, &fit, target, out)
-            .map_err(|text| ImageFault::Corrupt { media, text }.into())
+        spec: &ImageSpec,
+        draw: Draw,
+        write: impl FnMut(u64, &[u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut chance = Chance::new(draw);
+        let mut cut = None;
+        let decoded = self.images.decode_part(media, bytes, |source| {
+            let found = cut.insert(Cut::new(source, spec, &mut chance));
+            found.as_ref().map_or(Part::whole(source), Cut::part)
+        });
+        let pixels = decoded.map_err(DecodeFault::from)?;
+        // Only a JPEG asks which part is wanted.
+        let cut = cut.unwrap_or_else(|| Cut::new(pixels.source, spec, &mut chance))?;
+        self.rows.write(&pixels, &cut, spec, write).map_err(|fault| match fault {
+            RowFault::Resize(text) => DecodeFault::from(ImageFault::Corrupt { media, text }).into(),
+            RowFault::Write(error) => error,
+        })
     }
 }

@@ -1,6 +1,6 @@
 //! Why a record does not become an image.
 
-use shade_images::ImageFault;
+use shade_images::{ImageFault, Size};
 
 /// What is wrong with one image; says nothing about the others of its batch.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -8,13 +8,18 @@ pub enum DecodeFault {
     /// Damaged, too large, or of a kind that nothing decodes.
     #[error(transparent)]
     Image(#[from] ImageFault),
-    /// The caller's output is not three planes of the size it asks for.
-    #[error("output of {got} bytes for an image: expected {expected}")]
-    Output {
-        /// Bytes offered.
-        got: u64,
-        /// Bytes of three planes; 0 where no image has the size asked for.
-        expected: u64,
+    /// There is no such crop in the image.
+    #[error(
+        "RandomCrop of {} x {} from an image of {} x {} padded by {padding}: resize it first, or pad more",
+        .crop.width, .crop.height, .image.width, .image.height
+    )]
+    Small {
+        /// The image, after resizing.
+        image: Size,
+        /// The crop asked for.
+        crop: Size,
+        /// Pixels added on each side.
+        padding: u32,
     },
     /// The decoder panicked: a defect of the decoder, which this record shows.
     #[error("the decoder panicked: {text}")]

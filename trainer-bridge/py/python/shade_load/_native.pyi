@@ -25,6 +25,22 @@ class RecordError(ShadeError):
 class LoaderTimeout(ShadeError):
     """Nothing came for `timeout` seconds; the text says what was awaited."""
 
+class Images(TypedDict):
+    """How decoded images become rows of one size. Numbers that the framing does not use are ignored."""
+
+    height: int
+    width: int
+    # "cover", "stretch", "center", "random" or "random_resized".
+    framing: str
+    # Length of the shorter side that "center" and "random" resize to first; 0: as it is.
+    short: int
+    padding: int
+    scale: tuple[float, float]
+    ratio: tuple[float, float]
+    flip: float
+    channels_last: bool
+    exact: bool
+
 class Job(TypedDict):
     """What must be equal in all ranks of a job."""
 
@@ -96,6 +112,8 @@ class Batch:
     def index(self) -> int: ...
     @property
     def raw(self) -> bool: ...
+    @property
+    def channels_last(self) -> bool: ...
     @property
     def hits(self) -> int: ...
     @property

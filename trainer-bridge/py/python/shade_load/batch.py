@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, cast, overload
@@ -29,10 +29,17 @@ class Batch:
     anything that speaks DLPack imports it, such as `numpy.from_dlpack`.
     """
 
-    def __init__(self, native: _native.Batch, torch: ModuleType | None, fields: _native.Fields) -> None:
+    def __init__(
+        self,
+        native: _native.Batch,
+        torch: ModuleType | None,
+        fields: _native.Fields,
+        transform: Callable[[Tensor], Any] | None,
+    ) -> None:
         self._native = native
         self._torch = torch
         self._fields = fields
+        self._transform = transform
 
     def __len__(self) -> int:
         """Samples in this batch, padding included."""
@@ -78,16 +85,22 @@ class Batch:
 
     @cached_property
     def images(self) -> Tensor:
-        """Decoded images: uint8, samples x 3 x height x width."""
+        """Decoded images: uint8, samples x 3 x height x width; or what the Loader's `transform` makes of them.
+
+        With channels_last=True in torch's memory format of that name; without torch samples x height x width x 3 then.
+        """
         if self._native.raw:
-            raise AttributeError("this Loader delivers raw records (image_size=None): use batch.records")
-        return self._tensor(self._native.images())
+            raise AttributeError("this Loader delivers raw records (no image_size, no decode): use batch.records")
+        images = self._tensor(self._native.images())
+        if self._torch is not None and self._native.channels_last:
+            images = images.permute(0, 3, 1, 2)
+        return images if self._transform is None else self._transform(images)
 
     @cached_property
     def records(self) -> Records:
-        """The records as packed, one uint8 tensor per sample (image_size=None)."""
+        """The records as packed, one uint8 tensor per sample (neither image_size nor decode)."""
         if not self._native.raw:
-            raise AttributeError("this Loader decodes (image_size is set): use batch.images")
+            raise AttributeError("this Loader decodes (image_size or decode is set): use batch.images")
         return Records(self._native, self._torch)
 
     @cached_property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any, Literal
@@ -13,12 +13,27 @@ from . import _native
 from ._native import LoaderTimeout, ShadeError
 from .batch import Batch
 from .launch import find_daemon
-from .options import UINT32_MAX, DaemonOptions, JobOptions, dataset_path, integer, job_name, number, ranks, system
+from .options import (
+    UINT32_MAX,
+    DaemonOptions,
+    JobOptions,
+    dataset_path,
+    flag,
+    image_size as sides,
+    integer,
+    job_name,
+    number,
+    ranks,
+    system,
+)
+from .transforms import Transform, covering, image_spec
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 STATE_VERSION = 1
+# Of the name of the job that validates beside a job that trains.
+VALIDATION_SUFFIX = ".eval"
 # A daemon that runs gives a sign of life several times a second; one that has not for so long is stuck or stopped.
 SILENCE_SECONDS = 5.0
 
@@ -33,7 +48,16 @@ class Loader:
     Args:
         dataset: Folder made by `shade-pack create`.
         batch_size: Samples per batch and rank, 1 to 32768.
-        image_size: Side, or (height, width), that images are decoded and resized to. None: raw records.
+        image_size: Side, or (height, width): images are decoded, resized so that they just cover it, and cropped from
+            the middle. With a side it is short for decode=[Resize(side), CenterCrop(side)].
+        decode: What to make of the images instead, of `shade_load.transforms` or torchvision's own, such as
+            [RandomResizedCrop(224), RandomHorizontalFlip()]. Without both: raw records.
+        channels_last: Lay images out in torch's memory format of that name.
+        exact: Decode as torchvision does, without shortcuts: large JPEGs are not reduced while they are decoded, and
+            damage outside of a crop is found, too.
+        train: False for validation: sampler "sequential", and a daemon of its own (job NAME.eval), so that what training
+            has learned and cached stays as it is. Every sample comes once, whatever the number of ranks.
+        transform: Called with each batch's images, in this process; what it returns is `batch.images`.
         cache: Memory for records: bytes, "8GiB", or "20%" of the dataset.
         rank, world_size: This process and how many there are. Default: torch.distributed's if it is initialised, else
             $RANK and $WORLD_SIZE, else 0 of 1.
@@ -42,7 +66,8 @@ class Loader:
             the others are there to compare with: "shade", "icache", "coordl", "quiver" and "deepio" as their papers mean
             them, "default" (permutations, LRU), "base" and "ilfu". `shade-load serve --help` says which is what.
         sampler: "pads" draws by importance from the second epoch on; "uniform" takes each sample once per epoch; "iis"
-            leaves out samples of low importance, so that epochs are shorter; "cis" delivers them with weight 0.
+            leaves out samples of low importance, so that epochs are shorter; "cis" delivers them with weight 0;
+            "sequential" takes each once, in the dataset's order.
         policy: What the cache keeps: "lookahead" what the epoch's plan uses soonest and, behind that, by importance. For
             comparison "app" by importance alone, "topc" by importance regardless of use, "lfu" the most used, "lru" the
             latest used, "fifo" the latest read, "arc" a balance of used lately and used again, "static" what came
@@ -82,6 +107,11 @@ class Loader:
         batch_size: int,
         *,
         image_size: int | tuple[int, int] | None = None,
+        decode: Transform | Sequence[Transform] | Any | None = None,
+        channels_last: bool = False,
+        exact: bool = False,
+        transform: Callable[[Any], Any] | None = None,
+        train: bool = True,
         cache: int | str = "20%",
         rank: int | None = None,
         world_size: int | None = None,
@@ -89,7 +119,7 @@ class Loader:
         preset: Literal[
             "clairvoyant", "shade", "icache", "coordl", "quiver", "deepio", "default", "base", "ilfu"
         ] = "clairvoyant",
-        sampler: Literal["pads", "uniform", "iis", "cis"] | None = None,
+        sampler: Literal["pads", "uniform", "iis", "cis", "sequential"] | None = None,
         policy: Literal["lookahead", "app", "topc", "lfu", "lru", "fifo", "arc", "static", "icache", "quiver"]
         | None = None,
         lookahead: float = 1.0,
@@ -116,10 +146,15 @@ class Loader:
         self.rank, self.world_size = ranks(rank, world_size)
         self._timeout = number("timeout", timeout, 0.001, 1e9)
         its_sampler, its_policy, its_order = system(preset)
+        self._trains = flag("train", train)
+        if not train:
+            if sampler not in (None, "sequential"):
+                raise ValueError(f"sampler: got {sampler!r} with train=False, which takes each sample once, in order")
+            sampler, job = "sequential", f"{job}{VALIDATION_SUFFIX}"
         self._job = JobOptions(
             batch_size=batch_size,
             world_size=self.world_size,
-            image_size=image_size,
+            images=_images(image_size, decode, channels_last, exact),
             sampler=its_sampler if sampler is None else sampler,
             order=its_order if order is None else order,
             seed=seed,
@@ -153,6 +188,9 @@ class Loader:
             "arguments": arguments,
             "timeout_seconds": self._timeout,
         }
+        if transform is not None and not callable(transform):
+            raise TypeError(f"transform: got {transform!r}, expected a function of a batch's images")
+        self._transform = transform
         self._torch = _torch()
         # The epoch under way or, between epochs, the next one.
         self._epoch = 0
@@ -214,6 +252,8 @@ class Loader:
         Any number that is larger for harder samples will do. Losses may come late, for the batch's first samples only,
         or not at all. A tensor is detached and moved to the CPU, which waits for its device.
         """
+        if not self._trains:
+            raise ShadeError("report: this Loader validates (train=False), and learns from no loss")
         if self._torch is not None and isinstance(losses, self._torch.Tensor):
             losses = losses.detach().to("cpu", self._torch.float32)
         self._open().report(batch._native, losses)
@@ -322,7 +362,7 @@ class _Epoch(Iterator[Batch]):
             loader._position = 0
             raise StopIteration
         loader._position = native.index + 1
-        return Batch(native, loader._torch, loader._fields)
+        return Batch(native, loader._torch, loader._fields, loader._transform)
 
 
 def _explained(error: LoaderTimeout, session: _native.Session) -> LoaderTimeout:
@@ -342,6 +382,22 @@ def _explained(error: LoaderTimeout, session: _native.Session) -> LoaderTimeout:
     else:
         reason = f"{stats['reads_submitted']} reads are under way ({stats['engine']})"
     return LoaderTimeout(f"{error}; {reason}")
+
+
+def _images(
+    image_size: int | tuple[int, int] | None, decode: object, channels_last: bool, exact: bool
+) -> _native.Images | None:
+    """What to decode to; None for raw records."""
+    if decode is not None:
+        if image_size is not None:
+            raise ValueError("decode: image_size is given as well, expected one of the two")
+        return image_spec(decode, channels_last, exact)
+    if image_size is not None:
+        return covering(sides(image_size), channels_last, exact)
+    for name, given in (("channels_last", channels_last), ("exact", exact)):
+        if given:
+            raise ValueError(f"{name}: raw records are asked for, expected image_size or decode with it")
+    return None
 
 
 def _torch() -> ModuleType | None:

@@ -42,7 +42,7 @@ class JobOptions:
 
     batch_size: int
     world_size: int
-    image_size: int | tuple[int, int] | None
+    images: _native.Images | None
     sampler: str
     order: str
     seed: int
@@ -71,7 +71,7 @@ class JobOptions:
             "batch_size": integer("batch_size", self.batch_size, 1, BATCH_SAMPLES_MAX),
             "world_size": integer("world_size", self.world_size, 1, RANKS_MAX),
             "tail": choice("tail", self.tail, ("even", "drop", "pad")),
-            "image_size": image_size(self.image_size),
+            "images": self.images,
             "on_error": choice("on_error", self.on_error, ("raise", "skip", "substitute")),
             "ring_bytes": 0 if self.ring is None else size_bytes("ring", self.ring, 1, RING_BYTES_MAX),
         }
@@ -154,10 +154,8 @@ def _surrounding_ranks() -> tuple[int, int]:
     return rank, world_size
 
 
-def image_size(value: int | tuple[int, int] | None) -> tuple[int, int] | None:
-    """(height, width) in pixels, or None for raw records."""
-    if value is None:
-        return None
+def image_size(value: int | tuple[int, int]) -> tuple[int, int]:
+    """(height, width) in pixels."""
     sides = (value, value) if isinstance(value, int) else tuple(value)
     if len(sides) != 2:
         raise ValueError(f"image_size: got {value!r}, expected a side, (height, width) or None")

@@ -1,0 +1,109 @@
+//! Decoding to a row of a batch beside the decoder alone, in one thread's CPU time.
+
+use shade_formats::control::{Framing, ImageSpec};
+use shade_formats::index::Media;
+use shade_formats::ring::Region;
+use shade_images::{Part, Size};
+use shade_load::batches::decode::{DecodeFault, Decoder, Draw};
+
+use crate::Result;
+use crate::cpu_time::timed;
+use crate::figure::{Figure, Unit};
+use crate::images::{IMAGENET, icon, photos, thumbnail};
+
+const PHOTOS: u64 = 200;
+const SMALL: u64 = 2000;
+const RUNS: u32 = 5;
+/// How much longer than the bare decoder a row may take: nine tenths of its throughput.
+const TIMES_MAX: f64 = 1.0 / 0.9;
+
+/// What a training makes of an image.
+const AUGMENTED: ImageSpec = ImageSpec {
+    height: 224,
+    width: 224,
+    framing: Framing::RandomResized { scale: [0.08, 1.0], ratio: [3.0 / 4.0, 4.0 / 3.0] },
+    flip: 0.5,
+    channels_last: false,
+    exact: false,
+};
+
+/// Photographs, and images so small that every step counts.
+pub(crate) fn run() -> Result<Vec<Figure>> {
+    let photos = photos(PHOTOS, &IMAGENET)?;
+    let icons = (0..SMALL).map(icon).collect::<Result<Vec<_>>>()?;
+    let thumbnails = (0..SMALL).map(thumbnail).collect::<Result<Vec<_>>>()?;
+    let pixels: Vec<Vec<u8>> =
+        (0..SMALL).map(|seed| [b"P6\n32 32\n255\n", [seed.to_le_bytes(); 384].as_flattened()].concat()).collect();
+
+    let mut bench = Bench { images: shade_images::Decoder::new(), rows: Decoder::new(), row: Region::heap(1 << 20) };
+    let [mut whole, mut part, mut row, mut last] = [const { Vec::new() }; 4];
+    let mut small = [const { Vec::new() }; 3];
+    for epoch in 0..RUNS {
+        whole.push(bench.bare(&photos, |_, size| Ok(Part::whole(size)))?);
+        part.push(bench.bare(&photos, |position, size| {
+            Decoder::part(&AUGMENTED, Draw { seed: 1, epoch, position }, size)
+        })?);
+        row.push(bench.rows(Media::Jpeg, &photos, &AUGMENTED, epoch)?);
+        last.push(bench.rows(Media::Jpeg, &photos, &ImageSpec { channels_last: true, ..AUGMENTED }, epoch)?);
+        let sets = [(Media::Png, &icons, 28), (Media::Png, &thumbnails, 32), (Media::Ppm, &pixels, 32)];
+        for (times, (media, files, side)) in small.iter_mut().zip(sets) {
+            times.push(bench.rows(media, files, &ImageSpec::cover(side, side), epoch)?);
+        }
+    }
+    let figure = |name: &str, runs| Figure::new(name, Unit::UsPerRecord, runs);
+    let whole = figure("libjpeg-turbo alone, JPEG 110 KB, whole", whole);
+    let part = figure("libjpeg-turbo alone, JPEG 110 KB, the part", part);
+    let row = figure("row, RandomResizedCrop(224), JPEG 110 KB", row).within(TIMES_MAX, &part);
+    let last = figure("row, the same, channels last", last).within(TIMES_MAX, &part);
+    let [icon, thumbnail, pixels] = small;
+    Ok(vec![
+        row,
+        last,
+        part,
+        whole,
+        figure("row, 28 x 28, PNG 500 B", icon),
+        figure("row, 32 x 32, PNG 2 KB", thumbnail),
+        figure("row, 32 x 32, PPM 3 KB", pixels),
+    ])
+}
+
+/// What a worker keeps, and where its rows go.
+struct Bench {
+    images: shade_images::Decoder,
+    rows: Decoder,
+    row: Region,
+}
+
+impl Bench {
+    /// Microseconds an image, of the decoder alone.
+    fn bare(
+        &mut self,
+        files: &[Vec<u8>],
+        part: impl Fn(u32, Size) -> std::result::Result<Part, DecodeFault>,
+    ) -> Result<f64> {
+        let (time, done) = timed(|| -> Result<()> {
+            for (position, file) in (0..).zip(files) {
+                let part = |size| part(position, size).unwrap_or(Part::whole(size));
+                self.images.decode_part(Media::Jpeg, file, part)?;
+            }
+            Ok(())
+        });
+        done?;
+        Ok(time.as_secs_f64() * 1e6 / files.len() as f64)
+    }
+
+    /// Microseconds an image, from its bytes to the ring.
+    fn rows(&mut self, media: Media, files: &[Vec<u8>], spec: &ImageSpec, epoch: u32) -> Result<f64> {
+        let (time, done) = timed(|| -> Result<()> {
+            for (position, file) in (0..).zip(files) {
+                let draw = Draw { seed: 1, epoch, position };
+                self.rows.decode(media, file, spec, draw, |at, bytes| -> Result<()> {
+                    Ok(self.row.write(at, bytes)?)
+                })?;
+            }
+            Ok(())
+        });
+        done?;
+        Ok(time.as_secs_f64() * 1e6 / files.len() as f64)
+    }
+}

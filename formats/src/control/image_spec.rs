@@ -1,0 +1,204 @@
+//! How decoded images become rows of one size, in the words of torchvision's transforms.
+
+use super::codec::{Reader, Writer};
+use super::types::SpecError;
+use crate::FormatError;
+use crate::limits::IMAGE_SIDE_MAX;
+
+const COVER: u8 = 1;
+const STRETCH: u8 = 2;
+const CENTER: u8 = 3;
+const RANDOM: u8 = 4;
+const RANDOM_RESIZED: u8 = 5;
+
+const CHANNELS_LAST: u8 = 1 << 0;
+const EXACT: u8 = 1 << 1;
+
+/// Which part of an image becomes the row.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Framing {
+    /// Resized so that it just covers the row, and the middle of that: `Resize(side)` and `CenterCrop(side)` where the row is
+    /// a square.
+    #[default]
+    Cover,
+    /// All of it, stretched: `Resize((height, width))`.
+    Stretch,
+    /// `Resize(short)`, then `CenterCrop((height, width))`.
+    Center {
+        /// Length of the shorter side after resizing; 0 leaves the image as it is.
+        short: u32,
+    },
+    /// `Resize(short)`, then `RandomCrop((height, width), padding)`.
+    Random {
+        /// As above.
+        short: u32,
+        /// Black pixels added on each side before the crop.
+        padding: u32,
+    },
+    /// `RandomResizedCrop((height, width), scale, ratio)`.
+    RandomResized {
+        /// Smallest and largest share of the image's area.
+        scale: [f64; 2],
+        /// Smallest and largest width / height of the part.
+        ratio: [f64; 2],
+    },
+}
+
+/// How decoded images become rows of one size: `u8`, 3 x `height` x `width`.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ImageSpec {
+    /// Rows of pixels.
+    pub height: u32,
+    /// Columns of pixels.
+    pub width: u32,
+    /// Which part of the image.
+    pub framing: Framing,
+    /// Chance that it is mirrored from left to right, 0 to 1: `RandomHorizontalFlip(p)`.
+    pub flip: f64,
+    /// Colours of a pixel side by side (height x width x 3) instead of a plane for each colour.
+    pub channels_last: bool,
+    /// As torchvision would, without shortcuts: no JPEG is reduced while it is decoded, and all of it is.
+    pub exact: bool,
+}
+
+impl ImageSpec {
+    /// The middle of each image, resized so that it just covers `height` x `width` pixels.
+    #[must_use]
+    pub fn cover(height: u32, width: u32) -> Self {
+        Self { height, width, ..Self::default() }
+    }
+
+    /// Bytes of one image. Below 2^30 for a spec that is [valid](Self::validate).
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        3 * u64::from(self.height) * u64::from(self.width)
+    }
+
+    /// Refuses numbers that make no image.
+    ///
+    /// # Errors
+    /// Names the field.
+    pub fn validate(&self) -> Result<(), SpecError> {
+        side("height", self.height, 1)?;
+        side("width", self.width, 1)?;
+        share("flip", self.flip)?;
+        match self.framing {
+            Framing::Cover | Framing::Stretch => Ok(()),
+            Framing::Center { short } => side("resize", short, 0),
+            Framing::Random { short, padding } => {
+                side("resize", short, 0)?;
+                side("padding", padding, 0)
+            }
+            Framing::RandomResized { scale, ratio } => {
+                range("scale", scale, 1.0)?;
+                range("ratio", ratio, f64::from(IMAGE_SIDE_MAX))
+            }
+        }
+    }
+
+    pub(super) fn write(&self, writer: &mut Writer) {
+        writer.u32(self.height);
+        writer.u32(self.width);
+        writer.f64(self.flip);
+        let channels_last = if self.channels_last { CHANNELS_LAST } else { 0 };
+        writer.u8(channels_last | if self.exact { EXACT } else { 0 });
+        match self.framing {
+            Framing::Cover => writer.u8(COVER),
+            Framing::Stretch => writer.u8(STRETCH),
+            Framing::Center { short } => {
+                writer.u8(CENTER);
+                writer.u32(short);
+            }
+            Framing::Random { short, padding } => {
+                writer.u8(RANDOM);
+                writer.u32(short);
+                writer.u32(padding);
+            }
+            Framing::RandomResized { scale, ratio } => {
+                writer.u8(RANDOM_RESIZED);
+                scale.into_iter().chain(ratio).for_each(|number| writer.f64(number));
+            }
+        }
+    }
+
+    pub(super) fn read(reader: &mut Reader<'_>) -> Result<Self, FormatError> {
+        let (height, width) = (reader.u32()?, reader.u32()?);
+        let flip = reader.f64()?;
+        let flags =
+            reader.choice("image flags", |flags| (flags <= CHANNELS_LAST | EXACT).then_some(flags))?;
+        let at = reader.offset();
+        let framing = match reader.u8()? {
+            COVER => Framing::Cover,
+            STRETCH => Framing::Stretch,
+            CENTER => Framing::Center { short: reader.u32()? },
+            RANDOM => Framing::Random { short: reader.u32()?, padding: reader.u32()? },
+            RANDOM_RESIZED => Framing::RandomResized {
+                scale: [reader.f64()?, reader.f64()?],
+                ratio: [reader.f64()?, reader.f64()?],
+            },
+            code => return Err(FormatError::new("framing", at, code, "a known code")),
+        };
+        let (channels_last, exact) = (flags & CHANNELS_LAST != 0, flags & EXACT != 0);
+        Ok(Self { height, width, framing, flip, channels_last, exact })
+    }
+}
+
+fn side(field: &'static str, value: u32, least: u32) -> Result<(), SpecError> {
+    if (least..=IMAGE_SIDE_MAX).contains(&value) {
+        return Ok(());
+    }
+    Err(refused(field, &value, format!("{least} to {IMAGE_SIDE_MAX} pixels")))
+}
+
+fn share(field: &'static str, value: f64) -> Result<(), SpecError> {
+    // NaN is in no range.
+    if (0.0..=1.0).contains(&value) { Ok(()) } else { Err(refused(field, &value, "0 to 1".to_owned())) }
+}
+
+fn range(field: &'static str, [least, most]: [f64; 2], limit: f64) -> Result<(), SpecError> {
+    if 0.0 < least && least <= most && most <= limit {
+        return Ok(());
+    }
+    let expected = format!("two numbers above 0 and up to {limit}, the smaller one first");
+    Err(refused(field, &format_args!("({least}, {most})"), expected))
+}
+
+fn refused(field: &'static str, got: &dyn std::fmt::Display, expected: String) -> SpecError {
+    SpecError { field, got: got.to_string(), expected }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_bad_field_is_named() {
+        let spec = ImageSpec::cover(224, 224);
+        let resized = |scale, ratio| Framing::RandomResized { scale, ratio };
+        let (scale, ratio) = ([0.08, 1.0], [0.75, 4.0 / 3.0]);
+        for framing in [
+            Framing::Cover,
+            Framing::Center { short: 0 },
+            Framing::Random { short: 0, padding: 4 },
+            resized(scale, ratio),
+        ] {
+            ImageSpec { framing, flip: 0.5, ..spec }.validate().unwrap();
+        }
+        let framed = |framing| ImageSpec { framing, ..spec };
+        for (field, bad) in [
+            ("height", ImageSpec { height: 0, ..spec }),
+            ("width", ImageSpec { width: IMAGE_SIDE_MAX + 1, ..spec }),
+            ("flip", ImageSpec { flip: f64::NAN, ..spec }),
+            ("flip", ImageSpec { flip: 1.1, ..spec }),
+            ("resize", framed(Framing::Center { short: IMAGE_SIDE_MAX + 1 })),
+            ("padding", framed(Framing::Random { short: 0, padding: u32::MAX })),
+            ("scale", framed(resized([0.0, 1.0], ratio))),
+            ("scale", framed(resized([0.5, 0.4], ratio))),
+            ("scale", framed(resized([0.5, 1.1], ratio))),
+            ("ratio", framed(resized(scale, [f64::NAN, 1.0]))),
+            ("ratio", framed(resized(scale, [1.0, f64::INFINITY]))),
+        ] {
+            assert_eq!(bad.validate().unwrap_err().field, field, "{bad:?}");
+        }
+    }
+}

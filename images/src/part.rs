@@ -1,0 +1,47 @@
+//! What of an image is wanted, so that a decoder can leave the rest undone.
+
+use crate::Size;
+
+/// A rectangle of pixels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Area {
+    /// First column.
+    pub left: u32,
+    /// First row.
+    pub top: u32,
+    /// Columns and rows.
+    pub size: Size,
+}
+
+impl Area {
+    /// All of an image.
+    #[must_use]
+    pub fn whole(size: Size) -> Self {
+        Self { left: 0, top: 0, size }
+    }
+
+    /// What of the area lies within an image of `size`.
+    pub(crate) fn within(self, size: Size) -> Self {
+        let (left, top) = (self.left.min(size.width), self.top.min(size.height));
+        let width = self.size.width.min(size.width - left);
+        let height = self.size.height.min(size.height - top);
+        Self { left, top, size: Size { width, height } }
+    }
+}
+
+/// What of an image is wanted. Only JPEG makes use of it; other images are decoded whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// The pixels that matter, in the image's own size. More may come back.
+    pub area: Area,
+    /// 1, or one of [`crate::JPEG_REDUCTIONS`]: the image is divided by it while it is decoded.
+    pub reduce_by: u32,
+}
+
+impl Part {
+    /// All of an image of `size`.
+    #[must_use]
+    pub fn whole(size: Size) -> Self {
+        Self { area: Area::whole(size), reduce_by: 1 }
+    }
+}

@@ -1,0 +1,163 @@
+//! From decoded pixels to a row of the batch: resize, mirror, order of colours, and out, line by line.
+
+use fast_image_resize::images::{TypedCroppedImage, TypedImage, TypedImageRef};
+use fast_image_resize::pixels::U8x3;
+use fast_image_resize::{FilterType, ResizeAlg, ResizeOptions, Resizer};
+use shade_formats::control::ImageSpec;
+use shade_images::{Area, Pixels, SCRATCH_KEEP_BYTES, scratch, shrink};
+
+use super::cut::{Cut, FloatBox};
+
+/// Why a row could not be written.
+pub(super) enum RowFault<E> {
+    /// In the resizer's words.
+    Resize(String),
+    /// What the caller's function gave.
+    Write(E),
+}
+
+/// Resizes and writes rows; keeps its buffers between images.
+#[derive(Default)]
+pub(super) struct RowWriter {
+    resizer: Resizer,
+    resized: Vec<u8>,
+    line: Vec<u8>,
+}
+
+impl RowWriter {
+    /// Gives what `cut` takes of `pixels` to `write`, piece by piece, each with its byte in the row. Every byte of the row is
+    /// written.
+    ///
+    /// Bilinear with antialias, the filter and the rounding of PIL's `BILINEAR`, which is torchvision's default.
+    pub(super) fn write<E>(
+        &mut self,
+        pixels: &Pixels<'_>,
+        cut: &Cut,
+        spec: &ImageSpec,
+        mut write: impl FnMut(u64, &[u8]) -> Result<(), E>,
+    ) -> Result<(), RowFault<E>> {
+        let width = spec.width as usize;
+        let line = scratch(&mut self.line, 3 * width);
+        let place = cut.place();
+        if place != Some(Area::whole(shade_images::Size { width: spec.width, height: spec.height })) {
+            line.fill(0);
+            for row in 0..u64::from(spec.height) {
+                write(row * 3 * u64::from(spec.width), line).map_err(RowFault::Write)?;
+            }
+        }
+        let (Some(place), Some(source_box)) = (place, cut.source_box(pixels.reduced_by)) else {
+            return Ok(());
+        };
+        let uncut = cut.crop_only().filter(|_| pixels.reduced_by == 1);
+        let (rgb, columns, left, top) = match uncut {
+            Some(crop) => {
+                let Area { left, top, size } = pixels.area;
+                (pixels.rgb, size.width, crop.left.saturating_sub(left), crop.top.saturating_sub(top))
+            }
+            None => {
+                let bytes = place.size.width as usize * place.size.height as usize * 3;
+                let resized = scratch(&mut self.resized, bytes);
+                resize(&mut self.resizer, pixels, cut.scope(pixels.reduced_by), source_box, place, resized)
+                    .map_err(RowFault::Resize)?;
+                (&*resized, place.size.width, 0, 0)
+            }
+        };
+        let shown = 3 * place.size.width as usize;
+        let lines = rgb.chunks_exact(3 * columns as usize).skip(top as usize);
+        let lines = lines.filter_map(|line| line.get(3 * left as usize..)?.get(..shown));
+        let x = if cut.flips { spec.width - place.left - place.size.width } else { place.left };
+        let target = Target { spec, x, flips: cut.flips };
+        let rows = place.top..place.top + place.size.height;
+        for (row, line_of_image) in rows.zip(lines) {
+            target.line(row, line_of_image, line, &mut write).map_err(RowFault::Write)?;
+        }
+        Ok(())
+    }
+
+    /// Gives back what one large image made the buffers grow to.
+    pub(super) fn shrink(&mut self) {
+        shrink(&mut self.resized);
+        if self.resizer.size_of_internal_buffers() > SCRATCH_KEEP_BYTES {
+            self.resizer.reset_internal_buffers();
+        }
+    }
+}
+
+/// Resizes what lies in `source_box` to the size of `place`, looking at nothing outside of `scope`.
+fn resize(
+    resizer: &mut Resizer,
+    pixels: &Pixels<'_>,
+    scope: Area,
+    source_box: FloatBox,
+    place: Area,
+    resized: &mut [u8],
+) -> Result<(), String> {
+    let Area { left, top, size } = pixels.area;
+    let all = TypedImageRef::<U8x3>::from_buffer(size.width, size.height, pixels.rgb).map_err(text)?;
+    // Of the scope, what was decoded.
+    let from_left = scope.left.max(left);
+    let from_top = scope.top.max(top);
+    let width = (scope.left + scope.size.width).min(left + size.width).saturating_sub(from_left);
+    let height = (scope.top + scope.size.height).min(top + size.height).saturating_sub(from_top);
+    let view =
+        TypedCroppedImage::from_ref(&all, from_left - left, from_top - top, width, height).map_err(text)?;
+    let mut to =
+        TypedImage::<U8x3>::from_buffer(place.size.width, place.size.height, resized).map_err(text)?;
+    // Division may leave an edge a rounding error outside.
+    let box_left = (source_box.left - f64::from(from_left)).max(0.0);
+    let box_top = (source_box.top - f64::from(from_top)).max(0.0);
+    let box_width = source_box.width.min(f64::from(width) - box_left);
+    let box_height = source_box.height.min(f64::from(height) - box_top);
+    let options = ResizeOptions::new()
+        .resize_alg(ResizeAlg::Convolution(FilterType::Bilinear))
+        .crop(box_left, box_top, box_width, box_height);
+    resizer.resize_typed(&view, &mut to, &options).map_err(text)
+}
+
+/// Where the lines of an image go in a row.
+struct Target<'a> {
+    spec: &'a ImageSpec,
+    /// First column, in the row as it is delivered.
+    x: u32,
+    flips: bool,
+}
+
+impl Target<'_> {
+    /// Writes one line of interleaved colours as line `row`. `buffer` has room for a line.
+    fn line<E>(
+        &self,
+        row: u32,
+        colours: &[u8],
+        buffer: &mut [u8],
+        write: &mut impl FnMut(u64, &[u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let (width, height) = (u64::from(self.spec.width), u64::from(self.spec.height));
+        let at = u64::from(row) * width + u64::from(self.x);
+        let (pixels, _) = colours.as_chunks::<3>();
+        if self.spec.channels_last {
+            if !self.flips {
+                return write(3 * at, colours);
+            }
+            let (mirrored, _) = buffer.as_chunks_mut::<3>();
+            for (to, from) in mirrored.iter_mut().zip(pixels.iter().rev()) {
+                *to = *from;
+            }
+            return write(3 * at, buffer.get(..colours.len()).unwrap_or_default());
+        }
+        let planes = buffer.chunks_exact_mut(pixels.len().max(1));
+        for (colour, plane) in (0..3).zip(planes) {
+            let value = |pixel: &[u8; 3]| pixel.get(colour).copied().unwrap_or(0);
+            if self.flips {
+                plane.iter_mut().zip(pixels.iter().rev()).for_each(|(to, from)| *to = value(from));
+            } else {
+                plane.iter_mut().zip(pixels).for_each(|(to, from)| *to = value(from));
+            }
+            write(colour as u64 * width * height + at, plane)?;
+        }
+        Ok(())
+    }
+}
+
+fn text(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}

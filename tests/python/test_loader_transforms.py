@@ -1,0 +1,317 @@
+"""What the daemon makes of images: what torchvision's transforms would make of them, the same for whoever delivers."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import packed
+import pytest
+import torch
+from PIL import Image
+from shade_load import Loader, ShadeError
+from shade_load.transforms import CenterCrop, RandomCrop, RandomHorizontalFlip, RandomResizedCrop, Resize
+from torchvision import transforms as tv
+from torchvision.transforms import functional
+
+WIDTH, HEIGHT = 500, 375
+
+
+def picture(seed: int, size: tuple[int, int]) -> Image.Image:
+    """Like a photograph: large soft shapes, edges, and a little grain."""
+    source = random.Random(seed)
+    soft = Image.frombytes("RGB", (7, 5), source.randbytes(7 * 5 * 3)).resize(size, Image.Resampling.BICUBIC)
+    patch = Image.frombytes("RGB", (24, 18), source.randbytes(24 * 18 * 3)).resize(size, Image.Resampling.NEAREST)
+    grain = Image.frombytes("RGB", (size[0] // 2, size[1] // 2), source.randbytes(size[0] // 2 * (size[1] // 2) * 3))
+    return Image.blend(Image.blend(soft, patch, 0.25), grain.resize(size, Image.Resampling.BILINEAR), 0.08)
+
+
+def save_all_kinds(folder: Path) -> None:
+    """One image of each kind that ImageFolders have, all of 500 x 375 pixels."""
+    folder.mkdir(parents=True)
+    rgb = picture(1, (WIDTH, HEIGHT))
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    rgb.save(folder / "baseline.jpg", quality=92)
+    rgb.save(folder / "progressive.jpg", quality=85, progressive=True)
+    rgb.save(folder / "full.jpg", quality=95, subsampling=0)
+    rgb.save(folder / "turned.jpg", quality=90, exif=exif)
+    rgb.convert("L").save(folder / "grey.jpg", quality=90)
+    rgb.convert("CMYK").save(folder / "cmyk.jpg", quality=90)
+    rgb.save(folder / "plain.png")
+    rgb.convert("P", palette=Image.Palette.ADAPTIVE).save(folder / "palette.png")
+    rgb.convert("RGBA").save(folder / "alpha.png")
+    Image.frombytes("I;16", (WIDTH, HEIGHT), random.Random(2).randbytes(2 * WIDTH * HEIGHT)).save(folder / "deep.png")
+    rgb.save(folder / "lossy.webp", quality=90)
+    rgb.save(folder / "pixels.ppm")
+
+
+@pytest.fixture(scope="module")
+def kinds(tmp_path_factory: pytest.TempPathFactory) -> packed.Packed:
+    folder = tmp_path_factory.mktemp("kinds")
+    save_all_kinds(folder / "images" / "all")
+    return packed.pack(folder / "images", folder / "data.shade")
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> packed.Packed:
+    """JPEGs so large that they are reduced while they are decoded."""
+    folder = tmp_path_factory.mktemp("large")
+    (folder / "images" / "all").mkdir(parents=True)
+    for seed in range(4):
+        picture(seed, (1600, 1200)).save(folder / "images" / "all" / f"{seed}.jpg", quality=90)
+    return packed.pack(folder / "images", folder / "data.shade")
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> packed.Packed:
+    folder = tmp_path_factory.mktemp("small")
+    packed.image_folder(folder / "images", "png")
+    return packed.pack(folder / "images", folder / "data.shade")
+
+
+def pil(dataset: packed.Packed, sample: int) -> Image.Image:
+    with Image.open(dataset.files[sample]) as image:
+        return image.convert("RGB")
+
+
+def differences(dataset: packed.Packed, expected: Callable[[Image.Image], Image.Image], **options: Any) -> dict[str, float]:
+    """Mean absolute difference of each image to torchvision's, in grey levels, by file name."""
+    found = {}
+    with Loader(dataset.path, 5, sampler="uniform", job="agreement", **options) as loader:
+        for batch in loader:
+            for sample, image in zip(batch.ids.tolist(), batch.images, strict=True):
+                wanted = functional.pil_to_tensor(expected(pil(dataset, sample)))
+                assert image.shape == wanted.shape
+                found[dataset.files[sample].name] = (image.int() - wanted.int()).abs().float().mean().item()
+    assert len(found) == len(dataset)
+    return found
+
+
+DETERMINED = {
+    "evaluation": [Resize(256), CenterCrop(224)],
+    "stretched": [Resize((100, 180))],
+    "enlarged": [Resize((400, 900))],
+    "middle": [CenterCrop(200)],
+    "padded": [CenterCrop((420, 510))],
+    "mirrored": [Resize((120, 160)), RandomHorizontalFlip(1.0)],
+}
+
+
+def torchvisions(steps: list[Any]) -> Any:
+    """The same of torchvision."""
+    return tv.Compose([getattr(tv, type(step).__name__)(**vars(step)) for step in steps])
+
+
+@pytest.mark.parametrize("name", DETERMINED)
+def test_transforms_are_torchvisions(kinds: packed.Packed, name: str) -> None:
+    expected = torchvisions(DETERMINED[name])
+    exact = differences(kinds, expected, decode=DETERMINED[name], exact=True)
+    # What differs is a step of the decoder's or of the filter's rounding.
+    assert max(exact.values()) <= 0.25, exact
+    quick = differences(kinds, expected, decode=DETERMINED[name])
+    if name in ("stretched", "mirrored"):
+        # To less than half the size: a JPEG is reduced while it is decoded.
+        assert max(quick.values()) <= 1.5, quick
+    else:
+        assert quick == exact, "the part that is decoded has the pixels of the whole"
+
+
+def test_reduced_jpegs_stay_close_and_exact_ones_closer(large: packed.Packed) -> None:
+    steps = [Resize(256), CenterCrop(224)]
+    quick = differences(large, torchvisions(steps), decode=steps)
+    exact = differences(large, torchvisions(steps), decode=steps, exact=True)
+    assert max(quick.values()) <= 3.0, quick
+    assert max(exact.values()) <= 0.25, exact
+    assert min(quick.values()) > max(exact.values()), "reducing leaves a trace"
+
+
+def gradient(folder: Path) -> packed.Packed:
+    """Images whose red says the column and whose green says the row; blue is the same everywhere."""
+    (folder / "images" / "all").mkdir(parents=True)
+    red = Image.linear_gradient("L").rotate(90).resize((240, 180))
+    green = Image.linear_gradient("L").resize((240, 180))
+    image = Image.merge("RGB", (red, green, Image.new("L", (240, 180), 200)))
+    for number in range(24):
+        image.save(folder / "images" / "all" / f"{number:02}.png")
+    return packed.pack(folder / "images", folder / "data.shade")
+
+
+def box_of(image: torch.Tensor, whole: torch.Tensor) -> tuple[int, int, int, int]:
+    """(top, left, height, width) of the part that `image` shows, from its edges' colours."""
+
+    def along(seen: torch.Tensor, scale: torch.Tensor) -> tuple[int, int]:
+        # The first and last pixel's colour is that of a place half a pixel of the result inside the part.
+        places = [int((scale - value).abs().argmin()) for value in (seen[0], seen[-1])]
+        pixel = (places[1] - places[0]) / (len(seen) - 1)
+        return round(places[0] - pixel / 2), round(places[1] - places[0] + pixel)
+
+    left, width = along(image[0].float().mean(0), whole[0].float().mean(0))
+    top, height = along(image[1].float().mean(1), whole[1].float().mean(1))
+    return top, left, height, width
+
+
+def test_random_parts_are_parts_that_torchvision_could_have_cut(tmp_path: Path) -> None:
+    dataset = gradient(tmp_path)
+    source = pil(dataset, 0)
+    whole = functional.pil_to_tensor(source)
+    boxes = set()
+    with Loader(dataset.path, 8, decode=[RandomResizedCrop(64), RandomHorizontalFlip()], job="parts") as loader:
+        mirrored = 0
+        for image in (image for batch in loader for image in batch.images):
+            flipped = bool(image[0, :, 0].float().mean() > image[0, :, -1].float().mean())
+            mirrored += flipped
+            upright = image.flip(-1) if flipped else image
+            top, left, height, width = box_of(upright, whole)
+            # The box is known to within a pixel or two: one of those near it must give the very picture.
+            near = [
+                (top + a, left + b, height + c, width + d)
+                for a in (-2, -1, 0, 1, 2)
+                for b in (-2, -1, 0, 1, 2)
+                for c in (-3, -2, -1, 0, 1, 2, 3)
+                for d in (-3, -2, -1, 0, 1, 2, 3)
+            ]
+            inside = [box for box in near if min(box) >= 0 and box[0] + box[2] <= 180 and box[1] + box[3] <= 240 and min(box[2:]) > 0]
+            best = min(
+                (functional.pil_to_tensor(functional.resized_crop(source, *box, [64, 64])).int() - upright.int()).abs().float().mean().item()
+                for box in inside
+            )
+            assert best <= 0.25, (top, left, height, width)
+            assert 0.05 < height * width / (180 * 240) <= 1.05
+            assert 0.7 < width / height < 1.4
+            boxes.add((top, left, height, width))
+    assert len(boxes) > 20, "each has its own"
+    assert 3 <= mirrored <= 21
+
+
+def test_random_crops_move_within_their_padding(dataset: packed.Packed) -> None:
+    """CIFAR's augmentation: the image is somewhere in the row, and black is beside it."""
+    side, padding = packed.SIDE, 2
+    corners = set()
+    with Loader(dataset.path, 10, decode=RandomCrop(side, padding=padding), job="crops") as loader:
+        for batch in loader:
+            for sample, image in zip(batch.ids.tolist(), batch.images, strict=True):
+                padded = functional.pad(functional.pil_to_tensor(pil(dataset, sample)), [padding])
+                places = [
+                    (top, left)
+                    for top in range(2 * padding + 1)
+                    for left in range(2 * padding + 1)
+                    if torch.equal(image, padded[:, top : top + side, left : left + side])
+                ]
+                assert len(places) == 1
+                corners.update(places)
+    assert len(corners) > 15
+
+
+def all_images(loader: Loader, epochs: int = 1) -> dict[tuple[int, int], torch.Tensor]:
+    """Every image by epoch and sample."""
+    return {
+        (batch.epoch, sample): image.clone()
+        for _ in range(epochs)
+        for batch in loader
+        for sample, image in zip(batch.ids.tolist(), batch.images, strict=True)
+    }
+
+
+AUGMENTED = [RandomResizedCrop(12), RandomHorizontalFlip()]
+
+
+def test_batches_do_not_depend_on_workers_ranks_or_interruptions(dataset: packed.Packed) -> None:
+    def loader(job: str, **options: Any) -> Loader:
+        return Loader(dataset.path, 5, decode=AUGMENTED, sampler="uniform", seed=7, job=job, **options)
+
+    with loader("one", workers=1) as one:
+        expected = all_images(one, 2)
+    assert not torch.equal(expected[0, 3], expected[1, 3]), "another epoch is another part"
+    with loader("three", workers=3) as three:
+        found = all_images(three, 2)
+    with loader("ranks", rank=0, world_size=2) as first, loader("ranks", rank=1, world_size=2) as second:
+        halves = {}
+        iterators = [iter(first), iter(second)]
+        while iterators:
+            for iterator in list(iterators):
+                batch = next(iterator, None)
+                if batch is None:
+                    iterators.remove(iterator)
+                    continue
+                halves.update({(0, s): i.clone() for s, i in zip(batch.ids.tolist(), batch.images, strict=True)})
+                del batch
+    with loader("resumed") as saved:
+        batches = iter(saved)
+        for _ in range(4):
+            next(batches)
+        state = saved.state_dict()
+    with loader("resumed-elsewhere") as resumed:
+        resumed.load_state_dict(state)
+        rest = all_images(resumed)
+    assert len(expected) == len(found) == 2 * len(dataset)
+    assert len(halves) == len(dataset) and len(rest) == len(dataset) - 4 * 5
+    for delivered in (found, halves, rest):
+        assert all(torch.equal(image, expected[key]) for key, image in delivered.items())
+
+
+def test_channels_last_is_torchs_format_and_the_same_images(dataset: packed.Packed) -> None:
+    with Loader(dataset.path, 8, decode=AUGMENTED, sampler="uniform", job="planar") as loader:
+        expected = all_images(loader)
+    with Loader(dataset.path, 8, decode=AUGMENTED, sampler="uniform", channels_last=True, job="last") as loader:
+        batch = next(iter(loader))
+        assert batch.images.shape == (8, 3, 12, 12)
+        assert batch.images.is_contiguous(memory_format=torch.channels_last)
+        for sample, image in zip(batch.ids.tolist(), batch.images, strict=True):
+            assert torch.equal(image, expected[0, sample])
+
+
+def test_transform_makes_the_batchs_images(dataset: packed.Packed) -> None:
+    def scaled(images: torch.Tensor) -> torch.Tensor:
+        return images.float() / 255
+
+    with Loader(dataset.path, 8, image_size=packed.SIDE, transform=scaled, job="scaled") as loader:
+        batch = next(iter(loader))
+        assert batch.images.dtype == torch.float32
+        assert 0 <= batch.images.min() < batch.images.max() <= 1
+
+
+def test_an_image_too_small_for_a_crop_is_named(dataset: packed.Packed) -> None:
+    with Loader(dataset.path, 8, decode=RandomCrop(32), job="small") as loader:
+        with pytest.raises(ShadeError, match=r"RandomCrop of 32 x 32 from an image of 16 x 16 .*: resize it first"):
+            next(iter(loader))
+
+
+@pytest.mark.parametrize("world_size", [1, 2, 3])
+def test_validation_takes_every_sample_once_and_in_order(dataset: packed.Packed, world_size: int) -> None:
+    loaders = [
+        Loader(dataset.path, 4, image_size=packed.SIDE, train=False, rank=rank, world_size=world_size, job=f"v{world_size}")
+        for rank in range(world_size)
+    ]
+    for _ in range(2):
+        seen: list[int] = []
+        for batches in zip(*loaders, strict=True):
+            ids = [batch.ids.tolist() for batch in batches]
+            # The ranks take samples in turn.
+            seen += [ids[row % world_size][row // world_size] for row in range(sum(map(len, ids)))]
+            del batches
+        assert seen == list(range(len(dataset)))
+    for loader in loaders:
+        loader.close()
+
+
+def test_validation_leaves_training_as_it_is(dataset: packed.Packed) -> None:
+    def stats() -> dict[str, Any]:
+        return {name: trains.stats()[name] for name in ("total", "resident", "cache_used_bytes")}
+
+    with Loader(dataset.path, 8, image_size=packed.SIDE, seed=3, job="both") as trains:
+        for batch in trains:
+            trains.report(batch, batch.labels.float())
+        before, state = stats(), trains.state_dict()["daemon"]
+        with Loader(dataset.path, 8, image_size=packed.SIDE, train=False, job="both") as validates:
+            assert validates.daemon_pid != trains.daemon_pid
+            batch = next(iter(validates))
+            with pytest.raises(ShadeError, match="validates"):
+                validates.report(batch, [0.0] * len(batch))
+            del batch
+        assert stats() == before
+        assert trains.state_dict()["daemon"] == state
+    with pytest.raises(ValueError, match=r"^sampler: got 'pads' with train=False"):
+        Loader(dataset.path, 8, train=False, sampler="pads")
