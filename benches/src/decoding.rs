@@ -32,10 +32,12 @@ pub(crate) fn run() -> Result<Vec<Figure>> {
     let photos = photos(PHOTOS, &IMAGENET)?;
     let icons = (0..SMALL).map(icon).collect::<Result<Vec<_>>>()?;
     let thumbnails = (0..SMALL).map(thumbnail).collect::<Result<Vec<_>>>()?;
-    let pixels: Vec<Vec<u8>> =
-        (0..SMALL).map(|seed| [b"P6\n32 32\n255\n", [seed.to_le_bytes(); 384].as_flattened()].concat()).collect();
+    let pixels: Vec<Vec<u8>> = (0..SMALL)
+        .map(|seed| [b"P6\n32 32\n255\n", [seed.to_le_bytes(); 384].as_flattened()].concat())
+        .collect();
 
-    let mut bench = Bench { images: shade_images::Decoder::new(), rows: Decoder::new(), row: Region::heap(1 << 20) };
+    let mut bench =
+        Bench { images: shade_images::Decoder::new(), rows: Decoder::new(), row: Region::heap(1 << 20) };
     let [mut whole, mut part, mut row, mut last] = [const { Vec::new() }; 4];
     let mut small = [const { Vec::new() }; 3];
     for epoch in 0..RUNS {
@@ -44,7 +46,12 @@ pub(crate) fn run() -> Result<Vec<Figure>> {
             Decoder::part(&AUGMENTED, Draw { seed: 1, epoch, position }, size)
         })?);
         row.push(bench.rows(Media::Jpeg, &photos, &AUGMENTED, epoch)?);
-        last.push(bench.rows(Media::Jpeg, &photos, &ImageSpec { channels_last: true, ..AUGMENTED }, epoch)?);
+        last.push(bench.rows(
+            Media::Jpeg,
+            &photos,
+            &ImageSpec { channels_last: true, ..AUGMENTED },
+            epoch,
+        )?);
         let sets = [(Media::Png, &icons, 28), (Media::Png, &thumbnails, 32), (Media::Ppm, &pixels, 32)];
         for (times, (media, files, side)) in small.iter_mut().zip(sets) {
             times.push(bench.rows(media, files, &ImageSpec::cover(side, side), epoch)?);

@@ -9,6 +9,7 @@
 //! `shade-pack` can apply it once and for all.
 
 mod chance;
+mod colours;
 mod cut;
 mod decoder;
 mod fault;

@@ -6,6 +6,7 @@ use fast_image_resize::{FilterType, ResizeAlg, ResizeOptions, Resizer};
 use shade_formats::control::ImageSpec;
 use shade_images::{Area, Pixels, SCRATCH_KEEP_BYTES, scratch, shrink};
 
+use super::colours::{split, split_mirrored};
 use super::cut::{Cut, FloatBox};
 
 /// Why a row could not be written.
@@ -144,15 +145,16 @@ impl Target<'_> {
             }
             return write(3 * at, buffer.get(..colours.len()).unwrap_or_default());
         }
-        let planes = buffer.chunks_exact_mut(pixels.len().max(1));
-        for (colour, plane) in (0..3).zip(planes) {
-            let value = |pixel: &[u8; 3]| pixel.get(colour).copied().unwrap_or(0);
-            if self.flips {
-                plane.iter_mut().zip(pixels.iter().rev()).for_each(|(to, from)| *to = value(from));
-            } else {
-                plane.iter_mut().zip(pixels).for_each(|(to, from)| *to = value(from));
-            }
-            write(colour as u64 * width * height + at, plane)?;
+        let (red, rest) = buffer.split_at_mut(pixels.len());
+        let (green, rest) = rest.split_at_mut(pixels.len());
+        let blue = rest.get_mut(..pixels.len()).unwrap_or_default();
+        if self.flips {
+            split_mirrored(pixels, red, green, blue);
+        } else {
+            split(pixels, red, green, blue);
+        }
+        for (plane, line) in [red, green, blue].into_iter().enumerate() {
+            write(plane as u64 * width * height + at, line)?;
         }
         Ok(())
     }
