@@ -10,7 +10,7 @@ DATA ?=
 EPOCHS ?=
 OUT ?= demo-out
 # Which comparisons, and more of `python -m benches.rivals read --help`, for example RIVALS_ARGS="--rounds 5".
-RIVALS ?= pack read
+RIVALS ?= pack read decode
 RIVALS_ARGS ?=
 # More of `python -m benches.hit_ratio --help`, for example HIT_RATIO_ARGS="--quick --out FOLDER".
 HIT_RATIO_ARGS ?=
@@ -49,7 +49,7 @@ bench: build ## the benches of benches/
 	cargo build --release --package shade-slow-store
 	cargo run --release --package shade-benches
 
-bench-rivals: build $(rivals)/.installed ## pack and read beside other loaders and their formats (installs those that it can; RIVALS=read RIVALS_ARGS=)
+bench-rivals: build dataset $(rivals)/.installed ## pack, read, decode beside other loaders and their formats (installs those that it can; RIVALS=read RIVALS_ARGS=)
 	cargo build --release --package shade-benches --package shade-slow-store
 	for bench in $(RIVALS); do $(rivals)/bin/python -m benches.rivals $$bench --programs '$(target)/release' $(RIVALS_ARGS); done
 

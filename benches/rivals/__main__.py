@@ -1,4 +1,4 @@
-"""`python -m benches.rivals pack|read`: shade beside every rival that is installed, over the same images.
+"""`python -m benches.rivals pack|read|decode|hand-over`: shade beside every rival installed, over the same images.
 
 Each run is a process of its own; all take turns. `make bench-rivals` sets everything up and runs this."""
 
@@ -9,11 +9,12 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benches.rivals import packing, reading, report
+from benches.rivals import decoding, handing, packing, reading, report
+from benches.rivals.kinds import KINDS
 from benches.rivals.turns import NotMeasured
 
 ROOT = Path(__file__).parents[2]
-BENCHES = {"pack": packing, "read": reading}
+BENCHES = {"pack": packing, "read": reading, "decode": decoding, "hand-over": handing}
 
 
 def main() -> int:
@@ -34,15 +35,26 @@ def parse_arguments() -> argparse.Namespace:
     benches = parser.add_subparsers(dest="bench", required=True)
     pack = benches.add_parser("pack", help="making the dataset")
     read = benches.add_parser("read", help="an epoch of raw records, cold: local disk, and a store 2 ms away")
-    pack.add_argument("--workers", type=_positive, default=2, help="processes or threads of each (default 2)")
-    for parser_of_one, bench in ((pack, packing), (read, reading)):
-        _add_common(parser_of_one, bench.NAMES, bench.FILES)
+    decode = benches.add_parser(
+        "decode", help="epochs of decoded batches, warm and cold: photos cropped at random, icons"
+    )
+    hand_over = benches.add_parser("hand-over", help="what a decoded batch costs the training loop that takes it")
+    for with_workers in (pack, decode, hand_over):
+        with_workers.add_argument(
+            "--workers", type=_positive, default=2, help="processes or threads of each (default 2)"
+        )
+    icons = KINDS["icons"].files
+    decode.add_argument("--icons", type=_positive, default=icons, help=f"how many to take (default {icons})")
+    decode.add_argument("--kind", action="append", choices=KINDS, help="these images only; may be repeated")
+    for with_files, files in ((pack, packing.FILES), (read, reading.FILES), (decode, decoding.FILES)):
+        with_files.add_argument("--data", type=Path, help="an ImageFolder of yours (default: made JPEGs, 110 KB each)")
+        with_files.add_argument("--files", type=_positive, default=files, help=f"how many to make (default {files})")
+    for name, parser_of_one in benches.choices.items():
+        _add_common(parser_of_one, BENCHES[name].NAMES)
     return parser.parse_args()
 
 
-def _add_common(parser: argparse.ArgumentParser, names: list[str], files: int) -> None:
-    parser.add_argument("--data", type=Path, help="an ImageFolder of yours (default: made JPEGs, 110 KB each)")
-    parser.add_argument("--files", type=_positive, default=files, help=f"how many to make (default {files})")
+def _add_common(parser: argparse.ArgumentParser, names: list[str]) -> None:
     parser.add_argument("--rounds", type=_positive, default=3, help="runs of each (default 3)")
     parser.add_argument("--only", action="append", choices=names, help="this one; may be repeated")
     parser.add_argument("--out", type=Path, help="the file of results (default: one in benches/record, by date)")
@@ -72,6 +84,12 @@ def run(arguments: argparse.Namespace) -> None:
     out = arguments.out or ROOT / "benches/record" / f"{result['date'][:10]}-rivals-{arguments.bench}.json"
     report.write(result, out)
     print(f"written: {out}")
+    if arguments.bench == "decode":
+        # Here: of all the benches only this one needs matplotlib, which takes a second.
+        from benches.rivals import bars
+
+        bars.draw(result, out.with_suffix(".svg"))
+        print(f"written: {out.with_suffix('.svg')}")
 
 
 def _positive(text: str) -> int:

@@ -41,6 +41,21 @@ class Disk:
 
 
 @dataclass(frozen=True)
+class PageCache:
+    """The folder itself, all of it in memory."""
+
+    name: str
+
+    def try_out(self, root: Path) -> None:
+        """It can always be had."""
+
+    def tell(self, root: Path, part: Path, command: Command, seconds_max: float) -> dict[str, Any]:
+        """What the command says, which finds `part` of the folder in the page cache."""
+        _read(part)
+        return tell(command(root), seconds_max)
+
+
+@dataclass(frozen=True)
 class Store:
     """The folder through shade-slow-store, which is mounted for each run and has all of it in its own memory."""
 
@@ -55,9 +70,7 @@ class Store:
 
     def tell(self, root: Path, part: Path, command: Command, seconds_max: float) -> dict[str, Any]:
         """What the command says, which uses `part` of the folder, and how many operations it sent."""
-        for path in part.rglob("*"):
-            if path.is_file():
-                path.read_bytes()
+        _read(part)
         return self._tell(root, command, seconds_max)
 
     def _tell(self, root: Path, command: Command, seconds_max: float) -> dict[str, Any]:
@@ -69,6 +82,12 @@ class Store:
         words += [self.programs / "shade-slow-store", "--delay-us", str(DELAY_US), *self.options]
         told = tell([*words, "--out", counted, root, mount, "--", *command(mount)], seconds_max)
         return {**told, "operations": sum(json.loads(counted.read_bytes())["operations"].values())}
+
+
+def _read(folder: Path) -> None:
+    for path in folder.rglob("*"):
+        if path.is_file():
+            path.read_bytes()
 
 
 def all_of_them(programs: Path) -> list[Disk | Store]:

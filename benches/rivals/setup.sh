@@ -15,9 +15,10 @@ pip_install() { # pip_install ARGUMENT...
         --constraint "$here/requirements/constraints.txt" "$@"
 }
 
-install_rival() { # install_rival NAME
+install_rival() { # install_rival NAME [PIP_OPTION...]
     echo "rivals: installing $1"
-    pip_install --requirement "$here/requirements/$1.txt" || echo "rivals: $1 does not install here: left out" >&2
+    pip_install --requirement "$here/requirements/$1.txt" "${@:2}" ||
+        echo "rivals: $1 does not install here: left out" >&2
 }
 
 install_debian_packages() { # install_debian_packages RIVAL NAME...
@@ -51,14 +52,22 @@ build_rival() { # build_rival NAME SOURCE DEBIAN_PACKAGE...
     pip_install --no-build-isolation --no-deps "$source" || echo "rivals: $name does not build here: left out" >&2
 }
 
+has_ffmpeg() { /sbin/ldconfig -p | grep -q 'libavfilter\.so'; }
+
 packages_of() { "$1/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))'; }
 
 "$project/bin/python" -m venv "$venv"
 # Its .pth files count, too: shade_load is there by one.
 echo "import site; site.addsitedir('$(packages_of "$project")')" >"$(packages_of "$venv")/of-the-project.pth"
-for rival in webdataset litdata mosaicml; do
+for rival in webdataset litdata mosaicml simplejpeg; do
     install_rival "$rival"
 done
+install_rival dali --no-deps
+if has_ffmpeg || { install_debian_packages spdl ffmpeg && has_ffmpeg; }; then
+    install_rival spdl
+else
+    echo "rivals: spdl finds no FFmpeg here: left out" >&2
+fi
 build_rival ffcv ffcv==1.0.2 libopencv-dev libturbojpeg0-dev pkg-config
 build_rival ffrecord "$ffrecord" libaio-dev zlib1g-dev cmake git
 touch "$venv/.installed"

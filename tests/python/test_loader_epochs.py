@@ -87,6 +87,16 @@ def test_an_epoch_left_early_starts_again(dataset: packed.Packed, left_after: in
         assert {batch.epoch for batch in loader} == {1}
 
 
+def test_an_epoch_delivered_to_its_last_batch_is_not_left_early(dataset: packed.Packed) -> None:
+    with open_loader(dataset, "counted", sampler="uniform") as loader:
+        for epoch in range(3):
+            # Takes as many as there are and does not ask for one more, which is what trainers do that know the length.
+            assert [batch.epoch for batch in islice(loader, len(loader))] == [epoch] * BATCHES
+        loader.set_epoch(2)
+        assert {batch.epoch for batch in loader} == {2}, "unless it is asked for again"
+        assert {batch.epoch for batch in loader} == {3}
+
+
 def test_batches_kept_from_an_epoch_left_early_stay_as_they_are(dataset: packed.Packed) -> None:
     with open_loader(dataset, "kept", sampler="uniform", ring="16MiB") as loader:
         kept = list(islice(loader, 3))

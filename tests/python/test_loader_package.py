@@ -46,7 +46,7 @@ def test_the_stubs_say_what_the_native_module_has() -> None:
     values = {node.target.id for node in stub.body if isinstance(node, ast.AnnAssign)}
     public = {name for name in vars(_native) if not name.startswith("__")} | {"__version__"}
     assert (set(classes) - typed_dicts) | values == public - {"_native"}
-    for name in ("Session", "Batch", "View"):
+    for name in ("Session", "Batch", "RecordReader", "View"):
         said = {node.name for node in classes[name].body if isinstance(node, ast.FunctionDef)}
         inherited = {*dir(object), "__module__"}
         real = {member for member in vars(getattr(_native, name)) if member not in inherited}

@@ -77,7 +77,7 @@ pub enum ClientError {
         /// Its process id.
         pid: u32,
     },
-    /// A record could not be read and the job asked to be told.
+    /// A record could not be read, or is damaged, and the job or the reader asked to be told.
     #[error("{text}")]
     Record {
         /// Names the record by sample, shard, offset and original path.

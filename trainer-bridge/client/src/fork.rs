@@ -34,6 +34,12 @@ impl Owner {
     pub(crate) fn pid(self) -> u32 {
         self.pid
     }
+
+    /// A process that this one is not, as after a fork.
+    #[cfg(test)]
+    pub(crate) fn elsewhere() -> Self {
+        Self { pid: std::process::id() + 1 }
+    }
 }
 
 #[cfg(test)]
@@ -42,7 +48,7 @@ mod tests {
 
     #[test]
     fn another_process_is_refused_with_both_ids() {
-        let other = Owner { pid: std::process::id() + 1 };
+        let other = Owner::elsewhere();
         assert!(!other.is_here() && Owner::here().is_here());
         Owner::here().check().unwrap();
         let text = other.check().unwrap_err().to_string();

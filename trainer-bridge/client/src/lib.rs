@@ -1,16 +1,19 @@
 //! `shade-client`: one rank's side of a session with `shade-load`: connect, take batches, release them, report losses.
 //!
 //! Pure Rust, no Python: the bindings are thin layers over this. A session is shared by threads as it is; a batch may
-//! outlive it. Nothing here survives a `fork`, and says so.
+//! outlive it. Nothing here survives a `fork`, and says so. Besides, extra fields and records can be read from a dataset
+//! itself, past any daemon.
 
 mod attach;
 mod batch;
 mod connect;
+mod dataset;
 mod dialogue;
 mod error;
 mod fields;
 mod fork;
 mod launch;
+mod records;
 mod segment;
 mod session;
 mod state;
@@ -21,6 +24,7 @@ pub use connect::Options;
 pub use error::ClientError;
 pub use fields::{Field, FieldsReader};
 pub use launch::Launch;
+pub use records::RecordReader;
 pub use session::{Next, Session};
 pub use shade_formats::control::{
     Framing, ImageSpec, JobSpec, OnError, Order, Output, PlanSpec, Sampler, Tail,

@@ -1,7 +1,8 @@
 //! `shade_load._native`: the Python face of `shade-client`. A session, its batches, and DLPack views of their columns.
 //!
-//! [`session`] waits and talks, [`batch`] holds a slot of the ring, [`dlpack`] passes memory, [`fields`] reads from the dataset,
-//! [`error`] names exceptions. What users see (`Loader`, `Batch`) is written in Python on top of this.
+//! [`session`] talks to the daemon, [`batch`] holds a slot of the ring, [`dlpack`] passes memory, [`fields`] and [`records`]
+//! read from the dataset, [`wait`] waits, [`error`] names exceptions. What users see (`Loader`, `Batch`, `ImageFolder`) is
+//! written in Python on top of this.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -11,8 +12,10 @@ mod batch;
 mod dlpack;
 mod error;
 mod fields;
+mod records;
 mod session;
 mod spec;
+mod wait;
 
 /// Registers the module's types. Safe without the GIL: every shared state has its own lock.
 #[pymodule(gil_used = false)]
@@ -33,6 +36,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<batch::Batch>()?;
     module.add_class::<batch::View>()?;
     module.add_class::<fields::Fields>()?;
+    module.add_class::<records::RecordReader>()?;
     error::register(module)
 }
 

@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -16,9 +15,8 @@ use crate::dlpack::read_floats;
 use crate::error::{LoaderTimeout, ShadeError, from_client};
 use crate::fields::Fields;
 use crate::spec::{DaemonDict, JobDict, seconds};
+use crate::wait::{SLICE, on_thread};
 
-/// Longest wait between two looks at Python's pending signals.
-pub(crate) const SLICE: Duration = Duration::from_millis(100);
 /// A wait longer than this while batches are kept is worth a warning: they may be what the daemon waits for.
 const KEPT_NOTICE: Duration = Duration::from_secs(5);
 /// Batches held by a loop that keeps none: the last one, until the variable gets the next.
@@ -53,27 +51,9 @@ impl Session {
     ) -> PyResult<Self> {
         let spec = spec.into_spec()?;
         let options = daemon.into_options()?;
-        // On a thread of its own, so that Ctrl-C ends the wait here at once; a session that comes too late is dropped.
-        let (done, mut answer) = mpsc::sync_channel(1);
-        std::thread::Builder::new()
-            .name("shade-connect".to_owned())
-            .spawn(move || {
-                let connected = shade_client::Session::connect(&dataset, &job, rank, spec, &options);
-                // The receiver is gone only after an interrupt; dropping the session is then right.
-                drop(done.send(connected));
-            })
-            .map_err(|error| ShadeError::new_err(format!("no thread to connect on: {error}")))?;
-        let session = loop {
-            // Borrowed mutably, as a receiver must not be shared between threads, and a closure that detaches might be.
-            let answer = &mut answer;
-            match py.detach(move || answer.recv_timeout(SLICE)) {
-                Ok(connected) => break connected.map_err(|error| from_client(&error))?,
-                Err(RecvTimeoutError::Timeout) => py.check_signals()?,
-                Err(RecvTimeoutError::Disconnected) => {
-                    return Err(ShadeError::new_err("connecting ended without an answer"));
-                }
-            }
-        };
+        // After an interrupt a session that comes too late is dropped, which is right.
+        let connect = move || shade_client::Session::connect(&dataset, &job, rank, spec, &options);
+        let session = on_thread(py, "shade-connect", connect)?.map_err(|error| from_client(&error))?;
         Ok(Self {
             owner_pid: std::process::id(),
             session: Mutex::new(Some(Arc::new(session))),

@@ -2,22 +2,17 @@
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use shade_formats::checksum::crc32c;
-use shade_formats::index::{FieldsSpan, INDEX_FILE, Index};
-use shade_formats::limits::INDEX_BYTES_MAX;
+use shade_formats::index::{FieldsSpan, Index};
 use shade_formats::shard::parse_fields;
 use shade_formats::{ContentId, SampleId, ShardId};
 
-use super::shards::{Buffer, Shards};
 use crate::ClientError;
+use crate::dataset::{Buffer, Shards, open_index, read_together};
 use crate::dialogue::lock;
 use crate::fork::Owner;
-
-/// Threads that read for one call: as many reads are in flight, which is what hides a distant store's delay.
-const THREADS_MAX: usize = 16;
 
 /// One extra field of a sample.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,8 +95,10 @@ impl FieldsReader {
         }
         let mut fields = vec![Vec::new(); samples.len()];
         if let Some(source) = source {
-            for (row, read) in source.read_all(&wanted)? {
-                if let Some(place) = fields.get_mut(row) {
+            let read =
+                read_together(&wanted, Buffer::default, |wanted, buffer| source.read_one(wanted, buffer))?;
+            for (wanted, read) in wanted.iter().zip(read) {
+                if let Some(place) = fields.get_mut(wanted.row) {
                     *place = read;
                 }
             }
@@ -128,7 +125,7 @@ impl FieldsReader {
         if let Some(opened) = &*opened {
             return Ok(opened.clone());
         }
-        let index = self.read_index()?;
+        let index = open_index(&self.folder, Some(self.content_id))?;
         let now = if index.has_fields() {
             let shards = Shards::new(self.folder.clone(), !self.buffered);
             Opened::Fields(Arc::new(Source { index, shards }))
@@ -137,69 +134,9 @@ impl FieldsReader {
         };
         Ok(opened.insert(now).clone())
     }
-
-    fn read_index(&self) -> Result<Index, ClientError> {
-        let path = self.folder.join(INDEX_FILE);
-        let fault = |text: &dyn Display| ClientError::Index { path: path.clone(), text: text.to_string() };
-        let len = std::fs::metadata(&path).map_err(|error| fault(&error))?.len();
-        if len > INDEX_BYTES_MAX {
-            return Err(fault(&format_args!("{len} bytes, expected at most {INDEX_BYTES_MAX}")));
-        }
-        // Read, not mapped: on a network file system a mapping can end the process when the file changes.
-        let bytes = std::fs::read(&path).map_err(|error| fault(&error))?;
-        let index = Index::open(bytes).map_err(|error| fault(&error))?;
-        if index.content_id() != self.content_id {
-            let (got, expected) = (index.content_id(), self.content_id);
-            let text =
-                format_args!("content id {got}, expected {expected}: the dataset was replaced meanwhile");
-            return Err(fault(&text));
-        }
-        Ok(index)
-    }
 }
 
 impl Source {
-    /// Reads all of `wanted`, each with its row, in any order. The first failure ends it.
-    fn read_all(&self, wanted: &[Wanted]) -> Result<Vec<(usize, Vec<Field>)>, ClientError> {
-        let next = AtomicUsize::new(0);
-        let failed = AtomicBool::new(false);
-        let work = || {
-            let mut buffer = Buffer::default();
-            let mut done = Vec::new();
-            while !failed.load(Ordering::Relaxed)
-                && let Some(wanted) = wanted.get(next.fetch_add(1, Ordering::Relaxed))
-            {
-                match self.read_one(wanted, &mut buffer) {
-                    Ok(fields) => done.push((wanted.row, fields)),
-                    Err(error) => {
-                        failed.store(true, Ordering::Relaxed);
-                        return Err((wanted.row, error));
-                    }
-                }
-            }
-            Ok(done)
-        };
-        let threads = wanted.len().min(THREADS_MAX);
-        if threads <= 1 {
-            return work().map_err(|(_, error)| error);
-        }
-        let answers: Vec<_> = std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-            threads.into_iter().map(std::thread::ScopedJoinHandle::join).collect()
-        });
-        let mut all = Vec::with_capacity(wanted.len());
-        let mut first: Option<(usize, ClientError)> = None;
-        for answer in answers {
-            match answer.unwrap_or_else(|panic| std::panic::resume_unwind(panic)) {
-                Ok(done) => all.extend(done),
-                // Of several, the one of the first row, so that the same damage gives the same message more often.
-                Err(error) if first.as_ref().is_none_or(|(row, _)| error.0 < *row) => first = Some(error),
-                Err(_) => {}
-            }
-        }
-        first.map_or(Ok(all), |(_, error)| Err(error))
-    }
-
     fn read_one(&self, wanted: &Wanted, buffer: &mut Buffer) -> Result<Vec<Field>, ClientError> {
         let Wanted { sample, shard, span, .. } = *wanted;
         let name = self.index.shard(shard).map_or("", |shard| shard.name);

@@ -11,6 +11,7 @@ with Loader("photos.shade", batch_size=256, image_size=224, cache="20%") as load
 """
 
 import warnings
+from typing import TYPE_CHECKING, Any
 
 from ._native import (
     DEBUG_BUILD,
@@ -24,9 +25,13 @@ from .batch import Batch, Records
 from .launch import find_daemon
 from .loader import Loader
 
+if TYPE_CHECKING:
+    from .image_folder import ImageFolder
+
 __all__ = [
     "Batch",
     "DaemonGone",
+    "ImageFolder",
     "Loader",
     "LoaderTimeout",
     "RecordError",
@@ -42,3 +47,12 @@ if DEBUG_BUILD:
         RuntimeWarning,
         stacklevel=2,
     )
+
+
+def __getattr__(name: str) -> Any:
+    # When first asked for: it brings torch and Pillow along, and a package without them has all the rest.
+    if name == "ImageFolder":
+        from .image_folder import ImageFolder
+
+        return globals().setdefault(name, ImageFolder)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -241,6 +241,9 @@ class Loader:
     def __iter__(self) -> Iterator[Batch]:
         """Starts the epoch at once, so that the daemon fills the ring from here on."""
         session = self._open()
+        if self._resume_at == 0 and 0 < session.batches_per_epoch <= self._position:
+            # All of it was delivered, to one who counts batches instead of asking for one more, as Lightning does.
+            self._epoch += 1
         session.start_epoch(self._epoch, self._resume_at)
         self._position, self._resume_at = self._resume_at, 0
         self._iteration += 1

@@ -1,19 +1,20 @@
-//! Reads spans of shards past the page cache where the file system allows it.
+//! Reads spans of shards: through the page cache, or past it where the file system allows that.
 //!
-//! The daemon reads the same files so, and on NFS buffered and direct reads of one file wait for each other: the
+//! The daemon reads past it, and on NFS buffered and direct reads of one file wait for each other: the
 //! client empties the page cache of the file whenever one kind follows the other.
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::{Errno, pread};
 use shade_formats::ShardId;
 
 use crate::dialogue::lock;
+use crate::fork::Owner;
 
 /// What direct reads want memory, offsets and lengths to be multiples of, at most: the largest sector and the page.
 const ALIGN: usize = 4096;
@@ -25,11 +26,12 @@ const ENDS_EARLY: Errno = Errno::NODATA;
 
 /// The files of a dataset's shards, opened when first read.
 #[derive(Debug)]
-pub(super) struct Shards {
+pub(crate) struct Shards {
     folder: PathBuf,
     /// Cleared for good by the first read or open that the file system refuses to do directly.
     direct: AtomicBool,
     open: Mutex<HashMap<ShardId, Arc<OpenShard>>>,
+    owner: Owner,
 }
 
 #[derive(Debug)]
@@ -40,7 +42,7 @@ struct OpenShard {
 
 /// Memory for one thread's reads, grown to the largest.
 #[derive(Debug, Default)]
-pub(super) struct Buffer {
+pub(crate) struct Buffer {
     bytes: Vec<u8>,
 }
 
@@ -57,13 +59,13 @@ impl Buffer {
 }
 
 impl Shards {
-    pub(super) fn new(folder: PathBuf, direct: bool) -> Self {
-        Self { folder, direct: AtomicBool::new(direct), open: Mutex::default() }
+    pub(crate) fn new(folder: PathBuf, direct: bool) -> Self {
+        Self { folder, direct: AtomicBool::new(direct), open: Mutex::default(), owner: Owner::here() }
     }
 
     /// The `len` bytes from `offset` on of the shard called `name`; on failure says what the system says. The index's
     /// limits are such that `len` fits a buffer.
-    pub(super) fn read<'a>(
+    pub(crate) fn read<'a>(
         &self,
         shard: ShardId,
         name: &str,
@@ -123,6 +125,16 @@ impl Shards {
     fn buffer_all(&self) {
         self.direct.store(false, Ordering::Relaxed);
         lock(&self.open).retain(|_, open| !open.direct);
+    }
+}
+
+impl Drop for Shards {
+    fn drop(&mut self) {
+        // A thread that the fork left behind may have been changing the map: a child does not look at it.
+        if !self.owner.is_here() {
+            let open = std::mem::take(self.open.get_mut().unwrap_or_else(PoisonError::into_inner));
+            Box::leak(Box::new(open));
+        }
     }
 }
 

@@ -1,0 +1,117 @@
+//! Reads many spans at once: as many threads wait, which is what hides a distant store's delay.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use crate::ClientError;
+use crate::dialogue::lock;
+
+/// Threads that read for one call, the caller's among them.
+const THREADS_MAX: usize = 16;
+
+/// What `read` makes of each of `wanted`, in their order. Each thread has a state of its own, such as a buffer, which
+/// `state` makes. The first failure ends all; of several, the one of the first position is told, so that the same
+/// damage gives the same message more often.
+pub(crate) fn read_together<W: Sync, S, T: Send>(
+    wanted: &[W],
+    state: impl Fn() -> S + Sync,
+    read: impl Fn(&W, &mut S) -> Result<T, ClientError> + Sync,
+) -> Result<Vec<T>, ClientError> {
+    let next = AtomicUsize::new(0);
+    let failed = AtomicBool::new(false);
+    let first: Mutex<Option<(usize, ClientError)>> = Mutex::default();
+    let work = || {
+        let mut state = state();
+        let mut done = Vec::new();
+        while !failed.load(Ordering::Relaxed) {
+            let position = next.fetch_add(1, Ordering::Relaxed);
+            let Some(wanted) = wanted.get(position) else { break };
+            match read(wanted, &mut state) {
+                Ok(made) => done.push((position, made)),
+                Err(error) => {
+                    failed.store(true, Ordering::Relaxed);
+                    let mut first = lock(&first);
+                    if first.as_ref().is_none_or(|(earlier, _)| position < *earlier) {
+                        *first = Some((position, error));
+                    }
+                }
+            }
+        }
+        done
+    };
+    let mut all = std::thread::scope(|scope| {
+        // Where the system gives no more threads, those that there are do all.
+        let helpers: Vec<_> = (1..wanted.len().min(THREADS_MAX))
+            .map_while(|_| std::thread::Builder::new().spawn_scoped(scope, work).ok())
+            .collect();
+        let mut all = work();
+        for helper in helpers {
+            all.extend(helper.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        }
+        all
+    });
+    if let Some((_, error)) = lock(&first).take() {
+        return Err(error);
+    }
+    all.sort_unstable_by_key(|(position, _)| *position);
+    Ok(all.into_iter().map(|(_, made)| made).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    fn refused(position: u32) -> ClientError {
+        ClientError::Record { text: position.to_string() }
+    }
+
+    #[test]
+    fn answers_come_in_the_order_of_what_was_wanted() {
+        for count in [0, 1, 2, 15, 16, 17, 1000] {
+            let wanted: Vec<u32> = (0..count).rev().collect();
+            let twice = read_together(&wanted, || (), |number, ()| Ok(number * 2)).unwrap();
+            assert_eq!(twice, wanted.iter().map(|number| number * 2).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn a_failure_is_told_and_ends_the_rest() {
+        let wanted: Vec<u32> = (0..100_000).collect();
+        let tried = AtomicUsize::new(0);
+        let outcome = read_together(
+            &wanted,
+            || (),
+            |number, ()| {
+                tried.fetch_add(1, Ordering::Relaxed);
+                if *number == 3 { Err(refused(*number)) } else { Ok(()) }
+            },
+        );
+        assert_eq!(outcome.unwrap_err().to_string(), "3");
+        assert!(tried.into_inner() < wanted.len(), "all were tried");
+    }
+
+    #[test]
+    fn of_several_failures_the_first_by_position_is_told() {
+        let others = AtomicUsize::new(0);
+        let begun = Instant::now();
+        let outcome = read_together(
+            &[0, 1],
+            || (),
+            |number, ()| {
+                if *number == 0 {
+                    // The other one's failure comes first; without a second thread it would never come.
+                    while others.load(Ordering::Relaxed) == 0 && begun.elapsed() < Duration::from_secs(30) {
+                        std::thread::yield_now();
+                    }
+                    std::thread::sleep(Duration::from_millis(20));
+                } else {
+                    others.fetch_add(1, Ordering::Relaxed);
+                }
+                Err::<(), _>(refused(*number))
+            },
+        );
+        assert_eq!((outcome.unwrap_err().to_string().as_str(), others.into_inner()), ("0", 1));
+    }
+}

@@ -1,0 +1,361 @@
+//! Reads the records of many samples at once, and says what the index knows of each.
+
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use shade_formats::checksum::crc32c;
+use shade_formats::index::{Codec, Entry, Index};
+use shade_formats::{ContentId, SampleId};
+
+use super::decompress::{Decompressor, Dictionaries};
+use crate::ClientError;
+use crate::dataset::{Buffer, Shards, check_unchanged, open_index, read_together};
+use crate::fork::Owner;
+
+/// A packed dataset, open for reading records in any order. Threads may share it; after a `fork` the child takes
+/// [`RecordReader::renewed`].
+#[derive(Debug)]
+pub struct RecordReader {
+    owner: Owner,
+    folder: PathBuf,
+    buffered: bool,
+    /// Never changed, so a forked child may look into it, whatever the parent's threads were doing.
+    index: Arc<Index>,
+    dictionaries: Dictionaries,
+    shards: Shards,
+}
+
+impl RecordReader {
+    /// Opens the dataset in `folder`. With `expected` it must have that content, as a process wants it that goes on with
+    /// what another one opened. `buffered` reads through the page cache, else past it where the file system allows that.
+    ///
+    /// # Errors
+    /// [`ClientError::Index`]: the index cannot be read, is damaged, or is another dataset's.
+    pub fn open(folder: &Path, expected: Option<ContentId>, buffered: bool) -> Result<Self, ClientError> {
+        let index = Arc::new(open_index(folder, expected)?);
+        let dictionaries = Dictionaries::prepare(&index);
+        Ok(Self::over(index, dictionaries, folder, buffered))
+    }
+
+    /// The same for this process, with files of its own. Shares the index, which is the large part, and touches nothing
+    /// that a thread left behind by a `fork` may have locked.
+    #[must_use]
+    pub fn renewed(&self) -> Self {
+        Self::over(Arc::clone(&self.index), self.dictionaries.clone(), &self.folder, self.buffered)
+    }
+
+    fn over(index: Arc<Index>, dictionaries: Dictionaries, folder: &Path, buffered: bool) -> Self {
+        let shards = Shards::new(folder.to_owned(), !buffered);
+        Self { owner: Owner::here(), folder: folder.to_owned(), buffered, index, dictionaries, shards }
+    }
+
+    /// What identifies the dataset's content.
+    #[must_use]
+    pub fn content_id(&self) -> ContentId {
+        self.index.content_id()
+    }
+
+    /// How many samples there are; ids are below that.
+    #[must_use]
+    pub fn samples(&self) -> u32 {
+        self.index.len()
+    }
+
+    /// The classes' names, by label.
+    pub fn class_names(&self) -> impl Iterator<Item = &[u8]> {
+        (0..self.index.class_count()).filter_map(|label| self.index.class_name(label))
+    }
+
+    /// A sample's class; `None` from [`samples`](Self::samples) on.
+    #[must_use]
+    pub fn label(&self, sample: u32) -> Option<u32> {
+        Some(self.index.entry(SampleId(sample))?.label)
+    }
+
+    /// A sample's source, relative to the root of what was packed; `None` from [`samples`](Self::samples) on.
+    #[must_use]
+    pub fn path(&self, sample: u32) -> Option<&[u8]> {
+        self.index.path(SampleId(sample))
+    }
+
+    /// What is wrong with a sample's record, with everything that one needs to find it.
+    #[must_use]
+    pub fn fault(&self, sample: u32, text: &dyn Display) -> ClientError {
+        let path = String::from_utf8_lossy(self.path(sample).unwrap_or_default());
+        let place = self.index.entry(SampleId(sample)).map(|entry| {
+            let shard = self.index.shard(entry.shard).map_or("?", |shard| shard.name);
+            format!(" in shard {shard} at byte {}", entry.offset)
+        });
+        let place = place.unwrap_or_default();
+        let folder = self.folder.display();
+        ClientError::Record {
+            text: format!(
+                "sample {sample} ({path}){place}: {text}; `shade-pack verify {folder}` checks the whole dataset, and \
+                 `--repair SOURCE` mends it"
+            ),
+        }
+    }
+
+    /// The records of `samples`, in their order, as they were before the packer compressed them. Up to 16 are read at a
+    /// time.
+    ///
+    /// # Errors
+    /// There is no such sample; a record cannot be read, is damaged, or the dataset was replaced meanwhile; or this
+    /// reader belongs to the process that forked this one. What was read for other samples is lost then.
+    pub fn read(&self, samples: &[u32]) -> Result<Vec<Vec<u8>>, ClientError> {
+        // Before any lock: one may have been taken by a thread that the fork left behind.
+        self.owner.check()?;
+        let wanted: Result<Vec<_>, _> = samples.iter().map(|&sample| self.wanted(sample)).collect();
+        let state = || (Buffer::default(), Decompressor::default());
+        let read = read_together(&wanted?, state, |(sample, entry), (buffer, decompressor)| {
+            self.read_one(entry, buffer, decompressor).map_err(|text| self.fault(*sample, &text))
+        });
+        // A record that is not what it was may be another dataset's, which is the better thing to say.
+        read.map_err(|error| check_unchanged(&self.folder, self.content_id()).err().unwrap_or(error))
+    }
+
+    fn wanted(&self, sample: u32) -> Result<(u32, Entry), ClientError> {
+        let entry = self.index.entry(SampleId(sample)).ok_or_else(|| ClientError::Argument {
+            what: "sample",
+            got: sample.to_string(),
+            expected: format!("an id below {}, the samples of the dataset", self.samples()),
+        })?;
+        Ok((sample, entry))
+    }
+
+    fn read_one(
+        &self,
+        entry: &Entry,
+        buffer: &mut Buffer,
+        decompressor: &mut Decompressor,
+    ) -> Result<Vec<u8>, String> {
+        let name = self.index.shard(entry.shard).map_or("", |shard| shard.name);
+        let stored = self.shards.read(entry.shard, name, entry.offset, entry.stored_len.into(), buffer)?;
+        let got = crc32c(stored);
+        if got != entry.crc32c {
+            return Err(format!("bytes with checksum {got:08x}, expected {:08x}", entry.crc32c));
+        }
+        match entry.codec {
+            Codec::None => Ok(stored.to_vec()),
+            Codec::Zstd | Codec::ZstdDictionary => decompressor.decompress(stored, entry, &self.dictionaries),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use shade_formats::ShardId;
+    use shade_formats::index::{INDEX_FILE, IndexBuilder, Media, Shard};
+    use zstd::bulk::Compressor;
+
+    use super::*;
+
+    const SHARD: &str = "shard-000000.tar";
+    /// Where the test's records begin: a header's room before each.
+    const FIRST_AT: usize = 512;
+
+    /// A dataset of one shard, in a folder that goes with the test.
+    struct Packed {
+        folder: tempfile::TempDir,
+        offsets: Vec<usize>,
+    }
+
+    /// What a test stores for a sample: the bytes in the shard, how many they stand for, and how.
+    struct Stored {
+        bytes: Vec<u8>,
+        raw_len: usize,
+        codec: Codec,
+    }
+
+    impl Stored {
+        fn plain(bytes: &[u8]) -> Self {
+            Self { bytes: bytes.to_vec(), raw_len: bytes.len(), codec: Codec::None }
+        }
+
+        fn zstd(raw: &[u8], dictionary: Option<&[u8]>) -> Self {
+            let mut compressor = dictionary.map_or_else(
+                || Compressor::new(3).unwrap(),
+                |dictionary| Compressor::with_dictionary(3, dictionary).unwrap(),
+            );
+            let codec = if dictionary.is_some() { Codec::ZstdDictionary } else { Codec::Zstd };
+            Self { bytes: compressor.compress(raw).unwrap(), raw_len: raw.len(), codec }
+        }
+    }
+
+    fn pack(stored: &[Stored], dictionary: Option<&[u8]>) -> Packed {
+        let packed = Packed { folder: tempfile::tempdir().unwrap(), offsets: Vec::new() };
+        pack_into(packed, stored, dictionary)
+    }
+
+    fn pack_into(mut packed: Packed, stored: &[Stored], dictionary: Option<&[u8]>) -> Packed {
+        let mut shard = vec![0; FIRST_AT];
+        packed.offsets.clear();
+        for stored in stored {
+            packed.offsets.push(shard.len());
+            shard.extend(&stored.bytes);
+            shard.resize(shard.len().next_multiple_of(512) + FIRST_AT, 0);
+        }
+        shard.resize(shard.len() + 1024, 0);
+        let mut index = IndexBuilder::new();
+        for class in ["ant", "bee"] {
+            index.push_class(class.as_bytes()).unwrap();
+        }
+        let (bytes, records) = (shard.len() as u64, u32::try_from(stored.len()).unwrap());
+        index.push_shard(Shard { name: SHARD, bytes, crc32c: crc32c(&shard), records }).unwrap();
+        for (number, (stored, offset)) in stored.iter().zip(&packed.offsets).enumerate() {
+            let entry = Entry {
+                shard: ShardId(0),
+                offset: *offset as u64,
+                stored_len: u32::try_from(stored.bytes.len()).unwrap(),
+                raw_len: u32::try_from(stored.raw_len).unwrap(),
+                crc32c: crc32c(&stored.bytes),
+                label: u32::try_from(number % 2).unwrap(),
+                width: 0,
+                height: 0,
+                codec: stored.codec,
+                media: Media::Other,
+            };
+            index
+                .push_sample(&entry, format!("{}/{number}.png", ["ant", "bee"][number % 2]).as_bytes())
+                .unwrap();
+        }
+        if let Some(dictionary) = dictionary {
+            index.push_dictionary(dictionary).unwrap();
+        }
+        std::fs::write(packed.folder.path().join(SHARD), shard).unwrap();
+        std::fs::write(packed.folder.path().join(INDEX_FILE), index.finish().unwrap()).unwrap();
+        packed
+    }
+
+    impl Packed {
+        fn open(&self) -> RecordReader {
+            RecordReader::open(self.folder.path(), None, true).unwrap()
+        }
+
+        /// Flips a bit of a sample's first stored byte.
+        fn damage(&self, sample: usize) {
+            let path = self.folder.path().join(SHARD);
+            let mut shard = std::fs::read(&path).unwrap();
+            shard[self.offsets[sample]] ^= 1;
+            std::fs::write(path, shard).unwrap();
+        }
+    }
+
+    fn text_of(number: usize) -> Vec<u8> {
+        (0..200).flat_map(|word| format!("{} pixels of row {word}; ", number + word).into_bytes()).collect()
+    }
+
+    fn dictionary() -> Vec<u8> {
+        zstd::dict::from_samples(&(0..100).map(text_of).collect::<Vec<_>>(), 4096).unwrap()
+    }
+
+    #[test]
+    fn records_come_back_in_the_order_asked_whatever_their_codec() {
+        let dictionary = dictionary();
+        let raws: Vec<Vec<u8>> = (0..40).map(text_of).collect();
+        let stored = raws.iter().enumerate().map(|(number, raw)| match number % 3 {
+            0 => Stored::plain(raw),
+            1 => Stored::zstd(raw, None),
+            _ => Stored::zstd(raw, Some(&dictionary)),
+        });
+        let packed = pack(&stored.collect::<Vec<_>>(), Some(&dictionary));
+        for buffered in [true, false] {
+            let reader = RecordReader::open(packed.folder.path(), None, buffered).unwrap();
+            let asked: Vec<u32> = (0..40).rev().chain([7, 7, 7]).collect();
+            let read = reader.read(&asked).unwrap();
+            for (sample, record) in asked.iter().zip(read) {
+                assert_eq!(record, raws[*sample as usize], "sample {sample}");
+            }
+            assert_eq!(reader.read(&[]).unwrap(), Vec::<Vec<u8>>::new());
+        }
+    }
+
+    #[test]
+    fn the_index_says_what_each_sample_is() {
+        let packed = pack(&[Stored::plain(b"a"), Stored::plain(b"bc"), Stored::plain(b"")], None);
+        let reader = packed.open();
+        assert_eq!(reader.samples(), 3);
+        assert_eq!(reader.class_names().collect::<Vec<_>>(), [b"ant", b"bee"]);
+        assert_eq!((reader.label(1), reader.path(1)), (Some(1), Some(&b"bee/1.png"[..])));
+        assert_eq!((reader.label(3), reader.path(3)), (None, None));
+        assert_eq!(reader.read(&[2, 1]).unwrap(), [&b""[..], b"bc"]);
+        let strange = reader.read(&[0, 3]).unwrap_err();
+        assert!(matches!(strange, ClientError::Argument { what: "sample", .. }), "{strange}");
+    }
+
+    #[test]
+    fn a_damaged_record_is_named_and_others_are_not_touched() {
+        let packed = pack(&[Stored::plain(b"one"), Stored::plain(b"two"), Stored::plain(b"three")], None);
+        packed.damage(1);
+        let reader = packed.open();
+        assert_eq!(reader.read(&[0, 2]).unwrap(), [&b"one"[..], b"three"]);
+        let text = reader.read(&[0, 1, 2]).unwrap_err().to_string();
+        let place = format!("sample 1 (bee/1.png) in shard {SHARD} at byte {}", packed.offsets[1]);
+        assert!(
+            text.starts_with(&place) && text.contains("checksum") && text.contains("shade-pack verify"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn a_shard_cut_short_or_gone_is_named() {
+        let packed = pack(&[Stored::plain(b"one"), Stored::plain(&[7; 2000])], None);
+        let path = packed.folder.path().join(SHARD);
+        let whole = std::fs::read(&path).unwrap();
+        std::fs::write(&path, &whole[..packed.offsets[1] + 1000]).unwrap();
+        let reader = packed.open();
+        let text = reader.read(&[1]).unwrap_err().to_string();
+        assert!(text.contains("bee/1.png") && text.contains("the file ends before"), "{text}");
+        std::fs::remove_file(&path).unwrap();
+        let text = packed.open().read(&[0]).unwrap_err().to_string();
+        assert!(text.contains(&path.display().to_string()), "{text}");
+    }
+
+    #[test]
+    fn frames_that_are_not_what_the_index_says_are_faults() {
+        let dictionary = dictionary();
+        let raw = text_of(5);
+        let longer = Stored { raw_len: raw.len() - 1, ..Stored::zstd(&raw, None) };
+        let shorter = Stored { raw_len: raw.len() + 1, ..Stored::zstd(&raw, None) };
+        let no_frame = Stored { bytes: raw.clone(), raw_len: raw.len(), codec: Codec::Zstd };
+        let no_dictionary = Stored { codec: Codec::ZstdDictionary, ..Stored::zstd(&raw, None) };
+        let packed = pack(&[longer, shorter, no_frame, no_dictionary], Some(&dictionary));
+        let reader = packed.open();
+        for (sample, expected) in
+            ["too small", "it holds", "Unknown frame", "dictionary 0"].iter().enumerate()
+        {
+            let text = reader.read(&[u32::try_from(sample).unwrap()]).unwrap_err().to_string();
+            assert!(text.contains(expected) && text.contains("zstd record of"), "{sample}: {text}");
+        }
+    }
+
+    #[test]
+    fn another_content_is_refused_when_opened_and_told_where_a_record_does_not_fit() {
+        let packed = pack(&[Stored::plain(b"one")], None);
+        let reader = packed.open();
+        let content = reader.content_id();
+        RecordReader::open(packed.folder.path(), Some(content), true).unwrap();
+        let packed = pack_into(packed, &[Stored::plain(b"two")], None);
+        let told = |error: ClientError| {
+            let text = error.to_string();
+            assert!(text.contains(&content.to_string()) && text.contains("was replaced"), "{text}");
+        };
+        told(RecordReader::open(packed.folder.path(), Some(content), true).unwrap_err());
+        told(reader.read(&[0]).unwrap_err());
+    }
+
+    #[test]
+    fn a_renewed_reader_reads_where_an_inherited_one_refuses() {
+        let packed = pack(&[Stored::plain(b"one")], None);
+        let mut reader = packed.open();
+        reader.owner = Owner::elsewhere();
+        assert!(matches!(reader.read(&[0]), Err(ClientError::Forked { .. })));
+        assert_eq!(reader.renewed().read(&[0]).unwrap(), [b"one"]);
+        assert_eq!(
+            (reader.samples(), reader.label(0)),
+            (1, Some(0)),
+            "what the index says needs no renewing"
+        );
+    }
+}

@@ -1,0 +1,97 @@
+//! The records of a dataset, as Python sees them: for a map-style dataset that any data loader may use.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use pyo3::exceptions::{PyIndexError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList};
+use shade_formats::ContentId;
+
+use crate::error::from_client;
+use crate::wait::on_thread;
+
+/// Reads the records of a packed dataset and says what its index knows. Threads may share it.
+#[pyclass(frozen, module = "shade_load._native")]
+pub(crate) struct RecordReader {
+    reader: Arc<shade_client::RecordReader>,
+}
+
+#[pymethods]
+impl RecordReader {
+    /// Opens the dataset in `folder`, which must have this content where an id is given.
+    #[staticmethod]
+    fn open(py: Python<'_>, folder: PathBuf, content_id: Option<&str>, buffered: bool) -> PyResult<Self> {
+        let expected = content_id.map(parse_content_id).transpose()?;
+        let open = move || shade_client::RecordReader::open(&folder, expected, buffered);
+        let reader = on_thread(py, "shade-open", open)?.map_err(|error| from_client(&error))?;
+        Ok(Self { reader: Arc::new(reader) })
+    }
+
+    /// The same for this process, after a fork: what it inherited is not touched.
+    fn renewed(&self) -> Self {
+        Self { reader: Arc::new(self.reader.renewed()) }
+    }
+
+    fn __len__(&self) -> usize {
+        self.reader.samples() as usize
+    }
+
+    /// Which bytes the dataset holds, as 32 hexadecimal digits.
+    #[getter]
+    fn content_id(&self) -> String {
+        self.reader.content_id().to_string()
+    }
+
+    /// The classes' names, by label.
+    fn classes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        PyList::new(py, self.reader.class_names().map(OsStr::from_bytes).collect::<Vec<_>>())
+    }
+
+    /// A sample's original path and its label.
+    fn sample(&self, sample: u32) -> PyResult<(&OsStr, u32)> {
+        let said = self.reader.path(sample).zip(self.reader.label(sample));
+        let (path, label) = said.ok_or_else(|| {
+            PyIndexError::new_err(format!("sample {sample} of a dataset of {}", self.reader.samples()))
+        })?;
+        Ok((OsStr::from_bytes(path), label))
+    }
+
+    /// The labels of all samples.
+    fn labels(&self) -> Vec<u32> {
+        (0..self.reader.samples()).filter_map(|sample| self.reader.label(sample)).collect()
+    }
+
+    /// The records of `samples`, in their order. Ctrl-C ends the wait for several at once; for one it ends nothing that
+    /// the system would not, as a thread would take several times as long as most reads.
+    fn read<'py>(&self, py: Python<'py>, samples: Vec<u32>) -> PyResult<Vec<Bound<'py, PyBytes>>> {
+        let read = if samples.len() <= 1 {
+            py.detach(|| self.reader.read(&samples))
+        } else {
+            let reader = Arc::clone(&self.reader);
+            on_thread(py, "shade-records", move || reader.read(&samples))?
+        };
+        let records = match read {
+            Ok(records) => records,
+            Err(error) => {
+                // What failed may have been interrupted, and then that is what there is to say.
+                py.check_signals()?;
+                return Err(from_client(&error));
+            }
+        };
+        Ok(records.into_iter().map(|record| PyBytes::new(py, &record)).collect())
+    }
+
+    /// The exception for a record that came whole, but is no image: where it lies, and `text`.
+    fn fault(&self, sample: u32, text: &str) -> PyErr {
+        from_client(&self.reader.fault(sample, &text))
+    }
+}
+
+fn parse_content_id(text: &str) -> PyResult<ContentId> {
+    u128::from_str_radix(text, 16)
+        .map(ContentId)
+        .map_err(|error| PyValueError::new_err(format!("content id {text:?}: {error}")))
+}
