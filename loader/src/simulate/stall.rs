@@ -185,6 +185,36 @@ mod tests {
     }
 
     #[test]
+    fn prefetches_take_the_time_in_which_the_store_is_idle() {
+        let mut pipeline = pipeline("latency=4ms,depth=2");
+        assert_eq!(pipeline.prefetch(1), None, "the first batch is opened at once: nothing is idle before");
+        (0..RING_BATCHES).for_each(|_| pipeline.end_batch(10));
+        // The ring has room again once the first batch is computed: 10 ms, in which two slots have time for three reads each.
+        let answered: Vec<_> = std::iter::from_fn(|| pipeline.prefetch(1)).collect();
+        assert_eq!(answered, [4, 4, 8, 8, 12, 12].map(|ms| ms * MS));
+        // A read of the batch that is opened then comes behind them.
+        pipeline.read(1);
+        pipeline.end_batch(10);
+        assert_eq!(pipeline.stall(), Duration::ZERO, "it is computed at 80 ms only");
+        assert_eq!(
+            pipeline.prefetch(1),
+            Some(20 * MS),
+            "12 to 16 ms are the read's, and the other slot is idle from 12 on"
+        );
+    }
+
+    #[test]
+    fn what_is_prefetched_is_waited_for_until_it_is_there() {
+        let mut pipeline = pipeline("latency=200ms,depth=1");
+        (0..RING_BATCHES).for_each(|_| pipeline.end_batch(10));
+        let answered = pipeline.prefetch(1);
+        assert_eq!(answered, Some(200 * MS));
+        pipeline.wait_for(answered.unwrap());
+        pipeline.end_batch(10);
+        assert_eq!(pipeline.stall(), 120 * MS, "the trainer is there at 80 ms");
+    }
+
+    #[test]
     fn latencies_that_vary_come_from_the_stores_seed() {
         let stall = |store| stall_ms(store, 100, 10, 1);
         let varied = stall("latency=lognormal:4ms:1,depth=2");
