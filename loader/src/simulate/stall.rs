@@ -198,8 +198,8 @@ mod tests {
         assert_eq!(pipeline.stall(), Duration::ZERO, "it is computed at 80 ms only");
         assert_eq!(
             pipeline.prefetch(1),
-            Some(20 * MS),
-            "12 to 16 ms are the read's, and the other slot is idle from 12 on"
+            Some(16 * MS),
+            "from 12 ms on the read has one slot, the other is idle"
         );
     }
 
