@@ -247,6 +247,7 @@ def test_transforms_become_what_the_daemon_does(given: object, expected: dict[st
         (tv.RandomCrop(224, padding=2, fill=7), "fill"),
         (tv.Compose([tv.CenterCrop(224), tv.ToTensor()]), "the daemon has no ToTensor"),
         (lambda image: image, "use transform="),
+        ("none", "decode: got 'none'"),
     ],
 )
 def test_what_the_daemon_cannot_do_is_said(given: object, message: str) -> None:

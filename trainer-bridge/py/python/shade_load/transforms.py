@@ -126,7 +126,8 @@ def covering(size: tuple[int, int], channels_last: bool, exact: bool) -> _native
 def _flat(transforms: object) -> list[object]:
     """One transform, a list of them or a `Compose`, as a list."""
     inner = getattr(transforms, "transforms", transforms)
-    if isinstance(inner, Iterable):
+    # A text is made of texts, without end.
+    if isinstance(inner, Iterable) and not isinstance(inner, str):
         return [step for transform in inner for step in _flat(transform)]
     return [inner]
 
