@@ -16,7 +16,8 @@
 //! - BMP of 16 bits a pixel: 5 and 6 bits are widened with rounding, where Pillow cuts off (a step of 1);
 //! - TIFF: palettes, samples of 12 or 32 bits, Lab and YCbCr are errors, as are the compressions of fax, JPEG,
 //!   WebP, zstd and LZMA; so are GIF, plain (ASCII) netpbm and PBM;
-//! - an orientation that stands in XMP only is not seen.
+//! - an orientation that stands in XMP only is not seen;
+//! - of a part of a JPEG ([`Decoder::decode_part`]) no damage below it is seen.
 //!
 //! **Orientation** is applied only by who asks for it ([`orientation`], [`Image::oriented`]), as `ImageFolder` ignores
 //! it, except in TIFF: Pillow turns that while loading.

@@ -14,6 +14,7 @@ pub const JPEG_REDUCTIONS: [u32; 3] = [8, 4, 2];
 /// does not even show.
 ///
 /// A file that ends early is a warning to libjpeg too, but not here: PIL refuses it, and half of it would be grey.
+/// Warnings about the header (a broken ICC profile, an unknown JFIF version) are faults, too: no image is opened then.
 const HARMLESS: [&str; 3] = [
     "Corrupt JPEG data: ",
     "Inconsistent progression sequence",
