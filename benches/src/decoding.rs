@@ -3,7 +3,7 @@
 use shade_formats::control::{Framing, ImageSpec};
 use shade_formats::index::Media;
 use shade_formats::ring::Region;
-use shade_images::{Part, Size};
+use shade_images::{Part, Size, with_restart_markers};
 use shade_load::batches::decode::{DecodeFault, Decoder, Draw};
 
 use crate::Result;
@@ -16,6 +16,9 @@ const SMALL: u64 = 2000;
 const RUNS: u32 = 5;
 /// How much longer than the bare decoder a row may take: nine tenths of its throughput.
 const TIMES_MAX: f64 = 1.0 / 0.9;
+
+/// What a row may take of an image with restart markers, beside one without: they are worth having if it is 1.3 times as fast.
+const MARKED_TIMES_MAX: f64 = 1.0 / 1.3;
 
 /// What a training makes of an image.
 const AUGMENTED: ImageSpec = ImageSpec {
@@ -30,6 +33,8 @@ const AUGMENTED: ImageSpec = ImageSpec {
 /// Photographs, and images so small that every step counts.
 pub(crate) fn run() -> Result<Vec<Figure>> {
     let photos = photos(PHOTOS, &IMAGENET)?;
+    let marked =
+        photos.iter().map(|photo| with_restart_markers(photo)).collect::<std::result::Result<Vec<_>, _>>()?;
     let icons = (0..SMALL).map(icon).collect::<Result<Vec<_>>>()?;
     let thumbnails = (0..SMALL).map(thumbnail).collect::<Result<Vec<_>>>()?;
     let pixels: Vec<Vec<u8>> = (0..SMALL)
@@ -38,7 +43,7 @@ pub(crate) fn run() -> Result<Vec<Figure>> {
 
     let mut bench =
         Bench { images: shade_images::Decoder::new(), rows: Decoder::new(), row: Region::heap(1 << 20) };
-    let [mut whole, mut part, mut row, mut last] = [const { Vec::new() }; 4];
+    let [mut whole, mut part, mut row, mut last, mut from_marked] = [const { Vec::new() }; 5];
     let mut small = [const { Vec::new() }; 3];
     for epoch in 0..RUNS {
         whole.push(bench.bare(&photos, |_, size| Ok(Part::whole(size)))?);
@@ -46,6 +51,7 @@ pub(crate) fn run() -> Result<Vec<Figure>> {
             Decoder::part(&AUGMENTED, Draw { seed: 1, epoch, position }, size)
         })?);
         row.push(bench.rows(Media::Jpeg, &photos, &AUGMENTED, epoch)?);
+        from_marked.push(bench.rows(Media::Jpeg, &marked, &AUGMENTED, epoch)?);
         last.push(bench.rows(
             Media::Jpeg,
             &photos,
@@ -62,10 +68,13 @@ pub(crate) fn run() -> Result<Vec<Figure>> {
     let part = figure("libjpeg-turbo alone, JPEG 110 KB, the part", part);
     let row = figure("row, RandomResizedCrop(224), JPEG 110 KB", row).within(TIMES_MAX, &part);
     let last = figure("row, the same, channels last", last).within(TIMES_MAX, &part);
+    let from_marked =
+        figure("row, the same, with restart markers", from_marked).within(MARKED_TIMES_MAX, &row);
     let [icon, thumbnail, pixels] = small;
     Ok(vec![
         row,
         last,
+        from_marked,
         part,
         whole,
         figure("row, 28 x 28, PNG 500 B", icon),

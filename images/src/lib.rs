@@ -17,7 +17,8 @@
 //! - TIFF: palettes, samples of 12 or 32 bits, Lab and YCbCr are errors, as are the compressions of fax, JPEG,
 //!   WebP, zstd and LZMA; so are GIF, plain (ASCII) netpbm and PBM;
 //! - an orientation that stands in XMP only is not seen;
-//! - of a part of a JPEG ([`Decoder::decode_part`]) no damage below it is seen.
+//! - of a part of a JPEG ([`Decoder::decode_part`]) no damage below it is seen, and with restart markers
+//!   ([`with_restart_markers`]) none beside it.
 //!
 //! **Orientation** is applied only by who asks for it ([`orientation`], [`Image::oriented`]), as `ImageFolder` ignores
 //! it, except in TIFF: Pillow turns that while loading.
@@ -38,7 +39,7 @@ mod size;
 
 pub use decoder::{Decoder, Pixels};
 pub use fault::ImageFault;
-pub use formats::JPEG_REDUCTIONS;
+pub use formats::{JPEG_REDUCTIONS, with_restart_markers};
 pub use image::Image;
 pub use limits::{IMAGE_PIXELS_MAX, SCRATCH_KEEP_BYTES, scratch, shrink};
 pub use orientation::{Orientation, orientation};

@@ -3,7 +3,7 @@
 
 use proptest::prelude::*;
 use shade_formats::index::Media;
-use shade_images::{Area, Decoder, Part, Pixels, Size};
+use shade_images::{Area, Decoder, Part, Pixels, Size, orientation, with_restart_markers};
 use turbojpeg::{Compressor, PixelFormat, Subsamp};
 
 /// A JPEG of waves and noise, whose every pixel differs from its neighbours.
@@ -57,13 +57,19 @@ proptest! {
         subsamp in subsamp(),
         is_progressive: bool,
         reduce_by in prop::sample::select(vec![1u32, 2, 4, 8]),
+        is_marked: bool,
     ) {
         let size = Size { width, height };
         let (left, top) = (left % width, top % height);
         let size_of_part = Size { width: part_width.min(width - left), height: part_height.min(height - top) };
         let part = Part { area: Area { left, top, size: size_of_part }, reduce_by };
-        let bytes = jpeg(size, subsamp, is_progressive);
+        let mut bytes = jpeg(size, subsamp, is_progressive);
         let mut decoder = Decoder::new();
+        if is_marked {
+            let plain = decoder.decode(&bytes).unwrap();
+            bytes = with_restart_markers(&bytes).unwrap();
+            prop_assert!(decoder.decode(&bytes).unwrap() == plain, "the same pixels");
+        }
         let whole = decoder.decode_part(Media::Jpeg, &bytes, |size| Part { area: Area::whole(size), reduce_by }).unwrap();
         prop_assert_eq!(whole.area.size, Size { width: width.div_ceil(reduce_by), height: height.div_ceil(reduce_by) });
         let mut other = Decoder::new();
@@ -97,4 +103,55 @@ fn inks_come_in_parts_and_the_next_image_is_whole() {
         }
     }
     assert!(decoder.decode(&bytes).unwrap() == whole);
+}
+
+/// What lies around a part is not even looked at where there are restart markers.
+#[test]
+fn markers_make_what_lies_around_a_part_irrelevant() {
+    let size = Size { width: 160, height: 120 };
+    let area = Area { left: 70, top: 60, size: Size { width: 20, height: 20 } };
+    let mut decoder = Decoder::new();
+    let mut part = |bytes: &[u8]| {
+        let found = decoder.decode_part(Media::Jpeg, bytes, |_| Part { area, reduce_by: 1 });
+        found.map(|pixels| {
+            let places =
+                (area.top..area.top + 20).flat_map(|y| (area.left..area.left + 20).map(move |x| (x, y)));
+            places.map(|(x, y)| pixel(&pixels, x, y)).collect::<Vec<_>>()
+        })
+    };
+    let plain = jpeg(size, Subsamp::Sub2x2, true);
+    let expected = part(&plain).unwrap();
+    let marked = with_restart_markers(&plain).unwrap();
+    // 10 units in each of 8 rows, and as many markers as there are gaps.
+    let markers: Vec<usize> = (0..marked.len() - 1)
+        .filter(|&at| marked[at] == 0xFF && (0xD0..0xD8).contains(&marked[at + 1]))
+        .collect();
+    assert_eq!(markers.len(), 79);
+    let mut damaged = marked.clone();
+    // The unit before a marker: all of the first two rows, and the left end of the others.
+    for unit in (0..20).chain([30, 40, 50]) {
+        let from = if unit == 0 { markers[0] - 2 } else { markers[unit - 1] + 2 };
+        for byte in &mut damaged[from..markers[unit]] {
+            *byte ^= 0x55;
+            *byte -= u8::from(*byte == 0xFF);
+        }
+    }
+    assert_eq!(part(&marked).unwrap(), expected);
+    assert_eq!(part(&damaged).unwrap(), expected);
+    let whole = decoder.decode(&damaged);
+    assert!(whole.is_err() || whole.unwrap() != decoder.decode(&plain).unwrap(), "the damage is there");
+}
+
+#[test]
+fn what_is_no_picture_stays_when_markers_are_added() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/");
+    for file in ["progressive.jpg", "cmyk.jpg", "ycck.jpg", "grey.jpg", "rgb.jpg", "turned6.jpg"] {
+        let bytes = std::fs::read(format!("{folder}{file}")).unwrap();
+        let marked = with_restart_markers(&bytes).unwrap();
+        assert!(marked != bytes, "{file}");
+        assert_eq!(orientation(&marked), orientation(&bytes), "{file}");
+        let mut decoder = Decoder::new();
+        assert!(decoder.decode(&marked).unwrap() == decoder.decode(&bytes).unwrap(), "{file}");
+    }
+    assert!(with_restart_markers(b"\xFF\xD8\xFF").is_err());
 }

@@ -101,7 +101,7 @@ impl Options {
     /// What became of images, in the words of the command line; `None` if their bytes were kept.
     #[must_use]
     pub fn transform_text(&self) -> Option<String> {
-        let Transform { format, resize_short, max_side, filter, quality } = self.transform?;
+        let Transform { format, resize_short, max_side, filter, quality, restart_markers } = self.transform?;
         // Unit variants serialise to their names.
         let name = |value: serde_json::Result<serde_json::Value>| {
             value.ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
@@ -117,6 +117,9 @@ impl Options {
         }
         if resize_short.is_some() || max_side.is_some() {
             text += &format!(" --filter {}", name(serde_json::to_value(filter)));
+        }
+        if restart_markers {
+            text += " --restart-markers";
         }
         Some(text)
     }

@@ -185,4 +185,11 @@ fn transformed_images_keep_their_names_and_it_says_so() {
     assert!(text.contains("note: images were transformed"), "{text}");
     assert!(tree(&back)["cat/1.ppm"].starts_with(b"\xff\xd8"));
     assert!(run_well(&[&"info", &out]).contains("transform   --format jpeg --quality 90"));
+    let marked = temp.path().join("marked");
+    run_well(&[&"create", &source, &marked, &"--restart-markers", &"-q"]);
+    assert!(run_well(&[&"info", &marked]).contains("transform   --format keep --restart-markers"));
+    let raw = temp.path().join("raw");
+    let refused = run(&[&"create", &source, &raw, &"--format", &"raw", &"--restart-markers"]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(stderr_of(&refused).contains("--restart-markers is for JPEGs"));
 }

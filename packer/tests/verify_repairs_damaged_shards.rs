@@ -98,16 +98,17 @@ fn image_folders_are_repaired_however_they_were_packed() {
     let temp = tempfile::tempdir().unwrap();
     let source = temp.path().join("images");
     images(&source);
-    let all: [&[&str]; 5] = [
+    let all: [&[&str]; 6] = [
         &[],
         &["--cls", "--no-shuffle"],
         &["--compress", "zstd:5"],
         &["--compress", "auto", "--cls"],
         &["--format", "jpeg", "--resize-short", "24", "--exclude", "more"],
+        &["--format", "jpeg", "--restart-markers", "--exclude", "more"],
     ];
     for (number, more) in all.into_iter().enumerate() {
         let out: PathBuf = temp.path().join(format!("out {number}"));
-        let size = if number == 4 { "4KiB" } else { "12KiB" };
+        let size = if number >= 4 { "4KiB" } else { "12KiB" };
         let mut args: Vec<&dyn AsRef<std::ffi::OsStr>> =
             vec![&"create", &source, &out, &"-q", &"--shard-size", &size];
         args.extend(more.iter().map(|arg| arg as &dyn AsRef<std::ffi::OsStr>));

@@ -1,4 +1,4 @@
-"""What `shade-pack create --format jpeg|raw` stores, with Pillow as the judge."""
+"""What `shade-pack create --format jpeg|raw` and `--restart-markers` store, with Pillow as the judge."""
 
 import io
 import json
@@ -10,6 +10,7 @@ import packed
 import pytest
 from PIL import Image, ImageOps
 from shade_load import Loader
+from shade_load.transforms import RandomHorizontalFlip, RandomResizedCrop
 
 SHORT = 40
 LONG = 60
@@ -116,6 +117,45 @@ def test_keep_never_touches_a_byte(folder: Path, tmp_path: Path) -> None:
     packed.run_pack("extract", tmp_path / "data.shade", tmp_path / "back")
     for file in sorted((folder / "a").iterdir()):
         assert (tmp_path / "back" / "a" / file.name).read_bytes() == file.read_bytes()
+
+
+def test_restart_markers_change_no_pixel(folder: Path, tmp_path: Path) -> None:
+    """Nor anything else that Pillow sees, but that a progressive JPEG is one no more."""
+    photos = tmp_path / "photos"
+    (photos / "a").mkdir(parents=True)
+    for number, options in enumerate(
+        [{}, {"progressive": True}, {"subsampling": 0}, {"subsampling": 1}, {"restart_marker_rows": 1}]
+    ):
+        picture(301 + 7 * number, 203, number).save(photos / "a" / f"{number}.jpg", quality=90, **options)
+    picture(90, 70, 9).convert("L").save(photos / "a" / "grey.jpeg")
+    for name in ("0-cmyk.jpg", "0-turned.jpg", "0-rgb.png", "0.webp"):
+        os.link(folder / "a" / name, photos / "a" / name)
+    packed.run_pack("create", photos, tmp_path / "plain.shade")
+    packed.run_pack("create", photos, tmp_path / "marked.shade", "--restart-markers")
+    packed.run_pack("verify", tmp_path / "marked.shade", "--decode")
+    found = stored(tmp_path / "marked.shade", tmp_path / "back")
+    assert len(found) == 10
+    for path, image in found.items():
+        with Image.open(photos / path) as before:
+            assert (np.asarray(image) == np.asarray(before)).all(), path
+            assert dict(image.getexif()) == dict(before.getexif()), path
+            assert image.info.get("adobe_transform") == before.info.get("adobe_transform"), path
+        assert "progressive" not in image.info
+        data = (tmp_path / "back" / path).read_bytes()
+        if image.format == "JPEG":
+            # One unit of 16 columns, 8 or 16 rows, or two of 8 columns: as many markers as there are gaps.
+            assert sum(data.count(bytes([0xFF, marker])) for marker in range(0xD0, 0xD8)) > image.height // 16, path
+        else:
+            assert data == (photos / path).read_bytes()
+
+    batches = {}
+    for name in ("plain", "marked"):
+        crops = {"decode": [RandomResizedCrop(64), RandomHorizontalFlip()], "sampler": "uniform", "job": name}
+        with Loader(tmp_path / f"{name}.shade", 5, seed=3, **crops) as loader:
+            batches[name] = [(batch.ids.clone(), batch.images.clone()) for _ in range(4) for batch in loader]
+    assert len(batches["plain"]) == 8
+    for (ids, images), (other_ids, other_images) in zip(*batches.values(), strict=True):
+        assert ids.tolist() == other_ids.tolist() and (images == other_images).all()
 
 
 def test_raw_pixels_are_compressed_with_a_dictionary_and_delivered(tmp_path: Path) -> None:

@@ -3,7 +3,8 @@
 use shade_formats::index::Media;
 
 use super::colour::{each, from_inks};
-use super::turbojpeg::{Complaint, Decode, Handle, Header};
+use super::restarts::{Excerpts, spacing};
+use super::turbojpeg::{Complaint, Decode, Handle, Header, Recoder};
 use crate::limits::{JPEG_SCANS_MAX, check_size, scratch, shrink};
 use crate::{Area, ImageFault, Part, Size};
 
@@ -21,8 +22,8 @@ const HARMLESS: [&str; 3] = [
     "Invalid SOS parameters for sequential JPEG",
 ];
 
-/// Columns beside an area that its outermost pixels depend on: where colours have half the resolution, a pixel is
-/// interpolated from the colour beside it, too.
+/// Columns and rows beside an area that its outermost pixels depend on: where colours have half the resolution, a pixel
+/// is interpolated from the colour beside it, too. libjpeg-turbo sees to the rows itself, where it has the whole image.
 const MARGIN: u32 = 4;
 
 /// One libjpeg-turbo handle.
@@ -30,6 +31,7 @@ const MARGIN: u32 = 4;
 pub(crate) struct Jpeg {
     /// Made by the first JPEG, for making one can fail and many data sets have none.
     handle: Option<Handle>,
+    excerpts: Excerpts,
     inks: Vec<u8>,
 }
 
@@ -51,7 +53,7 @@ impl Jpeg {
         part: impl FnOnce(Size) -> Part,
         rgb: &mut Vec<u8>,
     ) -> Result<Decoded, ImageFault> {
-        let Self { handle, inks } = self;
+        let Self { handle, excerpts, inks } = self;
         let handle = match handle {
             Some(handle) => handle,
             empty => empty.insert(Handle::new(JPEG_SCANS_MAX).map_err(corrupt)?),
@@ -63,10 +65,16 @@ impl Jpeg {
         let part = part(source);
         // A lossless JPEG has no DCT to reduce in.
         let by = if header.is_lossless { 1 } else { part.reduce_by.max(1) };
-        let reduced = source.divided(by);
-        let area = area_of_blocks(&header, by, part.area);
+        let wanted = part.area.within(source);
+        let (opened, left, top) = match excerpts.cut(bytes, with_margin(wanted, by)) {
+            Some(excerpt) => (handle.open(excerpt.bytes).map_err(corrupt)?, excerpt.left, excerpt.top),
+            None => (opened, 0, 0),
+        };
+        let header = opened.header;
+        let wanted = Area { left: wanted.left - left, top: wanted.top - top, ..wanted };
+        let area = area_of_blocks(&header, by, wanted);
         let decode = Decode { by, area };
-        let area = area.unwrap_or(Area::whole(reduced));
+        let area = area.unwrap_or(Area::whole(header.size.divided(by)));
         let pixels = area.size.width as usize * area.size.height as usize;
         let target = if header.has_inks { scratch(inks, 4 * pixels) } else { scratch(rgb, 3 * pixels) };
         match opened.decode(decode, target) {
@@ -79,13 +87,44 @@ impl Jpeg {
                 from_inks(inks.map(|stored: u8| u8::MAX - stored))
             });
         }
+        // Excerpts begin at blocks, which reductions divide.
+        let area = Area { left: left / by + area.left, top: top / by + area.top, ..area };
         Ok(Decoded { source, area, reduced_by: by })
     }
 
-    /// Gives back what one large image made the buffer grow to.
+    /// Gives back what one large image made the buffers grow to.
     pub(crate) fn shrink(&mut self) {
+        self.excerpts.shrink();
         shrink(&mut self.inks);
     }
+}
+
+/// A JPEG with the same pixels and a restart marker about every 16 columns, so that a part of it is decoded without what
+/// lies above and beside it ([`Decoder::decode_part`](crate::Decoder::decode_part)). Its Huffman tables are made for it, which makes up for the
+/// markers' bytes in most photographs; it is not progressive, and all else that stood in it still does. A lossless JPEG or one of a rare
+/// sampling of colours comes back as it is.
+///
+/// # Errors
+/// The image is damaged or too large.
+pub fn with_restart_markers(jpeg: &[u8]) -> Result<Vec<u8>, ImageFault> {
+    let mut handle = Handle::new(JPEG_SCANS_MAX).map_err(corrupt)?;
+    let header = handle.open(jpeg).map_err(corrupt)?.header;
+    check_size(header.size.width.into(), header.size.height.into())?;
+    let Some(unit_width) = header.block_width.filter(|_| !header.is_lossless) else {
+        return Ok(jpeg.to_vec());
+    };
+    let mut recoder =
+        Recoder::new(JPEG_SCANS_MAX, spacing(header.size.width, unit_width)).map_err(corrupt)?;
+    recoder.recode(jpeg).map_err(corrupt)
+}
+
+/// An area and what its pixels depend on when the image is divided by `by`.
+fn with_margin(area: Area, by: u32) -> Area {
+    let margin = MARGIN * by;
+    let (left, top) = (area.left.saturating_sub(margin), area.top.saturating_sub(margin));
+    let width = area.left - left + area.size.width + margin;
+    let height = area.top - top + area.size.height + margin;
+    Area { left, top, size: Size { width, height } }
 }
 
 /// The area to decode so that the pixels of `wanted`, an area of the source, are those of the whole image: in the image
@@ -93,7 +132,6 @@ impl Jpeg {
 fn area_of_blocks(header: &Header, by: u32, wanted: Area) -> Option<Area> {
     let block_width = header.block_width.filter(|_| !header.is_lossless)?.div_ceil(by);
     let reduced = header.size.divided(by);
-    let wanted = wanted.within(header.size);
     let left = (wanted.left / by).saturating_sub(MARGIN) / block_width * block_width;
     let right = ((wanted.left + wanted.size.width).div_ceil(by) + MARGIN).min(reduced.width);
     let top = wanted.top / by;

@@ -5,8 +5,9 @@ mod colour;
 pub(super) mod jpeg;
 pub(super) mod png;
 pub(super) mod ppm;
+mod restarts;
 pub(super) mod tiff;
 mod turbojpeg;
 pub(super) mod webp;
 
-pub use jpeg::JPEG_REDUCTIONS;
+pub use jpeg::{JPEG_REDUCTIONS, with_restart_markers};

@@ -1,4 +1,5 @@
-//! libjpeg-turbo's own calls, as far as the binding `turbojpeg` does not offer them: decoding a part of an image.
+//! libjpeg-turbo's own calls, as far as the binding `turbojpeg` does not offer them: decoding a part of an image, and
+//! coding one anew without loss.
 //!
 //! `unsafe`: the library takes pointers. Each block below is one call, beside what makes it sound.
 
@@ -56,8 +57,12 @@ pub(super) struct Complaint {
 impl Handle {
     /// A handle that refuses images of more than `scans` scans.
     pub(super) fn new(scans: u32) -> Result<Self, Complaint> {
+        Self::of_kind(raw::TJINIT_TJINIT_DECOMPRESS, scans)
+    }
+
+    fn of_kind(kind: raw::TJINIT, scans: u32) -> Result<Self, Complaint> {
         // SAFETY: takes and keeps no pointer.
-        let handle = unsafe { raw::tj3Init(int(raw::TJINIT_TJINIT_DECOMPRESS)) };
+        let handle = unsafe { raw::tj3Init(int(kind)) };
         let text = || "libjpeg-turbo gives no handle: out of memory?".to_owned();
         let handle = NonNull::new(handle).ok_or_else(|| Complaint { text: text(), is_warning: false })?;
         let mut handle = Self(handle);
@@ -177,6 +182,72 @@ impl Opened<'_> {
             )
         };
         handle.check(result)
+    }
+}
+
+/// Codes images anew without decoding them to pixels.
+pub(super) struct Recoder(Handle);
+
+impl Recoder {
+    /// One that puts a restart marker behind every `interval` units of coding (MCUs), and makes Huffman tables for each image.
+    pub(super) fn new(scans: u32, interval: u32) -> Result<Self, Complaint> {
+        let mut handle = Handle::of_kind(raw::TJINIT_TJINIT_TRANSFORM, scans)?;
+        handle.set(raw::TJPARAM_TJPARAM_OPTIMIZE, 1)?;
+        let interval = c_int::try_from(interval).unwrap_or(c_int::MAX);
+        handle.set(raw::TJPARAM_TJPARAM_RESTARTBLOCKS, interval)?;
+        Ok(Self(handle))
+    }
+
+    /// The image coded anew.
+    pub(super) fn recode(&mut self, bytes: &[u8]) -> Result<Vec<u8>, Complaint> {
+        let as_it_is = raw::tjtransform {
+            r: raw::tjregion { x: 0, y: 0, w: 0, h: 0 },
+            op: int(raw::TJXOP_TJXOP_NONE),
+            options: 0,
+            data: std::ptr::null_mut(),
+            customFilter: None,
+        };
+        let mut found = Coded { at: std::ptr::null_mut(), len: 0 };
+        // SAFETY: the handle is live; the library reads `bytes.len()` bytes of a slice and one transform, and writes a pointer
+        // and a length: where it has allocated, and how much of that is the image. All outlive the call.
+        let result = unsafe {
+            raw::tj3Transform(
+                self.0.0.as_ptr(),
+                bytes.as_ptr(),
+                bytes.len() as _,
+                1,
+                &raw mut found.at,
+                &raw mut found.len,
+                &raw const as_it_is,
+            )
+        };
+        self.0.check(result)?;
+        Ok(found.bytes().to_vec())
+    }
+}
+
+/// Bytes that the library has allocated.
+struct Coded {
+    /// Null as long as it has not.
+    at: *mut u8,
+    len: raw::size_t,
+}
+
+impl Coded {
+    /// After a call that went well.
+    fn bytes(&self) -> &[u8] {
+        if self.at.is_null() {
+            return &[];
+        }
+        // SAFETY: `recode` asks after a call that went well only: then `len` bytes stand there, ours until they are freed.
+        unsafe { std::slice::from_raw_parts(self.at, usize::try_from(self.len).unwrap_or(0)) }
+    }
+}
+
+impl Drop for Coded {
+    fn drop(&mut self) {
+        // SAFETY: null or what the library has allocated for us, freed once.
+        unsafe { raw::tj3Free(self.at.cast()) };
     }
 }
 

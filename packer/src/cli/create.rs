@@ -122,6 +122,13 @@ pub struct ImageArgs {
     /// JPEG quality for --format jpeg, 1 to 100.
     #[arg(long, value_name = "Q", default_value_t = 90, value_parser = clap::value_parser!(u8).range(1..=100))]
     pub quality: u8,
+    /// Code JPEGs again without loss, with restart markers, so that a crop is decoded without what lies around it.
+    ///
+    /// Pixels stay what they are; a random crop (RandomResizedCrop) is decoded in some 30 % less time. Files of photographs keep their
+    /// size to within some percent, as Huffman tables are made for each; small ones of low quality grow. Progressive JPEGs become sequential,
+    /// EXIF and colour profiles stay. Other images are left as --format says.
+    #[arg(long)]
+    pub restart_markers: bool,
 }
 
 /// What is stored of an image.
@@ -167,12 +174,17 @@ impl ImageArgs {
                 let text = "resizing means encoding again: add --format jpeg or --format raw";
                 return Err(Error::Usage(text.to_owned()));
             }
-            FormatArg::Keep => return Ok(None),
+            FormatArg::Raw if self.restart_markers => {
+                let text = "--restart-markers is for JPEGs: --format raw stores none";
+                return Err(Error::Usage(text.to_owned()));
+            }
+            FormatArg::Keep if !self.restart_markers => return Ok(None),
+            FormatArg::Keep => Format::Keep,
             FormatArg::Jpeg => Format::Jpeg,
             FormatArg::Raw => Format::Raw,
         };
-        let Self { resize_short, max_side, filter, quality, .. } = *self;
-        Ok(Some(Transform { format, resize_short, max_side, filter, quality }))
+        let Self { resize_short, max_side, filter, quality, restart_markers, .. } = *self;
+        Ok(Some(Transform { format, resize_short, max_side, filter, quality, restart_markers }))
     }
 }
 

@@ -194,6 +194,9 @@ pub struct NewLayoutArgs {
     /// With --format jpeg: its quality, 1 to 100. By default 90.
     #[arg(long, value_name = "Q", requires = "format", value_parser = clap::value_parser!(u8).range(1..=100))]
     pub quality: Option<u8>,
+    /// With --format keep or jpeg: code JPEGs again without loss, with restart markers, as create does.
+    #[arg(long, requires = "format")]
+    pub restart_markers: bool,
 }
 
 impl LsArgs {
@@ -244,10 +247,11 @@ impl NewLayoutArgs {
             cls: false,
         });
         if let Some(format) = self.format {
-            let Self { resize_short, max_side, filter, quality, .. } = self;
+            let Self { resize_short, max_side, filter, quality, restart_markers, .. } = self;
             let filter = filter.unwrap_or_default();
             let quality = quality.unwrap_or(QUALITY);
-            layout.transform = ImageArgs { format, resize_short, max_side, filter, quality }.transform()?;
+            let images = ImageArgs { format, resize_short, max_side, filter, quality, restart_markers };
+            layout.transform = images.transform()?;
         }
         layout.shard_bytes = self.shard_size.unwrap_or(layout.shard_bytes);
         layout.compression = self.compress.unwrap_or(layout.compression);

@@ -1,10 +1,15 @@
-//! What `--format jpeg` and `--format raw` do to an image: turned upright, resized, encoded again.
+//! What `--format jpeg` and `--format raw` do to an image (turned upright, resized, encoded again), and what
+//! `--restart-markers` does to a JPEG (coded again, with the same pixels).
 
 use serde::{Deserialize, Serialize};
+use shade_formats::index::{Media, sniff};
 use shade_formats::limits::RECORD_BYTES_MAX;
-use shade_images::{Decoder, Filter, Size, orientation, resize_both, resize_max, resize_short};
+use shade_images::{
+    Decoder, Filter, Size, orientation, resize_both, resize_max, resize_short, with_restart_markers,
+};
 
-/// What an image becomes. Pixels are those of Pillow: `ImageOps.exif_transpose(image).convert("RGB").resize(...)`.
+/// What an image becomes. Unless it is kept, its pixels are those of Pillow:
+/// `ImageOps.exif_transpose(image).convert("RGB").resize(...)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Transform {
     /// How it is stored.
@@ -17,12 +22,17 @@ pub struct Transform {
     pub filter: Interpolation,
     /// JPEG quality, 1 to 100.
     pub quality: u8,
+    /// Whether JPEGs get restart markers, so that a crop is decoded without what lies around it.
+    #[serde(default)]
+    pub restart_markers: bool,
 }
 
-/// How a transformed image is stored.
+/// How an image is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Format {
+    /// As it is.
+    Keep,
     /// As JPEG.
     Jpeg,
     /// As pixels: a PPM.
@@ -68,7 +78,21 @@ impl<'a> Transformer<'a> {
     ///
     /// # Errors
     /// It cannot be decoded, or its record would be too large.
-    pub(super) fn transform(&mut self, bytes: &[u8]) -> Result<&[u8], String> {
+    pub(super) fn transform<'b>(&'b mut self, bytes: &'b [u8]) -> Result<&'b [u8], String> {
+        let is_kept = self.transform.format == Format::Keep;
+        if !is_kept {
+            self.encoded = self.encode(bytes)?;
+        }
+        let image = if is_kept { bytes } else { &self.encoded };
+        if !self.transform.restart_markers || sniff(image).0 != Media::Jpeg {
+            return checked(if is_kept { bytes } else { &self.encoded });
+        }
+        self.encoded = with_restart_markers(image).map_err(|fault| fault.to_string())?;
+        checked(&self.encoded)
+    }
+
+    /// The image upright, resized and encoded again.
+    fn encode(&mut self, bytes: &[u8]) -> Result<Vec<u8>, String> {
         let image = self.decoder.decode(bytes).map_err(|fault| fault.to_string())?;
         self.decoder.shrink();
         let mut image = image.oriented(orientation(bytes));
@@ -79,14 +103,17 @@ impl<'a> Transformer<'a> {
             };
             image = image.resized(size, filter).map_err(|fault| fault.to_string())?;
         }
-        self.encoded = match self.transform.format {
-            Format::Jpeg => image.encode_jpeg(self.transform.quality).map_err(|fault| fault.to_string())?,
-            Format::Raw => image.encode_ppm(),
-        };
-        if self.encoded.len() as u64 > RECORD_BYTES_MAX {
-            let bytes = self.encoded.len();
-            return Err(format!("{bytes} bytes once decoded; a record holds at most {RECORD_BYTES_MAX}"));
+        match self.transform.format {
+            Format::Raw => Ok(image.encode_ppm()),
+            _ => image.encode_jpeg(self.transform.quality).map_err(|fault| fault.to_string()),
         }
-        Ok(&self.encoded)
     }
+}
+
+fn checked(record: &[u8]) -> Result<&[u8], String> {
+    let bytes = record.len();
+    if bytes as u64 > RECORD_BYTES_MAX {
+        return Err(format!("{bytes} bytes once coded again; a record holds at most {RECORD_BYTES_MAX}"));
+    }
+    Ok(record)
 }
