@@ -21,6 +21,7 @@ from demo import fashion_mnist
 # Rows in the order of the table; keys are modules in decoders/, but for the last.
 DECODERS = {
     "shade": "shade Loader",
+    "shade_marked": "shade Loader, restart markers",
     "imagefolder": "ImageFolder, PIL",
     "imagefolder_fast": "ImageFolder, fast decoder",
     "webdataset": "WebDataset, fast decoder",

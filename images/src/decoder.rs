@@ -16,7 +16,7 @@ pub struct Decoder {
     rgb: Vec<u8>,
 }
 
-/// A decoded image in the decoder's own buffer.
+/// A decoded image, in the decoder's own buffer or in the bytes that it was decoded from.
 #[derive(Clone, Copy)]
 pub struct Pixels<'a> {
     /// 8-bit RGB, interleaved: 3 bytes for each pixel of `area`.
@@ -41,17 +41,14 @@ impl Decoder {
     /// # Errors
     /// The image is damaged, of a kind or variant that cannot be decoded, or too large.
     pub fn decode(&mut self, bytes: &[u8]) -> Result<Image, ImageFault> {
-        let decoded = self.decode_part(sniff(bytes).0, bytes, Part::whole).map(|pixels| pixels.area.size);
-        let image = decoded.and_then(|size| {
-            let mut rgb = std::mem::take(&mut self.rgb);
-            rgb.truncate(size.width as usize * size.height as usize * 3);
-            Image::new(size, rgb)
-        });
+        let decoded = self.decode_part(sniff(bytes).0, bytes, Part::whole);
+        let image = decoded.and_then(|pixels| Image::new(pixels.area.size, pixels.rgb.to_vec()));
         self.shrink();
         image
     }
 
-    /// Decodes `bytes`, which are of the kind `media`, into the decoder's buffer. `part` is asked, for the image's size, what
+    /// Decodes `bytes`, which are of the kind `media`, into the decoder's buffer, unless the pixels stand in them as
+    /// they are. `part` is asked, for the image's size, what
     /// is wanted; of a JPEG little else is decoded: rows below the part are not even looked at, so that damage there is not
     /// found.
     ///
@@ -59,13 +56,14 @@ impl Decoder {
     ///
     /// # Errors
     /// As for [`Decoder::decode`], and for a reduction that there is not.
-    pub fn decode_part(
-        &mut self,
+    pub fn decode_part<'a>(
+        &'a mut self,
         media: Media,
-        bytes: &[u8],
+        bytes: &'a [u8],
         part: impl FnOnce(Size) -> Part,
-    ) -> Result<Pixels<'_>, ImageFault> {
+    ) -> Result<Pixels<'a>, ImageFault> {
         let rgb = &mut self.rgb;
+        let mut in_place = None;
         let whole = |size| (size, Area::whole(size), 1);
         let (source, area, reduced_by) = match media {
             Media::Jpeg => {
@@ -74,7 +72,11 @@ impl Decoder {
             }
             Media::Png => whole(self.png.decode(bytes, rgb)?),
             Media::Webp => whole(self.webp.decode(bytes, rgb)?),
-            Media::Ppm => whole(ppm::decode(bytes, rgb)?),
+            Media::Ppm => {
+                let (size, pixels) = ppm::decode(bytes, rgb)?;
+                in_place = pixels;
+                whole(size)
+            }
             Media::Bmp => whole(bmp::decode(bytes, rgb)?),
             Media::Tiff => whole(tiff::decode(bytes, rgb)?),
             Media::Gif | Media::Other => {
@@ -83,7 +85,8 @@ impl Decoder {
             }
         };
         let bytes = area.size.width as usize * area.size.height as usize * 3;
-        Ok(Pixels { rgb: self.rgb.get(..bytes).unwrap_or_default(), area, source, reduced_by })
+        let rgb = in_place.unwrap_or(&self.rgb).get(..bytes).unwrap_or_default();
+        Ok(Pixels { rgb, area, source, reduced_by })
     }
 
     /// Gives back what one large image made the buffers grow to.

@@ -20,8 +20,8 @@ def prepare(root: Path, programs: Path, _kind: Kind) -> None:
     shards.prepare(root, programs)
 
 
-def epochs(root: Path, workers: int, size: int, kind: Kind) -> Epochs:
-    dataset = root / FOLDER
+def epochs(root: Path, workers: int, size: int, kind: Kind, folder: str = FOLDER) -> Epochs:
+    dataset = root / folder
     with shade_load.Loader(
         dataset, size, sampler="uniform", workers=workers, cache="100%", **_decoding(kind)
     ) as loader:

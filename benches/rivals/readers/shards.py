@@ -1,4 +1,4 @@
-"""The shards that shade-pack writes, which three readers read: made once."""
+"""The shards that shade-pack writes, which several readers read: made once."""
 
 import subprocess
 from pathlib import Path
@@ -8,11 +8,11 @@ FOLDER = "shards"
 SHARD_BYTES = "64MB"
 
 
-def prepare(root: Path, programs: Path) -> None:
-    """Packs the files, if no other reader's `prepare` has."""
-    if not (root / FOLDER).exists():
-        words: list[str | Path] = [programs / "shade-pack", "create", "--quiet", "--shard-size", SHARD_BYTES]
-        subprocess.run([*words, root / "files", root / FOLDER], stdout=subprocess.DEVNULL, check=True)
+def prepare(root: Path, programs: Path, folder: str = FOLDER, *options: str) -> None:
+    """Packs the files with `options`, if no other reader's `prepare` has."""
+    if not (root / folder).exists():
+        words: list[str | Path] = [programs / "shade-pack", "create", "--quiet", "--shard-size", SHARD_BYTES, *options]
+        subprocess.run([*words, root / "files", root / folder], stdout=subprocess.DEVNULL, check=True)
 
 
 def paths(root: Path) -> list[str]:

@@ -12,8 +12,8 @@ use super::colour::{each, grey, saturate};
 use crate::limits::{check_size, scratch};
 use crate::{ImageFault, Size};
 
-/// Decodes `bytes` into `rgb`.
-pub(crate) fn decode(bytes: &[u8], rgb: &mut Vec<u8>) -> Result<Size, ImageFault> {
+/// Decodes `bytes` into `rgb`, unless the pixels stand in them as they are: then these come back, too.
+pub(crate) fn decode<'a>(bytes: &'a [u8], rgb: &mut Vec<u8>) -> Result<(Size, Option<&'a [u8]>), ImageFault> {
     let channels = match bytes.get(..2) {
         Some(b"P5") => 1,
         Some(b"P6") => 3,
@@ -38,10 +38,13 @@ pub(crate) fn decode(bytes: &[u8], rgb: &mut Vec<u8>) -> Result<Size, ImageFault
     let pixels = width as usize * height as usize;
     let samples =
         rest.get(..pixels * channels * sample_bytes).ok_or_else(|| corrupt("it ends before its last row"))?;
+    let size = Size { width, height };
+    if (channels, sample_bytes, value_max) == (3, 1, 255) {
+        return Ok((size, Some(samples)));
+    }
     let rgb = scratch(rgb, pixels * 3);
     let word = u16::from_be_bytes;
     match (channels, sample_bytes) {
-        (3, 1) if value_max == 255 => rgb.copy_from_slice(samples),
         (3, 1) => each(samples, rgb, |pixel| pixel.map(|value: u8| to_byte(value.into(), value_max))),
         (3, _) => each(samples, rgb, |&[a, b, c, d, e, f]| {
             [word([a, b]), word([c, d]), word([e, f])].map(|value| to_byte(value, value_max))
@@ -50,7 +53,7 @@ pub(crate) fn decode(bytes: &[u8], rgb: &mut Vec<u8>) -> Result<Size, ImageFault
         // Grey of 16 bits is first stretched to 16 bits, then cut off at 255: see `saturate`.
         _ => each(samples, rgb, |&pixel| grey(saturate(stretch(word(pixel), value_max, u16::MAX)))),
     }
-    Ok(Size { width, height })
+    Ok((size, None))
 }
 
 /// The next decimal number of the header, after blanks and comments.

@@ -1,4 +1,4 @@
-//! From decoded pixels to a row of the batch: resize, mirror, order of colours, and out, line by line.
+//! From decoded pixels to a row of the batch: resize, mirror, order of colours, and out, some lines at a time.
 
 use fast_image_resize::images::{TypedCroppedImage, TypedImage, TypedImageRef};
 use fast_image_resize::pixels::U8x3;
@@ -8,6 +8,10 @@ use shade_images::{Area, Pixels, SCRATCH_KEEP_BYTES, scratch, shrink};
 
 use super::colours::{split, split_mirrored};
 use super::cut::{Cut, FloatBox};
+
+/// Bytes of the lines that are written at a time: few enough for the CPU's first cache, so many that small images are one write for each
+/// colour.
+const BAND_BYTES: usize = 16 * 1024;
 
 /// Why a row could not be written.
 pub(super) enum RowFault<E> {
@@ -22,7 +26,7 @@ pub(super) enum RowFault<E> {
 pub(super) struct RowWriter {
     resizer: Resizer,
     resized: Vec<u8>,
-    line: Vec<u8>,
+    band: Vec<u8>,
 }
 
 impl RowWriter {
@@ -37,10 +41,9 @@ impl RowWriter {
         spec: &ImageSpec,
         mut write: impl FnMut(u64, &[u8]) -> Result<(), E>,
     ) -> Result<(), RowFault<E>> {
-        let width = spec.width as usize;
-        let line = scratch(&mut self.line, 3 * width);
         let place = cut.place();
         if place != Some(Area::whole(shade_images::Size { width: spec.width, height: spec.height })) {
+            let line = scratch(&mut self.band, 3 * spec.width as usize);
             line.fill(0);
             for row in 0..u64::from(spec.height) {
                 write(row * 3 * u64::from(spec.width), line).map_err(RowFault::Write)?;
@@ -65,12 +68,18 @@ impl RowWriter {
         };
         let shown = 3 * place.size.width as usize;
         let lines = rgb.chunks_exact(3 * columns as usize).skip(top as usize);
-        let lines = lines.filter_map(|line| line.get(3 * left as usize..)?.get(..shown));
+        let mut lines = lines.filter_map(|line| line.get(3 * left as usize..)?.get(..shown));
         let x = if cut.flips { spec.width - place.left - place.size.width } else { place.left };
-        let target = Target { spec, x, flips: cut.flips };
-        let rows = place.top..place.top + place.size.height;
-        for (row, line_of_image) in rows.zip(lines) {
-            target.line(row, line_of_image, line, &mut write).map_err(RowFault::Write)?;
+        let target = Target { spec, x, width: place.size.width, flips: cut.flips };
+        let band_lines = target.band_lines();
+        let band = scratch(&mut self.band, shown * band_lines as usize);
+        let bottom = place.top + place.size.height;
+        for row in (place.top..bottom).step_by(band_lines as usize) {
+            let count = band_lines.min(bottom - row);
+            let band = band.get_mut(..shown * count as usize).unwrap_or_default();
+            target
+                .band(row, count, lines.by_ref().take(count as usize), band, &mut write)
+                .map_err(RowFault::Write)?;
         }
         Ok(())
     }
@@ -118,45 +127,82 @@ fn resize(
 /// Where the lines of an image go in a row.
 struct Target<'a> {
     spec: &'a ImageSpec,
-    /// First column, in the row as it is delivered.
+    /// First column and number of columns, in the row as it is delivered.
     x: u32,
+    width: u32,
     flips: bool,
 }
 
 impl Target<'_> {
-    /// Writes one line of interleaved colours as line `row`. `buffer` has room for a line.
-    fn line<E>(
+    /// How many lines are written at a time, at least 1.
+    fn band_lines(&self) -> u32 {
+        let line = 3 * self.width.max(1) as usize;
+        u32::try_from(BAND_BYTES / line).unwrap_or(1).max(1)
+    }
+
+    /// Writes `count` lines of interleaved colours as lines `row..`. `band` has room for just these.
+    fn band<'l, E>(
         &self,
         row: u32,
-        colours: &[u8],
-        buffer: &mut [u8],
+        count: u32,
+        lines: impl Iterator<Item = &'l [u8]>,
+        band: &mut [u8],
         write: &mut impl FnMut(u64, &[u8]) -> Result<(), E>,
     ) -> Result<(), E> {
-        let (width, height) = (u64::from(self.spec.width), u64::from(self.spec.height));
-        let at = u64::from(row) * width + u64::from(self.x);
-        let (pixels, _) = colours.as_chunks::<3>();
+        let width = self.width as usize;
         if self.spec.channels_last {
-            if !self.flips {
-                return write(3 * at, colours);
+            for (line, to) in lines.zip(band.chunks_exact_mut(3 * width)) {
+                self.interleaved(line, to);
             }
-            let (mirrored, _) = buffer.as_chunks_mut::<3>();
-            for (to, from) in mirrored.iter_mut().zip(pixels.iter().rev()) {
-                *to = *from;
+            return self.out(row, 3, 0, band, write);
+        }
+        let plane = width * count as usize;
+        let (red, rest) = band.split_at_mut(plane);
+        let (green, blue) = rest.split_at_mut(plane);
+        let colours =
+            red.chunks_exact_mut(width).zip(green.chunks_exact_mut(width)).zip(blue.chunks_exact_mut(width));
+        for (line, ((red, green), blue)) in lines.zip(colours) {
+            let (pixels, _) = line.as_chunks::<3>();
+            if self.flips {
+                split_mirrored(pixels, red, green, blue);
+            } else {
+                split(pixels, red, green, blue);
             }
-            return write(3 * at, buffer.get(..colours.len()).unwrap_or_default());
         }
-        let (red, rest) = buffer.split_at_mut(pixels.len());
-        let (green, rest) = rest.split_at_mut(pixels.len());
-        let blue = rest.get_mut(..pixels.len()).unwrap_or_default();
-        if self.flips {
-            split_mirrored(pixels, red, green, blue);
-        } else {
-            split(pixels, red, green, blue);
+        let pixels = u64::from(self.spec.width) * u64::from(self.spec.height);
+        (0..)
+            .zip(band.chunks_exact(plane))
+            .try_for_each(|(colour, plane)| self.out(row, 1, colour * pixels, plane, write))
+    }
+
+    /// A line as it is, or mirrored.
+    fn interleaved(&self, line: &[u8], to: &mut [u8]) {
+        if !self.flips {
+            to.copy_from_slice(line);
+            return;
         }
-        for (plane, line) in [red, green, blue].into_iter().enumerate() {
-            write(plane as u64 * width * height + at, line)?;
+        let (mirrored, _) = to.as_chunks_mut::<3>();
+        for (to, from) in mirrored.iter_mut().zip(line.as_chunks::<3>().0.iter().rev()) {
+            *to = *from;
         }
-        Ok(())
+    }
+
+    /// Writes `lines`, from line `row` on and with `values` a pixel, into what begins at `base`: at once where they fill the
+    /// row's width.
+    fn out<E>(
+        &self,
+        row: u32,
+        values: u64,
+        base: u64,
+        lines: &[u8],
+        write: &mut impl FnMut(u64, &[u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let at = |row: u32| base + values * (u64::from(row) * u64::from(self.spec.width) + u64::from(self.x));
+        if self.width == self.spec.width {
+            return write(at(row), lines);
+        }
+        let bytes = self.width as usize * if values == 3 { 3 } else { 1 };
+        (row..).zip(lines.chunks_exact(bytes)).try_for_each(|(row, line)| write(at(row), line))
     }
 }
 
