@@ -40,6 +40,7 @@ fn compare(programs: &Programs, dataset: &Dataset, output: Output) -> Result<[Fi
     let kind = match output {
         Output::Raw => "raw".to_owned(),
         Output::Decoded(images) => format!("decoded {}x{}", images.height, images.width),
+        Output::Ragged { .. } => "decoded whole".to_owned(),
     };
     let alone = figure(rival.name(dataset), alone);
     Ok([

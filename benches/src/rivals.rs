@@ -30,7 +30,7 @@ impl Rival {
     pub(crate) fn new(dataset: &Dataset, output: Output) -> Result<Self> {
         match output {
             Output::Raw => Pread::new(dataset).map(Self::Pread),
-            Output::Decoded(_) => Decode::new(dataset).map(Self::Decode),
+            Output::Decoded(_) | Output::Ragged { .. } => Decode::new(dataset).map(Self::Decode),
         }
     }
 

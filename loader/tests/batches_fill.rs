@@ -9,7 +9,7 @@ use shade_formats::control::{ImageSpec, Output};
 use shade_formats::index::{Codec, Entry, Index, IndexBuilder, Media, Shard};
 use shade_formats::ring::{BatchLayout, Layout, Region};
 use shade_formats::{SampleId, ShardId};
-use shade_images::ImageFault;
+use shade_images::{ImageFault, Size};
 use shade_load::batches::decode::{DecodeFault, Decoder, Draw};
 use shade_load::batches::{
     Columns, FillFault, FillOrder, Filled, Job, JobDone, LayoutFault, Move, Row, SealOrder, Ticket, Workers,
@@ -23,6 +23,8 @@ struct Packed {
     raw_len: u32,
     codec: Codec,
     media: Media,
+    /// (width, height) as the index has it.
+    size: (u16, u16),
 }
 
 impl Packed {
@@ -32,7 +34,12 @@ impl Packed {
             raw_len: u32::try_from(bytes.len()).unwrap(),
             codec: Codec::None,
             media,
+            size: (0, 0),
         }
+    }
+
+    fn sized(self, width: u16, height: u16) -> Self {
+        Self { size: (width, height), ..self }
     }
 
     fn zstd(media: Media, bytes: &[u8]) -> Self {
@@ -107,7 +114,7 @@ impl Rig {
     }
 
     fn seal(&self, order: SealOrder, payload: &Region) -> JobDone {
-        self.workers.submit(Job::Seal(order, payload.clone()));
+        self.workers.submit(Job::Seal(Box::new(order), payload.clone()));
         self.done.recv().unwrap()
     }
 }
@@ -130,8 +137,8 @@ fn index(records: &[Packed], dictionaries: &[&[u8]]) -> Index {
             raw_len: record.raw_len,
             crc32c: crc32c(&record.stored),
             label: 0,
-            width: 0,
-            height: 0,
+            width: record.size.0,
+            height: record.size.1,
             codec: record.codec,
             media: record.media,
         };
@@ -169,8 +176,9 @@ fn png(width: u32, height: u32, seed: u32) -> Vec<u8> {
     bytes
 }
 
+/// Bytes written, or what is wrong.
 fn outcomes(filled: &Filled) -> Vec<Result<u64, FillFault>> {
-    filled.rows.iter().map(|(_, outcome)| outcome.clone()).collect()
+    filled.rows.iter().map(|(_, outcome)| outcome.clone().map(|written| written.bytes)).collect()
 }
 
 #[test]
@@ -239,7 +247,7 @@ fn records_with_dictionaries_come_out_whole_raw_and_decoded() {
     let rows = (0..4).map(|row| rig.row(row, row as u64 * 4096, 3 * 28 * 28)).collect();
     let filled = rig.fill(Output::Decoded(ImageSpec::cover(28, 28)), rows, &payload);
     for (row, bytes) in expected.iter().enumerate() {
-        assert_eq!(filled.rows[row].1, Ok(3 * 28 * 28));
+        assert_eq!(outcomes(&filled)[row], Ok(3 * 28 * 28));
         let red: Vec<u8> = bytes[13..].iter().copied().step_by(3).collect();
         assert_eq!(read(&payload, row as u64 * 4096, 28 * 28), red);
     }
@@ -318,7 +326,7 @@ fn a_record_is_checked_by_its_first_row_and_not_again() {
         let good = rig.row(sample, 0, len);
         assert!(!good.record.is_checked());
         let (row, outcome) = rig.fill(output, vec![good], &payload).rows.remove(0);
-        assert_eq!(outcome, Ok(len));
+        assert_eq!(outcome.map(|written| written.bytes), Ok(len));
         assert!(row.record.is_checked());
 
         // One bit in the last byte, which no decoder would miss.
@@ -368,6 +376,107 @@ fn decoded_rows_hold_planes_of_the_image() {
     }
     let red: Vec<u8> = noise(3 * 28 * 28, 5).into_iter().step_by(3).collect();
     assert_eq!(read(&payload, 2 * len, 28 * 28), red);
+}
+
+/// A TIFF of 3 x 2 grey pixels, 0, 1, ... 5, with this orientation.
+fn tiff(orientation: u16) -> Vec<u8> {
+    // Tag, type (3: u16, 4: u32), value.
+    let fields: [(u16, u16, u32); 9] = [
+        (256, 3, 3),
+        (257, 3, 2),
+        (258, 3, 8),
+        (259, 3, 1),
+        (262, 3, 1),
+        (273, 4, 8 + 2 + 9 * 12 + 4),
+        (274, 3, orientation.into()),
+        (278, 3, 2),
+        (279, 4, 6),
+    ];
+    let mut bytes = b"II\x2a\0\x08\0\0\0\x09\0".to_vec();
+    for (tag, kind, value) in fields {
+        bytes.extend([tag.to_le_bytes(), kind.to_le_bytes()].concat());
+        bytes.extend([1_u32.to_le_bytes(), value.to_le_bytes()].concat());
+    }
+    bytes.extend([0, 0, 0, 0, 0, 1, 2, 3, 4, 5]);
+    bytes
+}
+
+#[test]
+fn rows_of_their_own_sizes_are_the_whole_images() {
+    let pixels = noise(3 * 200 * 30, 5);
+    let ppm = [b"P6 200 30 255\n".as_slice(), &pixels].concat();
+    let mut rig = Rig::new(vec![
+        Packed::plain(Media::Ppm, &ppm).sized(200, 30),
+        Packed::zstd(Media::Ppm, &ppm).sized(200, 30),
+        Packed::plain(Media::Png, &png(1, 9, 2)).sized(1, 9),
+        Packed::plain(Media::Tiff, &tiff(1)).sized(3, 2),
+        Packed::plain(Media::Tiff, &tiff(6)).sized(3, 2),
+    ]);
+    let places = [(0, 18_000), (18_000, 18_000), (36_000, 27), (36_027, 18), (36_045, 18)];
+    for channels_last in [false, true] {
+        let payload = Region::heap(40 << 10);
+        let rows = places.iter().enumerate().map(|(i, &(at, len))| rig.row(i, at, len)).collect();
+        let filled = rig.fill(Output::Ragged { channels_last }, rows, &payload);
+        let written: Vec<_> = filled.rows.into_iter().map(|(_, outcome)| outcome.unwrap()).collect();
+        let sides: Vec<_> = written.iter().map(|written| (written.width, written.height)).collect();
+        assert_eq!(sides, [(200, 30), (200, 30), (1, 9), (3, 2), (2, 3)], "an orientation turns a TIFF only");
+        assert!(written.iter().zip(places).all(|(written, (_, len))| written.bytes == len));
+
+        let in_order = |rgb: &[u8]| match channels_last {
+            true => rgb.to_vec(),
+            false => (0..3).flat_map(|colour| rgb.iter().skip(colour).step_by(3).copied()).collect(),
+        };
+        assert_eq!(read(&payload, 0, 18_000), in_order(&pixels));
+        assert_eq!(read(&payload, 18_000, 18_000), in_order(&pixels));
+        assert_eq!(read(&payload, 36_000, 27), in_order(&noise(27, 2)));
+        assert_eq!(read(&payload, 36_027, 18), in_order(&[0, 1, 2, 3, 4, 5].map(|grey| [grey; 3]).concat()));
+        assert_eq!(read(&payload, 36_045, 18), in_order(&[3, 0, 4, 1, 5, 2].map(|grey| [grey; 3]).concat()));
+    }
+}
+
+#[test]
+fn an_image_of_another_size_than_the_indexs_is_a_fault_and_writes_nothing() {
+    let (image, jpeg) = (png(20, 10, 1), include_bytes!("images/baseline.jpg"));
+    let mut rig = Rig::new(vec![
+        Packed::plain(Media::Png, &image).sized(10, 10),
+        Packed::plain(Media::Png, &image).sized(10, 20),
+        Packed::plain(Media::Png, &image).sized(40, 10),
+        Packed::plain(Media::Jpeg, jpeg).sized(37, 20),
+        Packed::plain(Media::Tiff, &tiff(1)).sized(6, 1),
+        Packed::plain(Media::Png, &image),
+        Packed::plain(Media::Png, &image).sized(u16::MAX, u16::MAX),
+        Packed::plain(Media::Png, &image).sized(20, 10),
+    ]);
+    let payload = Region::heap(16 << 10);
+    let lens = [300, 600, 1200, 2220, 18, 0, 0, 600];
+    let ends: Vec<u64> = lens.iter().scan(0, |end, len| Some(std::mem::replace(end, *end + len))).collect();
+    let rows = (0..8).map(|i| rig.row(i, ends[i], lens[i])).collect();
+    let found = outcomes(&rig.fill(Output::Ragged { channels_last: true }, rows, &payload));
+    let other = |image: (u32, u32), indexed: (u32, u32)| {
+        let [image, indexed] = [image, indexed].map(|(width, height)| Size { width, height });
+        Err(FillFault::Decode(DecodeFault::OtherSize { image, indexed }))
+    };
+    let side = u64::from(u16::MAX);
+    assert_eq!(
+        found,
+        [
+            other((20, 10), (10, 10)),
+            other((20, 10), (10, 20)),
+            other((20, 10), (40, 10)),
+            other((37, 21), (37, 20)),
+            other((3, 2), (6, 1)),
+            Err(FillFault::Decode(DecodeFault::Unsized)),
+            Err(FillFault::Decode(ImageFault::Size { width: side, height: side }.into())),
+            Ok(600),
+        ]
+    );
+    let end = usize::try_from(ends[7]).unwrap();
+    assert_eq!(read(&payload, 0, end), vec![0; end]);
+    assert_eq!(read(&payload, ends[7], 600), noise(600, 1));
+    assert_eq!(
+        found[0].clone().unwrap_err().to_string(),
+        "image of 20 x 10 pixels: expected 10 x 10, as the index says"
+    );
 }
 
 #[test]
@@ -511,13 +620,14 @@ fn raw_batches_have_offsets_and_lens_too() {
         flags: vec![0, 0],
         offsets: vec![0, 60],
         lens: vec![60, 40],
+        ..Columns::default()
     };
     let order =
         SealOrder { ticket: TICKET, block_offset: 0, layout, columns: columns.clone(), moves: Vec::new() };
     assert!(matches!(rig.seal(order, &payload), JobDone::Sealed(TICKET)));
     let words = |values: [u64; 2]| values.map(u64::to_le_bytes).concat();
-    assert_eq!(read(&payload, layout.offsets.unwrap(), 16), words([0, 60]));
-    assert_eq!(read(&payload, layout.lens.unwrap(), 16), words([60, 40]));
+    assert_eq!(read(&payload, layout.offsets().unwrap(), 16), words([0, 60]));
+    assert_eq!(read(&payload, layout.lens().unwrap(), 16), words([60, 40]));
 
     // A column too many, too few, or a move out of the segment: never published.
     let short = Columns { lens: vec![60], ..columns.clone() };
@@ -527,6 +637,46 @@ fn raw_batches_have_offsets_and_lens_too() {
     for (columns, moves) in [(short, none.clone()), (long, none), (columns, outside)] {
         let order = SealOrder { ticket: TICKET, block_offset: 0, layout, columns, moves };
         assert!(matches!(rig.seal(order, &payload), JobDone::SealFailed(TICKET, _)));
+    }
+}
+
+#[test]
+fn images_of_their_own_sizes_have_sides_instead_of_lens() {
+    let rig = Rig::new(Vec::new());
+    let layout = BatchLayout::new(Layout::RaggedHwc, 3, 100).unwrap();
+    let payload = Region::heap(8192);
+    let columns = Columns {
+        ids: vec![1, 2],
+        labels: vec![3, 4],
+        weights: vec![1.0, 1.0],
+        flags: vec![0, 0],
+        offsets: vec![0, 60],
+        heights: vec![5, 13],
+        widths: vec![4, 1],
+        ..Columns::default()
+    };
+    let order = |columns: &Columns| SealOrder {
+        ticket: TICKET,
+        block_offset: 4096,
+        layout,
+        columns: columns.clone(),
+        moves: Vec::new(),
+    };
+    assert!(matches!(rig.seal(order(&columns), &payload), JobDone::Sealed(TICKET)));
+    assert_eq!(
+        read(&payload, 4096 + layout.offsets().unwrap(), 16),
+        [0_u64, 60].map(u64::to_le_bytes).concat()
+    );
+    assert_eq!(
+        read(&payload, 4096 + layout.heights().unwrap(), 8),
+        [5_u32, 13].map(u32::to_le_bytes).concat()
+    );
+    assert_eq!(read(&payload, 4096 + layout.widths().unwrap(), 8), [4_u32, 1].map(u32::to_le_bytes).concat());
+
+    let short = Columns { widths: vec![4], ..columns.clone() };
+    let strange = Columns { lens: vec![60, 39], ..columns };
+    for columns in [short, strange] {
+        assert!(matches!(rig.seal(order(&columns), &payload), JobDone::SealFailed(TICKET, _)));
     }
 }
 

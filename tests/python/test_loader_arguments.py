@@ -230,6 +230,11 @@ def test_transforms_become_what_the_daemon_does(given: object, expected: dict[st
     assert image_spec(given, False, False) == {**IMAGES, **expected}
 
 
+def test_none_leaves_images_as_they_are() -> None:
+    own = {**IMAGES, "height": 0, "width": 0, "framing": "none", "channels_last": True}
+    assert image_spec("none", True, False) == own
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
@@ -247,7 +252,8 @@ def test_transforms_become_what_the_daemon_does(given: object, expected: dict[st
         (tv.RandomCrop(224, padding=2, fill=7), "fill"),
         (tv.Compose([tv.CenterCrop(224), tv.ToTensor()]), "the daemon has no ToTensor"),
         (lambda image: image, "use transform="),
-        ("none", "decode: got 'none'"),
+        ("raw", "decode: got 'raw', expected transforms of shade_load.transforms, or \"none\""),
+        (["none"], r"decode: got 'none'"),
     ],
 )
 def test_what_the_daemon_cannot_do_is_said(given: object, message: str) -> None:

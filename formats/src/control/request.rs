@@ -80,6 +80,7 @@ const OBSERVE: u16 = 9;
 /// Codes of [`Output`].
 const OUTPUT_RAW: u8 = 1;
 const OUTPUT_DECODED: u8 = 2;
+const OUTPUT_RAGGED: u8 = 3;
 
 impl Request {
     /// The message's bytes.
@@ -192,6 +193,10 @@ fn write_spec(writer: &mut Writer, spec: &JobSpec) {
             writer.u8(OUTPUT_DECODED);
             images.write(writer);
         }
+        Output::Ragged { channels_last } => {
+            writer.u8(OUTPUT_RAGGED);
+            writer.u8(u8::from(channels_last));
+        }
     }
 }
 
@@ -220,6 +225,7 @@ fn read_spec(reader: &mut Reader<'_>) -> Result<JobSpec, FormatError> {
     let output = match reader.u8()? {
         OUTPUT_RAW => Output::Raw,
         OUTPUT_DECODED => Output::Decoded(ImageSpec::read(reader)?),
+        OUTPUT_RAGGED => Output::Ragged { channels_last: reader.choice("channels_last", flag)? },
         code => return Err(FormatError::new("output", at, code, "a known code")),
     };
     let plan = PlanSpec { sampler, order, seed, rep, hit_cap, cover, explore, pace, draw_ahead };
@@ -255,19 +261,27 @@ mod tests {
         }
     }
 
+    fn output() -> impl Strategy<Value = Output> {
+        prop_oneof![
+            Just(Output::Raw),
+            images().prop_map(Output::Decoded),
+            any::<bool>().prop_map(|channels_last| Output::Ragged { channels_last }),
+        ]
+    }
+
     prop_compose! {
         fn spec()(
             sampler in choice(Sampler::ALL), order in choice(Order::ALL), tail in choice(Tail::ALL),
             on_error in choice(OnError::ALL), seed: u64, rep: f64, hit_cap: f64, explore: f64, cover: u32,
             pace: bool, draw_ahead: bool,
-            numbers: (u32, u32, u64), images in prop::option::of(images()),
+            numbers: (u32, u32, u64), output in output(),
         ) -> JobSpec {
             JobSpec {
                 plan: PlanSpec { sampler, order, seed, rep, hit_cap, cover, explore, pace, draw_ahead },
                 batch_size: numbers.0,
                 world_size: numbers.1,
                 tail,
-                output: images.map_or(Output::Raw, Output::Decoded),
+                output,
                 on_error,
                 ring_bytes: numbers.2,
             }

@@ -153,6 +153,11 @@ pub enum Output {
     Raw,
     /// Images of one size.
     Decoded(ImageSpec),
+    /// Images, each in its own size.
+    Ragged {
+        /// Colours of a pixel side by side (height x width x 3) instead of a plane for each colour.
+        channels_last: bool,
+    },
 }
 
 /// How the plan of each epoch is drawn.

@@ -27,16 +27,29 @@ pub struct BatchLayout {
     pub weights: u64,
     /// [`FLAG_SUBSTITUTED`] and [`FLAG_PADDING`], `u32`.
     pub flags: u64,
-    /// Where each sample's bytes begin, from the start of the data, `u64`; raw batches only.
-    pub offsets: Option<u64>,
-    /// How many bytes each sample has, `u64`; raw batches only.
-    pub lens: Option<u64>,
+    places: Places,
     /// The samples' bytes.
     pub data: u64,
     /// Length of the data.
     pub data_len: u64,
     /// Length of the whole block.
     pub total: u64,
+}
+
+/// The columns that say where in the data each sample's bytes lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Places {
+    /// None: all are equally long, one after another.
+    Even,
+    Records {
+        offsets: u64,
+        lens: u64,
+    },
+    Images {
+        offsets: u64,
+        heights: u64,
+        widths: u64,
+    },
 }
 
 impl BatchLayout {
@@ -62,31 +75,60 @@ impl BatchLayout {
             start
         };
         let (ids, labels, weights, flags) = (column(8), column(8), column(4), column(4));
-        let (offsets, lens) = match layout {
-            Layout::Raw => (Some(column(8)), Some(column(8))),
-            Layout::U8Nchw | Layout::U8Nhwc => (None, None),
+        let places = match layout {
+            Layout::U8Nchw | Layout::U8Nhwc => Places::Even,
+            Layout::Raw => Places::Records { offsets: column(8), lens: column(8) },
+            Layout::RaggedChw | Layout::RaggedHwc => {
+                Places::Images { offsets: column(8), heights: column(4), widths: column(4) }
+            }
         };
         let data = end;
         match data.checked_add(data_len) {
-            Some(total) if total <= PAYLOAD_BYTES_MAX => Ok(Self {
-                layout,
-                capacity,
-                ids,
-                labels,
-                weights,
-                flags,
-                offsets,
-                lens,
-                data,
-                data_len,
-                total,
-            }),
+            Some(total) if total <= PAYLOAD_BYTES_MAX => {
+                Ok(Self { layout, capacity, ids, labels, weights, flags, places, data, data_len, total })
+            }
             _ => Err(FormatError::new(
                 "batch data length",
                 data,
                 data_len,
                 format_args!("at most {} bytes", PAYLOAD_BYTES_MAX - data),
             )),
+        }
+    }
+
+    /// Where each sample's bytes begin, from the start of the data, `u64`; `None` where images are of one size.
+    #[must_use]
+    pub fn offsets(&self) -> Option<u64> {
+        match self.places {
+            Places::Records { offsets, .. } | Places::Images { offsets, .. } => Some(offsets),
+            Places::Even => None,
+        }
+    }
+
+    /// How many bytes each sample has, `u64`; raw batches only.
+    #[must_use]
+    pub fn lens(&self) -> Option<u64> {
+        match self.places {
+            Places::Records { lens, .. } => Some(lens),
+            Places::Even | Places::Images { .. } => None,
+        }
+    }
+
+    /// Rows of pixels of each image, `u32`; images of their own sizes only.
+    #[must_use]
+    pub fn heights(&self) -> Option<u64> {
+        match self.places {
+            Places::Images { heights, .. } => Some(heights),
+            Places::Even | Places::Records { .. } => None,
+        }
+    }
+
+    /// Columns of pixels of each image, `u32`; images of their own sizes only.
+    #[must_use]
+    pub fn widths(&self) -> Option<u64> {
+        match self.places {
+            Places::Images { widths, .. } => Some(widths),
+            Places::Even | Places::Records { .. } => None,
         }
     }
 
@@ -114,22 +156,29 @@ mod tests {
 
     use super::*;
 
+    const LAYOUTS: [Layout; 5] =
+        [Layout::Raw, Layout::U8Nchw, Layout::U8Nhwc, Layout::RaggedChw, Layout::RaggedHwc];
+
     proptest! {
         #[test]
         fn columns_are_aligned_disjoint_and_in_order(
-            raw: bool, capacity in 1..=BATCH_SAMPLES_MAX, data_len in 0..1_u64 << 39,
+            layout in prop::sample::select(&LAYOUTS[..]), capacity in 1..=BATCH_SAMPLES_MAX, data_len in 0..1_u64 << 39,
         ) {
-            let layout = if raw { Layout::Raw } else { Layout::U8Nchw };
             let batch = BatchLayout::new(layout, capacity, data_len).unwrap();
             let mut columns = vec![(batch.ids, 8), (batch.labels, 8), (batch.weights, 4), (batch.flags, 4)];
-            columns.extend(batch.offsets.map(|at| (at, 8)));
-            columns.extend(batch.lens.map(|at| (at, 8)));
+            columns.extend(batch.offsets().map(|at| (at, 8)));
+            columns.extend(batch.lens().map(|at| (at, 8)));
+            columns.extend(batch.heights().map(|at| (at, 4)));
+            columns.extend(batch.widths().map(|at| (at, 4)));
             columns.push((batch.data, 0));
             for pair in columns.windows(2) {
                 prop_assert!(pair[0].0 + pair[0].1 * u64::from(capacity) <= pair[1].0);
             }
             prop_assert!(columns.iter().all(|(at, _)| at % 64 == 0));
-            prop_assert_eq!(batch.offsets.is_some(), raw);
+            let raw = layout == Layout::Raw;
+            let ragged = matches!(layout, Layout::RaggedChw | Layout::RaggedHwc);
+            prop_assert_eq!((batch.offsets().is_some(), batch.lens().is_some()), (raw || ragged, raw));
+            prop_assert_eq!((batch.heights().is_some(), batch.widths().is_some()), (ragged, ragged));
             prop_assert_eq!(batch.total, batch.data + data_len);
             prop_assert_eq!(BatchLayout::of_block(layout, capacity, batch.total).unwrap(), batch);
         }

@@ -28,6 +28,10 @@ pub enum Layout {
     U8Nchw,
     /// Images of one size, `u8[records][height][width][3]`.
     U8Nhwc,
+    /// Images of their own sizes, `u8[3][height][width]` each, wherever its row's `offsets`, `heights` and `widths` say.
+    RaggedChw,
+    /// Images of their own sizes, `u8[height][width][3]` each.
+    RaggedHwc,
 }
 
 /// One published batch, epoch end or error.
@@ -53,9 +57,9 @@ pub struct Descriptor {
     pub records: u32,
     /// Rows planned; the columns are laid out for it.
     pub capacity: u32,
-    /// Image height in pixels, 0 for raw batches.
+    /// Height in pixels of all images, 0 for raw batches and images of their own sizes.
     pub height: u32,
-    /// Image width in pixels, 0 for raw batches.
+    /// Width in pixels of all images, 0 likewise.
     pub width: u32,
     /// Rows whose record was resident.
     pub hits: u32,
@@ -153,7 +157,7 @@ impl Descriptor {
                 format_args!("at most the capacity, {}", self.capacity),
             ));
         }
-        if self.layout != Layout::Raw {
+        if self.layout != Layout::Raw && !self.layout.is_ragged() {
             for (place, side) in [(HEIGHT, self.height), (WIDTH, self.width)] {
                 if side == 0 || side > IMAGE_SIDE_MAX {
                     return Err(fault(place, side, format_args!("1 to {IMAGE_SIDE_MAX} pixels")));
@@ -253,11 +257,19 @@ impl Kind {
 }
 
 impl Layout {
+    /// Whether the data are images of their own sizes.
+    #[must_use]
+    pub fn is_ragged(self) -> bool {
+        matches!(self, Self::RaggedChw | Self::RaggedHwc)
+    }
+
     fn code(self) -> u16 {
         match self {
             Self::Raw => 1,
             Self::U8Nchw => 2,
             Self::U8Nhwc => 3,
+            Self::RaggedChw => 4,
+            Self::RaggedHwc => 5,
         }
     }
 
@@ -266,7 +278,9 @@ impl Layout {
             1 => Ok(Self::Raw),
             2 => Ok(Self::U8Nchw),
             3 => Ok(Self::U8Nhwc),
-            _ => Err(fault(LAYOUT, code, "layout 1 or 2")),
+            4 => Ok(Self::RaggedChw),
+            5 => Ok(Self::RaggedHwc),
+            _ => Err(fault(LAYOUT, code, "layout 1 to 5")),
         }
     }
 }
@@ -316,6 +330,26 @@ mod tests {
     }
 
     #[test]
+    fn every_layout_round_trips_and_others_are_refused() {
+        for layout in [Layout::Raw, Layout::U8Nchw, Layout::U8Nhwc, Layout::RaggedChw, Layout::RaggedHwc] {
+            let descriptor = Descriptor { layout, ..sample() };
+            assert_eq!(Descriptor::decode(&descriptor.encode()).unwrap(), descriptor);
+            assert_eq!(Layout::from_code(layout.code()), Ok(layout));
+        }
+        assert!(Layout::from_code(0).is_err() && Layout::from_code(6).is_err());
+    }
+
+    #[test]
+    fn images_of_their_own_sizes_need_room_for_their_columns_only() {
+        let block = BatchLayout::new(Layout::RaggedChw, 64, 0).unwrap();
+        let ragged =
+            Descriptor { layout: Layout::RaggedChw, height: 0, width: 0, len: block.total, ..sample() };
+        ragged.check(1 << 20).unwrap();
+        assert!(Descriptor { len: block.total - 1, ..ragged }.check(1 << 20).is_err());
+        assert!(Descriptor { records: 65, ..ragged }.check(1 << 20).is_err());
+    }
+
+    #[test]
     fn every_flipped_bit_is_noticed() {
         let line = sample().encode();
         for bit in 0..line.len() * 8 {
@@ -353,7 +387,7 @@ mod tests {
         fn arbitrary_lines_with_a_good_checksum_never_panic(bytes: [u8; 32], fill: u8, payload in 0_u64..1 << 41) {
             let mut line = [fill; LINE_BYTES];
             line[..32].copy_from_slice(&bytes);
-            line[KIND..KIND + 4].copy_from_slice(&[1 + fill % 3, 0, 1 + fill % 2, 0]);
+            line[KIND..KIND + 4].copy_from_slice(&[1 + fill % 3, 0, 1 + fill % 5, 0]);
             let crc = line_crc(&line);
             put_u32::<CRC>(&mut line, crc);
             if let Ok(descriptor) = Descriptor::decode(&line) {

@@ -10,7 +10,8 @@ use shade_formats::ring::Region;
 
 use super::decode::{DecodeFault, Decoder, shrink};
 use super::decompress::{Decompressor, Dictionaries};
-use super::{FillFault, FillOrder, Filled, LayoutFault, Row, gather};
+use super::room::{indexed_size, row_bytes};
+use super::{FillFault, FillOrder, Filled, LayoutFault, Row, Written, gather};
 use crate::blocks::Arena;
 
 /// What one worker needs to fill rows, kept between them so that a small row costs no allocation.
@@ -54,29 +55,44 @@ impl Filler {
         Filled { ticket, rows, fill_ns }
     }
 
-    fn fill_row(&mut self, row: &Row, output: Output, payload: &Region) -> Result<u64, FillFault> {
+    fn fill_row(&mut self, row: &Row, output: Output, payload: &Region) -> Result<Written, FillFault> {
         let entry = self.index.entry(row.sample).ok_or(LayoutFault::Sample)?;
-        let expected = match output {
-            Output::Raw => u64::from(entry.raw_len),
-            Output::Decoded(images) => images.bytes(),
-        };
-        if row.len != expected {
-            return Err(LayoutFault::Room { got: row.len, expected }.into());
+        let bytes = row_bytes(output, &entry)?;
+        if row.len != bytes {
+            return Err(LayoutFault::Room { got: row.len, expected: bytes }.into());
         }
-        let Output::Decoded(images) = output else {
-            self.write_raw(row, &entry, payload)?;
-            return Ok(expected);
-        };
-        let Self { arena, buffers: Buffers { decoder, zstd, stored, raw }, .. } = self;
-        let mut record = gather::stored(arena, &row.record, &entry, stored)?;
-        if entry.codec.is_compressed() {
-            record = zstd.decompress(record, &entry, raw)?;
-        }
-        decoder.decode(entry.media, record, &images, row.draw, |at, bytes| {
+        let write = |at, bytes: &[u8]| {
             // A sum that overflows leaves the payload, and is refused there.
             payload.write(row.offset.saturating_add(at), bytes).map_err(FillFault::from)
-        })?;
-        Ok(expected)
+        };
+        let written = Written { bytes, ..Written::default() };
+        match output {
+            Output::Raw => self.write_raw(row, &entry, payload).map(|()| written),
+            Output::Decoded(images) => self.with_record(row, &entry, |decoder, record| {
+                decoder.decode(entry.media, record, &images, row.draw, write)?;
+                Ok(written)
+            }),
+            Output::Ragged { channels_last } => self.with_record(row, &entry, |decoder, record| {
+                let indexed = indexed_size(&entry)?;
+                let size = decoder.decode_whole(entry.media, record, indexed, channels_last, write)?;
+                Ok(Written { height: size.height, width: size.width, ..written })
+            }),
+        }
+    }
+
+    /// Gives the row's record to `decode`, checked, in one piece and decompressed.
+    fn with_record(
+        &mut self,
+        row: &Row,
+        entry: &Entry,
+        decode: impl FnOnce(&mut Decoder, &[u8]) -> Result<Written, FillFault>,
+    ) -> Result<Written, FillFault> {
+        let Self { arena, buffers: Buffers { decoder, zstd, stored, raw }, .. } = self;
+        let mut record = gather::stored(arena, &row.record, entry, stored)?;
+        if entry.codec.is_compressed() {
+            record = zstd.decompress(record, entry, raw)?;
+        }
+        decode(decoder, record)
     }
 
     fn write_raw(&mut self, row: &Row, entry: &Entry, payload: &Region) -> Result<(), FillFault> {
@@ -108,7 +124,7 @@ impl Buffers {
 /// Decoders walk hostile bytes, and a panic there is a defect that a record happens to show. Let through, it would end
 /// the thread: this order's rows would never come back, their batch would never be complete, and the trainer would
 /// wait for ever. As a fault, it is one bad record with a name, dealt with as the job wishes.
-fn guard(work: impl FnOnce() -> Result<u64, FillFault>) -> Result<u64, FillFault> {
+fn guard(work: impl FnOnce() -> Result<Written, FillFault>) -> Result<Written, FillFault> {
     // Unwind safety: the caller throws the buffers away that a panic may have left half-changed.
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         let text = panic
@@ -130,6 +146,7 @@ mod tests {
         assert_eq!(guard(|| panic!("at byte {}", 7)), panicked("at byte 7"));
         assert_eq!(guard(|| panic!("plain")), panicked("plain"));
         assert_eq!(guard(|| std::panic::panic_any(5_u8)), panicked("no message"));
-        assert_eq!(guard(|| Ok(3)), Ok(3));
+        let written = Written { bytes: 3, ..Written::default() };
+        assert_eq!(guard(|| Ok(written)), Ok(written));
     }
 }

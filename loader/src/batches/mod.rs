@@ -12,9 +12,11 @@ mod fault;
 mod fill;
 mod gather;
 mod order;
+mod room;
 mod seal;
 mod workers;
 
 pub use fault::{FillFault, LayoutFault};
-pub use order::{Columns, FillOrder, Filled, Job, JobDone, Move, Row, SealOrder, Ticket};
+pub use order::{Columns, FillOrder, Filled, Job, JobDone, Move, Row, SealOrder, Ticket, Written};
+pub use room::row_bytes;
 pub use workers::Workers;

@@ -28,7 +28,7 @@ pub struct Row {
     pub sample: SampleId,
     /// Byte in the payload segment where the row's bytes go.
     pub offset: u64,
-    /// Bytes reserved there: the record's raw length, or those of the decoded image.
+    /// Bytes reserved there: those of [`row_bytes`](super::row_bytes).
     pub len: u64,
     /// What decides which part of the image it is; of no matter for raw output.
     pub draw: Draw,
@@ -48,14 +48,25 @@ pub struct FillOrder {
     pub rows: Vec<Row>,
 }
 
+/// What a row holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Written {
+    /// Bytes.
+    pub bytes: u64,
+    /// Rows of pixels of an image in its own size; 0 where all have one size or the row is raw.
+    pub height: u32,
+    /// Columns of pixels, likewise.
+    pub width: u32,
+}
+
 /// A [`FillOrder`], done.
 #[derive(Debug)]
 pub struct Filled {
     /// The batch.
     pub ticket: Ticket,
-    /// Every row of the order, in its order, with the bytes written or what is wrong with it. Of a row with a fault,
+    /// Every row of the order, in its order, with what was written or what is wrong with it. Of a row with a fault,
     /// the bytes in the payload are unspecified.
-    pub rows: Vec<(Row, Result<u64, FillFault>)>,
+    pub rows: Vec<(Row, Result<Written, FillFault>)>,
     /// Time a worker spent on it.
     pub fill_ns: u64,
 }
@@ -86,10 +97,14 @@ pub struct Columns {
     pub weights: Vec<f32>,
     /// `FLAG_SUBSTITUTED` and `FLAG_PADDING` of [`shade_formats::ring`].
     pub flags: Vec<u32>,
-    /// Where each row's bytes begin, from the start of the data; empty unless the batch is raw.
+    /// Where each row's bytes begin, from the start of the data; empty unless the layout has such a column, as the next.
     pub offsets: Vec<u64>,
-    /// How many bytes each row has; empty unless the batch is raw.
+    /// How many bytes each row has.
     pub lens: Vec<u64>,
+    /// Rows of pixels of each image.
+    pub heights: Vec<u32>,
+    /// Columns of pixels of each image.
+    pub widths: Vec<u32>,
 }
 
 /// Bytes to move down in the payload, to close the gap that a row left which is not delivered.
@@ -109,7 +124,7 @@ pub enum Job {
     /// Gather or decode rows.
     Fill(FillOrder, Region),
     /// Complete a batch.
-    Seal(SealOrder, Region),
+    Seal(Box<SealOrder>, Region),
 }
 
 /// Work done.

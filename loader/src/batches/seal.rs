@@ -20,9 +20,11 @@ pub(super) fn seal(order: &SealOrder, payload: &Region, buffer: &mut Vec<u8>) ->
     block.column(layout.labels, &columns.labels, i64::to_le_bytes)?;
     block.column(layout.weights, &columns.weights, f32::to_le_bytes)?;
     block.column(layout.flags, &columns.flags, u32::to_le_bytes)?;
-    if let (Some(offsets), Some(lens)) = (layout.offsets, layout.lens) {
-        block.column(offsets, &columns.offsets, u64::to_le_bytes)?;
-        block.column(lens, &columns.lens, u64::to_le_bytes)?;
+    for (at, values) in [(layout.offsets(), &columns.offsets), (layout.lens(), &columns.lens)] {
+        at.map_or(Ok(()), |at| block.column(at, values, u64::to_le_bytes))?;
+    }
+    for (at, values) in [(layout.heights(), &columns.heights), (layout.widths(), &columns.widths)] {
+        at.map_or(Ok(()), |at| block.column(at, values, u32::to_le_bytes))?;
     }
     Ok(())
 }
@@ -53,11 +55,22 @@ impl Block<'_> {
 
 /// Columns are equally long and within the capacity they are laid out for: beyond it they would run into the next.
 fn check(columns: &Columns, layout: &BatchLayout) -> Result<(), FormatError> {
-    let Columns { ids, labels, weights, flags, offsets, lens } = columns;
+    let Columns { ids, labels, weights, flags, offsets, lens, heights, widths } = columns;
     let rows = ids.len();
-    let raw_rows = if layout.offsets.is_some() { rows } else { 0 };
-    let expected = [rows, rows, rows, rows, raw_rows, raw_rows];
-    let got = [rows, labels.len(), weights.len(), flags.len(), offsets.len(), lens.len()];
+    let rows_if = |column: Option<u64>| if column.is_some() { rows } else { 0 };
+    let [with_offsets, with_lens] = [layout.offsets(), layout.lens()].map(rows_if);
+    let [with_heights, with_widths] = [layout.heights(), layout.widths()].map(rows_if);
+    let expected = [rows, rows, rows, rows, with_offsets, with_lens, with_heights, with_widths];
+    let got = [
+        rows,
+        labels.len(),
+        weights.len(),
+        flags.len(),
+        offsets.len(),
+        lens.len(),
+        heights.len(),
+        widths.len(),
+    ];
     if got == expected && rows <= layout.capacity as usize {
         return Ok(());
     }

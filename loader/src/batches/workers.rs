@@ -136,13 +136,14 @@ mod tests {
             columns: Columns::default(),
             moves: Vec::new(),
         };
-        seals.send(Job::Seal(order, Region::heap(4096))).unwrap();
+        seals.send(Job::Seal(Box::new(order), Region::heap(4096))).unwrap();
         drop((seals, fills));
         let mut order = Vec::new();
-        while let Some(Job::Fill(FillOrder { ticket, .. }, _) | Job::Seal(SealOrder { ticket, .. }, _)) =
-            queues.next()
-        {
-            order.push(ticket.seq);
+        while let Some(job) = queues.next() {
+            order.push(match job {
+                Job::Fill(fill, _) => fill.ticket.seq,
+                Job::Seal(seal, _) => seal.ticket.seq,
+            });
         }
         assert_eq!(order, [1, 2, 3]);
     }

@@ -6,8 +6,8 @@ use shade_formats::SampleId;
 use shade_formats::ring::BatchLayout;
 
 use super::event::SessionId;
-use crate::batches::Row;
 use crate::batches::decode::Draw;
+use crate::batches::{Row, Written};
 use crate::blocks::Record;
 
 /// Where a row is.
@@ -35,6 +35,9 @@ pub(super) struct BatchRow {
     pub(super) offset: u64,
     /// Bytes reserved there.
     pub(super) len: u64,
+    /// Sides in pixels of an image in its own size, once it is there.
+    pub(super) height: u32,
+    pub(super) width: u32,
     pub(super) draw: Draw,
     pub(super) state: RowState,
     /// Substitutes tried so far.
@@ -92,6 +95,14 @@ impl Batch {
         row.state = RowState::Filling;
         let BatchRow { sample, offset, len, draw, .. } = *row;
         self.ready.push(Row { position, sample, offset, len, draw, record });
+    }
+
+    /// Row `position` is in place.
+    pub(super) fn filled(&mut self, position: u32, written: Written) {
+        if let Some(row) = self.rows.get_mut(position as usize) {
+            (row.height, row.width) = (written.height, written.width);
+        }
+        self.finish(position, RowState::Done);
     }
 
     /// Marks row `position` finished as `state` ([`RowState::Done`] or [`RowState::Skipped`]).

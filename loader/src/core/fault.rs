@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use shade_formats::SampleId;
-use shade_formats::control::{OnError, Output};
+use shade_formats::control::OnError;
 use shade_formats::ring::FLAG_SUBSTITUTED;
 
 use super::action::Action;
 use super::batch::{RowRef, RowState};
 use super::machine::Core;
+use super::sizes::same_class;
+use crate::batches::row_bytes;
 use crate::blocks::Record;
 
 /// Samples tried in place of one bad record before it is raised after all.
@@ -110,20 +112,15 @@ impl Core {
     /// The next sample after the row's own, by id and round the end, that has the planned sample's label and fits into
     /// the row's place, with the bytes it takes there. Deterministic, so that a rerun delivers the same.
     fn substitute(&mut self, row: RowRef) -> Option<(SampleId, u64)> {
-        let raw = self.job.as_ref()?.spec.output == Output::Raw;
+        let output = self.job.as_ref()?.spec.output;
         let target =
             self.session_mut(row.session)?.batch_mut(row.seq)?.rows.get(row.position as usize)?.clone();
         if target.substitutes >= SUBSTITUTES_MAX {
             return None;
         }
-        let label = self.index.entry(target.sample)?.label;
-        let samples = self.index.len();
-        (1..samples).find_map(|step| {
-            let round = (u64::from(target.sample.0) + u64::from(step)) % u64::from(samples);
-            let candidate = SampleId(u32::try_from(round).ok()?);
-            let entry = self.index.entry(candidate)?;
-            let len = if raw { u64::from(entry.raw_len) } else { target.len };
-            (entry.label == label && len <= target.len).then_some((candidate, len))
+        same_class(&self.index, target.sample).find_map(|(candidate, entry)| {
+            let len = row_bytes(output, &entry).ok()?;
+            (len <= target.len).then_some((candidate, len))
         })
     }
 }

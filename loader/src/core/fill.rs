@@ -2,14 +2,14 @@
 
 use shade_formats::control::{JobSpec, Output};
 use shade_formats::index::Index;
-use shade_formats::ring::{BatchLayout, Descriptor, FLAG_PADDING, Kind, Layout};
+use shade_formats::ring::{BatchLayout, Descriptor, FLAG_PADDING, Kind};
 use shade_formats::trace::{Line, Served};
 
 use super::action::Action;
 use super::batch::{Batch, BatchRow, Progress, RowRef, RowState};
 use super::job::Job;
 use super::machine::Core;
-use super::sizes::layout_of;
+use super::sizes::{layout_of, room_bytes};
 use super::trace::{done_line, open_line, trace};
 use crate::batches::decode::Draw;
 use crate::batches::{Columns, FillFault, FillOrder, Filled, Move, Row, SealOrder, Ticket};
@@ -58,7 +58,10 @@ impl Core {
         let mut rows = plan_rows(&job.spec, &slots, plan, &self.index);
         let data_len = rows.last().map_or(0, |row| row.offset + row.len);
         let capacity = u32::try_from(rows.len()).unwrap_or(u32::MAX);
-        let layout = match BatchLayout::new(layout_of(job.spec.output), capacity.max(1), data_len) {
+        let layout = BatchLayout::new(layout_of(job.spec.output), capacity.max(1), data_len);
+        // With samples that come more than once a batch can be larger than any that the ring was made for.
+        let layout = match layout.and_then(|layout| session.payload.check_fits(layout.total).map(|()| layout))
+        {
             Ok(layout) => layout,
             Err(error) => {
                 actions.push(Action::Close(session.id, error.to_string()));
@@ -174,9 +177,9 @@ impl Core {
                 matches!(outcome, Err(FillFault::Checksum(_))) && self.read_again(row, sample, &record);
             self.release(record);
             match outcome {
-                Ok(_) => {
+                Ok(written) => {
                     if let Some(batch) = self.session_mut(session).and_then(|s| s.batch_mut(seq)) {
-                        batch.finish(position, RowState::Done);
+                        batch.filled(position, written);
                     }
                 }
                 Err(fault) if again => {
@@ -269,10 +272,7 @@ fn plan_rows(spec: &JobSpec, slots: &[Slot], plan: &Plan, index: &Index) -> Vec<
         let position = slot.position as usize;
         let Some(&sample) = plan.ids.get(position) else { continue };
         let Some(entry) = index.entry(sample) else { continue };
-        let len = match spec.output {
-            Output::Raw => u64::from(entry.raw_len),
-            Output::Decoded(images) => images.bytes(),
-        };
+        let len = room_bytes(spec, index, sample);
         let weight = if slot.padding { 0.0 } else { plan.weights.get(position).copied().unwrap_or(1.0) };
         let flags = if slot.padding { FLAG_PADDING } else { 0 };
         let (label, state) = (entry.label, RowState::Waiting);
@@ -284,6 +284,8 @@ fn plan_rows(spec: &JobSpec, slots: &[Slot], plan: &Plan, index: &Index) -> Vec<
             flags,
             offset,
             len,
+            height: 0,
+            width: 0,
             draw,
             state,
             substitutes: 0,
@@ -314,11 +316,10 @@ impl Batch {
         actions.push(Action::Seal(Box::new(self.seal_order(ticket))));
     }
 
-    /// The columns of the delivered rows, and the moves that close gaps left by skipped ones. Raw rows stay where they
-    /// are, as each has its own offset.
+    /// The columns of the delivered rows, and the moves that close gaps left by skipped ones. Where rows have lengths of
+    /// their own they stay where they are, as each has its own offset.
     fn seal_order(&self, ticket: Ticket) -> SealOrder {
         let data_start = self.offset + self.layout.data;
-        let raw = self.layout.layout == Layout::Raw;
         let mut columns = Columns::default();
         let mut moves = Vec::new();
         let mut end = data_start;
@@ -327,15 +328,17 @@ impl Batch {
             columns.labels.push(i64::from(row.label));
             columns.weights.push(row.weight);
             columns.flags.push(row.flags);
-            if raw {
+            if self.layout.offsets().is_some() {
                 columns.offsets.push(row.offset - data_start);
-                columns.lens.push(row.len);
             } else {
                 if row.offset != end {
                     moves.push(Move { from: row.offset, to: end, len: row.len });
                 }
                 end += row.len;
             }
+            columns.lens.extend(self.layout.lens().map(|_| row.len));
+            columns.heights.extend(self.layout.heights().map(|_| row.height));
+            columns.widths.extend(self.layout.widths().map(|_| row.width));
         }
         SealOrder { ticket, block_offset: self.offset, layout: self.layout, columns, moves }
     }
@@ -343,7 +346,7 @@ impl Batch {
     fn descriptor(&self, output: Option<Output>, now_ns: u64) -> Descriptor {
         let (height, width) = match output {
             Some(Output::Decoded(images)) => (images.height, images.width),
-            Some(Output::Raw) | None => (0, 0),
+            Some(Output::Raw | Output::Ragged { .. }) | None => (0, 0),
         };
         let records = if self.abandoned || self.failure.is_some() { 0 } else { self.delivered().count() };
         Descriptor {

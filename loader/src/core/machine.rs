@@ -14,7 +14,7 @@ use super::job::Job;
 use super::prefetch::Prefetch;
 use super::reading::Reading;
 use super::session::{Session, Wanted};
-use super::sizes::ring_bytes;
+use super::sizes::{check_sizes, ring_bytes};
 use super::stalls::Stalls;
 use crate::blocks::{FreeList, Record};
 use crate::cache::Cache;
@@ -217,6 +217,7 @@ impl Core {
         let refuse = |code, text| Err(Refusal { code, text });
         let spec = &attach.spec;
         spec.validate().map_err(|error| Refusal { code: REFUSE_SPEC, text: error.to_string() })?;
+        check_sizes(spec.output, &self.index).map_err(|text| Refusal { code: REFUSE_SPEC, text })?;
         if attach.rank >= spec.world_size {
             return refuse(
                 REFUSE_SPEC,

@@ -1,11 +1,12 @@
 //! How much memory: the cache's capacity, the staging reserve beside it, and a ring's payload.
 
-use shade_formats::control::{JobSpec, Output};
-use shade_formats::index::Index;
+use shade_formats::control::{JobSpec, OnError, Output, Tail};
+use shade_formats::index::{Entry, Index};
 use shade_formats::limits::{PAYLOAD_ALIGN_BYTES, PAYLOAD_BYTES_MAX};
 use shade_formats::ring::{BatchLayout, Layout};
 use shade_formats::{FormatError, SampleId};
 
+use crate::batches::row_bytes;
 use crate::blocks::charged_bytes;
 
 /// Batches a ring holds by default: enough that a slow one is hidden, little enough that memory stays small.
@@ -70,7 +71,7 @@ impl Capacity {
 }
 
 /// The samples of the dataset with their entries.
-pub(super) fn entries(index: &Index) -> impl Iterator<Item = (SampleId, shade_formats::index::Entry)> + '_ {
+pub(super) fn entries(index: &Index) -> impl Iterator<Item = (SampleId, Entry)> + '_ {
     (0..index.len()).filter_map(|id| index.entry(SampleId(id)).map(|entry| (SampleId(id), entry)))
 }
 
@@ -90,40 +91,83 @@ pub(super) fn layout_of(output: Output) -> Layout {
         Output::Raw => Layout::Raw,
         Output::Decoded(images) if images.channels_last => Layout::U8Nhwc,
         Output::Decoded(_) => Layout::U8Nchw,
+        Output::Ragged { channels_last: true } => Layout::RaggedHwc,
+        Output::Ragged { channels_last: false } => Layout::RaggedChw,
     }
+}
+
+/// Refuses images of their own sizes from a dataset that has none whose size the index knows: every row would be a fault.
+pub(super) fn check_sizes(output: Output, index: &Index) -> Result<(), String> {
+    if index.is_empty() || entries(index).any(|(_, entry)| row_bytes(output, &entry).is_ok()) {
+        return Ok(());
+    }
+    Err(format!(
+        "images of their own sizes (decode=\"none\"): the index knows the size of none of its {} samples; if they are images, \
+         pack them with --format jpeg or raw",
+        index.len()
+    ))
+}
+
+/// Bytes reserved for the row of `sample`. Of one whose size is unknown, which is a fault, those of the sample that is to
+/// stand in for it, if one is.
+pub(super) fn room_bytes(spec: &JobSpec, index: &Index, sample: SampleId) -> u64 {
+    let own = index.entry(sample).and_then(|entry| row_bytes(spec.output, &entry).ok());
+    let substitute = || match spec.on_error {
+        OnError::Substitute => {
+            same_class(index, sample).find_map(|(_, entry)| row_bytes(spec.output, &entry).ok())
+        }
+        OnError::Raise | OnError::Skip => None,
+    };
+    own.or_else(substitute).unwrap_or(0)
+}
+
+/// The other samples of the class of `sample`, by id from the one after it on and round the end.
+pub(super) fn same_class(index: &Index, sample: SampleId) -> impl Iterator<Item = (SampleId, Entry)> + '_ {
+    let samples = index.len();
+    let label = index.entry(sample).map(|entry| entry.label);
+    (1..samples).filter_map(move |step| {
+        let round = (u64::from(sample.0) + u64::from(step)) % u64::from(samples);
+        let candidate = SampleId(u32::try_from(round).ok()?);
+        let entry = index.entry(candidate)?;
+        (Some(entry.label) == label).then_some((candidate, entry))
+    })
 }
 
 /// Payload bytes for one rank's ring: what the job asks for, or eight mean batches; at least three of the
 /// largest, so that one that a trainer keeps in hand, wherever it lies, leaves room for another.
 pub(super) fn ring_bytes(spec: &JobSpec, index: &Index) -> Result<u64, FormatError> {
-    let capacity = u64::from(spec.batch_size.min(index.len().max(1)));
+    // Padding repeats samples until the batch is full, however few there are.
+    let rows = if spec.tail == Tail::Pad { spec.batch_size } else { spec.batch_size.min(index.len().max(1)) };
+    let capacity = u64::from(rows);
     let (largest, mean) = match spec.output {
         Output::Decoded(images) => {
             let bytes = capacity.saturating_mul(images.bytes());
             (bytes, bytes)
         }
-        Output::Raw => {
-            let mut lens: Vec<u64> = entries(index).map(|(_, entry)| u64::from(entry.raw_len)).collect();
+        Output::Raw | Output::Ragged { .. } => {
+            let lens = || entries(index).map(|(_, entry)| row_bytes(spec.output, &entry).ok());
+            // An image of unknown size has the room of the one that stands in for it: of any.
+            let unknown = lens().flatten().max().unwrap_or(0);
+            let mut lens: Vec<u64> = lens().map(|len| len.unwrap_or(unknown)).collect();
             let total: u64 = lens.iter().sum();
             let mean = total / (lens.len().max(1) as u64) * capacity;
             lens.sort_unstable_by(|a, b| b.cmp(a));
-            (lens.iter().take(spec.batch_size as usize).sum(), mean)
+            (lens.iter().cycle().take(rows as usize).sum(), mean)
         }
     };
+    let too_large = |bytes: u64| {
+        let expected = format!("at most {PAYLOAD_BYTES_MAX} bytes: lower batch_size");
+        FormatError::new("ring payload", 0, bytes, expected)
+    };
     let block = |data: u64| -> Result<u64, FormatError> {
-        let layout = BatchLayout::new(layout_of(spec.output), spec.batch_size, data)?;
-        Ok(layout.total.next_multiple_of(PAYLOAD_ALIGN_BYTES))
+        let layout = BatchLayout::new(layout_of(spec.output), spec.batch_size, data);
+        Ok(layout.map_err(|_| too_large(data))?.total.next_multiple_of(PAYLOAD_ALIGN_BYTES))
     };
     let least = 3 * block(largest)?;
     let wanted = if spec.ring_bytes > 0 { spec.ring_bytes } else { RING_BATCHES * block(mean)? };
     let bytes = wanted.max(least).next_multiple_of(PAYLOAD_ALIGN_BYTES);
     if bytes > PAYLOAD_BYTES_MAX {
-        return Err(FormatError::new(
-            "ring payload",
-            0,
-            bytes,
-            format!("at most {PAYLOAD_BYTES_MAX} bytes: lower batch_size"),
-        ));
+        return Err(too_large(bytes));
     }
     Ok(bytes)
 }

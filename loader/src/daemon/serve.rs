@@ -140,7 +140,7 @@ impl Daemon {
             }
             Action::Seal(order) => {
                 if let Some(payload) = self.sessions.payload(order.ticket.session) {
-                    self.workers.submit(Job::Seal(*order, payload));
+                    self.workers.submit(Job::Seal(order, payload));
                 }
             }
             Action::Publish(session, descriptor) => self.sessions.publish(session, &descriptor, None),

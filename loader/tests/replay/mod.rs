@@ -22,7 +22,9 @@ use shade_formats::index::{Codec, Entry, Index, IndexBuilder, Media, Shard};
 use shade_formats::ring::{Descriptor, Kind};
 use shade_formats::trace::Line;
 use shade_formats::{SampleId, ShardId};
-use shade_load::batches::{Columns, FillFault, FillOrder, Filled, SealOrder};
+use shade_load::batches::{
+    Columns, FillFault, FillOrder, Filled, LayoutFault, Row, SealOrder, Written, row_bytes,
+};
 use shade_load::blocks::{Arena, Mismatch, block_bytes_for};
 use shade_load::core::{Accepted, Action, Attach, Core, CoreConfig, Event, PREFETCHES_MAX, SessionId};
 use shade_load::reads::{Completion, ReadFault, ReadOp};
@@ -31,6 +33,16 @@ use journal::Journal;
 
 /// A dataset of `samples` records of `len(sample)` bytes in `classes` classes, in one shard.
 pub(crate) fn index(samples: u32, classes: u32, len: impl Fn(u32) -> u32) -> Arc<Index> {
+    index_of_images(samples, classes, len, |_| (8, 8))
+}
+
+/// The same, of images that are (width, height) large.
+pub(crate) fn index_of_images(
+    samples: u32,
+    classes: u32,
+    len: impl Fn(u32) -> u32,
+    size: impl Fn(u32) -> (u16, u16),
+) -> Arc<Index> {
     let mut builder = IndexBuilder::new();
     for class in 0..classes {
         builder.push_class(format!("class{class}").as_bytes()).unwrap();
@@ -39,6 +51,7 @@ pub(crate) fn index(samples: u32, classes: u32, len: impl Fn(u32) -> u32) -> Arc
     let mut entries = Vec::new();
     for id in 0..samples {
         let len = len(id);
+        let (width, height) = size(id);
         entries.push(Entry {
             shard: ShardId(0),
             offset,
@@ -46,8 +59,8 @@ pub(crate) fn index(samples: u32, classes: u32, len: impl Fn(u32) -> u32) -> Arc
             raw_len: len,
             crc32c: id,
             label: id % classes,
-            width: 8,
-            height: 8,
+            width,
+            height,
             codec: Codec::None,
             media: Media::Png,
         });
@@ -86,11 +99,16 @@ pub(crate) struct Taken {
     pub flags: Vec<u32>,
     pub skipped: u32,
     pub substituted: u32,
+    /// Of images of their own sizes: where each begins, and its height and width.
+    pub places: Vec<(u64, u32, u32)>,
+    /// Length of the batch's block.
+    pub len: u64,
 }
 
 /// The core and everything around it.
 pub(crate) struct Replay {
     pub core: Core,
+    index: Arc<Index>,
     /// Samples whose record cannot be read.
     pub bad: HashSet<u32>,
     /// Samples whose record is not what was packed, and how many times more workers will find that.
@@ -184,6 +202,7 @@ impl Replay {
         let core = Core::new(Arc::clone(&index), free, config);
         Self {
             core,
+            index,
             bad: HashSet::new(),
             spoilt: HashMap::new(),
             stuck: HashSet::new(),
@@ -299,7 +318,7 @@ impl Replay {
             Event::Read(Completion { op, outcome, checked: false, latency: self.latency })
         } else if pick < reading + self.filling.len() {
             let order = self.filling.swap_remove(pick - reading);
-            let spoilt = &mut self.spoilt;
+            let (spoilt, index) = (&mut self.spoilt, &self.index);
             let rows = order.rows.into_iter().map(|row| {
                 let times = spoilt.get_mut(&row.sample.0).filter(|times| **times > 0);
                 let outcome = match times {
@@ -307,7 +326,7 @@ impl Replay {
                         *times -= 1;
                         Err(FillFault::Checksum(Mismatch { got: 1, expected: 2 }))
                     }
-                    _ => Ok(row.len),
+                    _ => written(order.output, &row, &index.entry(row.sample).unwrap()),
                 };
                 if outcome.is_ok() {
                     row.record.set_checked();
@@ -382,6 +401,9 @@ impl Replay {
                     let columns =
                         self.columns.remove(&(session, descriptor.seq)).expect("a published batch is sealed");
                     assert_eq!(columns.ids.len(), descriptor.records as usize);
+                    let sides = columns.heights.into_iter().zip(columns.widths);
+                    let places =
+                        columns.offsets.iter().zip(sides).map(|(&at, (height, width))| (at, height, width));
                     self.taken.push(Taken {
                         rank,
                         epoch: descriptor.epoch,
@@ -391,6 +413,8 @@ impl Replay {
                         flags: columns.flags,
                         skipped: descriptor.skipped,
                         substituted: descriptor.substituted,
+                        places: places.collect(),
+                        len: descriptor.len,
                     });
                 }
                 Kind::EpochEnd => self.ended.push((rank, descriptor.epoch)),
@@ -401,4 +425,17 @@ impl Replay {
             self.step(Event::Released { session, count, later: 0 });
         }
     }
+}
+
+/// What a worker answers for a row whose record is as good as the index says.
+fn written(output: Output, row: &Row, entry: &Entry) -> Result<Written, FillFault> {
+    let bytes = row_bytes(output, entry)?;
+    if row.len != bytes {
+        return Err(LayoutFault::Room { got: row.len, expected: bytes }.into());
+    }
+    let (height, width) = match output {
+        Output::Ragged { .. } => (entry.height.into(), entry.width.into()),
+        Output::Raw | Output::Decoded(_) => (0, 0),
+    };
+    Ok(Written { bytes, height, width })
 }

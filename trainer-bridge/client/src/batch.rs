@@ -99,19 +99,32 @@ impl Batch {
         self.rows(self.layout.flags)
     }
 
-    /// Where each record begins in [`Batch::data`]; raw batches only. To be checked against the data's length.
+    /// Where each record or image begins in [`Batch::data`]; `None` where images are of one size. To be checked against the
+    /// data's length.
     #[must_use]
     pub fn offsets(&self) -> Option<Column<u64>> {
-        self.layout.offsets.map(|at| self.rows(at))
+        self.layout.offsets().map(|at| self.rows(at))
     }
 
     /// How long each record is; raw batches only.
     #[must_use]
     pub fn lens(&self) -> Option<Column<u64>> {
-        self.layout.lens.map(|at| self.rows(at))
+        self.layout.lens().map(|at| self.rows(at))
     }
 
-    /// The records' bytes one after another, or the images as `u8[records][3][height][width]`.
+    /// How many rows of pixels each image has; images of their own sizes only.
+    #[must_use]
+    pub fn heights(&self) -> Option<Column<u32>> {
+        self.layout.heights().map(|at| self.rows(at))
+    }
+
+    /// How many columns of pixels each image has; images of their own sizes only.
+    #[must_use]
+    pub fn widths(&self) -> Option<Column<u32>> {
+        self.layout.widths().map(|at| self.rows(at))
+    }
+
+    /// The records' bytes one after another, or the images as [`Layout`](crate::Layout) says.
     #[must_use]
     pub fn data(&self) -> Column<u8> {
         Column { ptr: self.address(self.layout.data), count: to_usize(self.layout.data_len) }
@@ -122,7 +135,9 @@ impl Batch {
     /// # Errors
     /// When the row's offset and length point outside the batch's data.
     pub fn record(&self, row: usize) -> Result<Option<Vec<u8>>, FormatError> {
-        let (Some(offsets), Some(lens)) = (self.layout.offsets, self.layout.lens) else { return Ok(None) };
+        let (Some(offsets), Some(lens)) = (self.layout.offsets(), self.layout.lens()) else {
+            return Ok(None);
+        };
         if row >= self.records() {
             return Ok(None);
         }

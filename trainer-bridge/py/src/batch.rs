@@ -44,13 +44,42 @@ impl Held {
                 let [rows, height, width] = shape;
                 let shape = match descriptor.layout {
                     Layout::U8Nhwc => [rows, height, width, CHANNELS],
-                    Layout::U8Nchw | Layout::Raw => [rows, CHANNELS, height, width],
+                    _ => [rows, CHANNELS, height, width],
                 };
                 // The client has checked that the pixels are there.
                 located(batch.data().ptr, DataType::U8, &shape)
             }
             Part::Record(row) => self.locate_record(row as usize),
+            Part::Image(row) => self.locate_image(row as usize),
+            Part::Heights => sides(batch.heights()),
+            Part::Widths => sides(batch.widths()),
         }
+    }
+
+    /// The image of one row of a batch of images of their own sizes.
+    fn locate_image(&self, row: usize) -> PyResult<Located> {
+        let batch = &self.batch;
+        let (Some(offsets), Some(heights), Some(widths)) = (batch.offsets(), batch.heights(), batch.widths())
+        else {
+            return Err(not_ragged());
+        };
+        let (offset, height, width) =
+            (self.word(offsets, row)?, self.word(heights, row)?, self.word(widths, row)?);
+        let data = batch.data();
+        let bytes = height.checked_mul(width).and_then(|pixels| pixels.checked_mul(CHANNELS));
+        // As for records: the columns are writable memory.
+        if bytes.and_then(|bytes| bytes.checked_add(offset)).is_none_or(|end| end > data.count) {
+            let text = format!(
+                "image {row}: got {height} x {width} pixels at {offset}, expected a range within {}",
+                data.count
+            );
+            return Err(ShadeError::new_err(text));
+        }
+        let shape = match batch.descriptor().layout {
+            Layout::RaggedHwc => [height, width, CHANNELS],
+            _ => [CHANNELS, height, width],
+        };
+        located(data.ptr.wrapping_add(offset), DataType::U8, &shape)
     }
 
     fn locate_record(&self, row: usize) -> PyResult<Located> {
@@ -68,16 +97,16 @@ impl Held {
         located(data.ptr.wrapping_add(offset), DataType::U8, &[len])
     }
 
-    /// One value of a column of places or lengths.
-    fn word(&self, column: Column<u64>, row: usize) -> PyResult<usize> {
+    /// One value of a column of places, lengths or sides: unsigned numbers of any width up to 8 bytes.
+    fn word<T>(&self, column: Column<T>, row: usize) -> PyResult<usize> {
         if row >= column.count {
             return Err(PyIndexError::new_err(format!("record {row} of a batch of {}", column.count)));
         }
-        let word = located(column.ptr.wrapping_add(row), DataType::I64, &[1])?;
-        let bytes = copy_bytes(self, &word);
-        let value = bytes.first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
-        value
-            .and_then(|value| usize::try_from(value).ok())
+        let word = located(column.ptr.wrapping_add(row), DataType::U8, &[size_of::<T>()])?;
+        let mut value = [0; 8];
+        value.iter_mut().zip(copy_bytes(self, &word)).for_each(|(to, from)| *to = from);
+        usize::try_from(u64::from_le_bytes(value))
+            .ok()
             .ok_or_else(|| ShadeError::new_err(format!("record {row}: its place is out of range")))
     }
 }
@@ -90,6 +119,15 @@ impl Drop for Held {
 
 fn column<T>(column: Column<T>, dtype: DataType) -> PyResult<Located> {
     located(column.ptr, dtype, &[column.count])
+}
+
+/// A column that only images of their own sizes have. As for flags: sides fit.
+fn sides(found: Option<Column<u32>>) -> PyResult<Located> {
+    column(found.ok_or_else(not_ragged)?, DataType::I32)
+}
+
+fn not_ragged() -> PyErr {
+    PyValueError::new_err("only a batch of images of their own sizes says them row by row")
 }
 
 fn located<T>(start: *mut T, dtype: DataType, shape: &[usize]) -> PyResult<Located> {
@@ -112,6 +150,10 @@ enum Part {
     Images,
     /// The bytes of one row's record.
     Record(u32),
+    /// One row's image, where each has its own size.
+    Image(u32),
+    Heights,
+    Widths,
 }
 
 /// A delivered batch.
@@ -138,6 +180,12 @@ impl Batch {
 
     fn view(&self, part: Part) -> View {
         View { held: Arc::clone(&self.held), part }
+    }
+
+    /// A view of a part that may not be there.
+    fn checked(&self, part: Part) -> PyResult<View> {
+        self.held.locate(part)?;
+        Ok(self.view(part))
     }
 }
 
@@ -199,25 +247,44 @@ impl Batch {
         self.view(Part::Flags)
     }
 
+    /// Whether its images have sizes of their own.
+    #[getter]
+    fn ragged(&self) -> bool {
+        self.descriptor().layout.is_ragged()
+    }
+
     /// Whether the colours of an image's pixel lie side by side.
     #[getter]
     fn channels_last(&self) -> bool {
-        self.descriptor().layout == Layout::U8Nhwc
+        matches!(self.descriptor().layout, Layout::U8Nhwc | Layout::RaggedHwc)
     }
 
     /// The images of a decoded batch, as they lie in memory.
     fn images(&self) -> PyResult<View> {
-        if self.raw() {
-            return Err(PyValueError::new_err("a raw batch holds records, not images"));
+        if self.raw() || self.ragged() {
+            return Err(PyValueError::new_err("only images of one size are one view"));
         }
         Ok(self.view(Part::Images))
     }
 
+    /// The image of one row of a batch of images of their own sizes.
+    fn image(&self, row: u32) -> PyResult<View> {
+        self.checked(Part::Image(row))
+    }
+
+    /// Rows of pixels of each image of such a batch.
+    fn heights(&self) -> PyResult<View> {
+        self.checked(Part::Heights)
+    }
+
+    /// Columns of pixels of each image of such a batch.
+    fn widths(&self) -> PyResult<View> {
+        self.checked(Part::Widths)
+    }
+
     /// The record of one row of a raw batch.
     fn record(&self, row: u32) -> PyResult<View> {
-        let view = self.view(Part::Record(row));
-        self.held.locate(view.part)?;
-        Ok(view)
+        self.checked(Part::Record(row))
     }
 }
 
@@ -266,10 +333,10 @@ impl View {
             Part::Weights => {
                 PyList::new(py, bytes.as_chunks().0.iter().map(|&value| f32::from_le_bytes(value)))
             }
-            Part::Flags => {
+            Part::Flags | Part::Heights | Part::Widths => {
                 PyList::new(py, bytes.as_chunks().0.iter().map(|&value| i32::from_le_bytes(value)))
             }
-            Part::Images | Part::Record(_) => PyList::new(py, bytes),
+            Part::Images | Part::Image(_) | Part::Record(_) => PyList::new(py, bytes),
         }
     }
 

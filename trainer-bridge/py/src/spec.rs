@@ -34,7 +34,8 @@ pub(crate) struct JobDict {
     ring_bytes: u64,
 }
 
-/// How decoded images become rows of one size. What the framing does not use is ignored.
+/// How decoded images become rows of one size; with the framing "none" each row has the image's own. What the framing does
+/// not use is ignored.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 struct ImageDict {
@@ -64,8 +65,7 @@ pub(crate) struct DaemonDict {
 impl JobDict {
     pub(crate) fn into_spec(self) -> PyResult<JobSpec> {
         let ring_bytes = self.ring_bytes.checked_next_multiple_of(PAYLOAD_ALIGN_BYTES);
-        let images = self.images.map(ImageDict::into_spec).transpose()?;
-        let output = images.map_or(Output::Raw, Output::Decoded);
+        let output = self.images.map_or(Ok(Output::Raw), ImageDict::into_output)?;
         let plan = PlanSpec {
             sampler: named(&self.sampler)?,
             order: named(&self.order)?,
@@ -90,9 +90,10 @@ impl JobDict {
 }
 
 impl ImageDict {
-    fn into_spec(self) -> PyResult<ImageSpec> {
+    fn into_output(self) -> PyResult<Output> {
         let Self { height, width, short, padding, scale, ratio, flip, channels_last, exact, .. } = self;
         let framing = match self.framing.as_str() {
+            "none" => return Ok(Output::Ragged { channels_last }),
             "cover" => Framing::Cover,
             "stretch" => Framing::Stretch,
             "center" => Framing::Center { short },
@@ -100,7 +101,7 @@ impl ImageDict {
             "random_resized" => Framing::RandomResized { scale, ratio },
             other => return Err(PyValueError::new_err(format!("framing {other:?} is unknown"))),
         };
-        Ok(ImageSpec { height, width, framing, flip, channels_last, exact })
+        Ok(Output::Decoded(ImageSpec { height, width, framing, flip, channels_last, exact }))
     }
 }
 

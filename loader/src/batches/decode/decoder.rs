@@ -8,13 +8,16 @@ use super::DecodeFault;
 use super::chance::{Chance, Draw};
 use super::cut::Cut;
 use super::row::{RowFault, RowWriter};
+use super::whole::write_whole;
 
-/// Decodes records to images of one size. Keeps its buffers from image to image, so that small images cost no allocation
-/// of ours.
+/// Decodes records to images of one size, or of their own. Keeps its buffers from image to image, so that small images cost
+/// no allocation of ours.
 #[derive(Default)]
 pub struct Decoder {
     images: shade_images::Decoder,
     rows: RowWriter,
+    /// A piece of an image that is delivered whole.
+    piece: Vec<u8>,
 }
 
 impl Decoder {
@@ -41,6 +44,25 @@ impl Decoder {
         let written = self.decode_to(media, bytes, spec, draw, write);
         self.images.shrink();
         self.rows.shrink();
+        written
+    }
+
+    /// Decodes all of `bytes`, an image whose size is to be `indexed`, and gives it to `write` piece by piece, each with its
+    /// first byte in the row: `3 * width * height` in all. Returns the image's size: `indexed`, or that of a TIFF turned by
+    /// its orientation, which takes as many bytes.
+    ///
+    /// # Errors
+    /// The image is damaged, of an unknown kind, too large, or of another size; nothing is written then. Or what `write` gave.
+    pub fn decode_whole<E: From<DecodeFault>>(
+        &mut self,
+        media: Media,
+        bytes: &[u8],
+        indexed: Size,
+        channels_last: bool,
+        write: impl FnMut(u64, &[u8]) -> Result<(), E>,
+    ) -> Result<Size, E> {
+        let written = self.decode_whole_to(media, bytes, indexed, channels_last, write);
+        self.images.shrink();
         written
     }
 
@@ -73,5 +95,24 @@ impl Decoder {
             RowFault::Resize(text) => DecodeFault::from(ImageFault::Corrupt { media, text }).into(),
             RowFault::Write(error) => error,
         })
+    }
+
+    fn decode_whole_to<E: From<DecodeFault>>(
+        &mut self,
+        media: Media,
+        bytes: &[u8],
+        indexed: Size,
+        channels_last: bool,
+        write: impl FnMut(u64, &[u8]) -> Result<(), E>,
+    ) -> Result<Size, E> {
+        let pixels = self.images.decode_part(media, bytes, Part::whole).map_err(DecodeFault::from)?;
+        let image = pixels.area.size;
+        // The index has the size before any orientation, by which only a TIFF is turned while it is decoded.
+        let turned = Size { width: indexed.height, height: indexed.width };
+        if image != indexed && !(media == Media::Tiff && image == turned) {
+            return Err(DecodeFault::OtherSize { image, indexed }.into());
+        }
+        write_whole(pixels.rgb, channels_last, &mut self.piece, write)?;
+        Ok(image)
     }
 }

@@ -21,6 +21,22 @@ pub enum DecodeFault {
         /// Pixels added on each side.
         padding: u32,
     },
+    /// Images are wanted in their own sizes, and the index has none for this one.
+    #[error(
+        "the index does not know how large the image is, and only then is there room for it: pack it with --format jpeg or raw"
+    )]
+    Unsized,
+    /// An image is wanted in its own size, which is not the one that there is room for.
+    #[error(
+        "image of {} x {} pixels: expected {} x {}, as the index says",
+        .image.width, .image.height, .indexed.width, .indexed.height
+    )]
+    OtherSize {
+        /// The image's size.
+        image: Size,
+        /// The index's.
+        indexed: Size,
+    },
     /// The decoder panicked: a defect of the decoder, which this record shows.
     #[error("the decoder panicked: {text}")]
     Panicked {

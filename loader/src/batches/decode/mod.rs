@@ -1,9 +1,10 @@
-//! From an encoded record to a `uint8` RGB image of the batch's size, as torchvision's transforms would give it.
+//! From an encoded record to a `uint8` RGB image: of the batch's size, as torchvision's transforms would give it, or of its
+//! own.
 //!
 //! `chance` draws from seed, epoch and position; `cut` says with that which box of the source becomes the row, what of a JPEG
 //! need be decoded and how far it may be reduced meanwhile; the crate `shade-images` fills interleaved RGB; `row` resizes the
 //! box, mirrors it, orders the colours and writes it where it belongs. `decoder` strings them together and owns the
-//! buffers.
+//! buffers. An image in its own size is not drawn, cut or resized: `whole` writes it.
 //!
 //! Orientation in EXIF is ignored, as PIL's `Image.open(..).convert("RGB")`, which `ImageFolder` uses, ignores it;
 //! `shade-pack` can apply it once and for all.
@@ -14,6 +15,7 @@ mod cut;
 mod decoder;
 mod fault;
 mod row;
+mod whole;
 
 pub use chance::Draw;
 pub use decoder::Decoder;

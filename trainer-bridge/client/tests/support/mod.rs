@@ -278,8 +278,8 @@ impl Daemon {
             write(layout.labels, &i64::try_from(row).unwrap().to_le_bytes());
             write(layout.weights, &0.5_f32.to_le_bytes());
             write(layout.flags, &1_u32.to_le_bytes());
-            write(layout.offsets.unwrap(), &at.to_le_bytes());
-            write(layout.lens.unwrap(), &(record.len() as u64).to_le_bytes());
+            write(layout.offsets().unwrap(), &at.to_le_bytes());
+            write(layout.lens().unwrap(), &(record.len() as u64).to_le_bytes());
             payload.write(offset + layout.data + at, record).unwrap();
             at += record.len() as u64;
         }

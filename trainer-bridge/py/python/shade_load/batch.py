@@ -34,7 +34,7 @@ class Batch:
         native: _native.Batch,
         torch: ModuleType | None,
         fields: _native.Fields,
-        transform: Callable[[Tensor], Any] | None,
+        transform: Callable[[Any], Any] | None,
     ) -> None:
         self._native = native
         self._torch = torch
@@ -84,17 +84,33 @@ class Batch:
         return self._native.substituted
 
     @cached_property
-    def images(self) -> Tensor:
+    def images(self) -> Tensor | list[Tensor]:
         """Decoded images: uint8, samples x 3 x height x width; or what the Loader's `transform` makes of them.
 
         With channels_last=True in torch's memory format of that name; without torch samples x height x width x 3 then.
+        With decode="none" a list: of each sample a tensor of its own, 3 x height x width.
         """
-        if self._native.raw:
+        native = self._native
+        if native.raw:
             raise AttributeError("this Loader delivers raw records (no image_size, no decode): use batch.records")
-        images = self._tensor(self._native.images())
-        if self._torch is not None and self._native.channels_last:
-            images = images.permute(0, 3, 1, 2)
+        images: Tensor | list[Tensor]
+        if native.ragged:
+            images = [self._planes(native.image(row)) for row in range(len(self))]
+        else:
+            images = self._planes(native.images())
         return images if self._transform is None else self._transform(images)
+
+    @cached_property
+    def heights(self) -> Tensor:
+        """Rows of pixels of each image (decode="none"): int32."""
+        self._check_ragged()
+        return self._tensor(self._native.heights())
+
+    @cached_property
+    def widths(self) -> Tensor:
+        """Columns of pixels of each image (decode="none"): int32."""
+        self._check_ragged()
+        return self._tensor(self._native.widths())
 
     @cached_property
     def records(self) -> Records:
@@ -154,6 +170,17 @@ class Batch:
             sample = self._native.ids().tolist()[row]
             shard = self._fields.shard_of(sample)
             raise RecordError(f"field {name!r} of sample {sample} in shard {shard} is no JSON: {error}") from None
+
+    def _planes(self, view: _native.View) -> Tensor:
+        """Images, or one: to torch always planes, however they lie in memory."""
+        images = self._tensor(view)
+        if self._torch is not None and self._native.channels_last:
+            images = images.movedim(-1, -3)
+        return images
+
+    def _check_ragged(self) -> None:
+        if not self._native.ragged:
+            raise AttributeError('only with decode="none" do images have sizes of their own')
 
     def _tensor(self, view: _native.View) -> Tensor:
         return _imported(view, self._torch)

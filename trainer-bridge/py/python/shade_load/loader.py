@@ -51,7 +51,8 @@ class Loader:
         image_size: Side, or (height, width): images are decoded, resized so that they just cover it, and cropped from
             the middle. With a side it is short for decode=[Resize(side), CenterCrop(side)].
         decode: What to make of the images instead, of `shade_load.transforms` or torchvision's own, such as
-            [RandomResizedCrop(224), RandomHorizontalFlip()]. Without both: raw records.
+            [RandomResizedCrop(224), RandomHorizontalFlip()]. "none": each image as it is, in its own size; `batch.images`
+            is a list then, and `ring` has room for three of the largest batches. Without both: raw records.
         channels_last: Lay images out in torch's memory format of that name.
         exact: Decode as torchvision does, without shortcuts: large JPEGs are not reduced while they are decoded, and
             damage outside of a crop is found, too.
@@ -107,7 +108,7 @@ class Loader:
         batch_size: int,
         *,
         image_size: int | tuple[int, int] | None = None,
-        decode: Transform | Sequence[Transform] | Any | None = None,
+        decode: Transform | Sequence[Transform] | Literal["none"] | Any | None = None,
         channels_last: bool = False,
         exact: bool = False,
         transform: Callable[[Any], Any] | None = None,

@@ -2,7 +2,8 @@
 
 Each does what torchvision's transform of that name does to a PIL image, with bilinear interpolation and antialiasing; what is
 random follows from seed, epoch and the sample's position in the epoch. torchvision's own objects are taken, too, alone or in
-a `Compose`, as far as there is a transform here with that name.
+a `Compose`, as far as there is a transform here with that name. `decode="none"` is no transform at all: each image in its own
+size.
 """
 
 from __future__ import annotations
@@ -55,6 +56,9 @@ class RandomHorizontalFlip:
     p: float = 0.5
 
 
+# Instead of transforms: each image in its own size.
+NONE = "none"
+
 Transform = Resize | CenterCrop | RandomCrop | RandomResizedCrop | RandomHorizontalFlip
 
 _ORDER = (
@@ -67,26 +71,18 @@ def image_spec(transforms: object, channels_last: bool, exact: bool) -> _native.
     """The transforms as the native module takes them.
 
     Raises:
-        ValueError: They do not give images of one size, or not in this order.
+        ValueError: They do not give images of one size, or not in this order, and are not "none".
         TypeError: There is no such transform here.
     """
+    if isinstance(transforms, str) and transforms == NONE:
+        return _spec(NONE, channels_last, exact)
     steps = [_ours(transform) for transform in _flat(transforms)]
     given = f"decode: got {steps!r}"
     flip = 0.0
     if steps and isinstance(steps[-1], RandomHorizontalFlip):
         flip = number("RandomHorizontalFlip: p", steps.pop().p, 0.0, 1.0)
-    spec: _native.Images = {
-        "height": 0,
-        "width": 0,
-        "framing": "stretch",
-        "short": 0,
-        "padding": 0,
-        "scale": (1.0, 1.0),
-        "ratio": (1.0, 1.0),
-        "flip": flip,
-        "channels_last": flag("channels_last", channels_last),
-        "exact": flag("exact", exact),
-    }
+    spec = _spec("stretch", channels_last, exact)
+    spec["flip"] = flip
     last = steps[-1] if steps else None
     match steps:
         case [Resize(size=size)] if not isinstance(size, int):
@@ -94,7 +90,7 @@ def image_spec(transforms: object, channels_last: bool, exact: bool) -> _native.
         case [Resize(size=side)]:
             raise ValueError(
                 f"decode: Resize({side}) keeps each image's ratio, so that no batch is of one size: "
-                f"add CenterCrop or RandomCrop, or use Resize((height, width))"
+                f"add CenterCrop or RandomCrop, or use Resize((height, width)); decode=\"none\" leaves images as they are"
             )
         case [Resize(size=side), CenterCrop() | RandomCrop()] if isinstance(side, int):
             spec["short"] = integer("Resize: size", side, 1, IMAGE_SIDE_MAX)
@@ -123,6 +119,22 @@ def covering(size: tuple[int, int], channels_last: bool, exact: bool) -> _native
     return spec
 
 
+def _spec(framing: str, channels_last: bool, exact: bool) -> _native.Images:
+    """Of this framing, the rest as it is where nothing is asked for."""
+    return {
+        "height": 0,
+        "width": 0,
+        "framing": framing,
+        "short": 0,
+        "padding": 0,
+        "scale": (1.0, 1.0),
+        "ratio": (1.0, 1.0),
+        "flip": 0.0,
+        "channels_last": flag("channels_last", channels_last),
+        "exact": flag("exact", exact),
+    }
+
+
 def _flat(transforms: object) -> list[object]:
     """One transform, a list of them or a `Compose`, as a list."""
     inner = getattr(transforms, "transforms", transforms)
@@ -137,7 +149,9 @@ def _ours(transform: Any) -> Transform:
         return transform
     name = type(transform).__name__
     if not type(transform).__module__.startswith("torchvision.transforms"):
-        raise TypeError(f"decode: got {transform!r}, expected transforms of shade_load.transforms; use transform= for yours")
+        raise TypeError(
+            f"decode: got {transform!r}, expected transforms of shade_load.transforms, or \"none\"; use transform= for yours"
+        )
     try:
         _check_options(name, transform)
         if name == "Resize":
