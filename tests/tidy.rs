@@ -15,6 +15,7 @@ const UNSAFE: &[&str] = &[
     "loader/src/ring/segment.rs",
     "packer/src/memory.rs",
     "trainer-bridge/client/src/segment.rs",
+    "trainer-bridge/py/src/dense.rs",
     "trainer-bridge/py/src/dlpack.rs",
 ];
 

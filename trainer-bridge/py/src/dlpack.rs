@@ -277,37 +277,17 @@ unsafe extern "C" fn destroy<H: Managed>(capsule: *mut ffi::PyObject) {
 /// # Errors
 /// `TypeError` for another type, device or object, `ValueError` for another shape.
 pub(crate) fn read_floats(capsule: &Bound<'_, PyAny>) -> PyResult<Vec<f32>> {
-    let capsule = capsule.cast::<PyCapsule>()?;
-    let tensor: &Tensor = if capsule.is_valid_checked(Some(Versioned::NAME)) {
-        let head = capsule.pointer_checked(Some(Versioned::NAME))?.cast::<Versioned>();
-        // SAFETY: the name promises a `DLManagedTensorVersioned`, alive as long as the capsule, which outlives us.
-        let head = unsafe { head.as_ref() };
-        if head.major != 1 {
-            return Err(PyTypeError::new_err(format!(
-                "losses: got DLPack {}, expected DLPack 1",
-                head.major
-            )));
-        }
-        &head.tensor
-    } else {
-        let head = capsule.pointer_checked(Some(Legacy::NAME))?.cast::<Legacy>();
-        // SAFETY: the name promises a `DLManagedTensor`, alive as long as the capsule, which outlives us.
-        let head = unsafe { head.as_ref() };
-        &head.tensor
-    };
-    let (count, stride) = check_losses(tensor)?;
+    let Placed { start, dtype, shape, strides } = placed(capsule, "losses")?;
+    let (count, stride) = check_losses(dtype, &shape, &strides)?;
     if count == 0 {
         return Ok(Vec::new());
     }
-    let data = tensor.data.cast::<u8>().cast_const();
-    let Some(start) = usize::try_from(tensor.byte_offset).ok().filter(|_| !data.is_null()) else {
-        return Err(PyValueError::new_err("losses: the tensor has no memory"));
-    };
-    let first = data.wrapping_add(start);
+    let start = start.ok_or_else(|| PyValueError::new_err("losses: the tensor has no memory"))?;
+    let first = start.as_ptr().cast_const();
     Ok((0..count)
         .map(|position| {
             let step = stride * position;
-            if tensor.dtype == DataType::F64 {
+            if dtype == DataType::F64 {
                 // SAFETY: `position` is inside the tensor's shape, so its producer vouches for these 8 bytes.
                 narrow(unsafe { first.cast::<f64>().wrapping_offset(step).read_unaligned() })
             } else {
@@ -325,27 +305,19 @@ fn narrow(value: f64) -> f32 {
 }
 
 /// (values, stride in values) of a tensor of losses that we can read.
-fn check_losses(tensor: &Tensor) -> PyResult<(isize, isize)> {
-    let device = tensor.device.device_type;
-    if device != DEVICE_CPU && device != DEVICE_CUDA_HOST {
-        return Err(PyTypeError::new_err(format!(
-            "losses: got a tensor on DLPack device {device}, expected one on the CPU"
-        )));
-    }
-    if tensor.dtype != DataType::F32 && tensor.dtype != DataType::F64 {
-        let DataType { code, bits, lanes } = tensor.dtype;
+fn check_losses(dtype: DataType, shape: &[i64], strides: &[i64]) -> PyResult<(isize, isize)> {
+    if dtype != DataType::F32 && dtype != DataType::F64 {
+        let DataType { code, bits, lanes } = dtype;
         return Err(PyTypeError::new_err(format!(
             "losses: got DLPack type {code} of {bits} bits x {lanes}, expected float32 or float64"
         )));
     }
-    if tensor.ndim != 1 || tensor.shape.is_null() {
+    let (&[count], &[stride]) = (shape, strides) else {
         return Err(PyValueError::new_err(format!(
             "losses: got {} dimensions, expected one value per sample (reduction=\"none\")",
-            tensor.ndim
+            shape.len()
         )));
-    }
-    // SAFETY: `shape` is not null and by the protocol has `ndim` = 1 values.
-    let count = unsafe { tensor.shape.read() };
+    };
     let count = u32::try_from(count)
         .ok()
         .filter(|&count| count <= BATCH_SAMPLES_MAX)
@@ -353,11 +325,57 @@ fn check_losses(tensor: &Tensor) -> PyResult<(isize, isize)> {
         .ok_or_else(|| {
             PyValueError::new_err(format!("losses: got {count} values, expected at most {BATCH_SAMPLES_MAX}"))
         })?;
-    if tensor.strides.is_null() {
-        return Ok((count, 1));
-    }
-    // SAFETY: `strides` is not null and by the protocol has `ndim` = 1 values.
-    let stride = unsafe { tensor.strides.read() };
     let stride = isize::try_from(stride).map_err(|_| PyValueError::new_err("losses: stride out of range"))?;
     Ok((count, stride))
+}
+
+/// What somebody else's tensor is and where its first value lies.
+pub(crate) struct Placed {
+    /// `None` where it has no memory. Valid as long as the tensor.
+    pub(crate) start: Option<NonNull<u8>>,
+    pub(crate) dtype: DataType,
+    pub(crate) shape: Vec<i64>,
+    /// In values; as many as there are sides.
+    pub(crate) strides: Vec<i64>,
+}
+
+/// What a DLPack capsule over the tensor called `name` says.
+///
+/// # Errors
+/// `TypeError` for another device or object.
+pub(crate) fn placed(capsule: &Bound<'_, PyAny>, name: &str) -> PyResult<Placed> {
+    let capsule = capsule.cast::<PyCapsule>()?;
+    let tensor: &Tensor = if capsule.is_valid_checked(Some(Versioned::NAME)) {
+        let head = capsule.pointer_checked(Some(Versioned::NAME))?.cast::<Versioned>();
+        // SAFETY: the name promises a `DLManagedTensorVersioned`, alive as long as the capsule, which outlives us.
+        let head = unsafe { head.as_ref() };
+        if head.major != 1 {
+            return Err(PyTypeError::new_err(format!(
+                "{name}: got DLPack {}, expected DLPack 1",
+                head.major
+            )));
+        }
+        &head.tensor
+    } else {
+        let head = capsule.pointer_checked(Some(Legacy::NAME))?.cast::<Legacy>();
+        // SAFETY: the name promises a `DLManagedTensor`, alive as long as the capsule, which outlives us.
+        let head = unsafe { head.as_ref() };
+        &head.tensor
+    };
+    let device = tensor.device.device_type;
+    if device != DEVICE_CPU && device != DEVICE_CUDA_HOST {
+        return Err(PyTypeError::new_err(format!(
+            "{name}: got a tensor on DLPack device {device}, expected one on the CPU"
+        )));
+    }
+    let sides = usize::try_from(tensor.ndim).unwrap_or(0);
+    let list = |values: *const i64| -> Option<Vec<i64>> {
+        // SAFETY: not null, and by the protocol it has a value for each of the tensor's dimensions.
+        (!values.is_null()).then(|| unsafe { std::slice::from_raw_parts(values, sides) }.to_vec())
+    };
+    let shape = list(tensor.shape).unwrap_or_default();
+    let strides = list(tensor.strides).unwrap_or_else(|| dense_strides(&shape));
+    let start = usize::try_from(tensor.byte_offset).ok();
+    let start = start.and_then(|start| NonNull::new(tensor.data.cast::<u8>().wrapping_add(start)));
+    Ok(Placed { start: start.filter(|_| !tensor.data.is_null()), dtype: tensor.dtype, shape, strides })
 }

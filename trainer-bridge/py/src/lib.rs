@@ -1,7 +1,7 @@
 //! `shade_load._native`: the Python face of `shade-client`. A session, its batches, and DLPack views of their columns.
 //!
 //! [`session`] talks to the daemon, [`batch`] holds a slot of the ring, [`dlpack`] passes memory, [`fields`] and [`records`]
-//! read from the dataset, [`wait`] waits, [`error`] names exceptions. What users see (`Loader`, `Batch`, `ImageFolder`) is
+//! read from the dataset, [`floats`] makes floats of images in others' tensors ([`dense`]), [`wait`] waits, [`error`] names exceptions. What users see (`Loader`, `Batch`, `ImageFolder`) is
 //! written in Python on top of this.
 
 use pyo3::prelude::*;
@@ -9,9 +9,11 @@ use pyo3::types::{PyDict, PyTuple};
 use shade_formats::control::{Order, Policy, Preset, Sampler};
 
 mod batch;
+mod dense;
 mod dlpack;
 mod error;
 mod fields;
+mod floats;
 mod records;
 mod session;
 mod spec;
@@ -37,6 +39,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<batch::View>()?;
     module.add_class::<fields::Fields>()?;
     module.add_class::<records::RecordReader>()?;
+    module.add_function(wrap_pyfunction!(floats::fill_floats, module)?)?;
     error::register(module)
 }
 

@@ -24,6 +24,7 @@ from ._native import (
 from .batch import Batch, Records
 from .launch import find_daemon
 from .loader import Loader
+from .normalize import Normalize
 
 if TYPE_CHECKING:
     from .image_folder import ImageFolder
@@ -34,6 +35,7 @@ __all__ = [
     "ImageFolder",
     "Loader",
     "LoaderTimeout",
+    "Normalize",
     "RecordError",
     "Records",
     "ShadeError",

@@ -12,6 +12,9 @@ POLICIES: Final[tuple[str, ...]]
 # Sampler, policy and order of each preset.
 PRESETS: Final[dict[str, tuple[str, str, str]]]
 
+def fill_floats(source: Any, target: Any, tables: bytes, threads: int) -> None:
+    """Fills a tensor of floats, channels last, from one of bytes: value `tables[256 * colour + byte]` for each."""
+
 class ShadeError(RuntimeError):
     """Anything that shade reports; the base of the others."""
 
