@@ -197,7 +197,7 @@ fn garbage_in_the_client_segment_costs_the_session_only() {
         !peer.ask(&Request::ReportValidation { score: 0.0 })
     });
     drop((peer, client, payload, doorbell));
-    eventually("the daemon says why", || daemon.log().contains("ring release word"));
+    eventually("the daemon says why", || daemon.log().contains("ring release mark"));
 
     // Noise somewhere. It may be released marks that happen to be right, or nothing that matters: then the session goes on.
     for seed in 0..40_u64 {

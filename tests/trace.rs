@@ -2,7 +2,6 @@
 //! training does not notice.
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
-use std::collections::VecDeque;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::fd::OwnedFd;
@@ -174,17 +173,16 @@ fn one_access_at_a_time_is_replayed_hit_for_hit() {
         let daemon = Daemon::start(&packed.dataset, &[&"--cache", &"20%", &"--policy", &policy]);
         let file = packed.beside(&format!("{policy}.trace"));
         let recorder = Recorder::start(&packed.dataset, &file);
-        // A ring has room for three batches at least, two of which are always in hand.
+        // A ring of three batches, two of which are in hand from the beginning to the end. The others come as copies.
         let session = attach(&packed.dataset, 0, JobSpec { ring_bytes: 4096, ..pads(1, 1) });
-        let mut held = VecDeque::new();
+        let mut held = Vec::new();
         for epoch in 0..3 {
             session.start_epoch(epoch, 0).unwrap();
             while let Some(batch) = next(&session).unwrap() {
                 let seen = copy(&batch);
                 session.report(seen.epoch, seen.number, &losses(&seen)).unwrap();
-                held.push_back(batch);
-                if held.len() > 2 {
-                    held.pop_front();
+                if held.len() < 2 {
+                    held.push(batch);
                 }
             }
         }

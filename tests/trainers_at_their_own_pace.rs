@@ -69,21 +69,35 @@ fn batches_are_held_and_given_back_in_any_order() {
 }
 
 #[test]
-fn a_full_ring_goes_on_once_batches_are_given_back() {
+fn whatever_is_kept_every_batch_comes() {
     let packed = Packed::mixed(33);
     let daemon = Daemon::start(&packed.dataset, &[]);
-    let session = attach(&packed.dataset, 0, spec(2, 1));
-    session.start_epoch(0, 0).unwrap();
-    let mut held = Vec::new();
-    while let Next::Batch(batch) = session.next(Duration::from_millis(100)).unwrap() {
-        held.push(batch);
+    for output in [Output::Raw, Output::Decoded(ImageSpec::cover(16, 16))] {
+        // Of 51 batches all, the first, or every tenth, until the end of three epochs; in the smallest ring.
+        for kept_every in [1, 51, 10] {
+            let session = attach(&packed.dataset, 0, JobSpec { output, ring_bytes: 4096, ..spec(2, 1) });
+            let mut kept = Vec::new();
+            for epoch in 0..3 {
+                session.start_epoch(epoch, 0).unwrap();
+                let mut taken = Vec::new();
+                while let Some(batch) = next(&session).unwrap() {
+                    let seen = copy(&batch);
+                    if seen.number.is_multiple_of(kept_every) {
+                        kept.push((batch, seen.clone()));
+                    }
+                    taken.push(seen);
+                }
+                assert!(ids(&taken).into_iter().eq(0..102), "one of {kept_every}, epoch {epoch}");
+            }
+            for (batch, before) in &kept {
+                assert!(
+                    copy(batch) == *before,
+                    "batch {} was overwritten in the trainer's hands",
+                    before.number
+                );
+            }
+        }
     }
-    assert!(held.len() < 51, "the ring does not hold the epoch");
-    let mut taken: Vec<Taken> = held.iter().map(copy).collect();
-    // The latest first: room comes with the last of them.
-    while held.pop().is_some() {}
-    taken.extend(take_rest(&session).unwrap());
-    assert!(ids(&taken).into_iter().eq(0..102));
     drop(daemon);
 }
 

@@ -49,7 +49,6 @@ pub(crate) fn run() -> Result<Vec<Figure>> {
 struct Driver {
     core: Core,
     spent: Duration,
-    released: u64,
 }
 
 impl Driver {
@@ -67,7 +66,7 @@ impl Driver {
             block_bytes: BLOCK_BYTES,
         };
         let core = Core::new(Arc::clone(index), free, config);
-        let mut driver = Self { core, spent: Duration::ZERO, released: 0 };
+        let mut driver = Self { core, spent: Duration::ZERO };
         let spec = job(Output::Raw);
         driver.feed(vec![Event::Attach(Box::new(Attach { session: 0, rank: 0, spec })), Event::Ready(0)]);
         Ok(driver)
@@ -107,9 +106,8 @@ impl Driver {
                 Some(Event::Filled(Filled { ticket: order.ticket, rows: rows.collect(), fill_ns: 0 }))
             }
             Action::Seal(order) => Some(Event::Sealed(order.ticket)),
-            Action::Publish(session, _) => {
-                self.released += 1;
-                Some(Event::Released { session, count: self.released, later: 0 })
+            Action::Publish(session, descriptor) => {
+                Some(Event::Released { session, seqs: vec![descriptor.seq] })
             }
             _ => None,
         }

@@ -11,7 +11,7 @@ use rand_chacha::ChaCha8Rng;
 use shade_formats::SampleId;
 use shade_formats::checksum::crc32c;
 use shade_formats::control::Output;
-use shade_formats::ring::Region;
+use shade_formats::ring::{PayloadSize, Region};
 use shade_load::batches::decode::Draw;
 use shade_load::batches::{FillOrder, Job, JobDone, Row, Ticket, Workers};
 use shade_load::blocks::{Arena, Blocks, FreeList, Record, block_bytes_for, charged_bytes};
@@ -93,7 +93,8 @@ impl Gather {
         }
         let (done_in, done) = unbounded();
         let workers = Workers::start(1, index, Arc::new(arena), done_in)?;
-        let (end, _) = RingSegments::create(PAYLOAD_BYTES)?.into_ends();
+        let payload = PayloadSize { bytes: PAYLOAD_BYTES, gap_bytes: PAYLOAD_BYTES };
+        let (end, _) = RingSegments::create(payload)?.into_ends();
         Ok(Self { workers, done, payload: end.payload, rows })
     }
 

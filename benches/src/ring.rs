@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use shade_formats::ring::{
-    CLIENT_SEGMENT_BYTES, Consumer, DAEMON_SEGMENT_BYTES, Descriptor, Producer, Region,
+    CLIENT_SEGMENT_BYTES, Consumer, DAEMON_SEGMENT_BYTES, Descriptor, PayloadSize, Producer, Region,
 };
 
 use crate::Result;
 use crate::figure::{Figure, Unit, median};
 
-const PAYLOAD_BYTES: u64 = 1 << 20;
+const PAYLOAD: PayloadSize = PayloadSize { bytes: 1 << 20, gap_bytes: 4096 };
 const RUNS: usize = 5;
 /// Publications a run takes its median of.
 const SPIN_ROUNDS: u64 = 20_000;
@@ -40,7 +40,7 @@ pub(crate) fn run() -> Result<Vec<Figure>> {
 /// The median over `rounds` publications, one at a time.
 fn latency_ns(sleeps: bool, rounds: u64) -> Result<f64> {
     let (daemon, client) = (Region::heap(DAEMON_SEGMENT_BYTES), Region::heap(CLIENT_SEGMENT_BYTES));
-    let mut producer = Producer::create(daemon.clone(), client.clone(), PAYLOAD_BYTES)?;
+    let mut producer = Producer::create(daemon.clone(), client.clone(), PAYLOAD)?;
     let consumer = Consumer::attach(daemon, client)?;
     let doorbell = eventfd(0, EventfdFlags::CLOEXEC)?;
     let started = Instant::now();
@@ -64,8 +64,12 @@ fn latency_ns(sleeps: bool, rounds: u64) -> Result<f64> {
             if producer.publish(&descriptor)? {
                 rustix::io::write(&doorbell, &ONE_RING)?;
             }
-            while producer.released()? <= seq {
-                if heard.is_finished() && producer.released()? <= seq {
+            loop {
+                let ended = heard.is_finished();
+                if !producer.released()?.is_empty() {
+                    break;
+                }
+                if ended {
                     return Err("the consumer ended early".into());
                 }
                 spin_loop();
@@ -100,7 +104,7 @@ fn consume(
         match found {
             Some(descriptor) => {
                 latencies.push(ns_since(started).saturating_sub(descriptor.read_wait_ns) as f64);
-                releaser.release(descriptor.seq)?;
+                releaser.release(&descriptor)?;
             }
             None => spin_loop(),
         }

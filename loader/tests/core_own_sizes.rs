@@ -137,7 +137,7 @@ fn a_dataset_without_any_size_is_refused_when_a_rank_attaches() {
 #[test]
 fn a_ring_has_room_for_three_of_the_largest_batches_or_is_refused() {
     let one_large = |id| if id == 7 { (8000, 4000) } else { (16, 16) };
-    let accepted = replay(one_large, &job(OnError::Raise)).accepted[0].payload_bytes;
+    let accepted = replay(one_large, &job(OnError::Raise)).accepted[0].payload.bytes;
     let largest = 3 * (8000 * 4000 + 9 * 16 * 16);
     assert!((3 * largest..3 * largest + 3 * 4096 * 2).contains(&accepted), "{accepted}");
 

@@ -4,7 +4,6 @@ mod replay;
 
 use replay::{Replay, index, spec};
 use shade_formats::control::{Policy, Sampler};
-use shade_load::core::Event;
 
 const SAMPLES: u32 = 4_000;
 /// A tenth of the dataset: records of 400 bytes take a block of 512.
@@ -35,8 +34,7 @@ fn a_trainer_that_is_busy_finds_the_cache_full_of_what_comes_next() {
         "batches in the ring, and as much again as there is room"
     );
     replay.hold = false;
-    let count = replay.taken.len() as u64;
-    replay.step(Event::Released { session: 0, count, later: 0 });
+    replay.release_all(0);
     replay.run();
     let counts = replay.core.stats().total.counts.counts;
     assert_eq!(counts.accesses, u64::from(SAMPLES));

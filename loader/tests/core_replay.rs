@@ -2,9 +2,11 @@
 
 mod replay;
 
+use std::collections::HashSet;
+
 use proptest::prelude::*;
 use replay::{Replay, Taken, index, spec};
-use shade_formats::control::{OnError, Policy, Sampler};
+use shade_formats::control::{JobSpec, OnError, Policy, Sampler, Tail};
 use shade_formats::ring::FLAG_PADDING;
 use shade_load::core::Event;
 
@@ -105,7 +107,7 @@ fn a_trainer_that_releases_nothing_stops_its_own_ring_only() {
     assert!(!taken.is_empty() && taken.len() < 64, "{} batches fit a ring", taken.len());
     assert!(replay.core.is_idle(), "nothing is read ahead of the ring");
     replay.hold = false;
-    replay.step(Event::Released { session: 0, count: taken.len() as u64, later: 0 });
+    replay.release_all(0);
     replay.run();
     assert_eq!(replay.taken.iter().map(|t| t.ids.len()).sum::<usize>(), 4000);
 }
@@ -114,8 +116,30 @@ fn a_trainer_that_releases_nothing_stops_its_own_ring_only() {
 fn a_client_that_releases_more_than_it_got_is_closed() {
     let mut replay = Replay::new(index(100, 4, |_| 400), Policy::Lru, 10_000, 4, 4);
     replay.attach_all(&spec(10, 1), 0);
-    replay.step(Event::Released { session: 0, count: 7, later: 0 });
-    assert!(replay.failed[0].contains("released 7"), "{:?}", replay.failed);
+    replay.step(Event::Released { session: 0, seqs: vec![7] });
+    assert!(replay.failed[0].contains("released descriptor 7"), "{:?}", replay.failed);
+}
+
+#[test]
+fn batches_kept_for_good_cost_their_room_and_no_more() {
+    let mut replay = Replay::new(index(4000, 4, |_| 400), Policy::Lru, 10_000, 4, 4);
+    replay.attach_all(&spec(10, 1), 0);
+    // Of the eight batches that the ring has room for, with hundreds that go past them.
+    replay.kept = HashSet::from([0, 2, 3]);
+    let ids: HashSet<u32> = replay.epoch(0).into_iter().flat_map(|taken| taken.ids).collect();
+    assert_eq!(ids.len(), 4000);
+    assert_eq!(replay.ended, [(0, 0)]);
+    assert_eq!(replay.epoch(1).len(), 400);
+}
+
+#[test]
+fn a_batch_filled_up_far_beyond_the_dataset_finds_room() {
+    let mut replay = Replay::new(index(7, 1, |_| 40_000), Policy::Lru, 1_000_000, 4, 4);
+    replay.attach_all(&JobSpec { tail: Tail::Pad, ..spec(100, 1) }, 0);
+    let payload = replay.accepted[0].payload;
+    assert!(payload.gap_bytes >= 100 * 40_000 && payload.gap_bytes <= payload.bytes / 3, "{payload:?}");
+    let taken = replay.epoch(0);
+    assert_eq!(taken.iter().map(|taken| taken.ids.len()).collect::<Vec<_>>(), [100]);
 }
 
 #[test]

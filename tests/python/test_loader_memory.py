@@ -1,7 +1,11 @@
-"""Batches live in shared memory: no copy is made, and nothing is overwritten while a tensor is alive."""
+"""Batches live in shared memory: nothing is overwritten while a tensor is alive, and no copy is made but where many are kept."""
 
 import gc
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import islice
+from typing import Any
 
 import packed
 import pytest
@@ -14,6 +18,14 @@ torch = pytest.importorskip("torch")
 def dataset(tmp_path_factory: pytest.TempPathFactory) -> packed.Packed:
     root = tmp_path_factory.mktemp("memory")
     packed.image_folder(root / "folder", "png")
+    return packed.pack(root / "folder", root / "data.shade")
+
+
+@pytest.fixture(scope="module")
+def long(tmp_path_factory: pytest.TempPathFactory) -> packed.Packed:
+    """More than 200 batches of one."""
+    root = tmp_path_factory.mktemp("long")
+    packed.image_folder(root / "folder", "png", {"ant": 110, "bee": 113})
     return packed.pack(root / "folder", root / "data.shade")
 
 
@@ -34,11 +46,14 @@ def mappings() -> list[range]:
     return [range(int(start, 16), int(end, 16)) for start, end in spans]
 
 
+def in_ring(tensor: Any) -> bool:
+    return any(tensor.data_ptr() in span for span in mappings())
+
+
 def test_tensors_lie_in_the_ring(loader: Loader) -> None:
     batch = next(iter(loader))
-    spans = mappings()
     for tensor in (batch.images, batch.labels, batch.ids, batch.weights, batch.flags):
-        assert any(tensor.data_ptr() in span for span in spans)
+        assert in_ring(tensor)
         assert tensor.is_contiguous()
 
 
@@ -53,15 +68,14 @@ def test_a_batch_is_never_copied(loader: Loader) -> None:
 
 
 def test_nothing_is_overwritten_while_a_tensor_lives(dataset: packed.Packed, loader: Loader) -> None:
-    # Every batch of three epochs is kept, by different parts of it, until as many are held as the ring has room for.
+    # As many batches are kept as may stay in the ring: half of what it has release marks for.
     kept = []
-    for _ in range(3):
+    for _ in range(2):
         for batch in loader:
             kept.append((batch.ids.tolist(), batch.images))
             del batch
-            if len(kept) == 40:
-                break
-    assert len(kept) == 40 and held(loader) == 40
+    assert len(kept) == 32 and held(loader) == 32
+    assert all(in_ring(images) for _, images in kept)
     for ids, images in kept:
         for sample, image in zip(ids, images, strict=True):
             assert image.numpy().tobytes() == dataset.pixels(sample)
@@ -110,6 +124,135 @@ def test_batches_need_no_garbage_collection(loader: Loader) -> None:
         assert held(loader) == 0
     finally:
         gc.enable()
+
+
+def resident_bytes() -> int:
+    """Memory of this process that is there, shared or not."""
+    with open("/proc/self/status", encoding="ascii") as lines:
+        return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS:")) << 10
+
+
+def test_a_loop_that_keeps_nothing_needs_the_ring_and_no_more(dataset: packed.Packed) -> None:
+    # 16 batches of 768 KiB an epoch go through it.
+    ring, slack = 4 << 20, 8 << 20
+    with Loader(dataset.path, 4, image_size=256, sampler="uniform", ring=ring, job="resident") as loader:
+        begun = resident_bytes()
+        for _ in range(10):
+            for batch in loader:
+                batch.images.fill_(1)
+                assert in_ring(batch.images)
+        assert resident_bytes() - begun < ring + slack
+
+
+class TestKept:
+    """Whatever is kept, and for however long: every batch comes, and comes right."""
+
+    @staticmethod
+    @contextmanager
+    def kept_in(ring: int | str | None, long: packed.Packed, **options: Any) -> Iterator[tuple[Loader, list[str]]]:
+        """A Loader, and what it has warned of."""
+        job = f"ring{ring}"
+        said: list[str] = []
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            with Loader(long.path, 1, sampler="uniform", ring=ring, job=job, **options) as loader:
+                yield loader, said
+                said += [str(warning.message) for warning in caught if warning.category is RuntimeWarning]
+
+    @staticmethod
+    def content(batch: Batch) -> tuple[Any, ...]:
+        columns = (batch.ids, batch.labels, batch.weights, batch.flags)
+        rows = batch.records if batch._native.raw else batch.images
+        return (*(column.tolist() for column in columns), [row.numpy().tobytes() for row in rows])
+
+    @pytest.mark.parametrize("options", [{"image_size": packed.SIDE}, {}], ids=["decoded", "raw"])
+    @pytest.mark.parametrize("ring", [1, None])
+    @pytest.mark.parametrize(
+        "keeps",
+        [
+            pytest.param(lambda number: True, id="all"),
+            pytest.param(lambda number: number == 0, id="first"),
+            pytest.param(lambda number: number % 10 == 0, id="tenth"),
+            pytest.param(lambda number: number % 97 > 5, id="most"),
+        ],
+    )
+    def test_all_of_three_epochs_comes_as_it_does_to_who_keeps_nothing(
+        self, long: packed.Packed, ring: int | None, options: dict[str, Any], keeps: Callable[[int], bool]
+    ) -> None:
+        with self.kept_in(ring, long, **options) as (loader, said):
+            expected = [self.content(batch) for _ in range(3) for batch in loader]
+            assert held(loader) == 0
+        assert len(expected) == 3 * len(long) and len({row[-1][0] for row in expected}) == len(long)
+        assert said == []
+        kept = []
+        with self.kept_in(ring, long, **options) as (loader, said):
+            for number, batch in enumerate(batch for _ in range(3) for batch in loader):
+                if keeps(number):
+                    kept.append((number, batch))
+                else:
+                    assert self.content(batch) == expected[number]
+                del batch
+            # Last of all, so that what was overwritten would show.
+            assert all(self.content(batch) == expected[number] for number, batch in kept)
+            assert 0 < held(loader) <= min(len(kept), 2 if ring else 4)
+        assert number + 1 == len(expected)
+        # With the batch before, which the loop has until it gets the next, one is enough to fill half of the smallest ring.
+        assert len(said) == (0 if len(kept) == 1 and ring is None else 1)
+        assert all(self.content(batch) == expected[number] for number, batch in kept), "the Loader is closed"
+
+    def test_a_list_of_all_batches_and_a_transform(self, long: packed.Packed) -> None:
+        def halved(images: Any) -> Any:
+            return images.float() / 2
+
+        with self.kept_in(1, long, image_size=packed.SIDE, transform=halved) as (loader, said):
+            batches = list(loader)
+        assert len(said) == 1
+        assert len(batches) == len(long)
+        for batch in batches:
+            [sample] = batch.ids.tolist()
+            whole = torch.frombuffer(bytearray(long.pixels(sample)), dtype=torch.uint8)
+            assert torch.equal(batch.images.flatten(), whole / 2)
+
+    def test_the_warning_says_what_happens_and_what_to_do(self, long: packed.Packed) -> None:
+        with self.kept_in(1, long, image_size=packed.SIDE) as (loader, said):
+            list(islice(loader, 10))
+        [text] = said
+        assert text.startswith("2 batches are held") and "clone()" in text and "ring= (now 0.0 MiB)" in text
+        with self.kept_in("1MiB", long, image_size=packed.SIDE) as (loader, said):
+            list(islice(loader, 100))
+        [text] = said
+        assert text.startswith("32 batches are held") and "ring=" not in text, "no ring is large enough"
+
+    def test_views_come_back_when_what_was_kept_is_gone(self, long: packed.Packed) -> None:
+        with self.kept_in(None, long, image_size=packed.SIDE) as (loader, said):
+            batches = iter(loader)
+            kept = list(islice(batches, 50))
+            assert [in_ring(batch.images) for batch in kept] == [True] * 4 + [False] * 46
+            # A copy that goes frees no place in the ring, and a view does.
+            del kept[20:]
+            assert not in_ring(next(batches).images)
+            del kept[1]
+            assert held(loader) == 3
+            assert in_ring(next(batches).images)
+            kept.clear()
+            assert held(loader) == 0
+            assert all(in_ring(batch.images) for batch in batches)
+            again = list(islice(loader, 50))
+            assert [in_ring(batch.images) for batch in again] == [True] * 4 + [False] * 46
+        assert len(said) == 1
+
+    def test_a_copy_is_the_trainers_to_write(self, long: packed.Packed) -> None:
+        with self.kept_in(1, long, image_size=packed.SIDE) as (loader, _):
+            kept = list(islice(loader, 20))
+        last = kept.pop()
+        row = last.images[0]
+        again = torch.from_dlpack(last._native.images())
+        assert not in_ring(row) and again.data_ptr() == last.images.data_ptr()
+        assert all(column.data_ptr() % 64 == 0 for column in (last.images, last.ids, last.flags))
+        row.fill_(7)
+        del last, again, kept
+        gc.collect()
+        assert bool((row == 7).all()), "a slice of a tensor lost its memory"
 
 
 class TestDlpack:

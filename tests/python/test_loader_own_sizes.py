@@ -108,7 +108,7 @@ def test_images_of_every_kind_are_pils(kinds: packed.Packed, channels_last: bool
 def test_without_torch_images_are_views_as_they_lie(kinds: packed.Packed, channels_last: bool) -> None:
     with Loader(kinds.path, 4, decode="none", channels_last=channels_last, job=f"views-{channels_last}") as loader:
         native = next(iter(loader))._native
-        batch = Batch(native, None, loader._fields, None)
+        batch = Batch(native, None, loader._fields, None, None)
         for sample, height, width, view in zip(
             batch.ids.tolist(), batch.heights.tolist(), batch.widths.tolist(), batch.images, strict=True
         ):

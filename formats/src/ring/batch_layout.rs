@@ -10,7 +10,7 @@ pub const FLAG_SUBSTITUTED: u32 = 1 << 0;
 pub const FLAG_PADDING: u32 = 1 << 1;
 
 /// Every column starts at a multiple of this: the widest vector register, and the line size of most CPUs.
-const COLUMN_ALIGN_BYTES: u64 = 64;
+pub(super) const COLUMN_ALIGN_BYTES: u64 = 64;
 
 /// Offsets, in bytes from the start of the batch's block, of its columns and data. Both ends compute it alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

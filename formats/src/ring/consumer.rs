@@ -1,9 +1,9 @@
-//! The client's end: takes descriptors, sleeps without missing one, and releases them in any order.
+//! The client's end: takes descriptors in their order, sleeps without missing one, and releases them in any order.
 //!
 //! Its counterpart is `producer.rs`; read them side by side.
 
 use super::fields::{LINE_BYTES, Line};
-use super::layout::{DESCRIPTORS, DESCRIPTORS_START, HEAD, HEARTBEAT, RELEASED, Segment, WAITING, slot};
+use super::layout::{DESCRIPTORS, HEAD, HEARTBEAT, PayloadSize, RELEASED, Segment, WAITING, line_of};
 use super::sync::{Ordering, fence};
 use super::{Descriptor, Region};
 use crate::FormatError;
@@ -13,7 +13,7 @@ use crate::FormatError;
 pub struct Consumer {
     daemon: Region,
     client: Region,
-    payload_bytes: u64,
+    payload: PayloadSize,
     /// Number of the next descriptor.
     next: u64,
 }
@@ -24,21 +24,22 @@ impl Consumer {
     /// # Errors
     /// When a segment's length or header is not that of this build's layout.
     pub fn attach(daemon: Region, client: Region) -> Result<Self, FormatError> {
-        let payload_bytes = Segment::Daemon.read_header(&daemon)?;
-        let client_payload_bytes = Segment::Client.read_header(&client)?;
-        if payload_bytes != client_payload_bytes {
-            return Err(FormatError::new("client segment header", 0, client_payload_bytes, payload_bytes));
+        let payload = Segment::Daemon.read_header(&daemon)?;
+        let in_client = Segment::Client.read_header(&client)?;
+        if payload != in_client {
+            let (got, expected) = (format_args!("{in_client:?}"), format_args!("{payload:?}"));
+            return Err(FormatError::new("client segment header", 0, got, expected));
         }
-        Ok(Self { daemon, client, payload_bytes, next: 0 })
+        Ok(Self { daemon, client, payload, next: 0 })
     }
 
-    /// Length of the payload in bytes, as the header has it.
+    /// What the payload has room for, as the header has it.
     #[must_use]
-    pub fn payload_bytes(&self) -> u64 {
-        self.payload_bytes
+    pub fn payload(&self) -> PayloadSize {
+        self.payload
     }
 
-    /// Takes the next descriptor if one is published. It and its block are the caller's until released.
+    /// Takes the next descriptor if one is published. This is a copy of it; its block is the caller's until released.
     ///
     /// # Errors
     /// When the head or the descriptor is not what a daemon following the rules writes.
@@ -52,14 +53,14 @@ impl Consumer {
             let expected = format_args!("{} to {DESCRIPTORS} more", self.next);
             return Err(FormatError::new("ring head", HEAD, head, expected));
         }
-        let at = DESCRIPTORS_START + slot(self.next) * LINE_BYTES as u64;
+        let at = line_of(self.next);
         let mut line: Line = [0; LINE_BYTES];
         self.daemon.read(at, &mut line)?;
         let descriptor = Descriptor::decode(&line)?;
         if descriptor.seq != self.next {
             return Err(FormatError::new("ring descriptor number", at, descriptor.seq, self.next));
         }
-        descriptor.check(self.payload_bytes)?;
+        descriptor.check(self.payload.bytes)?;
         self.next += 1;
         Ok(Some(descriptor))
     }
@@ -98,20 +99,21 @@ impl Consumer {
     }
 }
 
-/// Releases descriptors. Each has its own word, so releases need no order and no lock.
+/// Releases descriptors. Each has a mark of its own, so releases need no order and no lock.
 #[derive(Clone, Debug)]
 pub struct Releaser {
     client: Region,
 }
 
 impl Releaser {
-    /// Gives descriptor `seq` and its block back to the daemon. Once for each that [`Consumer::poll`] returned; nobody
-    /// may look at the block any more.
+    /// Gives a descriptor's mark and block back to the daemon. Once for each that [`Consumer::poll`] returned; nobody may
+    /// look at the block any more.
     ///
     /// # Errors
-    /// Never for segments that could be attached to.
-    pub fn release(&self, seq: u64) -> Result<(), FormatError> {
-        // Release: pairs with the acquire in `Producer::released`. Our reads of the block happen before its reuse.
-        self.client.store_u64(RELEASED + slot(seq) * 8, seq.wrapping_add(1))
+    /// Never for what [`Consumer::poll`] returned.
+    pub fn release(&self, descriptor: &Descriptor) -> Result<(), FormatError> {
+        // Release: pairs with the acquire in `Producer::released`. Our reads of the block happen before its reuse, and so do
+        // those of this descriptor's line and of all before it, which were taken earlier.
+        self.client.store_u64(RELEASED + u64::from(descriptor.mark) * 8, descriptor.seq.wrapping_add(1))
     }
 }

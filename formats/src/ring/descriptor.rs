@@ -2,7 +2,7 @@
 
 use super::BatchLayout;
 use super::fields::{LINE_BYTES, Line, put_u16, put_u32, put_u64, u16_at, u32_at, u64_at};
-use super::layout::{ERROR_TEXT_BYTES_MAX, line_crc};
+use super::layout::{DESCRIPTORS, ERROR_TEXT_BYTES_MAX, line_crc};
 use crate::FormatError;
 use crate::limits::{IMAGE_SIDE_MAX, PAYLOAD_ALIGN_BYTES};
 
@@ -75,6 +75,8 @@ pub struct Descriptor {
     pub fill_ns: u64,
     /// How long the batch waited for room in the ring, ns.
     pub slot_wait_ns: u64,
+    /// Number of the mark that releases it. `Producer::publish` chooses it, whatever stands here.
+    pub mark: u32,
 }
 
 const SEQ: usize = 0;
@@ -96,10 +98,11 @@ const HITS: usize = 80;
 const MISSES: usize = 84;
 const SKIPPED: usize = 88;
 const SUBSTITUTED: usize = 92;
+const MARK: usize = 96;
 const CRC: usize = LINE_BYTES - 4;
 
 /// Every field's place, for the layout hash.
-pub(super) const PLACES: [u64; 19] = [
+pub(super) const PLACES: [u64; 20] = [
     SEQ as u64,
     OFFSET as u64,
     LEN as u64,
@@ -119,6 +122,7 @@ pub(super) const PLACES: [u64; 19] = [
     MISSES as u64,
     SKIPPED as u64,
     SUBSTITUTED as u64,
+    MARK as u64,
 ];
 
 impl Descriptor {
@@ -136,6 +140,9 @@ impl Descriptor {
                     format_args!("a page-aligned block within {payload_bytes} bytes"),
                 ));
             }
+        }
+        if self.mark as usize >= DESCRIPTORS {
+            return Err(fault(MARK, self.mark, format_args!("a mark below {DESCRIPTORS}")));
         }
         match self.kind {
             Kind::Batch => self.check_batch(),
@@ -202,6 +209,7 @@ impl Descriptor {
         put_u32::<MISSES>(&mut line, self.misses);
         put_u32::<SKIPPED>(&mut line, self.skipped);
         put_u32::<SUBSTITUTED>(&mut line, self.substituted);
+        put_u32::<MARK>(&mut line, self.mark);
         let crc = line_crc(&line);
         put_u32::<CRC>(&mut line, crc);
         line
@@ -233,6 +241,7 @@ impl Descriptor {
             read_wait_ns: u64_at::<READ_WAIT_NS>(line),
             fill_ns: u64_at::<FILL_NS>(line),
             slot_wait_ns: u64_at::<SLOT_WAIT_NS>(line),
+            mark: u32_at::<MARK>(line),
         })
     }
 }
@@ -317,6 +326,7 @@ mod tests {
             read_wait_ns: 6,
             fill_ns: 7,
             slot_wait_ns: 8,
+            mark: 9,
         }
     }
 
@@ -325,8 +335,8 @@ mod tests {
         let descriptor = sample();
         descriptor.check(1 << 20).unwrap();
         assert_eq!(Descriptor::decode(&descriptor.encode()).unwrap(), descriptor);
-        // 6 u64, 2 u16 and 11 u32 fields fill bytes 0 to 96 without a gap.
-        assert_eq!(SUBSTITUTED + 4, 6 * 8 + 2 * 2 + 11 * 4);
+        // 6 u64, 2 u16 and 12 u32 fields fill bytes 0 to 100 without a gap.
+        assert_eq!(MARK + 4, 6 * 8 + 2 * 2 + 12 * 4);
     }
 
     #[test]
@@ -374,6 +384,7 @@ mod tests {
             Descriptor { capacity: u32::MAX, ..good },
             Descriptor { height: 0, ..good },
             Descriptor { width: u32::MAX, ..good },
+            Descriptor { mark: 64, ..good },
             Descriptor { kind: Kind::EpochEnd, ..good },
             Descriptor { kind: Kind::Error, ..good },
         ];

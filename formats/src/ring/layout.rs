@@ -7,9 +7,9 @@ use crate::checksum::crc32c;
 use crate::limits::{PAYLOAD_ALIGN_BYTES, PAYLOAD_BYTES_MAX, RING_DESCRIPTORS};
 
 /// Version of this layout. A change of any constant here or of a descriptor field needs a new one.
-pub const RING_VERSION: u32 = 1;
+pub const RING_VERSION: u32 = 2;
 
-/// Descriptors of a ring. loom explores every interleaving, so its ring has two slots: enough to wrap.
+/// Descriptors of a ring, and as many release marks. loom explores every interleaving, so its ring has two: enough to wrap.
 pub const DESCRIPTORS: usize = if cfg!(loom) { 2 } else { RING_DESCRIPTORS };
 
 /// Length of the segment that the daemon writes and the client maps read-only.
@@ -28,7 +28,7 @@ pub(super) const HEARTBEAT: u64 = 256;
 pub(super) const DESCRIPTORS_START: u64 = 4096;
 /// Client segment: not 0 while the consumer sleeps or is about to.
 pub(super) const WAITING: u64 = 128;
-/// Client segment: the first of the release words.
+/// Client segment: the first of the release marks, 8 bytes each.
 pub(super) const RELEASED: u64 = 512;
 
 const _: () = assert!(DESCRIPTORS_START + (RING_DESCRIPTORS * LINE_BYTES) as u64 == DAEMON_SEGMENT_BYTES);
@@ -42,6 +42,7 @@ const VERSION_AT: usize = 8;
 const DESCRIPTORS_AT: usize = 12;
 const LAYOUT_HASH_AT: usize = 16;
 const PAYLOAD_BYTES_AT: usize = 24;
+const GAP_BYTES_AT: usize = 32;
 const CRC_AT: usize = 124;
 
 /// FNV-1a over every place and size above: two builds that disagree about the layout refuse each other even if
@@ -78,9 +79,31 @@ const fn fnv1a(start: u64, words: &[u64]) -> u64 {
     hash
 }
 
-/// The slot of descriptor `seq`.
-pub(super) fn slot(seq: u64) -> u64 {
-    seq % DESCRIPTORS as u64
+/// Where in the daemon segment descriptor `seq` lies.
+pub(super) fn line_of(seq: u64) -> u64 {
+    DESCRIPTORS_START + seq % DESCRIPTORS as u64 * LINE_BYTES as u64
+}
+
+/// What a payload has room for, as the headers of both index segments say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PayloadSize {
+    /// Length of the payload in bytes, a multiple of [`PAYLOAD_ALIGN_BYTES`] up to [`PAYLOAD_BYTES_MAX`].
+    pub bytes: u64,
+    /// What the batches in a trainer's hand must leave free in one piece, in bytes, for the daemon to go on.
+    pub gap_bytes: u64,
+}
+
+impl PayloadSize {
+    /// Refuses impossible lengths.
+    fn check(&self) -> Result<(), FormatError> {
+        check_payload_bytes(self.bytes)?;
+        if self.gap_bytes == 0 || self.gap_bytes > self.bytes {
+            let expected = format_args!("1 to {} bytes, the payload's length", self.bytes);
+            let at = GAP_BYTES_AT as u64;
+            return Err(FormatError::new("ring gap length", at, self.gap_bytes, expected));
+        }
+        Ok(())
+    }
 }
 
 /// Which of the two index segments a header opens.
@@ -127,22 +150,23 @@ impl Segment {
     }
 
     /// Writes the header of a fresh segment.
-    pub(super) fn write_header(self, region: &Region, payload_bytes: u64) -> Result<(), FormatError> {
+    pub(super) fn write_header(self, region: &Region, payload: PayloadSize) -> Result<(), FormatError> {
         self.check_len(region)?;
-        check_payload_bytes(payload_bytes)?;
+        payload.check()?;
         let mut line: Line = [0; LINE_BYTES];
         put_raw::<MAGIC_AT>(&mut line, self.magic());
         put_u32::<VERSION_AT>(&mut line, RING_VERSION);
         put_u32::<DESCRIPTORS_AT>(&mut line, descriptors_u32());
         put_u64::<LAYOUT_HASH_AT>(&mut line, LAYOUT_HASH);
-        put_u64::<PAYLOAD_BYTES_AT>(&mut line, payload_bytes);
+        put_u64::<PAYLOAD_BYTES_AT>(&mut line, payload.bytes);
+        put_u64::<GAP_BYTES_AT>(&mut line, payload.gap_bytes);
         let crc = line_crc(&line);
         put_u32::<CRC_AT>(&mut line, crc);
         region.write(HEADER, &line)
     }
 
-    /// Checks the header and returns the payload's length in bytes.
-    pub(super) fn read_header(self, region: &Region) -> Result<u64, FormatError> {
+    /// Checks the header and returns what it says of the payload.
+    pub(super) fn read_header(self, region: &Region) -> Result<PayloadSize, FormatError> {
         self.check_len(region)?;
         let mut line: Line = [0; LINE_BYTES];
         region.read(HEADER, &mut line)?;
@@ -170,9 +194,12 @@ impl Segment {
         if descriptors != descriptors_u32() {
             return Err(fault(DESCRIPTORS_AT, &descriptors, &DESCRIPTORS));
         }
-        let payload_bytes = u64_at::<PAYLOAD_BYTES_AT>(&line);
-        check_payload_bytes(payload_bytes)?;
-        Ok(payload_bytes)
+        let payload = PayloadSize {
+            bytes: u64_at::<PAYLOAD_BYTES_AT>(&line),
+            gap_bytes: u64_at::<GAP_BYTES_AT>(&line),
+        };
+        payload.check()?;
+        Ok(payload)
     }
 }
 
@@ -205,21 +232,23 @@ pub(super) fn check_payload_bytes(bytes: u64) -> Result<(), FormatError> {
 mod tests {
     use super::*;
 
-    fn segment(payload_bytes: u64) -> Region {
+    const PAYLOAD: PayloadSize = PayloadSize { bytes: 8192, gap_bytes: 5000 };
+
+    fn segment() -> Region {
         let region = Region::heap(DAEMON_SEGMENT_BYTES);
-        Segment::Daemon.write_header(&region, payload_bytes).unwrap();
+        Segment::Daemon.write_header(&region, PAYLOAD).unwrap();
         region
     }
 
     #[test]
     fn header_round_trips() {
-        assert_eq!(Segment::Daemon.read_header(&segment(8192)).unwrap(), 8192);
+        assert_eq!(Segment::Daemon.read_header(&segment()).unwrap(), PAYLOAD);
     }
 
     #[test]
     fn every_flipped_header_bit_is_refused() {
         for bit in 0..LINE_BYTES * 8 {
-            let region = segment(8192);
+            let region = segment();
             let mut byte = [0_u8];
             region.read((bit / 8) as u64, &mut byte).unwrap();
             byte[0] ^= 1 << (bit % 8);
@@ -230,12 +259,14 @@ mod tests {
 
     #[test]
     fn the_other_segment_and_other_lengths_are_refused() {
-        assert!(Segment::Client.read_header(&segment(8192)).is_err());
+        assert!(Segment::Client.read_header(&segment()).is_err());
         let short = Region::heap(4096);
-        assert!(Segment::Daemon.write_header(&short, 8192).is_err());
-        for payload_bytes in [0, 100, PAYLOAD_BYTES_MAX + 4096] {
+        assert!(Segment::Daemon.write_header(&short, PAYLOAD).is_err());
+        let lengths = [(0, 1), (100, 1), (PAYLOAD_BYTES_MAX + 4096, 1), (8192, 0), (8192, 8193)];
+        for (bytes, gap_bytes) in lengths {
             let region = Region::heap(DAEMON_SEGMENT_BYTES);
-            assert!(Segment::Daemon.write_header(&region, payload_bytes).is_err(), "{payload_bytes}");
+            let payload = PayloadSize { bytes, gap_bytes };
+            assert!(Segment::Daemon.write_header(&region, payload).is_err(), "{payload:?}");
         }
     }
 }

@@ -19,7 +19,7 @@ pub use batch_layout::{BatchLayout, FLAG_PADDING, FLAG_SUBSTITUTED};
 pub use consumer::{Consumer, Releaser};
 pub use descriptor::{Descriptor, Kind, Layout};
 pub use layout::{
-    CLIENT_SEGMENT_BYTES, DAEMON_SEGMENT_BYTES, DESCRIPTORS, ERROR_TEXT_BYTES_MAX, RING_VERSION,
+    CLIENT_SEGMENT_BYTES, DAEMON_SEGMENT_BYTES, DESCRIPTORS, ERROR_TEXT_BYTES_MAX, PayloadSize, RING_VERSION,
 };
 #[cfg(loom)]
 pub use loom_region::Region;

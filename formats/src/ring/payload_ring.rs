@@ -1,4 +1,5 @@
-//! The payload's allocator: contiguous blocks, given back in any order. Pure numbers; only the daemon has it.
+//! The payload's allocator: contiguous blocks, given back in any order. Pure numbers: the daemon's decides, and the client
+//! keeps one of the blocks that its trainer has in hand, to see whether they leave room.
 //!
 //! A block goes after the youngest, as in a ring; where it does not fit there, at the start or after another live block.
 //! So a block that a trainer keeps in hand costs its own room, and not that of all that came after it.
@@ -48,13 +49,29 @@ impl PayloadRing {
     /// The offset is a multiple of [`PAYLOAD_ALIGN_BYTES`]; a length of 0 takes one such unit, so that every
     /// reservation has an offset of its own.
     pub fn reserve(&mut self, len: u64) -> Option<u64> {
-        let len = len.max(1).checked_next_multiple_of(PAYLOAD_ALIGN_BYTES)?;
-        let after = |&(offset, len): &(u64, u64)| offset + len;
-        let youngest = self.live.back().map(after);
-        let places = youngest.into_iter().chain([0]).chain(self.live.iter().map(after));
-        let offset = places.into_iter().find(|&offset| self.is_free(offset, len))?;
+        let (offset, len) = self.place(len)?;
         self.live.push_back((offset, len));
         Some(offset)
+    }
+
+    /// Whether [`PayloadRing::reserve`] would find room for `len` bytes.
+    #[must_use]
+    pub fn has_room(&self, len: u64) -> bool {
+        self.place(len).is_some()
+    }
+
+    /// Takes a block that another one has reserved, of `len` bytes at `offset`, both within the payload.
+    pub fn hold(&mut self, offset: u64, len: u64) {
+        self.live.push_back((offset, whole_units(len).unwrap_or(len)));
+    }
+
+    /// Where a block of `len` bytes would go, and the bytes that it would take.
+    fn place(&self, len: u64) -> Option<(u64, u64)> {
+        let len = whole_units(len)?;
+        let after = |&(offset, len): &(u64, u64)| offset.saturating_add(len);
+        let youngest = self.live.back().map(after);
+        let mut places = youngest.into_iter().chain([0]).chain(self.live.iter().map(after));
+        Some((places.find(|&offset| self.is_free(offset, len))?, len))
     }
 
     /// Gives back the block at `offset`; false when none is live there.
@@ -65,7 +82,7 @@ impl PayloadRing {
 
     fn is_free(&self, offset: u64, len: u64) -> bool {
         let Some(end) = offset.checked_add(len).filter(|&end| end <= self.bytes) else { return false };
-        self.live.iter().all(|&(live, live_len)| live + live_len <= offset || end <= live)
+        self.live.iter().all(|&(live, live_len)| live.saturating_add(live_len) <= offset || end <= live)
     }
 
     /// Blocks reserved and not given back.
@@ -74,11 +91,22 @@ impl PayloadRing {
         self.live.len()
     }
 
+    /// Bytes of those blocks.
+    #[must_use]
+    pub fn live_bytes(&self) -> u64 {
+        self.live.iter().map(|&(_, len)| len).sum()
+    }
+
     /// Length of the payload, bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
+}
+
+/// What a block of `len` bytes takes: whole units of [`PAYLOAD_ALIGN_BYTES`], and at least one.
+fn whole_units(len: u64) -> Option<u64> {
+    len.max(1).checked_next_multiple_of(PAYLOAD_ALIGN_BYTES)
 }
 
 #[cfg(test)]
@@ -191,8 +219,10 @@ mod tests {
                     Op::Reserve(len) => {
                         let taken = usize::try_from(len.max(1).div_ceil(PAGE)).unwrap();
                         // A gap begins at 0 or where a live block ends, so trying those finds every one.
+                        let has_room = ring.has_room(len);
                         let found = ring.reserve(len);
                         prop_assert_eq!(found.is_some(), model.has_gap(taken), "{} bytes", len);
+                        prop_assert_eq!(has_room, found.is_some(), "{} bytes", len);
                         if let Some(offset) = found {
                             prop_assert!(model.take(offset, taken), "{} is taken", offset);
                             live.push(offset);
@@ -206,7 +236,25 @@ mod tests {
                     }
                 }
                 prop_assert_eq!(ring.live(), live.len());
+                let taken = model.pages.iter().flatten().count() as u64;
+                prop_assert_eq!(ring.live_bytes(), taken * PAGE);
             }
+        }
+
+        #[test]
+        fn who_holds_some_of_the_blocks_knows_what_room_they_leave(
+            lens in prop::collection::vec(1..=3 * PAGE, 1..12), held: u16, len in 1..=12 * PAGE,
+        ) {
+            let [mut theirs, mut ours] = [(); 2].map(|()| PayloadRing::new(12 * PAGE).unwrap());
+            let blocks: Vec<_> = lens.iter().filter_map(|&len| Some((theirs.reserve(len)?, len))).collect();
+            for (bit, &(offset, len)) in blocks.iter().enumerate() {
+                if held >> bit & 1 == 1 {
+                    ours.hold(offset, len);
+                } else {
+                    prop_assert!(theirs.free(offset));
+                }
+            }
+            prop_assert_eq!(ours.has_room(len), theirs.reserve(len).is_some());
         }
     }
 }

@@ -9,12 +9,13 @@
 //! gives each range one owner at a time, and ownership passes by a release store and an acquire load of an index.
 #![expect(unsafe_code, reason = "shared memory has no safe view; each block has its proof")]
 
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::alloc::{Layout, alloc, alloc_zeroed, dealloc, handle_alloc_error};
 use std::any::Any;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
+use super::batch_layout::COLUMN_ALIGN_BYTES;
 use crate::FormatError;
 use crate::limits::PAYLOAD_ALIGN_BYTES;
 
@@ -69,11 +70,28 @@ impl Region {
     /// `len` zeroed bytes on the heap, aligned like a mapping: for tests of what is built on regions.
     #[must_use]
     pub fn heap(len: u64) -> Self {
-        let pages = HeapPages::new(len);
-        let (start, len) = (pages.start, pages.layout.size());
-        // SAFETY: `pages` owns the allocation of `len` bytes at `start`, frees it only when dropped, and hands out no
+        let heap = HeapBytes::new(len, PAYLOAD_ALIGN_BYTES, Content::Zeroes)
+            .unwrap_or_else(|| handle_alloc_error(Layout::new::<u64>()));
+        let (start, len) = (heap.start, heap.layout.size());
+        // SAFETY: `heap` owns the allocation of `len` bytes at `start`, frees it only when dropped, and hands out no
         // reference to it.
-        unsafe { Self::from_raw(start, len, pages) }
+        unsafe { Self::from_raw(start, len, heap) }
+    }
+
+    /// A copy of the `len` bytes at `offset` in memory of this process's own, aligned to [`COLUMN_ALIGN_BYTES`].
+    /// `None` when there is no memory for it.
+    ///
+    /// # Errors
+    /// When the range leaves the region.
+    pub fn copy_out(&self, offset: u64, len: u64) -> Result<Option<Self>, FormatError> {
+        let from = self.range(offset, len)?;
+        let count = self.to_usize(offset, len)?;
+        let Some(heap) = HeapBytes::new(len, COLUMN_ALIGN_BYTES, Content::Arbitrary) else { return Ok(None) };
+        let start = heap.start;
+        // SAFETY: `from` starts `count` mapped readable bytes; `start` starts as many or more, just allocated and so elsewhere.
+        unsafe { ptr::copy_nonoverlapping(from, start.as_ptr(), count) };
+        // SAFETY: as in `heap`; the first `count` bytes are written.
+        Ok(Some(unsafe { Self::from_raw(start, count, heap) }))
     }
 
     /// Length in bytes.
@@ -228,32 +246,42 @@ impl Region {
     }
 }
 
-/// Zeroed heap memory that no reference points into.
-struct HeapPages {
+/// What fresh heap memory holds.
+#[derive(Clone, Copy)]
+enum Content {
+    Zeroes,
+    /// Nothing that may be read before it is written.
+    Arbitrary,
+}
+
+/// Heap memory that no reference points into.
+struct HeapBytes {
     start: NonNull<u8>,
     layout: Layout,
 }
 
 // SAFETY: the allocation is owned by this value alone and the global allocator frees from any thread.
-unsafe impl Send for HeapPages {}
-// SAFETY: there is no access through `&HeapPages`.
-unsafe impl Sync for HeapPages {}
+unsafe impl Send for HeapBytes {}
+// SAFETY: there is no access through `&HeapBytes`.
+unsafe impl Sync for HeapBytes {}
 
-impl HeapPages {
-    fn new(len: u64) -> Self {
+impl HeapBytes {
+    /// `None` when there is no memory for it.
+    fn new(len: u64, align: u64, content: Content) -> Option<Self> {
         // At least one word: the allocator takes no zero size.
-        let layout = usize::try_from(len.max(8))
-            .ok()
-            .and_then(|len| Layout::from_size_align(len, usize::try_from(PAYLOAD_ALIGN_BYTES).ok()?).ok())
-            .unwrap_or_else(|| handle_alloc_error(Layout::new::<u64>()));
-        // SAFETY: the layout's size is not zero.
-        let start = unsafe { alloc_zeroed(layout) };
-        let Some(start) = NonNull::new(start) else { handle_alloc_error(layout) };
-        Self { start, layout }
+        let (len, align) = (usize::try_from(len.max(8)).ok()?, usize::try_from(align).ok()?);
+        let layout = Layout::from_size_align(len, align).ok()?;
+        let start = match content {
+            // SAFETY: the layout's size is not zero.
+            Content::Zeroes => unsafe { alloc_zeroed(layout) },
+            // SAFETY: as above.
+            Content::Arbitrary => unsafe { alloc(layout) },
+        };
+        Some(Self { start: NonNull::new(start)?, layout })
     }
 }
 
-impl Drop for HeapPages {
+impl Drop for HeapBytes {
     fn drop(&mut self) {
         // SAFETY: allocated in `new` by the same allocator with the same layout, and freed once.
         unsafe { dealloc(self.start.as_ptr(), self.layout) };
@@ -283,11 +311,26 @@ mod tests {
             assert!(region.write(offset, &bytes).is_err(), "write {offset} {len}");
             assert!(region.copy_within(0, offset, len as u64).is_err(), "copy to {offset} {len}");
             assert!(region.copy_within(offset, 0, len as u64).is_err(), "copy from {offset} {len}");
+            assert!(region.copy_out(offset, len as u64).is_err(), "copy out {offset} {len}");
         }
         assert!(region.load_u64(4089).is_err());
         assert!(region.load_u64(4).is_err(), "unaligned");
         assert!(region.store_u32(2, 1).is_err(), "unaligned");
         assert!(region.write(4096, b"").is_ok(), "an empty range at the end is in range");
+    }
+
+    #[test]
+    fn a_copy_is_aligned_and_nobody_elses() {
+        let region = Region::heap(8192);
+        region.write(4096, b"sample").unwrap();
+        let copy = region.copy_out(4096, 6).unwrap().unwrap();
+        region.write(4096, b"record").unwrap();
+        let mut got = [0; 6];
+        copy.read(0, &mut got).unwrap();
+        assert_eq!(&got, b"sample");
+        assert_eq!((copy.len(), copy.as_ptr().addr() % 64), (6, 0));
+        assert!(copy.write(6, b"x").is_err());
+        assert!(region.copy_out(0, 0).unwrap().unwrap().is_empty());
     }
 
     #[test]

@@ -92,7 +92,7 @@ fn serve(
     messages.send(message).map_err(|_| SessionError::Stopping)?;
     let accepted = answer.recv().map_err(|_| SessionError::Stopping)?.map_err(SessionError::Refused)?;
 
-    let segments = RingSegments::create(accepted.payload_bytes)?;
+    let segments = RingSegments::create(accepted.payload)?;
     let welcome = Reply::Welcome {
         protocol: PROTOCOL,
         pid: std::process::id(),
@@ -100,7 +100,7 @@ fn serve(
         classes: identity.classes,
         content_id: identity.content_id,
         batches_per_epoch: accepted.batches_per_epoch,
-        payload_bytes: accepted.payload_bytes,
+        payload_bytes: accepted.payload.bytes,
     };
     send(socket, &welcome, &segments.welcome_fds())?;
     let (ring, doorbell) = segments.into_ends();

@@ -1,6 +1,6 @@
 //! What the core wants done.
 
-use shade_formats::ring::Descriptor;
+use shade_formats::ring::{Descriptor, PayloadSize};
 use shade_formats::trace::Line;
 
 use super::event::SessionId;
@@ -12,8 +12,8 @@ use crate::reads::ReadOp;
 pub struct Accepted {
     /// Batches each rank gets per epoch.
     pub batches_per_epoch: u32,
-    /// Bytes of the ring's payload segment.
-    pub payload_bytes: u64,
+    /// What its ring has room for.
+    pub payload: PayloadSize,
 }
 
 /// Why a rank is not served.

@@ -73,10 +73,8 @@ pub enum Event {
     Released {
         /// Whose ring.
         session: SessionId,
-        /// Descriptors released in order since the session began.
-        count: u64,
-        /// Descriptors released after those: bit i stands for descriptor number `count + i`.
-        later: u64,
+        /// Their numbers, in any order.
+        seqs: Vec<u64>,
     },
     /// Somebody observes from now on, and is told by [`Action::Trace`](super::Action::Trace); or nobody does any more.
     Observe(bool),

@@ -211,7 +211,7 @@ impl Core {
         for session in &mut self.sessions {
             while session.open.front().is_some_and(|batch| batch.progress == Progress::Complete) {
                 let Some(mut batch) = session.open.pop_front() else { break };
-                session.outstanding.push_back(Some(batch.offset));
+                session.outstanding.insert(batch.seq, Some(batch.offset));
                 let descriptor = Box::new(batch.descriptor(output, now_ns));
                 if self.observed {
                     actions.push(done_line(now_ns, session.rank, &batch));
@@ -250,7 +250,7 @@ impl Core {
             wanted.ended = true;
             let (generation, seq) = (wanted.generation, session.next_seq);
             session.next_seq += 1;
-            session.outstanding.push_back(None);
+            session.outstanding.insert(seq, None);
             let descriptor = Descriptor {
                 seq,
                 generation,
@@ -369,6 +369,8 @@ impl Batch {
             read_wait_ns: self.read_ns.min(now_ns).saturating_sub(self.opened_ns),
             fill_ns: self.fill_ns,
             slot_wait_ns: self.slot_wait_ns,
+            // Chosen when it is published.
+            mark: 0,
         }
     }
 }

@@ -14,7 +14,7 @@ use super::job::Job;
 use super::prefetch::Prefetch;
 use super::reading::Reading;
 use super::session::{Session, Wanted};
-use super::sizes::{check_sizes, ring_bytes};
+use super::sizes::{check_sizes, payload_size};
 use super::stalls::Stalls;
 use crate::blocks::{FreeList, Record};
 use crate::cache::Cache;
@@ -107,11 +107,11 @@ impl Core {
             Event::Read(completion) => self.read_done(now_ns, completion, actions),
             Event::Filled(filled) => self.filled(filled, actions),
             Event::Sealed(ticket) => self.sealed(ticket),
-            Event::Released { session, count, later } => {
+            Event::Released { session, seqs } => {
                 if let Some(state) = self.session_mut(session)
-                    && !state.release_to(count, later)
+                    && let Some(seq) = seqs.into_iter().find(|&seq| !state.release(seq))
                 {
-                    let text = format!("released {count} descriptors, more than it was given");
+                    let text = format!("released descriptor {seq}, which it does not hold");
                     actions.push(Action::Close(session, text));
                 }
                 self.trace_release(now_ns, session, actions);
@@ -239,16 +239,16 @@ impl Core {
         }
         let job = Job::new(*spec, self.index.len())
             .map_err(|error| Refusal { code: REFUSE_SPEC, text: error.to_string() })?;
-        let (payload_bytes, payload) = ring_bytes(spec, &self.index)
-            .and_then(|bytes| Ok((bytes, PayloadRing::new(bytes)?)))
+        let (payload, blocks) = payload_size(spec, &self.index)
+            .and_then(|payload| Ok((payload, PayloadRing::new(payload.bytes)?)))
             .map_err(|error| Refusal { code: REFUSE_RESOURCES, text: error.to_string() })?;
         let batches_per_epoch = job.slices.batches_per_epoch();
         if self.job.is_none() {
             self.job = Some(job);
             self.rescore_residents();
         }
-        self.sessions.push(Session::new(attach.session, attach.rank, payload));
-        Ok(Accepted { batches_per_epoch, payload_bytes })
+        self.sessions.push(Session::new(attach.session, attach.rank, blocks));
+        Ok(Accepted { batches_per_epoch, payload })
     }
 
     fn detach(&mut self, session: SessionId) {

@@ -1,6 +1,6 @@
 //! One rank's side of the core: its ring's room, its open batches, what it has been given.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use shade_formats::SampleId;
 use shade_formats::limits::RING_DESCRIPTORS;
@@ -29,11 +29,8 @@ pub(super) struct Session {
     pub(super) payload: PayloadRing,
     /// Sequence number of the next descriptor.
     pub(super) next_seq: u64,
-    /// Descriptors the client has released, in order.
-    pub(super) released: u64,
-    /// For each descriptor published and not yet released in order: the payload offset of its block, if it has one that
-    /// was not given back.
-    pub(super) outstanding: VecDeque<Option<u64>>,
+    /// The descriptors published and not released: the payload offset of each one's block, if it has one.
+    pub(super) outstanding: BTreeMap<u64, Option<u64>>,
     /// Batches opened and not yet published, by sequence number.
     pub(super) open: VecDeque<Batch>,
     pub(super) wanted: Option<Wanted>,
@@ -52,8 +49,7 @@ impl Session {
             ready: false,
             payload,
             next_seq: 0,
-            released: 0,
-            outstanding: VecDeque::new(),
+            outstanding: BTreeMap::new(),
             open: VecDeque::new(),
             wanted: None,
             blocked_since_ns: None,
@@ -61,7 +57,7 @@ impl Session {
         }
     }
 
-    /// Is a descriptor free for one more batch or message?
+    /// Is a release mark free for one more batch or message?
     pub(super) fn has_descriptor(&self) -> bool {
         self.open.len() + self.outstanding.len() < RING_DESCRIPTORS
     }
@@ -72,22 +68,18 @@ impl Session {
         self.open.get_mut(usize::try_from(seq.checked_sub(first)?).ok()?)
     }
 
-    /// Takes note that the client has released `count` descriptors in order, and after them those whose bit in `later`
-    /// is set. `false`: it claims more than it got.
-    pub(super) fn release_to(&mut self, count: u64, later: u64) -> bool {
-        while self.released < count {
-            let Some(block) = self.outstanding.pop_front() else { return false };
-            if let Some(offset) = block {
-                self.payload.free(offset);
-            }
-            self.released += 1;
-        }
-        for bit in (0..RING_DESCRIPTORS).filter(|bit| later >> bit & 1 == 1) {
-            let Some(block) = self.outstanding.get_mut(bit) else { return false };
-            if let Some(offset) = block.take() {
-                self.payload.free(offset);
-            }
+    /// Takes note that the client has released descriptor `seq`. `false`: it does not hold it.
+    pub(super) fn release(&mut self, seq: u64) -> bool {
+        let Some(block) = self.outstanding.remove(&seq) else { return false };
+        if let Some(offset) = block {
+            self.payload.free(offset);
         }
         true
+    }
+
+    /// All before it were released.
+    pub(super) fn first_unreleased(&self) -> u64 {
+        let unpublished = self.open.front().map_or(self.next_seq, |batch| batch.seq);
+        self.outstanding.first_key_value().map_or(unpublished, |(&seq, _)| seq)
     }
 }

@@ -3,7 +3,7 @@
 use shade_formats::control::{JobSpec, OnError, Output, Tail};
 use shade_formats::index::{Entry, Index};
 use shade_formats::limits::{PAYLOAD_ALIGN_BYTES, PAYLOAD_BYTES_MAX};
-use shade_formats::ring::{BatchLayout, Layout};
+use shade_formats::ring::{BatchLayout, Layout, PayloadSize};
 use shade_formats::{FormatError, SampleId};
 
 use crate::batches::row_bytes;
@@ -133,16 +133,16 @@ pub(super) fn same_class(index: &Index, sample: SampleId) -> impl Iterator<Item 
     })
 }
 
-/// Payload bytes for one rank's ring: what the job asks for, or eight mean batches; at least three of the
-/// largest, so that one that a trainer keeps in hand, wherever it lies, leaves room for another.
-pub(super) fn ring_bytes(spec: &JobSpec, index: &Index) -> Result<u64, FormatError> {
+/// The payload of one rank's ring: what the job asks for, or eight mean batches; at least three of the largest, so that
+/// one that a trainer keeps in hand, wherever it lies, leaves room for another.
+pub(super) fn payload_size(spec: &JobSpec, index: &Index) -> Result<PayloadSize, FormatError> {
     // Padding repeats samples until the batch is full, however few there are.
     let rows = if spec.tail == Tail::Pad { spec.batch_size } else { spec.batch_size.min(index.len().max(1)) };
     let capacity = u64::from(rows);
-    let (largest, mean) = match spec.output {
+    let (largest, longest, mean) = match spec.output {
         Output::Decoded(images) => {
             let bytes = capacity.saturating_mul(images.bytes());
-            (bytes, bytes)
+            (bytes, bytes, bytes)
         }
         Output::Raw | Output::Ragged { .. } => {
             let lens = || entries(index).map(|(_, entry)| row_bytes(spec.output, &entry).ok());
@@ -152,7 +152,8 @@ pub(super) fn ring_bytes(spec: &JobSpec, index: &Index) -> Result<u64, FormatErr
             let total: u64 = lens.iter().sum();
             let mean = total / (lens.len().max(1) as u64) * capacity;
             lens.sort_unstable_by(|a, b| b.cmp(a));
-            (lens.iter().cycle().take(rows as usize).sum(), mean)
+            let longest = lens.first().copied().unwrap_or(0).saturating_mul(capacity);
+            (lens.iter().cycle().take(rows as usize).sum(), longest, mean)
         }
     };
     let too_large = |bytes: u64| {
@@ -169,7 +170,10 @@ pub(super) fn ring_bytes(spec: &JobSpec, index: &Index) -> Result<u64, FormatErr
     if bytes > PAYLOAD_BYTES_MAX {
         return Err(too_large(bytes));
     }
-    Ok(bytes)
+    // No batch is longer than that of the longest record again and again. Samplers that draw with replacement could make it,
+    // but a third of the ring has room for the longest batch without repeats.
+    let third = bytes / 3 / PAYLOAD_ALIGN_BYTES * PAYLOAD_ALIGN_BYTES;
+    Ok(PayloadSize { bytes, gap_bytes: block(longest.min(third))?.min(third) })
 }
 
 #[cfg(test)]

@@ -27,7 +27,7 @@ impl Core {
     /// Tells of what a rank has given back.
     pub(super) fn trace_release(&self, now_ns: u64, session: SessionId, actions: &mut Vec<Action>) {
         if let Some(session) = self.sessions.iter().find(|s| s.id == session && self.observed) {
-            let (at_us, rank, before_seq) = (now_ns / NS_PER_US, session.rank, session.released);
+            let (at_us, rank, before_seq) = (now_ns / NS_PER_US, session.rank, session.first_unreleased());
             actions.push(trace(Line::Release(Release { at_us, rank, before_seq })));
         }
     }

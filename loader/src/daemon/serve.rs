@@ -191,8 +191,9 @@ impl Daemon {
                 self.events.push(Event::Ready(session));
             }
             Message::Released(session) => match self.sessions.released(session) {
-                Ok(Some((count, later))) => self.events.push(Event::Released { session, count, later }),
-                Ok(None) => {}
+                // A doorbell for what an earlier one has told of already.
+                Ok(seqs) if seqs.is_empty() => {}
+                Ok(seqs) => self.events.push(Event::Released { session, seqs }),
                 Err(error) => self.sessions.close(session, &error.to_string()),
             },
             Message::Gone(session) if self.observer.as_ref().is_some_and(|o| o.session == session) => {

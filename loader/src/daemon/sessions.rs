@@ -58,13 +58,10 @@ impl Sessions {
         Some(self.peers.get(&session)?.ring.as_ref()?.payload.clone())
     }
 
-    /// What the client has released so far: a count in order, and those after it as bits.
-    pub(super) fn released(&mut self, session: SessionId) -> Result<Option<(u64, u64)>, FormatError> {
-        let Some(ring) = self.peers.get_mut(&session).and_then(|peer| peer.ring.as_mut()) else {
-            return Ok(None);
-        };
-        let count = ring.producer.released()?;
-        Ok(Some((count, ring.producer.released_later()?)))
+    /// What the client has released since the last call, by number.
+    pub(super) fn released(&mut self, session: SessionId) -> Result<Vec<u64>, FormatError> {
+        let ring = self.peers.get_mut(&session).and_then(|peer| peer.ring.as_mut());
+        ring.map_or(Ok(Vec::new()), |ring| ring.producer.released())
     }
 
     /// Publishes a descriptor, with `error` written where it points, and wakes the client if it waits.

@@ -17,7 +17,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 use shade_formats::control::WELCOME_FDS;
-use shade_formats::ring::{CLIENT_SEGMENT_BYTES, DAEMON_SEGMENT_BYTES, Producer, Region};
+use shade_formats::ring::{CLIENT_SEGMENT_BYTES, DAEMON_SEGMENT_BYTES, PayloadSize, Producer, Region};
 
 /// What rings an eventfd once.
 #[expect(
@@ -51,20 +51,20 @@ pub struct RingEnd {
 pub struct Doorbell(OwnedFd);
 
 impl RingSegments {
-    /// Makes, allocates, maps and seals everything for a ring with `payload_bytes` of payload, a multiple of 4 KiB.
+    /// Makes, allocates, maps and seals everything for a ring with such a payload.
     ///
     /// # Errors
     /// ENOMEM or ENOSPC when the memory is not to be had, EMFILE when descriptors are not; `InvalidInput` when
-    /// `payload_bytes` is no possible length. Nothing is left behind.
-    pub fn create(payload_bytes: u64) -> io::Result<Self> {
+    /// `payload` is impossible. Nothing is left behind.
+    pub fn create(payload: PayloadSize) -> io::Result<Self> {
         let size_seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
         let (daemon, daemon_region) =
             segment("shade-ring-daemon", DAEMON_SEGMENT_BYTES, SealFlags::FUTURE_WRITE | size_seals)?;
         let (client, client_region) = segment("shade-ring-client", CLIENT_SEGMENT_BYTES, size_seals)?;
-        // Checks `payload_bytes` before anything of that size is asked for.
-        let producer = Producer::create(daemon_region, client_region, payload_bytes)
+        // Checks `payload` before anything of that size is asked for.
+        let producer = Producer::create(daemon_region, client_region, payload)
             .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
-        let (payload_fd, payload) = segment("shade-ring-payload", payload_bytes, size_seals)?;
+        let (payload_fd, payload) = segment("shade-ring-payload", payload.bytes, size_seals)?;
         Ok(Self {
             end: RingEnd { producer, payload, to_client: doorbell()? },
             doorbell: Doorbell(doorbell()?),
@@ -175,7 +175,8 @@ mod tests {
     const PAYLOAD_BYTES: u64 = 64 * 1024;
 
     fn segments() -> RingSegments {
-        RingSegments::create(PAYLOAD_BYTES).unwrap()
+        let payload = PayloadSize { bytes: PAYLOAD_BYTES, gap_bytes: PAYLOAD_BYTES / 3 };
+        RingSegments::create(payload).unwrap()
     }
 
     #[test]
@@ -241,8 +242,9 @@ mod tests {
     #[test]
     fn impossible_lengths_are_refused() {
         for bytes in [0, 100, u64::MAX, 1 << 62] {
+            let payload = PayloadSize { bytes, gap_bytes: 1 };
             assert_eq!(
-                RingSegments::create(bytes).unwrap_err().kind(),
+                RingSegments::create(payload).unwrap_err().kind(),
                 io::ErrorKind::InvalidInput,
                 "{bytes}"
             );

@@ -122,6 +122,8 @@ pub(crate) struct Replay {
     pub traced: Vec<Line>,
     /// Trainers do not release what they take while this is set.
     pub hold: bool,
+    /// Numbers of descriptors that trainers never release.
+    pub kept: HashSet<u64>,
     pub taken: Vec<Taken>,
     pub errors: Vec<String>,
     pub refused: Vec<String>,
@@ -137,6 +139,8 @@ pub(crate) struct Replay {
     pub journal: Option<Journal>,
     ranks: HashMap<SessionId, u32>,
     published: HashMap<SessionId, u64>,
+    /// What trainers have taken and not released.
+    in_hand: HashMap<SessionId, Vec<u64>>,
     generations: HashMap<SessionId, u32>,
     columns: HashMap<(SessionId, u64), Columns>,
     pub reading: Vec<ReadOp>,
@@ -210,6 +214,7 @@ impl Replay {
             warnings: Vec::new(),
             traced: Vec::new(),
             hold: false,
+            kept: HashSet::new(),
             taken: Vec::new(),
             errors: Vec::new(),
             refused: Vec::new(),
@@ -223,6 +228,7 @@ impl Replay {
             journal: None,
             ranks: HashMap::new(),
             published: HashMap::new(),
+            in_hand: HashMap::new(),
             generations: HashMap::new(),
             columns: HashMap::new(),
             reading: Vec::new(),
@@ -273,10 +279,11 @@ impl Replay {
         }
     }
 
-    /// The trainer lets go of all that it was given.
+    /// The trainer lets go of all that it was given, but for what it keeps.
     pub(crate) fn release_all(&mut self, session: SessionId) {
-        let count = self.published.get(&session).copied().unwrap_or(0);
-        self.step(Event::Released { session, count, later: 0 });
+        let mut seqs = self.in_hand.remove(&session).unwrap_or_default();
+        seqs.retain(|seq| !self.kept.contains(seq));
+        self.step(Event::Released { session, seqs });
     }
 
     pub(crate) fn detach(&mut self, session: SessionId) {
@@ -394,7 +401,7 @@ impl Replay {
         let published = self.published.entry(session).or_default();
         assert_eq!(descriptor.seq, *published, "descriptors are published in order");
         *published += 1;
-        let count = *published;
+        self.in_hand.entry(session).or_default().push(descriptor.seq);
         if descriptor.generation == self.generations[&session] {
             match descriptor.kind {
                 Kind::Batch => {
@@ -422,7 +429,7 @@ impl Replay {
             }
         }
         if !self.hold {
-            self.step(Event::Released { session, count, later: 0 });
+            self.release_all(session);
         }
     }
 }

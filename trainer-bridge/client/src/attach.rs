@@ -1,6 +1,7 @@
 //! Turns the daemon's `Welcome` into mapped segments, believing nothing of it unchecked.
 
 use std::os::fd::OwnedFd;
+use std::sync::Mutex;
 
 use rustix::fs::{OFlags, fcntl_getfl};
 use shade_formats::control::{PROTOCOL, Reply, WELCOME_FDS};
@@ -12,6 +13,7 @@ use crate::batch::Slots;
 use crate::connect::Connected;
 use crate::dialogue::{Dialogue, reply_name, unexpected};
 use crate::fork::Owner;
+use crate::held::Held;
 use crate::segment::{Access, map};
 
 /// What the daemon says about itself and the dataset.
@@ -53,10 +55,11 @@ pub(crate) fn attach(owner: Owner, connected: Connected) -> Result<Attached, Cli
     let daemon = map("the daemon segment", &daemon, DAEMON_SEGMENT_BYTES, Access::ReadOnly)?;
     let client = map("the client segment", &client, CLIENT_SEGMENT_BYTES, Access::ReadWrite)?;
     let consumer = Consumer::attach(daemon, client)?;
-    if consumer.payload_bytes() != payload_bytes {
+    let size = consumer.payload();
+    if size.bytes != payload_bytes {
         return Err(unexpected(
             format_args!("{payload_bytes} bytes of payload"),
-            format_args!("{}, as the ring's header has it", consumer.payload_bytes()),
+            format_args!("{}, as the ring's header has it", size.bytes),
         ));
     }
     let payload = map("the payload segment", &payload, payload_bytes, Access::ReadWrite)?;
@@ -64,9 +67,16 @@ pub(crate) fn attach(owner: Owner, connected: Connected) -> Result<Attached, Cli
         check_doorbell(doorbell)?;
     }
     let content_id = ContentId(content_id);
+    let slots = Slots {
+        owner,
+        releaser: consumer.releaser(),
+        doorbell: daemon_doorbell,
+        payload,
+        held: Mutex::new(Held::new(size)?),
+    };
     Ok(Attached {
         welcome: Welcome { pid, samples, classes, content_id, batches_per_epoch },
-        slots: Slots { owner, releaser: consumer.releaser(), doorbell: daemon_doorbell, payload },
+        slots,
         consumer,
         doorbell,
         dialogue: Dialogue::new(socket, pid),

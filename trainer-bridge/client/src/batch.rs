@@ -1,13 +1,17 @@
-//! A batch in shared memory: viewed in place, given back when dropped.
+//! A batch: viewed in place in shared memory and given back when dropped, or a copy of what lay there.
 
 use std::marker::PhantomData;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
+use rustix::io::Errno;
 use shade_formats::FormatError;
 use shade_formats::ring::{BatchLayout, Descriptor, Region, Releaser};
 
+use crate::ClientError;
+use crate::dialogue::lock;
 use crate::fork::Owner;
+use crate::held::Held;
 
 /// What releasing needs. Batches hold it, so it and the mapping outlive the session if they do.
 #[derive(Debug)]
@@ -17,6 +21,7 @@ pub(crate) struct Slots {
     /// The daemon's doorbell, not blocking.
     pub(crate) doorbell: OwnedFd,
     pub(crate) payload: Region,
+    pub(crate) held: Mutex<Held>,
 }
 
 /// What rings an eventfd once.
@@ -28,22 +33,46 @@ const ONE_RING: [u8; 8] = 1_u64.to_ne_bytes();
 
 impl Slots {
     /// Gives a descriptor back and tells the daemon. In a forked child it does neither: the slot is the parent's.
-    pub(crate) fn release(&self, seq: u64) {
+    pub(crate) fn release(&self, descriptor: &Descriptor) {
         if !self.owner.is_here() {
             return;
         }
-        // The release word lies in a mapped segment: there is no way to fail. A doorbell that cannot be rung is a daemon
+        // The release mark lies in a mapped segment: there is no way to fail. A doorbell that cannot be rung is a daemon
         // that is gone, or a counter at its maximum, which is as good as one more.
-        let _ = self.releaser.release(seq);
+        let _ = self.releaser.release(descriptor);
         let _ = rustix::io::write(&self.doorbell, &ONE_RING);
+    }
+
+    /// The ring's payload.
+    pub(crate) fn payload(&self) -> Column<u8> {
+        Column { ptr: self.payload.as_ptr(), count: to_usize(self.payload.len()) }
+    }
+
+    /// Gives a batch back that was kept in the ring.
+    fn give_back(&self, descriptor: &Descriptor) {
+        // In a forked child the lock may be another thread's, which the child does not have.
+        if self.owner.is_here() {
+            // Before the release: after it the place may come back with the next batch, and be counted anew.
+            lock(&self.held).forget(descriptor);
+            self.release(descriptor);
+        }
     }
 }
 
 /// One batch. Its memory is this process's alone, to read and to write, until the batch is dropped.
+///
+/// It lies in the ring, in its slot; or, where the trainer holds so many that the daemon would run out of room, it is a
+/// copy, whose slot is free already. Either is read in the same way.
 #[derive(Debug)]
 pub struct Batch {
-    slots: Arc<Slots>,
-    descriptor: Descriptor,
+    /// What the slot is given back to; none for a copy.
+    slots: Option<Arc<Slots>>,
+    /// The ring's payload, or the copy.
+    memory: Region,
+    /// Where in it the block begins.
+    start: u64,
+    /// Apart, so that a batch is cheap to pass on.
+    descriptor: Box<Descriptor>,
     layout: BatchLayout,
 }
 
@@ -57,10 +86,24 @@ pub struct Column<T> {
 }
 
 impl Batch {
-    /// A descriptor's batch. The caller has checked the descriptor (`Consumer::poll` does).
-    pub(crate) fn new(slots: Arc<Slots>, descriptor: Descriptor) -> Result<Self, FormatError> {
+    /// A descriptor's batch, in the ring if it may stay there. The caller has checked the descriptor (`Consumer::poll` does).
+    pub(crate) fn new(slots: &Arc<Slots>, descriptor: Descriptor) -> Result<Self, ClientError> {
         let layout = descriptor.batch_layout()?;
-        Ok(Self { slots, descriptor, layout })
+        let descriptor = Box::new(descriptor);
+        if lock(&slots.held).hold(&descriptor) {
+            let (memory, start) = (slots.payload.clone(), descriptor.offset);
+            return Ok(Self { slots: Some(Arc::clone(slots)), memory, start, descriptor, layout });
+        }
+        let copy = slots.payload.copy_out(descriptor.offset, descriptor.len);
+        slots.release(&descriptor);
+        let memory = copy?.ok_or(ClientError::System { what: "copying a batch", source: Errno::NOMEM })?;
+        Ok(Self { slots: None, memory, start: 0, descriptor, layout })
+    }
+
+    /// Whether it is a copy and holds no slot.
+    #[must_use]
+    pub fn is_copy(&self) -> bool {
+        self.slots.is_none()
     }
 
     /// What the daemon says about the batch: epoch, number, counts, image size and times.
@@ -150,15 +193,15 @@ impl Batch {
                 format_args!("a range within {} bytes", self.layout.data_len),
             ));
         }
-        // Within the payload, so it fits into memory: it is there already.
+        // Within the block, so it fits into memory: it is there already.
         let mut bytes = vec![0; to_usize(len)];
-        self.slots.payload.read(self.descriptor.offset + self.layout.data + offset, &mut bytes)?;
+        self.memory.read(self.start + self.layout.data + offset, &mut bytes)?;
         Ok(Some(bytes))
     }
 
     fn word(&self, column: u64, row: usize) -> Result<u64, FormatError> {
         let mut word = [0; 8];
-        self.slots.payload.read(self.descriptor.offset + column + row as u64 * 8, &mut word)?;
+        self.memory.read(self.start + column + row as u64 * 8, &mut word)?;
         Ok(u64::from_le_bytes(word))
     }
 
@@ -166,19 +209,21 @@ impl Batch {
         Column { ptr: self.address(at).cast(), count: self.records() }
     }
 
-    /// Address of a place in the batch's block. In the payload: `Descriptor::check` saw the block, the layout the place.
+    /// Address of a place in the batch's block: `Descriptor::check` saw the block, the layout the place, and a copy is as long.
     fn address(&self, at: u64) -> *mut u8 {
-        self.slots.payload.as_ptr().wrapping_add(to_usize(self.descriptor.offset + at))
+        self.memory.as_ptr().wrapping_add(to_usize(self.start + at))
     }
 }
 
 impl Drop for Batch {
     fn drop(&mut self) {
-        self.slots.release(self.descriptor.seq);
+        if let Some(slots) = &self.slots {
+            slots.give_back(&self.descriptor);
+        }
     }
 }
 
-/// A length or place in mapped memory, which a `usize` always holds.
+/// A length or place in memory, which a `usize` always holds.
 fn to_usize(bytes: u64) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }

@@ -1,5 +1,6 @@
 //! What can go wrong for a trainer, each with what one can do about it.
 
+use std::fmt::Display;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -162,5 +163,10 @@ impl ClientError {
     /// For `map_err`: names what the system refused.
     pub(crate) fn system(what: &'static str) -> impl FnOnce(Errno) -> Self {
         move |source| Self::System { what, source }
+    }
+
+    /// Of an argument that no message can hold.
+    pub(crate) fn argument(what: &'static str, got: impl Display, expected: impl Display) -> Self {
+        Self::Argument { what, got: got.to_string(), expected: expected.to_string() }
     }
 }

@@ -18,10 +18,11 @@ use shade_formats::limits::BATCH_SAMPLES_MAX;
 use shade_formats::ring::{Consumer, Descriptor, Kind};
 
 use crate::attach::{Attached, Welcome, attach};
-use crate::batch::Slots;
+use crate::batch::{Column, Slots};
 use crate::connect::{Options, open};
 use crate::dialogue::{Dialogue, lock};
 use crate::fork::Owner;
+use crate::held::InRing;
 use crate::wire::{WireError, wait};
 use crate::{Batch, ClientError, FieldsReader, state};
 
@@ -94,7 +95,11 @@ impl Session {
     ) -> Result<Self, ClientError> {
         spec.validate()?;
         if rank >= spec.world_size {
-            return Err(argument("rank", rank, format_args!("less than world_size, {}", spec.world_size)));
+            return Err(ClientError::argument(
+                "rank",
+                rank,
+                format_args!("less than world_size, {}", spec.world_size),
+            ));
         }
         let dataset = std::fs::canonicalize(dataset)
             .map_err(|source| ClientError::Dataset { path: dataset.to_owned(), source })?;
@@ -104,7 +109,7 @@ impl Session {
             _ => dataset,
         };
         let Some(dataset_text) = dataset.to_str() else {
-            return Err(argument("dataset", dataset.display(), "a path in UTF-8"));
+            return Err(ClientError::argument("dataset", dataset.display(), "a path in UTF-8"));
         };
         let owner = Owner::here();
         let hello = Request::Hello {
@@ -127,6 +132,12 @@ impl Session {
             doorbell,
             dialogue,
         })
+    }
+
+    /// The memory that batches lie in, to tell a device of it: there until the session and its last batch are gone.
+    #[must_use]
+    pub fn payload(&self) -> Column<u8> {
+        self.slots.payload()
     }
 
     /// Samples in the dataset.
@@ -174,7 +185,11 @@ impl Session {
         self.owner.check()?;
         let mut ring = lock(&self.ring);
         let generation = ring.generation.checked_add(1).ok_or_else(|| {
-            argument("generation", ring.generation, "a new session after 2^32 starts of an epoch")
+            ClientError::argument(
+                "generation",
+                ring.generation,
+                "a new session after 2^32 starts of an epoch",
+            )
         })?;
         self.dialogue.tell("start_epoch", &Request::StartEpoch { generation, epoch, first_batch })?;
         ring.generation = generation;
@@ -182,7 +197,7 @@ impl Session {
         Ok(())
     }
 
-    /// Takes the next batch, waiting up to `wait_most` for it.
+    /// Takes the next batch, waiting up to `wait_most` for it. Where many are kept it is a copy ([`Batch::is_copy`]).
     ///
     /// # Errors
     /// [`ClientError::Record`] when a record could not be read, [`ClientError::DaemonGone`] once everything published has
@@ -225,6 +240,15 @@ impl Session {
         }
     }
 
+    /// The batches in hand that lie in the ring. Copies are not among them.
+    ///
+    /// # Errors
+    /// In a forked child.
+    pub fn held(&self) -> Result<InRing, ClientError> {
+        self.owner.check()?;
+        Ok(lock(&self.slots.held).in_ring())
+    }
+
     /// Time since the daemon's last sign of life; `None` before its first.
     ///
     /// # Errors
@@ -243,7 +267,11 @@ impl Session {
     pub fn report(&self, epoch: u32, batch: u32, losses: &[f32]) -> Result<(), ClientError> {
         self.owner.check()?;
         if losses.len() > BATCH_SAMPLES_MAX as usize {
-            return Err(argument("losses", losses.len(), format_args!("at most {BATCH_SAMPLES_MAX}")));
+            return Err(ClientError::argument(
+                "losses",
+                losses.len(),
+                format_args!("at most {BATCH_SAMPLES_MAX}"),
+            ));
         }
         self.dialogue.tell("report", &Request::Report { epoch, batch, losses: losses.to_vec() })
     }
@@ -338,7 +366,7 @@ impl Session {
     fn take(&self, ring: &mut Ring) -> Result<Option<Next>, ClientError> {
         while let Some(descriptor) = ring.consumer.poll()? {
             if descriptor.generation < ring.generation {
-                self.slots.release(descriptor.seq);
+                self.slots.release(&descriptor);
                 continue;
             }
             if descriptor.generation > ring.generation {
@@ -352,17 +380,17 @@ impl Session {
 
     fn open_descriptor(&self, ring: &mut Ring, descriptor: Descriptor) -> Result<Next, ClientError> {
         match descriptor.kind {
-            Kind::Batch => Ok(Next::Batch(Batch::new(Arc::clone(&self.slots), descriptor)?)),
+            Kind::Batch => Ok(Next::Batch(Batch::new(&self.slots, descriptor)?)),
             Kind::EpochEnd => {
                 ring.delivery = Delivery::Ended;
-                self.slots.release(descriptor.seq);
+                self.slots.release(&descriptor);
                 Ok(Next::EpochEnd)
             }
             Kind::Error => {
                 // Short, as `Descriptor::check` saw.
                 let mut text = vec![0; usize::try_from(descriptor.len).unwrap_or(0)];
                 let read = self.slots.payload.read(descriptor.offset, &mut text);
-                self.slots.release(descriptor.seq);
+                self.slots.release(&descriptor);
                 read?;
                 let text = String::from_utf8_lossy(&text).into_owned();
                 ring.delivery = Delivery::Failed(text.clone());
@@ -379,12 +407,4 @@ impl Drop for Session {
             self.dialogue.bye();
         }
     }
-}
-
-fn argument(
-    what: &'static str,
-    got: impl std::fmt::Display,
-    expected: impl std::fmt::Display,
-) -> ClientError {
-    ClientError::Argument { what, got: got.to_string(), expected: expected.to_string() }
 }

@@ -6,15 +6,19 @@ use std::os::fd::AsFd;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use shade_client::{Batch, ClientError, Next};
+use shade_client::{Batch, ClientError, InRing, Next};
 use shade_formats::control::{Reply, Request};
-use support::{Listener, connect, job, next, next_batch};
+use support::{Listener, PAYLOAD_BYTES, connect, job, next, next_batch};
 
 const RECORDS: [&[u8]; 3] = [b"first record", b"", b"the third"];
 
 /// A page and a half, so that a batch takes two pages of the ring's sixteen.
 fn long_record(byte: u8) -> Vec<u8> {
     vec![byte; 6000]
+}
+
+fn low_byte(number: u32) -> u8 {
+    number.to_le_bytes()[0]
 }
 
 #[test]
@@ -65,7 +69,7 @@ fn batches_arrive_in_order_with_their_bytes_and_the_end_is_told() {
 }
 
 #[test]
-fn release_out_of_order_frees_room_once_the_oldest_is_back() {
+fn release_out_of_order_frees_room_at_once() {
     let job = job("release");
     let listener = Listener::bind(&job);
     // The two sides take turns: the client releases, the daemon looks.
@@ -80,25 +84,18 @@ fn release_out_of_order_frees_room_once_the_oldest_is_back() {
         assert!(!daemon.has_room(1), "eight batches of two pages fill the ring");
         client_turn.recv().unwrap();
         daemon.wait_for_doorbell();
-        assert_eq!(daemon.reclaim(), 0);
-        assert!(!daemon.has_room(1), "the youngest came back, the oldest did not");
-        daemon_done.send(()).unwrap();
-        client_turn.recv().unwrap();
-        daemon.wait_for_doorbell();
         assert_eq!(daemon.reclaim(), 1);
-        assert!(daemon.has_room(8192));
-        assert!(!daemon.has_room(1));
+        assert!(daemon.has_room(8192), "a younger one came back, the oldest did not");
+        assert!(!daemon.has_room(8193));
         daemon_done.send(()).unwrap();
         client_turn.recv().unwrap();
-        assert_eq!(daemon.reclaim(), 8);
+        assert_eq!(daemon.reclaim(), 4);
     });
     let session = connect(&job);
     session.start_epoch(0, 0).unwrap();
-    let mut batches: Vec<Batch> = (0..8).map(|_| next_batch(&session)).collect();
-    drop(batches.pop());
-    client_done.send(()).unwrap();
-    daemon_turn.recv().unwrap();
-    drop(batches.remove(0));
+    let mut batches: Vec<Batch> = (0..4).map(|_| next_batch(&session)).collect();
+    assert!(!batches.iter().any(Batch::is_copy));
+    drop(batches.remove(2));
     client_done.send(()).unwrap();
     daemon_turn.recv().unwrap();
     // Batches outlive their session, readable and releasable.
@@ -107,6 +104,70 @@ fn release_out_of_order_frees_room_once_the_oldest_is_back() {
     drop(batches);
     client_done.send(()).unwrap();
     daemon.join().unwrap();
+}
+
+#[test]
+fn who_keeps_every_batch_gets_copies_and_views_again_after_letting_go() {
+    let job = job("keeps-all");
+    let listener = Listener::bind(&job);
+    let daemon = std::thread::spawn(move || {
+        let mut daemon = listener.serve();
+        let generation = daemon.epoch_started();
+        for batch in 0..400 {
+            daemon.publish_batch(generation, batch, &[&long_record(low_byte(batch)), b"beside it"]);
+        }
+        daemon.publish_end(generation);
+        daemon
+    });
+    let session = connect(&job);
+    session.start_epoch(0, 0).unwrap();
+    let kept: Vec<Batch> = (0..300).map(|_| next_batch(&session)).collect();
+    let views = kept.iter().filter(|batch| !batch.is_copy()).count();
+    assert_eq!(views, 4, "half of the ring's eight");
+    let held = InRing { batches: 4, is_short_of_bytes: true, ring_bytes: PAYLOAD_BYTES };
+    assert_eq!(session.held().unwrap(), held);
+    for (number, batch) in (0..).zip(&kept) {
+        assert_eq!(batch.descriptor().batch, number);
+        assert_eq!(batch.record(0).unwrap().unwrap(), long_record(low_byte(number)));
+        assert_eq!(batch.record(1).unwrap().unwrap(), b"beside it");
+        assert_eq!((batch.records(), batch.labels().ptr.addr() % 64), (2, 0));
+    }
+    drop(kept);
+    assert_eq!(session.held().unwrap().batches, 0);
+    for number in 300..400_u32 {
+        let batch = next_batch(&session);
+        assert!(!batch.is_copy());
+        assert_eq!(batch.record(0).unwrap().unwrap(), long_record(low_byte(number)));
+    }
+    assert!(matches!(next(&session), Ok(Next::EpochEnd)));
+    assert_eq!(daemon.join().unwrap().reclaim(), 401);
+}
+
+#[test]
+fn a_batch_kept_for_good_costs_no_copy_of_another() {
+    let job = job("keeps-one");
+    let listener = Listener::bind(&job);
+    let daemon = std::thread::spawn(move || {
+        let mut daemon = listener.serve();
+        let generation = daemon.epoch_started();
+        for batch in 0..300 {
+            daemon.publish_batch(generation, batch, &[&long_record(low_byte(batch))]);
+        }
+        daemon
+    });
+    let session = connect(&job);
+    session.start_epoch(0, 0).unwrap();
+    let first = next_batch(&session);
+    // As a loop does: it lets go of a batch when it has the next.
+    let mut in_hand = next_batch(&session);
+    for number in 2..300_u32 {
+        in_hand = next_batch(&session);
+        assert!(!in_hand.is_copy());
+        assert_eq!(in_hand.record(0).unwrap().unwrap(), long_record(low_byte(number)));
+    }
+    assert_eq!(first.record(0).unwrap().unwrap(), long_record(0));
+    drop((first, in_hand));
+    assert_eq!(daemon.join().unwrap().reclaim(), 300);
 }
 
 #[test]
@@ -137,7 +198,7 @@ fn a_new_epoch_drops_what_the_old_one_left() {
     assert!(matches!(next(&session), Ok(Next::EpochEnd)));
     assert_eq!(kept.record(0).unwrap().unwrap(), b"old", "a held batch is nobody else's");
     let mut daemon = daemon.join().unwrap();
-    assert_eq!(daemon.reclaim(), 0);
+    assert_eq!(daemon.reclaim(), 7, "all but what is in hand");
     drop(kept);
     assert_eq!(daemon.reclaim(), 8);
 }

@@ -1,8 +1,8 @@
-//! A delivered batch and the views of its columns. The slot goes back to the daemon when the last of them dies.
+//! A delivered batch and the views of its columns. Its slot, if it holds one, goes back to the daemon when the last of them
+//! dies.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
@@ -15,19 +15,12 @@ use crate::error::ShadeError;
 /// Channels of a decoded image.
 const CHANNELS: usize = 3;
 
-/// One batch's slot, shared by the [`Batch`], its [`View`]s and every tensor made from them.
+/// One batch's memory, shared by the [`Batch`], its [`View`]s and every tensor made from them.
 pub(crate) struct Held {
     batch: shade_client::Batch,
-    /// The session's count of held batches.
-    count: Arc<AtomicUsize>,
 }
 
 impl Held {
-    fn new(batch: shade_client::Batch, count: &Arc<AtomicUsize>) -> Arc<Self> {
-        count.fetch_add(1, Ordering::Relaxed);
-        Arc::new(Self { batch, count: Arc::clone(count) })
-    }
-
     /// Where `part` lies in this process's memory.
     fn locate(&self, part: Part) -> PyResult<Located> {
         let batch = &self.batch;
@@ -111,12 +104,6 @@ impl Held {
     }
 }
 
-impl Drop for Held {
-    fn drop(&mut self) {
-        self.count.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
 fn column<T>(column: Column<T>, dtype: DataType) -> PyResult<Located> {
     located(column.ptr, dtype, &[column.count])
 }
@@ -163,9 +150,8 @@ pub(crate) struct Batch {
 }
 
 impl Batch {
-    /// Counted in `count` until its slot is released.
-    pub(crate) fn new(batch: shade_client::Batch, count: &Arc<AtomicUsize>) -> Self {
-        Self { held: Held::new(batch, count) }
+    pub(crate) fn new(batch: shade_client::Batch) -> Self {
+        Self { held: Arc::new(Held { batch }) }
     }
 
     pub(crate) fn descriptor(&self) -> &Descriptor {
@@ -340,7 +326,7 @@ impl View {
         }
     }
 
-    /// A capsule over the column in place. What takes it keeps the batch's slot until it is done.
+    /// A capsule over the column in place. What takes it keeps the batch until it is done.
     #[pyo3(signature = (*, stream=None, max_version=None, dl_device=None, copy=None))]
     fn __dlpack__<'py>(
         &self,

@@ -1,4 +1,4 @@
-//! DLPack, both ways: a batch's columns leave as tensors over shared memory, losses arrive from any CPU tensor.
+//! DLPack, both ways: a batch's columns leave as tensors over its memory, losses arrive from any CPU tensor.
 //!
 //! Out: a capsule holds one [`Export`], which owns one `Arc` of the batch. Whoever takes the tensor renames the
 //! capsule ("used_…") and calls the deleter once; a capsule nobody took calls it itself. Either way the `Arc` falls
@@ -142,13 +142,13 @@ struct Export<H> {
     head: H,
     shape: Vec<i64>,
     strides: Vec<i64>,
-    /// Keeps the memory: the mapping and the batch's slot in it.
+    /// Keeps the memory: the mapping and the batch's slot in it, or the batch's copy.
     owner: Arc<Held>,
 }
 
 /// Where one part of a batch lies, ready to become a tensor: dense, row-major. Made by [`Held`] only, which knows.
 pub(crate) struct Located {
-    /// In the batch's block of the payload, hence valid as long as the batch is held.
+    /// In the batch's block of the payload or its copy, hence valid as long as the batch is held.
     pub(crate) data: NonNull<u8>,
     /// Length: of all values together.
     pub(crate) bytes: usize,
@@ -159,8 +159,8 @@ pub(crate) struct Located {
 /// A private copy of a part of `owner`.
 pub(crate) fn copy_bytes(_owner: &Held, located: &Located) -> Vec<u8> {
     let mut copy = vec![0; located.bytes];
-    // SAFETY: `located` is a part of the batch that the caller holds, which is `bytes` long and mapped; only this process
-    // writes to it; and `copy` is new, hence apart from it, and as long.
+    // SAFETY: `located` is a part of the batch that the caller holds, which is `bytes` long and mapped or allocated; only this
+    // process writes to it; and `copy` is new, hence apart from it, and as long.
     unsafe { std::ptr::copy_nonoverlapping(located.data.as_ptr(), copy.as_mut_ptr(), located.bytes) };
     copy
 }

@@ -1,7 +1,7 @@
 //! A session with the daemon, as Python sees it: every wait leaves the interpreter free and answers to Ctrl-C.
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -17,8 +17,6 @@ use crate::fields::Fields;
 use crate::spec::{DaemonDict, JobDict, seconds};
 use crate::wait::{SLICE, on_thread};
 
-/// A wait longer than this while batches are kept is worth a warning: they may be what the daemon waits for.
-const KEPT_NOTICE: Duration = Duration::from_secs(5);
 /// Batches held by a loop that keeps none: the last one, until the variable gets the next.
 const HELD_IN_A_LOOP: usize = 1;
 
@@ -33,8 +31,8 @@ pub(crate) struct Session {
     awaited: Mutex<(u32, u32)>,
     /// Time that `next` took to hand out batches: the trainer's stall.
     stall_ns: AtomicU64,
-    /// Batches delivered and not yet released.
-    held: Arc<AtomicUsize>,
+    /// The user has been told that kept batches make copies of others.
+    has_warned: AtomicBool,
 }
 
 #[pymethods]
@@ -59,7 +57,7 @@ impl Session {
             session: Mutex::new(Some(Arc::new(session))),
             awaited: Mutex::default(),
             stall_ns: AtomicU64::new(0),
-            held: Arc::default(),
+            has_warned: AtomicBool::new(false),
         })
     }
 
@@ -100,10 +98,17 @@ impl Session {
         Duration::from_nanos(self.stall_ns.load(Ordering::Relaxed)).as_secs_f64()
     }
 
-    /// Batches delivered and still held by a tensor or view.
+    /// Address and length of the memory that batches lie in.
     #[getter]
-    fn held(&self) -> usize {
-        self.held.load(Ordering::Relaxed)
+    fn payload(&self) -> PyResult<(usize, usize)> {
+        let payload = self.open()?.payload();
+        Ok((payload.ptr.addr(), payload.count))
+    }
+
+    /// Batches delivered that still lie in the ring, held by a variable, tensor or view. Copies are not among them.
+    #[getter]
+    fn held(&self) -> PyResult<usize> {
+        Ok(self.open()?.held().map_err(|error| from_client(&error))?.batches)
     }
 
     /// Seconds since the daemon's last sign of life; none before its first. A running daemon gives one every moment.
@@ -179,13 +184,15 @@ impl Session {
 
 impl Session {
     fn wait_next(&self, py: Python<'_>, begun: Instant, timeout: Duration) -> PyResult<Option<Batch>> {
-        let mut noticed = false;
         loop {
             let left = timeout.saturating_sub(begun.elapsed());
             match self.call(py, |session| session.next(SLICE.min(left)))? {
                 Next::Batch(batch) => {
                     lock(&self.awaited).1 = batch.descriptor().batch.saturating_add(1);
-                    return Ok(Some(Batch::new(batch, &self.held)));
+                    if batch.is_copy() {
+                        self.warn_of_copies(py)?;
+                    }
+                    return Ok(Some(Batch::new(batch)));
                 }
                 Next::EpochEnd => return Ok(None),
                 Next::Pending => py.check_signals()?,
@@ -194,30 +201,38 @@ impl Session {
             if waited >= timeout {
                 return Err(LoaderTimeout::new_err(self.waiting_text(waited)?));
             }
-            if waited >= KEPT_NOTICE && !noticed && self.held() > HELD_IN_A_LOOP {
-                noticed = true;
-                let text = std::ffi::CString::new(self.waiting_text(waited)?)
-                    .map_err(|error| ShadeError::new_err(error.to_string()))?;
-                PyErr::warn(py, &py.get_type::<PyRuntimeWarning>(), &text, 2)?;
-            }
         }
     }
 
     fn waiting_text(&self, waited: Duration) -> PyResult<String> {
         let (epoch, batch) = *lock(&self.awaited);
-        let mut text = format!(
+        Ok(format!(
             "waited {:.1} s for batch {batch} of epoch {epoch} from daemon {}",
             waited.as_secs_f64(),
             self.daemon_pid()?
-        );
-        let held = self.held();
-        if held > HELD_IN_A_LOOP {
-            text.push_str(&format!(
-                "; {held} earlier batches are held by variables, tensors or views, and a batch held keeps its place in \
-                 the ring and all places after it: clone what you keep, or enlarge ring="
-            ));
+        ))
+    }
+
+    /// Tells the user once what keeping batches costs. A loop that keeps none may get a copy, too, where a ring is small and
+    /// its batches' lengths differ: nothing that the user could change but `ring=`, and rare.
+    fn warn_of_copies(&self, py: Python<'_>) -> PyResult<()> {
+        let held = self.open()?.held().map_err(|error| from_client(&error))?;
+        if held.batches <= HELD_IN_A_LOOP || self.has_warned.swap(true, Ordering::Relaxed) {
+            return Ok(());
         }
-        Ok(text)
+        let enlarge = if held.is_short_of_bytes {
+            format!(", or enlarge ring= (now {:.1} MiB)", held.ring_bytes as f64 / f64::from(1 << 20))
+        } else {
+            String::new()
+        };
+        let text = format!(
+            "{} batches are held by variables, tensors or views, and no more may stay in shared memory, where the daemon \
+             needs room for the next: until some of them are gone, batches are copied to memory of this process, which \
+             costs time and as much memory as you keep. clone() what you keep of a batch and let go of the rest{enlarge}",
+            held.batches
+        );
+        let text = std::ffi::CString::new(text).map_err(|error| ShadeError::new_err(error.to_string()))?;
+        PyErr::warn(py, &py.get_type::<PyRuntimeWarning>(), &text, 2)
     }
 
     /// Works with the session, detached from the interpreter.

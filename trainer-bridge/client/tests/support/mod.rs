@@ -3,6 +3,7 @@
 #![expect(unsafe_code, reason = "the test daemon maps its own segments")]
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
+use std::collections::HashMap;
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -21,11 +22,13 @@ use rustix::net::{
 use shade_client::{JobSpec, Next, OnError, Options, Output, PlanSpec, Session, Tail};
 use shade_formats::control::{PROTOCOL, Reply, Request, socket_name};
 use shade_formats::ring::{
-    BatchLayout, CLIENT_SEGMENT_BYTES, DAEMON_SEGMENT_BYTES, Descriptor, Kind, Layout, PayloadRing, Producer,
-    Region,
+    BatchLayout, CLIENT_SEGMENT_BYTES, DAEMON_SEGMENT_BYTES, Descriptor, Kind, Layout, PayloadRing,
+    PayloadSize, Producer, Region,
 };
 
 pub(crate) const PAYLOAD_BYTES: u64 = 16 * 4096;
+/// Of the longest batches: two pages.
+const GAP_BYTES: u64 = 2 * 4096;
 /// Long enough for any machine; only a hang takes it.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
@@ -182,7 +185,8 @@ impl Memory {
         let (client, client_region) = segment(CLIENT_SEGMENT_BYTES, SIZE_SEALS);
         let (payload, payload_region) = segment(PAYLOAD_BYTES, SIZE_SEALS);
         let doorbell = || eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap();
-        let producer = Producer::create(daemon_region.clone(), client_region, PAYLOAD_BYTES).unwrap();
+        let size = PayloadSize { bytes: PAYLOAD_BYTES, gap_bytes: GAP_BYTES };
+        let producer = Producer::create(daemon_region.clone(), client_region, size).unwrap();
         Self {
             daemon,
             client,
@@ -225,14 +229,16 @@ pub(crate) struct Daemon {
     pub(crate) peer: Peer,
     memory: Memory,
     blocks: PayloadRing,
-    freed: u64,
-    /// Each published descriptor's block.
-    offsets: Vec<Option<u64>>,
+    /// Descriptors released so far.
+    released: usize,
+    /// The block of each descriptor that is not, by its number.
+    offsets: HashMap<u64, Option<u64>>,
 }
 
 impl Daemon {
     fn new(peer: Peer, memory: Memory) -> Self {
-        Self { peer, memory, blocks: PayloadRing::new(PAYLOAD_BYTES).unwrap(), freed: 0, offsets: Vec::new() }
+        let blocks = PayloadRing::new(PAYLOAD_BYTES).unwrap();
+        Self { peer, memory, blocks, released: 0, offsets: HashMap::new() }
     }
 
     /// Hears a `StartEpoch` and returns its generation.
@@ -243,16 +249,15 @@ impl Daemon {
         }
     }
 
-    /// Gives released blocks back; descriptors released in order so far.
-    pub(crate) fn reclaim(&mut self) -> u64 {
-        let released = self.memory.producer.released().unwrap();
-        while self.freed < released {
-            if let Some(offset) = self.offsets[usize::try_from(self.freed).unwrap()] {
+    /// Gives released blocks back; descriptors released so far.
+    pub(crate) fn reclaim(&mut self) -> usize {
+        for seq in self.memory.producer.released().unwrap() {
+            if let Some(offset) = self.offsets.remove(&seq).unwrap() {
                 assert!(self.blocks.free(offset));
             }
-            self.freed += 1;
+            self.released += 1;
         }
-        released
+        self.released
     }
 
     /// Sleeps until the client rings.
@@ -310,7 +315,7 @@ impl Daemon {
     /// Publishes any descriptor under the right number, and rings if asked to.
     pub(crate) fn publish(&mut self, descriptor: Descriptor) {
         let seq = self.memory.producer.next_seq();
-        self.offsets.push((descriptor.kind != Kind::EpochEnd).then_some(descriptor.offset));
+        self.offsets.insert(seq, (descriptor.kind != Kind::EpochEnd).then_some(descriptor.offset));
         if self.memory.producer.publish(&Descriptor { seq, ..descriptor }).unwrap() {
             rustix::io::write(&self.memory.to_client, &1_u64.to_le_bytes()).unwrap();
         }
@@ -331,9 +336,7 @@ impl Daemon {
     /// Whether a block of `len` bytes has room now.
     pub(crate) fn has_room(&mut self, len: u64) -> bool {
         self.reclaim();
-        let reserved = self.blocks.reserve(len).is_some();
-        assert!(!reserved || self.blocks.live() > 0);
-        reserved
+        self.blocks.has_room(len)
     }
 
     pub(crate) fn memory(&self) -> &Memory {

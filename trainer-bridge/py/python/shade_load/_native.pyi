@@ -90,6 +90,10 @@ class Session:
     def content_id(self) -> str: ...
     @property
     def stall_seconds(self) -> float: ...
+    # Address and length of the memory that batches lie in.
+    @property
+    def payload(self) -> tuple[int, int]: ...
+    # Batches in hand that lie in the ring; copies are not among them.
     @property
     def held(self) -> int: ...
     @property
@@ -107,7 +111,7 @@ class Session:
 
 @final
 class Batch:
-    """A delivered batch. Its slot in the ring is free once this, its views and their tensors are gone."""
+    """A delivered batch. Its slot in the ring, if it is no copy, is free once this, its views and their tensors are gone."""
 
     def __len__(self) -> int: ...
     @property

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast, overload
 
 from . import _native
 from ._native import RecordError
+from .device import CudaDevice
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -23,7 +24,10 @@ class Batch:
 
     Tensors are made on first use and lie in the ring's shared memory: no copy, and writing to them is allowed. Its
     place in the ring is free again once the batch and every tensor made from it are gone; until then nothing
-    overwrites them. A batch that is kept keeps its place and in time stops the daemon: clone what you keep.
+    overwrites them. While many are kept (half of what the ring has room for, 2 at least and 32 at most), the batches
+    that come are copies in memory of their own, and a warning says so once: clone what you keep.
+
+    With the Loader's `device`, images, labels and weights are copies there; all else stays on the CPU.
 
     Without torch, what is said to be a tensor is a `View`: it has `shape`, `dtype`, `tolist()` and `bytes()`, and
     anything that speaks DLPack imports it, such as `numpy.from_dlpack`.
@@ -35,11 +39,16 @@ class Batch:
         torch: ModuleType | None,
         fields: _native.Fields,
         transform: Callable[[Any], Any] | None,
+        device: CudaDevice | None,
     ) -> None:
         self._native = native
         self._torch = torch
         self._fields = fields
         self._transform = transform
+        self._device = device
+        if device is not None:
+            # Begun at once, so that they run beside whatever the caller does first.
+            _ = (self.images, self.labels, self.weights)
 
     def __len__(self) -> int:
         """Samples in this batch, padding included."""
@@ -122,7 +131,7 @@ class Batch:
     @cached_property
     def labels(self) -> Tensor:
         """Class labels: int64, in ImageFolder's order of classes."""
-        return self._tensor(self._native.labels())
+        return self._placed(self._tensor(self._native.labels()))
 
     @cached_property
     def ids(self) -> Tensor:
@@ -132,7 +141,7 @@ class Batch:
     @cached_property
     def weights(self) -> Tensor:
         """Loss weights that undo the sampler's bias: float32, 1 for a uniform draw."""
-        return self._tensor(self._native.weights())
+        return self._placed(self._tensor(self._native.weights()))
 
     @cached_property
     def flags(self) -> Tensor:
@@ -176,7 +185,7 @@ class Batch:
         images = self._tensor(view)
         if self._torch is not None and self._native.channels_last:
             images = images.movedim(-1, -3)
-        return images
+        return self._placed(images)
 
     def _check_ragged(self) -> None:
         if not self._native.ragged:
@@ -184,6 +193,10 @@ class Batch:
 
     def _tensor(self, view: _native.View) -> Tensor:
         return _imported(view, self._torch)
+
+    def _placed(self, tensor: Tensor) -> Tensor:
+        """The tensor where the Loader's `device` wants it."""
+        return tensor if self._device is None else self._device.put(tensor, self._native)
 
 
 class Records(Sequence[Any]):

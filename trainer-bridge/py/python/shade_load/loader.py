@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from . import _native
 from ._native import LoaderTimeout, ShadeError
 from .batch import Batch
+from .device import CudaDevice, cuda_device
 from .launch import find_daemon
 from .options import (
     UINT32_MAX,
@@ -59,6 +60,8 @@ class Loader:
         train: False for validation: sampler "sequential", and a daemon of its own (job NAME.eval), so that what training
             has learned and cached stays as it is. Every sample comes once, whatever the number of ranks.
         transform: Called with each batch's images, in this process; what it returns is `batch.images`.
+        device: A CUDA device, such as "cuda:0": images, labels and weights arrive there, copied by the device itself on a stream of
+            its own while the model computes. The ring is pinned for that. Default: all stay on the CPU, without a copy.
         cache: Memory for records: bytes, "8GiB", or "20%" of the dataset.
         rank, world_size: This process and how many there are. Default: torch.distributed's if it is initialised, else
             $RANK and $WORLD_SIZE, else 0 of 1.
@@ -94,13 +97,15 @@ class Loader:
         workers: Threads that fill batches. Default: the daemon chooses.
         engine: "auto", "uring", "threads", or "sim": a simulated store.
         io: "auto", "direct" or "buffered".
-        ring: Shared memory for finished batches: bytes or "256MiB". Default: the daemon chooses.
+        ring: Shared memory for finished batches: bytes or "256MiB". Half of it may be kept in hand; what comes while more
+            is kept is copied. Default: the daemon chooses, eight batches.
         timeout: Seconds after which a wait for the daemon is given up with `LoaderTimeout`.
 
     `cache`, `policy`, `lookahead`, `store`, `depth`, `hedge`, `workers`, `engine` and `io` apply if this Loader starts the daemon.
     """
 
     _session: _native.Session | None = None
+    _device: CudaDevice | None = None
 
     def __init__(
         self,
@@ -112,6 +117,7 @@ class Loader:
         channels_last: bool = False,
         exact: bool = False,
         transform: Callable[[Any], Any] | None = None,
+        device: Any = None,
         train: bool = True,
         cache: int | str = "20%",
         rank: int | None = None,
@@ -193,6 +199,10 @@ class Loader:
             raise TypeError(f"transform: got {transform!r}, expected a function of a batch's images")
         self._transform = transform
         self._torch = _torch()
+        if device is not None:
+            cuda_device(self._torch, device)
+            if image_size is None and decode is None:
+                raise ValueError(f"device: got {device!r} for raw records, expected image_size or decode with it")
         # The epoch under way or, between epochs, the next one.
         self._epoch = 0
         # The next batch of it that has not been delivered: what a checkpoint says.
@@ -203,6 +213,8 @@ class Loader:
         self._iteration = 0
         self._session = _native.Session.connect(str(path), job, self.rank, self._job, daemon)
         self._fields = self._session.fields(io == "buffered")
+        if self._torch is not None and device is not None:
+            self._device = CudaDevice(self._torch, device, *self._session.payload)
 
     def __len__(self) -> int:
         """Batches per epoch and rank; equal in all ranks. An epoch of the sampler "iis" may have fewer."""
@@ -311,7 +323,11 @@ class Loader:
         """Leaves the daemon. Batches in hand stay valid. Closing again does nothing."""
         session, self._session = self._session, None
         if session is not None:
-            session.close()
+            try:
+                if self._device is not None:
+                    self._device.close()
+            finally:
+                session.close()
 
     def __enter__(self) -> Loader:
         return self
@@ -349,6 +365,8 @@ class _Epoch(Iterator[Batch]):
     def __next__(self) -> Batch:
         loader = self._loader
         session = loader._open()
+        if loader._device is not None:
+            loader._device.let_go()
         if self._ended:
             raise StopIteration
         if self._iteration != loader._iteration:
@@ -366,7 +384,7 @@ class _Epoch(Iterator[Batch]):
             loader._position = 0
             raise StopIteration
         loader._position = native.index + 1
-        return Batch(native, loader._torch, loader._fields, loader._transform)
+        return Batch(native, loader._torch, loader._fields, loader._transform, loader._device)
 
 
 def _explained(error: LoaderTimeout, session: _native.Session) -> LoaderTimeout:

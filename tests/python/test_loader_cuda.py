@@ -1,0 +1,68 @@
+"""Batches on a CUDA device. Skipped where there is none, but for what is refused."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from shade_load import Loader, ShadeError
+from shade_load.transforms import RandomResizedCrop
+
+gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
+
+
+def test_what_is_no_device_here_is_refused_by_name(png_dataset: Path) -> None:
+    with pytest.raises(ValueError, match="device: got 'cpu', expected a CUDA device"):
+        Loader(png_dataset, 4, image_size=8, device="cpu", job="no-device")
+    beyond = f"cuda:{torch.cuda.device_count()}"
+    with pytest.raises(ShadeError, match=f"device: got '{beyond}', but torch sees"):
+        Loader(png_dataset, 4, image_size=8, device=beyond, job="no-device")
+    with pytest.raises(RuntimeError, match="nonsense"):
+        Loader(png_dataset, 4, image_size=8, device="nonsense", job="no-device")
+
+
+@gpu
+def test_raw_records_stay_on_the_cpu(png_dataset: Path) -> None:
+    with pytest.raises(ValueError, match="for raw records"):
+        Loader(png_dataset, 4, device="cuda", job="raw-device")
+
+
+@gpu
+@pytest.mark.parametrize("channels_last", [False, True])
+@pytest.mark.parametrize("decode", [RandomResizedCrop(32), "none"])
+def test_a_device_has_what_the_cpu_has(jpeg_dataset: Path, decode: object, channels_last: bool) -> None:
+    options = {"decode": decode, "channels_last": channels_last, "seed": 5, "sampler": "uniform"}
+    with (
+        Loader(jpeg_dataset, 7, job="on-cpu", **options) as cpu,
+        Loader(jpeg_dataset, 7, job="on-cuda", device="cuda:0", **options) as cuda,
+    ):
+        for epoch in range(3):
+            count = 0
+            for here, there in zip(cpu, cuda, strict=True):
+                count += len(here)
+                assert here.ids.tolist() == there.ids.tolist() and there.ids.device.type == "cpu"
+                for name in ("labels", "weights"):
+                    assert getattr(there, name).device.type == "cuda"
+                    assert torch.equal(getattr(here, name), getattr(there, name).cpu())
+                pairs = zip(here.images, there.images, strict=True)
+                assert all(torch.equal(image, other.cpu()) for image, other in pairs)
+                cuda.report(there, torch.rand(len(there), device="cuda:0"))
+            assert count == 90, epoch
+
+
+@gpu
+def test_batches_let_go_of_at_once_are_whole_on_the_device(jpeg_dataset: Path) -> None:
+    """The ring is small and nothing is kept of a batch but its copy: a place that is given back too early shows."""
+    options = {"image_size": 96, "seed": 5, "sampler": "uniform", "ring": 1}
+    with Loader(jpeg_dataset, 5, job="small-cpu", **options) as cpu:
+        expected = [batch.images.clone() for _ in range(10) for batch in cpu]
+    with Loader(jpeg_dataset, 5, job="small-cuda", device="cuda", **options) as cuda:
+        # Work on the current stream, which copies must not wait for and which has to wait for them.
+        busy = torch.rand(2048, 2048, device="cuda")
+        found = []
+        for _ in range(10):
+            for batch in cuda:
+                busy = busy @ busy / 1024
+                found.append(batch.images.float())
+        assert cuda._session is not None and cuda._session.held <= 3
+    assert len(found) == len(expected)
+    assert all(torch.equal(image.float(), other.cpu()) for image, other in zip(expected, found, strict=True))

@@ -1,0 +1,79 @@
+"""Batches on a CUDA device: copied out of the ring by the device itself, on a stream of its own, while the model computes."""
+
+from __future__ import annotations
+
+from collections import deque
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from ._native import Batch, ShadeError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from torch.cuda import Event
+
+# cudaHostRegisterDefault.
+_REGISTER_FLAGS = 0
+
+
+class CudaDevice:
+    """A device to which tensors in the ring are copied.
+
+    The ring's memory is registered with CUDA once, which pins it: only from such memory does a copy run beside everything else.
+    A batch keeps its place in the ring until its copies are done, whoever lets go of it before.
+
+    Args:
+        torch: The module.
+        device: Such as "cuda", "cuda:1" or a torch.device.
+        address, length: Of the ring's memory.
+    """
+
+    def __init__(self, torch: ModuleType, device: Any, address: int, length: int) -> None:
+        self._torch = torch
+        self._device = cuda_device(torch, device)
+        self._stream = torch.cuda.Stream(self._device)
+        # Copies that may be under way, in the stream's order, with the batches that they read.
+        self._under_way: deque[tuple[Event, Batch]] = deque()
+        self._address = address
+        with torch.cuda.device(self._device):
+            self._check(torch.cuda.cudart().cudaHostRegister(address, length, _REGISTER_FLAGS), "registering the ring")
+
+    def put(self, tensor: Tensor, batch: Batch) -> Tensor:
+        """A copy of `tensor`, which lies in the ring where `batch` does, for the stream that is current."""
+        current = self._torch.cuda.current_stream(self._device)
+        with self._torch.cuda.stream(self._stream):
+            copy = tensor.to(self._device, non_blocking=True)
+            done = self._stream.record_event()
+        self._under_way.append((done, batch))
+        current.wait_event(done)
+        # Its memory is of the copying stream, whose allocator would hand it out again while the current stream still reads it.
+        copy.record_stream(current)
+        return copy
+
+    def let_go(self) -> None:
+        """Lets go of batches whose copies are done. Never waits."""
+        while self._under_way and self._under_way[0][0].query():
+            self._under_way.popleft()
+
+    def close(self) -> None:
+        """Waits for the copies, then takes the registration back. Batches in hand stay valid, as ordinary memory."""
+        self._stream.synchronize()
+        self._under_way.clear()
+        with self._torch.cuda.device(self._device):
+            self._check(self._torch.cuda.cudart().cudaHostUnregister(self._address), "releasing the ring")
+
+    def _check(self, code: Any, what: str) -> None:
+        if int(code) != 0:
+            raise ShadeError(f"{self._device}: {what} failed: CUDA error {int(code)}")
+
+
+def cuda_device(torch: ModuleType | None, device: Any) -> Any:
+    """The torch.device of that name, if it is one that CUDA has here."""
+    if torch is None:
+        raise ShadeError(f"device: got {device!r}, but torch is not installed")
+    found = torch.device(device)
+    if found.type != "cuda":
+        raise ValueError(f"device: got {device!r}, expected a CUDA device such as 'cuda:0', or nothing for the CPU")
+    if not torch.cuda.is_available() or (found.index or 0) >= torch.cuda.device_count():
+        raise ShadeError(f"device: got {device!r}, but torch sees {torch.cuda.device_count()} CUDA devices")
+    return found
