@@ -164,9 +164,9 @@ impl ClientError {
     pub(crate) fn system(what: &'static str) -> impl FnOnce(Errno) -> Self {
         move |source| Self::System { what, source }
     }
+}
 
-    /// Of an argument that no message can hold.
-    pub(crate) fn argument(what: &'static str, got: impl Display, expected: impl Display) -> Self {
-        Self::Argument { what, got: got.to_string(), expected: expected.to_string() }
-    }
+/// The error of an argument that no message can hold.
+pub(crate) fn argument(what: &'static str, got: impl Display, expected: impl Display) -> ClientError {
+    ClientError::Argument { what, got: got.to_string(), expected: expected.to_string() }
 }

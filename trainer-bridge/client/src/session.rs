@@ -21,6 +21,7 @@ use crate::attach::{Attached, Welcome, attach};
 use crate::batch::{Column, Slots};
 use crate::connect::{Options, open};
 use crate::dialogue::{Dialogue, lock};
+use crate::error::argument;
 use crate::fork::Owner;
 use crate::held::InRing;
 use crate::wire::{WireError, wait};
@@ -95,11 +96,7 @@ impl Session {
     ) -> Result<Self, ClientError> {
         spec.validate()?;
         if rank >= spec.world_size {
-            return Err(ClientError::argument(
-                "rank",
-                rank,
-                format_args!("less than world_size, {}", spec.world_size),
-            ));
+            return Err(argument("rank", rank, format_args!("less than world_size, {}", spec.world_size)));
         }
         let dataset = std::fs::canonicalize(dataset)
             .map_err(|source| ClientError::Dataset { path: dataset.to_owned(), source })?;
@@ -109,7 +106,7 @@ impl Session {
             _ => dataset,
         };
         let Some(dataset_text) = dataset.to_str() else {
-            return Err(ClientError::argument("dataset", dataset.display(), "a path in UTF-8"));
+            return Err(argument("dataset", dataset.display(), "a path in UTF-8"));
         };
         let owner = Owner::here();
         let hello = Request::Hello {
@@ -185,11 +182,7 @@ impl Session {
         self.owner.check()?;
         let mut ring = lock(&self.ring);
         let generation = ring.generation.checked_add(1).ok_or_else(|| {
-            ClientError::argument(
-                "generation",
-                ring.generation,
-                "a new session after 2^32 starts of an epoch",
-            )
+            argument("generation", ring.generation, "a new session after 2^32 starts of an epoch")
         })?;
         self.dialogue.tell("start_epoch", &Request::StartEpoch { generation, epoch, first_batch })?;
         ring.generation = generation;
@@ -267,11 +260,7 @@ impl Session {
     pub fn report(&self, epoch: u32, batch: u32, losses: &[f32]) -> Result<(), ClientError> {
         self.owner.check()?;
         if losses.len() > BATCH_SAMPLES_MAX as usize {
-            return Err(ClientError::argument(
-                "losses",
-                losses.len(),
-                format_args!("at most {BATCH_SAMPLES_MAX}"),
-            ));
+            return Err(argument("losses", losses.len(), format_args!("at most {BATCH_SAMPLES_MAX}")));
         }
         self.dialogue.tell("report", &Request::Report { epoch, batch, losses: losses.to_vec() })
     }
