@@ -20,7 +20,7 @@ DEMO_ARGS ?=
 target := $(or $(CARGO_TARGET_DIR),target)
 package := trainer-bridge/py/python/shade_load
 binaries := shade-load shade-pack
-rust_sources := $(shell find formats images packer loader trainer-bridge -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
+rust_sources := $(shell find formats images packer loader trainer-bridge -name fuzz -prune -o \( -name '*.rs' -o -name Cargo.toml \) -print) Cargo.toml Cargo.lock
 # pyo3 looks for an interpreter: always the same one, so that it is compiled once.
 export PYO3_PYTHON := $(abspath $(VENV))/bin/python
 
@@ -59,7 +59,7 @@ bench-hit-ratio: $(VENV)/.installed ## what policies, orders and presets hit, si
 
 clean: ## remove all that make has made
 	cargo clean
-	rm -rf '$(VENV)' '$(rivals)' demo-out '$(package)/bin' '$(package)'/*.so
+	rm -rf '$(VENV)' '$(rivals)' demo-out '$(package)/bin' '$(package)'/*.so images/fuzz/target
 	find benches demo tests/python trainer-bridge/py -name __pycache__ -prune -exec rm -rf {} +
 
 nfs-guests: ## download what the tests on real NFS boot (tests/nfs); where that cannot be had, those tests say so and are skipped

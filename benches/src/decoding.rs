@@ -1,5 +1,7 @@
 //! Decoding to a row of a batch beside the decoder alone, in one thread's CPU time.
 
+use std::io::Cursor;
+
 use shade_formats::control::{Framing, ImageSpec};
 use shade_formats::index::Media;
 use shade_formats::ring::Region;
@@ -45,9 +47,10 @@ pub(crate) fn run() -> Result<Vec<Figure>> {
         Bench { images: shade_images::Decoder::new(), rows: Decoder::new(), row: Region::heap(1 << 20) };
     let [mut whole, mut part, mut row, mut last, mut from_marked] = [const { Vec::new() }; 5];
     let mut small = [const { Vec::new() }; 3];
+    let [mut ours, mut bare] = [const { [const { Vec::new() }; 2] }; 2];
     for epoch in 0..RUNS {
-        whole.push(bench.bare(&photos, |_, size| Ok(Part::whole(size)))?);
-        part.push(bench.bare(&photos, |position, size| {
+        whole.push(bench.alone(Media::Jpeg, &photos, |_, size| Ok(Part::whole(size)))?);
+        part.push(bench.alone(Media::Jpeg, &photos, |position, size| {
             Decoder::part(&AUGMENTED, Draw { seed: 1, epoch, position }, size)
         })?);
         row.push(bench.rows(Media::Jpeg, &photos, &AUGMENTED, epoch)?);
@@ -62,6 +65,10 @@ pub(crate) fn run() -> Result<Vec<Figure>> {
         for (times, (media, files, side)) in small.iter_mut().zip(sets) {
             times.push(bench.rows(media, files, &ImageSpec::cover(side, side), epoch)?);
         }
+        for ((ours, bare), files) in ours.iter_mut().zip(&mut bare).zip([&icons, &thumbnails]) {
+            ours.push(bench.alone(Media::Png, files, |_, size| Ok(Part::whole(size)))?);
+            bare.push(png_crate(files)?);
+        }
     }
     let figure = |name: &str, runs| Figure::new(name, Unit::UsPerRecord, runs);
     let whole = figure("libjpeg-turbo alone, JPEG 110 KB, whole", whole);
@@ -71,7 +78,7 @@ pub(crate) fn run() -> Result<Vec<Figure>> {
     let from_marked =
         figure("row, the same, with restart markers", from_marked).within(MARKED_TIMES_MAX, &row);
     let [icon, thumbnail, pixels] = small;
-    Ok(vec![
+    let mut figures = vec![
         row,
         last,
         from_marked,
@@ -80,7 +87,27 @@ pub(crate) fn run() -> Result<Vec<Figure>> {
         figure("row, 28 x 28, PNG 500 B", icon),
         figure("row, 32 x 32, PNG 2 KB", thumbnail),
         figure("row, 32 x 32, PPM 3 KB", pixels),
-    ])
+    ];
+    for (kind, (ours, bare)) in
+        ["28 x 28, PNG 500 B", "32 x 32, PNG 2 KB"].into_iter().zip(ours.into_iter().zip(bare))
+    {
+        let bare = figure(&format!("png crate alone, {kind}"), bare);
+        figures.extend([figure(&format!("decoder alone, {kind}"), ours).beside(&bare), bare]);
+    }
+    Ok(figures)
+}
+
+/// Microseconds an image, of the `png` crate: to its own colours and no further.
+fn png_crate(files: &[Vec<u8>]) -> Result<f64> {
+    let mut pixels = vec![0; 1 << 16];
+    let (time, done) = timed(|| -> Result<()> {
+        for file in files {
+            png::Decoder::new(Cursor::new(file)).read_info()?.next_frame(&mut pixels)?;
+        }
+        Ok(())
+    });
+    done?;
+    Ok(time.as_secs_f64() * 1e6 / files.len() as f64)
 }
 
 /// What a worker keeps, and where its rows go.
@@ -92,15 +119,16 @@ struct Bench {
 
 impl Bench {
     /// Microseconds an image, of the decoder alone.
-    fn bare(
+    fn alone(
         &mut self,
+        media: Media,
         files: &[Vec<u8>],
         part: impl Fn(u32, Size) -> std::result::Result<Part, DecodeFault>,
     ) -> Result<f64> {
         let (time, done) = timed(|| -> Result<()> {
             for (position, file) in (0..).zip(files) {
                 let part = |size| part(position, size).unwrap_or(Part::whole(size));
-                self.images.decode_part(Media::Jpeg, file, part)?;
+                self.images.decode_part(media, file, part)?;
             }
             Ok(())
         });

@@ -1,4 +1,4 @@
-//! One decoder per thread: all buffers and handles that images of a kind share.
+//! One decoder per thread: all buffers that images of a kind share.
 
 use shade_formats::index::{Media, sniff};
 

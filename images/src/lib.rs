@@ -18,7 +18,8 @@
 //!   WebP, zstd and LZMA; so are GIF, plain (ASCII) netpbm and PBM;
 //! - an orientation that stands in XMP only is not seen;
 //! - of a part of a JPEG ([`Decoder::decode_part`]) no damage below it is seen, and with restart markers
-//!   ([`with_restart_markers`]) none beside it.
+//!   ([`with_restart_markers`]) none around it; where a progressive one lacks scans its pixels may be a step or two off, as
+//!   libjpeg smooths with what lies beside it.
 //!
 //! **Orientation** is applied only by who asks for it ([`orientation`], [`Image::oriented`]), as `ImageFolder` ignores
 //! it, except in TIFF: Pillow turns that while loading.

@@ -4,6 +4,7 @@ pub(super) mod bmp;
 mod colour;
 pub(super) mod jpeg;
 pub(super) mod png;
+mod png_plain;
 pub(super) mod ppm;
 mod restarts;
 pub(super) mod tiff;

@@ -6,18 +6,28 @@ use png::{BitDepth, ColorType, DecodingError, Transformations};
 use shade_formats::index::Media;
 
 use super::colour::{each, grey, saturate};
+use super::png_plain::Plain;
 use crate::limits::{check_size, scratch, shrink};
 use crate::{ImageFault, Size};
 
-/// The buffer for images whose pixels are not RGB of 8 bits.
+/// Small plain images by a shortcut, all others by the `png` crate.
 #[derive(Default)]
 pub(crate) struct Png {
+    plain: Plain,
+    /// For images whose pixels are not RGB of 8 bits.
     samples: Vec<u8>,
 }
 
 impl Png {
     /// Decodes `bytes` into `rgb`.
     pub(crate) fn decode(&mut self, bytes: &[u8], rgb: &mut Vec<u8>) -> Result<Size, ImageFault> {
+        match self.plain.decode(bytes, rgb) {
+            Some(size) => Ok(size),
+            None => self.decode_any(bytes, rgb),
+        }
+    }
+
+    fn decode_any(&mut self, bytes: &[u8], rgb: &mut Vec<u8>) -> Result<Size, ImageFault> {
         let mut decoder = png::Decoder::new(Cursor::new(bytes));
         // Nobody reads them here, and both may be compressed.
         decoder.set_ignore_text_chunk(true);
@@ -26,9 +36,17 @@ impl Png {
         let header = decoder.read_header_info().map_err(corrupt)?;
         let size = Size { width: header.width, height: header.height };
         check_size(size.width.into(), size.height.into())?;
+        let is_indexed = header.color_type == ColorType::Indexed;
         let has_alpha = matches!(header.color_type, ColorType::GrayscaleAlpha | ColorType::Rgba);
 
         let mut reader = decoder.read_info().map_err(corrupt)?;
+        // The crate panics on one (0.18.1).
+        if let Some(palette) = reader.info().palette.as_ref().filter(|_| is_indexed)
+            && !palette.len().is_multiple_of(3)
+        {
+            let text = format!("a palette of {} bytes: expected 3 for each colour", palette.len());
+            return Err(ImageFault::Corrupt { media: Media::Png, text });
+        }
         let (colour, depth) = reader.output_color_type();
         let len = reader.output_buffer_size().ok_or_else(|| too_large(size))?;
         if (colour, depth) == (ColorType::Rgb, BitDepth::Eight) {
@@ -42,8 +60,9 @@ impl Png {
         Ok(size)
     }
 
-    /// Gives back what one large image made the buffer grow to.
+    /// Gives back what one large image made the buffers grow to.
     pub(crate) fn shrink(&mut self) {
+        self.plain.shrink();
         shrink(&mut self.samples);
     }
 }

@@ -12,15 +12,12 @@ use turbojpeg::raw;
 
 use crate::{Area, Size};
 
-/// A handle for decoding.
+/// A handle for decoding one image.
 pub(super) struct Handle(NonNull<std::ffi::c_void>);
-
-// SAFETY: the library ties no handle to a thread; `&mut self` below keeps two threads from using one at once.
-unsafe impl Send for Handle {}
 
 /// An image whose header was read.
 pub(super) struct Opened<'a> {
-    handle: &'a mut Handle,
+    handle: Handle,
     bytes: &'a [u8],
     pub(super) header: Header,
 }
@@ -71,9 +68,7 @@ impl Handle {
     }
 
     /// Reads the header of `bytes`.
-    pub(super) fn open<'a>(&'a mut self, bytes: &'a [u8]) -> Result<Opened<'a>, Complaint> {
-        // The last image's would be checked against this one's size.
-        self.set_area(None)?;
+    pub(super) fn open(mut self, bytes: &[u8]) -> Result<Opened<'_>, Complaint> {
         // SAFETY: the handle is live, and the library reads `bytes.len()` bytes of a slice that outlives the call.
         let result = unsafe { raw::tj3DecompressHeader(self.0.as_ptr(), bytes.as_ptr(), bytes.len() as _) };
         self.check(result)?;
@@ -96,23 +91,21 @@ impl Handle {
                 _ => None,
             },
         };
-        // A file of tables alone is no error to the library. If an image came before, its size is still there, and decoding is
-        // refused.
+        // A file of tables alone is no error to the library.
         if header.size.pixels() == 0 {
             return Err(Complaint { text: "no image behind the tables".to_owned(), is_warning: false });
         }
         Ok(Opened { handle: self, bytes, header })
     }
 
-    fn set_area(&mut self, area: Option<Area>) -> Result<(), Complaint> {
+    fn set_area(&mut self, area: Area) -> Result<(), Complaint> {
         let number = |side: u32| c_int::try_from(side).unwrap_or(c_int::MAX);
-        // All 0 is the whole image.
-        let region = area.map_or(raw::tjregion { x: 0, y: 0, w: 0, h: 0 }, |area| raw::tjregion {
+        let region = raw::tjregion {
             x: number(area.left),
             y: number(area.top),
             w: number(area.size.width),
             h: number(area.size.height),
-        });
+        };
         // SAFETY: the handle is live; the region goes by value.
         let result = unsafe { raw::tj3SetCroppingRegion(self.0.as_ptr(), region) };
         self.check(result)
@@ -154,9 +147,11 @@ impl Handle {
 impl Opened<'_> {
     /// Decodes the image into `pixels`, row after row.
     pub(super) fn decode(self, how: Decode, pixels: &mut [u8]) -> Result<(), Complaint> {
-        let Self { handle, bytes, header } = self;
+        let Self { mut handle, bytes, header } = self;
         handle.set_divisor(how.by)?;
-        handle.set_area(how.area)?;
+        if let Some(area) = how.area {
+            handle.set_area(area)?;
+        }
         let size = how.area.map_or_else(|| header.size.divided(how.by), |area| area.size);
         let (format, channels) =
             if header.has_inks { (raw::TJPF_TJPF_CMYK, 4) } else { (raw::TJPF_TJPF_RGB, 3) };
@@ -185,11 +180,11 @@ impl Opened<'_> {
     }
 }
 
-/// Codes images anew without decoding them to pixels.
+/// Codes one image anew without decoding it to pixels.
 pub(super) struct Recoder(Handle);
 
 impl Recoder {
-    /// One that puts a restart marker behind every `interval` units of coding (MCUs), and makes Huffman tables for each image.
+    /// One that puts a restart marker behind every `interval` units of coding (MCUs), and makes Huffman tables for the image.
     pub(super) fn new(scans: u32, interval: u32) -> Result<Self, Complaint> {
         let mut handle = Handle::of_kind(raw::TJINIT_TJINIT_TRANSFORM, scans)?;
         handle.set(raw::TJPARAM_TJPARAM_OPTIMIZE, 1)?;
@@ -199,7 +194,7 @@ impl Recoder {
     }
 
     /// The image coded anew.
-    pub(super) fn recode(&mut self, bytes: &[u8]) -> Result<Vec<u8>, Complaint> {
+    pub(super) fn recode(mut self, bytes: &[u8]) -> Result<Vec<u8>, Complaint> {
         let as_it_is = raw::tjtransform {
             r: raw::tjregion { x: 0, y: 0, w: 0, h: 0 },
             op: int(raw::TJXOP_TJXOP_NONE),
