@@ -99,8 +99,8 @@ impl Jpeg {
 
 /// A JPEG with the same pixels and a restart marker about every 16 columns, so that a part of it is decoded without what
 /// lies above and beside it ([`Decoder::decode_part`](crate::Decoder::decode_part)). Its Huffman tables are made for it, which makes up for the
-/// markers' bytes in most photographs; it is not progressive, and all else that stood in it still does. A lossless JPEG or one of a rare
-/// sampling of colours comes back as it is.
+/// markers' bytes in most photographs; it is not progressive, and all else that stood in it still does. A lossless JPEG, one of a rare
+/// sampling of colours, and one with damage that decoding overlooks come back as they are.
 ///
 /// # Errors
 /// The image is damaged or too large.
@@ -111,7 +111,10 @@ pub fn with_restart_markers(jpeg: &[u8]) -> Result<Vec<u8>, ImageFault> {
         return Ok(jpeg.to_vec());
     };
     let recoder = Recoder::new(JPEG_SCANS_MAX, spacing(header.size.width, unit_width)).map_err(corrupt)?;
-    recoder.recode(jpeg).map_err(corrupt)
+    match recoder.recode(jpeg) {
+        Err(complaint) if is_harmless(&complaint) => Ok(jpeg.to_vec()),
+        other => other.map_err(corrupt),
+    }
 }
 
 /// An area and what its pixels depend on when the image is divided by `by`.

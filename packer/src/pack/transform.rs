@@ -79,16 +79,23 @@ impl<'a> Transformer<'a> {
     /// # Errors
     /// It cannot be decoded, or its record would be too large.
     pub(super) fn transform<'b>(&'b mut self, bytes: &'b [u8]) -> Result<&'b [u8], String> {
-        let is_kept = self.transform.format == Format::Keep;
-        if !is_kept {
-            self.encoded = self.encode(bytes)?;
+        let encoded = match self.transform.format {
+            Format::Keep => None,
+            Format::Jpeg | Format::Raw => Some(self.encode(bytes)?),
+        };
+        let image = encoded.as_deref().unwrap_or(bytes);
+        let marked = if self.transform.restart_markers && sniff(image).0 == Media::Jpeg {
+            Some(with_restart_markers(image).map_err(|fault| fault.to_string())?)
+        } else {
+            None
+        };
+        let Some(record) = marked.or(encoded) else { return Ok(bytes) };
+        if record.len() as u64 > RECORD_BYTES_MAX {
+            let bytes = record.len();
+            return Err(format!("{bytes} bytes once coded again; a record holds at most {RECORD_BYTES_MAX}"));
         }
-        let image = if is_kept { bytes } else { &self.encoded };
-        if !self.transform.restart_markers || sniff(image).0 != Media::Jpeg {
-            return checked(if is_kept { bytes } else { &self.encoded });
-        }
-        self.encoded = with_restart_markers(image).map_err(|fault| fault.to_string())?;
-        checked(&self.encoded)
+        self.encoded = record;
+        Ok(&self.encoded)
     }
 
     /// The image upright, resized and encoded again.
@@ -105,15 +112,9 @@ impl<'a> Transformer<'a> {
         }
         match self.transform.format {
             Format::Raw => Ok(image.encode_ppm()),
-            _ => image.encode_jpeg(self.transform.quality).map_err(|fault| fault.to_string()),
+            Format::Keep | Format::Jpeg => {
+                image.encode_jpeg(self.transform.quality).map_err(|fault| fault.to_string())
+            }
         }
     }
-}
-
-fn checked(record: &[u8]) -> Result<&[u8], String> {
-    let bytes = record.len();
-    if bytes as u64 > RECORD_BYTES_MAX {
-        return Err(format!("{bytes} bytes once coded again; a record holds at most {RECORD_BYTES_MAX}"));
-    }
-    Ok(record)
 }
