@@ -111,6 +111,20 @@ fn pinned_residents_are_skipped_and_a_bypass_gives_the_value_back() {
 }
 
 #[test]
+fn a_record_of_4_gib_is_bypassed_and_the_largest_below_it_is_charged_in_full() {
+    const LARGEST: u64 = (1 << 32) - 1;
+    let mut importance = paper_importance();
+    for policy in [Policy::App, Policy::Lru, Policy::Arc] {
+        let mut cache = Cache::new(policy, 2 * LARGEST, 5);
+        access(A, LARGEST + 1, &mut cache, &mut importance);
+        assert_eq!((residents(&cache), cache.used_bytes()), (vec![], 0), "{policy:?}");
+        access(A, LARGEST, &mut cache, &mut importance);
+        access(B, LARGEST, &mut cache, &mut importance);
+        assert_eq!((residents(&cache), cache.used_bytes()), (vec![A, B], 2 * LARGEST), "{policy:?}");
+    }
+}
+
+#[test]
 fn lru_evicts_the_least_recently_used_whatever_its_score() {
     let mut importance = paper_importance();
     let mut cache = Cache::new(Policy::Lru, 2, 5);

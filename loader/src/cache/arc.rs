@@ -13,7 +13,7 @@
 
 #![expect(clippy::indexing_slicing, reason = "the four lists are named by constants")]
 
-use super::eviction::Offer;
+use super::eviction::{Offer, Swap};
 use super::queues::Queues;
 
 /// Residents used once.
@@ -40,16 +40,20 @@ impl Adaptive {
         Self { capacity_bytes, lists: Queues::default(), bytes: [0; 4], target_bytes: 0.0 }
     }
 
-    /// A use of a resident: it is in T2 from now on.
-    pub(super) fn hit(&mut self, place: u32, bytes: u64) {
-        self.put(T2, place, bytes);
+    /// A use of a resident: it is in T2 from now on. Most are already, and then nothing needs to know their bytes.
+    pub(super) fn hit(&mut self, place: u32, bytes_of: impl Fn(u32) -> u64) {
+        if self.lists.renew(T2, place) == Some(T1) {
+            let bytes = bytes_of(place);
+            self.bytes[T1] -= bytes;
+            self.bytes[T2] += bytes;
+        }
     }
 
     /// Collects into `victims` the places that REPLACE takes for a newcomer, as few as make `missing` bytes. Returns
     /// false, and then `victims` means nothing, if all that is not pinned is less.
     pub(super) fn victims(
         &self,
-        offer: Offer<'_>,
+        offer: &Offer<'_>,
         mut missing: u64,
         bytes_of: impl Fn(u32) -> u64,
         is_pinned: impl Fn(u32) -> bool,
@@ -80,61 +84,80 @@ impl Adaptive {
         true
     }
 
-    /// Moves the target for a newcomer that will be admitted; before its victims are [evicted](Self::evict).
-    pub(super) fn adapt(&mut self, offer: Offer<'_>) {
+    /// The victims become ghosts, the newcomer comes into T2 if it was a ghost and into T1 if not, and ghosts that are too
+    /// many are forgotten.
+    pub(super) fn admit<T>(&mut self, swap: Swap<'_, T>) {
+        let Swap { offer, value, residents, victims, evicted } = swap;
         self.target_bytes = self.target_after(offer);
+        for &place in victims {
+            let is_remembered = self.evict(place, residents.bytes(place), offer);
+            evicted.extend(if is_remembered { residents.retire(place) } else { residents.remove(place) });
+        }
+        let list = if let Some((ghost, bytes)) = offer.ghost {
+            self.remove(ghost, bytes);
+            T2
+        } else {
+            T1
+        };
+        let ghost = offer.ghost.map(|(place, _)| place);
+        let place = residents.insert(offer.id, ghost, offer.bytes, value);
+        self.lists.insert(list, place);
+        self.bytes[list] += u64::from(offer.bytes);
+        while let Some(ghost) = self.forget_one(|ghost| residents.bytes(ghost)) {
+            residents.forget(ghost);
+        }
     }
 
-    /// Makes a victim a ghost at its place.
-    pub(super) fn evict(&mut self, place: u32, bytes: u64) {
-        let ghosts = if self.lists.queue_of(place) == Some(T1) { B1 } else { B2 };
-        self.put(ghosts, place, bytes);
+    /// Makes a victim of the offer a ghost at its place. Returns false if it is none: T1 with the newcomer fills all that T1
+    /// and B1 may, the paper's case IV(A), and there are no older ghosts to forget in its stead.
+    #[inline(always)]
+    fn evict(&mut self, place: u32, bytes: u64, offer: &Offer<'_>) -> bool {
+        let is_of_t1 = self.lists.queue_of(place) == Some(T1);
+        let is_too_much = offer.ghost.is_none()
+            && self.lists.is_empty(B1)
+            && self.bytes[T1] + u64::from(offer.bytes) > self.capacity_bytes;
+        if is_of_t1 && is_too_much {
+            self.remove(place, bytes);
+            return false;
+        }
+        let ghosts = if is_of_t1 { B1 } else { B2 };
+        if let Some(before) = self.lists.renew(ghosts, place) {
+            self.bytes[before] -= bytes;
+            self.bytes[ghosts] += bytes;
+        }
+        true
     }
 
     /// Takes a place out of its list.
+    #[inline(always)]
     pub(super) fn remove(&mut self, place: u32, bytes: u64) {
         if let Some(list) = self.lists.remove(place) {
             self.bytes[list] -= bytes;
         }
     }
 
-    /// Puts a newcomer into T2 if it was a ghost, else into T1.
-    pub(super) fn insert(&mut self, place: u32, offer: Offer<'_>) {
-        if let Some((ghost, bytes)) = offer.ghost {
-            self.remove(ghost, bytes);
-        }
-        self.put(if offer.ghost.is_some() { T2 } else { T1 }, place, offer.bytes);
-    }
-
     /// Forgets the oldest ghost of a list that has too many.
-    pub(super) fn forget_one(&mut self, bytes_of: impl Fn(u32) -> u64) -> Option<u32> {
-        let of_t1 = self.bytes[T1] + self.bytes[B1] > self.capacity_bytes;
-        let in_all = self.bytes.iter().sum::<u64>() > self.capacity_bytes.saturating_mul(2);
+    fn forget_one(&mut self, bytes_of: impl Fn(u32) -> u64) -> Option<u32> {
+        let of_t1 = self.bytes[T1] + self.bytes[B1];
+        let in_all = of_t1 + self.bytes[T2] + self.bytes[B2];
         let oldest =
             |list, is_too_long: bool| is_too_long.then(|| self.lists.oldest_first(list).next()).flatten();
-        let ghost = oldest(B1, of_t1).or_else(|| oldest(B2, in_all))?;
+        let ghost = oldest(B1, of_t1 > self.capacity_bytes)
+            .or_else(|| oldest(B2, in_all > self.capacity_bytes.saturating_mul(2)))?;
         self.remove(ghost, bytes_of(ghost));
         Some(ghost)
     }
 
-    /// Puts a place at the new end of `list`, from whatever list it is in with the same bytes.
-    fn put(&mut self, list: usize, place: u32, bytes: u64) {
-        if let Some(before) = self.lists.renew(list, place) {
-            self.bytes[before] -= bytes;
-        }
-        self.bytes[list] += bytes;
-    }
-
-    fn ghost_list(&self, offer: Offer<'_>) -> Option<usize> {
+    fn ghost_list(&self, offer: &Offer<'_>) -> Option<usize> {
         self.lists.queue_of(offer.ghost?.0)
     }
 
     /// The target that a newcomer leads to, the paper's ADAPTATION.
-    fn target_after(&self, offer: Offer<'_>) -> f64 {
+    fn target_after(&self, offer: &Offer<'_>) -> f64 {
         let Some(list) = self.ghost_list(offer) else { return self.target_bytes };
         // A list whose ghosts are all of 0 bytes counts as one byte, so that there is no division by 0.
         let [b1, b2] = [B1, B2].map(|list| self.bytes[list].max(1) as f64);
-        let bytes = offer.bytes as f64;
+        let bytes = f64::from(offer.bytes);
         if list == B1 {
             (self.target_bytes + (b2 / b1).max(1.0) * bytes).min(self.capacity_bytes as f64)
         } else {

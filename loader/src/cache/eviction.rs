@@ -19,10 +19,33 @@ use crate::importance::Importance;
 #[derive(Clone, Copy)]
 pub(super) struct Offer<'a> {
     pub(super) id: SampleId,
-    pub(super) bytes: u64,
+    pub(super) bytes: u32,
     pub(super) importance: &'a Importance,
     /// The place of its ghost and the bytes it took, if it is one.
     pub(super) ghost: Option<(u32, u64)>,
+}
+
+/// An offer that is accepted: who leaves, and what comes.
+pub(super) struct Swap<'a, T> {
+    pub(super) offer: &'a Offer<'a>,
+    pub(super) value: T,
+    pub(super) residents: &'a mut Residents<T>,
+    pub(super) victims: &'a [u32],
+    /// The victims are appended to it.
+    pub(super) evicted: &'a mut Vec<(SampleId, T)>,
+}
+
+impl<T> Swap<'_, T> {
+    /// Carries it out where there are no ghosts. `remove` takes a victim, with its bytes, out of the `order`; `insert` puts
+    /// the newcomer in.
+    fn within<O>(self, order: &mut O, remove: impl Fn(&mut O, u32, u64), insert: impl FnOnce(&mut O, u32)) {
+        let Self { offer, value, residents, victims, evicted } = self;
+        for &place in victims {
+            remove(order, place, residents.bytes(place));
+            evicted.extend(residents.remove(place));
+        }
+        insert(order, residents.insert(offer.id, None, offer.bytes, value));
+    }
 }
 
 /// The policy's order of eviction over the places of the residents.
@@ -70,13 +93,14 @@ impl Eviction {
     /// pinned ones. Returns false, and then `victims` means nothing, if the offer must be refused.
     pub(super) fn victims<T>(
         &mut self,
-        offer: Offer<'_>,
+        offer: &Offer<'_>,
         missing: u64,
         residents: &Residents<T>,
         is_pinned: impl Fn(u32) -> bool,
         victims: &mut Vec<u32>,
     ) -> bool {
-        let Offer { id, bytes, importance, .. } = offer;
+        let &Offer { id, importance, .. } = offer;
+        let bytes = u64::from(offer.bytes);
         let bytes_of = |place| residents.bytes(place);
         match self {
             Self::App(heap) => {
@@ -118,28 +142,59 @@ impl Eviction {
         }
     }
 
-    /// Takes note that an offer is accepted, before its victims leave.
-    pub(super) fn accept(&mut self, offer: Offer<'_>) {
-        if let Self::Arc(lists) = self {
-            lists.adapt(offer);
-        }
-    }
-
-    /// Takes a victim of an offer out of the order. Says whether its ghost keeps the place.
-    pub(super) fn evict(&mut self, place: u32, bytes: u64) -> bool {
-        if let Self::Arc(lists) = self {
-            lists.evict(place, bytes);
-            return true;
-        }
-        self.remove(place, bytes);
-        false
-    }
-
-    /// Takes a ghost out of the order that need not be remembered any more. Ask for more until there is none.
-    pub(super) fn forget_one(&mut self, bytes_of: impl Fn(u32) -> u64) -> Option<u32> {
+    /// Takes out of the order who leaves, and puts the newcomer in.
+    pub(super) fn admit<T>(&mut self, swap: Swap<'_, T>) {
+        let &Offer { id, importance, .. } = swap.offer;
+        let bytes = u64::from(swap.offer.bytes);
+        // One question for the policy: one for each victim and one for the newcomer took a seventh more of an access that
+        // evicts (`shade-benches cache`).
         match self {
-            Self::Arc(lists) => lists.forget_one(bytes_of),
-            _ => None,
+            Self::App(heap) => {
+                let worth = Worth::with_uses(id, importance);
+                swap.within(
+                    heap,
+                    |heap, place, _| heap.remove(place),
+                    |heap, place| heap.insert(place, worth),
+                );
+            }
+            Self::Lookahead { heap, foresight, .. } => {
+                let worth = Worth::by_next_use(id, foresight.next(id), importance);
+                swap.within(
+                    heap,
+                    |heap, place, _| heap.remove(place),
+                    |heap, place| heap.insert(place, worth),
+                );
+            }
+            Self::TopC(heap) => {
+                let worth = Worth::by_score(id, importance);
+                swap.within(
+                    heap,
+                    |heap, place, _| heap.remove(place),
+                    |heap, place| heap.insert(place, worth),
+                );
+            }
+            Self::Lfu(lfu) => swap.within(lfu, |lfu, place, _| lfu.remove(place), Lfu::insert),
+            Self::Lru(queue) | Self::Fifo(queue) => {
+                swap.within(
+                    queue,
+                    |queue, place, _| {
+                        queue.remove(place);
+                    },
+                    |queue, place| queue.insert(0, place),
+                );
+            }
+            Self::Arc(lists) => lists.admit(swap),
+            Self::Static => swap.within(&mut (), |(), _, _| {}, |(), _| {}),
+            Self::Icache(regions) => {
+                swap.within(
+                    regions,
+                    |regions, place, bytes| regions.remove(place, bytes),
+                    |regions, place| {
+                        regions.insert(place, id, bytes, importance);
+                    },
+                );
+            }
+            Self::Quiver(once) => swap.within(once, |once, place, _| once.remove(place), Once::insert),
         }
     }
 
@@ -158,26 +213,14 @@ impl Eviction {
         }
     }
 
-    /// Puts the newcomer of an accepted offer at its place.
-    pub(super) fn insert(&mut self, place: u32, offer: Offer<'_>) {
-        let Offer { id, bytes, importance, .. } = offer;
-        match self {
-            Self::App(heap) => heap.insert(place, Worth::with_uses(id, importance)),
-            Self::Lookahead { heap, foresight, .. } => {
-                heap.insert(place, Worth::by_next_use(id, foresight.next(id), importance));
-            }
-            Self::TopC(heap) => heap.insert(place, Worth::by_score(id, importance)),
-            Self::Lfu(lfu) => lfu.insert(place),
-            Self::Lru(queue) | Self::Fifo(queue) => queue.insert(0, place),
-            Self::Arc(lists) => lists.insert(place, offer),
-            Self::Static => {}
-            Self::Icache(regions) => regions.insert(place, id, bytes, importance),
-            Self::Quiver(once) => once.insert(place),
-        }
-    }
-
-    /// A use of the resident at `place`, which takes `bytes`.
-    pub(super) fn hit(&mut self, place: u32, id: SampleId, bytes: u64, importance: &Importance) {
+    /// A use of the resident at `place`.
+    pub(super) fn hit(
+        &mut self,
+        place: u32,
+        id: SampleId,
+        importance: &Importance,
+        bytes_of: impl Fn(u32) -> u64,
+    ) {
         match self {
             Self::App(heap) => heap.rekey(place, Worth::with_uses(id, importance)),
             Self::Lookahead { heap, foresight, .. } => {
@@ -187,7 +230,7 @@ impl Eviction {
             Self::Lru(queue) => {
                 queue.renew(0, place);
             }
-            Self::Arc(lists) => lists.hit(place, bytes),
+            Self::Arc(lists) => lists.hit(place, bytes_of),
             Self::Icache(regions) => regions.hit(place),
             Self::Quiver(once) => once.hit(place),
             Self::TopC(_) | Self::Fifo(_) | Self::Static => {}

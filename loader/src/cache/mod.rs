@@ -4,6 +4,9 @@
 //! eviction, made of `heap` or `queues`; `worth`, `foresight`, `lfu`, `arc`, `once` (Quiver's) and `regions` (iCACHE's) are what
 //! single policies add to these. The ghost table, which remembers samples that are not resident, is
 //! [`Importance`](crate::importance::Importance); `arc` has ghosts of its own.
+//!
+//! The steps of an admission are inlined by order: left to itself the compiler makes calls of some and asks for the policy
+//! at each, and where nothing hits an access under LRU takes a quarter longer (`shade-benches cache`).
 
 mod arc;
 mod eviction;

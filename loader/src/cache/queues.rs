@@ -1,18 +1,21 @@
 //! Queues of places, each from the oldest to the newest: the order of FIFO and LRU, and of ARC's lists.
 //!
-//! A queue is a log: a place that comes is written at its end, one that leaves or is renewed leaves its old entry behind, and
-//! entries that are left behind are passed over and now and then swept out. Beside a linked list, whose neighbours lie
-//! anywhere in memory, this touches one random cache line for each change instead of four.
+//! A queue is a log: a place that comes is written at its end, one that leaves or is renewed leaves a hole where its entry
+//! was, and holes are passed over and now and then swept out. Beside a linked list, whose neighbours lie anywhere in
+//! memory, this touches two random cache lines for each change instead of four.
+//!
+//! Logs do not count their places: a renewal would write the count of a log that is known only once the place's line has
+//! come from memory, and whatever reads a count next would wait for that.
 
 #![expect(
     clippy::indexing_slicing,
     reason = "entries hold places that were inserted, positions are of entries"
 )]
 
-/// Entries of a log before sweeping is worth a thought.
+/// Entries of a log, holes among them, before sweeping is worth a thought.
 const SWEEP_MIN: usize = 64;
 
-/// In no queue.
+/// In no queue; in a log, a hole.
 const NONE: u32 = u32::MAX;
 
 /// Where a place stands.
@@ -27,11 +30,12 @@ struct At {
 /// One queue's log.
 #[derive(Default)]
 struct Log {
+    /// Places and holes.
     entries: Vec<u32>,
-    /// Position of the oldest entry that counts; the log's length if none does.
+    /// Position of the oldest place; the log's length if there is none.
     oldest: usize,
-    /// Entries that count.
-    len: usize,
+    /// How many entries there may be before they are swept.
+    full: usize,
 }
 
 /// `N` queues; a place is in one of them at most.
@@ -49,40 +53,51 @@ impl<const N: usize> Default for Queues<N> {
 
 impl<const N: usize> Queues<N> {
     /// Puts a place that is in no queue at the new end of `queue`.
+    #[inline(always)]
     pub(super) fn insert(&mut self, queue: usize, place: u32) {
-        self.renew(queue, place);
-    }
-
-    /// Moves a place to the new end of `queue`, and says which queue it was in before.
-    pub(super) fn renew(&mut self, queue: usize, place: u32) -> Option<usize> {
-        self.sweep(queue);
         if self.at.len() <= place as usize {
             self.at.resize(place as usize + 1, At { queue: NONE, position: 0 });
         }
-        let log = &mut self.logs[queue];
-        let at = At { queue: number(queue), position: number(log.entries.len()) };
-        log.entries.push(place);
-        log.len += 1;
+        self.at[place as usize] = self.push(queue, place);
+    }
+
+    /// Moves a place to the new end of `queue`, and says which queue it was in before.
+    #[inline(always)]
+    pub(super) fn renew(&mut self, queue: usize, place: u32) -> Option<usize> {
+        let at = self.push(queue, place);
         let before = std::mem::replace(&mut self.at[place as usize], at);
         self.leave(before)
     }
 
+    /// Writes a place at the end of a log.
+    #[inline(always)]
+    fn push(&mut self, queue: usize, place: u32) -> At {
+        if self.logs[queue].entries.len() >= self.logs[queue].full {
+            self.sweep(queue);
+        }
+        let log = &mut self.logs[queue];
+        let at = At { queue: number(queue), position: number(log.entries.len()) };
+        log.entries.push(place);
+        at
+    }
+
     /// Takes a place out of the queue that it is in, and says which that was.
+    #[inline(always)]
     pub(super) fn remove(&mut self, place: u32) -> Option<usize> {
         let at = self.at.get_mut(place as usize)?;
         let before = std::mem::replace(at, At { queue: NONE, ..*at });
         self.leave(before)
     }
 
-    /// Takes note that the entry at `before` counts no more.
+    /// Leaves a hole where a place was, and says in which queue.
+    #[inline(always)]
     fn leave(&mut self, before: At) -> Option<usize> {
         let log = self.logs.get_mut(before.queue as usize)?;
-        log.len -= 1;
-        if before.position as usize == log.oldest {
-            let rest = log.entries[log.oldest..].iter().zip(log.oldest..);
-            let left_behind =
-                |&(&place, position): &(&u32, usize)| !is_at(&self.at, place, before.queue, position);
-            log.oldest += rest.take_while(left_behind).count();
+        let position = before.position as usize;
+        log.entries[position] = NONE;
+        if position == log.oldest {
+            let rest = &log.entries[position..];
+            log.oldest += rest.iter().take_while(|&&place| place == NONE).count();
         }
         Some(before.queue as usize)
     }
@@ -93,41 +108,37 @@ impl<const N: usize> Queues<N> {
         (at.queue != NONE).then_some(at.queue as usize)
     }
 
+    /// Whether no place is in `queue`.
+    pub(super) fn is_empty(&self, queue: usize) -> bool {
+        let log = &self.logs[queue];
+        log.oldest == log.entries.len()
+    }
+
     /// The places of a queue from the oldest on.
     pub(super) fn oldest_first(&self, queue: usize) -> impl Iterator<Item = u32> {
         let log = &self.logs[queue];
-        let entries = (log.oldest..).zip(&log.entries[log.oldest..]);
-        entries
-            .filter(move |&(position, &place)| is_at(&self.at, place, number(queue), position))
-            .map(|(_, &place)| place)
+        log.entries[log.oldest..].iter().copied().filter(|&place| place != NONE)
     }
 
-    /// Drops the entries that do not count, once they are as many as the others: so each entry is looked at twice at most.
+    /// Drops the holes of a log that is twice as long as it was after the last time: so for each place that came since, it
+    /// looks at two entries at most.
+    #[cold]
     fn sweep(&mut self, queue: usize) {
         let log = &mut self.logs[queue];
-        let full = (2 * log.len).max(SWEEP_MIN).min(u32::MAX as usize);
-        if log.entries.len() < full {
-            return;
-        }
         let mut swept = 0;
         for position in log.oldest..log.entries.len() {
+            // No branch: where the holes are follows no pattern.
             let place = log.entries[position];
-            let counts = is_at(&self.at, place, number(queue), position);
-            // No branch: which entries count follows no pattern.
-            let at = &mut self.at[place as usize];
-            at.position = if counts { number(swept) } else { at.position };
             log.entries[swept] = place;
-            swept += usize::from(counts);
+            swept += usize::from(place != NONE);
         }
         log.entries.truncate(swept);
         log.oldest = 0;
+        log.full = (2 * swept).clamp(SWEEP_MIN, u32::MAX as usize);
+        for (position, &place) in log.entries.iter().enumerate() {
+            self.at[place as usize].position = number(position);
+        }
     }
-}
-
-/// Whether the entry at `position` is where the place stands now.
-fn is_at(at: &[At], place: u32, queue: u32, position: usize) -> bool {
-    let at = at[place as usize];
-    at.queue == queue && at.position as usize == position
 }
 
 /// Queues are few, and a log has fewer entries than u32 counts.
@@ -164,6 +175,7 @@ mod tests {
                 }
                 for (queue, places) in expected.iter().enumerate() {
                     prop_assert_eq!(&queues.oldest_first(queue).collect::<Vec<_>>(), places);
+                    prop_assert_eq!(queues.is_empty(queue), places.is_empty());
                     prop_assert!(queues.logs[queue].entries.len() <= SWEEP_MIN.max(2 * 20), "swept");
                 }
             }

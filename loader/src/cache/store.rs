@@ -7,7 +7,7 @@
 use shade_formats::SampleId;
 use shade_formats::control::Policy;
 
-use super::eviction::{Eviction, Offer};
+use super::eviction::{Eviction, Offer, Swap};
 use super::residents::Residents;
 use crate::importance::Importance;
 
@@ -50,20 +50,20 @@ impl<T> Cache<T> {
     /// The sample's value, without counting as a use.
     #[must_use]
     pub fn get(&self, id: SampleId) -> Option<&T> {
-        self.residents.value(self.residents.place(id)?)
+        self.residents.resident(id).map(|(_, value)| value)
     }
 
     /// The sample's value, as a use: it moves in the order of eviction. Record the use in the table first.
     pub fn hit(&mut self, id: SampleId, importance: &Importance) -> Option<&T> {
-        let place = self.residents.place(id)?;
-        self.eviction.hit(place, id, self.residents.bytes(place), importance);
-        self.residents.value(place)
+        let (place, value) = self.residents.resident(id)?;
+        self.eviction.hit(place, id, importance, |place| self.residents.bytes(place));
+        Some(value)
     }
 
     /// Offers a record of `bytes` that was read for `id`. Evicted samples are appended to `evicted`.
     ///
     /// Residents for whose value `is_pinned` holds are not evicted. A sample that is resident already, or that is not in
-    /// the dataset, is bypassed.
+    /// the dataset, is bypassed; so is a record of 4 GiB or more (the format's limit is 1 GiB).
     pub fn offer(
         &mut self,
         id: SampleId,
@@ -73,19 +73,13 @@ impl<T> Cache<T> {
         is_pinned: impl Fn(&T) -> bool,
         evicted: &mut Vec<(SampleId, T)>,
     ) -> Admission<T> {
-        let offer = Offer { id, bytes, importance, ghost: self.residents.ghost(id) };
+        let Ok(bytes) = u32::try_from(bytes) else { return Admission::Bypassed(value) };
+        let offer = &Offer { id, bytes, importance, ghost: self.residents.ghost(id) };
         if !self.residents.is_absent(id) || !self.find_room(offer, is_pinned) {
             return Admission::Bypassed(value);
         }
-        self.eviction.accept(offer);
-        let victims = std::mem::take(&mut self.victims);
-        evicted.extend(victims.iter().filter_map(|&place| self.evict(place)));
-        self.victims = victims;
-        let place = self.residents.insert(id, bytes, value);
-        self.eviction.insert(place, offer);
-        while let Some(ghost) = self.eviction.forget_one(|ghost| self.residents.bytes(ghost)) {
-            self.residents.forget(ghost);
-        }
+        let (residents, victims) = (&mut self.residents, self.victims.as_slice());
+        self.eviction.admit(Swap { offer, value, residents, victims, evicted });
         Admission::Admitted
     }
 
@@ -167,9 +161,7 @@ impl<T> Cache<T> {
     pub fn remove(&mut self, id: SampleId) -> Option<T> {
         let place = self.residents.place(id)?;
         self.eviction.remove(place, self.residents.bytes(place));
-        let (_, value) = self.residents.retire(place)?;
-        self.residents.forget(place);
-        Some(value)
+        self.residents.remove(place).map(|(_, value)| value)
     }
 
     /// Number of resident samples.
@@ -202,24 +194,15 @@ impl<T> Cache<T> {
     }
 
     /// Whether the offer fits once `self.victims` are gone. Changes nothing else.
-    fn find_room(&mut self, offer: Offer<'_>, is_pinned: impl Fn(&T) -> bool) -> bool {
+    fn find_room(&mut self, offer: &Offer<'_>, is_pinned: impl Fn(&T) -> bool) -> bool {
         self.victims.clear();
-        if offer.bytes > self.capacity_bytes {
+        let bytes = u64::from(offer.bytes);
+        if bytes > self.capacity_bytes {
             return false;
         }
         let residents = &self.residents;
-        let missing = offer.bytes.saturating_sub(self.capacity_bytes - residents.used_bytes());
+        let missing = bytes.saturating_sub(self.capacity_bytes - residents.used_bytes());
         let is_pinned = |place| residents.value(place).is_some_and(&is_pinned);
         self.eviction.victims(offer, missing, residents, is_pinned, &mut self.victims)
-    }
-
-    /// Evicts a victim of the offer at hand.
-    fn evict(&mut self, place: u32) -> Option<(SampleId, T)> {
-        let is_remembered = self.eviction.evict(place, self.residents.bytes(place));
-        let resident = self.residents.retire(place);
-        if !is_remembered {
-            self.residents.forget(place);
-        }
-        resident
     }
 }
