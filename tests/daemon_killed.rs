@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use shade_client::{ClientError, Next};
-use shade_tests::{Daemon, Packed, attach, copy, eventually, spec, take_epoch};
+use shade_tests::{Daemon, Packed, attach, copy, eventually, next, spec, take_epoch};
 
 /// What the issue promises: an exception within five seconds.
 const PROMISED: Duration = Duration::from_secs(5);
@@ -29,14 +29,18 @@ fn a_waiting_trainer_is_told_and_keeps_what_it_has() {
     let packed = Packed::mixed(33);
     let daemon = Daemon::start(&packed.dataset, &[]);
     let pid = daemon.pid();
-    // Batches are held until the ring is full: the next one cannot come.
-    let session = attach(&packed.dataset, 0, spec(2, 1));
-    session.start_epoch(0, 0).unwrap();
+    let [session, other] = [0, 1].map(|rank| attach(&packed.dataset, rank, spec(2, 2)));
     let mut held = Vec::new();
-    while let Next::Batch(batch) = session.next(Duration::from_millis(200)).unwrap() {
+    for session in [&session, &other] {
+        session.start_epoch(0, 0).unwrap();
+    }
+    while let Some(batch) = next(&session).unwrap() {
         held.push(batch);
     }
-    assert!(!held.is_empty(), "the ring has room for some batches");
+    while next(&other).unwrap().is_some() {}
+    // The other rank does not ask for it: no batch of it can come.
+    session.start_epoch(1, 0).unwrap();
+    assert!(held.len() > 2, "some in the ring and some that are copies");
     let before: Vec<_> = held.iter().map(copy).collect();
 
     let (told, took) = std::thread::scope(|scope| {
