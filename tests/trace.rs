@@ -139,11 +139,18 @@ fn a_training_is_replayed_with_about_the_daemons_own_hits() {
         let file = packed.beside(&format!("{policy}{world_size}.trace"));
         let recorder = Recorder::start(&packed.dataset, &file);
         let ranks = shade_tests::all_ranks(&packed.dataset, pads(4, world_size), |_, session| {
-            (0..4).for_each(|epoch| assert!(train(session, epoch) > 0));
-            (total(session, "accesses"), total(session, "hits"))
+            let mut reports = 0;
+            for epoch in 0..4 {
+                reports += usize::try_from(train(session, epoch)).unwrap() / 4;
+                // What waits for the recorder is limited: an epoch of this training fits.
+                eventually("the recorder keeps up", || {
+                    fs::read_to_string(&file).unwrap().matches("\"report\"").count() >= reports
+                });
+            }
+            (total(session, "accesses"), total(session, "hits"), total(session, "prefetched"))
         });
         recorder.stop();
-        let (accesses, hits) = ranks.into_iter().max().unwrap();
+        let (accesses, hits, prefetched) = ranks.into_iter().max().unwrap();
         let (header, lines) = lines(&file);
         assert_eq!((header.policy.as_str(), header.samples), (policy, 603));
         assert!(!lines.iter().any(|line| matches!(line, Line::Lost(_))));
@@ -154,9 +161,12 @@ fn a_training_is_replayed_with_about_the_daemons_own_hits() {
         assert_eq!(found["recorded"]["hits"], hits, "every access was recorded as it was served");
         assert_eq!((&found["epochs"], &found["samples"]), (&4.into(), &603.into()));
         let played = found["rows"][0]["hits"].as_u64().unwrap();
-        let apart = played.abs_diff(hits);
-        // Seen: up to 1.3 of 100.
-        assert!(apart * 100 <= accesses * 4, "{policy}: {played} instead of {hits} of {accesses}");
+        // Nothing is prefetched there, so what the daemon prefetched may be a hit. Seen beyond that: up to 1.3 of 100.
+        let few = accesses * 4 / 100;
+        assert!(
+            played + few >= hits && played <= hits + prefetched + few,
+            "{policy}: {played} instead of {hits} and {prefetched} prefetched of {accesses}"
+        );
         if policy == "lookahead" {
             assert!(found["rows"][1]["hits"].as_u64().unwrap() < hits, "lru is worse: {found}");
         }
@@ -186,15 +196,15 @@ fn one_access_at_a_time_is_replayed_hit_for_hit() {
                 }
             }
         }
-        let hits = total(&session, "hits");
+        let (hits, prefetched) = (total(&session, "hits"), total(&session, "prefetched"));
         assert!(hits > 20, "{policy}: {hits}");
         recorder.stop();
         let (found, _) =
             simulated(&file, &format!("--policy {policy} --cache {}", lines(&file).0.cache_bytes));
         assert_eq!(found["recorded"]["hits"], hits);
         let played = found["rows"][0]["hits"].as_u64().unwrap();
-        // A daemon with lookahead prefetches, too, at the cost of a few hits that the simulation of a recording has.
-        let prefetched = if policy == "lookahead" { 3 } else { 0 };
+        // A daemon with lookahead prefetches, too, at the cost of hits that the simulation of a recording has.
+        assert!(policy == "lookahead" || prefetched == 0);
         assert!(played >= hits && played - hits <= prefetched, "{policy}: {played} instead of {hits}");
         drop(daemon);
     }
