@@ -5,8 +5,8 @@
 //! single policies add to these. The ghost table, which remembers samples that are not resident, is
 //! [`Importance`](crate::importance::Importance); `arc` has ghosts of its own.
 //!
-//! The steps of an admission are inlined by order: left to itself the compiler makes calls of some and asks for the policy
-//! at each, and where nothing hits an access under LRU takes a quarter longer (`shade-benches cache`).
+//! The small steps of an admission are inlined by order: left to itself the compiler makes calls of some, and where nothing
+//! hits an access under LRU takes a quarter longer.
 
 mod arc;
 mod eviction;
