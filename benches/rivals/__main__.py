@@ -1,4 +1,4 @@
-"""`python -m benches.rivals pack|read|decode|hand-over`: shade beside every rival installed, over the same images.
+"""`python -m benches.rivals pack|read|decode|hand-over|train`: shade beside every rival installed, over the same images.
 
 Each run is a process of its own; all take turns. `make bench-rivals` sets everything up and runs this."""
 
@@ -9,12 +9,12 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benches.rivals import decoding, handing, packing, reading, report
+from benches.rivals import decoding, handing, packing, reading, report, training
 from benches.rivals.kinds import KINDS
 from benches.rivals.turns import NotMeasured
 
 ROOT = Path(__file__).parents[2]
-BENCHES = {"pack": packing, "read": reading, "decode": decoding, "hand-over": handing}
+BENCHES = {"pack": packing, "read": reading, "decode": decoding, "hand-over": handing, "train": training}
 
 
 def main() -> int:
@@ -39,7 +39,10 @@ def parse_arguments() -> argparse.Namespace:
         "decode", help="epochs of decoded batches, warm and cold: photos cropped at random, icons"
     )
     hand_over = benches.add_parser("hand-over", help="what a decoded batch costs the training loop that takes it")
-    for with_workers in (pack, decode, hand_over):
+    train = benches.add_parser("train", help="training on a GPU, beside the same with nothing to load")
+    train.add_argument("--model", choices=training.MODELS, default="resnet50", help="of torchvision (default resnet50)")
+    train.add_argument("--files", type=_positive, default=training.FILES, help=f"how many (default {training.FILES})")
+    for with_workers in (pack, decode, hand_over, train):
         with_workers.add_argument(
             "--workers", type=_positive, default=2, help="processes or threads of each (default 2)"
         )

@@ -91,7 +91,10 @@ impl Adaptive {
         self.target_bytes = self.target_after(offer);
         for &place in victims {
             let is_remembered = self.evict(place, residents.bytes(place), offer);
-            evicted.extend(if is_remembered { residents.retire(place) } else { residents.remove(place) });
+            let victim = if is_remembered { residents.retire(place) } else { residents.remove(place) };
+            if let Some(victim) = victim {
+                evicted.push(victim);
+            }
         }
         let list = if let Some((ghost, bytes)) = offer.ghost {
             self.remove(ghost, bytes);

@@ -42,7 +42,9 @@ impl<T> Swap<'_, T> {
         let Self { offer, value, residents, victims, evicted } = self;
         for &place in victims {
             remove(order, place, residents.bytes(place));
-            evicted.extend(residents.remove(place));
+            if let Some(victim) = residents.remove(place) {
+                evicted.push(victim);
+            }
         }
         insert(order, residents.insert(offer.id, None, offer.bytes, value));
     }
