@@ -34,9 +34,9 @@ def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benches.rivals", description=__doc__.splitlines()[0])
     benches = parser.add_subparsers(dest="bench", required=True)
     pack = benches.add_parser("pack", help="making the dataset")
-    read = benches.add_parser("read", help="an epoch of raw records, cold: local disk, and a store 2 ms away")
+    read = benches.add_parser("read", help="epochs of raw records: in memory, local disk, and a store 2 ms away")
     decode = benches.add_parser(
-        "decode", help="epochs of decoded batches, warm and cold: photos cropped at random, icons"
+        "decode", help="epochs of decoded batches, warm and cold: photos cropped at random, icons, raw pixels"
     )
     hand_over = benches.add_parser("hand-over", help="what a decoded batch costs the training loop that takes it")
     train = benches.add_parser("train", help="training on a GPU, beside the same with nothing to load")
@@ -48,6 +48,8 @@ def parse_arguments() -> argparse.Namespace:
         )
     icons = KINDS["icons"].files
     decode.add_argument("--icons", type=_positive, default=icons, help=f"how many to take (default {icons})")
+    pixels = KINDS["pixels"].files
+    decode.add_argument("--pixels", type=_positive, default=pixels, help=f"how many to make (default {pixels})")
     decode.add_argument("--kind", action="append", choices=KINDS, help="these images only; may be repeated")
     for with_files, files in ((pack, packing.FILES), (read, reading.FILES), (decode, decoding.FILES)):
         with_files.add_argument("--data", type=Path, help="an ImageFolder of yours (default: made JPEGs, 110 KB each)")

@@ -4,14 +4,14 @@ from pathlib import Path
 from typing import Any
 
 from benches.hit_ratio import plots
-from benches.rivals.decoding import BARE, DECODERS, LEFT, OURS
+from benches.rivals.decoding import BARE, DECODERS, GATHER, LEFT, OURS
 
 COLUMNS = 2
 INCH_HIGH = 3.4
 # Of the axis, over the longest bar: for its figure.
 ROOM = 1.4
-# Ours, the others, and what bounds those that decode whole images.
-COLOURS = {"shade": "#1f77b4", "others": "#aaaaaa", "bare decoder": "#dddddd"}
+# Ours, the others, and what bounds those that decode whole images, or copy them.
+COLOURS = {"shade": "#1f77b4", "others": "#aaaaaa", "bare decoder": "#dddddd", "gather": "#dddddd"}
 
 
 def draw(result: dict[str, Any], file: Path) -> None:
@@ -51,4 +51,4 @@ def draw(result: dict[str, Any], file: Path) -> None:
 
 
 def _label(contender: str) -> str:
-    return {OURS: "shade", BARE: "bare decoder"}.get(contender, "others")
+    return {OURS: "shade", BARE: "bare decoder", GATHER: "gather"}.get(contender, "others")

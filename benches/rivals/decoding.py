@@ -11,14 +11,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benches.rivals import images, marked, report
+from benches.rivals import images, marked, pixels, report
 from benches.rivals.kinds import KINDS, Kind
 from benches.rivals.places import Disk, PageCache
 from benches.rivals.turns import Left, NotMeasured, skip, take_turns, tell
 from benches.rivals.writers.listing import samples
 from demo import fashion_mnist
 
-# Rows in the order of the table; keys are modules in decoders/, but for the last.
+# Rows in the order of the table; keys are modules in decoders/, but for the last two.
 DECODERS = {
     "shade": "shade Loader",
     "shade_marked": "shade Loader, restart markers",
@@ -32,14 +32,17 @@ DECODERS = {
     "dali": "DALI, CPU",
     "ffcv": "FFCV, its own file",
     "bare": "bare fast decoder, no batch",
+    "gather": "two processes' gather alone",
 }
-OURS, BARE = "shade", "bare"
+OURS, BARE, GATHER = "shade", "bare", "gather"
+# What bounds the others: it delivers nothing.
+BOUNDS = (BARE, GATHER)
+# Of raw pixels; all others would be measured at decoding the files. They alone gather.
+OF_RAW = (OURS, "ffcv", GATHER)
 LEFT = "left out: "
 NAMES = list(DECODERS)
 FILES = KINDS["photos"].files
 WARM, COLD = PageCache("warm"), Disk("cold")
-# Epochs of a process, of which the last is timed: what is kept in memory in one epoch shows in the next.
-EPOCHS: dict[Disk | PageCache, int] = {WARM: 2, COLD: 1}
 # The slowest seen takes a tenth of it for 6,000 photos.
 SECONDS_MAX = 600
 
@@ -100,11 +103,13 @@ def _make(key: str, arguments: argparse.Namespace, scratch: Path) -> Task:
             raise Left("Debian's dataset-fashion-mnist is not installed: make dataset")
         fashion_mnist.write_image_folder(scratch / "fashion-mnist", arguments.icons)
         (scratch / "fashion-mnist" / "train").rename(root / "files")
+    elif key == "pixels":
+        pixels.write(root / "files", arguments.pixels)
     elif arguments.data:
         shutil.copytree(arguments.data, root / "files")
     else:
         images.make(arguments.programs, arguments.files, scratch).rename(root / "files")
-    # Icons are all looked at, pixel by pixel.
+    # Whatever is not cropped is all looked at, pixel by pixel.
     if KINDS[key].crops:
         marked.write(marks / "files")
     else:
@@ -125,17 +130,18 @@ def _make(key: str, arguments: argparse.Namespace, scratch: Path) -> Task:
 def _compare(task: Task, arguments: argparse.Namespace, versions: dict[str, str]) -> list[dict[str, Any]]:
     folders = {}
     for name, title in DECODERS.items():
-        if name in (arguments.only or DECODERS):
+        takes_part = name in OF_RAW if task.kind.raw else name != GATHER
+        if takes_part and name in (arguments.only or DECODERS):
             print(f"preparing and checking: {title} ...", file=sys.stderr)
             try:
                 folders[name], versions[name] = _prepare(task, name)
             except Left as why:
                 _leave(f"{title}, {task.kind_name}", why, versions)
     rows = []
-    for place in EPOCHS:
+    for place in (WARM, COLD):
         print(f"{task.kind_name}, {place.name}:", file=sys.stderr)
-        # The bare decoder has its files in memory anyway.
-        names = {name: DECODERS[name] for name in folders if place == WARM or name != BARE}
+        # Bounds have the files in memory anyway.
+        names = {name: DECODERS[name] for name in folders if place == WARM or name not in BOUNDS}
         try:
             place.try_out(task.root)
             rows += _rows(
@@ -153,8 +159,8 @@ def _leave(name: str, why: object, versions: dict[str, str]) -> None:
 
 def _prepare(task: Task, name: str) -> tuple[str, str]:
     """What it reads below the root, and its version. Raises `Left` unless it does what it has to."""
-    if name == BARE:
-        return "files", tell(_bare(task), SECONDS_MAX)["version"]
+    if name in BOUNDS:
+        return "files", tell(_bound(task, name), SECONDS_MAX)["version"]
     told: dict[str, Any] = {}
     for root in dict.fromkeys((task.marked, task.root)):
         told = tell(_decoded(task, name, root, "prepare"), SECONDS_MAX)
@@ -165,24 +171,26 @@ def _prepare(task: Task, name: str) -> tuple[str, str]:
 def _one(task: Task, place: Disk | PageCache, folders: dict[str, str], versions: dict[str, str], name: str) -> Run:
     part = task.root / folders[name]
     count = sum(task.labels)
+    # What is kept in memory in one epoch shows in the next.
+    epochs = task.kind.epochs if place == WARM else 1
     try:
-        if name == BARE:
-            told = place.tell(task.root, part, lambda _root: _bare(task), SECONDS_MAX)
+        if name in BOUNDS:
+            told = place.tell(task.root, part, lambda _root: _bound(task, name), SECONDS_MAX)
             return Run(told["seconds"], told["cpu_seconds"], count / told["seconds"])
-        words = _decoded(task, name, task.root, str(EPOCHS[place]), str(count))
+        words = _decoded(task, name, task.root, str(epochs), str(count))
         told = place.tell(task.root, part, lambda _root: words, SECONDS_MAX)
-        expected = [EPOCHS[place] * count for count in task.labels]
+        expected = [epochs * count for count in task.labels]
         if told["labels"] != expected:
             raise Left(f"delivered so many of each label: {told['labels']}, expected {expected}")
     except Left as why:
         versions[f"{DECODERS[name]}, {task.kind_name}, {place.name}"] = f"{LEFT}{why}"
         raise
-    first, last = told["epochs"][0], told["epochs"][-1]
+    timed = report.median_epoch(told["epochs"])
     return Run(
-        last["seconds"],
-        last["cpu_seconds"],
-        (count - last["first_samples"]) / (last["seconds"] - last["first_seconds"]),
-        first["first_seconds"],
+        timed["seconds"],
+        timed["cpu_seconds"],
+        (count - timed["first_samples"]) / (timed["seconds"] - timed["first_seconds"]),
+        told["epochs"][0]["first_seconds"],
         told["memory_mb"],
     )
 
@@ -193,7 +201,9 @@ def _decoded(task: Task, name: str, root: Path, *what: str) -> list[Any]:
     return [sys.executable, "-m", "benches.rivals.whole_tree", sys.executable, "-m", "benches.rivals.decoded", *words]
 
 
-def _bare(task: Task) -> list[Any]:
+def _bound(task: Task, name: str) -> list[Any]:
+    if name == GATHER:
+        return [sys.executable, "-m", "benches.rivals.bounds", name, task.root]
     return [sys.executable, "-m", "benches.rivals.bare", task.root, str(task.workers), task.kind_name]
 
 
@@ -207,7 +217,7 @@ def _rows(task: Task, place: Disk | PageCache, runs: dict[str, list[Run]]) -> li
         row |= {"contender": name, "kind": task.kind_name, "place": place.name}
         row["steady_per_s"] = report.median([run.steady_per_second for run in each])
         row["cpu_s_per_1000"] = report.median([run.cpu_seconds for run in each]) * 1000 / count
-        if name != BARE:
+        if name not in BOUNDS:
             row["first_batch_s"] = report.median([run.first_batch_seconds for run in each])
         if each[0].memory_mb:
             row["memory_mb"] = {key: report.median([run.memory_mb[key] for run in each]) for key in each[0].memory_mb}
@@ -221,7 +231,7 @@ def _rows(task: Task, place: Disk | PageCache, runs: dict[str, list[Run]]) -> li
 
 def details(row: dict[str, Any]) -> str:
     """What the table says besides rates."""
-    words = [f"steady {row['steady_per_s']:7,.0f}", f"{row['cpu_s_per_1000']:6.3f} CPU s/1,000"]
+    words = [f"steady {row['steady_per_s']:7,.0f}", f"{row['cpu_s_per_1000']:7.4f} CPU s/1,000"]
     if "first_batch_s" in row:
         words.append(f"first batch {row['first_batch_s']:5.2f} s")
     if "memory_mb" in row:

@@ -1,4 +1,4 @@
-"""From where records are read: each place runs a command over a folder of which this machine has nothing in memory."""
+"""From where records are read: each place runs a command over a folder, which is in memory, on a disk or far away."""
 
 import json
 import os
@@ -90,9 +90,10 @@ def _read(folder: Path) -> None:
             path.read_bytes()
 
 
-def all_of_them(programs: Path) -> list[Disk | Store]:
+def all_of_them(programs: Path) -> list[Disk | PageCache | Store]:
     """In the order of the table."""
     return [
+        PageCache("in memory"),
         Disk("local disk"),
         Store("2 ms a read", programs, ("--operations", "read")),
         Store("2 ms an operation", programs),

@@ -1,6 +1,6 @@
-"""The readers take turns at one epoch of the same records, in every place, with nothing of them in memory.
+"""The readers take turns at epochs of the same records, in every place: in memory, and with nothing of them there.
 
-Each run is a fresh process, judged by what it delivered: every record's bytes, once."""
+Each run is a fresh process, judged by what it delivered: every record's bytes, once an epoch."""
 
 import argparse
 import shutil
@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from benches.rivals import images, report
-from benches.rivals.places import Disk, Store, all_of_them
+from benches.rivals.places import Disk, PageCache, Store, all_of_them
+from benches.rivals.readers import shards
 from benches.rivals.seen import Seen
 from benches.rivals.turns import Left, NotMeasured, skip, take_turns, tell
 
@@ -31,12 +32,20 @@ READERS = {
     "files_2": Reader("ImageFolder, 2 workers", "files", 2),
     "files_8": Reader("ImageFolder, 8 workers", "files", 8),
     "webdataset": Reader("WebDataset, 2 workers", "webdataset", 2),
+    "dali": Reader("DALI of shards, 2 threads", "dali", 2),
+    "dali_files": Reader("DALI of files, 2 threads", "dali_files", 2),
+    "spdl": Reader("SPDL of files, 2 threads", "spdl", 2),
     "ffrecord": Reader("FFRecord, 2 workers", "ffrecord", 2),
     "preadv": Reader("preadv x 32, a stand-in", "preadv", 32),
 }
 OURS = "shade"
-NAMES = list(READERS)
+# What the hardware gives in a place, of `bounds`: nothing is delivered.
+BOUNDS = {"memcpy": "two processes' memcpy alone", "fio": "fio io_uring x 32"}
+BOUND_OF = {"in memory": "memcpy", "local disk": "fio"}
+NAMES = [*READERS, *BOUNDS]
 FILES = 8_000
+# Epochs of a process in memory. The first one fills caches, and buffers are new to it.
+EPOCHS_IN_MEMORY = 6
 # The slowest seen takes a tenth of it for 8,000 records.
 SECONDS_MAX = 600
 
@@ -53,22 +62,19 @@ class Task:
 
 @dataclass(frozen=True)
 class Run:
-    """One epoch of one reader. Seconds are from when it began to open the dataset."""
+    """One epoch of one reader, or as many bytes at a bound's rate.
+
+    The only epoch of a process is from when the reader began to open the dataset; in memory it is the median one of
+    those after the first.
+    """
 
     seconds: float
-    first_seconds: float
-    first_records: int
+    steady_per_second: float
     cpu_seconds: float
+    # Of the process's first epoch; none where nothing is delivered.
+    first_batch_seconds: float | None = None
     # Sent to a store; 0 where there is none.
-    operations: int
-
-    def records_per_second(self, records: int) -> float:
-        """Of the whole epoch."""
-        return records / self.seconds
-
-    def steady_records_per_second(self, records: int) -> float:
-        """From when the first batch was there."""
-        return (records - self.first_records) / (self.seconds - self.first_seconds)
+    operations: int = 0
 
 
 def compare(arguments: argparse.Namespace, scratch: Path) -> report.Compared:
@@ -84,12 +90,17 @@ def compare(arguments: argparse.Namespace, scratch: Path) -> report.Compared:
     folders, versions = _prepare(root, arguments.programs, asked)
     task = Task(root, arguments.programs, _look_at(root / "files"), folders)
     names = {name: reader.name for name, reader in asked.items() if reader.module in folders}
+    # fio reads them, too.
+    shards.prepare(root, arguments.programs)
     rows = []
     for place in all_of_them(arguments.programs):
         print(f"{place.name}:", file=sys.stderr)
         try:
             place.try_out(root)
-            runs = take_turns(names, arguments.rounds, partial(_one, task, place))
+            bound = BOUND_OF.get(place.name)
+            # Before shade, so that little time lies between them.
+            titles = {bound: BOUNDS[bound], **names} if bound in (arguments.only or NAMES) else names
+            runs = take_turns(titles, arguments.rounds, partial(_one, task, place, versions))
         except (Left, NotMeasured) as why:
             skip(place.name, why)
         else:
@@ -121,55 +132,82 @@ def _look_at(files: Path) -> Seen:
     return seen
 
 
-def _one(task: Task, place: Disk | Store, name: str) -> Run:
+def _one(task: Task, place: Disk | PageCache | Store, versions: dict[str, str], name: str) -> Run:
+    if name in BOUNDS:
+        return _bound(task, place, versions, name)
     reader = READERS[name]
+    in_memory = isinstance(place, PageCache)
 
     def command(root: Path) -> list[Any]:
-        epoch = _epoch(reader.module, root, task.programs, reader.workers)
+        epochs = EPOCHS_IN_MEMORY if in_memory else 1
+        epoch = _epoch(reader.module, root, task.programs, reader.workers, epochs)
         return [sys.executable, "-m", "benches.rivals.whole_tree", *epoch]
 
     told = place.tell(task.root, task.root / task.folders[reader.module], command, SECONDS_MAX)
-    seen = Seen(**told["seen"])
-    if seen != task.expected:
-        raise Left(f"delivered {seen}, expected {task.expected}")
+    for each in told["epochs"]:
+        if (seen := Seen(**each["seen"])) != task.expected:
+            raise Left(f"delivered {seen}, expected {task.expected}")
+    epoch = report.median_epoch(told["epochs"])
     return Run(
-        told["seconds"], told["first_seconds"], told["first_records"], told["cpu_seconds"], told.get("operations", 0)
+        epoch["seconds"],
+        (task.expected.records - epoch["first_records"]) / (epoch["seconds"] - epoch["first_seconds"]),
+        # Of a process with one epoch all of it counts, to the end of what it started.
+        epoch["cpu_seconds"] if in_memory else told["cpu_seconds"],
+        told["epochs"][0]["first_seconds"],
+        told.get("operations", 0),
     )
 
 
-def _epoch(module: str, root: Path, programs: Path, workers: int | str) -> list[Any]:
-    return [sys.executable, "-m", "benches.rivals.epoch", module, root, programs, str(workers)]
+def _bound(task: Task, place: Disk | PageCache | Store, versions: dict[str, str], name: str) -> Run:
+    def command(root: Path) -> list[Any]:
+        return [sys.executable, "-m", "benches.rivals.bounds", name, root]
+
+    told = place.tell(task.root, task.root / "files", command, SECONDS_MAX)
+    versions[name] = told["version"]
+    share = task.expected.bytes / told["bytes"]
+    seconds = told["seconds"] * share
+    return Run(seconds, task.expected.records / seconds, told["cpu_seconds"] * share)
+
+
+def _epoch(module: str, root: Path, programs: Path, *what: int | str) -> list[Any]:
+    return [sys.executable, "-m", "benches.rivals.epoch", module, root, programs, *map(str, what)]
 
 
 def _rows(place: str, expected: Seen, runs: dict[str, list[Run]]) -> list[dict[str, Any]]:
-    """A row for each reader; the others' say how shade stands to them."""
+    """A row for each; shade's says what share of the place's bound it reaches, the others' how shade stands to them."""
     records, mean_bytes = expected.records, expected.bytes / expected.records
     made = {}
     for name, each in runs.items():
-        rates = [run.records_per_second(records) for run in each]
-        row = report.row(f"{READERS[name].name}, {place}", rates, "records/s", mean_bytes)
-        row["steady_per_s"] = report.median([run.steady_records_per_second(records) for run in each])
-        row["first_batch_s"] = report.median([run.first_seconds for run in each])
+        title = BOUNDS[name] if name in BOUNDS else READERS[name].name
+        row = report.row(f"{title}, {place}", [records / run.seconds for run in each], "records/s", mean_bytes)
+        row["steady_per_s"] = report.median([run.steady_per_second for run in each])
+        if name in READERS:
+            row["first_batch_s"] = report.median([run.first_batch_seconds for run in each])
         row["cpu_s_per_1000"] = report.median([run.cpu_seconds for run in each]) * 1000 / records
         if any(run.operations for run in each):
             row["operations_per_record"] = report.median([run.operations for run in each]) / records
         made[name] = row
-    ours = made.get(OURS)
+    ours, bound = made.get(OURS), BOUND_OF.get(place)
+    if ours and bound in made:
+        ours[f"of_{bound}"] = ours["median"] / made[bound]["median"]
+        ours[f"steady_of_{bound}"] = ours["steady_per_s"] / made[bound]["median"]
     for name, row in made.items():
-        if ours and name != OURS:
+        if ours and name not in (OURS, bound):
             row["shade_over_this"] = ours["median"] / row["median"]
     return list(made.values())
 
 
 def details(row: dict[str, Any]) -> str:
     """What the table says besides rates."""
-    words = [
-        f"steady {row['steady_per_s']:6,.0f}",
-        f"first batch {row['first_batch_s']:5.2f} s",
-        f"{row['cpu_s_per_1000']:.2f} CPU s/1,000",
-    ]
+    words = [f"steady {row['steady_per_s']:7,.0f}"]
+    if "first_batch_s" in row:
+        words.append(f"first batch {row['first_batch_s']:5.2f} s")
+    words.append(f"{row['cpu_s_per_1000']:.2f} CPU s/1,000")
     if "operations_per_record" in row:
         words.append(f"{row['operations_per_record']:.2f} operations")
+    for bound in BOUNDS:
+        if f"of_{bound}" in row:
+            words.append(f"{row[f'of_{bound}']:.0%} of {bound}, steady {row[f'steady_of_{bound}']:.0%}")
     if "shade_over_this" in row:
         words.append(f"shade {row['shade_over_this']:.2f} x")
     return "  ".join(words)

@@ -54,6 +54,12 @@ def row(name: str, rates: list[float], unit: str, mean_bytes: float) -> dict[str
     }
 
 
+def median_epoch(epochs: list[dict[str, Any]]) -> dict[str, Any]:
+    """Of a process's epochs but the first, by seconds, the one in the middle; the first where it is the only one."""
+    counted = epochs[1:] or epochs
+    return sorted(counted, key=lambda epoch: epoch["seconds"])[len(counted) // 2]
+
+
 def beside(row: dict[str, Any], other: dict[str, Any]) -> None:
     """Says in a row how it stands to another."""
     row["rival"], row["ratio"] = other["name"], row["median"] / other["median"]

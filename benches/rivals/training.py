@@ -49,11 +49,11 @@ def compare(arguments: argparse.Namespace, scratch: Path) -> report.Compared:
     for place, epochs in ((PageCache("in memory"), 2), (Store("2 ms an operation", arguments.programs), 1)):
         print(f"{place.name}:", file=sys.stderr)
 
-        def one(name: str, place: PageCache | Store = place, epochs: int = epochs) -> float:
+        def one(name: str, place: PageCache | Store = place, epochs: int = epochs) -> dict[str, float]:
             command = partial(
                 _trained, name, arguments, what=str(epochs), rest=(arguments.model, str(len(sizes)))
             )
-            return place.tell(root, root / folders[name], command, SECONDS_MAX)["seconds"][-1]
+            return place.tell(root, root / folders[name], command, SECONDS_MAX)["epochs"][-1]
 
         try:
             place.try_out(root)
@@ -73,13 +73,15 @@ def _trained(name: str, arguments: argparse.Namespace, root: Path, what: str, re
     return [sys.executable, "-m", "benches.rivals.whole_tree", sys.executable, "-m", "benches.rivals.trained", *words]
 
 
-def _rows(what: str, sizes: list[int], runs: dict[str, list[float]]) -> list[dict[str, Any]]:
+def _rows(what: str, sizes: list[int], runs: dict[str, list[dict[str, float]]]) -> list[dict[str, Any]]:
     """A row for each, which says how much of the bound it is; the others' say how shade stands to them."""
     trained = len(sizes) // BATCH * BATCH
     made = {}
     for name, each in runs.items():
-        rates = [trained / seconds for seconds in each]
-        made[name] = report.row(f"{TRAINERS[name]}, {what}", rates, "samples/s", sum(sizes) / len(sizes))
+        rates = [trained / run["seconds"] for run in each]
+        row = report.row(f"{TRAINERS[name]}, {what}", rates, "samples/s", sum(sizes) / len(sizes))
+        row["first_batch_s"] = report.median([run["first_seconds"] for run in each])
+        made[name] = row
     for name, row in made.items():
         if BOUND in made:
             row["of_the_bound"] = row["median"] / made[BOUND]["median"]
@@ -90,7 +92,7 @@ def _rows(what: str, sizes: list[int], runs: dict[str, list[float]]) -> list[dic
 
 def details(row: dict[str, Any]) -> str:
     """What the table says besides rates."""
-    words = []
+    words = [f"first batch {row['first_batch_s']:5.2f} s"]
     if "of_the_bound" in row:
         words.append(f"{100 * row['of_the_bound']:3.0f} % of the bound")
     if "shade_over_this" in row:

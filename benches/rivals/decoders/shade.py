@@ -16,8 +16,8 @@ FOLDER = shards.FOLDER
 shade_load.find_daemon().read_bytes()
 
 
-def prepare(root: Path, programs: Path, _kind: Kind) -> None:
-    shards.prepare(root, programs)
+def prepare(root: Path, programs: Path, kind: Kind) -> None:
+    shards.prepare(root, programs, FOLDER, *(("--format", "raw") if kind.raw else ()))
 
 
 def epochs(root: Path, workers: int, size: int, kind: Kind, folder: str = FOLDER) -> Epochs:

@@ -29,7 +29,7 @@ def epochs(root: Path, workers: int, size: int, kind: Kind) -> Epochs:
     return shuffled(root, workers, size, lambda batch: _decode(batch, kind))
 
 
-def shuffled(root: Path, workers: int, size: int, decode: Callable[[Samples], Batch]) -> Epochs:
+def shuffled(root: Path, workers: int, size: int, decode: Callable[[Samples], Any]) -> Iterator[Iterator[Any]]:
     """Each thread does a whole batch: a task a sample costs its scheduler more than some samples take to decode."""
     files = samples(root / FOLDER)
     while True:
@@ -38,7 +38,7 @@ def shuffled(root: Path, workers: int, size: int, decode: Callable[[Samples], Ba
         yield _epoch(batches, workers, decode)
 
 
-def _epoch(batches: list[Samples], workers: int, decode: Callable[[Samples], Batch]) -> Iterator[Batch]:
+def _epoch(batches: list[Samples], workers: int, decode: Callable[[Samples], Any]) -> Iterator[Any]:
     builder: PipelineBuilder[Any, Any] = PipelineBuilder()
     builder.add_source(batches).pipe(decode, concurrency=workers).add_sink(READY)
     pipeline = builder.build(num_threads=workers, max_failures=0)

@@ -1,5 +1,12 @@
-"""A module for each reader. All deliver every record's bytes as they are, once, in batches.
+"""A module for each reader. All deliver every record's bytes as they are, once an epoch, in batches.
 
 `prepare(root, programs)` makes what it reads out of the ImageFolder ROOT/files: the folder ROOT/FOLDER.
-`batches(root, workers, size)` is one epoch, of a ROOT that may be another name for the same: opens everything and
-yields batches, sequences of anything that has bytes. `version(programs)` names what read."""
+`epochs(root, workers, size, cached)` opens it, in a ROOT that may be another name for the same, and yields epoch
+after epoch, as many as are asked for. An epoch is an iterator of batches, sequences of anything that has bytes; a batch
+is valid until the next is asked for. `cached`: who has a cache of its own may keep records in it. `version(programs)`
+names what read."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+Epochs = Iterator[Iterator[Sequence[Any]]]

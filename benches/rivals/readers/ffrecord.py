@@ -2,13 +2,14 @@
 
 By Linux AIO, and past the page cache only on its authors' file system: elsewhere its reads of a worker come in turn."""
 
-from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
 import numpy
 from ffrecord import FileWriter
 from ffrecord.torch import DataLoader, Dataset
+
+from benches.rivals.readers import Epochs
 
 FOLDER = "ffrecord"
 
@@ -28,9 +29,11 @@ def prepare(root: Path, _programs: Path) -> None:
             writer.write_one(path.read_bytes())
 
 
-def batches(root: Path, workers: int, size: int) -> Iterator[list[numpy.ndarray]]:
+def epochs(root: Path, workers: int, size: int, _cached: bool) -> Epochs:
     records = Records(str(root / FOLDER / "data.ffr"))
-    yield from DataLoader(records, size, shuffle=True, num_workers=workers, collate_fn=list)
+    loader = DataLoader(records, size, shuffle=True, num_workers=workers, collate_fn=list, persistent_workers=True)
+    while True:
+        yield iter(loader)
 
 
 def version(_programs: Path) -> str:

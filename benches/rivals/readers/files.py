@@ -1,11 +1,12 @@
 """PyTorch's DataLoader over torchvision's ImageFolder, each file's bytes as they are: no image is decoded."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import torchvision
 from torch.utils.data import DataLoader
 from torchvision.datasets import ImageFolder
+
+from benches.rivals.readers import Epochs
 
 FOLDER = "files"
 
@@ -14,9 +15,13 @@ def prepare(_root: Path, _programs: Path) -> None:
     """The files are there."""
 
 
-def batches(root: Path, workers: int, size: int) -> Iterator[list[bytes]]:
+def epochs(root: Path, workers: int, size: int, _cached: bool) -> Epochs:
     images = ImageFolder(str(root / FOLDER), loader=_read)
-    yield from DataLoader(images, size, shuffle=True, num_workers=workers, collate_fn=_records)
+    loader = DataLoader(
+        images, size, shuffle=True, num_workers=workers, collate_fn=_records, persistent_workers=True
+    )
+    while True:
+        yield iter(loader)
 
 
 def _read(path: str) -> bytes:

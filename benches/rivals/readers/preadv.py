@@ -8,13 +8,13 @@ import platform
 import random
 import tarfile
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy
 
-from benches.rivals.readers import shards
+from benches.rivals.readers import Epochs, shards
 
 FOLDER = shards.FOLDER
 OFFSETS = "offsets.json"
@@ -31,10 +31,9 @@ def prepare(root: Path, programs: Path) -> None:
     (root / FOLDER / OFFSETS).write_text(json.dumps(offsets))
 
 
-def batches(root: Path, workers: int, size: int) -> Iterator[list[numpy.ndarray]]:
+def epochs(root: Path, workers: int, size: int, _cached: bool) -> Epochs:
     offsets = json.loads((root / FOLDER / OFFSETS).read_bytes())
     files = [os.open(path, os.O_RDONLY) for path in shards.paths(root)]
-    random.Random(0).shuffle(offsets)
 
     def read(shard: int, offset: int, length: int) -> numpy.ndarray:
         record = numpy.empty(length, numpy.uint8)
@@ -42,16 +41,23 @@ def batches(root: Path, workers: int, size: int) -> Iterator[list[numpy.ndarray]
             raise OSError(f"shard {shard}: short read at {offset}")
         return record
 
-    ahead: deque = deque()
+    order = random.Random(0)
     with ThreadPoolExecutor(workers) as pool:
-        for start in range(0, len(offsets), size):
-            ahead.append([pool.submit(read, *record) for record in offsets[start : start + size]])
-            if len(ahead) > BATCHES_AHEAD:
-                yield [record.result() for record in ahead.popleft()]
-        for batch in ahead:
-            yield [record.result() for record in batch]
-    for file in files:
-        os.close(file)
+        while True:
+            order.shuffle(offsets)
+            yield _epoch(pool, read, offsets, size)
+
+
+def _epoch(
+    pool: ThreadPoolExecutor, read: Callable[..., numpy.ndarray], offsets: list[list[int]], size: int
+) -> Iterator[list[numpy.ndarray]]:
+    ahead: deque = deque()
+    for start in range(0, len(offsets), size):
+        ahead.append([pool.submit(read, *record) for record in offsets[start : start + size]])
+        if len(ahead) > BATCHES_AHEAD:
+            yield [record.result() for record in ahead.popleft()]
+    for batch in ahead:
+        yield [record.result() for record in batch]
 
 
 def version(_programs: Path) -> str:

@@ -1,5 +1,6 @@
-"""Our own, as a user would call it, but for the cache: nothing is served from memory."""
+"""Our own, as a user would call it, but for the cache: it has room for nothing, or for all records."""
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import numpy
 import shade_load
 import torch  # noqa: F401  The Loader would import it when it is made; the others' modules have.
 
-from benches.rivals.readers import shards
+from benches.rivals.readers import Epochs, shards
 
 FOLDER = shards.FOLDER
 prepare = shards.prepare
@@ -15,10 +16,19 @@ prepare = shards.prepare
 shade_load.find_daemon().read_bytes()
 
 
-def batches(root: Path, _workers: int, size: int) -> Iterator[list[numpy.ndarray]]:
-    with shade_load.Loader(root / FOLDER, size, cache=0, sampler="uniform") as loader:
-        for batch in loader:
-            yield [record.numpy() for record in batch.records]
+def epochs(root: Path, _workers: int, size: int, cached: bool) -> Epochs:
+    with shade_load.Loader(root / FOLDER, size, cache="100%" if cached else 0, sampler="uniform") as loader:
+        yield _epoch(loader, hits=0)
+        while True:
+            yield _epoch(loader, hits=loader.samples if cached else 0)
+
+
+def _epoch(loader: shade_load.Loader, hits: int) -> Iterator[list[numpy.ndarray]]:
+    for batch in loader:
+        yield [record.numpy() for record in batch.records]
+    # What is not served from where it should be is not what is measured.
+    if (were := loader.stats()["epoch"]["hits"]) != hits:
+        sys.exit(f"{were} records came from the cache, expected {hits}")
 
 
 def version(_programs: Path) -> str:

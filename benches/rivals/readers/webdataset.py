@@ -1,21 +1,23 @@
 """WebDataset over the same shards, in the order in which they lie (it was shuffled when they were packed)."""
 
-from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import webdataset
 
-from benches.rivals.readers import shards
+from benches.rivals.readers import Epochs, shards
 
 FOLDER = shards.FOLDER
 prepare = shards.prepare
 
 
-def batches(root: Path, workers: int, size: int) -> Iterator[list[bytes]]:
+def epochs(root: Path, workers: int, size: int, _cached: bool) -> Epochs:
     samples = webdataset.WebDataset(shards.paths(root), shardshuffle=False).map(_record)
-    yield from webdataset.WebLoader(samples.batched(size, collation_fn=list), batch_size=None, num_workers=workers)
+    batches = samples.batched(size, collation_fn=list)
+    loader = webdataset.WebLoader(batches, batch_size=None, num_workers=workers, persistent_workers=True)
+    while True:
+        yield iter(loader)
 
 
 def _record(sample: dict[str, Any]) -> bytes:

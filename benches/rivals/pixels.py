@@ -1,0 +1,21 @@
+"""Small images of noise as PPM files: nothing to decode, and nothing to compress."""
+
+from pathlib import Path
+
+import numpy
+
+from benches.rivals.kinds import KINDS
+
+CLASSES = 10
+
+
+def write(folder: Path, files: int) -> None:
+    """An ImageFolder of them, always the same; no two are alike."""
+    side = KINDS["pixels"].side
+    header = b"P6\n%d %d\n255\n" % (side, side)
+    draw = numpy.random.default_rng(0)
+    for label in range(CLASSES):
+        of_class = folder / f"class-{label}"
+        of_class.mkdir(parents=True)
+        for number in range(label, files, CLASSES):
+            (of_class / f"{number:06}.ppm").write_bytes(header + draw.bytes(side * side * 3))
