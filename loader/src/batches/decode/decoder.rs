@@ -92,7 +92,10 @@ impl Decoder {
         // Only a JPEG asks which part is wanted.
         let cut = cut.unwrap_or_else(|| Cut::new(pixels.source, spec, &mut chance))?;
         self.rows.write(&pixels, &cut, spec, write).map_err(|fault| match fault {
-            RowFault::Resize(text) => DecodeFault::from(ImageFault::Corrupt { media, text }).into(),
+            RowFault::Missing => {
+                let text = "what shows in the row was not decoded".to_owned();
+                DecodeFault::from(ImageFault::Corrupt { media, text }).into()
+            }
             RowFault::Write(error) => error,
         })
     }

@@ -2,8 +2,8 @@
 //! own.
 //!
 //! `chance` draws from seed, epoch and position; `cut` says with that which box of the source becomes the row, what of a JPEG
-//! need be decoded and how far it may be reduced meanwhile; the crate `shade-images` fills interleaved RGB; `row` resizes the
-//! box, mirrors it, orders the colours and writes it where it belongs. `decoder` strings them together and owns the
+//! need be decoded and how far it may be reduced meanwhile; the crate `shade-images` fills interleaved RGB; `resample` resizes the
+//! box, mirrors it and orders the colours, which `row` writes where they belong. `decoder` strings them together and owns the
 //! buffers. An image in its own size is not drawn, cut or resized: `whole` writes it.
 //!
 //! Orientation in EXIF is ignored, as PIL's `Image.open(..).convert("RGB")`, which `ImageFolder` uses, ignores it;
@@ -14,6 +14,7 @@ mod colours;
 mod cut;
 mod decoder;
 mod fault;
+mod resample;
 mod row;
 mod whole;
 

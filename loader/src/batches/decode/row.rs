@@ -1,22 +1,20 @@
 //! From decoded pixels to a row of the batch: resize, mirror, order of colours, and out, some lines at a time.
 
-use fast_image_resize::images::{TypedCroppedImage, TypedImage, TypedImageRef};
-use fast_image_resize::pixels::U8x3;
-use fast_image_resize::{FilterType, ResizeAlg, ResizeOptions, Resizer};
 use shade_formats::control::ImageSpec;
-use shade_images::{Area, Pixels, SCRATCH_KEEP_BYTES, scratch, shrink};
+use shade_images::{Area, Pixels, Size, scratch};
 
 use super::colours::{split, split_mirrored};
 use super::cut::{Cut, FloatBox};
+use super::resample::{LINES, Resampler, Source};
 
-/// Bytes of the lines that are written at a time: few enough for the CPU's first cache, so many that small images are one write for each
-/// colour.
+/// Bytes of the lines that are written at a time where nothing is resized: few enough for the CPU's first cache, so many that
+/// small images are one write for each colour.
 const BAND_BYTES: usize = 16 * 1024;
 
 /// Why a row could not be written.
 pub(super) enum RowFault<E> {
-    /// In the resizer's words.
-    Resize(String),
+    /// What shows in the row was not decoded.
+    Missing,
     /// What the caller's function gave.
     Write(E),
 }
@@ -24,8 +22,7 @@ pub(super) enum RowFault<E> {
 /// Resizes and writes rows; keeps its buffers between images.
 #[derive(Default)]
 pub(super) struct RowWriter {
-    resizer: Resizer,
-    resized: Vec<u8>,
+    resampler: Resampler,
     band: Vec<u8>,
 }
 
@@ -33,7 +30,7 @@ impl RowWriter {
     /// Gives what `cut` takes of `pixels` to `write`, piece by piece, each with its byte in the row. Every byte of the row is
     /// written.
     ///
-    /// Bilinear with antialias, the filter and the rounding of PIL's `BILINEAR`, which is torchvision's default.
+    /// Bilinear with antialias, the filter of PIL's `BILINEAR`, which is torchvision's default.
     pub(super) fn write<E>(
         &mut self,
         pixels: &Pixels<'_>,
@@ -42,7 +39,7 @@ impl RowWriter {
         mut write: impl FnMut(u64, &[u8]) -> Result<(), E>,
     ) -> Result<(), RowFault<E>> {
         let place = cut.place();
-        if place != Some(Area::whole(shade_images::Size { width: spec.width, height: spec.height })) {
+        if place != Some(Area::whole(Size { width: spec.width, height: spec.height })) {
             let line = scratch(&mut self.band, 3 * spec.width as usize);
             line.fill(0);
             for row in 0..u64::from(spec.height) {
@@ -52,76 +49,74 @@ impl RowWriter {
         let (Some(place), Some(source_box)) = (place, cut.source_box(pixels.reduced_by)) else {
             return Ok(());
         };
-        let uncut = cut.crop_only().filter(|_| pixels.reduced_by == 1);
-        let (rgb, columns, left, top) = match uncut {
-            Some(crop) => {
-                let Area { left, top, size } = pixels.area;
-                (pixels.rgb, size.width, crop.left.saturating_sub(left), crop.top.saturating_sub(top))
-            }
-            None => {
-                let bytes = place.size.width as usize * place.size.height as usize * 3;
-                let resized = scratch(&mut self.resized, bytes);
-                resize(&mut self.resizer, pixels, cut.scope(pixels.reduced_by), source_box, place, resized)
-                    .map_err(RowFault::Resize)?;
-                (&*resized, place.size.width, 0, 0)
-            }
-        };
-        let shown = 3 * place.size.width as usize;
-        let lines = rgb.chunks_exact(3 * columns as usize).skip(top as usize);
-        let mut lines = lines.filter_map(|line| line.get(3 * left as usize..)?.get(..shown));
         let x = if cut.flips { spec.width - place.left - place.size.width } else { place.left };
         let target = Target { spec, x, width: place.size.width, flips: cut.flips };
-        let band_lines = target.band_lines();
-        let band = scratch(&mut self.band, shown * band_lines as usize);
-        let bottom = place.top + place.size.height;
-        for row in (place.top..bottom).step_by(band_lines as usize) {
-            let count = band_lines.min(bottom - row);
-            let band = band.get_mut(..shown * count as usize).unwrap_or_default();
-            target
-                .band(row, count, lines.by_ref().take(count as usize), band, &mut write)
-                .map_err(RowFault::Write)?;
+        if let Some(crop) = cut.crop_only().filter(|_| pixels.reduced_by == 1) {
+            return self.copy(pixels, crop, place.top, &target, write).map_err(RowFault::Write);
+        }
+        let scope = cut.scope(pixels.reduced_by);
+        let (source, part) = within(pixels, scope, source_box).ok_or(RowFault::Missing)?;
+        self.resampler.start(source.size, part, place.size, cut.flips);
+        for first in (0..place.size.height).step_by(LINES) {
+            let band = self.resampler.band(&source, first as usize, spec.channels_last);
+            let count = LINES.min((place.size.height - first) as usize);
+            target.band(place.top + first, count, band, &mut write).map_err(RowFault::Write)?;
+        }
+        Ok(())
+    }
+
+    /// Writes `crop` of `pixels` as it is, from line `top` on.
+    fn copy<E>(
+        &mut self,
+        pixels: &Pixels<'_>,
+        crop: Area,
+        top: u32,
+        target: &Target<'_>,
+        mut write: impl FnMut(u64, &[u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let Area { left, top: decoded_top, size } = pixels.area;
+        let (left, skipped) = (crop.left.saturating_sub(left), crop.top.saturating_sub(decoded_top));
+        let shown = 3 * crop.size.width as usize;
+        let lines = pixels.rgb.chunks_exact(3 * size.width as usize).skip(skipped as usize);
+        let mut lines = lines.filter_map(|line| line.get(3 * left as usize..)?.get(..shown));
+        let band_lines = (BAND_BYTES / shown.max(1)).max(1);
+        let band = scratch(&mut self.band, shown * band_lines);
+        for first in (0..crop.size.height).step_by(band_lines) {
+            let count = band_lines.min((crop.size.height - first) as usize);
+            let band = band.get_mut(..shown * count).unwrap_or_default();
+            target.order(lines.by_ref().take(count), band);
+            target.band(top + first, count, band, &mut write)?;
         }
         Ok(())
     }
 
     /// Gives back what one large image made the buffers grow to.
     pub(super) fn shrink(&mut self) {
-        shrink(&mut self.resized);
-        if self.resizer.size_of_internal_buffers() > SCRATCH_KEEP_BYTES {
-            self.resizer.reset_internal_buffers();
-        }
+        self.resampler.shrink();
     }
 }
 
-/// Resizes what lies in `source_box` to the size of `place`, looking at nothing outside of `scope`.
-fn resize(
-    resizer: &mut Resizer,
-    pixels: &Pixels<'_>,
-    scope: Area,
-    source_box: FloatBox,
-    place: Area,
-    resized: &mut [u8],
-) -> Result<(), String> {
+/// What of `pixels` lies in `scope`, and where in that `source_box` is. `None` if nothing is left of either.
+fn within<'a>(pixels: &Pixels<'a>, scope: Area, source_box: FloatBox) -> Option<(Source<'a>, FloatBox)> {
     let Area { left, top, size } = pixels.area;
-    let all = TypedImageRef::<U8x3>::from_buffer(size.width, size.height, pixels.rgb).map_err(text)?;
     // Of the scope, what was decoded.
     let from_left = scope.left.max(left);
     let from_top = scope.top.max(top);
-    let width = (scope.left + scope.size.width).min(left + size.width).saturating_sub(from_left);
-    let height = (scope.top + scope.size.height).min(top + size.height).saturating_sub(from_top);
-    let view =
-        TypedCroppedImage::from_ref(&all, from_left - left, from_top - top, width, height).map_err(text)?;
-    let mut to =
-        TypedImage::<U8x3>::from_buffer(place.size.width, place.size.height, resized).map_err(text)?;
+    let width = (scope.left + scope.size.width).min(left + size.width).checked_sub(from_left)?;
+    let height = (scope.top + scope.size.height).min(top + size.height).checked_sub(from_top)?;
+    let pitch = 3 * size.width as usize;
+    let first = (from_top - top) as usize * pitch + 3 * (from_left - left) as usize;
+    let source = Source { rgb: pixels.rgb.get(first..)?, pitch, size: Size { width, height } };
     // Division may leave an edge a rounding error outside.
     let box_left = (source_box.left - f64::from(from_left)).max(0.0);
     let box_top = (source_box.top - f64::from(from_top)).max(0.0);
-    let box_width = source_box.width.min(f64::from(width) - box_left);
-    let box_height = source_box.height.min(f64::from(height) - box_top);
-    let options = ResizeOptions::new()
-        .resize_alg(ResizeAlg::Convolution(FilterType::Bilinear))
-        .crop(box_left, box_top, box_width, box_height);
-    resizer.resize_typed(&view, &mut to, &options).map_err(text)
+    let part = FloatBox {
+        left: box_left,
+        top: box_top,
+        width: source_box.width.min(f64::from(width) - box_left),
+        height: source_box.height.min(f64::from(height) - box_top),
+    };
+    (part.width > 0.0 && part.height > 0.0).then_some((source, part))
 }
 
 /// Where the lines of an image go in a row.
@@ -134,29 +129,16 @@ struct Target<'a> {
 }
 
 impl Target<'_> {
-    /// How many lines are written at a time, at least 1.
-    fn band_lines(&self) -> u32 {
-        let line = 3 * self.width.max(1) as usize;
-        u32::try_from(BAND_BYTES / line).unwrap_or(1).max(1)
-    }
-
-    /// Writes `count` lines of interleaved colours as lines `row..`. `band` has room for just these.
-    fn band<'l, E>(
-        &self,
-        row: u32,
-        count: u32,
-        lines: impl Iterator<Item = &'l [u8]>,
-        band: &mut [u8],
-        write: &mut impl FnMut(u64, &[u8]) -> Result<(), E>,
-    ) -> Result<(), E> {
+    /// Makes `band` what is delivered of `lines`, of interleaved colours. It has room for just these.
+    fn order<'l>(&self, lines: impl Iterator<Item = &'l [u8]>, band: &mut [u8]) {
         let width = self.width as usize;
         if self.spec.channels_last {
             for (line, to) in lines.zip(band.chunks_exact_mut(3 * width)) {
                 self.interleaved(line, to);
             }
-            return self.out(row, 3, 0, band, write);
+            return;
         }
-        let plane = width * count as usize;
+        let plane = band.len() / 3;
         let (red, rest) = band.split_at_mut(plane);
         let (green, blue) = rest.split_at_mut(plane);
         let colours =
@@ -169,10 +151,6 @@ impl Target<'_> {
                 split(pixels, red, green, blue);
             }
         }
-        let pixels = u64::from(self.spec.width) * u64::from(self.spec.height);
-        (0..)
-            .zip(band.chunks_exact(plane))
-            .try_for_each(|(colour, plane)| self.out(row, 1, colour * pixels, plane, write))
     }
 
     /// A line as it is, or mirrored.
@@ -185,6 +163,24 @@ impl Target<'_> {
         for (to, from) in mirrored.iter_mut().zip(line.as_chunks::<3>().0.iter().rev()) {
             *to = *from;
         }
+    }
+
+    /// Writes the first `count` lines of `band`, which may have more, as lines `row..`: interleaved, or of each of three planes.
+    fn band<E>(
+        &self,
+        row: u32,
+        count: usize,
+        band: &[u8],
+        write: &mut impl FnMut(u64, &[u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let bytes = self.width as usize * count;
+        if self.spec.channels_last {
+            return self.out(row, 3, 0, band.get(..3 * bytes).unwrap_or_default(), write);
+        }
+        let pixels = u64::from(self.spec.width) * u64::from(self.spec.height);
+        (0..).zip(band.chunks_exact((band.len() / 3).max(1))).try_for_each(|(colour, plane)| {
+            self.out(row, 1, colour * pixels, plane.get(..bytes).unwrap_or_default(), write)
+        })
     }
 
     /// Writes `lines`, from line `row` on and with `values` a pixel, into what begins at `base`: at once where they fill the
@@ -204,8 +200,4 @@ impl Target<'_> {
         let bytes = self.width as usize * if values == 3 { 3 } else { 1 };
         (row..).zip(lines.chunks_exact(bytes)).try_for_each(|(row, line)| write(at(row), line))
     }
-}
-
-fn text(error: impl std::fmt::Display) -> String {
-    error.to_string()
 }
