@@ -68,6 +68,8 @@ if has_ffmpeg || { install_debian_packages spdl ffmpeg && has_ffmpeg; }; then
 else
     echo "rivals: spdl finds no FFmpeg here: left out" >&2
 fi
+# No rival, but what the disk gives: its row is left out without it.
+command -v fio >/dev/null || install_debian_packages fio fio || echo "rivals: no fio here: left out" >&2
 build_rival ffcv ffcv==1.0.2 libopencv-dev libturbojpeg0-dev pkg-config
 build_rival ffrecord "$ffrecord" libaio-dev zlib1g-dev cmake git
 touch "$venv/.installed"
