@@ -54,7 +54,7 @@ impl<T> Cache<T> {
     }
 
     /// The sample's value, as a use: it moves in the order of eviction. Record the use in the table first.
-    // Where everything misses, a call for that alone took a fifth of an access (`shade-benches cache`, loop).
+    // Where everything misses, a call for that alone took a tenth to a fifth of an access (`shade-benches cache`, loop).
     #[inline(always)]
     pub fn hit(&mut self, id: SampleId, importance: &Importance) -> Option<&T> {
         let (place, value) = self.residents.resident(id)?;

@@ -9,8 +9,8 @@
 //! ```
 //!
 //! `down` adds whole lines up and `across` whole columns, so that a step is the same for neighbouring values, as vectors want
-//! it. Colours that are delivered as planes, and mirroring, are a matter of which columns are taken, and cost nothing. What is
-//! worked on fits the CPU's first cache.
+//! it. Colours that are delivered as planes, and mirroring, are a matter of which columns are taken, and cost nothing. What a
+//! band's step works on at a time is small enough for the CPU's first caches, unless the source is very wide.
 //!
 //! Between the steps a value is its difference from 128 in 256ths: 16 bits with a sign.
 
