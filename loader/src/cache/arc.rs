@@ -36,8 +36,8 @@ pub(super) struct Adaptive {
 }
 
 impl Adaptive {
-    pub(super) fn new(capacity_bytes: u64) -> Self {
-        Self { capacity_bytes, lists: Queues::default(), bytes: [0; 4], target_bytes: 0.0 }
+    pub(super) fn new(capacity_bytes: u64, places: usize) -> Self {
+        Self { capacity_bytes, lists: Queues::for_places(places), bytes: [0; 4], target_bytes: 0.0 }
     }
 
     /// A use of a resident: it is in T2 from now on. Most are already, and then nothing needs to know their bytes.

@@ -12,7 +12,7 @@ use super::once::Once;
 use super::queues::Queues;
 use super::regions::Regions;
 use super::residents::Residents;
-use super::worth::Worth;
+use super::worth;
 use crate::importance::Importance;
 
 /// A record that came for a sample that is not resident.
@@ -52,14 +52,14 @@ impl<T> Swap<'_, T> {
 
 /// The policy's order of eviction over the places of the residents.
 pub(super) enum Eviction {
-    App(Heap<Worth>),
+    App(Heap),
     Lookahead {
-        heap: Heap<Worth>,
+        heap: Heap,
         foresight: Foresight,
         /// Whether a newcomer that is used later than all residents is refused.
         bypasses: bool,
     },
-    TopC(Heap<Worth>),
+    TopC(Heap),
     Lfu(Lfu),
     Lru(Queues<1>),
     Fifo(Queues<1>),
@@ -72,23 +72,25 @@ pub(super) enum Eviction {
 impl Eviction {
     /// The order of an empty cache of `capacity_bytes` for samples `0..samples`.
     pub(super) fn new(policy: Policy, capacity_bytes: u64, samples: u32) -> Self {
+        let places = samples as usize;
         match policy {
-            Policy::App => Self::App(Heap::default()),
+            Policy::App => Self::App(Heap::for_places(places)),
             Policy::Lookahead => Self::belady(samples, true),
-            Policy::TopC => Self::TopC(Heap::default()),
-            Policy::Lfu => Self::Lfu(Lfu::default()),
-            Policy::Lru => Self::Lru(Queues::default()),
-            Policy::Fifo => Self::Fifo(Queues::default()),
-            Policy::Arc => Self::Arc(Box::new(Adaptive::new(capacity_bytes))),
+            Policy::TopC => Self::TopC(Heap::for_places(places)),
+            Policy::Lfu => Self::Lfu(Lfu::for_places(places)),
+            Policy::Lru => Self::Lru(Queues::for_places(places)),
+            Policy::Fifo => Self::Fifo(Queues::for_places(places)),
+            Policy::Arc => Self::Arc(Box::new(Adaptive::new(capacity_bytes, places))),
             Policy::Static => Self::Static,
             Policy::Icache => Self::Icache(Box::new(Regions::new(capacity_bytes, samples))),
-            Policy::Quiver => Self::Quiver(Once::default()),
+            Policy::Quiver => Self::Quiver(Once::for_places(places)),
         }
     }
 
     /// Belady's order as far as uses are known, and APP's behind that.
     pub(super) fn belady(samples: u32, bypasses: bool) -> Self {
-        Self::Lookahead { heap: Heap::default(), foresight: Foresight::of(samples), bypasses }
+        let heap = Heap::for_places(samples as usize);
+        Self::Lookahead { heap, foresight: Foresight::of(samples), bypasses }
     }
 
     /// Collects into `victims` who leaves so that `missing` bytes become free, as few as the order allows, skipping
@@ -106,15 +108,15 @@ impl Eviction {
         let bytes_of = |place| residents.bytes(place);
         match self {
             Self::App(heap) => {
-                let newcomer = Worth::with_uses(id, importance);
+                let newcomer = worth::with_uses(id, importance);
                 heap.victims(Some(newcomer), missing, bytes_of, is_pinned, victims)
             }
             Self::Lookahead { heap, foresight, bypasses } => {
-                let newcomer = Worth::by_next_use(id, foresight.next(id), importance);
+                let newcomer = worth::by_next_use(id, foresight.next(id), importance);
                 heap.victims(bypasses.then_some(newcomer), missing, bytes_of, is_pinned, victims)
             }
             Self::TopC(heap) => {
-                let newcomer = Worth::by_score(id, importance);
+                let newcomer = worth::by_score(id, importance);
                 heap.victims(Some(newcomer), missing, bytes_of, is_pinned, victims)
             }
             Self::Lfu(lfu) => lfu.victims(missing, bytes_of, is_pinned, victims),
@@ -138,7 +140,7 @@ impl Eviction {
     ) -> bool {
         match self {
             Self::Lookahead { heap, .. } => {
-                heap.victims(Some(Worth::KNOWN), missing, |place| residents.bytes(place), is_pinned, unused)
+                heap.victims(Some(worth::KNOWN), missing, |place| residents.bytes(place), is_pinned, unused)
             }
             _ => missing == 0,
         }
@@ -152,7 +154,7 @@ impl Eviction {
         // evicts (`shade-benches cache`).
         match self {
             Self::App(heap) => {
-                let worth = Worth::with_uses(id, importance);
+                let worth = worth::with_uses(id, importance);
                 swap.within(
                     heap,
                     |heap, place, _| heap.remove(place),
@@ -160,7 +162,7 @@ impl Eviction {
                 );
             }
             Self::Lookahead { heap, foresight, .. } => {
-                let worth = Worth::by_next_use(id, foresight.next(id), importance);
+                let worth = worth::by_next_use(id, foresight.next(id), importance);
                 swap.within(
                     heap,
                     |heap, place, _| heap.remove(place),
@@ -168,7 +170,7 @@ impl Eviction {
                 );
             }
             Self::TopC(heap) => {
-                let worth = Worth::by_score(id, importance);
+                let worth = worth::by_score(id, importance);
                 swap.within(
                     heap,
                     |heap, place, _| heap.remove(place),
@@ -224,9 +226,9 @@ impl Eviction {
         bytes_of: impl Fn(u32) -> u64,
     ) {
         match self {
-            Self::App(heap) => heap.rekey(place, Worth::with_uses(id, importance)),
+            Self::App(heap) => heap.rekey(place, worth::with_uses(id, importance)),
             Self::Lookahead { heap, foresight, .. } => {
-                heap.rekey(place, Worth::by_next_use(id, foresight.next(id), importance));
+                heap.rekey(place, worth::by_next_use(id, foresight.next(id), importance));
             }
             Self::Lfu(lfu) => lfu.hit(place),
             Self::Lru(queue) => {
@@ -250,7 +252,7 @@ impl Eviction {
     /// An epoch begins, whose samples of high importance `high` tells by sample.
     pub(super) fn begin_epoch(&mut self, high: impl FnOnce() -> Vec<bool>) {
         match self {
-            Self::Icache(regions) => regions.begin_epoch(high()),
+            Self::Icache(regions) => regions.begin_epoch(high),
             Self::Quiver(once) => once.begin_epoch(),
             _ => {}
         }
@@ -269,11 +271,11 @@ impl Eviction {
     /// The score of the resident at `place` changed.
     pub(super) fn rescore(&mut self, place: u32, id: SampleId, importance: &Importance) {
         match self {
-            Self::App(heap) => heap.rekey(place, Worth::with_uses(id, importance)),
+            Self::App(heap) => heap.rekey(place, worth::with_uses(id, importance)),
             Self::Lookahead { heap, foresight, .. } => {
-                heap.rekey(place, Worth::by_next_use(id, foresight.next(id), importance));
+                heap.rekey(place, worth::by_next_use(id, foresight.next(id), importance));
             }
-            Self::TopC(heap) => heap.rekey(place, Worth::by_score(id, importance)),
+            Self::TopC(heap) => heap.rekey(place, worth::by_score(id, importance)),
             Self::Icache(regions) => regions.rescore(place, id, importance),
             Self::Lfu(_) | Self::Lru(_) | Self::Fifo(_) | Self::Arc(_) | Self::Static | Self::Quiver(_) => {}
         }

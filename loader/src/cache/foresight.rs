@@ -7,13 +7,15 @@ const UNKNOWN: u32 = u32::MAX;
 
 /// Positions of the plan by sample id.
 pub(super) struct Foresight {
+    samples: u32,
+    /// Empty where nothing is known.
     next: Vec<u32>,
 }
 
 impl Foresight {
-    /// Room for what will be known of samples `0..samples`: 4 bytes each.
+    /// What will be known of samples `0..samples`: 4 bytes each while anything is.
     pub(super) fn of(samples: u32) -> Self {
-        Self { next: vec![UNKNOWN; samples as usize] }
+        Self { samples, next: Vec::new() }
     }
 
     /// The position of the sample's next use.
@@ -22,13 +24,17 @@ impl Foresight {
     }
 
     pub(super) fn set(&mut self, id: SampleId, next: Option<u32>) {
+        if self.next.is_empty() {
+            self.next.resize(self.samples as usize, UNKNOWN);
+        }
         if let Some(slot) = self.next.get_mut(id.index()) {
             *slot = next.unwrap_or(UNKNOWN);
         }
     }
 
-    /// Nothing is known any more.
+    /// Nothing is known any more. The memory is given back: what comes next, a plan to be drawn and looked through, needs as
+    /// much for a while.
     pub(super) fn clear(&mut self) {
-        self.next.fill(UNKNOWN);
+        self.next = Vec::new();
     }
 }

@@ -15,34 +15,62 @@ use std::ops::Range;
 
 const CHILDREN: usize = 4;
 
-#[derive(Clone, Copy)]
-struct Node<K> {
-    key: K,
-    place: u32,
-}
+/// What places are ranked by: a number of 96 bits. No two are equal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Key(u128);
 
-/// The heap, and the space in which victims are looked for. The smallest key is evicted first.
-pub(super) struct Heap<K> {
-    nodes: Vec<Node<K>>,
-    /// By place; stale where the place is not in the heap.
-    positions: Vec<u32>,
-    frontier: BinaryHeap<Reverse<(K, usize)>>,
-}
+impl Key {
+    /// The upper 32 bits are lost.
+    pub(super) const fn new(bits: u128) -> Self {
+        Self(bits << u32::BITS)
+    }
 
-impl<K: Ord> Default for Heap<K> {
-    fn default() -> Self {
-        Self { nodes: Vec::new(), positions: Vec::new(), frontier: BinaryHeap::new() }
+    pub(super) const fn bits(self) -> u128 {
+        self.0 >> u32::BITS
     }
 }
 
-impl<K: Copy + Ord> Heap<K> {
+/// A key, and below it the place: 16 bytes, so that siblings make up a cache line, and compared as one number.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Node(u128);
+
+impl Node {
+    fn new(key: Key, place: u32) -> Self {
+        Self(key.0 | u128::from(place))
+    }
+
+    fn key(self) -> Key {
+        Key(self.0 & !u128::from(u32::MAX))
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "the lower bits are the place")]
+    fn place(self) -> u32 {
+        self.0 as u32
+    }
+}
+
+/// The heap, and the space in which victims are looked for. The smallest key is evicted first.
+pub(super) struct Heap {
+    nodes: Vec<Node>,
+    /// By place; stale where the place is not in the heap.
+    positions: Vec<u32>,
+    frontier: BinaryHeap<Reverse<(Node, usize)>>,
+}
+
+impl Heap {
+    /// An empty heap, with room for places below `places`.
+    pub(super) fn for_places(places: usize) -> Self {
+        let (nodes, positions) = (Vec::with_capacity(places), Vec::with_capacity(places));
+        Self { nodes, positions, frontier: BinaryHeap::new() }
+    }
+
     /// Adds a place that is not in the heap.
-    pub(super) fn insert(&mut self, place: u32, key: K) {
+    pub(super) fn insert(&mut self, place: u32, key: Key) {
         let end = self.nodes.len();
         if self.positions.len() <= place as usize {
             self.positions.resize(place as usize + 1, u32::MAX);
         }
-        self.nodes.push(Node { key, place });
+        self.nodes.push(Node::new(key, place));
         self.settle(end);
     }
 
@@ -56,14 +84,14 @@ impl<K: Copy + Ord> Heap<K> {
     }
 
     /// The key of a place; `None` if it is not in the heap.
-    pub(super) fn key(&self, place: u32) -> Option<K> {
-        self.position(place).map(|position| self.nodes[position].key)
+    pub(super) fn key(&self, place: u32) -> Option<Key> {
+        self.position(place).map(|position| self.nodes[position].key())
     }
 
     /// Changes the key of a place; nothing happens if it is not in the heap.
-    pub(super) fn rekey(&mut self, place: u32, key: K) {
+    pub(super) fn rekey(&mut self, place: u32, key: Key) {
         let Some(position) = self.position(place) else { return };
-        self.nodes[position].key = key;
+        self.nodes[position] = Node::new(key, place);
         self.settle(position);
     }
 
@@ -72,7 +100,7 @@ impl<K: Copy + Ord> Heap<K> {
     /// `newcomer`. A newcomer without a key displaces any.
     pub(super) fn victims(
         &mut self,
-        newcomer: Option<K>,
+        newcomer: Option<Key>,
         mut missing: u64,
         bytes: impl Fn(u32) -> u64,
         is_pinned: impl Fn(u32) -> bool,
@@ -82,13 +110,13 @@ impl<K: Copy + Ord> Heap<K> {
             return true;
         }
         self.frontier.clear();
-        self.frontier.extend(self.nodes.first().map(|root| Reverse((root.key, 0))));
+        self.frontier.extend(self.nodes.first().map(|root| Reverse((*root, 0))));
         loop {
-            let Some(Reverse((key, position))) = self.frontier.pop() else { return false };
-            if newcomer.is_some_and(|newcomer| key >= newcomer) {
+            let Some(Reverse((node, position))) = self.frontier.pop() else { return false };
+            if newcomer.is_some_and(|newcomer| node.key() >= newcomer) {
                 return false;
             }
-            let place = self.nodes[position].place;
+            let place = node.place();
             if !is_pinned(place) {
                 victims.push(place);
                 missing = missing.saturating_sub(bytes(place));
@@ -97,13 +125,13 @@ impl<K: Copy + Ord> Heap<K> {
                 }
             }
             let children = self.children(position);
-            self.frontier.extend(children.map(|child| Reverse((self.nodes[child].key, child))));
+            self.frontier.extend(children.map(|child| Reverse((self.nodes[child], child))));
         }
     }
 
     fn position(&self, place: u32) -> Option<usize> {
         let position = *self.positions.get(place as usize)? as usize;
-        self.nodes.get(position).filter(|node| node.place == place).map(|_| position)
+        self.nodes.get(position).filter(|node| node.place() == place).map(|_| position)
     }
 
     /// Positions of the nodes below the one at `position`.
@@ -117,15 +145,15 @@ impl<K: Copy + Ord> Heap<K> {
         let node = self.nodes[position];
         while position > 0 {
             let parent = (position - 1) / CHILDREN;
-            if node.key >= self.nodes[parent].key {
+            if node >= self.nodes[parent] {
                 break;
             }
             self.put(position, self.nodes[parent]);
             position = parent;
         }
-        while let Some(child) = self.children(position).min_by_key(|&child| self.nodes[child].key) {
+        while let Some(child) = self.children(position).min_by_key(|&child| self.nodes[child]) {
             let smallest = self.nodes[child];
-            if node.key <= smallest.key {
+            if node <= smallest {
                 break;
             }
             self.put(position, smallest);
@@ -134,10 +162,10 @@ impl<K: Copy + Ord> Heap<K> {
         self.put(position, node);
     }
 
-    fn put(&mut self, position: usize, node: Node<K>) {
+    fn put(&mut self, position: usize, node: Node) {
         self.nodes[position] = node;
         // A heap holds fewer nodes than there are samples, whose ids are u32.
-        self.positions[node.place as usize] = u32::try_from(position).unwrap_or(u32::MAX);
+        self.positions[node.place() as usize] = u32::try_from(position).unwrap_or(u32::MAX);
     }
 }
 
@@ -152,13 +180,15 @@ mod tests {
     const PLACES: u32 = 40;
 
     /// Few different worths, so that places decide often.
-    type Key = (u8, Reverse<u32>);
+    fn key(worth: u8, place: u32) -> Key {
+        Key::new(u128::from(worth) << 32 | u128::from(!place))
+    }
 
     /// Parents are below their children, and the nodes are those of `expected`, each where `positions` says.
-    fn check(heap: &Heap<Key>, expected: &BTreeMap<u32, Key>) {
+    fn check(heap: &Heap, expected: &BTreeMap<u32, Key>) {
         for (position, node) in heap.nodes.iter().enumerate() {
-            assert_eq!(heap.positions[node.place as usize] as usize, position);
-            assert!(position == 0 || heap.nodes[(position - 1) / CHILDREN].key < node.key);
+            assert_eq!(heap.positions[node.place() as usize] as usize, position);
+            assert!(position == 0 || heap.nodes[(position - 1) / CHILDREN] < *node);
         }
         for place in 0..PLACES {
             assert_eq!(heap.key(place), expected.get(&place).copied());
@@ -171,9 +201,9 @@ mod tests {
 
         #[test]
         fn the_heap_keeps_its_order(ops in prop::collection::vec((0..PLACES, any::<Option<u8>>()), 0..200)) {
-            let (mut heap, mut expected) = (Heap::default(), BTreeMap::new());
+            let (mut heap, mut expected) = (Heap::for_places(0), BTreeMap::new());
             for (place, worth) in ops {
-                match worth.map(|worth| (worth % 8, Reverse(place))) {
+                match worth.map(|worth| key(worth % 8, place)) {
                     None => {
                         heap.remove(place);
                         expected.remove(&place);
@@ -190,7 +220,7 @@ mod tests {
             sorted.sort_by_key(|place| expected[place]);
             prop_assert_eq!(&victims, &sorted);
             // A newcomer displaces those below it only, and they do if they are enough.
-            let newcomer: Key = (4, Reverse(PLACES / 2));
+            let newcomer = key(4, PLACES / 2);
             let below = sorted.iter().filter(|place| expected[place] < newcomer).count();
             victims.clear();
             prop_assert!(heap.victims(Some(newcomer), below as u64, |_| 1, |_| false, &mut victims));

@@ -3,36 +3,42 @@
 //! A sample's frequency is 1 when it is admitted and grows by 1 with every hit. It is forgotten at eviction: this is
 //! LFU "in the cache", which needs no memory of what is not resident.
 
-use super::heap::Heap;
+use super::heap::{Heap, Key};
 
-/// The smallest is evicted first. No two residents were touched at the same time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Key {
-    frequency: u32,
-    /// Number of the access that came last to it.
-    touched: u64,
+/// Number of the access that came last to a resident, below its frequency. No two were touched at the same time.
+fn key(frequency: u32, touched: u64) -> Key {
+    Key::new(u128::from(frequency) << u64::BITS | u128::from(touched))
+}
+
+fn frequency(key: Key) -> u32 {
+    // A key has 96 bits.
+    u32::try_from(key.bits() >> u64::BITS).unwrap_or(u32::MAX)
 }
 
 /// The residents' places by frequency.
-#[derive(Default)]
 pub(super) struct Lfu {
-    heap: Heap<Key>,
+    heap: Heap,
     /// Admissions and hits so far: the time.
     accesses: u64,
 }
 
 impl Lfu {
+    /// An empty order, with room for places below `places`.
+    pub(super) fn for_places(places: usize) -> Self {
+        Self { heap: Heap::for_places(places), accesses: 0 }
+    }
+
     /// A new place, used once.
     pub(super) fn insert(&mut self, place: u32) {
         let touched = self.tick();
-        self.heap.insert(place, Key { frequency: 1, touched });
+        self.heap.insert(place, key(1, touched));
     }
 
     /// One use more.
     pub(super) fn hit(&mut self, place: u32) {
         let touched = self.tick();
-        if let Some(Key { frequency, .. }) = self.heap.key(place) {
-            self.heap.rekey(place, Key { frequency: frequency.saturating_add(1), touched });
+        if let Some(before) = self.heap.key(place) {
+            self.heap.rekey(place, key(frequency(before).saturating_add(1), touched));
         }
     }
 

@@ -11,16 +11,17 @@ const WAITING: usize = 0;
 const USED: usize = 1;
 
 /// Places by whether their samples were used in this epoch, each queue from the least to the most recently used.
-#[derive(Default)]
 pub(super) struct Once(Queues<2>);
 
 impl Once {
+    /// An empty order, with room for places below `places`.
+    pub(super) fn for_places(places: usize) -> Self {
+        Self(Queues::for_places(places))
+    }
+
     /// All wait for their use again.
     pub(super) fn begin_epoch(&mut self) {
-        let used: Vec<u32> = self.0.oldest_first(USED).collect();
-        for place in used {
-            self.0.renew(WAITING, place);
-        }
+        self.0.append(WAITING, USED);
     }
 
     /// A newcomer, which comes for its use.

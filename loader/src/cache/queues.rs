@@ -45,13 +45,12 @@ pub(super) struct Queues<const N: usize> {
     logs: [Log; N],
 }
 
-impl<const N: usize> Default for Queues<N> {
-    fn default() -> Self {
-        Self { at: Vec::new(), logs: std::array::from_fn(|_| Log::default()) }
-    }
-}
-
 impl<const N: usize> Queues<N> {
+    /// Empty queues, with room for places below `places`.
+    pub(super) fn for_places(places: usize) -> Self {
+        Self { at: Vec::with_capacity(places), logs: std::array::from_fn(|_| Log::default()) }
+    }
+
     /// Puts a place that is in no queue at the new end of `queue`.
     #[inline(always)]
     pub(super) fn insert(&mut self, queue: usize, place: u32) {
@@ -67,6 +66,14 @@ impl<const N: usize> Queues<N> {
         let at = self.push(queue, place);
         let before = std::mem::replace(&mut self.at[place as usize], at);
         self.leave(before)
+    }
+
+    /// Moves all places of queue `from`, in their order, to the new end of `queue`.
+    pub(super) fn append(&mut self, queue: usize, from: usize) {
+        let log = std::mem::take(&mut self.logs[from]);
+        for &place in log.entries[log.oldest..].iter().filter(|&&place| place != NONE) {
+            self.at[place as usize] = self.push(queue, place);
+        }
     }
 
     /// Writes a place at the end of a log.
@@ -156,10 +163,16 @@ mod tests {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn the_queues_keep_their_orders(ops in prop::collection::vec((0..20u32, 0..2usize, any::<bool>()), 0..500)) {
-            let mut queues = Queues::<2>::default();
+        fn the_queues_keep_their_orders(ops in prop::collection::vec((0..21u32, 0..2usize, any::<bool>()), 0..500)) {
+            let mut queues = Queues::<2>::for_places(0);
             let mut expected: [Vec<u32>; 2] = Default::default();
             for (place, queue, renews) in ops {
+                if place == 20 {
+                    queues.append(queue, 1 - queue);
+                    let mut moved = std::mem::take(&mut expected[1 - queue]);
+                    expected[queue].append(&mut moved);
+                    continue;
+                }
                 let before = expected.iter().position(|places| places.contains(&place));
                 prop_assert_eq!(queues.queue_of(place), before);
                 for places in &mut expected {
@@ -179,7 +192,7 @@ mod tests {
                     prop_assert!(queues.logs[queue].entries.len() <= SWEEP_MIN.max(2 * 20), "swept");
                 }
             }
-            prop_assert_eq!(queues.remove(20), None);
+            prop_assert_eq!(queues.remove(21), None);
         }
     }
 }

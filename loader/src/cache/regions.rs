@@ -8,7 +8,7 @@ use shade_formats::SampleId;
 
 use super::heap::Heap;
 use super::once::Once;
-use super::worth::Worth;
+use super::worth;
 use crate::importance::Importance;
 
 /// The low region has one in so many bytes, as in iCACHE's code.
@@ -18,7 +18,7 @@ const LOW_PART: u64 = 10;
 pub(super) struct Regions {
     /// By sample.
     is_high: Vec<bool>,
-    high: Heap<Worth>,
+    high: Heap,
     high_free_bytes: u64,
     high_bytes: u64,
     low: Once,
@@ -33,17 +33,19 @@ impl Regions {
         Self {
             // Before the first epoch nothing is known to be of low importance.
             is_high: vec![true; samples as usize],
-            high: Heap::default(),
+            high: Heap::for_places(samples as usize),
             high_free_bytes: high_bytes,
             high_bytes,
-            low: Once::default(),
+            low: Once::for_places(samples as usize),
             low_free_bytes: low_bytes,
             low_bytes,
         }
     }
 
-    pub(super) fn begin_epoch(&mut self, is_high: Vec<bool>) {
-        self.is_high = is_high;
+    pub(super) fn begin_epoch(&mut self, high: impl FnOnce() -> Vec<bool>) {
+        // Not two of them at a time.
+        self.is_high = Vec::new();
+        self.is_high = high();
         self.low.begin_epoch();
     }
 
@@ -59,7 +61,7 @@ impl Regions {
     ) -> bool {
         if self.is_high(id) {
             // Below all residents of the same score, so that these are not displaced.
-            let newcomer = Worth::below_score(id, importance);
+            let newcomer = worth::below_score(id, importance);
             let missing = bytes.saturating_sub(self.high_free_bytes);
             bytes <= self.high_bytes
                 && self.high.victims(Some(newcomer), missing, bytes_of, is_pinned, victims)
@@ -71,7 +73,7 @@ impl Regions {
 
     pub(super) fn insert(&mut self, place: u32, id: SampleId, bytes: u64, importance: &Importance) {
         if self.is_high(id) {
-            self.high.insert(place, Worth::by_score(id, importance));
+            self.high.insert(place, worth::by_score(id, importance));
             self.high_free_bytes = self.high_free_bytes.saturating_sub(bytes);
         } else {
             self.low.insert(place);
@@ -97,7 +99,7 @@ impl Regions {
 
     pub(super) fn rescore(&mut self, place: u32, id: SampleId, importance: &Importance) {
         // Nothing happens to a place that is not in the heap.
-        self.high.rekey(place, Worth::by_score(id, importance));
+        self.high.rekey(place, worth::by_score(id, importance));
     }
 
     pub(super) fn is_high(&self, id: SampleId) -> bool {

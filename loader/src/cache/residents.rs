@@ -33,8 +33,11 @@ pub(super) struct Residents<T> {
 
 impl<T> Residents<T> {
     pub(super) fn new(samples: u32) -> Self {
-        let places = vec![NOWHERE; samples as usize];
-        Self { values: Vec::new(), owners: Vec::new(), free: Vec::new(), places, len: 0, used_bytes: 0 }
+        // Room that is not used takes no memory. To grow into it by doubling would take half as much again.
+        let samples = samples as usize;
+        let (values, owners) = (Vec::with_capacity(samples), Vec::with_capacity(samples));
+        let places = vec![NOWHERE; samples];
+        Self { values, owners, free: Vec::new(), places, len: 0, used_bytes: 0 }
     }
 
     /// Whether `id` is a sample of the dataset that is not resident.

@@ -24,7 +24,8 @@ pub struct Plan {
     pub epoch: u32,
     /// The sample at each position; as many as the dataset has, or fewer with `iis`.
     pub ids: Vec<SampleId>,
-    /// The loss weight at each position: 1/λ, which is 1 in a permutation; 0 for what is not to be trained on.
+    /// The loss weight at each position: 1/λ, which is 1 in a permutation; 0 for what is not to be trained on. Empty where
+    /// nobody trains by the plan.
     pub weights: Vec<f32>,
     /// What is worth reporting about it.
     pub summary: PlanSummary,
@@ -115,7 +116,7 @@ fn draw(
             }
             summary.hit_cap_withheld = replicated.withheld;
             summary.covered = cover(&mut counts, forgotten, &mut random(Stage::Cover));
-            (counts, Weights::BySample(draw_weights(&chances, &replicated, &resident)))
+            (counts, Weights::Drawn(chances, replicated))
         }
         Sampler::Iis => {
             let selection = select(importance, epoch, forgotten, &mut random(Stage::Draw));
@@ -137,18 +138,22 @@ fn draw(
     let ids = if spec.sampler == Sampler::Sequential {
         (0..importance.len()).map(SampleId).collect()
     } else {
-        let mut ids = in_order(&counts, spec.order, cached, batch_size, random);
+        let mut ids = in_order(counts, spec.order, cached, batch_size, random);
         if spec.pace {
             pace(&mut ids, &resident, batch_size, &mut random(Stage::Pace));
         }
         ids
     };
-    let weights = match weights {
-        Weights::One => vec![1.0; ids.len()],
-        Weights::BySample(weights) => {
-            ids.iter().map(|id| weights.get(id.index()).copied().unwrap_or(1.0)).collect()
-        }
+    let by_sample = match weights {
+        Weights::One => None,
+        Weights::BySample(weights) => Some(weights),
+        // Only now: until here it would be memory for nothing.
+        Weights::Drawn(chances, replicated) => Some(draw_weights(&chances, &replicated, &resident)),
     };
+    let weights = by_sample.map_or_else(
+        || vec![1.0; ids.len()],
+        |weights| ids.iter().map(|id| weights.get(id.index()).copied().unwrap_or(1.0)).collect(),
+    );
     Plan { epoch, ids, weights, summary }
 }
 
@@ -158,22 +163,20 @@ fn asks_for_residents(spec: &PlanSpec) -> bool {
 }
 
 /// The loss weights of a plan.
-enum Weights {
+enum Weights<'a> {
     /// Those of a permutation.
     One,
     /// By sample.
     BySample(Vec<f32>),
+    /// 1/λ of what was drawn, and then replicated.
+    Drawn(Chances<'a>, Replicated),
 }
 
 /// 1/λ by sample.
-fn draw_weights(chances: &Chances, replicated: &Replicated, resident: &[bool]) -> Vec<f32> {
+fn draw_weights(chances: &Chances<'_>, replicated: &Replicated, resident: &[bool]) -> Vec<f32> {
     let residents = resident.iter().copied().chain(std::iter::repeat(false));
-    let factor = |resident| if resident { replicated.resident_factor } else { replicated.other_factor };
-    chances
-        .expected_uses()
-        .zip(residents)
-        .map(|(uses, resident)| reciprocal(uses * factor(resident)))
-        .collect()
+    let uses = chances.expected_uses().zip(residents);
+    uses.map(|(uses, is_resident)| reciprocal(uses * replicated.factor(is_resident))).collect()
 }
 
 /// 1 where the sample was not expected at all: only `cover` can have put it in.

@@ -5,6 +5,8 @@
 //! stand in is the policy's affair: Quiver takes any resident for any absent sample; iCACHE only samples of low importance
 //! for samples of low importance.
 
+#![expect(clippy::indexing_slicing, reason = "positions are below the plan's length")]
+
 use shade_formats::SampleId;
 
 use super::epoch::Plan;
@@ -24,31 +26,24 @@ impl Plan {
         may_stand_in: impl Fn(SampleId) -> bool,
     ) -> Vec<u32> {
         let to = to.min(self.ids.len());
-        let end =
-            self.ids.len().min(from.saturating_add((to.saturating_sub(from)).saturating_mul(WINDOW_BATCHES)));
-        let Some((batch, later)) =
-            self.ids.get_mut(from..end).and_then(|ids| ids.split_at_mut_checked(to - from))
-        else {
-            return Vec::new();
-        };
-        let Some((weights, later_weights)) =
-            self.weights.get_mut(from..end).and_then(|weights| weights.split_at_mut_checked(to - from))
-        else {
-            return Vec::new();
-        };
+        let window = to.saturating_sub(from).saturating_mul(WINDOW_BATCHES);
+        let mut later = to..self.ids.len().min(from.saturating_add(window));
         let mut exchanged = Vec::new();
-        let mut pending = later.iter_mut().zip(later_weights).filter(|(id, _)| may_stand_in(**id));
-        for at in 0..batch.len() {
-            if !batch.get(at).is_some_and(|&id| is_absent(id)) {
+        for at in from..to {
+            if !is_absent(self.ids[at]) {
                 continue;
             }
-            let Some((other, other_weight)) = pending.find(|(id, _)| !batch.contains(id)) else { break };
-            if let (Some(id), Some(weight)) = (batch.get_mut(at), weights.get_mut(at)) {
-                std::mem::swap(id, other);
-                std::mem::swap(weight, other_weight);
-                // Positions of a plan are u32.
-                exchanged.push(u32::try_from(from + at).unwrap_or(u32::MAX));
+            let ids = &self.ids;
+            let is_new = |id| !ids[from..to].contains(&id);
+            let Some(other) = later.find(|&other| may_stand_in(ids[other]) && is_new(ids[other])) else {
+                break;
+            };
+            self.ids.swap(at, other);
+            if self.weights.len() == self.ids.len() {
+                self.weights.swap(at, other);
             }
+            // Positions of a plan are u32.
+            exchanged.push(u32::try_from(at).unwrap_or(u32::MAX));
         }
         exchanged
     }

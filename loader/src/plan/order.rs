@@ -31,7 +31,7 @@ const LOOKS_PER_POSITION: usize = 64;
 /// Lists each sample as often as `counts` says, in the order asked for. `resident` is by sample, for the orders that ask
 /// for it.
 pub(super) fn in_order(
-    counts: &[u32],
+    counts: Vec<u32>,
     order: Order,
     resident: &[bool],
     batch_size: usize,
@@ -43,25 +43,29 @@ pub(super) fn in_order(
     let mut residents_end = 0;
     match order {
         Order::Shuffled => {
-            list(&mut ids, counts, |_| true);
+            list(&mut ids, &counts, |_| true);
             shuffle.shuffle(&mut ids);
         }
         Order::HitsFirst => {
-            list(&mut ids, counts, |sample| resident[sample]);
+            list(&mut ids, &counts, |sample| resident[sample]);
             residents_end = ids.len();
-            list(&mut ids, counts, |sample| !resident[sample]);
+            list(&mut ids, &counts, |sample| !resident[sample]);
             let (residents, others) = ids.split_at_mut(residents_end);
             shuffle.shuffle(residents);
             shuffle.shuffle(others);
         }
-        Order::Spaced => ids = spaced(counts, resident, batch_size, &mut random(Stage::Space)),
-        Order::Opportunistic => ids = opportunistic(counts, resident, &mut random(Stage::Opportune)),
+        Order::Spaced => ids = spaced(&counts, resident, batch_size, &mut random(Stage::Space)),
+        Order::Opportunistic => ids = opportunistic(&counts, resident, &mut random(Stage::Opportune)),
     }
-    if counts.iter().any(|&count| count > 1) {
+    let repeats = counts.iter().any(|&count| count > 1);
+    let samples = counts.len();
+    // What moves draws apart takes as much memory again.
+    drop(counts);
+    if repeats {
         let mut spread = random(Stage::Spread);
         let (residents, others) = ids.split_at_mut(residents_end);
         for (start, part) in [(0, residents), (residents_end, others)] {
-            move_apart(part, start, batch_size, counts.len(), &mut spread);
+            move_apart(part, start, batch_size, samples, &mut spread);
         }
     }
     ids
@@ -198,7 +202,7 @@ mod tests {
         seed: u64,
     ) -> Vec<SampleId> {
         let random = |stage| Random::new(seed, 1, stage);
-        let ids = in_order(counts, order, resident, batch_size, random);
+        let ids = in_order(counts.to_vec(), order, resident, batch_size, random);
         let mut delivered = vec![0; counts.len()];
         for id in &ids {
             delivered[id.index()] += 1;

@@ -15,15 +15,20 @@ use super::random::{Random, Select};
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Replicated {
     /// By how much the draws of residents became more.
-    pub(super) resident_factor: f64,
+    resident_factor: f64,
     /// Which part of the other draws was kept.
-    pub(super) other_factor: f64,
+    other_factor: f64,
     /// Copies that `hit_cap` withheld.
     pub(super) withheld: u32,
 }
 
 impl Replicated {
     pub(super) const NONE: Self = Self { resident_factor: 1.0, other_factor: 1.0, withheld: 0 };
+
+    /// What replication made of one draw of a sample, on average.
+    pub(super) fn factor(&self, is_resident: bool) -> f64 {
+        if is_resident { self.resident_factor } else { self.other_factor }
+    }
 }
 
 /// The factor in force: `spec.rep` while the validation score improves, 1 otherwise.

@@ -94,6 +94,8 @@ impl Training<'_> {
         let mut next: Option<Plan> = None;
         for epoch in 0..self.epochs {
             watch.go_on(0)?;
+            // What is known of the last plan goes before the next is drawn: they are never in memory together.
+            replay.end_plan();
             let (batch, importance) = (self.batch_size, replay.importance());
             let is_resident = |id| replay.is_resident(id);
             let mut plan = next
@@ -104,6 +106,8 @@ impl Training<'_> {
                 .draw_ahead
                 .then(|| draw_next_plan(&self.spec, &plan, batch, importance, is_resident, rep));
             let next_ids = next.as_ref().map_or(&[][..], |next| &next.ids);
+            // Nobody trains by it.
+            plan.weights = Vec::new();
             drawn(&plan);
             losses.begin_epoch(epoch)?;
             replay.begin_epoch(epoch, repeats(&plan), true);

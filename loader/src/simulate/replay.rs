@@ -154,11 +154,18 @@ impl<'a> Replay<'a> {
     pub(super) fn look_ahead(&mut self, known: Known<'_>) {
         let Setup { keeper, samples, lookahead, .. } = self.setup;
         let Some(lookahead) = keeper.lookahead(lookahead) else { return };
+        self.end_plan();
         let mut outlook = Outlook::new(known, samples, 0, in_sight(lookahead, samples as usize));
-        self.cache.forget_uses(&self.importance);
         outlook.begin(known, |(id, at)| self.cache.see(id, at, &self.importance));
         self.outlook = Some((outlook, 0));
         self.prefetch_at = 0;
+    }
+
+    /// Nothing more of what was in sight comes.
+    pub(super) fn end_plan(&mut self) {
+        if self.outlook.take().is_some() {
+            self.cache.forget_uses(&self.importance);
+        }
     }
 
     /// A plan was drawn: what it is like, and what it means to the cache. After [`begin_epoch`](Self::begin_epoch).
