@@ -15,14 +15,17 @@
 /// Entries of a log, holes among them, before sweeping is worth a thought.
 const SWEEP_MIN: usize = 64;
 
-/// In no queue; in a log, a hole.
+/// In a log: a hole.
 const NONE: u32 = u32::MAX;
+/// In no queue.
+const NOWHERE: u8 = u8::MAX;
 
-/// Where a place stands.
+/// Where a place stands: 5 bytes.
 #[derive(Clone, Copy)]
+#[repr(Rust, packed)]
 struct At {
-    /// `NONE` or below the number of queues.
-    queue: u32,
+    /// `NOWHERE` or below the number of queues.
+    queue: u8,
     /// Of its entry in the queue's log.
     position: u32,
 }
@@ -55,7 +58,7 @@ impl<const N: usize> Queues<N> {
     #[inline(always)]
     pub(super) fn insert(&mut self, queue: usize, place: u32) {
         if self.at.len() <= place as usize {
-            self.at.resize(place as usize + 1, At { queue: NONE, position: 0 });
+            self.at.resize(place as usize + 1, At { queue: NOWHERE, position: 0 });
         }
         self.at[place as usize] = self.push(queue, place);
     }
@@ -83,7 +86,7 @@ impl<const N: usize> Queues<N> {
             self.sweep(queue);
         }
         let log = &mut self.logs[queue];
-        let at = At { queue: number(queue), position: number(log.entries.len()) };
+        let at = At { queue: u8::try_from(queue).unwrap_or(NOWHERE), position: number(log.entries.len()) };
         log.entries.push(place);
         at
     }
@@ -92,27 +95,27 @@ impl<const N: usize> Queues<N> {
     #[inline(always)]
     pub(super) fn remove(&mut self, place: u32) -> Option<usize> {
         let at = self.at.get_mut(place as usize)?;
-        let before = std::mem::replace(at, At { queue: NONE, ..*at });
+        let before = std::mem::replace(at, At { queue: NOWHERE, ..*at });
         self.leave(before)
     }
 
     /// Leaves a hole where a place was, and says in which queue.
     #[inline(always)]
     fn leave(&mut self, before: At) -> Option<usize> {
-        let log = self.logs.get_mut(before.queue as usize)?;
+        let log = self.logs.get_mut(usize::from(before.queue))?;
         let position = before.position as usize;
         log.entries[position] = NONE;
         if position == log.oldest {
             let rest = &log.entries[position..];
             log.oldest += rest.iter().take_while(|&&place| place == NONE).count();
         }
-        Some(before.queue as usize)
+        Some(usize::from(before.queue))
     }
 
     /// The queue that a place is in.
     pub(super) fn queue_of(&self, place: u32) -> Option<usize> {
         let at = self.at.get(place as usize)?;
-        (at.queue != NONE).then_some(at.queue as usize)
+        (at.queue != NOWHERE).then_some(usize::from(at.queue))
     }
 
     /// Whether no place is in `queue`.
@@ -148,7 +151,7 @@ impl<const N: usize> Queues<N> {
     }
 }
 
-/// Queues are few, and a log has fewer entries than u32 counts.
+/// A log has fewer entries than u32 counts.
 fn number(index: usize) -> u32 {
     u32::try_from(index).unwrap_or(NONE)
 }
