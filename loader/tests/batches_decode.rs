@@ -110,10 +110,10 @@ fn resize_and_crop_are_torchvisions() {
 
 #[test]
 fn a_jpeg_reduced_while_decoding_looks_the_same() {
-    // 301 x 203 to 16 x 16 goes by an eighth. Another filter than bilinear alone, so not equal, but not shifted:
+    // 301 x 203 to 16 x 16 goes by a quarter. Another filter than bilinear alone, so not equal, but not shifted:
     // one pixel's shift would differ by about 8 on average.
     let (largest, mean) = difference("reduced.jpg", 16, 16, "reduced.jpg.16.rgb");
-    assert!(largest <= 8 && mean < 0.8, "at most {largest}, on average {mean}");
+    assert!(largest <= 3 && mean < 0.5, "at most {largest}, on average {mean}");
 }
 
 #[test]
