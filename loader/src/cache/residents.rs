@@ -33,7 +33,8 @@ pub(super) struct Residents<T> {
 
 impl<T> Residents<T> {
     pub(super) fn new(samples: u32) -> Self {
-        // Room that is not used takes no memory. To grow into it by doubling would take half as much again.
+        // As many as there can be, here and in the policies' orders: room that nothing is written to takes no memory, and what
+        // grows by doubling leaves holes behind.
         let samples = samples as usize;
         let (values, owners) = (Vec::with_capacity(samples), Vec::with_capacity(samples));
         let places = vec![NOWHERE; samples];

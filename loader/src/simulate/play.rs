@@ -106,7 +106,7 @@ impl Training<'_> {
                 .draw_ahead
                 .then(|| draw_next_plan(&self.spec, &plan, batch, importance, is_resident, rep));
             let next_ids = next.as_ref().map_or(&[][..], |next| &next.ids);
-            // Nobody trains by it.
+            // 4 bytes a sample that nobody asks for.
             plan.weights = Vec::new();
             drawn(&plan);
             losses.begin_epoch(epoch)?;
