@@ -102,8 +102,9 @@ impl Cut {
     /// each side: so the resizer's filter, not the decoder's, makes what is seen.
     ///
     /// Of 60 photographs with much grain the worst then differs by 2.1 grey levels on average from what PIL makes of the whole,
-    /// at any size; where the reduced source is only just as large as the result, by 6.8. What it costs is to decode at half
-    /// the reduction, where that is just too large: a tenth to three tenths of decoding.
+    /// at any size; where the reduced source is only just as large as the result, by 6.8. It costs where the
+    /// reduction is half of what it could be: `Resize(256)`, 374 or 512 and the middle 224 pixels of a JPEG of 2000 x 1500
+    /// then take 1.12 to 1.17 times as long.
     fn reduction(&self) -> u32 {
         let covers = |by: u32| {
             let by = u64::from(FILTERED * by);
