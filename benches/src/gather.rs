@@ -12,6 +12,7 @@ use shade_formats::SampleId;
 use shade_formats::checksum::crc32c;
 use shade_formats::control::Output;
 use shade_formats::ring::{PayloadSize, Region};
+use shade_images::Size;
 use shade_load::batches::decode::Draw;
 use shade_load::batches::{FillOrder, Job, JobDone, Row, Ticket, Workers};
 use shade_load::blocks::{Arena, Blocks, FreeList, Record, block_bytes_for, charged_bytes};
@@ -88,6 +89,7 @@ impl Gather {
                 offset,
                 len: u64::from(record_bytes),
                 draw: Draw::default(),
+                size: Size::default(),
                 record,
             });
         }
@@ -123,10 +125,10 @@ impl Gather {
         let spent = started.elapsed();
         for job in done {
             let JobDone::Filled(filled) = job else { return Err("not what was ordered".into()) };
-            for (row, outcome) in filled.rows {
-                outcome?;
-                self.rows.push(row);
+            if let Some((_, fault)) = filled.faults.into_iter().next() {
+                return Err(fault.into());
             }
+            self.rows.extend(filled.rows);
         }
         Ok(spent.as_secs_f64() * 1e6 / records as f64)
     }

@@ -1,7 +1,7 @@
 //! Sizes, and what a resize to a wished side makes of them.
 
 /// Columns and rows, in pixels.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Size {
     /// Columns.
     pub width: u32,

@@ -102,7 +102,15 @@ impl Rig {
     fn row(&mut self, sample: usize, offset: u64, len: u64) -> Row {
         let record = self.record(sample);
         let sample = u32::try_from(sample).unwrap();
-        Row { position: 100 + sample, sample: SampleId(sample), offset, len, draw: Draw::default(), record }
+        Row {
+            position: 100 + sample,
+            sample: SampleId(sample),
+            offset,
+            len,
+            draw: Draw::default(),
+            size: Size::default(),
+            record,
+        }
     }
 
     fn fill(&self, output: Output, rows: Vec<Row>, payload: &Region) -> Filled {
@@ -176,9 +184,13 @@ fn png(width: u32, height: u32, seed: u32) -> Vec<u8> {
     bytes
 }
 
-/// Bytes written, or what is wrong.
+/// Bytes of each row, or what is wrong with it.
 fn outcomes(filled: &Filled) -> Vec<Result<u64, FillFault>> {
-    filled.rows.iter().map(|(_, outcome)| outcome.clone().map(|written| written.bytes)).collect()
+    let mut outcomes: Vec<_> = filled.rows.iter().map(|row| Ok(row.len)).collect();
+    for (at, fault) in &filled.faults {
+        outcomes[*at] = Err(fault.clone());
+    }
+    outcomes
 }
 
 #[test]
@@ -197,7 +209,7 @@ fn raw_rows_hold_the_records_bytes() {
     let filled = rig.fill(Output::Raw, rows, &payload);
     assert_eq!(filled.ticket, TICKET);
     assert_eq!(outcomes(&filled), [Ok(1), Ok(5000), Ok(5200), Ok(3000)]);
-    assert_eq!(filled.rows.iter().map(|(row, _)| row.position).collect::<Vec<_>>(), [102, 100, 101, 103]);
+    assert_eq!(filled.rows.iter().map(|row| row.position).collect::<Vec<_>>(), [102, 100, 101, 103]);
     assert_eq!(read(&payload, 4096, 5000), long);
     assert_eq!(read(&payload, 12_000, 5200), text);
     assert_eq!(read(&payload, 20_000, 3000), noise(3000, 9));
@@ -299,7 +311,7 @@ fn the_last_owner_of_the_blocks_is_the_core_again() {
     let payload = Region::heap(4096);
     let rows = vec![rig.row(0, 0, 2000)];
     let free = rig.free.free_bytes();
-    for (row, _) in rig.fill(Output::Raw, rows, &payload).rows {
+    for row in rig.fill(Output::Raw, rows, &payload).rows {
         let record = Arc::into_inner(row.record).expect("a worker kept a clone");
         rig.free.give(record.into_blocks());
     }
@@ -325,23 +337,24 @@ fn a_record_is_checked_by_its_first_row_and_not_again() {
     ] {
         let good = rig.row(sample, 0, len);
         assert!(!good.record.is_checked());
-        let (row, outcome) = rig.fill(output, vec![good], &payload).rows.remove(0);
-        assert_eq!(outcome.map(|written| written.bytes), Ok(len));
-        assert!(row.record.is_checked());
+        let filled = rig.fill(output, vec![good], &payload);
+        assert_eq!(filled.faults, []);
+        assert!(filled.rows[0].record.is_checked());
 
         // One bit in the last byte, which no decoder would miss.
         let stored = rig.records[sample].stored.clone();
         *rig.records[sample].stored.last_mut().unwrap() ^= 1;
         let mismatch = Mismatch { got: crc32c(&rig.records[sample].stored), expected: crc32c(&stored) };
         let bad = rig.row(sample, 0, len);
-        let (row, outcome) = rig.fill(output, vec![bad], &payload).rows.remove(0);
-        assert_eq!(outcome, Err(FillFault::Checksum(mismatch)));
+        let Filled { mut rows, faults, .. } = rig.fill(output, vec![bad], &payload);
+        assert_eq!(faults, [(0, FillFault::Checksum(mismatch))]);
+        let row = rows.remove(0);
         assert!(!row.record.is_checked());
 
         // Who has been told that it is right does not look again.
         row.record.set_checked();
-        let outcome = rig.fill(output, vec![row], &payload).rows.remove(0).1;
-        assert!(!matches!(outcome, Err(FillFault::Checksum(_))), "{outcome:?}");
+        let faults = rig.fill(output, vec![row], &payload).faults;
+        assert!(!matches!(faults[..], [(_, FillFault::Checksum(_))]), "{faults:?}");
         rig.records[sample].stored = stored;
     }
 }
@@ -417,10 +430,9 @@ fn rows_of_their_own_sizes_are_the_whole_images() {
         let payload = Region::heap(40 << 10);
         let rows = places.iter().enumerate().map(|(i, &(at, len))| rig.row(i, at, len)).collect();
         let filled = rig.fill(Output::Ragged { channels_last }, rows, &payload);
-        let written: Vec<_> = filled.rows.into_iter().map(|(_, outcome)| outcome.unwrap()).collect();
-        let sides: Vec<_> = written.iter().map(|written| (written.width, written.height)).collect();
+        assert_eq!(filled.faults, []);
+        let sides: Vec<_> = filled.rows.iter().map(|row| (row.size.width, row.size.height)).collect();
         assert_eq!(sides, [(200, 30), (200, 30), (1, 9), (3, 2), (2, 3)], "an orientation turns a TIFF only");
-        assert!(written.iter().zip(places).all(|(written, (_, len))| written.bytes == len));
 
         let in_order = |rgb: &[u8]| match channels_last {
             true => rgb.to_vec(),

@@ -1,5 +1,6 @@
 //! Fills rows: gather, decompress, decode, write.
 
+use std::hint::black_box;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Instant;
@@ -7,11 +8,12 @@ use std::time::Instant;
 use shade_formats::control::Output;
 use shade_formats::index::{Entry, Index};
 use shade_formats::ring::Region;
+use shade_images::Size;
 
 use super::decode::{DecodeFault, Decoder, shrink};
 use super::decompress::{Decompressor, Dictionaries};
 use super::room::{indexed_size, row_bytes};
-use super::{FillFault, FillOrder, Filled, LayoutFault, Row, Written, gather};
+use super::{FillFault, FillOrder, Filled, LayoutFault, Row, gather};
 use crate::blocks::Arena;
 
 /// What one worker needs to fill rows, kept between them so that a small row costs no allocation.
@@ -38,24 +40,39 @@ impl Filler {
     /// Fills every row of `order`; a bad one does not spoil the others.
     pub(super) fn fill(&mut self, order: FillOrder, payload: &Region) -> Filled {
         let start = Instant::now();
-        let FillOrder { ticket, output, rows } = order;
-        let rows = rows
-            .into_iter()
-            .map(|row| {
-                let outcome = guard(|| self.fill_row(&row, output, payload));
-                if matches!(outcome, Err(FillFault::Decode(DecodeFault::Panicked { .. }))) {
-                    // Whatever it was in the middle of, it is not in a state to go on from.
-                    self.buffers = Buffers::new(self.buffers.zstd.renewed());
+        let FillOrder { ticket, output, mut rows } = order;
+        let mut faults = Vec::new();
+        self.look_at_all(&rows);
+        for (at, row) in rows.iter_mut().enumerate() {
+            match guard(|| self.fill_row(row, output, payload)) {
+                Ok(size) => row.size = size,
+                Err(fault) => {
+                    if matches!(fault, FillFault::Decode(DecodeFault::Panicked { .. })) {
+                        // Whatever it was in the middle of, it is not in a state to go on from.
+                        self.buffers = Buffers::new(self.buffers.zstd.renewed());
+                    }
+                    faults.push((at, fault));
                 }
-                (row, outcome)
-            })
-            .collect();
+            }
+        }
         self.buffers.shrink();
         let fill_ns = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        Filled { ticket, rows, fill_ns }
+        Filled { ticket, rows, faults, fill_ns }
     }
 
-    fn fill_row(&mut self, row: &Row, output: Output, payload: &Region) -> Result<Written, FillFault> {
+    /// Looks at what each row will begin with: its entry, its record, the record's first byte. Row by row, each would wait
+    /// for its own cache lines, which is longer than a small image takes; looked at together they come at the same time.
+    fn look_at_all(&self, rows: &[Row]) {
+        let known = rows.iter().filter(|row| self.index.entry(row.sample).is_some()).count();
+        let checked = rows.iter().filter(|row| row.record.is_checked()).count();
+        let first = |row: &Row| self.arena.slices(row.record.blocks(), 1).ok()?.next()?.first().copied();
+        let zeros = rows.iter().filter(|row| first(row) == Some(0)).count();
+        // To be looked at is all that it is for.
+        black_box((known, checked, zeros));
+    }
+
+    /// Writes one row. Returns the size that it is to have: see [`Row::size`].
+    fn fill_row(&mut self, row: &Row, output: Output, payload: &Region) -> Result<Size, FillFault> {
         let entry = self.index.entry(row.sample).ok_or(LayoutFault::Sample)?;
         let bytes = row_bytes(output, &entry)?;
         if row.len != bytes {
@@ -65,17 +82,15 @@ impl Filler {
             // A sum that overflows leaves the payload, and is refused there.
             payload.write(row.offset.saturating_add(at), bytes).map_err(FillFault::from)
         };
-        let written = Written { bytes, ..Written::default() };
         match output {
-            Output::Raw => self.write_raw(row, &entry, payload).map(|()| written),
+            Output::Raw => self.write_raw(row, &entry, payload).map(|()| Size::default()),
             Output::Decoded(images) => self.with_record(row, &entry, |decoder, record| {
                 decoder.decode(entry.media, record, &images, row.draw, write)?;
-                Ok(written)
+                Ok(Size::default())
             }),
             Output::Ragged { channels_last } => self.with_record(row, &entry, |decoder, record| {
                 let indexed = indexed_size(&entry)?;
-                let size = decoder.decode_whole(entry.media, record, indexed, channels_last, write)?;
-                Ok(Written { height: size.height, width: size.width, ..written })
+                decoder.decode_whole(entry.media, record, indexed, channels_last, write)
             }),
         }
     }
@@ -85,8 +100,8 @@ impl Filler {
         &mut self,
         row: &Row,
         entry: &Entry,
-        decode: impl FnOnce(&mut Decoder, &[u8]) -> Result<Written, FillFault>,
-    ) -> Result<Written, FillFault> {
+        decode: impl FnOnce(&mut Decoder, &[u8]) -> Result<Size, FillFault>,
+    ) -> Result<Size, FillFault> {
         let Self { arena, buffers: Buffers { decoder, zstd, stored, raw }, .. } = self;
         let mut record = gather::stored(arena, &row.record, entry, stored)?;
         if entry.codec.is_compressed() {
@@ -124,7 +139,7 @@ impl Buffers {
 /// Decoders walk hostile bytes, and a panic there is a defect that a record happens to show. Let through, it would end
 /// the thread: this order's rows would never come back, their batch would never be complete, and the trainer would
 /// wait for ever. As a fault, it is one bad record with a name, dealt with as the job wishes.
-fn guard(work: impl FnOnce() -> Result<Written, FillFault>) -> Result<Written, FillFault> {
+fn guard<T>(work: impl FnOnce() -> Result<T, FillFault>) -> Result<T, FillFault> {
     // Unwind safety: the caller throws the buffers away that a panic may have left half-changed.
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         let text = panic
@@ -142,11 +157,11 @@ mod tests {
 
     #[test]
     fn a_panic_is_the_rows_fault_and_carries_its_message() {
-        let panicked = |text: &str| Err(FillFault::Decode(DecodeFault::Panicked { text: text.to_owned() }));
+        let panicked =
+            |text: &str| Err::<(), _>(FillFault::Decode(DecodeFault::Panicked { text: text.to_owned() }));
         assert_eq!(guard(|| panic!("at byte {}", 7)), panicked("at byte 7"));
         assert_eq!(guard(|| panic!("plain")), panicked("plain"));
         assert_eq!(guard(|| std::panic::panic_any(5_u8)), panicked("no message"));
-        let written = Written { bytes: 3, ..Written::default() };
-        assert_eq!(guard(|| Ok(written)), Ok(written));
+        assert_eq!(guard(|| Ok(3)), Ok(3));
     }
 }

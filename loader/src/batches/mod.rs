@@ -17,6 +17,6 @@ mod seal;
 mod workers;
 
 pub use fault::{FillFault, LayoutFault};
-pub use order::{Columns, FillOrder, Filled, Job, JobDone, Move, Row, SealOrder, Ticket, Written};
+pub use order::{Columns, FillOrder, Filled, Job, JobDone, Move, Row, SealOrder, Ticket};
 pub use room::row_bytes;
 pub use workers::Workers;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use shade_formats::control::Output;
 use shade_formats::ring::{BatchLayout, Region};
 use shade_formats::{FormatError, SampleId};
+use shade_images::Size;
 
 use super::FillFault;
 use super::decode::Draw;
@@ -32,6 +33,8 @@ pub struct Row {
     pub len: u64,
     /// What decides which part of the image it is; of no matter for raw output.
     pub draw: Draw,
+    /// Set by the worker: of an image in its own size; 0 x 0 where all have one size or the row is raw.
+    pub size: Size,
     /// The record as it is stored. The worker gives this very `Arc` back and keeps no clone, so that the core can take
     /// the blocks out of the last one.
     pub record: Arc<Record>,
@@ -48,25 +51,17 @@ pub struct FillOrder {
     pub rows: Vec<Row>,
 }
 
-/// What a row holds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Written {
-    /// Bytes.
-    pub bytes: u64,
-    /// Rows of pixels of an image in its own size; 0 where all have one size or the row is raw.
-    pub height: u32,
-    /// Columns of pixels, likewise.
-    pub width: u32,
-}
-
 /// A [`FillOrder`], done.
 #[derive(Debug)]
 pub struct Filled {
     /// The batch.
     pub ticket: Ticket,
-    /// Every row of the order, in its order, with what was written or what is wrong with it. Of a row with a fault,
-    /// the bytes in the payload are unspecified.
-    pub rows: Vec<(Row, Result<Written, FillFault>)>,
+    /// Every row of the order, in its order. They hold what was asked for, but for those with a fault: what these hold is
+    /// unspecified.
+    pub rows: Vec<Row>,
+    /// What is wrong with which of `rows`, by ascending position in them. By itself, as next to no row has one, and rows are
+    /// handed back and forth by the million a second.
+    pub faults: Vec<(usize, FillFault)>,
     /// Time a worker spent on it.
     pub fill_ns: u64,
 }

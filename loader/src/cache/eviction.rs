@@ -6,10 +6,10 @@ use shade_formats::control::Policy;
 
 use super::arc::Adaptive;
 use super::foresight::Foresight;
-use super::heap::Heap;
 use super::lfu::Lfu;
 use super::once::Once;
 use super::queues::Queues;
+use super::ranking::{Ranking, Wanted};
 use super::regions::Regions;
 use super::residents::Residents;
 use super::worth;
@@ -52,14 +52,14 @@ impl<T> Swap<'_, T> {
 
 /// The policy's order of eviction over the places of the residents.
 pub(super) enum Eviction {
-    App(Heap),
+    App(Ranking),
     Lookahead {
-        heap: Heap,
+        ranking: Ranking,
         foresight: Foresight,
         /// Whether a newcomer that is used later than all residents is refused.
         bypasses: bool,
     },
-    TopC(Heap),
+    TopC(Ranking),
     Lfu(Lfu),
     Lru(Queues<1>),
     Fifo(Queues<1>),
@@ -74,9 +74,9 @@ impl Eviction {
     pub(super) fn new(policy: Policy, capacity_bytes: u64, samples: u32) -> Self {
         let places = samples as usize;
         match policy {
-            Policy::App => Self::App(Heap::for_places(places)),
+            Policy::App => Self::App(Ranking::for_places(places)),
             Policy::Lookahead => Self::belady(samples, true),
-            Policy::TopC => Self::TopC(Heap::for_places(places)),
+            Policy::TopC => Self::TopC(Ranking::for_places(places)),
             Policy::Lfu => Self::Lfu(Lfu::for_places(places)),
             Policy::Lru => Self::Lru(Queues::for_places(places)),
             Policy::Fifo => Self::Fifo(Queues::for_places(places)),
@@ -89,8 +89,8 @@ impl Eviction {
 
     /// Belady's order as far as uses are known, and APP's behind that.
     pub(super) fn belady(samples: u32, bypasses: bool) -> Self {
-        let heap = Heap::for_places(samples as usize);
-        Self::Lookahead { heap, foresight: Foresight::of(samples), bypasses }
+        let ranking = Ranking::for_places(samples as usize);
+        Self::Lookahead { ranking, foresight: Foresight::of(samples), bypasses }
     }
 
     /// Collects into `victims` who leaves so that `missing` bytes become free, as few as the order allows, skipping
@@ -107,17 +107,20 @@ impl Eviction {
         let bytes = u64::from(offer.bytes);
         let bytes_of = |place| residents.bytes(place);
         match self {
-            Self::App(heap) => {
-                let newcomer = worth::with_uses(id, importance);
-                heap.victims(Some(newcomer), missing, bytes_of, is_pinned, victims)
+            Self::App(ranking) => {
+                let worth = |id| worth::with_uses(id, importance);
+                let wanted = Wanted { newcomer: Some(worth(id)), missing, is_pinned };
+                ranking.victims(residents, worth, wanted, victims)
             }
-            Self::Lookahead { heap, foresight, bypasses } => {
-                let newcomer = worth::by_next_use(id, foresight.next(id), importance);
-                heap.victims(bypasses.then_some(newcomer), missing, bytes_of, is_pinned, victims)
+            Self::Lookahead { ranking, foresight, bypasses } => {
+                let worth = |id| worth::by_next_use(id, foresight.next(id), importance);
+                let wanted = Wanted { newcomer: bypasses.then(|| worth(id)), missing, is_pinned };
+                ranking.victims(residents, worth, wanted, victims)
             }
-            Self::TopC(heap) => {
-                let newcomer = worth::by_score(id, importance);
-                heap.victims(Some(newcomer), missing, bytes_of, is_pinned, victims)
+            Self::TopC(ranking) => {
+                let worth = |id| worth::by_score(id, importance);
+                let wanted = Wanted { newcomer: Some(worth(id)), missing, is_pinned };
+                ranking.victims(residents, worth, wanted, victims)
             }
             Self::Lfu(lfu) => lfu.victims(missing, bytes_of, is_pinned, victims),
             Self::Lru(queue) | Self::Fifo(queue) => {
@@ -135,12 +138,15 @@ impl Eviction {
         &mut self,
         missing: u64,
         residents: &Residents<T>,
+        importance: &Importance,
         is_pinned: impl Fn(u32) -> bool,
         unused: &mut Vec<u32>,
     ) -> bool {
         match self {
-            Self::Lookahead { heap, .. } => {
-                heap.victims(Some(worth::KNOWN), missing, |place| residents.bytes(place), is_pinned, unused)
+            Self::Lookahead { ranking, foresight, .. } => {
+                let worth = |id| worth::by_next_use(id, foresight.next(id), importance);
+                let wanted = Wanted { newcomer: Some(worth::KNOWN), missing, is_pinned };
+                ranking.victims(residents, worth, wanted, unused)
             }
             _ => missing == 0,
         }
@@ -153,28 +159,28 @@ impl Eviction {
         // One question for the policy: one for each victim and one for the newcomer took a seventh more of an access that
         // evicts (`shade-benches cache`).
         match self {
-            Self::App(heap) => {
-                let worth = worth::with_uses(id, importance);
+            Self::App(ranking) => {
+                let worth = || worth::with_uses(id, importance);
                 swap.within(
-                    heap,
-                    |heap, place, _| heap.remove(place),
-                    |heap, place| heap.insert(place, worth),
+                    ranking,
+                    |ranking, place, _| ranking.remove(place),
+                    |ranking, place| ranking.insert(place, worth),
                 );
             }
-            Self::Lookahead { heap, foresight, .. } => {
-                let worth = worth::by_next_use(id, foresight.next(id), importance);
+            Self::Lookahead { ranking, foresight, .. } => {
+                let worth = || worth::by_next_use(id, foresight.next(id), importance);
                 swap.within(
-                    heap,
-                    |heap, place, _| heap.remove(place),
-                    |heap, place| heap.insert(place, worth),
+                    ranking,
+                    |ranking, place, _| ranking.remove(place),
+                    |ranking, place| ranking.insert(place, worth),
                 );
             }
-            Self::TopC(heap) => {
-                let worth = worth::by_score(id, importance);
+            Self::TopC(ranking) => {
+                let worth = || worth::by_score(id, importance);
                 swap.within(
-                    heap,
-                    |heap, place, _| heap.remove(place),
-                    |heap, place| heap.insert(place, worth),
+                    ranking,
+                    |ranking, place, _| ranking.remove(place),
+                    |ranking, place| ranking.insert(place, worth),
                 );
             }
             Self::Lfu(lfu) => swap.within(lfu, |lfu, place, _| lfu.remove(place), Lfu::insert),
@@ -205,7 +211,9 @@ impl Eviction {
     /// Takes a resident out of the order that leaves for another reason than want of room.
     pub(super) fn remove(&mut self, place: u32, bytes: u64) {
         match self {
-            Self::App(heap) | Self::TopC(heap) | Self::Lookahead { heap, .. } => heap.remove(place),
+            Self::App(ranking) | Self::TopC(ranking) | Self::Lookahead { ranking, .. } => {
+                ranking.remove(place)
+            }
             Self::Lfu(lfu) => lfu.remove(place),
             Self::Lru(queue) | Self::Fifo(queue) => {
                 queue.remove(place);
@@ -226,9 +234,9 @@ impl Eviction {
         bytes_of: impl Fn(u32) -> u64,
     ) {
         match self {
-            Self::App(heap) => heap.rekey(place, worth::with_uses(id, importance)),
-            Self::Lookahead { heap, foresight, .. } => {
-                heap.rekey(place, worth::by_next_use(id, foresight.next(id), importance));
+            Self::App(ranking) => ranking.rekey(place, || worth::with_uses(id, importance)),
+            Self::Lookahead { ranking, foresight, .. } => {
+                ranking.rekey(place, || worth::by_next_use(id, foresight.next(id), importance));
             }
             Self::Lfu(lfu) => lfu.hit(place),
             Self::Lru(queue) => {
@@ -271,11 +279,11 @@ impl Eviction {
     /// The score of the resident at `place` changed.
     pub(super) fn rescore(&mut self, place: u32, id: SampleId, importance: &Importance) {
         match self {
-            Self::App(heap) => heap.rekey(place, worth::with_uses(id, importance)),
-            Self::Lookahead { heap, foresight, .. } => {
-                heap.rekey(place, worth::by_next_use(id, foresight.next(id), importance));
+            Self::App(ranking) => ranking.rekey(place, || worth::with_uses(id, importance)),
+            Self::Lookahead { ranking, foresight, .. } => {
+                ranking.rekey(place, || worth::by_next_use(id, foresight.next(id), importance));
             }
-            Self::TopC(heap) => heap.rekey(place, worth::by_score(id, importance)),
+            Self::TopC(ranking) => ranking.rekey(place, || worth::by_score(id, importance)),
             Self::Icache(regions) => regions.rescore(place, id, importance),
             Self::Lfu(_) | Self::Lru(_) | Self::Fifo(_) | Self::Arc(_) | Self::Static | Self::Quiver(_) => {}
         }

@@ -1,7 +1,7 @@
 //! The cache: what is resident, who is evicted for whom. No I/O, no clock, no threads.
 //!
 //! [`Cache`] stores the values and keeps the byte limit. `eviction` names the policies and gives each its order of
-//! eviction, made of `heap` or `queues`; `worth`, `foresight`, `lfu`, `arc`, `once` (Quiver's) and `regions` (iCACHE's) are what
+//! eviction, made of `heap` or `queues`; `ranking` is a heap that is not made before it is needed; `worth`, `foresight`, `lfu`, `arc`, `once` (Quiver's) and `regions` (iCACHE's) are what
 //! single policies add to these. The ghost table, which remembers samples that are not resident, is
 //! [`Importance`](crate::importance::Importance); `arc` has ghosts of its own.
 //!
@@ -15,6 +15,7 @@ mod heap;
 mod lfu;
 mod once;
 mod queues;
+mod ranking;
 mod regions;
 mod residents;
 mod store;

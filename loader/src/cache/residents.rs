@@ -81,10 +81,10 @@ impl<T> Residents<T> {
         self.len
     }
 
-    /// Resident ids in no particular order.
-    pub(super) fn ids(&self) -> impl Iterator<Item = SampleId> {
-        let places = self.owners.iter().zip(&self.values);
-        places.filter(|(_, value)| value.is_some()).map(|(owner, _)| owner.id)
+    /// Places and ids of all residents, in no particular order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, SampleId)> {
+        let places = (0..).zip(self.owners.iter().zip(&self.values));
+        places.filter(|(_, (_, value))| value.is_some()).map(|(place, (owner, _))| (place, owner.id))
     }
 
     /// Stores an absent sample (see [`is_absent`](Self::is_absent)) and returns its place, which is that of its `ghost` if

@@ -88,12 +88,17 @@ impl<T> Cache<T> {
     /// Whether `bytes` are free or held by unpinned samples with no known use. Only `Policy::Lookahead` knows uses; with
     /// others nothing but free space counts.
     #[must_use]
-    pub fn has_unused_room(&mut self, bytes: u64, is_pinned: impl Fn(&T) -> bool) -> bool {
+    pub fn has_unused_room(
+        &mut self,
+        bytes: u64,
+        importance: &Importance,
+        is_pinned: impl Fn(&T) -> bool,
+    ) -> bool {
         self.victims.clear();
         let residents = &self.residents;
         let missing = bytes.saturating_sub(self.capacity_bytes - residents.used_bytes());
         let is_pinned = |place| residents.value(place).is_some_and(&is_pinned);
-        self.eviction.unused(missing, residents, is_pinned, &mut self.victims)
+        self.eviction.unused(missing, residents, importance, is_pinned, &mut self.victims)
     }
 
     /// Tells the cache that the sample's score changed. Never changes what is resident.
@@ -192,7 +197,7 @@ impl<T> Cache<T> {
 
     /// Resident samples in no particular order.
     pub fn ids(&self) -> impl Iterator<Item = SampleId> {
-        self.residents.ids()
+        self.residents.iter().map(|(_, id)| id)
     }
 
     /// Whether the offer fits once `self.victims` are gone. Changes nothing else.

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use shade_formats::SampleId;
 use shade_formats::ring::BatchLayout;
+use shade_images::Size;
 
 use super::event::SessionId;
+use crate::batches::Row;
 use crate::batches::decode::Draw;
-use crate::batches::{Row, Written};
 use crate::blocks::Record;
 
 /// Where a row is.
@@ -35,9 +36,8 @@ pub(super) struct BatchRow {
     pub(super) offset: u64,
     /// Bytes reserved there.
     pub(super) len: u64,
-    /// Sides in pixels of an image in its own size, once it is there.
-    pub(super) height: u32,
-    pub(super) width: u32,
+    /// Of an image in its own size, once it is there.
+    pub(super) size: Size,
     pub(super) draw: Draw,
     pub(super) state: RowState,
     /// Substitutes tried so far.
@@ -93,14 +93,14 @@ impl Batch {
     pub(super) fn ready(&mut self, position: u32, record: Arc<Record>) {
         let Some(row) = self.rows.get_mut(position as usize) else { return };
         row.state = RowState::Filling;
-        let BatchRow { sample, offset, len, draw, .. } = *row;
-        self.ready.push(Row { position, sample, offset, len, draw, record });
+        let BatchRow { sample, offset, len, draw, size, .. } = *row;
+        self.ready.push(Row { position, sample, offset, len, draw, size, record });
     }
 
     /// Row `position` is in place.
-    pub(super) fn filled(&mut self, position: u32, written: Written) {
+    pub(super) fn filled(&mut self, position: u32, size: Size) {
         if let Some(row) = self.rows.get_mut(position as usize) {
-            (row.height, row.width) = (written.height, written.width);
+            row.size = size;
         }
         self.finish(position, RowState::Done);
     }

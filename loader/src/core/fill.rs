@@ -6,6 +6,7 @@ use shade_formats::control::{JobSpec, Output};
 use shade_formats::index::Index;
 use shade_formats::ring::{BatchLayout, Descriptor, FLAG_PADDING, Kind};
 use shade_formats::trace::{Line, Served};
+use shade_images::Size;
 
 use super::action::Action;
 use super::batch::{Batch, BatchRow, Progress, RowRef, RowState};
@@ -173,30 +174,30 @@ impl Core {
 
     /// Rows came back from a worker.
     pub(super) fn filled(&mut self, filled: Filled, actions: &mut Vec<Action>) {
-        let Ticket { session, seq } = filled.ticket;
-        let mut faults = Vec::new();
-        for (Row { position, sample, record, .. }, outcome) in filled.rows {
-            let row = RowRef { session, seq, position };
-            let again =
-                matches!(outcome, Err(FillFault::Checksum(_))) && self.read_again(row, sample, &record);
-            self.release(record);
-            match outcome {
-                Ok(written) => {
-                    if let Some(batch) = self.session_mut(session).and_then(|s| s.batch_mut(seq)) {
-                        batch.filled(position, written);
-                    }
+        let Filled { ticket: Ticket { session, seq }, rows, faults, fill_ns } = filled;
+        if let Some(batch) = self.session_mut(session).and_then(|s| s.batch_mut(seq)) {
+            batch.fill_ns += fill_ns;
+            let mut bad = faults.iter().map(|&(at, _)| at).peekable();
+            for (at, row) in rows.iter().enumerate() {
+                if bad.next_if_eq(&at).is_none() {
+                    batch.filled(row.position, row.size);
                 }
-                Err(fault) if again => {
-                    let text = self.name_fault(sample, &fault);
-                    actions.push(Action::Warn(format!("{text}: reading it again")));
-                }
-                Err(fault) => faults.push((row, self.name_fault(sample, &fault))),
             }
         }
-        if let Some(batch) = self.session_mut(session).and_then(|s| s.batch_mut(seq)) {
-            batch.fill_ns += filled.fill_ns;
+        let mut lost = Vec::new();
+        for (at, fault) in faults {
+            let Some(&Row { position, sample, ref record, .. }) = rows.get(at) else { continue };
+            let (row, text) = (RowRef { session, seq, position }, self.name_fault(sample, &fault));
+            if matches!(fault, FillFault::Checksum(_)) && self.read_again(row, sample, record) {
+                actions.push(Action::Warn(format!("{text}: reading it again")));
+            } else {
+                lost.push((row, text));
+            }
         }
-        for (row, text) in faults {
+        for row in rows {
+            self.release(row.record);
+        }
+        for (row, text) in lost {
             self.row_fault(row, &text, actions);
         }
     }
@@ -291,7 +292,7 @@ fn plan_rows(spec: &JobSpec, slots: &[Slot], plan: &Plan, index: &Index) -> Vec<
         let position = slot.position as usize;
         let weight = if slot.padding { 0.0 } else { plan.weights.get(position).copied().unwrap_or(1.0) };
         let flags = if slot.padding { FLAG_PADDING } else { 0 };
-        let (label, state) = (entry.label, RowState::Waiting);
+        let (label, state, size) = (entry.label, RowState::Waiting, Size::default());
         let draw = Draw { seed: spec.plan.seed, epoch: plan.epoch, position: slot.position };
         rows.push(BatchRow {
             sample,
@@ -300,8 +301,7 @@ fn plan_rows(spec: &JobSpec, slots: &[Slot], plan: &Plan, index: &Index) -> Vec<
             flags,
             offset,
             len,
-            height: 0,
-            width: 0,
+            size,
             draw,
             state,
             substitutes: 0,
@@ -353,8 +353,8 @@ impl Batch {
                 end += row.len;
             }
             columns.lens.extend(self.layout.lens().map(|_| row.len));
-            columns.heights.extend(self.layout.heights().map(|_| row.height));
-            columns.widths.extend(self.layout.widths().map(|_| row.width));
+            columns.heights.extend(self.layout.heights().map(|_| row.size.height));
+            columns.widths.extend(self.layout.widths().map(|_| row.size.width));
         }
         SealOrder { ticket, block_offset: self.offset, layout: self.layout, columns, moves }
     }

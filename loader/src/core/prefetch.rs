@@ -79,7 +79,8 @@ impl Core {
         let sight = job.outlook.as_ref()?.sight();
         let epoch = job.epoch()?;
         let most = self.config.prefetches_max.min(self.config.reads_max / 2);
-        if self.prefetch.coming.len() >= most as usize {
+        let is_complete = self.cache.len() == self.index.len() as usize;
+        if self.prefetch.coming.len() >= most as usize || is_complete {
             return None;
         }
         let wanted = self.sessions.iter().filter_map(|session| session.wanted);
@@ -103,6 +104,9 @@ impl Core {
         }
         let coming: u64 = self.prefetch.coming.values().sum();
         let pinned = |held: &Arc<Record>| Arc::strong_count(held) > 1;
-        self.cache.has_unused_room(coming.saturating_add(bytes), pinned).then_some((sample, bytes))
+        let importance = &self.job.as_ref()?.importance;
+        self.cache
+            .has_unused_room(coming.saturating_add(bytes), importance, pinned)
+            .then_some((sample, bytes))
     }
 }

@@ -299,7 +299,7 @@ impl<'a> Replay<'a> {
         {
             let (stored, charged) = (self.setup.sizes.stored(id), self.setup.sizes.charged(id));
             if self.cache.get(id).is_none() {
-                if !self.cache.has_unused_room(charged, |()| false) {
+                if !self.cache.has_unused_room(charged, &self.importance, |()| false) {
                     return;
                 }
                 let Some(answered) = pipeline.prefetch(stored) else { return };

@@ -59,7 +59,7 @@ impl Journal {
             Event::Read(completion) => Moment::Read(completion.op.sample.0),
             &Event::Released { session, .. } => Moment::Released(session),
             Event::Filled(filled) => {
-                for (row, _) in &filled.rows {
+                for row in &filled.rows {
                     *self.held.get_mut(&Arc::as_ptr(&row.record)).unwrap() -= 1;
                 }
                 Moment::Other

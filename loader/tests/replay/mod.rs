@@ -22,9 +22,8 @@ use shade_formats::index::{Codec, Entry, Index, IndexBuilder, Media, Shard};
 use shade_formats::ring::{Descriptor, Kind};
 use shade_formats::trace::Line;
 use shade_formats::{SampleId, ShardId};
-use shade_load::batches::{
-    Columns, FillFault, FillOrder, Filled, LayoutFault, Row, SealOrder, Written, row_bytes,
-};
+use shade_images::Size;
+use shade_load::batches::{Columns, FillFault, FillOrder, Filled, LayoutFault, Row, SealOrder, row_bytes};
 use shade_load::blocks::{Arena, Mismatch, block_bytes_for};
 use shade_load::core::{Accepted, Action, Attach, Core, CoreConfig, Event, PREFETCHES_MAX, SessionId};
 use shade_load::reads::{Completion, ReadFault, ReadOp};
@@ -326,22 +325,26 @@ impl Replay {
         } else if pick < reading + self.filling.len() {
             let order = self.filling.swap_remove(pick - reading);
             let (spoilt, index) = (&mut self.spoilt, &self.index);
-            let rows = order.rows.into_iter().map(|row| {
+            let mut rows = order.rows;
+            let mut faults = Vec::new();
+            for (at, row) in rows.iter_mut().enumerate() {
                 let times = spoilt.get_mut(&row.sample.0).filter(|times| **times > 0);
                 let outcome = match times {
                     Some(times) if !row.record.is_checked() => {
                         *times -= 1;
                         Err(FillFault::Checksum(Mismatch { got: 1, expected: 2 }))
                     }
-                    _ => written(order.output, &row, &index.entry(row.sample).unwrap()),
+                    _ => written(order.output, row, &index.entry(row.sample).unwrap()),
                 };
-                if outcome.is_ok() {
-                    row.record.set_checked();
+                match outcome {
+                    Ok(size) => {
+                        row.record.set_checked();
+                        row.size = size;
+                    }
+                    Err(fault) => faults.push((at, fault)),
                 }
-                (row, outcome)
-            });
-            let rows = rows.collect();
-            Event::Filled(Filled { ticket: order.ticket, rows, fill_ns: 1 })
+            }
+            Event::Filled(Filled { ticket: order.ticket, rows, faults, fill_ns: 1 })
         } else {
             let order = self.sealing.swap_remove(pick - reading - self.filling.len());
             self.columns.insert((order.ticket.session, order.ticket.seq), order.columns);
@@ -435,14 +438,13 @@ impl Replay {
 }
 
 /// What a worker answers for a row whose record is as good as the index says.
-fn written(output: Output, row: &Row, entry: &Entry) -> Result<Written, FillFault> {
+fn written(output: Output, row: &Row, entry: &Entry) -> Result<Size, FillFault> {
     let bytes = row_bytes(output, entry)?;
     if row.len != bytes {
         return Err(LayoutFault::Room { got: row.len, expected: bytes }.into());
     }
-    let (height, width) = match output {
-        Output::Ragged { .. } => (entry.height.into(), entry.width.into()),
-        Output::Raw | Output::Decoded(_) => (0, 0),
-    };
-    Ok(Written { bytes, height, width })
+    Ok(match output {
+        Output::Ragged { .. } => Size { width: entry.width.into(), height: entry.height.into() },
+        Output::Raw | Output::Decoded(_) => Size::default(),
+    })
 }

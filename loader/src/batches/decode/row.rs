@@ -77,6 +77,11 @@ impl RowWriter {
         let Area { left, top: decoded_top, size } = pixels.area;
         let (left, skipped) = (crop.left.saturating_sub(left), crop.top.saturating_sub(decoded_top));
         let shown = 3 * crop.size.width as usize;
+        if target.takes_lines_whole(size.width) {
+            let lines = pixels.rgb.get(shown * skipped as usize..).unwrap_or_default();
+            let lines = lines.get(..shown * crop.size.height as usize).unwrap_or_default();
+            return target.out(top, 3, 0, lines, &mut write);
+        }
         let lines = pixels.rgb.chunks_exact(3 * size.width as usize).skip(skipped as usize);
         let mut lines = lines.filter_map(|line| line.get(3 * left as usize..)?.get(..shown));
         let band_lines = (BAND_BYTES / shown.max(1)).max(1);
@@ -129,6 +134,11 @@ struct Target<'a> {
 }
 
 impl Target<'_> {
+    /// Whether lines of `width` pixels are delivered as they are, one after the other.
+    fn takes_lines_whole(&self, width: u32) -> bool {
+        self.spec.channels_last && !self.flips && self.width == width && self.width == self.spec.width
+    }
+
     /// Makes `band` what is delivered of `lines`, of interleaved colours. It has room for just these.
     fn order<'l>(&self, lines: impl Iterator<Item = &'l [u8]>, band: &mut [u8]) {
         let width = self.width as usize;
