@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use shade_formats::control::{Output, Policy};
 use shade_formats::index::Index;
-use shade_load::batches::{Filled, Written};
+use shade_load::batches::{FillOrder, Filled};
 use shade_load::blocks::Arena;
 use shade_load::core::{Action, Attach, Core, CoreConfig, Event, staging_bytes};
 use shade_load::reads::Completion;
@@ -100,10 +100,8 @@ impl Driver {
                 Some(Event::Read(Completion { op, outcome: Ok(()), checked: true, latency: Duration::ZERO }))
             }
             Action::Fill(order) => {
-                let written = |bytes| Written { bytes, ..Written::default() };
-                let rows = order.rows.into_iter().map(|row| (row.len, row));
-                let rows = rows.map(|(len, row)| (row, Ok(written(len))));
-                Some(Event::Filled(Filled { ticket: order.ticket, rows: rows.collect(), fill_ns: 0 }))
+                let FillOrder { ticket, rows, .. } = order;
+                Some(Event::Filled(Filled { ticket, rows, faults: Vec::new(), fill_ns: 0 }))
             }
             Action::Seal(order) => Some(Event::Sealed(order.ticket)),
             Action::Publish(session, descriptor) => {

@@ -14,7 +14,7 @@ use shade_formats::control::Output;
 use shade_formats::ring::{PayloadSize, Region};
 use shade_images::Size;
 use shade_load::batches::decode::Draw;
-use shade_load::batches::{FillOrder, Job, JobDone, Row, Ticket, Workers};
+use shade_load::batches::{FillOrder, Filled, Row, Ticket, Workers};
 use shade_load::blocks::{Arena, Blocks, FreeList, Record, block_bytes_for, charged_bytes};
 use shade_load::ring::RingSegments;
 
@@ -61,7 +61,7 @@ pub(crate) fn run() -> Result<Vec<Figure>> {
 /// One worker over an arena of records in scattered blocks, as they lie after many evictions.
 struct Gather {
     workers: Workers,
-    done: Receiver<JobDone>,
+    done: Receiver<Filled>,
     payload: Region,
     rows: Vec<Row>,
 }
@@ -115,16 +115,15 @@ impl Gather {
         while rows.peek().is_some() {
             let ticket = Ticket { session: 0, seq: orders.len() as u64 };
             let rows = rows.by_ref().take(ORDER_ROWS).collect();
-            orders.push(Job::Fill(FillOrder { ticket, output: Output::Raw, rows }, self.payload.clone()));
+            orders.push(FillOrder { ticket, output: Output::Raw, rows });
         }
         let (count, started) = (orders.len(), Instant::now());
         for order in orders {
-            self.workers.submit(order);
+            self.workers.submit(order, self.payload.clone());
         }
-        let done: Vec<JobDone> = self.done.iter().take(count).collect();
+        let done: Vec<Filled> = self.done.iter().take(count).collect();
         let spent = started.elapsed();
-        for job in done {
-            let JobDone::Filled(filled) = job else { return Err("not what was ordered".into()) };
+        for filled in done {
             if let Some((_, fault)) = filled.faults.into_iter().next() {
                 return Err(fault.into());
             }

@@ -12,7 +12,7 @@ use shade_formats::{SampleId, ShardId};
 use shade_images::{ImageFault, Size};
 use shade_load::batches::decode::{DecodeFault, Decoder, Draw};
 use shade_load::batches::{
-    Columns, FillFault, FillOrder, Filled, Job, JobDone, LayoutFault, Move, Row, SealOrder, Ticket, Workers,
+    Columns, FillFault, FillOrder, Filled, LayoutFault, Move, Row, SealOrder, Ticket, Workers, seal,
 };
 use shade_load::blocks::{Arena, FreeList, Mismatch, Record};
 
@@ -57,7 +57,7 @@ impl Packed {
 /// Records in an arena of small blocks, so that they are scattered, with workers on them.
 struct Rig {
     workers: Workers,
-    done: Receiver<JobDone>,
+    done: Receiver<Filled>,
     arena: Arc<Arena>,
     free: FreeList,
     records: Vec<Packed>,
@@ -114,15 +114,7 @@ impl Rig {
     }
 
     fn fill(&self, output: Output, rows: Vec<Row>, payload: &Region) -> Filled {
-        self.workers.submit(Job::Fill(FillOrder { ticket: TICKET, output, rows }, payload.clone()));
-        match self.done.recv().unwrap() {
-            JobDone::Filled(filled) => filled,
-            other => panic!("{other:?}"),
-        }
-    }
-
-    fn seal(&self, order: SealOrder, payload: &Region) -> JobDone {
-        self.workers.submit(Job::Seal(Box::new(order), payload.clone()));
+        self.workers.submit(FillOrder { ticket: TICKET, output, rows }, payload.clone());
         self.done.recv().unwrap()
     }
 }
@@ -571,7 +563,6 @@ fn room_that_does_not_fit_the_row_is_a_fault() {
 
 #[test]
 fn sealing_closes_gaps_and_writes_every_column() {
-    let rig = Rig::new(Vec::new());
     // Room for 4 rows of 12 bytes; row 1 is not delivered.
     let layout = BatchLayout::new(Layout::U8Nchw, 4, 48).unwrap();
     let block = 4096;
@@ -592,7 +583,7 @@ fn sealing_closes_gaps_and_writes_every_column() {
         Move { from: data + 36, to: data + 24, len: 12 },
     ];
     let order = SealOrder { ticket: TICKET, block_offset: block, layout, columns, moves };
-    assert!(matches!(rig.seal(order, &payload), JobDone::Sealed(TICKET)));
+    seal(&order, &payload, &mut Vec::new()).unwrap();
 
     assert_eq!(read(&payload, data, 36), [[1; 12], [3; 12], [4; 12]].concat());
     let words = |values: [i64; 3]| values.map(i64::to_le_bytes).concat();
@@ -608,7 +599,6 @@ fn sealing_closes_gaps_and_writes_every_column() {
 
 #[test]
 fn moves_may_overlap_and_are_done_in_order() {
-    let rig = Rig::new(Vec::new());
     let layout = BatchLayout::new(Layout::U8Nchw, 3, 30).unwrap();
     let payload = Region::heap(8192);
     let bytes = noise(30, 4);
@@ -616,13 +606,12 @@ fn moves_may_overlap_and_are_done_in_order() {
     let at = |offset| layout.data + offset;
     let moves = vec![Move { from: at(3), to: at(0), len: 10 }, Move { from: at(15), to: at(10), len: 15 }];
     let order = SealOrder { ticket: TICKET, block_offset: 0, layout, columns: Columns::default(), moves };
-    assert!(matches!(rig.seal(order, &payload), JobDone::Sealed(TICKET)));
+    seal(&order, &payload, &mut Vec::new()).unwrap();
     assert_eq!(read(&payload, layout.data, 25), [&bytes[3..13], &bytes[15..30]].concat());
 }
 
 #[test]
 fn raw_batches_have_offsets_and_lens_too() {
-    let rig = Rig::new(Vec::new());
     let layout = BatchLayout::new(Layout::Raw, 2, 100).unwrap();
     let payload = Region::heap(8192);
     let columns = Columns {
@@ -636,7 +625,7 @@ fn raw_batches_have_offsets_and_lens_too() {
     };
     let order =
         SealOrder { ticket: TICKET, block_offset: 0, layout, columns: columns.clone(), moves: Vec::new() };
-    assert!(matches!(rig.seal(order, &payload), JobDone::Sealed(TICKET)));
+    seal(&order, &payload, &mut Vec::new()).unwrap();
     let words = |values: [u64; 2]| values.map(u64::to_le_bytes).concat();
     assert_eq!(read(&payload, layout.offsets().unwrap(), 16), words([0, 60]));
     assert_eq!(read(&payload, layout.lens().unwrap(), 16), words([60, 40]));
@@ -648,13 +637,12 @@ fn raw_batches_have_offsets_and_lens_too() {
     let outside = vec![Move { from: 8190, to: 0, len: 3 }];
     for (columns, moves) in [(short, none.clone()), (long, none), (columns, outside)] {
         let order = SealOrder { ticket: TICKET, block_offset: 0, layout, columns, moves };
-        assert!(matches!(rig.seal(order, &payload), JobDone::SealFailed(TICKET, _)));
+        seal(&order, &payload, &mut Vec::new()).unwrap_err();
     }
 }
 
 #[test]
 fn images_of_their_own_sizes_have_sides_instead_of_lens() {
-    let rig = Rig::new(Vec::new());
     let layout = BatchLayout::new(Layout::RaggedHwc, 3, 100).unwrap();
     let payload = Region::heap(8192);
     let columns = Columns {
@@ -674,7 +662,7 @@ fn images_of_their_own_sizes_have_sides_instead_of_lens() {
         columns: columns.clone(),
         moves: Vec::new(),
     };
-    assert!(matches!(rig.seal(order(&columns), &payload), JobDone::Sealed(TICKET)));
+    seal(&order(&columns), &payload, &mut Vec::new()).unwrap();
     assert_eq!(
         read(&payload, 4096 + layout.offsets().unwrap(), 16),
         [0_u64, 60].map(u64::to_le_bytes).concat()
@@ -688,7 +676,7 @@ fn images_of_their_own_sizes_have_sides_instead_of_lens() {
     let short = Columns { widths: vec![4], ..columns.clone() };
     let strange = Columns { lens: vec![60, 39], ..columns };
     for columns in [short, strange] {
-        assert!(matches!(rig.seal(order(&columns), &payload), JobDone::SealFailed(TICKET, _)));
+        seal(&order(&columns), &payload, &mut Vec::new()).unwrap_err();
     }
 }
 
@@ -698,11 +686,10 @@ fn a_drop_finishes_what_is_queued() {
     let payload = Region::heap(256 * 2048);
     for position in 0..256 {
         let rows = vec![rig.row(0, position * 2048, 2000)];
-        rig.workers
-            .submit(Job::Fill(FillOrder { ticket: TICKET, output: Output::Raw, rows }, payload.clone()));
+        rig.workers.submit(FillOrder { ticket: TICKET, output: Output::Raw, rows }, payload.clone());
     }
     drop(rig.workers);
-    let answers: Vec<JobDone> = rig.done.iter().collect();
+    let answers: Vec<Filled> = rig.done.iter().collect();
     assert_eq!(answers.len(), 256);
     for position in 0..256 {
         assert_eq!(read(&payload, position * 2048, 2000), noise(2000, 1));

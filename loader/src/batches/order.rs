@@ -1,10 +1,10 @@
-//! What the core asks of the workers, and what they answer.
+//! What the core asks for, and what workers answer.
 
 use std::sync::Arc;
 
+use shade_formats::SampleId;
 use shade_formats::control::Output;
-use shade_formats::ring::{BatchLayout, Region};
-use shade_formats::{FormatError, SampleId};
+use shade_formats::ring::BatchLayout;
 use shade_images::Size;
 
 use super::FillFault;
@@ -111,24 +111,4 @@ pub struct Move {
     pub to: u64,
     /// How many.
     pub len: u64,
-}
-
-/// Work for a worker, with the payload segment it is done in.
-#[derive(Debug)]
-pub enum Job {
-    /// Gather or decode rows.
-    Fill(FillOrder, Region),
-    /// Complete a batch.
-    Seal(Box<SealOrder>, Region),
-}
-
-/// Work done.
-#[derive(Debug)]
-pub enum JobDone {
-    /// Rows are filled.
-    Filled(Filled),
-    /// The batch may be published.
-    Sealed(Ticket),
-    /// The batch must not be published: its order does not fit the payload, a defect of this program.
-    SealFailed(Ticket, FormatError),
 }

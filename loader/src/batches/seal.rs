@@ -5,11 +5,11 @@ use shade_formats::ring::{BatchLayout, Region};
 
 use super::{Columns, SealOrder};
 
-/// Carries `order` out in `payload`. `buffer` is the worker's own, for one column's bytes.
+/// Carries `order` out in `payload`. `buffer` is for one column's bytes: the caller keeps it from batch to batch.
 ///
 /// # Errors
 /// A column or a move does not fit. The batch's bytes are unspecified then.
-pub(super) fn seal(order: &SealOrder, payload: &Region, buffer: &mut Vec<u8>) -> Result<(), FormatError> {
+pub fn seal(order: &SealOrder, payload: &Region, buffer: &mut Vec<u8>) -> Result<(), FormatError> {
     let SealOrder { block_offset, layout, columns, moves, .. } = order;
     check(columns, layout)?;
     for step in moves {

@@ -51,7 +51,7 @@ pub(super) struct BatchRow {
 pub(super) enum Progress {
     /// Rows are missing.
     Filling,
-    /// A worker writes its columns.
+    /// Its columns are being written.
     Sealing,
     /// It may be published when its turn comes.
     Complete,

@@ -67,7 +67,7 @@ pub enum Event {
     Read(Completion),
     /// Workers filled rows.
     Filled(Filled),
-    /// A worker wrote a batch's columns: it may be published.
+    /// A batch's columns are written: it may be published.
     Sealed(Ticket),
     /// A client has released descriptors.
     Released {

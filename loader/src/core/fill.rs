@@ -20,9 +20,10 @@ use crate::blocks::Record;
 use crate::cache::Cache;
 use crate::plan::{Plan, Slot};
 
-/// Rows given to one worker at a time: small enough to spread a batch over the workers, large enough that handing
-/// over costs little beside filling.
-const FILL_ROWS_MAX: usize = 32;
+/// Rows given to one worker at a time: few enough to spread a batch over the workers, so many that handing over costs little
+/// beside filling. Of small rows as many as have [`ORDER_BYTES`].
+const ORDER_ROWS: usize = 32;
+const ORDER_BYTES: u64 = 192 * 1024;
 
 impl Core {
     /// Opens batches, the one furthest behind in the plan first, so that ranks stay abreast.
@@ -159,8 +160,9 @@ impl Core {
             for batch in &mut session.open {
                 let ticket = Ticket { session: session.id, seq: batch.seq };
                 let mut rows = std::mem::take(&mut batch.ready);
+                let most = rows_in_order(&rows);
                 while !rows.is_empty() {
-                    let rest = rows.split_off(rows.len().min(FILL_ROWS_MAX));
+                    let rest = rows.split_off(rows.len().min(most));
                     actions.push(Action::Fill(FillOrder {
                         ticket,
                         output,
@@ -274,6 +276,13 @@ impl Core {
 fn count_resident(cache: &Cache<Arc<Record>>, rows: &[BatchRow]) -> usize {
     let holders = rows.iter().filter_map(|row| cache.get(row.sample)).map(Arc::strong_count);
     holders.filter(|&holders| holders > 0).count()
+}
+
+/// How many of `rows` are given to one worker at a time: all alike, so that no order is a remainder.
+fn rows_in_order(rows: &[Row]) -> usize {
+    let bytes = rows.iter().map(|row| row.len).sum::<u64>().div_ceil(rows.len().max(1) as u64);
+    let most = usize::try_from(ORDER_BYTES / bytes.max(1)).map_or(usize::MAX, |most| most.max(ORDER_ROWS));
+    rows.len().div_ceil(rows.len().div_ceil(most).max(1))
 }
 
 /// The rows of a planned batch, each with its place in the batch's data.

@@ -10,7 +10,7 @@ use shade_formats::control::{REFUSE_BUSY, REFUSE_RESOURCES, Reply, Request};
 use super::observer::{Described, Observer};
 use super::sessions::Sessions;
 use super::stats::report;
-use crate::batches::{Job, JobDone, Workers};
+use crate::batches::{Filled, SealOrder, Workers, seal};
 use crate::control::Message;
 use crate::core::{Action, Core, Event, Refusal};
 use crate::reads::{Completion, Reads};
@@ -40,6 +40,8 @@ pub(super) struct Daemon {
     served: bool,
     events: Vec<Event>,
     actions: Vec<Action>,
+    /// A batch's column as bytes.
+    column: Vec<u8>,
 }
 
 impl Daemon {
@@ -64,6 +66,7 @@ impl Daemon {
             served: false,
             events: Vec::new(),
             actions: Vec::new(),
+            column: Vec::new(),
         }
     }
 
@@ -71,7 +74,7 @@ impl Daemon {
     pub(super) fn run(
         mut self,
         completions: &Receiver<Completion>,
-        done: &Receiver<JobDone>,
+        done: &Receiver<Filled>,
         messages: &Receiver<Message>,
         stop: &Receiver<()>,
     ) {
@@ -81,22 +84,19 @@ impl Daemon {
                 if self.sessions.is_empty() && self.linger.is_none() { Duration::MAX } else { HEARTBEAT };
             select! {
                 recv(completions) -> completion => self.events.extend(completion.ok().map(Event::Read)),
-                recv(done) -> done => if let Ok(done) = done { self.finished(done) },
+                recv(done) -> filled => self.events.extend(filled.ok().map(Event::Filled)),
                 recv(messages) -> message => if let Ok(message) = message { self.take(message) },
                 recv(stop) -> _ => break,
                 default(wait) => {}
             }
             for _ in 0..BURST {
                 let read = completions.try_recv().map(Event::Read);
-                let job = done.try_recv();
+                let filled = done.try_recv().map(Event::Filled);
                 let message = messages.try_recv();
-                if read.is_err() && job.is_err() && message.is_err() {
+                if read.is_err() && filled.is_err() && message.is_err() {
                     break;
                 }
-                self.events.extend(read);
-                if let Ok(job) = job {
-                    self.finished(job);
-                }
+                self.events.extend(read.into_iter().chain(filled));
                 if let Ok(message) = message {
                     self.take(message);
                 }
@@ -113,16 +113,21 @@ impl Daemon {
         self.stop();
     }
 
-    /// One round of the core over the events taken in.
+    /// The core takes in what has happened, and what that makes happen at once.
     fn turn(&mut self) {
-        let now_ns = self.now_ns();
         let mut actions = std::mem::take(&mut self.actions);
-        for event in self.events.drain(..) {
-            self.core.step(now_ns, event, &mut actions);
-        }
-        self.core.advance(now_ns, &mut actions);
-        for action in actions.drain(..) {
-            self.carry_out(action);
+        loop {
+            let now_ns = self.now_ns();
+            for event in self.events.drain(..) {
+                self.core.step(now_ns, event, &mut actions);
+            }
+            self.core.advance(now_ns, &mut actions);
+            for action in actions.drain(..) {
+                self.carry_out(action);
+            }
+            if self.events.is_empty() {
+                break;
+            }
         }
         self.actions = actions;
     }
@@ -135,14 +140,10 @@ impl Daemon {
             Action::ReadTogether(ops) => self.reads.submit_together(ops),
             Action::Fill(order) => {
                 if let Some(payload) = self.sessions.payload(order.ticket.session) {
-                    self.workers.submit(Job::Fill(order, payload));
+                    self.workers.submit(order, payload);
                 }
             }
-            Action::Seal(order) => {
-                if let Some(payload) = self.sessions.payload(order.ticket.session) {
-                    self.workers.submit(Job::Seal(order, payload));
-                }
-            }
+            Action::Seal(order) => self.seal(&order),
             Action::Publish(session, descriptor) => self.sessions.publish(session, &descriptor, None),
             Action::PublishError(session, descriptor, text) => {
                 tracing::error!("{text}");
@@ -161,13 +162,14 @@ impl Daemon {
         }
     }
 
-    /// Takes in a worker's answer.
-    fn finished(&mut self, done: JobDone) {
-        match done {
-            JobDone::Filled(filled) => self.events.push(Event::Filled(filled)),
-            JobDone::Sealed(ticket) => self.events.push(Event::Sealed(ticket)),
+    /// Completes a batch.
+    fn seal(&mut self, order: &SealOrder) {
+        let ticket = order.ticket;
+        let Some(payload) = self.sessions.payload(ticket.session) else { return };
+        match seal(order, &payload, &mut self.column) {
+            Ok(()) => self.events.push(Event::Sealed(ticket)),
             // A defect of this program. The session ends loudly rather than wait for a batch that will not come.
-            JobDone::SealFailed(ticket, error) => {
+            Err(error) => {
                 tracing::error!("a batch could not be completed: {error}");
                 self.sessions.close(ticket.session, "its batch could not be completed");
             }
