@@ -87,7 +87,7 @@ impl Driver {
             for event in events.drain(..) {
                 self.core.step(0, event, &mut actions);
             }
-            self.core.advance(0, &mut actions);
+            while self.core.advance(0, &mut actions) {}
             self.spent += cpu_time().saturating_sub(started);
             events.extend(actions.drain(..).filter_map(|action| self.outcome(action)));
         }

@@ -31,7 +31,8 @@ def epochs(root: Path, workers: int, size: int, kind: Kind, folder: str = FOLDER
 
 def _decoding(kind: Kind) -> dict[str, Any]:
     if not kind.crops:
-        return {"image_size": kind.side}
+        # As they are stored, and as FFCV delivers them.
+        return {"image_size": kind.side, "channels_last": True}
     # Here, so that a version without them still has the small images measured.
     from shade_load.transforms import RandomHorizontalFlip, RandomResizedCrop
 
@@ -40,7 +41,9 @@ def _decoding(kind: Kind) -> dict[str, Any]:
 
 def _epoch(loader: shade_load.Loader) -> Iterator[Batch]:
     for batch in loader:
-        yield batch.images.numpy(), batch.labels.numpy()
+        # In memory, channels are where they were asked for; to PyTorch they are always the second dimension.
+        images = batch.images.numpy()
+        yield images if images.flags.c_contiguous else images.transpose(0, 2, 3, 1), batch.labels.numpy()
 
 
 def version(_programs: Path) -> str:

@@ -24,14 +24,19 @@ use crate::plan::{Plan, Slot};
 /// beside filling. Of small rows as many as have [`ORDER_BYTES`].
 const ORDER_ROWS: usize = 32;
 const ORDER_BYTES: u64 = 192 * 1024;
+/// Batches opened before their rows are handed to workers: at an epoch's start a whole ring is to be opened, and nobody has
+/// anything else to do.
+const OPENED_AT_ONCE: usize = 2;
 
 impl Core {
-    /// Opens batches, the one furthest behind in the plan first, so that ranks stay abreast.
-    pub(super) fn open_batches(&mut self, now_ns: u64, actions: &mut Vec<Action>) {
-        let Some(epoch) = self.job.as_ref().and_then(Job::epoch) else { return };
+    /// Opens some batches, the one furthest behind in the plan first, so that ranks stay abreast. `true`: there may be more to
+    /// be opened.
+    pub(super) fn open_batches(&mut self, now_ns: u64, actions: &mut Vec<Action>) -> bool {
+        let Some(epoch) = self.job.as_ref().and_then(Job::epoch) else { return false };
         let batches = self.job.as_ref().map_or(0, |job| job.slices.batches_per_epoch());
         let mut full = vec![false; self.sessions.len()];
-        loop {
+        let mut opened = 0;
+        while opened < OPENED_AT_ONCE {
             let next = self
                 .sessions
                 .iter()
@@ -42,14 +47,17 @@ impl Core {
                     Some((wanted.next_batch, s.rank, at))
                 })
                 .min();
-            let Some((_, _, at)) = next else { break };
-            if !self.open_batch(at, now_ns, actions)
-                && let Some(full) = full.get_mut(at)
-            {
+            let Some((_, _, at)) = next else {
+                self.end_epochs(epoch, batches, actions);
+                return false;
+            };
+            if self.open_batch(at, now_ns, actions) {
+                opened += 1;
+            } else if let Some(full) = full.get_mut(at) {
                 *full = true;
             }
         }
-        self.end_epochs(epoch, batches, actions);
+        true
     }
 
     /// Opens the next batch of the session at `at`; `false` when its ring has no room.

@@ -120,18 +120,22 @@ impl Core {
         }
     }
 
-    /// Does everything that has become possible: draws a due plan, publishes, opens batches, submits reads, hands
-    /// rows to workers.
-    pub fn advance(&mut self, now_ns: u64, actions: &mut Vec<Action>) {
+    /// Does what has become possible: draws a due plan, publishes, opens batches, submits reads, hands rows to workers.
+    /// `true`: more batches can be opened, once these actions are carried out.
+    #[must_use]
+    pub fn advance(&mut self, now_ns: u64, actions: &mut Vec<Action>) -> bool {
         self.draw_due_plan(actions);
         self.publish_complete(now_ns, actions);
-        self.open_batches(now_ns, actions);
+        let can_go_on = self.open_batches(now_ns, actions);
         self.submit_reads(now_ns, actions);
-        self.prefetch(now_ns, actions);
+        if !can_go_on {
+            self.prefetch(now_ns, actions);
+        }
         self.watch_reads(now_ns, actions);
         self.hand_out_rows(now_ns, actions);
         // A batch that needed no work (all rows skipped) is complete by now.
         self.publish_complete(now_ns, actions);
+        can_go_on
     }
 
     /// Ranks attached.

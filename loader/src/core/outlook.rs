@@ -22,9 +22,14 @@ impl Core {
         job.outlook = Some(outlook);
     }
 
+    /// Whether every sample is resident: nobody will leave, so that it does not matter who is used when.
+    pub(super) fn has_all(&self) -> bool {
+        self.cache.len() == self.index.len() as usize
+    }
+
     /// Begins to look ahead over the current plan, unless that is so already: from the first batch that some rank wants.
     pub(super) fn look_ahead(&mut self) {
-        if self.config.policy != Policy::Lookahead {
+        if self.config.policy != Policy::Lookahead || self.has_all() {
             return;
         }
         let Some(job) = &mut self.job else { return };

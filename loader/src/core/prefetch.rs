@@ -79,8 +79,7 @@ impl Core {
         let sight = job.outlook.as_ref()?.sight();
         let epoch = job.epoch()?;
         let most = self.config.prefetches_max.min(self.config.reads_max / 2);
-        let is_complete = self.cache.len() == self.index.len() as usize;
-        if self.prefetch.coming.len() >= most as usize || is_complete {
+        if self.prefetch.coming.len() >= most as usize {
             return None;
         }
         let wanted = self.sessions.iter().filter_map(|session| session.wanted);

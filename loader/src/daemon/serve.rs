@@ -121,11 +121,11 @@ impl Daemon {
             for event in self.events.drain(..) {
                 self.core.step(now_ns, event, &mut actions);
             }
-            self.core.advance(now_ns, &mut actions);
+            let can_go_on = self.core.advance(now_ns, &mut actions);
             for action in actions.drain(..) {
                 self.carry_out(action);
             }
-            if self.events.is_empty() {
+            if self.events.is_empty() && !can_go_on {
                 break;
             }
         }

@@ -296,7 +296,7 @@ impl Replay {
         let before = self.journal.as_mut().map(|journal| journal.before(&event));
         let mut actions = Vec::new();
         self.core.step(self.now_ns, event, &mut actions);
-        self.core.advance(self.now_ns, &mut actions);
+        while self.core.advance(self.now_ns, &mut actions) {}
         if let (Some(journal), Some(before)) = (&mut self.journal, before) {
             journal.after(before, &self.core, &actions);
         }
@@ -358,7 +358,7 @@ impl Replay {
     pub(crate) fn wait(&mut self, time: Duration) {
         self.now_ns += u64::try_from(time.as_nanos()).unwrap();
         let mut actions = Vec::new();
-        self.core.advance(self.now_ns, &mut actions);
+        while self.core.advance(self.now_ns, &mut actions) {}
         self.carry_out(actions);
     }
 
