@@ -18,7 +18,8 @@ fn a_rank_that_lags_costs_its_own_ring_only() {
     let packed = Packed::mixed(33);
     let daemon = Daemon::start(&packed.dataset, &[&"--cache", &"0", &"--depth", &"2"]);
     // A ring has room for about eight batches; an epoch has 26.
-    let [quick, slow] = [0, 1].map(|rank| attach(&packed.dataset, rank, spec(2, 2)));
+    let spec = JobSpec { ring_bytes: 128 << 10, ..spec(2, 2) };
+    let [quick, slow] = [0, 1].map(|rank| attach(&packed.dataset, rank, spec));
     slow.start_epoch(0, 0).unwrap();
     let mine = take_epoch(&quick, 0).unwrap();
     assert_eq!(
@@ -124,12 +125,13 @@ fn an_epoch_left_early_is_forgotten_and_what_was_taken_of_it_stays() {
 fn a_batch_kept_from_an_epoch_left_early_does_not_stop_the_next() {
     let packed = Packed::pngs(33, 16);
     let daemon = Daemon::start(&packed.dataset, &[]);
-    let session = attach(&packed.dataset, 0, spec(4, 1));
+    // Eight batches of 4.
+    let session = attach(&packed.dataset, 0, JobSpec { ring_bytes: 32 << 10, ..spec(4, 1) });
     session.start_epoch(0, 0).unwrap();
     // As Python's loop variable does after a `break`, until the next loop has its first batch.
     let kept = next(&session).unwrap().unwrap();
     let before = copy(&kept);
-    // Meanwhile the daemon fills the ring: 8 batches of 4.
+    // Meanwhile the daemon fills the ring.
     eventually("the ring is full", || stats(&session)["total"]["accesses"].as_u64() >= Some(28));
     session.start_epoch(1, 0).unwrap();
     let first = copy(&next(&session).unwrap().unwrap());

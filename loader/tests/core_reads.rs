@@ -21,7 +21,7 @@ fn neighbours_of_the_window_are_read_together_and_delivered_once() {
     for seed in 0..5 {
         let index = index(4000, 10, |id| 200 + id % 300);
         let mut replay = Replay::reading(index, Policy::App, 50_000, 16, seed, 32 * 1024, false);
-        replay.attach_all(&spec(64, 1), 0);
+        replay.attach_all(&JobSpec { ring_bytes: 256 << 10, ..spec(64, 1) }, 0);
         let taken = replay.epoch(0);
         assert_eq!(sorted(&taken), (0..4000).collect::<Vec<_>>());
         let counts = replay.core.stats().epoch.counts.counts;

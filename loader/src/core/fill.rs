@@ -1,166 +1,20 @@
-//! Batches: opened where a ring has room, their rows handed to workers, sealed, published in order.
+//! Batches from when they are open: their rows handed to workers, sealed, published in order.
 
-use std::sync::Arc;
-
-use shade_formats::control::{JobSpec, Output};
-use shade_formats::index::Index;
-use shade_formats::ring::{BatchLayout, Descriptor, FLAG_PADDING, Kind};
-use shade_formats::trace::{Line, Served};
-use shade_images::Size;
+use shade_formats::control::Output;
+use shade_formats::ring::{Descriptor, FLAG_PADDING, Kind};
 
 use super::action::Action;
 use super::batch::{Batch, BatchRow, Progress, RowRef, RowState};
-use super::job::Job;
 use super::machine::Core;
-use super::sizes::{layout_of, room_bytes};
-use super::trace::{done_line, open_line, trace};
-use crate::batches::decode::Draw;
-use crate::batches::{Columns, FillFault, FillOrder, Filled, Move, Row, SealOrder, Ticket, row_bytes};
-use crate::blocks::Record;
-use crate::cache::Cache;
-use crate::plan::{Plan, Slot};
+use super::trace::done_line;
+use crate::batches::{Columns, FillFault, FillOrder, Filled, Move, Row, SealOrder, Ticket};
 
 /// Rows given to one worker at a time: few enough to spread a batch over the workers, so many that handing over costs little
 /// beside filling. Of small rows as many as have [`ORDER_BYTES`].
 const ORDER_ROWS: usize = 32;
 const ORDER_BYTES: u64 = 192 * 1024;
-/// Batches opened before their rows are handed to workers: at an epoch's start a whole ring is to be opened, and nobody has
-/// anything else to do.
-const OPENED_AT_ONCE: usize = 2;
 
 impl Core {
-    /// Opens some batches, the one furthest behind in the plan first, so that ranks stay abreast. `true`: there may be more to
-    /// be opened.
-    pub(super) fn open_batches(&mut self, now_ns: u64, actions: &mut Vec<Action>) -> bool {
-        let Some(epoch) = self.job.as_ref().and_then(Job::epoch) else { return false };
-        let batches = self.job.as_ref().map_or(0, |job| job.slices.batches_per_epoch());
-        let mut full = vec![false; self.sessions.len()];
-        let mut opened = 0;
-        while opened < OPENED_AT_ONCE {
-            let next = self
-                .sessions
-                .iter()
-                .enumerate()
-                .filter(|(at, s)| s.ready && full.get(*at) == Some(&false) && s.has_descriptor())
-                .filter_map(|(at, s)| {
-                    let wanted = s.wanted.filter(|w| w.epoch == epoch && w.next_batch < batches)?;
-                    Some((wanted.next_batch, s.rank, at))
-                })
-                .min();
-            let Some((_, _, at)) = next else {
-                self.end_epochs(epoch, batches, actions);
-                return false;
-            };
-            if self.open_batch(at, now_ns, actions) {
-                opened += 1;
-            } else if let Some(full) = full.get_mut(at) {
-                *full = true;
-            }
-        }
-        true
-    }
-
-    /// Opens the next batch of the session at `at`; `false` when its ring has no room.
-    fn open_batch(&mut self, at: usize, now_ns: u64, actions: &mut Vec<Action>) -> bool {
-        self.look_ahead();
-        if let Some(wanted) = self.sessions.get(at).and_then(|session| session.wanted) {
-            self.exchange(wanted.next_batch);
-        }
-        let (Some(job), Some(session)) = (&mut self.job, self.sessions.get_mut(at)) else { return false };
-        let (Some(plan), Some(wanted)) = (&job.plan, &mut session.wanted) else { return false };
-        let slots = job.slices.batch(wanted.next_batch, session.rank, plan);
-        let mut rows = plan_rows(&job.spec, &slots, plan, &self.index);
-        let data_len = rows.last().map_or(0, |row| row.offset + row.len);
-        let capacity = u32::try_from(rows.len()).unwrap_or(u32::MAX);
-        let layout = BatchLayout::new(layout_of(job.spec.output), capacity.max(1), data_len);
-        // With samples that come more than once a batch can be larger than any that the ring was made for.
-        let layout = match layout.and_then(|layout| session.payload.check_fits(layout.total).map(|()| layout))
-        {
-            Ok(layout) => layout,
-            Err(error) => {
-                actions.push(Action::Close(session.id, error.to_string()));
-                return false;
-            }
-        };
-        let Some(offset) = session.payload.reserve(layout.total) else {
-            session.blocked_since_ns.get_or_insert(now_ns);
-            return false;
-        };
-        for row in &mut rows {
-            row.offset += offset + layout.data;
-        }
-        let seq = session.next_seq;
-        session.next_seq += 1;
-        let accesses: Vec<_> = rows.iter().map(|row| row.sample).zip(slots).collect();
-        let batch = Batch {
-            seq,
-            generation: wanted.generation,
-            epoch: wanted.epoch,
-            number: wanted.next_batch,
-            offset,
-            layout,
-            pending: rows.len(),
-            ready: Vec::with_capacity(count_resident(&self.cache, &rows)),
-            rows,
-            progress: Progress::Filling,
-            failure: None,
-            abandoned: false,
-            hits: 0,
-            misses: 0,
-            skipped: 0,
-            substituted: 0,
-            opened_ns: now_ns,
-            read_ns: now_ns,
-            slot_wait_ns: session.blocked_since_ns.take().map_or(0, |since| now_ns.saturating_sub(since)),
-            fill_ns: 0,
-        };
-        wanted.next_batch += 1;
-        let mut open = self.observed.then(|| open_line(session.rank, &batch));
-        session.open.push_back(batch);
-        let session = session.id;
-        for (position, (sample, slot)) in (0..capacity).zip(accesses) {
-            self.foresee(sample, slot);
-            let row = RowRef { session, seq, position };
-            let mut served = self.access(sample, row);
-            if self.was_exchanged(slot.position) && served == Served::Hit {
-                served = Served::Exchanged;
-            }
-            self.count_access(row, served);
-            if let Some(open) = &mut open {
-                open.ids.push(sample.0);
-                open.served.push(served.letter());
-            }
-        }
-        actions.extend(open.map(|open| trace(Line::Open(open))));
-        true
-    }
-
-    /// Counts one access, in its batch, its epoch and its job.
-    pub(super) fn count_access(&mut self, row: RowRef, served: Served) {
-        if let Some(batch) = self.session_mut(row.session).and_then(|s| s.batch_mut(row.seq)) {
-            match served {
-                Served::Hit | Served::Joined | Served::Exchanged => batch.hits += 1,
-                // Each was read for this row.
-                Served::Miss | Served::Prefetched => batch.misses += 1,
-            }
-        }
-        if let Some(job) = &mut self.job {
-            job.count(|counts| {
-                counts.accesses += 1;
-                match served {
-                    Served::Hit => counts.hits += 1,
-                    Served::Joined => {
-                        counts.hits += 1;
-                        counts.joined += 1;
-                    }
-                    Served::Prefetched => counts.prefetched += 1,
-                    Served::Exchanged => counts.exchanged += 1,
-                    Served::Miss => counts.misses += 1,
-                }
-            });
-        }
-    }
-
     /// Gives rows whose records are at hand to the workers.
     pub(super) fn hand_out_rows(&mut self, now_ns: u64, actions: &mut Vec<Action>) {
         let Some(output) = self.job.as_ref().map(|job| job.spec.output) else { return };
@@ -253,7 +107,7 @@ impl Core {
     }
 
     /// Queues the end-of-epoch descriptor of every rank that has published all its batches.
-    fn end_epochs(&mut self, epoch: u32, batches: u32, actions: &mut Vec<Action>) {
+    pub(super) fn end_epochs(&mut self, epoch: u32, batches: u32, actions: &mut Vec<Action>) {
         for session in &mut self.sessions {
             if !(session.ready && session.open.is_empty() && session.has_descriptor()) {
                 continue;
@@ -279,54 +133,11 @@ impl Core {
     }
 }
 
-/// How many of `rows` have their record in the cache. One after the other, each access would wait for its own cache lines; looked
-/// at together they come at the same time, which saves a quarter of a hit (`shade-benches core`).
-fn count_resident(cache: &Cache<Arc<Record>>, rows: &[BatchRow]) -> usize {
-    let holders = rows.iter().filter_map(|row| cache.get(row.sample)).map(Arc::strong_count);
-    holders.filter(|&holders| holders > 0).count()
-}
-
 /// How many of `rows` are given to one worker at a time: all alike, so that no order is a remainder.
 fn rows_in_order(rows: &[Row]) -> usize {
     let bytes = rows.iter().map(|row| row.len).sum::<u64>().div_ceil(rows.len().max(1) as u64);
     let most = usize::try_from(ORDER_BYTES / bytes.max(1)).map_or(usize::MAX, |most| most.max(ORDER_ROWS));
     rows.len().div_ceil(rows.len().div_ceil(most).max(1))
-}
-
-/// The rows of a planned batch, each with its place in the batch's data.
-fn plan_rows(spec: &JobSpec, slots: &[Slot], plan: &Plan, index: &Index) -> Vec<BatchRow> {
-    let entry_of = |slot: &Slot| {
-        let &sample = plan.ids.get(slot.position as usize)?;
-        Some((sample, index.entry(sample)?))
-    };
-    // Looked at together, for the same reason as in `count_resident`.
-    let known = slots.iter().filter(|slot| entry_of(slot).is_some()).count();
-    let mut offset = 0;
-    let mut rows = Vec::with_capacity(known);
-    for slot in slots {
-        let Some((sample, entry)) = entry_of(slot) else { continue };
-        let len = row_bytes(spec.output, &entry).unwrap_or_else(|_| room_bytes(spec, index, sample));
-        let position = slot.position as usize;
-        let weight = if slot.padding { 0.0 } else { plan.weights.get(position).copied().unwrap_or(1.0) };
-        let flags = if slot.padding { FLAG_PADDING } else { 0 };
-        let (label, state, size) = (entry.label, RowState::Waiting, Size::default());
-        let draw = Draw { seed: spec.plan.seed, epoch: plan.epoch, position: slot.position };
-        rows.push(BatchRow {
-            sample,
-            label,
-            weight,
-            flags,
-            offset,
-            len,
-            size,
-            draw,
-            state,
-            substitutes: 0,
-            reread: false,
-        });
-        offset += len;
-    }
-    rows
 }
 
 impl Batch {

@@ -18,6 +18,7 @@ mod fault;
 mod fill;
 mod job;
 mod machine;
+mod open;
 mod outlook;
 mod prefetch;
 mod reading;

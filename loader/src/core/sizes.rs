@@ -11,6 +11,9 @@ use crate::blocks::charged_bytes;
 
 /// Batches a ring holds by default: enough that a slow one is hidden, little enough that memory stays small.
 pub const RING_BATCHES: u64 = 8;
+/// What a ring has room for where eight batches are less: between two of them threads wake each other, and what varies in that
+/// is long beside a small batch.
+const RING_BYTES: u64 = 16 << 20;
 /// Reserve for records being read or filled that are not in the cache.
 const STAGING_BYTES: u64 = 32 << 20;
 
@@ -133,7 +136,7 @@ pub(super) fn same_class(index: &Index, sample: SampleId) -> impl Iterator<Item 
     })
 }
 
-/// The payload of one rank's ring: what the job asks for, or eight mean batches; at least three of the largest, so that
+/// The payload of one rank's ring: what the job asks for, or eight mean batches, or 16 MiB if that is more; at least three of the largest, so that
 /// one that a trainer keeps in hand, wherever it lies, leaves room for another.
 pub(super) fn payload_size(spec: &JobSpec, index: &Index) -> Result<PayloadSize, FormatError> {
     // Padding repeats samples until the batch is full, however few there are.
@@ -165,7 +168,8 @@ pub(super) fn payload_size(spec: &JobSpec, index: &Index) -> Result<PayloadSize,
         Ok(layout.map_err(|_| too_large(data))?.total.next_multiple_of(PAYLOAD_ALIGN_BYTES))
     };
     let least = 3 * block(largest)?;
-    let wanted = if spec.ring_bytes > 0 { spec.ring_bytes } else { RING_BATCHES * block(mean)? };
+    let wanted =
+        if spec.ring_bytes > 0 { spec.ring_bytes } else { (RING_BATCHES * block(mean)?).max(RING_BYTES) };
     let bytes = wanted.max(least).next_multiple_of(PAYLOAD_ALIGN_BYTES);
     if bytes > PAYLOAD_BYTES_MAX {
         return Err(too_large(bytes));

@@ -4,7 +4,8 @@
 //! computed; an epoch's first batches when the epoch begins, for its plan is not known before. Its misses are read in
 //! plan order. The trainer takes a batch when the one before is computed and all its reads are answered; what it
 //! waits for that is stall. Prefetches are sent while the store is idle, before the next batch is opened; whoever uses one
-//! waits until it is there. Time is virtual and starts at 0; hits and the filling of batches take none of it.
+//! waits until it is there. Time is virtual and starts at 0; hits and the filling of batches take none of it. Of batches below
+//! 2 MiB a daemon's ring has room for more.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};

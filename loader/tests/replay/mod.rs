@@ -83,7 +83,8 @@ pub(crate) fn spec(batch_size: u32, world_size: u32) -> JobSpec {
         tail: Tail::Even,
         output: Output::Raw,
         on_error: OnError::Raise,
-        ring_bytes: 0,
+        // Eight batches or so of small records.
+        ring_bytes: 64 << 10,
     }
 }
 

@@ -98,7 +98,7 @@ class Loader:
         engine: "auto", "uring", "threads", or "sim": a simulated store.
         io: "auto", "direct" or "buffered".
         ring: Shared memory for finished batches: bytes or "256MiB". Half of it may be kept in hand; what comes while more
-            is kept is copied. Default: the daemon chooses, eight batches.
+            is kept is copied. Default: eight batches, 16 MiB if these are less.
         timeout: Seconds after which a wait for the daemon is given up with `LoaderTimeout`.
 
     `cache`, `policy`, `lookahead`, `store`, `depth`, `hedge`, `workers`, `engine` and `io` apply if this Loader starts the daemon.
