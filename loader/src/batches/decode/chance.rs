@@ -18,25 +18,25 @@ pub struct Draw {
     pub position: u32,
 }
 
-/// A row's stream of random numbers.
-pub(super) struct Chance(ChaCha8Rng);
+/// A row's stream of random numbers: begun with the first, as most rows of small images need none.
+pub(super) struct Chance {
+    draw: Draw,
+    numbers: Option<ChaCha8Rng>,
+}
 
 impl Chance {
     pub(super) fn new(draw: Draw) -> Self {
-        let parts = draw.seed.to_le_bytes().into_iter().chain(draw.epoch.to_le_bytes());
-        let mut key = [0; 32];
-        for (byte, part) in key.iter_mut().zip(parts.chain(DOMAIN)) {
-            *byte = part;
-        }
-        let mut numbers = ChaCha8Rng::from_seed(key);
-        numbers.set_stream(draw.position.into());
-        Self(numbers)
+        Self { draw, numbers: None }
+    }
+
+    fn number(&mut self) -> u64 {
+        self.numbers.get_or_insert_with(|| stream(self.draw)).next_u64()
     }
 
     /// A number from 0 to below 1, each multiple of 2⁻⁵³ equally likely.
     pub(super) fn share(&mut self) -> f64 {
         const UNIT: f64 = 1.0 / (1_u64 << 53) as f64;
-        (self.0.next_u64() >> 11) as f64 * UNIT
+        (self.number() >> 11) as f64 * UNIT
     }
 
     /// A number from `from` to `to`.
@@ -48,9 +48,21 @@ impl Chance {
     pub(super) fn up_to(&mut self, last: u32) -> u32 {
         let count = u64::from(last) + 1;
         // The bias is below count / 2^64.
-        let high = (u128::from(self.0.next_u64()) * u128::from(count)) >> 64;
+        let high = (u128::from(self.number()) * u128::from(count)) >> 64;
         u32::try_from(high).unwrap_or(last)
     }
+}
+
+fn stream(draw: Draw) -> ChaCha8Rng {
+    let mut key = [0; 32];
+    let (seed, rest) = key.split_at_mut(8);
+    let (epoch, domain) = rest.split_at_mut(4);
+    seed.copy_from_slice(&draw.seed.to_le_bytes());
+    epoch.copy_from_slice(&draw.epoch.to_le_bytes());
+    domain.copy_from_slice(&DOMAIN);
+    let mut numbers = ChaCha8Rng::from_seed(key);
+    numbers.set_stream(draw.position.into());
+    numbers
 }
 
 #[cfg(test)]
