@@ -15,7 +15,7 @@ use shade_formats::ring::{PayloadSize, Region};
 use shade_images::Size;
 use shade_load::batches::decode::Draw;
 use shade_load::batches::{FillOrder, Filled, Row, Ticket, Workers};
-use shade_load::blocks::{Arena, Blocks, FreeList, Record, block_bytes_for, charged_bytes};
+use shade_load::blocks::{Arena, Blocks, FreeList, Lent, Record, block_bytes_for, charged_bytes};
 use shade_load::ring::RingSegments;
 
 use crate::Result;
@@ -82,7 +82,7 @@ impl Gather {
             for slice in arena.slices_mut(&mut blocks, record_bytes)? {
                 slice.fill(fill(id));
             }
-            let record = Arc::new(Record::new(blocks, true));
+            let record = Lent::new(Arc::new(Record::new(blocks, true)));
             rows.push(Row {
                 position: id,
                 sample: SampleId(id),
@@ -105,8 +105,8 @@ impl Gather {
     fn run(&mut self, check: bool) -> Result<f64> {
         let records = self.rows.len();
         for row in std::mem::take(&mut self.rows) {
-            let record = Arc::into_inner(row.record).ok_or("a worker kept a record")?;
-            let record = Arc::new(Record::new(record.into_blocks(), !check));
+            let record = Arc::into_inner(row.record.into_record()).ok_or("a worker kept a record")?;
+            let record = Lent::new(Arc::new(Record::new(record.into_blocks(), !check)));
             self.rows.push(Row { record, ..row });
         }
         self.rows.shuffle(&mut ChaCha8Rng::seed_from_u64(1));

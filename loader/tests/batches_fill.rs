@@ -14,7 +14,7 @@ use shade_load::batches::decode::{DecodeFault, Decoder, Draw};
 use shade_load::batches::{
     Columns, FillFault, FillOrder, Filled, LayoutFault, Move, Row, SealOrder, Ticket, Workers, seal,
 };
-use shade_load::blocks::{Arena, FreeList, Mismatch, Record};
+use shade_load::blocks::{Arena, FreeList, Lent, Mismatch, Record};
 
 const TICKET: Ticket = Ticket { session: 3, seq: 41 };
 
@@ -100,7 +100,7 @@ impl Rig {
     }
 
     fn row(&mut self, sample: usize, offset: u64, len: u64) -> Row {
-        let record = self.record(sample);
+        let record = Lent::new(self.record(sample));
         let sample = u32::try_from(sample).unwrap();
         Row {
             position: 100 + sample,
@@ -304,7 +304,7 @@ fn the_last_owner_of_the_blocks_is_the_core_again() {
     let rows = vec![rig.row(0, 0, 2000)];
     let free = rig.free.free_bytes();
     for row in rig.fill(Output::Raw, rows, &payload).rows {
-        let record = Arc::into_inner(row.record).expect("a worker kept a clone");
+        let record = Arc::into_inner(row.record.into_record()).expect("a worker kept a clone");
         rig.free.give(record.into_blocks());
     }
     assert_eq!(rig.free.free_bytes(), free + 2048);
@@ -344,7 +344,7 @@ fn a_record_is_checked_by_its_first_row_and_not_again() {
         assert!(!row.record.is_checked());
 
         // Who has been told that it is right does not look again.
-        row.record.set_checked();
+        row.record.record().set_checked();
         let faults = rig.fill(output, vec![row], &payload).faults;
         assert!(!matches!(faults[..], [(_, FillFault::Checksum(_))]), "{faults:?}");
         rig.records[sample].stored = stored;
@@ -555,7 +555,7 @@ fn room_that_does_not_fit_the_row_is_a_fault() {
 
     let mut short = rig.row(0, 0, raw_len);
     let (other, mut free) = Arena::create(1 << 20, 512).unwrap();
-    short.record = Arc::new(Record::new(free.take(4096).unwrap(), true));
+    short.record = Lent::new(Arc::new(Record::new(free.take(4096).unwrap(), true)));
     let found = outcomes(&rig.fill(Output::Raw, vec![short], &payload));
     assert!(matches!(found[..], [Err(FillFault::Layout(LayoutFault::Blocks(_)))]), "{found:?}");
     drop(other);

@@ -6,7 +6,7 @@ use shade_formats::ring::Region;
 
 use super::decode::scratch;
 use crate::batches::FillFault;
-use crate::blocks::{Arena, Blocks, BlocksError, Mismatch, Record};
+use crate::blocks::{Arena, BlocksError, Lent, Mismatch};
 
 /// Bytes that are copied and checked at a time: what the copy has brought into the CPU's first cache is still there.
 const PIECE_BYTES: usize = 16 * 1024;
@@ -15,12 +15,12 @@ const PIECE_BYTES: usize = 16 * 1024;
 /// all the same.
 pub(super) fn to_payload(
     arena: &Arena,
-    record: &Record,
+    record: &Lent,
     entry: &Entry,
     payload: &Region,
     mut offset: u64,
 ) -> Result<(), FillFault> {
-    let slices = arena.slices(record.blocks(), entry.stored_len)?;
+    let slices = arena.slices_of(record, entry.stored_len)?;
     if record.is_checked() {
         for slice in slices {
             payload.write(offset, slice)?;
@@ -35,21 +35,21 @@ pub(super) fn to_payload(
         offset = offset.saturating_add(piece.len() as u64);
     }
     Mismatch::compare(checksum, entry.crc32c)?;
-    record.set_checked();
+    record.record().set_checked();
     Ok(())
 }
 
 /// The stored bytes of `record`, which is that of `entry`, in one slice, checked.
 pub(super) fn stored<'a>(
     arena: &'a Arena,
-    record: &'a Record,
+    record: &'a Lent,
     entry: &Entry,
     buffer: &'a mut Vec<u8>,
 ) -> Result<&'a [u8], FillFault> {
-    let stored = contiguous(arena, record.blocks(), entry.stored_len, buffer)?;
+    let stored = contiguous(arena, record, entry.stored_len, buffer)?;
     if !record.is_checked() {
         Mismatch::compare(crc32c(stored), entry.crc32c)?;
-        record.set_checked();
+        record.record().set_checked();
     }
     Ok(stored)
 }
@@ -57,11 +57,11 @@ pub(super) fn stored<'a>(
 /// The first `len` bytes in one slice: in place where the blocks happen to be neighbours, else copied to `buffer`.
 fn contiguous<'a>(
     arena: &'a Arena,
-    blocks: &'a Blocks,
+    record: &'a Lent,
     len: u32,
     buffer: &'a mut Vec<u8>,
 ) -> Result<&'a [u8], BlocksError> {
-    let mut slices = arena.slices(blocks, len)?;
+    let mut slices = arena.slices_of(record, len)?;
     let first = slices.next().unwrap_or_default();
     if first.len() == len as usize {
         return Ok(first);

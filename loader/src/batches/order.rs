@@ -1,7 +1,5 @@
 //! What the core asks for, and what workers answer.
 
-use std::sync::Arc;
-
 use shade_formats::SampleId;
 use shade_formats::control::Output;
 use shade_formats::ring::BatchLayout;
@@ -9,7 +7,7 @@ use shade_images::Size;
 
 use super::FillFault;
 use super::decode::Draw;
-use crate::blocks::Record;
+use crate::blocks::Lent;
 
 /// Names a batch while it is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -35,9 +33,9 @@ pub struct Row {
     pub draw: Draw,
     /// Set by the worker: of an image in its own size; 0 x 0 where all have one size or the row is raw.
     pub size: Size,
-    /// The record as it is stored. The worker gives this very `Arc` back and keeps no clone, so that the core can take
-    /// the blocks out of the last one.
-    pub record: Arc<Record>,
+    /// The record as it is stored. The worker gives it back and keeps no clone, so that the core can take the blocks out of
+    /// the last one.
+    pub record: Lent,
 }
 
 /// Fill these rows.

@@ -11,6 +11,7 @@
 
 use super::FreeList;
 use super::block_size::BLOCK_UNIT_BYTES;
+use super::lent::Lent;
 use super::token::{ArenaId, Blocks, BlocksError, Runs};
 use memmap2::{Advice, MmapOptions, MmapRaw};
 use rustix::mm::{MlockFlags, mlock_with};
@@ -90,14 +91,33 @@ impl Arena {
         blocks: &'a Blocks,
         len: u32,
     ) -> Result<impl Iterator<Item = &'a [u8]>, BlocksError> {
-        Ok(self.runs(blocks, len)?.map(|(offset, len)| {
+        Ok(self.shared(self.runs(blocks, len)?))
+    }
+
+    /// The first `len` bytes of a record that is lent, in order, as few slices as neighbouring blocks allow.
+    ///
+    /// # Errors
+    ///
+    /// As of [`slices`](Self::slices).
+    pub fn slices_of<'a>(
+        &'a self,
+        lent: &'a Lent,
+        len: u32,
+    ) -> Result<impl Iterator<Item = &'a [u8]>, BlocksError> {
+        Ok(self.shared(lent.runs(self.id, self.block_bytes, len)?))
+    }
+
+    /// The bytes of `runs`, which are those of a token of ours that is shared during 'a: by a borrow of itself, or by one of
+    /// a [`Lent`], whose record nobody can take the token out of nor change, since it has two holders or is borrowed.
+    fn shared<'a>(&'a self, runs: Runs<'a>) -> impl Iterator<Item = &'a [u8]> {
+        runs.map(|(offset, len)| {
             let start = self.at(offset);
             // SAFETY: `at` proves that the stretch lies in the mapping, which `&'a self` keeps; its bytes are
             // initialised (fresh memory reads as zero) and u8 has no alignment. Nobody writes to them during 'a:
-            // the token owns these blocks alone (see `at`), and writing takes `&mut Blocks`, which the shared
-            // borrow excludes.
+            // the token owns these blocks alone (see `at`), and writing takes `&mut Blocks`, which its being shared
+            // excludes.
             unsafe { std::slice::from_raw_parts(start, len) }
-        }))
+        })
     }
 
     /// The first `len` bytes in `blocks`, in order, to be written.
@@ -167,6 +187,9 @@ fn lock(memory: &MmapRaw) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use super::super::Record;
     use super::*;
     use proptest::prelude::*;
 
@@ -227,6 +250,36 @@ mod tests {
         let mut foreign = other_list.take(10).unwrap();
         assert_eq!(arena.slices(&foreign, 10).err(), Some(BlocksError::Foreign));
         assert_eq!(arena.slices_mut(&mut foreign, 10).err(), Some(BlocksError::Foreign));
+    }
+
+    #[test]
+    fn a_lent_record_has_the_bytes_of_its_blocks_side_by_side_or_not() {
+        let (arena, mut list) = Arena::create(8192, 512).unwrap();
+        let (other, _) = Arena::create(8192, 512).unwrap();
+        let singles: Vec<Blocks> = (0..8).map(|_| list.take(1).unwrap()).collect();
+        let (odd, even): (Vec<_>, Vec<_>) = singles.into_iter().zip(0..8).partition(|(_, at)| at % 2 == 1);
+        odd.into_iter().for_each(|(blocks, _)| list.give(blocks));
+        let mut kept = Vec::new();
+        for len in [2048, 1000] {
+            let mut blocks = list.take(u64::from(len)).unwrap();
+            let bytes: Vec<u8> = (0..len).map(|at: u32| at.to_le_bytes()[0] ^ 0x5a).collect();
+            write(&arena, &mut blocks, &bytes);
+            let lent = Lent::new(Arc::new(Record::new(blocks, false)));
+            let pieces: Vec<&[u8]> = arena.slices_of(&lent, len).unwrap().collect();
+            assert_eq!(pieces.len(), if len == 2048 { 4 } else { 1 });
+            assert_eq!(pieces.concat(), bytes);
+            assert_eq!(other.slices_of(&lent, 1).err(), Some(BlocksError::Foreign));
+            let too_short = BlocksError::TooShort { bytes: u64::from(len.next_multiple_of(512)), len: 4096 };
+            assert_eq!(arena.slices_of(&lent, 4096).err(), Some(too_short));
+            assert!(!lent.is_checked());
+            lent.record().set_checked();
+            assert!(lent.is_checked());
+            list.give(Arc::into_inner(lent.into_record()).unwrap().into_blocks());
+            // Kept from the next one, whose blocks are then neighbours.
+            kept.push(list.take(2048).unwrap());
+        }
+        kept.into_iter().for_each(|blocks| list.give(blocks));
+        even.into_iter().for_each(|(blocks, _)| list.give(blocks));
     }
 
     #[test]

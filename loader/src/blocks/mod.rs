@@ -8,11 +8,13 @@
 mod arena;
 mod block_size;
 mod free_list;
+mod lent;
 mod record;
 mod token;
 
 pub use arena::Arena;
 pub use block_size::{block_bytes_for, charged_bytes};
 pub use free_list::FreeList;
+pub use lent::Lent;
 pub use record::{Mismatch, Record};
 pub use token::{Blocks, BlocksError};

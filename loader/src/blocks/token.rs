@@ -13,13 +13,39 @@ pub(super) struct ArenaId(pub(super) u64);
 pub struct Blocks {
     arena: ArenaId,
     block_bytes: u32,
-    ids: Box<[u32]>,
+    places: Places,
+}
+
+/// Which blocks: by themselves where they are scattered, so that a record whose blocks are neighbours, as one block always
+/// is, needs no memory for that.
+#[derive(Debug)]
+enum Places {
+    Neighbours(Run),
+    Scattered(Box<[u32]>),
+}
+
+/// Blocks that lie side by side.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Run {
+    /// The first one's position in the arena.
+    first: u32,
+    count: u32,
 }
 
 impl Blocks {
     /// Only the free list of `arena` may call this, with ids that it has just removed from itself.
-    pub(super) fn new(arena: ArenaId, block_bytes: u32, ids: Box<[u32]>) -> Self {
-        Self { arena, block_bytes, ids }
+    pub(super) fn new(
+        arena: ArenaId,
+        block_bytes: u32,
+        ids: impl ExactSizeIterator<Item = u32> + Clone,
+    ) -> Self {
+        let first = ids.clone().next().unwrap_or_default();
+        let are_neighbours = ids.clone().zip(u64::from(first)..).all(|(id, next)| u64::from(id) == next);
+        let places = match u32::try_from(ids.len()) {
+            Ok(count) if are_neighbours => Places::Neighbours(Run { first, count }),
+            _ => Places::Scattered(ids.collect()),
+        };
+        Self { arena, block_bytes, places }
     }
 
     /// The arena that these blocks belong to.
@@ -28,28 +54,52 @@ impl Blocks {
     }
 
     /// The blocks' positions in the arena.
-    pub(super) fn ids(&self) -> &[u32] {
-        &self.ids
+    pub(super) fn ids(&self) -> impl DoubleEndedIterator<Item = u32> {
+        let (Run { first, count }, scattered) = match &self.places {
+            Places::Neighbours(run) => (*run, [].as_slice()),
+            Places::Scattered(ids) => (Run::default(), &**ids),
+        };
+        (0..count).map(move |at| first + at).chain(scattered.iter().copied())
+    }
+
+    /// Where they lie if side by side.
+    pub(super) fn run(&self) -> Option<Run> {
+        match self.places {
+            Places::Neighbours(run) => Some(run),
+            Places::Scattered(_) => None,
+        }
     }
 
     /// Bytes that fit: a whole number of blocks.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        self.ids.len() as u64 * u64::from(self.block_bytes)
+        let count = match &self.places {
+            Places::Neighbours(run) => run.count as usize,
+            Places::Scattered(ids) => ids.len(),
+        };
+        count as u64 * u64::from(self.block_bytes)
     }
 
     /// Moves the blocks into a token of their own and leaves one that owns none: for memory that the kernel
     /// may still write to and that nobody must ever have again.
     pub(crate) fn take(&mut self) -> Blocks {
-        Self { arena: self.arena, block_bytes: self.block_bytes, ids: std::mem::take(&mut self.ids) }
+        let places = std::mem::replace(&mut self.places, Places::Neighbours(Run::default()));
+        Self { arena: self.arena, block_bytes: self.block_bytes, places }
     }
 
     /// Where the first `len` bytes lie in the arena, neighbouring blocks joined.
     pub(super) fn runs(&self, len: u32) -> Result<Runs<'_>, BlocksError> {
-        if u64::from(len) > self.bytes() {
-            return Err(BlocksError::TooShort { bytes: self.bytes(), len });
+        match &self.places {
+            Places::Neighbours(run) => run.runs(self.block_bytes, len),
+            Places::Scattered(ids) => Runs::new(Run::default(), ids, self.bytes(), self.block_bytes, len),
         }
-        Ok(Runs { ids: &self.ids, block_bytes: self.block_bytes as usize, left: len as usize })
+    }
+}
+
+impl Run {
+    /// Where the first `len` bytes of these blocks lie: in one stretch.
+    pub(super) fn runs<'a>(self, block_bytes: u32, len: u32) -> Result<Runs<'a>, BlocksError> {
+        Runs::new(self, &[], u64::from(self.count) * u64::from(block_bytes), block_bytes, len)
     }
 }
 
@@ -75,9 +125,20 @@ pub enum BlocksError {
 /// small blocks then needs few iovecs.
 #[derive(Clone, Debug)]
 pub(super) struct Runs<'a> {
+    /// Before `ids`.
+    run: Run,
     ids: &'a [u32],
     block_bytes: usize,
     left: usize,
+}
+
+impl<'a> Runs<'a> {
+    fn new(run: Run, ids: &'a [u32], bytes: u64, block_bytes: u32, len: u32) -> Result<Self, BlocksError> {
+        if u64::from(len) > bytes {
+            return Err(BlocksError::TooShort { bytes, len });
+        }
+        Ok(Self { run, ids, block_bytes: block_bytes as usize, left: len as usize })
+    }
 }
 
 impl Iterator for Runs<'_> {
@@ -87,11 +148,16 @@ impl Iterator for Runs<'_> {
         if self.left == 0 {
             return None;
         }
-        let first = *self.ids.first()?;
-        let joined =
-            self.ids.iter().zip(u64::from(first)..).take_while(|&(&id, next)| u64::from(id) == next).count();
-        let len = self.left.min(joined * self.block_bytes);
-        self.ids = self.ids.get(joined..)?;
+        let mut run = std::mem::take(&mut self.run);
+        if run.count == 0 {
+            run.first = *self.ids.first()?;
+            let neighbours = self.ids.iter().zip(u64::from(run.first)..);
+            let joined = neighbours.take_while(|&(&id, next)| u64::from(id) == next).count();
+            run.count = u32::try_from(joined).ok()?;
+            self.ids = self.ids.get(joined..)?;
+        }
+        let Run { first, count } = run;
+        let len = self.left.min(count as usize * self.block_bytes);
         self.left -= len;
         Some((first as usize * self.block_bytes, len))
     }
@@ -102,7 +168,7 @@ mod tests {
     use super::*;
 
     fn runs(ids: &[u32], len: u32) -> Vec<(usize, usize)> {
-        Blocks::new(ArenaId(0), 512, ids.into()).runs(len).unwrap().collect()
+        Blocks::new(ArenaId(0), 512, ids.iter().copied()).runs(len).unwrap().collect()
     }
 
     #[test]
@@ -116,7 +182,7 @@ mod tests {
 
     #[test]
     fn more_than_the_blocks_hold_is_an_error() {
-        let blocks = Blocks::new(ArenaId(0), 512, Box::new([0, 1]));
+        let blocks = Blocks::new(ArenaId(0), 512, [0, 1].into_iter());
         assert_eq!(blocks.runs(1025).err(), Some(BlocksError::TooShort { bytes: 1024, len: 1025 }));
     }
 }

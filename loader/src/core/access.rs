@@ -179,7 +179,7 @@ impl Core {
                 batch.abandoned = true;
                 for row in std::mem::take(&mut batch.ready) {
                     batch.finish(row.position, RowState::Skipped);
-                    spare.push(row.record);
+                    spare.push(row.record.into_record());
                 }
                 for position in 0..batch.rows.len() {
                     if batch.rows.get(position).is_some_and(|row| row.state == RowState::Waiting) {

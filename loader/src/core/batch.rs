@@ -9,7 +9,7 @@ use shade_images::Size;
 use super::event::SessionId;
 use crate::batches::Row;
 use crate::batches::decode::Draw;
-use crate::blocks::Record;
+use crate::blocks::{Lent, Record};
 
 /// Where a row is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,6 +94,7 @@ impl Batch {
         let Some(row) = self.rows.get_mut(position as usize) else { return };
         row.state = RowState::Filling;
         let BatchRow { sample, offset, len, draw, size, .. } = *row;
+        let record = Lent::new(record);
         self.ready.push(Row { position, sample, offset, len, draw, size, record });
     }
 

@@ -52,14 +52,14 @@ impl Core {
         for (at, fault) in faults {
             let Some(&Row { position, sample, ref record, .. }) = rows.get(at) else { continue };
             let (row, text) = (RowRef { session, seq, position }, self.name_fault(sample, &fault));
-            if matches!(fault, FillFault::Checksum(_)) && self.read_again(row, sample, record) {
+            if matches!(fault, FillFault::Checksum(_)) && self.read_again(row, sample, record.record()) {
                 actions.push(Action::Warn(format!("{text}: reading it again")));
             } else {
                 lost.push((row, text));
             }
         }
         for row in rows {
-            self.release(row.record);
+            self.release(row.record.into_record());
         }
         for (row, text) in lost {
             self.row_fault(row, &text, actions);

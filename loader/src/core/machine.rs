@@ -260,7 +260,7 @@ impl Core {
         let gone = self.sessions.swap_remove(at);
         for batch in gone.open {
             for row in batch.ready {
-                self.release(row.record);
+                self.release(row.record.into_record());
             }
         }
         self.forget_waiting(session);

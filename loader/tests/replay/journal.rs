@@ -60,7 +60,7 @@ impl Journal {
             &Event::Released { session, .. } => Moment::Released(session),
             Event::Filled(filled) => {
                 for row in &filled.rows {
-                    *self.held.get_mut(&Arc::as_ptr(&row.record)).unwrap() -= 1;
+                    *self.held.get_mut(&Arc::as_ptr(row.record.record())).unwrap() -= 1;
                 }
                 Moment::Other
             }
@@ -81,8 +81,8 @@ impl Journal {
         for action in actions {
             let Action::Fill(order) = action else { continue };
             for row in &order.rows {
-                self.records.insert(row.sample.0, Arc::downgrade(&row.record));
-                *self.held.entry(Arc::as_ptr(&row.record)).or_default() += 1;
+                self.records.insert(row.sample.0, Arc::downgrade(row.record.record()));
+                *self.held.entry(Arc::as_ptr(row.record.record())).or_default() += 1;
             }
         }
         self.held.retain(|_, rows| *rows > 0);

@@ -339,7 +339,7 @@ impl Replay {
                 };
                 match outcome {
                     Ok(size) => {
-                        row.record.set_checked();
+                        row.record.record().set_checked();
                         row.size = size;
                     }
                     Err(fault) => faults.push((at, fault)),
