@@ -11,7 +11,7 @@ use crate::batches::{Columns, FillFault, FillOrder, Filled, Move, Row, SealOrder
 
 /// Rows given to one worker at a time: few enough to spread a batch over the workers, so many that handing over costs little
 /// beside filling. Of small rows as many as have [`ORDER_BYTES`].
-const ORDER_ROWS: usize = 32;
+const ORDER_ROWS: usize = 8;
 const ORDER_BYTES: u64 = 192 * 1024;
 
 impl Core {
