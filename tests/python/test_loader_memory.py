@@ -144,12 +144,16 @@ def test_a_loop_that_keeps_nothing_needs_the_ring_and_no_more(dataset: packed.Pa
         assert resident_bytes() - begun < ring + slack
 
 
+# Room for so many batches of one of these images, each in pages of its own.
+EIGHT = "32KiB"
+
+
 class TestKept:
     """Whatever is kept, and for however long: every batch comes, and comes right."""
 
     @staticmethod
     @contextmanager
-    def kept_in(ring: int | str | None, long: packed.Packed, **options: Any) -> Iterator[tuple[Loader, list[str]]]:
+    def kept_in(ring: int | str, long: packed.Packed, **options: Any) -> Iterator[tuple[Loader, list[str]]]:
         """A Loader, and what it has warned of."""
         job = f"ring{ring}"
         said: list[str] = []
@@ -166,7 +170,7 @@ class TestKept:
         return (*(column.tolist() for column in columns), [row.numpy().tobytes() for row in rows])
 
     @pytest.mark.parametrize("options", [{"image_size": packed.SIDE}, {}], ids=["decoded", "raw"])
-    @pytest.mark.parametrize("ring", [1, None])
+    @pytest.mark.parametrize("ring", [1, EIGHT])
     @pytest.mark.parametrize(
         "keeps",
         [
@@ -177,7 +181,7 @@ class TestKept:
         ],
     )
     def test_all_of_three_epochs_comes_as_it_does_to_who_keeps_nothing(
-        self, long: packed.Packed, ring: int | None, options: dict[str, Any], keeps: Callable[[int], bool]
+        self, long: packed.Packed, ring: int | str, options: dict[str, Any], keeps: Callable[[int], bool]
     ) -> None:
         with self.kept_in(ring, long, **options) as (loader, said):
             expected = [self.content(batch) for _ in range(3) for batch in loader]
@@ -194,10 +198,10 @@ class TestKept:
                 del batch
             # Last of all, so that what was overwritten would show.
             assert all(self.content(batch) == expected[number] for number, batch in kept)
-            assert 0 < held(loader) <= min(len(kept), 2 if ring else 4)
+            assert 0 < held(loader) <= min(len(kept), 4 if ring == EIGHT else 2)
         assert number + 1 == len(expected)
         # With the batch before, which the loop has until it gets the next, one is enough to fill half of the smallest ring.
-        assert len(said) == (0 if len(kept) == 1 and ring is None else 1)
+        assert len(said) == (0 if len(kept) == 1 and ring == EIGHT else 1)
         assert all(self.content(batch) == expected[number] for number, batch in kept), "the Loader is closed"
 
     def test_a_list_of_all_batches_and_a_transform(self, long: packed.Packed) -> None:
@@ -224,7 +228,7 @@ class TestKept:
         assert text.startswith("32 batches are held") and "ring=" not in text, "no ring is large enough"
 
     def test_views_come_back_when_what_was_kept_is_gone(self, long: packed.Packed) -> None:
-        with self.kept_in(None, long, image_size=packed.SIDE) as (loader, said):
+        with self.kept_in(EIGHT, long, image_size=packed.SIDE) as (loader, said):
             batches = iter(loader)
             kept = list(islice(batches, 50))
             assert [in_ring(batch.images) for batch in kept] == [True] * 4 + [False] * 46
