@@ -3,7 +3,8 @@
 //! The core orders, worker threads do, and answer through one queue (`workers`). A [`FillOrder`] names some rows of a
 //! batch: where each one's record lies in the arena and where in the payload its bytes go (`fill`). Once every row
 //! of a batch is filled, or given up, a [`SealOrder`] closes the gaps and writes the columns (`seal`), which the core's own
-//! thread does: it is less work than to hand it over; then the batch may be published. Nothing here decides anything: which sample, where, and what becomes of a bad record is the core's.
+//! thread does, as handing it over is more work; then the batch may be published. Nothing here decides anything: which sample,
+//! where, and what becomes of a bad record is the core's.
 
 pub mod decode;
 

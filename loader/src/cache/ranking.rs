@@ -2,7 +2,7 @@
 //! when victims are first asked for.
 //!
 //! A cache with room for all never asks. There, moving a resident in the order was a third of an access, and telling of all uses
-//! in sight half of what an epoch begins with.
+//! in sight half of what an epoch begins with. Any other asks once it is full: 60 ns for each resident, once.
 
 use shade_formats::SampleId;
 
