@@ -82,6 +82,7 @@ fn release_out_of_order_frees_room_at_once() {
             daemon.publish_batch(generation, batch, &[&long_record(7)]);
         }
         assert!(!daemon.has_room(1), "eight batches of two pages fill the ring");
+        daemon_done.send(()).unwrap();
         client_turn.recv().unwrap();
         daemon.wait_for_doorbell();
         assert_eq!(daemon.reclaim(), 1);
@@ -95,6 +96,7 @@ fn release_out_of_order_frees_room_at_once() {
     session.start_epoch(0, 0).unwrap();
     let mut batches: Vec<Batch> = (0..4).map(|_| next_batch(&session)).collect();
     assert!(!batches.iter().any(Batch::is_copy));
+    daemon_turn.recv().unwrap();
     drop(batches.remove(2));
     client_done.send(()).unwrap();
     daemon_turn.recv().unwrap();
