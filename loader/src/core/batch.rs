@@ -93,8 +93,8 @@ impl Batch {
     pub(super) fn ready(&mut self, position: u32, record: Arc<Record>) {
         let Some(row) = self.rows.get_mut(position as usize) else { return };
         row.state = RowState::Filling;
-        let BatchRow { sample, offset, len, draw, size, .. } = *row;
-        let record = Lent::new(record);
+        let BatchRow { sample, offset, len, draw, .. } = *row;
+        let (size, record) = (Size::default(), Lent::new(record));
         self.ready.push(Row { position, sample, offset, len, draw, size, record });
     }
 
