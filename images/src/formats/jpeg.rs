@@ -2,6 +2,7 @@
 
 use shade_formats::index::Media;
 
+use super::baseline::{Baseline, Frame};
 use super::colour::{each, from_inks};
 use super::restarts::{Excerpts, spacing};
 use super::turbojpeg::{Complaint, Decode, Handle, Header, Opened, Recoder};
@@ -33,6 +34,7 @@ const MARGIN: u32 = 4;
 /// refuses whatever comes.
 #[derive(Default)]
 pub(crate) struct Jpeg {
+    baseline: Baseline,
     excerpts: Excerpts,
     inks: Vec<u8>,
 }
@@ -55,21 +57,32 @@ impl Jpeg {
         part: impl FnOnce(Size) -> Part,
         rgb: &mut Vec<u8>,
     ) -> Result<Decoded, ImageFault> {
-        let Self { excerpts, inks } = self;
-        let opened = open(bytes)?;
-        let header = opened.header;
-        let source = header.size;
+        let Self { baseline, excerpts, inks } = self;
+        let usual = Frame::read(bytes);
+        let source = match &usual {
+            Some(frame) => frame.size,
+            None => open(bytes)?.header.size,
+        };
         check_size(source.width.into(), source.height.into())?;
         let part = part(source);
-        // A lossless JPEG has no DCT to reduce in.
-        let by = if header.is_lossless { 1 } else { part.reduce_by.max(1) };
+        let by = part.reduce_by.max(1);
         let wanted = part.area.within(source);
-        let (opened, left, top) = match excerpts.cut(bytes, with_margin(wanted, by)) {
-            Some(excerpt) => (open(excerpt.bytes)?, excerpt.left, excerpt.top),
-            None => (opened, 0, 0),
+        let (bytes, usual, left, top) = match excerpts.cut(bytes, with_margin(wanted, by)) {
+            Some(excerpt) => (excerpt.bytes, Frame::read(excerpt.bytes), excerpt.left, excerpt.top),
+            None => (bytes, usual, 0, 0),
         };
-        let header = opened.header;
         let wanted = Area { left: wanted.left - left, top: wanted.top - top, ..wanted };
+        if let Some(frame) = usual {
+            let area = divided(wanted, by).within(frame.size.divided(by));
+            if area.size.pixels() > 0 && baseline.decode(&frame, by, area, rgb).is_some() {
+                let area = Area { left: left / by + area.left, top: top / by + area.top, ..area };
+                return Ok(Decoded { source, area, reduced_by: by });
+            }
+        }
+        let opened = open(bytes)?;
+        // A lossless JPEG has no DCT to reduce in.
+        let by = if opened.header.is_lossless { 1 } else { by };
+        let header = opened.header;
         let area = area_of_blocks(&header, by, wanted);
         let decode = Decode { by, area };
         let area = area.unwrap_or(Area::whole(header.size.divided(by)));
@@ -92,6 +105,7 @@ impl Jpeg {
 
     /// Gives back what one large image made the buffers grow to.
     pub(crate) fn shrink(&mut self) {
+        self.baseline.shrink();
         self.excerpts.shrink();
         shrink(&mut self.inks);
     }
@@ -123,6 +137,13 @@ fn with_margin(area: Area, by: u32) -> Area {
     let (left, top) = (area.left.saturating_sub(margin), area.top.saturating_sub(margin));
     let width = area.left - left + area.size.width + margin;
     let height = area.top - top + area.size.height + margin;
+    Area { left, top, size: Size { width, height } }
+}
+
+/// The pixels of an image divided by `by` that show an area of it.
+fn divided(Area { left, top, size }: Area, by: u32) -> Area {
+    let along = |from: u32, len: u32| (from / by, (from + len).div_ceil(by) - from / by);
+    let ((left, width), (top, height)) = (along(left, size.width), along(top, size.height));
     Area { left, top, size: Size { width, height } }
 }
 

@@ -1,5 +1,6 @@
 //! One file per format: its bytes to interleaved RGB in the caller's buffer, and the image's size.
 
+mod baseline;
 pub(super) mod bmp;
 mod colour;
 pub(super) mod jpeg;

@@ -1,0 +1,213 @@
+//! The scan: coefficients of the blocks that are wanted, row after row of units (MCUs). Blocks beside them are walked over.
+
+use std::ops::Range;
+
+use multiversion::multiversion;
+
+use super::bits::{Bits, Segments, len};
+use super::frame::{COEFFICIENTS, Component, Frame, TABLES, ZIGZAG};
+use super::huffman::{Kind, PAST_THE_END, Table};
+use super::pairs::{PAIR_BITS, Pairs};
+use crate::limits::shrink;
+
+/// A block's coefficients, as they stand in it row by row.
+pub(super) type Block = [i16; COEFFICIENTS];
+
+/// Pairs between two fills: behind all but the last there still are the bits of a single coefficient, a code of 16 and a value of 10.
+const AT_A_TIME: u32 = 3;
+const _: () = assert!((AT_A_TIME - 1) * PAIR_BITS + 16 + 10 <= Bits::FILLED);
+
+/// First of the eight restart markers, which take turns.
+const RST0: u8 = 0xD0;
+/// End of image.
+const EOI: u8 = 0xD9;
+
+/// What is kept from image to image.
+#[derive(Default)]
+pub(super) struct Buffers {
+    dc: [Table; TABLES],
+    ac: [Pairs; TABLES],
+    segment: Vec<u8>,
+}
+
+/// A component, as far as it matters here.
+#[derive(Clone, Copy, Default)]
+struct Coded {
+    /// Blocks in a unit; 0 for a component that there is not.
+    blocks: u32,
+    /// Its tables.
+    dc: usize,
+    ac: usize,
+    /// DC of its last block.
+    last: i16,
+}
+
+/// A scan that is being decoded.
+pub(super) struct Scan<'a> {
+    buffers: &'a mut Buffers,
+    segments: Segments<'a>,
+    /// Behind the segment that is being decoded.
+    marker: u8,
+    bits: Bits,
+    components: [Coded; 3],
+    /// Units in a row.
+    columns: u32,
+    interval: u32,
+    /// Units up to the next marker.
+    until_marker: u32,
+    /// Markers so far.
+    markers: u8,
+}
+
+impl Buffers {
+    /// Gives back what one large image made them grow to.
+    pub(super) fn shrink(&mut self) {
+        shrink(&mut self.segment);
+    }
+}
+
+impl<'a> Scan<'a> {
+    /// Begins the scan of `frame`, which has `columns` units in a row.
+    pub(super) fn new(frame: &Frame<'a>, columns: u32, buffers: &'a mut Buffers) -> Option<Self> {
+        let mut components = [Coded::default(); 3];
+        for (coded, component) in components.iter_mut().zip(&frame.components) {
+            let &Component { across, down, dc, ac, .. } = component;
+            buffers.dc.get_mut(dc)?.set(Kind::Dc, frame.dc.get(dc).copied()??)?;
+            buffers.ac.get_mut(ac)?.set(frame.ac.get(ac).copied()??)?;
+            *coded = Coded { blocks: across * down, dc, ac, last: 0 };
+        }
+        let mut segments = Segments::of(frame.data);
+        let marker = segments.next_into(&mut buffers.segment)?;
+        let interval = frame.interval;
+        let until_marker = if interval == 0 { u32::MAX } else { interval };
+        let bits = Bits::default();
+        Some(Self {
+            buffers,
+            segments,
+            marker,
+            bits,
+            components,
+            columns,
+            interval,
+            until_marker,
+            markers: 0,
+        })
+    }
+
+    /// Decodes the next row of units. Of those in `wanted` the blocks are appended to `found`: unit by unit, and in each as they are coded.
+    pub(super) fn row(&mut self, wanted: Range<u32>, found: &mut Vec<Block>) -> Option<()> {
+        let mut column = 0;
+        while column < self.columns {
+            if self.until_marker == 0 {
+                self.restart()?;
+            }
+            let end = self.columns.min(column.saturating_add(self.until_marker));
+            units(self, column..end, &wanted, found)?;
+            if self.interval > 0 {
+                self.until_marker -= end - column;
+            }
+            column = end;
+        }
+        (self.bits.taken() <= len(&self.buffers.segment)).then_some(())
+    }
+
+    fn restart(&mut self) -> Option<()> {
+        let is_next = self.marker == RST0 + self.markers % 8;
+        let is_whole = self.bits.taken() == len(&self.buffers.segment);
+        if !is_next || !is_whole {
+            return None;
+        }
+        self.markers = self.markers.wrapping_add(1);
+        self.marker = self.segments.next_into(&mut self.buffers.segment)?;
+        self.bits = Bits::default();
+        for coded in &mut self.components {
+            coded.last = 0;
+        }
+        self.until_marker = self.interval;
+        Some(())
+    }
+
+    /// Whether the image ends here.
+    pub(super) fn is_at_end(&self) -> bool {
+        self.marker == EOI && self.bits.taken() == len(&self.buffers.segment)
+    }
+}
+
+/// Decodes the units of `columns`, and keeps the blocks of those in `wanted`.
+#[multiversion(targets("x86_64+avx2+bmi1+bmi2+lzcnt+popcnt"))]
+fn units(
+    scan: &mut Scan<'_>,
+    columns: Range<u32>,
+    wanted: &Range<u32>,
+    found: &mut Vec<Block>,
+) -> Option<()> {
+    let Buffers { dc, ac, segment } = &*scan.buffers;
+    let mut bits = scan.bits;
+    let mut unwanted = [0; COEFFICIENTS];
+    for column in columns {
+        let is_wanted = wanted.contains(&column);
+        for coded in &mut scan.components {
+            let (dc, ac) = (dc.get(coded.dc)?, ac.get(coded.ac)?);
+            for _ in 0..coded.blocks {
+                let block = if is_wanted {
+                    found.push([0; COEFFICIENTS]);
+                    found.last_mut()?
+                } else {
+                    &mut unwanted
+                };
+                bits.fill(segment);
+                let symbol = dc.symbol(bits.buffer)?;
+                coded.last = coded.last.wrapping_add(symbol.value(bits.buffer));
+                bits.skip(symbol.bits);
+                *block.first_mut()? = coded.last;
+                bits = coefficients(ac, bits, segment, block)?;
+            }
+        }
+    }
+    scan.bits = bits;
+    Some(())
+}
+
+/// Decodes a block's AC coefficients into `block`, which has zeros there.
+#[inline(always)]
+#[expect(clippy::indexing_slicing, reason = "arrays of 256 and 64")]
+fn coefficients(table: &Pairs, mut bits: Bits, segment: &[u8], block: &mut Block) -> Option<Bits> {
+    const LAST: usize = COEFFICIENTS - 1;
+    const END: usize = PAST_THE_END as usize;
+    // The coefficient that was decoded last, in the order of coding.
+    let mut at = 0;
+    let mut store = |at: usize, value: i16| block[usize::from(ZIGZAG[at & 255]) & LAST] = value;
+    loop {
+        bits.fill(segment);
+        for _ in 0..AT_A_TIME {
+            let pair = table.pair(bits.buffer);
+            if pair.bits == 0 {
+                let symbol = table.symbols.symbol(bits.buffer)?;
+                at += usize::from(symbol.moves);
+                store(at, symbol.value(bits.buffer));
+                bits.skip(symbol.bits);
+                if at >= LAST {
+                    return (at == LAST || at >= END).then_some(bits);
+                }
+                break;
+            }
+            let first = at + usize::from(pair.moves[0]);
+            at = first + usize::from(pair.moves[1]);
+            // The second one first: if there is none, it would be where the first is.
+            store(at, pair.values[1]);
+            store(first, pair.values[0]);
+            if at >= LAST {
+                let taken = if first == LAST && at > LAST {
+                    // What looks like a second one is of the next block.
+                    table.symbols.symbol(bits.buffer)?.bits
+                } else {
+                    pair.bits
+                };
+                bits.skip(taken);
+                let is_in_place = first == LAST || first >= END || first < LAST && (at == LAST || at >= END);
+                return is_in_place.then_some(bits);
+            }
+            bits.skip(pair.bits);
+        }
+    }
+}
