@@ -145,17 +145,23 @@ fn markers_make_what_lies_around_a_part_irrelevant() {
 #[test]
 fn what_is_no_picture_stays_when_markers_are_added() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/");
-    for file in ["progressive.jpg", "cmyk.jpg", "ycck.jpg", "grey.jpg", "rgb.jpg", "turned6.jpg"] {
-        let bytes = std::fs::read(format!("{folder}{file}")).unwrap();
+    let read = |file: &str| std::fs::read(format!("{folder}{file}")).unwrap();
+    for file in ["progressive.jpg", "grey.jpg", "turned6.jpg"] {
+        let bytes = read(file);
         let marked = with_restart_markers(&bytes).unwrap();
         assert!(marked != bytes, "{file}");
         assert_eq!(orientation(&marked), orientation(&bytes), "{file}");
         let mut decoder = Decoder::new();
         assert!(decoder.decode(&marked).unwrap() == decoder.decode(&bytes).unwrap(), "{file}");
     }
+    // Markers would be of no use.
+    for file in ["cmyk.jpg", "ycck.jpg", "rgb.jpg"] {
+        let bytes = read(file);
+        assert!(with_restart_markers(&bytes).unwrap() == bytes, "{file}");
+    }
     assert!(with_restart_markers(b"\xFF\xD8\xFF").is_err());
     // Bytes that nobody misses before the end: a decoder goes on, and this image is left alone.
-    let mut odd = std::fs::read(format!("{folder}baseline.jpg")).unwrap();
+    let mut odd = read("baseline.jpg");
     odd.splice(odd.len() - 2..odd.len() - 2, [1, 2, 3]);
     assert!(Decoder::new().decode(&odd).is_ok() && with_restart_markers(&odd).unwrap() == odd);
 }

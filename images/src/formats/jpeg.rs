@@ -4,7 +4,6 @@ use shade_formats::index::Media;
 
 use super::baseline::{Baseline, Frame};
 use super::colour::{each, from_inks};
-use super::restarts::{Excerpts, spacing};
 use super::turbojpeg::{Complaint, Decode, Handle, Header, Opened, Recoder};
 use crate::limits::{JPEG_SCANS_MAX, check_size, scratch, shrink};
 use crate::{Area, ImageFault, Part, Size};
@@ -27,7 +26,11 @@ const HARMLESS: [&str; 3] = [
 /// is interpolated from the colour beside it, too. libjpeg-turbo sees to the rows itself, where it has the whole image.
 const MARGIN: u32 = 4;
 
-/// The buffers of images with restart markers and of four inks.
+/// Columns of pixels between two markers that are added to a JPEG: one unit of coding with the usual half resolution of
+/// colours. Fewer would not be possible there, more would decode more beside a crop.
+const SPACING: u32 = 16;
+
+/// The buffers of usual images and of those of four inks.
 ///
 /// Each image gets a handle of its own, which costs a tenth of a microsecond. One that is used again keeps the tables of
 /// the image before, so that an image without tables would look as its neighbours do, and after a damaged header it
@@ -35,7 +38,6 @@ const MARGIN: u32 = 4;
 #[derive(Default)]
 pub(crate) struct Jpeg {
     baseline: Baseline,
-    excerpts: Excerpts,
     inks: Vec<u8>,
 }
 
@@ -57,7 +59,7 @@ impl Jpeg {
         part: impl FnOnce(Size) -> Part,
         rgb: &mut Vec<u8>,
     ) -> Result<Decoded, ImageFault> {
-        let Self { baseline, excerpts, inks } = self;
+        let Self { baseline, inks } = self;
         let usual = Frame::read(bytes);
         let source = match &usual {
             Some(frame) => frame.size,
@@ -67,15 +69,9 @@ impl Jpeg {
         let part = part(source);
         let by = part.reduce_by.max(1);
         let wanted = part.area.within(source);
-        let (bytes, usual, left, top) = match excerpts.cut(bytes, with_margin(wanted, by)) {
-            Some(excerpt) => (excerpt.bytes, Frame::read(excerpt.bytes), excerpt.left, excerpt.top),
-            None => (bytes, usual, 0, 0),
-        };
-        let wanted = Area { left: wanted.left - left, top: wanted.top - top, ..wanted };
         if let Some(frame) = usual {
-            let area = divided(wanted, by).within(frame.size.divided(by));
+            let area = divided(wanted, by).within(source.divided(by));
             if area.size.pixels() > 0 && baseline.decode(&frame, by, area, rgb).is_some() {
-                let area = Area { left: left / by + area.left, top: top / by + area.top, ..area };
                 return Ok(Decoded { source, area, reduced_by: by });
             }
         }
@@ -98,23 +94,20 @@ impl Jpeg {
                 from_inks(inks.map(|stored: u8| u8::MAX - stored))
             });
         }
-        // Excerpts begin at blocks, which reductions divide.
-        let area = Area { left: left / by + area.left, top: top / by + area.top, ..area };
         Ok(Decoded { source, area, reduced_by: by })
     }
 
     /// Gives back what one large image made the buffers grow to.
     pub(crate) fn shrink(&mut self) {
         self.baseline.shrink();
-        self.excerpts.shrink();
         shrink(&mut self.inks);
     }
 }
 
 /// A JPEG with the same pixels and a restart marker about every 16 columns, so that a part of it is decoded without what
 /// lies above and beside it ([`Decoder::decode_part`](crate::Decoder::decode_part)). Its Huffman tables are made for it, which makes up for the
-/// markers' bytes in most photographs; it is not progressive, and all else that stood in it still does. A lossless JPEG, one of a rare
-/// sampling of colours, and one with damage that decoding overlooks come back as they are.
+/// markers' bytes in most photographs; it is not progressive, and all else that stood in it still does. One that would not be decoded without libjpeg-turbo
+/// even then, which takes no notice of the markers, comes back as it is, and so does one with damage that decoding overlooks.
 ///
 /// # Errors
 /// The image is damaged or too large.
@@ -126,18 +119,17 @@ pub fn with_restart_markers(jpeg: &[u8]) -> Result<Vec<u8>, ImageFault> {
     };
     let recoder = Recoder::new(JPEG_SCANS_MAX, spacing(header.size.width, unit_width)).map_err(corrupt)?;
     match recoder.recode(jpeg) {
-        Err(complaint) if is_harmless(&complaint) => Ok(jpeg.to_vec()),
-        other => other.map_err(corrupt),
+        Ok(marked) if Frame::read(&marked).is_some() => Ok(marked),
+        Err(complaint) if !is_harmless(&complaint) => Err(corrupt(complaint)),
+        _ => Ok(jpeg.to_vec()),
     }
 }
 
-/// An area and what its pixels depend on when the image is divided by `by`.
-fn with_margin(area: Area, by: u32) -> Area {
-    let margin = MARGIN * by;
-    let (left, top) = (area.left.saturating_sub(margin), area.top.saturating_sub(margin));
-    let width = area.left - left + area.size.width + margin;
-    let height = area.top - top + area.size.height + margin;
-    Area { left, top, size: Size { width, height } }
+/// Units of coding (MCUs) between two markers for an image `width` pixels wide, whose units have `unit_width`: about
+/// [`SPACING`] pixels, and a whole number of times in a row of units, so that every row begins at a marker.
+fn spacing(width: u32, unit_width: u32) -> u32 {
+    let in_a_row = width.div_ceil(unit_width);
+    (2..=SPACING / unit_width).rev().find(|&units| in_a_row.is_multiple_of(units)).unwrap_or(1)
 }
 
 /// The pixels of an image divided by `by` that show an area of it.
@@ -170,4 +162,17 @@ fn is_harmless(complaint: &Complaint) -> bool {
 
 fn corrupt(complaint: Complaint) -> ImageFault {
     ImageFault::Corrupt { media: Media::Jpeg, text: complaint.text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn markers_that_are_added_begin_every_row() {
+        for (width, unit_width, expected) in [(40, 16, 1), (48, 8, 2), (40, 8, 1), (500, 16, 1), (64, 32, 1)]
+        {
+            assert_eq!(spacing(width, unit_width), expected, "{width}");
+        }
+    }
 }

@@ -7,7 +7,6 @@ pub(super) mod jpeg;
 pub(super) mod png;
 mod png_plain;
 pub(super) mod ppm;
-mod restarts;
 pub(super) mod tiff;
 mod turbojpeg;
 pub(super) mod webp;

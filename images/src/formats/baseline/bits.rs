@@ -15,20 +15,20 @@ impl<'a> Segments<'a> {
         Self { rest: data }
     }
 
-    /// Takes the next segment, without the zeros that are stuffed behind bytes of 0xFF (T.81, B.1.1.5), and the marker behind it. `None`
-    /// if no marker follows.
-    pub(super) fn next_into(&mut self, segment: &mut Vec<u8>) -> Option<u8> {
-        segment.clear();
+    /// Leaves the next segment behind, and the marker that ends it, which is the answer; `None` if there is none. If `segment` is given, the data is
+    /// appended to it, without the zeros that are stuffed behind bytes of 0xFF (T.81, B.1.1.5), and with padding.
+    pub(super) fn next(&mut self, mut segment: Option<&mut Vec<u8>>) -> Option<u8> {
         loop {
             let (before, behind) = self.rest.split_at_checked(memchr(0xFF, self.rest)?)?;
             let &[_, marker] = behind.first_chunk()?;
-            segment.extend_from_slice(before);
             self.rest = behind.get(2..)?;
+            if let Some(segment) = &mut segment {
+                segment.extend_from_slice(before);
+                segment.extend_from_slice(if marker == 0 { &[0xFF] } else { &[0; PADDING] });
+            }
             if marker != 0 {
-                segment.extend_from_slice(&[0; PADDING]);
                 return Some(marker);
             }
-            segment.push(0xFF);
         }
     }
 }

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! Four fifths of the time in which libjpeg-turbo decodes a photograph go into its Huffman codes. Here they are looked up by two,
-//! which takes less than half of that; and what lies below the part that is wanted is not looked at, what lies beside it
-//! neither transformed nor converted.
+//! which takes less than half of that. What lies below the part that is wanted is not looked at, nor what restart markers separate from it
+//! (`shade-pack create --restart-markers`); what else lies beside it is neither transformed nor converted.
 //!
 //! Usual is: 8 bits, one scan, Huffman codes, grey or YCbCr with colours of full or half the resolution, and not a bit out of
 //! place. Whatever else the bytes may be, the answer is `None` and libjpeg-turbo decides: what it refuses, what it overlooks, and in

@@ -1,5 +1,6 @@
-//! The scan: coefficients of the blocks that are wanted, row after row of units (MCUs). Blocks beside them are walked over.
+//! The scan: coefficients of the blocks that are wanted, row after row of units (MCUs).
 
+use std::num::NonZero;
 use std::ops::Range;
 
 use multiversion::multiversion;
@@ -17,8 +18,9 @@ pub(super) type Block = [i16; COEFFICIENTS];
 const AT_A_TIME: u32 = 3;
 const _: () = assert!((AT_A_TIME - 1) * PAIR_BITS + 16 + 10 <= Bits::FILLED);
 
-/// First of the eight restart markers, which take turns.
+/// First of the restart markers, and how many take turns.
 const RST0: u8 = 0xD0;
+const RESTART_MARKERS: u8 = 8;
 /// End of image.
 const EOI: u8 = 0xD9;
 
@@ -42,21 +44,23 @@ struct Coded {
     last: i16,
 }
 
-/// A scan that is being decoded.
+/// A scan that is being decoded. It has segments of `interval` units, with restart markers between them; a decoder keeps nothing from
+/// one to the next, so that one of which nothing is wanted is not decoded.
 pub(super) struct Scan<'a> {
     buffers: &'a mut Buffers,
     segments: Segments<'a>,
-    /// Behind the segment that is being decoded.
-    marker: u8,
-    bits: Bits,
     components: [Coded; 3],
     /// Units in a row.
     columns: u32,
+    /// `u32::MAX` without markers.
     interval: u32,
-    /// Units up to the next marker.
-    until_marker: u32,
-    /// Markers so far.
-    markers: u8,
+    /// Units of the segment that are still to come.
+    left: u32,
+    bits: Bits,
+    /// Behind the segment.
+    marker: Option<u8>,
+    /// Number of the next marker.
+    number: u8,
 }
 
 impl Buffers {
@@ -76,60 +80,73 @@ impl<'a> Scan<'a> {
             buffers.ac.get_mut(ac)?.set(frame.ac.get(ac).copied()??)?;
             *coded = Coded { blocks: across * down, dc, ac, last: 0 };
         }
-        let mut segments = Segments::of(frame.data);
-        let marker = segments.next_into(&mut buffers.segment)?;
-        let interval = frame.interval;
-        let until_marker = if interval == 0 { u32::MAX } else { interval };
-        let bits = Bits::default();
         Some(Self {
             buffers,
-            segments,
-            marker,
-            bits,
+            segments: Segments::of(frame.data),
             components,
             columns,
-            interval,
-            until_marker,
-            markers: 0,
+            interval: NonZero::new(frame.interval).map_or(u32::MAX, NonZero::get),
+            left: 0,
+            bits: Bits::default(),
+            marker: None,
+            number: 0,
         })
     }
 
-    /// Decodes the next row of units. Of those in `wanted` the blocks are appended to `found`: unit by unit, and in each as they are coded.
+    /// Decodes the next row of units. Of those in `wanted` the blocks are appended to `found`: unit by unit, and in each as they
+    /// are coded.
     pub(super) fn row(&mut self, wanted: Range<u32>, found: &mut Vec<Block>) -> Option<()> {
         let mut column = 0;
         while column < self.columns {
-            if self.until_marker == 0 {
-                self.restart()?;
+            if self.left == 0 {
+                let end = column.saturating_add(self.interval);
+                let is_beside = end <= self.columns && (end <= wanted.start || wanted.end <= column);
+                self.begin_segment(is_beside)?;
+                if is_beside {
+                    column = end;
+                    continue;
+                }
             }
-            let end = self.columns.min(column.saturating_add(self.until_marker));
+            let end = self.columns.min(column.saturating_add(self.left));
             units(self, column..end, &wanted, found)?;
-            if self.interval > 0 {
-                self.until_marker -= end - column;
+            if self.interval < u32::MAX {
+                self.left -= end - column;
+            }
+            if self.left == 0 && !self.is_segment_taken() {
+                return None;
             }
             column = end;
         }
         (self.bits.taken() <= len(&self.buffers.segment)).then_some(())
     }
 
-    fn restart(&mut self) -> Option<()> {
-        let is_next = self.marker == RST0 + self.markers % 8;
-        let is_whole = self.bits.taken() == len(&self.buffers.segment);
-        if !is_next || !is_whole {
-            return None;
+    /// Goes to the next segment, or over it.
+    fn begin_segment(&mut self, over: bool) -> Option<()> {
+        if let Some(marker) = self.marker {
+            if marker != RST0 + self.number {
+                return None;
+            }
+            self.number = (self.number + 1) % RESTART_MARKERS;
         }
-        self.markers = self.markers.wrapping_add(1);
-        self.marker = self.segments.next_into(&mut self.buffers.segment)?;
         self.bits = Bits::default();
         for coded in &mut self.components {
             coded.last = 0;
         }
-        self.until_marker = self.interval;
+        self.left = if over { 0 } else { self.interval };
+        let Buffers { segment, .. } = &mut *self.buffers;
+        segment.clear();
+        self.marker = Some(self.segments.next((!over).then_some(segment))?);
         Some(())
+    }
+
+    /// Whether nothing but the last bits of a byte is left of the segment.
+    fn is_segment_taken(&self) -> bool {
+        self.bits.taken() == len(&self.buffers.segment)
     }
 
     /// Whether the image ends here.
     pub(super) fn is_at_end(&self) -> bool {
-        self.marker == EOI && self.bits.taken() == len(&self.buffers.segment)
+        self.marker == Some(EOI) && self.is_segment_taken()
     }
 }
 
