@@ -105,9 +105,10 @@ impl Jpeg {
 }
 
 /// A JPEG with the same pixels and a restart marker about every 16 columns, so that a part of it is decoded without what
-/// lies above and beside it ([`Decoder::decode_part`](crate::Decoder::decode_part)). Its Huffman tables are made for it, which makes up for the
-/// markers' bytes in most photographs; it is not progressive, and all else that stood in it still does. One that would not be decoded without libjpeg-turbo
-/// even then, which takes no notice of the markers, comes back as it is, and so does one with damage that decoding overlooks.
+/// lies above and beside it ([`Decoder::decode_part`](crate::Decoder::decode_part)). Its Huffman tables are made for it, which
+/// makes up for the markers' bytes in most photographs; it is not progressive, and all else that stood in it still does. One that
+/// is left to libjpeg-turbo, which makes nothing of the markers, comes back as it is, and so does one with damage that decoding
+/// overlooks.
 ///
 /// # Errors
 /// The image is damaged or too large.

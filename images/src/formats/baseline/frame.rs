@@ -136,23 +136,27 @@ impl<'a> Headers<'a> {
                 None => matches!(described, [[1, ..], [2, ..], [3, ..]]),
             };
         let is_whole = self.profile.is_none_or(|(number, count)| number == count);
-        let is_usual = (counts == [1; 4] || counts == [3; 4] && is_ycc) && is_whole;
+        let is_grey = counts == [1; 4];
+        let is_usual = is_whole && (is_grey || counts == [3; 4] && is_ycc);
         if !is_usual || width.min(height) == 0 || width.max(height) > SIDE_MAX {
             return None;
         }
         let mut components = Vec::with_capacity(scanned.len());
         for (&[id, sampling, quantization], &[scanned, tables]) in described.iter().zip(scanned) {
-            // A component alone is coded block by block, whatever its sampling.
-            let (across, down) = if counts == [1; 4] { (1, 1) } else { (sampling >> 4, sampling & 15) };
-            let is_usual = match (components.is_empty(), across, down) {
-                (true, 1 | 2, 1) | (true, 2, 2) | (false, 1, 1) => id == scanned,
+            let is_usual = match sampling {
+                0x11 => true,
+                0x21 | 0x22 => components.is_empty(),
                 _ => false,
             };
+            if !is_usual || id != scanned {
+                return None;
+            }
+            // A component alone is coded block by block, whatever its sampling.
+            let sampling = if is_grey { 0x11 } else { sampling };
             components.push(Component {
-                across: across.into(),
-                down: down.into(),
-                quantization: is_usual
-                    .then_some(self.quantization.get(usize::from(quantization)).copied()??)?,
+                across: u32::from(sampling >> 4),
+                down: u32::from(sampling & 15),
+                quantization: self.quantization.get(usize::from(quantization)).copied()??,
                 dc: usize::from(tables >> 4),
                 ac: usize::from(tables & 15),
             });

@@ -4,6 +4,10 @@
 const BITS: u32 = 9;
 /// Bits of the longest code.
 const LONGEST: u32 = 16;
+/// One for each byte that it may be.
+const SYMBOLS_MAX: usize = 256;
+/// The largest symbol that libjpeg puts up with in a table for DC, whether it occurs or not.
+const DC_SYMBOL_MAX: u8 = 15;
 /// Bits of the largest difference of DC and of the largest AC coefficient, at 8 bits a sample.
 const DC_SIZE_MAX: u8 = 11;
 const AC_SIZE_MAX: u8 = 10;
@@ -49,7 +53,7 @@ impl<'a> Codes<'a> {
     pub(super) fn read(bytes: &'a [u8]) -> Option<(Self, &'a [u8])> {
         let (counts, rest) = bytes.split_first_chunk()?;
         let count = counts.iter().map(|&count| usize::from(count)).sum();
-        let (symbols, rest) = rest.split_at_checked(count)?;
+        let (symbols, rest) = rest.split_at_checked(count).filter(|_| count <= SYMBOLS_MAX)?;
         Some((Self { counts, symbols }, rest))
     }
 
@@ -99,8 +103,11 @@ impl Default for Table {
 }
 
 impl Table {
-    /// Prepares for `codes`. `None` if they are none.
+    /// Prepares for `codes`. `None` if libjpeg would refuse them.
     pub(super) fn set(&mut self, kind: Kind, codes: Codes<'_>) -> Option<()> {
+        if matches!(kind, Kind::Dc) && codes.symbols.iter().any(|&symbol| symbol > DC_SYMBOL_MAX) {
+            return None;
+        }
         let Self { by_bits, by_long, first_long } = self;
         by_long.clear();
         let mut symbols = codes.symbols.iter();
@@ -123,7 +130,8 @@ impl Table {
                 filled = end;
             }
         }
-        (filled <= 1 << LONGEST).then_some(())
+        // No code is all ones.
+        (filled < 1 << LONGEST).then_some(())
     }
 
     /// The symbol whose code begins `buffer`; `None` if none does.
@@ -190,12 +198,15 @@ mod tests {
         bytes[15] = 1;
         assert!(table(Kind::Ac, &bytes).is_some());
         assert!(table(Kind::Ac, &bytes[..18]).is_none(), "cut off");
-        let mut crowded = vec![3];
-        crowded.extend([0; 15]);
-        crowded.extend([1, 2, 3]);
-        assert!(table(Kind::Ac, &crowded).is_none(), "three codes of one bit");
-        // A symbol of no use is a code that is not there.
+        let with_one_bit = |count: u8| [&[count][..], &[0; 15], &[1, 2, 3][..count.into()]].concat();
+        assert!(table(Kind::Ac, &with_one_bit(1)).is_some());
+        assert!(table(Kind::Ac, &with_one_bit(2)).is_none(), "a code of ones");
+        assert!(table(Kind::Ac, &with_one_bit(3)).is_none(), "more codes than there are");
+        assert!(table(Kind::Dc, &bytes).is_none(), "a symbol that DC never has");
+        // One that it does not have at 8 bits a sample is a code that is not there.
+        bytes[17..].copy_from_slice(&[12, 11]);
         let dc = table(Kind::Dc, &bytes).unwrap();
         assert!(dc.symbol(bits("00")).is_some() && dc.symbol(bits("010")).is_none());
+        assert!(dc.symbol(bits("0110000000000000")).is_some());
     }
 }

@@ -71,8 +71,8 @@ fn sum(near: &[u8], far: &[u8], sums: &mut [u16]) {
     }
 }
 
-/// Two pixels for each of `values`, which are `2^BITS / 4` times as large as samples: three quarters of it and one of the value before
-/// or behind it.
+/// Two pixels for each of `values`, which are `2^BITS / 4` times as large as samples: three quarters of it, and one of the
+/// value before or behind it.
 #[multiversion(targets("x86_64+avx2", "x86_64+sse4.1"))]
 #[expect(clippy::cast_possible_truncation, reason = "a mean of samples")]
 fn widen<const BITS: u32>(values: &[u16], line: &mut [u8]) {

@@ -14,7 +14,8 @@ use crate::limits::shrink;
 /// A block's coefficients, as they stand in it row by row.
 pub(super) type Block = [i16; COEFFICIENTS];
 
-/// Pairs between two fills: behind all but the last there still are the bits of a single coefficient, a code of 16 and a value of 10.
+/// Pairs between two fills: behind all but the last there still are the bits of a single coefficient, 16 of a code and 10 of a
+/// value.
 const AT_A_TIME: u32 = 3;
 const _: () = assert!((AT_A_TIME - 1) * PAIR_BITS + 16 + 10 <= Bits::FILLED);
 
@@ -44,8 +45,8 @@ struct Coded {
     last: i16,
 }
 
-/// A scan that is being decoded. It has segments of `interval` units, with restart markers between them; a decoder keeps nothing from
-/// one to the next, so that one of which nothing is wanted is not decoded.
+/// A scan that is being decoded. It has segments of `interval` units, with restart markers between them. A decoder keeps nothing
+/// from one to the next (T.81, F.2.1.3.1), so that one of which nothing is wanted is not decoded.
 pub(super) struct Scan<'a> {
     buffers: &'a mut Buffers,
     segments: Segments<'a>,

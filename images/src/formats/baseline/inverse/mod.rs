@@ -6,10 +6,10 @@
 //!              quantization
 //! ```
 //!
-//! The transform in one dimension is Loeffler's, Ligtenberg's and Moschytz' (1989) with fixed-point numbers of 13 bits, in sums of two
-//! products, which a CPU's vectors have an instruction for. What damage or malice makes too large for 16 bits wraps and is cut off
-//! where libjpeg-turbo's own code for x86-64 has it so: then a part of a JPEG that is decoded here has the pixels of a whole that is
-//! left to libjpeg-turbo, whatever its bytes are.
+//! The transform in one dimension is Loeffler's, Ligtenberg's and Moschytz' (1989) with fixed-point numbers of 13 bits, in sums
+//! of two products, which a CPU's vectors have an instruction for. What damage or malice makes too large for 16 bits wraps or is
+//! cut off as in libjpeg-turbo's own code for x86-64: then a part of a JPEG that is decoded here has the pixels of a whole that
+//! is left to libjpeg-turbo, whatever its bytes are.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
