@@ -142,7 +142,10 @@ def test_restart_markers_change_no_pixel(folder: Path, tmp_path: Path) -> None:
             assert image.info.get("adobe_transform") == before.info.get("adobe_transform"), path
         assert "progressive" not in image.info
         data = (tmp_path / "back" / path).read_bytes()
-        if image.format == "JPEG":
+        if image.format == "JPEG" and image.mode == "CMYK":
+            # They would be of no use there.
+            assert data == (photos / path).read_bytes(), path
+        elif image.format == "JPEG":
             # One unit of 16 columns, 8 or 16 rows, or two of 8 columns: as many markers as there are gaps.
             assert sum(data.count(bytes([0xFF, marker])) for marker in range(0xD0, 0xD8)) > image.height // 16, path
         else:
