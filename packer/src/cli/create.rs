@@ -124,9 +124,9 @@ pub struct ImageArgs {
     pub quality: u8,
     /// Code JPEGs again without loss, with restart markers, so that a crop is decoded without what lies around it.
     ///
-    /// Pixels stay what they are; a random crop (RandomResizedCrop) is decoded in some 30 % less time. Files of photographs keep their
+    /// Pixels stay what they are; a random crop (RandomResizedCrop) is decoded in a quarter less time. Files of photographs keep their
     /// size to within some percent, as Huffman tables are made for each; small ones of low quality grow. Progressive JPEGs become sequential,
-    /// EXIF and colour profiles stay. Other images are left as --format says.
+    /// EXIF and colour profiles stay. JPEGs of inks (CMYK) and of other rare kinds stay as they are, other images as --format says.
     #[arg(long)]
     pub restart_markers: bool,
 }
