@@ -1,4 +1,4 @@
-//! JPEG by libjpeg-turbo: baseline, progressive and arithmetic; grey, YCbCr, RGB, CMYK and YCCK.
+//! JPEG: the usual kind by `baseline`, all others by libjpeg-turbo: progressive and arithmetic, RGB, CMYK and YCCK.
 
 use shade_formats::index::Media;
 
@@ -8,7 +8,7 @@ use super::turbojpeg::{Complaint, Decode, Handle, Header, Opened, Recoder};
 use crate::limits::{JPEG_SCANS_MAX, check_size, scratch, shrink};
 use crate::{Area, ImageFault, Part, Size};
 
-/// Largest to smallest divisor by which libjpeg-turbo reduces an image within its DCT at almost no cost.
+/// Largest to smallest divisor by which a JPEG is reduced within its DCT at almost no cost.
 pub const JPEG_REDUCTIONS: [u32; 3] = [8, 4, 2];
 
 /// How the warnings of libjpeg (`JWRN_*` in its jerror.h) begin after which it still gives every row, and which PIL
@@ -22,8 +22,8 @@ const HARMLESS: [&str; 3] = [
     "Invalid SOS parameters for sequential JPEG",
 ];
 
-/// Columns and rows beside an area that its outermost pixels depend on: where colours have half the resolution, a pixel
-/// is interpolated from the colour beside it, too. libjpeg-turbo sees to the rows itself, where it has the whole image.
+/// Columns beside an area that libjpeg-turbo has to decode for its outermost pixels: where colours have half the resolution, a
+/// pixel is interpolated from the colour beside it, too. It sees to the rows itself.
 const MARGIN: u32 = 4;
 
 /// Columns of pixels between two markers that are added to a JPEG: one unit of coding with the usual half resolution of
@@ -32,7 +32,7 @@ const SPACING: u32 = 16;
 
 /// The buffers of usual images and of those of four inks.
 ///
-/// Each image gets a handle of its own, which costs a tenth of a microsecond. One that is used again keeps the tables of
+/// Each image that is left to libjpeg-turbo gets a handle of its own, which costs a tenth of a microsecond. One that is used again keeps the tables of
 /// the image before, so that an image without tables would look as its neighbours do, and after a damaged header it
 /// refuses whatever comes.
 #[derive(Default)]
