@@ -63,6 +63,7 @@ impl Driver {
             gap_bytes_max: 0,
             prefetches_max: 0,
             hedge: false,
+            lends: false,
             block_bytes: BLOCK_BYTES,
         };
         let core = Core::new(Arc::clone(index), free, config);

@@ -13,6 +13,7 @@ pub mod daemon;
 pub mod dataset;
 pub mod doctor;
 pub mod importance;
+mod memfd;
 mod names;
 pub mod plan;
 pub mod reads;

@@ -14,7 +14,7 @@ pub use image_spec::{Framing, ImageSpec};
 pub use preset::{Policy, Preset};
 pub use reply::{
     REFUSE_BUSY, REFUSE_DATASET, REFUSE_PERMISSION, REFUSE_PROTOCOL, REFUSE_RESOURCES, REFUSE_SPEC, Reply,
-    WELCOME_FDS,
+    WELCOME_FDS, WELCOME_FDS_MAX,
 };
 pub use request::Request;
 pub use socket_name::socket_name;

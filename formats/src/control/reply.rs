@@ -7,6 +7,8 @@ use crate::limits::MESSAGE_BYTES_MAX;
 /// Descriptors that come with a `Welcome`, in this order: daemon segment, client segment, payload, doorbell to the
 /// client, doorbell to the daemon.
 pub const WELCOME_FDS: usize = 5;
+/// As many where there is a records segment: it is the last.
+pub const WELCOME_FDS_MAX: usize = WELCOME_FDS + 1;
 
 /// Refused: another version of the conversation.
 pub const REFUSE_PROTOCOL: u16 = 1;
@@ -24,7 +26,7 @@ pub const REFUSE_RESOURCES: u16 = 6;
 /// A message from daemon to client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// The session is open; [`WELCOME_FDS`] descriptors come with it.
+    /// The session is open; [`WELCOME_FDS`] descriptors come with it, and the records segment if it has a length.
     Welcome {
         /// The conversation's version.
         protocol: u32,
@@ -40,6 +42,8 @@ pub enum Reply {
         batches_per_epoch: u32,
         /// Length of the payload segment, bytes.
         payload_bytes: u64,
+        /// Length of the records segment, bytes; 0: there is none.
+        records_bytes: u64,
     },
     /// The session is not opened.
     Refuse {
@@ -97,6 +101,7 @@ impl Reply {
                 content_id,
                 batches_per_epoch,
                 payload_bytes,
+                records_bytes,
             } => {
                 let mut writer = Writer::message(WELCOME);
                 writer.u32(*protocol);
@@ -106,6 +111,7 @@ impl Reply {
                 writer.u128(*content_id);
                 writer.u32(*batches_per_epoch);
                 writer.u64(*payload_bytes);
+                writer.u64(*records_bytes);
                 writer.finish()
             }
             Self::Refuse { code, text } => {
@@ -155,6 +161,7 @@ impl Reply {
                 content_id: reader.u128()?,
                 batches_per_epoch: reader.u32()?,
                 payload_bytes: reader.u64()?,
+                records_bytes: reader.u64()?,
             },
             REFUSE => Self::Refuse { code: reader.u16()?, text: reader.text(TEXT_BYTES_MAX)? },
             STATS => Self::Stats { json: reader.text(MESSAGE_BYTES_MAX)? },
@@ -179,8 +186,17 @@ mod tests {
 
     fn reply() -> impl Strategy<Value = Reply> {
         prop_oneof![
-            any::<(u32, u32, u32, u32, u128, u32, u64)>().prop_map(
-                |(protocol, pid, samples, classes, content_id, batches_per_epoch, payload_bytes)| {
+            any::<(u32, u32, u32, u32, u128, u32, u64, u64)>().prop_map(
+                |(
+                    protocol,
+                    pid,
+                    samples,
+                    classes,
+                    content_id,
+                    batches_per_epoch,
+                    payload_bytes,
+                    records_bytes,
+                )| {
                     Reply::Welcome {
                         protocol,
                         pid,
@@ -189,6 +205,7 @@ mod tests {
                         content_id,
                         batches_per_epoch,
                         payload_bytes,
+                        records_bytes,
                     }
                 }
             ),

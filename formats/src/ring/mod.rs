@@ -15,7 +15,7 @@ mod producer;
 mod region;
 mod sync;
 
-pub use batch_layout::{BatchLayout, FLAG_PADDING, FLAG_SUBSTITUTED};
+pub use batch_layout::{BatchLayout, FLAG_PADDING, FLAG_SUBSTITUTED, NOT_LENT};
 pub use consumer::{Consumer, Releaser};
 pub use descriptor::{Descriptor, Kind, Layout};
 pub use layout::{

@@ -90,10 +90,12 @@ pub struct Columns {
     pub weights: Vec<f32>,
     /// `FLAG_SUBSTITUTED` and `FLAG_PADDING` of [`shade_formats::ring`].
     pub flags: Vec<u32>,
-    /// Where each row's bytes begin, from the start of the data; empty unless the layout has such a column, as the next.
+    /// Where each row's bytes begin, from the start of the data; empty unless the layout has such a column, as those that follow.
     pub offsets: Vec<u64>,
     /// How many bytes each row has.
     pub lens: Vec<u64>,
+    /// Where in the arena each row's bytes begin that has them there, else `NOT_LENT` of [`shade_formats::ring`].
+    pub lent: Vec<u64>,
     /// Rows of pixels of each image.
     pub heights: Vec<u32>,
     /// Columns of pixels of each image.

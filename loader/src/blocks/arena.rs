@@ -1,9 +1,11 @@
-//! The arena's memory: private and anonymous, mapped once, locked where allowed, cut into blocks.
+//! The arena's memory: mapped once, locked where allowed, cut into blocks.
 //!
-//! It leaves nothing behind after a crash, and comes in huge pages on systems that give them on demand, as most do (shared
-//! memory, a memfd's too, has them on next to none): a read that bypasses the page cache has to pin its pages, which is
-//! one step for a huge page and was a quarter of a 110 KB read's CPU time with small ones. Pages come into being on first
-//! use, so an arena of any size starts at once; `MLOCK_ONFAULT` keeps each one in memory from then on.
+//! As a rule it is private and anonymous: it comes in huge pages then on systems that give them on demand, as most do (shared
+//! memory, a memfd's too, has them on next to none), and a read that bypasses the page cache has to pin its pages, which is
+//! one step for a huge page and was a quarter of a 110 KB read's CPU time with small ones. Where there will be few reads, since
+//! all records stay in memory, it may be a memfd, from which trainers read records in place. Either way it leaves nothing
+//! behind after a crash. Pages come into being on first use, so an arena of any size starts at once; `MLOCK_ONFAULT` keeps each
+//! one in memory from then on.
 #![expect(
     unsafe_code,
     reason = "tokens prove exclusive ownership of memory that the compiler cannot see into"
@@ -13,9 +15,12 @@ use super::FreeList;
 use super::block_size::BLOCK_UNIT_BYTES;
 use super::lent::Lent;
 use super::token::{ArenaId, Blocks, BlocksError, Runs};
+use crate::memfd::{self, Writers};
 use memmap2::{Advice, MmapOptions, MmapRaw};
 use rustix::mm::{MlockFlags, mlock_with};
 use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The mapping starts on a page, so no block can promise more than this.
@@ -28,6 +33,7 @@ pub struct Arena {
     memory: MmapRaw,
     block_bytes: u32,
     locked: bool,
+    file: Option<Arc<OwnedFd>>,
 }
 
 impl Arena {
@@ -38,6 +44,27 @@ impl Arena {
     /// `InvalidInput` when `block_bytes` is no multiple of 512, `bytes` holds no block or more than 2³² of
     /// them; otherwise what the system says to a mapping of that size.
     pub fn create(bytes: u64, block_bytes: u32) -> io::Result<(Arena, FreeList)> {
+        Self::map_with(bytes, block_bytes, |bytes| Ok((map(bytes)?, None)))
+    }
+
+    /// As [`create`](Self::create), in memory that other processes may map, though not write to: see
+    /// [`file`](Self::file).
+    ///
+    /// # Errors
+    ///
+    /// As of `create`.
+    pub fn create_shared(bytes: u64, block_bytes: u32) -> io::Result<(Arena, FreeList)> {
+        Self::map_with(bytes, block_bytes, |bytes| {
+            let (memory, fd) = map_shared(bytes)?;
+            Ok((memory, Some(Arc::new(fd))))
+        })
+    }
+
+    fn map_with(
+        bytes: u64,
+        block_bytes: u32,
+        map: impl FnOnce(u64) -> io::Result<(MmapRaw, Option<Arc<OwnedFd>>)>,
+    ) -> io::Result<(Arena, FreeList)> {
         let invalid = |why: String| io::Error::new(io::ErrorKind::InvalidInput, why);
         if block_bytes == 0 || !block_bytes.is_multiple_of(BLOCK_UNIT_BYTES) {
             return Err(invalid(format!(
@@ -50,10 +77,10 @@ impl Arena {
             return Err(invalid(format!("{bytes} bytes hold no block of {block_bytes} bytes")));
         }
         let bytes = u64::from(blocks) * u64::from(block_bytes);
-        let memory = map(bytes)?;
+        let (memory, file) = map(bytes)?;
         let locked = lock(&memory);
         let id = ArenaId::next();
-        Ok((Arena { id, memory, block_bytes, locked }, FreeList::new(id, block_bytes, blocks)))
+        Ok((Arena { id, memory, block_bytes, locked, file }, FreeList::new(id, block_bytes, blocks)))
     }
 
     /// Size of a block in bytes, a multiple of 512.
@@ -73,6 +100,12 @@ impl Arena {
     #[must_use]
     pub fn locked(&self) -> bool {
         self.locked
+    }
+
+    /// The file that the memory is, of [`bytes`](Self::bytes), if other processes may map it.
+    #[must_use]
+    pub fn file(&self) -> Option<&Arc<OwnedFd>> {
+        self.file.as_ref()
     }
 
     /// The power of two, 512 to 4096 bytes, that every block's address is a multiple of.
@@ -179,6 +212,17 @@ fn map(bytes: u64) -> io::Result<MmapRaw> {
     Ok(memory)
 }
 
+/// As [`map`], of a file that nobody else can write to.
+fn map_shared(bytes: u64) -> io::Result<(MmapRaw, OwnedFd)> {
+    let fd = memfd::create("shade-records", bytes)?;
+    let len = usize::try_from(bytes).map_err(io::Error::other)?;
+    let memory = MmapOptions::new().len(len).map_raw(&fd)?;
+    let _ = memory.advise(Advice::HugePage);
+    let _ = memory.advise(Advice::DontDump);
+    memfd::seal(&fd, Writers::Mapped)?;
+    Ok((memory, fd))
+}
+
 /// Locks each page from its first use on; false where that is not allowed.
 fn lock(memory: &MmapRaw) -> bool {
     // SAFETY: the range is exactly one live mapping of ours; locking it changes no byte and no access right.
@@ -187,7 +231,7 @@ fn lock(memory: &MmapRaw) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
+    use rustix::fs::{FallocateFlags, fallocate, ftruncate};
 
     use super::super::Record;
     use super::*;
@@ -241,6 +285,32 @@ mod tests {
         assert_eq!(read(&arena, &blocks, 9216), vec![0; 9216]);
         assert_eq!(Arena::create(1 << 20, 16384).unwrap().0.align_bytes(), 4096);
         assert_eq!(Arena::create(1 << 20, 2560).unwrap().0.align_bytes(), 512);
+    }
+
+    #[test]
+    fn a_shared_arena_is_read_by_others_in_place_and_written_by_nobody_else() {
+        let (arena, mut list) = Arena::create_shared(5 * 4096, 4096).unwrap();
+        assert!(Arena::create(4096, 4096).unwrap().0.file().is_none());
+        let fd = arena.file().unwrap();
+        let before = list.take(1).unwrap();
+        let mut blocks = list.take(5000).unwrap();
+        write(&arena, &mut blocks, &[7; 5000]);
+        let record = Record::new(blocks, false);
+        assert_eq!(record.place(), None, "nobody has checked it");
+        record.set_checked();
+        assert_eq!(record.place(), Some(4096));
+        let mut seen = [0; 5001];
+        rustix::io::pread(fd, &mut seen, 4096).unwrap();
+        assert_eq!((&seen[..5000], seen[5000]), (&[7; 5000][..], 0));
+
+        assert!(MmapOptions::new().len(4096).map_raw(&**fd).is_err(), "a writable mapping");
+        assert!(rustix::io::pwrite(fd, b"x", 0).is_err());
+        assert!(fallocate(fd, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, 0, 4096).is_err());
+        assert!(ftruncate(fd, 0).is_err());
+
+        list.give(before);
+        let scattered = Record::new(list.take(2 * 4096 + 1).unwrap(), true);
+        assert_eq!(scattered.place(), None, "blocks 0, 3 and 4");
     }
 
     #[test]

@@ -11,5 +11,5 @@ mod socket;
 pub use listener::Listener;
 pub use message::Message;
 pub use observe::{ObserveError, Observed, observe};
-pub use session::Identity;
+pub use session::{Identity, RecordsSegment};
 pub use socket::send;

@@ -12,15 +12,15 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt::socket_peercred;
 use rustix::process::{PidfdFlags, pidfd_open};
 use shade_formats::control::{
-    PROTOCOL, REFUSE_BUSY, REFUSE_DATASET, REFUSE_PERMISSION, REFUSE_PROTOCOL, REFUSE_RESOURCES, Reply,
-    Request,
+    Output, PROTOCOL, REFUSE_BUSY, REFUSE_DATASET, REFUSE_PERMISSION, REFUSE_PROTOCOL, REFUSE_RESOURCES,
+    Reply, Request,
 };
 use shade_formats::limits::{MESSAGE_BYTES_MAX, state_bytes_max};
 
 use super::message::Message;
 use super::socket::{receive, send};
 use crate::core::{Attach, Refusal, SessionId};
-use crate::ring::RingSegments;
+use crate::ring::{Doorbell, RingSegments};
 
 /// How long a connection may take to say hello.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
@@ -38,6 +38,25 @@ pub struct Identity {
     pub classes: u32,
     /// Which bytes it holds.
     pub content_id: u128,
+    /// Where raw batches may show records, if anywhere.
+    pub records: Option<RecordsSegment>,
+}
+
+/// The memory of all records, to be mapped by trainers.
+#[derive(Clone, Debug)]
+pub struct RecordsSegment {
+    /// A sealed memfd, which only the daemon writes to.
+    pub file: Arc<OwnedFd>,
+    /// Its length.
+    pub bytes: u64,
+}
+
+/// How a conversation ended that was not broken off.
+enum Ended {
+    /// The client said goodbye, or is dead: nobody looks at what it was given any more.
+    ForGood,
+    /// The client hung up, or the daemon hung up on it: its process may still look at what it was given.
+    HungUp,
 }
 
 /// Why a session ends.
@@ -59,11 +78,15 @@ fn refuse<T>(code: u16, text: String) -> Result<T, SessionError> {
     Err(SessionError::Refused(Refusal { code, text }))
 }
 
-/// Serves one connection until it ends; whatever happens, the daemon is told that the session is gone.
+/// Serves one connection until it ends; whatever happens, the daemon is told that the session is gone, and when nobody looks at
+/// what it was given any more.
 pub(super) fn run(socket: OwnedFd, session: SessionId, identity: &Identity, messages: &Sender<Message>) {
     let socket = Arc::new(socket);
-    if let Err(error) = serve(&socket, session, identity, messages) {
-        if let SessionError::Refused(Refusal { code, text }) = &error {
+    // Of a process that is gone, or cannot be seen from here, only the socket tells.
+    let process = process(&socket).ok().flatten();
+    let served = serve(&socket, session, identity, process.as_ref(), messages);
+    if let Err(error) = &served {
+        if let SessionError::Refused(Refusal { code, text }) = error {
             // The peer may be gone already; then nobody needs the answer.
             let _ = send(&socket, &Reply::Refuse { code: *code, text: text.clone() }, &[]);
         }
@@ -73,20 +96,46 @@ pub(super) fn run(socket: OwnedFd, session: SessionId, identity: &Identity, mess
     // session has ended may attach again at once, and finds its place free.
     let _ = messages.send(Message::Gone(session));
     let _ = rustix::net::shutdown(&socket, rustix::net::Shutdown::Both);
+    if matches!(served, Ok(Ended::HungUp)) {
+        wait_for_death(process);
+    }
+    let _ = messages.send(Message::LetGo(session));
 }
 
 fn serve(
     socket: &Arc<OwnedFd>,
     session: SessionId,
     identity: &Identity,
+    process: Option<&OwnedFd>,
     messages: &Sender<Message>,
-) -> Result<(), SessionError> {
+) -> Result<Ended, SessionError> {
     let mut buffer = vec![0; MESSAGE_BYTES_MAX];
     let attach = match hello(socket, session, identity, &mut buffer)? {
         Some(Opening::Rank(attach)) => attach,
-        Some(Opening::Observer(pipe)) => return observe(socket, session, identity, pipe, messages),
-        None => return Ok(()),
+        Some(Opening::Observer(pipe)) => {
+            observe(socket, session, identity, pipe, process, messages)?;
+            return Ok(Ended::ForGood);
+        }
+        None => return Ok(Ended::ForGood),
     };
+    let doorbell = welcome(socket, attach, identity, messages)?;
+    let ended = converse(socket, session, &doorbell, process, identity.samples, &mut buffer, messages);
+    Ok(ended.unwrap_or_else(|error| {
+        tracing::warn!("session {session}: {error}");
+        Ended::HungUp
+    }))
+}
+
+/// Asks the daemon about a rank that said hello, and hands its ring over.
+fn welcome(
+    socket: &Arc<OwnedFd>,
+    attach: Attach,
+    identity: &Identity,
+    messages: &Sender<Message>,
+) -> Result<Doorbell, SessionError> {
+    let session = attach.session;
+    // Only raw batches show records.
+    let records = identity.records.as_ref().filter(|_| attach.spec.output == Output::Raw);
     let (verdict, answer) = crossbeam_channel::bounded(1);
     let message = Message::Hello { attach: Box::new(attach), socket: Arc::clone(socket), verdict };
     messages.send(message).map_err(|_| SessionError::Stopping)?;
@@ -101,38 +150,51 @@ fn serve(
         content_id: identity.content_id,
         batches_per_epoch: accepted.batches_per_epoch,
         payload_bytes: accepted.payload.bytes,
+        records_bytes: records.map_or(0, |records| records.bytes),
     };
-    send(socket, &welcome, &segments.welcome_fds())?;
+    let mut fds = segments.welcome_fds().to_vec();
+    fds.extend(records.map(|records| records.file.as_fd()));
+    send(socket, &welcome, &fds)?;
     let (ring, doorbell) = segments.into_ends();
     messages.send(Message::Mapped { session, ring: Box::new(ring) }).map_err(|_| SessionError::Stopping)?;
+    Ok(doorbell)
+}
 
-    let trainer = process(socket)?;
+/// Passes on what the client asks for and releases.
+fn converse(
+    socket: &Arc<OwnedFd>,
+    session: SessionId,
+    doorbell: &Doorbell,
+    process: Option<&OwnedFd>,
+    samples: u32,
+    buffer: &mut [u8],
+    messages: &Sender<Message>,
+) -> Result<Ended, SessionError> {
     loop {
-        let mut fds =
-            vec![PollFd::new(socket.as_ref(), PollFlags::IN), PollFd::new(&doorbell, PollFlags::IN)];
-        fds.extend(trainer.as_ref().map(|trainer| PollFd::new(trainer, PollFlags::IN)));
+        let mut fds = vec![PollFd::new(socket.as_ref(), PollFlags::IN), PollFd::new(doorbell, PollFlags::IN)];
+        fds.extend(process.map(|process| PollFd::new(process, PollFlags::IN)));
         match poll(&mut fds, None) {
             Err(rustix::io::Errno::INTR) => continue,
             other => other?,
         };
         let mut happened = fds.iter().map(|fd| !fd.revents().is_empty());
         let (on_socket, on_doorbell) = (happened.next() == Some(true), happened.next() == Some(true));
-        let trainer_died = happened.next() == Some(true);
-        if trainer_died && !on_socket {
-            return Ok(());
+        let has_died = happened.next() == Some(true);
+        if has_died && !on_socket {
+            return Ok(Ended::ForGood);
         }
         if on_doorbell {
             doorbell.answer()?;
             messages.send(Message::Released(session)).map_err(|_| SessionError::Stopping)?;
         }
         if on_socket {
-            let Some((bytes, fd)) = receive(socket, &mut buffer)? else { return Ok(()) };
+            let Some((bytes, fd)) = receive(socket, buffer)? else { return Ok(Ended::HungUp) };
             let request = Request::decode(bytes)?;
             if request == Request::Bye {
-                return Ok(());
+                return Ok(Ended::ForGood);
             }
             let state = match (&request, fd) {
-                (Request::LoadState, Some(fd)) => read_state(fd, identity.samples)?,
+                (Request::LoadState, Some(fd)) => read_state(fd, samples)?,
                 _ => Vec::new(),
             };
             messages
@@ -148,6 +210,7 @@ fn observe(
     session: SessionId,
     identity: &Identity,
     pipe: OwnedFd,
+    process: Option<&OwnedFd>,
     messages: &Sender<Message>,
 ) -> Result<(), SessionError> {
     let (verdict, answer) = crossbeam_channel::bounded(1);
@@ -156,9 +219,8 @@ fn observe(
     answer.recv().map_err(|_| SessionError::Stopping)?.map_err(SessionError::Refused)?;
     let &Identity { samples, content_id, .. } = identity;
     send(socket, &Reply::Observing { pid: std::process::id(), samples, content_id }, &[])?;
-    let recorder = process(socket)?;
     let mut fds = vec![PollFd::new(socket.as_ref(), PollFlags::IN)];
-    fds.extend(recorder.as_ref().map(|recorder| PollFd::new(recorder, PollFlags::IN)));
+    fds.extend(process.map(|process| PollFd::new(process, PollFlags::IN)));
     // Whatever it says, it says goodbye.
     while let Err(error) = poll(&mut fds, None) {
         if error != rustix::io::Errno::INTR {
@@ -173,6 +235,16 @@ fn observe(
 fn process(socket: &OwnedFd) -> io::Result<Option<OwnedFd>> {
     let pid = socket_peercred(socket.as_fd())?.pid;
     Ok(pidfd_open(pid, PidfdFlags::empty()).ok())
+}
+
+/// Returns when the process is dead; where nothing tells of that, when the daemon ends.
+fn wait_for_death(process: Option<OwnedFd>) {
+    let Some(process) = process else {
+        loop {
+            std::thread::park();
+        }
+    };
+    while poll(&mut [PollFd::new(&process, PollFlags::IN)], None) == Err(rustix::io::Errno::INTR) {}
 }
 
 /// What a connection begins with.

@@ -27,6 +27,8 @@ pub enum Event {
     Ready(SessionId),
     /// A session is gone: closed, killed, or dropped for a violation.
     Detach(SessionId),
+    /// The trainer of a session that was detached before has let go of all that it was given.
+    LetGo(SessionId),
     /// A rank wants an epoch from its batch `first_batch` on; whatever it has not taken of an older generation is void.
     StartEpoch {
         /// Who asks.

@@ -6,6 +6,7 @@ use shade_formats::ring::{Descriptor, FLAG_PADDING, Kind};
 use super::action::Action;
 use super::batch::{Batch, BatchRow, Progress, RowRef, RowState};
 use super::machine::Core;
+use super::session::Outstanding;
 use super::trace::done_line;
 use crate::batches::{Columns, FillFault, FillOrder, Filled, Move, Row, SealOrder, Ticket};
 
@@ -80,7 +81,8 @@ impl Core {
         for session in &mut self.sessions {
             while session.open.front().is_some_and(|batch| batch.progress == Progress::Complete) {
                 let Some(mut batch) = session.open.pop_front() else { break };
-                session.outstanding.insert(batch.seq, Some(batch.offset));
+                let lent = std::mem::take(&mut batch.lent);
+                session.outstanding.insert(batch.seq, Outstanding { block: Some(batch.offset), lent });
                 let descriptor = Box::new(batch.descriptor(output, now_ns));
                 if self.observed {
                     actions.push(done_line(now_ns, session.rank, &batch));
@@ -119,7 +121,7 @@ impl Core {
             wanted.ended = true;
             let (generation, seq) = (wanted.generation, session.next_seq);
             session.next_seq += 1;
-            session.outstanding.insert(seq, None);
+            session.outstanding.insert(seq, Outstanding::default());
             let descriptor = Descriptor {
                 seq,
                 generation,
@@ -181,6 +183,7 @@ impl Batch {
                 end += row.len;
             }
             columns.lens.extend(self.layout.lens().map(|_| row.len));
+            columns.lent.extend(self.layout.lent().map(|_| row.lent));
             columns.heights.extend(self.layout.heights().map(|_| row.size.height));
             columns.widths.extend(self.layout.widths().map(|_| row.size.width));
         }

@@ -1,5 +1,6 @@
 //! The state machine: its state, and which event goes where.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use shade_formats::SampleId;
@@ -40,6 +41,9 @@ pub struct CoreConfig {
     pub hedge: bool,
     /// Bytes of an arena block.
     pub block_bytes: u32,
+    /// Raw batches may show records where they lie in the arena. For a cache that the whole dataset fits into, of blocks that
+    /// are whole pages: else records that are lent would be in the way of others.
+    pub lends: bool,
 }
 
 /// The brain. See the [module](super).
@@ -54,6 +58,8 @@ pub struct Core {
     pub(super) stalls: Stalls,
     pub(super) job: Option<Job>,
     pub(super) sessions: Vec<Session>,
+    /// Records lent to trainers whose session has ended, but who may still look at them.
+    pub(super) stranded: HashMap<SessionId, Vec<Arc<Record>>>,
     /// Somebody takes a trace.
     pub(super) observed: bool,
 }
@@ -73,6 +79,7 @@ impl Core {
             stalls: Stalls::default(),
             job: None,
             sessions: Vec::new(),
+            stranded: HashMap::new(),
             observed: false,
         }
     }
@@ -87,6 +94,7 @@ impl Core {
                 }
             }
             Event::Detach(session) => self.detach(session),
+            Event::LetGo(session) => self.let_go(session),
             Event::StartEpoch { session, generation, epoch, first_batch } => {
                 self.want_epoch(
                     session,
@@ -107,15 +115,7 @@ impl Core {
             Event::Read(completion) => self.read_done(now_ns, completion, actions),
             Event::Filled(filled) => self.filled(filled, actions),
             Event::Sealed(ticket) => self.sealed(ticket),
-            Event::Released { session, seqs } => {
-                if let Some(state) = self.session_mut(session)
-                    && let Some(seq) = seqs.into_iter().find(|&seq| !state.release(seq))
-                {
-                    let text = format!("released descriptor {seq}, which it does not hold");
-                    actions.push(Action::Close(session, text));
-                }
-                self.trace_release(now_ns, session, actions);
-            }
+            Event::Released { session, seqs } => self.released(now_ns, session, seqs, actions),
             Event::Observe(on) => self.observe(now_ns, on, actions),
         }
     }
@@ -262,6 +262,11 @@ impl Core {
             for row in batch.ready {
                 self.release(row.record.into_record());
             }
+            self.release_all(batch.lent);
+        }
+        let lent: Vec<_> = gone.outstanding.into_values().flat_map(|outstanding| outstanding.lent).collect();
+        if !lent.is_empty() {
+            self.stranded.insert(session, lent);
         }
         self.forget_waiting(session);
         if self.sessions.is_empty() {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use shade_formats::control::JobSpec;
 use shade_formats::index::Index;
-use shade_formats::ring::{BatchLayout, FLAG_PADDING};
+use shade_formats::ring::{BatchLayout, FLAG_PADDING, NOT_LENT};
 use shade_formats::trace::{Line, Served};
 use shade_images::Size;
 
@@ -99,6 +99,7 @@ impl Core {
             pending: rows.len(),
             ready: Vec::with_capacity(rows.len()),
             rows,
+            lent: Vec::new(),
             progress: Progress::Filling,
             failure: None,
             abandoned: false,
@@ -195,6 +196,7 @@ fn plan_rows(spec: &JobSpec, slots: &[Slot], plan: &Plan, index: &Index) -> Vec<
             flags,
             offset,
             len,
+            lent: NOT_LENT,
             size,
             draw,
             state,

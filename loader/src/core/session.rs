@@ -1,6 +1,7 @@
 //! One rank's side of the core: its ring's room, its open batches, what it has been given.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
 
 use shade_formats::SampleId;
 use shade_formats::limits::RING_DESCRIPTORS;
@@ -8,6 +9,7 @@ use shade_formats::ring::PayloadRing;
 
 use super::batch::Batch;
 use super::event::SessionId;
+use crate::blocks::Record;
 
 /// The epoch a rank asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +19,15 @@ pub(super) struct Wanted {
     pub(super) next_batch: u32,
     /// The end-of-epoch descriptor has been queued.
     pub(super) ended: bool,
+}
+
+/// What a trainer has by one descriptor.
+#[derive(Debug, Default)]
+pub(super) struct Outstanding {
+    /// The payload offset of its block, if it has one.
+    pub(super) block: Option<u64>,
+    /// Records that it shows in place.
+    pub(super) lent: Vec<Arc<Record>>,
 }
 
 /// A rank attached.
@@ -29,8 +40,8 @@ pub(super) struct Session {
     pub(super) payload: PayloadRing,
     /// Sequence number of the next descriptor.
     pub(super) next_seq: u64,
-    /// The descriptors published and not released: the payload offset of each one's block, if it has one.
-    pub(super) outstanding: BTreeMap<u64, Option<u64>>,
+    /// The descriptors published and not released.
+    pub(super) outstanding: BTreeMap<u64, Outstanding>,
     /// Batches opened and not yet published, by sequence number.
     pub(super) open: VecDeque<Batch>,
     pub(super) wanted: Option<Wanted>,
@@ -68,13 +79,14 @@ impl Session {
         self.open.get_mut(usize::try_from(seq.checked_sub(first)?).ok()?)
     }
 
-    /// Takes note that the client has released descriptor `seq`. `false`: it does not hold it.
-    pub(super) fn release(&mut self, seq: u64) -> bool {
-        let Some(block) = self.outstanding.remove(&seq) else { return false };
+    /// Takes note that the client has released descriptor `seq`. Returns the records that it was lent; `None`: it does not
+    /// hold it.
+    pub(super) fn release(&mut self, seq: u64) -> Option<Vec<Arc<Record>>> {
+        let Outstanding { block, lent } = self.outstanding.remove(&seq)?;
         if let Some(offset) = block {
             self.payload.free(offset);
         }
-        true
+        Some(lent)
     }
 
     /// All before it were released.

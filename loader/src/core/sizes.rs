@@ -88,6 +88,15 @@ pub fn staging_bytes(index: &Index, block_bytes: u32, reads_max: u32) -> u64 {
     wanted.min(STAGING_BYTES).max(largest.saturating_mul(2)).max(u64::from(block_bytes))
 }
 
+/// Whether raw batches may show records where they lie in an arena of such blocks. Its cache must hold the whole dataset: then
+/// there are few reads to come, for which memory that others may map is slower, and nothing is ever evicted, for which a record
+/// that is lent would be in the way. And a page, of `page_bytes`, must not hold more than one record: what a trainer writes to
+/// it is its own.
+#[must_use]
+pub fn may_lend(index: &Index, cache_bytes: u64, block_bytes: u32, page_bytes: u32) -> bool {
+    block_bytes.is_multiple_of(page_bytes) && cache_bytes >= Capacity::Share(1.0).bytes(index, block_bytes)
+}
+
 /// The ring layout of an output.
 pub(super) fn layout_of(output: Output) -> Layout {
     match output {

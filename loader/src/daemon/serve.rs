@@ -207,6 +207,7 @@ impl Daemon {
                 self.empty_since = Instant::now();
                 self.events.push(Event::Detach(session));
             }
+            Message::LetGo(session) => self.events.push(Event::LetGo(session)),
             Message::Request { session, request, state } => self.request(session, request, state),
         }
     }

@@ -12,8 +12,8 @@ use super::observer::Described;
 use super::serve::Daemon;
 use crate::batches::Workers;
 use crate::blocks::{Arena, block_bytes_for};
-use crate::control::{Identity, Listener};
-use crate::core::{Capacity, Core, CoreConfig, PREFETCHES_MAX, staging_bytes};
+use crate::control::{Identity, Listener, RecordsSegment};
+use crate::core::{Capacity, Core, CoreConfig, PREFETCHES_MAX, may_lend, staging_bytes};
 use crate::dataset::{Dataset, DatasetError};
 use crate::reads::coalesce::GAP_BYTES_MAX;
 use crate::reads::{Reads, ReadsConfig, ReadsError};
@@ -112,9 +112,13 @@ pub fn serve(config: &ServeConfig, announce: impl FnOnce(&Ready)) -> Result<(), 
     );
     let cache_bytes = config.cache.bytes(&index, block_bytes);
     let arena_bytes = cache_bytes + staging_bytes(&index, block_bytes, config.reads.depth.submitted_max());
-    let (arena, free) = Arena::create(arena_bytes, block_bytes)
+    let page_bytes = u32::try_from(rustix::param::page_size()).unwrap_or(u32::MAX);
+    let lends = may_lend(&index, cache_bytes, block_bytes, page_bytes);
+    let arena = if lends { Arena::create_shared } else { Arena::create };
+    let (arena, free) = arena(arena_bytes, block_bytes)
         .map_err(|source| DaemonError::Arena { bytes: arena_bytes, source })?;
     let locked = arena.locked();
+    let records = arena.file().map(|file| RecordsSegment { file: Arc::clone(file), bytes: arena.bytes() });
     let arena = Arc::new(arena);
 
     let (completions_in, completions) = crossbeam_channel::unbounded();
@@ -148,6 +152,7 @@ pub fn serve(config: &ServeConfig, announce: impl FnOnce(&Ready)) -> Result<(), 
         samples: index.len(),
         classes: index.class_count(),
         content_id: index.content_id().0,
+        records,
     };
     listener.listen(identity, messages_in).map_err(DaemonError::Start)?;
     announce(&Ready { ready: true, pid: std::process::id(), socket: listener.address.clone() });
@@ -161,6 +166,7 @@ pub fn serve(config: &ServeConfig, announce: impl FnOnce(&Ready)) -> Result<(), 
         gap_bytes_max: GAP_BYTES_MAX,
         hedge: config.hedge,
         block_bytes,
+        lends,
     };
     let described = described(config, &dataset, &core_config, reads.description());
     let daemon = Daemon::new(Core::new(index, free, core_config), reads, workers, described, config.linger);

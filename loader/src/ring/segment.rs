@@ -1,8 +1,7 @@
 //! Makes the three segments and two doorbells of a session, sealed so that neither side can pull memory from under the other.
 //!
-//! memfds: nothing has a name, so nothing is left behind by a crash, and no limit of /dev/shm applies. Every page is
-//! allocated here, so running out of memory is an error now and not a SIGBUS in the middle of an epoch. Sizes are sealed,
-//! for a file that can shrink under a mapping is a SIGBUS too. What only the daemon writes is sealed against every
+//! Every page is allocated here, so running out of memory is an error now and not a SIGBUS in the middle of an epoch. Sizes
+//! are sealed, for a file that can shrink under a mapping is a SIGBUS too. What only the daemon writes is sealed against every
 //! later writable mapping, which the daemon's own, made before, survives.
 #![expect(unsafe_code, reason = "a mapping becomes a region; the block has its proof")]
 
@@ -12,12 +11,12 @@ use std::ptr::NonNull;
 
 use memmap2::{Advice, MmapOptions};
 use rustix::event::{EventfdFlags, eventfd};
-use rustix::fs::{
-    FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, ftruncate, memfd_create,
-};
+use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
 use shade_formats::control::WELCOME_FDS;
 use shade_formats::ring::{CLIENT_SEGMENT_BYTES, DAEMON_SEGMENT_BYTES, PayloadSize, Producer, Region};
+
+use crate::memfd::{self, Writers};
 
 /// What rings an eventfd once.
 #[expect(
@@ -57,14 +56,12 @@ impl RingSegments {
     /// ENOMEM or ENOSPC when the memory is not to be had, EMFILE when descriptors are not; `InvalidInput` when
     /// `payload` is impossible. Nothing is left behind.
     pub fn create(payload: PayloadSize) -> io::Result<Self> {
-        let size_seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
-        let (daemon, daemon_region) =
-            segment("shade-ring-daemon", DAEMON_SEGMENT_BYTES, SealFlags::FUTURE_WRITE | size_seals)?;
-        let (client, client_region) = segment("shade-ring-client", CLIENT_SEGMENT_BYTES, size_seals)?;
+        let (daemon, daemon_region) = segment("shade-ring-daemon", DAEMON_SEGMENT_BYTES, Writers::Mapped)?;
+        let (client, client_region) = segment("shade-ring-client", CLIENT_SEGMENT_BYTES, Writers::All)?;
         // Checks `payload` before anything of that size is asked for.
         let producer = Producer::create(daemon_region, client_region, payload)
             .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
-        let (payload_fd, payload) = segment("shade-ring-payload", payload.bytes, size_seals)?;
+        let (payload_fd, payload) = segment("shade-ring-payload", payload.bytes, Writers::All)?;
         Ok(Self {
             end: RingEnd { producer, payload, to_client: doorbell()? },
             doorbell: Doorbell(doorbell()?),
@@ -132,9 +129,8 @@ fn doorbell() -> io::Result<OwnedFd> {
 }
 
 /// A memfd of `bytes`, all allocated, mapped for writing and then sealed.
-fn segment(name: &str, bytes: u64, seals: SealFlags) -> io::Result<(OwnedFd, Region)> {
-    let fd = memfd(name)?;
-    ftruncate(&fd, bytes)?;
+fn segment(name: &str, bytes: u64, writers: Writers) -> io::Result<(OwnedFd, Region)> {
+    let fd = memfd::create(name, bytes)?;
     let len = usize::try_from(bytes).map_err(|_| io::Error::from(Errno::OVERFLOW))?;
     let mapping = MmapOptions::new().len(len).map_raw(&fd)?;
     // Where the system gives huge pages: a ring has hundreds of MB, whose small pages both sides would have to fault in
@@ -147,27 +143,17 @@ fn segment(name: &str, bytes: u64, seals: SealFlags) -> io::Result<(OwnedFd, Reg
     let Some(start) = NonNull::new(mapping.as_mut_ptr()) else {
         return Err(io::Error::from(Errno::FAULT));
     };
-    // Sealing ends what `F_SEAL_FUTURE_WRITE` allows, so it comes after mapping.
-    fcntl_add_seals(&fd, seals)?;
+    memfd::seal(&fd, writers)?;
     // SAFETY: `mapping` maps `len` bytes at `start` readable and writable until it is dropped, which the region does last.
     // The file is allocated whole and its size sealed, so no access faults. No reference into it is ever made.
     let region = unsafe { Region::from_raw(start, len, mapping) };
     Ok((fd, region))
 }
 
-fn memfd(name: &str) -> io::Result<OwnedFd> {
-    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-    match memfd_create(name, flags | MemfdFlags::NOEXEC_SEAL) {
-        // Linux before 6.3 does not know NOEXEC_SEAL.
-        Err(Errno::INVAL) => Ok(memfd_create(name, flags)?),
-        made => Ok(made?),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use memmap2::MmapOptions;
-    use rustix::fs::{fcntl_get_seals, fstat};
+    use rustix::fs::{SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate};
     use shade_formats::ring::{Consumer, Descriptor, Kind};
 
     use super::*;

@@ -25,7 +25,9 @@ use shade_formats::{SampleId, ShardId};
 use shade_images::Size;
 use shade_load::batches::{Columns, FillFault, FillOrder, Filled, LayoutFault, Row, SealOrder, row_bytes};
 use shade_load::blocks::{Arena, Mismatch, block_bytes_for};
-use shade_load::core::{Accepted, Action, Attach, Core, CoreConfig, Event, PREFETCHES_MAX, SessionId};
+use shade_load::core::{
+    Accepted, Action, Attach, Capacity, Core, CoreConfig, Event, PREFETCHES_MAX, SessionId,
+};
 use shade_load::reads::{Completion, ReadFault, ReadOp};
 
 use journal::Journal;
@@ -42,6 +44,16 @@ pub(crate) fn index_of_images(
     len: impl Fn(u32) -> u32,
     size: impl Fn(u32) -> (u16, u16),
 ) -> Arc<Index> {
+    index_of(samples, classes, len, |id, entry| (entry.width, entry.height) = size(id))
+}
+
+/// The same, of entries that `change` makes others.
+pub(crate) fn index_of(
+    samples: u32,
+    classes: u32,
+    len: impl Fn(u32) -> u32,
+    change: impl Fn(u32, &mut Entry),
+) -> Arc<Index> {
     let mut builder = IndexBuilder::new();
     for class in 0..classes {
         builder.push_class(format!("class{class}").as_bytes()).unwrap();
@@ -50,19 +62,20 @@ pub(crate) fn index_of_images(
     let mut entries = Vec::new();
     for id in 0..samples {
         let len = len(id);
-        let (width, height) = size(id);
-        entries.push(Entry {
+        let mut entry = Entry {
             shard: ShardId(0),
             offset,
             stored_len: len,
             raw_len: len,
             crc32c: id,
             label: id % classes,
-            width,
-            height,
+            width: 8,
+            height: 8,
             codec: Codec::None,
             media: Media::Png,
-        });
+        };
+        change(id, &mut entry);
+        entries.push(entry);
         offset += u64::from(len).next_multiple_of(512) + 512;
     }
     builder
@@ -97,6 +110,8 @@ pub(crate) struct Taken {
     pub ids: Vec<u32>,
     pub weights: Vec<f32>,
     pub flags: Vec<u32>,
+    /// Of raw batches: where in the arena each record is shown, or `NOT_LENT`.
+    pub lent: Vec<u64>,
     pub skipped: u32,
     pub substituted: u32,
     /// Of images of their own sizes: where each begins, and its height and width.
@@ -134,6 +149,8 @@ pub(crate) struct Replay {
     /// Records that came along with a neighbour's read.
     pub together: u64,
     pub reads_at_once_max: usize,
+    /// Rows that workers were given.
+    pub rows_filled: usize,
     pub accepted: Vec<Accepted>,
     /// Kept if it is there.
     pub journal: Option<Journal>,
@@ -184,6 +201,15 @@ impl Replay {
         Self::with(index, config, seed)
     }
 
+    /// A cache of the whole dataset, of which raw batches show records in place.
+    pub(crate) fn lending(index: Arc<Index>, seed: u64) -> Self {
+        let block_bytes =
+            block_bytes_for((0..index.len()).map(|id| index.entry(SampleId(id)).unwrap().stored_len));
+        let cache_bytes = Capacity::Share(1.0).bytes(&index, block_bytes);
+        let config = CoreConfig { lends: true, ..Self::config(Policy::App, cache_bytes, 8) };
+        Self::with(index, config, seed)
+    }
+
     fn config(policy: Policy, cache_bytes: u64, depth: u32) -> CoreConfig {
         CoreConfig {
             cache_bytes,
@@ -194,6 +220,7 @@ impl Replay {
             prefetches_max: 0,
             hedge: false,
             block_bytes: 0,
+            lends: false,
         }
     }
 
@@ -224,6 +251,7 @@ impl Replay {
             reads: 0,
             together: 0,
             reads_at_once_max: 0,
+            rows_filled: 0,
             accepted: Vec::new(),
             journal: None,
             ranks: HashMap::new(),
@@ -384,7 +412,10 @@ impl Replay {
                     self.together += ops.len() as u64 - 1;
                     self.reading.extend(ops);
                 }
-                Action::Fill(order) => self.filling.push(order),
+                Action::Fill(order) => {
+                    self.rows_filled += order.rows.len();
+                    self.filling.push(order);
+                }
                 Action::Seal(order) => self.sealing.push(*order),
                 Action::Publish(session, descriptor) => self.take(session, &descriptor, None),
                 Action::PublishError(session, descriptor, text) => {
@@ -422,6 +453,7 @@ impl Replay {
                         ids: columns.ids.iter().map(|&id| u32::try_from(id).unwrap()).collect(),
                         weights: columns.weights,
                         flags: columns.flags,
+                        lent: columns.lent,
                         skipped: descriptor.skipped,
                         substituted: descriptor.substituted,
                         places: places.collect(),

@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Mutex;
 
 use rustix::fs::{OFlags, fcntl_getfl};
-use shade_formats::control::{PROTOCOL, Reply, WELCOME_FDS};
+use shade_formats::control::{PROTOCOL, Reply, WELCOME_FDS, WELCOME_FDS_MAX};
 use shade_formats::ids::ContentId;
 use shade_formats::ring::{CLIENT_SEGMENT_BYTES, Consumer, DAEMON_SEGMENT_BYTES};
 
@@ -14,7 +14,8 @@ use crate::connect::Connected;
 use crate::dialogue::{Dialogue, reply_name, unexpected};
 use crate::fork::Owner;
 use crate::held::Held;
-use crate::segment::{Access, map};
+use crate::lent::Lent;
+use crate::segment::{Access, Records, map};
 
 /// What the daemon says about itself and the dataset.
 #[derive(Debug)]
@@ -38,15 +39,30 @@ pub(crate) struct Attached {
 
 /// Maps what came with the daemon's `Welcome`.
 pub(crate) fn attach(owner: Owner, connected: Connected) -> Result<Attached, ClientError> {
-    let Connected { socket, welcome: (reply, fds), name } = connected;
-    let Reply::Welcome { protocol, pid, samples, classes, content_id, batches_per_epoch, payload_bytes } =
-        reply
+    let Connected { socket, welcome: (reply, mut fds), name } = connected;
+    let Reply::Welcome {
+        protocol,
+        pid,
+        samples,
+        classes,
+        content_id,
+        batches_per_epoch,
+        payload_bytes,
+        records_bytes,
+    } = reply
     else {
         return Err(unexpected(reply_name(&reply), "Welcome or Refuse"));
     };
     if protocol != PROTOCOL {
         let got = format_args!("protocol {protocol} from {name}");
         return Err(unexpected(got, format_args!("protocol {PROTOCOL}")));
+    }
+    let records = (records_bytes > 0 && fds.len() > WELCOME_FDS).then(|| fds.pop()).flatten();
+    if records_bytes > 0 && records.is_none() {
+        return Err(unexpected(
+            format_args!("{} descriptors", fds.len()),
+            format_args!("{WELCOME_FDS_MAX} descriptors"),
+        ));
     }
     let fds: [OwnedFd; WELCOME_FDS] = fds.try_into().map_err(|fds: Vec<_>| {
         unexpected(format_args!("{} descriptors", fds.len()), format_args!("{WELCOME_FDS} descriptors"))
@@ -73,6 +89,7 @@ pub(crate) fn attach(owner: Owner, connected: Connected) -> Result<Attached, Cli
         doorbell: daemon_doorbell,
         payload,
         held: Mutex::new(Held::new(size)?),
+        lent: records.map(|fd| Records::map(&fd, records_bytes)).transpose()?.map(Lent::new),
     };
     Ok(Attached {
         welcome: Welcome { pid, samples, classes, content_id, batches_per_epoch },

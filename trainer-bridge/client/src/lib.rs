@@ -14,6 +14,7 @@ mod fields;
 mod fork;
 mod held;
 mod launch;
+mod lent;
 mod records;
 mod segment;
 mod session;

@@ -24,6 +24,7 @@ use crate::dialogue::{Dialogue, lock};
 use crate::error::argument;
 use crate::fork::Owner;
 use crate::held::InRing;
+use crate::lent::Lent;
 use crate::wire::{WireError, wait};
 use crate::{Batch, ClientError, FieldsReader, state};
 
@@ -391,8 +392,8 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        // A forked child only closes its copies of the descriptors. The owner's goodbye frees its place.
-        if self.owner.is_here() {
+        // A forked child only closes its descriptors. The owner's goodbye frees its place and what it was lent: see `make_own`.
+        if self.owner.is_here() && self.slots.lent.as_ref().is_none_or(Lent::make_own) {
             self.dialogue.bye();
         }
     }

@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyCapsule, PyList, PyTuple};
+use pyo3::types::{PyBytes, PyCapsule, PyList, PyMemoryView, PyTuple};
 use shade_client::{Column, Descriptor, Layout};
 
+use crate::buffer::Record;
 use crate::dlpack::{CPU, DataType, Located, check_request, copy_bytes, export};
 use crate::error::ShadeError;
 
@@ -42,7 +43,7 @@ impl Held {
                 // The client has checked that the pixels are there.
                 located(batch.data().ptr, DataType::U8, &shape)
             }
-            Part::Record(row) => self.locate_record(row as usize),
+            Part::Record(row) => column(self.record(row as usize)?, DataType::U8),
             Part::Image(row) => self.locate_image(row as usize),
             Part::Heights => sides(batch.heights()),
             Part::Widths => sides(batch.widths()),
@@ -75,19 +76,11 @@ impl Held {
         located(data.ptr.wrapping_add(offset), DataType::U8, &shape)
     }
 
-    fn locate_record(&self, row: usize) -> PyResult<Located> {
-        let (Some(offsets), Some(lens)) = (self.batch.offsets(), self.batch.lens()) else {
-            return Err(PyValueError::new_err("a decoded batch holds images, not records"));
-        };
-        let (offset, len) = (self.word(offsets, row)?, self.word(lens, row)?);
-        let data = self.batch.data();
-        // The two columns are writable memory: whatever stands there must not lead out of the data.
-        if offset.checked_add(len).is_none_or(|end| end > data.count) {
-            let text =
-                format!("record {row}: got {len} bytes at {offset}, expected a range within {}", data.count);
-            return Err(ShadeError::new_err(text));
-        }
-        located(data.ptr.wrapping_add(offset), DataType::U8, &[len])
+    /// The bytes of one row of a raw batch.
+    pub(crate) fn record(&self, row: usize) -> PyResult<Column<u8>> {
+        let record =
+            self.batch.record_in_place(row).map_err(|error| ShadeError::new_err(error.to_string()))?;
+        record.ok_or_else(|| PyValueError::new_err("no row of a raw batch: a decoded one holds images"))
     }
 
     /// One value of a column of places, lengths or sides: unsigned numbers of any width up to 8 bytes.
@@ -272,6 +265,16 @@ impl Batch {
     fn record(&self, row: u32) -> PyResult<View> {
         self.checked(Part::Record(row))
     }
+
+    /// The records of a raw batch, each a `memoryview` to be read.
+    fn memoryviews<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let views = PyList::empty(py);
+        for row in 0..self.descriptor().records {
+            let record = Bound::new(py, Record::new(Arc::clone(&self.held), row))?;
+            views.append(PyMemoryView::from(&record)?)?;
+        }
+        Ok(views)
+    }
 }
 
 /// One column of a batch, in place. Speaks DLPack, so that any tensor library takes it without a copy.
@@ -337,6 +340,9 @@ impl View {
         copy: Option<bool>,
     ) -> PyResult<Bound<'py, PyCapsule>> {
         check_request(stream, dl_device, copy)?;
+        if matches!(self.part, Part::Record(_)) {
+            self.held.batch.expect_writes();
+        }
         export(py, Arc::clone(&self.held), self.held.locate(self.part)?, max_version)
     }
 

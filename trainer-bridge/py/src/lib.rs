@@ -1,14 +1,15 @@
 //! `shade_load._native`: the Python face of `shade-client`. A session, its batches, and DLPack views of their columns.
 //!
-//! [`session`] talks to the daemon, [`batch`] holds a slot of the ring, [`dlpack`] passes memory, [`fields`] and [`records`]
-//! read from the dataset, [`floats`] makes floats of images in others' tensors ([`dense`]), [`wait`] waits, [`error`] names exceptions. What users see (`Loader`, `Batch`, `ImageFolder`) is
-//! written in Python on top of this.
+//! [`session`] talks to the daemon, [`batch`] holds a slot of the ring, [`dlpack`] and [`buffer`] pass memory, [`fields`] and
+//! [`records`] read from the dataset, [`floats`] makes floats of images in others' tensors ([`dense`]), [`wait`] waits, [`error`]
+//! names exceptions. What users see (`Loader`, `Batch`, `ImageFolder`) is written in Python on top of this.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use shade_formats::control::{Order, Policy, Preset, Sampler};
 
 mod batch;
+mod buffer;
 mod dense;
 mod dlpack;
 mod error;

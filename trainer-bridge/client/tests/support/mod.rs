@@ -22,11 +22,12 @@ use rustix::net::{
 use shade_client::{JobSpec, Next, OnError, Options, Output, PlanSpec, Session, Tail};
 use shade_formats::control::{PROTOCOL, Reply, Request, socket_name};
 use shade_formats::ring::{
-    BatchLayout, CLIENT_SEGMENT_BYTES, DAEMON_SEGMENT_BYTES, Descriptor, Kind, Layout, PayloadRing,
+    BatchLayout, CLIENT_SEGMENT_BYTES, DAEMON_SEGMENT_BYTES, Descriptor, Kind, Layout, NOT_LENT, PayloadRing,
     PayloadSize, Producer, Region,
 };
 
 pub(crate) const PAYLOAD_BYTES: u64 = 16 * 4096;
+pub(crate) const RECORDS_BYTES: u64 = 64 * 4096;
 /// Of the longest batches: two pages.
 const GAP_BYTES: u64 = 2 * 4096;
 /// Long enough for any machine; only a hang takes it.
@@ -116,9 +117,26 @@ impl Listener {
         peer.send(&welcome(PAYLOAD_BYTES), &memory.fds());
         Daemon::new(peer, memory)
     }
+
+    /// The same, and it has a records segment.
+    pub(crate) fn serve_with_records(&self) -> (Daemon, Region) {
+        let peer = self.accept();
+        let memory = Memory::new();
+        let (file, records) = segment(RECORDS_BYTES, SIZE_SEALS | SealFlags::FUTURE_WRITE);
+        peer.send(&welcome_with_records(RECORDS_BYTES), &[&memory.fds()[..], &[file.as_fd()]].concat());
+        (Daemon::new(peer, memory), records)
+    }
 }
 
 pub(crate) fn welcome(payload_bytes: u64) -> Reply {
+    welcome_of(payload_bytes, 0)
+}
+
+pub(crate) fn welcome_with_records(records_bytes: u64) -> Reply {
+    welcome_of(PAYLOAD_BYTES, records_bytes)
+}
+
+fn welcome_of(payload_bytes: u64, records_bytes: u64) -> Reply {
     Reply::Welcome {
         protocol: PROTOCOL,
         pid: 4242,
@@ -127,6 +145,7 @@ pub(crate) fn welcome(payload_bytes: u64) -> Reply {
         content_id: 0xabc,
         batches_per_epoch: 7,
         payload_bytes,
+        records_bytes,
     }
 }
 
@@ -224,6 +243,24 @@ pub(crate) fn segment(bytes: u64, seals: SealFlags) -> (OwnedFd, Region) {
     (fd, region)
 }
 
+/// A row of a raw batch.
+#[derive(Clone, Copy)]
+pub(crate) enum Row<'a> {
+    /// These bytes.
+    Copied(&'a [u8]),
+    /// Those of the records segment.
+    Lent { at: u64, len: u64 },
+}
+
+impl Row<'_> {
+    fn len(&self) -> u64 {
+        match *self {
+            Self::Copied(bytes) => bytes.len() as u64,
+            Self::Lent { len, .. } => len,
+        }
+    }
+}
+
 /// A welcomed client, and the daemon's end of its ring.
 pub(crate) struct Daemon {
     pub(crate) peer: Peer,
@@ -268,13 +305,19 @@ impl Daemon {
 
     /// Publishes a raw batch of `records`, waiting for room if need be.
     pub(crate) fn publish_batch(&mut self, generation: u32, batch: u32, records: &[&[u8]]) {
-        let data_len: usize = records.iter().map(|record| record.len()).sum();
-        let capacity = u32::try_from(records.len()).unwrap();
-        let layout = BatchLayout::new(Layout::Raw, capacity, data_len as u64).unwrap();
+        let rows: Vec<Row<'_>> = records.iter().map(|record| Row::Copied(record)).collect();
+        self.publish_rows(generation, batch, &rows);
+    }
+
+    /// The same of rows some of which are lent their record. Each has room for it.
+    pub(crate) fn publish_rows(&mut self, generation: u32, batch: u32, rows: &[Row<'_>]) {
+        let data_len: u64 = rows.iter().map(|row| row.len()).sum();
+        let capacity = u32::try_from(rows.len()).unwrap();
+        let layout = BatchLayout::new(Layout::Raw, capacity, data_len).unwrap();
         let offset = self.room(layout.total);
         let payload = self.memory.payload_region.clone();
         let mut at = 0_u64;
-        for (row, record) in records.iter().enumerate() {
+        for (row, record) in rows.iter().enumerate() {
             let row = row as u64;
             let write = |column: u64, bytes: &[u8]| {
                 payload.write(offset + column + row * bytes.len() as u64, bytes).unwrap();
@@ -284,9 +327,16 @@ impl Daemon {
             write(layout.weights, &0.5_f32.to_le_bytes());
             write(layout.flags, &1_u32.to_le_bytes());
             write(layout.offsets().unwrap(), &at.to_le_bytes());
-            write(layout.lens().unwrap(), &(record.len() as u64).to_le_bytes());
-            payload.write(offset + layout.data + at, record).unwrap();
-            at += record.len() as u64;
+            write(layout.lens().unwrap(), &record.len().to_le_bytes());
+            let lent = match *record {
+                Row::Copied(bytes) => {
+                    payload.write(offset + layout.data + at, bytes).unwrap();
+                    NOT_LENT
+                }
+                Row::Lent { at, .. } => at,
+            };
+            write(layout.lent().unwrap(), &lent.to_le_bytes());
+            at += record.len();
         }
         self.publish(Descriptor {
             generation,

@@ -1,0 +1,40 @@
+//! Memory in a file without a name, to be handed to another process: nothing is left behind by a crash, and no limit of
+//! /dev/shm applies.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
+use rustix::io::Errno;
+
+/// A file of `bytes` zeros, of which nothing is allocated yet. Its size is not sealed: see [`seal`].
+pub(crate) fn create(name: &str, bytes: u64) -> io::Result<OwnedFd> {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let fd = match memfd_create(name, flags | MemfdFlags::NOEXEC_SEAL) {
+        // Linux before 6.3 does not know NOEXEC_SEAL.
+        Err(Errno::INVAL) => memfd_create(name, flags)?,
+        made => made?,
+    };
+    ftruncate(&fd, bytes)?;
+    Ok(fd)
+}
+
+/// Who may write to a file from now on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Writers {
+    /// Whoever has the descriptor.
+    All,
+    /// Only who has mapped it already.
+    Mapped,
+}
+
+/// Fixes the file's size for good, and who writes to it. To be called when it is mapped: sealing may end what
+/// [`Writers::Mapped`] allows.
+pub(crate) fn seal(fd: impl AsFd, writers: Writers) -> io::Result<()> {
+    let size = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
+    let seals = match writers {
+        Writers::All => size,
+        Writers::Mapped => size | SealFlags::FUTURE_WRITE,
+    };
+    Ok(fcntl_add_seals(fd, seals)?)
+}
