@@ -55,7 +55,7 @@ pub struct RecordsSegment {
 enum Ended {
     /// The client said goodbye, or is dead: nobody looks at what it was given any more.
     ForGood,
-    /// The client hung up, or the daemon hung up on it: its process may still look at what it was given.
+    /// The client hung up, or the daemon hung up on it: its process may still look at records that it was lent.
     HungUp,
 }
 
@@ -96,6 +96,7 @@ pub(super) fn run(socket: OwnedFd, session: SessionId, identity: &Identity, mess
     // session has ended may attach again at once, and finds its place free.
     let _ = messages.send(Message::Gone(session));
     let _ = rustix::net::shutdown(&socket, rustix::net::Shutdown::Both);
+    drop(socket);
     if matches!(served, Ok(Ended::HungUp)) {
         wait_for_death(process);
     }
@@ -118,12 +119,15 @@ fn serve(
         }
         None => return Ok(Ended::ForGood),
     };
-    let doorbell = welcome(socket, attach, identity, messages)?;
+    // Only raw batches show records.
+    let records = identity.records.as_ref().filter(|_| attach.spec.output == Output::Raw);
+    let doorbell = welcome(socket, attach, identity, records, messages)?;
     let ended = converse(socket, session, &doorbell, process, identity.samples, &mut buffer, messages);
-    Ok(ended.unwrap_or_else(|error| {
+    let ended = ended.unwrap_or_else(|error| {
         tracing::warn!("session {session}: {error}");
         Ended::HungUp
-    }))
+    });
+    Ok(if records.is_some() { ended } else { Ended::ForGood })
 }
 
 /// Asks the daemon about a rank that said hello, and hands its ring over.
@@ -131,11 +135,10 @@ fn welcome(
     socket: &Arc<OwnedFd>,
     attach: Attach,
     identity: &Identity,
+    records: Option<&RecordsSegment>,
     messages: &Sender<Message>,
 ) -> Result<Doorbell, SessionError> {
     let session = attach.session;
-    // Only raw batches show records.
-    let records = identity.records.as_ref().filter(|_| attach.spec.output == Output::Raw);
     let (verdict, answer) = crossbeam_channel::bounded(1);
     let message = Message::Hello { attach: Box::new(attach), socket: Arc::clone(socket), verdict };
     messages.send(message).map_err(|_| SessionError::Stopping)?;
