@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 
 use proptest::prelude::*;
 use replay::{Replay, Taken, index, index_of, spec};
-use shade_formats::control::{JobSpec, Output, Sampler};
+use shade_formats::control::{JobSpec, Output, Policy, Sampler};
 use shade_formats::index::Codec;
 use shade_formats::ring::NOT_LENT;
 use shade_load::blocks::block_bytes_for;
@@ -148,6 +148,11 @@ fn only_a_cache_of_everything_in_pages_of_its_own_lends() {
     assert!(!may_lend(&large, bytes, block_bytes, 65536), "a page holds several");
     let (small, block_bytes, bytes) = of(3000);
     assert!(!may_lend(&small, bytes, block_bytes, 4096));
+
+    let mut replay = Replay::on_demand(large, Policy::App, u64::from(SAMPLES) * 8192, 8, 1);
+    replay.attach_all(&raw_job(), 0);
+    replay.epoch(0);
+    assert_eq!(lent(&replay.epoch(1)), 0);
 }
 
 proptest! {

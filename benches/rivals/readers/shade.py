@@ -4,7 +4,6 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy
 import shade_load
 import torch  # noqa: F401  The Loader would import it when it is made; the others' modules have.
 
@@ -23,9 +22,9 @@ def epochs(root: Path, _workers: int, size: int, cached: bool) -> Epochs:
             yield _epoch(loader, hits=loader.samples if cached else 0)
 
 
-def _epoch(loader: shade_load.Loader, hits: int) -> Iterator[list[numpy.ndarray]]:
+def _epoch(loader: shade_load.Loader, hits: int) -> Iterator[list[memoryview]]:
     for batch in loader:
-        yield [record.numpy() for record in batch.records]
+        yield batch.records.memoryviews()
     # What is not served from where it should be is not what is measured.
     if (were := loader.stats()["epoch"]["hits"]) != hits:
         sys.exit(f"{were} records came from the cache, expected {hits}")
