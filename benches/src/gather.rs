@@ -71,7 +71,7 @@ impl Gather {
         let fill = |id: u32| id.to_le_bytes()[0];
         let checksums: Vec<u32> =
             (0..records).map(|id| crc32c(&vec![fill(id); record_bytes as usize])).collect();
-        let index = Arc::new(synthetic::index_of(&checksums, record_bytes)?);
+        let index = synthetic::index_of(&checksums, record_bytes)?;
         let block_bytes = block_bytes_for((0..records).map(|_| record_bytes));
         let bytes = u64::from(records) * charged_bytes(record_bytes, block_bytes);
         let (arena, mut free) = Arena::create(bytes, block_bytes)?;
@@ -86,6 +86,7 @@ impl Gather {
             rows.push(Row {
                 position: id,
                 sample: SampleId(id),
+                entry: index.entry(SampleId(id)).ok_or("no such sample")?,
                 offset,
                 len: u64::from(record_bytes),
                 draw: Draw::default(),
@@ -94,7 +95,7 @@ impl Gather {
             });
         }
         let (done_in, done) = unbounded();
-        let workers = Workers::start(1, index, Arc::new(arena), done_in)?;
+        let workers = Workers::start(1, &index, Arc::new(arena), done_in)?;
         let payload = PayloadSize { bytes: PAYLOAD_BYTES, gap_bytes: PAYLOAD_BYTES };
         let (end, _) = RingSegments::create(payload)?.into_ends();
         Ok(Self { workers, done, payload: end.payload, rows })

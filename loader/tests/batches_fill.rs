@@ -61,6 +61,7 @@ struct Rig {
     arena: Arc<Arena>,
     free: FreeList,
     records: Vec<Packed>,
+    index: Index,
 }
 
 impl Rig {
@@ -69,12 +70,12 @@ impl Rig {
     }
 
     fn with_dictionaries(records: Vec<Packed>, dictionaries: &[&[u8]]) -> Self {
-        let index = Arc::new(index(&records, dictionaries));
+        let index = index(&records, dictionaries);
         let (arena, free) = Arena::create(1 << 20, 512).unwrap();
         let arena = Arc::new(arena);
         let (answer, done) = unbounded();
-        let workers = Workers::start(2, index, Arc::clone(&arena), answer).unwrap();
-        Self { workers, done, arena, free, records }
+        let workers = Workers::start(2, &index, Arc::clone(&arena), answer).unwrap();
+        Self { workers, done, arena, free, records, index }
     }
 
     /// The record, unchecked, in blocks that are no neighbours.
@@ -101,10 +102,11 @@ impl Rig {
 
     fn row(&mut self, sample: usize, offset: u64, len: u64) -> Row {
         let record = Lent::new(self.record(sample));
-        let sample = u32::try_from(sample).unwrap();
+        let sample = SampleId(u32::try_from(sample).unwrap());
         Row {
-            position: 100 + sample,
-            sample: SampleId(sample),
+            position: 100 + sample.0,
+            sample,
+            entry: self.index.entry(sample).unwrap(),
             offset,
             len,
             draw: Draw::default(),
@@ -548,11 +550,6 @@ fn room_that_does_not_fit_the_row_is_a_fault() {
     let found = outcomes(&rig.fill(Output::Decoded(ImageSpec::cover(5, 6)), rows, &payload));
     assert_eq!(found, [room(raw_len, 90)]);
 
-    let mut unknown = rig.row(0, 0, raw_len);
-    unknown.sample = SampleId(1);
-    let found = outcomes(&rig.fill(Output::Raw, vec![unknown], &payload));
-    assert_eq!(found, [Err(FillFault::Layout(LayoutFault::Sample))]);
-
     let mut short = rig.row(0, 0, raw_len);
     let (other, mut free) = Arena::create(1 << 20, 512).unwrap();
     short.record = Lent::new(Arc::new(Record::new(free.take(4096).unwrap(), true)));
@@ -701,6 +698,6 @@ fn a_drop_finishes_what_is_queued() {
 #[test]
 fn no_workers_are_refused() {
     let (arena, _free) = Arena::create(4096, 512).unwrap();
-    let started = Workers::start(0, Arc::new(index(&[], &[])), Arc::new(arena), unbounded().0);
+    let started = Workers::start(0, &index(&[], &[]), Arc::new(arena), unbounded().0);
     assert_eq!(started.unwrap_err().kind(), std::io::ErrorKind::InvalidInput);
 }

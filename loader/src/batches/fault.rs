@@ -32,7 +32,7 @@ pub enum FillFault {
         /// The dictionary's id as the record's frame names it; 0 when it names none.
         id: u32,
     },
-    /// The order does not fit the index, the arena or the payload: a defect of this program, not of the record.
+    /// The order does not fit the record, the arena or the payload: a defect of this program, not of the record.
     #[error(transparent)]
     Layout(#[from] LayoutFault),
 }
@@ -40,9 +40,6 @@ pub enum FillFault {
 /// How an order is wrong.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LayoutFault {
-    /// No such sample.
-    #[error("the index has no such sample")]
-    Sample,
     /// The room reserved for the row is not what the row takes.
     #[error("room of {got} bytes for the row: expected {expected}")]
     Room {

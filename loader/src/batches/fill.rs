@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use shade_formats::control::Output;
-use shade_formats::index::{Entry, Index};
+use shade_formats::index::Entry;
 use shade_formats::ring::Region;
 use shade_images::Size;
 
@@ -18,7 +18,6 @@ use crate::blocks::Arena;
 
 /// What one worker needs to fill rows, kept between them so that a small row costs no allocation.
 pub(super) struct Filler {
-    index: Arc<Index>,
     arena: Arc<Arena>,
     buffers: Buffers,
 }
@@ -33,8 +32,8 @@ struct Buffers {
 }
 
 impl Filler {
-    pub(super) fn new(index: Arc<Index>, arena: Arc<Arena>, dictionaries: Dictionaries) -> Self {
-        Self { index, arena, buffers: Buffers::new(Decompressor::new(dictionaries)) }
+    pub(super) fn new(arena: Arc<Arena>, dictionaries: Dictionaries) -> Self {
+        Self { arena, buffers: Buffers::new(Decompressor::new(dictionaries)) }
     }
 
     /// Fills every row of `order`; a bad one does not spoil the others.
@@ -60,20 +59,19 @@ impl Filler {
         Filled { ticket, rows, faults, fill_ns }
     }
 
-    /// Looks at what each row will begin with: its entry and its record's first byte. Row by row, each would wait for its own
-    /// cache lines, which is longer than a small image takes; looked at together they come at the same time.
+    /// Looks at what each row will begin with, its record's first byte. Row by row, each would wait for its own cache line, which
+    /// is longer than a small image takes; looked at together they come at the same time.
     fn look_at_all(&self, rows: &[Row]) {
-        let known = rows.iter().filter(|row| self.index.entry(row.sample).is_some()).count();
         let first = |row: &Row| self.arena.slices_of(&row.record, 1).ok()?.next()?.first().copied();
         let zeros = rows.iter().filter(|row| first(row) == Some(0)).count();
         // To be looked at is all that it is for.
-        black_box((known, zeros));
+        black_box(zeros);
     }
 
     /// Writes one row. Returns the size that it is to have: see [`Row::size`].
     fn fill_row(&mut self, row: &Row, output: Output, payload: &Region) -> Result<Size, FillFault> {
-        let entry = self.index.entry(row.sample).ok_or(LayoutFault::Sample)?;
-        let bytes = row_bytes(output, &entry)?;
+        let entry = &row.entry;
+        let bytes = row_bytes(output, entry)?;
         if row.len != bytes {
             return Err(LayoutFault::Room { got: row.len, expected: bytes }.into());
         }
@@ -82,13 +80,13 @@ impl Filler {
             payload.write(row.offset.saturating_add(at), bytes).map_err(FillFault::from)
         };
         match output {
-            Output::Raw => self.write_raw(row, &entry, payload).map(|()| Size::default()),
-            Output::Decoded(images) => self.with_record(row, &entry, |decoder, record| {
+            Output::Raw => self.write_raw(row, entry, payload).map(|()| Size::default()),
+            Output::Decoded(images) => self.with_record(row, entry, |decoder, record| {
                 decoder.decode(entry.media, record, &images, row.draw, write)?;
                 Ok(Size::default())
             }),
-            Output::Ragged { channels_last } => self.with_record(row, &entry, |decoder, record| {
-                let indexed = indexed_size(&entry)?;
+            Output::Ragged { channels_last } => self.with_record(row, entry, |decoder, record| {
+                let indexed = indexed_size(entry)?;
                 decoder.decode_whole(entry.media, record, indexed, channels_last, write)
             }),
         }

@@ -2,6 +2,7 @@
 
 use shade_formats::SampleId;
 use shade_formats::control::Output;
+use shade_formats::index::Entry;
 use shade_formats::ring::BatchLayout;
 use shade_images::Size;
 
@@ -25,6 +26,8 @@ pub struct Row {
     pub position: u32,
     /// Whose record it is.
     pub sample: SampleId,
+    /// What the index says of it. The core has looked it up, and another CPU would wait for that memory anew.
+    pub entry: Entry,
     /// Byte in the payload segment where the row's bytes go.
     pub offset: u64,
     /// Bytes reserved there: those of [`row_bytes`](super::row_bytes).

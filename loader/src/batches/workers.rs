@@ -30,22 +30,17 @@ impl Workers {
     ///
     /// # Errors
     /// `InvalidInput` for no threads; otherwise the system does not give that many.
-    pub fn start(
-        count: usize,
-        index: Arc<Index>,
-        arena: Arc<Arena>,
-        done: Sender<Filled>,
-    ) -> io::Result<Self> {
+    pub fn start(count: usize, index: &Index, arena: Arc<Arena>, done: Sender<Filled>) -> io::Result<Self> {
         if count == 0 {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "0 workers: expected at least 1"));
         }
         let (orders, queue) = unbounded();
         // Made first, so that the threads already started end if a later one cannot be.
         let mut workers = Self { orders: Some(orders), threads: Vec::with_capacity(count) };
-        let dictionaries = Dictionaries::prepare(&index);
+        let dictionaries = Dictionaries::prepare(index);
         for number in 0..count {
             let (queue, done) = (queue.clone(), done.clone());
-            let filler = Filler::new(Arc::clone(&index), Arc::clone(&arena), dictionaries.clone());
+            let filler = Filler::new(Arc::clone(&arena), dictionaries.clone());
             let thread = Builder::new()
                 .name(format!("shade-fill-{number}"))
                 .spawn(move || work(&queue, filler, &done))?;

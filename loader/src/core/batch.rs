@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use shade_formats::SampleId;
+use shade_formats::index::Entry;
 use shade_formats::ring::BatchLayout;
 use shade_images::Size;
 
@@ -28,8 +29,8 @@ pub(super) enum RowState {
 #[derive(Clone, Debug)]
 pub(super) struct BatchRow {
     pub(super) sample: SampleId,
-    /// Also of a sample that stands in: substitutes are of the same class.
-    pub(super) label: u32,
+    /// What the index says of it.
+    pub(super) entry: Entry,
     pub(super) weight: f32,
     pub(super) flags: u32,
     /// Absolute payload offset of the row's data.
@@ -97,9 +98,9 @@ impl Batch {
     pub(super) fn ready(&mut self, position: u32, record: Arc<Record>) {
         let Some(row) = self.rows.get_mut(position as usize) else { return };
         row.state = RowState::Filling;
-        let BatchRow { sample, offset, len, draw, .. } = *row;
+        let BatchRow { sample, entry, offset, len, draw, .. } = *row;
         let (size, record) = (Size::default(), Lent::new(record));
-        self.ready.push(Row { position, sample, offset, len, draw, size, record });
+        self.ready.push(Row { position, sample, entry, offset, len, draw, size, record });
     }
 
     /// Row `position` shows its record where it lies, at byte `place` of the arena.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use shade_formats::SampleId;
 use shade_formats::control::OnError;
+use shade_formats::index::Entry;
 use shade_formats::ring::FLAG_SUBSTITUTED;
 
 use super::action::Action;
@@ -43,11 +44,11 @@ impl Core {
                 batch.skipped += 1;
                 self.count_and_warn(actions, format!("skipped {text}"), |counts| counts.skipped += 1);
             }
-            (OnError::Substitute, Some((sample, len))) => {
+            (OnError::Substitute, Some((sample, entry, len))) => {
                 let Some(target) = batch.rows.get_mut(row.position as usize) else { return };
                 let first = target.flags & FLAG_SUBSTITUTED == 0;
                 target.flags |= FLAG_SUBSTITUTED;
-                target.sample = sample;
+                (target.sample, target.entry) = (sample, entry);
                 target.len = target.len.min(len);
                 target.substitutes += 1;
                 target.reread = false;
@@ -111,7 +112,7 @@ impl Core {
 
     /// The next sample after the row's own, by id and round the end, that has the planned sample's label and fits into
     /// the row's place, with the bytes it takes there. Deterministic, so that a rerun delivers the same.
-    fn substitute(&mut self, row: RowRef) -> Option<(SampleId, u64)> {
+    fn substitute(&mut self, row: RowRef) -> Option<(SampleId, Entry, u64)> {
         let output = self.job.as_ref()?.spec.output;
         let target =
             self.session_mut(row.session)?.batch_mut(row.seq)?.rows.get(row.position as usize)?.clone();
@@ -120,7 +121,7 @@ impl Core {
         }
         same_class(&self.index, target.sample).find_map(|(candidate, entry)| {
             let len = row_bytes(output, &entry).ok()?;
-            (len <= target.len).then_some((candidate, len))
+            (len <= target.len).then_some((candidate, entry, len))
         })
     }
 }

@@ -171,7 +171,7 @@ impl Batch {
         let mut end = data_start;
         for row in self.delivered() {
             columns.ids.push(i64::from(row.sample.0));
-            columns.labels.push(i64::from(row.label));
+            columns.labels.push(i64::from(row.entry.label));
             columns.weights.push(row.weight);
             columns.flags.push(row.flags);
             if self.layout.offsets().is_some() {

@@ -187,11 +187,11 @@ fn plan_rows(spec: &JobSpec, slots: &[Slot], plan: &Plan, index: &Index) -> Vec<
         let position = slot.position as usize;
         let weight = if slot.padding { 0.0 } else { plan.weights.get(position).copied().unwrap_or(1.0) };
         let flags = if slot.padding { FLAG_PADDING } else { 0 };
-        let (label, state, size) = (entry.label, RowState::Waiting, Size::default());
+        let (state, size) = (RowState::Waiting, Size::default());
         let draw = Draw { seed: spec.plan.seed, epoch: plan.epoch, position: slot.position };
         rows.push(BatchRow {
             sample,
-            label,
+            entry,
             weight,
             flags,
             offset,

@@ -127,8 +127,7 @@ pub fn serve(config: &ServeConfig, announce: impl FnOnce(&Ready)) -> Result<(), 
     let (stop_in, stop) = crossbeam_channel::bounded(1);
     let reads =
         Reads::start(&dataset.folder, Arc::clone(&index), Arc::clone(&arena), config.reads, completions_in)?;
-    let workers =
-        Workers::start(config.workers, Arc::clone(&index), arena, done_in).map_err(DaemonError::Start)?;
+    let workers = Workers::start(config.workers, &index, arena, done_in).map_err(DaemonError::Start)?;
     ctrlc::set_handler(move || {
         // A second signal finds the channel full: stopping is under way.
         let _ = stop_in.try_send(());
