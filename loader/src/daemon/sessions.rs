@@ -17,6 +17,8 @@ struct Peer {
     socket: Arc<OwnedFd>,
     verdict: Option<Sender<Result<Accepted, Refusal>>>,
     ring: Option<RingEnd>,
+    /// It was hung up on.
+    closed: bool,
 }
 
 /// All sessions by id.
@@ -36,7 +38,7 @@ impl Sessions {
         socket: Arc<OwnedFd>,
         verdict: Sender<Result<Accepted, Refusal>>,
     ) {
-        self.peers.insert(session, Peer { socket, verdict: Some(verdict), ring: None });
+        self.peers.insert(session, Peer { socket, verdict: Some(verdict), ring: None, closed: false });
     }
 
     /// Tells a session's thread whether it is accepted.
@@ -120,7 +122,8 @@ impl Sessions {
 
     /// Ends a session; its thread notices and reports it gone.
     pub(super) fn close(&mut self, session: SessionId, why: &str) {
-        if let Some(peer) = self.peers.get(&session) {
+        if let Some(peer) = self.peers.get_mut(&session).filter(|peer| !peer.closed) {
+            peer.closed = true;
             tracing::warn!("closing session {session}: {why}");
             let _ = rustix::net::shutdown(&peer.socket, rustix::net::Shutdown::Both);
         }
