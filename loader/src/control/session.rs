@@ -51,7 +51,7 @@ pub struct RecordsSegment {
     pub bytes: u64,
 }
 
-/// How a conversation ended that was not broken off.
+/// How a session ended whose client was not turned away.
 enum Ended {
     /// The client said goodbye, or is dead: nobody looks at what it was given any more.
     ForGood,
