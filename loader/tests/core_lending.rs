@@ -101,7 +101,7 @@ fn batches_that_are_opened_and_never_published_lend_nothing_for_good() {
     // Opened in the ring; nothing is carried out that would publish them.
     replay.start(0, 1, 0);
     replay.detach(0);
-    replay.step(Event::LetGo(0));
+    // Nobody has seen them, so nobody is waited for.
     replay.run();
     replay.attach_all(&raw_job(), 1);
     assert_eq!(lent(&replay.epoch(1)), SAMPLES as usize);

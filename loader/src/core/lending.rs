@@ -16,7 +16,7 @@ use super::machine::Core;
 use crate::blocks::Record;
 
 impl Core {
-    /// Where in the arena the record of `sample`, a resident one, lies that a raw batch may show there; `None`: copy it.
+    /// Where in the arena the record of `sample` lies, if it is resident and a raw batch may show it there.
     pub(super) fn place_to_lend(&self, sample: SampleId) -> Option<u64> {
         let is_raw = self.job.as_ref().is_some_and(|job| job.spec.output == Output::Raw);
         if !self.config.lends || !is_raw {

@@ -57,15 +57,12 @@ pub(crate) fn attach(owner: Owner, connected: Connected) -> Result<Attached, Cli
         let got = format_args!("protocol {protocol} from {name}");
         return Err(unexpected(got, format_args!("protocol {PROTOCOL}")));
     }
-    let records = (records_bytes > 0 && fds.len() > WELCOME_FDS).then(|| fds.pop()).flatten();
-    if records_bytes > 0 && records.is_none() {
-        return Err(unexpected(
-            format_args!("{} descriptors", fds.len()),
-            format_args!("{WELCOME_FDS_MAX} descriptors"),
-        ));
-    }
-    let fds: [OwnedFd; WELCOME_FDS] = fds.try_into().map_err(|fds: Vec<_>| {
-        unexpected(format_args!("{} descriptors", fds.len()), format_args!("{WELCOME_FDS} descriptors"))
+    let sent = fds.len();
+    // The last one. Where it is missing, too few are left.
+    let records = if records_bytes > 0 { fds.pop() } else { None };
+    let fds: [OwnedFd; WELCOME_FDS] = fds.try_into().map_err(|_| {
+        let expected = if records_bytes > 0 { WELCOME_FDS_MAX } else { WELCOME_FDS };
+        unexpected(format_args!("{sent} descriptors"), format_args!("{expected} descriptors"))
     })?;
     let [daemon, client, payload, doorbell, daemon_doorbell] = fds;
     let daemon = map("the daemon segment", &daemon, DAEMON_SEGMENT_BYTES, Access::ReadOnly)?;
