@@ -13,8 +13,8 @@ fn lent(stats: &Value) -> u64 {
 
 #[test]
 fn what_a_process_may_still_look_at_is_lent_to_nobody_else() {
-    // 12 KB each: three pages.
-    let packed = Packed::pngs(5, 64);
+    // 67 KB each: 17 pages.
+    let packed = Packed::pngs(5, 150);
     let daemon = Daemon::start(&packed.dataset, &[&"--cache", &"100%"]);
     let idle = daemon.session_resources();
     let mut job = spec(4, 1);

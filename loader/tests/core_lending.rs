@@ -142,14 +142,18 @@ fn only_a_cache_of_everything_in_pages_of_its_own_lends() {
         let block_bytes = block_bytes_for((0..SAMPLES).map(|_| len));
         (index, block_bytes, u64::from(SAMPLES) * u64::from(len.next_multiple_of(block_bytes)))
     };
-    let (large, block_bytes, bytes) = of(RECORD_BYTES);
+    let (large, block_bytes, bytes) = of(65_000);
     assert!(may_lend(&large, bytes, block_bytes, 4096));
     assert!(!may_lend(&large, bytes - 1, block_bytes, 4096), "one of them may have to go");
     assert!(!may_lend(&large, bytes, block_bytes, 65536), "a page holds several");
-    let (small, block_bytes, bytes) = of(3000);
-    assert!(!may_lend(&small, bytes, block_bytes, 4096));
+    let (short, block_bytes, bytes) = of(61_000);
+    assert!(
+        !may_lend(&short, bytes, block_bytes, 4096),
+        "15 pages are copied in less time than they are mapped"
+    );
 
-    let mut replay = Replay::on_demand(large, Policy::App, u64::from(SAMPLES) * 8192, 8, 1);
+    let index = index(SAMPLES, 2, |_| RECORD_BYTES);
+    let mut replay = Replay::on_demand(index, Policy::App, u64::from(SAMPLES) * 8192, 8, 1);
     replay.attach_all(&raw_job(), 0);
     replay.epoch(0);
     assert_eq!(lent(&replay.epoch(1)), 0);

@@ -15,14 +15,14 @@ torch = pytest.importorskip("torch")
 
 BATCH = 8
 # Room for three epochs.
-RING = "4MiB"
+RING = "16MiB"
 
 
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory: pytest.TempPathFactory) -> packed.Packed:
-    """Records of 7 KB or so: two pages each."""
+    """Records of 69 KB or so: 17 pages each."""
     root = tmp_path_factory.mktemp("in-place")
-    packed.image_folder(root / "folder", "png", side=48)
+    packed.image_folder(root / "folder", "png", side=152)
     return packed.pack(root / "folder", root / "data.shade")
 
 
@@ -68,7 +68,7 @@ def test_memoryviews_are_read_only_and_hold_their_batch(dataset: packed.Packed) 
     with opened(dataset, "views") as loader:
         for _ in range(2):
             batch = next(iter(loader))
-            ids, views = batch.ids.tolist(), batch.records.memoryviews()
+            ids, views = batch.ids.tolist(), list(batch.records.memoryviews())
             assert len(views) == BATCH and all(view.readonly and view.format == "B" for view in views)
             with pytest.raises(TypeError):
                 views[0][0] = 1
@@ -82,6 +82,47 @@ def test_memoryviews_are_read_only_and_hold_their_batch(dataset: packed.Packed) 
             epoch(loader, dataset)
     with opened(dataset, "decoded-views", image_size=packed.SIDE) as loader, pytest.raises(AttributeError):
         next(iter(loader)).records.memoryviews()
+
+
+def test_views_show_what_was_written_before_they_were_taken(dataset: packed.Packed) -> None:
+    with opened(dataset, "views-written") as loader:
+        epoch(loader, dataset)
+        for batch in loader:
+            check(dataset, batch)
+            batch.records[0].fill_(7)
+            first, *others = batch.records.memoryviews()
+            assert set(first) == {7} and set(batch.records.to_bytes(0)) == {7}
+            for sample, record in zip(batch.ids.tolist()[1:], others, strict=True):
+                assert bytes(record) == dataset.files[sample].read_bytes()
+            del batch, first, others, record
+        epoch(loader, dataset)
+
+
+def resident_bytes() -> int:
+    """Shared memory that counts as this process's: the ring, and the cache."""
+    with open("/proc/self/status", encoding="ascii") as lines:
+        return next(int(line.split()[1]) for line in lines if line.startswith("RssShmem:")) << 10
+
+
+@pytest.mark.parametrize("how", ["memoryviews", "tensors", "both"])
+def test_no_more_is_resident_than_the_ring(tmp_path: Path, how: str) -> None:
+    packed.image_folder(tmp_path / "folder", "png", {"all": 400}, side=190)
+    data = packed.pack(tmp_path / "folder", tmp_path / "data.shade")
+    # A record has 108 KB, so all have 43 MB and a batch 860 KB.
+    ring = 8 << 20
+    with opened(data, f"resident-{how}", ring=ring) as loader:
+        before, most = resident_bytes(), 0
+        for number in range(3):
+            for batch in loader:
+                for position, view in enumerate(batch.records.memoryviews()):
+                    if how != "tensors":
+                        sum(view[::4096])
+                    if how != "memoryviews":
+                        batch.records[position][::4096].sum()
+                    most = max(most, resident_bytes() - before)
+                del batch, view
+            assert loader.stats()["epoch"]["lent"] == (len(data) if number else 0)
+        assert most <= ring, f"{most / ring:.2f} times the ring"
 
 
 def test_what_a_loop_writes_is_its_own_and_gone_with_the_batch(dataset: packed.Packed) -> None:
@@ -149,7 +190,7 @@ def test_a_killed_trainer_gives_everything_back(dataset: packed.Packed, daemon: 
     script = """
 import sys, time
 from shade_load import Loader
-loader = Loader(sys.argv[1], 8, job="stays", sampler="uniform", cache="100%", ring="4MiB")
+loader = Loader(sys.argv[1], 8, job="stays", sampler="uniform", cache="100%", ring="16MiB")
 for _ in range(2):
     kept = list(loader)
 print(loader.stats()["epoch"]["lent"], flush=True)

@@ -9,6 +9,8 @@ mod fields;
 mod layout;
 #[cfg(loom)]
 mod loom_region;
+#[cfg(not(loom))]
+mod mapping;
 mod payload_ring;
 mod producer;
 #[cfg(not(loom))]
@@ -23,6 +25,8 @@ pub use layout::{
 };
 #[cfg(loom)]
 pub use loom_region::Region;
+#[cfg(not(loom))]
+pub use mapping::{Access, HUGE_PAGE_BYTES, Mapping, Pages};
 pub use payload_ring::PayloadRing;
 pub use producer::Producer;
 #[cfg(not(loom))]

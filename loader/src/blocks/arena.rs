@@ -1,11 +1,11 @@
 //! The arena's memory: mapped once, locked where allowed, cut into blocks.
 //!
-//! As a rule it is private and anonymous: it comes in huge pages then on systems that give them on demand, as most do (shared
-//! memory, a memfd's too, has them on next to none), and a read that bypasses the page cache has to pin its pages, which is
-//! one step for a huge page and was a quarter of a 110 KB read's CPU time with small ones. Where there will be few reads, since
-//! all records stay in memory, it may be a memfd, from which trainers read records in place. Either way it leaves nothing
-//! behind after a crash. Pages come into being on first use, so an arena of any size starts at once; `MLOCK_ONFAULT` keeps each
-//! one in memory from then on.
+//! It comes in huge pages where they are to be had: a read that bypasses the page cache has to pin its pages, which is one step
+//! for a huge page and was a quarter of a 110 KB read's CPU time with small ones. As a rule it is private and anonymous. Where
+//! all records stay in memory it may be a memfd, from which trainers read records in place; of shared memory systems give huge
+//! pages to next to nobody, so each is asked for by itself, when the first read into it begins. Either way pages come into
+//! being on first use, so an arena of any size starts at once; `MLOCK_ONFAULT` keeps each one in memory from then on. Nothing
+//! is left behind after a crash.
 #![expect(
     unsafe_code,
     reason = "tokens prove exclusive ownership of memory that the compiler cannot see into"
@@ -16,12 +16,12 @@ use super::block_size::BLOCK_UNIT_BYTES;
 use super::lent::Lent;
 use super::token::{ArenaId, Blocks, BlocksError, Runs};
 use crate::memfd::{self, Writers};
-use memmap2::{Advice, MmapOptions, MmapRaw};
 use rustix::mm::{MlockFlags, mlock_with};
+use shade_formats::ring::{Access, HUGE_PAGE_BYTES, Mapping, Pages};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// The mapping starts on a page, so no block can promise more than this.
 const PAGE_BYTES: u32 = 4096;
@@ -30,10 +30,18 @@ const PAGE_BYTES: u32 = 4096;
 #[derive(Debug)]
 pub struct Arena {
     id: ArenaId,
-    memory: MmapRaw,
+    memory: Mapping,
     block_bytes: u32,
     locked: bool,
-    file: Option<Arc<OwnedFd>>,
+    shared: Option<Shared>,
+}
+
+/// What there is of an arena that is a file.
+#[derive(Debug)]
+struct Shared {
+    file: Arc<OwnedFd>,
+    /// Of each huge page that fits in whole, whether it was asked for.
+    asked: Box<[AtomicBool]>,
 }
 
 impl Arena {
@@ -44,7 +52,7 @@ impl Arena {
     /// `InvalidInput` when `block_bytes` is no multiple of 512, `bytes` holds no block or more than 2³² of
     /// them; otherwise what the system says to a mapping of that size.
     pub fn create(bytes: u64, block_bytes: u32) -> io::Result<(Arena, FreeList)> {
-        Self::map_with(bytes, block_bytes, |bytes| Ok((map(bytes)?, None)))
+        Self::map_with(bytes, block_bytes, |bytes| Ok((Mapping::anonymous(bytes)?, None)))
     }
 
     /// As [`create`](Self::create), in memory that other processes may map, though not write to: see
@@ -55,15 +63,18 @@ impl Arena {
     /// As of `create`.
     pub fn create_shared(bytes: u64, block_bytes: u32) -> io::Result<(Arena, FreeList)> {
         Self::map_with(bytes, block_bytes, |bytes| {
-            let (memory, fd) = map_shared(bytes)?;
-            Ok((memory, Some(Arc::new(fd))))
+            let file = memfd::create("shade-records", bytes)?;
+            let memory = Mapping::new(&file, bytes, Access::ReadWrite, Pages::Huge)?;
+            memfd::seal(&file, Writers::Mapped)?;
+            let asked = (0..memory.len() / HUGE_PAGE_BYTES).map(|_| AtomicBool::new(false)).collect();
+            Ok((memory, Some(Shared { file: Arc::new(file), asked })))
         })
     }
 
     fn map_with(
         bytes: u64,
         block_bytes: u32,
-        map: impl FnOnce(u64) -> io::Result<(MmapRaw, Option<Arc<OwnedFd>>)>,
+        map: impl FnOnce(u64) -> io::Result<(Mapping, Option<Shared>)>,
     ) -> io::Result<(Arena, FreeList)> {
         let invalid = |why: String| io::Error::new(io::ErrorKind::InvalidInput, why);
         if block_bytes == 0 || !block_bytes.is_multiple_of(BLOCK_UNIT_BYTES) {
@@ -77,10 +88,12 @@ impl Arena {
             return Err(invalid(format!("{bytes} bytes hold no block of {block_bytes} bytes")));
         }
         let bytes = u64::from(blocks) * u64::from(block_bytes);
-        let (memory, file) = map(bytes)?;
+        let (memory, shared) = map(bytes)?;
+        // A core dump without the cache is one that fits on the disk.
+        memory.leave_out_of_dumps();
         let locked = lock(&memory);
         let id = ArenaId::next();
-        Ok((Arena { id, memory, block_bytes, locked, file }, FreeList::new(id, block_bytes, blocks)))
+        Ok((Arena { id, memory, block_bytes, locked, shared }, FreeList::new(id, block_bytes, blocks)))
     }
 
     /// Size of a block in bytes, a multiple of 512.
@@ -105,7 +118,7 @@ impl Arena {
     /// The file that the memory is, of [`bytes`](Self::bytes), if other processes may map it.
     #[must_use]
     pub fn file(&self) -> Option<&Arc<OwnedFd>> {
-        self.file.as_ref()
+        self.shared.as_ref().map(|shared| &shared.file)
     }
 
     /// The power of two, 512 to 4096 bytes, that every block's address is a multiple of.
@@ -164,12 +177,25 @@ impl Arena {
         len: u32,
     ) -> Result<impl Iterator<Item = &'a mut [u8]>, BlocksError> {
         Ok(self.runs(blocks, len)?.map(|(offset, len)| {
+            self.make_huge(offset, len);
             let start = self.at(offset);
             // SAFETY: in the mapping and initialised, as in `slices`. Unique during 'a: the token owns these
             // blocks alone (see `at`), it is borrowed mutably, and `runs` yields each of its blocks once, as
             // a token holds no block twice.
             unsafe { std::slice::from_raw_parts_mut(start, len) }
         }))
+    }
+
+    /// Has bytes that are about to be written lie in huge pages, if that was not tried yet.
+    fn make_huge(&self, offset: usize, len: usize) {
+        let Some(Shared { asked, .. }) = &self.shared else { return };
+        let pages = offset / HUGE_PAGE_BYTES..(offset + len).div_ceil(HUGE_PAGE_BYTES);
+        for (page, asked) in asked.iter().enumerate().take(pages.end).skip(pages.start) {
+            if !asked.swap(true, Ordering::Relaxed) {
+                // There may be none: small ones serve as well, only slower.
+                let _ = self.memory.make_huge(page * HUGE_PAGE_BYTES, HUGE_PAGE_BYTES);
+            }
+        }
     }
 
     /// Where `blocks` lie, once they are known to be ours.
@@ -190,7 +216,7 @@ impl Arena {
         debug_assert!(offset < self.memory.len(), "block outside its arena");
         // SAFETY: a stretch consists of whole ids below `blocks`, at most cut short, so it ends at or before
         // `blocks * block_bytes`, the mapping's length; a mapping never exceeds isize::MAX bytes.
-        unsafe { self.memory.as_mut_ptr().add(offset) }
+        unsafe { self.memory.start().as_ptr().add(offset) }
     }
 }
 
@@ -201,32 +227,10 @@ impl ArenaId {
     }
 }
 
-/// Maps `bytes` of fresh zeroed memory, in huge pages where the system gives them to those who ask.
-fn map(bytes: u64) -> io::Result<MmapRaw> {
-    let len = usize::try_from(bytes).map_err(io::Error::other)?;
-    let memory = MmapRaw::from(MmapOptions::new().len(len).no_reserve_swap().map_anon()?);
-    // Refused by kernels without huge pages; small ones serve as well, only slower.
-    let _ = memory.advise(Advice::HugePage);
-    // A core dump without the cache is one that fits on the disk.
-    let _ = memory.advise(Advice::DontDump);
-    Ok(memory)
-}
-
-/// As [`map`], of a file that nobody else can write to.
-fn map_shared(bytes: u64) -> io::Result<(MmapRaw, OwnedFd)> {
-    let fd = memfd::create("shade-records", bytes)?;
-    let len = usize::try_from(bytes).map_err(io::Error::other)?;
-    let memory = MmapOptions::new().len(len).map_raw(&fd)?;
-    let _ = memory.advise(Advice::HugePage);
-    let _ = memory.advise(Advice::DontDump);
-    memfd::seal(&fd, Writers::Mapped)?;
-    Ok((memory, fd))
-}
-
 /// Locks each page from its first use on; false where that is not allowed.
-fn lock(memory: &MmapRaw) -> bool {
+fn lock(memory: &Mapping) -> bool {
     // SAFETY: the range is exactly one live mapping of ours; locking it changes no byte and no access right.
-    unsafe { mlock_with(memory.as_mut_ptr().cast(), memory.len(), MlockFlags::ONFAULT) }.is_ok()
+    unsafe { mlock_with(memory.start().as_ptr().cast(), memory.len(), MlockFlags::ONFAULT) }.is_ok()
 }
 
 #[cfg(test)]
@@ -303,7 +307,7 @@ mod tests {
         rustix::io::pread(fd, &mut seen, 4096).unwrap();
         assert_eq!((&seen[..5000], seen[5000]), (&[7; 5000][..], 0));
 
-        assert!(MmapOptions::new().len(4096).map_raw(&**fd).is_err(), "a writable mapping");
+        assert!(Mapping::new(fd, 4096, Access::ReadWrite, Pages::Small).is_err(), "a writable mapping");
         assert!(rustix::io::pwrite(fd, b"x", 0).is_err());
         assert!(fallocate(fd, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, 0, 4096).is_err());
         assert!(ftruncate(fd, 0).is_err());

@@ -7,14 +7,14 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::ptr::NonNull;
 
-use memmap2::{Advice, MmapOptions};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
 use shade_formats::control::WELCOME_FDS;
-use shade_formats::ring::{CLIENT_SEGMENT_BYTES, DAEMON_SEGMENT_BYTES, PayloadSize, Producer, Region};
+use shade_formats::ring::{
+    Access, CLIENT_SEGMENT_BYTES, DAEMON_SEGMENT_BYTES, Mapping, Pages, PayloadSize, Producer, Region,
+};
 
 use crate::memfd::{self, Writers};
 
@@ -131,28 +131,22 @@ fn doorbell() -> io::Result<OwnedFd> {
 /// A memfd of `bytes`, all allocated, mapped for writing and then sealed.
 fn segment(name: &str, bytes: u64, writers: Writers) -> io::Result<(OwnedFd, Region)> {
     let fd = memfd::create(name, bytes)?;
-    let len = usize::try_from(bytes).map_err(|_| io::Error::from(Errno::OVERFLOW))?;
-    let mapping = MmapOptions::new().len(len).map_raw(&fd)?;
-    // Where the system gives huge pages: a ring has hundreds of MB, whose small pages both sides would have to fault in
-    // one by one.
-    let _ = mapping.advise(Advice::HugePage);
-    if mapping.advise(Advice::PopulateWrite).is_err() {
+    let mapping = Mapping::new(&fd, bytes, Access::ReadWrite, Pages::Huge)?;
+    // As far as there are any: a ring has hundreds of MB, whose small pages both sides would have to fault in one by one.
+    let _ = mapping.make_huge(0, mapping.len());
+    if mapping.populate(0, mapping.len()).is_err() {
         // Linux before 5.14 cannot. If memory is short this says so.
         fallocate(&fd, FallocateFlags::empty(), 0, bytes)?;
     }
-    let Some(start) = NonNull::new(mapping.as_mut_ptr()) else {
-        return Err(io::Error::from(Errno::FAULT));
-    };
     memfd::seal(&fd, writers)?;
-    // SAFETY: `mapping` maps `len` bytes at `start` readable and writable until it is dropped, which the region does last.
+    // SAFETY: `mapping` maps its bytes readable and writable until it is dropped, which the region does last.
     // The file is allocated whole and its size sealed, so no access faults. No reference into it is ever made.
-    let region = unsafe { Region::from_raw(start, len, mapping) };
+    let region = unsafe { Region::from_raw(mapping.start(), mapping.len(), mapping) };
     Ok((fd, region))
 }
 
 #[cfg(test)]
 mod tests {
-    use memmap2::MmapOptions;
     use rustix::fs::{SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate};
     use shade_formats::ring::{Consumer, Descriptor, Kind};
 
@@ -183,12 +177,12 @@ mod tests {
     fn the_client_cannot_write_the_daemon_segment_by_any_door() {
         let ring = segments();
         let [daemon, client, payload, ..] = ring.welcome_fds();
-        assert!(MmapOptions::new().len(4096).map_raw(&daemon).is_err(), "a writable mapping");
+        assert!(Mapping::new(daemon, 4096, Access::ReadWrite, Pages::Small).is_err(), "a writable mapping");
         assert!(rustix::io::pwrite(daemon, b"x", 0).is_err());
         assert!(fallocate(daemon, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, 0, 4096).is_err());
-        assert!(MmapOptions::new().len(4096).map_raw_read_only(&daemon).is_ok());
-        assert!(MmapOptions::new().len(4096).map_raw(&client).is_ok());
-        assert!(MmapOptions::new().len(4096).map_raw(&payload).is_ok());
+        assert!(Mapping::new(daemon, 4096, Access::ReadOnly, Pages::Small).is_ok());
+        assert!(Mapping::new(client, 4096, Access::ReadWrite, Pages::Small).is_ok());
+        assert!(Mapping::new(payload, 4096, Access::ReadWrite, Pages::Small).is_ok());
     }
 
     #[test]
@@ -196,11 +190,9 @@ mod tests {
         let mut ring = segments();
         let [daemon, client, ..] = ring.welcome_fds();
         let view = |fd: BorrowedFd<'_>, len: u64| {
-            let len = usize::try_from(len).unwrap();
-            let mapping = MmapOptions::new().len(len).map_raw_read_only(&fd).unwrap();
-            let start = NonNull::new(mapping.as_mut_ptr()).unwrap();
+            let mapping = Mapping::new(fd, len, Access::ReadOnly, Pages::Small).unwrap();
             // SAFETY: as in `segment`, but mapped for reading.
-            unsafe { Region::from_raw_read_only(start, len, mapping) }
+            unsafe { Region::from_raw_read_only(mapping.start(), mapping.len(), mapping) }
         };
         let mut consumer =
             Consumer::attach(view(daemon, DAEMON_SEGMENT_BYTES), view(client, CLIENT_SEGMENT_BYTES)).unwrap();

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use rustix::fs::{OFlags, fcntl_getfl};
 use shade_formats::control::{PROTOCOL, Reply, WELCOME_FDS, WELCOME_FDS_MAX};
 use shade_formats::ids::ContentId;
-use shade_formats::ring::{CLIENT_SEGMENT_BYTES, Consumer, DAEMON_SEGMENT_BYTES};
+use shade_formats::ring::{Access, CLIENT_SEGMENT_BYTES, Consumer, DAEMON_SEGMENT_BYTES, Pages};
 
 use crate::ClientError;
 use crate::batch::Slots;
@@ -15,7 +15,7 @@ use crate::dialogue::{Dialogue, reply_name, unexpected};
 use crate::fork::Owner;
 use crate::held::Held;
 use crate::lent::Lent;
-use crate::segment::{Access, Records, map};
+use crate::segment::Segment;
 
 /// What the daemon says about itself and the dataset.
 #[derive(Debug)]
@@ -65,9 +65,11 @@ pub(crate) fn attach(owner: Owner, connected: Connected) -> Result<Attached, Cli
         unexpected(format_args!("{sent} descriptors"), format_args!("{expected} descriptors"))
     })?;
     let [daemon, client, payload, doorbell, daemon_doorbell] = fds;
-    let daemon = map("the daemon segment", &daemon, DAEMON_SEGMENT_BYTES, Access::ReadOnly)?;
-    let client = map("the client segment", &client, CLIENT_SEGMENT_BYTES, Access::ReadWrite)?;
-    let consumer = Consumer::attach(daemon, client)?;
+    let daemon =
+        Segment::map("the daemon segment", &daemon, DAEMON_SEGMENT_BYTES, Access::ReadOnly, Pages::Small)?;
+    let client =
+        Segment::map("the client segment", &client, CLIENT_SEGMENT_BYTES, Access::ReadWrite, Pages::Small)?;
+    let consumer = Consumer::attach(daemon.region().clone(), client.region().clone())?;
     let size = consumer.payload();
     if size.bytes != payload_bytes {
         return Err(unexpected(
@@ -75,7 +77,9 @@ pub(crate) fn attach(owner: Owner, connected: Connected) -> Result<Attached, Cli
             format_args!("{}, as the ring's header has it", size.bytes),
         ));
     }
-    let payload = map("the payload segment", &payload, payload_bytes, Access::ReadWrite)?;
+    // Where records are lent, little is looked at here after the first epoch: then no more than that is to be resident.
+    let pages = if records.is_some() { Pages::Small } else { Pages::Huge };
+    let payload = Segment::map("the payload segment", &payload, payload_bytes, Access::ReadWrite, pages)?;
     for doorbell in [&doorbell, &daemon_doorbell] {
         check_doorbell(doorbell)?;
     }
@@ -86,7 +90,7 @@ pub(crate) fn attach(owner: Owner, connected: Connected) -> Result<Attached, Cli
         doorbell: daemon_doorbell,
         payload,
         held: Mutex::new(Held::new(size)?),
-        lent: records.map(|fd| Records::map(&fd, records_bytes)).transpose()?.map(Lent::new),
+        lent: records.map(|fd| Lent::map(&fd, records_bytes, payload_bytes)).transpose()?,
     };
     Ok(Attached {
         welcome: Welcome { pid, samples, classes, content_id, batches_per_epoch },

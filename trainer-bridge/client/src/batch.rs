@@ -2,7 +2,6 @@
 
 use std::marker::PhantomData;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use rustix::io::Errno;
@@ -14,6 +13,7 @@ use crate::dialogue::lock;
 use crate::fork::Owner;
 use crate::held::Held;
 use crate::lent::{self, Lent, LentRows, Stretch};
+use crate::segment::Segment;
 
 /// What releasing needs. Batches hold it, so it and the mapping outlive the session if they do.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ pub(crate) struct Slots {
     pub(crate) releaser: Releaser,
     /// The daemon's doorbell, not blocking.
     pub(crate) doorbell: OwnedFd,
-    pub(crate) payload: Region,
+    pub(crate) payload: Segment,
     pub(crate) held: Mutex<Held>,
     /// Records that raw batches show where they lie, if they do.
     pub(crate) lent: Option<Lent>,
@@ -49,15 +49,16 @@ impl Slots {
 
     /// The ring's payload.
     pub(crate) fn payload(&self) -> Column<u8> {
-        Column { ptr: self.payload.as_ptr(), count: to_usize(self.payload.len()) }
+        let payload = self.payload.region();
+        Column { ptr: payload.as_ptr(), count: to_usize(payload.len()) }
     }
 
-    /// Gives a batch back that was kept in the ring. `maybe_written`: what it was lent, too.
-    fn give_back(&self, descriptor: &Descriptor, maybe_written: bool) {
+    /// Gives a batch back that was kept in the ring.
+    fn give_back(&self, descriptor: &Descriptor) {
         // In a forked child the lock may be another thread's, which the child does not have.
         if self.owner.is_here() {
             if let Some(lent) = &self.lent {
-                lent.let_go(descriptor.seq, maybe_written);
+                lent.let_go(descriptor.seq);
             }
             // Before the release: after it the place may come back with the next batch, and be counted anew.
             lock(&self.held).forget(descriptor);
@@ -84,8 +85,6 @@ pub struct Batch {
     layout: BatchLayout,
     /// Rows that show their record where it lies in the daemon's memory.
     lent: Option<LentRows>,
-    /// What was lent may have been written to.
-    maybe_written: AtomicBool,
 }
 
 /// A column of a batch: `count` values in a row. The pointer is valid as long as the batch lives, and aligned to 64 bytes.
@@ -101,22 +100,22 @@ impl Batch {
     /// A descriptor's batch, in the ring if it may stay there. The caller has checked the descriptor (`Consumer::poll` does).
     pub(crate) fn new(slots: &Arc<Slots>, descriptor: Descriptor) -> Result<Self, ClientError> {
         let layout = descriptor.batch_layout()?;
-        let records_bytes = slots.lent.as_ref().map_or(0, |lent| lent.memory().len());
-        let lent = lent::rows_of(&slots.payload, &descriptor, &layout, records_bytes)?;
-        let maybe_written = AtomicBool::new(false);
-        if lock(&slots.held).hold(&descriptor) {
-            if let (Some(memory), Some(rows)) = (&slots.lent, &lent) {
-                memory.hold(descriptor.seq, Arc::clone(rows));
-            }
-            let (memory, start, descriptor) =
-                (slots.payload.clone(), descriptor.offset, Box::new(descriptor));
-            let slots = Some(Arc::clone(slots));
-            return Ok(Self { slots, memory, start, descriptor, layout, lent, maybe_written });
+        let records_bytes = slots.lent.as_ref().map_or(0, Lent::bytes);
+        let payload = slots.payload.region();
+        let lent = lent::rows_of(payload, &descriptor, &layout, records_bytes)?;
+        let stays = lock(&slots.held).hold(&descriptor);
+        if let Some(memory) = &slots.lent {
+            memory.hold(descriptor.seq, descriptor.len, lent.as_ref().filter(|_| stays), &slots.payload);
+        }
+        if stays {
+            let (start, descriptor) = (descriptor.offset, Box::new(descriptor));
+            let (memory, slots) = (payload.clone(), Some(Arc::clone(slots)));
+            return Ok(Self { slots, memory, start, descriptor, layout, lent });
         }
         let copy = copy_of(slots, &descriptor, &layout, lent.as_ref());
         slots.release(&descriptor);
         let (memory, descriptor) = (copy?, Box::new(descriptor));
-        Ok(Self { slots: None, memory, start: 0, descriptor, layout, lent: None, maybe_written })
+        Ok(Self { slots: None, memory, start: 0, descriptor, layout, lent: None })
     }
 
     /// Whether it is a copy and holds no slot.
@@ -224,10 +223,16 @@ impl Batch {
         if row >= self.records() {
             return Ok(None);
         }
-        if let Some(Stretch { at, len }) = self.lent.as_ref().and_then(|rows| *rows.get(row)?)
-            && let Some(lent) = self.slots.as_ref().and_then(|slots| slots.lent.as_ref())
+        if let Some(record) = self.lent.as_ref().and_then(|rows| *rows.get(row)?)
+            && let Some((slots, lent)) = self.memory_lent()
         {
-            return Ok(Some((lent.memory(), at, len)));
+            // In a forked child the lock may be another thread's, which the child does not have.
+            let memory = if slots.owner.is_here() {
+                lent.look_at(self.descriptor.seq, record)
+            } else {
+                lent.look_at_in_child()
+            };
+            return Ok(Some((memory, record.at, record.len)));
         }
         let word = |column| word(&self.memory, self.start + column, row);
         let (offset, len) = (word(offsets)?, word(lens)?);
@@ -237,7 +242,17 @@ impl Batch {
 
     /// Records may be written to from now on. What is written is gone when the batch is, and nobody else sees it.
     pub fn expect_writes(&self) {
-        self.maybe_written.store(true, Ordering::Relaxed);
+        if let Some((slots, lent)) = self.memory_lent()
+            && slots.owner.is_here()
+        {
+            lent.expect_writes(self.descriptor.seq);
+        }
+    }
+
+    /// The memory that it is lent records of.
+    fn memory_lent(&self) -> Option<(&Slots, &Lent)> {
+        let slots = self.slots.as_ref()?;
+        Some((slots, slots.lent.as_ref()?))
     }
 
     fn rows<T>(&self, at: u64) -> Column<T> {
@@ -253,7 +268,7 @@ impl Batch {
 impl Drop for Batch {
     fn drop(&mut self) {
         if let Some(slots) = &self.slots {
-            slots.give_back(&self.descriptor, self.maybe_written.load(Ordering::Relaxed));
+            slots.give_back(&self.descriptor);
         }
     }
 }
@@ -265,19 +280,20 @@ fn copy_of(
     layout: &BatchLayout,
     lent: Option<&LentRows>,
 ) -> Result<Region, ClientError> {
-    let copy = slots.payload.copy_out(descriptor.offset, descriptor.len)?;
+    let copy = slots.payload.region().copy_out(descriptor.offset, descriptor.len)?;
     let copy = copy.ok_or(ClientError::System { what: "copying a batch", source: Errno::NOMEM })?;
     let (Some(memory), Some(rows), Some(offsets)) = (&slots.lent, lent, layout.offsets()) else {
         return Ok(copy);
     };
     let mut bytes = Vec::new();
     for (row, stretch) in rows.iter().enumerate() {
-        let &Some(Stretch { at, len }) = stretch else { continue };
+        let &Some(record) = stretch else { continue };
+        let Stretch { at, len } = record;
         let offset = word(&copy, offsets, row)?;
         check_range(offset, len, layout)?;
         // Within the block, so it fits into memory.
         bytes.resize(to_usize(len), 0);
-        memory.memory().read(at, &mut bytes)?;
+        memory.look_at(descriptor.seq, record).read(at, &mut bytes)?;
         copy.write(layout.data + offset, &bytes)?;
     }
     Ok(copy)

@@ -16,6 +16,7 @@ mod held;
 mod launch;
 mod lent;
 mod records;
+mod resident;
 mod segment;
 mod session;
 mod state;

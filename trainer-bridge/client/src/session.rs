@@ -379,7 +379,7 @@ impl Session {
             Kind::Error => {
                 // Short, as `Descriptor::check` saw.
                 let mut text = vec![0; usize::try_from(descriptor.len).unwrap_or(0)];
-                let read = self.slots.payload.read(descriptor.offset, &mut text);
+                let read = self.slots.payload.region().read(descriptor.offset, &mut text);
                 self.slots.release(&descriptor);
                 read?;
                 let text = String::from_utf8_lossy(&text).into_owned();

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyCapsule, PyList, PyMemoryView, PyTuple};
+use pyo3::types::{PyBytes, PyCapsule, PyList, PyTuple};
 use shade_client::{Column, Descriptor, Layout};
 
-use crate::buffer::Record;
+use crate::buffer::MemoryViews;
 use crate::dlpack::{CPU, DataType, Located, check_request, copy_bytes, export};
 use crate::error::ShadeError;
 
@@ -74,6 +74,11 @@ impl Held {
             _ => [CHANNELS, height, width],
         };
         located(data.ptr.wrapping_add(offset), DataType::U8, &shape)
+    }
+
+    /// Rows delivered.
+    pub(crate) fn rows(&self) -> u32 {
+        self.batch.descriptor().records
     }
 
     /// The bytes of one row of a raw batch.
@@ -267,13 +272,8 @@ impl Batch {
     }
 
     /// The records of a raw batch, each a `memoryview` to be read.
-    fn memoryviews<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        let views = PyList::empty(py);
-        for row in 0..self.descriptor().records {
-            let record = Bound::new(py, Record::new(Arc::clone(&self.held), row))?;
-            views.append(PyMemoryView::from(&record)?)?;
-        }
-        Ok(views)
+    fn memoryviews(&self) -> MemoryViews {
+        MemoryViews::new(Arc::clone(&self.held))
     }
 }
 

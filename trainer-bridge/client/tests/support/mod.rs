@@ -8,10 +8,8 @@ use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::ptr::NonNull;
 use std::time::Duration;
 
-use memmap2::MmapOptions;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::net::{
@@ -22,12 +20,12 @@ use rustix::net::{
 use shade_client::{JobSpec, Next, OnError, Options, Output, PlanSpec, Session, Tail};
 use shade_formats::control::{PROTOCOL, Reply, Request, socket_name};
 use shade_formats::ring::{
-    BatchLayout, CLIENT_SEGMENT_BYTES, DAEMON_SEGMENT_BYTES, Descriptor, Kind, Layout, NOT_LENT, PayloadRing,
-    PayloadSize, Producer, Region,
+    Access, BatchLayout, CLIENT_SEGMENT_BYTES, DAEMON_SEGMENT_BYTES, Descriptor, Kind, Layout, Mapping,
+    NOT_LENT, Pages, PayloadRing, PayloadSize, Producer, Region,
 };
 
 pub(crate) const PAYLOAD_BYTES: u64 = 16 * 4096;
-pub(crate) const RECORDS_BYTES: u64 = 64 * 4096;
+pub(crate) const RECORDS_BYTES: u64 = 16 << 20;
 /// Of the longest batches: two pages.
 const GAP_BYTES: u64 = 2 * 4096;
 /// Long enough for any machine; only a hang takes it.
@@ -234,12 +232,10 @@ pub(crate) const SIZE_SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW
 pub(crate) fn segment(bytes: u64, seals: SealFlags) -> (OwnedFd, Region) {
     let fd = memfd_create("shade-test", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
     ftruncate(&fd, bytes).unwrap();
-    let len = usize::try_from(bytes).unwrap();
-    let mapping = MmapOptions::new().len(len).map_raw(&fd).unwrap();
+    let mapping = Mapping::new(&fd, bytes.max(1), Access::ReadWrite, Pages::Small).unwrap();
     fcntl_add_seals(&fd, seals).unwrap();
-    let start = NonNull::new(mapping.as_mut_ptr()).unwrap();
-    // SAFETY: the mapping is `len` bytes at `start`, writable, dropped by the region, never referenced.
-    let region = unsafe { Region::from_raw(start, len, mapping) };
+    // SAFETY: the mapping is writable, dropped by the region, never referenced.
+    let region = unsafe { Region::from_raw(mapping.start(), mapping.len(), mapping) };
     (fd, region)
 }
 
