@@ -47,10 +47,10 @@ def run(reader: ModuleType, root: Path, workers: int, epochs: int) -> dict[str, 
     for _ in range(epochs):
         seen, of_first, first, ended = Seen(), 0, 0.0, 0.0
         for batch in next(every):
-            if not of_first:
-                of_first, first = len(batch), time.perf_counter()
+            first = first or time.perf_counter()
             for record in batch:
                 seen.touch(record)
+            of_first = of_first or seen.records
             ended = time.perf_counter()
         now = process_tree.cpu_seconds(tree)
         told.append(

@@ -22,7 +22,7 @@ def epochs(root: Path, _workers: int, size: int, cached: bool) -> Epochs:
             yield _epoch(loader, hits=loader.samples if cached else 0)
 
 
-def _epoch(loader: shade_load.Loader, hits: int) -> Iterator[list[memoryview]]:
+def _epoch(loader: shade_load.Loader, hits: int) -> Iterator[Iterator[memoryview]]:
     for batch in loader:
         yield batch.records.memoryviews()
     # What is not served from where it should be is not what is measured.

@@ -131,9 +131,9 @@ fn doorbell() -> io::Result<OwnedFd> {
 /// A memfd of `bytes`, all allocated, mapped for writing and then sealed.
 fn segment(name: &str, bytes: u64, writers: Writers) -> io::Result<(OwnedFd, Region)> {
     let fd = memfd::create(name, bytes)?;
+    // In huge pages where the system gives them to who asks: a ring has hundreds of MB, whose small pages both sides would have to
+    // fault in one by one. Each is not asked for by itself: where a host has to find the memory first, a page can take 4 ms.
     let mapping = Mapping::new(&fd, bytes, Access::ReadWrite, Pages::Huge)?;
-    // As far as there are any: a ring has hundreds of MB, whose small pages both sides would have to fault in one by one.
-    let _ = mapping.make_huge(0, mapping.len());
     if mapping.populate(0, mapping.len()).is_err() {
         // Linux before 5.14 cannot. If memory is short this says so.
         fallocate(&fd, FallocateFlags::empty(), 0, bytes)?;

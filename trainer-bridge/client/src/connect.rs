@@ -93,7 +93,11 @@ pub(crate) fn open(
             };
             return Err(ClientError::NoDaemon { socket: place.name, waited: now - started, text });
         }
-        std::thread::sleep(pause.min(deadline - now));
+        match &mut launched {
+            // It says when it is ready; another one may be before that.
+            Some(daemon) => daemon.wait(pause.min(deadline - now)),
+            None => std::thread::sleep(pause.min(deadline - now)),
+        }
         pause = (pause * 2).min(RETRY.1);
     }
 }
@@ -111,7 +115,7 @@ fn keep_launched(
     };
     match launched {
         None => launch.start().map(Some).map_err(|error| failed(error.to_string())),
-        Some(daemon) => match daemon.outcome() {
+        Some(mut daemon) => match daemon.outcome() {
             None => Ok(Some(daemon)),
             // Lost: the winner is about to answer. Ready: so is ours. Should it end before it does, for its last session
             // left just now, the next round starts another.

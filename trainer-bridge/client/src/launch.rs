@@ -9,7 +9,8 @@ use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
-use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -40,16 +41,26 @@ pub(crate) enum Outcome {
 #[derive(Debug)]
 pub(crate) struct Launched {
     outcome: Receiver<Outcome>,
+    said: Option<Outcome>,
 }
 
 impl Launched {
-    /// What it said, if it did.
-    pub(crate) fn outcome(&self) -> Option<Outcome> {
-        match self.outcome.try_recv() {
-            Ok(outcome) => Some(outcome),
-            Err(TryRecvError::Empty) => None,
-            Err(TryRecvError::Disconnected) => Some(Outcome::Failed("the launching thread died".to_owned())),
+    /// Waits until it says something, or for so long.
+    pub(crate) fn wait(&mut self, timeout: Duration) {
+        if self.said.is_none() {
+            self.said = match self.outcome.recv_timeout(timeout) {
+                Ok(outcome) => Some(outcome),
+                Err(RecvTimeoutError::Timeout) => None,
+                Err(RecvTimeoutError::Disconnected) => {
+                    Some(Outcome::Failed("the launching thread died".to_owned()))
+                }
+            };
         }
+    }
+
+    /// What it said until the last [`wait`](Self::wait) ended, to be told once.
+    pub(crate) fn outcome(&mut self) -> Option<Outcome> {
+        self.said.take()
     }
 }
 
@@ -72,7 +83,7 @@ impl Launch {
             let _ = sender.send(said);
             let _ = child.wait();
         })?;
-        Ok(Launched { outcome })
+        Ok(Launched { outcome, said: None })
     }
 }
 
