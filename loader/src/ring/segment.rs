@@ -6,6 +6,7 @@
 #![expect(unsafe_code, reason = "a mapping becomes a region; the block has its proof")]
 
 use std::io;
+use std::num::NonZero;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::event::{EventfdFlags, eventfd};
@@ -24,6 +25,11 @@ use crate::memfd::{self, Writers};
     reason = "the kernel reads an eventfd's number in the machine's own order"
 )]
 const ONE_RING: [u8; 8] = 1_u64.to_ne_bytes();
+
+/// More find memory hardly any faster.
+const POPULATING_THREADS_MAX: usize = 4;
+/// A thread more is not worth it for less.
+const POPULATED_BYTES_MIN: usize = 16 << 20;
 
 /// One session's ring, before its client has it.
 #[derive(Debug)]
@@ -134,7 +140,7 @@ fn segment(name: &str, bytes: u64, writers: Writers) -> io::Result<(OwnedFd, Reg
     // In huge pages where the system gives them to who asks: a ring has hundreds of MB, whose small pages both sides would have to
     // fault in one by one. Each is not asked for by itself: where a host has to find the memory first, a page can take 4 ms.
     let mapping = Mapping::new(&fd, bytes, Access::ReadWrite, Pages::Huge)?;
-    if mapping.populate(0, mapping.len()).is_err() {
+    if populate(&mapping).is_err() {
         // Linux before 5.14 cannot. If memory is short this says so.
         fallocate(&fd, FallocateFlags::empty(), 0, bytes)?;
     }
@@ -143,6 +149,25 @@ fn segment(name: &str, bytes: u64, writers: Writers) -> io::Result<(OwnedFd, Reg
     // The file is allocated whole and its size sealed, so no access faults. No reference into it is ever made.
     let region = unsafe { Region::from_raw(mapping.start(), mapping.len(), mapping) };
     Ok((fd, region))
+}
+
+/// Gives a mapping all of its memory. To find and to zero hundreds of MB takes a tenth of a second, for which a trainer waits, so
+/// several threads share in it.
+fn populate(mapping: &Mapping) -> io::Result<()> {
+    if mapping.len() <= POPULATED_BYTES_MIN {
+        return mapping.populate(0, mapping.len());
+    }
+    let threads = std::thread::available_parallelism().map_or(1, NonZero::get).min(POPULATING_THREADS_MAX);
+    let share = mapping.len().div_ceil(threads).next_multiple_of(POPULATED_BYTES_MIN);
+    std::thread::scope(|scope| {
+        let shares = (0..mapping.len()).step_by(share).map(|at| (at, share.min(mapping.len() - at)));
+        let start = |(at, len)| {
+            let thread = std::thread::Builder::new().name("shade-ring".to_owned());
+            thread.spawn_scoped(scope, move || mapping.populate(at, len))
+        };
+        let started: Vec<_> = shares.map(start).collect::<io::Result<_>>()?;
+        started.into_iter().try_for_each(|thread| thread.join().unwrap_or_else(|_| Err(Errno::NOMEM.into())))
+    })
 }
 
 #[cfg(test)]
