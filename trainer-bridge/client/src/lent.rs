@@ -7,8 +7,7 @@
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use shade_formats::FormatError;
 use shade_formats::ring::{Access, BatchLayout, Descriptor, NOT_LENT, Pages, Region};
