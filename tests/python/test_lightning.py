@@ -64,7 +64,25 @@ class OverLoader(Tiny):
         return losses.mean()
 
 
-def fit(model: Tiny, batches: Any, root: Path) -> None:
+class Logs(OverLoader):
+    """Validates, too, and logs without a word about the size of batches."""
+
+    def training_step(self, batch: Any, number: int) -> torch.Tensor:
+        loss = super().training_step(batch, number)
+        self.log("train_loss", loss, on_epoch=True)
+        return loss
+
+    def on_validation_epoch_start(self) -> None:
+        self.validated: list[float] = []
+
+    def validation_step(self, batch: Any, _: int) -> None:
+        images, labels = batch
+        losses = self.losses(images, labels)
+        self.validated += losses.tolist()
+        self.log("val_loss", losses.mean(), on_epoch=True)
+
+
+def fit(model: Tiny, batches: Any, root: Path, validation: Any = None) -> lightning.Trainer:
     """Trains on the CPU, and expects that the model has changed."""
     before = [value.detach().clone() for value in model.parameters()]
     trainer = lightning.Trainer(
@@ -77,9 +95,10 @@ def fit(model: Tiny, batches: Any, root: Path) -> None:
         enable_model_summary=False,
         default_root_dir=root,
     )
-    trainer.fit(model, batches)
+    trainer.fit(model, batches, validation)
     assert trainer.global_step == EPOCHS * 4
     assert not any(torch.equal(old, new) for old, new in zip(before, model.parameters(), strict=True))
+    return trainer
 
 
 def test_a_data_loader_over_image_folder(dataset: packed.Packed, tmp_path: Path) -> None:
@@ -99,3 +118,18 @@ def test_the_loader_as_train_dataloaders(dataset: packed.Packed, tmp_path: Path)
     first, second = ([sample for ids in model.ids[start : start + 4] for sample in ids] for start in (0, 4))
     assert sorted(first) == list(range(len(dataset))), "a permutation, as nothing was known"
     assert len(set(second)) < len(second), "drawn from the losses that were reported"
+
+
+def test_losses_are_logged_weighted_by_the_size_of_their_batches(
+    dataset: packed.Packed, tmp_path: Path, recwarn: pytest.WarningsRecorder
+) -> None:
+    model = Logs()
+    options = {"image_size": packed.SIDE, "cache": "100%", "job": "lightning-logs"}
+    with Loader(dataset.path, BATCH, **options) as train, Loader(dataset.path, BATCH, train=False, **options) as val:
+        assert len(dataset) % BATCH != 0, "all batches have one size: a mean of means would pass"
+        trainer = fit(model, train, tmp_path, val)
+    assert len(model.validated) == len(dataset)
+    logged = trainer.callback_metrics
+    assert logged["val_loss"].item() == pytest.approx(sum(model.validated) / len(dataset), rel=1e-5)
+    assert logged["train_loss_epoch"].item() > 0
+    assert not [str(warning.message) for warning in recwarn if "batch_size" in str(warning.message)]

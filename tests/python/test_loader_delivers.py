@@ -5,7 +5,7 @@ from pathlib import Path
 
 import packed
 import pytest
-from shade_load import Loader
+from shade_load import Loader, ShadeError
 
 torch = pytest.importorskip("torch")
 
@@ -39,9 +39,75 @@ def test_every_sample_comes_once_with_its_label_and_pixels(
                 assert image.numpy().tobytes() == dataset.pixels(sample), dataset.files[sample]
                 seen.append(sample)
         assert number + 1 == len(loader)
-        assert (loader.samples, loader.classes) == (len(dataset), len(packed.CLASSES))
+        assert loader.samples == len(dataset)
     assert sorted(seen) == list(range(len(dataset)))
     assert batch_size == 1 or seen != sorted(seen), "the epoch is not shuffled"
+
+
+def test_batches_unpack_into_images_and_labels(dataset: packed.Packed) -> None:
+    seen = 0
+    with Loader(dataset.path, 8, image_size=packed.SIDE, train=False) as loader:
+        for images, labels in loader:
+            assert images.shape == (len(labels), 3, packed.SIDE, packed.SIDE)
+            for image, label in zip(images, labels.tolist(), strict=True):
+                assert image.numpy().tobytes() == dataset.pixels(seen)
+                assert label == dataset.labels[seen]
+                seen += 1
+        # Nothing of a batch is left but what the names hold: its place in the ring is given back as ever.
+        assert loader._session is not None and loader._session.held == 1
+        batch = next(iter(loader))
+        images, labels = batch
+        assert images is batch.images and labels is batch.labels
+        assert len(batch) == 8, "samples, not parts"
+    assert seen == len(dataset)
+
+
+def test_raw_batches_unpack_into_records_and_labels(dataset: packed.Packed) -> None:
+    seen = 0
+    with Loader(dataset.path, 8, train=False) as loader:
+        for records, labels in loader:
+            for record, label in zip(records, labels.tolist(), strict=True):
+                assert record.numpy().tobytes() == dataset.files[seen].read_bytes()
+                assert label == dataset.labels[seen]
+                seen += 1
+    assert seen == len(dataset)
+
+
+def test_images_of_their_own_sizes_unpack(dataset: packed.Packed) -> None:
+    with Loader(dataset.path, 8, decode="none", train=False) as loader:
+        images, labels = next(iter(loader))
+        assert [image.numpy().tobytes() for image in images] == [dataset.pixels(sample) for sample in range(8)]
+        assert labels.tolist() == dataset.labels[:8]
+
+
+def test_a_loader_says_what_a_data_loader_over_image_folder_says(dataset: packed.Packed) -> None:
+    datasets = pytest.importorskip("torchvision.datasets")
+    judge = torch.utils.data.DataLoader(datasets.ImageFolder(dataset.folder), 8)
+    with Loader(dataset.path, 8, image_size=packed.SIDE) as loader:
+        assert loader.batch_size == judge.batch_size
+        assert len(loader.dataset) == len(judge.dataset) == loader.samples
+        assert loader.dataset.classes == judge.dataset.classes == loader.classes
+        assert loader.dataset.class_to_idx == judge.dataset.class_to_idx == loader.class_to_idx
+        assert loader.dataset is loader.dataset
+        assert str(dataset.path) in repr(loader.dataset)
+
+
+def test_classes_are_read_when_asked_for_and_are_of_this_dataset(dataset: packed.Packed, tmp_path: Path) -> None:
+    packed.image_folder(tmp_path / "folder", "png", {"yak": 2, "zebra": 2})
+    other = packed.pack(tmp_path / "folder", tmp_path / "other.shade")
+    copy = dataset.copy_to(tmp_path / "data.shade")
+    index = copy.path / "dataset.shade"
+    with Loader(copy.path, 8, job="classes") as loader:
+        # The daemon keeps what it has opened; this process has opened nothing.
+        index.rename(tmp_path / "index")
+        with pytest.raises(ShadeError, match="dataset.shade"):
+            loader.classes
+        index.write_bytes((other.path / "dataset.shade").read_bytes())
+        with pytest.raises(ShadeError, match="was replaced"):
+            loader.classes
+        index.unlink()
+        (tmp_path / "index").rename(index)
+        assert loader.classes == list(packed.CLASSES)
 
 
 def test_raw_records_are_the_files(dataset: packed.Packed) -> None:

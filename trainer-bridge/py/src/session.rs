@@ -72,11 +72,6 @@ impl Session {
     }
 
     #[getter]
-    fn classes(&self) -> PyResult<u32> {
-        Ok(self.open()?.classes())
-    }
-
-    #[getter]
     fn batches_per_epoch(&self) -> PyResult<u32> {
         Ok(self.open()?.batches_per_epoch())
     }

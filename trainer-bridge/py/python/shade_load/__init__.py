@@ -22,6 +22,7 @@ from ._native import (
     __version__,
 )
 from .batch import Batch, Records
+from .dataset import PackedDataset
 from .launch import find_daemon
 from .loader import Loader
 from .normalize import Normalize
@@ -36,6 +37,7 @@ __all__ = [
     "Loader",
     "LoaderTimeout",
     "Normalize",
+    "PackedDataset",
     "RecordError",
     "Records",
     "ShadeError",

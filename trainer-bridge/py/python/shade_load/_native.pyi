@@ -60,7 +60,8 @@ class Job(TypedDict):
     batch_size: int
     world_size: int
     tail: str
-    image_size: tuple[int, int] | None
+    # None for raw records.
+    images: Images | None
     on_error: str
     ring_bytes: int
 
@@ -82,8 +83,6 @@ class Session:
     def daemon_pid(self) -> int: ...
     @property
     def samples(self) -> int: ...
-    @property
-    def classes(self) -> int: ...
     @property
     def batches_per_epoch(self) -> int: ...
     @property

@@ -20,7 +20,7 @@ FLAG_PADDING = 2
 
 
 class Batch:
-    """One batch of a rank.
+    """One batch of a rank. It unpacks like a DataLoader's: `images, labels = batch`.
 
     Tensors are made on first use and lie in the ring's shared memory: no copy, and writing to them is allowed. Its
     place in the ring is free again once the batch and every tensor made from it are gone; until then nothing
@@ -51,8 +51,12 @@ class Batch:
             _ = (self.images, self.labels, self.weights)
 
     def __len__(self) -> int:
-        """Samples in this batch, padding included."""
+        """Samples in this batch, padding included: not the two parts that it unpacks into."""
         return len(self._native)
+
+    def __iter__(self) -> Iterator[Any]:
+        """Images and labels, or records and labels where the Loader delivers raw records: `images, labels = batch`."""
+        return iter((self.records if self._native.raw else self.images, self.labels))
 
     def __repr__(self) -> str:
         return f"Batch(epoch={self.epoch}, index={self.index}, samples={len(self)})"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from . import _native
 from ._native import LoaderTimeout, ShadeError
 from .batch import Batch
+from .dataset import PackedDataset
 from .device import CudaDevice, cuda_device
 from .launch import find_daemon
 from .options import (
@@ -45,6 +46,15 @@ class Loader:
     The first Loader of a (dataset, job) on a node starts a daemon that reads, caches and decodes for all its ranks and
     ends with the last of them. Iterating goes through one epoch; iterating again goes through the next, or through the
     same one again if it was left early. `set_epoch` chooses another.
+
+    A batch unpacks into its images (or records) and its labels:
+
+        with Loader("photos.shade", 256, image_size=224, sampler="uniform") as loader:
+            for images, labels in loader:
+                ...
+
+    `len(loader.dataset)`, `loader.batch_size`, `loader.classes` and `loader.class_to_idx` are those of a DataLoader over
+    torchvision's ImageFolder. Draws by importance need each sample's loss: keep the batch and call `report`.
 
     Args:
         dataset: Folder made by `shade-pack create`.
@@ -213,6 +223,7 @@ class Loader:
         self._iteration = 0
         self._session = _native.Session.connect(str(path), job, self.rank, self._job, daemon)
         self._fields = self._session.fields(io == "buffered")
+        self._dataset = PackedDataset(path, self._session.samples, self._session.content_id, io == "buffered")
         if self._torch is not None and device is not None:
             self._device = CudaDevice(self._torch, device, *self._session.payload)
 
@@ -225,14 +236,29 @@ class Loader:
         return f"Loader(rank={self.rank}, world_size={self.world_size}, epoch={self._epoch}, {state})"
 
     @property
-    def samples(self) -> int:
-        """Samples of the dataset."""
-        return self._open().samples
+    def batch_size(self) -> int:
+        """Samples per batch and rank. The epoch's last batch may be shorter; see `tail`."""
+        return self._job["batch_size"]
 
     @property
-    def classes(self) -> int:
-        """Classes of the dataset."""
-        return self._open().classes
+    def dataset(self) -> PackedDataset:
+        """The dataset: `len(loader.dataset)`, `loader.dataset.classes`."""
+        return self._dataset
+
+    @property
+    def samples(self) -> int:
+        """Samples of the dataset."""
+        return len(self._dataset)
+
+    @property
+    def classes(self) -> list[str]:
+        """Names of the classes, by label. The first access reads the dataset's index, in this process."""
+        return self._dataset.classes
+
+    @property
+    def class_to_idx(self) -> dict[str, int]:
+        """Label of each class name."""
+        return self._dataset.class_to_idx
 
     @property
     def daemon_pid(self) -> int:

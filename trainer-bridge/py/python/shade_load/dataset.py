@@ -1,0 +1,42 @@
+"""The dataset behind a Loader: its length and its classes, in the words of torchvision's ImageFolder."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+
+from ._native import RecordReader
+
+
+class PackedDataset:
+    """The dataset that a Loader reads. It opens nothing until somebody asks for the classes.
+
+    It has no samples of its own: `ImageFolder` is the dataset that can be indexed.
+    """
+
+    def __init__(self, folder: Path, samples: int, content_id: str, buffered: bool) -> None:
+        self._folder = folder
+        self._samples = samples
+        self._content_id = content_id
+        self._buffered = buffered
+
+    def __len__(self) -> int:
+        """Samples of the dataset."""
+        return self._samples
+
+    def __repr__(self) -> str:
+        return f"PackedDataset({str(self._folder)!r}, samples={self._samples})"
+
+    @cached_property
+    def classes(self) -> list[str]:
+        """Names of the classes, by label. The first access reads the dataset's index, in this process.
+
+        Raises:
+            ShadeError: The index cannot be read, or the dataset was replaced since the Loader opened it.
+        """
+        return RecordReader.open(str(self._folder), self._content_id, self._buffered).classes()
+
+    @cached_property
+    def class_to_idx(self) -> dict[str, int]:
+        """Label of each class name."""
+        return {name: label for label, name in enumerate(self.classes)}
