@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from shade_load import Loader, ShadeError
+from shade_load import Loader, Normalize, ShadeError
 from shade_load.transforms import RandomResizedCrop
 
 gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
@@ -47,6 +47,22 @@ def test_a_device_has_what_the_cpu_has(jpeg_dataset: Path, decode: object, chann
                 assert all(torch.equal(image, other.cpu()) for image, other in pairs)
                 cuda.report(there, torch.rand(len(there), device="cuda:0"))
             assert count == 90, epoch
+
+
+@gpu
+@pytest.mark.parametrize("channels_last", [False, True])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_normalize_makes_on_a_device_what_it_makes_on_the_cpu(jpeg_dataset: Path, dtype: str, channels_last: bool) -> None:
+    normalize = Normalize((0.485, 0.456, 0.406), (0.229, 0.224, 0.225), dtype)
+    options = {"image_size": 32, "channels_last": channels_last, "train": False, "transform": normalize}
+    with (
+        Loader(jpeg_dataset, 7, job="floats-cpu", **options) as cpu,
+        Loader(jpeg_dataset, 7, job="floats-cuda", device="cuda:0", **options) as cuda,
+    ):
+        for (here, _), (there, labels) in zip(cpu, cuda, strict=True):
+            assert there.device == labels.device == torch.device("cuda:0")
+            assert there.is_contiguous(memory_format=torch.channels_last)
+            assert torch.equal(here, there.cpu())
 
 
 @gpu

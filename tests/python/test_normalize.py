@@ -1,12 +1,13 @@
 """shade_load.Normalize beside torchvision's own transforms, and in a Loader."""
 
+import weakref
 from pathlib import Path
 
 import packed
 import pytest
 import torch
 from PIL import Image
-from shade_load import Loader, Normalize
+from shade_load import Loader, Normalize, _native
 from shade_load.transforms import CenterCrop
 from torchvision.transforms import v2
 
@@ -64,8 +65,6 @@ def test_what_is_no_batch_of_bytes_is_refused_by_name() -> None:
             normalize(wrong)
     with pytest.raises(TypeError, match="images: got list"):
         normalize([images(2, 3, 4)])
-    with pytest.raises(TypeError, match="images: got meta"):
-        normalize(images(2, 3, 4).to("meta"))
     for mean, std, dtype, text in [
         ((0.5, 0.5), STD, "float32", "mean: got"),
         (MEAN, (0.2, 0.0, 0.2), "float32", "std: got"),
@@ -74,6 +73,45 @@ def test_what_is_no_batch_of_bytes_is_refused_by_name() -> None:
     ]:
         with pytest.raises(ValueError, match=text):
             Normalize(mean, std, dtype)
+
+
+def test_on_other_devices_torchs_functions_do_it_there() -> None:
+    """The device without memory shows shape and place; the same functions on the CPU show the numbers."""
+    for name in ("float32", "float16", "bfloat16"):
+        normalize, bytes_ = Normalize(MEAN, STD, name), images(4, 30, 50)
+        there = normalize(bytes_.to("meta"))
+        assert (there.device.type, there.shape, there.dtype) == ("meta", bytes_.shape, normalize.dtype)
+        assert there.is_contiguous(memory_format=torch.channels_last)
+        for memory_format in (torch.contiguous_format, torch.channels_last):
+            computed = normalize._computed(bytes_.contiguous(memory_format=memory_format))
+            assert computed.is_contiguous(memory_format=torch.channels_last)
+            assert torch.equal(computed, normalize(bytes_))
+
+
+def test_memory_that_only_a_capsule_keeps_stays_until_the_end() -> None:
+    """An object may export a tensor that nobody else has: it must live until the last byte of it is used."""
+    normalize, bytes_ = Normalize(MEAN, STD), images(3, 8, 8)
+
+    class Temporary:
+        def __dlpack__(self) -> object:
+            exported = bytes_.numpy().copy()
+            self.exported = weakref.ref(exported)
+            return exported.__dlpack__()
+
+    class Target:
+        def __init__(self, source: Temporary) -> None:
+            self.source = source
+            self.floats = torch.empty(bytes_.shape, memory_format=torch.channels_last)
+
+        def __dlpack__(self) -> object:
+            assert self.source.exported() is not None, "the source's memory is gone before it is used"
+            return self.floats.__dlpack__()
+
+    source = Temporary()
+    target = Target(source)
+    _native.fill_floats(source, target, normalize._tables, 2)
+    assert torch.equal(target.floats, normalize(bytes_))
+    assert source.exported() is None, "and no longer"
 
 
 @pytest.mark.parametrize("channels_last", [False, True])

@@ -2,6 +2,7 @@
 //! it is shared with the daemon, or not yet initialised, may only be copied.
 #![expect(unsafe_code, reason = "the memory is another library's, known by a pointer and a length")]
 
+use std::marker::PhantomData;
 use std::ptr::NonNull;
 
 use pyo3::exceptions::PyValueError;
@@ -18,22 +19,30 @@ pub(crate) struct Images {
     pub(crate) value_bytes: usize,
 }
 
-/// The memory of a tensor, or a stretch of it.
-pub(crate) struct Memory {
+/// The memory of a tensor, or a stretch of it. Valid while the capsule lives that it was found in.
+pub(crate) struct Memory<'capsule> {
     start: NonNull<u8>,
     bytes: usize,
+    capsule: PhantomData<&'capsule ()>,
 }
 
 // SAFETY: plain memory, which no thread owns; `split_at` gives each byte to one stretch.
-unsafe impl Send for Memory {}
+unsafe impl Send for Memory<'_> {}
 
-/// How the tensor called `name` lies in memory, and its memory, which the caller has to keep for as long as that is used.
+/// The DLPack capsule of a tensor. It alone keeps the memory, where an object exports a tensor that it does not keep itself.
+pub(crate) fn capsule<'py>(tensor: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    tensor.call_method0("__dlpack__")
+}
+
+/// How the tensor called `name` lies in memory, and its memory.
 ///
 /// # Errors
 /// `TypeError` for what is no tensor on the CPU, `ValueError` for other dimensions or gaps.
-pub(crate) fn images(tensor: &Bound<'_, PyAny>, name: &str) -> PyResult<(Images, Memory)> {
-    let capsule = tensor.call_method0("__dlpack__")?;
-    let Placed { start, dtype, shape, strides } = placed(&capsule, name)?;
+pub(crate) fn images<'capsule>(
+    capsule: &'capsule Bound<'_, PyAny>,
+    name: &str,
+) -> PyResult<(Images, Memory<'capsule>)> {
+    let Placed { start, dtype, shape, strides } = placed(capsule, name)?;
     let wrong = || {
         let text =
             format!("{name}: got shape {shape:?}, strides {strides:?}, expected N x 3 x H x W without gaps");
@@ -58,16 +67,21 @@ pub(crate) fn images(tensor: &Bound<'_, PyAny>, name: &str) -> PyResult<(Images,
         return Err(wrong());
     }
     let start = if bytes == 0 { NonNull::dangling() } else { start.ok_or_else(wrong)? };
-    Ok((Images { shape: sides, is_channels_last, value_bytes }, Memory { start, bytes }))
+    let memory = Memory { start, bytes, capsule: PhantomData };
+    Ok((Images { shape: sides, is_channels_last, value_bytes }, memory))
 }
 
-impl Memory {
+impl Memory<'_> {
     /// The first `at` bytes, or all if there are no more, and the others.
     pub(crate) fn split_at(self, at: usize) -> (Self, Self) {
         let at = at.min(self.bytes);
         // SAFETY: `at` bytes from the start is within the memory or at its end.
         let middle = unsafe { self.start.add(at) };
-        (Self { start: self.start, bytes: at }, Self { start: middle, bytes: self.bytes - at })
+        let capsule = PhantomData;
+        (
+            Self { start: self.start, bytes: at, capsule },
+            Self { start: middle, bytes: self.bytes - at, capsule },
+        )
     }
 
     /// Copies the bytes from `at` on, as many as `into` has; none of it where the memory ends before.

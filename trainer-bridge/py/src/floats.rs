@@ -11,7 +11,7 @@
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use crate::dense::{Images, Memory, images};
+use crate::dense::{Images, Memory, capsule, images};
 
 /// Colours of a pixel.
 const COLOURS: usize = 3;
@@ -35,7 +35,8 @@ pub(crate) fn fill_floats(
     tables: &[u8],
     threads: usize,
 ) -> PyResult<()> {
-    let ((from, source), (to, target)) = (images(source, "images")?, images(target, "target")?);
+    let (source, target) = (capsule(source)?, capsule(target)?);
+    let ((from, source), (to, target)) = (images(&source, "images")?, images(&target, "target")?);
     if from.value_bytes != 1 || !to.is_channels_last || from.shape != to.shape {
         let text =
             format!("got images {from:?} and a target {to:?}, expected bytes and the same, channels last");
@@ -62,8 +63,8 @@ fn tables_of<const B: usize>(bytes: &[u8]) -> Option<&Tables<B>> {
 /// Images are dealt to threads in stretches.
 fn fill<const B: usize>(
     py: Python<'_>,
-    (source, from): (Memory, Images),
-    target: Memory,
+    (source, from): (Memory<'_>, Images),
+    target: Memory<'_>,
     tables: &Tables<B>,
     threads: usize,
 ) {
@@ -94,7 +95,12 @@ fn fill<const B: usize>(
 }
 
 /// Of images whose colours lie side by side.
-fn interleaved<const B: usize>(source: &Memory, mut target: Memory, tables: &Tables<B>, pixels: usize) {
+fn interleaved<const B: usize>(
+    source: &Memory<'_>,
+    mut target: Memory<'_>,
+    tables: &Tables<B>,
+    pixels: usize,
+) {
     let mut bytes = [[0; COLOURS]; PIXELS];
     let mut floats = [[[0; B]; COLOURS]; PIXELS];
     for first in (0..pixels).step_by(PIXELS) {
@@ -112,8 +118,8 @@ fn interleaved<const B: usize>(source: &Memory, mut target: Memory, tables: &Tab
 
 /// Of images that have a plane for each colour.
 fn planes<const B: usize>(
-    source: &Memory,
-    mut target: Memory,
+    source: &Memory<'_>,
+    mut target: Memory<'_>,
     tables: &Tables<B>,
     pixels: usize,
     images: usize,

@@ -1,4 +1,4 @@
-"""Normalize: images of bytes to images of floats in one pass, for training on the CPU."""
+"""Normalize: images of bytes to images of floats, on the CPU in one pass."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ _DTYPES = ("float32", "float16", "bfloat16")
 class Normalize:
     """What torchvision's ToDtype(float32, scale=True) and Normalize(mean, std) make of a batch of images: `(x / 255 - mean) / std`.
 
-    One pass over the images instead of three or four, into torch's memory format channels_last, which convolutions on a CPU
-    want. For `Loader(transform=Normalize(...))`, or called by yourself with any uint8 tensor of N x 3 x H x W on the CPU. What it
-    returns is memory of its own, so the batch's place in the ring is free as soon as the batch is gone.
+    For `Loader(transform=Normalize(...))`, or called with any uint8 tensor of N x 3 x H x W. The result is memory of its own in
+    torch's memory format channels_last, which convolutions want, so the batch's place in the ring is free as soon as the batch
+    is gone.
+
+    On the CPU it takes one pass over the images instead of three or four, on as many threads as torch has
+    (`torch.set_num_threads`). On any other device, such as that of `Loader(device="cuda:0")`, torch's own functions do it there.
 
     Args:
         mean, std: A number for each colour, of images from 0 to 1.
         dtype: "float32", or "float16" or "bfloat16", rounded once, at the end; or torch's own dtypes of these names.
-
-    It works on as many threads as torch does (`torch.set_num_threads`).
     """
 
     def __init__(self, mean: Sequence[float], std: Sequence[float], dtype: Any = "float32") -> None:
@@ -39,30 +40,43 @@ class Normalize:
         self.mean, self.std = _of_each_colour("mean", mean), _of_each_colour("std", std)
         if 0.0 in self.std:
             raise ValueError(f"std: got {std!r}, expected numbers other than 0")
-        # All that a byte can become, in the very steps of torchvision.transforms.v2, so that its results are met to the last bit.
-        shares = self._torch.arange(256, dtype=self._torch.float32).mul(1.0 / 255).expand(_COLOURS, -1)
-        means, stds = (self._torch.tensor(values).unsqueeze(1) for values in (self.mean, self.std))
-        values = ((shares - means) / stds).to(self.dtype)
-        self._tables = bytes(values.contiguous().view(self._torch.uint8).flatten().tolist())
+        # Every byte value of every colour, as one image of 1 x 3 x 1 x 256.
+        bytes_ = self._torch.arange(256, dtype=self._torch.uint8).expand(1, _COLOURS, 1, -1)
+        values = self._computed(bytes_).contiguous()
+        self._tables = bytes(values.view(self._torch.uint8).flatten().tolist())
 
     def __call__(self, images: Tensor) -> Tensor:
-        """The images as floats.
+        """The images as floats, on their device.
 
         Raises:
             ValueError: They are not uint8, N x 3 x H x W.
-            TypeError: They are not a tensor on the CPU.
+            TypeError: They are no tensor.
         """
         torch = self._torch
-        if not isinstance(images, torch.Tensor) or images.device.type != "cpu":
-            where = images.device if isinstance(images, torch.Tensor) else type(images).__name__
-            raise TypeError(f"images: got {where}, expected a tensor on the CPU: on other devices use torch's own functions")
+        if not isinstance(images, torch.Tensor):
+            raise TypeError(f"images: got {type(images).__name__}, expected a tensor")
         if images.dtype != torch.uint8 or images.dim() != 4 or images.shape[1] != _COLOURS:
             raise ValueError(f"images: got {images.dtype} of {tuple(images.shape)}, expected uint8 of N x 3 x H x W")
+        if images.device.type != "cpu":
+            return self._computed(images)
         if not images.is_contiguous(memory_format=torch.channels_last):
             images = images.contiguous()
         target = torch.empty(images.shape, dtype=self.dtype, memory_format=torch.channels_last)
         _native.fill_floats(images, target, self._tables, torch.get_num_threads())
         return target
+
+    def _computed(self, images: Tensor) -> Tensor:
+        """The same by torch's functions: the very steps of torchvision.transforms.v2, so the results are equal to the last bit."""
+        torch = self._torch
+        floats = images.to(torch.float32, memory_format=torch.channels_last).mul_(1.0 / 255)
+        mean, std = (self._per_colour(values, images.device) for values in (self.mean, self.std))
+        return floats.sub_(mean).div_(std).to(self.dtype)
+
+    def _per_colour(self, values: tuple[float, ...], device: Any) -> Tensor:
+        """1 x 3 x 1 x 1 numbers on the device. They are made there: a copy from the CPU would wait for the device's work."""
+        torch = self._torch
+        numbers = [torch.full((1, 1, 1, 1), value, dtype=torch.float32, device=device) for value in values]
+        return torch.cat(numbers, dim=1)
 
     def __repr__(self) -> str:
         return f"Normalize(mean={self.mean}, std={self.std}, dtype={self.dtype})"
