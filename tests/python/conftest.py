@@ -1,5 +1,6 @@
 """What all Python tests share: real images in ImageFolders, and the same packed by the real packer."""
 
+import signal
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,12 @@ from demo import procedural
 from demo.pack import binary
 
 IMAGES_PER_CLASS = 30
+
+# A shell starts a script's background jobs with SIGINT ignored, and they pass that on to all that they start, where Ctrl-C is
+# then no KeyboardInterrupt. What is caught instead is reset when a program is started: ignored here as before, but by nobody
+# that a test starts and interrupts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, lambda number, frame: None)
 
 
 @pytest.fixture(scope="session")

@@ -1,16 +1,20 @@
 """What breaks is said, and nothing hangs: killed daemons and trainers, forks, Ctrl-C, bad records and arguments."""
 
 import os
+import select
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import packed
 import pytest
 from shade_load import DaemonGone, Loader, LoaderTimeout, RecordError, ShadeError
 
 BATCH = 8
+# Only a process that hangs gets here.
+HANG_SECONDS = 120
 
 
 @pytest.fixture(scope="module")
@@ -20,14 +24,14 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> packed.Packed:
     return packed.pack(root / "folder", root / "data.shade")
 
 
-def start(script: str, *arguments: object) -> subprocess.Popen:
+def start(script: str, *arguments: object, **options: Any) -> subprocess.Popen:
     """A trainer of its own, running `script` with `Loader` at hand. Its lines come back on stdout.
 
     Its stderr stays ours: the daemon inherits it, and reading it to its end would wait for the daemon's.
     """
     head = "import sys, os\nfrom shade_load import Loader, ShadeError\nsys.stdout.reconfigure(line_buffering=True)\n"
     command = [sys.executable, "-W", "ignore", "-c", head + script, *map(str, arguments)]
-    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, **options)
 
 
 def line(process: subprocess.Popen) -> str:
@@ -98,6 +102,68 @@ os._exit(0)
     trainer.send_signal(signal.SIGINT)
     assert line(trainer) == "interrupted"
     trainer.communicate()
+
+
+def test_ctrl_c_ends_the_wait_for_an_answer(dataset: packed.Packed) -> None:
+    trainer = start(
+        """
+import signal, threading
+with Loader(sys.argv[1], 8, job="unanswered") as loader:
+    before = loader.state_dict()
+    os.kill(loader.daemon_pid, signal.SIGSTOP)
+    # Only a call that cannot be interrupted gets here.
+    hangs = threading.Timer(45, lambda: (print("hangs"), os._exit(1)))
+    hangs.start()
+    calls = {"stats": loader.stats, "save": loader.state_dict, "load": lambda: loader.load_state_dict(before)}
+    for name, call in calls.items():
+        try:
+            print("asks", name)
+            call()
+            print("answered", name)
+        except KeyboardInterrupt:
+            print("interrupted", name)
+    hangs.cancel()
+    os.kill(loader.daemon_pid, signal.SIGCONT)
+    # Late answers are not taken for those of later questions.
+    print(loader.stats()["pid"] == loader.daemon_pid, loader.state_dict() == before)
+    loader.load_state_dict(before)
+    print(sum(len(batch) for batch in loader))
+""",
+        dataset.path,
+    )
+    for name in ("stats", "save", "load"):
+        assert line(trainer) == f"asks {name}"
+        trainer.send_signal(signal.SIGINT)
+        assert line(trainer) == f"interrupted {name}"
+    assert line(trainer) == "True True"
+    assert line(trainer) == str(len(dataset))
+    trainer.communicate()
+    assert trainer.returncode == 0
+
+
+def test_a_trainer_that_ignores_ctrl_c_goes_on_and_its_daemon_ends(dataset: packed.Packed) -> None:
+    """As a script's background job does, which a shell starts with SIGINT ignored."""
+    script = """
+loader = Loader(sys.argv[1], 8, job="ignores", store="latency=100ms")
+print(os.getpid(), loader.daemon_pid)
+seen = 0
+for batch in loader:
+    seen += len(batch)
+    print("a batch")
+loader.close()
+print("all", seen)
+"""
+    trainer = start(script, dataset.path, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN))
+    pid, daemon = map(int, line(trainer).split())
+    ended = os.pidfd_open(daemon)
+    while (said := line(trainer)) == "a batch":
+        os.kill(pid, signal.SIGINT)
+    assert said == f"all {len(dataset)}"
+    trainer.communicate()
+    assert trainer.returncode == 0
+    readable, _, _ = select.select([ended], [], [], HANG_SECONDS)
+    os.close(ended)
+    assert readable, "the daemon outlived its trainer"
 
 
 def test_a_forked_child_is_told_what_to_do(dataset: packed.Packed) -> None:

@@ -227,6 +227,24 @@ class TestKept:
         [text] = said
         assert text.startswith("32 batches are held") and "ring=" not in text, "no ring is large enough"
 
+    def test_where_warnings_are_errors_no_batch_is_lost(self, long: packed.Packed) -> None:
+        with (
+            warnings.catch_warnings(),
+            Loader(long.path, 1, image_size=packed.SIDE, sampler="uniform", ring=1, job="warnings") as loader,
+        ):
+            warnings.simplefilter("error", RuntimeWarning)
+            batches, kept, said = iter(loader), [], []
+            while len(kept) < len(long):
+                try:
+                    kept.append(next(batches))
+                except RuntimeWarning as warning:
+                    said.append(str(warning))
+                except StopIteration:
+                    break
+        assert sorted(batch.ids.item() for batch in kept) == list(range(len(long)))
+        [text] = said
+        assert "batches are held" in text
+
     def test_views_come_back_when_what_was_kept_is_gone(self, long: packed.Packed) -> None:
         with self.kept_in(EIGHT, long, image_size=packed.SIDE) as (loader, said):
             batches = iter(loader)

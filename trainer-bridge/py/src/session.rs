@@ -1,7 +1,8 @@
 //! A session with the daemon, as Python sees it: every wait leaves the interpreter free and answers to Ctrl-C.
 
+use std::ffi::CString;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -31,8 +32,17 @@ pub(crate) struct Session {
     awaited: Mutex<(u32, u32)>,
     /// Time that `next` took to hand out batches: the trainer's stall.
     stall_ns: AtomicU64,
-    /// The user has been told that kept batches make copies of others.
-    has_warned: AtomicBool,
+    /// What the user is told of kept batches, which make copies of others.
+    warning: Mutex<Warning>,
+}
+
+/// A warning that is given once, before a batch is taken: where warnings are errors, one taken already would be lost.
+#[derive(Default)]
+enum Warning {
+    #[default]
+    None,
+    Due(CString),
+    Given,
 }
 
 #[pymethods]
@@ -57,7 +67,7 @@ impl Session {
             session: Mutex::new(Some(Arc::new(session))),
             awaited: Mutex::default(),
             stall_ns: AtomicU64::new(0),
-            has_warned: AtomicBool::new(false),
+            warning: Mutex::default(),
         })
     }
 
@@ -154,18 +164,18 @@ impl Session {
 
     /// The daemon's figures as JSON text.
     fn stats(&self, py: Python<'_>) -> PyResult<String> {
-        self.call(py, |session| session.stats())
+        self.ask(py, |session| session.stats())
     }
 
     /// The daemon's state of this job, to be given back to [`Session::load_state`].
     fn save_state<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        let state = self.call(py, |session| session.save_state())?;
+        let state = self.ask(py, |session| session.save_state())?;
         Ok(PyBytes::new(py, &state))
     }
 
     /// Puts the daemon's state of this job back.
-    fn load_state(&self, py: Python<'_>, state: &[u8]) -> PyResult<()> {
-        self.call(py, |session| session.load_state(state))
+    fn load_state(&self, py: Python<'_>, state: Vec<u8>) -> PyResult<()> {
+        self.ask(py, move |session| session.load_state(&state))
     }
 
     /// Leaves the daemon. Batches still held stay valid. Closing again does nothing.
@@ -179,13 +189,14 @@ impl Session {
 
 impl Session {
     fn wait_next(&self, py: Python<'_>, begun: Instant, timeout: Duration) -> PyResult<Option<Batch>> {
+        self.give_warning(py)?;
         loop {
             let left = timeout.saturating_sub(begun.elapsed());
             match self.call(py, |session| session.next(SLICE.min(left)))? {
                 Next::Batch(batch) => {
                     lock(&self.awaited).1 = batch.descriptor().batch.saturating_add(1);
                     if batch.is_copy() {
-                        self.warn_of_copies(py)?;
+                        self.note_copies();
                     }
                     return Ok(Some(Batch::new(batch)));
                 }
@@ -208,12 +219,15 @@ impl Session {
         ))
     }
 
-    /// Tells the user once what keeping batches costs. A loop that keeps none may get a copy, too, where a ring is small and
-    /// its batches' lengths differ: nothing that the user could change but `ring=`, and rare.
-    fn warn_of_copies(&self, py: Python<'_>) -> PyResult<()> {
-        let held = self.open()?.held().map_err(|error| from_client(&error))?;
-        if held.batches <= HELD_IN_A_LOOP || self.has_warned.swap(true, Ordering::Relaxed) {
-            return Ok(());
+    /// Makes the warning due that keeping batches has a cost. A loop that keeps none may get a copy, too, where a ring is small
+    /// and its batches' lengths differ: nothing that the user could change but `ring=`, and rare.
+    fn note_copies(&self) {
+        let mut warning = lock(&self.warning);
+        let Warning::None = *warning else { return };
+        // A session that was closed meanwhile has nobody to warn.
+        let Some(held) = self.open().ok().and_then(|session| session.held().ok()) else { return };
+        if held.batches <= HELD_IN_A_LOOP {
+            return;
         }
         let enlarge = if held.is_short_of_bytes {
             format!(", or enlarge ring= (now {:.1} MiB)", held.ring_bytes as f64 / f64::from(1 << 20))
@@ -226,7 +240,18 @@ impl Session {
              costs time and as much memory as you keep. clone() what you keep of a batch and let go of the rest{enlarge}",
             held.batches
         );
-        let text = std::ffi::CString::new(text).map_err(|error| ShadeError::new_err(error.to_string()))?;
+        // The text has no zero byte.
+        *warning = CString::new(text).map_or(Warning::Given, Warning::Due);
+    }
+
+    /// Gives the warning that is due.
+    fn give_warning(&self, py: Python<'_>) -> PyResult<()> {
+        // Taken before Python runs: it may come back here on this thread.
+        let due = match &mut *lock(&self.warning) {
+            warning @ Warning::Due(_) => std::mem::replace(warning, Warning::Given),
+            _ => return Ok(()),
+        };
+        let Warning::Due(text) = due else { return Ok(()) };
         PyErr::warn(py, &py.get_type::<PyRuntimeWarning>(), &text, 2)
     }
 
@@ -238,6 +263,17 @@ impl Session {
     ) -> PyResult<T> {
         let session = self.open()?;
         py.detach(|| work(&session)).map_err(|error| from_client(&error))
+    }
+
+    /// Asks the daemon something, which may take long to answer: Ctrl-C ends the wait. The thread that waits takes the late
+    /// answer, so that it is never taken for that of the next question.
+    fn ask<T: Send + 'static>(
+        &self,
+        py: Python<'_>,
+        question: impl FnOnce(&shade_client::Session) -> Result<T, ClientError> + Send + 'static,
+    ) -> PyResult<T> {
+        let session = self.open()?;
+        on_thread(py, "shade-ask", move || question(&session))?.map_err(|error| from_client(&error))
     }
 
     fn open(&self) -> PyResult<Arc<shade_client::Session>> {
