@@ -4,6 +4,7 @@ set -euo pipefail
 
 python="${PYTHON:-python3}"
 wanted="$(sed -n 's/^rust-version = "\(.*\)"$/\1/p' Cargo.toml | head -n 1)"
+wanted_python="$(sed -n 's/^requires-python = ">=\(.*\)"$/\1/p' trainer-bridge/py/pyproject.toml)"
 
 if ! command -v cargo >/dev/null; then
     echo "setup: no cargo on PATH: install Rust $wanted or newer (rustup does it), then run make again" >&2
@@ -20,7 +21,11 @@ for component in fmt clippy; do
         exit 1
     fi
 done
-if command -v "$python" >/dev/null && ! "$python" -c 'import sys; sys.exit(sys.version_info < (3, 10))'; then
-    echo "setup: $("$python" --version) is too old: shade needs Python 3.10 or newer (make PYTHON=python3.12 ...)" >&2
-    exit 1
+if command -v "$python" >/dev/null; then
+    found="$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')"
+    if [[ "$(printf '%s\n%s\n' "$wanted_python" "$found" | sort -V | head -n 1)" != "$wanted_python" ]]; then
+        echo "setup: $python is Python $found, which is too old: shade needs Python $wanted_python or newer." >&2
+        echo "setup: name a newer one, for example: make PYTHON=python$wanted_python ..." >&2
+        exit 1
+    fi
 fi
