@@ -18,12 +18,15 @@ def find_daemon() -> Path:
     if named:
         program = Path(named)
         if not os.access(program, os.X_OK):
-            raise ShadeError(f"{VARIABLE} names {program}, which is not a program that can be run")
+            raise ShadeError(f"{VARIABLE} names {program}, which is not a program that can be run: correct it or unset it")
         return program
     packaged = Path(__file__).parent / "bin" / PROGRAM
     if os.access(packaged, os.X_OK):
         return packaged
     found = shutil.which(PROGRAM)
     if found is None:
-        raise ShadeError(f"no {PROGRAM}: neither {packaged} nor on PATH; set {VARIABLE} to where it is")
+        raise ShadeError(
+            f"no {PROGRAM}: neither {packaged} nor on PATH. In a checkout of shade, `cargo install --locked --path loader` puts "
+            f"it on PATH and `make build` into this package; if you have it elsewhere, set {VARIABLE} to its path"
+        )
     return Path(found)
