@@ -5,13 +5,15 @@ import inspect
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib.resources import files
+from pathlib import Path
+from typing import Any
 
 import packed
 import pytest
 import shade_load
-from shade_load import Loader, _native
+from shade_load import Loader, _native, launch
 
 BATCH = 8
 
@@ -36,22 +38,96 @@ def test_a_debug_build_warns_at_import() -> None:
     assert ("RuntimeWarning" in done.stderr) == _native.DEBUG_BUILD, done.stderr
 
 
-def test_the_stubs_say_what_the_native_module_has() -> None:
-    assert files(shade_load).joinpath("py.typed").is_file()
-    stub = ast.parse(files(shade_load).joinpath("_native.pyi").read_text(encoding="utf-8"))
-    classes = {node.name: node for node in stub.body if isinstance(node, ast.ClassDef)}
-    typed_dicts = {
-        name for name, node in classes.items() if any(ast.unparse(base) == "TypedDict" for base in node.bases)
-    }
-    values = {node.target.id for node in stub.body if isinstance(node, ast.AnnAssign)}
-    functions = {node.name for node in stub.body if isinstance(node, ast.FunctionDef)}
-    public = {name for name in vars(_native) if not name.startswith("__")} | {"__version__"}
-    assert (set(classes) - typed_dicts) | values | functions == public - {"_native"}
-    for name in ("Session", "Batch", "RecordReader", "View"):
-        said = {node.name for node in classes[name].body if isinstance(node, ast.FunctionDef)}
+class TestStubs:
+    """What `_native.pyi` says is what the native module has."""
+
+    STUB = ast.parse(files(shade_load).joinpath("_native.pyi").read_text(encoding="utf-8"))
+    CLASSES = {node.name: node for node in STUB.body if isinstance(node, ast.ClassDef)}
+    DICTS = {name for name, node in CLASSES.items() if "TypedDict" in map(ast.unparse, node.bases)}
+    # Classes with members of their own: all but dictionaries and exceptions.
+    TYPES = sorted(name for name, node in CLASSES.items() if not node.bases)
+
+    def test_it_comes_with_the_package(self) -> None:
+        assert files(shade_load).joinpath("py.typed").is_file()
+
+    def test_the_module_has_these_names(self) -> None:
+        values = {node.target.id for node in self.STUB.body if isinstance(node, ast.AnnAssign)}
+        functions = {node.name for node in self.STUB.body if isinstance(node, ast.FunctionDef)}
+        public = {name for name in vars(_native) if not name.startswith("__")} | {"__version__"}
+        assert (set(self.CLASSES) - self.DICTS) | values | functions == public - {"_native"}
+
+    @pytest.mark.parametrize("name", TYPES)
+    def test_a_class_has_these_members(self, name: str) -> None:
+        said = {node.name for node in self.CLASSES[name].body if isinstance(node, ast.FunctionDef)}
         inherited = {*dir(object), "__module__"}
         real = {member for member in vars(getattr(_native, name)) if member not in inherited}
-        assert said - inherited == real, name
+        assert said - inherited == real
+
+    @pytest.mark.parametrize("name", TYPES)
+    def test_members_are_of_this_kind_and_take_these_arguments(self, name: str) -> None:
+        for node in self.CLASSES[name].body:
+            if not isinstance(node, ast.FunctionDef) or node.name.startswith("__"):
+                continue
+            member = vars(getattr(_native, name))[node.name]
+            decorators = [ast.unparse(decorator) for decorator in node.decorator_list]
+            assert ("property" in decorators) == inspect.isgetsetdescriptor(member), node.name
+            assert ("staticmethod" in decorators) == isinstance(member, staticmethod), node.name
+            if "property" not in decorators:
+                said = [argument.arg for argument in node.args.args]
+                assert said == list(inspect.signature(getattr(member, "__func__", member)).parameters), node.name
+
+    def test_dictionaries_have_the_keys_that_the_module_takes(self, dataset: packed.Packed) -> None:
+        said = {
+            name: {node.target.id for node in self.CLASSES[name].body if isinstance(node, ast.AnnAssign)}
+            for name in self.DICTS
+        }
+        with Loader(dataset.path, BATCH, image_size=packed.SIDE, job="stubs") as loader:
+            job = dict(loader._job)
+        images = job["images"]
+        assert images is not None
+        daemon = {"socket": None, "binary": "none", "arguments": [], "timeout_seconds": 1.0}
+        assert said == {"Images": set(images), "Job": set(job), "Daemon": set(daemon)}
+
+        # The rank is looked at once both are understood, and then nothing is connected.
+        with pytest.raises(ValueError, match="rank: got 1"):
+            _native.Session.connect("/", "none", 1, job, daemon)
+
+        def misses(name: str, job: dict[str, Any], daemon: dict[str, Any]) -> None:
+            with pytest.raises((KeyError, TypeError)) as caught:
+                _native.Session.connect("/", "none", 1, job, daemon)
+            causes: list[BaseException | None] = [caught.value]
+            while causes[-1] is not None:
+                causes.append(causes[-1].__cause__)
+            assert f"'{name}'" in map(str, causes), causes
+
+        for name in images:
+            misses(name, job | {"images": without(images, name)}, daemon)
+        for name in job:
+            misses(name, without(job, name), daemon)
+        for name in daemon:
+            misses(name, job, without(daemon, name))
+
+
+def without(dictionary: Mapping[str, Any], name: str) -> dict[str, Any]:
+    return {key: value for key, value in dictionary.items() if key != name}
+
+
+def test_without_a_daemons_program_one_is_told_how_to_get_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("SHADE_LOAD_BIN", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    # As in a package that was installed by pip from a checkout: without programs.
+    monkeypatch.setattr(launch, "__file__", str(tmp_path / "launch.py"))
+    with pytest.raises(shade_load.ShadeError, match="cargo install --locked --path loader.*set SHADE_LOAD_BIN"):
+        shade_load.find_daemon()
+    program = tmp_path / "shade-load"
+    program.write_text("no program")
+    monkeypatch.setenv("SHADE_LOAD_BIN", str(program))
+    with pytest.raises(shade_load.ShadeError, match=f"SHADE_LOAD_BIN names {program}, which is not a program"):
+        shade_load.find_daemon()
+    program.chmod(0o755)
+    assert shade_load.find_daemon() == program
+    monkeypatch.delenv("SHADE_LOAD_BIN")
+    assert shade_load.find_daemon() == program, "the one on PATH"
 
 
 def test_every_public_name_is_documented() -> None:
