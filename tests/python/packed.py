@@ -6,6 +6,7 @@ import random
 import shutil
 import subprocess
 import tarfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -87,6 +88,21 @@ def pack(folder: Path, path: Path, *options: str) -> Packed:
         (file, label) for label, name in enumerate(classes) for file in sorted((folder / name).iterdir())
     ]
     return Packed(path, folder, [file for file, _ in listed], [label for _, label in listed])
+
+
+def with_fields(plain: Packed, root: Path, fields: Callable[[int], dict[str, bytes]]) -> Packed:
+    """The dataset with fields in addition, at `root`."""
+    for sample, file in enumerate(plain.files):
+        folder = root / "fields" / file.relative_to(plain.folder)
+        folder.mkdir(parents=True)
+        for name, content in fields(sample).items():
+            (folder / name).write_bytes(content)
+    out = root / "data.shade"
+    target = Path(os.environ.get("CARGO_TARGET_DIR", Path(__file__).parents[2] / "target"))
+    helper = target / "debug" / "shade-test-fields"
+    assert helper.is_file(), f"{helper} is not built: run `cargo build --package shade-tests --bins`"
+    subprocess.run([helper, plain.path, root / "fields", out], check=True)
+    return Packed(out, plain.folder, plain.files, plain.labels)
 
 
 def program(name: str) -> Path:

@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,21 +20,6 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> packed.Packed:
     root = tmp_path_factory.mktemp("fields")
     packed.image_folder(root / "folder", "png")
     return packed.pack(root / "folder", root / "data.shade")
-
-
-def with_fields(plain: packed.Packed, root: Path, fields: Callable[[int], Fields]) -> packed.Packed:
-    """The dataset with fields in addition, at `root`."""
-    for sample, file in enumerate(plain.files):
-        folder = root / "fields" / file.relative_to(plain.folder)
-        folder.mkdir(parents=True)
-        for name, content in fields(sample).items():
-            (folder / name).write_bytes(content)
-    out = root / "data.shade"
-    target = Path(os.environ.get("CARGO_TARGET_DIR", Path(__file__).parents[2] / "target"))
-    helper = target / "debug" / "shade-test-fields"
-    assert helper.is_file(), f"{helper} is not built: run `cargo build --package shade-tests --bins`"
-    subprocess.run([helper, plain.path, root / "fields", out], check=True)
-    return packed.Packed(out, plain.folder, plain.files, plain.labels)
 
 
 def fields_of(sample: int) -> Fields:
@@ -60,7 +44,7 @@ def expected(sample: int) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def dataset(plain: packed.Packed, tmp_path_factory: pytest.TempPathFactory) -> packed.Packed:
-    return with_fields(plain, tmp_path_factory.mktemp("with"), fields_of)
+    return packed.with_fields(plain, tmp_path_factory.mktemp("with"), fields_of)
 
 
 @pytest.mark.parametrize("image_size", [None, packed.SIDE])
@@ -111,7 +95,7 @@ def test_fields_follow_substitutes_skipped_and_padding(dataset: packed.Packed, t
 
 def test_bad_json_names_sample_and_shard(plain: packed.Packed, tmp_path: Path) -> None:
     for number, content in enumerate([b"{", b"\xff\xfe\xfa", b"[" * 100_000]):
-        bent = with_fields(plain, tmp_path / str(number), lambda sample, content=content: {"meta.json": content})
+        bent = packed.with_fields(plain, tmp_path / str(number), lambda sample, content=content: {"meta.json": content})
         with Loader(bent.path, BATCH, job=f"fields-json-{number}") as loader:
             batch = next(iter(loader))
             sample = batch.ids.tolist()[0]
