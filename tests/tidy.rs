@@ -205,3 +205,35 @@ fn no_file_is_named_for_leftovers() {
         );
     }
 }
+
+/// Names in quotes that a line of code gives to threads, as far as they are fixed: `shade-fill-` of `shade-fill-{number}`.
+fn thread_names(line: &str) -> impl Iterator<Item = &str> {
+    let names_a_thread = line.contains(".name(") || line.contains("on_thread(");
+    line.split('"')
+        .skip(1)
+        .step_by(2)
+        .filter(move |text| names_a_thread && text.starts_with("shade-"))
+        .map(|text| text.split('{').next().unwrap_or(text))
+}
+
+#[test]
+fn the_architecture_lists_every_thread_by_its_name() {
+    let page = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
+    let mut found = BTreeSet::new();
+    for (name, text) in sources("rs") {
+        let is_test = name.contains("/tests/");
+        if is_test || !["loader/src/", "trainer-bridge/"].iter().any(|part| name.starts_with(part)) {
+            continue;
+        }
+        let text = code(production(&text));
+        assert!(!text.contains("thread::spawn("), "{name}: a thread that outlives a call has a name");
+        for thread in text.lines().flat_map(thread_names) {
+            found.insert(thread.to_owned());
+            assert!(
+                page.contains(&format!("`{thread}")),
+                "{name}: the tables in ARCHITECTURE.md, Threads, have no row for {thread:?}"
+            );
+        }
+    }
+    assert!(found.len() > 10, "the search finds only {found:?}");
+}
