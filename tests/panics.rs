@@ -1,5 +1,4 @@
 //! A panic on any thread of the daemon ends it with a reason that every trainer is told; nobody waits for a thread that is no more.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::time::Duration;
 
