@@ -6,9 +6,9 @@ use std::os::fd::OwnedFd;
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use shade_client::{ClientError, JobSpec, Session};
 use shade_formats::control::{
-    PROTOCOL, REFUSE_BUSY, REFUSE_DATASET, REFUSE_PROTOCOL, REFUSE_SPEC, Reply, Request,
+    PROTOCOL, REFUSE_BUSY, REFUSE_DATASET, REFUSE_PROTOCOL, REFUSE_RESOURCES, REFUSE_SPEC, Reply, Request,
 };
-use shade_formats::limits::MESSAGE_BYTES_MAX;
+use shade_formats::limits::{MESSAGE_BYTES_MAX, PAYLOAD_BYTES_MAX};
 use shade_formats::ring::CLIENT_SEGMENT_BYTES;
 use shade_tests::{
     Daemon, Packed, Peer, attach, copy, eventually, next, noise, spec, stats, take_epoch, take_rest,
@@ -167,6 +167,48 @@ fn a_client_that_says_nothing_blocks_nobody() {
     assert_eq!(ids, 33);
     drop((silent, session));
     eventually("nothing of them is left", || daemon.session_resources() == idle);
+}
+
+#[test]
+fn a_crowd_that_says_nothing_is_bounded_and_told_so() {
+    /// More than may wait to be let in.
+    const CROWD: usize = 400;
+    let packed = Packed::mixed(33);
+    let daemon = Daemon::start(&packed.dataset, &[]);
+    let mut witness = Witness::of(&packed, spec(4, 1));
+    let crowd: Vec<Peer> = (0..CROWD).map(|_| Peer::connect(&packed.dataset)).collect();
+    let last = crowd.last().unwrap();
+    match last.receive() {
+        Some((Reply::Refuse { code, text }, _)) => {
+            assert_eq!(code, REFUSE_RESOURCES);
+            assert!(text.contains("connections"), "{text}");
+        }
+        other => panic!("not turned away: {other:?}"),
+    }
+    let threads = std::fs::read_dir(format!("/proc/{}/task", daemon.pid())).unwrap().count();
+    assert!(threads < CROWD, "{threads} threads");
+    witness.take_one();
+    assert!(witness.take_rest().1.into_iter().eq(0..102));
+    drop(crowd);
+    let session = attach(&packed.dataset, 0, spec(4, 1));
+    assert!(take_epoch(&session, 0).is_ok());
+}
+
+#[test]
+fn a_ring_larger_than_memory_is_refused_before_any_of_it_is_touched() {
+    let packed = Packed::mixed(10);
+    let mut daemon = Daemon::start(&packed.dataset, &[]);
+    let job = JobSpec { ring_bytes: PAYLOAD_BYTES_MAX, ..spec(4, 1) };
+    let (code, text) = match try_attach(&packed.dataset, 0, job) {
+        Err(ClientError::Refused { code, text, .. }) => (code, text),
+        other => panic!("not refused: {other:?}"),
+    };
+    assert_eq!(code, REFUSE_RESOURCES);
+    assert!(text.contains("1.00 TiB") && text.contains("at most ring=\""), "{text}");
+    // Its place is free again, and a ring of an ordinary size is none too many.
+    let session = attach(&packed.dataset, 0, spec(4, 1));
+    assert!(take_epoch(&session, 0).is_ok());
+    assert!(daemon.is_alive());
 }
 
 /// Attaches by hand as rank 1 and starts the epoch; gives the ring's client segment and the daemon's doorbell.

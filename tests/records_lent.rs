@@ -44,6 +44,8 @@ fn what_a_process_may_still_look_at_is_lent_to_nobody_else() {
         }
     });
     assert!(peer.send(b"nonsense", None));
+    // It is told why, and hung up on.
+    assert!(matches!(peer.receive(), Some((Reply::Failed { .. }, _))), "the reason");
     assert!(peer.receive().is_none(), "the daemon hangs up");
     eventually("the session is gone", || daemon.session_resources() == idle);
 

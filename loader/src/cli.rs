@@ -44,7 +44,7 @@ pub struct Serve {
     pub dataset: PathBuf,
 
     /// Memory for the cache: bytes (8GiB) or a share of the dataset (20%). A hard limit. More is always better, up to
-    /// the dataset's size; leave room for the trainers.
+    /// the dataset's size; leave room for the trainers. More than this machine or its control group has is refused.
     #[arg(long, value_name = "SIZE", default_value = "20%")]
     pub cache: Capacity,
 
@@ -92,8 +92,8 @@ pub struct Serve {
     #[arg(long, value_name = "STORE")]
     pub store: Option<StoreModel>,
 
-    /// Listen on a socket file (mode 0600) instead of the abstract name that belongs to dataset and job; to share a
-    /// daemon between containers, mount the file's folder into them.
+    /// Listen on a socket file (mode 0600) instead of the abstract name that belongs to dataset and job. Containers share
+    /// a daemon so: mount the file's folder into them, and the dataset at the same path in each, for the same user.
     #[arg(long, value_name = "PATH")]
     pub socket: Option<PathBuf>,
 

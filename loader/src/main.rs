@@ -1,52 +1,71 @@
 //! `shade-load`: parses arguments, runs the command, and is the one place that prints errors and exits.
 
+use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Parser;
 use shade_load::cli::{Cli, Command, Serve};
-use shade_load::daemon::{ServeConfig, serve};
+use shade_load::daemon::{self, ServeConfig, serve};
 use shade_load::doctor::{Doctor, doctor};
+use shade_load::log;
 use shade_load::reads::ReadsConfig;
 use shade_load::simulate::{Simulate, simulate};
 use shade_load::trace::{Trace, trace};
 
 fn main() -> ExitCode {
     let command = Cli::parse().command;
-    let filter = tracing_subscriber::EnvFilter::try_from_env("SHADE_LOG").unwrap_or_else(|_| "info".into());
-    let colours = std::io::IsTerminal::is_terminal(&std::io::stderr());
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(colours)
-        .with_target(false)
-        .init();
+    let inherited = daemon::Inherited::shed(matches!(&command, Command::Serve(args) if args.private));
+    // The last to be dropped: it waits until the errors below are written.
+    let _log = match log::start() {
+        Ok(log) => log,
+        Err(error) => {
+            complain(&format!("cannot start: {error}"));
+            return ExitCode::FAILURE;
+        }
+    };
     match command {
-        Command::Serve(args) => run_serve(*args),
+        Command::Serve(args) => run_serve(*args, &inherited),
         Command::Doctor(args) => run_doctor(&args),
         Command::Simulate(args) => run_simulate(&args),
         Command::Trace(args) => run_trace(&args),
     }
 }
 
-#[expect(clippy::print_stdout, reason = "the one line a trainer waits for when it has started a daemon")]
-fn run_serve(args: Serve) -> ExitCode {
+fn run_serve(args: Serve, inherited: &daemon::Inherited) -> ExitCode {
     let private = args.private;
+    for line in inherited.lines() {
+        tracing::warn!("{line}");
+    }
     let outcome = serve(&config(args), |ready| {
         if private {
-            println!("{}", serde_json::json!(ready));
+            say(&serde_json::json!(ready));
         }
     });
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            if private {
-                println!("{}", serde_json::json!({ "error": error.to_string() }));
+            if private && !error.is_defect() {
+                say(&serde_json::json!({ "error": error.to_string() }));
             } else {
                 tracing::error!("{error}");
             }
             ExitCode::from(error.exit_code())
         }
     }
+}
+
+/// The one line that a trainer waits for when it has started a daemon. A trainer that is gone does not need it; another may have
+/// found the daemon by now.
+fn say(line: &serde_json::Value) {
+    let mut stdout = std::io::stdout();
+    if let Err(error) = writeln!(stdout, "{line}").and_then(|()| stdout.flush()) {
+        tracing::info!("nobody hears that the daemon is there: {error}");
+    }
+}
+
+/// Says what goes wrong before there is a log.
+fn complain(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{text}");
 }
 
 fn run_doctor(args: &Doctor) -> ExitCode {

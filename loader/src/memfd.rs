@@ -6,9 +6,15 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
 
 /// A file of `bytes` zeros, of which nothing is allocated yet. Its size is not sealed: see [`seal`].
 pub(crate) fn create(name: &str, bytes: u64) -> io::Result<OwnedFd> {
+    // The system would send SIGXFSZ, which ends a process that does not expect it.
+    if let Some(most) = getrlimit(Resource::Fsize).current.filter(|most| bytes > *most) {
+        let text = format!("{bytes} bytes are more than RLIMIT_FSIZE allows ({most} bytes; ulimit -f)");
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, text));
+    }
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let fd = match memfd_create(name, flags | MemfdFlags::NOEXEC_SEAL) {
         // Linux before 6.3 does not know NOEXEC_SEAL.
@@ -17,6 +23,17 @@ pub(crate) fn create(name: &str, bytes: u64) -> io::Result<OwnedFd> {
     };
     ftruncate(&fd, bytes)?;
     Ok(fd)
+}
+
+/// The error of memory that is not to be had, with the limit on this process that may be why.
+pub(crate) fn lacking(what: &str, error: &io::Error) -> io::Error {
+    let limit = match getrlimit(Resource::As).current {
+        Some(most) if error.raw_os_error() == Some(Errno::NOMEM.raw_os_error()) => {
+            format!("; RLIMIT_AS is {most} bytes (ulimit -v)")
+        }
+        _ => String::new(),
+    };
+    io::Error::new(error.kind(), format!("{what} cannot be had: {error}{limit}"))
 }
 
 /// Who may write to a file from now on.

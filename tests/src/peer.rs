@@ -31,14 +31,23 @@ impl Peer {
     /// When nobody listens.
     #[must_use]
     pub fn connect(dataset: &Path) -> Self {
+        Self::try_connect(dataset).unwrap()
+    }
+
+    /// The same, if somebody listens.
+    ///
+    /// # Panics
+    /// Where no socket can be made.
+    #[must_use]
+    pub fn try_connect(dataset: &Path) -> Option<Self> {
         let name = socket_name(rustix::process::geteuid().as_raw(), dataset, "default");
         let address = SocketAddrUnix::new_abstract_name(&name).unwrap();
         let socket =
             rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
                 .unwrap();
-        rustix::net::connect(&socket, &address).unwrap();
+        rustix::net::connect(&socket, &address).ok()?;
         set_socket_timeout(&socket, Timeout::Recv, Some(PATIENCE)).unwrap();
-        Self { socket, dataset: dataset.to_str().unwrap().to_owned() }
+        Some(Self { socket, dataset: dataset.to_str().unwrap().to_owned() })
     }
 
     /// A hello as it should be.

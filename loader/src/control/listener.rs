@@ -2,19 +2,25 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::sync::Arc;
 
 use crossbeam_channel::Sender;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use shade_formats::control::{REFUSE_RESOURCES, Reply};
 
+use super::admission::Admission;
 use super::message::Message;
 use super::session::{Identity, run};
+use super::socket::send;
+use super::socket_file::SocketFile;
 use crate::core::SessionId;
 
 /// A bound control socket; a socket file is removed again when this is dropped.
 pub struct Listener {
     socket: OwnedFd,
-    file: Option<PathBuf>,
+    /// The file and the right to it, which end with the listener.
+    _file: Option<SocketFile>,
     /// The address for people: the path, or `@name` for an abstract one.
     pub address: String,
 }
@@ -27,24 +33,16 @@ impl Listener {
     /// `AddrInUse` when another daemon serves this dataset and job.
     pub fn bind_abstract(name: &[u8]) -> io::Result<Self> {
         let socket = bind(&SocketAddrUnix::new_abstract_name(name)?)?;
-        Ok(Self { socket, file: None, address: format!("@{}", String::from_utf8_lossy(name)) })
+        Ok(Self { socket, _file: None, address: format!("@{}", String::from_utf8_lossy(name)) })
     }
 
     /// Binds the socket file `path`, readable by its owner only. A file left by a dead daemon is replaced.
     ///
     /// # Errors
-    /// `AddrInUse` when a living daemon listens there.
+    /// `AddrInUse` when a living daemon listens there, or is about to.
     pub fn bind_file(path: &Path) -> io::Result<Self> {
-        let address = SocketAddrUnix::new(path)?;
-        let socket = match bind(&address) {
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse && !answers(&address) => {
-                std::fs::remove_file(path)?;
-                bind(&address)?
-            }
-            other => other?,
-        };
-        std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
-        Ok(Self { socket, file: Some(path.to_owned()), address: path.display().to_string() })
+        let (file, socket) = SocketFile::claim(path, bind, answers)?;
+        Ok(Self { socket, _file: Some(file), address: path.display().to_string() })
     }
 
     /// Accepts connections on a thread of its own, for as long as the process lives.
@@ -53,25 +51,20 @@ impl Listener {
     /// When no thread can be made.
     pub fn listen(&self, identity: Identity, messages: Sender<Message>) -> io::Result<()> {
         let socket = self.socket.try_clone()?;
+        let (identity, admission) = (Arc::new(identity), Arc::new(Admission::new()));
         std::thread::Builder::new().name("shade-listen".into()).spawn(move || {
             let mut next: SessionId = 1;
             loop {
                 match rustix::net::accept_with(&socket, SocketFlags::CLOEXEC) {
                     Ok(connection) => {
-                        let (identity, messages, session) = (identity.clone(), messages.clone(), next);
+                        begin(connection, next, &identity, &messages, &admission);
                         next = next.wrapping_add(1);
-                        let spawned = std::thread::Builder::new()
-                            .name(format!("shade-session-{session}"))
-                            .spawn(move || run(connection, session, &identity, &messages));
-                        if let Err(error) = spawned {
-                            tracing::warn!(
-                                "a connection was dropped, as no thread could be made for it: {error}"
-                            );
-                        }
                     }
                     // A client that left in between, or too many open files: the next one may fare better.
                     Err(error) if error != rustix::io::Errno::INVAL && error != rustix::io::Errno::BADF => {
-                        tracing::warn!("a connection was not accepted: {error}");
+                        admission.warn(|left_out| {
+                            tracing::warn!("a connection was not accepted: {error}{left_out}");
+                        });
                         std::thread::sleep(std::time::Duration::from_millis(10));
                     }
                     Err(_) => return,
@@ -82,12 +75,26 @@ impl Listener {
     }
 }
 
-impl Drop for Listener {
-    fn drop(&mut self) {
-        if let Some(path) = &self.file {
-            // Best effort: a stale file is replaced by the next daemon anyway.
-            let _ = std::fs::remove_file(path);
-        }
+/// Gives a connection its thread, or turns it away where there are too many.
+fn begin(
+    connection: OwnedFd,
+    session: SessionId,
+    identity: &Arc<Identity>,
+    messages: &Sender<Message>,
+    admission: &Arc<Admission>,
+) {
+    let socket = Arc::new(connection);
+    let begun = admission.places().and_then(|places| {
+        let (socket, identity) = (Arc::clone(&socket), Arc::clone(identity));
+        let (messages, admission) = (messages.clone(), Arc::clone(admission));
+        let thread = std::thread::Builder::new().name(format!("shade-session-{session}"));
+        thread.spawn(move || run(socket, session, &identity, &messages, &admission, places))
+    });
+    if let Err(error) = begun {
+        // The peer may be gone already; then nobody needs the answer.
+        let text = format!("no room for another connection: {error}");
+        let _ = send(&socket, &Reply::Refuse { code: REFUSE_RESOURCES, text }, &[]);
+        admission.warn(|left_out| tracing::warn!("a connection was turned away: {error}{left_out}"));
     }
 }
 

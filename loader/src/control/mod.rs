@@ -2,11 +2,14 @@
 //!
 //! `observe` is the other side of it: how a recorder asks a running daemon for a trace.
 
+mod admission;
 mod listener;
 mod message;
 mod observe;
+mod peer;
 mod session;
 mod socket;
+mod socket_file;
 
 pub use listener::Listener;
 pub use message::Message;

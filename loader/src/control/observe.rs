@@ -7,12 +7,13 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
-use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use rustix::pipe::{PipeFlags, pipe_with};
 use shade_formats::control::{PROTOCOL, REFUSE_BUSY, Reply, Request, socket_name};
 use shade_formats::limits::MESSAGE_BYTES_MAX;
 
+use super::peer;
 use super::socket::{ask, receive};
 
 /// Longest wait for the daemon's answer: it has nothing to do for it.
@@ -126,7 +127,7 @@ fn observe_once(folder: &Path, job: &str, path: Option<&Path>) -> Result<Observe
         Err(error) => return Err(ObserveError::Io(error.into())),
     }
     // Anyone may bind an abstract name.
-    let got = socket_peercred(&socket).map_err(io::Error::from)?.uid.as_raw();
+    let got = peer::user(&socket)?;
     let expected = rustix::process::geteuid().as_raw();
     if got != expected {
         return Err(ObserveError::Foreign { address, got, expected });

@@ -9,17 +9,18 @@ use std::time::Duration;
 
 use crossbeam_channel::Sender;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::net::sockopt::socket_peercred;
-use rustix::process::{PidfdFlags, pidfd_open};
 use shade_formats::control::{
     Output, PROTOCOL, REFUSE_BUSY, REFUSE_DATASET, REFUSE_PERMISSION, REFUSE_PROTOCOL, REFUSE_RESOURCES,
     Reply, Request,
 };
 use shade_formats::limits::{MESSAGE_BYTES_MAX, state_bytes_max};
 
+use super::admission::{Admission, Places};
 use super::message::Message;
+use super::peer;
 use super::socket::{receive, send};
 use crate::core::{Attach, Refusal, SessionId};
+use crate::panics::caught;
 use crate::ring::{Doorbell, RingSegments};
 
 /// How long a connection may take to say hello.
@@ -72,35 +73,67 @@ enum SessionError {
     Refused(Refusal),
     #[error("the daemon is stopping")]
     Stopping,
+    #[error("a defect of the daemon: its session's thread panicked: {0}")]
+    Defect(String),
 }
 
 fn refuse<T>(code: u16, text: String) -> Result<T, SessionError> {
     Err(SessionError::Refused(Refusal { code, text }))
 }
 
+/// Tells the daemon that a session is gone, and that nobody looks at what it was given any more. It does so when it is dropped,
+/// so whatever happens to the session's thread, the daemon is told.
+struct Leaving<'a> {
+    session: SessionId,
+    messages: &'a Sender<Message>,
+    is_gone: bool,
+}
+
+impl Leaving<'_> {
+    /// The session is gone; its process may look at what it was given a while longer.
+    fn gone(&mut self) {
+        if !std::mem::replace(&mut self.is_gone, true) {
+            // The daemon has stopped if nobody listens; then there is nothing to tell.
+            let _ = self.messages.send(Message::Gone(self.session));
+        }
+    }
+}
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        self.gone();
+        let _ = self.messages.send(Message::LetGo(self.session));
+    }
+}
+
 /// Serves one connection until it ends; whatever happens, the daemon is told that the session is gone, and when nobody looks at
 /// what it was given any more.
-pub(super) fn run(socket: OwnedFd, session: SessionId, identity: &Identity, messages: &Sender<Message>) {
-    let socket = Arc::new(socket);
-    // Of a process that is gone, or cannot be seen from here, only the socket tells.
-    let process = process(&socket).ok().flatten();
-    let served = serve(&socket, session, identity, process.as_ref(), messages);
+pub(super) fn run(
+    socket: Arc<OwnedFd>,
+    session: SessionId,
+    identity: &Identity,
+    messages: &Sender<Message>,
+    admission: &Admission,
+    mut places: Places,
+) {
+    let mut leaving = Leaving { session, messages, is_gone: false };
+    let process = peer::process(&socket);
+    let served = caught(|| serve(&socket, session, identity, process.as_ref(), messages, &mut places))
+        .unwrap_or_else(|text| Err(SessionError::Defect(text)));
     if let Err(error) = &served {
         if let SessionError::Refused(Refusal { code, text }) = error {
             // The peer may be gone already; then nobody needs the answer.
             let _ = send(&socket, &Reply::Refuse { code: *code, text: text.clone() }, &[]);
         }
-        tracing::warn!("session {session}: {error}");
+        admission.warn(|left_out| tracing::warn!("session {session}: {error}{left_out}"));
     }
-    // The daemon has stopped if nobody listens; then there is nothing to tell. Before hanging up: who sees that its
-    // session has ended may attach again at once, and finds its place free.
-    let _ = messages.send(Message::Gone(session));
+    // Before hanging up: who sees that its session has ended may attach again at once, and finds its place free.
+    leaving.gone();
     let _ = rustix::net::shutdown(&socket, rustix::net::Shutdown::Both);
     drop(socket);
-    if matches!(served, Ok(Ended::HungUp)) {
-        wait_for_death(process);
+    if let (Ok(Ended::HungUp), Some(process)) = (served, process) {
+        wait_for_death(&process);
     }
-    let _ = messages.send(Message::LetGo(session));
 }
 
 fn serve(
@@ -109,22 +142,30 @@ fn serve(
     identity: &Identity,
     process: Option<&OwnedFd>,
     messages: &Sender<Message>,
+    places: &mut Places,
 ) -> Result<Ended, SessionError> {
     let mut buffer = vec![0; MESSAGE_BYTES_MAX];
     let attach = match hello(socket, session, identity, &mut buffer)? {
         Some(Opening::Rank(attach)) => attach,
         Some(Opening::Observer(pipe)) => {
-            observe(socket, session, identity, pipe, process, messages)?;
+            observe(socket, session, identity, pipe, process, messages, places)?;
             return Ok(Ended::ForGood);
         }
         None => return Ok(Ended::ForGood),
     };
-    // Only raw batches show records.
-    let records = identity.records.as_ref().filter(|_| attach.spec.output == Output::Raw);
+    // Only raw batches show records, and only to a process whose death is told: else nobody knows when they are free again.
+    let records =
+        identity.records.as_ref().filter(|_| attach.spec.output == Output::Raw && process.is_some());
+    let attach = Attach { borrows: records.is_some(), ..attach };
     let doorbell = welcome(socket, attach, identity, records, messages)?;
-    let ended = converse(socket, session, &doorbell, process, identity.samples, &mut buffer, messages);
+    places.greeting = None;
+    let samples = identity.samples;
+    let ended = caught(|| converse(socket, session, &doorbell, process, samples, &mut buffer, messages))
+        .unwrap_or_else(|text| Err(SessionError::Defect(text)));
     let ended = ended.unwrap_or_else(|error| {
         tracing::warn!("session {session}: {error}");
+        // A trainer that is still there is told why.
+        let _ = send(socket, &Reply::Failed { text: error.to_string() }, &[]);
         Ended::HungUp
     });
     Ok(if records.is_some() { ended } else { Ended::ForGood })
@@ -215,11 +256,13 @@ fn observe(
     pipe: OwnedFd,
     process: Option<&OwnedFd>,
     messages: &Sender<Message>,
+    places: &mut Places,
 ) -> Result<(), SessionError> {
     let (verdict, answer) = crossbeam_channel::bounded(1);
     let message = Message::Observe { session, socket: Arc::clone(socket), pipe, verdict };
     messages.send(message).map_err(|_| SessionError::Stopping)?;
     answer.recv().map_err(|_| SessionError::Stopping)?.map_err(SessionError::Refused)?;
+    places.greeting = None;
     let &Identity { samples, content_id, .. } = identity;
     send(socket, &Reply::Observing { pid: std::process::id(), samples, content_id }, &[])?;
     let mut fds = vec![PollFd::new(socket.as_ref(), PollFlags::IN)];
@@ -233,21 +276,9 @@ fn observe(
     Ok(())
 }
 
-/// The process at the other end, to be told of its death: its forked children may hold the socket open still. `None`
-/// where there is no telling (another pid namespace): the socket's hang-up has to do.
-fn process(socket: &OwnedFd) -> io::Result<Option<OwnedFd>> {
-    let pid = socket_peercred(socket.as_fd())?.pid;
-    Ok(pidfd_open(pid, PidfdFlags::empty()).ok())
-}
-
-/// Returns when the process is dead; where nothing tells of that, when the daemon ends.
-fn wait_for_death(process: Option<OwnedFd>) {
-    let Some(process) = process else {
-        loop {
-            std::thread::park();
-        }
-    };
-    while poll(&mut [PollFd::new(&process, PollFlags::IN)], None) == Err(rustix::io::Errno::INTR) {}
+/// Returns when the process is dead.
+fn wait_for_death(process: &OwnedFd) {
+    while poll(&mut [PollFd::new(process, PollFlags::IN)], None) == Err(rustix::io::Errno::INTR) {}
 }
 
 /// What a connection begins with.
@@ -265,14 +296,9 @@ fn hello(
     identity: &Identity,
     buffer: &mut [u8],
 ) -> Result<Option<Opening>, SessionError> {
-    let peer = socket_peercred(socket.as_fd())?;
-    if peer.uid != rustix::process::geteuid() && !peer.uid.is_root() {
-        let text = format!(
-            "this daemon serves user {} only, not user {}",
-            rustix::process::geteuid().as_raw(),
-            peer.uid.as_raw()
-        );
-        return refuse(REFUSE_PERMISSION, text);
+    let (user, own) = (peer::user(socket)?, rustix::process::geteuid().as_raw());
+    if user != own && user != 0 {
+        return refuse(REFUSE_PERMISSION, format!("this daemon serves user {own} only, not user {user}"));
     }
     let timeout = Timespec { tv_sec: HELLO_TIMEOUT.as_secs().cast_signed(), tv_nsec: 0 };
     if poll(&mut [PollFd::new(socket.as_ref(), PollFlags::IN)], Some(&timeout))? == 0 {
@@ -294,7 +320,9 @@ fn hello(
         Request::Hello { job, .. } | Request::Observe { job, .. } if job != identity.job => {
             refuse(REFUSE_BUSY, format!("this daemon serves job {:?}, not {job:?}", identity.job))
         }
-        Request::Hello { rank, spec, .. } => Ok(Some(Opening::Rank(Attach { session, rank, spec }))),
+        Request::Hello { rank, spec, .. } => {
+            Ok(Some(Opening::Rank(Attach { session, rank, spec, borrows: false })))
+        }
         Request::Observe { .. } => match fd.filter(is_pipe) {
             Some(pipe) => Ok(Some(Opening::Observer(pipe))),
             None => refuse(REFUSE_PROTOCOL, "the write end of a pipe must come with an observe".into()),
@@ -320,4 +348,26 @@ fn read_state(fd: OwnedFd, samples: u32) -> Result<Vec<u8>, SessionError> {
     let mut bytes = vec![0; usize::try_from(len).unwrap_or(usize::MAX)];
     file.read_exact_at(&mut bytes, 0)?;
     Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_that_panics_tells_that_it_is_gone_and_that_it_has_let_go() {
+        let (messages, told) = crossbeam_channel::unbounded();
+        let panicked = caught(|| {
+            let mut leaving = Leaving { session: 7, messages: &messages, is_gone: false };
+            if leaving.session == 7 {
+                panic!("in the middle of it");
+            }
+            leaving.gone();
+        });
+        panicked.unwrap_err();
+        assert!(matches!(told.recv(), Ok(Message::Gone(7))));
+        assert!(matches!(told.recv(), Ok(Message::LetGo(7))));
+        drop(messages);
+        assert!(told.recv().is_err(), "once each");
+    }
 }

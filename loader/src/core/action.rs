@@ -55,4 +55,6 @@ pub enum Action {
     Trace(Box<Line>),
     /// Say once what a user should know.
     Warn(String),
+    /// Something to tell the user about a record: there may be as many as the dataset has.
+    BadRecord(String),
 }

@@ -107,7 +107,7 @@ impl Core {
         if let Some(job) = &mut self.job {
             job.count(change);
         }
-        actions.push(Action::Warn(text));
+        actions.push(Action::BadRecord(text));
     }
 
     /// The next sample after the row's own, by id and round the end, that has the planned sample's label and fits into

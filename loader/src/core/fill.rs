@@ -54,7 +54,7 @@ impl Core {
             let Some(&Row { position, sample, ref record, .. }) = rows.get(at) else { continue };
             let (row, text) = (RowRef { session, seq, position }, self.name_fault(sample, &fault));
             if matches!(fault, FillFault::Checksum(_)) && self.read_again(row, sample, record.record()) {
-                actions.push(Action::Warn(format!("{text}: reading it again")));
+                actions.push(Action::BadRecord(format!("{text}: reading it again")));
             } else {
                 lost.push((row, text));
             }

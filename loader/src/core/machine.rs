@@ -251,7 +251,7 @@ impl Core {
             self.job = Some(job);
             self.rescore_residents();
         }
-        self.sessions.push(Session::new(attach.session, attach.rank, blocks));
+        self.sessions.push(Session::new(attach.session, attach.rank, attach.borrows, blocks));
         Ok(Accepted { batches_per_epoch, payload })
     }
 

@@ -7,12 +7,15 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, select};
 use shade_formats::control::{REFUSE_BUSY, REFUSE_RESOURCES, Reply, Request};
 
+use super::memory::room_for_ring;
 use super::observer::{Described, Observer};
 use super::sessions::Sessions;
 use super::stats::report;
 use crate::batches::{Filled, SealOrder, Workers, seal};
 use crate::control::Message;
 use crate::core::{Action, Core, Event, Refusal};
+use crate::log::Throttle;
+use crate::panics::caught;
 use crate::reads::{Completion, Reads};
 
 /// Events taken in before the core acts on them: work by batch, not by call.
@@ -24,6 +27,15 @@ const FIRST_RANK: Duration = Duration::from_secs(30);
 /// How long reads may take to come home at the end, and a recorder to take the last of its trace. Nothing aborts an NFS read; the kernel keeps its pages itself.
 const STOP: Duration = Duration::from_secs(2);
 
+/// Why the daemon ends.
+#[derive(Debug)]
+pub(super) enum Stop {
+    /// By a signal, or nobody needs it any more.
+    Asked,
+    /// A thread panicked.
+    Defect(String),
+}
+
 /// The running daemon.
 pub(super) struct Daemon {
     core: Core,
@@ -34,6 +46,8 @@ pub(super) struct Daemon {
     observer: Option<Observer>,
     described: Described,
     linger: Option<Duration>,
+    /// Of lines about bad records: a dataset may have as many as samples.
+    bad_records: Throttle,
     started: Instant,
     /// Since when no rank has been attached, and whether one ever was.
     empty_since: Instant,
@@ -61,6 +75,7 @@ impl Daemon {
             observer: None,
             described,
             linger,
+            bad_records: Throttle::new(started),
             started,
             empty_since: started,
             served: false,
@@ -71,13 +86,33 @@ impl Daemon {
     }
 
     /// Runs until told to stop, or until a private daemon is not needed any more.
+    ///
+    /// # Errors
+    /// The text of a panic, of this thread or another: nothing can be trusted to go on. All sessions were told.
     pub(super) fn run(
         mut self,
         completions: &Receiver<Completion>,
         done: &Receiver<Filled>,
         messages: &Receiver<Message>,
-        stop: &Receiver<()>,
-    ) {
+        stop: &Receiver<Stop>,
+    ) -> Result<(), String> {
+        let ended = caught(|| self.serve(completions, done, messages, stop));
+        let defect = match ended {
+            Ok(Stop::Asked) => None,
+            Ok(Stop::Defect(text)) => Some(text),
+            Err(text) => Some(format!("a defect of shade-load: its core panicked: {text}")),
+        };
+        self.stop(defect.as_deref());
+        defect.map_or(Ok(()), Err)
+    }
+
+    fn serve(
+        &mut self,
+        completions: &Receiver<Completion>,
+        done: &Receiver<Filled>,
+        messages: &Receiver<Message>,
+        stop: &Receiver<Stop>,
+    ) -> Stop {
         let mut beaten = Instant::now();
         loop {
             let wait =
@@ -86,7 +121,7 @@ impl Daemon {
                 recv(completions) -> completion => self.events.extend(completion.ok().map(Event::Read)),
                 recv(done) -> filled => self.events.extend(filled.ok().map(Event::Filled)),
                 recv(messages) -> message => if let Ok(message) = message { self.take(message) },
-                recv(stop) -> _ => break,
+                recv(stop) -> why => return why.unwrap_or(Stop::Asked),
                 default(wait) => {}
             }
             for _ in 0..BURST {
@@ -105,12 +140,16 @@ impl Daemon {
             if beaten.elapsed() >= HEARTBEAT {
                 beaten = Instant::now();
                 self.sessions.beat(monotonic_ns());
+                if let Some(records) = self.bad_records.settle(beaten) {
+                    tracing::warn!(
+                        "{records} more lines about bad records were left out: stats() counts them"
+                    );
+                }
             }
             if self.is_unneeded() {
-                break;
+                return Stop::Asked;
             }
         }
-        self.stop();
     }
 
     /// The core takes in what has happened, and what that makes happen at once.
@@ -134,7 +173,10 @@ impl Daemon {
 
     fn carry_out(&mut self, action: Action) {
         match action {
-            Action::Accept(session, accepted) => self.sessions.answer(session, Ok(accepted)),
+            Action::Accept(session, accepted) => {
+                let room = room_for_ring(accepted.payload.bytes, self.sessions.promised_bytes());
+                self.sessions.answer(session, room.map(|()| accepted));
+            }
             Action::Refuse(session, refusal) => self.sessions.answer(session, Err(refusal)),
             Action::Read(op) => self.reads.submit(op),
             Action::ReadTogether(ops) => self.reads.submit_together(ops),
@@ -146,7 +188,9 @@ impl Daemon {
             Action::Seal(order) => self.seal(&order),
             Action::Publish(session, descriptor) => self.sessions.publish(session, &descriptor, None),
             Action::PublishError(session, descriptor, text) => {
-                tracing::error!("{text}");
+                if let Some(left_out) = self.bad_records.admit(Instant::now()) {
+                    tracing::error!("{text}{left_out}");
+                }
                 self.sessions.publish(session, &descriptor, Some(&text));
             }
             Action::State(session, bytes) => self.sessions.send_state(session, &bytes),
@@ -159,6 +203,11 @@ impl Daemon {
                 }
             }
             Action::Warn(text) => tracing::warn!("{text}"),
+            Action::BadRecord(text) => {
+                if let Some(left_out) = self.bad_records.admit(Instant::now()) {
+                    tracing::warn!("{text}{left_out}");
+                }
+            }
         }
     }
 
@@ -203,8 +252,10 @@ impl Daemon {
                 self.events.push(Event::Observe(false));
             }
             Message::Gone(session) => {
-                self.sessions.forget(session);
-                self.empty_since = Instant::now();
+                // One that was turned away does not keep a private daemon.
+                if self.sessions.forget(session) {
+                    self.empty_since = Instant::now();
+                }
                 self.events.push(Event::Detach(session));
             }
             Message::LetGo(session) => self.events.push(Event::LetGo(session)),
@@ -256,10 +307,10 @@ impl Daemon {
     }
 
     /// Ends all sessions and waits for reads and workers, though not for a store that has stopped answering.
-    fn stop(self) {
+    fn stop(self, defect: Option<&str>) {
         tracing::debug!("stopping after {:.1} s", self.started.elapsed().as_secs_f64());
         let Self { reads, workers, mut sessions, observer, .. } = self;
-        sessions.close_all();
+        sessions.close_all(defect);
         if let Some(observer) = observer {
             observer.finish(STOP);
         }

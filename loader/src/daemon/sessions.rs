@@ -16,7 +16,11 @@ use crate::ring::RingEnd;
 struct Peer {
     socket: Arc<OwnedFd>,
     verdict: Option<Sender<Result<Accepted, Refusal>>>,
+    /// Bytes of a ring that it was promised, until it has them.
+    promised_bytes: u64,
     ring: Option<RingEnd>,
+    /// It was let in.
+    accepted: bool,
     /// It was hung up on.
     closed: bool,
 }
@@ -38,12 +42,27 @@ impl Sessions {
         socket: Arc<OwnedFd>,
         verdict: Sender<Result<Accepted, Refusal>>,
     ) {
-        self.peers.insert(session, Peer { socket, verdict: Some(verdict), ring: None, closed: false });
+        self.peers.insert(
+            session,
+            Peer {
+                socket,
+                verdict: Some(verdict),
+                promised_bytes: 0,
+                ring: None,
+                accepted: false,
+                closed: false,
+            },
+        );
     }
 
     /// Tells a session's thread whether it is accepted.
     pub(super) fn answer(&mut self, session: SessionId, answer: Result<Accepted, Refusal>) {
-        if let Some(verdict) = self.peers.get_mut(&session).and_then(|peer| peer.verdict.take()) {
+        let Some(peer) = self.peers.get_mut(&session) else { return };
+        if let Ok(accepted) = &answer {
+            peer.accepted = true;
+            peer.promised_bytes = accepted.payload.bytes;
+        }
+        if let Some(verdict) = peer.verdict.take() {
             // The thread has ended if nobody listens, and then says so itself.
             let _ = verdict.send(answer);
         }
@@ -52,6 +71,7 @@ impl Sessions {
     pub(super) fn mapped(&mut self, session: SessionId, ring: RingEnd) {
         if let Some(peer) = self.peers.get_mut(&session) {
             peer.ring = Some(ring);
+            peer.promised_bytes = 0;
         }
     }
 
@@ -129,15 +149,26 @@ impl Sessions {
         }
     }
 
-    pub(super) fn close_all(&mut self) {
+    /// Hangs up on all. `why` is told first: the end that nobody asked for has a reason.
+    pub(super) fn close_all(&mut self, why: Option<&str>) {
         for peer in self.peers.values() {
+            if let Some(text) = why {
+                // Who does not take it sees the hang-up.
+                let _ = send(&peer.socket, &Reply::Failed { text: text.to_owned() }, &[]);
+            }
             let _ = rustix::net::shutdown(&peer.socket, rustix::net::Shutdown::Both);
         }
         self.peers.clear();
     }
 
-    pub(super) fn forget(&mut self, session: SessionId) {
-        self.peers.remove(&session);
+    /// Lets go of a session that is gone; whether it had been let in.
+    pub(super) fn forget(&mut self, session: SessionId) -> bool {
+        self.peers.remove(&session).is_some_and(|peer| peer.accepted)
+    }
+
+    /// Bytes of rings that sessions were promised and that do not exist yet.
+    pub(super) fn promised_bytes(&self) -> u64 {
+        self.peers.values().map(|peer| peer.promised_bytes).sum()
     }
 }
 

@@ -6,17 +6,26 @@ use std::time::Duration;
 
 use serde::Serialize;
 use shade_formats::control::{Policy, socket_name};
+use shade_formats::limits::RING_DESCRIPTORS;
 use shade_formats::trace::{Header, VERSION};
 
+use super::memory::{CacheTooLarge, check_cache};
 use super::observer::Described;
-use super::serve::Daemon;
+use super::serve::{Daemon, Stop};
 use crate::batches::Workers;
 use crate::blocks::{Arena, block_bytes_for};
 use crate::control::{Identity, Listener, RecordsSegment};
 use crate::core::{Capacity, Core, CoreConfig, PREFETCHES_MAX, may_lend, staging_bytes};
 use crate::dataset::{Dataset, DatasetError};
+use crate::memfd;
+use crate::panics;
 use crate::reads::coalesce::GAP_BYTES_MAX;
 use crate::reads::{Reads, ReadsConfig, ReadsError};
+
+/// News of sessions that may wait for the core: all that eight ranks can have in flight, whose rings have 64 batches each, and as
+/// much again. A session that has more to say waits, and so does its trainer.
+const MESSAGES_MAX: usize = 1024;
+const _: () = assert!(MESSAGES_MAX >= 2 * 8 * RING_DESCRIPTORS);
 
 /// A validated configuration of `serve`.
 #[derive(Clone, Debug)]
@@ -53,13 +62,8 @@ pub enum DaemonError {
     #[error(transparent)]
     Reads(#[from] ReadsError),
     /// There is not enough memory for the cache.
-    #[error("cannot have {bytes} bytes of memory for the cache: {source}; lower --cache")]
-    Arena {
-        /// Bytes asked for.
-        bytes: u64,
-        /// Why not.
-        source: std::io::Error,
-    },
+    #[error("{0}; lower --cache")]
+    Arena(std::io::Error),
     /// Another daemon has the socket.
     #[error(
         "address in use: a daemon serves this dataset and job already ({address}); attach to it, or name another job with --job"
@@ -79,9 +83,21 @@ pub enum DaemonError {
     /// A thread or handler cannot be set up.
     #[error("cannot start: {0}")]
     Start(std::io::Error),
+    /// The cache is larger than this machine's memory.
+    #[error(transparent)]
+    Memory(#[from] CacheTooLarge),
+    /// A thread panicked, so the daemon has ended and told all sessions.
+    #[error("the daemon ends: {0}")]
+    Defect(String),
 }
 
 impl DaemonError {
+    /// Whether it is this program's own fault, which can only be found after it has said that it is ready.
+    #[must_use]
+    pub fn is_defect(&self) -> bool {
+        matches!(self, Self::Defect(_))
+    }
+
     /// The process's exit code: 3 for a damaged dataset, else 1.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
@@ -112,25 +128,29 @@ pub fn serve(config: &ServeConfig, announce: impl FnOnce(&Ready)) -> Result<(), 
     );
     let cache_bytes = config.cache.bytes(&index, block_bytes);
     let arena_bytes = cache_bytes + staging_bytes(&index, block_bytes, config.reads.depth.submitted_max());
+    check_cache(cache_bytes, arena_bytes)?;
     let page_bytes = u32::try_from(rustix::param::page_size()).unwrap_or(u32::MAX);
     let lends = may_lend(&index, cache_bytes, block_bytes, page_bytes);
     let arena = if lends { Arena::create_shared } else { Arena::create };
     let (arena, free) = arena(arena_bytes, block_bytes)
-        .map_err(|source| DaemonError::Arena { bytes: arena_bytes, source })?;
+        .map_err(|error| memfd::lacking(&format!("a cache of {arena_bytes} bytes"), &error))
+        .map_err(DaemonError::Arena)?;
     let locked = arena.locked();
     let records = arena.file().map(|file| RecordsSegment { file: Arc::clone(file), bytes: arena.bytes() });
     let arena = Arc::new(arena);
 
     let (completions_in, completions) = crossbeam_channel::unbounded();
     let (done_in, done) = crossbeam_channel::unbounded();
-    let (messages_in, messages) = crossbeam_channel::unbounded();
+    let (messages_in, messages) = crossbeam_channel::bounded(MESSAGES_MAX);
     let (stop_in, stop) = crossbeam_channel::bounded(1);
+    let defect_in = stop_in.clone();
+    panics::watch(move |text| drop(defect_in.try_send(Stop::Defect(text))));
     let reads =
         Reads::start(&dataset.folder, Arc::clone(&index), Arc::clone(&arena), config.reads, completions_in)?;
     let workers = Workers::start(config.workers, &index, arena, done_in).map_err(DaemonError::Start)?;
     ctrlc::set_handler(move || {
         // A second signal finds the channel full: stopping is under way.
-        let _ = stop_in.try_send(());
+        let _ = stop_in.try_send(Stop::Asked);
     })
     .map_err(|error| DaemonError::Start(std::io::Error::other(error)))?;
 
@@ -169,8 +189,7 @@ pub fn serve(config: &ServeConfig, announce: impl FnOnce(&Ready)) -> Result<(), 
     };
     let described = described(config, &dataset, &core_config, reads.description());
     let daemon = Daemon::new(Core::new(index, free, core_config), reads, workers, described, config.linger);
-    daemon.run(&completions, &done, &messages, &stop);
-    Ok(())
+    daemon.run(&completions, &done, &messages, &stop).map_err(DaemonError::Defect)
 }
 
 /// What a recorded trace says of this daemon.

@@ -238,10 +238,10 @@ mod tests {
     use std::path::PathBuf;
 
     use super::*;
-    use crate::doctor::cgroup::MemoryLimit;
-    use crate::doctor::machine::{IoUring, Kernel, Memlock, Memory};
-    use crate::doctor::mountinfo;
+    use crate::doctor::machine::{IoUring, Kernel, Memlock};
     use crate::doctor::place::{Facts, Io};
+    use crate::proc::cgroup::MemoryLimit;
+    use crate::proc::{Memory, mountinfo};
 
     fn machine() -> Machine {
         Machine {
@@ -338,7 +338,12 @@ mod tests {
     #[test]
     fn a_control_group_s_limit_counts_where_it_is_below_the_machine_s_memory() {
         let limited = |limit_bytes| {
-            let cgroup = Some(MemoryLimit { folder: PathBuf::new(), limit_bytes, used_bytes: Some(1) });
+            let cgroup = Some(MemoryLimit {
+                folder: PathBuf::new(),
+                limit_bytes,
+                used_bytes: Some(1),
+                reclaimable_bytes: 0,
+            });
             Machine { memory: Memory { cgroup, ..machine().memory }, ..machine() }
         };
         let place = place("ext4", "");

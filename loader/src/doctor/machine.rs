@@ -1,14 +1,12 @@
 //! What this machine, and the container that we may be in, has for shade.
 
-use std::fs;
-
 use rustix::process::{Resource, getrlimit};
 use rustix::thread::{CapabilitySet, capabilities};
 use serde::Serialize;
 
-use super::cgroup::{MemoryLimit, memory_limit};
 use super::kernel::NfsReads;
-use super::mountinfo::Mount;
+use crate::proc::mountinfo::Mount;
+use crate::proc::{Memory, text};
 use crate::reads::{Unavailable, io_uring_here};
 
 /// What this machine has for shade.
@@ -60,29 +58,10 @@ impl Memlock {
     }
 }
 
-/// Memory, of the machine and of the control group.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub(super) struct Memory {
-    pub(super) total_bytes: u64,
-    /// What programs can have without swapping, as the kernel estimates it.
-    pub(super) available_bytes: u64,
-    /// `None`: no control group limits it.
-    pub(super) cgroup: Option<MemoryLimit>,
-}
-
-impl Memory {
-    /// The most that a daemon could ever have here.
-    pub(super) fn most_bytes(&self) -> u64 {
-        let limit = self.cgroup.as_ref().map_or(u64::MAX, |limit| limit.limit_bytes);
-        limit.min(self.total_bytes)
-    }
-}
-
 /// Looks at this machine. What cannot be read is left empty.
 pub(super) fn look(mounts: &[Mount]) -> Machine {
     let release = text("/proc/sys/kernel/osrelease").trim().to_owned();
     let memlock = getrlimit(Resource::Memlock);
-    let meminfo = text("/proc/meminfo");
     Machine {
         kernel: Kernel { nfs_reads: NfsReads::of(&release), release },
         io_uring: io_uring(),
@@ -92,11 +71,7 @@ pub(super) fn look(mounts: &[Mount]) -> Machine {
             cap_ipc_lock: capabilities(None)
                 .is_ok_and(|sets| sets.effective.contains(CapabilitySet::IPC_LOCK)),
         },
-        memory: Memory {
-            total_bytes: meminfo_bytes(&meminfo, "MemTotal"),
-            available_bytes: meminfo_bytes(&meminfo, "MemAvailable"),
-            cgroup: memory_limit(&text("/proc/self/cgroup"), mounts, |path| fs::read_to_string(path).ok()),
-        },
+        memory: Memory::look(mounts),
         cpus: std::thread::available_parallelism().map_or(1, usize::from),
     }
 }
@@ -108,33 +83,9 @@ fn io_uring() -> IoUring {
     }
 }
 
-/// A file of /proc or /sys; empty if there is none. Names in it may be no UTF-8.
-pub(super) fn text(path: &str) -> String {
-    fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
-}
-
-/// `MemTotal:       24682416 kB`; 0 if there is no such line.
-fn meminfo_bytes(meminfo: &str, name: &str) -> u64 {
-    let value = meminfo.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-    let kib = value.and_then(|value| value.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
-    kib.unwrap_or(0).saturating_mul(1024)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn meminfo_counts_in_kib() {
-        let text =
-            "MemTotal:       24682416 kB\nMemFree:          123 kB\nMemAvailable:   20000000 kB\nHuge: 3\n";
-        assert_eq!(meminfo_bytes(text, "MemTotal"), 24_682_416 << 10);
-        assert_eq!(meminfo_bytes(text, "MemAvailable"), 20_000_000 << 10);
-        for absent in ["Mem", "Huge", "Swap"] {
-            assert_eq!(meminfo_bytes(text, absent), 0, "{absent}");
-        }
-        assert_eq!(meminfo_bytes("MemTotal: 99999999999999999999 kB", "MemTotal"), 0);
-    }
 
     #[test]
     fn a_capability_lifts_the_limit_of_locked_memory() {

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::mountinfo::unescaped;
+use crate::proc::mountinfo::unescaped;
 
 /// The READ operations of one NFS mount since it was mounted, by all processes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]

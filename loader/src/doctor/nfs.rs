@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
-use super::mountinfo::Mount;
 use super::mountstats::ReadsSoFar;
+use crate::proc::mountinfo::Mount;
 
 /// An NFS mount.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -59,7 +59,7 @@ impl Nfs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::mountinfo;
+    use crate::proc::mountinfo;
 
     fn of(kind: &str, options: &str) -> Option<Nfs> {
         let line = format!("96 27 0:45 / /data rw,noatime - {kind} 10.0.0.1:/export rw,{options}");

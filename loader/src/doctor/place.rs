@@ -9,12 +9,12 @@ use shade_formats::index::Index;
 use shade_formats::{SampleId, ShardId};
 
 use super::DoctorError;
-use super::machine::text;
-use super::mountinfo::{self, Mount};
 use super::mountstats::reads_so_far;
 use super::nfs::Nfs;
 use crate::blocks::{block_bytes_for, charged_bytes};
 use crate::dataset::{Dataset, DatasetError};
+use crate::proc::mountinfo::{self, Mount};
+use crate::proc::text;
 use crate::reads::{IoChoice, IoMode, any_shard, choose_io};
 
 /// What blocks are aligned to where no dataset says how large they are.

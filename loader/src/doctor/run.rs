@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use super::cli::Doctor;
 use super::error::DoctorError;
-use super::machine::{self, text};
-use super::mountinfo;
+use super::machine;
 use super::place::{self, Place};
 use super::probe::{Probe, probe};
 use super::report::Report;
 use crate::dataset::Dataset;
+use crate::proc::{mountinfo, text};
 
 /// Looks at this machine and at the path, if one is given, and writes what that means for shade to `out`.
 ///

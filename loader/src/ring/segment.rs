@@ -1,7 +1,8 @@
 //! Makes the three segments and two doorbells of a session, sealed so that neither side can pull memory from under the other.
 //!
-//! Every page is allocated here, so running out of memory is an error now and not a SIGBUS in the middle of an epoch. Sizes
-//! are sealed, for a file that can shrink under a mapping is a SIGBUS too. What only the daemon writes is sealed against every
+//! Every page is allocated here, so that none is missing in the middle of an epoch, which would be a SIGBUS. A limit on this process or
+//! the end of a machine's memory is an error here. The limit of a control group is not: beyond it the kernel ends a process, so the
+//! daemon compares sizes with it before it asks for a ring (`daemon/memory`). Sizes are sealed, for a file that can shrink under a mapping is a SIGBUS too. What only the daemon writes is sealed against every
 //! later writable mapping, which the daemon's own, made before, survives.
 #![expect(unsafe_code, reason = "a mapping becomes a region; the block has its proof")]
 
@@ -59,15 +60,16 @@ impl RingSegments {
     /// Makes, allocates, maps and seals everything for a ring with such a payload.
     ///
     /// # Errors
-    /// ENOMEM or ENOSPC when the memory is not to be had, EMFILE when descriptors are not; `InvalidInput` when
-    /// `payload` is impossible. Nothing is left behind.
+    /// When memory or descriptors are not to be had, with the limit that forbids it; `InvalidInput` when `payload` is impossible.
+    /// Nothing is left behind.
     pub fn create(payload: PayloadSize) -> io::Result<Self> {
         let (daemon, daemon_region) = segment("shade-ring-daemon", DAEMON_SEGMENT_BYTES, Writers::Mapped)?;
         let (client, client_region) = segment("shade-ring-client", CLIENT_SEGMENT_BYTES, Writers::All)?;
         // Checks `payload` before anything of that size is asked for.
         let producer = Producer::create(daemon_region, client_region, payload)
             .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
-        let (payload_fd, payload) = segment("shade-ring-payload", payload.bytes, Writers::All)?;
+        let (payload_fd, payload) = segment("shade-ring-payload", payload.bytes, Writers::All)
+            .map_err(|error| memfd::lacking(&format!("a ring of {} bytes", payload.bytes), &error))?;
         Ok(Self {
             end: RingEnd { producer, payload, to_client: doorbell()? },
             doorbell: Doorbell(doorbell()?),

@@ -277,7 +277,7 @@ impl Replay {
 
     pub(crate) fn attach(&mut self, session: SessionId, rank: u32, spec: &JobSpec) {
         self.ranks.insert(session, rank);
-        self.step(Event::Attach(Box::new(Attach { session, rank, spec: *spec })));
+        self.step(Event::Attach(Box::new(Attach { session, rank, spec: *spec, borrows: true })));
     }
 
     pub(crate) fn start(&mut self, session: SessionId, epoch: u32, first_batch: u32) {
@@ -423,7 +423,7 @@ impl Replay {
                 }
                 Action::State(_, bytes) => self.states.push(bytes),
                 Action::StateLoaded(_) => {}
-                Action::Warn(text) => self.warnings.push(text),
+                Action::Warn(text) | Action::BadRecord(text) => self.warnings.push(text),
                 Action::Trace(line) => self.traced.push(*line),
                 Action::Fail(_, text) | Action::Close(_, text) => self.failed.push(text),
             }

@@ -4,16 +4,23 @@
 use std::io::Read;
 use std::path::PathBuf;
 
+use shade_client::{Options, Session};
 use shade_tests::{attach, next, spec};
 
-/// `shade-test-trainer DATASET RANK WORLD_SIZE BATCH_SIZE HELD`
+/// `shade-test-trainer DATASET RANK WORLD_SIZE BATCH_SIZE HELD [SOCKET]`
 fn main() {
     let mut arguments = std::env::args_os().skip(1);
     let dataset = PathBuf::from(arguments.next().unwrap());
-    let numbers: Vec<u32> = arguments.map(|text| text.to_str().unwrap().parse().unwrap()).collect();
-    let [rank, world_size, batch_size, held] = numbers.try_into().unwrap();
-
-    let session = attach(&dataset, rank, spec(batch_size, world_size));
+    let mut number = || arguments.next().unwrap().to_str().unwrap().parse::<u32>().unwrap();
+    let (rank, world_size, batch_size, held) = (number(), number(), number(), number());
+    let spec = spec(batch_size, world_size);
+    let session = match arguments.next().map(PathBuf::from) {
+        socket @ Some(_) => {
+            let options = Options { socket, ..Options::default() };
+            Session::connect(&dataset, "default", rank, spec, &options).unwrap()
+        }
+        None => attach(&dataset, rank, spec),
+    };
     session.start_epoch(0, 0).unwrap();
     let batches: Vec<_> = (0..held).map(|_| next(&session).unwrap().unwrap()).collect();
     println!("holding {}", batches.len());

@@ -4,8 +4,9 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use nix::sys::socket::{getsockopt, sockopt};
 use rustix::io::Errno;
-use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use shade_formats::control::{REFUSE_BUSY, Reply, Request, socket_name};
 
@@ -163,8 +164,11 @@ fn greet(place: &Place, hello: &Request, deadline: Instant) -> Result<Greeting, 
 
 /// Anyone may bind an abstract name: only our own user's daemon gets to hear anything.
 fn check_peer(socket: &OwnedFd, place: &Place) -> Result<(), ClientError> {
-    let peer = socket_peercred(socket).map_err(ClientError::system("asking who serves the socket"))?;
-    let (got, expected) = (peer.uid.as_raw(), rustix::process::geteuid().as_raw());
+    // Its process id is 0 where it runs in another PID namespace: rustix has no value for that.
+    let peer = getsockopt(socket, sockopt::PeerCredentials).map_err(|error| {
+        ClientError::system("asking who serves the socket")(Errno::from_raw_os_error(error as i32))
+    })?;
+    let (got, expected) = (peer.uid(), rustix::process::geteuid().as_raw());
     if got != expected {
         return Err(ClientError::Foreign { socket: place.name.clone(), got, expected });
     }

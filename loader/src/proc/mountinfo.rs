@@ -6,29 +6,29 @@ use serde::Serialize;
 
 /// A mounted file system.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(super) struct Mount {
+pub(crate) struct Mount {
     /// Where it is mounted.
-    pub(super) mount_point: String,
+    pub(crate) mount_point: String,
     /// What is mounted: a device, `server:/export`, or a name that means nothing.
-    pub(super) source: String,
+    pub(crate) source: String,
     /// The file system's type: `ext4`, `nfs4`.
     #[serde(rename = "type")]
-    pub(super) kind: String,
+    pub(crate) kind: String,
     /// The mount's options, then those of the file system that are not among them.
-    pub(super) options: Vec<String>,
+    pub(crate) options: Vec<String>,
     /// Major and minor number of the device, `0:45`.
-    pub(super) device: String,
+    pub(crate) device: String,
     /// The folder of the file system that is mounted; cgroups need it.
     #[serde(skip)]
-    pub(super) root: String,
+    pub(crate) root: String,
     /// What statx calls `stx_mnt_id`.
     #[serde(skip)]
-    pub(super) id: u64,
+    pub(crate) id: u64,
 }
 
 impl Mount {
     /// The value of option `name=value`.
-    pub(super) fn option(&self, name: &str) -> Option<&str> {
+    pub(crate) fn option(&self, name: &str) -> Option<&str> {
         let value = |option: &'_ String| -> Option<usize> {
             let (found, _) = option.split_once('=')?;
             (found == name).then_some(found.len() + 1)
@@ -37,19 +37,19 @@ impl Mount {
     }
 
     /// Whether option `name` is set.
-    pub(super) fn has(&self, name: &str) -> bool {
+    pub(crate) fn has(&self, name: &str) -> bool {
         self.options.iter().any(|option| option == name)
     }
 }
 
 /// All mounts, in the order of the text. Lines that are none are left out.
-pub(super) fn parse(text: &str) -> Vec<Mount> {
+pub(crate) fn parse(text: &str) -> Vec<Mount> {
     text.lines().filter_map(mount).collect()
 }
 
 /// The mount that `path`, absolute and without links, lies on: the one that the kernel names, else the one whose mount
 /// point is the longest prefix; of several at one point the last, which covers the others.
-pub(super) fn of_path<'a>(mounts: &'a [Mount], path: &Path, id: Option<u64>) -> Option<&'a Mount> {
+pub(crate) fn of_path<'a>(mounts: &'a [Mount], path: &Path, id: Option<u64>) -> Option<&'a Mount> {
     let named = id.and_then(|id| mounts.iter().find(|mount| mount.id == id));
     let longest = || {
         let above = mounts.iter().filter(|mount| path.starts_with(&mount.mount_point));
@@ -88,7 +88,7 @@ fn mount(line: &str) -> Option<Mount> {
 }
 
 /// Undoes the kernel's escapes: a backslash and three octal digits for blank, tab, newline and backslash.
-pub(super) fn unescaped(word: &str) -> String {
+pub(crate) fn unescaped(word: &str) -> String {
     let mut bytes = Vec::with_capacity(word.len());
     let mut rest = word.as_bytes();
     while let Some((&first, behind)) = rest.split_first() {

@@ -11,13 +11,16 @@ const NO_LIMIT_BYTES: u64 = 1 << 62;
 
 /// A control group's limit of memory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(super) struct MemoryLimit {
+pub(crate) struct MemoryLimit {
     /// The group's folder.
-    pub(super) folder: PathBuf,
+    pub(crate) folder: PathBuf,
     /// The kernel ends processes that go beyond it.
-    pub(super) limit_bytes: u64,
+    pub(crate) limit_bytes: u64,
     /// In use now, page cache included.
-    pub(super) used_bytes: Option<u64>,
+    pub(crate) used_bytes: Option<u64>,
+    /// Of that, what the kernel gives back when it is needed: pages of files.
+    #[serde(skip)]
+    pub(crate) reclaimable_bytes: u64,
 }
 
 /// Where the limit of one version of control groups is.
@@ -27,23 +30,40 @@ struct Version<'a> {
     group: &'a str,
     limit: &'static str,
     used: &'static str,
+    /// What memory.stat calls pages of files.
+    file_pages: [&'static str; 2],
 }
 
 /// The smallest limit above this process, if there is one. `cgroups` is /proc/self/cgroup; `read` reads a file.
-pub(super) fn memory_limit(
+pub(crate) fn memory_limit(
     cgroups: &str,
     mounts: &[Mount],
     read: impl Fn(&Path) -> Option<String>,
 ) -> Option<MemoryLimit> {
+    let read = &read;
     let limits = cgroups.lines().filter_map(|line| version(line, mounts)).flat_map(|version| {
         let number = |folder: &Path, name| read(&folder.join(name))?.trim().parse::<u64>().ok();
         let limit = move |folder: PathBuf| {
             let limit_bytes = number(&folder, version.limit).filter(|bytes| *bytes < NO_LIMIT_BYTES)?;
-            Some(MemoryLimit { limit_bytes, used_bytes: number(&folder, version.used), folder })
+            let stat = read(&folder.join("memory.stat")).unwrap_or_default();
+            let reclaimable_bytes =
+                version.file_pages.iter().map(|name| stat_bytes(&stat, name)).fold(0, u64::saturating_add);
+            Some(MemoryLimit {
+                limit_bytes,
+                used_bytes: number(&folder, version.used),
+                reclaimable_bytes,
+                folder,
+            })
         };
         folders(version.mount, version.group).into_iter().filter_map(limit).collect::<Vec<_>>()
     });
     limits.min_by_key(|limit| limit.limit_bytes)
+}
+
+/// `inactive_file 4096`; 0 if there is no such line.
+fn stat_bytes(stat: &str, name: &str) -> u64 {
+    let value = stat.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    value.and_then(|value| value.trim().parse().ok()).unwrap_or(0)
 }
 
 /// `0::/user.slice` is version 2, `4:memory:/docker/1234` version 1.
@@ -52,10 +72,22 @@ fn version<'a>(line: &'a str, mounts: &'a [Mount]) -> Option<Version<'a>> {
     let (controllers, group) = rest.split_once(':')?;
     if controllers.is_empty() {
         let mount = mounts.iter().find(|mount| mount.kind == "cgroup2")?;
-        Some(Version { mount, group, limit: "memory.max", used: "memory.current" })
+        Some(Version {
+            mount,
+            group,
+            limit: "memory.max",
+            used: "memory.current",
+            file_pages: ["inactive_file", "active_file"],
+        })
     } else if controllers.split(',').any(|controller| controller == "memory") {
         let mount = mounts.iter().find(|mount| mount.kind == "cgroup" && mount.has("memory"))?;
-        Some(Version { mount, group, limit: "memory.limit_in_bytes", used: "memory.usage_in_bytes" })
+        Some(Version {
+            mount,
+            group,
+            limit: "memory.limit_in_bytes",
+            used: "memory.usage_in_bytes",
+            file_pages: ["total_inactive_file", "total_active_file"],
+        })
     } else {
         None
     }
@@ -72,7 +104,7 @@ fn folders(mount: &Mount, group: &str) -> Vec<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::mountinfo;
+    use crate::proc::mountinfo;
     use proptest::prelude::*;
 
     const V2: &str = "41 31 0:38 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate";

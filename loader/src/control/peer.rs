@@ -1,0 +1,42 @@
+//! Who is at the other end of a control socket.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+use nix::sys::socket::{getsockopt, sockopt};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+/// The user whose process is there.
+pub(super) fn user(socket: impl AsFd) -> io::Result<u32> {
+    Ok(getsockopt(&socket, sockopt::PeerCredentials)?.uid())
+}
+
+/// The process that is there, to be told of its death: its forked children may hold the socket open still. `None` where there is no
+/// telling: Linux before 6.5 has a number only, which is 0 for a process in another PID namespace, and Linux before 5.3 not even that.
+pub(super) fn process(socket: impl AsFd) -> Option<OwnedFd> {
+    // The number may be another process's by the time that it is used; the descriptor is the peer's for certain.
+    let by_socket = || getsockopt(&socket, sockopt::PeerPidfd).ok();
+    let by_number = || {
+        let pid = Pid::from_raw(getsockopt(&socket, sockopt::PeerCredentials).ok()?.pid())?;
+        pidfd_open(pid, PidfdFlags::empty()).ok()
+    };
+    by_socket().or_else(by_number)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+    use super::*;
+
+    #[test]
+    fn the_peer_is_this_process_and_alive() {
+        let (ours, _theirs) = UnixStream::pair().unwrap();
+        assert_eq!(user(&ours).unwrap(), rustix::process::geteuid().as_raw());
+        let process = process(&ours).expect("kernels of tests have pidfds");
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        assert_eq!(poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&now)), Ok(0));
+    }
+}

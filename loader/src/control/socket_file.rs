@@ -1,0 +1,93 @@
+//! A socket in the file system: one daemon has it, and what a dead one left is replaced.
+//!
+//! All ranks start a daemon at the same moment. To see that nobody answers at a file, to remove it and to bind it again are three
+//! steps, so a lock on a file beside it decides who takes them: `PATH.lock`, held for the daemon's life.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::net::SocketAddrUnix;
+
+/// A socket file that is ours. Dropped, it is removed, and so is its lock.
+#[derive(Debug)]
+pub(super) struct SocketFile {
+    path: PathBuf,
+    /// Device and inode: another daemon's file at the same path is not ours to remove.
+    identity: (u64, u64),
+    lock_path: PathBuf,
+    /// Held until the file is removed: fields are dropped after `drop` has run.
+    _lock: File,
+}
+
+impl SocketFile {
+    /// Takes `path` and has it bound by `bind`; `answers` says whether somebody listens at an address.
+    ///
+    /// # Errors
+    /// `AddrInUse` when another daemon has it.
+    pub(super) fn claim(
+        path: &Path,
+        bind: impl Fn(&SocketAddrUnix) -> io::Result<OwnedFd>,
+        answers: impl Fn(&SocketAddrUnix) -> bool,
+    ) -> io::Result<(Self, OwnedFd)> {
+        let address = SocketAddrUnix::new(path)?;
+        let lock_path = lock_path(path);
+        let lock = lock(&lock_path)?;
+        let socket = match bind(&address) {
+            // Nobody else removes it: whoever would has the lock.
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && !answers(&address) => {
+                std::fs::remove_file(path)?;
+                bind(&address)
+            }
+            bound => bound,
+        };
+        let socket = socket.inspect_err(|_| drop(std::fs::remove_file(&lock_path)))?;
+        std::fs::set_permissions(path, PermissionsExt::from_mode(0o600))?;
+        let identity = identity(path)?;
+        Ok((Self { path: path.to_owned(), identity, lock_path, _lock: lock }, socket))
+    }
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        // Best effort: what stays behind is replaced by the next daemon anyway.
+        if identity(&self.path).is_ok_and(|found| found == self.identity) {
+            let _ = std::fs::remove_file(&self.path);
+        }
+        let _ = std::fs::remove_file(&self.lock_path);
+    }
+}
+
+fn lock_path(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".lock");
+    name.into()
+}
+
+fn identity(path: &Path) -> io::Result<(u64, u64)> {
+    std::fs::symlink_metadata(path).map(|found| (found.dev(), found.ino()))
+}
+
+/// Takes the lock, of the file that is at `path` then: its last owner may have removed the one that was opened.
+fn lock(path: &Path) -> io::Result<File> {
+    loop {
+        let file = File::options()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .custom_flags(libc::O_NOFOLLOW)
+            .open(path)?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Err(rustix::io::Errno::WOULDBLOCK) => return Err(io::ErrorKind::AddrInUse.into()),
+            other => other?,
+        }
+        let locked = file.metadata()?;
+        if identity(path).is_ok_and(|found| found == (locked.dev(), locked.ino())) {
+            return Ok(file);
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! What this process inherited from whoever started it and does not keep.
+//!
+//! A private daemon is started by whichever rank was first, and serves all ranks of the machine. So that rank's binding to
+//! some CPUs, its niceness and its blocked signals are not the daemon's.
+
+use nix::sys::signal::SigSet;
+use rustix::process::{getpriority_process, setpriority_process};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+/// What was inherited and is worth a line of the log.
+#[derive(Debug, Default)]
+pub struct Inherited(Vec<String>);
+
+impl Inherited {
+    /// Unblocks all signals: blocked ones could not end this process. A private daemon also takes all CPUs that its control group
+    /// allows, and an ordinary priority where it may. To be called before any thread is started, as threads inherit all of it.
+    #[must_use]
+    pub fn shed(private: bool) -> Self {
+        // Fails for a wrong argument only.
+        let _ = SigSet::empty().thread_set_mask();
+        let mut lines = Vec::new();
+        lines.extend(cpus(private));
+        if private {
+            lines.extend(niceness());
+        }
+        Self(lines)
+    }
+
+    /// Lines for the log, once there is one.
+    pub fn lines(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(String::as_str)
+    }
+}
+
+/// Takes all CPUs that the control group allows. A daemon that somebody started by hand keeps its binding, which was meant for it.
+fn cpus(private: bool) -> Option<String> {
+    let bound = sched_getaffinity(None).ok()?;
+    let mut all = CpuSet::new();
+    (0..CpuSet::MAX_CPU).for_each(|cpu| all.set(cpu));
+    // The kernel leaves out what the control group does not allow.
+    sched_setaffinity(None, &all).ok()?;
+    let allowed = sched_getaffinity(None).ok()?.count();
+    let had = bound.count();
+    if had >= allowed {
+        return None;
+    }
+    if private {
+        return Some(format!(
+            "the trainer that started this daemon is bound to {had} of {allowed} CPUs: the daemon uses all {allowed}, as it serves \
+             every rank"
+        ));
+    }
+    // It was allowed until now.
+    let _ = sched_setaffinity(None, &bound);
+    Some(format!("bound to {had} of {allowed} CPUs, as whoever started this: batches are filled on no more"))
+}
+
+/// Goes back to an ordinary priority.
+fn niceness() -> Option<String> {
+    let nice = getpriority_process(None).ok().filter(|nice| *nice > 0)?;
+    let error = setpriority_process(None, 0).err()?;
+    Some(format!(
+        "runs at niceness {nice}, as the trainer that started this daemon ({error}): a busy machine slows down all ranks"
+    ))
+}

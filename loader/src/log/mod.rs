@@ -1,0 +1,43 @@
+//! The log: lines on standard error that never end the daemon and never make it wait.
+//!
+//! The first rank's standard error outlives that rank, and whoever reads it may be gone or asleep. So a thread of its own writes
+//! (`writer`): a line that cannot be written is dropped, and so are lines that come while too many wait. What can be said again
+//! and again, bad records above all, goes through a [`Throttle`].
+
+mod throttle;
+mod writer;
+
+pub use throttle::{LeftOut, Throttle};
+
+use std::io::{self, IsTerminal};
+
+use tracing_subscriber::EnvFilter;
+use writer::Lines;
+
+/// Dropped, it waits a moment until what was logged is written.
+#[must_use]
+pub struct Log(Lines);
+
+/// Sets up the log of this process: levels from SHADE_LOG, `info` by default. To be called once.
+///
+/// # Errors
+/// When no thread can be made.
+pub fn start() -> io::Result<Log> {
+    let lines = Lines::start(rustix::stdio::stderr())?;
+    let filter = EnvFilter::try_from_env("SHADE_LOG").unwrap_or_else(|_| "info".into());
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(lines.clone())
+        .with_ansi(io::stderr().is_terminal())
+        .with_target(false)
+        // Else a line that fails is told with `eprintln!`, which panics where nobody reads standard error.
+        .log_internal_errors(false)
+        .init();
+    Ok(Log(lines))
+}
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        self.0.flush();
+    }
+}

@@ -1,0 +1,163 @@
+//! Writes the log's lines on a thread of its own, which alone waits for whoever reads them.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, Sender, bounded};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use tracing_subscriber::fmt::MakeWriter;
+
+/// Lines that may wait for the writer: a burst of bad records, and a few hundred KB.
+const LINES_MAX: usize = 1024;
+/// How long the process's end waits for lines that nobody reads.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// What the writer is given.
+enum Entry {
+    /// A line, and how many were given before it.
+    Line(u64, Vec<u8>),
+    /// All before it are written when this is dropped.
+    Flush(#[expect(dead_code, reason = "its drop is what is waited for")] Sender<()>),
+}
+
+/// The writer's queue. Writing to it never fails and never waits.
+#[derive(Clone)]
+pub(super) struct Lines {
+    queue: Sender<Entry>,
+    /// Lines given so far, those that were dropped among them.
+    given: Arc<AtomicU64>,
+}
+
+impl Lines {
+    /// Starts the thread, which writes to `out`.
+    ///
+    /// # Errors
+    /// When no thread can be made.
+    pub(super) fn start(out: impl AsFd + Send + 'static) -> io::Result<Self> {
+        let (queue, entries) = bounded(LINES_MAX);
+        std::thread::Builder::new().name("shade-log".into()).spawn(move || write_entries(&out, &entries))?;
+        Ok(Self { queue, given: Arc::default() })
+    }
+
+    /// Waits until all lines are written, but only for a moment: perhaps nobody reads them.
+    pub(super) fn flush(&self) {
+        let until = Instant::now() + PATIENCE;
+        let (flush, flushed) = bounded(0);
+        if self.queue.send_deadline(Entry::Flush(flush), until).is_ok() {
+            let _ = flushed.recv_deadline(until);
+        }
+    }
+}
+
+impl io::Write for &Lines {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let number = self.given.fetch_add(1, Ordering::Relaxed);
+        let _ = self.queue.try_send(Entry::Line(number, line.to_vec()));
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<'a> MakeWriter<'a> for Lines {
+    type Writer = &'a Self;
+
+    fn make_writer(&'a self) -> Self::Writer {
+        self
+    }
+}
+
+/// Writes what comes, and where lines are missing how many.
+fn write_entries(out: &impl AsFd, entries: &Receiver<Entry>) {
+    let mut next = 0;
+    for entry in entries {
+        let Entry::Line(number, line) = entry else { continue };
+        let missing = number.saturating_sub(next);
+        next = number.saturating_add(1).max(next);
+        // Where the line fails this fails as well.
+        if missing > 0 {
+            let _ = write_all(
+                out,
+                format!("({missing} lines of the log are missing here: nobody read it in time)\n").as_bytes(),
+            );
+        }
+        let _ = write_all(out, &line);
+    }
+}
+
+/// Writes all of it, waiting where a terminal or a pipe that does not block is full.
+fn write_all(out: &impl AsFd, mut bytes: &[u8]) -> rustix::io::Result<()> {
+    while !bytes.is_empty() {
+        match rustix::io::write(out, bytes) {
+            Ok(0) => return Err(Errno::IO),
+            Ok(written) => bytes = bytes.get(written..).unwrap_or_default(),
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => {
+                poll(&mut [PollFd::new(out, PollFlags::OUT)], None)?;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+
+    use super::*;
+
+    /// More than a pipe and the queue have room for.
+    const MANY: u64 = 20_000;
+    const LINE: &[u8] =
+        b"a line of the log, as long as many are: sample 17 (a/b.jpg) in shard 3 at byte 512\n";
+
+    fn say_many(mut lines: &Lines) {
+        (0..MANY).for_each(|_| lines.write_all(LINE).unwrap());
+    }
+
+    #[test]
+    fn a_pipe_that_nobody_reads_is_waited_for_by_the_thread_alone_and_what_is_missing_is_counted() {
+        let (mut reader, writer) = io::pipe().unwrap();
+        let lines = Lines::start(writer).unwrap();
+        say_many(&lines);
+        // Returns although nothing moves.
+        lines.flush();
+        let reading = std::thread::spawn(move || {
+            let mut text = String::new();
+            reader.read_to_string(&mut text).unwrap();
+            text
+        });
+        // The end of it is told with the next line that comes through.
+        let mut handle = &lines;
+        while !lines.queue.is_empty() {
+            std::thread::yield_now();
+        }
+        handle.write_all(LINE).unwrap();
+        lines.flush();
+        drop(lines);
+        let text = reading.join().unwrap();
+        let count = |line: &str| match line.strip_prefix('(') {
+            Some(rest) => rest.split_once(' ').unwrap().0.parse::<u64>().unwrap(),
+            None => 1,
+        };
+        assert_eq!(text.lines().map(count).sum::<u64>(), MANY + 1);
+        assert!(text.contains(" lines of the log are missing here"));
+    }
+
+    #[test]
+    fn a_reader_that_is_gone_costs_lines_only() {
+        let (reader, writer) = io::pipe().unwrap();
+        drop(reader);
+        let lines = Lines::start(writer).unwrap();
+        say_many(&lines);
+        lines.flush();
+        assert!(lines.queue.is_empty(), "the thread goes on taking");
+    }
+}

@@ -1,0 +1,69 @@
+//! Panics: each is a defect of this program, and an error that somebody receives.
+//!
+//! Where a thread can go on after one, the work is run by [`caught`], which makes it an error. Any other panic is told to whoever
+//! [`watch`]es: a thread that just ended would be waited for without end.
+
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind, set_hook};
+
+thread_local! {
+    /// A panic of this thread is somebody's error already.
+    static IS_CAUGHT: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs `work` and makes its panic an error. What `work` has changed half-way must not be used any more.
+///
+/// # Errors
+/// The panic's message.
+pub fn caught<T>(work: impl FnOnce() -> T) -> Result<T, String> {
+    let outer = IS_CAUGHT.replace(true);
+    let outcome = catch_unwind(AssertUnwindSafe(work));
+    IS_CAUGHT.set(outer);
+    outcome.map_err(|panic| {
+        let text = panic.downcast_ref::<&str>().map(|&text| text.to_owned());
+        let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+        text.unwrap_or_else(|| "no message".to_owned())
+    })
+}
+
+/// From now on logs every panic of this process, and tells `receiver` of those that nobody catches.
+pub fn watch(receiver: impl Fn(String) + Send + Sync + 'static) {
+    set_hook(Box::new(move |panic| {
+        let text = describe(panic);
+        tracing::error!("{text}");
+        if !IS_CAUGHT.get() {
+            receiver(text);
+        }
+    }));
+}
+
+fn describe(panic: &PanicHookInfo<'_>) -> String {
+    let thread = std::thread::current();
+    let place = panic.location().map_or_else(|| "?".to_owned(), ToString::to_string);
+    let message = panic.payload_as_str().unwrap_or("no message");
+    format!("a defect of shade-load: thread {} panicked at {place}: {message}", thread.name().unwrap_or("?"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_is_an_error_with_its_message() {
+        let panicked = |text: &str| Err::<(), _>(text.to_owned());
+        assert_eq!(caught(|| panic!("at byte {}", 7)), panicked("at byte 7"));
+        assert_eq!(caught(|| panic!("plain")), panicked("plain"));
+        assert_eq!(caught(|| std::panic::panic_any(5_u8)), panicked("no message"));
+        assert_eq!(caught(|| 3), Ok(3));
+    }
+
+    #[test]
+    fn what_is_caught_inside_leaves_the_outside_as_it_was() {
+        let inner = caught(|| {
+            assert_eq!(caught(|| panic!("inner")), Err::<(), _>("inner".to_owned()));
+            IS_CAUGHT.get()
+        });
+        assert_eq!(inner, Ok(true));
+        assert!(!IS_CAUGHT.get());
+    }
+}

@@ -1,0 +1,35 @@
+//! What a limit on the daemon's process forbids is told with the limit's name.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::process::Command;
+use std::time::Duration;
+
+use shade_client::{JobSpec, Options, Session};
+use shade_tests::{Daemon, Packed, eventually, program, spec};
+
+/// A daemon under `ulimit`, which a rank asks for a ring that it cannot have.
+fn said_of_a_ring(limit: &str, ring_bytes: u64) -> String {
+    let packed = Packed::mixed(3);
+    let mut command = Command::new("sh");
+    command.arg("-c").arg(format!("ulimit {limit} && exec \"$0\" \"$@\"")).arg(program("shade-load"));
+    let mut daemon = Daemon::start_by(command, &packed.dataset, &[]);
+    // Not let in, whatever the answer.
+    let options = Options { timeout: Duration::from_secs(1), ..Options::default() };
+    let job = JobSpec { ring_bytes, ..spec(4, 1) };
+    Session::connect(&packed.dataset, "default", 0, job, &options).unwrap_err();
+    eventually("the daemon says why", || daemon.log().contains(&format!("{ring_bytes} bytes")));
+    assert!(daemon.is_alive());
+    daemon.log()
+}
+
+#[test]
+fn of_the_length_of_files() {
+    let said = said_of_a_ring("-f 2048", 64 << 20);
+    assert!(said.contains("RLIMIT_FSIZE") && said.contains("ulimit -f"), "{said}");
+}
+
+#[test]
+fn of_the_address_space() {
+    let said = said_of_a_ring("-v 1048576", 1 << 30);
+    assert!(said.contains("RLIMIT_AS is 1073741824 bytes (ulimit -v)"), "{said}");
+}

@@ -1,0 +1,133 @@
+//! A daemon's log is best effort: whoever read its standard error may be gone or asleep, and no training notices.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::process::{Child, Command, Stdio};
+
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::process::{Pid, Signal, kill_process};
+use shade_client::{ClientError, JobSpec, OnError};
+use shade_tests::{Daemon, Packed, attach, eventually, next, program, spec, take_epoch};
+
+/// One of 102 samples.
+const BAD: u32 = 40;
+
+/// A daemon with this standard error, ended when dropped.
+struct Serving(Child);
+
+impl Serving {
+    fn with_stderr(packed: &Packed, stderr: impl Into<Stdio>) -> Self {
+        let mut command = Command::new(program("shade-load"));
+        command.arg("serve").arg(&packed.dataset).stdin(Stdio::null()).stdout(Stdio::null());
+        Self(command.stderr(stderr).spawn().unwrap())
+    }
+
+    fn ends_by_sigterm(mut self) {
+        kill_process(Pid::from_child(&self.0), Signal::TERM).unwrap();
+        let mut status = None;
+        eventually("SIGTERM ends it", || {
+            status = self.0.try_wait().unwrap();
+            status.is_some()
+        });
+        assert_eq!(status.unwrap().code(), Some(0));
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn skipping() -> JobSpec {
+    JobSpec { on_error: OnError::Skip, ..spec(8, 1) }
+}
+
+/// A whole epoch but for the bad sample, which the daemon warns of.
+fn train(packed: &Packed) {
+    let session = attach(&packed.dataset, 0, skipping());
+    for epoch in 0..2 {
+        let mut ids: Vec<u32> =
+            take_epoch(&session, epoch).unwrap().into_iter().flat_map(|batch| batch.ids).collect();
+        ids.sort_unstable();
+        assert!(ids.into_iter().eq((0..102).filter(|&id| id != BAD)));
+    }
+}
+
+fn bad() -> Packed {
+    let packed = Packed::mixed(33);
+    packed.damage(BAD);
+    packed
+}
+
+#[test]
+fn who_read_it_is_gone() {
+    let packed = bad();
+    let (reader, writer) = io::pipe().unwrap();
+    let daemon = Serving::with_stderr(&packed, OwnedFd::from(writer));
+    // Somebody who was there at first, as `| head` is.
+    drop(reader);
+    train(&packed);
+    daemon.ends_by_sigterm();
+}
+
+#[test]
+fn who_reads_it_is_asleep() {
+    let packed = bad();
+    let (mut reader, writer) = io::pipe().unwrap();
+    let filled = fill(&writer);
+    let daemon = Serving::with_stderr(&packed, OwnedFd::from(writer));
+    train(&packed);
+    daemon.ends_by_sigterm();
+    let mut all = Vec::new();
+    reader.read_to_end(&mut all).unwrap();
+    assert!(all.len() >= filled);
+}
+
+/// Fills a pipe; it blocks again then.
+fn fill(writer: &impl AsFd) -> usize {
+    let flags = fcntl_getfl(writer).unwrap();
+    fcntl_setfl(writer, flags | OFlags::NONBLOCK).unwrap();
+    let mut pipe = File::from(writer.as_fd().try_clone_to_owned().unwrap());
+    let filled = std::iter::from_fn(|| pipe.write(&[b'x'; 1024]).ok()).sum();
+    fcntl_setfl(writer, flags).unwrap();
+    filled
+}
+
+#[test]
+fn bad_records_are_logged_at_a_bounded_rate_and_none_is_uncounted() {
+    const TIMES: u32 = 150;
+    let packed = bad();
+    let daemon = Daemon::start(&packed.dataset, &[]);
+    let session = attach(&packed.dataset, 0, spec(102, 1));
+    for epoch in 0..TIMES {
+        session.start_epoch(epoch, 0).unwrap();
+        assert!(matches!(next(&session), Err(ClientError::Record { .. })));
+    }
+    let name = packed.name_of(BAD);
+    let told = || daemon.log().lines().filter(|line| line.contains(&name)).count();
+    assert!((100..TIMES as usize).contains(&told()), "{} lines", told());
+    eventually("what is missing is counted", || daemon.log().contains(" were left out"));
+}
+
+#[test]
+fn nobody_waits_for_the_line_that_says_ready() {
+    let packed = Packed::mixed(3);
+    let (reader, writer) = io::pipe().unwrap();
+    drop(reader);
+    let mut command = Command::new(program("shade-load"));
+    command.arg("serve").arg(&packed.dataset).args(["--private", "--linger", "100ms"]);
+    let mut child = Serving(
+        command.stdin(Stdio::null()).stdout(OwnedFd::from(writer)).stderr(Stdio::piped()).spawn().unwrap(),
+    );
+    let mut log = child.0.stderr.take().unwrap();
+    // It serves all the same: another trainer may have found it.
+    drop(attach(&packed.dataset, 0, spec(4, 1)));
+    let mut text = String::new();
+    log.read_to_string(&mut text).unwrap();
+    assert_eq!(child.0.wait().unwrap().code(), Some(0), "{text}");
+    assert!(text.contains("serving") && !text.contains("panicked"), "{text}");
+}

@@ -1,0 +1,83 @@
+//! `--socket PATH`: of many daemons at one path one serves, whatever a dead one left there, and what it leaves is nothing.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use shade_client::{Options, Session};
+use shade_tests::{Daemon, Packed, program, spec};
+
+/// As many as a machine has trainers.
+const DAEMONS: usize = 6;
+/// One round was enough in eight of a hundred.
+const ROUNDS: usize = 8;
+
+/// A daemon started as a trainer does, and what it said.
+struct Started {
+    child: Child,
+    said: Value,
+}
+
+fn start_all(dataset: &Path, socket: &Path) -> Vec<Started> {
+    let children: Vec<Child> = (0..DAEMONS)
+        .map(|_| {
+            let mut command = Command::new(program("shade-load"));
+            command.arg("serve").arg(dataset).args(["--private", "--socket"]).arg(socket);
+            command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap()
+        })
+        .collect();
+    let hear = |mut child: Child| {
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        Started { said: serde_json::from_str(&line).unwrap(), child }
+    };
+    children.into_iter().map(hear).collect()
+}
+
+#[test]
+fn of_many_at_a_stale_file_one_wins_and_the_others_say_so() {
+    let packed = Packed::mixed(3);
+    let socket = packed.beside("control.socket");
+    for round in 0..ROUNDS {
+        // What a daemon leaves that is killed: nobody listens there any more.
+        drop(UnixListener::bind(&socket).unwrap());
+        let all = start_all(&packed.dataset, &socket);
+        let is_ready = |started: &&Started| started.said.get("ready").is_some();
+        let ready: Vec<_> = all.iter().filter(is_ready).map(|started| started.child.id()).collect();
+        let said: Vec<_> = all.iter().map(|started| started.said.to_string()).collect();
+        assert_eq!(ready.len(), 1, "round {round}: {said:?}");
+        let losers = said.iter().filter(|text| text.contains("address in use")).count();
+        assert_eq!(losers, DAEMONS - 1, "round {round}: {said:?}");
+        // The losers left the winner's file alone.
+        let options = Options { socket: Some(socket.clone()), ..Options::default() };
+        let session = Session::connect(&packed.dataset, "default", 0, spec(4, 1), &options).unwrap();
+        assert_eq!(vec![session.daemon_pid()], ready);
+        drop(session);
+        for Started { mut child, said } in all {
+            if said.get("ready").is_some() {
+                kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+            }
+            child.wait().unwrap();
+        }
+        assert!(!socket.exists(), "round {round}");
+        assert!(!packed.beside("control.socket.lock").exists(), "round {round}");
+    }
+}
+
+#[test]
+fn another_daemon_s_file_is_not_removed() {
+    let packed = Packed::mixed(3);
+    let socket = packed.beside("control.socket");
+    let mut first = Daemon::start(&packed.dataset, &[&"--socket", &socket]);
+    fs::remove_file(&socket).unwrap();
+    let other = UnixListener::bind(&socket).unwrap();
+    first.signal(Signal::TERM);
+    assert_eq!(first.wait().code(), Some(0));
+    assert!(socket.exists(), "it belongs to somebody else now");
+    drop(other);
+}
