@@ -44,7 +44,8 @@ fn what_a_process_may_still_look_at_is_lent_to_nobody_else() {
         }
     });
     assert!(peer.send(b"nonsense", None));
-    assert!(peer.receive().is_none(), "the daemon hangs up");
+    assert!(matches!(peer.receive(), Some((Reply::Failed { .. }, _))), "the daemon says why");
+    assert!(peer.receive().is_none(), "and hangs up");
     eventually("the session is gone", || daemon.session_resources() == idle);
 
     // This process, which is the peer's, lives on. Records come all the same, as copies.

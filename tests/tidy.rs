@@ -49,6 +49,7 @@ const LOADER: &[(&str, &[&str])] = &[
     ("control", &["core", "ring"]),
     ("doctor", &["blocks", "dataset", "reads"]),
     ("names", &[]),
+    ("last_words", &[]),
     ("simulate", &["blocks", "cache", "cli", "core", "dataset", "importance", "names", "plan", "reads"]),
     ("trace", &["control", "dataset"]),
     ("cli", &["core", "doctor", "names", "reads", "simulate", "trace"]),

@@ -69,7 +69,10 @@ impl Driver {
         let core = Core::new(Arc::clone(index), free, config);
         let mut driver = Self { core, spent: Duration::ZERO };
         let spec = job(Output::Raw);
-        driver.feed(vec![Event::Attach(Box::new(Attach { session: 0, rank: 0, spec })), Event::Ready(0)]);
+        driver.feed(vec![
+            Event::Attach(Box::new(Attach { session: 0, rank: 0, spec, borrows: true })),
+            Event::Ready(0),
+        ]);
         Ok(driver)
     }
 

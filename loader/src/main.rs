@@ -6,9 +6,11 @@ use clap::Parser;
 use shade_load::cli::{Cli, Command, Serve};
 use shade_load::daemon::{ServeConfig, serve};
 use shade_load::doctor::{Doctor, doctor};
+use shade_load::last_words::LastWords;
 use shade_load::reads::ReadsConfig;
 use shade_load::simulate::{Simulate, simulate};
 use shade_load::trace::{Trace, trace};
+use tracing_subscriber::fmt::writer::MakeWriterExt;
 
 fn main() -> ExitCode {
     let command = Cli::parse().command;
@@ -16,7 +18,7 @@ fn main() -> ExitCode {
     let colours = std::io::IsTerminal::is_terminal(&std::io::stderr());
     tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr)
+        .with_writer(std::io::stderr.and(|| LastWords))
         .with_ansi(colours)
         .with_target(false)
         .init();
@@ -34,6 +36,7 @@ fn run_serve(args: Serve) -> ExitCode {
     let outcome = serve(&config(args), |ready| {
         if private {
             println!("{}", serde_json::json!(ready));
+            LastWords::begin();
         }
     });
     match outcome {
@@ -80,7 +83,6 @@ fn run_trace(args: &Trace) -> ExitCode {
 }
 
 fn config(args: Serve) -> ServeConfig {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
     ServeConfig {
         dataset: args.dataset,
         cache: args.cache,
@@ -93,7 +95,7 @@ fn config(args: Serve) -> ServeConfig {
             store: args.store,
         },
         hedge: args.hedge,
-        workers: args.workers.map_or(cores, usize::from),
+        workers: args.workers.map(usize::from),
         socket: args.socket,
         job: args.job,
         linger: args.private.then_some(args.linger),

@@ -3,12 +3,16 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crossbeam_channel::Sender;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use shade_formats::control::{REFUSE_RESOURCES, Reply};
 
+use super::identity::Identity;
 use super::message::Message;
-use super::session::{Identity, run};
+use super::session::run;
+use super::socket::send;
 use crate::core::SessionId;
 
 /// A bound control socket; a socket file is removed again when this is dropped.
@@ -60,13 +64,16 @@ impl Listener {
                     Ok(connection) => {
                         let (identity, messages, session) = (identity.clone(), messages.clone(), next);
                         next = next.wrapping_add(1);
+                        let connection = Arc::new(connection);
+                        let its = Arc::clone(&connection);
                         let spawned = std::thread::Builder::new()
                             .name(format!("shade-session-{session}"))
-                            .spawn(move || run(connection, session, &identity, &messages));
+                            .spawn(move || run(its, session, &identity, &messages));
                         if let Err(error) = spawned {
-                            tracing::warn!(
-                                "a connection was dropped, as no thread could be made for it: {error}"
-                            );
+                            let text = format!("the daemon can make no thread for a session: {error}");
+                            tracing::warn!("a connection was dropped: {text}");
+                            // Whoever hangs up already needs no answer.
+                            let _ = send(&connection, &Reply::Refuse { code: REFUSE_RESOURCES, text }, &[]);
                         }
                     }
                     // A client that left in between, or too many open files: the next one may fare better.

@@ -2,14 +2,15 @@
 //!
 //! `observe` is the other side of it: how a recorder asks a running daemon for a trace.
 
+mod identity;
 mod listener;
 mod message;
 mod observe;
 mod session;
 mod socket;
 
+pub use identity::{Identity, RecordsSegment};
 pub use listener::Listener;
-pub use message::Message;
+pub use message::{Asked, Message, Welcomed};
 pub use observe::{ObserveError, Observed, observe};
-pub use session::{Identity, RecordsSegment};
 pub use socket::send;

@@ -12,44 +12,19 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt::socket_peercred;
 use rustix::process::{PidfdFlags, pidfd_open};
 use shade_formats::control::{
-    Output, PROTOCOL, REFUSE_BUSY, REFUSE_DATASET, REFUSE_PERMISSION, REFUSE_PROTOCOL, REFUSE_RESOURCES,
-    Reply, Request,
+    Output, PROTOCOL, REFUSE_BUSY, REFUSE_DATASET, REFUSE_ENDING, REFUSE_PERMISSION, REFUSE_PROTOCOL,
+    REFUSE_RESOURCES, Reply, Request,
 };
 use shade_formats::limits::{MESSAGE_BYTES_MAX, state_bytes_max};
 
-use super::message::Message;
+use super::identity::{Identity, RecordsSegment};
+use super::message::{Asked, Message, Welcomed};
 use super::socket::{receive, send};
 use crate::core::{Attach, Refusal, SessionId};
 use crate::ring::{Doorbell, RingSegments};
 
 /// How long a connection may take to say hello.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// What every client is told, and checked against.
-#[derive(Clone, Debug)]
-pub struct Identity {
-    /// The dataset served, canonical path.
-    pub dataset: String,
-    /// The job served.
-    pub job: String,
-    /// Samples in it.
-    pub samples: u32,
-    /// Classes in it.
-    pub classes: u32,
-    /// Which bytes it holds.
-    pub content_id: u128,
-    /// Where raw batches may show records, if anywhere.
-    pub records: Option<RecordsSegment>,
-}
-
-/// The memory of all records, to be mapped by trainers.
-#[derive(Clone, Debug)]
-pub struct RecordsSegment {
-    /// A sealed memfd, which only the daemon writes to.
-    pub file: Arc<OwnedFd>,
-    /// Its length.
-    pub bytes: u64,
-}
 
 /// How a session ended whose client was not turned away.
 enum Ended {
@@ -62,6 +37,8 @@ enum Ended {
 /// Why a session ends.
 #[derive(Debug, thiserror::Error)]
 enum SessionError {
+    #[error("no memory for a ring of {bytes} bytes: {source}{}; lower ring= or batch_size", limits_hint(.source))]
+    Ring { bytes: u64, source: io::Error },
     #[error("{0}")]
     Io(#[from] io::Error),
     #[error("{0}")]
@@ -74,24 +51,44 @@ enum SessionError {
     Stopping,
 }
 
+/// What of the process's limits explains an error.
+fn limits_hint(error: &io::Error) -> &'static str {
+    match error.raw_os_error().map(rustix::io::Errno::from_raw_os_error) {
+        Some(rustix::io::Errno::FBIG) => " (the limit of a file's size, `ulimit -f`, holds for it)",
+        Some(rustix::io::Errno::MFILE) => " (the daemon's limit of open files, `ulimit -n`)",
+        _ => "",
+    }
+}
+
+impl SessionError {
+    /// What a client is answered that has not been welcomed yet.
+    fn into_refusal(self) -> Refusal {
+        let text = self.to_string();
+        let code = match self {
+            Self::Refused(refusal) => return refusal,
+            Self::Format(_) => REFUSE_PROTOCOL,
+            Self::Stopping => REFUSE_ENDING,
+            Self::Ring { .. } | Self::Io(_) | Self::Errno(_) => REFUSE_RESOURCES,
+        };
+        Refusal { code, text }
+    }
+}
+
 fn refuse<T>(code: u16, text: String) -> Result<T, SessionError> {
     Err(SessionError::Refused(Refusal { code, text }))
 }
 
 /// Serves one connection until it ends; whatever happens, the daemon is told that the session is gone, and when nobody looks at
 /// what it was given any more.
-pub(super) fn run(socket: OwnedFd, session: SessionId, identity: &Identity, messages: &Sender<Message>) {
-    let socket = Arc::new(socket);
+pub(super) fn run(socket: Arc<OwnedFd>, session: SessionId, identity: &Identity, messages: &Sender<Message>) {
     // Of a process that is gone, or cannot be seen from here, only the socket tells.
     let process = process(&socket).ok().flatten();
-    let served = serve(&socket, session, identity, process.as_ref(), messages);
-    if let Err(error) = &served {
-        if let SessionError::Refused(Refusal { code, text }) = error {
-            // The peer may be gone already; then nobody needs the answer.
-            let _ = send(&socket, &Reply::Refuse { code: *code, text: text.clone() }, &[]);
-        }
+    let served = serve(&socket, session, identity, process.as_ref(), messages).map_err(|error| {
         tracing::warn!("session {session}: {error}");
-    }
+        let Refusal { code, text } = error.into_refusal();
+        // The peer may be gone already; then nobody needs the answer.
+        let _ = send(&socket, &Reply::Refuse { code, text }, &[]);
+    });
     // The daemon has stopped if nobody listens; then there is nothing to tell. Before hanging up: who sees that its
     // session has ended may attach again at once, and finds its place free.
     let _ = messages.send(Message::Gone(session));
@@ -111,20 +108,23 @@ fn serve(
     messages: &Sender<Message>,
 ) -> Result<Ended, SessionError> {
     let mut buffer = vec![0; MESSAGE_BYTES_MAX];
-    let attach = match hello(socket, session, identity, &mut buffer)? {
-        Some(Opening::Rank(attach)) => attach,
+    let (attach, asked) = match hello(socket, session, identity, &mut buffer)? {
+        Some(Opening::Rank(attach, asked)) => (attach, asked),
         Some(Opening::Observer(pipe)) => {
             observe(socket, session, identity, pipe, process, messages)?;
             return Ok(Ended::ForGood);
         }
         None => return Ok(Ended::ForGood),
     };
-    // Only raw batches show records.
-    let records = identity.records.as_ref().filter(|_| attach.spec.output == Output::Raw);
-    let doorbell = welcome(socket, attach, identity, records, messages)?;
+    // Only raw batches show records, and only to a process that has room to map them.
+    let records = identity.records.as_ref().filter(|_| attach.spec.output == Output::Raw && asked.borrows);
+    let attach = Attach { borrows: records.is_some(), ..attach };
+    let doorbell = welcome(socket, attach, asked, identity, records, messages)?;
     let ended = converse(socket, session, &doorbell, process, identity.samples, &mut buffer, messages);
     let ended = ended.unwrap_or_else(|error| {
         tracing::warn!("session {session}: {error}");
+        // Where the connection itself has failed, nobody hears it.
+        let _ = send(socket, &Reply::Failed { text: error.to_string() }, &[]);
         Ended::HungUp
     });
     Ok(if records.is_some() { ended } else { Ended::ForGood })
@@ -134,17 +134,20 @@ fn serve(
 fn welcome(
     socket: &Arc<OwnedFd>,
     attach: Attach,
+    asked: Asked,
     identity: &Identity,
     records: Option<&RecordsSegment>,
     messages: &Sender<Message>,
 ) -> Result<Doorbell, SessionError> {
     let session = attach.session;
     let (verdict, answer) = crossbeam_channel::bounded(1);
-    let message = Message::Hello { attach: Box::new(attach), socket: Arc::clone(socket), verdict };
+    let message = Message::Hello { attach: Box::new(attach), asked, socket: Arc::clone(socket), verdict };
     messages.send(message).map_err(|_| SessionError::Stopping)?;
-    let accepted = answer.recv().map_err(|_| SessionError::Stopping)?.map_err(SessionError::Refused)?;
+    let answer = answer.recv().map_err(|_| SessionError::Stopping)?;
+    let Welcomed { accepted, settings } = answer.map_err(SessionError::Refused)?;
 
-    let segments = RingSegments::create(accepted.payload)?;
+    let segments = RingSegments::create(accepted.payload)
+        .map_err(|source| SessionError::Ring { bytes: accepted.payload.bytes, source })?;
     let welcome = Reply::Welcome {
         protocol: PROTOCOL,
         pid: std::process::id(),
@@ -154,6 +157,7 @@ fn welcome(
         batches_per_epoch: accepted.batches_per_epoch,
         payload_bytes: accepted.payload.bytes,
         records_bytes: records.map_or(0, |records| records.bytes),
+        settings,
     };
     let mut fds = segments.welcome_fds().to_vec();
     fds.extend(records.map(|records| records.file.as_fd()));
@@ -221,7 +225,8 @@ fn observe(
     messages.send(message).map_err(|_| SessionError::Stopping)?;
     answer.recv().map_err(|_| SessionError::Stopping)?.map_err(SessionError::Refused)?;
     let &Identity { samples, content_id, .. } = identity;
-    send(socket, &Reply::Observing { pid: std::process::id(), samples, content_id }, &[])?;
+    let pid = std::process::id();
+    send(socket, &Reply::Observing { protocol: PROTOCOL, pid, samples, content_id }, &[])?;
     let mut fds = vec![PollFd::new(socket.as_ref(), PollFlags::IN)];
     fds.extend(process.map(|process| PollFd::new(process, PollFlags::IN)));
     // Whatever it says, it says goodbye.
@@ -252,7 +257,7 @@ fn wait_for_death(process: Option<OwnedFd>) {
 
 /// What a connection begins with.
 enum Opening {
-    Rank(Attach),
+    Rank(Attach, Asked),
     /// With the write end of a pipe.
     Observer(OwnedFd),
 }
@@ -279,22 +284,24 @@ fn hello(
         return refuse(REFUSE_PROTOCOL, "no hello within 10 s".into());
     }
     let Some((bytes, fd)) = receive(socket, buffer)? else { return Ok(None) };
+    // Before all else: whatever another version has behind it cannot be read here.
+    if let Some(protocol) = Request::other_protocol(bytes) {
+        return refuse(REFUSE_PROTOCOL, identity.other_version(protocol));
+    }
     match Request::decode(bytes)? {
-        Request::Hello { protocol, .. } | Request::Observe { protocol, .. } if protocol != PROTOCOL => {
-            refuse(
-                REFUSE_PROTOCOL,
-                format!(
-                    "the daemon speaks protocol {PROTOCOL}, the client {protocol}: use the same version of both"
-                ),
-            )
-        }
         Request::Hello { dataset, .. } | Request::Observe { dataset, .. } if dataset != identity.dataset => {
             refuse(REFUSE_DATASET, format!("this daemon serves {}, not {dataset}", identity.dataset))
         }
         Request::Hello { job, .. } | Request::Observe { job, .. } if job != identity.job => {
             refuse(REFUSE_BUSY, format!("this daemon serves job {:?}, not {job:?}", identity.job))
         }
-        Request::Hello { rank, spec, .. } => Ok(Some(Opening::Rank(Attach { session, rank, spec }))),
+        Request::Hello { samples, content_id, rank, borrows, settings, spec, .. } => {
+            let asked = Asked { samples, content_id, borrows, settings };
+            Ok(Some(Opening::Rank(Attach { session, rank, spec, borrows: false }, asked)))
+        }
+        Request::Observe { samples, content_id, .. } if content_id != identity.content_id => {
+            refuse(REFUSE_DATASET, identity.other_content(samples, content_id))
+        }
         Request::Observe { .. } => match fd.filter(is_pipe) {
             Some(pipe) => Ok(Some(Opening::Observer(pipe))),
             None => refuse(REFUSE_PROTOCOL, "the write end of a pipe must come with an observe".into()),

@@ -24,7 +24,7 @@ pub(super) fn read_op(flight: FlightId, sample: SampleId, entry: &Entry, blocks:
 impl Core {
     /// Looks `sample` up for `row`: hands the row its record, or makes it wait for a read.
     pub(super) fn access(&mut self, sample: SampleId, row: RowRef) -> Served {
-        let place = self.place_to_lend(sample);
+        let place = self.place_to_lend(sample, row.session);
         if let Some(job) = &mut self.job
             && self.cache.get(sample).is_some()
         {

@@ -17,6 +17,8 @@ pub struct Attach {
     pub rank: u32,
     /// The job it wants; every rank of a job sends the same.
     pub spec: JobSpec,
+    /// It has mapped the arena, and its death will be told: records may be lent to it.
+    pub borrows: bool,
 }
 
 /// One thing that happened.

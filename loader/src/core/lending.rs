@@ -16,10 +16,11 @@ use super::machine::Core;
 use crate::blocks::Record;
 
 impl Core {
-    /// Where in the arena the record of `sample` lies, if it is resident and a raw batch may show it there.
-    pub(super) fn place_to_lend(&self, sample: SampleId) -> Option<u64> {
+    /// Where in the arena the record of `sample` lies, if it is resident and a raw batch of `session` may show it there.
+    pub(super) fn place_to_lend(&self, sample: SampleId, session: SessionId) -> Option<u64> {
         let is_raw = self.job.as_ref().is_some_and(|job| job.spec.output == Output::Raw);
-        if !self.config.lends || !is_raw {
+        let borrows = || self.sessions.iter().any(|state| state.id == session && state.borrows);
+        if !self.config.lends || !is_raw || !borrows() {
             return None;
         }
         let is_free = |record: &&Arc<Record>| Arc::strong_count(record) == 1;

@@ -37,6 +37,8 @@ pub(super) struct Session {
     pub(super) rank: u32,
     /// The ring is mapped on both sides.
     pub(super) ready: bool,
+    /// Records may be lent to it.
+    pub(super) borrows: bool,
     pub(super) payload: PayloadRing,
     /// Sequence number of the next descriptor.
     pub(super) next_seq: u64,
@@ -53,11 +55,12 @@ pub(super) struct Session {
 }
 
 impl Session {
-    pub(super) fn new(id: SessionId, rank: u32, payload: PayloadRing) -> Self {
+    pub(super) fn new(id: SessionId, rank: u32, borrows: bool, payload: PayloadRing) -> Self {
         Self {
             id,
             rank,
             ready: false,
+            borrows,
             payload,
             next_seq: 0,
             outstanding: BTreeMap::new(),

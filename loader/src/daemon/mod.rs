@@ -3,6 +3,7 @@
 mod observer;
 mod serve;
 mod sessions;
+mod settings;
 mod start;
 mod stats;
 

@@ -6,16 +6,17 @@ use std::sync::Arc;
 
 use crossbeam_channel::Sender;
 use shade_formats::FormatError;
-use shade_formats::control::Reply;
+use shade_formats::control::{Reply, Settings};
 use shade_formats::ring::{Descriptor, ERROR_TEXT_BYTES_MAX, Region};
 
-use crate::control::send;
+use crate::control::{Welcomed, send};
 use crate::core::{Accepted, Refusal, SessionId};
 use crate::ring::RingEnd;
 
 struct Peer {
     socket: Arc<OwnedFd>,
-    verdict: Option<Sender<Result<Accepted, Refusal>>>,
+    /// Where the answer to its hello goes, with these settings if it is let in.
+    verdict: Option<(Sender<Result<Welcomed, Refusal>>, Settings)>,
     ring: Option<RingEnd>,
     /// It was hung up on.
     closed: bool,
@@ -36,16 +37,18 @@ impl Sessions {
         &mut self,
         session: SessionId,
         socket: Arc<OwnedFd>,
-        verdict: Sender<Result<Accepted, Refusal>>,
+        verdict: Sender<Result<Welcomed, Refusal>>,
+        settings: Settings,
     ) {
-        self.peers.insert(session, Peer { socket, verdict: Some(verdict), ring: None, closed: false });
+        let verdict = Some((verdict, settings));
+        self.peers.insert(session, Peer { socket, verdict, ring: None, closed: false });
     }
 
     /// Tells a session's thread whether it is accepted.
     pub(super) fn answer(&mut self, session: SessionId, answer: Result<Accepted, Refusal>) {
-        if let Some(verdict) = self.peers.get_mut(&session).and_then(|peer| peer.verdict.take()) {
+        if let Some((verdict, settings)) = self.peers.get_mut(&session).and_then(|peer| peer.verdict.take()) {
             // The thread has ended if nobody listens, and then says so itself.
-            let _ = verdict.send(answer);
+            let _ = verdict.send(answer.map(|accepted| Welcomed { accepted, settings }));
         }
     }
 

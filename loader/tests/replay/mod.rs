@@ -277,7 +277,7 @@ impl Replay {
 
     pub(crate) fn attach(&mut self, session: SessionId, rank: u32, spec: &JobSpec) {
         self.ranks.insert(session, rank);
-        self.step(Event::Attach(Box::new(Attach { session, rank, spec: *spec })));
+        self.step(Event::Attach(Box::new(Attach { session, rank, spec: *spec, borrows: true })));
     }
 
     pub(crate) fn start(&mut self, session: SessionId, epoch: u32, first_batch: u32) {

@@ -91,7 +91,7 @@ fn nobody_at_all_is_reported_with_the_socket() {
     assert!(error.to_string().contains("Connection refused"), "{error}");
     let path = scratch("no.sock");
     let error =
-        open(&job("nobody"), &Options { socket: Some(path.clone()), timeout: Duration::ZERO, launch: None })
+        open(&job("nobody"), &Options { socket: Some(path.clone()), timeout: Duration::ZERO, ..options() })
             .unwrap_err();
     assert!(error.to_string().contains(path.to_str().unwrap()), "{error}");
 }
