@@ -11,7 +11,7 @@ use shade_formats::control::{
 use shade_formats::limits::{MESSAGE_BYTES_MAX, PAYLOAD_BYTES_MAX};
 use shade_formats::ring::CLIENT_SEGMENT_BYTES;
 use shade_tests::{
-    Daemon, Packed, Peer, attach, copy, eventually, next, noise, spec, stats, take_epoch, take_rest,
+    Daemon, Packed, Peer, attach, copy, eventually, next, noise, program, spec, stats, take_epoch, take_rest,
     try_attach,
 };
 
@@ -98,28 +98,18 @@ fn hellos_that_are_none_and_hellos_that_are_wrong() {
     {
         assert_eq!(refused(&connect(), &request).0, REFUSE_PROTOCOL, "{request:?}");
     }
-    let peer = connect();
-    let Request::Hello { pid, dataset, job, rank, spec: asked, .. } = peer.hello(0, spec(4, 1)) else {
-        unreachable!("a hello is a hello")
+    let hello = |change: &dyn Fn(&mut String, &mut String)| {
+        let mut hello = connect().hello(0, spec(4, 1));
+        if let Request::Hello { dataset, job, .. } = &mut hello {
+            change(dataset, job);
+        }
+        hello
     };
-    let hello =
-        Request::Hello { protocol: PROTOCOL + 1, pid, dataset: dataset.clone(), job, rank, spec: asked };
-    let (code, text) = refused(&peer, &hello);
-    assert_eq!(code, REFUSE_PROTOCOL);
-    assert!(
-        text.contains(&format!("protocol {PROTOCOL}")) && text.contains(&(PROTOCOL + 1).to_string()),
-        "{text}"
-    );
-
-    let elsewhere = format!("{dataset}-elsewhere");
-    let hello = |dataset: &str, job: &str| {
-        let (dataset, job) = (dataset.to_owned(), job.to_owned());
-        Request::Hello { protocol: PROTOCOL, pid, dataset, job, rank, spec: asked }
-    };
-    let (code, text) = refused(&connect(), &hello(&elsewhere, "default"));
+    let (code, text) = refused(&connect(), &hello(&|dataset, _| dataset.push_str("-elsewhere")));
     assert_eq!(code, REFUSE_DATASET);
-    assert!(text.contains(&dataset) && text.contains(&elsewhere), "{text}");
-    let (code, text) = refused(&connect(), &hello(&dataset, "other"));
+    let served = packed.dataset.display().to_string();
+    assert!(text.contains(&served) && text.contains(&format!("{served}-elsewhere")), "{text}");
+    let (code, text) = refused(&connect(), &hello(&|_, job| "other".clone_into(job)));
     assert_eq!(code, REFUSE_BUSY);
     assert!(text.contains("other"), "{text}");
 
@@ -130,6 +120,68 @@ fn hellos_that_are_none_and_hellos_that_are_wrong() {
     }
     assert!(daemon.is_alive());
     assert!(witness.take_rest().1.into_iter().eq(0..102));
+}
+
+#[test]
+fn another_version_is_told_whatever_it_says_behind_its_protocol() {
+    let packed = Packed::mixed(3);
+    let daemon = Daemon::start(&packed.dataset, &[]);
+    let opening = |tag: u16, version: u16, protocol: u32, rest: &[u8]| {
+        [&tag.to_le_bytes()[..], &version.to_le_bytes(), &protocol.to_le_bytes(), rest].concat()
+    };
+    let said = |bytes: &[u8]| {
+        let peer = Peer::connect(&packed.dataset);
+        assert!(peer.send(bytes, None));
+        match peer.receive() {
+            Some((Reply::Refuse { code, text }, _)) => {
+                is_hung_up_on(&peer);
+                (code, text)
+            }
+            other => panic!("not refused: {other:?}"),
+        }
+    };
+    let program = program("shade-load").canonicalize().unwrap();
+    let process = format!("process {}, started from {}", daemon.pid(), program.display());
+    // Hello and Observe as they may be one day, and as they were: shorter, longer, with another version of the message.
+    for tag in [1, 9] {
+        for rest in [&[][..], &noise(3, 20), &noise(4, 5000)] {
+            for (version, protocol) in [(1, PROTOCOL + 1), (2, PROTOCOL + 1), (1, PROTOCOL - 1)] {
+                let (code, text) = said(&opening(tag, version, protocol, rest));
+                assert_eq!(code, REFUSE_PROTOCOL, "{text}");
+                for part in [&format!("protocol {PROTOCOL}"), &format!("client {protocol}"), &process] {
+                    assert!(text.contains(part), "{part}: {text}");
+                }
+            }
+        }
+        // Ours, and yet not to be read.
+        let (code, text) = said(&opening(tag, 1, PROTOCOL, &noise(5, 40)));
+        assert!(code == REFUSE_PROTOCOL && text.contains("control message"), "{text}");
+    }
+    drop(daemon);
+}
+
+#[test]
+fn memory_that_is_not_to_be_had_is_a_refusal_with_its_reason() {
+    let packed = Packed::mixed(3);
+    let mut daemon = Daemon::start(&packed.dataset, &[]);
+    let status = std::fs::read_to_string(format!("/proc/{}/status", daemon.pid())).unwrap();
+    let size = status.lines().find_map(|line| line.strip_prefix("VmSize:")?.strip_suffix("kB")).unwrap();
+    let size: u64 = size.trim().parse().unwrap();
+    // Room for a session's thread, none for its ring.
+    let limit = Some(size * 1024 + (256 << 20));
+    let process = rustix::process::Pid::from_raw(daemon.pid().cast_signed());
+    let limit = rustix::process::Rlimit { current: limit, maximum: limit };
+    rustix::process::prlimit(process, rustix::process::Resource::As, limit).unwrap();
+    let job = JobSpec { ring_bytes: 4 << 30, ..spec(4, 1) };
+    match try_attach(&packed.dataset, 0, job) {
+        Err(ClientError::Refused { code: REFUSE_RESOURCES, text, .. }) => {
+            assert!(text.contains("4294967296 bytes") && text.contains("ring="), "{text}");
+        }
+        other => panic!("not refused: {other:?}"),
+    }
+    // The rank's place is free again.
+    assert_eq!(take_epoch(&attach(&packed.dataset, 0, spec(4, 1)), 0).unwrap().len(), 3);
+    assert!(daemon.is_alive());
 }
 
 #[test]
@@ -305,19 +357,7 @@ fn requests_that_make_no_sense() {
     is_hung_up_on(&peer);
     eventually("the daemon says why", || daemon.log().contains("too large"));
 
-    for last in [
-        Request::Hello {
-            protocol: PROTOCOL,
-            pid: 1,
-            dataset: String::new(),
-            job: String::new(),
-            rank: 1,
-            spec: job,
-        }
-        .encode(),
-        vec![1],
-        noise(2, 70),
-    ] {
+    for last in [Peer::connect(&packed.dataset).hello(1, job).encode(), vec![1], noise(2, 70)] {
         let mut abuser = None;
         eventually("rank 1 is free", || {
             let candidate = Peer::connect(&packed.dataset);

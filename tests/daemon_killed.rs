@@ -64,7 +64,7 @@ fn a_waiting_trainer_is_told_and_keeps_what_it_has() {
         (error, told_at.duration_since(killed))
     });
     assert!(took < PROMISED, "it took {took:?}");
-    assert!(matches!(told, ClientError::DaemonGone { pid: named } if named == pid), "{told:?}");
+    assert!(matches!(told, ClientError::DaemonGone { pid: named, .. } if named == pid), "{told:?}");
     assert!(told.to_string().contains(&pid.to_string()), "{told}");
 
     for (batch, before) in held.iter().zip(&before) {

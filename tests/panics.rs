@@ -25,7 +25,7 @@ fn every_session_and_whoever_started_the_daemon_are_told() {
             store: Some("latency=1min".parse().unwrap()),
         },
         hedge: false,
-        workers: 1,
+        workers: Some(1),
         socket: None,
         job: "default".to_owned(),
         linger: None,

@@ -3,6 +3,7 @@
 
 use std::ffi::OsString;
 use std::path::Path;
+use std::process::Command;
 use std::sync::{Barrier, Mutex};
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use nix::sys::signal::SigSet;
 use rustix::process::{Pid, Signal, getpriority_process, kill_process, setpriority_process};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use shade_client::{ClientError, JobSpec, Launch, Options, Session};
+use shade_formats::control::REFUSE_DATASET;
 use shade_tests::{Daemon, Packed, Peer, eventually, processes_of, program, spec, take_epoch};
 
 /// These tests count the processes that this one has started, so they take turns.
@@ -19,7 +21,31 @@ fn options(dataset: &Path, linger: &str) -> Options {
     let args = ["serve".into(), dataset.as_os_str().to_owned(), "--private".into(), "--linger".into()];
     let args: Vec<OsString> = args.into_iter().chain([linger.into()]).collect();
     let launch = Some(Launch { binary: program("shade-load"), args });
-    Options { socket: None, launch, timeout: Duration::from_secs(60) }
+    Options { launch, timeout: Duration::from_secs(60), ..Options::default() }
+}
+
+/// The same for a daemon with such a cache, which it is also asked for.
+fn with_cache(dataset: &Path, linger: &str, cache: &str) -> Options {
+    let mut options = options(dataset, linger);
+    if let Some(launch) = &mut options.launch {
+        launch.args.extend(["--cache".into(), cache.into()]);
+    }
+    let pairs = [("cache", cache), ("policy", "lookahead"), ("store", "none"), ("linger", linger)];
+    options.settings = pairs.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+    options
+}
+
+/// Ends a daemon that would linger on.
+fn end(pid: u32) {
+    let pid = rustix::process::Pid::from_raw(pid.cast_signed()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    eventually("it has ended and was reaped", || children().is_empty());
+}
+
+/// Puts another dataset in the place of this one.
+fn replace(packed: &Packed, other: &Packed) {
+    std::fs::rename(&packed.dataset, packed.beside("before")).unwrap();
+    std::fs::rename(&other.dataset, &packed.dataset).unwrap();
 }
 
 fn children() -> Vec<u32> {
@@ -74,9 +100,126 @@ fn a_restarted_trainer_finds_the_daemon_that_lingers() {
         second.is_some()
     });
     assert_eq!(second.map(|session| session.daemon_pid()), Some(pid));
-    // It would linger on: end it now.
-    kill_process(Pid::from_raw(pid.cast_signed()).unwrap(), Signal::TERM).unwrap();
+    end(pid);
+}
+
+#[test]
+fn a_dataset_that_was_replaced_or_grew_gets_a_daemon_of_its_own() {
+    let _turn = TURN.lock();
+    let (packed, other, more) = (Packed::mixed(3), Packed::mixed(5), Packed::mixed(7));
+    let options = options(&packed.dataset, "60s");
+    let first = connect(&packed.dataset, 0, spec(4, 1), &options).unwrap();
+    assert_eq!(first.samples() as usize, packed.len());
+    drop(first);
+    // Within the linger of the first: it is asked, and gives way.
+    replace(&packed, &other);
+    let second = connect(&packed.dataset, 0, spec(4, 1), &options).unwrap();
+    assert_eq!(second.samples() as usize, other.len());
+    assert_eq!(
+        take_epoch(&second, 0).unwrap().iter().map(|batch| batch.ids.len()).sum::<usize>(),
+        other.len()
+    );
+    drop(second);
+    let command =
+        ["append".as_ref(), more.images.as_os_str(), packed.dataset.as_os_str(), "--quiet".as_ref()];
+    let appended = Command::new(program("shade-pack")).args(command).output().unwrap();
+    assert!(appended.status.success(), "{appended:?}");
+    let third = connect(&packed.dataset, 0, spec(4, 1), &options).unwrap();
+    assert!(third.samples() as usize > other.len(), "{}", third.samples());
+    let grown = third.samples() as usize;
+
+    // With a rank attached there is nobody to give way: it is told what changed, and what to do.
+    let pid = third.daemon_pid();
+    std::fs::rename(&packed.dataset, packed.beside("grown")).unwrap();
+    std::fs::rename(packed.beside("before"), &packed.dataset).unwrap();
+    match connect(&packed.dataset, 0, spec(4, 1), &options) {
+        Err(ClientError::Refused { code: REFUSE_DATASET, text, .. }) => {
+            let (now, served) = (format!("{} samples", packed.len()), format!("{grown} samples"));
+            for part in [&now, &served, &pid.to_string(), "content id", "start them again"] {
+                assert!(text.contains(part), "{part}: {text}");
+            }
+        }
+        other => panic!("not refused: {other:?}"),
+    }
+    drop(third);
+    let fourth = connect(&packed.dataset, 0, spec(4, 1), &options).unwrap();
+    assert_eq!(fourth.samples() as usize, packed.len());
+    assert_ne!(fourth.daemon_pid(), pid);
+    drop(fourth);
+    for pid in children() {
+        end(pid);
+    }
+}
+
+#[test]
+fn a_daemon_by_hand_that_serves_what_was_there_before_says_so() {
+    let (packed, other) = (Packed::mixed(3), Packed::mixed(5));
+    let daemon = Daemon::start(&packed.dataset, &[]);
+    replace(&packed, &other);
+    let options = Options { timeout: Duration::from_secs(60), ..Options::default() };
+    match connect(&packed.dataset, 0, spec(4, 1), &options) {
+        Err(ClientError::Refused { code: REFUSE_DATASET, text, .. }) => {
+            assert!(text.contains("stop it and start it again"), "{text}");
+        }
+        other => panic!("not refused: {other:?}"),
+    }
+    drop(daemon);
+}
+
+#[test]
+fn settings_are_what_was_asked_for_unless_others_use_the_daemon() {
+    let _turn = TURN.lock();
+    let packed = Packed::mixed(3);
+    let (small, large) =
+        (with_cache(&packed.dataset, "60s", "0"), with_cache(&packed.dataset, "60s", "100%"));
+    let cache = |session: &Session| session.settings().get("cache").unwrap().to_owned();
+    let first = connect(&packed.dataset, 0, spec(4, 2), &small).unwrap();
+    assert_eq!(cache(&first), "0");
+    // Of another rank that is there already it is told, and nothing else.
+    let second = connect(&packed.dataset, 1, spec(4, 2), &large).unwrap();
+    assert_eq!(second.daemon_pid(), first.daemon_pid());
+    assert_eq!(cache(&second), "0");
+    let pid = first.daemon_pid();
+    drop((first, second));
+    // Nobody is there any more: who asks for something else has it.
+    let third = connect(&packed.dataset, 0, spec(4, 1), &large).unwrap();
+    assert_ne!(third.daemon_pid(), pid);
+    assert_eq!(cache(&third), "100%");
+    let pid = third.daemon_pid();
+    drop(third);
+    // The same in other words is the same.
+    let bytes = with_cache(&packed.dataset, "1min", "1GiB");
+    let fourth = connect(&packed.dataset, 0, spec(4, 1), &bytes).unwrap();
+    assert_eq!((fourth.daemon_pid(), cache(&fourth).as_str()), (pid, "1GiB"));
+    drop(fourth);
+    // How long it lingers can be had from the one that is there.
+    let short = with_cache(&packed.dataset, "100ms", "1GiB");
+    let fifth = connect(&packed.dataset, 0, spec(4, 1), &short).unwrap();
+    assert_eq!((fifth.daemon_pid(), fifth.settings().get("linger")), (pid, Some("100ms")));
+    drop(fifth);
     eventually("it has ended and was reaped", || children().is_empty());
+}
+
+#[test]
+fn its_death_is_told_with_its_last_words() {
+    let _turn = TURN.lock();
+    let packed = Packed::mixed(3);
+    let session = connect(&packed.dataset, 0, spec(4, 1), &options(&packed.dataset, "1s")).unwrap();
+    let pid = session.daemon_pid();
+    // Its log has a line of it.
+    let peer = Peer::connect(&packed.dataset);
+    assert!(peer.send(&[0xff; 10], None));
+    while peer.receive().is_some() {}
+    let process = rustix::process::Pid::from_raw(pid.cast_signed()).unwrap();
+    rustix::process::kill_process(process, rustix::process::Signal::KILL).unwrap();
+    let error = session.stats().unwrap_err();
+    let text = error.to_string();
+    assert!(matches!(error, ClientError::DaemonGone { .. }), "{text}");
+    for part in [&format!("process {pid}"), "killed by signal 9", "memory ran out", "WARN session"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    drop(session);
+    eventually("it was reaped", || children().is_empty());
 }
 
 #[test]
@@ -85,7 +228,8 @@ fn its_failure_is_the_trainer_s_error() {
     let packed = Packed::mixed(3);
     let index = packed.dataset.join("dataset.shade");
     let mut bytes = std::fs::read(&index).unwrap();
-    bytes[0] ^= 1;
+    // Behind the header, which the trainer reads itself.
+    bytes[70] ^= 1;
     std::fs::write(&index, bytes).unwrap();
     let error = connect(&packed.dataset, 0, spec(4, 1), &options(&packed.dataset, "1s")).unwrap_err();
     let text = error.to_string();

@@ -69,6 +69,20 @@ fn a_second_daemon_for_the_same_job_is_1_with_advice() {
 }
 
 #[test]
+fn a_daemon_that_is_not_needed_learns_that_before_it_reads_the_index() {
+    let packed = Packed::mixed(3);
+    let first = Daemon::start(&packed.dataset, &[]);
+    // Replaced, as the first one looks at the old file. Whoever reads this one ends with 3.
+    let index = packed.dataset.join(INDEX_FILE);
+    fs::remove_file(&index).unwrap();
+    fs::write(&index, b"no index").unwrap();
+    let (code, text) = serve(&[&packed.dataset]);
+    assert_eq!(code, Some(1), "{text}");
+    assert!(text.contains("serves this dataset and job already"), "{text}");
+    drop(first);
+}
+
+#[test]
 fn wrong_usage_is_2() {
     let packed = Packed::mixed(3);
     let dataset = &packed.dataset;

@@ -116,3 +116,37 @@ fn a_state_that_does_not_fit_is_refused_and_changes_nothing() {
     session.load_state(&state).unwrap();
     drop(daemons);
 }
+
+#[test]
+fn a_rank_that_loads_another_state_than_the_others_is_an_error_of_all() {
+    let packed = Packed::mixed(33);
+    let daemon = Daemon::start(&packed.dataset, &[]);
+    // A ring of three batches of an epoch's nine: a rank is in the middle of it until it takes the rest.
+    let job = JobSpec { world_size: 2, ring_bytes: 4096, ..job() };
+    let [first, second] = [0, 1].map(|rank| attach(&packed.dataset, rank, job));
+    let ranks = [&first, &second];
+    let states = [0, 1].map(|epoch| {
+        ranks.iter().for_each(|rank| rank.start_epoch(epoch, 0).unwrap());
+        for rank in ranks {
+            train_rest(rank);
+        }
+        first.save_state().unwrap()
+    });
+    first.load_state(&states[0]).unwrap();
+    let refused = second.load_state(&states[1]).unwrap_err();
+    let told = first.start_epoch(0, 0).and_then(|()| next(&first).map(drop)).unwrap_err();
+    for error in [refused, told] {
+        let text = error.to_string();
+        assert!(matches!(error, ClientError::Failed { .. }), "{text}");
+        assert!(text.contains("rank 1 loads another state than ranks [0]"), "{text}");
+    }
+    // With the same one all is well.
+    ranks.iter().for_each(|rank| rank.load_state(&states[1]).unwrap());
+    ranks.iter().for_each(|rank| rank.start_epoch(2, 0).unwrap());
+    assert!(next(&first).unwrap().is_some() && next(&second).unwrap().is_some());
+    // One that loads in the middle of the others' epoch does not leave them waiting.
+    first.load_state(&states[0]).unwrap();
+    let told = std::iter::repeat_with(|| next(&second)).find_map(Result::err).unwrap();
+    assert!(told.to_string().contains("rank 0 has loaded a state"), "{told}");
+    drop(daemon);
+}

@@ -52,6 +52,7 @@ const LOADER: &[(&str, &[&str])] = &[
     ("control", &["core", "log", "panics", "ring"]),
     ("doctor", &["blocks", "dataset", "proc", "reads"]),
     ("names", &[]),
+    ("last_words", &[]),
     ("simulate", &["blocks", "cache", "cli", "core", "dataset", "importance", "names", "plan", "reads"]),
     ("trace", &["control", "dataset"]),
     ("cli", &["core", "doctor", "names", "reads", "simulate", "trace"]),

@@ -334,19 +334,21 @@ fn observers_that_break_the_rules_are_refused() {
     let packed = Packed::pngs(3, 16);
     let daemon = Daemon::start(&packed.dataset, &[]);
     let dataset = packed.dataset.to_str().unwrap().to_owned();
-    let observe = |dataset: &str, protocol| {
+    let content = packed.index().content_id().0;
+    let observe = |dataset: &str, protocol, content_id| {
         let (dataset, job) = (dataset.to_owned(), "default".to_owned());
-        Request::Observe { protocol, dataset, job }.encode()
+        Request::Observe { protocol, samples: 12, content_id, dataset, job }.encode()
     };
-    let good = observe(&dataset, PROTOCOL);
+    let good = observe(&dataset, PROTOCOL, content);
     let no_pipe = rustix::fs::memfd_create("none", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
     let (_, pipe) = std::io::pipe().unwrap();
     let pipe = OwnedFd::from(pipe);
     for (message, fd, expected) in [
         (&good, None, REFUSE_PROTOCOL),
         (&good, Some(&no_pipe), REFUSE_PROTOCOL),
-        (&observe(&dataset, PROTOCOL + 1), Some(&pipe), REFUSE_PROTOCOL),
-        (&observe("/elsewhere", PROTOCOL), Some(&pipe), REFUSE_DATASET),
+        (&observe(&dataset, PROTOCOL + 1, content), Some(&pipe), REFUSE_PROTOCOL),
+        (&observe("/elsewhere", PROTOCOL, content), Some(&pipe), REFUSE_DATASET),
+        (&observe(&dataset, PROTOCOL, content + 1), Some(&pipe), REFUSE_DATASET),
     ] {
         let peer = Peer::connect(&packed.dataset);
         assert!(peer.send(message, fd));

@@ -38,6 +38,10 @@ pub const IMAGE_SIDE_MAX: u32 = 16_384;
 
 /// Largest control message. A SEQPACKET message must fit into the default socket buffer of 208 KiB.
 pub const MESSAGE_BYTES_MAX: usize = 192 * 1024;
+/// Most settings in a handshake; a daemon has ten.
+pub const SETTINGS_MAX: u32 = 16;
+/// Longest name or value of a setting. The longest value is a description of a simulated store.
+pub const SETTING_BYTES_MAX: usize = 2048;
 /// Most ranks of one job.
 pub const RANKS_MAX: u32 = 4096;
 /// Longest line of a trace: a full batch's ids, each with its comma, or its losses.
@@ -57,6 +61,10 @@ const _: () =
 const _: () = assert!(12 + 1 + FIELD_NAME_BYTES_MAX <= 100);
 const _: () = assert!(RING_DESCRIPTORS.is_power_of_two() && RING_DESCRIPTORS <= 64);
 const _: () = assert!(BATCH_SAMPLES_MAX as usize * 4 + 1024 <= MESSAGE_BYTES_MAX);
+// The two names of a hello, its settings, and the rest.
+const _: () = assert!(
+    2 * NAME_BYTES_MAX + SETTINGS_MAX as usize * 2 * (SETTING_BYTES_MAX + 4) + 1024 <= MESSAGE_BYTES_MAX
+);
 // A number of 32 bits takes 20 characters at most; an id 10, its comma and a letter for how it was served.
 const _: () = assert!(BATCH_SAMPLES_MAX as usize * 21 + 1024 <= TRACE_LINE_BYTES_MAX);
 const _: () = assert!(PAYLOAD_ALIGN_BYTES.is_multiple_of(SHARD_ALIGN_BYTES));

@@ -55,12 +55,23 @@ impl Dataset {
     /// # Errors
     /// [`DatasetError`]: not there, not a dataset, or damaged.
     pub fn open(path: &Path) -> Result<Self, DatasetError> {
-        let io = |path: &Path| {
-            let path = path.to_owned();
-            move |source| DatasetError::Io { path, source }
-        };
+        Self::open_in(Self::folder(path)?)
+    }
+
+    /// The folder of the dataset at `path`, canonical: what it is known by before its index is read.
+    ///
+    /// # Errors
+    /// There is nothing at `path`.
+    pub fn folder(path: &Path) -> Result<PathBuf, DatasetError> {
         let path = path.canonicalize().map_err(io(path))?;
-        let folder = if path.is_file() { path.parent().unwrap_or(Path::new("/")).to_owned() } else { path };
+        Ok(if path.is_file() { path.parent().unwrap_or(Path::new("/")).to_owned() } else { path })
+    }
+
+    /// Opens the dataset in `folder`, as [`folder`](Self::folder) gives it.
+    ///
+    /// # Errors
+    /// [`DatasetError`]: not a dataset, or damaged.
+    pub fn open_in(folder: PathBuf) -> Result<Self, DatasetError> {
         let file_path = folder.join(INDEX_FILE);
         let file = match File::open(&file_path) {
             Ok(file) => file,
@@ -79,6 +90,12 @@ impl Dataset {
         let index = opened.map_err(|source| DatasetError::Format { path: file_path, source })?;
         Ok(Self { folder, index: Arc::new(index) })
     }
+}
+
+/// For `map_err`: names what was tried.
+fn io(path: &Path) -> impl FnOnce(std::io::Error) -> DatasetError {
+    let path = path.to_owned();
+    move |source| DatasetError::Io { path, source }
 }
 
 fn map(file: &File) -> std::io::Result<memmap2::Mmap> {

@@ -13,6 +13,7 @@ pub mod daemon;
 pub mod dataset;
 pub mod doctor;
 pub mod importance;
+pub mod last_words;
 pub mod log;
 mod memfd;
 mod names;

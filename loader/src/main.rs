@@ -7,6 +7,7 @@ use clap::Parser;
 use shade_load::cli::{Cli, Command, Serve};
 use shade_load::daemon::{self, ServeConfig, serve};
 use shade_load::doctor::{Doctor, doctor};
+use shade_load::last_words::LastWords;
 use shade_load::log;
 use shade_load::reads::ReadsConfig;
 use shade_load::simulate::{Simulate, simulate};
@@ -39,6 +40,7 @@ fn run_serve(args: Serve, inherited: &daemon::Inherited) -> ExitCode {
     let outcome = serve(&config(args), |ready| {
         if private {
             say(&serde_json::json!(ready));
+            LastWords::begin();
         }
     });
     match outcome {
@@ -99,7 +101,6 @@ fn run_trace(args: &Trace) -> ExitCode {
 }
 
 fn config(args: Serve) -> ServeConfig {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
     ServeConfig {
         dataset: args.dataset,
         cache: args.cache,
@@ -112,7 +113,7 @@ fn config(args: Serve) -> ServeConfig {
             store: args.store,
         },
         hedge: args.hedge,
-        workers: args.workers.map_or(cores, usize::from),
+        workers: args.workers.map(usize::from),
         socket: args.socket,
         job: args.job,
         linger: args.private.then_some(args.linger),

@@ -35,6 +35,9 @@ pub(crate) fn lacking(what: &str, error: &io::Error) -> io::Error {
     };
     io::Error::new(error.kind(), format!("{what} cannot be had: {error}{limit}"))
 }
+/// What a system is told that cannot do without writers.
+const TOO_OLD: &str = "this system cannot keep trainers from writing to the daemon's memory (F_SEAL_FUTURE_WRITE): Linux 5.1 \
+                       or newer is needed";
 
 /// Who may write to a file from now on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,5 +56,11 @@ pub(crate) fn seal(fd: impl AsFd, writers: Writers) -> io::Result<()> {
         Writers::All => size,
         Writers::Mapped => size | SealFlags::FUTURE_WRITE,
     };
-    Ok(fcntl_add_seals(fd, seals)?)
+    match fcntl_add_seals(fd, seals) {
+        // The only seal that a system with the others may not know.
+        Err(Errno::INVAL) if writers == Writers::Mapped => {
+            Err(io::Error::new(io::ErrorKind::Unsupported, TOO_OLD))
+        }
+        sealed => Ok(sealed?),
+    }
 }

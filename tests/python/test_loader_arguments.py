@@ -5,7 +5,8 @@ from typing import Literal, get_args, get_origin, get_type_hints
 
 import pytest
 from shade_load import Loader, ShadeError, _native, find_daemon
-from shade_load.options import DaemonOptions, JobOptions, ranks, size_bytes
+from shade_load.options import DaemonOptions, JobOptions, size_bytes
+from shade_load.ranks import ranks
 from shade_load.transforms import (
     CenterCrop,
     RandomCrop,
@@ -27,6 +28,7 @@ DAEMON = {
     "workers": None,
     "engine": "auto",
     "io": "auto",
+    "linger": 3.0,
 }
 JOB = {
     "batch_size": 8,
@@ -94,6 +96,8 @@ BAD = [
     ("workers", 0),
     ("engine", "aio"),
     ("io", "mmap"),
+    ("linger", -1.0),
+    ("linger", "3s"),
     ("ring", "big"),
     ("ring", 0),
     ("timeout", 0.0),
@@ -149,9 +153,10 @@ def test_a_folder_that_is_no_dataset_is_refused_with_what_to_do(tmp_path: Path) 
             Loader(path, 8)
 
 
-def test_a_daemon_that_cannot_start_is_an_error(folder: Path) -> None:
+def test_a_daemon_that_cannot_start_is_an_error(png_dataset: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHADE_LOAD_BIN", "/bin/false")
     with pytest.raises(ShadeError, match=r"/bin/false"):
-        Loader(folder, 8)
+        Loader(png_dataset, 8)
 
 
 def test_the_daemon_is_looked_for_in_three_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -273,7 +278,7 @@ def test_one_way_of_decoding_at_a_time(folder: Path) -> None:
 def test_arguments_become_the_daemons_command_line() -> None:
     assert DaemonOptions(**DAEMON).arguments(Path("/data"), "default", None) == [
         "serve", "/data", "--private", "--job", "default", "--cache", "20%",
-        "--policy", "lookahead", "--lookahead", "1", "--engine", "auto", "--io", "auto",
+        "--policy", "lookahead", "--lookahead", "1", "--engine", "auto", "--io", "auto", "--linger", "3.000s",
     ]  # fmt: skip
     every = {
         "cache": "8GiB",
@@ -285,9 +290,10 @@ def test_arguments_become_the_daemons_command_line() -> None:
         "workers": 2,
         "engine": "threads",
         "io": "buffered",
+        "linger": 0.5,
     }
     assert DaemonOptions(**every).arguments(Path("/data"), "x", "/run/s") == [
         "serve", "/data", "--private", "--job", "x", "--cache", str(8 << 30),
-        "--policy", "lru", "--lookahead", "0.25", "--engine", "threads", "--io", "buffered", "--store", "latency=2ms,bandwidth=1Gbit",
-        "--depth", "8", "--hedge", "--workers", "2", "--socket", "/run/s",
+        "--policy", "lru", "--lookahead", "0.25", "--engine", "threads", "--io", "buffered", "--linger", "0.500s",
+        "--store", "latency=2ms,bandwidth=1Gbit", "--depth", "8", "--workers", "2", "--hedge", "--socket", "/run/s",
     ]  # fmt: skip

@@ -213,3 +213,22 @@ def test_nothing_is_lent_where_a_record_may_have_to_go_or_shares_its_page(
     for number, (data, cache) in enumerate([(dataset, "90%"), (small, "100%")]):
         with opened(data, f"copied{number}", cache=cache) as loader:
             assert [epoch(loader, data) for _ in range(3)] == [0, 0, 0]
+
+
+def test_a_trainer_without_room_for_the_cache_has_copies(dataset: packed.Packed) -> None:
+    # Room for the ring and some threads, but not for two mappings of the cache's 64 MB or so.
+    script = """
+import resource, sys
+from shade_load import Loader
+options = {"job": "no-room", "cache": "100%", "ring": sys.argv[2]}
+# The daemon is not to have the limit.
+Loader(sys.argv[1], 8, **options).close()
+size = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (size + (48 << 20), resource.RLIM_INFINITY))
+with Loader(sys.argv[1], 8, **options) as loader:
+    for _ in range(2):
+        print(sum(len(batch) for batch in loader), loader.stats()["epoch"]["lent"])
+"""
+    command = [sys.executable, "-c", script, str(dataset.path), RING]
+    ended = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    assert ended.stdout.split() == [str(len(dataset)), "0"] * 2

@@ -12,7 +12,8 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
 };
 use shade_client::JobSpec;
-use shade_formats::control::{PROTOCOL, Reply, Request, WELCOME_FDS_MAX, socket_name};
+use shade_formats::control::{PROTOCOL, Reply, Request, Settings, WELCOME_FDS_MAX, socket_name};
+use shade_formats::index::{INDEX_FILE, Index};
 use shade_formats::limits::MESSAGE_BYTES_MAX;
 
 /// Longest wait for an answer that must come.
@@ -51,10 +52,25 @@ impl Peer {
     }
 
     /// A hello as it should be.
+    ///
+    /// # Panics
+    /// When the dataset has no index any more.
     #[must_use]
     pub fn hello(&self, rank: u32, spec: JobSpec) -> Request {
         let (dataset, job) = (self.dataset.clone(), "default".to_owned());
-        Request::Hello { protocol: PROTOCOL, pid: std::process::id(), dataset, job, rank, spec }
+        let index = std::fs::read(Path::new(&dataset).join(INDEX_FILE)).unwrap();
+        Request::Hello {
+            protocol: PROTOCOL,
+            pid: std::process::id(),
+            samples: Index::samples_at_start(&index).unwrap(),
+            content_id: Index::content_id_at_start(&index).unwrap().0,
+            dataset,
+            job,
+            rank,
+            borrows: true,
+            settings: Settings::default(),
+            spec,
+        }
     }
 
     /// Sends `bytes` as one message, with `fd`. `false`: the daemon has hung up.

@@ -1,5 +1,6 @@
 //! Reading and writing of messages: little-endian fields in order, every length checked before it is believed.
 
+use super::PROTOCOL;
 use crate::FormatError;
 use crate::limits::MESSAGE_BYTES_MAX;
 
@@ -8,6 +9,18 @@ pub(super) const MESSAGE_VERSION: u16 = 1;
 
 /// Longest text of a reply, so that an error always fits into a message; longer ones are cut.
 pub(super) const TEXT_BYTES_MAX: usize = 16 * 1024;
+
+/// Bytes that every opening message begins with, in every protocol: tag, version, protocol.
+const OPENING_BYTES: usize = 8;
+
+/// The protocol of a message that has one of the tags `opening`, if it is another than [`PROTOCOL`]. Nothing behind its
+/// first eight bytes is looked at: another protocol may have anything there.
+pub(super) fn other_protocol(bytes: &[u8], opening: &[u16]) -> Option<u32> {
+    let start: &[u8; OPENING_BYTES] = bytes.first_chunk()?;
+    let [tag_0, tag_1, _, _, protocol @ ..] = *start;
+    let protocol = u32::from_le_bytes(protocol);
+    (opening.contains(&u16::from_le_bytes([tag_0, tag_1])) && protocol != PROTOCOL).then_some(protocol)
+}
 
 /// Builds a message.
 pub(super) struct Writer {

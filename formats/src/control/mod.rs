@@ -7,15 +7,17 @@ mod image_spec;
 mod preset;
 mod reply;
 mod request;
+mod settings;
 mod socket_name;
 mod types;
 
 pub use image_spec::{Framing, ImageSpec};
 pub use preset::{Policy, Preset};
 pub use reply::{
-    REFUSE_BUSY, REFUSE_DATASET, REFUSE_PERMISSION, REFUSE_PROTOCOL, REFUSE_RESOURCES, REFUSE_SPEC, Reply,
-    WELCOME_FDS, WELCOME_FDS_MAX,
+    REFUSE_BUSY, REFUSE_DATASET, REFUSE_ENDING, REFUSE_PERMISSION, REFUSE_PROTOCOL, REFUSE_RESOURCES,
+    REFUSE_SPEC, Reply, WELCOME_FDS, WELCOME_FDS_MAX,
 };
 pub use request::Request;
+pub use settings::{LINGERS_FOR_EVER, Settings};
 pub use socket_name::socket_name;
 pub use types::{JobSpec, OnError, Order, Output, PROTOCOL, PlanSpec, Sampler, SpecError, Tail, UnknownName};

@@ -1,6 +1,7 @@
 //! What the daemon answers, and what it says unasked.
 
-use super::codec::{Reader, TEXT_BYTES_MAX, Writer, unknown_tag};
+use super::codec::{Reader, TEXT_BYTES_MAX, Writer, other_protocol, unknown_tag};
+use super::settings::Settings;
 use crate::FormatError;
 use crate::limits::MESSAGE_BYTES_MAX;
 
@@ -14,14 +15,16 @@ pub const WELCOME_FDS_MAX: usize = WELCOME_FDS + 1;
 pub const REFUSE_PROTOCOL: u16 = 1;
 /// Refused: not the daemon's own user.
 pub const REFUSE_PERMISSION: u16 = 2;
-/// Refused: another dataset than the one this daemon serves.
+/// Refused: another dataset than the one this daemon serves, or another content of it.
 pub const REFUSE_DATASET: u16 = 3;
 /// Refused: the specification is impossible, or not that of the job's other ranks.
 pub const REFUSE_SPEC: u16 = 4;
-/// Refused: the rank is taken, or another job is being served.
+/// Refused: the rank is taken, another job is being served, or somebody observes already.
 pub const REFUSE_BUSY: u16 = 5;
-/// Refused: no memory or descriptors for a ring.
+/// Refused: no memory, descriptors or threads for a session.
 pub const REFUSE_RESOURCES: u16 = 6;
+/// Refused: the daemon ends. Whoever asks again finds another one, or may start it.
+pub const REFUSE_ENDING: u16 = 7;
 
 /// A message from daemon to client.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,6 +47,8 @@ pub enum Reply {
         payload_bytes: u64,
         /// Length of the records segment, bytes; 0: there is none.
         records_bytes: u64,
+        /// How the daemon runs. A value that means the same as the hello's is in the hello's words.
+        settings: Settings,
     },
     /// The session is not opened.
     Refuse {
@@ -71,6 +76,8 @@ pub enum Reply {
     },
     /// Recording has begun.
     Observing {
+        /// The conversation's version.
+        protocol: u32,
         /// The daemon's process.
         pid: u32,
         /// Samples in the dataset.
@@ -102,6 +109,7 @@ impl Reply {
                 batches_per_epoch,
                 payload_bytes,
                 records_bytes,
+                settings,
             } => {
                 let mut writer = Writer::message(WELCOME);
                 writer.u32(*protocol);
@@ -112,6 +120,7 @@ impl Reply {
                 writer.u32(*batches_per_epoch);
                 writer.u64(*payload_bytes);
                 writer.u64(*records_bytes);
+                settings.write(&mut writer);
                 writer.finish()
             }
             Self::Refuse { code, text } => {
@@ -136,14 +145,22 @@ impl Reply {
                 writer.short_text(text);
                 writer.finish()
             }
-            Self::Observing { pid, samples, content_id } => {
+            Self::Observing { protocol, pid, samples, content_id } => {
                 let mut writer = Writer::message(OBSERVING);
+                writer.u32(*protocol);
                 writer.u32(*pid);
                 writer.u32(*samples);
                 writer.u128(*content_id);
                 writer.finish()
             }
         }
+    }
+
+    /// The protocol of an opening message (`Welcome`, `Observing`), if it is another than ours. To be asked before
+    /// [`decode`](Self::decode), which knows our own layout only.
+    #[must_use]
+    pub fn other_protocol(bytes: &[u8]) -> Option<u32> {
+        other_protocol(bytes, &[WELCOME, OBSERVING])
     }
 
     /// Reads a message.
@@ -162,15 +179,19 @@ impl Reply {
                 batches_per_epoch: reader.u32()?,
                 payload_bytes: reader.u64()?,
                 records_bytes: reader.u64()?,
+                settings: Settings::read(&mut reader)?,
             },
             REFUSE => Self::Refuse { code: reader.u16()?, text: reader.text(TEXT_BYTES_MAX)? },
             STATS => Self::Stats { json: reader.text(MESSAGE_BYTES_MAX)? },
             STATE => Self::State { bytes: reader.u64()? },
             STATE_LOADED => Self::StateLoaded,
             FAILED => Self::Failed { text: reader.text(TEXT_BYTES_MAX)? },
-            OBSERVING => {
-                Self::Observing { pid: reader.u32()?, samples: reader.u32()?, content_id: reader.u128()? }
-            }
+            OBSERVING => Self::Observing {
+                protocol: reader.u32()?,
+                pid: reader.u32()?,
+                samples: reader.u32()?,
+                content_id: reader.u128()?,
+            },
             _ => return Err(unknown_tag(tag)),
         };
         reader.finish()?;
@@ -183,20 +204,13 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::control::PROTOCOL;
 
     fn reply() -> impl Strategy<Value = Reply> {
         prop_oneof![
-            any::<(u32, u32, u32, u32, u128, u32, u64, u64)>().prop_map(
-                |(
-                    protocol,
-                    pid,
-                    samples,
-                    classes,
-                    content_id,
-                    batches_per_epoch,
-                    payload_bytes,
-                    records_bytes,
-                )| {
+            (any::<(u32, u32, u32, u32, u128, u32, u64, u64)>(), ".{0,10}", ".{0,20}").prop_map(
+                |(numbers, name, value)| {
+                    let (protocol, pid, samples, classes, content_id, batches_per_epoch, _, _) = numbers;
                     Reply::Welcome {
                         protocol,
                         pid,
@@ -204,8 +218,9 @@ mod tests {
                         classes,
                         content_id,
                         batches_per_epoch,
-                        payload_bytes,
-                        records_bytes,
+                        payload_bytes: numbers.6,
+                        records_bytes: numbers.7,
+                        settings: std::iter::once((name, value)).collect(),
                     }
                 }
             ),
@@ -214,10 +229,8 @@ mod tests {
             any::<u64>().prop_map(|bytes| Reply::State { bytes }),
             Just(Reply::StateLoaded),
             ".{0,60}".prop_map(|text| Reply::Failed { text }),
-            any::<(u32, u32, u128)>().prop_map(|(pid, samples, content_id)| Reply::Observing {
-                pid,
-                samples,
-                content_id
+            any::<(u32, u32, u32, u128)>().prop_map(|(protocol, pid, samples, content_id)| {
+                Reply::Observing { protocol, pid, samples, content_id }
             }),
         ]
     }
@@ -245,6 +258,24 @@ mod tests {
             bytes[2..4].copy_from_slice(&1_u16.to_le_bytes());
             let _ = Reply::decode(&bytes);
         }
+    }
+
+    #[test]
+    fn another_protocol_is_told_whatever_follows_it() {
+        for tag in [WELCOME, OBSERVING] {
+            let welcome = |protocol: u32, rest: &[u8]| {
+                [&tag.to_le_bytes()[..], &9_u16.to_le_bytes(), &protocol.to_le_bytes(), rest].concat()
+            };
+            assert_eq!(Reply::other_protocol(&welcome(PROTOCOL + 1, &[1; 99])), Some(PROTOCOL + 1));
+            assert_eq!(Reply::other_protocol(&welcome(PROTOCOL, &[1; 99])), None);
+        }
+    }
+
+    /// What every version of either side understands: a refusal.
+    #[test]
+    fn a_refusal_never_changes() {
+        let reply = Reply::Refuse { code: REFUSE_PROTOCOL, text: "no".to_owned() };
+        assert_eq!(reply.encode(), [2, 0, 1, 0, 1, 0, 2, 0, 0, 0, b'n', b'o']);
     }
 
     #[test]

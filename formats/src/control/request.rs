@@ -1,7 +1,8 @@
 //! What a trainer's process asks of the daemon.
 
-use super::codec::{Reader, Writer, unknown_tag};
+use super::codec::{Reader, Writer, other_protocol, unknown_tag};
 use super::image_spec::ImageSpec;
+use super::settings::Settings;
 use super::types::{JobSpec, OnError, Order, Output, PlanSpec, Sampler, Tail};
 use crate::FormatError;
 use crate::limits::{BATCH_SAMPLES_MAX, NAME_BYTES_MAX};
@@ -15,12 +16,20 @@ pub enum Request {
         protocol: u32,
         /// The client's process, for messages.
         pid: u32,
+        /// Samples in the dataset, as its index says now.
+        samples: u32,
+        /// Which bytes the dataset holds, as its index says now.
+        content_id: u128,
         /// Canonical path of the dataset.
         dataset: String,
         /// Name of the job.
         job: String,
         /// This client's rank, below `spec.world_size`.
         rank: u32,
+        /// Raw batches may show the client records where they lie in the daemon's memory, which it can map.
+        borrows: bool,
+        /// How the client would start the daemon; a setting that is not there may be anything.
+        settings: Settings,
         /// What the job asks for.
         spec: JobSpec,
     },
@@ -60,6 +69,10 @@ pub enum Request {
     Observe {
         /// The conversation's version, [`PROTOCOL`](super::PROTOCOL).
         protocol: u32,
+        /// Samples in the dataset, as its index says now.
+        samples: u32,
+        /// Which bytes the dataset holds, as its index says now.
+        content_id: u128,
         /// Canonical path of the dataset.
         dataset: String,
         /// Name of the job.
@@ -87,13 +100,28 @@ impl Request {
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         match self {
-            Self::Hello { protocol, pid, dataset, job, rank, spec } => {
+            Self::Hello {
+                protocol,
+                pid,
+                samples,
+                content_id,
+                dataset,
+                job,
+                rank,
+                borrows,
+                settings,
+                spec,
+            } => {
                 let mut writer = Writer::message(HELLO);
                 writer.u32(*protocol);
                 writer.u32(*pid);
+                writer.u32(*samples);
+                writer.u128(*content_id);
                 writer.text(dataset);
                 writer.text(job);
                 writer.u32(*rank);
+                writer.u8(u8::from(*borrows));
+                settings.write(&mut writer);
                 write_spec(&mut writer, spec);
                 writer.finish()
             }
@@ -120,14 +148,23 @@ impl Request {
             Self::SaveState => Writer::message(SAVE_STATE).finish(),
             Self::LoadState => Writer::message(LOAD_STATE).finish(),
             Self::Bye => Writer::message(BYE).finish(),
-            Self::Observe { protocol, dataset, job } => {
+            Self::Observe { protocol, samples, content_id, dataset, job } => {
                 let mut writer = Writer::message(OBSERVE);
                 writer.u32(*protocol);
+                writer.u32(*samples);
+                writer.u128(*content_id);
                 writer.text(dataset);
                 writer.text(job);
                 writer.finish()
             }
         }
+    }
+
+    /// The protocol of an opening message (`Hello`, `Observe`), if it is another than ours. To be asked before
+    /// [`decode`](Self::decode), which knows our own layout only.
+    #[must_use]
+    pub fn other_protocol(bytes: &[u8]) -> Option<u32> {
+        other_protocol(bytes, &[HELLO, OBSERVE])
     }
 
     /// Reads a message. Whether its values make sense is for [`JobSpec::validate`] and the session to say.
@@ -140,9 +177,13 @@ impl Request {
             HELLO => Self::Hello {
                 protocol: reader.u32()?,
                 pid: reader.u32()?,
+                samples: reader.u32()?,
+                content_id: reader.u128()?,
                 dataset: reader.text(NAME_BYTES_MAX)?,
                 job: reader.text(NAME_BYTES_MAX)?,
                 rank: reader.u32()?,
+                borrows: reader.choice("borrows", flag)?,
+                settings: Settings::read(&mut reader)?,
                 spec: read_spec(&mut reader)?,
             },
             START_EPOCH => Self::StartEpoch {
@@ -162,6 +203,8 @@ impl Request {
             BYE => Self::Bye,
             OBSERVE => Self::Observe {
                 protocol: reader.u32()?,
+                samples: reader.u32()?,
+                content_id: reader.u128()?,
                 dataset: reader.text(NAME_BYTES_MAX)?,
                 job: reader.text(NAME_BYTES_MAX)?,
             },
@@ -237,7 +280,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::control::Framing;
+    use crate::control::{Framing, PROTOCOL};
+    use crate::limits::SETTINGS_MAX;
 
     fn choice<T: Copy + std::fmt::Debug + 'static>(all: &'static [T]) -> impl Strategy<Value = T> {
         prop::sample::select(all)
@@ -288,16 +332,27 @@ mod tests {
         }
     }
 
+    fn settings() -> impl Strategy<Value = Settings> {
+        prop::collection::vec((".{0,10}", ".{0,20}"), 0..4).prop_map(|pairs| pairs.into_iter().collect())
+    }
+
     fn request() -> impl Strategy<Value = Request> {
         prop_oneof![
-            (any::<u32>(), any::<u32>(), ".{0,60}", ".{0,20}", any::<u32>(), spec()).prop_map(
-                |(protocol, pid, dataset, job, rank, spec)| Request::Hello {
-                    protocol,
-                    pid,
-                    dataset,
-                    job,
-                    rank,
-                    spec
+            (any::<(u32, u32, u32, u128, u32, bool)>(), ".{0,60}", ".{0,20}", settings(), spec()).prop_map(
+                |(numbers, dataset, job, settings, spec)| {
+                    let (protocol, pid, samples, content_id, rank, borrows) = numbers;
+                    Request::Hello {
+                        protocol,
+                        pid,
+                        samples,
+                        content_id,
+                        dataset,
+                        job,
+                        rank,
+                        borrows,
+                        settings,
+                        spec,
+                    }
                 }
             ),
             any::<(u32, u32, u32)>().prop_map(|(generation, epoch, first_batch)| Request::StartEpoch {
@@ -312,11 +367,15 @@ mod tests {
             Just(Request::SaveState),
             Just(Request::LoadState),
             Just(Request::Bye),
-            (any::<u32>(), ".{0,60}", ".{0,20}").prop_map(|(protocol, dataset, job)| Request::Observe {
-                protocol,
-                dataset,
-                job
-            }),
+            (any::<(u32, u32, u128)>(), ".{0,60}", ".{0,20}").prop_map(
+                |((protocol, samples, content_id), dataset, job)| Request::Observe {
+                    protocol,
+                    samples,
+                    content_id,
+                    dataset,
+                    job
+                }
+            ),
         ]
     }
 
@@ -358,6 +417,56 @@ mod tests {
             Request::decode(&Request::Report { epoch: 0, batch: 0, losses: vec![0.0; most + 1] }.encode())
                 .is_err()
         );
+    }
+
+    #[test]
+    fn another_protocol_is_told_whatever_follows_it() {
+        let hello = |tag: u16, protocol: u32, rest: &[u8]| {
+            // A version of the message that is not ours either.
+            [&tag.to_le_bytes()[..], &7_u16.to_le_bytes(), &protocol.to_le_bytes(), rest].concat()
+        };
+        for tag in [HELLO, OBSERVE] {
+            for rest in [&[][..], &[0xff; 300]] {
+                assert_eq!(Request::other_protocol(&hello(tag, PROTOCOL + 1, rest)), Some(PROTOCOL + 1));
+                assert_eq!(Request::other_protocol(&hello(tag, 0, rest)), Some(0));
+                assert_eq!(Request::other_protocol(&hello(tag, PROTOCOL, rest)), None);
+            }
+        }
+        assert_eq!(Request::other_protocol(&hello(STATS, PROTOCOL + 1, &[])), None, "it opens nothing");
+        assert_eq!(Request::other_protocol(&hello(HELLO, 9, &[])[..7]), None, "cut");
+    }
+
+    #[test]
+    fn more_settings_than_there_are_is_refused() {
+        let hello = |count: u32| {
+            let pair = |at| (format!("name-{at}"), String::new());
+            let settings = (0..count).map(pair).collect();
+            let (dataset, job) = (String::new(), String::new());
+            let spec = JobSpec {
+                plan: PlanSpec::default(),
+                batch_size: 1,
+                world_size: 1,
+                tail: Tail::Drop,
+                output: Output::Raw,
+                on_error: OnError::Raise,
+                ring_bytes: 0,
+            };
+            let hello = Request::Hello {
+                protocol: PROTOCOL,
+                pid: 0,
+                samples: 0,
+                content_id: 0,
+                dataset,
+                job,
+                rank: 0,
+                borrows: true,
+                settings,
+                spec,
+            };
+            Request::decode(&hello.encode())
+        };
+        assert!(hello(SETTINGS_MAX).is_ok());
+        assert!(hello(SETTINGS_MAX + 1).unwrap_err().to_string().contains("settings"));
     }
 
     #[test]

@@ -6,6 +6,7 @@ use super::extras::{FieldsRow, FieldsSpan};
 use super::layout::{ENTRY_BYTES, FIELDS_BYTES, Header, KEY_BYTES, SHARD_BYTES, u32_at, u64_at};
 use crate::error::FormatError;
 use crate::ids::{ContentId, SampleId, ShardId};
+use crate::limits::SAMPLES_MAX;
 
 /// A checked index and its bytes, which may be owned memory or a mapped file.
 ///
@@ -59,6 +60,17 @@ impl Index {
     /// The bytes are not the beginning of an index of this version.
     pub fn content_id_at_start(start: &[u8]) -> Result<ContentId, FormatError> {
         Ok(Header::decode(start)?.content_id)
+    }
+
+    /// Samples of the dataset whose index begins with `start`: its first 64 bytes or more.
+    ///
+    /// # Errors
+    /// The bytes are not the beginning of an index of this version, or it says more than a dataset can have.
+    pub fn samples_at_start(start: &[u8]) -> Result<u32, FormatError> {
+        let samples = Header::decode(start)?.samples;
+        let too_many =
+            |_| FormatError::new("index header", 40, samples, format_args!("at most {SAMPLES_MAX}"));
+        u32::try_from(samples).map_err(too_many)
     }
 
     /// What identifies the dataset's content.

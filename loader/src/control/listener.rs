@@ -10,8 +10,9 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use shade_formats::control::{REFUSE_RESOURCES, Reply};
 
 use super::admission::Admission;
+use super::identity::Identity;
 use super::message::Message;
-use super::session::{Identity, run};
+use super::session::run;
 use super::socket::send;
 use super::socket_file::SocketFile;
 use crate::core::SessionId;

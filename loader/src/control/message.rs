@@ -4,10 +4,32 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use crossbeam_channel::Sender;
-use shade_formats::control::Request;
+use shade_formats::control::{Request, Settings};
 
 use crate::core::{Accepted, Attach, Refusal, SessionId};
 use crate::ring::RingEnd;
+
+/// What a rank expects of the daemon beside its job.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    /// Samples in the dataset, as its index says now.
+    pub samples: u32,
+    /// Which bytes the dataset holds, as its index says now.
+    pub content_id: u128,
+    /// It can map the records segment.
+    pub borrows: bool,
+    /// How its trainer would have started the daemon.
+    pub settings: Settings,
+}
+
+/// What a rank is told that is let in.
+#[derive(Clone, Debug)]
+pub struct Welcomed {
+    /// Its ring and its epochs.
+    pub accepted: Accepted,
+    /// How the daemon runs.
+    pub settings: Settings,
+}
 
 /// News of one session.
 pub enum Message {
@@ -15,10 +37,12 @@ pub enum Message {
     Hello {
         /// Rank and job.
         attach: Box<Attach>,
+        /// What it expects of the daemon.
+        asked: Asked,
         /// Its socket, to reply on and to shut down.
         socket: Arc<OwnedFd>,
         /// Yes with the ring's size, or no with the reason.
-        verdict: Sender<Result<Accepted, Refusal>>,
+        verdict: Sender<Result<Welcomed, Refusal>>,
     },
     /// A recorder asks for a trace; the verdict goes back to its thread.
     Observe {

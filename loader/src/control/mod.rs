@@ -3,6 +3,7 @@
 //! `observe` is the other side of it: how a recorder asks a running daemon for a trace.
 
 mod admission;
+mod identity;
 mod listener;
 mod message;
 mod observe;
@@ -11,8 +12,8 @@ mod session;
 mod socket;
 mod socket_file;
 
+pub use identity::{Identity, RecordsSegment};
 pub use listener::Listener;
-pub use message::Message;
+pub use message::{Asked, Message, Welcomed};
 pub use observe::{ObserveError, Observed, observe};
-pub use session::{Identity, RecordsSegment};
 pub use socket::send;

@@ -11,6 +11,7 @@ use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use rustix::pipe::{PipeFlags, pipe_with};
 use shade_formats::control::{PROTOCOL, REFUSE_BUSY, Reply, Request, socket_name};
+use shade_formats::index::Index;
 use shade_formats::limits::MESSAGE_BYTES_MAX;
 
 use super::peer;
@@ -32,10 +33,6 @@ pub struct Observed {
     pub trace: File,
     /// The daemon's process.
     pub pid: u32,
-    /// Samples of the dataset that it serves.
-    pub samples: u32,
-    /// Which bytes the dataset holds.
-    pub content_id: u128,
 }
 
 /// Why there is no trace.
@@ -87,15 +84,20 @@ pub enum ObserveError {
     Io(#[from] io::Error),
 }
 
-/// Asks the daemon of the dataset in `folder` (canonical) and `job` for a trace; it listens at `socket`, or at the name
-/// that belongs to dataset and job.
+/// Asks the daemon of the dataset in `folder` (canonical), which has this `index` now, and `job` for a trace; it listens at
+/// `socket`, or at the name that belongs to dataset and job.
 ///
 /// # Errors
 /// [`ObserveError`]: there is none, or it refuses.
-pub fn observe(folder: &Path, job: &str, socket: Option<&Path>) -> Result<Observed, ObserveError> {
+pub fn observe(
+    folder: &Path,
+    index: &Index,
+    job: &str,
+    socket: Option<&Path>,
+) -> Result<Observed, ObserveError> {
     let started = Instant::now();
     loop {
-        match observe_once(folder, job, socket) {
+        match observe_once(folder, index, job, socket) {
             Err(ObserveError::Refused { busy: true, .. }) if started.elapsed() < BUSY_PATIENCE => {
                 std::thread::sleep(BUSY_PAUSE);
             }
@@ -104,7 +106,12 @@ pub fn observe(folder: &Path, job: &str, socket: Option<&Path>) -> Result<Observ
     }
 }
 
-fn observe_once(folder: &Path, job: &str, path: Option<&Path>) -> Result<Observed, ObserveError> {
+fn observe_once(
+    folder: &Path,
+    index: &Index,
+    job: &str,
+    path: Option<&Path>,
+) -> Result<Observed, ObserveError> {
     let (place, address) = match path {
         Some(path) => (SocketAddrUnix::new(path), path.display().to_string()),
         None => {
@@ -133,21 +140,27 @@ fn observe_once(folder: &Path, job: &str, path: Option<&Path>) -> Result<Observe
         return Err(ObserveError::Foreign { address, got, expected });
     }
     let (ours, theirs) = pipe_with(PipeFlags::CLOEXEC).map_err(io::Error::from)?;
-    let request =
-        Request::Observe { protocol: PROTOCOL, dataset: folder.display().to_string(), job: job.to_owned() };
+    let request = Request::Observe {
+        protocol: PROTOCOL,
+        samples: index.len(),
+        content_id: index.content_id().0,
+        dataset: folder.display().to_string(),
+        job: job.to_owned(),
+    };
     ask(&socket, &request, theirs.as_fd())?;
     // The daemon's is the last one then: with it the trace ends.
     drop(theirs);
     let mut buffer = vec![0; MESSAGE_BYTES_MAX];
     let answer = match receive(&socket, &mut buffer) {
-        Ok(Some((bytes, _))) => Reply::decode(bytes).map_err(|error| error.to_string()),
+        Ok(Some((bytes, _))) => match Reply::other_protocol(bytes) {
+            Some(protocol) => Err(format!("it speaks protocol {protocol}, this program {PROTOCOL}")),
+            None => Reply::decode(bytes).map_err(|error| error.to_string()),
+        },
         Ok(None) => Err("it hangs up".to_owned()),
         Err(error) => Err(error.to_string()),
     };
     match answer {
-        Ok(Reply::Observing { pid, samples, content_id }) => {
-            Ok(Observed { socket, trace: File::from(ours), pid, samples, content_id })
-        }
+        Ok(Reply::Observing { pid, .. }) => Ok(Observed { socket, trace: File::from(ours), pid }),
         Ok(Reply::Refuse { code, text }) => {
             Err(ObserveError::Refused { address, text, busy: code == REFUSE_BUSY })
         }

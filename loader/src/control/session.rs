@@ -10,13 +10,14 @@ use std::time::Duration;
 use crossbeam_channel::Sender;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use shade_formats::control::{
-    Output, PROTOCOL, REFUSE_BUSY, REFUSE_DATASET, REFUSE_PERMISSION, REFUSE_PROTOCOL, REFUSE_RESOURCES,
-    Reply, Request,
+    Output, PROTOCOL, REFUSE_BUSY, REFUSE_DATASET, REFUSE_ENDING, REFUSE_PERMISSION, REFUSE_PROTOCOL,
+    REFUSE_RESOURCES, Reply, Request,
 };
 use shade_formats::limits::{MESSAGE_BYTES_MAX, state_bytes_max};
 
 use super::admission::{Admission, Places};
-use super::message::Message;
+use super::identity::{Identity, RecordsSegment};
+use super::message::{Asked, Message, Welcomed};
 use super::peer;
 use super::socket::{receive, send};
 use crate::core::{Attach, Refusal, SessionId};
@@ -25,32 +26,6 @@ use crate::ring::{Doorbell, RingSegments};
 
 /// How long a connection may take to say hello.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// What every client is told, and checked against.
-#[derive(Clone, Debug)]
-pub struct Identity {
-    /// The dataset served, canonical path.
-    pub dataset: String,
-    /// The job served.
-    pub job: String,
-    /// Samples in it.
-    pub samples: u32,
-    /// Classes in it.
-    pub classes: u32,
-    /// Which bytes it holds.
-    pub content_id: u128,
-    /// Where raw batches may show records, if anywhere.
-    pub records: Option<RecordsSegment>,
-}
-
-/// The memory of all records, to be mapped by trainers.
-#[derive(Clone, Debug)]
-pub struct RecordsSegment {
-    /// A sealed memfd, which only the daemon writes to.
-    pub file: Arc<OwnedFd>,
-    /// Its length.
-    pub bytes: u64,
-}
 
 /// How a session ended whose client was not turned away.
 enum Ended {
@@ -63,6 +38,8 @@ enum Ended {
 /// Why a session ends.
 #[derive(Debug, thiserror::Error)]
 enum SessionError {
+    #[error("no memory for a ring of {bytes} bytes: {source}{}; lower ring= or batch_size", limits_hint(.source))]
+    Ring { bytes: u64, source: io::Error },
     #[error("{0}")]
     Io(#[from] io::Error),
     #[error("{0}")]
@@ -75,6 +52,29 @@ enum SessionError {
     Stopping,
     #[error("a defect of the daemon: its session's thread panicked: {0}")]
     Defect(String),
+}
+
+/// What of the process's limits explains an error.
+fn limits_hint(error: &io::Error) -> &'static str {
+    match error.raw_os_error().map(rustix::io::Errno::from_raw_os_error) {
+        Some(rustix::io::Errno::FBIG) => " (the limit of a file's size, `ulimit -f`, holds for it)",
+        Some(rustix::io::Errno::MFILE) => " (the daemon's limit of open files, `ulimit -n`)",
+        _ => "",
+    }
+}
+
+impl SessionError {
+    /// What a client is answered that has not been welcomed yet.
+    fn into_refusal(self) -> Refusal {
+        let text = self.to_string();
+        let code = match self {
+            Self::Refused(refusal) => return refusal,
+            Self::Format(_) => REFUSE_PROTOCOL,
+            Self::Stopping => REFUSE_ENDING,
+            Self::Ring { .. } | Self::Io(_) | Self::Errno(_) | Self::Defect(_) => REFUSE_RESOURCES,
+        };
+        Refusal { code, text }
+    }
 }
 
 fn refuse<T>(code: u16, text: String) -> Result<T, SessionError> {
@@ -117,16 +117,16 @@ pub(super) fn run(
     mut places: Places,
 ) {
     let mut leaving = Leaving { session, messages, is_gone: false };
+    // Of a process that cannot be seen from here, only the socket tells.
     let process = peer::process(&socket);
     let served = caught(|| serve(&socket, session, identity, process.as_ref(), messages, &mut places))
         .unwrap_or_else(|text| Err(SessionError::Defect(text)));
-    if let Err(error) = &served {
-        if let SessionError::Refused(Refusal { code, text }) = error {
-            // The peer may be gone already; then nobody needs the answer.
-            let _ = send(&socket, &Reply::Refuse { code: *code, text: text.clone() }, &[]);
-        }
+    let served = served.map_err(|error| {
         admission.warn(|left_out| tracing::warn!("session {session}: {error}{left_out}"));
-    }
+        let Refusal { code, text } = error.into_refusal();
+        // The peer may be gone already; then nobody needs the answer.
+        let _ = send(&socket, &Reply::Refuse { code, text }, &[]);
+    });
     // Before hanging up: who sees that its session has ended may attach again at once, and finds its place free.
     leaving.gone();
     let _ = rustix::net::shutdown(&socket, rustix::net::Shutdown::Both);
@@ -145,19 +145,20 @@ fn serve(
     places: &mut Places,
 ) -> Result<Ended, SessionError> {
     let mut buffer = vec![0; MESSAGE_BYTES_MAX];
-    let attach = match hello(socket, session, identity, &mut buffer)? {
-        Some(Opening::Rank(attach)) => attach,
+    let (attach, asked) = match hello(socket, session, identity, &mut buffer)? {
+        Some(Opening::Rank(attach, asked)) => (attach, asked),
         Some(Opening::Observer(pipe)) => {
             observe(socket, session, identity, pipe, process, messages, places)?;
             return Ok(Ended::ForGood);
         }
         None => return Ok(Ended::ForGood),
     };
-    // Only raw batches show records, and only to a process whose death is told: else nobody knows when they are free again.
-    let records =
-        identity.records.as_ref().filter(|_| attach.spec.output == Output::Raw && process.is_some());
+    // Only raw batches show records, only to a process whose death is told, as else nobody knows when they are free again, and
+    // only to one that has room to map them.
+    let may_borrow = attach.spec.output == Output::Raw && asked.borrows && process.is_some();
+    let records = identity.records.as_ref().filter(|_| may_borrow);
     let attach = Attach { borrows: records.is_some(), ..attach };
-    let doorbell = welcome(socket, attach, identity, records, messages)?;
+    let doorbell = welcome(socket, attach, asked, identity, records, messages)?;
     places.greeting = None;
     let samples = identity.samples;
     let ended = caught(|| converse(socket, session, &doorbell, process, samples, &mut buffer, messages))
@@ -175,17 +176,20 @@ fn serve(
 fn welcome(
     socket: &Arc<OwnedFd>,
     attach: Attach,
+    asked: Asked,
     identity: &Identity,
     records: Option<&RecordsSegment>,
     messages: &Sender<Message>,
 ) -> Result<Doorbell, SessionError> {
     let session = attach.session;
     let (verdict, answer) = crossbeam_channel::bounded(1);
-    let message = Message::Hello { attach: Box::new(attach), socket: Arc::clone(socket), verdict };
+    let message = Message::Hello { attach: Box::new(attach), asked, socket: Arc::clone(socket), verdict };
     messages.send(message).map_err(|_| SessionError::Stopping)?;
-    let accepted = answer.recv().map_err(|_| SessionError::Stopping)?.map_err(SessionError::Refused)?;
+    let answer = answer.recv().map_err(|_| SessionError::Stopping)?;
+    let Welcomed { accepted, settings } = answer.map_err(SessionError::Refused)?;
 
-    let segments = RingSegments::create(accepted.payload)?;
+    let segments = RingSegments::create(accepted.payload)
+        .map_err(|source| SessionError::Ring { bytes: accepted.payload.bytes, source })?;
     let welcome = Reply::Welcome {
         protocol: PROTOCOL,
         pid: std::process::id(),
@@ -195,6 +199,7 @@ fn welcome(
         batches_per_epoch: accepted.batches_per_epoch,
         payload_bytes: accepted.payload.bytes,
         records_bytes: records.map_or(0, |records| records.bytes),
+        settings,
     };
     let mut fds = segments.welcome_fds().to_vec();
     fds.extend(records.map(|records| records.file.as_fd()));
@@ -264,7 +269,8 @@ fn observe(
     answer.recv().map_err(|_| SessionError::Stopping)?.map_err(SessionError::Refused)?;
     places.greeting = None;
     let &Identity { samples, content_id, .. } = identity;
-    send(socket, &Reply::Observing { pid: std::process::id(), samples, content_id }, &[])?;
+    let pid = std::process::id();
+    send(socket, &Reply::Observing { protocol: PROTOCOL, pid, samples, content_id }, &[])?;
     let mut fds = vec![PollFd::new(socket.as_ref(), PollFlags::IN)];
     fds.extend(process.map(|process| PollFd::new(process, PollFlags::IN)));
     // Whatever it says, it says goodbye.
@@ -283,7 +289,7 @@ fn wait_for_death(process: &OwnedFd) {
 
 /// What a connection begins with.
 enum Opening {
-    Rank(Attach),
+    Rank(Attach, Asked),
     /// With the write end of a pipe.
     Observer(OwnedFd),
 }
@@ -305,23 +311,23 @@ fn hello(
         return refuse(REFUSE_PROTOCOL, "no hello within 10 s".into());
     }
     let Some((bytes, fd)) = receive(socket, buffer)? else { return Ok(None) };
+    // Before all else: whatever another version has behind it cannot be read here.
+    if let Some(protocol) = Request::other_protocol(bytes) {
+        return refuse(REFUSE_PROTOCOL, identity.other_version(protocol));
+    }
     match Request::decode(bytes)? {
-        Request::Hello { protocol, .. } | Request::Observe { protocol, .. } if protocol != PROTOCOL => {
-            refuse(
-                REFUSE_PROTOCOL,
-                format!(
-                    "the daemon speaks protocol {PROTOCOL}, the client {protocol}: use the same version of both"
-                ),
-            )
-        }
         Request::Hello { dataset, .. } | Request::Observe { dataset, .. } if dataset != identity.dataset => {
             refuse(REFUSE_DATASET, format!("this daemon serves {}, not {dataset}", identity.dataset))
         }
         Request::Hello { job, .. } | Request::Observe { job, .. } if job != identity.job => {
             refuse(REFUSE_BUSY, format!("this daemon serves job {:?}, not {job:?}", identity.job))
         }
-        Request::Hello { rank, spec, .. } => {
-            Ok(Some(Opening::Rank(Attach { session, rank, spec, borrows: false })))
+        Request::Hello { samples, content_id, rank, borrows, settings, spec, .. } => {
+            let asked = Asked { samples, content_id, borrows, settings };
+            Ok(Some(Opening::Rank(Attach { session, rank, spec, borrows: false }, asked)))
+        }
+        Request::Observe { samples, content_id, .. } if content_id != identity.content_id => {
+            refuse(REFUSE_DATASET, identity.other_content(samples, content_id))
         }
         Request::Observe { .. } => match fd.filter(is_pipe) {
             Some(pipe) => Ok(Some(Opening::Observer(pipe))),

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use shade_formats::SampleId;
 use shade_formats::control::JobSpec;
+use shade_formats::ring::PayloadSize;
 
 use super::counts::Counts;
 use crate::importance::Importance;
@@ -12,6 +13,8 @@ use crate::plan::{Known, Outlook, Plan, Slices, SlicesError, position_entropy};
 /// One training run: equal specs, one plan, W ranks.
 pub(super) struct Job {
     pub(super) spec: JobSpec,
+    /// Of each rank's ring.
+    pub(super) payload: PayloadSize,
     pub(super) importance: Importance,
     /// The current epoch's plan; `None` before the first epoch.
     pub(super) plan: Option<Plan>,
@@ -39,10 +42,11 @@ pub(super) struct Job {
 }
 
 impl Job {
-    pub(super) fn new(spec: JobSpec, samples: u32) -> Result<Self, SlicesError> {
+    pub(super) fn new(spec: JobSpec, samples: u32, payload: PayloadSize) -> Result<Self, SlicesError> {
         let slices = Slices::new(samples, spec.batch_size, spec.world_size, spec.tail)?;
         Ok(Self {
             spec,
+            payload,
             importance: Importance::new(samples),
             plan: None,
             next_plan: None,
@@ -76,6 +80,11 @@ impl Job {
             plan.as_ref().map_or(&[], |plan| &plan.ids)
         }
         Known { plan: ids(&self.plan), next: ids(&self.next_plan) }
+    }
+
+    /// What every rank is told: its ring's size, and how many batches it has in an epoch as long as the dataset.
+    pub(super) fn promised(&self) -> (PayloadSize, u32) {
+        (self.payload, self.slices.of_len(self.importance.len()).batches_per_epoch())
     }
 
     /// How many batches each rank has in `epoch`: of an epoch that is not the current one, the most it can have.

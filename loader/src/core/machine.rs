@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use shade_formats::SampleId;
-use shade_formats::control::{Policy, REFUSE_BUSY, REFUSE_RESOURCES, REFUSE_SPEC};
+use shade_formats::control::{JobSpec, Policy, REFUSE_BUSY, REFUSE_RESOURCES, REFUSE_SPEC};
 use shade_formats::index::Index;
 use shade_formats::ring::PayloadRing;
+use shade_formats::{FormatError, SampleId};
 
 use super::action::{Accepted, Action, Refusal};
 use super::counts::{EpochStats, Stats, TotalStats};
@@ -221,7 +221,6 @@ impl Core {
         let refuse = |code, text| Err(Refusal { code, text });
         let spec = &attach.spec;
         spec.validate().map_err(|error| Refusal { code: REFUSE_SPEC, text: error.to_string() })?;
-        check_sizes(spec.output, &self.index).map_err(|text| Refusal { code: REFUSE_SPEC, text })?;
         if attach.rank >= spec.world_size {
             return refuse(
                 REFUSE_SPEC,
@@ -241,18 +240,29 @@ impl Core {
             );
             return refuse(REFUSE_BUSY, text);
         }
-        let job = Job::new(*spec, self.index.len())
-            .map_err(|error| Refusal { code: REFUSE_SPEC, text: error.to_string() })?;
-        let (payload, blocks) = payload_size(spec, &self.index)
-            .and_then(|payload| Ok((payload, PayloadRing::new(payload.bytes)?)))
-            .map_err(|error| Refusal { code: REFUSE_RESOURCES, text: error.to_string() })?;
-        let batches_per_epoch = job.slices.batches_per_epoch();
-        if self.job.is_none() {
-            self.job = Some(job);
+        // What grows with the dataset is done once a job, not for each of its ranks.
+        let (new, (payload, batches_per_epoch)) = match &self.job {
+            Some(job) => (None, job.promised()),
+            None => {
+                let job = self.new_job(spec)?;
+                let promised = job.promised();
+                (Some(job), promised)
+            }
+        };
+        let blocks = PayloadRing::new(payload.bytes).map_err(too_large)?;
+        if new.is_some() {
+            self.job = new;
             self.rescore_residents();
         }
         self.sessions.push(Session::new(attach.session, attach.rank, attach.borrows, blocks));
         Ok(Accepted { batches_per_epoch, payload })
+    }
+
+    fn new_job(&self, spec: &JobSpec) -> Result<Job, Refusal> {
+        check_sizes(spec.output, &self.index).map_err(|text| Refusal { code: REFUSE_SPEC, text })?;
+        let payload = payload_size(spec, &self.index).map_err(too_large)?;
+        Job::new(*spec, self.index.len(), payload)
+            .map_err(|error| Refusal { code: REFUSE_SPEC, text: error.to_string() })
     }
 
     fn detach(&mut self, session: SessionId) {
@@ -370,4 +380,9 @@ impl Core {
             self.cache.rescore(id, &job.importance);
         }
     }
+}
+
+/// No ring can be made of it.
+fn too_large(error: FormatError) -> Refusal {
+    Refusal { code: REFUSE_RESOURCES, text: error.to_string() }
 }

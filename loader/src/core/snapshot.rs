@@ -2,9 +2,9 @@
 //!
 //! ```text
 //! bytes       what (little-endian)
-//! 0..8        magic "SHADEST2"
+//! 0..8        magic "SHADEST3"
 //! 8..24       content id of the dataset, u128
-//! 24..32      xxh3 of the plan's parameters: a state resumes only the plan it came from
+//! 24..32      xxh3 of the plan's parameters, as `spec_digest` writes them: a state resumes only the plan it came from
 //! 32..36      samples N, u32           36..40  validation scores V, u32
 //! then        the plan; the next one, if it was drawn early; V x f64; N x u32 scored_at; the importance table
 //! last 4      CRC32C of everything before
@@ -16,7 +16,7 @@
 //! cannot be had again.
 
 use shade_formats::checksum::crc32c;
-use shade_formats::control::{JobSpec, Sampler};
+use shade_formats::control::{JobSpec, PlanSpec, Sampler};
 use shade_formats::{FormatError, SampleId};
 
 use super::action::Action;
@@ -26,7 +26,7 @@ use super::machine::Core;
 use crate::importance::Importance;
 use crate::plan::{Plan, PlanSummary};
 
-const MAGIC: &[u8; 8] = b"SHADEST2";
+const MAGIC: &[u8; 8] = b"SHADEST3";
 /// Of the state, and at the head of a plan.
 const HEADER_BYTES: usize = 40;
 const PLAN_HEADER_BYTES: usize = 24;
@@ -59,21 +59,41 @@ impl Core {
         let Some(rank) = self.sessions.iter().find(|s| s.id == session).map(|s| s.rank) else { return };
         let Some(job) = &mut self.job else { return };
         let digest = xxhash(bytes);
-        let repeated = job.loaded.as_mut().is_some_and(|(last, ranks)| *last == digest && ranks.insert(rank));
-        if !repeated {
-            match restore(job, bytes, self.index.content_id().0, self.index.len()) {
-                Ok(()) => job.loaded = Some((digest, std::iter::once(rank).collect())),
-                Err(error) => return actions.push(Action::Fail(session, error.to_string())),
-            }
-            self.rescore_residents();
-            self.begin_cache_epoch();
-            let everyone: Vec<SessionId> = self.sessions.iter().map(|s| s.id).collect();
-            for session in everyone {
-                self.abandon_open(session);
-                if let Some(state) = self.session_mut(session) {
-                    state.wanted = None;
-                    state.delivered.clear();
+        match &mut job.loaded {
+            // Others have loaded theirs, and this rank has not yet: it is this one's turn, with what they have.
+            Some((last, ranks)) if !ranks.contains(&rank) => {
+                if *last == digest {
+                    ranks.insert(rank);
+                    return actions.push(Action::StateLoaded(session));
                 }
+                let mut others: Vec<u32> = ranks.iter().copied().collect();
+                others.sort_unstable();
+                let text = format!(
+                    "rank {rank} loads another state than ranks {others:?} have loaded: all ranks of a job load the state \
+                     that one of them saved"
+                );
+                actions.extend(self.sessions.iter().map(|s| Action::Fail(s.id, text.clone())));
+                return;
+            }
+            _ => {}
+        }
+        match restore(job, bytes, self.index.content_id().0, self.index.len()) {
+            Ok(()) => job.loaded = Some((digest, std::iter::once(rank).collect())),
+            Err(error) => return actions.push(Action::Fail(session, error.to_string())),
+        }
+        self.rescore_residents();
+        self.begin_cache_epoch();
+        let text = format!(
+            "rank {rank} has loaded a state, which ends the epoch under way in all ranks: load the same one here, too"
+        );
+        let everyone: Vec<SessionId> = self.sessions.iter().map(|s| s.id).collect();
+        for other in everyone {
+            self.abandon_open(other);
+            let Some(state) = self.session_mut(other) else { continue };
+            state.delivered.clear();
+            // It would wait for batches that do not come.
+            if state.wanted.take().is_some_and(|wanted| !wanted.ended) && other != session {
+                actions.push(Action::Fail(other, text.clone()));
             }
         }
         actions.push(Action::StateLoaded(session));
@@ -93,7 +113,7 @@ fn restore(job: &mut Job, bytes: &[u8], content_id: u128, samples: u32) -> Resul
         ));
     }
     let mut fields = Fields { bytes: body, at: 0 };
-    expect(&fields, "SHADEST2", fields.peek(8)? == MAGIC)?;
+    expect(&fields, "SHADEST3, a state that this version has saved", fields.peek(8)? == MAGIC)?;
     fields.skip(8);
     let found = u128::from_le_bytes(fields.array()?);
     expect(&fields, "the state of this very dataset", found == content_id)?;
@@ -193,9 +213,21 @@ fn expect(fields: &Fields<'_>, expected: &str, holds: bool) -> Result<(), Format
     }
 }
 
-/// What a plan depends on beside the importance table. The world size is not among it.
+/// What a plan depends on beside the importance table. The world size is not among it. A field that is added to the plan's
+/// is to be written here only where it is not its default, so that states from before it still fit.
 fn spec_digest(spec: &JobSpec) -> u64 {
-    xxhash(format!("{:?} {}", spec.plan, spec.batch_size).as_bytes())
+    let PlanSpec { sampler, order, seed, rep, hit_cap, cover, explore, pace, draw_ahead } = spec.plan;
+    let mut bytes = Vec::new();
+    for name in [sampler.as_str(), order.as_str()] {
+        bytes.extend_from_slice(name.as_bytes());
+        // No name holds it: so the names are read back in one way only.
+        bytes.push(0);
+    }
+    bytes.extend_from_slice(&seed.to_le_bytes());
+    bytes.extend([rep, hit_cap, explore].iter().flat_map(|number| number.to_bits().to_le_bytes()));
+    bytes.extend([cover, spec.batch_size].iter().flat_map(|number| number.to_le_bytes()));
+    bytes.extend([u8::from(pace), u8::from(draw_ahead)]);
+    xxhash(&bytes)
 }
 
 fn xxhash(bytes: &[u8]) -> u64 {
@@ -204,4 +236,49 @@ fn xxhash(bytes: &[u8]) -> u64 {
 
 fn len_u32(len: usize) -> u32 {
     u32::try_from(len).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use shade_formats::control::{OnError, Output, Tail};
+
+    use super::*;
+
+    fn spec() -> JobSpec {
+        JobSpec {
+            plan: PlanSpec { sampler: Sampler::Pads, seed: 7, ..PlanSpec::default() },
+            batch_size: 256,
+            world_size: 8,
+            tail: Tail::Even,
+            output: Output::Raw,
+            on_error: OnError::Raise,
+            ring_bytes: 0,
+        }
+    }
+
+    /// Whoever changes it refuses all states that there are: then the magic changes with it.
+    #[test]
+    fn the_digest_of_a_plan_s_parameters_never_changes() {
+        assert_eq!(spec_digest(&spec()), 17_513_271_080_077_172_878);
+    }
+
+    #[test]
+    fn every_parameter_of_the_plan_counts_and_the_world_does_not() {
+        let (whole, plan) = (spec(), spec().plan);
+        let of = |plan| spec_digest(&JobSpec { plan, ..spec() });
+        let others = [
+            of(PlanSpec { sampler: Sampler::Uniform, ..plan }),
+            of(PlanSpec { order: shade_formats::control::Order::Spaced, ..plan }),
+            of(PlanSpec { seed: 8, ..plan }),
+            of(PlanSpec { rep: 2.0, ..plan }),
+            of(PlanSpec { hit_cap: 0.5, ..plan }),
+            of(PlanSpec { cover: 6, ..plan }),
+            of(PlanSpec { explore: 0.1, ..plan }),
+            of(PlanSpec { pace: true, ..plan }),
+            of(PlanSpec { draw_ahead: true, ..plan }),
+            spec_digest(&JobSpec { batch_size: 255, ..whole }),
+        ];
+        assert!(!others.contains(&spec_digest(&whole)));
+        assert_eq!(spec_digest(&JobSpec { world_size: 4, ..whole }), spec_digest(&whole));
+    }
 }

@@ -5,6 +5,7 @@ mod memory;
 mod observer;
 mod serve;
 mod sessions;
+mod settings;
 mod start;
 mod stats;
 

@@ -5,14 +5,17 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, select};
-use shade_formats::control::{REFUSE_BUSY, REFUSE_RESOURCES, Reply, Request};
+use shade_formats::control::{
+    REFUSE_BUSY, REFUSE_DATASET, REFUSE_ENDING, REFUSE_RESOURCES, Reply, Request, Settings,
+};
 
 use super::memory::room_for_ring;
 use super::observer::{Described, Observer};
 use super::sessions::Sessions;
+use super::settings::Running;
 use super::stats::report;
 use crate::batches::{Filled, SealOrder, Workers, seal};
-use crate::control::Message;
+use crate::control::{Asked, Identity, Message};
 use crate::core::{Action, Core, Event, Refusal};
 use crate::log::Throttle;
 use crate::panics::caught;
@@ -45,9 +48,13 @@ pub(super) struct Daemon {
     /// Who takes a trace. It is no rank: a private daemon does not stay for it.
     observer: Option<Observer>,
     described: Described,
+    identity: Identity,
+    settings: Running,
     linger: Option<Duration>,
     /// Of lines about bad records: a dataset may have as many as samples.
     bad_records: Throttle,
+    /// A private daemon that nobody is attached to was asked for what it does not have: it ends, and the next has it.
+    gives_way: bool,
     started: Instant,
     /// Since when no rank has been attached, and whether one ever was.
     empty_since: Instant,
@@ -64,6 +71,8 @@ impl Daemon {
         reads: Reads,
         workers: Workers,
         described: Described,
+        identity: Identity,
+        settings: Running,
         linger: Option<Duration>,
     ) -> Self {
         let started = Instant::now();
@@ -74,8 +83,11 @@ impl Daemon {
             sessions: Sessions::default(),
             observer: None,
             described,
+            identity,
+            settings,
             linger,
             bad_records: Throttle::new(started),
+            gives_way: false,
             started,
             empty_since: started,
             served: false,
@@ -228,11 +240,18 @@ impl Daemon {
     /// Turns a session's news into an event, or answers it at once.
     fn take(&mut self, message: Message) {
         match message {
-            Message::Hello { attach, socket, verdict } => {
-                self.served = true;
-                self.sessions.hello(attach.session, socket, verdict);
-                self.events.push(Event::Attach(attach));
-            }
+            Message::Hello { attach, asked, socket, verdict } => match self.judge(&asked) {
+                Ok(settings) => {
+                    self.served = true;
+                    self.sessions.hello(attach.session, socket, verdict, settings);
+                    self.events.push(Event::Attach(attach));
+                }
+                Err(refusal) => {
+                    // A session until its thread has told it: a daemon that gives way ends when that has happened.
+                    self.sessions.hello(attach.session, socket, verdict, Settings::default());
+                    self.sessions.answer(attach.session, Err(refusal));
+                }
+            },
             Message::Observe { session, socket, pipe, verdict } => {
                 // The thread has ended if nobody listens, and then says so itself.
                 let _ = verdict.send(self.observe(session, socket, pipe));
@@ -261,6 +280,36 @@ impl Daemon {
             Message::LetGo(session) => self.events.push(Event::LetGo(session)),
             Message::Request { session, request, state } => self.request(session, request, state),
         }
+    }
+
+    /// Whether a rank finds here what it expects: the content that its dataset has now, and, where nobody would lose
+    /// anything by it, the settings that it would have started a daemon with. Gives the settings that there are.
+    fn judge(&mut self, asked: &Asked) -> Result<Settings, Refusal> {
+        let is_free = self.linger.is_some() && self.sessions.is_empty();
+        if asked.content_id != self.identity.content_id {
+            self.gives_way |= is_free;
+            let changed = self.identity.other_content(asked.samples, asked.content_id);
+            if self.gives_way {
+                return Err(Refusal { code: REFUSE_ENDING, text: format!("{changed}; it ends now") });
+            }
+            let advice = if self.linger.is_some() {
+                "stop the trainings that are attached to it, and start them again, or name another job with job="
+            } else {
+                "stop it and start it again"
+            };
+            return Err(Refusal { code: REFUSE_DATASET, text: format!("{changed}: {advice}") });
+        }
+        if is_free {
+            // No reason to start another: this is only about what comes after it.
+            self.linger = self.settings.linger_as(&asked.settings);
+        }
+        // One that nobody has found yet was started by a rank that is about to come: it stays for it.
+        self.gives_way |= is_free && self.served && self.settings.differs_from(&asked.settings);
+        if self.gives_way {
+            let text = "this daemon lingers with other settings than asked for; it ends now".to_owned();
+            return Err(Refusal { code: REFUSE_ENDING, text });
+        }
+        Ok(self.settings.in_words_of(&asked.settings))
     }
 
     /// Begins a trace, if nobody takes one yet.
@@ -302,7 +351,11 @@ impl Daemon {
     /// Is this a private daemon that nobody needs any more?
     fn is_unneeded(&self) -> bool {
         let Some(linger) = self.linger else { return false };
-        let patience = if self.served { linger } else { FIRST_RANK };
+        let patience = match (self.gives_way, self.served) {
+            (true, _) => Duration::ZERO,
+            (false, true) => linger,
+            (false, false) => FIRST_RANK,
+        };
         self.sessions.is_empty() && self.core.session_count() == 0 && self.empty_since.elapsed() >= patience
     }
 

@@ -6,16 +6,17 @@ use std::sync::Arc;
 
 use crossbeam_channel::Sender;
 use shade_formats::FormatError;
-use shade_formats::control::Reply;
+use shade_formats::control::{Reply, Settings};
 use shade_formats::ring::{Descriptor, ERROR_TEXT_BYTES_MAX, Region};
 
-use crate::control::send;
+use crate::control::{Welcomed, send};
 use crate::core::{Accepted, Refusal, SessionId};
 use crate::ring::RingEnd;
 
 struct Peer {
     socket: Arc<OwnedFd>,
-    verdict: Option<Sender<Result<Accepted, Refusal>>>,
+    /// Where the answer to its hello goes, with these settings if it is let in.
+    verdict: Option<(Sender<Result<Welcomed, Refusal>>, Settings)>,
     /// Bytes of a ring that it was promised, until it has them.
     promised_bytes: u64,
     ring: Option<RingEnd>,
@@ -40,13 +41,14 @@ impl Sessions {
         &mut self,
         session: SessionId,
         socket: Arc<OwnedFd>,
-        verdict: Sender<Result<Accepted, Refusal>>,
+        verdict: Sender<Result<Welcomed, Refusal>>,
+        settings: Settings,
     ) {
         self.peers.insert(
             session,
             Peer {
                 socket,
-                verdict: Some(verdict),
+                verdict: Some((verdict, settings)),
                 promised_bytes: 0,
                 ring: None,
                 accepted: false,
@@ -62,9 +64,9 @@ impl Sessions {
             peer.accepted = true;
             peer.promised_bytes = accepted.payload.bytes;
         }
-        if let Some(verdict) = peer.verdict.take() {
+        if let Some((verdict, settings)) = peer.verdict.take() {
             // The thread has ended if nobody listens, and then says so itself.
-            let _ = verdict.send(answer);
+            let _ = verdict.send(answer.map(|accepted| Welcomed { accepted, settings }));
         }
     }
 

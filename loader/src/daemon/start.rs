@@ -1,6 +1,6 @@
 //! From configuration to a running daemon, and back to nothing.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +12,7 @@ use shade_formats::trace::{Header, VERSION};
 use super::memory::{CacheTooLarge, check_cache};
 use super::observer::Described;
 use super::serve::{Daemon, Stop};
+use super::settings::Running;
 use crate::batches::Workers;
 use crate::blocks::{Arena, block_bytes_for};
 use crate::control::{Identity, Listener, RecordsSegment};
@@ -42,8 +43,8 @@ pub struct ServeConfig {
     pub reads: ReadsConfig,
     /// Ask for late records a second time.
     pub hedge: bool,
-    /// Threads that fill batches.
-    pub workers: usize,
+    /// Threads that fill batches; `None` for as many as there are cores.
+    pub workers: Option<usize>,
     /// Socket file; `None` for the abstract name of dataset and job.
     pub socket: Option<PathBuf>,
     /// The job served.
@@ -119,9 +120,12 @@ pub struct Ready {
 /// # Errors
 /// [`DaemonError`] when it cannot start.
 pub fn serve(config: &ServeConfig, announce: impl FnOnce(&Ready)) -> Result<(), DaemonError> {
-    let dataset = Dataset::open(&config.dataset)?;
+    // First of all: of the daemons that a node's ranks start at once, all but one learn here that they are not needed, and
+    // only that one reads the index. Whoever connects meanwhile waits until it is accepted.
+    let folder = Dataset::folder(&config.dataset)?;
+    let listener = bind(config, &folder)?;
+    let dataset = Dataset::open_in(folder)?;
     let index = Arc::clone(&dataset.index);
-    let listener = bind(config, &dataset)?;
 
     let block_bytes = block_bytes_for(
         (0..index.len()).filter_map(|id| Some(index.entry(shade_formats::SampleId(id))?.stored_len)),
@@ -147,7 +151,9 @@ pub fn serve(config: &ServeConfig, announce: impl FnOnce(&Ready)) -> Result<(), 
     panics::watch(move |text| drop(defect_in.try_send(Stop::Defect(text))));
     let reads =
         Reads::start(&dataset.folder, Arc::clone(&index), Arc::clone(&arena), config.reads, completions_in)?;
-    let workers = Workers::start(config.workers, &index, arena, done_in).map_err(DaemonError::Start)?;
+    let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+    let workers = config.workers.unwrap_or_else(cores);
+    let workers = Workers::start(workers, &index, arena, done_in).map_err(DaemonError::Start)?;
     ctrlc::set_handler(move || {
         // A second signal finds the channel full: stopping is under way.
         let _ = stop_in.try_send(Stop::Asked);
@@ -173,7 +179,8 @@ pub fn serve(config: &ServeConfig, announce: impl FnOnce(&Ready)) -> Result<(), 
         content_id: index.content_id().0,
         records,
     };
-    listener.listen(identity, messages_in).map_err(DaemonError::Start)?;
+    let settings = Running::new(config, &index, cache_bytes, block_bytes);
+    listener.listen(identity.clone(), messages_in).map_err(DaemonError::Start)?;
     announce(&Ready { ready: true, pid: std::process::id(), socket: listener.address.clone() });
 
     let core_config = CoreConfig {
@@ -188,7 +195,8 @@ pub fn serve(config: &ServeConfig, announce: impl FnOnce(&Ready)) -> Result<(), 
         lends,
     };
     let described = described(config, &dataset, &core_config, reads.description());
-    let daemon = Daemon::new(Core::new(index, free, core_config), reads, workers, described, config.linger);
+    let core = Core::new(index, free, core_config);
+    let daemon = Daemon::new(core, reads, workers, described, identity, settings, config.linger);
     daemon.run(&completions, &done, &messages, &stop).map_err(DaemonError::Defect)
 }
 
@@ -210,12 +218,12 @@ fn described(config: &ServeConfig, dataset: &Dataset, core: &CoreConfig, engine:
     })
 }
 
-fn bind(config: &ServeConfig, dataset: &Dataset) -> Result<Listener, DaemonError> {
+fn bind(config: &ServeConfig, folder: &Path) -> Result<Listener, DaemonError> {
     let (bound, address) = match &config.socket {
         Some(path) => (Listener::bind_file(path), path.display().to_string()),
         None => {
             let uid = rustix::process::geteuid().as_raw();
-            let name = socket_name(uid, &dataset.folder, &config.job);
+            let name = socket_name(uid, folder, &config.job);
             (Listener::bind_abstract(&name), format!("@{}", String::from_utf8_lossy(&name)))
         }
     };

@@ -12,7 +12,10 @@ pub use throttle::{LeftOut, Throttle};
 use std::io::{self, IsTerminal};
 
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::writer::MakeWriterExt;
 use writer::Lines;
+
+use crate::last_words::LastWords;
 
 /// Dropped, it waits a moment until what was logged is written.
 #[must_use]
@@ -27,7 +30,7 @@ pub fn start() -> io::Result<Log> {
     let filter = EnvFilter::try_from_env("SHADE_LOG").unwrap_or_else(|_| "info".into());
     tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(lines.clone())
+        .with_writer(lines.clone().and(|| LastWords))
         .with_ansi(io::stderr().is_terminal())
         .with_target(false)
         // Else a line that fails is told with `eprintln!`, which panics where nobody reads standard error.

@@ -15,14 +15,6 @@ pub enum TraceError {
     /// The daemon gives none.
     #[error(transparent)]
     Observe(#[from] ObserveError),
-    /// The dataset on disk is not the one that is served.
-    #[error(
-        "{}: the daemon serves other data than lie there now; the dataset was replaced while it ran", path.display()
-    )]
-    Replaced {
-        /// The dataset's folder.
-        path: PathBuf,
-    },
     /// The file cannot be made.
     #[error("cannot make {}: {source}{}", path.display(), hint(source))]
     Create {

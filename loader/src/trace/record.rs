@@ -39,10 +39,7 @@ const _: () = assert!(SIZES_A_LINE as usize * 11 + 1024 <= TRACE_LINE_BYTES_MAX)
 /// There is no daemon to record or no way to write; the file, if there is one, can be read up to there.
 pub fn trace(args: &Trace) -> Result<(), TraceError> {
     let Dataset { folder, index } = Dataset::open(&args.dataset)?;
-    let mut observed = observe(&folder, &args.job, args.socket.as_deref())?;
-    if (observed.samples, observed.content_id) != (index.len(), index.content_id().0) {
-        return Err(TraceError::Replaced { path: folder });
-    }
+    let mut observed = observe(&folder, &index, &args.job, args.socket.as_deref())?;
     // Less than that will do.
     let _ = rustix::pipe::fcntl_setpipe_size(&observed.trace, PIPE_BYTES);
     let stop = hang_up_on_signal(&observed)?;

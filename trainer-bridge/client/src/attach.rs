@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Mutex;
 
 use rustix::fs::{OFlags, fcntl_getfl};
-use shade_formats::control::{PROTOCOL, Reply, WELCOME_FDS, WELCOME_FDS_MAX};
+use shade_formats::control::{Reply, Settings, WELCOME_FDS, WELCOME_FDS_MAX};
 use shade_formats::ids::ContentId;
 use shade_formats::ring::{Access, CLIENT_SEGMENT_BYTES, Consumer, DAEMON_SEGMENT_BYTES, Pages};
 
@@ -25,6 +25,7 @@ pub(crate) struct Welcome {
     pub(crate) classes: u32,
     pub(crate) content_id: ContentId,
     pub(crate) batches_per_epoch: u32,
+    pub(crate) settings: Settings,
 }
 
 /// The parts of a session.
@@ -39,9 +40,8 @@ pub(crate) struct Attached {
 
 /// Maps what came with the daemon's `Welcome`.
 pub(crate) fn attach(owner: Owner, connected: Connected) -> Result<Attached, ClientError> {
-    let Connected { socket, welcome: (reply, mut fds), name } = connected;
+    let Connected { socket, welcome: (reply, mut fds), name, content } = connected;
     let Reply::Welcome {
-        protocol,
         pid,
         samples,
         classes,
@@ -49,13 +49,15 @@ pub(crate) fn attach(owner: Owner, connected: Connected) -> Result<Attached, Cli
         batches_per_epoch,
         payload_bytes,
         records_bytes,
+        settings,
+        ..
     } = reply
     else {
         return Err(unexpected(reply_name(&reply), "Welcome or Refuse"));
     };
-    if protocol != PROTOCOL {
-        let got = format_args!("protocol {protocol} from {name}");
-        return Err(unexpected(got, format_args!("protocol {PROTOCOL}")));
+    if content_id != content.id.0 {
+        let got = format_args!("content id {} from {name}", ContentId(content_id));
+        return Err(unexpected(got, format_args!("content id {}, as the index says", content.id)));
     }
     let sent = fds.len();
     // The last one. Where it is missing, too few are left.
@@ -93,7 +95,7 @@ pub(crate) fn attach(owner: Owner, connected: Connected) -> Result<Attached, Cli
         lent: records.map(|fd| Lent::map(&fd, records_bytes, payload_bytes)).transpose()?,
     };
     Ok(Attached {
-        welcome: Welcome { pid, samples, classes, content_id, batches_per_epoch },
+        welcome: Welcome { pid, samples, classes, content_id, batches_per_epoch, settings },
         slots,
         consumer,
         doorbell,

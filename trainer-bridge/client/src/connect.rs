@@ -2,15 +2,19 @@
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nix::sys::socket::{getsockopt, sockopt};
 use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
-use shade_formats::control::{REFUSE_BUSY, Reply, Request, socket_name};
+use shade_formats::control::{PROTOCOL, REFUSE_BUSY, REFUSE_ENDING, Reply, Request, Settings, socket_name};
 
+use crate::dataset::{Content, content_now};
+use crate::hello::Hello;
 use crate::launch::{Launched, Outcome};
+use crate::life::Life;
 use crate::wire::{Received, WireError, receive, send};
 use crate::{ClientError, Launch};
 
@@ -23,11 +27,14 @@ pub struct Options {
     pub launch: Option<Launch>,
     /// How long to try before giving up. A private daemon opens the index first: seconds for large sets on slow stores.
     pub timeout: Duration,
+    /// How a daemon is to run, in the words of `shade-load serve`: what `launch` starts one with. A private one that
+    /// runs otherwise, and that nobody uses, makes room for another. See [`Session::settings`](crate::Session::settings).
+    pub settings: Settings,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { socket: None, launch: None, timeout: Duration::from_secs(60) }
+        Self { socket: None, launch: None, timeout: Duration::from_secs(60), settings: Settings::default() }
     }
 }
 
@@ -38,6 +45,10 @@ const RETRY: (Duration, Duration) = (Duration::from_millis(2), Duration::from_mi
 
 /// How long a rank that is taken is asked for again: the daemon may not have seen yet that whoever had it was killed.
 const BUSY_PATIENCE: Duration = Duration::from_secs(1);
+
+/// Greetings that may end in a hang-up. One that is just ending hangs up once; so may one or two that were started in
+/// vain before it. What hangs up more often does not want us, or dies of us.
+const HANG_UPS_MAX: u32 = 5;
 
 /// Where a daemon listens.
 struct Place {
@@ -51,27 +62,40 @@ pub(crate) struct Connected {
     pub(crate) socket: OwnedFd,
     pub(crate) welcome: Received,
     pub(crate) name: String,
+    /// What the dataset's index said when it was let in.
+    pub(crate) content: Content,
 }
 
 /// Connects, starting a daemon if need be, and has `hello` answered. The answer is a `Welcome`.
-pub(crate) fn open(
-    dataset: &Path,
-    job: &str,
-    hello: &Request,
-    options: &Options,
-) -> Result<Connected, ClientError> {
-    let place = place(dataset, job, options)?;
+pub(crate) fn open(hello: &Hello, options: &Options) -> Result<Connected, ClientError> {
+    let place = place(&hello.dataset, &hello.job, options)?;
     let started = Instant::now();
     let deadline = started.checked_add(options.timeout).unwrap_or(started);
     let mut launched: Option<Launched> = None;
     let mut pause = RETRY.0;
     let mut busy_since = None;
+    let mut hang_ups = 0;
+    // Of the daemons that were started here, for what they said last.
+    let mut lives: Vec<Arc<Life>> = Vec::new();
     loop {
-        let text = match greet(&place, hello, deadline) {
+        // Each time anew: the dataset may be replaced meanwhile, and a daemon that starts now has what lies there now.
+        let content = content_now(&hello.dataset)?;
+        let text = match greet(&place, &hello.request(content), deadline) {
             Ok(Greeting::Welcome(socket, welcome)) => {
-                return Ok(Connected { socket, welcome, name: place.name });
+                return Ok(Connected { socket, welcome, name: place.name, content });
             }
             Ok(Greeting::Nobody(text)) => text,
+            Ok(Greeting::HungUp(pid)) => {
+                hang_ups += 1;
+                if hang_ups >= HANG_UPS_MAX {
+                    let end = lives.iter().find(|life| life.pid == pid).map(|life| life.end());
+                    let end = end.map_or_else(String::new, |end| format!("; {end}"));
+                    let daemon = format!("{}{end}", described(pid));
+                    return Err(ClientError::HungUp { socket: place.name, times: hang_ups, daemon });
+                }
+                "it hung up on our greeting".to_owned()
+            }
+            Err(ClientError::Refused { code: REFUSE_ENDING, text, .. }) => text,
             Err(ClientError::Refused { code: REFUSE_BUSY, .. })
                 if busy_since.get_or_insert_with(Instant::now).elapsed() < BUSY_PATIENCE =>
             {
@@ -83,6 +107,8 @@ pub(crate) fn open(
         };
         if let Some(launch) = &options.launch {
             launched = keep_launched(launch, launched, &place)?;
+            let is_new = |life: &Arc<Life>| lives.last().is_none_or(|last| last.pid != life.pid);
+            lives.extend(launched.as_ref().map(|launched| Arc::clone(&launched.life)).filter(is_new));
         }
         let now = Instant::now();
         if now >= deadline {
@@ -122,14 +148,19 @@ fn keep_launched(
             // left just now, the next round starts another.
             Some(Outcome::Lost | Outcome::Ready) => Ok(None),
             Some(Outcome::Failed(text)) => Err(failed(text)),
+            Some(Outcome::Killed { pid, end }) => {
+                Err(ClientError::DaemonGone { pid, end: format!("while it came up, {end}") })
+            }
         },
     }
 }
 
 enum Greeting {
     Welcome(OwnedFd, Received),
-    /// Nobody listens, or hung up before saying anything, as a daemon does that is just ending.
+    /// Nobody listens, or nobody answers.
     Nobody(String),
+    /// This process hung up before it said anything, as a daemon does that is just ending.
+    HungUp(u32),
 }
 
 /// One try to be let in.
@@ -146,14 +177,20 @@ fn greet(place: &Place, hello: &Request, deadline: Instant) -> Result<Greeting, 
         }
         Err(source) => return Err(ClientError::System { what: "connecting to the daemon", source }),
     }
-    check_peer(&socket, place)?;
+    let pid = check_peer(&socket, place)?;
     let answer = send(&socket, hello, None).and_then(|()| receive(&socket, deadline));
     match answer {
         Ok((Reply::Refuse { code, text }, _)) => {
             Err(ClientError::Refused { socket: place.name.clone(), code, text })
         }
         Ok(welcome) => Ok(Greeting::Welcome(socket, welcome)),
-        Err(WireError::HangUp) => Ok(Greeting::Nobody("it hung up on our greeting".to_owned())),
+        Err(WireError::HangUp) => Ok(Greeting::HungUp(pid)),
+        Err(WireError::Protocol(got)) => Err(ClientError::Version {
+            socket: place.name.clone(),
+            got,
+            expected: PROTOCOL,
+            daemon: described(pid),
+        }),
         Err(WireError::TimedOut | WireError::Interrupted) => {
             Ok(Greeting::Nobody("it accepts but does not answer".to_owned()))
         }
@@ -162,9 +199,19 @@ fn greet(place: &Place, hello: &Request, deadline: Instant) -> Result<Greeting, 
     }
 }
 
-/// Anyone may bind an abstract name: only our own user's daemon gets to hear anything.
-fn check_peer(socket: &OwnedFd, place: &Place) -> Result<(), ClientError> {
-    // Its process id is 0 where it runs in another PID namespace: rustix has no value for that.
+/// Which process a daemon is, and of which program. It has no number where it runs in another PID namespace.
+fn described(pid: u32) -> String {
+    if pid == 0 {
+        return "the daemon runs in another PID namespace".to_owned();
+    }
+    let program = std::fs::read_link(format!("/proc/{pid}/exe"));
+    let program = program.map_or_else(|_| String::new(), |path| format!(", started from {}", path.display()));
+    format!("the daemon is process {pid}{program}")
+}
+
+/// Anyone may bind an abstract name: only our own user's daemon gets to hear anything. Gives its process id, 0 where it runs in
+/// another PID namespace: rustix has no value for that.
+fn check_peer(socket: &OwnedFd, place: &Place) -> Result<u32, ClientError> {
     let peer = getsockopt(socket, sockopt::PeerCredentials).map_err(|error| {
         ClientError::system("asking who serves the socket")(Errno::from_raw_os_error(error as i32))
     })?;
@@ -172,7 +219,7 @@ fn check_peer(socket: &OwnedFd, place: &Place) -> Result<(), ClientError> {
     if got != expected {
         return Err(ClientError::Foreign { socket: place.name.clone(), got, expected });
     }
-    Ok(())
+    Ok(peer.pid().cast_unsigned())
 }
 
 fn place(dataset: &Path, job: &str, options: &Options) -> Result<Place, ClientError> {

@@ -4,13 +4,14 @@
 //! answers a request or ends the session; so it ends whichever wait it meets, and an answer that it overtook is dropped.
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 use shade_formats::FormatError;
-use shade_formats::control::{Reply, Request};
+use shade_formats::control::{PROTOCOL, Reply, Request};
 
 use crate::ClientError;
+use crate::life::{Life, life_of};
 use crate::wire::{Received, WireError, receive, receive_now, send, send_now};
 
 /// How long an answer may take. The daemon answers from memory; a minute is a daemon that is stuck.
@@ -24,6 +25,10 @@ const BYE_TIMEOUT: Duration = Duration::from_secs(1);
 pub(crate) struct Dialogue {
     socket: OwnedFd,
     daemon_pid: u32,
+    /// Its life, where this process has started it.
+    life: Option<Arc<Life>>,
+    /// How it ended, once that has been asked for: to wait for it once is enough.
+    end: OnceLock<String>,
     hearing: Mutex<Hearing>,
 }
 
@@ -38,7 +43,8 @@ struct Hearing {
 
 impl Dialogue {
     pub(crate) fn new(socket: OwnedFd, daemon_pid: u32) -> Self {
-        Self { socket, daemon_pid, hearing: Mutex::new(Hearing::default()) }
+        let life = life_of(daemon_pid);
+        Self { socket, daemon_pid, life, end: OnceLock::new(), hearing: Mutex::new(Hearing::default()) }
     }
 
     /// For polling; readable when the daemon said something or hung up.
@@ -136,7 +142,9 @@ impl Dialogue {
                 }
                 Ok((reply, _)) => Some(unexpected(reply_name(&reply), "nothing, as nothing was asked")),
                 Err(WireError::TimedOut) => return Ok(()),
-                Err(error @ WireError::Format(_)) => Some(self.broken("listening to the daemon", error)),
+                Err(error @ (WireError::Format(_) | WireError::Protocol(_))) => {
+                    Some(self.broken("listening to the daemon", error))
+                }
                 Err(error) => return Err(self.broken("listening to the daemon", error)),
             };
         }
@@ -151,12 +159,25 @@ impl Dialogue {
         }
     }
 
+    /// How the daemon ended, as far as this process can know.
+    fn end(&self) -> String {
+        let end = || match &self.life {
+            Some(life) => life.end(),
+            None => "another process has started it, whose error output has its log".to_owned(),
+        };
+        self.end.get_or_init(end).clone()
+    }
+
     fn broken(&self, what: &'static str, error: WireError) -> ClientError {
         match error {
             WireError::Format(error) => error.into(),
             WireError::System(source) => ClientError::System { what, source },
+            // A second welcome, and another version's at that.
+            WireError::Protocol(protocol) => {
+                unexpected(format_args!("protocol {protocol}"), format_args!("protocol {PROTOCOL}"))
+            }
             WireError::HangUp | WireError::TimedOut | WireError::Interrupted => {
-                ClientError::DaemonGone { pid: self.daemon_pid }
+                ClientError::DaemonGone { pid: self.daemon_pid, end: self.end() }
             }
         }
     }

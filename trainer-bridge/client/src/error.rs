@@ -62,6 +62,32 @@ pub enum ClientError {
         /// The daemon's reason.
         text: String,
     },
+    /// The daemon is of another version.
+    #[error(
+        "the daemon at {socket} speaks protocol {got}, this client {expected}: use the same version of both; {daemon}"
+    )]
+    Version {
+        /// The socket.
+        socket: String,
+        /// The daemon's protocol.
+        got: u32,
+        /// Ours.
+        expected: u32,
+        /// Which process it is, and of which program.
+        daemon: String,
+    },
+    /// The daemon ends our greeting without a word, again and again.
+    #[error(
+        "the daemon at {socket} hung up on {times} greetings without a reason: it may be of another version; {daemon}"
+    )]
+    HungUp {
+        /// The socket.
+        socket: String,
+        /// How often.
+        times: u32,
+        /// Which process it is, of which program, and the last lines of its log if this process has started it.
+        daemon: String,
+    },
     /// The daemon handed over memory that is not safe to map.
     #[error("{segment} from the daemon: got {got}, expected {expected}")]
     Segment {
@@ -72,11 +98,23 @@ pub enum ClientError {
         /// What it must be.
         expected: String,
     },
+    /// This process has no room for memory that the daemon shares with it.
+    #[error("cannot map {segment} of {bytes} bytes: {source}; is there a limit (`ulimit -v`)?")]
+    NoRoom {
+        /// Which memory.
+        segment: &'static str,
+        /// Its length.
+        bytes: u64,
+        /// What the system says.
+        source: std::io::Error,
+    },
     /// The daemon ended or closed the session; every batch it had published was delivered before this.
-    #[error("the daemon (process {pid}) is gone; its last words are on its own error output")]
+    #[error("the daemon (process {pid}) is gone: {end}")]
     DaemonGone {
         /// Its process id.
         pid: u32,
+        /// How it ended, with the last lines of its log, as far as this process can know.
+        end: String,
     },
     /// A record could not be read, or is damaged, and the job or the reader asked to be told.
     #[error("{text}")]

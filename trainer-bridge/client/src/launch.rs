@@ -6,16 +6,22 @@
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read};
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::life::Life;
+
 /// Longest line that a daemon may say when it comes up.
 const LINE_BYTES_MAX: u64 = 64 * 1024;
+/// How often, and how far apart, is looked whether a daemon ends that has closed its output: a second in all.
+const END_LOOKS: u32 = 100;
+const END_PAUSE: Duration = Duration::from_millis(10);
 
 /// How to start a private daemon.
 #[derive(Clone, Debug)]
@@ -35,11 +41,20 @@ pub(crate) enum Outcome {
     Lost,
     /// It ended, for this reason.
     Failed(String),
+    /// It was killed before it said anything.
+    Killed {
+        /// Its process id.
+        pid: u32,
+        /// By what.
+        end: String,
+    },
 }
 
 /// A daemon that we started and that has not said anything yet.
 #[derive(Debug)]
 pub(crate) struct Launched {
+    /// What becomes of it.
+    pub(crate) life: Arc<Life>,
     outcome: Receiver<Outcome>,
     said: Option<Outcome>,
 }
@@ -65,7 +80,8 @@ impl Launched {
 }
 
 impl Launch {
-    /// Starts the daemon. A thread hears its one line and later reaps it, so that it never stays behind as a zombie.
+    /// Starts the daemon. A thread hears its first line, keeps the last of those that follow, which are its log's, and reaps
+    /// it, so that it never stays behind as a zombie. The daemon's error output is ours: the log is to be seen, too.
     pub(crate) fn start(&self) -> std::io::Result<Launched> {
         let mut child = Command::new(&self.binary)
             .args(&self.args)
@@ -75,22 +91,34 @@ impl Launch {
             .process_group(0)
             .spawn()?;
         let stdout = child.stdout.take();
+        let life = Life::begin(child.id());
+        let its_life = Arc::clone(&life);
         let (sender, outcome) = channel();
         std::thread::Builder::new().name("shade-launch".to_owned()).spawn(move || {
-            let line = stdout.map(first_line).unwrap_or_default();
-            let said = judge(&line).unwrap_or_else(|| Outcome::Failed(last_words(&mut child, &line)));
+            let mut stdout = stdout.map(BufReader::new);
+            let line = stdout.as_mut().and_then(next_line).unwrap_or_default();
             // Nobody listens any more once the session is open; the child is reaped all the same.
-            let _ = sender.send(said);
-            let _ = child.wait();
+            let tell = |said| drop(sender.send(said));
+            match judge(&line) {
+                Some(said) => {
+                    tell(said);
+                    while let Some(line) = stdout.as_mut().and_then(next_line) {
+                        its_life.hear(&line);
+                    }
+                    its_life.end_with(child.wait());
+                }
+                None => tell(last_words(&mut child, &line, &its_life)),
+            }
         })?;
-        Ok(Launched { outcome, said: None })
+        Ok(Launched { life, outcome, said: None })
     }
 }
 
-fn first_line(stdout: ChildStdout) -> String {
+/// The next line, cut where it is longer than any of ours; nothing at the end.
+fn next_line(stdout: &mut BufReader<ChildStdout>) -> Option<String> {
     let mut line = Vec::new();
-    let _ = BufReader::new(stdout.take(LINE_BYTES_MAX)).read_until(b'\n', &mut line);
-    String::from_utf8_lossy(&line).trim().to_owned()
+    let read = stdout.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut line).ok()?;
+    (read > 0).then(|| String::from_utf8_lossy(&line).trim().to_owned())
 }
 
 /// What the line says; nothing when it is no line of ours.
@@ -109,14 +137,30 @@ fn judge(line: &str) -> Option<Outcome> {
 }
 
 /// Why a daemon ended that said nothing we understand.
-fn last_words(child: &mut Child, line: &str) -> String {
+fn last_words(child: &mut Child, line: &str, life: &Life) -> Outcome {
     // Its standard output is closed or nonsense: it is ending, or is another program that we must not wait for.
+    let ends_by_itself = line.is_empty() && ends_soon(child);
     let _ = child.kill();
-    match child.wait() {
+    let status = child.wait();
+    let text = match &status {
         Ok(status) if line.is_empty() => format!("it ended without a word ({status})"),
         Ok(status) => format!("it said {line:?} ({status})"),
         Err(error) => format!("it cannot be waited for: {error}"),
-    }
+    };
+    let was_killed = ends_by_itself && status.as_ref().is_ok_and(|status| status.signal().is_some());
+    life.end_with(status);
+    if was_killed { Outcome::Killed { pid: child.id(), end: life.end() } } else { Outcome::Failed(text) }
+}
+
+/// Waits a moment for a child's end: one that is killed closes its output first.
+fn ends_soon(child: &mut Child) -> bool {
+    (0..END_LOOKS).any(|_| {
+        let has_ended = matches!(child.try_wait(), Ok(Some(_)));
+        if !has_ended {
+            std::thread::sleep(END_PAUSE);
+        }
+        has_ended
+    })
 }
 
 #[cfg(test)]
@@ -139,6 +183,16 @@ mod tests {
     }
 
     #[test]
+    fn what_follows_the_first_line_is_kept_for_errors() {
+        let script = r#"echo '{"ready":true}'; echo first; echo last; exit 7"#;
+        let launch = Launch { binary: "/bin/sh".into(), args: vec!["-c".into(), script.into()] };
+        let launched = launch.start().unwrap();
+        assert_eq!(launched.outcome.recv().unwrap(), Outcome::Ready);
+        let end = launched.life.end();
+        assert!(end.starts_with("it failed (exit status: 7)") && end.ends_with("\n  first\n  last"), "{end}");
+    }
+
+    #[test]
     fn a_started_program_is_heard() {
         assert_eq!(outcome_of(r#"echo '{"ready":true}'"#), Outcome::Ready);
         assert_eq!(
@@ -147,6 +201,8 @@ mod tests {
         );
         let Outcome::Failed(text) = outcome_of("exit 3") else { panic!("a silent end is a failure") };
         assert!(text.contains("without a word"), "{text}");
+        let Outcome::Killed { end, .. } = outcome_of("kill -9 $$") else { panic!("killed while it came up") };
+        assert!(end.contains("signal 9"), "{end}");
         let Outcome::Failed(text) = outcome_of("echo usage; exec sleep 1000") else {
             panic!("nonsense is a failure")
         };

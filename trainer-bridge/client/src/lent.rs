@@ -17,6 +17,9 @@ use crate::dialogue::lock;
 use crate::resident::{Looked, Written};
 use crate::segment::Segment;
 
+/// What the memory is called in errors.
+pub(crate) const RECORDS_SEGMENT: &str = "the records segment";
+
 /// Where a record lies in the records segment: within it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stretch {
@@ -54,7 +57,7 @@ struct InHand {
 impl Lent {
     /// Maps `records`, for a trainer with so many bytes of payload in its ring.
     pub(crate) fn map(records: &OwnedFd, bytes: u64, ring_bytes: u64) -> Result<Self, ClientError> {
-        let map = |pages| Segment::map("the records segment", records, bytes, Access::CopyOnWrite, pages);
+        let map = |pages| Segment::map(RECORDS_SEGMENT, records, bytes, Access::CopyOnWrite, pages);
         let state = State {
             in_hand: HashMap::new(),
             looked: Looked::new(ring_bytes),

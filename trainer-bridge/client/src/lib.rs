@@ -13,8 +13,10 @@ mod error;
 mod fields;
 mod fork;
 mod held;
+mod hello;
 mod launch;
 mod lent;
+mod life;
 mod records;
 mod resident;
 mod segment;
@@ -31,7 +33,7 @@ pub use launch::Launch;
 pub use records::RecordReader;
 pub use session::{Next, Session};
 pub use shade_formats::control::{
-    Framing, ImageSpec, JobSpec, OnError, Order, Output, PlanSpec, Sampler, Tail,
+    Framing, ImageSpec, JobSpec, OnError, Order, Output, PlanSpec, Sampler, Settings, Tail,
 };
 pub use shade_formats::limits::BATCH_SAMPLES_MAX;
 pub use shade_formats::ring::{Descriptor, FLAG_PADDING, FLAG_SUBSTITUTED, Layout};

@@ -30,10 +30,10 @@ impl Segment {
         pages: Pages,
     ) -> Result<Self, ClientError> {
         check_size_is_fixed(name, fd, bytes)?;
-        let mapping = Mapping::new(fd, bytes, access, pages).map_err(|error| ClientError::Segment {
+        let mapping = Mapping::new(fd, bytes, access, pages).map_err(|source| ClientError::NoRoom {
             segment: name,
-            got: error.to_string(),
-            expected: "a mapping".to_owned(),
+            bytes,
+            source,
         })?;
         let mapping = Arc::new(mapping);
         let (start, len, keep) = (mapping.start(), mapping.len(), Arc::clone(&mapping));

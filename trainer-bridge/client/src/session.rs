@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags};
 use rustix::time::{ClockId, clock_gettime};
 use shade_formats::FormatError;
-use shade_formats::control::{JobSpec, PROTOCOL, Reply, Request};
+use shade_formats::control::{JobSpec, Reply, Request, Settings};
 use shade_formats::ids::ContentId;
 use shade_formats::limits::BATCH_SAMPLES_MAX;
 use shade_formats::ring::{Consumer, Descriptor, Kind};
@@ -24,7 +24,8 @@ use crate::dialogue::{Dialogue, lock};
 use crate::error::argument;
 use crate::fork::Owner;
 use crate::held::InRing;
-use crate::lent::Lent;
+use crate::hello::Hello;
+use crate::lent::{Lent, RECORDS_SEGMENT};
 use crate::wire::{WireError, wait};
 use crate::{Batch, ClientError, FieldsReader, state};
 
@@ -87,7 +88,7 @@ impl Session {
     ///
     /// # Errors
     /// When the dataset's path or the specification is wrong, nobody answers within the options' time, another user
-    /// holds the socket, the daemon refuses, or what it hands over is not safe to map.
+    /// holds the socket, the daemon refuses, hangs up or is of another version, or hands over what is not safe to map.
     pub fn connect(
         dataset: &Path,
         job: &str,
@@ -95,31 +96,17 @@ impl Session {
         spec: JobSpec,
         options: &Options,
     ) -> Result<Self, ClientError> {
-        spec.validate()?;
-        if rank >= spec.world_size {
-            return Err(argument("rank", rank, format_args!("less than world_size, {}", spec.world_size)));
-        }
-        let dataset = std::fs::canonicalize(dataset)
-            .map_err(|source| ClientError::Dataset { path: dataset.to_owned(), source })?;
-        // Whoever names the index means the folder, as for the daemon.
-        let dataset = match dataset.parent() {
-            Some(folder) if dataset.is_file() => folder.to_owned(),
-            _ => dataset,
+        let mut hello = Hello::new(dataset, job, rank, spec, &options.settings)?;
+        let attached = match attach(hello.owner, open(&hello, options)?) {
+            // Under a limit of this process's memory (`ulimit -v`): it has copies instead.
+            Err(ClientError::NoRoom { segment: RECORDS_SEGMENT, .. }) => {
+                hello.borrows = false;
+                attach(hello.owner, open(&hello, options)?)
+            }
+            attached => attached,
         };
-        let Some(dataset_text) = dataset.to_str() else {
-            return Err(argument("dataset", dataset.display(), "a path in UTF-8"));
-        };
-        let owner = Owner::here();
-        let hello = Request::Hello {
-            protocol: PROTOCOL,
-            pid: owner.pid(),
-            dataset: dataset_text.to_owned(),
-            job: job.to_owned(),
-            rank,
-            spec,
-        };
-        let Attached { welcome, slots, consumer, doorbell, dialogue } =
-            attach(owner, open(&dataset, job, &hello, options)?)?;
+        let Attached { welcome, slots, consumer, doorbell, dialogue } = attached?;
+        let Hello { owner, dataset, .. } = hello;
         let ring = Ring { consumer, generation: 0, delivery: Delivery::NotStarted };
         Ok(Self {
             owner,
@@ -167,6 +154,12 @@ impl Session {
     #[must_use]
     pub fn fields(&self, buffered: bool) -> FieldsReader {
         FieldsReader::new(&self.dataset, self.content_id(), buffered)
+    }
+
+    /// How the daemon runs. What means the same as the options' settings is in their words.
+    #[must_use]
+    pub fn settings(&self) -> &Settings {
+        &self.welcome.settings
     }
 
     /// The daemon's process id.

@@ -27,6 +27,8 @@ pub(crate) enum WireError {
     TimedOut,
     /// A signal came first; only waits report it.
     Interrupted,
+    /// The daemon opens the conversation in this protocol, which is not ours.
+    Protocol(u32),
     /// The message is broken.
     Format(FormatError),
     /// Anything else.
@@ -113,6 +115,10 @@ pub(crate) fn receive_now(socket: &OwnedFd) -> Result<Received, WireError> {
         return Err(FormatError::new("control message", 0, "a cut message", expected).into());
     }
     bytes.truncate(message.bytes);
+    // Before all else: whatever another version has behind it cannot be read here.
+    if let Some(protocol) = Reply::other_protocol(&bytes) {
+        return Err(WireError::Protocol(protocol));
+    }
     Ok((Reply::decode(&bytes)?, fds))
 }
 

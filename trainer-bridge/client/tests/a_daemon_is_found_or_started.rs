@@ -72,6 +72,14 @@ fn a_daemon_that_cannot_start_says_why() {
 }
 
 #[test]
+fn a_daemon_that_is_killed_while_it_comes_up_is_gone() {
+    let launch = Some(script("kill -9 $$", Path::new("x")));
+    let error = open(&job("killed"), &Options { launch, ..options() }).unwrap_err();
+    assert!(matches!(error, ClientError::DaemonGone { .. }), "{error}");
+    assert!(error.to_string().contains("while it came up, it was killed by signal 9"), "{error}");
+}
+
+#[test]
 fn a_started_daemon_has_its_own_process_group_and_is_reaped() {
     let note = scratch("note");
     let text = r#"read -r pid _ _ _ group _ < /proc/$$/stat; echo "$pid $group" > "$1"; exit 3"#;
@@ -91,7 +99,7 @@ fn nobody_at_all_is_reported_with_the_socket() {
     assert!(error.to_string().contains("Connection refused"), "{error}");
     let path = scratch("no.sock");
     let error =
-        open(&job("nobody"), &Options { socket: Some(path.clone()), timeout: Duration::ZERO, launch: None })
+        open(&job("nobody"), &Options { socket: Some(path.clone()), timeout: Duration::ZERO, ..options() })
             .unwrap_err();
     assert!(error.to_string().contains(path.to_str().unwrap()), "{error}");
 }

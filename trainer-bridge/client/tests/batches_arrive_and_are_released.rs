@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use shade_client::{Batch, ClientError, InRing, Next};
 use shade_formats::control::{Reply, Request};
-use support::{Listener, PAYLOAD_BYTES, connect, job, next, next_batch};
+use support::{Listener, PAYLOAD_BYTES, connect, content_id, job, next, next_batch};
 
 const RECORDS: [&[u8]; 3] = [b"first record", b"", b"the third"];
 
@@ -29,7 +29,8 @@ fn the_handshake_tells_what_the_daemon_says() {
     let session = connect(&job);
     let _daemon = daemon.join().unwrap();
     assert_eq!((session.samples(), session.classes(), session.batches_per_epoch()), (1000, 10, 7));
-    assert_eq!((session.daemon_pid(), session.content_id().0), (4242, 0xabc));
+    assert_eq!((session.daemon_pid(), session.content_id().0), (4242, content_id()));
+    assert_eq!(session.settings().get("cache"), Some("20%"));
     assert!(session.heartbeat_age().unwrap().is_none());
 }
 

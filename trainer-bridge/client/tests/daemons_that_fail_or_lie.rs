@@ -5,11 +5,12 @@ mod support;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::mpsc::channel;
+use std::time::Duration;
 
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::SealFlags;
 use shade_client::{ClientError, Next, Session};
-use shade_formats::control::{Reply, Request};
+use shade_formats::control::{PROTOCOL, REFUSE_ENDING, Reply, Request};
 use shade_formats::ring::{CLIENT_SEGMENT_BYTES, DAEMON_SEGMENT_BYTES};
 use support::{
     Listener, Memory, PAYLOAD_BYTES, SIZE_SEALS, connect, dataset, job, next, next_batch, options, segment,
@@ -31,7 +32,7 @@ fn a_daemon_that_dies_is_gone_after_its_last_batch() {
     daemon.join().unwrap();
     let first = next_batch(&session);
     assert_eq!(next_batch(&session).record(0).unwrap().unwrap(), b"two");
-    assert!(matches!(next(&session), Err(ClientError::DaemonGone { pid: 4242 })));
+    assert!(matches!(next(&session), Err(ClientError::DaemonGone { pid: 4242, .. })));
     assert!(matches!(next(&session), Err(ClientError::DaemonGone { .. })), "and stays gone");
     assert!(matches!(session.stats(), Err(ClientError::DaemonGone { .. })));
     assert!(matches!(session.report(0, 0, &[1.0]), Err(ClientError::DaemonGone { .. })));
@@ -189,6 +190,60 @@ fn a_refusal_comes_with_its_reason() {
         ClientError::Refused { code: 4, text, .. } => assert_eq!(text, "no such rank"),
         other => panic!("{other:?}"),
     }
+    daemon.join().unwrap();
+}
+
+#[test]
+fn a_daemon_of_a_later_protocol_is_named_whatever_it_says_then() {
+    let job = job("later");
+    let listener = Listener::bind(&job);
+    let daemon = std::thread::spawn(move || {
+        // The tag of a welcome, another version of it, the next protocol, and what nobody knows today.
+        let protocol = (PROTOCOL + 1).to_le_bytes();
+        let welcome = [&[1, 0, 9, 0][..], &protocol, &[0xab; 500]].concat();
+        listener.accept().send_bytes(&welcome, &[]);
+    });
+    let error = Session::connect(&dataset(), &job, 1, spec(), &options()).unwrap_err();
+    daemon.join().unwrap();
+    assert!(matches!(error, ClientError::Version { .. }), "{error}");
+    let text = error.to_string();
+    let (theirs, ours) = (format!("speaks protocol {}", PROTOCOL + 1), format!("this client {PROTOCOL}"));
+    // What serves the socket is this very test.
+    let program = std::env::current_exe().unwrap();
+    let process = format!("process {}, started from {}", std::process::id(), program.display());
+    for part in [&theirs, &ours, "use the same version of both", &process] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+}
+
+#[test]
+fn a_daemon_that_hangs_up_on_us_is_not_asked_for_ever() {
+    let job = job("hangs-up");
+    let listener = Listener::bind(&job);
+    let daemon = std::thread::spawn(move || {
+        let mut greetings = 0;
+        while let Some(peer) = listener.accept_within(Duration::from_secs(2)) {
+            greetings += 1;
+            drop(peer);
+        }
+        greetings
+    });
+    let error = Session::connect(&dataset(), &job, 1, spec(), &options()).unwrap_err();
+    let ClientError::HungUp { times, .. } = error else { panic!("{error}") };
+    let text = error.to_string();
+    assert!(text.contains("another version") && text.contains(&std::process::id().to_string()), "{text}");
+    assert_eq!(daemon.join().unwrap(), times);
+}
+
+#[test]
+fn a_daemon_that_ends_is_waited_out() {
+    let job = job("gives-way");
+    let listener = Listener::bind(&job);
+    let daemon = std::thread::spawn(move || {
+        listener.accept().say(&Reply::Refuse { code: REFUSE_ENDING, text: "it ends".to_owned() });
+        listener.serve()
+    });
+    assert_eq!(connect(&job).samples(), 1000);
     daemon.join().unwrap();
 }
 

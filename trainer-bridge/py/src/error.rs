@@ -4,6 +4,7 @@ use pyo3::create_exception;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use shade_client::ClientError;
+use shade_formats::control::REFUSE_BUSY;
 
 create_exception!(
     shade_load,
@@ -15,7 +16,13 @@ create_exception!(
     shade_load,
     DaemonGone,
     ShadeError,
-    "The daemon ended or was killed; the text names its pid."
+    "The daemon ended or was killed; the text names its pid and how it ended."
+);
+create_exception!(
+    shade_load,
+    RankTaken,
+    ShadeError,
+    "Another training has this job's rank, or the job with other arguments."
 );
 create_exception!(
     shade_load,
@@ -36,6 +43,7 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
     module.add("ShadeError", py.get_type::<ShadeError>())?;
     module.add("DaemonGone", py.get_type::<DaemonGone>())?;
+    module.add("RankTaken", py.get_type::<RankTaken>())?;
     module.add("RecordError", py.get_type::<RecordError>())?;
     module.add("LoaderTimeout", py.get_type::<LoaderTimeout>())
 }
@@ -48,6 +56,7 @@ pub(crate) fn from_client(error: &ClientError) -> PyErr {
         ClientError::Forked { .. } => {
             ShadeError::new_err(text + "; with multiprocessing, use spawn instead of fork")
         }
+        ClientError::Refused { code: REFUSE_BUSY, .. } => RankTaken::new_err(text),
         ClientError::DaemonGone { .. } => DaemonGone::new_err(text),
         ClientError::Record { .. } | ClientError::Fields { .. } => RecordError::new_err(text),
         ClientError::Timeout { .. } => LoaderTimeout::new_err(text),

@@ -6,7 +6,7 @@
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
-use shade_formats::control::{Order, Policy, Preset, Sampler};
+use shade_formats::control::{LINGERS_FOR_EVER, Order, Policy, Preset, Sampler};
 
 mod batch;
 mod buffer;
@@ -29,6 +29,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("SAMPLERS", names(python, Sampler::ALL, Sampler::as_str)?)?;
     module.add("ORDERS", names(python, Order::ALL, Order::as_str)?)?;
     module.add("POLICIES", names(python, Policy::ALL, Policy::as_str)?)?;
+    module.add("LINGERS_FOR_EVER", LINGERS_FOR_EVER)?;
     let systems = PyDict::new(python);
     for preset in Preset::ALL {
         let system = (preset.sampler().as_str(), preset.policy().as_str(), preset.order().as_str());

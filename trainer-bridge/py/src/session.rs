@@ -76,6 +76,13 @@ impl Session {
         Ok(self.open()?.daemon_pid())
     }
 
+    /// How the daemon runs: values by name.
+    #[getter]
+    fn settings(&self) -> PyResult<Vec<(String, String)>> {
+        let own = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
+        Ok(self.open()?.settings().iter().map(own).collect())
+    }
+
     #[getter]
     fn samples(&self) -> PyResult<u32> {
         Ok(self.open()?.samples())

@@ -59,6 +59,8 @@ pub(crate) struct DaemonDict {
     socket: Option<PathBuf>,
     binary: PathBuf,
     arguments: Vec<OsString>,
+    /// What the daemon is compared with.
+    settings: Vec<(String, String)>,
     timeout_seconds: f64,
 }
 
@@ -109,7 +111,8 @@ impl DaemonDict {
     pub(crate) fn into_options(self) -> PyResult<Options> {
         let timeout = seconds("timeout", self.timeout_seconds)?;
         let launch = Launch { binary: self.binary, args: self.arguments };
-        Ok(Options { socket: self.socket, launch: Some(launch), timeout })
+        let settings = self.settings.into_iter().collect();
+        Ok(Options { socket: self.socket, launch: Some(launch), timeout, settings })
     }
 }
 

@@ -14,6 +14,24 @@ use crate::ClientError;
 /// What [`Index::content_id_at_start`] looks at.
 const START_BYTES: u64 = 64;
 
+/// What the index of a dataset says first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Content {
+    pub(crate) samples: u32,
+    pub(crate) id: ContentId,
+}
+
+/// What the index of the dataset in `folder` says now, from its first bytes.
+pub(crate) fn content_now(folder: &Path) -> Result<Content, ClientError> {
+    let path = folder.join(INDEX_FILE);
+    let mut start = Vec::new();
+    let read = File::open(&path).and_then(|file| file.take(START_BYTES).read_to_end(&mut start));
+    read.map_err(|error| fault(&path, &error))?;
+    let id = Index::content_id_at_start(&start).map_err(|error| fault(&path, &error))?;
+    let samples = Index::samples_at_start(&start).map_err(|error| fault(&path, &error))?;
+    Ok(Content { samples, id })
+}
+
 /// The index of the dataset in `folder`, whose content must be `expected` where that is given.
 pub(crate) fn open_index(folder: &Path, expected: Option<ContentId>) -> Result<Index, ClientError> {
     let path = folder.join(INDEX_FILE);
@@ -30,12 +48,7 @@ pub(crate) fn open_index(folder: &Path, expected: Option<ContentId>) -> Result<I
 
 /// Whether the dataset in `folder` still has the content `expected`, from the first bytes of its index.
 pub(crate) fn check_unchanged(folder: &Path, expected: ContentId) -> Result<(), ClientError> {
-    let path = folder.join(INDEX_FILE);
-    let mut start = Vec::new();
-    let read = File::open(&path).and_then(|file| file.take(START_BYTES).read_to_end(&mut start));
-    read.map_err(|error| fault(&path, &error))?;
-    let got = Index::content_id_at_start(&start).map_err(|error| fault(&path, &error))?;
-    compare(&path, got, Some(expected))
+    compare(&folder.join(INDEX_FILE), content_now(folder)?.id, Some(expected))
 }
 
 fn compare(path: &Path, got: ContentId, expected: Option<ContentId>) -> Result<(), ClientError> {

@@ -7,6 +7,6 @@ mod index;
 mod shards;
 mod together;
 
-pub(crate) use index::{check_unchanged, open_index};
+pub(crate) use index::{Content, check_unchanged, content_now, open_index};
 pub(crate) use shards::{Buffer, Shards};
 pub(crate) use together::read_together;

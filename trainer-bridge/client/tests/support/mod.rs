@@ -8,9 +8,10 @@ use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::time::Duration;
 
-use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
@@ -19,6 +20,7 @@ use rustix::net::{
 };
 use shade_client::{JobSpec, Next, OnError, Options, Output, PlanSpec, Session, Tail};
 use shade_formats::control::{PROTOCOL, Reply, Request, socket_name};
+use shade_formats::index::{INDEX_FILE, Index, IndexBuilder};
 use shade_formats::ring::{
     Access, BatchLayout, CLIENT_SEGMENT_BYTES, DAEMON_SEGMENT_BYTES, Descriptor, Kind, Layout, Mapping,
     NOT_LENT, Pages, PayloadRing, PayloadSize, Producer, Region,
@@ -44,12 +46,25 @@ pub(crate) fn spec() -> JobSpec {
 }
 
 pub(crate) fn options() -> Options {
-    Options { socket: None, launch: None, timeout: LONG }
+    Options { timeout: LONG, ..Options::default() }
 }
 
-/// A path that exists; the test daemon never looks into it.
+/// A dataset of nothing but an index without samples; the test daemon never looks into it.
 pub(crate) fn dataset() -> PathBuf {
-    std::fs::canonicalize(env!("CARGO_TARGET_TMPDIR")).unwrap()
+    static DATASET: OnceLock<PathBuf> = OnceLock::new();
+    let make = || {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(job("dataset"));
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join(INDEX_FILE), IndexBuilder::new().finish().unwrap()).unwrap();
+        std::fs::canonicalize(folder).unwrap()
+    };
+    DATASET.get_or_init(make).clone()
+}
+
+/// What its index says.
+pub(crate) fn content_id() -> u128 {
+    let bytes = std::fs::read(dataset().join(INDEX_FILE)).unwrap();
+    Index::content_id_at_start(&bytes).unwrap().0
 }
 
 /// A job that no other test and no other run has.
@@ -104,8 +119,19 @@ impl Listener {
     /// Takes one client and hears its Hello.
     pub(crate) fn accept(&self) -> Peer {
         let peer = Peer { socket: accept_with(&self.socket, SocketFlags::CLOEXEC).unwrap() };
-        assert!(matches!(peer.hear(), Request::Hello { protocol: PROTOCOL, rank: 1, .. }));
+        let hello = peer.hear();
+        let Request::Hello { protocol: PROTOCOL, rank: 1, content_id: asked, .. } = hello else {
+            panic!("{hello:?}")
+        };
+        assert_eq!(asked, content_id());
         peer
+    }
+
+    /// The same, if one comes within `patience`.
+    pub(crate) fn accept_within(&self, patience: Duration) -> Option<Peer> {
+        let timeout = Timespec::try_from(patience).unwrap();
+        let came = poll(&mut [PollFd::new(&self.socket, PollFlags::IN)], Some(&timeout)).unwrap();
+        (came > 0).then(|| self.accept())
     }
 
     /// Takes one client, welcomes it, and becomes its daemon.
@@ -140,10 +166,11 @@ fn welcome_of(payload_bytes: u64, records_bytes: u64) -> Reply {
         pid: 4242,
         samples: 1000,
         classes: 10,
-        content_id: 0xabc,
+        content_id: content_id(),
         batches_per_epoch: 7,
         payload_bytes,
         records_bytes,
+        settings: std::iter::once(("cache".to_owned(), "20%".to_owned())).collect(),
     }
 }
 
@@ -177,10 +204,14 @@ impl Peer {
     }
 
     pub(crate) fn send(&self, reply: &Reply, fds: &[BorrowedFd<'_>]) {
+        self.send_bytes(&reply.encode(), fds);
+    }
+
+    pub(crate) fn send_bytes(&self, bytes: &[u8], fds: &[BorrowedFd<'_>]) {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(8))];
         let mut ancillary = SendAncillaryBuffer::new(&mut space);
         assert!(fds.is_empty() || ancillary.push(SendAncillaryMessage::ScmRights(fds)));
-        sendmsg(&self.socket, &[IoSlice::new(&reply.encode())], &mut ancillary, SendFlags::NOSIGNAL).unwrap();
+        sendmsg(&self.socket, &[IoSlice::new(bytes)], &mut ancillary, SendFlags::NOSIGNAL).unwrap();
     }
 }
 

@@ -11,6 +11,8 @@ ORDERS: Final[tuple[str, ...]]
 POLICIES: Final[tuple[str, ...]]
 # Sampler, policy and order of each preset.
 PRESETS: Final[dict[str, tuple[str, str, str]]]
+# The value of the setting "linger" of a daemon that was started by hand.
+LINGERS_FOR_EVER: Final[str]
 
 def fill_floats(source: Any, target: Any, tables: bytes, threads: int) -> None:
     """Fills a tensor of floats, channels last, from one of bytes: value `tables[256 * colour + byte]` for each."""
@@ -19,7 +21,10 @@ class ShadeError(RuntimeError):
     """Anything that shade reports; the base of the others."""
 
 class DaemonGone(ShadeError):
-    """The daemon ended or was killed; the text names its pid."""
+    """The daemon ended or was killed; the text names its pid and how it ended."""
+
+class RankTaken(ShadeError):
+    """Another training has this job's rank, or the job with other arguments."""
 
 class RecordError(ShadeError):
     """A record could not be read or decoded, and on_error is "raise", or a sample's fields could not; the text names
@@ -71,6 +76,8 @@ class Daemon(TypedDict):
     socket: str | None
     binary: str
     arguments: list[str]
+    # What a daemon that runs is compared with.
+    settings: list[tuple[str, str]]
     timeout_seconds: float
 
 @final
@@ -81,6 +88,9 @@ class Session:
     def connect(dataset: str, job: str, rank: int, spec: Job, daemon: Daemon) -> Session: ...
     @property
     def daemon_pid(self) -> int: ...
+    # How the daemon runs. What means the same as what was asked for is in its words.
+    @property
+    def settings(self) -> list[tuple[str, str]]: ...
     @property
     def samples(self) -> int: ...
     @property

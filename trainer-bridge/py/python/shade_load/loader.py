@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from . import _native
 from ._native import LoaderTimeout, ShadeError
+from .attach import Attach
 from .batch import Batch
 from .dataset import PackedDataset
 from .device import CudaDevice, cuda_device
@@ -25,9 +26,9 @@ from .options import (
     integer,
     job_name,
     number,
-    ranks,
     system,
 )
+from .ranks import ranks
 from .transforms import Transform, covering, image_spec
 
 if TYPE_CHECKING:
@@ -73,8 +74,8 @@ class Loader:
         device: A CUDA device, such as "cuda:0": images, labels and weights arrive there, copied by the device itself on a stream of
             its own while the model computes. The ring is pinned for that. Default: all stay on the CPU, without a copy.
         cache: Memory for records: bytes, "8GiB", or "20%" of the dataset.
-        rank, world_size: This process and how many there are. Default: torch.distributed's if it is initialised, else
-            $RANK and $WORLD_SIZE, else 0 of 1.
+        rank, world_size: This process and how many there are, all on this node. Default: torch.distributed's if it is
+            initialised, else $RANK and $WORLD_SIZE, else those of Slurm's step (srun), else 0 of 1.
         seed: Of all that is drawn. The same seed and losses give the same epochs.
         preset: The system to be: its sampler, policy and order where these are not given. "clairvoyant" is shade's own,
             the others are there to compare with: "shade", "icache", "coordl", "quiver" and "deepio" as their papers mean
@@ -99,7 +100,9 @@ class Loader:
         tail: An epoch's last batch: "even" makes it shorter but equal in all ranks, "drop" leaves it out, "pad" fills
             it up (`batch.padding` says where).
         on_error: A bad record is an error ("raise"), left out ("skip") or replaced by another ("substitute").
-        job: Name that sets trainings on one dataset apart.
+        job: Name that sets trainings on one dataset apart, the same in all ranks of one. Default: several ranks have the name of
+            torchrun's run or of Slurm's job, if they have one. One rank is "default", or, where another training is that at
+            the moment, the next free name, and a warning says which. `loader.job` is the name.
         socket: Path of a daemon's socket. Default: a name made from user, dataset and job.
         store: Simulate a distant store: "latency=2ms,bandwidth=1Gbit,depth=32"; see `shade-load serve --help`.
         depth: Reads in flight. Default: the daemon finds out.
@@ -109,9 +112,13 @@ class Loader:
         io: "auto", "direct" or "buffered".
         ring: Shared memory for finished batches: bytes or "256MiB". Half of it may be kept in hand; what comes while more
             is kept is copied. Default: eight batches, 16 MiB if these are less.
+        linger: Seconds that a daemon which a Loader has started stays after its last rank has left, so that a restarted training
+            finds its cache.
         timeout: Seconds after which a wait for the daemon is given up with `LoaderTimeout`.
 
-    `cache`, `policy`, `lookahead`, `store`, `depth`, `hedge`, `workers`, `engine` and `io` apply if this Loader starts the daemon.
+    `cache`, `policy`, `lookahead`, `store`, `depth`, `hedge`, `workers`, `engine`, `io` and `linger` are the daemon's: the first
+    Loader of a job decides them. One that asks for others while a daemon lingers that nobody uses gets a new one; while others
+    use it a warning says what it has instead.
     """
 
     _session: _native.Session | None = None
@@ -149,7 +156,7 @@ class Loader:
         draw_ahead: bool = False,
         tail: Literal["even", "drop", "pad"] = "even",
         on_error: Literal["raise", "skip", "substitute"] = "raise",
-        job: str = "default",
+        job: str | None = None,
         socket: str | os.PathLike[str] | None = None,
         store: str | None = None,
         depth: int | None = None,
@@ -158,6 +165,7 @@ class Loader:
         engine: Literal["auto", "uring", "threads", "sim"] = "auto",
         io: Literal["auto", "direct", "buffered"] = "auto",
         ring: int | str | None = None,
+        linger: float = 3.0,
         timeout: float = 300.0,
     ) -> None:
         self.rank, self.world_size = ranks(rank, world_size)
@@ -167,7 +175,7 @@ class Loader:
         if not train:
             if sampler not in (None, "sequential"):
                 raise ValueError(f"sampler: got {sampler!r} with train=False, which takes each sample once, in order")
-            sampler, job = "sequential", f"{job}{VALIDATION_SUFFIX}"
+            sampler = "sequential"
         self._job = JobOptions(
             batch_size=batch_size,
             world_size=self.world_size,
@@ -185,10 +193,12 @@ class Loader:
             on_error=on_error,
             ring=ring,
         ).to_native()
-        job_name(job)
+        suffix = "" if train else VALIDATION_SUFFIX
+        if job is not None:
+            job_name(job + suffix)
         path = dataset_path(dataset)
         socket_path = None if socket is None else os.path.abspath(socket)
-        arguments = DaemonOptions(
+        daemon = DaemonOptions(
             cache=cache,
             policy=its_policy if policy is None else policy,
             lookahead=lookahead,
@@ -198,13 +208,9 @@ class Loader:
             workers=workers,
             engine=engine,
             io=io,
-        ).arguments(path, job, socket_path)
-        daemon: _native.Daemon = {
-            "socket": socket_path,
-            "binary": str(find_daemon()),
-            "arguments": arguments,
-            "timeout_seconds": self._timeout,
-        }
+            linger=linger,
+        )
+        attach = Attach(path, socket_path, self.rank, self._job, daemon, find_daemon(), self._timeout)
         if transform is not None and not callable(transform):
             raise TypeError(f"transform: got {transform!r}, expected a function of a batch's images")
         self._transform = transform
@@ -221,7 +227,11 @@ class Loader:
         self._resume_at = 0
         # Counts iterations, so that an iterator left behind cannot take batches from the one after it.
         self._iteration = 0
-        self._session = _native.Session.connect(str(path), job, self.rank, self._job, daemon)
+        if job is None:
+            self.job, self._session = attach.by_free_name(suffix, has_own_socket=socket is not None)
+        else:
+            self.job = job + suffix
+            self._session = attach(self.job)
         self._fields = self._session.fields(io == "buffered")
         self._dataset = PackedDataset(path, self._session.samples, self._session.content_id, io == "buffered")
         if self._torch is not None and device is not None:

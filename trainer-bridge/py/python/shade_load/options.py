@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 import re
-import sys
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +20,8 @@ RING_BYTES_MAX = 1 << 40
 # Limits of `shade-load serve`.
 DEPTH_MAX = 1024
 WORKERS_MAX = 512
+# A year: no daemon should stay for longer than somebody remembers it.
+LINGER_SECONDS_MAX = 365 * 86_400
 UINT32_MAX = (1 << 32) - 1
 UINT64_MAX = (1 << 64) - 1
 
@@ -79,37 +80,67 @@ class JobOptions:
 
 @dataclass(frozen=True)
 class DaemonOptions:
-    """How the daemon runs. Used by the rank that starts it; a daemon that runs already stays as it is."""
+    """How the daemon runs. Used by the rank that starts it; one that others use already stays as it is."""
 
-    cache: int | str
-    policy: str
-    lookahead: float
-    store: str | None
-    depth: int | None
-    hedge: bool
-    workers: int | None
-    engine: str
-    io: str
+    cache: int | str = "20%"
+    policy: str = "lookahead"
+    lookahead: float = 1.0
+    store: str | None = None
+    depth: int | None = None
+    hedge: bool = False
+    workers: int | None = None
+    engine: str = "auto"
+    io: str = "auto"
+    linger: float = 3.0
+
+    def settings(self) -> dict[str, str]:
+        """All of them, checked, as texts that the daemon understands: what is asked for, and what it is compared with."""
+        store, depth, workers = "none", "auto", "auto"
+        if self.store is not None:
+            store = matching("store", self.store, _STORE, '"latency=2ms,bandwidth=1Gbit,depth=32"')
+        if self.depth is not None:
+            depth = str(integer("depth", self.depth, 1, DEPTH_MAX))
+        if self.workers is not None:
+            workers = str(integer("workers", self.workers, 1, WORKERS_MAX))
+        return {
+            "cache": capacity("cache", self.cache),
+            "policy": choice("policy", self.policy, _native.POLICIES),
+            "lookahead": f"{number('lookahead', self.lookahead, 0, 1e9):g}",
+            "engine": choice("engine", self.engine, ("auto", "uring", "threads", "sim")),
+            "io": choice("io", self.io, ("auto", "direct", "buffered")),
+            # No exponent, which a time has not.
+            "linger": f"{number('linger', self.linger, 0, LINGER_SECONDS_MAX):.3f}s",
+            "store": store,
+            "depth": depth,
+            "hedge": "yes" if flag("hedge", self.hedge) else "no",
+            "workers": workers,
+        }
 
     def arguments(self, dataset: Path, job: str, socket: str | None) -> list[str]:
         """The checked arguments as `shade-load` takes them."""
+        settings = self.settings()
         arguments = ["serve", str(dataset), "--private", "--job", job]
-        arguments += ["--cache", capacity("cache", self.cache)]
-        arguments += ["--policy", choice("policy", self.policy, _native.POLICIES)]
-        arguments += ["--lookahead", f"{number('lookahead', self.lookahead, 0, 1e9):g}"]
-        arguments += ["--engine", choice("engine", self.engine, ("auto", "uring", "threads", "sim"))]
-        arguments += ["--io", choice("io", self.io, ("auto", "direct", "buffered"))]
-        if self.store is not None:
-            arguments += ["--store", matching("store", self.store, _STORE, '"latency=2ms,bandwidth=1Gbit,depth=32"')]
-        if self.depth is not None:
-            arguments += ["--depth", str(integer("depth", self.depth, 1, DEPTH_MAX))]
+        for name in ("cache", "policy", "lookahead", "engine", "io", "linger"):
+            arguments += [f"--{name}", settings[name]]
+        for name, default in (("store", "none"), ("depth", "auto"), ("workers", "auto")):
+            if settings[name] != default:
+                arguments += [f"--{name}", settings[name]]
         if self.hedge:
             arguments.append("--hedge")
-        if self.workers is not None:
-            arguments += ["--workers", str(integer("workers", self.workers, 1, WORKERS_MAX))]
         if socket is not None:
             arguments += ["--socket", socket]
         return arguments
+
+    def differences(self, running: dict[str, str]) -> list[str]:
+        """What a daemon that runs so has otherwise than asked for: a text for each. What is as by default is not held against a
+        daemon that somebody started by hand, with settings of his own."""
+        defaults = DaemonOptions().settings()
+        by_hand = running.get("linger") == _native.LINGERS_FOR_EVER
+        return [
+            f"{name} {running[name]} instead of {asked}"
+            for name, asked in self.settings().items()
+            if running.get(name, asked) != asked and not (by_hand and asked == defaults[name])
+        ]
 
 
 def dataset_path(dataset: str | os.PathLike[str]) -> Path:
@@ -125,33 +156,6 @@ def dataset_path(dataset: str | os.PathLike[str]) -> Path:
 def job_name(job: str) -> str:
     """A job's name: part of the socket's name, and of messages."""
     return matching("job", job, _JOB, "letters, digits, '.', '_' and '-', at most 64")
-
-
-def ranks(rank: int | None, world_size: int | None) -> tuple[int, int]:
-    """(rank, world size): as given, else torch.distributed's, else $RANK and $WORLD_SIZE, else (0, 1)."""
-    if (rank is None) != (world_size is None):
-        raise ValueError("rank and world_size: give both or neither")
-    if rank is None or world_size is None:
-        rank, world_size = _surrounding_ranks()
-    integer("world_size", world_size, 1, RANKS_MAX)
-    return integer("rank", rank, 0, world_size - 1), world_size
-
-
-def _surrounding_ranks() -> tuple[int, int]:
-    # Not imported for this: a process group that is initialised has been imported.
-    distributed = sys.modules.get("torch.distributed")
-    if distributed is not None and distributed.is_available() and distributed.is_initialized():
-        return distributed.get_rank(), distributed.get_world_size()
-    named = (os.environ.get("RANK"), os.environ.get("WORLD_SIZE"))
-    if named == (None, None):
-        return 0, 1
-    try:
-        rank, world_size = (int(value) for value in named if value is not None)
-    except ValueError:
-        raise ValueError(
-            f"rank: RANK={named[0]} WORLD_SIZE={named[1]} in the environment are not two numbers"
-        ) from None
-    return rank, world_size
 
 
 def image_size(value: int | tuple[int, int]) -> tuple[int, int]:

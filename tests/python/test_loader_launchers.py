@@ -1,0 +1,225 @@
+"""Which rank of how many a process is, and which job it belongs to, by what its launcher put into the environment."""
+
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import packed
+import pytest
+from shade_load import Loader, ShadeError
+from shade_load.ranks import default_job, may_be_one_of_several, ranks
+
+BATCH = 8
+# Whatever the shell of the tests has of this is not to be seen by them.
+NAMES = (
+    "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "TORCHELASTIC_RUN_ID", "OMPI_COMM_WORLD_SIZE",
+    "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE", "PMI_SIZE", "PMI_RANK", "SLURM_JOB_ID", "SLURM_STEP_ID",
+    "SLURM_PROCID", "SLURM_LOCALID", "SLURM_NTASKS", "SLURM_NNODES", "SLURM_NTASKS_PER_NODE", "SLURM_STEP_NUM_TASKS",
+    "SLURM_STEP_NUM_NODES",
+)  # fmt: skip
+
+TORCHRUN = {"RANK": "3", "WORLD_SIZE": "8", "LOCAL_RANK": "3", "LOCAL_WORLD_SIZE": "8"}
+# `#SBATCH -n 4`, one node: what the batch script itself sees.
+BATCH_SCRIPT = {"SLURM_JOB_ID": "77", "SLURM_NTASKS": "4", "SLURM_NNODES": "1", "SLURM_PROCID": "0", "SLURM_LOCALID": "0"}
+# `srun` in it: task 2.
+STEP = {
+    **BATCH_SCRIPT, "SLURM_STEP_ID": "1", "SLURM_PROCID": "2", "SLURM_LOCALID": "2", "SLURM_STEP_NUM_TASKS": "4",
+    "SLURM_STEP_NUM_NODES": "1",
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    for name in NAMES:
+        monkeypatch.delenv(name, raising=False)
+    return monkeypatch
+
+
+@pytest.mark.parametrize(
+    ("variables", "expected", "job"),
+    [
+        ({}, (0, 1), "default"),
+        (TORCHRUN, (3, 8), "default"),
+        ({**TORCHRUN, "TORCHELASTIC_RUN_ID": "none"}, (3, 8), "default"),
+        ({**TORCHRUN, "TORCHELASTIC_RUN_ID": "a/b c"}, (3, 8), "run-a-b-c"),
+        # Several trainings in one allocation, each by torchrun.
+        ({**TORCHRUN, **BATCH_SCRIPT, "TORCHELASTIC_RUN_ID": "none"}, (3, 8), "slurm-77"),
+        # The batch script itself is one process, however many tasks its steps may have.
+        (BATCH_SCRIPT, (0, 1), "default"),
+        ({**BATCH_SCRIPT, "SLURM_STEP_ID": "4294967291"}, (0, 1), "default"),
+        (STEP, (2, 4), "slurm-77.1"),
+        # Slurm before 20.11 says it so.
+        ({k: v for k, v in STEP.items() if not k.startswith("SLURM_STEP_NUM")}, (2, 4), "slurm-77.1"),
+        # A step of one task in an allocation of four.
+        ({**STEP, "SLURM_STEP_NUM_TASKS": "1", "SLURM_PROCID": "0", "SLURM_LOCALID": "0"}, (0, 1), "default"),
+        # torchrun started by srun, one task a node, here one node.
+        ({**STEP, **TORCHRUN, "SLURM_STEP_NUM_TASKS": "1", "SLURM_NTASKS": "1"}, (3, 8), "slurm-77.1"),
+        ({"OMPI_COMM_WORLD_SIZE": "1", "PMI_SIZE": "1"}, (0, 1), "default"),
+        ({"OMPI_COMM_WORLD_SIZE": "4", **TORCHRUN}, (3, 8), "default"),
+    ],
+)
+def test_what_launchers_say(
+    environment: pytest.MonkeyPatch, variables: dict[str, str], expected: tuple[int, int], job: str
+) -> None:
+    for name, value in variables.items():
+        environment.setenv(name, value)
+    assert ranks(None, None) == expected
+    assert default_job(expected[1]) == job
+
+
+@pytest.mark.parametrize(
+    ("variables", "given", "message"),
+    [
+        ({**TORCHRUN, "WORLD_SIZE": "16"}, (None, None), r"16 ranks, of which this node has 8 \(LOCAL_WORLD_SIZE=8\): several"),
+        # The same where the script passes on what it found.
+        ({**TORCHRUN, "WORLD_SIZE": "16"}, (3, 16), "several nodes are not there yet"),
+        ({**STEP, "SLURM_STEP_NUM_NODES": "2"}, (None, None), r"has 2 \(SLURM_STEP_NUM_NODES=2\): several nodes"),
+        ({**STEP, "SLURM_STEP_NUM_NODES": "2", "SLURM_NTASKS_PER_NODE": "3"}, (None, None), r"has 3 \(SLURM"),
+        # RANK and WORLD_SIZE made of Slurm's in the script.
+        (
+            {**BATCH_SCRIPT, "SLURM_NNODES": "2", "RANK": "0", "WORLD_SIZE": "4"},
+            (None, None),
+            r"\(SLURM_NNODES=2\): several nodes",
+        ),
+        (
+            {"OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_LOCAL_SIZE": "2"},
+            (1, 4),
+            r"\(OMPI_COMM_WORLD_LOCAL_SIZE=2\): several nodes",
+        ),
+        ({"OMPI_COMM_WORLD_SIZE": "4"}, (None, None), r"OMPI_COMM_WORLD_SIZE=4 .*rank=int\(os.environ"),
+        ({"PMI_SIZE": "2"}, (None, None), r"PMI_SIZE=2 .*PMI_RANK"),
+        ({**STEP, "SLURM_PROCID": "x"}, (None, None), "SLURM_PROCID=x SLURM_STEP_NUM_TASKS=4 .*not two numbers"),
+        ({"WORLD_SIZE": "2"}, (None, None), "RANK=None WORLD_SIZE=2 .*not two numbers"),
+    ],
+)
+def test_ranks_that_cannot_come_or_cannot_be_told_apart(
+    environment: pytest.MonkeyPatch,
+    variables: dict[str, str],
+    given: tuple[int | None, int | None],
+    message: str,
+) -> None:
+    for name, value in variables.items():
+        environment.setenv(name, value)
+    with pytest.raises(ValueError, match=message):
+        ranks(*given)
+
+
+@pytest.mark.parametrize(
+    ("variables", "given"),
+    [
+        # One training a node, over that node's ranks.
+        ({**TORCHRUN, "WORLD_SIZE": "16"}, (3, 8)),
+        # A process of a launcher of one starts four by itself.
+        ({"RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1"}, (2, 4)),
+        ({**STEP, "SLURM_STEP_NUM_NODES": "2"}, (1, 2)),
+        ({"OMPI_COMM_WORLD_SIZE": "4"}, (0, 1)),
+    ],
+)
+def test_what_is_given_is_taken(
+    environment: pytest.MonkeyPatch, variables: dict[str, str], given: tuple[int, int]
+) -> None:
+    for name, value in variables.items():
+        environment.setenv(name, value)
+    assert ranks(*given) == given
+
+
+def test_a_rank_whose_launcher_may_have_said_so(environment: pytest.MonkeyPatch) -> None:
+    assert not may_be_one_of_several()
+    environment.setenv("LOCAL_RANK", "0")
+    assert may_be_one_of_several()
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> packed.Packed:
+    root = tmp_path_factory.mktemp("launchers")
+    packed.image_folder(root / "folder", "png")
+    return packed.pack(root / "folder", root / "data.shade")
+
+
+def test_two_trainings_at_once_have_two_jobs_and_one_is_told(dataset: packed.Packed) -> None:
+    script = (
+        "import sys\nfrom shade_load import Loader\n"
+        "with Loader(sys.argv[1], 8) as loader:\n    print(loader.job, loader.daemon_pid, flush=True)\n    sys.stdin.read()\n"
+    )
+    command = [sys.executable, "-W", "ignore", "-c", script, str(dataset.path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None
+        name, pid = other.stdout.readline().split()
+        assert name == "default"
+        with pytest.warns(RuntimeWarning, match="job 'default-2', with a daemon"):
+            loader = Loader(dataset.path, BATCH, linger=0)
+        with loader:
+            assert loader.job == "default-2"
+            assert loader.daemon_pid != int(pid)
+            assert sum(len(batch) for batch in loader) == len(dataset)
+        # Who names the job, or may be one rank of several, is told instead.
+        with pytest.raises(ShadeError, match="rank 0 is attached already"):
+            Loader(dataset.path, BATCH, job="default")
+        with pytest.MonkeyPatch.context() as patch, pytest.raises(ShadeError, match="rank 0 is attached already"):
+            patch.setenv("LOCAL_RANK", "0")
+            Loader(dataset.path, BATCH)
+        other.communicate()
+
+
+class TestSettings:
+    """A Loader gets the daemon that it asks for, or is told what it has instead."""
+
+    def test_a_lingering_daemon_makes_room_for_what_is_asked_for(self, dataset: packed.Packed) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            with Loader(dataset.path, BATCH, job="settings", cache=0, linger=60) as first:
+                pid = first.daemon_pid
+                assert first.stats()["cache_bytes"] == 0
+            with Loader(dataset.path, BATCH, job="settings", cache="100%", linger=60) as second:
+                assert second.daemon_pid != pid
+                assert second.stats()["cache_bytes"] > 0
+                pid = second.daemon_pid
+            # The same once more finds the cache.
+            with Loader(dataset.path, BATCH, job="settings", cache="100%", linger=60) as third:
+                assert third.daemon_pid == pid
+            with Loader(dataset.path, BATCH, job="settings", cache="100%", linger=0):
+                pass
+
+    def test_others_settings_are_told_once_with_both_values(self, dataset: packed.Packed) -> None:
+        arguments = {"world_size": 2, "job": "settings-told", "linger": 0}
+        with Loader(dataset.path, BATCH, rank=0, cache="10%", policy="lru", **arguments):
+            with pytest.warns(RuntimeWarning) as told, Loader(dataset.path, BATCH, rank=1, **arguments):
+                pass
+            (warning,) = told
+            assert "cache 10% instead of 20%; policy lru instead of lookahead." in str(warning.message)
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                Loader(dataset.path, BATCH, rank=1, cache="10%", policy="lru", **arguments).close()
+
+    def test_what_is_as_by_default_is_not_held_against_a_daemon_by_hand(self, dataset: packed.Packed, tmp_path: Path) -> None:
+        command = [packed.program("shade-load"), "serve", dataset.path, "--job", "by-hand", "--cache", "50%"]
+        with subprocess.Popen([*command, "--engine", "threads"], stderr=subprocess.PIPE, text=True) as daemon:
+            assert daemon.stderr is not None
+            assert any("serving" in line for line in daemon.stderr)
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                Loader(dataset.path, BATCH, job="by-hand").close()
+            with pytest.warns(RuntimeWarning, match="cache 50% instead of 30%; linger until stopped instead of 9.000s"):
+                Loader(dataset.path, BATCH, job="by-hand", cache="30%", linger=9).close()
+            daemon.terminate()
+
+    @pytest.mark.parametrize("linger", [-1, float("nan"), "3s", 1e12])
+    def test_a_linger_is_seconds(self, dataset: packed.Packed, linger: object) -> None:
+        with pytest.raises((TypeError, ValueError), match="linger"):
+            Loader(dataset.path, BATCH, job="linger", linger=linger)  # type: ignore[arg-type]
+
+
+def test_a_dataset_that_was_added_to_is_what_the_next_loader_has(dataset: packed.Packed, tmp_path: Path) -> None:
+    copy = dataset.copy_to(tmp_path / "data.shade")
+    with Loader(copy.path, BATCH, job="grows", linger=60) as loader:
+        assert loader.samples == len(dataset)
+    packed.image_folder(tmp_path / "more", "jpeg", {"bee": 5})
+    packed.run_pack("append", tmp_path / "more", copy.path)
+    with Loader(copy.path, BATCH, job="grows", linger=0) as loader:
+        assert loader.samples == len(dataset) + 5
+        assert sum(len(batch) for batch in loader) == len(dataset) + 5
+        packed.image_folder(tmp_path / "still-more", "jpeg", {"cat": 5})
+        packed.run_pack("append", tmp_path / "still-more", copy.path)
+        with pytest.raises(ShadeError, match=rf"now says \d+ samples.* serves {len(dataset) + 5} samples"):
+            Loader(copy.path, BATCH, job="grows", linger=0)

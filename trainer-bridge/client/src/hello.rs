@@ -1,0 +1,67 @@
+//! What a rank says first: checked before anybody is asked.
+
+use std::path::{Path, PathBuf};
+
+use shade_formats::control::{JobSpec, PROTOCOL, Request, Settings};
+
+use crate::ClientError;
+use crate::dataset::Content;
+use crate::error::argument;
+use crate::fork::Owner;
+
+/// A rank that asks to be let in.
+#[derive(Debug)]
+pub(crate) struct Hello {
+    pub(crate) owner: Owner,
+    /// The dataset's folder, canonical.
+    pub(crate) dataset: PathBuf,
+    pub(crate) job: String,
+    rank: u32,
+    /// Records may be lent to this process: as long as it has room to map them.
+    pub(crate) borrows: bool,
+    settings: Settings,
+    spec: JobSpec,
+}
+
+impl Hello {
+    pub(crate) fn new(
+        dataset: &Path,
+        job: &str,
+        rank: u32,
+        spec: JobSpec,
+        settings: &Settings,
+    ) -> Result<Self, ClientError> {
+        spec.validate()?;
+        if rank >= spec.world_size {
+            return Err(argument("rank", rank, format_args!("less than world_size, {}", spec.world_size)));
+        }
+        let dataset = std::fs::canonicalize(dataset)
+            .map_err(|source| ClientError::Dataset { path: dataset.to_owned(), source })?;
+        // Whoever names the index means the folder, as for the daemon.
+        let dataset = match dataset.parent() {
+            Some(folder) if dataset.is_file() => folder.to_owned(),
+            _ => dataset,
+        };
+        if dataset.to_str().is_none() {
+            return Err(argument("dataset", dataset.display(), "a path in UTF-8"));
+        }
+        let (owner, job, settings) = (Owner::here(), job.to_owned(), settings.clone());
+        Ok(Self { owner, dataset, job, rank, borrows: true, settings, spec })
+    }
+
+    /// The message, of a dataset that has this content now.
+    pub(crate) fn request(&self, content: Content) -> Request {
+        Request::Hello {
+            protocol: PROTOCOL,
+            pid: self.owner.pid(),
+            samples: content.samples,
+            content_id: content.id.0,
+            dataset: self.dataset.display().to_string(),
+            job: self.job.clone(),
+            rank: self.rank,
+            borrows: self.borrows,
+            settings: self.settings.clone(),
+            spec: self.spec,
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! The lives of the daemons that this process has started: what they said last, and how they ended.
+//!
+//! A daemon outlives the rank that started it. That rank's own error output has all of its log; what is kept here is for
+//! this process's errors.
+
+use std::collections::VecDeque;
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+use std::sync::{Arc, Condvar, Mutex, TryLockError, Weak};
+use std::time::Duration;
+
+use crate::dialogue::lock;
+
+/// Lines of a daemon's log that are kept.
+const LINES_MAX: usize = 20;
+/// How long a daemon that has hung up may take to end. Its sockets are closed before its memory is given back.
+const END_PATIENCE: Duration = Duration::from_millis(500);
+/// Tries to look at the list of lives. A lock that a fork has left behind is never free.
+const LOOKS: usize = 1000;
+
+/// The lives that this process watches, those that have ended among them.
+static LIVES: Mutex<Vec<Weak<Life>>> = Mutex::new(Vec::new());
+
+/// One daemon's life.
+#[derive(Debug)]
+pub(crate) struct Life {
+    pub(crate) pid: u32,
+    state: Mutex<State>,
+    has_ended: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    lines: VecDeque<String>,
+    end: Option<String>,
+}
+
+impl Life {
+    /// Watches the process `pid`, a child of this one, until the last of these is dropped.
+    pub(crate) fn begin(pid: u32) -> Arc<Self> {
+        let life = Arc::new(Self { pid, state: Mutex::default(), has_ended: Condvar::new() });
+        with_lives(|lives| {
+            // Nobody asks for a process's earlier namesake.
+            lives.retain(|known| known.upgrade().is_some_and(|known| known.pid != pid));
+            lives.push(Arc::downgrade(&life));
+        });
+        life
+    }
+
+    /// It logged a line.
+    pub(crate) fn hear(&self, line: &str) {
+        let lines = &mut lock(&self.state).lines;
+        if lines.len() == LINES_MAX {
+            lines.pop_front();
+        }
+        lines.push_back(plain(line));
+    }
+
+    /// It ended, and all that it said was heard.
+    pub(crate) fn end_with(&self, status: std::io::Result<ExitStatus>) {
+        let end = status.map_or_else(|error| format!("nobody knows how it ended: {error}"), describe);
+        lock(&self.state).end = Some(end);
+        self.has_ended.notify_all();
+    }
+
+    /// How it ended, with the last lines of its log. Waits a moment for the end of one that has just hung up.
+    pub(crate) fn end(&self) -> String {
+        let state = lock(&self.state);
+        let waited = self.has_ended.wait_timeout_while(state, END_PATIENCE, |state| state.end.is_none());
+        let (state, _) = waited.unwrap_or_else(std::sync::PoisonError::into_inner);
+        let end = state.end.as_deref().unwrap_or("it still runs, and has closed this session");
+        format!("{end}{}", last_of(&state))
+    }
+}
+
+fn last_of(state: &State) -> String {
+    if state.lines.is_empty() {
+        return String::new();
+    }
+    let lines = state.lines.iter().map(|line| format!("\n  {line}"));
+    format!("; the last lines of its log:{}", lines.collect::<String>())
+}
+
+/// The life of a daemon that this process has started.
+pub(crate) fn life_of(pid: u32) -> Option<Arc<Life>> {
+    with_lives(|lives| lives.iter().filter_map(Weak::upgrade).find(|life| life.pid == pid)).flatten()
+}
+
+fn with_lives<T>(look: impl FnOnce(&mut Vec<Weak<Life>>) -> T) -> Option<T> {
+    for _ in 0..LOOKS {
+        match LIVES.try_lock() {
+            Ok(mut lives) => return Some(look(&mut lives)),
+            Err(TryLockError::Poisoned(lives)) => return Some(look(&mut lives.into_inner())),
+            Err(TryLockError::WouldBlock) => std::thread::yield_now(),
+        }
+    }
+    None
+}
+
+fn describe(status: ExitStatus) -> String {
+    match status.signal() {
+        Some(9) => "it was killed by signal 9: if nobody did that, memory ran out".to_owned(),
+        Some(signal) => format!("it was killed by signal {signal}"),
+        None if status.success() => "it was stopped and ended in order".to_owned(),
+        None => format!("it failed ({status})"),
+    }
+}
+
+/// The line without a terminal's colours.
+fn plain(line: &str) -> String {
+    let mut parts = line.split('\u{1b}');
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |text, part| text + part.split_once('m').map_or(part, |(_, rest)| rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_lines_and_the_end_are_told() {
+        // A process id that no process has: Linux' are below 2^22.
+        let life = Life::begin(1 << 30);
+        (0..50).for_each(|number| life.hear(&format!("\u{1b}[2mline\u{1b}[0m {number}")));
+        life.end_with(Ok(ExitStatus::from_raw(9)));
+        let text = life_of(1 << 30).unwrap().end();
+        assert!(text.starts_with("it was killed by signal 9: if nobody did that, memory ran out"), "{text}");
+        assert!(text.ends_with("\n  line 48\n  line 49"), "{text}");
+        assert_eq!(text.matches("line ").count(), LINES_MAX);
+        drop(life);
+        assert!(life_of(1 << 30).is_none());
+    }
+}

@@ -1,0 +1,72 @@
+"""How a Loader comes to its daemon: under the job's name, or under one that is free."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+
+from . import _native
+from ._native import RankTaken
+from .options import DaemonOptions
+from .ranks import default_job, may_be_one_of_several
+
+# Trainings of one user on one dataset at once. Each name that is taken costs a second.
+NAMES_MAX = 16
+
+
+@dataclass(frozen=True)
+class Attach:
+    """All that a rank needs to attach, but its job's name."""
+
+    dataset: Path
+    socket: str | None
+    rank: int
+    spec: _native.Job
+    daemon: DaemonOptions
+    program: Path
+    timeout: float
+
+    def __call__(self, job: str) -> _native.Session:
+        """Attaches to the daemon of `job`, starting one if need be, and warns of a daemon that is not as asked for."""
+        daemon: _native.Daemon = {
+            "socket": self.socket,
+            "binary": str(self.program),
+            "arguments": self.daemon.arguments(self.dataset, job, self.socket),
+            "settings": list(self.daemon.settings().items()),
+            "timeout_seconds": self.timeout,
+        }
+        session = _native.Session.connect(str(self.dataset), job, self.rank, self.spec, daemon)
+        if differences := self.daemon.differences(dict(session.settings)):
+            warnings.warn(
+                f"the daemon of job {job!r} (process {session.daemon_pid}) was started with other settings, which apply: "
+                f"{'; '.join(differences)}. Give all Loaders of a job the same, or this one another job=",
+                RuntimeWarning,
+                stacklevel=3,
+            )
+        return session
+
+    def by_free_name(self, suffix: str, has_own_socket: bool) -> tuple[str, _native.Session]:
+        """Attaches under the default name, or, as a training of one rank, under one that no other training has now."""
+        world_size = self.spec["world_size"]
+        first = default_job(world_size)
+        try:
+            return first + suffix, self(first + suffix)
+        except RankTaken:
+            # Ranks of one training never go apart. A socket's daemon serves one job.
+            if world_size > 1 or has_own_socket or may_be_one_of_several():
+                raise
+        for number in range(2, NAMES_MAX + 1):
+            job = f"{first}-{number}{suffix}"
+            try:
+                session = self(job)
+            except RankTaken:
+                continue
+            warnings.warn(
+                f"another training is job {first + suffix!r} on this dataset at the moment: this Loader is job {job!r}, with a daemon "
+                f"and a cache of its own. Name it with job=, or close the other Loader if it is yours",
+                RuntimeWarning,
+                stacklevel=3,
+            )
+            return job, session
+        return first + suffix, self(first + suffix)

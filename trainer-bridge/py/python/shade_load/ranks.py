@@ -1,0 +1,120 @@
+"""Which rank this process is, of how many, and which training it belongs to: as given, or as its launcher says."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import re
+import sys
+from collections.abc import Mapping
+
+from .options import RANKS_MAX, integer
+
+# What launchers set that do not set RANK and WORLD_SIZE: how many there are, and which this is.
+_MPI = (("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"), ("PMI_SIZE", "PMI_RANK"))
+# Numbers of Slurm's steps that are none of srun's: the batch script, a prolog, the shell of `salloc`.
+_SLURM_STEP_MAX = 0xFFFF_FFF0
+# torchrun's run id where nobody gives one: the same for every training.
+_NO_RUN_ID = ("", "none")
+_RUN_ID_CHARACTERS_MAX = 40
+DEFAULT_JOB = "default"
+
+
+def ranks(rank: int | None, world_size: int | None) -> tuple[int, int]:
+    """(rank, world size): as given, else torch.distributed's, else $RANK and $WORLD_SIZE, else srun's, else (0, 1)."""
+    if (rank is None) != (world_size is None):
+        raise ValueError("rank and world_size: give both or neither")
+    if rank is None or world_size is None:
+        rank, world_size = _surrounding_ranks(os.environ)
+    integer("world_size", world_size, 1, RANKS_MAX)
+    integer("rank", rank, 0, world_size - 1)
+    _check_one_node(world_size, os.environ)
+    return rank, world_size
+
+
+def default_job(world_size: int) -> str:
+    """The job of a training that has not been given a name: equal in all of its ranks, and in no other's if it has several."""
+    if world_size == 1:
+        return DEFAULT_JOB
+    run = os.environ.get("TORCHELASTIC_RUN_ID", "")
+    if run not in _NO_RUN_ID:
+        return "run-" + re.sub(r"[^A-Za-z0-9._-]", "-", run)[:_RUN_ID_CHARACTERS_MAX]
+    job = os.environ.get("SLURM_JOB_ID")
+    if not job:
+        return DEFAULT_JOB
+    # Two trainings may run in one allocation, each in a step of its own.
+    return f"slurm-{job}.{os.environ['SLURM_STEP_ID']}" if _is_srun_task(os.environ) else f"slurm-{job}"
+
+
+def may_be_one_of_several() -> bool:
+    """Whether this may be a rank of a training whose launcher does not say so: a process that another one has made for work."""
+    return multiprocessing.parent_process() is not None or "LOCAL_RANK" in os.environ
+
+
+def _surrounding_ranks(environment: Mapping[str, str]) -> tuple[int, int]:
+    # Not imported for this: a process group that is initialised has been imported.
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is not None and distributed.is_available() and distributed.is_initialized():
+        return distributed.get_rank(), distributed.get_world_size()
+    if "RANK" in environment or "WORLD_SIZE" in environment:
+        return _numbers(environment, "RANK", "WORLD_SIZE")
+    if _is_srun_task(environment):
+        return _numbers(environment, "SLURM_PROCID", _slurm_tasks(environment))
+    for size, rank in _MPI:
+        if environment.get(size, "1") != "1":
+            raise ValueError(
+                f"rank: {size}={environment[size]} says that this is one of several processes, and neither torch.distributed "
+                f'nor RANK and WORLD_SIZE say which: give rank=int(os.environ["{rank}"]) and '
+                f'world_size=int(os.environ["{size}"]), or rank=0, world_size=1 for trainings of their own'
+            )
+    return 0, 1
+
+
+def _is_srun_task(environment: Mapping[str, str]) -> bool:
+    """Started by srun: Slurm's other processes (batch script, salloc's shell) have numbers of tasks, too, and are none."""
+    step = environment.get("SLURM_STEP_ID", "")
+    return step.isdecimal() and int(step) < _SLURM_STEP_MAX and "SLURM_PROCID" in environment
+
+
+def _slurm_tasks(environment: Mapping[str, str]) -> str:
+    """The variable that says how many tasks there are: of the step, where Slurm says that."""
+    return "SLURM_STEP_NUM_TASKS" if "SLURM_STEP_NUM_TASKS" in environment else "SLURM_NTASKS"
+
+
+def _numbers(environment: Mapping[str, str], rank: str, size: str) -> tuple[int, int]:
+    named = (environment.get(rank), environment.get(size))
+    try:
+        first, second = (int(value) for value in named if value is not None)
+    except ValueError:
+        raise ValueError(
+            f"rank: {rank}={named[0]} {size}={named[1]} in the environment are not two numbers"
+        ) from None
+    return first, second
+
+
+def _check_one_node(world_size: int, environment: Mapping[str, str]) -> None:
+    """Refuses a world that is spread over nodes: its other ranks would never come to this node's daemon."""
+    for source, here in _sizes_here(environment, str(world_size)):
+        if here < world_size:
+            raise ValueError(
+                f"world_size: {world_size} ranks, of which this node has {here} ({source}): several nodes are not there yet, "
+                f"as each has a daemon of its own, which would wait for the others' ranks. Train on one node, or give each "
+                f"node's Loaders their own part: rank and world_size of this node, a dataset and a job= each"
+            )
+
+
+def _sizes_here(environment: Mapping[str, str], world_size: str) -> list[tuple[str, int]]:
+    """What launchers say of this node's ranks, of those whose world this is: (says who, how many)."""
+    sizes = []
+    for whole, here in (("WORLD_SIZE", "LOCAL_WORLD_SIZE"), ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE")):
+        if environment.get(whole) == world_size and environment.get(here, "").isdecimal():
+            sizes.append((f"{here}={environment[here]}", int(environment[here])))
+    in_step = _is_srun_task(environment)
+    tasks = environment.get(_slurm_tasks(environment) if in_step else "SLURM_NTASKS")
+    name = "SLURM_STEP_NUM_NODES" if in_step and "SLURM_STEP_NUM_NODES" in environment else "SLURM_NNODES"
+    nodes = environment.get(name, "")
+    if tasks == world_size and nodes.isdecimal() and int(nodes) > 1:
+        share = environment.get("SLURM_NTASKS_PER_NODE", "")
+        here = int(share) if share.isdecimal() else -(-int(world_size) // int(nodes))
+        sizes.append((f"{name}={nodes}", here))
+    return sizes
