@@ -2,34 +2,40 @@
 //!
 //! ```text
 //! bytes       what (little-endian)
-//! 0..8        magic "SHADEST2"
+//! 0..8        magic "SHADEST3"
 //! 8..24       content id of the dataset, u128
 //! 24..32      xxh3 of the plan's parameters: a state resumes only the plan it came from
 //! 32..36      samples N, u32           36..40  validation scores V, u32
-//! then        the plan; the next one, if it was drawn early; V x f64; N x u32 scored_at; the importance table
+//! 40..44      1 if a loss was reported since the plan began, else 0, u32
+//! then        the plan; the next one, if it was drawn early; V validation scores; N x u32 scored_at; the importance table
 //! last 4      CRC32C of everything before
 //!
 //! a plan      its length P, u32 (0: there is none); epoch, distinct, repeat_max, hit_cap_withheld, covered, u32 each;
 //!             P x u32 sample ids, P x f32 weights
+//! a score     the epoch it belongs to, u32 (0xffff_ffff: before the first); the rank that reported it, u32; f64
 //! ```
 //! The plan itself is kept rather than what it was drawn from: it is smaller, and what was resident when it was drawn
 //! cannot be had again.
 
 use shade_formats::checksum::crc32c;
-use shade_formats::control::{JobSpec, Sampler};
+use shade_formats::control::{JobSpec, PlanSpec, Sampler};
 use shade_formats::{FormatError, SampleId};
 
 use super::action::Action;
+use super::bad_share::Given;
 use super::event::SessionId;
 use super::job::Job;
 use super::machine::Core;
+use super::report::Validation;
 use crate::importance::Importance;
 use crate::plan::{Plan, PlanSummary};
 
-const MAGIC: &[u8; 8] = b"SHADEST2";
+const MAGIC: &[u8; 8] = b"SHADEST3";
 /// Of the state, and at the head of a plan.
-const HEADER_BYTES: usize = 40;
+const HEADER_BYTES: usize = 44;
 const PLAN_HEADER_BYTES: usize = 24;
+/// The epoch of a validation score from before the first epoch.
+const NO_EPOCH: u32 = u32::MAX;
 
 impl Core {
     pub(super) fn save_state(&self, session: SessionId, actions: &mut Vec<Action>) {
@@ -45,8 +51,13 @@ impl Core {
         bytes.extend_from_slice(&spec_digest(&job.spec).to_le_bytes());
         bytes.extend_from_slice(&self.index.len().to_le_bytes());
         bytes.extend_from_slice(&len_u32(job.validation.len()).to_le_bytes());
+        bytes.extend_from_slice(&u32::from(job.has_reports).to_le_bytes());
         plans.into_iter().for_each(|plan| write_plan(plan.as_ref(), &mut bytes));
-        bytes.extend(job.validation.iter().flat_map(|score| score.to_le_bytes()));
+        for &Validation { epoch, rank, score } in &job.validation {
+            bytes.extend_from_slice(&epoch.unwrap_or(NO_EPOCH).to_le_bytes());
+            bytes.extend_from_slice(&rank.to_le_bytes());
+            bytes.extend_from_slice(&score.to_le_bytes());
+        }
         bytes.extend(job.scored_at.iter().flat_map(|at| at.to_le_bytes()));
         bytes.extend_from_slice(&job.importance.to_bytes());
         let crc = crc32c(&bytes);
@@ -61,6 +72,13 @@ impl Core {
         let digest = xxhash(bytes);
         let repeated = job.loaded.as_mut().is_some_and(|(last, ranks)| *last == digest && ranks.insert(rank));
         if !repeated {
+            if let Some(other) = job.loaded_otherwise(digest, rank) {
+                let text = format!(
+                    "saved state: rank {other} has loaded another one, and this would take its epoch away: load in all ranks the one \
+                     state that one of them saved"
+                );
+                return actions.push(Action::Fail(session, text));
+            }
             match restore(job, bytes, self.index.content_id().0, self.index.len()) {
                 Ok(()) => job.loaded = Some((digest, std::iter::once(rank).collect())),
                 Err(error) => return actions.push(Action::Fail(session, error.to_string())),
@@ -72,6 +90,7 @@ impl Core {
                 self.abandon_open(session);
                 if let Some(state) = self.session_mut(session) {
                     state.wanted = None;
+                    state.given = Given::default();
                     state.delivered.clear();
                 }
             }
@@ -93,7 +112,7 @@ fn restore(job: &mut Job, bytes: &[u8], content_id: u128, samples: u32) -> Resul
         ));
     }
     let mut fields = Fields { bytes: body, at: 0 };
-    expect(&fields, "SHADEST2", fields.peek(8)? == MAGIC)?;
+    expect(&fields, "SHADEST3: a state saved by this version", fields.peek(8)? == MAGIC)?;
     fields.skip(8);
     let found = u128::from_le_bytes(fields.array()?);
     expect(&fields, "the state of this very dataset", found == content_id)?;
@@ -102,11 +121,12 @@ fn restore(job: &mut Job, bytes: &[u8], content_id: u128, samples: u32) -> Resul
     let found = fields.u32()?;
     expect(&fields, "the dataset's sample count", found == samples)?;
     let scores = fields.u32()?;
+    let reported = fields.u32()?;
+    expect(&fields, "whether losses were reported: 0 or 1", reported < 2)?;
     let shorter = job.spec.plan.sampler == Sampler::Iis;
     let (plan, next_plan) =
         (read_plan(&mut fields, samples, shorter)?, read_plan(&mut fields, samples, shorter)?);
-    let validation =
-        (0..scores).map(|_| fields.array().map(f64::from_le_bytes)).collect::<Result<Vec<_>, _>>()?;
+    let validation = (0..scores).map(|_| read_validation(&mut fields)).collect::<Result<Vec<_>, _>>()?;
     let scored_at = (0..samples).map(|_| fields.u32()).collect::<Result<Vec<_>, _>>()?;
     let importance = Importance::from_bytes(fields.rest())?;
     expect(&fields, "a row of importance for each sample", importance.len() == samples)?;
@@ -117,6 +137,7 @@ fn restore(job: &mut Job, bytes: &[u8], content_id: u128, samples: u32) -> Resul
     }
     job.next_plan = next_plan;
     job.validation = validation;
+    (job.has_reports, job.reports_missing) = (reported == 1, false);
     job.scored_at = scored_at;
     job.importance = importance;
     Ok(())
@@ -148,6 +169,11 @@ fn read_plan(fields: &mut Fields<'_>, samples: u32, shorter: bool) -> Result<Opt
     expect(fields, "sample ids of the dataset", ids.iter().all(|id| id.0 < samples))?;
     let weights = (0..len).map(|_| fields.array().map(f32::from_le_bytes)).collect::<Result<Vec<_>, _>>()?;
     Ok((len > 0).then_some(Plan { epoch, ids, weights, summary }))
+}
+
+fn read_validation(fields: &mut Fields<'_>) -> Result<Validation, FormatError> {
+    let epoch = Some(fields.u32()?).filter(|&epoch| epoch != NO_EPOCH);
+    Ok(Validation { epoch, rank: fields.u32()?, score: f64::from_le_bytes(fields.array()?) })
 }
 
 /// Reads fields one after the other; running out of bytes is an error.
@@ -193,9 +219,17 @@ fn expect(fields: &Fields<'_>, expected: &str, holds: bool) -> Result<(), Format
     }
 }
 
-/// What a plan depends on beside the importance table. The world size is not among it.
+/// What a plan depends on beside the importance table. The world size is not among it. A parameter that is new is to be left out where
+/// it has its default, so that states from before are taken still.
 fn spec_digest(spec: &JobSpec) -> u64 {
-    xxhash(format!("{:?} {}", spec.plan, spec.batch_size).as_bytes())
+    let PlanSpec { sampler, order, seed, rep, hit_cap, cover, explore, pace, draw_ahead } = spec.plan;
+    let batch_size = spec.batch_size;
+    // The shortest text of a float that reads back as the same one.
+    let text = format!(
+        "sampler={sampler} order={order} seed={seed} rep={rep} hit_cap={hit_cap} cover={cover} explore={explore} pace={pace} \
+         draw_ahead={draw_ahead} batch_size={batch_size}"
+    );
+    xxhash(text.as_bytes())
 }
 
 fn xxhash(bytes: &[u8]) -> u64 {

@@ -62,6 +62,7 @@ class Job(TypedDict):
     tail: str
     image_size: tuple[int, int] | None
     on_error: str
+    bad_max: float
     ring_bytes: int
 
 class Daemon(TypedDict):
