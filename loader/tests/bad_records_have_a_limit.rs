@@ -1,8 +1,6 @@
 //! Bad records are left out or replaced up to a share of the epoch: beyond it the epoch ends with an error that says how many they
 //! were. What `stats()` counts is what was delivered.
 
-#![expect(clippy::indexing_slicing, reason = "a test fails by panicking")]
-
 mod replay;
 
 use replay::{Replay, index, spec};

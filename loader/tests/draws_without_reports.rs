@@ -1,7 +1,5 @@
 //! Importance needs losses: after an epoch in which nobody reported any, the next plan is a permutation, and one warning says so.
 
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
-
 mod replay;
 
 use replay::{Replay, Taken, index, spec};
