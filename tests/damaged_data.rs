@@ -153,7 +153,7 @@ fn a_truncated_shard_is_warned_of_and_the_records_it_lost_are_named() {
 
     let daemon = Daemon::start(&packed.dataset, &[]);
     eventually("the daemon warns", || daemon.log().contains("WARN") && daemon.log().contains(shard_name));
-    let session = attach(&packed.dataset, 0, job(OnError::Skip));
+    let session = attach(&packed.dataset, 0, JobSpec { bad_max: 1.0, ..job(OnError::Skip) });
     let batches = take_epoch(&session, 0).unwrap();
     let delivered = sorted_ids(&batches);
     assert_eq!(
@@ -178,7 +178,7 @@ fn a_missing_shard_is_warned_of_and_its_records_are_treated_as_bad() {
 
     let daemon = Daemon::start(&packed.dataset, &[]);
     eventually("the daemon warns", || daemon.log().contains("WARN") && daemon.log().contains(missing.name));
-    let session = attach(&packed.dataset, 0, job(OnError::Skip));
+    let session = attach(&packed.dataset, 0, JobSpec { bad_max: 1.0, ..job(OnError::Skip) });
     let batches = take_epoch(&session, 0).unwrap();
     assert_eq!(sorted_ids(&batches).len(), 63 - missing.records as usize);
     assert_eq!(batches.iter().map(|batch| batch.skipped).sum::<u32>(), missing.records);

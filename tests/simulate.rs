@@ -247,6 +247,28 @@ fn recorded_losses_decide_what_is_kept() {
     assert!(row("both.npy", "--epochs 3 --skip-epochs 2")[1] >= 200);
 }
 
+/// As in the daemon: draws with replacement from scores that nobody reported would leave samples out for nothing.
+#[test]
+fn the_epoch_after_one_without_recorded_losses_is_a_permutation() {
+    let files = Files::new();
+    let known: Vec<f32> = (0..500u16).map(f32::from).collect();
+    files.write("gap.npy", npy(4, &[known.clone(), vec![f32::NAN; 500], known.clone(), known].concat()));
+    files.write("none.npy", npy(1, &[f32::NAN; 500]));
+    let distinct = |file: &str, epoch: u32, options: &str| {
+        let found = files.json(&format!(
+            "--samples 500 --sampler pads --policy lru --cache 20% --losses {file} --epochs {} --skip-epochs {epoch} {options}",
+            epoch + 1
+        ));
+        share(&found["rows"][0], "distinct_share")
+    };
+    let permutations = |file, options| {
+        (0..5).filter(|&epoch| (distinct(file, epoch, options) - 1.0).abs() < 1e-9).collect::<Vec<_>>()
+    };
+    assert_eq!(permutations("gap.npy", ""), [0, 2]);
+    assert_eq!(permutations("gap.npy", "--draw-ahead"), [0, 1, 3], "judged when it is drawn");
+    assert_eq!(permutations("none.npy", ""), [0, 1, 2, 3, 4]);
+}
+
 #[test]
 fn with_replication_each_policy_has_a_plan_of_its_own() {
     let rows = |rep: u32| {

@@ -12,6 +12,7 @@ pub(crate) fn job(output: Output) -> JobSpec {
         tail: Tail::Even,
         output,
         on_error: OnError::Raise,
+        bad_max: 0.01,
         ring_bytes: 0,
     }
 }

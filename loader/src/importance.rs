@@ -73,6 +73,8 @@ pub struct Importance {
     scores: Vec<f32>,
     uses: Vec<u32>,
     last_epochs: Vec<u32>,
+    /// Samples that were ever delivered.
+    seen: u32,
 }
 
 impl Importance {
@@ -80,7 +82,7 @@ impl Importance {
     #[must_use]
     pub fn new(samples: u32) -> Self {
         let len = samples as usize;
-        Self { scores: vec![SCORE_MAX; len], uses: vec![0; len], last_epochs: vec![NEVER; len] }
+        Self { scores: vec![SCORE_MAX; len], uses: vec![0; len], last_epochs: vec![NEVER; len], seen: 0 }
     }
 
     /// How many samples the table covers.
@@ -120,6 +122,12 @@ impl Importance {
         self.last_epochs.get(id.index()).copied().filter(|&epoch| epoch != NEVER)
     }
 
+    /// How many samples were ever delivered.
+    #[must_use]
+    pub fn seen(&self) -> u32 {
+        self.seen
+    }
+
     /// Whether `epoch` must deliver the sample: it was not delivered for `cover` epochs, the first ones included. A `cover`
     /// of 0 is off.
     #[must_use]
@@ -149,6 +157,7 @@ impl Importance {
     /// Notes that the sample was delivered in `epoch` (below `u32::MAX`).
     pub fn record_delivery(&mut self, id: SampleId, epoch: u32) {
         if let Some(last) = self.last_epochs.get_mut(id.index()) {
+            self.seen += u32::from(*last == NEVER && epoch != NEVER);
             *last = epoch;
         }
     }
@@ -197,7 +206,10 @@ impl Importance {
         let (scores, uses, last_epochs) = (column(), column(), column());
         let scores: Vec<f32> = scores.into_iter().map(f32::from_bits).collect();
         match scores.iter().enumerate().find(|(_, score)| !(SCORE_MIN..=SCORE_MAX).contains(*score)) {
-            None => Ok(Self { scores, uses, last_epochs }),
+            None => {
+                let seen = last_epochs.iter().filter(|&&epoch| epoch != NEVER).count();
+                Ok(Self { scores, uses, last_epochs, seen: u32::try_from(seen).unwrap_or(u32::MAX) })
+            }
             Some((at, score)) => Err(FormatError::new(
                 STRUCTURE,
                 (HEADER_BYTES + at * 4) as u64,
@@ -303,6 +315,7 @@ mod tests {
             (table.score(SampleId(1)), table.uses(SampleId(1)), table.last_epoch(SampleId(1))),
             (3.0, 1, Some(4))
         );
+        assert_eq!(table.seen(), 1);
         table.set_score(SampleId(3), 3.0);
         table.record_hit(SampleId(3));
         table.record_delivery(SampleId(3), 1);

@@ -24,7 +24,7 @@ use shade_load::blocks::{block_bytes_for, charged_bytes};
 use shade_load::cache::{Admission, Cache};
 use shade_load::core::Counts;
 use shade_load::importance::{Importance, rank};
-use shade_load::plan::{Known, Outlook, Plan, Slices, draw_next_plan, draw_plan, in_sight};
+use shade_load::plan::{Known, Outlook, Plan, Slices, draw_next_plan, draw_plan, in_sight, spec_now};
 
 const EPOCHS: u32 = 3;
 
@@ -59,6 +59,8 @@ struct Sequence {
     reading: BTreeSet<u32>,
     /// By sample: which report of the epoch scored it, as its place in the plan.
     scored_at: BTreeMap<u32, u32>,
+    /// Losses were reported since the last plan was drawn.
+    has_reports: bool,
     counts: Counts,
 }
 
@@ -77,6 +79,7 @@ impl Sequence {
             next_batch: vec![0; job.world_size as usize],
             reading: BTreeSet::new(),
             scored_at: BTreeMap::new(),
+            has_reports: false,
             counts: Counts::default(),
         }
     }
@@ -116,7 +119,8 @@ impl Sequence {
     fn draw(&mut self, epoch: u32) {
         let PlanSpec { rep, .. } = self.setup.job.plan;
         let is_resident = |id| self.cache.get(id).is_some();
-        let JobSpec { plan: spec, batch_size, .. } = self.setup.job;
+        let JobSpec { plan, batch_size, .. } = self.setup.job;
+        let spec = spec_now(&plan, std::mem::take(&mut self.has_reports));
         let (importance, next) = (&self.importance, self.next_plan.take());
         let plan = next.unwrap_or_else(|| draw_plan(&spec, epoch, batch_size, importance, is_resident, rep));
         let next_plan =
@@ -188,6 +192,7 @@ impl Sequence {
         let place = if is_current { batch * self.setup.job.world_size + rank_ + 1 } else { 0 };
         let ids = &self.plans[epoch as usize].ids;
         let batch = self.batch(rank_, epoch, batch);
+        self.has_reports = true;
         let delivered: Vec<SampleId> = batch.iter().map(|&position| ids[position as usize]).collect();
         for (id, score) in rank(&delivered, losses).scores {
             if place >= self.scored_at.get(&id.0).copied().unwrap_or(0) {

@@ -175,7 +175,9 @@ proptest! {
         replay.hold = true;
         let mut in_hand: HashMap<u32, Vec<u64>> = HashMap::new();
         for (epoch, release) in (1..).zip(releases) {
-            for batch in replay.epoch(epoch) {
+            let taken = replay.epoch(epoch);
+            replay.report(&taken, |id| if id < 4 { 100.0 } else { 0.01 });
+            for batch in taken {
                 in_hand.entry(batch.rank).or_default().extend(batch.lent);
             }
             let mut shown: Vec<u64> =

@@ -41,7 +41,11 @@ fn the_union_of_all_slices_is_the_same_plan_for_any_world_size() {
         let mut job = spec(10, world_size);
         job.plan.sampler = Sampler::Pads;
         replay.attach_all(&job, 0);
-        replay.epoch(0);
+        // One loss, so that the second epoch is drawn by importance. It is of the plan's first sample, whoever has that.
+        let mut first = replay.epoch(0);
+        first.retain(|taken| (taken.rank, taken.batch) == (0, 0));
+        first[0].ids.truncate(1);
+        replay.report(&first, |_| 1.0);
         let mut taken = replay.epoch(1);
         taken.sort_by_key(|t| (t.batch, t.rank));
         let ids: Vec<u32> = taken.iter().flat_map(|t| t.ids.clone()).collect();

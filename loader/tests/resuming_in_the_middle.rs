@@ -91,8 +91,69 @@ fn plans_drawn_by_residents_are_not_those_of_an_empty_cache() {
         };
         let mut replay = Replay::new(index(SAMPLES, 5, |_| 300), Policy::App, cache_bytes, 4, 7);
         replay.attach_all(&job, 0);
-        replay.epoch(0);
+        let taken = replay.epoch(0);
+        replay.report(&taken, loss);
         in_order(replay.epoch(1))
     };
     assert_ne!(drawn(100 * 512), drawn(0), "otherwise the test above shows nothing");
+}
+
+#[test]
+fn whether_losses_were_reported_is_in_the_state() {
+    let plan = PlanSpec { sampler: Sampler::Pads, ..PlanSpec::default() };
+    let job = JobSpec { plan, ..spec(10, WORLD_SIZE) };
+    for reports in [true, false] {
+        let mut first = replay(Policy::Lru, &job, 7);
+        let taken = first.epoch(0);
+        if reports {
+            first.report(&taken, loss);
+        }
+        // After the epoch, before the next is drawn: no report comes any more.
+        first.step(Event::SaveState(0));
+        let mut second = replay(Policy::Lru, &job, 8);
+        for rank in 0..WORLD_SIZE {
+            second.step(Event::LoadState { session: rank, bytes: first.states[0].clone() });
+        }
+        let next = in_order(second.epoch(1));
+        assert_eq!(next, in_order(first.epoch(1)));
+        let mut ids: Vec<u32> = next.iter().flat_map(|taken| taken.ids.clone()).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        assert_eq!(
+            ids.len() < SAMPLES as usize,
+            reports,
+            "drawn by importance only where losses were reported"
+        );
+    }
+}
+
+#[test]
+fn ranks_that_load_different_states_are_told() {
+    let job = JobSpec { plan: PlanSpec::default(), ..spec(10, WORLD_SIZE) };
+    let mut first = replay(Policy::Lru, &job, 7);
+    for _ in 0..2 {
+        let taken = first.epoch(0);
+        first.report(&taken, loss);
+        first.step(Event::SaveState(0));
+        first.epoch(1);
+    }
+    let [one, other] = &first.states[..] else { panic!("two states") };
+    assert_ne!(one, other);
+    let mut second = replay(Policy::Lru, &job, 8);
+    let load = |replay: &mut Replay, rank: u32, state: &[u8]| {
+        replay.step(Event::LoadState { session: rank, bytes: state.to_vec() });
+    };
+    load(&mut second, 0, one);
+    second.start(0, 1, 0);
+    load(&mut second, 1, other);
+    assert_eq!(second.failed.len(), 2, "both ranks are told: {:?}", second.failed);
+    assert!(second.failed[0].contains("rank 1 loads another state than ranks [0]"), "{:?}", second.failed);
+    load(&mut second, 1, one);
+    second.start(1, 1, 0);
+    second.run();
+    assert_eq!(second.taken.len(), 30, "rank 0 goes on where it was");
+    // Later they may all load another one.
+    load(&mut second, 1, other);
+    load(&mut second, 0, other);
+    assert_eq!(second.failed.len(), 2, "{:?}", second.failed);
 }

@@ -45,6 +45,7 @@ JOB = {
     "draw_ahead": False,
     "tail": "even",
     "on_error": "raise",
+    "bad_max": 0.01,
     "ring": None,
 }
 
@@ -86,6 +87,9 @@ BAD = [
     ("draw_ahead", "yes"),
     ("tail", "keep"),
     ("on_error", "ignore"),
+    ("bad_max", -0.01),
+    ("bad_max", 1.5),
+    ("bad_max", "1%"),
     ("job", ""),
     ("job", "a/b"),
     ("store", "2ms"),

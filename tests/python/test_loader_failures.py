@@ -321,6 +321,32 @@ class TestBadRecords:
             assert damaged.labels[substitutes[0]] == damaged.labels[self.BAD]
             assert loader.stats()["epoch"]["substituted"] == 1
 
+    @pytest.mark.parametrize("on_error", ["skip", "substitute"])
+    def test_more_than_bad_max_end_the_epoch(self, dataset: packed.Packed, tmp_path: Path, on_error: Any) -> None:
+        copy = dataset.copy_to(tmp_path / "data.shade")
+        # Every fourth sample, so that no batch and no class is without any.
+        for sample in range(0, len(copy), 4):
+            shard, offset, length = copy.stored(sample)
+            with shard.open("r+b") as file:
+                file.seek(offset + length // 2)
+                byte = file.read(1)
+                file.seek(offset + length // 2)
+                file.write(bytes([byte[0] ^ 0x10]))
+        options: dict[str, Any] = {"train": False, "on_error": on_error}
+        with Loader(copy.path, BATCH, job=f"limit-{on_error}", **options) as loader:
+            delivered = []
+            with pytest.raises(RecordError, match=r"at most 8 of the 61 may be \(bad_max=0.01\)") as caught:
+                for batch in loader:
+                    delivered.append(batch.skipped + batch.substituted)
+            # Two in each batch: the fifth has the ninth.
+            assert delivered == [2, 2, 2, 2]
+            assert loader.stats()["epoch"]["skipped" if on_error == "skip" else "substituted"] == 8
+            named = [f"{file.parent.name}/{file.name}" in str(caught.value) for file in copy.files]
+            # In the order in which they were found, which within a batch is that of their reads.
+            assert named[0] + named[4] == 1 and named[32] + named[36] == 1, str(caught.value)
+        with Loader(copy.path, BATCH, job=f"all-{on_error}", bad_max=1.0, **options) as loader:
+            assert sum(batch.skipped + batch.substituted for batch in loader) == 16
+
     def test_a_missing_shard_is_named(self, dataset: packed.Packed, tmp_path: Path) -> None:
         copy = dataset.copy_to(tmp_path / "data.shade")
         shard, _, _ = copy.stored(0)

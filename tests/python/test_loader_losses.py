@@ -1,8 +1,11 @@
 """Losses may be reported in many forms; what cannot be a batch's losses is refused by name."""
 
+import warnings
 from array import array
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
+from typing import Any
 
 import packed
 import pytest
@@ -118,3 +121,82 @@ def test_late_and_missing_reports_are_fine(loader: Loader) -> None:
     loader.report(old, [1.0] * len(old))
     loader.report_validation(0.75)
     assert {batch.epoch for batch in loader} == {old.epoch + 2}
+
+
+def epoch_ids(loader: Loader) -> list[int]:
+    return sorted(sample for batch in loader for sample in batch.ids.tolist())
+
+
+@pytest.fixture(scope="module")
+def silent(tmp_path_factory: pytest.TempPathFactory) -> packed.Packed:
+    root = tmp_path_factory.mktemp("silent")
+    packed.image_folder(root / "folder", "png")
+    return packed.pack(root / "folder", root / "data.shade")
+
+
+@pytest.mark.parametrize("sampler", ["pads", "iis", "cis"])
+def test_without_reports_epochs_are_permutations_and_one_warning_says_so(silent: packed.Packed, sampler: Any) -> None:
+    with warnings.catch_warnings(record=True) as caught, Loader(silent.path, BATCH, sampler=sampler, job=sampler) as loader:
+        warnings.simplefilter("always")
+        for _ in range(7):
+            assert epoch_ids(loader) == list(range(len(silent)))
+        assert loader.stats()["epoch"]["reports_missing"]
+        assert loader.stats()["total"]["reported_share"] == 0
+    texts = [str(warning.message) for warning in caught if warning.category is RuntimeWarning]
+    assert len(texts) == 1, texts
+    for part in (f"sampler='{sampler}'", "report(batch, losses)", "permutations"):
+        assert part in texts[0]
+    assert caught[0].filename == __file__, "it points at the loop"
+
+
+@pytest.mark.parametrize(("sampler", "train"), [("uniform", True), (None, False)])
+def test_who_draws_by_no_loss_is_not_warned(silent: packed.Packed, sampler: Any, train: bool) -> None:
+    with warnings.catch_warnings(), Loader(silent.path, BATCH, sampler=sampler, train=train, job="quiet") as loader:
+        warnings.simplefilter("error")
+        for _ in range(3):
+            assert epoch_ids(loader) == list(range(len(silent)))
+
+
+def test_a_partial_report_is_used_and_counted(silent: packed.Packed) -> None:
+    with warnings.catch_warnings(), Loader(silent.path, BATCH, cover=0, job="partial") as loader:
+        warnings.simplefilter("error")
+        for batch in loader:
+            if batch.index == 1:
+                loader.report(batch, [1.0, 2.0])
+        figures = loader.stats()["epoch"]
+        assert (figures["reported"], figures["delivered"]) == (2, len(silent))
+        assert figures["reported_share"] == pytest.approx(2 / len(silent))
+        assert epoch_ids(loader) != list(range(len(silent)))
+
+
+def test_a_warning_that_is_an_error_costs_no_batch(silent: packed.Packed) -> None:
+    with warnings.catch_warnings(), Loader(silent.path, BATCH, job="strict") as loader:
+        warnings.simplefilter("error")
+        epoch_ids(loader)
+        iterator = iter(loader)
+        seen = next(iterator).ids.tolist()
+        with pytest.raises(RuntimeWarning, match="no loss was reported"):
+            next(iterator)
+        seen += [sample for batch in iterator for sample in batch.ids.tolist()]
+        assert sorted(seen) == list(range(len(silent)))
+
+
+def test_one_rank_may_report_for_all(silent: packed.Packed) -> None:
+    """Ranks that report nothing themselves ask the daemon, and are not warned."""
+    seen: dict[int, list[int]] = {}
+
+    def train(rank: int) -> None:
+        with Loader(silent.path, BATCH, rank=rank, world_size=2, cover=0, job="shared") as loader:
+            for _ in range(3):
+                seen[rank] = []
+                for batch in loader:
+                    seen[rank] += batch.ids.tolist()
+                    if rank == 1:
+                        loader.report(batch, [float(sample) for sample in batch.ids.tolist()])
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with ThreadPoolExecutor(2) as threads:
+            for outcome in [threads.submit(train, rank) for rank in range(2)]:
+                outcome.result()
+    assert sorted(seen[0] + seen[1]) != list(range(len(silent)))

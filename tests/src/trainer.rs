@@ -52,6 +52,7 @@ pub fn spec(batch_size: u32, world_size: u32) -> JobSpec {
         tail: Tail::Even,
         output: Output::Raw,
         on_error: OnError::Raise,
+        bad_max: 0.01,
         ring_bytes: 0,
     }
 }

@@ -230,6 +230,7 @@ fn write_spec(writer: &mut Writer, spec: &JobSpec) {
     writer.u32(spec.batch_size);
     writer.u32(spec.world_size);
     writer.u64(spec.ring_bytes);
+    writer.f64(spec.bad_max);
     match spec.output {
         Output::Raw => writer.u8(OUTPUT_RAW),
         Output::Decoded(images) => {
@@ -264,6 +265,7 @@ fn read_spec(reader: &mut Reader<'_>) -> Result<JobSpec, FormatError> {
     let batch_size = reader.u32()?;
     let world_size = reader.u32()?;
     let ring_bytes = reader.u64()?;
+    let bad_max = reader.f64()?;
     let at = reader.offset();
     let output = match reader.u8()? {
         OUTPUT_RAW => Output::Raw,
@@ -272,7 +274,7 @@ fn read_spec(reader: &mut Reader<'_>) -> Result<JobSpec, FormatError> {
         code => return Err(FormatError::new("output", at, code, "a known code")),
     };
     let plan = PlanSpec { sampler, order, seed, rep, hit_cap, cover, explore, pace, draw_ahead };
-    Ok(JobSpec { plan, batch_size, world_size, tail, output, on_error, ring_bytes })
+    Ok(JobSpec { plan, batch_size, world_size, tail, output, on_error, bad_max, ring_bytes })
 }
 
 #[cfg(test)]
@@ -317,7 +319,7 @@ mod tests {
         fn spec()(
             sampler in choice(Sampler::ALL), order in choice(Order::ALL), tail in choice(Tail::ALL),
             on_error in choice(OnError::ALL), seed: u64, rep: f64, hit_cap: f64, explore: f64, cover: u32,
-            pace: bool, draw_ahead: bool,
+            pace: bool, draw_ahead: bool, bad_max: f64,
             numbers: (u32, u32, u64), output in output(),
         ) -> JobSpec {
             JobSpec {
@@ -327,6 +329,7 @@ mod tests {
                 tail,
                 output,
                 on_error,
+                bad_max,
                 ring_bytes: numbers.2,
             }
         }
@@ -449,6 +452,7 @@ mod tests {
                 tail: Tail::Drop,
                 output: Output::Raw,
                 on_error: OnError::Raise,
+                bad_max: 0.01,
                 ring_bytes: 0,
             };
             let hello = Request::Hello {

@@ -107,6 +107,14 @@ choice! {
     Sequential = 5 "sequential"
 }
 
+impl Sampler {
+    /// Whether it draws by the losses that trainers report.
+    #[must_use]
+    pub fn is_by_importance(self) -> bool {
+        matches!(self, Self::Pads | Self::Iis | Self::Cis)
+    }
+}
+
 choice! {
     /// In which order a plan is delivered.
     Order, "order", "shuffled, hits_first, spaced or opportunistic",
@@ -210,10 +218,7 @@ impl PlanSpec {
             return Err(refused("rep", self.rep, "a finite number of at least 1"));
         }
         for (field, share) in [("hit_cap", self.hit_cap), ("explore", self.explore)] {
-            // Written so that NaN fails.
-            if !(0.0..=1.0).contains(&share) {
-                return Err(refused(field, share, "0 to 1"));
-            }
+            in_share(field, share)?;
         }
         Ok(())
     }
@@ -234,6 +239,8 @@ pub struct JobSpec {
     pub output: Output,
     /// What happens to a bad record.
     pub on_error: OnError,
+    /// Largest share of an epoch's samples that may be skipped or substituted, 0 to 1; more end the epoch.
+    pub bad_max: f64,
     /// Length of each rank's payload segment in bytes; 0 leaves it to the daemon.
     pub ring_bytes: u64,
 }
@@ -245,6 +252,7 @@ impl JobSpec {
     /// Names the field.
     pub fn validate(&self) -> Result<(), SpecError> {
         self.plan.validate()?;
+        in_share("bad_max", self.bad_max)?;
         in_range("batch_size", self.batch_size, BATCH_SAMPLES_MAX)?;
         in_range("world_size", self.world_size, RANKS_MAX)?;
         if let Output::Decoded(images) = self.output {
@@ -274,6 +282,14 @@ fn in_range(field: &'static str, value: u32, most: u32) -> Result<(), SpecError>
     Ok(())
 }
 
+fn in_share(field: &'static str, share: f64) -> Result<(), SpecError> {
+    // Written so that NaN fails.
+    if !(0.0..=1.0).contains(&share) {
+        return Err(refused(field, share, "0 to 1"));
+    }
+    Ok(())
+}
+
 fn refused(field: &'static str, got: impl fmt::Display, expected: impl fmt::Display) -> SpecError {
     SpecError { field, got: got.to_string(), expected: expected.to_string() }
 }
@@ -290,6 +306,7 @@ mod tests {
             tail: Tail::Drop,
             output: Output::Decoded(ImageSpec::cover(224, 224)),
             on_error: OnError::Raise,
+            bad_max: 0.01,
             ring_bytes: 0,
         }
     }
@@ -318,6 +335,9 @@ mod tests {
             ("hit_cap", JobSpec { plan: PlanSpec { hit_cap: 1.1, ..plan }, ..spec() }),
             ("hit_cap", JobSpec { plan: PlanSpec { hit_cap: f64::NAN, ..plan }, ..spec() }),
             ("explore", JobSpec { plan: PlanSpec { explore: -0.1, ..plan }, ..spec() }),
+            ("bad_max", JobSpec { bad_max: -0.01, ..spec() }),
+            ("bad_max", JobSpec { bad_max: 1.5, ..spec() }),
+            ("bad_max", JobSpec { bad_max: f64::NAN, ..spec() }),
             ("batch_size", JobSpec { batch_size: 0, ..spec() }),
             ("batch_size", JobSpec { batch_size: 32_769, ..spec() }),
             ("world_size", JobSpec { world_size: 0, ..spec() }),

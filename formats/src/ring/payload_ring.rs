@@ -11,7 +11,7 @@ use crate::FormatError;
 use crate::limits::PAYLOAD_ALIGN_BYTES;
 
 /// Which bytes of one payload segment are live.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct PayloadRing {
     bytes: u64,
     /// Offset and length of the live blocks in the order they were taken: no more than there are descriptors.

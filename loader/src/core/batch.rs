@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use shade_formats::SampleId;
 use shade_formats::index::Entry;
-use shade_formats::ring::BatchLayout;
+use shade_formats::ring::{BatchLayout, FLAG_PADDING, FLAG_SUBSTITUTED};
 use shade_images::Size;
 
+use super::bad_share::{Faults, Given};
 use super::event::SessionId;
 use crate::batches::Row;
 use crate::batches::decode::Draw;
@@ -35,8 +36,10 @@ pub(super) struct BatchRow {
     pub(super) flags: u32,
     /// Absolute payload offset of the row's data.
     pub(super) offset: u64,
-    /// Bytes reserved there.
+    /// Bytes of it.
     pub(super) len: u64,
+    /// Bytes reserved there: as many, or more where a substitute may be longer.
+    pub(super) room: u64,
     /// Byte in the arena where its record is shown instead, or `NOT_LENT`.
     pub(super) lent: u64,
     /// Of an image in its own size, once it is there.
@@ -78,14 +81,16 @@ pub(super) struct Batch {
     /// Records that rows show where they lie, held until the trainer has released the batch.
     pub(super) lent: Vec<Arc<Record>>,
     pub(super) progress: Progress,
-    /// Why the batch is not delivered (`on_error=raise`).
+    /// Why the batch is not delivered.
     pub(super) failure: Option<String>,
+    /// What was wrong with rows that were skipped or substituted.
+    pub(super) faults: Faults,
     /// The rank has moved on: finish without work.
     pub(super) abandoned: bool,
     pub(super) hits: u32,
     pub(super) misses: u32,
+    /// Rows left out because their record is bad.
     pub(super) skipped: u32,
-    pub(super) substituted: u32,
     pub(super) opened_ns: u64,
     /// When the last read this batch waited for came back.
     pub(super) read_ns: u64,
@@ -117,6 +122,33 @@ impl Batch {
             row.size = size;
         }
         self.finish(position, RowState::Done);
+    }
+
+    /// Rows that will reach the trainer, in order.
+    pub(super) fn delivered(&self) -> impl Iterator<Item = &BatchRow> {
+        self.rows.iter().filter(|row| row.state == RowState::Done)
+    }
+
+    /// The same without rows that only fill the batch up.
+    pub(super) fn real(&self) -> impl Iterator<Item = &BatchRow> {
+        self.delivered().filter(|row| row.flags & FLAG_PADDING == 0)
+    }
+
+    /// Rows delivered with another sample because theirs was bad.
+    pub(super) fn substituted(&self) -> u32 {
+        let flagged = self.delivered().filter(|row| row.flags & FLAG_SUBSTITUTED != 0);
+        u32::try_from(flagged.count()).unwrap_or(u32::MAX)
+    }
+
+    /// Whether all samples that the batch was to have were skipped.
+    pub(super) fn is_void(&self) -> bool {
+        self.skipped > 0 && self.real().next().is_none()
+    }
+
+    /// What the rank is given by it.
+    pub(super) fn given(&self) -> Given {
+        let (rows, skipped) = (self.real().count() as u64, u64::from(self.skipped));
+        Given { rows, skipped, substituted: self.substituted().into() }
     }
 
     /// Marks row `position` finished as `state` ([`RowState::Done`] or [`RowState::Skipped`]).

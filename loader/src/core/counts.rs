@@ -32,9 +32,13 @@ pub struct Counts {
     pub hedged: u64,
     /// Bytes of records read from storage, rereads of damaged ones included.
     pub bytes_read: u64,
-    /// Rows delivered with another sample because theirs was bad.
+    /// Rows delivered, without those that only fill up a batch.
+    pub delivered: u64,
+    /// Of these, rows of which a loss was reported. The epoch's figure leaves out losses that came for the epoch before.
+    pub reported: u64,
+    /// Of the rows delivered, those with another sample because theirs was bad.
     pub substituted: u64,
-    /// Rows left out because their record was bad.
+    /// Rows that delivered batches lack because their record was bad.
     pub skipped: u64,
     /// Bad records met, whatever was done about them.
     pub faults: u64,
@@ -56,8 +60,13 @@ impl Counts {
     /// Hits over accesses, 0 before the first access.
     #[must_use]
     pub fn hit_ratio(&self) -> f64 {
-        if self.accesses == 0 { 0.0 } else { self.hits as f64 / self.accesses as f64 }
+        share(self.hits, self.accesses)
     }
+}
+
+/// `part` of `whole`, 0 of nothing.
+fn share(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
 
 /// A snapshot for `stats()`: the current epoch beside the whole job.
@@ -112,6 +121,9 @@ pub struct EpochStats {
     pub hit_cap_withheld: u32,
     /// Samples put into the plan because they had not been delivered for `cover` epochs.
     pub covered: u32,
+    /// No loss was reported in the epoch before, although the sampler draws by losses: the plan drawn when this epoch began is a
+    /// permutation.
+    pub reports_missing: bool,
     /// How random the plan's order is: 1 as a shuffle, 0 as in storage.
     pub position_entropy: f64,
 }
@@ -134,10 +146,13 @@ pub struct CountStats {
     pub counts: Counts,
     /// Hits over accesses.
     pub hit_ratio: f64,
+    /// Rows of which a loss was reported over rows delivered.
+    pub reported_share: f64,
 }
 
 impl From<Counts> for CountStats {
     fn from(counts: Counts) -> Self {
-        Self { counts, hit_ratio: counts.hit_ratio() }
+        let reported_share = share(counts.reported, counts.delivered);
+        Self { counts, hit_ratio: counts.hit_ratio(), reported_share }
     }
 }

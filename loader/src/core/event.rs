@@ -55,6 +55,8 @@ pub enum Event {
     },
     /// A validation score, higher is better: steers the adaptive part of PADS.
     Validation {
+        /// Who reports. Of several ranks' scores of an epoch one counts.
+        session: SessionId,
         /// The score.
         score: f64,
     },

@@ -28,7 +28,8 @@ impl Core {
         format!("sample {sample} ({path}) in shard {shard} at byte {}: {fault}", entry.offset)
     }
 
-    /// A row's record cannot be had: does what `on_error` says, and counts it.
+    /// A row's record cannot be had: does what `on_error` says. What is skipped or substituted counts when its batch is
+    /// delivered.
     pub(super) fn row_fault(&mut self, row: RowRef, text: &str, actions: &mut Vec<Action>) {
         let Some(job) = &mut self.job else { return };
         job.count(|counts| counts.faults += 1);
@@ -42,26 +43,21 @@ impl Core {
             (OnError::Skip, _) => {
                 batch.finish(row.position, RowState::Skipped);
                 batch.skipped += 1;
-                self.count_and_warn(actions, format!("skipped {text}"), |counts| counts.skipped += 1);
+                batch.faults.push(text);
+                actions.push(Action::BadRecord(format!("skipped {text}")));
             }
             (OnError::Substitute, Some((sample, entry, len))) => {
                 let Some(target) = batch.rows.get_mut(row.position as usize) else { return };
                 let first = target.flags & FLAG_SUBSTITUTED == 0;
                 target.flags |= FLAG_SUBSTITUTED;
                 (target.sample, target.entry) = (sample, entry);
-                target.len = target.len.min(len);
+                target.len = len;
                 target.substitutes += 1;
                 target.reread = false;
                 target.state = RowState::Waiting;
                 if first {
-                    batch.substituted += 1;
-                    self.count_and_warn(
-                        actions,
-                        format!("substituted sample {sample} for {text}"),
-                        |counts| {
-                            counts.substituted += 1;
-                        },
-                    );
+                    batch.faults.push(text);
+                    actions.push(Action::BadRecord(format!("substituted sample {sample} for {text}")));
                 }
                 let served = self.access(sample, row);
                 self.count_access(row, served);
@@ -98,18 +94,6 @@ impl Core {
         true
     }
 
-    fn count_and_warn(
-        &mut self,
-        actions: &mut Vec<Action>,
-        text: String,
-        change: impl Fn(&mut super::counts::Counts),
-    ) {
-        if let Some(job) = &mut self.job {
-            job.count(change);
-        }
-        actions.push(Action::BadRecord(text));
-    }
-
     /// The next sample after the row's own, by id and round the end, that has the planned sample's label and fits into
     /// the row's place, with the bytes it takes there. Deterministic, so that a rerun delivers the same.
     fn substitute(&mut self, row: RowRef) -> Option<(SampleId, Entry, u64)> {
@@ -121,7 +105,7 @@ impl Core {
         }
         same_class(&self.index, target.sample).find_map(|(candidate, entry)| {
             let len = row_bytes(output, &entry).ok()?;
-            (len <= target.len).then_some((candidate, entry, len))
+            (len <= target.room).then_some((candidate, entry, len))
         })
     }
 }

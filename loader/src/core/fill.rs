@@ -1,12 +1,15 @@
 //! Batches from when they are open: their rows handed to workers, sealed, published in order.
 
-use shade_formats::control::Output;
-use shade_formats::ring::{Descriptor, FLAG_PADDING, Kind};
+use shade_formats::control::{JobSpec, Output};
+use shade_formats::ring::{Descriptor, Kind};
 
 use super::action::Action;
-use super::batch::{Batch, BatchRow, Progress, RowRef, RowState};
+use super::bad_share::Given;
+use super::batch::{Batch, Progress, RowRef};
+use super::job::Job;
 use super::machine::Core;
-use super::session::Outstanding;
+use super::report::Delivered;
+use super::session::{Outstanding, Session};
 use super::trace::done_line;
 use crate::batches::{Columns, FillFault, FillOrder, Filled, Move, Row, SealOrder, Ticket};
 
@@ -76,14 +79,22 @@ impl Core {
 
     /// Publishes what is complete, each session's batches in their order.
     pub(super) fn publish_complete(&mut self, now_ns: u64, actions: &mut Vec<Action>) {
-        let output = self.job.as_ref().map(|job| job.spec.output);
-        let mut seen = Vec::new();
+        let Some(job) = &mut self.job else { return };
+        let epoch = job.epoch();
+        let mut given = Given::default();
+        let current = |session: &&Session| session.wanted.map(|wanted| wanted.epoch) == epoch;
+        self.sessions.iter().filter(current).for_each(|session| given.add(session.given));
         for session in &mut self.sessions {
             while session.open.front().is_some_and(|batch| batch.progress == Progress::Complete) {
                 let Some(mut batch) = session.open.pop_front() else { break };
                 let lent = std::mem::take(&mut batch.lent);
                 session.outstanding.insert(batch.seq, Outstanding { block: Some(batch.offset), lent });
-                let descriptor = Box::new(batch.descriptor(output, now_ns));
+                if !batch.abandoned && batch.failure.is_none() {
+                    session.given.add(batch.given());
+                    given.add(batch.given());
+                    batch.failure = job.judge(&batch, given);
+                }
+                let descriptor = Box::new(batch.descriptor(&job.spec, now_ns));
                 if self.observed {
                     actions.push(done_line(now_ns, session.rank, &batch));
                 }
@@ -92,18 +103,12 @@ impl Core {
                     continue;
                 }
                 if !batch.abandoned {
-                    let samples: Vec<_> = batch.delivered().map(|row| row.sample).collect();
-                    seen.extend(samples.iter().map(|&sample| (sample, batch.epoch)));
-                    let real = batch.delivered().take_while(|row| row.flags & FLAG_PADDING == 0).count();
-                    let samples = samples.into_iter().take(real).collect();
-                    session.delivered.insert((batch.epoch, batch.number), samples);
+                    job.delivered(&batch);
+                    let samples = batch.real().map(|row| row.sample).collect();
+                    let delivered = Delivered { samples, reported: 0 };
+                    session.delivered.insert((batch.epoch, batch.number), delivered);
                 }
                 actions.push(Action::Publish(session.id, descriptor));
-            }
-        }
-        if let Some(job) = &mut self.job {
-            for (sample, epoch) in seen {
-                job.importance.record_delivery(sample, epoch);
             }
         }
     }
@@ -142,19 +147,46 @@ fn rows_in_order(rows: &[Row]) -> usize {
     rows.len().div_ceil(rows.len().div_ceil(most).max(1))
 }
 
-impl Batch {
-    /// Rows that will reach the trainer, in order.
-    fn delivered(&self) -> impl Iterator<Item = &BatchRow> {
-        self.rows.iter().filter(|row| row.state == RowState::Done)
+impl Job {
+    /// Why a complete batch is not delivered; `given` is what all ranks were given of the epoch, with it.
+    fn judge(&mut self, batch: &Batch, given: Given) -> Option<String> {
+        self.faults.extend(&batch.faults);
+        let plan_len = self.plan.as_ref().map_or(0, |plan| plan.ids.len());
+        let excess = given.excess(&self.spec, batch.epoch, plan_len, &self.faults);
+        // A rank that is alone goes without the batch. Of several all must have as many, and others may have theirs already.
+        excess.or_else(|| {
+            (batch.is_void() && self.spec.world_size > 1).then(|| {
+                format!(
+                    "batch {} of epoch {} has no sample left, all {} were skipped, and no rank may have fewer batches than the \
+                     others: {}",
+                    batch.number, batch.epoch, batch.skipped, batch.faults
+                )
+            })
+        })
     }
 
+    /// A batch is delivered, or left out as nothing of it is left.
+    fn delivered(&mut self, batch: &Batch) {
+        let Given { rows, skipped, substituted } = batch.given();
+        self.count(|counts| {
+            counts.delivered += rows;
+            counts.skipped += skipped;
+            counts.substituted += substituted;
+        });
+        for row in batch.delivered() {
+            self.importance.record_delivery(row.sample, batch.epoch);
+        }
+    }
+}
+
+impl Batch {
     /// Moves on once no row is pending: to the columns, or straight to completion where nothing is delivered.
     fn settle(&mut self, ticket: Ticket, now_ns: u64, actions: &mut Vec<Action>) {
         if self.pending > 0 || self.progress != Progress::Filling {
             return;
         }
         self.read_ns = self.read_ns.min(now_ns);
-        if self.abandoned || self.failure.is_some() {
+        if self.abandoned || self.failure.is_some() || self.is_void() {
             self.progress = Progress::Complete;
             return;
         }
@@ -190,15 +222,18 @@ impl Batch {
         SealOrder { ticket, block_offset: self.offset, layout: self.layout, columns, moves }
     }
 
-    fn descriptor(&self, output: Option<Output>, now_ns: u64) -> Descriptor {
-        let (height, width) = match output {
-            Some(Output::Decoded(images)) => (images.height, images.width),
-            Some(Output::Raw | Output::Ragged { .. }) | None => (0, 0),
+    fn descriptor(&self, spec: &JobSpec, now_ns: u64) -> Descriptor {
+        let (height, width) = match spec.output {
+            Output::Decoded(images) => (images.height, images.width),
+            Output::Raw | Output::Ragged { .. } => (0, 0),
         };
-        let records = if self.abandoned || self.failure.is_some() { 0 } else { self.delivered().count() };
+        let is_empty = self.abandoned || self.failure.is_some() || self.is_void();
+        let records = if is_empty { 0 } else { self.delivered().count() };
+        // No trainer takes what is of another generation than its own: they count from 1.
+        let generation = if self.failure.is_none() && self.is_void() { 0 } else { self.generation };
         Descriptor {
             seq: self.seq,
-            generation: self.generation,
+            generation,
             kind: if self.failure.is_some() { Kind::Error } else { Kind::Batch },
             layout: self.layout.layout,
             epoch: self.epoch,
@@ -212,7 +247,7 @@ impl Batch {
             hits: self.hits,
             misses: self.misses,
             skipped: self.skipped,
-            substituted: self.substituted,
+            substituted: self.substituted(),
             read_wait_ns: self.read_ns.min(now_ns).saturating_sub(self.opened_ns),
             fill_ns: self.fill_ns,
             slot_wait_ns: self.slot_wait_ns,

@@ -3,18 +3,27 @@
 use std::collections::HashSet;
 
 use shade_formats::SampleId;
-use shade_formats::control::JobSpec;
-use shade_formats::ring::PayloadSize;
+use shade_formats::control::{JobSpec, REFUSE_RESOURCES, REFUSE_SPEC};
+use shade_formats::index::Index;
+use shade_formats::ring::{PayloadRing, PayloadSize};
 
+use super::action::{Accepted, Refusal};
+use super::bad_share::Faults;
 use super::counts::Counts;
+use super::report::Validation;
+use super::sizes::{Rooms, payload_size};
 use crate::importance::Importance;
-use crate::plan::{Known, Outlook, Plan, Slices, SlicesError, position_entropy};
+use crate::plan::{Known, Outlook, Plan, Slices, position_entropy};
 
 /// One training run: equal specs, one plan, W ranks.
 pub(super) struct Job {
     pub(super) spec: JobSpec,
-    /// Of each rank's ring.
-    pub(super) payload: PayloadSize,
+    /// What each rank's ring has room for.
+    payload: PayloadSize,
+    /// Its blocks, none of them taken.
+    pub(super) ring: PayloadRing,
+    /// What rows have room for beyond their own record.
+    pub(super) rooms: Rooms,
     pub(super) importance: Importance,
     /// The current epoch's plan; `None` before the first epoch.
     pub(super) plan: Option<Plan>,
@@ -30,8 +39,16 @@ pub(super) struct Job {
     pub(super) settled: u32,
     /// Positions of the plan whose sample came there in exchange.
     pub(super) exchanged: HashSet<u32>,
-    /// Validation scores in the order they were reported.
-    pub(super) validation: Vec<f64>,
+    /// Validation scores, one an epoch, in the order of the epochs' first reports.
+    pub(super) validation: Vec<Validation>,
+    /// A loss was reported since the current plan began.
+    pub(super) has_reports: bool,
+    /// No loss was reported in the epoch before the current one, although the sampler draws by losses.
+    pub(super) reports_missing: bool,
+    /// The user was told so.
+    pub(super) warned_of_reports: bool,
+    /// What was wrong with the records that the current epoch did without.
+    pub(super) faults: Faults,
     /// By sample: one more than the plan order (batch × ranks + rank) of the latest report of this epoch that scored it.
     /// Reports arrive in any order; the latest *position* wins, so the table does not depend on timing.
     pub(super) scored_at: Vec<u32>,
@@ -42,11 +59,19 @@ pub(super) struct Job {
 }
 
 impl Job {
-    pub(super) fn new(spec: JobSpec, samples: u32, payload: PayloadSize) -> Result<Self, SlicesError> {
-        let slices = Slices::new(samples, spec.batch_size, spec.world_size, spec.tail)?;
+    pub(super) fn new(spec: JobSpec, index: &Index) -> Result<Self, Refusal> {
+        let samples = index.len();
+        let slices = Slices::new(samples, spec.batch_size, spec.world_size, spec.tail)
+            .map_err(|error| Refusal { code: REFUSE_SPEC, text: error.to_string() })?;
+        let rooms = Rooms::new(&spec, index);
+        let (payload, ring) = payload_size(&spec, index, &rooms)
+            .and_then(|payload| Ok((payload, PayloadRing::new(payload.bytes)?)))
+            .map_err(|error| Refusal { code: REFUSE_RESOURCES, text: error.to_string() })?;
         Ok(Self {
             spec,
             payload,
+            ring,
+            rooms,
             importance: Importance::new(samples),
             plan: None,
             next_plan: None,
@@ -56,6 +81,10 @@ impl Job {
             settled: 0,
             exchanged: HashSet::new(),
             validation: Vec::new(),
+            has_reports: false,
+            reports_missing: false,
+            warned_of_reports: false,
+            faults: Faults::default(),
             scored_at: vec![0; samples as usize],
             epoch_counts: Counts::default(),
             total: Counts::default(),
@@ -72,6 +101,13 @@ impl Job {
         self.outlook = None;
         self.settled = 0;
         self.exchanged.clear();
+        self.faults = Faults::default();
+    }
+
+    /// What a rank is told when it is accepted.
+    pub(super) fn accepted(&self) -> Accepted {
+        let most = self.slices.of_len(self.importance.len());
+        Accepted { batches_per_epoch: most.batches_per_epoch(), payload: self.payload }
     }
 
     /// The accesses that are known, of the plan and the next.
@@ -80,11 +116,6 @@ impl Job {
             plan.as_ref().map_or(&[], |plan| &plan.ids)
         }
         Known { plan: ids(&self.plan), next: ids(&self.next_plan) }
-    }
-
-    /// What every rank is told: its ring's size, and how many batches it has in an epoch as long as the dataset.
-    pub(super) fn promised(&self) -> (PayloadSize, u32) {
-        (self.payload, self.slices.of_len(self.importance.len()).batches_per_epoch())
     }
 
     /// How many batches each rank has in `epoch`: of an epoch that is not the current one, the most it can have.

@@ -3,23 +3,22 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use shade_formats::control::{JobSpec, Policy, REFUSE_BUSY, REFUSE_RESOURCES, REFUSE_SPEC};
+use shade_formats::SampleId;
+use shade_formats::control::{Policy, REFUSE_BUSY, REFUSE_SPEC};
 use shade_formats::index::Index;
-use shade_formats::ring::PayloadRing;
-use shade_formats::{FormatError, SampleId};
 
 use super::action::{Accepted, Action, Refusal};
+use super::bad_share::Given;
 use super::counts::{EpochStats, Stats, TotalStats};
 use super::event::{Attach, Event, SessionId};
 use super::job::Job;
 use super::prefetch::Prefetch;
 use super::reading::Reading;
 use super::session::{Session, Wanted};
-use super::sizes::{check_sizes, payload_size};
+use super::sizes::check_sizes;
 use super::stalls::Stalls;
 use crate::blocks::{FreeList, Record};
 use crate::cache::Cache;
-use crate::plan::{draw_next_plan, draw_plan, high_importance, rep_now};
 
 /// What the core is told at its start.
 #[derive(Clone, Copy, Debug)]
@@ -105,11 +104,7 @@ impl Core {
             Event::Report { session, epoch, batch, losses } => {
                 self.report(now_ns, (session, epoch, batch), &losses, actions);
             }
-            Event::Validation { score } => {
-                if let Some(job) = &mut self.job {
-                    job.validation.push(score);
-                }
-            }
+            Event::Validation { session, score } => self.validation(session, score),
             Event::SaveState(session) => self.save_state(session, actions),
             Event::LoadState { session, bytes } => self.load_state(session, &bytes, actions),
             Event::Read(completion) => self.read_done(now_ns, completion, actions),
@@ -164,6 +159,7 @@ impl Core {
         let mut total = TotalStats::default();
         if let Some(job) = &self.job {
             epoch.counts = job.epoch_counts.into();
+            epoch.reports_missing = job.reports_missing;
             if let Some(plan) = &job.plan {
                 epoch.epoch = Some(plan.epoch);
                 epoch.distinct = plan.summary.distinct;
@@ -174,9 +170,7 @@ impl Core {
                 epoch.position_entropy = job.position_entropy;
             }
             total.counts = job.total.into();
-            let seen =
-                (0..self.index.len()).filter(|&id| job.importance.last_epoch(SampleId(id)).is_some()).count();
-            total.ever_seen_share = seen as f64 / samples;
+            total.ever_seen_share = f64::from(job.importance.seen()) / samples;
         }
         Stats {
             epoch,
@@ -240,29 +234,23 @@ impl Core {
             );
             return refuse(REFUSE_BUSY, text);
         }
-        // What grows with the dataset is done once a job, not for each of its ranks.
-        let (new, (payload, batches_per_epoch)) = match &self.job {
-            Some(job) => (None, job.promised()),
+        let is_new = self.job.is_none();
+        let job = match self.job.take() {
+            Some(job) => job,
+            // Goes through the whole index, so for the first rank only.
             None => {
-                let job = self.new_job(spec)?;
-                let promised = job.promised();
-                (Some(job), promised)
+                check_sizes(spec.output, &self.index)
+                    .map_err(|text| Refusal { code: REFUSE_SPEC, text })?;
+                Job::new(*spec, &self.index)?
             }
         };
-        let blocks = PayloadRing::new(payload.bytes).map_err(too_large)?;
-        if new.is_some() {
-            self.job = new;
+        let (accepted, ring) = (job.accepted(), job.ring.clone());
+        self.job = Some(job);
+        if is_new {
             self.rescore_residents();
         }
-        self.sessions.push(Session::new(attach.session, attach.rank, attach.borrows, blocks));
-        Ok(Accepted { batches_per_epoch, payload })
-    }
-
-    fn new_job(&self, spec: &JobSpec) -> Result<Job, Refusal> {
-        check_sizes(spec.output, &self.index).map_err(|text| Refusal { code: REFUSE_SPEC, text })?;
-        let payload = payload_size(spec, &self.index).map_err(too_large)?;
-        Job::new(*spec, self.index.len(), payload)
-            .map_err(|error| Refusal { code: REFUSE_SPEC, text: error.to_string() })
+        self.sessions.push(Session::new(attach.session, attach.rank, attach.borrows, ring));
+        Ok(accepted)
     }
 
     fn detach(&mut self, session: SessionId) {
@@ -296,6 +284,7 @@ impl Core {
         }
         let Some(state) = self.session_mut(session) else { return };
         state.wanted = Some(wanted);
+        state.given = Given::default();
         state.blocked_since_ns = None;
         if let Some(job) = &mut self.job
             && job.epoch() == Some(wanted.epoch)
@@ -306,72 +295,6 @@ impl Core {
         self.abandon_open(session);
     }
 
-    /// Ranks the start of the next epoch waits for; empty while none is being waited for.
-    fn waiting_for_ranks(&self) -> Vec<u32> {
-        let Some(job) = &self.job else { return Vec::new() };
-        let Some(epoch) = self.due_epoch(job) else { return Vec::new() };
-        (0..job.spec.world_size)
-            .filter(|&rank| {
-                !self.sessions.iter().any(|s| s.rank == rank && s.wanted.is_some_and(|w| w.epoch == epoch))
-            })
-            .collect()
-    }
-
-    /// An epoch some rank wants and whose plan is not the current one.
-    fn due_epoch(&self, job: &Job) -> Option<u32> {
-        self.sessions
-            .iter()
-            .filter_map(|s| s.wanted)
-            .map(|w| w.epoch)
-            .find(|&epoch| job.epoch() != Some(epoch))
-    }
-
-    /// Draws the next plan once every rank wants the same new epoch. Until then no rank starts: a plan is drawn from
-    /// all losses of the epoch before, and messages of one rank arrive in order.
-    fn draw_due_plan(&mut self, actions: &mut Vec<Action>) {
-        let Some(epoch) = self.job.as_ref().and_then(|job| self.due_epoch(job)) else { return };
-        if !self.waiting_for_ranks().is_empty() {
-            return;
-        }
-        let Some(job) = &mut self.job else { return };
-        let cache = &self.cache;
-        let rep = rep_now(&job.spec.plan, &job.validation);
-        let resident = |id: SampleId| cache.get(id).is_some();
-        let next = job.next_plan.take().filter(|plan| plan.epoch == epoch);
-        let plan = next.unwrap_or_else(|| {
-            draw_plan(&job.spec.plan, epoch, job.spec.batch_size, &job.importance, resident, rep)
-        });
-        let next_plan = job.spec.plan.draw_ahead.then(|| {
-            draw_next_plan(&job.spec.plan, &plan, job.spec.batch_size, &job.importance, resident, rep)
-        });
-        // Nothing would be read, so nothing admitted, and the next epoch would be no other.
-        let absorbing = cache.len() < self.index.len() as usize && plan.ids.iter().all(|&id| resident(id));
-        if absorbing {
-            actions.push(Action::Warn(format!(
-                "epoch {epoch} reads nothing from storage: its plan has only the {} cached of {} samples, so the others may \
-                 never be seen again; lower rep or hit_cap, or raise cover or explore",
-                cache.len(),
-                self.index.len()
-            )));
-        }
-        job.begin(plan);
-        job.next_plan = next_plan;
-        job.epoch_counts = super::counts::Counts::default();
-        job.count(|counts| counts.absorbing_epochs += u64::from(absorbing));
-        job.scored_at.fill(0);
-        for session in &mut self.sessions {
-            session.delivered.retain(|&(delivered_epoch, _), _| delivered_epoch.wrapping_add(1) == epoch);
-        }
-        self.begin_cache_epoch();
-    }
-
-    /// Tells the cache of the current plan.
-    pub(super) fn begin_cache_epoch(&mut self) {
-        let Some(job) = &self.job else { return };
-        let Some(plan) = &job.plan else { return };
-        self.cache.begin_epoch(|| high_importance(&plan.ids, &job.importance));
-    }
-
     /// A new job or a loaded table ranks what is resident anew.
     pub(super) fn rescore_residents(&mut self) {
         let Some(job) = &self.job else { return };
@@ -380,9 +303,4 @@ impl Core {
             self.cache.rescore(id, &job.importance);
         }
     }
-}
-
-/// No ring can be made of it.
-fn too_large(error: FormatError) -> Refusal {
-    Refusal { code: REFUSE_RESOURCES, text: error.to_string() }
 }

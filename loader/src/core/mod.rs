@@ -11,8 +11,10 @@
 
 mod access;
 mod action;
+mod bad_share;
 mod batch;
 mod counts;
+mod epoch;
 mod event;
 mod fault;
 mod fill;

@@ -3,13 +3,13 @@
 use std::hint::black_box;
 use std::sync::Arc;
 
-use shade_formats::control::JobSpec;
 use shade_formats::index::Index;
 use shade_formats::ring::{BatchLayout, FLAG_PADDING, NOT_LENT};
 use shade_formats::trace::{Line, Served};
 use shade_images::Size;
 
 use super::action::Action;
+use super::bad_share::Faults;
 use super::batch::{Batch, BatchRow, Progress, RowRef, RowState};
 use super::job::Job;
 use super::machine::Core;
@@ -67,8 +67,8 @@ impl Core {
         let (Some(job), Some(session)) = (&mut self.job, self.sessions.get_mut(at)) else { return false };
         let (Some(plan), Some(wanted)) = (&job.plan, &mut session.wanted) else { return false };
         let slots = job.slices.batch(wanted.next_batch, session.rank, plan);
-        let mut rows = plan_rows(&job.spec, &slots, plan, &self.index);
-        let data_len = rows.last().map_or(0, |row| row.offset + row.len);
+        let mut rows = plan_rows(job, &slots, plan, &self.index);
+        let data_len = rows.last().map_or(0, |row| row.offset + row.room);
         let capacity = u32::try_from(rows.len()).unwrap_or(u32::MAX);
         let layout = BatchLayout::new(layout_of(job.spec.output), capacity.max(1), data_len);
         // With samples that come more than once a batch can be larger than any that the ring was made for.
@@ -102,11 +102,11 @@ impl Core {
             lent: Vec::new(),
             progress: Progress::Filling,
             failure: None,
+            faults: Faults::default(),
             abandoned: false,
             hits: 0,
             misses: 0,
             skipped: 0,
-            substituted: 0,
             opened_ns: now_ns,
             read_ns: now_ns,
             slot_wait_ns: session.blocked_since_ns.take().map_or(0, |since| now_ns.saturating_sub(since)),
@@ -172,7 +172,8 @@ fn look_at_all(cache: &Cache<Arc<Record>>, importance: &Importance, rows: &[Batc
 }
 
 /// The rows of a planned batch, each with its place in the batch's data.
-fn plan_rows(spec: &JobSpec, slots: &[Slot], plan: &Plan, index: &Index) -> Vec<BatchRow> {
+fn plan_rows(job: &Job, slots: &[Slot], plan: &Plan, index: &Index) -> Vec<BatchRow> {
+    let spec = &job.spec;
     let entry_of = |slot: &Slot| {
         let &sample = plan.ids.get(slot.position as usize)?;
         Some((sample, index.entry(sample)?))
@@ -184,6 +185,7 @@ fn plan_rows(spec: &JobSpec, slots: &[Slot], plan: &Plan, index: &Index) -> Vec<
     for slot in slots {
         let Some((sample, entry)) = entry_of(slot) else { continue };
         let len = row_bytes(spec.output, &entry).unwrap_or_else(|_| room_bytes(spec, index, sample));
+        let room = len.max(job.rooms.of(entry.label));
         let position = slot.position as usize;
         let weight = if slot.padding { 0.0 } else { plan.weights.get(position).copied().unwrap_or(1.0) };
         let flags = if slot.padding { FLAG_PADDING } else { 0 };
@@ -196,6 +198,7 @@ fn plan_rows(spec: &JobSpec, slots: &[Slot], plan: &Plan, index: &Index) -> Vec<
             flags,
             offset,
             len,
+            room,
             lent: NOT_LENT,
             size,
             draw,
@@ -203,7 +206,7 @@ fn plan_rows(spec: &JobSpec, slots: &[Slot], plan: &Plan, index: &Index) -> Vec<
             substitutes: 0,
             reread: false,
         });
-        offset += len;
+        offset += room;
     }
     rows
 }

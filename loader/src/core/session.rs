@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
-use shade_formats::SampleId;
 use shade_formats::limits::RING_DESCRIPTORS;
 use shade_formats::ring::PayloadRing;
 
+use super::bad_share::Given;
 use super::batch::Batch;
 use super::event::SessionId;
+use super::report::Delivered;
 use crate::blocks::Record;
 
 /// The epoch a rank asked for.
@@ -49,9 +50,10 @@ pub(super) struct Session {
     pub(super) wanted: Option<Wanted>,
     /// Since when the next batch has found no room in the ring.
     pub(super) blocked_since_ns: Option<u64>,
-    /// The samples delivered, by (epoch, batch), to credit losses to: the current epoch's and the one before. In the
-    /// delivered order, padding left out (it stands at the end).
-    pub(super) delivered: HashMap<(u32, u32), Vec<SampleId>>,
+    /// What was delivered, by (epoch, batch): the current epoch's batches and those of the one before.
+    pub(super) delivered: HashMap<(u32, u32), Delivered>,
+    /// How much it was given of the epoch that it wants, since it asked for it.
+    pub(super) given: Given,
 }
 
 impl Session {
@@ -68,6 +70,7 @@ impl Session {
             wanted: None,
             blocked_since_ns: None,
             delivered: HashMap::new(),
+            given: Given::default(),
         }
     }
 

@@ -1,5 +1,7 @@
 //! How much memory: the cache's capacity, the staging reserve beside it, and a ring's payload.
 
+use std::collections::BinaryHeap;
+
 use shade_formats::control::{JobSpec, OnError, Output, Tail};
 use shade_formats::index::{Entry, Index};
 use shade_formats::limits::{PAYLOAD_ALIGN_BYTES, PAYLOAD_BYTES_MAX};
@@ -138,6 +140,42 @@ pub(super) fn room_bytes(spec: &JobSpec, index: &Index, sample: SampleId) -> u64
     own.or_else(substitute).unwrap_or(0)
 }
 
+/// What rows have room for where a bad record is to be substituted and records are of different lengths: for some other
+/// records of its class, even if the bad one is the shortest. So a row of the shortest ones has more room than it takes.
+#[derive(Debug, Default)]
+pub(super) struct Rooms {
+    /// By label: the length of the class's longest of the [`SHORTEST`] shortest records.
+    by_label: Vec<u64>,
+}
+
+/// Of the shortest records of its class any has room in each row. Two of them are left where one is bad: more would cost small
+/// classes more memory, and a substitute that is bad as well is rare.
+const SHORTEST: usize = 3;
+
+impl Rooms {
+    pub(super) fn new(spec: &JobSpec, index: &Index) -> Self {
+        if spec.on_error != OnError::Substitute || matches!(spec.output, Output::Decoded(_)) {
+            return Self::default();
+        }
+        // A max-heap of a class's shortest ones.
+        let mut shortest: Vec<BinaryHeap<u64>> = vec![BinaryHeap::new(); index.class_count() as usize];
+        for (_, entry) in entries(index) {
+            let Ok(len) = row_bytes(spec.output, &entry) else { continue };
+            let Some(heap) = shortest.get_mut(entry.label as usize) else { continue };
+            heap.push(len);
+            if heap.len() > SHORTEST {
+                heap.pop();
+            }
+        }
+        Self { by_label: shortest.iter().map(|heap| heap.peek().copied().unwrap_or(0)).collect() }
+    }
+
+    /// Bytes that a row of a sample of this class has room for at least.
+    pub(super) fn of(&self, label: u32) -> u64 {
+        self.by_label.get(label as usize).copied().unwrap_or(0)
+    }
+}
+
 /// The other samples of the class of `sample`, by id from the one after it on and round the end.
 pub(super) fn same_class(index: &Index, sample: SampleId) -> impl Iterator<Item = (SampleId, Entry)> + '_ {
     let samples = index.len();
@@ -152,7 +190,7 @@ pub(super) fn same_class(index: &Index, sample: SampleId) -> impl Iterator<Item 
 
 /// The payload of one rank's ring: what the job asks for, or eight mean batches, or 16 MiB if that is more; at least three of the largest, so that
 /// one that a trainer keeps in hand, wherever it lies, leaves room for another.
-pub(super) fn payload_size(spec: &JobSpec, index: &Index) -> Result<PayloadSize, FormatError> {
+pub(super) fn payload_size(spec: &JobSpec, index: &Index, rooms: &Rooms) -> Result<PayloadSize, FormatError> {
     // Padding repeats samples until the batch is full, however few there are.
     let rows = if spec.tail == Tail::Pad { spec.batch_size } else { spec.batch_size.min(index.len().max(1)) };
     let capacity = u64::from(rows);
@@ -162,10 +200,11 @@ pub(super) fn payload_size(spec: &JobSpec, index: &Index) -> Result<PayloadSize,
             (bytes, bytes, bytes)
         }
         Output::Raw | Output::Ragged { .. } => {
-            let lens = || entries(index).map(|(_, entry)| row_bytes(spec.output, &entry).ok());
+            let len_of = |entry: &Entry| row_bytes(spec.output, entry).ok();
             // An image of unknown size has the room of the one that stands in for it: of any.
-            let unknown = lens().flatten().max().unwrap_or(0);
-            let mut lens: Vec<u64> = lens().map(|len| len.unwrap_or(unknown)).collect();
+            let unknown = entries(index).filter_map(|(_, entry)| len_of(&entry)).max().unwrap_or(0);
+            let room = |entry: &Entry| len_of(entry).unwrap_or(unknown).max(rooms.of(entry.label));
+            let mut lens: Vec<u64> = entries(index).map(|(_, entry)| room(&entry)).collect();
             let total: u64 = lens.iter().sum();
             let mean = total / (lens.len().max(1) as u64) * capacity;
             lens.sort_unstable_by(|a, b| b.cmp(a));

@@ -6,11 +6,13 @@
 //! 8..24       content id of the dataset, u128
 //! 24..32      xxh3 of the plan's parameters, as `spec_digest` writes them: a state resumes only the plan it came from
 //! 32..36      samples N, u32           36..40  validation scores V, u32
-//! then        the plan; the next one, if it was drawn early; V x f64; N x u32 scored_at; the importance table
+//! 40..44      1 if a loss was reported since the plan began, else 0, u32
+//! then        the plan; the next one, if it was drawn early; V validation scores; N x u32 scored_at; the importance table
 //! last 4      CRC32C of everything before
 //!
 //! a plan      its length P, u32 (0: there is none); epoch, distinct, repeat_max, hit_cap_withheld, covered, u32 each;
 //!             P x u32 sample ids, P x f32 weights
+//! a score     the epoch it belongs to, u32 (0xffff_ffff: before the first); the rank that reported it, u32; f64
 //! ```
 //! The plan itself is kept rather than what it was drawn from: it is smaller, and what was resident when it was drawn
 //! cannot be had again.
@@ -20,16 +22,20 @@ use shade_formats::control::{JobSpec, PlanSpec, Sampler};
 use shade_formats::{FormatError, SampleId};
 
 use super::action::Action;
+use super::bad_share::Given;
 use super::event::SessionId;
 use super::job::Job;
 use super::machine::Core;
+use super::report::Validation;
 use crate::importance::Importance;
 use crate::plan::{Plan, PlanSummary};
 
 const MAGIC: &[u8; 8] = b"SHADEST3";
 /// Of the state, and at the head of a plan.
-const HEADER_BYTES: usize = 40;
+const HEADER_BYTES: usize = 44;
 const PLAN_HEADER_BYTES: usize = 24;
+/// The epoch of a validation score from before the first epoch.
+const NO_EPOCH: u32 = u32::MAX;
 
 impl Core {
     pub(super) fn save_state(&self, session: SessionId, actions: &mut Vec<Action>) {
@@ -45,8 +51,13 @@ impl Core {
         bytes.extend_from_slice(&spec_digest(&job.spec).to_le_bytes());
         bytes.extend_from_slice(&self.index.len().to_le_bytes());
         bytes.extend_from_slice(&len_u32(job.validation.len()).to_le_bytes());
+        bytes.extend_from_slice(&u32::from(job.has_reports).to_le_bytes());
         plans.into_iter().for_each(|plan| write_plan(plan.as_ref(), &mut bytes));
-        bytes.extend(job.validation.iter().flat_map(|score| score.to_le_bytes()));
+        for &Validation { epoch, rank, score } in &job.validation {
+            bytes.extend_from_slice(&epoch.unwrap_or(NO_EPOCH).to_le_bytes());
+            bytes.extend_from_slice(&rank.to_le_bytes());
+            bytes.extend_from_slice(&score.to_le_bytes());
+        }
         bytes.extend(job.scored_at.iter().flat_map(|at| at.to_le_bytes()));
         bytes.extend_from_slice(&job.importance.to_bytes());
         let crc = crc32c(&bytes);
@@ -90,6 +101,7 @@ impl Core {
         for other in everyone {
             self.abandon_open(other);
             let Some(state) = self.session_mut(other) else { continue };
+            state.given = Given::default();
             state.delivered.clear();
             // It would wait for batches that do not come.
             if state.wanted.take().is_some_and(|wanted| !wanted.ended) && other != session {
@@ -122,11 +134,12 @@ fn restore(job: &mut Job, bytes: &[u8], content_id: u128, samples: u32) -> Resul
     let found = fields.u32()?;
     expect(&fields, "the dataset's sample count", found == samples)?;
     let scores = fields.u32()?;
+    let reported = fields.u32()?;
+    expect(&fields, "whether losses were reported: 0 or 1", reported < 2)?;
     let shorter = job.spec.plan.sampler == Sampler::Iis;
     let (plan, next_plan) =
         (read_plan(&mut fields, samples, shorter)?, read_plan(&mut fields, samples, shorter)?);
-    let validation =
-        (0..scores).map(|_| fields.array().map(f64::from_le_bytes)).collect::<Result<Vec<_>, _>>()?;
+    let validation = (0..scores).map(|_| read_validation(&mut fields)).collect::<Result<Vec<_>, _>>()?;
     let scored_at = (0..samples).map(|_| fields.u32()).collect::<Result<Vec<_>, _>>()?;
     let importance = Importance::from_bytes(fields.rest())?;
     expect(&fields, "a row of importance for each sample", importance.len() == samples)?;
@@ -137,6 +150,7 @@ fn restore(job: &mut Job, bytes: &[u8], content_id: u128, samples: u32) -> Resul
     }
     job.next_plan = next_plan;
     job.validation = validation;
+    (job.has_reports, job.reports_missing) = (reported == 1, false);
     job.scored_at = scored_at;
     job.importance = importance;
     Ok(())
@@ -168,6 +182,11 @@ fn read_plan(fields: &mut Fields<'_>, samples: u32, shorter: bool) -> Result<Opt
     expect(fields, "sample ids of the dataset", ids.iter().all(|id| id.0 < samples))?;
     let weights = (0..len).map(|_| fields.array().map(f32::from_le_bytes)).collect::<Result<Vec<_>, _>>()?;
     Ok((len > 0).then_some(Plan { epoch, ids, weights, summary }))
+}
+
+fn read_validation(fields: &mut Fields<'_>) -> Result<Validation, FormatError> {
+    let epoch = Some(fields.u32()?).filter(|&epoch| epoch != NO_EPOCH);
+    Ok(Validation { epoch, rank: fields.u32()?, score: f64::from_le_bytes(fields.array()?) })
 }
 
 /// Reads fields one after the other; running out of bytes is an error.
@@ -252,6 +271,7 @@ mod tests {
             tail: Tail::Even,
             output: Output::Raw,
             on_error: OnError::Raise,
+            bad_max: 0.01,
             ring_bytes: 0,
         }
     }

@@ -333,7 +333,9 @@ impl Daemon {
             Request::Report { epoch, batch, losses } => {
                 self.events.push(Event::Report { session, epoch, batch, losses });
             }
-            Request::ReportValidation { score } => self.events.push(Event::Validation { score }),
+            Request::ReportValidation { score } => {
+                self.events.push(Event::Validation { session, score });
+            }
             Request::SaveState => self.events.push(Event::SaveState(session)),
             Request::LoadState => self.events.push(Event::LoadState { session, bytes: state }),
             Request::Stats => {

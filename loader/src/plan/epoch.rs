@@ -44,11 +44,22 @@ pub struct PlanSummary {
     pub covered: u32,
 }
 
+/// The parameters in force: those of a permutation unless a loss was `reported` in the epoch that has just ended, whatever the
+/// sampler. Draws with replacement from equal scores would leave a third of the samples out for nothing.
+#[must_use]
+pub fn spec_now(spec: &PlanSpec, reported: bool) -> PlanSpec {
+    if spec.sampler.is_by_importance() && !reported {
+        PlanSpec { sampler: Sampler::Uniform, ..*spec }
+    } else {
+        *spec
+    }
+}
+
 /// Draws the plan of `epoch` for a dataset of `importance.len()` samples; empty if there are none.
 ///
 /// `sequential`: the samples as they are. `uniform`, and epoch 0 of `pads`: a permutation, whatever `rep` says. Otherwise `pads` with the factor `rep_now` (see
 /// [`rep_now`](super::rep_now)) on the samples that `resident` says are in the cache. A plan of `iis` can be shorter than the
-/// dataset. `batch_size` is that of one rank. `spec` is taken as validated; a parameter out of its range is clamped.
+/// dataset. `batch_size` is that of one rank. `spec` is taken as validated, see [`spec_now`]; a parameter out of its range is clamped.
 #[must_use]
 pub fn draw_plan(
     spec: &PlanSpec,

@@ -7,6 +7,8 @@
 
 #![expect(clippy::indexing_slicing, reason = "positions are below the plan's length")]
 
+use std::collections::HashMap;
+
 use shade_formats::SampleId;
 
 use super::epoch::Plan;
@@ -29,15 +31,25 @@ impl Plan {
         let window = to.saturating_sub(from).saturating_mul(WINDOW_BATCHES);
         let mut later = to..self.ids.len().min(from.saturating_add(window));
         let mut exchanged = Vec::new();
+        // How often each sample is in the batch.
+        let mut counts: HashMap<SampleId, u32> = HashMap::new();
         for at in from..to {
-            if !is_absent(self.ids[at]) {
+            let absent = self.ids[at];
+            if !is_absent(absent) {
                 continue;
             }
+            if counts.is_empty() {
+                self.ids[from..to].iter().for_each(|&id| *counts.entry(id).or_default() += 1);
+            }
             let ids = &self.ids;
-            let is_new = |id| !ids[from..to].contains(&id);
+            let is_new = |id| counts.get(&id).is_none_or(|&count| count == 0);
             let Some(other) = later.find(|&other| may_stand_in(ids[other]) && is_new(ids[other])) else {
                 break;
             };
+            if let Some(count) = counts.get_mut(&absent) {
+                *count -= 1;
+            }
+            counts.insert(ids[other], 1);
             self.ids.swap(at, other);
             if self.weights.len() == self.ids.len() {
                 self.weights.swap(at, other);
@@ -93,7 +105,43 @@ mod tests {
         assert_eq!(plan.exchange(300, 400, |_| true, |_| true), [0u32; 0]);
     }
 
+    /// A loader of eight ranks with the largest batches has a global batch of 262,144 samples. A search of the batch for each
+    /// candidate takes 10^11 steps there.
+    #[test]
+    fn a_large_global_batch_does_not_stop_the_core() {
+        const BATCH: u32 = 8 * 32_768;
+        let ids: Vec<SampleId> = (0..10 * BATCH).map(SampleId).collect();
+        let mut plan = Plan { epoch: 0, ids, weights: Vec::new(), summary: PlanSummary::default() };
+        let exchanged = plan.exchange(0, BATCH as usize, |_| true, |id| id.0 >= 9 * BATCH);
+        assert_eq!(exchanged.len(), BATCH as usize);
+        assert_eq!((plan.ids[0].0, plan.ids[BATCH as usize - 1].0), (9 * BATCH, 10 * BATCH - 1));
+    }
+
     proptest! {
+        #[test]
+        fn a_search_of_the_batch_for_each_candidate_finds_the_same(
+            drawn in prop::collection::vec(0..25u32, 60), resident in prop::collection::vec(any::<bool>(), 25)
+        ) {
+            let is_resident = |id: SampleId| resident[id.index()];
+            let (mut plan, mut searched) = (plan(drawn.clone()), drawn);
+            for from in (0..60).step_by(8) {
+                let to = 60.min(from + 8);
+                let exchanged = plan.exchange(from, to, |id| !is_resident(id), is_resident);
+                let (mut other, mut expected) = (to, Vec::new());
+                for at in (from..to).filter(|&at| !is_resident(SampleId(searched[at]))).collect::<Vec<_>>() {
+                    let found = (other..60.min(from + 8 * WINDOW_BATCHES)).find(|&later| {
+                        is_resident(SampleId(searched[later])) && !searched[from..to].contains(&searched[later])
+                    });
+                    let Some(found) = found else { break };
+                    searched.swap(at, found);
+                    expected.push(u32::try_from(at).unwrap());
+                    other = found + 1;
+                }
+                prop_assert_eq!(exchanged, expected);
+                prop_assert_eq!(ids(&plan), searched.clone());
+            }
+        }
+
         #[test]
         fn everything_still_comes_once(
             order in Just((0..60u32).collect::<Vec<_>>()).prop_shuffle(), resident in prop::collection::vec(any::<bool>(), 60)

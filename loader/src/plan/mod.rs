@@ -22,7 +22,7 @@ mod slice;
 mod spaced;
 
 pub use entropy::position_entropy;
-pub use epoch::{Plan, PlanSummary, draw_next_plan, draw_plan};
+pub use epoch::{Plan, PlanSummary, draw_next_plan, draw_plan, spec_now};
 pub use outlook::{Known, Outlook, Use, in_sight};
 pub use replicate::rep_now;
 pub use selection::high_importance;

@@ -33,13 +33,13 @@ impl Replicated {
 
 /// The factor in force: `spec.rep` while the validation score improves, 1 otherwise.
 ///
-/// `validation_history` holds the reported scores, oldest first, higher is better. It improves if the last score exceeds
-/// the one three reports earlier (as the published code: the mean of the last three differences is positive), or the one
+/// `validation_history` holds the score of each epoch that has one, oldest first, higher is better. It improves if the last score exceeds
+/// the one three epochs earlier (as the published code: the mean of the last three differences is positive), or the one
 /// before while there are fewer than four. With fewer than two scores there is no trend and `rep` holds as configured.
 /// Scores that are not finite are ignored.
 #[must_use]
-pub fn rep_now(spec: &PlanSpec, validation_history: &[f64]) -> f64 {
-    let scores: Vec<f64> = validation_history.iter().copied().filter(|score| score.is_finite()).collect();
+pub fn rep_now(spec: &PlanSpec, validation_history: impl IntoIterator<Item = f64>) -> f64 {
+    let scores: Vec<f64> = validation_history.into_iter().filter(|score| score.is_finite()).collect();
     let improves = match scores.as_slice() {
         [.., before, _, _, last] | [before, last] | [_, before, last] => last > before,
         _ => true,
@@ -166,7 +166,7 @@ mod tests {
     #[test]
     fn validation_decides_between_rep_and_1() {
         let spec = PlanSpec { rep: 3.0, ..PlanSpec::default() };
-        let decided = |history: &[f64]| rep_now(&spec, history);
+        let decided = |history: &[f64]| rep_now(&spec, history.iter().copied());
         for improving in
             [&[][..], &[0.5], &[0.5, 0.6], &[0.9, 0.5, 0.6], &[0.4, 0.9, 0.1, 0.5], &[0.5, f64::NAN]]
         {

@@ -12,7 +12,7 @@ use super::trace::{Repeats, Trace};
 use super::watch::Watch;
 use super::workload::{Accesses, Workload};
 use crate::importance::rank;
-use crate::plan::{Known, Plan, draw_next_plan, draw_plan, rep_now};
+use crate::plan::{Known, Plan, draw_next_plan, draw_plan, rep_now, spec_now};
 
 /// Plays the `nth` training of the workload (from 0; a trace has only the first) with `system` at `capacity`.
 ///
@@ -89,22 +89,24 @@ impl Training<'_> {
         let mut losses = Losses::new(self.losses, self.spec.seed, self.samples);
         let (mut reported, mut values) = (Vec::new(), Vec::new());
         // No validation score is reported here.
-        let rep = rep_now(&self.spec, &[]);
+        let rep = rep_now(&self.spec, []);
         let batch_size = self.batch_size as usize;
         let mut next: Option<Plan> = None;
+        // Recorded losses may have none of a whole epoch.
+        let mut has_reports = false;
         for epoch in 0..self.epochs {
             watch.go_on(0)?;
             // What is known of the last plan goes before the next is drawn: they are never in memory together.
             replay.end_plan();
             let (batch, importance) = (self.batch_size, replay.importance());
             let is_resident = |id| replay.is_resident(id);
-            let mut plan = next
-                .take()
-                .unwrap_or_else(|| draw_plan(&self.spec, epoch, batch, importance, is_resident, rep));
+            let spec = spec_now(&self.spec, std::mem::take(&mut has_reports));
+            let mut plan =
+                next.take().unwrap_or_else(|| draw_plan(&spec, epoch, batch, importance, is_resident, rep));
             next = self
                 .spec
                 .draw_ahead
-                .then(|| draw_next_plan(&self.spec, &plan, batch, importance, is_resident, rep));
+                .then(|| draw_next_plan(&spec, &plan, batch, importance, is_resident, rep));
             let next_ids = next.as_ref().map_or(&[][..], |next| &next.ids);
             // 4 bytes a sample that nobody asks for.
             plan.weights = Vec::new();
@@ -119,6 +121,7 @@ impl Training<'_> {
                 watch.go_on(batch.len())?;
                 replay.batch(batch, Known { plan: &plan.ids, next: next_ids });
                 losses.report(batch, &mut reported, &mut values);
+                has_reports |= !reported.is_empty();
                 replay.credit(&rank(&reported, &values));
             }
         }

@@ -273,12 +273,10 @@ impl<'a> Replay<'a> {
 
     /// What it came to so far.
     pub(super) fn outcome(&self) -> Outcome {
-        let seen =
-            (0..self.setup.samples).filter(|&id| self.importance.last_epoch(SampleId(id)).is_some()).count();
         Outcome {
             counts: self.counts,
             distinct_share: self.distinct as f64 / self.counts.accesses.max(1) as f64,
-            ever_seen_share: seen as f64 / f64::from(self.setup.samples.max(1)),
+            ever_seen_share: f64::from(self.importance.seen()) / f64::from(self.setup.samples.max(1)),
             repeat_max: self.repeat_max,
             position_entropy: (self.position_entropy.1 > 0)
                 .then(|| self.position_entropy.0 / f64::from(self.position_entropy.1)),

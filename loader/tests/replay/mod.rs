@@ -96,6 +96,7 @@ pub(crate) fn spec(batch_size: u32, world_size: u32) -> JobSpec {
         tail: Tail::Even,
         output: Output::Raw,
         on_error: OnError::Raise,
+        bad_max: 0.01,
         // Eight batches or so of small records.
         ring_bytes: 64 << 10,
     }

@@ -30,6 +30,7 @@ pub(crate) struct JobDict {
     /// None for raw records.
     images: Option<ImageDict>,
     on_error: String,
+    bad_max: f64,
     /// Rounded up to whole pages; 0 lets the daemon choose.
     ring_bytes: u64,
 }
@@ -86,6 +87,7 @@ impl JobDict {
             tail: named(&self.tail)?,
             output,
             on_error: named(&self.on_error)?,
+            bad_max: self.bad_max,
             ring_bytes: ring_bytes.ok_or_else(|| PyValueError::new_err("ring: too large"))?,
         })
     }

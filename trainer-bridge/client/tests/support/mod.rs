@@ -41,6 +41,7 @@ pub(crate) fn spec() -> JobSpec {
         tail: Tail::Drop,
         output: Output::Raw,
         on_error: OnError::Raise,
+        bad_max: 0.01,
         ring_bytes: 0,
     }
 }

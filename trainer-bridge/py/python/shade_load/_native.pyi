@@ -68,6 +68,7 @@ class Job(TypedDict):
     # None for raw records.
     images: Images | None
     on_error: str
+    bad_max: float
     ring_bytes: int
 
 class Daemon(TypedDict):

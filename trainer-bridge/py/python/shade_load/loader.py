@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from types import ModuleType, TracebackType
@@ -17,6 +18,7 @@ from .dataset import PackedDataset
 from .device import CudaDevice, cuda_device
 from .launch import find_daemon
 from .options import (
+    BY_LOSS,
     UINT32_MAX,
     DaemonOptions,
     JobOptions,
@@ -80,7 +82,7 @@ class Loader:
         preset: The system to be: its sampler, policy and order where these are not given. "clairvoyant" is shade's own,
             the others are there to compare with: "shade", "icache", "coordl", "quiver" and "deepio" as their papers mean
             them, "default" (permutations, LRU), "base" and "ilfu". `shade-load serve --help` says which is what.
-        sampler: "pads" draws by importance from the second epoch on; "uniform" takes each sample once per epoch; "iis"
+        sampler: "pads" draws by importance from the second epoch on, if losses are reported; "uniform" takes each sample once per epoch; "iis"
             leaves out samples of low importance, so that epochs are shorter; "cis" delivers them with weight 0;
             "sequential" takes each once, in the dataset's order.
         policy: What the cache keeps: "lookahead" what the epoch's plan uses soonest and, behind that, by importance. For
@@ -99,7 +101,10 @@ class Loader:
             a whole epoch ahead at all times.
         tail: An epoch's last batch: "even" makes it shorter but equal in all ranks, "drop" leaves it out, "pad" fills
             it up (`batch.padding` says where).
-        on_error: A bad record is an error ("raise"), left out ("skip") or replaced by another ("substitute").
+        on_error: A bad record is an error ("raise"), left out ("skip") or replaced by another of its class ("substitute"). A batch
+            of which nothing is left is not delivered; with several ranks, which must have as many batches, it is an error.
+        bad_max: Largest share of an epoch's samples that may be skipped or substituted, 0 to 1, over all ranks. One more ends
+            the epoch with `RecordError`. Eight may be in any case, unless it is 0.
         job: Name that sets trainings on one dataset apart, the same in all ranks of one. Default: several ranks have the name of
             torchrun's run or of Slurm's job, if they have one. One rank is "default", or, where another training is that at
             the moment, the next free name, and a warning says which. `loader.job` is the name.
@@ -156,6 +161,7 @@ class Loader:
         draw_ahead: bool = False,
         tail: Literal["even", "drop", "pad"] = "even",
         on_error: Literal["raise", "skip", "substitute"] = "raise",
+        bad_max: float = 0.01,
         job: str | None = None,
         socket: str | os.PathLike[str] | None = None,
         store: str | None = None,
@@ -191,6 +197,7 @@ class Loader:
             draw_ahead=draw_ahead,
             tail=tail,
             on_error=on_error,
+            bad_max=bad_max,
             ring=ring,
         ).to_native()
         suffix = "" if train else VALIDATION_SUFFIX
@@ -225,6 +232,11 @@ class Loader:
         self._position = 0
         # Where the next iteration starts: not 0 only after `load_state_dict`.
         self._resume_at = 0
+        # Nobody has been told yet that losses are missing.
+        self._draws_by_loss = self._job["sampler"] in BY_LOSS
+        # This rank has reported since the last iteration began; if not, the next one asks whether anybody has.
+        self._has_reported = False
+        self._asks_for_reports = False
         # Counts iterations, so that an iterator left behind cannot take batches from the one after it.
         self._iteration = 0
         if job is None:
@@ -295,23 +307,30 @@ class Loader:
             self._epoch += 1
         session.start_epoch(self._epoch, self._resume_at)
         self._position, self._resume_at = self._resume_at, 0
+        self._asks_for_reports = self._draws_by_loss and self._iteration > 0 and not self._has_reported
+        self._has_reported = False
         self._iteration += 1
         return _Epoch(self)
 
     def report(self, batch: Batch, losses: Tensor | Sequence[float]) -> None:
         """Returns the losses of a batch, one per sample and in its order; the next epochs are drawn from them.
 
-        Any number that is larger for harder samples will do. Losses may come late, for the batch's first samples only,
-        or not at all. A tensor is detached and moved to the CPU, which waits for its device.
+        Any number that is larger for harder samples will do. Losses may come late, for the batch's first samples only, for some
+        batches, or from some ranks; `stats()` says how many came. After an epoch in which no rank has reported any, the next one
+        is a permutation, and a `RuntimeWarning` says so once. A tensor is detached and moved to the CPU, which waits for its device.
         """
         if not self._trains:
             raise ShadeError("report: this Loader validates (train=False), and learns from no loss")
         if self._torch is not None and isinstance(losses, self._torch.Tensor):
             losses = losses.detach().to("cpu", self._torch.float32)
         self._open().report(batch._native, losses)
+        self._has_reported |= len(losses) > 0
 
     def report_validation(self, score: float) -> None:
-        """Returns a validation score, higher is better: while it rises, `rep` applies; otherwise it rests."""
+        """Returns a validation score, higher is better: while it rises, `rep` applies; otherwise it rests.
+
+        Any rank may report it, or all of them: one score an epoch counts, the lowest rank's latest.
+        """
         self._open().report_validation(number("score", score, -1e300, 1e300))
 
     def stats(self) -> dict[str, Any]:
@@ -383,6 +402,20 @@ class Loader:
             # A forked child may not close its parent's session, and nobody could catch this.
             pass
 
+    def _warn_if_reports_are_missing(self) -> None:
+        """Warns once if no rank has reported a loss in the epoch before the one under way."""
+        self._asks_for_reports = False
+        if not self.stats()["epoch"]["reports_missing"]:
+            return
+        self._draws_by_loss = False
+        sampler = self._job["sampler"]
+        warnings.warn(
+            f"no loss was reported in the last epoch, and sampler={sampler!r} draws by losses: while none is reported, epochs are "
+            f'permutations, as with sampler="uniform". Call report(batch, losses) for each batch, or choose sampler="uniform"',
+            RuntimeWarning,
+            stacklevel=3,
+        )
+
     def _open(self) -> _native.Session:
         if self._session is None:
             raise ShadeError("the Loader is closed")
@@ -396,6 +429,7 @@ class _Epoch(Iterator[Batch]):
     def __init__(self, loader: Loader) -> None:
         self._loader = loader
         self._iteration = loader._iteration
+        self._begun = False
         self._ended = False
 
     def __next__(self) -> Batch:
@@ -407,6 +441,9 @@ class _Epoch(Iterator[Batch]):
             raise StopIteration
         if self._iteration != loader._iteration:
             raise ShadeError("this iterator is of an earlier iteration: a Loader has one at a time")
+        if self._begun and loader._asks_for_reports:
+            # Between two batches: the plan is drawn, and a warning that is an error costs no batch.
+            loader._warn_if_reports_are_missing()
         try:
             native = session.next(loader._timeout)
         except LoaderTimeout as error:
@@ -419,6 +456,7 @@ class _Epoch(Iterator[Batch]):
             loader._epoch += 1
             loader._position = 0
             raise StopIteration
+        self._begun = True
         loader._position = native.index + 1
         return Batch(native, loader._torch, loader._fields, loader._transform, loader._device)
 

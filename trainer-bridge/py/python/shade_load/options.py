@@ -25,6 +25,9 @@ LINGER_SECONDS_MAX = 365 * 86_400
 UINT32_MAX = (1 << 32) - 1
 UINT64_MAX = (1 << 64) - 1
 
+# Samplers that draw by the losses that are reported.
+BY_LOSS = ("pads", "iis", "cis")
+
 _UNITS = {"": 1, "B": 1} | {
     prefix + suffix: base**power
     for power, prefix in enumerate("KMGT", start=1)
@@ -55,6 +58,7 @@ class JobOptions:
     draw_ahead: bool
     tail: str
     on_error: str
+    bad_max: float
     ring: int | str | None
 
     def to_native(self) -> _native.Job:
@@ -74,6 +78,7 @@ class JobOptions:
             "tail": choice("tail", self.tail, ("even", "drop", "pad")),
             "images": self.images,
             "on_error": choice("on_error", self.on_error, ("raise", "skip", "substitute")),
+            "bad_max": number("bad_max", self.bad_max, 0.0, 1.0),
             "ring_bytes": 0 if self.ring is None else size_bytes("ring", self.ring, 1, RING_BYTES_MAX),
         }
 

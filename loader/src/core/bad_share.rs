@@ -1,0 +1,120 @@
+//! How much of an epoch may be bad: skipped and substituted rows are held against the job's limit.
+//!
+//! `on_error` is meant for single damaged records. Where a store or half a dataset is gone, an epoch of what is left would look like
+//! a success. So the epoch ends with an error once more of its rows are bad than `bad_max` of all that its plan has. That share is
+//! known beforehand: where an epoch ends does not depend on how many rows came before.
+//!
+//! A batch whose rows were all skipped is void: it is never delivered. A rank that is alone has a batch less. Of several ranks all
+//! must have as many, and others may have theirs already, so there it is an error.
+
+use std::fmt;
+
+use shade_formats::control::JobSpec;
+
+/// Bad rows that an epoch may have whatever its length, unless it may have none: 1 % of a small dataset is no record. Draws with
+/// replacement bring one record up to so many times.
+const BAD_ROWS_ALWAYS: u64 = 8;
+
+/// What was wrong with records: the first and the last fault.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Faults {
+    first: Option<String>,
+    last: Option<String>,
+}
+
+impl Faults {
+    /// One more.
+    pub(super) fn push(&mut self, text: &str) {
+        let place = if self.first.is_none() { &mut self.first } else { &mut self.last };
+        *place = Some(text.to_owned());
+    }
+
+    /// More of them, which come after these.
+    pub(super) fn extend(&mut self, later: &Self) {
+        for text in [&later.first, &later.last].into_iter().flatten() {
+            self.push(text);
+        }
+    }
+}
+
+impl fmt::Display for Faults {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.first, &self.last) {
+            (Some(first), Some(last)) => write!(f, "the first: {first}; the last: {last}"),
+            (Some(only), None) | (None, Some(only)) => f.write_str(only),
+            (None, None) => f.write_str("no fault"),
+        }
+    }
+}
+
+/// Rows of an epoch that a rank was given, or that were bad.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Given {
+    /// Rows delivered, substitutes among them.
+    pub(super) rows: u64,
+    /// Rows skipped.
+    pub(super) skipped: u64,
+    /// Rows substituted.
+    pub(super) substituted: u64,
+}
+
+impl Given {
+    pub(super) fn add(&mut self, other: Self) {
+        self.rows += other.rows;
+        self.skipped += other.skipped;
+        self.substituted += other.substituted;
+    }
+
+    /// Why an epoch of `plan_len` rows, of which all ranks together were given this, ends here; `None` while it goes on.
+    pub(super) fn excess(
+        &self,
+        spec: &JobSpec,
+        epoch: u32,
+        plan_len: usize,
+        faults: &Faults,
+    ) -> Option<String> {
+        let Self { rows, skipped, substituted } = *self;
+        let allowed = allowed(spec.bad_max, plan_len);
+        (skipped + substituted > allowed).then(|| {
+            format!(
+                "epoch {epoch} ends here: {skipped} of {} samples were skipped and {substituted} substituted so far, and at most \
+                 {allowed} of the {plan_len} may be (bad_max={}): {faults}. Is the dataset whole, and its store there? If it is to \
+                 go on like that, raise bad_max",
+                rows + skipped,
+                spec.bad_max
+            )
+        })
+    }
+}
+
+/// How many rows of an epoch may be bad.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a share of a length, rounded down"
+)]
+fn allowed(bad_max: f64, plan_len: usize) -> u64 {
+    if bad_max > 0.0 { ((plan_len as f64 * bad_max) as u64).max(BAD_ROWS_ALWAYS) } else { 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_of_the_epoch_and_a_few_whatever_its_length() {
+        assert_eq!([50, 800, 1000, 50_000].map(|len| allowed(0.01, len)), [8, 8, 10, 500]);
+        assert_eq!((allowed(0.0, 1000), allowed(1.0, 1000), allowed(1.0, 3)), (0, 1000, 8));
+    }
+
+    #[test]
+    fn the_first_and_the_last_fault_are_kept() {
+        let mut faults = Faults::default();
+        faults.push("a");
+        assert_eq!(faults.to_string(), "a");
+        let mut later = Faults::default();
+        ["b", "c", "d"].iter().for_each(|text| later.push(text));
+        faults.extend(&later);
+        assert_eq!(faults.to_string(), "the first: a; the last: d");
+    }
+}
