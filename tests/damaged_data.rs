@@ -191,6 +191,42 @@ fn a_missing_shard_is_warned_of_and_its_records_are_treated_as_bad() {
 }
 
 #[test]
+fn a_shard_that_goes_away_is_the_store_s_trouble_and_an_error_whatever_on_error_says() {
+    // The simulated store's clock is virtual: the time for which it is tried again passes at once.
+    let args: [&dyn AsRef<std::ffi::OsStr>; 2] = [&"--store", &"latency=1ms,clock=virtual"];
+    for on_error in [OnError::Skip, OnError::Substitute, OnError::Raise] {
+        let packed = Packed::mixed(20);
+        let (_, shard) = packed.place(BAD);
+        let daemon = Daemon::start(&packed.dataset, &args);
+        // It was there when the daemon started.
+        fs::remove_file(&shard).unwrap();
+        let session = attach(&packed.dataset, 0, job(on_error));
+        let text = raised(&take_epoch(&session, 0).unwrap_err());
+        let told = ["No such file", "tried for 60 s", shard.to_str().unwrap()];
+        assert!(told.iter().all(|part| text.contains(part)), "{on_error:?}: {text}");
+        let stats = stats(&session);
+        assert_eq!((total(&stats, "skipped"), total(&stats, "substituted")), (0, 0), "{on_error:?}");
+        eventually("the daemon's log says that it waits", || daemon.log().contains("no record is given up"));
+    }
+}
+
+#[test]
+fn a_shard_that_was_replaced_is_told_as_another_file() {
+    let packed = Packed::mixed(20);
+    let (_, shard) = packed.place(BAD);
+    let bytes: Vec<u8> = fs::read(&shard).unwrap().iter().map(|byte| !byte).collect();
+    let new = packed.beside("new");
+    fs::write(&new, bytes).unwrap();
+    fs::rename(&new, &shard).unwrap();
+    let daemon = Daemon::start(&packed.dataset, &[]);
+    let session = attach(&packed.dataset, 0, job(OnError::Raise));
+    let text = raised(&take_epoch(&session, 0).unwrap_err());
+    let told = ["checksum mismatch", "was replaced or changed: it is newer than the dataset's index"];
+    assert!(told.iter().all(|part| text.contains(part)) && text.contains(shard.to_str().unwrap()), "{text}");
+    drop(daemon);
+}
+
+#[test]
 fn a_file_that_is_no_image_is_a_decode_fault_though_its_checksum_is_right() {
     let image = |label: u32, number: u32| {
         let path = format!("{}/{number}.png", class_names()[label as usize]);

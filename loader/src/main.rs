@@ -6,7 +6,7 @@ use clap::Parser;
 use shade_load::cli::{Cli, Command, Serve};
 use shade_load::daemon::{ServeConfig, serve};
 use shade_load::doctor::{Doctor, doctor};
-use shade_load::reads::ReadsConfig;
+use shade_load::reads::{PATIENCE, ReadsConfig};
 use shade_load::simulate::{Simulate, simulate};
 use shade_load::trace::{Trace, trace};
 
@@ -91,6 +91,7 @@ fn config(args: Serve) -> ServeConfig {
             io: args.io.into(),
             depth: args.depth,
             store: args.store,
+            patience: PATIENCE,
         },
         hedge: args.hedge,
         workers: args.workers.map_or(cores, usize::from),

@@ -32,6 +32,8 @@ struct Wanted {
     waiting: Vec<RowRef>,
     /// It is wanted even if no row waits.
     ahead: bool,
+    /// It came before and was not what was packed.
+    doubted: bool,
     /// Flights that will bring it; 0 while it is queued, 2 when it is hedged.
     flights: u32,
     /// The first of them. Earlier ones were asked for when it was wanted before, and a hedge was faster.
@@ -89,6 +91,18 @@ impl Reading {
         {
             self.neighbours.insert(sample, entry.shard, entry.offset, entry.stored_len);
         }
+    }
+
+    /// `sample`, which somebody wants, came before and was not what was packed.
+    pub(super) fn doubt(&mut self, sample: SampleId) {
+        if let Some(wanted) = self.wanted.get_mut(&sample) {
+            wanted.doubted = true;
+        }
+    }
+
+    /// Whether the record came before and was not what was packed.
+    pub(super) fn is_doubted(&self, sample: SampleId) -> bool {
+        self.wanted.get(&sample).is_some_and(|wanted| wanted.doubted)
     }
 
     /// Whether somebody wants the record, or it is on its way.

@@ -122,7 +122,13 @@ impl Core {
             if let Some(job) = &mut self.job {
                 job.count(|counts| counts.hedged += 1);
             }
-            actions.push(Action::Read(read_op(flight, sample, &entry, blocks)));
+            actions.push(Action::Read(read_op(
+                flight,
+                sample,
+                &entry,
+                self.reading.is_doubted(sample),
+                blocks,
+            )));
         }
     }
 }

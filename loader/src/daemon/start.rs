@@ -16,7 +16,7 @@ use crate::control::{Identity, Listener, RecordsSegment};
 use crate::core::{Capacity, Core, CoreConfig, PREFETCHES_MAX, may_lend, staging_bytes};
 use crate::dataset::{Dataset, DatasetError};
 use crate::reads::coalesce::GAP_BYTES_MAX;
-use crate::reads::{Reads, ReadsConfig, ReadsError};
+use crate::reads::{Reads, ReadsConfig, ReadsError, raise_open_files_limit};
 
 /// A validated configuration of `serve`.
 #[derive(Clone, Debug)]
@@ -103,6 +103,7 @@ pub struct Ready {
 /// # Errors
 /// [`DaemonError`] when it cannot start.
 pub fn serve(config: &ServeConfig, announce: impl FnOnce(&Ready)) -> Result<(), DaemonError> {
+    raise_open_files_limit();
     let dataset = Dataset::open(&config.dataset)?;
     let index = Arc::clone(&dataset.index);
     let listener = bind(config, &dataset)?;

@@ -72,6 +72,8 @@ pub(super) fn probe(
         io: IoMode::Auto,
         depth: Depth::Fixed(DEPTH_MAX),
         store: None,
+        // A probe tells of what is wrong and does not wait until it is mended.
+        patience: Duration::ZERO,
     };
     let index = Arc::clone(&dataset.index);
     let arena = Arc::new(arena);
@@ -194,6 +196,7 @@ impl Reader<'_> {
             offset: entry.offset,
             len: entry.stored_len,
             crc32c: entry.crc32c,
+            recheck: false,
             blocks,
         });
         self.in_flight += 1;
