@@ -8,7 +8,7 @@ use serde::Serialize;
 const KNEE_SHARE: f64 = 0.95;
 
 /// What one depth gave.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(super) struct Step {
     /// Reads in flight at most.
     pub(super) depth: u32,
@@ -77,6 +77,54 @@ impl Tally {
     }
 }
 
+/// What was on its way between an NFS client and its server while the deepest step had its reads.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(super) struct Wire {
+    /// Requests sent and not yet answered, on average. No more than session slots that the server has granted.
+    pub(super) in_flight_mean: f64,
+    /// Their mean RTT.
+    pub(super) rtt_ms: f64,
+    /// The mean RTT of a read that was alone.
+    pub(super) rtt_alone_ms: f64,
+}
+
+/// What bounds the rate of a mount with session slots.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Bound {
+    /// The slots: more was asked for than was sent, and what was sent was answered as fast as a read alone.
+    Slots,
+    /// The server or the link: what was sent was answered slower.
+    Server,
+    /// Neither: all that was asked for was sent.
+    Reader,
+}
+
+/// More requests than were sent: a share that is not noise.
+const MORE_ASKED: f64 = 1.3;
+/// An RTT that is still that of a read alone.
+const AS_ALONE: f64 = 2.0;
+
+impl Wire {
+    /// From operations and the sum of their RTTs while reads were alone, and in the deepest step of so many seconds.
+    pub(super) fn of(alone: (u64, f64), deepest: (u64, f64), seconds: f64) -> Option<Self> {
+        let mean = |(ops, rtt_ms): (u64, f64)| (ops > 0 && rtt_ms > 0.0).then(|| rtt_ms / ops as f64);
+        let (rtt_alone_ms, rtt_ms) = (mean(alone)?, mean(deepest)?);
+        // Little's law.
+        Some(Self { in_flight_mean: deepest.1 / 1e3 / seconds.max(1e-9), rtt_ms, rtt_alone_ms })
+    }
+
+    /// What bounded the step that had `asked` reads in flight on average.
+    pub(super) fn bound(&self, asked: f64) -> Bound {
+        if asked < self.in_flight_mean * MORE_ASKED {
+            Bound::Reader
+        } else if self.rtt_ms < self.rtt_alone_ms * AS_ALONE {
+            Bound::Slots
+        } else {
+            Bound::Server
+        }
+    }
+}
+
 /// The smallest depth that reads nearly as many records a second as the best one.
 pub(super) fn knee(steps: &[Step]) -> Option<u32> {
     let best = steps.iter().map(|step| step.iops).max_by(f64::total_cmp)?;
@@ -112,6 +160,20 @@ mod tests {
         assert_eq!((step.latency_p50_us, step.latency_max_us), (7, 7));
         assert!(step.iops.is_finite());
         assert_eq!(Tally::default().step(1, Duration::from_secs(1)), None);
+    }
+
+    #[test]
+    fn what_is_on_the_wire_tells_slots_from_a_slow_server() {
+        // 50 ms, 31 slots: 548 reads a second at depth 64, seen on a 6.12 client. Then the same over a thin link.
+        let slots = Wire::of((12, 600.0), (1096, 55_600.0), 2.0).unwrap();
+        assert!((27.0..29.0).contains(&slots.in_flight_mean), "{slots:?}");
+        assert_eq!(slots.bound(57.0), Bound::Slots);
+        assert_eq!(slots.bound(29.0), Bound::Reader);
+        let thin = Wire::of((12, 50.0), (44, 59_000.0), 2.0).unwrap();
+        assert!((29.0..30.0).contains(&thin.in_flight_mean), "{thin:?}");
+        assert_eq!(thin.bound(250.0), Bound::Server);
+        assert_eq!(Wire::of((0, 0.0), (1, 1.0), 1.0), None);
+        assert_eq!(Wire::of((1, 1.0), (0, 0.0), 1.0), None);
     }
 
     #[test]

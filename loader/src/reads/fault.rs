@@ -111,6 +111,17 @@ impl ReadFault {
         )
     }
 
+    /// Whether this user may not read the shard.
+    #[must_use]
+    pub fn is_forbidden(&self) -> bool {
+        match self {
+            Self::Open { errno, .. } | Self::Refused { errno, .. } => {
+                matches!(*errno, Errno::ACCESS | Errno::PERM)
+            }
+            _ => false,
+        }
+    }
+
     /// The same fault after it was tried for so long.
     pub(super) fn after(self, tried: Duration) -> Self {
         match self {
