@@ -443,7 +443,10 @@ mod tests {
         let forbidden = Some("cannot open /data/set/shard-000000.tar: Permission denied".to_owned());
         let probe = Probe { errors: 9, first_error: forbidden.clone(), forbidden, ..Probe::default() };
         let [advice] = &advice(&machine(), None, Some(&probe))[..] else { panic!("one advice") };
-        assert!(advice.topic == "permission" && advice.change.as_ref().unwrap().contains("chmod"), "{advice:?}");
+        assert!(
+            advice.topic == "permission" && advice.change.as_ref().unwrap().contains("chmod"),
+            "{advice:?}"
+        );
     }
 
     #[test]

@@ -129,7 +129,8 @@ device filer:/vol mounted on /my\\040photos with fstype nfs statvers=1.1
         let plus = TEXT.replace("        READ: 6400", "   READ_PLUS: 6400");
         let plus = plus.replace("       WRITE: 0", "        READ: 0 0 0 0 0 0 0 0 0\n       WRITE: 0");
         assert_eq!(reads_so_far(&plus, "/data"), reads_so_far(TEXT, "/data"));
-        let both = TEXT.replace("       WRITE: 0", "   READ_PLUS: 1600 1600 1 1 6401600 320 12800 13200 0\n  WRITE: 0");
+        let both = TEXT
+            .replace("       WRITE: 0", "   READ_PLUS: 1600 1600 1 1 6401600 320 12800 13200 0\n  WRITE: 0");
         let reads = reads_so_far(&both, "/data").unwrap();
         assert_eq!((reads.ops, reads.bytes, reads.timeouts), (8000, 740_200_000, 2));
         assert_eq!((reads.rtt_mean_ms, reads.queued_mean_ms), (Some(17_920.0 / 8000.0), Some(0.12)));

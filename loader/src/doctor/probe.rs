@@ -10,10 +10,10 @@ use shade_formats::SampleId;
 use shade_formats::index::Index;
 
 use super::DoctorError;
+use super::mountstats::ReadsSoFar;
 use super::picks::Picks;
 use super::place::Facts;
 use super::progress::Progress;
-use super::mountstats::ReadsSoFar;
 use super::sweep::{Step, Tally, Wire, knee};
 use crate::blocks::{Arena, FreeList, charged_bytes};
 use crate::dataset::Dataset;
