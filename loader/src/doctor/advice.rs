@@ -219,14 +219,13 @@ fn regime(machine: &Machine, place: &Place) -> Option<Advice> {
 
 /// How many session slots the server has granted, and whether they are the limit.
 fn slots(probe: &Probe) -> Option<Advice> {
-    let (wire, deepest) = (probe.wire?, probe.steps.last()?);
-    let Wire { in_flight_mean, rtt_ms, rtt_alone_ms } = wire;
+    let wire = probe.wire?;
+    let Wire { depth, asked_mean, in_flight_mean, rtt_ms, rtt_alone_ms } = wire;
     let fact = format!(
-        "at depth {}, {:.0} reads were wanted at a time and {in_flight_mean:.0} were on the wire, with an RTT of \
-         {rtt_ms:.1} ms ({rtt_alone_ms:.1} alone)",
-        deepest.depth, deepest.in_flight_mean
+        "at depth {depth}, {asked_mean:.0} reads were wanted at a time and {in_flight_mean:.0} were on the wire, with an \
+         RTT of {rtt_ms:.1} ms ({rtt_alone_ms:.1} alone)"
     );
-    let advice = match wire.bound(deepest.in_flight_mean) {
+    let advice = match wire.bound() {
         Bound::Slots => format!(
             "the server grants about {in_flight_mean:.0} session slots, and they are the limit: more of them would bring more \
              records a second. The server decides (Linux: more nfsd threads and memory)"
@@ -288,7 +287,6 @@ mod tests {
     use crate::doctor::machine::{IoUring, Kernel, Memlock, Memory};
     use crate::doctor::mountinfo;
     use crate::doctor::place::{Facts, Io};
-    use crate::doctor::sweep::Step;
 
     fn machine() -> Machine {
         Machine {
@@ -412,9 +410,9 @@ mod tests {
 
     #[test]
     fn slots_are_told_where_there_are_sessions_and_nowhere_else() {
-        let step = Step { depth: 256, in_flight_mean: 250.0, ..Step::default() };
-        let wire = Wire { in_flight_mean: 28.4, rtt_ms: 50.7, rtt_alone_ms: 50.1 };
-        let probe = Probe { wire: Some(wire), steps: vec![step], ..Probe::default() };
+        let wire =
+            Wire { depth: 256, asked_mean: 250.0, in_flight_mean: 28.4, rtt_ms: 50.7, rtt_alone_ms: 50.1 };
+        let probe = Probe { wire: Some(wire), ..Probe::default() };
         let place_of = |options: &str| place("nfs4", options);
         let told = |options: &str| {
             let all = advice(&machine(), Some(&place_of(options)), Some(&probe));

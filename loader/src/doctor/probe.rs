@@ -49,7 +49,7 @@ pub(super) struct Probe {
     pub(super) first_error: Option<String>,
     /// Why shards may not be read, which ended the probe.
     pub(super) forbidden: Option<String>,
-    /// What was on the wire at the deepest step; `None` where there is no NFS mount, or not all depths were measured.
+    /// What was on the wire at the step that had most there; `None` where there is no NFS mount, or not all depths were measured.
     pub(super) wire: Option<Wire>,
     /// Reads that did not come back within 20 s.
     pub(super) unanswered: u32,
@@ -146,7 +146,7 @@ impl Reader<'_> {
             });
             self.found.steps.extend(tally.step(depth, started.elapsed()));
             let since = before.and_then(|before| Some((self.so_far)()?.since(&before)));
-            on_the_wire.extend(since.map(|since| (since, started.elapsed().as_secs_f64())));
+            on_the_wire.extend(since);
         }
         if self.in_flight > 0 {
             // Dropping the reads would wait for those that hang. The process ends soon, and the kernel keeps the memory.
@@ -154,9 +154,7 @@ impl Reader<'_> {
         }
         if self.found.steps.len() == DEPTHS.len() && !self.found.interrupted {
             self.found.knee_depth = knee(&self.found.steps);
-            if let [(alone, _), .., (deepest, seconds)] = on_the_wire[..] {
-                self.found.wire = Wire::of(alone, deepest, seconds);
-            }
+            self.found.wire = Wire::of(&self.found.steps, &on_the_wire);
         }
         self.found
     }
