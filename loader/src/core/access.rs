@@ -109,7 +109,7 @@ impl Core {
         let Completion { op, outcome, checked, latency } = completion;
         let sample = op.sample;
         self.stalls.latencies.add(u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX));
-        let waiting = self.reading.came_back(op.flight, sample, outcome.is_ok());
+        let waiting = self.reading.came_back(op.flight, sample, outcome.is_ok(), now_ns);
         if let Some(job) = &mut self.job {
             job.count(|counts| counts.bytes_read += u64::from(op.len));
         }
