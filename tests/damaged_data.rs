@@ -2,11 +2,15 @@
 #![expect(clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 use std::fs::{self, File};
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
 
 use serde_json::Value;
 use shade_client::{ClientError, FLAG_SUBSTITUTED, ImageSpec, JobSpec, OnError, Output};
+use shade_formats::ShardId;
 use shade_tests::{
-    Daemon, Packed, Source, Taken, attach, class_names, copy, eventually, next, png, spec, stats, take_epoch,
+    Daemon, Packed, Source, Taken, attach, class_names, copy, eventually, next, png, program, spec, stats,
+    take_epoch,
 };
 
 /// A sample of the first class, to be damaged.
@@ -188,6 +192,64 @@ fn a_missing_shard_is_warned_of_and_its_records_are_treated_as_bad() {
     let session = attach(&packed.dataset, 0, job(OnError::Raise));
     let text = raised(&take_epoch(&session, 0).unwrap_err());
     assert!(text.contains(missing.name) && text.contains("No such file"), "{text}");
+}
+
+#[test]
+fn a_shard_that_goes_away_is_the_store_s_trouble_and_an_error_whatever_on_error_says() {
+    // The simulated store's clock is virtual: the time for which it is tried again passes at once.
+    let args: [&dyn AsRef<std::ffi::OsStr>; 2] = [&"--store", &"latency=1ms,clock=virtual"];
+    for on_error in [OnError::Skip, OnError::Substitute, OnError::Raise] {
+        let packed = Packed::mixed(20);
+        let (_, shard) = packed.place(BAD);
+        let daemon = Daemon::start(&packed.dataset, &args);
+        // It was there when the daemon started.
+        fs::remove_file(&shard).unwrap();
+        let session = attach(&packed.dataset, 0, job(on_error));
+        let text = raised(&take_epoch(&session, 0).map(|batches| batches.len()).unwrap_err());
+        let told = ["No such file", "tried for 60 s", shard.to_str().unwrap()];
+        assert!(told.iter().all(|part| text.contains(part)), "{on_error:?}: {text}");
+        let stats = stats(&session);
+        assert_eq!((total(&stats, "skipped"), total(&stats, "substituted")), (0, 0), "{on_error:?}");
+        eventually("the daemon's log says that it waits", || daemon.log().contains("no record is given up"));
+    }
+}
+
+#[test]
+fn a_dataset_that_may_not_be_read_is_an_error_at_once_whatever_on_error_says() {
+    let packed = Packed::mixed(20);
+    let index = packed.index();
+    for shard in 0..index.shard_count() {
+        let path = packed.dataset.join(index.shard(ShardId(shard)).unwrap().name);
+        fs::set_permissions(path, fs::Permissions::from_mode(0o000)).unwrap();
+    }
+    let mut command = Command::new("setpriv");
+    let without = "-dac_override,-dac_read_search";
+    command.args(["--bounding-set", without, "--inh-caps", without]).arg(program("shade-load"));
+    if !rustix::process::geteuid().is_root() {
+        command = Command::new(program("shade-load"));
+    }
+    let daemon = Daemon::start_by(command, &packed.dataset, &[]);
+    let session = attach(&packed.dataset, 0, job(OnError::Skip));
+    let text = raised(&take_epoch(&session, 0).map(|batches| batches.len()).unwrap_err());
+    assert!(text.contains("Permission denied") && !text.contains("tried for"), "{text}");
+    assert_eq!(total(&stats(&session), "skipped"), 0);
+    drop(daemon);
+}
+
+#[test]
+fn a_shard_that_was_replaced_is_told_as_another_file() {
+    let packed = Packed::mixed(20);
+    let (_, shard) = packed.place(BAD);
+    let bytes: Vec<u8> = fs::read(&shard).unwrap().iter().map(|byte| !byte).collect();
+    let new = packed.beside("new");
+    fs::write(&new, bytes).unwrap();
+    fs::rename(&new, &shard).unwrap();
+    let daemon = Daemon::start(&packed.dataset, &[]);
+    let session = attach(&packed.dataset, 0, job(OnError::Raise));
+    let text = raised(&take_epoch(&session, 0).map(|batches| batches.len()).unwrap_err());
+    let told = ["checksum mismatch", "was replaced or changed: it is newer than the dataset's index"];
+    assert!(told.iter().all(|part| text.contains(part)) && text.contains(shard.to_str().unwrap()), "{text}");
+    drop(daemon);
 }
 
 #[test]

@@ -3,12 +3,14 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::path::Path;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use shade_formats::ShardId;
 use shade_formats::index::INDEX_FILE;
 use shade_tests::{Packed, eventually, program};
 
@@ -192,6 +194,41 @@ fn records_that_are_bad_are_counted_and_the_first_is_named() {
     let topics: Vec<_> =
         found["advice"].as_array().unwrap().iter().map(|a| a["topic"].as_str().unwrap()).collect();
     assert!(topics.contains(&"errors"), "{topics:?}");
+}
+
+/// A program that root runs without its right to read every file; others have no such right.
+fn without_override(program: PathBuf) -> Command {
+    if !rustix::process::geteuid().is_root() {
+        return Command::new(program);
+    }
+    let mut command = Command::new("setpriv");
+    let without = "-dac_override,-dac_read_search";
+    command.args(["--bounding-set", without, "--inh-caps", without]).arg(program);
+    command
+}
+
+#[test]
+fn shards_that_may_not_be_read_are_a_matter_of_permission_and_not_of_damage() {
+    let packed = Packed::mixed(33);
+    let index = packed.index();
+    for shard in 0..index.shard_count() {
+        let path = packed.dataset.join(index.shard(ShardId(shard)).unwrap().name);
+        fs::set_permissions(path, fs::Permissions::from_mode(0o000)).unwrap();
+    }
+    let mut doctor = without_override(program("shade-load"));
+    let output = doctor.args(["doctor", "--json"]).arg(&packed.dataset).args(PROBE).output().unwrap();
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{error}");
+    assert!(error.contains("Permission denied") && error.contains("shard-"), "{error}");
+    let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let probe = &found["probe"];
+    assert!(probe["forbidden"].as_str().unwrap().contains("Permission denied"), "{probe}");
+    // The reads that were under way, and no more.
+    assert!(probe["errors"].as_u64().unwrap() <= 8, "{probe}");
+    let topics: Vec<_> =
+        found["advice"].as_array().unwrap().iter().map(|a| a["topic"].as_str().unwrap()).collect();
+    assert!(topics.contains(&"permission"), "{topics:?}");
+    assert!(!topics.contains(&"errors") && !topics.contains(&"shards"), "{topics:?}");
 }
 
 #[test]

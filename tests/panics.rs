@@ -6,7 +6,7 @@ use shade_client::{ClientError, Next};
 use shade_formats::control::Policy;
 use shade_load::core::Capacity;
 use shade_load::daemon::{DaemonError, ServeConfig, serve};
-use shade_load::reads::{Depth, EngineChoice, IoMode, ReadsConfig};
+use shade_load::reads::{Depth, EngineChoice, IoMode, PATIENCE, ReadsConfig};
 use shade_tests::{Packed, attach, next, spec};
 
 #[test]
@@ -23,6 +23,7 @@ fn every_session_and_whoever_started_the_daemon_are_told() {
             io: IoMode::Auto,
             depth: Depth::Auto,
             store: Some("latency=1min".parse().unwrap()),
+            patience: PATIENCE,
         },
         hedge: false,
         workers: Some(1),

@@ -17,7 +17,7 @@ use shade_formats::SampleId;
 use shade_formats::checksum::crc32c;
 use shade_formats::index::Index;
 use shade_load::blocks::{Arena, FreeList, block_bytes_for};
-use shade_load::reads::{Completion, Depth, EngineChoice, IoMode, ReadOp, Reads, ReadsConfig};
+use shade_load::reads::{Completion, Depth, EngineChoice, IoMode, PATIENCE, ReadOp, Reads, ReadsConfig};
 
 use crate::Result;
 use crate::figure::{Figure, Unit};
@@ -101,7 +101,13 @@ fn read(folder: &Path, index: &Arc<Index>, seed: u64) -> Result<Took> {
         block_bytes,
     )?;
     let (sender, completions) = unbounded();
-    let config = ReadsConfig { engine: EngineChoice::Uring, io: IoMode::Direct, depth: DEPTH, store: None };
+    let config = ReadsConfig {
+        engine: EngineChoice::Uring,
+        io: IoMode::Direct,
+        depth: DEPTH,
+        store: None,
+        patience: PATIENCE,
+    };
     let reads = Reads::start(folder, Arc::clone(index), Arc::new(arena), config, sender)?;
     let (cpu, started) = (cpu_s(), Instant::now());
     Loop { reads, completions, free }.read_all(index, &samples)?;
@@ -128,7 +134,16 @@ impl Loop {
                 let blocks = self.free.take(u64::from(entry.stored_len)).ok_or("the arena is too small")?;
                 let (shard, offset, len, crc32c) =
                     (entry.shard, entry.offset, entry.stored_len, entry.crc32c);
-                self.reads.submit(ReadOp { flight: 0, sample, shard, offset, len, crc32c, blocks });
+                self.reads.submit(ReadOp {
+                    flight: 0,
+                    sample,
+                    shard,
+                    offset,
+                    len,
+                    crc32c,
+                    recheck: false,
+                    blocks,
+                });
                 submitted += 1;
             }
             for completion in std::iter::once(self.completions.recv()?).chain(self.completions.try_iter()) {

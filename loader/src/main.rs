@@ -9,7 +9,7 @@ use shade_load::daemon::{self, ServeConfig, serve};
 use shade_load::doctor::{Doctor, doctor};
 use shade_load::last_words::LastWords;
 use shade_load::log;
-use shade_load::reads::ReadsConfig;
+use shade_load::reads::{PATIENCE, ReadsConfig};
 use shade_load::simulate::{Simulate, simulate};
 use shade_load::trace::{Trace, trace};
 
@@ -111,6 +111,7 @@ fn config(args: Serve) -> ServeConfig {
             io: args.io.into(),
             depth: args.depth,
             store: args.store,
+            patience: PATIENCE,
         },
         hedge: args.hedge,
         workers: args.workers.map(usize::from),

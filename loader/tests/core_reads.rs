@@ -130,6 +130,20 @@ fn with_one_stuck(hedge: bool) -> (Replay, u32) {
 }
 
 #[test]
+fn a_read_that_waits_for_its_turn_is_not_late() {
+    // 64 are submitted; the store answers one after the other, each half a second after the one before.
+    let mut replay = mid_epoch(4000, 64, 0, false);
+    for _ in 0..40 {
+        let waits: Vec<u64> = replay.reading.iter().map(|op| op.flight).collect();
+        let oldest = *waits.iter().min().unwrap();
+        replay.stuck = waits.into_iter().filter(|flight| *flight != oldest).collect();
+        replay.wait(SECOND / 2);
+        replay.run();
+    }
+    assert_eq!((replay.warnings.len(), replay.core.stats().reads_late), (0, 0), "{:?}", replay.warnings);
+}
+
+#[test]
 fn a_late_read_is_named_while_its_batch_waits_and_again_after_twice_the_time() {
     let (mut replay, sample) = with_one_stuck(false);
     let taken = replay.taken.len();

@@ -131,7 +131,7 @@ impl Rig {
         let entry = dataset.entry(sample);
         let blocks = self.list.take(u64::from(entry.stored_len)).expect("the test holds too many blocks");
         let Entry { shard, offset, stored_len: len, crc32c, .. } = entry;
-        ReadOp { flight: 0, sample, shard, offset, len, crc32c, blocks }
+        ReadOp { flight: 0, sample, shard, offset, len, crc32c, recheck: false, blocks }
     }
 
     fn bytes(&self, completion: &Completion) -> Vec<u8> {
@@ -163,7 +163,7 @@ fn scatter(list: &mut FreeList, block_bytes: u64) {
 }
 
 fn config(engine: EngineChoice, io: IoMode) -> ReadsConfig {
-    ReadsConfig { engine, io, depth: Depth::Fixed(8), store: None }
+    ReadsConfig { engine, io, depth: Depth::Fixed(8), store: None, patience: Duration::from_secs(2) }
 }
 
 /// A store in virtual time, whose answers come in another order than they were asked for.
@@ -313,8 +313,9 @@ fn shards_that_are_missing_or_short_at_start_are_warned_of_and_named_when_read()
             dataset.entry(sample).shard == ShardId(0) && dataset.entry(sample).stored_len > 0
         });
         let fault = rig.read(&dataset, sample.unwrap()).unwrap_err();
-        assert!(matches!(&fault, ReadFault::Open { path, .. } if *path == missing), "{fault:?}");
-        assert!(fault.to_string().contains("shard-000000.tar"), "{fault}");
+        assert_eq!(fault, ReadFault::Missing { path: missing });
+        assert!(!fault.is_not_the_record_s(), "what was missing at start is damage that on_error judges");
+        assert!(fault.to_string().contains("shard-000000.tar: No such file"), "{fault}");
         let sample = SampleId(1);
         assert_eq!(dataset.entry(sample).shard, ShardId(1));
         assert!(rig.read(&dataset, sample).unwrap() == dataset.records[1]);
@@ -454,6 +455,34 @@ fn a_bad_neighbour_spoils_no_other() {
 }
 
 #[test]
+fn a_record_that_is_wrong_twice_is_told_with_what_became_of_its_shard_s_file() {
+    in_every_way(4096, |dataset, rig| {
+        let victim = dataset.sample_of(4096);
+        let shard = dataset.entry(victim).shard;
+        assert!(rig.read(dataset, victim).is_ok(), "the shard is open");
+        let recheck = |rig: &mut Rig| {
+            let op = ReadOp { recheck: true, ..rig.op(dataset, victim) };
+            rig.reads.submit(op);
+            let completion = rig.take(1).remove(0);
+            rig.list.give(completion.op.blocks);
+            (completion.outcome, completion.checked)
+        };
+        assert_eq!(recheck(rig), (Ok(()), true));
+        let path = dataset.shard(shard);
+        // The open file is as it was; the path names another one.
+        let (bytes, new) = (std::fs::read(&path).unwrap(), dataset.path().join("new"));
+        std::fs::write(&new, &bytes).unwrap();
+        let file = std::fs::File::options().write(true).open(&path).unwrap();
+        std::fs::rename(&new, &path).unwrap();
+        file.write_all_at(&[!dataset.records[victim.index()][0]], dataset.entry(victim).offset).unwrap();
+        let fault = recheck(rig).0.unwrap_err();
+        let ReadFault::OtherFile { mismatch, path: of, why } = &fault else { panic!("{fault:?}") };
+        assert!(*of == path && mismatch.expected == dataset.entry(victim).crc32c, "{fault}");
+        assert!(why.contains("another file has taken its place"), "{fault}");
+    });
+}
+
+#[test]
 fn records_too_far_apart_for_one_read_come_all_the_same() {
     in_every_way(4096, |dataset, rig| {
         let mut ends: Vec<SampleId> = (0..dataset.index.len()).map(SampleId).collect();
@@ -504,12 +533,9 @@ fn whatever_befalls_a_read_that_may_be_tried_again_the_bytes_are_right() {
 
 #[test]
 fn a_store_that_always_fails_fails_after_the_tries_that_the_rules_give() {
-    for (fault, errno, tries) in [
-        ("eio", Errno::IO, 3),
-        ("eintr", Errno::INTR, 9),
-        ("eagain", Errno::AGAIN, 9),
-        ("estale", Errno::STALE, 1),
-    ] {
+    for (fault, errno, tries) in
+        [("eio", Errno::IO, 3), ("eintr", Errno::INTR, 9), ("eagain", Errno::AGAIN, 9)]
+    {
         let dataset = Dataset::create();
         let mut rig = Rig::start(&dataset, simulated(&format!(",{fault}=100%")), 4096).unwrap();
         let outcome = rig.read(&dataset, dataset.sample_of(4096));
@@ -520,6 +546,170 @@ fn a_store_that_always_fails_fails_after_the_tries_that_the_rules_give() {
             "nothing is asked of the store for it"
         );
     }
+}
+
+#[test]
+fn what_the_store_refuses_is_tried_until_the_patience_is_over_and_then_no_record_s_fault() {
+    let patience = Duration::from_secs(60);
+    let dataset = Dataset::create();
+    let mut rig = Rig::start(&dataset, ReadsConfig { patience, ..simulated(",estale=100%") }, 4096).unwrap();
+    let sample = dataset.sample_of(4096);
+    let path = dataset.shard(dataset.entry(sample).shard);
+    let fault = rig.read(&dataset, sample).unwrap_err();
+    assert!(fault.is_not_the_record_s(), "{fault}");
+    let text = fault.to_string();
+    let ReadFault::Refused { path: of, errno: Errno::STALE, tried } = &fault else { panic!("{fault:?}") };
+    assert!(*of == path && *tried >= patience, "{fault}");
+    assert!(text.contains("tried for 60 s: is its file system mounted"), "{text}");
+
+    // A shard that was there at the start, and is not when it is first opened.
+    let mut rig = Rig::start(&dataset, ReadsConfig { patience, ..simulated("") }, 4096).unwrap();
+    let path = dataset.shard(dataset.entry(sample).shard);
+    std::fs::remove_file(&path).unwrap();
+    let op = rig.op(&dataset, sample);
+    rig.reads.submit(op);
+    let completion = rig.take(1).remove(0);
+    let fault = completion.outcome.unwrap_err();
+    let ReadFault::Open { path: of, errno: Errno::NOENT, tried } = &fault else { panic!("{fault:?}") };
+    assert!(*of == path && *tried >= patience && fault.is_not_the_record_s(), "{fault}");
+    assert!(completion.latency >= patience, "{:?}", completion.latency);
+}
+
+#[test]
+fn a_shard_that_is_away_for_a_while_costs_time_and_no_record() {
+    for way in every_way().into_iter().filter(|way| way.store.is_none()) {
+        let dataset = Dataset::create();
+        let way = ReadsConfig { patience: Duration::from_secs(60), ..way };
+        let Ok(mut rig) = Rig::start(&dataset, way, 4096) else { continue };
+        let shards = [ShardId(0), ShardId(1)].map(|shard| dataset.shard(shard));
+        let away = dataset.path().join("away");
+        std::fs::rename(&shards[0], &away).unwrap();
+        for id in 0..dataset.index.len() / 2 {
+            let op = rig.op(&dataset, SampleId(id));
+            rig.reads.submit(op);
+        }
+        // All of the other shard come although the first reads wait, more of them than there are places.
+        let here = |id: &u32| {
+            let entry = dataset.entry(SampleId(*id));
+            entry.shard == ShardId(1) || entry.stored_len == 0
+        };
+        let expected = (0..dataset.index.len() / 2).filter(here).count();
+        for completion in rig.take(expected) {
+            assert_eq!(completion.outcome, Ok(()));
+            assert!(here(&completion.op.sample.0));
+            rig.list.give(completion.op.blocks);
+        }
+        assert!(rig.completions.is_empty());
+        std::fs::rename(&away, &shards[0]).unwrap();
+        for completion in rig.take(dataset.index.len() as usize / 2 - expected) {
+            assert_eq!(completion.outcome, Ok(()));
+            assert!(rig.bytes(&completion) == dataset.records[completion.op.sample.index()]);
+            rig.list.give(completion.op.blocks);
+        }
+    }
+}
+
+#[test]
+fn a_read_that_is_tried_again_later_holds_no_place_until_then() {
+    let dataset = Dataset::create();
+    let way = ReadsConfig { depth: Depth::Fixed(1), ..simulated(",eio=30%,seed=1") };
+    let mut rig = Rig::start(&dataset, way, 4096).unwrap();
+    let samples: Vec<SampleId> = (0..dataset.index.len())
+        .map(SampleId)
+        .filter(|&id| (1..=7000).contains(&dataset.entry(id).stored_len))
+        .collect();
+    for &sample in &samples {
+        let op = rig.op(&dataset, sample);
+        rig.reads.submit(op);
+    }
+    // One at a time: whatever failed waits 400 ms at least, in which all others are read.
+    let late: Vec<bool> =
+        rig.take(samples.len()).iter().map(|back| back.latency >= Duration::from_millis(400)).collect();
+    assert!(late.iter().any(|late| *late) && !late[0], "{late:?}");
+    assert!(late.is_sorted(), "a read waited for another one's wait: {late:?}");
+}
+
+#[test]
+fn the_first_reads_of_a_slow_link_have_few_beside_them() {
+    let dataset = Dataset::create();
+    let store: StoreModel = "latency=2ms,bandwidth=20Mbit,clock=virtual".parse().unwrap();
+    let way = ReadsConfig { depth: Depth::Auto, store: Some(store), ..simulated("") };
+    let mut rig = Rig::start(&dataset, way, 4096).unwrap();
+    let sample = dataset.sample_of(100_000);
+    let (reads, first_batch) = (60, 20);
+    for flight in 0..reads {
+        let op = ReadOp { flight, ..rig.op(&dataset, sample) };
+        rig.reads.submit(op);
+    }
+    let back = rig.take(60);
+    assert!(back.is_sorted_by_key(|completion| completion.op.flight), "the first are answered first");
+    // A read takes 40 ms of the link. Of 16 in flight each waits for 15 others, of 32 it was 31.
+    let slowest = back[..first_batch].iter().map(|completion| completion.latency).max().unwrap();
+    assert!(slowest <= Duration::from_millis(2 + 16 * 40), "{slowest:?}");
+    assert_eq!(rig.reads.depth(), 8, "16 in flight brought no more");
+}
+
+#[test]
+fn a_store_without_limits_has_its_depth_after_a_few_latencies() {
+    let dataset = Dataset::create();
+    let store: StoreModel = "latency=50ms,clock=virtual".parse().unwrap();
+    let way = ReadsConfig { depth: Depth::Auto, store: Some(store), ..simulated("") };
+    let mut rig = Rig::start(&dataset, way, 4096).unwrap();
+    let sample = dataset.sample_of(4096);
+    for _ in 0..60 {
+        let op = rig.op(&dataset, sample);
+        rig.reads.submit(op);
+    }
+    // 8 and 16 of them, each in one latency.
+    let back = rig.take(24);
+    assert!(rig.reads.depth() >= 32, "{}", rig.reads.depth());
+    assert!(back.iter().all(|completion| completion.latency == Duration::from_millis(50)));
+    rig.take(36);
+}
+
+/// A shard that can be opened only once somebody writes to it: a pipe in its place.
+#[test]
+fn a_read_that_waited_for_its_shard_goes_before_those_that_were_submitted_later() {
+    let dataset = Dataset::create();
+    let pipe = dataset.shard(ShardId(0));
+    std::fs::remove_file(&pipe).unwrap();
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
+    assert!(made.success());
+    let way = ReadsConfig { depth: Depth::Fixed(1), ..config(EngineChoice::Uring, IoMode::Buffered) };
+    let Ok(mut rig) = Rig::start(&dataset, way, 4096) else { return println!("left out: no io_uring") };
+    let other = (0..dataset.index.len())
+        .map(SampleId)
+        .find(|&id| dataset.entry(id).shard == ShardId(1) && dataset.entry(id).stored_len == 4096)
+        .unwrap();
+    let waits = (0..dataset.index.len())
+        .map(SampleId)
+        .find(|&id| dataset.entry(id).shard == ShardId(0) && dataset.entry(id).stored_len == 4096)
+        .unwrap();
+    let op = rig.op(&dataset, waits);
+    rig.reads.submit(op);
+    // The queue is kept long: whoever goes to its end waits for all of these.
+    let long = 1500;
+    for _ in 0..long {
+        let op = rig.op(&dataset, other);
+        rig.reads.submit(op);
+    }
+    // Returns once the engine has opened the pipe for reading, which then is at its end.
+    drop(std::fs::File::options().write(true).open(&pipe).unwrap());
+    let mut before = 0;
+    loop {
+        let completion = rig.completions.recv().unwrap();
+        let sample = completion.op.sample;
+        rig.list.give(completion.op.blocks);
+        if sample == waits {
+            assert!(completion.outcome.is_err(), "nothing was written to the pipe");
+            break;
+        }
+        before += 1;
+        let op = rig.op(&dataset, other);
+        rig.reads.submit(op);
+    }
+    assert!(before < long, "{before} reads that were submitted later were answered before");
+    rig.take(long);
 }
 
 #[test]

@@ -48,6 +48,12 @@ impl Packed {
     /// Packs these files, which must be in the order of torchvision.
     #[must_use]
     pub fn of(sources: Vec<Source>) -> Self {
+        Self::in_shards_of(SHARD_BYTES, sources)
+    }
+
+    /// The same, in shards of about `bytes`, as `--shard-size` takes it.
+    #[must_use]
+    pub fn in_shards_of(bytes: &str, sources: Vec<Source>) -> Self {
         let folder = tempfile::Builder::new().prefix("whole-").tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
         let (images, dataset) = (root.join("images"), root.join("dataset"));
@@ -59,7 +65,7 @@ impl Packed {
         let packing = Command::new(program("shade-pack"))
             .arg("create")
             .args([&images, &dataset])
-            .args(["--quiet", "--shard-size", SHARD_BYTES])
+            .args(["--quiet", "--shard-size", bytes])
             .output()
             .unwrap();
         assert!(packing.status.success(), "{packing:?}");

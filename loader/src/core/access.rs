@@ -15,10 +15,16 @@ use crate::blocks::{Blocks, Record, charged_bytes};
 use crate::cache::Admission;
 use crate::reads::{Completion, ReadOp};
 
-/// The read of one record as part of `flight`.
-pub(super) fn read_op(flight: FlightId, sample: SampleId, entry: &Entry, blocks: Blocks) -> ReadOp {
+/// The read of one record as part of `flight`; `recheck` if it was not what was packed when it came before.
+pub(super) fn read_op(
+    flight: FlightId,
+    sample: SampleId,
+    entry: &Entry,
+    recheck: bool,
+    blocks: Blocks,
+) -> ReadOp {
     let &Entry { shard, offset, stored_len: len, crc32c, .. } = entry;
-    ReadOp { flight, sample, shard, offset, len, crc32c, blocks }
+    ReadOp { flight, sample, shard, offset, len, crc32c, recheck, blocks }
 }
 
 impl Core {
@@ -54,7 +60,8 @@ impl Core {
             let Some(blocks) = self.free.take(u64::from(entry.stored_len)) else { return };
             let flight = self.reading.next_flight();
             let mut ops = Vec::new();
-            let mut first_op = Some(read_op(flight, first, &entry, blocks));
+            let recheck = self.reading.is_doubted(first);
+            let mut first_op = Some(read_op(flight, first, &entry, recheck, blocks));
             let records = self.reading.find_group(first, &entry);
             if records > 1 {
                 ops.reserve(records);
@@ -79,7 +86,7 @@ impl Core {
     fn neighbour_op(&mut self, flight: FlightId, sample: SampleId) -> Option<ReadOp> {
         let entry = self.index.entry(sample)?;
         match self.free.take(u64::from(entry.stored_len)) {
-            Some(blocks) => Some(read_op(flight, sample, &entry, blocks)),
+            Some(blocks) => Some(read_op(flight, sample, &entry, self.reading.is_doubted(sample), blocks)),
             None => {
                 self.reading.put_back(sample, &self.index);
                 None
@@ -102,7 +109,7 @@ impl Core {
         let Completion { op, outcome, checked, latency } = completion;
         let sample = op.sample;
         self.stalls.latencies.add(u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX));
-        let waiting = self.reading.came_back(op.flight, sample, outcome.is_ok());
+        let waiting = self.reading.came_back(op.flight, sample, outcome.is_ok(), now_ns);
         if let Some(job) = &mut self.job {
             job.count(|counts| counts.bytes_read += u64::from(op.len));
         }
@@ -133,7 +140,11 @@ impl Core {
                 }
                 let text = self.name_fault(sample, &fault);
                 for row in waiting {
-                    self.row_fault(row, &text, actions);
+                    if fault.is_not_the_record_s() {
+                        self.row_error(row, &text);
+                    } else {
+                        self.row_fault(row, &text, actions);
+                    }
                 }
             }
         }

@@ -69,6 +69,19 @@ impl Core {
         }
     }
 
+    /// A row's record cannot be had, which is not the record's fault: an error whatever `on_error` says. Leaving it out
+    /// would leave out all that lies there.
+    pub(super) fn row_error(&mut self, row: RowRef, text: &str) {
+        if let Some(job) = &mut self.job {
+            job.count(|counts| counts.faults += 1);
+        }
+        let Some(batch) = self.session_mut(row.session).and_then(|s| s.batch_mut(row.seq)) else { return };
+        batch.finish(row.position, RowState::Skipped);
+        if !batch.abandoned {
+            batch.failure.get_or_insert_with(|| text.to_owned());
+        }
+    }
+
     /// A worker found that `record` is not what was packed: it leaves the cache. The first time, `row` waits for it to be
     /// read again, as what went wrong may have been the way and not the place; returns whether it does.
     pub(super) fn read_again(&mut self, row: RowRef, sample: SampleId, record: &Arc<Record>) -> bool {
@@ -91,6 +104,7 @@ impl Core {
         target.reread = true;
         target.state = RowState::Waiting;
         self.access(sample, row);
+        self.reading.doubt(sample);
         true
     }
 

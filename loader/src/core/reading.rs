@@ -23,6 +23,8 @@ pub(super) struct Reading {
     flights: VecDeque<Option<Flying>>,
     first_flight: FlightId,
     in_flight: usize,
+    /// Since when the oldest flight has been that.
+    oldest_since_ns: u64,
     /// The group that was asked for last, with offsets; kept for its memory.
     group: Vec<(u64, SampleId)>,
 }
@@ -32,6 +34,8 @@ struct Wanted {
     waiting: Vec<RowRef>,
     /// It is wanted even if no row waits.
     ahead: bool,
+    /// It came before and was not what was packed.
+    doubted: bool,
     /// Flights that will bring it; 0 while it is queued, 2 when it is hedged.
     flights: u32,
     /// The first of them. Earlier ones were asked for when it was wanted before, and a hedge was faster.
@@ -62,6 +66,7 @@ impl Reading {
             flights: VecDeque::new(),
             first_flight: 0,
             in_flight: 0,
+            oldest_since_ns: 0,
             group: Vec::new(),
         }
     }
@@ -89,6 +94,18 @@ impl Reading {
         {
             self.neighbours.insert(sample, entry.shard, entry.offset, entry.stored_len);
         }
+    }
+
+    /// `sample`, which somebody wants, came before and was not what was packed.
+    pub(super) fn doubt(&mut self, sample: SampleId) {
+        if let Some(wanted) = self.wanted.get_mut(&sample) {
+            wanted.doubted = true;
+        }
+    }
+
+    /// Whether the record came before and was not what was packed.
+    pub(super) fn is_doubted(&self, sample: SampleId) -> bool {
+        self.wanted.get(&sample).is_some_and(|wanted| wanted.doubted)
     }
 
     /// Whether somebody wants the record, or it is on its way.
@@ -154,12 +171,15 @@ impl Reading {
         }
         let Some(first) = first else { return };
         self.in_flight += 1;
+        if self.flights.is_empty() {
+            self.oldest_since_ns = now_ns;
+        }
         let flying = Flying { submitted_ns: now_ns, first, records, missing: records, hedged };
         self.flights.push_back(Some(flying));
     }
 
     /// One record of `flight` is back.
-    fn landed(&mut self, flight: FlightId) {
+    fn landed(&mut self, flight: FlightId, now_ns: u64) {
         let at = flight.checked_sub(self.first_flight).and_then(|at| usize::try_from(at).ok());
         let Some(place) = at.and_then(|at| self.flights.get_mut(at)) else { return };
         let Some(flying) = place else { return };
@@ -171,13 +191,20 @@ impl Reading {
         while self.flights.front().is_some_and(Option::is_none) {
             self.flights.pop_front();
             self.first_flight += 1;
+            self.oldest_since_ns = now_ns;
         }
     }
 
     /// `flight` brought the record of `sample`, or a fault. Returns the rows whose record or fault it is; none of a fault as
     /// long as another flight may still bring the record.
-    pub(super) fn came_back(&mut self, flight: FlightId, sample: SampleId, good: bool) -> Vec<RowRef> {
-        self.landed(flight);
+    pub(super) fn came_back(
+        &mut self,
+        flight: FlightId,
+        sample: SampleId,
+        good: bool,
+        now_ns: u64,
+    ) -> Vec<RowRef> {
+        self.landed(flight, now_ns);
         let Some(wanted) = self.wanted.get_mut(&sample) else { return Vec::new() };
         if wanted.first_flight.is_some_and(|first| flight >= first) {
             wanted.flights = wanted.flights.saturating_sub(1);
@@ -204,6 +231,12 @@ impl Reading {
     /// Reads submitted and not yet back.
     pub(super) fn in_flight(&self) -> usize {
         self.in_flight
+    }
+
+    /// Since when the oldest flight has been that. More are submitted than are in flight, and begun in order: from then on at
+    /// the latest it is in flight, and does not wait for its turn.
+    pub(super) fn oldest_since_ns(&self) -> u64 {
+        self.oldest_since_ns
     }
 
     /// The flights with their numbers, the oldest first.

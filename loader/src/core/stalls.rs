@@ -72,10 +72,14 @@ impl Core {
     fn tell_of_late(&mut self, now_ns: u64, actions: &mut Vec<Action>) {
         let late_ns = self.stalls.late_ns();
         let age = |submitted_ns: u64| now_ns.saturating_sub(submitted_ns);
-        let late = self.reading.flights().take_while(|flying| age(flying.submitted_ns) >= late_ns).count();
+        // The oldest is the store's to answer; others may still wait in the engine for their turn.
+        let oldest_ns = age(self.reading.oldest_since_ns());
+        let is_late = oldest_ns >= late_ns;
+        let is_old = |submitted_ns: u64| is_late && age(submitted_ns) >= late_ns;
+        let late = self.reading.flights().take_while(|flying| is_old(flying.submitted_ns)).count();
         self.stalls.late = u32::try_from(late).unwrap_or(u32::MAX);
-        let oldest = self.reading.flights().next().filter(|_| late > 0);
-        let Some((sample, age_ns)) = oldest.map(|flying| (flying.first, age(flying.submitted_ns))) else {
+        let oldest = self.reading.flights().next().filter(|_| is_late);
+        let Some((sample, age_ns)) = oldest.map(|flying| (flying.first, oldest_ns)) else {
             if self.stalls.tell_at_ns > 0 {
                 self.stalls.tell_at_ns = 0;
                 actions.push(Action::Warn("reads are answered again".into()));
@@ -122,7 +126,13 @@ impl Core {
             if let Some(job) = &mut self.job {
                 job.count(|counts| counts.hedged += 1);
             }
-            actions.push(Action::Read(read_op(flight, sample, &entry, blocks)));
+            actions.push(Action::Read(read_op(
+                flight,
+                sample,
+                &entry,
+                self.reading.is_doubted(sample),
+                blocks,
+            )));
         }
     }
 }

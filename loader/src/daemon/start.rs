@@ -21,7 +21,7 @@ use crate::dataset::{Dataset, DatasetError};
 use crate::memfd;
 use crate::panics;
 use crate::reads::coalesce::GAP_BYTES_MAX;
-use crate::reads::{Reads, ReadsConfig, ReadsError};
+use crate::reads::{Reads, ReadsConfig, ReadsError, raise_open_files_limit};
 
 /// News of sessions that may wait for the core: all that eight ranks can have in flight, whose rings have 64 batches each, and as
 /// much again. A session that has more to say waits, and so does its trainer.
@@ -120,8 +120,9 @@ pub struct Ready {
 /// # Errors
 /// [`DaemonError`] when it cannot start.
 pub fn serve(config: &ServeConfig, announce: impl FnOnce(&Ready)) -> Result<(), DaemonError> {
-    // First of all: of the daemons that a node's ranks start at once, all but one learn here that they are not needed, and
-    // only that one reads the index. Whoever connects meanwhile waits until it is accepted.
+    raise_open_files_limit();
+    // Before the index is read: of the daemons that a node's ranks start at once, all but one learn here that they are not
+    // needed, and only that one reads it. Whoever connects meanwhile waits until it is accepted.
     let folder = Dataset::folder(&config.dataset)?;
     let listener = bind(config, &folder)?;
     let dataset = Dataset::open_in(folder)?;

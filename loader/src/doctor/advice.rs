@@ -8,6 +8,7 @@ use super::nfs::Nfs;
 use super::place::Place;
 use super::probe::Probe;
 use super::size::size;
+use super::sweep::{Bound, Wire};
 
 /// Below this a record of usual size takes several READs.
 const RSIZE_MIN_BYTES: u64 = 256 << 10;
@@ -33,6 +34,8 @@ pub(super) fn advice(machine: &Machine, place: Option<&Place>, probe: Option<&Pr
         all.extend(of_place(machine, place));
     }
     all.extend(probe.into_iter().flat_map(of_probe));
+    let nfs = place.and_then(|place| place.nfs.as_ref());
+    all.extend(nfs.filter(|nfs| nfs.has_sessions()).zip(probe).and_then(|(_, probe)| slots(probe)));
     all.sort_by_key(|advice| advice.change.is_none());
     all
 }
@@ -45,7 +48,8 @@ fn note(topic: &'static str, fact: String, advice: impl Into<String>) -> Advice 
     Advice { topic, fact, advice: advice.into(), change: None }
 }
 
-/// NFS mounts keep what they were mounted with when they are remounted.
+/// NFS mounts keep what they were mounted with when they are remounted, and share connections with other mounts of their
+/// server.
 fn mount_option(option: &str) -> String {
     format!("mount option {option} (umount, then mount: a remount does not change it)")
 }
@@ -121,8 +125,11 @@ fn of_place(machine: &Machine, place: &Place) -> Vec<Advice> {
         all.push(change(
             "rsize",
             format!("rsize is {}", size(rsize)),
-            "a record larger than that takes several READs, and each takes a session slot; if the mount stays below, the \
-             server's own limit does it (Linux: /proc/fs/nfsd/max_block_size)",
+            format!(
+                "a record larger than that takes several READs{}; if the mount stays below, the server's own limit does it \
+                 (Linux: /proc/fs/nfsd/max_block_size)",
+                if nfs.has_sessions() { ", and each takes a session slot" } else { "" }
+            ),
             mount_option("rsize=1048576"),
         ));
     }
@@ -130,8 +137,16 @@ fn of_place(machine: &Machine, place: &Place) -> Vec<Advice> {
         all.push(change(
             "nconnect",
             "there is one TCP connection to the server (nconnect=1)".to_owned(),
-            "more connections raise the bandwidth; they do not raise the session slots, so not the reads in flight",
-            mount_option("nconnect=8"),
+            format!(
+                "more connections raise the bandwidth{}",
+                if nfs.has_sessions() {
+                    "; they do not raise the session slots, so not the reads in flight"
+                } else {
+                    ""
+                }
+            ),
+            "mount option nconnect=8, once all mounts of that server are unmounted: they share its connections, and a new \
+             mount gets those that are there",
         ));
     }
     all.extend(version(nfs));
@@ -157,7 +172,7 @@ fn version(nfs: &Nfs) -> Option<Advice> {
         return Some(note(
             "version",
             fact,
-            "version 3 has no session slots that limit reads in flight; stay with it if a server grants few slots in 4.1",
+            "no session limits the reads in flight, as from 4.1 on; stay with it if the server allows few of them there",
         ));
     }
     if nfs.has_sessions() {
@@ -166,9 +181,8 @@ fn version(nfs: &Nfs) -> Option<Advice> {
             "version",
             fact,
             format!(
-                "reads in flight are limited by the session slots that the server grants; the client asks for \
-                 nfs.max_session_slots{asked} (set in /etc/modprobe.d, before the first mount). A knee of the probe at \
-                 about the number of slots says that they are the limit"
+                "reads in flight are limited by the session slots that the server grants, which may be fewer than the \
+                 client asks for with nfs.max_session_slots{asked} (set in /etc/modprobe.d, before the first mount)"
             ),
         ));
     }
@@ -203,6 +217,28 @@ fn regime(machine: &Machine, place: &Place) -> Option<Advice> {
     }
 }
 
+/// How many session slots the server has granted, and whether they are the limit.
+fn slots(probe: &Probe) -> Option<Advice> {
+    let wire = probe.wire?;
+    let Wire { depth, asked_mean, in_flight_mean, rtt_ms, rtt_alone_ms } = wire;
+    let fact = format!(
+        "at depth {depth}, {asked_mean:.0} reads were wanted at a time and {in_flight_mean:.0} were on the wire, with an \
+         RTT of {rtt_ms:.1} ms ({rtt_alone_ms:.1} alone)"
+    );
+    let advice = match wire.bound() {
+        Bound::Slots => format!(
+            "the server grants about {in_flight_mean:.0} session slots, and they are the limit: more of them would bring more \
+             records a second. The server decides (Linux: more nfsd threads and memory)"
+        ),
+        Bound::Server => format!(
+            "the server grants about {in_flight_mean:.0} session slots, and they are not the limit: the server or the link is, \
+             as answers take longer the more is asked"
+        ),
+        Bound::Reader => "all that was wanted was on the wire: session slots are not the limit".to_owned(),
+    };
+    Some(note("slots", fact, advice))
+}
+
 fn of_probe(probe: &Probe) -> Vec<Advice> {
     let mut all = Vec::new();
     let verify = "shade-pack verify DATASET";
@@ -214,7 +250,16 @@ fn of_probe(probe: &Probe) -> Vec<Advice> {
             verify,
         ));
     }
-    if let Some(first) = &probe.first_error {
+    if let Some(forbidden) = &probe.forbidden {
+        all.push(change(
+            "permission",
+            forbidden.clone(),
+            "the user who trains may not read the shards, which are not damaged for that; over NFS root is nobody unless the \
+             export says no_root_squash",
+            "chmod -R a+rX DATASET, by its owner",
+        ));
+    }
+    if let Some(first) = probe.first_error.as_ref().filter(|_| probe.forbidden.is_none()) {
         all.push(change(
             "errors",
             format!("{} of the reads failed, first: {first}", probe.errors),
@@ -366,6 +411,45 @@ mod tests {
         assert!(advice.fact.contains("seccomp") && advice.advice.contains("threads"), "{advice:?}");
         assert_eq!(advice.change.as_deref(), Some("another profile"));
         assert_eq!(topics(&Machine { io_uring: denied(None), ..machine() }, None, None).1, ["io_uring"]);
+    }
+
+    #[test]
+    fn slots_are_told_where_there_are_sessions_and_nowhere_else() {
+        let wire =
+            Wire { depth: 256, asked_mean: 250.0, in_flight_mean: 28.4, rtt_ms: 50.7, rtt_alone_ms: 50.1 };
+        let probe = Probe { wire: Some(wire), ..Probe::default() };
+        let place_of = |options: &str| place("nfs4", options);
+        let told = |options: &str| {
+            let all = advice(&machine(), Some(&place_of(options)), Some(&probe));
+            all.iter().map(|a| format!("{}: {}", a.fact, a.advice)).collect::<Vec<_>>().join("\n")
+        };
+        let text = told(GOOD);
+        assert!(text.contains("about 28 session slots, and they are the limit"), "{text}");
+        for options in ["vers=3,rsize=32768,hard,proto=tcp", "vers=4.0,rsize=32768,hard,proto=tcp"] {
+            let text = told(options);
+            assert!(!text.contains("slot"), "{options}: {text}");
+        }
+        let slow = Probe { wire: Some(Wire { rtt_ms: 900.0, ..wire }), ..probe.clone() };
+        let all = advice(&machine(), Some(&place_of(GOOD)), Some(&slow));
+        assert!(all.iter().any(|a| a.topic == "slots" && a.advice.contains("not the limit")), "{all:?}");
+    }
+
+    #[test]
+    fn connections_are_those_of_all_mounts_of_a_server() {
+        let all = advice(&machine(), Some(&place("nfs4", "vers=4.2,rsize=1048576,hard,proto=tcp")), None);
+        let advice = all.iter().find(|advice| advice.topic == "nconnect").unwrap();
+        assert!(advice.change.as_ref().unwrap().contains("all mounts of that server"), "{advice:?}");
+    }
+
+    #[test]
+    fn what_may_not_be_read_is_no_damage() {
+        let forbidden = Some("cannot open /data/set/shard-000000.tar: Permission denied".to_owned());
+        let probe = Probe { errors: 9, first_error: forbidden.clone(), forbidden, ..Probe::default() };
+        let [advice] = &advice(&machine(), None, Some(&probe))[..] else { panic!("one advice") };
+        assert!(
+            advice.topic == "permission" && advice.change.as_ref().unwrap().contains("chmod"),
+            "{advice:?}"
+        );
     }
 
     #[test]

@@ -10,7 +10,7 @@ const PROBE_SECONDS_MAX: f64 = 300.0;
 /// `shade-load doctor`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Exit codes: 0 looked (advice or none), 1 cannot look, 2 usage, 3 the dataset is damaged, 130 interrupted."
+    after_help = "Exit codes: 0 looked (advice or none), 1 cannot look or may not read the shards, 2 usage, 3 the dataset is damaged, 130 interrupted."
 )]
 pub struct Doctor {
     /// A packed dataset, or any folder: what lies there is then not read. Without it only the machine is looked at.

@@ -26,6 +26,9 @@ pub enum DoctorError {
     /// There is not enough memory for the probe, or no way to catch Ctrl-C.
     #[error("cannot probe: {0}")]
     Probe(io::Error),
+    /// The dataset's shards may not be read; what was found is written.
+    #[error("cannot probe: {0}")]
+    Forbidden(String),
     /// The result cannot be written.
     #[error("cannot write the result: {0}")]
     Write(#[from] io::Error),

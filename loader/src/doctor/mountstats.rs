@@ -4,10 +4,11 @@ use serde::Serialize;
 
 use crate::proc::mountinfo::unescaped;
 
-/// The READ operations of one NFS mount since it was mounted, by all processes.
+/// The READ and READ_PLUS operations of one NFS mount since it was mounted, by all processes. A client of version 4.2 may
+/// send the latter only (Linux 6.12).
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(super) struct ReadsSoFar {
-    /// READ operations.
+    /// READ and READ_PLUS operations.
     pub(super) ops: u64,
     /// Bytes that came back in them, headers included.
     pub(super) bytes: u64,
@@ -19,6 +20,28 @@ pub(super) struct ReadsSoFar {
     pub(super) timeouts: u64,
     /// Connections to the server.
     pub(super) connections: u64,
+}
+
+impl ReadsSoFar {
+    /// Adds the operations of one kind, which waited and took so long in all.
+    fn add(&mut self, ops: u64, timeouts: u64, bytes: u64, (queued_ms, rtt_ms): (u64, u64)) {
+        let before = self.ops;
+        self.ops = before.saturating_add(ops);
+        self.bytes = self.bytes.saturating_add(bytes);
+        self.timeouts = self.timeouts.saturating_add(timeouts);
+        let all = self.ops;
+        let mean = |old: Option<f64>, sum_ms: u64| {
+            (all > 0).then(|| (old.unwrap_or_default() * before as f64 + sum_ms as f64) / all as f64)
+        };
+        self.queued_mean_ms = mean(self.queued_mean_ms, queued_ms);
+        self.rtt_mean_ms = mean(self.rtt_mean_ms, rtt_ms);
+    }
+
+    /// What came since `before`: operations, and the RTTs of all of them in milliseconds.
+    pub(super) fn since(&self, before: &Self) -> (u64, f64) {
+        let rtt_ms = |of: &Self| of.rtt_mean_ms.unwrap_or_default() * of.ops as f64;
+        (self.ops.saturating_sub(before.ops), (rtt_ms(self) - rtt_ms(before)).max(0.0))
+    }
 }
 
 /// The reads of the NFS mount at `mount_point`; of several there the last.
@@ -47,13 +70,11 @@ fn is_nfs_at(device: &str, mount_point: &str) -> bool {
 fn take_line(line: &str, reads: &mut ReadsSoFar) {
     if line.starts_with("xprt:") {
         reads.connections += 1;
-    } else if let Some(numbers) = line.strip_prefix("READ:") {
+    } else if let Some(numbers) = line.strip_prefix("READ:").or_else(|| line.strip_prefix("READ_PLUS:")) {
         // Operations, transmissions, major timeouts, bytes sent, bytes received, milliseconds queued, of RTT, in all.
         let numbers: Vec<u64> = numbers.split_whitespace().map_while(|number| number.parse().ok()).collect();
         if let [ops, _, timeouts, _, received, queued_ms, rtt_ms, ..] = *numbers {
-            let mean = |sum_ms: u64| (ops > 0).then(|| sum_ms as f64 / ops as f64);
-            (reads.ops, reads.bytes, reads.timeouts) = (ops, received, timeouts);
-            (reads.rtt_mean_ms, reads.queued_mean_ms) = (mean(rtt_ms), mean(queued_ms));
+            reads.add(ops, timeouts, received, (queued_ms, rtt_ms));
         }
     }
 }
@@ -100,6 +121,21 @@ device filer:/vol mounted on /my\\040photos with fstype nfs statvers=1.1
             connections: 2,
         };
         assert_eq!(reads, expected);
+    }
+
+    #[test]
+    fn reads_of_either_kind_count() {
+        // As a client of 6.12 has it with version 4.2: READ stays 0.
+        let plus = TEXT.replace("        READ: 6400", "   READ_PLUS: 6400");
+        let plus = plus.replace("       WRITE: 0", "        READ: 0 0 0 0 0 0 0 0 0\n       WRITE: 0");
+        assert_eq!(reads_so_far(&plus, "/data"), reads_so_far(TEXT, "/data"));
+        let both = TEXT
+            .replace("       WRITE: 0", "   READ_PLUS: 1600 1600 1 1 6401600 320 12800 13200 0\n  WRITE: 0");
+        let reads = reads_so_far(&both, "/data").unwrap();
+        assert_eq!((reads.ops, reads.bytes, reads.timeouts), (8000, 740_200_000, 2));
+        assert_eq!((reads.rtt_mean_ms, reads.queued_mean_ms), (Some(17_920.0 / 8000.0), Some(0.12)));
+        let (ops, rtt_ms) = reads.since(&reads_so_far(TEXT, "/data").unwrap());
+        assert!(ops == 1600 && (rtt_ms - 12_800.0).abs() < 1e-6, "{rtt_ms}");
     }
 
     #[test]

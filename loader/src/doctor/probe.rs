@@ -10,10 +10,11 @@ use shade_formats::SampleId;
 use shade_formats::index::Index;
 
 use super::DoctorError;
+use super::mountstats::ReadsSoFar;
 use super::picks::Picks;
 use super::place::Facts;
 use super::progress::Progress;
-use super::sweep::{Step, Tally, knee};
+use super::sweep::{Step, Tally, Wire, knee};
 use crate::blocks::{Arena, FreeList, charged_bytes};
 use crate::dataset::Dataset;
 use crate::reads::{Completion, Depth, EngineChoice, IoMode, ReadOp, Reads, ReadsConfig};
@@ -46,6 +47,10 @@ pub(super) struct Probe {
     /// Reads that failed.
     pub(super) errors: u64,
     pub(super) first_error: Option<String>,
+    /// Why shards may not be read, which ended the probe.
+    pub(super) forbidden: Option<String>,
+    /// What was on the wire at the step that had most there; `None` where there is no NFS mount, or not all depths were measured.
+    pub(super) wire: Option<Wire>,
     /// Reads that did not come back within 20 s.
     pub(super) unanswered: u32,
     /// Shards that are missing or have another size than the index says.
@@ -55,12 +60,14 @@ pub(super) struct Probe {
     pub(super) interrupted: bool,
 }
 
-/// Probes `dataset` for about `length`, until `stop` is set. The dataset must not be empty.
+/// Probes `dataset` for about `length`, until `stop` is set. The dataset must not be empty. `so_far` says what its NFS
+/// mount has read, if it is on one.
 pub(super) fn probe(
     dataset: &Dataset,
     facts: &Facts,
     length: Duration,
     stop: &AtomicBool,
+    so_far: &dyn Fn() -> Option<ReadsSoFar>,
 ) -> Result<Probe, DoctorError> {
     let most = charged_bytes(facts.record_max_bytes, facts.block_bytes);
     let usual = charged_bytes(facts.record_p99_bytes, facts.block_bytes) * u64::from(DEPTH_MAX);
@@ -72,6 +79,8 @@ pub(super) fn probe(
         io: IoMode::Auto,
         depth: Depth::Fixed(DEPTH_MAX),
         store: None,
+        // A probe tells of what is wrong and does not wait until it is mended.
+        patience: Duration::ZERO,
     };
     let index = Arc::clone(&dataset.index);
     let arena = Arc::new(arena);
@@ -91,6 +100,7 @@ pub(super) fn probe(
         most_bytes: most,
         in_flight: 0,
         stop,
+        so_far,
         found,
     };
     Ok(reader.sweep(length / SHARES))
@@ -107,6 +117,7 @@ struct Reader<'a> {
     most_bytes: u64,
     in_flight: u32,
     stop: &'a AtomicBool,
+    so_far: &'a dyn Fn() -> Option<ReadsSoFar>,
     found: Probe,
 }
 
@@ -120,10 +131,12 @@ impl Reader<'_> {
             progress.show(|| "probing: opening shards".to_owned());
         });
         picks.keep_opened(self.index);
+        let mut on_the_wire = Vec::new();
         for depth in DEPTHS {
-            if self.found.interrupted || self.found.unanswered > 0 {
+            if self.found.interrupted || self.found.unanswered > 0 || self.found.forbidden.is_some() {
                 break;
             }
+            let before = (self.so_far)();
             let started = Instant::now();
             let tally = self.step(depth, started + share, &mut || picks.random(), &mut |tally| {
                 progress.show(|| {
@@ -132,6 +145,8 @@ impl Reader<'_> {
                 });
             });
             self.found.steps.extend(tally.step(depth, started.elapsed()));
+            let since = before.and_then(|before| Some((self.so_far)()?.since(&before)));
+            on_the_wire.extend(since);
         }
         if self.in_flight > 0 {
             // Dropping the reads would wait for those that hang. The process ends soon, and the kernel keeps the memory.
@@ -139,6 +154,7 @@ impl Reader<'_> {
         }
         if self.found.steps.len() == DEPTHS.len() && !self.found.interrupted {
             self.found.knee_depth = knee(&self.found.steps);
+            self.found.wire = Wire::of(&self.found.steps, &on_the_wire);
         }
         self.found
     }
@@ -159,7 +175,9 @@ impl Reader<'_> {
                 self.found.interrupted = true;
                 patience = patience.min(Instant::now() + STOP_MAX);
             }
-            more = more && !self.found.interrupted && Instant::now() < deadline;
+            // What may not be opened is not asked for again and again: each try may be a request to a server.
+            let stopped = self.found.interrupted || self.found.forbidden.is_some();
+            more = more && !stopped && Instant::now() < deadline;
             while more && self.in_flight < depth && self.has_memory() {
                 more = next().is_some_and(|sample| self.submit(sample));
             }
@@ -194,6 +212,7 @@ impl Reader<'_> {
             offset: entry.offset,
             len: entry.stored_len,
             crc32c: entry.crc32c,
+            recheck: false,
             blocks,
         });
         self.in_flight += 1;
@@ -208,6 +227,9 @@ impl Reader<'_> {
             Ok(()) => tally.count(op.len, latency),
             Err(fault) => {
                 self.found.errors += 1;
+                if fault.is_forbidden() {
+                    self.found.forbidden.get_or_insert_with(|| fault.to_string());
+                }
                 let shard = self.index.shard(op.shard).map_or("?", |shard| shard.name);
                 let say =
                     || format!("sample {} in shard {shard} at byte {}: {fault}", op.sample.0, op.offset);

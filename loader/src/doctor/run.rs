@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::cli::Doctor;
 use super::error::DoctorError;
 use super::machine;
+use super::mountstats::reads_so_far;
 use super::place::{self, Place};
 use super::probe::{Probe, probe};
 use super::report::Report;
@@ -32,6 +33,7 @@ pub fn doctor(args: &Doctor, out: &mut impl Write) -> Result<(), DoctorError> {
         _ => None,
     };
     let interrupted = probed.as_ref().is_some_and(|probe| probe.interrupted);
+    let forbidden = probed.as_ref().and_then(|probe| probe.forbidden.clone());
     let report = Report::new(machine::look(&mounts), place, probed);
     if args.json {
         serde_json::to_writer(&mut *out, &report).map_err(std::io::Error::from)?;
@@ -39,7 +41,11 @@ pub fn doctor(args: &Doctor, out: &mut impl Write) -> Result<(), DoctorError> {
     } else {
         write!(out, "{report}")?;
     }
-    if interrupted { Err(DoctorError::Interrupted) } else { Ok(()) }
+    match forbidden {
+        Some(why) => Err(DoctorError::Forbidden(why)),
+        None if interrupted => Err(DoctorError::Interrupted),
+        None => Ok(()),
+    }
 }
 
 /// The probe of a dataset that has records, if one is wanted.
@@ -51,5 +57,9 @@ fn probed(place: &Place, dataset: &Dataset, seconds: f64) -> Result<Option<Probe
     let asked = Arc::clone(&stop);
     ctrlc::set_handler(move || asked.store(true, Ordering::Relaxed))
         .map_err(|error| DoctorError::Probe(std::io::Error::other(error)))?;
-    probe(dataset, facts, Duration::from_secs_f64(seconds), &stop).map(Some)
+    let so_far = || {
+        let mount = place.mount.as_ref().filter(|_| place.nfs.is_some())?;
+        reads_so_far(&text("/proc/self/mountstats"), &mount.mount_point)
+    };
+    probe(dataset, facts, Duration::from_secs_f64(seconds), &stop, &so_far).map(Some)
 }

@@ -8,7 +8,7 @@ use serde::Serialize;
 const KNEE_SHARE: f64 = 0.95;
 
 /// What one depth gave.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(super) struct Step {
     /// Reads in flight at most.
     pub(super) depth: u32,
@@ -77,6 +77,69 @@ impl Tally {
     }
 }
 
+/// What was on its way between an NFS client and its server in the step that had most on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(super) struct Wire {
+    /// The step's.
+    pub(super) depth: u32,
+    /// Reads that the step had in flight, on average.
+    pub(super) asked_mean: f64,
+    /// Requests sent and not yet answered, on average. No more than session slots that the server has granted.
+    pub(super) in_flight_mean: f64,
+    /// Their mean RTT.
+    pub(super) rtt_ms: f64,
+    /// The mean RTT of a read that was alone.
+    pub(super) rtt_alone_ms: f64,
+}
+
+/// What bounds the rate of a mount with session slots.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Bound {
+    /// The slots: more was asked for than was sent, and what was sent was answered as fast as a read alone.
+    Slots,
+    /// The server or the link: what was sent was answered slower.
+    Server,
+    /// Neither: all that was asked for was sent.
+    Reader,
+}
+
+/// More requests than were sent: a share that is not noise.
+const MORE_ASKED: f64 = 1.3;
+/// An RTT that is still that of a read alone.
+const AS_ALONE: f64 = 2.0;
+
+impl Wire {
+    /// From the steps, the first of them with one read at a time, and for each the operations that it took and the sum of
+    /// their RTTs in milliseconds. Of the steps the one counts that had most on the wire: in any other the server or the
+    /// reader may have paused.
+    pub(super) fn of(steps: &[Step], operations: &[(u64, f64)]) -> Option<Self> {
+        let mean = |&(ops, rtt_ms): &(u64, f64)| (ops > 0 && rtt_ms > 0.0).then(|| rtt_ms / ops as f64);
+        let rtt_alone_ms = mean(operations.first()?)?;
+        let wires = steps.iter().zip(operations).filter_map(|(step, operations)| {
+            Some(Self {
+                depth: step.depth,
+                asked_mean: step.in_flight_mean,
+                // Little's law.
+                in_flight_mean: operations.1 / 1e3 / step.seconds.max(1e-9),
+                rtt_ms: mean(operations)?,
+                rtt_alone_ms,
+            })
+        });
+        wires.max_by(|a, b| a.in_flight_mean.total_cmp(&b.in_flight_mean))
+    }
+
+    /// What bounded the step.
+    pub(super) fn bound(&self) -> Bound {
+        if self.asked_mean < self.in_flight_mean * MORE_ASKED {
+            Bound::Reader
+        } else if self.rtt_ms < self.rtt_alone_ms * AS_ALONE {
+            Bound::Slots
+        } else {
+            Bound::Server
+        }
+    }
+}
+
 /// The smallest depth that reads nearly as many records a second as the best one.
 pub(super) fn knee(steps: &[Step]) -> Option<u32> {
     let best = steps.iter().map(|step| step.iops).max_by(f64::total_cmp)?;
@@ -112,6 +175,23 @@ mod tests {
         assert_eq!((step.latency_p50_us, step.latency_max_us), (7, 7));
         assert!(step.iops.is_finite());
         assert_eq!(Tally::default().step(1, Duration::from_secs(1)), None);
+    }
+
+    #[test]
+    fn what_is_on_the_wire_tells_slots_from_a_slow_server() {
+        let step = |depth, in_flight_mean| Step { depth, in_flight_mean, seconds: 2.0, ..Step::default() };
+        // 50 ms and 31 slots, as a 6.1 client had it; at depth 256 the guest paused.
+        let steps = [step(1, 1.0), step(64, 60.6), step(256, 52.7)];
+        let wire = Wire::of(&steps, &[(38, 1_926.0), (1096, 55_600.0), (442, 24_100.0)]).unwrap();
+        assert!((27.0..29.0).contains(&wire.in_flight_mean) && wire.depth == 64, "{wire:?}");
+        assert_eq!(wire.bound(), Bound::Slots);
+        assert_eq!(Wire { asked_mean: 29.0, ..wire }.bound(), Bound::Reader);
+        // Over a thin link.
+        let thin = Wire::of(&steps, &[(40, 1_900.0), (44, 58_000.0), (44, 59_000.0)]).unwrap();
+        assert!((29.0..30.0).contains(&thin.in_flight_mean) && thin.depth == 256, "{thin:?}");
+        assert_eq!(thin.bound(), Bound::Server);
+        assert_eq!(Wire::of(&steps, &[(0, 0.0), (1, 1.0)]), None);
+        assert_eq!(Wire::of(&steps, &[]), None);
     }
 
     #[test]

@@ -6,16 +6,26 @@
 use super::ReadFault;
 use super::bounce::BouncePool;
 use super::coalesce::SPAN_BYTES_MAX;
-use super::files::{Files, OpenShard};
+use super::files::{Files, OpenShard, Unopened};
 use super::gate::Gate;
+use super::land::{land, recheck};
 use super::op::{Completion, ReadOp};
 use super::rules::{Progress, Verdict};
 use crate::blocks::{Arena, Blocks, BlocksError};
 use rustix::io::Errno;
 use shade_formats::ShardId;
-use shade_formats::checksum::crc32c;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+
+/// Wait before the second try of what the store refuses; it doubles from try to try.
+const TROUBLE_WAIT_MIN: Duration = Duration::from_millis(10);
+/// ... up to this. What is in trouble are up to 512 reads, so that a server is asked some 500 times a second at most.
+const TROUBLE_WAIT_MAX: Duration = Duration::from_secs(1);
+/// Trouble that lasts so long is told to the user.
+const TROUBLE_TOLD_AFTER: Duration = Duration::from_millis(500);
+/// Wait for a descriptor while all shards that are open are being read: about as long as a read takes.
+const FULL_WAIT: Duration = Duration::from_millis(1);
 
 /// Most iovecs of one call (Linux' `UIO_MAXIOV`); a record in more pieces is read in several calls.
 const IOVECS_MAX: usize = 1024;
@@ -26,10 +36,15 @@ pub(super) struct Shared {
     pub(super) arena: Arc<Arena>,
     pub(super) bounce: Option<BouncePool>,
     pub(super) gate: Gate,
+    pub(super) patience: Duration,
+    /// Flights so far.
+    pub(super) flights: AtomicU64,
 }
 
 /// A read between its submission and its completion. It owns its memory all the while.
 pub(super) struct Flight {
+    /// Its place in the order of submissions.
+    number: u64,
     cargo: Cargo,
     shard: ShardId,
     /// Where it begins in the shard, in bytes.
@@ -38,7 +53,13 @@ pub(super) struct Flight {
     len: u32,
     progress: Progress,
     file: Option<Arc<OpenShard>>,
-    begun: Option<Begun>,
+    /// The file that went stale: another one is wanted.
+    stale: Option<Arc<OpenShard>>,
+    /// When it first began.
+    begun: Option<Instant>,
+    /// While it holds a place of the gate's: reads in flight when it took it, this one included.
+    place: Option<u32>,
+    trouble: Option<Trouble>,
     /// Results so far.
     tried: u32,
 }
@@ -51,18 +72,18 @@ enum Cargo {
     Neighbours(Vec<ReadOp>, Blocks),
 }
 
+/// Trouble of the store that a flight waits to be over.
 #[derive(Clone, Copy)]
-struct Begun {
-    at: Instant,
-    /// Reads in flight then, this one included.
-    in_flight: u32,
+struct Trouble {
+    since: Instant,
+    wait: Duration,
 }
 
 /// What an engine does next with a flight.
 pub(super) enum Step {
     /// Read what is missing from this file at this offset in bytes into [`Flight::buffers`].
     Read(Flight, Arc<OpenShard>, u64),
-    /// The same after a wait: call [`Flight::next`] then.
+    /// It holds no place of the gate any more: begin it anew after a wait.
     Wait(Flight, Duration),
     /// It has ended: deliver its record.
     Done(Completion),
@@ -72,9 +93,14 @@ pub(super) enum Step {
 
 impl Flight {
     /// The read of one record.
-    pub(super) fn record(op: ReadOp) -> Self {
+    pub(super) fn record(op: ReadOp, shared: &Shared) -> Self {
+        Self::numbered(op, shared.flights.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// The same, in the place of an earlier flight.
+    pub(super) fn numbered(op: ReadOp, number: u64) -> Self {
         let (shard, offset, len) = (op.shard, op.offset, op.len);
-        Self::new(Cargo::Record(op), shard, offset, len)
+        Self::new(number, Cargo::Record(op), shard, offset, len)
     }
 
     /// One read of several records of a shard, in the order of their offsets; each on its own where they do not fit a
@@ -95,30 +121,59 @@ impl Flight {
         let buffer = fitting.and_then(|_| shared.bounce.as_ref()?.take());
         match (fitting, buffer) {
             (Some((shard, offset, len)), Some(buffer)) => {
-                vec![Self::new(Cargo::Neighbours(ops, buffer), shard, offset, len)]
+                let number = shared.flights.fetch_add(1, Ordering::Relaxed);
+                vec![Self::new(number, Cargo::Neighbours(ops, buffer), shard, offset, len)]
             }
-            _ => ops.into_iter().map(Self::record).collect(),
+            _ => ops.into_iter().map(|op| Self::record(op, shared)).collect(),
         }
     }
 
-    fn new(cargo: Cargo, shard: ShardId, offset: u64, len: u32) -> Self {
+    fn new(number: u64, cargo: Cargo, shard: ShardId, offset: u64, len: u32) -> Self {
         let seed = offset ^ (u64::from(shard.0) << 40);
         let progress = Progress::new(len, seed);
-        Self { cargo, shard, offset, len, progress, file: None, begun: None, tried: 0 }
+        Self {
+            number,
+            cargo,
+            shard,
+            offset,
+            len,
+            progress,
+            file: None,
+            stale: None,
+            begun: None,
+            place: None,
+            trouble: None,
+            tried: 0,
+        }
+    }
+
+    /// Its place in the order of submissions.
+    pub(super) fn number(&self) -> u64 {
+        self.number
     }
 
     /// Whether the next step needs a file that is not open yet; takes it if it is.
     pub(super) fn needs_open(&mut self, shared: &Shared) -> bool {
         if self.file.is_none() && self.len > 0 {
-            self.file = shared.files.opened(self.shard);
+            let opened = shared.files.opened(self.shard);
+            self.file =
+                opened.filter(|opened| self.stale.as_ref().is_none_or(|stale| !Arc::ptr_eq(stale, opened)));
             return self.file.is_none();
         }
         false
     }
 
-    /// Counts the flight as one in flight, from `now` on. Call once, before the first [`next`](Self::next).
+    /// Gives the flight a place of the gate's. Call before [`next`](Self::next), at the start and after each wait.
     pub(super) fn begin(&mut self, now: Instant, shared: &Shared) {
-        self.begun = Some(Begun { at: now, in_flight: shared.gate.enter() });
+        self.begun.get_or_insert(now);
+        self.place = Some(shared.gate.enter());
+    }
+
+    /// Gives the place back until the flight begins anew.
+    pub(super) fn pause(&mut self, shared: &Shared) {
+        if let Some(in_flight) = self.place.take() {
+            shared.gate.leave(in_flight, None, self.progress.take_failure());
+        }
     }
 
     /// The next step, not knowing any new result: at the start and after a wait. Opens the shard if it is not open, which
@@ -127,9 +182,10 @@ impl Flight {
         if self.len == 0 {
             return self.end(Ok(()), now, shared);
         }
-        let file = match &self.file {
-            Some(file) => Ok(Arc::clone(file)),
-            None => shared.files.get(self.shard),
+        let file = match (&self.file, &self.stale) {
+            (Some(file), _) => Ok(Arc::clone(file)),
+            (None, Some(stale)) => shared.files.reopen(self.shard, stale),
+            (None, None) => shared.files.get(self.shard),
         };
         self.read_from(file, now, shared)
     }
@@ -187,8 +243,13 @@ impl Flight {
         self.end(Err(error.into()), now, shared)
     }
 
+    /// The shard that it reads.
+    pub(super) fn shard(&self) -> ShardId {
+        self.shard
+    }
+
     /// The shard, where the flight begins in it in bytes, and how many results there were: for the simulator.
-    pub(super) fn place(&self) -> (ShardId, u64, u32) {
+    pub(super) fn attempt(&self) -> (ShardId, u64, u32) {
         (self.shard, self.offset, self.tried)
     }
 
@@ -204,13 +265,18 @@ impl Flight {
     fn follow(mut self, verdict: Verdict, now: Instant, shared: &Shared) -> Step {
         match verdict {
             Verdict::Again => self.next(now, shared),
-            Verdict::After(wait) => Step::Wait(self, wait),
+            Verdict::After(wait) => self.wait(wait, shared),
             Verdict::Reopen => {
-                let file = match self.file.take() {
-                    Some(stale) => shared.files.reopen(self.shard, &stale),
-                    None => shared.files.get(self.shard),
-                };
-                self.read_from(file, now, shared)
+                self.stale = self.file.take();
+                // It begins anew as one whose shard is not open.
+                self.wait(Duration::ZERO, shared)
+            }
+            Verdict::Trouble(errno) => {
+                if errno == Errno::STALE {
+                    self.stale = self.file.take();
+                }
+                let fault = shared.files.refused(self.shard, errno);
+                self.wait_for_store(fault, now, shared)
             }
             Verdict::Buffer => {
                 let file = shared.files.buffer(self.shard);
@@ -221,24 +287,45 @@ impl Flight {
         }
     }
 
-    fn read_from(mut self, file: Result<Arc<OpenShard>, ReadFault>, now: Instant, shared: &Shared) -> Step {
+    fn read_from(mut self, file: Result<Arc<OpenShard>, Unopened>, now: Instant, shared: &Shared) -> Step {
         match file {
             Ok(file) => {
                 self.file = Some(Arc::clone(&file));
+                self.stale = None;
                 let resume = self.progress.resume(file.align_bytes());
                 let offset = self.offset.saturating_add(u64::from(resume));
                 Step::Read(self, file, offset)
             }
-            Err(fault) => self.end(Err(fault), now, shared),
+            Err(Unopened::Full) => self.wait(FULL_WAIT, shared),
+            Err(Unopened::Trouble(fault)) => self.wait_for_store(fault, now, shared),
+            Err(Unopened::Fault(fault)) => self.end(Err(fault), now, shared),
         }
     }
 
-    /// Ends the flight before its time: all its records have this fate.
-    fn cut(self, fault: ReadFault, now: Instant, shared: &Shared) -> Vec<Completion> {
-        let latency = self.latency(now);
-        if let Some(begun) = self.begun {
-            shared.gate.leave(begun.in_flight, None, false);
+    /// Waits outside of the gate, so that reads that can go on do.
+    fn wait(mut self, wait: Duration, shared: &Shared) -> Step {
+        self.pause(shared);
+        Step::Wait(self, wait)
+    }
+
+    /// Waits because of `fault`, or ends with it once it has lasted as long as the patience.
+    fn wait_for_store(mut self, fault: ReadFault, now: Instant, shared: &Shared) -> Step {
+        let Trouble { since, wait } = self.trouble.unwrap_or(Trouble { since: now, wait: TROUBLE_WAIT_MIN });
+        let tried = now.saturating_duration_since(since);
+        if tried >= shared.patience {
+            return self.end(Err(fault.after(tried)), now, shared);
         }
+        if tried >= TROUBLE_TOLD_AFTER {
+            shared.files.tell_trouble(&fault, shared.patience);
+        }
+        self.trouble = Some(Trouble { since, wait: (2 * wait).min(TROUBLE_WAIT_MAX) });
+        self.wait(wait.min(shared.patience - tried), shared)
+    }
+
+    /// Ends the flight before its time: all its records have this fate.
+    fn cut(mut self, fault: ReadFault, now: Instant, shared: &Shared) -> Vec<Completion> {
+        let latency = self.latency(now);
+        self.pause(shared);
         let end = |op| Completion { op, outcome: Err(fault.clone()), checked: false, latency };
         match self.cargo {
             Cargo::Record(op) => vec![end(op)],
@@ -252,26 +339,36 @@ impl Flight {
     }
 
     fn latency(&self, now: Instant) -> Duration {
-        self.begun.map_or(Duration::ZERO, |begun| now.saturating_duration_since(begun.at))
+        self.begun.map_or(Duration::ZERO, |begun| now.saturating_duration_since(begun))
     }
 
     /// Ends the flight with what became of it.
-    fn end(self, outcome: Result<(), ReadFault>, now: Instant, shared: &Shared) -> Step {
+    fn end(mut self, outcome: Result<(), ReadFault>, now: Instant, shared: &Shared) -> Step {
         let latency = self.latency(now);
-        if let Some(begun) = self.begun {
+        if let Some(in_flight) = self.place.take() {
             // A read that had to be tried again says nothing about how fast the store is.
             let clean = outcome.is_ok() && self.tried == 1;
-            let failed = self.progress.failed() || matches!(outcome, Err(ReadFault::Failed { .. }));
-            shared.gate.leave(begun.in_flight, clean.then_some(latency), failed);
+            let failed = self.progress.take_failure() || matches!(outcome, Err(ReadFault::Failed { .. }));
+            shared.gate.leave(in_flight, clean.then_some((latency, now)), failed);
+        }
+        if outcome.is_ok() && self.trouble.is_some() {
+            shared.files.end_trouble();
         }
         match self.cargo {
-            Cargo::Record(op) => Step::Done(Completion { op, outcome, checked: false, latency }),
+            Cargo::Record(op) => {
+                let mut outcome = outcome;
+                let checked = op.recheck && outcome.is_ok();
+                if checked {
+                    outcome = recheck(&op, self.file.as_deref(), shared);
+                }
+                Step::Done(Completion { op, outcome, checked, latency })
+            }
             Cargo::Neighbours(ops, buffer) => {
                 let bytes = match (&outcome, &shared.bounce) {
                     (Ok(()), Some(pool)) => pool.bytes(&buffer, self.len).unwrap_or_default(),
                     _ => Default::default(),
                 };
-                let step = land(ops, bytes, self.offset, latency, &shared.arena);
+                let step = land(self.number, ops, (bytes, self.offset), latency, &shared.arena);
                 if let Some(pool) = &shared.bounce {
                     pool.give(buffer);
                 }
@@ -279,35 +376,4 @@ impl Flight {
             }
         }
     }
-}
-
-/// Copies neighbours out of the bytes that begin at `start` of their shard. Those that are not there, or not right, are to
-/// be read alone, so that each gets the fate of its own.
-fn land(ops: Vec<ReadOp>, bytes: &[u8], start: u64, latency: Duration, arena: &Arena) -> Step {
-    let (mut done, mut again) = (Vec::with_capacity(ops.len()), Vec::new());
-    for mut op in ops {
-        let from = usize::try_from(op.offset.saturating_sub(start)).unwrap_or(usize::MAX);
-        match bytes.get(from..from.saturating_add(op.len as usize)) {
-            Some(record) if crc32c(record) == op.crc32c && copy(record, &mut op, arena).is_ok() => {
-                done.push(Completion { op, outcome: Ok(()), checked: true, latency });
-            }
-            Some(_) => {
-                let ReadOp { sample, shard, offset, .. } = &op;
-                tracing::debug!(%sample, %shard, offset, "checksum mismatch: reading the record again, alone");
-                again.push(Flight::record(op));
-            }
-            None => again.push(Flight::record(op)),
-        }
-    }
-    Step::Landed(done, again)
-}
-
-fn copy(record: &[u8], op: &mut ReadOp, arena: &Arena) -> Result<(), BlocksError> {
-    let mut rest = record;
-    for slice in arena.slices_mut(&mut op.blocks, op.len)? {
-        let Some((now, later)) = rest.split_at_checked(slice.len()) else { break };
-        slice.copy_from_slice(now);
-        rest = later;
-    }
-    Ok(())
 }

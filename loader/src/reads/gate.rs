@@ -4,7 +4,7 @@ use super::config::Depth;
 use super::depth::{DEPTH_MAX, DepthController};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Shared by an engine's threads. Only counts: it lets nobody wait.
 pub(super) struct Gate {
@@ -13,6 +13,7 @@ pub(super) struct Gate {
     depth: AtomicU32,
     controller: Mutex<DepthController>,
     most: u32,
+    started: Instant,
 }
 
 impl Gate {
@@ -22,7 +23,13 @@ impl Gate {
             Depth::Fixed(depth) => (DepthController::fixed(depth), depth),
         };
         let depth = AtomicU32::new(controller.depth());
-        Self { in_flight: AtomicU32::new(0), depth, controller: Mutex::new(controller), most }
+        Self {
+            in_flight: AtomicU32::new(0),
+            depth,
+            controller: Mutex::new(controller),
+            most,
+            started: Instant::now(),
+        }
     }
 
     /// Reads that may be in flight now.
@@ -46,13 +53,15 @@ impl Gate {
         self.in_flight.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// A read that began as one of `in_flight` is over. `latency` is what it took if it went as reads should, `failed`
-    /// says that the store had trouble.
-    pub(super) fn leave(&self, in_flight: u32, latency: Option<Duration>, failed: bool) {
+    /// A read that began as one of `in_flight` is over, or waits before it is tried again: whoever waits holds no place.
+    /// `went_well` is what it took and when it ended, if it went as reads should; `failed` says that the store had trouble.
+    pub(super) fn leave(&self, in_flight: u32, went_well: Option<(Duration, Instant)>, failed: bool) {
         self.in_flight.fetch_sub(1, Ordering::Relaxed);
         let mut controller = self.controller.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(latency) = latency {
-            controller.completed(in_flight, u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX));
+        if let Some((latency, now)) = went_well {
+            let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+            let now_ns = ns(now.saturating_duration_since(self.started));
+            controller.completed(in_flight, ns(latency), now_ns);
         }
         if failed {
             controller.failed();

@@ -21,6 +21,8 @@ pub struct ReadOp {
     pub len: u32,
     /// CRC32C of the stored bytes.
     pub crc32c: u32,
+    /// Compare the checksum on arrival, and the shard's file with what was packed if it is wrong: it was wrong before.
+    pub recheck: bool,
     /// Where the bytes go; at least `len`. Behind the record, up to the next multiple of 512, anything may be
     /// written.
     pub blocks: Blocks,

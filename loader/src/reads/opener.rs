@@ -5,6 +5,9 @@ use super::bell::Bell;
 use super::flight::{Flight, Shared, Step};
 use super::op::{Completion, deliver};
 use crossbeam_channel::{Receiver, Sender};
+use shade_formats::ShardId;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -17,19 +20,29 @@ const THREADS: u32 = 8;
 pub(super) struct Opener {
     /// Closed when the opener is dropped.
     queue: Option<Sender<Flight>>,
+    /// By shard that is being opened: the flights that wait for it. Only the first keeps a thread busy.
+    waiting: HashMap<ShardId, Vec<Flight>>,
     threads: Vec<JoinHandle<()>>,
 }
 
+/// The end of one open, good or not.
+pub(super) struct Opened {
+    shard: ShardId,
+    /// What is left of the flight that the shard was opened for, to be begun after this wait.
+    pub(super) flights: Vec<Flight>,
+    pub(super) wait: Duration,
+}
+
 impl Opener {
-    /// Starts the threads, which send flights on through `back` and ring `bell` then.
+    /// Starts the threads, which tell of each open through `back` and ring `bell` then.
     pub(super) fn start(
         shared: &Arc<Shared>,
-        back: &Sender<Flight>,
+        back: &Sender<Opened>,
         bell: &Arc<Bell>,
         completions: &Sender<Completion>,
     ) -> io::Result<Self> {
         let (queue, flights) = crossbeam_channel::unbounded();
-        let mut opener = Self { queue: Some(queue), threads: Vec::new() };
+        let mut opener = Self { queue: Some(queue), waiting: HashMap::new(), threads: Vec::new() };
         for number in 0..THREADS {
             let (shared, flights) = (Arc::clone(shared), flights.clone());
             let (back, bell, completions) = (back.clone(), Arc::clone(bell), completions.clone());
@@ -40,12 +53,28 @@ impl Opener {
         Ok(opener)
     }
 
-    /// Opens the shard of `flight` and sends it on; where it cannot be opened the flight ends.
-    pub(super) fn submit(&self, flight: Flight) {
-        if let Some(queue) = &self.queue {
-            // The threads listen as long as the opener lives.
-            let _ = queue.send(flight);
+    /// Opens the shard of `flight`, if that is not under way already.
+    pub(super) fn submit(&mut self, flight: Flight) {
+        match self.waiting.entry(flight.shard()) {
+            Entry::Occupied(mut waiting) => waiting.get_mut().push(flight),
+            Entry::Vacant(place) => {
+                place.insert(Vec::new());
+                if let Some(queue) = &self.queue {
+                    // The threads listen as long as the opener lives.
+                    let _ = queue.send(flight);
+                }
+            }
         }
+    }
+
+    /// The flights that have waited for an open that has ended. Where it failed, each is told so by an open of its own.
+    pub(super) fn ended(&mut self, opened: &Opened) -> Vec<Flight> {
+        self.waiting.remove(&opened.shard).unwrap_or_default()
+    }
+
+    /// All flights that wait for an open.
+    pub(super) fn take_waiting(&mut self) -> Vec<Flight> {
+        self.waiting.drain().flat_map(|(_, flights)| flights).collect()
     }
 }
 
@@ -61,32 +90,32 @@ impl Drop for Opener {
 fn open(
     shared: &Shared,
     flights: &Receiver<Flight>,
-    back: &Sender<Flight>,
+    back: &Sender<Opened>,
     bell: &Bell,
     completions: &Sender<Completion>,
 ) {
     for flight in flights {
+        let shard = flight.shard();
         // Nothing is read here: a flight that asks for a read has its file now.
         let step = if bell.stopping() {
             Step::Wait(flight, Duration::ZERO)
         } else {
             flight.next(Instant::now(), shared)
         };
-        let to_read = match step {
-            Step::Read(flight, ..) | Step::Wait(flight, _) => vec![flight],
+        let (flights, wait) = match step {
+            Step::Read(flight, ..) => (vec![flight], Duration::ZERO),
+            Step::Wait(flight, wait) => (vec![flight], wait),
             Step::Done(completion) => {
                 deliver(completions, [completion]);
-                Vec::new()
+                (Vec::new(), Duration::ZERO)
             }
             Step::Landed(done, again) => {
                 deliver(completions, done);
-                again
+                (again, Duration::ZERO)
             }
         };
-        for flight in to_read {
-            // The engine's thread listens until this one has ended.
-            let _ = back.send(flight);
-            bell.ring_if_waited();
-        }
+        // The engine's thread listens until this one has ended.
+        let _ = back.send(Opened { shard, flights, wait });
+        bell.ring_if_waited();
     }
 }

@@ -11,9 +11,12 @@ use super::gate::Gate;
 use super::op::{Completion, ReadOp};
 use crate::blocks::Arena;
 use crossbeam_channel::Sender;
+use rustix::io::Errno;
+use shade_formats::ShardId;
 use shade_formats::index::Index;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 /// Reads records of one dataset. Dropping it stops: reads that have begun end, those that have not come back
 /// as [`Stopped`](super::ReadFault::Stopped), and all have been sent before the drop returns.
@@ -45,7 +48,11 @@ impl Reads {
         {
             return Err(ReadsError::Depth { got });
         }
-        let warnings = survey(folder, &index);
+        let surveyed = survey(folder, &index);
+        let is_missing =
+            |warning: &ShardWarning| matches!(warning, ShardWarning::Missing { errno: Errno::NOENT, .. });
+        let missing: Vec<ShardId> =
+            surveyed.iter().filter(|(_, warning)| is_missing(warning)).map(|(shard, _)| *shard).collect();
         let simulated = config.engine == EngineChoice::Sim || config.store.is_some();
         // A simulated store takes its own time; what the disk below it takes must not show.
         let io = if simulated && config.io == IoMode::Auto { IoMode::Buffered } else { config.io };
@@ -53,19 +60,22 @@ impl Reads {
             .map_err(|why| ReadsError::Direct { folder: folder.to_owned(), why })?;
         let how = choice.to_string();
         let shared = Arc::new(Shared {
-            files: Files::new(folder, index, choice),
+            files: Files::new(folder, index, choice, &missing),
             arena,
             // Without it every record is read on its own.
             bounce: BouncePool::create().ok(),
             gate: Gate::new(config.depth),
+            patience: config.patience,
+            flights: AtomicU64::new(0),
         });
         let (engine, name) = engine::start(&config, &shared, &completions)?;
+        let warnings = surveyed.into_iter().map(|(_, warning)| warning).collect();
         Ok(Self { engine, shared, description: format!("{name}, {how}"), warnings })
     }
 
     /// Hands a read over. Never blocks; what exceeds the depth waits for its turn.
     pub fn submit(&self, op: ReadOp) {
-        self.engine.submit(Flight::record(op));
+        self.engine.submit(Flight::record(op, &self.shared));
     }
 
     /// Hands over records of one shard, in the order of their offsets, that are to be had by one read

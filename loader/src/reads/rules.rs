@@ -7,7 +7,9 @@
 //! | no new byte | the shard is truncated |
 //! | EINTR, EAGAIN | again, after 1 to 50 ms, 8 times |
 //! | EIO, ETIMEDOUT, EREMOTEIO | again, 3 tries over about 2 s |
-//! | ESTALE | open the shard again, once |
+//! | ESTALE | open the shard again, at once; when it is stale again that is trouble |
+//! | EACCES, EPERM, ENOENT, ENODEV | trouble of the store: again, until the patience is over |
+//! | ENOMEM, EMFILE, ENFILE | trouble of the machine: the same |
 //! | EINVAL from a direct read | read this shard through the page cache from now on |
 //! | anything else | failed |
 //!
@@ -40,6 +42,8 @@ pub(super) enum Verdict {
     Buffer,
     /// All bytes are there.
     Good,
+    /// The store or the machine has trouble that is not the record's: read what is missing, later.
+    Trouble(Errno),
     /// The record cannot be had.
     Fail(ReadFault),
 }
@@ -51,6 +55,8 @@ pub(super) struct Progress {
     done: u32,
     disturbed: u32,
     failed: u32,
+    /// The last failure has not been asked about.
+    fails: bool,
     reopened: bool,
     /// State of the generator behind the waits' jitter.
     seed: u64,
@@ -59,7 +65,7 @@ pub(super) struct Progress {
 impl Progress {
     /// A read of `len` bytes, none of them there yet; `seed` spreads the waits.
     pub(super) fn new(len: u32, seed: u64) -> Self {
-        Self { len, done: 0, disturbed: 0, failed: 0, reopened: false, seed }
+        Self { len, done: 0, disturbed: 0, failed: 0, fails: false, reopened: false, seed }
     }
 
     /// Where the next read begins, in bytes from the record's start, if reads must begin at multiples of
@@ -68,9 +74,9 @@ impl Progress {
         self.done - self.done % align_bytes.max(1)
     }
 
-    /// Whether the device or server failed it at least once.
-    pub(super) fn failed(&self) -> bool {
-        self.failed > 0
+    /// Whether the device or server has failed it since this was asked last.
+    pub(super) fn take_failure(&mut self) -> bool {
+        std::mem::take(&mut self.fails)
     }
 
     /// Judges one read that began at [`resume`](Self::resume) with this alignment. `direct` says whether it
@@ -99,6 +105,7 @@ impl Progress {
             }
             Err(errno @ (Errno::IO | Errno::TIMEDOUT | Errno::REMOTEIO)) => {
                 self.failed += 1;
+                self.fails = true;
                 match TRY_WAIT_MS.get(self.failed as usize - 1) {
                     Some(&wait) => Verdict::After(Duration::from_millis(wait + self.random() % (wait / 4))),
                     None => Verdict::Fail(ReadFault::Failed { errno, tries: self.failed }),
@@ -108,6 +115,7 @@ impl Progress {
                 self.reopened = true;
                 Verdict::Reopen
             }
+            Err(errno) if is_trouble(errno) => Verdict::Trouble(errno),
             Err(Errno::INVAL) if direct => Verdict::Buffer,
             Err(errno) => Verdict::Fail(ReadFault::Failed { errno, tries: 1 + self.disturbed + self.failed }),
         }
@@ -121,6 +129,21 @@ impl Progress {
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         z ^ (z >> 31)
     }
+}
+
+/// Whether a read that ends so says something of the store or the machine, and nothing of the record.
+fn is_trouble(errno: Errno) -> bool {
+    matches!(
+        errno,
+        Errno::ACCESS
+            | Errno::PERM
+            | Errno::NOENT
+            | Errno::NODEV
+            | Errno::STALE
+            | Errno::NOMEM
+            | Errno::MFILE
+            | Errno::NFILE
+    )
 }
 
 const _: () = assert!(TRY_WAIT_MS.len() + 1 == TRIES_MAX as usize);
@@ -139,7 +162,7 @@ mod tests {
 
     #[test]
     fn first_results() {
-        let table: [(Result<u32, Errno>, bool, Verdict); 12] = [
+        let table: [(Result<u32, Errno>, bool, Verdict); 14] = [
             (Ok(1000), false, Verdict::Good),
             (Ok(1024), true, Verdict::Good),
             (Ok(999), false, Verdict::Again),
@@ -150,8 +173,10 @@ mod tests {
             (Err(Errno::INVAL), false, failed(Errno::INVAL, 1)),
             (Err(Errno::FAULT), true, failed(Errno::FAULT, 1)),
             (Err(Errno::BADF), true, failed(Errno::BADF, 1)),
-            (Err(Errno::ACCESS), false, failed(Errno::ACCESS, 1)),
-            (Err(Errno::NOENT), false, failed(Errno::NOENT, 1)),
+            (Err(Errno::ACCESS), false, Verdict::Trouble(Errno::ACCESS)),
+            (Err(Errno::NOENT), false, Verdict::Trouble(Errno::NOENT)),
+            (Err(Errno::NOMEM), true, Verdict::Trouble(Errno::NOMEM)),
+            (Err(Errno::NFILE), true, Verdict::Trouble(Errno::NFILE)),
         ];
         for (result, direct, expected) in table {
             assert_eq!(fresh().judge(result, 1, direct), expected, "{result:?}, direct: {direct}");
@@ -205,15 +230,16 @@ mod tests {
                 waited += wait;
             }
             assert!((1600..=2000).contains(&waited.as_millis()), "{waited:?}");
+            assert!(read.take_failure() && !read.take_failure());
             assert_eq!(read.judge(Err(errno), 1, true), failed(errno, 3));
         }
     }
 
     #[test]
-    fn a_stale_handle_is_replaced_once() {
+    fn a_stale_handle_is_replaced_at_once_and_then_after_a_wait() {
         let mut read = fresh();
         assert_eq!(read.judge(Err(Errno::STALE), 1, true), Verdict::Reopen);
-        assert_eq!(read.judge(Err(Errno::STALE), 1, true), failed(Errno::STALE, 1));
+        assert_eq!(read.judge(Err(Errno::STALE), 1, true), Verdict::Trouble(Errno::STALE));
     }
 
     #[test]

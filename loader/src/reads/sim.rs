@@ -6,12 +6,13 @@
 use super::engine::Engine;
 use super::files::OpenShard;
 use super::flight::{Flight, Shared, Step};
+use super::line::Line;
 use super::op::{Completion, deliver};
 use super::store_model::{ClockModel, Fate, Queues, StoreModel};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use rustix::io::{Errno, preadv};
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::BinaryHeap;
 use std::io::{self, IoSliceMut};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -91,7 +92,7 @@ struct Sim {
     completions: Sender<Completion>,
     now: Instant,
     queues: Queues<Instant>,
-    waiting: VecDeque<Flight>,
+    waiting: Line,
     events: BinaryHeap<Reverse<Event>>,
     /// Events so far: equal times keep their order.
     count: u64,
@@ -102,13 +103,13 @@ struct Event {
     due: Instant,
     number: u64,
     flight: Flight,
-    /// An answer from this file at this offset; without one the flight goes on after a wait.
+    /// An answer from this file at this offset; without one the flight begins anew after a wait.
     answer: Option<(Arc<OpenShard>, u64, Fate)>,
 }
 
 impl Sim {
     fn new(model: StoreModel, shared: Arc<Shared>, completions: Sender<Completion>, now: Instant) -> Self {
-        let (queues, waiting, events) = (Queues::default(), VecDeque::new(), BinaryHeap::new());
+        let (queues, waiting, events) = (Queues::default(), Line::default(), BinaryHeap::new());
         Self { model, shared, completions, now, queues, waiting, events, count: 0 }
     }
 
@@ -118,7 +119,7 @@ impl Sim {
     }
 
     fn take(&mut self, flight: Flight) {
-        self.waiting.push_back(flight);
+        self.waiting.push(flight);
         self.begin();
     }
 
@@ -126,17 +127,19 @@ impl Sim {
     fn answer(&mut self) {
         let Some(Reverse(event)) = self.events.pop() else { return };
         self.now = self.now.max(event.due);
-        let step = match event.answer {
-            None => event.flight.next(self.now, &self.shared),
-            Some((file, offset, fate)) => self.land(event.flight, &file, offset, fate),
-        };
-        self.follow(step);
+        match event.answer {
+            None => self.waiting.push(event.flight),
+            Some((file, offset, fate)) => {
+                let step = self.land(event.flight, &file, offset, fate);
+                self.follow(step);
+            }
+        }
         self.begin();
     }
 
     fn begin(&mut self) {
         while self.shared.gate.has_room() {
-            let Some(mut flight) = self.waiting.pop_front() else { return };
+            let Some(mut flight) = self.waiting.pop() else { return };
             flight.begin(self.now, &self.shared);
             let step = flight.next(self.now, &self.shared);
             self.follow(step);
@@ -148,11 +151,11 @@ impl Sim {
             Step::Done(completion) => deliver(&self.completions, [completion]),
             Step::Landed(done, again) => {
                 deliver(&self.completions, done);
-                again.into_iter().rev().for_each(|flight| self.waiting.push_front(flight));
+                again.into_iter().for_each(|flight| self.waiting.push(flight));
             }
             Step::Wait(flight, wait) => self.push(self.now + wait, flight, None),
             Step::Read(flight, file, offset) => {
-                let (shard, place, tried) = flight.place();
+                let (shard, place, tried) = flight.attempt();
                 let attempt = self.model.attempt(shard, place, tried);
                 let bytes = u64::from(flight.len());
                 let due = self.queues.answer_at(&self.model, self.now, attempt.latency, bytes);

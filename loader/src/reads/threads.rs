@@ -2,6 +2,7 @@
 
 use super::engine::Engine;
 use super::flight::{Flight, Shared, Step};
+use super::line::Line;
 use super::op::{Completion, deliver};
 use crossbeam_channel::Sender;
 use rustix::io::{Errno, preadv};
@@ -17,25 +18,49 @@ const THREADS_MAX: u32 = 128;
 /// The pool: a thread more whenever a read finds none idle, as far as the depth allows.
 pub(super) struct Threads {
     pool: Arc<Pool>,
-    threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 struct Pool {
     shared: Arc<Shared>,
     completions: Sender<Completion>,
     state: Mutex<State>,
-    /// Told when a read is queued or room is made for one.
+    /// Told when a read is queued, room is made for one, or the pool stops.
     work: Condvar,
-    /// Told when the pool stops; wakes those that wait before they try again.
-    stop: Condvar,
 }
 
 #[derive(Default)]
 struct State {
     queue: VecDeque<Flight>,
-    idle: u32,
-    threads: u32,
+    /// Flights that go before those of the queue: they were submitted earlier.
+    first: Line,
+    /// Flights that wait before they are tried again, and until when.
+    waiting: Vec<(Instant, Flight)>,
+    idle: usize,
+    threads: Vec<JoinHandle<()>>,
     stopping: bool,
+}
+
+impl State {
+    /// Flights that could begin now.
+    fn ready(&self) -> usize {
+        self.first.len() + self.queue.len()
+    }
+
+    /// Lets flights whose wait is over go first; says how long the others wait at least.
+    fn end_waits(&mut self) -> Option<Duration> {
+        if self.waiting.is_empty() {
+            return None;
+        }
+        let now = Instant::now();
+        for (until, flight) in std::mem::take(&mut self.waiting) {
+            if until <= now {
+                self.first.push(flight);
+            } else {
+                self.waiting.push((until, flight));
+            }
+        }
+        self.waiting.iter().map(|(until, _)| until.saturating_duration_since(now)).min()
+    }
 }
 
 impl Threads {
@@ -46,24 +71,10 @@ impl Threads {
             completions: completions.clone(),
             state: Mutex::default(),
             work: Condvar::new(),
-            stop: Condvar::new(),
         });
-        let threads = Self { pool, threads: Mutex::default() };
-        threads.spawn(0)?;
-        threads.pool.lock().threads = 1;
+        let threads = Self { pool };
+        threads.pool.spawn(&mut threads.pool.lock())?;
         Ok(threads)
-    }
-
-    fn spawn(&self, number: u32) -> io::Result<()> {
-        let pool = Arc::clone(&self.pool);
-        let thread = std::thread::Builder::new().name(format!("shade-read-{number}"));
-        let thread = thread.spawn(move || pool.work())?;
-        self.threads.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
-        Ok(())
-    }
-
-    fn most(&self) -> u32 {
-        self.pool.shared.gate.most().min(THREADS_MAX)
     }
 }
 
@@ -71,19 +82,13 @@ impl Engine for Threads {
     fn submit(&self, flight: Flight) {
         let mut state = self.pool.lock();
         state.queue.push_back(flight);
-        let wanted = state.queue.len() > state.idle as usize;
-        if wanted && state.threads < self.most() && state.threads < self.pool.shared.gate.depth() {
-            // Without another thread the read waits for one of those that there are.
-            if self.spawn(state.threads).is_ok() {
-                state.threads += 1;
-            }
-        }
+        self.pool.add_thread(&mut state);
         drop(state);
         self.pool.work.notify_one();
     }
 
     fn description(&self) -> String {
-        format!("threads (at most {})", self.most())
+        format!("threads (at most {})", self.pool.most())
     }
 }
 
@@ -91,8 +96,9 @@ impl Drop for Threads {
     fn drop(&mut self) {
         self.pool.lock().stopping = true;
         self.pool.work.notify_all();
-        self.pool.stop.notify_all();
-        for thread in self.threads.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+        // No thread starts another one any more.
+        let threads = std::mem::take(&mut self.pool.lock().threads);
+        for thread in threads {
             let _ = thread.join();
         }
     }
@@ -103,20 +109,52 @@ impl Pool {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn most(&self) -> u32 {
+        self.shared.gate.most().min(THREADS_MAX)
+    }
+
+    /// Starts a thread more if a read finds none idle and the depth allows it. Without it the read waits for one of those
+    /// that there are.
+    fn add_thread(self: &Arc<Self>, state: &mut State) {
+        let most = self.most().min(self.shared.gate.depth()) as usize;
+        if !state.stopping && state.ready() > state.idle && state.threads.len() < most {
+            let _ = self.spawn(state);
+        }
+    }
+
+    fn spawn(self: &Arc<Self>, state: &mut State) -> io::Result<()> {
+        let pool = Arc::clone(self);
+        let thread = std::thread::Builder::new().name(format!("shade-read-{}", state.threads.len()));
+        state.threads.push(thread.spawn(move || pool.work())?);
+        Ok(())
+    }
+
     /// A thread's life.
-    fn work(&self) {
+    fn work(self: &Arc<Self>) {
         while let Some(flight) = self.take() {
-            let again = self.read(flight);
+            let then = self.read(flight);
             let mut state = self.lock();
-            again.into_iter().rev().for_each(|flight| state.queue.push_front(flight));
-            if !state.queue.is_empty() {
+            match then {
+                Then::Nothing => {}
+                Then::Alone(flights) => flights.into_iter().for_each(|flight| state.first.push(flight)),
+                Then::Later(flight, wait) => {
+                    state.waiting.push((Instant::now() + wait, flight));
+                    // Somebody idle looks at the time, as this thread may be busy then.
+                    self.work.notify_one();
+                }
+            }
+            if state.ready() > 0 {
                 // This thread takes one of them; another may have been kept waiting by the depth.
+                self.add_thread(&mut state);
                 self.work.notify_one();
             }
         }
-        let rest = std::mem::take(&mut self.lock().queue);
-        rest.into_iter()
-            .for_each(|flight| deliver(&self.completions, flight.stop(Instant::now(), &self.shared)));
+        let mut state = self.lock();
+        let (waiting, first) = (std::mem::take(&mut state.waiting), std::mem::take(&mut state.first));
+        let queue = std::mem::take(&mut state.queue);
+        drop(state);
+        let rest = waiting.into_iter().map(|(_, flight)| flight).chain(first).chain(queue);
+        rest.for_each(|flight| deliver(&self.completions, flight.stop(Instant::now(), &self.shared)));
     }
 
     /// The next flight, begun; `None` when the pool stops.
@@ -126,37 +164,37 @@ impl Pool {
             if state.stopping {
                 return None;
             }
+            let wait = state.end_waits();
             if self.shared.gate.has_room()
-                && let Some(mut flight) = state.queue.pop_front()
+                && let Some(mut flight) = state.first.pop().or_else(|| state.queue.pop_front())
             {
                 flight.begin(Instant::now(), &self.shared);
                 return Some(flight);
             }
             state.idle += 1;
-            state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = match wait {
+                Some(wait) => self.work.wait_timeout(state, wait).unwrap_or_else(PoisonError::into_inner).0,
+                None => self.work.wait(state).unwrap_or_else(PoisonError::into_inner),
+            };
             state.idle -= 1;
         }
     }
 
-    /// Reads a flight to its end; returns what is to be read alone.
-    fn read(&self, flight: Flight) -> Vec<Flight> {
+    /// Reads a flight to its end or to its next wait.
+    fn read(&self, flight: Flight) -> Then {
         let shared = &*self.shared;
         let mut step = flight.next(Instant::now(), shared);
         loop {
             step = match step {
                 Step::Done(completion) => {
                     deliver(&self.completions, [completion]);
-                    return Vec::new();
+                    return Then::Nothing;
                 }
                 Step::Landed(done, again) => {
                     deliver(&self.completions, done);
-                    return again;
+                    return Then::Alone(again);
                 }
-                Step::Wait(flight, wait) if self.stops_within(wait) => {
-                    deliver(&self.completions, flight.stop(Instant::now(), shared));
-                    return Vec::new();
-                }
-                Step::Wait(flight, _) => flight.next(Instant::now(), shared),
+                Step::Wait(flight, wait) => return Then::Later(flight, wait),
                 Step::Read(mut flight, file, offset) => {
                     let buffers: Result<Vec<_>, _> =
                         flight.buffers(shared).map(|slices| slices.map(IoSliceMut::new).collect());
@@ -173,17 +211,13 @@ impl Pool {
             };
         }
     }
+}
 
-    fn stops_within(&self, wait: Duration) -> bool {
-        let until = Instant::now() + wait;
-        let mut state = self.lock();
-        while !state.stopping {
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return false;
-            }
-            state = self.stop.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
-        }
-        true
-    }
+/// What is left to do after a read.
+enum Then {
+    Nothing,
+    /// Records that are to be read alone.
+    Alone(Vec<Flight>),
+    /// It is to be tried again after a wait.
+    Later(Flight, Duration),
 }

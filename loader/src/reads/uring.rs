@@ -10,15 +10,15 @@ use super::bell::Bell;
 use super::engine::Engine;
 use super::files::OpenShard;
 use super::flight::{Flight, Shared, Step};
+use super::line::Line;
 use super::op::{Completion, deliver};
-use super::opener::Opener;
+use super::opener::{Opened, Opener};
 use super::ring_setup::set_up;
 use crate::blocks::BlocksError;
 use crossbeam_channel::{Receiver, Sender};
 use io_uring::types::{Fd, SubmitArgs, Timespec};
 use io_uring::{IoUring, opcode, squeue};
 use rustix::io::Errno;
-use std::collections::VecDeque;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
@@ -53,20 +53,21 @@ impl Uring {
         // Unbounded, yet bounded by the arena: every flight owns blocks of it.
         let (queue, flights) = crossbeam_channel::unbounded();
         let (tell, told) = crossbeam_channel::bounded(1);
-        let mut uring = Self { queue: Some(queue.clone()), bell: Arc::clone(&bell), thread: None, setup: "" };
+        let mut uring = Self { queue: Some(queue), bell: Arc::clone(&bell), thread: None, setup: "" };
         let (shared, completions) = (Arc::clone(shared), completions.clone());
         // The ring belongs to the thread that makes it (IORING_SETUP_SINGLE_ISSUER).
         let buffered = shared.files.choice().direct_align_bytes.is_none();
         let body = move || match set_up(shared.gate.most(), buffered) {
             Ok((ring, setup)) => {
-                let opener = match Opener::start(&shared, &queue, &bell, &completions) {
+                let (back, opened) = crossbeam_channel::unbounded();
+                let opener = match Opener::start(&shared, &back, &bell, &completions) {
                     Ok(opener) => opener,
                     Err(error) => return drop(tell.send(Err(error))),
                 };
-                // The opener's clones of the sender end with it: then the queue has an end.
-                drop(queue);
+                // The opener's clones of the sender end with it: then this queue has an end.
+                drop(back);
                 let _ = tell.send(Ok(setup));
-                Worker::new(ring, shared, completions, bell, flights, opener).run();
+                Worker::new(ring, shared, completions, bell, flights, (opener, opened)).run();
             }
             Err(error) => {
                 let _ = tell.send(Err(error));
@@ -159,9 +160,10 @@ struct Worker {
     polled: bool,
     queue: Receiver<Flight>,
     opener: Opener,
-    /// Flights that go before those of the queue.
-    first: VecDeque<Flight>,
-    /// Flights that wait before they are tried again, and until when. They count as in flight.
+    opened: Receiver<Opened>,
+    /// Flights that go before those of the queue: they were submitted earlier.
+    first: Line,
+    /// Flights that wait before they are tried again, and until when.
     waiting: Vec<(Instant, Flight)>,
 }
 
@@ -172,10 +174,10 @@ impl Worker {
         completions: Sender<Completion>,
         bell: Arc<Bell>,
         queue: Receiver<Flight>,
-        opener: Opener,
+        (opener, opened): (Opener, Receiver<Opened>),
     ) -> Self {
         let table = Table::new(Arc::clone(&shared), completions.clone());
-        let (first, waiting) = (VecDeque::new(), Vec::new());
+        let (first, waiting) = (Line::default(), Vec::new());
         Self {
             ring,
             table,
@@ -186,6 +188,7 @@ impl Worker {
             polled: false,
             queue,
             opener,
+            opened,
             first,
             waiting,
         }
@@ -204,11 +207,13 @@ impl Worker {
         }
         // A closed ring takes no more reads; after a failure the table tells those who wait for its reads.
         deliver(&self.completions, self.done.drain(..));
-        let Self { ring, table, shared, completions, queue, opener, first, waiting, .. } = self;
+        let Self { ring, table, shared, completions, queue, mut opener, opened, first, waiting, .. } = self;
         drop(ring);
         drop(table);
+        let unopened = opener.take_waiting();
         drop(opener);
-        let unread = waiting.into_iter().map(|(_, flight)| flight).chain(first).chain(queue);
+        let unopened = opened.into_iter().flat_map(|opened| opened.flights).chain(unopened);
+        let unread = waiting.into_iter().map(|(_, flight)| flight).chain(first).chain(unopened).chain(queue);
         deliver(&completions, unread.flat_map(|flight| flight.stop(Instant::now(), &shared)));
     }
 
@@ -219,16 +224,19 @@ impl Worker {
         }
         // One look at the clock for all that begin now: a look per read shows in the profile of small records.
         let now = Instant::now();
+        while let Ok(opened) = self.opened.try_recv() {
+            self.opener.ended(&opened).into_iter().for_each(|flight| self.first.push(flight));
+            self.waiting.extend(opened.flights.into_iter().map(|flight| (now + opened.wait, flight)));
+        }
         for (until, flight) in std::mem::take(&mut self.waiting) {
             if until <= now {
-                let step = flight.next(now, &self.shared);
-                self.follow(step);
+                self.first.push(flight);
             } else {
                 self.waiting.push((until, flight));
             }
         }
         while self.shared.gate.has_room() {
-            let Some(mut flight) = self.first.pop_front().or_else(|| self.queue.try_recv().ok()) else {
+            let Some(mut flight) = self.first.pop().or_else(|| self.queue.try_recv().ok()) else {
                 return;
             };
             if flight.needs_open(&self.shared) {
@@ -247,7 +255,7 @@ impl Worker {
             Step::Done(completion) => self.done.push(completion),
             Step::Landed(done, again) => {
                 self.done.extend(done);
-                again.into_iter().rev().for_each(|flight| self.first.push_front(flight));
+                again.into_iter().for_each(|flight| self.first.push(flight));
             }
             Step::Wait(flight, wait) => self.waiting.push((Instant::now() + wait, flight)),
             Step::Read(mut flight, file, offset) => match iovecs(&mut flight, &self.shared) {
@@ -264,7 +272,7 @@ impl Worker {
     fn read(&mut self, flight: Flight, iovecs: Vec<libc::iovec>, file: &OpenShard, offset: u64) {
         let Some(slot) = self.table.free.pop() else {
             // Not reached while the gate is asked first; waiting is right all the same.
-            return self.waiting.push((Instant::now(), flight));
+            return self.wait(flight, Duration::ZERO);
         };
         // At most 1,024 (UIO_MAXIOV), and Linux limits one read to 2 GiB itself.
         let count = u32::try_from(iovecs.len()).unwrap_or(u32::MAX);
@@ -278,8 +286,14 @@ impl Worker {
         if self.push(&entry).is_err()
             && let Some(flight) = self.table.remove(slot as u64)
         {
-            self.waiting.push((Instant::now() + SHORTAGE_WAIT, flight));
+            self.wait(flight, SHORTAGE_WAIT);
         }
+    }
+
+    /// Tries a read again later, without a place of the gate's.
+    fn wait(&mut self, mut flight: Flight, wait: Duration) {
+        flight.pause(&self.shared);
+        self.waiting.push((Instant::now() + wait, flight));
     }
 
     fn push(&mut self, entry: &squeue::Entry) -> Result<(), squeue::PushError> {
@@ -304,7 +318,7 @@ impl Worker {
         if room {
             self.bell.before_wait();
         }
-        let queued = !self.queue.is_empty() || !self.first.is_empty();
+        let queued = !self.queue.is_empty() || !self.first.is_empty() || !self.opened.is_empty();
         let more = room && queued && !self.bell.stopping();
         let want = usize::from(self.ring.completion().is_empty() && !more);
         let timeout =

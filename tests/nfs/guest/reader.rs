@@ -16,6 +16,9 @@ const ARENA_BYTES: u64 = 4 << 20;
 /// Records are read into pages that lie anywhere in the arena.
 const BLOCK_BYTES: u32 = 4096;
 
+/// How long trouble of the store is waited for: no scenario's passes without help.
+const PATIENCE_HERE: Duration = Duration::from_secs(1);
+
 /// How a record's read ended.
 pub(crate) type Outcome = (u32, Result<(), ReadFault>);
 
@@ -36,7 +39,7 @@ pub(crate) fn every_way(depth: u32) -> Vec<ReadsConfig> {
 }
 
 pub(crate) fn way(engine: EngineChoice, io: IoMode, depth: u32) -> ReadsConfig {
-    ReadsConfig { engine, io, depth: Depth::Fixed(depth), store: None }
+    ReadsConfig { engine, io, depth: Depth::Fixed(depth), store: None, patience: PATIENCE_HERE }
 }
 
 /// A way's name, also fit for a folder.
@@ -72,7 +75,7 @@ impl<'a> Reader<'a> {
     fn op(&mut self, sample: u32) -> ReadOp {
         let Entry { shard, offset, stored_len: len, crc32c, .. } = self.world.entry(sample);
         let blocks = self.list.take(u64::from(len)).unwrap();
-        ReadOp { flight: 0, sample: SampleId(sample), shard, offset, len, crc32c, blocks }
+        ReadOp { flight: 0, sample: SampleId(sample), shard, offset, len, crc32c, recheck: false, blocks }
     }
 
     /// The next read that ends; none if none does so soon.
