@@ -80,7 +80,8 @@ impl Dataset {
             }
             Err(error) => return Err(io(&file_path)(error)),
         };
-        let opened = if is_local(&file) {
+        let bytes = file.metadata().map_err(io(&file_path))?.len();
+        let opened = if bytes >= MAPPED_FROM_BYTES && is_local(&file) {
             Index::open(map(&file).map_err(io(&file_path))?)
         } else {
             let mut bytes = Vec::new();
@@ -99,20 +100,63 @@ fn io(path: &Path) -> impl FnOnce(std::io::Error) -> DatasetError {
 }
 
 fn map(file: &File) -> std::io::Result<memmap2::Mmap> {
-    // SAFETY: the index of a published dataset is never written again: shade-pack replaces datasets by renaming whole
-    // folders. Only local file systems come here, so no server can truncate it under the mapping.
+    // SAFETY: shade-pack never writes to a published index: it renames another file into its place, which leaves this one
+    // as it is. Only local file systems come here, so no server can change it under the mapping. A user can, by writing
+    // into the file (`cp` or `rsync --inplace` onto it). `Index` never trusts such bytes twice: values may be wrong, which
+    // each record's checksum tells. A file that is cut short ends the daemon (SIGBUS); README says so, and how to replace a
+    // dataset instead.
     unsafe { memmap2::Mmap::map(file) }
 }
 
+/// An index from this size on is mapped where it may be. Smaller ones, up to about a million samples, are read: memory that
+/// nobody can cut short costs little then.
+const MAPPED_FROM_BYTES: u64 = 128 << 20;
+
 /// Is the file on a file system of this machine? On network ones a mapping can raise SIGBUS when the file changes, so
-/// anything not known to be local is read into memory instead.
+/// anything not known to be local is read into memory instead. So is what overlayfs shows: what lies below may be anything.
 fn is_local(file: &File) -> bool {
     const EXT4: i64 = 0xEF53;
     const XFS: i64 = 0x5846_5342;
     const BTRFS: i64 = 0x9123_683E;
     const TMPFS: i64 = 0x0102_1994;
-    const OVERLAY: i64 = 0x794C_7630;
     #[expect(clippy::useless_conversion, reason = "f_type's width differs between architectures")]
     rustix::fs::fstatfs(file)
-        .is_ok_and(|status| [EXT4, XFS, BTRFS, TMPFS, OVERLAY].contains(&i64::from(status.f_type)))
+        .is_ok_and(|status| [EXT4, XFS, BTRFS, TMPFS].contains(&i64::from(status.f_type)))
+}
+
+#[cfg(test)]
+mod tests {
+    use shade_formats::index::{Codec, Entry, IndexBuilder, Media, Shard};
+    use shade_formats::{SampleId, ShardId};
+
+    use super::*;
+
+    #[test]
+    fn an_index_that_is_overwritten_in_place_stays_what_it_was() {
+        // On a file system that indexes are mapped on.
+        let folder = tempfile::tempdir_in("/dev/shm").unwrap();
+        let mut builder = IndexBuilder::new();
+        builder.push_class(b"class").unwrap();
+        let shard = Shard { name: "shard-000000.tar", bytes: 2048, crc32c: 0, records: 1 };
+        builder.push_shard(shard).unwrap();
+        let entry = Entry {
+            shard: ShardId(0),
+            offset: 512,
+            stored_len: 3,
+            raw_len: 3,
+            crc32c: 7,
+            label: 0,
+            width: 0,
+            height: 0,
+            codec: Codec::None,
+            media: Media::Other,
+        };
+        builder.push_sample(&entry, b"class/1.png").unwrap();
+        let path = folder.path().join(INDEX_FILE);
+        std::fs::write(&path, builder.finish().unwrap()).unwrap();
+        let dataset = Dataset::open(folder.path()).unwrap();
+        // As `cp other/dataset.shade .` begins.
+        File::options().write(true).truncate(true).open(&path).unwrap();
+        assert_eq!(dataset.index.entry(SampleId(0)), Some(entry));
+    }
 }

@@ -1,7 +1,5 @@
 //! Puts an index together, out of freshly packed shards, of other datasets, or of both.
 
-use std::fs::{self, File};
-use std::io::Write;
 use std::path::Path;
 
 use shade_formats::index::{Entry, FieldsRow, INDEX_FILE, Index, IndexBuilder, Shard};
@@ -9,7 +7,9 @@ use shade_formats::{FormatError, SampleId, ShardId};
 
 use crate::catalogue::Bad;
 use crate::error::Error;
+use crate::files;
 use crate::pack::{DoneRecord, Packing, fields_row, read_done};
+use crate::times::{SourceFile, Times, TimesBuilder, write_times};
 
 /// An index being put together: classes first, then shards with their samples.
 #[derive(Debug, Default)]
@@ -19,7 +19,17 @@ pub(crate) struct Assembly {
     /// Of each sample.
     keys: Vec<u32>,
     fields: Vec<FieldsRow>,
+    times: TimesBuilder,
     dictionaries: Vec<Vec<u8>>,
+}
+
+/// An index that is put together, and what lies beside it.
+#[derive(Debug)]
+pub(crate) struct Assembled {
+    /// The index's bytes.
+    pub index: Vec<u8>,
+    /// Those of `dataset.times`, if there is anything to say in it.
+    pub times: Option<Vec<u8>>,
 }
 
 /// What a run of [`Packing`] has made.
@@ -74,7 +84,10 @@ impl Assembly {
             packed.source_bytes += u64::from(sample.bytes);
             packed.compressed += u64::from(entry.codec.is_compressed());
             let key = packing.first_key.saturating_add(number);
+            // A file that was written to since it was listed was not packed, so these are the packed file's.
+            let file = SourceFile { changed_ns: sample.changed_ns, bytes: sample.bytes };
             self.push(&entry, sample.path.as_bytes(), key, fields).map_err(fault)?;
+            self.times.push(Some(file), entry.crc32c);
         }
         if let Some(zstd) = &packing.recipe.zstd
             && !zstd.dictionary.is_empty()
@@ -84,10 +97,11 @@ impl Assembly {
         Ok(packed)
     }
 
-    /// Adds all of `index`, of which class `n` becomes class `labels[n]` and shard `n` is named `shard_name(n)`.
+    /// Adds all of `index`, of which class `n` becomes class `labels[n]` and shard `n` is named `shard_name(n)`. `times`
+    /// is what lay beside it.
     pub(crate) fn add_index(
         &mut self,
-        index: &Index,
+        (index, times): (&Index, &Times),
         labels: &[u32],
         shard_name: impl Fn(ShardId) -> String,
     ) -> Result<(), FormatError> {
@@ -103,6 +117,7 @@ impl Assembly {
             let label = labels.get(entry.label as usize).copied().unwrap_or(entry.label);
             let fields = fields_row(index, sample);
             self.push(&Entry { shard, label, ..entry }, path, index.key(sample), fields)?;
+            self.times.push(times.get(sample, &entry), entry.crc32c);
         }
         index.dictionaries().try_for_each(|dictionary| self.push_dictionary(dictionary))
     }
@@ -123,24 +138,20 @@ impl Assembly {
         Ok(())
     }
 
-    /// The index's bytes. `options` says how the dataset was made, as JSON.
-    pub(crate) fn finish(mut self, options: &serde_json::Value) -> Result<Vec<u8>, FormatError> {
+    /// Ends both. `options` says how the dataset was made, as JSON.
+    pub(crate) fn finish(mut self, options: &serde_json::Value) -> Result<Assembled, FormatError> {
         self.builder.set_options(&options.to_string());
         self.builder.set_keys(self.keys);
         self.builder.set_fields(self.fields);
-        self.builder.finish()
+        Ok(Assembled { index: self.builder.finish()?, times: self.times.finish() })
     }
 }
 
-/// Writes the index of the dataset in `dir` under its name, replacing one that is there; readers see one or the other.
-pub(crate) fn write_index(dir: &Path, index: &[u8], sync: bool) -> Result<(), Error> {
-    let path = dir.join(INDEX_FILE);
-    let partial = dir.join(format!("{INDEX_FILE}.part-{}", std::process::id()));
-    let write = || {
-        let mut file = File::create(&partial)?;
-        file.write_all(index)?;
-        if sync { file.sync_all() } else { Ok(()) }
-    };
-    write().map_err(Error::io("write", &partial))?;
-    fs::rename(&partial, &path).map_err(Error::io("name", &partial))
+impl Assembled {
+    /// Writes both into `dir`, replacing what is there; readers see the old index or the new one. The index comes last: it
+    /// makes the dataset.
+    pub(crate) fn write(&self, dir: &Path, sync: bool) -> Result<(), Error> {
+        write_times(dir, self.times.as_deref(), sync)?;
+        files::put(&dir.join(INDEX_FILE), &self.index, sync)
+    }
 }

@@ -1,21 +1,37 @@
-//! Keeps two commands from changing one dataset at a time, without locks, which network file systems lack or ignore.
+//! Keeps two commands from making or changing one dataset at a time.
 //!
-//! Whoever changes a dataset first makes the file `dataset.changing` in it, which only one can, and writes into it who it
-//! is. One that was killed leaves the file; the next command on the same machine sees that its process is gone. Of a
-//! process on another machine nobody can say that: the user must.
+//! Whoever changes a dataset first makes the file `dataset.changing` in it, and whoever makes one the file `OUT.changing`
+//! beside it. Only one can make that file, on network file systems, too; it says who did. One that was killed leaves it
+//! behind; the next command in the same place (machine, start of it, namespace of process numbers) sees that its process is
+//! gone and takes the claim over. Of a process in another place nobody can say that: the user must.
+//!
+//! Two that find the same dead process's claim are in one place, so a lock that holds on this machine lets one of them take
+//! it over. Where the file system has no locks nobody does, and the user must say that the process is gone.
 
+use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
+
 use crate::error::Error;
+use crate::files;
 
 const CLAIM_FILE: &str = "dataset.changing";
 
-/// The right to change a dataset; given back when dropped. Readers do not ask for it.
+/// Looks for a claim that goes and comes while it is looked at. Each look finds another command's; more than a few are a
+/// fight that one does not win.
+const LOOKS_MAX: usize = 4;
+
+/// The right to make or change a dataset; given back when dropped. Readers do not ask for it.
 #[derive(Debug)]
 pub(crate) struct Claim {
     path: PathBuf,
+    text: String,
 }
 
 impl Claim {
@@ -24,38 +40,99 @@ impl Claim {
     /// # Errors
     /// Another command has it: usage. Or the folder cannot be written to.
     pub(crate) fn take(dir: &Path) -> Result<Self, Error> {
-        let path = dir.join(CLAIM_FILE);
-        let me = Owner::of(std::process::id());
-        for _ in 0..2 {
+        Self::take_at(dir.join(CLAIM_FILE), &format!("changing {}", dir.display()))
+    }
+
+    /// Takes the right to make something at `out`, which has a name.
+    ///
+    /// # Errors
+    /// Another command has it: usage. Or the folder of `out` cannot be written to.
+    pub(crate) fn of_new(out: &Path) -> Result<Self, Error> {
+        let mut name = OsString::from(out.file_name().unwrap_or_default());
+        name.push(".changing");
+        Self::take_at(out.with_file_name(name), &format!("making {}", out.display()))
+    }
+
+    fn take_at(path: PathBuf, doing: &str) -> Result<Self, Error> {
+        let text = Owner::of(std::process::id()).text;
+        for _ in 0..LOOKS_MAX {
             match File::create_new(&path) {
                 Ok(mut file) => {
-                    let claim = Self { path };
-                    file.write_all(me.text.as_bytes()).map_err(Error::io("write", &claim.path))?;
+                    let claim = Self { path, text };
+                    let written = file.write_all(claim.text.as_bytes()).and_then(|()| files::close(file));
+                    written.map_err(Error::io("write", &claim.path))?;
                     return Ok(claim);
                 }
                 Err(fault) if fault.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(fault) => return Err(Error::io("create", &path)(fault)),
             }
-            let text = fs::read_to_string(&path).unwrap_or_default();
-            if !me.knows_to_be_gone(&text) {
-                break;
+            match take_over(&path, &text)? {
+                Found::Dead => return Ok(Self { path, text }),
+                Found::Living => break,
+                Found::Nothing => {}
             }
-            fs::remove_file(&path).map_err(Error::io("remove", &path))?;
         }
-        let text = format!(
-            "another command is changing {}. If it was killed, on another machine or in another container, remove {}",
-            dir.display(),
-            path.display()
-        );
-        Err(Error::Usage(text))
+        let path = path.display();
+        Err(Error::Usage(format!(
+            "another command is {doing}. If it was killed, on another machine, in another container or where the system \
+             does not tell, remove {path}"
+        )))
+    }
+
+    /// The user that files belong to which we make beside this one.
+    ///
+    /// # Errors
+    /// The operating system refuses.
+    pub(crate) fn user_id(&self) -> Result<u32, Error> {
+        fs::metadata(&self.path).map(|found| found.uid()).map_err(Error::io("look at", &self.path))
     }
 }
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        // Left behind, it says the truth: this process is gone.
-        let _ = fs::remove_file(&self.path);
+        // The user may have removed it, and another command may have one there now.
+        if fs::read_to_string(&self.path).is_ok_and(|text| text == self.text) {
+            // Left behind, it says the truth: this process is gone.
+            let _ = fs::remove_file(&self.path);
+        }
     }
+}
+
+/// Whose claim was found.
+enum Found {
+    /// Nobody's any more.
+    Nothing,
+    /// That of a process which may be living, or of which nobody can say.
+    Living,
+    /// That of a process which is gone. It was taken over.
+    Dead,
+}
+
+/// Puts a claim of this `text` in the place of a dead process's.
+fn take_over(path: &Path, text: &str) -> Result<Found, Error> {
+    // To be written to, or NFS gives no lock.
+    let mut file = match File::options().read(true).write(true).open(path) {
+        Ok(file) => file,
+        Err(fault) if fault.kind() == io::ErrorKind::NotFound => return Ok(Found::Nothing),
+        Err(fault) if fault.kind() == io::ErrorKind::PermissionDenied => return Ok(Found::Living),
+        Err(fault) => return Err(Error::io("open", path)(fault)),
+    };
+    let mut there = String::new();
+    // What cannot be read as text is no claim of ours.
+    let is_text = file.read_to_string(&mut there).is_ok();
+    if !is_text || !Owner::of(std::process::id()).knows_to_be_gone(&there) {
+        return Ok(Found::Living);
+    }
+    if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+        return Ok(Found::Living);
+    }
+    // Whoever had the lock before has put its own claim there.
+    let locked = file.metadata().map_err(Error::io("look at", path))?;
+    if !fs::metadata(path).is_ok_and(|now| (now.dev(), now.ino()) == (locked.dev(), locked.ino())) {
+        return Ok(Found::Living);
+    }
+    files::put(path, text.as_bytes(), false)?;
+    Ok(Found::Dead)
 }
 
 /// A process, told from all others that were or will be.
@@ -63,30 +140,53 @@ struct Owner {
     text: String,
 }
 
+/// What /proc tells of a process.
+struct Process {
+    /// When it began, in clock ticks since the machine did.
+    began: String,
+    /// Whether it has ended, and nobody has asked how.
+    is_zombie: bool,
+}
+
 impl Owner {
-    /// Machine and start of it, namespace of process numbers, number, and when the process began: a line each.
+    /// Machine and start of it, namespace of process numbers, number, and when the process began: a line each. What /proc
+    /// does not tell is an empty line.
     fn of(process: u32) -> Self {
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
         let namespace = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
-        let began = began(process).unwrap_or_default();
+        let began = Process::read(process).map(|process| process.began).unwrap_or_default();
         Self { text: format!("{}\n{}\n{process}\n{began}\n", boot.trim(), namespace.display()) }
     }
 
     /// Whether the process that wrote `text` lived where this one does, and lives no more.
     fn knows_to_be_gone(&self, text: &str) -> bool {
         let (mut here, mut there) = (self.text.lines(), text.lines());
-        let same_place = (0..2).all(|_| here.next().is_some_and(|line| Some(line) == there.next()));
-        let Some(process) = there.next().and_then(|process| process.parse().ok()) else { return false };
-        same_place && began(process).as_deref() != there.next()
+        // An empty line says nothing about the place.
+        let is_same = |line: &str, other: Option<&str>| !line.is_empty() && Some(line) == other;
+        let same_place = (0..2).all(|_| here.next().is_some_and(|line| is_same(line, there.next())));
+        let number: Option<u32> = there.next().and_then(|number| number.parse().ok());
+        let began = there.next().filter(|began| !began.is_empty());
+        let (true, Some(number)) = (same_place, number) else { return false };
+        let Some(pid) = i32::try_from(number).ok().and_then(Pid::from_raw) else { return false };
+        if test_kill_process(pid) == Err(Errno::SRCH) {
+            return true;
+        }
+        // There is a process of that number. Others' processes may be hidden in /proc: those are taken for the owner.
+        Process::read(number)
+            .is_some_and(|now| now.is_zombie || began.is_some_and(|began| began != now.began))
     }
 }
 
-/// When a process began, in clock ticks since the machine did; `None` if there is no such process.
-fn began(process: u32) -> Option<String> {
-    let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    // The second field is the program's name in brackets, which may hold anything; the start is field 22.
-    let (_, after_name) = stat.rsplit_once(')')?;
-    after_name.split_whitespace().nth(19).map(str::to_owned)
+impl Process {
+    /// `None` if there is no such process, or it may not be seen.
+    fn read(process: u32) -> Option<Self> {
+        let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+        // The second field is the program's name in brackets, which may hold anything; the state is field 3, the start 22.
+        let (_, after_name) = stat.rsplit_once(')')?;
+        let mut fields = after_name.split_whitespace();
+        let is_zombie = matches!(fields.next()?, "Z" | "X");
+        Some(Self { began: fields.nth(18)?.to_owned(), is_zombie })
+    }
 }
 
 #[cfg(test)]
@@ -116,5 +216,44 @@ mod tests {
         fs::write(temp.path().join(CLAIM_FILE), lines.join("\n")).unwrap();
         drop(Claim::take(temp.path()).unwrap());
         assert!(!temp.path().join(CLAIM_FILE).exists());
+        // A process that has ended, and whose parent has not asked how.
+        let mut zombie = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+        let dead = Owner::of(zombie.id());
+        assert!(!Owner::of(std::process::id()).knows_to_be_gone(&dead.text));
+        zombie.kill().unwrap();
+        while !Owner::of(std::process::id()).knows_to_be_gone(&dead.text) {
+            std::thread::yield_now();
+        }
+        zombie.wait().unwrap();
+    }
+
+    #[test]
+    fn where_proc_tells_nothing_nobody_is_known_to_be_gone() {
+        let nowhere = Owner { text: "\n\n77\n\n".to_owned() };
+        assert!(!nowhere.knows_to_be_gone("\n\n99999999\n\n"));
+        assert!(!nowhere.knows_to_be_gone("\n\n99999999\n12\n"));
+    }
+
+    #[test]
+    fn of_many_that_find_a_dead_ones_claim_one_takes_it_over() {
+        const TAKERS: usize = 8;
+        let temp = tempfile::tempdir().unwrap();
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let gone = Owner::of(child.id());
+        child.wait().unwrap();
+        for round in 0..500 {
+            fs::write(temp.path().join(CLAIM_FILE), &gone.text).unwrap();
+            let barrier = std::sync::Barrier::new(TAKERS);
+            let claims: Vec<_> = std::thread::scope(|scope| {
+                let take = || {
+                    barrier.wait();
+                    Claim::take(temp.path())
+                };
+                let takers: Vec<_> = (0..TAKERS).map(|_| scope.spawn(take)).collect();
+                takers.into_iter().map(|taker| taker.join().unwrap()).collect()
+            });
+            let taken = claims.iter().filter(|claim| claim.is_ok()).count();
+            assert!(taken == 1, "{taken} have it in round {round}: {claims:?}");
+        }
     }
 }

@@ -94,7 +94,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// 1 the run failed, 2 usage, 3 the dataset is damaged, 130 interrupted. (0 is success, 4 success in part.)
+    /// 1 the run failed, 2 usage, 3 the dataset is damaged, 130 interrupted. (0 is success, 4 and 5 success in part.)
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         match self {

@@ -20,6 +20,7 @@ use shade_formats::{SampleId, ShardId};
 use crate::dataset::{Dataset, Unpacker};
 use crate::direct::{DirectFile, ReadMemory};
 use crate::error::Error;
+use crate::files;
 use crate::interrupt::Stop;
 use crate::pack::Gate;
 use crate::progress::{Progress, Shown};
@@ -70,7 +71,7 @@ pub fn extract(
     let dataset = Dataset::open(dir)?;
     let folders = check_paths(&dataset)?;
     let workers = Workers::start(jobs)?;
-    let partial = Partial::create(out)?;
+    let mut partial = Partial::create(out)?;
     for folder in &folders {
         // Parents come first in the set's order.
         let folder = partial.path().join(folder);
@@ -196,7 +197,11 @@ impl Extracting<'_> {
     /// Makes a file that is not there. `taken` says why it may be.
     fn write(&self, path: &str, bytes: &[u8], taken: &dyn Fn() -> String) -> Result<(), Error> {
         match create_below(&self.folder, path) {
-            Ok(mut file) => file.write_all(bytes).map_err(Error::io("write", Path::new(path))),
+            // Not synced, so an error that the store tells when the file is closed is told nowhere else.
+            Ok(mut file) => file
+                .write_all(bytes)
+                .and_then(|()| files::close(file))
+                .map_err(Error::io("write", Path::new(path))),
             Err(Errno::EXIST) => Err(Error::Source { path: path.into(), fault: taken() }),
             Err(fault) => Err(Error::io("create", Path::new(path))(fault.into())),
         }

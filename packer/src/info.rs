@@ -11,6 +11,7 @@ use crate::dataset::Dataset;
 use crate::error::Error;
 use crate::options::Options;
 use crate::report::{human_bytes, path_as_text};
+use crate::times::Times;
 
 /// Classes listed to people; programs get all.
 const CLASSES_SHOWN: usize = 20;
@@ -45,6 +46,8 @@ pub struct Info {
     pub fields_bytes: u64,
     /// Samples whose members are named by another number than their id, as merging, appending and skipping leave them.
     pub own_keys: u64,
+    /// Samples whose source files' lengths and times are known, so that create and append notice when they change.
+    pub times_known: u64,
     /// Sizes of the records as stored.
     pub record_bytes: RecordBytes,
     /// Number of samples of each kind of image.
@@ -126,6 +129,7 @@ pub fn info(dir: &Path) -> Result<Info, Error> {
         with_fields,
         fields_bytes,
         own_keys,
+        times_known: Times::read(dir)?.known(&index),
         record_bytes: RecordBytes::of(sizes, stored_bytes),
         media,
         classes,
@@ -148,6 +152,24 @@ impl RecordBytes {
     }
 }
 
+impl Info {
+    /// What compression saves and costs here, or would; `None` where neither is worth a word.
+    fn compression_text(&self) -> Option<String> {
+        let is_raw = Options::all(&self.options.to_string()).iter().any(Options::stores_pixels);
+        let saved = self.raw_bytes.saturating_sub(self.stored_bytes).saturating_mul(100);
+        match (self.compressed, saved.checked_div(self.raw_bytes)) {
+            (0, _) if is_raw => Some(
+                "not used: raw pixels train fastest as they are; create --compress zstd saves room"
+                    .to_owned(),
+            ),
+            (0, _) | (_, None) => None,
+            (_, Some(percent)) => {
+                Some(format!("saves {percent} %; trainers decompress each such record whenever they take it"))
+            }
+        }
+    }
+}
+
 impl std::fmt::Display for Info {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         writeln!(f, "dataset     {}", self.dataset.display())?;
@@ -156,6 +178,9 @@ impl std::fmt::Display for Info {
         writeln!(f, "shards      {} of {} in all", self.shards, human_bytes(self.shard_bytes))?;
         let (stored, raw) = (human_bytes(self.stored_bytes), human_bytes(self.raw_bytes));
         writeln!(f, "records     {stored} stored, {raw} raw, {} compressed", self.compressed)?;
+        if let Some(text) = self.compression_text() {
+            writeln!(f, "zstd        {text}")?;
+        }
         if self.dictionaries > 0 {
             writeln!(f, "dictionary  {} of {} bytes in all", self.dictionaries, self.dictionary_bytes)?;
         }
@@ -166,6 +191,7 @@ impl std::fmt::Display for Info {
         if self.own_keys > 0 {
             writeln!(f, "keys        of {} samples are not their ids", self.own_keys)?;
         }
+        writeln!(f, "times       known of the source files of {} samples", self.times_known)?;
         for transform in Options::all(&self.options.to_string()).iter().filter_map(Options::transform_text) {
             writeln!(f, "transform   {transform}")?;
         }

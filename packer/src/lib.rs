@@ -2,7 +2,7 @@
 //!
 //! `create` flows through the modules in this order: [`source`] lists the samples into a [`catalogue`], [`plan`] orders
 //! them and cuts shards, [`pack`] writes the shards in parallel, `assemble` puts the index together, [`publish`] makes the
-//! whole appear at once.
+//! whole appear at once. [`changes`] says how a source differs from what was packed, as far as listing shows.
 //!
 //! [`verify`], [`extract`] and [`diff`] read a dataset in `spans`, past the page cache (`direct`); [`mod@append`] adds to one
 //! by the modules of `create`; [`merge`] makes one of several; [`info`] and [`ls`] look at the index only.
@@ -10,6 +10,7 @@
 pub mod append;
 mod assemble;
 pub mod catalogue;
+pub mod changes;
 mod claim;
 pub mod cli;
 pub mod config;
@@ -19,6 +20,7 @@ pub mod diff;
 mod direct;
 pub mod error;
 pub mod extract;
+mod files;
 pub mod info;
 pub mod interrupt;
 pub mod ls;
@@ -32,6 +34,7 @@ pub mod publish;
 pub mod report;
 pub mod source;
 mod spans;
+mod times;
 pub mod verify;
 pub mod workers;
 

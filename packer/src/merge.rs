@@ -13,15 +13,17 @@ use serde::Serialize;
 use shade_formats::index::{INDEX_FILE, Index};
 use shade_formats::{SampleId, ShardId};
 
-use crate::assemble::{Assembly, write_index};
+use crate::assemble::{Assembled, Assembly};
 use crate::dataset::Dataset;
 use crate::error::Error;
+use crate::files;
 use crate::interrupt::Stop;
 use crate::options::Options;
 use crate::plan::shard_name;
 use crate::progress::{Progress, Shown};
 use crate::publish::Partial;
 use crate::report::{human_bytes, megabytes_per_second, path_as_text};
+use crate::times::Times;
 use crate::workers::Workers;
 
 /// How to merge.
@@ -84,7 +86,7 @@ pub fn merge(config: &MergeConfig, shown: Shown, stop: &Stop) -> Result<Merged, 
     let classes = classes_of(&datasets);
     refuse_stale_labels(&datasets, &classes)?;
     let workers = Workers::start(config.jobs)?;
-    let partial = Partial::create(&config.out)?;
+    let mut partial = Partial::create(&config.out)?;
     let moves = moves(&datasets, partial.path());
     let bytes = moves.iter().map(|shard| shard.bytes).sum();
     let records = datasets.iter().map(|dataset| u64::from(dataset.index.len())).sum();
@@ -94,10 +96,13 @@ pub fn merge(config: &MergeConfig, shown: Shown, stop: &Stop) -> Result<Merged, 
         progress.add(shard.records.into(), shard.bytes);
         Ok(())
     })?;
+    let times: Vec<Times> =
+        datasets.iter().map(|dataset| Times::read(&dataset.dir)).collect::<Result<_, _>>()?;
+    let assembled = assemble(&datasets, &times, &classes)
+        .map_err(|source| Error::Index { path: config.out.clone(), source })?;
+    assembled.write(partial.path(), true)?;
     let index =
-        index(&datasets, &classes).map_err(|source| Error::Index { path: config.out.clone(), source })?;
-    write_index(partial.path(), &index, true)?;
-    let index = Index::open(index).map_err(|source| Error::Index { path: config.out.clone(), source })?;
+        Index::open(assembled.index).map_err(|source| Error::Index { path: config.out.clone(), source })?;
     progress.finish();
     stop.check()?;
     partial.publish()?;
@@ -159,10 +164,12 @@ impl Move {
             return Err(Error::Damaged { path: self.from.clone(), fault });
         }
         if !link {
-            // Shares the blocks where the file system can.
-            fs::copy(&self.from, &self.to).map_err(Error::io("copy", &self.from))?;
-            let synced = File::open(&self.to).and_then(|file| file.sync_all());
-            return synced.map_err(Error::io("sync", &self.to));
+            let mut from = File::open(&self.from).map_err(Error::io("open", &self.from))?;
+            let mut to = File::create_new(&self.to).map_err(Error::io("create", &self.to))?;
+            // The kernel copies, and shares the blocks where the file system can.
+            io::copy(&mut from, &mut to).map_err(Error::io("copy", &self.from))?;
+            to.sync_all().map_err(Error::io("sync", &self.to))?;
+            return files::close(to).map_err(Error::io("close", &self.to));
         }
         match fs::hard_link(&self.from, &self.to) {
             Err(fault) if fault.kind() == io::ErrorKind::CrossesDevices => {
@@ -208,14 +215,19 @@ fn refuse_stale_labels(datasets: &[Dataset], classes: &[Vec<u8>]) -> Result<(), 
     Ok(())
 }
 
-/// The index of all.
-fn index(datasets: &[Dataset], classes: &[Vec<u8>]) -> Result<Vec<u8>, shade_formats::FormatError> {
+/// The index of all, and the times of all their source files.
+fn assemble(
+    datasets: &[Dataset],
+    times: &[Times],
+    classes: &[Vec<u8>],
+) -> Result<Assembled, shade_formats::FormatError> {
     let mut assembly = Assembly::new(classes.iter().map(Vec::as_slice))?;
     let mut first = 0u32;
     let mut options = Vec::new();
-    for dataset in datasets {
+    for (dataset, times) in datasets.iter().zip(times) {
         let labels = labels_among(classes, dataset);
-        assembly.add_index(&dataset.index, &labels, |shard| shard_name(first.saturating_add(shard.0)))?;
+        let name = |shard: ShardId| shard_name(first.saturating_add(shard.0));
+        assembly.add_index((&dataset.index, times), &labels, name)?;
         first = first.saturating_add(dataset.index.shard_count());
         options.push(options_of(dataset));
     }

@@ -1,7 +1,10 @@
 //! The pack options that shape a dataset's bytes: as the index records them, as later commands read them back, and as
 //! part of what identifies a piece of work.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
+use serde_json::Map;
 use shade_formats::SampleId;
 use shade_formats::shard::{MEMBER_HEADER_BYTES, padded_len};
 use xxhash_rust::xxh3::Xxh3;
@@ -12,6 +15,9 @@ use crate::error::Error;
 use crate::pack::{Format, Transform};
 use crate::plan::Plan;
 use crate::source::{Kind, Source};
+
+/// What stands among a dataset's options and is none.
+const BESIDES_OPTIONS: [&str; 3] = ["plan", "appended", "merged"];
 
 /// Everything besides the source's samples that the bytes follow from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -124,6 +130,12 @@ impl Options {
         Some(text)
     }
 
+    /// Whether images became raw pixels.
+    #[must_use]
+    pub fn stores_pixels(&self) -> bool {
+        self.transform.is_some_and(|transform| transform.format == Format::Raw)
+    }
+
     /// Patterns of what was left out of the source.
     #[must_use]
     pub fn exclude(&self) -> &[String] {
@@ -139,6 +151,17 @@ impl Options {
             object.insert("plan".to_owned(), plan_id.into());
         }
         value
+    }
+
+    /// Names of options that are others than in `options`, those of a dataset that exists.
+    pub(crate) fn others_than(&self, options: &str) -> Vec<String> {
+        let (own, other) =
+            (self.text(None), serde_json::from_str(options).unwrap_or(serde_json::Value::Null));
+        // Both ways: what is left as it is by default has no entry.
+        let names = [&own, &other].into_iter().filter_map(serde_json::Value::as_object).flat_map(Map::keys);
+        let names: BTreeSet<&String> =
+            names.filter(|name| !BESIDES_OPTIONS.contains(&name.as_str())).collect();
+        names.into_iter().filter(|name| own.get(name) != other.get(name)).cloned().collect()
     }
 
     /// Plans the shards of `catalogue`.

@@ -9,9 +9,10 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
 
+use crate::claim::Claim;
 use crate::error::Error;
 
-/// A directory under a temporary name, `OUT.part-NAME`.
+/// A directory under a temporary name, `OUT.part-NAME`. One command at a time makes OUT.
 #[derive(Debug)]
 pub struct Partial {
     path: PathBuf,
@@ -20,14 +21,18 @@ pub struct Partial {
     /// Whether it may stay when it is not published.
     keep: bool,
     published: bool,
+    /// Held until the directory is published, kept or removed.
+    _claim: Claim,
 }
 
 impl Partial {
     /// Makes a directory for this run alone; it goes when it is not published.
     ///
     /// # Errors
-    /// See [`check_destination`]; `out` exists; or the directory cannot be made.
+    /// See [`check_destination`]; `out` exists, or another command makes it; or the directory cannot be made.
     pub fn create(out: &Path) -> Result<Self, Error> {
+        check_destination(out)?;
+        let claim = Claim::of_new(out)?;
         refuse_existing(out)?;
         let path = partial_path(out, &std::process::id().to_string())?;
         // What a killed run with our process id left.
@@ -35,15 +40,17 @@ impl Partial {
             Err(fault) if fault.kind() != io::ErrorKind::NotFound => Err(Error::io("remove", &path)(fault))?,
             _ => fs::create_dir(&path).map_err(Error::io("create", &path))?,
         }
-        Ok(Self { path, out: out.to_owned(), sync: true, keep: false, published: false })
+        Ok(Self { path, out: out.to_owned(), sync: true, keep: false, published: false, _claim: claim })
     }
 
     /// Makes the directory of the work `id`, or goes on with the one that an earlier run left.
     ///
     /// # Errors
-    /// See [`check_destination`]; `out` exists; there is unfinished work that is another (usage); or the operating system
-    /// refuses.
+    /// See [`check_destination`]; `out` exists, or another command makes it; there is unfinished work that is another, or
+    /// somebody else's (usage); or the operating system refuses.
     pub fn resume(out: &Path, id: &str, restart: bool, sync: bool) -> Result<Self, Error> {
+        check_destination(out)?;
+        let claim = Claim::of_new(out)?;
         refuse_existing(out)?;
         let path = partial_path(out, id)?;
         for other in unfinished(out)? {
@@ -59,11 +66,10 @@ impl Partial {
             }
         }
         match fs::create_dir(&path) {
-            Err(fault) if fault.kind() != io::ErrorKind::AlreadyExists => {
-                Err(Error::io("create", &path)(fault))
-            }
-            _ => Ok(Self { path, out: out.to_owned(), sync, keep: false, published: false }),
+            Err(fault) if fault.kind() == io::ErrorKind::AlreadyExists => refuse_foreign(&path, &claim)?,
+            made => made.map_err(Error::io("create", &path))?,
         }
+        Ok(Self { path, out: out.to_owned(), sync, keep: false, published: false, _claim: claim })
     }
 
     /// Where to build.
@@ -81,7 +87,7 @@ impl Partial {
     ///
     /// # Errors
     /// The destination appeared meanwhile, or the operating system refuses.
-    pub fn publish(mut self) -> Result<(), Error> {
+    pub fn publish(&mut self) -> Result<(), Error> {
         if self.sync {
             sync_dir(&self.path)?;
         }
@@ -190,6 +196,24 @@ pub fn refuse_existing(out: &Path) -> Result<(), Error> {
             Err(Error::Usage(format!("{} exists: remove it or choose another destination", out.display())))
         }
     }
+}
+
+/// Refuses to go on with what is no directory of ours: others may have put anything into it.
+fn refuse_foreign(path: &Path, claim: &Claim) -> Result<(), Error> {
+    let found = fs::symlink_metadata(path).map_err(Error::io("look at", path))?;
+    let fault = if found.is_dir() {
+        // Not compared with our user id: a server may give our files to another one.
+        let ours = claim.user_id()?;
+        (found.uid() != ours).then(|| format!("belongs to user {}, not {ours}", found.uid()))
+    } else {
+        Some("is no directory".to_owned())
+    };
+    fault.map_or(Ok(()), |fault| {
+        let path = path.display();
+        Err(Error::Usage(format!(
+            "{path} {fault}: not going on with it. Remove it, or choose another destination"
+        )))
+    })
 }
 
 fn is_same(before: &fs::Metadata, out: &Path) -> bool {

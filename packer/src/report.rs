@@ -41,11 +41,15 @@ pub enum Report {
 }
 
 impl Report {
-    /// 0; 1 when `diff` found a difference; 3 when `verify` found damage; 4 when samples were left out.
+    /// 0; 1 when `diff` found a difference, or `verify` could not read everything; 3 when it found damage; 5 when files of
+    /// the source were written to since they were packed; 4 when samples were left out.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Verified(verified) if !verified.is_whole() => 3,
+            Self::Verified(verified) if verified.is_unread() => 1,
+            Self::Created(created) if created.is_touched() => 5,
+            Self::Appended(appended) if appended.changes.touched.count > 0 => 5,
             Self::Created(created) if !created.bad.is_empty() => 4,
             Self::Appended(appended) if !appended.bad.is_empty() => 4,
             Self::Compared(compared) if !compared.same => 1,

@@ -45,7 +45,7 @@ fn splits_are_labelled_alike_and_appear_together() {
     assert_eq!(samples(&out.join("train")), pairs(&[("ant/1.png", "ant"), ("cat/1.png", "cat")]));
     assert_eq!(samples(&out.join("val")), pairs(&[("ant/2.png", "ant"), ("bee/3.png", "bee")]));
     for split in ["train", "val"] {
-        assert_eq!(names(&out.join(split)), ["dataset.shade", "shard-000000.tar"]);
+        assert_eq!(names(&out.join(split)), ["dataset.shade", "dataset.times", "shard-000000.tar"]);
         assert_eq!(Dataset::open(&out.join(split)).unwrap().index.class_count(), 3);
         run_well(&[&"verify", &out.join(split), &"-q"]);
     }

@@ -10,6 +10,8 @@ mod support;
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
@@ -143,4 +145,50 @@ fn a_damaged_index_is_named() {
     let output = run(&[&"verify", &out]);
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr_of(&output).contains("is no dataset"));
+}
+
+/// Runs the program as a user who is not root.
+fn run_as_nobody(temp: &Path, args: &[&dyn AsRef<std::ffi::OsStr>]) -> std::process::Output {
+    let program = temp.join("shade-pack");
+    fs::copy(support::PROGRAM, &program).unwrap();
+    fs::set_permissions(temp, fs::Permissions::from_mode(0o755)).unwrap();
+    let mut command = std::process::Command::new(program);
+    command.args(args.iter().map(|arg| arg.as_ref()));
+    if rustix::process::geteuid().is_root() {
+        command.uid(65534).gid(65534);
+    }
+    command.output().unwrap()
+}
+
+#[test]
+fn shards_that_may_not_be_read_are_not_called_damaged() {
+    let temp = tempfile::tempdir().unwrap();
+    let out = dataset(temp.path());
+    let whole = Dataset::open(&out).unwrap();
+    let closed = whole.shard_path(ShardId(1));
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o000)).unwrap();
+    let unread = whole.samples_by_shard()[1].len();
+    let output = run_as_nobody(temp.path(), &[&"verify", &out, &"-q"]);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(text.contains("cannot read shard") && text.contains("Permission denied"), "{text}");
+    assert!(text.contains(&format!("{unread} of {} samples could not be read", whole.index.len())), "{text}");
+    assert!(!text.contains("are damaged") && !text.contains("damaged shard"), "{text}");
+    let output = run_as_nobody(temp.path(), &[&"verify", &out, &"-q", &"--json"]);
+    let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&found["unread"], &found["damaged"]), (&unread.into(), &serde_json::json!([])));
+    assert!(
+        found["unreadable_shards"][0]["shard"].as_str().unwrap().ends_with("shard-000001.tar"),
+        "{found:#}"
+    );
+
+    // What is damaged besides is found, and decides.
+    bend(&whole.shard_path(ShardId(0)), whole.samples_by_shard()[0][0].1.offset);
+    let output = run_as_nobody(temp.path(), &[&"verify", &out, &"-q"]);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+    assert!(
+        text.contains("1 of ") && text.contains(&format!("{unread} samples could not be read")),
+        "{text}"
+    );
 }

@@ -169,7 +169,7 @@ def test_raw_pixels_are_compressed_with_a_dictionary_and_delivered(tmp_path: Pat
         stripes = np.tile(np.arange(28, dtype=np.uint8) * 9, (28, 1))
         stripes[number % 28] = number % 251
         Image.fromarray(np.stack([stripes] * 3, axis=2)).save(path)
-    packed.run_pack("create", tmp_path / "folder", tmp_path / "data.shade", "--format", "raw")
+    packed.run_pack("create", tmp_path / "folder", tmp_path / "data.shade", "--format", "raw", "--compress", "zstd")
     info = json.loads(packed.run_pack("info", tmp_path / "data.shade", "--json"))
     assert info["compressed"] == 300 and info["stored_bytes"] * 10 < info["raw_bytes"]
     packed.run_pack("verify", tmp_path / "data.shade")

@@ -5,8 +5,10 @@ use std::collections::HashMap;
 use shade_formats::SampleId;
 
 use crate::catalogue::{Catalogue, Sample};
+use crate::changes::{Change, Changes};
 use crate::dataset::Dataset;
 use crate::error::Error;
+use crate::times::Times;
 
 /// What the source has that the dataset has not.
 pub(super) struct News {
@@ -14,20 +16,26 @@ pub(super) struct News {
     pub(super) catalogue: Catalogue,
     pub(super) new_classes: Vec<String>,
     pub(super) skipped: u32,
+    /// What the source's files show of those that the dataset has already.
+    pub(super) changes: Changes,
 }
 
 impl News {
     /// Sorts out what is new.
-    pub(super) fn of(dataset: &Dataset, listed: &Catalogue) -> Result<Self, Error> {
+    pub(super) fn of(dataset: &Dataset, times: &Times, listed: &Catalogue) -> Result<Self, Error> {
         let index = &dataset.index;
         let ids = (0..index.len()).map(SampleId);
         let known: HashMap<&[u8], SampleId> =
             ids.map(|id| (index.path(id).unwrap_or_default(), id)).collect();
         let is_transformed = dataset.is_transformed();
+        let mut changes = Changes { fault: times.fault.clone(), ..Changes::default() };
         let mut new_ids = Vec::new();
         for (id, sample) in (0u32..).map(SampleId).zip(listed.samples()) {
             match known.get(sample.path.as_bytes()) {
-                Some(&known) => refuse_other(dataset, known, listed, &sample, is_transformed)?,
+                Some(&known) => {
+                    let change = change_of((dataset, is_transformed), times, known, listed, &sample)?;
+                    changes.note(&sample, change);
+                }
                 None => new_ids.push(id),
             }
         }
@@ -55,19 +63,22 @@ impl News {
         }
         catalogue.classes = classes;
         let skipped = listed.len().saturating_sub(catalogue.len());
-        Ok(Self { catalogue, new_classes, skipped })
+        Ok(Self { catalogue, new_classes, skipped, changes })
     }
 }
 
-/// A sample whose path the dataset has must be the sample that the dataset has.
-fn refuse_other(
-    dataset: &Dataset,
+/// How a sample whose path the dataset has differs from the one that it has.
+///
+/// # Errors
+/// It is another sample: of another class or length.
+fn change_of(
+    (dataset, is_transformed): (&Dataset, bool),
+    times: &Times,
     known: SampleId,
     listed: &Catalogue,
     sample: &Sample<'_>,
-    is_transformed: bool,
-) -> Result<(), Error> {
-    let Some(entry) = dataset.index.entry(known) else { return Ok(()) };
+) -> Result<Change, Error> {
+    let Some(entry) = dataset.index.entry(known) else { return Ok(Change::None) };
     let class = listed.classes.get(sample.label as usize).map_or("", String::as_str);
     let of_dataset = dataset.class_text(entry.label);
     let refuse = |what: String| {
@@ -77,9 +88,8 @@ fn refuse_other(
     if class != of_dataset {
         return refuse(format!("of the class '{of_dataset}', not '{class}'"));
     }
-    // How long a transformed image was is not known any more.
-    if !is_transformed && entry.raw_len != sample.bytes {
-        return refuse(format!("of {} bytes, not {}", entry.raw_len, sample.bytes));
+    match Change::of(sample, &entry, times.get(known, &entry), is_transformed) {
+        Change::Resized(then) => refuse(format!("of {then} bytes, not {}", sample.bytes)),
+        other => Ok(other),
     }
-    Ok(())
 }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 use crate::catalogue::Bad;
+use crate::changes::Changes;
 use crate::report::{human_bytes, path_as_text};
 
 /// What was appended.
@@ -13,6 +14,9 @@ pub struct Appended {
     /// The dataset's directory.
     #[serde(serialize_with = "path_as_text")]
     pub dataset: PathBuf,
+    /// Where the new samples came from.
+    #[serde(serialize_with = "path_as_text")]
+    pub source: PathBuf,
     /// Whether there was nothing new.
     pub unchanged: bool,
     /// What identifies its content now, in hexadecimal.
@@ -23,6 +27,8 @@ pub struct Appended {
     pub appended: u32,
     /// Samples of the source that it had already.
     pub skipped: u32,
+    /// How these differ from what was packed.
+    pub changes: Changes,
     /// Classes that it did not have.
     pub new_classes: Vec<String>,
     /// Shards that were appended.
@@ -47,9 +53,13 @@ impl std::fmt::Display for Appended {
         if !self.bad.is_empty() {
             writeln!(f, "{} samples were left out", self.bad.len())?;
         }
+        f.write_str(&self.changes.told(&self.source, &self.dataset))?;
         let (dataset, skipped) = (self.dataset.display(), self.skipped);
         if self.unchanged {
-            return write!(f, "{dataset}: nothing new, it has all {skipped} samples of the source already");
+            return write!(
+                f,
+                "{dataset}: nothing new, it has a sample for each of the source's {skipped} paths"
+            );
         }
         if !self.new_classes.is_empty() {
             let names = self.new_classes.join(", ");

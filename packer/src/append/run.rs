@@ -9,7 +9,7 @@ use super::leftovers::{discard, unfinished};
 use super::news::News;
 use super::numbers::{first_key, first_shard};
 use super::report::Appended;
-use crate::assemble::{Assembly, Packed, write_index};
+use crate::assemble::{Assembled, Assembly, Packed};
 use crate::claim::Claim;
 use crate::config::{Effort, Layout, OnBad};
 use crate::create::refuse_bad;
@@ -23,6 +23,7 @@ use crate::progress::{Progress, Shown};
 use crate::publish::sync_dir;
 use crate::report::megabytes_per_second;
 use crate::source::Source;
+use crate::times::Times;
 use crate::workers::Workers;
 
 /// What to append.
@@ -61,7 +62,7 @@ pub fn layout_of(dataset: &Path, is_said: bool) -> Result<Option<Layout>, Error>
 /// Appends what is new.
 ///
 /// # Errors
-/// A sample has the path of one in the dataset, but another class or length; the dataset cannot be opened or is being
+/// A sample has the path of one in the dataset, but another class or length (another time is told in the report); the dataset cannot be opened or is being
 /// changed by another command; see [`Source::scan`] and [`Packing::run`] for the others. The dataset is then what it was,
 /// and complete shards are kept for the next run.
 pub fn append(config: &AppendConfig, shown: Shown, stop: &Stop) -> Result<Appended, Error> {
@@ -75,12 +76,15 @@ pub fn append(config: &AppendConfig, shown: Shown, stop: &Stop) -> Result<Append
     listing.finish();
     listed.bad.sort_by(|a, b| a.path.cmp(&b.path));
     refuse_bad(&listed.bad, config.on_bad)?;
-    let news = News::of(&dataset, &listed)?;
+    let times = Times::read(&config.dataset)?;
+    let mut news = News::of(&dataset, &times, &listed)?;
     let mut appended = Appended {
         dataset: config.dataset.clone(),
+        source: config.source.path.clone(),
         content_id: dataset.index.content_id().to_string(),
         samples: dataset.index.len(),
         skipped: news.skipped,
+        changes: std::mem::take(&mut news.changes),
         bad: std::mem::take(&mut listed.bad),
         ..Appended::default()
     };
@@ -96,7 +100,7 @@ pub fn append(config: &AppendConfig, shown: Shown, stop: &Stop) -> Result<Append
         return refuse_listed(config, appended);
     }
     let progress = Progress::start(shown, "appending", news.catalogue.len().into(), news.catalogue.bytes());
-    let (index, packed) = pack(config, &dataset, &news, &readers, &progress, stop)
+    let (assembled, packed) = pack(config, (&dataset, &times), &news, &readers, &progress, stop)
         .map_err(|source| unfinished(source, &dataset))?;
     progress.finish();
     appended.bad.extend(packed.bad);
@@ -105,8 +109,8 @@ pub fn append(config: &AppendConfig, shown: Shown, stop: &Stop) -> Result<Append
     }
     appended = refuse_listed(config, appended)?;
     stop.check().map_err(|source| unfinished(source, &dataset))?;
-    commit(config, &index)?;
-    let index = Index::open(index).map_err(|source| Error::Index { path: dir.clone(), source })?;
+    commit(config, &assembled)?;
+    let index = Index::open(assembled.index).map_err(|source| Error::Index { path: dir.clone(), source })?;
     appended.appended = index.len() - dataset.index.len();
     appended.samples = index.len();
     appended.content_id = index.content_id().to_string();
@@ -121,12 +125,12 @@ pub fn append(config: &AppendConfig, shown: Shown, stop: &Stop) -> Result<Append
 /// Packs what is new; gives the index of all.
 fn pack(
     config: &AppendConfig,
-    dataset: &Dataset,
+    (dataset, times): (&Dataset, &Times),
     news: &News,
     readers: &Workers,
     progress: &Progress,
     stop: &Stop,
-) -> Result<(Vec<u8>, Packed), Error> {
+) -> Result<(Assembled, Packed), Error> {
     let (dir, layout, catalogue) = (&config.dataset, &config.layout, &news.catalogue);
     let fault = |source| Error::Index { path: dir.clone(), source };
     let options = Options::new(&config.source, layout)?;
@@ -137,7 +141,7 @@ fn pack(
     discard(dataset, Some(&id))?;
     clean_unfinished(dir)?;
     let mut recipe = Recipe { transform: layout.transform, zstd: None, cls: layout.cls };
-    recipe.zstd = readers.install(|| choose_zstd(catalogue, &recipe, layout.compression, stop))?;
+    recipe.zstd = readers.install(|| choose_zstd(catalogue, &recipe, layout.compression, stop))?.zstd;
     let packing = Packing {
         catalogue,
         plan: &plan,
@@ -158,20 +162,20 @@ fn pack(
     let mut assembly = Assembly::new(old.iter().copied().chain(new)).map_err(fault)?;
     let labels: Vec<u32> = (0..dataset.index.class_count()).collect();
     let name = |shard| dataset.index.shard(shard).map_or("", |shard| shard.name).to_owned();
-    assembly.add_index(&dataset.index, &labels, name).map_err(fault)?;
+    assembly.add_index((&dataset.index, times), &labels, name).map_err(fault)?;
     let packed = assembly.add_packed(&packing)?;
     let plan_id = options.plan_id(catalogue);
-    let index = assembly.finish(&options_with(dataset, options.text(Some(&plan_id)))).map_err(fault)?;
-    Ok((index, packed))
+    let options = options_with(dataset, options.text(Some(&plan_id)));
+    Ok((assembly.finish(&options).map_err(fault)?, packed))
 }
 
 /// Puts the new index in the old one's place, once the shards it names are safe.
-fn commit(config: &AppendConfig, index: &[u8]) -> Result<(), Error> {
+fn commit(config: &AppendConfig, assembled: &Assembled) -> Result<(), Error> {
     let (dir, sync) = (&config.dataset, config.effort.sync);
     if sync {
         sync_dir(dir)?;
     }
-    write_index(dir, index, sync)?;
+    assembled.write(dir, sync)?;
     if sync {
         sync_dir(dir)?;
     }

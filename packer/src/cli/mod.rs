@@ -32,8 +32,9 @@ use crate::verify::verify;
 ///
 /// A dataset appears whole or not at all. Labels and sample ids are those of torchvision's ImageFolder.
 ///
-/// Exit codes: 0 done, 1 failed (diff: they differ), 2 usage, 3 the dataset is damaged, 4 done, but samples were left out,
-/// 130 interrupted.
+/// Exit codes: 0 done, 1 failed (diff: they differ; verify: some of it could not be read), 2 usage, 3 the dataset is
+/// damaged, 4 done, but samples were left out, 5 done, but files of the source were written to since they were packed, at
+/// equal length: diff says whether their bytes differ, 130 interrupted.
 #[derive(Debug, Parser)]
 #[command(name = "shade-pack", version, max_term_width = 110)]
 pub struct Cli {
@@ -52,6 +53,8 @@ pub enum Command {
     /// List samples, one a line; reads the index only.
     Ls(LsArgs),
     /// Re-read a dataset and name every damaged sample; exit code 3 if there is one. Repair it if asked to.
+    ///
+    /// A shard that the system does not let you read is not called damaged: exit code 1 then.
     Verify(VerifyArgs),
     /// Give the ImageFolder back, byte for byte.
     Extract(ExtractArgs),

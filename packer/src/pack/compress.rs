@@ -9,9 +9,10 @@ use zstd::bulk::compress;
 
 use super::queue::memory_gate;
 use super::read::SourceReader;
-use super::recipe::{Kit, Recipe, Zstd, pays};
+use super::recipe::{Kit, Recipe, Zstd, pays, saves};
+use super::transform::Format;
 use crate::catalogue::{Catalogue, Sample};
-use crate::config::{Compression, ZSTD_LEVEL};
+use crate::config::{Compression, RAW_RECORD_BYTES_MIN, RAW_SAVING_MIN_PERCENT, ZSTD_LEVEL};
 use crate::error::Error;
 use crate::interrupt::Stop;
 
@@ -42,9 +43,9 @@ pub fn choose_zstd(
     recipe: &Recipe,
     compression: Compression,
     stop: &Stop,
-) -> Result<Option<Zstd>, Error> {
+) -> Result<Choice, Error> {
     let (level, probing) = match compression {
-        Compression::None => return Ok(None),
+        Compression::None => return Ok(Choice::default()),
         Compression::Auto => (ZSTD_LEVEL, true),
         Compression::Zstd { level } => (level, false),
     };
@@ -52,6 +53,9 @@ pub fn choose_zstd(
     let mut sizes: Vec<u64> = probes.iter().map(|probe| probe.raw).collect();
     sizes.sort_unstable();
     let median = sizes.get(sizes.len() / 2).copied().unwrap_or(u64::MAX);
+    if probing && recipe.transform.is_some_and(|transform| transform.format == Format::Raw) {
+        return Ok(choose_for_pixels(&probes, median, level));
+    }
     let mut dictionary = Vec::new();
     if median < DICTIONARY_RECORD_BYTES {
         let more = probe(catalogue, recipe, DICTIONARY_PROBES, level, stop)?;
@@ -60,7 +64,28 @@ pub fn choose_zstd(
     }
     let media = if probing { worth_it(&probes, level, &dictionary) } else { COMPRESSIBLE.to_vec() };
     let zstd = Zstd { level, media, dictionary };
-    Ok((!zstd.media.is_empty()).then_some(zstd))
+    Ok(Choice { zstd: (!zstd.media.is_empty()).then_some(zstd), forgone_percent: None })
+}
+
+/// How records are to be compressed.
+#[derive(Debug, Default)]
+pub struct Choice {
+    /// `None` stores them as they are.
+    pub zstd: Option<Zstd>,
+    /// What zstd would have saved of raw pixels that are stored as they are, in percent.
+    pub forgone_percent: Option<u64>,
+}
+
+/// Whether raw pixels are compressed: see [`RAW_SAVING_MIN_PERCENT`] and [`RAW_RECORD_BYTES_MIN`].
+fn choose_for_pixels(probes: &[Probe], median: u64, level: i32) -> Choice {
+    let raw: u64 = probes.iter().map(|probe| probe.raw).sum();
+    let compressed = probes.iter().map(|probe| probe.compressed).sum();
+    if median >= RAW_RECORD_BYTES_MIN && saves(raw, compressed, RAW_SAVING_MIN_PERCENT) {
+        let zstd = Zstd { level, media: vec![Media::Ppm], dictionary: Vec::new() };
+        return Choice { zstd: Some(zstd), forgone_percent: None };
+    }
+    let percent = raw.saturating_sub(compressed).saturating_mul(100).checked_div(raw);
+    Choice { zstd: None, forgone_percent: percent.filter(|percent| *percent > 0) }
 }
 
 /// A record that was looked at.
@@ -180,6 +205,27 @@ mod tests {
         }
         let probes = [probe_of(Media::Bmp, &flat), probe_of(Media::Png, &noise)];
         assert_eq!(worth_it(&probes, 3, &[]), [Media::Bmp]);
+    }
+
+    #[test]
+    fn pixels_are_compressed_only_if_large_and_halved() {
+        let probe = |raw, compressed| Probe { media: Media::Ppm, raw, compressed, small: Vec::new() };
+        let large = RAW_RECORD_BYTES_MIN;
+        for (raw, compressed, is_used, forgone) in [
+            (large, large / 2, true, None),
+            (large, large / 2 + large / 100, false, Some(49)),
+            (large - 1, 1000, false, Some(98)),
+            (3000, 2700, false, Some(10)),
+            (3000, 3000, false, None),
+        ] {
+            let choice = choose_for_pixels(&[probe(raw, compressed)], raw, 3);
+            assert_eq!(
+                (choice.zstd.is_some(), choice.forgone_percent),
+                (is_used, forgone),
+                "{raw} {compressed}"
+            );
+        }
+        assert!(choose_for_pixels(&[], u64::MAX, 3).zstd.is_none());
     }
 
     #[test]

@@ -4,10 +4,10 @@
 //! and classes are empty; the options hold what was left out.
 
 use std::fs::{self, File};
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use shade_formats::checksum::crc32c_append;
 use shade_formats::index::{Entry, FieldsRow, FieldsSpan, Index, IndexBuilder, Shard};
 use shade_formats::limits::SHARD_ALIGN_BYTES;
 use shade_formats::{FormatError, SampleId, ShardId};
@@ -15,8 +15,14 @@ use shade_formats::{FormatError, SampleId, ShardId};
 use super::shard_file::PackedShard;
 use super::stretch::Placed;
 use crate::catalogue::Bad;
+use crate::direct::{DirectFile, ReadMemory};
 use crate::error::Error;
+use crate::files;
+use crate::interrupt::Stop;
 use crate::plan::shard_name;
+
+/// A shard is read back in pieces of this size: large enough for a disk's full rate.
+const PIECE_BYTES: u64 = 4 << 20;
 
 /// The options of such an index.
 #[derive(Serialize, Deserialize)]
@@ -65,14 +71,7 @@ fn path_of(folder: &Path, shard: ShardId) -> PathBuf {
 pub(super) fn write(folder: &Path, pack: &Pack<'_>, shard: PackedShard, sync: bool) -> Result<(), Error> {
     let path = path_of(folder, shard.shard);
     let bytes = encode(pack, shard).map_err(|source| Error::Index { path: path.clone(), source })?;
-    let partial = path.with_extension(format!("done.part-{}", std::process::id()));
-    let write = |bytes: &[u8]| {
-        let mut file = File::create(&partial)?;
-        file.write_all(bytes)?;
-        if sync { file.sync_all() } else { Ok(()) }
-    };
-    write(&bytes).map_err(Error::io("write", &partial))?;
-    fs::rename(&partial, &path).map_err(Error::io("name", &partial))
+    files::put(&path, &bytes, sync)
 }
 
 fn encode(pack: &Pack<'_>, shard: PackedShard) -> Result<Vec<u8>, FormatError> {
@@ -99,8 +98,8 @@ fn encode(pack: &Pack<'_>, shard: PackedShard) -> Result<Vec<u8>, FormatError> {
     index.finish()
 }
 
-/// Reads shard `shard`'s record of completion in `folder`; `None` unless there is one, whole, of the pack `pack`, with the
-/// shard beside it.
+/// Reads shard `shard`'s record of completion in `folder`; `None` unless there is one, whole, of the pack `pack`, with a
+/// file as long as the shard beside it. [`DoneShard::is_written`] looks at that file's bytes.
 ///
 /// # Errors
 /// There is one that cannot be read.
@@ -125,7 +124,58 @@ pub fn read(folder: &Path, shard: ShardId, pack: &str) -> Result<Option<DoneShar
     Ok(Some(DoneShard { index, bad }))
 }
 
+/// Whether the file of `shard` in `folder` is what was written there: a file of this length and checksum, no link. If
+/// `sync`, the disk confirms it first, as whoever wrote it may not have asked for that.
+///
+/// # Errors
+/// The disk does not; or [`Error::Interrupted`].
+pub fn is_shard_written(folder: &Path, shard: Shard<'_>, sync: bool, stop: &Stop) -> Result<bool, Error> {
+    let path = folder.join(shard.name);
+    if !fs::symlink_metadata(&path).is_ok_and(|found| found.is_file() && found.len() == shard.bytes) {
+        return Ok(false);
+    }
+    if sync {
+        sync_file(&path)?;
+    }
+    let Ok(file) = DirectFile::open(&path) else { return Ok(false) };
+    let (mut memory, mut crc, mut at) = (ReadMemory::default(), 0, 0);
+    while at < shard.bytes {
+        stop.check()?;
+        let end = shard.bytes.min(at + PIECE_BYTES);
+        let (bytes, fault) = file.read(at..end, &mut memory);
+        if fault.is_some() {
+            return Ok(false);
+        }
+        crc = crc32c_append(crc, bytes);
+        at = end;
+    }
+    Ok(crc == shard.crc32c)
+}
+
+/// Has the disk confirm a file that an earlier run has written.
+///
+/// # Errors
+/// It does not.
+pub fn sync_file(path: &Path) -> Result<(), Error> {
+    match File::open(path).and_then(|file| file.sync_all()) {
+        Err(fault) if fault.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        other => other.map_err(Error::io("sync", path)),
+    }
+}
+
 impl DoneShard {
+    /// Whether the shard is what was written, see [`is_shard_written`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn is_written(&self, folder: &Path, sync: bool, stop: &Stop) -> Result<bool, Error> {
+        let Some(shard) = self.shard() else { return Ok(false) };
+        if sync {
+            sync_file(&folder.join(format!("{}.done", shard.name)))?;
+        }
+        is_shard_written(folder, shard, sync, stop)
+    }
+
     /// The shard itself.
     #[must_use]
     pub fn shard(&self) -> Option<Shard<'_>> {

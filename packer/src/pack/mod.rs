@@ -23,9 +23,11 @@ use std::sync::{Mutex, PoisonError};
 use shade_formats::ShardId;
 
 pub(crate) use again::Again;
-pub use compress::choose_zstd;
+pub use compress::{Choice, choose_zstd};
 pub(crate) use done::fields_row;
-pub use done::{DoneRecord, DoneShard, clean, clean_unfinished, read as read_done};
+pub use done::{
+    DoneRecord, DoneShard, clean, clean_unfinished, is_shard_written, read as read_done, sync_file,
+};
 pub(crate) use gate::Gate;
 pub(crate) use read::SourceReader;
 pub(crate) use recipe::Kits;
@@ -78,29 +80,38 @@ impl Packing<'_> {
     /// With [`OnBad::Fail`] the first sample that cannot be packed; writing failed; or [`Error::Interrupted`].
     /// Shards that were complete by then stay.
     pub fn run(&self, workers: &Workers) -> Result<(), Error> {
-        let mut missing = Vec::new();
-        for number in 0..self.plan.shard_count() {
-            self.stop.check()?;
-            match read_done(self.folder, self.shard_id(number), self.id)? {
-                None => missing.push(number),
-                Some(done) => {
-                    // An earlier run may have been told to skip what this one is not.
-                    if let (OnBad::Fail, Some(bad)) = (self.on_bad, done.bad.first()) {
-                        return Err(Error::Bad { first: bad.clone(), more: done.bad.len() - 1 });
-                    }
-                    let samples = self.plan.shard(number);
-                    let found = samples.iter().filter_map(|&id| self.catalogue.sample(id));
-                    let bytes = found.map(|sample| u64::from(sample.bytes)).sum();
-                    self.progress.skip(samples.len() as u64, bytes);
-                }
-            }
-        }
+        let missing = self.missing(workers)?;
         let memory = memory_gate();
         let queue = Queue::new(self, missing, &memory);
         let readers = Readers::new(self.effort.jobs, self.effort.in_flight);
         let kits = Kits::new(self.recipe, self.effort.jobs);
         let spare = Mutex::new(Vec::new());
         workers.all(self.stop, || self.work(&queue, (&readers, &kits), &spare))
+    }
+
+    /// Shards that earlier runs have not completed, by their numbers in the plan. Of the others every byte is read: a folder
+    /// that was left behind may have been changed, or its disk may have lost what nobody had it confirm.
+    fn missing(&self, workers: &Workers) -> Result<Vec<usize>, Error> {
+        let numbers: Vec<usize> = (0..self.plan.shard_count()).collect();
+        let cpus = Gate::new(self.effort.jobs.get() as u64);
+        let done = workers.each(&numbers, self.stop, |&number| {
+            let Some(done) = read_done(self.folder, self.shard_id(number), self.id)? else {
+                return Ok(false);
+            };
+            let _cpu = cpus.pass(1, self.stop)?;
+            if !done.is_written(self.folder, self.effort.sync, self.stop)? {
+                return Ok(false);
+            }
+            // An earlier run may have been told to skip what this one is not.
+            if let (OnBad::Fail, Some(bad)) = (self.on_bad, done.bad.first()) {
+                return Err(Error::Bad { first: bad.clone(), more: done.bad.len() - 1 });
+            }
+            let samples = self.plan.shard(number);
+            let found = samples.iter().filter_map(|&id| self.catalogue.sample(id));
+            self.progress.skip(samples.len() as u64, found.map(|sample| u64::from(sample.bytes)).sum());
+            Ok(true)
+        })?;
+        Ok(numbers.into_iter().zip(done).filter(|(_, is_done)| !is_done).map(|(number, _)| number).collect())
     }
 
     fn shard_id(&self, number: usize) -> ShardId {

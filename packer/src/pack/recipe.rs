@@ -170,5 +170,11 @@ impl<'a> Kit<'a> {
 
 /// Whether compression saves enough for the trainer's time to decompress.
 pub(super) fn pays(raw: u64, compressed: u64) -> bool {
-    compressed.saturating_mul(100) <= raw.saturating_mul(100 - SAVING_MIN_PERCENT) && raw > 0
+    saves(raw, compressed, SAVING_MIN_PERCENT)
+}
+
+/// Whether at least this share is saved.
+pub(super) fn saves(raw: u64, compressed: u64, percent: u64) -> bool {
+    let left = 100u64.saturating_sub(percent);
+    compressed.saturating_mul(100) <= raw.saturating_mul(left) && raw > 0
 }

@@ -18,6 +18,7 @@ use super::gate::Pass;
 use super::stretch::{Built, Placed};
 use crate::catalogue::Bad;
 use crate::error::Error;
+use crate::files::flush_to_store;
 use crate::plan::shard_name;
 
 /// A shard under its temporary name.
@@ -121,6 +122,7 @@ impl<'a> ShardFile<'a> {
         if self.sync {
             self.file.sync_all().map_err(Error::io("sync", &self.partial))?;
         }
+        flush_to_store(&self.file).map_err(Error::io("write", &self.partial))?;
         fs::rename(&self.partial, &self.path).map_err(Error::io("name", &self.partial))?;
         Ok(PackedShard {
             shard: self.shard,

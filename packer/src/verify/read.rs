@@ -1,9 +1,11 @@
 //! Goes through all shards, many spans at a time, and collects what is wrong.
 
+use std::io;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use rustix::io::Errno;
 use shade_formats::checksum::{crc32c, crc32c_concat};
 use shade_formats::index::Entry;
 use shade_formats::shard::END_OF_ARCHIVE;
@@ -21,6 +23,7 @@ use crate::progress::{Progress, Shown};
 use crate::report::megabytes_per_second;
 use crate::source::Kind;
 use crate::spans::{SPANS_MEMORY_BYTES, Span, SpanMemory, cut};
+use crate::times::Times;
 use crate::workers::Workers;
 
 /// How to verify.
@@ -52,13 +55,25 @@ struct Findings {
     not_decodable: Vec<DamagedSample>,
     /// The span ends its shard, and not as a tar ends.
     is_open_end: bool,
+    /// Why the system does not let it be read.
+    refused: Option<String>,
+}
+
+/// What a look at a shard's file tells.
+enum Look {
+    /// It can be read; perhaps something is wrong with it as a file.
+    Open(Option<String>),
+    /// It is not what was written: there is no such file.
+    Gone(String),
+    /// The system does not let it be read. What is in it is not known.
+    Refused(String),
 }
 
 /// Re-reads the dataset in `dir`, and repairs it if that is asked for and needed.
 ///
 /// # Errors
-/// There is no dataset, its index is damaged (which hides what the rest should be), or [`Error::Interrupted`]. Damage
-/// in shards is no error but the report's content. For errors of repairing see [`Source::scan`](crate::source::Source::scan).
+/// There is no dataset, its index is damaged (which hides what the rest should be), or [`Error::Interrupted`]. Shards that
+/// are damaged or cannot be read are no error but the report's content. For errors of repairing see [`Source::scan`](crate::source::Source::scan).
 pub fn verify(dir: &Path, config: &VerifyConfig, shown: Shown, stop: &Stop) -> Result<Verified, Error> {
     let start = Instant::now();
     let dataset = Dataset::open(dir)?;
@@ -75,6 +90,7 @@ pub fn verify(dir: &Path, config: &VerifyConfig, shown: Shown, stop: &Stop) -> R
         shards: dataset.index.shard_count(),
         bytes,
         decoded: config.decode,
+        times_fault: Times::read(dir)?.fault,
         ..Verified::default()
     };
     let progress = Progress::start(shown, "verifying", dataset.index.len().into(), bytes);
@@ -122,39 +138,47 @@ impl Reading<'_> {
         let spans: Vec<Vec<Span>> = ids
             .iter()
             .zip(&looked)
-            .map(|(shard, (can_open, _))| if *can_open { self.cut(*shard) } else { Vec::new() })
+            .map(|(shard, look)| if matches!(look, Look::Open(_)) { self.cut(*shard) } else { Vec::new() })
             .collect();
         let all: Vec<&Span> = spans.iter().flatten().collect();
         let mut found = workers.each(&all, self.stop, |span| self.span(span))?.into_iter();
-        for ((shard, (can_open, fault)), spans) in ids.into_iter().zip(looked).zip(&spans) {
+        for ((shard, look), spans) in ids.into_iter().zip(looked).zip(&spans) {
             let path = self.dataset.shard_path(shard);
-            let has_fault = fault.is_some();
-            verified.damaged_shards.extend(fault.map(|fault| DamagedShard { shard: path.clone(), fault }));
-            if !can_open {
-                let fault = || Fault::Damaged("its shard cannot be opened".to_owned());
-                let samples = self.shards.get(shard.index()).into_iter().flatten();
-                verified.damaged.extend(samples.map(|(id, entry)| self.damaged(*id, entry, fault())));
-                continue;
+            let samples = || self.shards.get(shard.index()).into_iter().flatten();
+            match look {
+                Look::Open(fault) => {
+                    let whole = Whole { shard, path: path.clone(), has_fault: fault.is_some() };
+                    verified.damaged_shards.extend(fault.map(|fault| DamagedShard { shard: path, fault }));
+                    self.whole(&whole, spans.iter().zip(found.by_ref()), verified);
+                }
+                Look::Gone(fault) => {
+                    verified.damaged_shards.push(DamagedShard { shard: path, fault });
+                    let fault = || Fault::Damaged("its shard cannot be opened".to_owned());
+                    verified.damaged.extend(samples().map(|(id, entry)| self.damaged(*id, entry, fault())));
+                }
+                Look::Refused(fault) => {
+                    verified.unread += samples().count() as u64;
+                    verified.unreadable_shards.push(DamagedShard { shard: path, fault });
+                }
             }
-            let whole = Whole { shard, path, has_fault };
-            let found = spans.iter().zip(found.by_ref());
-            let fault = self.whole(&whole, found, verified);
-            verified.damaged_shards.extend(fault);
         }
         Ok(())
     }
 
     /// Whether the shard's file can be opened, and what is wrong with it as a file.
-    fn look(&self, shard: ShardId) -> (bool, Option<String>) {
+    fn look(&self, shard: ShardId) -> Look {
         let expected = self.dataset.index.shard(shard).map_or(0, |shard| shard.bytes);
         let file = match DirectFile::open(&self.dataset.shard_path(shard)) {
             Ok(file) => file,
-            Err(fault) => return (false, Some(format!("cannot be opened: {fault}"))),
+            Err(fault) => {
+                let text = format!("cannot be opened: {fault}");
+                return if is_damage(&fault) { Look::Gone(text) } else { Look::Refused(text) };
+            }
         };
         match file.len() {
-            Ok(found) if found == expected => (true, None),
-            Ok(found) => (true, Some(format!("{found} bytes, expected {expected}"))),
-            Err(fault) => (true, Some(format!("cannot be looked at: {fault}"))),
+            Ok(found) if found == expected => Look::Open(None),
+            Ok(found) => Look::Open(Some(format!("{found} bytes, expected {expected}"))),
+            Err(fault) => Look::Refused(format!("cannot be looked at: {fault}")),
         }
     }
 
@@ -163,20 +187,29 @@ impl Reading<'_> {
         cut(self.dataset, shard, samples)
     }
 
-    /// Puts together what was found in the spans of one shard; gives what is wrong with all of it.
+    /// Puts together what was found in the spans of one shard, and judges all of it.
     fn whole<'s>(
         &self,
         whole: &Whole,
         found: impl Iterator<Item = (&'s Span, Findings)>,
         verified: &mut Verified,
-    ) -> Option<DamagedShard> {
-        let (mut crc, mut is_open_end) = (Some(0), false);
+    ) {
+        let (mut crc, mut is_open_end, mut refused) = (Some(0), false, None);
         for (span, findings) in found {
             let len = usize::try_from(span.len()).unwrap_or(usize::MAX);
             crc = crc.zip(findings.crc32c).map(|(crc, of_span)| crc32c_concat(crc, of_span, len));
             verified.damaged.extend(findings.damaged);
             verified.not_decodable.extend(findings.not_decodable);
             is_open_end |= findings.is_open_end;
+            if findings.refused.is_some() {
+                verified.unread += span.samples.len() as u64;
+                refused = refused.or(findings.refused);
+            }
+        }
+        let shard = || whole.path.clone();
+        if let Some(fault) = refused {
+            verified.unreadable_shards.push(DamagedShard { shard: shard(), fault });
+            return;
         }
         let expected = self.dataset.index.shard(whole.shard).map_or(0, |shard| shard.crc32c);
         let end = if is_open_end { "the end of the archive is missing" } else { "" };
@@ -188,7 +221,7 @@ impl Reading<'_> {
             Some(_) => is_open_end.then(|| end.to_owned()),
             None => (!whole.has_fault).then(|| "parts of it cannot be read".to_owned()),
         };
-        fault.map(|fault| DamagedShard { shard: whole.path.clone(), fault })
+        verified.damaged_shards.extend(fault.map(|fault| DamagedShard { shard: shard(), fault }));
     }
 
     /// Reads and checks one span.
@@ -201,6 +234,10 @@ impl Reading<'_> {
         let mut findings = Findings::default();
         let file = match DirectFile::open(&path) {
             Ok(file) => file,
+            Err(fault) if !is_damage(&fault) => {
+                findings.refused = Some(format!("cannot be opened: {fault}"));
+                return Ok(findings);
+            }
             Err(fault) => {
                 let fault = format!("its shard cannot be opened: {fault}");
                 for (sample, entry) in samples {
@@ -210,6 +247,10 @@ impl Reading<'_> {
             }
         };
         let (bytes, fault) = file.read(span.bytes.clone(), &mut memory);
+        if let Some(fault) = fault.as_ref().filter(|fault| !is_damage(fault)) {
+            findings.refused = Some(format!("cannot be read: {fault}"));
+            return Ok(findings);
+        }
         let cpu = self.cpus.pass(1, self.stop)?;
         findings.crc32c = fault.is_none().then(|| crc32c(bytes));
         self.samples(span, samples, bytes, &file, &mut findings)?;
@@ -277,6 +318,13 @@ impl Reading<'_> {
             is_whole,
         }
     }
+}
+
+/// Whether a file that gives this error is not what was written: it is gone, too short, or its disk has lost it. Anything
+/// else says that this user may not read it, or that this machine cannot now.
+fn is_damage(fault: &io::Error) -> bool {
+    matches!(fault.kind(), io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof)
+        || fault.raw_os_error() == Some(Errno::IO.raw_os_error())
 }
 
 /// A shard of which all spans were read.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 use crate::report::{human_bytes, path_as_text};
+use crate::times::TIMES_FILE;
 
 /// What re-reading a dataset found.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -28,6 +29,14 @@ pub struct Verified {
     pub damaged_shards: Vec<DamagedShard>,
     /// Every sample that cannot be trusted, by shard and place in it.
     pub damaged: Vec<DamagedSample>,
+    /// Shards that the system does not let this user read, or not now. Nothing is known of what is in them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unreadable_shards: Vec<DamagedShard>,
+    /// Samples that were not looked at for that.
+    pub unread: u64,
+    /// What is wrong with `dataset.times`, without which no sample is any worse.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub times_fault: Option<String>,
     /// Samples of a kind that no decoder is there for. They are whole.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub not_decodable: Vec<DamagedSample>,
@@ -36,7 +45,7 @@ pub struct Verified {
     pub repaired: Option<Repaired>,
 }
 
-/// A shard that is not what the index says.
+/// A shard that is not what the index says, or cannot be read.
 #[derive(Clone, Debug, Serialize)]
 pub struct DamagedShard {
     /// Its file.
@@ -79,7 +88,13 @@ pub struct Repaired {
 }
 
 impl Verified {
-    /// Whether nothing is wrong, or nothing is wrong any more.
+    /// Whether some shards could not be read, so that nothing is known of them.
+    #[must_use]
+    pub fn is_unread(&self) -> bool {
+        !self.unreadable_shards.is_empty()
+    }
+
+    /// Whether nothing is wrong with what was read, or nothing is wrong any more.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         let is_repaired = |shard: &PathBuf| {
@@ -116,6 +131,9 @@ impl std::fmt::Display for Repaired {
 
 impl std::fmt::Display for Verified {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for DamagedShard { shard, fault } in &self.unreadable_shards {
+            writeln!(f, "cannot read shard {}: {fault}", shard.display())?;
+        }
         for DamagedShard { shard, fault } in &self.damaged_shards {
             writeln!(f, "damaged shard {}: {fault}", shard.display())?;
         }
@@ -128,18 +146,40 @@ impl std::fmt::Display for Verified {
         if let Some(repaired) = &self.repaired {
             repaired.fmt(f)?;
         }
+        if let Some(fault) = &self.times_fault {
+            let path = self.dataset.join(TIMES_FILE);
+            let path = path.display();
+            writeln!(
+                f,
+                "note: {path} is damaged ({fault}): create and append cannot say what changed. Remove it"
+            )?;
+        }
         let bytes = human_bytes(self.bytes);
         let (seconds, rate) = (self.seconds, self.mb_per_s);
         writeln!(f, "{bytes} in {seconds:.1} s, {rate:.1} MB/s")?;
         let (dataset, samples, shards) = (self.dataset.display(), self.samples, self.shards);
         let (bad, bad_shards) = (self.damaged.len(), self.damaged_shards.len());
+        let unread = self.unread;
         match (self.is_whole(), &self.repaired) {
+            (true, _) if self.is_unread() => {
+                let shards = self.unreadable_shards.len();
+                write!(
+                    f,
+                    "{dataset}: {unread} of {samples} samples could not be read, in {shards} shards; "
+                )?;
+                f.write_str(
+                    "that is no damage: see the reason above, often a permission. The others are whole",
+                )
+            }
             (true, None) => write!(f, "{dataset}: all {samples} samples in {shards} shards are whole"),
             (true, Some(_)) => write!(f, "{dataset}: all {samples} samples in {shards} shards are whole now"),
-            (false, _) => write!(
-                f,
-                "{dataset}: {bad} of {samples} samples are damaged, {bad_shards} findings about whole shards"
-            ),
+            (false, _) => {
+                write!(
+                    f,
+                    "{dataset}: {bad} of {samples} samples are damaged, {bad_shards} findings about whole shards"
+                )?;
+                if unread > 0 { write!(f, ", {unread} samples could not be read") } else { Ok(()) }
+            }
         }
     }
 }

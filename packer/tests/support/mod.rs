@@ -168,3 +168,15 @@ pub(crate) fn picture(seed: u64, width: u32, height: u32) -> Vec<u8> {
     let pixels = (0..width * height * 3).map(|n| noise[(n / 40) as usize % 16].wrapping_add((n % 7) as u8));
     [format!("P6\n{width} {height}\n255\n").into_bytes(), pixels.collect()].concat()
 }
+
+/// A library for LD_PRELOAD with which files cannot be closed and syncs are noted: see `faults.c`.
+pub(crate) fn faults(folder: &Path) -> PathBuf {
+    let library = folder.join("faults.so");
+    if !library.exists() {
+        let mut cc = Command::new("cc");
+        cc.args(["-shared", "-fPIC", "-o"]).arg(&library);
+        cc.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/faults.c")).arg("-ldl");
+        assert!(cc.status().unwrap().success());
+    }
+    library
+}
