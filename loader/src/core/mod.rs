@@ -11,6 +11,7 @@
 
 mod access;
 mod action;
+mod around;
 mod batch;
 mod counts;
 mod event;
@@ -31,6 +32,7 @@ mod stalls;
 mod trace;
 
 pub use action::{Accepted, Action, Refusal};
+pub use around::{WINDOW_BYTES, window_bytes};
 pub use counts::{Counts, ReadLatency, Stats};
 pub use event::{Attach, Event, SessionId};
 pub use machine::{Core, CoreConfig};

@@ -11,9 +11,9 @@ use shade_formats::trace::{Header, VERSION};
 use super::observer::Described;
 use super::serve::Daemon;
 use crate::batches::Workers;
-use crate::blocks::{Arena, block_bytes_for};
+use crate::blocks::{Arena, Prefault, block_bytes_for};
 use crate::control::{Identity, Listener, RecordsSegment};
-use crate::core::{Capacity, Core, CoreConfig, PREFETCHES_MAX, may_lend, staging_bytes};
+use crate::core::{Capacity, Core, CoreConfig, PREFETCHES_MAX, may_lend, staging_bytes, window_bytes};
 use crate::dataset::{Dataset, DatasetError};
 use crate::reads::coalesce::GAP_BYTES_MAX;
 use crate::reads::{Reads, ReadsConfig, ReadsError};
@@ -120,6 +120,7 @@ pub fn serve(config: &ServeConfig, announce: impl FnOnce(&Ready)) -> Result<(), 
     let locked = arena.locked();
     let records = arena.file().map(|file| RecordsSegment { file: Arc::clone(file), bytes: arena.bytes() });
     let arena = Arc::new(arena);
+    let _prefault = Prefault::start(Arc::clone(&arena)).map_err(DaemonError::Start)?;
 
     let (completions_in, completions) = crossbeam_channel::unbounded();
     let (done_in, done) = crossbeam_channel::unbounded();
@@ -163,6 +164,7 @@ pub fn serve(config: &ServeConfig, announce: impl FnOnce(&Ready)) -> Result<(), 
         reads_max: config.reads.depth.submitted_max(),
         prefetches_max: PREFETCHES_MAX,
         gap_bytes_max: GAP_BYTES_MAX,
+        window_bytes: window_bytes(&index, cache_bytes, block_bytes),
         hedge: config.hedge,
         block_bytes,
         lends,
