@@ -1,9 +1,10 @@
-"""`python -m benches.rivals.bounds memcpy|gather|fio ROOT`: what the hardware gives, without a loader.
+"""`python -m benches.rivals.bounds memcpy|gather|fio|touch ROOT`: what the hardware gives, without a loader.
 
 The last line that it prints is JSON: an epoch's bytes, in so many seconds."""
 
 import ctypes
 import json
+import mmap
 import multiprocessing
 import platform
 import subprocess
@@ -135,9 +136,21 @@ def fio(root: Path) -> dict[str, Any]:
     }
 
 
+def touch(root: Path) -> dict[str, Any]:
+    """As many bytes of memory that nobody has used as the records have, each small page written to once, by one thread."""
+    length = sum(Path(path).stat().st_size for path, _label in samples(root / "files"))
+    memory = mmap.mmap(-1, length, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    memory.madvise(mmap.MADV_NOHUGEPAGE)
+    pages = numpy.frombuffer(memory, numpy.uint8)[:: mmap.PAGESIZE]
+    cpu, started = cpu_seconds(), time.perf_counter()
+    pages.fill(1)
+    seconds = time.perf_counter() - started
+    return {"bytes": length, "version": platform.release(), "seconds": seconds, "cpu_seconds": cpu_seconds() - cpu}
+
+
 def main() -> int:
     name, root = sys.argv[1:]
-    print(json.dumps({"memcpy": memcpy, "gather": gather, "fio": fio}[name](Path(root))))
+    print(json.dumps({"memcpy": memcpy, "gather": gather, "fio": fio, "touch": touch}[name](Path(root))))
     return 0
 
 

@@ -61,6 +61,7 @@ impl Driver {
             lookahead: 1.0,
             reads_max: DEPTH,
             gap_bytes_max: 0,
+            window_bytes: 0,
             prefetches_max: 0,
             hedge: false,
             lends: false,

@@ -147,6 +147,14 @@ impl Mapping {
         self.advise(at, len, MADV_COLLAPSE)
     }
 
+    /// Has a range of an [`anonymous`](Self::anonymous) mapping come in small pages. What is there stays as it is.
+    ///
+    /// # Errors
+    /// When the range is not in the mapping, or the system has no huge pages.
+    pub fn keep_small(&self, at: usize, len: usize) -> io::Result<()> {
+        self.advise(at, len, libc::MADV_NOHUGEPAGE)
+    }
+
     /// Makes the pages of a range resident and writable: of a [`ReadWrite`](Access::ReadWrite) mapping, so that the file has
     /// memory for them; of a [`CopyOnWrite`](Access::CopyOnWrite) one, so that they are this process's own, as they are now.
     ///

@@ -3,9 +3,9 @@
 //! It comes in huge pages where they are to be had: a read that bypasses the page cache has to pin its pages, which is one step
 //! for a huge page and was a quarter of a 110 KB read's CPU time with small ones. As a rule it is private and anonymous. Where
 //! all records stay in memory it may be a memfd, from which trainers read records in place; of shared memory systems give huge
-//! pages to next to nobody, so each is asked for by itself, when the first read into it begins. Either way pages come into
-//! being on first use, so an arena of any size starts at once; `MLOCK_ONFAULT` keeps each one in memory from then on. Nothing
-//! is left behind after a crash.
+//! pages to next to nobody, so each is asked for by itself. Either way pages come into being on first use, so an arena of any
+//! size starts at once, and [`Prefault`](super::Prefault) uses them a little ahead of the reads. `MLOCK_ONFAULT` keeps each one
+//! in memory from then on. Nothing is left behind after a crash.
 #![expect(
     unsafe_code,
     reason = "tokens prove exclusive ownership of memory that the compiler cannot see into"
@@ -14,14 +14,15 @@
 use super::FreeList;
 use super::block_size::BLOCK_UNIT_BYTES;
 use super::lent::Lent;
+use super::prefault::{CHUNK_BYTES, Frontier};
 use super::token::{ArenaId, Blocks, BlocksError, Runs};
 use crate::memfd::{self, Writers};
 use rustix::mm::{MlockFlags, mlock_with};
-use shade_formats::ring::{Access, HUGE_PAGE_BYTES, Mapping, Pages};
+use shade_formats::ring::{Access, Mapping, Pages};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The mapping starts on a page, so no block can promise more than this.
 const PAGE_BYTES: u32 = 4096;
@@ -33,15 +34,9 @@ pub struct Arena {
     memory: Mapping,
     block_bytes: u32,
     locked: bool,
-    shared: Option<Shared>,
-}
-
-/// What there is of an arena that is a file.
-#[derive(Debug)]
-struct Shared {
-    file: Arc<OwnedFd>,
-    /// Of each huge page that fits in whole, whether it was asked for.
-    asked: Box<[AtomicBool]>,
+    /// The file that the memory is, if other processes may map it.
+    file: Option<Arc<OwnedFd>>,
+    frontier: Frontier,
 }
 
 impl Arena {
@@ -66,15 +61,14 @@ impl Arena {
             let file = memfd::create("shade-records", bytes)?;
             let memory = Mapping::new(&file, bytes, Access::ReadWrite, Pages::Huge)?;
             memfd::seal(&file, Writers::Mapped)?;
-            let asked = (0..memory.len() / HUGE_PAGE_BYTES).map(|_| AtomicBool::new(false)).collect();
-            Ok((memory, Some(Shared { file: Arc::new(file), asked })))
+            Ok((memory, Some(Arc::new(file))))
         })
     }
 
     fn map_with(
         bytes: u64,
         block_bytes: u32,
-        map: impl FnOnce(u64) -> io::Result<(Mapping, Option<Shared>)>,
+        map: impl FnOnce(u64) -> io::Result<(Mapping, Option<Arc<OwnedFd>>)>,
     ) -> io::Result<(Arena, FreeList)> {
         let invalid = |why: String| io::Error::new(io::ErrorKind::InvalidInput, why);
         if block_bytes == 0 || !block_bytes.is_multiple_of(BLOCK_UNIT_BYTES) {
@@ -88,12 +82,13 @@ impl Arena {
             return Err(invalid(format!("{bytes} bytes hold no block of {block_bytes} bytes")));
         }
         let bytes = u64::from(blocks) * u64::from(block_bytes);
-        let (memory, shared) = map(bytes)?;
+        let (memory, file) = map(bytes)?;
         // A core dump without the cache is one that fits on the disk.
         memory.leave_out_of_dumps();
         let locked = lock(&memory);
         let id = ArenaId::next();
-        Ok((Arena { id, memory, block_bytes, locked, shared }, FreeList::new(id, block_bytes, blocks)))
+        let arena = Arena { id, memory, block_bytes, locked, file, frontier: Frontier::default() };
+        Ok((arena, FreeList::new(id, block_bytes, blocks)))
     }
 
     /// Size of a block in bytes, a multiple of 512.
@@ -118,7 +113,7 @@ impl Arena {
     /// The file that the memory is, of [`bytes`](Self::bytes), if other processes may map it.
     #[must_use]
     pub fn file(&self) -> Option<&Arc<OwnedFd>> {
-        self.shared.as_ref().map(|shared| &shared.file)
+        self.file.as_ref()
     }
 
     /// The power of two, 512 to 4096 bytes, that every block's address is a multiple of.
@@ -177,7 +172,7 @@ impl Arena {
         len: u32,
     ) -> Result<impl Iterator<Item = &'a mut [u8]>, BlocksError> {
         Ok(self.runs(blocks, len)?.map(|(offset, len)| {
-            self.make_huge(offset, len);
+            self.frontier.reach(offset + len);
             let start = self.at(offset);
             // SAFETY: in the mapping and initialised, as in `slices`. Unique during 'a: the token owns these
             // blocks alone (see `at`), it is borrowed mutably, and `runs` yields each of its blocks once, as
@@ -186,16 +181,41 @@ impl Arena {
         }))
     }
 
-    /// Has bytes that are about to be written lie in huge pages, if that was not tried yet.
-    fn make_huge(&self, offset: usize, len: usize) {
-        let Some(Shared { asked, .. }) = &self.shared else { return };
-        let pages = offset / HUGE_PAGE_BYTES..(offset + len).div_ceil(HUGE_PAGE_BYTES);
-        for (page, asked) in asked.iter().enumerate().take(pages.end).skip(pages.start) {
-            if !asked.swap(true, Ordering::Relaxed) {
-                // There may be none: small ones serve as well, only slower.
-                let _ = self.memory.make_huge(page * HUGE_PAGE_BYTES, HUGE_PAGE_BYTES);
+    /// How far the arena is in use.
+    pub(super) fn frontier(&self) -> &Frontier {
+        &self.frontier
+    }
+
+    /// Chunks that [`find_memory`](Self::find_memory) finds memory for; the last one may be shorter.
+    pub(super) fn chunks(&self) -> usize {
+        self.memory.len().div_ceil(CHUNK_BYTES)
+    }
+
+    /// Where the memory is.
+    #[cfg(test)]
+    pub(super) fn addresses(&self) -> std::ops::Range<usize> {
+        let start = self.memory.start().addr().get();
+        start..start + self.memory.len()
+    }
+
+    /// Makes a chunk resident, in such pages if they are to be had. What is there already stays as it is.
+    ///
+    /// # Errors
+    ///
+    /// When memory is short, or Linux is older than 5.14.
+    pub(super) fn find_memory(&self, chunk: usize, pages: Pages) -> io::Result<()> {
+        let at = chunk.saturating_mul(CHUNK_BYTES);
+        let len = CHUNK_BYTES.min(self.memory.len().saturating_sub(at));
+        match (&self.file, pages) {
+            // The system may have none for a file. Small ones serve as well, only slower.
+            (Some(_), Pages::Huge) if len == CHUNK_BYTES && self.memory.make_huge(at, len).is_ok() => {
+                return Ok(());
             }
+            // Refused by kernels without huge pages, where all are small.
+            (None, Pages::Small) => drop(self.memory.keep_small(at, len)),
+            _ => {}
         }
+        self.memory.populate(at, len)
     }
 
     /// Where `blocks` lie, once they are known to be ours.

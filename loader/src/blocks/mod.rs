@@ -9,6 +9,7 @@ mod arena;
 mod block_size;
 mod free_list;
 mod lent;
+mod prefault;
 mod record;
 mod token;
 
@@ -16,5 +17,6 @@ pub use arena::Arena;
 pub use block_size::{block_bytes_for, charged_bytes};
 pub use free_list::FreeList;
 pub use lent::Lent;
+pub use prefault::Prefault;
 pub use record::{Mismatch, Record};
 pub use token::{Blocks, BlocksError};

@@ -58,6 +58,7 @@ impl Core {
             let Some(entry) = self.index.entry(first) else { return };
             // No room: a fill that is under way will give some back.
             let Some(blocks) = self.free.take(u64::from(entry.stored_len)) else { return };
+            self.widen(first);
             let flight = self.reading.next_flight();
             let mut ops = Vec::new();
             let recheck = self.reading.is_doubted(first);

@@ -8,6 +8,7 @@ use shade_formats::control::{Policy, REFUSE_BUSY, REFUSE_SPEC};
 use shade_formats::index::Index;
 
 use super::action::{Accepted, Action, Refusal};
+use super::around::Places;
 use super::bad_share::Given;
 use super::counts::{EpochStats, Stats, TotalStats};
 use super::event::{Attach, Event, SessionId};
@@ -34,6 +35,9 @@ pub struct CoreConfig {
     /// Unwanted bytes that are read along to have neighbours in one read
     /// ([`GAP_BYTES_MAX`](crate::reads::coalesce::GAP_BYTES_MAX)); 0 reads every record on its own.
     pub gap_bytes_max: u32,
+    /// Bytes of a shard that the first record wanted of them brings along ([`window_bytes`](super::window_bytes)); 0 brings none.
+    /// For a cache that the whole dataset fits into.
+    pub window_bytes: u32,
     /// Prefetches in flight at most ([`PREFETCHES_MAX`](super::PREFETCHES_MAX)); 0 reads nothing before a batch wants it.
     pub prefetches_max: u32,
     /// Ask for late records a second time, for 1 in 100 reads at most.
@@ -54,6 +58,8 @@ pub struct Core {
     /// Records wanted from storage, with the rows that wait for them.
     pub(super) reading: Reading,
     pub(super) prefetch: Prefetch,
+    /// Where small records lie, if the cache has room for all.
+    pub(super) places: Option<Places>,
     pub(super) stalls: Stalls,
     pub(super) job: Option<Job>,
     pub(super) sessions: Vec<Session>,
@@ -68,6 +74,7 @@ impl Core {
     #[must_use]
     pub fn new(index: Arc<Index>, free: FreeList, config: CoreConfig) -> Self {
         let cache = Cache::new(config.policy, config.cache_bytes, index.len());
+        let places = (config.window_bytes > 0).then(|| Places::new(&index, config.window_bytes));
         Self {
             config,
             index,
@@ -75,6 +82,7 @@ impl Core {
             free,
             reading: Reading::new(config.gap_bytes_max),
             prefetch: Prefetch::default(),
+            places,
             stalls: Stalls::default(),
             job: None,
             sessions: Vec::new(),

@@ -11,6 +11,7 @@
 
 mod access;
 mod action;
+mod around;
 mod bad_share;
 mod batch;
 mod counts;
@@ -33,6 +34,7 @@ mod stalls;
 mod trace;
 
 pub use action::{Accepted, Action, Refusal};
+pub use around::{WINDOW_BYTES, window_bytes};
 pub use counts::{Counts, ReadLatency, Stats};
 pub use event::{Attach, Event, SessionId};
 pub use machine::{Core, CoreConfig};

@@ -34,6 +34,11 @@ impl Prefetch {
         self.at = 0;
     }
 
+    /// The sample, which nobody wants, is to be read, and will take so many bytes of the cache.
+    pub(super) fn expect(&mut self, sample: SampleId, bytes: u64) {
+        self.coming.insert(sample, bytes);
+    }
+
     /// The sample is used or leaves: whether a prefetch had brought it.
     pub(super) fn take(&mut self, sample: SampleId) -> bool {
         !self.here.is_empty() && self.here.remove(&sample)
@@ -62,7 +67,7 @@ impl Core {
         }
         while self.reading.next(&self.index).is_none() {
             let Some((sample, bytes)) = self.find_prefetch() else { return };
-            self.prefetch.coming.insert(sample, bytes);
+            self.prefetch.expect(sample, bytes);
             // Not again if it fails: the batch that wants it tries once more, and tells.
             self.prefetch.at = self.prefetch.at.saturating_add(1);
             self.reading.want_ahead(sample, &self.index);

@@ -95,9 +95,13 @@ impl Session {
         Some(lent)
     }
 
+    /// All before it were published.
+    pub(super) fn first_unpublished(&self) -> u64 {
+        self.open.front().map_or(self.next_seq, |batch| batch.seq)
+    }
+
     /// All before it were released.
     pub(super) fn first_unreleased(&self) -> u64 {
-        let unpublished = self.open.front().map_or(self.next_seq, |batch| batch.seq);
-        self.outstanding.first_key_value().map_or(unpublished, |(&seq, _)| seq)
+        self.outstanding.first_key_value().map_or_else(|| self.first_unpublished(), |(&seq, _)| seq)
     }
 }

@@ -14,9 +14,9 @@ use super::observer::Described;
 use super::serve::{Daemon, Stop};
 use super::settings::Running;
 use crate::batches::Workers;
-use crate::blocks::{Arena, block_bytes_for};
+use crate::blocks::{Arena, Prefault, block_bytes_for};
 use crate::control::{Identity, Listener, RecordsSegment};
-use crate::core::{Capacity, Core, CoreConfig, PREFETCHES_MAX, may_lend, staging_bytes};
+use crate::core::{Capacity, Core, CoreConfig, PREFETCHES_MAX, may_lend, staging_bytes, window_bytes};
 use crate::dataset::{Dataset, DatasetError};
 use crate::memfd;
 use crate::panics;
@@ -143,6 +143,7 @@ pub fn serve(config: &ServeConfig, announce: impl FnOnce(&Ready)) -> Result<(), 
     let locked = arena.locked();
     let records = arena.file().map(|file| RecordsSegment { file: Arc::clone(file), bytes: arena.bytes() });
     let arena = Arc::new(arena);
+    let _prefault = Prefault::start(Arc::clone(&arena)).map_err(DaemonError::Start)?;
 
     let (completions_in, completions) = crossbeam_channel::unbounded();
     let (done_in, done) = crossbeam_channel::unbounded();
@@ -191,6 +192,7 @@ pub fn serve(config: &ServeConfig, announce: impl FnOnce(&Ready)) -> Result<(), 
         reads_max: config.reads.depth.submitted_max(),
         prefetches_max: PREFETCHES_MAX,
         gap_bytes_max: GAP_BYTES_MAX,
+        window_bytes: window_bytes(&index, cache_bytes, block_bytes),
         hedge: config.hedge,
         block_bytes,
         lends,

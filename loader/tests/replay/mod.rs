@@ -26,8 +26,9 @@ use shade_images::Size;
 use shade_load::batches::{Columns, FillFault, FillOrder, Filled, LayoutFault, Row, SealOrder, row_bytes};
 use shade_load::blocks::{Arena, Mismatch, block_bytes_for};
 use shade_load::core::{
-    Accepted, Action, Attach, Capacity, Core, CoreConfig, Event, PREFETCHES_MAX, SessionId,
+    Accepted, Action, Attach, Capacity, Core, CoreConfig, Event, PREFETCHES_MAX, SessionId, window_bytes,
 };
+use shade_load::reads::coalesce::GAP_BYTES_MAX;
 use shade_load::reads::{Completion, ReadFault, ReadOp};
 
 use journal::Journal;
@@ -211,6 +212,17 @@ impl Replay {
         Self::with(index, config, seed)
     }
 
+    /// A cache of the whole dataset, into which small records bring along what lies around them.
+    pub(crate) fn around(index: Arc<Index>, depth: u32, seed: u64) -> Self {
+        let block_bytes =
+            block_bytes_for((0..index.len()).map(|id| index.entry(SampleId(id)).unwrap().stored_len));
+        let cache_bytes = Capacity::Share(1.0).bytes(&index, block_bytes);
+        let window_bytes = window_bytes(&index, cache_bytes, block_bytes);
+        let gap_bytes_max = GAP_BYTES_MAX;
+        let config = Self::config(Policy::Lookahead, cache_bytes, depth);
+        Self::with(index, CoreConfig { window_bytes, gap_bytes_max, ..config }, seed)
+    }
+
     fn config(policy: Policy, cache_bytes: u64, depth: u32) -> CoreConfig {
         CoreConfig {
             cache_bytes,
@@ -218,6 +230,7 @@ impl Replay {
             lookahead: 1.0,
             reads_max: depth,
             gap_bytes_max: 0,
+            window_bytes: 0,
             prefetches_max: 0,
             hedge: false,
             block_bytes: 0,
