@@ -120,6 +120,10 @@ fn a_dataset_that_was_replaced_or_grew_gets_a_daemon_of_its_own() {
         other.len()
     );
     drop(second);
+    // Only files that the dataset does not have yet.
+    for source in &other.sources {
+        std::fs::remove_file(more.images.join(&source.path)).unwrap();
+    }
     let command =
         ["append".as_ref(), more.images.as_os_str(), packed.dataset.as_os_str(), "--quiet".as_ref()];
     let appended = Command::new(program("shade-pack")).args(command).output().unwrap();

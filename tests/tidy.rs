@@ -40,7 +40,7 @@ const LOADER: &[(&str, &[&str])] = &[
     ("importance", &[]),
     ("plan", &["importance"]),
     ("cache", &["importance"]),
-    ("log", &[]),
+    ("log", &["last_words"]),
     ("panics", &[]),
     ("proc", &[]),
     ("memfd", &[]),

@@ -20,6 +20,7 @@ fn core(on_error: OnError) -> Replay {
     let mut replay = Replay::around(index(SAMPLES, 4, |_| LEN), DEPTH, 3);
     let mut job = spec(BATCH, 1);
     job.on_error = on_error;
+    job.bad_max = 1.0;
     replay.attach_all(&job, 0);
     replay
 }

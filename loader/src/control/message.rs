@@ -67,7 +67,7 @@ pub enum Message {
         /// Whose.
         session: SessionId,
         /// What.
-        request: Request,
+        request: Box<Request>,
         /// The bytes that came with [`Request::LoadState`].
         state: Vec<u8>,
     },

@@ -247,7 +247,7 @@ fn converse(
                 _ => Vec::new(),
             };
             messages
-                .send(Message::Request { session, request, state })
+                .send(Message::Request { session, request: Box::new(request), state })
                 .map_err(|_| SessionError::Stopping)?;
         }
     }

@@ -247,8 +247,7 @@ impl Core {
             Some(job) => job,
             // Goes through the whole index, so for the first rank only.
             None => {
-                check_sizes(spec.output, &self.index)
-                    .map_err(|text| Refusal { code: REFUSE_SPEC, text })?;
+                check_sizes(spec.output, &self.index).map_err(|text| Refusal { code: REFUSE_SPEC, text })?;
                 Job::new(*spec, &self.index)?
             }
         };

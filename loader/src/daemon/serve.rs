@@ -278,7 +278,7 @@ impl Daemon {
                 self.events.push(Event::Detach(session));
             }
             Message::LetGo(session) => self.events.push(Event::LetGo(session)),
-            Message::Request { session, request, state } => self.request(session, request, state),
+            Message::Request { session, request, state } => self.request(session, *request, state),
         }
     }
 

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
+use shade_formats::SampleId;
 use shade_formats::control::{Policy, socket_name};
+use shade_formats::index::Index;
 use shade_formats::limits::RING_DESCRIPTORS;
 use shade_formats::trace::{Header, VERSION};
 
@@ -14,7 +16,7 @@ use super::observer::Described;
 use super::serve::{Daemon, Stop};
 use super::settings::Running;
 use crate::batches::Workers;
-use crate::blocks::{Arena, Prefault, block_bytes_for};
+use crate::blocks::{Arena, FreeList, Prefault, block_bytes_for};
 use crate::control::{Identity, Listener, RecordsSegment};
 use crate::core::{Capacity, Core, CoreConfig, PREFETCHES_MAX, may_lend, staging_bytes, window_bytes};
 use crate::dataset::{Dataset, DatasetError};
@@ -128,21 +130,9 @@ pub fn serve(config: &ServeConfig, announce: impl FnOnce(&Ready)) -> Result<(), 
     let dataset = Dataset::open_in(folder)?;
     let index = Arc::clone(&dataset.index);
 
-    let block_bytes = block_bytes_for(
-        (0..index.len()).filter_map(|id| Some(index.entry(shade_formats::SampleId(id))?.stored_len)),
-    );
-    let cache_bytes = config.cache.bytes(&index, block_bytes);
-    let arena_bytes = cache_bytes + staging_bytes(&index, block_bytes, config.reads.depth.submitted_max());
-    check_cache(cache_bytes, arena_bytes)?;
-    let page_bytes = u32::try_from(rustix::param::page_size()).unwrap_or(u32::MAX);
-    let lends = may_lend(&index, cache_bytes, block_bytes, page_bytes);
-    let arena = if lends { Arena::create_shared } else { Arena::create };
-    let (arena, free) = arena(arena_bytes, block_bytes)
-        .map_err(|error| memfd::lacking(&format!("a cache of {arena_bytes} bytes"), &error))
-        .map_err(DaemonError::Arena)?;
+    let Memory { arena, free, cache_bytes, block_bytes, lends } = memory(config, &index)?;
     let locked = arena.locked();
     let records = arena.file().map(|file| RecordsSegment { file: Arc::clone(file), bytes: arena.bytes() });
-    let arena = Arc::new(arena);
     let _prefault = Prefault::start(Arc::clone(&arena)).map_err(DaemonError::Start)?;
 
     let (completions_in, completions) = crossbeam_channel::unbounded();
@@ -201,6 +191,31 @@ pub fn serve(config: &ServeConfig, announce: impl FnOnce(&Ready)) -> Result<(), 
     let core = Core::new(index, free, core_config);
     let daemon = Daemon::new(core, reads, workers, described, identity, settings, config.linger);
     daemon.run(&completions, &done, &messages, &stop).map_err(DaemonError::Defect)
+}
+
+/// Where records live.
+struct Memory {
+    arena: Arc<Arena>,
+    free: FreeList,
+    cache_bytes: u64,
+    block_bytes: u32,
+    lends: bool,
+}
+
+/// Maps the arena: the cache, and blocks for what is being read.
+fn memory(config: &ServeConfig, index: &Index) -> Result<Memory, DaemonError> {
+    let entries = (0..index.len()).filter_map(|id| index.entry(SampleId(id)));
+    let block_bytes = block_bytes_for(entries.map(|entry| entry.stored_len));
+    let cache_bytes = config.cache.bytes(index, block_bytes);
+    let arena_bytes = cache_bytes + staging_bytes(index, block_bytes, config.reads.depth.submitted_max());
+    check_cache(cache_bytes, arena_bytes)?;
+    let page_bytes = u32::try_from(rustix::param::page_size()).unwrap_or(u32::MAX);
+    let lends = may_lend(index, cache_bytes, block_bytes, page_bytes);
+    let arena = if lends { Arena::create_shared } else { Arena::create };
+    let (arena, free) = arena(arena_bytes, block_bytes)
+        .map_err(|error| memfd::lacking(&format!("a cache of {arena_bytes} bytes"), &error))
+        .map_err(DaemonError::Arena)?;
+    Ok(Memory { arena: Arc::new(arena), free, cache_bytes, block_bytes, lends })
 }
 
 /// What a recorded trace says of this daemon.

@@ -31,6 +31,7 @@ from .options import (
     system,
 )
 from .ranks import ranks
+from .timeouts import explained
 from .transforms import Transform, covering, image_spec
 
 if TYPE_CHECKING:
@@ -39,8 +40,6 @@ if TYPE_CHECKING:
 STATE_VERSION = 1
 # Of the name of the job that validates beside a job that trains.
 VALIDATION_SUFFIX = ".eval"
-# A daemon that runs gives a sign of life several times a second; one that has not for so long is stuck or stopped.
-SILENCE_SECONDS = 5.0
 
 
 class Loader:
@@ -447,7 +446,7 @@ class _Epoch(Iterator[Batch]):
         try:
             native = session.next(loader._timeout)
         except LoaderTimeout as error:
-            raise _explained(error, session) from None
+            raise explained(error, session) from None
         except ShadeError:
             self._ended = True
             raise
@@ -459,25 +458,6 @@ class _Epoch(Iterator[Batch]):
         self._begun = True
         loader._position = native.index + 1
         return Batch(native, loader._torch, loader._fields, loader._transform, loader._device)
-
-
-def _explained(error: LoaderTimeout, session: _native.Session) -> LoaderTimeout:
-    """The same with what the daemon itself waits for, if it answers."""
-    silent = session.heartbeat_age
-    if silent is None or silent > SILENCE_SECONDS:
-        since = "none was ever seen" if silent is None else f"the last was {silent:.1f} s ago"
-        return LoaderTimeout(f"{error}; it gives no sign of life: {since}")
-    try:
-        stats = json.loads(session.stats())
-    except ShadeError:
-        return error
-    if absent := stats["waiting_for_ranks"]:
-        reason = f"the epoch starts when ranks {absent} ask for it too"
-    elif late := stats["reads_late"]:
-        reason = f"{late} reads have had no answer for long, is the store's server up? ({stats['engine']})"
-    else:
-        reason = f"{stats['reads_submitted']} reads are under way ({stats['engine']})"
-    return LoaderTimeout(f"{error}; {reason}")
 
 
 def _images(

@@ -1,0 +1,30 @@
+"""What a batch that does not come waits for, as the daemon tells it."""
+
+from __future__ import annotations
+
+import json
+
+from . import _native
+from ._native import LoaderTimeout, ShadeError
+
+# A daemon that runs gives a sign of life several times a second; one that has not for so long is stuck or stopped.
+SILENCE_SECONDS = 5.0
+
+
+def explained(error: LoaderTimeout, session: _native.Session) -> LoaderTimeout:
+    """The same with what the daemon itself waits for, if it answers."""
+    silent = session.heartbeat_age
+    if silent is None or silent > SILENCE_SECONDS:
+        since = "none was ever seen" if silent is None else f"the last was {silent:.1f} s ago"
+        return LoaderTimeout(f"{error}; it gives no sign of life: {since}")
+    try:
+        stats = json.loads(session.stats())
+    except ShadeError:
+        return error
+    if absent := stats["waiting_for_ranks"]:
+        reason = f"the epoch starts when ranks {absent} ask for it too"
+    elif late := stats["reads_late"]:
+        reason = f"{late} reads have had no answer for long, is the store's server up? ({stats['engine']})"
+    else:
+        reason = f"{stats['reads_submitted']} reads are under way ({stats['engine']})"
+    return LoaderTimeout(f"{error}; {reason}")
