@@ -152,6 +152,16 @@ pub fn serve(config: &ServeConfig, announce: impl FnOnce(&Ready)) -> Result<(), 
     })
     .map_err(|error| DaemonError::Start(std::io::Error::other(error)))?;
 
+    let identity = Identity {
+        dataset: dataset.folder.display().to_string(),
+        job: config.job.clone(),
+        samples: index.len(),
+        classes: index.class_count(),
+        content_id: index.content_id().0,
+        records,
+    };
+    let settings = Running::new(config, &index, cache_bytes, block_bytes);
+    listener.listen(identity.clone(), messages_in).map_err(DaemonError::Start)?;
     tracing::info!(
         "serving {} ({} samples) on {}; reads: {}; cache: {cache_bytes} bytes in blocks of {block_bytes}, {}",
         dataset.folder.display(),
@@ -163,16 +173,6 @@ pub fn serve(config: &ServeConfig, announce: impl FnOnce(&Ready)) -> Result<(), 
     for warning in reads.warnings() {
         tracing::warn!("{warning}");
     }
-    let identity = Identity {
-        dataset: dataset.folder.display().to_string(),
-        job: config.job.clone(),
-        samples: index.len(),
-        classes: index.class_count(),
-        content_id: index.content_id().0,
-        records,
-    };
-    let settings = Running::new(config, &index, cache_bytes, block_bytes);
-    listener.listen(identity.clone(), messages_in).map_err(DaemonError::Start)?;
     announce(&Ready { ready: true, pid: std::process::id(), socket: listener.address.clone() });
 
     let core_config = CoreConfig {
