@@ -11,6 +11,7 @@ from pathlib import Path
 
 from benches.rivals import decoding, handing, packing, reading, report, training
 from benches.rivals.kinds import KINDS
+from benches.rivals.places import PLACES
 from benches.rivals.turns import NotMeasured
 
 ROOT = Path(__file__).parents[2]
@@ -46,6 +47,7 @@ def parse_arguments() -> argparse.Namespace:
         with_workers.add_argument(
             "--workers", type=_positive, default=2, help="processes or threads of each (default 2)"
         )
+    read.add_argument("--place", action="append", choices=PLACES, help="from there only; may be repeated")
     icons = KINDS["icons"].files
     decode.add_argument("--icons", type=_positive, default=icons, help=f"how many to take (default {icons})")
     pixels = KINDS["pixels"].files

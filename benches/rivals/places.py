@@ -17,6 +17,8 @@ MEMORY_FILE_SYSTEMS = ("tmpfs", "ramfs")
 DELAY_US = 2_000
 # It mounts, and that is all.
 TRIAL_SECONDS_MAX = 30
+# In the order of the table.
+PLACES = ("in memory", "local disk", "2 ms a read", "2 ms an operation")
 
 
 @dataclass(frozen=True)
@@ -91,10 +93,11 @@ def _read(folder: Path) -> None:
 
 
 def all_of_them(programs: Path) -> list[Disk | PageCache | Store]:
-    """In the order of the table."""
+    """As `PLACES` names them."""
+    memory, disk, slow_reads, slow = PLACES
     return [
-        PageCache("in memory"),
-        Disk("local disk"),
-        Store("2 ms a read", programs, ("--operations", "read")),
-        Store("2 ms an operation", programs),
+        PageCache(memory),
+        Disk(disk),
+        Store(slow_reads, programs, ("--operations", "read")),
+        Store(slow, programs),
     ]

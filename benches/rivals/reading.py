@@ -101,6 +101,8 @@ def compare(arguments: argparse.Namespace, scratch: Path) -> report.Compared:
     shards.prepare(root, arguments.programs)
     rows = []
     for place in all_of_them(arguments.programs):
+        if arguments.place and place.name not in arguments.place:
+            continue
         print(f"{place.name}:", file=sys.stderr)
         try:
             place.try_out(root)
