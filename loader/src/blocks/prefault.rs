@@ -19,10 +19,11 @@ use super::Arena;
 
 /// Memory is found chunk by chunk: what a huge page holds.
 pub(super) const CHUNK_BYTES: usize = HUGE_PAGE_BYTES;
-/// How far ahead of the furthest block in use memory is found: a quarter of a second at 1 GB/s.
-const LEAD_CHUNKS: usize = (256 << 20) / CHUNK_BYTES;
-/// More threads find memory hardly any faster. Not a matter of cores: they wait for the host.
-const THREADS: usize = 4;
+/// How far ahead of the furthest block in use each thread finds memory, in chunks. The first does a quarter of a second at
+/// 1 GB/s. The others help it where reads come close, as they do where the host has to find memory first: they wait for the
+/// host more than they need a core, and more than four find hardly more. With all four ahead all the time reads had too little
+/// of two cores.
+const LEADS: [usize; 4] = [(256 << 20) / CHUNK_BYTES, 8, 4, 2];
 /// In each run of so many chunks, the first few are trials.
 const TRIAL_EVERY: usize = 256;
 /// Chunks of each kind of page that are tried in a row.
@@ -56,14 +57,17 @@ impl Frontier {
         }
     }
 
-    /// Waits for the next of `chunks` chunks that is to be found; `None` when there will be no more.
-    fn next(&self, chunks: usize) -> Option<usize> {
+    /// Waits for the next of `chunks` chunks that is to be found, at most `lead` ahead of what is in use and not before
+    /// anything is; `None` when there will be no more.
+    fn next(&self, chunks: usize, lead: usize) -> Option<usize> {
         let mut next = self.lock();
         loop {
             if next.stopped || next.chunk >= chunks {
                 return None;
             }
-            if next.chunk < self.reached.load(Ordering::Relaxed).saturating_add(LEAD_CHUNKS) {
+            let reached = self.reached.load(Ordering::Relaxed);
+            // At the start a daemon has other things to do.
+            if reached > 0 && next.chunk < reached.saturating_add(lead) {
                 next.chunk += 1;
                 return Some(next.chunk - 1);
             }
@@ -130,10 +134,10 @@ impl Prefault {
     pub fn start(arena: Arc<Arena>) -> io::Result<Self> {
         let pace = Arc::new(Pace::default());
         let mut prefault = Self { arena, threads: Vec::new() };
-        for _ in 0..THREADS {
+        for lead in LEADS {
             let (arena, pace) = (Arc::clone(&prefault.arena), Arc::clone(&pace));
             let thread = std::thread::Builder::new().name("shade-prefault".into());
-            prefault.threads.push(thread.spawn(move || run(&arena, &pace))?);
+            prefault.threads.push(thread.spawn(move || run(&arena, &pace, lead))?);
         }
         Ok(prefault)
     }
@@ -149,8 +153,8 @@ impl Drop for Prefault {
     }
 }
 
-fn run(arena: &Arena, pace: &Pace) {
-    while let Some(chunk) = arena.frontier().next(arena.chunks()) {
+fn run(arena: &Arena, pace: &Pace, lead: usize) {
+    while let Some(chunk) = arena.frontier().next(arena.chunks(), lead) {
         let pages = pace.pages(chunk);
         let begun = Instant::now();
         if let Err(error) = arena.find_memory(chunk, pages) {
@@ -166,33 +170,38 @@ fn run(arena: &Arena, pace: &Pace) {
 mod tests {
     use super::*;
 
-    const CHUNKS: usize = LEAD_CHUNKS + 3;
+    const LEAD: usize = 8;
+    const CHUNKS: usize = LEAD + 4;
 
     #[test]
     fn memory_is_found_so_far_ahead_and_no_further() {
         let frontier = Frontier::default();
-        for chunk in 0..LEAD_CHUNKS {
-            assert_eq!(frontier.next(CHUNKS), Some(chunk));
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| frontier.next(CHUNKS, LEAD));
+            // Whether it waits by now or not, this lets it go on.
+            frontier.reach(1);
+            assert_eq!(waiting.join().unwrap(), Some(0));
+        });
+        for chunk in 1..=LEAD {
+            assert_eq!(frontier.next(CHUNKS, LEAD), Some(chunk));
         }
         std::thread::scope(|scope| {
-            let waiting = scope.spawn(|| frontier.next(CHUNKS));
-            // Whether it waits by now or not, this lets it go on; the lead alone would not.
-            frontier.reach(1);
-            assert_eq!(waiting.join().unwrap(), Some(LEAD_CHUNKS));
+            let waiting = scope.spawn(|| frontier.next(CHUNKS, LEAD));
+            frontier.reach(2 * CHUNK_BYTES);
+            assert_eq!(waiting.join().unwrap(), Some(LEAD + 1));
         });
         frontier.reach(CHUNKS * CHUNK_BYTES);
         frontier.reach(1);
-        assert_eq!(frontier.next(CHUNKS), Some(LEAD_CHUNKS + 1));
-        assert_eq!(frontier.next(CHUNKS), Some(LEAD_CHUNKS + 2));
-        assert_eq!(frontier.next(CHUNKS), None, "that was all");
+        assert_eq!(frontier.next(CHUNKS, LEAD), Some(LEAD + 2));
+        assert_eq!(frontier.next(CHUNKS, LEAD), Some(LEAD + 3));
+        assert_eq!(frontier.next(CHUNKS, LEAD), None, "that was all");
     }
 
     #[test]
     fn who_waits_for_reads_hears_of_the_end() {
         let frontier = Frontier::default();
-        frontier.lock().chunk = LEAD_CHUNKS;
         std::thread::scope(|scope| {
-            let waiting = scope.spawn(|| frontier.next(CHUNKS));
+            let waiting = scope.spawn(|| frontier.next(CHUNKS, LEAD));
             frontier.stop();
             assert_eq!(waiting.join().unwrap(), None);
         });
@@ -218,15 +227,16 @@ mod tests {
     }
 
     #[test]
-    fn all_memory_is_there_before_anything_is_written() {
+    fn all_memory_is_there_before_it_is_written_to() {
         for create in [Arena::create, Arena::create_shared] {
-            // Less than the lead, and no whole number of chunks.
+            // Less than the furthest lead, and no whole number of chunks.
             let (arena, _free) = create((40 << 20) + 8192, 4096).unwrap();
             let arena = Arc::new(arena);
             let mut prefault = Prefault::start(Arc::clone(&arena)).unwrap();
-            for thread in prefault.threads.drain(..) {
-                thread.join().unwrap();
-            }
+            arena.frontier().reach(1);
+            prefault.threads.swap_remove(0).join().unwrap();
+            // What the others have begun is waited for.
+            drop(prefault);
             assert_eq!(resident_bytes(&arena), arena.bytes());
         }
     }
