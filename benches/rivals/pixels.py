@@ -1,4 +1,4 @@
-"""Small images of noise as PPM files: nothing to decode, and nothing to compress."""
+"""Small images as PPM files: nothing to decode. They compress to a third, as each pixel of noise stands four times."""
 
 from pathlib import Path
 
@@ -18,4 +18,5 @@ def write(folder: Path, files: int) -> None:
         of_class = folder / f"class-{label}"
         of_class.mkdir(parents=True)
         for number in range(label, files, CLASSES):
-            (of_class / f"{number:06}.ppm").write_bytes(header + draw.bytes(side * side * 3))
+            noise = draw.integers(0, 256, (side // 2, side // 2, 3), numpy.uint8)
+            (of_class / f"{number:06}.ppm").write_bytes(header + noise.repeat(2, axis=0).repeat(2, axis=1).tobytes())

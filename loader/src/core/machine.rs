@@ -293,6 +293,7 @@ impl Core {
         state.wanted = Some(wanted);
         state.given = Given::default();
         state.blocked_since_ns = None;
+        state.is_full = false;
         if let Some(job) = &mut self.job
             && job.epoch() == Some(wanted.epoch)
         {

@@ -32,7 +32,7 @@ impl Core {
     pub(super) fn open_batches(&mut self, now_ns: u64, actions: &mut Vec<Action>) -> bool {
         let Some(epoch) = self.job.as_ref().and_then(Job::epoch) else { return false };
         let batches = self.job.as_ref().map_or(0, |job| job.slices.batches_per_epoch());
-        let mut full = vec![false; self.sessions.len()];
+        let mut full: Vec<bool> = self.sessions.iter().map(|session| session.is_full).collect();
         let mut opened = 0;
         while opened < OPENED_AT_ONCE {
             let next = self
@@ -82,6 +82,7 @@ impl Core {
         };
         let Some(offset) = session.payload.reserve(layout.total) else {
             session.blocked_since_ns.get_or_insert(now_ns);
+            session.is_full = true;
             return false;
         };
         rows.iter_mut().for_each(|row| row.offset += offset + layout.data);

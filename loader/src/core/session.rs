@@ -48,6 +48,8 @@ pub(super) struct Session {
     /// Batches opened and not yet published, by sequence number.
     pub(super) open: VecDeque<Batch>,
     pub(super) wanted: Option<Wanted>,
+    /// The next batch has found no room in the ring, and no batch was given back since.
+    pub(super) is_full: bool,
     /// Since when the next batch has found no room in the ring.
     pub(super) blocked_since_ns: Option<u64>,
     /// What was delivered, by (epoch, batch): the current epoch's batches and those of the one before.
@@ -68,6 +70,7 @@ impl Session {
             outstanding: BTreeMap::new(),
             open: VecDeque::new(),
             wanted: None,
+            is_full: false,
             blocked_since_ns: None,
             delivered: HashMap::new(),
             given: Given::default(),
@@ -91,6 +94,7 @@ impl Session {
         let Outstanding { block, lent } = self.outstanding.remove(&seq)?;
         if let Some(offset) = block {
             self.payload.free(offset);
+            self.is_full = false;
         }
         Some(lent)
     }
