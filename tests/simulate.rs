@@ -152,8 +152,8 @@ fn lru_on_permutations_is_the_closed_form() {
     }
 }
 
-/// Uniform draws: MIN has 41.2 and 56.1 % at 10 and 20 % (ALGORITHMS 6), of which a trace of 20 passes that begins cold keeps
-/// a little less; LRU has the cache's share.
+/// Uniform draws: MIN has 41.2 and 56.1 % at 10 and 20 %, of which a trace of 20 passes that begins cold
+/// keeps a little less; LRU has the cache's share.
 #[test]
 fn lookahead_that_sees_a_whole_trace_is_min() {
     let files = Files::new();
@@ -174,7 +174,7 @@ fn lookahead_that_sees_a_whole_trace_is_min() {
     assert!(lru[0] < less[0] && less[0] < min[0], "{less:?}");
 }
 
-/// ALGORITHMS 6, and loader/tests/hit_ratios.rs, which has these figures from five seeds of this implementation.
+/// `loader/tests/hit_ratios.rs` has these figures from five seeds of this implementation.
 #[test]
 fn pads_has_the_hit_ratios_that_the_daemons_cache_has() {
     let found = Files::new()

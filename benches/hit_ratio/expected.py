@@ -1,4 +1,4 @@
-"""Study 6: closed forms and an independent simulation (ALGORITHMS, section 6) beside what is measured."""
+"""Study 6: closed forms and an independent simulation beside what is measured."""
 
 import dataclasses
 import math

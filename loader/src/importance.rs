@@ -1,6 +1,6 @@
 //! Importance: per-sample losses become rank scores, and the dense table of them is also the cache's ghost.
 //!
-//! ALGORITHMS 1. Losses are comparable only within a batch, so a batch is ranked and the rank is put on a log scale.
+//! Losses are comparable only within a batch, so a batch is ranked and the rank is put on a log scale.
 //! The table holds 12 bytes for every sample of the dataset, resident or not; scores are never aged.
 
 use shade_formats::checksum::crc32c;

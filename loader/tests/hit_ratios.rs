@@ -1,4 +1,4 @@
-//! Hit ratios against closed forms and an independent simulation (ALGORITHMS 6), from whole synthetic trainings.
+//! Hit ratios against closed forms and an independent simulation, from whole synthetic trainings.
 //!
 //! A training here is what the daemon does without its I/O: draw a plan, serve it batch by batch through a cache, rank
 //! the batch's losses, re-key. Loss of sample i in epoch e: hᵢ·exp(-0.15 e)·LN(0, 0.5), hᵢ ~ LN(0, 1). All accesses count,

@@ -1,4 +1,4 @@
-//! Hit ratios of all policies where the answer is known: on uniform draws and on permutations (ALGORITHMS 6). All
+//! Hit ratios of all policies where the answer is known: on uniform draws and on permutations. All
 //! records have size 1, all samples the same score. Accesses count once the cache is full.
 
 #![expect(clippy::print_stdout, reason = "shows the figures under --nocapture")]
@@ -80,7 +80,7 @@ fn static_on_permutations_is_c_exactly() {
     }
 }
 
-/// From an independent simulation (research/shade.md 6a): N = 10,000, epochs 1 to 11.
+/// From an independent simulation: N = 10,000, epochs 1 to 11.
 #[test]
 fn permutations_as_simulated_elsewhere() {
     let expected = [(0.05, 0.1, 0.6), (0.1, 0.5, 2.6), (0.2, 2.4, 10.5), (0.3, 5.9, 15.0), (0.5, 19.3, 17.6)];

@@ -1,4 +1,4 @@
-//! The next use of each sample, where it is known: what turns the order of importance into lookahead's. ALGORITHMS 4.
+//! The next use of each sample, where it is known: what turns the order of importance into lookahead's.
 
 use shade_formats::SampleId;
 

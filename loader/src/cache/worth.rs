@@ -1,4 +1,4 @@
-//! What samples are ranked by: importance and how often the sample was used (ALGORITHMS 3), or the next use (4).
+//! What samples are ranked by: importance and how often the sample was used, or the next use.
 
 use shade_formats::SampleId;
 

@@ -1,6 +1,8 @@
 //! The control socket: a listener, and one thread per rank that turns its messages and doorbells into [`Message`]s.
 //!
-//! `observe` is the other side of it: how a recorder asks a running daemon for a trace.
+//! `admission` bounds connections, `peer` says who is at the other end, `socket_file` decides which
+//! daemon has a path. `observe` is the other side of it: how a recorder asks a running daemon for a
+//! trace.
 
 mod admission;
 mod identity;

@@ -1,4 +1,4 @@
-//! What is counted, and how it is reported: hits over *all* accesses, cold misses included (ALGORITHMS §7).
+//! What is counted, and how it is reported: hits over *all* accesses, cold misses included.
 
 use serde::Serialize;
 

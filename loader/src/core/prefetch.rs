@@ -1,4 +1,4 @@
-//! Reads of records that no batch wants yet, into the cache, while nothing else is to be read (ALGORITHMS 4).
+//! Reads of records that no batch wants yet, into the cache, while nothing else is to be read.
 //!
 //! They follow the plan: the next use that is missing is read first, as soon as there is room for it. Room is what is free
 //! and what holds samples with no known use. A sample whose use is known gives way to none that is prefetched, even if it

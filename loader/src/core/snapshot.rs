@@ -14,8 +14,8 @@
 //!             P x u32 sample ids, P x f32 weights
 //! a score     the epoch it belongs to, u32 (0xffff_ffff: before the first); the rank that reported it, u32; f64
 //! ```
-//! The plan itself is kept rather than what it was drawn from: it is smaller, and what was resident when it was drawn
-//! cannot be had again.
+//! The plan is kept because it cannot be drawn again: the scores have changed since, and what was
+//! resident when it was drawn cannot be had again.
 
 use shade_formats::checksum::crc32c;
 use shade_formats::control::{JobSpec, PlanSpec, Sampler};

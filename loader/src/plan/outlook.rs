@@ -1,4 +1,4 @@
-//! When each sample of a plan is used next, as far as one looks ahead: what makes a cache clairvoyant (ALGORITHMS 4).
+//! When each sample of a plan is used next, as far as one looks ahead: what makes a cache clairvoyant.
 
 #![expect(clippy::indexing_slicing, reason = "positions are below the plan's length, ids below the samples'")]
 

@@ -12,8 +12,8 @@
 //!   marked as padding.
 //! - `even`: the last global batch is short; its ranks differ by at most one row. If m < W some rank would have none, so
 //!   the last two global batches share their B·W + m positions as B·W - W and m + W. Where that cannot help (B = 1, or
-//!   the plan is shorter than W) the short batch is padded to one row a rank. No batch is planned empty; what becomes of
-//!   one whose rows are all skipped: `core/bad_share`.
+//!   the plan is shorter than W) the short batch is padded to one row a rank. No batch is planned empty.
+//!   For one whose rows are all skipped see `core/bad_share`.
 
 use shade_formats::SampleId;
 use shade_formats::control::Tail;

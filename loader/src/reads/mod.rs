@@ -7,8 +7,10 @@
 //!
 //! The way of a read: `reader`, then an engine (`uring`, `threads` or `sim`, behind the one seam `engine`), which begins
 //! it when the `gate` has room and lets `flight` judge each result by `rules`. The gate's width is found by `depth`;
-//! neighbours that `coalesce` found travel as one flight through a `bounce` buffer. `availability` says why there is no
-//! io_uring where there is none.
+//! neighbours that `coalesce` found travel as one flight through a `bounce` buffer. `files` opens
+//! shards, within `descriptors`; `line` lets flights go first whose shard was opened; `land` takes
+//! neighbours apart; `identity` says whether a shard's file is another one by now. `availability`
+//! says why there is no io_uring where there is none.
 
 mod availability;
 mod bell;

@@ -1,6 +1,6 @@
 //! The losses that a simulated training reports: recorded ones, or a model's.
 //!
-//! The model is that of ALGORITHMS 6: sample i has in epoch e the loss hᵢ·exp(-0.15 e)·LN(0, 0.5), hᵢ ~ LN(0, 1).
+//! In the model sample i has in epoch e the loss hᵢ·exp(-0.15 e)·LN(0, 0.5), hᵢ ~ LN(0, 1).
 
 use std::path::Path;
 

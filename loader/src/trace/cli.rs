@@ -33,7 +33,7 @@ pub struct Trace {
     #[arg(long, value_name = "FILE")]
     pub out: PathBuf,
 
-    /// The training's job, as in its Loader.
+    /// The training's job: what `loader.job` says.
     #[arg(long, value_name = "NAME", default_value = "default")]
     pub job: String,
 

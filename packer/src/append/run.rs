@@ -62,9 +62,10 @@ pub fn layout_of(dataset: &Path, is_said: bool) -> Result<Option<Layout>, Error>
 /// Appends what is new.
 ///
 /// # Errors
-/// A sample has the path of one in the dataset, but another class or length (another time is told in the report); the dataset cannot be opened or is being
-/// changed by another command; see [`Source::scan`] and [`Packing::run`] for the others. The dataset is then what it was,
-/// and complete shards are kept for the next run.
+/// A sample has the path of one in the dataset, but another class or length (another time is told in
+/// the report); the dataset cannot be opened or is being changed by another command; see
+/// [`Source::scan`] and [`Packing::run`] for the others. The dataset is then what it was, and
+/// complete shards are kept for the next run.
 pub fn append(config: &AppendConfig, shown: Shown, stop: &Stop) -> Result<Appended, Error> {
     let start = Instant::now();
     let claim = Claim::take(&config.dataset);

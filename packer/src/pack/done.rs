@@ -1,4 +1,4 @@
-//! A shard's record of completion, `shard-000000.done`: what a rerun needs to know instead of packing it again.
+//! A shard's record of completion, `shard-000000.tar.done`: what a rerun needs to know instead of packing it again.
 //!
 //! It is an index of that one shard, in the index's own format with the index's own checks. Keys tell the samples; names
 //! and classes are empty; the options hold what was left out.

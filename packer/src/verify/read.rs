@@ -72,8 +72,9 @@ enum Look {
 /// Re-reads the dataset in `dir`, and repairs it if that is asked for and needed.
 ///
 /// # Errors
-/// There is no dataset, its index is damaged (which hides what the rest should be), or [`Error::Interrupted`]. Shards that
-/// are damaged or cannot be read are no error but the report's content. For errors of repairing see [`Source::scan`](crate::source::Source::scan).
+/// There is no dataset, its index is damaged (which hides what the rest should be), or
+/// [`Error::Interrupted`]. Shards that are damaged or cannot be read are no error but the report's
+/// content. For errors of repairing see [`Source::scan`](crate::source::Source::scan).
 pub fn verify(dir: &Path, config: &VerifyConfig, shown: Shown, stop: &Stop) -> Result<Verified, Error> {
     let start = Instant::now();
     let dataset = Dataset::open(dir)?;

@@ -27,8 +27,9 @@ class RankTaken(ShadeError):
     """Another training has this job's rank, or the job with other arguments."""
 
 class RecordError(ShadeError):
-    """A record could not be read or decoded, and on_error is "raise", or a sample's fields could not; the text names
-    shard, offset and path."""
+    """An epoch ended with an error: a record is bad and on_error does not allow it, more than bad_max
+    are bad, a batch has no row left, or the store cannot be read. Or a sample's fields, or a record of
+    an `ImageFolder`, could not be read. The text names shard, offset and path."""
 
 class LoaderTimeout(ShadeError):
     """Nothing came for `timeout` seconds; the text says what was awaited."""

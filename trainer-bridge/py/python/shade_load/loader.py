@@ -81,9 +81,10 @@ class Loader:
         preset: The system to be: its sampler, policy and order where these are not given. "clairvoyant" is shade's own,
             the others are there to compare with: "shade", "icache", "coordl", "quiver" and "deepio" as their papers mean
             them, "default" (permutations, LRU), "base" and "ilfu". `shade-load serve --help` says which is what.
-        sampler: "pads" draws by importance from the second epoch on, if losses are reported; "uniform" takes each sample once per epoch; "iis"
-            leaves out samples of low importance, so that epochs are shorter; "cis" delivers them with weight 0;
-            "sequential" takes each once, in the dataset's order.
+        sampler: "pads" draws by importance from the second epoch on, if losses are reported; "uniform"
+            takes each sample once per epoch; "iis" leaves out samples of low importance, so that epochs
+            are shorter; "cis" delivers them with weight 0; "sequential" takes each once, in the
+            dataset's order.
         policy: What the cache keeps: "lookahead" what the epoch's plan uses soonest and, behind that, by importance. For
             comparison "app" by importance alone, "topc" by importance regardless of use, "lfu" the most used, "lru" the
             latest used, "fifo" the latest read, "arc" a balance of used lately and used again, "static" what came
