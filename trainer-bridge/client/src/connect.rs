@@ -114,7 +114,7 @@ pub(crate) fn open(hello: &Hello, options: &Options) -> Result<Connected, Client
         if now >= deadline {
             let text = match (&options.launch, &launched) {
                 (Some(launch), Some(_)) => {
-                    format!("{} was started and is not ready", launch.binary.display())
+                    format!("{text}; {} was started and is not ready", launch.binary.display())
                 }
                 _ => text,
             };
@@ -178,7 +178,11 @@ fn greet(place: &Place, hello: &Request, deadline: Instant) -> Result<Greeting, 
         Err(source) => return Err(ClientError::System { what: "connecting to the daemon", source }),
     }
     let pid = check_peer(&socket, place)?;
-    let answer = send(&socket, hello, None).and_then(|()| receive(&socket, deadline));
+    let answer = match send(&socket, hello, None) {
+        // A daemon that hung up before it heard us may have said why.
+        Ok(()) | Err(WireError::HangUp) => receive(&socket, deadline),
+        Err(error) => Err(error),
+    };
     match answer {
         Ok((Reply::Refuse { code, text }, _)) => {
             Err(ClientError::Refused { socket: place.name.clone(), code, text })
