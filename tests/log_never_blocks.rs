@@ -114,6 +114,21 @@ fn bad_records_are_logged_at_a_bounded_rate_and_none_is_uncounted() {
 }
 
 #[test]
+fn bad_records_do_not_hide_the_end_of_their_epoch() {
+    let packed = Packed::mixed(65);
+    let all = u32::try_from(packed.len()).unwrap();
+    // More than are told of at once.
+    (0..150).for_each(|sample| packed.damage(sample));
+    let daemon = Daemon::start(&packed.dataset, &[]);
+    let job = JobSpec { on_error: OnError::Skip, bad_max: 140.0 / f64::from(all), ..spec(1, 1) };
+    let session = attach(&packed.dataset, 0, job);
+    let error = take_epoch(&session, 0).unwrap_err();
+    let ClientError::Record { text } = error else { panic!("{error}") };
+    assert!(text.contains("bad_max"), "{text}");
+    eventually("the log has it, too", || daemon.log().contains(&text));
+}
+
+#[test]
 fn nobody_waits_for_the_line_that_says_ready() {
     let packed = Packed::mixed(3);
     let (reader, writer) = io::pipe().unwrap();

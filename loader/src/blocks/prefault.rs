@@ -56,6 +56,11 @@ impl Frontier {
         }
     }
 
+    /// Chunks from the arena's start that have memory, or are about to.
+    pub(super) fn found_chunks(&self) -> usize {
+        self.lock().chunk.max(self.reached.load(Ordering::Relaxed))
+    }
+
     /// Waits for the next of `chunks` chunks that is to be found; `None` when there will be no more.
     fn next(&self, chunks: usize) -> Option<usize> {
         let mut next = self.lock();
@@ -228,6 +233,7 @@ mod tests {
                 thread.join().unwrap();
             }
             assert_eq!(resident_bytes(&arena), arena.bytes());
+            assert_eq!(arena.unfound_bytes(), 0);
         }
     }
 
