@@ -75,6 +75,8 @@ pub(crate) fn open(hello: &Hello, options: &Options) -> Result<Connected, Client
     let mut pause = RETRY.0;
     let mut busy_since = None;
     let mut hang_ups = 0;
+    // What the last daemon said that was ending: a better reason than that nobody has answered since.
+    let mut refused: Option<String> = None;
     // Of the daemons that were started here, for what they said last.
     let mut lives: Vec<Arc<Life>> = Vec::new();
     loop {
@@ -95,7 +97,7 @@ pub(crate) fn open(hello: &Hello, options: &Options) -> Result<Connected, Client
                 }
                 "it hung up on our greeting".to_owned()
             }
-            Err(ClientError::Refused { code: REFUSE_ENDING, text, .. }) => text,
+            Err(ClientError::Refused { code: REFUSE_ENDING, text, .. }) => refused.insert(text).clone(),
             Err(ClientError::Refused { code: REFUSE_BUSY, .. })
                 if busy_since.get_or_insert_with(Instant::now).elapsed() < BUSY_PATIENCE =>
             {
@@ -112,6 +114,7 @@ pub(crate) fn open(hello: &Hello, options: &Options) -> Result<Connected, Client
         }
         let now = Instant::now();
         if now >= deadline {
+            let text = refused.unwrap_or(text);
             let text = match (&options.launch, &launched) {
                 (Some(launch), Some(_)) => {
                     format!("{text}; {} was started and is not ready", launch.binary.display())

@@ -216,10 +216,9 @@ fn one_that_never_comes_up_does_not_hide_what_the_one_before_said() {
     let job = job("not-ready");
     let listener = Listener::bind(&job);
     let daemon = std::thread::spawn(move || {
-        let reply = Reply::Refuse { code: REFUSE_ENDING, text: "its store is gone".to_owned() };
-        while let Some(peer) = listener.accept_within(Duration::from_secs(2)) {
-            peer.say(&reply);
-        }
+        listener.accept().say(&Reply::Refuse { code: REFUSE_ENDING, text: "its store is gone".to_owned() });
+        // Whoever asks again waits for an answer.
+        listener
     });
     let launch = Launch { binary: "/bin/sleep".into(), args: vec!["5".into()] };
     let options = Options { launch: Some(launch), timeout: Duration::from_millis(500), ..options() };
