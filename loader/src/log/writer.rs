@@ -169,7 +169,7 @@ mod tests {
             std::io::Seek::rewind(&mut file).unwrap();
             let mut text = Vec::new();
             file.read_to_end(&mut text).unwrap();
-            assert_eq!(text, LINE.repeat(LINES_MAX), "{}", String::from_utf8_lossy(&text[..200]));
+            assert!(text == LINE.repeat(LINES_MAX), "{}", String::from_utf8_lossy(&text));
         }
     }
 
