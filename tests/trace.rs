@@ -75,7 +75,8 @@ fn trace(dataset: &Path, out: &Path) -> Command {
     command
 }
 
-/// Something listens, takes what it is told, and never answers, as a daemon does that reads its index.
+/// Something listens, takes what it is told, and never answers, as a daemon does that reads its
+/// index.
 fn silent(dataset: &Path) -> OwnedFd {
     use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
     let name = socket_name(rustix::process::geteuid().as_raw(), dataset, "default");

@@ -28,7 +28,8 @@ pub(crate) fn create(name: &str, bytes: u64) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// Adds to an error what may be why: the limit on this process, and `less`, which to lower where memory is short.
+/// Adds to an error what may be why: the limit on this process, and `less`, which to lower where
+/// memory is short.
 pub(crate) fn lacking(error: io::Error, less: Option<&str>) -> io::Error {
     let limit = |resource, name: &str, unit: &str| match getrlimit(resource).current {
         Some(most) => format!("; {name} is {most} {unit}"),

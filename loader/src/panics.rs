@@ -30,8 +30,8 @@ pub fn caught<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     })
 }
 
-/// From now on logs the panics of this process, and tells `receiver` of those that nobody catches. Of the others, which may
-/// come with every record, so many are logged as a [`Throttle`] admits.
+/// From now on logs the panics of this process, and tells `receiver` of those that nobody catches.
+/// Of the others, which may come with every record, so many are logged as a [`Throttle`] admits.
 pub fn watch(receiver: impl Fn(String) + Send + Sync + 'static) {
     let caught = Mutex::new(Throttle::new(Instant::now()));
     set_hook(Box::new(move |panic| {

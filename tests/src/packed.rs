@@ -122,7 +122,8 @@ impl Packed {
         fs::write(&shard, bytes).unwrap();
     }
 
-    /// Replaces the index by one of records of 1 GiB each, none of which exists: 16 TiB, more than a machine has memory.
+    /// Replaces the index by one of records of 1 GiB each, none of which exists: 16 TiB, more than
+    /// a machine has memory.
     pub fn claim_to_be_huge(&self) {
         const RECORDS: u32 = 1 << 14;
         let (entry, old) = (self.place(0).0, self.index());

@@ -181,7 +181,8 @@ impl Arena {
         }))
     }
 
-    /// Bytes that have no memory yet, as far as is known: those behind what is in use and what memory was found for.
+    /// Bytes that have no memory yet, as far as is known: those behind what is in use and what
+    /// memory was found for.
     #[must_use]
     pub fn unfound_bytes(&self) -> u64 {
         let found = self.frontier.found_chunks().saturating_mul(CHUNK_BYTES);

@@ -76,10 +76,11 @@ impl Listener {
         Ok(())
     }
 
-    /// Tells all that have connected so far why they are not served. Nobody can connect afterwards. Instead of
-    /// [`listen`](Self::listen).
+    /// Tells all that have connected so far why they are not served. Nobody can connect afterwards.
+    /// Instead of [`listen`](Self::listen).
     pub fn turn_away(&self, refusal: &Refusal) {
-        // From here on a connection is refused by the system, so none is left between the last of these and our end.
+        // From here on a connection is refused by the system, so none is left between the last of
+        // these and our end.
         let _ = rustix::net::shutdown(&self.socket, Shutdown::Read);
         // Should that have failed, an empty queue ends the loop all the same.
         if rustix::io::ioctl_fionbio(&self.socket, true).is_err() {

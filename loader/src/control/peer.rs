@@ -17,7 +17,8 @@ pub(super) fn user(socket: impl AsFd) -> io::Result<u32> {
 pub(super) fn process(socket: impl AsFd) -> Option<OwnedFd> {
     match getsockopt(&socket, sockopt::PeerPidfd) {
         Ok(process) => Some(process),
-        // An older system. The number may be another process's by the time that it is used, so it is used nowhere else.
+        // An older system. The number may be another process's by the time that it is used, so it
+        // is used nowhere else.
         Err(Errno::ENOPROTOOPT) => {
             let pid = Pid::from_raw(getsockopt(&socket, sockopt::PeerCredentials).ok()?.pid())?;
             pidfd_open(pid, PidfdFlags::empty()).ok()

@@ -72,7 +72,8 @@ fn identity(path: &Path) -> io::Result<(u64, u64)> {
     std::fs::symlink_metadata(path).map(|found| (found.dev(), found.ino()))
 }
 
-/// Whether the lock is ours; some file systems have no locks, and a socket works there all the same.
+/// Whether the lock is ours; some file systems have no locks, and a socket works there all the
+/// same.
 fn is_locked(answer: rustix::io::Result<()>) -> io::Result<bool> {
     match answer {
         Ok(()) => Ok(true),

@@ -1,4 +1,5 @@
-//! Lines of the log that may come by the thousand: each kind at a bounded rate of its own, so that none hides another.
+//! Lines of the log that may come by the thousand: each kind at a bounded rate of its own, so that
+//! none hides another.
 
 use std::time::Instant;
 

@@ -83,8 +83,9 @@ impl RingRoom {
         Self { arena, promises: Promises::default() }
     }
 
-    /// Promises a ring its memory, beside `promised_bytes` of rings that are not made yet. Refuses one that does not fit now:
-    /// all of it is touched at once. Warns where the rest of the cache will not fit beside it.
+    /// Promises a ring its memory, beside `promised_bytes` of rings that are not made yet. Refuses
+    /// one that does not fit now: all of it is touched at once. Warns where the rest of the cache
+    /// will not fit beside it.
     pub(super) fn promise(&mut self, ring_bytes: u64, promised_bytes: u64) -> Result<(), Refusal> {
         let memory = look();
         if memory.most_bytes() == 0 {
@@ -102,8 +103,9 @@ impl RingRoom {
 
 /// What rings were promised while others were not made yet.
 ///
-/// A ring that is being made is in what was promised and, more and more, no longer in what is free. So what fits is also known
-/// from what was free before the first of them. The greater of both figures counts no byte twice.
+/// A ring that is being made is in what was promised and, more and more, no longer in what is free.
+/// So what fits is also known from what was free before the first of them. The greater of both
+/// figures counts no byte twice.
 #[derive(Debug, Default)]
 struct Promises {
     /// Free when nothing was promised.
@@ -233,7 +235,8 @@ mod tests {
             promises.since_bytes += ring * GIB;
             fits / GIB
         };
-        // Four rings of 2 GiB in 8 GiB: each fits, whether those before it have none, half or all of their memory.
+        // Four rings of 2 GiB in 8 GiB: each fits, whether those before it have none, half or all
+        // of their memory.
         assert_eq!(promise(8, 0, 2), 8);
         assert_eq!(promise(8, 2, 2), 6);
         assert_eq!(promise(6, 4, 2), 4, "two have half of theirs");

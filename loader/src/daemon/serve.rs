@@ -53,7 +53,8 @@ pub(super) struct Daemon {
     linger: Option<Duration>,
     ring_room: RingRoom,
     floods: Floods,
-    /// A private daemon that nobody is attached to was asked for this, which it does not have: it ends, and the next has it.
+    /// A private daemon that nobody is attached to was asked for this, which it does not have: it
+    /// ends, and the next has it.
     gives_way: Option<&'static str>,
     started: Instant,
     /// Since when no rank has been attached, and whether one ever was.

@@ -101,7 +101,7 @@ impl Running {
     }
 }
 
-/// Whether `store` is the one that `asked` means. One that cannot be read is none: its trainer would have had an error.
+/// Whether `store` is what `asked` means. A text that cannot be read means no store that there is.
 fn is_store(store: Option<StoreModel>, asked: &str) -> bool {
     match asked {
         NO_STORE | "" => store.is_none(),

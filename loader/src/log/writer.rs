@@ -76,7 +76,8 @@ impl<'a> MakeWriter<'a> for Lines {
     }
 }
 
-/// Writes what comes, and how many lines were dropped, which came after some of those that still waited.
+/// Writes what comes, and how many lines were dropped, which came after some of those that still
+/// waited.
 fn write_entries(out: &impl AsFd, entries: &Receiver<Entry>, dropped: &AtomicU64) {
     for entry in entries {
         let missing = dropped.swap(0, Ordering::Relaxed);

@@ -1,10 +1,11 @@
 //! Makes the three segments and two doorbells of a session, sealed so that neither side can pull memory from under the other.
 //!
-//! Every page is allocated here, so that none is missing in the middle of an epoch: that would be a SIGBUS. A limit on this
-//! process (RLIMIT_AS, RLIMIT_FSIZE) is an error here. The end of the memory of a machine or a control group is not: the
-//! kernel ends a process then. So the daemon compares a ring's size with both before it asks for one (`daemon/memory`).
-//! Sizes are sealed: a file that can shrink under a mapping is a SIGBUS, too. What only the daemon writes is sealed against
-//! every later writable mapping, which the daemon's own, made before, survives.
+//! Every page is allocated here, so that none is missing in the middle of an epoch: that would be a
+//! SIGBUS. A limit on this process (RLIMIT_AS, RLIMIT_FSIZE) is an error here. The end of the
+//! memory of a machine or a control group is not: the kernel ends a process then. So the daemon
+//! compares a ring's size with both before it asks for one (`daemon/memory`). Sizes are sealed: a
+//! file that can shrink under a mapping is a SIGBUS, too. What only the daemon writes is sealed
+//! against every later writable mapping, which the daemon's own, made before, survives.
 #![expect(unsafe_code, reason = "a mapping becomes a region; the block has its proof")]
 
 use std::io;

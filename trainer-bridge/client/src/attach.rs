@@ -38,8 +38,9 @@ pub(crate) struct Attached {
     pub(crate) dialogue: Dialogue,
 }
 
-/// Maps what came with the daemon's `Welcome`. Says goodbye where that fails: else the daemon would keep the session's
-/// thread for as long as this process lives, which may look at records that it was lent.
+/// Maps what came with the daemon's `Welcome`. Says goodbye where that fails: else the daemon would
+/// keep the session's thread for as long as this process lives, which may look at records that it
+/// was lent.
 pub(crate) fn attach(owner: Owner, connected: Connected) -> Result<Attached, ClientError> {
     let Connected { socket, welcome: (reply, fds), name, content } = connected;
     let Reply::Welcome {

@@ -75,7 +75,8 @@ pub(crate) fn open(hello: &Hello, options: &Options) -> Result<Connected, Client
     let mut pause = RETRY.0;
     let mut busy_since = None;
     let mut hang_ups = 0;
-    // What the last daemon said that was ending: a better reason than that nobody has answered since.
+    // What the last daemon said that was ending: a better reason than that nobody has answered
+    // since.
     let mut refused: Option<String> = None;
     // Of the daemons that were started here, for what they said last.
     let mut lives: Vec<Arc<Life>> = Vec::new();
