@@ -4,8 +4,9 @@
 use std::process::Command;
 use std::time::Duration;
 
-use shade_client::{JobSpec, Options, Session};
-use shade_tests::{Daemon, Packed, eventually, program, spec};
+use rustix::process::{Pid, Resource, Rlimit, prlimit};
+use shade_client::{ClientError, JobSpec, Options, Session};
+use shade_tests::{Daemon, Packed, attach, eventually, program, spec, stats};
 
 /// A daemon under `ulimit`, which a rank asks for a ring that it cannot have.
 fn said_of_a_ring(limit: &str, ring_bytes: u64) -> String {
@@ -25,7 +26,28 @@ fn said_of_a_ring(limit: &str, ring_bytes: u64) -> String {
 #[test]
 fn of_the_length_of_files() {
     let said = said_of_a_ring("-f 2048", 64 << 20);
-    assert!(said.contains("RLIMIT_FSIZE") && said.contains("ulimit -f"), "{said}");
+    assert!(said.contains("RLIMIT_FSIZE is 1048576 bytes (ulimit -f)"), "{said}");
+    assert!(
+        !said.contains("no memory") && !said.contains("lower ring="),
+        "memory is not what is short: {said}"
+    );
+}
+
+#[test]
+fn of_the_length_of_a_saved_state() {
+    let packed = Packed::mixed(3);
+    let mut daemon = Daemon::start(&packed.dataset, &[]);
+    let session = attach(&packed.dataset, 0, spec(4, 1));
+    let process = Pid::from_raw(daemon.pid().cast_signed());
+    let limit = Rlimit { current: Some(8), maximum: Some(8) };
+    prlimit(process, Resource::Fsize, limit).unwrap();
+    match session.save_state() {
+        Err(ClientError::Failed { text }) => assert!(text.contains("RLIMIT_FSIZE is 8 bytes"), "{text}"),
+        other => panic!("{other:?}"),
+    }
+    // The session goes on, and the daemon does.
+    assert!(stats(&session).is_object());
+    assert!(daemon.is_alive());
 }
 
 #[test]

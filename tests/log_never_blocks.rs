@@ -108,9 +108,31 @@ fn bad_records_are_logged_at_a_bounded_rate_and_none_is_uncounted() {
         assert!(matches!(next(&session), Err(ClientError::Record { .. })));
     }
     let name = packed.name_of(BAD);
-    let told = || daemon.log().lines().filter(|line| line.contains(&name)).count();
-    assert!((100..TIMES as usize).contains(&told()), "{} lines", told());
-    eventually("what is missing is counted", || daemon.log().contains(" were left out"));
+    // A record that is read again is a line of one kind, the epoch that it ends one of another.
+    let told = |level: &str| {
+        let is_told = |line: &&str| line.contains(level) && line.contains(&name);
+        daemon.log().lines().filter(is_told).count()
+    };
+    eventually("what is missing is counted", || {
+        daemon.log().contains("more lines about epochs that failed were left out")
+    });
+    assert!(told("WARN") < TIMES as usize, "{} lines", told("WARN"));
+    assert!((100..TIMES as usize).contains(&told("ERROR")), "{} lines", told("ERROR"));
+}
+
+#[test]
+fn bad_records_do_not_hide_the_end_of_their_epoch() {
+    let packed = Packed::mixed(65);
+    let all = u32::try_from(packed.len()).unwrap();
+    // More than are told of at once.
+    (0..150).for_each(|sample| packed.damage(sample));
+    let daemon = Daemon::start(&packed.dataset, &[]);
+    let job = JobSpec { on_error: OnError::Skip, bad_max: 140.0 / f64::from(all), ..spec(1, 1) };
+    let session = attach(&packed.dataset, 0, job);
+    let error = take_epoch(&session, 0).unwrap_err();
+    let ClientError::Record { text } = error else { panic!("{error}") };
+    assert!(text.contains("bad_max"), "{text}");
+    eventually("the log has it, too", || daemon.log().contains(&text));
 }
 
 #[test]

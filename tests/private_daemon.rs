@@ -237,9 +237,42 @@ fn its_failure_is_the_trainer_s_error() {
     std::fs::write(&index, bytes).unwrap();
     let error = connect(&packed.dataset, 0, spec(4, 1), &options(&packed.dataset, "1s")).unwrap_err();
     let text = error.to_string();
-    assert!(matches!(error, ClientError::Launch { .. }), "{text}");
+    // By the daemon on its output, or on its socket where the trainer had connected by then.
+    assert!(matches!(error, ClientError::Launch { .. } | ClientError::Refused { .. }), "{text}");
     assert!(text.contains(&index.display().to_string()), "names the index: {text}");
     eventually("it was reaped", || children().is_empty());
+}
+
+#[test]
+fn its_failure_is_the_error_of_every_rank_that_waits_for_it() {
+    const RANKS: u32 = 8;
+    let _turn = TURN.lock();
+    let packed = Packed::mixed(3);
+    packed.claim_to_be_huge();
+    let options = with_cache(&packed.dataset, "1s", "100%");
+    for round in 0..5 {
+        let start = Barrier::new(RANKS as usize);
+        let errors: Vec<ClientError> = std::thread::scope(|scope| {
+            let rank = |rank| {
+                let (start, packed, options) = (&start, &packed, &options);
+                scope.spawn(move || {
+                    start.wait();
+                    connect(&packed.dataset, rank, spec(4, RANKS), options).unwrap_err()
+                })
+            };
+            let ranks: Vec<_> = (0..RANKS).map(rank).collect();
+            ranks.into_iter().map(|rank| rank.join().expect("no panic")).collect()
+        });
+        for error in errors {
+            let text = error.to_string();
+            assert!(
+                matches!(error, ClientError::Launch { .. } | ClientError::Refused { .. })
+                    && text.contains("does not fit"),
+                "round {round}: {text}"
+            );
+        }
+        eventually("all were reaped", || children().is_empty());
+    }
 }
 
 /// Starts a daemon from a thread that has changed what processes inherit from it.

@@ -5,8 +5,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::process::{Command, Output};
 
-use shade_formats::ShardId;
-use shade_formats::index::{Entry, INDEX_FILE, IndexBuilder, Shard};
+use shade_formats::index::INDEX_FILE;
 use shade_tests::{Daemon, Packed, program};
 
 fn serve(args: &[&dyn AsRef<OsStr>]) -> (Option<i32>, String) {
@@ -114,25 +113,8 @@ fn the_log_has_no_colours_when_nobody_can_see_them() {
 
 #[test]
 fn a_cache_larger_than_memory_is_1_with_the_figure_that_fits() {
-    // An index of records of 1 GiB each, none of which exists: more than any machine of these tests has memory.
-    const RECORDS: u32 = 1 << 14;
     let packed = Packed::mixed(3);
-    let (entry, _) = packed.place(0);
-    let old = packed.index();
-    let len = 1 << 30;
-    let mut index = IndexBuilder::new();
-    let shard = old.shard(entry.shard).unwrap();
-    index.push_class(b"a").unwrap();
-    for number in 0..RECORDS {
-        let name = format!("huge-{number:06}.tar");
-        index.push_shard(Shard { name: &name, bytes: 2 << 30, records: 1, ..shard }).unwrap();
-    }
-    for number in 0..RECORDS {
-        let entry = Entry { shard: ShardId(number), stored_len: len, raw_len: len, label: 0, ..entry };
-        index.push_sample(&entry, format!("a/{number}.png").as_bytes()).unwrap();
-    }
-    index.set_options(old.options());
-    fs::write(packed.dataset.join(INDEX_FILE), index.finish().unwrap()).unwrap();
+    packed.claim_to_be_huge();
     for args in [["--cache", "100%"], ["--cache", "4TiB"]] {
         let (code, text) = serve(&[&packed.dataset, &args[0], &args[1]]);
         assert_eq!(code, Some(1), "{text}");

@@ -41,7 +41,7 @@ const LOADER: &[(&str, &[&str])] = &[
     ("plan", &["importance"]),
     ("cache", &["importance"]),
     ("log", &["last_words"]),
-    ("panics", &[]),
+    ("panics", &["log"]),
     ("proc", &[]),
     ("memfd", &[]),
     ("blocks", &["memfd"]),

@@ -12,7 +12,9 @@ use std::sync::{Arc, Mutex};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use shade_client::{JobSpec, PlanSpec, Session};
-use shade_formats::control::{PROTOCOL, REFUSE_DATASET, REFUSE_PROTOCOL, Reply, Request, Sampler};
+use shade_formats::control::{
+    PROTOCOL, REFUSE_DATASET, REFUSE_PROTOCOL, Reply, Request, Sampler, socket_name,
+};
 use shade_formats::trace::{Header, Line};
 use shade_tests::{
     Daemon, Packed, Peer, Taken, attach, copy, eventually, next, program, spec, stats, take_epoch,
@@ -71,6 +73,27 @@ fn trace(dataset: &Path, out: &Path) -> Command {
     let mut command = Command::new(program("shade-load"));
     command.arg("trace").arg(dataset).arg("--out").arg(out);
     command
+}
+
+/// Something listens, takes what it is told, and never answers, as a daemon does that reads its
+/// index.
+fn silent(dataset: &Path) -> OwnedFd {
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
+    let name = socket_name(rustix::process::geteuid().as_raw(), dataset, "default");
+    let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
+    bind(&socket, &SocketAddrUnix::new_abstract_name(&name).unwrap()).unwrap();
+    listen(&socket, 8).unwrap();
+    socket
+}
+
+#[test]
+fn a_daemon_that_is_not_ready_yet_is_not_called_another_version() {
+    let packed = Packed::mixed(3);
+    let _daemon = silent(&packed.dataset);
+    let (text, code) = refusal(&packed.dataset, &packed.beside("a.trace"));
+    assert_eq!(code, Some(1), "{text}");
+    assert!(text.contains("has not answered for 10 s") && text.contains("reading its index"), "{text}");
+    assert!(!text.contains("same version"), "{text}");
 }
 
 /// What a recorder that does not come to record says, and its exit code.

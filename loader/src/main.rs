@@ -39,16 +39,18 @@ fn run_serve(args: Serve, inherited: &daemon::Inherited) -> ExitCode {
     }
     let outcome = serve(&config(args), |ready| {
         if private {
-            say(&serde_json::json!(ready));
+            // A trainer that is gone does not need it; another may have found the daemon by now.
+            if let Err(error) = say(&serde_json::json!(ready)) {
+                tracing::info!("nobody hears that the daemon is there: {error}");
+            }
             LastWords::begin();
         }
     });
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            if private && !error.is_defect() {
-                say(&serde_json::json!({ "error": error.to_string() }));
-            } else {
+            let is_told = private && !error.is_defect();
+            if !is_told || say(&serde_json::json!({ "error": error.to_string() })).is_err() {
                 tracing::error!("{error}");
             }
             ExitCode::from(error.exit_code())
@@ -56,13 +58,10 @@ fn run_serve(args: Serve, inherited: &daemon::Inherited) -> ExitCode {
     }
 }
 
-/// The one line that a trainer waits for when it has started a daemon. A trainer that is gone does not need it; another may have
-/// found the daemon by now.
-fn say(line: &serde_json::Value) {
+/// The one line that a trainer waits for when it has started a daemon.
+fn say(line: &serde_json::Value) -> std::io::Result<()> {
     let mut stdout = std::io::stdout();
-    if let Err(error) = writeln!(stdout, "{line}").and_then(|()| stdout.flush()) {
-        tracing::info!("nobody hears that the daemon is there: {error}");
-    }
+    writeln!(stdout, "{line}").and_then(|()| stdout.flush())
 }
 
 /// Says what goes wrong before there is a log.

@@ -8,12 +8,15 @@ use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 
+/// What a system is told that cannot do without writers.
+const TOO_OLD: &str = "this system cannot keep trainers from writing to the daemon's memory (F_SEAL_FUTURE_WRITE): Linux 5.1 \
+                       or newer is needed";
+
 /// A file of `bytes` zeros, of which nothing is allocated yet. Its size is not sealed: see [`seal`].
 pub(crate) fn create(name: &str, bytes: u64) -> io::Result<OwnedFd> {
     // The system would send SIGXFSZ, which ends a process that does not expect it.
-    if let Some(most) = getrlimit(Resource::Fsize).current.filter(|most| bytes > *most) {
-        let text = format!("{bytes} bytes are more than RLIMIT_FSIZE allows ({most} bytes; ulimit -f)");
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, text));
+    if getrlimit(Resource::Fsize).current.is_some_and(|most| bytes > most) {
+        return Err(Errno::FBIG.into());
     }
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let fd = match memfd_create(name, flags | MemfdFlags::NOEXEC_SEAL) {
@@ -25,19 +28,24 @@ pub(crate) fn create(name: &str, bytes: u64) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// The error of memory that is not to be had, with the limit on this process that may be why.
-pub(crate) fn lacking(what: &str, error: &io::Error) -> io::Error {
-    let limit = match getrlimit(Resource::As).current {
-        Some(most) if error.raw_os_error() == Some(Errno::NOMEM.raw_os_error()) => {
-            format!("; RLIMIT_AS is {most} bytes (ulimit -v)")
-        }
-        _ => String::new(),
+/// Adds to an error what may be why: the limit on this process, and `less`, which to lower where
+/// memory is short.
+pub(crate) fn lacking(error: io::Error, less: Option<&str>) -> io::Error {
+    let limit = |resource, name: &str, unit: &str| match getrlimit(resource).current {
+        Some(most) => format!("; {name} is {most} {unit}"),
+        None => String::new(),
     };
-    io::Error::new(error.kind(), format!("{what} cannot be had: {error}{limit}"))
+    let hint = match error.raw_os_error().map(Errno::from_raw_os_error) {
+        Some(Errno::NOMEM) => {
+            let less = less.map_or_else(String::new, |less| format!("; lower {less}"));
+            limit(Resource::As, "RLIMIT_AS", "bytes (ulimit -v)") + &less
+        }
+        Some(Errno::FBIG) => limit(Resource::Fsize, "RLIMIT_FSIZE", "bytes (ulimit -f)"),
+        Some(Errno::MFILE) => limit(Resource::Nofile, "RLIMIT_NOFILE", "files (ulimit -n)"),
+        _ => return error,
+    };
+    io::Error::new(error.kind(), format!("{error}{hint}"))
 }
-/// What a system is told that cannot do without writers.
-const TOO_OLD: &str = "this system cannot keep trainers from writing to the daemon's memory (F_SEAL_FUTURE_WRITE): Linux 5.1 \
-                       or newer is needed";
 
 /// Who may write to a file from now on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,5 +70,32 @@ pub(crate) fn seal(fd: impl AsFd, writers: Writers) -> io::Result<()> {
             Err(io::Error::new(io::ErrorKind::Unsupported, TOO_OLD))
         }
         sealed => Ok(sealed?),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_names_the_limit_that_explains_it_and_no_other() {
+        let told = |errno: Errno| lacking(errno.into(), Some("ring=")).to_string();
+        // Every process has a limit of open files; of memory, tests have none as a rule.
+        let open_files = told(Errno::MFILE);
+        assert!(
+            open_files.contains("; RLIMIT_NOFILE is ") && open_files.contains("ulimit -n"),
+            "{open_files}"
+        );
+        assert!(!open_files.contains("ring="), "{open_files}");
+        let memory = told(Errno::NOMEM);
+        assert!(memory.ends_with("; lower ring="), "{memory}");
+        let other = io::Error::new(io::ErrorKind::Unsupported, TOO_OLD);
+        assert_eq!(lacking(other, Some("ring=")).to_string(), TOO_OLD);
+    }
+
+    #[test]
+    fn a_file_longer_than_the_limit_is_an_error_not_a_signal() {
+        let error = create("shade-test", u64::MAX).unwrap_err();
+        assert!(error.raw_os_error().is_some(), "{error}");
     }
 }

@@ -5,6 +5,10 @@
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind, set_hook};
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+use crate::log::Throttle;
 
 thread_local! {
     /// A panic of this thread is somebody's error already.
@@ -26,13 +30,21 @@ pub fn caught<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     })
 }
 
-/// From now on logs every panic of this process, and tells `receiver` of those that nobody catches.
+/// From now on logs the panics of this process, and tells `receiver` of those that nobody catches.
+/// Of the others, which may come with every record, so many are logged as a [`Throttle`] admits.
 pub fn watch(receiver: impl Fn(String) + Send + Sync + 'static) {
+    let caught = Mutex::new(Throttle::new(Instant::now()));
     set_hook(Box::new(move |panic| {
         let text = describe(panic);
-        tracing::error!("{text}");
         if !IS_CAUGHT.get() {
+            tracing::error!("{text}");
             receiver(text);
+            return;
+        }
+        // Released before anything is logged: that could panic, too.
+        let admitted = caught.lock().unwrap_or_else(PoisonError::into_inner).admit(Instant::now());
+        if let Some(left_out) = admitted {
+            tracing::error!("{text}{left_out}");
         }
     }));
 }

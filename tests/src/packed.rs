@@ -4,8 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use shade_formats::SampleId;
-use shade_formats::index::{Entry, INDEX_FILE, Index};
+use shade_formats::index::{Entry, INDEX_FILE, Index, IndexBuilder, Shard};
+use shade_formats::{SampleId, ShardId};
 use tempfile::TempDir;
 
 use crate::images::{Source, class_names, jpeg, png};
@@ -120,6 +120,27 @@ impl Packed {
         let at = usize::try_from(entry.offset).unwrap() + entry.stored_len as usize / 2;
         bytes[at] ^= 0x10;
         fs::write(&shard, bytes).unwrap();
+    }
+
+    /// Replaces the index by one of records of 1 GiB each, none of which exists: 16 TiB, more than
+    /// a machine has memory.
+    pub fn claim_to_be_huge(&self) {
+        const RECORDS: u32 = 1 << 14;
+        let (entry, old) = (self.place(0).0, self.index());
+        let len = 1 << 30;
+        let mut index = IndexBuilder::new();
+        let shard = old.shard(entry.shard).unwrap();
+        index.push_class(b"a").unwrap();
+        for number in 0..RECORDS {
+            let name = format!("huge-{number:06}.tar");
+            index.push_shard(Shard { name: &name, bytes: 2 << 30, records: 1, ..shard }).unwrap();
+        }
+        for number in 0..RECORDS {
+            let entry = Entry { shard: ShardId(number), stored_len: len, raw_len: len, label: 0, ..entry };
+            index.push_sample(&entry, format!("a/{number}.png").as_bytes()).unwrap();
+        }
+        index.set_options(old.options());
+        fs::write(self.dataset.join(INDEX_FILE), index.finish().unwrap()).unwrap();
     }
 
     fn made_of(per_class: u32, file: impl Fn(u32, u64) -> (String, Vec<u8>)) -> Self {

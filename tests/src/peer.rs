@@ -61,7 +61,6 @@ impl Peer {
         let index = std::fs::read(Path::new(&dataset).join(INDEX_FILE)).unwrap();
         Request::Hello {
             protocol: PROTOCOL,
-            pid: std::process::id(),
             samples: Index::samples_at_start(&index).unwrap(),
             content_id: Index::content_id_at_start(&index).unwrap().0,
             dataset,

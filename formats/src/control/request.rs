@@ -14,8 +14,6 @@ pub enum Request {
     Hello {
         /// The conversation's version, [`PROTOCOL`](super::PROTOCOL).
         protocol: u32,
-        /// The client's process, for messages.
-        pid: u32,
         /// Samples in the dataset, as its index says now.
         samples: u32,
         /// Which bytes the dataset holds, as its index says now.
@@ -100,21 +98,9 @@ impl Request {
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         match self {
-            Self::Hello {
-                protocol,
-                pid,
-                samples,
-                content_id,
-                dataset,
-                job,
-                rank,
-                borrows,
-                settings,
-                spec,
-            } => {
+            Self::Hello { protocol, samples, content_id, dataset, job, rank, borrows, settings, spec } => {
                 let mut writer = Writer::message(HELLO);
                 writer.u32(*protocol);
-                writer.u32(*pid);
                 writer.u32(*samples);
                 writer.u128(*content_id);
                 writer.text(dataset);
@@ -176,7 +162,6 @@ impl Request {
         let request = match tag {
             HELLO => Self::Hello {
                 protocol: reader.u32()?,
-                pid: reader.u32()?,
                 samples: reader.u32()?,
                 content_id: reader.u128()?,
                 dataset: reader.text(NAME_BYTES_MAX)?,
@@ -341,12 +326,11 @@ mod tests {
 
     fn request() -> impl Strategy<Value = Request> {
         prop_oneof![
-            (any::<(u32, u32, u32, u128, u32, bool)>(), ".{0,60}", ".{0,20}", settings(), spec()).prop_map(
+            (any::<(u32, u32, u128, u32, bool)>(), ".{0,60}", ".{0,20}", settings(), spec()).prop_map(
                 |(numbers, dataset, job, settings, spec)| {
-                    let (protocol, pid, samples, content_id, rank, borrows) = numbers;
+                    let (protocol, samples, content_id, rank, borrows) = numbers;
                     Request::Hello {
                         protocol,
-                        pid,
                         samples,
                         content_id,
                         dataset,
@@ -457,7 +441,6 @@ mod tests {
             };
             let hello = Request::Hello {
                 protocol: PROTOCOL,
-                pid: 0,
                 samples: 0,
                 content_id: 0,
                 dataset,

@@ -13,7 +13,8 @@ pub(super) const MINOR_PLAIN: u16 = 0;
 pub(super) const MINOR_EXTRAS: u16 = 1;
 /// Reads as another number where bytes were swapped on the way.
 const ENDIAN_MARK: u32 = 0x0102_0304;
-pub(super) const HEADER_BYTES: usize = 64;
+/// The header: the first bytes of an index, which say which dataset it is of.
+pub const HEADER_BYTES: usize = 64;
 pub(super) const SECTION_BYTES: usize = 32;
 pub(super) const ENTRY_BYTES: usize = 32;
 pub(super) const SHARD_BYTES: usize = 16;

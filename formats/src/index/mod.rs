@@ -12,6 +12,7 @@ mod reader;
 pub use builder::IndexBuilder;
 pub use entry::{Codec, Entry, Media};
 pub use extras::{FieldsRow, FieldsSpan};
+pub use layout::HEADER_BYTES;
 pub use media::sniff;
 pub use reader::{Index, Shard};
 

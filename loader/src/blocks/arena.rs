@@ -181,6 +181,14 @@ impl Arena {
         }))
     }
 
+    /// Bytes that have no memory yet, as far as is known: those behind what is in use and what
+    /// memory was found for.
+    #[must_use]
+    pub fn unfound_bytes(&self) -> u64 {
+        let found = self.frontier.found_chunks().saturating_mul(CHUNK_BYTES);
+        self.memory.len().saturating_sub(found) as u64
+    }
+
     /// How far the arena is in use.
     pub(super) fn frontier(&self) -> &Frontier {
         &self.frontier

@@ -57,6 +57,11 @@ impl Frontier {
         }
     }
 
+    /// Chunks from the arena's start that have memory, or are about to.
+    pub(super) fn found_chunks(&self) -> usize {
+        self.lock().chunk.max(self.reached.load(Ordering::Relaxed))
+    }
+
     /// Waits for the next of `chunks` chunks that is to be found, at most `lead` ahead of what is in use and not before
     /// anything is; `None` when there will be no more.
     fn next(&self, chunks: usize, lead: usize) -> Option<usize> {
@@ -238,6 +243,7 @@ mod tests {
             // What the others have begun is waited for.
             drop(prefault);
             assert_eq!(resident_bytes(&arena), arena.bytes());
+            assert_eq!(arena.unfound_bytes(), 0);
         }
     }
 

@@ -6,16 +6,17 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crossbeam_channel::Sender;
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use rustix::net::{AddressFamily, Shutdown, SocketAddrUnix, SocketFlags, SocketType};
 use shade_formats::control::{REFUSE_RESOURCES, Reply};
 
 use super::admission::Admission;
 use super::identity::Identity;
 use super::message::Message;
+use super::peer;
 use super::session::run;
 use super::socket::send;
 use super::socket_file::SocketFile;
-use crate::core::SessionId;
+use crate::core::{Refusal, SessionId};
 
 /// A bound control socket; a socket file is removed again when this is dropped.
 pub struct Listener {
@@ -73,6 +74,27 @@ impl Listener {
             }
         })?;
         Ok(())
+    }
+
+    /// Tells all that have connected so far why they are not served. Nobody can connect afterwards.
+    /// Instead of [`listen`](Self::listen).
+    pub fn turn_away(&self, refusal: &Refusal) {
+        // From here on a connection is refused by the system, so none is left between the last of
+        // these and our end.
+        let _ = rustix::net::shutdown(&self.socket, Shutdown::Read);
+        // Should that have failed, an empty queue ends the loop all the same.
+        if rustix::io::ioctl_fionbio(&self.socket, true).is_err() {
+            return;
+        }
+        let own = rustix::process::geteuid().as_raw();
+        let Refusal { code, text } = refusal;
+        let reply = Reply::Refuse { code: *code, text: text.clone() };
+        while let Ok(connection) = rustix::net::accept_with(&self.socket, SocketFlags::CLOEXEC) {
+            if peer::user(&connection).is_ok_and(|user| user == own || user == 0) {
+                // The peer may be gone already; then nobody needs the answer.
+                let _ = send(&connection, &reply, &[]);
+            }
+        }
     }
 }
 

@@ -16,8 +16,6 @@ pub struct Asked {
     pub samples: u32,
     /// Which bytes the dataset holds, as its index says now.
     pub content_id: u128,
-    /// It can map the records segment.
-    pub borrows: bool,
     /// How its trainer would have started the daemon.
     pub settings: Settings,
 }

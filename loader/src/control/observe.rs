@@ -71,6 +71,15 @@ pub enum ObserveError {
         /// This process's user.
         expected: u32,
     },
+    /// It takes the question and says nothing.
+    #[error(
+        "the daemon at {address} has not answered for {} s: it may still be reading its index; try again",
+        ANSWER_TIMEOUT.as_secs()
+    )]
+    Silent {
+        /// The socket's address.
+        address: String,
+    },
     /// Something is there that does not speak as a daemon of this version does.
     #[error("what serves {address} does not answer as it should: {what}; use the same version of both")]
     Answer {
@@ -157,6 +166,9 @@ fn observe_once(
             None => Reply::decode(bytes).map_err(|error| error.to_string()),
         },
         Ok(None) => Err("it hangs up".to_owned()),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+            return Err(ObserveError::Silent { address });
+        }
         Err(error) => Err(error.to_string()),
     };
     match answer {

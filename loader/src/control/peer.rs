@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
+use nix::errno::Errno;
 use nix::sys::socket::{getsockopt, sockopt};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
@@ -14,13 +15,17 @@ pub(super) fn user(socket: impl AsFd) -> io::Result<u32> {
 /// The process that is there, to be told of its death: its forked children may hold the socket open still. `None` where there is no
 /// telling: Linux before 6.5 has a number only, which is 0 for a process in another PID namespace, and Linux before 5.3 not even that.
 pub(super) fn process(socket: impl AsFd) -> Option<OwnedFd> {
-    // The number may be another process's by the time that it is used; the descriptor is the peer's for certain.
-    let by_socket = || getsockopt(&socket, sockopt::PeerPidfd).ok();
-    let by_number = || {
-        let pid = Pid::from_raw(getsockopt(&socket, sockopt::PeerCredentials).ok()?.pid())?;
-        pidfd_open(pid, PidfdFlags::empty()).ok()
-    };
-    by_socket().or_else(by_number)
+    match getsockopt(&socket, sockopt::PeerPidfd) {
+        Ok(process) => Some(process),
+        // An older system. The number may be another process's by the time that it is used, so it
+        // is used nowhere else.
+        Err(Errno::ENOPROTOOPT) => {
+            let pid = Pid::from_raw(getsockopt(&socket, sockopt::PeerCredentials).ok()?.pid())?;
+            pidfd_open(pid, PidfdFlags::empty()).ok()
+        }
+        // The process is dead.
+        Err(_) => None,
+    }
 }
 
 #[cfg(test)]

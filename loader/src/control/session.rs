@@ -38,7 +38,7 @@ enum Ended {
 /// Why a session ends.
 #[derive(Debug, thiserror::Error)]
 enum SessionError {
-    #[error("no memory for a ring of {bytes} bytes: {source}{}; lower ring= or batch_size", limits_hint(.source))]
+    #[error("no ring of {bytes} bytes: {source}")]
     Ring { bytes: u64, source: io::Error },
     #[error("{0}")]
     Io(#[from] io::Error),
@@ -52,15 +52,6 @@ enum SessionError {
     Stopping,
     #[error("a defect of the daemon: its session's thread panicked: {0}")]
     Defect(String),
-}
-
-/// What of the process's limits explains an error.
-fn limits_hint(error: &io::Error) -> &'static str {
-    match error.raw_os_error().map(rustix::io::Errno::from_raw_os_error) {
-        Some(rustix::io::Errno::FBIG) => " (the limit of a file's size, `ulimit -f`, holds for it)",
-        Some(rustix::io::Errno::MFILE) => " (the daemon's limit of open files, `ulimit -n`)",
-        _ => "",
-    }
 }
 
 impl SessionError {
@@ -155,7 +146,7 @@ fn serve(
     };
     // Only raw batches show records, only to a process whose death is told, as else nobody knows when they are free again, and
     // only to one that has room to map them.
-    let may_borrow = attach.spec.output == Output::Raw && asked.borrows && process.is_some();
+    let may_borrow = attach.spec.output == Output::Raw && attach.borrows && process.is_some();
     let records = identity.records.as_ref().filter(|_| may_borrow);
     let attach = Attach { borrows: records.is_some(), ..attach };
     let doorbell = welcome(socket, attach, asked, identity, records, messages)?;
@@ -323,8 +314,8 @@ fn hello(
             refuse(REFUSE_BUSY, format!("this daemon serves job {:?}, not {job:?}", identity.job))
         }
         Request::Hello { samples, content_id, rank, borrows, settings, spec, .. } => {
-            let asked = Asked { samples, content_id, borrows, settings };
-            Ok(Some(Opening::Rank(Attach { session, rank, spec, borrows: false }, asked)))
+            let asked = Asked { samples, content_id, settings };
+            Ok(Some(Opening::Rank(Attach { session, rank, spec, borrows }, asked)))
         }
         Request::Observe { samples, content_id, .. } if content_id != identity.content_id => {
             refuse(REFUSE_DATASET, identity.other_content(samples, content_id))

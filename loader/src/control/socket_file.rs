@@ -10,6 +10,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 use rustix::net::SocketAddrUnix;
 
 /// A socket file that is ours. Dropped, it is removed, and so is its lock.
@@ -71,8 +72,27 @@ fn identity(path: &Path) -> io::Result<(u64, u64)> {
     std::fs::symlink_metadata(path).map(|found| (found.dev(), found.ino()))
 }
 
+/// Whether the lock is ours; some file systems have no locks, and a socket works there all the
+/// same.
+fn is_locked(answer: rustix::io::Result<()>) -> io::Result<bool> {
+    match answer {
+        Ok(()) => Ok(true),
+        Err(Errno::WOULDBLOCK) => Err(io::ErrorKind::AddrInUse.into()),
+        Err(Errno::NOSYS | Errno::OPNOTSUPP | Errno::NOLCK) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
 /// Takes the lock, of the file that is at `path` then: its last owner may have removed the one that was opened.
 fn lock(path: &Path) -> io::Result<File> {
+    let lock = try_lock(path);
+    lock.map_err(|error| match error.kind() {
+        io::ErrorKind::AddrInUse => error,
+        kind => io::Error::new(kind, format!("its lock {}: {error}", path.display())),
+    })
+}
+
+fn try_lock(path: &Path) -> io::Result<File> {
     loop {
         let file = File::options()
             .write(true)
@@ -81,13 +101,38 @@ fn lock(path: &Path) -> io::Result<File> {
             .mode(0o600)
             .custom_flags(libc::O_NOFOLLOW)
             .open(path)?;
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Err(rustix::io::Errno::WOULDBLOCK) => return Err(io::ErrorKind::AddrInUse.into()),
-            other => other?,
+        if !is_locked(flock(&file, FlockOperation::NonBlockingLockExclusive))? {
+            let path = path.display();
+            tracing::warn!(
+                "{path} cannot be locked here: two daemons that start at once may both find a stale socket"
+            );
         }
         let locked = file.metadata()?;
         if identity(path).is_ok_and(|found| found == (locked.dev(), locked.ino())) {
             return Ok(file);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_system_without_locks_is_no_obstacle_and_any_other_error_is_one() {
+        assert!(is_locked(Ok(())).unwrap());
+        for none in [Errno::NOSYS, Errno::OPNOTSUPP, Errno::NOLCK] {
+            assert!(!is_locked(Err(none)).unwrap(), "{none}");
+        }
+        assert_eq!(is_locked(Err(Errno::WOULDBLOCK)).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        is_locked(Err(Errno::IO)).unwrap_err();
+    }
+
+    #[test]
+    fn a_lock_that_cannot_be_made_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("nowhere").join("control.socket.lock");
+        let error = lock(&path).unwrap_err();
+        assert!(error.to_string().contains(&path.display().to_string()), "{error}");
     }
 }

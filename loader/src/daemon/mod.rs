@@ -1,5 +1,6 @@
 //! Wiring only: builds the stages in the order data flows through them, owns their threads, and stops them.
 
+mod floods;
 mod inherited;
 mod memory;
 mod observer;

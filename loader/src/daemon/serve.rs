@@ -9,7 +9,8 @@ use shade_formats::control::{
     REFUSE_BUSY, REFUSE_DATASET, REFUSE_ENDING, REFUSE_RESOURCES, Reply, Request, Settings,
 };
 
-use super::memory::room_for_ring;
+use super::floods::Floods;
+use super::memory::RingRoom;
 use super::observer::{Described, Observer};
 use super::sessions::Sessions;
 use super::settings::Running;
@@ -17,7 +18,6 @@ use super::stats::report;
 use crate::batches::{Filled, SealOrder, Workers, seal};
 use crate::control::{Asked, Identity, Message};
 use crate::core::{Action, Core, Event, Refusal};
-use crate::log::Throttle;
 use crate::panics::caught;
 use crate::reads::{Completion, Reads};
 
@@ -51,10 +51,11 @@ pub(super) struct Daemon {
     identity: Identity,
     settings: Running,
     linger: Option<Duration>,
-    /// Of lines about bad records: a dataset may have as many as samples.
-    bad_records: Throttle,
-    /// A private daemon that nobody is attached to was asked for what it does not have: it ends, and the next has it.
-    gives_way: bool,
+    ring_room: RingRoom,
+    floods: Floods,
+    /// A private daemon that nobody is attached to was asked for this, which it does not have: it
+    /// ends, and the next has it.
+    gives_way: Option<&'static str>,
     started: Instant,
     /// Since when no rank has been attached, and whether one ever was.
     empty_since: Instant,
@@ -73,9 +74,10 @@ impl Daemon {
         described: Described,
         identity: Identity,
         settings: Running,
-        linger: Option<Duration>,
+        ring_room: RingRoom,
     ) -> Self {
         let started = Instant::now();
+        let linger = settings.linger();
         Self {
             core,
             reads,
@@ -86,8 +88,9 @@ impl Daemon {
             identity,
             settings,
             linger,
-            bad_records: Throttle::new(started),
-            gives_way: false,
+            ring_room,
+            floods: Floods::new(started),
+            gives_way: None,
             started,
             empty_since: started,
             served: false,
@@ -152,11 +155,7 @@ impl Daemon {
             if beaten.elapsed() >= HEARTBEAT {
                 beaten = Instant::now();
                 self.sessions.beat(monotonic_ns());
-                if let Some(records) = self.bad_records.settle(beaten) {
-                    tracing::warn!(
-                        "{records} more lines about bad records were left out: stats() counts them"
-                    );
-                }
+                self.floods.settle(beaten);
             }
             if self.is_unneeded() {
                 return Stop::Asked;
@@ -186,7 +185,9 @@ impl Daemon {
     fn carry_out(&mut self, action: Action) {
         match action {
             Action::Accept(session, accepted) => {
-                let room = room_for_ring(accepted.payload.bytes, self.sessions.promised_bytes());
+                let promised_bytes = self.sessions.promised_bytes();
+                let room = self.ring_room.promise(accepted.payload.bytes, promised_bytes);
+                self.served |= room.is_ok();
                 self.sessions.answer(session, room.map(|()| accepted));
             }
             Action::Refuse(session, refusal) => self.sessions.answer(session, Err(refusal)),
@@ -200,9 +201,7 @@ impl Daemon {
             Action::Seal(order) => self.seal(&order),
             Action::Publish(session, descriptor) => self.sessions.publish(session, &descriptor, None),
             Action::PublishError(session, descriptor, text) => {
-                if let Some(left_out) = self.bad_records.admit(Instant::now()) {
-                    tracing::error!("{text}{left_out}");
-                }
+                self.floods.failed_epoch(&text);
                 self.sessions.publish(session, &descriptor, Some(&text));
             }
             Action::State(session, bytes) => self.sessions.send_state(session, &bytes),
@@ -215,11 +214,7 @@ impl Daemon {
                 }
             }
             Action::Warn(text) => tracing::warn!("{text}"),
-            Action::BadRecord(text) => {
-                if let Some(left_out) = self.bad_records.admit(Instant::now()) {
-                    tracing::warn!("{text}{left_out}");
-                }
-            }
+            Action::BadRecord(text) => self.floods.bad_record(&text),
         }
     }
 
@@ -242,7 +237,6 @@ impl Daemon {
         match message {
             Message::Hello { attach, asked, socket, verdict } => match self.judge(&asked) {
                 Ok(settings) => {
-                    self.served = true;
                     self.sessions.hello(attach.session, socket, verdict, settings);
                     self.events.push(Event::Attach(attach));
                 }
@@ -287,9 +281,11 @@ impl Daemon {
     fn judge(&mut self, asked: &Asked) -> Result<Settings, Refusal> {
         let is_free = self.linger.is_some() && self.sessions.is_empty();
         if asked.content_id != self.identity.content_id {
-            self.gives_way |= is_free;
+            if is_free {
+                self.gives_way = Some("the dataset's present content");
+            }
             let changed = self.identity.other_content(asked.samples, asked.content_id);
-            if self.gives_way {
+            if self.gives_way.is_some() {
                 return Err(Refusal { code: REFUSE_ENDING, text: format!("{changed}; it ends now") });
             }
             let advice = if self.linger.is_some() {
@@ -304,9 +300,11 @@ impl Daemon {
             self.linger = self.settings.linger_as(&asked.settings);
         }
         // One that nobody has found yet was started by a rank that is about to come: it stays for it.
-        self.gives_way |= is_free && self.served && self.settings.differs_from(&asked.settings);
-        if self.gives_way {
-            let text = "this daemon lingers with other settings than asked for; it ends now".to_owned();
+        if is_free && self.served && self.settings.differs_from(&asked.settings) {
+            self.gives_way = Some("other settings");
+        }
+        if let Some(what) = self.gives_way {
+            let text = format!("this daemon ends: a trainer asked for {what}");
             return Err(Refusal { code: REFUSE_ENDING, text });
         }
         Ok(self.settings.in_words_of(&asked.settings))
@@ -353,7 +351,7 @@ impl Daemon {
     /// Is this a private daemon that nobody needs any more?
     fn is_unneeded(&self) -> bool {
         let Some(linger) = self.linger else { return false };
-        let patience = match (self.gives_way, self.served) {
+        let patience = match (self.gives_way.is_some(), self.served) {
             (true, _) => Duration::ZERO,
             (false, true) => linger,
             (false, false) => FIRST_RANK,

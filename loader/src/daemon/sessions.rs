@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use crossbeam_channel::Sender;
 use shade_formats::FormatError;
-use shade_formats::control::{Reply, Settings};
+use shade_formats::control::{REFUSE_ENDING, Reply, Settings};
 use shade_formats::ring::{Descriptor, ERROR_TEXT_BYTES_MAX, Region};
 
 use crate::control::{Welcomed, send};
 use crate::core::{Accepted, Refusal, SessionId};
+use crate::memfd;
 use crate::ring::RingEnd;
 
 struct Peer {
@@ -24,6 +25,24 @@ struct Peer {
     accepted: bool,
     /// It was hung up on.
     closed: bool,
+}
+
+impl Peer {
+    /// Hangs up, with `why` first. A client that was not welcomed yet waits for a yes or no.
+    fn hang_up(&self, why: Option<&str>) {
+        let last = match (&self.ring, why) {
+            (Some(_), why) => why.map(|text| Reply::Failed { text: text.to_owned() }),
+            (None, why) => {
+                let text = why.unwrap_or("the daemon is stopping").to_owned();
+                Some(Reply::Refuse { code: REFUSE_ENDING, text })
+            }
+        };
+        if let Some(reply) = last {
+            // Who does not take it sees the hang-up.
+            let _ = send(&self.socket, &reply, &[]);
+        }
+        let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
+    }
 }
 
 /// All sessions by id.
@@ -142,24 +161,18 @@ impl Sessions {
         }
     }
 
-    /// Ends a session; its thread notices and reports it gone.
+    /// Ends a session and tells its client why; its thread notices and reports it gone.
     pub(super) fn close(&mut self, session: SessionId, why: &str) {
         if let Some(peer) = self.peers.get_mut(&session).filter(|peer| !peer.closed) {
             peer.closed = true;
             tracing::warn!("closing session {session}: {why}");
-            let _ = rustix::net::shutdown(&peer.socket, rustix::net::Shutdown::Both);
+            peer.hang_up(Some(&format!("it ends this session: {why}")));
         }
     }
 
     /// Hangs up on all. `why` is told first: the end that nobody asked for has a reason.
     pub(super) fn close_all(&mut self, why: Option<&str>) {
-        for peer in self.peers.values() {
-            if let Some(text) = why {
-                // Who does not take it sees the hang-up.
-                let _ = send(&peer.socket, &Reply::Failed { text: text.to_owned() }, &[]);
-            }
-            let _ = rustix::net::shutdown(&peer.socket, rustix::net::Shutdown::Both);
-        }
+        self.peers.values().for_each(|peer| peer.hang_up(why));
         self.peers.clear();
     }
 
@@ -175,8 +188,38 @@ impl Sessions {
 }
 
 fn state_file(bytes: &[u8]) -> std::io::Result<std::fs::File> {
-    let fd = rustix::fs::memfd_create("shade-state", rustix::fs::MemfdFlags::CLOEXEC)?;
+    let fd = memfd::create("shade-state", bytes.len() as u64).map_err(|error| memfd::lacking(error, None))?;
     let mut file = std::fs::File::from(fd);
     std::io::Write::write_all(&mut file, bytes)?;
     Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, recv, socketpair};
+
+    use super::*;
+
+    /// What a client that has said hello, and nothing more, is told before the hang-up.
+    fn told_before_its_welcome(end: impl FnOnce(&mut Sessions)) -> Reply {
+        let (client, daemon) =
+            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
+        let mut sessions = Sessions::default();
+        let (verdict, _waiting) = crossbeam_channel::bounded(1);
+        sessions.hello(1, Arc::new(daemon), verdict, Settings::default());
+        end(&mut sessions);
+        let mut bytes = [0; 1024];
+        let (len, _) = recv(&client, &mut bytes, RecvFlags::empty()).unwrap();
+        assert_eq!(recv(&client, &mut [0; 8], RecvFlags::empty()).unwrap().0, 0, "and hangs up");
+        Reply::decode(&bytes[..len]).unwrap()
+    }
+
+    #[test]
+    fn a_rank_that_waits_to_be_welcomed_is_refused_when_the_daemon_ends() {
+        let refused = |text: &str| Reply::Refuse { code: REFUSE_ENDING, text: text.to_owned() };
+        let defect = told_before_its_welcome(|sessions| sessions.close_all(Some("a thread panicked")));
+        assert_eq!(defect, refused("a thread panicked"));
+        let stopped = told_before_its_welcome(|sessions| sessions.close_all(None));
+        assert_eq!(stopped, refused("the daemon is stopping"));
+    }
 }

@@ -38,6 +38,11 @@ impl Running {
         self.own().into_iter().map(setting).collect()
     }
 
+    /// How long this daemon lingers, if it does not run until it is stopped.
+    pub(super) fn linger(&self) -> Option<Duration> {
+        self.config.linger
+    }
+
     /// Lingers from now on as `asked`, if that says a time, and this daemon lingers at all. Gives how long that is.
     pub(super) fn linger_as(&mut self, asked: &Settings) -> Option<Duration> {
         let asked = asked.get("linger").and_then(|time| parse_time(time).ok());
@@ -86,16 +91,21 @@ impl Running {
                 .parse()
                 .is_ok_and(|asked: Capacity| asked.of(*dataset_bytes).min(*dataset_bytes) == *cache_bytes),
             "lookahead" => asked.parse() == Ok(config.lookahead),
-            "store" => match asked {
-                NO_STORE => config.reads.store.is_none(),
-                asked => asked.parse::<StoreModel>().ok() == config.reads.store,
-            },
+            "store" => is_store(config.reads.store, asked),
             "linger" => match config.linger {
                 Some(linger) => parse_time(asked) == Ok::<Duration, _>(linger),
                 None => asked == LINGERS_FOR_EVER,
             },
             _ => self.own().iter().find(|(own, _)| *own == name).is_none_or(|(_, own)| own == asked),
         }
+    }
+}
+
+/// Whether `store` is what `asked` means. A text that cannot be read means no store that there is.
+fn is_store(store: Option<StoreModel>, asked: &str) -> bool {
+    match asked {
+        NO_STORE | "" => store.is_none(),
+        asked => asked.parse::<StoreModel>().is_ok_and(|asked| store == Some(asked)),
     }
 }
 
@@ -113,5 +123,22 @@ fn io(mode: IoMode) -> &'static str {
         IoMode::Auto => AUTO,
         IoMode::Direct => "direct",
         IoMode::Buffered => "buffered",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_store_that_cannot_be_read_is_not_the_absence_of_one() {
+        let slow: StoreModel = "latency=2ms".parse().unwrap();
+        for asked in [NO_STORE, ""] {
+            assert!(is_store(None, asked) && !is_store(Some(slow), asked), "{asked:?}");
+        }
+        assert!(is_store(Some(slow), "latency=2ms") && is_store(Some(slow), "latency=2000us"));
+        for asked in ["latncy=2ms", "latency=2", "latency=3ms"] {
+            assert!(!is_store(None, asked) && !is_store(Some(slow), asked), "{asked:?}");
+        }
     }
 }

@@ -6,21 +6,23 @@ use std::time::Duration;
 
 use serde::Serialize;
 use shade_formats::SampleId;
-use shade_formats::control::{Policy, socket_name};
+use shade_formats::control::{Policy, REFUSE_DATASET, REFUSE_RESOURCES, socket_name};
 use shade_formats::index::Index;
 use shade_formats::limits::RING_DESCRIPTORS;
 use shade_formats::trace::{Header, VERSION};
 
-use super::memory::{CacheTooLarge, check_cache};
+use super::memory::{CacheTooLarge, RingRoom, check_cache};
 use super::observer::Described;
 use super::serve::{Daemon, Stop};
 use super::settings::Running;
 use crate::batches::Workers;
 use crate::blocks::{Arena, FreeList, Prefault, block_bytes_for};
 use crate::control::{Identity, Listener, RecordsSegment};
-use crate::core::{Capacity, Core, CoreConfig, PREFETCHES_MAX, may_lend, staging_bytes, window_bytes};
+use crate::core::{
+    Capacity, Core, CoreConfig, PREFETCHES_MAX, Refusal, may_lend, staging_bytes, window_bytes,
+};
 use crate::dataset::{Dataset, DatasetError};
-use crate::memfd;
+use crate::memfd::lacking;
 use crate::panics;
 use crate::reads::coalesce::GAP_BYTES_MAX;
 use crate::reads::{Reads, ReadsConfig, ReadsError, raise_open_files_limit};
@@ -65,8 +67,13 @@ pub enum DaemonError {
     #[error(transparent)]
     Reads(#[from] ReadsError),
     /// There is not enough memory for the cache.
-    #[error("{0}; lower --cache")]
-    Arena(std::io::Error),
+    #[error("cannot have {bytes} bytes for the cache and the reads beside it: {source}")]
+    Arena {
+        /// Bytes of both.
+        bytes: u64,
+        /// Why not.
+        source: std::io::Error,
+    },
     /// Another daemon has the socket.
     #[error(
         "address in use: a daemon serves this dataset and job already ({address}); attach to it, or name another job with --job"
@@ -101,6 +108,12 @@ impl DaemonError {
         matches!(self, Self::Defect(_))
     }
 
+    /// What a rank is told that has connected already.
+    fn refusal(&self) -> Refusal {
+        let code = if matches!(self, Self::Dataset(_)) { REFUSE_DATASET } else { REFUSE_RESOURCES };
+        Refusal { code, text: self.to_string() }
+    }
+
     /// The process's exit code: 3 for a damaged dataset, else 1.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
@@ -127,10 +140,25 @@ pub fn serve(config: &ServeConfig, announce: impl FnOnce(&Ready)) -> Result<(), 
     // needed, and only that one reads it. Whoever connects meanwhile waits until it is accepted.
     let folder = Dataset::folder(&config.dataset)?;
     let listener = bind(config, &folder)?;
+    serve_at(&listener, folder, config, announce).inspect_err(|error| {
+        // A defect was told to every session.
+        if !error.is_defect() {
+            listener.turn_away(&error.refusal());
+        }
+    })
+}
+
+/// Serves the dataset in `folder` at `listener`.
+fn serve_at(
+    listener: &Listener,
+    folder: PathBuf,
+    config: &ServeConfig,
+    announce: impl FnOnce(&Ready),
+) -> Result<(), DaemonError> {
     let dataset = Dataset::open_in(folder)?;
     let index = Arc::clone(&dataset.index);
 
-    let Memory { arena, free, cache_bytes, block_bytes, lends } = memory(config, &index)?;
+    let Records { arena, free, cache_bytes, block_bytes, lends } = records(config, &index)?;
     let locked = arena.locked();
     let records = arena.file().map(|file| RecordsSegment { file: Arc::clone(file), bytes: arena.bytes() });
     let _prefault = Prefault::start(Arc::clone(&arena)).map_err(DaemonError::Start)?;
@@ -145,7 +173,7 @@ pub fn serve(config: &ServeConfig, announce: impl FnOnce(&Ready)) -> Result<(), 
         Reads::start(&dataset.folder, Arc::clone(&index), Arc::clone(&arena), config.reads, completions_in)?;
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
     let workers = config.workers.unwrap_or_else(cores);
-    let workers = Workers::start(workers, &index, arena, done_in).map_err(DaemonError::Start)?;
+    let workers = Workers::start(workers, &index, Arc::clone(&arena), done_in).map_err(DaemonError::Start)?;
     ctrlc::set_handler(move || {
         // A second signal finds the channel full: stopping is under way.
         let _ = stop_in.try_send(Stop::Asked);
@@ -189,12 +217,12 @@ pub fn serve(config: &ServeConfig, announce: impl FnOnce(&Ready)) -> Result<(), 
     };
     let described = described(config, &dataset, &core_config, reads.description());
     let core = Core::new(index, free, core_config);
-    let daemon = Daemon::new(core, reads, workers, described, identity, settings, config.linger);
+    let daemon = Daemon::new(core, reads, workers, described, identity, settings, RingRoom::new(arena));
     daemon.run(&completions, &done, &messages, &stop).map_err(DaemonError::Defect)
 }
 
 /// Where records live.
-struct Memory {
+struct Records {
     arena: Arc<Arena>,
     free: FreeList,
     cache_bytes: u64,
@@ -203,7 +231,7 @@ struct Memory {
 }
 
 /// Maps the arena: the cache, and blocks for what is being read.
-fn memory(config: &ServeConfig, index: &Index) -> Result<Memory, DaemonError> {
+fn records(config: &ServeConfig, index: &Index) -> Result<Records, DaemonError> {
     let entries = (0..index.len()).filter_map(|id| index.entry(SampleId(id)));
     let block_bytes = block_bytes_for(entries.map(|entry| entry.stored_len));
     let cache_bytes = config.cache.bytes(index, block_bytes);
@@ -212,10 +240,11 @@ fn memory(config: &ServeConfig, index: &Index) -> Result<Memory, DaemonError> {
     let page_bytes = u32::try_from(rustix::param::page_size()).unwrap_or(u32::MAX);
     let lends = may_lend(index, cache_bytes, block_bytes, page_bytes);
     let arena = if lends { Arena::create_shared } else { Arena::create };
-    let (arena, free) = arena(arena_bytes, block_bytes)
-        .map_err(|error| memfd::lacking(&format!("a cache of {arena_bytes} bytes"), &error))
-        .map_err(DaemonError::Arena)?;
-    Ok(Memory { arena: Arc::new(arena), free, cache_bytes, block_bytes, lends })
+    let (arena, free) = arena(arena_bytes, block_bytes).map_err(|error| DaemonError::Arena {
+        bytes: arena_bytes,
+        source: lacking(error, Some("--cache")),
+    })?;
+    Ok(Records { arena: Arc::new(arena), free, cache_bytes, block_bytes, lends })
 }
 
 /// What a recorded trace says of this daemon.

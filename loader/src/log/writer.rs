@@ -18,8 +18,7 @@ const PATIENCE: Duration = Duration::from_millis(500);
 
 /// What the writer is given.
 enum Entry {
-    /// A line, and how many were given before it.
-    Line(u64, Vec<u8>),
+    Line(Vec<u8>),
     /// All before it are written when this is dropped.
     Flush(#[expect(dead_code, reason = "its drop is what is waited for")] Sender<()>),
 }
@@ -28,8 +27,8 @@ enum Entry {
 #[derive(Clone)]
 pub(super) struct Lines {
     queue: Sender<Entry>,
-    /// Lines given so far, those that were dropped among them.
-    given: Arc<AtomicU64>,
+    /// Lines that were dropped, until the writer has told of them.
+    dropped: Arc<AtomicU64>,
 }
 
 impl Lines {
@@ -39,8 +38,11 @@ impl Lines {
     /// When no thread can be made.
     pub(super) fn start(out: impl AsFd + Send + 'static) -> io::Result<Self> {
         let (queue, entries) = bounded(LINES_MAX);
-        std::thread::Builder::new().name("shade-log".into()).spawn(move || write_entries(&out, &entries))?;
-        Ok(Self { queue, given: Arc::default() })
+        let dropped = Arc::<AtomicU64>::default();
+        let told = Arc::clone(&dropped);
+        let thread = std::thread::Builder::new().name("shade-log".into());
+        thread.spawn(move || write_entries(&out, &entries, &told))?;
+        Ok(Self { queue, dropped })
     }
 
     /// Waits until all lines are written, but only for a moment: perhaps nobody reads them.
@@ -55,8 +57,9 @@ impl Lines {
 
 impl io::Write for &Lines {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        let number = self.given.fetch_add(1, Ordering::Relaxed);
-        let _ = self.queue.try_send(Entry::Line(number, line.to_vec()));
+        if self.queue.try_send(Entry::Line(line.to_vec())).is_err() {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+        }
         Ok(line.len())
     }
 
@@ -73,21 +76,20 @@ impl<'a> MakeWriter<'a> for Lines {
     }
 }
 
-/// Writes what comes, and where lines are missing how many.
-fn write_entries(out: &impl AsFd, entries: &Receiver<Entry>) {
-    let mut next = 0;
+/// Writes what comes, and how many lines were dropped, which came after some of those that still
+/// waited.
+fn write_entries(out: &impl AsFd, entries: &Receiver<Entry>, dropped: &AtomicU64) {
     for entry in entries {
-        let Entry::Line(number, line) = entry else { continue };
-        let missing = number.saturating_sub(next);
-        next = number.saturating_add(1).max(next);
+        let missing = dropped.swap(0, Ordering::Relaxed);
         // Where the line fails this fails as well.
         if missing > 0 {
-            let _ = write_all(
-                out,
-                format!("({missing} lines of the log are missing here: nobody read it in time)\n").as_bytes(),
-            );
+            let text =
+                format!("({missing} lines of the log are missing about here: nobody read it in time)\n");
+            let _ = write_all(out, text.as_bytes());
         }
-        let _ = write_all(out, &line);
+        if let Entry::Line(line) = entry {
+            let _ = write_all(out, &line);
+        }
     }
 }
 
@@ -148,7 +150,28 @@ mod tests {
             None => 1,
         };
         assert_eq!(text.lines().map(count).sum::<u64>(), MANY + 1);
-        assert!(text.contains(" lines of the log are missing here"));
+        assert!(text.contains(" lines of the log are missing about here"));
+    }
+
+    #[test]
+    fn of_lines_that_all_come_through_none_is_said_to_be_missing() {
+        const THREADS: usize = 4;
+        for _ in 0..50 {
+            let mut file = tempfile::tempfile().unwrap();
+            let lines = Lines::start(file.try_clone().unwrap()).unwrap();
+            // No more in all than may wait.
+            std::thread::scope(|scope| {
+                for _ in 0..THREADS {
+                    scope.spawn(|| (0..LINES_MAX / THREADS).for_each(|_| (&lines).write_all(LINE).unwrap()));
+                }
+            });
+            lines.flush();
+            drop(lines);
+            std::io::Seek::rewind(&mut file).unwrap();
+            let mut text = Vec::new();
+            file.read_to_end(&mut text).unwrap();
+            assert!(text == LINE.repeat(LINES_MAX), "{}", String::from_utf8_lossy(&text));
+        }
     }
 
     #[test]

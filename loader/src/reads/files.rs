@@ -8,7 +8,7 @@ use super::{ReadFault, ShardWarning};
 use crate::blocks::Mismatch;
 use rustix::fs::{Advice, Mode, OFlags, fadvise, open, stat};
 use rustix::io::Errno;
-use shade_formats::index::{INDEX_FILE, Index};
+use shade_formats::index::{HEADER_BYTES, INDEX_FILE, Index};
 use shade_formats::{ContentId, ShardId};
 use std::io::Read;
 use std::os::fd::OwnedFd;
@@ -16,9 +16,6 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-
-/// As much of an index as says which dataset it is of.
-const INDEX_START_BYTES: u64 = 64;
 
 /// Shards that are looked at together at start: on a network file system each look is a round trip.
 const SURVEY_THREADS: usize = 16;
@@ -302,7 +299,7 @@ impl Files {
         };
         let mut start = Vec::new();
         let file = std::fs::File::open(&index).map_err(unreadable)?;
-        file.take(INDEX_START_BYTES).read_to_end(&mut start).map_err(unreadable)?;
+        file.take(HEADER_BYTES as u64).read_to_end(&mut start).map_err(unreadable)?;
         let expected = self.index.content_id();
         // What is no index (any more) is another dataset, too.
         let got = Index::content_id_at_start(&start).unwrap_or(ContentId(0));

@@ -1,9 +1,11 @@
 //! Makes the three segments and two doorbells of a session, sealed so that neither side can pull memory from under the other.
 //!
-//! Every page is allocated here, so that none is missing in the middle of an epoch, which would be a SIGBUS. A limit on this process or
-//! the end of a machine's memory is an error here. The limit of a control group is not: beyond it the kernel ends a process, so the
-//! daemon compares sizes with it before it asks for a ring (`daemon/memory`). Sizes are sealed, for a file that can shrink under a mapping is a SIGBUS too. What only the daemon writes is sealed against every
-//! later writable mapping, which the daemon's own, made before, survives.
+//! Every page is allocated here, so that none is missing in the middle of an epoch: that would be a
+//! SIGBUS. A limit on this process (RLIMIT_AS, RLIMIT_FSIZE) is an error here. The end of the
+//! memory of a machine or a control group is not: the kernel ends a process then. So the daemon
+//! compares a ring's size with both before it asks for one (`daemon/memory`). Sizes are sealed: a
+//! file that can shrink under a mapping is a SIGBUS, too. What only the daemon writes is sealed
+//! against every later writable mapping, which the daemon's own, made before, survives.
 #![expect(unsafe_code, reason = "a mapping becomes a region; the block has its proof")]
 
 use std::io;
@@ -63,13 +65,16 @@ impl RingSegments {
     /// When memory or descriptors are not to be had, with the limit that forbids it; `InvalidInput` when `payload` is impossible.
     /// Nothing is left behind.
     pub fn create(payload: PayloadSize) -> io::Result<Self> {
+        Self::make(payload).map_err(|error| memfd::lacking(error, Some("ring= or batch_size")))
+    }
+
+    fn make(payload: PayloadSize) -> io::Result<Self> {
         let (daemon, daemon_region) = segment("shade-ring-daemon", DAEMON_SEGMENT_BYTES, Writers::Mapped)?;
         let (client, client_region) = segment("shade-ring-client", CLIENT_SEGMENT_BYTES, Writers::All)?;
         // Checks `payload` before anything of that size is asked for.
         let producer = Producer::create(daemon_region, client_region, payload)
             .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
-        let (payload_fd, payload) = segment("shade-ring-payload", payload.bytes, Writers::All)
-            .map_err(|error| memfd::lacking(&format!("a ring of {} bytes", payload.bytes), &error))?;
+        let (payload_fd, payload) = segment("shade-ring-payload", payload.bytes, Writers::All)?;
         Ok(Self {
             end: RingEnd { producer, payload, to_client: doorbell()? },
             doorbell: Doorbell(doorbell()?),

@@ -38,9 +38,11 @@ pub(crate) struct Attached {
     pub(crate) dialogue: Dialogue,
 }
 
-/// Maps what came with the daemon's `Welcome`.
+/// Maps what came with the daemon's `Welcome`. Says goodbye where that fails: else the daemon would
+/// keep the session's thread for as long as this process lives, which may look at records that it
+/// was lent.
 pub(crate) fn attach(owner: Owner, connected: Connected) -> Result<Attached, ClientError> {
-    let Connected { socket, welcome: (reply, mut fds), name, content } = connected;
+    let Connected { socket, welcome: (reply, fds), name, content } = connected;
     let Reply::Welcome {
         pid,
         samples,
@@ -55,10 +57,26 @@ pub(crate) fn attach(owner: Owner, connected: Connected) -> Result<Attached, Cli
     else {
         return Err(unexpected(reply_name(&reply), "Welcome or Refuse"));
     };
-    if content_id != content.id.0 {
-        let got = format_args!("content id {} from {name}", ContentId(content_id));
-        return Err(unexpected(got, format_args!("content id {}, as the index says", content.id)));
-    }
+    let content_id = ContentId(content_id);
+    let dialogue = Dialogue::new(socket, pid);
+    let mapped = if content_id == content.id {
+        map(owner, fds, payload_bytes, records_bytes)
+    } else {
+        let got = format_args!("content id {content_id} from {name}");
+        Err(unexpected(got, format_args!("content id {}, as the index says", content.id)))
+    };
+    let (slots, consumer, doorbell) = mapped.inspect_err(|_| dialogue.bye())?;
+    let welcome = Welcome { pid, samples, classes, content_id, batches_per_epoch, settings };
+    Ok(Attached { welcome, slots, consumer, doorbell, dialogue })
+}
+
+/// Maps a session's segments; gives the client's doorbell, too.
+fn map(
+    owner: Owner,
+    mut fds: Vec<OwnedFd>,
+    payload_bytes: u64,
+    records_bytes: u64,
+) -> Result<(Slots, Consumer, OwnedFd), ClientError> {
     let sent = fds.len();
     // The last one. Where it is missing, too few are left.
     let records = if records_bytes > 0 { fds.pop() } else { None };
@@ -85,7 +103,6 @@ pub(crate) fn attach(owner: Owner, connected: Connected) -> Result<Attached, Cli
     for doorbell in [&doorbell, &daemon_doorbell] {
         check_doorbell(doorbell)?;
     }
-    let content_id = ContentId(content_id);
     let slots = Slots {
         owner,
         releaser: consumer.releaser(),
@@ -94,13 +111,7 @@ pub(crate) fn attach(owner: Owner, connected: Connected) -> Result<Attached, Cli
         held: Mutex::new(Held::new(size)?),
         lent: records.map(|fd| Lent::map(&fd, records_bytes, payload_bytes)).transpose()?,
     };
-    Ok(Attached {
-        welcome: Welcome { pid, samples, classes, content_id, batches_per_epoch, settings },
-        slots,
-        consumer,
-        doorbell,
-        dialogue: Dialogue::new(socket, pid),
-    })
+    Ok((slots, consumer, doorbell))
 }
 
 /// A doorbell that blocks would let the daemon stop a training loop inside `drop`.

@@ -75,6 +75,9 @@ pub(crate) fn open(hello: &Hello, options: &Options) -> Result<Connected, Client
     let mut pause = RETRY.0;
     let mut busy_since = None;
     let mut hang_ups = 0;
+    // What the last daemon said that was ending: a better reason than that nobody has answered
+    // since.
+    let mut refused: Option<String> = None;
     // Of the daemons that were started here, for what they said last.
     let mut lives: Vec<Arc<Life>> = Vec::new();
     loop {
@@ -95,7 +98,7 @@ pub(crate) fn open(hello: &Hello, options: &Options) -> Result<Connected, Client
                 }
                 "it hung up on our greeting".to_owned()
             }
-            Err(ClientError::Refused { code: REFUSE_ENDING, text, .. }) => text,
+            Err(ClientError::Refused { code: REFUSE_ENDING, text, .. }) => refused.insert(text).clone(),
             Err(ClientError::Refused { code: REFUSE_BUSY, .. })
                 if busy_since.get_or_insert_with(Instant::now).elapsed() < BUSY_PATIENCE =>
             {
@@ -112,9 +115,10 @@ pub(crate) fn open(hello: &Hello, options: &Options) -> Result<Connected, Client
         }
         let now = Instant::now();
         if now >= deadline {
+            let text = refused.unwrap_or(text);
             let text = match (&options.launch, &launched) {
                 (Some(launch), Some(_)) => {
-                    format!("{} was started and is not ready", launch.binary.display())
+                    format!("{text}; {} was started and is not ready", launch.binary.display())
                 }
                 _ => text,
             };
@@ -178,7 +182,11 @@ fn greet(place: &Place, hello: &Request, deadline: Instant) -> Result<Greeting, 
         Err(source) => return Err(ClientError::System { what: "connecting to the daemon", source }),
     }
     let pid = check_peer(&socket, place)?;
-    let answer = send(&socket, hello, None).and_then(|()| receive(&socket, deadline));
+    let answer = match send(&socket, hello, None) {
+        // A daemon that hung up before it heard us may have said why.
+        Ok(()) | Err(WireError::HangUp) => receive(&socket, deadline),
+        Err(error) => Err(error),
+    };
     match answer {
         Ok((Reply::Refuse { code, text }, _)) => {
             Err(ClientError::Refused { socket: place.name.clone(), code, text })

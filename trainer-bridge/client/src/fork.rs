@@ -31,10 +31,6 @@ impl Owner {
         Ok(())
     }
 
-    pub(crate) fn pid(self) -> u32 {
-        self.pid
-    }
-
     /// A process that this one is not, as after a fork.
     #[cfg(test)]
     pub(crate) fn elsewhere() -> Self {

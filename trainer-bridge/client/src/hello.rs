@@ -53,7 +53,6 @@ impl Hello {
     pub(crate) fn request(&self, content: Content) -> Request {
         Request::Hello {
             protocol: PROTOCOL,
-            pid: self.owner.pid(),
             samples: content.samples,
             content_id: content.id.0,
             dataset: self.dataset.display().to_string(),

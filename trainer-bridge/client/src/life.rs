@@ -13,7 +13,8 @@ use crate::dialogue::lock;
 
 /// Lines of a daemon's log that are kept.
 const LINES_MAX: usize = 20;
-/// How long a daemon that has hung up may take to end. Its sockets are closed before its memory is given back.
+/// How long a daemon that has hung up may take to end. One that is killed gives back its memory,
+/// then closes its sockets, and only then its parent hears of the end.
 const END_PATIENCE: Duration = Duration::from_millis(500);
 /// Tries to look at the list of lives. A lock that a fork has left behind is never free.
 const LOOKS: usize = 1000;

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::SealFlags;
-use shade_client::{ClientError, Next, Session};
-use shade_formats::control::{PROTOCOL, REFUSE_ENDING, Reply, Request};
+use shade_client::{ClientError, Launch, Next, Options, Session};
+use shade_formats::control::{PROTOCOL, REFUSE_ENDING, REFUSE_RESOURCES, Reply, Request};
 use shade_formats::ring::{CLIENT_SEGMENT_BYTES, DAEMON_SEGMENT_BYTES};
 use support::{
     Listener, Memory, PAYLOAD_BYTES, SIZE_SEALS, connect, dataset, job, next, next_batch, options, segment,
@@ -190,6 +190,42 @@ fn a_refusal_comes_with_its_reason() {
         ClientError::Refused { code: 4, text, .. } => assert_eq!(text, "no such rank"),
         other => panic!("{other:?}"),
     }
+    daemon.join().unwrap();
+}
+
+#[test]
+fn a_refusal_before_the_greeting_comes_with_its_reason_too() {
+    const ROUNDS: usize = 200;
+    let job = job("unheard");
+    let listener = Listener::bind(&job);
+    let daemon = std::thread::spawn(move || {
+        let reply = Reply::Refuse { code: REFUSE_RESOURCES, text: "no room".to_owned() };
+        (0..ROUNDS).for_each(|_| listener.turn_away(&reply));
+    });
+    for round in 0..ROUNDS {
+        match Session::connect(&dataset(), &job, 1, spec(), &options()).unwrap_err() {
+            ClientError::Refused { code: REFUSE_RESOURCES, text, .. } => assert_eq!(text, "no room"),
+            other => panic!("round {round}: {other}"),
+        }
+    }
+    daemon.join().unwrap();
+}
+
+#[test]
+fn one_that_never_comes_up_does_not_hide_what_the_one_before_said() {
+    let job = job("not-ready");
+    let listener = Listener::bind(&job);
+    let daemon = std::thread::spawn(move || {
+        listener.accept().say(&Reply::Refuse { code: REFUSE_ENDING, text: "its store is gone".to_owned() });
+        // Whoever asks again waits for an answer.
+        listener
+    });
+    let launch = Launch { binary: "/bin/sleep".into(), args: vec!["5".into()] };
+    let options = Options { launch: Some(launch), timeout: Duration::from_millis(500), ..options() };
+    let error = Session::connect(&dataset(), &job, 1, spec(), &options).unwrap_err();
+    let text = error.to_string();
+    assert!(matches!(error, ClientError::NoDaemon { .. }), "{text}");
+    assert!(text.contains("its store is gone; /bin/sleep was started and is not ready"), "{text}");
     daemon.join().unwrap();
 }
 

@@ -188,6 +188,7 @@ fn places_outside_of_the_segment_are_refused() {
 fn a_segment_that_could_fault_is_not_mapped() {
     let good = SIZE_SEALS | SealFlags::FUTURE_WRITE;
     let attempt = |test: &str, bytes: u64, seals: SealFlags, promised: u64, sent: bool| {
+        let is_good = test == "records-good";
         let job = job(test);
         let listener = Listener::bind(&job);
         let daemon = std::thread::spawn(move || {
@@ -200,6 +201,8 @@ fn a_segment_that_could_fault_is_not_mapped() {
             }
             let said = if promised > 0 { welcome_with_records(promised) } else { welcome(PAYLOAD_BYTES) };
             peer.send(&said, &fds);
+            // A hang-up alone would leave the daemon waiting for the end of this process.
+            assert!(is_good || peer.hear() == Request::Bye, "no goodbye");
         });
         let connected = Session::connect(&dataset(), &job, 1, spec(), &options());
         daemon.join().unwrap();

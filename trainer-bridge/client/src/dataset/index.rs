@@ -6,13 +6,10 @@ use std::io::Read;
 use std::path::Path;
 
 use shade_formats::ContentId;
-use shade_formats::index::{INDEX_FILE, Index};
+use shade_formats::index::{HEADER_BYTES, INDEX_FILE, Index};
 use shade_formats::limits::INDEX_BYTES_MAX;
 
 use crate::ClientError;
-
-/// What [`Index::content_id_at_start`] looks at.
-const START_BYTES: u64 = 64;
 
 /// What the index of a dataset says first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +22,7 @@ pub(crate) struct Content {
 pub(crate) fn content_now(folder: &Path) -> Result<Content, ClientError> {
     let path = folder.join(INDEX_FILE);
     let mut start = Vec::new();
-    let read = File::open(&path).and_then(|file| file.take(START_BYTES).read_to_end(&mut start));
+    let read = File::open(&path).and_then(|file| file.take(HEADER_BYTES as u64).read_to_end(&mut start));
     read.map_err(|error| fault(&path, &error))?;
     let id = Index::content_id_at_start(&start).map_err(|error| fault(&path, &error))?;
     let samples = Index::samples_at_start(&start).map_err(|error| fault(&path, &error))?;

@@ -135,6 +135,11 @@ impl Listener {
         (came > 0).then(|| self.accept())
     }
 
+    /// Takes one client, and turns it away before it is heard.
+    pub(crate) fn turn_away(&self, reply: &Reply) {
+        Peer { socket: accept_with(&self.socket, SocketFlags::CLOEXEC).unwrap() }.say(reply);
+    }
+
     /// Takes one client, welcomes it, and becomes its daemon.
     pub(crate) fn serve(&self) -> Daemon {
         let peer = self.accept();

@@ -1,0 +1,43 @@
+//! Lines of the log that may come by the thousand: each kind at a bounded rate of its own, so that
+//! none hides another.
+
+use std::time::Instant;
+
+use crate::log::Throttle;
+
+/// The bounds.
+#[derive(Debug)]
+pub(super) struct Floods {
+    /// A dataset may have as many bad records as samples.
+    bad_records: Throttle,
+    /// With `on_error="raise"` an epoch ends at each of them.
+    failed_epochs: Throttle,
+}
+
+impl Floods {
+    pub(super) fn new(now: Instant) -> Self {
+        Self { bad_records: Throttle::new(now), failed_epochs: Throttle::new(now) }
+    }
+
+    pub(super) fn bad_record(&mut self, text: &str) {
+        if let Some(left_out) = self.bad_records.admit(Instant::now()) {
+            tracing::warn!("{text}{left_out}");
+        }
+    }
+
+    pub(super) fn failed_epoch(&mut self, text: &str) {
+        if let Some(left_out) = self.failed_epochs.admit(Instant::now()) {
+            tracing::error!("{text}{left_out}");
+        }
+    }
+
+    /// Says how many lines were left out, once a flood is over.
+    pub(super) fn settle(&mut self, now: Instant) {
+        if let Some(lines) = self.bad_records.settle(now) {
+            tracing::warn!("{lines} more lines about bad records were left out: stats() counts them");
+        }
+        if let Some(lines) = self.failed_epochs.settle(now) {
+            tracing::error!("{lines} more lines about epochs that failed were left out");
+        }
+    }
+}
