@@ -40,6 +40,9 @@ fn a_read_brings_its_window_and_each_record_is_read_and_delivered_once() {
     assert!(replay.reads <= windows + 3 * u64::from(BATCH) + 2 * u64::from(DEPTH), "{} reads", replay.reads);
     assert_eq!(counts.misses + counts.prefetched + counts.hits, u64::from(SAMPLES));
     assert_eq!(counts.hits, counts.joined, "what came along is no hit");
+    // Neighbours count one by one, as a buffer is taken for each read of them that was submitted.
+    let window = (WINDOW_BYTES / PLACE) as usize;
+    assert!(replay.reads_at_once_max < DEPTH as usize + window, "{}", replay.reads_at_once_max);
     let reads = replay.reads;
     replay.epoch(1);
     assert_eq!(replay.reads, reads, "all is there");

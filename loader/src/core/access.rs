@@ -53,7 +53,9 @@ impl Core {
 
     /// Submits queued reads, oldest first, each with the neighbours that come along, while blocks allow.
     pub(super) fn submit_reads(&mut self, now_ns: u64, actions: &mut Vec<Action>) {
-        while self.reading.in_flight() < self.config.reads_max as usize {
+        // Neighbours count one by one: each read of them takes a bounce buffer from now on, and where there is none left the
+        // engine reads them alone.
+        while self.reading.records_in_flight() < self.config.reads_max as usize {
             let Some(first) = self.reading.next(&self.index) else { return };
             let Some(entry) = self.index.entry(first) else { return };
             // No room: a fill that is under way will give some back.

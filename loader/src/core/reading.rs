@@ -23,6 +23,8 @@ pub(super) struct Reading {
     flights: VecDeque<Option<Flying>>,
     first_flight: FlightId,
     in_flight: usize,
+    /// Records of those flights that are not back yet.
+    records_in_flight: usize,
     /// Since when the oldest flight has been that.
     oldest_since_ns: u64,
     /// The group that was asked for last, with offsets; kept for its memory.
@@ -66,6 +68,7 @@ impl Reading {
             flights: VecDeque::new(),
             first_flight: 0,
             in_flight: 0,
+            records_in_flight: 0,
             oldest_since_ns: 0,
             group: Vec::new(),
         }
@@ -171,6 +174,7 @@ impl Reading {
         }
         let Some(first) = first else { return };
         self.in_flight += 1;
+        self.records_in_flight += records as usize;
         if self.flights.is_empty() {
             self.oldest_since_ns = now_ns;
         }
@@ -183,7 +187,10 @@ impl Reading {
         let at = flight.checked_sub(self.first_flight).and_then(|at| usize::try_from(at).ok());
         let Some(place) = at.and_then(|at| self.flights.get_mut(at)) else { return };
         let Some(flying) = place else { return };
-        flying.missing = flying.missing.saturating_sub(1);
+        if flying.missing > 0 {
+            flying.missing -= 1;
+            self.records_in_flight -= 1;
+        }
         if flying.missing == 0 {
             *place = None;
             self.in_flight -= 1;
@@ -231,6 +238,11 @@ impl Reading {
     /// Reads submitted and not yet back.
     pub(super) fn in_flight(&self) -> usize {
         self.in_flight
+    }
+
+    /// Records of those reads, of which a read of neighbours has several.
+    pub(super) fn records_in_flight(&self) -> usize {
+        self.records_in_flight
     }
 
     /// Since when the oldest flight has been that. More are submitted than are in flight, and begun in order: from then on at

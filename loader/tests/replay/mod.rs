@@ -425,6 +425,7 @@ impl Replay {
                     self.reads += 1;
                     self.together += ops.len() as u64 - 1;
                     self.reading.extend(ops);
+                    self.reads_at_once_max = self.reads_at_once_max.max(self.reading.len());
                 }
                 Action::Fill(order) => {
                     self.rows_filled += order.rows.len();
