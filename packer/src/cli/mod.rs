@@ -32,9 +32,10 @@ use crate::verify::verify;
 ///
 /// A dataset appears whole or not at all. Labels and sample ids are those of torchvision's ImageFolder.
 ///
-/// Exit codes: 0 done, 1 failed (diff: they differ; verify: some of it could not be read), 2 usage, 3 the dataset is
-/// damaged, 4 done, but samples were left out, 5 done, but files of the source were written to since they were packed, at
-/// equal length: diff says whether their bytes differ, 130 interrupted.
+/// Exit codes: 0 done, 1 failed (diff: they differ; verify: some of it could not be read), 2 usage,
+/// 3 the dataset is damaged, 4 done, but samples were left out, 5 done, but files of the source
+/// were written to since they were packed, at equal length: diff says whether their bytes differ,
+/// unless images were transformed, 130 interrupted.
 #[derive(Debug, Parser)]
 #[command(name = "shade-pack", version, max_term_width = 110)]
 pub struct Cli {
