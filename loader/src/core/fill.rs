@@ -229,8 +229,10 @@ impl Batch {
         };
         let is_empty = self.abandoned || self.failure.is_some() || self.is_void();
         let records = if is_empty { 0 } else { self.delivered().count() };
-        // No trainer takes what is of another generation than its own: they count from 1.
-        let generation = if self.failure.is_none() && self.is_void() { 0 } else { self.generation };
+        // No trainer takes what is of another generation than its own: they count from 1. A rank
+        // whose epoch another one has ended is still in the generation of its batches.
+        let is_for_nobody = self.abandoned || (self.failure.is_none() && self.is_void());
+        let generation = if is_for_nobody { 0 } else { self.generation };
         Descriptor {
             seq: self.seq,
             generation,

@@ -286,7 +286,7 @@ impl Core {
                 "batch {} of epoch {} does not exist: an epoch has {batches}",
                 wanted.next_batch, wanted.epoch
             );
-            actions.push(Action::Fail(session, text));
+            actions.push(Action::Interrupt(session, text));
             return;
         }
         let Some(state) = self.session_mut(session) else { return };

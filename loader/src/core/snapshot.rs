@@ -83,7 +83,10 @@ impl Core {
                     "rank {rank} loads another state than ranks {others:?} have loaded: all ranks of a job load the state \
                      that one of them saved"
                 );
-                actions.extend(self.sessions.iter().map(|s| Action::Fail(s.id, text.clone())));
+                actions.extend(self.sessions.iter().map(|s| {
+                    let tell = if s.id == session { Action::Fail } else { Action::Interrupt };
+                    tell(s.id, text.clone())
+                }));
                 return;
             }
             _ => {}
@@ -105,7 +108,7 @@ impl Core {
             state.delivered.clear();
             // It would wait for batches that do not come.
             if state.wanted.take().is_some_and(|wanted| !wanted.ended) && other != session {
-                actions.push(Action::Fail(other, text.clone()));
+                actions.push(Action::Interrupt(other, text.clone()));
             }
         }
         actions.push(Action::StateLoaded(session));

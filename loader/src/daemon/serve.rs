@@ -208,6 +208,7 @@ impl Daemon {
             Action::State(session, bytes) => self.sessions.send_state(session, &bytes),
             Action::StateLoaded(session) => self.sessions.reply(session, &Reply::StateLoaded),
             Action::Fail(session, text) => self.sessions.reply(session, &Reply::Failed { text }),
+            Action::Interrupt(session, text) => self.sessions.reply(session, &Reply::Interrupted { text }),
             Action::Close(session, text) => self.sessions.close(session, &text),
             Action::Trace(line) => {
                 if let Some(observer) = &self.observer {

@@ -439,7 +439,9 @@ impl Replay {
                 Action::StateLoaded(_) => {}
                 Action::Warn(text) | Action::BadRecord(text) => self.warnings.push(text),
                 Action::Trace(line) => self.traced.push(*line),
-                Action::Fail(_, text) | Action::Close(_, text) => self.failed.push(text),
+                Action::Fail(_, text) | Action::Interrupt(_, text) | Action::Close(_, text) => {
+                    self.failed.push(text);
+                }
             }
         }
     }
