@@ -35,7 +35,7 @@ const STOP: Duration = Duration::from_secs(2);
 pub(super) enum Stop {
     /// By a signal, or nobody needs it any more.
     Asked,
-    /// A thread panicked.
+    /// A thread panicked or gave up.
     Defect(String),
 }
 
@@ -147,6 +147,10 @@ impl Daemon {
                 if let Ok(message) = message {
                     self.take(message);
                 }
+            }
+            // Before what it has lost: trainers are to hear why, not of single records.
+            if let Ok(why) = stop.try_recv() {
+                return why;
             }
             self.turn();
             if beaten.elapsed() >= HEARTBEAT {

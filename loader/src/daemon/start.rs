@@ -89,7 +89,7 @@ pub enum DaemonError {
     /// The cache is larger than this machine's memory.
     #[error(transparent)]
     Memory(#[from] CacheTooLarge),
-    /// A thread panicked, so the daemon has ended and told all sessions.
+    /// A thread panicked or cannot go on, so the daemon has ended and told all sessions.
     #[error("the daemon ends: {0}")]
     Defect(String),
 }
