@@ -255,6 +255,7 @@ impl Core {
         self.job = Some(job);
         if is_new {
             self.rescore_residents();
+            self.places.iter_mut().for_each(Places::forget_brought);
         }
         self.sessions.push(Session::new(attach.session, attach.rank, attach.borrows, ring));
         Ok(accepted)

@@ -182,7 +182,7 @@ pub fn serve(config: &ServeConfig, announce: impl FnOnce(&Ready)) -> Result<(), 
         reads_max: config.reads.depth.submitted_max(),
         prefetches_max: PREFETCHES_MAX,
         gap_bytes_max: GAP_BYTES_MAX,
-        window_bytes: window_bytes(&index, cache_bytes, block_bytes),
+        window_bytes: window_bytes(&index, cache_bytes, block_bytes, config.policy),
         hedge: config.hedge,
         block_bytes,
         lends,
@@ -210,7 +210,7 @@ fn memory(config: &ServeConfig, index: &Index) -> Result<Memory, DaemonError> {
     let arena_bytes = cache_bytes + staging_bytes(index, block_bytes, config.reads.depth.submitted_max());
     check_cache(cache_bytes, arena_bytes)?;
     let page_bytes = u32::try_from(rustix::param::page_size()).unwrap_or(u32::MAX);
-    let lends = may_lend(index, cache_bytes, block_bytes, page_bytes);
+    let lends = may_lend(index, cache_bytes, block_bytes, page_bytes, config.policy);
     let arena = if lends { Arena::create_shared } else { Arena::create };
     let (arena, free) = arena(arena_bytes, block_bytes)
         .map_err(|error| memfd::lacking(&format!("a cache of {arena_bytes} bytes"), &error))
