@@ -133,7 +133,7 @@ pub fn serve(config: &ServeConfig, announce: impl FnOnce(&Ready)) -> Result<(), 
     let Memory { arena, free, cache_bytes, block_bytes, lends } = memory(config, &index)?;
     let locked = arena.locked();
     let records = arena.file().map(|file| RecordsSegment { file: Arc::clone(file), bytes: arena.bytes() });
-    let _prefault = Prefault::start(Arc::clone(&arena)).map_err(DaemonError::Start)?;
+    let _prefault = Prefault::start(Arc::clone(&arena));
 
     let (completions_in, completions) = crossbeam_channel::unbounded();
     let (done_in, done) = crossbeam_channel::unbounded();
