@@ -292,13 +292,15 @@ impl Core {
         }
         let Some(state) = self.session_mut(session) else { return };
         state.wanted = Some(wanted);
-        state.given = Given::default();
         state.blocked_since_ns = None;
+        let rank = state.rank;
         if let Some(job) = &mut self.job
             && job.epoch() == Some(wanted.epoch)
         {
             // Within the epoch: the accesses that follow may be others than those in sight.
             job.outlook = None;
+            // What it was given before, it is given again.
+            job.given.get_mut(rank as usize).into_iter().for_each(|given| *given = Given::default());
         }
         self.abandon_open(session);
     }

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use shade_formats::limits::RING_DESCRIPTORS;
 use shade_formats::ring::PayloadRing;
 
-use super::bad_share::Given;
 use super::batch::Batch;
 use super::event::SessionId;
 use super::report::Delivered;
@@ -52,8 +51,6 @@ pub(super) struct Session {
     pub(super) blocked_since_ns: Option<u64>,
     /// What was delivered, by (epoch, batch): the current epoch's batches and those of the one before.
     pub(super) delivered: HashMap<(u32, u32), Delivered>,
-    /// How much it was given of the epoch that it wants, since it asked for it.
-    pub(super) given: Given,
 }
 
 impl Session {
@@ -70,7 +67,6 @@ impl Session {
             wanted: None,
             blocked_since_ns: None,
             delivered: HashMap::new(),
-            given: Given::default(),
         }
     }
 

@@ -22,7 +22,6 @@ use shade_formats::control::{JobSpec, PlanSpec, Sampler};
 use shade_formats::{FormatError, SampleId};
 
 use super::action::Action;
-use super::bad_share::Given;
 use super::event::SessionId;
 use super::job::Job;
 use super::machine::Core;
@@ -104,7 +103,6 @@ impl Core {
         for other in everyone {
             self.abandon_open(other);
             let Some(state) = self.session_mut(other) else { continue };
-            state.given = Given::default();
             state.delivered.clear();
             // It would wait for batches that do not come.
             if state.wanted.take().is_some_and(|wanted| !wanted.ended) && other != session {
@@ -147,10 +145,7 @@ fn restore(job: &mut Job, bytes: &[u8], content_id: u128, samples: u32) -> Resul
     let importance = Importance::from_bytes(fields.rest())?;
     expect(&fields, "a row of importance for each sample", importance.len() == samples)?;
 
-    match plan {
-        Some(plan) => job.begin(plan),
-        None => (job.plan, job.outlook) = (None, None),
-    }
+    job.begin(plan);
     job.next_plan = next_plan;
     job.validation = validation;
     (job.has_reports, job.reports_missing) = (reported == 1, false);
