@@ -247,7 +247,7 @@ fn a_shard_that_was_replaced_is_told_as_another_file() {
     let daemon = Daemon::start(&packed.dataset, &[]);
     let session = attach(&packed.dataset, 0, job(OnError::Raise));
     let text = raised(&take_epoch(&session, 0).map(|batches| batches.len()).unwrap_err());
-    let told = ["checksum mismatch", "was replaced or changed: it is newer than the dataset's index"];
+    let told = ["checksum mismatch", "is perhaps another file: it is newer than the dataset's index"];
     assert!(told.iter().all(|part| text.contains(part)) && text.contains(shard.to_str().unwrap()), "{text}");
     drop(daemon);
 }

@@ -146,7 +146,52 @@ fn a_rank_that_loads_another_state_than_the_others_is_an_error_of_all() {
     assert!(next(&first).unwrap().is_some() && next(&second).unwrap().is_some());
     // One that loads in the middle of the others' epoch does not leave them waiting.
     first.load_state(&states[0]).unwrap();
-    let told = std::iter::repeat_with(|| next(&second)).find_map(Result::err).unwrap();
+    let mut rest = Vec::new();
+    let told =
+        std::iter::repeat_with(|| next(&second).map(|batch| rest.extend(batch.map(|batch| copy(&batch)))))
+            .find_map(Result::err)
+            .unwrap();
     assert!(told.to_string().contains("rank 0 has loaded a state"), "{told}");
+    assert!(rest.iter().all(|batch| !batch.ids.is_empty()), "what was given up is not delivered");
+    drop(daemon);
+}
+
+#[test]
+fn all_ranks_go_back_in_the_middle_of_an_epoch() {
+    let packed = Packed::mixed(33);
+    let daemon = Daemon::start(&packed.dataset, &[]);
+    // A ring of three batches of an epoch's nine.
+    let job = JobSpec { world_size: 2, ring_bytes: 4096, ..job() };
+    let [first, second] = [0, 1].map(|rank| attach(&packed.dataset, rank, job));
+    let ranks = [&first, &second];
+    let start = |epoch, batch| ranks.iter().for_each(|rank| rank.start_epoch(epoch, batch).unwrap());
+    let take = |rank: &Session, batches| {
+        for _ in 0..batches {
+            report(rank, &copy(&next(rank).unwrap().unwrap()));
+        }
+    };
+    start(0, 0);
+    ranks.iter().for_each(|rank| drop(train_rest(rank)));
+    start(1, 0);
+    ranks.iter().for_each(|rank| take(rank, 2));
+    let state = first.save_state().unwrap();
+    let rest = ranks.map(train_rest);
+    // Whether the second has heard of the first's return by then or not.
+    for has_heard in [false, true] {
+        start(2, 0);
+        ranks.iter().for_each(|rank| take(rank, 3));
+        first.load_state(&state).unwrap();
+        if has_heard {
+            second.stats().unwrap();
+        }
+        second.load_state(&state).unwrap();
+        start(1, 2);
+        for (rank, rest) in ranks.into_iter().zip(&rest) {
+            assert!(
+                seen(&train_rest(rank)) == seen(rest),
+                "the rest of the epoch differs, heard: {has_heard}"
+            );
+        }
+    }
     drop(daemon);
 }

@@ -45,7 +45,7 @@ const LOADER: &[(&str, &[&str])] = &[
     ("proc", &[]),
     ("memfd", &[]),
     ("blocks", &["memfd"]),
-    ("reads", &["blocks"]),
+    ("reads", &["blocks", "panics"]),
     ("batches", &["blocks", "panics"]),
     ("core", &["batches", "blocks", "cache", "importance", "plan", "reads"]),
     ("ring", &["memfd"]),

@@ -1,14 +1,20 @@
 //! Panics: each is a defect of this program, and an error that somebody receives.
 //!
-//! Where a thread can go on after one, the work is run by [`caught`], which makes it an error. Any other panic is told to whoever
-//! [`watch`]es: a thread that just ended would be waited for without end.
+//! Where a thread can go on after one, the work is run by [`caught`], which makes it an error. Any
+//! other panic is told to whoever [`watch`]es: a thread that just ended would be waited for without
+//! end. A thread that the daemon cannot do without says by [`give_up`] why it ends.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind, set_hook};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use crate::log::Throttle;
+
+type Receiver = Arc<dyn Fn(String) + Send + Sync>;
+
+/// Whoever watches.
+static RECEIVER: Mutex<Option<Receiver>> = Mutex::new(None);
 
 thread_local! {
     /// A panic of this thread is somebody's error already.
@@ -34,6 +40,8 @@ pub fn caught<T>(work: impl FnOnce() -> T) -> Result<T, String> {
 /// Of the others, which may come with every record, so many are logged as a [`Throttle`] admits.
 pub fn watch(receiver: impl Fn(String) + Send + Sync + 'static) {
     let caught = Mutex::new(Throttle::new(Instant::now()));
+    let receiver: Receiver = Arc::new(receiver);
+    *RECEIVER.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&receiver));
     set_hook(Box::new(move |panic| {
         let text = describe(panic);
         if !IS_CAUGHT.get() {
@@ -47,6 +55,15 @@ pub fn watch(receiver: impl Fn(String) + Send + Sync + 'static) {
             tracing::error!("{text}{left_out}");
         }
     }));
+}
+
+/// Logs why this thread ends, and tells whoever [`watch`]es, as a panic would.
+pub fn give_up(text: String) {
+    tracing::error!("{text}");
+    let receiver = RECEIVER.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    if let Some(receiver) = receiver {
+        receiver(text);
+    }
 }
 
 fn describe(panic: &PanicHookInfo<'_>) -> String {

@@ -6,7 +6,7 @@ mod replay;
 use replay::{Replay, index, spec};
 use shade_formats::control::{JobSpec, OnError, PlanSpec, Policy, Sampler, Tail};
 use shade_formats::ring::FLAG_SUBSTITUTED;
-use shade_load::core::Counts;
+use shade_load::core::{Counts, Event};
 
 fn job(on_error: OnError, batch_size: u32, world_size: u32) -> JobSpec {
     // In order, so that a test knows which batch a sample is in.
@@ -95,6 +95,45 @@ fn ranks_are_counted_together_and_all_hear_of_it() {
     holds(&replay.errors[0], &["9 of", "at most 8 of the 400"]);
 }
 
+/// The limit is one of the epoch, whatever its ranks do since.
+#[test]
+fn a_rank_that_is_ahead_or_gone_counts_on() {
+    for leaves in [false, true] {
+        // Rank 0 has the even samples. Nothing is cached, so that what is bad later is read again.
+        let mut replay = Replay::new(index(400, 5, |_| 300), Policy::App, 0, 4, 6);
+        replay.bad.extend((0..5).map(|bad| 16 * bad));
+        replay.attach_all(&job(OnError::Skip, 8, 2), 0);
+        replay.epoch(0);
+        assert_eq!((replay.errors.len(), counts(&replay).skipped), (0, 5));
+        if leaves {
+            replay.detach(0);
+        } else {
+            replay.start(0, 1, 0);
+        }
+        replay.bad.extend((0..5).map(|bad| 16 * bad + 1));
+        replay.start(1, 0, 0);
+        replay.run();
+        assert!(!replay.errors.is_empty(), "leaves: {leaves}");
+        holds(&replay.errors[0], &["9 of", "at most 8 of the 400"]);
+    }
+}
+
+#[test]
+fn a_loaded_state_counts_anew() {
+    let mut replay = Replay::new(index(400, 5, |_| 300), Policy::App, 0, 4, 6);
+    replay.attach_all(&job(OnError::Skip, 8, 1), 0);
+    replay.step(Event::SaveState(0));
+    replay.bad.extend((0..8).map(|bad| 16 * bad));
+    for _ in 0..2 {
+        replay.epoch(0);
+        assert_eq!((replay.errors.len(), replay.core.stats().epoch.counts.counts.skipped), (0, 8));
+        let bytes = replay.states[0].clone();
+        replay.step(Event::LoadState { session: 0, bytes });
+        let epoch = replay.core.stats().epoch;
+        assert_eq!((epoch.epoch, epoch.counts.counts), (None, Counts::default()));
+    }
+}
+
 #[test]
 fn an_epoch_that_begins_again_counts_anew() {
     let mut replay = replay(50, [1, 2, 3, 4, 5], &job(OnError::Skip, 10, 1));
@@ -134,6 +173,34 @@ fn a_batch_of_which_nothing_is_left_is_not_delivered() {
         &["batch 1 of epoch 0", "all 5 were skipped", "the first: sample 1", "the last: sample 1"],
     );
     assert_eq!(counts(&two).skipped, 0);
+}
+
+/// 18 samples for eight ranks by two: of the second batch of most ranks no row is a sample.
+#[test]
+fn rows_that_only_fill_up_a_batch_are_no_samples() {
+    for on_error in [OnError::Skip, OnError::Substitute] {
+        for bad in 0..16 {
+            let mut replay = replay(18, [bad], &JobSpec { tail: Tail::Pad, ..job(on_error, 2, 8) });
+            let taken = replay.epoch(0);
+            assert!(replay.errors.is_empty(), "{on_error}, {bad}: {:?}", replay.errors);
+            assert_eq!(replay.ended.len(), 8);
+            let told = |of: fn(&replay::Taken) -> u32| taken.iter().map(of).sum::<u32>();
+            let (skipped, substituted) = if on_error == OnError::Skip { (1, 0) } else { (0, 1) };
+            let (is_skipped, is_substituted) = (told(|taken| taken.skipped), told(|taken| taken.substituted));
+            assert_eq!((is_skipped, is_substituted), (skipped, substituted), "{on_error}, {bad}");
+            let counts = counts(&replay);
+            assert_eq!((counts.skipped, counts.substituted), (skipped.into(), substituted.into()));
+            assert_eq!(counts.delivered, 18 - u64::from(skipped), "{on_error}, {bad}");
+        }
+    }
+    // Of rank 2's batch, which fills up with rank 0's first one, nothing is left: the others have
+    // theirs, so it is an error, too.
+    let mut replay = replay(18, [0, 8], &JobSpec { tail: Tail::Pad, ..job(OnError::Skip, 2, 8) });
+    replay.epoch(0);
+    replay.errors.sort();
+    assert_eq!(replay.errors.len(), 2, "{:?}", replay.errors);
+    holds(&replay.errors[0], &["batch 0 of epoch 0", "all 2 were skipped"]);
+    holds(&replay.errors[1], &["batch 1 of epoch 0", "all 2 were skipped"]);
 }
 
 /// A batch that ends as an error delivers no substitute, so none is counted.

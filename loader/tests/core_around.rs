@@ -5,8 +5,9 @@ mod replay;
 use std::collections::HashMap;
 
 use replay::{Replay, index, spec};
-use shade_formats::control::OnError;
+use shade_formats::control::{OnError, Policy};
 use shade_load::core::{WINDOW_BYTES, window_bytes};
+use shade_load::reads::coalesce::NEIGHBOURS_MAX;
 
 const SAMPLES: u32 = 4_000;
 const LEN: u32 = 1_500;
@@ -41,8 +42,7 @@ fn a_read_brings_its_window_and_each_record_is_read_and_delivered_once() {
     assert_eq!(counts.misses + counts.prefetched + counts.hits, u64::from(SAMPLES));
     assert_eq!(counts.hits, counts.joined, "what came along is no hit");
     // Neighbours count one by one, as a buffer is taken for each read of them that was submitted.
-    let window = (WINDOW_BYTES / PLACE) as usize;
-    assert!(replay.reads_at_once_max < DEPTH as usize + window, "{}", replay.reads_at_once_max);
+    assert!(replay.reads_at_once_max < DEPTH as usize + NEIGHBOURS_MAX, "{}", replay.reads_at_once_max);
     let reads = replay.reads;
     replay.epoch(1);
     assert_eq!(replay.reads, reads, "all is there");
@@ -73,7 +73,27 @@ fn what_came_along_and_is_bad_is_told_by_the_batch_that_wants_it_and_not_asked_f
 fn only_small_records_of_a_dataset_that_fits_come_together() {
     let small = index(100, 1, |_| LEN);
     let all = u64::from(100 * LEN.next_multiple_of(BLOCK_BYTES));
-    assert_eq!(window_bytes(&small, all, BLOCK_BYTES), WINDOW_BYTES);
-    assert_eq!(window_bytes(&small, all - 1, BLOCK_BYTES), 0);
-    assert_eq!(window_bytes(&index(100, 1, |_| 110_000), u64::MAX, BLOCK_BYTES), 0);
+    let window = |index, cache_bytes| window_bytes(index, cache_bytes, BLOCK_BYTES, Policy::Lookahead);
+    assert_eq!(window(&small, all), WINDOW_BYTES);
+    assert_eq!(window(&small, all - 1), 0);
+    assert_eq!(window(&index(100, 1, |_| 110_000), u64::MAX), 0);
+    assert_eq!(window_bytes(&small, all, BLOCK_BYTES, Policy::Icache), 0, "it evicts although all would fit");
+}
+
+#[test]
+fn each_job_may_bring_what_the_last_one_could_not() {
+    let mut replay = core(OnError::Skip);
+    replay.bad.extend(0..SAMPLES);
+    replay.epoch(0);
+    let sessions: Vec<_> = [0].into();
+    sessions.into_iter().for_each(|session| replay.detach(session));
+    replay.bad.clear();
+    replay.reads = 0;
+    let mut job = spec(BATCH, 1);
+    job.bad_max = 1.0;
+    replay.attach_all(&job, 1);
+    let taken = replay.epoch(0);
+    assert_eq!(taken.iter().map(|taken| taken.ids.len()).sum::<usize>(), SAMPLES as usize);
+    let windows = u64::from((SAMPLES * PLACE).div_ceil(WINDOW_BYTES));
+    assert!(replay.reads <= windows + 3 * u64::from(BATCH) + 2 * u64::from(DEPTH), "{} reads", replay.reads);
 }

@@ -143,14 +143,15 @@ fn only_a_cache_of_everything_in_pages_of_its_own_lends() {
         (index, block_bytes, u64::from(SAMPLES) * u64::from(len.next_multiple_of(block_bytes)))
     };
     let (large, block_bytes, bytes) = of(65_000);
-    assert!(may_lend(&large, bytes, block_bytes, 4096));
-    assert!(!may_lend(&large, bytes - 1, block_bytes, 4096), "one of them may have to go");
-    assert!(!may_lend(&large, bytes, block_bytes, 65536), "a page holds several");
+    let lend = |index: &_, cache_bytes, block_bytes, page_bytes| {
+        may_lend(index, cache_bytes, block_bytes, page_bytes, Policy::Lookahead)
+    };
+    assert!(lend(&large, bytes, block_bytes, 4096));
+    assert!(!may_lend(&large, bytes, block_bytes, 4096, Policy::Icache), "it evicts although all would fit");
+    assert!(!lend(&large, bytes - 1, block_bytes, 4096), "one of them may have to go");
+    assert!(!lend(&large, bytes, block_bytes, 65536), "a page holds several");
     let (short, block_bytes, bytes) = of(61_000);
-    assert!(
-        !may_lend(&short, bytes, block_bytes, 4096),
-        "15 pages are copied in less time than they are mapped"
-    );
+    assert!(!lend(&short, bytes, block_bytes, 4096), "15 pages are copied in less time than they are mapped");
 
     let index = index(SAMPLES, 2, |_| RECORD_BYTES);
     let mut replay = Replay::on_demand(index, Policy::App, u64::from(SAMPLES) * 8192, 8, 1);

@@ -476,9 +476,10 @@ fn a_record_that_is_wrong_twice_is_told_with_what_became_of_its_shard_s_file() {
         std::fs::rename(&new, &path).unwrap();
         file.write_all_at(&[!dataset.records[victim.index()][0]], dataset.entry(victim).offset).unwrap();
         let fault = recheck(rig).0.unwrap_err();
-        let ReadFault::OtherFile { mismatch, path: of, why } = &fault else { panic!("{fault:?}") };
+        let ReadFault::OtherFile { mismatch, path: of, why, .. } = &fault else { panic!("{fault:?}") };
         assert!(*of == path && mismatch.expected == dataset.entry(victim).crc32c, "{fault}");
         assert!(why.contains("another file has taken its place"), "{fault}");
+        assert!(!fault.is_not_the_record_s(), "what is read is the file that it always was");
     });
 }
 

@@ -157,3 +157,23 @@ fn ranks_that_load_different_states_are_told() {
     load(&mut second, 0, other);
     assert_eq!(second.failed.len(), 2, "{:?}", second.failed);
 }
+
+/// What the other rank had on its way is no batch of its any more, not even an empty one.
+#[test]
+fn a_rank_whose_epoch_another_one_ends_is_given_nothing_more_of_it() {
+    let job = JobSpec { plan: PlanSpec::default(), ..spec(10, WORLD_SIZE) };
+    let mut replay = replay(Policy::Lru, &job, 7);
+    replay.step(Event::SaveState(0));
+    let state = replay.states.remove(0);
+    (0..WORLD_SIZE).for_each(|rank| replay.start(rank, 0, 0));
+    // Until batches have rows that are done, and others that are not.
+    (0..60).for_each(|_| assert!(replay.tick()));
+    assert!(!replay.core.is_idle(), "reads are under way");
+    let before = replay.taken.len();
+    replay.step(Event::LoadState { session: 0, bytes: state.clone() });
+    replay.run();
+    assert_eq!((replay.taken.len(), replay.failed.len()), (before, 1), "{:?}", replay.failed);
+    replay.step(Event::LoadState { session: 1, bytes: state });
+    assert_eq!(replay.epoch(0).len(), 30);
+    assert_eq!(replay.failed.len(), 1, "{:?}", replay.failed);
+}

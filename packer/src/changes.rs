@@ -1,7 +1,8 @@
 //! How a source differs from what a dataset was packed from, as far as listing the source shows: names, lengths, times.
 //!
-//! A file whose length is the same and whose time is another may have other bytes or the same. Only reading it tells, and
-//! `diff` does that.
+//! A file whose length is the same and whose time is another may have other bytes or the same. Only
+//! reading it tells, and `diff` does that. Where images were transformed the dataset has no bytes
+//! to compare with: only packing them again tells.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -19,6 +20,9 @@ use crate::times::{SourceFile, TIMES_FILE, Times};
 /// Paths told one by one; of more there is a count.
 const NAMED_MAX: usize = 5;
 
+/// Said instead of naming `diff`, where that compares no bytes.
+const TRANSFORMED: &str = "images were transformed: only packing again tells";
+
 /// Some paths of many.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Named {
@@ -31,7 +35,8 @@ pub struct Named {
 /// What listing a source shows to be other than it was packed.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Changes {
-    /// Files that were written to since, and are as long as they were. Whether their bytes differ, `diff` says.
+    /// Files that were written to since, and are as long as they were. Whether their bytes differ,
+    /// `diff` says, unless they were transformed.
     pub touched: Named,
     /// Files of another length.
     pub resized: Named,
@@ -44,6 +49,9 @@ pub struct Changes {
     /// Why it does not, if that is damage.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fault: Option<String>,
+    /// Images were transformed when they were packed, so `diff` cannot compare their bytes: only
+    /// packing them again tells.
+    pub is_transformed: bool,
 }
 
 /// What listing shows of one file that was packed.
@@ -99,7 +107,7 @@ impl Changes {
     /// Between `catalogue` and `dataset`, beside which lay `times`.
     pub(crate) fn of(dataset: &Dataset, times: &Times, catalogue: &Catalogue) -> Self {
         let is_transformed = dataset.is_transformed();
-        let mut changes = Self { fault: times.fault.clone(), ..Self::default() };
+        let mut changes = Self { fault: times.fault.clone(), is_transformed, ..Self::default() };
         let ids = (0..dataset.index.len()).map(SampleId);
         let mut unseen: HashMap<&[u8], SampleId> =
             ids.map(|id| (dataset.index.path(id).unwrap_or_default(), id)).collect();
@@ -139,9 +147,16 @@ impl Changes {
             let (count, named) = (self.touched.count, &self.touched);
             let _ = writeln!(
                 text,
-                "{count} files of the source were written to since they were packed, at equal length: {named}\n\
-                 whether their bytes differ: shade-pack diff {source} {dir}. If they do, remove {dir} and create it again"
+                "{count} files of the source were written to since they were packed, at equal length: {named}"
             );
+            let _ = if self.is_transformed {
+                writeln!(text, "{TRANSFORMED}. If the files may be others, remove {dir} and create it again")
+            } else {
+                writeln!(
+                    text,
+                    "whether their bytes differ: shade-pack diff {source} {dir}. If they do, remove {dir} and create it again"
+                )
+            };
         }
         if self.unknown > 0 {
             let why = match &self.fault {
@@ -149,10 +164,14 @@ impl Changes {
                 None => "it was not recorded when they were packed".to_owned(),
             };
             let count = self.unknown;
+            let compares = if self.is_transformed {
+                TRANSFORMED.to_owned()
+            } else {
+                format!("shade-pack diff {source} {dir} compares their bytes")
+            };
             let _ = writeln!(
                 text,
-                "note: whether {count} files of the source were written to since is not known ({why}). \
-                 shade-pack diff {source} {dir} compares their bytes"
+                "note: whether {count} files of the source were written to since is not known ({why}). {compares}"
             );
         }
         text

@@ -60,7 +60,11 @@ impl Claim {
                 Ok(mut file) => {
                     let claim = Self { path, text };
                     let written = file.write_all(claim.text.as_bytes()).and_then(|()| files::close(file));
-                    written.map_err(Error::io("write", &claim.path))?;
+                    if let Err(fault) = written {
+                        // It may say anything or nothing, and then nobody could take it over.
+                        let _ = fs::remove_file(&claim.path);
+                        return Err(Error::io("write", &claim.path)(fault));
+                    }
                     return Ok(claim);
                 }
                 Err(fault) if fault.kind() == io::ErrorKind::AlreadyExists => {}

@@ -85,6 +85,9 @@ pub fn merge(config: &MergeConfig, shown: Shown, stop: &Stop) -> Result<Merged, 
     refuse_twice(&datasets)?;
     let classes = classes_of(&datasets);
     refuse_stale_labels(&datasets, &classes)?;
+    // Before anything is copied: what cannot be read is told at once.
+    let times: Vec<Times> =
+        datasets.iter().map(|dataset| Times::read(&dataset.dir)).collect::<Result<_, _>>()?;
     let workers = Workers::start(config.jobs)?;
     let mut partial = Partial::create(&config.out)?;
     let moves = moves(&datasets, partial.path());
@@ -96,8 +99,6 @@ pub fn merge(config: &MergeConfig, shown: Shown, stop: &Stop) -> Result<Merged, 
         progress.add(shard.records.into(), shard.bytes);
         Ok(())
     })?;
-    let times: Vec<Times> =
-        datasets.iter().map(|dataset| Times::read(&dataset.dir)).collect::<Result<_, _>>()?;
     let assembled = assemble(&datasets, &times, &classes)
         .map_err(|source| Error::Index { path: config.out.clone(), source })?;
     assembled.write(partial.path(), true)?;

@@ -237,3 +237,24 @@ fn every_split_is_compared() {
         "{text}"
     );
 }
+
+#[test]
+fn of_transformed_images_nobody_is_sent_to_diff() {
+    let temp = tempfile::tempdir().unwrap();
+    let (source, out) = (temp.path().join("images"), temp.path().join("out"));
+    images(&source);
+    run_well(&[&"create", &source, &out, &"-q", &"--format", &"raw"]);
+    edit(&source.join("c0/04.ppm"));
+    for (command, format) in [("create", &["--format", "raw"][..]), ("append", &[])] {
+        let mut args: Vec<&dyn AsRef<OsStr>> = vec![&command, &source, &out, &"-q"];
+        args.extend(format.iter().map(|arg| arg as &dyn AsRef<OsStr>));
+        let told = || text(&run(&args));
+        assert_eq!(run(&args).status.code(), Some(5), "{}", told());
+        assert!(told().contains("c0/04.ppm") && !told().contains("shade-pack diff"), "{}", told());
+        assert!(told().contains("images were transformed: only packing again tells"), "{}", told());
+        let times = fs::read(out.join(TIMES)).unwrap();
+        fs::remove_file(out.join(TIMES)).unwrap();
+        assert!(told().contains("not recorded") && !told().contains("shade-pack diff"), "{}", told());
+        fs::write(out.join(TIMES), times).unwrap();
+    }
+}

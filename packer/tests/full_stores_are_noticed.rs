@@ -48,3 +48,38 @@ fn a_pack_that_the_store_refuses_when_closed_is_not_published() {
     assert!(!back.exists());
     run_well(&[&"extract", &out, &back, &"-q"]);
 }
+
+#[test]
+fn a_repair_that_the_store_refuses_when_closed_replaces_nothing() {
+    let temp = tempfile::tempdir().unwrap();
+    let (source, out) = (temp.path().join("images"), temp.path().join("out"));
+    for number in 0..40u64 {
+        write(&source.join(format!("{}/{number:02}.png", number % 3)), &noise(number, 900));
+    }
+    run_well(&[&"create", &source, &out, &"--no-sync", &"-q"]);
+    let shard = out.join("shard-000000.tar");
+    let mut bytes = std::fs::read(&shard).unwrap();
+    bytes[5_000] ^= 1;
+    std::fs::write(&shard, &bytes).unwrap();
+    let repair: [&dyn AsRef<OsStr>; 5] = [&"verify", &out, &"--repair", &source, &"-q"];
+    let output = run_full(temp.path(), "shard-000000.tar.part-", &repair);
+    let text = stderr_of(&output);
+    assert!(output.status.code() == Some(1) && text.contains("quota"), "{output:?}");
+    assert!(std::fs::read(&shard).unwrap() == bytes, "the old file is still there");
+    assert!(!names(&out).iter().any(|name| name.contains("part-")), "{:?}", names(&out));
+    run_well(&repair);
+}
+
+#[test]
+fn a_claim_that_there_was_no_room_for_is_not_in_the_way() {
+    let temp = tempfile::tempdir().unwrap();
+    let (source, out) = (temp.path().join("images"), temp.path().join("out"));
+    write(&source.join("a/1.png"), &noise(1, 900));
+    let create: [&dyn AsRef<OsStr>; 5] = [&"create", &source, &out, &"--no-sync", &"-q"];
+    let mut full = program(&create);
+    full.env("LD_PRELOAD", faults(temp.path())).env("SHADE_TEST_FAIL_WRITE", "out.changing");
+    let output = full.output().unwrap();
+    assert!(output.status.code() == Some(1) && stderr_of(&output).contains("No space left"), "{output:?}");
+    assert_eq!(names(temp.path()), ["faults.so", "images"]);
+    run_well(&create);
+}

@@ -74,6 +74,12 @@ pub enum Reply {
         /// Why, for people; cut to 16 KiB.
         text: String,
     },
+    /// The epoch that the rank asked for does not go on. Never an answer: the session goes on, and
+    /// so does whatever was asked.
+    Interrupted {
+        /// Why, for people; cut to 16 KiB.
+        text: String,
+    },
     /// Recording has begun.
     Observing {
         /// The conversation's version.
@@ -94,6 +100,7 @@ const STATE: u16 = 4;
 const STATE_LOADED: u16 = 5;
 const FAILED: u16 = 6;
 const OBSERVING: u16 = 7;
+const INTERRUPTED: u16 = 8;
 
 impl Reply {
     /// The message's bytes.
@@ -145,6 +152,11 @@ impl Reply {
                 writer.short_text(text);
                 writer.finish()
             }
+            Self::Interrupted { text } => {
+                let mut writer = Writer::message(INTERRUPTED);
+                writer.short_text(text);
+                writer.finish()
+            }
             Self::Observing { protocol, pid, samples, content_id } => {
                 let mut writer = Writer::message(OBSERVING);
                 writer.u32(*protocol);
@@ -186,6 +198,7 @@ impl Reply {
             STATE => Self::State { bytes: reader.u64()? },
             STATE_LOADED => Self::StateLoaded,
             FAILED => Self::Failed { text: reader.text(TEXT_BYTES_MAX)? },
+            INTERRUPTED => Self::Interrupted { text: reader.text(TEXT_BYTES_MAX)? },
             OBSERVING => Self::Observing {
                 protocol: reader.u32()?,
                 pid: reader.u32()?,
@@ -229,6 +242,7 @@ mod tests {
             any::<u64>().prop_map(|bytes| Reply::State { bytes }),
             Just(Reply::StateLoaded),
             ".{0,60}".prop_map(|text| Reply::Failed { text }),
+            ".{0,60}".prop_map(|text| Reply::Interrupted { text }),
             any::<(u32, u32, u32, u128)>().prop_map(|(protocol, pid, samples, content_id)| {
                 Reply::Observing { protocol, pid, samples, content_id }
             }),

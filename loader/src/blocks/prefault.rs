@@ -7,7 +7,6 @@
 //! Which pages come faster depends on the machine, so both are tried now and then. The threads end when the whole arena has
 //! memory.
 
-use std::io;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -131,20 +130,25 @@ pub struct Prefault {
 }
 
 impl Prefault {
-    /// Begins.
-    ///
-    /// # Errors
-    ///
-    /// When no thread can be made.
-    pub fn start(arena: Arc<Arena>) -> io::Result<Self> {
+    /// Begins, with as many threads as can be made: without any, reads find memory for themselves.
+    #[must_use]
+    pub fn start(arena: Arc<Arena>) -> Self {
         let pace = Arc::new(Pace::default());
         let mut prefault = Self { arena, threads: Vec::new() };
         for lead in LEADS {
             let (arena, pace) = (Arc::clone(&prefault.arena), Arc::clone(&pace));
             let thread = std::thread::Builder::new().name("shade-prefault".into());
-            prefault.threads.push(thread.spawn(move || run(&arena, &pace, lead))?);
+            match thread.spawn(move || run(&arena, &pace, lead)) {
+                Ok(thread) => prefault.threads.push(thread),
+                Err(error) => {
+                    tracing::warn!(
+                        "fewer threads find memory for the cache ahead of reads, as no more can be made: {error}"
+                    );
+                    break;
+                }
+            }
         }
-        Ok(prefault)
+        prefault
     }
 }
 
@@ -237,7 +241,7 @@ mod tests {
             // Less than the furthest lead, and no whole number of chunks.
             let (arena, _free) = create((40 << 20) + 8192, 4096).unwrap();
             let arena = Arc::new(arena);
-            let mut prefault = Prefault::start(Arc::clone(&arena)).unwrap();
+            let mut prefault = Prefault::start(Arc::clone(&arena));
             arena.frontier().reach(1);
             prefault.threads.swap_remove(0).join().unwrap();
             // What the others have begun is waited for.

@@ -49,6 +49,8 @@ pub enum Action {
     StateLoaded(SessionId),
     /// Tell the session that what it asked for failed.
     Fail(SessionId, String),
+    /// Tell the session unasked that the epoch it wants does not go on.
+    Interrupt(SessionId, String),
     /// Drop the session: it broke the protocol.
     Close(SessionId, String),
     /// Hand a line of the trace to the observer.

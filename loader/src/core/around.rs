@@ -5,10 +5,11 @@
 //! windows, and the first record that is wanted of a window brings the others.
 
 use shade_formats::SampleId;
+use shade_formats::control::Policy;
 use shade_formats::index::Index;
 
 use super::machine::Core;
-use super::sizes::entries;
+use super::sizes::{entries, keeps_what_fits};
 use crate::blocks::charged_bytes;
 
 /// Bytes of a shard that are read together. More is faster from a store that is far away, and delays the batches that wait
@@ -23,7 +24,8 @@ pub(super) struct Places {
     order: Vec<SampleId>,
     /// Where in `order` a sample is.
     at: Vec<u32>,
-    /// By sample: it came along once. Not again if that failed: the batch that wants it tries once more, and tells.
+    /// By sample: it came along once in this job. Not again if that failed: the batch that wants it
+    /// tries once more, and tells.
     brought: Vec<bool>,
 }
 
@@ -55,6 +57,11 @@ impl Places {
         self.order.get(start..start + before + behind).unwrap_or_default().to_vec()
     }
 
+    /// Whatever came along may do so again.
+    pub(super) fn forget_brought(&mut self) {
+        self.brought.fill(false);
+    }
+
     /// Whether `sample` may come along; from then on it may not.
     fn bring(&mut self, sample: SampleId) -> bool {
         self.brought.get_mut(sample.0 as usize).is_some_and(|brought| !std::mem::replace(brought, true))
@@ -62,15 +69,17 @@ impl Places {
 }
 
 /// Bytes of a window for a dataset: 0, and so none, unless the cache has room for all of it and several records begin in one.
+/// None where the policy evicts all the same: what came along would go again.
 #[must_use]
-pub fn window_bytes(index: &Index, cache_bytes: u64, block_bytes: u32) -> u32 {
+pub fn window_bytes(index: &Index, cache_bytes: u64, block_bytes: u32, policy: Policy) -> u32 {
     let (mut stored, mut charged) = (0, 0);
     for (_, entry) in entries(index) {
         stored += u64::from(entry.stored_len);
         charged += charged_bytes(entry.stored_len, block_bytes);
     }
     let are_small = stored <= u64::from(index.len()) * u64::from(WINDOW_BYTES / 4);
-    if cache_bytes >= charged && are_small { WINDOW_BYTES } else { 0 }
+    let all_stay = cache_bytes >= charged && keeps_what_fits(policy);
+    if all_stay && are_small { WINDOW_BYTES } else { 0 }
 }
 
 impl Core {

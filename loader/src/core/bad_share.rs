@@ -4,7 +4,7 @@
 //! a success. So the epoch ends with an error once more of its rows are bad than `bad_max` of all that its plan has. That share is
 //! known beforehand: where an epoch ends does not depend on how many rows came before.
 //!
-//! A batch whose rows were all skipped is void: it is never delivered. A rank that is alone has a batch less. Of several ranks all
+//! A batch whose samples were all skipped is void: it is never delivered. A rank that is alone has a batch less. Of several ranks all
 //! must have as many, and others may have theirs already, so there it is an error.
 
 use std::fmt;

@@ -52,6 +52,13 @@ pub(super) struct BatchRow {
     pub(super) reread: bool,
 }
 
+impl BatchRow {
+    /// Whether it is a sample of the plan's, and does not only fill up the batch.
+    pub(super) fn is_sample(&self) -> bool {
+        self.flags & FLAG_PADDING == 0
+    }
+}
+
 /// How far a batch is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Progress {
@@ -89,7 +96,7 @@ pub(super) struct Batch {
     pub(super) abandoned: bool,
     pub(super) hits: u32,
     pub(super) misses: u32,
-    /// Rows left out because their record is bad.
+    /// Samples left out because their record is bad; rows that only fill up the batch are none.
     pub(super) skipped: u32,
     pub(super) opened_ns: u64,
     /// When the last read this batch waited for came back.
@@ -131,18 +138,22 @@ impl Batch {
 
     /// The same without rows that only fill the batch up.
     pub(super) fn real(&self) -> impl Iterator<Item = &BatchRow> {
-        self.delivered().filter(|row| row.flags & FLAG_PADDING == 0)
+        self.delivered().filter(|row| row.is_sample())
     }
 
-    /// Rows delivered with another sample because theirs was bad.
+    /// Samples delivered with another one in their place because they were bad.
     pub(super) fn substituted(&self) -> u32 {
-        let flagged = self.delivered().filter(|row| row.flags & FLAG_SUBSTITUTED != 0);
+        let flagged = self.real().filter(|row| row.flags & FLAG_SUBSTITUTED != 0);
         u32::try_from(flagged.count()).unwrap_or(u32::MAX)
     }
 
-    /// Whether all samples that the batch was to have were skipped.
+    /// Whether all samples that the batch was to have were left out. One that has none, as there
+    /// are fewer samples than ranks want, is void once nothing is left that fills it up.
     pub(super) fn is_void(&self) -> bool {
-        self.skipped > 0 && self.real().next().is_none()
+        let has_samples = self.rows.iter().any(BatchRow::is_sample);
+        let is_any_left =
+            if has_samples { self.real().next().is_some() } else { self.delivered().next().is_some() };
+        !is_any_left && self.rows.iter().any(|row| row.state == RowState::Skipped)
     }
 
     /// What the rank is given by it.

@@ -7,7 +7,6 @@
 use shade_formats::SampleId;
 
 use super::action::Action;
-use super::counts::Counts;
 use super::job::Job;
 use super::machine::Core;
 use crate::plan::{draw_next_plan, draw_plan, high_importance, rep_now, spec_now};
@@ -63,9 +62,8 @@ impl Core {
                 self.index.len()
             )));
         }
-        job.begin(plan);
+        job.begin(Some(plan));
         job.next_plan = next_plan;
-        job.epoch_counts = Counts::default();
         job.count(|counts| counts.absorbing_epochs += u64::from(absorbing));
         job.scored_at.fill(0);
         for session in &mut self.sessions {

@@ -8,7 +8,7 @@ use shade_formats::index::Entry;
 use shade_formats::ring::FLAG_SUBSTITUTED;
 
 use super::action::Action;
-use super::batch::{RowRef, RowState};
+use super::batch::{BatchRow, RowRef, RowState};
 use super::machine::Core;
 use super::sizes::same_class;
 use crate::batches::row_bytes;
@@ -31,18 +31,20 @@ impl Core {
     /// A row's record cannot be had: does what `on_error` says. What is skipped or substituted counts when its batch is
     /// delivered.
     pub(super) fn row_fault(&mut self, row: RowRef, text: &str, actions: &mut Vec<Action>) {
+        let Some(batch) = self.session_mut(row.session).and_then(|s| s.batch_mut(row.seq)) else { return };
+        if batch.abandoned {
+            return batch.finish(row.position, RowState::Skipped);
+        }
         let Some(job) = &mut self.job else { return };
         job.count(|counts| counts.faults += 1);
         let on_error = job.spec.on_error;
         let substitute = if on_error == OnError::Substitute { self.substitute(row) } else { None };
         let Some(batch) = self.session_mut(row.session).and_then(|s| s.batch_mut(row.seq)) else { return };
-        if batch.abandoned {
-            return batch.finish(row.position, RowState::Skipped);
-        }
         match (on_error, substitute) {
             (OnError::Skip, _) => {
                 batch.finish(row.position, RowState::Skipped);
-                batch.skipped += 1;
+                let is_sample = batch.rows.get(row.position as usize).is_some_and(BatchRow::is_sample);
+                batch.skipped += u32::from(is_sample);
                 batch.faults.push(text);
                 actions.push(Action::BadRecord(format!("skipped {text}")));
             }
@@ -72,13 +74,14 @@ impl Core {
     /// A row's record cannot be had, which is not the record's fault: an error whatever `on_error` says. Leaving it out
     /// would leave out all that lies there.
     pub(super) fn row_error(&mut self, row: RowRef, text: &str) {
-        if let Some(job) = &mut self.job {
-            job.count(|counts| counts.faults += 1);
-        }
         let Some(batch) = self.session_mut(row.session).and_then(|s| s.batch_mut(row.seq)) else { return };
         batch.finish(row.position, RowState::Skipped);
-        if !batch.abandoned {
-            batch.failure.get_or_insert_with(|| text.to_owned());
+        if batch.abandoned {
+            return;
+        }
+        batch.failure.get_or_insert_with(|| text.to_owned());
+        if let Some(job) = &mut self.job {
+            job.count(|counts| counts.faults += 1);
         }
     }
 

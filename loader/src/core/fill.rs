@@ -9,7 +9,7 @@ use super::batch::{Batch, Progress, RowRef};
 use super::job::Job;
 use super::machine::Core;
 use super::report::Delivered;
-use super::session::{Outstanding, Session};
+use super::session::Outstanding;
 use super::trace::done_line;
 use crate::batches::{Columns, FillFault, FillOrder, Filled, Move, Row, SealOrder, Ticket};
 
@@ -80,19 +80,13 @@ impl Core {
     /// Publishes what is complete, each session's batches in their order.
     pub(super) fn publish_complete(&mut self, now_ns: u64, actions: &mut Vec<Action>) {
         let Some(job) = &mut self.job else { return };
-        let epoch = job.epoch();
-        let mut given = Given::default();
-        let current = |session: &&Session| session.wanted.map(|wanted| wanted.epoch) == epoch;
-        self.sessions.iter().filter(current).for_each(|session| given.add(session.given));
         for session in &mut self.sessions {
             while session.open.front().is_some_and(|batch| batch.progress == Progress::Complete) {
                 let Some(mut batch) = session.open.pop_front() else { break };
                 let lent = std::mem::take(&mut batch.lent);
                 session.outstanding.insert(batch.seq, Outstanding { block: Some(batch.offset), lent });
                 if !batch.abandoned && batch.failure.is_none() {
-                    session.given.add(batch.given());
-                    given.add(batch.given());
-                    batch.failure = job.judge(&batch, given);
+                    batch.failure = job.judge(session.rank, &batch);
                 }
                 let descriptor = Box::new(batch.descriptor(&job.spec, now_ns));
                 if self.observed {
@@ -148,9 +142,14 @@ fn rows_in_order(rows: &[Row]) -> usize {
 }
 
 impl Job {
-    /// Why a complete batch is not delivered; `given` is what all ranks were given of the epoch, with it.
-    fn judge(&mut self, batch: &Batch, given: Given) -> Option<String> {
+    /// Counts a complete batch of `rank`, and says why it is not delivered.
+    fn judge(&mut self, rank: u32, batch: &Batch) -> Option<String> {
         self.faults.extend(&batch.faults);
+        if let Some(of_rank) = self.given.get_mut(rank as usize) {
+            of_rank.add(batch.given());
+        }
+        let mut given = Given::default();
+        self.given.iter().for_each(|&of_rank| given.add(of_rank));
         let plan_len = self.plan.as_ref().map_or(0, |plan| plan.ids.len());
         let excess = given.excess(&self.spec, batch.epoch, plan_len, &self.faults);
         // A rank that is alone goes without the batch. Of several all must have as many, and others may have theirs already.
@@ -159,7 +158,10 @@ impl Job {
                 format!(
                     "batch {} of epoch {} has no sample left, all {} were skipped, and no rank may have fewer batches than the \
                      others: {}",
-                    batch.number, batch.epoch, batch.skipped, batch.faults
+                    batch.number,
+                    batch.epoch,
+                    if batch.skipped > 0 { batch.skipped as usize } else { batch.rows.len() },
+                    batch.faults
                 )
             })
         })
@@ -229,8 +231,10 @@ impl Batch {
         };
         let is_empty = self.abandoned || self.failure.is_some() || self.is_void();
         let records = if is_empty { 0 } else { self.delivered().count() };
-        // No trainer takes what is of another generation than its own: they count from 1.
-        let generation = if self.failure.is_none() && self.is_void() { 0 } else { self.generation };
+        // No trainer takes what is of another generation than its own: they count from 1. A rank
+        // whose epoch another one has ended is still in the generation of its batches.
+        let is_for_nobody = self.abandoned || (self.failure.is_none() && self.is_void());
+        let generation = if is_for_nobody { 0 } else { self.generation };
         Descriptor {
             seq: self.seq,
             generation,

@@ -8,7 +8,7 @@ use shade_formats::index::Index;
 use shade_formats::ring::{PayloadRing, PayloadSize};
 
 use super::action::{Accepted, Refusal};
-use super::bad_share::Faults;
+use super::bad_share::{Faults, Given};
 use super::counts::Counts;
 use super::report::Validation;
 use super::sizes::{Rooms, payload_size};
@@ -49,6 +49,9 @@ pub(super) struct Job {
     pub(super) warned_of_reports: bool,
     /// What was wrong with the records that the current epoch did without.
     pub(super) faults: Faults,
+    /// By rank: how much it was given of the current epoch, since it asked for it last. A rank that
+    /// is further on by now, or gone, counts on.
+    pub(super) given: Vec<Given>,
     /// By sample: one more than the plan order (batch × ranks + rank) of the latest report of this epoch that scored it.
     /// Reports arrive in any order; the latest *position* wins, so the table does not depend on timing.
     pub(super) scored_at: Vec<u32>,
@@ -85,6 +88,7 @@ impl Job {
             reports_missing: false,
             warned_of_reports: false,
             faults: Faults::default(),
+            given: vec![Given::default(); spec.world_size as usize],
             scored_at: vec![0; samples as usize],
             epoch_counts: Counts::default(),
             total: Counts::default(),
@@ -92,16 +96,20 @@ impl Job {
         })
     }
 
-    /// Goes on to `plan`.
-    pub(super) fn begin(&mut self, plan: Plan) {
+    /// Goes on to `plan`, or back to before the first epoch.
+    pub(super) fn begin(&mut self, plan: Option<Plan>) {
         let samples = self.importance.len();
-        self.position_entropy = position_entropy(&plan.ids, samples);
-        self.slices = self.slices.of_len(u32::try_from(plan.ids.len()).unwrap_or(u32::MAX));
-        self.plan = Some(plan);
+        let ids = plan.as_ref().map(|plan| &plan.ids);
+        self.position_entropy = ids.map_or(1.0, |ids| position_entropy(ids, samples));
+        self.slices =
+            self.slices.of_len(ids.map_or(samples, |ids| u32::try_from(ids.len()).unwrap_or(u32::MAX)));
+        self.plan = plan;
         self.outlook = None;
         self.settled = 0;
         self.exchanged.clear();
         self.faults = Faults::default();
+        self.given.fill(Given::default());
+        self.epoch_counts = Counts::default();
     }
 
     /// What a rank is told when it is accepted.

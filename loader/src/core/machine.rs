@@ -255,6 +255,7 @@ impl Core {
         self.job = Some(job);
         if is_new {
             self.rescore_residents();
+            self.places.iter_mut().for_each(Places::forget_brought);
         }
         self.sessions.push(Session::new(attach.session, attach.rank, attach.borrows, ring));
         Ok(accepted)
@@ -286,19 +287,21 @@ impl Core {
                 "batch {} of epoch {} does not exist: an epoch has {batches}",
                 wanted.next_batch, wanted.epoch
             );
-            actions.push(Action::Fail(session, text));
+            actions.push(Action::Interrupt(session, text));
             return;
         }
         let Some(state) = self.session_mut(session) else { return };
         state.wanted = Some(wanted);
-        state.given = Given::default();
         state.blocked_since_ns = None;
         state.is_full = false;
+        let rank = state.rank;
         if let Some(job) = &mut self.job
             && job.epoch() == Some(wanted.epoch)
         {
             // Within the epoch: the accesses that follow may be others than those in sight.
             job.outlook = None;
+            // What it was given before, it is given again.
+            job.given.get_mut(rank as usize).into_iter().for_each(|given| *given = Given::default());
         }
         self.abandon_open(session);
     }

@@ -81,8 +81,7 @@ impl Core {
             }
         };
         let Some(offset) = session.payload.reserve(layout.total) else {
-            session.blocked_since_ns.get_or_insert(now_ns);
-            session.is_full = true;
+            session.blocked(now_ns);
             return false;
         };
         rows.iter_mut().for_each(|row| row.offset += offset + layout.data);

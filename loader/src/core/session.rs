@@ -6,7 +6,6 @@ use std::sync::Arc;
 use shade_formats::limits::RING_DESCRIPTORS;
 use shade_formats::ring::PayloadRing;
 
-use super::bad_share::Given;
 use super::batch::Batch;
 use super::event::SessionId;
 use super::report::Delivered;
@@ -54,8 +53,6 @@ pub(super) struct Session {
     pub(super) blocked_since_ns: Option<u64>,
     /// What was delivered, by (epoch, batch): the current epoch's batches and those of the one before.
     pub(super) delivered: HashMap<(u32, u32), Delivered>,
-    /// How much it was given of the epoch that it wants, since it asked for it.
-    pub(super) given: Given,
 }
 
 impl Session {
@@ -73,13 +70,18 @@ impl Session {
             is_full: false,
             blocked_since_ns: None,
             delivered: HashMap::new(),
-            given: Given::default(),
         }
     }
 
     /// Is a release mark free for one more batch or message?
     pub(super) fn has_descriptor(&self) -> bool {
         self.open.len() + self.outstanding.len() < RING_DESCRIPTORS
+    }
+
+    /// Takes note that the next batch finds no room in the ring.
+    pub(super) fn blocked(&mut self, now_ns: u64) {
+        self.blocked_since_ns.get_or_insert(now_ns);
+        self.is_full = true;
     }
 
     /// The open batch with this sequence number.

@@ -2,7 +2,7 @@
 
 use std::collections::BinaryHeap;
 
-use shade_formats::control::{JobSpec, OnError, Output, Tail};
+use shade_formats::control::{JobSpec, OnError, Output, Policy, Tail};
 use shade_formats::index::{Entry, Index};
 use shade_formats::limits::{PAYLOAD_ALIGN_BYTES, PAYLOAD_BYTES_MAX};
 use shade_formats::ring::{BatchLayout, Layout, PayloadSize};
@@ -93,15 +93,22 @@ pub fn staging_bytes(index: &Index, block_bytes: u32, reads_max: u32) -> u64 {
     wanted.min(STAGING_BYTES).max(largest.saturating_mul(2)).max(u64::from(block_bytes))
 }
 
-/// Whether raw batches may show records where they lie in an arena of such blocks. Its cache must hold the whole dataset: then
-/// nothing is ever evicted, for which a record that is lent would be in the way. A page, of `page_bytes`, must not hold more than
-/// one record: what a trainer writes to it is its own. And records must be long on average: short ones are copied in less time
-/// than a trainer takes to map them.
+/// Whether raw batches may show records where they lie in an arena of such blocks. Its cache must
+/// hold the whole dataset, and its policy keep it: then nothing is ever evicted, for which a record
+/// that is lent would be in the way. A page, of `page_bytes`, must not hold more than one record:
+/// what a trainer writes to it is its own. And records must be long on average: short ones are
+/// copied in less time than a trainer takes to map them.
 #[must_use]
-pub fn may_lend(index: &Index, cache_bytes: u64, block_bytes: u32, page_bytes: u32) -> bool {
+pub fn may_lend(index: &Index, cache_bytes: u64, block_bytes: u32, page_bytes: u32, policy: Policy) -> bool {
     let dataset = Capacity::Share(1.0).bytes(index, block_bytes);
     let are_long = dataset >= u64::from(index.len()) * LENT_BYTES_MEAN_MIN;
-    block_bytes.is_multiple_of(page_bytes) && cache_bytes >= dataset && are_long
+    block_bytes.is_multiple_of(page_bytes) && cache_bytes >= dataset && are_long && keeps_what_fits(policy)
+}
+
+/// Whether nothing is ever evicted where the cache has room for the whole dataset. iCACHE's policy
+/// has regions of fixed shares, and evicts from one while the other has room.
+pub(super) fn keeps_what_fits(policy: Policy) -> bool {
+    policy != Policy::Icache
 }
 
 /// The ring layout of an output.

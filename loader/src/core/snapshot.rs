@@ -22,7 +22,6 @@ use shade_formats::control::{JobSpec, PlanSpec, Sampler};
 use shade_formats::{FormatError, SampleId};
 
 use super::action::Action;
-use super::bad_share::Given;
 use super::event::SessionId;
 use super::job::Job;
 use super::machine::Core;
@@ -83,7 +82,10 @@ impl Core {
                     "rank {rank} loads another state than ranks {others:?} have loaded: all ranks of a job load the state \
                      that one of them saved"
                 );
-                actions.extend(self.sessions.iter().map(|s| Action::Fail(s.id, text.clone())));
+                actions.extend(self.sessions.iter().map(|s| {
+                    let tell = if s.id == session { Action::Fail } else { Action::Interrupt };
+                    tell(s.id, text.clone())
+                }));
                 return;
             }
             _ => {}
@@ -101,11 +103,10 @@ impl Core {
         for other in everyone {
             self.abandon_open(other);
             let Some(state) = self.session_mut(other) else { continue };
-            state.given = Given::default();
             state.delivered.clear();
             // It would wait for batches that do not come.
             if state.wanted.take().is_some_and(|wanted| !wanted.ended) && other != session {
-                actions.push(Action::Fail(other, text.clone()));
+                actions.push(Action::Interrupt(other, text.clone()));
             }
         }
         actions.push(Action::StateLoaded(session));
@@ -144,10 +145,7 @@ fn restore(job: &mut Job, bytes: &[u8], content_id: u128, samples: u32) -> Resul
     let importance = Importance::from_bytes(fields.rest())?;
     expect(&fields, "a row of importance for each sample", importance.len() == samples)?;
 
-    match plan {
-        Some(plan) => job.begin(plan),
-        None => (job.plan, job.outlook) = (None, None),
-    }
+    job.begin(plan);
     job.next_plan = next_plan;
     job.validation = validation;
     (job.has_reports, job.reports_missing) = (reported == 1, false);

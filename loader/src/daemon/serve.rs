@@ -35,7 +35,7 @@ const STOP: Duration = Duration::from_secs(2);
 pub(super) enum Stop {
     /// By a signal, or nobody needs it any more.
     Asked,
-    /// A thread panicked.
+    /// A thread panicked or gave up.
     Defect(String),
 }
 
@@ -151,6 +151,10 @@ impl Daemon {
                     self.take(message);
                 }
             }
+            // Before what it has lost: trainers are to hear why, not of single records.
+            if let Ok(why) = stop.try_recv() {
+                return why;
+            }
             self.turn();
             if beaten.elapsed() >= HEARTBEAT {
                 beaten = Instant::now();
@@ -207,6 +211,7 @@ impl Daemon {
             Action::State(session, bytes) => self.sessions.send_state(session, &bytes),
             Action::StateLoaded(session) => self.sessions.reply(session, &Reply::StateLoaded),
             Action::Fail(session, text) => self.sessions.reply(session, &Reply::Failed { text }),
+            Action::Interrupt(session, text) => self.sessions.reply(session, &Reply::Interrupted { text }),
             Action::Close(session, text) => self.sessions.close(session, &text),
             Action::Trace(line) => {
                 if let Some(observer) = &self.observer {

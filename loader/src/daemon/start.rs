@@ -96,7 +96,7 @@ pub enum DaemonError {
     /// The cache is larger than this machine's memory.
     #[error(transparent)]
     Memory(#[from] CacheTooLarge),
-    /// A thread panicked, so the daemon has ended and told all sessions.
+    /// A thread panicked or cannot go on, so the daemon has ended and told all sessions.
     #[error("the daemon ends: {0}")]
     Defect(String),
 }
@@ -161,7 +161,7 @@ fn serve_at(
     let Records { arena, free, cache_bytes, block_bytes, lends } = records(config, &index)?;
     let locked = arena.locked();
     let records = arena.file().map(|file| RecordsSegment { file: Arc::clone(file), bytes: arena.bytes() });
-    let _prefault = Prefault::start(Arc::clone(&arena)).map_err(DaemonError::Start)?;
+    let _prefault = Prefault::start(Arc::clone(&arena));
 
     let (completions_in, completions) = crossbeam_channel::unbounded();
     let (done_in, done) = crossbeam_channel::unbounded();
@@ -210,7 +210,7 @@ fn serve_at(
         reads_max: config.reads.depth.submitted_max(),
         prefetches_max: PREFETCHES_MAX,
         gap_bytes_max: GAP_BYTES_MAX,
-        window_bytes: window_bytes(&index, cache_bytes, block_bytes),
+        window_bytes: window_bytes(&index, cache_bytes, block_bytes, config.policy),
         hedge: config.hedge,
         block_bytes,
         lends,
@@ -238,7 +238,7 @@ fn records(config: &ServeConfig, index: &Index) -> Result<Records, DaemonError> 
     let arena_bytes = cache_bytes + staging_bytes(index, block_bytes, config.reads.depth.submitted_max());
     check_cache(cache_bytes, arena_bytes)?;
     let page_bytes = u32::try_from(rustix::param::page_size()).unwrap_or(u32::MAX);
-    let lends = may_lend(index, cache_bytes, block_bytes, page_bytes);
+    let lends = may_lend(index, cache_bytes, block_bytes, page_bytes, config.policy);
     let arena = if lends { Arena::create_shared } else { Arena::create };
     let (arena, free) = arena(arena_bytes, block_bytes).map_err(|error| DaemonError::Arena {
         bytes: arena_bytes,

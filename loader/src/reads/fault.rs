@@ -82,14 +82,17 @@ pub enum ReadFault {
     /// The bytes are not those that were packed.
     #[error(transparent)]
     Checksum(#[from] Mismatch),
-    /// The same, and the shard's file is not the one that was packed or opened first.
-    #[error("{mismatch}; {} was replaced or changed: {why}", path.display())]
+    /// The same, and the shard's file is perhaps not the one that was packed, or certainly not the
+    /// one that was opened first.
+    #[error("{mismatch}; {} {why}", path.display())]
     OtherFile {
         /// What the record has and should have.
         mismatch: Mismatch,
         /// The shard's file.
         path: PathBuf,
-        /// What tells so.
+        /// Another file was opened than at first: what lies in it is not this dataset.
+        is_certain: bool,
+        /// What tells so: the rest of a sentence that begins with the path.
         why: String,
     },
     /// The blocks do not fit the read: a mistake in this program.
@@ -107,7 +110,11 @@ impl ReadFault {
     pub fn is_not_the_record_s(&self) -> bool {
         matches!(
             self,
-            Self::Open { .. } | Self::Refused { .. } | Self::Replaced { .. } | Self::Changed { .. }
+            Self::Open { .. }
+                | Self::Refused { .. }
+                | Self::Replaced { .. }
+                | Self::Changed { .. }
+                | Self::OtherFile { is_certain: true, .. }
         )
     }
 

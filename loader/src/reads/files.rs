@@ -3,7 +3,7 @@
 
 use super::descriptors::{Descriptors, open_max};
 use super::direct::Choice;
-use super::identity::Identity;
+use super::identity::{Identity, OtherFile};
 use super::{ReadFault, ShardWarning};
 use crate::blocks::Mismatch;
 use rustix::fs::{Advice, Mode, OFlags, fadvise, open, stat};
@@ -13,7 +13,7 @@ use shade_formats::{ContentId, ShardId};
 use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -36,6 +36,8 @@ pub(super) struct Files {
     answered: AtomicBool,
     /// Trouble was told of and is not over.
     troubled: AtomicBool,
+    /// Flights that wait for trouble to be over.
+    in_trouble: AtomicUsize,
 }
 
 /// A shard and its file.
@@ -87,9 +89,9 @@ impl OpenShard {
 }
 
 impl Files {
-    /// The files of the shards in `folder`, of which `missing` are not there.
+    /// The files of the shards in `folder`, of which `missing`, in order, are not there.
     pub(super) fn new(folder: &Path, index: Arc<Index>, choice: Choice, missing: &[ShardId]) -> Self {
-        let slot = |id| Slot { missing: missing.contains(&ShardId(id)), ..Slot::default() };
+        let slot = |id| Slot { missing: missing.binary_search(&ShardId(id)).is_ok(), ..Slot::default() };
         let slots = (0..index.shard_count()).map(slot).collect();
         Self {
             folder: folder.to_owned(),
@@ -101,6 +103,7 @@ impl Files {
             buffered: AtomicBool::new(false),
             answered: AtomicBool::new(false),
             troubled: AtomicBool::new(false),
+            in_trouble: AtomicUsize::new(0),
         }
     }
 
@@ -173,7 +176,7 @@ impl Files {
         let bytes = self.index.shard(shard).map_or(0, |shard| shard.bytes);
         let now = (Identity::of_path(&path).ok(), Identity::of_file(&open.fd).ok());
         match super::identity::what_changed(self.index_file, bytes, first, now) {
-            Some(why) => ReadFault::OtherFile { mismatch, path, why },
+            Some(OtherFile { is_certain, why }) => ReadFault::OtherFile { mismatch, path, is_certain, why },
             None => mismatch.into(),
         }
     }
@@ -185,9 +188,17 @@ impl Files {
         }
     }
 
-    /// A read went well that had trouble before.
-    pub(super) fn end_trouble(&self) {
-        if self.troubled.swap(false, Ordering::Relaxed) {
+    /// A flight begins to wait for trouble to be over.
+    pub(super) fn begin_trouble(&self) {
+        self.in_trouble.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A flight that had trouble ends: it went well, or its patience is over. Once none waits any
+    /// more the next trouble is another one, and told anew.
+    pub(super) fn end_trouble(&self, is_well: bool) {
+        let was_last = self.in_trouble.fetch_sub(1, Ordering::Relaxed) == 1;
+        let was_told = (is_well || was_last) && self.troubled.swap(false, Ordering::Relaxed);
+        if was_told && is_well {
             tracing::warn!("shards can be read again");
         }
     }
@@ -375,6 +386,24 @@ mod tests {
         assert_eq!(files.get(ShardId(1)).unwrap_err(), Unopened::Fault(ReadFault::UnknownShard));
     }
 
+    #[test]
+    fn trouble_is_told_once_while_it_lasts_and_again_when_it_comes_again() {
+        let (_folder, files) = dataset(None);
+        let fault = files.refused(SHARD, Errno::ACCESS);
+        let is_told = || files.troubled.load(Ordering::Relaxed);
+        files.begin_trouble();
+        files.begin_trouble();
+        files.tell_trouble(&fault, Duration::ZERO);
+        files.end_trouble(false);
+        assert!(is_told(), "one still waits");
+        files.end_trouble(false);
+        assert!(!is_told(), "the patience of all is over: the next outage is told");
+        files.begin_trouble();
+        files.tell_trouble(&fault, Duration::ZERO);
+        files.end_trouble(true);
+        assert!(!is_told());
+    }
+
     fn is_trouble(opened: Result<Arc<OpenShard>, Unopened>, with: Errno) -> bool {
         matches!(opened, Err(Unopened::Trouble(ReadFault::Open { errno, .. })) if errno == with)
     }
@@ -444,6 +473,20 @@ mod tests {
         assert!(!Arc::ptr_eq(&stale, &fresh));
         assert!(Arc::ptr_eq(&fresh, &files.reopen(SHARD, &stale).unwrap()), "the second read finds it open");
         assert!(Arc::ptr_eq(&fresh, &files.get(SHARD).unwrap()));
+    }
+
+    #[test]
+    fn wrong_records_of_a_file_that_took_a_stale_one_s_place_are_no_damage() {
+        let (folder, files) = dataset(None);
+        let stale = files.get(SHARD).unwrap();
+        let mismatch = Mismatch { got: 1, expected: 2 };
+        assert_eq!(files.doubt(SHARD, &stale, mismatch), mismatch.into());
+        std::fs::write(folder.path().join("new"), [9; 1024]).unwrap();
+        std::fs::rename(folder.path().join("new"), folder.path().join("shard-000000.tar")).unwrap();
+        let fault = files.doubt(SHARD, &stale, mismatch);
+        assert!(!fault.is_not_the_record_s(), "still read from the first file: {fault}");
+        let fault = files.doubt(SHARD, &files.reopen(SHARD, &stale).unwrap(), mismatch);
+        assert!(fault.is_not_the_record_s() && fault.to_string().contains("taken its place"), "{fault}");
     }
 
     #[test]

@@ -310,15 +310,18 @@ impl Flight {
 
     /// Waits because of `fault`, or ends with it once it has lasted as long as the patience.
     fn wait_for_store(mut self, fault: ReadFault, now: Instant, shared: &Shared) -> Step {
-        let Trouble { since, wait } = self.trouble.unwrap_or(Trouble { since: now, wait: TROUBLE_WAIT_MIN });
+        let Trouble { since, wait } = self.trouble.unwrap_or_else(|| {
+            shared.files.begin_trouble();
+            Trouble { since: now, wait: TROUBLE_WAIT_MIN }
+        });
         let tried = now.saturating_duration_since(since);
+        self.trouble = Some(Trouble { since, wait: (2 * wait).min(TROUBLE_WAIT_MAX) });
         if tried >= shared.patience {
             return self.end(Err(fault.after(tried)), now, shared);
         }
         if tried >= TROUBLE_TOLD_AFTER {
             shared.files.tell_trouble(&fault, shared.patience);
         }
-        self.trouble = Some(Trouble { since, wait: (2 * wait).min(TROUBLE_WAIT_MAX) });
         self.wait(wait.min(shared.patience - tried), shared)
     }
 
@@ -326,6 +329,7 @@ impl Flight {
     fn cut(mut self, fault: ReadFault, now: Instant, shared: &Shared) -> Vec<Completion> {
         let latency = self.latency(now);
         self.pause(shared);
+        self.end_trouble(false, shared);
         let end = |op| Completion { op, outcome: Err(fault.clone()), checked: false, latency };
         match self.cargo {
             Cargo::Record(op) => vec![end(op)],
@@ -335,6 +339,13 @@ impl Flight {
                 }
                 ops.into_iter().map(end).collect()
             }
+        }
+    }
+
+    /// The flight is over, and so is its trouble, if it had any.
+    fn end_trouble(&self, is_well: bool, shared: &Shared) {
+        if self.trouble.is_some() {
+            shared.files.end_trouble(is_well);
         }
     }
 
@@ -351,9 +362,7 @@ impl Flight {
             let failed = self.progress.take_failure() || matches!(outcome, Err(ReadFault::Failed { .. }));
             shared.gate.leave(in_flight, clean.then_some((latency, now)), failed);
         }
-        if outcome.is_ok() && self.trouble.is_some() {
-            shared.files.end_trouble();
-        }
+        self.end_trouble(outcome.is_ok(), shared);
         match self.cargo {
             Cargo::Record(op) => {
                 let mut outcome = outcome;
@@ -364,6 +373,14 @@ impl Flight {
                 Step::Done(Completion { op, outcome, checked, latency })
             }
             Cargo::Neighbours(ops, buffer) => {
+                if let Some(fault) = outcome.as_ref().err().filter(|fault| fault.is_not_the_record_s()) {
+                    // Each alone would only wait as long once more.
+                    if let Some(pool) = &shared.bounce {
+                        pool.give(buffer);
+                    }
+                    let end = |op| Completion { op, outcome: Err(fault.clone()), checked: false, latency };
+                    return Step::Landed(ops.into_iter().map(end).collect(), Vec::new());
+                }
                 let bytes = match (&outcome, &shared.bounce) {
                     (Ok(()), Some(pool)) => pool.bytes(&buffer, self.len).unwrap_or_default(),
                     _ => Default::default(),

@@ -35,29 +35,56 @@ impl Identity {
     }
 }
 
+/// What tells that a shard's file is another one than was packed or opened first, or was written
+/// to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct OtherFile {
+    /// The open file is not the one that was opened first.
+    pub(super) is_certain: bool,
+    /// The rest of a sentence that begins with its path.
+    pub(super) why: String,
+}
+
 /// What tells that a shard is not as it was packed, or not as it was when it was opened first. `bytes` is its size
 /// according to the index, `now` what its path names and what is open. `None` where nothing tells so.
+///
+/// A time alone proves nothing: a dataset that was copied without its times has shards as new as
+/// its index, or newer.
 pub(super) fn what_changed(
     index: Option<Identity>,
     bytes: u64,
     first: Option<Identity>,
     (at_path, open): (Option<Identity>, Option<Identity>),
-) -> Option<String> {
+) -> Option<OtherFile> {
     if let (Some(first), Some(other)) = (first, at_path.or(open))
         && first != other
     {
-        return Some(if first.inode == other.inode {
-            "somebody has written to it since it was opened".to_owned()
+        let what = if first.inode == other.inode {
+            "somebody has written to it"
         } else {
-            "another file has taken its place since it was opened".to_owned()
+            "another file has taken its place"
+        };
+        // What is read comes from the open file; the one at the path may be another already, or the
+        // repaired one.
+        let is_certain = open.is_some_and(|open| open.inode != first.inode);
+        return Some(OtherFile {
+            is_certain,
+            why: format!("was replaced or changed: {what} since it was opened"),
         });
     }
     let now = open.or(at_path)?;
+    let perhaps = |why| Some(OtherFile { is_certain: false, why });
     if now.bytes != bytes {
-        return Some(format!("it has {} bytes, the index says {bytes}", now.bytes));
+        return perhaps(format!(
+            "was replaced or changed: it has {} bytes, the index says {bytes}",
+            now.bytes
+        ));
     }
     let later = now.changed.checked_sub(index?.changed).filter(|later| !later.is_zero())?;
-    Some(format!("it is newer than the dataset's index, by {:.1} s", later.as_secs_f64()))
+    perhaps(format!(
+        "is perhaps another file: it is newer than the dataset's index, by {:.1} s",
+        later.as_secs_f64()
+    ))
 }
 
 #[cfg(test)]
@@ -75,12 +102,34 @@ mod tests {
         let table = [
             (was, was, was, None),
             (None, was, was, None),
-            (was, file(3, 512, 90), was, Some("another file has taken its place")),
+            (
+                was,
+                file(3, 512, 90),
+                was,
+                Some((false, "replaced or changed: another file has taken its place")),
+            ),
             // Opened anew after it went stale: both are the other file.
-            (was, file(3, 512, 90), file(3, 512, 90), Some("another file has taken its place")),
-            (was, file(2, 512, 101), file(2, 512, 101), Some("written to it")),
-            (None, file(2, 1024, 90), file(2, 1024, 90), Some("1024 bytes, the index says 512")),
-            (None, file(3, 512, 103), file(3, 512, 103), Some("newer than the dataset's index, by 3.0 s")),
+            (
+                was,
+                file(3, 512, 90),
+                file(3, 512, 90),
+                Some((true, "changed: another file has taken its place")),
+            ),
+            (was, None, file(3, 512, 90), Some((true, "changed: another file has taken its place"))),
+            (was, file(2, 512, 101), file(2, 512, 101), Some((false, "replaced or changed: somebody"))),
+            (
+                None,
+                file(2, 1024, 90),
+                file(2, 1024, 90),
+                Some((false, "changed: it has 1024 bytes, the index")),
+            ),
+            // Copied without times, the index first.
+            (
+                None,
+                file(3, 512, 103),
+                file(3, 512, 103),
+                Some((false, "is perhaps another file: it is newer")),
+            ),
             (None, file(3, 512, 100), file(3, 512, 100), None),
             (was, None, was, None),
             (None, None, None, None),
@@ -88,8 +137,10 @@ mod tests {
         for (first, at_path, open, expected) in table {
             let got = what_changed(index, 512, first, (at_path, open));
             match (&got, expected) {
-                (Some(got), Some(expected)) => assert!(got.contains(expected), "{got}"),
-                (got, expected) => assert_eq!(got.as_deref(), expected),
+                (Some(got), Some((is_certain, why))) => {
+                    assert!(got.is_certain == is_certain && got.why.contains(why), "{got:?}");
+                }
+                (got, expected) => assert!(got.is_none() && expected.is_none(), "{got:?} {expected:?}"),
             }
         }
         assert_eq!(what_changed(None, 512, None, (was, was)), None);

@@ -231,3 +231,74 @@ impl PartialEq for Event {
 }
 
 impl Eq for Event {}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicU64;
+    use std::time::Duration;
+
+    use shade_formats::index::{INDEX_FILE, Index, IndexBuilder, Shard};
+    use shade_formats::{SampleId, ShardId};
+
+    use super::super::bounce::BouncePool;
+    use super::super::direct::Choice;
+    use super::super::files::Files;
+    use super::super::gate::Gate;
+    use super::super::{Depth, ReadFault, ReadOp};
+    use super::*;
+    use crate::blocks::Arena;
+
+    #[test]
+    fn neighbours_whose_shard_is_gone_are_waited_for_once() {
+        const PATIENCE: Duration = Duration::from_secs(60);
+        let folder = tempfile::tempdir().unwrap();
+        let mut index = IndexBuilder::new();
+        let shard = Shard { name: "shard-000000.tar", bytes: 4096, crc32c: 0, records: 0 };
+        index.push_shard(shard).unwrap();
+        let index = index.finish().unwrap();
+        std::fs::write(folder.path().join(INDEX_FILE), &index).unwrap();
+        let index = Arc::new(Index::open(index).unwrap());
+        let choice = Choice { direct_align_bytes: None, why: "test".into() };
+        let (arena, mut free) = Arena::create(1 << 20, 512).unwrap();
+        let shared = Arc::new(Shared {
+            // There when the files were looked at, and gone since.
+            files: Files::new(folder.path(), index, choice, &[]),
+            arena: Arc::new(arena),
+            bounce: Some(BouncePool::create().unwrap()),
+            gate: Gate::new(Depth::Auto),
+            patience: PATIENCE,
+            flights: AtomicU64::new(0),
+        });
+        let (sender, completions) = crossbeam_channel::unbounded();
+        let start = Instant::now();
+        let model = "latency=2ms,clock=virtual".parse().unwrap();
+        let mut sim = Sim::new(model, Arc::clone(&shared), sender, start);
+        let op = |number: u32| ReadOp {
+            flight: 0,
+            sample: SampleId(number),
+            shard: ShardId(0),
+            offset: u64::from(1024 * number + 512),
+            len: 512,
+            crc32c: 0,
+            recheck: false,
+            blocks: free.take(512).unwrap(),
+        };
+        let mut flights = Flight::neighbours((0..3).map(op).collect(), &shared);
+        assert_eq!(flights.len(), 1, "they travel together");
+        sim.take(flights.remove(0));
+        while sim.next_due().is_some() {
+            sim.answer();
+        }
+        let waited = sim.now.saturating_duration_since(start);
+        assert!((PATIENCE..2 * PATIENCE).contains(&waited), "{waited:?}");
+        let back: Vec<Completion> = completions.try_iter().collect();
+        assert_eq!(back.len(), 3);
+        for completion in back {
+            let fault = completion.outcome.unwrap_err();
+            let ReadFault::Open { errno: Errno::NOENT, tried, .. } = fault else { panic!("{fault}") };
+            assert!(tried >= PATIENCE);
+            free.give(completion.op.blocks);
+        }
+        assert!((0..64).all(|_| shared.bounce.as_ref().unwrap().take().is_some()), "the buffer is back");
+    }
+}

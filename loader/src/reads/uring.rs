@@ -15,6 +15,7 @@ use super::op::{Completion, deliver};
 use super::opener::{Opened, Opener};
 use super::ring_setup::set_up;
 use crate::blocks::BlocksError;
+use crate::panics::give_up;
 use crossbeam_channel::{Receiver, Sender};
 use io_uring::types::{Fd, SubmitArgs, Timespec};
 use io_uring::{IoUring, opcode, squeue};
@@ -203,7 +204,8 @@ impl Worker {
             self.reap();
         }
         if let Err(error) = ended {
-            tracing::error!(%error, "io_uring_enter failed; no more records can be read");
+            // Whoever submits a read after this would wait for it without end.
+            give_up(format!("no more records can be read: io_uring_enter: {error}"));
         }
         // A closed ring takes no more reads; after a failure the table tells those who wait for its reads.
         deliver(&self.completions, self.done.drain(..));

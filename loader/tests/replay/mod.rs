@@ -217,7 +217,7 @@ impl Replay {
         let block_bytes =
             block_bytes_for((0..index.len()).map(|id| index.entry(SampleId(id)).unwrap().stored_len));
         let cache_bytes = Capacity::Share(1.0).bytes(&index, block_bytes);
-        let window_bytes = window_bytes(&index, cache_bytes, block_bytes);
+        let window_bytes = window_bytes(&index, cache_bytes, block_bytes, Policy::Lookahead);
         let gap_bytes_max = GAP_BYTES_MAX;
         let config = Self::config(Policy::Lookahead, cache_bytes, depth);
         Self::with(index, CoreConfig { window_bytes, gap_bytes_max, ..config }, seed)
@@ -440,7 +440,9 @@ impl Replay {
                 Action::StateLoaded(_) => {}
                 Action::Warn(text) | Action::BadRecord(text) => self.warnings.push(text),
                 Action::Trace(line) => self.traced.push(*line),
-                Action::Fail(_, text) | Action::Close(_, text) => self.failed.push(text),
+                Action::Fail(_, text) | Action::Interrupt(_, text) | Action::Close(_, text) => {
+                    self.failed.push(text);
+                }
             }
         }
     }

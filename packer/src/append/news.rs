@@ -28,7 +28,7 @@ impl News {
         let known: HashMap<&[u8], SampleId> =
             ids.map(|id| (index.path(id).unwrap_or_default(), id)).collect();
         let is_transformed = dataset.is_transformed();
-        let mut changes = Changes { fault: times.fault.clone(), ..Changes::default() };
+        let mut changes = Changes { fault: times.fault.clone(), is_transformed, ..Changes::default() };
         let mut new_ids = Vec::new();
         for (id, sample) in (0u32..).map(SampleId).zip(listed.samples()) {
             match known.get(sample.path.as_bytes()) {

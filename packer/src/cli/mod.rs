@@ -35,8 +35,8 @@ use crate::verify::verify;
 /// Exit codes: 0 done, 1 failed (diff: they differ; verify: some of it could not be read), 2 usage
 /// (or another command is making or changing the dataset, or OUT is another dataset), 3 the dataset is
 /// damaged, 4 done, but samples were left out, 5 done, but files of the source were written to since
-/// they were packed, at equal length (diff says whether their bytes differ; 5 goes before 4 if both
-/// hold), 130 interrupted.
+/// they were packed, at equal length (diff says whether their bytes differ, unless images were
+/// transformed; 5 goes before 4 if both hold), 130 interrupted.
 #[derive(Debug, Parser)]
 #[command(name = "shade-pack", version, max_term_width = 110)]
 pub struct Cli {

@@ -325,8 +325,14 @@ impl Reading<'_> {
 /// else says that this user may not read it, or that this machine cannot now.
 fn is_damage(fault: &io::Error) -> bool {
     matches!(fault.kind(), io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof)
-        || fault.raw_os_error() == Some(Errno::IO.raw_os_error())
+        || Errno::from_io_error(fault).is_some_and(|errno| LOST.contains(&errno))
 }
+
+/// What the system says of bytes that their disk has lost. Direct reads pass on what the block
+/// layer says of bad sectors, where buffered ones say EIO; the last two are file systems' words for
+/// their own damaged structures.
+const LOST: [Errno; 6] =
+    [Errno::IO, Errno::NODATA, Errno::REMOTEIO, Errno::ILSEQ, Errno::UCLEAN, Errno::BADMSG];
 
 /// A shard of which all spans were read.
 struct Whole {
@@ -339,5 +345,21 @@ struct Whole {
 impl Findings {
     fn push(&mut self, damaged: DamagedSample) {
         self.damaged.push(damaged);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_disk_has_lost_is_damage_and_what_may_not_be_read_is_not() {
+        let told = |code: i32| is_damage(&io::Error::from_raw_os_error(code));
+        // By number, as the kernel gives them: EIO, EILSEQ, ENODATA, EBADMSG, EUCLEAN, EREMOTEIO;
+        // ENOENT.
+        assert!([5, 84, 61, 74, 117, 121, 2].into_iter().all(told));
+        // EPERM, EACCES, ENOMEM, EMFILE, ESTALE, ETIMEDOUT.
+        assert!(![1, 13, 12, 24, 116, 110].into_iter().any(told));
+        assert!(is_damage(&io::ErrorKind::UnexpectedEof.into()));
     }
 }

@@ -22,6 +22,7 @@ use crate::claim::Claim;
 use crate::dataset::Dataset;
 use crate::direct::{DirectFile, ReadMemory};
 use crate::error::Error;
+use crate::files;
 use crate::interrupt::Stop;
 use crate::options::Options;
 use crate::pack::Gate;
@@ -123,7 +124,9 @@ impl Rewritten {
     fn write(&self, bytes: &[u8], piece: &Piece) -> Result<Done, Error> {
         let file =
             File::options().write(true).open(&self.partial).map_err(Error::io("open", &self.partial))?;
-        file.write_all_at(bytes, piece.bytes.start).map_err(Error::io("write", &self.partial))?;
+        file.write_all_at(bytes, piece.bytes.start)
+            .and_then(|()| files::close(file))
+            .map_err(Error::io("write", &self.partial))?;
         Ok(Done { crc32c: crc32c(bytes), remade: 0, failed: Vec::new() })
     }
 
@@ -151,7 +154,10 @@ impl Rewritten {
             repaired.failed_shards.push(DamagedShard { shard: self.path.clone(), fault });
             return Ok(());
         }
-        let synced = File::options().write(true).open(&self.partial).and_then(|file| file.sync_all());
+        let synced = File::options().write(true).open(&self.partial).and_then(|file| {
+            file.sync_all()?;
+            files::close(file)
+        });
         synced.map_err(Error::io("sync", &self.partial))?;
         fs::rename(&self.partial, &self.path).map_err(Error::io("name", &self.partial))?;
         repaired.shards.push(self.path.display().to_string());

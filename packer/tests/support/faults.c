@@ -1,5 +1,6 @@
 /* Loaded into the packer by LD_PRELOAD: has closing a file fail as NFS has it over quota, and notes which files are synced.
- * SHADE_TEST_FAIL_CLOSE is a part of the paths whose closing fails, SHADE_TEST_SYNCED a file that paths are appended to. */
+ * SHADE_TEST_FAIL_CLOSE is a part of the paths whose closing fails, SHADE_TEST_FAIL_WRITE of those that cannot be written to
+ * as the disk is full, SHADE_TEST_SYNCED a file that paths are appended to. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -27,6 +28,20 @@ int close(int fd) {
         return -1;
     }
     return closed;
+}
+
+ssize_t write(int fd, const void *bytes, size_t count) {
+    ssize_t (*real)(int, const void *, size_t) = (ssize_t (*)(int, const void *, size_t))dlsym(RTLD_NEXT, "write");
+    const char *part = getenv("SHADE_TEST_FAIL_WRITE");
+    char path[4096];
+    if (part) {
+        path_of(fd, path, sizeof path);
+        if (strstr(path, part)) {
+            errno = ENOSPC;
+            return -1;
+        }
+    }
+    return real(fd, bytes, count);
 }
 
 int fsync(int fd) {

@@ -2,6 +2,7 @@
 //!
 //! Answers come in the order of the requests, one at a time. `Failed` may come at any moment, and does not say whether it
 //! answers a request or ends the session; so it ends whichever wait it meets, and an answer that it overtook is dropped.
+//! `Interrupted` may come at any moment, too, and is never an answer: it is kept for `next`.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
@@ -76,9 +77,33 @@ impl Dialogue {
         fd: Option<&OwnedFd>,
         accept: impl Fn(Received) -> Result<T, Received>,
     ) -> Result<T, ClientError> {
+        self.ask_hearing(&mut lock(&self.hearing), what, request, fd, accept)
+    }
+
+    /// The same for a request that begins anew: once it is answered, what was wrong before is over.
+    pub(crate) fn ask_anew<T>(
+        &self,
+        what: &'static str,
+        request: &Request,
+        fd: Option<&OwnedFd>,
+        accept: impl Fn(Received) -> Result<T, Received>,
+    ) -> Result<T, ClientError> {
         let mut hearing = lock(&self.hearing);
+        let answer = self.ask_hearing(&mut hearing, what, request, fd, accept)?;
+        hearing.fault = None;
+        Ok(answer)
+    }
+
+    fn ask_hearing<T>(
+        &self,
+        hearing: &mut Hearing,
+        what: &'static str,
+        request: &Request,
+        fd: Option<&OwnedFd>,
+        accept: impl Fn(Received) -> Result<T, Received>,
+    ) -> Result<T, ClientError> {
         // What came before the request is not its answer.
-        self.hear_all(&mut hearing)?;
+        self.hear_all(hearing)?;
         let started = Instant::now();
         send(&self.socket, request, fd.map(AsFd::as_fd))
             .map_err(|error| self.unanswered(what, started, error))?;
@@ -88,6 +113,7 @@ impl Dialogue {
                     hearing.stray_allowed = true;
                     return Err(ClientError::Failed { text });
                 }
+                Ok((Reply::Interrupted { text }, _)) => hearing.fault = Some(ClientError::Failed { text }),
                 Ok(received) => match accept(received) {
                     Ok(answer) => return Ok(answer),
                     Err(_) if hearing.stray_allowed => hearing.stray_allowed = false,
@@ -135,7 +161,9 @@ impl Dialogue {
     fn hear_all(&self, hearing: &mut Hearing) -> Result<(), ClientError> {
         loop {
             hearing.fault = match receive_now(&self.socket) {
-                Ok((Reply::Failed { text }, _)) => Some(ClientError::Failed { text }),
+                Ok((Reply::Failed { text } | Reply::Interrupted { text }, _)) => {
+                    Some(ClientError::Failed { text })
+                }
                 Ok(_) if hearing.stray_allowed => {
                     hearing.stray_allowed = false;
                     continue;
@@ -202,6 +230,7 @@ pub(crate) fn reply_name(reply: &Reply) -> &'static str {
         Reply::State { .. } => "State",
         Reply::StateLoaded => "StateLoaded",
         Reply::Failed { .. } => "Failed",
+        Reply::Interrupted { .. } => "Interrupted",
         Reply::Observing { .. } => "Observing",
     }
 }

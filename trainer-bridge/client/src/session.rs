@@ -301,7 +301,7 @@ impl Session {
     pub fn load_state(&self, bytes: &[u8]) -> Result<(), ClientError> {
         self.owner.check()?;
         let fd = state::write(bytes)?;
-        self.dialogue.ask("load_state", &Request::LoadState, Some(&fd), |(reply, fds)| match reply {
+        self.dialogue.ask_anew("load_state", &Request::LoadState, Some(&fd), |(reply, fds)| match reply {
             Reply::StateLoaded => Ok(()),
             other => Err((other, fds)),
         })

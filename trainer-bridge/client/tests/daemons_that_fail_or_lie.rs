@@ -13,8 +13,8 @@ use shade_client::{ClientError, Launch, Next, Options, Session};
 use shade_formats::control::{PROTOCOL, REFUSE_ENDING, REFUSE_RESOURCES, Reply, Request};
 use shade_formats::ring::{CLIENT_SEGMENT_BYTES, DAEMON_SEGMENT_BYTES};
 use support::{
-    Listener, Memory, PAYLOAD_BYTES, SIZE_SEALS, connect, dataset, job, next, next_batch, options, segment,
-    spec, welcome,
+    Daemon, Listener, Memory, PAYLOAD_BYTES, SIZE_SEALS, connect, dataset, job, next, next_batch, options,
+    segment, spec, welcome,
 };
 
 #[test]
@@ -101,6 +101,36 @@ fn a_failure_told_unasked_ends_next_and_no_answer_is_lost_to_it() {
     assert_eq!(next(&session).unwrap_err().to_string(), "the daemon reports: store gone");
     assert!(matches!(session.stats(), Err(ClientError::Failed { .. })));
     assert_eq!(session.stats().unwrap(), "{}");
+    daemon.join().unwrap();
+}
+
+#[test]
+fn an_interruption_is_no_answer_and_a_loaded_state_ends_it() {
+    let job = job("interrupted");
+    let listener = Listener::bind(&job);
+    let daemon = std::thread::spawn(move || {
+        let mut daemon = listener.serve();
+        let interrupt = |daemon: &Daemon| daemon.peer.say(&Reply::Interrupted { text: "rank 0".to_owned() });
+        daemon.epoch_started();
+        assert_eq!(daemon.peer.hear(), Request::Stats);
+        interrupt(&daemon);
+        daemon.peer.say(&Reply::Stats { json: "{}".to_owned() });
+        // One is told before the request, the other overtakes its answer.
+        interrupt(&daemon);
+        assert_eq!(daemon.peer.hear(), Request::LoadState);
+        interrupt(&daemon);
+        daemon.peer.say(&Reply::StateLoaded);
+        let generation = daemon.epoch_started();
+        daemon.publish_batch(generation, 0, &[b"after"]);
+        daemon
+    });
+    let session = connect(&job);
+    session.start_epoch(0, 0).unwrap();
+    assert_eq!(session.stats().unwrap(), "{}");
+    assert_eq!(next(&session).unwrap_err().to_string(), "the daemon reports: rank 0");
+    session.load_state(b"state").unwrap();
+    session.start_epoch(0, 0).unwrap();
+    drop(next_batch(&session));
     daemon.join().unwrap();
 }
 
