@@ -1,4 +1,4 @@
-"""Small images as PPM files: nothing to decode. They compress to a third, as each pixel of noise stands four times."""
+"""Small images as PPM files: nothing to decode. They compress to half, as each pixel of noise stands four times."""
 
 from pathlib import Path
 
