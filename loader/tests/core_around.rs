@@ -41,11 +41,22 @@ fn a_read_brings_its_window_and_each_record_is_read_and_delivered_once() {
     assert!(replay.reads <= windows + 3 * u64::from(BATCH) + 2 * u64::from(DEPTH), "{} reads", replay.reads);
     assert_eq!(counts.misses + counts.prefetched + counts.hits, u64::from(SAMPLES));
     assert_eq!(counts.hits, counts.joined, "what came along is no hit");
-    // Neighbours count one by one, as a buffer is taken for each read of them that was submitted.
-    assert!(replay.reads_at_once_max < DEPTH as usize + NEIGHBOURS_MAX, "{}", replay.reads_at_once_max);
     let reads = replay.reads;
     replay.epoch(1);
     assert_eq!(replay.reads, reads, "all is there");
+}
+
+#[test]
+fn reads_of_many_records_are_under_way_at_a_time_and_no_more_than_there_are_buffers_for() {
+    for (depth, least, most) in
+        [(4, 2 * WINDOW_BYTES / PLACE, 4 * NEIGHBOURS_MAX), (512, 400, 512 + NEIGHBOURS_MAX)]
+    {
+        let mut replay = Replay::around(index(SAMPLES, 4, |_| LEN), depth, 3);
+        replay.attach_all(&spec(BATCH, 1), 0);
+        replay.epoch(0);
+        let records = replay.reads_at_once_max;
+        assert!((least as usize..most).contains(&records), "{records} records at depth {depth}");
+    }
 }
 
 #[test]

@@ -15,6 +15,9 @@ use crate::blocks::{Blocks, Record, charged_bytes};
 use crate::cache::Admission;
 use crate::reads::{Completion, ReadOp};
 
+/// Records submitted at a time at most, where reads bring several; as many reads as the depth has may be under way all the same.
+const RECORDS_MAX: usize = 512;
+
 /// The read of one record as part of `flight`; `recheck` if it was not what was packed when it came before.
 pub(super) fn read_op(
     flight: FlightId,
@@ -53,9 +56,10 @@ impl Core {
 
     /// Submits queued reads, oldest first, each with the neighbours that come along, while blocks allow.
     pub(super) fn submit_reads(&mut self, now_ns: u64, actions: &mut Vec<Action>) {
-        // Neighbours count one by one: each read of them takes a bounce buffer from now on, and where there is none left the
-        // engine reads them alone.
-        while self.reading.records_in_flight() < self.config.reads_max as usize {
+        let reads_max = self.config.reads_max as usize;
+        // Each read of neighbours takes a bounce buffer from now on, and where there is none left the engine reads them alone.
+        let records_max = reads_max.max(RECORDS_MAX);
+        while self.reading.in_flight() < reads_max && self.reading.records_in_flight() < records_max {
             let Some(first) = self.reading.next(&self.index) else { return };
             let Some(entry) = self.index.entry(first) else { return };
             // No room: a fill that is under way will give some back.
