@@ -43,7 +43,9 @@ pub enum ClientError {
         text: String,
     },
     /// Another user's process holds the socket.
-    #[error("{socket} belongs to user {got}, not to user {expected}: not sending it anything")]
+    #[error(
+        "{socket} belongs to user {got}, not to user {expected}: not sending it anything; name a file of your own with socket="
+    )]
     Foreign {
         /// The socket.
         socket: String,
