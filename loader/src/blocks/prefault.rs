@@ -1,11 +1,10 @@
 //! Finds memory for an arena ahead of the reads that fill it, on threads of its own.
 //!
 //! Fresh memory is slow: the kernel zeroes it, and under a virtual machine the host may have to find it first. A read into
-//! fresh memory waits for that on the thread that submits it, page after page. On a virtual machine of two cores one thread
-//! found 0.3 GB/s in huge pages and 0.7 in small ones, four threads 1.2 and 2.4, and a local disk reads 1.2 GB/s.
+//! fresh memory waits for that on the thread that submits it, page after page.
 //!
 //! Which pages come faster depends on the machine, so both are tried now and then. The threads end when the whole arena has
-//! memory.
+//! memory and is in use, or with the daemon.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};

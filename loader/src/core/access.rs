@@ -15,7 +15,7 @@ use crate::blocks::{Blocks, Record, charged_bytes};
 use crate::cache::Admission;
 use crate::reads::{Completion, ReadOp};
 
-/// Records submitted at a time at most, where reads bring several; as many reads as the depth has may be under way all the same.
+/// Records submitted at a time, where reads bring several. More only if the depth is larger: a record is a read then.
 const RECORDS_MAX: usize = 512;
 
 /// The read of one record as part of `flight`; `recheck` if it was not what was packed when it came before.
