@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use replay::{Replay, index, spec};
 use shade_formats::control::{JobSpec, OnError, Policy, Sampler};
+use shade_load::core::Event;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -35,6 +36,18 @@ fn neighbours_of_the_window_are_read_together_and_delivered_once() {
             replay.core.stats().cache_used_bytes,
             "every block is back"
         );
+    }
+}
+
+#[test]
+fn no_more_is_submitted_than_the_depth_and_what_comes_next() {
+    for (depth, most) in [(3, 6), (8, 16), (200, 16)] {
+        // 16 at most, whatever the depth.
+        let mut replay = Replay::new(index(300, 3, |_| 60_000), Policy::App, 0, 16, 1);
+        replay.attach_all(&spec(64, 1), 0);
+        replay.step(Event::Depth(depth));
+        replay.epoch(0);
+        assert_eq!(replay.reads_at_once_max, most, "depth {depth}");
     }
 }
 

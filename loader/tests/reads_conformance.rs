@@ -739,7 +739,9 @@ fn hours_at_a_stuck_store_pass_at_once_in_virtual_time() {
 #[test]
 fn the_depth_finds_the_slots_of_a_store() {
     let dataset = Dataset::create();
-    let way = ReadsConfig { depth: Depth::Auto, ..simulated(",depth=12") };
+    let store: StoreModel = "latency=lognormal:20ms:0.5,clock=virtual,depth=12".parse().unwrap();
+    let way =
+        ReadsConfig { store: Some(store), depth: Depth::Auto, ..config(EngineChoice::Sim, IoMode::Auto) };
     let mut rig = Rig::start(&dataset, way, 4096).unwrap();
     let sample = dataset.sample_of(4096);
     for _ in 0..120 {

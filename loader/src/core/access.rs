@@ -56,7 +56,7 @@ impl Core {
 
     /// Submits queued reads, oldest first, each with the neighbours that come along, while blocks allow.
     pub(super) fn submit_reads(&mut self, now_ns: u64, actions: &mut Vec<Action>) {
-        let reads_max = self.config.reads_max as usize;
+        let reads_max = self.reads_submitted_max as usize;
         // Each read of neighbours takes a bounce buffer from now on, and where there is none left the engine reads them alone.
         let records_max = reads_max.max(RECORDS_MAX);
         while self.reading.in_flight() < reads_max && self.reading.records_in_flight() < records_max {

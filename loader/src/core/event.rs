@@ -69,6 +69,8 @@ pub enum Event {
         /// What [`Action::State`] gave out once. Untrusted.
         bytes: Vec<u8>,
     },
+    /// The engine keeps this many reads in flight from now on.
+    Depth(u32),
     /// A read ended.
     Read(Completion),
     /// Workers filled rows.

@@ -30,7 +30,7 @@ pub struct CoreConfig {
     pub policy: Policy,
     /// Planned accesses in sight of `Policy::Lookahead`, in epochs: 0 sees none, 1 the rest of the epoch.
     pub lookahead: f64,
-    /// Reads submitted at most. The engine has fewer in flight and begins the next without asking.
+    /// Reads submitted at most, whatever the depth ([`Event::Depth`](super::Event::Depth)).
     pub reads_max: u32,
     /// Unwanted bytes that are read along to have neighbours in one read
     /// ([`GAP_BYTES_MAX`](crate::reads::coalesce::GAP_BYTES_MAX)); 0 reads every record on its own.
@@ -57,6 +57,9 @@ pub struct Core {
     pub(super) free: FreeList,
     /// Records wanted from storage, with the rows that wait for them.
     pub(super) reading: Reading,
+    /// Reads to submit at most: as many again as are in flight, so that the next one is at hand when one ends. More would
+    /// hold blocks for nothing, and a working set that a CPU's cache cannot hold.
+    pub(super) reads_submitted_max: u32,
     pub(super) prefetch: Prefetch,
     /// Where small records lie, if the cache has room for all.
     pub(super) places: Option<Places>,
@@ -81,6 +84,7 @@ impl Core {
             cache,
             free,
             reading: Reading::new(config.gap_bytes_max),
+            reads_submitted_max: config.reads_max,
             prefetch: Prefetch::default(),
             places,
             stalls: Stalls::default(),
@@ -115,6 +119,9 @@ impl Core {
             Event::Validation { session, score } => self.validation(session, score),
             Event::SaveState(session) => self.save_state(session, actions),
             Event::LoadState { session, bytes } => self.load_state(session, &bytes, actions),
+            Event::Depth(depth) => {
+                self.reads_submitted_max = depth.saturating_mul(2).min(self.config.reads_max)
+            }
             Event::Read(completion) => self.read_done(now_ns, completion, actions),
             Event::Filled(filled) => self.filled(filled, actions),
             Event::Sealed(ticket) => self.sealed(ticket),

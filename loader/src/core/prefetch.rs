@@ -83,7 +83,7 @@ impl Core {
         let job = self.job.as_ref()?;
         let sight = job.outlook.as_ref()?.sight();
         let epoch = job.epoch()?;
-        let most = self.config.prefetches_max.min(self.config.reads_max / 2);
+        let most = self.config.prefetches_max.min(self.reads_submitted_max / 2);
         if self.prefetch.coming.len() >= most as usize {
             return None;
         }

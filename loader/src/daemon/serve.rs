@@ -155,6 +155,7 @@ impl Daemon {
             if let Ok(why) = stop.try_recv() {
                 return why;
             }
+            self.events.push(Event::Depth(self.reads.depth()));
             self.turn();
             if beaten.elapsed() >= HEARTBEAT {
                 beaten = Instant::now();

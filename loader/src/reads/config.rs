@@ -62,7 +62,7 @@ pub enum Depth {
 }
 
 impl Depth {
-    /// Reads worth submitting at a time: as many again as can be in flight, so that the next one is at hand when one ends.
+    /// Reads worth submitting at a time at the most depth there is: as many again as can be in flight.
     #[must_use]
     pub fn submitted_max(self) -> u32 {
         2 * match self {

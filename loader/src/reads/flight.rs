@@ -57,8 +57,8 @@ pub(super) struct Flight {
     stale: Option<Arc<OpenShard>>,
     /// When it first began.
     begun: Option<Instant>,
-    /// While it holds a place of the gate's: reads in flight when it took it, this one included.
-    place: Option<u32>,
+    /// Whether it holds a place of the gate's.
+    has_place: bool,
     trouble: Option<Trouble>,
     /// Results so far.
     tried: u32,
@@ -141,7 +141,7 @@ impl Flight {
             file: None,
             stale: None,
             begun: None,
-            place: None,
+            has_place: false,
             trouble: None,
             tried: 0,
         }
@@ -166,13 +166,14 @@ impl Flight {
     /// Gives the flight a place of the gate's. Call before [`next`](Self::next), at the start and after each wait.
     pub(super) fn begin(&mut self, now: Instant, shared: &Shared) {
         self.begun.get_or_insert(now);
-        self.place = Some(shared.gate.enter());
+        self.has_place = true;
+        shared.gate.enter();
     }
 
     /// Gives the place back until the flight begins anew.
     pub(super) fn pause(&mut self, shared: &Shared) {
-        if let Some(in_flight) = self.place.take() {
-            shared.gate.leave(in_flight, None, self.progress.take_failure());
+        if std::mem::take(&mut self.has_place) {
+            shared.gate.leave(None, self.progress.take_failure());
         }
     }
 
@@ -356,11 +357,11 @@ impl Flight {
     /// Ends the flight with what became of it.
     fn end(mut self, outcome: Result<(), ReadFault>, now: Instant, shared: &Shared) -> Step {
         let latency = self.latency(now);
-        if let Some(in_flight) = self.place.take() {
+        if std::mem::take(&mut self.has_place) {
             // A read that had to be tried again says nothing about how fast the store is.
             let clean = outcome.is_ok() && self.tried == 1;
             let failed = self.progress.take_failure() || matches!(outcome, Err(ReadFault::Failed { .. }));
-            shared.gate.leave(in_flight, clean.then_some((latency, now)), failed);
+            shared.gate.leave(clean.then_some((latency, now)), failed);
         }
         self.end_trouble(outcome.is_ok(), shared);
         match self.cargo {

@@ -9,6 +9,9 @@ use std::time::{Duration, Instant};
 /// Shared by an engine's threads. Only counts: it lets nobody wait.
 pub(super) struct Gate {
     in_flight: AtomicU32,
+    /// Reads in flight when the last one began. Reads end and begin in bursts: in the middle of one fewer are in flight
+    /// than before and after it, and a wait is never spent there.
+    level: AtomicU32,
     /// What the controller said last.
     depth: AtomicU32,
     controller: Mutex<DepthController>,
@@ -25,6 +28,7 @@ impl Gate {
         let depth = AtomicU32::new(controller.depth());
         Self {
             in_flight: AtomicU32::new(0),
+            level: AtomicU32::new(0),
             depth,
             controller: Mutex::new(controller),
             most,
@@ -48,20 +52,21 @@ impl Gate {
         self.in_flight.load(Ordering::Relaxed) < self.depth()
     }
 
-    /// A read begins; with it there are so many in flight.
-    pub(super) fn enter(&self) -> u32 {
-        self.in_flight.fetch_add(1, Ordering::Relaxed) + 1
+    /// A read begins.
+    pub(super) fn enter(&self) {
+        let in_flight = self.in_flight.fetch_add(1, Ordering::Relaxed) + 1;
+        self.level.store(in_flight, Ordering::Relaxed);
     }
 
-    /// A read that began as one of `in_flight` is over, or waits before it is tried again: whoever waits holds no place.
-    /// `went_well` is what it took and when it ended, if it went as reads should; `failed` says that the store had trouble.
-    pub(super) fn leave(&self, in_flight: u32, went_well: Option<(Duration, Instant)>, failed: bool) {
+    /// A read is over, or waits before it is tried again: whoever waits holds no place. `went_well` is what it took and
+    /// when it ended, if it went as reads should; `failed` says that the store had trouble.
+    pub(super) fn leave(&self, went_well: Option<(Duration, Instant)>, failed: bool) {
         self.in_flight.fetch_sub(1, Ordering::Relaxed);
         let mut controller = self.controller.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((latency, now)) = went_well {
             let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
             let now_ns = ns(now.saturating_duration_since(self.started));
-            controller.completed(in_flight, ns(latency), now_ns);
+            controller.completed(self.level.load(Ordering::Relaxed), ns(latency), now_ns);
         }
         if failed {
             controller.failed();
