@@ -100,7 +100,8 @@ fn checked_lines(page: &str) -> Vec<&str> {
 fn comment_lines(text: &str) -> impl Iterator<Item = &str> {
     text.lines().filter(|line| {
         let line = line.trim_start();
-        line.starts_with("//") || (line.starts_with('#') && !line.starts_with("#[") && !line.starts_with("#!["))
+        line.starts_with("//")
+            || (line.starts_with('#') && !line.starts_with("#[") && !line.starts_with("#!["))
     })
 }
 
@@ -116,7 +117,8 @@ fn words(line: &str) -> String {
 
 fn begins_with_of(line: &str) -> bool {
     let text = line.trim_start().trim_start_matches(['/', '!', '#', '-', '*']).trim();
-    let fronted = |at: &str| at.strip_prefix("Of ").is_some_and(|rest| rest.starts_with(|c: char| c.is_lowercase()));
+    let fronted =
+        |at: &str| at.strip_prefix("Of ").is_some_and(|rest| rest.starts_with(|c: char| c.is_lowercase()));
     fronted(text) || text.split(". ").skip(1).any(fronted)
 }
 
@@ -124,7 +126,10 @@ fn begins_with_of(line: &str) -> bool {
 fn the_front_pages_are_short() {
     for (page, lines_max) in LINES_MAX {
         let lines = fs::read_to_string(root().join(page)).unwrap().lines().count();
-        assert!(lines <= *lines_max, "{page} has {lines} lines, at most {lines_max}: move something to docs/");
+        assert!(
+            lines <= *lines_max,
+            "{page} has {lines} lines, at most {lines_max}: move something to docs/"
+        );
     }
 }
 
@@ -146,8 +151,30 @@ fn comments_are_wrapped() {
                 wide += comment_lines(&text).filter(|line| is_wide(line)).count();
             }
         }
-        assert!(wide <= *allowed, "{folder}/: {wide} comment lines have more than {COLUMNS_MAX} columns, not {allowed}");
+        assert!(
+            wide <= *allowed,
+            "{folder}/: {wide} comment lines have more than {COLUMNS_MAX} columns, not {allowed}"
+        );
     }
+}
+
+#[test]
+fn pages_name_files_that_are_there() {
+    let sources = files(&["rs", "py", "toml", "sh"]);
+    let mut named = 0;
+    for (name, text) in files(&["md"]) {
+        for word in text.lines().flat_map(|line| line.split('`').skip(1).step_by(2)) {
+            let is_file = [".rs", ".py", ".toml", ".sh"].iter().any(|end| word.ends_with(end))
+                && word.chars().all(|c| c.is_alphanumeric() || "/_-.".contains(c));
+            if !is_file {
+                continue;
+            }
+            named += 1;
+            let found = sources.iter().any(|(path, _)| path == word || path.ends_with(&format!("/{word}")));
+            assert!(found, "{name} names {word}, which is nowhere");
+        }
+    }
+    assert!(named > 50, "the search finds only {named} names of files");
 }
 
 #[test]
@@ -174,7 +201,10 @@ fn comments_get_plainer() {
         assert!(found <= *allowed, "{pattern:?} stands in {found} comment lines, not {allowed}");
     }
     let found = comments().filter(|line| begins_with_of(line)).count();
-    assert!(found <= FRONTED_OF, "{found} comment lines have a sentence that begins with Of, not {FRONTED_OF}");
+    assert!(
+        found <= FRONTED_OF,
+        "{found} comment lines have a sentence that begins with Of, not {FRONTED_OF}"
+    );
 }
 
 #[test]
