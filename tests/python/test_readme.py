@@ -88,6 +88,7 @@ def run(page: str, folder: Path) -> str:
     """Runs a page's blocks one after the other; gives what they print."""
     packed.image_folder(folder / "photos/train", "png")
     packed.image_folder(folder / "photos/val", "png")
+    packed.image_folder(folder / "more-photos", "jpeg")
     if page in TAKE_DATASETS:
         plain = packed.pack(folder / "photos/train", folder / "plain.shade")
         captioned = packed.with_fields(
