@@ -28,3 +28,13 @@ RecordEpochs = Iterator[Iterator[Iterable[Any]]]
 ImageEpochs = Iterator[Iterator[Batch]]
 # Decodes a record, crops and resizes it as its `Kind` says. With `into` it writes the image there.
 DecodeImage = Callable[..., Any]
+
+
+class DecodedSamples:
+    """Goes before a system's own dataset class: decodes the image of each sample."""
+
+    decode_image: DecodeImage
+
+    def __getitem__(self, at: Any) -> tuple[Any, int]:
+        sample = super().__getitem__(at)  # type: ignore[misc]
+        return self.decode_image(sample["image"]), sample["label"]

@@ -10,7 +10,7 @@ from litdata import StreamingDataLoader, StreamingDataset
 
 from benches.rivals.image_folder import list_samples, read_file
 from benches.rivals.kinds import Kind
-from benches.rivals.systems import DecodeImage, ImageEpochs
+from benches.rivals.systems import DecodedSamples, DecodeImage, ImageEpochs
 
 FOLDER = "litdata"
 # Of its documentation.
@@ -44,20 +44,13 @@ def prepare(root: Path, programs: Path, _kind: Kind) -> str:
     return FOLDER
 
 
-class Images(StreamingDataset):
+class Images(DecodedSamples, StreamingDataset):
     """The class that users derive from."""
-
-    def __init__(self, decode_image: DecodeImage, **options: Any) -> None:
-        super().__init__(**options)
-        self._decode_image = decode_image
-
-    def __getitem__(self, at: Any) -> tuple[Any, int]:
-        sample = super().__getitem__(at)
-        return self._decode_image(sample["image"]), sample["label"]
 
 
 def decode(root: Path, workers: int, size: int, _kind: Kind, decode_image: DecodeImage) -> ImageEpochs:
-    images = Images(decode_image, input_dir=str(root / FOLDER / "chunks"), shuffle=True)
+    images = Images(input_dir=str(root / FOLDER / "chunks"), shuffle=True)
+    images.decode_image = decode_image
     loader = StreamingDataLoader(images, batch_size=size, num_workers=workers, persistent_workers=True)
     while True:
         yield ((images.numpy(), labels.numpy()) for images, labels in loader)

@@ -3,7 +3,6 @@
 from importlib import metadata
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
 
 from streaming import MDSWriter, StreamingDataset
 from streaming.base.util import clean_stale_shared_memory, merge_index
@@ -11,7 +10,7 @@ from torch.utils.data import DataLoader
 
 from benches.rivals.image_folder import list_samples, read_file
 from benches.rivals.kinds import Kind
-from benches.rivals.systems import DecodeImage, ImageEpochs
+from benches.rivals.systems import DecodedSamples, DecodeImage, ImageEpochs
 
 FOLDER = "mosaicml"
 
@@ -39,20 +38,13 @@ def prepare(root: Path, programs: Path, _kind: Kind) -> str:
     return FOLDER
 
 
-class Images(StreamingDataset):
+class Images(DecodedSamples, StreamingDataset):
     """The class that users derive from."""
-
-    def __init__(self, decode_image: DecodeImage, **options: Any) -> None:
-        super().__init__(**options)
-        self._decode_image = decode_image
-
-    def __getitem__(self, at: Any) -> tuple[Any, int]:
-        sample = super().__getitem__(at)
-        return self._decode_image(sample["image"]), sample["label"]
 
 
 def decode(root: Path, workers: int, size: int, _kind: Kind, decode_image: DecodeImage) -> ImageEpochs:
-    images = Images(decode_image, local=str(root / FOLDER), shuffle=True, batch_size=size)
+    images = Images(local=str(root / FOLDER), shuffle=True, batch_size=size)
+    images.decode_image = decode_image
     loader = DataLoader(images, size, num_workers=workers, persistent_workers=True)
     try:
         while True:
