@@ -26,13 +26,25 @@ export PYO3_PYTHON := $(abspath $(VENV))/bin/python
 
 rivals := benches/rivals/.venv
 
-.PHONY: help demo test lint build bench bench-rivals bench-hit-ratio clean system dataset nfs-guests
+.PHONY: help demo check test lint build bench bench-rivals bench-hit-ratio clean system dataset nfs-guests
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
 
 demo: build $(if $(DATA),,dataset) ## train twice over a simulated store, without and with shade (DATA= EPOCHS= OUT= DEMO_ARGS=)
 	@$(VENV)/bin/python -m demo --out '$(OUT)' $(if $(DATA),--data '$(DATA)') $(if $(EPOCHS),--epochs $(EPOCHS)) $(DEMO_ARGS)
+
+# A Python to build with is enough: the one in .venv, if it is there, so that pyo3 is compiled once.
+check: export PYO3_PYTHON := $(or $(wildcard $(abspath $(VENV))/bin/python),$(shell command -v $(PYTHON)))
+check: export SHADE_NO_GUESTS := 1
+check: ## format, lints, Rust tests in a few minutes, without root, PyTorch and guests; says what it leaves out
+	@PYTHON='$(PYTHON)' setup/toolchain.sh
+	@PYTHON='$(PYTHON)' setup/system-packages.sh compilers
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets -- -D warnings
+	cargo test --workspace 2>&1 | tee '$(target)/check.log'
+	@echo 'make check: all passed. make test has the Python tests and, as root, what was left out here:'
+	@grep --only-matching 'LEFT OUT: .*' '$(target)/check.log' | sort || echo 'nothing else'
 
 test: lint $(VENV)/.built-for-tests nfs-guests ## format, lints, Rust tests, Python tests
 	cargo test --workspace

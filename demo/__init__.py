@@ -1,1 +1,1 @@
-"""The demo behind `make demo`: a small CNN trained twice over a simulated store, without and with importance."""
+"""The demo behind `make demo`: a small CNN trained twice over a simulated store."""

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Installs the Debian/Ubuntu packages that shade's build needs, and nothing when they are all there.
 #
-#   setup/system-packages.sh build     compilers, cmake, nasm, pkg-config, Python's venv: required
+#   setup/system-packages.sh compilers compilers, cmake, nasm, pkg-config, Python: required
+#   setup/system-packages.sh build     these and Python's venv: required for all but `make check`
 #   setup/system-packages.sh dataset   Fashion-MNIST for the demo: optional, exit status 0 without it
 #
 # PYTHON names the interpreter that will make the virtual environment (default: python3).
@@ -21,7 +22,7 @@ compiles() { # compiles COMPILER LANGUAGE HEADER: finds a compiler whose C libra
     command -v "$1" && echo "#include <$3>" | "$1" -x "$2" -E - -o /dev/null
 }
 
-find_missing_build_packages() {
+find_missing_compilers() {
     need gcc libc6-dev -- compiles cc c stdio.h
     need g++ -- compiles c++ c++ vector
     need cmake -- command -v cmake
@@ -29,7 +30,12 @@ find_missing_build_packages() {
     if [[ "$(uname -m)" == x86_64 ]]; then
         need nasm -- command -v nasm # libjpeg-turbo's SIMD code
     fi
-    need python3 python3-venv -- "$python" -c 'import ensurepip, venv'
+    need python3 -- command -v "$python"
+}
+
+find_missing_build() {
+    find_missing_compilers
+    need python3-venv -- "$python" -c 'import ensurepip, venv'
 }
 
 find_missing_dataset() {
@@ -58,12 +64,12 @@ install() {
 }
 
 case "${1:-}" in
-build)
-    find_missing_build_packages
+compilers | build)
+    "find_missing_$1"
     if [[ ${#missing[@]} -gt 0 ]]; then
         install
         missing=()
-        find_missing_build_packages
+        "find_missing_$1"
         if [[ ${#missing[@]} -gt 0 ]]; then
             echo "setup: still missing after installation: ${missing[*]}" >&2
             echo "setup: (where $python is not the system's Python, it must bring the modules venv and ensurepip itself)" >&2
@@ -78,7 +84,7 @@ dataset)
     fi
     ;;
 *)
-    echo "usage: $0 build|dataset" >&2
+    echo "usage: $0 compilers|build|dataset" >&2
     exit 2
     ;;
 esac

@@ -2,12 +2,12 @@
 //! killed is noticed. Where the system gives no such namespace the tests say so and pass.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use shade_client::{Options, Session};
-use shade_tests::{Daemon, Packed, eventually, program, spec, take_rest};
+use shade_tests::{Daemon, Packed, eventually, left_out, program, spec, take_rest};
 
 /// A command that runs what it is given as the first process of a PID namespace; it is killed with the command.
 fn namespace() -> Option<Command> {
@@ -22,7 +22,7 @@ fn namespace() -> Option<Command> {
     };
     let found = ways.iter().find(works).map(|way| command(way));
     if found.is_none() {
-        let _ = writeln!(std::io::stderr(), "SKIPPED: no PID namespace can be had here");
+        left_out("no PID namespace can be had here");
     }
     found
 }

@@ -1,6 +1,7 @@
-"""`python -m benches.rivals pack|read|decode|hand-over|train`: shade beside every rival installed, over the same images.
+"""`python -m benches.rivals BENCH`: shade beside every installed rival, over the same images.
 
-Each run is a process of its own; all take turns. `make bench-rivals` sets everything up and runs this."""
+BENCH is `pack`, `read`, `decode`, `hand-over` or `train`. Each run is a process of its own, and all
+take turns. `make bench-rivals` sets everything up and runs this."""
 
 import argparse
 import os
@@ -9,13 +10,13 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benches.rivals import decoding, handing, packing, reading, report, training
+from benches.rivals import decode, hand_over, pack, read, report, train
 from benches.rivals.kinds import KINDS
 from benches.rivals.places import PLACES
-from benches.rivals.turns import NotMeasured
+from benches.rivals.rounds import NotMeasured
 
 ROOT = Path(__file__).parents[2]
-BENCHES = {"pack": packing, "read": reading, "decode": decoding, "hand-over": handing, "train": training}
+BENCHES = {"pack": pack, "read": read, "decode": decode, "hand-over": hand_over, "train": train}
 
 
 def main() -> int:
@@ -34,26 +35,26 @@ def main() -> int:
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benches.rivals", description=__doc__.splitlines()[0])
     benches = parser.add_subparsers(dest="bench", required=True)
-    pack = benches.add_parser("pack", help="making the dataset")
-    read = benches.add_parser("read", help="epochs of raw records: in memory, local disk, and a store 2 ms away")
-    decode = benches.add_parser(
+    packing = benches.add_parser("pack", help="making the dataset")
+    reading = benches.add_parser("read", help="epochs of raw records: in memory, local disk, and a store 2 ms away")
+    decoding = benches.add_parser(
         "decode", help="epochs of decoded batches, warm and cold: photos cropped at random, icons, raw pixels"
     )
-    hand_over = benches.add_parser("hand-over", help="what a decoded batch costs the training loop that takes it")
-    train = benches.add_parser("train", help="training on a GPU, beside the same with nothing to load")
-    train.add_argument("--model", choices=training.MODELS, default="resnet50", help="of torchvision (default resnet50)")
-    train.add_argument("--files", type=_positive, default=training.FILES, help=f"how many (default {training.FILES})")
-    for with_workers in (pack, decode, hand_over, train):
+    handing = benches.add_parser("hand-over", help="the training loop's time to take a decoded batch")
+    training = benches.add_parser("train", help="training on a GPU, beside the same with nothing to load")
+    training.add_argument("--model", choices=train.MODELS, default="resnet50", help="of torchvision (default resnet50)")
+    training.add_argument("--files", type=_positive, default=train.FILES, help=f"how many (default {train.FILES})")
+    for with_workers in (packing, decoding, handing, training):
         with_workers.add_argument(
             "--workers", type=_positive, default=2, help="processes or threads of each (default 2)"
         )
-    read.add_argument("--place", action="append", choices=PLACES, help="from there only; may be repeated")
+    reading.add_argument("--place", action="append", choices=PLACES, help="from there only; may be repeated")
     icons = KINDS["icons"].files
-    decode.add_argument("--icons", type=_positive, default=icons, help=f"how many to take (default {icons})")
+    decoding.add_argument("--icons", type=_positive, default=icons, help=f"how many to take (default {icons})")
     pixels = KINDS["pixels"].files
-    decode.add_argument("--pixels", type=_positive, default=pixels, help=f"how many to make (default {pixels})")
-    decode.add_argument("--kind", action="append", choices=KINDS, help="these images only; may be repeated")
-    for with_files, files in ((pack, packing.FILES), (read, reading.FILES), (decode, decoding.FILES)):
+    decoding.add_argument("--pixels", type=_positive, default=pixels, help=f"how many to make (default {pixels})")
+    decoding.add_argument("--kind", action="append", choices=KINDS, help="these images only; may be repeated")
+    for with_files, files in ((packing, pack.FILES), (reading, read.FILES), (decoding, decode.FILES)):
         with_files.add_argument("--data", type=Path, help="an ImageFolder of yours (default: made JPEGs, 110 KB each)")
         with_files.add_argument("--files", type=_positive, default=files, help=f"how many to make (default {files})")
     for name, parser_of_one in benches.choices.items():
@@ -93,9 +94,9 @@ def run(arguments: argparse.Namespace) -> None:
     print(f"written: {out}")
     if arguments.bench == "decode":
         # Here: of all the benches only this one needs matplotlib, which takes a second.
-        from benches.rivals import bars
+        from benches.rivals import plot
 
-        bars.draw(result, out.with_suffix(".svg"))
+        plot.draw(result, out.with_suffix(".svg"))
         print(f"written: {out.with_suffix('.svg')}")
 
 

@@ -1,25 +1,34 @@
-"""The images that are decoded: photographs that are cropped at random; icons and raw pixels, taken as they are."""
+"""The images that are decoded: photographs that are cropped at random; icons and raw pixels, taken
+as they are."""
 
+import math
+import random
 from dataclasses import dataclass
 
-# Of torchvision's RandomResizedCrop: the crop's share of the image, and its width over its height.
+# Samples of a batch, in every comparison.
+BATCH = 256
+
+# Of torchvision's RandomResizedCrop: the crop's share of the image, its width over its height, and
+# how often it tries.
 SCALE = (0.08, 1.0)
 RATIO = (3 / 4, 4 / 3)
+TRIES = 10
 
 
 @dataclass(frozen=True)
 class Kind:
-    """What a batch is made of. `crops`: RandomResizedCrop and RandomHorizontalFlip, or nothing at all.
+    """One kind of images.
 
-    `raw`: whoever stores images anew stores their pixels, and all but reading and copying is left out.
-    """
+    `crops`: RandomResizedCrop and RandomHorizontalFlip, or nothing at all. `raw`: a system that
+    stores images anew stores their pixels, so that reading and copying alone are measured."""
 
     name: str
     side: int
     crops: bool
     files: int
     raw: bool = False
-    # Epochs of a process that has all in memory; the median one of those after the first is timed.
+    # Epochs of a process that has everything in memory. The median one of those after the first is
+    # timed.
     epochs: int = 2
 
 
@@ -28,3 +37,18 @@ KINDS = {
     "icons": Kind("Fashion-MNIST PNG 28x28", 28, False, 20_000),
     "pixels": Kind("raw pixels 32x32", 32, False, 200_000, raw=True, epochs=6),
 }
+
+
+def random_box(width: int, height: int) -> tuple[int, int, int, int]:
+    """RandomResizedCrop's left, top, width and height, for systems that leave the crop to their
+    user.
+
+    Where no box fits it is the whole image without its margins."""
+    for _ in range(TRIES):
+        area = width * height * random.uniform(*SCALE)
+        ratio = math.exp(random.uniform(*map(math.log, RATIO)))
+        wide, high = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
+        if 0 < wide <= width and 0 < high <= height:
+            return random.randint(0, width - wide), random.randint(0, height - high), wide, high
+    wide, high = min(width, round(height * RATIO[1])), min(height, round(width / RATIO[0]))
+    return (width - wide) // 2, (height - high) // 2, wide, high

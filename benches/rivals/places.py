@@ -1,4 +1,5 @@
-"""From where records are read: each place runs a command over a folder, which is in memory, on a disk or far away."""
+"""The places that records are read from: memory, a disk, a store far away. Each runs a command over
+a folder there."""
 
 import json
 import os
@@ -8,14 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benches.rivals.turns import Left, tell
+from benches.rivals.rounds import LeftOut, run_json
 
-# A command, given where the folder is to be seen.
+# Makes a command, given where the folder is to be found.
 Command = Callable[[Path], list[Any]]
 DROP_CACHES = Path("/proc/sys/vm/drop_caches")
 MEMORY_FILE_SYSTEMS = ("tmpfs", "ramfs")
 DELAY_US = 2_000
-# It mounts, and that is all.
+# A trial mounts the store and does nothing else.
 TRIAL_SECONDS_MAX = 30
 # In the order of the table.
 PLACES = ("in memory", "local disk", "2 ms a read", "2 ms an operation")
@@ -28,18 +29,18 @@ class Disk:
     name: str
 
     def try_out(self, root: Path) -> None:
-        """Raises `Left` where it cannot be had."""
+        """Raises `LeftOut` where it cannot be had."""
         kind = subprocess.run(["stat", "-f", "-c", "%T", root], capture_output=True, text=True, check=True).stdout
         if kind.strip() in MEMORY_FILE_SYSTEMS:
-            raise Left(f"{root} is in memory: set TMPDIR to a folder on a disk")
+            raise LeftOut(f"{root} is in memory: set TMPDIR to a folder on a disk")
         if not os.access(DROP_CACHES, os.W_OK):
-            raise Left("only root can empty the page cache")
+            raise LeftOut("only root can empty the page cache")
 
-    def tell(self, root: Path, _part: Path, command: Command, seconds_max: float) -> dict[str, Any]:
-        """What the command says, which finds neither contents nor names in memory."""
+    def run(self, root: Path, _part: Path, command: Command, seconds_max: float) -> dict[str, Any]:
+        """The command's result. It finds neither contents nor names in memory."""
         os.sync()
         DROP_CACHES.write_text("3")
-        return tell(command(root), seconds_max)
+        return run_json(command(root), seconds_max)
 
 
 @dataclass(frozen=True)
@@ -51,39 +52,42 @@ class PageCache:
     def try_out(self, root: Path) -> None:
         """It can always be had."""
 
-    def tell(self, root: Path, part: Path, command: Command, seconds_max: float) -> dict[str, Any]:
-        """What the command says, which finds `part` of the folder in the page cache."""
+    def run(self, root: Path, part: Path, command: Command, seconds_max: float) -> dict[str, Any]:
+        """The command's result. It finds `part` of the folder in the page cache."""
         _read(part)
-        return tell(command(root), seconds_max)
+        return run_json(command(root), seconds_max)
 
 
 @dataclass(frozen=True)
 class Store:
-    """The folder through shade-slow-store, which is mounted for each run and has all of it in its own memory."""
+    """The folder through shade-slow-store, which is mounted for each run and has all of it in its
+    own memory."""
 
     name: str
     programs: Path
-    # Which operations take 2 ms, in its words. Empty: all that a network file system sends.
+    # Options that say which operations take 2 ms. Empty: all that a network file system sends.
     options: tuple[str, ...] = ()
 
     def try_out(self, root: Path) -> None:
-        """Raises `Left` where it cannot be had."""
-        self._tell(root, lambda _mount: ["echo", "{}"], TRIAL_SECONDS_MAX)
+        """Raises `LeftOut` where it cannot be had."""
+        self._run(root, lambda _mount: ["echo", "{}"], TRIAL_SECONDS_MAX)
 
-    def tell(self, root: Path, part: Path, command: Command, seconds_max: float) -> dict[str, Any]:
-        """What the command says, which uses `part` of the folder, and how many operations it sent."""
+    def run(self, root: Path, part: Path, command: Command, seconds_max: float) -> dict[str, Any]:
+        """The command's result, which uses `part` of the folder, and how many operations the store
+        was sent."""
         _read(part)
-        return self._tell(root, command, seconds_max)
+        return self._run(root, command, seconds_max)
 
-    def _tell(self, root: Path, command: Command, seconds_max: float) -> dict[str, Any]:
+    def _run(self, root: Path, command: Command, seconds_max: float) -> dict[str, Any]:
         mount, counted = root.with_name("mount"), root.with_name("operations.json")
         mount.mkdir(exist_ok=True)
-        # In a mount namespace of its own: nobody else sees the mount, and it goes with the last process in it.
+        # In a mount namespace of its own: nobody else sees the mount, and it goes with the last
+        # process in it.
         words: list[Any] = ["unshare", "--mount"]
         words += [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
         words += [self.programs / "shade-slow-store", "--delay-us", str(DELAY_US), *self.options]
-        told = tell([*words, "--out", counted, root, mount, "--", *command(mount)], seconds_max)
-        return {**told, "operations": sum(json.loads(counted.read_bytes())["operations"].values())}
+        result = run_json([*words, "--out", counted, root, mount, "--", *command(mount)], seconds_max)
+        return {**result, "operations": sum(json.loads(counted.read_bytes())["operations"].values())}
 
 
 def _read(folder: Path) -> None:

@@ -1,22 +1,24 @@
-"""What a process and all below it have used so far: CPU time and memory, out of /proc."""
+"""CPU time and memory that a process and all its descendants have used so far, from /proc."""
 
 import os
 from pathlib import Path
 
 TICKS = os.sysconf("SC_CLK_TCK")
 MB = 1e6
-# Fields of /proc/PID/stat behind the name: the parent; CPU time of user and kernel, its own and of waited-for children.
+# Fields of /proc/PID/stat behind the name: the parent; CPU time (user, kernel) of the process and
+# of ended children.
 PARENT, OWN_AND_WAITED_FOR = 1, slice(11, 15)
 
 
 def cpu_seconds(root: int) -> float:
-    """Of `root`, all that lives below it, and all that has ended there."""
+    """CPU time of `root`, of its living descendants and of those that have ended."""
     stats = _stats()
     return sum(sum(int(ticks) for ticks in stats[pid][OWN_AND_WAITED_FOR]) for pid in _below(root, stats)) / TICKS
 
 
 def memory_mb(root: int) -> float:
-    """Private and shared memory of `root` and all below it, what is shared counted once. Files' pages do not count."""
+    """Private and shared memory of `root` and its descendants, shared memory counted once, without
+    the pages of files."""
     total = 0
     for pid in _below(root, _stats()):
         total += _kib(Path(f"/proc/{pid}/smaps_rollup"), ("Pss_Anon", "Pss_Shmem"))
@@ -24,7 +26,7 @@ def memory_mb(root: int) -> float:
 
 
 def own_mb() -> tuple[float, float]:
-    """Of this process: private memory, and shared memory that it has touched."""
+    """Private memory of this process, and shared memory that it has touched."""
     status = Path("/proc/self/status")
     return tuple(_kib(status, (name,)) * 1024 / MB for name in ("RssAnon", "RssShmem"))  # type: ignore[return-value]
 

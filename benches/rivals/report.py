@@ -1,4 +1,5 @@
-"""Results as the Rust benches give them: the same JSON, the same table, the same rule for a busy machine."""
+"""Results as the Rust benches give them: the same JSON, the same table, the same rule for a busy
+machine."""
 
 import datetime
 import json
@@ -12,9 +13,9 @@ from typing import Any
 
 median = statistics.median
 CORES = len(os.sched_getaffinity(0))
-# What a bench has to tell: the versions of what it measured, and rows.
+# The result of a comparison: the versions of what it measured, and rows.
 Compared = tuple[dict[str, str], list[dict[str, Any]]]
-BUSY = "the machine was busy before this run: its figures are void, but for rough comparisons within it"
+BUSY = "the machine was busy before this run: its figures are void, except for rough comparisons within it"
 
 
 class Start:
@@ -25,7 +26,7 @@ class Start:
         self.load = os.getloadavg()[0]
 
     def is_busy(self) -> bool:
-        """Whether more wanted to run than there are cores."""
+        """Whether more processes wanted to run than there are cores."""
         return self.load > CORES
 
     def finish(self, versions: dict[str, str], rows: list[dict[str, Any]]) -> dict[str, Any]:
@@ -42,7 +43,7 @@ class Start:
 
 
 def row(name: str, rates: list[float], unit: str, mean_bytes: float) -> dict[str, Any]:
-    """A row of so many of something a second, each of so many bytes."""
+    """A row of rates, in `unit`, of things of `mean_bytes` each."""
     return {
         "name": name,
         "median": median(rates),
@@ -55,18 +56,18 @@ def row(name: str, rates: list[float], unit: str, mean_bytes: float) -> dict[str
 
 
 def median_epoch(epochs: list[dict[str, Any]]) -> dict[str, Any]:
-    """Of a process's epochs but the first, by seconds, the one in the middle; the first where it is the only one."""
+    """The epoch with the median time after a process's first, or the only epoch."""
     counted = epochs[1:] or epochs
     return sorted(counted, key=lambda epoch: epoch["seconds"])[len(counted) // 2]
 
 
 def beside(row: dict[str, Any], other: dict[str, Any]) -> None:
-    """Says in a row how it stands to another."""
+    """Adds to a row its ratio to another."""
     row["rival"], row["ratio"] = other["name"], row["median"] / other["median"]
 
 
 def table(result: dict[str, Any], details: Callable[[dict[str, Any]], str]) -> str:
-    """The result for people. `details` tells what a row has besides rates."""
+    """The result for people. `details` gives what a row has besides rates."""
     machine = result["machine"]
     lines = [f"{result['date']}  {machine['cpu']}, {machine['cores']} cores, Linux {machine['kernel']}"]
     if result["busy"]:

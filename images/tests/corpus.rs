@@ -1,22 +1,29 @@
-//! The fuzz targets' corpus: what holds for any bytes holds for these, which a fuzzer chose for the paths that they take.
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
+//! Replays the fuzz targets' corpus: what holds for any bytes holds for these, which a fuzzer chose for the code they reach.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::fs::File;
+use std::io::Read;
 use std::panic::catch_unwind;
-use std::path::PathBuf;
+use std::path::Path;
 
 #[path = "../fuzz/src/lib.rs"]
-#[expect(unreachable_pub, reason = "it is a crate's")]
+#[expect(unreachable_pub, clippy::indexing_slicing, reason = "it is a crate's")]
 mod checks;
 
-/// Runs a target's check on every input of its corpus.
+/// Runs a target's check on every input in the target's archive.
 fn replay(target: &str, check: fn(&[u8])) {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus").join(target);
-    let inputs: Vec<PathBuf> = folder.read_dir().unwrap().map(|entry| entry.unwrap().path()).collect();
-    assert!(inputs.len() > 100, "{}: {} inputs", folder.display(), inputs.len());
-    for input in inputs {
-        let bytes = std::fs::read(&input).unwrap();
-        assert!(catch_unwind(|| check(&bytes)).is_ok(), "{}: see above", input.display());
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("fuzz/corpus/{target}.tar.zst"));
+    let mut archive = tar::Archive::new(zstd::Decoder::new(File::open(&path).unwrap()).unwrap());
+    let mut inputs = 0;
+    for member in archive.entries().unwrap() {
+        let mut member = member.unwrap();
+        let mut input = Vec::new();
+        member.read_to_end(&mut input).unwrap();
+        let name = member.path().unwrap();
+        assert!(catch_unwind(|| check(&input)).is_ok(), "{}: see above", name.display());
+        inputs += 1;
     }
+    assert!(inputs > 100, "{}: {inputs} inputs", path.display());
 }
 
 #[test]

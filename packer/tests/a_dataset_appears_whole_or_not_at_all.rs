@@ -1,19 +1,11 @@
 //! Errors and signals never leave half a dataset under its name, and never touch the source.
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    reason = "a test fails by panicking, in its helpers too"
-)]
-
-mod support;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 
+use crate::support::{names, noise, program, run, run_well, stderr_of, tree, write};
 use rustix::process::{Pid, Signal, kill_process};
-use support::{names, noise, program, run, run_well, stderr_of, write};
 
 /// Many small shards, so that a signal meets the packer in the middle.
 fn many(source: &Path) {
@@ -47,7 +39,7 @@ fn signals_end_with_130_and_keep_what_is_complete() {
         let temp = tempfile::tempdir().unwrap();
         let (source, out) = (temp.path().join("images"), temp.path().join("out"));
         many(&source);
-        let before = support::tree(&source);
+        let before = tree(&source);
         let child = begin(&source, &out);
         kill_process(Pid::from_child(&child), signal).unwrap();
         let output = child.wait_with_output().unwrap();
@@ -63,7 +55,7 @@ fn signals_end_with_130_and_keep_what_is_complete() {
         }
         run_well(&[&"verify", &out, &"-q"]);
         assert_eq!(names(temp.path()), ["images", "out"]);
-        assert!(support::tree(&source) == before, "the source changed");
+        assert!(tree(&source) == before, "the source changed");
     }
 }
 
@@ -91,11 +83,11 @@ fn a_finished_command_given_again_changes_nothing() {
     let (source, out) = (temp.path().join("images"), temp.path().join("out"));
     many(&source);
     run_well(&[&"create", &source, &out, &"-q"]);
-    let packed = support::tree(&out);
+    let packed = tree(&out);
     assert!(run_well(&[&"create", &source, &out, &"-q"]).contains("nothing was written"));
     let other = run(&[&"create", &source, &out, &"--seed", &"1", &"-q"]);
     assert_eq!(other.status.code(), Some(2), "{other:?}");
-    assert!(support::tree(&out) == packed);
+    assert!(tree(&out) == packed);
     assert_eq!(names(temp.path()), ["images", "out"]);
 }
 
@@ -128,7 +120,7 @@ fn existing_destinations_and_nonsense_are_usage_errors() {
     let (source, out) = (temp.path().join("images"), temp.path().join("out"));
     write(&source.join("cat/1.png"), b"x");
     run_well(&[&"create", &source, &out, &"-q"]);
-    let packed = support::tree(&out);
+    let packed = tree(&out);
     let missing = temp.path().join("no/such/out");
     let inside = source.join("out");
     let other = temp.path().join("other");
@@ -150,6 +142,6 @@ fn existing_destinations_and_nonsense_are_usage_errors() {
         assert!(stderr_of(&output).contains(say), "{} does not say {say}", stderr_of(&output));
         assert!(output.stdout.is_empty());
     }
-    assert!(support::tree(&out) == packed);
+    assert!(tree(&out) == packed);
     assert_eq!(names(temp.path()), ["images", "out"]);
 }

@@ -1,13 +1,5 @@
 //! A source file that was written to since it was packed is told by its path, whatever its length; a dataset that does not
 //! know says so.
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    reason = "a test fails by panicking, in its helpers too"
-)]
-
-mod support;
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -15,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::Output;
 use std::time::{Duration, SystemTime};
 
+use crate::support::{picture, run, run_well, stderr_of, tree, write};
 use serde_json::Value;
-use support::{picture, run, run_well, stderr_of, tree, write};
 
 const TIMES: &str = "dataset.times";
 

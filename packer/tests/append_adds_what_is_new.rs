@@ -1,12 +1,4 @@
 //! append adds what a dataset does not have, and leaves what it has as it is, whatever happens meanwhile.
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    reason = "a test fails by panicking, in its helpers too"
-)]
-
-mod support;
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -14,10 +6,10 @@ use std::fs;
 use std::path::Path;
 use std::process::Stdio;
 
+use crate::support::{names, noise, picture, program, run, run_well, stderr_of, tar_of, tree, write};
 use serde_json::Value;
 use shade_formats::SampleId;
 use shade_pack::dataset::Dataset;
-use support::{names, noise, picture, program, run, run_well, stderr_of, tar_of, tree, write};
 
 fn images(root: &Path, classes: &[&str], numbers: std::ops::Range<u64>) {
     for number in numbers {

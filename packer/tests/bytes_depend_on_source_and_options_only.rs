@@ -1,15 +1,7 @@
 //! The same source and options give the same bytes, whatever the threads, the clock and the place.
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    reason = "a test fails by panicking, in its helpers too"
-)]
 
-mod support;
-
+use crate::support::{noise, run_well, tree, varied_image_folder, write};
 use shade_pack::dataset::Dataset;
-use support::{noise, run_well, tree, varied_image_folder, write};
 
 #[test]
 fn one_job_and_four_jobs_write_the_same_bytes() {

@@ -1,18 +1,10 @@
 //! diff lists what only one side has and what is not the same, with an exit code as diff has it.
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    reason = "a test fails by panicking, in its helpers too"
-)]
-
-mod support;
 
 use std::fs;
 use std::path::Path;
 
+use crate::support::{noise, picture, run, run_well, stderr_of, tree, write};
 use serde_json::Value;
-use support::{noise, picture, run, run_well, stderr_of, tree, write};
 
 fn images(root: &Path) {
     for number in 0..50u64 {

@@ -1,21 +1,13 @@
 //! create, then extract: the same files with the same names and bytes, however they were stored.
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    reason = "a test fails by panicking, in its helpers too"
-)]
-
-mod support;
 
 use std::fs;
 
+use crate::support::{names, run, run_well, stderr_of, torchvision_order, tree, varied_image_folder};
 use shade_formats::checksum::crc32c;
 use shade_formats::index::{Codec, Entry, INDEX_FILE, IndexBuilder, Media, Shard};
 use shade_formats::shard::{END_OF_ARCHIVE, member_header};
 use shade_formats::{SampleId, ShardId};
 use shade_pack::dataset::Dataset;
-use support::{names, run, run_well, stderr_of, torchvision_order, tree, varied_image_folder};
 
 #[test]
 fn every_sample_comes_back_byte_for_byte() {

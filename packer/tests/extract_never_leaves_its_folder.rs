@@ -1,23 +1,15 @@
 //! extract writes below its folder only, whatever an index says, and never one file over another.
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    reason = "a test fails by panicking, in its helpers too"
-)]
-
-mod support;
 
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
+use crate::support::{names, noise, picture, run, run_well, stderr_of, tar_of, tree, write};
 use serde_json::Value;
 use shade_formats::ShardId;
 use shade_formats::checksum::crc32c;
 use shade_formats::index::{Codec, Entry, FieldsRow, INDEX_FILE, IndexBuilder, Media, Shard};
 use shade_formats::shard::{END_OF_ARCHIVE, member_header, member_name};
-use support::{names, noise, picture, run, run_well, stderr_of, tar_of, tree, write};
 
 /// Adds a member with this name and content.
 fn member(shard: &mut Vec<u8>, name: &str, bytes: &[u8]) {

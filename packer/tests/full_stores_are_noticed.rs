@@ -1,18 +1,10 @@
 //! What a store says when a file is closed, such as that there is no room left, ends a command that wrote to it.
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    reason = "a test fails by panicking, in its helpers too"
-)]
-
-mod support;
 
 use std::ffi::OsStr;
 use std::path::Path;
 use std::process::Output;
 
-use support::{faults, names, noise, program, run_well, stderr_of, write};
+use crate::support::{faults, names, noise, program, run_well, stderr_of, write};
 
 /// Runs the program where closing files whose paths have `part` in them fails.
 fn run_full(temp: &Path, part: &str, args: &[&dyn AsRef<OsStr>]) -> Output {

@@ -1,12 +1,4 @@
 //! kill -9 at any point, the same command again: the dataset of an undisturbed run, byte for byte.
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    reason = "a test fails by panicking, in its helpers too"
-)]
-
-mod support;
 
 use std::ffi::OsStr;
 use std::fs;
@@ -14,8 +6,8 @@ use std::path::Path;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::support::{names, noise, program, run_well, tree, write};
 use shade_pack::dataset::Dataset;
-use support::{names, noise, program, run_well, tree, write};
 
 /// Where the packer is killed: at so many bytes in its unfinished folder, spread over the whole pack.
 const KILLS: u64 = 20;

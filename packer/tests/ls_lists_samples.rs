@@ -1,20 +1,14 @@
 //! ls prints a line for each sample, all that the index knows if asked to, and as many as the reader wants.
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    reason = "a test fails by panicking, in its helpers too"
-)]
-
-mod support;
 
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
+use crate::support::{
+    noise, program, run, run_well, stderr_of, torchvision_order, varied_image_folder, write,
+};
 use serde_json::Value;
 use shade_formats::SampleId;
 use shade_pack::dataset::Dataset;
-use support::{noise, program, run, run_well, stderr_of, torchvision_order, varied_image_folder, write};
 
 #[test]
 fn samples_come_in_the_order_of_their_ids() {

@@ -1,18 +1,10 @@
 //! A million samples: listing, planning, packing and indexing them takes less than 256 MiB.
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    reason = "a test fails by panicking, in its helpers too"
-)]
-
-mod support;
 
 use std::fs;
 use std::process::Stdio;
 
+use crate::support::{noise, program, write};
 use shade_pack::dataset::Dataset;
-use support::{noise, program, write};
 
 const SAMPLES: u32 = 1_000_000;
 const CLASSES: u32 = 1000;

@@ -1,20 +1,12 @@
 //! merge makes one dataset of several, whole in every respect: it verifies, extracts, lists, and merges again.
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    reason = "a test fails by panicking, in its helpers too"
-)]
-
-mod support;
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use crate::support::{names, noise, picture, run, run_well, stderr_of, tar_of, tree, write};
 use serde_json::Value;
-use support::{names, noise, picture, run, run_well, stderr_of, tar_of, tree, write};
 
 fn images(root: &Path, classes: &[&str], salt: u64) {
     for (number, class) in (0u64..).zip(classes.iter().cycle().take(30)) {

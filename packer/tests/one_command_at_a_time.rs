@@ -1,13 +1,4 @@
 //! Two commands that make or change one dataset never work at it at once, whoever runs them and wherever one was killed.
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::print_stdout,
-    reason = "a test fails by panicking, in its helpers too"
-)]
-
-mod support;
 
 use std::ffi::OsStr;
 use std::fs;
@@ -15,8 +6,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
+use crate::support::{
+    copy_program, left_out, names, noise, own_mounts, program, run, run_well, stderr_of, tree, write,
+};
 use rustix::process::{Pid, Signal, kill_process};
-use support::{PROGRAM, names, noise, program, run, run_well, stderr_of, tree, write};
 
 fn images(source: &Path) {
     for number in 0..400u64 {
@@ -125,25 +118,19 @@ fn for_anybody(temp: &Path) -> (PathBuf, PathBuf, PathBuf) {
     write(&source.join("a/1.png"), b"one");
     run_well(&[&"create", &source, &out, &"-q"]);
     write(&source.join("a/2.png"), b"two");
-    fs::copy(PROGRAM, &copy).unwrap();
+    copy_program(&copy);
     for path in [temp, &out] {
         fs::set_permissions(path, fs::Permissions::from_mode(0o777)).unwrap();
     }
     (source, out, copy)
 }
 
-/// Runs a shell's line in a namespace of mounts; `None` where that may not be.
-fn apart(line: &str) -> Option<Output> {
-    let can = Command::new("unshare").args(["-m", "sh", "-c", "mount -t tmpfs none /proc"]).output();
-    if !can.is_ok_and(|output| output.status.success()) {
-        println!("no right to mount: left out");
-        return None;
-    }
-    Some(Command::new("unshare").args(["-m", "sh", "-c", line]).output().unwrap())
-}
-
 #[test]
 fn a_living_process_that_proc_hides_is_not_taken_for_dead() {
+    if !rustix::process::geteuid().is_root() {
+        return left_out("only root becomes another user");
+    }
+    let Some(mut apart) = own_mounts() else { return };
     let temp = tempfile::tempdir().unwrap();
     let (source, out, program) = for_anybody(temp.path());
     let mut living = Command::new("sleep").arg("1000").spawn().unwrap();
@@ -162,16 +149,16 @@ fn a_living_process_that_proc_hides_is_not_taken_for_dead() {
         source.display(),
         out.display()
     );
-    let output = apart(&line);
+    let output = apart.args(["sh", "-c", &line]).output().unwrap();
     living.kill().unwrap();
     living.wait().unwrap();
-    let Some(output) = output else { return };
     assert!(output.status.code() == Some(2) && stderr_of(&output).contains("another command"), "{output:?}");
     assert!(tree(&out) == before);
 }
 
 #[test]
 fn where_there_is_no_proc_no_claim_is_taken_over() {
+    let Some(mut apart) = own_mounts() else { return };
     let temp = tempfile::tempdir().unwrap();
     let (source, out, program) = for_anybody(temp.path());
     // As a command writes it there: no machine, no namespace, no start.
@@ -183,7 +170,7 @@ fn where_there_is_no_proc_no_claim_is_taken_over() {
         source.display(),
         out.display()
     );
-    let Some(output) = apart(&line) else { return };
+    let output = apart.args(["sh", "-c", &line]).output().unwrap();
     assert!(output.status.code() == Some(2) && stderr_of(&output).contains("another command"), "{output:?}");
     assert!(tree(&out) == before);
 }

@@ -1,17 +1,9 @@
 //! Raw pixels are compressed only where that saves much of large records, and the result says what was decided.
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    reason = "a test fails by panicking, in its helpers too"
-)]
-
-mod support;
 
 use std::path::Path;
 
+use crate::support::{noise, picture, run_well, write};
 use serde_json::Value;
-use support::{noise, picture, run_well, write};
 
 fn pictures(root: &Path, side: u32, count: u64) {
     for number in 0..count {

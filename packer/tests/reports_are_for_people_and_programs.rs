@@ -1,18 +1,10 @@
 //! --json prints one object on standard output; text tells the same; progress goes to standard error.
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    reason = "a test fails by panicking, in its helpers too"
-)]
-
-mod support;
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
+use crate::support::{noise, run, run_well, stderr_of, write};
 use serde_json::Value;
-use support::{noise, run, run_well, stderr_of, write};
 
 #[test]
 fn json_and_text_tell_the_same() {

@@ -1,19 +1,11 @@
 //! What an unfinished pack left is gone on with only if it is ours and whole, and ends on the disk if that is asked for.
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    reason = "a test fails by panicking, in its helpers too"
-)]
-
-mod support;
 
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use support::{faults, names, noise, program, run, run_well, stderr_of, tree, write};
+use crate::support::{faults, left_out, names, noise, program, run, run_well, stderr_of, tree, write};
 
 /// Source, destination, and the folder of unfinished work with some shards complete.
 fn killed(temp: &Path, more: &[&str]) -> (PathBuf, PathBuf, PathBuf) {
@@ -101,8 +93,7 @@ fn unfinished_work_behind_a_link_or_of_another_user_is_refused() {
     fs::remove_file(&partial).unwrap();
     fs::rename(&planted, &partial).unwrap();
     if std::os::unix::fs::chown(&partial, Some(65534), None).is_err() {
-        println!("not root: the case of another user is left out");
-        return;
+        return left_out("only root makes files of another user");
     }
     let output = create_again(&source, &out);
     assert_eq!(output.status.code(), Some(2), "{output:?}");

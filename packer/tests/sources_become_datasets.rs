@@ -1,20 +1,12 @@
 //! Splits, lists and tars, with patterns that leave things out: what is packed is what was meant.
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    reason = "a test fails by panicking, in its helpers too"
-)]
-
-mod support;
 
 use std::fs::{self, File};
 use std::path::Path;
 
+use crate::support::{names, noise, run, run_well, stderr_of, tree, write};
 use shade_formats::SampleId;
 use shade_formats::shard::parse_fields;
 use shade_pack::dataset::Dataset;
-use support::{names, noise, run, run_well, stderr_of, write};
 
 /// Path and class of every sample.
 fn samples(dataset: &Path) -> Vec<(String, String)> {
@@ -135,15 +127,15 @@ fn tars_are_read_in_place_and_keep_what_else_they_hold() {
         }
         builder.finish().unwrap();
     }
-    let before = support::tree(&source);
+    let before = tree(&source);
     run_well(&[&"create", &source, &out, &"--shard-size", &"4KiB", &"-q"]);
     run_well(&[&"verify", &out, &"-q"]);
     run_well(&[&"extract", &out, &back, &"-q"]);
-    let found = support::tree(&back);
+    let found = tree(&back);
     for (number, (path, class)) in (0u64..).zip(samples(&out)) {
         assert!(path.starts_with(&format!("t{}/folder", number / 3)), "{path}");
         assert_eq!(class, (number % 3 % 2).to_string());
         assert!(found[&path] == noise(number, 900), "{path}");
     }
-    assert!(support::tree(&source) == before);
+    assert!(tree(&source) == before);
 }

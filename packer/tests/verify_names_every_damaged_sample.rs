@@ -1,12 +1,4 @@
 //! verify finds each kind of damage, names shard, offset and original path, and exits with 3.
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    reason = "a test fails by panicking, in its helpers too"
-)]
-
-mod support;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,11 +6,11 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 
+use crate::support::{copy_program, noise, run, run_well, stderr_of, write};
 use serde_json::Value;
 use shade_formats::index::INDEX_FILE;
 use shade_formats::{SampleId, ShardId};
 use shade_pack::dataset::Dataset;
-use support::{noise, run, run_well, stderr_of, write};
 
 /// 30 samples in several shards.
 fn dataset(temp: &Path) -> PathBuf {
@@ -150,7 +142,7 @@ fn a_damaged_index_is_named() {
 /// Runs the program as a user who is not root.
 fn run_as_nobody(temp: &Path, args: &[&dyn AsRef<std::ffi::OsStr>]) -> std::process::Output {
     let program = temp.join("shade-pack");
-    fs::copy(support::PROGRAM, &program).unwrap();
+    copy_program(&program);
     fs::set_permissions(temp, fs::Permissions::from_mode(0o755)).unwrap();
     let mut command = std::process::Command::new(program);
     command.args(args.iter().map(|arg| arg.as_ref()));

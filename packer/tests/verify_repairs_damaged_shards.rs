@@ -1,22 +1,14 @@
 //! verify --repair makes every file again what it was, or says why it cannot and leaves it alone.
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    reason = "a test fails by panicking, in its helpers too"
-)]
-
-mod support;
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::support::{noise, picture, run, run_well, tar_of, tree, write};
 use serde_json::Value;
 use shade_formats::ShardId;
 use shade_formats::index::INDEX_FILE;
 use shade_pack::dataset::Dataset;
-use support::{noise, picture, run, run_well, tar_of, tree, write};
 
 /// Some of everything that is packed differently.
 fn images(root: &Path) {

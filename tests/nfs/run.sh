@@ -93,6 +93,7 @@ case "${1:-} ${2:-}" in
 esac
 engine="$1" version="$2"
 shift 2
+[[ -z "${SHADE_NO_GUESTS:-}" ]] || skip "SHADE_NO_GUESTS is set, as make check does"
 is_ready "$engine" || skip "$(cat "$cache/$engine/why-not" 2>/dev/null || echo "it was not fetched: run 'make nfs-guests'")"
 [[ "$here$cache" != *[[:space:]]* ]] || skip "a path in the kernel's command line has no spaces: $here, $cache"
 # "ptrace set fp regs failed", and its first process is dead: it saves fewer registers than such a CPU has.

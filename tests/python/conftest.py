@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from demo import procedural
-from demo.pack import binary
+from demo.data import draw_picture
+from packed import program
 
 IMAGES_PER_CLASS = 30
 
@@ -52,7 +52,7 @@ def jpeg_dataset(tmp_path_factory: pytest.TempPathFactory, jpeg_folder: Path) ->
 
 
 def _pack(folder: Path, target: Path) -> Path:
-    subprocess.run([binary("shade-pack"), "create", folder, target], check=True)
+    subprocess.run([program("shade-pack"), "create", folder, target], check=True)
     return target
 
 
@@ -64,5 +64,5 @@ def _write_images(
         (folder / name).mkdir(parents=True)
         for number in range(IMAGES_PER_CLASS):
             height, width = generator.integers(16, 97, size=2)
-            picture = procedural.draw_picture(label, generator, size=96)[:height, :width]
+            picture = draw_picture(label, generator, size=96)[:height, :width]
             convert(Image.fromarray(picture), number).save(folder / name / f"{number:03}.{extension}")

@@ -1,11 +1,16 @@
 //! What the behaviour tests share: a varied ImageFolder, and the real program.
-#![allow(dead_code, reason = "each test file uses a part")]
+
+#[path = "../../../tests/src/left_out.rs"]
+#[expect(unreachable_pub, reason = "it is a crate's")]
+mod left_out;
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+
+pub(crate) use left_out::left_out;
 
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_shade-pack");
 
@@ -29,6 +34,12 @@ pub(crate) fn run_well(args: &[&dyn AsRef<std::ffi::OsStr>]) -> String {
 
 pub(crate) fn stderr_of(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// A copy of the program where any user may run it. Not by this process: a file that a process has open for writing cannot
+/// be run, and while it is open, another test may start a process that has it open, too.
+pub(crate) fn copy_program(to: &Path) {
+    assert!(Command::new("cp").args([Path::new(PROGRAM), to]).status().unwrap().success());
 }
 
 pub(crate) fn write(path: &Path, bytes: &[u8]) {
@@ -167,6 +178,26 @@ pub(crate) fn picture(seed: u64, width: u32, height: u32) -> Vec<u8> {
     let noise = noise(seed, 16);
     let pixels = (0..width * height * 3).map(|n| noise[(n / 40) as usize % 16].wrapping_add((n % 7) as u8));
     [format!("P6\n{width} {height}\n255\n").into_bytes(), pixels.collect()].concat()
+}
+
+/// `unshare` into a namespace in which file systems can be mounted: without root in a user namespace, too. `None`, and
+/// told as left out, where the system gives neither.
+pub(crate) fn own_mounts() -> Option<Command> {
+    let command = |way: &[&str]| {
+        let mut command = Command::new("unshare");
+        command.arg("--mount").args(way);
+        command
+    };
+    let ways: [&[&str]; 2] = [&[], &["--user", "--map-root-user"]];
+    let works = |way: &&&[&str]| {
+        let tried = command(way).args(["mount", "-t", "tmpfs", "none", "/proc"]).output();
+        tried.is_ok_and(|output| output.status.success())
+    };
+    let found = ways.iter().find(works).map(|way| command(way));
+    if found.is_none() {
+        left_out("no file system can be mounted here");
+    }
+    found
 }
 
 /// A library for LD_PRELOAD with which files cannot be closed and syncs are noted: see `faults.c`.

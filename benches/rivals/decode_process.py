@@ -1,0 +1,164 @@
+"""`python -m benches.rivals.decode_process ROW ROOT PROGRAMS WORKERS KIND WHAT [SAMPLES]`: a loader
+in a fresh process.
+
+WHAT is one of these:
+
+- `prepare` makes the folder that the loader reads.
+- `check` looks closely at two epochs, untimed.
+- A number times so many epochs of SAMPLES each. A byte of every page is touched.
+
+The clock starts when the loader's modules are imported. The last line that it prints is JSON."""
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy
+
+from benches.rivals import crop_check, pixel_check, process_tree, table
+from benches.rivals.delivered import PAGE_BYTES
+from benches.rivals.kinds import BATCH, KINDS, Kind
+from benches.rivals.systems import ImageEpochs
+
+EPOCHS_CHECKED = 2
+# Begins the epochs of a loader.
+Begin = Callable[[], ImageEpochs]
+
+
+class Wrong(Exception):
+    """A loader does not deliver what it has to."""
+
+
+def main() -> int:
+    name, root, programs, workers, kind_name, what, *samples = sys.argv[1:]
+    row, kind = table.DECODE[name], KINDS[kind_name]
+    try:
+        begin = partial(table.load(row.run), Path(root), int(workers), BATCH, kind, *_decoders(row, kind))
+    except (ImportError, OSError) as error:
+        print(f"does not import: {error}", file=sys.stderr)
+        return 1
+    try:
+        result: dict[str, Any] = {}
+        if what == "prepare":
+            folder = table.prepare(row, Path(root), Path(programs), kind)
+            result = {"folder": folder, "version": table.version(row, Path(programs))}
+        elif what == "check":
+            check(begin, Path(root), kind)
+        else:
+            result = run(begin, kind, epochs=int(what), samples=int(samples[0]))
+    except Wrong as error:
+        print(error, file=sys.stderr)
+        return 1
+    # with_cpu_time asks for it; CPU time is measured epoch by epoch here.
+    print(json.dumps({**result, "cpu_seconds_before": 0.0}), flush=True)
+    return 0
+
+
+def _decoders(row: table.Row, kind: Kind) -> list[Callable[..., numpy.ndarray]]:
+    """The decoder that a loader is given which leaves decoding to its user."""
+    if not row.fast:
+        return []
+    from benches.rivals import fast_decoder
+
+    return [partial(fast_decoder.decode, kind=kind)]
+
+
+def check(begin: Begin, root: Path, kind: Kind) -> None:
+    """Raises unless each epoch delivers every sample once, with its label and its pixels, in
+    another order."""
+    epochs = begin()
+    orders = []
+    for _ in range(EPOCHS_CHECKED):
+        epoch = crop_check.Epoch() if kind.crops else pixel_check.Epoch()
+        for images, labels in next(epochs):
+            _check_shape(images, labels, kind)
+            for image, label in zip(images, labels, strict=True):
+                epoch.add(image if image.shape[2] == 3 else image.transpose(1, 2, 0), int(label))
+        faults = epoch.faults(root / "files")
+        if faults:
+            raise Wrong("; ".join(faults))
+        orders.append(epoch.order)
+    epochs.close()
+    if orders[0] == orders[1]:
+        raise Wrong("both epochs are in the same order")
+
+
+def run(begin: Begin, kind: Kind, epochs: int, samples: int) -> dict[str, Any]:
+    """Takes every batch and touches it."""
+    # Our parent is with_cpu_time. All that we start, daemons too, is below it.
+    tree = os.getppid()
+    # Looking at memory costs time: only in an epoch before the one that counts.
+    memory = Memory(tree, middle=samples // BATCH // 2) if epochs > 1 else None
+    timed, all_labels = [], []
+    cpu = process_tree.cpu_seconds(tree)
+    started = time.perf_counter()
+    every = begin()
+    for number in range(epochs):
+        first, ended, of_first = 0.0, 0.0, 0
+        for at, (images, labels) in enumerate(next(every)):
+            if not of_first:
+                of_first, first = len(images), time.perf_counter()
+            _check_shape(images, labels, kind)
+            images.reshape(-1)[::PAGE_BYTES].sum()
+            ended = time.perf_counter()
+            # Its memory may be used again for the next batch.
+            all_labels.append(labels.copy())
+            if memory and number == 0:
+                memory.look(at)
+        now = process_tree.cpu_seconds(tree)
+        timed.append(
+            {
+                "seconds": ended - started,
+                "first_seconds": first - started,
+                "first_samples": of_first,
+                "cpu_seconds": now - cpu,
+            }
+        )
+        cpu, started = now, time.perf_counter()
+    every.close()
+    labels = numpy.bincount(numpy.concatenate(all_labels)).tolist()
+    return {"epochs": timed, "labels": labels, "memory_mb": memory.growth() if memory else {}}
+
+
+class Memory:
+    """How much memory has grown since this was made."""
+
+    def __init__(self, tree: int, middle: int) -> None:
+        self._tree = tree
+        self._middle = middle
+        self._own_before = self._own_most = process_tree.own_mb()
+        self._tree_before = self._tree_then = process_tree.memory_mb(tree)
+
+    def look(self, batch: int) -> None:
+        """Called after each batch. Looks at this process, and at all processes once, in the middle
+        of the epoch."""
+        anon, shared = process_tree.own_mb()
+        self._own_most = max(anon, self._own_most[0]), max(shared, self._own_most[1])
+        if batch == self._middle:
+            self._tree_then = process_tree.memory_mb(self._tree)
+
+    def growth(self) -> dict[str, float]:
+        """In MB: private and shared memory of this process at most, and all processes in the middle
+        of the epoch."""
+        return {
+            "anon": self._own_most[0] - self._own_before[0],
+            "shared": self._own_most[1] - self._own_before[1],
+            "all_processes": self._tree_then - self._tree_before,
+        }
+
+
+def _check_shape(images: numpy.ndarray, labels: numpy.ndarray, kind: Kind) -> None:
+    of_one = ((kind.side, kind.side, 3), (3, kind.side, kind.side))
+    if images.shape[1:] not in of_one or images.dtype != numpy.uint8 or not images.flags.c_contiguous:
+        raise Wrong(f"delivered {images.dtype} {images.shape}, contiguous: {images.flags.c_contiguous}")
+    if labels.shape != images.shape[:1]:
+        raise Wrong(f"delivered {images.shape[0]} images with labels of shape {labels.shape}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,88 @@
+"""shade's Loader, as a user would call it. Its cache has room for nothing, or for all records."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import shade_load
+import torch  # noqa: F401  The Loader would import it when it is made; the modules of the others have.
+from shade_load.transforms import RandomHorizontalFlip, RandomResizedCrop
+
+from benches.rivals.kinds import BATCH, KINDS, RATIO, SCALE, Kind
+from benches.rivals.systems import Batch, ImageEpochs, RecordEpochs
+from benches.rivals.systems.shade_pack import MARKED_SHARDS, SHARDS
+
+# In the page cache before the clock starts, as the modules of the others are.
+shade_load.find_daemon().read_bytes()
+
+
+def read(root: Path, _workers: int, size: int, keep: bool) -> RecordEpochs:
+    """Raw records, all of them from the cache from the second epoch on, or none."""
+    with shade_load.Loader(root / SHARDS, size, cache="100%" if keep else 0, sampler="uniform") as loader:
+        yield _records(loader, hits=0)
+        while True:
+            yield _records(loader, hits=loader.samples if keep else 0)
+
+
+def read_and_keep(root: Path, workers: int, size: int, _keep: bool) -> RecordEpochs:
+    """The first epoch fills a cache of the whole dataset: every record needs fresh memory."""
+    return read(root, workers, size, keep=True)
+
+
+def _records(loader: shade_load.Loader, hits: int) -> Iterator[Iterator[memoryview]]:
+    for batch in loader:
+        yield batch.records.memoryviews()
+    if (found := loader.stats()["epoch"]["hits"]) != hits:
+        sys.exit(f"{found} records came from the cache, expected {hits}")
+
+
+def decode(root: Path, workers: int, size: int, kind: Kind, folder: str = SHARDS) -> ImageEpochs:
+    """With room in the cache for all records, as the others have the page cache."""
+    # Images that are not cropped lie in memory as FFCV delivers them.
+    options = {"decode": _crops(kind)} if kind.crops else {"image_size": kind.side, "channels_last": True}
+    with shade_load.Loader(
+        root / folder, size, sampler="uniform", workers=workers, cache="100%", **options
+    ) as loader:
+        while True:
+            yield _images(loader)
+
+
+def decode_restart_markers(root: Path, workers: int, size: int, kind: Kind) -> ImageEpochs:
+    return decode(root, workers, size, kind, MARKED_SHARDS)
+
+
+def _crops(kind: Kind) -> list[Any]:
+    return [RandomResizedCrop(kind.side, scale=SCALE, ratio=RATIO), RandomHorizontalFlip()]
+
+
+def _images(loader: shade_load.Loader) -> Iterator[Batch]:
+    for batch in loader:
+        # To PyTorch the channels are the second dimension, wherever they are in memory.
+        images = batch.images.numpy()
+        yield images if images.flags.c_contiguous else images.transpose(0, 2, 3, 1), batch.labels.numpy()
+
+
+def train(root: Path, workers: int, folder: str = SHARDS) -> Iterator[Iterator[Any]]:
+    """Batches on the GPU. The cache is as by default; each sample comes once an epoch, as with the
+    others."""
+    with shade_load.Loader(
+        root / folder,
+        BATCH,
+        decode=_crops(KINDS["photos"]),
+        channels_last=True,
+        device="cuda:0",
+        sampler="uniform",
+        tail="drop",
+        workers=workers,
+    ) as loader:
+        while True:
+            yield ((batch.images, batch.labels) for batch in loader)
+
+
+def train_restart_markers(root: Path, workers: int) -> Iterator[Iterator[Any]]:
+    return train(root, workers, MARKED_SHARDS)
+
+
+def version(_programs: Path) -> str:
+    return shade_load.__version__

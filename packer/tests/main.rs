@@ -1,0 +1,32 @@
+//! The packer's behaviours, one file each. They are one program: so it is linked once, and the files have one prelude.
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "a test fails by panicking, in its helpers too"
+)]
+
+mod support;
+
+mod a_dataset_appears_whole_or_not_at_all;
+mod a_source_that_changed_is_told;
+mod append_adds_what_is_new;
+mod bytes_depend_on_source_and_options_only;
+mod diff_tells_what_changed;
+mod extract_gives_the_folder_back;
+mod extract_never_leaves_its_folder;
+mod full_stores_are_noticed;
+mod killed_packs_go_on;
+mod ls_lists_samples;
+mod memory_stays_bounded;
+mod merged_datasets_are_datasets;
+mod odd_sources_have_defined_outcomes;
+mod one_command_at_a_time;
+mod order_and_labels_are_torchvisions;
+mod raw_pixels_train_fast;
+mod reports_are_for_people_and_programs;
+mod resumed_work_is_checked;
+mod shards_are_plain_tars;
+mod sources_become_datasets;
+mod verify_names_every_damaged_sample;
+mod verify_repairs_damaged_shards;
