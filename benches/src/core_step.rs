@@ -64,16 +64,12 @@ impl Driver {
             window_bytes: 0,
             prefetches_max: 0,
             hedge: false,
-            lends: false,
             block_bytes: BLOCK_BYTES,
         };
         let core = Core::new(Arc::clone(index), free, config);
         let mut driver = Self { core, spent: Duration::ZERO };
         let spec = job(Output::Raw);
-        driver.feed(vec![
-            Event::Attach(Box::new(Attach { session: 0, rank: 0, spec, borrows: true })),
-            Event::Ready(0),
-        ]);
+        driver.feed(vec![Event::Attach(Box::new(Attach { session: 0, rank: 0, spec })), Event::Ready(0)]);
         Ok(driver)
     }
 

@@ -7,7 +7,7 @@ use crossbeam_channel::{Receiver, unbounded};
 use shade_formats::checksum::crc32c;
 use shade_formats::control::{ImageSpec, Output};
 use shade_formats::index::{Codec, Entry, Index, IndexBuilder, Media, Shard};
-use shade_formats::ring::{BatchLayout, Layout, NOT_LENT, Region};
+use shade_formats::ring::{BatchLayout, Layout, Region};
 use shade_formats::{SampleId, ShardId};
 use shade_images::{ImageFault, Size};
 use shade_load::batches::decode::{DecodeFault, Decoder, Draw};
@@ -618,7 +618,6 @@ fn raw_batches_have_offsets_and_lens_too() {
         flags: vec![0, 0],
         offsets: vec![0, 60],
         lens: vec![60, 40],
-        lent: vec![NOT_LENT, 8192],
         ..Columns::default()
     };
     let order =
@@ -627,7 +626,6 @@ fn raw_batches_have_offsets_and_lens_too() {
     let words = |values: [u64; 2]| values.map(u64::to_le_bytes).concat();
     assert_eq!(read(&payload, layout.offsets().unwrap(), 16), words([0, 60]));
     assert_eq!(read(&payload, layout.lens().unwrap(), 16), words([60, 40]));
-    assert_eq!(read(&payload, layout.lent().unwrap(), 16), words([NOT_LENT, 8192]));
 
     // A column too many, too few, or a move out of the segment: never published.
     let short = Columns { lens: vec![60], ..columns.clone() };

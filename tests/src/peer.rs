@@ -12,7 +12,7 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
 };
 use shade_client::JobSpec;
-use shade_formats::control::{PROTOCOL, Reply, Request, Settings, WELCOME_FDS_MAX, socket_name};
+use shade_formats::control::{PROTOCOL, Reply, Request, Settings, WELCOME_FDS, socket_name};
 use shade_formats::index::{INDEX_FILE, Index};
 use shade_formats::limits::MESSAGE_BYTES_MAX;
 
@@ -66,7 +66,6 @@ impl Peer {
             dataset,
             job,
             rank,
-            borrows: true,
             settings: Settings::default(),
             spec,
         }
@@ -94,7 +93,7 @@ impl Peer {
     #[must_use]
     pub fn receive(&self) -> Option<(Reply, Vec<OwnedFd>)> {
         let mut bytes = vec![0; MESSAGE_BYTES_MAX];
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(WELCOME_FDS_MAX))];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(WELCOME_FDS))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
         let slices = &mut [IoSliceMut::new(&mut bytes)];
         let received = rustix::net::recvmsg(&self.socket, slices, &mut ancillary, RecvFlags::CMSG_CLOEXEC);

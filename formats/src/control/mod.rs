@@ -15,7 +15,7 @@ pub use image_spec::{Framing, ImageSpec};
 pub use preset::{Policy, Preset};
 pub use reply::{
     REFUSE_BUSY, REFUSE_DATASET, REFUSE_ENDING, REFUSE_PERMISSION, REFUSE_PROTOCOL, REFUSE_RESOURCES,
-    REFUSE_SPEC, Reply, WELCOME_FDS, WELCOME_FDS_MAX,
+    REFUSE_SPEC, Reply, WELCOME_FDS,
 };
 pub use request::Request;
 pub use settings::{LINGERS_FOR_EVER, Settings};

@@ -8,8 +8,6 @@ use crate::limits::MESSAGE_BYTES_MAX;
 /// Descriptors that come with a `Welcome`, in this order: daemon segment, client segment, payload, doorbell to the
 /// client, doorbell to the daemon.
 pub const WELCOME_FDS: usize = 5;
-/// As many where there is a records segment: it is the last.
-pub const WELCOME_FDS_MAX: usize = WELCOME_FDS + 1;
 
 /// Refused: another version of the conversation.
 pub const REFUSE_PROTOCOL: u16 = 1;
@@ -29,7 +27,7 @@ pub const REFUSE_ENDING: u16 = 7;
 /// A message from daemon to client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// The session is open; [`WELCOME_FDS`] descriptors come with it, and the records segment if it has a length.
+    /// The session is open; [`WELCOME_FDS`] descriptors come with it.
     Welcome {
         /// The conversation's version.
         protocol: u32,
@@ -45,8 +43,6 @@ pub enum Reply {
         batches_per_epoch: u32,
         /// Length of the payload segment, bytes.
         payload_bytes: u64,
-        /// Length of the records segment, bytes; 0: there is none.
-        records_bytes: u64,
         /// How the daemon runs. A value that means the same as the hello's is in the hello's words.
         settings: Settings,
     },
@@ -115,7 +111,6 @@ impl Reply {
                 content_id,
                 batches_per_epoch,
                 payload_bytes,
-                records_bytes,
                 settings,
             } => {
                 let mut writer = Writer::message(WELCOME);
@@ -126,7 +121,6 @@ impl Reply {
                 writer.u128(*content_id);
                 writer.u32(*batches_per_epoch);
                 writer.u64(*payload_bytes);
-                writer.u64(*records_bytes);
                 settings.write(&mut writer);
                 writer.finish()
             }
@@ -190,7 +184,6 @@ impl Reply {
                 content_id: reader.u128()?,
                 batches_per_epoch: reader.u32()?,
                 payload_bytes: reader.u64()?,
-                records_bytes: reader.u64()?,
                 settings: Settings::read(&mut reader)?,
             },
             REFUSE => Self::Refuse { code: reader.u16()?, text: reader.text(TEXT_BYTES_MAX)? },
@@ -221,9 +214,10 @@ mod tests {
 
     fn reply() -> impl Strategy<Value = Reply> {
         prop_oneof![
-            (any::<(u32, u32, u32, u32, u128, u32, u64, u64)>(), ".{0,10}", ".{0,20}").prop_map(
+            (any::<(u32, u32, u32, u32, u128, u32, u64)>(), ".{0,10}", ".{0,20}").prop_map(
                 |(numbers, name, value)| {
-                    let (protocol, pid, samples, classes, content_id, batches_per_epoch, _, _) = numbers;
+                    let (protocol, pid, samples, classes, content_id, batches_per_epoch, payload_bytes) =
+                        numbers;
                     Reply::Welcome {
                         protocol,
                         pid,
@@ -231,8 +225,7 @@ mod tests {
                         classes,
                         content_id,
                         batches_per_epoch,
-                        payload_bytes: numbers.6,
-                        records_bytes: numbers.7,
+                        payload_bytes,
                         settings: std::iter::once((name, value)).collect(),
                     }
                 }

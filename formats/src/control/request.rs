@@ -24,8 +24,6 @@ pub enum Request {
         job: String,
         /// This client's rank, below `spec.world_size`.
         rank: u32,
-        /// Raw batches may show the client records where they lie in the daemon's memory, which it can map.
-        borrows: bool,
         /// How the client would start the daemon; a setting that is not there may be anything.
         settings: Settings,
         /// What the job asks for.
@@ -98,7 +96,7 @@ impl Request {
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         match self {
-            Self::Hello { protocol, samples, content_id, dataset, job, rank, borrows, settings, spec } => {
+            Self::Hello { protocol, samples, content_id, dataset, job, rank, settings, spec } => {
                 let mut writer = Writer::message(HELLO);
                 writer.u32(*protocol);
                 writer.u32(*samples);
@@ -106,7 +104,6 @@ impl Request {
                 writer.text(dataset);
                 writer.text(job);
                 writer.u32(*rank);
-                writer.u8(u8::from(*borrows));
                 settings.write(&mut writer);
                 write_spec(&mut writer, spec);
                 writer.finish()
@@ -167,7 +164,6 @@ impl Request {
                 dataset: reader.text(NAME_BYTES_MAX)?,
                 job: reader.text(NAME_BYTES_MAX)?,
                 rank: reader.u32()?,
-                borrows: reader.choice("borrows", flag)?,
                 settings: Settings::read(&mut reader)?,
                 spec: read_spec(&mut reader)?,
             },
@@ -326,20 +322,10 @@ mod tests {
 
     fn request() -> impl Strategy<Value = Request> {
         prop_oneof![
-            (any::<(u32, u32, u128, u32, bool)>(), ".{0,60}", ".{0,20}", settings(), spec()).prop_map(
+            (any::<(u32, u32, u128, u32)>(), ".{0,60}", ".{0,20}", settings(), spec()).prop_map(
                 |(numbers, dataset, job, settings, spec)| {
-                    let (protocol, samples, content_id, rank, borrows) = numbers;
-                    Request::Hello {
-                        protocol,
-                        samples,
-                        content_id,
-                        dataset,
-                        job,
-                        rank,
-                        borrows,
-                        settings,
-                        spec,
-                    }
+                    let (protocol, samples, content_id, rank) = numbers;
+                    Request::Hello { protocol, samples, content_id, dataset, job, rank, settings, spec }
                 }
             ),
             any::<(u32, u32, u32)>().prop_map(|(generation, epoch, first_batch)| Request::StartEpoch {
@@ -446,7 +432,6 @@ mod tests {
                 dataset,
                 job,
                 rank: 0,
-                borrows: true,
                 settings,
                 spec,
             };

@@ -6,7 +6,7 @@ use super::ImageSpec;
 use crate::limits::{BATCH_SAMPLES_MAX, PAYLOAD_ALIGN_BYTES, PAYLOAD_BYTES_MAX, RANKS_MAX};
 
 /// Version of the conversation as a whole. Both sides must speak the same one.
-pub const PROTOCOL: u32 = 3;
+pub const PROTOCOL: u32 = 4;
 
 /// A text that names none of a choice's values.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

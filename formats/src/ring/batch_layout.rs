@@ -9,9 +9,6 @@ pub const FLAG_SUBSTITUTED: u32 = 1 << 0;
 /// Bit of a row's `flags`: the row only fills up the epoch's last batch; do not count it.
 pub const FLAG_PADDING: u32 = 1 << 1;
 
-/// In a row's `lent`: its bytes lie in the batch's data, not in the records segment.
-pub const NOT_LENT: u64 = u64::MAX;
-
 /// Every column starts at a multiple of this: the widest vector register, and the line size of most CPUs.
 pub(super) const COLUMN_ALIGN_BYTES: u64 = 64;
 
@@ -47,7 +44,6 @@ enum Places {
     Records {
         offsets: u64,
         lens: u64,
-        lent: u64,
     },
     Images {
         offsets: u64,
@@ -81,7 +77,7 @@ impl BatchLayout {
         let (ids, labels, weights, flags) = (column(8), column(8), column(4), column(4));
         let places = match layout {
             Layout::U8Nchw | Layout::U8Nhwc => Places::Even,
-            Layout::Raw => Places::Records { offsets: column(8), lens: column(8), lent: column(8) },
+            Layout::Raw => Places::Records { offsets: column(8), lens: column(8) },
             Layout::RaggedChw | Layout::RaggedHwc => {
                 Places::Images { offsets: column(8), heights: column(4), widths: column(4) }
             }
@@ -114,15 +110,6 @@ impl BatchLayout {
     pub fn lens(&self) -> Option<u64> {
         match self.places {
             Places::Records { lens, .. } => Some(lens),
-            Places::Even | Places::Images { .. } => None,
-        }
-    }
-
-    /// Where in the records segment each sample's bytes begin, `u64`, or [`NOT_LENT`]; raw batches only.
-    #[must_use]
-    pub fn lent(&self) -> Option<u64> {
-        match self.places {
-            Places::Records { lent, .. } => Some(lent),
             Places::Even | Places::Images { .. } => None,
         }
     }
@@ -181,7 +168,6 @@ mod tests {
             let mut columns = vec![(batch.ids, 8), (batch.labels, 8), (batch.weights, 4), (batch.flags, 4)];
             columns.extend(batch.offsets().map(|at| (at, 8)));
             columns.extend(batch.lens().map(|at| (at, 8)));
-            columns.extend(batch.lent().map(|at| (at, 8)));
             columns.extend(batch.heights().map(|at| (at, 4)));
             columns.extend(batch.widths().map(|at| (at, 4)));
             columns.push((batch.data, 0));
@@ -192,7 +178,6 @@ mod tests {
             let raw = layout == Layout::Raw;
             let ragged = matches!(layout, Layout::RaggedChw | Layout::RaggedHwc);
             prop_assert_eq!((batch.offsets().is_some(), batch.lens().is_some()), (raw || ragged, raw));
-            prop_assert_eq!(batch.lent().is_some(), raw);
             prop_assert_eq!((batch.heights().is_some(), batch.widths().is_some()), (ragged, ragged));
             prop_assert_eq!(batch.total, batch.data + data_len);
             prop_assert_eq!(BatchLayout::of_block(layout, capacity, batch.total).unwrap(), batch);

@@ -9,15 +9,13 @@ mod fields;
 mod layout;
 #[cfg(loom)]
 mod loom_region;
-#[cfg(not(loom))]
-mod mapping;
 mod payload_ring;
 mod producer;
 #[cfg(not(loom))]
 mod region;
 mod sync;
 
-pub use batch_layout::{BatchLayout, FLAG_PADDING, FLAG_SUBSTITUTED, NOT_LENT};
+pub use batch_layout::{BatchLayout, FLAG_PADDING, FLAG_SUBSTITUTED};
 pub use consumer::{Consumer, Releaser};
 pub use descriptor::{Descriptor, Kind, Layout};
 pub use layout::{
@@ -25,8 +23,6 @@ pub use layout::{
 };
 #[cfg(loom)]
 pub use loom_region::Region;
-#[cfg(not(loom))]
-pub use mapping::{Access, HUGE_PAGE_BYTES, Mapping, Pages};
 pub use payload_ring::PayloadRing;
 pub use producer::Producer;
 #[cfg(not(loom))]

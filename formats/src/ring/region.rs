@@ -1,5 +1,5 @@
-//! A bounds-checked view of memory that another process may write at any moment. The only `unsafe` of this crate beside
-//! `mapping`.
+//! A bounds-checked view of memory that another process may write at any moment. The only `unsafe`
+//! of this crate.
 //!
 //! No reference to the mapped bytes is ever formed. Bytes are copied through raw pointers into or out of private
 //! memory, so that a value, once checked, cannot change under the checker; the ring's indices are atomics.

@@ -97,8 +97,6 @@ pub struct Columns {
     pub offsets: Vec<u64>,
     /// How many bytes each row has.
     pub lens: Vec<u64>,
-    /// Where in the arena each row's bytes begin that has them there, else `NOT_LENT` of [`shade_formats::ring`].
-    pub lent: Vec<u64>,
     /// Rows of pixels of each image.
     pub heights: Vec<u32>,
     /// Columns of pixels of each image.

@@ -20,9 +20,7 @@ pub fn seal(order: &SealOrder, payload: &Region, buffer: &mut Vec<u8>) -> Result
     block.column(layout.labels, &columns.labels, i64::to_le_bytes)?;
     block.column(layout.weights, &columns.weights, f32::to_le_bytes)?;
     block.column(layout.flags, &columns.flags, u32::to_le_bytes)?;
-    for (at, values) in
-        [(layout.offsets(), &columns.offsets), (layout.lens(), &columns.lens), (layout.lent(), &columns.lent)]
-    {
+    for (at, values) in [(layout.offsets(), &columns.offsets), (layout.lens(), &columns.lens)] {
         at.map_or(Ok(()), |at| block.column(at, values, u64::to_le_bytes))?;
     }
     for (at, values) in [(layout.heights(), &columns.heights), (layout.widths(), &columns.widths)] {
@@ -57,12 +55,12 @@ impl Block<'_> {
 
 /// Columns are equally long and within the capacity they are laid out for: beyond it they would run into the next.
 fn check(columns: &Columns, layout: &BatchLayout) -> Result<(), FormatError> {
-    let Columns { ids, labels, weights, flags, offsets, lens, lent, heights, widths } = columns;
+    let Columns { ids, labels, weights, flags, offsets, lens, heights, widths } = columns;
     let rows = ids.len();
     let rows_if = |column: Option<u64>| if column.is_some() { rows } else { 0 };
-    let [with_offsets, with_lens, with_lent] = [layout.offsets(), layout.lens(), layout.lent()].map(rows_if);
+    let [with_offsets, with_lens] = [layout.offsets(), layout.lens()].map(rows_if);
     let [with_heights, with_widths] = [layout.heights(), layout.widths()].map(rows_if);
-    let expected = [rows, rows, rows, rows, with_offsets, with_lens, with_lent, with_heights, with_widths];
+    let expected = [rows, rows, rows, rows, with_offsets, with_lens, with_heights, with_widths];
     let got = [
         rows,
         labels.len(),
@@ -70,7 +68,6 @@ fn check(columns: &Columns, layout: &BatchLayout) -> Result<(), FormatError> {
         flags.len(),
         offsets.len(),
         lens.len(),
-        lent.len(),
         heights.len(),
         widths.len(),
     ];

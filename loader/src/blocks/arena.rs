@@ -1,11 +1,11 @@
 //! The arena's memory: mapped once, locked where allowed, cut into blocks.
 //!
-//! It comes in huge pages where they are to be had: a read that bypasses the page cache has to pin its pages, which is one step
-//! for a huge page and was a quarter of a 110 KB read's CPU time with small ones. As a rule it is private and anonymous. Where
-//! all records stay in memory it may be a memfd, from which trainers read records in place; of shared memory systems give huge
-//! pages to next to nobody, so each is asked for by itself. Either way pages come into being on first use, so an arena of any
-//! size starts at once, and [`Prefault`](super::Prefault) uses them a little ahead of the reads. `MLOCK_ONFAULT` keeps each one
-//! in memory from then on. Nothing is left behind after a crash.
+//! It is private and anonymous: nothing is left behind after a crash, and most systems give huge
+//! pages to such memory on demand, and to shared memory never. A read that bypasses the page cache
+//! has to pin its pages: with small ones that was a quarter of the CPU time of a 110 KB read. Pages
+//! come into being on first use, so an arena of any size starts at once;
+//! [`Prefault`](super::Prefault) uses them a little ahead of the reads. `MLOCK_ONFAULT` keeps each
+//! page in memory from then on.
 #![expect(
     unsafe_code,
     reason = "tokens prove exclusive ownership of memory that the compiler cannot see into"
@@ -14,14 +14,11 @@
 use super::FreeList;
 use super::block_size::BLOCK_UNIT_BYTES;
 use super::lent::Lent;
-use super::prefault::{CHUNK_BYTES, Frontier};
+use super::prefault::{CHUNK_BYTES, Frontier, Pages};
 use super::token::{ArenaId, Blocks, BlocksError, Runs};
-use crate::memfd::{self, Writers};
+use memmap2::{Advice, MmapOptions, MmapRaw};
 use rustix::mm::{MlockFlags, mlock_with};
-use shade_formats::ring::{Access, Mapping, Pages};
 use std::io;
-use std::os::fd::OwnedFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The mapping starts on a page, so no block can promise more than this.
@@ -31,11 +28,9 @@ const PAGE_BYTES: u32 = 4096;
 #[derive(Debug)]
 pub struct Arena {
     id: ArenaId,
-    memory: Mapping,
+    memory: Memory,
     block_bytes: u32,
     locked: bool,
-    /// The file that the memory is, if other processes may map it.
-    file: Option<Arc<OwnedFd>>,
     frontier: Frontier,
 }
 
@@ -47,29 +42,6 @@ impl Arena {
     /// `InvalidInput` when `block_bytes` is no multiple of 512, `bytes` holds no block or more than 2³² of
     /// them; otherwise what the system says to a mapping of that size.
     pub fn create(bytes: u64, block_bytes: u32) -> io::Result<(Arena, FreeList)> {
-        Self::map_with(bytes, block_bytes, |bytes| Ok((Mapping::anonymous(bytes)?, None)))
-    }
-
-    /// As [`create`](Self::create), in memory that other processes may map, though not write to: see
-    /// [`file`](Self::file).
-    ///
-    /// # Errors
-    ///
-    /// As of `create`.
-    pub fn create_shared(bytes: u64, block_bytes: u32) -> io::Result<(Arena, FreeList)> {
-        Self::map_with(bytes, block_bytes, |bytes| {
-            let file = memfd::create("shade-records", bytes)?;
-            let memory = Mapping::new(&file, bytes, Access::ReadWrite, Pages::Huge)?;
-            memfd::seal(&file, Writers::Mapped)?;
-            Ok((memory, Some(Arc::new(file))))
-        })
-    }
-
-    fn map_with(
-        bytes: u64,
-        block_bytes: u32,
-        map: impl FnOnce(u64) -> io::Result<(Mapping, Option<Arc<OwnedFd>>)>,
-    ) -> io::Result<(Arena, FreeList)> {
         let invalid = |why: String| io::Error::new(io::ErrorKind::InvalidInput, why);
         if block_bytes == 0 || !block_bytes.is_multiple_of(BLOCK_UNIT_BYTES) {
             return Err(invalid(format!(
@@ -82,12 +54,10 @@ impl Arena {
             return Err(invalid(format!("{bytes} bytes hold no block of {block_bytes} bytes")));
         }
         let bytes = u64::from(blocks) * u64::from(block_bytes);
-        let (memory, file) = map(bytes)?;
-        // A core dump without the cache is one that fits on the disk.
-        memory.leave_out_of_dumps();
-        let locked = lock(&memory);
+        let memory = Memory::map(bytes)?;
+        let locked = memory.lock();
         let id = ArenaId::next();
-        let arena = Arena { id, memory, block_bytes, locked, file, frontier: Frontier::default() };
+        let arena = Arena { id, memory, block_bytes, locked, frontier: Frontier::default() };
         Ok((arena, FreeList::new(id, block_bytes, blocks)))
     }
 
@@ -100,7 +70,7 @@ impl Arena {
     /// Bytes in all blocks.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        self.memory.len() as u64
+        self.memory.len as u64
     }
 
     /// Whether the memory is locked: never swapped out once used. Needs `CAP_IPC_LOCK` or a sufficient
@@ -108,12 +78,6 @@ impl Arena {
     #[must_use]
     pub fn locked(&self) -> bool {
         self.locked
-    }
-
-    /// The file that the memory is, of [`bytes`](Self::bytes), if other processes may map it.
-    #[must_use]
-    pub fn file(&self) -> Option<&Arc<OwnedFd>> {
-        self.file.as_ref()
     }
 
     /// The power of two, 512 to 4096 bytes, that every block's address is a multiple of.
@@ -186,7 +150,7 @@ impl Arena {
     #[must_use]
     pub fn unfound_bytes(&self) -> u64 {
         let found = self.frontier.found_chunks().saturating_mul(CHUNK_BYTES);
-        self.memory.len().saturating_sub(found) as u64
+        self.memory.len.saturating_sub(found) as u64
     }
 
     /// How far the arena is in use.
@@ -196,14 +160,14 @@ impl Arena {
 
     /// Chunks that [`find_memory`](Self::find_memory) finds memory for; the last one may be shorter.
     pub(super) fn chunks(&self) -> usize {
-        self.memory.len().div_ceil(CHUNK_BYTES)
+        self.memory.len.div_ceil(CHUNK_BYTES)
     }
 
     /// Where the memory is.
     #[cfg(test)]
     pub(super) fn addresses(&self) -> std::ops::Range<usize> {
-        let start = self.memory.start().addr().get();
-        start..start + self.memory.len()
+        let start = self.memory.start().addr();
+        start..start + self.memory.len
     }
 
     /// Makes a chunk resident, in such pages if they are to be had. What is there already stays as it is.
@@ -213,17 +177,12 @@ impl Arena {
     /// When memory is short, or Linux is older than 5.14.
     pub(super) fn find_memory(&self, chunk: usize, pages: Pages) -> io::Result<()> {
         let at = chunk.saturating_mul(CHUNK_BYTES);
-        let len = CHUNK_BYTES.min(self.memory.len().saturating_sub(at));
-        match (&self.file, pages) {
-            // The system may have none for a file. Small ones serve as well, only slower.
-            (Some(_), Pages::Huge) if len == CHUNK_BYTES && self.memory.make_huge(at, len).is_ok() => {
-                return Ok(());
-            }
+        let len = CHUNK_BYTES.min(self.memory.len.saturating_sub(at));
+        if pages == Pages::Small {
             // Refused by kernels without huge pages, where all are small.
-            (None, Pages::Small) => drop(self.memory.keep_small(at, len)),
-            _ => {}
+            let _ = self.memory.advise(Advice::NoHugePage, at, len);
         }
-        self.memory.populate(at, len)
+        self.memory.advise(Advice::PopulateWrite, at, len)
     }
 
     /// Where `blocks` lie, once they are known to be ours.
@@ -241,10 +200,10 @@ impl Arena {
     /// a token, `give` moves them back and consumes the token; neither list nor token can be cloned. So a
     /// block has one owner.
     fn at(&self, offset: usize) -> *mut u8 {
-        debug_assert!(offset < self.memory.len(), "block outside its arena");
+        debug_assert!(offset < self.memory.len, "block outside its arena");
         // SAFETY: a stretch consists of whole ids below `blocks`, at most cut short, so it ends at or before
-        // `blocks * block_bytes`, the mapping's length; a mapping never exceeds isize::MAX bytes.
-        unsafe { self.memory.start().as_ptr().add(offset) }
+        // `blocks * block_bytes`, the memory's length; a mapping never exceeds isize::MAX bytes.
+        unsafe { self.memory.start().add(offset) }
     }
 }
 
@@ -255,15 +214,51 @@ impl ArenaId {
     }
 }
 
-/// Locks each page from its first use on; false where that is not allowed.
-fn lock(memory: &Mapping) -> bool {
-    // SAFETY: the range is exactly one live mapping of ours; locking it changes no byte and no access right.
-    unsafe { mlock_with(memory.start().as_ptr().cast(), memory.len(), MlockFlags::ONFAULT) }.is_ok()
+/// Fresh zeroed memory that begins where a huge page may.
+#[derive(Debug)]
+struct Memory {
+    mapping: MmapRaw,
+    /// Bytes of the mapping before the memory: less than a huge page.
+    skipped: usize,
+    len: usize,
+}
+
+impl Memory {
+    /// Maps `bytes`, in huge pages where the system gives them on demand. They take memory from
+    /// their first use on.
+    fn map(bytes: u64) -> io::Result<Self> {
+        let too_long = || io::Error::from(rustix::io::Errno::OVERFLOW);
+        let len = usize::try_from(bytes).map_err(|_| too_long())?;
+        let room = len.checked_add(CHUNK_BYTES).ok_or_else(too_long)?;
+        let mapping = MmapRaw::from(MmapOptions::new().len(room).no_reserve_swap().map_anon()?);
+        let address = mapping.as_ptr().addr();
+        let memory = Self { mapping, skipped: address.next_multiple_of(CHUNK_BYTES) - address, len };
+        // Refused by kernels without huge pages; small ones serve as well, only slower.
+        let _ = memory.advise(Advice::HugePage, 0, len);
+        // A core dump without the cache is one that fits on the disk.
+        let _ = memory.advise(Advice::DontDump, 0, len);
+        Ok(memory)
+    }
+
+    fn start(&self) -> *mut u8 {
+        self.mapping.as_mut_ptr().wrapping_add(self.skipped)
+    }
+
+    fn advise(&self, advice: Advice, at: usize, len: usize) -> io::Result<()> {
+        self.mapping.advise_range(advice, self.skipped + at, len)
+    }
+
+    /// Locks each page from its first use on; false where that is not allowed.
+    fn lock(&self) -> bool {
+        // SAFETY: the range lies in one live mapping of ours; locking it changes no byte and no
+        // access right.
+        unsafe { mlock_with(self.start().cast(), self.len, MlockFlags::ONFAULT) }.is_ok()
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use rustix::fs::{FallocateFlags, fallocate, ftruncate};
+    use std::sync::Arc;
 
     use super::super::Record;
     use super::*;
@@ -317,32 +312,6 @@ mod tests {
         assert_eq!(read(&arena, &blocks, 9216), vec![0; 9216]);
         assert_eq!(Arena::create(1 << 20, 16384).unwrap().0.align_bytes(), 4096);
         assert_eq!(Arena::create(1 << 20, 2560).unwrap().0.align_bytes(), 512);
-    }
-
-    #[test]
-    fn a_shared_arena_is_read_by_others_in_place_and_written_by_nobody_else() {
-        let (arena, mut list) = Arena::create_shared(5 * 4096, 4096).unwrap();
-        assert!(Arena::create(4096, 4096).unwrap().0.file().is_none());
-        let fd = arena.file().unwrap();
-        let before = list.take(1).unwrap();
-        let mut blocks = list.take(5000).unwrap();
-        write(&arena, &mut blocks, &[7; 5000]);
-        let record = Record::new(blocks, false);
-        assert_eq!(record.place(), None, "nobody has checked it");
-        record.set_checked();
-        assert_eq!(record.place(), Some(4096));
-        let mut seen = [0; 5001];
-        rustix::io::pread(fd, &mut seen, 4096).unwrap();
-        assert_eq!((&seen[..5000], seen[5000]), (&[7; 5000][..], 0));
-
-        assert!(Mapping::new(fd, 4096, Access::ReadWrite, Pages::Small).is_err(), "a writable mapping");
-        assert!(rustix::io::pwrite(fd, b"x", 0).is_err());
-        assert!(fallocate(fd, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, 0, 4096).is_err());
-        assert!(ftruncate(fd, 0).is_err());
-
-        list.give(before);
-        let scattered = Record::new(list.take(2 * 4096 + 1).unwrap(), true);
-        assert_eq!(scattered.place(), None, "blocks 0, 3 and 4");
     }
 
     #[test]

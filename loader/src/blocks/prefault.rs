@@ -11,12 +11,11 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use shade_formats::ring::{HUGE_PAGE_BYTES, Pages};
-
 use super::Arena;
 
-/// Memory is found chunk by chunk: what a huge page holds.
-pub(super) const CHUNK_BYTES: usize = HUGE_PAGE_BYTES;
+/// Memory is found chunk by chunk: what a huge page holds on x86-64, and on 64-bit Arm with small
+/// pages of 4 KiB.
+pub(super) const CHUNK_BYTES: usize = 2 << 20;
 /// How far ahead of the furthest block in use each thread finds memory, in chunks. The first does a quarter of a second at
 /// 1 GB/s. The others help it where reads come close, as they do where the host has to find memory first: they wait for the
 /// host more than they need a core, and more than four find hardly more. With all four ahead all the time reads had too little
@@ -26,6 +25,15 @@ const LEADS: [usize; 4] = [(256 << 20) / CHUNK_BYTES, 8, 4, 2];
 const TRIAL_EVERY: usize = 256;
 /// Chunks of each kind of page that are tried in a row.
 const TRIAL_CHUNKS: usize = 8;
+
+/// The pages that a chunk of memory consists of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pages {
+    /// Huge where the system has them, else small.
+    Huge,
+    /// Small whatever the system has.
+    Small,
+}
 
 /// How far an arena is in use, and who waits to hear of it.
 #[derive(Debug, Default)]
@@ -236,18 +244,16 @@ mod tests {
 
     #[test]
     fn all_memory_is_there_before_it_is_written_to() {
-        for create in [Arena::create, Arena::create_shared] {
-            // Less than the furthest lead, and no whole number of chunks.
-            let (arena, _free) = create((40 << 20) + 8192, 4096).unwrap();
-            let arena = Arc::new(arena);
-            let mut prefault = Prefault::start(Arc::clone(&arena));
-            arena.frontier().reach(1);
-            prefault.threads.swap_remove(0).join().unwrap();
-            // What the others have begun is waited for.
-            drop(prefault);
-            assert_eq!(resident_bytes(&arena), arena.bytes());
-            assert_eq!(arena.unfound_bytes(), 0);
-        }
+        // Less than the furthest lead, and no whole number of chunks.
+        let (arena, _free) = Arena::create((40 << 20) + 8192, 4096).unwrap();
+        let arena = Arc::new(arena);
+        let mut prefault = Prefault::start(Arc::clone(&arena));
+        arena.frontier().reach(1);
+        prefault.threads.swap_remove(0).join().unwrap();
+        // What the others have begun is waited for.
+        drop(prefault);
+        assert_eq!(resident_bytes(&arena), arena.bytes());
+        assert_eq!(arena.unfound_bytes(), 0);
     }
 
     /// Bytes of the arena that are resident in this process, by the system's own account.

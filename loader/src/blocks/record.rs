@@ -41,13 +41,6 @@ impl Record {
         self.checked.load(Ordering::Relaxed)
     }
 
-    /// Byte of the arena where it begins, for who reads it in place: if its blocks are neighbours, and its checksum was found to
-    /// be right.
-    #[must_use]
-    pub fn place(&self) -> Option<u64> {
-        self.blocks.start().filter(|_| self.is_checked())
-    }
-
     /// Its checksum is right.
     pub fn set_checked(&self) {
         self.checked.store(true, Ordering::Relaxed);

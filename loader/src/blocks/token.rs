@@ -70,11 +70,6 @@ impl Blocks {
         }
     }
 
-    /// Byte of the arena where they begin if they lie side by side.
-    pub(super) fn start(&self) -> Option<u64> {
-        self.run().map(|run| u64::from(run.first) * u64::from(self.block_bytes))
-    }
-
     /// Bytes that fit: a whole number of blocks.
     #[must_use]
     pub fn bytes(&self) -> u64 {

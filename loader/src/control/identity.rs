@@ -1,8 +1,5 @@
 //! What a daemon serves: every client is told of it, and checked against it.
 
-use std::os::fd::OwnedFd;
-use std::sync::Arc;
-
 use shade_formats::control::PROTOCOL;
 use shade_formats::ids::ContentId;
 
@@ -19,17 +16,6 @@ pub struct Identity {
     pub classes: u32,
     /// Which bytes it holds.
     pub content_id: u128,
-    /// Where raw batches may show records, if anywhere.
-    pub records: Option<RecordsSegment>,
-}
-
-/// The memory of all records, to be mapped by trainers.
-#[derive(Clone, Debug)]
-pub struct RecordsSegment {
-    /// A sealed memfd, which only the daemon writes to.
-    pub file: Arc<OwnedFd>,
-    /// Its length.
-    pub bytes: u64,
 }
 
 impl Identity {

@@ -73,7 +73,4 @@ pub enum Message {
     Released(SessionId),
     /// The connection has ended.
     Gone(SessionId),
-    /// Nobody looks at what that session was given any more: its client said goodbye, or its process is dead. After `Gone`, and
-    /// long after it where the connection ended in another way.
-    LetGo(SessionId),
 }

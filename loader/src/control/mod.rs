@@ -14,7 +14,7 @@ mod session;
 mod socket;
 mod socket_file;
 
-pub use identity::{Identity, RecordsSegment};
+pub use identity::Identity;
 pub use listener::Listener;
 pub use message::{Asked, Message, Welcomed};
 pub use observe::{ObserveError, Observed, observe};

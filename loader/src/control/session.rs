@@ -2,7 +2,7 @@
 //! ends, however it ends.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,13 +10,13 @@ use std::time::Duration;
 use crossbeam_channel::Sender;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use shade_formats::control::{
-    Output, PROTOCOL, REFUSE_BUSY, REFUSE_DATASET, REFUSE_ENDING, REFUSE_PERMISSION, REFUSE_PROTOCOL,
+    PROTOCOL, REFUSE_BUSY, REFUSE_DATASET, REFUSE_ENDING, REFUSE_PERMISSION, REFUSE_PROTOCOL,
     REFUSE_RESOURCES, Reply, Request,
 };
 use shade_formats::limits::{MESSAGE_BYTES_MAX, state_bytes_max};
 
 use super::admission::{Admission, Places};
-use super::identity::{Identity, RecordsSegment};
+use super::identity::Identity;
 use super::message::{Asked, Message, Welcomed};
 use super::peer;
 use super::socket::{receive, send};
@@ -26,14 +26,6 @@ use crate::ring::{Doorbell, RingSegments};
 
 /// How long a connection may take to say hello.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// How a session ended whose client was not turned away.
-enum Ended {
-    /// The client said goodbye, or is dead: nobody looks at what it was given any more.
-    ForGood,
-    /// The client hung up, or the daemon hung up on it: its process may still look at records that it was lent.
-    HungUp,
-}
 
 /// Why a session ends.
 #[derive(Debug, thiserror::Error)]
@@ -72,33 +64,22 @@ fn refuse<T>(code: u16, text: String) -> Result<T, SessionError> {
     Err(SessionError::Refused(Refusal { code, text }))
 }
 
-/// Tells the daemon that a session is gone, and that nobody looks at what it was given any more. It does so when it is dropped,
-/// so whatever happens to the session's thread, the daemon is told.
+/// Tells the daemon, when it is dropped, that a session is gone: whatever happens to the session's
+/// thread.
 struct Leaving<'a> {
     session: SessionId,
     messages: &'a Sender<Message>,
-    is_gone: bool,
-}
-
-impl Leaving<'_> {
-    /// The session is gone; its process may look at what it was given a while longer.
-    fn gone(&mut self) {
-        if !std::mem::replace(&mut self.is_gone, true) {
-            // The daemon has stopped if nobody listens; then there is nothing to tell.
-            let _ = self.messages.send(Message::Gone(self.session));
-        }
-    }
 }
 
 impl Drop for Leaving<'_> {
     fn drop(&mut self) {
-        self.gone();
-        let _ = self.messages.send(Message::LetGo(self.session));
+        // The daemon has stopped if nobody listens; then there is nothing to tell.
+        let _ = self.messages.send(Message::Gone(self.session));
     }
 }
 
-/// Serves one connection until it ends; whatever happens, the daemon is told that the session is gone, and when nobody looks at
-/// what it was given any more.
+/// Serves one connection until it ends; whatever happens, the daemon is told that the session is
+/// gone.
 pub(super) fn run(
     socket: Arc<OwnedFd>,
     session: SessionId,
@@ -107,24 +88,20 @@ pub(super) fn run(
     admission: &Admission,
     mut places: Places,
 ) {
-    let mut leaving = Leaving { session, messages, is_gone: false };
+    let leaving = Leaving { session, messages };
     // Of a process that cannot be seen from here, only the socket tells.
     let process = peer::process(&socket);
     let served = caught(|| serve(&socket, session, identity, process.as_ref(), messages, &mut places))
         .unwrap_or_else(|text| Err(SessionError::Defect(text)));
-    let served = served.map_err(|error| {
+    if let Err(error) = served {
         admission.warn(|left_out| tracing::warn!("session {session}: {error}{left_out}"));
         let Refusal { code, text } = error.into_refusal();
         // The peer may be gone already; then nobody needs the answer.
         let _ = send(&socket, &Reply::Refuse { code, text }, &[]);
-    });
-    // Before hanging up: who sees that its session has ended may attach again at once, and finds its place free.
-    leaving.gone();
-    let _ = rustix::net::shutdown(&socket, rustix::net::Shutdown::Both);
-    drop(socket);
-    if let (Ok(Ended::HungUp), Some(process)) = (served, process) {
-        wait_for_death(&process);
     }
+    // Before hanging up: who sees that its session has ended may attach again at once, and finds its place free.
+    drop(leaving);
+    let _ = rustix::net::shutdown(&socket, rustix::net::Shutdown::Both);
 }
 
 fn serve(
@@ -134,33 +111,26 @@ fn serve(
     process: Option<&OwnedFd>,
     messages: &Sender<Message>,
     places: &mut Places,
-) -> Result<Ended, SessionError> {
+) -> Result<(), SessionError> {
     let mut buffer = vec![0; MESSAGE_BYTES_MAX];
     let (attach, asked) = match hello(socket, session, identity, &mut buffer)? {
         Some(Opening::Rank(attach, asked)) => (attach, asked),
         Some(Opening::Observer(pipe)) => {
-            observe(socket, session, identity, pipe, process, messages, places)?;
-            return Ok(Ended::ForGood);
+            return observe(socket, session, identity, pipe, process, messages, places);
         }
-        None => return Ok(Ended::ForGood),
+        None => return Ok(()),
     };
-    // Only raw batches show records, only to a process whose death is told, as else nobody knows when they are free again, and
-    // only to one that has room to map them.
-    let may_borrow = attach.spec.output == Output::Raw && attach.borrows && process.is_some();
-    let records = identity.records.as_ref().filter(|_| may_borrow);
-    let attach = Attach { borrows: records.is_some(), ..attach };
-    let doorbell = welcome(socket, attach, asked, identity, records, messages)?;
+    let doorbell = welcome(socket, attach, asked, identity, messages)?;
     places.greeting = None;
     let samples = identity.samples;
     let ended = caught(|| converse(socket, session, &doorbell, process, samples, &mut buffer, messages))
         .unwrap_or_else(|text| Err(SessionError::Defect(text)));
-    let ended = ended.unwrap_or_else(|error| {
+    if let Err(error) = ended {
         tracing::warn!("session {session}: {error}");
         // A trainer that is still there is told why.
         let _ = send(socket, &Reply::Failed { text: error.to_string() }, &[]);
-        Ended::HungUp
-    });
-    Ok(if records.is_some() { ended } else { Ended::ForGood })
+    }
+    Ok(())
 }
 
 /// Asks the daemon about a rank that said hello, and hands its ring over.
@@ -169,7 +139,6 @@ fn welcome(
     attach: Attach,
     asked: Asked,
     identity: &Identity,
-    records: Option<&RecordsSegment>,
     messages: &Sender<Message>,
 ) -> Result<Doorbell, SessionError> {
     let session = attach.session;
@@ -189,12 +158,9 @@ fn welcome(
         content_id: identity.content_id,
         batches_per_epoch: accepted.batches_per_epoch,
         payload_bytes: accepted.payload.bytes,
-        records_bytes: records.map_or(0, |records| records.bytes),
         settings,
     };
-    let mut fds = segments.welcome_fds().to_vec();
-    fds.extend(records.map(|records| records.file.as_fd()));
-    send(socket, &welcome, &fds)?;
+    send(socket, &welcome, &segments.welcome_fds())?;
     let (ring, doorbell) = segments.into_ends();
     messages.send(Message::Mapped { session, ring: Box::new(ring) }).map_err(|_| SessionError::Stopping)?;
     Ok(doorbell)
@@ -209,7 +175,7 @@ fn converse(
     samples: u32,
     buffer: &mut [u8],
     messages: &Sender<Message>,
-) -> Result<Ended, SessionError> {
+) -> Result<(), SessionError> {
     loop {
         let mut fds = vec![PollFd::new(socket.as_ref(), PollFlags::IN), PollFd::new(doorbell, PollFlags::IN)];
         fds.extend(process.map(|process| PollFd::new(process, PollFlags::IN)));
@@ -221,17 +187,17 @@ fn converse(
         let (on_socket, on_doorbell) = (happened.next() == Some(true), happened.next() == Some(true));
         let has_died = happened.next() == Some(true);
         if has_died && !on_socket {
-            return Ok(Ended::ForGood);
+            return Ok(());
         }
         if on_doorbell {
             doorbell.answer()?;
             messages.send(Message::Released(session)).map_err(|_| SessionError::Stopping)?;
         }
         if on_socket {
-            let Some((bytes, fd)) = receive(socket, buffer)? else { return Ok(Ended::HungUp) };
+            let Some((bytes, fd)) = receive(socket, buffer)? else { return Ok(()) };
             let request = Request::decode(bytes)?;
             if request == Request::Bye {
-                return Ok(Ended::ForGood);
+                return Ok(());
             }
             let state = match (&request, fd) {
                 (Request::LoadState, Some(fd)) => read_state(fd, samples)?,
@@ -273,11 +239,6 @@ fn observe(
     Ok(())
 }
 
-/// Returns when the process is dead.
-fn wait_for_death(process: &OwnedFd) {
-    while poll(&mut [PollFd::new(process, PollFlags::IN)], None) == Err(rustix::io::Errno::INTR) {}
-}
-
 /// What a connection begins with.
 enum Opening {
     Rank(Attach, Asked),
@@ -313,9 +274,9 @@ fn hello(
         Request::Hello { job, .. } | Request::Observe { job, .. } if job != identity.job => {
             refuse(REFUSE_BUSY, format!("this daemon serves job {:?}, not {job:?}", identity.job))
         }
-        Request::Hello { samples, content_id, rank, borrows, settings, spec, .. } => {
+        Request::Hello { samples, content_id, rank, settings, spec, .. } => {
             let asked = Asked { samples, content_id, settings };
-            Ok(Some(Opening::Rank(Attach { session, rank, spec, borrows }, asked)))
+            Ok(Some(Opening::Rank(Attach { session, rank, spec }, asked)))
         }
         Request::Observe { samples, content_id, .. } if content_id != identity.content_id => {
             refuse(REFUSE_DATASET, identity.other_content(samples, content_id))
@@ -352,18 +313,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_session_that_panics_tells_that_it_is_gone_and_that_it_has_let_go() {
+    fn a_session_that_panics_tells_that_it_is_gone() {
         let (messages, told) = crossbeam_channel::unbounded();
         let panicked = caught(|| {
-            let mut leaving = Leaving { session: 7, messages: &messages, is_gone: false };
+            let leaving = Leaving { session: 7, messages: &messages };
             if leaving.session == 7 {
                 panic!("in the middle of it");
             }
-            leaving.gone();
         });
         panicked.unwrap_err();
         assert!(matches!(told.recv(), Ok(Message::Gone(7))));
-        assert!(matches!(told.recv(), Ok(Message::LetGo(7))));
         drop(messages);
         assert!(told.recv().is_err(), "once each");
     }

@@ -33,18 +33,13 @@ pub(super) fn read_op(
 impl Core {
     /// Looks `sample` up for `row`: hands the row its record, or makes it wait for a read.
     pub(super) fn access(&mut self, sample: SampleId, row: RowRef) -> Served {
-        let place = self.place_to_lend(sample, row.session);
         if let Some(job) = &mut self.job
             && self.cache.get(sample).is_some()
         {
             job.importance.record_hit(sample);
             if let Some(record) = self.cache.hit(sample, &job.importance).map(Arc::clone) {
-                job.count(|counts| counts.lent += u64::from(place.is_some()));
                 if let Some(batch) = self.session_mut(row.session).and_then(|s| s.batch_mut(row.seq)) {
-                    match place {
-                        Some(place) => batch.lend(row.position, place, record),
-                        None => batch.ready(row.position, record),
-                    }
+                    batch.ready(row.position, record);
                 }
                 return if self.prefetch.take(sample) { Served::Prefetched } else { Served::Hit };
             }

@@ -40,8 +40,6 @@ pub(super) struct BatchRow {
     pub(super) len: u64,
     /// Bytes reserved there: as many, or more where a substitute may be longer.
     pub(super) room: u64,
-    /// Byte in the arena where its record is shown instead, or `NOT_LENT`.
-    pub(super) lent: u64,
     /// Of an image in its own size, once it is there.
     pub(super) size: Size,
     pub(super) draw: Draw,
@@ -85,8 +83,6 @@ pub(super) struct Batch {
     pub(super) pending: usize,
     /// Rows whose record is at hand, to be given to workers together.
     pub(super) ready: Vec<Row>,
-    /// Records that rows show where they lie, held until the trainer has released the batch.
-    pub(super) lent: Vec<Arc<Record>>,
     pub(super) progress: Progress,
     /// Why the batch is not delivered.
     pub(super) failure: Option<String>,
@@ -113,14 +109,6 @@ impl Batch {
         let BatchRow { sample, entry, offset, len, draw, .. } = *row;
         let (size, record) = (Size::default(), Lent::new(record));
         self.ready.push(Row { position, sample, entry, offset, len, draw, size, record });
-    }
-
-    /// Row `position` shows its record where it lies, at byte `place` of the arena.
-    pub(super) fn lend(&mut self, position: u32, place: u64, record: Arc<Record>) {
-        let Some(row) = self.rows.get_mut(position as usize) else { return };
-        row.lent = place;
-        self.lent.push(record);
-        self.finish(position, RowState::Done);
     }
 
     /// Row `position` is in place.

@@ -11,8 +11,6 @@ pub struct Counts {
     pub hits: u64,
     /// Hits that found their record being read for another row already.
     pub joined: u64,
-    /// Hits whose record a raw batch shows where it lies in the cache, not a copy of it.
-    pub lent: u64,
     /// Accesses served from the cache by a record that was prefetched for them: the first use of each.
     pub prefetched: u64,
     /// Accesses that needed a read of their own.

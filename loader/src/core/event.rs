@@ -17,8 +17,6 @@ pub struct Attach {
     pub rank: u32,
     /// The job it wants; every rank of a job sends the same.
     pub spec: JobSpec,
-    /// It has mapped the arena, and its death will be told: records may be lent to it.
-    pub borrows: bool,
 }
 
 /// One thing that happened.
@@ -29,8 +27,6 @@ pub enum Event {
     Ready(SessionId),
     /// A session is gone: closed, killed, or dropped for a violation.
     Detach(SessionId),
-    /// The trainer of a session that was detached before has let go of all that it was given.
-    LetGo(SessionId),
     /// A rank wants an epoch from its batch `first_batch` on; whatever it has not taken of an older generation is void.
     StartEpoch {
         /// Who asks.

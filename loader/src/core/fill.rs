@@ -9,7 +9,6 @@ use super::batch::{Batch, Progress, RowRef};
 use super::job::Job;
 use super::machine::Core;
 use super::report::Delivered;
-use super::session::Outstanding;
 use super::trace::done_line;
 use crate::batches::{Columns, FillFault, FillOrder, Filled, Move, Row, SealOrder, Ticket};
 
@@ -83,8 +82,7 @@ impl Core {
         for session in &mut self.sessions {
             while session.open.front().is_some_and(|batch| batch.progress == Progress::Complete) {
                 let Some(mut batch) = session.open.pop_front() else { break };
-                let lent = std::mem::take(&mut batch.lent);
-                session.outstanding.insert(batch.seq, Outstanding { block: Some(batch.offset), lent });
+                session.outstanding.insert(batch.seq, Some(batch.offset));
                 if !batch.abandoned && batch.failure.is_none() {
                     batch.failure = job.judge(session.rank, &batch);
                 }
@@ -120,7 +118,7 @@ impl Core {
             wanted.ended = true;
             let (generation, seq) = (wanted.generation, session.next_seq);
             session.next_seq += 1;
-            session.outstanding.insert(seq, Outstanding::default());
+            session.outstanding.insert(seq, None);
             let descriptor = Descriptor {
                 seq,
                 generation,
@@ -217,7 +215,6 @@ impl Batch {
                 end += row.len;
             }
             columns.lens.extend(self.layout.lens().map(|_| row.len));
-            columns.lent.extend(self.layout.lent().map(|_| row.lent));
             columns.heights.extend(self.layout.heights().map(|_| row.size.height));
             columns.widths.extend(self.layout.widths().map(|_| row.size.width));
         }

@@ -1,6 +1,5 @@
 //! The state machine: its state, and which event goes where.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use shade_formats::SampleId;
@@ -44,9 +43,6 @@ pub struct CoreConfig {
     pub hedge: bool,
     /// Bytes of an arena block.
     pub block_bytes: u32,
-    /// Raw batches may show records where they lie in the arena. For a cache that the whole dataset fits into, of blocks that
-    /// are whole pages: else records that are lent would be in the way of others.
-    pub lends: bool,
 }
 
 /// The brain. See the [module](super).
@@ -66,8 +62,6 @@ pub struct Core {
     pub(super) stalls: Stalls,
     pub(super) job: Option<Job>,
     pub(super) sessions: Vec<Session>,
-    /// Records lent to trainers whose session has ended, but who may still look at them.
-    pub(super) stranded: HashMap<SessionId, Vec<Arc<Record>>>,
     /// Somebody takes a trace.
     pub(super) observed: bool,
 }
@@ -90,7 +84,6 @@ impl Core {
             stalls: Stalls::default(),
             job: None,
             sessions: Vec::new(),
-            stranded: HashMap::new(),
             observed: false,
         }
     }
@@ -105,7 +98,6 @@ impl Core {
                 }
             }
             Event::Detach(session) => self.detach(session),
-            Event::LetGo(session) => self.let_go(session),
             Event::StartEpoch { session, generation, epoch, first_batch } => {
                 self.want_epoch(
                     session,
@@ -264,7 +256,7 @@ impl Core {
             self.rescore_residents();
             self.places.iter_mut().for_each(Places::forget_brought);
         }
-        self.sessions.push(Session::new(attach.session, attach.rank, attach.borrows, ring));
+        self.sessions.push(Session::new(attach.session, attach.rank, ring));
         Ok(accepted)
     }
 
@@ -275,16 +267,22 @@ impl Core {
             for row in batch.ready {
                 self.release(row.record.into_record());
             }
-            self.release_all(batch.lent);
-        }
-        let lent: Vec<_> = gone.outstanding.into_values().flat_map(|outstanding| outstanding.lent).collect();
-        if !lent.is_empty() {
-            self.stranded.insert(session, lent);
         }
         self.forget_waiting(session);
         if self.sessions.is_empty() {
             self.job = None;
         }
+    }
+
+    /// `session` has released these descriptors.
+    fn released(&mut self, now_ns: u64, session: SessionId, seqs: Vec<u64>, actions: &mut Vec<Action>) {
+        if let Some(state) = self.session_mut(session)
+            && let Some(seq) = seqs.into_iter().find(|&seq| !state.release(seq))
+        {
+            let text = format!("released descriptor {seq}, which it does not hold");
+            actions.push(Action::Close(session, text));
+        }
+        self.trace_release(now_ns, session, actions);
     }
 
     fn want_epoch(&mut self, session: SessionId, wanted: Wanted, actions: &mut Vec<Action>) {

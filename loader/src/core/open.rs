@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::sync::Arc;
 
 use shade_formats::index::Index;
-use shade_formats::ring::{BatchLayout, FLAG_PADDING, NOT_LENT};
+use shade_formats::ring::{BatchLayout, FLAG_PADDING};
 use shade_formats::trace::{Line, Served};
 use shade_images::Size;
 
@@ -99,7 +99,6 @@ impl Core {
             pending: rows.len(),
             ready: Vec::with_capacity(rows.len()),
             rows,
-            lent: Vec::new(),
             progress: Progress::Filling,
             failure: None,
             faults: Faults::default(),
@@ -199,7 +198,6 @@ fn plan_rows(job: &Job, slots: &[Slot], plan: &Plan, index: &Index) -> Vec<Batch
             offset,
             len,
             room,
-            lent: NOT_LENT,
             size,
             draw,
             state,

@@ -1,7 +1,6 @@
 //! One rank's side of the core: its ring's room, its open batches, what it has been given.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::sync::Arc;
 
 use shade_formats::limits::RING_DESCRIPTORS;
 use shade_formats::ring::PayloadRing;
@@ -9,7 +8,6 @@ use shade_formats::ring::PayloadRing;
 use super::batch::Batch;
 use super::event::SessionId;
 use super::report::Delivered;
-use crate::blocks::Record;
 
 /// The epoch a rank asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,15 +19,6 @@ pub(super) struct Wanted {
     pub(super) ended: bool,
 }
 
-/// What a trainer has by one descriptor.
-#[derive(Debug, Default)]
-pub(super) struct Outstanding {
-    /// The payload offset of its block, if it has one.
-    pub(super) block: Option<u64>,
-    /// Records that it shows in place.
-    pub(super) lent: Vec<Arc<Record>>,
-}
-
 /// A rank attached.
 #[derive(Debug)]
 pub(super) struct Session {
@@ -37,13 +26,12 @@ pub(super) struct Session {
     pub(super) rank: u32,
     /// The ring is mapped on both sides.
     pub(super) ready: bool,
-    /// Records may be lent to it.
-    pub(super) borrows: bool,
     pub(super) payload: PayloadRing,
     /// Sequence number of the next descriptor.
     pub(super) next_seq: u64,
-    /// The descriptors published and not released.
-    pub(super) outstanding: BTreeMap<u64, Outstanding>,
+    /// The descriptors published and not released: the payload offset of each one's block, if it
+    /// has one.
+    pub(super) outstanding: BTreeMap<u64, Option<u64>>,
     /// Batches opened and not yet published, by sequence number.
     pub(super) open: VecDeque<Batch>,
     pub(super) wanted: Option<Wanted>,
@@ -56,12 +44,11 @@ pub(super) struct Session {
 }
 
 impl Session {
-    pub(super) fn new(id: SessionId, rank: u32, borrows: bool, payload: PayloadRing) -> Self {
+    pub(super) fn new(id: SessionId, rank: u32, payload: PayloadRing) -> Self {
         Self {
             id,
             rank,
             ready: false,
-            borrows,
             payload,
             next_seq: 0,
             outstanding: BTreeMap::new(),
@@ -90,15 +77,14 @@ impl Session {
         self.open.get_mut(usize::try_from(seq.checked_sub(first)?).ok()?)
     }
 
-    /// Takes note that the client has released descriptor `seq`. Returns the records that it was lent; `None`: it does not
-    /// hold it.
-    pub(super) fn release(&mut self, seq: u64) -> Option<Vec<Arc<Record>>> {
-        let Outstanding { block, lent } = self.outstanding.remove(&seq)?;
+    /// Takes note that the client has released descriptor `seq`. `false`: it does not hold it.
+    pub(super) fn release(&mut self, seq: u64) -> bool {
+        let Some(block) = self.outstanding.remove(&seq) else { return false };
         if let Some(offset) = block {
             self.payload.free(offset);
             self.is_full = false;
         }
-        Some(lent)
+        true
     }
 
     /// All before it were published.

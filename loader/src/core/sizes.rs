@@ -18,9 +18,6 @@ pub const RING_BATCHES: u64 = 8;
 const RING_BYTES: u64 = 16 << 20;
 /// Reserve for records being read or filled that are not in the cache.
 const STAGING_BYTES: u64 = 32 << 20;
-/// From here on, a mean record is lent. A trainer that looks at it as a `memoryview` gains from 16 KiB on, one that takes it as a
-/// tensor from about 100 (measured, two cores); and of shorter ones a batch would map more around them than the ring is long.
-const LENT_BYTES_MEAN_MIN: u64 = 64 << 10;
 
 /// How much the cache may hold.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -91,18 +88,6 @@ pub fn staging_bytes(index: &Index, block_bytes: u32, reads_max: u32) -> u64 {
         entries(index).map(|(_, entry)| charged_bytes(entry.stored_len, block_bytes)).max().unwrap_or(0);
     let wanted = largest.saturating_mul(u64::from(reads_max.max(2)).saturating_mul(4));
     wanted.min(STAGING_BYTES).max(largest.saturating_mul(2)).max(u64::from(block_bytes))
-}
-
-/// Whether raw batches may show records where they lie in an arena of such blocks. Its cache must
-/// hold the whole dataset, and its policy keep it: then nothing is ever evicted, for which a record
-/// that is lent would be in the way. A page, of `page_bytes`, must not hold more than one record:
-/// what a trainer writes to it is its own. And records must be long on average: short ones are
-/// copied in less time than a trainer takes to map them.
-#[must_use]
-pub fn may_lend(index: &Index, cache_bytes: u64, block_bytes: u32, page_bytes: u32, policy: Policy) -> bool {
-    let dataset = Capacity::Share(1.0).bytes(index, block_bytes);
-    let are_long = dataset >= u64::from(index.len()) * LENT_BYTES_MEAN_MIN;
-    block_bytes.is_multiple_of(page_bytes) && cache_bytes >= dataset && are_long && keeps_what_fits(policy)
 }
 
 /// Whether nothing is ever evicted where the cache has room for the whole dataset. iCACHE's policy

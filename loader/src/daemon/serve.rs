@@ -277,7 +277,6 @@ impl Daemon {
                 }
                 self.events.push(Event::Detach(session));
             }
-            Message::LetGo(session) => self.events.push(Event::LetGo(session)),
             Message::Request { session, request, state } => self.request(session, *request, state),
         }
     }

@@ -17,10 +17,8 @@ use super::serve::{Daemon, Stop};
 use super::settings::Running;
 use crate::batches::Workers;
 use crate::blocks::{Arena, FreeList, Prefault, block_bytes_for};
-use crate::control::{Identity, Listener, RecordsSegment};
-use crate::core::{
-    Capacity, Core, CoreConfig, PREFETCHES_MAX, Refusal, may_lend, staging_bytes, window_bytes,
-};
+use crate::control::{Identity, Listener};
+use crate::core::{Capacity, Core, CoreConfig, PREFETCHES_MAX, Refusal, staging_bytes, window_bytes};
 use crate::dataset::{Dataset, DatasetError};
 use crate::memfd::lacking;
 use crate::panics;
@@ -158,9 +156,8 @@ fn serve_at(
     let dataset = Dataset::open_in(folder)?;
     let index = Arc::clone(&dataset.index);
 
-    let Records { arena, free, cache_bytes, block_bytes, lends } = records(config, &index)?;
+    let Records { arena, free, cache_bytes, block_bytes } = records(config, &index)?;
     let locked = arena.locked();
-    let records = arena.file().map(|file| RecordsSegment { file: Arc::clone(file), bytes: arena.bytes() });
     let _prefault = Prefault::start(Arc::clone(&arena));
 
     let (completions_in, completions) = crossbeam_channel::unbounded();
@@ -186,7 +183,6 @@ fn serve_at(
         samples: index.len(),
         classes: index.class_count(),
         content_id: index.content_id().0,
-        records,
     };
     let settings = Running::new(config, &index, cache_bytes, block_bytes);
     listener.listen(identity.clone(), messages_in).map_err(DaemonError::Start)?;
@@ -213,7 +209,6 @@ fn serve_at(
         window_bytes: window_bytes(&index, cache_bytes, block_bytes, config.policy),
         hedge: config.hedge,
         block_bytes,
-        lends,
     };
     let described = described(config, &dataset, &core_config, reads.description());
     let core = Core::new(index, free, core_config);
@@ -227,7 +222,6 @@ struct Records {
     free: FreeList,
     cache_bytes: u64,
     block_bytes: u32,
-    lends: bool,
 }
 
 /// Maps the arena: the cache, and blocks for what is being read.
@@ -237,14 +231,11 @@ fn records(config: &ServeConfig, index: &Index) -> Result<Records, DaemonError> 
     let cache_bytes = config.cache.bytes(index, block_bytes);
     let arena_bytes = cache_bytes + staging_bytes(index, block_bytes, config.reads.depth.submitted_max());
     check_cache(cache_bytes, arena_bytes)?;
-    let page_bytes = u32::try_from(rustix::param::page_size()).unwrap_or(u32::MAX);
-    let lends = may_lend(index, cache_bytes, block_bytes, page_bytes, config.policy);
-    let arena = if lends { Arena::create_shared } else { Arena::create };
-    let (arena, free) = arena(arena_bytes, block_bytes).map_err(|error| DaemonError::Arena {
+    let (arena, free) = Arena::create(arena_bytes, block_bytes).map_err(|error| DaemonError::Arena {
         bytes: arena_bytes,
         source: lacking(error, Some("--cache")),
     })?;
-    Ok(Records { arena: Arc::new(arena), free, cache_bytes, block_bytes, lends })
+    Ok(Records { arena: Arc::new(arena), free, cache_bytes, block_bytes })
 }
 
 /// What a recorded trace says of this daemon.

@@ -11,14 +11,14 @@
 use std::io;
 use std::num::NonZero;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::ptr::NonNull;
 
+use memmap2::{Advice, MmapOptions, MmapRaw};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
 use shade_formats::control::WELCOME_FDS;
-use shade_formats::ring::{
-    Access, CLIENT_SEGMENT_BYTES, DAEMON_SEGMENT_BYTES, Mapping, Pages, PayloadSize, Producer, Region,
-};
+use shade_formats::ring::{CLIENT_SEGMENT_BYTES, DAEMON_SEGMENT_BYTES, PayloadSize, Producer, Region};
 
 use crate::memfd::{self, Writers};
 
@@ -144,25 +144,28 @@ fn doorbell() -> io::Result<OwnedFd> {
 /// A memfd of `bytes`, all allocated, mapped for writing and then sealed.
 fn segment(name: &str, bytes: u64, writers: Writers) -> io::Result<(OwnedFd, Region)> {
     let fd = memfd::create(name, bytes)?;
-    // In huge pages where the system gives them to who asks: a ring has hundreds of MB, whose small pages both sides would have to
-    // fault in one by one. Each is not asked for by itself: where a host has to find the memory first, a page can take 4 ms.
-    let mapping = Mapping::new(&fd, bytes, Access::ReadWrite, Pages::Huge)?;
+    let len = usize::try_from(bytes).map_err(|_| Errno::OVERFLOW)?;
+    let mapping = MmapOptions::new().len(len).map_raw(&fd)?;
+    // In huge pages where the system gives them to shared memory on demand: a ring has hundreds of
+    // MB, whose small pages both sides have to fault in one by one.
+    let _ = mapping.advise(Advice::HugePage);
     if populate(&mapping).is_err() {
         // Linux before 5.14 cannot. If memory is short this says so.
         fallocate(&fd, FallocateFlags::empty(), 0, bytes)?;
     }
     memfd::seal(&fd, writers)?;
+    let start = NonNull::new(mapping.as_mut_ptr()).ok_or(Errno::FAULT)?;
     // SAFETY: `mapping` maps its bytes readable and writable until it is dropped, which the region does last.
     // The file is allocated whole and its size sealed, so no access faults. No reference into it is ever made.
-    let region = unsafe { Region::from_raw(mapping.start(), mapping.len(), mapping) };
+    let region = unsafe { Region::from_raw(start, len, mapping) };
     Ok((fd, region))
 }
 
 /// Gives a mapping all of its memory. To find and to zero hundreds of MB takes a tenth of a second, for which a trainer waits, so
 /// several threads share in it.
-fn populate(mapping: &Mapping) -> io::Result<()> {
+fn populate(mapping: &MmapRaw) -> io::Result<()> {
     if mapping.len() <= POPULATED_BYTES_MIN {
-        return mapping.populate(0, mapping.len());
+        return mapping.advise(Advice::PopulateWrite);
     }
     let threads = std::thread::available_parallelism().map_or(1, NonZero::get).min(POPULATING_THREADS_MAX);
     let share = mapping.len().div_ceil(threads).next_multiple_of(POPULATED_BYTES_MIN);
@@ -170,7 +173,7 @@ fn populate(mapping: &Mapping) -> io::Result<()> {
         let shares = (0..mapping.len()).step_by(share).map(|at| (at, share.min(mapping.len() - at)));
         let start = |(at, len)| {
             let thread = std::thread::Builder::new().name("shade-ring".to_owned());
-            thread.spawn_scoped(scope, move || mapping.populate(at, len))
+            thread.spawn_scoped(scope, move || mapping.advise_range(Advice::PopulateWrite, at, len))
         };
         let started: Vec<_> = shares.map(start).collect::<io::Result<_>>()?;
         started.into_iter().try_for_each(|thread| thread.join().unwrap_or_else(|_| Err(Errno::NOMEM.into())))
@@ -209,12 +212,12 @@ mod tests {
     fn the_client_cannot_write_the_daemon_segment_by_any_door() {
         let ring = segments();
         let [daemon, client, payload, ..] = ring.welcome_fds();
-        assert!(Mapping::new(daemon, 4096, Access::ReadWrite, Pages::Small).is_err(), "a writable mapping");
+        assert!(MmapOptions::new().len(4096).map_raw(&daemon).is_err(), "a writable mapping");
         assert!(rustix::io::pwrite(daemon, b"x", 0).is_err());
         assert!(fallocate(daemon, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, 0, 4096).is_err());
-        assert!(Mapping::new(daemon, 4096, Access::ReadOnly, Pages::Small).is_ok());
-        assert!(Mapping::new(client, 4096, Access::ReadWrite, Pages::Small).is_ok());
-        assert!(Mapping::new(payload, 4096, Access::ReadWrite, Pages::Small).is_ok());
+        assert!(MmapOptions::new().len(4096).map_raw_read_only(&daemon).is_ok());
+        assert!(MmapOptions::new().len(4096).map_raw(&client).is_ok());
+        assert!(MmapOptions::new().len(4096).map_raw(&payload).is_ok());
     }
 
     #[test]
@@ -222,9 +225,11 @@ mod tests {
         let mut ring = segments();
         let [daemon, client, ..] = ring.welcome_fds();
         let view = |fd: BorrowedFd<'_>, len: u64| {
-            let mapping = Mapping::new(fd, len, Access::ReadOnly, Pages::Small).unwrap();
+            let len = usize::try_from(len).unwrap();
+            let mapping = MmapOptions::new().len(len).map_raw_read_only(&fd).unwrap();
+            let start = NonNull::new(mapping.as_mut_ptr()).unwrap();
             // SAFETY: as in `segment`, but mapped for reading.
-            unsafe { Region::from_raw_read_only(mapping.start(), mapping.len(), mapping) }
+            unsafe { Region::from_raw_read_only(start, len, mapping) }
         };
         let mut consumer =
             Consumer::attach(view(daemon, DAEMON_SEGMENT_BYTES), view(client, CLIENT_SEGMENT_BYTES)).unwrap();

@@ -112,8 +112,6 @@ pub(crate) struct Taken {
     pub ids: Vec<u32>,
     pub weights: Vec<f32>,
     pub flags: Vec<u32>,
-    /// Of raw batches: where in the arena each record is shown, or `NOT_LENT`.
-    pub lent: Vec<u64>,
     pub skipped: u32,
     pub substituted: u32,
     /// Of images of their own sizes: where each begins, and its height and width.
@@ -151,8 +149,6 @@ pub(crate) struct Replay {
     /// Records that came along with a neighbour's read.
     pub together: u64,
     pub reads_at_once_max: usize,
-    /// Rows that workers were given.
-    pub rows_filled: usize,
     pub accepted: Vec<Accepted>,
     /// Kept if it is there.
     pub journal: Option<Journal>,
@@ -203,15 +199,6 @@ impl Replay {
         Self::with(index, config, seed)
     }
 
-    /// A cache of the whole dataset, of which raw batches show records in place.
-    pub(crate) fn lending(index: Arc<Index>, seed: u64) -> Self {
-        let block_bytes =
-            block_bytes_for((0..index.len()).map(|id| index.entry(SampleId(id)).unwrap().stored_len));
-        let cache_bytes = Capacity::Share(1.0).bytes(&index, block_bytes);
-        let config = CoreConfig { lends: true, ..Self::config(Policy::App, cache_bytes, 8) };
-        Self::with(index, config, seed)
-    }
-
     /// A cache of the whole dataset, into which small records bring along what lies around them.
     pub(crate) fn around(index: Arc<Index>, depth: u32, seed: u64) -> Self {
         let block_bytes =
@@ -234,7 +221,6 @@ impl Replay {
             prefetches_max: 0,
             hedge: false,
             block_bytes: 0,
-            lends: false,
         }
     }
 
@@ -265,7 +251,6 @@ impl Replay {
             reads: 0,
             together: 0,
             reads_at_once_max: 0,
-            rows_filled: 0,
             accepted: Vec::new(),
             journal: None,
             ranks: HashMap::new(),
@@ -291,7 +276,7 @@ impl Replay {
 
     pub(crate) fn attach(&mut self, session: SessionId, rank: u32, spec: &JobSpec) {
         self.ranks.insert(session, rank);
-        self.step(Event::Attach(Box::new(Attach { session, rank, spec: *spec, borrows: true })));
+        self.step(Event::Attach(Box::new(Attach { session, rank, spec: *spec })));
     }
 
     pub(crate) fn start(&mut self, session: SessionId, epoch: u32, first_batch: u32) {
@@ -427,10 +412,7 @@ impl Replay {
                     self.reading.extend(ops);
                     self.reads_at_once_max = self.reads_at_once_max.max(self.reading.len());
                 }
-                Action::Fill(order) => {
-                    self.rows_filled += order.rows.len();
-                    self.filling.push(order);
-                }
+                Action::Fill(order) => self.filling.push(order),
                 Action::Seal(order) => self.sealing.push(*order),
                 Action::Publish(session, descriptor) => self.take(session, &descriptor, None),
                 Action::PublishError(session, descriptor, text) => {
@@ -470,7 +452,6 @@ impl Replay {
                         ids: columns.ids.iter().map(|&id| u32::try_from(id).unwrap()).collect(),
                         weights: columns.weights,
                         flags: columns.flags,
-                        lent: columns.lent,
                         skipped: descriptor.skipped,
                         substituted: descriptor.substituted,
                         places: places.collect(),

@@ -4,9 +4,9 @@ use std::os::fd::OwnedFd;
 use std::sync::Mutex;
 
 use rustix::fs::{OFlags, fcntl_getfl};
-use shade_formats::control::{Reply, Settings, WELCOME_FDS, WELCOME_FDS_MAX};
+use shade_formats::control::{Reply, Settings, WELCOME_FDS};
 use shade_formats::ids::ContentId;
-use shade_formats::ring::{Access, CLIENT_SEGMENT_BYTES, Consumer, DAEMON_SEGMENT_BYTES, Pages};
+use shade_formats::ring::{CLIENT_SEGMENT_BYTES, Consumer, DAEMON_SEGMENT_BYTES};
 
 use crate::ClientError;
 use crate::batch::Slots;
@@ -14,8 +14,7 @@ use crate::connect::Connected;
 use crate::dialogue::{Dialogue, reply_name, unexpected};
 use crate::fork::Owner;
 use crate::held::Held;
-use crate::lent::Lent;
-use crate::segment::Segment;
+use crate::segment::{Access, map_segment};
 
 /// What the daemon says about itself and the dataset.
 #[derive(Debug)]
@@ -38,34 +37,22 @@ pub(crate) struct Attached {
     pub(crate) dialogue: Dialogue,
 }
 
-/// Maps what came with the daemon's `Welcome`. Says goodbye where that fails: else the daemon would
-/// keep the session's thread for as long as this process lives, which may look at records that it
-/// was lent.
+/// Maps what came with the daemon's `Welcome`.
 pub(crate) fn attach(owner: Owner, connected: Connected) -> Result<Attached, ClientError> {
     let Connected { socket, welcome: (reply, fds), name, content } = connected;
     let Reply::Welcome {
-        pid,
-        samples,
-        classes,
-        content_id,
-        batches_per_epoch,
-        payload_bytes,
-        records_bytes,
-        settings,
-        ..
+        pid, samples, classes, content_id, batches_per_epoch, payload_bytes, settings, ..
     } = reply
     else {
         return Err(unexpected(reply_name(&reply), "Welcome or Refuse"));
     };
     let content_id = ContentId(content_id);
-    let dialogue = Dialogue::new(socket, pid);
-    let mapped = if content_id == content.id {
-        map(owner, fds, payload_bytes, records_bytes)
-    } else {
+    if content_id != content.id {
         let got = format_args!("content id {content_id} from {name}");
-        Err(unexpected(got, format_args!("content id {}, as the index says", content.id)))
-    };
-    let (slots, consumer, doorbell) = mapped.inspect_err(|_| dialogue.bye())?;
+        return Err(unexpected(got, format_args!("content id {}, as the index says", content.id)));
+    }
+    let dialogue = Dialogue::new(socket, pid);
+    let (slots, consumer, doorbell) = map(owner, fds, payload_bytes)?;
     let welcome = Welcome { pid, samples, classes, content_id, batches_per_epoch, settings };
     Ok(Attached { welcome, slots, consumer, doorbell, dialogue })
 }
@@ -73,23 +60,17 @@ pub(crate) fn attach(owner: Owner, connected: Connected) -> Result<Attached, Cli
 /// Maps a session's segments; gives the client's doorbell, too.
 fn map(
     owner: Owner,
-    mut fds: Vec<OwnedFd>,
+    fds: Vec<OwnedFd>,
     payload_bytes: u64,
-    records_bytes: u64,
 ) -> Result<(Slots, Consumer, OwnedFd), ClientError> {
     let sent = fds.len();
-    // The last one. Where it is missing, too few are left.
-    let records = if records_bytes > 0 { fds.pop() } else { None };
     let fds: [OwnedFd; WELCOME_FDS] = fds.try_into().map_err(|_| {
-        let expected = if records_bytes > 0 { WELCOME_FDS_MAX } else { WELCOME_FDS };
-        unexpected(format_args!("{sent} descriptors"), format_args!("{expected} descriptors"))
+        unexpected(format_args!("{sent} descriptors"), format_args!("{WELCOME_FDS} descriptors"))
     })?;
     let [daemon, client, payload, doorbell, daemon_doorbell] = fds;
-    let daemon =
-        Segment::map("the daemon segment", &daemon, DAEMON_SEGMENT_BYTES, Access::ReadOnly, Pages::Small)?;
-    let client =
-        Segment::map("the client segment", &client, CLIENT_SEGMENT_BYTES, Access::ReadWrite, Pages::Small)?;
-    let consumer = Consumer::attach(daemon.region().clone(), client.region().clone())?;
+    let daemon = map_segment("the daemon segment", &daemon, DAEMON_SEGMENT_BYTES, Access::ReadOnly)?;
+    let client = map_segment("the client segment", &client, CLIENT_SEGMENT_BYTES, Access::ReadWrite)?;
+    let consumer = Consumer::attach(daemon, client)?;
     let size = consumer.payload();
     if size.bytes != payload_bytes {
         return Err(unexpected(
@@ -97,9 +78,7 @@ fn map(
             format_args!("{}, as the ring's header has it", size.bytes),
         ));
     }
-    // Where records are lent, little is looked at here after the first epoch: then no more than that is to be resident.
-    let pages = if records.is_some() { Pages::Small } else { Pages::Huge };
-    let payload = Segment::map("the payload segment", &payload, payload_bytes, Access::ReadWrite, pages)?;
+    let payload = map_segment("the payload segment", &payload, payload_bytes, Access::ReadWrite)?;
     for doorbell in [&doorbell, &daemon_doorbell] {
         check_doorbell(doorbell)?;
     }
@@ -109,7 +88,6 @@ fn map(
         doorbell: daemon_doorbell,
         payload,
         held: Mutex::new(Held::new(size)?),
-        lent: records.map(|fd| Lent::map(&fd, records_bytes, payload_bytes)).transpose()?,
     };
     Ok((slots, consumer, doorbell))
 }

@@ -12,8 +12,6 @@ use crate::ClientError;
 use crate::dialogue::lock;
 use crate::fork::Owner;
 use crate::held::Held;
-use crate::lent::{self, Lent, LentRows, Stretch};
-use crate::segment::Segment;
 
 /// What releasing needs. Batches hold it, so it and the mapping outlive the session if they do.
 #[derive(Debug)]
@@ -22,10 +20,8 @@ pub(crate) struct Slots {
     pub(crate) releaser: Releaser,
     /// The daemon's doorbell, not blocking.
     pub(crate) doorbell: OwnedFd,
-    pub(crate) payload: Segment,
+    pub(crate) payload: Region,
     pub(crate) held: Mutex<Held>,
-    /// Records that raw batches show where they lie, if they do.
-    pub(crate) lent: Option<Lent>,
 }
 
 /// What rings an eventfd once.
@@ -49,17 +45,13 @@ impl Slots {
 
     /// The ring's payload.
     pub(crate) fn payload(&self) -> Column<u8> {
-        let payload = self.payload.region();
-        Column { ptr: payload.as_ptr(), count: to_usize(payload.len()) }
+        Column { ptr: self.payload.as_ptr(), count: to_usize(self.payload.len()) }
     }
 
     /// Gives a batch back that was kept in the ring.
     fn give_back(&self, descriptor: &Descriptor) {
         // In a forked child the lock may be another thread's, which the child does not have.
         if self.owner.is_here() {
-            if let Some(lent) = &self.lent {
-                lent.let_go(descriptor.seq);
-            }
             // Before the release: after it the place may come back with the next batch, and be counted anew.
             lock(&self.held).forget(descriptor);
             self.release(descriptor);
@@ -70,8 +62,7 @@ impl Slots {
 /// One batch. Its memory is this process's alone, to read and to write, until the batch is dropped.
 ///
 /// It lies in the ring, in its slot; or, where the trainer holds so many that the daemon would run out of room, it is a
-/// copy, whose slot is free already. Either is read in the same way. Records of a raw batch may lie in the daemon's cache, where
-/// nothing that is written to them is seen by anybody else.
+/// copy, whose slot is free already. Either is read in the same way.
 #[derive(Debug)]
 pub struct Batch {
     /// What the slot is given back to; none for a copy.
@@ -83,8 +74,6 @@ pub struct Batch {
     /// Apart, so that a batch is cheap to pass on.
     descriptor: Box<Descriptor>,
     layout: BatchLayout,
-    /// Rows that show their record where it lies in the daemon's memory.
-    lent: Option<LentRows>,
 }
 
 /// A column of a batch: `count` values in a row. The pointer is valid as long as the batch lives, and aligned to 64 bytes.
@@ -100,22 +89,15 @@ impl Batch {
     /// A descriptor's batch, in the ring if it may stay there. The caller has checked the descriptor (`Consumer::poll` does).
     pub(crate) fn new(slots: &Arc<Slots>, descriptor: Descriptor) -> Result<Self, ClientError> {
         let layout = descriptor.batch_layout()?;
-        let records_bytes = slots.lent.as_ref().map_or(0, Lent::bytes);
-        let payload = slots.payload.region();
-        let lent = lent::rows_of(payload, &descriptor, &layout, records_bytes)?;
-        let stays = lock(&slots.held).hold(&descriptor);
-        if let Some(memory) = &slots.lent {
-            memory.hold(descriptor.seq, descriptor.len, lent.as_ref().filter(|_| stays), &slots.payload);
+        let descriptor = Box::new(descriptor);
+        if lock(&slots.held).hold(&descriptor) {
+            let (memory, start) = (slots.payload.clone(), descriptor.offset);
+            return Ok(Self { slots: Some(Arc::clone(slots)), memory, start, descriptor, layout });
         }
-        if stays {
-            let (start, descriptor) = (descriptor.offset, Box::new(descriptor));
-            let (memory, slots) = (payload.clone(), Some(Arc::clone(slots)));
-            return Ok(Self { slots, memory, start, descriptor, layout, lent });
-        }
-        let copy = copy_of(slots, &descriptor, &layout, lent.as_ref());
+        let copy = slots.payload.copy_out(descriptor.offset, descriptor.len);
         slots.release(&descriptor);
-        let (memory, descriptor) = (copy?, Box::new(descriptor));
-        Ok(Self { slots: None, memory, start: 0, descriptor, layout, lent: None })
+        let memory = copy?.ok_or(ClientError::System { what: "copying a batch", source: Errno::NOMEM })?;
+        Ok(Self { slots: None, memory, start: 0, descriptor, layout })
     }
 
     /// Whether it is a copy and holds no slot.
@@ -196,63 +178,51 @@ impl Batch {
     /// # Errors
     /// When the row's offset and length point outside the batch's data.
     pub fn record(&self, row: usize) -> Result<Option<Vec<u8>>, FormatError> {
-        let Some((memory, at, len)) = self.locate(row)? else { return Ok(None) };
-        // Within a segment, so it fits into memory: it is there already.
+        let Some((at, len)) = self.locate(row)? else { return Ok(None) };
+        // Within the block, so it fits into memory: it is there already.
         let mut bytes = vec![0; to_usize(len)];
-        memory.read(at, &mut bytes)?;
+        self.memory.read(at, &mut bytes)?;
         Ok(Some(bytes))
     }
 
-    /// The same in place, only to be read, but after [`Batch::expect_writes`].
+    /// The bytes of one row of a raw batch in place; `None` as for [`Batch::record`].
     ///
     /// # Errors
-    /// As of [`Batch::record`].
+    /// As for [`Batch::record`].
     pub fn record_in_place(&self, row: usize) -> Result<Option<Column<u8>>, FormatError> {
         let found = self.locate(row)?;
-        Ok(found.map(|(memory, at, len)| {
-            let ptr = memory.as_ptr().wrapping_add(to_usize(at));
+        Ok(found.map(|(at, len)| {
+            let ptr = self.memory.as_ptr().wrapping_add(to_usize(at));
             Column { ptr, count: to_usize(len) }
         }))
     }
 
-    /// Where a row's record lies.
-    fn locate(&self, row: usize) -> Result<Option<(&Region, u64, u64)>, FormatError> {
+    /// Offset and length of a row's record in the batch's memory.
+    fn locate(&self, row: usize) -> Result<Option<(u64, u64)>, FormatError> {
         let (Some(offsets), Some(lens)) = (self.layout.offsets(), self.layout.lens()) else {
             return Ok(None);
         };
         if row >= self.records() {
             return Ok(None);
         }
-        if let Some(record) = self.lent.as_ref().and_then(|rows| *rows.get(row)?)
-            && let Some((slots, lent)) = self.memory_lent()
-        {
-            // In a forked child the lock may be another thread's, which the child does not have.
-            let memory = if slots.owner.is_here() {
-                lent.look_at(self.descriptor.seq, record)
-            } else {
-                lent.look_at_in_child()
-            };
-            return Ok(Some((memory, record.at, record.len)));
+        let (offset, len) = (self.word(offsets, row)?, self.word(lens, row)?);
+        // Columns are writable memory: whatever stands there must not lead out of the data.
+        if offset.checked_add(len).is_none_or(|end| end > self.layout.data_len) {
+            return Err(FormatError::new(
+                "record in a raw batch",
+                offset,
+                format_args!("{len} bytes"),
+                format_args!("a range within {} bytes", self.layout.data_len),
+            ));
         }
-        let word = |column| word(&self.memory, self.start + column, row);
-        let (offset, len) = (word(offsets)?, word(lens)?);
-        check_range(offset, len, &self.layout)?;
-        Ok(Some((&self.memory, self.start + self.layout.data + offset, len)))
+        Ok(Some((self.start + self.layout.data + offset, len)))
     }
 
-    /// Records may be written to from now on. What is written is gone when the batch is, and nobody else sees it.
-    pub fn expect_writes(&self) {
-        if let Some((slots, lent)) = self.memory_lent()
-            && slots.owner.is_here()
-        {
-            lent.expect_writes(self.descriptor.seq);
-        }
-    }
-
-    /// The memory that it is lent records of.
-    fn memory_lent(&self) -> Option<(&Slots, &Lent)> {
-        let slots = self.slots.as_ref()?;
-        Some((slots, slots.lent.as_ref()?))
+    /// One value of a column of offsets or lengths.
+    fn word(&self, column: u64, row: usize) -> Result<u64, FormatError> {
+        let mut word = [0; 8];
+        self.memory.read(self.start + column + row as u64 * 8, &mut word)?;
+        Ok(u64::from_le_bytes(word))
     }
 
     fn rows<T>(&self, at: u64) -> Column<T> {
@@ -271,48 +241,6 @@ impl Drop for Batch {
             slots.give_back(&self.descriptor);
         }
     }
-}
-
-/// A batch's block in memory of its own, with the records that it only shows.
-fn copy_of(
-    slots: &Slots,
-    descriptor: &Descriptor,
-    layout: &BatchLayout,
-    lent: Option<&LentRows>,
-) -> Result<Region, ClientError> {
-    let copy = slots.payload.region().copy_out(descriptor.offset, descriptor.len)?;
-    let copy = copy.ok_or(ClientError::System { what: "copying a batch", source: Errno::NOMEM })?;
-    let (Some(memory), Some(rows), Some(offsets)) = (&slots.lent, lent, layout.offsets()) else {
-        return Ok(copy);
-    };
-    let mut bytes = Vec::new();
-    for (row, stretch) in rows.iter().enumerate() {
-        let &Some(record) = stretch else { continue };
-        let Stretch { at, len } = record;
-        let offset = word(&copy, offsets, row)?;
-        check_range(offset, len, layout)?;
-        // Within the block, so it fits into memory.
-        bytes.resize(to_usize(len), 0);
-        memory.look_at(descriptor.seq, record).read(at, &mut bytes)?;
-        copy.write(layout.data + offset, &bytes)?;
-    }
-    Ok(copy)
-}
-
-/// One value of a column of places or lengths.
-fn word(memory: &Region, column: u64, row: usize) -> Result<u64, FormatError> {
-    let mut word = [0; 8];
-    memory.read(column + row as u64 * 8, &mut word)?;
-    Ok(u64::from_le_bytes(word))
-}
-
-/// Columns are writable memory: whatever stands there must not lead out of the data.
-fn check_range(offset: u64, len: u64, layout: &BatchLayout) -> Result<(), FormatError> {
-    if offset.checked_add(len).is_some_and(|end| end <= layout.data_len) {
-        return Ok(());
-    }
-    let expected = format_args!("a range within {} bytes", layout.data_len);
-    Err(FormatError::new("record in a raw batch", offset, format_args!("{len} bytes"), expected))
 }
 
 /// A length or place in memory, which a `usize` always holds.

@@ -17,8 +17,6 @@ pub(crate) struct Hello {
     pub(crate) dataset: PathBuf,
     pub(crate) job: String,
     rank: u32,
-    /// Records may be lent to this process: as long as it has room to map them.
-    pub(crate) borrows: bool,
     settings: Settings,
     spec: JobSpec,
 }
@@ -46,7 +44,7 @@ impl Hello {
             return Err(argument("dataset", dataset.display(), "a path in UTF-8"));
         }
         let (owner, job, settings) = (Owner::here(), job.to_owned(), settings.clone());
-        Ok(Self { owner, dataset, job, rank, borrows: true, settings, spec })
+        Ok(Self { owner, dataset, job, rank, settings, spec })
     }
 
     /// The message, of a dataset that has this content now.
@@ -58,7 +56,6 @@ impl Hello {
             dataset: self.dataset.display().to_string(),
             job: self.job.clone(),
             rank: self.rank,
-            borrows: self.borrows,
             settings: self.settings.clone(),
             spec: self.spec,
         }

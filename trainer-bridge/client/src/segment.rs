@@ -3,83 +3,54 @@
 //! A file that shrinks under a mapping turns the next access into a SIGBUS, so the size must be right and sealed first.
 #![expect(unsafe_code, reason = "a mapping becomes a region; each block has its proof")]
 
-use std::ops::Range;
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Arc;
+use std::ptr::NonNull;
 
+use memmap2::{Advice, MmapOptions};
 use rustix::fs::{SealFlags, fcntl_get_seals, fstat};
 use rustix::io::Errno;
-use shade_formats::ring::{Access, Mapping, Pages, Region};
+use shade_formats::ring::Region;
 
 use crate::ClientError;
 
-/// A segment of the daemon's, mapped.
-#[derive(Debug)]
-pub(crate) struct Segment {
-    mapping: Arc<Mapping>,
-    region: Region,
+/// How a segment is mapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    ReadOnly,
+    ReadWrite,
 }
 
-impl Segment {
-    /// Maps `fd`, which must be a memfd of exactly `bytes` whose size is sealed.
-    pub(crate) fn map(
-        name: &'static str,
-        fd: &OwnedFd,
-        bytes: u64,
-        access: Access,
-        pages: Pages,
-    ) -> Result<Self, ClientError> {
-        check_size_is_fixed(name, fd, bytes)?;
-        let mapping = Mapping::new(fd, bytes, access, pages).map_err(|source| ClientError::NoRoom {
-            segment: name,
-            bytes,
-            source,
-        })?;
-        let mapping = Arc::new(mapping);
-        let (start, len, keep) = (mapping.start(), mapping.len(), Arc::clone(&mapping));
-        let region = match access {
-            // SAFETY: `mapping` maps `len` readable bytes at `start` until it is dropped, which the region does last. Its size
-            // is sealed, so no access faults. No reference into it is ever made.
-            Access::ReadOnly => unsafe { Region::from_raw_read_only(start, len, keep) },
-            // SAFETY: as above, and the bytes are writable. The daemon writes a range only before it publishes it, or its
-            // record's place, and after we released that (RING.md), so in between it is ours alone.
-            Access::ReadWrite | Access::CopyOnWrite => unsafe { Region::from_raw(start, len, keep) },
-        };
-        Ok(Self { mapping, region })
+/// Maps `fd`, which must be a memfd of exactly `bytes` whose size is sealed.
+pub(crate) fn map_segment(
+    segment: &'static str,
+    fd: &OwnedFd,
+    bytes: u64,
+    access: Access,
+) -> Result<Region, ClientError> {
+    check_size_is_fixed(segment, fd, bytes)?;
+    let no_room = |source: io::Error| ClientError::NoRoom { segment, bytes, source };
+    let len = usize::try_from(bytes).map_err(|_| no_room(Errno::OVERFLOW.into()))?;
+    let mut options = MmapOptions::new();
+    options.len(len);
+    let mapping = match access {
+        Access::ReadOnly => options.map_raw_read_only(fd),
+        Access::ReadWrite => options.map_raw(fd),
     }
-
-    pub(crate) fn region(&self) -> &Region {
-        &self.region
-    }
-
-    /// Unmaps the pages of a range, at most as far as the segment goes, until they are looked at again. Where a page became this
-    /// process's own when it was written to, it shows the daemon's bytes again.
-    pub(crate) fn forget(&self, range: &Range<u64>) {
-        let end = range.end.min(self.region.len());
-        let (Ok(start), Ok(end)) = (usize::try_from(range.start), usize::try_from(end)) else { return };
-        // It cannot fail within the segment, but in memory that the trainer has locked.
-        let _ = self.mapping.forget(start, end.saturating_sub(start));
-    }
-
-    /// Makes the pages of these bytes this process's own, as they are: nobody else changes them from now on. Of a segment that is
-    /// copied on write. `false`: there is no memory for that.
-    pub(crate) fn make_own(&self, at: u64, len: u64) -> bool {
-        if len == 0 {
-            return true;
-        }
-        let (Ok(start), Ok(bytes)) = (usize::try_from(at), usize::try_from(len)) else { return false };
-        match self.mapping.populate(start, bytes) {
-            // Linux before 5.14 cannot. A byte of each page is written as it is.
-            Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {
-                let pages = (at..at + len).step_by(rustix::param::page_size()).chain([at + len - 1]);
-                pages.into_iter().all(|at| {
-                    let mut byte = [0];
-                    self.region.read(at, &mut byte).and_then(|()| self.region.write(at, &byte)).is_ok()
-                })
-            }
-            populated => populated.is_ok(),
-        }
-    }
+    .map_err(no_room)?;
+    // Maps the huge pages of the daemon as such, if it has any.
+    let _ = mapping.advise(Advice::HugePage);
+    let start = NonNull::new(mapping.as_mut_ptr()).ok_or_else(|| no_room(Errno::FAULT.into()))?;
+    Ok(match access {
+        // SAFETY: `mapping` maps `len` readable bytes at `start` until it is dropped, which the
+        // region does last. Its size is sealed, so no access faults. No reference into it is ever
+        // made.
+        Access::ReadOnly => unsafe { Region::from_raw_read_only(start, len, mapping) },
+        // SAFETY: as above, and the bytes are writable. The daemon writes a range only before it
+        // publishes it and after this process released it (RING.md), so in between it belongs to
+        // this process.
+        Access::ReadWrite => unsafe { Region::from_raw(start, len, mapping) },
+    })
 }
 
 /// Refuses a file that is not `bytes` long, or need not stay so.

@@ -25,7 +25,6 @@ use crate::error::argument;
 use crate::fork::Owner;
 use crate::held::InRing;
 use crate::hello::Hello;
-use crate::lent::{Lent, RECORDS_SEGMENT};
 use crate::wire::{WireError, wait};
 use crate::{Batch, ClientError, FieldsReader, state};
 
@@ -96,16 +95,9 @@ impl Session {
         spec: JobSpec,
         options: &Options,
     ) -> Result<Self, ClientError> {
-        let mut hello = Hello::new(dataset, job, rank, spec, &options.settings)?;
-        let attached = match attach(hello.owner, open(&hello, options)?) {
-            // Under a limit of this process's memory (`ulimit -v`): it has copies instead.
-            Err(ClientError::NoRoom { segment: RECORDS_SEGMENT, .. }) => {
-                hello.borrows = false;
-                attach(hello.owner, open(&hello, options)?)
-            }
-            attached => attached,
-        };
-        let Attached { welcome, slots, consumer, doorbell, dialogue } = attached?;
+        let hello = Hello::new(dataset, job, rank, spec, &options.settings)?;
+        let Attached { welcome, slots, consumer, doorbell, dialogue } =
+            attach(hello.owner, open(&hello, options)?)?;
         let Hello { owner, dataset, .. } = hello;
         let ring = Ring { consumer, generation: 0, delivery: Delivery::NotStarted };
         Ok(Self {
@@ -372,7 +364,7 @@ impl Session {
             Kind::Error => {
                 // Short, as `Descriptor::check` saw.
                 let mut text = vec![0; usize::try_from(descriptor.len).unwrap_or(0)];
-                let read = self.slots.payload.region().read(descriptor.offset, &mut text);
+                let read = self.slots.payload.read(descriptor.offset, &mut text);
                 self.slots.release(&descriptor);
                 read?;
                 let text = String::from_utf8_lossy(&text).into_owned();
@@ -385,8 +377,9 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        // A forked child only closes its descriptors. The owner's goodbye frees its place and what it was lent: see `make_own`.
-        if self.owner.is_here() && self.slots.lent.as_ref().is_none_or(Lent::make_own) {
+        // A forked child only closes its copies of the descriptors. The owner's goodbye frees its
+        // place.
+        if self.owner.is_here() {
             self.dialogue.bye();
         }
     }

@@ -12,7 +12,7 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
 use shade_formats::FormatError;
-use shade_formats::control::{Reply, Request, WELCOME_FDS_MAX};
+use shade_formats::control::{Reply, Request, WELCOME_FDS};
 use shade_formats::limits::MESSAGE_BYTES_MAX;
 
 /// A reply and what came with it.
@@ -87,7 +87,7 @@ fn send_with(
 /// Takes a message that has come already; [`WireError::TimedOut`] when none has.
 pub(crate) fn receive_now(socket: &OwnedFd) -> Result<Received, WireError> {
     let mut bytes = vec![0; MESSAGE_BYTES_MAX + 1];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(WELCOME_FDS_MAX))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(WELCOME_FDS))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let mut reset = false;
     let message = loop {
@@ -111,7 +111,7 @@ pub(crate) fn receive_now(socket: &OwnedFd) -> Result<Received, WireError> {
         return Err(WireError::HangUp);
     }
     if message.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
-        let expected = format_args!("up to {MESSAGE_BYTES_MAX} bytes and {WELCOME_FDS_MAX} descriptors");
+        let expected = format_args!("up to {MESSAGE_BYTES_MAX} bytes and {WELCOME_FDS} descriptors");
         return Err(FormatError::new("control message", 0, "a cut message", expected).into());
     }
     bytes.truncate(message.bytes);

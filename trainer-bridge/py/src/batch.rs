@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyCapsule, PyList, PyTuple};
+use pyo3::types::{PyBytes, PyCapsule, PyList, PyMemoryView, PyTuple};
 use shade_client::{Column, Descriptor, Layout};
 
-use crate::buffer::MemoryViews;
+use crate::buffer::Record;
 use crate::dlpack::{CPU, DataType, Located, check_request, copy_bytes, export};
 use crate::error::ShadeError;
 
@@ -74,11 +74,6 @@ impl Held {
             _ => [CHANNELS, height, width],
         };
         located(data.ptr.wrapping_add(offset), DataType::U8, &shape)
-    }
-
-    /// Rows delivered.
-    pub(crate) fn rows(&self) -> u32 {
-        self.batch.descriptor().records
     }
 
     /// The bytes of one row of a raw batch.
@@ -271,9 +266,14 @@ impl Batch {
         self.checked(Part::Record(row))
     }
 
-    /// The records of a raw batch, each a `memoryview` to be read.
-    fn memoryviews(&self) -> MemoryViews {
-        MemoryViews::new(Arc::clone(&self.held))
+    /// The records of a raw batch, each a read-only `memoryview`.
+    fn memoryviews<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let views = PyList::empty(py);
+        for row in 0..self.descriptor().records {
+            let record = Bound::new(py, Record::new(Arc::clone(&self.held), row))?;
+            views.append(PyMemoryView::from(&record)?)?;
+        }
+        Ok(views)
     }
 }
 
@@ -340,9 +340,6 @@ impl View {
         copy: Option<bool>,
     ) -> PyResult<Bound<'py, PyCapsule>> {
         check_request(stream, dl_device, copy)?;
-        if matches!(self.part, Part::Record(_)) {
-            self.held.batch.expect_writes();
-        }
         export(py, Arc::clone(&self.held), self.held.locate(self.part)?, max_version)
     }
 

@@ -1,14 +1,13 @@
-//! Python's buffer protocol over records, for decoders that want bytes: to be read only, and without a tensor's cost.
+//! Python's buffer protocol over records, for decoders that take bytes: read-only, without a
+//! tensor's cost.
 #![expect(unsafe_code, reason = "the buffer protocol hands out addresses; each block has its proof")]
 
 use std::ffi::c_int;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use pyo3::exceptions::{PyBufferError, PyOverflowError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::PyMemoryView;
 use shade_client::Column;
 
 use crate::batch::Held;
@@ -20,38 +19,9 @@ pub(crate) struct Record {
     row: u32,
 }
 
-/// The records of a raw batch, one after another, each as a `memoryview`. Each is looked for when its turn comes: so what one has
-/// been read of need not stay mapped for the next.
-#[pyclass(frozen, module = "shade_load._native")]
-pub(crate) struct MemoryViews {
-    held: Arc<Held>,
-    next: AtomicU32,
-}
-
-impl MemoryViews {
-    pub(crate) fn new(held: Arc<Held>) -> Self {
-        Self { held, next: AtomicU32::new(0) }
-    }
-}
-
-#[pymethods]
-impl MemoryViews {
-    fn __iter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
-        slf
-    }
-
-    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyMemoryView>>> {
-        let rows = self.held.rows();
-        let next = |row: u32| (row < rows).then_some(row + 1);
-        let Ok(row) = self.next.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next) else {
-            return Ok(None);
-        };
-        let record = Bound::new(py, Record { held: Arc::clone(&self.held), row })?;
-        PyMemoryView::from(&record).map(Some)
-    }
-
-    fn __length_hint__(&self) -> u32 {
-        self.held.rows() - self.next.load(Ordering::Relaxed)
+impl Record {
+    pub(crate) fn new(held: Arc<Held>, row: u32) -> Self {
+        Self { held, row }
     }
 }
 

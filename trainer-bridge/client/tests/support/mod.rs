@@ -8,9 +8,11 @@ use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::ptr::NonNull;
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use memmap2::MmapOptions;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::net::{
@@ -22,12 +24,11 @@ use shade_client::{JobSpec, Next, OnError, Options, Output, PlanSpec, Session, T
 use shade_formats::control::{PROTOCOL, Reply, Request, socket_name};
 use shade_formats::index::{INDEX_FILE, Index, IndexBuilder};
 use shade_formats::ring::{
-    Access, BatchLayout, CLIENT_SEGMENT_BYTES, DAEMON_SEGMENT_BYTES, Descriptor, Kind, Layout, Mapping,
-    NOT_LENT, Pages, PayloadRing, PayloadSize, Producer, Region,
+    BatchLayout, CLIENT_SEGMENT_BYTES, DAEMON_SEGMENT_BYTES, Descriptor, Kind, Layout, PayloadRing,
+    PayloadSize, Producer, Region,
 };
 
 pub(crate) const PAYLOAD_BYTES: u64 = 16 * 4096;
-pub(crate) const RECORDS_BYTES: u64 = 16 << 20;
 /// Of the longest batches: two pages.
 const GAP_BYTES: u64 = 2 * 4096;
 /// Long enough for any machine; only a hang takes it.
@@ -147,26 +148,9 @@ impl Listener {
         peer.send(&welcome(PAYLOAD_BYTES), &memory.fds());
         Daemon::new(peer, memory)
     }
-
-    /// The same, and it has a records segment.
-    pub(crate) fn serve_with_records(&self) -> (Daemon, Region) {
-        let peer = self.accept();
-        let memory = Memory::new();
-        let (file, records) = segment(RECORDS_BYTES, SIZE_SEALS | SealFlags::FUTURE_WRITE);
-        peer.send(&welcome_with_records(RECORDS_BYTES), &[&memory.fds()[..], &[file.as_fd()]].concat());
-        (Daemon::new(peer, memory), records)
-    }
 }
 
 pub(crate) fn welcome(payload_bytes: u64) -> Reply {
-    welcome_of(payload_bytes, 0)
-}
-
-pub(crate) fn welcome_with_records(records_bytes: u64) -> Reply {
-    welcome_of(PAYLOAD_BYTES, records_bytes)
-}
-
-fn welcome_of(payload_bytes: u64, records_bytes: u64) -> Reply {
     Reply::Welcome {
         protocol: PROTOCOL,
         pid: 4242,
@@ -175,7 +159,6 @@ fn welcome_of(payload_bytes: u64, records_bytes: u64) -> Reply {
         content_id: content_id(),
         batches_per_epoch: 7,
         payload_bytes,
-        records_bytes,
         settings: std::iter::once(("cache".to_owned(), "20%".to_owned())).collect(),
     }
 }
@@ -269,29 +252,14 @@ pub(crate) const SIZE_SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW
 pub(crate) fn segment(bytes: u64, seals: SealFlags) -> (OwnedFd, Region) {
     let fd = memfd_create("shade-test", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
     ftruncate(&fd, bytes).unwrap();
-    let mapping = Mapping::new(&fd, bytes.max(1), Access::ReadWrite, Pages::Small).unwrap();
+    let len = usize::try_from(bytes).unwrap();
+    let mapping = MmapOptions::new().len(len).map_raw(&fd).unwrap();
     fcntl_add_seals(&fd, seals).unwrap();
-    // SAFETY: the mapping is writable, dropped by the region, never referenced.
-    let region = unsafe { Region::from_raw(mapping.start(), mapping.len(), mapping) };
+    let start = NonNull::new(mapping.as_mut_ptr()).unwrap();
+    // SAFETY: the mapping is `len` bytes at `start`, writable, dropped by the region, never
+    // referenced.
+    let region = unsafe { Region::from_raw(start, len, mapping) };
     (fd, region)
-}
-
-/// A row of a raw batch.
-#[derive(Clone, Copy)]
-pub(crate) enum Row<'a> {
-    /// These bytes.
-    Copied(&'a [u8]),
-    /// Those of the records segment.
-    Lent { at: u64, len: u64 },
-}
-
-impl Row<'_> {
-    fn len(&self) -> u64 {
-        match *self {
-            Self::Copied(bytes) => bytes.len() as u64,
-            Self::Lent { len, .. } => len,
-        }
-    }
 }
 
 /// A welcomed client, and the daemon's end of its ring.
@@ -338,19 +306,13 @@ impl Daemon {
 
     /// Publishes a raw batch of `records`, waiting for room if need be.
     pub(crate) fn publish_batch(&mut self, generation: u32, batch: u32, records: &[&[u8]]) {
-        let rows: Vec<Row<'_>> = records.iter().map(|record| Row::Copied(record)).collect();
-        self.publish_rows(generation, batch, &rows);
-    }
-
-    /// The same of rows some of which are lent their record. Each has room for it.
-    pub(crate) fn publish_rows(&mut self, generation: u32, batch: u32, rows: &[Row<'_>]) {
-        let data_len: u64 = rows.iter().map(|row| row.len()).sum();
-        let capacity = u32::try_from(rows.len()).unwrap();
+        let data_len: u64 = records.iter().map(|record| record.len() as u64).sum();
+        let capacity = u32::try_from(records.len()).unwrap();
         let layout = BatchLayout::new(Layout::Raw, capacity, data_len).unwrap();
         let offset = self.room(layout.total);
         let payload = self.memory.payload_region.clone();
         let mut at = 0_u64;
-        for (row, record) in rows.iter().enumerate() {
+        for (row, record) in records.iter().enumerate() {
             let row = row as u64;
             let write = |column: u64, bytes: &[u8]| {
                 payload.write(offset + column + row * bytes.len() as u64, bytes).unwrap();
@@ -360,16 +322,9 @@ impl Daemon {
             write(layout.weights, &0.5_f32.to_le_bytes());
             write(layout.flags, &1_u32.to_le_bytes());
             write(layout.offsets().unwrap(), &at.to_le_bytes());
-            write(layout.lens().unwrap(), &record.len().to_le_bytes());
-            let lent = match *record {
-                Row::Copied(bytes) => {
-                    payload.write(offset + layout.data + at, bytes).unwrap();
-                    NOT_LENT
-                }
-                Row::Lent { at, .. } => at,
-            };
-            write(layout.lent().unwrap(), &lent.to_le_bytes());
-            at += record.len();
+            write(layout.lens().unwrap(), &(record.len() as u64).to_le_bytes());
+            payload.write(offset + layout.data + at, record).unwrap();
+            at += record.len() as u64;
         }
         self.publish(Descriptor {
             generation,

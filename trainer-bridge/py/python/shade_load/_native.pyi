@@ -1,6 +1,6 @@
 """The native module: a session with the daemon, its batches, and DLPack views of their columns."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Final, TypedDict, final
 
 __version__: Final[str]
@@ -152,7 +152,7 @@ class Batch:
     def heights(self) -> View: ...
     def widths(self) -> View: ...
     def record(self, row: int) -> View: ...
-    def memoryviews(self) -> Iterator[memoryview]: ...
+    def memoryviews(self) -> list[memoryview]: ...
 
 @final
 class Fields:

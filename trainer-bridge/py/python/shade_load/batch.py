@@ -226,11 +226,11 @@ class Records(Sequence[Any]):
     def __iter__(self) -> Iterator[Tensor]:
         return (self[row] for row in range(len(self)))
 
-    def memoryviews(self) -> Iterator[memoryview]:
-        """All records in turn, each a `memoryview` over shared memory to be read: no copy, and far less work than tensors.
+    def memoryviews(self) -> list[memoryview]:
+        """All records, each a read-only `memoryview` over shared memory.
 
-        For decoders that take anything with bytes, as `numpy.frombuffer` does. What is written to a record through its
-        tensor, a view of it shows if it is taken afterwards.
+        Nothing is copied, and it takes far less work than tensors. For decoders that take
+        anything with bytes, as `numpy.frombuffer` does.
         """
         return self._native.memoryviews()
 
