@@ -5,7 +5,7 @@ use shade_formats::SampleId;
 use shade_formats::control::Policy;
 
 use super::machine::Core;
-use crate::plan::{Outlook, Slot, in_sight};
+use crate::plan::{Lookahead, Slot, in_sight};
 
 impl Core {
     /// The access of `slot` begins: tells the cache when its sample is used next, and which uses have come into sight.
@@ -38,7 +38,7 @@ impl Core {
         let first = wanted.filter(|wanted| wanted.epoch == plan.epoch).map(|wanted| wanted.next_batch).min();
         let from = job.slices.start(first.unwrap_or(0));
         let ahead = in_sight(self.config.lookahead, plan.ids.len());
-        let mut outlook = Outlook::new(job.known(), self.index.len(), from, ahead);
+        let mut outlook = Lookahead::new(job.known(), self.index.len(), from, ahead);
         let (cache, importance) = (&mut self.cache, &job.importance);
         cache.forget_uses(importance);
         outlook.begin(job.known(), |(id, at)| cache.see(id, at, importance));

@@ -7,6 +7,7 @@ use super::cli::Simulate;
 use super::error::SimulateError;
 use crate::cache::Cache;
 use crate::names::about_policy;
+use crate::plan::depends_on_residents;
 
 /// Who keeps samples: a policy of the daemon, or Belady's MIN, which knows the whole training and which no daemon can be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,9 +102,8 @@ impl System {
         };
         for system in &systems {
             let plan = system.plan(&training.plan());
-            let asks_the_cache =
-                plan.rep > 1.0 || plan.pace || matches!(plan.order, Order::HitsFirst | Order::Opportunistic);
-            if matches!(system.keeper, Keeper::Min { .. }) && asks_the_cache && args.trace.is_none() {
+            let is_min = matches!(system.keeper, Keeper::Min { .. });
+            if is_min && depends_on_residents(&plan) && args.trace.is_none() {
                 let what = format!(
                     "--policy {}: these plans depend on what is cached, so there is no training to know in advance; leave \
                      out --rep, --pace and orders that go by residents",
