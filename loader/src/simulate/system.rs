@@ -6,7 +6,6 @@ use shade_formats::control::{Order, PlanSpec, Policy, Preset, Sampler};
 use super::cli::Simulate;
 use super::error::SimulateError;
 use crate::cache::Cache;
-use crate::names::about_policy;
 use crate::plan::depends_on_residents;
 
 /// Who keeps samples: a policy of the daemon, or Belady's MIN, which knows the whole training and which no daemon can be.
@@ -55,8 +54,7 @@ impl Keeper {
 
 /// Reads the name of a policy or of MIN.
 pub(super) fn keeper() -> impl TypedValueParser<Value = Keeper> {
-    let policies =
-        Policy::ALL.iter().map(|&policy| PossibleValue::new(policy.as_str()).help(about_policy(policy)));
+    let policies = Policy::ALL.iter().map(|policy| PossibleValue::new(policy.as_str()).help(policy.about()));
     let others = [
         (
             MIN,
