@@ -20,6 +20,17 @@ pub(super) struct Offer<'a> {
     pub(super) ghost: Option<(u32, u64)>,
 }
 
+/// A search for residents that leave so that a newcomer finds room.
+pub(super) struct Search<'a, T, P> {
+    /// Bytes that must become free.
+    pub(super) missing: u64,
+    pub(super) residents: &'a Residents<T>,
+    /// Says by place who must stay.
+    pub(super) is_pinned: P,
+    /// The places found: as few as the order allows. They mean nothing if the search fails.
+    pub(super) victims: &'a mut Vec<u32>,
+}
+
 /// What the rest of the loader must know of a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Properties {
@@ -44,17 +55,8 @@ pub(super) trait Eviction {
     /// What sets it apart from most policies.
     const PROPERTIES: Properties = Properties::USUAL;
 
-    /// Collects into `victims` the residents that leave so that `missing` bytes become free: as few
-    /// as the order allows, none of them pinned. Returns false if the newcomer is refused; the
-    /// content of `victims` then means nothing.
-    fn victims<T>(
-        &mut self,
-        offer: &Offer<'_>,
-        missing: u64,
-        residents: &Residents<T>,
-        is_pinned: impl Fn(u32) -> bool,
-        victims: &mut Vec<u32>,
-    ) -> bool;
+    /// Finds the residents that leave for the newcomer. Returns false if it is refused.
+    fn victims<T, P: Fn(u32) -> bool>(&mut self, offer: &Offer<'_>, search: Search<'_, T, P>) -> bool;
 
     /// The newcomer is resident at `place`.
     fn insert(&mut self, place: u32, offer: &Offer<'_>);
@@ -97,17 +99,10 @@ pub(super) trait Eviction {
         None
     }
 
-    /// Collects into `unused` residents without a known next use until they make `missing` bytes.
-    /// Returns false if they do not. Prefetching asks.
-    fn unused<T>(
-        &mut self,
-        missing: u64,
-        _residents: &Residents<T>,
-        _importance: &Importance,
-        _is_pinned: impl Fn(u32) -> bool,
-        _unused: &mut Vec<u32>,
-    ) -> bool {
-        missing == 0
+    /// Finds residents without a known next use. Returns false if they are not enough. Prefetching
+    /// asks for it.
+    fn unused<T, P: Fn(u32) -> bool>(&mut self, search: Search<'_, T, P>, _importance: &Importance) -> bool {
+        search.missing == 0
     }
 
     /// Whether the sample may be served in place of another, or another in its place, with a policy

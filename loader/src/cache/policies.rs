@@ -4,7 +4,7 @@
 use shade_formats::SampleId;
 use shade_formats::control::Policy;
 
-use super::eviction::{Eviction, Offer, Properties};
+use super::eviction::{Eviction, Offer, Properties, Search};
 use super::lookahead::ByNextUse;
 use super::next_uses::NextUses;
 use super::published::arc::Adaptive;
@@ -29,7 +29,6 @@ macro_rules! policies {
             pub(super) fn new(policy: Policy, $capacity_bytes: u64, $samples: u32) -> Self {
                 match policy { $(Policy::$name => Self::$name($new)),+ }
             }
-
         }
 
         impl Properties {
@@ -42,17 +41,11 @@ macro_rules! policies {
 
         /// The methods of [`Eviction`], of the policy at hand.
         impl AnyPolicy {
-            pub(super) fn victims<T>(
-                &mut self,
-                offer: &Offer<'_>,
-                missing: u64,
-                residents: &Residents<T>,
-                is_pinned: impl Fn(u32) -> bool,
-                victims: &mut Vec<u32>,
-            ) -> bool {
-                match self {
-                    $(Self::$name(policy) => policy.victims(offer, missing, residents, is_pinned, victims)),+
-                }
+            pub(super) fn victims<T, P>(&mut self, offer: &Offer<'_>, search: Search<'_, T, P>) -> bool
+            where
+                P: Fn(u32) -> bool,
+            {
+                match self { $(Self::$name(policy) => policy.victims(offer, search)),+ }
             }
 
             pub(super) fn remove(&mut self, place: u32, bytes: u64) {
@@ -94,19 +87,11 @@ macro_rules! policies {
                 match self { $(Self::$name(policy) => policy.next_uses()),+ }
             }
 
-            pub(super) fn unused<T>(
-                &mut self,
-                missing: u64,
-                residents: &Residents<T>,
-                importance: &Importance,
-                is_pinned: impl Fn(u32) -> bool,
-                unused: &mut Vec<u32>,
-            ) -> bool {
-                match self {
-                    $(Self::$name(policy) => {
-                        policy.unused(missing, residents, importance, is_pinned, unused)
-                    }),+
-                }
+            pub(super) fn unused<T, P>(&mut self, search: Search<'_, T, P>, importance: &Importance) -> bool
+            where
+                P: Fn(u32) -> bool,
+            {
+                match self { $(Self::$name(policy) => policy.unused(search, importance)),+ }
             }
 
             pub(super) fn may_be_exchanged(&self, id: SampleId) -> bool {

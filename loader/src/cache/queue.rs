@@ -5,7 +5,7 @@
 
 use shade_formats::SampleId;
 
-use super::eviction::{Eviction, Offer};
+use super::eviction::{Eviction, Offer, Search};
 use super::queues::Queues;
 use super::residents::Residents;
 use crate::importance::Importance;
@@ -26,14 +26,8 @@ impl<const HITS_COUNT: bool> Queue<HITS_COUNT> {
 }
 
 impl<const HITS_COUNT: bool> Eviction for Queue<HITS_COUNT> {
-    fn victims<T>(
-        &mut self,
-        _offer: &Offer<'_>,
-        missing: u64,
-        residents: &Residents<T>,
-        is_pinned: impl Fn(u32) -> bool,
-        victims: &mut Vec<u32>,
-    ) -> bool {
+    fn victims<T, P: Fn(u32) -> bool>(&mut self, _offer: &Offer<'_>, search: Search<'_, T, P>) -> bool {
+        let Search { missing, residents, is_pinned, victims } = search;
         self.0.oldest_unpinned(0, missing, |place| residents.bytes(place), is_pinned, victims)
     }
 

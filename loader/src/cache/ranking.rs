@@ -9,7 +9,7 @@
 
 use shade_formats::SampleId;
 
-use super::eviction::{Eviction, Offer, Properties};
+use super::eviction::{Eviction, Offer, Properties, Search};
 use super::heap::{Heap, Key};
 use super::next_uses::NextUses;
 use super::residents::Residents;
@@ -103,15 +103,13 @@ impl<B: RankedBy> Ranking<B> {
     }
 
     /// As [`Heap::victims`], over all residents.
-    fn below<T>(
+    fn below<T, P: Fn(u32) -> bool>(
         &mut self,
         newcomer: Option<Key>,
-        missing: u64,
-        residents: &Residents<T>,
+        search: Search<'_, T, P>,
         importance: &Importance,
-        is_pinned: impl Fn(u32) -> bool,
-        victims: &mut Vec<u32>,
     ) -> bool {
+        let Search { missing, residents, is_pinned, victims } = search;
         if missing == 0 {
             return true;
         }
@@ -127,16 +125,9 @@ impl<B: RankedBy> Ranking<B> {
 impl<B: RankedBy> Eviction for Ranking<B> {
     const PROPERTIES: Properties = Properties { looks_ahead: B::KNOWN_USE.is_some(), ..Properties::USUAL };
 
-    fn victims<T>(
-        &mut self,
-        offer: &Offer<'_>,
-        missing: u64,
-        residents: &Residents<T>,
-        is_pinned: impl Fn(u32) -> bool,
-        victims: &mut Vec<u32>,
-    ) -> bool {
+    fn victims<T, P: Fn(u32) -> bool>(&mut self, offer: &Offer<'_>, search: Search<'_, T, P>) -> bool {
         let newcomer = self.by.bypasses().then(|| self.by.key(offer.id, offer.importance));
-        self.below(newcomer, missing, residents, offer.importance, is_pinned, victims)
+        self.below(newcomer, search, offer.importance)
     }
 
     fn insert(&mut self, place: u32, offer: &Offer<'_>) {
@@ -167,17 +158,10 @@ impl<B: RankedBy> Eviction for Ranking<B> {
         self.by.next_uses()
     }
 
-    fn unused<T>(
-        &mut self,
-        missing: u64,
-        residents: &Residents<T>,
-        importance: &Importance,
-        is_pinned: impl Fn(u32) -> bool,
-        unused: &mut Vec<u32>,
-    ) -> bool {
+    fn unused<T, P: Fn(u32) -> bool>(&mut self, search: Search<'_, T, P>, importance: &Importance) -> bool {
         match B::KNOWN_USE {
-            Some(known) => self.below(Some(known), missing, residents, importance, is_pinned, unused),
-            None => missing == 0,
+            Some(known) => self.below(Some(known), search, importance),
+            None => search.missing == 0,
         }
     }
 }

@@ -8,7 +8,7 @@
 use shade_formats::SampleId;
 use shade_formats::control::Policy;
 
-use super::eviction::{Offer, Properties};
+use super::eviction::{Offer, Properties, Search};
 use super::policies::AnyPolicy;
 use super::residents::Residents;
 use crate::importance::Importance;
@@ -109,11 +109,12 @@ impl<T> Cache<T> {
         importance: &Importance,
         is_pinned: impl Fn(&T) -> bool,
     ) -> bool {
-        self.victims.clear();
+        let missing = self.missing(bytes);
         let residents = &self.residents;
-        let missing = bytes.saturating_sub(self.capacity_bytes - residents.used_bytes());
         let is_pinned = |place| residents.value(place).is_some_and(&is_pinned);
-        self.policy.unused(missing, residents, importance, is_pinned, &mut self.victims)
+        self.victims.clear();
+        let search = Search { missing, residents, is_pinned, victims: &mut self.victims };
+        self.policy.unused(search, importance)
     }
 
     /// Tells the cache that the sample's score changed. Never changes what is resident.
@@ -216,17 +217,22 @@ impl<T> Cache<T> {
         self.residents.iter().map(|(_, id)| id)
     }
 
-    /// Chooses `self.victims` and returns whether the offer fits once they are gone. Changes
-    /// nothing else.
+    /// Chooses `self.victims` and returns whether the offer fits once they are gone. Changes nothing
+    /// else.
     fn find_room(&mut self, offer: &Offer<'_>, is_pinned: impl Fn(&T) -> bool) -> bool {
-        self.victims.clear();
         let bytes = u64::from(offer.bytes);
         if bytes > self.capacity_bytes {
             return false;
         }
+        let missing = self.missing(bytes);
         let residents = &self.residents;
-        let missing = bytes.saturating_sub(self.capacity_bytes - residents.used_bytes());
         let is_pinned = |place| residents.value(place).is_some_and(&is_pinned);
-        self.policy.victims(offer, missing, residents, is_pinned, &mut self.victims)
+        self.victims.clear();
+        self.policy.victims(offer, Search { missing, residents, is_pinned, victims: &mut self.victims })
+    }
+
+    /// Bytes that must become free so that `bytes` find room.
+    fn missing(&self, bytes: u64) -> u64 {
+        bytes.saturating_sub(self.capacity_bytes - self.residents.used_bytes())
     }
 }

@@ -21,7 +21,7 @@
 
 use shade_formats::SampleId;
 
-use crate::cache::eviction::{Eviction, Offer};
+use crate::cache::eviction::{Eviction, Offer, Search};
 use crate::cache::queues::Queues;
 use crate::cache::residents::Residents;
 use crate::importance::Importance;
@@ -106,14 +106,8 @@ impl Adaptive {
 
 impl Eviction for Adaptive {
     /// The places that REPLACE takes for the newcomer.
-    fn victims<T>(
-        &mut self,
-        offer: &Offer<'_>,
-        mut missing: u64,
-        residents: &Residents<T>,
-        is_pinned: impl Fn(u32) -> bool,
-        victims: &mut Vec<u32>,
-    ) -> bool {
+    fn victims<T, P: Fn(u32) -> bool>(&mut self, offer: &Offer<'_>, search: Search<'_, T, P>) -> bool {
+        let Search { mut missing, residents, is_pinned, victims } = search;
         let target = self.target_after(offer);
         let is_in_b2 = self.ghost_list(offer) == Some(B2);
         let unpinned = |list| self.lists.oldest_first(list).filter(|&place| !is_pinned(place));

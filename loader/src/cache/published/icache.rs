@@ -9,7 +9,7 @@
 use shade_formats::SampleId;
 
 use super::quiver::Quiver;
-use crate::cache::eviction::{Eviction, Offer, Properties};
+use crate::cache::eviction::{Eviction, Offer, Properties, Search};
 use crate::cache::heap::Heap;
 use crate::cache::ranking::{key_below_score, key_by_score};
 use crate::cache::residents::Residents;
@@ -58,25 +58,19 @@ impl Eviction for Icache {
     const PROPERTIES: Properties =
         Properties { exchanges: true, counts_exchanges: true, keeps_what_fits: false, ..Properties::USUAL };
 
-    fn victims<T>(
-        &mut self,
-        offer: &Offer<'_>,
-        _missing: u64,
-        residents: &Residents<T>,
-        is_pinned: impl Fn(u32) -> bool,
-        victims: &mut Vec<u32>,
-    ) -> bool {
+    fn victims<T, P: Fn(u32) -> bool>(&mut self, offer: &Offer<'_>, search: Search<'_, T, P>) -> bool {
         let bytes = u64::from(offer.bytes);
         if self.is_high(offer.id) {
             // Below all residents with the same score, so that these are not displaced.
             let newcomer = key_below_score(offer.id, offer.importance);
             let missing = bytes.saturating_sub(self.high_free_bytes);
+            let Search { residents, is_pinned, victims, .. } = search;
             let bytes_of = |place| residents.bytes(place);
             bytes <= self.high_bytes
                 && self.high.victims(Some(newcomer), missing, bytes_of, is_pinned, victims)
         } else {
             let missing = bytes.saturating_sub(self.low_free_bytes);
-            bytes <= self.low_bytes && self.low.victims(offer, missing, residents, is_pinned, victims)
+            bytes <= self.low_bytes && self.low.victims(offer, Search { missing, ..search })
         }
     }
 

@@ -6,7 +6,7 @@
 
 use shade_formats::SampleId;
 
-use crate::cache::eviction::{Eviction, Offer};
+use crate::cache::eviction::{Eviction, Offer, Search};
 use crate::cache::heap::{Heap, Key};
 use crate::cache::residents::Residents;
 use crate::importance::Importance;
@@ -42,14 +42,8 @@ impl Lfu {
 }
 
 impl Eviction for Lfu {
-    fn victims<T>(
-        &mut self,
-        _offer: &Offer<'_>,
-        missing: u64,
-        residents: &Residents<T>,
-        is_pinned: impl Fn(u32) -> bool,
-        victims: &mut Vec<u32>,
-    ) -> bool {
+    fn victims<T, P: Fn(u32) -> bool>(&mut self, _offer: &Offer<'_>, search: Search<'_, T, P>) -> bool {
+        let Search { missing, residents, is_pinned, victims } = search;
         self.heap.victims(None, missing, |place| residents.bytes(place), is_pinned, victims)
     }
 

@@ -8,7 +8,7 @@
 
 use shade_formats::SampleId;
 
-use crate::cache::eviction::{Eviction, Offer, Properties};
+use crate::cache::eviction::{Eviction, Offer, Properties, Search};
 use crate::cache::queues::Queues;
 use crate::cache::residents::Residents;
 use crate::importance::Importance;
@@ -37,14 +37,8 @@ impl Eviction for Quiver {
     const PROPERTIES: Properties = Properties { exchanges: true, ..Properties::USUAL };
 
     /// What was used longest ago in this epoch leaves first.
-    fn victims<T>(
-        &mut self,
-        _offer: &Offer<'_>,
-        missing: u64,
-        residents: &Residents<T>,
-        is_pinned: impl Fn(u32) -> bool,
-        victims: &mut Vec<u32>,
-    ) -> bool {
+    fn victims<T, P: Fn(u32) -> bool>(&mut self, _offer: &Offer<'_>, search: Search<'_, T, P>) -> bool {
+        let Search { missing, residents, is_pinned, victims } = search;
         self.0.oldest_unpinned(USED, missing, |place| residents.bytes(place), is_pinned, victims)
     }
 

@@ -3,7 +3,7 @@
 
 use shade_formats::SampleId;
 
-use crate::cache::eviction::{Eviction, Offer};
+use crate::cache::eviction::{Eviction, Offer, Search};
 use crate::cache::residents::Residents;
 use crate::importance::Importance;
 
@@ -11,15 +11,8 @@ use crate::importance::Importance;
 pub(crate) struct Static;
 
 impl Eviction for Static {
-    fn victims<T>(
-        &mut self,
-        _offer: &Offer<'_>,
-        missing: u64,
-        _residents: &Residents<T>,
-        _is_pinned: impl Fn(u32) -> bool,
-        _victims: &mut Vec<u32>,
-    ) -> bool {
-        missing == 0
+    fn victims<T, P: Fn(u32) -> bool>(&mut self, _offer: &Offer<'_>, search: Search<'_, T, P>) -> bool {
+        search.missing == 0
     }
 
     fn insert(&mut self, _place: u32, _offer: &Offer<'_>) {}
