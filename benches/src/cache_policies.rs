@@ -6,7 +6,7 @@ use shade_formats::SampleId;
 use shade_formats::control::Policy;
 use shade_load::cache::Cache;
 use shade_load::importance::Importance;
-use shade_load::plan::{Known, Outlook, in_sight};
+use shade_load::plan::{Known, Lookahead, in_sight};
 
 use crate::Result;
 use crate::cpu_time::timed;
@@ -112,12 +112,12 @@ impl Cached {
     }
 
     /// The whole epoch is in sight, as it is by default.
-    fn look_ahead(&mut self, ids: &[SampleId]) -> Option<Outlook> {
+    fn look_ahead(&mut self, ids: &[SampleId]) -> Option<Lookahead> {
         if self.policy != Policy::Lookahead {
             return None;
         }
         let known = Known::from(ids);
-        let mut outlook = Outlook::new(known, SAMPLES, 0, in_sight(1.0, ids.len()));
+        let mut outlook = Lookahead::new(known, SAMPLES, 0, in_sight(1.0, ids.len()));
         self.cache.forget_uses(&self.importance);
         outlook.begin(known, |(id, at)| self.cache.see(id, at, &self.importance));
         Some(outlook)

@@ -24,7 +24,7 @@ use shade_load::blocks::{block_bytes_for, charged_bytes};
 use shade_load::cache::{Admission, Cache};
 use shade_load::core::Counts;
 use shade_load::importance::{Importance, rank};
-use shade_load::plan::{Known, Outlook, Plan, Slices, draw_next_plan, draw_plan, in_sight, spec_now};
+use shade_load::plan::{Known, Lookahead, Plan, Slices, draw_next_plan, draw_plan, in_sight, spec_now};
 
 const EPOCHS: u32 = 3;
 
@@ -50,7 +50,7 @@ struct Sequence {
     plans: Vec<Plan>,
     /// The one after them, where it is drawn early.
     next_plan: Option<Plan>,
-    outlook: Option<Outlook>,
+    outlook: Option<Lookahead>,
     /// Ranks that want the next epoch.
     waiting: BTreeSet<u32>,
     /// By rank: its next batch.
@@ -131,7 +131,7 @@ impl Sequence {
         self.plans.push(plan);
         self.next_plan = next_plan;
         let known = known(&self.plans, &self.next_plan);
-        let mut outlook = Outlook::new(known, self.setup.samples, 0, ahead);
+        let mut outlook = Lookahead::new(known, self.setup.samples, 0, ahead);
         self.cache.forget_uses(&self.importance);
         outlook.begin(known, |(id, at)| self.cache.see(id, at, &self.importance));
         self.outlook = Some(outlook);

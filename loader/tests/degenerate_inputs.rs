@@ -8,7 +8,7 @@ use shade_formats::control::{JobSpec, OnError, Order, PlanSpec, Policy, Sampler,
 use shade_formats::ring::FLAG_PADDING;
 use shade_load::cache::{Admission, Cache};
 use shade_load::importance::{Importance, SCORE_MAX, SCORE_MIN, rank};
-use shade_load::plan::{Known, Outlook, Plan, draw_plan};
+use shade_load::plan::{Known, Lookahead, Plan, draw_plan};
 
 const EPOCHS: u32 = 4;
 const BATCH_SIZE: u32 = 8;
@@ -59,7 +59,7 @@ impl Training {
         let is_resident = |id| self.cache.get(id).is_some();
         let plan = draw_plan(spec, epoch, BATCH_SIZE, &self.importance, is_resident, spec.rep);
         self.check(&plan);
-        let mut outlook = Outlook::new(Known::from(plan.ids.as_slice()), self.samples, 0, u32::MAX);
+        let mut outlook = Lookahead::new(Known::from(plan.ids.as_slice()), self.samples, 0, u32::MAX);
         self.cache.forget_uses(&self.importance);
         outlook.begin(Known::from(plan.ids.as_slice()), |(id, at)| self.cache.see(id, at, &self.importance));
         let mut positions = 0..;

@@ -25,7 +25,7 @@ use shade_formats::SampleId;
 use shade_formats::control::{Order, PlanSpec, Policy, Sampler};
 use shade_load::cache::Cache;
 use shade_load::importance::{Importance, rank};
-use shade_load::plan::{Known, Outlook, draw_plan};
+use shade_load::plan::{Known, Lookahead, draw_plan};
 
 const BATCH_SIZE: u32 = 64;
 
@@ -91,7 +91,7 @@ impl Training {
             let counts = u32::from(epoch >= self.counted_from);
             clairvoyant.forget_uses(&importance);
             let known = Known::from(plan.ids.as_slice());
-            let mut outlook = Outlook::new(known, self.samples, 0, u32::MAX);
+            let mut outlook = Lookahead::new(known, self.samples, 0, u32::MAX);
             outlook.begin(known, |(id, at)| clairvoyant.see(id, at, &importance));
             let mut positions = 0..;
             for batch in plan.ids.chunks(BATCH_SIZE as usize) {

@@ -11,7 +11,7 @@ use shade_formats::SampleId;
 use shade_formats::control::Policy;
 use shade_load::cache::Cache;
 use shade_load::importance::Importance;
-use shade_load::plan::{Known, Outlook};
+use shade_load::plan::{Known, Lookahead};
 
 const SAMPLES: u32 = 20;
 
@@ -19,7 +19,7 @@ const SAMPLES: u32 = 20;
 fn lookahead(trace: &[SampleId], importance: &Importance, capacity: u64, ahead: u32) -> Vec<bool> {
     let mut cache = Cache::new(Policy::Lookahead, capacity, SAMPLES);
     let known = Known::from(trace);
-    let mut outlook = Outlook::new(known, SAMPLES, 0, ahead);
+    let mut outlook = Lookahead::new(known, SAMPLES, 0, ahead);
     outlook.begin(known, |(id, at)| cache.see(id, at, importance));
     let access = |(at, &id): (usize, &SampleId)| {
         let next = outlook.access(known, at as u32, |(id, at)| cache.see(id, at, importance));

@@ -1,100 +1,127 @@
-//! The named systems: which sampler, order and cache policy each of them is.
+//! The tables of policies and presets: names and help lines, and what a preset is made of.
 
 use super::types::{Order, Sampler, names};
 
-names! {
-    /// Who is evicted from the cache, and who is admitted.
-    Policy, "policy", "lookahead, app, topc, lfu, lru, fifo, arc, static, icache or quiver",
-    /// The plan's: a newcomer is admitted only if every sample it displaces is used later, where uses that are not known
-    /// come last, in APP's order.
-    #[default]
-    Lookahead = "lookahead",
-    /// SHADE's: a newcomer is admitted only if every sample it displaces is worth less: (score, uses, -id).
-    App = "app",
-    /// Holds the bytes of highest score: as `App`, but a sample is worth (score, -id), however often it was used. It fills
-    /// on demand, too: what has the highest score comes in when it is read, not before.
-    TopC = "topc",
-    /// Every newcomer is admitted and displaces the least recently touched among the least frequently used. Uses count
-    /// from admission, which is the first, to eviction.
-    Lfu = "lfu",
-    /// Every newcomer is admitted and displaces the least recently used.
-    Lru = "lru",
-    /// Every newcomer is admitted and displaces the earliest admitted; a hit moves nothing.
-    Fifo = "fifo",
-    /// Megiddo and Modha's ARC (FAST 2003) in bytes: every newcomer is admitted. It displaces the least recently used
-    /// of those that were used once or of the others, as the misses on what was evicted lately suggest.
-    Arc = "arc",
-    /// CoorDL's MinIO: whoever finds room is admitted and stays.
-    Static = "static",
-    /// iCACHE's two regions: samples of high importance displace those of lower importance, the others one another.
-    Icache = "icache",
-    /// Quiver's: samples that the epoch has used give way to newcomers, those that it has not stay; and a batch takes
-    /// residents of the next batches in place of samples that would have to be read.
-    Quiver = "quiver"
+/// Declares a choice whose values are described in `--help`.
+macro_rules! described {
+    ($(#[$meta:meta])* $name:ident, $what:literal, $expected:literal,
+     $($(#[$variant_meta:meta])* $variant:ident = $text:literal: $about:literal),+ $(,)?) => {
+        names! {
+            $(#[$meta])* $name, $what, $expected,
+            $($(#[$variant_meta])* #[doc = $about] $variant = $text),+
+        }
+
+        impl $name {
+            /// Its line in `--help`.
+            #[must_use]
+            pub fn about(self) -> &'static str {
+                match self { $(Self::$variant => $about),+ }
+            }
+        }
+    };
 }
 
-names! {
-    /// A system as a whole, ours or a published one.
-    Preset, "preset", "clairvoyant, shade, icache, coordl, quiver, deepio, default, base or ilfu",
-    /// Ours, the default: SHADE's draws, and a cache that knows the plan.
+described! {
+    /// Who is evicted from the cache, and who is admitted. The table of names; the policies
+    /// themselves are in `loader/src/cache`.
+    Policy, "policy", "lookahead, app, topc, lfu, lru, fifo, arc, static, icache or quiver",
     #[default]
-    Clairvoyant = "clairvoyant",
-    /// SHADE (FAST 2023) as its paper means it: draws by importance, APP eviction. Not reproduced of its code: losses
-    /// credited to other samples, cached samples delivered first, and replication that ends in an epoch of hits only.
-    Shade = "shade",
-    /// iCACHE (HPCA 2023) as its paper means it: samples of low importance are left out or stand in for one another. Not
-    /// reproduced of its code: tags that ignore importance, the hardest hundredth that is never selected, substitutes that
-    /// make others miss their turn and are counted as hits.
-    Icache = "icache",
-    /// CoorDL (VLDB 2021): permutations, and a cache that never evicts. Not reproduced of its code: reading twice in the
-    /// first epoch, and a look at the slow store before each cached read.
-    Coordl = "coordl",
-    /// Quiver (FAST 2020): permutations whose batches take what is cached first. Not reproduced of a published
-    /// re-implementation: samples that lose their turn to a substitute.
-    Quiver = "quiver",
-    /// DeepIO (MASCOTS 2018): permutations in an order drawn from what is in memory. Every sample still comes once.
-    Deepio = "deepio",
-    /// What the papers call Default: permutations and LRU.
-    Default = "default",
-    /// What the papers call Base: importance decides what is trained on after it was read, and LRU.
-    Base = "base",
-    /// What the iCACHE paper calls iLFU: its sampler and LFU.
-    Ilfu = "ilfu"
+    Lookahead = "lookahead":
+        "What the epoch's plan uses soonest, and behind that the samples of highest importance",
+    App = "app":
+        "The samples of highest importance; of equals those that were used most (SHADE)",
+    TopC = "topc":
+        "The samples of highest importance, however often they were used",
+    Lfu = "lfu":
+        "The most used since they came in; the least used leaves, of equals the one unused for longest",
+    Lru = "lru":
+        "The latest used: what a page cache does. Over permutations it hits nearly never",
+    Fifo = "fifo":
+        "The latest read: a use changes nothing",
+    Arc = "arc":
+        "The latest used and those used again, in a balance that follows what was missed soon after it left (ARC)",
+    Static = "static":
+        "What came first, for good (CoorDL's MinIO): hits as often as its share of the dataset",
+    Icache = "icache":
+        "Nine tenths for samples of high importance; the others stand in for one another (iCACHE's two regions)",
+    Quiver = "quiver":
+        "What the epoch has not used yet; batches take what is cached of the next ten batches (Quiver)",
+}
+
+described! {
+    /// A system as a whole, ours or a published one: a sampler, a policy and an order. What is
+    /// known to be wrong in the code of a published system is left out on purpose.
+    Preset, "preset", "clairvoyant, shade, icache, coordl, quiver, deepio, default, base or ilfu",
+    #[default]
+    Clairvoyant = "clairvoyant":
+        "pads + lookahead: draws by importance, and a cache that knows the plan (the default)",
+    /// SHADE (FAST 2023). Not reproduced from its code: losses credited to other samples, cached
+    /// samples delivered first, and replication that ends in an epoch of hits only.
+    ///
+    Shade = "shade":
+        "pads + app: SHADE as its paper means it. Not its code's losses credited to other samples, hits first and \
+         epochs without a miss",
+    /// iCACHE (HPCA 2023). Not reproduced from its code: tags that ignore importance, the hardest
+    /// hundredth that is never selected, and substitutes that make others miss their turn and are
+    /// counted as hits.
+    ///
+    Icache = "icache":
+        "iis + icache: iCACHE as its paper means it. Not its code's random tags, never-selected hardest samples and \
+         substitutes counted as hits",
+    /// CoorDL (VLDB 2021). Not reproduced from its code: reading twice in the first epoch, and a
+    /// look at the slow store before each cached read.
+    ///
+    Coordl = "coordl":
+        "uniform + static: CoorDL. Not its second read in the first epoch",
+    /// Quiver (FAST 2020). Not reproduced from a published re-implementation: samples that lose
+    /// their turn to a substitute.
+    ///
+    Quiver = "quiver":
+        "uniform + quiver: Quiver. Not the samples that lose their turn in its re-implementations",
+    /// DeepIO (MASCOTS 2018).
+    ///
+    Deepio = "deepio":
+        "uniform + quiver, in opportunistic order: DeepIO; every sample still comes once an epoch",
+    Default = "default":
+        "uniform + lru: what the papers call Default",
+    Base = "base":
+        "cis + lru: what the papers call Base; unimportant samples are delivered with weight 0",
+    Ilfu = "ilfu":
+        "iis + lfu: what the iCACHE paper calls iLFU",
 }
 
 impl Preset {
-    /// Its cache policy.
-    #[must_use]
-    pub fn policy(self) -> Policy {
+    /// Its sampler, policy and order.
+    const fn parts(self) -> (Sampler, Policy, Order) {
         match self {
-            Self::Clairvoyant => Policy::Lookahead,
-            Self::Shade => Policy::App,
-            Self::Icache => Policy::Icache,
-            Self::Coordl => Policy::Static,
-            Self::Quiver | Self::Deepio => Policy::Quiver,
-            Self::Default | Self::Base => Policy::Lru,
-            Self::Ilfu => Policy::Lfu,
+            Self::Clairvoyant => (Sampler::Pads, Policy::Lookahead, Order::Shuffled),
+            Self::Shade => (Sampler::Pads, Policy::App, Order::Shuffled),
+            Self::Icache => (Sampler::Iis, Policy::Icache, Order::Shuffled),
+            Self::Coordl => (Sampler::Uniform, Policy::Static, Order::Shuffled),
+            Self::Quiver => (Sampler::Uniform, Policy::Quiver, Order::Shuffled),
+            Self::Deepio => (Sampler::Uniform, Policy::Quiver, Order::Opportunistic),
+            Self::Default => (Sampler::Uniform, Policy::Lru, Order::Shuffled),
+            Self::Base => (Sampler::Cis, Policy::Lru, Order::Shuffled),
+            Self::Ilfu => (Sampler::Iis, Policy::Lfu, Order::Shuffled),
         }
     }
 
     /// Its way of drawing samples.
     #[must_use]
     pub fn sampler(self) -> Sampler {
-        match self {
-            Self::Clairvoyant | Self::Shade => Sampler::Pads,
-            Self::Icache | Self::Ilfu => Sampler::Iis,
-            Self::Base => Sampler::Cis,
-            Self::Coordl | Self::Quiver | Self::Deepio | Self::Default => Sampler::Uniform,
-        }
+        self.parts().0
+    }
+
+    /// Its cache policy.
+    #[must_use]
+    pub fn policy(self) -> Policy {
+        self.parts().1
     }
 
     /// Its order of delivery.
     #[must_use]
     pub fn order(self) -> Order {
-        match self {
-            Self::Deepio => Order::Opportunistic,
-            _ => Order::Shuffled,
-        }
+        self.parts().2
     }
 }
 

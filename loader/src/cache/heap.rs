@@ -1,11 +1,13 @@
-//! An indexed min-heap over places: the order of eviction of all policies that rank residents by a key.
+//! An indexed min-heap over places: the order of eviction of all policies that rank residents by a
+//! key.
 //!
-//! Four children a node: half as many levels as with two, and so half as many nodes that move, each of which writes its
-//! position to a random place in memory. Siblings lie together.
+//! A node has four children. There are half as many levels as with two, so half as many nodes move,
+//! and each of them writes its position to a random place in memory. Siblings lie together.
 //!
-//! The heap is an array of nodes; `positions` tells where in it a place's node is, so a changed key moves in O(log n).
-//! Victims are found without changing the heap: its smallest keys are visited in order from the root, through a second,
-//! small heap of the nodes whose parents were visited.
+//! The heap is an array of nodes. `positions` has the position of each place's node, so a changed
+//! key moves in O(log n). Victims are found without changing the heap: the smallest keys are
+//! visited in order from the root, through a second, small heap of the nodes whose parents were
+//! visited.
 
 #![expect(clippy::indexing_slicing, reason = "positions are those of nodes in the heap")]
 
@@ -30,7 +32,8 @@ impl Key {
     }
 }
 
-/// A key, and below it the place: 16 bytes, so that siblings make up a cache line, and compared as one number.
+/// A key and below it the place, compared as one number. It has 16 bytes, so that siblings fill a
+/// cache line.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Node(u128);
 
@@ -95,9 +98,10 @@ impl Heap {
         self.settle(position);
     }
 
-    /// Collects into `victims` the places of the smallest keys, as few as make `missing` bytes, skipping pinned ones.
-    /// Returns false, and then `victims` means nothing, if that takes more than there is, or one whose key is not below
-    /// `newcomer`. A newcomer without a key displaces any.
+    /// Collects into `victims` the places of the smallest keys, as few as make `missing` bytes,
+    /// skipping pinned ones. Returns false if there are not enough, or if one of them has a key
+    /// that is not below `newcomer`; the content of `victims` then means nothing. A newcomer
+    /// without a key displaces any.
     pub(super) fn victims(
         &mut self,
         newcomer: Option<Key>,
@@ -184,7 +188,8 @@ mod tests {
         Key::new(u128::from(worth) << 32 | u128::from(!place))
     }
 
-    /// Parents are below their children, and the nodes are those of `expected`, each where `positions` says.
+    /// Parents are below their children, and the nodes are those of `expected`, each where
+    /// `positions` says.
     fn check(heap: &Heap, expected: &BTreeMap<u32, Key>) {
         for (position, node) in heap.nodes.iter().enumerate() {
             assert_eq!(heap.positions[node.place() as usize] as usize, position);

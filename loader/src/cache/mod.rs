@@ -1,24 +1,49 @@
 //! The cache: what is resident, who is evicted for whom. No I/O, no clock, no threads.
 //!
-//! [`Cache`] stores the values and keeps the byte limit. `eviction` names the policies and gives each its order of
-//! eviction, made of `heap` or `queues`; `ranking` is a heap that is not made before it is needed; `worth`, `foresight`,
-//! `lfu`, `arc`, `once` (Quiver's) and `regions` (iCACHE's) are what single policies add to these. The ghost table, which
-//! remembers samples that are not resident, is [`Importance`](crate::importance::Importance); `arc` has ghosts of its own.
+//! [`Cache`] (`store`) holds the values (`residents`) and keeps the byte limit. Its policy keeps an
+//! order of eviction:
 //!
-//! The small steps of an admission are inlined by order: left to itself the compiler makes calls of some, and where nothing
-//! hits an access under LRU takes a quarter longer.
+//! | file | policies |
+//! |---|---|
+//! | `ranking` | `app`, `topc`: residents ranked by a key, in a `heap` |
+//! | `lookahead` | `lookahead`, the default: a ranking by `next_uses` and behind them by `app`'s key |
+//! | `queue` | `lru`, `fifo`: residents in a queue, of `queues` |
+//! | `published/` | `lfu`, `arc`, `static`, `icache`, `quiver`: one file each |
+//!
+//! [`Importance`](crate::importance::Importance) remembers scores and uses of samples that are not
+//! resident: it is the ghost table of the rankings. `arc` has ghosts of its own.
+//!
+//! # How to add a policy
+//!
+//! 1. Write the policy in a file of its own. A policy that ranks residents by a key implements
+//!    `RankedBy` (`ranking`): only the key is needed. Any other implements `Eviction` (`eviction`):
+//!    the order of eviction, and what changes it. A heap (`heap`) and queues (`queues`) are there
+//!    to build on. Places are dense numbers, so an order is an array and needs no map.
+//! 2. Add a row to the table in `policies`: its type and how it begins.
+//! 3. Add a row to the table in `formats/control/preset`: its name and its line in `--help`. It
+//!    stands there because Python checks names, too. The compiler asks for step 2 after step 3.
+//! 4. Add its name to the type of `Loader(policy=)` in `loader.py`; a test compares the two.
+//!
+//! Then all of this includes it: `--policy`, `simulate`, and the tests that go through
+//! `Policy::ALL`. `tests/cache_against_a_model.rs` compares a policy with a slow, obvious one in
+//! `tests/cache_model`: write that, too. `shade-benches cache` says what an access costs.
+//!
+//! # Speed
+//!
+//! The small steps of an admission are marked `inline(always)`. Left to itself the compiler makes
+//! calls of some, and an access under `lru` where nothing hits takes a quarter longer.
 
-mod arc;
 mod eviction;
-mod foresight;
 mod heap;
-mod lfu;
-mod once;
+mod lookahead;
+mod next_uses;
+mod policies;
+mod published;
+mod queue;
 mod queues;
 mod ranking;
-mod regions;
 mod residents;
 mod store;
-mod worth;
 
+pub use eviction::Properties;
 pub use store::{Admission, Cache};

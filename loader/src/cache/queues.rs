@@ -1,11 +1,13 @@
-//! Queues of places, each from the oldest to the newest: the order of FIFO and LRU, and of ARC's lists.
+//! Queues of places, each from the oldest to the newest: the order of `lru`, `fifo` and `quiver`,
+//! and of ARC's lists.
 //!
-//! A queue is a log: a place that comes is written at its end, one that leaves or is renewed leaves a hole where its entry
-//! was, and holes are passed over and now and then swept out. Beside a linked list, whose neighbours lie anywhere in
-//! memory, this touches two random cache lines for each change instead of four.
+//! A queue is a log. A place that comes is written at its end. A place that leaves or is renewed
+//! leaves a hole where its entry was. Holes are passed over, and swept out now and then. A linked
+//! list has its neighbours anywhere in memory: it touches four random cache lines for each change,
+//! a log touches two.
 //!
-//! Logs do not count their places: a renewal would write the count of a log that is known only once the place's line has
-//! come from memory, and whatever reads a count next would wait for that.
+//! Logs do not count their places. A renewal would write the count of a log that is known only once
+//! the place's line has come from memory, and the next read of a count would wait for that.
 
 #![expect(
     clippy::indexing_slicing,
@@ -130,8 +132,27 @@ impl<const N: usize> Queues<N> {
         log.entries[log.oldest..].iter().copied().filter(|&place| place != NONE)
     }
 
-    /// Drops the holes of a log that is twice as long as it was after the last time: so for each place that came since, it
-    /// looks at two entries at most.
+    /// Collects the oldest places of a queue that are not pinned until they make `missing` bytes.
+    /// Returns false if they do not.
+    pub(super) fn oldest_unpinned(
+        &self,
+        queue: usize,
+        mut missing: u64,
+        bytes: impl Fn(u32) -> u64,
+        is_pinned: impl Fn(u32) -> bool,
+        victims: &mut Vec<u32>,
+    ) -> bool {
+        let mut unpinned = self.oldest_first(queue).filter(|&place| !is_pinned(place));
+        while missing > 0 {
+            let Some(place) = unpinned.next() else { return false };
+            victims.push(place);
+            missing = missing.saturating_sub(bytes(place));
+        }
+        true
+    }
+
+    /// Drops the holes of a log that is twice as long as after the last sweep. So it looks at no
+    /// more than two entries for each place that came since.
     #[cold]
     fn sweep(&mut self, queue: usize) {
         let log = &mut self.logs[queue];

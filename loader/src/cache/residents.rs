@@ -1,10 +1,12 @@
-//! The resident samples with their values: columns with dense places and a map from sample to place.
+//! The resident samples with their values: columns with dense places and a map from sample to
+//! place.
 //!
-//! A place is a number below the most residents and ghosts there ever were; it stays the sample's while it is one of these.
-//! The policies' orders are arrays by place, so they need no map of their own. A ghost is a sample that was evicted and
-//! that the policy remembers: it keeps its place and its bytes, and has no value.
+//! A place is a number below the largest number of residents and ghosts so far. A sample keeps its
+//! place while it is one of these. The orders of the policies are arrays by place, so they need no
+//! map of their own. A ghost is an evicted sample that the policy remembers: it keeps its place and
+//! its bytes, and has no value.
 //!
-//! A hit asks for the value alone, so values lie by themselves: more of them on a cache line.
+//! A hit needs the value alone, so values lie by themselves: more of them share a cache line.
 
 use shade_formats::SampleId;
 
@@ -33,8 +35,8 @@ pub(super) struct Residents<T> {
 
 impl<T> Residents<T> {
     pub(super) fn new(samples: u32) -> Self {
-        // As many as there can be, here and in the policies' orders: room that nothing is written to takes no memory, and what
-        // grows by doubling leaves holes behind.
+        // Room for all, here and in the orders of the policies: what is never written takes no
+        // memory, and what grows by doubling leaves holes behind.
         let samples = samples as usize;
         let (values, owners) = (Vec::with_capacity(samples), Vec::with_capacity(samples));
         let places = vec![NOWHERE; samples];
@@ -87,8 +89,8 @@ impl<T> Residents<T> {
         places.filter(|(_, (_, value))| value.is_some()).map(|(place, (owner, _))| (place, owner.id))
     }
 
-    /// Stores an absent sample (see [`is_absent`](Self::is_absent)) and returns its place, which is that of its `ghost` if
-    /// it was one.
+    /// Stores an absent sample (see [`is_absent`](Self::is_absent)) and returns its place: that of
+    /// its `ghost`, if it has one.
     #[inline(always)]
     pub(super) fn insert(&mut self, id: SampleId, ghost: Option<u32>, bytes: u32, value: T) -> u32 {
         let owner = Owner { id, bytes };

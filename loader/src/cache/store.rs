@@ -1,13 +1,15 @@
 //! The cache proper: one hard byte limit, any policy.
 //!
-//! An access is `get` or `hit` where the sample is resident, and otherwise one read and then an [`offer`](Cache::offer).
-//! An offer is all or nothing: either the newcomer is admitted and all its victims evicted in one step, or nothing
-//! changes and the value comes back. Values are what the caller stores: blocks of the arena, or `()` in a simulation.
+//! An access is `get` or `hit` where the sample is resident. Otherwise it is one read and then an
+//! [`offer`](Cache::offer). An offer is all or nothing: either the newcomer is admitted and all its
+//! victims are evicted in one step, or nothing changes and the value comes back. Values are what
+//! the caller stores: blocks of the arena, or `()` in a simulation.
 
 use shade_formats::SampleId;
 use shade_formats::control::Policy;
 
-use super::eviction::{Eviction, Offer, Swap};
+use super::eviction::{Offer, Properties, Search};
+use super::policies::AnyPolicy;
 use super::residents::Residents;
 use crate::importance::Importance;
 
@@ -23,7 +25,8 @@ pub enum Admission<T> {
 /// Resident samples with their values, at most `capacity_bytes` of them at every moment.
 pub struct Cache<T> {
     residents: Residents<T>,
-    eviction: Eviction,
+    policy: AnyPolicy,
+    properties: Properties,
     capacity_bytes: u64,
     /// Victims of the offer at hand; kept for its space.
     victims: Vec<u32>,
@@ -33,18 +36,27 @@ impl<T> Cache<T> {
     /// An empty cache for samples `0..samples`. A capacity of 0 is fine: every record bypasses it.
     #[must_use]
     pub fn new(policy: Policy, capacity_bytes: u64, samples: u32) -> Self {
-        Self::with(Eviction::new(policy, capacity_bytes, samples), capacity_bytes, samples)
+        let properties = Properties::of(policy);
+        Self::with(AnyPolicy::new(policy, capacity_bytes, samples), properties, capacity_bytes, samples)
     }
 
-    /// As [`Policy::Lookahead`], but a newcomer is admitted even if it is used later than all residents: Belady's MIN without
-    /// bypass, to compare with.
+    /// As [`Policy::Lookahead`], but a newcomer is admitted even if it is used later than all
+    /// residents: Belady's MIN without bypass, to compare with.
     #[must_use]
     pub fn that_admits_all(capacity_bytes: u64, samples: u32) -> Self {
-        Self::with(Eviction::belady(samples, false), capacity_bytes, samples)
+        let properties = Properties::of(Policy::Lookahead);
+        Self::with(AnyPolicy::min_that_admits_all(samples), properties, capacity_bytes, samples)
     }
 
-    fn with(eviction: Eviction, capacity_bytes: u64, samples: u32) -> Self {
-        Self { residents: Residents::new(samples), eviction, capacity_bytes, victims: Vec::new() }
+    fn with(policy: AnyPolicy, properties: Properties, capacity_bytes: u64, samples: u32) -> Self {
+        let residents = Residents::new(samples);
+        Self { residents, policy, properties, capacity_bytes, victims: Vec::new() }
+    }
+
+    /// What there is to know of the policy.
+    #[must_use]
+    pub fn properties(&self) -> Properties {
+        self.properties
     }
 
     /// The sample's value, without counting as a use.
@@ -53,19 +65,23 @@ impl<T> Cache<T> {
         self.residents.resident(id).map(|(_, value)| value)
     }
 
-    /// The sample's value, as a use: it moves in the order of eviction. Record the use in the table first.
-    // Where everything misses, a call for that alone took a tenth to a fifth of an access (`shade-benches cache`, loop).
+    /// The sample's value, as a use: it moves in the order of eviction. Record the use in the table
+    /// first.
+    // Where everything misses, a call for that alone took a tenth to a fifth of an access
+    // (`shade-benches cache`, loop).
     #[inline(always)]
     pub fn hit(&mut self, id: SampleId, importance: &Importance) -> Option<&T> {
         let (place, value) = self.residents.resident(id)?;
-        self.eviction.hit(place, id, importance, |place| self.residents.bytes(place));
+        self.policy.hit(place, id, importance, &self.residents);
         Some(value)
     }
 
-    /// Offers a record of `bytes` that was read for `id`. Evicted samples are appended to `evicted`.
+    /// Offers a record of `bytes` that was read for `id`. Evicted samples are appended to
+    /// `evicted`.
     ///
-    /// Residents for whose value `is_pinned` holds are not evicted. A sample that is resident already, or that is not in
-    /// the dataset, is bypassed; so is a record of 4 GiB or more (the format's limit is 1 GiB).
+    /// Residents for whose value `is_pinned` holds are not evicted. A sample that is resident
+    /// already or not in the dataset is bypassed, as is a record of 4 GiB or more (the format's
+    /// limit is 1 GiB).
     pub fn offer(
         &mut self,
         id: SampleId,
@@ -80,13 +96,12 @@ impl<T> Cache<T> {
         if !self.residents.is_absent(id) || !self.find_room(offer, is_pinned) {
             return Admission::Bypassed(value);
         }
-        let (residents, victims) = (&mut self.residents, self.victims.as_slice());
-        self.eviction.admit(Swap { offer, value, residents, victims, evicted });
+        self.policy.admit(offer, value, &mut self.residents, &self.victims, evicted);
         Admission::Admitted
     }
 
-    /// Whether `bytes` are free or held by unpinned samples with no known use. Only `Policy::Lookahead` knows uses; with
-    /// others nothing but free space counts.
+    /// Whether `bytes` are free or held by unpinned samples without a known next use. With a policy
+    /// that does not [look ahead](Properties::looks_ahead) only free space counts.
     #[must_use]
     pub fn has_unused_room(
         &mut self,
@@ -94,58 +109,60 @@ impl<T> Cache<T> {
         importance: &Importance,
         is_pinned: impl Fn(&T) -> bool,
     ) -> bool {
-        self.victims.clear();
+        let missing = self.missing(bytes);
         let residents = &self.residents;
-        let missing = bytes.saturating_sub(self.capacity_bytes - residents.used_bytes());
         let is_pinned = |place| residents.value(place).is_some_and(&is_pinned);
-        self.eviction.unused(missing, residents, importance, is_pinned, &mut self.victims)
+        self.victims.clear();
+        let search = Search { missing, residents, is_pinned, victims: &mut self.victims };
+        self.policy.unused(search, importance)
     }
 
     /// Tells the cache that the sample's score changed. Never changes what is resident.
     pub fn rescore(&mut self, id: SampleId, importance: &Importance) {
         if let Some(place) = self.residents.place(id) {
-            self.eviction.rescore(place, id, importance);
+            self.policy.rescore(place, id, importance);
         }
     }
 
-    /// Tells the cache that the sample is used now and when next, as a position of the plan, if that is in sight. Call it
-    /// before [`hit`](Self::hit), or before the read of a miss.
+    /// Tells the cache that the sample is used now and when it is used next, as a position of the
+    /// plan, if that is in sight. Call it before [`hit`](Self::hit), or before the read of a miss.
     pub fn use_at(&mut self, id: SampleId, next: Option<u32>) {
-        if let Some(foresight) = self.eviction.foresight() {
-            foresight.set(id, next);
+        if let Some(next_uses) = self.policy.next_uses() {
+            next_uses.set(id, next);
         }
     }
 
-    /// Tells the cache that the use at `position` of the plan has come into sight. A use that is known already is sooner.
+    /// Tells the cache that the use at `position` of the plan has come into sight. A use that is
+    /// known already is sooner.
     pub fn see(&mut self, id: SampleId, position: u32, importance: &Importance) {
-        if let Some(foresight) = self.eviction.foresight()
-            && foresight.next(id).is_none()
+        if let Some(next_uses) = self.policy.next_uses()
+            && next_uses.get(id).is_none()
         {
-            foresight.set(id, Some(position));
+            next_uses.set(id, Some(position));
             self.rescore(id, importance);
         }
     }
 
-    /// Tells the cache that the plan it has seen uses of is over: no next use is known any more.
+    /// Tells the cache that the plan is over: no next use is known any more.
     pub fn forget_uses(&mut self, importance: &Importance) {
-        if let Some(foresight) = self.eviction.foresight() {
-            foresight.clear();
+        if let Some(next_uses) = self.policy.next_uses() {
+            next_uses.clear();
             let residents: Vec<SampleId> = self.ids().collect();
             residents.into_iter().for_each(|id| self.rescore(id, importance));
         }
     }
 
-    /// Tells the cache that an epoch begins. `Policy::Icache` asks `high` which samples count as those of high importance in
-    /// it, by sample; what is beyond is not.
+    /// Tells the cache that an epoch begins. `high` says by sample which ones have high importance
+    /// in it; samples beyond its end have low importance. Only a policy that needs it asks.
     pub fn begin_epoch(&mut self, high: impl FnOnce() -> Vec<bool>) {
-        self.eviction.begin_epoch(high);
+        self.policy.begin_epoch(high);
     }
 
-    /// Whether samples that are resident may be served instead of others that are not: the caller of
-    /// [`Plan::exchange`](crate::plan::Plan::exchange) asks.
+    /// Whether residents may be served in place of samples that are not resident: then the caller
+    /// asks [`Plan::exchange`](crate::plan::Plan::exchange) for it.
     #[must_use]
     pub fn exchanges(&self) -> bool {
-        self.eviction.stand_ins().is_some()
+        self.properties.exchanges
     }
 
     /// Whether `id` is not resident and another sample may stand in for it.
@@ -161,13 +178,13 @@ impl<T> Cache<T> {
     }
 
     fn may_be_exchanged(&self, id: SampleId) -> bool {
-        self.eviction.stand_ins().is_some_and(|may| may(id))
+        self.policy.may_be_exchanged(id)
     }
 
-    /// Takes the sample out, pinned or not, and returns its value. No policy holds it against the sample.
+    /// Takes the sample out, pinned or not, and returns its value. It leaves no ghost.
     pub fn remove(&mut self, id: SampleId) -> Option<T> {
         let place = self.residents.place(id)?;
-        self.eviction.remove(place, self.residents.bytes(place));
+        self.policy.remove(place, self.residents.bytes(place));
         self.residents.remove(place).map(|(_, value)| value)
     }
 
@@ -200,16 +217,22 @@ impl<T> Cache<T> {
         self.residents.iter().map(|(_, id)| id)
     }
 
-    /// Whether the offer fits once `self.victims` are gone. Changes nothing else.
+    /// Chooses `self.victims` and returns whether the offer fits once they are gone. Changes nothing
+    /// else.
     fn find_room(&mut self, offer: &Offer<'_>, is_pinned: impl Fn(&T) -> bool) -> bool {
-        self.victims.clear();
         let bytes = u64::from(offer.bytes);
         if bytes > self.capacity_bytes {
             return false;
         }
+        let missing = self.missing(bytes);
         let residents = &self.residents;
-        let missing = bytes.saturating_sub(self.capacity_bytes - residents.used_bytes());
         let is_pinned = |place| residents.value(place).is_some_and(&is_pinned);
-        self.eviction.victims(offer, missing, residents, is_pinned, &mut self.victims)
+        self.victims.clear();
+        self.policy.victims(offer, Search { missing, residents, is_pinned, victims: &mut self.victims })
+    }
+
+    /// Bytes that must become free so that `bytes` find room.
+    fn missing(&self, bytes: u64) -> u64 {
+        bytes.saturating_sub(self.capacity_bytes - self.residents.used_bytes())
     }
 }

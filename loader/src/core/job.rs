@@ -13,7 +13,7 @@ use super::counts::Counts;
 use super::report::Validation;
 use super::sizes::{Rooms, payload_size};
 use crate::importance::Importance;
-use crate::plan::{Known, Outlook, Plan, Slices, position_entropy};
+use crate::plan::{Known, Lookahead, Plan, Slices, position_entropy};
 
 /// One training run: equal specs, one plan, W ranks.
 pub(super) struct Job {
@@ -30,7 +30,7 @@ pub(super) struct Job {
     /// The plan after it, where plans are drawn early.
     pub(super) next_plan: Option<Plan>,
     /// Which of its uses are in sight; `None` where nobody looks ahead.
-    pub(super) outlook: Option<Outlook>,
+    pub(super) outlook: Option<Lookahead>,
     /// How random the plan's order is.
     pub(super) position_entropy: f64,
     /// The batches of the current plan; of one as long as the dataset before there is one.

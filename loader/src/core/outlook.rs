@@ -2,16 +2,15 @@
 //! cache, which residents may come earlier.
 
 use shade_formats::SampleId;
-use shade_formats::control::Policy;
 
 use super::machine::Core;
-use crate::plan::{Outlook, Slot, in_sight};
+use crate::plan::{Lookahead, Slot, in_sight};
 
 impl Core {
     /// The access of `slot` begins: tells the cache when its sample is used next, and which uses have come into sight.
     pub(super) fn foresee(&mut self, sample: SampleId, slot: Slot) {
         // A row that only fills up a batch is no planned use.
-        if self.config.policy != Policy::Lookahead || slot.padding {
+        if !self.cache.properties().looks_ahead || slot.padding {
             return;
         }
         let Some(job) = &mut self.job else { return };
@@ -29,7 +28,7 @@ impl Core {
 
     /// Begins to look ahead over the current plan, unless that is so already: from the first batch that some rank wants.
     pub(super) fn look_ahead(&mut self) {
-        if self.config.policy != Policy::Lookahead || self.has_all() {
+        if !self.cache.properties().looks_ahead || self.has_all() {
             return;
         }
         let Some(job) = &mut self.job else { return };
@@ -38,7 +37,7 @@ impl Core {
         let first = wanted.filter(|wanted| wanted.epoch == plan.epoch).map(|wanted| wanted.next_batch).min();
         let from = job.slices.start(first.unwrap_or(0));
         let ahead = in_sight(self.config.lookahead, plan.ids.len());
-        let mut outlook = Outlook::new(job.known(), self.index.len(), from, ahead);
+        let mut outlook = Lookahead::new(job.known(), self.index.len(), from, ahead);
         let (cache, importance) = (&mut self.cache, &job.importance);
         cache.forget_uses(importance);
         outlook.begin(job.known(), |(id, at)| cache.see(id, at, importance));
@@ -59,7 +58,7 @@ impl Core {
         let (cache, reading) = (&self.cache, &self.reading);
         let is_absent = |id| cache.wants_stand_in(id) && !reading.is_wanted(id);
         let exchanged = plan.exchange(from as usize, to as usize, is_absent, |id| cache.may_stand_in(id));
-        if self.config.policy == Policy::Icache {
+        if self.cache.properties().counts_exchanges {
             job.exchanged.extend(exchanged);
         }
     }

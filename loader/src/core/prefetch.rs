@@ -8,7 +8,6 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use shade_formats::SampleId;
-use shade_formats::control::Policy;
 
 use super::action::Action;
 use super::machine::Core;
@@ -62,7 +61,7 @@ impl Prefetch {
 impl Core {
     /// Prefetches while the store has nothing else to do.
     pub(super) fn prefetch(&mut self, now_ns: u64, actions: &mut Vec<Action>) {
-        if self.config.policy != Policy::Lookahead {
+        if !self.cache.properties().looks_ahead {
             return;
         }
         while self.reading.next(&self.index).is_none() {

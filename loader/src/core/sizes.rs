@@ -10,6 +10,7 @@ use shade_formats::{FormatError, SampleId};
 
 use crate::batches::row_bytes;
 use crate::blocks::charged_bytes;
+use crate::cache::Properties;
 
 /// Batches a ring holds by default: enough that a slow one is hidden, little enough that memory stays small.
 pub const RING_BATCHES: u64 = 8;
@@ -93,7 +94,7 @@ pub fn staging_bytes(index: &Index, block_bytes: u32, reads_max: u32) -> u64 {
 /// Whether nothing is ever evicted where the cache has room for the whole dataset. iCACHE's policy
 /// has regions of fixed shares, and evicts from one while the other has room.
 pub(super) fn keeps_what_fits(policy: Policy) -> bool {
-    policy != Policy::Icache
+    Properties::of(policy).keeps_what_fits
 }
 
 /// The ring layout of an output.

@@ -18,7 +18,7 @@
 //! resident when it was drawn cannot be had again.
 
 use shade_formats::checksum::crc32c;
-use shade_formats::control::{JobSpec, PlanSpec, Sampler};
+use shade_formats::control::{JobSpec, PlanSpec};
 use shade_formats::{FormatError, SampleId};
 
 use super::action::Action;
@@ -27,7 +27,7 @@ use super::job::Job;
 use super::machine::Core;
 use super::report::Validation;
 use crate::importance::Importance;
-use crate::plan::{Plan, PlanSummary};
+use crate::plan::{Plan, PlanSummary, may_leave_out};
 
 const MAGIC: &[u8; 8] = b"SHADEST3";
 /// Of the state, and at the head of a plan.
@@ -137,7 +137,7 @@ fn restore(job: &mut Job, bytes: &[u8], content_id: u128, samples: u32) -> Resul
     let scores = fields.u32()?;
     let reported = fields.u32()?;
     expect(&fields, "whether losses were reported: 0 or 1", reported < 2)?;
-    let shorter = job.spec.plan.sampler == Sampler::Iis;
+    let shorter = may_leave_out(job.spec.plan.sampler);
     let (plan, next_plan) =
         (read_plan(&mut fields, samples, shorter)?, read_plan(&mut fields, samples, shorter)?);
     let validation = (0..scores).map(|_| read_validation(&mut fields)).collect::<Result<Vec<_>, _>>()?;
@@ -257,7 +257,7 @@ fn len_u32(len: usize) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use shade_formats::control::{OnError, Output, Tail};
+    use shade_formats::control::{OnError, Output, Sampler, Tail};
 
     use super::*;
 

@@ -1,9 +1,10 @@
 //! How random an order is: the entropy of positions, after DeepIO's meter.
 //!
-//! The epoch is cut into windows and the samples, by id, into as many bins. In a random order every window holds the bins
-//! in the shares of the whole epoch; one in which neighbours in storage come together holds few bins. The meter is the mean
-//! over windows of the entropy of their bins, divided by what a random order is expected to have: that of the whole epoch,
-//! less (bins - 1) / (2 · window), by which a sample of that size falls short (Miller and Madow).
+//! The epoch is cut into windows and the samples, by id, into as many bins. In a random order every
+//! window has the bins in the shares of the whole epoch. Where neighbours in storage come together
+//! a window has few bins. The meter is the mean over windows of the entropy of their bins, divided
+//! by the entropy that is expected in a random order. That is the entropy of the whole epoch less
+//! (bins - 1) / (2 · window), by which a sample of that size falls short (Miller and Madow).
 
 use shade_formats::SampleId;
 
@@ -12,8 +13,8 @@ const BINS_MAX: usize = 64;
 /// Samples in each bin of a window, on average, for entropies to mean something.
 const PER_BIN: usize = 8;
 
-/// 1 for a random order of `ids` out of `0..samples`, 0 for one that delivers bin after bin. 1 for epochs that are too short
-/// to tell.
+/// The position entropy of `ids` out of `0..samples`: 1 for a random order, 0 for one that delivers
+/// bin after bin. It is 1 for an epoch that is too short to tell.
 #[must_use]
 pub fn position_entropy(ids: &[SampleId], samples: u32) -> f64 {
     let bins = (ids.len() / PER_BIN).isqrt().min(BINS_MAX);

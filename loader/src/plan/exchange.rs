@@ -1,9 +1,10 @@
-//! What a batch takes instead of what it would have to wait for: samples of later batches that are in the cache (Quiver's and
-//! iCACHE's substitution; called an exchange here, for a substitute is what takes a bad record's place).
+//! Exchange (Quiver and iCACHE call it substitution): a batch takes residents of later batches
+//! instead of samples that it would have to wait for. A *substitute* is something else here: what
+//! takes the place of a bad record.
 //!
-//! Two positions of the plan change places, so every sample still comes as often as planned. Who may be replaced and who may
-//! stand in is the policy's affair: Quiver takes any resident for any absent sample; iCACHE only samples of low importance
-//! for samples of low importance.
+//! Two positions of the plan change places, so every sample still comes as often as planned. The
+//! policy decides which samples take part: `quiver` takes any resident for any absent sample,
+//! `icache` exchanges samples of low importance only.
 
 #![expect(clippy::indexing_slicing, reason = "positions are below the plan's length")]
 
@@ -13,13 +14,13 @@ use shade_formats::SampleId;
 
 use super::epoch::Plan;
 
-/// Stand-ins are looked for in so many batches, the one at hand included: Quiver's k.
+/// Number of batches in which stand-ins are looked for, with the one at hand: Quiver's k.
 const WINDOW_BATCHES: usize = 10;
 
 impl Plan {
-    /// Fills the batch at positions `from..to` with stand-ins: each of its samples that `is_absent` changes places with the
-    /// next sample of the following batches that `may_stand_in`. No sample comes twice into the batch for that. Returns the
-    /// positions that now have one.
+    /// Fills the batch at positions `from..to` with stand-ins: each of its samples that `is_absent`
+    /// changes places with the next sample of the following batches that `may_stand_in`. No sample
+    /// comes twice into the batch for that. Returns the positions that now have a stand-in.
     pub fn exchange(
         &mut self,
         from: usize,
@@ -105,8 +106,8 @@ mod tests {
         assert_eq!(plan.exchange(300, 400, |_| true, |_| true), [0u32; 0]);
     }
 
-    /// A loader of eight ranks with the largest batches has a global batch of 262,144 samples. A search of the batch for each
-    /// candidate takes 10^11 steps there.
+    /// A loader of eight ranks with the largest batches has a global batch of 262,144 samples. A
+    /// search of the batch for each candidate takes 10^11 steps there.
     #[test]
     fn a_large_global_batch_does_not_stop_the_core() {
         const BATCH: u32 = 8 * 32_768;

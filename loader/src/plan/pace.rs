@@ -1,22 +1,26 @@
-//! Stage 4: pace. Expected misses are spread evenly over batches and over ranks, so that storage is asked at a steady rate.
+//! The stage `pace`: expected misses are spread evenly over batches and over ranks, so that storage
+//! is read at a steady rate.
 //!
-//! A position is expected to miss where its sample comes for the first time in the epoch and was not resident when it
-//! began; repeats are taken for hits. Within windows of 20 batches, misses of batches that have too many change places
-//! with hits of batches that have too few; no sample comes twice in a batch for that. Then each batch puts its misses
-//! in a row that begins where the row of the batch before ended: since rank r of W takes every W-th position, every rank
+//! A position is expected to miss where its sample comes for the first time in the epoch and was
+//! not resident when the epoch began; repeats are taken for hits. Within windows of 20 batches,
+//! misses of batches that have too many change places with hits of batches that have too few; no
+//! sample comes twice in a batch for that. Then each batch puts its misses in a row that begins
+//! where the row of the batch before ended. Rank r of W takes every W-th position, so every rank
 //! has its equal share, whatever W is. Within a batch the order means nothing to training.
 
 #![expect(clippy::indexing_slicing, reason = "positions are below the plan's length")]
 
 use shade_formats::SampleId;
 
+use super::orders::GAP_BATCHES;
 use super::random::Random;
-use super::spaced::GAP_BATCHES;
 
-/// Batches within which samples move. Repeats of `spaced` are further apart, so none overtakes another.
+/// Batches within which samples move. Repeats of `spaced` are further apart, so none overtakes
+/// another.
 const WINDOW_BATCHES: usize = GAP_BATCHES.0;
 
-/// Changes the order of `ids`. `resident` says by sample what was in the cache when the epoch began.
+/// Changes the order of `ids`. `resident` says by sample what was in the cache when the epoch
+/// began.
 pub(super) fn pace(ids: &mut [SampleId], resident: &[bool], batch_size: usize, random: &mut Random) {
     let mut seen = resident.to_vec();
     let mut misses: Vec<bool> =
@@ -34,7 +38,7 @@ pub(super) fn pace(ids: &mut [SampleId], resident: &[bool], batch_size: usize, r
 /// Gives each batch of the window as many misses as the others, as far as they come out even.
 fn even_out(ids: &mut [SampleId], misses: &mut [bool], batch_size: usize, random: &mut Random) {
     let total = misses.iter().filter(|&&miss| miss).count();
-    // Of batch b: how many misses the positions up to its end should have, less those up to its start.
+    // Misses that the positions up to `position` should have.
     let share = |position: usize| position.min(ids.len()) * total / ids.len();
     let (mut surplus, mut wanting) = (Vec::new(), Vec::new());
     for start in (0..ids.len()).step_by(batch_size) {
@@ -46,7 +50,8 @@ fn even_out(ids: &mut [SampleId], misses: &mut [bool], batch_size: usize, random
         random.shuffle(&mut movable);
         list.extend(movable.into_iter().take(has.abs_diff(target)));
     }
-    // As many of one as of the other. Where a pair would put a sample twice into a batch the next one is tried.
+    // Both lists have the same length. Where a pair would put a sample twice into a batch the next
+    // one is tried.
     for from in surplus {
         let fits = |&to: &usize| {
             !batch_of(ids, to, batch_size).contains(&ids[from])
@@ -66,7 +71,8 @@ fn batch_of(ids: &[SampleId], position: usize, batch_size: usize) -> &[SampleId]
     &ids[start..ids.len().min(start + batch_size)]
 }
 
-/// Puts the misses of a batch at the positions from `row` on, round its end; returns the position behind them.
+/// Puts the misses of a batch at the positions from `row` on, around its end. Returns the position
+/// behind them.
 fn line_up(ids: &mut [SampleId], misses: &[bool], row: usize) -> usize {
     let of =
         |wanted: bool| ids.iter().zip(misses).filter(move |&(_, &miss)| miss == wanted).map(|(&id, _)| id);

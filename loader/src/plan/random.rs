@@ -1,9 +1,10 @@
 //! The plan's random numbers: ChaCha8 keyed by (seed, epoch, stage), bounded by Lemire's method.
 //!
-//! The generator and everything done with it is ours to keep stable: a plan drawn by another build, on another machine,
-//! must be the same. `rand_chacha` promises its stream; `rand`'s ranges and shuffles promise nothing, so they are not
-//! used. Key: seed u64, epoch u32, stage u32 (little-endian), then the 16 bytes of `DOMAIN`; nonce and counter start at 0.
-//! Each number is one `next_u64`. A stage has its own stream: one that draws more numbers does not shift the others.
+//! A plan must be the same when another build draws it, on another machine. `rand_chacha` promises
+//! its stream. `rand`'s ranges and shuffles promise nothing, so they are not used. The key is seed
+//! u64, epoch u32, stage u32 (little-endian), then the 16 bytes of `DOMAIN`; nonce and counter
+//! start at 0. Each number is one `next_u64`. A stage has its own stream: a stage that draws more
+//! numbers does not shift the others.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
@@ -18,7 +19,7 @@ const DEAL_MIN: usize = 1 << 22;
 /// Heaps that a long slice is dealt over, one for each value of a byte.
 const HEAPS: usize = 256;
 
-/// Who draws. The numbers are part of the key and never change.
+/// The purpose of the numbers. Its own number is part of the key and never changes.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Stage {
     Draw = 1,
@@ -47,8 +48,8 @@ impl Random {
 
     /// A number in `0..bound`, each equally likely; 0 where `bound` is 0.
     ///
-    /// Lemire, "Fast random integer generation in an interval" (2019): the high half of a 64 × 64 bit product, rejecting
-    /// the few low halves that would favour some results.
+    /// Lemire, "Fast random integer generation in an interval" (2019): the high half of a 64 × 64
+    /// bit product, rejecting the few low halves that would favour some results.
     // A shuffle takes twice as long where it is a call.
     #[inline]
     pub(super) fn below(&mut self, bound: u64) -> u64 {
@@ -71,8 +72,9 @@ impl Random {
 
     /// Every order is equally likely.
     ///
-    /// A long slice is dealt over heaps at random, and then each heap is shuffled (Rao, 1961; Sandelius, 1962): so nearly
-    /// all of its memory is touched in order or within a heap, and a swap does not wait for main memory.
+    /// A long slice is dealt over heaps at random, and then each heap is shuffled (Rao, 1961;
+    /// Sandelius, 1962). So nearly all of its memory is touched in order or within a heap, and a
+    /// swap does not wait for main memory.
     #[expect(
         clippy::indexing_slicing,
         reason = "a byte is below HEAPS, and the heaps' sizes add up to the slice's"
@@ -113,8 +115,8 @@ impl Random {
         bytes
     }
 
-    /// Fisher-Yates, from the end. Some numbers are drawn, then used: with nothing in between, swaps wait for memory side by
-    /// side rather than one after the other.
+    /// Fisher-Yates, from the end. Some numbers are drawn, then used: with nothing in between,
+    /// swaps wait for memory side by side rather than one after the other.
     fn swap_about<T>(&mut self, slice: &mut [T]) {
         let mut others = [0; SHUFFLE_AT_ONCE];
         let mut len = slice.len();
@@ -136,7 +138,8 @@ fn low(product: u128) -> u64 {
     product as u64
 }
 
-/// Takes exactly `wanted` of `left` things, each set equally likely, while walking past them once (selection sampling).
+/// Takes exactly `wanted` of `left` things, each set equally likely, while walking past them once
+/// (selection sampling).
 pub(super) struct Select {
     wanted: u64,
     left: u64,

@@ -1,19 +1,21 @@
-//! Stage 5: which position of the plan is whose, in which batch.
+//! The stage `slice`: which position of the plan is whose, in which batch.
 //!
-//! Global batch k is the positions `[k·B·W, (k+1)·B·W)` of the plan; rank r of W takes every W-th of them from the r-th.
-//! If some rank would then hold a sample twice, the global batch's draws are dealt instead: sorted by sample and dealt
-//! to the ranks in turn, after which no rank holds a sample twice unless the global batch holds it more than W times;
-//! each rank keeps its rows in the plan's order. Either way the ranks of one global batch together hold exactly its
-//! positions, and all ranks have the same number of batches.
+//! Global batch k is the positions `[k·B·W, (k+1)·B·W)` of the plan. Rank r of W takes every W-th
+//! of them from the r-th on. If some rank would then have a sample twice, the draws of the global
+//! batch are sorted by sample and dealt to the ranks in turn. After that no rank has a sample twice
+//! unless the global batch has it more than W times. Each rank keeps its rows in the plan's order.
+//! Either way the ranks of one global batch together have exactly its positions, and all ranks have
+//! the same number of batches.
 //!
 //! The tail, where the plan's length is not a multiple of B·W and m positions remain:
 //! - `drop`: they are not delivered.
-//! - `pad`: the last batch is filled up from the epoch's first positions, round and round if need be; those rows are
-//!   marked as padding.
-//! - `even`: the last global batch is short; its ranks differ by at most one row. If m < W some rank would have none, so
-//!   the last two global batches share their B·W + m positions as B·W - W and m + W. Where that cannot help (B = 1, or
-//!   the plan is shorter than W) the short batch is padded to one row a rank. No batch is planned empty.
-//!   For one whose rows are all skipped see `core/bad_share`.
+//! - `pad`: the last batch is filled up from the epoch's first positions, repeatedly if need be;
+//!   those rows are marked as padding.
+//! - `even`: the last global batch is short; its ranks differ by at most one row. If m < W some
+//!   rank would have none, so the last two global batches share their B·W + m positions as B·W - W
+//!   and m + W. Where that cannot help (B = 1, or the plan is shorter than W) the short batch is
+//!   padded to one row a rank. No batch is planned empty. For a batch whose rows are all skipped
+//!   see `core/bad_share`.
 
 use shade_formats::SampleId;
 use shade_formats::control::Tail;
@@ -25,7 +27,8 @@ use super::epoch::Plan;
 pub struct Slot {
     /// Position in the plan.
     pub position: u32,
-    /// Whether the row only fills up the last batch; its position is delivered elsewhere in the epoch.
+    /// Whether the row only fills up the last batch; its position is delivered elsewhere in the
+    /// epoch.
     pub padding: bool,
 }
 
@@ -57,7 +60,7 @@ pub enum SlicesError {
     },
 }
 
-/// How the plan's positions are shared out over batches and ranks.
+/// The division of the plan's positions among batches and ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slices {
     plan_len: u32,
@@ -67,7 +70,7 @@ pub struct Slices {
 }
 
 impl Slices {
-    /// Shares out `plan_len` positions in batches of `batch_size` for each of `world_size` ranks.
+    /// Divides `plan_len` positions into batches of `batch_size` for each of `world_size` ranks.
     ///
     /// # Errors
     /// A number is 0, or nothing is left after dropping the tail.
@@ -82,7 +85,8 @@ impl Slices {
         Ok(slices)
     }
 
-    /// The same for a plan of `plan_len` positions: with no batch at all if it is too short for one.
+    /// The same for a plan of `plan_len` positions: with no batch at all if it is too short for
+    /// one.
     #[must_use]
     pub fn of_len(self, plan_len: u32) -> Self {
         Self { plan_len, ..self }
@@ -100,7 +104,8 @@ impl Slices {
         u32::try_from(batches).unwrap_or(u32::MAX)
     }
 
-    /// The rows of `rank`'s batch `k`, in the order in which it gets them. Empty if `k` or `rank` is out of range.
+    /// The rows of `rank`'s batch `k`, in the order in which it gets them. Empty if `k` or `rank`
+    /// is out of range.
     ///
     /// `plan` must be the plan of the length given to [`new`](Self::new).
     #[must_use]
@@ -114,7 +119,8 @@ impl Slices {
             return slots;
         }
         let sample = |slot: &Slot| plan.ids.get(slot.position as usize).copied().unwrap_or_default();
-        // (sample, padding, position, place): a real row stands before a padding one of the same sample.
+        // (sample, padding, position, place): a real row stands before a padding one of the same
+        // sample.
         let mut dealt: Vec<(SampleId, Slot, usize)> =
             slots.iter().enumerate().map(|(place, slot)| (sample(slot), *slot, place)).collect();
         dealt.sort_unstable_by_key(|&(id, slot, place)| (id, slot.padding, slot.position, place));
@@ -131,8 +137,8 @@ impl Slices {
         rows.into_iter().map(|(_, slot)| slot).collect()
     }
 
-    /// The first position of global batch `k`, or the plan's end. The last batches of `Tail::Even` may begin a little before
-    /// theirs.
+    /// The first position of global batch `k`, or the plan's end. The last batches of `Tail::Even`
+    /// may begin a little before theirs.
     #[must_use]
     pub fn start(&self, k: u32) -> u32 {
         let start = (u64::from(k) * self.global_batch()).min(u64::from(self.plan_len));
@@ -171,7 +177,8 @@ impl Slices {
     }
 }
 
-/// Whether two places of one sample belong to the same rank. `sorted` by sample; the place decides the rank.
+/// Whether two places of one sample belong to the same rank. `sorted` by sample; the place decides
+/// the rank.
 fn holds_twice(sorted: &[(SampleId, Slot, usize)], world: usize) -> bool {
     let mut ranks = Vec::new();
     sorted.chunk_by(|left, right| left.0 == right.0).filter(|same| same.len() > 1).any(|same| {

@@ -15,7 +15,7 @@ use super::system::Keeper;
 use super::trace::Repeats;
 use crate::cache::{Admission, Cache};
 use crate::importance::{Importance, Ranked};
-use crate::plan::{Known, Outlook, Plan, high_importance, in_sight, position_entropy};
+use crate::plan::{Known, Lookahead, Plan, high_importance, in_sight, position_entropy};
 
 /// Counts since the first epoch that counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -75,7 +75,7 @@ pub(super) struct Replay<'a> {
     importance: Importance,
     cache: Cache<()>,
     /// What is in sight of the accesses at hand, and the next one's position; `None` where nobody looks ahead.
-    outlook: Option<(Outlook, u32)>,
+    outlook: Option<(Lookahead, u32)>,
     pipeline: Option<Pipeline>,
     /// Prefetched samples that are not used yet, with the times at which they are there; and from which position on to look.
     coming: HashMap<SampleId, Duration>,
@@ -155,7 +155,7 @@ impl<'a> Replay<'a> {
         let Setup { keeper, samples, lookahead, .. } = self.setup;
         let Some(lookahead) = keeper.lookahead(lookahead) else { return };
         self.end_plan();
-        let mut outlook = Outlook::new(known, samples, 0, in_sight(lookahead, samples as usize));
+        let mut outlook = Lookahead::new(known, samples, 0, in_sight(lookahead, samples as usize));
         outlook.begin(known, |(id, at)| self.cache.see(id, at, &self.importance));
         self.outlook = Some((outlook, 0));
         self.prefetch_at = 0;

@@ -6,7 +6,7 @@ use shade_formats::control::{Order, PlanSpec, Policy, Preset, Sampler};
 use super::cli::Simulate;
 use super::error::SimulateError;
 use crate::cache::Cache;
-use crate::names::about_policy;
+use crate::plan::depends_on_residents;
 
 /// Who keeps samples: a policy of the daemon, or Belady's MIN, which knows the whole training and which no daemon can be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,8 +54,7 @@ impl Keeper {
 
 /// Reads the name of a policy or of MIN.
 pub(super) fn keeper() -> impl TypedValueParser<Value = Keeper> {
-    let policies =
-        Policy::ALL.iter().map(|&policy| PossibleValue::new(policy.as_str()).help(about_policy(policy)));
+    let policies = Policy::ALL.iter().map(|policy| PossibleValue::new(policy.as_str()).help(policy.about()));
     let others = [
         (
             MIN,
@@ -101,9 +100,8 @@ impl System {
         };
         for system in &systems {
             let plan = system.plan(&training.plan());
-            let asks_the_cache =
-                plan.rep > 1.0 || plan.pace || matches!(plan.order, Order::HitsFirst | Order::Opportunistic);
-            if matches!(system.keeper, Keeper::Min { .. }) && asks_the_cache && args.trace.is_none() {
+            let is_min = matches!(system.keeper, Keeper::Min { .. });
+            if is_min && depends_on_residents(&plan) && args.trace.is_none() {
                 let what = format!(
                     "--policy {}: these plans depend on what is cached, so there is no training to know in advance; leave \
                      out --rep, --pace and orders that go by residents",

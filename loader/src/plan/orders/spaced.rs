@@ -1,11 +1,14 @@
-//! The order `spaced`: the repeats of a sample 20 to 60 batches apart, so that a small cache holds it from use to use.
+//! The order `spaced`: the repeats of a sample 20 to 60 batches apart, so that a small cache holds
+//! it from use to use.
 //!
-//! Batches are filled from first to last: with the repeats that are due, and with samples that begin. These come in random
-//! order, but one with many repeats early enough for them. Where the epoch is too short for such gaps they are shortened
-//! evenly; at its end, when nothing is left to begin, what would be due later comes earlier.
+//! Batches are filled from first to last, with the repeats that are due and with samples that
+//! begin. These come in random order, except that a sample with many repeats begins early enough
+//! for them. Where the epoch is too short for such gaps they are shortened evenly. At its end, when
+//! nothing is left to begin, what would be due later comes earlier.
 //!
-//! Nothing repeats in the first batches, so more samples begin there. For an even rate of misses these are residents, as far
-//! as there are any, and each batch has as many of the others as the next.
+//! Nothing repeats in the first batches, so more samples begin there. For an even rate of misses
+//! these are residents, as far as there are any, and each batch has as many of the others as the
+//! next.
 
 #![expect(clippy::indexing_slicing, reason = "batches are below their number")]
 
@@ -13,24 +16,27 @@ use std::collections::VecDeque;
 
 use shade_formats::SampleId;
 
-use super::random::Random;
+use super::ordered::Ordered;
+use crate::plan::inputs::Inputs;
+use crate::plan::random::{Random, Stage};
 
 /// Fewest and most batches from one use of a sample to the next.
-pub(super) const GAP_BATCHES: (usize, usize) = (20, 60);
+pub(in crate::plan) const GAP_BATCHES: (usize, usize) = (20, 60);
 /// Resolution of the places at which samples begin, in parts of a batch.
 const PARTS: u64 = 1 << 16;
 
 /// A use that is due, and how many there are after it.
 type Due = (SampleId, u32);
 
-/// Lists each sample as often as `counts` says. `resident` says by sample what is in the cache, if misses are to be even;
+/// Lists each sample as often as `counts` says.
+pub(super) fn spaced(counts: &[u32], inputs: &Inputs<'_>) -> Ordered {
+    let residents = if inputs.spec.pace { inputs.residents() } else { &[] };
+    list(counts, residents, inputs.batch_size, &mut inputs.random(Stage::Space)).into()
+}
+
+/// The draws in this order. `resident` says by sample what is in the cache if misses are to be even;
 /// else it is empty.
-pub(super) fn spaced(
-    counts: &[u32],
-    resident: &[bool],
-    batch_size: usize,
-    random: &mut Random,
-) -> Vec<SampleId> {
+fn list(counts: &[u32], resident: &[bool], batch_size: usize, random: &mut Random) -> Vec<SampleId> {
     let total: usize = counts.iter().map(|&count| count as usize).sum();
     let batches = total.div_ceil(batch_size);
     let is_resident = |due: &Due| resident.get(due.0.index()) == Some(&true);
@@ -97,10 +103,9 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::plan::random::Stage;
 
     fn run(counts: &[u32], batch_size: usize, seed: u64) -> Vec<SampleId> {
-        spaced(counts, &[], batch_size, &mut Random::new(seed, 1, Stage::Space))
+        list(counts, &[], batch_size, &mut Random::new(seed, 1, Stage::Space))
     }
 
     /// From each use to the next of the same sample, in batches.
@@ -116,7 +121,8 @@ mod tests {
         gaps
     }
 
-    /// As often as draws with replacement give: 1, 2, 3, 4 and 5 times 36.8, 18.4, 6.1, 1.5 and 0.3 %.
+    /// As often as draws with replacement give: 1, 2, 3, 4 and 5 times 36.8, 18.4, 6.1, 1.5 and 0.3
+    /// %.
     fn drawn(samples: u32) -> Vec<u32> {
         let share = |sample: u32| (u64::from(sample) * 2_654_435_761 % 1000) as u32;
         (0..samples)
@@ -159,7 +165,7 @@ mod tests {
     fn where_misses_are_to_be_even_they_are_from_the_first_batch_on() {
         let counts = drawn(50_000);
         let resident: Vec<bool> = (0..50_000).map(|sample| sample % 5 == 0).collect();
-        let ids = spaced(&counts, &resident, 64, &mut Random::new(3, 1, Stage::Space));
+        let ids = list(&counts, &resident, 64, &mut Random::new(3, 1, Stage::Space));
         let mut seen = resident;
         let misses: Vec<bool> =
             ids.iter().map(|id| !std::mem::replace(&mut seen[id.index()], true)).collect();
@@ -176,7 +182,7 @@ mod tests {
             counts in prop::collection::vec(0..9u32, 0..200), batch_size in 1..40usize, seed: u64, cached: bool
         ) {
             let resident: Vec<bool> = (0..200).map(|sample| cached && sample % 3 == 0).collect();
-            let run = || spaced(&counts, &resident, batch_size, &mut Random::new(seed, 1, Stage::Space));
+            let run = || list(&counts, &resident, batch_size, &mut Random::new(seed, 1, Stage::Space));
             let ids = run();
             let mut delivered = vec![0; counts.len()];
             ids.iter().for_each(|id| delivered[id.index()] += 1);

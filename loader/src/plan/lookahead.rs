@@ -1,4 +1,5 @@
-//! When each sample of a plan is used next, as far as one looks ahead: what makes a cache clairvoyant.
+//! Next uses: when each sample of a plan is used next, as far ahead as `--lookahead` allows. The
+//! cache's policy `lookahead` and prefetching go by it.
 
 #![expect(clippy::indexing_slicing, reason = "positions are below the plan's length, ids below the samples'")]
 
@@ -10,7 +11,8 @@ const NEVER: u32 = u32::MAX;
 /// A use in sight: the sample and its position.
 pub type Use = (SampleId, u32);
 
-/// The accesses that are known: those of the plan and, where it was drawn early, those of the next one behind them.
+/// The known accesses: those of the plan and, if the next plan was drawn early, its accesses behind
+/// them.
 #[derive(Clone, Copy, Debug)]
 pub struct Known<'a> {
     /// The plan.
@@ -39,7 +41,7 @@ impl<'a> From<&'a [SampleId]> for Known<'a> {
     }
 }
 
-/// So many epochs of `len` accesses each, in accesses.
+/// `epochs` in accesses, for epochs of `len` accesses.
 #[must_use]
 #[expect(
     clippy::cast_possible_truncation,
@@ -50,12 +52,13 @@ pub fn in_sight(epochs: f64, len: usize) -> u32 {
     (epochs * len as f64).round() as u32
 }
 
-/// The uses of a plan that are in sight: those at most `ahead` positions behind the latest access.
+/// A window over the plan: the uses at most `ahead` positions behind the latest access are in
+/// sight.
 ///
-/// Ranks take their batches independently, so accesses come nearly, and not quite, in the plan's order. 5 bytes a
-/// position.
+/// Ranks take their batches independently, so accesses come only nearly in the plan's order. It
+/// takes 5 bytes a position.
 #[derive(Clone, Debug)]
-pub struct Outlook {
+pub struct Lookahead {
     /// By position: where its sample is used next.
     next: Vec<u32>,
     /// By position: it was accessed, or will not be.
@@ -65,8 +68,9 @@ pub struct Outlook {
     sight: u32,
 }
 
-impl Outlook {
-    /// The outlook over what is `known`, samples `0..samples`, where accesses begin at position `from`.
+impl Lookahead {
+    /// The window over the `known` accesses to samples `0..samples`, which begin at position
+    /// `from`.
     #[must_use]
     pub fn new(known: Known<'_>, samples: u32, from: u32, ahead: u32) -> Self {
         let mut later = vec![NEVER; samples as usize];
@@ -82,8 +86,8 @@ impl Outlook {
         Self { next, done, ahead, sight: from }
     }
 
-    /// The access at `position` begins. Returns the next use of its sample, if in sight; uses that come into sight are told
-    /// to `see`, in the plan's order.
+    /// The access at `position` begins. Returns the next use of its sample, if that is in sight.
+    /// Calls `see` for each use that comes into sight, in the plan's order.
     pub fn access(&mut self, known: Known<'_>, position: u32, see: impl FnMut(Use)) -> Option<u32> {
         self.look_to(known, position.saturating_add(1).saturating_add(self.ahead), see);
         if let Some(done) = self.done.get_mut(position as usize) {
@@ -105,7 +109,7 @@ impl Outlook {
         self.sight
     }
 
-    /// Tells `see` the uses that are in sight before the first access.
+    /// Calls `see` for the uses that are in sight before the first access.
     pub fn begin(&mut self, known: Known<'_>, see: impl FnMut(Use)) {
         self.look_to(known, self.sight.saturating_add(self.ahead), see);
     }
@@ -113,7 +117,7 @@ impl Outlook {
     fn look_to(&mut self, known: Known<'_>, end: u32, mut see: impl FnMut(Use)) {
         let end = end.min(known.len());
         for position in self.sight..end {
-            // One that was accessed before it came into sight is none that is to come.
+            // A use that was accessed before it came into sight is over.
             if let Some(id) = known.get(position).filter(|_| !self.done[position as usize]) {
                 see((id, position));
             }
@@ -141,7 +145,7 @@ mod tests {
     #[test]
     fn uses_come_into_sight_as_accesses_go_on() {
         let plan = ids(&[3, 1, 3, 0, 1, 3]);
-        let mut outlook = Outlook::new(known(&plan), 4, 0, 2);
+        let mut outlook = Lookahead::new(known(&plan), 4, 0, 2);
         let mut seen = Vec::new();
         outlook.begin(known(&plan), |(id, position)| seen.push((id.0, position)));
         assert_eq!(seen, [(3, 0), (1, 1)]);
@@ -157,7 +161,7 @@ mod tests {
     #[test]
     fn accesses_of_another_order_leave_no_use_behind() {
         let plan = ids(&[7, 7, 7, 1]);
-        let mut outlook = Outlook::new(known(&plan), 8, 0, 100);
+        let mut outlook = Lookahead::new(known(&plan), 8, 0, 100);
         assert_eq!(outlook.access(known(&plan), 1, |_| {}), Some(2));
         assert_eq!(outlook.access(known(&plan), 0, |_| {}), Some(2), "position 1 is over");
         assert_eq!(outlook.access(known(&plan), 2, |_| {}), None);
@@ -166,7 +170,7 @@ mod tests {
     #[test]
     fn an_epoch_that_begins_in_its_middle_has_no_uses_before() {
         let plan = ids(&[0, 1, 0, 1]);
-        let mut outlook = Outlook::new(known(&plan), 2, 2, 100);
+        let mut outlook = Lookahead::new(known(&plan), 2, 2, 100);
         let mut seen = Vec::new();
         outlook.begin(known(&plan), |(id, position)| seen.push((id.0, position)));
         assert_eq!(seen, [(0, 2), (1, 3)]);
@@ -179,7 +183,7 @@ mod tests {
             samples in prop::collection::vec(0..6u32, 0..60), ahead in prop_oneof![0..10u32, Just(u32::MAX)]
         ) {
             let plan = ids(&samples);
-            let mut outlook = Outlook::new(known(&plan), 6, 0, ahead);
+            let mut outlook = Lookahead::new(known(&plan), 6, 0, ahead);
             let mut seen = 0;
             outlook.begin(known(&plan), |(_, position)| { assert_eq!(position, seen); seen += 1; });
             for position in 0..plan.len() {

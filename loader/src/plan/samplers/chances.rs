@@ -1,21 +1,21 @@
-//! Stage 1: how often each sample occurs in the epoch.
+//! Draws with replacement: each sample with a chance in proportion to its score.
 //!
-//! A permutation takes each sample once. PADS draws N times with p = (1-u)·score/Σscore + u/N, in whole numbers: scores
-//! become multiples of 2⁻²⁰, the explore share u one of 2⁻¹⁶, and from there on nothing is rounded. There are no
-//! floating-point sums, whose result would depend on their order.
+//! There are N draws with p = (1-u)·score/Σscore + u/N, in whole numbers: scores become multiples
+//! of 2⁻²⁰, the explore share u a multiple of 2⁻¹⁶, and from there on nothing is rounded. There are
+//! no floating-point sums, whose result would depend on their order.
 //!
-//! A draw is a level below the sum of all weights, and each sample owns as many levels in a row as its weight. All levels
-//! are drawn, sorted, and matched with the samples in one walk. An alias table needs no sort, but looks up a cell of
-//! 16 bytes at random for each draw, which for a million samples is slower: 89 ms against 66 ms for 1.28 million.
+//! A draw is a level below the sum of all weights, and each sample owns as many levels in a row as
+//! its weight. All levels are drawn, sorted, and matched with the samples in one walk. An alias
+//! table needs no sort, but looks up a cell of 16 bytes at random for each draw. That is slower: 89
+//! ms against 66 ms for 1.28 million samples.
 
-use super::random::Random;
-use crate::importance::Importance;
+use crate::plan::random::Random;
 
 const SCORE_UNIT: f64 = (1 << 20) as f64;
 const SHARE_UNIT: u64 = 1 << 16;
 
-/// Quantised chances of the samples: each is drawn with probability weight / `total`. A weight is made of the score
-/// whenever it is asked for: a few instructions, instead of 4 bytes a sample.
+/// Quantised chances of the samples: each is drawn with probability weight / `total`. A weight is
+/// computed from the score whenever it is needed: a few instructions instead of 4 bytes a sample.
 #[derive(Clone, Copy)]
 pub(super) struct Chances<'a> {
     scores: &'a [f32],
@@ -27,9 +27,9 @@ pub(super) struct Chances<'a> {
 }
 
 impl<'a> Chances<'a> {
-    /// Those that the score table gives. `explore` is u, 0 to 1.
-    pub(super) fn new(importance: &'a Importance, explore: f64) -> Self {
-        let scores = importance.scores();
+    /// The chances that scores give. They are between `SCORE_MIN` and `SCORE_MAX`; `explore` is u,
+    /// 0 to 1.
+    pub(super) fn new(scores: &'a [f32], explore: f64) -> Self {
         let sum: u64 = scores.iter().map(|&score| u64::from(quantise(score))).sum();
         let mean = sum / (scores.len() as u64).max(1);
         let chances = Self { scores, explore: quantise_share(explore), mean, total: 0 };
@@ -93,18 +93,8 @@ fn quantise_share(share: f64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use shade_formats::SampleId;
-
     use super::*;
     use crate::plan::random::Stage;
-
-    fn table(scores: &[f32]) -> Importance {
-        let mut importance = Importance::new(u32::try_from(scores.len()).unwrap());
-        for (id, &score) in (0..).zip(scores) {
-            importance.set_score(SampleId(id), score);
-        }
-        importance
-    }
 
     /// Each level by itself, looked up from the first sample on.
     fn slowly(chances: &Chances, random: &mut Random) -> Vec<u32> {
@@ -130,8 +120,7 @@ mod tests {
             vec![2.3, 4.2, 2.9, 2.3, 4.29, 3.7, 2.3],
             (0..1000u16).map(|i| 2.26 + f32::from(i * 37 % 1000) * 0.002).collect(),
         ] {
-            let table = table(&scores);
-            let chances = Chances::new(&table, 0.0);
+            let chances = Chances::new(&scores, 0.0);
             let random = || Random::new(4, 1, Stage::Draw);
             assert_eq!(chances.draw(&mut random()), slowly(&chances, &mut random()));
         }
@@ -139,8 +128,8 @@ mod tests {
 
     #[test]
     fn explore_moves_the_chances_towards_the_mean() {
-        let table = table(&[2.5, 4.0, 3.1, 3.9]);
-        let [plain, half, whole] = [0.0, 0.5, 1.0].map(|explore| Chances::new(&table, explore));
+        let scores = [2.5, 4.0, 3.1, 3.9];
+        let [plain, half, whole] = [0.0, 0.5, 1.0].map(|explore| Chances::new(&scores, explore));
         for ((plain, half), whole) in
             plain.expected_uses().zip(half.expected_uses()).zip(whole.expected_uses())
         {
@@ -151,8 +140,7 @@ mod tests {
 
     #[test]
     fn no_sample_is_an_empty_draw() {
-        let table = Importance::new(0);
-        let chances = Chances::new(&table, 0.5);
+        let chances = Chances::new(&[], 0.5);
         assert_eq!(chances.draw(&mut Random::new(0, 0, Stage::Draw)), [0u32; 0]);
     }
 }

@@ -1,15 +1,17 @@
-//! Stage 2: PADS "rep". Draws of resident samples are multiplied, other draws dropped, the length stays.
+//! PADS "rep": draws of resident samples are multiplied, other draws are dropped, the length stays.
 //!
-//! Of the R draws of residents in an epoch of L, `round(rep·R)` are wanted, but no more than `hit_cap·L`; without the cap a
-//! large rep leaves no miss, so nothing is ever admitted again and the rest of the dataset is not seen any more. Residents
-//! that already hold more than the cap are left as they are: the cap withholds copies, it takes no draw away. Each draw of
-//! a resident gets the whole part of target/R copies, and randomly chosen ones get one more, so that the sum is exact.
+//! An epoch of L has R draws of residents. The target is `round(rep·R)` of them, at most
+//! `hit_cap·L`. Without the cap a large rep leaves no miss: nothing is ever admitted again, and the
+//! rest of the dataset is not seen any more. Where residents already have more than the cap they
+//! are left as they are: the cap withholds copies, it takes no draw away. Each draw of a resident
+//! gets the whole part of target/R copies, and randomly chosen ones get one more, so that the sum
+//! is exact.
 
 #![expect(clippy::indexing_slicing, reason = "residency and counts cover the same samples")]
 
 use shade_formats::control::PlanSpec;
 
-use super::random::{Random, Select};
+use crate::plan::random::{Random, Select};
 
 /// What replication did to the epoch.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -31,12 +33,13 @@ impl Replicated {
     }
 }
 
-/// The factor in force: `spec.rep` while the validation score improves, 1 otherwise.
+/// The replication factor in force: `spec.rep` while the validation score improves, 1 otherwise.
 ///
-/// `validation_history` holds the score of each epoch that has one, oldest first, higher is better. It improves if the last score exceeds
-/// the one three epochs earlier (as the published code: the mean of the last three differences is positive), or the one
-/// before while there are fewer than four. With fewer than two scores there is no trend and `rep` holds as configured.
-/// Scores that are not finite are ignored.
+/// `validation_history` has the score of each epoch with one, oldest first, higher is better. It
+/// improves if the last score exceeds the one three epochs earlier (as in the published code: the
+/// mean of the last three differences is positive), or the one before while there are fewer than
+/// four. With fewer than two scores there is no trend, and `rep` holds as configured. Scores that
+/// are not finite are ignored.
 #[must_use]
 pub fn rep_now(spec: &PlanSpec, validation_history: impl IntoIterator<Item = f64>) -> f64 {
     let scores: Vec<f64> = validation_history.into_iter().filter(|score| score.is_finite()).collect();
@@ -47,7 +50,8 @@ pub fn rep_now(spec: &PlanSpec, validation_history: impl IntoIterator<Item = f64
     if improves { spec.rep } else { 1.0 }
 }
 
-/// Changes `counts` in place; `resident[i]` says whether sample i is in the cache at the epoch's boundary.
+/// Changes `counts` in place; `resident[i]` says whether sample i is in the cache at the epoch's
+/// boundary.
 pub(super) fn replicate(
     counts: &mut [u32],
     resident: &[bool],

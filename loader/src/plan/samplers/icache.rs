@@ -1,19 +1,24 @@
-//! Stage 1 of `iis` and `cis`: iCACHE's importance sampling. Samples of low importance are trained on less often.
+//! The samplers `iis` and `cis`, iCACHE's importance sampling: samples of low importance are
+//! trained on less often. `iis` leaves out what is not taken. `cis` delivers it with weight 0: it
+//! is read and only forwarded.
 //!
-//! Of a selective epoch a sample is taken with probability q^β, where q is its score's mid-rank among all scores, 0 for the
-//! lowest to 1 for the highest, and β = 1/3: a mean of 1/(1+β) = 75 % are. A sample that was not delivered for `cover`
-//! epochs is taken for certain. The first five epochs, and then every third, are full: they take all.
+//! A selective epoch takes a sample with probability q^β. q is the mid-rank of its score among all
+//! scores, from 0 for the lowest to 1 for the highest, and β = 1/3: on average 1/(1+β) = 75 % are
+//! taken. A sample that was not delivered for `cover` epochs is taken for certain. The first five
+//! epochs, and then every third, are full: they take all samples.
 //!
-//! iCACHE's code has β = 0.33, an integer percentile that never reaches 100 (so its hardest hundredth is never taken), and a
-//! new history in each epoch. A cube root can be compared exactly, without floating-point powers that other machines may
-//! round otherwise: u < q^(1/3) where u³ < q.
+//! iCACHE's code has β = 0.33, an integer percentile that never reaches 100 (so its hardest
+//! hundredth is never taken), and a new history in each epoch. A cube root can be compared exactly,
+//! without floating-point powers that other machines may round otherwise: u < q^(1/3) where u³ < q.
 
 use std::cmp::Reverse;
 
 use shade_formats::SampleId;
 
-use super::random::Random;
+use super::draw::{Draw, Weights, weight};
 use crate::importance::Importance;
+use crate::plan::inputs::Inputs;
+use crate::plan::random::{Random, Stage};
 
 /// The first epochs are full: there is no importance yet to go by.
 const WARM_UP_EPOCHS: u32 = 5;
@@ -24,16 +29,36 @@ const HIGH_SHARE: f64 = 0.7;
 /// A draw is a whole number below 2²⁰, so that its cube fits 60 bits.
 const DRAW_BITS: u32 = 20;
 
+/// Delivers what is taken.
+pub(super) fn iis<'a>(inputs: &'a Inputs<'a>) -> Draw<'a> {
+    let Selection { taken, chances } = selected(inputs);
+    let weights = move || chances.into_iter().map(|chance| weight(f64::from(chance))).collect();
+    Draw::new(taken.into_iter().map(u32::from).collect(), Weights::BySample(Box::new(weights)))
+}
+
+/// Delivers all samples, with weight 0 what is not taken.
+pub(super) fn cis<'a>(inputs: &'a Inputs<'a>) -> Draw<'a> {
+    let Selection { taken, chances } = selected(inputs);
+    let weight_of = |(taken, chance)| if taken { weight(f64::from(chance)) } else { 0.0 };
+    let weights = move || taken.into_iter().zip(chances).map(weight_of).collect();
+    Draw { weights: Weights::BySample(Box::new(weights)), ..Draw::permutation(inputs.samples()) }
+}
+
+fn selected(inputs: &Inputs<'_>) -> Selection {
+    let is_forgotten = |id| inputs.is_forgotten(id);
+    select(inputs.importance, inputs.epoch, is_forgotten, &mut inputs.random(Stage::Draw))
+}
+
 /// What is taken, and how likely that was.
-pub(super) struct Selection {
+struct Selection {
     /// By sample.
-    pub(super) taken: Vec<bool>,
+    taken: Vec<bool>,
     /// By sample, above 0 for what is taken.
-    pub(super) chances: Vec<f32>,
+    chances: Vec<f32>,
 }
 
 /// Selects the samples that `epoch` trains on: at least one, if there are any.
-pub(super) fn select(
+fn select(
     importance: &Importance,
     epoch: u32,
     forgotten: impl Fn(SampleId) -> bool,
@@ -60,7 +85,8 @@ pub(super) fn select(
     if selection.taken.contains(&true) { selection } else { full() }
 }
 
-/// Which samples of the plan `ids` count as those of high importance: the upper 70 % of them by (score, -id), by sample.
+/// By sample: it has high importance in an epoch of these `ids`. These are the upper 70 % of them
+/// by (score, -id).
 #[must_use]
 pub fn high_importance(ids: &[SampleId], importance: &Importance) -> Vec<bool> {
     let mut high = vec![false; importance.len() as usize];
@@ -86,7 +112,8 @@ fn high_count(len: usize) -> usize {
     (len as f64 * HIGH_SHARE).round() as usize
 }
 
-/// Twice the mid-rank of each value: 0 for a lowest that is alone, 2 (n - 1) for such a highest.
+/// Twice the mid-rank of each value: 0 for the lowest and 2 (n - 1) for the highest, if no other
+/// equals it.
 fn mid_ranks(scores: &[f32]) -> Vec<u64> {
     let mut order: Vec<(u32, u32)> = (0..).zip(scores).map(|(at, score)| (score.to_bits(), at)).collect();
     order.sort_unstable();
@@ -112,7 +139,6 @@ fn narrow(chance: f64) -> f32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::random::Stage;
 
     const SELECTIVE: u32 = 7;
 

@@ -1,12 +1,13 @@
-//! Stage 2: `cover`. A sample whose last delivery is `cover` epochs ago, or that was not delivered in the first `cover`
-//! epochs, is put in the plan.
+//! The guard `cover`: a sample whose last delivery is `cover` epochs ago, or that was not delivered
+//! in the first `cover` epochs, is put into the plan.
 //!
-//! It takes the place of a randomly chosen repeat, so the length stays. Repeats always suffice: an epoch is as long as the
-//! dataset, so it has as many repeats as absent samples. It runs after replication, which would drop what it put in.
+//! It takes the place of a randomly chosen repeat, so the length stays. Repeats always suffice: an
+//! epoch is as long as the dataset, so it has as many repeats as absent samples. The guard runs
+//! after replication, which would drop what it put in.
 
 use shade_formats::SampleId;
 
-use super::random::{Random, Select};
+use crate::plan::random::{Random, Select};
 
 /// Changes `counts` in place; returns how many samples were put in.
 pub(super) fn cover(counts: &mut [u32], forgotten: impl Fn(SampleId) -> bool, random: &mut Random) -> u32 {

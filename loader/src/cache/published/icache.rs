@@ -1,0 +1,119 @@
+//! The policy `icache` (Chen et al., HPCA 2023): nine tenths of the bytes for samples of high
+//! importance, one tenth for the others.
+//!
+//! In the high region a newcomer displaces residents of strictly lower score, or is refused. In the
+//! low region it displaces what the epoch has used, as with [`Quiver`]. Each epoch says at its
+//! start which samples have high importance; a resident stays in its region until it leaves.
+//! Samples of low importance may be exchanged for one another.
+
+use shade_formats::SampleId;
+
+use super::quiver::Quiver;
+use crate::cache::eviction::{Eviction, Offer, Properties, Search};
+use crate::cache::heap::Heap;
+use crate::cache::ranking::{key_below_score, key_by_score};
+use crate::cache::residents::Residents;
+use crate::importance::Importance;
+
+/// The low region has one in so many bytes, as in iCACHE's code.
+const LOW_PART: u64 = 10;
+
+/// Places by region, with the limit of each region.
+pub(crate) struct Icache {
+    /// By sample.
+    is_high: Vec<bool>,
+    high: Heap,
+    high_free_bytes: u64,
+    high_bytes: u64,
+    low: Quiver,
+    low_free_bytes: u64,
+    low_bytes: u64,
+}
+
+impl Icache {
+    /// The order of an empty cache of `capacity_bytes` for samples `0..samples`.
+    pub(crate) fn new(capacity_bytes: u64, samples: u32) -> Self {
+        let low_bytes = capacity_bytes / LOW_PART;
+        let high_bytes = capacity_bytes - low_bytes;
+        Self {
+            // Before the first epoch no sample is known to have low importance.
+            is_high: vec![true; samples as usize],
+            high: Heap::for_places(samples as usize),
+            high_free_bytes: high_bytes,
+            high_bytes,
+            low: Quiver::new(samples),
+            low_free_bytes: low_bytes,
+            low_bytes,
+        }
+    }
+
+    fn is_high(&self, id: SampleId) -> bool {
+        self.is_high.get(id.index()).copied().unwrap_or(false)
+    }
+}
+
+impl Eviction for Icache {
+    /// A sample of low importance that was exchanged is not what the plan had, so it is no hit. One
+    /// region may evict while the other has room.
+    const PROPERTIES: Properties =
+        Properties { exchanges: true, counts_exchanges: true, keeps_what_fits: false, ..Properties::USUAL };
+
+    fn victims<T, P: Fn(u32) -> bool>(&mut self, offer: &Offer<'_>, search: Search<'_, T, P>) -> bool {
+        let bytes = u64::from(offer.bytes);
+        if self.is_high(offer.id) {
+            // Below all residents with the same score, so that these are not displaced.
+            let newcomer = key_below_score(offer.id, offer.importance);
+            let missing = bytes.saturating_sub(self.high_free_bytes);
+            let Search { residents, is_pinned, victims, .. } = search;
+            let bytes_of = |place| residents.bytes(place);
+            bytes <= self.high_bytes
+                && self.high.victims(Some(newcomer), missing, bytes_of, is_pinned, victims)
+        } else {
+            let missing = bytes.saturating_sub(self.low_free_bytes);
+            bytes <= self.low_bytes && self.low.victims(offer, Search { missing, ..search })
+        }
+    }
+
+    fn insert(&mut self, place: u32, offer: &Offer<'_>) {
+        let bytes = u64::from(offer.bytes);
+        if self.is_high(offer.id) {
+            self.high.insert(place, key_by_score(offer.id, offer.importance));
+            self.high_free_bytes = self.high_free_bytes.saturating_sub(bytes);
+        } else {
+            self.low.insert(place, offer);
+            self.low_free_bytes = self.low_free_bytes.saturating_sub(bytes);
+        }
+    }
+
+    fn remove(&mut self, place: u32, bytes: u64) {
+        if self.low.contains(place) {
+            self.low.remove(place, bytes);
+            self.low_free_bytes += bytes;
+        } else {
+            self.high.remove(place);
+            self.high_free_bytes += bytes;
+        }
+    }
+
+    fn hit<T>(&mut self, place: u32, id: SampleId, importance: &Importance, residents: &Residents<T>) {
+        if self.low.contains(place) {
+            self.low.hit(place, id, importance, residents);
+        }
+    }
+
+    fn rescore(&mut self, place: u32, id: SampleId, importance: &Importance) {
+        // The heap ignores a place of the low region.
+        self.high.rekey(place, key_by_score(id, importance));
+    }
+
+    fn begin_epoch(&mut self, high: impl FnOnce() -> Vec<bool>) {
+        // Frees the old table first, so that there are never two.
+        self.is_high = Vec::new();
+        self.is_high = high();
+        self.low.begin_epoch(Vec::new);
+    }
+
+    fn may_be_exchanged(&self, id: SampleId) -> bool {
+        !self.is_high(id)
+    }
+}

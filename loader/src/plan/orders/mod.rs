@@ -1,0 +1,13 @@
+//! The orders of delivery. `table` names them, `ordered` is what each of them gives; `apart` then
+//! moves repeats apart.
+
+mod apart;
+mod hits_first;
+mod opportunistic;
+mod ordered;
+mod shuffled;
+mod spaced;
+mod table;
+
+pub(super) use spaced::GAP_BATCHES;
+pub(super) use table::{asks_for_residents, in_order};

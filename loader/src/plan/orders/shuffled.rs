@@ -1,0 +1,39 @@
+//! The order `shuffled`: one seeded shuffle of the whole epoch.
+
+use shade_formats::SampleId;
+
+use super::ordered::Ordered;
+use crate::plan::inputs::Inputs;
+use crate::plan::random::Stage;
+
+/// Draws of a sample that are listed in one go; few samples have more.
+const AT_ONCE: usize = 4;
+
+/// Lists each sample as often as `counts` says.
+pub(super) fn shuffled(counts: &[u32], inputs: &Inputs<'_>) -> Ordered {
+    let mut ids = with_room(counts);
+    list(&mut ids, counts, |_| true);
+    inputs.random(Stage::Shuffle).shuffle(&mut ids);
+    ids.into()
+}
+
+/// An empty list with room for all draws.
+pub(super) fn with_room(counts: &[u32]) -> Vec<SampleId> {
+    let len: usize = counts.iter().map(|&count| count as usize).sum();
+    Vec::with_capacity(len + AT_ONCE)
+}
+
+/// Appends the draws of the chosen samples, by sample. Counts follow no pattern, so the branches of
+/// a plain loop would be mispredicted half of the time. So `AT_ONCE` draws are appended whatever
+/// the count, and those too many are taken off again.
+pub(super) fn list(ids: &mut Vec<SampleId>, counts: &[u32], chosen: impl Fn(usize) -> bool) {
+    for ((sample, &count), id) in counts.iter().enumerate().zip((0..).map(SampleId)) {
+        let count = if chosen(sample) { count as usize } else { 0 };
+        let end = ids.len() + count;
+        ids.extend_from_slice(&[id; AT_ONCE]);
+        if count > AT_ONCE {
+            ids.extend(std::iter::repeat_n(id, count - AT_ONCE));
+        }
+        ids.truncate(end);
+    }
+}

@@ -1,0 +1,17 @@
+//! The samplers: how often each sample comes in an epoch, and with which loss weight. `table` names
+//! them, `draw` is what each of them gives.
+
+mod chances;
+mod cover;
+mod draw;
+mod icache;
+mod pads;
+mod replicate;
+mod table;
+mod uniform;
+
+pub(super) use draw::{Draw, Weights};
+pub use icache::high_importance;
+pub use replicate::rep_now;
+pub(super) use table::draw;
+pub use table::may_leave_out;

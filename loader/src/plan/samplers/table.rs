@@ -1,0 +1,36 @@
+//! The table of samplers.
+
+use shade_formats::control::Sampler;
+
+use super::draw::Draw;
+use super::{icache, pads, uniform};
+use crate::plan::inputs::Inputs;
+
+/// One row.
+struct Row {
+    /// Draws an epoch.
+    draw: for<'a> fn(&'a Inputs<'a>) -> Draw<'a>,
+    /// Epochs may have fewer deliveries than the dataset has samples.
+    leaves_out: bool,
+}
+
+fn row(sampler: Sampler) -> Row {
+    match sampler {
+        Sampler::Uniform => Row { draw: uniform::uniform, leaves_out: false },
+        Sampler::Sequential => Row { draw: uniform::sequential, leaves_out: false },
+        Sampler::Pads => Row { draw: pads::pads, leaves_out: false },
+        Sampler::Iis => Row { draw: icache::iis, leaves_out: true },
+        Sampler::Cis => Row { draw: icache::cis, leaves_out: false },
+    }
+}
+
+/// Draws what the epoch trains on, with the sampler that is asked for.
+pub(in crate::plan) fn draw<'a>(inputs: &'a Inputs<'a>) -> Draw<'a> {
+    (row(inputs.spec.sampler).draw)(inputs)
+}
+
+/// Whether an epoch of `sampler` may have fewer deliveries than the dataset has samples.
+#[must_use]
+pub fn may_leave_out(sampler: Sampler) -> bool {
+    row(sampler).leaves_out
+}
