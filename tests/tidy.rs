@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 const UNSAFE: &[&str] = &[
     "formats/src/ring/mapping.rs",
     "formats/src/ring/region.rs",
-    "images/src/formats/turbojpeg.rs",
+    "images/src/decode/jpeg/turbo.rs",
     "loader/src/blocks/arena.rs",
     "loader/src/dataset.rs",
     "loader/src/reads/uring.rs",
@@ -31,7 +31,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("packer", &["shade-formats", "shade-images"]),
     ("loader", &["shade-formats", "shade-images"]),
     ("trainer-bridge/client", &["shade-formats"]),
-    ("trainer-bridge/py", &["shade-client", "shade-formats"]),
+    ("trainer-bridge/py", &["shade-client", "shade-formats", "shade-images"]),
 ];
 
 /// What a module of the loader may use of the others. `daemon` wires everything; `cli` names the choices of stages.

@@ -49,6 +49,30 @@ pub enum ImageFault {
         /// In the resizer's own words.
         text: String,
     },
+    /// There is no such crop in the image.
+    #[error(
+        "RandomCrop of {} x {} from an image of {} x {} padded by {padding}: resize it first, or pad more",
+        .crop.width, .crop.height, .image.width, .image.height
+    )]
+    Small {
+        /// The image, after resizing.
+        image: Size,
+        /// The crop asked for.
+        crop: Size,
+        /// Pixels added on each side.
+        padding: u32,
+    },
+    /// An image is wanted in its own size, which is not the one that there is room for.
+    #[error(
+        "image of {} x {} pixels: expected {} x {}, as the index says",
+        .image.width, .image.height, .indexed.width, .indexed.height
+    )]
+    OtherSize {
+        /// The image's size.
+        image: Size,
+        /// The index's.
+        indexed: Size,
+    },
     /// The encoder refused: a quality outside 1 to 100, or a side that the format has no room for.
     #[error("encoding {} x {} pixels as {}: {text}", .size.width, .size.height, .media.name())]
     Encode {

@@ -6,7 +6,7 @@ use exif::{Error, Exif, In, Reader, Tag};
 use shade_formats::index::{Media, sniff};
 
 use crate::Size;
-use crate::formats::webp;
+use crate::decode::webp_exif;
 
 /// What stands before EXIF data in a JPEG, and, by mistake, in the WebP of some writers.
 const EXIF_PREFIX: &[u8] = b"Exif\0\0";
@@ -93,7 +93,7 @@ pub fn orientation(bytes: &[u8]) -> Orientation {
     let found = match sniff(bytes).0 {
         Media::Jpeg | Media::Png => reader.read_from_container(&mut Cursor::new(bytes)),
         Media::Webp => {
-            let chunk = webp::exif(bytes).unwrap_or_default();
+            let chunk = webp_exif(bytes).unwrap_or_default();
             reader.read_raw(chunk.strip_prefix(EXIF_PREFIX).unwrap_or(&chunk).to_vec())
         }
         _ => return Orientation::Upright,

@@ -29,6 +29,15 @@ impl Area {
     }
 }
 
+/// A box in fractional pixels.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct FloatBox {
+    pub(crate) left: f64,
+    pub(crate) top: f64,
+    pub(crate) width: f64,
+    pub(crate) height: f64,
+}
+
 /// What of an image is wanted. Only JPEG makes use of it; other images are decoded whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {

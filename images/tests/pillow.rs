@@ -43,7 +43,7 @@ fn all_decode(extensions: &[&str], allowed: impl Fn(&str) -> u8) {
     let mut count = 0;
     for reference in &names {
         let Some(name) = reference.strip_suffix(".rgb") else { continue };
-        if !extensions.iter().any(|extension| name.ends_with(extension)) || name.contains("resize.png.") {
+        if !extensions.iter().any(|extension| name.ends_with(extension)) {
             continue;
         }
         count += 1;

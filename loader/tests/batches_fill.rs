@@ -9,8 +9,7 @@ use shade_formats::control::{ImageSpec, Output};
 use shade_formats::index::{Codec, Entry, Index, IndexBuilder, Media, Shard};
 use shade_formats::ring::{BatchLayout, Layout, NOT_LENT, Region};
 use shade_formats::{SampleId, ShardId};
-use shade_images::{ImageFault, Size};
-use shade_load::batches::decode::{DecodeFault, Decoder, Draw};
+use shade_images::{Draw, ImageFault, RowDecoder, Size};
 use shade_load::batches::{
     Columns, FillFault, FillOrder, Filled, LayoutFault, Move, Row, SealOrder, Ticket, Workers, seal,
 };
@@ -359,9 +358,9 @@ fn decoded(png: &[u8]) -> Vec<u8> {
     let write = |at, piece: &[u8]| {
         let at = usize::try_from(at).unwrap();
         row[at..at + piece.len()].copy_from_slice(piece);
-        Ok::<(), DecodeFault>(())
+        Ok::<(), ImageFault>(())
     };
-    Decoder::new().decode(Media::Png, png, &ImageSpec::cover(28, 28), Draw::default(), write).unwrap();
+    RowDecoder::new().decode(Media::Png, png, &ImageSpec::cover(28, 28), Draw::default(), write).unwrap();
     row
 }
 
@@ -460,7 +459,7 @@ fn an_image_of_another_size_than_the_indexs_is_a_fault_and_writes_nothing() {
     let found = outcomes(&rig.fill(Output::Ragged { channels_last: true }, rows, &payload));
     let other = |image: (u32, u32), indexed: (u32, u32)| {
         let [image, indexed] = [image, indexed].map(|(width, height)| Size { width, height });
-        Err(FillFault::Decode(DecodeFault::OtherSize { image, indexed }))
+        Err(FillFault::Decode(ImageFault::OtherSize { image, indexed }))
     };
     let side = u64::from(u16::MAX);
     assert_eq!(
@@ -471,7 +470,7 @@ fn an_image_of_another_size_than_the_indexs_is_a_fault_and_writes_nothing() {
             other((20, 10), (40, 10)),
             other((37, 21), (37, 20)),
             other((3, 2), (6, 1)),
-            Err(FillFault::Decode(DecodeFault::Unsized)),
+            Err(FillFault::Unsized),
             Err(FillFault::Decode(ImageFault::Size { width: side, height: side }.into())),
             Ok(600),
         ]
@@ -512,12 +511,12 @@ fn a_bad_row_among_good_ones_is_its_own_fault_only() {
     assert!(
         matches!(
             found[1],
-            Err(FillFault::Decode(DecodeFault::Image(ImageFault::Corrupt { media: Media::Png, .. })))
+            Err(FillFault::Decode(ImageFault::Corrupt { media: Media::Png, .. }))
         ),
         "{found:?}"
     );
     assert!(
-        matches!(found[2], Err(FillFault::Decode(DecodeFault::Image(ImageFault::Unsupported { .. })))),
+        matches!(found[2], Err(FillFault::Decode(ImageFault::Unsupported { .. }))),
         "{found:?}"
     );
     for outcome in &found[3..6] {

@@ -7,9 +7,8 @@ use std::time::Instant;
 use shade_formats::control::Output;
 use shade_formats::index::Entry;
 use shade_formats::ring::Region;
-use shade_images::Size;
+use shade_images::{RowDecoder, Size, shrink};
 
-use super::decode::{DecodeFault, Decoder, shrink};
 use super::decompress::{Decompressor, Dictionaries};
 use super::room::{indexed_size, row_bytes};
 use super::{FillFault, FillOrder, Filled, LayoutFault, Row, gather};
@@ -23,7 +22,7 @@ pub(super) struct Filler {
 }
 
 struct Buffers {
-    decoder: Decoder,
+    decoder: RowDecoder,
     zstd: Decompressor,
     /// A record's stored bytes, where they are scattered.
     stored: Vec<u8>,
@@ -46,7 +45,7 @@ impl Filler {
             match guard(|| self.fill_row(row, output, payload)) {
                 Ok(size) => row.size = size,
                 Err(fault) => {
-                    if matches!(fault, FillFault::Decode(DecodeFault::Panicked { .. })) {
+                    if matches!(fault, FillFault::Panicked { .. }) {
                         // Whatever it was in the middle of, it is not in a state to go on from.
                         self.buffers = Buffers::new(self.buffers.zstd.renewed());
                     }
@@ -97,7 +96,7 @@ impl Filler {
         &mut self,
         row: &Row,
         entry: &Entry,
-        decode: impl FnOnce(&mut Decoder, &[u8]) -> Result<Size, FillFault>,
+        decode: impl FnOnce(&mut RowDecoder, &[u8]) -> Result<Size, FillFault>,
     ) -> Result<Size, FillFault> {
         let Self { arena, buffers: Buffers { decoder, zstd, stored, raw }, .. } = self;
         let mut record = gather::stored(arena, &row.record, entry, stored)?;
@@ -121,7 +120,7 @@ impl Filler {
 
 impl Buffers {
     fn new(zstd: Decompressor) -> Self {
-        Self { decoder: Decoder::default(), zstd, stored: Vec::new(), raw: Vec::new() }
+        Self { decoder: RowDecoder::default(), zstd, stored: Vec::new(), raw: Vec::new() }
     }
 
     /// Gives back what one large record made the buffers grow to.
@@ -138,7 +137,7 @@ impl Buffers {
 /// wait for ever. As a fault, it is one bad record with a name, dealt with as the job wishes.
 fn guard<T>(work: impl FnOnce() -> Result<T, FillFault>) -> Result<T, FillFault> {
     // The caller throws the buffers away that a panic may have left half-changed.
-    caught(work).unwrap_or_else(|text| Err(DecodeFault::Panicked { text }.into()))
+    caught(work).unwrap_or_else(|text| Err(FillFault::Panicked { text }))
 }
 
 #[cfg(test)]
@@ -148,7 +147,7 @@ mod tests {
     #[test]
     fn a_panic_is_the_rows_fault_and_carries_its_message() {
         let panicked =
-            |text: &str| Err::<(), _>(FillFault::Decode(DecodeFault::Panicked { text: text.to_owned() }));
+            |text: &str| Err::<(), _>(FillFault::Panicked { text: text.to_owned() });
         assert_eq!(guard(|| panic!("at byte {}", 7)), panicked("at byte 7"));
         assert_eq!(guard(|| Ok(3)), Ok(3));
     }
