@@ -58,7 +58,7 @@ mod size;
 #[cfg(feature = "codecs")]
 pub use augment::{Draw, RowDecoder};
 #[cfg(feature = "codecs")]
-pub use decode::{Decoder, JPEG_REDUCTIONS, Pixels, with_restart_markers};
+pub use decode::{Decoder, JPEG_REDUCTIONS, JpegDecoder, Pixels, baseline, with_restart_markers};
 #[cfg(feature = "codecs")]
 pub use fault::ImageFault;
 #[cfg(feature = "codecs")]

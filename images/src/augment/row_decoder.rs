@@ -7,7 +7,7 @@ use super::crop_box::CropBox;
 use super::randomness::{Draw, Randomness};
 use super::row::{RowFault, RowWriter};
 use super::whole::write_whole;
-use crate::{Decoder, ImageFault, Part, Size};
+use crate::{Decoder, ImageFault, JpegDecoder, Part, Size};
 
 /// Decodes records to images of one size, or of their own. Keeps its buffers from image to image, so that small images cost
 /// no allocation of ours.
@@ -20,10 +20,10 @@ pub struct RowDecoder {
 }
 
 impl RowDecoder {
-    /// A decoder without buffers: the first images grow them.
+    /// A decoder without buffers: the first images grow them. JPEGs are decoded by `jpeg`.
     #[must_use]
-    pub fn new() -> Self {
-        Self::default()
+    pub fn new(jpeg: JpegDecoder) -> Self {
+        Self { images: Decoder::with_jpeg(jpeg), ..Self::default() }
     }
 
     /// Decodes `bytes` to the image that `spec` asks for and `draw` decides, and gives it to `write` piece by piece, each

@@ -4,6 +4,7 @@ use shade_formats::index::{Media, sniff};
 
 use super::{bmp, jpeg, png, ppm, tiff, webp};
 use crate::limits::shrink;
+use super::jpeg::JpegDecoder;
 use crate::{Area, Image, ImageFault, Part, Size};
 
 /// Decodes images of every kind. Keeps its buffers from image to image, unless one was large, so that small images cost
@@ -34,6 +35,12 @@ impl Decoder {
     #[must_use]
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// One whose JPEGs are decoded by `jpeg`.
+    #[must_use]
+    pub fn with_jpeg(jpeg: JpegDecoder) -> Self {
+        Self { jpeg: jpeg::Jpeg::new(jpeg), ..Self::default() }
     }
 
     /// Decodes `bytes`, whose kind their beginning tells, to what `PIL.Image.open(f).convert("RGB")` gives.

@@ -1,15 +1,20 @@
-//! JPEG: the usual kind by `baseline`, all others by libjpeg-turbo: progressive and arithmetic, RGB, CMYK and YCCK.
+//! JPEG: the usual kind by `baseline`, all others by libjpeg-turbo (`turbo`): progressive and arithmetic, RGB,
+//! CMYK and YCCK. `markers` adds restart markers.
 
-mod baseline;
+pub mod baseline;
+mod markers;
 mod turbo;
+
+use std::str::FromStr;
 
 use shade_formats::index::Media;
 
 use super::colour::{each, from_inks};
-use crate::limits::{JPEG_SCANS_MAX, check_size, scratch, shrink};
+use crate::limits::{JPEG_SCANS_MAX, SCRATCH_KEEP_BYTES, check_size, scratch, shrink};
 use crate::{Area, ImageFault, Part, Size};
-use baseline::{Baseline, Frame};
-use turbo::{Complaint, Decode, Handle, Header, Opened, Recoder};
+use baseline::{Frame, Region};
+pub use markers::with_restart_markers;
+use turbo::{Complaint, Decode, Handle, Header, Opened};
 
 /// Largest to smallest divisor by which a JPEG is reduced within its DCT at almost no cost.
 pub const JPEG_REDUCTIONS: [u32; 3] = [8, 4, 2];
@@ -29,18 +34,49 @@ const HARMLESS: [&str; 3] = [
 /// pixel is interpolated from the colour beside it, too. It sees to the rows itself.
 const MARGIN: u32 = 4;
 
-/// Columns of pixels between two markers that are added to a JPEG: one unit of coding with the usual half resolution of
-/// colours. Fewer would not be possible there, more would decode more beside a crop.
-const SPACING: u32 = 16;
+/// What decodes JPEGs. Pixels are the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum JpegDecoder {
+    /// Our own decoder ([`baseline`]) where it can, which takes about 0.6 of the time; libjpeg-turbo for all
+    /// others.
+    #[default]
+    Auto,
+    /// libjpeg-turbo alone.
+    Turbo,
+}
+
+impl JpegDecoder {
+    /// Each of them.
+    pub const ALL: [Self; 2] = [Self::Auto, Self::Turbo];
+
+    /// Its name among options.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Turbo => "turbo",
+        }
+    }
+}
+
+impl FromStr for JpegDecoder {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|decoder| decoder.as_str() == name);
+        found.ok_or_else(|| format!("got the JPEG decoder {name:?}, expected auto or turbo"))
+    }
+}
 
 /// The buffers of usual images and of those of four inks.
 ///
-/// Each image that is left to libjpeg-turbo gets a handle of its own, which costs a tenth of a microsecond. One that is used again keeps the tables of
-/// the image before, so that an image without tables would look as its neighbours do, and after a damaged header it
-/// refuses whatever comes.
+/// Each image that is left to libjpeg-turbo gets a handle of its own, which costs a tenth of a microsecond. A
+/// handle that is used again keeps the tables of the image before, so that an image without tables would look
+/// as its neighbours do, and after a damaged header it refuses whatever comes.
 #[derive(Default)]
 pub(crate) struct Jpeg {
-    baseline: Baseline,
+    with: JpegDecoder,
+    baseline: baseline::Decoder,
     inks: Vec<u8>,
 }
 
@@ -55,6 +91,10 @@ pub(crate) struct Decoded {
 }
 
 impl Jpeg {
+    pub(crate) fn new(with: JpegDecoder) -> Self {
+        Self { with, ..Self::default() }
+    }
+
     /// Decodes what of `bytes` the answer of `part` asks for into `rgb`.
     pub(crate) fn decode(
         &mut self,
@@ -62,10 +102,10 @@ impl Jpeg {
         part: impl FnOnce(Size) -> Part,
         rgb: &mut Vec<u8>,
     ) -> Result<Decoded, ImageFault> {
-        let Self { baseline, inks } = self;
-        let usual = Frame::read(bytes);
+        let Self { with, baseline, inks } = self;
+        let usual = usual(*with, bytes);
         let source = match &usual {
-            Some(frame) => frame.size,
+            Some(frame) => from_size(frame.size()),
             None => open(bytes)?.header.size,
         };
         check_size(source.width.into(), source.height.into())?;
@@ -74,7 +114,9 @@ impl Jpeg {
         let wanted = part.area.within(source);
         if let Some(frame) = usual {
             let area = divided(wanted, by).within(source.divided(by));
-            if area.size.pixels() > 0 && baseline.decode(&frame, by, area, rgb).is_some() {
+            let region = to_region(area);
+            let room = scratch(rgb, 3 * area.size.width as usize * area.size.height as usize);
+            if baseline.decode(&frame, by, region, room).is_ok() {
                 return Ok(Decoded { source, area, reduced_by: by });
             }
         }
@@ -102,38 +144,25 @@ impl Jpeg {
 
     /// Gives back what one large image made the buffers grow to.
     pub(crate) fn shrink(&mut self) {
-        self.baseline.shrink();
+        self.baseline.shrink(SCRATCH_KEEP_BYTES);
         shrink(&mut self.inks);
     }
 }
 
-/// A JPEG with the same pixels and a restart marker about every 16 columns, so that a part of it is decoded without what
-/// lies above and beside it ([`Decoder::decode_part`](crate::Decoder::decode_part)). Its Huffman tables are made for it, which
-/// makes up for the markers' bytes in most photographs; it is not progressive, and all else that stood in it still does. One that
-/// is left to libjpeg-turbo, which makes nothing of the markers, comes back as it is, and so does one with damage that decoding
-/// overlooks.
-///
-/// # Errors
-/// The image is damaged or too large.
-pub fn with_restart_markers(jpeg: &[u8]) -> Result<Vec<u8>, ImageFault> {
-    let header = open(jpeg)?.header;
-    check_size(header.size.width.into(), header.size.height.into())?;
-    let Some(unit_width) = header.block_width.filter(|_| !header.is_lossless) else {
-        return Ok(jpeg.to_vec());
-    };
-    let recoder = Recoder::new(JPEG_SCANS_MAX, spacing(header.size.width, unit_width)).map_err(corrupt)?;
-    match recoder.recode(jpeg) {
-        Ok(marked) if Frame::read(&marked).is_some() => Ok(marked),
-        Err(complaint) if !is_harmless(&complaint) => Err(corrupt(complaint)),
-        _ => Ok(jpeg.to_vec()),
+/// The headers of a JPEG that is left to `baseline`.
+fn usual(with: JpegDecoder, bytes: &[u8]) -> Option<Frame<'_>> {
+    match with {
+        JpegDecoder::Auto => Frame::read(bytes).ok(),
+        JpegDecoder::Turbo => None,
     }
 }
 
-/// Units of coding (MCUs) between two markers for an image `width` pixels wide, whose units have `unit_width`: about
-/// [`SPACING`] pixels, and a whole number of times in a row of units, so that every row begins at a marker.
-fn spacing(width: u32, unit_width: u32) -> u32 {
-    let in_a_row = width.div_ceil(unit_width);
-    (2..=SPACING / unit_width).rev().find(|&units| in_a_row.is_multiple_of(units)).unwrap_or(1)
+fn from_size(baseline::Size { width, height }: baseline::Size) -> Size {
+    Size { width, height }
+}
+
+fn to_region(Area { left, top, size: Size { width, height } }: Area) -> Region {
+    Region { left, top, size: baseline::Size { width, height } }
 }
 
 /// The pixels of an image divided by `by` that show an area of it.
@@ -172,11 +201,24 @@ fn corrupt(complaint: Complaint) -> ImageFault {
 mod tests {
     use super::*;
 
+    fn file(name: &str) -> Vec<u8> {
+        std::fs::read(format!("{}/tests/data/{name}", env!("CARGO_MANIFEST_DIR"))).unwrap()
+    }
+
     #[test]
-    fn markers_that_are_added_begin_every_row() {
-        for (width, unit_width, expected) in [(40, 16, 1), (48, 8, 2), (40, 8, 1), (500, 16, 1), (64, 32, 1)]
-        {
-            assert_eq!(spacing(width, unit_width), expected, "{width}");
+    fn turbo_leaves_nothing_to_the_baseline_decoder() {
+        for name in ["baseline.jpg", "full.jpg", "half.jpg", "grey.jpg"] {
+            assert!(usual(JpegDecoder::Auto, &file(name)).is_some(), "{name}");
+            assert!(usual(JpegDecoder::Turbo, &file(name)).is_none(), "{name}");
         }
+        assert!(usual(JpegDecoder::Auto, &file("progressive.jpg")).is_none());
+    }
+
+    #[test]
+    fn names_are_read_as_they_are_written() {
+        for decoder in JpegDecoder::ALL {
+            assert_eq!(decoder.as_str().parse(), Ok(decoder));
+        }
+        assert!("baseline".parse::<JpegDecoder>().is_err());
     }
 }

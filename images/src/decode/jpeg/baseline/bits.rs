@@ -69,7 +69,7 @@ impl Bits {
     }
 }
 
-/// Bytes of a segment that [`Segments::next_into`] gave.
+/// Bytes of a segment that [`Segments::next`] gave.
 pub(super) fn len(segment: &[u8]) -> usize {
     segment.len().saturating_sub(PADDING)
 }

@@ -1,7 +1,8 @@
 //! What the headers of a baseline JPEG say (ITU-T T.81, annex B), as far as there is nothing unusual about it.
 
+use super::Error;
+use super::Size;
 use super::huffman::Codes;
-use crate::Size;
 
 /// Sides of a block of coefficients.
 pub(super) const BLOCK: u32 = 8;
@@ -15,9 +16,9 @@ pub(super) const TABLES: usize = 4;
 /// Where the coefficient that is coded `k`-th stands in its block, row by row; for all beyond the 64th, where the 64th stands.
 pub(super) const ZIGZAG: [u8; 256] = zigzag();
 
-/// One image: one scan, 8 bits a sample, Huffman codes, and grey or YCbCr.
-pub(in super::super) struct Frame<'a> {
-    pub(in super::super) size: Size,
+/// The headers of one image: one scan, 8 bits a sample, Huffman codes, and grey or YCbCr.
+pub struct Frame<'a> {
+    size: Size,
     /// Grey, or Y, Cb and Cr, in this order in each unit (MCU).
     pub(super) components: Vec<Component>,
     /// Tables of codes, by the numbers that components have for them.
@@ -42,8 +43,21 @@ pub(super) struct Component {
 }
 
 impl<'a> Frame<'a> {
-    /// `None` for whatever this decoder is not for, damaged headers among it.
-    pub(in super::super) fn read(bytes: &'a [u8]) -> Option<Self> {
+    /// Reads the headers of the JPEG `bytes`.
+    ///
+    /// # Errors
+    /// [`Error::Headers`] for whatever this decoder is not for, damaged headers among it.
+    pub fn read(bytes: &'a [u8]) -> Result<Self, Error> {
+        Self::parse(bytes).ok_or(Error::Headers)
+    }
+
+    /// Columns and rows: neither is 0.
+    #[must_use]
+    pub fn size(&self) -> Size {
+        self.size
+    }
+
+    fn parse(bytes: &'a [u8]) -> Option<Self> {
         let mut headers = Headers::default();
         let mut rest = bytes.strip_prefix(&[0xFF, 0xD8])?;
         loop {

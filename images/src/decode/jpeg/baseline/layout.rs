@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::frame::{BLOCK, Frame};
-use crate::{Area, Size};
+use super::{Region, Size};
 
 /// Fewest columns of colours between which libjpeg interpolates.
 const INTERPOLATED_MIN: u32 = 3;
@@ -32,13 +32,13 @@ pub(super) struct Layout {
 impl Layout {
     /// Of the image divided by `by`: 1, 2, 4 or 8.
     pub(super) fn new(frame: &Frame<'_>, by: u32) -> Option<Self> {
-        let first = frame.components.first().filter(|_| BLOCK.is_multiple_of(by))?;
+        let first = frame.components.first().filter(|_| [1, 2, 4, 8].contains(&by))?;
         let [across, down] = [first.across, first.down];
         let side = BLOCK / by;
         let unit = Size { width: across * side, height: down * side };
         let (columns, rows) =
-            (frame.size.width.div_ceil(BLOCK * across), frame.size.height.div_ceil(BLOCK * down));
-        let size = frame.size.divided(by);
+            (frame.size().width.div_ceil(BLOCK * across), frame.size().height.div_ceil(BLOCK * down));
+        let size = frame.size().divided(by);
         // Colours of half the resolution both ways are reduced by half as much, and not interpolated then.
         let is_made_up_for = by > 1 && across == 2 && down == 2;
         let (colour_side, per_colour) =
@@ -62,13 +62,13 @@ impl Layout {
         Size { width: self.size.width.div_ceil(across), height: self.size.height.div_ceil(down) }
     }
 
-    /// The units that the pixels of `area` depend on: where colours have half the resolution, on those beside it, too.
-    pub(super) fn around(&self, area: Area) -> Units {
+    /// The units that the pixels of `region` depend on: where colours have half the resolution, on those beside it, too.
+    pub(super) fn around(&self, region: Region) -> Units {
         let along = |from: u32, len: u32, per_colour: u32, unit: u32, end: u32| {
             let margin = if per_colour == 1 { 0 } else { per_colour };
             from.saturating_sub(margin) / unit..(from + len + margin).div_ceil(unit).min(end)
         };
-        let Area { left, top, size } = area;
+        let Region { left, top, size } = region;
         let [across, down] = self.per_colour;
         Units {
             columns: along(left, size.width, across, self.unit.width, self.columns),

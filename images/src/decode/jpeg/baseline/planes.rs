@@ -6,8 +6,7 @@ use super::frame::{COEFFICIENTS, Component};
 use super::inverse::{Samples, inverse};
 use super::layout::{Layout, Units};
 use super::scan::Block;
-use crate::Size;
-use crate::limits::{scratch, shrink};
+use super::{Size, shrink};
 
 /// A component's samples; its buffer is kept from image to image.
 #[derive(Default)]
@@ -35,7 +34,9 @@ impl Plane {
         let (width, height) = (across * side, down * side);
         let pitch = units.columns.len() * width;
         let mut samples = std::mem::take(&mut self.samples);
-        let _ = scratch(&mut samples, pitch * units.rows.len() * height);
+        let count = pitch * units.rows.len() * height;
+        // It is not made shorter: what a later image finds there is overwritten.
+        samples.resize(count.max(samples.len()), 0);
         let (left, top) = (units.columns.start as usize * width, units.rows.start as usize * height);
         *self = Self { samples, pitch, left, top, size: layout.component(at), across, down, side };
     }
@@ -77,8 +78,8 @@ impl Plane {
         self.samples.get(from..from + columns.len())
     }
 
-    /// Gives back what one large image made it grow to.
-    pub(super) fn shrink(&mut self) {
-        shrink(&mut self.samples);
+    /// Gives the buffer back if it is larger than that.
+    pub(super) fn shrink(&mut self, bytes_max: usize) {
+        shrink(&mut self.samples, bytes_max);
     }
 }

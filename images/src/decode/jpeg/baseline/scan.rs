@@ -9,7 +9,7 @@ use super::bits::{Bits, Segments, len};
 use super::frame::{COEFFICIENTS, Component, Frame, TABLES, ZIGZAG};
 use super::huffman::{Kind, PAST_THE_END, Table};
 use super::pairs::{PAIR_BITS, Pairs};
-use crate::limits::shrink;
+use super::shrink;
 
 /// A block's coefficients, as they stand in it row by row.
 pub(super) type Block = [i16; COEFFICIENTS];
@@ -65,9 +65,9 @@ pub(super) struct Scan<'a> {
 }
 
 impl Buffers {
-    /// Gives back what one large image made them grow to.
-    pub(super) fn shrink(&mut self) {
-        shrink(&mut self.segment);
+    /// Gives back what is larger than that.
+    pub(super) fn shrink(&mut self, bytes_max: usize) {
+        shrink(&mut self.segment, bytes_max);
     }
 }
 
