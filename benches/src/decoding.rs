@@ -44,7 +44,7 @@ pub(crate) fn run() -> Result<Vec<Figure>> {
         .collect();
 
     let mut bench =
-        Bench { images: Decoder::new(), rows: RowDecoder::new(), row: Region::heap(1 << 20) };
+        Bench { images: Decoder::new(), rows: RowDecoder::default(), row: Region::heap(1 << 20) };
     let [mut whole, mut all, mut part, mut part_left, mut row, mut last, mut from_marked] =
         [const { Vec::new() }; 7];
     let mut small = [const { Vec::new() }; 3];

@@ -31,7 +31,7 @@ fn interleaved(planes: &[u8]) -> Vec<u8> {
 }
 
 fn decode(media: Media, bytes: &[u8], height: u32, width: u32) -> Result<Vec<u8>, ImageFault> {
-    let planes = row(&mut RowDecoder::new(), media, bytes, &ImageSpec::cover(height, width), 0)?;
+    let planes = row(&mut RowDecoder::default(), media, bytes, &ImageSpec::cover(height, width), 0)?;
     Ok(interleaved(&planes))
 }
 
@@ -98,7 +98,7 @@ fn a_target_that_is_not_square_is_covered_from_the_middle() {
 #[test]
 fn planes_follow_each_other_red_green_blue() {
     let ppm = b"P6 2 2 255\nrgbRGBxyzXYZ";
-    let deliver = |spec| row(&mut RowDecoder::new(), Media::Ppm, ppm, &spec, 0).unwrap();
+    let deliver = |spec| row(&mut RowDecoder::default(), Media::Ppm, ppm, &spec, 0).unwrap();
     let planar = ImageSpec::cover(2, 2);
     assert_eq!(deliver(planar), b"rRxXgGyYbBzZ");
     assert_eq!(deliver(ImageSpec { channels_last: true, ..planar }), b"rgbRGBxyzXYZ");
@@ -111,12 +111,12 @@ fn what_lies_beside_the_image_is_black() {
     let ppm = b"P6 2 1 255\nrgbRGB";
     let framing = Framing::Center { short: 0 };
     let spec = ImageSpec { framing, channels_last: true, ..ImageSpec::cover(3, 4) };
-    let found = row(&mut RowDecoder::new(), Media::Ppm, ppm, &spec, 0).unwrap();
+    let found = row(&mut RowDecoder::default(), Media::Ppm, ppm, &spec, 0).unwrap();
     let black = [0; 12];
     let middle = b"\0\0\0rgbRGB\0\0\0";
     assert_eq!(found, [&black[..], middle, &black].concat());
     let planes =
-        row(&mut RowDecoder::new(), Media::Ppm, ppm, &ImageSpec { channels_last: false, ..spec }, 0).unwrap();
+        row(&mut RowDecoder::default(), Media::Ppm, ppm, &ImageSpec { channels_last: false, ..spec }, 0).unwrap();
     assert_eq!(interleaved(&planes), found);
 }
 
@@ -126,7 +126,7 @@ fn shortcuts_change_little_and_exact_turns_them_off() {
     let bytes = file("reduced.jpg");
     let framing = Framing::RandomResized { scale: [0.05, 0.3], ratio: [0.75, 1.5] };
     let spec = ImageSpec { framing, flip: 0.5, ..ImageSpec::cover(32, 32) };
-    let mut decoder = RowDecoder::new();
+    let mut decoder = RowDecoder::default();
     let (mut differing, mut largest_mean) = (0, 0.0_f64);
     for position in 0..50 {
         let quick = row(&mut decoder, Media::Jpeg, &bytes, &spec, position).unwrap();
@@ -142,7 +142,7 @@ fn shortcuts_change_little_and_exact_turns_them_off() {
 
 #[test]
 fn a_decoder_forgets_the_image_before() {
-    let mut decoder = RowDecoder::new();
+    let mut decoder = RowDecoder::default();
     let names =
         ["resize.png", "grey16.png", "cmyk.jpg", "reduced.jpg", "six.ppm", "baseline.jpg", "tall.png"];
     for name in names.iter().chain(names.iter().rev()) {
@@ -259,7 +259,7 @@ proptest! {
         let _ = decode(media(name), &bytes, 9, 7);
         let framing = Framing::RandomResized { scale: [0.08, 1.0], ratio: [0.75, 1.5] };
         let spec = ImageSpec { framing, flip: 0.5, ..ImageSpec::cover(9, 7) };
-        let _ = row(&mut RowDecoder::new(), media(name), &bytes, &spec, 3);
+        let _ = row(&mut RowDecoder::default(), media(name), &bytes, &spec, 3);
     }
 
     #[test]

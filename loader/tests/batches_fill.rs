@@ -9,7 +9,7 @@ use shade_formats::control::{ImageSpec, Output};
 use shade_formats::index::{Codec, Entry, Index, IndexBuilder, Media, Shard};
 use shade_formats::ring::{BatchLayout, Layout, NOT_LENT, Region};
 use shade_formats::{SampleId, ShardId};
-use shade_images::{Draw, ImageFault, RowDecoder, Size};
+use shade_images::{Draw, ImageFault, JpegDecoder, RowDecoder, Size};
 use shade_load::batches::{
     Columns, FillFault, FillOrder, Filled, LayoutFault, Move, Row, SealOrder, Ticket, Workers, seal,
 };
@@ -73,7 +73,7 @@ impl Rig {
         let (arena, free) = Arena::create(1 << 20, 512).unwrap();
         let arena = Arc::new(arena);
         let (answer, done) = unbounded();
-        let workers = Workers::start(2, &index, Arc::clone(&arena), answer).unwrap();
+        let workers = Workers::start(2, JpegDecoder::Auto, &index, Arc::clone(&arena), answer).unwrap();
         Self { workers, done, arena, free, records, index }
     }
 
@@ -360,7 +360,7 @@ fn decoded(png: &[u8]) -> Vec<u8> {
         row[at..at + piece.len()].copy_from_slice(piece);
         Ok::<(), ImageFault>(())
     };
-    RowDecoder::new().decode(Media::Png, png, &ImageSpec::cover(28, 28), Draw::default(), write).unwrap();
+    RowDecoder::default().decode(Media::Png, png, &ImageSpec::cover(28, 28), Draw::default(), write).unwrap();
     row
 }
 
@@ -697,6 +697,6 @@ fn a_drop_finishes_what_is_queued() {
 #[test]
 fn no_workers_are_refused() {
     let (arena, _free) = Arena::create(4096, 512).unwrap();
-    let started = Workers::start(0, &index(&[], &[]), Arc::new(arena), unbounded().0);
+    let started = Workers::start(0, JpegDecoder::Auto, &index(&[], &[]), Arc::new(arena), unbounded().0);
     assert_eq!(started.unwrap_err().kind(), std::io::ErrorKind::InvalidInput);
 }

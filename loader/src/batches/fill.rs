@@ -7,7 +7,7 @@ use std::time::Instant;
 use shade_formats::control::Output;
 use shade_formats::index::Entry;
 use shade_formats::ring::Region;
-use shade_images::{RowDecoder, Size, shrink};
+use shade_images::{JpegDecoder, RowDecoder, Size, shrink};
 
 use super::decompress::{Decompressor, Dictionaries};
 use super::room::{indexed_size, row_bytes};
@@ -18,6 +18,7 @@ use crate::panics::caught;
 /// What one worker needs to fill rows, kept between them so that a small row costs no allocation.
 pub(super) struct Filler {
     arena: Arc<Arena>,
+    jpeg: JpegDecoder,
     buffers: Buffers,
 }
 
@@ -31,8 +32,8 @@ struct Buffers {
 }
 
 impl Filler {
-    pub(super) fn new(arena: Arc<Arena>, dictionaries: Dictionaries) -> Self {
-        Self { arena, buffers: Buffers::new(Decompressor::new(dictionaries)) }
+    pub(super) fn new(arena: Arc<Arena>, dictionaries: Dictionaries, jpeg: JpegDecoder) -> Self {
+        Self { arena, jpeg, buffers: Buffers::new(jpeg, Decompressor::new(dictionaries)) }
     }
 
     /// Fills every row of `order`; a bad one does not spoil the others.
@@ -47,7 +48,7 @@ impl Filler {
                 Err(fault) => {
                     if matches!(fault, FillFault::Panicked { .. }) {
                         // Whatever it was in the middle of, it is not in a state to go on from.
-                        self.buffers = Buffers::new(self.buffers.zstd.renewed());
+                        self.buffers = Buffers::new(self.jpeg, self.buffers.zstd.renewed());
                     }
                     faults.push((at, fault));
                 }
@@ -119,8 +120,8 @@ impl Filler {
 }
 
 impl Buffers {
-    fn new(zstd: Decompressor) -> Self {
-        Self { decoder: RowDecoder::default(), zstd, stored: Vec::new(), raw: Vec::new() }
+    fn new(jpeg: JpegDecoder, zstd: Decompressor) -> Self {
+        Self { decoder: RowDecoder::new(jpeg), zstd, stored: Vec::new(), raw: Vec::new() }
     }
 
     /// Gives back what one large record made the buffers grow to.
