@@ -17,7 +17,6 @@
 //! - JPEG and lossy WebP are decoded by other code or another version of it: equal in all our tests, but a
 //!   step of 1 in 255 here and there is no defect (baseline JPEGs are decoded by code of our own, with the
 //!   pixels of libjpeg-turbo);
-//! - BMP of 16 bits a pixel: 5 and 6 bits are widened with rounding, where Pillow cuts off (a step of 1);
 //! - TIFF: palettes, samples of 12 or 32 bits, Lab and YCbCr are errors, as are the compressions of fax, JPEG,
 //!   WebP, zstd and LZMA; so are GIF, plain (ASCII) netpbm and PBM;
 //! - an orientation that stands in XMP only is not seen;

@@ -8,7 +8,7 @@ use shade_formats::index::Media;
 use shade_images::{Decoder, IMAGE_PIXELS_MAX, ImageFault, Part, orientation};
 
 /// One or two of each format and each path through it.
-const DAMAGED: [&str; 26] = [
+const DAMAGED: [&str; 29] = [
     "baseline.jpg",
     "progressive.jpg",
     "cmyk.jpg",
@@ -26,6 +26,9 @@ const DAMAGED: [&str; 26] = [
     "palette4.bmp",
     "rgb565.bmp",
     "rle8.bmp",
+    "rle8_mixed.bmp",
+    "rle4.bmp",
+    "core.bmp",
     "lzw.tif",
     "deflate.tif",
     "packbits.tif",

@@ -112,11 +112,16 @@ def tiffs():
     image.quantize(16).save("unsupported_palette.tif")
 
 
-def bmp(name, bits, rows, masks=None, palette=b"", compression=0):
+def bmp(name, bits, rows, masks=None, palette=b"", compression=0, top_down=False):
+    """A BMP in a form that Pillow cannot write."""
     width, height = SIZE
-    extra = struct.pack("<III", *masks) if masks else b""
+    extra = struct.pack(f"<{len(masks)}I", *masks) if masks else b""
+    # Four masks are part of a longer header, three follow the usual one.
+    header = 56 if masks and len(masks) == 4 else 40
     start = 14 + 40 + len(extra) + len(palette)
-    head = struct.pack("<IiiHHIIiiII", 40, width, height, 1, bits, 3 if masks else compression, len(rows), 0, 0, len(palette) // 4, 0)
+    kind = 3 if masks else compression
+    sides = width, -height if top_down else height
+    head = struct.pack("<IiiHHIIiiII", header, *sides, 1, bits, kind, len(rows), 0, 0, len(palette) // 4, 0)
     with open(name, "wb") as file:
         file.write(b"BM" + struct.pack("<IHHI", start + len(rows), 0, 0, start) + head + extra + palette + rows)
 
@@ -131,12 +136,30 @@ def bmps():
     random = np.random.default_rng(7)
     bmp("rgb32.bmp", 32, random.integers(0, 256, (height, width * 4)).astype(np.uint8).tobytes())
     palette = random.integers(0, 256, 64).astype(np.uint8).tobytes()
-    bmp("palette4.bmp", 4, random.integers(0, 256, (height, 8)).astype(np.uint8).tobytes(), palette=palette)
+    nibbles = random.integers(0, 256, (height, 8)).astype(np.uint8).tobytes()
+    bmp("palette4.bmp", 4, nibbles, palette=palette)
     words = random.integers(0, 32768, (height, 14)).astype("<u2")
     bmp("rgb555.bmp", 16, words.tobytes())
     bmp("rgb565.bmp", 16, (words * 2 + 1).astype("<u2").tobytes(), masks=(0xF800, 0x7E0, 0x1F))
     runs = b"".join(bytes([6, y, 4, y + 40, 3, 200 - y, 0, 0]) for y in range(height)) + b"\0\1"
-    bmp("rle8.bmp", 8, runs, palette=random.integers(0, 256, 1024).astype(np.uint8).tobytes(), compression=1)
+    colours = random.integers(0, 256, 1024).astype(np.uint8).tobytes()
+    bmp("rle8.bmp", 8, runs, palette=colours, compression=1)
+    # Values as they are, odd and even in number, a run that is too long for its line, a line that is cut short, a step.
+    mixed = bytes([0, 5, 9, 8, 7, 6, 5, 0, 20, 3, 0, 0, 4, 1, 0, 0, 0, 2, 3, 2, 5, 77, 0, 0])
+    mixed += b"".join(bytes([0, 4, 1, 2, 3, 4, 9, y, 0, 0]) for y in range(4)) + b"\0\1"
+    bmp("rle8_mixed.bmp", 8, mixed, palette=colours, compression=1)
+    runs = b"".join(bytes([0, 5, 0x12, 0x34, 0x5F, 0, 8, 0x10 * y + 7, 0, 0]) for y in range(height)) + b"\0\1"
+    bmp("rle4.bmp", 4, runs, palette=palette, compression=2)
+    bmp("top_down.bmp", 4, nibbles, palette=palette, top_down=True)
+    # Fewer colours than values, some of which have none then.
+    bmp("palette_short.bmp", 4, nibbles, palette=palette[:20])
+    bytes4 = random.integers(0, 256, (height, width * 4)).astype(np.uint8).tobytes()
+    bmp("rgba32.bmp", 32, bytes4, masks=(0xFF, 0xFF00, 0xFF0000, 0xFF000000))
+    # The oldest header, with sides of 16 bits and three bytes a colour.
+    head = struct.pack("<IHHHH", 12, width, height, 1, 4)
+    start = 14 + 12 + 48
+    with open("core.bmp", "wb") as file:
+        file.write(b"BM" + struct.pack("<IHHI", start + len(nibbles), 0, 0, start) + head + colours[:48] + nibbles)
 
 
 def webps():
