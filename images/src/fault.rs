@@ -23,7 +23,8 @@ pub enum ImageFault {
         /// In the decoder's own words.
         text: String,
     },
-    /// No pixels, or more than [`IMAGE_PIXELS_MAX`]: of a header that is read, or of a size that is asked for.
+    /// No pixels, or more than [`IMAGE_PIXELS_MAX`]: of a header that is read, or of a size that is
+    /// asked for.
     #[error("image of {width} x {height} pixels: expected 1 to {IMAGE_PIXELS_MAX} pixels")]
     Size {
         /// Columns.

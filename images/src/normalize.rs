@@ -1,11 +1,12 @@
 //! Images of bytes to images of floats, channels last, in one pass: the arithmetic of
 //! `shade_load.Normalize`.
 //!
-//! A byte has 256 values. What each of them becomes stands in a table for each colour, which the caller
-//! makes. So any scale, mean and deviation and any type of 2 or 4 bytes cost one look-up a value.
+//! A byte has 256 values. What each of them becomes stands in a table for each colour, which the
+//! caller makes. So any scale, mean and deviation and any type of 2 or 4 bytes cost one look-up a
+//! value.
 //!
-//! Images are read and written through functions, piece by piece. No reference to their memory is formed
-//! here: it may be shared with another process, or not yet initialised.
+//! Images are read and written through functions, piece by piece. No reference to their memory is
+//! formed here: it may be shared with another process, or not yet initialised.
 
 #![expect(
     clippy::indexing_slicing,
@@ -22,8 +23,8 @@ const PIXELS: usize = 1024;
 /// What each byte becomes, for each colour: values of `B` bytes.
 pub type Tables<const B: usize> = [[[u8; B]; VALUES]; COLOURS];
 
-/// The tables that `bytes` are: the values for the bytes 0 to 255 of the first colour, the second and the
-/// third. `None` if there are not just as many.
+/// The tables that `bytes` are: the values for the bytes 0 to 255 of the first colour, the second
+/// and the third. `None` if there are not just as many.
 #[must_use]
 pub fn tables<const B: usize>(bytes: &[u8]) -> Option<&Tables<B>> {
     let (values, []) = bytes.as_chunks::<B>() else { return None };
@@ -55,8 +56,8 @@ pub fn interleaved<const B: usize>(
     }
 }
 
-/// Converts `images` images of `pixels` pixels that have a plane for each colour. `read` and `write` are
-/// those of [`interleaved`].
+/// Converts `images` images of `pixels` pixels that have a plane for each colour. `read` and
+/// `write` are those of [`interleaved`].
 pub fn planes<const B: usize>(
     images: usize,
     pixels: usize,

@@ -81,10 +81,11 @@ impl Orientation {
     }
 }
 
-/// The turn that the decoded pixels of `bytes` still need, from EXIF in JPEG (APP1), PNG (`eXIf`) and WebP (`EXIF`).
+/// The turn that the decoded pixels of `bytes` still need, from EXIF in JPEG (APP1), PNG (`eXIf`)
+/// and WebP (`EXIF`).
 ///
-/// Upright where EXIF is missing or broken, and always so for TIFF, whose tag 274 the decoder has heeded, as Pillow does:
-/// `decode(bytes)?.oriented(orientation(bytes))` is right for every kind.
+/// Upright where EXIF is missing or broken, and always so for TIFF, whose tag 274 the decoder has
+/// heeded, as Pillow does: `decode(bytes)?.oriented(orientation(bytes))` is right for every kind.
 #[must_use]
 pub fn orientation(bytes: &[u8]) -> Orientation {
     let mut reader = Reader::new();

@@ -64,8 +64,8 @@ fn subsamp() -> impl Strategy<Value = Subsamp> {
     ])
 }
 
-/// Our decoder decodes just the part that is asked for, libjpeg-turbo from a block's edge on. So the area says
-/// which of them it was.
+/// Our decoder decodes just the part that is asked for, libjpeg-turbo from a block's edge on. So
+/// the area says which of them it was.
 #[test]
 fn the_switch_leaves_every_jpeg_to_libjpeg_turbo() {
     let asked = Area { left: 53, top: 40, size: Size { width: 31, height: 20 } };

@@ -1,4 +1,5 @@
-//! Headers that claim gigabytes, and streams that inflate to them, cost no memory. In a process of its own, to be measured.
+//! Headers that claim gigabytes, and streams that inflate to them, cost no memory. In a process of
+//! its own, to be measured.
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 use libdeflater::{CompressionLvl, Compressor, crc32};
@@ -7,7 +8,8 @@ use shade_images::{Decoder, ImageFault};
 /// More than the decoders need to look at a header or to decode a pixel.
 const BYTES_MAX: u64 = 16 << 20;
 
-/// The most address space that this process ever had, so that memory is counted which was asked for and never touched.
+/// The most address space that this process ever had, so that memory is counted which was asked for
+/// and never touched.
 fn peak_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmPeak:")).unwrap();
@@ -35,7 +37,8 @@ fn jpeg(width: u16, height: u16) -> Vec<u8> {
 
 #[test]
 fn bombs_cost_no_memory() {
-    // 64 MB of zeros in less than 1 MB. Its image has one black pixel, whose line and filter are the first four.
+    // 64 MB of zeros in less than 1 MB. Its image has one black pixel, whose line and filter are
+    // the first four.
     let zeros = vec![0; 64 << 20];
     let mut stream = vec![0; 1 << 20];
     let len = Compressor::new(CompressionLvl::default()).zlib_compress(&zeros, &mut stream).unwrap();

@@ -1,4 +1,5 @@
-//! The fuzz targets' corpus: what holds for any bytes holds for these, which a fuzzer chose for the paths that they take.
+//! The fuzz targets' corpus: what holds for any bytes holds for these, which a fuzzer chose for the
+//! paths that they take.
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 use std::panic::catch_unwind;

@@ -60,7 +60,8 @@ fn changed(
     bytes
 }
 
-/// Whether a damaged header claims a size that is worth a try: decoding tens of megapixels for every case would take hours.
+/// Whether a damaged header claims a size that is worth a try: decoding tens of megapixels for
+/// every case would take hours.
 fn is_small(bytes: &[u8]) -> bool {
     let (_, width, height) = shade_formats::index::sniff(bytes);
     u64::from(width) * u64::from(height) <= 1 << 20
@@ -128,7 +129,8 @@ fn bombs_are_refused_by_their_header() {
     bmp[22..26].copy_from_slice(&side.to_le_bytes());
     assert_eq!(Decoder::new().decode(&bmp), Err(expected.clone()));
 
-    // Entries of 12 bytes from the directory on: width and height are the first two, the rows of its strip the ninth.
+    // Entries of 12 bytes from the directory on: width and height are the first two, the rows of
+    // its strip the ninth.
     let mut tiff = file("rgb16.tif");
     let directory = u32::from_le_bytes(tiff[4..8].try_into().unwrap()) as usize;
     for entry in [0, 1, 8] {
@@ -139,8 +141,8 @@ fn bombs_are_refused_by_their_header() {
 
     assert_eq!(Decoder::new().decode(b"P5 40000 40000 65535\n"), Err(expected));
 
-    // The sides of a lossless WebP have 14 bits: no bomb on its own, but too many pixels all the same.
-    // (16,384, the largest, is read as 0 by image-webp 0.2.4, and refused for that.)
+    // The sides of a lossless WebP have 14 bits: no bomb on its own, but too many pixels all the
+    // same. (16,384, the largest, is read as 0 by image-webp 0.2.4, and refused for that.)
     let bits = (16_382_u32 | 16_382 << 14).to_le_bytes();
     let webp = [&b"RIFF\x20\0\0\0WEBPVP8L\x10\0\0\0\x2f"[..], &bits, &[0; 15]].concat();
     let expected = ImageFault::Size { width: 16_383, height: 16_383 };

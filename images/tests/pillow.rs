@@ -1,4 +1,5 @@
-//! Decoded, turned, resized and encoded pixels are Pillow's. The references in `data/` are by `data/make.py`.
+//! Decoded, turned, resized and encoded pixels are Pillow's. The references in `data/` are by
+//! `data/make.py`.
 #![expect(
     clippy::unwrap_used,
     clippy::print_stdout,

@@ -1,5 +1,5 @@
-//! A PNG gives what the `png` crate alone gives, pixels or words, whichever way it goes: made in many ways, and damaged.
-//! For the one exception see `fuzz/src/lib.rs`.
+//! A PNG gives what the `png` crate alone gives, pixels or words, whichever way it goes: made in
+//! many ways, and damaged. For the one exception see `fuzz/src/lib.rs`.
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 use libdeflater::{CompressionLvl, Compressor, crc32};
@@ -27,7 +27,8 @@ struct Plan {
     transparency: usize,
     /// Bytes of an IDAT.
     piece: usize,
-    /// Kinds of chunks between the header and the image data, one for each of its pieces, and behind it.
+    /// Kinds of chunks between the header and the image data, one for each of its pieces, and
+    /// behind it.
     others: Vec<[u8; 4]>,
 }
 

@@ -1,4 +1,5 @@
-//! What holds for any bytes at all, for the fuzz targets and for the test that replays their corpus (`tests/corpus.rs`).
+//! What holds for any bytes at all, for the fuzz targets and for the test that replays their corpus
+//! (`tests/corpus.rs`).
 
 use std::io::Cursor;
 
@@ -11,7 +12,8 @@ const PIXELS_MAX: u64 = 1 << 20;
 /// Bytes of an input before the image's: what part of it to take.
 const PART_BYTES: usize = 9;
 
-/// Bytes of any kind of image give an image or an error, and the same again, whatever the decoder's buffers hold.
+/// Bytes of any kind of image give an image or an error, and the same again, whatever the decoder's
+/// buffers hold.
 pub fn any(input: &[u8]) {
     let _ = orientation(input);
     let (_, width, height) = sniff(input);
@@ -28,10 +30,12 @@ pub fn any(input: &[u8]) {
     assert!(first == again, "{first:?}, then {again:?}");
 }
 
-/// A JPEG gives at least the part that was asked for, with the whole's pixels; and the whole behind it is not touched by it.
+/// A JPEG gives at least the part that was asked for, with the whole's pixels; and the whole behind
+/// it is not touched by it.
 ///
-/// Pixels of progressive JPEGs are not compared: where scans are missing, libjpeg smooths over the blocks' edges, and at the
-/// edge of a part it lacks the blocks beside it. The difference is a step or two.
+/// Pixels of progressive JPEGs are not compared: where scans are missing, libjpeg smooths over the
+/// blocks' edges, and at the edge of a part it lacks the blocks beside it. The difference is a step
+/// or two.
 pub fn jpeg(input: &[u8]) {
     let Some((part, bytes)) = input.split_first_chunk::<PART_BYTES>() else { return };
     let (_, width, height) = sniff(bytes);
@@ -83,8 +87,9 @@ pub fn jpeg(input: &[u8]) {
     }
 }
 
-/// A PNG gives what the `png` crate alone makes of it: pixels or words, but for Huffman codes with holes. So does the same
-/// one with right CRCs, which nearly every input lacks, and one whose lines are the input.
+/// A PNG gives what the `png` crate alone makes of it: pixels or words, but for Huffman codes with
+/// holes. So does the same one with right CRCs, which nearly every input lacks, and one whose lines
+/// are the input.
 pub fn png(input: &[u8]) {
     for bytes in [input.to_vec(), mended(input), made_of(input)] {
         let sides = [16, 20].map(|at| bytes.get(at..).and_then(|rest| rest.first_chunk()).copied());
@@ -105,7 +110,8 @@ pub fn png(input: &[u8]) {
                     "{text}, where the png crate says {expected}"
                 );
             }
-            // The one thing that libdeflate overlooks, which the shortcut uses: `images/src/formats/png_plain.rs`.
+            // The one thing that libdeflate overlooks, which the shortcut uses:
+            // `images/src/formats/png_plain.rs`.
             (Ok(_), Err(expected)) if expected.starts_with("Corrupt deflate stream.") => {}
             (found, expected) => panic!("{:?}, where the png crate says {:?}", found.err(), expected.err()),
         }
@@ -158,7 +164,8 @@ impl Found {
     }
 }
 
-/// The size and, where samples have 8 bits, the pixels without alpha; or the decoder's words. No words where it would panic.
+/// The size and, where samples have 8 bits, the pixels without alpha; or the decoder's words. No
+/// words where it would panic.
 fn by_the_png_crate(bytes: &[u8]) -> Result<(Size, Option<Vec<u8>>), String> {
     let decode = || {
         let mut decoder = png::Decoder::new(Cursor::new(bytes));
@@ -195,8 +202,8 @@ fn mended(bytes: &[u8]) -> Vec<u8> {
     mended
 }
 
-/// A PNG whose lines, their filters included, are what `input` says behind kind, width and palette; its stream is stored
-/// and has right checksums.
+/// A PNG whose lines, their filters included, are what `input` says behind kind, width and palette;
+/// its stream is stored and has right checksums.
 fn made_of(input: &[u8]) -> Vec<u8> {
     let [kind, width, colours, rest @ ..] = input else { return Vec::new() };
     let (colour, samples) = [(0, 1), (2, 3), (3, 1), (4, 2), (6, 4)][usize::from(*kind) % 5];

@@ -1,4 +1,5 @@
-//! Which box of an image becomes the row: torchvision's transforms as numbers, before anything is decoded.
+//! Which box of an image becomes the row: torchvision's transforms as numbers, before anything is
+//! decoded.
 //!
 //! ```text
 //!   source                     the scope, resized                 the row
@@ -9,9 +10,9 @@
 //!   +--------------------+     +-------------+
 //! ```
 //!
-//! The scope is what the resizing filter may look at: all of the image for `Resize`, the part itself for
-//! `RandomResizedCrop`. Only what becomes the row is resized. The result is the same: a filter's taps reach beyond the row's
-//! box, as they would in the whole.
+//! The scope is what the resizing filter may look at: all of the image for `Resize`, the part
+//! itself for `RandomResizedCrop`. Only what becomes the row is resized. The result is the same: a
+//! filter's taps reach beyond the row's box, as they would in the whole.
 
 use shade_formats::control::{Framing, ImageSpec};
 
@@ -72,7 +73,8 @@ impl CropBox {
             return Part::whole(self.source);
         }
         let Some(visible) = self.visible() else { return Part::whole(self.source) };
-        // A tap of the filter reaches as far as one pixel of the result is wide, and no less than a pixel.
+        // A tap of the filter reaches as far as one pixel of the result is wide, and no less than a
+        // pixel.
         let reach = |scope: u32, resized: u32| scope.div_ceil(resized) + 1;
         let along = |from: u32, len: u32, scope: u32, resized: u32, start: u32| {
             let reach = u64::from(reach(scope, resized));
@@ -89,13 +91,15 @@ impl CropBox {
         Part { area: Area { left, top, size: Size { width, height } }, reduce_by: self.reduction() }
     }
 
-    /// The largest divisor by which the source may be reduced before resizing, and still have twice the result's pixels along
-    /// each side: so the resizer's filter, not the decoder's, makes what is seen.
+    /// The largest divisor by which the source may be reduced before resizing, and still have twice
+    /// the result's pixels along each side: so the resizer's filter, not the decoder's, makes what
+    /// is seen.
     ///
-    /// Of 60 photographs with much grain the worst then differs by 2.1 grey levels on average from what PIL makes of the whole,
-    /// at any size; where the reduced source is only just as large as the result, by 6.8. It costs where the
-    /// reduction is half of what it could be: `Resize(256)`, 374 or 512 and the middle 224 pixels of a JPEG of 2000 x 1500
-    /// then take 1.12 to 1.17 times as long.
+    /// Of 60 photographs with much grain the worst then differs by 2.1 grey levels on average from
+    /// what PIL makes of the whole, at any size; where the reduced source is only just as large as
+    /// the result, by 6.8. It costs where the reduction is half of what it could be: `Resize(256)`,
+    /// 374 or 512 and the middle 224 pixels of a JPEG of 2000 x 1500 then take 1.12 to 1.17 times
+    /// as long.
     fn reduction(&self) -> u32 {
         let covers = |by: u32| {
             let by = u64::from(FILTERED * by);
@@ -144,8 +148,8 @@ impl CropBox {
 
     /// The box that becomes what shows in the row, in the source reduced `by`.
     ///
-    /// A reduced JPEG has its sides rounded up, so the box is computed from the true size and then divided: computed
-    /// from the reduced size it would be off by a fraction of a pixel.
+    /// A reduced JPEG has its sides rounded up, so the box is computed from the true size and then
+    /// divided: computed from the reduced size it would be off by a fraction of a pixel.
     pub(super) fn source_box(&self, by: u32) -> Option<FloatBox> {
         let visible = self.visible()?;
         let Self { scope, resized, .. } = *self;
@@ -162,7 +166,8 @@ impl CropBox {
     }
 }
 
-/// `source` resized so that it just covers `row`: one side is the row's, the other follows, rounded down.
+/// `source` resized so that it just covers `row`: one side is the row's, the other follows, rounded
+/// down.
 fn covering(source: Size, row: Size) -> Size {
     if u64::from(source.width) * u64::from(row.height) <= u64::from(source.height) * u64::from(row.width) {
         Size { width: row.width, height: times(row.width, source.height, source.width) }
@@ -171,7 +176,8 @@ fn covering(source: Size, row: Size) -> Size {
     }
 }
 
-/// `source` with a shorter side of `short`, as torchvision's `Resize`: the longer one follows, rounded down. 0 is as it is.
+/// `source` with a shorter side of `short`, as torchvision's `Resize`: the longer one follows,
+/// rounded down. 0 is as it is.
 fn resized_short(source: Size, short: u32) -> Size {
     if short == 0 {
         return source;
@@ -189,8 +195,9 @@ fn times(a: u32, b: u32, c: u32) -> u32 {
     to_u32(u64::from(a) * u64::from(b) / u64::from(c.max(1)))
 }
 
-/// The corner of `row` in the middle of `resized`, as torchvision's `CenterCrop` has it: where the row is larger, the image is
-/// padded first, by half of what is missing, rounded down, on the left and above.
+/// The corner of `row` in the middle of `resized`, as torchvision's `CenterCrop` has it: where the
+/// row is larger, the image is padded first, by half of what is missing, rounded down, on the left
+/// and above.
 fn middle(resized: Size, row: Size) -> (i64, i64) {
     let along = |resized: u32, row: u32| match resized.checked_sub(row) {
         Some(spare) => i64::from(half_to_even(spare)),
@@ -245,7 +252,8 @@ fn rounded(value: f64) -> u32 {
     value.round_ties_even() as u32
 }
 
-/// Half of `span`, rounded to the nearest integer and ties to even, as Python's `round` does in `CenterCrop`.
+/// Half of `span`, rounded to the nearest integer and ties to even, as Python's `round` does in
+/// `CenterCrop`.
 fn half_to_even(span: u32) -> u32 {
     let half = span / 2;
     if span % 2 == 1 { half + half % 2 } else { half }
@@ -357,7 +365,8 @@ mod tests {
             area += scope.size.pixels() as f64 / source.pixels() as f64 / 20_000.0;
             log_ratio += (f64::from(scope.size.width) / f64::from(scope.size.height)).ln() / 20_000.0;
         }
-        // 200,000 draws of torchvision's get_params: 0.4339 and 0.0308 (parts that do not fit are drawn anew).
+        // 200,000 draws of torchvision's get_params: 0.4339 and 0.0308 (parts that do not fit are
+        // drawn anew).
         assert!((area - 0.4339).abs() < 0.01, "{area}");
         assert!((log_ratio - 0.0308).abs() < 0.01, "{log_ratio}");
     }

@@ -1,6 +1,7 @@
 //! A line of interleaved colours to a line for each colour.
 //!
-//! Compiled for newer CPUs, too, which have shuffles that take a tenth of the time; which one runs is found out once.
+//! Compiled for newer CPUs, too, which have shuffles that take a tenth of the time; which one runs
+//! is found out once.
 
 use multiversion::multiversion;
 

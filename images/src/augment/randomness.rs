@@ -1,5 +1,6 @@
-//! The random numbers of one row's image: from seed, epoch and position in the plan, and from nothing
-//! else. So a row is the same whichever worker makes it, after a resume, and on any number of ranks.
+//! The random numbers of one row's image: from seed, epoch and position in the plan, and from
+//! nothing else. So a row is the same whichever worker makes it, after a resume, and on any number
+//! of ranks.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
@@ -18,8 +19,8 @@ pub struct Draw {
     pub position: u32,
 }
 
-/// A row's stream of random numbers. It is made when the first number is drawn, as most rows of small
-/// images need none.
+/// A row's stream of random numbers. It is made when the first number is drawn, as most rows of
+/// small images need none.
 pub(super) struct Randomness {
     draw: Draw,
     numbers: Option<ChaCha8Rng>,

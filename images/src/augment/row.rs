@@ -1,4 +1,5 @@
-//! From decoded pixels to a row of the batch: resize, mirror, order of colours, and out, some lines at a time.
+//! From decoded pixels to a row of the batch: resize, mirror, order of colours, and out, some lines
+//! at a time.
 
 use shade_formats::control::ImageSpec;
 
@@ -8,8 +9,8 @@ use crate::part::FloatBox;
 use crate::resample::{LINES, Resampler, Source};
 use crate::{Area, Pixels, Size, scratch};
 
-/// Bytes of the lines that are written at a time where nothing is resized: few enough for the CPU's first cache, so many that
-/// small images are one write for each colour.
+/// Bytes of the lines that are written at a time where nothing is resized: few enough for the CPU's
+/// first cache, so many that small images are one write for each colour.
 const BAND_BYTES: usize = 16 * 1024;
 
 /// Why a row could not be written.
@@ -28,8 +29,8 @@ pub(super) struct RowWriter {
 }
 
 impl RowWriter {
-    /// Gives what `crop` takes of `pixels` to `write`, piece by piece, each with its byte in the row. Every byte of the row is
-    /// written.
+    /// Gives what `crop` takes of `pixels` to `write`, piece by piece, each with its byte in the
+    /// row. Every byte of the row is written.
     ///
     /// Bilinear with antialias, the filter of PIL's `BILINEAR`, which is torchvision's default.
     pub(super) fn write<E>(
@@ -102,7 +103,8 @@ impl RowWriter {
     }
 }
 
-/// What of `pixels` lies in `scope`, and where in that `source_box` is. `None` if nothing is left of either.
+/// What of `pixels` lies in `scope`, and where in that `source_box` is. `None` if nothing is left
+/// of either.
 fn within<'a>(pixels: &Pixels<'a>, scope: Area, source_box: FloatBox) -> Option<(Source<'a>, FloatBox)> {
     let Area { left, top, size } = pixels.area;
     // Of the scope, what was decoded.
@@ -140,7 +142,8 @@ impl Target<'_> {
         self.spec.channels_last && !self.flips && self.width == width && self.width == self.spec.width
     }
 
-    /// Makes `band` what is delivered of `lines`, of interleaved colours. It has room for just these.
+    /// Makes `band` what is delivered of `lines`, of interleaved colours. It has room for just
+    /// these.
     fn order<'l>(&self, lines: impl Iterator<Item = &'l [u8]>, band: &mut [u8]) {
         let width = self.width as usize;
         if self.spec.channels_last {
@@ -176,7 +179,8 @@ impl Target<'_> {
         }
     }
 
-    /// Writes the first `count` lines of `band`, which may have more, as lines `row..`: interleaved, or of each of three planes.
+    /// Writes the first `count` lines of `band`, which may have more, as lines `row..`:
+    /// interleaved, or of each of three planes.
     fn band<E>(
         &self,
         row: u32,
@@ -194,8 +198,8 @@ impl Target<'_> {
         })
     }
 
-    /// Writes `lines`, from line `row` on and with `values` a pixel, into what begins at `base`: at once where they fill the
-    /// row's width.
+    /// Writes `lines`, from line `row` on and with `values` a pixel, into what begins at `base`: at
+    /// once where they fill the row's width.
     fn out<E>(
         &self,
         row: u32,

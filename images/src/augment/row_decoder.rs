@@ -1,4 +1,5 @@
-//! From a record to a row of a batch: one decoder per worker thread, with all buffers that images share.
+//! From a record to a row of a batch: one decoder per worker thread, with all buffers that images
+//! share.
 
 use shade_formats::control::ImageSpec;
 use shade_formats::index::Media;
@@ -9,8 +10,8 @@ use super::row::{RowFault, RowWriter};
 use super::whole::write_whole;
 use crate::{Decoder, ImageFault, JpegDecoder, Part, Size};
 
-/// Decodes records to images of one size, or of their own. Keeps its buffers from image to image, so that small images cost
-/// no allocation of ours.
+/// Decodes records to images of one size, or of their own. Keeps its buffers from image to image,
+/// so that small images cost no allocation of ours.
 #[derive(Default)]
 pub struct RowDecoder {
     images: Decoder,
@@ -26,12 +27,12 @@ impl RowDecoder {
         Self { images: Decoder::with_jpeg(jpeg), ..Self::default() }
     }
 
-    /// Decodes `bytes` to the image that `spec` asks for and `draw` decides, and gives it to `write` piece by piece, each
-    /// with its first byte in the row: [`ImageSpec::bytes`] in all.
+    /// Decodes `bytes` to the image that `spec` asks for and `draw` decides, and gives it to
+    /// `write` piece by piece, each with its first byte in the row: [`ImageSpec::bytes`] in all.
     ///
     /// # Errors
-    /// The image is damaged, of an unknown kind, or too large or too small; or what `write` gave. What is written then, is
-    /// unspecified.
+    /// The image is damaged, of an unknown kind, or too large or too small; or what `write` gave.
+    /// What is written then, is unspecified.
     pub fn decode<E: From<ImageFault>>(
         &mut self,
         media: Media,
@@ -46,12 +47,14 @@ impl RowDecoder {
         written
     }
 
-    /// Decodes all of `bytes`, an image whose size is to be `indexed`, and gives it to `write` piece by piece, each with its
-    /// first byte in the row: `3 * width * height` in all. Returns the image's size: `indexed`, or that of a TIFF turned by
-    /// its orientation, which takes as many bytes.
+    /// Decodes all of `bytes`, an image whose size is to be `indexed`, and gives it to `write`
+    /// piece by piece, each with its first byte in the row: `3 * width * height` in all. Returns
+    /// the image's size: `indexed`, or that of a TIFF turned by its orientation, which takes as
+    /// many bytes.
     ///
     /// # Errors
-    /// The image is damaged, of an unknown kind, too large, or of another size; nothing is written then. Or what `write` gave.
+    /// The image is damaged, of an unknown kind, too large, or of another size; nothing is written
+    /// then. Or what `write` gave.
     pub fn decode_whole<E: From<ImageFault>>(
         &mut self,
         media: Media,
@@ -109,7 +112,8 @@ impl RowDecoder {
     ) -> Result<Size, E> {
         let pixels = self.images.decode_part(media, bytes, Part::whole)?;
         let image = pixels.area.size;
-        // The index has the size before any orientation, by which only a TIFF is turned while it is decoded.
+        // The index has the size before any orientation, by which only a TIFF is turned while it is
+        // decoded.
         let turned = Size { width: indexed.height, height: indexed.width };
         if image != indexed && !(media == Media::Tiff && image == turned) {
             return Err(ImageFault::OtherSize { image, indexed }.into());

@@ -3,11 +3,12 @@
 use super::planes::split;
 use crate::scratch;
 
-/// Pixels that are split into their colours at a time: what is written then is still in the CPU's first cache.
+/// Pixels that are split into their colours at a time: what is written then is still in the CPU's
+/// first cache.
 const PIECE_PIXELS: usize = 4096;
 
-/// Gives the interleaved `rgb` to `write`, with each piece's first byte in the row: as it is with `channels_last`, else
-/// plane after plane. `buffer` is for one piece.
+/// Gives the interleaved `rgb` to `write`, with each piece's first byte in the row: as it is with
+/// `channels_last`, else plane after plane. `buffer` is for one piece.
 pub(super) fn write_whole<E>(
     rgb: &[u8],
     channels_last: bool,

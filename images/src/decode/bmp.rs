@@ -4,8 +4,9 @@
 //! "BM" size u32, 0 u32, pixels' offset u32 | header: its size u32, sides, bits, coding, colours, ... | palette | rows
 //! ```
 //!
-//! Rows begin at multiples of 4 bytes and stand upside down, unless the height is negative. Alpha is dropped.
-//! Refused as by Pillow: unusual masks, images in JPEG or PNG, a file that ends before its last row.
+//! Rows begin at multiples of 4 bytes and stand upside down, unless the height is negative. Alpha
+//! is dropped. Refused as by Pillow: unusual masks, images in JPEG or PNG, a file that ends before
+//! its last row.
 
 use shade_formats::index::Media;
 

@@ -1,4 +1,5 @@
-//! Samples of other kinds to RGB of 8 bits, by Pillow's rules: what a model sees must not depend on the loader.
+//! Samples of other kinds to RGB of 8 bits, by Pillow's rules: what a model sees must not depend on
+//! the loader.
 
 /// Converts each group of `N` samples into one pixel; stops where the shorter of the two ends.
 pub(super) fn each<T, const N: usize>(samples: &[T], rgb: &mut [u8], convert: impl Fn(&[T; N]) -> [u8; 3]) {
@@ -14,8 +15,8 @@ pub(super) fn grey(value: u8) -> [u8; 3] {
     [value; 3]
 }
 
-/// A grey sample of 16 bits in 8: cut off at 255, not divided by 256. That loses nearly everything, but it is what
-/// `convert("RGB")` does. (Colours of 16 bits keep their high byte: [`high`].)
+/// A grey sample of 16 bits in 8: cut off at 255, not divided by 256. That loses nearly everything,
+/// but it is what `convert("RGB")` does. (Colours of 16 bits keep their high byte: [`high`].)
 pub(super) fn saturate(value: u16) -> u8 {
     u8::try_from(value).unwrap_or(u8::MAX)
 }
@@ -26,7 +27,8 @@ pub(super) fn high(value: u16) -> u8 {
     high
 }
 
-/// Inks (255 is full) to a colour: `black - ink * black / 255`, rounded, where `black` is 255 less the black ink.
+/// Inks (255 is full) to a colour: `black - ink * black / 255`, rounded, where `black` is 255 less
+/// the black ink.
 pub(super) fn from_inks([c, m, y, k]: [u8; 4]) -> [u8; 3] {
     let black = u8::MAX - k;
     [c, m, y].map(|ink| black.saturating_sub(times_255th(ink, black)))

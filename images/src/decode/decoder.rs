@@ -7,8 +7,8 @@ use crate::limits::shrink;
 use super::jpeg::JpegDecoder;
 use crate::{Area, Image, ImageFault, Part, Size};
 
-/// Decodes images of every kind. Keeps its buffers from image to image, unless one was large, so that small images cost
-/// no allocation of ours.
+/// Decodes images of every kind. Keeps its buffers from image to image, unless one was large, so
+/// that small images cost no allocation of ours.
 #[derive(Default)]
 pub struct Decoder {
     jpeg: jpeg::Jpeg,
@@ -43,7 +43,8 @@ impl Decoder {
         Self { jpeg: jpeg::Jpeg::new(jpeg), ..Self::default() }
     }
 
-    /// Decodes `bytes`, whose kind their beginning tells, to what `PIL.Image.open(f).convert("RGB")` gives.
+    /// Decodes `bytes`, whose kind their beginning tells, to what
+    /// `PIL.Image.open(f).convert("RGB")` gives.
     ///
     /// # Errors
     /// The image is damaged, of a kind or variant that cannot be decoded, or too large.
@@ -54,10 +55,10 @@ impl Decoder {
         image
     }
 
-    /// Decodes `bytes`, which are of the kind `media`, into the decoder's buffer, unless the pixels stand in them as
-    /// they are. `part` is asked, for the image's size, what
-    /// is wanted; of a JPEG little else is decoded: rows below the part are not even looked at, so that damage there is not
-    /// found.
+    /// Decodes `bytes`, which are of the kind `media`, into the decoder's buffer, unless the pixels
+    /// stand in them as they are. `part` is asked, for the image's size, what is wanted; of a JPEG
+    /// little else is decoded: rows below the part are not even looked at, so that damage there is
+    /// not found.
     ///
     /// [`Decoder::shrink`] belongs behind it once the pixels are used.
     ///

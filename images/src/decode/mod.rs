@@ -1,5 +1,5 @@
-//! Encoded images to interleaved RGB: one file per format, and `decoder`, which tells them apart and keeps
-//! their buffers.
+//! Encoded images to interleaved RGB: one file per format, and `decoder`, which tells them apart
+//! and keeps their buffers.
 
 mod bmp;
 mod colour;

@@ -67,14 +67,15 @@ impl Png {
     }
 }
 
-/// Pixels as `Transformations::EXPAND` leaves them (8 or 16 bits a sample, no palette) to RGB, alpha dropped.
-/// `has_alpha` is whether the file has it, not only one colour that is transparent.
+/// Pixels as `Transformations::EXPAND` leaves them (8 or 16 bits a sample, no palette) to RGB,
+/// alpha dropped. `has_alpha` is whether the file has it, not only one colour that is transparent.
 fn to_rgb(samples: &[u8], colour: ColorType, depth: BitDepth, has_alpha: bool, rgb: &mut [u8]) {
     use ColorType::{Grayscale, GrayscaleAlpha, Indexed, Rgb, Rgba};
     let word = u16::from_be_bytes;
     match (colour, depth) {
         (Grayscale, BitDepth::Sixteen) => each(samples, rgb, |&pixel| grey(saturate(word(pixel)))),
-        // Pillow has a mode for grey of 16 bits, but none for grey and alpha of 16 bits: it keeps the high bytes then.
+        // Pillow has a mode for grey of 16 bits, but none for grey and alpha of 16 bits: it keeps
+        // the high bytes then.
         (GrayscaleAlpha, BitDepth::Sixteen) if has_alpha => each(samples, rgb, |&[high, _, _, _]| grey(high)),
         (GrayscaleAlpha, BitDepth::Sixteen) => {
             each(samples, rgb, |&[high, low, _, _]| grey(saturate(word([high, low]))));

@@ -1,15 +1,18 @@
-//! Small PNGs of the usual kind, in one go: a shortcut beside the `png` crate, whose inflater is made for larger ones.
+//! Small PNGs of the usual kind, in one go: a shortcut beside the `png` crate, whose inflater is
+//! made for larger ones.
 //!
 //! ```text
 //!   signature, IHDR, others..., IDAT, IDAT, ..., next ── chunks ──▶ zlib stream ── inflate ──▶ filtered lines ──▶ RGB
 //! ```
 //!
-//! Plain is: 8 bits a sample, not interlaced, not animated, every chunk that matters whole and with the right CRC, and a
-//! zlib stream of just as many bytes as the lines have and with the right Adler-32. Whatever else `bytes` may be, the
-//! answer is `None` and the `png` crate decides: what it refuses, what it overlooks (a wrong Adler-32), and in which words.
+//! Plain is: 8 bits a sample, not interlaced, not animated, every chunk that matters whole and with
+//! the right CRC, and a zlib stream of just as many bytes as the lines have and with the right
+//! Adler-32. Whatever else `bytes` may be, the answer is `None` and the `png` crate decides: what
+//! it refuses, what it overlooks (a wrong Adler-32), and in which words.
 //!
-//! One thing is taken here that the crate refuses: Huffman codes with holes, and codes that stand for nothing. libdeflate
-//! overlooks them. With the right checksums over them they come of no accident.
+//! One thing is taken here that the crate refuses: Huffman codes with holes, and codes that stand
+//! for nothing. libdeflate overlooks them. With the right checksums over them they come of no
+//! accident.
 
 use libdeflater::{Decompressor, crc32};
 
@@ -103,7 +106,8 @@ impl Header {
         let (b"IHDR", true) = (&chunk.kind, chunk.is_intact()) else { return None };
         let (width, rest) = chunk.data.split_first_chunk()?;
         let (height, rest) = rest.split_first_chunk()?;
-        // Bits a sample, colour, and the methods of compression and filters, of which there is one, and of interlacing.
+        // Bits a sample, colour, and the methods of compression and filters, of which there is one,
+        // and of interlacing.
         let colour = match *rest {
             [8, 0, 0, 0, 0] => Colour::Grey,
             [8, 2, 0, 0, 0] => Colour::Rgb,
@@ -141,7 +145,8 @@ impl<'a> Contents<'a> {
                 b"PLTE" if palette.is_none() && chunk.is_palette() => palette = Some(chunk.data),
                 // An animation has a frame of its own size.
                 b"acTL" | b"fcTL" | b"fdAT" => return None,
-                // Says nothing about RGB: alpha (`tRNS`) is dropped, and nothing is done with the rest. Damage there is overlooked.
+                // Says nothing about RGB: alpha (`tRNS`) is dropped, and nothing is done with the
+                // rest. Damage there is overlooked.
                 _ if chunk.is_ancillary() => {}
                 _ => return None,
             }
@@ -230,7 +235,8 @@ struct Lines<'a> {
 }
 
 impl Lines<'_> {
-    /// Undoes the filters and converts the pixels, which have `N` samples. `None` for a filter that there is not.
+    /// Undoes the filters and converts the pixels, which have `N` samples. `None` for a filter that
+    /// there is not.
     fn convert<const N: usize>(self, rgb: &mut [u8], convert: impl Fn(&[u8; N]) -> [u8; 3]) -> Option<()> {
         let Self { mut above, filtered, row } = self;
         let colours = rgb.chunks_exact_mut(row / N * 3);
@@ -244,8 +250,8 @@ impl Lines<'_> {
     }
 }
 
-/// Undoes the filter of one line: its bytes are differences to what the bytes to the left, above, and above to the left
-/// foretell. `N` bytes are a pixel.
+/// Undoes the filter of one line: its bytes are differences to what the bytes to the left, above,
+/// and above to the left foretell. `N` bytes are a pixel.
 fn undo<const N: usize>(filter: u8, above: &[u8], line: &mut [u8]) -> Option<()> {
     match filter {
         0 => {}
@@ -258,10 +264,11 @@ fn undo<const N: usize>(filter: u8, above: &[u8], line: &mut [u8]) -> Option<()>
     Some(())
 }
 
-/// Adds what `foretell` makes of the bytes to the left, above, and above to the left, all of them 0 to 255.
+/// Adds what `foretell` makes of the bytes to the left, above, and above to the left, all of them 0
+/// to 255.
 ///
-/// Each pixel waits for the one before it, so what counts is how long one takes: four wide numbers whatever `N` is fit a
-/// register, and took half as long as `N` bytes.
+/// Each pixel waits for the one before it, so what counts is how long one takes: four wide numbers
+/// whatever `N` is fit a register, and took half as long as `N` bytes.
 #[inline(always)]
 fn from_neighbours<const N: usize>(above: &[u8], line: &mut [u8], foretell: impl Fn(i16, i16, i16) -> i16) {
     let (pixels, _) = line.as_chunks_mut::<N>();
@@ -288,7 +295,8 @@ fn wide<const N: usize>(pixel: &[u8; N]) -> [i16; 4] {
     bytes.map(i16::from)
 }
 
-/// Of the three, the one nearest to `left + above - above_left`; the first of those that are equally near.
+/// Of the three, the one nearest to `left + above - above_left`; the first of those that are
+/// equally near.
 #[inline(always)]
 fn paeth(left: i16, above: i16, above_left: i16) -> i16 {
     let (low, high) = (left.min(above), left.max(above));

@@ -1,4 +1,5 @@
-//! Binary PPM (`P6`, colour) and PGM (`P5`, grey) of 8 or 16 bits: what `shade-pack` writes for decoded pixels.
+//! Binary PPM (`P6`, colour) and PGM (`P5`, grey) of 8 or 16 bits: what `shade-pack` writes for
+//! decoded pixels.
 //!
 //! ```text
 //! "P6" ws width ws height ws maxval one-ws  then height * width * 3 samples   (ws: blanks, or '#' to the end of line)
@@ -12,7 +13,8 @@ use super::colour::{each, grey, saturate};
 use crate::limits::{check_size, scratch};
 use crate::{ImageFault, Size};
 
-/// Decodes `bytes` into `rgb`, unless the pixels stand in them as they are: then these come back, too.
+/// Decodes `bytes` into `rgb`, unless the pixels stand in them as they are: then these come back,
+/// too.
 pub(crate) fn decode<'a>(bytes: &'a [u8], rgb: &mut Vec<u8>) -> Result<(Size, Option<&'a [u8]>), ImageFault> {
     let channels = match bytes.get(..2) {
         Some(b"P5") => 1,
@@ -83,8 +85,8 @@ fn to_byte(value: u16, value_max: u16) -> u8 {
     saturate(stretch(value, value_max, u8::MAX.into()))
 }
 
-/// A value of `0..=from` in `0..=to`, in Python's arithmetic: `round(value / from * to)`, halves to even. A value larger
-/// than `from` becomes `to`.
+/// A value of `0..=from` in `0..=to`, in Python's arithmetic: `round(value / from * to)`, halves to
+/// even. A value larger than `from` becomes `to`.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,

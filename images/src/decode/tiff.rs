@@ -1,5 +1,5 @@
-//! TIFF: grey of 1 to 8 and of 16 bits, RGB and CMYK of 8 and 16, with alpha or without, in strips, tiles or planes.
-//! Of many pages, the first.
+//! TIFF: grey of 1 to 8 and of 16 bits, RGB and CMYK of 8 and 16, with alpha or without, in strips,
+//! tiles or planes. Of many pages, the first.
 
 use std::borrow::Cow;
 use std::io::Cursor;
@@ -23,7 +23,8 @@ struct Page {
     is_multiplied: bool,
 }
 
-/// Decodes `bytes` into `rgb`, turned as the orientation says: Pillow turns a TIFF while loading it.
+/// Decodes `bytes` into `rgb`, turned as the orientation says: Pillow turns a TIFF while loading
+/// it.
 pub(crate) fn decode(bytes: &[u8], rgb: &mut Vec<u8>) -> Result<Size, ImageFault> {
     let mut limits = Limits::default();
     limits.decoding_buffer_size = 2 * RGBA_BYTES_MAX;
@@ -95,7 +96,8 @@ impl Page {
         Ok(())
     }
 
-    /// Grey of 1, 2 or 4 `bits`, packed from the high bits down; each row begins with a byte of its own.
+    /// Grey of 1, 2 or 4 `bits`, packed from the high bits down; each row begins with a byte of its
+    /// own.
     fn unpack(&self, bits: u8, samples: &[u8], rgb: &mut [u8]) {
         let per_byte = usize::from(8 / bits);
         let value_max = u8::MAX >> (8 - bits);

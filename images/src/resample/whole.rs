@@ -20,8 +20,8 @@ impl Image {
     /// The image at another size. It is stretched where the sides' ratio is another one.
     ///
     /// # Errors
-    /// [`ImageFault::Size`] for no pixels or more than [`crate::IMAGE_PIXELS_MAX`]; [`ImageFault::Resize`] where the
-    /// resizer refuses, which it has no reason to.
+    /// [`ImageFault::Size`] for no pixels or more than [`crate::IMAGE_PIXELS_MAX`];
+    /// [`ImageFault::Resize`] where the resizer refuses, which it has no reason to.
     pub fn resized(&self, to: Size, filter: Filter) -> Result<Self, ImageFault> {
         check_size(to.width.into(), to.height.into())?;
         let from = self.size();
@@ -35,7 +35,8 @@ impl Image {
         };
         let options = ResizeOptions::new().resize_alg(ResizeAlg::Convolution(filter));
         let mut rgb = vec![0; to.width as usize * to.height as usize * 3];
-        // Of one kind of pixel only: the resizer compiles for every kind otherwise, which takes minutes.
+        // Of one kind of pixel only: the resizer compiles for every kind otherwise, which takes
+        // minutes.
         let source = TypedImageRef::<U8x3>::from_buffer(from.width, from.height, self.rgb())
             .map_err(|error| fault(from, to, &error))?;
         let mut target = TypedImage::<U8x3>::from_buffer(to.width, to.height, &mut rgb)

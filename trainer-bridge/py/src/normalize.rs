@@ -1,5 +1,5 @@
-//! `shade_load.Normalize` over tensors: finds their memory and deals images to threads. The arithmetic is
-//! `shade_images::normalize`.
+//! `shade_load.Normalize` over tensors: finds their memory and deals images to threads. The
+//! arithmetic is `shade_images::normalize`.
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -7,11 +7,11 @@ use shade_images::normalize::{self, COLOURS, Tables};
 
 use crate::dense::{Images, Memory, capsule, images};
 
-/// Fills `target` (N, 3, H, W, channels last, values of 2 or 4 bytes) with what `tables` makes of `source`
-/// (N, 3, H, W, bytes, in either memory format), on `threads` threads.
+/// Fills `target` (N, 3, H, W, channels last, values of 2 or 4 bytes) with what `tables` makes of
+/// `source` (N, 3, H, W, bytes, in either memory format), on `threads` threads.
 ///
-/// `tables` are the values of the target's type for the bytes 0 to 255 of the first colour, the second and
-/// the third.
+/// `tables` are the values of the target's type for the bytes 0 to 255 of the first colour, the
+/// second and the third.
 ///
 /// # Errors
 /// `ValueError` or `TypeError` where tensors or tables are not as said.

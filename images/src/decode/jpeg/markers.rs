@@ -6,15 +6,17 @@ use super::{corrupt, is_harmless, open};
 use crate::ImageFault;
 use crate::limits::{JPEG_SCANS_MAX, check_size};
 
-/// Columns of pixels between two markers that are added to a JPEG: one unit of coding with the usual half resolution of
-/// colours. Fewer would not be possible there, more would decode more beside a crop.
+/// Columns of pixels between two markers that are added to a JPEG: one unit of coding with the
+/// usual half resolution of colours. Fewer would not be possible there, more would decode more
+/// beside a crop.
 const SPACING: u32 = 16;
 
-/// A JPEG with the same pixels and a restart marker about every 16 columns, so that a part of it is decoded without what
-/// lies above and beside it ([`Decoder::decode_part`](crate::Decoder::decode_part)). Its Huffman tables are made for it, which
-/// makes up for the markers' bytes in most photographs; it is not progressive, and all else that stood in it still does. One that
-/// is left to libjpeg-turbo, which makes nothing of the markers, comes back as it is, and so does one with damage that decoding
-/// overlooks.
+/// A JPEG with the same pixels and a restart marker about every 16 columns, so that a part of it is
+/// decoded without what lies above and beside it
+/// ([`Decoder::decode_part`](crate::Decoder::decode_part)). Its Huffman tables are made for it,
+/// which makes up for the markers' bytes in most photographs; it is not progressive, and all else
+/// that stood in it still does. One that is left to libjpeg-turbo, which makes nothing of the
+/// markers, comes back as it is, and so does one with damage that decoding overlooks.
 ///
 /// # Errors
 /// The image is damaged or too large.
@@ -32,8 +34,9 @@ pub fn with_restart_markers(jpeg: &[u8]) -> Result<Vec<u8>, ImageFault> {
     }
 }
 
-/// Units of coding (MCUs) between two markers for an image `width` pixels wide, whose units have `unit_width`: about
-/// [`SPACING`] pixels, and a whole number of times in a row of units, so that every row begins at a marker.
+/// Units of coding (MCUs) between two markers for an image `width` pixels wide, whose units have
+/// `unit_width`: about [`SPACING`] pixels, and a whole number of times in a row of units, so that
+/// every row begins at a marker.
 fn spacing(width: u32, unit_width: u32) -> u32 {
     let in_a_row = width.div_ceil(unit_width);
     (2..=SPACING / unit_width).rev().find(|&units| in_a_row.is_multiple_of(units)).unwrap_or(1)

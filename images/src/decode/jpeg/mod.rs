@@ -1,5 +1,5 @@
-//! JPEG: the usual kind by `baseline`, all others by libjpeg-turbo (`turbo`): progressive and arithmetic, RGB,
-//! CMYK and YCCK. `markers` adds restart markers.
+//! JPEG: the usual kind by `baseline`, all others by libjpeg-turbo (`turbo`): progressive and
+//! arithmetic, RGB, CMYK and YCCK. `markers` adds restart markers.
 
 pub mod baseline;
 mod markers;
@@ -19,26 +19,28 @@ use turbo::{Complaint, Decode, Handle, Header, Opened};
 /// Largest to smallest divisor by which a JPEG is reduced within its DCT at almost no cost.
 pub const JPEG_REDUCTIONS: [u32; 3] = [8, 4, 2];
 
-/// How the warnings of libjpeg (`JWRN_*` in its jerror.h) begin after which it still gives every row, and which PIL
-/// does not even show.
+/// How the warnings of libjpeg (`JWRN_*` in its jerror.h) begin after which it still gives every
+/// row, and which PIL does not even show.
 ///
-/// A file that ends early is a warning to libjpeg too, but not here: PIL refuses it, and half of it would be grey.
-/// Warnings about the header (a broken ICC profile, an unknown JFIF version) are faults, too: no image is opened then.
+/// A file that ends early is a warning to libjpeg too, but not here: PIL refuses it, and half of it
+/// would be grey. Warnings about the header (a broken ICC profile, an unknown JFIF version) are
+/// faults, too: no image is opened then.
 const HARMLESS: [&str; 3] = [
     "Corrupt JPEG data: ",
     "Inconsistent progression sequence",
     "Invalid SOS parameters for sequential JPEG",
 ];
 
-/// Columns beside an area that libjpeg-turbo has to decode for its outermost pixels: where colours have half the resolution, a
-/// pixel is interpolated from the colour beside it, too. It sees to the rows itself.
+/// Columns beside an area that libjpeg-turbo has to decode for its outermost pixels: where colours
+/// have half the resolution, a pixel is interpolated from the colour beside it, too. It sees to the
+/// rows itself.
 const MARGIN: u32 = 4;
 
 /// What decodes JPEGs. Pixels are the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum JpegDecoder {
-    /// Our own decoder ([`baseline`]) where it can, which takes about 0.6 of the time; libjpeg-turbo for all
-    /// others.
+    /// Our own decoder ([`baseline`]) where it can, which takes about 0.6 of the time;
+    /// libjpeg-turbo for all others.
     #[default]
     Auto,
     /// libjpeg-turbo alone.
@@ -70,9 +72,10 @@ impl FromStr for JpegDecoder {
 
 /// The buffers of usual images and of those of four inks.
 ///
-/// Each image that is left to libjpeg-turbo gets a handle of its own, which costs a tenth of a microsecond. A
-/// handle that is used again keeps the tables of the image before, so that an image without tables would look
-/// as its neighbours do, and after a damaged header it refuses whatever comes.
+/// Each image that is left to libjpeg-turbo gets a handle of its own, which costs a tenth of a
+/// microsecond. A handle that is used again keeps the tables of the image before, so that an image
+/// without tables would look as its neighbours do, and after a damaged header it refuses whatever
+/// comes.
 #[derive(Default)]
 pub(crate) struct Jpeg {
     with: JpegDecoder,
@@ -86,7 +89,8 @@ pub(crate) struct Decoded {
     pub(crate) source: Size,
     /// The pixels that there are, in the image as it is after the reduction.
     pub(crate) area: Area,
-    /// 1, 2, 4 or 8. The reduced image's sides are those of the source divided by it and rounded up.
+    /// 1, 2, 4 or 8. The reduced image's sides are those of the source divided by it and rounded
+    /// up.
     pub(crate) reduced_by: u32,
 }
 
@@ -172,8 +176,8 @@ fn divided(Area { left, top, size }: Area, by: u32) -> Area {
     Area { left, top, size: Size { width, height } }
 }
 
-/// The area to decode so that the pixels of `wanted`, an area of the source, are those of the whole image: in the image
-/// divided by `by`, from a block's edge on. `None` for all of it.
+/// The area to decode so that the pixels of `wanted`, an area of the source, are those of the whole
+/// image: in the image divided by `by`, from a block's edge on. `None` for all of it.
 fn area_of_blocks(header: &Header, by: u32, wanted: Area) -> Option<Area> {
     let block_width = header.block_width.filter(|_| !header.is_lossless)?.div_ceil(by);
     let reduced = header.size.divided(by);

@@ -1,5 +1,5 @@
-//! libjpeg-turbo's own calls, as far as the binding `turbojpeg` does not offer them: decoding a part of an image, and
-//! coding one anew without loss.
+//! libjpeg-turbo's own calls, as far as the binding `turbojpeg` does not offer them: decoding a
+//! part of an image, and coding one anew without loss.
 //!
 //! `unsafe`: the library takes pointers. Each block below is one call, beside what makes it sound.
 
@@ -69,7 +69,8 @@ impl Handle {
 
     /// Reads the header of `bytes`.
     pub(super) fn open(mut self, bytes: &[u8]) -> Result<Opened<'_>, Complaint> {
-        // SAFETY: the handle is live, and the library reads `bytes.len()` bytes of a slice that outlives the call.
+        // SAFETY: the handle is live, and the library reads `bytes.len()` bytes of a slice that
+        // outlives the call.
         let result = unsafe { raw::tj3DecompressHeader(self.0.as_ptr(), bytes.as_ptr(), bytes.len() as _) };
         self.check(result)?;
         let side = |side: c_int| u32::try_from(side).unwrap_or(0);
@@ -162,10 +163,11 @@ impl Opened<'_> {
             return Err(Complaint { text, is_warning: false });
         }
         let pitch = c_int::try_from(pitch).unwrap_or(c_int::MAX);
-        // SAFETY: the handle is live; the library reads `bytes.len()` bytes of one slice and writes rows of `pitch` bytes into
-        // the other, as many as the area or the reduced image has: `expected` bytes, which it has as compared above. Both
-        // outlive the call. The sizes are those of these very bytes: the library reads their header again, and `open`
-        // keeps handle and bytes together.
+        // SAFETY: the handle is live; the library reads `bytes.len()` bytes of one slice and writes
+        // rows of `pitch` bytes into the other, as many as the area or the reduced image has:
+        // `expected` bytes, which it has as compared above. Both outlive the call. The sizes are
+        // those of these very bytes: the library reads their header again, and `open` keeps handle
+        // and bytes together.
         let result = unsafe {
             raw::tj3Decompress8(
                 handle.0.as_ptr(),
@@ -184,7 +186,8 @@ impl Opened<'_> {
 pub(super) struct Recoder(Handle);
 
 impl Recoder {
-    /// One that puts a restart marker behind every `interval` units of coding (MCUs), and makes Huffman tables for the image.
+    /// One that puts a restart marker behind every `interval` units of coding (MCUs), and makes
+    /// Huffman tables for the image.
     pub(super) fn new(scans: u32, interval: u32) -> Result<Self, Complaint> {
         let mut handle = Handle::of_kind(raw::TJINIT_TJINIT_TRANSFORM, scans)?;
         handle.set(raw::TJPARAM_TJPARAM_OPTIMIZE, 1)?;
@@ -203,8 +206,9 @@ impl Recoder {
             customFilter: None,
         };
         let mut found = Coded { at: std::ptr::null_mut(), len: 0 };
-        // SAFETY: the handle is live; the library reads `bytes.len()` bytes of a slice and one transform, and writes a pointer
-        // and a length: where it has allocated, and how much of that is the image. All outlive the call.
+        // SAFETY: the handle is live; the library reads `bytes.len()` bytes of a slice and one
+        // transform, and writes a pointer and a length: where it has allocated, and how much of
+        // that is the image. All outlive the call.
         let result = unsafe {
             raw::tj3Transform(
                 self.0.0.as_ptr(),
@@ -234,7 +238,8 @@ impl Coded {
         if self.at.is_null() {
             return &[];
         }
-        // SAFETY: `recode` asks after a call that went well only: then `len` bytes stand there, ours until they are freed.
+        // SAFETY: `recode` asks after a call that went well only: then `len` bytes stand there,
+        // ours until they are freed.
         unsafe { std::slice::from_raw_parts(self.at, usize::try_from(self.len).unwrap_or(0)) }
     }
 }

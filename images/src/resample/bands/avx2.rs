@@ -1,7 +1,9 @@
-//! The steps for CPUs with AVX2, unless taps are many: sums of 16 bits, and blocks turned in registers.
+//! The steps for CPUs with AVX2, unless taps are many: sums of 16 bits, and blocks turned in
+//! registers.
 //!
-//! The compiler makes neither of `plain`: sums are widened to 32 bits and blocks turned value by value, which takes three times as
-//! long. Nothing is unsafe here: a function's type says which CPU it needs, and vectors are read and written as arrays.
+//! The compiler makes neither of `plain`: sums are widened to 32 bits and blocks turned value by
+//! value, which takes three times as long. Nothing is unsafe here: a function's type says which CPU
+//! it needs, and vectors are read and written as arrays.
 
 use std::arch::x86_64::{
     __m256i, _mm_packs_epi16, _mm_set1_epi8, _mm_xor_si128, _mm256_add_epi16, _mm256_castsi256_si128,
@@ -15,7 +17,8 @@ use bytemuck::must_cast;
 use super::weights::Weights;
 use super::{BLOCK, Block, CHUNK, Column, LINES, chunk};
 
-/// Each product is rounded to the nearest 256th, by which so many are off by an eighth of a step at most.
+/// Each product is rounded to the nearest 256th, by which so many are off by an eighth of a step at
+/// most.
 pub(super) const TAPS_MAX: usize = 64;
 
 /// As [`plain::down`](super::plain::down).
@@ -55,7 +58,8 @@ pub(super) fn down_many(rgb: &[u8], pitch: usize, weights: &[i16], blocks: &mut 
     }
 }
 
-/// Adds a chunk's values, weighted, to sums whose order is that of unpacking: each half of a vector by itself.
+/// Adds a chunk's values, weighted, to sums whose order is that of unpacking: each half of a vector
+/// by itself.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn add([low, high]: [__m256i; 2], chunk: [u8; CHUNK], weight: __m256i) -> [__m256i; 2] {
@@ -94,7 +98,8 @@ pub(super) fn turn(block: &mut Block) {
     for (vector, (&upper, &lower)) in vectors.iter_mut().zip(upper.iter().zip(lower)) {
         *vector = _mm256_set_m128i(must_cast(lower), must_cast(upper));
     }
-    // In each half: 8 lines of 8 values. Their first half is interleaved with their second one until columns are left.
+    // In each half: 8 lines of 8 values. Their first half is interleaved with their second one
+    // until columns are left.
     for _ in 0..3 {
         let [a, b, c, d, e, f, g, h] = vectors;
         vectors = [

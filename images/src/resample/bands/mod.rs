@@ -8,9 +8,10 @@
 //!   ..                                      --->  R R R ..      -----> ..           --------->
 //! ```
 //!
-//! `down` adds whole lines up and `across` whole columns, so that a step is the same for neighbouring values, as vectors want
-//! it. Colours that are delivered as planes, and mirroring, are a matter of which columns are taken, and cost nothing. What a
-//! band's step works on at a time is small enough for the CPU's first caches, unless the source is very wide.
+//! `down` adds whole lines up and `across` whole columns, so that a step is the same for
+//! neighbouring values, as vectors want it. Colours that are delivered as planes, and mirroring,
+//! are a matter of which columns are taken, and cost nothing. What a band's step works on at a time
+//! is small enough for the CPU's first caches, unless the source is very wide.
 //!
 //! Between the steps a value is its difference from 128 in 256ths: 16 bits with a sign.
 
@@ -66,7 +67,8 @@ pub(crate) struct Resampler {
 }
 
 impl Resampler {
-    /// Prepares resizing what lies in `part` of a source of `source`'s size to `result`'s, mirrored from left to right or not.
+    /// Prepares resizing what lies in `part` of a source of `source`'s size to `result`'s, mirrored
+    /// from left to right or not.
     pub(crate) fn start(&mut self, source: Size, part: FloatBox, result: Size, mirrored: bool) {
         self.across.set(source.width, part.left, part.width, result.width, mirrored);
         self.down.set(source.height, part.top, part.height, result.height, false);
@@ -76,8 +78,8 @@ impl Resampler {
         self.lines.resize(3 * LINES * result.width as usize, 0);
     }
 
-    /// The result's [`LINES`] lines from `first` on: interleaved with `channels_last`, else a colour's lines after another's. Of
-    /// lines below the result, anything.
+    /// The result's [`LINES`] lines from `first` on: interleaved with `channels_last`, else a
+    /// colour's lines after another's. Of lines below the result, anything.
     pub(crate) fn band(&mut self, source: &Source<'_>, first: usize, channels_last: bool) -> &[u8] {
         let seen = self.down.skipped() * source.pitch + 3 * self.across.skipped();
         let rgb = source.rgb.get(seen..).unwrap_or_default();
@@ -101,7 +103,8 @@ impl Resampler {
     }
 }
 
-/// Makes `blocks` the columns of the band of lines from `first` on, in the width of `rgb`, whose lines lie `pitch` bytes apart.
+/// Makes `blocks` the columns of the band of lines from `first` on, in the width of `rgb`, whose
+/// lines lie `pitch` bytes apart.
 #[multiversion(targets("x86_64+avx2", "x86_64+sse4.1"))]
 fn down(rgb: &[u8], pitch: usize, weights: &Weights, first: usize, blocks: &mut [Block]) {
     for (strip, blocks) in blocks.chunks_mut(STRIP).enumerate() {

@@ -3,7 +3,8 @@
 use super::weights::Weights;
 use super::{BLOCK, Block, CHUNK, Column, LINES, chunk};
 
-/// Writes line `line` of `blocks`: the weighted sum of the lines of `rgb`, which lie `pitch` bytes apart.
+/// Writes line `line` of `blocks`: the weighted sum of the lines of `rgb`, which lie `pitch` bytes
+/// apart.
 #[inline(always)]
 #[expect(
     clippy::cast_possible_truncation,

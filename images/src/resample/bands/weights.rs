@@ -1,9 +1,11 @@
-//! How much each source pixel counts for each pixel of the result, along one side: PIL's `BILINEAR`.
+//! How much each source pixel counts for each pixel of the result, along one side: PIL's
+//! `BILINEAR`.
 
 /// All weights of a pixel together: the largest `i16`, which one that stands alone is.
 const UNIT: f64 = 32767.0;
 
-/// The pixels of the result along one side: each is the weighted sum of the same number of neighbouring source pixels.
+/// The pixels of the result along one side: each is the weighted sum of the same number of
+/// neighbouring source pixels.
 #[derive(Default)]
 pub(super) struct Weights {
     /// Source pixels that a pixel is made of: 1 or more once set.
@@ -18,11 +20,11 @@ pub(super) struct Weights {
 }
 
 impl Weights {
-    /// Sets the weights by which the `span` from `from` on, within `source` pixels, becomes `result` pixels; they come from the
-    /// last to the first if `mirrored`.
+    /// Sets the weights by which the `span` from `from` on, within `source` pixels, becomes
+    /// `result` pixels; they come from the last to the first if `mirrored`.
     ///
-    /// A triangle stands over each pixel's middle, as wide as two pixels: of the result where that has fewer, else of the
-    /// source. What of it lies beside the source is left out.
+    /// A triangle stands over each pixel's middle, as wide as two pixels: of the result where that
+    /// has fewer, else of the source. What of it lies beside the source is left out.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the casts saturate")]
     pub(super) fn set(&mut self, source: u32, from: f64, span: f64, result: u32, mirrored: bool) {
         let scale = span / f64::from(result);
@@ -70,7 +72,8 @@ impl Weights {
         self.taps
     }
 
-    /// For each pixel from `first` on: its first source pixel, after those skipped, and the weights of that and the next ones.
+    /// For each pixel from `first` on: its first source pixel, after those skipped, and the weights
+    /// of that and the next ones.
     pub(super) fn from(&self, first: usize) -> impl Iterator<Item = (usize, &[i16])> {
         let starts = self.starts.get(first..).unwrap_or_default();
         let weights = self.weights.get(first * self.taps..).unwrap_or_default();
@@ -96,7 +99,8 @@ mod tests {
     #[test]
     fn a_triangle_stands_over_each_pixel() {
         assert_eq!(weights(3, 0.0, 3.0, 3), [(0, vec![32767, 0]), (1, vec![32767, 0]), (1, vec![0, 32767])]);
-        // Half as many pixels: 1 and 3 of 8 on each side, and what lies beside the source is left out.
+        // Half as many pixels: 1 and 3 of 8 on each side, and what lies beside the source is left
+        // out.
         assert_eq!(weights(8, 0.0, 8.0, 4)[1], (1, vec![4096, 12288, 12287, 4096]));
         assert_eq!(weights(8, 0.0, 8.0, 4)[0], (0, vec![14043, 14043, 4681, 0]));
         // Twice as many: the middle of the second lies a quarter from the first source pixel's.

@@ -15,8 +15,9 @@ impl<'a> Segments<'a> {
         Self { rest: data }
     }
 
-    /// Leaves the next segment behind, and the marker that ends it, which is the answer; `None` if there is none. If `segment` is
-    /// given, the data is appended to it, without the zeros that are stuffed behind bytes of 0xFF (T.81, B.1.1.5), and padding.
+    /// Leaves the next segment behind, and the marker that ends it, which is the answer; `None` if
+    /// there is none. If `segment` is given, the data is appended to it, without the zeros that are
+    /// stuffed behind bytes of 0xFF (T.81, B.1.1.5), and padding.
     pub(super) fn next(&mut self, mut segment: Option<&mut Vec<u8>>) -> Option<u8> {
         loop {
             let (before, behind) = self.rest.split_at_checked(memchr(0xFF, self.rest)?)?;

@@ -2,14 +2,14 @@
 
 use std::fmt;
 
-/// What keeps this decoder from an image. It does not say that the image is bad: another decoder may take
-/// it.
+/// What keeps this decoder from an image. It does not say that the image is bad: another decoder
+/// may take it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Error {
     /// The headers are damaged, or not those of a usual baseline JPEG.
     Headers,
-    /// The region is empty, too large or not within the image, there is no such reduction of it, or the
-    /// room for the pixels is not what they take.
+    /// The region is empty, too large or not within the image, there is no such reduction of it, or
+    /// the room for the pixels is not what they take.
     Region,
     /// The coded data is damaged or cut off, or something is behind it.
     Data,

@@ -1,4 +1,5 @@
-//! What the headers of a baseline JPEG say (ITU-T T.81, annex B), as far as there is nothing unusual about it.
+//! What the headers of a baseline JPEG say (ITU-T T.81, annex B), as far as there is nothing
+//! unusual about it.
 
 use super::Error;
 use super::Size;
@@ -13,7 +14,8 @@ const SIDE_MAX: u32 = 65_500;
 /// Tables that a file can name.
 pub(super) const TABLES: usize = 4;
 
-/// Where the coefficient that is coded `k`-th stands in its block, row by row; for all beyond the 64th, where the 64th stands.
+/// Where the coefficient that is coded `k`-th stands in its block, row by row; for all beyond the
+/// 64th, where the 64th stands.
 pub(super) const ZIGZAG: [u8; 256] = zigzag();
 
 /// The headers of one image: one scan, 8 bits a sample, Huffman codes, and grey or YCbCr.
@@ -195,7 +197,8 @@ fn adobe(content: &[u8]) -> Option<u8> {
     content.get(11).copied().filter(|_| content.starts_with(b"Adobe"))
 }
 
-/// Where the coefficients stand that are coded one after another: from diagonal to diagonal, up and down in turn.
+/// Where the coefficients stand that are coded one after another: from diagonal to diagonal, up and
+/// down in turn.
 #[expect(clippy::indexing_slicing, reason = "evaluated by the compiler")]
 const fn zigzag() -> [u8; 256] {
     let mut places = [63; 256];

@@ -1,4 +1,5 @@
-//! Huffman codes as tables: the next bits of the data say which symbol comes, and what to do about it.
+//! Huffman codes as tables: the next bits of the data say which symbol comes, and what to do about
+//! it.
 
 /// Bits by which most codes are looked up.
 const BITS: u32 = 9;

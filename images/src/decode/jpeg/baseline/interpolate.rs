@@ -15,8 +15,8 @@ pub(super) struct Line {
 }
 
 impl Line {
-    /// The values of `columns` in line `y` of the image, of which each sample of `plane` has `per_colour` pixels across and
-    /// down.
+    /// The values of `columns` in line `y` of the image, of which each sample of `plane` has
+    /// `per_colour` pixels across and down.
     pub(super) fn of<'a>(
         &'a mut self,
         plane: &'a Plane,
@@ -71,8 +71,8 @@ fn sum(near: &[u8], far: &[u8], sums: &mut [u16]) {
     }
 }
 
-/// Two pixels for each of `values`, which are `2^BITS / 4` times as large as samples: three quarters of it, and one of the
-/// value before or behind it.
+/// Two pixels for each of `values`, which are `2^BITS / 4` times as large as samples: three
+/// quarters of it, and one of the value before or behind it.
 #[multiversion(targets("x86_64+avx2", "x86_64+sse4.1"))]
 #[expect(clippy::cast_possible_truncation, reason = "a mean of samples")]
 fn widen<const BITS: u32>(values: &[u16], line: &mut [u8]) {

@@ -39,7 +39,8 @@ impl Layout {
         let (columns, rows) =
             (frame.size().width.div_ceil(BLOCK * across), frame.size().height.div_ceil(BLOCK * down));
         let size = frame.size().divided(by);
-        // Colours of half the resolution both ways are reduced by half as much, and not interpolated then.
+        // Colours of half the resolution both ways are reduced by half as much, and not
+        // interpolated then.
         let is_made_up_for = by > 1 && across == 2 && down == 2;
         let (colour_side, per_colour) =
             if is_made_up_for { (2 * side, [1, 1]) } else { (side, [across, down]) };
@@ -62,7 +63,8 @@ impl Layout {
         Size { width: self.size.width.div_ceil(across), height: self.size.height.div_ceil(down) }
     }
 
-    /// The units that the pixels of `region` depend on: where colours have half the resolution, on those beside it, too.
+    /// The units that the pixels of `region` depend on: where colours have half the resolution, on
+    /// those beside it, too.
     pub(super) fn around(&self, region: Region) -> Units {
         let along = |from: u32, len: u32, per_colour: u32, unit: u32, end: u32| {
             let margin = if per_colour == 1 { 0 } else { per_colour };

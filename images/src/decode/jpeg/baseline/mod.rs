@@ -1,27 +1,29 @@
-//! A decoder for baseline JPEGs of the usual kind, in safe Rust, with libjpeg-turbo's pixels bit for bit, in
-//! about 0.6 of its time.
+//! A decoder for baseline JPEGs of the usual kind, in safe Rust, with libjpeg-turbo's pixels bit
+//! for bit, in about 0.6 of its time.
 //!
 //! ```text
 //!   Frame ── scan ──▶ coefficients ── inverse ──▶ planes ── interpolate ──▶ lines ── colours ──▶ RGB
 //!   (headers)         of a row of units                                     of Y, Cb, Cr
 //! ```
 //!
-//! **What it decodes**: 8 bits a sample, one scan, Huffman codes, grey or YCbCr with colours of full or half
-//! the resolution, with restart markers or without. Any part of the image, in its own size or divided by 2,
-//! 4 or 8. Progressive and arithmetic JPEGs, RGB and four inks, and other samplings are left to another
-//! decoder: [`Error`].
+//! **What it decodes**: 8 bits a sample, one scan, Huffman codes, grey or YCbCr with colours of
+//! full or half the resolution, with restart markers or without. Any part of the image, in its own
+//! size or divided by 2, 4 or 8. Progressive and arithmetic JPEGs, RGB and four inks, and other
+//! samplings are left to another decoder: [`Error`].
 //!
 //! **What holds**, whatever the bytes are:
-//! - Pixels are those of libjpeg-turbo (its "islow" DCT and "fancy" upsampling), or there is an error.
-//! - Headers with anything unusual, damaged data, or a byte left over behind the image are errors. So what
-//!   another decoder would complain about is never decoded here.
-//! - What lies below the region is not looked at, nor what restart markers separate from it: damage there is
-//!   not seen.
-//! - No panic, no `unsafe`. Memory is about half of the region's pixels or as much again, and is kept for the
-//!   next image: [`Decoder::shrink`]. What an image becomes does not depend on the one before.
+//! - Pixels are those of libjpeg-turbo (its "islow" DCT and "fancy" upsampling), or there is an
+//!   error.
+//! - Headers with anything unusual, damaged data, or a byte left over behind the image are errors.
+//!   So what another decoder would complain about is never decoded here.
+//! - What lies below the region is not looked at, nor what restart markers separate from it: damage
+//!   there is not seen.
+//! - No panic, no `unsafe`. Memory is about half of the region's pixels or as much again, and is
+//!   kept for the next image: [`Decoder::shrink`]. What an image becomes does not depend on the one
+//!   before.
 //!
-//! Four fifths of the time in which libjpeg-turbo decodes a photograph go into its Huffman codes. Here they
-//! are looked up by two, which takes less than half of that.
+//! Four fifths of the time in which libjpeg-turbo decodes a photograph go into its Huffman codes.
+//! Here they are looked up by two, which takes less than half of that.
 //!
 //! Nothing here uses the rest of the crate.
 //!
@@ -63,7 +65,8 @@ use layout::{Layout, Units};
 use planes::Plane;
 use scan::{Block, Buffers, Scan};
 
-/// Pixels of the largest part that is decoded here: the buffers beside it are half as large, or as large.
+/// Pixels of the largest part that is decoded here: the buffers beside it are half as large, or as
+/// large.
 const PIXELS_MAX: u64 = 1 << 24;
 
 /// Decodes; keeps its buffers from image to image.
@@ -83,14 +86,14 @@ impl Decoder {
         Self::default()
     }
 
-    /// Decodes the pixels of `region` of the image divided by `by` (1, 2, 4 or 8; sides are rounded up) into
-    /// `rgb`: 3 bytes for each, row after row.
+    /// Decodes the pixels of `region` of the image divided by `by` (1, 2, 4 or 8; sides are rounded
+    /// up) into `rgb`: 3 bytes for each, row after row.
     ///
     /// # Errors
-    /// [`Error::Region`] for a region that is empty, of more than 2^24 pixels or not within the divided
-    /// image, for another divisor, for room of another size, and for the few small or odd images whose
-    /// colours libjpeg does not interpolate. [`Error::Data`] for coded data with anything wrong in it. `rgb`
-    /// holds anything then.
+    /// [`Error::Region`] for a region that is empty, of more than 2^24 pixels or not within the
+    /// divided image, for another divisor, for room of another size, and for the few small or odd
+    /// images whose colours libjpeg does not interpolate. [`Error::Data`] for coded data with
+    /// anything wrong in it. `rgb` holds anything then.
     pub fn decode(
         &mut self,
         frame: &Frame<'_>,

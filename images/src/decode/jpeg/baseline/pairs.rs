@@ -1,9 +1,10 @@
-//! AC coefficients looked up by two. In a photograph they take 5 bits each, their values included, and what takes the time is
-//! that each look-up has to wait for the one before.
+//! AC coefficients looked up by two. In a photograph they take 5 bits each, their values included,
+//! and what takes the time is that each look-up has to wait for the one before.
 
 use super::huffman::{Codes, Kind, PAST_THE_END, Symbol, Table};
 
-/// Bits by which pairs are looked up: with more, tables for two components no longer fit into a CPU's first cache.
+/// Bits by which pairs are looked up: with more, tables for two components no longer fit into a
+/// CPU's first cache.
 pub(super) const PAIR_BITS: u32 = 10;
 
 /// One coefficient or two, with values, if all of it is in [`PAIR_BITS`] bits.

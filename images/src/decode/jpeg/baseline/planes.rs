@@ -46,7 +46,8 @@ impl Plane {
         self.across * self.down
     }
 
-    /// Takes a unit's blocks, as they were coded: those in `column` and `row` of the units that there are.
+    /// Takes a unit's blocks, as they were coded: those in `column` and `row` of the units that
+    /// there are.
     pub(super) fn place(
         &mut self,
         blocks: &[Block],
@@ -71,7 +72,8 @@ impl Plane {
         Some(())
     }
 
-    /// Samples of a row, or of the last one if there are fewer; row and columns are the component's.
+    /// Samples of a row, or of the last one if there are fewer; row and columns are the
+    /// component's.
     pub(super) fn row(&self, row: usize, columns: Range<usize>) -> Option<&[u8]> {
         let row = row.min((self.size.height as usize).checked_sub(1)?).checked_sub(self.top)?;
         let from = row * self.pitch + columns.start.checked_sub(self.left)?;

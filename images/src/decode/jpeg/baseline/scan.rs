@@ -14,8 +14,8 @@ use super::shrink;
 /// A block's coefficients, as they stand in it row by row.
 pub(super) type Block = [i16; COEFFICIENTS];
 
-/// Pairs between two fills: behind all but the last there still are the bits of a single coefficient, 16 of a code and 10 of a
-/// value.
+/// Pairs between two fills: behind all but the last there still are the bits of a single
+/// coefficient, 16 of a code and 10 of a value.
 const AT_A_TIME: u32 = 3;
 const _: () = assert!((AT_A_TIME - 1) * PAIR_BITS + 16 + 10 <= Bits::FILLED);
 
@@ -45,8 +45,9 @@ struct Coded {
     last: i16,
 }
 
-/// A scan that is being decoded. It has segments of `interval` units, with restart markers between them. A decoder keeps nothing
-/// from one to the next (T.81, F.2.1.3.1), so that one of which nothing is wanted is not decoded.
+/// A scan that is being decoded. It has segments of `interval` units, with restart markers between
+/// them. A decoder keeps nothing from one to the next (T.81, F.2.1.3.1), so that one of which
+/// nothing is wanted is not decoded.
 pub(super) struct Scan<'a> {
     buffers: &'a mut Buffers,
     segments: Segments<'a>,
@@ -94,8 +95,8 @@ impl<'a> Scan<'a> {
         })
     }
 
-    /// Decodes the next row of units. Of those in `wanted` the blocks are appended to `found`: unit by unit, and in each as they
-    /// are coded.
+    /// Decodes the next row of units. Of those in `wanted` the blocks are appended to `found`: unit
+    /// by unit, and in each as they are coded.
     pub(super) fn row(&mut self, wanted: Range<u32>, found: &mut Vec<Block>) -> Option<()> {
         let mut column = 0;
         while column < self.columns {

@@ -1,5 +1,6 @@
-//! For CPUs with AVX2: 16 bits for all that a pixel goes through. The factors of `plain`, less what is whole of them, fit into
-//! that. Nothing is unsafe here: a function's type says which CPU it needs, and vectors are read and written as arrays.
+//! For CPUs with AVX2: 16 bits for all that a pixel goes through. The factors of `plain`, less what
+//! is whole of them, fit into that. Nothing is unsafe here: a function's type says which CPU it
+//! needs, and vectors are read and written as arrays.
 
 use std::arch::x86_64::{
     __m128i, __m256i, _mm_or_si128, _mm_shuffle_epi8, _mm256_add_epi16, _mm256_add_epi32,
@@ -18,7 +19,8 @@ const CB_TO_B: i16 = -14_942;
 const CB_TO_G: i16 = -22_554;
 const CR_TO_G: i16 = 18_734;
 
-/// For each 16 bytes of a group's pixels and each colour: which of its values stands where, and 0x80 where none does.
+/// For each 16 bytes of a group's pixels and each colour: which of its values stands where, and
+/// 0x80 where none does.
 const PLACES: [[[u8; GROUP]; 3]; 3] = places();
 
 /// As [`to_rgb`](super::to_rgb).
@@ -43,7 +45,8 @@ pub(super) fn to_rgb(lines: [[u8; GROUP]; 3], rgb: &mut [u8; 3 * GROUP]) {
     *rgb = must_cast(interleaved(bytes(red), bytes(green), bytes(blue)));
 }
 
-/// `value * factor / 65536`, rounded to the nearest. The double's high half is twice that, rounded down.
+/// `value * factor / 65536`, rounded to the nearest. The double's high half is twice that, rounded
+/// down.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn part(value: __m256i, factor: i16) -> __m256i {

@@ -1,5 +1,6 @@
-//! For CPUs with AVX2: sums of two products in one instruction, and blocks turned in registers. Nothing is unsafe here: a
-//! function's type says which CPU it needs, and vectors are read and written as arrays.
+//! For CPUs with AVX2: sums of two products in one instruction, and blocks turned in registers.
+//! Nothing is unsafe here: a function's type says which CPU it needs, and vectors are read and
+//! written as arrays.
 
 use std::arch::x86_64::{
     __m128i, __m256i, _mm_add_epi16, _mm_packs_epi16, _mm_set1_epi8, _mm_slli_epi16, _mm_sub_epi16,

@@ -1,4 +1,5 @@
-//! Coefficients back to samples: the inverse DCT of libjpeg's "islow", bit for bit, by its own constants.
+//! Coefficients back to samples: the inverse DCT of libjpeg's "islow", bit for bit, by its own
+//! constants.
 //!
 //! ```text
 //!   coefficients   times   8 columns at once       8 rows at once
@@ -6,10 +7,11 @@
 //!              quantization
 //! ```
 //!
-//! The transform in one dimension is Loeffler's, Ligtenberg's and Moschytz' (1989) with fixed-point numbers of 13 bits, in sums
-//! of two products, which a CPU's vectors have an instruction for. What damage or malice makes too large for 16 bits wraps or is
-//! cut off as in libjpeg-turbo's own code for x86-64: then a part of a JPEG that is decoded here has the pixels of a whole that
-//! is left to libjpeg-turbo, whatever its bytes are.
+//! The transform in one dimension is Loeffler's, Ligtenberg's and Moschytz' (1989) with fixed-point
+//! numbers of 13 bits, in sums of two products, which a CPU's vectors have an instruction for. What
+//! damage or malice makes too large for 16 bits wraps or is cut off as in libjpeg-turbo's own code
+//! for x86-64: then a part of a JPEG that is decoded here has the pixels of a whole that is left to
+//! libjpeg-turbo, whatever its bytes are.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -33,7 +35,8 @@ const SHIFTS: [u32; 2] = [CONSTANT_BITS - BETWEEN_BITS, CONSTANT_BITS + BETWEEN_
 
 /// What rows 2 and 6 give to outputs 0, 7, 3 and 4, and to the others.
 const EVEN: [[i16; 2]; 2] = [[10_703, 4433], [4433, -10_704]];
-/// What the sums of rows 7 and 3 and of rows 5 and 1 give: to outputs 3, 4, 1 and 6, and to the others.
+/// What the sums of rows 7 and 3 and of rows 5 and 1 give: to outputs 3, 4, 1 and 6, and to the
+/// others.
 const SUMS: [[i16; 2]; 2] = [[-6436, 9633], [9633, 6437]];
 /// What rows 7 and 1 give beside them: to outputs 3 and 4, and to outputs 0 and 7.
 const OUTER: [[i16; 2]; 2] = [[-4927, -7373], [-7373, 4926]];
