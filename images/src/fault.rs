@@ -4,13 +4,13 @@ use shade_formats::index::Media;
 
 use crate::{IMAGE_PIXELS_MAX, Size};
 
-/// What is wrong with one image.
+/// The fault of one image.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ImageFault {
     /// No decoder for this kind of image, or for this variant of it.
     #[error("a {} image cannot be decoded: {detail}", .media.name())]
     Unsupported {
-        /// What the image is.
+        /// The kind of image.
         media: Media,
         /// Which of its features is missing here.
         detail: String,
@@ -18,7 +18,7 @@ pub enum ImageFault {
     /// The bytes are not the kind of image that they should be, or are damaged.
     #[error("corrupt {}: {text}", .media.name())]
     Corrupt {
-        /// What the image is, or should be.
+        /// The kind of image that it is, or should be.
         media: Media,
         /// In the decoder's own words.
         text: String,
@@ -32,7 +32,7 @@ pub enum ImageFault {
         /// Rows.
         height: u64,
     },
-    /// The bytes given for an image's pixels are not as many as its size takes.
+    /// The number of bytes given for an image's pixels is not what its size takes.
     #[error("{got} bytes of pixels: expected {expected}")]
     Pixels {
         /// Bytes given.
@@ -77,7 +77,7 @@ pub enum ImageFault {
     /// The encoder refused: a quality outside 1 to 100, or a side that the format has no room for.
     #[error("encoding {} x {} pixels as {}: {text}", .size.width, .size.height, .media.name())]
     Encode {
-        /// What the image was to become.
+        /// The format asked for.
         media: Media,
         /// The image's size.
         size: Size,

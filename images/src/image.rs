@@ -55,7 +55,7 @@ impl Image {
 }
 
 impl std::fmt::Debug for Image {
-    /// Its size only: pixels tell nobody anything.
+    /// Its size only.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Image({} x {})", self.size.width, self.size.height)
     }

@@ -1,4 +1,4 @@
-//! What one image may cost, checked before anything is allocated for it.
+//! Limits of one image, checked before anything is allocated for it.
 
 use crate::ImageFault;
 

@@ -15,12 +15,12 @@
 
 /// Colours of a pixel.
 pub const COLOURS: usize = 3;
-/// What a byte can be.
+/// Values of a byte.
 const VALUES: usize = 256;
 /// Pixels that are in work at a time: their bytes and floats stay in the CPU's first cache.
 const PIXELS: usize = 1024;
 
-/// What each byte becomes, for each colour: values of `B` bytes.
+/// The new value of each byte, for each colour: `B` bytes.
 pub type Tables<const B: usize> = [[[u8; B]; VALUES]; COLOURS];
 
 /// The tables that `bytes` are: the values for the bytes 0 to 255 of the first colour, the second

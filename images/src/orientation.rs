@@ -8,10 +8,10 @@ use shade_formats::index::{Media, sniff};
 use crate::Size;
 use crate::decode::webp_exif;
 
-/// What stands before EXIF data in a JPEG, and, by mistake, in the WebP of some writers.
+/// The bytes before EXIF data in a JPEG, and, by mistake, in the WebP of some writers.
 const EXIF_PREFIX: &[u8] = b"Exif\0\0";
 
-/// What must be done to the stored pixels so that the image stands upright; the numbers are EXIF's.
+/// The turn that makes the stored pixels stand upright; the numbers are EXIF's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Orientation {
     /// Nothing.

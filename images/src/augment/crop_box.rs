@@ -30,7 +30,7 @@ const FILTERED: u32 = 2;
 pub(super) struct CropBox {
     source: Size,
     scope: Area,
-    /// What the scope is resized to: neither side is 0.
+    /// Size of the resized scope: neither side is 0.
     resized: Size,
     /// The row's first column and row in the resized scope; below 0 where black is added.
     corner: (i64, i64),
@@ -67,7 +67,7 @@ impl CropBox {
         Ok(crop)
     }
 
-    /// What has to be decoded.
+    /// The part of the source that must be decoded.
     pub(super) fn part(&self) -> Part {
         if self.exact {
             return Part::whole(self.source);
@@ -125,7 +125,7 @@ impl CropBox {
     /// Where in the row the image shows; the rest is black.
     pub(super) fn place(&self) -> Option<Area> {
         let visible = self.visible()?;
-        // What was cut off by `visible` is what the corner lies outside by.
+        // `visible` cuts off as much as the corner lies outside by.
         let inside = |corner: i64| to_u32((-corner).max(0).unsigned_abs());
         Some(Area { left: inside(self.corner.0), top: inside(self.corner.1), ..visible })
     }

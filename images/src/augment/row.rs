@@ -15,9 +15,9 @@ const BAND_BYTES: usize = 16 * 1024;
 
 /// Why a row could not be written.
 pub(super) enum RowFault<E> {
-    /// What shows in the row was not decoded.
+    /// A part of the image that shows in the row was not decoded.
     Missing,
-    /// What the caller's function gave.
+    /// The error of the caller's function.
     Write(E),
 }
 
@@ -103,11 +103,11 @@ impl RowWriter {
     }
 }
 
-/// What of `pixels` lies in `scope`, and where in that `source_box` is. `None` if nothing is left
+/// The pixels that lie in `scope`, and the place of `source_box` in them. `None` if nothing is left
 /// of either.
 fn within<'a>(pixels: &Pixels<'a>, scope: Area, source_box: FloatBox) -> Option<(Source<'a>, FloatBox)> {
     let Area { left, top, size } = pixels.area;
-    // Of the scope, what was decoded.
+    // The decoded part of the scope.
     let from_left = scope.left.max(left);
     let from_top = scope.top.max(top);
     let width = (scope.left + scope.size.width).min(left + size.width).checked_sub(from_left)?;

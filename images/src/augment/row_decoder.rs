@@ -32,7 +32,7 @@ impl RowDecoder {
     ///
     /// # Errors
     /// The image is damaged, of an unknown kind, or too large or too small; or what `write` gave.
-    /// What is written then, is unspecified.
+    /// The row is unspecified then.
     pub fn decode<E: From<ImageFault>>(
         &mut self,
         media: Media,
@@ -68,7 +68,7 @@ impl RowDecoder {
         written
     }
 
-    /// What of an image of `source`'s size [`decode`](Self::decode) asks the image's decoder for.
+    /// The part that [`decode`](Self::decode) asks for of an image of `source`'s size.
     ///
     /// # Errors
     /// The image is too small.

@@ -38,12 +38,12 @@ enum Pixels {
     Four { places: [usize; 3] },
 }
 
-/// What the headers say.
+/// The headers' content.
 struct Bitmap<'a> {
     size: Size,
     is_top_down: bool,
     pixels: Pixels,
-    /// Of a pixel, if not in runs.
+    /// Bits of a pixel that is not part of a run.
     bits: usize,
     /// A colour for each value; black where the file has none.
     palette: [[u8; 3]; 256],

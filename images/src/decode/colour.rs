@@ -40,7 +40,7 @@ fn times_255th(a: u8, b: u8) -> u8 {
     u8::try_from(((product >> 8) + product) >> 8).unwrap_or(u8::MAX)
 }
 
-/// A colour that was multiplied by its alpha, divided again; black where nothing is to be seen.
+/// A colour that was multiplied by its alpha, divided again; black where alpha is 0.
 pub(super) fn undo_alpha(colour: [u8; 3], alpha: u8) -> [u8; 3] {
     let alpha = u32::from(alpha);
     colour.map(|value| {

@@ -29,7 +29,7 @@ impl Png {
 
     fn decode_any(&mut self, bytes: &[u8], rgb: &mut Vec<u8>) -> Result<Size, ImageFault> {
         let mut decoder = png::Decoder::new(Cursor::new(bytes));
-        // Nobody reads them here, and both may be compressed.
+        // Not needed here, and both may be compressed.
         decoder.set_ignore_text_chunk(true);
         decoder.set_ignore_iccp_chunk(true);
         decoder.set_transformations(Transformations::EXPAND);

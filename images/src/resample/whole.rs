@@ -7,7 +7,7 @@ use fast_image_resize::{FilterType, ResizeAlg, ResizeOptions, Resizer};
 use crate::limits::check_size;
 use crate::{Image, ImageFault, Size};
 
-/// What weighs the source's pixels.
+/// How the source's pixels are weighted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Filter {
     /// A triangle over two pixels: Pillow's `BILINEAR`, torchvision's default.
@@ -35,7 +35,7 @@ impl Image {
         };
         let options = ResizeOptions::new().resize_alg(ResizeAlg::Convolution(filter));
         let mut rgb = vec![0; to.width as usize * to.height as usize * 3];
-        // Of one kind of pixel only: the resizer compiles for every kind otherwise, which takes
+        // For one kind of pixel only: the resizer compiles for every kind otherwise, which takes
         // minutes.
         let source = TypedImageRef::<U8x3>::from_buffer(from.width, from.height, self.rgb())
             .map_err(|error| fault(from, to, &error))?;

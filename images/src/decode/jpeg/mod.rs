@@ -36,7 +36,7 @@ const HARMLESS: [&str; 3] = [
 /// rows itself.
 const MARGIN: u32 = 4;
 
-/// What decodes JPEGs. Pixels are the same.
+/// Which decoder JPEGs are left to. Pixels are the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum JpegDecoder {
     /// Our own decoder ([`baseline`]) where it can, which takes about 0.6 of the time;
@@ -83,7 +83,7 @@ pub(crate) struct Jpeg {
     inks: Vec<u8>,
 }
 
-/// What was decoded.
+/// The result of decoding.
 pub(crate) struct Decoded {
     /// The image's true size.
     pub(crate) source: Size,

@@ -22,7 +22,7 @@ pub(super) struct Opened<'a> {
     pub(super) header: Header,
 }
 
-/// What a header says.
+/// The content of a header.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Header {
     pub(super) size: Size,
@@ -43,7 +43,7 @@ pub(super) struct Decode {
     pub(super) area: Option<Area>,
 }
 
-/// What the library says of a call that did not go well.
+/// The library's message about a call that failed or warned.
 #[derive(Debug)]
 pub(super) struct Complaint {
     pub(super) text: String,

@@ -17,7 +17,7 @@ use bytemuck::must_cast;
 use super::weights::Weights;
 use super::{BLOCK, Block, CHUNK, Column, LINES, chunk};
 
-/// Each product is rounded to the nearest 256th, by which so many are off by an eighth of a step at
+/// Each product is rounded to the nearest 256th, which makes an error of an eighth of a step for this many at
 /// most.
 pub(super) const TAPS_MAX: usize = 64;
 

@@ -45,7 +45,7 @@ type Column = [i16; LINES];
 /// 8 values of each of the band's lines: line after line, or, turned, column after column.
 type Block = [i16; LINES * BLOCK];
 
-/// What is resized: interleaved RGB.
+/// The source: interleaved RGB.
 pub(crate) struct Source<'a> {
     /// From the first pixel on.
     pub(crate) rgb: &'a [u8],
@@ -212,7 +212,7 @@ mod tests {
 
     use super::*;
 
-    /// What is resized, within an image that is larger by `beside` pixels on each side, and how.
+    /// A source within an image that is larger by `beside` pixels on each side, and how.
     #[derive(Clone, Debug)]
     struct Case {
         source: Size,
@@ -326,7 +326,7 @@ mod tests {
         }
     }
 
-    /// What is off by more than rounding to 8 bits once is a tenth of a step at most.
+    /// Beside rounding to 8 bits once, the error is a tenth of a step at most.
     fn check(case: &Case) {
         let image = case.image();
         let found = case.resampled(&mut Resampler::default(), &image);
@@ -418,7 +418,7 @@ mod tests {
         }
     }
 
-    /// What of the steps is compiled for this CPU, beside those for any.
+    /// Compares the steps compiled for this CPU with those for any.
     #[test]
     fn the_steps_are_the_same_on_any_cpu() {
         let case = Case {

@@ -57,7 +57,7 @@ impl Bits {
         self.count |= Self::FILLED;
     }
 
-    /// Leaves `count` bits behind, of which there are as many.
+    /// Skips `count` bits, which must be there.
     #[inline(always)]
     pub(super) fn skip(&mut self, count: u8) {
         self.buffer <<= count & 63;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// What keeps this decoder from an image. It does not say that the image is bad: another decoder
+/// Why this decoder does not take an image. It does not say that the image is bad: another decoder
 /// may take it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Error {

@@ -37,7 +37,7 @@ pub(super) struct Component {
     /// Blocks of it in a unit: columns and rows.
     pub(super) across: u32,
     pub(super) down: u32,
-    /// What each coefficient is multiplied by, in the order in which they stand in a block.
+    /// Factor of each coefficient, in the order in which they stand in a block.
     pub(super) quantization: [i16; COEFFICIENTS],
     /// Numbers of its tables.
     pub(super) dc: usize,
@@ -86,7 +86,7 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// What was read before the scan.
+/// The headers before the scan.
 #[derive(Default)]
 struct Headers<'a> {
     frame: Option<&'a [u8]>,

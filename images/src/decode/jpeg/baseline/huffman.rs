@@ -12,7 +12,7 @@ const DC_SYMBOL_MAX: u8 = 15;
 /// Bits of the largest difference of DC and of the largest AC coefficient, at 8 bits a sample.
 const DC_SIZE_MAX: u8 = 11;
 const AC_SIZE_MAX: u8 = 10;
-/// What an end of block moves by: past the end, and further than any run goes.
+/// Step of an end of block: past the end, and further than any run goes.
 pub(super) const PAST_THE_END: u8 = 128;
 
 /// The codes of a table as a file has them (ITU-T T.81, B.2.4.2).
@@ -20,7 +20,7 @@ pub(super) const PAST_THE_END: u8 = 128;
 pub(super) struct Codes<'a> {
     /// How many there are of each length from 1 on.
     counts: &'a [u8; LONGEST as usize],
-    /// What they stand for.
+    /// Their symbols.
     symbols: &'a [u8],
 }
 
@@ -31,10 +31,10 @@ pub(super) enum Kind {
     Ac,
 }
 
-/// What a code stands for: a coefficient, whose value follows, and how many zeros come before it.
+/// The meaning of a code: a coefficient, whose value follows, and how many zeros come before it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Symbol {
-    /// Of code and value; 0 where no code is.
+    /// Length of code and value; 0 where no code is.
     pub(super) bits: u8,
     code_bits: u8,
     /// How much further the coefficient is than the last one.

@@ -9,7 +9,7 @@ use super::planes::Plane;
 /// A line of one of them; its buffers are kept.
 #[derive(Default)]
 pub(super) struct Line {
-    /// What is interpolated between, with one beside it at either end.
+    /// The values to interpolate between, and one beside them at either end.
     values: Vec<u16>,
     line: Vec<u8>,
 }
@@ -76,7 +76,7 @@ fn sum(near: &[u8], far: &[u8], sums: &mut [u16]) {
 #[multiversion(targets("x86_64+avx2", "x86_64+sse4.1"))]
 #[expect(clippy::cast_possible_truncation, reason = "a mean of samples")]
 fn widen<const BITS: u32>(values: &[u16], line: &mut [u8]) {
-    // What lies in the middle is rounded up and down in turn.
+    // Halves are rounded up and down in turn.
     let [left, right] = if BITS == 2 { [1, 2] } else { [8, 7] };
     let (middle, behind) = (values.get(1..).unwrap_or_default(), values.get(2..).unwrap_or_default());
     for (((pair, &value), &before), &behind) in

@@ -30,7 +30,7 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// Of the image divided by `by`: 1, 2, 4 or 8.
+    /// The layout of the image divided by `by`: 1, 2, 4 or 8.
     pub(super) fn new(frame: &Frame<'_>, by: u32) -> Option<Self> {
         let first = frame.components.first().filter(|_| [1, 2, 4, 8].contains(&by))?;
         let [across, down] = [first.across, first.down];

@@ -73,7 +73,7 @@ const PIXELS_MAX: u64 = 1 << 24;
 #[derive(Default)]
 pub struct Decoder {
     scan: Buffers,
-    /// Of a row of units.
+    /// Blocks of a row of units.
     blocks: Vec<Block>,
     planes: [Plane; 3],
     lines: [Line; 2],
@@ -155,7 +155,7 @@ impl Decoder {
                 }
             }
         }
-        // What is behind the part is left alone, and behind the image there has to be nothing.
+        // Data behind the region is not looked at; behind the image there must be none.
         (units.rows.end < layout.rows || scan.is_at_end()).then_some(())
     }
 
@@ -214,7 +214,7 @@ mod tests {
         let usual = file("baseline.jpg");
         let with = |at: usize, bytes: &[u8]| [&usual[..at], bytes, &usual[at..]].concat();
         assert!(is_usual(&with(2, &[0xFF, 0xFE, 0, 3, 1])), "a comment");
-        // What the benches have beside it: a fill byte before a marker.
+        // The benches do this: a fill byte before a marker.
         assert!(!is_usual(&with(2, &[0xFF])));
         assert!(!is_usual(&with(usual.len() - 2, &[0])), "a byte that is left over");
         assert!(!is_usual(&usual[..usual.len() - 2]), "no end");

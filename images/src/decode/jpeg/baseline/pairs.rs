@@ -11,7 +11,7 @@ pub(super) const PAIR_BITS: u32 = 10;
 #[derive(Clone, Copy, Default)]
 #[repr(align(8))]
 pub(super) struct Pair {
-    /// Of codes and values; 0 if not even the first is there.
+    /// Length of codes and values; 0 if not even the first is there.
     pub(super) bits: u8,
     /// How much further each is than the one before, 0 if there is no second one.
     pub(super) moves: [u8; 2],
@@ -23,7 +23,7 @@ pub(super) struct Pairs {
     pairs: Box<[Pair; 1 << PAIR_BITS]>,
     /// One by one.
     pub(super) symbols: Table,
-    /// What these are the codes of: most encoders use the same for all images.
+    /// The codes they were made of: most encoders use the same for all images.
     made_of: Vec<u8>,
 }
 
@@ -49,7 +49,7 @@ impl Pairs {
         Some(())
     }
 
-    /// What begins `buffer`.
+    /// The pair that begins `buffer`.
     #[inline(always)]
     #[expect(clippy::indexing_slicing, reason = "a number of that many bits")]
     pub(super) fn pair(&self, buffer: u64) -> Pair {
@@ -58,7 +58,7 @@ impl Pairs {
 }
 
 impl Pair {
-    /// What is in the first [`PAIR_BITS`] bits of `buffer`.
+    /// The pair in the first [`PAIR_BITS`] bits of `buffer`.
     fn of(symbols: &Table, buffer: u64) -> Option<Self> {
         let is_there = |bits: u8| u32::from(bits) <= PAIR_BITS;
         let first = symbols.symbol(buffer).filter(|first| is_there(first.bits))?;

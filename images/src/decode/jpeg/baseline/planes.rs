@@ -18,7 +18,7 @@ pub(super) struct Plane {
     /// Where in the component the first one is.
     left: usize,
     top: usize,
-    /// Of the whole component.
+    /// Size of the whole component.
     pub(super) size: Size,
     /// Blocks in a unit.
     across: usize,
@@ -61,7 +61,7 @@ impl Plane {
             let y = self.side * (row * self.down + at / self.across);
             let lines = self.samples.get_mut(y * self.pitch + x..)?.chunks_mut(self.pitch);
             for (samples, line) in samples.iter().zip(lines).take(self.side) {
-                // Of a length that the compiler knows where it can.
+                // A length that the compiler knows, where possible.
                 if let ([whole, ..], true) = (line.as_chunks_mut().0, self.side == samples.len()) {
                     *whole = *samples;
                 } else {

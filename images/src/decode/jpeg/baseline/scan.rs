@@ -25,7 +25,7 @@ const RESTART_MARKERS: u8 = 8;
 /// End of image.
 const EOI: u8 = 0xD9;
 
-/// What is kept from image to image.
+/// Buffers and tables that are kept from image to image.
 #[derive(Default)]
 pub(super) struct Buffers {
     dc: [Table; TABLES],
@@ -217,7 +217,7 @@ fn coefficients(table: &Pairs, mut bits: Bits, segment: &[u8], block: &mut Block
             store(first, pair.values[0]);
             if at >= LAST {
                 let taken = if first == LAST && at > LAST {
-                    // What looks like a second one is of the next block.
+                    // The second one belongs to the next block.
                     table.symbols.symbol(bits.buffer)?.bits
                 } else {
                     pair.bits

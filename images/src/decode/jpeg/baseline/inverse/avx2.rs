@@ -34,7 +34,7 @@ pub(super) fn inverse(block: &Block, rows: &Rows, samples: &mut Samples) {
     };
     let columns = pass::<{ SHIFTS[1] as i32 }>(turned(between));
 
-    // Of 8 columns, 8 bits each: halves are interleaved until rows are left.
+    // 8 columns, 8 bits each: halves are interleaved until rows are left.
     let bytes = |a, b| _mm_xor_si128(_mm_packs_epi16(a, b), _mm_set1_epi8(i8::MIN));
     let [a, b, c, d, e, f, g, h] = columns;
     let [ae, bf, cg, dh] = [bytes(a, e), bytes(b, f), bytes(c, g), bytes(d, h)];

@@ -24,23 +24,23 @@ use multiversion::target::match_target;
 use super::frame::COEFFICIENTS;
 use super::scan::Block;
 
-/// Coefficients of a block's side, and samples unless there are to be fewer.
+/// Coefficients of a block's side, and samples where the image is not reduced.
 const SIDE: usize = 8;
 
 /// Bits behind the point: of the constants, and of what is between the two passes.
 const CONSTANT_BITS: u32 = 13;
 const BETWEEN_BITS: u32 = 2;
-/// What the passes leave out: the second one divides by 8, too.
+/// Bits that the passes shift out: the second one divides by 8, too.
 const SHIFTS: [u32; 2] = [CONSTANT_BITS - BETWEEN_BITS, CONSTANT_BITS + BETWEEN_BITS + 3];
 
-/// What rows 2 and 6 give to outputs 0, 7, 3 and 4, and to the others.
+/// Factors of rows 2 and 6 for outputs 0, 7, 3 and 4, and for the others.
 const EVEN: [[i16; 2]; 2] = [[10_703, 4433], [4433, -10_704]];
-/// What the sums of rows 7 and 3 and of rows 5 and 1 give: to outputs 3, 4, 1 and 6, and to the
+/// Factors of the sums of rows 7 and 3 and of rows 5 and 1: for outputs 3, 4, 1 and 6, and for the
 /// others.
 const SUMS: [[i16; 2]; 2] = [[-6436, 9633], [9633, 6437]];
-/// What rows 7 and 1 give beside them: to outputs 3 and 4, and to outputs 0 and 7.
+/// Factors of rows 7 and 1 beside them: for outputs 3 and 4, and for outputs 0 and 7.
 const OUTER: [[i16; 2]; 2] = [[-4927, -7373], [-7373, 4926]];
-/// What rows 5 and 3 give beside them: to outputs 2 and 5, and to outputs 1 and 6.
+/// Factors of rows 5 and 3 beside them: for outputs 2 and 5, and for outputs 1 and 6.
 const INNER: [[i16; 2]; 2] = [[-4176, -20_995], [-20_995, 4177]];
 
 /// A block's samples, row by row.

@@ -6,7 +6,7 @@ use super::{BETWEEN_BITS, Block, CONSTANT_BITS, Rows, SIDE, Samples};
 /// Four values: what rows 1, 3, 5 and 7 give to the first and to the second. The fourth and the
 /// third have it with the other sign.
 const FOUR: [[i32; 4]; 2] = [[20_995, 7373, -4926, -4176], [8697, -17_799, 11_893, -1730]];
-/// What rows 2 and 6 give to the first and fourth; the others have it with the other sign.
+/// Factors of rows 2 and 6 for the first and fourth; the others have the other sign.
 const FOUR_EVEN: [i32; 2] = [15_137, -6270];
 /// Two values: what rows 1, 3, 5 and 7 give to the first.
 const TWO: [i32; 4] = [29_692, -10_426, 6967, -5906];
