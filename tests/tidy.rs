@@ -200,6 +200,22 @@ fn the_pure_modules_have_no_clock_no_threads_and_no_files() {
 }
 
 #[test]
+fn the_baseline_jpeg_decoder_uses_nothing_else_of_its_crate() {
+    let folder = "images/src/decode/jpeg/baseline/";
+    let files: Vec<_> = sources("rs").into_iter().filter(|(name, _)| name.starts_with(folder)).collect();
+    assert!(files.len() > 10, "{}", files.len());
+    for (name, text) in files {
+        let code = code(&text);
+        let is_entry = name == format!("{folder}mod.rs");
+        let own = production(&code);
+        for banned in ["crate::", "super::super", "shade_"] {
+            assert!(!own.contains(banned), "{name} uses {banned}");
+        }
+        assert!(!is_entry || !own.contains("super::"), "{name} uses what is above it");
+    }
+}
+
+#[test]
 fn no_file_is_named_for_leftovers() {
     for (name, _) in sources("rs").into_iter().chain(sources("py")) {
         let stem = Path::new(&name).file_stem().unwrap().to_string_lossy().into_owned();

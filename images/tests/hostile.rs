@@ -100,6 +100,22 @@ proptest! {
     }
 }
 
+/// The `png` crate panics on it where colours are looked up.
+#[test]
+fn a_palette_of_broken_colours_is_refused_where_it_is_used() {
+    let decode = |colour: png::ColorType, samples: &[u8]| {
+        let mut file = Vec::new();
+        let mut encoder = png::Encoder::new(&mut file, 1, 1);
+        encoder.set_color(colour);
+        encoder.set_palette(&[9; 4][..]);
+        encoder.write_header().unwrap().write_image_data(samples).unwrap();
+        Decoder::new().decode(&file)
+    };
+    let indexed = decode(png::ColorType::Indexed, &[0]);
+    assert!(matches!(indexed, Err(ImageFault::Corrupt { .. })), "{indexed:?}");
+    assert_eq!(decode(png::ColorType::Rgb, &[1, 2, 3]).unwrap().rgb(), [1, 2, 3]);
+}
+
 #[test]
 fn an_early_end_is_a_fault() {
     for name in [

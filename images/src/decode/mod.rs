@@ -6,7 +6,6 @@ mod colour;
 mod decoder;
 mod jpeg;
 mod png;
-mod png_plain;
 mod ppm;
 mod tiff;
 mod webp;

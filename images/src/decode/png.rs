@@ -6,14 +6,12 @@ use png::{BitDepth, ColorType, DecodingError, Transformations};
 use shade_formats::index::Media;
 
 use super::colour::{each, grey, saturate};
-use super::png_plain::Plain;
 use crate::limits::{check_size, scratch, shrink};
 use crate::{ImageFault, Size};
 
-/// Small plain images by a shortcut, all others by the `png` crate.
+/// Decodes by the `png` crate.
 #[derive(Default)]
 pub(crate) struct Png {
-    plain: Plain,
     /// For images whose pixels are not RGB of 8 bits.
     samples: Vec<u8>,
 }
@@ -21,13 +19,6 @@ pub(crate) struct Png {
 impl Png {
     /// Decodes `bytes` into `rgb`.
     pub(crate) fn decode(&mut self, bytes: &[u8], rgb: &mut Vec<u8>) -> Result<Size, ImageFault> {
-        match self.plain.decode(bytes, rgb) {
-            Some(size) => Ok(size),
-            None => self.decode_any(bytes, rgb),
-        }
-    }
-
-    fn decode_any(&mut self, bytes: &[u8], rgb: &mut Vec<u8>) -> Result<Size, ImageFault> {
         let mut decoder = png::Decoder::new(Cursor::new(bytes));
         // Not needed here, and both may be compressed.
         decoder.set_ignore_text_chunk(true);
@@ -62,7 +53,6 @@ impl Png {
 
     /// Gives back what one large image made the buffers grow to.
     pub(crate) fn shrink(&mut self) {
-        self.plain.shrink();
         shrink(&mut self.samples);
     }
 }
