@@ -91,7 +91,7 @@ mod tests {
     fn numbered() -> Tables<2> {
         [0, 1, 2].map(|colour| {
             let mut table = [[0, colour]; VALUES];
-            table.iter_mut().zip(0..).for_each(|(value, byte)| value[0] = byte);
+            table.iter_mut().zip(0..=255).for_each(|(value, byte)| value[0] = byte);
             table
         })
     }
