@@ -43,8 +43,7 @@ pub(crate) fn run() -> Result<Vec<Figure>> {
         .map(|seed| [b"P6\n32 32\n255\n", [seed.to_le_bytes(); 384].as_flattened()].concat())
         .collect();
 
-    let mut bench =
-        Bench { images: Decoder::new(), rows: RowDecoder::default(), row: Region::heap(1 << 20) };
+    let mut bench = Bench { images: Decoder::new(), rows: RowDecoder::default(), row: Region::heap(1 << 20) };
     let [mut whole, mut all, mut part, mut part_left, mut row, mut last, mut from_marked] =
         [const { Vec::new() }; 7];
     let mut small = [const { Vec::new() }; 3];

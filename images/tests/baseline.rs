@@ -1,5 +1,5 @@
 //! JPEGs of the usual kind, which are decoded without libjpeg-turbo, have its pixels bit for bit.
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use proptest::prelude::*;
 use shade_formats::index::Media;

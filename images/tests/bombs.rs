@@ -21,10 +21,10 @@ fn zeros(times: u32) -> Vec<u8> {
     // byte before, the end.
     let copies = (0..times).flat_map(|_| "1100010100000".bytes());
     let bits: Vec<u8> = "11000110000".bytes().chain(copies).chain("0000000".bytes()).collect();
-    let packed = bits.chunks(8).map(|bits| {
-        bits.iter().rev().fold(0_u8, |byte, &bit| byte << 1 | u8::from(bit == b'1'))
-    });
-    let adler = (1 + 258 * times) % 65_521 << 16 | 1;
+    let packed = bits
+        .chunks(8)
+        .map(|bits| bits.iter().rev().fold(0_u8, |byte, &bit| byte << 1 | u8::from(bit == b'1')));
+    let adler = ((1 + 258 * times) % 65_521) << 16 | 1;
     [0x78, 1].into_iter().chain(packed).chain(adler.to_be_bytes()).collect()
 }
 

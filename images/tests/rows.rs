@@ -117,7 +117,8 @@ fn what_lies_beside_the_image_is_black() {
     let middle = b"\0\0\0rgbRGB\0\0\0";
     assert_eq!(found, [&black[..], middle, &black].concat());
     let planes =
-        row(&mut RowDecoder::default(), Media::Ppm, ppm, &ImageSpec { channels_last: false, ..spec }, 0).unwrap();
+        row(&mut RowDecoder::default(), Media::Ppm, ppm, &ImageSpec { channels_last: false, ..spec }, 0)
+            .unwrap();
     assert_eq!(interleaved(&planes), found);
 }
 
@@ -190,10 +191,7 @@ fn other_kinds_are_unsupported() {
     }
     for rest in [&b"P1 1 1 0"[..], b"P3 1 1 255 1 2 3", b"P4 1 1 0"] {
         let found = decode(Media::Ppm, rest, 4, 4);
-        assert!(
-            matches!(found, Err(ImageFault::Unsupported { media: Media::Ppm, .. })),
-            "{found:?}"
-        );
+        assert!(matches!(found, Err(ImageFault::Unsupported { media: Media::Ppm, .. })), "{found:?}");
     }
 }
 

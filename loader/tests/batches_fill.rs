@@ -441,7 +441,7 @@ fn rows_of_their_own_sizes_are_the_whole_images() {
 
 #[test]
 fn an_image_of_another_size_than_the_indexs_is_a_fault_and_writes_nothing() {
-    let (image, jpeg) = (png(20, 10, 1), include_bytes!("images/baseline.jpg"));
+    let (image, jpeg) = (png(20, 10, 1), include_bytes!("../../images/tests/data/baseline.jpg"));
     let mut rig = Rig::new(vec![
         Packed::plain(Media::Png, &image).sized(10, 10),
         Packed::plain(Media::Png, &image).sized(10, 20),
@@ -471,7 +471,7 @@ fn an_image_of_another_size_than_the_indexs_is_a_fault_and_writes_nothing() {
             other((37, 21), (37, 20)),
             other((3, 2), (6, 1)),
             Err(FillFault::Unsized),
-            Err(FillFault::Decode(ImageFault::Size { width: side, height: side }.into())),
+            Err(FillFault::Decode(ImageFault::Size { width: side, height: side })),
             Ok(600),
         ]
     );
@@ -509,16 +509,10 @@ fn a_bad_row_among_good_ones_is_its_own_fault_only() {
     let found = outcomes(&filled);
     assert_eq!((&found[0], &found[6]), (&Ok(len), &Ok(len)));
     assert!(
-        matches!(
-            found[1],
-            Err(FillFault::Decode(ImageFault::Corrupt { media: Media::Png, .. }))
-        ),
+        matches!(found[1], Err(FillFault::Decode(ImageFault::Corrupt { media: Media::Png, .. }))),
         "{found:?}"
     );
-    assert!(
-        matches!(found[2], Err(FillFault::Decode(ImageFault::Unsupported { .. }))),
-        "{found:?}"
-    );
+    assert!(matches!(found[2], Err(FillFault::Decode(ImageFault::Unsupported { .. }))), "{found:?}");
     for outcome in &found[3..6] {
         assert!(matches!(outcome, Err(FillFault::Decompress { .. })), "{outcome:?}");
     }

@@ -385,7 +385,9 @@ mod tests {
     fn half_of_the_rows_are_mirrored() {
         let spec = ImageSpec { flip: 0.5, ..ImageSpec::cover(8, 8) };
         let flips = |position| {
-            CropBox::new(size(8, 8), &spec, &mut Randomness::new(Draw { position, ..Draw::default() })).unwrap().flips
+            CropBox::new(size(8, 8), &spec, &mut Randomness::new(Draw { position, ..Draw::default() }))
+                .unwrap()
+                .flips
         };
         let count = (0..10_000).filter(|&position| flips(position)).count();
         assert!(count.abs_diff(5000) < 250, "{count}");

@@ -159,7 +159,9 @@ impl<'a> Bitmap<'a> {
                 (0, pixels) => {
                     let pixels = usize::from(pixels).min(count - values.len());
                     let stored = if of_nibbles { pixels.div_ceil(2) } else { pixels };
-                    let Some(stored) = self.bytes.get(at..).and_then(|rest| rest.get(..stored)) else { break };
+                    let Some(stored) = self.bytes.get(at..).and_then(|rest| rest.get(..stored)) else {
+                        break;
+                    };
                     if of_nibbles {
                         values.extend(stored.iter().flat_map(|byte| [byte >> 4, byte & 15]).take(pixels));
                     } else {
@@ -201,9 +203,9 @@ impl<'a> Bitmap<'a> {
                 }
             }),
             Pixels::Three => each(row, line, |&[blue, green, red]| [red, green, blue]),
-            Pixels::Four { places } => each(row, line, |pixel: &[u8; 4]| {
-                places.map(|at| pixel.get(at).copied().unwrap_or_default())
-            }),
+            Pixels::Four { places } => {
+                each(row, line, |pixel: &[u8; 4]| places.map(|at| pixel.get(at).copied().unwrap_or_default()))
+            }
         }
     }
 }
@@ -224,7 +226,9 @@ fn pixels(bits: u16, coding: u32, masks: [u32; 3]) -> Result<Pixels, ImageFault>
         (MASKS, 32, [0xFF, 0xFF00, 0x00FF_0000]) => Pixels::Four { places: [0, 1, 2] },
         (RUNS_OF_BYTES, 8, _) => Pixels::Runs { of_nibbles: false },
         (RUNS_OF_NIBBLES, 4, _) => Pixels::Runs { of_nibbles: true },
-        _ => return Err(unsupported(format!("{bits} bits a pixel in coding {coding} with masks {masks:x?}"))),
+        _ => {
+            return Err(unsupported(format!("{bits} bits a pixel in coding {coding} with masks {masks:x?}")));
+        }
     })
 }
 

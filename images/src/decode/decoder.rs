@@ -2,9 +2,9 @@
 
 use shade_formats::index::{Media, sniff};
 
+use super::jpeg::JpegDecoder;
 use super::{bmp, jpeg, png, ppm, tiff, webp};
 use crate::limits::shrink;
-use super::jpeg::JpegDecoder;
 use crate::{Area, Image, ImageFault, Part, Size};
 
 /// Decodes images of every kind. Keeps its buffers from image to image, unless one was large, so

@@ -147,8 +147,7 @@ mod tests {
 
     #[test]
     fn a_panic_is_the_rows_fault_and_carries_its_message() {
-        let panicked =
-            |text: &str| Err::<(), _>(FillFault::Panicked { text: text.to_owned() });
+        let panicked = |text: &str| Err::<(), _>(FillFault::Panicked { text: text.to_owned() });
         assert_eq!(guard(|| panic!("at byte {}", 7)), panicked("at byte 7"));
         assert_eq!(guard(|| Ok(3)), Ok(3));
     }

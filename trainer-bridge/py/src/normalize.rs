@@ -59,7 +59,7 @@ fn fill<const B: usize>(
                 let (input, other_source) = source.split_at(COLOURS * pixels * images);
                 let (mut output, other_target) = target.split_at(COLOURS * pixels * images * B);
                 (source, target) = (other_source, other_target);
-                let work = move || {
+                let mut work = move || {
                     let read = |at: usize, into: &mut [u8]| input.read(at, into);
                     let write = |at: usize, bytes: &[u8]| output.write(at, bytes);
                     if from.is_channels_last {
