@@ -5,8 +5,7 @@ use std::io::Cursor;
 use shade_formats::control::{Framing, ImageSpec};
 use shade_formats::index::Media;
 use shade_formats::ring::Region;
-use shade_images::{Part, Size, with_restart_markers};
-use shade_load::batches::decode::{DecodeFault, Decoder, Draw};
+use shade_images::{Decoder, Draw, ImageFault, Part, RowDecoder, Size, with_restart_markers};
 
 use crate::Result;
 use crate::cpu_time::timed;
@@ -44,8 +43,7 @@ pub(crate) fn run() -> Result<Vec<Figure>> {
         .map(|seed| [b"P6\n32 32\n255\n", [seed.to_le_bytes(); 384].as_flattened()].concat())
         .collect();
 
-    let mut bench =
-        Bench { images: shade_images::Decoder::new(), rows: Decoder::new(), row: Region::heap(1 << 20) };
+    let mut bench = Bench { images: Decoder::new(), rows: RowDecoder::default(), row: Region::heap(1 << 20) };
     let [mut whole, mut all, mut part, mut part_left, mut row, mut last, mut from_marked] =
         [const { Vec::new() }; 7];
     let mut small = [const { Vec::new() }; 3];
@@ -54,7 +52,7 @@ pub(crate) fn run() -> Result<Vec<Figure>> {
         whole.push(bench.alone(Media::Jpeg, &left, |_, size| Ok(Part::whole(size)))?);
         for (times, photos) in [(&mut part, &photos), (&mut part_left, &left)] {
             times.push(bench.alone(Media::Jpeg, photos, |position, size| {
-                Decoder::part(&AUGMENTED, Draw { seed: 1, epoch, position }, size)
+                RowDecoder::part(&AUGMENTED, Draw { seed: 1, epoch, position }, size)
             })?);
         }
         all.push(bench.alone(Media::Jpeg, &photos, |_, size| Ok(Part::whole(size)))?);
@@ -127,8 +125,8 @@ fn png_crate(files: &[Vec<u8>]) -> Result<f64> {
 
 /// What a worker keeps, and where its rows go.
 struct Bench {
-    images: shade_images::Decoder,
-    rows: Decoder,
+    images: Decoder,
+    rows: RowDecoder,
     row: Region,
 }
 
@@ -138,7 +136,7 @@ impl Bench {
         &mut self,
         media: Media,
         files: &[Vec<u8>],
-        part: impl Fn(u32, Size) -> std::result::Result<Part, DecodeFault>,
+        part: impl Fn(u32, Size) -> std::result::Result<Part, ImageFault>,
     ) -> Result<f64> {
         let (time, done) = timed(|| -> Result<()> {
             for (position, file) in (0..).zip(files) {

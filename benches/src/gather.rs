@@ -12,8 +12,7 @@ use shade_formats::SampleId;
 use shade_formats::checksum::crc32c;
 use shade_formats::control::Output;
 use shade_formats::ring::{PayloadSize, Region};
-use shade_images::Size;
-use shade_load::batches::decode::Draw;
+use shade_images::{Draw, JpegDecoder, Size};
 use shade_load::batches::{FillOrder, Filled, Row, Ticket, Workers};
 use shade_load::blocks::{Arena, Blocks, FreeList, Lent, Record, block_bytes_for, charged_bytes};
 use shade_load::ring::RingSegments;
@@ -95,7 +94,7 @@ impl Gather {
             });
         }
         let (done_in, done) = unbounded();
-        let workers = Workers::start(1, &index, Arc::new(arena), done_in)?;
+        let workers = Workers::start(1, JpegDecoder::Auto, &index, Arc::new(arena), done_in)?;
         let payload = PayloadSize { bytes: PAYLOAD_BYTES, gap_bytes: PAYLOAD_BYTES };
         let (end, _) = RingSegments::create(payload)?.into_ends();
         Ok(Self { workers, done, payload: end.payload, rows })

@@ -3,7 +3,8 @@
 use crate::limits::check_size;
 use crate::{ImageFault, Orientation, Size};
 
-/// Pixels of 8-bit RGB, interleaved, row after row from the top. Has at least one pixel and exactly 3 bytes for each.
+/// Pixels of 8-bit RGB, interleaved, row after row from the top. Has at least one pixel and exactly
+/// 3 bytes for each.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Image {
     size: Size,
@@ -14,8 +15,8 @@ impl Image {
     /// An image of `size` with the pixels `rgb`: `3 * width * height` bytes.
     ///
     /// # Errors
-    /// [`ImageFault::Size`] for no pixels or more than [`crate::IMAGE_PIXELS_MAX`]; [`ImageFault::Pixels`] for another number
-    /// of bytes.
+    /// [`ImageFault::Size`] for no pixels or more than [`crate::IMAGE_PIXELS_MAX`];
+    /// [`ImageFault::Pixels`] for another number of bytes.
     pub fn new(size: Size, rgb: Vec<u8>) -> Result<Self, ImageFault> {
         check_size(size.width.into(), size.height.into())?;
         let (got, expected) = (rgb.len() as u64, size.pixels() * 3);
@@ -54,7 +55,7 @@ impl Image {
 }
 
 impl std::fmt::Debug for Image {
-    /// Its size only: pixels tell nobody anything.
+    /// Its size only.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Image({} x {})", self.size.width, self.size.height)
     }

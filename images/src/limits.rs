@@ -1,22 +1,22 @@
-//! What one image may cost, checked before anything is allocated for it.
+//! Limits of one image, checked before anything is allocated for it.
 
 use crate::ImageFault;
 
-/// Most pixels of an image as its header states them: a few KB of PNG can claim gigabytes. PIL refuses beyond
-/// 2 x `Image.MAX_IMAGE_PIXELS`, which is this number, so whatever an `ImageFolder` opens is opened here too.
-/// At most 512 MiB of RGB in one thread, for as long as that image takes.
+/// Most pixels of an image as its header states them: a few KB of PNG can claim gigabytes. PIL
+/// refuses beyond 2 x `Image.MAX_IMAGE_PIXELS`, which is this number, so whatever an `ImageFolder`
+/// opens is opened here too. At most 512 MiB of RGB in one thread, for as long as that image takes.
 pub const IMAGE_PIXELS_MAX: u64 = 178_956_970;
 
 /// Bytes of the largest image with alpha, 8 bits a sample.
 pub(crate) const RGBA_BYTES_MAX: usize = 715_827_880;
 const _: () = assert!(RGBA_BYTES_MAX as u64 == 4 * IMAGE_PIXELS_MAX);
 
-/// Most scans of a progressive JPEG: each one walks the whole image, so a small file can ask for hours of work.
-/// Encoders write about 10; 500 is what libjpeg-turbo's own fuzzers allow.
+/// Most scans of a progressive JPEG: each one walks the whole image, so a small file can ask for
+/// hours of work. Encoders write about 10; 500 is what libjpeg-turbo's own fuzzers allow.
 pub(crate) const JPEG_SCANS_MAX: u32 = 500;
 
-/// A work buffer grown beyond this for one large image is given back after it, so that a thread's memory stays
-/// small: room for 1.4 megapixels of RGB, about seven times an average ImageNet image.
+/// A work buffer grown beyond this for one large image is given back after it, so that a thread's
+/// memory stays small: room for 1.4 megapixels of RGB, about seven times an average ImageNet image.
 pub const SCRATCH_KEEP_BYTES: usize = 4 << 20;
 
 /// Refuses an image that has no pixels or too many.
@@ -27,8 +27,8 @@ pub(crate) fn check_size(width: u64, height: u64) -> Result<(), ImageFault> {
     }
 }
 
-/// The first `len` bytes of `buffer`, which grows to hold them. Old contents may stand there: zeroing a buffer that is
-/// overwritten anyway would cost as much as a copy.
+/// The first `len` bytes of `buffer`, which grows to hold them. Old contents may stand there:
+/// zeroing a buffer that is overwritten anyway would cost as much as a copy.
 #[expect(clippy::indexing_slicing, reason = "the buffer was grown to `len` one line above")]
 #[must_use]
 pub fn scratch(buffer: &mut Vec<u8>, len: usize) -> &mut [u8] {

@@ -6,12 +6,12 @@ use exif::{Error, Exif, In, Reader, Tag};
 use shade_formats::index::{Media, sniff};
 
 use crate::Size;
-use crate::formats::webp;
+use crate::decode::webp_exif;
 
-/// What stands before EXIF data in a JPEG, and, by mistake, in the WebP of some writers.
+/// The bytes before EXIF data in a JPEG, and, by mistake, in the WebP of some writers.
 const EXIF_PREFIX: &[u8] = b"Exif\0\0";
 
-/// What must be done to the stored pixels so that the image stands upright; the numbers are EXIF's.
+/// The turn that makes the stored pixels stand upright; the numbers are EXIF's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Orientation {
     /// Nothing.
@@ -81,10 +81,11 @@ impl Orientation {
     }
 }
 
-/// The turn that the decoded pixels of `bytes` still need, from EXIF in JPEG (APP1), PNG (`eXIf`) and WebP (`EXIF`).
+/// The turn that the decoded pixels of `bytes` still need, from EXIF in JPEG (APP1), PNG (`eXIf`)
+/// and WebP (`EXIF`).
 ///
-/// Upright where EXIF is missing or broken, and always so for TIFF, whose tag 274 the decoder has heeded, as Pillow does:
-/// `decode(bytes)?.oriented(orientation(bytes))` is right for every kind.
+/// Upright where EXIF is missing or broken, and always so for TIFF, whose tag 274 the decoder has
+/// heeded, as Pillow does: `decode(bytes)?.oriented(orientation(bytes))` is right for every kind.
 #[must_use]
 pub fn orientation(bytes: &[u8]) -> Orientation {
     let mut reader = Reader::new();
@@ -93,7 +94,7 @@ pub fn orientation(bytes: &[u8]) -> Orientation {
     let found = match sniff(bytes).0 {
         Media::Jpeg | Media::Png => reader.read_from_container(&mut Cursor::new(bytes)),
         Media::Webp => {
-            let chunk = webp::exif(bytes).unwrap_or_default();
+            let chunk = webp_exif(bytes).unwrap_or_default();
             reader.read_raw(chunk.strip_prefix(EXIF_PREFIX).unwrap_or(&chunk).to_vec())
         }
         _ => return Orientation::Upright,

@@ -1,4 +1,4 @@
-//! What of an image is wanted, so that a decoder can leave the rest undone.
+//! The wanted part of an image, so that a decoder can leave out the rest.
 
 use crate::Size;
 
@@ -20,7 +20,7 @@ impl Area {
         Self { left: 0, top: 0, size }
     }
 
-    /// What of the area lies within an image of `size`.
+    /// The part of the area that lies within an image of `size`.
     pub(crate) fn within(self, size: Size) -> Self {
         let (left, top) = (self.left.min(size.width), self.top.min(size.height));
         let width = self.size.width.min(size.width - left);
@@ -29,7 +29,16 @@ impl Area {
     }
 }
 
-/// What of an image is wanted. Only JPEG makes use of it; other images are decoded whole.
+/// A box in fractional pixels.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct FloatBox {
+    pub(crate) left: f64,
+    pub(crate) top: f64,
+    pub(crate) width: f64,
+    pub(crate) height: f64,
+}
+
+/// The wanted part of an image. Only JPEG makes use of it; other images are decoded whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
     /// The pixels that matter, in the image's own size. More may come back.

@@ -24,24 +24,25 @@ impl Size {
 }
 
 /// The size whose short side is `short`, as torchvision's `Resize(short)` has it: the long side is
-/// `short * long / short side`, rounded down. `None` where the short side is `short` or less already, for packing must
-/// not blow up data (torchvision would enlarge), and where `short` is 0.
+/// `short * long / short side`, rounded down. `None` where the short side is `short` or less
+/// already, for packing must not blow up data (torchvision would enlarge), and where `short` is 0.
 #[must_use]
 pub fn resize_short(size: Size, short: u32) -> Option<Size> {
     let side = size.width.min(size.height);
     (1..side).contains(&short).then(|| scaled(size, short, side))
 }
 
-/// The size whose long side is `max`; the short side is `max * short / long side`, rounded down as torchvision does for
-/// `Resize(.., max_size)`, but at least 1. `None` where the long side is `max` or less already, and where `max` is 0.
+/// The size whose long side is `max`; the short side is `max * short / long side`, rounded down as
+/// torchvision does for `Resize(.., max_size)`, but at least 1. `None` where the long side is `max`
+/// or less already, and where `max` is 0.
 #[must_use]
 pub fn resize_max(size: Size, max: u32) -> Option<Size> {
     let side = size.width.max(size.height);
     (1..side).contains(&max).then(|| scaled(size, max, side))
 }
 
-/// [`resize_short`], then [`resize_max`] of what that gives: torchvision's `Resize(short, max_size=max)`, except that
-/// nothing is ever enlarged. `None` where neither changes anything.
+/// [`resize_short`], then [`resize_max`] of what that gives: torchvision's `Resize(short,
+/// max_size=max)`, except that nothing is ever enlarged. `None` where neither changes anything.
 #[must_use]
 pub fn resize_both(size: Size, short: u32, max: u32) -> Option<Size> {
     let shortened = resize_short(size, short);

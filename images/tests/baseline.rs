@@ -3,7 +3,7 @@
 
 use proptest::prelude::*;
 use shade_formats::index::Media;
-use shade_images::{Decoder, Part};
+use shade_images::{Area, Decoder, JpegDecoder, Part, Size};
 use turbojpeg::{Compressor, Decompressor, PixelFormat, ScalingFactor, Subsamp};
 
 /// Divisors.
@@ -64,6 +64,26 @@ fn subsamp() -> impl Strategy<Value = Subsamp> {
     ])
 }
 
+/// Our decoder decodes just the part that is asked for, libjpeg-turbo from a block's edge on. So
+/// the area says which of them it was.
+#[test]
+fn the_switch_leaves_every_jpeg_to_libjpeg_turbo() {
+    let asked = Area { left: 53, top: 40, size: Size { width: 31, height: 20 } };
+    let bytes = jpeg([200, 100], Subsamp::Sub2x2, 90, 100, 1);
+    let part = |_| Part { area: asked, reduce_by: 1 };
+    let mut auto = Decoder::new();
+    let ours = auto.decode_part(Media::Jpeg, &bytes, part).unwrap();
+    let mut turbo = Decoder::with_jpeg(JpegDecoder::Turbo);
+    let theirs = turbo.decode_part(Media::Jpeg, &bytes, part).unwrap();
+    assert_eq!(ours.area, asked);
+    assert_eq!((theirs.area.left, theirs.area.top), (48, 40));
+    let pitch = 3 * theirs.area.size.width as usize;
+    let skipped = 3 * (asked.left - theirs.area.left) as usize;
+    for (line, expected) in theirs.rgb.chunks(pitch).zip(ours.rgb.chunks(3 * 31)) {
+        assert_eq!(line[skipped..skipped + 3 * 31], *expected);
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -83,6 +103,8 @@ proptest! {
             let (pixels, complaint) = expected(&bytes, reduce_by);
             prop_assert!(complaint.is_none());
             prop_assert!(found.rgb == pixels, "divided by {}", reduce_by);
+            let mut turbo = Decoder::with_jpeg(JpegDecoder::Turbo);
+            prop_assert!(turbo.decode_part(Media::Jpeg, &bytes, part).unwrap().rgb == pixels);
         }
     }
 

@@ -32,11 +32,6 @@ fn jpegs() {
 }
 
 #[test]
-fn pngs() {
-    replay("png", checks::png);
-}
-
-#[test]
 fn images_of_every_kind() {
     replay("any", checks::any);
 }

@@ -8,7 +8,7 @@ use shade_formats::index::Media;
 use shade_images::{Decoder, IMAGE_PIXELS_MAX, ImageFault, Part, orientation};
 
 /// One or two of each format and each path through it.
-const DAMAGED: [&str; 26] = [
+const DAMAGED: [&str; 29] = [
     "baseline.jpg",
     "progressive.jpg",
     "cmyk.jpg",
@@ -26,6 +26,9 @@ const DAMAGED: [&str; 26] = [
     "palette4.bmp",
     "rgb565.bmp",
     "rle8.bmp",
+    "rle8_mixed.bmp",
+    "rle4.bmp",
+    "core.bmp",
     "lzw.tif",
     "deflate.tif",
     "packbits.tif",
@@ -57,7 +60,8 @@ fn changed(
     bytes
 }
 
-/// Whether a damaged header claims a size that is worth a try: decoding tens of megapixels for every case would take hours.
+/// Whether a damaged header claims a size that is worth a try: decoding tens of megapixels for
+/// every case would take hours.
 fn is_small(bytes: &[u8]) -> bool {
     let (_, width, height) = shade_formats::index::sniff(bytes);
     u64::from(width) * u64::from(height) <= 1 << 20
@@ -96,6 +100,22 @@ proptest! {
     }
 }
 
+/// The `png` crate panics on it where colours are looked up.
+#[test]
+fn a_palette_of_broken_colours_is_refused_where_it_is_used() {
+    let decode = |colour: png::ColorType, samples: &[u8]| {
+        let mut file = Vec::new();
+        let mut encoder = png::Encoder::new(&mut file, 1, 1);
+        encoder.set_color(colour);
+        encoder.set_palette(&[9; 4][..]);
+        encoder.write_header().unwrap().write_image_data(samples).unwrap();
+        Decoder::new().decode(&file)
+    };
+    let indexed = decode(png::ColorType::Indexed, &[0]);
+    assert!(matches!(indexed, Err(ImageFault::Corrupt { .. })), "{indexed:?}");
+    assert_eq!(decode(png::ColorType::Rgb, &[1, 2, 3]).unwrap().rgb(), [1, 2, 3]);
+}
+
 #[test]
 fn an_early_end_is_a_fault() {
     for name in [
@@ -125,7 +145,8 @@ fn bombs_are_refused_by_their_header() {
     bmp[22..26].copy_from_slice(&side.to_le_bytes());
     assert_eq!(Decoder::new().decode(&bmp), Err(expected.clone()));
 
-    // Entries of 12 bytes from the directory on: width and height are the first two, the rows of its strip the ninth.
+    // Entries of 12 bytes from the directory on: width and height are the first two, the rows of
+    // its strip the ninth.
     let mut tiff = file("rgb16.tif");
     let directory = u32::from_le_bytes(tiff[4..8].try_into().unwrap()) as usize;
     for entry in [0, 1, 8] {
@@ -136,8 +157,8 @@ fn bombs_are_refused_by_their_header() {
 
     assert_eq!(Decoder::new().decode(b"P5 40000 40000 65535\n"), Err(expected));
 
-    // The sides of a lossless WebP have 14 bits: no bomb on its own, but too many pixels all the same.
-    // (16,384, the largest, is read as 0 by image-webp 0.2.4, and refused for that.)
+    // The sides of a lossless WebP have 14 bits: no bomb on its own, but too many pixels all the
+    // same. (16,384, the largest, is read as 0 by image-webp 0.2.4, and refused for that.)
     let bits = (16_382_u32 | 16_382 << 14).to_le_bytes();
     let webp = [&b"RIFF\x20\0\0\0WEBPVP8L\x10\0\0\0\x2f"[..], &bits, &[0; 15]].concat();
     let expected = ImageFault::Size { width: 16_383, height: 16_383 };

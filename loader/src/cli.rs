@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use shade_formats::control::{Policy, Preset};
+use shade_images::JpegDecoder;
 
 use crate::core::Capacity;
 use crate::doctor::Doctor;
-use crate::names::{policy, preset};
+use crate::names::{jpeg, policy, preset};
 use crate::reads::{Depth, EngineChoice, IoMode, READS_DEPTH_MAX, StoreModel, parse_time};
 use crate::simulate::Simulate;
 use crate::trace::Trace;
@@ -76,6 +77,11 @@ pub struct Serve {
     /// Threads that copy or decode records. Default: the machine's cores.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=512))]
     pub workers: Option<u16>,
+
+    /// What decodes JPEGs. Pixels are the same. Use `turbo` to rule out shade's own decoder as the cause of a
+    /// problem; a photograph then takes about 1.6 times as long.
+    #[arg(long, value_parser = jpeg(), default_value = "auto")]
+    pub jpeg: JpegDecoder,
 
     /// How records are read: `uring` (io_uring), `threads` (preadv), or `auto`: io_uring where the kernel and the
     /// container allow it. A log line says which and why. `sim` reads from the simulated --store.

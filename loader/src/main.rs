@@ -114,6 +114,7 @@ fn config(args: Serve) -> ServeConfig {
         },
         hedge: args.hedge,
         workers: args.workers.map(usize::from),
+        jpeg: args.jpeg,
         socket: args.socket,
         job: args.job,
         linger: args.private.then_some(args.linger),

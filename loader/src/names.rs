@@ -1,7 +1,8 @@
-//! Reads the names of policies and presets on the command line; `--help` lists them.
+//! Reads the names of policies, presets and JPEG decoders on the command line; `--help` lists them.
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use shade_formats::control::{Policy, Preset};
+use shade_images::JpegDecoder;
 
 /// Reads a policy's name.
 pub(crate) fn policy() -> impl TypedValueParser<Value = Policy> {
@@ -13,4 +14,18 @@ pub(crate) fn policy() -> impl TypedValueParser<Value = Policy> {
 pub(crate) fn preset() -> impl TypedValueParser<Value = Preset> {
     let names = Preset::ALL.iter().map(|preset| PossibleValue::new(preset.as_str()).help(preset.about()));
     PossibleValuesParser::new(names).try_map(|name| name.parse::<Preset>())
+}
+
+/// Reads the name of a JPEG decoder.
+pub(crate) fn jpeg() -> impl TypedValueParser<Value = JpegDecoder> {
+    let names = JpegDecoder::ALL.map(|jpeg| PossibleValue::new(jpeg.as_str()).help(about_jpeg(jpeg)));
+    PossibleValuesParser::new(names).try_map(|name| name.parse::<JpegDecoder>())
+}
+
+/// What decodes JPEGs.
+fn about_jpeg(jpeg: JpegDecoder) -> &'static str {
+    match jpeg {
+        JpegDecoder::Auto => "shade's own decoder for baseline JPEGs, libjpeg-turbo for all others",
+        JpegDecoder::Turbo => "libjpeg-turbo for all",
+    }
 }

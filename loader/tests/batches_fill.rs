@@ -9,8 +9,7 @@ use shade_formats::control::{ImageSpec, Output};
 use shade_formats::index::{Codec, Entry, Index, IndexBuilder, Media, Shard};
 use shade_formats::ring::{BatchLayout, Layout, Region};
 use shade_formats::{SampleId, ShardId};
-use shade_images::{ImageFault, Size};
-use shade_load::batches::decode::{DecodeFault, Decoder, Draw};
+use shade_images::{Draw, ImageFault, JpegDecoder, RowDecoder, Size};
 use shade_load::batches::{
     Columns, FillFault, FillOrder, Filled, LayoutFault, Move, Row, SealOrder, Ticket, Workers, seal,
 };
@@ -74,7 +73,7 @@ impl Rig {
         let (arena, free) = Arena::create(1 << 20, 512).unwrap();
         let arena = Arc::new(arena);
         let (answer, done) = unbounded();
-        let workers = Workers::start(2, &index, Arc::clone(&arena), answer).unwrap();
+        let workers = Workers::start(2, JpegDecoder::Auto, &index, Arc::clone(&arena), answer).unwrap();
         Self { workers, done, arena, free, records, index }
     }
 
@@ -359,9 +358,9 @@ fn decoded(png: &[u8]) -> Vec<u8> {
     let write = |at, piece: &[u8]| {
         let at = usize::try_from(at).unwrap();
         row[at..at + piece.len()].copy_from_slice(piece);
-        Ok::<(), DecodeFault>(())
+        Ok::<(), ImageFault>(())
     };
-    Decoder::new().decode(Media::Png, png, &ImageSpec::cover(28, 28), Draw::default(), write).unwrap();
+    RowDecoder::default().decode(Media::Png, png, &ImageSpec::cover(28, 28), Draw::default(), write).unwrap();
     row
 }
 
@@ -442,7 +441,7 @@ fn rows_of_their_own_sizes_are_the_whole_images() {
 
 #[test]
 fn an_image_of_another_size_than_the_indexs_is_a_fault_and_writes_nothing() {
-    let (image, jpeg) = (png(20, 10, 1), include_bytes!("images/baseline.jpg"));
+    let (image, jpeg) = (png(20, 10, 1), include_bytes!("../../images/tests/data/baseline.jpg"));
     let mut rig = Rig::new(vec![
         Packed::plain(Media::Png, &image).sized(10, 10),
         Packed::plain(Media::Png, &image).sized(10, 20),
@@ -460,7 +459,7 @@ fn an_image_of_another_size_than_the_indexs_is_a_fault_and_writes_nothing() {
     let found = outcomes(&rig.fill(Output::Ragged { channels_last: true }, rows, &payload));
     let other = |image: (u32, u32), indexed: (u32, u32)| {
         let [image, indexed] = [image, indexed].map(|(width, height)| Size { width, height });
-        Err(FillFault::Decode(DecodeFault::OtherSize { image, indexed }))
+        Err(FillFault::Decode(ImageFault::OtherSize { image, indexed }))
     };
     let side = u64::from(u16::MAX);
     assert_eq!(
@@ -471,8 +470,8 @@ fn an_image_of_another_size_than_the_indexs_is_a_fault_and_writes_nothing() {
             other((20, 10), (40, 10)),
             other((37, 21), (37, 20)),
             other((3, 2), (6, 1)),
-            Err(FillFault::Decode(DecodeFault::Unsized)),
-            Err(FillFault::Decode(ImageFault::Size { width: side, height: side }.into())),
+            Err(FillFault::Unsized),
+            Err(FillFault::Decode(ImageFault::Size { width: side, height: side })),
             Ok(600),
         ]
     );
@@ -510,16 +509,10 @@ fn a_bad_row_among_good_ones_is_its_own_fault_only() {
     let found = outcomes(&filled);
     assert_eq!((&found[0], &found[6]), (&Ok(len), &Ok(len)));
     assert!(
-        matches!(
-            found[1],
-            Err(FillFault::Decode(DecodeFault::Image(ImageFault::Corrupt { media: Media::Png, .. })))
-        ),
+        matches!(found[1], Err(FillFault::Decode(ImageFault::Corrupt { media: Media::Png, .. }))),
         "{found:?}"
     );
-    assert!(
-        matches!(found[2], Err(FillFault::Decode(DecodeFault::Image(ImageFault::Unsupported { .. })))),
-        "{found:?}"
-    );
+    assert!(matches!(found[2], Err(FillFault::Decode(ImageFault::Unsupported { .. }))), "{found:?}");
     for outcome in &found[3..6] {
         assert!(matches!(outcome, Err(FillFault::Decompress { .. })), "{outcome:?}");
     }
@@ -696,6 +689,6 @@ fn a_drop_finishes_what_is_queued() {
 #[test]
 fn no_workers_are_refused() {
     let (arena, _free) = Arena::create(4096, 512).unwrap();
-    let started = Workers::start(0, &index(&[], &[]), Arc::new(arena), unbounded().0);
+    let started = Workers::start(0, JpegDecoder::Auto, &index(&[], &[]), Arc::new(arena), unbounded().0);
     assert_eq!(started.unwrap_err().kind(), std::io::ErrorKind::InvalidInput);
 }

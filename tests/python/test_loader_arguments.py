@@ -26,6 +26,7 @@ DAEMON = {
     "depth": None,
     "hedge": False,
     "workers": None,
+    "jpeg": "auto",
     "engine": "auto",
     "io": "auto",
     "linger": 3.0,
@@ -98,6 +99,7 @@ BAD = [
     ("depth", 0),
     ("depth", 1025),
     ("workers", 0),
+    ("jpeg", "baseline"),
     ("engine", "aio"),
     ("io", "mmap"),
     ("linger", -1.0),
@@ -292,6 +294,7 @@ def test_arguments_become_the_daemons_command_line() -> None:
         "depth": 8,
         "hedge": True,
         "workers": 2,
+        "jpeg": "turbo",
         "engine": "threads",
         "io": "buffered",
         "linger": 0.5,
@@ -299,5 +302,5 @@ def test_arguments_become_the_daemons_command_line() -> None:
     assert DaemonOptions(**every).arguments(Path("/data"), "x", "/run/s") == [
         "serve", "/data", "--private", "--job", "x", "--cache", str(8 << 30),
         "--policy", "lru", "--lookahead", "0.25", "--engine", "threads", "--io", "buffered", "--linger", "0.500s",
-        "--store", "latency=2ms,bandwidth=1Gbit", "--depth", "8", "--workers", "2", "--hedge", "--socket", "/run/s",
+        "--store", "latency=2ms,bandwidth=1Gbit", "--depth", "8", "--workers", "2", "--jpeg", "turbo", "--hedge", "--socket", "/run/s",
     ]  # fmt: skip

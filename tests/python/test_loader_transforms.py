@@ -220,6 +220,20 @@ def all_images(loader: Loader, epochs: int = 1) -> dict[tuple[int, int], torch.T
 AUGMENTED = [RandomResizedCrop(12), RandomHorizontalFlip()]
 
 
+@pytest.mark.parametrize("folder", ["kinds", "large"])
+def test_both_jpeg_decoders_give_the_same_pixels(request: pytest.FixtureRequest, folder: str) -> None:
+    dataset = request.getfixturevalue(folder)
+    crops = [RandomResizedCrop(64), RandomHorizontalFlip()]
+    options = {"decode": crops, "sampler": "uniform", "seed": 7}
+    with (
+        Loader(dataset.path, 5, job="auto", **options) as auto,
+        Loader(dataset.path, 5, job="turbo", jpeg="turbo", **options) as turbo,
+    ):
+        expected, found = all_images(auto, 2), all_images(turbo, 2)
+    assert expected.keys() == found.keys()
+    assert all(torch.equal(expected[row], found[row]) for row in expected)
+
+
 def test_batches_do_not_depend_on_workers_ranks_or_interruptions(dataset: packed.Packed) -> None:
     def loader(job: str, **options: Any) -> Loader:
         return Loader(dataset.path, 5, decode=AUGMENTED, sampler="uniform", seed=7, job=job, **options)

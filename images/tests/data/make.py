@@ -1,14 +1,16 @@
 """Writes the images beside it and what Pillow makes of them: `python make.py`, with pillow 13.0 and numpy.
 
 X.EXT                  the image
-X.EXT.rgb              Image.open(X).convert("RGB"), interleaved
+X.EXT.rgb              Image.open(X).convert("RGB"), interleaved: what torchvision's ImageFolder hands to a transform
 X.EXT.upright.rgb      the same after ImageOps.exif_transpose
+X.EXT.16.rgb           X.EXT.rgb after torchvision's Resize(16) and CenterCrop(16), by their formulas
 resize.png.F.WxH.rgb   resize.png after Image.resize((W, H), F)
 encoded.qQ.rgb         baseline.png saved as a JPEG of quality Q and opened again
 """
 
 import os
 import struct
+import zlib
 
 import numpy as np
 from PIL import Image, ImageOps
@@ -16,14 +18,18 @@ from PIL import Image, ImageOps
 HERE = os.path.dirname(os.path.abspath(__file__))
 SIZE = 13, 9
 RESIZED = [(31, 22), (30, 20), (20, 14), (13, 9), (7, 5), (61, 20), (17, 43), (70, 50)]
+# Images that have a X.EXT.16.rgb.
+CROPPED = ["resize.png", "tall.png", "rgb8.png", "baseline.jpg", "reduced.jpg"]
+COLOURS = {"grey": (0, 1), "rgb": (2, 3), "la": (4, 2), "rgba": (6, 4)}
+ADAM7 = [(0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2)]
 
 
-def picture(width, height, seed=1):
+def picture(width, height, seed=1, noise=30):
     """Gradients with one sharp edge and some noise."""
     y, x = np.mgrid[0:height, 0:width]
     edge = np.where(x * 2 > width + y, 50, 0)
     planes = np.stack([x * 170 // width + edge, y * 170 // height + edge, (x + y) * 220 // (width + height)], axis=2)
-    noise = np.random.default_rng(seed).integers(0, 30, planes.shape)
+    noise = np.random.default_rng(seed).integers(0, noise, planes.shape)
     return Image.fromarray((planes + noise).astype(np.uint8))
 
 
@@ -106,11 +112,16 @@ def tiffs():
     image.quantize(16).save("unsupported_palette.tif")
 
 
-def bmp(name, bits, rows, masks=None, palette=b"", compression=0):
+def bmp(name, bits, rows, masks=None, palette=b"", compression=0, top_down=False):
+    """A BMP in a form that Pillow cannot write."""
     width, height = SIZE
-    extra = struct.pack("<III", *masks) if masks else b""
+    extra = struct.pack(f"<{len(masks)}I", *masks) if masks else b""
+    # Four masks are part of a longer header, three follow the usual one.
+    header = 56 if masks and len(masks) == 4 else 40
     start = 14 + 40 + len(extra) + len(palette)
-    head = struct.pack("<IiiHHIIiiII", 40, width, height, 1, bits, 3 if masks else compression, len(rows), 0, 0, len(palette) // 4, 0)
+    kind = 3 if masks else compression
+    sides = width, -height if top_down else height
+    head = struct.pack("<IiiHHIIiiII", header, *sides, 1, bits, kind, len(rows), 0, 0, len(palette) // 4, 0)
     with open(name, "wb") as file:
         file.write(b"BM" + struct.pack("<IHHI", start + len(rows), 0, 0, start) + head + extra + palette + rows)
 
@@ -125,12 +136,30 @@ def bmps():
     random = np.random.default_rng(7)
     bmp("rgb32.bmp", 32, random.integers(0, 256, (height, width * 4)).astype(np.uint8).tobytes())
     palette = random.integers(0, 256, 64).astype(np.uint8).tobytes()
-    bmp("palette4.bmp", 4, random.integers(0, 256, (height, 8)).astype(np.uint8).tobytes(), palette=palette)
+    nibbles = random.integers(0, 256, (height, 8)).astype(np.uint8).tobytes()
+    bmp("palette4.bmp", 4, nibbles, palette=palette)
     words = random.integers(0, 32768, (height, 14)).astype("<u2")
     bmp("rgb555.bmp", 16, words.tobytes())
     bmp("rgb565.bmp", 16, (words * 2 + 1).astype("<u2").tobytes(), masks=(0xF800, 0x7E0, 0x1F))
     runs = b"".join(bytes([6, y, 4, y + 40, 3, 200 - y, 0, 0]) for y in range(height)) + b"\0\1"
-    bmp("rle8.bmp", 8, runs, palette=random.integers(0, 256, 1024).astype(np.uint8).tobytes(), compression=1)
+    colours = random.integers(0, 256, 1024).astype(np.uint8).tobytes()
+    bmp("rle8.bmp", 8, runs, palette=colours, compression=1)
+    # Values as they are, odd and even in number, a run that is too long for its line, a line that is cut short, a step.
+    mixed = bytes([0, 5, 9, 8, 7, 6, 5, 0, 20, 3, 0, 0, 4, 1, 0, 0, 0, 2, 3, 2, 5, 77, 0, 0])
+    mixed += b"".join(bytes([0, 4, 1, 2, 3, 4, 9, y, 0, 0]) for y in range(4)) + b"\0\1"
+    bmp("rle8_mixed.bmp", 8, mixed, palette=colours, compression=1)
+    runs = b"".join(bytes([0, 5, 0x12, 0x34, 0x5F, 0, 8, 0x10 * y + 7, 0, 0]) for y in range(height)) + b"\0\1"
+    bmp("rle4.bmp", 4, runs, palette=palette, compression=2)
+    bmp("top_down.bmp", 4, nibbles, palette=palette, top_down=True)
+    # Fewer colours than values, some of which have none then.
+    bmp("palette_short.bmp", 4, nibbles, palette=palette[:20])
+    bytes4 = random.integers(0, 256, (height, width * 4)).astype(np.uint8).tobytes()
+    bmp("rgba32.bmp", 32, bytes4, masks=(0xFF, 0xFF00, 0xFF0000, 0xFF000000))
+    # The oldest header, with sides of 16 bits and three bytes a colour.
+    head = struct.pack("<IHHHH", 12, width, height, 1, 4)
+    start = 14 + 12 + 48
+    with open("core.bmp", "wb") as file:
+        file.write(b"BM" + struct.pack("<IHHI", start + len(nibbles), 0, 0, start) + head + colours[:48] + nibbles)
 
 
 def webps():
@@ -142,7 +171,43 @@ def webps():
     image.save("animated.webp", save_all=True, append_images=[picture(40, 29, 2)], lossless=True, duration=100)
 
 
+def chunk(kind, data):
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+
+def png(name, kind, bits, width, height, interlaced=False):
+    """A PNG of noise in a form that Pillow cannot write."""
+    colour, channels = COLOURS[kind]
+    values = np.random.default_rng(10).integers(0, 1 << bits, (height, width, channels))
+
+    def row(y, xs):
+        packed = "".join(format(v, f"0{bits}b") for v in values[y, xs].ravel())
+        packed += "0" * (-len(packed) % 8)
+        return b"\0" + int(packed, 2).to_bytes(len(packed) // 8, "big")
+
+    rows = b""
+    for left, top, dx, dy in ADAM7 if interlaced else [(0, 0, 1, 1)]:
+        xs = range(left, width, dx)
+        if xs:
+            rows += b"".join(row(y, xs) for y in range(top, height, dy))
+    head = struct.pack(">IIBBBBB", width, height, bits, colour, 0, 0, int(interlaced))
+    with open(name, "wb") as file:
+        file.write(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
+
+
 def pngs():
+    for kind, bits in [("grey", 1), ("grey", 2), ("grey", 4), ("la", 8), ("la", 16), ("rgb", 16), ("rgba", 8), ("rgba", 16)]:
+        png(f"{kind}{bits}.png", kind, bits, 7, 5)
+    png("interlaced.png", "rgb", 8, 11, 9, interlaced=True)
+    png("interlaced_grey4.png", "grey", 4, 11, 9, interlaced=True)
+    small = picture(7, 5)
+    small.save("rgb8.png")
+    small.quantize(16).save("palette4.png", transparency=3)
+    small.quantize(4).save("palette2.png")
+    picture(40, 13).quantize(64).save("palette8.png")
+    picture(43, 62).save("tall.png")
+    picture(61, 43).save("resize.png")
+
     width, height = SIZE
     image = picture(*SIZE)
     image.save("baseline.png")
@@ -154,12 +219,8 @@ def pngs():
     # Pillow writes no tRNS for 16 bits: the chunk goes in behind IHDR by hand.
     with open("grey16.png", "rb") as file:
         data = file.read()
-    import zlib
-
-    body = b"tRNS" + struct.pack(">H", int(words[0, 0]))
-    chunk = struct.pack(">I", 2) + body + struct.pack(">I", zlib.crc32(body))
     with open("grey16_transparent.png", "wb") as file:
-        file.write(data[:33] + chunk + data[33:])
+        file.write(data[:33] + chunk(b"tRNS", struct.pack(">H", int(words[0, 0]))) + data[33:])
 
 
 def ppms():
@@ -189,6 +250,7 @@ def jpegs():
     image.save("rgb.jpg", quality=90, keep_rgb=True)
     image.convert("L").save("grey.jpg", quality=90)
     image.convert("CMYK").save("cmyk.jpg", quality=90)
+    picture(301, 203, noise=1).save("reduced.jpg", quality=60)
     # The same numbers called YCCK: 2 is Adobe's mark for it.
     with open("cmyk.jpg", "rb") as file:
         data = bytearray(file.read())
@@ -214,6 +276,17 @@ def turned():
     image.save("turned9.jpg", quality=90, exif=exif)
 
 
+def resize_and_crop(image, side):
+    width, height = image.size
+    if width <= height:
+        size = side, int(side * height / width)
+    else:
+        size = int(side * width / height), side
+    image = image.resize(size, Image.Resampling.BILINEAR)
+    left, top = round((size[0] - side) / 2.0), round((size[1] - side) / 2.0)
+    return image.crop((left, top, left + side, top + side))
+
+
 def write(name, image):
     with open(name, "wb") as file:
         file.write(image.convert("RGB").tobytes())
@@ -229,16 +302,18 @@ def main():
     for name in sorted(os.listdir(".")):
         if name == "make.py" or name.startswith("unsupported"):
             continue
-        if name.startswith("turned") and not name.endswith("tif"):
+        is_turned = name.startswith("turned") and not name.endswith("tif")
+        if is_turned:
             write(f"{name}.upright.rgb", ImageOps.exif_transpose(Image.open(name)))
-        else:
+        if name == "turned6.jpg" or not (is_turned or name == "reduced.jpg"):
             write(f"{name}.rgb", Image.open(name))
     for quality in [50, 95]:
         Image.open("baseline.png").save("encoded.jpg", quality=quality)
         write(f"encoded.q{quality}.rgb", Image.open("encoded.jpg"))
     os.remove("encoded.jpg")
-    source = picture(61, 43)
-    source.save("resize.png")
+    for name in CROPPED:
+        write(f"{name}.16.rgb", resize_and_crop(Image.open(name).convert("RGB"), 16))
+    source = Image.open("resize.png")
     for filter in [Image.Resampling.BILINEAR, Image.Resampling.BICUBIC]:
         for width, height in RESIZED:
             write(f"resize.png.{filter.name.lower()}.{width}x{height}.rgb", source.resize((width, height), filter))

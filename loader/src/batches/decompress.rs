@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use shade_formats::index::{Codec, Entry, Index};
+use shade_images::scratch;
 use zstd::zstd_safe::{DCtx, DDict, get_dict_id_from_dict, get_dict_id_from_frame, get_error_name};
 
 use super::FillFault;
-use super::decode::scratch;
 
 /// The dataset's dictionaries, prepared once and shared by all workers: zstd only reads them, and a prepared one takes
 /// more memory than its bytes. Few, as a dataset has one for each dataset that was merged into it.

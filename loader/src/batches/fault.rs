@@ -1,8 +1,8 @@
 //! Why a row of a batch has no bytes.
 
 use shade_formats::FormatError;
+use shade_images::ImageFault;
 
-use super::decode::DecodeFault;
 use crate::blocks::{BlocksError, Mismatch};
 
 /// What went wrong with one row; the others of its order are filled all the same.
@@ -13,7 +13,18 @@ pub enum FillFault {
     Checksum(#[from] Mismatch),
     /// The record is no image that can be decoded.
     #[error(transparent)]
-    Decode(#[from] DecodeFault),
+    Decode(#[from] ImageFault),
+    /// The decoder panicked: a defect of the decoder, which this record shows.
+    #[error("the decoder panicked: {text}")]
+    Panicked {
+        /// The panic's message.
+        text: String,
+    },
+    /// Images are wanted in their own sizes, and the index has none for this one.
+    #[error(
+        "the index does not know how large the image is, and only then is there room for it: pack it with --format jpeg or raw"
+    )]
+    Unsized,
     /// The stored bytes are not one zstd frame of the length that the index states.
     #[error("zstd record of {stored_len} bytes: {text}, expected {raw_len} bytes")]
     Decompress {

@@ -7,9 +7,8 @@ use std::time::Instant;
 use shade_formats::control::Output;
 use shade_formats::index::Entry;
 use shade_formats::ring::Region;
-use shade_images::Size;
+use shade_images::{JpegDecoder, RowDecoder, Size, shrink};
 
-use super::decode::{DecodeFault, Decoder, shrink};
 use super::decompress::{Decompressor, Dictionaries};
 use super::room::{indexed_size, row_bytes};
 use super::{FillFault, FillOrder, Filled, LayoutFault, Row, gather};
@@ -19,11 +18,12 @@ use crate::panics::caught;
 /// What one worker needs to fill rows, kept between them so that a small row costs no allocation.
 pub(super) struct Filler {
     arena: Arc<Arena>,
+    jpeg: JpegDecoder,
     buffers: Buffers,
 }
 
 struct Buffers {
-    decoder: Decoder,
+    decoder: RowDecoder,
     zstd: Decompressor,
     /// A record's stored bytes, where they are scattered.
     stored: Vec<u8>,
@@ -32,8 +32,8 @@ struct Buffers {
 }
 
 impl Filler {
-    pub(super) fn new(arena: Arc<Arena>, dictionaries: Dictionaries) -> Self {
-        Self { arena, buffers: Buffers::new(Decompressor::new(dictionaries)) }
+    pub(super) fn new(arena: Arc<Arena>, dictionaries: Dictionaries, jpeg: JpegDecoder) -> Self {
+        Self { arena, jpeg, buffers: Buffers::new(jpeg, Decompressor::new(dictionaries)) }
     }
 
     /// Fills every row of `order`; a bad one does not spoil the others.
@@ -46,9 +46,9 @@ impl Filler {
             match guard(|| self.fill_row(row, output, payload)) {
                 Ok(size) => row.size = size,
                 Err(fault) => {
-                    if matches!(fault, FillFault::Decode(DecodeFault::Panicked { .. })) {
+                    if matches!(fault, FillFault::Panicked { .. }) {
                         // Whatever it was in the middle of, it is not in a state to go on from.
-                        self.buffers = Buffers::new(self.buffers.zstd.renewed());
+                        self.buffers = Buffers::new(self.jpeg, self.buffers.zstd.renewed());
                     }
                     faults.push((at, fault));
                 }
@@ -97,7 +97,7 @@ impl Filler {
         &mut self,
         row: &Row,
         entry: &Entry,
-        decode: impl FnOnce(&mut Decoder, &[u8]) -> Result<Size, FillFault>,
+        decode: impl FnOnce(&mut RowDecoder, &[u8]) -> Result<Size, FillFault>,
     ) -> Result<Size, FillFault> {
         let Self { arena, buffers: Buffers { decoder, zstd, stored, raw }, .. } = self;
         let mut record = gather::stored(arena, &row.record, entry, stored)?;
@@ -120,8 +120,8 @@ impl Filler {
 }
 
 impl Buffers {
-    fn new(zstd: Decompressor) -> Self {
-        Self { decoder: Decoder::default(), zstd, stored: Vec::new(), raw: Vec::new() }
+    fn new(jpeg: JpegDecoder, zstd: Decompressor) -> Self {
+        Self { decoder: RowDecoder::new(jpeg), zstd, stored: Vec::new(), raw: Vec::new() }
     }
 
     /// Gives back what one large record made the buffers grow to.
@@ -138,7 +138,7 @@ impl Buffers {
 /// wait for ever. As a fault, it is one bad record with a name, dealt with as the job wishes.
 fn guard<T>(work: impl FnOnce() -> Result<T, FillFault>) -> Result<T, FillFault> {
     // The caller throws the buffers away that a panic may have left half-changed.
-    caught(work).unwrap_or_else(|text| Err(DecodeFault::Panicked { text }.into()))
+    caught(work).unwrap_or_else(|text| Err(FillFault::Panicked { text }))
 }
 
 #[cfg(test)]
@@ -147,8 +147,7 @@ mod tests {
 
     #[test]
     fn a_panic_is_the_rows_fault_and_carries_its_message() {
-        let panicked =
-            |text: &str| Err::<(), _>(FillFault::Decode(DecodeFault::Panicked { text: text.to_owned() }));
+        let panicked = |text: &str| Err::<(), _>(FillFault::Panicked { text: text.to_owned() });
         assert_eq!(guard(|| panic!("at byte {}", 7)), panicked("at byte 7"));
         assert_eq!(guard(|| Ok(3)), Ok(3));
     }

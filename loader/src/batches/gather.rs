@@ -3,8 +3,8 @@
 use shade_formats::checksum::{crc32c, crc32c_append};
 use shade_formats::index::Entry;
 use shade_formats::ring::Region;
+use shade_images::scratch;
 
-use super::decode::scratch;
 use crate::batches::FillFault;
 use crate::blocks::{Arena, BlocksError, Lent, Mismatch};
 

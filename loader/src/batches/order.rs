@@ -4,10 +4,9 @@ use shade_formats::SampleId;
 use shade_formats::control::Output;
 use shade_formats::index::Entry;
 use shade_formats::ring::BatchLayout;
-use shade_images::Size;
+use shade_images::{Draw, Size};
 
 use super::FillFault;
-use super::decode::Draw;
 use crate::blocks::Lent;
 
 /// Names a batch while it is made.

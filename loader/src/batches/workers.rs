@@ -7,6 +7,7 @@ use std::thread::{Builder, JoinHandle};
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use shade_formats::index::Index;
 use shade_formats::ring::Region;
+use shade_images::JpegDecoder;
 
 use super::decompress::Dictionaries;
 use super::fill::Filler;
@@ -26,11 +27,17 @@ pub struct Workers {
 type Job = (FillOrder, Region);
 
 impl Workers {
-    /// Starts `count` threads, which answer each order into `done`. Orders of one batch may end in any order.
+    /// Starts `count` threads, which decode JPEGs by `jpeg` and answer each order into `done`. Orders of one batch may end in any order.
     ///
     /// # Errors
     /// `InvalidInput` for no threads; otherwise the system does not give that many.
-    pub fn start(count: usize, index: &Index, arena: Arc<Arena>, done: Sender<Filled>) -> io::Result<Self> {
+    pub fn start(
+        count: usize,
+        jpeg: JpegDecoder,
+        index: &Index,
+        arena: Arc<Arena>,
+        done: Sender<Filled>,
+    ) -> io::Result<Self> {
         if count == 0 {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "0 workers: expected at least 1"));
         }
@@ -40,7 +47,7 @@ impl Workers {
         let dictionaries = Dictionaries::prepare(index);
         for number in 0..count {
             let (queue, done) = (queue.clone(), done.clone());
-            let filler = Filler::new(Arc::clone(&arena), dictionaries.clone());
+            let filler = Filler::new(Arc::clone(&arena), dictionaries.clone(), jpeg);
             let thread = Builder::new()
                 .name(format!("shade-fill-{number}"))
                 .spawn(move || work(&queue, filler, &done))?;

@@ -5,12 +5,11 @@ use std::sync::Arc;
 use shade_formats::SampleId;
 use shade_formats::index::Entry;
 use shade_formats::ring::{BatchLayout, FLAG_PADDING, FLAG_SUBSTITUTED};
-use shade_images::Size;
+use shade_images::{Draw, Size};
 
 use super::bad_share::{Faults, Given};
 use super::event::SessionId;
 use crate::batches::Row;
-use crate::batches::decode::Draw;
 use crate::blocks::{Lent, Record};
 
 /// Where a row is.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use shade_formats::index::Index;
 use shade_formats::ring::{BatchLayout, FLAG_PADDING};
 use shade_formats::trace::{Line, Served};
-use shade_images::Size;
+use shade_images::{Draw, Size};
 
 use super::action::Action;
 use super::bad_share::Faults;
@@ -15,7 +15,6 @@ use super::job::Job;
 use super::machine::Core;
 use super::sizes::{layout_of, room_bytes};
 use super::trace::{open_line, trace};
-use crate::batches::decode::Draw;
 use crate::batches::row_bytes;
 use crate::blocks::Record;
 use crate::cache::Cache;

@@ -55,7 +55,7 @@ impl Running {
         asked.iter().any(|(name, value)| !self.is(name, value))
     }
 
-    fn own(&self) -> [(&'static str, String); 10] {
+    fn own(&self) -> [(&'static str, String); 11] {
         let Self { config, .. } = self;
         let ServeConfig { reads, .. } = config;
         let cache = match config.cache {
@@ -77,6 +77,7 @@ impl Running {
             ("depth", depth),
             ("hedge", if config.hedge { "yes" } else { "no" }.to_owned()),
             ("workers", config.workers.map_or(AUTO.to_owned(), |workers| workers.to_string())),
+            ("jpeg", config.jpeg.as_str().to_owned()),
             ("engine", engine(reads.engine).to_owned()),
             ("io", io(reads.io).to_owned()),
             ("linger", linger),

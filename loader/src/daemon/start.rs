@@ -10,6 +10,7 @@ use shade_formats::control::{Policy, REFUSE_DATASET, REFUSE_RESOURCES, socket_na
 use shade_formats::index::Index;
 use shade_formats::limits::RING_DESCRIPTORS;
 use shade_formats::trace::{Header, VERSION};
+use shade_images::JpegDecoder;
 
 use super::memory::{CacheTooLarge, RingRoom, check_cache};
 use super::observer::Described;
@@ -47,6 +48,8 @@ pub struct ServeConfig {
     pub hedge: bool,
     /// Threads that fill batches; `None` for as many as there are cores.
     pub workers: Option<usize>,
+    /// What decodes JPEGs.
+    pub jpeg: JpegDecoder,
     /// Socket file; `None` for the abstract name of dataset and job.
     pub socket: Option<PathBuf>,
     /// The job served.
@@ -170,7 +173,8 @@ fn serve_at(
         Reads::start(&dataset.folder, Arc::clone(&index), Arc::clone(&arena), config.reads, completions_in)?;
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
     let workers = config.workers.unwrap_or_else(cores);
-    let workers = Workers::start(workers, &index, Arc::clone(&arena), done_in).map_err(DaemonError::Start)?;
+    let workers = Workers::start(workers, config.jpeg, &index, Arc::clone(&arena), done_in)
+        .map_err(DaemonError::Start)?;
     ctrlc::set_handler(move || {
         // A second signal finds the channel full: stopping is under way.
         let _ = stop_in.try_send(Stop::Asked);

@@ -1,8 +1,9 @@
 //! `shade_load._native`: the Python face of `shade-client`. A session, its batches, and DLPack views of their columns.
 //!
 //! [`session`] talks to the daemon, [`batch`] holds a slot of the ring, [`dlpack`] and [`buffer`] pass memory, [`fields`] and
-//! [`records`] read from the dataset, [`floats`] makes floats of images in others' tensors ([`dense`]), [`wait`] waits, [`error`]
-//! names exceptions. What users see (`Loader`, `Batch`, `ImageFolder`) is written in Python on top of this.
+//! [`records`] read from the dataset, [`normalize`] makes floats of images in others' tensors ([`dense`]),
+//! [`wait`] waits, [`error`] names exceptions. What users see (`Loader`, `Batch`, `ImageFolder`) is written in
+//! Python on top of this.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -14,7 +15,7 @@ mod dense;
 mod dlpack;
 mod error;
 mod fields;
-mod floats;
+mod normalize;
 mod records;
 mod session;
 mod spec;
@@ -41,7 +42,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<batch::View>()?;
     module.add_class::<fields::Fields>()?;
     module.add_class::<records::RecordReader>()?;
-    module.add_function(wrap_pyfunction!(floats::fill_floats, module)?)?;
+    module.add_function(wrap_pyfunction!(normalize::fill_floats, module)?)?;
     error::register(module)
 }
 

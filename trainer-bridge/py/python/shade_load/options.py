@@ -94,6 +94,7 @@ class DaemonOptions:
     depth: int | None = None
     hedge: bool = False
     workers: int | None = None
+    jpeg: str = "auto"
     engine: str = "auto"
     io: str = "auto"
     linger: float = 3.0
@@ -119,6 +120,7 @@ class DaemonOptions:
             "depth": depth,
             "hedge": "yes" if flag("hedge", self.hedge) else "no",
             "workers": workers,
+            "jpeg": choice("jpeg", self.jpeg, ("auto", "turbo")),
         }
 
     def arguments(self, dataset: Path, job: str, socket: str | None) -> list[str]:
@@ -127,7 +129,7 @@ class DaemonOptions:
         arguments = ["serve", str(dataset), "--private", "--job", job]
         for name in ("cache", "policy", "lookahead", "engine", "io", "linger"):
             arguments += [f"--{name}", settings[name]]
-        for name, default in (("store", "none"), ("depth", "auto"), ("workers", "auto")):
+        for name, default in (("store", "none"), ("depth", "auto"), ("workers", "auto"), ("jpeg", "auto")):
             if settings[name] != default:
                 arguments += [f"--{name}", settings[name]]
         if self.hedge:

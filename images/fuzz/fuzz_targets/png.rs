@@ -1,7 +1,0 @@
-//! PNGs, beside the `png` crate alone. What is checked: `src/lib.rs`.
-
-#![no_main]
-
-use libfuzzer_sys::fuzz_target;
-
-fuzz_target!(|input: &[u8]| shade_images_fuzz::png(input));

@@ -1,0 +1,101 @@
+//! The random numbers of one row's image: from seed, epoch and position in the plan, and from
+//! nothing else. So a row is the same whichever worker makes it, after a resume, and on any number
+//! of ranks.
+
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
+
+/// Change its last byte when the images of given inputs are meant to change.
+const DOMAIN: [u8; 20] = *b"shade-load images v1";
+
+/// Which row of which epoch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Draw {
+    /// The job's seed.
+    pub seed: u64,
+    /// The epoch, from 0.
+    pub epoch: u32,
+    /// The row's position in the epoch's plan.
+    pub position: u32,
+}
+
+/// A row's stream of random numbers. It is made when the first number is drawn, as most rows of
+/// small images need none.
+pub(super) struct Randomness {
+    draw: Draw,
+    numbers: Option<ChaCha8Rng>,
+}
+
+impl Randomness {
+    pub(super) fn new(draw: Draw) -> Self {
+        Self { draw, numbers: None }
+    }
+
+    fn number(&mut self) -> u64 {
+        self.numbers.get_or_insert_with(|| stream(self.draw)).next_u64()
+    }
+
+    /// A number from 0 to below 1, each multiple of 2⁻⁵³ equally likely.
+    pub(super) fn share(&mut self) -> f64 {
+        const UNIT: f64 = 1.0 / (1_u64 << 53) as f64;
+        (self.number() >> 11) as f64 * UNIT
+    }
+
+    /// A number from `from` to `to`.
+    pub(super) fn between(&mut self, [from, to]: [f64; 2]) -> f64 {
+        from + (to - from) * self.share()
+    }
+
+    /// A whole number from 0 to `last`.
+    pub(super) fn up_to(&mut self, last: u32) -> u32 {
+        let count = u64::from(last) + 1;
+        // The bias is below count / 2^64.
+        let high = (u128::from(self.number()) * u128::from(count)) >> 64;
+        u32::try_from(high).unwrap_or(last)
+    }
+}
+
+fn stream(draw: Draw) -> ChaCha8Rng {
+    let mut key = [0; 32];
+    let (seed, rest) = key.split_at_mut(8);
+    let (epoch, domain) = rest.split_at_mut(4);
+    seed.copy_from_slice(&draw.seed.to_le_bytes());
+    epoch.copy_from_slice(&draw.epoch.to_le_bytes());
+    domain.copy_from_slice(&DOMAIN);
+    let mut numbers = ChaCha8Rng::from_seed(key);
+    numbers.set_stream(draw.position.into());
+    numbers
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DRAW: Draw = Draw { seed: 1, epoch: 2, position: 3 };
+
+    #[test]
+    fn seed_epoch_and_position_each_change_the_numbers() {
+        let first = |draw| Randomness::new(draw).up_to(u32::MAX);
+        assert_eq!(first(DRAW), first(DRAW));
+        for other in [Draw { seed: 2, ..DRAW }, Draw { epoch: 3, ..DRAW }, Draw { position: 4, ..DRAW }] {
+            assert_ne!(first(DRAW), first(other), "{other:?}");
+        }
+    }
+
+    #[test]
+    fn numbers_are_even_and_in_range() {
+        let mut counts = [0; 5];
+        let mut sum = 0.0;
+        for position in 0..50_000 {
+            let mut random = Randomness::new(Draw { position, ..DRAW });
+            counts[random.up_to(4) as usize] += 1;
+            let share = random.share();
+            assert!((0.0..1.0).contains(&share));
+            sum += share;
+        }
+        // Standard deviations 89 and 65: five of them.
+        assert!(counts.iter().all(|&count: &i32| count.abs_diff(10_000) < 450), "{counts:?}");
+        assert!((sum - 25_000.0).abs() < 325.0, "{sum}");
+        assert_eq!(Randomness::new(DRAW).up_to(0), 0);
+    }
+}

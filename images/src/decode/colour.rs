@@ -1,0 +1,50 @@
+//! Samples of other kinds to RGB of 8 bits, by Pillow's rules: what a model sees must not depend on
+//! the loader.
+
+/// Converts each group of `N` samples into one pixel; stops where the shorter of the two ends.
+pub(super) fn each<T, const N: usize>(samples: &[T], rgb: &mut [u8], convert: impl Fn(&[T; N]) -> [u8; 3]) {
+    let (pixels, _) = samples.as_chunks::<N>();
+    let (colours, _) = rgb.as_chunks_mut::<3>();
+    for (pixel, colour) in pixels.iter().zip(colours) {
+        *colour = convert(pixel);
+    }
+}
+
+/// A grey value as a colour.
+pub(super) fn grey(value: u8) -> [u8; 3] {
+    [value; 3]
+}
+
+/// A grey sample of 16 bits in 8: cut off at 255, not divided by 256. That loses nearly everything,
+/// but it is what `convert("RGB")` does. (Colours of 16 bits keep their high byte: [`high`].)
+pub(super) fn saturate(value: u16) -> u8 {
+    u8::try_from(value).unwrap_or(u8::MAX)
+}
+
+/// The high byte of a sample of 16 bits.
+pub(super) fn high(value: u16) -> u8 {
+    let [high, _] = value.to_be_bytes();
+    high
+}
+
+/// Inks (255 is full) to a colour: `black - ink * black / 255`, rounded, where `black` is 255 less
+/// the black ink.
+pub(super) fn from_inks([c, m, y, k]: [u8; 4]) -> [u8; 3] {
+    let black = u8::MAX - k;
+    [c, m, y].map(|ink| black.saturating_sub(times_255th(ink, black)))
+}
+
+/// `a * b / 255`, rounded to nearest.
+fn times_255th(a: u8, b: u8) -> u8 {
+    let product = u32::from(a) * u32::from(b) + 128;
+    u8::try_from(((product >> 8) + product) >> 8).unwrap_or(u8::MAX)
+}
+
+/// A colour that was multiplied by its alpha, divided again; black where alpha is 0.
+pub(super) fn undo_alpha(colour: [u8; 3], alpha: u8) -> [u8; 3] {
+    let alpha = u32::from(alpha);
+    colour.map(|value| {
+        let divided = (u32::from(value) * 255).checked_div(alpha).unwrap_or(0);
+        u8::try_from(divided).unwrap_or(u8::MAX)
+    })
+}

@@ -1,0 +1,28 @@
+//! Why a JPEG is not decoded here.
+
+use std::fmt;
+
+/// Why this decoder does not take an image. It does not say that the image is bad: another decoder
+/// may take it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Error {
+    /// The headers are damaged, or not those of a usual baseline JPEG.
+    Headers,
+    /// The region is empty, too large or not within the image, there is no such reduction of it, or
+    /// the room for the pixels is not what they take.
+    Region,
+    /// The coded data is damaged or cut off, or something is behind it.
+    Data,
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Headers => "headers that are damaged or not those of a usual baseline JPEG",
+            Self::Region => "no such region or reduction of this JPEG",
+            Self::Data => "the JPEG's coded data is damaged or does not end where it should",
+        })
+    }
+}
+
+impl std::error::Error for Error {}

@@ -1,0 +1,224 @@
+//! What the headers of a baseline JPEG say (ITU-T T.81, annex B), as far as there is nothing
+//! unusual about it.
+
+use super::Error;
+use super::Size;
+use super::huffman::Codes;
+
+/// Sides of a block of coefficients.
+pub(super) const BLOCK: u32 = 8;
+/// Coefficients of a block.
+pub(super) const COEFFICIENTS: usize = 64;
+/// libjpeg takes no larger images.
+const SIDE_MAX: u32 = 65_500;
+/// Tables that a file can name.
+pub(super) const TABLES: usize = 4;
+
+/// Where the coefficient that is coded `k`-th stands in its block, row by row; for all beyond the
+/// 64th, where the 64th stands.
+pub(super) const ZIGZAG: [u8; 256] = zigzag();
+
+/// The headers of one image: one scan, 8 bits a sample, Huffman codes, and grey or YCbCr.
+pub struct Frame<'a> {
+    size: Size,
+    /// Grey, or Y, Cb and Cr, in this order in each unit (MCU).
+    pub(super) components: Vec<Component>,
+    /// Tables of codes, by the numbers that components have for them.
+    pub(super) dc: [Option<Codes<'a>>; TABLES],
+    pub(super) ac: [Option<Codes<'a>>; TABLES],
+    /// Units between two restart markers; 0 without markers.
+    pub(super) interval: u32,
+    /// The entropy-coded data, and whatever is behind it.
+    pub(super) data: &'a [u8],
+}
+
+/// A component of an image.
+pub(super) struct Component {
+    /// Blocks of it in a unit: columns and rows.
+    pub(super) across: u32,
+    pub(super) down: u32,
+    /// Factor of each coefficient, in the order in which they stand in a block.
+    pub(super) quantization: [i16; COEFFICIENTS],
+    /// Numbers of its tables.
+    pub(super) dc: usize,
+    pub(super) ac: usize,
+}
+
+impl<'a> Frame<'a> {
+    /// Reads the headers of the JPEG `bytes`.
+    ///
+    /// # Errors
+    /// [`Error::Headers`] for whatever this decoder is not for, damaged headers among it.
+    pub fn read(bytes: &'a [u8]) -> Result<Self, Error> {
+        Self::parse(bytes).ok_or(Error::Headers)
+    }
+
+    /// Columns and rows: neither is 0.
+    #[must_use]
+    pub fn size(&self) -> Size {
+        self.size
+    }
+
+    fn parse(bytes: &'a [u8]) -> Option<Self> {
+        let mut headers = Headers::default();
+        let mut rest = bytes.strip_prefix(&[0xFF, 0xD8])?;
+        loop {
+            let &[0xFF, marker, high, low] = rest.first_chunk()? else { return None };
+            let length = usize::from(u16::from_be_bytes([high, low]));
+            let (segment, behind) = rest.split_at_checked(2 + length)?;
+            let content = segment.get(4..)?;
+            match marker {
+                // Baseline and extended sequential.
+                0xC0 | 0xC1 if headers.frame.is_none() => headers.frame = Some(content),
+                0xC4 => headers.huffman_tables(content)?,
+                0xDB => headers.quantization_tables(content)?,
+                0xDD => headers.interval = u16::from_be_bytes(*content.as_array()?).into(),
+                0xDA => return headers.scan(content, behind),
+                0xE0 => headers.is_jfif |= jfif(content)?,
+                0xE2 => headers.profile(content)?,
+                0xEE => headers.adobe = adobe(content).or(headers.adobe),
+                // Comments and other applications' data.
+                0xE1 | 0xE3..=0xED | 0xEF | 0xFE => {}
+                _ => return None,
+            }
+            rest = behind;
+        }
+    }
+}
+
+/// The headers before the scan.
+#[derive(Default)]
+struct Headers<'a> {
+    frame: Option<&'a [u8]>,
+    quantization: [Option<[i16; COEFFICIENTS]>; TABLES],
+    dc: [Option<Codes<'a>>; TABLES],
+    ac: [Option<Codes<'a>>; TABLES],
+    interval: u32,
+    is_jfif: bool,
+    /// The transform that Adobe's segment names.
+    adobe: Option<u8>,
+    /// Number and count of the last segment of a colour profile.
+    profile: Option<(u8, u8)>,
+}
+
+impl<'a> Headers<'a> {
+    fn huffman_tables(&mut self, mut content: &'a [u8]) -> Option<()> {
+        while let Some((&kind, rest)) = content.split_first() {
+            let tables = if kind >> 4 == 0 { &mut self.dc } else { &mut self.ac };
+            let (codes, rest) = Codes::read(rest)?;
+            *tables.get_mut(usize::from(kind & 15)).filter(|_| kind >> 4 <= 1)? = Some(codes);
+            content = rest;
+        }
+        Some(())
+    }
+
+    fn quantization_tables(&mut self, mut content: &[u8]) -> Option<()> {
+        while let Some((&kind, rest)) = content.split_first() {
+            // Those of 16 bits have a kind above 15.
+            let table = self.quantization.get_mut(usize::from(kind))?;
+            let (values, rest) = rest.split_first_chunk::<COEFFICIENTS>()?;
+            let mut in_place = [0; COEFFICIENTS];
+            for (&value, at) in values.iter().zip(ZIGZAG) {
+                *in_place.get_mut(usize::from(at))? = value.into();
+            }
+            *table = Some(in_place);
+            content = rest;
+        }
+        Some(())
+    }
+
+    /// Its segments have to be in order.
+    fn profile(&mut self, content: &[u8]) -> Option<()> {
+        if let Some(&[number, count, ..]) = content.strip_prefix(b"ICC_PROFILE\0") {
+            let (last, _) = self.profile.unwrap_or_default();
+            self.profile = (number == last.wrapping_add(1)).then_some((number, count));
+            self.profile?;
+        }
+        Some(())
+    }
+
+    /// `content` is the scan's header.
+    fn scan(self, content: &[u8], data: &'a [u8]) -> Option<Frame<'a>> {
+        let (&[8, h0, h1, w0, w1, count], described) = self.frame?.split_first_chunk()? else { return None };
+        let [width, height] = [[w0, w1], [h0, h1]].map(|side| u32::from(u16::from_be_bytes(side)));
+        let (described, []) = described.as_chunks::<3>() else { return None };
+        let (&scanned_count, content) = content.split_first()?;
+        let (scanned, &[0, 63, 0]) = content.split_last_chunk()? else { return None };
+        let (scanned, []) = scanned.as_chunks::<2>() else { return None };
+        let counts = [count.into(), scanned_count.into(), described.len(), scanned.len()];
+        let is_ycc = self.is_jfif
+            || match self.adobe {
+                Some(transform) => transform == 1,
+                None => matches!(described, [[1, ..], [2, ..], [3, ..]]),
+            };
+        let is_whole = self.profile.is_none_or(|(number, count)| number == count);
+        let is_grey = counts == [1; 4];
+        let is_usual = is_whole && (is_grey || counts == [3; 4] && is_ycc);
+        if !is_usual || width.min(height) == 0 || width.max(height) > SIDE_MAX {
+            return None;
+        }
+        let mut components = Vec::with_capacity(scanned.len());
+        for (&[id, sampling, quantization], &[scanned, tables]) in described.iter().zip(scanned) {
+            let is_usual = match sampling {
+                0x11 => true,
+                0x21 | 0x22 => components.is_empty(),
+                _ => false,
+            };
+            if !is_usual || id != scanned {
+                return None;
+            }
+            // A component alone is coded block by block, whatever its sampling.
+            let sampling = if is_grey { 0x11 } else { sampling };
+            components.push(Component {
+                across: u32::from(sampling >> 4),
+                down: u32::from(sampling & 15),
+                quantization: self.quantization.get(usize::from(quantization)).copied()??,
+                dc: usize::from(tables >> 4),
+                ac: usize::from(tables & 15),
+            });
+        }
+        let Self { dc, ac, interval, .. } = self;
+        Some(Frame { size: Size { width, height }, components, dc, ac, interval, data })
+    }
+}
+
+/// Whether it is JFIF's segment; `None` for a version that there is not.
+fn jfif(content: &[u8]) -> Option<bool> {
+    match content {
+        [b'J', b'F', b'I', b'F', 0, version, _, rest @ ..] if rest.len() >= 7 => {
+            (*version == 1).then_some(true)
+        }
+        _ => Some(false),
+    }
+}
+
+/// The colour transform that Adobe's segment names.
+fn adobe(content: &[u8]) -> Option<u8> {
+    content.get(11).copied().filter(|_| content.starts_with(b"Adobe"))
+}
+
+/// Where the coefficients stand that are coded one after another: from diagonal to diagonal, up and
+/// down in turn.
+#[expect(clippy::indexing_slicing, reason = "evaluated by the compiler")]
+const fn zigzag() -> [u8; 256] {
+    let mut places = [63; 256];
+    let (mut row, mut column, mut at) = (0u8, 0u8, 0);
+    while at < COEFFICIENTS {
+        places[at] = 8 * row + column;
+        let rises = (row + column) % 2 == 0;
+        match (rises, row, column) {
+            (true, _, 7) | (false, 0..7, 0) => row += 1,
+            (true, 0, _) | (false, 7, _) => column += 1,
+            (true, ..) => {
+                row -= 1;
+                column += 1;
+            }
+            (false, ..) => {
+                row += 1;
+                column -= 1;
+            }
+        }
+        at += 1;
+    }
+    places
+}

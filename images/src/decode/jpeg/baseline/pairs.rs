@@ -1,0 +1,73 @@
+//! AC coefficients looked up by two. In a photograph they take 5 bits each, their values included,
+//! and what takes the time is that each look-up has to wait for the one before.
+
+use super::huffman::{Codes, Kind, PAST_THE_END, Symbol, Table};
+
+/// Bits by which pairs are looked up: with more, tables for two components no longer fit into a
+/// CPU's first cache.
+pub(super) const PAIR_BITS: u32 = 10;
+
+/// One coefficient or two, with values, if all of it is in [`PAIR_BITS`] bits.
+#[derive(Clone, Copy, Default)]
+#[repr(align(8))]
+pub(super) struct Pair {
+    /// Length of codes and values; 0 if not even the first is there.
+    pub(super) bits: u8,
+    /// How much further each is than the one before, 0 if there is no second one.
+    pub(super) moves: [u8; 2],
+    pub(super) values: [i16; 2],
+}
+
+/// Codes of AC coefficients.
+pub(super) struct Pairs {
+    pairs: Box<[Pair; 1 << PAIR_BITS]>,
+    /// One by one.
+    pub(super) symbols: Table,
+    /// The codes they were made of: most encoders use the same for all images.
+    made_of: Vec<u8>,
+}
+
+impl Default for Pairs {
+    fn default() -> Self {
+        let pairs = Box::new([Pair::default(); 1 << PAIR_BITS]);
+        Self { pairs, symbols: Table::default(), made_of: Vec::new() }
+    }
+}
+
+impl Pairs {
+    /// Prepares for `codes`. `None` if they are none.
+    pub(super) fn set(&mut self, codes: Codes<'_>) -> Option<()> {
+        if codes.bytes().eq(&self.made_of) {
+            return Some(());
+        }
+        self.made_of.clear();
+        self.symbols.set(Kind::Ac, codes)?;
+        for (bits, pair) in (0u64..).zip(self.pairs.iter_mut()) {
+            *pair = Pair::of(&self.symbols, bits << (64 - PAIR_BITS)).unwrap_or_default();
+        }
+        self.made_of.extend(codes.bytes());
+        Some(())
+    }
+
+    /// The pair that begins `buffer`.
+    #[inline(always)]
+    #[expect(clippy::indexing_slicing, reason = "a number of that many bits")]
+    pub(super) fn pair(&self, buffer: u64) -> Pair {
+        self.pairs[(buffer >> (64 - PAIR_BITS)) as usize]
+    }
+}
+
+impl Pair {
+    /// The pair in the first [`PAIR_BITS`] bits of `buffer`.
+    fn of(symbols: &Table, buffer: u64) -> Option<Self> {
+        let is_there = |bits: u8| u32::from(bits) <= PAIR_BITS;
+        let first = symbols.symbol(buffer).filter(|first| is_there(first.bits))?;
+        let behind = buffer << first.bits;
+        let second = symbols
+            .symbol(behind)
+            .filter(|second| first.moves != PAST_THE_END && is_there(first.bits + second.bits))
+            .unwrap_or(Symbol::NONE);
+        let values = [first.value(buffer), second.value(behind)];
+        Some(Self { bits: first.bits + second.bits, moves: [first.moves, second.moves], values })
+    }
+}

@@ -1,0 +1,228 @@
+//! JPEG: the usual kind by `baseline`, all others by libjpeg-turbo (`turbo`): progressive and
+//! arithmetic, RGB, CMYK and YCCK. `markers` adds restart markers.
+
+pub mod baseline;
+mod markers;
+mod turbo;
+
+use std::str::FromStr;
+
+use shade_formats::index::Media;
+
+use super::colour::{each, from_inks};
+use crate::limits::{JPEG_SCANS_MAX, SCRATCH_KEEP_BYTES, check_size, scratch, shrink};
+use crate::{Area, ImageFault, Part, Size};
+use baseline::{Frame, Region};
+pub use markers::with_restart_markers;
+use turbo::{Complaint, Decode, Handle, Header, Opened};
+
+/// Largest to smallest divisor by which a JPEG is reduced within its DCT at almost no cost.
+pub const JPEG_REDUCTIONS: [u32; 3] = [8, 4, 2];
+
+/// How the warnings of libjpeg (`JWRN_*` in its jerror.h) begin after which it still gives every
+/// row, and which PIL does not even show.
+///
+/// A file that ends early is a warning to libjpeg too, but not here: PIL refuses it, and half of it
+/// would be grey. Warnings about the header (a broken ICC profile, an unknown JFIF version) are
+/// faults, too: no image is opened then.
+const HARMLESS: [&str; 3] = [
+    "Corrupt JPEG data: ",
+    "Inconsistent progression sequence",
+    "Invalid SOS parameters for sequential JPEG",
+];
+
+/// Columns beside an area that libjpeg-turbo has to decode for its outermost pixels: where colours
+/// have half the resolution, a pixel is interpolated from the colour beside it, too. It sees to the
+/// rows itself.
+const MARGIN: u32 = 4;
+
+/// Which decoder JPEGs are left to. Pixels are the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum JpegDecoder {
+    /// Our own decoder ([`baseline`]) where it can, which takes about 0.6 of the time;
+    /// libjpeg-turbo for all others.
+    #[default]
+    Auto,
+    /// libjpeg-turbo alone.
+    Turbo,
+}
+
+impl JpegDecoder {
+    /// Each of them.
+    pub const ALL: [Self; 2] = [Self::Auto, Self::Turbo];
+
+    /// Its name among options.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Turbo => "turbo",
+        }
+    }
+}
+
+impl FromStr for JpegDecoder {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|decoder| decoder.as_str() == name);
+        found.ok_or_else(|| format!("got the JPEG decoder {name:?}, expected auto or turbo"))
+    }
+}
+
+/// The buffers of usual images and of those of four inks.
+///
+/// Each image that is left to libjpeg-turbo gets a handle of its own, which costs a tenth of a
+/// microsecond. A handle that is used again keeps the tables of the image before, so that an image
+/// without tables would look as its neighbours do, and after a damaged header it refuses whatever
+/// comes.
+#[derive(Default)]
+pub(crate) struct Jpeg {
+    with: JpegDecoder,
+    baseline: baseline::Decoder,
+    inks: Vec<u8>,
+}
+
+/// The result of decoding.
+pub(crate) struct Decoded {
+    /// The image's true size.
+    pub(crate) source: Size,
+    /// The pixels that there are, in the image as it is after the reduction.
+    pub(crate) area: Area,
+    /// 1, 2, 4 or 8. The reduced image's sides are those of the source divided by it and rounded
+    /// up.
+    pub(crate) reduced_by: u32,
+}
+
+impl Jpeg {
+    pub(crate) fn new(with: JpegDecoder) -> Self {
+        Self { with, ..Self::default() }
+    }
+
+    /// Decodes what of `bytes` the answer of `part` asks for into `rgb`.
+    pub(crate) fn decode(
+        &mut self,
+        bytes: &[u8],
+        part: impl FnOnce(Size) -> Part,
+        rgb: &mut Vec<u8>,
+    ) -> Result<Decoded, ImageFault> {
+        let Self { with, baseline, inks } = self;
+        let usual = usual(*with, bytes);
+        let source = match &usual {
+            Some(frame) => from_size(frame.size()),
+            None => open(bytes)?.header.size,
+        };
+        check_size(source.width.into(), source.height.into())?;
+        let part = part(source);
+        let by = part.reduce_by.max(1);
+        let wanted = part.area.within(source);
+        if let Some(frame) = usual {
+            let area = divided(wanted, by).within(source.divided(by));
+            let region = to_region(area);
+            let room = scratch(rgb, 3 * area.size.width as usize * area.size.height as usize);
+            if baseline.decode(&frame, by, region, room).is_ok() {
+                return Ok(Decoded { source, area, reduced_by: by });
+            }
+        }
+        let opened = open(bytes)?;
+        // A lossless JPEG has no DCT to reduce in.
+        let by = if opened.header.is_lossless { 1 } else { by };
+        let header = opened.header;
+        let area = area_of_blocks(&header, by, wanted);
+        let decode = Decode { by, area };
+        let area = area.unwrap_or(Area::whole(header.size.divided(by)));
+        let pixels = area.size.width as usize * area.size.height as usize;
+        let target = if header.has_inks { scratch(inks, 4 * pixels) } else { scratch(rgb, 3 * pixels) };
+        match opened.decode(decode, target) {
+            Err(complaint) if is_harmless(&complaint) => {}
+            other => other.map_err(corrupt)?,
+        }
+        if header.has_inks {
+            // Pillow takes every JPEG's inks to be stored inverted, as Adobe does: 255 is no ink.
+            each(scratch(inks, 4 * pixels), scratch(rgb, 3 * pixels), |&inks| {
+                from_inks(inks.map(|stored: u8| u8::MAX - stored))
+            });
+        }
+        Ok(Decoded { source, area, reduced_by: by })
+    }
+
+    /// Gives back what one large image made the buffers grow to.
+    pub(crate) fn shrink(&mut self) {
+        self.baseline.shrink(SCRATCH_KEEP_BYTES);
+        shrink(&mut self.inks);
+    }
+}
+
+/// The headers of a JPEG that is left to `baseline`.
+fn usual(with: JpegDecoder, bytes: &[u8]) -> Option<Frame<'_>> {
+    match with {
+        JpegDecoder::Auto => Frame::read(bytes).ok(),
+        JpegDecoder::Turbo => None,
+    }
+}
+
+fn from_size(baseline::Size { width, height }: baseline::Size) -> Size {
+    Size { width, height }
+}
+
+fn to_region(Area { left, top, size: Size { width, height } }: Area) -> Region {
+    Region { left, top, size: baseline::Size { width, height } }
+}
+
+/// The pixels of an image divided by `by` that show an area of it.
+fn divided(Area { left, top, size }: Area, by: u32) -> Area {
+    let along = |from: u32, len: u32| (from / by, (from + len).div_ceil(by) - from / by);
+    let ((left, width), (top, height)) = (along(left, size.width), along(top, size.height));
+    Area { left, top, size: Size { width, height } }
+}
+
+/// The area to decode so that the pixels of `wanted`, an area of the source, are those of the whole
+/// image: in the image divided by `by`, from a block's edge on. `None` for all of it.
+fn area_of_blocks(header: &Header, by: u32, wanted: Area) -> Option<Area> {
+    let block_width = header.block_width.filter(|_| !header.is_lossless)?.div_ceil(by);
+    let reduced = header.size.divided(by);
+    let left = (wanted.left / by).saturating_sub(MARGIN) / block_width * block_width;
+    let right = ((wanted.left + wanted.size.width).div_ceil(by) + MARGIN).min(reduced.width);
+    let top = wanted.top / by;
+    let bottom = (wanted.top + wanted.size.height).div_ceil(by).min(reduced.height);
+    let size = Size { width: right.saturating_sub(left), height: bottom.saturating_sub(top) };
+    (size.pixels() > 0 && size != reduced).then_some(Area { left, top, size })
+}
+
+fn open(bytes: &[u8]) -> Result<Opened<'_>, ImageFault> {
+    Handle::new(JPEG_SCANS_MAX).and_then(|handle| handle.open(bytes)).map_err(corrupt)
+}
+
+fn is_harmless(complaint: &Complaint) -> bool {
+    complaint.is_warning && HARMLESS.iter().any(|begin| complaint.text.starts_with(begin))
+}
+
+fn corrupt(complaint: Complaint) -> ImageFault {
+    ImageFault::Corrupt { media: Media::Jpeg, text: complaint.text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(name: &str) -> Vec<u8> {
+        std::fs::read(format!("{}/tests/data/{name}", env!("CARGO_MANIFEST_DIR"))).unwrap()
+    }
+
+    #[test]
+    fn turbo_leaves_nothing_to_the_baseline_decoder() {
+        for name in ["baseline.jpg", "full.jpg", "half.jpg", "grey.jpg"] {
+            assert!(usual(JpegDecoder::Auto, &file(name)).is_some(), "{name}");
+            assert!(usual(JpegDecoder::Turbo, &file(name)).is_none(), "{name}");
+        }
+        assert!(usual(JpegDecoder::Auto, &file("progressive.jpg")).is_none());
+    }
+
+    #[test]
+    fn names_are_read_as_they_are_written() {
+        for decoder in JpegDecoder::ALL {
+            assert_eq!(decoder.as_str().parse(), Ok(decoder));
+        }
+        assert!("baseline".parse::<JpegDecoder>().is_err());
+    }
+}

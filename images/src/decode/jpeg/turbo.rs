@@ -1,0 +1,264 @@
+//! libjpeg-turbo's own calls, as far as the binding `turbojpeg` does not offer them: decoding a
+//! part of an image, and coding one anew without loss.
+//!
+//! `unsafe`: the library takes pointers. Each block below is one call, beside what makes it sound.
+
+#![expect(unsafe_code, reason = "calls of a C library")]
+
+use std::ffi::{CStr, c_int};
+use std::ptr::NonNull;
+
+use turbojpeg::raw;
+
+use crate::{Area, Size};
+
+/// A handle for decoding one image.
+pub(super) struct Handle(NonNull<std::ffi::c_void>);
+
+/// An image whose header was read.
+pub(super) struct Opened<'a> {
+    handle: Handle,
+    bytes: &'a [u8],
+    pub(super) header: Header,
+}
+
+/// The content of a header.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Header {
+    pub(super) size: Size,
+    /// CMYK or YCCK: decoded to four inks a pixel, all others to RGB.
+    pub(super) has_inks: bool,
+    /// Stored without a DCT: neither reduced nor decoded in part.
+    pub(super) is_lossless: bool,
+    /// Columns of the blocks at whose edges a part may begin; `None` where no part can be decoded.
+    pub(super) block_width: Option<u32>,
+}
+
+/// How to decode.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Decode {
+    /// Divisor of both sides.
+    pub(super) by: u32,
+    /// In the reduced image; `left` at a block's edge. `None`: all of it.
+    pub(super) area: Option<Area>,
+}
+
+/// The library's message about a call that failed or warned.
+#[derive(Debug)]
+pub(super) struct Complaint {
+    pub(super) text: String,
+    /// The pixels are there all the same.
+    pub(super) is_warning: bool,
+}
+
+impl Handle {
+    /// A handle that refuses images of more than `scans` scans.
+    pub(super) fn new(scans: u32) -> Result<Self, Complaint> {
+        Self::of_kind(raw::TJINIT_TJINIT_DECOMPRESS, scans)
+    }
+
+    fn of_kind(kind: raw::TJINIT, scans: u32) -> Result<Self, Complaint> {
+        // SAFETY: takes and keeps no pointer.
+        let handle = unsafe { raw::tj3Init(int(kind)) };
+        let text = || "libjpeg-turbo gives no handle: out of memory?".to_owned();
+        let handle = NonNull::new(handle).ok_or_else(|| Complaint { text: text(), is_warning: false })?;
+        let mut handle = Self(handle);
+        handle.set(raw::TJPARAM_TJPARAM_SCANLIMIT, c_int::try_from(scans).unwrap_or(c_int::MAX))?;
+        Ok(handle)
+    }
+
+    /// Reads the header of `bytes`.
+    pub(super) fn open(mut self, bytes: &[u8]) -> Result<Opened<'_>, Complaint> {
+        // SAFETY: the handle is live, and the library reads `bytes.len()` bytes of a slice that
+        // outlives the call.
+        let result = unsafe { raw::tj3DecompressHeader(self.0.as_ptr(), bytes.as_ptr(), bytes.len() as _) };
+        self.check(result)?;
+        let side = |side: c_int| u32::try_from(side).unwrap_or(0);
+        let colours = self.get(raw::TJPARAM_TJPARAM_COLORSPACE);
+        let header = Header {
+            size: Size {
+                width: side(self.get(raw::TJPARAM_TJPARAM_JPEGWIDTH)),
+                height: side(self.get(raw::TJPARAM_TJPARAM_JPEGHEIGHT)),
+            },
+            has_inks: [raw::TJCS_TJCS_CMYK, raw::TJCS_TJCS_YCCK].map(int).contains(&colours),
+            is_lossless: self.get(raw::TJPARAM_TJPARAM_LOSSLESS) != 0,
+            block_width: match self.get(raw::TJPARAM_TJPARAM_SUBSAMP) {
+                raw::TJSAMP_TJSAMP_444
+                | raw::TJSAMP_TJSAMP_GRAY
+                | raw::TJSAMP_TJSAMP_440
+                | raw::TJSAMP_TJSAMP_441 => Some(8),
+                raw::TJSAMP_TJSAMP_422 | raw::TJSAMP_TJSAMP_420 => Some(16),
+                raw::TJSAMP_TJSAMP_411 => Some(32),
+                _ => None,
+            },
+        };
+        // A file of tables alone is no error to the library.
+        if header.size.pixels() == 0 {
+            return Err(Complaint { text: "no image behind the tables".to_owned(), is_warning: false });
+        }
+        Ok(Opened { handle: self, bytes, header })
+    }
+
+    fn set_area(&mut self, area: Area) -> Result<(), Complaint> {
+        let number = |side: u32| c_int::try_from(side).unwrap_or(c_int::MAX);
+        let region = raw::tjregion {
+            x: number(area.left),
+            y: number(area.top),
+            w: number(area.size.width),
+            h: number(area.size.height),
+        };
+        // SAFETY: the handle is live; the region goes by value.
+        let result = unsafe { raw::tj3SetCroppingRegion(self.0.as_ptr(), region) };
+        self.check(result)
+    }
+
+    fn set_divisor(&mut self, by: u32) -> Result<(), Complaint> {
+        let factor = raw::tjscalingfactor { num: 1, denom: c_int::try_from(by).unwrap_or(0) };
+        // SAFETY: the handle is live; the factor goes by value.
+        let result = unsafe { raw::tj3SetScalingFactor(self.0.as_ptr(), factor) };
+        self.check(result)
+    }
+
+    fn set(&mut self, parameter: raw::TJPARAM, value: c_int) -> Result<(), Complaint> {
+        // SAFETY: the handle is live; the rest goes by value.
+        let result = unsafe { raw::tj3Set(self.0.as_ptr(), int(parameter), value) };
+        self.check(result)
+    }
+
+    fn get(&mut self, parameter: raw::TJPARAM) -> c_int {
+        // SAFETY: the handle is live; the rest goes by value.
+        unsafe { raw::tj3Get(self.0.as_ptr(), int(parameter)) }
+    }
+
+    fn check(&mut self, result: c_int) -> Result<(), Complaint> {
+        if result == 0 {
+            return Ok(());
+        }
+        // SAFETY: the handle is live.
+        let code = unsafe { raw::tj3GetErrorCode(self.0.as_ptr()) };
+        // SAFETY: the handle is live; the text is the library's.
+        let text = unsafe { raw::tj3GetErrorStr(self.0.as_ptr()) };
+        // SAFETY: a C string in the handle, unchanged until the next call; it is copied here.
+        let text = unsafe { CStr::from_ptr(text) };
+        let text = text.to_string_lossy().into_owned();
+        Err(Complaint { text, is_warning: code == int(raw::TJERR_TJERR_WARNING) })
+    }
+}
+
+impl Opened<'_> {
+    /// Decodes the image into `pixels`, row after row.
+    pub(super) fn decode(self, how: Decode, pixels: &mut [u8]) -> Result<(), Complaint> {
+        let Self { mut handle, bytes, header } = self;
+        handle.set_divisor(how.by)?;
+        if let Some(area) = how.area {
+            handle.set_area(area)?;
+        }
+        let size = how.area.map_or_else(|| header.size.divided(how.by), |area| area.size);
+        let (format, channels) =
+            if header.has_inks { (raw::TJPF_TJPF_CMYK, 4) } else { (raw::TJPF_TJPF_RGB, 3) };
+        let pitch = size.width as usize * channels;
+        let expected = pitch * size.height as usize;
+        if pixels.len() != expected {
+            let text = format!("room for {} bytes of pixels: expected {expected}", pixels.len());
+            return Err(Complaint { text, is_warning: false });
+        }
+        let pitch = c_int::try_from(pitch).unwrap_or(c_int::MAX);
+        // SAFETY: the handle is live; the library reads `bytes.len()` bytes of one slice and writes
+        // rows of `pitch` bytes into the other, as many as the area or the reduced image has:
+        // `expected` bytes, which it has as compared above. Both outlive the call. The sizes are
+        // those of these very bytes: the library reads their header again, and `open` keeps handle
+        // and bytes together.
+        let result = unsafe {
+            raw::tj3Decompress8(
+                handle.0.as_ptr(),
+                bytes.as_ptr(),
+                bytes.len() as _,
+                pixels.as_mut_ptr(),
+                pitch,
+                format,
+            )
+        };
+        handle.check(result)
+    }
+}
+
+/// Codes one image anew without decoding it to pixels.
+pub(super) struct Recoder(Handle);
+
+impl Recoder {
+    /// One that puts a restart marker behind every `interval` units of coding (MCUs), and makes
+    /// Huffman tables for the image.
+    pub(super) fn new(scans: u32, interval: u32) -> Result<Self, Complaint> {
+        let mut handle = Handle::of_kind(raw::TJINIT_TJINIT_TRANSFORM, scans)?;
+        handle.set(raw::TJPARAM_TJPARAM_OPTIMIZE, 1)?;
+        let interval = c_int::try_from(interval).unwrap_or(c_int::MAX);
+        handle.set(raw::TJPARAM_TJPARAM_RESTARTBLOCKS, interval)?;
+        Ok(Self(handle))
+    }
+
+    /// The image coded anew.
+    pub(super) fn recode(mut self, bytes: &[u8]) -> Result<Vec<u8>, Complaint> {
+        let as_it_is = raw::tjtransform {
+            r: raw::tjregion { x: 0, y: 0, w: 0, h: 0 },
+            op: int(raw::TJXOP_TJXOP_NONE),
+            options: 0,
+            data: std::ptr::null_mut(),
+            customFilter: None,
+        };
+        let mut found = Coded { at: std::ptr::null_mut(), len: 0 };
+        // SAFETY: the handle is live; the library reads `bytes.len()` bytes of a slice and one
+        // transform, and writes a pointer and a length: where it has allocated, and how much of
+        // that is the image. All outlive the call.
+        let result = unsafe {
+            raw::tj3Transform(
+                self.0.0.as_ptr(),
+                bytes.as_ptr(),
+                bytes.len() as _,
+                1,
+                &raw mut found.at,
+                &raw mut found.len,
+                &raw const as_it_is,
+            )
+        };
+        self.0.check(result)?;
+        Ok(found.bytes().to_vec())
+    }
+}
+
+/// Bytes that the library has allocated.
+struct Coded {
+    /// Null as long as it has not.
+    at: *mut u8,
+    len: raw::size_t,
+}
+
+impl Coded {
+    /// After a call that went well.
+    fn bytes(&self) -> &[u8] {
+        if self.at.is_null() {
+            return &[];
+        }
+        // SAFETY: `recode` asks after a call that went well only: then `len` bytes stand there,
+        // ours until they are freed.
+        unsafe { std::slice::from_raw_parts(self.at, usize::try_from(self.len).unwrap_or(0)) }
+    }
+}
+
+impl Drop for Coded {
+    fn drop(&mut self) {
+        // SAFETY: null or what the library has allocated for us, freed once.
+        unsafe { raw::tj3Free(self.at.cast()) };
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        // SAFETY: the handle is live, and nothing uses it after this.
+        unsafe { raw::tj3Destroy(self.0.as_ptr()) };
+    }
+}
+
+/// A number of the library's enums, which the binding has as u32 where they are never negative.
+fn int(number: u32) -> c_int {
+    c_int::try_from(number).unwrap_or(c_int::MAX)
+}

@@ -1,0 +1,132 @@
+//! Images of bytes to images of floats, channels last, in one pass: the arithmetic of
+//! `shade_load.Normalize`.
+//!
+//! A byte has 256 values. What each of them becomes stands in a table for each colour, which the
+//! caller makes. So any scale, mean and deviation and any type of 2 or 4 bytes cost one look-up a
+//! value.
+//!
+//! Images are read and written through functions, piece by piece. No reference to their memory is
+//! formed here: it may be shared with another process, or not yet initialised.
+
+#![expect(
+    clippy::indexing_slicing,
+    reason = "a table has all that a byte can be, a piece no more than what is in work"
+)]
+
+/// Colours of a pixel.
+pub const COLOURS: usize = 3;
+/// Values of a byte.
+const VALUES: usize = 256;
+/// Pixels that are in work at a time: their bytes and floats stay in the CPU's first cache.
+const PIXELS: usize = 1024;
+
+/// The new value of each byte, for each colour: `B` bytes.
+pub type Tables<const B: usize> = [[[u8; B]; VALUES]; COLOURS];
+
+/// The tables that `bytes` are: the values for the bytes 0 to 255 of the first colour, the second
+/// and the third. `None` if there are not just as many.
+#[must_use]
+pub fn tables<const B: usize>(bytes: &[u8]) -> Option<&Tables<B>> {
+    let (values, []) = bytes.as_chunks::<B>() else { return None };
+    let (tables, []) = values.as_chunks::<VALUES>() else { return None };
+    tables.as_array()
+}
+
+/// Converts `pixels` pixels whose colours lie side by side.
+///
+/// `read` copies bytes of the source from a place on, `write` copies values into the target.
+pub fn interleaved<const B: usize>(
+    pixels: usize,
+    tables: &Tables<B>,
+    read: impl Fn(usize, &mut [u8]),
+    mut write: impl FnMut(usize, &[u8]),
+) {
+    let mut bytes = [[0; COLOURS]; PIXELS];
+    let mut floats = [[[0; B]; COLOURS]; PIXELS];
+    for first in (0..pixels).step_by(PIXELS) {
+        let count = PIXELS.min(pixels - first);
+        let (bytes, floats) = (&mut bytes[..count], &mut floats[..count]);
+        read(COLOURS * first, bytes.as_flattened_mut());
+        for (floats, bytes) in floats.iter_mut().zip(&*bytes) {
+            for ((float, table), &byte) in floats.iter_mut().zip(tables).zip(bytes) {
+                *float = table[usize::from(byte)];
+            }
+        }
+        write(COLOURS * first * B, floats.as_flattened().as_flattened());
+    }
+}
+
+/// Converts `images` images of `pixels` pixels that have a plane for each colour. `read` and
+/// `write` are those of [`interleaved`].
+pub fn planes<const B: usize>(
+    images: usize,
+    pixels: usize,
+    tables: &Tables<B>,
+    read: impl Fn(usize, &mut [u8]),
+    mut write: impl FnMut(usize, &[u8]),
+) {
+    let mut bytes = [0; PIXELS];
+    let mut floats = [[[0; B]; COLOURS]; PIXELS];
+    for image in 0..images {
+        let base = COLOURS * pixels * image;
+        for first in (0..pixels).step_by(PIXELS) {
+            let count = PIXELS.min(pixels - first);
+            let (bytes, floats) = (&mut bytes[..count], &mut floats[..count]);
+            for (colour, table) in tables.iter().enumerate() {
+                read(base + colour * pixels + first, bytes);
+                for (floats, &byte) in floats.iter_mut().zip(&*bytes) {
+                    floats[colour] = table[usize::from(byte)];
+                }
+            }
+            write((base + COLOURS * first) * B, floats.as_flattened().as_flattened());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The value of colour c that is v becomes [v, c].
+    fn numbered() -> Tables<2> {
+        [0, 1, 2].map(|colour| {
+            let mut table = [[0, colour]; VALUES];
+            table.iter_mut().zip(0..=255).for_each(|(value, byte)| value[0] = byte);
+            table
+        })
+    }
+
+    #[test]
+    fn both_layouts_become_channels_last() {
+        for (images, pixels) in [(1, 1), (2, 7), (1, PIXELS), (3, PIXELS + 5)] {
+            let count = COLOURS * pixels * images;
+            let last: Vec<u8> = (0..=250).cycle().step_by(7).take(count).collect();
+            let planar: Vec<u8> = last
+                .chunks(COLOURS * pixels)
+                .flat_map(|image| (0..COLOURS).flat_map(move |c| image.iter().skip(c).step_by(COLOURS)))
+                .copied()
+                .collect();
+            let expected: Vec<u8> =
+                last.iter().zip((0..3).cycle()).flat_map(|(&byte, colour)| [byte, colour]).collect();
+            let read_of = |source: Vec<u8>| {
+                move |at: usize, into: &mut [u8]| into.copy_from_slice(&source[at..at + into.len()])
+            };
+            let mut found = vec![0; 2 * count];
+            let write = |at: usize, from: &[u8]| found[at..at + from.len()].copy_from_slice(from);
+            interleaved(pixels * images, &numbered(), read_of(last), write);
+            assert_eq!(found, expected);
+            let mut found = vec![0; 2 * count];
+            let write = |at: usize, from: &[u8]| found[at..at + from.len()].copy_from_slice(from);
+            planes(images, pixels, &numbered(), read_of(planar), write);
+            assert_eq!(found, expected, "{images} images of {pixels} pixels");
+        }
+    }
+
+    #[test]
+    fn tables_are_whole() {
+        assert!(tables::<4>(&[0; 4 * VALUES * COLOURS]).is_some());
+        for bytes in [0, 4 * VALUES * COLOURS - 1, 4 * VALUES * (COLOURS + 1), 2 * VALUES * COLOURS] {
+            assert!(tables::<4>(&vec![0; bytes]).is_none(), "{bytes}");
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! The steps for any CPU and any number of taps.
+
+use super::weights::Weights;
+use super::{BLOCK, Block, CHUNK, Column, LINES, chunk};
+
+/// Writes line `line` of `blocks`: the weighted sum of the lines of `rgb`, which lie `pitch` bytes
+/// apart.
+#[inline(always)]
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "a sum of bytes by weights of 2^15 is less than 2^22 off 0"
+)]
+pub(super) fn down(rgb: &[u8], pitch: usize, weights: &[i16], blocks: &mut [Block], line: usize) {
+    for (at, blocks) in blocks.as_chunks_mut::<{ CHUNK / BLOCK }>().0.iter_mut().enumerate() {
+        // What rounds to the nearest.
+        let mut sums = [1 << 6; CHUNK];
+        for (tap, &weight) in weights.iter().enumerate() {
+            let values = chunk(rgb.get(tap * pitch..).unwrap_or_default(), at);
+            for (sum, value) in sums.iter_mut().zip(values) {
+                *sum += (i32::from(value) - 128) * i32::from(weight);
+            }
+        }
+        for (block, sums) in blocks.iter_mut().zip(sums.as_chunks::<BLOCK>().0) {
+            if let Some(to) = block.as_chunks_mut::<BLOCK>().0.get_mut(line) {
+                *to = sums.map(|sum| (sum >> 7) as i16);
+            }
+        }
+    }
+}
+
+/// A block's lines become its columns.
+#[inline(always)]
+pub(super) fn turn(block: &mut Block) {
+    let lines = *block;
+    for (from, column) in block.as_chunks_mut::<LINES>().0.iter_mut().enumerate() {
+        for (value, &line) in column.iter_mut().zip(lines.iter().skip(from).step_by(BLOCK)) {
+            *value = line;
+        }
+    }
+}
+
+/// Writes `done`: each pixel is the weighted sum of some of `pixels`.
+#[inline(always)]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "16 bits by weights of 2^15 are 31 bits"
+)]
+pub(super) fn across(pixels: &[[Column; 3]], weights: &Weights, done: &mut [[[u8; LINES]; 3]]) {
+    for (done, (start, weights)) in done.iter_mut().zip(weights.from(0)) {
+        let mut sums = [[1 << 22; LINES]; 3];
+        for (pixel, &weight) in pixels.get(start..).unwrap_or_default().iter().zip(weights) {
+            for (sum, &value) in sums.as_flattened_mut().iter_mut().zip(pixel.as_flattened()) {
+                *sum += i32::from(value) * i32::from(weight);
+            }
+        }
+        *done = sums.map(|sums| sums.map(|sum| ((sum >> 23) + 128) as u8));
+    }
+}
+
+/// Sixteen columns become lines.
+#[inline(always)]
+pub(super) fn turn_back(columns: [&[u8; LINES]; LINES]) -> [[u8; LINES]; LINES] {
+    let mut lines = [[0; LINES]; LINES];
+    for (at, column) in columns.into_iter().enumerate() {
+        for (value, &from) in lines.as_flattened_mut().iter_mut().skip(at).step_by(LINES).zip(column) {
+            *value = from;
+        }
+    }
+    lines
+}

@@ -1,0 +1,54 @@
+//! Whole images, resized as Pillow's `Image.resize` does it: for packing.
+
+use fast_image_resize::images::{TypedImage, TypedImageRef};
+use fast_image_resize::pixels::U8x3;
+use fast_image_resize::{FilterType, ResizeAlg, ResizeOptions, Resizer};
+
+use crate::limits::check_size;
+use crate::{Image, ImageFault, Size};
+
+/// How the source's pixels are weighted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Filter {
+    /// A triangle over two pixels: Pillow's `BILINEAR`, torchvision's default.
+    Bilinear,
+    /// A cubic over four pixels (a = -0.5), sharper: Pillow's `BICUBIC`.
+    Bicubic,
+}
+
+impl Image {
+    /// The image at another size. It is stretched where the sides' ratio is another one.
+    ///
+    /// # Errors
+    /// [`ImageFault::Size`] for no pixels or more than [`crate::IMAGE_PIXELS_MAX`];
+    /// [`ImageFault::Resize`] where the resizer refuses, which it has no reason to.
+    pub fn resized(&self, to: Size, filter: Filter) -> Result<Self, ImageFault> {
+        check_size(to.width.into(), to.height.into())?;
+        let from = self.size();
+        if from == to {
+            return Ok(self.clone());
+        }
+        let filter = match filter {
+            Filter::Bilinear => FilterType::Bilinear,
+            // The cubic with a = -0.5, which Pillow means by "bicubic".
+            Filter::Bicubic => FilterType::CatmullRom,
+        };
+        let options = ResizeOptions::new().resize_alg(ResizeAlg::Convolution(filter));
+        let mut rgb = vec![0; to.width as usize * to.height as usize * 3];
+        // For one kind of pixel only: the resizer compiles for every kind otherwise, which takes
+        // minutes.
+        let source = TypedImageRef::<U8x3>::from_buffer(from.width, from.height, self.rgb())
+            .map_err(|error| fault(from, to, &error))?;
+        let mut target = TypedImage::<U8x3>::from_buffer(to.width, to.height, &mut rgb)
+            .map_err(|error| fault(from, to, &error))?;
+        Resizer::new()
+            .resize_typed(&source, &mut target, &options)
+            .map_err(|error| fault(from, to, &error))?;
+        drop(target);
+        Self::new(to, rgb)
+    }
+}
+
+fn fault(from: Size, to: Size, error: &dyn std::error::Error) -> ImageFault {
+    ImageFault::Resize { from, to, text: error.to_string() }
+}

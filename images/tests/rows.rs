@@ -1,0 +1,273 @@
+//! Records decode to the pixels that torchvision's `ImageFolder` would hand to a transform; bad
+//! ones are faults.
+//!
+//! The references beside the images in `data/` come from PIL by `data/make.py`.
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
+
+use std::path::PathBuf;
+
+use proptest::prelude::*;
+use shade_formats::control::{Framing, ImageSpec};
+use shade_formats::index::Media;
+use shade_images::{Draw, IMAGE_PIXELS_MAX, ImageFault, RowDecoder};
+
+fn file(name: &str) -> Vec<u8> {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name);
+    std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+fn media(name: &str) -> Media {
+    match name.rsplit('.').next() {
+        Some("jpg") => Media::Jpeg,
+        Some("png") => Media::Png,
+        Some("ppm" | "pgm") => Media::Ppm,
+        _ => Media::Other,
+    }
+}
+
+/// Planes back to interleaved.
+fn interleaved(planes: &[u8]) -> Vec<u8> {
+    let plane = planes.len() / 3;
+    (0..plane).flat_map(|i| [planes[i], planes[plane + i], planes[2 * plane + i]]).collect()
+}
+
+fn decode(media: Media, bytes: &[u8], height: u32, width: u32) -> Result<Vec<u8>, ImageFault> {
+    let planes = row(&mut RowDecoder::default(), media, bytes, &ImageSpec::cover(height, width), 0)?;
+    Ok(interleaved(&planes))
+}
+
+/// The row at `position` of the plan, every byte of it written once.
+fn row(
+    decoder: &mut RowDecoder,
+    media: Media,
+    bytes: &[u8],
+    spec: &ImageSpec,
+    position: u32,
+) -> Result<Vec<u8>, ImageFault> {
+    let mut out = vec![0xA5; usize::try_from(spec.bytes()).unwrap()];
+    let draw = Draw { seed: 5, epoch: 1, position };
+    decoder.decode(media, bytes, spec, draw, |at, piece| {
+        let at = usize::try_from(at).unwrap();
+        out[at..at + piece.len()].copy_from_slice(piece);
+        Ok::<(), ImageFault>(())
+    })?;
+    Ok(out)
+}
+
+/// Largest and mean difference between `name` decoded and its reference.
+fn difference(name: &str, height: u32, width: u32, reference: &str) -> (u8, f64) {
+    let found = decode(media(name), &file(name), height, width).unwrap();
+    let expected = file(reference);
+    assert_eq!(found.len(), expected.len(), "{reference}");
+    let differences: Vec<u8> = found.iter().zip(&expected).map(|(a, b)| a.abs_diff(*b)).collect();
+    let sum: f64 = differences.iter().map(|&d| f64::from(d)).sum();
+    (*differences.iter().max().unwrap(), sum / differences.len() as f64)
+}
+
+#[test]
+fn orientation_is_ignored_as_image_folder_ignores_it() {
+    let (largest, _) = difference("turned6.jpg", 8, 16, "turned6.jpg.rgb");
+    assert!(largest <= 1, "{largest}");
+}
+
+#[test]
+fn resize_and_crop_are_torchvisions() {
+    for name in ["resize.png", "tall.png", "rgb8.png", "baseline.jpg"] {
+        let (largest, mean) = difference(name, 16, 16, &format!("{name}.16.rgb"));
+        assert!(largest <= 1 && mean < 0.25, "{name}: at most {largest}, on average {mean}");
+    }
+}
+
+#[test]
+fn a_jpeg_reduced_while_decoding_looks_the_same() {
+    // 301 x 203 to 16 x 16 goes by a quarter. Another filter than bilinear alone, so not equal, but
+    // not shifted: one pixel's shift would differ by about 8 on average.
+    let (largest, mean) = difference("reduced.jpg", 16, 16, "reduced.jpg.16.rgb");
+    assert!(largest <= 3 && mean < 0.5, "at most {largest}, on average {mean}");
+}
+
+#[test]
+fn a_target_that_is_not_square_is_covered_from_the_middle() {
+    // 7 x 5 to 5 x 5 is a crop without resizing: columns 1 to 5.
+    let whole = file("rgb8.png.rgb");
+    let expected: Vec<u8> = whole.chunks(21).flat_map(|row| row[3..18].to_vec()).collect();
+    assert_eq!(decode(Media::Png, &file("rgb8.png"), 5, 5).unwrap(), expected);
+    // To 3 x 7: rows 1 to 3.
+    assert_eq!(decode(Media::Png, &file("rgb8.png"), 3, 7).unwrap(), whole[21..84]);
+}
+
+#[test]
+fn planes_follow_each_other_red_green_blue() {
+    let ppm = b"P6 2 2 255\nrgbRGBxyzXYZ";
+    let deliver = |spec| row(&mut RowDecoder::default(), Media::Ppm, ppm, &spec, 0).unwrap();
+    let planar = ImageSpec::cover(2, 2);
+    assert_eq!(deliver(planar), b"rRxXgGyYbBzZ");
+    assert_eq!(deliver(ImageSpec { channels_last: true, ..planar }), b"rgbRGBxyzXYZ");
+    assert_eq!(deliver(ImageSpec { flip: 1.0, ..planar }), b"RrXxGgYyBbZz");
+    assert_eq!(deliver(ImageSpec { flip: 1.0, channels_last: true, ..planar }), b"RGBrgbXYZxyz");
+}
+
+#[test]
+fn what_lies_beside_the_image_is_black() {
+    let ppm = b"P6 2 1 255\nrgbRGB";
+    let framing = Framing::Center { short: 0 };
+    let spec = ImageSpec { framing, channels_last: true, ..ImageSpec::cover(3, 4) };
+    let found = row(&mut RowDecoder::default(), Media::Ppm, ppm, &spec, 0).unwrap();
+    let black = [0; 12];
+    let middle = b"\0\0\0rgbRGB\0\0\0";
+    assert_eq!(found, [&black[..], middle, &black].concat());
+    let planes =
+        row(&mut RowDecoder::default(), Media::Ppm, ppm, &ImageSpec { channels_last: false, ..spec }, 0)
+            .unwrap();
+    assert_eq!(interleaved(&planes), found);
+}
+
+/// A part of a JPEG is decoded in place of all of it, and a reduced one in place of the whole:
+/// `exact` turns both off.
+#[test]
+fn shortcuts_change_little_and_exact_turns_them_off() {
+    let bytes = file("reduced.jpg");
+    let framing = Framing::RandomResized { scale: [0.05, 0.3], ratio: [0.75, 1.5] };
+    let spec = ImageSpec { framing, flip: 0.5, ..ImageSpec::cover(32, 32) };
+    let mut decoder = RowDecoder::default();
+    let (mut differing, mut largest_mean) = (0, 0.0_f64);
+    for position in 0..50 {
+        let quick = row(&mut decoder, Media::Jpeg, &bytes, &spec, position).unwrap();
+        let exact =
+            row(&mut decoder, Media::Jpeg, &bytes, &ImageSpec { exact: true, ..spec }, position).unwrap();
+        let sum: u32 = quick.iter().zip(&exact).map(|(a, b)| u32::from(a.abs_diff(*b))).sum();
+        differing += u32::from(sum > 0);
+        largest_mean = largest_mean.max(f64::from(sum) / quick.len() as f64);
+    }
+    assert!(differing > 0, "the image is large enough for reduced ones");
+    assert!(largest_mean < 3.0, "{largest_mean}");
+}
+
+#[test]
+fn a_decoder_forgets_the_image_before() {
+    let mut decoder = RowDecoder::default();
+    let names =
+        ["resize.png", "grey16.png", "cmyk.jpg", "reduced.jpg", "six.ppm", "baseline.jpg", "tall.png"];
+    for name in names.iter().chain(names.iter().rev()) {
+        let found = row(&mut decoder, media(name), &file(name), &ImageSpec::cover(9, 9), 0).unwrap();
+        assert_eq!(interleaved(&found), decode(media(name), &file(name), 9, 9).unwrap(), "{name}");
+    }
+}
+
+#[test]
+fn an_early_end_is_a_fault() {
+    for name in ["baseline.jpg", "progressive.jpg", "cmyk.jpg", "resize.png", "interlaced.png", "six.ppm"] {
+        let bytes = file(name);
+        // A PNG's last 16 bytes are its last chunk and a checksum, which hold no pixels.
+        let tail = if name.ends_with("png") { 20 } else { 1 };
+        for len in [0, 1, 7, bytes.len() / 2, bytes.len() - tail] {
+            match decode(media(name), &bytes[..len], 12, 12) {
+                Err(ImageFault::Corrupt { media: named, text }) => {
+                    assert_eq!(named, media(name));
+                    assert!(!text.is_empty(), "{name} cut to {len} bytes");
+                }
+                other => panic!("{name} cut to {len} bytes: {other:?}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn damage_that_pil_decodes_through_is_decoded() {
+    let mut bytes = file("baseline.jpg");
+    let end = bytes.len() - 2;
+    bytes.splice(end..end, [0, 0, 0]); // "Corrupt JPEG data: 3 extraneous bytes before marker 0xd9"
+    assert_eq!(decode(Media::Jpeg, &bytes, 21, 37), decode(Media::Jpeg, &file("baseline.jpg"), 21, 37));
+}
+
+#[test]
+fn other_kinds_are_unsupported() {
+    for media in [Media::Other, Media::Gif] {
+        let found = decode(media, b"whatever", 4, 4);
+        assert!(
+            matches!(found, Err(ImageFault::Unsupported { media: named, .. }) if named == media),
+            "{found:?}"
+        );
+    }
+    for rest in [&b"P1 1 1 0"[..], b"P3 1 1 255 1 2 3", b"P4 1 1 0"] {
+        let found = decode(Media::Ppm, rest, 4, 4);
+        assert!(matches!(found, Err(ImageFault::Unsupported { media: Media::Ppm, .. })), "{found:?}");
+    }
+}
+
+#[test]
+fn bombs_are_refused_by_their_header() {
+    let side = 40_000_u32;
+    assert!(u64::from(side) * u64::from(side) > IMAGE_PIXELS_MAX);
+    let expected = ImageFault::Size { width: side.into(), height: side.into() };
+
+    let mut encoded = Vec::new();
+    let mut writer = png::Encoder::new(&mut encoded, side, side).write_header().unwrap();
+    writer.write_chunk(png::chunk::IDAT, &[]).unwrap();
+    drop(writer);
+    assert_eq!(decode(Media::Png, &encoded, 8, 8), Err(expected.clone()));
+
+    assert_eq!(decode(Media::Ppm, b"P5 40000 40000 255\n", 8, 8), Err(expected.clone()));
+
+    let mut jpeg = file("baseline.jpg");
+    let frame = jpeg.windows(2).position(|marker| marker == [0xFF, 0xC0]).unwrap();
+    let sides = 40_000_u16.to_be_bytes();
+    jpeg[frame + 5..frame + 9].copy_from_slice(&[sides[0], sides[1], sides[0], sides[1]]);
+    assert_eq!(decode(Media::Jpeg, &jpeg, 8, 8), Err(expected));
+    assert!(matches!(
+        decode(Media::Ppm, b"P5 0 3 255\n", 8, 8),
+        Err(ImageFault::Size { width: 0, height: 3 })
+    ));
+}
+
+const DAMAGED: [&str; 11] = [
+    "baseline.jpg",
+    "progressive.jpg",
+    "cmyk.jpg",
+    "grey.jpg",
+    "resize.png",
+    "interlaced.png",
+    "palette4.png",
+    "grey16.png",
+    "rgba16.png",
+    "six.ppm",
+    "grey.pgm",
+];
+
+/// An image of the set with some of its bytes replaced, perhaps cut.
+fn damaged() -> impl Strategy<Value = (&'static str, Vec<u8>)> {
+    let changes = prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6);
+    (prop::sample::select(&DAMAGED[..]), changes, prop::option::of(any::<prop::sample::Index>())).prop_map(
+        |(name, changes, cut)| {
+            let mut bytes = file(name);
+            for (at, value) in changes {
+                let at = at.index(bytes.len());
+                bytes[at] = value;
+            }
+            if let Some(cut) = cut {
+                bytes.truncate(cut.index(bytes.len()));
+            }
+            (name, bytes)
+        },
+    )
+}
+
+proptest! {
+    #[test]
+    fn damaged_images_never_panic((name, bytes) in damaged()) {
+        // A damaged IHDR or SOF may ask for a large but legal image; the answer is of no interest,
+        // only that it comes.
+        let _ = decode(media(name), &bytes, 9, 7);
+        let framing = Framing::RandomResized { scale: [0.08, 1.0], ratio: [0.75, 1.5] };
+        let spec = ImageSpec { framing, flip: 0.5, ..ImageSpec::cover(9, 7) };
+        let _ = row(&mut RowDecoder::default(), media(name), &bytes, &spec, 3);
+    }
+
+    #[test]
+    fn garbage_is_a_fault(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+        for media in [Media::Jpeg, Media::Png] {
+            prop_assert!(decode(media, &bytes, 9, 7).is_err());
+        }
+        let _ = decode(Media::Ppm, &bytes, 9, 7);
+    }
+}
