@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from shade_load import Loader
+from shade_load import Daemon, Loader, Plan
 from torch import nn
 
 from demo import model as network
@@ -76,7 +76,8 @@ class Run:
 def read_validation(dataset: Path, image_size: int) -> tuple[torch.Tensor, torch.Tensor]:
     """The whole validation set in memory, read once and apart from the runs' cache and store."""
     images, labels = [], []
-    with Loader(dataset, 500, image_size=image_size, sampler="uniform", job=f"demo-{os.getpid()}-val") as loader:
+    plan, daemon = Plan(sampler="uniform"), Daemon(job=f"demo-{os.getpid()}-val")
+    with Loader(dataset, 500, image_size=image_size, plan=plan, daemon=daemon) as loader:
         loader.set_epoch(0)
         for batch in loader:
             images.append(batch.images.clone())
@@ -100,13 +101,14 @@ def train(
         image_size=course.image_size,
         cache=course.cache,
         seed=course.seed,
-        sampler=setting.sampler,
-        policy=setting.policy,
-        rep=setting.rep,
-        store=course.store_delay and f"latency={course.store_delay}",
-        depth=course.depth,
-        # A daemon stays a moment after its run: the next run, with other settings, must not meet it.
-        job=f"demo-{os.getpid()}-{setting.sampler}-{setting.policy}",
+        plan=Plan(sampler=setting.sampler, rep=setting.rep),
+        daemon=Daemon(
+            policy=setting.policy,
+            store=course.store_delay and f"latency={course.store_delay}",
+            depth=course.depth,
+            # A daemon stays a moment after its run: the next run, with other settings, must not meet it.
+            job=f"demo-{os.getpid()}-{setting.sampler}-{setting.policy}",
+        ),
     ) as loader:
         optimizer = torch.optim.SGD(
             model.parameters(), lr=course.learning_rate, momentum=0.9, nesterov=True, weight_decay=5e-4

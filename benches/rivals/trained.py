@@ -71,9 +71,14 @@ def nothing(_root: Path, _workers: int, batches: int) -> Epochs:
 def shade(root: Path, workers: int, _batches: int, *, folder: str) -> Epochs:
     """Ours, with its cache as it is by default; each sample once an epoch, as the others have it."""
     crops = [RandomResizedCrop(SIDE, scale=SCALE, ratio=RATIO), RandomHorizontalFlip()]
-    options = {"sampler": "uniform", "tail": "drop", "workers": workers}
     with shade_load.Loader(
-        root / folder, BATCH, decode=crops, channels_last=True, device=DEVICE, **options
+        root / folder,
+        BATCH,
+        decode=crops,
+        channels_last=True,
+        device=DEVICE,
+        plan=shade_load.Plan(sampler="uniform", tail="drop"),
+        daemon=shade_load.Daemon(workers=workers),
     ) as loader:
         while True:
             yield ((batch.images, batch.labels) for batch in loader)

@@ -9,7 +9,7 @@ from typing import Any
 
 import packed
 import pytest
-from shade_load import Batch, Loader
+from shade_load import Batch, Daemon, Loader, Plan
 
 torch = pytest.importorskip("torch")
 
@@ -26,8 +26,9 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> packed.Packed:
     return packed.pack(root / "folder", root / "data.shade")
 
 
-def opened(dataset: packed.Packed, job: str, **options: Any) -> Loader:
-    return Loader(dataset.path, BATCH, job=job, **{"sampler": "uniform", "cache": "100%", "ring": RING} | options)
+def opened(dataset: packed.Packed, job: str, ring: int | str = RING, **options: Any) -> Loader:
+    plan, daemon = Plan(sampler="uniform"), Daemon(job=job, ring=ring)
+    return Loader(dataset.path, BATCH, plan=plan, daemon=daemon, **{"cache": "100%"} | options)
 
 
 def check(dataset: packed.Packed, batch: Batch) -> None:
@@ -189,8 +190,8 @@ def test_a_batch_outlives_its_loader_and_its_daemon(dataset: packed.Packed, daem
 def test_a_killed_trainer_gives_everything_back(dataset: packed.Packed, daemon: subprocess.Popen) -> None:
     script = """
 import sys, time
-from shade_load import Loader
-loader = Loader(sys.argv[1], 8, job="stays", sampler="uniform", cache="100%", ring="16MiB")
+from shade_load import Daemon, Loader, Plan
+loader = Loader(sys.argv[1], 8, cache="100%", plan=Plan(sampler="uniform"), daemon=Daemon(job="stays", ring="16MiB"))
 for _ in range(2):
     kept = list(loader)
 print(loader.stats()["epoch"]["lent"], flush=True)
@@ -219,8 +220,8 @@ def test_a_trainer_without_room_for_the_cache_has_copies(dataset: packed.Packed)
     # Room for the ring and some threads, but not for two mappings of the cache's 64 MB or so.
     script = """
 import resource, sys
-from shade_load import Loader
-options = {"job": "no-room", "cache": "100%", "ring": sys.argv[2]}
+from shade_load import Daemon, Loader
+options = {"cache": "100%", "daemon": Daemon(job="no-room", ring=sys.argv[2])}
 # The daemon is not to have the limit.
 Loader(sys.argv[1], 8, **options).close()
 size = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()

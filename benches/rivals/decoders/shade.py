@@ -23,7 +23,12 @@ def prepare(root: Path, programs: Path, kind: Kind) -> None:
 def epochs(root: Path, workers: int, size: int, kind: Kind, folder: str = FOLDER) -> Epochs:
     dataset = root / folder
     with shade_load.Loader(
-        dataset, size, sampler="uniform", workers=workers, cache="100%", **_decoding(kind)
+        dataset,
+        size,
+        cache="100%",
+        plan=shade_load.Plan(sampler="uniform"),
+        daemon=shade_load.Daemon(workers=workers),
+        **_decoding(kind),
     ) as loader:
         while True:
             yield _epoch(loader)

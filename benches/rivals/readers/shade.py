@@ -16,7 +16,9 @@ shade_load.find_daemon().read_bytes()
 
 
 def epochs(root: Path, _workers: int, size: int, cached: bool) -> Epochs:
-    with shade_load.Loader(root / FOLDER, size, cache="100%" if cached else 0, sampler="uniform") as loader:
+    with shade_load.Loader(
+        root / FOLDER, size, cache="100%" if cached else 0, plan=shade_load.Plan(sampler="uniform")
+    ) as loader:
         yield _epoch(loader, hits=0)
         while True:
             yield _epoch(loader, hits=loader.samples if cached else 0)
