@@ -27,7 +27,7 @@ from typing import Any
 
 import torch
 from matplotlib.figure import Figure
-from shade_load import Loader, find_daemon
+from shade_load import Daemon, Loader, Plan, find_daemon
 from torch import nn
 
 from demo import data
@@ -124,7 +124,8 @@ def pack(source: Path, target: Path) -> Path:
 
 def read_all(dataset: Path, image_size: int) -> tuple[torch.Tensor, torch.Tensor]:
     """All images and labels in memory, apart from the runs' cache and store."""
-    with Loader(dataset, 500, image_size=image_size, train=False, job=f"demo-{os.getpid()}") as loader:
+    daemon = Daemon(job=f"demo-{os.getpid()}")
+    with Loader(dataset, 500, image_size=image_size, train=False, daemon=daemon) as loader:
         batches = [(batch.images.clone(), batch.labels.clone()) for batch in loader]
     images, labels = zip(*batches, strict=True)
     return torch.cat(images), torch.cat(labels)
@@ -145,13 +146,14 @@ def train(
         image_size=arguments.image_size,
         cache=arguments.cache,
         seed=arguments.seed,
-        sampler=sampler,
-        policy=policy,
-        rep=arguments.rep if sampler == "pads" else 1.0,
-        store=None if arguments.store_delay == "0" else f"latency={arguments.store_delay}",
-        depth=arguments.depth,
-        # A daemon stays for a moment. The next run, with other settings, must not meet it.
-        job=f"demo-{os.getpid()}-{sampler}",
+        plan=Plan(sampler=sampler, rep=arguments.rep if sampler == "pads" else 1.0),
+        daemon=Daemon(
+            policy=policy,
+            store=None if arguments.store_delay == "0" else f"latency={arguments.store_delay}",
+            depth=arguments.depth,
+            # A daemon stays for a moment. The next run, with other settings, must not meet it.
+            job=f"demo-{os.getpid()}-{sampler}",
+        ),
     ) as loader:
         model = make_model(len(loader.classes), arguments.seed)
         optimizer = torch.optim.SGD(model.parameters(), LEARNING_RATE, momentum=0.9, nesterov=True, weight_decay=5e-4)

@@ -50,7 +50,12 @@ def main() -> int:
     name, root, workers = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
     if name == "shade":
         with shade_load.Loader(
-            root, BATCH, image_size=SIDE, sampler="uniform", workers=workers, cache="100%", ring=RING
+            root,
+            BATCH,
+            image_size=SIDE,
+            cache="100%",
+            plan=shade_load.Plan(sampler="uniform"),
+            daemon=shade_load.Daemon(workers=workers, ring=RING),
         ) as loader:
             result = {"ready": ready(loader, lambda batch: batch.images), "version": shade_load.__version__}
     else:

@@ -55,7 +55,7 @@ fn what_is_told_adds_up_to_what_was_counted_and_delivered() {
                     losses += report.losses.len();
                 }
                 Line::Job(job) => {
-                    assert!(!job.under_way && job.world_size == 2 && job.sampler == "pads");
+                    assert!(!job.under_way && job.world_size == 2 && job.plan.sampler == Sampler::Pads);
                 }
                 other => panic!("{other:?}"),
             }

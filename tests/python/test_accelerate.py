@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import packed
 import pytest
 import torch
-from shade_load import ImageFolder, Loader
+from shade_load import Daemon, ImageFolder, Loader, Plan
 from torch.utils.data import DataLoader
 from torchvision.transforms import v2
 
@@ -54,7 +54,9 @@ def test_a_data_loader_over_image_folder(dataset: packed.Packed, accelerator: "a
 
 
 def test_the_loader_in_an_accelerated_loop(dataset: packed.Packed, accelerator: "accelerate.Accelerator") -> None:
-    with Loader(dataset.path, BATCH, image_size=packed.SIDE, cache="100%", cover=0, job="accelerate") as ours:
+    with Loader(
+        dataset.path, BATCH, image_size=packed.SIDE, cache="100%", plan=Plan(cover=0), daemon=Daemon(job="accelerate")
+    ) as ours:
         # It finds rank and world size by itself, so there is nothing for `prepare` to do: it comes back as it is.
         model, optimizer, loader = accelerator.prepare(*tiny(), ours)
         assert loader is ours

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import packed
 import pytest
-from shade_load import Loader
+from shade_load import Daemon, Loader, Plan
 
 torch = pytest.importorskip("torch")
 
@@ -26,7 +26,7 @@ def train(path: Path, meeting: Path, rank: int) -> dict:
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     criterion = torch.nn.CrossEntropyLoss(reduction="none")
     batches, ids = [], []
-    with Loader(path, 8, image_size=side, cache="50%", job="ddp", cover=0) as loader:
+    with Loader(path, 8, image_size=side, cache="50%", plan=Plan(cover=0), daemon=Daemon(job="ddp")) as loader:
         assert (loader.rank, loader.world_size) == (rank, WORLD)
         for epoch in range(EPOCHS):
             loader.set_epoch(epoch)

@@ -6,7 +6,7 @@ from typing import Any
 import packed
 import pytest
 import torch
-from shade_load import ImageFolder, Loader
+from shade_load import Daemon, ImageFolder, Loader, Plan
 from torch.utils.data import DataLoader
 from torchvision.transforms import v2
 
@@ -110,7 +110,9 @@ def test_a_data_loader_over_image_folder(dataset: packed.Packed, tmp_path: Path)
 
 def test_the_loader_as_train_dataloaders(dataset: packed.Packed, tmp_path: Path) -> None:
     model = OverLoader()
-    with Loader(dataset.path, BATCH, image_size=packed.SIDE, cache="100%", cover=0, job="lightning") as loader:
+    with Loader(
+        dataset.path, BATCH, image_size=packed.SIDE, cache="100%", plan=Plan(cover=0), daemon=Daemon(job="lightning")
+    ) as loader:
         fit(model, loader, tmp_path)
     assert model.epochs == [0] * 4 + [1] * 4
     for ids, labels in zip(model.ids, model.labels, strict=True):
@@ -124,7 +126,7 @@ def test_losses_are_logged_weighted_by_the_size_of_their_batches(
     dataset: packed.Packed, tmp_path: Path, recwarn: pytest.WarningsRecorder
 ) -> None:
     model = Logs()
-    options = {"image_size": packed.SIDE, "cache": "100%", "job": "lightning-logs"}
+    options = {"image_size": packed.SIDE, "cache": "100%", "daemon": Daemon(job="lightning-logs")}
     with Loader(dataset.path, BATCH, **options) as train, Loader(dataset.path, BATCH, train=False, **options) as val:
         assert len(dataset) % BATCH != 0, "all batches have one size: a mean of means would pass"
         trainer = fit(model, train, tmp_path, val)

@@ -1,11 +1,16 @@
 """Arguments: what is not right is refused by name, before any daemon is started."""
 
+import inspect
+from collections.abc import Collection
+from dataclasses import FrozenInstanceError
 from pathlib import Path
-from typing import Literal, get_args, get_origin, get_type_hints
+from typing import get_args
 
 import pytest
-from shade_load import Loader, ShadeError, _native, find_daemon
-from shade_load.options import DaemonOptions, JobOptions, size_bytes
+from shade_load import Daemon, Loader, Plan, ShadeError, _native, find_daemon
+from shade_load.daemon import Policy, serve_arguments
+from shade_load.options import size_bytes
+from shade_load.plan import Order, Preset, Sampler
 from shade_load.ranks import ranks
 from shade_load.transforms import (
     CenterCrop,
@@ -17,39 +22,6 @@ from shade_load.transforms import (
 )
 from torchvision import transforms as tv
 from torchvision.transforms import v2 as tv2
-
-DAEMON = {
-    "cache": "20%",
-    "policy": "lookahead",
-    "lookahead": 1.0,
-    "store": None,
-    "depth": None,
-    "hedge": False,
-    "workers": None,
-    "jpeg": "auto",
-    "engine": "auto",
-    "io": "auto",
-    "linger": 3.0,
-}
-JOB = {
-    "batch_size": 8,
-    "world_size": 1,
-    "images": None,
-    "sampler": "pads",
-    "order": "shuffled",
-    "seed": 0,
-    "rep": 1.0,
-    "hit_cap": 0.6,
-    "cover": 5,
-    "explore": 0.0,
-    "pace": False,
-    "draw_ahead": False,
-    "tail": "even",
-    "on_error": "raise",
-    "bad_max": 0.01,
-    "ring": None,
-}
-
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -68,22 +40,29 @@ BAD = [
     ("image_size", (16, 16_385)),
     ("image_size", (16, 16, 3)),
     ("image_size", "big"),
+    ("train", 0),
     ("cache", "120%"),
     ("cache", "many"),
     ("cache", -1),
     ("seed", -1),
     ("seed", 1 << 64),
+    ("seed", None),
     ("preset", "SHADE"),
+    ("plan", "uniform"),
+    ("plan", None),
+    ("daemon", "default"),
+]
+BAD_PLANS = [
     ("sampler", "random"),
-    ("policy", "mru"),
-    ("lookahead", -1),
-    ("lookahead", float("nan")),
+    ("order", "sorted"),
     ("rep", 0.5),
     ("rep", float("nan")),
+    ("rep", None),
     ("hit_cap", 1.5),
+    ("hit_cap", "0.5"),
     ("cover", -1),
+    ("cover", 1 << 32),
     ("explore", 2),
-    ("order", "sorted"),
     ("pace", 1),
     ("draw_ahead", "yes"),
     ("tail", "keep"),
@@ -91,13 +70,19 @@ BAD = [
     ("bad_max", -0.01),
     ("bad_max", 1.5),
     ("bad_max", "1%"),
+]
+BAD_DAEMONS = [
     ("job", ""),
     ("job", "a/b"),
+    ("policy", "mru"),
+    ("lookahead", -1),
+    ("lookahead", float("nan")),
     ("store", "2ms"),
     ("store", "latency=2ms, depth=3"),
     ("store", 2),
     ("depth", 0),
     ("depth", 1025),
+    ("hedge", 1),
     ("workers", 0),
     ("jpeg", "baseline"),
     ("engine", "aio"),
@@ -115,6 +100,47 @@ BAD = [
 def test_bad_arguments_are_refused_by_name(folder: Path, name: str, value: object) -> None:
     with pytest.raises((TypeError, ValueError), match=rf"\b{name}\b"):
         Loader(folder, **{"batch_size": 8, name: value})
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "value"),
+    [*((Plan, *bad) for bad in BAD_PLANS), *((Daemon, *bad) for bad in BAD_DAEMONS)],
+)
+def test_plan_and_daemon_refuse_bad_fields_by_name(kind: type, name: str, value: object) -> None:
+    with pytest.raises((TypeError, ValueError), match=rf"^{name}\b"):
+        kind(**{name: value})
+
+
+def test_plan_and_daemon_are_keyword_only_frozen_and_show_what_is_not_default() -> None:
+    assert repr(Plan()) == "Plan()"
+    assert repr(Plan(sampler="uniform", cover=0)) == "Plan(sampler='uniform', cover=0)"
+    assert repr(Daemon(job="x")) == "Daemon(job='x')"
+    assert Plan(rep=1) == Plan() != Plan(rep=2.0)
+    for kind in (Plan, Daemon):
+        with pytest.raises(TypeError):
+            kind("uniform")
+        with pytest.raises(FrozenInstanceError):
+            kind().cover = 3
+
+
+def test_a_plans_defaults_are_those_of_the_daemon() -> None:
+    for name, default in _native.PARAMETERS.items():
+        # The preset decides on sampler and order; the seed is an argument of its own.
+        if name in ("sampler", "order"):
+            assert getattr(Plan(), name) is None
+        elif name == "seed":
+            assert str(inspect.signature(Loader).parameters["seed"].default) == default
+        else:
+            assert str(getattr(Plan(), name)).lower() == default
+
+
+def test_there_are_at_most_sixteen_arguments_and_the_others_are_where_the_error_says(folder: Path) -> None:
+    parameters = inspect.signature(Loader).parameters.values()
+    assert len([each for each in parameters if each.kind is not each.VAR_KEYWORD]) <= 16
+    with pytest.raises(TypeError, match=r"hit_cap belongs into plan=Plan\(hit_cap=2\)"):
+        Loader(folder, 8, hit_cap=2)
+    with pytest.raises(TypeError, match=r"job belongs into daemon=Daemon\(job='a'\); there is no argument 'shuffle'"):
+        Loader(folder, 8, job="a", shuffle=True)
 
 
 @pytest.mark.parametrize(
@@ -140,17 +166,17 @@ def test_bad_ranks_in_the_environment_are_refused(
         ranks(None, None)
 
 
-def test_the_names_in_the_signature_are_those_that_there_are() -> None:
-    hints = get_type_hints(Loader.__init__)
-
-    def names(argument: str) -> set[str]:
-        parts = [part for part in (hints[argument], *get_args(hints[argument])) if get_origin(part) is Literal]
-        return {name for part in parts for name in get_args(part)}
-
-    assert names("preset") == set(_native.PRESETS)
-    assert names("sampler") == set(_native.SAMPLERS)
-    assert names("policy") == set(_native.POLICIES)
-    assert names("order") == set(_native.ORDERS)
+@pytest.mark.parametrize(
+    ("names", "known"),
+    [
+        (Preset, _native.PRESETS),
+        (Sampler, _native.SAMPLERS),
+        (Order, _native.ORDERS),
+        (Policy, _native.POLICIES),
+    ],
+)
+def test_the_names_in_the_signatures_are_those_that_there_are(names: object, known: Collection[str]) -> None:
+    assert set(get_args(names)) == set(known)
 
 
 def test_a_folder_that_is_no_dataset_is_refused_with_what_to_do(tmp_path: Path) -> None:
@@ -201,7 +227,7 @@ def test_the_daemon_is_looked_for_in_three_places(tmp_path: Path, monkeypatch: p
 )
 def test_sizes(given: int | str, expected: int) -> None:
     assert size_bytes("ring", given, 1, 1 << 40) == expected
-    assert JobOptions(**{**JOB, "ring": given}).to_native()["ring_bytes"] == expected
+    assert Daemon(ring=given).ring_bytes() == expected
 
 
 IMAGES = {
@@ -282,24 +308,24 @@ def test_one_way_of_decoding_at_a_time(folder: Path) -> None:
 
 
 def test_arguments_become_the_daemons_command_line() -> None:
-    assert DaemonOptions(**DAEMON).arguments(Path("/data"), "default", None) == [
+    settings = Daemon().settings("20%", "lookahead")
+    assert serve_arguments(settings, Path("/data"), "default", None) == [
         "serve", "/data", "--private", "--job", "default", "--cache", "20%",
         "--policy", "lookahead", "--lookahead", "1", "--engine", "auto", "--io", "auto", "--linger", "3.000s",
     ]  # fmt: skip
-    every = {
-        "cache": "8GiB",
-        "policy": "lru",
-        "lookahead": 0.25,
-        "store": "latency=2ms,bandwidth=1Gbit",
-        "depth": 8,
-        "hedge": True,
-        "workers": 2,
-        "jpeg": "turbo",
-        "engine": "threads",
-        "io": "buffered",
-        "linger": 0.5,
-    }
-    assert DaemonOptions(**every).arguments(Path("/data"), "x", "/run/s") == [
+    every = Daemon(
+        policy="lru",
+        lookahead=0.25,
+        store="latency=2ms,bandwidth=1Gbit",
+        depth=8,
+        hedge=True,
+        workers=2,
+        jpeg="turbo",
+        engine="threads",
+        io="buffered",
+        linger=0.5,
+    ).settings("8GiB", "lookahead")
+    assert serve_arguments(every, Path("/data"), "x", "/run/s") == [
         "serve", "/data", "--private", "--job", "x", "--cache", str(8 << 30),
         "--policy", "lru", "--lookahead", "0.25", "--engine", "threads", "--io", "buffered", "--linger", "0.500s",
         "--store", "latency=2ms,bandwidth=1Gbit", "--depth", "8", "--workers", "2", "--jpeg", "turbo", "--hedge", "--socket", "/run/s",

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from shade_load import Loader, Normalize, ShadeError
+from shade_load import Daemon, Loader, Normalize, Plan, ShadeError
 from shade_load.transforms import RandomResizedCrop
 
 gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
@@ -12,28 +12,28 @@ gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device h
 
 def test_what_is_no_device_here_is_refused_by_name(png_dataset: Path) -> None:
     with pytest.raises(ValueError, match="device: got 'cpu', expected a CUDA device"):
-        Loader(png_dataset, 4, image_size=8, device="cpu", job="no-device")
+        Loader(png_dataset, 4, image_size=8, device="cpu", daemon=Daemon(job="no-device"))
     beyond = f"cuda:{torch.cuda.device_count()}"
     with pytest.raises(ShadeError, match=f"device: got '{beyond}', but torch sees"):
-        Loader(png_dataset, 4, image_size=8, device=beyond, job="no-device")
+        Loader(png_dataset, 4, image_size=8, device=beyond, daemon=Daemon(job="no-device"))
     with pytest.raises(RuntimeError, match="nonsense"):
-        Loader(png_dataset, 4, image_size=8, device="nonsense", job="no-device")
+        Loader(png_dataset, 4, image_size=8, device="nonsense", daemon=Daemon(job="no-device"))
 
 
 @gpu
 def test_raw_records_stay_on_the_cpu(png_dataset: Path) -> None:
     with pytest.raises(ValueError, match="for raw records"):
-        Loader(png_dataset, 4, device="cuda", job="raw-device")
+        Loader(png_dataset, 4, device="cuda", daemon=Daemon(job="raw-device"))
 
 
 @gpu
 @pytest.mark.parametrize("channels_last", [False, True])
 @pytest.mark.parametrize("decode", [RandomResizedCrop(32), "none"])
 def test_a_device_has_what_the_cpu_has(jpeg_dataset: Path, decode: object, channels_last: bool) -> None:
-    options = {"decode": decode, "channels_last": channels_last, "seed": 5, "sampler": "uniform"}
+    options = {"decode": decode, "channels_last": channels_last, "seed": 5, "plan": Plan(sampler="uniform")}
     with (
-        Loader(jpeg_dataset, 7, job="on-cpu", **options) as cpu,
-        Loader(jpeg_dataset, 7, job="on-cuda", device="cuda:0", **options) as cuda,
+        Loader(jpeg_dataset, 7, daemon=Daemon(job="on-cpu"), **options) as cpu,
+        Loader(jpeg_dataset, 7, device="cuda:0", daemon=Daemon(job="on-cuda"), **options) as cuda,
     ):
         for epoch in range(3):
             count = 0
@@ -56,8 +56,8 @@ def test_normalize_makes_on_a_device_what_it_makes_on_the_cpu(jpeg_dataset: Path
     normalize = Normalize((0.485, 0.456, 0.406), (0.229, 0.224, 0.225), dtype)
     options = {"image_size": 32, "channels_last": channels_last, "train": False, "transform": normalize}
     with (
-        Loader(jpeg_dataset, 7, job="floats-cpu", **options) as cpu,
-        Loader(jpeg_dataset, 7, job="floats-cuda", device="cuda:0", **options) as cuda,
+        Loader(jpeg_dataset, 7, daemon=Daemon(job="floats-cpu"), **options) as cpu,
+        Loader(jpeg_dataset, 7, device="cuda:0", daemon=Daemon(job="floats-cuda"), **options) as cuda,
     ):
         for (here, _), (there, labels) in zip(cpu, cuda, strict=True):
             assert there.device == labels.device == torch.device("cuda:0")
@@ -68,10 +68,10 @@ def test_normalize_makes_on_a_device_what_it_makes_on_the_cpu(jpeg_dataset: Path
 @gpu
 def test_batches_let_go_of_at_once_are_whole_on_the_device(jpeg_dataset: Path) -> None:
     """The ring is small and nothing is kept of a batch but its copy: a place that is given back too early shows."""
-    options = {"image_size": 96, "seed": 5, "sampler": "uniform", "ring": 1}
-    with Loader(jpeg_dataset, 5, job="small-cpu", **options) as cpu:
+    options = {"image_size": 96, "seed": 5, "plan": Plan(sampler="uniform")}
+    with Loader(jpeg_dataset, 5, daemon=Daemon(job="small-cpu", ring=1), **options) as cpu:
         expected = [batch.images.clone() for _ in range(10) for batch in cpu]
-    with Loader(jpeg_dataset, 5, job="small-cuda", device="cuda", **options) as cuda:
+    with Loader(jpeg_dataset, 5, device="cuda", daemon=Daemon(job="small-cuda", ring=1), **options) as cuda:
         # Work on the current stream, which copies must not wait for and which has to wait for them.
         busy = torch.rand(2048, 2048, device="cuda")
         found = []

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import packed
 import pytest
-from shade_load import Loader, ShadeError
+from shade_load import Daemon, Loader, Plan, ShadeError
 
 torch = pytest.importorskip("torch")
 
@@ -23,7 +23,7 @@ def test_every_sample_comes_once_with_its_label_and_pixels(
     dataset: packed.Packed, sampler: str, batch_size: int
 ) -> None:
     seen = []
-    with Loader(dataset.path, batch_size, image_size=packed.SIDE, sampler=sampler) as loader:
+    with Loader(dataset.path, batch_size, image_size=packed.SIDE, plan=Plan(sampler=sampler)) as loader:
         for number, batch in enumerate(loader):
             assert (batch.epoch, batch.index) == (0, number)
             assert batch.images.dtype == torch.uint8
@@ -97,7 +97,7 @@ def test_classes_are_read_when_asked_for_and_are_of_this_dataset(dataset: packed
     other = packed.pack(tmp_path / "folder", tmp_path / "other.shade")
     copy = dataset.copy_to(tmp_path / "data.shade")
     index = copy.path / "dataset.shade"
-    with Loader(copy.path, 8, job="classes") as loader:
+    with Loader(copy.path, 8, daemon=Daemon(job="classes")) as loader:
         # The daemon keeps what it has opened; this process has opened nothing.
         index.rename(tmp_path / "index")
         with pytest.raises(ShadeError, match="dataset.shade"):
@@ -150,7 +150,7 @@ def test_jpegs_are_decoded_as_pil_does(tmp_path: Path) -> None:
 
 
 def test_images_of_any_size_become_the_size_asked_for(dataset: packed.Packed) -> None:
-    with Loader(dataset.path, 10, image_size=(12, 20), job="resized") as loader:
+    with Loader(dataset.path, 10, image_size=(12, 20), daemon=Daemon(job="resized")) as loader:
         for batch in loader:
             assert batch.images.shape == (len(batch), 3, 12, 20)
             # Noise does not become flat by resizing: an all-equal image is one that nobody wrote.
@@ -159,7 +159,7 @@ def test_images_of_any_size_become_the_size_asked_for(dataset: packed.Packed) ->
 
 @pytest.mark.parametrize(("tail", "sizes"), [("even", [10] * 6 + [1]), ("drop", [10] * 6), ("pad", [10] * 7)])
 def test_the_last_batch_is_as_tail_says(dataset: packed.Packed, tail: str, sizes: list[int]) -> None:
-    with Loader(dataset.path, 10, image_size=packed.SIDE, tail=tail, job=tail) as loader:
+    with Loader(dataset.path, 10, image_size=packed.SIDE, plan=Plan(tail=tail), daemon=Daemon(job=tail)) as loader:
         batches = [(len(batch), batch.ids.tolist(), batch.padding.tolist()) for batch in loader]
         assert len(loader) == len(sizes)
     assert [size for size, _, _ in batches] == sizes
@@ -175,7 +175,7 @@ def test_later_epochs_follow_the_losses(dataset: packed.Packed) -> None:
     They then are 24.8 % of what PADS draws, instead of 21.3 %. Sixty epochs tell the two apart; the seed is fixed.
     """
     hard, drawn, epochs = 0, 0, 60
-    with Loader(dataset.path, 61, image_size=packed.SIDE, sampler="pads", cover=0, seed=3) as loader:
+    with Loader(dataset.path, 61, image_size=packed.SIDE, seed=3, plan=Plan(sampler="pads", cover=0)) as loader:
         for batch in islice(chain.from_iterable(loader for _ in range(1 + epochs)), 1 + epochs):
             loader.report(batch, (batch.labels == hard) + batch.ids / 1000)
             drawn += int((batch.labels == hard).sum()) if batch.epoch > 0 else 0

@@ -4,10 +4,11 @@ import copy
 import pickle
 from collections.abc import Iterator
 from itertools import islice
+from typing import Any
 
 import packed
 import pytest
-from shade_load import Loader, ShadeError
+from shade_load import Daemon, Loader, Plan, ShadeError
 
 torch = pytest.importorskip("torch")
 
@@ -22,8 +23,12 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> packed.Packed:
     return packed.pack(root / "folder", root / "data.shade")
 
 
-def open_loader(dataset: packed.Packed, job: str, **arguments: object) -> Loader:
-    return Loader(dataset.path, BATCH, image_size=packed.SIDE, job=job, **arguments)
+def open_loader(dataset: packed.Packed, job: str, plan: Plan, ring: str | None = None, **options: Any) -> Loader:
+    daemon = Daemon(job=job, ring=ring)
+    return Loader(dataset.path, BATCH, image_size=packed.SIDE, plan=plan, daemon=daemon, **options)
+
+
+UNIFORM = Plan(sampler="uniform")
 
 
 def ids(batches: Iterator) -> list[list[int]]:
@@ -40,7 +45,7 @@ def train(loader: Loader, batches: Iterator | None = None) -> list[tuple[int, in
 
 
 def test_each_iteration_is_the_next_epoch(dataset: packed.Packed) -> None:
-    with open_loader(dataset, "next", sampler="uniform") as loader:
+    with open_loader(dataset, "next", UNIFORM) as loader:
         assert len(loader) == BATCHES
         for epoch in range(3):
             assert {batch.epoch for batch in loader} == {epoch}
@@ -50,17 +55,17 @@ def test_each_iteration_is_the_next_epoch(dataset: packed.Packed) -> None:
 
 
 def test_set_epoch_chooses_the_order(dataset: packed.Packed) -> None:
-    with open_loader(dataset, "order", sampler="uniform", seed=5) as loader:
+    with open_loader(dataset, "order", UNIFORM, seed=5) as loader:
         orders = []
         for epoch in (0, 1, 0, 7):
             loader.set_epoch(epoch)
             orders.append(ids(loader))
     assert orders[0] == orders[2]
     assert orders[0] != orders[1] != orders[3]
-    with open_loader(dataset, "order-again", sampler="uniform", seed=5) as loader:
+    with open_loader(dataset, "order-again", UNIFORM, seed=5) as loader:
         loader.set_epoch(7)
         assert ids(loader) == orders[3]
-    with open_loader(dataset, "order-other", sampler="uniform", seed=6) as loader:
+    with open_loader(dataset, "order-other", UNIFORM, seed=6) as loader:
         loader.set_epoch(7)
         assert ids(loader) != orders[3]
 
@@ -68,7 +73,7 @@ def test_set_epoch_chooses_the_order(dataset: packed.Packed) -> None:
 def test_a_training_repeats_from_its_seed(dataset: packed.Packed) -> None:
     runs = []
     for run in range(2):
-        with open_loader(dataset, f"repeat-{run}", sampler="pads", seed=1) as loader:
+        with open_loader(dataset, f"repeat-{run}", Plan(sampler="pads"), seed=1) as loader:
             runs.append([train(loader) for _ in range(4)])
     assert runs[0] == runs[1]
     assert sorted(sample for row in runs[0][0] for sample in row[2]) == list(range(len(dataset)))
@@ -79,7 +84,7 @@ def test_a_training_repeats_from_its_seed(dataset: packed.Packed) -> None:
 
 @pytest.mark.parametrize("left_after", [0, 1, 5])
 def test_an_epoch_left_early_starts_again(dataset: packed.Packed, left_after: int) -> None:
-    with open_loader(dataset, f"left-{left_after}", sampler="uniform") as loader:
+    with open_loader(dataset, f"left-{left_after}", UNIFORM) as loader:
         begun = ids(islice(loader, left_after))
         again = ids(loader)
         assert again[:left_after] == begun
@@ -88,7 +93,7 @@ def test_an_epoch_left_early_starts_again(dataset: packed.Packed, left_after: in
 
 
 def test_an_epoch_delivered_to_its_last_batch_is_not_left_early(dataset: packed.Packed) -> None:
-    with open_loader(dataset, "counted", sampler="uniform") as loader:
+    with open_loader(dataset, "counted", UNIFORM) as loader:
         for epoch in range(3):
             # Takes as many as there are and does not ask for one more, which is what trainers do that know the length.
             assert [batch.epoch for batch in islice(loader, len(loader))] == [epoch] * BATCHES
@@ -98,7 +103,7 @@ def test_an_epoch_delivered_to_its_last_batch_is_not_left_early(dataset: packed.
 
 
 def test_batches_kept_from_an_epoch_left_early_stay_as_they_are(dataset: packed.Packed) -> None:
-    with open_loader(dataset, "kept", sampler="uniform", ring="16MiB") as loader:
+    with open_loader(dataset, "kept", UNIFORM, ring="16MiB") as loader:
         kept = list(islice(loader, 3))
         contents = [(batch.ids.tolist(), batch.images.clone()) for batch in kept]
         assert len(ids(loader)) == BATCHES
@@ -108,7 +113,7 @@ def test_batches_kept_from_an_epoch_left_early_stay_as_they_are(dataset: packed.
 
 
 def test_an_iterator_left_behind_says_so(dataset: packed.Packed) -> None:
-    with open_loader(dataset, "behind", sampler="uniform") as loader:
+    with open_loader(dataset, "behind", UNIFORM) as loader:
         first = iter(loader)
         next(first)
         second = iter(loader)
@@ -122,7 +127,7 @@ def test_an_iterator_left_behind_says_so(dataset: packed.Packed) -> None:
 @pytest.mark.parametrize("sampler", ["uniform", "pads"])
 def test_a_saved_epoch_goes_on_where_it_was(dataset: packed.Packed, sampler: str, done: int) -> None:
     job = f"saved-{sampler}-{done}"
-    with open_loader(dataset, job, sampler=sampler, rep=2.0, cache="50%") as loader:
+    with open_loader(dataset, job, Plan(sampler=sampler, rep=2.0), cache="50%") as loader:
         train(loader)
         batches = iter(loader)
         train(loader, islice(batches, done))
@@ -131,7 +136,7 @@ def test_a_saved_epoch_goes_on_where_it_was(dataset: packed.Packed, sampler: str
         rest = train(loader, batches)
         assert [row[1] for row in rest] == list(range(done, BATCHES))
     # Another job is another daemon: nothing is left of the first but the state.
-    with open_loader(dataset, job + "-again", sampler=sampler, rep=2.0, cache="50%") as loader:
+    with open_loader(dataset, job + "-again", Plan(sampler=sampler, rep=2.0), cache="50%") as loader:
         loader.load_state_dict(state)
         loader.set_epoch(1)
         assert loader.state_dict()["batch"] == done
@@ -140,18 +145,18 @@ def test_a_saved_epoch_goes_on_where_it_was(dataset: packed.Packed, sampler: str
 
 
 def test_a_state_between_epochs_starts_the_next(dataset: packed.Packed) -> None:
-    with open_loader(dataset, "between", sampler="uniform") as loader:
+    with open_loader(dataset, "between", UNIFORM) as loader:
         train(loader)
         state = loader.state_dict()
         assert (state["epoch"], state["batch"]) == (1, 0)
         following = ids(loader)
-    with open_loader(dataset, "between-again", sampler="uniform") as loader:
+    with open_loader(dataset, "between-again", UNIFORM) as loader:
         loader.load_state_dict(state)
         assert ids(loader) == following
 
 
 def test_another_epoch_than_the_saved_one_starts_at_its_first_batch(dataset: packed.Packed) -> None:
-    with open_loader(dataset, "other-epoch", sampler="uniform") as loader:
+    with open_loader(dataset, "other-epoch", UNIFORM) as loader:
         next(iter(loader))
         loader.load_state_dict(loader.state_dict())
         loader.set_epoch(3)

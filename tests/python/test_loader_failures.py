@@ -10,7 +10,7 @@ from typing import Any
 
 import packed
 import pytest
-from shade_load import DaemonGone, Loader, LoaderTimeout, RecordError, ShadeError
+from shade_load import Daemon, DaemonGone, Loader, LoaderTimeout, Plan, RecordError, ShadeError
 
 BATCH = 8
 # Only a process that hangs gets here.
@@ -29,7 +29,8 @@ def start(script: str, *arguments: object, **options: Any) -> subprocess.Popen:
 
     Its stderr stays ours: the daemon inherits it, and reading it to its end would wait for the daemon's.
     """
-    head = "import sys, os\nfrom shade_load import Loader, ShadeError\nsys.stdout.reconfigure(line_buffering=True)\n"
+    imports = "import sys, os\nfrom shade_load import Daemon, Loader, ShadeError\n"
+    head = imports + "sys.stdout.reconfigure(line_buffering=True)\n"
     command = [sys.executable, "-W", "ignore", "-c", head + script, *map(str, arguments)]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, **options)
 
@@ -42,7 +43,7 @@ def line(process: subprocess.Popen) -> str:
 
 def test_a_killed_daemon_is_named_at_once(dataset: packed.Packed) -> None:
     # A ring of a batch or two: the others are still to be read when the daemon dies.
-    with Loader(dataset.path, BATCH, job="killed-daemon", store="latency=200ms", ring=1) as loader:
+    with Loader(dataset.path, BATCH, daemon=Daemon(job="killed-daemon", store="latency=200ms", ring=1)) as loader:
         daemon = loader.daemon_pid
         batches = iter(loader)
         next(batches)
@@ -57,7 +58,7 @@ def test_a_killed_daemon_is_named_at_once(dataset: packed.Packed) -> None:
         with pytest.raises(ShadeError, match=str(daemon)):
             loader.stats()
     # Nothing of it is left: the next Loader starts another.
-    with Loader(dataset.path, BATCH, job="killed-daemon") as loader:
+    with Loader(dataset.path, BATCH, daemon=Daemon(job="killed-daemon")) as loader:
         assert loader.daemon_pid != daemon
         assert sum(1 for _ in loader) == len(loader)
 
@@ -66,7 +67,7 @@ def test_a_killed_trainer_frees_its_rank(dataset: packed.Packed) -> None:
     before = set(os.listdir("/dev/shm"))
     trainer = start(
         """
-with Loader(sys.argv[1], 8, job="killed-trainer") as loader:
+with Loader(sys.argv[1], 8, daemon=Daemon(job="killed-trainer")) as loader:
     kept = [batch for batch, _ in zip(loader, range(2))]
     print(loader.daemon_pid)
     sys.stdin.read()
@@ -76,7 +77,7 @@ with Loader(sys.argv[1], 8, job="killed-trainer") as loader:
     daemon = int(line(trainer))
     trainer.kill()
     trainer.communicate()
-    with Loader(dataset.path, BATCH, job="killed-trainer") as loader:
+    with Loader(dataset.path, BATCH, daemon=Daemon(job="killed-trainer")) as loader:
         assert loader.daemon_pid == daemon, "the daemon did not outlive its trainer"
         seen = [sample for batch in loader for sample in batch._native.ids().tolist()]
         assert sorted(seen) == list(range(len(dataset)))
@@ -86,7 +87,7 @@ with Loader(sys.argv[1], 8, job="killed-trainer") as loader:
 def test_ctrl_c_ends_a_wait(dataset: packed.Packed) -> None:
     trainer = start(
         """
-loader = Loader(sys.argv[1], 8, job="interrupted", store="latency=60s")
+loader = Loader(sys.argv[1], 8, daemon=Daemon(job="interrupted", store="latency=60s"))
 batches = iter(loader)
 try:
     print("waiting")
@@ -108,7 +109,7 @@ def test_ctrl_c_ends_the_wait_for_an_answer(dataset: packed.Packed) -> None:
     trainer = start(
         """
 import signal, threading
-with Loader(sys.argv[1], 8, job="unanswered") as loader:
+with Loader(sys.argv[1], 8, daemon=Daemon(job="unanswered")) as loader:
     before = loader.state_dict()
     os.kill(loader.daemon_pid, signal.SIGSTOP)
     # Only a call that cannot be interrupted gets here.
@@ -144,7 +145,7 @@ with Loader(sys.argv[1], 8, job="unanswered") as loader:
 def test_a_trainer_that_ignores_ctrl_c_goes_on_and_its_daemon_ends(dataset: packed.Packed) -> None:
     """As a script's background job does, which a shell starts with SIGINT ignored."""
     script = """
-loader = Loader(sys.argv[1], 8, job="ignores", store="latency=100ms")
+loader = Loader(sys.argv[1], 8, daemon=Daemon(job="ignores", store="latency=100ms"))
 print(os.getpid(), loader.daemon_pid)
 seen = 0
 for batch in loader:
@@ -169,7 +170,7 @@ print("all", seen)
 def test_a_forked_child_is_told_what_to_do(dataset: packed.Packed) -> None:
     trainer = start(
         """
-loader = Loader(sys.argv[1], 8, job="forked")
+loader = Loader(sys.argv[1], 8, daemon=Daemon(job="forked"))
 batches = iter(loader)
 batch = next(batches)
 before = bytes(batch._native.ids())
@@ -208,18 +209,18 @@ loader.close()
 
 
 def test_a_wait_ends_after_its_timeout(dataset: packed.Packed) -> None:
-    with Loader(dataset.path, BATCH, rank=0, world_size=2, job="alone") as loader:
+    with Loader(dataset.path, BATCH, rank=0, world_size=2, daemon=Daemon(job="alone")) as loader:
         loader._timeout = 0.3
         with pytest.raises(LoaderTimeout, match=rf"batch 0 of epoch 0 .*{loader.daemon_pid}.*ranks \[1\]"):
             next(iter(loader))
-    with Loader(dataset.path, BATCH, job="slow", store="latency=30s") as loader:
+    with Loader(dataset.path, BATCH, daemon=Daemon(job="slow", store="latency=30s")) as loader:
         loader._timeout = 0.3
         with pytest.raises(LoaderTimeout, match="reads are under way"):
             next(iter(loader))
 
 
 def test_a_stopped_daemon_is_told_from_a_slow_one(dataset: packed.Packed) -> None:
-    with Loader(dataset.path, BATCH, job="stopped") as loader:
+    with Loader(dataset.path, BATCH, daemon=Daemon(job="stopped")) as loader:
         os.kill(loader.daemon_pid, signal.SIGSTOP)
         try:
             loader._timeout = 6.0
@@ -232,7 +233,7 @@ def test_a_stopped_daemon_is_told_from_a_slow_one(dataset: packed.Packed) -> Non
 
 
 def test_a_closed_loader_says_so(dataset: packed.Packed) -> None:
-    loader = Loader(dataset.path, BATCH, job="closed")
+    loader = Loader(dataset.path, BATCH, daemon=Daemon(job="closed"))
     batches = iter(loader)
     loader.close()
     loader.close()
@@ -270,7 +271,9 @@ class TestBadRecords:
     def test_raise_names_shard_offset_and_path(self, damaged: packed.Packed, size: int | None) -> None:
         shard, offset, _ = damaged.stored(self.BAD)
         file = damaged.files[self.BAD]
-        with Loader(damaged.path, BATCH, image_size=size, sampler="uniform", job=f"raise-{size}") as loader:
+        with Loader(
+            damaged.path, BATCH, image_size=size, plan=Plan(sampler="uniform"), daemon=Daemon(job=f"raise-{size}")
+        ) as loader:
             batches = iter(loader)
             with pytest.raises(RecordError) as caught:
                 for batch in batches:
@@ -284,7 +287,11 @@ class TestBadRecords:
 
     def test_skip_leaves_it_out_and_counts_it(self, damaged: packed.Packed, size: int | None) -> None:
         with Loader(
-            damaged.path, BATCH, image_size=size, sampler="uniform", on_error="skip", job=f"skip-{size}"
+            damaged.path,
+            BATCH,
+            image_size=size,
+            plan=Plan(sampler="uniform", on_error="skip"),
+            daemon=Daemon(job=f"skip-{size}"),
         ) as loader:
             seen, skipped = [], 0
             for batch in loader:
@@ -304,9 +311,8 @@ class TestBadRecords:
             damaged.path,
             BATCH,
             image_size=size,
-            sampler="uniform",
-            on_error="substitute",
-            job=f"substitute-{size}",
+            plan=Plan(sampler="uniform", on_error="substitute"),
+            daemon=Daemon(job=f"substitute-{size}"),
         ) as loader:
             seen, substitutes, substituted = [], [], 0
             for batch in loader:
@@ -332,8 +338,8 @@ class TestBadRecords:
                 byte = file.read(1)
                 file.seek(offset + length // 2)
                 file.write(bytes([byte[0] ^ 0x10]))
-        options: dict[str, Any] = {"train": False, "on_error": on_error}
-        with Loader(copy.path, BATCH, job=f"limit-{on_error}", **options) as loader:
+        limited, unlimited = Plan(on_error=on_error), Plan(on_error=on_error, bad_max=1.0)
+        with Loader(copy.path, BATCH, train=False, plan=limited, daemon=Daemon(job=f"limit-{on_error}")) as loader:
             delivered = []
             with pytest.raises(RecordError, match=r"at most 8 of the 61 may be \(bad_max=0.01\)") as caught:
                 for batch in loader:
@@ -344,14 +350,15 @@ class TestBadRecords:
             named = [f"{file.parent.name}/{file.name}" in str(caught.value) for file in copy.files]
             # In the order in which they were found, which within a batch is that of their reads.
             assert named[0] + named[4] == 1 and named[32] + named[36] == 1, str(caught.value)
-        with Loader(copy.path, BATCH, job=f"all-{on_error}", bad_max=1.0, **options) as loader:
+        with Loader(copy.path, BATCH, train=False, plan=unlimited, daemon=Daemon(job=f"all-{on_error}")) as loader:
             assert sum(batch.skipped + batch.substituted for batch in loader) == 16
 
     def test_a_missing_shard_is_named(self, dataset: packed.Packed, tmp_path: Path) -> None:
         copy = dataset.copy_to(tmp_path / "data.shade")
         shard, _, _ = copy.stored(0)
         shard.unlink()
-        with pytest.raises(ShadeError, match=shard.stem), Loader(copy.path, BATCH, job="missing") as loader:
+        daemon = Daemon(job="missing")
+        with pytest.raises(ShadeError, match=shard.stem), Loader(copy.path, BATCH, daemon=daemon) as loader:
             for _ in loader:
                 pass
 
@@ -362,4 +369,4 @@ class TestBadRecords:
         content[len(content) // 2] ^= 1
         index.write_bytes(content)
         with pytest.raises(ShadeError, match=r"dataset\.shade"):
-            Loader(copy.path, BATCH, job="bad-index")
+            Loader(copy.path, BATCH, daemon=Daemon(job="bad-index"))

@@ -9,7 +9,7 @@ from typing import Any
 
 import packed
 import pytest
-from shade_load import Loader, RecordError, ShadeError
+from shade_load import Daemon, Loader, Plan, RecordError, ShadeError
 
 BATCH = 8
 Fields = dict[str, bytes]
@@ -51,7 +51,9 @@ def dataset(plain: packed.Packed, tmp_path_factory: pytest.TempPathFactory) -> p
 @pytest.mark.parametrize("io", ["auto", "buffered"])
 def test_every_sample_brings_its_fields(dataset: packed.Packed, image_size: int | None, io: Any) -> None:
     seen = []
-    with Loader(dataset.path, BATCH, image_size=image_size, io=io, job=f"fields-{image_size}-{io}") as loader:
+    with Loader(
+        dataset.path, BATCH, image_size=image_size, daemon=Daemon(io=io, job=f"fields-{image_size}-{io}")
+    ) as loader:
         for batch in loader:
             ids = batch.ids.tolist()
             assert batch.fields() == [expected(sample) for sample in ids]
@@ -61,7 +63,7 @@ def test_every_sample_brings_its_fields(dataset: packed.Packed, image_size: int 
 
 
 def test_records_and_labels_are_what_they_were(dataset: packed.Packed) -> None:
-    with Loader(dataset.path, BATCH, job="fields-records") as loader:
+    with Loader(dataset.path, BATCH, daemon=Daemon(job="fields-records")) as loader:
         for batch in loader:
             for row, (sample, label) in enumerate(zip(batch.ids.tolist(), batch.labels.tolist(), strict=True)):
                 assert batch.records.to_bytes(row) == dataset.files[sample].read_bytes()
@@ -69,7 +71,7 @@ def test_records_and_labels_are_what_they_were(dataset: packed.Packed) -> None:
 
 
 def test_a_dataset_without_fields_gives_empty_dicts(plain: packed.Packed) -> None:
-    with Loader(plain.path, BATCH, job="no-fields") as loader:
+    with Loader(plain.path, BATCH, daemon=Daemon(job="no-fields")) as loader:
         for batch in loader:
             assert batch.fields() == [{}] * len(batch)
 
@@ -84,7 +86,9 @@ def test_fields_follow_substitutes_skipped_and_padding(dataset: packed.Packed, t
     shard.write_bytes(content)
     for on_error in ("skip", "substitute"):
         special = 0
-        with Loader(damaged.path, BATCH, on_error=on_error, tail="pad", job=f"fields-{on_error}") as loader:
+        with Loader(
+            damaged.path, BATCH, plan=Plan(on_error=on_error, tail="pad"), daemon=Daemon(job=f"fields-{on_error}")
+        ) as loader:
             for batch in loader:
                 ids = batch.ids.tolist()
                 assert bad not in ids
@@ -96,7 +100,7 @@ def test_fields_follow_substitutes_skipped_and_padding(dataset: packed.Packed, t
 def test_bad_json_names_sample_and_shard(plain: packed.Packed, tmp_path: Path) -> None:
     for number, content in enumerate([b"{", b"\xff\xfe\xfa", b"[" * 100_000]):
         bent = packed.with_fields(plain, tmp_path / str(number), lambda sample, content=content: {"meta.json": content})
-        with Loader(bent.path, BATCH, job=f"fields-json-{number}") as loader:
+        with Loader(bent.path, BATCH, daemon=Daemon(job=f"fields-json-{number}")) as loader:
             batch = next(iter(loader))
             sample = batch.ids.tolist()[0]
             with pytest.raises(RecordError, match=rf"'meta.json' of sample {sample} in shard shard-0\d+.tar is no JSON"):
@@ -107,14 +111,14 @@ def test_damaged_fields_are_a_record_error(dataset: packed.Packed, tmp_path: Pat
     damaged = dataset.copy_to(tmp_path / "damaged")
     for shard in damaged.path.glob("*.tar"):
         shard.write_bytes(shard.read_bytes().replace(b"caption", b"copsion"))
-    with Loader(damaged.path, BATCH, job="fields-damaged") as loader:
+    with Loader(damaged.path, BATCH, daemon=Daemon(job="fields-damaged")) as loader:
         batch = next(iter(loader))
         with pytest.raises(RecordError, match=r"fields of sample \d+ \(\w+/\d+.png\) in shard shard-.* at byte \d+"):
             batch.fields()
 
 
 def test_ids_that_were_written_over_are_refused(dataset: packed.Packed) -> None:
-    with Loader(dataset.path, BATCH, job="fields-ids") as loader:
+    with Loader(dataset.path, BATCH, daemon=Daemon(job="fields-ids")) as loader:
         batch = next(iter(loader))
         batch.ids[3] = len(dataset)
         with pytest.raises(ValueError, match=f"sample: got {len(dataset)}"):
@@ -123,7 +127,7 @@ def test_ids_that_were_written_over_are_refused(dataset: packed.Packed) -> None:
 
 def test_a_replaced_dataset_is_an_error(dataset: packed.Packed, plain: packed.Packed, tmp_path: Path) -> None:
     replaced = dataset.copy_to(tmp_path / "replaced")
-    with Loader(replaced.path, BATCH, job="fields-replaced") as loader:
+    with Loader(replaced.path, BATCH, daemon=Daemon(job="fields-replaced")) as loader:
         batch = next(iter(loader))
         index = replaced.path / "dataset.shade"
         index.unlink()
@@ -133,7 +137,7 @@ def test_a_replaced_dataset_is_an_error(dataset: packed.Packed, plain: packed.Pa
 
 
 def test_a_forked_child_is_told(dataset: packed.Packed) -> None:
-    with Loader(dataset.path, BATCH, job="fields-fork") as loader:
+    with Loader(dataset.path, BATCH, daemon=Daemon(job="fields-fork")) as loader:
         batch = next(iter(loader))
         child = os.fork()
         if child == 0:
@@ -150,8 +154,8 @@ def test_ctrl_c_ends_the_wait_for_a_shard_that_does_not_answer(dataset: packed.P
     script = """
 import os, signal, sys, threading
 from pathlib import Path
-from shade_load import Loader
-with Loader(sys.argv[1], 8, job="fields-stuck") as loader:
+from shade_load import Daemon, Loader
+with Loader(sys.argv[1], 8, daemon=Daemon(job="fields-stuck")) as loader:
     batch = next(iter(loader))
     for shard in Path(sys.argv[1]).glob("*.tar"):
         shard.unlink()

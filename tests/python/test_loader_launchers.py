@@ -3,11 +3,13 @@
 import subprocess
 import sys
 import warnings
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import packed
 import pytest
-from shade_load import Loader, ShadeError
+from shade_load import Daemon, Loader, ShadeError
 from shade_load.ranks import default_job, may_be_one_of_several, ranks
 
 BATCH = 8
@@ -148,14 +150,14 @@ def test_two_trainings_at_once_have_two_jobs_and_one_is_told(dataset: packed.Pac
         name, pid = other.stdout.readline().split()
         assert name == "default"
         with pytest.warns(RuntimeWarning, match="job 'default-2', with a daemon"):
-            loader = Loader(dataset.path, BATCH, linger=0)
+            loader = Loader(dataset.path, BATCH, daemon=Daemon(linger=0))
         with loader:
             assert loader.job == "default-2"
             assert loader.daemon_pid != int(pid)
             assert sum(len(batch) for batch in loader) == len(dataset)
         # Who names the job, or may be one rank of several, is told instead.
         with pytest.raises(ShadeError, match="rank 0 is attached already"):
-            Loader(dataset.path, BATCH, job="default")
+            Loader(dataset.path, BATCH, daemon=Daemon(job="default"))
         with pytest.MonkeyPatch.context() as patch, pytest.raises(ShadeError, match="rank 0 is attached already"):
             patch.setenv("LOCAL_RANK", "0")
             Loader(dataset.path, BATCH)
@@ -168,29 +170,31 @@ class TestSettings:
     def test_a_lingering_daemon_makes_room_for_what_is_asked_for(self, dataset: packed.Packed) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            with Loader(dataset.path, BATCH, job="settings", cache=0, linger=60) as first:
+            with Loader(dataset.path, BATCH, cache=0, daemon=Daemon(job="settings", linger=60)) as first:
                 pid = first.daemon_pid
                 assert first.stats()["cache_bytes"] == 0
-            with Loader(dataset.path, BATCH, job="settings", cache="100%", linger=60) as second:
+            with Loader(dataset.path, BATCH, cache="100%", daemon=Daemon(job="settings", linger=60)) as second:
                 assert second.daemon_pid != pid
                 assert second.stats()["cache_bytes"] > 0
                 pid = second.daemon_pid
             # The same once more finds the cache.
-            with Loader(dataset.path, BATCH, job="settings", cache="100%", linger=60) as third:
+            with Loader(dataset.path, BATCH, cache="100%", daemon=Daemon(job="settings", linger=60)) as third:
                 assert third.daemon_pid == pid
-            with Loader(dataset.path, BATCH, job="settings", cache="100%", linger=0):
+            with Loader(dataset.path, BATCH, cache="100%", daemon=Daemon(job="settings", linger=0)):
                 pass
 
     def test_others_settings_are_told_once_with_both_values(self, dataset: packed.Packed) -> None:
-        arguments = {"world_size": 2, "job": "settings-told", "linger": 0}
-        with Loader(dataset.path, BATCH, rank=0, cache="10%", policy="lru", **arguments):
-            with pytest.warns(RuntimeWarning) as told, Loader(dataset.path, BATCH, rank=1, **arguments):
+        default = Daemon(job="settings-told", linger=0)
+        first: dict[str, Any] = {"cache": "10%", "daemon": replace(default, policy="lru")}
+        with Loader(dataset.path, BATCH, rank=0, world_size=2, **first):
+            second = {"rank": 1, "world_size": 2, "daemon": default}
+            with pytest.warns(RuntimeWarning) as told, Loader(dataset.path, BATCH, **second):
                 pass
             (warning,) = told
             assert "cache 10% instead of 20%; policy lru instead of lookahead." in str(warning.message)
             with warnings.catch_warnings():
                 warnings.simplefilter("error")
-                Loader(dataset.path, BATCH, rank=1, cache="10%", policy="lru", **arguments).close()
+                Loader(dataset.path, BATCH, rank=1, world_size=2, **first).close()
 
     def test_what_is_as_by_default_is_not_held_against_a_daemon_by_hand(self, dataset: packed.Packed, tmp_path: Path) -> None:
         command = [packed.program("shade-load"), "serve", dataset.path, "--job", "by-hand", "--cache", "50%"]
@@ -199,27 +203,27 @@ class TestSettings:
             assert any("serving" in line for line in daemon.stderr)
             with warnings.catch_warnings():
                 warnings.simplefilter("error")
-                Loader(dataset.path, BATCH, job="by-hand").close()
+                Loader(dataset.path, BATCH, daemon=Daemon(job="by-hand")).close()
             with pytest.warns(RuntimeWarning, match="cache 50% instead of 30%; linger until stopped instead of 9.000s"):
-                Loader(dataset.path, BATCH, job="by-hand", cache="30%", linger=9).close()
+                Loader(dataset.path, BATCH, cache="30%", daemon=Daemon(job="by-hand", linger=9)).close()
             daemon.terminate()
 
     @pytest.mark.parametrize("linger", [-1, float("nan"), "3s", 1e12])
     def test_a_linger_is_seconds(self, dataset: packed.Packed, linger: object) -> None:
         with pytest.raises((TypeError, ValueError), match="linger"):
-            Loader(dataset.path, BATCH, job="linger", linger=linger)  # type: ignore[arg-type]
+            Loader(dataset.path, BATCH, daemon=Daemon(job="linger", linger=linger))  # type: ignore[arg-type]
 
 
 def test_a_dataset_that_was_added_to_is_what_the_next_loader_has(dataset: packed.Packed, tmp_path: Path) -> None:
     copy = dataset.copy_to(tmp_path / "data.shade")
-    with Loader(copy.path, BATCH, job="grows", linger=60) as loader:
+    with Loader(copy.path, BATCH, daemon=Daemon(job="grows", linger=60)) as loader:
         assert loader.samples == len(dataset)
     packed.image_folder(tmp_path / "more", "jpeg", {"bee": 5})
     packed.run_pack("append", tmp_path / "more", copy.path)
-    with Loader(copy.path, BATCH, job="grows", linger=0) as loader:
+    with Loader(copy.path, BATCH, daemon=Daemon(job="grows", linger=0)) as loader:
         assert loader.samples == len(dataset) + 5
         assert sum(len(batch) for batch in loader) == len(dataset) + 5
         packed.image_folder(tmp_path / "still-more", "jpeg", {"cat": 5})
         packed.run_pack("append", tmp_path / "still-more", copy.path)
         with pytest.raises(ShadeError, match=rf"now says \d+ samples.* serves {len(dataset) + 5} samples"):
-            Loader(copy.path, BATCH, job="grows", linger=0)
+            Loader(copy.path, BATCH, daemon=Daemon(job="grows", linger=0))

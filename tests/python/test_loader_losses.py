@@ -9,7 +9,7 @@ from typing import Any
 
 import packed
 import pytest
-from shade_load import Batch, Loader
+from shade_load import Batch, Daemon, Loader, Plan
 
 torch = pytest.importorskip("torch")
 numpy = pytest.importorskip("numpy")
@@ -22,7 +22,7 @@ def loader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loader]:
     root = tmp_path_factory.mktemp("losses")
     packed.image_folder(root / "folder", "png")
     dataset = packed.pack(root / "folder", root / "data.shade")
-    with Loader(dataset.path, BATCH, image_size=packed.SIDE, ring="16MiB", cover=0) as loader:
+    with Loader(dataset.path, BATCH, image_size=packed.SIDE, plan=Plan(cover=0), daemon=Daemon(ring="16MiB")) as loader:
         yield loader
 
 
@@ -100,7 +100,7 @@ def test_values_arrive_in_the_batch_order(tmp_path_factory: pytest.TempPathFacto
             loader.report(batch, make[form]([float(sample * 37 % 61) for sample in batch.ids.tolist()]))
 
     def second_epoch(job: str, form: str) -> list[int]:
-        with Loader(dataset.path, BATCH, image_size=packed.SIDE, job=job, cover=0) as loader:
+        with Loader(dataset.path, BATCH, image_size=packed.SIDE, plan=Plan(cover=0), daemon=Daemon(job=job)) as loader:
             report_all(loader, form)
             return [sample for batch in loader for sample in batch.ids.tolist()]
 
@@ -136,7 +136,8 @@ def silent(tmp_path_factory: pytest.TempPathFactory) -> packed.Packed:
 
 @pytest.mark.parametrize("sampler", ["pads", "iis", "cis"])
 def test_without_reports_epochs_are_permutations_and_one_warning_says_so(silent: packed.Packed, sampler: Any) -> None:
-    with warnings.catch_warnings(record=True) as caught, Loader(silent.path, BATCH, sampler=sampler, job=sampler) as loader:
+    plan, daemon = Plan(sampler=sampler), Daemon(job=sampler)
+    with warnings.catch_warnings(record=True) as caught, Loader(silent.path, BATCH, plan=plan, daemon=daemon) as loader:
         warnings.simplefilter("always")
         for _ in range(7):
             assert epoch_ids(loader) == list(range(len(silent)))
@@ -151,14 +152,16 @@ def test_without_reports_epochs_are_permutations_and_one_warning_says_so(silent:
 
 @pytest.mark.parametrize(("sampler", "train"), [("uniform", True), (None, False)])
 def test_who_draws_by_no_loss_is_not_warned(silent: packed.Packed, sampler: Any, train: bool) -> None:
-    with warnings.catch_warnings(), Loader(silent.path, BATCH, sampler=sampler, train=train, job="quiet") as loader:
+    plan, daemon = Plan(sampler=sampler), Daemon(job="quiet")
+    with warnings.catch_warnings(), Loader(silent.path, BATCH, train=train, plan=plan, daemon=daemon) as loader:
         warnings.simplefilter("error")
         for _ in range(3):
             assert epoch_ids(loader) == list(range(len(silent)))
 
 
 def test_a_partial_report_is_used_and_counted(silent: packed.Packed) -> None:
-    with warnings.catch_warnings(), Loader(silent.path, BATCH, cover=0, job="partial") as loader:
+    plan, daemon = Plan(cover=0), Daemon(job="partial")
+    with warnings.catch_warnings(), Loader(silent.path, BATCH, plan=plan, daemon=daemon) as loader:
         warnings.simplefilter("error")
         for batch in loader:
             if batch.index == 1:
@@ -170,7 +173,7 @@ def test_a_partial_report_is_used_and_counted(silent: packed.Packed) -> None:
 
 
 def test_a_warning_that_is_an_error_costs_no_batch(silent: packed.Packed) -> None:
-    with warnings.catch_warnings(), Loader(silent.path, BATCH, job="strict") as loader:
+    with warnings.catch_warnings(), Loader(silent.path, BATCH, daemon=Daemon(job="strict")) as loader:
         warnings.simplefilter("error")
         epoch_ids(loader)
         iterator = iter(loader)
@@ -186,7 +189,9 @@ def test_one_rank_may_report_for_all(silent: packed.Packed) -> None:
     seen: dict[int, list[int]] = {}
 
     def train(rank: int) -> None:
-        with Loader(silent.path, BATCH, rank=rank, world_size=2, cover=0, job="shared") as loader:
+        with Loader(
+            silent.path, BATCH, rank=rank, world_size=2, plan=Plan(cover=0), daemon=Daemon(job="shared")
+        ) as loader:
             for _ in range(3):
                 seen[rank] = []
                 for batch in loader:

@@ -9,7 +9,7 @@ from typing import Any
 
 import packed
 import pytest
-from shade_load import Batch, Loader
+from shade_load import Batch, Daemon, Loader, Plan
 
 torch = pytest.importorskip("torch")
 
@@ -31,7 +31,9 @@ def long(tmp_path_factory: pytest.TempPathFactory) -> packed.Packed:
 
 @pytest.fixture
 def loader(dataset: packed.Packed) -> Iterator[Loader]:
-    with Loader(dataset.path, 4, image_size=packed.SIDE, sampler="uniform", ring="16MiB") as loader:
+    with Loader(
+        dataset.path, 4, image_size=packed.SIDE, plan=Plan(sampler="uniform"), daemon=Daemon(ring="16MiB")
+    ) as loader:
         yield loader
 
 
@@ -97,7 +99,9 @@ def test_a_place_is_free_when_the_last_view_of_it_dies(loader: Loader) -> None:
 
 def test_the_ring_goes_round_when_nothing_is_kept(dataset: packed.Packed) -> None:
     # The smallest ring has room for two or three batches; five epochs go through it.
-    with Loader(dataset.path, 4, image_size=packed.SIDE, sampler="uniform", ring=1, job="small") as loader:
+    with Loader(
+        dataset.path, 4, image_size=packed.SIDE, plan=Plan(sampler="uniform"), daemon=Daemon(ring=1, job="small")
+    ) as loader:
         for _ in range(5):
             seen = sorted(sample for batch in loader for sample in batch.ids.tolist())
             assert seen == list(range(len(dataset)))
@@ -105,7 +109,7 @@ def test_the_ring_goes_round_when_nothing_is_kept(dataset: packed.Packed) -> Non
 
 
 def test_a_batch_outlives_its_loader(dataset: packed.Packed) -> None:
-    with Loader(dataset.path, 4, image_size=packed.SIDE, job="outlived") as loader:
+    with Loader(dataset.path, 4, image_size=packed.SIDE, daemon=Daemon(job="outlived")) as loader:
         batch = next(iter(loader))
     del loader
     gc.collect()
@@ -135,7 +139,9 @@ def resident_bytes() -> int:
 def test_a_loop_that_keeps_nothing_needs_the_ring_and_no_more(dataset: packed.Packed) -> None:
     # 16 batches of 768 KiB an epoch go through it.
     ring, slack = 4 << 20, 8 << 20
-    with Loader(dataset.path, 4, image_size=256, sampler="uniform", ring=ring, job="resident") as loader:
+    with Loader(
+        dataset.path, 4, image_size=256, plan=Plan(sampler="uniform"), daemon=Daemon(ring=ring, job="resident")
+    ) as loader:
         begun = resident_bytes()
         for _ in range(10):
             for batch in loader:
@@ -159,7 +165,8 @@ class TestKept:
         said: list[str] = []
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            with Loader(long.path, 1, sampler="uniform", ring=ring, job=job, **options) as loader:
+            plan, daemon = Plan(sampler="uniform"), Daemon(ring=ring, job=job)
+            with Loader(long.path, 1, plan=plan, daemon=daemon, **options) as loader:
                 yield loader, said
                 said += [str(warning.message) for warning in caught if warning.category is RuntimeWarning]
 
@@ -230,7 +237,13 @@ class TestKept:
     def test_where_warnings_are_errors_no_batch_is_lost(self, long: packed.Packed) -> None:
         with (
             warnings.catch_warnings(),
-            Loader(long.path, 1, image_size=packed.SIDE, sampler="uniform", ring=1, job="warnings") as loader,
+            Loader(
+                long.path,
+                1,
+                image_size=packed.SIDE,
+                plan=Plan(sampler="uniform"),
+                daemon=Daemon(ring=1, job="warnings"),
+            ) as loader,
         ):
             warnings.simplefilter("error", RuntimeWarning)
             batches, kept, said = iter(loader), [], []

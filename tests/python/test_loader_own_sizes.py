@@ -10,7 +10,7 @@ import packed
 import pytest
 import torch
 from PIL import Image
-from shade_load import Batch, Loader, RecordError, ShadeError
+from shade_load import Batch, Daemon, Loader, Plan, RecordError, ShadeError
 
 # What JPEG and lossy WebP may differ by from another build of their decoders; all others not at all.
 STEP = {".jpg": 1, ".webp": 1}
@@ -91,8 +91,9 @@ def check(dataset: packed.Packed, batch: Batch) -> None:
 @pytest.mark.parametrize("channels_last", [False, True])
 @pytest.mark.parametrize("exact", [False, True])
 def test_images_of_every_kind_are_pils(kinds: packed.Packed, channels_last: bool, exact: bool) -> None:
-    options: dict[str, Any] = {"channels_last": channels_last, "exact": exact, "job": f"kinds-{channels_last}-{exact}"}
-    with Loader(kinds.path, 4, decode="none", sampler="uniform", **options) as loader:
+    options: dict[str, Any] = {"channels_last": channels_last, "exact": exact, "plan": Plan(sampler="uniform")}
+    daemon = Daemon(job=f"kinds-{channels_last}-{exact}")
+    with Loader(kinds.path, 4, decode="none", daemon=daemon, **options) as loader:
         seen = []
         for _ in range(2):
             for batch in loader:
@@ -106,7 +107,9 @@ def test_images_of_every_kind_are_pils(kinds: packed.Packed, channels_last: bool
 
 @pytest.mark.parametrize("channels_last", [False, True])
 def test_without_torch_images_are_views_as_they_lie(kinds: packed.Packed, channels_last: bool) -> None:
-    with Loader(kinds.path, 4, decode="none", channels_last=channels_last, job=f"views-{channels_last}") as loader:
+    with Loader(
+        kinds.path, 4, decode="none", channels_last=channels_last, daemon=Daemon(job=f"views-{channels_last}")
+    ) as loader:
         native = next(iter(loader))._native
         batch = Batch(native, None, loader._fields, None, None)
         for sample, height, width, view in zip(
@@ -121,7 +124,9 @@ def test_without_torch_images_are_views_as_they_lie(kinds: packed.Packed, channe
 
 
 def test_images_lie_in_the_ring_and_keep_their_place(kinds: packed.Packed) -> None:
-    with Loader(kinds.path, 4, decode="none", sampler="uniform", ring=1, job="kept") as loader:
+    with Loader(
+        kinds.path, 4, decode="none", plan=Plan(sampler="uniform"), daemon=Daemon(ring=1, job="kept")
+    ) as loader:
         batches = iter(loader)
         batch = next(batches)
         assert batch.images is batch.images
@@ -149,7 +154,7 @@ def test_transform_gets_the_list(kinds: packed.Packed) -> None:
     def smallest(images: list[torch.Tensor]) -> torch.Tensor:
         return torch.stack([image[:, :1, :1] for image in images])
 
-    with Loader(kinds.path, 4, decode="none", transform=smallest, job="transformed") as loader:
+    with Loader(kinds.path, 4, decode="none", transform=smallest, daemon=Daemon(job="transformed")) as loader:
         batch = next(iter(loader))
         assert batch.images.shape == (4, 3, 1, 1)
         assert batch.heights.shape == (4,), "the sizes are still those of the images"
@@ -165,21 +170,23 @@ def collected(batches: Any) -> dict[int, torch.Tensor]:
 
 
 def test_ranks_interruptions_and_validation_deliver_the_same(kinds: packed.Packed) -> None:
-    def loader(job: str, **options: Any) -> Loader:
-        return Loader(kinds.path, 3, decode="none", seed=7, job=job, **options)
+    def loader(job: str, workers: int | None = None, **options: Any) -> Loader:
+        daemon = Daemon(job=job, workers=workers)
+        return Loader(kinds.path, 3, decode="none", seed=7, daemon=daemon, **options)
 
-    with loader("one", sampler="uniform", workers=1) as one:
+    uniform = Plan(sampler="uniform")
+    with loader("one", workers=1, plan=uniform) as one:
         expected = collected(one)
-    with loader("ranks", sampler="uniform", rank=0, world_size=2) as first:
-        with loader("ranks", sampler="uniform", rank=1, world_size=2) as second:
+    with loader("ranks", plan=uniform, rank=0, world_size=2) as first:
+        with loader("ranks", plan=uniform, rank=1, world_size=2) as second:
             halves = {}
             for pair in zip(first, second, strict=True):
                 halves.update(collected(pair))
-    with loader("saved", sampler="uniform") as saved:
+    with loader("saved", plan=uniform) as saved:
         batches = iter(saved)
         begun = collected([next(batches), next(batches)])
         state = saved.state_dict()
-    with loader("resumed", sampler="uniform") as resumed:
+    with loader("resumed", plan=uniform) as resumed:
         resumed.load_state_dict(state)
         rest = collected(resumed)
     with loader("validated", train=False) as validation:
@@ -193,7 +200,9 @@ def test_ranks_interruptions_and_validation_deliver_the_same(kinds: packed.Packe
 
 def test_a_short_last_batch_and_a_filled_up_one(kinds: packed.Packed) -> None:
     for tail, sizes in (("even", [8, 8, 3]), ("pad", [8, 8, 8])):
-        with Loader(kinds.path, 8, decode="none", sampler="uniform", tail=tail, job=f"tail-{tail}") as loader:
+        with Loader(
+            kinds.path, 8, decode="none", plan=Plan(sampler="uniform", tail=tail), daemon=Daemon(job=f"tail-{tail}")
+        ) as loader:
             batches = list(loader)
         assert [len(batch) for batch in batches] == sizes
         for batch in batches:
@@ -228,7 +237,7 @@ def bad_ones(damaged: packed.Packed) -> set[int]:
 
 
 def test_raise_names_the_first_bad_image(damaged: packed.Packed) -> None:
-    with Loader(damaged.path, 4, decode="none", train=False, job="raises") as loader:
+    with Loader(damaged.path, 4, decode="none", train=False, daemon=Daemon(job="raises")) as loader:
         delivered = []
         with pytest.raises(RecordError, match=r"sample 3 \(ant/03.png\) .*--format jpeg or raw"):
             for batch in loader:
@@ -237,7 +246,9 @@ def test_raise_names_the_first_bad_image(damaged: packed.Packed) -> None:
 
 
 def test_skip_leaves_bad_images_out(damaged: packed.Packed) -> None:
-    with Loader(damaged.path, 5, decode="none", sampler="uniform", on_error="skip", job="skips") as loader:
+    with Loader(
+        damaged.path, 5, decode="none", plan=Plan(sampler="uniform", on_error="skip"), daemon=Daemon(job="skips")
+    ) as loader:
         seen: list[int] = []
         skipped = 0
         for batch in loader:
@@ -250,8 +261,8 @@ def test_skip_leaves_bad_images_out(damaged: packed.Packed) -> None:
 
 
 def test_substitute_takes_one_of_the_class_that_fits(damaged: packed.Packed) -> None:
-    options: dict[str, Any] = {"sampler": "uniform", "on_error": "substitute", "job": "substitutes"}
-    with Loader(damaged.path, 5, decode="none", **options) as loader:
+    plan = Plan(sampler="uniform", on_error="substitute")
+    with Loader(damaged.path, 5, decode="none", plan=plan, daemon=Daemon(job="substitutes")) as loader:
         seen: list[int] = []
         substitutes = []
         for batch in loader:
@@ -271,15 +282,15 @@ def test_a_dataset_without_sizes_is_refused_at_once(tmp_path: Path) -> None:
         (tmp_path / "files" / "all" / f"{number}.png").write_bytes(b"no image")
     dataset = packed.pack(tmp_path / "files", tmp_path / "data.shade")
     with pytest.raises(ShadeError, match=r"size of none of its 4 samples.*--format jpeg or raw"):
-        Loader(dataset.path, 2, decode="none", on_error="skip")
+        Loader(dataset.path, 2, decode="none", plan=Plan(on_error="skip"))
 
 
 @pytest.mark.parametrize("column", [lambda batch: batch.heights, lambda batch: batch.widths])
 def test_only_ragged_batches_have_sizes(kinds: packed.Packed, column: Callable[[Batch], Any]) -> None:
     for job, options in (("raw", {}), ("framed", {"image_size": 8})):
-        with Loader(kinds.path, 4, job=job, **options) as loader:
+        with Loader(kinds.path, 4, daemon=Daemon(job=job), **options) as loader:
             with pytest.raises(AttributeError, match='decode="none"'):
                 column(next(iter(loader)))
-    with Loader(kinds.path, 4, decode="none", job="ragged") as loader:
+    with Loader(kinds.path, 4, decode="none", daemon=Daemon(job="ragged")) as loader:
         with pytest.raises(AttributeError, match=r"batch\.images"):
             next(iter(loader)).records

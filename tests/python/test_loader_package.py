@@ -2,10 +2,12 @@
 
 import ast
 import inspect
+import re
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import fields
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,7 @@ from typing import Any
 import packed
 import pytest
 import shade_load
-from shade_load import Loader, _native, launch
+from shade_load import Daemon, Loader, _native, launch
 
 BATCH = 8
 
@@ -81,12 +83,12 @@ class TestStubs:
             name: {node.target.id for node in self.CLASSES[name].body if isinstance(node, ast.AnnAssign)}
             for name in self.DICTS
         }
-        with Loader(dataset.path, BATCH, image_size=packed.SIDE, job="stubs") as loader:
+        with Loader(dataset.path, BATCH, image_size=packed.SIDE, daemon=Daemon(job="stubs")) as loader:
             job = dict(loader._job)
         images = job["images"]
         assert images is not None
         daemon = {"socket": None, "binary": "none", "arguments": [], "settings": [], "timeout_seconds": 1.0}
-        assert said == {"Images": set(images), "Job": set(job), "Daemon": set(daemon)}
+        assert said == {"Images": set(images), "Daemon": set(daemon)}
 
         # The rank is looked at once both are understood, and then nothing is connected.
         with pytest.raises(ValueError, match="rank: got 1"):
@@ -102,8 +104,9 @@ class TestStubs:
 
         for name in images:
             misses(name, job | {"images": without(images, name)}, daemon)
-        for name in job:
-            misses(name, without(job, name), daemon)
+        for name in without(job, "images"):
+            with pytest.raises(ValueError, match=f"missing field `{name}`"):
+                _native.Session.connect("/", "none", 1, without(job, name), daemon)
         for name in daemon:
             misses(name, job, without(daemon, name))
 
@@ -140,14 +143,20 @@ def test_every_public_name_is_documented() -> None:
         for name, member in vars(kind).items():
             if not name.startswith("_"):
                 assert inspect.getdoc(member), f"{kind.__name__}.{name}"
-    missing = [name for name in inspect.signature(Loader).parameters if name not in (Loader.__doc__ or "")]
-    assert missing == []
+    parameters = inspect.signature(Loader).parameters.values()
+    names = {each.name for each in parameters if each.kind is not each.VAR_KEYWORD}
+    documented = {Loader: names} | {
+        kind: {field.name for field in fields(kind)} for kind in (shade_load.Plan, shade_load.Daemon)
+    }
+    for kind, names in documented.items():
+        missing = [name for name in names if not re.search(rf"^ +(\w+, )?{name}[:,]", kind.__doc__ or "", re.MULTILINE)]
+        assert missing == [], kind
 
 
 def test_stats_hold_the_figures(dataset: packed.Packed) -> None:
     began = time.monotonic()
     with Loader(
-        dataset.path, BATCH, image_size=packed.SIDE, cache="100%", job="stats", store="latency=50ms"
+        dataset.path, BATCH, image_size=packed.SIDE, cache="100%", daemon=Daemon(job="stats", store="latency=50ms")
     ) as loader:
         assert loader.stats()["stall_seconds"] == 0.0
         for epoch in range(2):
@@ -176,7 +185,7 @@ class TestWithoutTorch:
         monkeypatch.setitem(sys.modules, "torch", None)
 
         def opened(size: int | None) -> Loader:
-            return Loader(dataset.path, BATCH, image_size=size, job="torchless")
+            return Loader(dataset.path, BATCH, image_size=size, daemon=Daemon(job="torchless"))
 
         return opened
 

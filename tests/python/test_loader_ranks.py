@@ -6,7 +6,7 @@ from pathlib import Path
 
 import packed
 import pytest
-from shade_load import Loader, ShadeError
+from shade_load import Daemon, Loader, Plan, ShadeError
 
 BATCH = 4
 EPOCHS = 3
@@ -32,9 +32,8 @@ def run_rank(path: Path, job: str, rank: int, world: int, batch_size: int, argum
         image_size=packed.SIDE,
         rank=rank,
         world_size=world,
-        job=job,
-        cover=0,
-        **arguments,
+        plan=Plan(cover=0, **arguments),
+        daemon=Daemon(job=job),
     ) as loader:
         for _ in range(EPOCHS):
             batches = []
@@ -86,24 +85,24 @@ def test_the_plan_does_not_depend_on_the_number_of_ranks(dataset: packed.Packed)
 
 
 def test_a_rank_taken_is_refused(dataset: packed.Packed) -> None:
-    with Loader(dataset.path, BATCH, job="taken"):
+    with Loader(dataset.path, BATCH, daemon=Daemon(job="taken")):
         with pytest.raises(ShadeError, match="rank 0"):
-            Loader(dataset.path, BATCH, job="taken")
-        with Loader(dataset.path, BATCH, job="free") as other:
+            Loader(dataset.path, BATCH, daemon=Daemon(job="taken"))
+        with Loader(dataset.path, BATCH, daemon=Daemon(job="free")) as other:
             assert sum(1 for _ in other) == len(other)
 
 
 def test_ranks_that_disagree_are_refused(dataset: packed.Packed) -> None:
-    with Loader(dataset.path, BATCH, rank=0, world_size=2, job="disagree"):
+    with Loader(dataset.path, BATCH, rank=0, world_size=2, daemon=Daemon(job="disagree")):
         with pytest.raises(ShadeError, match="argument"):
-            Loader(dataset.path, BATCH + 1, rank=1, world_size=2, job="disagree")
+            Loader(dataset.path, BATCH + 1, rank=1, world_size=2, daemon=Daemon(job="disagree"))
         # The right one is still welcome.
-        Loader(dataset.path, BATCH, rank=1, world_size=2, job="disagree").close()
+        Loader(dataset.path, BATCH, rank=1, world_size=2, daemon=Daemon(job="disagree")).close()
 
 
 def test_ranks_come_from_the_environment(dataset: packed.Packed, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RANK", "1")
     monkeypatch.setenv("WORLD_SIZE", "3")
-    with Loader(dataset.path, BATCH, job="environment") as loader:
+    with Loader(dataset.path, BATCH, daemon=Daemon(job="environment")) as loader:
         assert (loader.rank, loader.world_size) == (1, 3)
         assert len(loader) == 6

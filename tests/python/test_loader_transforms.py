@@ -11,7 +11,7 @@ import packed
 import pytest
 import torch
 from PIL import Image
-from shade_load import Loader, ShadeError
+from shade_load import Daemon, Loader, Plan, ShadeError
 from shade_load.transforms import CenterCrop, RandomCrop, RandomHorizontalFlip, RandomResizedCrop, Resize
 from torchvision import transforms as tv
 from torchvision.transforms import functional
@@ -80,7 +80,7 @@ def pil(dataset: packed.Packed, sample: int) -> Image.Image:
 def differences(dataset: packed.Packed, expected: Callable[[Image.Image], Image.Image], **options: Any) -> dict[str, float]:
     """Mean absolute difference of each image to torchvision's, in grey levels, by file name."""
     found = {}
-    with Loader(dataset.path, 5, sampler="uniform", job="agreement", **options) as loader:
+    with Loader(dataset.path, 5, plan=Plan(sampler="uniform"), daemon=Daemon(job="agreement"), **options) as loader:
         for batch in loader:
             for sample, image in zip(batch.ids.tolist(), batch.images, strict=True):
                 wanted = functional.pil_to_tensor(expected(pil(dataset, sample)))
@@ -160,7 +160,9 @@ def test_random_parts_are_parts_that_torchvision_could_have_cut(tmp_path: Path) 
     source = pil(dataset, 0)
     whole = functional.pil_to_tensor(source)
     boxes = set()
-    with Loader(dataset.path, 8, decode=[RandomResizedCrop(64), RandomHorizontalFlip()], job="parts") as loader:
+    with Loader(
+        dataset.path, 8, decode=[RandomResizedCrop(64), RandomHorizontalFlip()], daemon=Daemon(job="parts")
+    ) as loader:
         mirrored = 0
         for image in (image for batch in loader for image in batch.images):
             flipped = bool(image[0, :, 0].float().mean() > image[0, :, -1].float().mean())
@@ -192,7 +194,7 @@ def test_random_crops_move_within_their_padding(dataset: packed.Packed) -> None:
     """CIFAR's augmentation: the image is somewhere in the row, and black is beside it."""
     side, padding = packed.SIDE, 2
     corners = set()
-    with Loader(dataset.path, 10, decode=RandomCrop(side, padding=padding), job="crops") as loader:
+    with Loader(dataset.path, 10, decode=RandomCrop(side, padding=padding), daemon=Daemon(job="crops")) as loader:
         for batch in loader:
             for sample, image in zip(batch.ids.tolist(), batch.images, strict=True):
                 padded = functional.pad(functional.pil_to_tensor(pil(dataset, sample)), [padding])
@@ -224,10 +226,10 @@ AUGMENTED = [RandomResizedCrop(12), RandomHorizontalFlip()]
 def test_both_jpeg_decoders_give_the_same_pixels(request: pytest.FixtureRequest, folder: str) -> None:
     dataset = request.getfixturevalue(folder)
     crops = [RandomResizedCrop(64), RandomHorizontalFlip()]
-    options = {"decode": crops, "sampler": "uniform", "seed": 7}
+    options = {"decode": crops, "seed": 7, "plan": Plan(sampler="uniform")}
     with (
-        Loader(dataset.path, 5, job="auto", **options) as auto,
-        Loader(dataset.path, 5, job="turbo", jpeg="turbo", **options) as turbo,
+        Loader(dataset.path, 5, daemon=Daemon(job="auto"), **options) as auto,
+        Loader(dataset.path, 5, daemon=Daemon(job="turbo", jpeg="turbo"), **options) as turbo,
     ):
         expected, found = all_images(auto, 2), all_images(turbo, 2)
     assert expected.keys() == found.keys()
@@ -235,8 +237,9 @@ def test_both_jpeg_decoders_give_the_same_pixels(request: pytest.FixtureRequest,
 
 
 def test_batches_do_not_depend_on_workers_ranks_or_interruptions(dataset: packed.Packed) -> None:
-    def loader(job: str, **options: Any) -> Loader:
-        return Loader(dataset.path, 5, decode=AUGMENTED, sampler="uniform", seed=7, job=job, **options)
+    def loader(job: str, workers: int | None = None, **options: Any) -> Loader:
+        plan, daemon = Plan(sampler="uniform"), Daemon(job=job, workers=workers)
+        return Loader(dataset.path, 5, decode=AUGMENTED, seed=7, plan=plan, daemon=daemon, **options)
 
     with loader("one", workers=1) as one:
         expected = all_images(one, 2)
@@ -269,9 +272,11 @@ def test_batches_do_not_depend_on_workers_ranks_or_interruptions(dataset: packed
 
 
 def test_channels_last_is_torchs_format_and_the_same_images(dataset: packed.Packed) -> None:
-    with Loader(dataset.path, 8, decode=AUGMENTED, sampler="uniform", job="planar") as loader:
+    with Loader(dataset.path, 8, decode=AUGMENTED, plan=Plan(sampler="uniform"), daemon=Daemon(job="planar")) as loader:
         expected = all_images(loader)
-    with Loader(dataset.path, 8, decode=AUGMENTED, sampler="uniform", channels_last=True, job="last") as loader:
+    with Loader(
+        dataset.path, 8, decode=AUGMENTED, channels_last=True, plan=Plan(sampler="uniform"), daemon=Daemon(job="last")
+    ) as loader:
         batch = next(iter(loader))
         assert batch.images.shape == (8, 3, 12, 12)
         assert batch.images.is_contiguous(memory_format=torch.channels_last)
@@ -283,14 +288,14 @@ def test_transform_makes_the_batchs_images(dataset: packed.Packed) -> None:
     def scaled(images: torch.Tensor) -> torch.Tensor:
         return images.float() / 255
 
-    with Loader(dataset.path, 8, image_size=packed.SIDE, transform=scaled, job="scaled") as loader:
+    with Loader(dataset.path, 8, image_size=packed.SIDE, transform=scaled, daemon=Daemon(job="scaled")) as loader:
         batch = next(iter(loader))
         assert batch.images.dtype == torch.float32
         assert 0 <= batch.images.min() < batch.images.max() <= 1
 
 
 def test_an_image_too_small_for_a_crop_is_named(dataset: packed.Packed) -> None:
-    with Loader(dataset.path, 8, decode=RandomCrop(32), job="small") as loader:
+    with Loader(dataset.path, 8, decode=RandomCrop(32), daemon=Daemon(job="small")) as loader:
         with pytest.raises(ShadeError, match=r"RandomCrop of 32 x 32 from an image of 16 x 16 .*: resize it first"):
             next(iter(loader))
 
@@ -298,7 +303,15 @@ def test_an_image_too_small_for_a_crop_is_named(dataset: packed.Packed) -> None:
 @pytest.mark.parametrize("world_size", [1, 2, 3])
 def test_validation_takes_every_sample_once_and_in_order(dataset: packed.Packed, world_size: int) -> None:
     loaders = [
-        Loader(dataset.path, 4, image_size=packed.SIDE, train=False, rank=rank, world_size=world_size, job=f"v{world_size}")
+        Loader(
+            dataset.path,
+            4,
+            image_size=packed.SIDE,
+            train=False,
+            rank=rank,
+            world_size=world_size,
+            daemon=Daemon(job=f"v{world_size}"),
+        )
         for rank in range(world_size)
     ]
     for _ in range(2):
@@ -317,11 +330,11 @@ def test_validation_leaves_training_as_it_is(dataset: packed.Packed) -> None:
     def stats() -> dict[str, Any]:
         return {name: trains.stats()[name] for name in ("total", "resident", "cache_used_bytes")}
 
-    with Loader(dataset.path, 8, image_size=packed.SIDE, seed=3, job="both") as trains:
+    with Loader(dataset.path, 8, image_size=packed.SIDE, seed=3, daemon=Daemon(job="both")) as trains:
         for batch in trains:
             trains.report(batch, batch.labels.float())
         before, state = stats(), trains.state_dict()["daemon"]
-        with Loader(dataset.path, 8, image_size=packed.SIDE, train=False, job="both") as validates:
+        with Loader(dataset.path, 8, image_size=packed.SIDE, train=False, daemon=Daemon(job="both")) as validates:
             assert validates.daemon_pid != trains.daemon_pid
             batch = next(iter(validates))
             with pytest.raises(ShadeError, match="validates"):
@@ -330,4 +343,4 @@ def test_validation_leaves_training_as_it_is(dataset: packed.Packed) -> None:
         assert stats() == before
         assert trains.state_dict()["daemon"] == state
     with pytest.raises(ValueError, match=r"^sampler: got 'pads' with train=False"):
-        Loader(dataset.path, 8, train=False, sampler="pads")
+        Loader(dataset.path, 8, train=False, plan=Plan(sampler="pads"))

@@ -7,7 +7,7 @@ import packed
 import pytest
 import torch
 from PIL import Image
-from shade_load import Loader, Normalize, _native
+from shade_load import Daemon, Loader, Normalize, _native
 from shade_load.transforms import CenterCrop
 from torchvision.transforms import v2
 
@@ -120,7 +120,7 @@ def test_a_loader_delivers_floats(tmp_path: Path, channels_last: bool) -> None:
     for number, image in enumerate(images(10, 24, 24)):
         Image.fromarray(image.permute(1, 2, 0).numpy()).save(tmp_path / "folder" / "a" / f"{number}.png")
     packed.run_pack("create", tmp_path / "folder", tmp_path / "data.shade")
-    options = {"decode": CenterCrop(24), "channels_last": channels_last, "train": False, "job": "normalize"}
+    options = {"decode": CenterCrop(24), "channels_last": channels_last, "train": False, "daemon": Daemon(job="normalize")}
     with Loader(tmp_path / "data.shade", 4, transform=Normalize(MEAN, STD), **options) as loader:
         found = torch.cat([batch.images for batch in loader])
     assert torch.equal(found, torchvisions(images(10, 24, 24)))

@@ -7,7 +7,7 @@ from pathlib import Path
 import packed
 import pytest
 import webdataset
-from shade_load import Loader
+from shade_load import Daemon, Loader, Plan
 
 BATCH = 16
 
@@ -21,7 +21,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> packed.Packed:
 
 def delivered(dataset: Path) -> dict[int, dict]:
     seen = {}
-    with Loader(dataset, BATCH, sampler="uniform", job="pack-fields") as loader:
+    with Loader(dataset, BATCH, plan=Plan(sampler="uniform"), daemon=Daemon(job="pack-fields")) as loader:
         for batch in loader:
             for sample, label, fields in zip(
                 batch.ids.tolist(), batch.labels.tolist(), batch.fields(), strict=True

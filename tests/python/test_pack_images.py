@@ -9,7 +9,7 @@ import numpy as np
 import packed
 import pytest
 from PIL import Image, ImageOps
-from shade_load import Loader
+from shade_load import Daemon, Loader, Plan
 from shade_load.transforms import RandomHorizontalFlip, RandomResizedCrop
 
 SHORT = 40
@@ -153,8 +153,9 @@ def test_restart_markers_change_no_pixel(folder: Path, tmp_path: Path) -> None:
 
     batches = {}
     for name in ("plain", "marked"):
-        crops = {"decode": [RandomResizedCrop(64), RandomHorizontalFlip()], "sampler": "uniform", "job": name}
-        with Loader(tmp_path / f"{name}.shade", 5, seed=3, **crops) as loader:
+        crops = [RandomResizedCrop(64), RandomHorizontalFlip()]
+        options = {"plan": Plan(sampler="uniform"), "daemon": Daemon(job=name)}
+        with Loader(tmp_path / f"{name}.shade", 5, seed=3, decode=crops, **options) as loader:
             batches[name] = [(batch.ids.clone(), batch.images.clone()) for _ in range(4) for batch in loader]
     assert len(batches["plain"]) == 8
     for (ids, images), (other_ids, other_images) in zip(*batches.values(), strict=True):
@@ -175,7 +176,9 @@ def test_raw_pixels_are_compressed_with_a_dictionary_and_delivered(tmp_path: Pat
     packed.run_pack("verify", tmp_path / "data.shade")
     files = sorted((tmp_path / "folder").rglob("*.png"))
     seen = 0
-    with Loader(tmp_path / "data.shade", 32, image_size=28, sampler="uniform", job="raw-pack") as loader:
+    with Loader(
+        tmp_path / "data.shade", 32, image_size=28, plan=Plan(sampler="uniform"), daemon=Daemon(job="raw-pack")
+    ) as loader:
         for batch in loader:
             for sample, image in zip(batch.ids.tolist(), batch.images, strict=True):
                 with Image.open(files[sample]) as judge:

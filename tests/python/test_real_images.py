@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from shade_load import Loader
+from shade_load import Daemon, Loader, Plan
 from torchvision.datasets import ImageFolder
 from torchvision.transforms import v2
 
@@ -25,7 +25,7 @@ def pair(request: pytest.FixtureRequest) -> tuple[ImageFolder, Path]:
 def test_ids_labels_and_bytes_are_those_of_torchvision(pair: tuple[ImageFolder, Path]) -> None:
     judge, dataset = pair
     seen = []
-    with Loader(dataset, BATCH, sampler="uniform", job="real-raw") as loader:
+    with Loader(dataset, BATCH, plan=Plan(sampler="uniform"), daemon=Daemon(job="real-raw")) as loader:
         for batch in loader:
             for row, sample in enumerate(batch.ids.tolist()):
                 path, label = judge.samples[sample]
@@ -39,7 +39,9 @@ def test_every_mode_and_size_is_decoded_as_torchvision_does_it(pair: tuple[Image
     judge, dataset = pair
     transform = v2.Compose([v2.Resize(SIDE), v2.CenterCrop(SIDE), v2.PILToTensor()])
     seen = 0
-    with Loader(dataset, BATCH, image_size=SIDE, sampler="uniform", job="real-decoded") as loader:
+    with Loader(
+        dataset, BATCH, image_size=SIDE, plan=Plan(sampler="uniform"), daemon=Daemon(job="real-decoded")
+    ) as loader:
         for batch in loader:
             assert batch.images.dtype == torch.uint8
             assert batch.images.shape == (len(batch), 3, SIDE, SIDE)

@@ -7,7 +7,7 @@ from typing import Any
 
 import packed
 import pytest
-from shade_load import Batch, Loader
+from shade_load import Batch, Daemon, Loader, Plan
 
 torch = pytest.importorskip("torch")
 
@@ -24,8 +24,9 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> packed.Packed:
     return packed.pack(root / "folder", root / "data.shade")
 
 
-def opened(dataset: packed.Packed, job: str, **options: Any) -> Loader:
-    return Loader(dataset.path, BATCH, job=job, **{"sampler": "uniform", "cache": "100%", "ring": RING} | options)
+def opened(dataset: packed.Packed, job: str, ring: int | str = RING, **options: Any) -> Loader:
+    plan, daemon = Plan(sampler="uniform"), Daemon(job=job, ring=ring)
+    return Loader(dataset.path, BATCH, plan=plan, daemon=daemon, **{"cache": "100%"} | options)
 
 
 def check(dataset: packed.Packed, batch: Batch) -> None:

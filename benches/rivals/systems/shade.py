@@ -19,7 +19,8 @@ shade_load.find_daemon().read_bytes()
 
 def read(root: Path, _workers: int, size: int, keep: bool) -> RecordEpochs:
     """Raw records, all of them from the cache from the second epoch on, or none."""
-    with shade_load.Loader(root / SHARDS, size, cache="100%" if keep else 0, sampler="uniform") as loader:
+    plan = shade_load.Plan(sampler="uniform")
+    with shade_load.Loader(root / SHARDS, size, cache="100%" if keep else 0, plan=plan) as loader:
         yield _records(loader, hits=0)
         while True:
             yield _records(loader, hits=loader.samples if keep else 0)
@@ -42,7 +43,12 @@ def decode(root: Path, workers: int, size: int, kind: Kind, folder: str = SHARDS
     # Images that are not cropped lie in memory as FFCV delivers them.
     options = {"decode": _crops(kind)} if kind.crops else {"image_size": kind.side, "channels_last": True}
     with shade_load.Loader(
-        root / folder, size, sampler="uniform", workers=workers, cache="100%", **options
+        root / folder,
+        size,
+        cache="100%",
+        plan=shade_load.Plan(sampler="uniform"),
+        daemon=shade_load.Daemon(workers=workers),
+        **options,
     ) as loader:
         while True:
             yield _images(loader)
@@ -72,9 +78,8 @@ def train(root: Path, workers: int, folder: str = SHARDS) -> Iterator[Iterator[A
         decode=_crops(KINDS["photos"]),
         channels_last=True,
         device="cuda:0",
-        sampler="uniform",
-        tail="drop",
-        workers=workers,
+        plan=shade_load.Plan(sampler="uniform", tail="drop"),
+        daemon=shade_load.Daemon(workers=workers),
     ) as loader:
         while True:
             yield ((batch.images, batch.labels) for batch in loader)

@@ -222,3 +222,8 @@ impl<'a> Reader<'a> {
 pub(super) fn unknown_tag(tag: u16) -> FormatError {
     FormatError::new("control message", 0, format_args!("tag {tag}"), "a known tag")
 }
+
+/// Yes or no on the wire.
+pub(super) fn flag(code: u8) -> Option<bool> {
+    (code < 2).then_some(code == 1)
+}

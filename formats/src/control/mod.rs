@@ -9,6 +9,7 @@ mod reply;
 mod request;
 mod settings;
 mod socket_name;
+mod spec;
 mod types;
 
 pub use image_spec::{Framing, ImageSpec};
@@ -20,4 +21,5 @@ pub use reply::{
 pub use request::Request;
 pub use settings::{LINGERS_FOR_EVER, Settings};
 pub use socket_name::socket_name;
-pub use types::{JobSpec, OnError, Order, Output, PROTOCOL, PlanSpec, Sampler, SpecError, Tail, UnknownName};
+pub use spec::{FieldError, JobSpec, Parameter, PlanSpec};
+pub use types::{OnError, Order, Output, PROTOCOL, Sampler, SpecError, Tail, UnknownName};

@@ -1,9 +1,8 @@
 //! What a trainer's process asks of the daemon.
 
-use super::codec::{Reader, Writer, other_protocol, unknown_tag};
-use super::image_spec::ImageSpec;
+use super::codec::{Reader, Writer, flag, other_protocol, unknown_tag};
 use super::settings::Settings;
-use super::types::{JobSpec, OnError, Order, Output, PlanSpec, Sampler, Tail};
+use super::spec::JobSpec;
 use crate::FormatError;
 use crate::limits::{BATCH_SAMPLES_MAX, NAME_BYTES_MAX};
 
@@ -86,11 +85,6 @@ const LOAD_STATE: u16 = 7;
 const BYE: u16 = 8;
 const OBSERVE: u16 = 9;
 
-/// Codes of [`Output`].
-const OUTPUT_RAW: u8 = 1;
-const OUTPUT_DECODED: u8 = 2;
-const OUTPUT_RAGGED: u8 = 3;
-
 impl Request {
     /// The message's bytes.
     #[must_use]
@@ -105,7 +99,7 @@ impl Request {
                 writer.text(job);
                 writer.u32(*rank);
                 settings.write(&mut writer);
-                write_spec(&mut writer, spec);
+                spec.write(&mut writer);
                 writer.finish()
             }
             Self::StartEpoch { generation, epoch, first_batch } => {
@@ -165,7 +159,7 @@ impl Request {
                 job: reader.text(NAME_BYTES_MAX)?,
                 rank: reader.u32()?,
                 settings: Settings::read(&mut reader)?,
-                spec: read_spec(&mut reader)?,
+                spec: JobSpec::read(&mut reader)?,
             },
             START_EPOCH => Self::StartEpoch {
                 generation: reader.u32()?,
@@ -196,125 +190,14 @@ impl Request {
     }
 }
 
-fn write_spec(writer: &mut Writer, spec: &JobSpec) {
-    writer.u8(spec.plan.sampler.code());
-    writer.u8(spec.plan.order.code());
-    writer.u8(spec.tail.code());
-    writer.u8(spec.on_error.code());
-    writer.u64(spec.plan.seed);
-    writer.f64(spec.plan.rep);
-    writer.f64(spec.plan.hit_cap);
-    writer.f64(spec.plan.explore);
-    writer.u32(spec.plan.cover);
-    writer.u8(u8::from(spec.plan.pace));
-    writer.u8(u8::from(spec.plan.draw_ahead));
-    writer.u32(spec.batch_size);
-    writer.u32(spec.world_size);
-    writer.u64(spec.ring_bytes);
-    writer.f64(spec.bad_max);
-    match spec.output {
-        Output::Raw => writer.u8(OUTPUT_RAW),
-        Output::Decoded(images) => {
-            writer.u8(OUTPUT_DECODED);
-            images.write(writer);
-        }
-        Output::Ragged { channels_last } => {
-            writer.u8(OUTPUT_RAGGED);
-            writer.u8(u8::from(channels_last));
-        }
-    }
-}
-
-/// Yes or no on the wire.
-fn flag(code: u8) -> Option<bool> {
-    (code < 2).then_some(code == 1)
-}
-
-fn read_spec(reader: &mut Reader<'_>) -> Result<JobSpec, FormatError> {
-    // Fields in the order of `write_spec`.
-    let sampler = reader.choice("sampler", Sampler::from_code)?;
-    let order = reader.choice("order", Order::from_code)?;
-    let tail = reader.choice("tail", Tail::from_code)?;
-    let on_error = reader.choice("on_error", OnError::from_code)?;
-    let seed = reader.u64()?;
-    let rep = reader.f64()?;
-    let hit_cap = reader.f64()?;
-    let explore = reader.f64()?;
-    let cover = reader.u32()?;
-    let pace = reader.choice("pace", flag)?;
-    let draw_ahead = reader.choice("draw_ahead", flag)?;
-    let batch_size = reader.u32()?;
-    let world_size = reader.u32()?;
-    let ring_bytes = reader.u64()?;
-    let bad_max = reader.f64()?;
-    let at = reader.offset();
-    let output = match reader.u8()? {
-        OUTPUT_RAW => Output::Raw,
-        OUTPUT_DECODED => Output::Decoded(ImageSpec::read(reader)?),
-        OUTPUT_RAGGED => Output::Ragged { channels_last: reader.choice("channels_last", flag)? },
-        code => return Err(FormatError::new("output", at, code, "a known code")),
-    };
-    let plan = PlanSpec { sampler, order, seed, rep, hit_cap, cover, explore, pace, draw_ahead };
-    Ok(JobSpec { plan, batch_size, world_size, tail, output, on_error, bad_max, ring_bytes })
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::control::{Framing, PROTOCOL};
+    use crate::control::PROTOCOL;
+    use crate::control::spec::tests::any_spec;
     use crate::limits::SETTINGS_MAX;
-
-    fn choice<T: Copy + std::fmt::Debug + 'static>(all: &'static [T]) -> impl Strategy<Value = T> {
-        prop::sample::select(all)
-    }
-
-    fn framing() -> impl Strategy<Value = Framing> {
-        prop_oneof![
-            Just(Framing::Cover),
-            Just(Framing::Stretch),
-            any::<u32>().prop_map(|short| Framing::Center { short }),
-            any::<(u32, u32)>().prop_map(|(short, padding)| Framing::Random { short, padding }),
-            any::<([f64; 2], [f64; 2])>().prop_map(|(scale, ratio)| Framing::RandomResized { scale, ratio }),
-        ]
-    }
-
-    prop_compose! {
-        fn images()(
-            height: u32, width: u32, framing in framing(), flip: f64, channels_last: bool, exact: bool,
-        ) -> ImageSpec {
-            ImageSpec { height, width, framing, flip, channels_last, exact }
-        }
-    }
-
-    fn output() -> impl Strategy<Value = Output> {
-        prop_oneof![
-            Just(Output::Raw),
-            images().prop_map(Output::Decoded),
-            any::<bool>().prop_map(|channels_last| Output::Ragged { channels_last }),
-        ]
-    }
-
-    prop_compose! {
-        fn spec()(
-            sampler in choice(Sampler::ALL), order in choice(Order::ALL), tail in choice(Tail::ALL),
-            on_error in choice(OnError::ALL), seed: u64, rep: f64, hit_cap: f64, explore: f64, cover: u32,
-            pace: bool, draw_ahead: bool, bad_max: f64,
-            numbers: (u32, u32, u64), output in output(),
-        ) -> JobSpec {
-            JobSpec {
-                plan: PlanSpec { sampler, order, seed, rep, hit_cap, cover, explore, pace, draw_ahead },
-                batch_size: numbers.0,
-                world_size: numbers.1,
-                tail,
-                output,
-                on_error,
-                bad_max,
-                ring_bytes: numbers.2,
-            }
-        }
-    }
 
     fn settings() -> impl Strategy<Value = Settings> {
         prop::collection::vec((".{0,10}", ".{0,20}"), 0..4).prop_map(|pairs| pairs.into_iter().collect())
@@ -322,7 +205,7 @@ mod tests {
 
     fn request() -> impl Strategy<Value = Request> {
         prop_oneof![
-            (any::<(u32, u32, u128, u32)>(), ".{0,60}", ".{0,20}", settings(), spec()).prop_map(
+            (any::<(u32, u32, u128, u32)>(), ".{0,60}", ".{0,20}", settings(), any_spec()).prop_map(
                 |(numbers, dataset, job, settings, spec)| {
                     let (protocol, samples, content_id, rank) = numbers;
                     Request::Hello { protocol, samples, content_id, dataset, job, rank, settings, spec }
@@ -415,16 +298,7 @@ mod tests {
             let pair = |at| (format!("name-{at}"), String::new());
             let settings = (0..count).map(pair).collect();
             let (dataset, job) = (String::new(), String::new());
-            let spec = JobSpec {
-                plan: PlanSpec::default(),
-                batch_size: 1,
-                world_size: 1,
-                tail: Tail::Drop,
-                output: Output::Raw,
-                on_error: OnError::Raise,
-                bad_max: 0.01,
-                ring_bytes: 0,
-            };
+            let spec = JobSpec::default();
             let hello = Request::Hello {
                 protocol: PROTOCOL,
                 samples: 0,

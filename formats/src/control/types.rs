@@ -1,9 +1,8 @@
-//! What a job asks for, in the words that every front end uses.
-
-use std::fmt;
+//! The choices of a job, by the names that every front end uses.
 
 use super::ImageSpec;
-use crate::limits::{BATCH_SAMPLES_MAX, PAYLOAD_ALIGN_BYTES, PAYLOAD_BYTES_MAX, RANKS_MAX};
+use super::codec::{Reader, Writer, flag};
+use crate::FormatError;
 
 /// Version of the conversation as a whole. Both sides must speak the same one.
 pub const PROTOCOL: u32 = 4;
@@ -37,8 +36,8 @@ macro_rules! names {
     ($(#[$meta:meta])* $name:ident, $what:literal, $expected:literal,
      $($(#[$variant_meta:meta])* $variant:ident = $text:literal),+) => {
         $(#[$meta])*
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-        pub enum $name { $($(#[$variant_meta])* $variant),+ }
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+        pub enum $name { $($(#[$variant_meta])* #[serde(rename = $text)] $variant),+ }
 
         impl $name {
             /// The name in options and reports.
@@ -168,148 +167,42 @@ pub enum Output {
     },
 }
 
-/// How the plan of each epoch is drawn.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct PlanSpec {
-    /// How samples are drawn.
-    pub sampler: Sampler,
-    /// In which order they are delivered.
-    pub order: Order,
-    /// Seed of every random choice.
-    pub seed: u64,
-    /// Factor on the draws of resident samples, at least 1; 1 is off.
-    pub rep: f64,
-    /// Largest share of an epoch that replicated draws of residents may take, 0 to 1.
-    pub hit_cap: f64,
-    /// A sample not delivered for this many epochs is put into the plan; 0 is off.
-    pub cover: u32,
-    /// Share of draws made uniformly instead of by importance, 0 to 1.
-    pub explore: f64,
-    /// Even out the expected misses of batches and ranks by moving samples a few batches.
-    pub pace: bool,
-    /// Draw each plan an epoch early, from importance as it was then, so that the cache sees a whole epoch ahead at all
-    /// times.
-    pub draw_ahead: bool,
-}
+/// Codes of [`Output`].
+const OUTPUT_RAW: u8 = 1;
+const OUTPUT_DECODED: u8 = 2;
+const OUTPUT_RAGGED: u8 = 3;
 
-impl Default for PlanSpec {
-    fn default() -> Self {
-        Self {
-            sampler: Sampler::default(),
-            order: Order::default(),
-            seed: 0,
-            rep: 1.0,
-            hit_cap: 0.6,
-            cover: 5,
-            explore: 0.0,
-            pace: false,
-            draw_ahead: false,
-        }
-    }
-}
-
-impl PlanSpec {
-    /// Refuses numbers that make no plan.
-    ///
-    /// # Errors
-    /// Names the field.
-    pub fn validate(&self) -> Result<(), SpecError> {
-        if !(self.rep.is_finite() && self.rep >= 1.0) {
-            return Err(refused("rep", self.rep, "a finite number of at least 1"));
-        }
-        for (field, share) in [("hit_cap", self.hit_cap), ("explore", self.explore)] {
-            in_share(field, share)?;
-        }
-        Ok(())
-    }
-}
-
-/// What one job asks of the daemon. Every rank of a job must send an equal one.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct JobSpec {
-    /// How epochs are drawn.
-    pub plan: PlanSpec,
-    /// Rows in each rank's batch.
-    pub batch_size: u32,
-    /// Ranks of the job.
-    pub world_size: u32,
-    /// What becomes of an incomplete last batch.
-    pub tail: Tail,
-    /// What a batch holds.
-    pub output: Output,
-    /// What happens to a bad record.
-    pub on_error: OnError,
-    /// Largest share of an epoch's samples that may be skipped or substituted, 0 to 1; more end the epoch.
-    pub bad_max: f64,
-    /// Length of each rank's payload segment in bytes; 0 leaves it to the daemon.
-    pub ring_bytes: u64,
-}
-
-impl JobSpec {
-    /// Refuses what no daemon can serve.
-    ///
-    /// # Errors
-    /// Names the field.
-    pub fn validate(&self) -> Result<(), SpecError> {
-        self.plan.validate()?;
-        in_share("bad_max", self.bad_max)?;
-        in_range("batch_size", self.batch_size, BATCH_SAMPLES_MAX)?;
-        in_range("world_size", self.world_size, RANKS_MAX)?;
-        if let Output::Decoded(images) = self.output {
-            images.validate()?;
-            let ImageSpec { height, width, .. } = images;
-            // Below 2^45: 2^15 rows of 3 x 2^28 bytes.
-            let batch_bytes = u64::from(self.batch_size) * images.bytes();
-            if batch_bytes >= PAYLOAD_BYTES_MAX {
-                let got =
-                    format_args!("{} of {height} x {width} pixels, {batch_bytes} bytes", self.batch_size);
-                let expected = format_args!("less than {PAYLOAD_BYTES_MAX} bytes a batch");
-                return Err(refused("batch_size", got, expected));
+impl Output {
+    pub(super) fn write(&self, writer: &mut Writer) {
+        match self {
+            Self::Raw => writer.u8(OUTPUT_RAW),
+            Self::Decoded(images) => {
+                writer.u8(OUTPUT_DECODED);
+                images.write(writer);
+            }
+            Self::Ragged { channels_last } => {
+                writer.u8(OUTPUT_RAGGED);
+                writer.u8(u8::from(*channels_last));
             }
         }
-        if self.ring_bytes > PAYLOAD_BYTES_MAX || !self.ring_bytes.is_multiple_of(PAYLOAD_ALIGN_BYTES) {
-            let expected = format_args!("0 or a multiple of {PAYLOAD_ALIGN_BYTES} up to {PAYLOAD_BYTES_MAX}");
-            return Err(refused("ring_bytes", self.ring_bytes, expected));
+    }
+
+    pub(super) fn read(reader: &mut Reader<'_>) -> Result<Self, FormatError> {
+        let at = reader.offset();
+        match reader.u8()? {
+            OUTPUT_RAW => Ok(Self::Raw),
+            OUTPUT_DECODED => ImageSpec::read(reader).map(Self::Decoded),
+            OUTPUT_RAGGED => {
+                reader.choice("channels_last", flag).map(|channels_last| Self::Ragged { channels_last })
+            }
+            code => Err(FormatError::new("output", at, code, "a known code")),
         }
-        Ok(())
     }
-}
-
-fn in_range(field: &'static str, value: u32, most: u32) -> Result<(), SpecError> {
-    if value == 0 || value > most {
-        return Err(refused(field, value, format_args!("1 to {most}")));
-    }
-    Ok(())
-}
-
-fn in_share(field: &'static str, share: f64) -> Result<(), SpecError> {
-    // Written so that NaN fails.
-    if !(0.0..=1.0).contains(&share) {
-        return Err(refused(field, share, "0 to 1"));
-    }
-    Ok(())
-}
-
-fn refused(field: &'static str, got: impl fmt::Display, expected: impl fmt::Display) -> SpecError {
-    SpecError { field, got: got.to_string(), expected: expected.to_string() }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn spec() -> JobSpec {
-        JobSpec {
-            plan: PlanSpec::default(),
-            batch_size: 256,
-            world_size: 8,
-            tail: Tail::Drop,
-            output: Output::Decoded(ImageSpec::cover(224, 224)),
-            on_error: OnError::Raise,
-            bad_max: 0.01,
-            ring_bytes: 0,
-        }
-    }
 
     #[test]
     fn names_are_read_back_and_strange_ones_are_refused_with_the_choice() {
@@ -322,41 +215,5 @@ mod tests {
             error.to_string(),
             "sampler \"Pads\" is unknown: use uniform, pads, iis, cis or sequential"
         );
-    }
-
-    #[test]
-    fn every_bad_field_is_named() {
-        spec().validate().unwrap();
-        let plan = spec().plan;
-        let bad = [
-            ("rep", JobSpec { plan: PlanSpec { rep: 0.9, ..plan }, ..spec() }),
-            ("rep", JobSpec { plan: PlanSpec { rep: f64::NAN, ..plan }, ..spec() }),
-            ("rep", JobSpec { plan: PlanSpec { rep: f64::INFINITY, ..plan }, ..spec() }),
-            ("hit_cap", JobSpec { plan: PlanSpec { hit_cap: 1.1, ..plan }, ..spec() }),
-            ("hit_cap", JobSpec { plan: PlanSpec { hit_cap: f64::NAN, ..plan }, ..spec() }),
-            ("explore", JobSpec { plan: PlanSpec { explore: -0.1, ..plan }, ..spec() }),
-            ("bad_max", JobSpec { bad_max: -0.01, ..spec() }),
-            ("bad_max", JobSpec { bad_max: 1.5, ..spec() }),
-            ("bad_max", JobSpec { bad_max: f64::NAN, ..spec() }),
-            ("batch_size", JobSpec { batch_size: 0, ..spec() }),
-            ("batch_size", JobSpec { batch_size: 32_769, ..spec() }),
-            ("world_size", JobSpec { world_size: 0, ..spec() }),
-            ("world_size", JobSpec { world_size: RANKS_MAX + 1, ..spec() }),
-            ("height", JobSpec { output: Output::Decoded(ImageSpec::cover(0, 1)), ..spec() }),
-            ("width", JobSpec { output: Output::Decoded(ImageSpec::cover(1, 20_000)), ..spec() }),
-            (
-                "batch_size",
-                JobSpec {
-                    batch_size: 32_768,
-                    output: Output::Decoded(ImageSpec::cover(16_384, 16_384)),
-                    ..spec()
-                },
-            ),
-            ("ring_bytes", JobSpec { ring_bytes: 100, ..spec() }),
-            ("ring_bytes", JobSpec { ring_bytes: PAYLOAD_BYTES_MAX + 4096, ..spec() }),
-        ];
-        for (field, spec) in bad {
-            assert_eq!(spec.validate().unwrap_err().field, field, "{spec:?}");
-        }
     }
 }

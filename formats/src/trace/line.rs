@@ -1,8 +1,9 @@
 //! What the lines say, and their way to JSON and back.
 
-use serde::{Deserialize, Serialize};
+use serde::ser::{Error, SerializeMap};
+use serde::{Deserialize, Serialize, Serializer};
 
-use crate::control::JobSpec;
+use crate::control::{JobSpec, PlanSpec, Tail};
 
 /// Version of the file; a line that changes gets a higher one.
 pub const VERSION: u32 = 1;
@@ -91,7 +92,7 @@ pub struct Sizes {
 }
 
 /// A training began, or was under way when the recording began.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Job {
     /// When.
     pub at_us: u64,
@@ -101,49 +102,38 @@ pub struct Job {
     pub batch_size: u32,
     /// Its ranks.
     pub world_size: u32,
-    /// How samples are drawn.
-    pub sampler: String,
-    /// In which order they are delivered.
-    pub order: String,
     /// What becomes of the last samples.
-    pub tail: String,
-    /// Of every random choice.
-    pub seed: u64,
-    /// Factor on draws of residents.
-    pub rep: f64,
-    /// Largest share of such draws.
-    pub hit_cap: f64,
-    /// Epochs after which an unseen sample is planned.
-    pub cover: u32,
-    /// Share of uniform draws.
-    pub explore: f64,
-    /// Whether expected misses are evened out.
-    pub pace: bool,
-    /// Whether plans are drawn an epoch early.
-    pub draw_ahead: bool,
+    pub tail: Tail,
+    /// How its plans are drawn: a field of the line for each parameter.
+    #[serde(flatten)]
+    pub plan: PlanSpec,
 }
 
 impl Job {
     /// The line of a job that asks for `spec`.
     #[must_use]
     pub fn new(at_ns: u64, under_way: bool, spec: &JobSpec) -> Self {
-        let plan = &spec.plan;
-        Self {
-            at_us: at_ns / 1000,
-            under_way,
-            batch_size: spec.batch_size,
-            world_size: spec.world_size,
-            sampler: plan.sampler.to_string(),
-            order: plan.order.to_string(),
-            tail: spec.tail.to_string(),
-            seed: plan.seed,
-            rep: plan.rep,
-            hit_cap: plan.hit_cap,
-            cover: plan.cover,
-            explore: plan.explore,
-            pace: plan.pace,
-            draw_ahead: plan.draw_ahead,
+        let &JobSpec { batch_size, world_size, tail, plan, .. } = spec;
+        Self { at_us: at_ns / 1000, under_way, batch_size, world_size, tail, plan }
+    }
+}
+
+impl Serialize for Job {
+    /// Version 1 has `tail` among the plan's fields, behind `order`.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let plan = serde_json::to_value(self.plan).map_err(S::Error::custom)?;
+        let mut line = serializer.serialize_map(None)?;
+        line.serialize_entry("at_us", &self.at_us)?;
+        line.serialize_entry("under_way", &self.under_way)?;
+        line.serialize_entry("batch_size", &self.batch_size)?;
+        line.serialize_entry("world_size", &self.world_size)?;
+        for parameter in PlanSpec::PARAMETERS {
+            line.serialize_entry(parameter.name, &plan.get(parameter.name))?;
+            if parameter.name == "order" {
+                line.serialize_entry("tail", &self.tail)?;
+            }
         }
+        line.end()
     }
 }
 

@@ -4,9 +4,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgGroup, Args};
-use shade_formats::control::{Order, PlanSpec, Preset, Sampler};
+use shade_formats::control::{PlanSpec, Preset};
 
 use super::capacity::CacheSize;
+use super::plan_args::PlanArgs;
 use super::sizes::SizeModel;
 use super::system::{Keeper, keeper};
 use crate::cli::parse_lookahead;
@@ -22,8 +23,9 @@ const COMPUTE_MAX: Duration = Duration::from_secs(3600);
 
 /// Below the options.
 const HELP: &str = "\
-Plans are drawn as the daemon draws them, and each access goes through the daemon's cache, but no record is read: a miss \
-is offered to the cache at once, and what --store would take is virtual time. With a store `lookahead` prefetches in its idle \
+Plans are drawn as the daemon draws them (by default --sampler pads --order shuffled), and each access goes \
+through the daemon's cache, but no record is read: a miss is offered to the cache at once, and what --store would \
+take is virtual time. With a store `lookahead` prefetches in its idle \
 time, as in the daemon; what it finds prefetched is neither hit nor miss. The losses that PADS and APP need come \
 from a model (they fall by exp(-0.15) an epoch, samples differ by a lognormal of sigma 1, reports of one sample by one \
 of 0.5), or from --losses. A list of accesses has no losses: all samples have the same score and `app` ranks them by \
@@ -148,45 +150,9 @@ pub struct Training {
     #[arg(long, value_name = "PRESETS", value_delimiter = ',', value_parser = preset(), conflicts_with = "policy")]
     pub preset: Vec<Preset>,
 
-    /// `pads` draws by importance from the second epoch on (the default), `uniform` takes each sample once an epoch, `iis`
-    /// leaves out samples of low importance, `cis` delivers them with weight 0 (iCACHE's).
-    #[arg(long, value_name = "SAMPLER")]
-    pub sampler: Option<Sampler>,
-
-    /// `shuffled` (the default); `spaced`: repeats 20 to 60 batches apart; `hits_first`: cached samples first, as SHADE
-    /// published it; `opportunistic`: drawn from what is in memory (DeepIO).
-    #[arg(long, value_name = "ORDER")]
-    pub order: Option<Order>,
-
-    /// Move samples a few batches so that batches miss evenly.
-    #[arg(long)]
-    pub pace: bool,
-
-    /// Draw each plan an epoch early, from importance as it was then: `lookahead` then sees a whole epoch ahead at all times,
-    /// not just to the epoch's end.
-    #[arg(long)]
-    pub draw_ahead: bool,
-
-    /// PADS: how many times as often cached samples are drawn. The plan then depends on what is cached, so that
-    /// policies are simulated on different plans.
-    #[arg(long, value_name = "FACTOR", default_value_t = PlanSpec::default().rep)]
-    pub rep: f64,
-
-    /// PADS: largest share of an epoch that such repeats may take.
-    #[arg(long, value_name = "SHARE", default_value_t = PlanSpec::default().hit_cap)]
-    pub hit_cap: f64,
-
-    /// PADS: a sample unseen for so many epochs is put into the next; 0 is off.
-    #[arg(long, value_name = "EPOCHS", default_value_t = PlanSpec::default().cover)]
-    pub cover: u32,
-
-    /// PADS: share of draws that ignore importance.
-    #[arg(long, value_name = "SHARE", default_value_t = PlanSpec::default().explore)]
-    pub explore: f64,
-
-    /// Decides sizes, losses and plans.
-    #[arg(long, value_name = "N", default_value_t = PlanSpec::default().seed)]
-    pub seed: u64,
+    /// How plans are drawn.
+    #[command(flatten)]
+    pub plan: PlanArgs,
 
     /// So many trainings that differ in seed, from --seed on: their means, and the 95 % intervals of hit ratio and
     /// stall.
@@ -197,10 +163,7 @@ pub struct Training {
 impl Training {
     /// The parameters of the plans; sampler and order are those of the default preset unless they were given.
     pub(super) fn plan(&self) -> PlanSpec {
-        let &Self { seed, rep, hit_cap, cover, explore, pace, draw_ahead, .. } = self;
-        let sampler = self.sampler.unwrap_or(Preset::default().sampler());
-        let order = self.order.unwrap_or(Preset::default().order());
-        PlanSpec { sampler, order, seed, rep, hit_cap, cover, explore, pace, draw_ahead }
+        self.plan.of(Preset::default())
     }
 }
 

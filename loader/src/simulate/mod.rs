@@ -7,7 +7,7 @@
 //! lets a virtual store answer and a trainer wait. `system` says what is compared: a policy, or MIN, with its sampler and order;
 //! `row` is the result of one at one capacity, over one or
 //! more seeds (`interval`); `recommend` looks for the capacity that is enough; `table` prints. `run` is the command,
-//! `watch` shows how far it is and hears Ctrl-C.
+//! `watch` shows how far it is and hears Ctrl-C. `cli` has its arguments, `plan_args` those of a plan.
 
 mod capacity;
 mod cli;
@@ -19,6 +19,7 @@ mod loss_table;
 mod losses;
 mod npy;
 mod pace;
+mod plan_args;
 mod play;
 mod recommend;
 mod recording;

@@ -135,7 +135,7 @@ fn accesses(args: &Simulate, workload: &Workload) -> String {
             let how = recording.job.as_ref().map_or_else(String::new, |job| {
                 format!(
                     " ({} plans, {}; ranks: {}, batches of {})",
-                    job.sampler, job.order, job.world_size, job.batch_size
+                    job.plan.sampler, job.plan.order, job.world_size, job.batch_size
                 )
             });
             format!("{} recorded{how}", recording.header.dataset)

@@ -86,11 +86,9 @@ impl System {
     /// MIN is asked for and the plans depend on what is cached.
     pub(super) fn all(args: &Simulate) -> Result<Vec<Self>, SimulateError> {
         let training = &args.training;
-        let of = |name, keeper, preset: Preset| Self {
-            name,
-            keeper,
-            sampler: training.sampler.unwrap_or(preset.sampler()),
-            order: training.order.unwrap_or(preset.order()),
+        let of = |name, keeper, preset: Preset| {
+            let PlanSpec { sampler, order, .. } = training.plan.of(preset);
+            Self { name, keeper, sampler, order }
         };
         let systems: Vec<Self> = if training.preset.is_empty() {
             args.policy.iter().map(|&keeper| of(keeper.name(), keeper, Preset::default())).collect()

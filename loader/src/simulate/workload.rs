@@ -167,7 +167,7 @@ fn sizes(
     id: impl Fn(u32) -> u32,
 ) -> Result<Sizes, SimulateError> {
     match (args.sizes, &args.sizes_file) {
-        (Some(model), _) => Ok(Sizes::drawn(model, samples, args.training.seed)),
+        (Some(model), _) => Ok(Sizes::drawn(model, samples, args.training.plan().seed)),
         (None, Some(path)) => Sizes::read(path, samples, place, id),
         (None, None) => Ok(Sizes::Unit),
     }

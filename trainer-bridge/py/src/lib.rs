@@ -6,8 +6,8 @@
 //! Python on top of this.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
-use shade_formats::control::{LINGERS_FOR_EVER, Order, Policy, Preset, Sampler};
+use pyo3::types::{IntoPyDict, PyDict, PyTuple};
+use shade_formats::control::{LINGERS_FOR_EVER, Order, PlanSpec, Policy, Preset, Sampler};
 
 mod batch;
 mod buffer;
@@ -37,12 +37,15 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
         systems.set_item(preset.as_str(), system)?;
     }
     module.add("PRESETS", systems)?;
+    let defaults = PlanSpec::PARAMETERS.iter().map(|parameter| (parameter.name, parameter.default));
+    module.add("PARAMETERS", defaults.collect::<Vec<_>>().into_py_dict(python)?)?;
     module.add_class::<session::Session>()?;
     module.add_class::<batch::Batch>()?;
     module.add_class::<batch::View>()?;
     module.add_class::<fields::Fields>()?;
     module.add_class::<records::RecordReader>()?;
     module.add_function(wrap_pyfunction!(normalize::fill_floats, module)?)?;
+    module.add_function(wrap_pyfunction!(spec::check_field, module)?)?;
     error::register(module)
 }
 

@@ -15,7 +15,7 @@ use crate::batch::Batch;
 use crate::dlpack::read_floats;
 use crate::error::{LoaderTimeout, ShadeError, from_client};
 use crate::fields::Fields;
-use crate::spec::{DaemonDict, JobDict, seconds};
+use crate::spec::{DaemonDict, Job, seconds};
 use crate::wait::{SLICE, on_thread};
 
 /// Batches held by a loop that keeps none: the last one, until the variable gets the next.
@@ -54,10 +54,10 @@ impl Session {
         dataset: PathBuf,
         job: String,
         rank: u32,
-        spec: JobDict,
+        spec: Job,
         daemon: DaemonDict,
     ) -> PyResult<Self> {
-        let spec = spec.into_spec()?;
+        let Job(spec) = spec;
         let options = daemon.into_options()?;
         // After an interrupt a session that comes too late is dropped, which is right.
         let connect = move || shade_client::Session::connect(&dataset, &job, rank, spec, &options);
@@ -237,7 +237,10 @@ impl Session {
             return;
         }
         let enlarge = if held.is_short_of_bytes {
-            format!(", or enlarge ring= (now {:.1} MiB)", held.ring_bytes as f64 / f64::from(1 << 20))
+            format!(
+                ", or enlarge Daemon's ring= (now {:.1} MiB)",
+                held.ring_bytes as f64 / f64::from(1 << 20)
+            )
         } else {
             String::new()
         };

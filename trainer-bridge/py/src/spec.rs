@@ -2,38 +2,14 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::time::Duration;
 
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use shade_client::{Framing, ImageSpec, JobSpec, Launch, Options, Output, PlanSpec};
-use shade_formats::control::UnknownName;
+use pyo3::types::{PyDict, PyInt};
+use serde_json::{Map, Number, Value};
+use shade_client::{Framing, ImageSpec, JobSpec, Launch, Options, Output};
 use shade_formats::limits::PAYLOAD_ALIGN_BYTES;
-
-/// A job: equal in all its ranks. Field meanings: `Loader`.
-#[derive(FromPyObject)]
-#[pyo3(from_item_all)]
-pub(crate) struct JobDict {
-    sampler: String,
-    order: String,
-    seed: u64,
-    rep: f64,
-    hit_cap: f64,
-    cover: u32,
-    explore: f64,
-    pace: bool,
-    draw_ahead: bool,
-    batch_size: u32,
-    world_size: u32,
-    tail: String,
-    /// None for raw records.
-    images: Option<ImageDict>,
-    on_error: String,
-    bad_max: f64,
-    /// Rounded up to whole pages; 0 lets the daemon choose.
-    ring_bytes: u64,
-}
 
 /// How decoded images become rows of one size; with the framing "none" each row has the image's own. What the framing does
 /// not use is ignored.
@@ -65,32 +41,58 @@ pub(crate) struct DaemonDict {
     timeout_seconds: f64,
 }
 
-impl JobDict {
-    pub(crate) fn into_spec(self) -> PyResult<JobSpec> {
-        let ring_bytes = self.ring_bytes.checked_next_multiple_of(PAYLOAD_ALIGN_BYTES);
-        let output = self.images.map_or(Ok(Output::Raw), ImageDict::into_output)?;
-        let plan = PlanSpec {
-            sampler: named(&self.sampler)?,
-            order: named(&self.order)?,
-            seed: self.seed,
-            rep: self.rep,
-            hit_cap: self.hit_cap,
-            cover: self.cover,
-            explore: self.explore,
-            pace: self.pace,
-            draw_ahead: self.draw_ahead,
-        };
-        Ok(JobSpec {
-            plan,
-            batch_size: self.batch_size,
-            world_size: self.world_size,
-            tail: named(&self.tail)?,
-            output,
-            on_error: named(&self.on_error)?,
-            bad_max: self.bad_max,
-            ring_bytes: ring_bytes.ok_or_else(|| PyValueError::new_err("ring: too large"))?,
-        })
+/// A job, equal in all its ranks: a dictionary of the fields of [`JobSpec`] and its plan, by name.
+/// Its output is under "images": None for raw records.
+pub(crate) struct Job(pub(crate) JobSpec);
+
+impl FromPyObject<'_, '_> for Job {
+    type Error = PyErr;
+
+    fn extract(job: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
+        let mut fields = Map::new();
+        let mut output = Output::Raw;
+        for (name, value) in job.cast::<PyDict>()?.iter() {
+            let name: String = name.extract()?;
+            if name != "images" {
+                fields.insert(name, scalar(&value)?);
+            } else if let Some(images) = value.extract::<Option<ImageDict>>()? {
+                output = images.into_output()?;
+            }
+        }
+        let mut spec: JobSpec = serde_json::from_value(Value::Object(fields))
+            .map_err(|error| PyValueError::new_err(format!("job: {error}")))?;
+        let ring_bytes = spec.ring_bytes.checked_next_multiple_of(PAYLOAD_ALIGN_BYTES);
+        spec.ring_bytes = ring_bytes.ok_or_else(|| PyValueError::new_err("ring: too large"))?;
+        spec.output = output;
+        Ok(Self(spec))
     }
+}
+
+/// Refuses a value that the field `name` of a job, or of its plan, cannot have.
+#[pyfunction]
+pub(crate) fn check_field(name: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
+    let Ok(scalar) = scalar(value) else {
+        let got = value.repr()?;
+        let text = format!("{name}: got {got}, expected a finite number, True, False or a text");
+        return Err(PyTypeError::new_err(text));
+    };
+    JobSpec::check_field(name, scalar).map_err(|error| PyValueError::new_err(error.to_string()))
+}
+
+/// A bool, number or text of Python as JSON has it.
+fn scalar(value: &Bound<'_, PyAny>) -> PyResult<Value> {
+    // A bool of Python is an int, too, and a float is none.
+    if let Ok(flag) = value.extract::<bool>() {
+        return Ok(flag.into());
+    }
+    if let Ok(text) = value.extract::<String>() {
+        return Ok(text.into());
+    }
+    if value.is_instance_of::<PyInt>() {
+        return value.extract::<u64>().map(Value::from).or_else(|_| value.extract::<i64>().map(Value::from));
+    }
+    let number = Number::from_f64(value.extract()?);
+    number.map(Value::Number).ok_or_else(|| PyValueError::new_err("not a finite number"))
 }
 
 impl ImageDict {
@@ -122,9 +124,4 @@ impl DaemonDict {
 pub(crate) fn seconds(name: &str, value: f64) -> PyResult<Duration> {
     Duration::try_from_secs_f64(value)
         .map_err(|error| PyValueError::new_err(format!("{name}: {value}: {error}")))
-}
-
-/// A choice by its name.
-fn named<T: FromStr<Err = UnknownName>>(name: &str) -> PyResult<T> {
-    name.parse().map_err(|error: UnknownName| PyValueError::new_err(error.to_string()))
 }

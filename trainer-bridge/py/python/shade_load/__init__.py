@@ -22,22 +22,26 @@ from ._native import (
     __version__,
 )
 from .batch import Batch, Records
+from .daemon import Daemon
 from .dataset import PackedDataset
 from .launch import find_daemon
 from .loader import Loader
 from .normalize import Normalize
+from .plan import Plan
 
 if TYPE_CHECKING:
     from .image_folder import ImageFolder
 
 __all__ = [
     "Batch",
+    "Daemon",
     "DaemonGone",
     "ImageFolder",
     "Loader",
     "LoaderTimeout",
     "Normalize",
     "PackedDataset",
+    "Plan",
     "RecordError",
     "Records",
     "ShadeError",

@@ -1,6 +1,6 @@
 """The native module: a session with the daemon, its batches, and DLPack views of their columns."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypedDict, final
 
 __version__: Final[str]
@@ -13,6 +13,11 @@ POLICIES: Final[tuple[str, ...]]
 PRESETS: Final[dict[str, tuple[str, str, str]]]
 # The value of the setting "linger" of a daemon that was started by hand.
 LINGERS_FOR_EVER: Final[str]
+# Default of each parameter of a plan, as Rust source.
+PARAMETERS: Final[dict[str, str]]
+
+def check_field(name: str, value: object) -> None:
+    """Raises TypeError or ValueError if the field `name` of a job or its plan cannot have the value."""
 
 def fill_floats(source: Any, target: Any, tables: bytes, threads: int) -> None:
     """Fills a tensor of floats, channels last, from one of bytes: value `tables[256 * colour + byte]` for each."""
@@ -51,27 +56,6 @@ class Images(TypedDict):
     channels_last: bool
     exact: bool
 
-class Job(TypedDict):
-    """What must be equal in all ranks of a job."""
-
-    sampler: str
-    order: str
-    seed: int
-    rep: float
-    hit_cap: float
-    cover: int
-    explore: float
-    pace: bool
-    draw_ahead: bool
-    batch_size: int
-    world_size: int
-    tail: str
-    # None for raw records.
-    images: Images | None
-    on_error: str
-    bad_max: float
-    ring_bytes: int
-
 class Daemon(TypedDict):
     """Where the daemon listens, and how to start one where none does."""
 
@@ -87,7 +71,10 @@ class Session:
     """One rank's session with the daemon."""
 
     @staticmethod
-    def connect(dataset: str, job: str, rank: int, spec: Job, daemon: Daemon) -> Session: ...
+    def connect(dataset: str, job: str, rank: int, spec: Mapping[str, Any], daemon: Daemon) -> Session:
+        """Attaches to a daemon. `spec` has the fields of a job and its plan by name, as declared in
+        formats/src/control/spec.rs. Its output is under "images": an `Images`, or None for raw records."""
+
     @property
     def daemon_pid(self) -> int: ...
     # How the daemon runs. What means the same as what was asked for is in its words.

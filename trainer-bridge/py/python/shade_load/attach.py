@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from . import _native
 from ._native import RankTaken
-from .options import DaemonOptions
+from .daemon import differences, serve_arguments
 from .ranks import default_job, may_be_one_of_several
 
 # Trainings of one user on one dataset at once. Each name that is taken costs a second.
@@ -22,8 +24,8 @@ class Attach:
     dataset: Path
     socket: str | None
     rank: int
-    spec: _native.Job
-    daemon: DaemonOptions
+    spec: Mapping[str, Any]
+    settings: dict[str, str]
     program: Path
     timeout: float
 
@@ -32,15 +34,15 @@ class Attach:
         daemon: _native.Daemon = {
             "socket": self.socket,
             "binary": str(self.program),
-            "arguments": self.daemon.arguments(self.dataset, job, self.socket),
-            "settings": list(self.daemon.settings().items()),
+            "arguments": serve_arguments(self.settings, self.dataset, job, self.socket),
+            "settings": list(self.settings.items()),
             "timeout_seconds": self.timeout,
         }
         session = _native.Session.connect(str(self.dataset), job, self.rank, self.spec, daemon)
-        if differences := self.daemon.differences(dict(session.settings)):
+        if found := differences(self.settings, dict(session.settings)):
             warnings.warn(
                 f"the daemon of job {job!r} (process {session.daemon_pid}) was started with other settings, which apply: "
-                f"{'; '.join(differences)}. Give all Loaders of a job the same, or this one another job=",
+                f"{'; '.join(found)}. Give all Loaders of a job the same, or this one another Daemon(job=...)",
                 RuntimeWarning,
                 stacklevel=3,
             )
@@ -64,7 +66,7 @@ class Attach:
                 continue
             warnings.warn(
                 f"another training is job {first + suffix!r} on this dataset at the moment: this Loader is job {job!r}, with a daemon "
-                f"and a cache of its own. Name it with job=, or close the other Loader if it is yours",
+                f"and a cache of its own. Name it with Daemon(job=...), or close the other Loader if it is yours",
                 RuntimeWarning,
                 stacklevel=3,
             )

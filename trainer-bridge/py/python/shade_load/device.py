@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ._native import Batch, ShadeError
 
 if TYPE_CHECKING:
+    import torch as torch_
     from torch import Tensor
     from torch.cuda import Event
 
@@ -28,7 +29,7 @@ class CudaDevice:
         address, length: Of the ring's memory.
     """
 
-    def __init__(self, torch: ModuleType, device: Any, address: int, length: int) -> None:
+    def __init__(self, torch: ModuleType, device: str | torch_.device, address: int, length: int) -> None:
         self._torch = torch
         self._device = cuda_device(torch, device)
         self._stream = torch.cuda.Stream(self._device)
@@ -67,11 +68,11 @@ class CudaDevice:
             raise ShadeError(f"{self._device}: {what} failed: CUDA error {int(code)}")
 
 
-def cuda_device(torch: ModuleType | None, device: Any) -> Any:
+def cuda_device(torch: ModuleType | None, device: str | torch_.device) -> torch_.device:
     """The torch.device of that name, if it is one that CUDA has here."""
     if torch is None:
         raise ShadeError(f"device: got {device!r}, but torch is not installed")
-    found = torch.device(device)
+    found: torch_.device = torch.device(device)
     if found.type != "cuda":
         raise ValueError(f"device: got {device!r}, expected a CUDA device such as 'cuda:0', or nothing for the CPU")
     if not torch.cuda.is_available() or (found.index or 0) >= torch.cuda.device_count():

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import os
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, fields
 from importlib import import_module
 from types import ModuleType, TracebackType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Never
 
 from . import _native
 from ._native import LoaderTimeout, ShadeError
@@ -17,24 +18,15 @@ from .batch import Batch
 from .dataset import PackedDataset
 from .device import CudaDevice, cuda_device
 from .launch import find_daemon
-from .options import (
-    BY_LOSS,
-    UINT32_MAX,
-    DaemonOptions,
-    JobOptions,
-    dataset_path,
-    flag,
-    image_size as sides,
-    integer,
-    job_name,
-    number,
-    system,
-)
+from .daemon import CACHE_DEFAULT, Daemon
+from .options import UINT32_MAX, dataset_path, flag, image_size as sides, integer, job_name, number
+from .plan import BY_LOSS, Plan, Preset, system
 from .ranks import ranks
 from .timeouts import explained
-from .transforms import Transform, covering, image_spec
+from .transforms import Decode, covering, image_spec
 
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor
 
 STATE_VERSION = 1
@@ -45,87 +37,56 @@ VALIDATION_SUFFIX = ".eval"
 class Loader:
     """Batches of a packed dataset for one rank.
 
-    The first Loader of a (dataset, job) on a node starts a daemon that reads, caches and decodes for all its ranks and
-    ends with the last of them. Iterating goes through one epoch; iterating again goes through the next, or through the
-    same one again if it was left early. `set_epoch` chooses another.
+    The first Loader of a (dataset, job) on a node starts a daemon that reads, caches and decodes for
+    all its ranks and ends with the last of them. Iterating goes through one epoch; iterating again
+    goes through the next, or through the same one again if it was left early. `set_epoch` chooses
+    another.
 
     A batch unpacks into its images (or records) and its labels:
 
-        with Loader("photos.shade", 256, image_size=224, sampler="uniform") as loader:
+        with Loader("photos.shade", 256, image_size=224, plan=Plan(sampler="uniform")) as loader:
             for images, labels in loader:
                 ...
 
-    `len(loader.dataset)`, `loader.batch_size`, `loader.classes` and `loader.class_to_idx` are those of a DataLoader over
-    torchvision's ImageFolder. Draws by importance need each sample's loss: keep the batch and call `report`.
+    `len(loader.dataset)`, `loader.batch_size`, `loader.classes` and `loader.class_to_idx` are those
+    of a DataLoader over torchvision's ImageFolder. Draws by importance need each sample's loss:
+    keep the batch and call `report`.
+
+    `plan` says what the batches consist of, and `daemon` how the daemon runs: see `Plan` and `Daemon`.
 
     Args:
         dataset: Folder made by `shade-pack create`.
         batch_size: Samples per batch and rank, 1 to 32768.
-        image_size: Side, or (height, width): images are decoded, resized so that they just cover it, and cropped from
-            the middle. With a side it is short for decode=[Resize(side), CenterCrop(side)].
-        decode: What to make of the images instead, of `shade_load.transforms` or torchvision's own, such as
-            [RandomResizedCrop(224), RandomHorizontalFlip()]. "none": each image as it is, in its own size; `batch.images`
-            is a list then, and `ring` has room for three of the largest batches. Without both: raw records.
+        image_size: Side, or (height, width): images are decoded, resized so that they just cover
+            it, and cropped from the middle. A side is short for
+            decode=[Resize(side), CenterCrop(side)].
+        decode: Transforms that the daemon does instead, from `shade_load.transforms` or
+            torchvision, such as [RandomResizedCrop(224), RandomHorizontalFlip()]. "none": each
+            image in its own size; `batch.images` is a list then, and the ring has room for three of
+            the largest batches. Without both: raw records.
         channels_last: Lay images out in torch's memory format of that name.
-        exact: Decode as torchvision does, without shortcuts: large JPEGs are not reduced while they are decoded, and
-            damage outside of a crop is found, too.
-        train: False for validation: sampler "sequential", and a daemon of its own (job NAME.eval), so that what training
-            has learned and cached stays as it is. Every sample comes once, whatever the number of ranks.
-        transform: Called with each batch's images, in this process; what it returns is `batch.images`.
-        device: A CUDA device, such as "cuda:0": images, labels and weights arrive there, copied by the device itself on a stream of
-            its own while the model computes. The ring is pinned for that. Default: all stay on the CPU, without a copy.
+        exact: Decode as torchvision does, without shortcuts: large JPEGs are not reduced while they
+            are decoded, and damage outside of a crop is found, too.
+        transform: Called with each batch's images, in this process; what it returns is
+            `batch.images`.
+        device: CUDA device, such as "cuda:0": images, labels and weights arrive there, copied by
+            the device itself on a stream of its own while the model computes. The ring is pinned
+            for that. Default: the CPU, without a copy.
+        train: False for validation: sampler "sequential", and a daemon of its own (job NAME.eval),
+            so that what training has learned and cached stays as it is. Every sample comes once,
+            whatever the number of ranks.
         cache: Memory for records: bytes, "8GiB", or "20%" of the dataset.
-        rank, world_size: This process and how many there are, all on this node. Default: torch.distributed's if it is
-            initialised, else $RANK and $WORLD_SIZE, else those of Slurm's step (srun), else 0 of 1.
-        seed: Of all that is drawn. The same seed and losses give the same epochs.
-        preset: The system to be: its sampler, policy and order where these are not given. "clairvoyant" is shade's own,
-            the others are there to compare with: "shade", "icache", "coordl", "quiver" and "deepio" as their papers mean
-            them, "default" (permutations, LRU), "base" and "ilfu". `shade-load serve --help` says which is what.
-        sampler: "pads" draws by importance from the second epoch on, if losses are reported; "uniform"
-            takes each sample once per epoch; "iis" leaves out samples of low importance, so that epochs
-            are shorter; "cis" delivers them with weight 0; "sequential" takes each once, in the
-            dataset's order.
-        policy: What the cache keeps: "lookahead" what the epoch's plan uses soonest and, behind that, by importance. For
-            comparison "app" by importance alone, "topc" by importance regardless of use, "lfu" the most used, "lru" the
-            latest used, "fifo" the latest read, "arc" a balance of used lately and used again, "static" what came
-            first, "icache" two regions for high and low importance, "quiver" what the epoch has not used.
-        lookahead: How far "lookahead" sees, in epochs. 1: the rest of the epoch.
-        rep: PADS: how many times as often resident samples are drawn, at least 1. 1 is off.
-        hit_cap: PADS: largest share of an epoch that such repeats may take, 0 to 1.
-        cover: PADS: a sample not delivered for so many epochs is put into the next. 0 is off.
-        explore: PADS: share of uniform draws, 0 to 1.
-        order: "shuffled"; "spaced": repeats of a sample 20 to 60 batches apart, for more hits of a small cache; for
-            comparison "hits_first" as SHADE published it, and "opportunistic" (DeepIO).
-        pace: Move samples a few batches so that batches and ranks miss evenly.
-        draw_ahead: Draw each epoch an epoch early, from losses that are an epoch older: more hits, as the cache then sees
-            a whole epoch ahead at all times.
-        tail: An epoch's last batch: "even" makes it shorter but equal in all ranks, "drop" leaves it out, "pad" fills
-            it up (`batch.padding` says where).
-        on_error: A bad record is an error ("raise"), left out ("skip") or replaced by another of its class ("substitute"). A batch
-            of which nothing is left is not delivered; with several ranks, which must have as many batches, it is an error.
-        bad_max: Largest share of an epoch's samples that may be skipped or substituted, 0 to 1, over all ranks. One more ends
-            the epoch with `RecordError`. Eight may be in any case, unless it is 0.
-        job: Name that sets trainings on one dataset apart, the same in all ranks of one. Default: several ranks have the name of
-            torchrun's run or of Slurm's job, if they have one. One rank is "default", or, where another training is that at
-            the moment, the next free name, and a warning says which. `loader.job` is the name.
-        socket: Path of a daemon's socket. Default: a name made from user, dataset and job.
-        store: Simulate a distant store: "latency=2ms,bandwidth=1Gbit,depth=32"; see `shade-load serve --help`.
-        depth: Reads in flight. Default: the daemon finds out.
-        hedge: Ask once more for records that are far later than the others, for 1 in 100 at most.
-        workers: Threads that fill batches. Default: the daemon chooses.
-        jpeg: What decodes JPEGs: "auto", shade's own decoder where it can, or "turbo", libjpeg-turbo alone. Pixels are
-            the same; "turbo" takes about 1.6 times as long, and rules out shade's decoder as the cause of a problem.
-        engine: "auto", "uring", "threads", or "sim": a simulated store.
-        io: "auto", "direct" or "buffered".
-        ring: Shared memory for finished batches: bytes or "256MiB". Half of it may be kept in hand; what comes while more
-            is kept is copied. Default: eight batches, 16 MiB if these are less.
-        linger: Seconds that a daemon which a Loader has started stays after its last rank has left, so that a restarted training
-            finds its cache.
-        timeout: Seconds after which a wait for the daemon is given up with `LoaderTimeout`.
-
-    `cache`, `policy`, `lookahead`, `store`, `depth`, `hedge`, `workers`, `jpeg`, `engine`, `io` and `linger` are the daemon's: the first
-    Loader of a job decides them. One that asks for others while a daemon lingers that nobody uses gets a new one; while others
-    use it a warning says what it has instead.
+        seed: Seed of everything that is drawn. The same seed and losses give the same epochs.
+        rank, world_size: This process and how many there are, all on this node. Default:
+            torch.distributed's if it is initialised, else $RANK and $WORLD_SIZE, else those of
+            Slurm's step (srun), else 0 of 1.
+        preset: A system: its sampler and order where `plan` has none, its policy where `daemon` has
+            none. "clairvoyant" is shade's own. The others are for comparison: "shade", "icache",
+            "coordl", "quiver" and "deepio" as their papers mean them, "default" (permutations,
+            LRU), "base" and "ilfu". `shade-load serve --help` describes each.
+        plan: Which samples an epoch has, in which order, and what becomes of bad ones. Default:
+            draws by importance.
+        daemon: How the daemon is found and runs: job, workers, ring, timeout and others.
     """
 
     _session: _native.Session | None = None
@@ -137,91 +98,55 @@ class Loader:
         batch_size: int,
         *,
         image_size: int | tuple[int, int] | None = None,
-        decode: Transform | Sequence[Transform] | Literal["none"] | Any | None = None,
+        decode: Decode | None = None,
         channels_last: bool = False,
         exact: bool = False,
         transform: Callable[[Any], Any] | None = None,
-        device: Any = None,
+        device: str | torch.device | None = None,
         train: bool = True,
-        cache: int | str = "20%",
+        cache: int | str = CACHE_DEFAULT,
+        seed: int = 0,
         rank: int | None = None,
         world_size: int | None = None,
-        seed: int = 0,
-        preset: Literal[
-            "clairvoyant", "shade", "icache", "coordl", "quiver", "deepio", "default", "base", "ilfu"
-        ] = "clairvoyant",
-        sampler: Literal["pads", "uniform", "iis", "cis", "sequential"] | None = None,
-        policy: Literal["lookahead", "app", "topc", "lfu", "lru", "fifo", "arc", "static", "icache", "quiver"]
-        | None = None,
-        lookahead: float = 1.0,
-        rep: float = 1.0,
-        hit_cap: float = 0.6,
-        cover: int = 5,
-        explore: float = 0.0,
-        order: Literal["shuffled", "spaced", "hits_first", "opportunistic"] | None = None,
-        pace: bool = False,
-        draw_ahead: bool = False,
-        tail: Literal["even", "drop", "pad"] = "even",
-        on_error: Literal["raise", "skip", "substitute"] = "raise",
-        bad_max: float = 0.01,
-        job: str | None = None,
-        socket: str | os.PathLike[str] | None = None,
-        store: str | None = None,
-        depth: int | None = None,
-        hedge: bool = False,
-        workers: int | None = None,
-        jpeg: Literal["auto", "turbo"] = "auto",
-        engine: Literal["auto", "uring", "threads", "sim"] = "auto",
-        io: Literal["auto", "direct", "buffered"] = "auto",
-        ring: int | str | None = None,
-        linger: float = 3.0,
-        timeout: float = 300.0,
+        preset: Preset = "clairvoyant",
+        plan: Plan = Plan(),
+        daemon: Daemon = Daemon(),
+        **moved: Never,
     ) -> None:
+        if moved:
+            raise _misplaced(moved)
+        for name, given, kind in (("plan", plan, Plan), ("daemon", daemon, Daemon)):
+            if not isinstance(given, kind):
+                raise TypeError(f"{name}: got {given!r}, expected a {kind.__name__}")
         self.rank, self.world_size = ranks(rank, world_size)
-        self._timeout = number("timeout", timeout, 0.001, 1e9)
-        its_sampler, its_policy, its_order = system(preset)
+        self._timeout = daemon.timeout
+        sampler, policy, order = system(preset)
         self._trains = flag("train", train)
         if not train:
-            if sampler not in (None, "sequential"):
-                raise ValueError(f"sampler: got {sampler!r} with train=False, which takes each sample once, in order")
+            if plan.sampler not in (None, "sequential"):
+                raise ValueError(
+                    f"sampler: got {plan.sampler!r} with train=False, which takes each sample once, in order"
+                )
             sampler = "sequential"
-        self._job = JobOptions(
-            batch_size=batch_size,
-            world_size=self.world_size,
-            images=_images(image_size, decode, channels_last, exact),
-            sampler=its_sampler if sampler is None else sampler,
-            order=its_order if order is None else order,
-            seed=seed,
-            rep=rep,
-            hit_cap=hit_cap,
-            cover=cover,
-            explore=explore,
-            pace=pace,
-            draw_ahead=draw_ahead,
-            tail=tail,
-            on_error=on_error,
-            bad_max=bad_max,
-            ring=ring,
-        ).to_native()
+        _native.check_field("seed", seed)
+        _native.check_field("batch_size", batch_size)
+        self._job: dict[str, Any] = {
+            **asdict(plan),
+            "sampler": plan.sampler or sampler,
+            "order": plan.order or order,
+            "seed": seed,
+            "batch_size": batch_size,
+            "world_size": self.world_size,
+            "images": _images(image_size, decode, channels_last, exact),
+            "ring_bytes": daemon.ring_bytes(),
+        }
         suffix = "" if train else VALIDATION_SUFFIX
-        if job is not None:
-            job_name(job + suffix)
+        if daemon.job is not None:
+            job_name(daemon.job + suffix)
         path = dataset_path(dataset)
-        socket_path = None if socket is None else os.path.abspath(socket)
-        daemon = DaemonOptions(
-            cache=cache,
-            policy=its_policy if policy is None else policy,
-            lookahead=lookahead,
-            store=store,
-            depth=depth,
-            hedge=hedge,
-            workers=workers,
-            jpeg=jpeg,
-            engine=engine,
-            io=io,
-            linger=linger,
-        )
-        attach = Attach(path, socket_path, self.rank, self._job, daemon, find_daemon(), self._timeout)
+        socket_path = None if daemon.socket is None else os.path.abspath(daemon.socket)
+        settings = daemon.settings(cache, policy)
+        attach = Attach(path, socket_path, self.rank, self._job, settings, find_daemon(), self._timeout)
         if transform is not None and not callable(transform):
             raise TypeError(f"transform: got {transform!r}, expected a function of a batch's images")
         self._transform = transform
@@ -243,13 +168,14 @@ class Loader:
         self._asks_for_reports = False
         # Counts iterations, so that an iterator left behind cannot take batches from the one after it.
         self._iteration = 0
-        if job is None:
-            self.job, self._session = attach.by_free_name(suffix, has_own_socket=socket is not None)
+        if daemon.job is None:
+            self.job, self._session = attach.by_free_name(suffix, has_own_socket=socket_path is not None)
         else:
-            self.job = job + suffix
+            self.job = daemon.job + suffix
             self._session = attach(self.job)
-        self._fields = self._session.fields(io == "buffered")
-        self._dataset = PackedDataset(path, self._session.samples, self._session.content_id, io == "buffered")
+        buffered = daemon.io == "buffered"
+        self._fields = self._session.fields(buffered)
+        self._dataset = PackedDataset(path, self._session.samples, self._session.content_id, buffered)
         if self._torch is not None and device is not None:
             self._device = CudaDevice(self._torch, device, *self._session.payload)
 
@@ -263,7 +189,7 @@ class Loader:
 
     @property
     def batch_size(self) -> int:
-        """Samples per batch and rank. The epoch's last batch may be shorter; see `tail`."""
+        """Samples per batch and rank. The epoch's last batch may be shorter; see `Plan.tail`."""
         return self._job["batch_size"]
 
     @property
@@ -415,7 +341,7 @@ class Loader:
         sampler = self._job["sampler"]
         warnings.warn(
             f"no loss was reported in the last epoch, and sampler={sampler!r} draws by losses: while none is reported, epochs are "
-            f'permutations, as with sampler="uniform". Call report(batch, losses) for each batch, or choose sampler="uniform"',
+            f"permutations. Call report(batch, losses) for each batch, or choose plan=Plan(sampler=\"uniform\")",
             RuntimeWarning,
             stacklevel=3,
         )
@@ -463,6 +389,18 @@ class _Epoch(Iterator[Batch]):
         self._begun = True
         loader._position = native.index + 1
         return Batch(native, loader._torch, loader._fields, loader._transform, loader._device)
+
+
+def _misplaced(arguments: Mapping[str, object]) -> TypeError:
+    """The error for arguments that `Loader` does not have: it says which of them belong to a plan or a daemon."""
+    places = {field.name: kind.__name__ for kind in (Plan, Daemon) for field in fields(kind)}
+    texts = [
+        f"{name} belongs into {places[name].lower()}={places[name]}({name}={value!r})"
+        if name in places
+        else f"there is no argument {name!r}"
+        for name, value in arguments.items()
+    ]
+    return TypeError(f"Loader: {'; '.join(texts)}")
 
 
 def _images(

@@ -99,7 +99,7 @@ def _check_one_node(world_size: int, environment: Mapping[str, str]) -> None:
             raise ValueError(
                 f"world_size: {world_size} ranks, of which this node has {here} ({source}): several nodes are not there yet, "
                 f"as each has a daemon of its own, which would wait for the others' ranks. Train on one node, or give each "
-                f"node's Loaders their own part: rank and world_size of this node, a dataset and a job= each"
+                f"node's Loaders their own part: rank and world_size of this node, a dataset and a Daemon(job=...) each"
             )
 
 

@@ -8,9 +8,9 @@ size.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from . import _native
 from .options import IMAGE_SIDE_MAX, flag, integer, number
@@ -60,6 +60,8 @@ class RandomHorizontalFlip:
 NONE = "none"
 
 Transform = Resize | CenterCrop | RandomCrop | RandomResizedCrop | RandomHorizontalFlip
+# Transforms of ours or torchvision's (callables), one or several; or "none".
+Decode = Transform | Callable[[Any], Any] | Sequence[Transform | Callable[[Any], Any]] | Literal["none"]
 
 _ORDER = (
     "expected Resize, CenterCrop, RandomCrop or RandomResizedCrop, where Resize may come before one of the crops, "

@@ -1,0 +1,441 @@
+//! What a job asks for. Each parameter is declared here once: its type, default, limits, help and
+//! place in a message.
+//!
+//! Trace lines and the texts of command lines derive from the declarations by field name (serde).
+//! The byte table is in `CONTROL.md`.
+
+use std::fmt;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::ImageSpec;
+use super::codec::{Reader, Writer, flag};
+use super::types::{OnError, Order, Output, Sampler, SpecError, Tail};
+use crate::FormatError;
+use crate::limits::{BATCH_SAMPLES_MAX, PAYLOAD_ALIGN_BYTES, PAYLOAD_BYTES_MAX, RANKS_MAX};
+
+/// A parameter of [`PlanSpec`] as a command line shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parameter {
+    /// Name of the field.
+    pub name: &'static str,
+    /// Name of the option and, unless it is a flag, of its value: "hit-cap SHARE".
+    pub usage: &'static str,
+    /// Default value, as Rust source.
+    pub default: &'static str,
+    /// Meaning of the parameter.
+    pub help: &'static str,
+}
+
+/// Declares [`PlanSpec`]: `/// help`, then `field: type = default, "usage";` for each parameter.
+macro_rules! plan_spec {
+    ($($(#[doc = $help:literal])+ $name:ident: $type:ty = $default:expr, $usage:literal;)+) => {
+        /// How the plan of each epoch is drawn.
+        #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+        pub struct PlanSpec { $($(#[doc = $help])+ pub $name: $type),+ }
+
+        impl Default for PlanSpec {
+            fn default() -> Self {
+                Self { $($name: $default),+ }
+            }
+        }
+
+        impl PlanSpec {
+            /// Every parameter, in the order of declaration.
+            pub const PARAMETERS: &'static [Parameter] = &[$(Parameter {
+                name: stringify!($name),
+                usage: $usage,
+                default: stringify!($default),
+                help: concat!($($help),+),
+            }),+];
+        }
+    };
+}
+
+plan_spec! {
+    /// How samples are drawn. `pads` draws by importance from the second epoch on, `uniform` takes
+    /// each sample once an epoch, `iis` leaves out samples of low importance, `cis` delivers them
+    /// with weight 0, and `sequential` takes each sample once, in the dataset's order.
+    sampler: Sampler = Sampler::Uniform, "sampler SAMPLER";
+
+    /// Order of delivery. `shuffled` is a seeded shuffle, `spaced` has repeats of a sample 20 to 60
+    /// batches apart, `hits_first` has cached samples first (SHADE as published), and
+    /// `opportunistic` draws from what is in memory (DeepIO).
+    order: Order = Order::Shuffled, "order ORDER";
+
+    /// Seed of every random choice.
+    seed: u64 = 0, "seed N";
+
+    /// PADS: factor on the draws of resident samples, at least 1; 1 is off. The plan then depends
+    /// on the cache's content.
+    rep: f64 = 1.0, "rep FACTOR";
+
+    /// PADS: largest share of an epoch that such replicated draws may take, 0 to 1.
+    hit_cap: f64 = 0.6, "hit-cap SHARE";
+
+    /// PADS: a sample that was not delivered for this many epochs is put into the plan; 0 is off.
+    cover: u32 = 5, "cover EPOCHS";
+
+    /// PADS: share of draws that ignore importance, 0 to 1.
+    explore: f64 = 0.0, "explore SHARE";
+
+    /// Move samples by a few batches, so that batches and ranks have equally many expected misses.
+    pace: bool = false, "pace";
+
+    /// Draw each plan an epoch early, from importance as it was then. The cache then sees a whole
+    /// epoch ahead at all times.
+    draw_ahead: bool = false, "draw-ahead";
+}
+
+impl PlanSpec {
+    /// Sets a parameter from its text, as a command line has it.
+    ///
+    /// # Errors
+    /// There is no such parameter, or it cannot have this value.
+    pub fn set(&mut self, name: &str, text: &str) -> Result<(), FieldError> {
+        let spec: Self = with_field(self, name, value(text))?;
+        spec.validate().map_err(|error| FieldError(error.to_string()))?;
+        *self = spec;
+        Ok(())
+    }
+
+    /// Refuses numbers that make no plan.
+    ///
+    /// # Errors
+    /// Names the field.
+    pub fn validate(&self) -> Result<(), SpecError> {
+        if !(self.rep.is_finite() && self.rep >= 1.0) {
+            return Err(refused("rep", self.rep, "a finite number of at least 1"));
+        }
+        for (field, share) in [("hit_cap", self.hit_cap), ("explore", self.explore)] {
+            in_share(field, share)?;
+        }
+        Ok(())
+    }
+}
+
+/// What one job asks of the daemon. Every rank of a job must send an equal one.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct JobSpec {
+    /// How epochs are drawn.
+    #[serde(flatten)]
+    pub plan: PlanSpec,
+    /// Rows in each rank's batch.
+    pub batch_size: u32,
+    /// Ranks of the job.
+    pub world_size: u32,
+    /// What becomes of an incomplete last batch.
+    pub tail: Tail,
+    /// What a batch holds. It has no text form.
+    #[serde(skip)]
+    pub output: Output,
+    /// What happens to a bad record.
+    pub on_error: OnError,
+    /// Largest share of an epoch's samples that may be skipped or substituted, 0 to 1; more end the
+    /// epoch.
+    pub bad_max: f64,
+    /// Length of each rank's payload segment in bytes; 0 leaves it to the daemon.
+    pub ring_bytes: u64,
+}
+
+impl Default for JobSpec {
+    /// One rank, batches of one raw record.
+    fn default() -> Self {
+        Self {
+            plan: PlanSpec::default(),
+            batch_size: 1,
+            world_size: 1,
+            tail: Tail::default(),
+            output: Output::default(),
+            on_error: OnError::default(),
+            bad_max: 0.01,
+            ring_bytes: 0,
+        }
+    }
+}
+
+impl JobSpec {
+    /// Checks a value for one field, of the job itself or of its plan.
+    ///
+    /// # Errors
+    /// There is no such field, or it cannot have this value.
+    pub fn check_field(name: &str, value: Value) -> Result<(), FieldError> {
+        let spec: Self = with_field(&Self::default(), name, value)?;
+        spec.validate().map_err(|error| FieldError(error.to_string()))
+    }
+
+    /// Refuses what no daemon can serve.
+    ///
+    /// # Errors
+    /// Names the field.
+    pub fn validate(&self) -> Result<(), SpecError> {
+        self.plan.validate()?;
+        in_share("bad_max", self.bad_max)?;
+        in_range("batch_size", self.batch_size, BATCH_SAMPLES_MAX)?;
+        in_range("world_size", self.world_size, RANKS_MAX)?;
+        if let Output::Decoded(images) = self.output {
+            images.validate()?;
+            let ImageSpec { height, width, .. } = images;
+            // Below 2^45: 2^15 rows of 3 x 2^28 bytes.
+            let batch_bytes = u64::from(self.batch_size) * images.bytes();
+            if batch_bytes >= PAYLOAD_BYTES_MAX {
+                let got =
+                    format_args!("{} of {height} x {width} pixels, {batch_bytes} bytes", self.batch_size);
+                let expected = format_args!("less than {PAYLOAD_BYTES_MAX} bytes a batch");
+                return Err(refused("batch_size", got, expected));
+            }
+        }
+        if self.ring_bytes > PAYLOAD_BYTES_MAX || !self.ring_bytes.is_multiple_of(PAYLOAD_ALIGN_BYTES) {
+            let expected = format_args!("0 or a multiple of {PAYLOAD_ALIGN_BYTES} up to {PAYLOAD_BYTES_MAX}");
+            return Err(refused("ring_bytes", self.ring_bytes, expected));
+        }
+        Ok(())
+    }
+
+    pub(super) fn write(&self, writer: &mut Writer) {
+        writer.u8(self.plan.sampler.code());
+        writer.u8(self.plan.order.code());
+        writer.u8(self.tail.code());
+        writer.u8(self.on_error.code());
+        writer.u64(self.plan.seed);
+        writer.f64(self.plan.rep);
+        writer.f64(self.plan.hit_cap);
+        writer.f64(self.plan.explore);
+        writer.u32(self.plan.cover);
+        writer.u8(u8::from(self.plan.pace));
+        writer.u8(u8::from(self.plan.draw_ahead));
+        writer.u32(self.batch_size);
+        writer.u32(self.world_size);
+        writer.u64(self.ring_bytes);
+        writer.f64(self.bad_max);
+        self.output.write(writer);
+    }
+
+    /// Reads the fields in the order of [`write`](Self::write).
+    pub(super) fn read(reader: &mut Reader<'_>) -> Result<Self, FormatError> {
+        let sampler = reader.choice("sampler", Sampler::from_code)?;
+        let order = reader.choice("order", Order::from_code)?;
+        let tail = reader.choice("tail", Tail::from_code)?;
+        let on_error = reader.choice("on_error", OnError::from_code)?;
+        let seed = reader.u64()?;
+        let rep = reader.f64()?;
+        let hit_cap = reader.f64()?;
+        let explore = reader.f64()?;
+        let cover = reader.u32()?;
+        let pace = reader.choice("pace", flag)?;
+        let draw_ahead = reader.choice("draw_ahead", flag)?;
+        let batch_size = reader.u32()?;
+        let world_size = reader.u32()?;
+        let ring_bytes = reader.u64()?;
+        let bad_max = reader.f64()?;
+        let output = Output::read(reader)?;
+        let plan = PlanSpec { sampler, order, seed, rep, hit_cap, cover, explore, pace, draw_ahead };
+        Ok(Self { plan, batch_size, world_size, tail, output, on_error, bad_max, ring_bytes })
+    }
+}
+
+/// A field's value that cannot be: names the field, the value and what it may be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct FieldError(String);
+
+/// `spec` with another value of the field `name`.
+fn with_field<T: Serialize + DeserializeOwned>(spec: &T, name: &str, value: Value) -> Result<T, FieldError> {
+    let wrong = |error: serde_json::Error| FieldError(format!("{name}: {error}"));
+    let mut fields = serde_json::to_value(spec).map_err(wrong)?;
+    let field = fields.get_mut(name).ok_or_else(|| FieldError(format!("{name}: there is no such field")))?;
+    *field = value;
+    serde_json::from_value(fields).map_err(wrong)
+}
+
+/// A flag or a number, if the text is one, else the text.
+fn value(text: &str) -> Value {
+    let flag = text.parse::<bool>().map(Value::from).ok();
+    let whole = || text.parse::<u64>().map(Value::from).ok();
+    let number = || text.parse::<f64>().ok().and_then(serde_json::Number::from_f64).map(Value::Number);
+    flag.or_else(whole).or_else(number).unwrap_or_else(|| Value::from(text))
+}
+
+fn in_range(field: &'static str, value: u32, most: u32) -> Result<(), SpecError> {
+    if value == 0 || value > most {
+        return Err(refused(field, value, format_args!("1 to {most}")));
+    }
+    Ok(())
+}
+
+fn in_share(field: &'static str, share: f64) -> Result<(), SpecError> {
+    // Written so that NaN fails.
+    if !(0.0..=1.0).contains(&share) {
+        return Err(refused(field, share, "0 to 1"));
+    }
+    Ok(())
+}
+
+fn refused(field: &'static str, got: impl fmt::Display, expected: impl fmt::Display) -> SpecError {
+    SpecError { field, got: got.to_string(), expected: expected.to_string() }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::control::Framing;
+
+    fn choice<T: Copy + std::fmt::Debug + 'static>(all: &'static [T]) -> impl Strategy<Value = T> {
+        prop::sample::select(all)
+    }
+
+    fn framing() -> impl Strategy<Value = Framing> {
+        prop_oneof![
+            Just(Framing::Cover),
+            Just(Framing::Stretch),
+            any::<u32>().prop_map(|short| Framing::Center { short }),
+            any::<(u32, u32)>().prop_map(|(short, padding)| Framing::Random { short, padding }),
+            any::<([f64; 2], [f64; 2])>().prop_map(|(scale, ratio)| Framing::RandomResized { scale, ratio }),
+        ]
+    }
+
+    prop_compose! {
+        fn images()(
+            height: u32, width: u32, framing in framing(), flip: f64, channels_last: bool, exact: bool,
+        ) -> ImageSpec {
+            ImageSpec { height, width, framing, flip, channels_last, exact }
+        }
+    }
+
+    fn output() -> impl Strategy<Value = Output> {
+        prop_oneof![
+            Just(Output::Raw),
+            images().prop_map(Output::Decoded),
+            any::<bool>().prop_map(|channels_last| Output::Ragged { channels_last }),
+        ]
+    }
+
+    prop_compose! {
+        pub(in crate::control) fn any_spec()(
+            sampler in choice(Sampler::ALL), order in choice(Order::ALL), tail in choice(Tail::ALL),
+            on_error in choice(OnError::ALL), seed: u64, rep: f64, hit_cap: f64, explore: f64, cover: u32,
+            pace: bool, draw_ahead: bool, bad_max: f64,
+            numbers: (u32, u32, u64), output in output(),
+        ) -> JobSpec {
+            JobSpec {
+                plan: PlanSpec { sampler, order, seed, rep, hit_cap, cover, explore, pace, draw_ahead },
+                batch_size: numbers.0,
+                world_size: numbers.1,
+                tail,
+                output,
+                on_error,
+                bad_max,
+                ring_bytes: numbers.2,
+            }
+        }
+    }
+
+    fn spec() -> JobSpec {
+        JobSpec {
+            batch_size: 256,
+            world_size: 8,
+            output: Output::Decoded(ImageSpec::cover(224, 224)),
+            ..JobSpec::default()
+        }
+    }
+
+    #[test]
+    fn every_bad_field_is_named() {
+        spec().validate().unwrap();
+        JobSpec::default().validate().unwrap();
+        let plan = spec().plan;
+        let bad = [
+            ("rep", JobSpec { plan: PlanSpec { rep: 0.9, ..plan }, ..spec() }),
+            ("rep", JobSpec { plan: PlanSpec { rep: f64::NAN, ..plan }, ..spec() }),
+            ("rep", JobSpec { plan: PlanSpec { rep: f64::INFINITY, ..plan }, ..spec() }),
+            ("hit_cap", JobSpec { plan: PlanSpec { hit_cap: 1.1, ..plan }, ..spec() }),
+            ("hit_cap", JobSpec { plan: PlanSpec { hit_cap: f64::NAN, ..plan }, ..spec() }),
+            ("explore", JobSpec { plan: PlanSpec { explore: -0.1, ..plan }, ..spec() }),
+            ("bad_max", JobSpec { bad_max: -0.01, ..spec() }),
+            ("bad_max", JobSpec { bad_max: 1.5, ..spec() }),
+            ("bad_max", JobSpec { bad_max: f64::NAN, ..spec() }),
+            ("batch_size", JobSpec { batch_size: 0, ..spec() }),
+            ("batch_size", JobSpec { batch_size: 32_769, ..spec() }),
+            ("world_size", JobSpec { world_size: 0, ..spec() }),
+            ("world_size", JobSpec { world_size: RANKS_MAX + 1, ..spec() }),
+            ("height", JobSpec { output: Output::Decoded(ImageSpec::cover(0, 1)), ..spec() }),
+            ("width", JobSpec { output: Output::Decoded(ImageSpec::cover(1, 20_000)), ..spec() }),
+            (
+                "batch_size",
+                JobSpec {
+                    batch_size: 32_768,
+                    output: Output::Decoded(ImageSpec::cover(16_384, 16_384)),
+                    ..spec()
+                },
+            ),
+            ("ring_bytes", JobSpec { ring_bytes: 100, ..spec() }),
+            ("ring_bytes", JobSpec { ring_bytes: PAYLOAD_BYTES_MAX + 4096, ..spec() }),
+        ];
+        for (field, spec) in bad {
+            assert_eq!(spec.validate().unwrap_err().field, field, "{spec:?}");
+        }
+    }
+
+    #[test]
+    fn every_parameter_is_set_by_its_name_and_text() {
+        let texts = ["pads", "spaced", "18446744073709551615", "2", "0.25", "3", ".5", "true", "true"];
+        assert_eq!(texts.len(), PlanSpec::PARAMETERS.len());
+        let mut spec = PlanSpec::default();
+        for (parameter, text) in PlanSpec::PARAMETERS.iter().zip(texts) {
+            let before = spec;
+            spec.set(parameter.name, text).unwrap();
+            assert_ne!(spec, before, "{}", parameter.name);
+        }
+        let expected = PlanSpec {
+            sampler: Sampler::Pads,
+            order: Order::Spaced,
+            seed: u64::MAX,
+            rep: 2.0,
+            hit_cap: 0.25,
+            cover: 3,
+            explore: 0.5,
+            pace: true,
+            draw_ahead: true,
+        };
+        assert_eq!(spec, expected);
+    }
+
+    #[test]
+    fn a_bad_text_is_refused_by_name_and_changes_nothing() {
+        let bad = [
+            ("sampler", "random"),
+            ("seed", "-1"),
+            ("seed", "18446744073709551616"),
+            ("rep", "0.5"),
+            ("rep", "inf"),
+            ("hit_cap", "nan"),
+            ("hit_cap", "60%"),
+            ("cover", "4294967296"),
+            ("cover", "1.5"),
+            ("pace", "1"),
+            ("lookahead", "1"),
+        ];
+        for (name, text) in bad {
+            let mut spec = PlanSpec::default();
+            let error = spec.set(name, text).unwrap_err().to_string();
+            assert!(error.starts_with(name), "{name}={text}: {error}");
+            assert_eq!(spec, PlanSpec::default());
+        }
+    }
+
+    #[test]
+    fn fields_of_job_and_plan_are_checked_alike() {
+        JobSpec::check_field("batch_size", 256.into()).unwrap();
+        JobSpec::check_field("hit_cap", 1.into()).unwrap();
+        for (name, value) in
+            [("batch_size", Value::from(0)), ("tail", "keep".into()), ("hit_cap", "0.5".into())]
+        {
+            let error = JobSpec::check_field(name, value).unwrap_err().to_string();
+            assert!(error.starts_with(name), "{error}");
+        }
+    }
+}

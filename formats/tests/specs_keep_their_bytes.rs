@@ -1,0 +1,102 @@
+//! The wire format of a job's specification and its line in a trace never change by accident.
+
+#![expect(
+    clippy::indexing_slicing,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, in its helper functions too"
+)]
+
+use shade_formats::control::{
+    Framing, ImageSpec, JobSpec, OnError, Order, Output, PROTOCOL, PlanSpec, Request, Sampler, Tail,
+};
+use shade_formats::trace::{Job, Line};
+
+/// All fields but `draw_ahead` differ from their defaults, and neighbours differ from each other.
+fn spec() -> JobSpec {
+    JobSpec {
+        plan: PlanSpec {
+            sampler: Sampler::Pads,
+            order: Order::Spaced,
+            seed: 0x0102_0304_0506_0708,
+            rep: 1.5,
+            hit_cap: 0.5,
+            cover: 7,
+            explore: 0.25,
+            pace: true,
+            draw_ahead: false,
+        },
+        batch_size: 256,
+        world_size: 8,
+        tail: Tail::Even,
+        output: Output::Raw,
+        on_error: OnError::Substitute,
+        bad_max: 0.125,
+        ring_bytes: 1 << 20,
+    }
+}
+
+fn hello(spec: JobSpec) -> Request {
+    Request::Hello {
+        protocol: PROTOCOL,
+        samples: 3,
+        content_id: 5,
+        dataset: "/d".to_owned(),
+        job: "j".to_owned(),
+        rank: 1,
+        borrows: false,
+        settings: [("cache".to_owned(), "20%".to_owned())].into_iter().collect(),
+        spec,
+    }
+}
+
+/// The bytes of a Hello's specification, which is the last of it.
+fn spec_bytes(spec: JobSpec, length: usize) -> String {
+    let bytes = hello(spec).encode();
+    assert_eq!(Request::decode(&bytes).unwrap(), hello(spec));
+    bytes[bytes.len() - length..].iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[test]
+fn a_raw_specification_has_the_67_bytes_of_control_md() {
+    let expected = [
+        "02030303",         // sampler, order, tail, on_error
+        "0807060504030201", // seed
+        "000000000000f83f", // rep
+        "000000000000e03f", // hit_cap
+        "000000000000d03f", // explore
+        "07000000",         // cover
+        "0100",             // pace, draw_ahead
+        "00010000",         // batch_size
+        "08000000",         // world_size
+        "0000100000000000", // ring_bytes
+        "000000000000c03f", // bad_max
+        "01",               // output: raw
+    ];
+    assert_eq!(spec_bytes(spec(), 67), expected.concat());
+}
+
+#[test]
+fn decoded_and_ragged_specifications_go_on_with_their_images() {
+    let ragged = JobSpec { output: Output::Ragged { channels_last: true }, ..spec() };
+    assert!(spec_bytes(ragged, 68).ends_with("c03f0301"));
+    let framing = Framing::Random { short: 9, padding: 4 };
+    let images = ImageSpec { height: 2, width: 3, framing, flip: 0.5, channels_last: true, exact: true };
+    let expected = ["c03f02", "02000000", "03000000", "000000000000e03f", "03", "04", "09000000", "04000000"];
+    let decoded = JobSpec { output: Output::Decoded(images), ..spec() };
+    assert!(spec_bytes(decoded, 93).ends_with(&expected.concat()));
+}
+
+#[test]
+fn a_job_s_line_in_a_trace_stays_as_it_is() {
+    let line = Line::Job(Job::new(51_200_999, true, &spec()));
+    let expected = concat!(
+        r#"{"job":{"at_us":51200,"under_way":true,"batch_size":256,"world_size":8,"sampler":"pads","#,
+        r#""order":"spaced","tail":"even","seed":72623859790382856,"rep":1.5,"hit_cap":0.5,"cover":7,"#,
+        r#""explore":0.25,"pace":true,"draw_ahead":false}}"#,
+        "\n"
+    );
+    assert_eq!(String::from_utf8(line.encode()).unwrap(), expected);
+    assert_eq!(Line::decode(expected.as_bytes()), Ok(line));
+    let newer = expected.replace("\"cover\":7", "\"cover\":7,\"of_a_later_version\":[1]");
+    assert!(Line::decode(newer.as_bytes()).is_ok(), "unknown fields are ignored");
+}

@@ -1,0 +1,84 @@
+"""Plan: what a training's batches consist of."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Literal
+
+from . import _native
+from .options import Options, choice
+
+Sampler = Literal["pads", "uniform", "iis", "cis", "sequential"]
+Order = Literal["shuffled", "spaced", "hits_first", "opportunistic"]
+Preset = Literal["clairvoyant", "shade", "icache", "coordl", "quiver", "deepio", "default", "base", "ilfu"]
+
+# Samplers that draw by the losses that are reported.
+BY_LOSS = ("pads", "iis", "cis")
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Plan(Options):
+    """What a training's batches consist of: which samples, in which order, and what about bad ones.
+
+        Loader("photos.shade", 256, image_size=224, plan=Plan(sampler="uniform"))
+
+    All ranks of a training need equal plans. The same plan, seed and losses give the same batches;
+    with `rep` above 1 they also depend on the cache's content.
+
+    Args:
+        sampler: How an epoch's samples are drawn. Default: the preset's, which is "pads". "pads"
+            draws by importance, with repetition, from the second epoch on. It needs each sample's
+            loss (`Loader.report`); an epoch after one without any loss is a permutation.
+            "uniform" takes each sample once an epoch. Choose it if you do not report losses.
+            "iis" leaves out samples of low importance, so epochs are shorter. "cis" delivers those
+            samples with weight 0. Both are for comparison.
+            "sequential" takes each sample once, in the dataset's order. `train=False` implies it.
+        order: Order of an epoch's samples. Default: the preset's, which is "shuffled".
+            "spaced" keeps repeats of a sample 20 to 60 batches apart: more hits in a small cache.
+            "hits_first" (SHADE as published) and "opportunistic" (DeepIO) are for comparison.
+        rep: Factor on how often samples in the cache are drawn by "pads", at least 1. Default: 1.0,
+            which is off. Raise it if the store is too slow: more hits, less variety.
+        hit_cap: Largest share of an epoch, 0 to 1, that such repeats may take. Default: 0.6. Lower
+            it if a high `rep` leaves too little new in an epoch.
+        cover: A sample that was not delivered for so many epochs is put into the next one by
+            "pads". Default: 5; 0 is off. Lower it if rare samples are seen too seldom.
+        explore: Share of draws by "pads", 0 to 1, that ignore importance. Default: 0.0. Raise it if
+            losses are noisy.
+        pace: Move samples by a few batches, so that batches and ranks miss the cache evenly.
+            Default: False. Set it if some batches come late and others early.
+        draw_ahead: Draw each epoch an epoch early, from losses that are an epoch older. Default:
+            False. Set it for more hits: the cache then sees a whole epoch ahead.
+        tail: An epoch's last batch if the samples do not fill it. Default: "even", which makes it
+            shorter, but equally so in all ranks. "drop" leaves it out. "pad" fills it up, and
+            `batch.padding` says where. Change it if the model needs batches of one size.
+        on_error: What becomes of a record that is damaged or cannot be decoded. Default: "raise",
+            which ends the epoch with an error. "skip" leaves it out; "substitute" replaces it by
+            another sample of its class. A batch of which nothing is left is not delivered; with
+            several ranks, which need equally many batches, it is an error. Change it for a long
+            training on data that you cannot repair.
+        bad_max: Largest share of an epoch's samples, 0 to 1, over all ranks, that may be skipped or
+            substituted. One more ends the epoch with `RecordError`. Default: 0.01. Eight may be in
+            any case, unless it is 0. Raise it if more bad records are known to be harmless.
+    """
+
+    sampler: Sampler | None = None
+    order: Order | None = None
+    rep: float = 1.0
+    hit_cap: float = 0.6
+    cover: int = 5
+    explore: float = 0.0
+    pace: bool = False
+    draw_ahead: bool = False
+    tail: Literal["even", "drop", "pad"] = "even"
+    on_error: Literal["raise", "skip", "substitute"] = "raise"
+    bad_max: float = 0.01
+
+    def __post_init__(self) -> None:
+        for name, value in asdict(self).items():
+            if value is not None or name not in ("sampler", "order"):
+                _native.check_field(name, value)
+
+
+def system(preset: str) -> tuple[str, str, str]:
+    """Sampler, policy and order of a preset."""
+    return _native.PRESETS[choice("preset", preset, _native.PRESETS)]
