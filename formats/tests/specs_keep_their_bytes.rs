@@ -43,7 +43,6 @@ fn hello(spec: JobSpec) -> Request {
         dataset: "/d".to_owned(),
         job: "j".to_owned(),
         rank: 1,
-        borrows: false,
         settings: [("cache".to_owned(), "20%".to_owned())].into_iter().collect(),
         spec,
     }

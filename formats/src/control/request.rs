@@ -1,6 +1,6 @@
 //! What a trainer's process asks of the daemon.
 
-use super::codec::{Reader, Writer, flag, other_protocol, unknown_tag};
+use super::codec::{Reader, Writer, other_protocol, unknown_tag};
 use super::settings::Settings;
 use super::spec::JobSpec;
 use crate::FormatError;
