@@ -13,8 +13,8 @@ use std::fs;
 use std::process::Command;
 
 use shade_formats::ShardId;
-use shade_formats::shard::member_name;
-use shade_pack::dataset::{Dataset, record_extension};
+use shade_formats::shard::{member_name, record_extension};
+use shade_pack::dataset::Dataset;
 use support::{run_well, varied_image_folder};
 
 #[test]

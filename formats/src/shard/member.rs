@@ -6,6 +6,7 @@
 use tar::{EntryType, Header};
 
 use crate::error::FormatError;
+use crate::index::{Entry, Media};
 use crate::limits::{RECORD_BYTES_MAX, SHARD_ALIGN_BYTES};
 
 const HEADER: &str = "tar header";
@@ -34,6 +35,29 @@ pub struct Member {
 #[must_use]
 pub fn member_name(key: u32, extension: &str) -> String {
     format!("{key:012}.{extension}")
+}
+
+/// The extension of a record's member: its source file's in lower case; once it was transformed, that of
+/// what it has become. `.zst` follows when it is compressed.
+#[must_use]
+pub fn record_extension(path: &str, entry: &Entry, transformed: bool) -> String {
+    let file = path.rsplit('/').next().unwrap_or_default();
+    let extension = match (transformed, entry.media, file.rsplit_once('.')) {
+        (true, Media::Jpeg, _) => "jpg".to_owned(),
+        (true, Media::Ppm, _) => "ppm".to_owned(),
+        (_, _, Some((_, extension))) => extension.to_ascii_lowercase(),
+        _ => "bin".to_owned(),
+    };
+    if entry.codec.is_compressed() { format!("{extension}.zst") } else { extension }
+}
+
+/// Whether a member may have this name: the record's key, and the extension of its source or of what it
+/// was made into.
+#[must_use]
+pub fn is_record_name(name: &str, key: u32, path: &[u8], entry: &Entry) -> bool {
+    let path = String::from_utf8_lossy(path);
+    let named = |transformed| name == member_name(key, &record_extension(&path, entry, transformed));
+    named(false) || named(true)
 }
 
 /// The header of a regular file: mode 0644, owner and time 0, so that equal records give equal bytes.
@@ -121,6 +145,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::ShardId;
+    use crate::index::Codec;
 
     #[test]
     fn names_are_twelve_digits_and_sort_as_numbers() {
@@ -197,5 +223,31 @@ mod tests {
             summed.set_cksum();
             let _ = parse_member_header(summed.as_bytes(), 0);
         }
+    }
+
+    #[test]
+    fn records_are_named_after_their_source_or_what_became_of_it() {
+        let entry = Entry {
+            shard: ShardId(0),
+            offset: 512,
+            stored_len: 1,
+            raw_len: 1,
+            crc32c: 0,
+            label: 0,
+            width: 0,
+            height: 0,
+            codec: Codec::None,
+            media: Media::Jpeg,
+        };
+        let cases = [("a/x.JPG", "jpg"), ("a/.png", "png"), ("a.b/c", "bin"), ("a/x.tar.tiff", "tiff")];
+        for (path, extension) in cases {
+            assert_eq!(record_extension(path, &entry, false), extension);
+            assert_eq!(record_extension(path, &entry, true), "jpg");
+        }
+        let zstd = Entry { codec: Codec::Zstd, media: Media::Ppm, ..entry };
+        assert!(is_record_name("000000000007.bmp.zst", 7, b"a/x.bmp", &zstd));
+        assert!(is_record_name("000000000007.ppm.zst", 7, b"a/x.bmp", &zstd));
+        assert!(!is_record_name("000000000008.bmp.zst", 7, b"a/x.bmp", &zstd));
+        assert!(!is_record_name("000000000007.bmp", 7, b"a/x.bmp", &zstd));
     }
 }

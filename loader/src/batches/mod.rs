@@ -8,7 +8,6 @@
 
 pub mod decode;
 
-mod decompress;
 mod fault;
 mod fill;
 mod gather;
