@@ -6,6 +6,7 @@
 
 mod columns;
 mod daemon;
+mod faulty_store;
 mod fields;
 mod images;
 mod packed;
@@ -14,6 +15,7 @@ mod programs;
 mod trainer;
 
 pub use daemon::Daemon;
+pub use faulty_store::FaultyStore;
 pub use fields::add_fields;
 pub use images::{Source, class_names, jpeg, noise, png};
 pub use packed::Packed;
