@@ -90,7 +90,7 @@ fn damage_names_sample_path_shard_and_place() {
     let text = error.to_string();
     let place = rig.index.fields(SampleId(7)).unwrap().offset;
     let path = &rig.packed.sources[7].path;
-    let name = format!("fields of sample 7 ({path}) in shard {shard} at byte {place}: bytes with checksum");
+    let name = format!("fields of sample 7 ({path}) in shard {shard} at byte {place}: checksum mismatch");
     assert!(text.starts_with(&name), "{text} does not start with {name}");
     // The others of the shard are whole, and the reader goes on.
     assert_eq!(reader.read(&[1, 2]).unwrap(), [expected(1), expected(2)]);
@@ -101,7 +101,7 @@ fn damage_names_sample_path_shard_and_place() {
     assert!(text.contains(&shard) && text.contains("No such file"), "{text}");
     fs::write(rig.folder.join(&shard), vec![0; 1024]).unwrap();
     let text = rig.reader(true).read(&[7]).unwrap_err().to_string();
-    assert!(text.contains("the file ends before"), "{text}");
+    assert!(text.contains("the shard ends early"), "{text}");
 }
 
 #[test]
@@ -140,7 +140,7 @@ fn an_index_that_is_missing_damaged_or_replaced_is_named() {
     fs::write(&path, &whole[..whole.len() - 1]).unwrap();
     assert!(matches!(reader.read(&[1]), Err(ClientError::Index { .. })));
     fs::remove_file(&path).unwrap();
-    assert!(reader.read(&[1]).unwrap_err().to_string().contains("No such file"));
+    assert!(reader.read(&[1]).unwrap_err().to_string().contains("is no dataset"));
     fs::write(&path, whole).unwrap();
     assert_eq!(reader.read(&[1]).unwrap(), [expected(1)], "a failure is not kept");
 }

@@ -1,4 +1,5 @@
-//! The one checksum: CRC32C (Castagnoli), which storage people expect and which CPUs compute at several GB/s.
+//! The one checksum: CRC32C (Castagnoli), which storage people expect and which CPUs compute at
+//! several GB/s.
 
 /// CRC32C of `bytes`.
 #[must_use]
@@ -6,13 +7,15 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
     crc32c::crc32c(bytes)
 }
 
-/// CRC32C of the bytes seen so far followed by `bytes`, where `crc` covers those seen so far (0 for none).
+/// CRC32C of the bytes seen so far followed by `bytes`, where `crc` covers those seen so far (0 for
+/// none).
 #[must_use]
 pub fn crc32c_append(crc: u32, bytes: &[u8]) -> u32 {
     crc32c::crc32c_append(crc, bytes)
 }
 
-/// CRC32C of two pieces one behind the other, of which only the checksums and the second one's length are known.
+/// CRC32C of two pieces one behind the other, of which only the checksums and the second one's
+/// length are known.
 #[must_use]
 pub fn crc32c_concat(first: u32, second: u32, second_len: usize) -> u32 {
     crc32c::crc32c_combine(first, second, second_len)

@@ -1,4 +1,5 @@
-//! What is wrong with bytes that another process wrote: which structure, where, what stood there, what was expected.
+//! What is wrong with bytes that another process wrote: which structure, where, what stood there,
+//! what was expected.
 
 /// A structure read from disk, shared memory or a socket breaks its format.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -1,6 +1,7 @@
 //! Identifiers with explicit widths, so that a shard number is never taken for a sample.
 
-/// A sample: its position in torchvision's ImageFolder order, `0 .. num_samples`. A dataset holds fewer than 2³² samples.
+/// A sample: its position in torchvision's ImageFolder order, `0 .. num_samples`. A dataset holds
+/// fewer than 2³² samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SampleId(pub u32);
 
@@ -8,7 +9,8 @@ pub struct SampleId(pub u32);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ShardId(pub u32);
 
-/// Which bytes a dataset holds: a hash over its entries, class names and fields, equal for equal datasets.
+/// Which bytes a dataset holds: a hash over its entries, class names and fields, equal for equal
+/// datasets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ContentId(pub u128);
 

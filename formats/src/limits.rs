@@ -14,7 +14,8 @@ pub const SHARDS_MAX: u32 = 1 << 24;
 pub const CLASSES_MAX: u32 = 1 << 24;
 /// Longest original path or class name (Linux' `PATH_MAX`).
 pub const NAME_BYTES_MAX: usize = 4096;
-/// Largest zstd dictionary in an index. Trained ones are some 100 KiB; beyond this they cost more to load than they save.
+/// Largest zstd dictionary in an index. Trained ones are some 100 KiB; beyond this they cost more
+/// to load than they save.
 pub const DICTIONARY_BYTES_MAX: usize = 1 << 20;
 /// Most zstd dictionaries in an index: merging keeps those of every dataset that went in.
 pub const DICTIONARIES_MAX: u32 = 256;
@@ -25,7 +26,8 @@ pub const FIELD_NAME_BYTES_MAX: usize = 64;
 /// Largest index file read into memory when it cannot be mapped.
 pub const INDEX_BYTES_MAX: u64 = 1 << 40;
 
-/// Descriptors in a ring: batches a rank can have in flight. A power of two, so that a wrapping counter keeps its place.
+/// Descriptors in a ring: batches a rank can have in flight. A power of two, so that a wrapping
+/// counter keeps its place.
 pub const RING_DESCRIPTORS: usize = 64;
 /// Most samples in one rank's batch: their losses must fit in one control message.
 pub const BATCH_SAMPLES_MAX: u32 = 32_768;
@@ -47,11 +49,12 @@ pub const RANKS_MAX: u32 = 4096;
 /// Longest line of a trace: a full batch's ids, each with its comma, or its losses.
 pub const TRACE_LINE_BYTES_MAX: usize = 1 << 20;
 
-/// Largest saved state of a job over `samples` samples: a few numbers for each, and the rest. Whoever is handed a longer
-/// one does not read it.
+/// Largest saved state of a job over `samples` samples: a few numbers for each, and the rest.
+/// Whoever is handed a longer one does not read it.
 #[must_use]
 pub const fn state_bytes_max(samples: u32) -> u64 {
-    // The plan's ids and weights, when each sample was scored, and its row of importance are 32 bytes or fewer; widened.
+    // The plan's ids and weights, when each sample was scored, and its row of importance are 32
+    // bytes or fewer; widened.
     (1 << 20) + samples as u64 * 64
 }
 
@@ -65,6 +68,7 @@ const _: () = assert!(BATCH_SAMPLES_MAX as usize * 4 + 1024 <= MESSAGE_BYTES_MAX
 const _: () = assert!(
     2 * NAME_BYTES_MAX + SETTINGS_MAX as usize * 2 * (SETTING_BYTES_MAX + 4) + 1024 <= MESSAGE_BYTES_MAX
 );
-// A number of 32 bits takes 20 characters at most; an id 10, its comma and a letter for how it was served.
+// A number of 32 bits takes 20 characters at most; an id 10, its comma and a letter for how it was
+// served.
 const _: () = assert!(BATCH_SAMPLES_MAX as usize * 21 + 1024 <= TRACE_LINE_BYTES_MAX);
 const _: () = assert!(PAYLOAD_ALIGN_BYTES.is_multiple_of(SHARD_ALIGN_BYTES));

@@ -1,4 +1,5 @@
-//! The on-disk formats as their readers see them: round trip, damage, hostile bytes, and the golden dataset.
+//! The on-disk formats as their readers see them: round trip, damage, hostile bytes, and the golden
+//! dataset.
 #![expect(
     clippy::indexing_slicing,
     clippy::unwrap_used,
@@ -93,8 +94,9 @@ fn assert_is_golden(index: &Index, shard: &[u8]) {
     );
 }
 
-/// Files written by an earlier version stay readable, and today's writer still writes the same bytes. After a wanted
-/// change of format: `SHADE_WRITE_GOLDEN=1 cargo test -p shade-formats golden`.
+/// Files written by an earlier version stay readable, and today's writer still writes the same
+/// bytes. After a wanted change of format: `SHADE_WRITE_GOLDEN=1 cargo test -p shade-formats
+/// golden`.
 #[test]
 fn golden_dataset_opens_and_is_what_the_writer_writes() {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden");

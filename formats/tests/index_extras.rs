@@ -1,4 +1,5 @@
-//! Keys, dictionaries and extra fields as their readers see them, and the golden dataset that has them all.
+//! Keys, dictionaries and extra fields as their readers see them, and the golden dataset that has
+//! them all.
 #![expect(
     clippy::indexing_slicing,
     clippy::unwrap_used,
@@ -113,8 +114,9 @@ fn record<'a>(index: &Index, shard: &'a [u8], sample: u32) -> &'a [u8] {
     &shard[at..at + entry.stored_len as usize]
 }
 
-/// What can be said of any version of zstd: the dictionary and the frame are data here, not the writer's work. After a
-/// wanted change of format: `SHADE_WRITE_GOLDEN=1 cargo test -p shade-formats golden`.
+/// What can be said of any version of zstd: the dictionary and the frame are data here, not the
+/// writer's work. After a wanted change of format: `SHADE_WRITE_GOLDEN=1 cargo test -p
+/// shade-formats golden`.
 #[test]
 fn the_golden_extras_open_and_are_what_the_writer_writes() {
     if std::env::var_os("SHADE_WRITE_GOLDEN").is_some() {
@@ -166,7 +168,8 @@ fn the_golden_extras_open_and_are_what_the_writer_writes() {
     assert_eq!(zstd.decompress(frame, 4096).unwrap(), text(3));
 }
 
-/// GNU tar's and Python's view of it: plain members, of which those of one sample share a key and follow one another.
+/// GNU tar's and Python's view of it: plain members, of which those of one sample share a key and
+/// follow one another.
 #[test]
 fn the_tar_crate_reads_fields_as_members() {
     let (shard, _) = read_golden();
@@ -309,7 +312,8 @@ fn the_writer_refuses_dictionaries_that_readers_would() {
     assert_eq!(index.dictionary(1255), Some(&dictionary(1255)[..]));
 }
 
-/// The sections from row `from` of the table on, bent by `bend`, with every checksum made right again.
+/// The sections from row `from` of the table on, bent by `bend`, with every checksum made right
+/// again.
 fn bent(index: &[u8], kind: u32, bend: impl FnOnce(&mut u32, &mut Vec<u8>)) -> Vec<u8> {
     let word = |at: usize| u32::from_le_bytes(index[at..at + 4].try_into().unwrap());
     let mut sections: Vec<(u32, u32, Vec<u8>)> = (0..word(20) as usize)
@@ -373,7 +377,8 @@ fn wild_values_in_sections_with_right_checksums_are_refused() {
     refused(7, "without magic", &set(28, 0));
 }
 
-/// A reader of minor version 0 knew no required flag: it refuses fields by name instead of finding another content id.
+/// A reader of minor version 0 knew no required flag: it refuses fields by name instead of finding
+/// another content id.
 #[test]
 fn only_fields_carry_a_required_flag() {
     let (_, index) = read_golden();

@@ -1,7 +1,9 @@
-//! The ring's index protocol under every order that the memory model allows: no lost wake-up, no torn or stale
-//! descriptor, no reuse of a line that is still being read, and a descriptor kept for good stops nothing.
+//! The ring's index protocol under every order that the memory model allows: no lost wake-up, no
+//! torn or stale descriptor, no reuse of a line that is still being read, and a descriptor kept for
+//! good stops nothing.
 //!
-//! `RUSTFLAGS="--cfg loom" cargo test -p shade-formats --test ring_loom --release --target-dir target/loom`
+//! `RUSTFLAGS="--cfg loom" cargo test -p shade-formats --test ring_loom --release --target-dir
+//! target/loom`
 #![cfg(loom)]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -87,7 +89,8 @@ fn take(consumer: &mut Consumer, doorbell: &Doorbell) -> Descriptor {
 
 #[test]
 fn no_wake_up_is_lost() {
-    // Three involuntary switches show every lost wake-up known (remove either fence to see one); all orders take a minute.
+    // Three involuntary switches show every lost wake-up known (remove either fence to see one);
+    // all orders take a minute.
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
     model.check(|| {
@@ -115,7 +118,8 @@ fn a_line_is_reused_only_after_a_release_and_is_read_whole() {
         for seq in 0..2 {
             producer.publish(&end(seq, 0)).unwrap();
         }
-        // Both marks are taken. The client releases out of order while the daemon waits for room for a third.
+        // Both marks are taken. The client releases out of order while the daemon waits for room
+        // for a third.
         let client = thread::spawn(move || {
             let releaser = consumer.releaser();
             let first = consumer.poll().unwrap().unwrap();
@@ -141,7 +145,8 @@ fn a_descriptor_kept_for_good_stops_nothing() {
         for seq in 0..2 {
             producer.publish(&end(seq, 0)).unwrap();
         }
-        // The third takes the line of the first, which is never released, and the fourth that of the second.
+        // The third takes the line of the first, which is never released, and the fourth that of
+        // the second.
         let client = thread::spawn(move || {
             let releaser = consumer.releaser();
             assert_eq!(poll(&mut consumer), end(0, 0));

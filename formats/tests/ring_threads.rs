@@ -1,6 +1,6 @@
-//! Both ends of the ring on two threads over heap memory: everything arrives once, in order, and out-of-order release
-//! frees every block, whatever else is kept; and a client that writes nonsense gets an error out of the producer, never a
-//! panic.
+//! Both ends of the ring on two threads over heap memory: everything arrives once, in order, and
+//! out-of-order release frees every block, whatever else is kept; and a client that writes nonsense
+//! gets an error out of the producer, never a panic.
 #![cfg(not(loom))]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -81,7 +81,8 @@ fn a_million_descriptors_arrive_once_and_in_order_whatever_is_released_when() {
         assert_eq!(blocks.live(), 0);
     });
 
-    // A second thread releases, as a garbage collector would; held batches are released youngest first, and some at the end.
+    // A second thread releases, as a garbage collector would; held batches are released youngest
+    // first, and some at the end.
     let (held, holder) = mpsc::channel::<Vec<Descriptor>>();
     let releaser = consumer.releaser();
     let client_payload = payload;

@@ -10,7 +10,6 @@ pub mod cli;
 pub mod control;
 pub mod core;
 pub mod daemon;
-pub mod dataset;
 pub mod doctor;
 pub mod importance;
 pub mod last_words;

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use crossbeam_channel::{Receiver, unbounded};
+use shade_dataset::{Mismatch, ZstdFault};
 use shade_formats::checksum::crc32c;
 use shade_formats::control::{ImageSpec, Output};
 use shade_formats::index::{Codec, Entry, Index, IndexBuilder, Media, Shard};
@@ -13,7 +14,7 @@ use shade_images::{Draw, ImageFault, JpegDecoder, RowDecoder, Size};
 use shade_load::batches::{
     Columns, FillFault, FillOrder, Filled, LayoutFault, Move, Row, SealOrder, Ticket, Workers, seal,
 };
-use shade_load::blocks::{Arena, FreeList, Lent, Mismatch, Record};
+use shade_load::blocks::{Arena, FreeList, Lent, Record};
 
 const TICKET: Ticket = Ticket { session: 3, seq: 41 };
 
@@ -287,14 +288,14 @@ fn a_record_whose_dictionary_is_missing_is_a_named_fault() {
         })
         .collect();
     let found = outcomes(&rig.fill(Output::Raw, rows, &payload));
-    assert_eq!(found[0], Err(FillFault::Dictionary { id: missing_id }));
+    assert_eq!(found[0], Err(FillFault::Zstd(ZstdFault::Dictionary { id: missing_id })));
     assert!(found[0].as_ref().unwrap_err().to_string().contains(&format!("dictionary {missing_id}:")));
-    assert_eq!(found[1], Err(FillFault::Dictionary { id: 0 }));
+    assert_eq!(found[1], Err(FillFault::Zstd(ZstdFault::Dictionary { id: 0 })));
     for fault in &found[2..4] {
-        assert!(matches!(fault, Err(FillFault::Decompress { .. })), "{fault:?}");
+        assert!(matches!(fault, Err(FillFault::Zstd(ZstdFault::Frame { .. }))), "{fault:?}");
     }
-    assert_eq!(found[4], Err(FillFault::Dictionary { id: 77 }));
-    assert!(matches!(found[5], Err(FillFault::Dictionary { .. })), "{:?}", found[5]);
+    assert_eq!(found[4], Err(FillFault::Zstd(ZstdFault::Dictionary { id: 77 })));
+    assert!(matches!(found[5], Err(FillFault::Zstd(ZstdFault::Dictionary { .. }))), "{:?}", found[5]);
     assert_eq!(found[6], Ok(good.len() as u64));
 }
 
@@ -514,7 +515,7 @@ fn a_bad_row_among_good_ones_is_its_own_fault_only() {
     );
     assert!(matches!(found[2], Err(FillFault::Decode(ImageFault::Unsupported { .. }))), "{found:?}");
     for outcome in &found[3..6] {
-        assert!(matches!(outcome, Err(FillFault::Decompress { .. })), "{outcome:?}");
+        assert!(matches!(outcome, Err(FillFault::Zstd(ZstdFault::Frame { .. }))), "{outcome:?}");
     }
     let expected = decoded(&good);
     assert_eq!(read(&payload, 0, 3 * 28 * 28), expected);

@@ -12,10 +12,11 @@ use rand::seq::SliceRandom;
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rustix::io::Errno;
+use shade_dataset::Mismatch;
 use shade_formats::checksum::crc32c;
 use shade_formats::index::{Codec, Entry, INDEX_FILE, Index, IndexBuilder, Media, Shard};
 use shade_formats::{SampleId, ShardId};
-use shade_load::blocks::{Arena, Blocks, FreeList, Mismatch};
+use shade_load::blocks::{Arena, Blocks, FreeList};
 use shade_load::reads::{
     Completion, Depth, EngineChoice, IoMode, ReadFault, ReadOp, Reads, ReadsConfig, ReadsError, STUCK,
     ShardWarning, StoreModel,
@@ -334,13 +335,13 @@ fn a_shard_that_the_index_does_not_have_and_blocks_that_do_not_fit_are_faults() 
         let mut op = rig.op(dataset, sample);
         op.len = 4097;
         rig.reads.submit(op);
-        assert!(matches!(rig.completions.recv().unwrap().outcome, Err(ReadFault::Blocks(_))));
+        assert!(matches!(rig.completions.recv().unwrap().outcome, Err(ReadFault::Memory { .. })));
 
         let (_other, mut foreign) = Arena::create(1 << 20, 4096).unwrap();
         let mut op = rig.op(dataset, sample);
         op.blocks = foreign.take(4096).unwrap();
         rig.reads.submit(op);
-        assert!(matches!(rig.completions.recv().unwrap().outcome, Err(ReadFault::Blocks(_))));
+        assert!(matches!(rig.completions.recv().unwrap().outcome, Err(ReadFault::Memory { .. })));
     });
 }
 

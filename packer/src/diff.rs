@@ -1,18 +1,18 @@
 //! `diff`: what a source and a dataset do not have in common.
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Instant;
 
 use serde::Serialize;
+use shade_dataset::{Decompressor, Dictionaries, ReadMemory, RecordFault};
+use shade_formats::SampleId;
 use shade_formats::checksum::crc32c;
 use shade_formats::index::Entry;
-use shade_formats::{SampleId, ShardId};
 
 use crate::catalogue::{Bad, Catalogue, Sample};
 use crate::config::Effort;
-use crate::dataset::{Dataset, Unpacker};
-use crate::direct::{DirectFile, ReadMemory};
+use crate::dataset::{Dataset, Shards};
 use crate::error::Error;
 use crate::interrupt::Stop;
 use crate::pack::{Gate, SourceReader};
@@ -118,6 +118,8 @@ pub fn diff(config: &DiffConfig, shown: Shown, stop: &Stop) -> Result<Compared, 
     let comparing = Comparing {
         catalogue: &catalogue,
         dataset: &dataset,
+        files: dataset.shards(stop),
+        dictionaries: dataset.dictionaries(),
         contents: compared.contents,
         memory: Gate::new(MEMORY_BYTES),
         progress: Progress::start(shown, "comparing", both.len() as u64, bytes),
@@ -139,6 +141,8 @@ pub fn diff(config: &DiffConfig, shown: Shown, stop: &Stop) -> Result<Compared, 
 struct Comparing<'a> {
     catalogue: &'a Catalogue,
     dataset: &'a Dataset,
+    files: Shards<'a>,
+    dictionaries: Dictionaries,
     contents: bool,
     memory: Gate,
     progress: Progress,
@@ -146,18 +150,23 @@ struct Comparing<'a> {
 }
 
 /// What one thread reads with.
-#[derive(Default)]
 struct Readers {
     source: SourceReader,
     image: Vec<u8>,
-    shard: Option<(ShardId, DirectFile)>,
     record: ReadMemory,
-    unpacker: Unpacker,
+    raw: Vec<u8>,
+    zstd: Decompressor,
 }
 
 impl Comparing<'_> {
     fn pairs(&self, pairs: &[(SampleId, SampleId)]) -> Result<Vec<Difference>, Error> {
-        let mut readers = Readers::default();
+        let mut readers = Readers {
+            source: SourceReader::default(),
+            image: Vec::new(),
+            record: ReadMemory::default(),
+            raw: Vec::new(),
+            zstd: Decompressor::new(self.dictionaries.clone()),
+        };
         let mut found = Vec::new();
         for &(id, of_dataset) in pairs {
             self.stop.check()?;
@@ -167,7 +176,7 @@ impl Comparing<'_> {
                 continue;
             };
             let room = self.memory.pass(sample.bytes.into(), self.stop)?;
-            if let Some(why) = self.difference(&sample, &entry, &mut readers) {
+            if let Some(why) = self.difference(&sample, &entry, &mut readers)? {
                 found.push(Difference { path: sample.path.to_owned(), why });
             }
             drop(room);
@@ -176,49 +185,48 @@ impl Comparing<'_> {
         Ok(found)
     }
 
-    fn difference(&self, sample: &Sample<'_>, entry: &Entry, readers: &mut Readers) -> Option<String> {
+    fn difference(
+        &self,
+        sample: &Sample<'_>,
+        entry: &Entry,
+        readers: &mut Readers,
+    ) -> Result<Option<String>, Error> {
         let class = self.catalogue.classes.get(sample.label as usize).map_or("", String::as_str);
         let of_dataset = self.dataset.class_text(entry.label);
         if class != of_dataset {
-            return Some(format!("its class is '{class}' in the source, '{of_dataset}' in the dataset"));
+            return Ok(Some(format!("its class is '{class}' in the source, '{of_dataset}' in the dataset")));
         }
         if !self.contents {
-            return None;
+            return Ok(None);
         }
         let (bytes, expected) = (sample.bytes, entry.raw_len);
         if bytes != expected {
-            return Some(format!("{bytes} bytes in the source, {expected} in the dataset"));
+            return Ok(Some(format!("{bytes} bytes in the source, {expected} in the dataset")));
         }
         let Readers { source, image, .. } = readers;
         image.clear();
         if let Err(fault) = source.image(sample, image) {
-            return Some(format!("in the source: {fault}"));
+            return Ok(Some(format!("in the source: {fault}")));
         }
         let got = crc32c(image);
-        match self.raw_crc32c(entry, readers) {
+        Ok(match self.raw_crc32c(entry, readers)? {
             Ok(expected) if expected == got => None,
             Ok(_) => Some("its content differs".to_owned()),
             Err(fault) => Some(format!("in the dataset: {fault}")),
-        }
+        })
     }
 
     /// CRC32C of a record as it was before compression; of most the index knows it.
-    fn raw_crc32c(&self, entry: &Entry, readers: &mut Readers) -> Result<u32, String> {
+    fn raw_crc32c(&self, entry: &Entry, readers: &mut Readers) -> Result<Result<u32, RecordFault>, Error> {
         if !entry.codec.is_compressed() {
-            return Ok(entry.crc32c);
+            return Ok(Ok(entry.crc32c));
         }
-        let Readers { shard, record, unpacker, .. } = readers;
-        let open = |path: &Path| DirectFile::open(path).map_err(|fault| format!("cannot be opened: {fault}"));
-        let file = match shard {
-            Some((open, file)) if *open == entry.shard => file,
-            other => &mut other.insert((entry.shard, open(&self.dataset.shard_path(entry.shard))?)).1,
-        };
+        let Readers { record, raw, zstd, .. } = readers;
         let end = entry.offset.saturating_add(entry.stored_len.into());
-        let (stored, fault) = file.read(entry.offset..end, record);
-        if let Some(fault) = fault {
-            return Err(format!("cannot be read: {fault}"));
-        }
-        unpacker.unpack(&self.dataset.index, entry, stored).map(crc32c)
+        Ok(match self.files.read(entry.shard, entry.offset..end, record)? {
+            (_, Some(fault)) => Err(fault.into()),
+            (stored, None) => zstd.unpack(stored, entry, raw).map(crc32c),
+        })
     }
 }
 

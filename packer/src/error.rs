@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use shade_dataset::{DatasetError, ReadFault};
 use shade_formats::FormatError;
 
 use crate::catalogue::Bad;
@@ -45,6 +46,12 @@ pub enum Error {
         /// All of them.
         bad: Vec<Bad>,
     },
+    /// The dataset cannot be opened.
+    #[error(transparent)]
+    Dataset(#[from] DatasetError),
+    /// A shard cannot be opened, or not be read for now.
+    #[error(transparent)]
+    Shard(#[from] ReadFault),
     /// The dataset is not what was once written.
     #[error("{} is damaged: {fault}", path.display())]
     Damaged {
@@ -98,8 +105,11 @@ impl Error {
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         match self {
+            Self::Dataset(error) if error.is_damage() => 3,
             Self::Io { .. }
             | Self::Source { .. }
+            | Self::Dataset(_)
+            | Self::Shard(_)
             | Self::Bad { .. }
             | Self::AllBad { .. }
             | Self::Index { .. }

@@ -4,6 +4,7 @@
 //! folder.
 
 use std::collections::BTreeSet;
+use std::fmt::Display;
 use std::fs::{self, File};
 use std::io::Write;
 use std::num::NonZeroUsize;
@@ -13,12 +14,13 @@ use std::time::Instant;
 use rustix::fs::{Mode, OFlags, ResolveFlags, openat, openat2};
 use rustix::io::Errno;
 use serde::Serialize;
+use shade_dataset::{Decompressor, Dictionaries, Mismatch, ReadFault, ReadMemory};
+use shade_formats::checksum::crc32c;
 use shade_formats::index::{Entry, INDEX_FILE};
 use shade_formats::shard::{MEMBER_HEADER_BYTES, padded_len, parse_fields};
 use shade_formats::{SampleId, ShardId};
 
-use crate::dataset::{Dataset, Unpacker};
-use crate::direct::{DirectFile, ReadMemory};
+use crate::dataset::{Dataset, Shards};
 use crate::error::Error;
 use crate::files;
 use crate::interrupt::Stop;
@@ -83,6 +85,8 @@ pub fn extract(
     let spans: Vec<Span> = ids.flat_map(|(shard, samples)| cut(&dataset, shard, samples)).collect();
     let extracting = Extracting {
         dataset: &dataset,
+        files: dataset.shards(stop),
+        dictionaries: dataset.dictionaries(),
         shards: &shards,
         folder: File::open(partial.path()).map_err(Error::io("open", partial.path()))?,
         memory: Gate::new(SPANS_MEMORY_BYTES),
@@ -108,6 +112,8 @@ pub fn extract(
 /// What all threads share.
 struct Extracting<'a> {
     dataset: &'a Dataset,
+    files: Shards<'a>,
+    dictionaries: Dictionaries,
     shards: &'a [Vec<(SampleId, Entry)>],
     /// Where everything goes.
     folder: File,
@@ -126,11 +132,14 @@ impl Extracting<'_> {
             return Ok(0);
         }
         let room = self.memory.pass(span.len(), self.stop)?;
-        let shard = self.dataset.shard_path(span.shard);
-        let file = DirectFile::open(&shard).map_err(Error::io("open", &shard))?;
         let mut memory = self.spare.take();
-        let (bytes, _) = file.read(span.bytes.clone(), &mut memory);
-        let (mut unpacker, mut again) = (Unpacker::default(), ReadMemory::default());
+        let (bytes, fault) = self.files.read(span.shard, span.bytes.clone(), &mut memory)?;
+        if let Some(fault) = fault.filter(ReadFault::is_not_the_record_s) {
+            return Err(fault.into());
+        }
+        let shard = self.dataset.shard_path(span.shard);
+        let mut zstd = (Decompressor::new(self.dictionaries.clone()), Vec::new());
+        let mut again = ReadMemory::default();
         let mut fields = 0;
         for (sample, entry) in samples {
             self.stop.check()?;
@@ -139,12 +148,12 @@ impl Extracting<'_> {
             let got = match bytes.get(place(extent.start)..place(extent.end)) {
                 Some(bytes) => Ok(bytes),
                 // Behind a byte that cannot be read all may be in order; and a damaged index may have samples overlap.
-                None => match file.read(extent, &mut again) {
+                None => match self.files.read(span.shard, extent, &mut again)? {
                     (bytes, None) => Ok(&*bytes),
-                    (_, Some(fault)) => Err(format!("cannot be read: {fault}")),
+                    (_, Some(fault)) => Err(fault),
                 },
             };
-            let damaged = |fault: String| Error::Damaged {
+            let damaged = |fault: &dyn Display| Error::Damaged {
                 path: shard.clone(),
                 fault: format!(
                     "sample {sample} ({}) at byte {}: {fault}",
@@ -152,8 +161,8 @@ impl Extracting<'_> {
                     entry.offset
                 ),
             };
-            let got = got.map_err(damaged)?;
-            fields += self.sample(*sample, entry, got, &mut unpacker, &damaged)?;
+            let got = got.map_err(|fault| damaged(&format_args!("cannot be read: {fault}")))?;
+            fields += self.sample(*sample, entry, got, &mut zstd, &damaged)?;
             self.progress.add(1, entry.raw_len.into());
         }
         self.spare.give_back(memory);
@@ -167,24 +176,21 @@ impl Extracting<'_> {
         sample: SampleId,
         entry: &Entry,
         bytes: &[u8],
-        unpacker: &mut Unpacker,
-        damaged: &dyn Fn(String) -> Error,
+        (zstd, raw): &mut (Decompressor, Vec<u8>),
+        damaged: &dyn Fn(&dyn Display) -> Error,
     ) -> Result<u64, Error> {
         let index = &self.dataset.index;
         let path = self.dataset.path_text(sample);
         let data = bytes.get(MEMBER_HEADER_BYTES..).unwrap_or_default();
         let stored = data.get(..entry.stored_len as usize).unwrap_or_default();
-        let record = unpacker.unpack(index, entry, stored).map_err(damaged)?;
+        let record = zstd.unpack(stored, entry, raw).map_err(|fault| damaged(&fault))?;
         self.write(&path, record, &|| "another sample's field has this very name".to_owned())?;
         let Some(span) = index.fields(sample) else { return Ok(0) };
         let padded = usize::try_from(padded_len(entry.stored_len.into())).unwrap_or(usize::MAX);
         let fields = data.get(padded..).unwrap_or_default();
-        let got = shade_formats::checksum::crc32c(fields);
-        if got != span.crc32c {
-            return Err(damaged(format!("its fields' crc32c is {got:08x}, expected {:08x}", span.crc32c)));
-        }
-        let fields = parse_fields(fields, index.key(sample), span.offset)
-            .map_err(|fault| damaged(fault.to_string()))?;
+        Mismatch::compare(crc32c(fields), span.crc32c)
+            .map_err(|fault| damaged(&format_args!("its fields: {fault}")))?;
+        let fields = parse_fields(fields, index.key(sample), span.offset).map_err(|fault| damaged(&fault))?;
         for field in &fields {
             let name = field_path(&path, field.name);
             let taken =

@@ -4,7 +4,7 @@
 //! them and cuts shards, [`pack`] writes the shards in parallel, `assemble` puts the index together, [`publish`] makes the
 //! whole appear at once. [`changes`] says how a source differs from what was packed, as far as listing shows.
 //!
-//! [`verify`], [`extract`] and [`diff`] read a dataset in `spans`, past the page cache (`direct`); [`mod@append`] adds to one
+//! [`verify`], [`extract`] and [`diff`] read a dataset in `spans`, past the page cache; [`mod@append`] adds to one
 //! by the modules of `create`; [`merge`] makes one of several; [`info`] and [`ls`] look at the index only.
 
 pub mod append;
@@ -17,7 +17,6 @@ pub mod config;
 pub mod create;
 pub mod dataset;
 pub mod diff;
-mod direct;
 pub mod error;
 pub mod extract;
 mod files;

@@ -3,11 +3,11 @@
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
+use shade_dataset::ReadMemory;
 use shade_formats::index::Entry;
 use shade_formats::{SampleId, ShardId};
 
 use crate::dataset::Dataset;
-use crate::direct::ReadMemory;
 
 /// A span ends before the sample that would take it over this many bytes; a single larger one has a span to itself.
 pub(crate) const SPAN_BYTES: u64 = 16 << 20;

@@ -111,7 +111,7 @@ fn a_damaged_record_stops_extraction_and_leaves_nothing() {
     assert_eq!(output.status.code(), Some(3));
     let text = stderr_of(&output);
     assert!(
-        text.contains("bee/0.jpg") && text.contains("crc32c") && text.contains("shard-000000.tar"),
+        text.contains("bee/0.jpg") && text.contains("CRC32C") && text.contains("shard-000000.tar"),
         "{text}"
     );
     assert!(!names(temp.path()).iter().any(|name| name.starts_with("back")));

@@ -6,8 +6,8 @@ use std::process::Command;
 
 use crate::support::{left_out, run_well, varied_image_folder};
 use shade_formats::ShardId;
-use shade_formats::shard::member_name;
-use shade_pack::dataset::{Dataset, record_extension};
+use shade_formats::shard::{member_name, record_extension};
+use shade_pack::dataset::Dataset;
 
 #[test]
 fn every_reader_finds_the_same_members() {

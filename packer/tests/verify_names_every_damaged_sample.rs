@@ -60,7 +60,7 @@ fn flipped_bytes_in_records_and_headers_are_pinned_to_their_samples() {
         report["damaged"].as_array().unwrap().iter().find(|sample| sample["sample"] == 4).unwrap();
     assert_eq!(of_record["offset"], record.offset);
     assert_eq!(of_record["shard"], whole.shard_path(record.shard).to_str().unwrap());
-    assert!(of_record["fault"].as_str().unwrap().contains("crc32c"));
+    assert!(of_record["fault"].as_str().unwrap().contains("CRC32C"));
 
     let output = run(&[&"verify", &out, &"-q"]);
     assert_eq!(output.status.code(), Some(3));

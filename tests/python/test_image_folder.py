@@ -407,7 +407,7 @@ class TestDamage:
         content = bytearray(shard.read_bytes())
         content[offset + length // 2] ^= 1
         shard.write_bytes(content)
-        place = f"sample 25 (bee/012.png) in shard {shard.name} at byte {offset}: bytes with checksum"
+        place = f"sample 25 (bee/012.png) in shard {shard.name} at byte {offset}: checksum mismatch"
         return copied, re.escape(place) + rf".*`shade-pack verify {copied.path}`.*--repair"
 
     def test_a_damaged_record(self, damaged: tuple[packed.Packed, str], noise: packed.Packed) -> None:

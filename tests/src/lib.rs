@@ -6,6 +6,7 @@
 
 mod columns;
 mod daemon;
+mod faulty_store;
 mod fields;
 mod images;
 mod left_out;
@@ -15,6 +16,7 @@ mod programs;
 mod trainer;
 
 pub use daemon::Daemon;
+pub use faulty_store::FaultyStore;
 pub use fields::add_fields;
 pub use images::{Source, class_names, jpeg, noise, png};
 pub use left_out::left_out;

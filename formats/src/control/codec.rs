@@ -1,4 +1,5 @@
-//! Reading and writing of messages: little-endian fields in order, every length checked before it is believed.
+//! Reading and writing of messages: little-endian fields in order, every length checked before it
+//! is believed.
 
 use super::PROTOCOL;
 use crate::FormatError;
@@ -13,8 +14,9 @@ pub(super) const TEXT_BYTES_MAX: usize = 16 * 1024;
 /// Bytes that every opening message begins with, in every protocol: tag, version, protocol.
 const OPENING_BYTES: usize = 8;
 
-/// The protocol of a message that has one of the tags `opening`, if it is another than [`PROTOCOL`]. Nothing behind its
-/// first eight bytes is looked at: another protocol may have anything there.
+/// The protocol of a message that has one of the tags `opening`, if it is another than
+/// [`PROTOCOL`]. Nothing behind its first eight bytes is looked at: another protocol may have
+/// anything there.
 pub(super) fn other_protocol(bytes: &[u8], opening: &[u16]) -> Option<u32> {
     let start: &[u8; OPENING_BYTES] = bytes.first_chunk()?;
     let [tag_0, tag_1, _, _, protocol @ ..] = *start;
@@ -156,7 +158,8 @@ impl<'a> Reader<'a> {
     /// An array of up to `most` numbers.
     pub(super) fn f32s(&mut self, most: usize) -> Result<Vec<f32>, FormatError> {
         let len = self.len(most)?;
-        // `most` is small, so the product is: the array is allocated only after its bytes are known to be there.
+        // `most` is small, so the product is: the array is allocated only after its bytes are known
+        // to be there.
         let bytes = self.bytes(len.saturating_mul(4))?;
         let (values, _) = bytes.as_chunks::<4>();
         Ok(values.iter().map(|value| f32::from_le_bytes(*value)).collect())

@@ -17,8 +17,8 @@ const EXACT: u8 = 1 << 1;
 /// Which part of an image becomes the row.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Framing {
-    /// Resized so that it just covers the row, and the middle of that: `Resize(side)` and `CenterCrop(side)` where the row is
-    /// a square.
+    /// Resized so that it just covers the row, and the middle of that: `Resize(side)` and
+    /// `CenterCrop(side)` where the row is a square.
     #[default]
     Cover,
     /// All of it, stretched: `Resize((height, width))`.
@@ -57,7 +57,8 @@ pub struct ImageSpec {
     pub flip: f64,
     /// Colours of a pixel side by side (height x width x 3) instead of a plane for each colour.
     pub channels_last: bool,
-    /// As torchvision would, without shortcuts: no JPEG is reduced while it is decoded, and all of it is.
+    /// As torchvision would, without shortcuts: no JPEG is reduced while it is decoded, and all of
+    /// it is.
     pub exact: bool,
 }
 

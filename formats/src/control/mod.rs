@@ -1,4 +1,5 @@
-//! What the trainer's side and the daemon say to each other on the socket: one SEQPACKET message is one value here.
+//! What the trainer's side and the daemon say to each other on the socket: one SEQPACKET message is
+//! one value here.
 //!
 //! The spec with its byte tables is `CONTROL.md`, two folders up.
 

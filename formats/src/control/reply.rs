@@ -5,8 +5,8 @@ use super::settings::Settings;
 use crate::FormatError;
 use crate::limits::MESSAGE_BYTES_MAX;
 
-/// Descriptors that come with a `Welcome`, in this order: daemon segment, client segment, payload, doorbell to the
-/// client, doorbell to the daemon.
+/// Descriptors that come with a `Welcome`, in this order: daemon segment, client segment, payload,
+/// doorbell to the client, doorbell to the daemon.
 pub const WELCOME_FDS: usize = 5;
 
 /// Refused: another version of the conversation.
@@ -162,8 +162,8 @@ impl Reply {
         }
     }
 
-    /// The protocol of an opening message (`Welcome`, `Observing`), if it is another than ours. To be asked before
-    /// [`decode`](Self::decode), which knows our own layout only.
+    /// The protocol of an opening message (`Welcome`, `Observing`), if it is another than ours. To
+    /// be asked before [`decode`](Self::decode), which knows our own layout only.
     #[must_use]
     pub fn other_protocol(bytes: &[u8]) -> Option<u32> {
         other_protocol(bytes, &[WELCOME, OBSERVING])

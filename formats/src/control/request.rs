@@ -28,7 +28,8 @@ pub enum Request {
         /// What the job asks for.
         spec: JobSpec,
     },
-    /// Starts delivery of an epoch from a batch on, and ends whatever was delivered before. Not answered.
+    /// Starts delivery of an epoch from a batch on, and ends whatever was delivered before. Not
+    /// answered.
     StartEpoch {
         /// Counts the starts of this session, from 1; descriptors carry it.
         generation: u32,
@@ -55,12 +56,14 @@ pub enum Request {
     Stats,
     /// Asks for what a resumed run needs. Answered by `State`.
     SaveState,
-    /// Restores what `SaveState` gave; one memfd with the bytes comes with it. Answered by `StateLoaded` or `Failed`.
+    /// Restores what `SaveState` gave; one memfd with the bytes comes with it. Answered by
+    /// `StateLoaded` or `Failed`.
     LoadState,
     /// Ends the session. Not answered.
     Bye,
-    /// Instead of a hello: opens a session that records and does not train. The write end of a pipe comes with it, into
-    /// which the daemon writes a [trace](crate::trace) until the session ends. Answered by `Observing` or `Refuse`.
+    /// Instead of a hello: opens a session that records and does not train. The write end of a pipe
+    /// comes with it, into which the daemon writes a [trace](crate::trace) until the session ends.
+    /// Answered by `Observing` or `Refuse`.
     Observe {
         /// The conversation's version, [`PROTOCOL`](super::PROTOCOL).
         protocol: u32,
@@ -137,14 +140,15 @@ impl Request {
         }
     }
 
-    /// The protocol of an opening message (`Hello`, `Observe`), if it is another than ours. To be asked before
-    /// [`decode`](Self::decode), which knows our own layout only.
+    /// The protocol of an opening message (`Hello`, `Observe`), if it is another than ours. To be
+    /// asked before [`decode`](Self::decode), which knows our own layout only.
     #[must_use]
     pub fn other_protocol(bytes: &[u8]) -> Option<u32> {
         other_protocol(bytes, &[HELLO, OBSERVE])
     }
 
-    /// Reads a message. Whether its values make sense is for [`JobSpec::validate`] and the session to say.
+    /// Reads a message. Whether its values make sense is for [`JobSpec::validate`] and the session
+    /// to say.
     ///
     /// # Errors
     /// On an unknown tag, version or code, a length over its limit, missing or trailing bytes.

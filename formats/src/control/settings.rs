@@ -1,4 +1,5 @@
-//! Settings of a daemon as both sides name them: the options of `shade-load serve` without their dashes, with values as text.
+//! Settings of a daemon as both sides name them: the options of `shade-load serve` without their
+//! dashes, with values as text.
 
 use super::codec::{Reader, Writer};
 use crate::FormatError;

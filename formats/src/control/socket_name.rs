@@ -5,10 +5,12 @@ use std::path::Path;
 
 use xxhash_rust::xxh3::xxh3_128;
 
-/// Name, in the abstract namespace, of the socket of user `uid`'s daemon for one dataset and job. `dataset` is canonical.
+/// Name, in the abstract namespace, of the socket of user `uid`'s daemon for one dataset and job.
+/// `dataset` is canonical.
 ///
-/// Abstract: there is nothing on disk to clean up, the name is gone with the daemon, and of two daemons that start at
-/// once exactly one can bind it. 65 bytes at most, of the 107 that an address has room for.
+/// Abstract: there is nothing on disk to clean up, the name is gone with the daemon, and of two
+/// daemons that start at once exactly one can bind it. 65 bytes at most, of the 107 that an address
+/// has room for.
 #[must_use]
 pub fn socket_name(uid: u32, dataset: &Path, job: &str) -> Vec<u8> {
     let mut key = dataset.as_os_str().as_bytes().to_vec();

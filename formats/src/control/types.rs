@@ -97,12 +97,14 @@ choice! {
     Uniform = 1 "uniform",
     /// By importance, with repetition (SHADE's PADS).
     Pads = 2 "pads",
-    /// Without samples of low importance, which are left out before they are read (iCACHE's importance sampling).
+    /// Without samples of low importance, which are left out before they are read (iCACHE's
+    /// importance sampling).
     Iis = 3 "iis",
-    /// As many samples as `iis` are trained on, the others only forwarded: all are delivered, those with weight 0
-    /// (computing-bound importance sampling).
+    /// As many samples as `iis` are trained on, the others only forwarded: all are delivered, those
+    /// with weight 0 (computing-bound importance sampling).
     Cis = 4 "cis",
-    /// Each sample once, in the order of the samples: for validation. Orders and pacing do not apply.
+    /// Each sample once, in the order of the samples: for validation. Orders and pacing do not
+    /// apply.
     Sequential = 5 "sequential"
 }
 
@@ -124,7 +126,8 @@ choice! {
     HitsFirst = 2 "hits_first",
     /// Repeats of a sample 20 to 60 batches apart, so that a small cache serves them.
     Spaced = 3 "spaced",
-    /// Drawn from what is in memory while the rest streams in (DeepIO); for comparison, as it is less random.
+    /// Drawn from what is in memory while the rest streams in (DeepIO); for comparison, as it is
+    /// less random.
     Opportunistic = 4 "opportunistic"
 }
 

@@ -64,7 +64,8 @@ impl IndexBuilder {
     /// Adds the next sample, whose source was `path`, relative to the ImageFolder's root.
     ///
     /// # Errors
-    /// `entry.offset` is not a multiple of 512 or is beyond the largest shard; or there are 2³² samples already.
+    /// `entry.offset` is not a multiple of 512 or is beyond the largest shard; or there are 2³²
+    /// samples already.
     pub fn push_sample(&mut self, entry: &Entry, path: &[u8]) -> Result<SampleId, FormatError> {
         let id = count("samples", self.paths.len())?;
         entry.encode(&mut self.entries)?;
@@ -77,8 +78,8 @@ impl IndexBuilder {
         json.clone_into(&mut self.options);
     }
 
-    /// Gives each sample the key that names its members in its shard, by position; without this call, and where it is
-    /// all the same, a sample's key is its id.
+    /// Gives each sample the key that names its members in its shard, by position; without this
+    /// call, and where it is all the same, a sample's key is its id.
     pub fn set_keys(&mut self, keys: Vec<u32>) {
         self.keys = Some(keys);
     }
@@ -88,7 +89,8 @@ impl IndexBuilder {
         self.fields = Some(fields);
     }
 
-    /// Adds a zstd dictionary, which records of [`Codec::ZstdDictionary`](super::Codec::ZstdDictionary) may need.
+    /// Adds a zstd dictionary, which records of
+    /// [`Codec::ZstdDictionary`](super::Codec::ZstdDictionary) may need.
     ///
     /// # Errors
     /// It is not in zstd's format, has no id or that of another one, is larger than
@@ -103,7 +105,8 @@ impl IndexBuilder {
     /// The index's bytes, after the checks that [`Index::open`](super::Index::open) will make.
     ///
     /// # Errors
-    /// What was pushed does not fit together, for instance a label without class or a record beyond its shard's end.
+    /// What was pushed does not fit together, for instance a label without class or a record beyond
+    /// its shard's end.
     pub fn finish(self) -> Result<Vec<u8>, FormatError> {
         let samples = count("samples", self.paths.len())?;
         let shards = count("shards", self.shard_names.len())?;
@@ -115,7 +118,8 @@ impl IndexBuilder {
         let has_dictionaries = !self.dictionary_ids.is_empty();
         let extras = keys.is_some() || has_dictionaries || fields.is_some();
 
-        // Entries come first: 64 bytes and 32 for each section precede them, so that none crosses a cache line.
+        // Entries come first: 64 bytes and 32 for each section precede them, so that none crosses a
+        // cache line.
         let mut sections = vec![
             (KIND_ENTRIES, Part::Bytes(self.entries)),
             (KIND_SHARDS, Part::Table(self.shards, self.shard_names)),
@@ -136,7 +140,8 @@ impl IndexBuilder {
     }
 }
 
-/// What a section is made of. Large datasets have gigabytes of it, so each part is encoded straight into the result.
+/// What a section is made of. Large datasets have gigabytes of it, so each part is encoded straight
+/// into the result.
 enum Part {
     Bytes(Vec<u8>),
     /// Rows, then a name table.
@@ -169,7 +174,8 @@ impl Part {
     }
 }
 
-/// Puts the file together: allocated once, each part freed when it is in, so that at no time all of it exists twice.
+/// Puts the file together: allocated once, each part freed when it is in, so that at no time all of
+/// it exists twice.
 fn assemble(
     minor: u16,
     (samples, shards, classes): (u32, u32, u32),

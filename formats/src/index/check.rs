@@ -1,4 +1,5 @@
-//! Everything an index must satisfy, checked once when it is opened, so that the accessors behind cannot fail.
+//! Everything an index must satisfy, checked once when it is opened, so that the accessors behind
+//! cannot fail.
 
 use std::ops::Range;
 
@@ -46,8 +47,8 @@ pub(super) struct Layout {
     pub fields_at: Option<usize>,
 }
 
-/// The hash that identifies what a dataset holds: xxh3-128 over the entries section, then the classes section, then
-/// the fields section, empty where there is none.
+/// The hash that identifies what a dataset holds: xxh3-128 over the entries section, then the
+/// classes section, then the fields section, empty where there is none.
 pub(super) fn content_id(entries: &[u8], classes: &[u8], fields: &[u8]) -> ContentId {
     let mut hash = Xxh3::new();
     hash.update(entries);
@@ -288,7 +289,8 @@ fn check_entries(index: &[u8], range: &Range<usize>, around: &Around<'_>) -> Res
     Ok(())
 }
 
-/// Checks one entry and counts it for its shard; on failure says what it has and what it should have.
+/// Checks one entry and counts it for its shard; on failure says what it has and what it should
+/// have.
 fn check_entry(row: &[u8], around: &Around<'_>, records: &mut [u32]) -> Result<(), (String, String)> {
     let Around { shards, classes, dictionaries, .. } = *around;
     let entry = Entry::decode(row)

@@ -12,7 +12,8 @@ const ENTRY: &str = "index entry";
 pub struct Entry {
     /// The shard that holds the record.
     pub shard: ShardId,
-    /// Bytes from the shard's start to the record's first byte: a multiple of 512, never 0, as a tar header precedes it.
+    /// Bytes from the shard's start to the record's first byte: a multiple of 512, never 0, as a
+    /// tar header precedes it.
     pub offset: u64,
     /// Bytes of the record as stored.
     pub stored_len: u32,

@@ -1,4 +1,5 @@
-//! The optional sections: keys, dictionaries, fields. What a dataset does not need it does not hold.
+//! The optional sections: keys, dictionaries, fields. What a dataset does not need it does not
+//! hold.
 
 use std::ops::Range;
 
@@ -21,7 +22,8 @@ const COUNT_BYTES: usize = 8;
 /// A row of the fields section: where a sample's extra fields end, and their checksum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FieldsRow {
-    /// 512-byte blocks from the end of the record's padding to the end of the last field's padding; 0 for no field.
+    /// 512-byte blocks from the end of the record's padding to the end of the last field's padding;
+    /// 0 for no field.
     pub blocks: u32,
     /// CRC32C over these blocks; 0 for no field.
     pub crc32c: u32,
@@ -50,7 +52,8 @@ impl FieldsRow {
         Some(Self { blocks: u32_at(row, 0)?, crc32c: u32_at(row, 4)? })
     }
 
-    /// What the row says of the record of `entry`; `None` for no field, or for an offset that no file has.
+    /// What the row says of the record of `entry`; `None` for no field, or for an offset that no
+    /// file has.
     pub(super) fn span(self, entry: &Entry) -> Option<FieldsSpan> {
         let offset = entry.offset.checked_add(padded_len(entry.stored_len.into()))?;
         let len = u64::from(self.blocks) * SHARD_ALIGN_BYTES;
@@ -127,8 +130,8 @@ pub(super) fn check_keys(range: &Range<usize>, samples: u32) -> Result<usize, Fo
     Ok(range.start)
 }
 
-/// Checks that each sample's fields lie inside its shard, and gives the place of the first row. `entries` and the
-/// lengths `shard_bytes` have been checked already.
+/// Checks that each sample's fields lie inside its shard, and gives the place of the first row.
+/// `entries` and the lengths `shard_bytes` have been checked already.
 pub(super) fn check_fields(
     index: &[u8],
     range: &Range<usize>,

@@ -5,7 +5,8 @@ use crate::error::FormatError;
 use crate::ids::ContentId;
 
 const MAGIC: [u8; 8] = *b"SHADEDS1";
-/// Readers refuse another major version; a new minor version only adds what older readers may ignore.
+/// Readers refuse another major version; a new minor version only adds what older readers may
+/// ignore.
 const MAJOR: u16 = 1;
 /// A file that uses nothing of minor version 1 says 0, and is byte for byte what version 0 wrote.
 pub(super) const MINOR_PLAIN: u16 = 0;
@@ -177,8 +178,8 @@ impl Section {
         })
     }
 
-    /// Reads the section table and checks that the sections tile the rest of the file without gap or overlap, so that
-    /// no byte escapes a checksum.
+    /// Reads the section table and checks that the sections tile the rest of the file without gap
+    /// or overlap, so that no byte escapes a checksum.
     pub(super) fn table(index: &[u8], header: &Header) -> Result<Vec<Self>, FormatError> {
         let start = HEADER_BYTES as u64;
         let short = || {

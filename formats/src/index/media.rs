@@ -1,13 +1,15 @@
 //! What a record is and how large its picture, read from its own first bytes; nothing is decoded.
 //!
-//! Each format's parser answers `None` where the size is not there to be read (cut short, an odd variant, or a side
-//! above 65,535): the size is then 0 x 0, which readers take as "ask the decoder".
+//! Each format's parser answers `None` where the size is not there to be read (cut short, an odd
+//! variant, or a side above 65,535): the size is then 0 x 0, which readers take as "ask the
+//! decoder".
 
 use super::entry::Media;
 
 type Size = Option<(u16, u16)>;
 
-/// The kind of picture that starts `head`, its width and its height in pixels; 0 x 0 where the size is unknown.
+/// The kind of picture that starts `head`, its width and its height in pixels; 0 x 0 where the size
+/// is unknown.
 ///
 /// The more of the record is given the better: JPEG and TIFF may tell their size late.
 #[must_use]
@@ -20,7 +22,8 @@ pub fn sniff(head: &[u8]) -> (Media, u16, u16) {
         [b'G', b'I', b'F', b'8', b'7' | b'9', b'a', ..] => (Media::Gif, gif(head)),
         [b'I', b'I', 42 | 43, 0, ..] => (Media::Tiff, tiff(head, u16::from_le_bytes, u32::from_le_bytes)),
         [b'M', b'M', 0, 42 | 43, ..] => (Media::Tiff, tiff(head, u16::from_be_bytes, u32::from_be_bytes)),
-        // Two letters are little evidence; the four reserved bytes behind the length are zero in real files.
+        // Two letters are little evidence; the four reserved bytes behind the length are zero in
+        // real files.
         [b'B', b'M', _, _, _, _, 0, 0, 0, 0, ..] => (Media::Bmp, bmp(head)),
         _ => (Media::Other, None),
     };
@@ -141,7 +144,8 @@ fn netpbm(bytes: &[u8]) -> Size {
     Some((next()?, next()?))
 }
 
-/// The first directory's ImageWidth (256) and ImageLength (257). BigTIFF's size is left to the decoder.
+/// The first directory's ImageWidth (256) and ImageLength (257). BigTIFF's size is left to the
+/// decoder.
 fn tiff(bytes: &[u8], short: fn([u8; 2]) -> u16, long: fn([u8; 4]) -> u32) -> Size {
     if short(take(bytes, 2)?) != 42 {
         return None;

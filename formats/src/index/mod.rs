@@ -1,4 +1,5 @@
-//! The index, `dataset.shade`: which record of which shard is which sample. `INDEX.md` is the byte diagram.
+//! The index, `dataset.shade`: which record of which shard is which sample. `INDEX.md` is the byte
+//! diagram.
 
 mod builder;
 mod check;

@@ -1,4 +1,5 @@
-//! A table of byte strings: `count + 1` offsets (u64, from the blob's start, never falling), then the blob.
+//! A table of byte strings: `count + 1` offsets (u64, from the blob's start, never falling), then
+//! the blob.
 
 use std::ops::Range;
 
@@ -16,8 +17,8 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// Checks the table that fills `index[range]`: offsets start at 0, never fall, end at the blob's end, and no string
-    /// is longer than `name_bytes_max`.
+    /// Checks the table that fills `index[range]`: offsets start at 0, never fall, end at the
+    /// blob's end, and no string is longer than `name_bytes_max`.
     pub(super) fn check(
         index: &[u8],
         range: Range<usize>,
@@ -98,8 +99,8 @@ impl NamesBuilder {
         self.ends.len().saturating_add(1).saturating_mul(OFFSET_BYTES).saturating_add(self.blob.len())
     }
 
-    /// Appends the table's bytes to `out`. Takes the table, and frees the offsets before it copies the blob: both may
-    /// be large.
+    /// Appends the table's bytes to `out`. Takes the table, and frees the offsets before it copies
+    /// the blob: both may be large.
     pub(super) fn write(self, out: &mut Vec<u8>) {
         out.extend(0u64.to_le_bytes());
         out.extend(self.ends.into_iter().flat_map(u64::to_le_bytes));

@@ -1,4 +1,5 @@
-//! Reads an index: checked once when opened, then plain look-ups by position, without parsing or copying.
+//! Reads an index: checked once when opened, then plain look-ups by position, without parsing or
+//! copying.
 
 use super::check::{Layout, check};
 use super::entry::Entry;
@@ -10,8 +11,8 @@ use crate::limits::SAMPLES_MAX;
 
 /// A checked index and its bytes, which may be owned memory or a mapped file.
 ///
-/// If mapped bytes change after the check (somebody overwrote the file in place), accessors may answer `None` or give
-/// wrong values, but they never panic; the record's CRC32C tells.
+/// If mapped bytes change after the check (somebody overwrote the file in place), accessors may
+/// answer `None` or give wrong values, but they never panic; the record's CRC32C tells.
 pub struct Index {
     bytes: Box<dyn AsRef<[u8]> + Send + Sync>,
     layout: Layout,
@@ -31,11 +32,13 @@ pub struct Shard<'a> {
 }
 
 impl Index {
-    /// Checks `bytes` and takes them. Checked are every section's CRC32C, all lengths and offsets, that each record
-    /// lies inside its shard, that each label has a class; so accessors answer for every id below the count.
+    /// Checks `bytes` and takes them. Checked are every section's CRC32C, all lengths and offsets,
+    /// that each record lies inside its shard, that each label has a class; so accessors answer for
+    /// every id below the count.
     ///
     /// # Errors
-    /// The bytes are not an index of this version, or some byte of them is damaged; the error says which structure.
+    /// The bytes are not an index of this version, or some byte of them is damaged; the error says
+    /// which structure.
     pub fn open(bytes: impl AsRef<[u8]> + Send + Sync + 'static) -> Result<Self, FormatError> {
         let layout = check(bytes.as_ref())?;
         Ok(Self { bytes: Box::new(bytes), layout })
@@ -53,8 +56,9 @@ impl Index {
         self.len() == 0
     }
 
-    /// What identifies the content of the dataset whose index begins with `start`: its first 64 bytes or more. To see
-    /// whether a dataset in use was replaced, without reading its whole index again.
+    /// What identifies the content of the dataset whose index begins with `start`: its first 64
+    /// bytes or more. To see whether a dataset in use was replaced, without reading its whole index
+    /// again.
     ///
     /// # Errors
     /// The bytes are not the beginning of an index of this version.
@@ -65,7 +69,8 @@ impl Index {
     /// Samples of the dataset whose index begins with `start`: its first 64 bytes or more.
     ///
     /// # Errors
-    /// The bytes are not the beginning of an index of this version, or it says more than a dataset can have.
+    /// The bytes are not the beginning of an index of this version, or it says more than a dataset
+    /// can have.
     pub fn samples_at_start(start: &[u8]) -> Result<u32, FormatError> {
         let samples = Header::decode(start)?.samples;
         let too_many =
@@ -88,8 +93,9 @@ impl Index {
         Entry::decode(self.row(self.layout.entries_at, sample.index(), ENTRY_BYTES)?)
     }
 
-    /// What the members of `sample` are named by in its shard: see [`member_name`](crate::shard::member_name). Its id,
-    /// unless the dataset came about by merging or skipping, which give new ids but write no shard again.
+    /// What the members of `sample` are named by in its shard: see
+    /// [`member_name`](crate::shard::member_name). Its id, unless the dataset came about by merging
+    /// or skipping, which give new ids but write no shard again.
     #[must_use]
     pub fn key(&self, sample: SampleId) -> u32 {
         let row = |at| self.row(at, sample.index(), KEY_BYTES);
@@ -97,8 +103,8 @@ impl Index {
         key.and_then(|row| u32_at(row, 0)).unwrap_or(sample.0)
     }
 
-    /// Where the extra fields of `sample` lie, in the shard of its record; `None` if it has none. What lies there,
-    /// [`parse_fields`](crate::shard::parse_fields) reads.
+    /// Where the extra fields of `sample` lie, in the shard of its record; `None` if it has none.
+    /// What lies there, [`parse_fields`](crate::shard::parse_fields) reads.
     #[must_use]
     pub fn fields(&self, sample: SampleId) -> Option<FieldsSpan> {
         let row = self.row(self.layout.fields_at?, sample.index(), FIELDS_BYTES)?;
@@ -157,8 +163,8 @@ impl Index {
         self.layout.class_names.get(self.bytes(), label.into())
     }
 
-    /// The source file of `sample`, relative to the ImageFolder's root, such as `cat/1.png`. Not checked to be a safe
-    /// path: whoever writes to it must refuse what leads elsewhere.
+    /// The source file of `sample`, relative to the ImageFolder's root, such as `cat/1.png`. Not
+    /// checked to be a safe path: whoever writes to it must refuse what leads elsewhere.
     #[must_use]
     pub fn path(&self, sample: SampleId) -> Option<&[u8]> {
         self.layout.paths.get(self.bytes(), sample.0.into())

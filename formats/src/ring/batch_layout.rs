@@ -1,4 +1,5 @@
-//! How one batch lies in the payload: columns that a tensor can view in place, then the samples' bytes.
+//! How one batch lies in the payload: columns that a tensor can view in place, then the samples'
+//! bytes.
 
 use super::Layout;
 use crate::FormatError;
@@ -9,10 +10,12 @@ pub const FLAG_SUBSTITUTED: u32 = 1 << 0;
 /// Bit of a row's `flags`: the row only fills up the epoch's last batch; do not count it.
 pub const FLAG_PADDING: u32 = 1 << 1;
 
-/// Every column starts at a multiple of this: the widest vector register, and the line size of most CPUs.
+/// Every column starts at a multiple of this: the widest vector register, and the line size of most
+/// CPUs.
 pub(super) const COLUMN_ALIGN_BYTES: u64 = 64;
 
-/// Offsets, in bytes from the start of the batch's block, of its columns and data. Both ends compute it alike.
+/// Offsets, in bytes from the start of the batch's block, of its columns and data. Both ends
+/// compute it alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchLayout {
     /// What the data is.
@@ -56,7 +59,8 @@ impl BatchLayout {
     /// Lays out a batch of up to `capacity` rows with `data_len` bytes of samples.
     ///
     /// # Errors
-    /// When `capacity` is 0 or over [`BATCH_SAMPLES_MAX`], or the block would be longer than the largest payload.
+    /// When `capacity` is 0 or over [`BATCH_SAMPLES_MAX`], or the block would be longer than the
+    /// largest payload.
     pub fn new(layout: Layout, capacity: u32, data_len: u64) -> Result<Self, FormatError> {
         if capacity == 0 || capacity > BATCH_SAMPLES_MAX {
             return Err(FormatError::new(
@@ -96,7 +100,8 @@ impl BatchLayout {
         }
     }
 
-    /// Where each sample's bytes begin, from the start of the data, `u64`; `None` where images are of one size.
+    /// Where each sample's bytes begin, from the start of the data, `u64`; `None` where images are
+    /// of one size.
     #[must_use]
     pub fn offsets(&self) -> Option<u64> {
         match self.places {

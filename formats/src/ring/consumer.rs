@@ -1,4 +1,5 @@
-//! The client's end: takes descriptors in their order, sleeps without missing one, and releases them in any order.
+//! The client's end: takes descriptors in their order, sleeps without missing one, and releases
+//! them in any order.
 //!
 //! Its counterpart is `producer.rs`; read them side by side.
 
@@ -39,12 +40,14 @@ impl Consumer {
         self.payload
     }
 
-    /// Takes the next descriptor if one is published. This is a copy of it; its block is the caller's until released.
+    /// Takes the next descriptor if one is published. This is a copy of it; its block is the
+    /// caller's until released.
     ///
     /// # Errors
     /// When the head or the descriptor is not what a daemon following the rules writes.
     pub fn poll(&mut self) -> Result<Option<Descriptor>, FormatError> {
-        // Acquire: pairs with the release of the head in `Producer::publish`. The descriptor and its block are visible.
+        // Acquire: pairs with the release of the head in `Producer::publish`. The descriptor and
+        // its block are visible.
         let head = self.daemon.load_u64(HEAD)?;
         if head == self.next {
             return Ok(None);
@@ -65,7 +68,8 @@ impl Consumer {
         Ok(Some(descriptor))
     }
 
-    /// Announces that this end goes to sleep. Poll once more after it and sleep only if that finds nothing.
+    /// Announces that this end goes to sleep. Poll once more after it and sleep only if that finds
+    /// nothing.
     ///
     /// # Errors
     /// Never for segments that could be attached to.
@@ -106,14 +110,15 @@ pub struct Releaser {
 }
 
 impl Releaser {
-    /// Gives a descriptor's mark and block back to the daemon. Once for each that [`Consumer::poll`] returned; nobody may
-    /// look at the block any more.
+    /// Gives a descriptor's mark and block back to the daemon. Once for each that
+    /// [`Consumer::poll`] returned; nobody may look at the block any more.
     ///
     /// # Errors
     /// Never for what [`Consumer::poll`] returned.
     pub fn release(&self, descriptor: &Descriptor) -> Result<(), FormatError> {
-        // Release: pairs with the acquire in `Producer::released`. Our reads of the block happen before its reuse, and so do
-        // those of this descriptor's line and of all before it, which were taken earlier.
+        // Release: pairs with the acquire in `Producer::released`. Our reads of the block happen
+        // before its reuse, and so do those of this descriptor's line and of all before it, which
+        // were taken earlier.
         self.client.store_u64(RELEASED + u64::from(descriptor.mark) * 8, descriptor.seq.wrapping_add(1))
     }
 }

@@ -28,7 +28,8 @@ pub enum Layout {
     U8Nchw,
     /// Images of one size, `u8[records][height][width][3]`.
     U8Nhwc,
-    /// Images of their own sizes, `u8[3][height][width]` each, wherever its row's `offsets`, `heights` and `widths` say.
+    /// Images of their own sizes, `u8[3][height][width]` each, wherever its row's `offsets`,
+    /// `heights` and `widths` say.
     RaggedChw,
     /// Images of their own sizes, `u8[height][width][3]` each.
     RaggedHwc,
@@ -182,7 +183,8 @@ impl Descriptor {
     /// Where the batch's columns and data lie within its block.
     ///
     /// # Errors
-    /// When `capacity` or `len` is impossible; never after [`Descriptor::check`] passed for a batch.
+    /// When `capacity` or `len` is impossible; never after [`Descriptor::check`] passed for a
+    /// batch.
     pub fn batch_layout(&self) -> Result<BatchLayout, FormatError> {
         BatchLayout::of_block(self.layout, self.capacity, self.len)
     }

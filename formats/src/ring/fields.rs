@@ -1,4 +1,5 @@
-//! Little-endian numbers at fixed places of a 128-byte line. A place outside the line does not compile.
+//! Little-endian numbers at fixed places of a 128-byte line. A place outside the line does not
+//! compile.
 
 /// A cache line pair: what x86 prefetches together, and Apple and POWER cores use as one line.
 pub(super) const LINE_BYTES: usize = 128;

@@ -9,7 +9,8 @@ use crate::limits::{PAYLOAD_ALIGN_BYTES, PAYLOAD_BYTES_MAX, RING_DESCRIPTORS};
 /// Version of this layout. A change of any constant here or of a descriptor field needs a new one.
 pub const RING_VERSION: u32 = 4;
 
-/// Descriptors of a ring, and as many release marks. loom explores every interleaving, so its ring has two: enough to wrap.
+/// Descriptors of a ring, and as many release marks. loom explores every interleaving, so its ring
+/// has two: enough to wrap.
 pub const DESCRIPTORS: usize = if cfg!(loom) { 2 } else { RING_DESCRIPTORS };
 
 /// Length of the segment that the daemon writes and the client maps read-only.
@@ -24,7 +25,8 @@ const HEADER: u64 = 0;
 pub(super) const HEAD: u64 = 128;
 /// Daemon segment: CLOCK_MONOTONIC of the daemon's last sign of life, in nanoseconds.
 pub(super) const HEARTBEAT: u64 = 256;
-/// Daemon segment: the first descriptor. On a page of its own, so that polling the head moves no descriptor line.
+/// Daemon segment: the first descriptor. On a page of its own, so that polling the head moves no
+/// descriptor line.
 pub(super) const DESCRIPTORS_START: u64 = 4096;
 /// Client segment: not 0 while the consumer sleeps or is about to.
 pub(super) const WAITING: u64 = 128;
@@ -45,8 +47,8 @@ const PAYLOAD_BYTES_AT: usize = 24;
 const GAP_BYTES_AT: usize = 32;
 const CRC_AT: usize = 124;
 
-/// FNV-1a over every place and size above: two builds that disagree about the layout refuse each other even if
-/// someone forgot to raise the version.
+/// FNV-1a over every place and size above: two builds that disagree about the layout refuse each
+/// other even if someone forgot to raise the version.
 const LAYOUT_HASH: u64 = {
     let places = [
         HEAD,
@@ -87,9 +89,11 @@ pub(super) fn line_of(seq: u64) -> u64 {
 /// What a payload has room for, as the headers of both index segments say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PayloadSize {
-    /// Length of the payload in bytes, a multiple of [`PAYLOAD_ALIGN_BYTES`] up to [`PAYLOAD_BYTES_MAX`].
+    /// Length of the payload in bytes, a multiple of [`PAYLOAD_ALIGN_BYTES`] up to
+    /// [`PAYLOAD_BYTES_MAX`].
     pub bytes: u64,
-    /// What the batches in a trainer's hand must leave free in one piece, in bytes, for the daemon to go on.
+    /// What the batches in a trainer's hand must leave free in one piece, in bytes, for the daemon
+    /// to go on.
     pub gap_bytes: u64,
 }
 

@@ -1,4 +1,5 @@
-//! The region as loom sees it: index words are loom atomics, and a race on a descriptor line is a failed test.
+//! The region as loom sees it: index words are loom atomics, and a race on a descriptor line is a
+//! failed test.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -15,7 +16,8 @@ pub struct Region {
 }
 
 struct Memory {
-    /// The bytes themselves. loom runs one thread at a time, so this lock is never contended and hides nothing from it.
+    /// The bytes themselves. loom runs one thread at a time, so this lock is never contended and
+    /// hides nothing from it.
     bytes: Mutex<Vec<u8>>,
     /// One cell per line: touched, never dereferenced, so that loom checks who may access the line.
     lines: Vec<UnsafeCell<()>>,

@@ -1,6 +1,8 @@
-//! The shared-memory ring through which batches reach one trainer process: layout, both ends, and the payload's allocator.
+//! The shared-memory ring through which batches reach one trainer process: layout, both ends, and
+//! the payload's allocator.
 //!
-//! One producer (the daemon), one consumer (the client). The spec with its byte diagrams is `RING.md`, two folders up.
+//! One producer (the daemon), one consumer (the client). The spec with its byte diagrams is
+//! `RING.md`, two folders up.
 
 mod batch_layout;
 mod consumer;

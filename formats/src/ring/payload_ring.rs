@@ -1,8 +1,10 @@
-//! The payload's allocator: contiguous blocks, given back in any order. Pure numbers: the daemon's decides, and the client
-//! keeps one of the blocks that its trainer has in hand, to see whether they leave room.
+//! The payload's allocator: contiguous blocks, given back in any order. Pure numbers: the daemon's
+//! decides, and the client keeps one of the blocks that its trainer has in hand, to see whether
+//! they leave room.
 //!
-//! A block goes after the youngest, as in a ring; where it does not fit there, at the start or after another live block.
-//! So a block that a trainer keeps in hand costs its own room, and not that of all that came after it.
+//! A block goes after the youngest, as in a ring; where it does not fit there, at the start or
+//! after another live block. So a block that a trainer keeps in hand costs its own room, and not
+//! that of all that came after it.
 
 use std::collections::VecDeque;
 
@@ -14,7 +16,8 @@ use crate::limits::PAYLOAD_ALIGN_BYTES;
 #[derive(Clone, Debug)]
 pub struct PayloadRing {
     bytes: u64,
-    /// Offset and length of the live blocks in the order they were taken: no more than there are descriptors.
+    /// Offset and length of the live blocks in the order they were taken: no more than there are
+    /// descriptors.
     live: VecDeque<(u64, u64)>,
 }
 
@@ -28,7 +31,8 @@ impl PayloadRing {
         Ok(Self { bytes, live: VecDeque::new() })
     }
 
-    /// Refuses a block length that no amount of waiting would find room for. Ask when setting up, with the largest block.
+    /// Refuses a block length that no amount of waiting would find room for. Ask when setting up,
+    /// with the largest block.
     ///
     /// # Errors
     /// When `len` is over the payload's length.
@@ -46,8 +50,8 @@ impl PayloadRing {
 
     /// Takes `len` bytes in one piece and returns their offset, or `None` while there is no room.
     ///
-    /// The offset is a multiple of [`PAYLOAD_ALIGN_BYTES`]; a length of 0 takes one such unit, so that every
-    /// reservation has an offset of its own.
+    /// The offset is a multiple of [`PAYLOAD_ALIGN_BYTES`]; a length of 0 takes one such unit, so
+    /// that every reservation has an offset of its own.
     pub fn reserve(&mut self, len: u64) -> Option<u64> {
         let (offset, len) = self.place(len)?;
         self.live.push_back((offset, len));
@@ -60,7 +64,8 @@ impl PayloadRing {
         self.place(len).is_some()
     }
 
-    /// Takes a block that another one has reserved, of `len` bytes at `offset`, both within the payload.
+    /// Takes a block that another one has reserved, of `len` bytes at `offset`, both within the
+    /// payload.
     pub fn hold(&mut self, offset: u64, len: u64) {
         self.live.push_back((offset, whole_units(len).unwrap_or(len)));
     }
@@ -218,7 +223,8 @@ mod tests {
                 match op {
                     Op::Reserve(len) => {
                         let taken = usize::try_from(len.max(1).div_ceil(PAGE)).unwrap();
-                        // A gap begins at 0 or where a live block ends, so trying those finds every one.
+                        // A gap begins at 0 or where a live block ends, so trying those finds every
+                        // one.
                         let has_room = ring.has_room(len);
                         let found = ring.reserve(len);
                         prop_assert_eq!(found.is_some(), model.has_gap(taken), "{} bytes", len);

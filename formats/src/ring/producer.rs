@@ -1,6 +1,7 @@
 //! The daemon's end: publishes descriptors, and learns which of them the client has released.
 //!
-//! Its counterpart is `consumer.rs`; read them side by side. Each ordering below is named with the one it pairs with.
+//! Its counterpart is `consumer.rs`; read them side by side. Each ordering below is named with the
+//! one it pairs with.
 
 use super::layout::{DESCRIPTORS, HEAD, HEARTBEAT, PayloadSize, RELEASED, Segment, WAITING, line_of};
 use super::sync::{Ordering, fence};
@@ -13,7 +14,8 @@ pub struct Producer {
     daemon: Region,
     client: Region,
     payload: PayloadSize,
-    /// Descriptors published; the next one's number. Kept here: shared memory is never asked for what we know.
+    /// Descriptors published; the next one's number. Kept here: shared memory is never asked for
+    /// what we know.
     head: u64,
     marks: [Mark; DESCRIPTORS],
 }
@@ -50,12 +52,12 @@ impl Producer {
         self.marks.iter().any(|mark| mark.of.is_none())
     }
 
-    /// Publishes a descriptor whose block in the payload is complete, under a free mark. True when the client is (about to
-    /// be) asleep: ring its doorbell.
+    /// Publishes a descriptor whose block in the payload is complete, under a free mark. True when
+    /// the client is (about to be) asleep: ring its doorbell.
     ///
     /// # Errors
-    /// When all marks are taken, or `descriptor` bears the wrong number or promises what the payload cannot hold. All are
-    /// faults of the caller, and nothing is published.
+    /// When all marks are taken, or `descriptor` bears the wrong number or promises what the
+    /// payload cannot hold. All are faults of the caller, and nothing is published.
     pub fn publish(&mut self, descriptor: &Descriptor) -> Result<bool, FormatError> {
         let free = (0..).zip(&mut self.marks).find(|(_, mark)| mark.of.is_none());
         let Some((number, mark)) = free else {
@@ -71,22 +73,25 @@ impl Producer {
         }
         let descriptor = Descriptor { mark: number, ..*descriptor };
         descriptor.check(self.payload.bytes)?;
-        // The line is ours. A mark is free, so of the last `DESCRIPTORS` published one is released, and `released` saw it
-        // (acquire, pairs with the release in `Releaser`). The client takes in order: before that one it had taken the
-        // oldest of them, which lies in this line.
+        // The line is ours. A mark is free, so of the last `DESCRIPTORS` published one is released,
+        // and `released` saw it (acquire, pairs with the release in `Releaser`). The client takes
+        // in order: before that one it had taken the oldest of them, which lies in this line.
         self.daemon.write(line_of(self.head), &descriptor.encode())?;
         mark.of = Some(self.head);
         self.head += 1;
-        // Release: pairs with the acquire of the head in `Consumer::poll`. Whoever sees the new head sees the
-        // descriptor, and the payload that this or another thread wrote before this call.
+        // Release: pairs with the acquire of the head in `Consumer::poll`. Whoever sees the new
+        // head sees the descriptor, and the payload that this or another thread wrote before this
+        // call.
         self.daemon.store_u64(HEAD, self.head)?;
-        // Dekker with `Consumer::wait_begin`: head before waiting here, waiting before head there, a SeqCst fence
-        // between the two on both sides. So either we see the flag, or the client's recheck sees the head.
+        // Dekker with `Consumer::wait_begin`: head before waiting here, waiting before head there,
+        // a SeqCst fence between the two on both sides. So either we see the flag, or the client's
+        // recheck sees the head.
         fence(Ordering::SeqCst);
         Ok(self.client.load_u32(WAITING)? != 0)
     }
 
-    /// Numbers of the descriptors released since the last call, in any order: their blocks may be reused.
+    /// Numbers of the descriptors released since the last call, in any order: their blocks may be
+    /// reused.
     ///
     /// The client's words are read once each, and only those that are waited for.
     ///
@@ -96,7 +101,8 @@ impl Producer {
         let mut released = Vec::new();
         for (at, mark) in (RELEASED..).step_by(size_of::<u64>()).zip(&mut self.marks) {
             let Some(seq) = mark.of else { continue };
-            // Acquire: pairs with the release in `Releaser::release`. The client's reads of the block are over.
+            // Acquire: pairs with the release in `Releaser::release`. The client's reads of the
+            // block are over.
             let word = self.client.load_u64(at)?;
             let done = seq + 1;
             if word == done {

@@ -1,13 +1,15 @@
 //! A bounds-checked view of memory that another process may write at any moment. The only `unsafe`
 //! of this crate.
 //!
-//! No reference to the mapped bytes is ever formed. Bytes are copied through raw pointers into or out of private
-//! memory, so that a value, once checked, cannot change under the checker; the ring's indices are atomics.
+//! No reference to the mapped bytes is ever formed. Bytes are copied through raw pointers into or
+//! out of private memory, so that a value, once checked, cannot change under the checker; the
+//! ring's indices are atomics.
 //!
-//! What the copies rely on: `u8` has no invalid value, so whatever a racing process writes is at worst a torn copy,
-//! which the checks after it (CRC, ranges) must and do survive; and the compiler may assume nothing about memory
-//! behind a raw pointer of unknown origin beyond the one copy asked for. Inside this process nothing races: the ring
-//! gives each range one owner at a time, and ownership passes by a release store and an acquire load of an index.
+//! What the copies rely on: `u8` has no invalid value, so whatever a racing process writes is at
+//! worst a torn copy, which the checks after it (CRC, ranges) must and do survive; and the compiler
+//! may assume nothing about memory behind a raw pointer of unknown origin beyond the one copy asked
+//! for. Inside this process nothing races: the ring gives each range one owner at a time, and
+//! ownership passes by a release store and an acquire load of an index.
 #![expect(unsafe_code, reason = "shared memory has no safe view; each block has its proof")]
 
 use std::alloc::{Layout, alloc, alloc_zeroed, dealloc, handle_alloc_error};
@@ -20,7 +22,8 @@ use super::batch_layout::COLUMN_ALIGN_BYTES;
 use crate::FormatError;
 use crate::limits::PAYLOAD_ALIGN_BYTES;
 
-/// Mapped memory shared with another process. Clones share the mapping, which lives until the last is dropped.
+/// Mapped memory shared with another process. Clones share the mapping, which lives until the last
+/// is dropped.
 #[derive(Clone)]
 pub struct Region {
     memory: Arc<Memory>,
@@ -33,9 +36,11 @@ struct Memory {
     _keep_alive: Box<dyn Any + Send + Sync>,
 }
 
-// SAFETY: `start` is only an address; what keeps it valid is Send, and no access depends on the thread it is made from.
+// SAFETY: `start` is only an address; what keeps it valid is Send, and no access depends on the
+// thread it is made from.
 unsafe impl Send for Memory {}
-// SAFETY: access through `&Memory` is by copies and atomics, never by references; see the head of this file for races.
+// SAFETY: access through `&Memory` is by copies and atomics, never by references; see the head of
+// this file for races.
 unsafe impl Sync for Memory {}
 
 impl std::fmt::Debug for Region {
@@ -49,14 +54,15 @@ impl Region {
     /// A view of the `len` bytes at `start`, mapped for reading and writing.
     ///
     /// # Safety
-    /// The bytes must be mapped readable and writable, must stay so until `keep_alive` is dropped, and nothing in this
-    /// process may hold a Rust reference to them or access them but through clones of this region or under the
-    /// ring's ownership rules (one owner of a range at a time).
+    /// The bytes must be mapped readable and writable, must stay so until `keep_alive` is dropped,
+    /// and nothing in this process may hold a Rust reference to them or access them but through
+    /// clones of this region or under the ring's ownership rules (one owner of a range at a time).
     pub unsafe fn from_raw(start: NonNull<u8>, len: usize, keep_alive: impl Any + Send + Sync) -> Self {
         Self { memory: Arc::new(Memory { start, len, writable: true, _keep_alive: Box::new(keep_alive) }) }
     }
 
-    /// A view of the `len` bytes at `start`, mapped for reading only: every write through it is refused.
+    /// A view of the `len` bytes at `start`, mapped for reading only: every write through it is
+    /// refused.
     ///
     /// # Safety
     /// As for [`Region::from_raw`], but the bytes need only be readable.
@@ -68,19 +74,20 @@ impl Region {
         Self { memory: Arc::new(Memory { start, len, writable: false, _keep_alive: Box::new(keep_alive) }) }
     }
 
-    /// `len` zeroed bytes on the heap, aligned like a mapping: for tests of what is built on regions.
+    /// `len` zeroed bytes on the heap, aligned like a mapping: for tests of what is built on
+    /// regions.
     #[must_use]
     pub fn heap(len: u64) -> Self {
         let heap = HeapBytes::new(len, PAYLOAD_ALIGN_BYTES, Content::Zeroes)
             .unwrap_or_else(|| handle_alloc_error(Layout::new::<u64>()));
         let (start, len) = (heap.start, heap.layout.size());
-        // SAFETY: `heap` owns the allocation of `len` bytes at `start`, frees it only when dropped, and hands out no
-        // reference to it.
+        // SAFETY: `heap` owns the allocation of `len` bytes at `start`, frees it only when dropped,
+        // and hands out no reference to it.
         unsafe { Self::from_raw(start, len, heap) }
     }
 
-    /// A copy of the `len` bytes at `offset` in memory of this process's own, aligned to [`COLUMN_ALIGN_BYTES`].
-    /// `None` when there is no memory for it.
+    /// A copy of the `len` bytes at `offset` in memory of this process's own, aligned to
+    /// [`COLUMN_ALIGN_BYTES`]. `None` when there is no memory for it.
     ///
     /// # Errors
     /// When the range leaves the region.
@@ -89,7 +96,8 @@ impl Region {
         let count = self.to_usize(offset, len)?;
         let Some(heap) = HeapBytes::new(len, COLUMN_ALIGN_BYTES, Content::Arbitrary) else { return Ok(None) };
         let start = heap.start;
-        // SAFETY: `from` starts `count` mapped readable bytes; `start` starts as many or more, just allocated and so elsewhere.
+        // SAFETY: `from` starts `count` mapped readable bytes; `start` starts as many or more, just
+        // allocated and so elsewhere.
         unsafe { ptr::copy_nonoverlapping(from, start.as_ptr(), count) };
         // SAFETY: as in `heap`; the first `count` bytes are written.
         Ok(Some(unsafe { Self::from_raw(start, count, heap) }))
@@ -107,7 +115,8 @@ impl Region {
         self.memory.len == 0
     }
 
-    /// Address of the first byte. Whoever uses it answers for bounds and lifetime: keep a clone of the region.
+    /// Address of the first byte. Whoever uses it answers for bounds and lifetime: keep a clone of
+    /// the region.
     #[must_use]
     pub fn as_ptr(&self) -> *mut u8 {
         self.memory.start.as_ptr()
@@ -119,8 +128,8 @@ impl Region {
     /// When the range leaves the region, or the region is read-only.
     pub fn write(&self, offset: u64, bytes: &[u8]) -> Result<(), FormatError> {
         let to = self.writable_range(offset, bytes.len() as u64)?;
-        // SAFETY: `to` has room for `bytes.len()` mapped writable bytes; `bytes` is a reference and so lies elsewhere, as
-        // none is ever formed into a region.
+        // SAFETY: `to` has room for `bytes.len()` mapped writable bytes; `bytes` is a reference and
+        // so lies elsewhere, as none is ever formed into a region.
         unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
         Ok(())
     }
@@ -131,7 +140,8 @@ impl Region {
     /// When the range leaves the region.
     pub fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), FormatError> {
         let from = self.range(offset, into.len() as u64)?;
-        // SAFETY: `from` starts `into.len()` mapped readable bytes; `into` is an exclusive reference and so lies elsewhere.
+        // SAFETY: `from` starts `into.len()` mapped readable bytes; `into` is an exclusive
+        // reference and so lies elsewhere.
         unsafe { ptr::copy_nonoverlapping(from, into.as_mut_ptr(), into.len()) };
         Ok(())
     }
@@ -144,7 +154,8 @@ impl Region {
         let source = self.range(from, len)?;
         let target = self.writable_range(to, len)?;
         let count = self.to_usize(to, len)?;
-        // SAFETY: both ranges are `count` mapped bytes, the second writable; `ptr::copy` allows them to overlap.
+        // SAFETY: both ranges are `count` mapped bytes, the second writable; `ptr::copy` allows
+        // them to overlap.
         unsafe { ptr::copy(source, target, count) };
         Ok(())
     }
@@ -155,10 +166,11 @@ impl Region {
     /// When the offset is not a multiple of 8 or leaves the region.
     pub fn load_u64(&self, offset: u64) -> Result<u64, FormatError> {
         let at = self.aligned::<u64>(offset, false)?;
-        // SAFETY: `at` is aligned and mapped while `self` lives; every access to an index, by either process, is atomic.
+        // SAFETY: `at` is aligned and mapped while `self` lives; every access to an index, by
+        // either process, is atomic.
         let word = unsafe { AtomicU64::from_ptr(at) };
-        // Memory mapped read-only allows relaxed loads only (`std::sync::atomic`, "Atomic accesses to read-only
-        // memory"); relaxed load and fence together order as an acquire load does.
+        // Memory mapped read-only allows relaxed loads only (`std::sync::atomic`, "Atomic accesses
+        // to read-only memory"); relaxed load and fence together order as an acquire load does.
         let value = word.load(Ordering::Relaxed);
         fence(Ordering::Acquire);
         Ok(u64::from_le(value))
@@ -207,7 +219,8 @@ impl Region {
             Some(end) if end <= self.len() => {}
             _ => return Err(self.out_of_range(offset, len)),
         }
-        // In bounds as just checked; `wrapping_add` because an address is only computed here, not used.
+        // In bounds as just checked; `wrapping_add` because an address is only computed here, not
+        // used.
         Ok(self.memory.start.as_ptr().wrapping_add(self.to_usize(offset, offset)?))
     }
 
@@ -261,7 +274,8 @@ struct HeapBytes {
     layout: Layout,
 }
 
-// SAFETY: the allocation is owned by this value alone and the global allocator frees from any thread.
+// SAFETY: the allocation is owned by this value alone and the global allocator frees from any
+// thread.
 unsafe impl Send for HeapBytes {}
 // SAFETY: there is no access through `&HeapBytes`.
 unsafe impl Sync for HeapBytes {}
@@ -339,7 +353,8 @@ mod tests {
         let memory = Region::heap(4096);
         memory.store_u64(8, 7).unwrap();
         let start = NonNull::new(memory.as_ptr()).unwrap();
-        // SAFETY: the memory is kept alive by the clone of its region and accessed by copies and atomics only.
+        // SAFETY: the memory is kept alive by the clone of its region and accessed by copies and
+        // atomics only.
         let view = unsafe { Region::from_raw_read_only(start, 4096, memory.clone()) };
         assert_eq!(view.load_u64(8).unwrap(), 7);
         assert!(view.write(0, b"x").is_err());

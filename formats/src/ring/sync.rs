@@ -1,4 +1,5 @@
-//! The one switch between the machine's memory model and loom's, which explores every order that it allows.
+//! The one switch between the machine's memory model and loom's, which explores every order that it
+//! allows.
 
 #[cfg(loom)]
 pub(super) use loom::sync::atomic::{Ordering, fence};

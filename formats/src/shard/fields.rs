@@ -6,7 +6,8 @@ use crate::limits::{FIELD_NAME_BYTES_MAX, FIELDS_BYTES_MAX, SHARD_ALIGN_BYTES};
 
 const FIELD: &str = "field member";
 
-/// What WebDataset calls a sample's label. It stands in a shard for readers that have no index, and is no field.
+/// What WebDataset calls a sample's label. It stands in a shard for readers that have no index, and
+/// is no field.
 pub const LABEL_MEMBER: &str = "cls";
 
 /// One extra field of a sample.
@@ -18,10 +19,11 @@ pub struct Field<'a> {
     pub bytes: &'a [u8],
 }
 
-/// Whether a field may be called so: 1 to 64 of `A-Z a-z 0-9 _ . -`, no dot at either end, not `cls`.
+/// Whether a field may be called so: 1 to 64 of `A-Z a-z 0-9 _ . -`, no dot at either end, not
+/// `cls`.
 ///
-/// A field called like its record's extension (`jpg`) is well-formed here, but a tar with two members of one name is
-/// not: whoever writes shards must refuse it.
+/// A field called like its record's extension (`jpg`) is well-formed here, but a tar with two
+/// members of one name is not: whoever writes shards must refuse it.
 #[must_use]
 pub fn field_name_is_valid(name: &str) -> bool {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-');
@@ -32,12 +34,14 @@ pub fn field_name_is_valid(name: &str) -> bool {
         && name != LABEL_MEMBER
 }
 
-/// The fields in `span`, the bytes that [`Index::fields`](crate::index::Index::fields) names, in their order on disk.
-/// They must all belong to the sample with this `key`; `offset` is the span's place in the shard, for the error.
+/// The fields in `span`, the bytes that [`Index::fields`](crate::index::Index::fields) names, in
+/// their order on disk. They must all belong to the sample with this `key`; `offset` is the span's
+/// place in the shard, for the error.
 ///
 /// # Errors
-/// The bytes are not whole members one behind the other, one of another key, of a name that no field may have, or of
-/// a name that was there already; or there are more of them than [`FIELDS_BYTES_MAX`].
+/// The bytes are not whole members one behind the other, one of another key, of a name that no
+/// field may have, or of a name that was there already; or there are more of them than
+/// [`FIELDS_BYTES_MAX`].
 pub fn parse_fields(span: &[u8], key: u32, offset: u64) -> Result<Vec<Field<'_>>, FormatError> {
     if span.len() as u64 > FIELDS_BYTES_MAX {
         let got = format_args!("{} bytes", span.len());
@@ -77,8 +81,9 @@ pub fn parse_fields(span: &[u8], key: u32, offset: u64) -> Result<Vec<Field<'_>>
     Ok(fields)
 }
 
-/// The field's name where it stands in `header`. `whole` is the member's name as tar reads it, which a prefix (ustar's
-/// second half of a long name) would make longer than what stands there; no member of a shard has one.
+/// The field's name where it stands in `header`. `whole` is the member's name as tar reads it,
+/// which a prefix (ustar's second half of a long name) would make longer than what stands there; no
+/// member of a shard has one.
 fn field_name<'a>(header: &'a [u8; 512], whole: &str, key: u32) -> Option<&'a str> {
     let name = header.first_chunk::<100>()?.split(|&byte| byte == 0).next()?;
     let name = std::str::from_utf8(name).ok().filter(|&name| name == whole)?;

@@ -1,11 +1,13 @@
 //! One member of a shard: its name, its 512-byte header, and the padding behind its bytes.
 //!
-//! The header's field offsets, octal numbers and checksum are the `tar` crate's business; this file says which of
-//! tar's many forms a shard may hold: ustar, regular files, short names, no extensions.
+//! The header's field offsets, octal numbers and checksum are the `tar` crate's business; this file
+//! says which of tar's many forms a shard may hold: ustar, regular files, short names, no
+//! extensions.
 
 use tar::{EntryType, Header};
 
 use crate::error::FormatError;
+use crate::index::{Entry, Media};
 use crate::limits::{RECORD_BYTES_MAX, SHARD_ALIGN_BYTES};
 
 const HEADER: &str = "tar header";
@@ -25,21 +27,46 @@ pub struct Member {
     pub stored_len: u64,
 }
 
-/// The name of a sample's member: its key in twelve digits, a dot, `extension` (`jpg`, or `bmp.zst` when compressed; a
-/// field's name). The key is what [`Index::key`](crate::index::Index::key) says: the sample's id, unless the sample
-/// came from elsewhere.
+/// The name of a sample's member: its key in twelve digits, a dot, `extension` (`jpg`, or `bmp.zst`
+/// when compressed; a field's name). The key is what [`Index::key`](crate::index::Index::key) says:
+/// the sample's id, unless the sample came from elsewhere.
 ///
-/// WebDataset, too, takes what stands before the first dot as the sample's key, and members that follow one another
-/// with one key as one sample.
+/// WebDataset, too, takes what stands before the first dot as the sample's key, and members that
+/// follow one another with one key as one sample.
 #[must_use]
 pub fn member_name(key: u32, extension: &str) -> String {
     format!("{key:012}.{extension}")
 }
 
-/// The header of a regular file: mode 0644, owner and time 0, so that equal records give equal bytes.
+/// The extension of a record's member: its source file's in lower case; once it was transformed,
+/// that of what it has become. `.zst` follows when it is compressed.
+#[must_use]
+pub fn record_extension(path: &str, entry: &Entry, transformed: bool) -> String {
+    let file = path.rsplit('/').next().unwrap_or_default();
+    let extension = match (transformed, entry.media, file.rsplit_once('.')) {
+        (true, Media::Jpeg, _) => "jpg".to_owned(),
+        (true, Media::Ppm, _) => "ppm".to_owned(),
+        (_, _, Some((_, extension))) => extension.to_ascii_lowercase(),
+        _ => "bin".to_owned(),
+    };
+    if entry.codec.is_compressed() { format!("{extension}.zst") } else { extension }
+}
+
+/// Whether a member may have this name: the record's key, and the extension of its source or of
+/// what it was made into.
+#[must_use]
+pub fn is_record_name(name: &str, key: u32, path: &[u8], entry: &Entry) -> bool {
+    let path = String::from_utf8_lossy(path);
+    let named = |transformed| name == member_name(key, &record_extension(&path, entry, transformed));
+    named(false) || named(true)
+}
+
+/// The header of a regular file: mode 0644, owner and time 0, so that equal records give equal
+/// bytes.
 ///
 /// # Errors
-/// `name` does not fit ustar's name field (100 bytes, relative), or `stored_len` is above [`RECORD_BYTES_MAX`].
+/// `name` does not fit ustar's name field (100 bytes, relative), or `stored_len` is above
+/// [`RECORD_BYTES_MAX`].
 pub fn member_header(name: &str, stored_len: u64) -> Result<[u8; 512], FormatError> {
     if stored_len > RECORD_BYTES_MAX {
         return Err(FormatError::new(
@@ -69,8 +96,8 @@ pub fn member_header(name: &str, stored_len: u64) -> Result<[u8; 512], FormatErr
 /// Reads the header that starts `bytes`; `offset` is its place in the shard, for the error.
 ///
 /// # Errors
-/// Fewer than 512 bytes, not ustar, not a regular file, a wrong header checksum, a size that is not octal or is above
-/// [`RECORD_BYTES_MAX`], or a name that is not UTF-8.
+/// Fewer than 512 bytes, not ustar, not a regular file, a wrong header checksum, a size that is not
+/// octal or is above [`RECORD_BYTES_MAX`], or a name that is not UTF-8.
 pub fn parse_member_header(bytes: &[u8], offset: u64) -> Result<Member, FormatError> {
     let wrong = |got: &dyn std::fmt::Display, expected: &str| FormatError::new(HEADER, offset, got, expected);
     let block: &[u8; 512] =
@@ -110,7 +137,8 @@ pub fn parse_member_header(bytes: &[u8], offset: u64) -> Result<Member, FormatEr
     Ok(Member { name, stored_len })
 }
 
-/// `stored_len` rounded up to tar's 512-byte blocks: how far it is to the next header. Saturates near `u64::MAX`.
+/// `stored_len` rounded up to tar's 512-byte blocks: how far it is to the next header. Saturates
+/// near `u64::MAX`.
 #[must_use]
 pub fn padded_len(stored_len: u64) -> u64 {
     stored_len.checked_next_multiple_of(SHARD_ALIGN_BYTES).unwrap_or(u64::MAX)
@@ -121,6 +149,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::ShardId;
+    use crate::index::Codec;
 
     #[test]
     fn names_are_twelve_digits_and_sort_as_numbers() {
@@ -173,7 +203,8 @@ mod tests {
             for bit in 0..8 {
                 let mut bent = header;
                 bent[byte] ^= 1 << bit;
-                // The checksum field itself may be spelled with other padding bytes for the same number.
+                // The checksum field itself may be spelled with other padding bytes for the same
+                // number.
                 if let Ok(member) = parse_member_header(&bent, 0) {
                     assert!((148..156).contains(&byte), "byte {byte} bit {bit} went unnoticed");
                     assert_eq!(member.stored_len, 12_345);
@@ -197,5 +228,31 @@ mod tests {
             summed.set_cksum();
             let _ = parse_member_header(summed.as_bytes(), 0);
         }
+    }
+
+    #[test]
+    fn records_are_named_after_their_source_or_what_became_of_it() {
+        let entry = Entry {
+            shard: ShardId(0),
+            offset: 512,
+            stored_len: 1,
+            raw_len: 1,
+            crc32c: 0,
+            label: 0,
+            width: 0,
+            height: 0,
+            codec: Codec::None,
+            media: Media::Jpeg,
+        };
+        let cases = [("a/x.JPG", "jpg"), ("a/.png", "png"), ("a.b/c", "bin"), ("a/x.tar.tiff", "tiff")];
+        for (path, extension) in cases {
+            assert_eq!(record_extension(path, &entry, false), extension);
+            assert_eq!(record_extension(path, &entry, true), "jpg");
+        }
+        let zstd = Entry { codec: Codec::Zstd, media: Media::Ppm, ..entry };
+        assert!(is_record_name("000000000007.bmp.zst", 7, b"a/x.bmp", &zstd));
+        assert!(is_record_name("000000000007.ppm.zst", 7, b"a/x.bmp", &zstd));
+        assert!(!is_record_name("000000000008.bmp.zst", 7, b"a/x.bmp", &zstd));
+        assert!(!is_record_name("000000000007.bmp", 7, b"a/x.bmp", &zstd));
     }
 }

@@ -175,8 +175,9 @@ pub struct Done {
     pub read_us: u64,
     /// How long it could not be opened before, as the ring had no room.
     pub slot_wait_us: u64,
-    /// The samples delivered, where they are not those of [`Open::ids`]: rows were skipped or substituted, or are padding,
-    /// which is left out here. An empty list if the rank had moved on, or the batch failed.
+    /// The samples delivered, where they are not those of [`Open::ids`]: rows were skipped or
+    /// substituted, or are padding, which is left out here. An empty list if the rank had moved on,
+    /// or the batch failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delivered: Option<Vec<u32>>,
 }
@@ -203,7 +204,8 @@ pub struct Report {
     pub batch: u32,
     /// Whose it is.
     pub rank: u32,
-    /// A loss for each row delivered, padding left out; fewer is a partial report. `None`: not a finite number.
+    /// A loss for each row delivered, padding left out; fewer is a partial report. `None`: not a
+    /// finite number.
     pub losses: Vec<Option<f32>>,
 }
 

@@ -1,5 +1,5 @@
-//! The file in which `shade-load trace` records a training: one JSON object a line, written by the daemon and read by
-//! `shade-load simulate`.
+//! The file in which `shade-load trace` records a training: one JSON object a line, written by the
+//! daemon and read by `shade-load simulate`.
 //!
 //! The spec with an example is `TRACE.md`, two folders up.
 

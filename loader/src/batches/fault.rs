@@ -1,9 +1,10 @@
 //! Why a row of a batch has no bytes.
 
+use shade_dataset::{Mismatch, ZstdFault};
 use shade_formats::FormatError;
 use shade_images::ImageFault;
 
-use crate::blocks::{BlocksError, Mismatch};
+use crate::blocks::BlocksError;
 
 /// What went wrong with one row; the others of its order are filled all the same.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -25,24 +26,9 @@ pub enum FillFault {
         "the index does not know how large the image is, and only then is there room for it: pack it with --format jpeg or raw"
     )]
     Unsized,
-    /// The stored bytes are not one zstd frame of the length that the index states.
-    #[error("zstd record of {stored_len} bytes: {text}, expected {raw_len} bytes")]
-    Decompress {
-        /// Bytes stored.
-        stored_len: u32,
-        /// Bytes that the index says come out.
-        raw_len: u32,
-        /// In zstd's words, or how many bytes came out.
-        text: String,
-    },
-    /// The record needs a dictionary that the index does not hold, or that zstd refuses.
-    #[error(
-        "zstd record that needs dictionary {id}: the dataset's index holds no such dictionary, expected one of its own"
-    )]
-    Dictionary {
-        /// The dictionary's id as the record's frame names it; 0 when it names none.
-        id: u32,
-    },
+    /// The record cannot be decompressed.
+    #[error(transparent)]
+    Zstd(#[from] ZstdFault),
     /// The order does not fit the record, the arena or the payload: a defect of this program, not of the record.
     #[error(transparent)]
     Layout(#[from] LayoutFault),

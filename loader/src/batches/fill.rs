@@ -4,12 +4,12 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Instant;
 
+use shade_dataset::{Decompressor, Dictionaries};
 use shade_formats::control::Output;
 use shade_formats::index::Entry;
 use shade_formats::ring::Region;
 use shade_images::{JpegDecoder, RowDecoder, Size, shrink};
 
-use super::decompress::{Decompressor, Dictionaries};
 use super::room::{indexed_size, row_bytes};
 use super::{FillFault, FillOrder, Filled, LayoutFault, Row, gather};
 use crate::blocks::Arena;

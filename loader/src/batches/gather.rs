@@ -1,12 +1,13 @@
 //! A record's bytes, out of its blocks, checked on the way if nobody has done so.
 
+use shade_dataset::Mismatch;
 use shade_formats::checksum::{crc32c, crc32c_append};
 use shade_formats::index::Entry;
 use shade_formats::ring::Region;
 use shade_images::scratch;
 
 use crate::batches::FillFault;
-use crate::blocks::{Arena, BlocksError, Lent, Mismatch};
+use crate::blocks::{Arena, BlocksError, Lent};
 
 /// Bytes that are copied and checked at a time: what the copy has brought into the CPU's first cache is still there.
 const PIECE_BYTES: usize = 16 * 1024;

@@ -6,7 +6,6 @@
 //! thread does, as handing it over is more work; then the batch may be published. Nothing here decides anything: which sample,
 //! where, and what becomes of a bad record is the core's.
 
-mod decompress;
 mod fault;
 mod fill;
 mod gather;

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
+use shade_dataset::Dictionaries;
 use shade_formats::index::Index;
 use shade_formats::ring::Region;
 use shade_images::JpegDecoder;
 
-use super::decompress::Dictionaries;
 use super::fill::Filler;
 use super::{FillOrder, Filled};
 use crate::blocks::Arena;

@@ -18,5 +18,5 @@ pub use block_size::{block_bytes_for, charged_bytes};
 pub use free_list::FreeList;
 pub use lent::Lent;
 pub use prefault::Prefault;
-pub use record::{Mismatch, Record};
+pub use record::Record;
 pub use token::{Blocks, BlocksError};

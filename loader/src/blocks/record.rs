@@ -47,27 +47,6 @@ impl Record {
     }
 }
 
-/// Bytes that are not those that were packed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("checksum mismatch: got CRC32C {got:08x}, expected {expected:08x}")]
-pub struct Mismatch {
-    /// CRC32C of the bytes.
-    pub got: u32,
-    /// CRC32C in the index.
-    pub expected: u32,
-}
-
-impl Mismatch {
-    /// Compares two checksums.
-    ///
-    /// # Errors
-    ///
-    /// When they differ.
-    pub fn compare(got: u32, expected: u32) -> Result<(), Self> {
-        if got == expected { Ok(()) } else { Err(Self { got, expected }) }
-    }
-}
-
 impl Arena {
     /// CRC32C of the first `len` bytes in `blocks`.
     ///

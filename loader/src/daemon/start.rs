@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
+use shade_dataset::{Dataset, DatasetError, raise_open_files_limit};
 use shade_formats::SampleId;
 use shade_formats::control::{Policy, REFUSE_DATASET, REFUSE_RESOURCES, socket_name};
 use shade_formats::index::Index;
@@ -20,11 +21,10 @@ use crate::batches::Workers;
 use crate::blocks::{Arena, FreeList, Prefault, block_bytes_for};
 use crate::control::{Identity, Listener};
 use crate::core::{Capacity, Core, CoreConfig, PREFETCHES_MAX, Refusal, staging_bytes, window_bytes};
-use crate::dataset::{Dataset, DatasetError};
 use crate::memfd::lacking;
 use crate::panics;
 use crate::reads::coalesce::GAP_BYTES_MAX;
-use crate::reads::{Reads, ReadsConfig, ReadsError, raise_open_files_limit};
+use crate::reads::{Reads, ReadsConfig, ReadsError};
 
 /// News of sessions that may wait for the core: all that eight ranks can have in flight, whose rings have 64 batches each, and as
 /// much again. A session that has more to say waits, and so does its trainer.
@@ -118,7 +118,7 @@ impl DaemonError {
     /// The process's exit code: 3 for a damaged dataset, else 1.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
-        if matches!(self, Self::Dataset(DatasetError::Format { .. })) { 3 } else { 1 }
+        if matches!(self, Self::Dataset(error) if error.is_damage()) { 3 } else { 1 }
     }
 }
 

@@ -3,7 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
-use crate::dataset::DatasetError;
+use shade_dataset::DatasetError;
+
 use crate::reads::ReadsError;
 
 /// Why the doctor cannot look.
@@ -42,7 +43,7 @@ impl DoctorError {
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Dataset(DatasetError::Format { .. }) => 3,
+            Self::Dataset(error) if error.is_damage() => 3,
             Self::Interrupted => 130,
             _ => 1,
         }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 use serde::Serialize;
+use shade_dataset::{Choice, Dataset, DatasetError, choose};
 use shade_formats::index::Index;
 use shade_formats::{SampleId, ShardId};
 
@@ -12,10 +13,9 @@ use super::DoctorError;
 use super::mountstats::reads_so_far;
 use super::nfs::Nfs;
 use crate::blocks::{block_bytes_for, charged_bytes};
-use crate::dataset::{Dataset, DatasetError};
 use crate::proc::mountinfo::{self, Mount};
 use crate::proc::text;
-use crate::reads::{IoChoice, IoMode, any_shard, choose_io};
+use crate::reads::{IoMode, any_shard};
 
 /// What blocks are aligned to where no dataset says how large they are.
 const PAGE_BYTES: u32 = 4096;
@@ -50,8 +50,8 @@ pub(super) struct Io {
     pub(super) why: String,
 }
 
-impl From<IoChoice> for Io {
-    fn from(choice: IoChoice) -> Self {
+impl From<Choice> for Io {
+    fn from(choice: Choice) -> Self {
         let align_bytes = choice.direct_align_bytes;
         Self { direct: align_bytes.is_some(), align_bytes, why: choice.why }
     }
@@ -139,7 +139,7 @@ fn io(path: &Path, dataset: Option<&Dataset>, facts: Option<&Facts>, is_nfs: boo
     // As the arena aligns its blocks.
     let block_bytes = facts.map_or(PAGE_BYTES, |facts| facts.block_bytes);
     let align_bytes = PAGE_BYTES.min(1 << block_bytes.trailing_zeros());
-    choose_io(IoMode::Auto, folder, file.as_deref(), align_bytes).ok().map(Io::from)
+    choose(IoMode::Auto, folder, file.as_deref(), align_bytes).ok().map(Io::from)
 }
 
 fn any_file(folder: &Path) -> Option<PathBuf> {

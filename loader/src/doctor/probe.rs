@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 use serde::Serialize;
+use shade_dataset::Dataset;
 use shade_formats::SampleId;
 use shade_formats::index::Index;
 
@@ -16,7 +17,6 @@ use super::place::Facts;
 use super::progress::Progress;
 use super::sweep::{Step, Tally, Wire, knee};
 use crate::blocks::{Arena, FreeList, charged_bytes};
-use crate::dataset::Dataset;
 use crate::reads::{Completion, Depth, EngineChoice, IoMode, ReadOp, Reads, ReadsConfig};
 
 /// Reads in flight at most, one after the other; from one at a time to more than any server takes.

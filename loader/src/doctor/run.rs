@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use shade_dataset::Dataset;
+
 use super::cli::Doctor;
 use super::error::DoctorError;
 use super::machine;
@@ -12,7 +14,6 @@ use super::mountstats::reads_so_far;
 use super::place::{self, Place};
 use super::probe::{Probe, probe};
 use super::report::Report;
-use crate::dataset::Dataset;
 use crate::proc::{mountinfo, text};
 
 /// Looks at this machine and at the path, if one is given, and writes what that means for shade to `out`.

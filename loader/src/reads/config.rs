@@ -2,6 +2,7 @@
 
 use super::depth::DEPTH_MAX;
 use super::store_model::StoreModel;
+use shade_dataset::IoMode;
 use std::time::Duration;
 
 /// Most reads in flight that may be asked for. Servers grant far fewer at once; more would only wait there.
@@ -19,14 +20,11 @@ pub struct ReadsConfig {
     /// The store that the simulator pretends to read from; only with [`EngineChoice::Sim`] or
     /// [`Auto`](EngineChoice::Auto), which then is the simulator.
     pub store: Option<StoreModel>,
-    /// How long a shard that cannot be opened or may not be read is tried again ([`PATIENCE`]): trouble of the store, which
+    /// How long a shard that cannot be opened or may not be read is tried again
+    /// ([`PATIENCE`](super::PATIENCE)): trouble of the store, which
     /// somebody mends, and not of a record. Zero is not at all.
     pub patience: Duration,
 }
-
-/// The patience of a daemon. An export that was taken back, a mount that an automounter renews or a server that fails over
-/// is there again within this time or not without help. A trainer waits for 300 s by default, so it is told why.
-pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Who reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,17 +37,6 @@ pub enum EngineChoice {
     Threads,
     /// The simulator: real bytes, read from the page cache, when a simulated store answers.
     Sim,
-}
-
-/// Past the page cache or through it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum IoMode {
-    /// Direct on NFS and Lustre, and on a local file system that names an alignment which shards have.
-    Auto,
-    /// Direct, or an error where the file system's alignment rules it out.
-    Direct,
-    /// Through the page cache: where memory outside the arena should act as a second cache.
-    Buffered,
 }
 
 /// How many reads are in flight.

@@ -6,26 +6,16 @@
 use super::ReadFault;
 use super::bounce::BouncePool;
 use super::coalesce::SPAN_BYTES_MAX;
-use super::files::{Files, OpenShard, Unopened};
 use super::gate::Gate;
 use super::land::{land, recheck};
 use super::op::{Completion, ReadOp};
-use super::rules::{Progress, Verdict};
 use crate::blocks::{Arena, Blocks, BlocksError};
 use rustix::io::Errno;
+use shade_dataset::{Attempt, Files, Next, OpenShard};
 use shade_formats::ShardId;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-
-/// Wait before the second try of what the store refuses; it doubles from try to try.
-const TROUBLE_WAIT_MIN: Duration = Duration::from_millis(10);
-/// ... up to this. What is in trouble are up to 512 reads, so that a server is asked some 500 times a second at most.
-const TROUBLE_WAIT_MAX: Duration = Duration::from_secs(1);
-/// Trouble that lasts so long is told to the user.
-const TROUBLE_TOLD_AFTER: Duration = Duration::from_millis(500);
-/// Wait for a descriptor while all shards that are open are being read: about as long as a read takes.
-const FULL_WAIT: Duration = Duration::from_millis(1);
 
 /// Most iovecs of one call (Linux' `UIO_MAXIOV`); a record in more pieces is read in several calls.
 const IOVECS_MAX: usize = 1024;
@@ -36,7 +26,6 @@ pub(super) struct Shared {
     pub(super) arena: Arc<Arena>,
     pub(super) bounce: Option<BouncePool>,
     pub(super) gate: Gate,
-    pub(super) patience: Duration,
     /// Flights so far.
     pub(super) flights: AtomicU64,
 }
@@ -46,22 +35,11 @@ pub(super) struct Flight {
     /// Its place in the order of submissions.
     number: u64,
     cargo: Cargo,
-    shard: ShardId,
-    /// Where it begins in the shard, in bytes.
-    offset: u64,
-    /// Bytes wanted.
-    len: u32,
-    progress: Progress,
-    file: Option<Arc<OpenShard>>,
-    /// The file that went stale: another one is wanted.
-    stale: Option<Arc<OpenShard>>,
+    attempt: Attempt,
     /// When it first began.
     begun: Option<Instant>,
     /// Whether it holds a place of the gate's.
     has_place: bool,
-    trouble: Option<Trouble>,
-    /// Results so far.
-    tried: u32,
 }
 
 /// What a flight brings.
@@ -70,13 +48,6 @@ enum Cargo {
     Record(ReadOp),
     /// Records in the order of their offsets, through a buffer of the bounce pool.
     Neighbours(Vec<ReadOp>, Blocks),
-}
-
-/// Trouble of the store that a flight waits to be over.
-#[derive(Clone, Copy)]
-struct Trouble {
-    since: Instant,
-    wait: Duration,
 }
 
 /// What an engine does next with a flight.
@@ -129,22 +100,8 @@ impl Flight {
     }
 
     fn new(number: u64, cargo: Cargo, shard: ShardId, offset: u64, len: u32) -> Self {
-        let seed = offset ^ (u64::from(shard.0) << 40);
-        let progress = Progress::new(len, seed);
-        Self {
-            number,
-            cargo,
-            shard,
-            offset,
-            len,
-            progress,
-            file: None,
-            stale: None,
-            begun: None,
-            has_place: false,
-            trouble: None,
-            tried: 0,
-        }
+        let attempt = Attempt::new(shard, offset, len.into());
+        Self { number, cargo, attempt, begun: None, has_place: false }
     }
 
     /// Its place in the order of submissions.
@@ -154,13 +111,7 @@ impl Flight {
 
     /// Whether the next step needs a file that is not open yet; takes it if it is.
     pub(super) fn needs_open(&mut self, shared: &Shared) -> bool {
-        if self.file.is_none() && self.len > 0 {
-            let opened = shared.files.opened(self.shard);
-            self.file =
-                opened.filter(|opened| self.stale.as_ref().is_none_or(|stale| !Arc::ptr_eq(stale, opened)));
-            return self.file.is_none();
-        }
-        false
+        self.attempt.needs_open(&shared.files)
     }
 
     /// Gives the flight a place of the gate's. Call before [`next`](Self::next), at the start and after each wait.
@@ -173,30 +124,21 @@ impl Flight {
     /// Gives the place back until the flight begins anew.
     pub(super) fn pause(&mut self, shared: &Shared) {
         if std::mem::take(&mut self.has_place) {
-            shared.gate.leave(None, self.progress.take_failure());
+            shared.gate.leave(None, self.attempt.take_failure());
         }
     }
 
-    /// The next step, not knowing any new result: at the start and after a wait. Opens the shard if it is not open, which
-    /// may take as long as a server takes.
-    pub(super) fn next(self, now: Instant, shared: &Shared) -> Step {
-        if self.len == 0 {
-            return self.end(Ok(()), now, shared);
-        }
-        let file = match (&self.file, &self.stale) {
-            (Some(file), _) => Ok(Arc::clone(file)),
-            (None, Some(stale)) => shared.files.reopen(self.shard, stale),
-            (None, None) => shared.files.get(self.shard),
-        };
-        self.read_from(file, now, shared)
+    /// The next step, not knowing any new result: at the start and after a wait. Opens the shard if it is not
+    /// open, which may take as long as a server takes.
+    pub(super) fn next(mut self, now: Instant, shared: &Shared) -> Step {
+        let next = self.attempt.next(now, &shared.files);
+        self.follow(next, now, shared)
     }
 
     /// The next step after a read that ended with `result`.
     pub(super) fn after(mut self, result: Result<u32, Errno>, now: Instant, shared: &Shared) -> Step {
-        self.tried += 1;
-        let direct = self.file.as_ref().is_some_and(|file| file.direct_align_bytes.is_some());
-        let verdict = self.progress.judge(result, self.align_bytes(), direct);
-        self.follow(verdict, now, shared)
+        let next = self.attempt.after(result.map(u64::from), now, &shared.files);
+        self.follow(next, now, shared)
     }
 
     /// Ends a flight that is not to go on.
@@ -220,9 +162,9 @@ impl Flight {
         &'a mut self,
         shared: &'a Shared,
     ) -> Result<impl Iterator<Item = &'a mut [u8]>, BlocksError> {
-        let align_bytes = self.align_bytes();
-        let mut skip = self.progress.resume(align_bytes) as usize;
-        let end = self.len.checked_next_multiple_of(align_bytes).unwrap_or(self.len);
+        let align_bytes = self.attempt.align_bytes();
+        let mut skip = usize::try_from(self.attempt.resume()).unwrap_or(usize::MAX);
+        let end = self.len().checked_next_multiple_of(align_bytes).unwrap_or(self.len());
         let (arena, blocks) = match &mut self.cargo {
             Cargo::Record(op) => (&*shared.arena, &mut op.blocks),
             Cargo::Neighbours(_, buffer) => {
@@ -246,91 +188,36 @@ impl Flight {
 
     /// The shard that it reads.
     pub(super) fn shard(&self) -> ShardId {
-        self.shard
+        self.attempt.shard()
     }
 
     /// The shard, where the flight begins in it in bytes, and how many results there were: for the simulator.
     pub(super) fn attempt(&self) -> (ShardId, u64, u32) {
-        (self.shard, self.offset, self.tried)
+        (self.attempt.shard(), self.attempt.offset(), self.attempt.tried())
     }
 
     /// Bytes wanted.
     pub(super) fn len(&self) -> u32 {
-        self.len
+        u32::try_from(self.attempt.wanted()).unwrap_or(u32::MAX)
     }
 
-    fn align_bytes(&self) -> u32 {
-        self.file.as_ref().map_or(1, |file| file.align_bytes())
-    }
-
-    fn follow(mut self, verdict: Verdict, now: Instant, shared: &Shared) -> Step {
-        match verdict {
-            Verdict::Again => self.next(now, shared),
-            Verdict::After(wait) => self.wait(wait, shared),
-            Verdict::Reopen => {
-                self.stale = self.file.take();
-                // It begins anew as one whose shard is not open.
-                self.wait(Duration::ZERO, shared)
+    fn follow(mut self, next: Next, now: Instant, shared: &Shared) -> Step {
+        match next {
+            Next::Read(file, offset) => Step::Read(self, file, offset),
+            // Outside of the gate, so that reads that can go on do.
+            Next::Wait(wait) => {
+                self.pause(shared);
+                Step::Wait(self, wait)
             }
-            Verdict::Trouble(errno) => {
-                if errno == Errno::STALE {
-                    self.stale = self.file.take();
-                }
-                let fault = shared.files.refused(self.shard, errno);
-                self.wait_for_store(fault, now, shared)
-            }
-            Verdict::Buffer => {
-                let file = shared.files.buffer(self.shard);
-                self.read_from(file, now, shared)
-            }
-            Verdict::Good => self.end(Ok(()), now, shared),
-            Verdict::Fail(fault) => self.end(Err(fault), now, shared),
+            Next::End(outcome) => self.end(outcome, now, shared),
         }
-    }
-
-    fn read_from(mut self, file: Result<Arc<OpenShard>, Unopened>, now: Instant, shared: &Shared) -> Step {
-        match file {
-            Ok(file) => {
-                self.file = Some(Arc::clone(&file));
-                self.stale = None;
-                let resume = self.progress.resume(file.align_bytes());
-                let offset = self.offset.saturating_add(u64::from(resume));
-                Step::Read(self, file, offset)
-            }
-            Err(Unopened::Full) => self.wait(FULL_WAIT, shared),
-            Err(Unopened::Trouble(fault)) => self.wait_for_store(fault, now, shared),
-            Err(Unopened::Fault(fault)) => self.end(Err(fault), now, shared),
-        }
-    }
-
-    /// Waits outside of the gate, so that reads that can go on do.
-    fn wait(mut self, wait: Duration, shared: &Shared) -> Step {
-        self.pause(shared);
-        Step::Wait(self, wait)
-    }
-
-    /// Waits because of `fault`, or ends with it once it has lasted as long as the patience.
-    fn wait_for_store(mut self, fault: ReadFault, now: Instant, shared: &Shared) -> Step {
-        let Trouble { since, wait } = self.trouble.unwrap_or_else(|| {
-            shared.files.begin_trouble();
-            Trouble { since: now, wait: TROUBLE_WAIT_MIN }
-        });
-        let tried = now.saturating_duration_since(since);
-        self.trouble = Some(Trouble { since, wait: (2 * wait).min(TROUBLE_WAIT_MAX) });
-        if tried >= shared.patience {
-            return self.end(Err(fault.after(tried)), now, shared);
-        }
-        if tried >= TROUBLE_TOLD_AFTER {
-            shared.files.tell_trouble(&fault, shared.patience);
-        }
-        self.wait(wait.min(shared.patience - tried), shared)
     }
 
     /// Ends the flight before its time: all its records have this fate.
     fn cut(mut self, fault: ReadFault, now: Instant, shared: &Shared) -> Vec<Completion> {
         let latency = self.latency(now);
         self.pause(shared);
-        self.end_trouble(false, shared);
+        self.attempt.end(false, &shared.files);
         let end = |op| Completion { op, outcome: Err(fault.clone()), checked: false, latency };
         match self.cargo {
             Cargo::Record(op) => vec![end(op)],
@@ -343,33 +230,26 @@ impl Flight {
         }
     }
 
-    /// The flight is over, and so is its trouble, if it had any.
-    fn end_trouble(&self, is_well: bool, shared: &Shared) {
-        if self.trouble.is_some() {
-            shared.files.end_trouble(is_well);
-        }
-    }
-
     fn latency(&self, now: Instant) -> Duration {
         self.begun.map_or(Duration::ZERO, |begun| now.saturating_duration_since(begun))
     }
 
     /// Ends the flight with what became of it.
     fn end(mut self, outcome: Result<(), ReadFault>, now: Instant, shared: &Shared) -> Step {
-        let latency = self.latency(now);
+        let (latency, len) = (self.latency(now), self.len());
         if std::mem::take(&mut self.has_place) {
             // A read that had to be tried again says nothing about how fast the store is.
-            let clean = outcome.is_ok() && self.tried == 1;
-            let failed = self.progress.take_failure() || matches!(outcome, Err(ReadFault::Failed { .. }));
+            let clean = outcome.is_ok() && self.attempt.tried() == 1;
+            let failed = self.attempt.take_failure() || matches!(outcome, Err(ReadFault::Failed { .. }));
             shared.gate.leave(clean.then_some((latency, now)), failed);
         }
-        self.end_trouble(outcome.is_ok(), shared);
+        self.attempt.end(outcome.is_ok(), &shared.files);
         match self.cargo {
             Cargo::Record(op) => {
                 let mut outcome = outcome;
                 let checked = op.recheck && outcome.is_ok();
                 if checked {
-                    outcome = recheck(&op, self.file.as_deref(), shared);
+                    outcome = recheck(&op, self.attempt.file(), shared);
                 }
                 Step::Done(Completion { op, outcome, checked, latency })
             }
@@ -383,10 +263,10 @@ impl Flight {
                     return Step::Landed(ops.into_iter().map(end).collect(), Vec::new());
                 }
                 let bytes = match (&outcome, &shared.bounce) {
-                    (Ok(()), Some(pool)) => pool.bytes(&buffer, self.len).unwrap_or_default(),
+                    (Ok(()), Some(pool)) => pool.bytes(&buffer, len).unwrap_or_default(),
                     _ => Default::default(),
                 };
-                let step = land(self.number, ops, (bytes, self.offset), latency, &shared.arena);
+                let step = land(self.number, ops, (bytes, self.attempt.offset()), latency, &shared.arena);
                 if let Some(pool) = &shared.bounce {
                     pool.give(buffer);
                 }

@@ -58,7 +58,7 @@ impl Gate {
         self.level.store(in_flight, Ordering::Relaxed);
     }
 
-    /// A read is over, or waits before it is tried again: whoever waits holds no place. `went_well` is what it took and
+    /// A read is over, or waits before it is tried again: a read that waits holds no place. `went_well` is what it took and
     /// when it ended, if it went as reads should; `failed` says that the store had trouble.
     pub(super) fn leave(&self, went_well: Option<(Duration, Instant)>, failed: bool) {
         self.in_flight.fetch_sub(1, Ordering::Relaxed);

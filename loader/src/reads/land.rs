@@ -1,10 +1,10 @@
 //! Records out of what was read: neighbours are copied apart, checksums compared where that is the reads' part.
 
 use super::ReadFault;
-use super::files::OpenShard;
 use super::flight::{Flight, Shared, Step};
 use super::op::{Completion, ReadOp};
-use crate::blocks::{Arena, BlocksError, Mismatch};
+use crate::blocks::{Arena, BlocksError};
+use shade_dataset::{Mismatch, OpenShard};
 use shade_formats::checksum::crc32c;
 use std::time::Duration;
 

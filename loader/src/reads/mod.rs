@@ -6,11 +6,11 @@
 //! can be), so stopping waits.
 //!
 //! The way of a read: `reader`, then an engine (`uring`, `threads` or `sim`, behind the one seam `engine`), which begins
-//! it when the `gate` has room and lets `flight` judge each result by `rules`. The gate's width is found by `depth`;
-//! neighbours that `coalesce` found travel as one flight through a `bounce` buffer. `files` opens
-//! shards, within `descriptors`; `line` lets flights go first whose shard was opened; `land` takes
-//! neighbours apart; `identity` says whether a shard's file is another one by now. `availability`
-//! says why there is no io_uring where there is none.
+//! it when the `gate` has room and lets `flight` follow each result. The gate's width is found by `depth`;
+//! neighbours that `coalesce` found travel as one flight through a `bounce` buffer. Shards' files, the
+//! choice of direct or buffered reads and the rules for each result are those of `shade_dataset`. `survey` looks at all
+//! shards at start; `line` lets flights go first whose shard was opened; `land` takes neighbours apart.
+//! `availability` says why there is no io_uring where there is none.
 
 mod availability;
 mod bell;
@@ -18,14 +18,10 @@ mod bounce;
 pub mod coalesce;
 mod config;
 pub mod depth;
-mod descriptors;
-mod direct;
 mod engine;
 mod fault;
-mod files;
 mod flight;
 mod gate;
-mod identity;
 mod land;
 pub mod latency;
 mod line;
@@ -33,21 +29,20 @@ mod op;
 mod opener;
 mod reader;
 mod ring_setup;
-mod rules;
 mod sim;
 mod store_model;
 mod store_text;
+mod survey;
 mod threads;
 mod uring;
 
 pub use availability::{Unavailable, io_uring_here, linux_version};
-pub use config::{Depth, EngineChoice, IoMode, PATIENCE, READS_DEPTH_MAX, ReadsConfig};
-pub use descriptors::raise_open_files_limit;
-pub use direct::{Choice as IoChoice, choose as choose_io};
-pub use fault::{ReadFault, ReadsError, ShardWarning};
-pub use files::any_shard;
+pub use config::{Depth, EngineChoice, READS_DEPTH_MAX, ReadsConfig};
+pub use fault::{ReadsError, ShardWarning};
 pub use op::{Completion, ReadOp};
 pub use reader::Reads;
+pub use shade_dataset::{IoMode, PATIENCE, ReadFault};
 pub(crate) use store_model::Queues;
 pub use store_model::{ClockModel, FaultShares, LatencyModel, STUCK, StoreModel};
 pub use store_text::parse_time;
+pub use survey::any_shard;

@@ -1,8 +1,9 @@
 //! What goes in and what comes back.
 
 use super::ReadFault;
-use crate::blocks::{Arena, Blocks, Mismatch};
+use crate::blocks::{Arena, Blocks};
 use crossbeam_channel::Sender;
+use shade_dataset::Mismatch;
 use shade_formats::{SampleId, ShardId};
 use std::time::Duration;
 

@@ -1,17 +1,17 @@
 //! The front: starts an engine and takes reads.
 
 use super::bounce::BouncePool;
-use super::config::{Depth, EngineChoice, IoMode, READS_DEPTH_MAX, ReadsConfig};
-use super::direct;
+use super::config::{Depth, EngineChoice, READS_DEPTH_MAX, ReadsConfig};
 use super::engine::{self, Engine};
 use super::fault::{ReadsError, ShardWarning};
-use super::files::{Files, any_shard, survey};
 use super::flight::{Flight, Shared};
 use super::gate::Gate;
 use super::op::{Completion, ReadOp};
+use super::survey::{any_shard, survey};
 use crate::blocks::Arena;
 use crossbeam_channel::Sender;
 use rustix::io::Errno;
+use shade_dataset::{Files, IoMode, choose};
 use shade_formats::ShardId;
 use shade_formats::index::Index;
 use std::path::Path;
@@ -56,16 +56,14 @@ impl Reads {
         let simulated = config.engine == EngineChoice::Sim || config.store.is_some();
         // A simulated store takes its own time; what the disk below it takes must not show.
         let io = if simulated && config.io == IoMode::Auto { IoMode::Buffered } else { config.io };
-        let choice = direct::choose(io, folder, any_shard(folder, &index).as_deref(), arena.align_bytes())
-            .map_err(|why| ReadsError::Direct { folder: folder.to_owned(), why })?;
+        let choice = choose(io, folder, any_shard(folder, &index).as_deref(), arena.align_bytes())?;
         let how = choice.to_string();
         let shared = Arc::new(Shared {
-            files: Files::new(folder, index, choice, &missing),
+            files: Files::surveyed(folder, index, choice.direct_align_bytes, &missing, config.patience),
             arena,
             // Without it every record is read on its own.
             bounce: BouncePool::create().ok(),
             gate: Gate::new(config.depth),
-            patience: config.patience,
             flights: AtomicU64::new(0),
         });
         let (engine, name) = engine::start(&config, &shared, &completions)?;

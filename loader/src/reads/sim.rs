@@ -4,13 +4,13 @@
 //! jumps from answer to answer where the store's clock is virtual.
 
 use super::engine::Engine;
-use super::files::OpenShard;
 use super::flight::{Flight, Shared, Step};
 use super::line::Line;
 use super::op::{Completion, deliver};
 use super::store_model::{ClockModel, Fate, Queues, StoreModel};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use rustix::io::{Errno, preadv};
+use shade_dataset::OpenShard;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io::{self, IoSliceMut};
@@ -237,12 +237,11 @@ mod tests {
     use std::sync::atomic::AtomicU64;
     use std::time::Duration;
 
+    use shade_dataset::Files;
     use shade_formats::index::{INDEX_FILE, Index, IndexBuilder, Shard};
     use shade_formats::{SampleId, ShardId};
 
     use super::super::bounce::BouncePool;
-    use super::super::direct::Choice;
-    use super::super::files::Files;
     use super::super::gate::Gate;
     use super::super::{Depth, ReadFault, ReadOp};
     use super::*;
@@ -258,15 +257,13 @@ mod tests {
         let index = index.finish().unwrap();
         std::fs::write(folder.path().join(INDEX_FILE), &index).unwrap();
         let index = Arc::new(Index::open(index).unwrap());
-        let choice = Choice { direct_align_bytes: None, why: "test".into() };
         let (arena, mut free) = Arena::create(1 << 20, 512).unwrap();
         let shared = Arc::new(Shared {
             // There when the files were looked at, and gone since.
-            files: Files::new(folder.path(), index, choice, &[]),
+            files: Files::surveyed(folder.path(), index, None, &[], PATIENCE),
             arena: Arc::new(arena),
             bounce: Some(BouncePool::create().unwrap()),
             gate: Gate::new(Depth::Auto),
-            patience: PATIENCE,
             flights: AtomicU64::new(0),
         });
         let (sender, completions) = crossbeam_channel::unbounded();

@@ -8,7 +8,6 @@
 
 use super::bell::Bell;
 use super::engine::Engine;
-use super::files::OpenShard;
 use super::flight::{Flight, Shared, Step};
 use super::line::Line;
 use super::op::{Completion, deliver};
@@ -20,6 +19,7 @@ use crossbeam_channel::{Receiver, Sender};
 use io_uring::types::{Fd, SubmitArgs, Timespec};
 use io_uring::{IoUring, opcode, squeue};
 use rustix::io::Errno;
+use shade_dataset::OpenShard;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
@@ -57,7 +57,7 @@ impl Uring {
         let mut uring = Self { queue: Some(queue), bell: Arc::clone(&bell), thread: None, setup: "" };
         let (shared, completions) = (Arc::clone(shared), completions.clone());
         // The ring belongs to the thread that makes it (IORING_SETUP_SINGLE_ISSUER).
-        let buffered = shared.files.choice().direct_align_bytes.is_none();
+        let buffered = !shared.files.is_direct();
         let body = move || match set_up(shared.gate.most(), buffered) {
             Ok((ring, setup)) => {
                 let (back, opened) = crossbeam_channel::unbounded();

@@ -3,9 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use shade_dataset::DatasetError;
 use shade_formats::control::SpecError;
-
-use crate::dataset::DatasetError;
 
 /// Why there is nothing to simulate.
 #[derive(Debug, thiserror::Error)]
@@ -61,7 +60,7 @@ impl SimulateError {
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Dataset(DatasetError::Format { .. }) => 3,
+            Self::Dataset(error) if error.is_damage() => 3,
             Self::Usage(_) | Self::Plan(_) => 2,
             Self::Interrupted => 130,
             _ => 1,

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use shade_dataset::Dataset;
 use shade_formats::control::PlanSpec;
 
 use super::cli::Simulate;
@@ -12,7 +13,6 @@ use super::recording::{Recording, is_recording};
 use super::sizes::Sizes;
 use super::stall::Service;
 use super::trace::Trace;
-use crate::dataset::Dataset;
 use crate::reads::{LatencyModel, StoreModel};
 
 /// A store that takes longer is a typing error; the sum of very many such times must not overflow.

@@ -3,8 +3,9 @@
 use std::io;
 use std::path::PathBuf;
 
+use shade_dataset::DatasetError;
+
 use crate::control::ObserveError;
-use crate::dataset::DatasetError;
 
 /// Why there is no trace, or no more of it.
 #[derive(Debug, thiserror::Error)]
@@ -47,6 +48,6 @@ impl TraceError {
     /// The process's exit code, as the other commands have them.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
-        if matches!(self, Self::Dataset(DatasetError::Format { .. })) { 3 } else { 1 }
+        if matches!(self, Self::Dataset(error) if error.is_damage()) { 3 } else { 1 }
     }
 }

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use shade_dataset::Dataset;
 use shade_formats::SampleId;
 use shade_formats::index::Index;
 use shade_formats::limits::TRACE_LINE_BYTES_MAX;
@@ -18,7 +19,6 @@ use super::cli::Trace;
 use super::error::TraceError;
 use super::progress::Progress;
 use crate::control::{Observed, observe};
-use crate::dataset::Dataset;
 
 /// What the pipe should hold, if the system lets it: what comes while the disk is slow for a moment.
 const PIPE_BYTES: usize = 1 << 20;

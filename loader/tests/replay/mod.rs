@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use shade_dataset::Mismatch;
 use shade_formats::control::{JobSpec, OnError, Output, PlanSpec, Policy, Tail};
 use shade_formats::index::{Codec, Entry, Index, IndexBuilder, Media, Shard};
 use shade_formats::ring::{Descriptor, Kind};
@@ -24,7 +25,7 @@ use shade_formats::trace::Line;
 use shade_formats::{SampleId, ShardId};
 use shade_images::Size;
 use shade_load::batches::{Columns, FillFault, FillOrder, Filled, LayoutFault, Row, SealOrder, row_bytes};
-use shade_load::blocks::{Arena, Mismatch, block_bytes_for};
+use shade_load::blocks::{Arena, block_bytes_for};
 use shade_load::core::{
     Accepted, Action, Attach, Capacity, Core, CoreConfig, Event, PREFETCHES_MAX, SessionId, window_bytes,
 };

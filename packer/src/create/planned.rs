@@ -145,9 +145,10 @@ impl Planned {
 /// Whether all shards of a dataset that an earlier run has written are what its index says, and on disk if `sync`.
 fn is_written(dataset: &Dataset, sync: bool, workers: &Workers, stop: &Stop) -> Result<bool, Error> {
     let shards: Vec<ShardId> = (0..dataset.index.shard_count()).map(ShardId).collect();
+    let files = dataset.shards(stop);
     let whole = workers.each(&shards, stop, |&shard| {
         let row = dataset.index.shard(shard);
-        row.map_or(Ok(false), |row| is_shard_written(&dataset.dir, row, sync, stop))
+        row.map_or(Ok(false), |row| is_shard_written(&files, shard, row, sync))
     })?;
     if sync {
         for name in [INDEX_FILE, TIMES_FILE] {

@@ -5,8 +5,10 @@
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use shade_dataset::ReadMemory;
 use shade_formats::checksum::crc32c_append;
 use shade_formats::index::{Entry, FieldsRow, FieldsSpan, Index, IndexBuilder, Shard};
 use shade_formats::limits::SHARD_ALIGN_BYTES;
@@ -15,7 +17,7 @@ use shade_formats::{FormatError, SampleId, ShardId};
 use super::shard_file::PackedShard;
 use super::stretch::Placed;
 use crate::catalogue::Bad;
-use crate::direct::{DirectFile, ReadMemory};
+use crate::dataset::Shards;
 use crate::error::Error;
 use crate::files;
 use crate::interrupt::Stop;
@@ -47,7 +49,7 @@ pub(super) struct Pack<'a> {
 /// A shard that is complete, read back.
 #[derive(Debug)]
 pub struct DoneShard {
-    index: Index,
+    index: Arc<Index>,
     /// What was left out of it.
     pub bad: Vec<Bad>,
 }
@@ -121,28 +123,32 @@ pub fn read(folder: &Path, shard: ShardId, pack: &str) -> Result<Option<DoneShar
         return Ok(None);
     }
     let bad = outcome.bad.into_iter().map(|(_, path, fault)| Bad { path, fault }).collect();
-    Ok(Some(DoneShard { index, bad }))
+    Ok(Some(DoneShard { index: Arc::new(index), bad }))
 }
 
-/// Whether the file of `shard` in `folder` is what was written there: a file of this length and checksum, no link. If
-/// `sync`, the disk confirms it first, as whoever wrote it may not have asked for that.
+/// Whether the file of shard number `id` is what was written there: a file of the length and checksum of
+/// `shard`, no link. If `sync`, the disk confirms it first, as whoever wrote it may not have asked for that.
 ///
 /// # Errors
 /// The disk does not; or [`Error::Interrupted`].
-pub fn is_shard_written(folder: &Path, shard: Shard<'_>, sync: bool, stop: &Stop) -> Result<bool, Error> {
-    let path = folder.join(shard.name);
+pub fn is_shard_written(
+    shards: &Shards<'_>,
+    id: ShardId,
+    shard: Shard<'_>,
+    sync: bool,
+) -> Result<bool, Error> {
+    let path = shards.files.path(id)?;
     if !fs::symlink_metadata(&path).is_ok_and(|found| found.is_file() && found.len() == shard.bytes) {
         return Ok(false);
     }
     if sync {
         sync_file(&path)?;
     }
-    let Ok(file) = DirectFile::open(&path) else { return Ok(false) };
     let (mut memory, mut crc, mut at) = (ReadMemory::default(), 0, 0);
     while at < shard.bytes {
-        stop.check()?;
+        shards.stop.check()?;
         let end = shard.bytes.min(at + PIECE_BYTES);
-        let (bytes, fault) = file.read(at..end, &mut memory);
+        let (bytes, fault) = shards.read(id, at..end, &mut memory)?;
         if fault.is_some() {
             return Ok(false);
         }
@@ -173,7 +179,7 @@ impl DoneShard {
         if sync {
             sync_file(&folder.join(format!("{}.done", shard.name)))?;
         }
-        is_shard_written(folder, shard, sync, stop)
+        is_shard_written(&Shards::new(folder, &self.index, stop), ShardId(0), shard, sync)
     }
 
     /// The shard itself.

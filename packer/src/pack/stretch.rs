@@ -10,14 +10,15 @@ use std::time::Instant;
 use shade_formats::checksum::crc32c;
 use shade_formats::index::{Entry, FieldsRow};
 use shade_formats::limits::FIELDS_BYTES_MAX;
-use shade_formats::shard::{END_OF_ARCHIVE, MEMBER_HEADER_BYTES, member_header, member_name, padded_len};
+use shade_formats::shard::{
+    END_OF_ARCHIVE, MEMBER_HEADER_BYTES, member_header, member_name, padded_len, record_extension,
+};
 use shade_formats::{SampleId, ShardId};
 
 use super::read::SourceReader;
 use super::readers::Pace;
 use super::recipe::{Kit, Kits, Recipe};
 use crate::catalogue::{Bad, Catalogue, Sample};
-use crate::dataset::record_extension;
 use crate::error::Error;
 use crate::interrupt::Stop;
 

@@ -1,12 +1,15 @@
 //! Compares one sample's bytes in its shard with what the index says of them.
 
+use shade_dataset::{Decompressor, Dictionaries, Mismatch};
 use shade_formats::SampleId;
 use shade_formats::checksum::crc32c;
 use shade_formats::index::{Entry, Media, sniff};
-use shade_formats::shard::{MEMBER_HEADER_BYTES, padded_len, parse_fields, parse_member_header};
+use shade_formats::shard::{
+    MEMBER_HEADER_BYTES, is_record_name, padded_len, parse_fields, parse_member_header,
+};
 use shade_images::{Decoder, ImageFault, Part};
 
-use crate::dataset::{Dataset, Unpacker, is_record_name};
+use crate::dataset::Dataset;
 
 /// Why a sample is not in order, in words.
 #[derive(Debug)]
@@ -22,14 +25,15 @@ pub(super) enum Fault {
 /// Checks samples one after the other, reusing its memory.
 pub(super) struct Checker<'a> {
     dataset: &'a Dataset,
-    unpacker: Unpacker,
+    zstd: Decompressor,
+    raw: Vec<u8>,
     decoder: Option<Decoder>,
 }
 
 impl<'a> Checker<'a> {
-    pub(super) fn new(dataset: &'a Dataset, decode: bool) -> Self {
+    pub(super) fn new(dataset: &'a Dataset, dictionaries: &Dictionaries, decode: bool) -> Self {
         let decoder = decode.then(Decoder::new);
-        Self { dataset, unpacker: Unpacker::default(), decoder }
+        Self { dataset, zstd: Decompressor::new(dictionaries.clone()), raw: Vec::new(), decoder }
     }
 
     /// Checks a sample. `bytes` are those of its [extent](Dataset::extent).
@@ -38,7 +42,8 @@ impl<'a> Checker<'a> {
     /// What is wrong with it.
     pub(super) fn check(&mut self, sample: SampleId, entry: &Entry, bytes: &[u8]) -> Result<(), Fault> {
         let record = self.stored(sample, entry, bytes).map_err(Fault::Damaged)?;
-        let unpacked = self.unpacker.unpack(&self.dataset.index, entry, record).map_err(Fault::Damaged)?;
+        let unpacked = self.zstd.unpack(record, entry, &mut self.raw);
+        let unpacked = unpacked.map_err(|fault| Fault::Damaged(fault.to_string()))?;
         match &mut self.decoder {
             Some(decoder) => decode(decoder, unpacked),
             None => Ok(()),
@@ -62,10 +67,7 @@ impl<'a> Checker<'a> {
         if let Some(span) = index.fields(sample) {
             let padded = usize::try_from(padded_len(entry.stored_len.into())).unwrap_or(usize::MAX);
             let fields = data.get(padded..).unwrap_or_default();
-            let got = crc32c(fields);
-            if got != span.crc32c {
-                return Err(format!("its fields' crc32c is {got:08x}, expected {:08x}", span.crc32c));
-            }
+            Mismatch::compare(crc32c(fields), span.crc32c).map_err(|fault| format!("its fields: {fault}"))?;
             parse_fields(fields, key, span.offset).map_err(|fault| fault.to_string())?;
         }
         data.get(..entry.stored_len as usize).ok_or_else(|| "its record is cut short".to_owned())

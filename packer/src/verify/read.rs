@@ -1,11 +1,10 @@
 //! Goes through all shards, many spans at a time, and collects what is wrong.
 
-use std::io;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use rustix::io::Errno;
+use shade_dataset::{Dictionaries, ReadFault, ReadMemory};
 use shade_formats::checksum::{crc32c, crc32c_concat};
 use shade_formats::index::Entry;
 use shade_formats::shard::END_OF_ARCHIVE;
@@ -14,8 +13,7 @@ use shade_formats::{SampleId, ShardId};
 use super::check::{Checker, Fault};
 use super::repair::repair;
 use super::report::{DamagedSample, DamagedShard, Verified};
-use crate::dataset::Dataset;
-use crate::direct::{DirectFile, ReadMemory};
+use crate::dataset::{Dataset, Shards};
 use crate::error::Error;
 use crate::interrupt::Stop;
 use crate::pack::Gate;
@@ -59,15 +57,8 @@ struct Findings {
     refused: Option<String>,
 }
 
-/// What a look at a shard's file tells.
-enum Look {
-    /// It can be read; perhaps something is wrong with it as a file.
-    Open(Option<String>),
-    /// It is not what was written: there is no such file.
-    Gone(String),
-    /// The system does not let it be read. What is in it is not known.
-    Refused(String),
-}
+/// What a look at a shard's file tells: what is wrong with it as a file, or why it cannot be opened.
+type Look = Result<Option<String>, ReadFault>;
 
 /// Re-reads the dataset in `dir`, and repairs it if that is asked for and needed.
 ///
@@ -97,6 +88,8 @@ pub fn verify(dir: &Path, config: &VerifyConfig, shown: Shown, stop: &Stop) -> R
     let progress = Progress::start(shown, "verifying", dataset.index.len().into(), bytes);
     let reading = Reading {
         dataset: &dataset,
+        files: dataset.shards(stop),
+        dictionaries: dataset.dictionaries(),
         shards: &shards,
         decode: config.decode,
         memory: Gate::new(SPANS_MEMORY_BYTES),
@@ -123,6 +116,8 @@ pub fn verify(dir: &Path, config: &VerifyConfig, shown: Shown, stop: &Stop) -> R
 /// What all spans share.
 struct Reading<'a> {
     dataset: &'a Dataset,
+    files: Shards<'a>,
+    dictionaries: Dictionaries,
     shards: &'a [Vec<(SampleId, Entry)>],
     decode: bool,
     memory: Gate,
@@ -135,11 +130,11 @@ struct Reading<'a> {
 impl Reading<'_> {
     fn all(&self, workers: &Workers, verified: &mut Verified) -> Result<(), Error> {
         let ids: Vec<ShardId> = (0..self.dataset.index.shard_count()).map(ShardId).collect();
-        let looked = workers.each(&ids, self.stop, |shard| Ok(self.look(*shard)))?;
+        let looked = workers.each(&ids, self.stop, |shard| self.look(*shard))?;
         let spans: Vec<Vec<Span>> = ids
             .iter()
             .zip(&looked)
-            .map(|(shard, look)| if matches!(look, Look::Open(_)) { self.cut(*shard) } else { Vec::new() })
+            .map(|(shard, look)| if look.is_ok() { self.cut(*shard) } else { Vec::new() })
             .collect();
         let all: Vec<&Span> = spans.iter().flatten().collect();
         let mut found = workers.each(&all, self.stop, |span| self.span(span))?.into_iter();
@@ -147,19 +142,20 @@ impl Reading<'_> {
             let path = self.dataset.shard_path(shard);
             let samples = || self.shards.get(shard.index()).into_iter().flatten();
             match look {
-                Look::Open(fault) => {
+                Ok(fault) => {
                     let whole = Whole { shard, path: path.clone(), has_fault: fault.is_some() };
                     verified.damaged_shards.extend(fault.map(|fault| DamagedShard { shard: path, fault }));
                     self.whole(&whole, spans.iter().zip(found.by_ref()), verified);
                 }
-                Look::Gone(fault) => {
-                    verified.damaged_shards.push(DamagedShard { shard: path, fault });
+                Err(fault) if fault.is_loss() => {
+                    verified.damaged_shards.push(DamagedShard { shard: path, fault: told(&fault) });
                     let fault = || Fault::Damaged("its shard cannot be opened".to_owned());
                     verified.damaged.extend(samples().map(|(id, entry)| self.damaged(*id, entry, fault())));
                 }
-                Look::Refused(fault) => {
+                // What is in it is not known.
+                Err(fault) => {
                     verified.unread += samples().count() as u64;
-                    verified.unreadable_shards.push(DamagedShard { shard: path, fault });
+                    verified.unreadable_shards.push(DamagedShard { shard: path, fault: told(&fault) });
                 }
             }
         }
@@ -167,20 +163,10 @@ impl Reading<'_> {
     }
 
     /// Whether the shard's file can be opened, and what is wrong with it as a file.
-    fn look(&self, shard: ShardId) -> Look {
+    fn look(&self, shard: ShardId) -> Result<Look, Error> {
         let expected = self.dataset.index.shard(shard).map_or(0, |shard| shard.bytes);
-        let file = match DirectFile::open(&self.dataset.shard_path(shard)) {
-            Ok(file) => file,
-            Err(fault) => {
-                let text = format!("cannot be opened: {fault}");
-                return if is_damage(&fault) { Look::Gone(text) } else { Look::Refused(text) };
-            }
-        };
-        match file.len() {
-            Ok(found) if found == expected => Look::Open(None),
-            Ok(found) => Look::Open(Some(format!("{found} bytes, expected {expected}"))),
-            Err(fault) => Look::Refused(format!("cannot be looked at: {fault}")),
-        }
+        let wrong = |found| (found != expected).then(|| format!("{found} bytes, expected {expected}"));
+        Ok(self.files.len(shard)?.map(wrong))
     }
 
     fn cut(&self, shard: ShardId) -> Vec<Span> {
@@ -228,33 +214,27 @@ impl Reading<'_> {
     /// Reads and checks one span.
     fn span(&self, span: &Span) -> Result<Findings, Error> {
         let room = self.memory.pass(span.len(), self.stop)?;
-        let path = self.dataset.shard_path(span.shard);
         let mut memory = self.spare.take();
         let samples = self.shards.get(span.shard.index()).and_then(|shard| shard.get(span.samples.clone()));
         let samples = samples.unwrap_or_default();
         let mut findings = Findings::default();
-        let file = match DirectFile::open(&path) {
-            Ok(file) => file,
-            Err(fault) if !is_damage(&fault) => {
-                findings.refused = Some(format!("cannot be opened: {fault}"));
+        let (bytes, fault) = self.files.read(span.shard, span.bytes.clone(), &mut memory)?;
+        match &fault {
+            Some(fault) if !fault.is_loss() => {
+                findings.refused = Some(told(fault));
                 return Ok(findings);
             }
-            Err(fault) => {
-                let fault = format!("its shard cannot be opened: {fault}");
+            Some(fault @ ReadFault::Open { .. }) => {
                 for (sample, entry) in samples {
-                    findings.push(self.damaged(*sample, entry, Fault::Damaged(fault.clone())));
+                    findings.push(self.damaged(*sample, entry, Fault::Damaged(told(fault))));
                 }
                 return Ok(findings);
             }
-        };
-        let (bytes, fault) = file.read(span.bytes.clone(), &mut memory);
-        if let Some(fault) = fault.as_ref().filter(|fault| !is_damage(fault)) {
-            findings.refused = Some(format!("cannot be read: {fault}"));
-            return Ok(findings);
+            _ => {}
         }
         let cpu = self.cpus.pass(1, self.stop)?;
         findings.crc32c = fault.is_none().then(|| crc32c(bytes));
-        self.samples(span, samples, bytes, &file, &mut findings)?;
+        self.samples(span, samples, bytes, &mut findings)?;
         let shard_bytes = self.dataset.index.shard(span.shard).map_or(0, |shard| shard.bytes);
         let is_zeros = || bytes.iter().rev().take(END_OF_ARCHIVE.len()).all(|&byte| byte == 0);
         findings.is_open_end = fault.is_none() && span.bytes.end == shard_bytes && !is_zeros();
@@ -270,10 +250,9 @@ impl Reading<'_> {
         span: &Span,
         samples: &[(SampleId, Entry)],
         bytes: &[u8],
-        file: &DirectFile,
         findings: &mut Findings,
     ) -> Result<(), Error> {
-        let mut checker = Checker::new(self.dataset, self.decode);
+        let mut checker = Checker::new(self.dataset, &self.dictionaries, self.decode);
         let mut again = ReadMemory::default();
         let mut covered = span.bytes.start;
         for (sample, entry) in samples {
@@ -289,9 +268,9 @@ impl Reading<'_> {
             let checked = match bytes.get(place(extent.start)..place(extent.end)) {
                 Some(bytes) => checker.check(*sample, entry, bytes),
                 // A read ends at the first byte that cannot be had; what lies behind it may be in order.
-                None => match file.read(extent, &mut again) {
+                None => match self.files.read(span.shard, extent, &mut again)? {
                     (bytes, None) => checker.check(*sample, entry, bytes),
-                    (_, Some(fault)) => Err(Fault::Damaged(format!("cannot be read: {fault}"))),
+                    (_, Some(fault)) => Err(Fault::Damaged(told(&fault))),
                 },
             };
             match checked {
@@ -321,18 +300,13 @@ impl Reading<'_> {
     }
 }
 
-/// Whether a file that gives this error is not what was written: it is gone, too short, or its disk has lost it. Anything
-/// else says that this user may not read it, or that this machine cannot now.
-fn is_damage(fault: &io::Error) -> bool {
-    matches!(fault.kind(), io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof)
-        || Errno::from_io_error(fault).is_some_and(|errno| LOST.contains(&errno))
+/// A fault in words that go behind the shard's path.
+fn told(fault: &ReadFault) -> String {
+    match fault {
+        ReadFault::Open { errno, .. } => format!("cannot be opened: {errno}"),
+        other => format!("cannot be read: {other}"),
+    }
 }
-
-/// What the system says of bytes that their disk has lost. Direct reads pass on what the block
-/// layer says of bad sectors, where buffered ones say EIO; the last two are file systems' words for
-/// their own damaged structures.
-const LOST: [Errno; 6] =
-    [Errno::IO, Errno::NODATA, Errno::REMOTEIO, Errno::ILSEQ, Errno::UCLEAN, Errno::BADMSG];
 
 /// A shard of which all spans were read.
 struct Whole {
@@ -345,21 +319,5 @@ struct Whole {
 impl Findings {
     fn push(&mut self, damaged: DamagedSample) {
         self.damaged.push(damaged);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_a_disk_has_lost_is_damage_and_what_may_not_be_read_is_not() {
-        let told = |code: i32| is_damage(&io::Error::from_raw_os_error(code));
-        // By number, as the kernel gives them: EIO, EILSEQ, ENODATA, EBADMSG, EUCLEAN, EREMOTEIO;
-        // ENOENT.
-        assert!([5, 84, 61, 74, 117, 121, 2].into_iter().all(told));
-        // EPERM, EACCES, ENOMEM, EMFILE, ESTALE, ETIMEDOUT.
-        assert!(![1, 13, 12, 24, 116, 110].into_iter().any(told));
-        assert!(is_damage(&io::ErrorKind::UnexpectedEof.into()));
     }
 }

@@ -9,6 +9,7 @@ use std::num::NonZeroUsize;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
+use shade_dataset::ReadMemory;
 use shade_formats::checksum::{crc32c, crc32c_concat};
 use shade_formats::index::Entry;
 use shade_formats::shard::{LABEL_MEMBER, member_header, member_name};
@@ -19,8 +20,7 @@ use super::read::RepairSource;
 use super::remake::{Remaker, Way, recipes};
 use super::report::{DamagedSample, DamagedShard, Repaired, Verified};
 use crate::claim::Claim;
-use crate::dataset::Dataset;
-use crate::direct::{DirectFile, ReadMemory};
+use crate::dataset::{Dataset, Shards};
 use crate::error::Error;
 use crate::files;
 use crate::interrupt::Stop;
@@ -37,6 +37,7 @@ const PIECES_IN_FLIGHT: NonZeroUsize = NonZeroUsize::MIN.saturating_add(63);
 /// What all pieces share.
 struct Repairing<'a, 'k> {
     dataset: &'a Dataset,
+    files: Shards<'a>,
     shards: &'a [Vec<(SampleId, Entry)>],
     remaker: Remaker<'a, 'k>,
     memory: Gate,
@@ -101,7 +102,8 @@ pub(super) fn repair(
         Progress::start(shown, "repairing", samples, all.iter().map(|(_, piece)| piece.len()).sum());
     let cls = Options::read(dataset.index.options()).is_some_and(|options| options.cls);
     let memory = Gate::new(SPANS_MEMORY_BYTES);
-    let repairing = Repairing { dataset, shards, remaker, memory, cls, progress, stop };
+    let repairing =
+        Repairing { dataset, files: dataset.shards(stop), shards, remaker, memory, cls, progress, stop };
     let mut done = workers.each(&all, stop, |(new, piece)| repairing.piece(new, piece))?.into_iter();
     repairing.progress.finish();
     for new in &rewritten {
@@ -192,10 +194,7 @@ impl Repairing<'_, '_> {
 
     fn copy(&self, new: &Rewritten, piece: &Piece, samples: &[(SampleId, Entry)]) -> Result<Done, Error> {
         let mut memory = ReadMemory::default();
-        let (bytes, fault) = match DirectFile::open(&new.path) {
-            Ok(file) => file.read(piece.bytes.clone(), &mut memory),
-            Err(fault) => (Default::default(), Some(fault)),
-        };
+        let (bytes, fault) = self.files.read(piece.shard, piece.bytes.clone(), &mut memory)?;
         // Behind the last intact sample something may be missing; the whole file's checksum decides about that.
         let mut padded = Vec::new();
         let bytes = if fault.is_none() {

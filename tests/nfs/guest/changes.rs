@@ -40,7 +40,7 @@ pub(crate) fn truncate(world: &World) -> String {
             let fault = outcome.unwrap_err();
             let got = if sample == behind[0] { LEFT } else { 0 };
             let expected = world.entry(sample).stored_len;
-            let exact = fault == ReadFault::Truncated { got, expected };
+            let exact = fault == ReadFault::Truncated { got: got.into(), expected: expected.into() };
             assert!(exact || way.io == IoMode::Buffered, "sample {sample}: {fault:?}");
             *faults.entry(kind(&fault)).or_insert(0) += 1;
         }

@@ -9,9 +9,9 @@ use nix::sys::socket::{getsockopt, sockopt};
 use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+use shade_dataset::Content;
 use shade_formats::control::{PROTOCOL, REFUSE_BUSY, REFUSE_ENDING, Reply, Request, Settings, socket_name};
 
-use crate::dataset::{Content, content_now};
 use crate::hello::Hello;
 use crate::launch::{Launched, Outcome};
 use crate::life::Life;
@@ -82,7 +82,7 @@ pub(crate) fn open(hello: &Hello, options: &Options) -> Result<Connected, Client
     let mut lives: Vec<Arc<Life>> = Vec::new();
     loop {
         // Each time anew: the dataset may be replaced meanwhile, and a daemon that starts now has what lies there now.
-        let content = content_now(&hello.dataset)?;
+        let content = Content::now(&hello.dataset)?;
         let text = match greet(&place, &hello.request(content), deadline) {
             Ok(Greeting::Welcome(socket, welcome)) => {
                 return Ok(Connected { socket, welcome, name: place.name, content });

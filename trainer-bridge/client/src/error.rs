@@ -5,20 +5,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use rustix::io::Errno;
+use shade_dataset::DatasetError;
 use shade_formats::FormatError;
 use shade_formats::control::SpecError;
 
 /// Why a session could not be opened or cannot go on.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// The dataset's path leads nowhere.
-    #[error("dataset {path}: {source}")]
-    Dataset {
-        /// As it was given.
-        path: PathBuf,
-        /// What the system says.
-        source: std::io::Error,
-    },
     /// The options are impossible.
     #[error("{0}")]
     Spec(#[from] SpecError),
@@ -124,14 +117,9 @@ pub enum ClientError {
         /// Names the record by sample, shard, offset and original path.
         text: String,
     },
-    /// The dataset's index cannot be opened here.
-    #[error("{path}: {text}")]
-    Index {
-        /// The file.
-        path: PathBuf,
-        /// What the system says, or what is wrong in the file.
-        text: String,
-    },
+    /// The dataset's path leads nowhere, or its index cannot be opened here or is another one by now.
+    #[error(transparent)]
+    Index(#[from] DatasetError),
     /// A sample's extra fields could not be read or are damaged.
     #[error("fields of sample {sample} ({path}) in shard {shard} at byte {offset}: {text}")]
     Fields {

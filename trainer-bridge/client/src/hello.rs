@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
+use shade_dataset::{Content, Dataset};
 use shade_formats::control::{JobSpec, PROTOCOL, Request, Settings};
 
 use crate::ClientError;
-use crate::dataset::Content;
 use crate::error::argument;
 use crate::fork::Owner;
 
@@ -33,13 +33,7 @@ impl Hello {
         if rank >= spec.world_size {
             return Err(argument("rank", rank, format_args!("less than world_size, {}", spec.world_size)));
         }
-        let dataset = std::fs::canonicalize(dataset)
-            .map_err(|source| ClientError::Dataset { path: dataset.to_owned(), source })?;
-        // Whoever names the index means the folder, as for the daemon.
-        let dataset = match dataset.parent() {
-            Some(folder) if dataset.is_file() => folder.to_owned(),
-            _ => dataset,
-        };
+        let dataset = Dataset::folder(dataset)?;
         if dataset.to_str().is_none() {
             return Err(argument("dataset", dataset.display(), "a path in UTF-8"));
         }

@@ -137,5 +137,5 @@ fn impossible_wishes_are_refused_before_anyone_is_asked() {
     let error = Session::connect(&dataset(), "j", 2, spec(), &options()).unwrap_err();
     assert!(error.to_string().contains("world_size, 2"), "{error}");
     let error = Session::connect(Path::new("/nonexistent/set"), "j", 0, spec(), &options()).unwrap_err();
-    assert!(matches!(error, ClientError::Dataset { .. }), "{error}");
+    assert!(matches!(error, ClientError::Index { .. }), "{error}");
 }

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
@@ -64,11 +64,23 @@ impl RecordReader {
         (0..self.reader.samples()).filter_map(|sample| self.reader.label(sample)).collect()
     }
 
-    /// The records of `samples`, in their order. Ctrl-C ends the wait for several at once; for one it ends nothing that
-    /// the system would not, as a thread would take several times as long as most reads.
+    /// The records of `samples`, in their order. Ctrl-C ends the wait for several at once. One is read by the
+    /// calling thread, as another thread would take several times as long as most reads: Ctrl-C ends what
+    /// the read waits for before it is tried again, and nothing else that the system would not end.
     fn read<'py>(&self, py: Python<'py>, samples: Vec<u32>) -> PyResult<Vec<Bound<'py, PyBytes>>> {
         let read = if samples.len() <= 1 {
-            py.detach(|| self.reader.read(&samples))
+            let interrupt = Mutex::new(None);
+            let is_stopped = || {
+                let signal = Python::attach(|py| py.check_signals()).err();
+                let is_stopped = signal.is_some();
+                *interrupt.lock().unwrap_or_else(PoisonError::into_inner) = signal;
+                is_stopped
+            };
+            let read = py.detach(|| self.reader.read_unless(&samples, &is_stopped));
+            if let Some(signal) = interrupt.into_inner().unwrap_or_else(PoisonError::into_inner) {
+                return Err(signal);
+            }
+            read
         } else {
             let reader = Arc::clone(&self.reader);
             on_thread(py, "shade-records", move || reader.read(&samples))?

@@ -4,13 +4,12 @@ use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use shade_formats::checksum::crc32c;
-use shade_formats::index::{Codec, Entry, Index};
+use shade_dataset::{Content, Dataset, Decompressor, Dictionaries, IsStopped, ReadMemory, RecordFault};
+use shade_formats::index::{Entry, Index};
 use shade_formats::{ContentId, SampleId};
 
-use super::decompress::{Decompressor, Dictionaries};
 use crate::ClientError;
-use crate::dataset::{Buffer, Shards, check_unchanged, open_index, read_together};
+use crate::dataset::{Shards, read_together};
 use crate::fork::Owner;
 
 /// A packed dataset, open for reading records in any order. Threads may share it; after a `fork` the child takes
@@ -33,9 +32,13 @@ impl RecordReader {
     /// # Errors
     /// [`ClientError::Index`]: the index cannot be read, is damaged, or is another dataset's.
     pub fn open(folder: &Path, expected: Option<ContentId>, buffered: bool) -> Result<Self, ClientError> {
-        let index = Arc::new(open_index(folder, expected)?);
+        let folder = folder.to_owned();
+        let Dataset { folder, index } = match expected {
+            Some(expected) => Dataset::open_same(folder, expected)?,
+            None => Dataset::open_in(folder)?,
+        };
         let dictionaries = Dictionaries::prepare(&index);
-        Ok(Self::over(index, dictionaries, folder, buffered))
+        Ok(Self::over(index, dictionaries, &folder, buffered))
     }
 
     /// The same for this process, with files of its own. Shares the index, which is the large part, and touches nothing
@@ -46,7 +49,7 @@ impl RecordReader {
     }
 
     fn over(index: Arc<Index>, dictionaries: Dictionaries, folder: &Path, buffered: bool) -> Self {
-        let shards = Shards::new(folder.to_owned(), !buffered);
+        let shards = Shards::new(folder, &index, !buffered);
         Self { owner: Owner::here(), folder: folder.to_owned(), buffered, index, dictionaries, shards }
     }
 
@@ -97,22 +100,38 @@ impl RecordReader {
         }
     }
 
-    /// The records of `samples`, in their order, as they were before the packer compressed them. Up to 16 are read at a
-    /// time.
+    /// The records of `samples`, in their order, as they were before the packer compressed them. Up to 16
+    /// are read at a time.
     ///
     /// # Errors
-    /// There is no such sample; a record cannot be read, is damaged, or the dataset was replaced meanwhile; or this
-    /// reader belongs to the process that forked this one. What was read for other samples is lost then.
+    /// There is no such sample; a record cannot be read, is damaged, or the dataset was replaced meanwhile;
+    /// or this reader belongs to the process that forked this one. What was read for other samples is lost
+    /// then.
     pub fn read(&self, samples: &[u32]) -> Result<Vec<Vec<u8>>, ClientError> {
+        self.read_unless(samples, &|| false)
+    }
+
+    /// The same, but reads that wait for trouble of the store to be over end once `is_stopped`.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read), or it was stopped.
+    pub fn read_unless(
+        &self,
+        samples: &[u32],
+        is_stopped: IsStopped<'_>,
+    ) -> Result<Vec<Vec<u8>>, ClientError> {
         // Before any lock: one may have been taken by a thread that the fork left behind.
         self.owner.check()?;
         let wanted: Result<Vec<_>, _> = samples.iter().map(|&sample| self.wanted(sample)).collect();
-        let state = || (Buffer::default(), Decompressor::default());
-        let read = read_together(&wanted?, state, |(sample, entry), (buffer, decompressor)| {
-            self.read_one(entry, buffer, decompressor).map_err(|text| self.fault(*sample, &text))
+        let state = || (ReadMemory::default(), Decompressor::new(self.dictionaries.clone()));
+        let read = read_together(&wanted?, state, |(sample, entry), (memory, zstd)| {
+            self.read_one(entry, memory, zstd, is_stopped).map_err(|fault| self.fault(*sample, &fault))
         });
-        // A record that is not what it was may be another dataset's, which is the better thing to say.
-        read.map_err(|error| check_unchanged(&self.folder, self.content_id()).err().unwrap_or(error))
+        // If the dataset was replaced, that is the reason, and not what is wrong with a record.
+        read.map_err(|error| match Content::check(&self.folder, self.content_id()) {
+            Err(replaced) => replaced.into(),
+            Ok(()) => error,
+        })
     }
 
     fn wanted(&self, sample: u32) -> Result<(u32, Entry), ClientError> {
@@ -127,26 +146,26 @@ impl RecordReader {
     fn read_one(
         &self,
         entry: &Entry,
-        buffer: &mut Buffer,
-        decompressor: &mut Decompressor,
-    ) -> Result<Vec<u8>, String> {
-        let name = self.index.shard(entry.shard).map_or("", |shard| shard.name);
-        let stored = self.shards.read(entry.shard, name, entry.offset, entry.stored_len.into(), buffer)?;
-        let got = crc32c(stored);
-        if got != entry.crc32c {
-            return Err(format!("bytes with checksum {got:08x}, expected {:08x}", entry.crc32c));
+        memory: &mut ReadMemory,
+        zstd: &mut Decompressor,
+        is_stopped: IsStopped<'_>,
+    ) -> Result<Vec<u8>, RecordFault> {
+        let range = entry.offset..entry.offset.saturating_add(entry.stored_len.into());
+        let stored = self.shards.read(entry.shard, range, memory, is_stopped)?;
+        let mut raw = Vec::new();
+        let record = zstd.unpack(stored, entry, &mut raw)?;
+        if !entry.codec.is_compressed() {
+            return Ok(record.to_vec());
         }
-        match entry.codec {
-            Codec::None => Ok(stored.to_vec()),
-            Codec::Zstd | Codec::ZstdDictionary => decompressor.decompress(stored, entry, &self.dictionaries),
-        }
+        Ok(raw)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use shade_formats::ShardId;
-    use shade_formats::index::{INDEX_FILE, IndexBuilder, Media, Shard};
+    use shade_formats::checksum::crc32c;
+    use shade_formats::index::{Codec, INDEX_FILE, IndexBuilder, Media, Shard};
     use zstd::bulk::Compressor;
 
     use super::*;
@@ -306,28 +325,13 @@ mod tests {
         std::fs::write(&path, &whole[..packed.offsets[1] + 1000]).unwrap();
         let reader = packed.open();
         let text = reader.read(&[1]).unwrap_err().to_string();
-        assert!(text.contains("bee/1.png") && text.contains("the file ends before"), "{text}");
+        assert!(
+            text.contains("bee/1.png") && text.contains("ends early: got 1000 bytes, expected 2000"),
+            "{text}"
+        );
         std::fs::remove_file(&path).unwrap();
         let text = packed.open().read(&[0]).unwrap_err().to_string();
         assert!(text.contains(&path.display().to_string()), "{text}");
-    }
-
-    #[test]
-    fn frames_that_are_not_what_the_index_says_are_faults() {
-        let dictionary = dictionary();
-        let raw = text_of(5);
-        let longer = Stored { raw_len: raw.len() - 1, ..Stored::zstd(&raw, None) };
-        let shorter = Stored { raw_len: raw.len() + 1, ..Stored::zstd(&raw, None) };
-        let no_frame = Stored { bytes: raw.clone(), raw_len: raw.len(), codec: Codec::Zstd };
-        let no_dictionary = Stored { codec: Codec::ZstdDictionary, ..Stored::zstd(&raw, None) };
-        let packed = pack(&[longer, shorter, no_frame, no_dictionary], Some(&dictionary));
-        let reader = packed.open();
-        for (sample, expected) in
-            ["too small", "it holds", "Unknown frame", "dictionary 0"].iter().enumerate()
-        {
-            let text = reader.read(&[u32::try_from(sample).unwrap()]).unwrap_err().to_string();
-            assert!(text.contains(expected) && text.contains("zstd record of"), "{sample}: {text}");
-        }
     }
 
     #[test]

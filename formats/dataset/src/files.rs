@@ -1,47 +1,53 @@
-//! The shards' files: looked at once at start, opened when first read, closed for others when there are too many, opened
+//! The shards' files: opened when first read, closed for others when there are too many, opened
 //! anew when they went stale.
 
-use super::descriptors::{Descriptors, open_max};
-use super::direct::Choice;
-use super::identity::{Identity, OtherFile};
-use super::{ReadFault, ShardWarning};
-use crate::blocks::Mismatch;
-use rustix::fs::{Advice, Mode, OFlags, fadvise, open, stat};
-use rustix::io::Errno;
-use shade_formats::index::{HEADER_BYTES, INDEX_FILE, Index};
-use shade_formats::{ContentId, ShardId};
-use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Shards that are looked at together at start: on a network file system each look is a round trip.
-const SURVEY_THREADS: usize = 16;
+use rustix::fs::{Advice, Mode, OFlags, fadvise, open};
+use rustix::io::Errno;
+use shade_formats::index::{INDEX_FILE, Index};
+use shade_formats::{ContentId, ShardId};
 
-/// The files of a dataset's shards.
-pub(super) struct Files {
+use crate::descriptors::{Descriptors, open_max};
+use crate::fault::{Mismatch, ReadFault, is_forbidden};
+use crate::identity::{Identity, OtherFile, what_changed};
+use crate::memory::PAGE_BYTES;
+use crate::open::{Content, DatasetError};
+use crate::outage::Outage;
+use crate::rules::{PATIENCE, may_pass, refuses_direct};
+
+/// Shards that blocking readers keep open at most: the process has other uses for its descriptors.
+const BLOCKING_OPEN_MAX: usize = 256;
+
+/// The files of a dataset's shards. Threads may share it.
+#[derive(Debug)]
+pub struct Files {
     folder: PathBuf,
-    index: Arc<Index>,
+    pub(crate) index: Arc<Index>,
     /// The index's own file as it was at start.
     index_file: Option<Identity>,
-    choice: Choice,
+    /// What offsets and lengths of direct reads are multiples of; `None` is buffered.
+    direct_align_bytes: Option<u32>,
     slots: Vec<Slot>,
     descriptors: Descriptors,
-    /// A direct read was refused: all shards are opened for buffered reads from then on. They lie on one mount, and mixing
-    /// both on one file stalls on NFS.
+    /// All shards were looked at before the first was read: see [`surveyed`](Self::surveyed).
+    surveyed: bool,
+    /// A direct read was refused: all shards are opened for buffered reads from then on. They lie
+    /// on one mount, and mixing both on one file stalls on NFS.
     buffered: AtomicBool,
     /// Some shard was opened: this user may read the dataset, and the store is there.
     answered: AtomicBool,
-    /// Trouble was told of and is not over.
-    troubled: AtomicBool,
-    /// Flights that wait for trouble to be over.
-    in_trouble: AtomicUsize,
+    /// How long reads wait for trouble to be over.
+    pub(crate) patience: Duration,
+    pub(crate) outage: Outage,
 }
 
 /// A shard and its file.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Slot {
     held: Mutex<Held>,
     /// It was read from since somebody looked for a shard to close.
@@ -51,7 +57,7 @@ struct Slot {
 }
 
 /// A shard's file, once it was opened.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Held {
     open: Option<Arc<OpenShard>>,
     /// It has a descriptor, or is being given one.
@@ -64,15 +70,16 @@ struct Held {
 
 /// An open shard. It stays open as long as a read of it is in flight.
 #[derive(Debug)]
-pub(super) struct OpenShard {
-    pub(super) fd: OwnedFd,
-    /// What offsets and lengths of direct reads must be multiples of, 1 to 512 bytes; `None` is buffered.
-    pub(super) direct_align_bytes: Option<u32>,
+pub struct OpenShard {
+    /// The file, open for reading.
+    pub fd: OwnedFd,
+    /// What offsets and lengths of direct reads must be multiples of; `None` is buffered.
+    direct_align_bytes: Option<u32>,
 }
 
 /// Why a shard is not open.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Unopened {
+pub(crate) enum Unopened {
     /// All descriptors are those of shards that are being read: one of them will be free.
     Full,
     /// Somebody may mend it: try again until the patience is over.
@@ -83,37 +90,79 @@ pub(super) enum Unopened {
 
 impl OpenShard {
     /// What offsets and lengths must be multiples of, at least 1 byte.
-    pub(super) fn align_bytes(&self) -> u32 {
+    #[must_use]
+    pub fn align_bytes(&self) -> u32 {
         self.direct_align_bytes.unwrap_or(1)
+    }
+
+    /// Whether reads bypass the page cache.
+    #[must_use]
+    pub fn is_direct(&self) -> bool {
+        self.direct_align_bytes.is_some()
+    }
+
+    /// The file's length in bytes.
+    pub(crate) fn bytes(&self) -> Result<u64, Errno> {
+        Identity::of_file(&self.fd).map(|found| found.bytes)
     }
 }
 
 impl Files {
-    /// The files of the shards in `folder`, of which `missing`, in order, are not there.
-    pub(super) fn new(folder: &Path, index: Arc<Index>, choice: Choice, missing: &[ShardId]) -> Self {
-        let slot = |id| Slot { missing: missing.binary_search(&ShardId(id)).is_ok(), ..Slot::default() };
-        let slots = (0..index.shard_count()).map(slot).collect();
+    /// The files of the shards in `folder`, for an engine that reads records here and there and has
+    /// looked at all shards: `missing`, in order, are not there. What was so then is told at once,
+    /// what changes later is trouble that is waited for until `patience` is over. Direct reads are
+    /// multiples of `direct_align_bytes`; `None` is buffered.
+    #[must_use]
+    pub fn surveyed(
+        folder: &Path,
+        index: Arc<Index>,
+        direct_align_bytes: Option<u32>,
+        missing: &[ShardId],
+        patience: Duration,
+    ) -> Self {
+        let mut files = Self::with(folder, index, direct_align_bytes, open_max());
+        for shard in missing {
+            if let Some(slot) = files.slots.get_mut(shard.index()) {
+                slot.missing = true;
+            }
+        }
+        Self { surveyed: true, patience, ..files }
+    }
+
+    /// The files of the shards in `folder`, for [`read`](Self::read): past the page cache where the
+    /// file system allows that, if `direct`. Nobody has looked at the shards, so the first try to
+    /// open one tells what is wrong with it.
+    #[must_use]
+    pub fn new(folder: &Path, index: Arc<Index>, direct: bool) -> Self {
+        // Memory of pages has whatever alignment a file system wants.
+        let align_bytes = u32::try_from(PAGE_BYTES).ok().filter(|_| direct);
+        Self::with(folder, index, align_bytes, open_max().min(BLOCKING_OPEN_MAX))
+    }
+
+    fn with(folder: &Path, index: Arc<Index>, direct_align_bytes: Option<u32>, open_max: usize) -> Self {
         Self {
             folder: folder.to_owned(),
             index_file: Identity::of_path(&folder.join(INDEX_FILE)).ok(),
+            direct_align_bytes,
+            slots: std::iter::repeat_with(Slot::default).take(index.shard_count() as usize).collect(),
             index,
-            choice,
-            slots,
-            descriptors: Descriptors::new(open_max()),
+            descriptors: Descriptors::new(open_max),
+            surveyed: false,
             buffered: AtomicBool::new(false),
             answered: AtomicBool::new(false),
-            troubled: AtomicBool::new(false),
-            in_trouble: AtomicUsize::new(0),
+            patience: PATIENCE,
+            outage: Outage::default(),
         }
     }
 
-    /// Whether reads bypass the page cache, and why.
-    pub(super) fn choice(&self) -> &Choice {
-        &self.choice
+    /// Whether reads are to bypass the page cache, as it was at start.
+    #[must_use]
+    pub fn is_direct(&self) -> bool {
+        self.direct_align_bytes.is_some()
     }
 
     /// The shard's file, opened if it is not yet.
-    pub(super) fn get(&self, shard: ShardId) -> Result<Arc<OpenShard>, Unopened> {
+    pub(crate) fn get(&self, shard: ShardId) -> Result<Arc<OpenShard>, Unopened> {
         let (slot, mut held) = self.slot(shard)?;
         match &held.open {
             Some(open) => {
@@ -125,7 +174,7 @@ impl Files {
     }
 
     /// The shard's file if it is open and nobody is about to change that: never waits.
-    pub(super) fn opened(&self, shard: ShardId) -> Option<Arc<OpenShard>> {
+    pub(crate) fn opened(&self, shard: ShardId) -> Option<Arc<OpenShard>> {
         let slot = self.slots.get(shard.index())?;
         let open = slot.held.try_lock().ok()?.open.clone();
         if !slot.used.load(Ordering::Relaxed) {
@@ -134,9 +183,9 @@ impl Files {
         open
     }
 
-    /// The shard's file after `stale` stopped answering: opened anew by the first read that asks, which also
-    /// checks that it still has its size.
-    pub(super) fn reopen(&self, shard: ShardId, stale: &Arc<OpenShard>) -> Result<Arc<OpenShard>, Unopened> {
+    /// The shard's file after `stale` stopped answering: opened anew by the first read that asks,
+    /// which also checks that it still has its size.
+    pub(crate) fn reopen(&self, shard: ShardId, stale: &Arc<OpenShard>) -> Result<Arc<OpenShard>, Unopened> {
         let (slot, mut held) = self.slot(shard)?;
         match &held.open {
             Some(open) if !Arc::ptr_eq(open, stale) => return Ok(Arc::clone(open)),
@@ -145,11 +194,12 @@ impl Files {
         self.open_into(shard, slot, &mut held)
     }
 
-    /// The shard's file after a direct read of it was refused: opened for buffered reads, as all others from now on.
-    pub(super) fn buffer(&self, shard: ShardId) -> Result<Arc<OpenShard>, Unopened> {
+    /// The shard's file after a direct read of it was refused: opened for buffered reads, as all
+    /// others from now on.
+    pub(crate) fn buffer(&self, shard: ShardId) -> Result<Arc<OpenShard>, Unopened> {
         let (slot, mut held) = self.slot(shard)?;
         if let Some(open) = &held.open
-            && open.direct_align_bytes.is_none()
+            && !open.is_direct()
         {
             return Ok(Arc::clone(open));
         }
@@ -161,45 +211,24 @@ impl Files {
     }
 
     /// The fault of a read that the store refuses with `errno`.
-    pub(super) fn refused(&self, shard: ShardId, errno: Errno) -> ReadFault {
+    pub(crate) fn refused(&self, shard: ShardId, errno: Errno) -> ReadFault {
         match self.path(shard) {
             Ok(path) => ReadFault::Refused { path, errno, tried: Duration::ZERO },
             Err(fault) => fault,
         }
     }
 
-    /// The fault of a record that came twice with another checksum than was packed: says so if the shard's file is another
-    /// one.
-    pub(super) fn doubt(&self, shard: ShardId, open: &OpenShard, mismatch: Mismatch) -> ReadFault {
+    /// The fault of a record that came twice with another checksum than was packed: says so if the
+    /// shard's file is another one.
+    #[must_use]
+    pub fn doubt(&self, shard: ShardId, open: &OpenShard, mismatch: Mismatch) -> ReadFault {
         let Ok(path) = self.path(shard) else { return mismatch.into() };
         let first = self.slot(shard).ok().and_then(|(_, held)| held.first);
         let bytes = self.index.shard(shard).map_or(0, |shard| shard.bytes);
         let now = (Identity::of_path(&path).ok(), Identity::of_file(&open.fd).ok());
-        match super::identity::what_changed(self.index_file, bytes, first, now) {
+        match what_changed(self.index_file, bytes, first, now) {
             Some(OtherFile { is_certain, why }) => ReadFault::OtherFile { mismatch, path, is_certain, why },
             None => mismatch.into(),
-        }
-    }
-
-    /// Tells of trouble that will be waited for until `patience` is over, once while it lasts.
-    pub(super) fn tell_trouble(&self, fault: &ReadFault, patience: Duration) {
-        if !self.troubled.swap(true, Ordering::Relaxed) {
-            tracing::warn!("{fault}: trying again for {patience:?}; no record is given up for it");
-        }
-    }
-
-    /// A flight begins to wait for trouble to be over.
-    pub(super) fn begin_trouble(&self) {
-        self.in_trouble.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// A flight that had trouble ends: it went well, or its patience is over. Once none waits any
-    /// more the next trouble is another one, and told anew.
-    pub(super) fn end_trouble(&self, is_well: bool) {
-        let was_last = self.in_trouble.fetch_sub(1, Ordering::Relaxed) == 1;
-        let was_told = (is_well || was_last) && self.troubled.swap(false, Ordering::Relaxed);
-        if was_told && is_well {
-            tracing::warn!("shards can be read again");
         }
     }
 
@@ -208,7 +237,11 @@ impl Files {
         Ok((slot, slot.held.lock().unwrap_or_else(PoisonError::into_inner)))
     }
 
-    fn path(&self, shard: ShardId) -> Result<PathBuf, ReadFault> {
+    /// The shard's path.
+    ///
+    /// # Errors
+    /// The index has no such shard.
+    pub fn path(&self, shard: ShardId) -> Result<PathBuf, ReadFault> {
         Ok(self.folder.join(self.index.shard(shard).ok_or(ReadFault::UnknownShard)?.name))
     }
 
@@ -243,16 +276,17 @@ impl Files {
 
     fn open(&self, shard: ShardId, slot: &Slot, held: &mut Held) -> Result<Arc<OpenShard>, Unopened> {
         let path = self.path(shard).map_err(Unopened::Fault)?;
-        // Read-only also because Linux 7.2 and later answer NFS reads inline only for such descriptors.
+        // Read-only also because Linux 7.2 and later answer NFS reads inline only for such
+        // descriptors.
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
         let mut direct_align_bytes =
-            self.choice.direct_align_bytes.filter(|_| !self.buffered.load(Ordering::Relaxed));
+            self.direct_align_bytes.filter(|_| !self.buffered.load(Ordering::Relaxed));
         let fd = match direct_align_bytes {
             Some(_) => open(&path, flags | OFlags::DIRECT, Mode::empty()),
             None => open(&path, flags, Mode::empty()),
         };
         let fd = match fd {
-            Err(Errno::INVAL) if direct_align_bytes.is_some() => {
+            Err(errno) if direct_align_bytes.is_some() && refuses_direct(errno) => {
                 self.buffered.store(true, Ordering::Relaxed);
                 direct_align_bytes = None;
                 open(&path, flags, Mode::empty())
@@ -261,14 +295,15 @@ impl Files {
         };
         let fd = fd.map_err(|errno| self.unopened(&path, errno, slot, held))?;
         let identity = Identity::of_file(&fd).map_err(|errno| trouble(&path, errno))?;
-        // With few descriptors a shard is opened many times, and the path may name another file by then.
+        // With few descriptors a shard is opened many times, and the path may name another file by
+        // then.
         if held.suspect || held.first.is_some_and(|first| first != identity) {
             self.check(shard, &path, identity)?;
         }
         held.first.get_or_insert(identity);
         self.answered.store(true, Ordering::Relaxed);
         slot.used.store(true, Ordering::Relaxed);
-        if direct_align_bytes.is_none() {
+        if self.surveyed && direct_align_bytes.is_none() {
             // Only advice: readahead would fetch neighbours that nobody asked for.
             let _ = fadvise(&fd, 0, None, Advice::Random);
         }
@@ -277,21 +312,24 @@ impl Files {
         Ok(open)
     }
 
-    /// What it means that the shard cannot be opened. What was so at start is a matter of the dataset and told at once;
-    /// what was otherwise is trouble that may pass.
+    /// What it means that the shard cannot be opened. What was so at start is a matter of the
+    /// dataset and told at once; what was otherwise is trouble that may pass.
     fn unopened(&self, path: &Path, errno: Errno, slot: &Slot, held: &Held) -> Unopened {
-        let forbidden = matches!(errno, Errno::ACCESS | Errno::PERM);
-        if errno == Errno::NOENT && slot.missing && held.first.is_none() {
+        let was_open = held.first.is_some();
+        if errno == Errno::NOENT && slot.missing && !was_open {
             return Unopened::Fault(ReadFault::Missing { path: path.to_owned() });
         }
         let fault = ReadFault::Open { path: path.to_owned(), errno, tried: Duration::ZERO };
-        if forbidden && !self.answered.load(Ordering::Relaxed) {
-            return Unopened::Fault(fault);
-        }
-        Unopened::Trouble(fault)
+        let is_told = if self.surveyed {
+            is_forbidden(errno) && !self.answered.load(Ordering::Relaxed)
+        } else {
+            !was_open && !may_pass(errno)
+        };
+        if is_told { Unopened::Fault(fault) } else { Unopened::Trouble(fault) }
     }
 
-    /// Whether what was opened in a stale shard's place is that shard: it has its size, in the dataset that is served.
+    /// Whether what was opened in a stale shard's place is that shard: it has its size, in the
+    /// dataset that is served.
     fn check(&self, shard: ShardId, path: &Path, identity: Identity) -> Result<(), Unopened> {
         let got = identity.bytes;
         let expected = self.index.shard(shard).ok_or(Unopened::Fault(ReadFault::UnknownShard))?.bytes;
@@ -301,20 +339,20 @@ impl Files {
         self.check_dataset(path)
     }
 
-    /// Whether the dataset at our path is still the one that is being served, after the shard at `path` went stale.
+    /// Whether the dataset at our path is still the one that was opened, after the shard at `path`
+    /// went stale.
     fn check_dataset(&self, path: &Path) -> Result<(), Unopened> {
         let index = self.folder.join(INDEX_FILE);
-        let unreadable = |error: std::io::Error| {
-            let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
-            trouble(&index, errno)
+        let got = match Content::now(&self.folder) {
+            Ok(content) => content.id,
+            Err(DatasetError::Io { source, .. }) => {
+                return Err(trouble(&index, Errno::from_io_error(&source).unwrap_or(Errno::IO)));
+            }
+            Err(DatasetError::NotPacked { .. }) => return Err(trouble(&index, Errno::NOENT)),
+            // What is no index (any more) is another dataset, too.
+            Err(_) => ContentId(0),
         };
-        let mut start = Vec::new();
-        let file = std::fs::File::open(&index).map_err(unreadable)?;
-        file.take(HEADER_BYTES as u64).read_to_end(&mut start).map_err(unreadable)?;
-        let expected = self.index.content_id();
-        // What is no index (any more) is another dataset, too.
-        let got = Index::content_id_at_start(&start).unwrap_or(ContentId(0));
-        let path = path.to_owned();
+        let (path, expected) = (path.to_owned(), self.index.content_id());
         if got == expected {
             Ok(())
         } else {
@@ -328,42 +366,11 @@ fn trouble(path: &Path, errno: Errno) -> Unopened {
     Unopened::Trouble(ReadFault::Open { path: path.to_owned(), errno, tried: Duration::ZERO })
 }
 
-/// Looks at every shard, several at a time: those that are missing or have another size than the index says, in order.
-pub(super) fn survey(folder: &Path, index: &Index) -> Vec<(ShardId, ShardWarning)> {
-    let ids: Vec<ShardId> = (0..index.shard_count()).map(ShardId).collect();
-    let look = |ids: &[ShardId]| {
-        ids.iter().filter_map(|&id| Some((id, look_at(folder, index, id)?))).collect::<Vec<_>>()
-    };
-    let each = ids.len().div_ceil(SURVEY_THREADS).max(1);
-    std::thread::scope(|scope| {
-        let threads: Vec<_> = ids.chunks(each).map(|ids| scope.spawn(move || look(ids))).collect();
-        threads.into_iter().flat_map(|thread| thread.join().unwrap_or_default()).collect()
-    })
-}
-
-fn look_at(folder: &Path, index: &Index, id: ShardId) -> Option<ShardWarning> {
-    let shard = index.shard(id)?;
-    let path = folder.join(shard.name);
-    let got = match stat(&path) {
-        Ok(stat) => u64::try_from(stat.st_size).unwrap_or_default(),
-        Err(errno) => return Some(ShardWarning::Missing { path, errno }),
-    };
-    let expected = shard.bytes;
-    (got != expected).then_some(ShardWarning::Size { path, got, expected })
-}
-
-/// A shard that exists, to ask the file system about.
-#[must_use]
-pub fn any_shard(folder: &Path, index: &Index) -> Option<PathBuf> {
-    (0..index.shard_count())
-        .filter_map(|id| Some(folder.join(index.shard(ShardId(id))?.name)))
-        .find(|path| stat(path).is_ok())
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
     use shade_formats::index::{IndexBuilder, Shard};
+
+    use super::*;
 
     const SHARD: ShardId = ShardId(0);
 
@@ -375,7 +382,7 @@ mod tests {
         let index = index.finish().unwrap();
         std::fs::write(folder.path().join(INDEX_FILE), &index).unwrap();
         let index = Arc::new(Index::open(index).unwrap());
-        let files = Files::new(folder.path(), index, Choice { direct_align_bytes, why: "test".into() }, &[]);
+        let files = Files::surveyed(folder.path(), index, direct_align_bytes, &[], PATIENCE);
         (folder, files)
     }
 
@@ -384,24 +391,6 @@ mod tests {
         let (_folder, files) = dataset(None);
         assert!(Arc::ptr_eq(&files.get(SHARD).unwrap(), &files.get(SHARD).unwrap()));
         assert_eq!(files.get(ShardId(1)).unwrap_err(), Unopened::Fault(ReadFault::UnknownShard));
-    }
-
-    #[test]
-    fn trouble_is_told_once_while_it_lasts_and_again_when_it_comes_again() {
-        let (_folder, files) = dataset(None);
-        let fault = files.refused(SHARD, Errno::ACCESS);
-        let is_told = || files.troubled.load(Ordering::Relaxed);
-        files.begin_trouble();
-        files.begin_trouble();
-        files.tell_trouble(&fault, Duration::ZERO);
-        files.end_trouble(false);
-        assert!(is_told(), "one still waits");
-        files.end_trouble(false);
-        assert!(!is_told(), "the patience of all is over: the next outage is told");
-        files.begin_trouble();
-        files.tell_trouble(&fault, Duration::ZERO);
-        files.end_trouble(true);
-        assert!(!is_told());
     }
 
     fn is_trouble(opened: Result<Arc<OpenShard>, Unopened>, with: Errno) -> bool {
@@ -414,7 +403,7 @@ mod tests {
         let (here, away) = (folder.path().join("shard-000000.tar"), folder.path().join("away"));
         std::fs::rename(&here, &away).unwrap();
         assert!(is_trouble(files.get(SHARD), Errno::NOENT), "it was there when the files were looked at");
-        let missing = Files::new(folder.path(), Arc::clone(&files.index), files.choice.clone(), &[SHARD]);
+        let missing = Files::surveyed(folder.path(), Arc::clone(&files.index), None, &[SHARD], PATIENCE);
         let fault = ReadFault::Missing { path: here.clone() };
         assert_eq!(missing.get(SHARD).unwrap_err(), Unopened::Fault(fault));
         std::fs::rename(&away, &here).unwrap();
@@ -440,12 +429,38 @@ mod tests {
     }
 
     #[test]
+    fn where_nobody_looked_the_first_open_tells_and_passing_trouble_is_waited_for() {
+        let (folder, surveyed) = dataset(None);
+        let files = Files::new(folder.path(), Arc::clone(&surveyed.index), true);
+        let path = folder.path().join("shard-000000.tar");
+        let never = Held::default();
+        files.get(SHARD).unwrap();
+        let known = Held { first: Some(Identity::of_path(&path).unwrap()), ..Held::default() };
+        let table = [
+            (Errno::NOENT, false),
+            (Errno::ACCESS, false),
+            (Errno::IO, false),
+            (Errno::MFILE, true),
+            (Errno::NFILE, true),
+            (Errno::NOMEM, true),
+            (Errno::STALE, true),
+            (Errno::TIMEDOUT, true),
+        ];
+        for (errno, passes) in table {
+            let told = |held| files.unopened(&path, errno, &Slot::default(), held);
+            assert_eq!(matches!(told(&never), Unopened::Trouble(_)), passes, "{errno}");
+            assert!(matches!(told(&known), Unopened::Trouble(_)), "{errno}");
+        }
+    }
+
+    #[test]
     fn a_shard_gives_its_descriptor_up_unless_it_was_used_lately_or_is_being_read() {
         let (_folder, mut files) = dataset(None);
         files.descriptors = Descriptors::new(1);
         files.slots.push(Slot::default());
         let reading = files.get(SHARD).unwrap();
-        // The second shard has no file, so that opening it fails after a descriptor was found for it.
+        // The second shard has no file, so that opening it fails after a descriptor was found for
+        // it.
         assert_eq!(files.get(ShardId(1)).unwrap_err(), Unopened::Full);
         drop(reading);
         assert_eq!(files.get(ShardId(1)).unwrap_err(), Unopened::Fault(ReadFault::UnknownShard));
@@ -528,21 +543,5 @@ mod tests {
             "the second refused read finds it open"
         );
         assert_eq!(files.reopen(SHARD, &buffered).unwrap().direct_align_bytes, None);
-    }
-
-    #[test]
-    fn the_survey_names_what_is_not_as_the_index_says() {
-        let (folder, files) = dataset(None);
-        assert_eq!(survey(folder.path(), &files.index), []);
-        let path = folder.path().join("shard-000000.tar");
-        std::fs::write(&path, [7; 512]).unwrap();
-        let size = ShardWarning::Size { path: path.clone(), got: 512, expected: 1024 };
-        assert_eq!(survey(folder.path(), &files.index), [(SHARD, size)]);
-        std::fs::remove_file(&path).unwrap();
-        assert_eq!(
-            survey(folder.path(), &files.index),
-            [(SHARD, ShardWarning::Missing { path, errno: Errno::NOENT })]
-        );
-        assert_eq!(any_shard(folder.path(), &files.index), None);
     }
 }

@@ -1,26 +1,28 @@
-//! Which file a shard's is: enough to tell that another one has taken its place, or that somebody wrote to it.
+//! Which file a shard's is: enough to tell that another one has taken its place, or that somebody
+//! wrote to it.
 
-use rustix::fs::{Stat, fstat, stat};
-use rustix::io::Errno;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::Duration;
 
+use rustix::fs::{Stat, fstat, stat};
+use rustix::io::Errno;
+
 /// A file as it was at one time. Not its device: that is another one after a remount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Identity {
+pub(crate) struct Identity {
     inode: u64,
-    pub(super) bytes: u64,
+    pub(crate) bytes: u64,
     /// When its bytes were last changed, since 1970.
     changed: Duration,
 }
 
 impl Identity {
-    pub(super) fn of_path(path: &Path) -> Result<Self, Errno> {
+    pub(crate) fn of_path(path: &Path) -> Result<Self, Errno> {
         stat(path).map(|stat| Self::of(&stat))
     }
 
-    pub(super) fn of_file(fd: &OwnedFd) -> Result<Self, Errno> {
+    pub(crate) fn of_file(fd: &OwnedFd) -> Result<Self, Errno> {
         fstat(fd).map(|stat| Self::of(&stat))
     }
 
@@ -38,19 +40,20 @@ impl Identity {
 /// What tells that a shard's file is another one than was packed or opened first, or was written
 /// to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct OtherFile {
+pub(crate) struct OtherFile {
     /// The open file is not the one that was opened first.
-    pub(super) is_certain: bool,
+    pub(crate) is_certain: bool,
     /// The rest of a sentence that begins with its path.
-    pub(super) why: String,
+    pub(crate) why: String,
 }
 
-/// What tells that a shard is not as it was packed, or not as it was when it was opened first. `bytes` is its size
-/// according to the index, `now` what its path names and what is open. `None` where nothing tells so.
+/// What tells that a shard is not as it was packed, or not as it was when it was opened first.
+/// `bytes` is its size according to the index, `now` what its path names and what is open. `None`
+/// where nothing tells so.
 ///
 /// A time alone proves nothing: a dataset that was copied without its times has shards as new as
 /// its index, or newer.
-pub(super) fn what_changed(
+pub(crate) fn what_changed(
     index: Option<Identity>,
     bytes: u64,
     first: Option<Identity>,

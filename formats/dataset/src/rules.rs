@@ -1,4 +1,5 @@
-//! What to do with the result of a read. Pure: the same results give the same verdicts, waits included.
+//! What to do with the result of a read. Pure: the same results give the same verdicts, waits
+//! included.
 //!
 //! | result | verdict |
 //! |---|---|
@@ -10,28 +11,39 @@
 //! | ESTALE | open the shard again, at once; when it is stale again that is trouble |
 //! | EACCES, EPERM, ENOENT, ENODEV | trouble of the store: again, until the patience is over |
 //! | ENOMEM, EMFILE, ENFILE | trouble of the machine: the same |
-//! | EINVAL from a direct read | read this shard through the page cache from now on |
+//! | EINVAL, EOPNOTSUPP from a direct read | read this shard through the page cache from now on |
 //! | anything else | failed |
 //!
-//! The checksum is not judged here: see [`Completion::checked`](super::Completion::checked).
+//! The checksum is not judged here: whoever touches the bytes next compares it.
 
-use super::ReadFault;
+use std::time::{Duration, Instant};
+
 use rustix::io::Errno;
-use std::time::Duration;
+
+use crate::fault::ReadFault;
+
+/// How long a shard that cannot be opened or may not be read is tried again: trouble of the store,
+/// which somebody mends, and not of a record. An export that was taken back, a mount that an
+/// automounter renews or a server that fails over is there again within this time or not without
+/// help. A trainer waits for 300 s by default, so it is told why.
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How often a read that was merely disturbed is repeated.
 const DISTURBED_MAX: u32 = 8;
-/// How often a read is tried that the device or server fails.
-const TRIES_MAX: u32 = 3;
-/// Waits between those tries, about 2 s together: as long as a server takes to fail over its disk, not longer
-/// than a trainer's prefetch lasts.
+/// Waits between the three tries of a read that the device or server fails, about 2 s together: as
+/// long as a server takes to fail over its disk, not longer than a trainer's prefetch lasts.
 const TRY_WAIT_MS: [u64; 2] = [400, 1200];
 /// Longest wait of a disturbed read.
 const DISTURBED_WAIT_MS_MAX: u64 = 50;
+/// Wait before the second try of what the store refuses; it doubles from try to try.
+const TROUBLE_WAIT_MIN: Duration = Duration::from_millis(10);
+/// ... up to this. What is in trouble are up to 512 reads, so that a server is asked some 500 times
+/// a second at most.
+const TROUBLE_WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// What is to be done next.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(crate) enum Verdict {
     /// Read what is missing, now.
     Again,
     /// Read what is missing, later.
@@ -48,11 +60,11 @@ pub(super) enum Verdict {
     Fail(ReadFault),
 }
 
-/// How far the read of one record has come.
+/// How far one read has come.
 #[derive(Clone, Debug)]
-pub(super) struct Progress {
-    len: u32,
-    done: u32,
+pub(crate) struct Progress {
+    len: u64,
+    done: u64,
     disturbed: u32,
     failed: u32,
     /// The last failure has not been asked about.
@@ -64,24 +76,34 @@ pub(super) struct Progress {
 
 impl Progress {
     /// A read of `len` bytes, none of them there yet; `seed` spreads the waits.
-    pub(super) fn new(len: u32, seed: u64) -> Self {
+    pub(crate) fn new(len: u64, seed: u64) -> Self {
         Self { len, done: 0, disturbed: 0, failed: 0, fails: false, reopened: false, seed }
     }
 
-    /// Where the next read begins, in bytes from the record's start, if reads must begin at multiples of
-    /// `align_bytes`.
-    pub(super) fn resume(&self, align_bytes: u32) -> u32 {
-        self.done - self.done % align_bytes.max(1)
+    /// Bytes wanted.
+    pub(crate) fn wanted(&self) -> u64 {
+        self.len
+    }
+
+    /// Bytes that are there.
+    pub(crate) fn done(&self) -> u64 {
+        self.done
+    }
+
+    /// Where the next read begins, in bytes from the first one's start, if reads must begin at
+    /// multiples of `align_bytes`.
+    pub(crate) fn resume(&self, align_bytes: u32) -> u64 {
+        self.done - self.done % u64::from(align_bytes.max(1))
     }
 
     /// Whether the device or server has failed it since this was asked last.
-    pub(super) fn take_failure(&mut self) -> bool {
+    pub(crate) fn take_failure(&mut self) -> bool {
         std::mem::take(&mut self.fails)
     }
 
-    /// Judges one read that began at [`resume`](Self::resume) with this alignment. `direct` says whether it
-    /// bypassed the page cache.
-    pub(super) fn judge(&mut self, result: Result<u32, Errno>, align_bytes: u32, direct: bool) -> Verdict {
+    /// Judges one read that began at [`resume`](Self::resume) with this alignment. `direct` says
+    /// whether it bypassed the page cache.
+    pub(crate) fn judge(&mut self, result: Result<u64, Errno>, align_bytes: u32, direct: bool) -> Verdict {
         match result {
             Ok(count) => {
                 let reached = self.resume(align_bytes).saturating_add(count).min(self.len);
@@ -116,7 +138,7 @@ impl Progress {
                 Verdict::Reopen
             }
             Err(errno) if is_trouble(errno) => Verdict::Trouble(errno),
-            Err(Errno::INVAL) if direct => Verdict::Buffer,
+            Err(errno) if direct && refuses_direct(errno) => Verdict::Buffer,
             Err(errno) => Verdict::Fail(ReadFault::Failed { errno, tries: 1 + self.disturbed + self.failed }),
         }
     }
@@ -131,22 +153,58 @@ impl Progress {
     }
 }
 
-/// Whether a read that ends so says something of the store or the machine, and nothing of the record.
-fn is_trouble(errno: Errno) -> bool {
-    matches!(
-        errno,
-        Errno::ACCESS
-            | Errno::PERM
-            | Errno::NOENT
-            | Errno::NODEV
-            | Errno::STALE
-            | Errno::NOMEM
-            | Errno::MFILE
-            | Errno::NFILE
-    )
+/// Trouble of the store or the machine that a read waits to be over.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Trouble {
+    since: Instant,
+    /// Waits so far.
+    waits: u32,
 }
 
-const _: () = assert!(TRY_WAIT_MS.len() + 1 == TRIES_MAX as usize);
+impl Trouble {
+    /// Trouble that began `now`.
+    pub(crate) fn begin(now: Instant) -> Self {
+        Self { since: now, waits: 0 }
+    }
+
+    /// How long it has lasted.
+    pub(crate) fn tried(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.since)
+    }
+
+    /// The wait before the next try; `None` once it has lasted as long as `patience`.
+    pub(crate) fn wait(&mut self, now: Instant, patience: Duration) -> Option<Duration> {
+        let left = patience.checked_sub(self.tried(now)).filter(|left| !left.is_zero())?;
+        let wait = TROUBLE_WAIT_MIN.saturating_mul(1 << self.waits.min(16)).min(TROUBLE_WAIT_MAX);
+        self.waits = self.waits.saturating_add(1);
+        Some(wait.min(left))
+    }
+}
+
+/// Whether a file system says with `errno` that it has no direct reads, when opening or when
+/// reading.
+pub(crate) fn refuses_direct(errno: Errno) -> bool {
+    matches!(errno, Errno::INVAL | Errno::OPNOTSUPP)
+}
+
+/// Trouble of the machine.
+fn is_machine_s(errno: Errno) -> bool {
+    matches!(errno, Errno::NOMEM | Errno::MFILE | Errno::NFILE)
+}
+
+/// Whether an open that ends so may go well a moment later, though nothing is known of the file.
+pub(crate) fn may_pass(errno: Errno) -> bool {
+    let is_passing = matches!(errno, Errno::INTR | Errno::AGAIN | Errno::STALE | Errno::TIMEDOUT);
+    is_passing || is_machine_s(errno)
+}
+
+/// Whether a read that ends so says something of the store or the machine, and nothing of the
+/// record.
+fn is_trouble(errno: Errno) -> bool {
+    let is_store_s =
+        matches!(errno, Errno::ACCESS | Errno::PERM | Errno::NOENT | Errno::NODEV | Errno::STALE);
+    is_store_s || is_machine_s(errno)
+}
 
 #[cfg(test)]
 mod tests {
@@ -162,7 +220,7 @@ mod tests {
 
     #[test]
     fn first_results() {
-        let table: [(Result<u32, Errno>, bool, Verdict); 14] = [
+        let table: [(Result<u64, Errno>, bool, Verdict); 15] = [
             (Ok(1000), false, Verdict::Good),
             (Ok(1024), true, Verdict::Good),
             (Ok(999), false, Verdict::Again),
@@ -170,6 +228,7 @@ mod tests {
             (Ok(0), false, Verdict::Fail(ReadFault::Truncated { got: 0, expected: 1000 })),
             (Err(Errno::STALE), true, Verdict::Reopen),
             (Err(Errno::INVAL), true, Verdict::Buffer),
+            (Err(Errno::OPNOTSUPP), true, Verdict::Buffer),
             (Err(Errno::INVAL), false, failed(Errno::INVAL, 1)),
             (Err(Errno::FAULT), true, failed(Errno::FAULT, 1)),
             (Err(Errno::BADF), true, failed(Errno::BADF, 1)),
@@ -247,5 +306,19 @@ mod tests {
         let wait = |seed| Progress::new(10, seed).judge(Err(Errno::IO), 1, false);
         assert_eq!(wait(1), wait(1));
         assert_ne!(wait(1), wait(2));
+    }
+
+    #[test]
+    fn trouble_is_waited_for_ever_longer_until_the_patience_is_over() {
+        let start = Instant::now();
+        let (patience, mut now) = (Duration::from_secs(5), start);
+        let mut trouble = Trouble::begin(now);
+        let mut waits = Vec::new();
+        while let Some(wait) = trouble.wait(now, patience) {
+            waits.push(u64::try_from(wait.as_millis()).unwrap());
+            now += wait;
+        }
+        assert_eq!(waits, [10, 20, 40, 80, 160, 320, 640, 1000, 1000, 1000, 730]);
+        assert_eq!((trouble.tried(now), trouble.wait(start, Duration::ZERO)), (patience, None));
     }
 }

@@ -1,17 +1,19 @@
-//! File descriptors: the process's limit, and which shards give theirs up when there are more shards than descriptors.
+//! File descriptors: the process's limit, and which shards give theirs up when there are more
+//! shards than descriptors.
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
 /// Shards that are open at least, however few descriptors there are.
 const OPEN_MIN: u64 = 8;
-/// One of so many descriptors is for a shard. Sessions (sockets, eventfds, memfds: about eight a rank), the ring and the
-/// log have the others.
+/// One of so many descriptors is for a shard. Sessions (sockets, eventfds, memfds: about eight a
+/// rank), the ring and the log have the others.
 const SHARDS_PART: u64 = 2;
 
-/// Raises the soft limit of this process's open files to the hard one. Most systems have a soft limit of 1,024, for
-/// programs that use `select`; a dataset may have more shards than that.
+/// Raises the soft limit of this process's open files to the hard one. Most systems have a soft
+/// limit of 1,024, for programs that use `select`; a dataset may have more shards than that.
 pub fn raise_open_files_limit() {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     if current != maximum {
@@ -21,25 +23,27 @@ pub fn raise_open_files_limit() {
 }
 
 /// Shards that may be open at a time under this process's limit.
-pub(super) fn open_max() -> usize {
+pub(crate) fn open_max() -> usize {
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     usize::try_from((limit / SHARDS_PART).max(OPEN_MIN)).unwrap_or(usize::MAX)
 }
 
-/// Which shards have a descriptor, in the order of a second chance: whoever was used since the last look stays.
-pub(super) struct Descriptors {
+/// Which shards have a descriptor, in the order of a second chance: whoever was used since the last
+/// look stays.
+#[derive(Debug)]
+pub(crate) struct Descriptors {
     most: usize,
     open: Mutex<VecDeque<usize>>,
 }
 
 impl Descriptors {
-    pub(super) fn new(most: usize) -> Self {
+    pub(crate) fn new(most: usize) -> Self {
         Self { most, open: Mutex::default() }
     }
 
-    /// Gives `shard` a descriptor. Where none is left, `close` is asked of one shard after the other whether it gives up
-    /// its own; `false` when none does.
-    pub(super) fn take(&self, shard: usize, mut close: impl FnMut(usize) -> bool) -> bool {
+    /// Gives `shard` a descriptor. Where none is left, `close` is asked of one shard after the
+    /// other whether it gives up its own; `false` when none does.
+    pub(crate) fn take(&self, shard: usize, mut close: impl FnMut(usize) -> bool) -> bool {
         let mut open = self.lock();
         if open.len() < self.most {
             open.push_back(shard);
@@ -58,7 +62,7 @@ impl Descriptors {
     }
 
     /// `shard` could not be opened: its descriptor is free.
-    pub(super) fn give(&self, shard: usize) {
+    pub(crate) fn give(&self, shard: usize) {
         self.lock().retain(|open| *open != shard);
     }
 

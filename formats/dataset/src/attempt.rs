@@ -1,0 +1,194 @@
+//! One read on its way: what is still missing, from which file, and what it waits for. Whoever
+//! makes the system calls, in whatever thread, follows it.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use shade_formats::ShardId;
+
+use crate::fault::ReadFault;
+use crate::files::{Files, OpenShard, Unopened};
+use crate::rules::{Progress, Trouble, Verdict};
+
+/// Wait for a descriptor while all shards that are open are being read: about as long as a read
+/// takes.
+const FULL_WAIT: Duration = Duration::from_millis(1);
+/// Trouble that lasts so long is told to the user.
+const TROUBLE_TOLD_AFTER: Duration = Duration::from_millis(500);
+
+/// The read of some bytes of a shard, from its beginning to its [end](Self::end).
+#[derive(Debug)]
+pub struct Attempt {
+    shard: ShardId,
+    /// Where it begins in the shard, in bytes.
+    offset: u64,
+    progress: Progress,
+    file: Option<Arc<OpenShard>>,
+    /// The file that went stale: another one is wanted.
+    stale: Option<Arc<OpenShard>>,
+    trouble: Option<Trouble>,
+    /// Results so far.
+    tried: u32,
+}
+
+/// What is to be done next with a read.
+#[derive(Debug)]
+pub enum Next {
+    /// Read what is missing from this file at this offset in bytes, and tell [`Attempt::after`].
+    Read(Arc<OpenShard>, u64),
+    /// Ask [`Attempt::next`] after a wait.
+    Wait(Duration),
+    /// It is over.
+    End(Result<(), ReadFault>),
+}
+
+impl Attempt {
+    /// The read of `len` bytes from `offset` on.
+    #[must_use]
+    pub fn new(shard: ShardId, offset: u64, len: u64) -> Self {
+        let progress = Progress::new(len, offset ^ (u64::from(shard.0) << 40));
+        Self { shard, offset, progress, file: None, stale: None, trouble: None, tried: 0 }
+    }
+
+    /// The shard that it reads.
+    #[must_use]
+    pub fn shard(&self) -> ShardId {
+        self.shard
+    }
+
+    /// Where it begins in the shard, in bytes.
+    #[must_use]
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// Results so far.
+    #[must_use]
+    pub fn tried(&self) -> u32 {
+        self.tried
+    }
+
+    /// Bytes wanted.
+    #[must_use]
+    pub fn wanted(&self) -> u64 {
+        self.progress.wanted()
+    }
+
+    /// Bytes that are there.
+    #[must_use]
+    pub fn done(&self) -> u64 {
+        self.progress.done()
+    }
+
+    /// The file that was read from last.
+    #[must_use]
+    pub fn file(&self) -> Option<&OpenShard> {
+        self.file.as_deref()
+    }
+
+    /// What offsets and lengths must be multiples of, at least 1 byte.
+    #[must_use]
+    pub fn align_bytes(&self) -> u32 {
+        self.file.as_ref().map_or(1, |file| file.align_bytes())
+    }
+
+    /// Where the next read begins, in bytes from the first one's start.
+    #[must_use]
+    pub fn resume(&self) -> u64 {
+        self.progress.resume(self.align_bytes())
+    }
+
+    /// Whether the device or server has failed it since this was asked last.
+    pub fn take_failure(&mut self) -> bool {
+        self.progress.take_failure()
+    }
+
+    /// Whether the next step needs a file that is not open yet; takes it if it is.
+    pub fn needs_open(&mut self, files: &Files) -> bool {
+        if self.file.is_none() && self.wanted() > 0 {
+            let is_stale =
+                |open: &Arc<OpenShard>| self.stale.as_ref().is_some_and(|stale| Arc::ptr_eq(stale, open));
+            self.file = files.opened(self.shard).filter(|open| !is_stale(open));
+            return self.file.is_none();
+        }
+        false
+    }
+
+    /// The next step, not knowing any new result: at the start and after a wait. Opens the shard if
+    /// it is not open, which may take as long as a server takes.
+    pub fn next(&mut self, now: Instant, files: &Files) -> Next {
+        if self.wanted() == 0 {
+            return Next::End(Ok(()));
+        }
+        let file = match (&self.file, &self.stale) {
+            (Some(file), _) => Ok(Arc::clone(file)),
+            (None, Some(stale)) => files.reopen(self.shard, stale),
+            (None, None) => files.get(self.shard),
+        };
+        self.read_from(file, now, files)
+    }
+
+    /// The next step after a read that ended with `result`, in bytes.
+    pub fn after(&mut self, result: Result<u64, Errno>, now: Instant, files: &Files) -> Next {
+        self.tried += 1;
+        let direct = self.file.as_ref().is_some_and(|file| file.is_direct());
+        match self.progress.judge(result, self.align_bytes(), direct) {
+            Verdict::Again => self.next(now, files),
+            Verdict::After(wait) => Next::Wait(wait),
+            Verdict::Reopen => {
+                self.stale = self.file.take();
+                // It goes on as one whose shard is not open.
+                Next::Wait(Duration::ZERO)
+            }
+            Verdict::Trouble(errno) => {
+                if errno == Errno::STALE {
+                    self.stale = self.file.take();
+                }
+                self.wait_for_store(files.refused(self.shard, errno), now, files)
+            }
+            Verdict::Buffer => {
+                let file = files.buffer(self.shard);
+                self.read_from(file, now, files)
+            }
+            Verdict::Good => Next::End(Ok(())),
+            Verdict::Fail(fault) => Next::End(Err(fault)),
+        }
+    }
+
+    /// The read is over, and so is its trouble, if it had any.
+    pub fn end(&mut self, is_well: bool, files: &Files) {
+        if self.trouble.take().is_some() {
+            files.outage.end(is_well);
+        }
+    }
+
+    fn read_from(&mut self, file: Result<Arc<OpenShard>, Unopened>, now: Instant, files: &Files) -> Next {
+        match file {
+            Ok(file) => {
+                self.file = Some(Arc::clone(&file));
+                self.stale = None;
+                Next::Read(file, self.offset.saturating_add(self.resume()))
+            }
+            Err(Unopened::Full) => Next::Wait(FULL_WAIT),
+            Err(Unopened::Trouble(fault)) => self.wait_for_store(fault, now, files),
+            Err(Unopened::Fault(fault)) => Next::End(Err(fault)),
+        }
+    }
+
+    /// Waits because of `fault`, or ends with it once it has lasted as long as the patience.
+    fn wait_for_store(&mut self, fault: ReadFault, now: Instant, files: &Files) -> Next {
+        let trouble = self.trouble.get_or_insert_with(|| {
+            files.outage.begin();
+            Trouble::begin(now)
+        });
+        let tried = trouble.tried(now);
+        let Some(wait) = trouble.wait(now, files.patience) else {
+            return Next::End(Err(fault.after(tried)));
+        };
+        if tried >= TROUBLE_TOLD_AFTER {
+            files.outage.tell(&fault, files.patience);
+        }
+        Next::Wait(wait)
+    }
+}

@@ -1,0 +1,173 @@
+//! Past the page cache or through it: asks the file system once, at start, and says why.
+
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags, open, statx};
+use rustix::io::{Errno, pread};
+
+use crate::file_system::{FileSystem, Place};
+use crate::memory::{PAGE_BYTES, ReadMemory};
+use crate::rules::refuses_direct;
+
+/// Records start at multiples of this and are padded to it, so a direct read into a record's own
+/// memory may be rounded up to it at most.
+const ALIGN_BYTES_MAX: u32 = 512;
+
+/// Past the page cache or through it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IoMode {
+    /// Direct on NFS and Lustre, and on a local file system that names an alignment which shards
+    /// have.
+    Auto,
+    /// Direct, or an error where the file system's alignment rules it out.
+    Direct,
+    /// Through the page cache: where memory outside the arena should act as a second cache.
+    Buffered,
+}
+
+/// How shards are opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// What offsets and lengths of direct reads must be multiples of, 1 to 512 bytes; `None` is
+    /// buffered.
+    pub direct_align_bytes: Option<u32>,
+    /// Why, for the log.
+    pub why: String,
+}
+
+/// Direct reads are demanded and impossible.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{} cannot be read with direct I/O: {why}", folder.display())]
+pub struct NotDirect {
+    /// The dataset's folder.
+    pub folder: PathBuf,
+    /// What stands against it.
+    pub why: String,
+}
+
+/// What direct reads must be aligned to, if the file system says so: memory and offset, in bytes.
+type Align = Option<(u32, u32)>;
+
+/// Chooses for the shards in `folder`, of which `shard` is one; `memory_align_bytes` is what blocks
+/// are aligned to.
+///
+/// # Errors
+///
+/// Direct reads are demanded and impossible.
+pub fn choose(
+    mode: IoMode,
+    folder: &Path,
+    shard: Option<&Path>,
+    memory_align_bytes: u32,
+) -> Result<Choice, NotDirect> {
+    let choice = match mode {
+        IoMode::Buffered => buffered("as asked".into()),
+        _ => ask(mode, folder, shard, memory_align_bytes),
+    };
+    if mode == IoMode::Direct && choice.direct_align_bytes.is_none() {
+        return Err(NotDirect { folder: folder.to_owned(), why: choice.why });
+    }
+    Ok(choice)
+}
+
+fn ask(mode: IoMode, folder: &Path, shard: Option<&Path>, memory_align_bytes: u32) -> Choice {
+    let file_system = match FileSystem::of_path(folder) {
+        Ok(file_system) => file_system,
+        Err(errno) => return buffered(format!("its file system does not answer: {errno}")),
+    };
+    let choice = decide(mode, &file_system, alignment(shard), memory_align_bytes);
+    let tried = shard.filter(|_| choice.direct_align_bytes.is_some()).map(try_direct);
+    match tried {
+        Some(Err(errno)) if refuses_direct(errno) => {
+            buffered(format!("{} refuses direct reads: {errno}", file_system.name))
+        }
+        // Whatever else is wrong with the shard is told when a record of it is read.
+        _ => choice,
+    }
+}
+
+fn alignment(shard: Option<&Path>) -> Align {
+    let answer = statx(CWD, shard?, AtFlags::empty(), StatxFlags::DIOALIGN).ok()?;
+    let is_told = answer.stx_mask & StatxFlags::DIOALIGN.bits() != 0 && answer.stx_dio_offset_align > 0;
+    is_told.then_some((answer.stx_dio_mem_align, answer.stx_dio_offset_align))
+}
+
+/// Reads the first page of a shard past the page cache: file systems may accept the flag and refuse
+/// the read.
+fn try_direct(shard: &Path) -> Result<(), Errno> {
+    let file = open(shard, OFlags::RDONLY | OFlags::CLOEXEC | OFlags::DIRECT, Mode::empty())?;
+    pread(&file, ReadMemory::default().aligned(PAGE_BYTES), 0).map(drop)
+}
+
+fn decide(mode: IoMode, file_system: &FileSystem, align: Align, memory_align_bytes: u32) -> Choice {
+    let FileSystem { name, place } = file_system;
+    match align {
+        Some((_, offset)) if offset > ALIGN_BYTES_MAX => {
+            buffered(format!("{name} aligns at {offset}, shards at {ALIGN_BYTES_MAX}"))
+        }
+        Some((memory, _)) if memory > memory_align_bytes => {
+            buffered(format!("{name} wants memory aligned at {memory}, blocks are at {memory_align_bytes}"))
+        }
+        Some((_, offset)) => direct(offset, format!("{name} aligns at {offset}")),
+        // A network client keeps its whole depth with direct reads and one kernel worker per read
+        // with buffered ones.
+        None if *place == Place::Network => direct(ALIGN_BYTES_MAX, format!("{name} keeps full depth so")),
+        None if mode == IoMode::Direct => {
+            direct(ALIGN_BYTES_MAX, format!("as asked, {name} names no alignment"))
+        }
+        None => buffered(format!("{name} names no alignment for direct reads")),
+    }
+}
+
+fn direct(align_bytes: u32, why: String) -> Choice {
+    Choice { direct_align_bytes: Some(align_bytes), why }
+}
+
+fn buffered(why: String) -> Choice {
+    Choice { direct_align_bytes: None, why }
+}
+
+impl std::fmt::Display for Choice {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let how = if self.direct_align_bytes.is_some() { "direct" } else { "buffered" };
+        write!(f, "{how}: {}", self.why)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_file_system_decides() {
+        use IoMode::{Auto, Direct};
+        let table = [
+            (Auto, "ext4", false, Some((512, 512)), Some(512)),
+            (Auto, "xfs", false, Some((4, 1)), Some(1)),
+            (Auto, "ext4", false, Some((4096, 512)), None),
+            (Auto, "ext4", false, Some((4, 4096)), None),
+            (Auto, "tmpfs", false, None, None),
+            (Auto, "nfs", true, None, Some(512)),
+            (Auto, "nfs", true, Some((1, 1)), Some(1)),
+            (Auto, "lustre", true, Some((4096, 4096)), None),
+            (Direct, "ext4", false, Some((512, 512)), Some(512)),
+            (Direct, "ext4", false, None, Some(512)),
+            (Direct, "ext4", false, Some((4096, 4096)), None),
+            (Direct, "ext4", false, Some((1024, 512)), None),
+        ];
+        for (mode, name, network, align, expected) in table {
+            let place = if network { Place::Network } else { Place::Local };
+            let file_system = FileSystem { name: name.into(), place };
+            let got = decide(mode, &file_system, align, 512);
+            assert_eq!(got.direct_align_bytes, expected, "{mode:?} {file_system:?}: {got}");
+        }
+    }
+
+    #[test]
+    fn a_folder_that_is_not_there_is_read_buffered_unless_direct_is_demanded() {
+        let nowhere = Path::new("/nonexistent/shade");
+        assert_eq!(choose(IoMode::Auto, nowhere, None, 512).unwrap().direct_align_bytes, None);
+        assert!(choose(IoMode::Direct, nowhere, None, 512).is_err());
+        assert_eq!(choose(IoMode::Buffered, nowhere, None, 512).unwrap().to_string(), "buffered: as asked");
+    }
+}

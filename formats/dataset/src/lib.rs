@@ -1,0 +1,34 @@
+//! `shade-dataset`: a packed dataset's files, read one way by packer, daemon and trainers.
+//!
+//! `open` opens an index and tells whether it has changed. `files` opens shards, within
+//! `descriptors`, and opens them again when they go stale; `identity` says whether a file is still
+//! the same one. `direct` decides between direct and buffered reads, by what `file_system` knows of
+//! the mount. An `attempt` is one read on its way: `rules` judges each of its results, and `outage`
+//! tells of trouble that it waits for. `blocking` makes a read's system calls in the calling
+//! thread, into the aligned `memory` of the caller; the daemon's engines make their own.
+//! `decompress` checks records and decompresses them. `fault` says what can go wrong.
+
+mod attempt;
+mod blocking;
+mod decompress;
+mod descriptors;
+mod direct;
+mod fault;
+mod file_system;
+mod files;
+mod identity;
+mod memory;
+mod open;
+mod outage;
+mod rules;
+
+pub use attempt::{Attempt, Next};
+pub use blocking::IsStopped;
+pub use decompress::{Decompressor, Dictionaries};
+pub use descriptors::raise_open_files_limit;
+pub use direct::{Choice, IoMode, NotDirect, choose};
+pub use fault::{Mismatch, ReadFault, RecordFault, ZstdFault};
+pub use files::{Files, OpenShard};
+pub use memory::ReadMemory;
+pub use open::{Content, Dataset, DatasetError};
+pub use rules::PATIENCE;

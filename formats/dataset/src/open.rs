@@ -1,0 +1,274 @@
+//! Opens a packed dataset: its folder and its index. Tells whether it is still the same one.
+#![expect(unsafe_code, reason = "mapping a file is unsafe; this is the only place where an index is mapped")]
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use shade_formats::index::{HEADER_BYTES, INDEX_FILE, Index};
+use shade_formats::limits::INDEX_BYTES_MAX;
+use shade_formats::{ContentId, FormatError};
+
+use crate::file_system::{FileSystem, Place};
+
+/// A dataset on disk.
+#[derive(Clone, Debug)]
+pub struct Dataset {
+    /// The folder that holds index and shards.
+    pub folder: PathBuf,
+    /// The validated index.
+    pub index: Arc<Index>,
+}
+
+/// What the index of a dataset says first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Content {
+    /// Number of samples.
+    pub samples: u32,
+    /// What identifies the dataset's bytes.
+    pub id: ContentId,
+}
+
+/// Why a dataset cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum DatasetError {
+    /// Not there, or not readable.
+    #[error("cannot open the dataset at {}: {source}", path.display())]
+    Io {
+        /// What was tried.
+        path: PathBuf,
+        /// Why it failed.
+        source: io::Error,
+    },
+    /// There, but no packed dataset.
+    #[error(
+        "{path} is no dataset: it has no {INDEX_FILE}; pack the ImageFolder first (shade-pack create {path} OUT)",
+        path = folder.display()
+    )]
+    NotPacked {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// The index is damaged or of another version.
+    #[error("{}: {source}", path.display())]
+    Format {
+        /// The index file.
+        path: PathBuf,
+        /// What is wrong and where.
+        source: FormatError,
+    },
+    /// The dataset is not the one that was expected.
+    #[error(
+        "{}: content id {got}, expected {expected}: the dataset was replaced or added to meanwhile; open it anew",
+        path.display()
+    )]
+    Replaced {
+        /// The index file.
+        path: PathBuf,
+        /// The content id of the dataset that is there.
+        got: ContentId,
+        /// The content id of the dataset that was opened first.
+        expected: ContentId,
+    },
+}
+
+impl DatasetError {
+    /// Whether the index is there and not what was once written.
+    #[must_use]
+    pub fn is_damage(&self) -> bool {
+        matches!(self, Self::Format { .. })
+    }
+}
+
+impl Dataset {
+    /// Opens the dataset in folder `path`, or the one whose `dataset.shade` is `path`. Its folder
+    /// is canonical.
+    ///
+    /// # Errors
+    /// [`DatasetError`]: not there, not a dataset, or damaged.
+    pub fn open(path: &Path) -> Result<Self, DatasetError> {
+        Self::open_in(Self::folder(path)?)
+    }
+
+    /// The canonical folder of the dataset at `path`. It identifies the dataset before its index is
+    /// read.
+    ///
+    /// # Errors
+    /// There is nothing at `path`.
+    pub fn folder(path: &Path) -> Result<PathBuf, DatasetError> {
+        let path = path.canonicalize().map_err(io(path))?;
+        Ok(if path.is_file() { path.parent().unwrap_or(Path::new("/")).to_owned() } else { path })
+    }
+
+    /// Opens the dataset in `folder`.
+    ///
+    /// # Errors
+    /// [`DatasetError`]: not a dataset, or damaged.
+    pub fn open_in(folder: PathBuf) -> Result<Self, DatasetError> {
+        let (path, file) = open_index(&folder)?;
+        let len = file.metadata().map_err(io(&path))?.len();
+        if len > INDEX_BYTES_MAX {
+            let got = format_args!("{len} bytes");
+            let source = FormatError::new("index", 0, got, format_args!("at most {INDEX_BYTES_MAX}"));
+            return Err(DatasetError::Format { path, source });
+        }
+        let opened = if len >= MAPPED_FROM_BYTES && is_local(&file) {
+            Index::open(map(&file).map_err(io(&path))?)
+        } else {
+            let mut bytes = Vec::new();
+            let no_memory = |_| io(&path)(io::ErrorKind::OutOfMemory.into());
+            bytes.try_reserve_exact(usize::try_from(len).unwrap_or(usize::MAX)).map_err(no_memory)?;
+            file.take(INDEX_BYTES_MAX).read_to_end(&mut bytes).map_err(io(&path))?;
+            Index::open(bytes)
+        };
+        let index = opened.map_err(|source| DatasetError::Format { path, source })?;
+        Ok(Self { folder, index: Arc::new(index) })
+    }
+
+    /// Opens the dataset in `folder`, which must have the content `expected`.
+    ///
+    /// # Errors
+    /// [`DatasetError`]: not a dataset, damaged, or another one.
+    pub fn open_same(folder: PathBuf, expected: ContentId) -> Result<Self, DatasetError> {
+        let dataset = Self::open_in(folder)?;
+        compare(&dataset.folder, dataset.index.content_id(), expected)?;
+        Ok(dataset)
+    }
+}
+
+impl Content {
+    /// What the index of the dataset in `folder` says now, from its first bytes.
+    ///
+    /// # Errors
+    /// [`DatasetError`]: not a dataset, or damaged.
+    pub fn now(folder: &Path) -> Result<Self, DatasetError> {
+        let (path, file) = open_index(folder)?;
+        let mut start = Vec::new();
+        file.take(HEADER_BYTES as u64).read_to_end(&mut start).map_err(io(&path))?;
+        let format = |source| DatasetError::Format { path: path.clone(), source };
+        let id = Index::content_id_at_start(&start).map_err(format)?;
+        let samples = Index::samples_at_start(&start).map_err(format)?;
+        Ok(Self { samples, id })
+    }
+
+    /// Checks that the dataset in `folder` still has the content `expected`.
+    ///
+    /// # Errors
+    /// [`DatasetError`]: not a dataset, damaged, or another one.
+    pub fn check(folder: &Path, expected: ContentId) -> Result<(), DatasetError> {
+        compare(folder, Self::now(folder)?.id, expected)
+    }
+}
+
+fn open_index(folder: &Path) -> Result<(PathBuf, File), DatasetError> {
+    let path = folder.join(INDEX_FILE);
+    match File::open(&path) {
+        Ok(file) => Ok((path, file)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            Err(DatasetError::NotPacked { folder: folder.to_owned() })
+        }
+        Err(error) => Err(io(&path)(error)),
+    }
+}
+
+fn compare(folder: &Path, got: ContentId, expected: ContentId) -> Result<(), DatasetError> {
+    if got == expected {
+        return Ok(());
+    }
+    Err(DatasetError::Replaced { path: folder.join(INDEX_FILE), got, expected })
+}
+
+/// For `map_err`: names what was tried.
+fn io(path: &Path) -> impl FnOnce(io::Error) -> DatasetError {
+    let path = path.to_owned();
+    move |source| DatasetError::Io { path, source }
+}
+
+fn map(file: &File) -> io::Result<memmap2::Mmap> {
+    // SAFETY: shade-pack never writes to a published index: it renames another file into its place,
+    // which leaves this one as it is. Only local file systems come here, so no server can change it
+    // under the mapping. A user can, by writing into the file (`cp` or `rsync --inplace` onto it).
+    // `Index` never trusts such bytes twice: values may be wrong, which each record's checksum
+    // tells. A file that is cut short ends the process (SIGBUS); README says so, and how to replace
+    // a dataset instead.
+    unsafe { memmap2::Mmap::map(file) }
+}
+
+/// An index from this size on is mapped where it may be. Smaller ones, up to about a million
+/// samples, are read: memory that nobody can cut short costs little then.
+const MAPPED_FROM_BYTES: u64 = 128 << 20;
+
+/// Whether the file is on a file system of this machine. On a network one a mapping raises SIGBUS
+/// when the file is cut short, so everything that is not known to be local is read into memory.
+fn is_local(file: &File) -> bool {
+    FileSystem::of_file(file).is_ok_and(|found| found.place == Place::Local)
+}
+
+#[cfg(test)]
+mod tests {
+    use shade_formats::index::{Codec, Entry, IndexBuilder, Media, Shard};
+    use shade_formats::{SampleId, ShardId};
+
+    use super::*;
+
+    #[test]
+    fn an_index_that_is_overwritten_in_place_stays_what_it_was() {
+        // On a file system that indexes are mapped on.
+        let folder = tempfile::tempdir_in("/dev/shm").unwrap();
+        let mut builder = IndexBuilder::new();
+        builder.push_class(b"class").unwrap();
+        let shard = Shard { name: "shard-000000.tar", bytes: 2048, crc32c: 0, records: 1 };
+        builder.push_shard(shard).unwrap();
+        let entry = Entry {
+            shard: ShardId(0),
+            offset: 512,
+            stored_len: 3,
+            raw_len: 3,
+            crc32c: 7,
+            label: 0,
+            width: 0,
+            height: 0,
+            codec: Codec::None,
+            media: Media::Other,
+        };
+        builder.push_sample(&entry, b"class/1.png").unwrap();
+        let path = folder.path().join(INDEX_FILE);
+        std::fs::write(&path, builder.finish().unwrap()).unwrap();
+        let dataset = Dataset::open(folder.path()).unwrap();
+        // As `cp other/dataset.shade .` begins.
+        File::options().write(true).truncate(true).open(&path).unwrap();
+        assert_eq!(dataset.index.entry(SampleId(0)), Some(entry));
+    }
+
+    #[test]
+    fn what_is_no_dataset_or_another_one_is_told_apart() {
+        let folder = tempfile::tempdir().unwrap();
+        let there = folder.path().to_owned();
+        let none = Dataset::open_in(there.clone()).unwrap_err();
+        assert!(matches!(none, DatasetError::NotPacked { .. }) && !none.is_damage(), "{none}");
+        assert!(none.to_string().contains("is no dataset") && none.to_string().contains("shade-pack create"));
+        let path = there.join(INDEX_FILE);
+        std::fs::write(&path, IndexBuilder::new().finish().unwrap()).unwrap();
+        let Content { samples, id } = Content::now(&there).unwrap();
+        assert_eq!((samples, id), (0, Dataset::open(&path).unwrap().index.content_id()));
+        Content::check(&there, id).unwrap();
+        for told in [
+            Content::check(&there, ContentId(5)).unwrap_err(),
+            Dataset::open_same(there.clone(), ContentId(5)).unwrap_err(),
+        ] {
+            let text = told.to_string();
+            assert!(text.contains(&id.to_string()) && text.contains("was replaced"), "{text}");
+        }
+        std::fs::write(&path, b"no index").unwrap();
+        for told in [Dataset::open_in(there.clone()).map(drop), Content::now(&there).map(drop)] {
+            assert!(told.unwrap_err().is_damage());
+        }
+        // A file of that length takes no room on disk.
+        File::options().write(true).open(&path).unwrap().set_len(INDEX_BYTES_MAX + 1).unwrap();
+        let long = Dataset::open_in(there.clone()).unwrap_err();
+        assert!(long.is_damage() && long.to_string().contains("at most"), "{long}");
+        std::fs::remove_dir_all(&there).unwrap();
+        assert!(matches!(Dataset::open(&there), Err(DatasetError::Io { .. })));
+    }
+}
