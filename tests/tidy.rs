@@ -86,7 +86,8 @@ fn sources(extension: &str) -> Vec<(String, String)> {
 }
 
 fn production(text: &str) -> &str {
-    text.split("\n#[cfg(test)]\nmod ").next().unwrap_or(text)
+    let tests = ["\n#[cfg(test)]\nmod ", "\n#[cfg(test)]\npub(super) mod "];
+    tests.iter().filter_map(|start| text.find(start)).min().map_or(text, |end| &text[..end])
 }
 
 /// Without comment lines.
