@@ -135,11 +135,10 @@ pub struct Training {
     #[arg(long, value_name = "N", default_value_t = 12, value_parser = clap::value_parser!(u32).range(1..=EPOCHS_MAX))]
     pub epochs: u32,
 
-    /// Recorded losses instead of the model. A Parquet file with columns `sample` (integer), `loss` (float or double) and, if
-    /// you like, `epoch` (integer, from 0), rows in any order, compressed with snappy, zstd or not at all: an epoch without rows
-    /// uses the one before, a sample without a row or with NaN is not reported, of several losses the mean counts. Or a .npy
-    /// file, float32 or float64, little-endian, C order, of shape (epochs, samples) or (samples,): later epochs use its last
-    /// row, NaN is a loss that was not reported.
+    /// Recorded losses instead of the model: a CSV file with the columns `sample`, `loss` and, for several epochs, `epoch`
+    /// (from 0), rows in any order. An epoch without rows uses the one before. A sample with several losses in an epoch has
+    /// their mean. A sample without a loss (no row, an empty cell or NaN) has the mean of its batch; a batch without any loss is
+    /// not reported.
     #[arg(long, value_name = "FILE")]
     pub losses: Option<PathBuf>,
 

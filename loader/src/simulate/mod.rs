@@ -2,7 +2,7 @@
 //!
 //! Plans, scores and residents are those of the daemon: `replay` serves accesses through the same `Cache` and
 //! `Importance`, `play` draws the same plans. `workload` is what is replayed, from a dataset's index, a description
-//! (`sizes`, `losses` with their files `npy` and `loss_table`), a list of accesses (`trace`) or a recorded training
+//! (`sizes`, `losses` with their file `loss_table`), a list of accesses (`trace`) or a recorded training
 //! (`recording`, with the `pace` of its trainers, which `follow` plays); `lines` reads their files. `capacity` says how large a cache is. `stall`
 //! lets a virtual store answer and a trainer wait. `system` says what is compared: a policy, or MIN, with its sampler and order;
 //! `row` is the result of one at one capacity, over one or
@@ -17,7 +17,6 @@ mod interval;
 mod lines;
 mod loss_table;
 mod losses;
-mod npy;
 mod pace;
 mod play;
 mod recommend;

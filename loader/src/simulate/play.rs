@@ -17,7 +17,7 @@ use crate::plan::{Known, Plan, draw_next_plan, draw_plan, rep_now, spec_now};
 /// Plays the `nth` training of the workload (from 0; a trace has only the first) with `system` at `capacity`.
 ///
 /// # Errors
-/// Recorded losses cannot be read, or Ctrl-C.
+/// Ctrl-C.
 pub(super) fn play(
     workload: &Workload,
     system: &System,
@@ -87,7 +87,7 @@ impl Training<'_> {
         mut drawn: impl FnMut(&Plan),
     ) -> Result<Outcome, SimulateError> {
         let mut losses = Losses::new(self.losses, self.spec.seed, self.samples);
-        let (mut reported, mut values) = (Vec::new(), Vec::new());
+        let mut values = Vec::new();
         // No validation score is reported here.
         let rep = rep_now(&self.spec, []);
         let batch_size = self.batch_size as usize;
@@ -111,7 +111,7 @@ impl Training<'_> {
             // 4 bytes a sample that nobody asks for.
             plan.weights = Vec::new();
             drawn(&plan);
-            losses.begin_epoch(epoch)?;
+            losses.begin_epoch(epoch);
             replay.begin_epoch(epoch, repeats(&plan), true);
             replay.begin_plan(&plan, Known { plan: &plan.ids, next: next_ids });
             for from in (0..plan.ids.len()).step_by(batch_size) {
@@ -120,9 +120,9 @@ impl Training<'_> {
                 let batch = plan.ids.get(from..to).unwrap_or_default();
                 watch.go_on(batch.len())?;
                 replay.batch(batch, Known { plan: &plan.ids, next: next_ids });
-                losses.report(batch, &mut reported, &mut values);
-                has_reports |= !reported.is_empty();
-                replay.credit(&rank(&reported, &values));
+                losses.report(batch, &mut values);
+                has_reports |= !values.is_empty();
+                replay.credit(&rank(batch, &values));
             }
         }
         Ok(replay.outcome())

@@ -66,7 +66,7 @@ pub(super) struct Row {
 /// Plays all trainings of the workload.
 ///
 /// # Errors
-/// Recorded losses cannot be read, or Ctrl-C.
+/// Ctrl-C.
 pub(super) fn outcomes(
     workload: &Workload,
     system: &System,
@@ -80,7 +80,7 @@ impl Row {
     /// Plays all trainings of the workload, `cache` being how `capacity` was asked for.
     ///
     /// # Errors
-    /// Recorded losses cannot be read, or Ctrl-C.
+    /// Ctrl-C.
     pub(super) fn play(
         workload: &Workload,
         system: &System,

@@ -7,7 +7,8 @@ use shade_formats::control::PlanSpec;
 use super::cli::Simulate;
 use super::error::SimulateError;
 use super::lines::Source;
-use super::losses::{LossFile, LossSource};
+use super::loss_table::LossTable;
+use super::losses::LossSource;
 use super::recording::{Recording, is_recording};
 use super::sizes::Sizes;
 use super::stall::Service;
@@ -177,7 +178,7 @@ fn training(args: &Simulate, samples: u32) -> Result<Accesses, SimulateError> {
     let plan = args.training.plan();
     plan.validate()?;
     let losses = match &args.training.losses {
-        Some(path) => LossSource::Recorded(LossFile::open(path, samples)?),
+        Some(path) => LossSource::Recorded(LossTable::read(path, samples)?),
         None => LossSource::Model,
     };
     Ok(Accesses::Training { plan, epochs: args.training.epochs, seeds: args.training.seeds, losses })
