@@ -53,7 +53,7 @@ const LOADER: &[(&str, &[&str])] = &[
     ("doctor", &["blocks", "dataset", "proc", "reads"]),
     ("names", &[]),
     ("last_words", &[]),
-    ("simulate", &["blocks", "cache", "cli", "core", "dataset", "importance", "names", "plan", "reads"]),
+    ("simulate", &["batches", "blocks", "cache", "core", "dataset", "names", "plan", "reads"]),
     ("trace", &["control", "dataset"]),
     ("cli", &["core", "doctor", "names", "reads", "simulate", "trace"]),
 ];

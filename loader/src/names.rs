@@ -1,4 +1,4 @@
-//! Policies and presets on the command line: their names, and what `--help` says of each.
+//! Policies and presets on the command line: their names, what `--help` says of each, and how far `lookahead` sees.
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use shade_formats::control::{Policy, Preset};
@@ -72,4 +72,10 @@ fn about_preset(preset: Preset) -> &'static str {
         }
         Preset::Ilfu => "iis + lfu: what the iCACHE paper calls iLFU",
     }
+}
+
+/// A number of epochs.
+pub(crate) fn parse_lookahead(text: &str) -> Result<f64, String> {
+    let epochs: Option<f64> = text.parse().ok();
+    epochs.filter(|epochs| *epochs >= 0.0).ok_or_else(|| "write a number of epochs, 0 or more".to_owned())
 }

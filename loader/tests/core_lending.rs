@@ -57,8 +57,8 @@ fn what_is_in_the_cache_and_checked_is_shown_in_place_and_copied_by_nobody() {
     let arena_bytes = u64::from(SAMPLES) * 8192;
     assert!(starts.iter().all(|at| at % 8192 == 0 && at + 8192 <= arena_bytes), "{starts:?}");
     assert_eq!(replay.rows_filled, SAMPLES as usize);
-    assert_eq!(replay.core.stats().epoch.counts.counts.lent, u64::from(SAMPLES));
-    assert_eq!(replay.core.arena_used_bytes(), arena_bytes);
+    assert_eq!(replay.core().stats().epoch.counts.counts.lent, u64::from(SAMPLES));
+    assert_eq!(replay.core().arena_used_bytes(), arena_bytes);
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn what_is_lent_is_nobody_elses_until_the_trainer_lets_go_even_of_a_session_that
     replay.epoch(0);
     replay.hold = true;
     replay.epoch(1);
-    let used = replay.core.arena_used_bytes();
+    let used = replay.core().arena_used_bytes();
     replay.detach(0);
     replay.hold = false;
     replay.attach_all(&raw_job(), 1);
@@ -91,7 +91,7 @@ fn what_is_lent_is_nobody_elses_until_the_trainer_lets_go_even_of_a_session_that
     assert_eq!(lent(&replay.epoch(3)), 0);
     replay.step(Event::LetGo(0));
     assert_eq!(lent(&replay.epoch(4)), SAMPLES as usize);
-    assert_eq!(replay.core.arena_used_bytes(), used);
+    assert_eq!(replay.core().arena_used_bytes(), used);
 }
 
 #[test]

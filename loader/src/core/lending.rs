@@ -5,17 +5,15 @@
 //! writes is seen in its own process wherever the same memory is shown. A record that is lent is pinned, like one that a worker
 //! reads; nothing is ever evicted where records are lent, so that takes no room from others.
 
-use std::sync::Arc;
-
 use shade_formats::SampleId;
 use shade_formats::control::Output;
 
 use super::action::Action;
 use super::event::SessionId;
 use super::machine::Core;
-use crate::blocks::Record;
+use super::memory::Memory;
 
-impl Core {
+impl<M: Memory> Core<M> {
     /// Where in the arena the record of `sample` lies, if it is resident and a raw batch of `session` may show it there.
     pub(super) fn place_to_lend(&self, sample: SampleId, session: SessionId) -> Option<u64> {
         let is_raw = self.job.as_ref().is_some_and(|job| job.spec.output == Output::Raw);
@@ -23,8 +21,8 @@ impl Core {
         if !self.config.lends || !is_raw || !borrows() {
             return None;
         }
-        let is_free = |record: &&Arc<Record>| Arc::strong_count(record) == 1;
-        let place = self.cache.get(sample).filter(is_free)?.place()?;
+        let is_free = |record: &&M::Record| M::holders(record) == 1;
+        let place = M::place(self.cache.get(sample).filter(is_free)?)?;
         let entry = self.index.entry(sample)?;
         (!entry.codec.is_compressed()).then_some(place)
     }
@@ -35,7 +33,7 @@ impl Core {
         now_ns: u64,
         session: SessionId,
         seqs: Vec<u64>,
-        actions: &mut Vec<Action>,
+        actions: &mut Vec<Action<M>>,
     ) {
         let mut lent = Vec::new();
         if let Some(state) = self.session_mut(session) {
@@ -59,7 +57,7 @@ impl Core {
     }
 
     /// As [`release`](Self::release), of each.
-    pub(super) fn release_all(&mut self, records: Vec<Arc<Record>>) {
+    pub(super) fn release_all(&mut self, records: Vec<M::Record>) {
         for record in records {
             self.release(record);
         }

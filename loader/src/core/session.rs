@@ -1,15 +1,14 @@
 //! One rank's side of the core: its ring's room, its open batches, what it has been given.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::sync::Arc;
 
 use shade_formats::limits::RING_DESCRIPTORS;
 use shade_formats::ring::PayloadRing;
 
 use super::batch::Batch;
 use super::event::SessionId;
+use super::memory::Memory;
 use super::report::Delivered;
-use crate::blocks::Record;
 
 /// The epoch a rank asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,17 +21,15 @@ pub(super) struct Wanted {
 }
 
 /// What a trainer has by one descriptor.
-#[derive(Debug, Default)]
-pub(super) struct Outstanding {
+pub(super) struct Outstanding<R> {
     /// The payload offset of its block, if it has one.
     pub(super) block: Option<u64>,
     /// Records that it shows in place.
-    pub(super) lent: Vec<Arc<Record>>,
+    pub(super) lent: Vec<R>,
 }
 
 /// A rank attached.
-#[derive(Debug)]
-pub(super) struct Session {
+pub(super) struct Session<M: Memory> {
     pub(super) id: SessionId,
     pub(super) rank: u32,
     /// The ring is mapped on both sides.
@@ -43,9 +40,9 @@ pub(super) struct Session {
     /// Sequence number of the next descriptor.
     pub(super) next_seq: u64,
     /// The descriptors published and not released.
-    pub(super) outstanding: BTreeMap<u64, Outstanding>,
+    pub(super) outstanding: BTreeMap<u64, Outstanding<M::Record>>,
     /// Batches opened and not yet published, by sequence number.
-    pub(super) open: VecDeque<Batch>,
+    pub(super) open: VecDeque<Batch<M>>,
     pub(super) wanted: Option<Wanted>,
     /// The next batch has found no room in the ring, and no batch was given back since.
     pub(super) is_full: bool,
@@ -55,7 +52,7 @@ pub(super) struct Session {
     pub(super) delivered: HashMap<(u32, u32), Delivered>,
 }
 
-impl Session {
+impl<M: Memory> Session<M> {
     pub(super) fn new(id: SessionId, rank: u32, borrows: bool, payload: PayloadRing) -> Self {
         Self {
             id,
@@ -85,14 +82,14 @@ impl Session {
     }
 
     /// The open batch with this sequence number.
-    pub(super) fn batch_mut(&mut self, seq: u64) -> Option<&mut Batch> {
+    pub(super) fn batch_mut(&mut self, seq: u64) -> Option<&mut Batch<M>> {
         let first = self.open.front()?.seq;
         self.open.get_mut(usize::try_from(seq.checked_sub(first)?).ok()?)
     }
 
     /// Takes note that the client has released descriptor `seq`. Returns the records that it was lent; `None`: it does not
     /// hold it.
-    pub(super) fn release(&mut self, seq: u64) -> Option<Vec<Arc<Record>>> {
+    pub(super) fn release(&mut self, seq: u64) -> Option<Vec<M::Record>> {
         let Outstanding { block, lent } = self.outstanding.remove(&seq)?;
         if let Some(offset) = block {
             self.payload.free(offset);

@@ -1,4 +1,5 @@
-//! Recorded losses as a CSV file: columns `sample`, `loss` and, for several epochs, `epoch`, rows in any order.
+//! Recorded losses as a CSV file: columns `sample`, `loss` and, for several epochs, `epoch`, rows
+//! in any order.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -20,8 +21,8 @@ pub(super) struct LossTable {
 }
 
 impl LossTable {
-    /// Reads losses of samples below `samples`. A sample with several losses in an epoch has their mean. An
-    /// empty cell and NaN are no loss.
+    /// Reads losses of samples below `samples`. A sample with several losses in an epoch has their
+    /// mean. An empty cell and NaN are no loss.
     ///
     /// # Errors
     /// The file cannot be read, has no such columns, or a cell cannot be used.
@@ -47,7 +48,8 @@ impl LossTable {
         Ok(Self { epochs })
     }
 
-    /// The epoch whose losses are used in `epoch`: itself, or the last one before it that has rows, or the first.
+    /// The epoch whose losses are used in `epoch`: itself, or the last one before it that has rows,
+    /// or the first.
     pub(super) fn epoch_for(&self, epoch: u32) -> u32 {
         let before = self.epochs.range(..=epoch).next_back();
         before.or_else(|| self.epochs.first_key_value()).map_or(0, |(epoch, _)| *epoch)
@@ -110,9 +112,9 @@ impl Columns {
         let epoch = self.epoch.map_or(Ok(0), |at| number(at, EPOCH, "an epoch from 0 on"))?;
         let loss = match cell(self.loss) {
             "" => None,
-            text => Some(
-                text.parse::<f32>().map_err(|_| format!("column {LOSS}: {text:?} is not a number"))?,
-            ),
+            text => {
+                Some(text.parse::<f32>().map_err(|_| format!("column {LOSS}: {text:?} is not a number"))?)
+            }
         };
         Ok((epoch, SampleId(id), loss.filter(|loss| !loss.is_nan())))
     }

@@ -55,9 +55,7 @@ impl<'a> Losses<'a> {
     pub(super) fn new(source: &'a LossSource, seed: u64, samples: u32) -> Self {
         match source {
             LossSource::Model => Self::Model(Box::new(Model::new(seed, samples))),
-            LossSource::Recorded(table) => {
-                Self::Recorded { table, samples, epoch: None, losses: Vec::new() }
-            }
+            LossSource::Recorded(table) => Self::Recorded { table, samples, epoch: None, losses: Vec::new() },
         }
     }
 
@@ -75,7 +73,8 @@ impl<'a> Losses<'a> {
         }
     }
 
-    /// Replaces `losses` by what is reported for `batch`: a loss for each sample, or nothing if the file has none.
+    /// Replaces `losses` by what is reported for `batch`: a loss for each sample, or nothing if the
+    /// file has none.
     pub(super) fn report(&mut self, batch: &[SampleId], losses: &mut Vec<f32>) {
         losses.clear();
         match self {
