@@ -130,23 +130,37 @@ pub struct Simulate {
 }
 
 /// What a training is; a trace has none of it. The names are those of the Loader's options.
+// Each field names the group: the derive macro leaves it empty because `plan` is flattened.
 #[derive(Debug, Args)]
 #[group(id = "training", multiple = true)]
 pub struct Training {
     /// Epochs to train.
-    #[arg(long, value_name = "N", default_value_t = 12, value_parser = clap::value_parser!(u32).range(1..=EPOCHS_MAX))]
+    #[arg(
+        long,
+        group = "training",
+        value_name = "N",
+        default_value_t = 12,
+        value_parser = clap::value_parser!(u32).range(1..=EPOCHS_MAX)
+    )]
     pub epochs: u32,
 
     /// Recorded losses instead of the model: a CSV file with the columns `sample`, `loss` and, for several epochs, `epoch`
     /// (from 0), rows in any order. An epoch without rows uses the one before. A sample with several losses in an epoch has
     /// their mean. A sample without a loss (no row, an empty cell or NaN) has the mean of its batch; a batch without any loss is
     /// not reported.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, group = "training", value_name = "FILE")]
     pub losses: Option<PathBuf>,
 
     /// Whole systems instead of policies, separated by commas: each with its sampler, policy and order, of which
     /// --sampler and --order replace what they name.
-    #[arg(long, value_name = "PRESETS", value_delimiter = ',', value_parser = preset(), conflicts_with = "policy")]
+    #[arg(
+        long,
+        group = "training",
+        value_name = "PRESETS",
+        value_delimiter = ',',
+        value_parser = preset(),
+        conflicts_with = "policy"
+    )]
     pub preset: Vec<Preset>,
 
     /// How plans are drawn.
@@ -155,7 +169,13 @@ pub struct Training {
 
     /// So many trainings that differ in seed, from --seed on: their means, and the 95 % intervals of hit ratio and
     /// stall.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=SEEDS_MAX))]
+    #[arg(
+        long,
+        group = "training",
+        value_name = "N",
+        default_value_t = 1,
+        value_parser = clap::value_parser!(u32).range(1..=SEEDS_MAX)
+    )]
     pub seeds: u32,
 }
 
