@@ -56,15 +56,13 @@ fn json(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// A float32 array of shape (rows, columns).
-fn npy(rows: usize, values: &[f32]) -> Vec<u8> {
-    let columns = values.len() / rows;
-    let header = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': ({rows}, {columns}), }}\n");
-    let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
-    bytes.extend(u16::try_from(header.len()).unwrap().to_le_bytes());
-    bytes.extend(header.as_bytes());
-    bytes.extend(values.iter().flat_map(|value| value.to_le_bytes()));
-    bytes
+/// A file of losses: a row an epoch, a loss a sample.
+fn csv(epochs: &[&[f32]]) -> String {
+    let mut text = "epoch,sample,loss\n".to_owned();
+    for (epoch, losses) in epochs.iter().enumerate() {
+        text.extend(losses.iter().enumerate().map(|(sample, loss)| format!("{epoch},{sample},{loss}\n")));
+    }
+    text
 }
 
 fn numbers(row: &Value, keys: &[&str]) -> Vec<u64> {
@@ -228,23 +226,23 @@ fn recorded_losses_decide_what_is_kept() {
     let files = Files::new();
     let falling: Vec<f32> = (0..1000u16).map(|id| 1000.0 - f32::from(id)).collect();
     let rising: Vec<f32> = (0..1000u16).map(f32::from).collect();
-    files.write("falling.npy", npy(1, &falling));
-    files.write("rising.npy", npy(1, &rising));
-    files.write("both.npy", npy(2, &[falling, rising].concat()));
+    files.write("falling.csv", csv(&[&falling]));
+    files.write("rising.csv", csv(&[&rising]));
+    files.write("both.csv", csv(&[&falling, &rising]));
     let row = |file: &str, epochs: &str| {
         let training = "--samples 1000 --batch-size 1000 --sampler uniform --policy app --cache 20%";
         let found = files.json(&format!("{training} --losses {file} {epochs}"));
         numbers(&found["rows"][0], &["hits", "evictions"])
     };
     let second = "--epochs 2 --skip-epochs 1";
-    assert_eq!(row("falling.npy", second), [200, 0], "the first fifth is the hardest");
-    let [hits, evictions] = row("rising.npy", second)[..] else { panic!("two numbers") };
-    // Some come in between and are displaced by harder ones.
-    assert!(hits < 100 && evictions >= 200, "the last fifth is: {hits} hits, {evictions} evictions");
-    assert_eq!(row("rising.npy", "--epochs 3 --skip-epochs 2"), [200, 0]);
-    // The second row counts from the end of the second epoch on.
-    assert_eq!(row("both.npy", second), [200, 0]);
-    assert!(row("both.npy", "--epochs 3 --skip-epochs 2")[1] >= 200);
+    assert_eq!(row("falling.csv", second), [200, 0], "the first fifth is the hardest");
+    let [hits, evictions] = row("rising.csv", second)[..] else { panic!("two numbers") };
+    // All are looked up before the first read is back. Some come in between and are displaced by harder ones.
+    assert!(hits == 200 && evictions >= 200, "the last fifth is: {hits} hits, {evictions} evictions");
+    assert_eq!(row("rising.csv", "--epochs 3 --skip-epochs 2"), [200, 0]);
+    // The second epoch counts from the end of the second epoch on.
+    assert_eq!(row("both.csv", second), [200, 0]);
+    assert!(row("both.csv", "--epochs 3 --skip-epochs 2")[1] >= 200);
 }
 
 /// As in the daemon: draws with replacement from scores that nobody reported would leave samples out for nothing.
@@ -252,8 +250,8 @@ fn recorded_losses_decide_what_is_kept() {
 fn the_epoch_after_one_without_recorded_losses_is_a_permutation() {
     let files = Files::new();
     let known: Vec<f32> = (0..500u16).map(f32::from).collect();
-    files.write("gap.npy", npy(4, &[known.clone(), vec![f32::NAN; 500], known.clone(), known].concat()));
-    files.write("none.npy", npy(1, &[f32::NAN; 500]));
+    files.write("gap.csv", csv(&[&known, &[f32::NAN; 500], &known, &known]));
+    files.write("none.csv", csv(&[&[f32::NAN; 500]]));
     let distinct = |file: &str, epoch: u32, options: &str| {
         let found = files.json(&format!(
             "--samples 500 --sampler pads --policy lru --cache 20% --losses {file} --epochs {} --skip-epochs {epoch} {options}",
@@ -264,9 +262,9 @@ fn the_epoch_after_one_without_recorded_losses_is_a_permutation() {
     let permutations = |file, options| {
         (0..5).filter(|&epoch| (distinct(file, epoch, options) - 1.0).abs() < 1e-9).collect::<Vec<_>>()
     };
-    assert_eq!(permutations("gap.npy", ""), [0, 2]);
-    assert_eq!(permutations("gap.npy", "--draw-ahead"), [0, 1, 3], "judged when it is drawn");
-    assert_eq!(permutations("none.npy", ""), [0, 1, 2, 3, 4]);
+    assert_eq!(permutations("gap.csv", ""), [0, 2]);
+    assert_eq!(permutations("gap.csv", "--draw-ahead"), [0, 1, 3], "judged when it is drawn");
+    assert_eq!(permutations("none.csv", ""), [0, 1, 2, 3, 4]);
 }
 
 #[test]
@@ -358,8 +356,8 @@ fn what_is_wrong_is_said_with_file_and_line() {
     files.write("bad.txt", "1\n2\n3\n4\n5\n6\nx\n");
     files.write("sizes.txt", "1 100\n");
     files.write("bad-sizes.txt", "1 100\n2 many\n");
-    files.write("losses.npy", npy(1, &[1.0, 2.0]));
-    files.write("no.npy", "1,2,3\n");
+    files.write("losses.csv", csv(&[&[1.0, 2.0, 3.0, 4.0]]));
+    files.write("no.csv", "1,2,3\n");
     for (args, code, expected) in [
         ("--trace bad.txt --cache 1", 1, "bad.txt line 7: \"x\" is no sample id"),
         ("--trace none.txt --cache 1", 1, "cannot read none.txt: No such file"),
@@ -370,8 +368,8 @@ fn what_is_wrong_is_said_with_file_and_line() {
         ("--trace trace.txt --epochs 3", 2, "cannot be used with"),
         ("--trace trace.txt --samples 3", 2, "cannot be used with"),
         ("", 2, "required"),
-        ("--samples 3 --losses losses.npy", 1, "losses.npy: it has losses of 2 samples, but there are 3"),
-        ("--samples 3 --losses no.npy", 1, "no.npy: no .npy file"),
+        ("--samples 3 --losses losses.csv", 1, "losses.csv line 5: column sample: sample 3, but there are 3"),
+        ("--samples 3 --losses no.csv", 1, "no.csv line 1: no column sample"),
         ("--samples 3 --rep 0.5", 2, "rep is 0.5"),
         ("--samples 3 --policy lru,best", 2, "best"),
         ("--samples 3 --cache 10%,lots", 2, "lots"),

@@ -52,7 +52,7 @@ const LOADER: &[(&str, &[&str])] = &[
     ("doctor", &["blocks", "proc", "reads"]),
     ("names", &[]),
     ("last_words", &[]),
-    ("simulate", &["blocks", "cache", "cli", "core", "importance", "names", "plan", "reads"]),
+    ("simulate", &["batches", "blocks", "cache", "core", "names", "plan", "reads"]),
     ("trace", &["control"]),
     ("cli", &["core", "doctor", "names", "reads", "simulate", "trace"]),
 ];

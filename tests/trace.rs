@@ -153,7 +153,8 @@ fn total(session: &Session, name: &str) -> u64 {
 }
 
 /// The daemon offers each record to the cache when it is read, and keeps what is being copied; the simulator offers all of a
-/// batch when the last one was read. So their hits may differ, by few as long as the cache is larger than what is on its way.
+/// batch when as many batches are open as when its last read was back. So their hits may differ, by few as long as the cache is
+/// larger than what is on its way.
 #[test]
 fn a_training_is_replayed_with_about_the_daemons_own_hits() {
     let packed = Packed::pngs(200, 16);

@@ -9,7 +9,7 @@ use shade_images::JpegDecoder;
 
 use crate::core::Capacity;
 use crate::doctor::Doctor;
-use crate::names::{jpeg, policy, preset};
+use crate::names::{jpeg, parse_lookahead, policy, preset};
 use crate::reads::{Depth, EngineChoice, IoMode, READS_DEPTH_MAX, StoreModel, parse_time};
 use crate::simulate::Simulate;
 use crate::trace::Trace;
@@ -155,12 +155,6 @@ impl From<IoName> for IoMode {
             IoName::Buffered => Self::Buffered,
         }
     }
-}
-
-/// A number of epochs.
-pub(crate) fn parse_lookahead(text: &str) -> Result<f64, String> {
-    let epochs: Option<f64> = text.parse().ok();
-    epochs.filter(|epochs| *epochs >= 0.0).ok_or_else(|| "write a number of epochs, 0 or more".to_owned())
 }
 
 /// `auto` or a number.

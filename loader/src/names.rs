@@ -1,4 +1,4 @@
-//! Reads the names of policies, presets and JPEG decoders on the command line; `--help` lists them.
+//! Reads the values of options that are names, and of `--lookahead`; `--help` lists them.
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use shade_formats::control::{Policy, Preset};
@@ -28,4 +28,10 @@ fn about_jpeg(jpeg: JpegDecoder) -> &'static str {
         JpegDecoder::Auto => "shade's own decoder for baseline JPEGs, libjpeg-turbo for all others",
         JpegDecoder::Turbo => "libjpeg-turbo for all",
     }
+}
+
+/// A number of epochs.
+pub(crate) fn parse_lookahead(text: &str) -> Result<f64, String> {
+    let epochs: Option<f64> = text.parse().ok();
+    epochs.filter(|epochs| *epochs >= 0.0).ok_or_else(|| "write a number of epochs, 0 or more".to_owned())
 }

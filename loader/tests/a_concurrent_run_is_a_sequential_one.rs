@@ -244,9 +244,9 @@ fn run(setup: Setup, depth: u32, seed: u64) -> Journal {
         // What is not reported within the next epoch is no report any more.
         unreported.retain(|taken| taken.epoch == epoch);
     }
-    assert!(replay.core.is_idle());
+    assert!(replay.core().is_idle());
     assert_eq!(replay.ended.len() as u32, EPOCHS * job.world_size);
-    replay.journal.unwrap()
+    replay.journal.take().unwrap()
 }
 
 fn compare(setup: Setup, depth: u32, seed: u64) -> Counts {

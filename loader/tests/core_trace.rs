@@ -29,7 +29,7 @@ fn trained(observed: bool, tail: Tail) -> Replay {
 fn what_is_told_adds_up_to_what_was_counted_and_delivered() {
     for tail in [Tail::Drop, Tail::Pad, Tail::Even] {
         let replay = trained(true, tail);
-        let counts = replay.core.stats().total.counts.counts;
+        let counts = replay.core().stats().total.counts.counts;
         let (mut letters, mut delivered, mut losses) = ([0; 5], Vec::new(), 0);
         let (mut opened, mut released) = (Vec::new(), 0);
         for line in &replay.traced {
@@ -79,7 +79,7 @@ fn what_is_told_adds_up_to_what_was_counted_and_delivered() {
 fn an_observer_changes_nothing_and_nobody_is_told_without_one() {
     let (silent, observed) = (trained(false, Tail::Even), trained(true, Tail::Even));
     assert!(silent.traced.is_empty());
-    let counts = |replay: &Replay| replay.core.stats().total.counts.counts;
+    let counts = |replay: &Replay| replay.core().stats().total.counts.counts;
     assert_eq!(counts(&silent), counts(&observed));
     let mut left = observed;
     left.traced.clear();

@@ -174,13 +174,13 @@ fn the_core_trains_on_one_sample_with_any_cache_and_any_loss() {
                 assert_eq!(padding.count(), world_size as usize - 1);
                 replay.report(&taken, loss);
             }
-            let stats = replay.core.stats();
+            let stats = replay.core().stats();
             let counts = stats.total.counts.counts;
             assert_eq!(counts.accesses, u64::from(EPOCHS * world_size));
             let reads = if cache_bytes < 512 { EPOCHS } else { 1 };
             assert_eq!((counts.misses, replay.reads), (u64::from(reads), u64::from(reads)), "{policy:?}");
             assert_eq!(stats.resident, u64::from(cache_bytes >= 512));
-            assert!(replay.core.is_idle() && replay.errors.is_empty() && replay.failed.is_empty());
+            assert!(replay.core().is_idle() && replay.errors.is_empty() && replay.failed.is_empty());
         }
     }
 }
@@ -197,7 +197,7 @@ fn the_core_goes_on_when_no_loss_is_a_number() {
             assert!(taken.iter().flat_map(|taken| &taken.weights).all(|weight| weight.is_finite()));
             replay.report(&taken, |_| f32::NAN);
         }
-        let counts = replay.core.stats().total.counts.counts;
+        let counts = replay.core().stats().total.counts.counts;
         assert_eq!(counts.nonfinite_losses, counts.accesses, "each is counted");
         assert!(counts.hits > 0, "{policy:?}");
     }

@@ -45,7 +45,7 @@ fn stop_and_go_on(policy: Policy, plan: PlanSpec) {
     first.report(&reported, loss);
     first.step(Event::SaveState(0));
     let state = first.states.remove(0);
-    assert!(!first.core.is_idle(), "{what}: reads are under way");
+    assert!(!first.core().is_idle(), "{what}: reads are under way");
     first.run();
     let rest: Vec<Taken> = first.taken.iter().filter(|taken| taken.batch >= BEFORE).cloned().collect();
     let rest = in_order(rest);
@@ -168,7 +168,7 @@ fn a_rank_whose_epoch_another_one_ends_is_given_nothing_more_of_it() {
     (0..WORLD_SIZE).for_each(|rank| replay.start(rank, 0, 0));
     // Until batches have rows that are done, and others that are not.
     (0..60).for_each(|_| assert!(replay.tick()));
-    assert!(!replay.core.is_idle(), "reads are under way");
+    assert!(!replay.core().is_idle(), "reads are under way");
     let before = replay.taken.len();
     replay.step(Event::LoadState { session: 0, bytes: state.clone() });
     replay.run();

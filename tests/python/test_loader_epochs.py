@@ -23,7 +23,9 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> packed.Packed:
     return packed.pack(root / "folder", root / "data.shade")
 
 
-def open_loader(dataset: packed.Packed, job: str, plan: Plan, ring: str | None = None, **options: Any) -> Loader:
+def open_loader(
+    dataset: packed.Packed, job: str, plan: Plan = Plan(), ring: str | None = None, **options: Any
+) -> Loader:
     daemon = Daemon(job=job, ring=ring)
     return Loader(dataset.path, BATCH, image_size=packed.SIDE, plan=plan, daemon=daemon, **options)
 

@@ -128,7 +128,7 @@ mod tests {
             let content: Vec<u8> = (0..5_000_001u32).map(|n| (n % 251) as u8).collect();
             std::fs::write(folder.path().join("s.tar"), &content).unwrap();
             let mut index = IndexBuilder::new();
-            index.push_shard(Shard { name: "s.tar", bytes: 5_000_001, crc32c: 0, records: 0 }).unwrap();
+            index.push_shard(Shard { name: "s.tar", bytes: 5_000_192, crc32c: 0, records: 0 }).unwrap();
             let index = Arc::new(Index::open(index.finish().unwrap()).unwrap());
             for direct in [true, false] {
                 let files = Files::new(folder.path(), Arc::clone(&index), direct);

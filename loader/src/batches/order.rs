@@ -20,7 +20,7 @@ pub struct Ticket {
 
 /// One row of a batch.
 #[derive(Debug)]
-pub struct Row {
+pub struct Row<R = Lent> {
     /// Place in the batch, from 0.
     pub position: u32,
     /// Whose record it is.
@@ -37,28 +37,28 @@ pub struct Row {
     pub size: Size,
     /// The record as it is stored. The worker gives it back and keeps no clone, so that the core can take the blocks out of
     /// the last one.
-    pub record: Lent,
+    pub record: R,
 }
 
 /// Fill these rows.
 #[derive(Debug)]
-pub struct FillOrder {
+pub struct FillOrder<R = Lent> {
     /// Their batch.
     pub ticket: Ticket,
     /// What to make of the records.
     pub output: Output,
     /// A part of the batch's rows.
-    pub rows: Vec<Row>,
+    pub rows: Vec<Row<R>>,
 }
 
 /// A [`FillOrder`], done.
 #[derive(Debug)]
-pub struct Filled {
+pub struct Filled<R = Lent> {
     /// The batch.
     pub ticket: Ticket,
     /// Every row of the order, in its order. They hold what was asked for, but for those with a fault: what these hold is
     /// unspecified.
-    pub rows: Vec<Row>,
+    pub rows: Vec<Row<R>>,
     /// What is wrong with which of `rows`, by ascending position in them. By itself, as next to no row has one, and rows are
     /// handed back and forth by the million a second.
     pub faults: Vec<(usize, FillFault)>,

@@ -1,7 +1,5 @@
 //! One access of the plan: a hit is filled from the cache, a miss becomes a read, here and nowhere else.
 
-use std::sync::Arc;
-
 use shade_formats::SampleId;
 use shade_formats::index::Entry;
 use shade_formats::trace::Served;
@@ -10,8 +8,9 @@ use super::action::Action;
 use super::batch::{RowRef, RowState};
 use super::event::SessionId;
 use super::machine::Core;
+use super::memory::Memory;
 use super::reading::FlightId;
-use crate::blocks::{Blocks, Record, charged_bytes};
+use crate::blocks::charged_bytes;
 use crate::cache::Admission;
 use crate::reads::{Completion, ReadOp};
 
@@ -19,25 +18,25 @@ use crate::reads::{Completion, ReadOp};
 const RECORDS_MAX: usize = 512;
 
 /// The read of one record as part of `flight`; `recheck` if it was not what was packed when it came before.
-pub(super) fn read_op(
+pub(super) fn read_op<B>(
     flight: FlightId,
     sample: SampleId,
     entry: &Entry,
     recheck: bool,
-    blocks: Blocks,
-) -> ReadOp {
+    blocks: B,
+) -> ReadOp<B> {
     let &Entry { shard, offset, stored_len: len, crc32c, .. } = entry;
     ReadOp { flight, sample, shard, offset, len, crc32c, recheck, blocks }
 }
 
-impl Core {
+impl<M: Memory> Core<M> {
     /// Looks `sample` up for `row`: hands the row its record, or makes it wait for a read.
     pub(super) fn access(&mut self, sample: SampleId, row: RowRef) -> Served {
         if let Some(job) = &mut self.job
             && self.cache.get(sample).is_some()
         {
             job.importance.record_hit(sample);
-            if let Some(record) = self.cache.hit(sample, &job.importance).map(Arc::clone) {
+            if let Some(record) = self.cache.hit(sample, &job.importance).cloned() {
                 if let Some(batch) = self.session_mut(row.session).and_then(|s| s.batch_mut(row.seq)) {
                     batch.ready(row.position, record);
                 }
@@ -45,17 +44,17 @@ impl Core {
             }
         }
         // A prefetch that is still under way when its row comes is a miss like any other.
-        let is_first = self.reading.want(sample, row, &self.index) || self.prefetch.join(sample);
+        let is_first = self.reading.want(sample, row, &*self.index) || self.prefetch.join(sample);
         if is_first { Served::Miss } else { Served::Joined }
     }
 
     /// Submits queued reads, oldest first, each with the neighbours that come along, while blocks allow.
-    pub(super) fn submit_reads(&mut self, now_ns: u64, actions: &mut Vec<Action>) {
+    pub(super) fn submit_reads(&mut self, now_ns: u64, actions: &mut Vec<Action<M>>) {
         let reads_max = self.reads_submitted_max as usize;
         // Each read of neighbours takes a bounce buffer from now on, and where there is none left the engine reads them alone.
         let records_max = reads_max.max(RECORDS_MAX);
         while self.reading.in_flight() < reads_max && self.reading.records_in_flight() < records_max {
-            let Some(first) = self.reading.next(&self.index) else { return };
+            let Some(first) = self.reading.next(&*self.index) else { return };
             let Some(entry) = self.index.entry(first) else { return };
             // No room: a fill that is under way will give some back.
             let Some(blocks) = self.free.take(u64::from(entry.stored_len)) else { return };
@@ -85,12 +84,12 @@ impl Core {
     }
 
     /// The read of a neighbour that comes along, if there are blocks for it; else it waits for its turn.
-    fn neighbour_op(&mut self, flight: FlightId, sample: SampleId) -> Option<ReadOp> {
+    fn neighbour_op(&mut self, flight: FlightId, sample: SampleId) -> Option<ReadOp<M::Room>> {
         let entry = self.index.entry(sample)?;
         match self.free.take(u64::from(entry.stored_len)) {
             Some(blocks) => Some(read_op(flight, sample, &entry, self.reading.is_doubted(sample), blocks)),
             None => {
-                self.reading.put_back(sample, &self.index);
+                self.reading.put_back(sample, &*self.index);
                 None
             }
         }
@@ -107,7 +106,12 @@ impl Core {
     }
 
     /// A read came back: offer the record to the cache and serve all who wait.
-    pub(super) fn read_done(&mut self, now_ns: u64, completion: Completion, actions: &mut Vec<Action>) {
+    pub(super) fn read_done(
+        &mut self,
+        now_ns: u64,
+        completion: Completion<M::Room>,
+        actions: &mut Vec<Action<M>>,
+    ) {
         let Completion { op, outcome, checked, latency } = completion;
         let sample = op.sample;
         self.stalls.latencies.add(u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX));
@@ -117,11 +121,11 @@ impl Core {
         }
         match outcome {
             Ok(()) => {
-                let record = Arc::new(Record::new(op.blocks, checked));
+                let record = M::record(op.blocks, checked);
                 for row in waiting {
                     if let Some(batch) = self.session_mut(row.session).and_then(|s| s.batch_mut(row.seq)) {
                         batch.read_ns = now_ns;
-                        batch.ready(row.position, Arc::clone(&record));
+                        batch.ready(row.position, record.clone());
                     }
                 }
                 if self.cache.get(sample).is_some() {
@@ -153,14 +157,14 @@ impl Core {
     }
 
     /// Offers a record that was read to the cache; what it displaces is given back.
-    fn offer(&mut self, sample: SampleId, stored_len: u32, record: Arc<Record>) {
+    fn offer(&mut self, sample: SampleId, stored_len: u32, record: M::Record) {
         let Some(job) = &mut self.job else { return self.release(record) };
         let bytes = charged_bytes(stored_len, self.config.block_bytes);
         let mut evicted = Vec::new();
         // A record some worker still reads is pinned: its blocks are shared.
-        let pinned = |held: &Arc<Record>| Arc::strong_count(held) > 1;
+        let pinned = |held: &M::Record| M::holders(held) > 1;
         let admission =
-            self.cache.offer(sample, bytes, Arc::clone(&record), &job.importance, pinned, &mut evicted);
+            self.cache.offer(sample, bytes, record.clone(), &job.importance, pinned, &mut evicted);
         match admission {
             Admission::Admitted => {
                 let evictions = evicted.len() as u64;
@@ -197,7 +201,7 @@ impl Core {
                 batch.abandoned = true;
                 for row in std::mem::take(&mut batch.ready) {
                     batch.finish(row.position, RowState::Skipped);
-                    spare.push(row.record.into_record());
+                    spare.push(M::take_back(row.record));
                 }
                 for position in 0..batch.rows.len() {
                     if batch.rows.get(position).is_some_and(|row| row.state == RowState::Waiting) {

@@ -4,7 +4,9 @@ use shade_formats::ring::{Descriptor, PayloadSize};
 use shade_formats::trace::Line;
 
 use super::event::SessionId;
+use super::memory::Memory;
 use crate::batches::{FillOrder, SealOrder};
+use crate::blocks::FreeList;
 use crate::reads::ReadOp;
 
 /// What a rank is told when it is accepted.
@@ -26,17 +28,17 @@ pub struct Refusal {
 }
 
 /// One thing to do. Order matters: carry actions out in the order given.
-pub enum Action {
+pub enum Action<M: Memory = FreeList> {
     /// Answer a hello with yes: make the ring, then send [`super::Event::Ready`].
     Accept(SessionId, Accepted),
     /// Answer a hello with no.
     Refuse(SessionId, Refusal),
     /// Read a record into its blocks.
-    Read(ReadOp),
+    Read(ReadOp<M::Room>),
     /// Read records of one shard that lie close to each other, in the order of their offsets.
-    ReadTogether(Vec<ReadOp>),
+    ReadTogether(Vec<ReadOp<M::Room>>),
     /// Fill rows of a batch.
-    Fill(FillOrder),
+    Fill(FillOrder<M::Lent>),
     /// Write a batch's columns; it is complete then.
     Seal(Box<SealOrder>),
     /// Publish a descriptor in the session's ring.

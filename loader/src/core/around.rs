@@ -9,6 +9,8 @@ use shade_formats::control::Policy;
 use shade_formats::index::Index;
 
 use super::machine::Core;
+use super::memory::Memory;
+use super::samples::Samples;
 use super::sizes::{entries, keeps_what_fits};
 use crate::blocks::charged_bytes;
 
@@ -31,7 +33,7 @@ pub(super) struct Places {
 
 impl Places {
     /// Of all samples of the dataset, nine bytes each.
-    pub(super) fn new(index: &Index, window_bytes: u32) -> Self {
+    pub(super) fn new(index: &dyn Samples, window_bytes: u32) -> Self {
         let mut order: Vec<SampleId> = entries(index).map(|(id, _)| id).collect();
         order.sort_unstable_by_key(|&id| index.entry(id).map(|entry| (entry.shard, entry.offset)));
         let mut at = vec![0; order.len()];
@@ -45,7 +47,7 @@ impl Places {
     }
 
     /// The samples whose records begin in the same window as that of `sample`, itself among them, in the order of their places.
-    fn around(&self, sample: SampleId, index: &Index) -> Vec<SampleId> {
+    fn around(&self, sample: SampleId, index: &dyn Samples) -> Vec<SampleId> {
         let window =
             |id: SampleId| index.entry(id).map(|entry| (entry.shard, entry.offset / self.window_bytes));
         let here = window(sample);
@@ -82,7 +84,7 @@ pub fn window_bytes(index: &Index, cache_bytes: u64, block_bytes: u32, policy: P
     if all_stay && are_small { WINDOW_BYTES } else { 0 }
 }
 
-impl Core {
+impl<M: Memory> Core<M> {
     /// Has the records around `sample`, which is about to be read, come along. Not until a first batch is out: that would come
     /// later for it.
     pub(super) fn widen(&mut self, sample: SampleId) {
@@ -91,13 +93,13 @@ impl Core {
             return;
         }
         let mut added = 0;
-        for id in places.around(sample, &self.index) {
+        for id in places.around(sample, &*self.index) {
             if self.cache.get(id).is_some() || self.reading.is_wanted(id) || !places.bring(id) {
                 continue;
             }
             let Some(entry) = self.index.entry(id) else { continue };
             self.prefetch.expect(id, charged_bytes(entry.stored_len, self.config.block_bytes));
-            self.reading.want_ahead(id, &self.index);
+            self.reading.want_ahead(id, &*self.index);
             added += 1;
         }
         if let Some(job) = &mut self.job {

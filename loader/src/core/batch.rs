@@ -1,7 +1,5 @@
 //! A batch on its way: opened in the ring, its rows filled in any order, sealed, published.
 
-use std::sync::Arc;
-
 use shade_formats::SampleId;
 use shade_formats::index::Entry;
 use shade_formats::ring::{BatchLayout, FLAG_PADDING, FLAG_SUBSTITUTED};
@@ -9,8 +7,8 @@ use shade_images::{Draw, Size};
 
 use super::bad_share::{Faults, Given};
 use super::event::SessionId;
+use super::memory::Memory;
 use crate::batches::Row;
-use crate::blocks::{Lent, Record};
 
 /// Where a row is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,8 +66,7 @@ pub(super) enum Progress {
 }
 
 /// A batch between its opening and its publication.
-#[derive(Debug)]
-pub(super) struct Batch {
+pub(super) struct Batch<M: Memory> {
     pub(super) seq: u64,
     pub(super) generation: u32,
     pub(super) epoch: u32,
@@ -81,7 +78,7 @@ pub(super) struct Batch {
     /// Rows neither done nor skipped.
     pub(super) pending: usize,
     /// Rows whose record is at hand, to be given to workers together.
-    pub(super) ready: Vec<Row>,
+    pub(super) ready: Vec<Row<M::Lent>>,
     pub(super) progress: Progress,
     /// Why the batch is not delivered.
     pub(super) failure: Option<String>,
@@ -100,13 +97,13 @@ pub(super) struct Batch {
     pub(super) fill_ns: u64,
 }
 
-impl Batch {
+impl<M: Memory> Batch<M> {
     /// Hands row `position` to the workers, with its record.
-    pub(super) fn ready(&mut self, position: u32, record: Arc<Record>) {
+    pub(super) fn ready(&mut self, position: u32, record: M::Record) {
         let Some(row) = self.rows.get_mut(position as usize) else { return };
         row.state = RowState::Filling;
         let BatchRow { sample, entry, offset, len, draw, .. } = *row;
-        let (size, record) = (Size::default(), Lent::new(record));
+        let (size, record) = (Size::default(), M::lend(record));
         self.ready.push(Row { position, sample, entry, offset, len, draw, size, record });
     }
 

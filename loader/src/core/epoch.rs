@@ -9,9 +9,10 @@ use shade_formats::SampleId;
 use super::action::Action;
 use super::job::Job;
 use super::machine::Core;
+use super::memory::Memory;
 use crate::plan::{draw_next_plan, draw_plan, high_importance, rep_now, spec_now};
 
-impl Core {
+impl<M: Memory> Core<M> {
     /// Ranks the start of the next epoch waits for; empty while none is being waited for.
     pub(super) fn waiting_for_ranks(&self) -> Vec<u32> {
         let Some(job) = &self.job else { return Vec::new() };
@@ -34,7 +35,7 @@ impl Core {
 
     /// Draws the next plan once every rank wants the same new epoch. Until then no rank starts: a plan is drawn from
     /// all losses of the epoch before, and messages of one rank arrive in order.
-    pub(super) fn draw_due_plan(&mut self, actions: &mut Vec<Action>) {
+    pub(super) fn draw_due_plan(&mut self, actions: &mut Vec<Action<M>>) {
         let Some(epoch) = self.job.as_ref().and_then(|job| self.due_epoch(job)) else { return };
         if !self.waiting_for_ranks().is_empty() {
             return;
@@ -47,6 +48,11 @@ impl Core {
         let drawn_first = if next.is_some() { epoch.saturating_add(1) } else { epoch };
         job.judge_reports(drawn_first, actions);
         let spec = spec_now(&job.spec.plan, std::mem::take(&mut job.has_reports));
+        // What is known of the last epoch goes before the next plan is drawn, which takes as much memory.
+        (job.plan, job.outlook) = (None, None);
+        for session in &mut self.sessions {
+            session.delivered.retain(|&(delivered_epoch, _), _| delivered_epoch.wrapping_add(1) == epoch);
+        }
         let plan = next
             .unwrap_or_else(|| draw_plan(&spec, epoch, job.spec.batch_size, &job.importance, resident, rep));
         let next_plan = spec
@@ -66,9 +72,6 @@ impl Core {
         job.next_plan = next_plan;
         job.count(|counts| counts.absorbing_epochs += u64::from(absorbing));
         job.scored_at.fill(0);
-        for session in &mut self.sessions {
-            session.delivered.retain(|&(delivered_epoch, _), _| delivered_epoch.wrapping_add(1) == epoch);
-        }
         self.begin_cache_epoch();
     }
 
@@ -83,7 +86,7 @@ impl Core {
 impl Job {
     /// The current epoch ends, and the plan of epoch `drawn` is to be drawn: notes whether losses are missing that it should go
     /// by, and warns the first time. Where nothing was delivered there was nothing to report.
-    fn judge_reports(&mut self, drawn: u32, actions: &mut Vec<Action>) {
+    fn judge_reports<M: Memory>(&mut self, drawn: u32, actions: &mut Vec<Action<M>>) {
         let sampler = self.spec.plan.sampler;
         self.reports_missing =
             sampler.is_by_importance() && !self.has_reports && self.epoch_counts.delivered > 0;

@@ -2,7 +2,10 @@
 
 use shade_formats::control::JobSpec;
 
+use super::memory::Memory;
 use crate::batches::{Filled, Ticket};
+use crate::blocks::FreeList;
+use crate::plan::Plan;
 use crate::reads::Completion;
 
 /// A rank attached to the daemon; never reused while the daemon lives.
@@ -20,7 +23,7 @@ pub struct Attach {
 }
 
 /// One thing that happened.
-pub enum Event {
+pub enum Event<M: Memory = FreeList> {
     /// A rank said hello.
     Attach(Box<Attach>),
     /// The ring of an accepted session is mapped on both sides.
@@ -68,9 +71,9 @@ pub enum Event {
     /// The engine keeps this many reads in flight from now on.
     Depth(u32),
     /// A read ended.
-    Read(Completion),
+    Read(Completion<M::Room>),
     /// Workers filled rows.
-    Filled(Filled),
+    Filled(Filled<M::Lent>),
     /// A batch's columns are written: it may be published.
     Sealed(Ticket),
     /// A client has released descriptors.
@@ -80,6 +83,8 @@ pub enum Event {
         /// Their numbers, in any order.
         seqs: Vec<u64>,
     },
+    /// The next epoch has this plan, which is not drawn. For replays of what was drawn before.
+    Plan(Box<Plan>),
     /// Somebody observes from now on, and is told by [`Action::Trace`](super::Action::Trace); or nobody does any more.
     Observe(bool),
 }

@@ -1,7 +1,5 @@
 //! A bad record: named by shard, offset and original path, then raised, skipped or replaced as the job wishes.
 
-use std::sync::Arc;
-
 use shade_formats::SampleId;
 use shade_formats::control::OnError;
 use shade_formats::index::Entry;
@@ -10,14 +8,14 @@ use shade_formats::ring::FLAG_SUBSTITUTED;
 use super::action::Action;
 use super::batch::{BatchRow, RowRef, RowState};
 use super::machine::Core;
+use super::memory::Memory;
 use super::sizes::same_class;
 use crate::batches::row_bytes;
-use crate::blocks::Record;
 
 /// Samples tried in place of one bad record before it is raised after all.
 const SUBSTITUTES_MAX: u32 = 16;
 
-impl Core {
+impl<M: Memory> Core<M> {
     /// What went wrong, with everything a user needs to find the record.
     pub(super) fn name_fault(&self, sample: SampleId, fault: &dyn std::fmt::Display) -> String {
         let path = self.index.path(sample).map_or_else(|| "?".into(), String::from_utf8_lossy);
@@ -30,7 +28,7 @@ impl Core {
 
     /// A row's record cannot be had: does what `on_error` says. What is skipped or substituted counts when its batch is
     /// delivered.
-    pub(super) fn row_fault(&mut self, row: RowRef, text: &str, actions: &mut Vec<Action>) {
+    pub(super) fn row_fault(&mut self, row: RowRef, text: &str, actions: &mut Vec<Action<M>>) {
         let Some(batch) = self.session_mut(row.session).and_then(|s| s.batch_mut(row.seq)) else { return };
         if batch.abandoned {
             return batch.finish(row.position, RowState::Skipped);
@@ -87,8 +85,8 @@ impl Core {
 
     /// A worker found that `record` is not what was packed: it leaves the cache. The first time, `row` waits for it to be
     /// read again, as what went wrong may have been the way and not the place; returns whether it does.
-    pub(super) fn read_again(&mut self, row: RowRef, sample: SampleId, record: &Arc<Record>) -> bool {
-        if self.cache.get(sample).is_some_and(|held| Arc::ptr_eq(held, record))
+    pub(super) fn read_again(&mut self, row: RowRef, sample: SampleId, record: &M::Record) -> bool {
+        if self.cache.get(sample).is_some_and(|held| M::is_same(held, record))
             && let Some(held) = self.cache.remove(sample)
         {
             self.release(held);
@@ -120,7 +118,7 @@ impl Core {
         if target.substitutes >= SUBSTITUTES_MAX {
             return None;
         }
-        same_class(&self.index, target.sample).find_map(|(candidate, entry)| {
+        same_class(&*self.index, target.sample).find_map(|(candidate, entry)| {
             let len = row_bytes(output, &entry).ok()?;
             (len <= target.room).then_some((candidate, entry, len))
         })

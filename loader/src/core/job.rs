@@ -4,13 +4,13 @@ use std::collections::HashSet;
 
 use shade_formats::SampleId;
 use shade_formats::control::{JobSpec, REFUSE_RESOURCES, REFUSE_SPEC};
-use shade_formats::index::Index;
 use shade_formats::ring::{PayloadRing, PayloadSize};
 
 use super::action::{Accepted, Refusal};
 use super::bad_share::{Faults, Given};
 use super::counts::Counts;
 use super::report::Validation;
+use super::samples::Samples;
 use super::sizes::{Rooms, payload_size};
 use crate::importance::Importance;
 use crate::plan::{Known, Lookahead, Plan, Slices, position_entropy};
@@ -29,6 +29,8 @@ pub(super) struct Job {
     pub(super) plan: Option<Plan>,
     /// The plan after it, where plans are drawn early.
     pub(super) next_plan: Option<Plan>,
+    /// The epoch whose plan was given and not drawn. Its samples do not change places.
+    pub(super) scripted: Option<u32>,
     /// Which of its uses are in sight; `None` where nobody looks ahead.
     pub(super) outlook: Option<Lookahead>,
     /// How random the plan's order is.
@@ -62,7 +64,7 @@ pub(super) struct Job {
 }
 
 impl Job {
-    pub(super) fn new(spec: JobSpec, index: &Index) -> Result<Self, Refusal> {
+    pub(super) fn new(spec: JobSpec, index: &dyn Samples) -> Result<Self, Refusal> {
         let samples = index.len();
         let slices = Slices::new(samples, spec.batch_size, spec.world_size, spec.tail)
             .map_err(|error| Refusal { code: REFUSE_SPEC, text: error.to_string() })?;
@@ -78,6 +80,7 @@ impl Job {
             importance: Importance::new(samples),
             plan: None,
             next_plan: None,
+            scripted: None,
             outlook: None,
             position_entropy: 1.0,
             slices,

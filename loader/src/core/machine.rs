@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use shade_formats::SampleId;
 use shade_formats::control::{Policy, REFUSE_BUSY, REFUSE_SPEC};
-use shade_formats::index::Index;
 
 use super::action::{Accepted, Action, Refusal};
 use super::around::Places;
@@ -12,12 +11,14 @@ use super::bad_share::Given;
 use super::counts::{EpochStats, Stats, TotalStats};
 use super::event::{Attach, Event, SessionId};
 use super::job::Job;
+use super::memory::Memory;
 use super::prefetch::Prefetch;
 use super::reading::Reading;
+use super::samples::Samples;
 use super::session::{Session, Wanted};
 use super::sizes::check_sizes;
 use super::stalls::Stalls;
-use crate::blocks::{FreeList, Record};
+use crate::blocks::FreeList;
 use crate::cache::Cache;
 
 /// What the core is told at its start.
@@ -46,11 +47,11 @@ pub struct CoreConfig {
 }
 
 /// The brain. See the [module](super).
-pub struct Core {
+pub struct Core<M: Memory = FreeList> {
     pub(super) config: CoreConfig,
-    pub(super) index: Arc<Index>,
-    pub(super) cache: Cache<Arc<Record>>,
-    pub(super) free: FreeList,
+    pub(super) index: Arc<dyn Samples>,
+    pub(super) cache: Cache<M::Record>,
+    pub(super) free: M,
     /// Records wanted from storage, with the rows that wait for them.
     pub(super) reading: Reading,
     /// Reads to submit at most: as many again as are in flight, so that the next one is at hand when one ends. More would
@@ -61,17 +62,28 @@ pub struct Core {
     pub(super) places: Option<Places>,
     pub(super) stalls: Stalls,
     pub(super) job: Option<Job>,
-    pub(super) sessions: Vec<Session>,
+    pub(super) sessions: Vec<Session<M>>,
     /// Somebody takes a trace.
     pub(super) observed: bool,
 }
 
-impl Core {
-    /// A core over `index`, whose arena has the blocks of `free`: the cache's and the staging reserve's.
+impl<M: Memory> Core<M> {
+    /// A core over `index`, whose records lie in `free`: the cache's, and those being read or filled.
     #[must_use]
-    pub fn new(index: Arc<Index>, free: FreeList, config: CoreConfig) -> Self {
+    pub fn new<S: Samples + 'static>(index: Arc<S>, free: M, config: CoreConfig) -> Self {
         let cache = Cache::new(config.policy, config.cache_bytes, index.len());
-        let places = (config.window_bytes > 0).then(|| Places::new(&index, config.window_bytes));
+        Self::with_cache(index, free, cache, config)
+    }
+
+    /// The same with a cache of `config`'s capacity that keeps whom it likes.
+    #[must_use]
+    pub fn with_cache<S: Samples + 'static>(
+        index: Arc<S>,
+        free: M,
+        cache: Cache<M::Record>,
+        config: CoreConfig,
+    ) -> Self {
+        let places = (config.window_bytes > 0).then(|| Places::new(&*index, config.window_bytes));
         Self {
             config,
             index,
@@ -89,7 +101,7 @@ impl Core {
     }
 
     /// Takes in one event. `now_ns` is monotonic. Call [`Core::advance`] after a burst of events.
-    pub fn step(&mut self, now_ns: u64, event: Event, actions: &mut Vec<Action>) {
+    pub fn step(&mut self, now_ns: u64, event: Event<M>, actions: &mut Vec<Action<M>>) {
         match event {
             Event::Attach(attach) => self.attach(now_ns, &attach, actions),
             Event::Ready(session) => {
@@ -118,6 +130,11 @@ impl Core {
             Event::Filled(filled) => self.filled(filled, actions),
             Event::Sealed(ticket) => self.sealed(ticket),
             Event::Released { session, seqs } => self.released(now_ns, session, seqs, actions),
+            Event::Plan(plan) => {
+                if let Some(job) = &mut self.job {
+                    (job.scripted, job.next_plan) = (Some(plan.epoch), Some(*plan));
+                }
+            }
             Event::Observe(on) => self.observe(now_ns, on, actions),
         }
     }
@@ -125,7 +142,7 @@ impl Core {
     /// Does what has become possible: draws a due plan, publishes, opens batches, submits reads, hands rows to workers.
     /// `true`: more batches can be opened, once these actions are carried out.
     #[must_use]
-    pub fn advance(&mut self, now_ns: u64, actions: &mut Vec<Action>) -> bool {
+    pub fn advance(&mut self, now_ns: u64, actions: &mut Vec<Action<M>>) -> bool {
         self.draw_due_plan(actions);
         self.publish_complete(now_ns, actions);
         let can_go_on = self.open_batches(now_ns, actions);
@@ -193,18 +210,16 @@ impl Core {
         }
     }
 
-    pub(super) fn session_mut(&mut self, session: SessionId) -> Option<&mut Session> {
+    pub(super) fn session_mut(&mut self, session: SessionId) -> Option<&mut Session<M>> {
         self.sessions.iter_mut().find(|s| s.id == session)
     }
 
     /// Gives a record's blocks back once nobody holds them.
-    pub(super) fn release(&mut self, record: Arc<Record>) {
-        if let Some(record) = Arc::into_inner(record) {
-            self.free.give(record.into_blocks());
-        }
+    pub(super) fn release(&mut self, record: M::Record) {
+        self.free.release(record);
     }
 
-    fn attach(&mut self, now_ns: u64, attach: &Attach, actions: &mut Vec<Action>) {
+    fn attach(&mut self, now_ns: u64, attach: &Attach, actions: &mut Vec<Action<M>>) {
         let id = attach.session;
         let is_new = self.job.is_none();
         match self.accept(attach) {
@@ -246,8 +261,8 @@ impl Core {
             Some(job) => job,
             // Goes through the whole index, so for the first rank only.
             None => {
-                check_sizes(spec.output, &self.index).map_err(|text| Refusal { code: REFUSE_SPEC, text })?;
-                Job::new(*spec, &self.index)?
+                check_sizes(spec.output, &*self.index).map_err(|text| Refusal { code: REFUSE_SPEC, text })?;
+                Job::new(*spec, &*self.index)?
             }
         };
         let (accepted, ring) = (job.accepted(), job.ring.clone());
@@ -265,7 +280,7 @@ impl Core {
         let gone = self.sessions.swap_remove(at);
         for batch in gone.open {
             for row in batch.ready {
-                self.release(row.record.into_record());
+                self.release(M::take_back(row.record));
             }
         }
         self.forget_waiting(session);
@@ -275,7 +290,7 @@ impl Core {
     }
 
     /// `session` has released these descriptors.
-    fn released(&mut self, now_ns: u64, session: SessionId, seqs: Vec<u64>, actions: &mut Vec<Action>) {
+    fn released(&mut self, now_ns: u64, session: SessionId, seqs: Vec<u64>, actions: &mut Vec<Action<M>>) {
         if let Some(state) = self.session_mut(session)
             && let Some(seq) = seqs.into_iter().find(|&seq| !state.release(seq))
         {
@@ -285,7 +300,7 @@ impl Core {
         self.trace_release(now_ns, session, actions);
     }
 
-    fn want_epoch(&mut self, session: SessionId, wanted: Wanted, actions: &mut Vec<Action>) {
+    fn want_epoch(&mut self, session: SessionId, wanted: Wanted, actions: &mut Vec<Action<M>>) {
         let batches = self.job.as_ref().map_or(0, |job| job.batches_in(wanted.epoch));
         if wanted.next_batch > batches {
             let text = format!(

@@ -1,9 +1,7 @@
 //! Batches are opened where a ring has room: laid out, and every sample looked up.
 
 use std::hint::black_box;
-use std::sync::Arc;
 
-use shade_formats::index::Index;
 use shade_formats::ring::{BatchLayout, FLAG_PADDING};
 use shade_formats::trace::{Line, Served};
 use shade_images::{Draw, Size};
@@ -13,10 +11,11 @@ use super::bad_share::Faults;
 use super::batch::{Batch, BatchRow, Progress, RowRef, RowState};
 use super::job::Job;
 use super::machine::Core;
+use super::memory::Memory;
+use super::samples::Samples;
 use super::sizes::{layout_of, room_bytes};
 use super::trace::{open_line, trace};
 use crate::batches::row_bytes;
-use crate::blocks::Record;
 use crate::cache::Cache;
 use crate::importance::Importance;
 use crate::plan::{Plan, Slot};
@@ -25,10 +24,10 @@ use crate::plan::{Plan, Slot};
 /// anything else to do.
 const OPENED_AT_ONCE: usize = 2;
 
-impl Core {
+impl<M: Memory> Core<M> {
     /// Opens some batches, the one furthest behind in the plan first, so that ranks stay abreast. `true`: there may be more to
     /// be opened.
-    pub(super) fn open_batches(&mut self, now_ns: u64, actions: &mut Vec<Action>) -> bool {
+    pub(super) fn open_batches(&mut self, now_ns: u64, actions: &mut Vec<Action<M>>) -> bool {
         let Some(epoch) = self.job.as_ref().and_then(Job::epoch) else { return false };
         let batches = self.job.as_ref().map_or(0, |job| job.slices.batches_per_epoch());
         let mut full: Vec<bool> = self.sessions.iter().map(|session| session.is_full).collect();
@@ -58,7 +57,7 @@ impl Core {
     }
 
     /// Opens the next batch of the session at `at`; `false` when its ring has no room.
-    fn open_batch(&mut self, at: usize, now_ns: u64, actions: &mut Vec<Action>) -> bool {
+    fn open_batch(&mut self, at: usize, now_ns: u64, actions: &mut Vec<Action<M>>) -> bool {
         self.look_ahead();
         if let Some(wanted) = self.sessions.get(at).and_then(|session| session.wanted) {
             self.exchange(wanted.next_batch);
@@ -66,7 +65,7 @@ impl Core {
         let (Some(job), Some(session)) = (&mut self.job, self.sessions.get_mut(at)) else { return false };
         let (Some(plan), Some(wanted)) = (&job.plan, &mut session.wanted) else { return false };
         let slots = job.slices.batch(wanted.next_batch, session.rank, plan);
-        let mut rows = plan_rows(job, &slots, plan, &self.index);
+        let mut rows = plan_rows(job, &slots, plan, &*self.index);
         let data_len = rows.last().map_or(0, |row| row.offset + row.room);
         let capacity = u32::try_from(rows.len()).unwrap_or(u32::MAX);
         let layout = BatchLayout::new(layout_of(job.spec.output), capacity.max(1), data_len);
@@ -84,7 +83,7 @@ impl Core {
             return false;
         };
         rows.iter_mut().for_each(|row| row.offset += offset + layout.data);
-        look_at_all(&self.cache, &job.importance, &rows);
+        look_at_all::<M>(&self.cache, &job.importance, &rows);
         let seq = session.next_seq;
         session.next_seq += 1;
         let accesses: Vec<_> = rows.iter().map(|row| row.sample).zip(slots).collect();
@@ -160,17 +159,17 @@ impl Core {
 
 /// Looks at what accesses to `rows` will look at. One after the other, each would wait for its own cache lines; looked at
 /// together they come at the same time, which saves a quarter of a hit (`shade-benches core`).
-fn look_at_all(cache: &Cache<Arc<Record>>, importance: &Importance, rows: &[BatchRow]) {
+fn look_at_all<M: Memory>(cache: &Cache<M::Record>, importance: &Importance, rows: &[BatchRow]) {
     let residents = || rows.iter().filter_map(|row| cache.get(row.sample));
     let uses = rows.iter().map(|row| importance.uses(row.sample)).max();
-    let holders = residents().map(Arc::strong_count).max();
-    let checked = residents().filter(|record| record.is_checked()).count();
+    let holders = residents().map(M::holders).max();
+    let checked = residents().filter(|record| M::is_checked(record)).count();
     // To be looked at is all that they are for.
     black_box((uses, holders, checked));
 }
 
 /// The rows of a planned batch, each with its place in the batch's data.
-fn plan_rows(job: &Job, slots: &[Slot], plan: &Plan, index: &Index) -> Vec<BatchRow> {
+fn plan_rows(job: &Job, slots: &[Slot], plan: &Plan, index: &dyn Samples) -> Vec<BatchRow> {
     let spec = &job.spec;
     let entry_of = |slot: &Slot| {
         let &sample = plan.ids.get(slot.position as usize)?;

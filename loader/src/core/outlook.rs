@@ -4,9 +4,10 @@
 use shade_formats::SampleId;
 
 use super::machine::Core;
+use super::memory::Memory;
 use crate::plan::{Lookahead, Slot, in_sight};
 
-impl Core {
+impl<M: Memory> Core<M> {
     /// The access of `slot` begins: tells the cache when its sample is used next, and which uses have come into sight.
     pub(super) fn foresee(&mut self, sample: SampleId, slot: Slot) {
         // A row that only fills up a batch is no planned use.
@@ -49,7 +50,7 @@ impl Core {
     /// later batches, where the policy has it so. Those batches were opened by nobody.
     pub(super) fn exchange(&mut self, number: u32) {
         let Some(job) = &mut self.job else { return };
-        if number < job.settled || !self.cache.exchanges() {
+        if number < job.settled || job.scripted == job.epoch() || !self.cache.exchanges() {
             return;
         }
         job.settled = number.saturating_add(1);

@@ -5,13 +5,13 @@
 //! is used later: its hit would become a read, so no read would be saved, only moved.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
 
 use shade_formats::SampleId;
 
 use super::action::Action;
 use super::machine::Core;
-use crate::blocks::{Record, charged_bytes};
+use super::memory::Memory;
+use crate::blocks::charged_bytes;
 
 /// Prefetches in flight at most: the reads of batches come first, and must not find the store full.
 pub const PREFETCHES_MAX: u32 = 32;
@@ -58,18 +58,18 @@ impl Prefetch {
     }
 }
 
-impl Core {
+impl<M: Memory> Core<M> {
     /// Prefetches while the store has nothing else to do.
-    pub(super) fn prefetch(&mut self, now_ns: u64, actions: &mut Vec<Action>) {
+    pub(super) fn prefetch(&mut self, now_ns: u64, actions: &mut Vec<Action<M>>) {
         if !self.cache.properties().looks_ahead {
             return;
         }
-        while self.reading.next(&self.index).is_none() {
+        while self.reading.next(&*self.index).is_none() {
             let Some((sample, bytes)) = self.find_prefetch() else { return };
             self.prefetch.expect(sample, bytes);
             // Not again if it fails: the batch that wants it tries once more, and tells.
             self.prefetch.at = self.prefetch.at.saturating_add(1);
-            self.reading.want_ahead(sample, &self.index);
+            self.reading.want_ahead(sample, &*self.index);
             if let Some(job) = &mut self.job {
                 job.count(|counts| counts.prefetches += 1);
             }
@@ -106,7 +106,7 @@ impl Core {
             return None;
         }
         let coming: u64 = self.prefetch.coming.values().sum();
-        let pinned = |held: &Arc<Record>| Arc::strong_count(held) > 1;
+        let pinned = |held: &M::Record| M::holders(held) > 1;
         let importance = &self.job.as_ref()?.importance;
         self.cache
             .has_unused_room(coming.saturating_add(bytes), importance, pinned)

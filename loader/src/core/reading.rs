@@ -3,10 +3,11 @@
 use std::collections::{HashMap, VecDeque};
 
 use shade_formats::SampleId;
-use shade_formats::index::{Entry, Index};
+use shade_formats::index::Entry;
 
 use super::batch::RowRef;
 use super::event::SessionId;
+use super::samples::Samples;
 use crate::reads::coalesce::{Neighbours, SPAN_BYTES_MAX};
 
 /// Number of a flight: one read of the store, which brings one record or several neighbours.
@@ -75,7 +76,7 @@ impl Reading {
     }
 
     /// `row` wants `sample`. `false` when it was wanted already: the row waits along.
-    pub(super) fn want(&mut self, sample: SampleId, row: RowRef, index: &Index) -> bool {
+    pub(super) fn want(&mut self, sample: SampleId, row: RowRef, index: &dyn Samples) -> bool {
         if let Some(wanted) = self.wanted.get_mut(&sample) {
             wanted.waiting.push(row);
             return false;
@@ -85,11 +86,11 @@ impl Reading {
     }
 
     /// `sample`, which nobody wants, is to be read all the same.
-    pub(super) fn want_ahead(&mut self, sample: SampleId, index: &Index) {
+    pub(super) fn want_ahead(&mut self, sample: SampleId, index: &dyn Samples) {
         self.queue(sample, Wanted { ahead: true, ..Wanted::default() }, index);
     }
 
-    fn queue(&mut self, sample: SampleId, wanted: Wanted, index: &Index) {
+    fn queue(&mut self, sample: SampleId, wanted: Wanted, index: &dyn Samples) {
         self.wanted.insert(sample, wanted);
         self.queued.push_back(sample);
         if let Some(entry) = index.entry(sample)
@@ -117,7 +118,7 @@ impl Reading {
     }
 
     /// The record to ask for next: the first in plan order that somebody still waits for.
-    pub(super) fn next(&mut self, index: &Index) -> Option<SampleId> {
+    pub(super) fn next(&mut self, index: &dyn Samples) -> Option<SampleId> {
         while let Some(&sample) = self.queued.front() {
             match self.wanted.get(&sample) {
                 Some(wanted) if wanted.flights > 0 => {}
@@ -150,7 +151,7 @@ impl Reading {
     }
 
     /// There was no room for `sample` of a group: it waits for another read.
-    pub(super) fn put_back(&mut self, sample: SampleId, index: &Index) {
+    pub(super) fn put_back(&mut self, sample: SampleId, index: &dyn Samples) {
         if let Some(entry) = index.entry(sample) {
             self.neighbours.insert(sample, entry.shard, entry.offset, entry.stored_len);
         }

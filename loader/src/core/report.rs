@@ -5,6 +5,7 @@ use shade_formats::SampleId;
 use super::action::Action;
 use super::event::SessionId;
 use super::machine::Core;
+use super::memory::Memory;
 use crate::importance::rank;
 
 /// The validation score of an epoch. Ranks that validate each a part, or all the same, are one report.
@@ -27,7 +28,7 @@ pub(super) struct Delivered {
     pub(super) reported: usize,
 }
 
-impl Core {
+impl<M: Memory> Core<M> {
     /// Takes a validation score: the lowest rank's of each epoch, and its latest.
     pub(super) fn validation(&mut self, session: SessionId, score: f64) {
         let Some(job) = &mut self.job else { return };
@@ -49,7 +50,7 @@ impl Core {
         now_ns: u64,
         (session, epoch, batch): (SessionId, u32, u32),
         losses: &[f32],
-        actions: &mut Vec<Action>,
+        actions: &mut Vec<Action<M>>,
     ) {
         let Some(job) = &mut self.job else { return };
         let found = self.sessions.iter_mut().find(|s| s.id == session).and_then(|s| {

@@ -7,6 +7,7 @@ use shade_formats::ring::PayloadRing;
 
 use super::batch::Batch;
 use super::event::SessionId;
+use super::memory::Memory;
 use super::report::Delivered;
 
 /// The epoch a rank asked for.
@@ -20,8 +21,7 @@ pub(super) struct Wanted {
 }
 
 /// A rank attached.
-#[derive(Debug)]
-pub(super) struct Session {
+pub(super) struct Session<M: Memory> {
     pub(super) id: SessionId,
     pub(super) rank: u32,
     /// The ring is mapped on both sides.
@@ -33,7 +33,7 @@ pub(super) struct Session {
     /// has one.
     pub(super) outstanding: BTreeMap<u64, Option<u64>>,
     /// Batches opened and not yet published, by sequence number.
-    pub(super) open: VecDeque<Batch>,
+    pub(super) open: VecDeque<Batch<M>>,
     pub(super) wanted: Option<Wanted>,
     /// The next batch has found no room in the ring, and no batch was given back since.
     pub(super) is_full: bool,
@@ -43,7 +43,7 @@ pub(super) struct Session {
     pub(super) delivered: HashMap<(u32, u32), Delivered>,
 }
 
-impl Session {
+impl<M: Memory> Session<M> {
     pub(super) fn new(id: SessionId, rank: u32, payload: PayloadRing) -> Self {
         Self {
             id,
@@ -72,7 +72,7 @@ impl Session {
     }
 
     /// The open batch with this sequence number.
-    pub(super) fn batch_mut(&mut self, seq: u64) -> Option<&mut Batch> {
+    pub(super) fn batch_mut(&mut self, seq: u64) -> Option<&mut Batch<M>> {
         let first = self.open.front()?.seq;
         self.open.get_mut(usize::try_from(seq.checked_sub(first)?).ok()?)
     }

@@ -8,6 +8,7 @@ use shade_formats::limits::{PAYLOAD_ALIGN_BYTES, PAYLOAD_BYTES_MAX};
 use shade_formats::ring::{BatchLayout, Layout, PayloadSize};
 use shade_formats::{FormatError, SampleId};
 
+use super::samples::Samples;
 use crate::batches::row_bytes;
 use crate::blocks::charged_bytes;
 use crate::cache::Properties;
@@ -77,7 +78,7 @@ impl Capacity {
 }
 
 /// The samples of the dataset with their entries.
-pub(super) fn entries(index: &Index) -> impl Iterator<Item = (SampleId, Entry)> + '_ {
+pub(super) fn entries<S: Samples + ?Sized>(index: &S) -> impl Iterator<Item = (SampleId, Entry)> + '_ {
     (0..index.len()).filter_map(|id| index.entry(SampleId(id)).map(|entry| (SampleId(id), entry)))
 }
 
@@ -109,8 +110,8 @@ pub(super) fn layout_of(output: Output) -> Layout {
 }
 
 /// Refuses images of their own sizes from a dataset that has none whose size the index knows: every row would be a fault.
-pub(super) fn check_sizes(output: Output, index: &Index) -> Result<(), String> {
-    if index.is_empty() || entries(index).any(|(_, entry)| row_bytes(output, &entry).is_ok()) {
+pub(super) fn check_sizes(output: Output, index: &dyn Samples) -> Result<(), String> {
+    if index.len() == 0 || entries(index).any(|(_, entry)| row_bytes(output, &entry).is_ok()) {
         return Ok(());
     }
     Err(format!(
@@ -122,7 +123,7 @@ pub(super) fn check_sizes(output: Output, index: &Index) -> Result<(), String> {
 
 /// Bytes reserved for the row of `sample`. Of one whose size is unknown, which is a fault, those of the sample that is to
 /// stand in for it, if one is.
-pub(super) fn room_bytes(spec: &JobSpec, index: &Index, sample: SampleId) -> u64 {
+pub(super) fn room_bytes(spec: &JobSpec, index: &dyn Samples, sample: SampleId) -> u64 {
     let own = index.entry(sample).and_then(|entry| row_bytes(spec.output, &entry).ok());
     let substitute = || match spec.on_error {
         OnError::Substitute => {
@@ -146,7 +147,7 @@ pub(super) struct Rooms {
 const SHORTEST: usize = 3;
 
 impl Rooms {
-    pub(super) fn new(spec: &JobSpec, index: &Index) -> Self {
+    pub(super) fn new(spec: &JobSpec, index: &dyn Samples) -> Self {
         if spec.on_error != OnError::Substitute || matches!(spec.output, Output::Decoded(_)) {
             return Self::default();
         }
@@ -170,7 +171,10 @@ impl Rooms {
 }
 
 /// The other samples of the class of `sample`, by id from the one after it on and round the end.
-pub(super) fn same_class(index: &Index, sample: SampleId) -> impl Iterator<Item = (SampleId, Entry)> + '_ {
+pub(super) fn same_class(
+    index: &dyn Samples,
+    sample: SampleId,
+) -> impl Iterator<Item = (SampleId, Entry)> + '_ {
     let samples = index.len();
     let label = index.entry(sample).map(|entry| entry.label);
     (1..samples).filter_map(move |step| {
@@ -183,7 +187,11 @@ pub(super) fn same_class(index: &Index, sample: SampleId) -> impl Iterator<Item 
 
 /// The payload of one rank's ring: what the job asks for, or eight mean batches, or 16 MiB if that is more; at least three of the largest, so that
 /// one that a trainer keeps in hand, wherever it lies, leaves room for another.
-pub(super) fn payload_size(spec: &JobSpec, index: &Index, rooms: &Rooms) -> Result<PayloadSize, FormatError> {
+pub(super) fn payload_size(
+    spec: &JobSpec,
+    index: &dyn Samples,
+    rooms: &Rooms,
+) -> Result<PayloadSize, FormatError> {
     // Padding repeats samples until the batch is full, however few there are.
     let rows = if spec.tail == Tail::Pad { spec.batch_size } else { spec.batch_size.min(index.len().max(1)) };
     let capacity = u64::from(rows);

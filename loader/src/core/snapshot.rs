@@ -25,6 +25,7 @@ use super::action::Action;
 use super::event::SessionId;
 use super::job::Job;
 use super::machine::Core;
+use super::memory::Memory;
 use super::report::Validation;
 use crate::importance::Importance;
 use crate::plan::{Plan, PlanSummary, may_leave_out};
@@ -36,8 +37,8 @@ const PLAN_HEADER_BYTES: usize = 24;
 /// The epoch of a validation score from before the first epoch.
 const NO_EPOCH: u32 = u32::MAX;
 
-impl Core {
-    pub(super) fn save_state(&self, session: SessionId, actions: &mut Vec<Action>) {
+impl<M: Memory> Core<M> {
+    pub(super) fn save_state(&self, session: SessionId, actions: &mut Vec<Action<M>>) {
         let Some(job) = &self.job else { return };
         let content_id = self.index.content_id().0;
         let plans = [&job.plan, &job.next_plan];
@@ -65,7 +66,7 @@ impl Core {
     }
 
     /// Takes a saved state over. Every rank of a job hands in the same one; it takes effect with the first.
-    pub(super) fn load_state(&mut self, session: SessionId, bytes: &[u8], actions: &mut Vec<Action>) {
+    pub(super) fn load_state(&mut self, session: SessionId, bytes: &[u8], actions: &mut Vec<Action<M>>) {
         let Some(rank) = self.sessions.iter().find(|s| s.id == session).map(|s| s.rank) else { return };
         let Some(job) = &mut self.job else { return };
         let digest = xxhash(bytes);

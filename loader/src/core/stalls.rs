@@ -9,6 +9,7 @@ use super::access::read_op;
 use super::action::Action;
 use super::counts::ReadLatency;
 use super::machine::Core;
+use super::memory::Memory;
 use crate::reads::latency::Latencies;
 
 /// A read is late after this long at least: servers that fail over take seconds.
@@ -56,9 +57,9 @@ impl Stalls {
     }
 }
 
-impl Core {
+impl<M: Memory> Core<M> {
     /// Looks for late reads, now and then.
-    pub(super) fn watch_reads(&mut self, now_ns: u64, actions: &mut Vec<Action>) {
+    pub(super) fn watch_reads(&mut self, now_ns: u64, actions: &mut Vec<Action<M>>) {
         if now_ns.saturating_sub(self.stalls.looked_ns) < LOOK_NS {
             return;
         }
@@ -69,7 +70,7 @@ impl Core {
         }
     }
 
-    fn tell_of_late(&mut self, now_ns: u64, actions: &mut Vec<Action>) {
+    fn tell_of_late(&mut self, now_ns: u64, actions: &mut Vec<Action<M>>) {
         let late_ns = self.stalls.late_ns();
         let age = |submitted_ns: u64| now_ns.saturating_sub(submitted_ns);
         // The oldest is the store's to answer; others may still wait in the engine for their turn.
@@ -100,7 +101,7 @@ impl Core {
 
     /// Asks once more, into other blocks, for records that are late by the measure of the others. The first answer
     /// counts; the other brings its blocks back when it comes.
-    fn hedge(&mut self, now_ns: u64, actions: &mut Vec<Action>) {
+    fn hedge(&mut self, now_ns: u64, actions: &mut Vec<Action<M>>) {
         let Some(hedge_ns) = self.stalls.hedge_ns() else { return };
         let mut late = Vec::new();
         let mut hedges = self.stalls.hedged;

@@ -18,7 +18,7 @@ pub struct Plan {
     /// The sample at each position; as many as the dataset has, or fewer with `iis`.
     pub ids: Vec<SampleId>,
     /// The loss weight at each position: 1/λ, which is 1 in a permutation; 0 for what is not to be
-    /// trained on. `simulate`, which trains nobody, drops them.
+    /// trained on. A position without one has 1.
     pub weights: Vec<f32>,
     /// What is worth reporting about it.
     pub summary: PlanSummary,

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// A record to read.
 #[derive(Debug)]
-pub struct ReadOp {
+pub struct ReadOp<B = Blocks> {
     /// Which of the submitter's reads this is or belongs to; for the submitter alone.
     pub flight: u64,
     /// Whose record it is.
@@ -26,14 +26,14 @@ pub struct ReadOp {
     pub recheck: bool,
     /// Where the bytes go; at least `len`. Behind the record, up to the next multiple of 512, anything may be
     /// written.
-    pub blocks: Blocks,
+    pub blocks: B,
 }
 
 /// A read that has ended.
 #[derive(Debug)]
-pub struct Completion {
+pub struct Completion<B = Blocks> {
     /// The read as submitted, with its blocks.
-    pub op: ReadOp,
+    pub op: ReadOp<B>,
     /// Whether the blocks hold what the store gave for the record; after a fault they hold anything.
     pub outcome: Result<(), ReadFault>,
     /// Whether the record's CRC32C was found to be right: neighbours' are compared while they are copied apart. That of

@@ -174,13 +174,6 @@ impl<T: Ord> Default for Queues<T> {
 }
 
 impl<T: Copy + Ord + Add<Duration, Output = T>> Queues<T> {
-    /// The earliest time from `now` on at which a read that arrives is not kept waiting by those before it.
-    pub(crate) fn idle_at(&self, model: &StoreModel, now: T) -> T {
-        let full = model.slots.filter(|&slots| self.slots.len() >= slots.max(1) as usize);
-        let slot = full.and_then(|_| self.slots.peek()).map(|Reverse(free)| *free);
-        [slot, self.link_free].into_iter().flatten().fold(now, Ord::max)
-    }
-
     /// When a read of `bytes` is answered that arrives `now` and takes `latency`. Reads must come in the order in which
     /// they arrive.
     pub(crate) fn answer_at(&mut self, model: &StoreModel, now: T, latency: Duration, bytes: u64) -> T {

@@ -7,11 +7,10 @@ use clap::{ArgGroup, Args};
 use shade_formats::control::{PlanSpec, Preset};
 
 use super::capacity::CacheSize;
+use super::keeper::{Keeper, keeper};
 use super::plan_args::PlanArgs;
 use super::sizes::SizeModel;
-use super::system::{Keeper, keeper};
-use crate::cli::parse_lookahead;
-use crate::names::preset;
+use crate::names::{parse_lookahead, preset};
 use crate::reads::{StoreModel, parse_time};
 
 /// A training of more epochs is not simulated.
@@ -23,18 +22,19 @@ const COMPUTE_MAX: Duration = Duration::from_secs(3600);
 
 /// Below the options.
 const HELP: &str = "\
-Plans are drawn as the daemon draws them (by default --sampler pads --order shuffled), and each access goes \
-through the daemon's cache, but no record is read: a miss is offered to the cache at once, and what --store would \
-take is virtual time. With a store `lookahead` prefetches in its idle \
-time, as in the daemon; what it finds prefetched is neither hit nor miss. The losses that PADS and APP need come \
-from a model (they fall by exp(-0.15) an epoch, samples differ by a lognormal of sigma 1, reports of one sample by one \
-of 0.5), or from --losses. A list of accesses has no losses: all samples have the same score and `app` ranks them by \
-hits. As many accesses as it has different samples are called an epoch of it.
+The daemon's own code decides, but no record is read. With --store time is virtual: eight batches are on their way, reads \
+take what the store takes, and losses come home when their batch is computed. `lookahead` then prefetches while the store has \
+nothing else to do; what it finds prefetched is neither hit nor miss. Without --store nothing takes time: each batch is read, \
+computed and reported before the next one is opened. A sample that a batch has twice is read once; the second one is a hit. \
+The losses that PADS and APP need come from a model (they fall by exp(-0.15) an epoch, samples differ by a lognormal of sigma \
+1, reports of one sample by one of 0.5), or from --losses. A list of accesses has no losses: all samples have the same score \
+and `app` ranks them by hits. As many accesses as it has different samples are called an epoch of it. Without --store each \
+access is a batch of its own.
 
-A training recorded by `shade-load trace` is replayed as the daemon saw it: batches of all ranks in the order in which they \
-were opened, epochs as they were, each loss from where it came, and what a batch misses is offered to the cache when that \
-batch's reads were back. Its plans stay as they are, whatever is cached, and nothing is prefetched. The result says how \
-often the daemon itself hit. Its --batch-size is the training's.
+A training recorded by `shade-load trace` has the batches of all ranks in the order in which they were opened, epochs as they \
+were, and the losses that came. As many batches are on their way as there were when it was recorded, and without --store a batch's \
+reads are back when as many batches are open as there were then. Its plans stay as they are, \
+whatever is cached. The result says how often the daemon itself hit. Its --batch-size is the training's.
 
 Columns: hit % counts all accesses, cold misses included; compare with `lru` on the same plan, not with other plans. D/N \
 is the share of an epoch's accesses that are different samples; seen, the share of the dataset ever delivered; max \
@@ -130,24 +130,37 @@ pub struct Simulate {
 }
 
 /// What a training is; a trace has none of it. The names are those of the Loader's options.
+// Each field names the group: the derive macro leaves it empty because `plan` is flattened.
 #[derive(Debug, Args)]
 #[group(id = "training", multiple = true)]
 pub struct Training {
     /// Epochs to train.
-    #[arg(long, value_name = "N", default_value_t = 12, value_parser = clap::value_parser!(u32).range(1..=EPOCHS_MAX))]
+    #[arg(
+        long,
+        group = "training",
+        value_name = "N",
+        default_value_t = 12,
+        value_parser = clap::value_parser!(u32).range(1..=EPOCHS_MAX)
+    )]
     pub epochs: u32,
 
-    /// Recorded losses instead of the model. A Parquet file with columns `sample` (integer), `loss` (float or double) and, if
-    /// you like, `epoch` (integer, from 0), rows in any order, compressed with snappy, zstd or not at all: an epoch without rows
-    /// uses the one before, a sample without a row or with NaN is not reported, of several losses the mean counts. Or a .npy
-    /// file, float32 or float64, little-endian, C order, of shape (epochs, samples) or (samples,): later epochs use its last
-    /// row, NaN is a loss that was not reported.
-    #[arg(long, value_name = "FILE")]
+    /// Recorded losses instead of the model: a CSV file with the columns `sample`, `loss` and, for several epochs, `epoch`
+    /// (from 0), rows in any order. An epoch without rows uses the one before. A sample with several losses in an epoch has
+    /// their mean. A sample without a loss (no row, an empty cell or NaN) has the mean of its batch; a batch without any loss is
+    /// not reported.
+    #[arg(long, group = "training", value_name = "FILE")]
     pub losses: Option<PathBuf>,
 
     /// Whole systems instead of policies, separated by commas: each with its sampler, policy and order, of which
     /// --sampler and --order replace what they name.
-    #[arg(long, value_name = "PRESETS", value_delimiter = ',', value_parser = preset(), conflicts_with = "policy")]
+    #[arg(
+        long,
+        group = "training",
+        value_name = "PRESETS",
+        value_delimiter = ',',
+        value_parser = preset(),
+        conflicts_with = "policy"
+    )]
     pub preset: Vec<Preset>,
 
     /// How plans are drawn.
@@ -156,7 +169,13 @@ pub struct Training {
 
     /// So many trainings that differ in seed, from --seed on: their means, and the 95 % intervals of hit ratio and
     /// stall.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=SEEDS_MAX))]
+    #[arg(
+        long,
+        group = "training",
+        value_name = "N",
+        default_value_t = 1,
+        value_parser = clap::value_parser!(u32).range(1..=SEEDS_MAX)
+    )]
     pub seeds: u32,
 }
 

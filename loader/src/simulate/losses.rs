@@ -2,17 +2,12 @@
 //!
 //! In the model sample i has in epoch e the loss hᵢ·exp(-0.15 e)·LN(0, 0.5), hᵢ ~ LN(0, 1).
 
-use std::path::Path;
-
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 use rand_distr::{Distribution, LogNormal};
 use shade_formats::SampleId;
 
-use super::error::SimulateError;
-use super::lines::Source;
-use super::loss_table::{self, LossTable};
-use super::npy::Npy;
+use super::loss_table::LossTable;
 
 /// By how much losses fall from epoch to epoch, in the exponent.
 const LEARNING: f64 = 0.15;
@@ -25,54 +20,7 @@ pub(super) enum LossSource {
     /// The model.
     Model,
     /// A file's.
-    Recorded(LossFile),
-}
-
-/// A file of recorded losses.
-#[derive(Debug)]
-pub(super) enum LossFile {
-    /// A row an epoch, a column a sample.
-    Array(Npy),
-    /// A row a loss.
-    Table(LossTable),
-}
-
-impl LossFile {
-    /// Opens a file of the losses of `samples` samples, whose kind its first bytes tell.
-    ///
-    /// # Errors
-    /// It cannot be read, or is of no kind that is known, or of other samples.
-    pub(super) fn open(path: &Path, samples: u32) -> Result<Self, SimulateError> {
-        let (is_table, _) = Source::open(path)?.begins_with(loss_table::MAGIC)?;
-        if is_table {
-            return LossTable::read(path, samples).map(Self::Table);
-        }
-        let npy = Npy::open(path)?;
-        if npy.columns() != samples {
-            let what = format!("it has losses of {} samples, but there are {samples}", npy.columns());
-            return Err(SimulateError::File { path: path.to_owned(), what });
-        }
-        Ok(Self::Array(npy))
-    }
-
-    /// Whose losses are used in `epoch`.
-    fn epoch_for(&self, epoch: u32) -> u32 {
-        match self {
-            Self::Array(npy) => epoch.min(npy.rows().saturating_sub(1)),
-            Self::Table(table) => table.epoch_for(epoch),
-        }
-    }
-
-    /// Replaces `losses` by those of an epoch that [`epoch_for`](Self::epoch_for) gave, NaN where there is none.
-    fn read_epoch(&self, epoch: u32, samples: u32, losses: &mut Vec<f32>) -> Result<(), SimulateError> {
-        match self {
-            Self::Array(npy) => npy.read_row(epoch, losses),
-            Self::Table(table) => {
-                table.read_epoch(epoch, samples, losses);
-                Ok(())
-            }
-        }
-    }
+    Recorded(LossTable),
 }
 
 /// The losses of one training.
@@ -82,7 +30,7 @@ pub(super) enum Losses<'a> {
     /// See [`LossSource::Recorded`].
     Recorded {
         /// The file.
-        file: &'a LossFile,
+        table: &'a LossTable,
         /// How many samples there are.
         samples: u32,
         /// Which epoch of the file is in `losses`.
@@ -107,47 +55,47 @@ impl<'a> Losses<'a> {
     pub(super) fn new(source: &'a LossSource, seed: u64, samples: u32) -> Self {
         match source {
             LossSource::Model => Self::Model(Box::new(Model::new(seed, samples))),
-            LossSource::Recorded(file) => Self::Recorded { file, samples, epoch: None, losses: Vec::new() },
+            LossSource::Recorded(table) => Self::Recorded { table, samples, epoch: None, losses: Vec::new() },
         }
     }
 
     /// Goes on to `epoch`.
-    ///
-    /// # Errors
-    /// The recorded losses cannot be read.
-    pub(super) fn begin_epoch(&mut self, epoch: u32) -> Result<(), SimulateError> {
+    pub(super) fn begin_epoch(&mut self, epoch: u32) {
         match self {
             Self::Model(model) => model.left = (-LEARNING * f64::from(epoch)).exp(),
-            Self::Recorded { file, samples, epoch: read, losses } => {
-                let wanted = file.epoch_for(epoch);
+            Self::Recorded { table, samples, epoch: read, losses } => {
+                let wanted = table.epoch_for(epoch);
                 if *read != Some(wanted) {
-                    file.read_epoch(wanted, *samples, losses)?;
+                    table.read_epoch(wanted, *samples, losses);
                     *read = Some(wanted);
                 }
             }
         }
-        Ok(())
     }
 
-    /// Replaces `ids` and `losses` by what is reported for `batch`. A recorded NaN is no report.
-    pub(super) fn report(&mut self, batch: &[SampleId], ids: &mut Vec<SampleId>, losses: &mut Vec<f32>) {
-        ids.clear();
+    /// Replaces `losses` by what is reported for `batch`: a loss for each sample, or nothing if the
+    /// file has none.
+    pub(super) fn report(&mut self, batch: &[SampleId], losses: &mut Vec<f32>) {
         losses.clear();
         match self {
-            Self::Model(model) => {
-                ids.extend_from_slice(batch);
-                losses.extend(batch.iter().map(|&id| model.loss(id)));
-            }
-            Self::Recorded { losses: row, .. } => {
-                for &id in batch {
-                    if let Some(loss) = row.get(id.index()).filter(|loss| !loss.is_nan()) {
-                        ids.push(id);
-                        losses.push(*loss);
-                    }
-                }
+            Self::Model(model) => losses.extend(batch.iter().map(|&id| model.loss(id))),
+            Self::Recorded { losses: known, .. } => {
+                losses.extend(batch.iter().map(|id| known.get(id.index()).copied().unwrap_or(f32::NAN)));
+                fill_gaps(losses);
             }
         }
     }
+}
+
+/// Replaces each NaN by the mean of the other losses. Without any other, nothing is left.
+pub(super) fn fill_gaps(losses: &mut Vec<f32>) {
+    let known = losses.iter().filter(|loss| !loss.is_nan());
+    let (sum, count) = known.fold((0.0, 0u32), |(sum, count), &loss| (sum + f64::from(loss), count + 1));
+    if count == 0 {
+        return losses.clear();
+    }
+    let mean = narrow(sum / f64::from(count));
+    losses.iter_mut().filter(|loss| loss.is_nan()).for_each(|loss| *loss = mean);
 }
 
 impl Model {
@@ -174,8 +122,6 @@ fn narrow(loss: f64) -> f32 {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
-
     use super::*;
 
     fn ids(ids: impl IntoIterator<Item = u32>) -> Vec<SampleId> {
@@ -185,11 +131,10 @@ mod tests {
     #[test]
     fn the_model_has_the_moments_of_its_description() {
         let mut losses = Losses::new(&LossSource::Model, 3, 20_000);
-        let (batch, mut of, mut values) = (ids(0..20_000), Vec::new(), Vec::new());
+        let (batch, mut values) = (ids(0..20_000), Vec::new());
         for epoch in [0, 4] {
-            losses.begin_epoch(epoch).unwrap();
-            losses.report(&batch, &mut of, &mut values);
-            assert_eq!(of, batch);
+            losses.begin_epoch(epoch);
+            losses.report(&batch, &mut values);
             let logs: Vec<f64> = values.iter().map(|loss| f64::from(*loss).ln()).collect();
             let mean = logs.iter().sum::<f64>() / logs.len() as f64;
             let variance = logs.iter().map(|log| (log - mean).powi(2)).sum::<f64>() / logs.len() as f64;
@@ -200,24 +145,21 @@ mod tests {
     }
 
     #[test]
-    fn recorded_losses_stay_at_the_last_row_and_nan_is_no_report() {
+    fn a_sample_without_a_recorded_loss_has_the_mean_of_its_batch() {
         let mut file = tempfile::NamedTempFile::new().unwrap();
-        let header = "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }\n";
-        file.write_all(b"\x93NUMPY\x01\x00").unwrap();
-        file.write_all(&u16::try_from(header.len()).unwrap().to_le_bytes()).unwrap();
-        file.write_all(header.as_bytes()).unwrap();
-        [1f32, 2.0, 3.0, 4.0, f32::NAN, 6.0].iter().for_each(|v| file.write_all(&v.to_le_bytes()).unwrap());
-        let source = LossSource::Recorded(LossFile::open(file.path(), 3).unwrap());
-        let mut losses = Losses::new(&source, 0, 3);
-        let mut reported = |epoch| {
-            let (mut of, mut values) = (Vec::new(), Vec::new());
-            losses.begin_epoch(epoch).unwrap();
-            losses.report(&ids([2, 1, 0]), &mut of, &mut values);
-            (of, values)
+        let rows = "epoch,sample,loss\n0,0,1\n0,1,2\n0,2,3\n1,0,4\n1,2,6\n2,1,\n";
+        std::io::Write::write_all(&mut file, rows.as_bytes()).unwrap();
+        let source = LossSource::Recorded(LossTable::read(file.path(), 4).unwrap());
+        let mut losses = Losses::new(&source, 0, 4);
+        let mut reported = |epoch, batch: &[u32]| {
+            let mut values = Vec::new();
+            losses.begin_epoch(epoch);
+            losses.report(&ids(batch.iter().copied()), &mut values);
+            values
         };
-        assert_eq!(reported(0), (ids([2, 1, 0]), vec![3.0, 2.0, 1.0]));
-        for epoch in [1, 2, 9] {
-            assert_eq!(reported(epoch), (ids([2, 0]), vec![6.0, 4.0]));
-        }
+        assert_eq!(reported(0, &[2, 1, 0]), [3.0, 2.0, 1.0]);
+        assert_eq!(reported(1, &[2, 1, 0]), [6.0, 5.0, 4.0]);
+        assert_eq!(reported(1, &[1, 3]), [0.0; 0], "the file has none of them");
+        assert_eq!(reported(9, &[0, 1, 2]), [0.0; 0], "nor any of the last epoch");
     }
 }

@@ -1,42 +1,52 @@
-//! `shade-load simulate`: what a cache would do for a training or a trace, without reading a record.
+//! `shade-load simulate`: what a cache would do for a training or a trace, without reading a
+//! record.
 //!
-//! Plans, scores and residents are those of the daemon: `replay` serves accesses through the same `Cache` and
-//! `Importance`, `play` draws the same plans. `workload` is what is replayed, from a dataset's index, a description
-//! (`sizes`, `losses` with their files `npy` and `loss_table`), a list of accesses (`trace`) or a recorded training
-//! (`recording`, with the `pace` of its trainers, which `follow` plays); `lines` reads their files. `capacity` says how large a cache is. `stall`
-//! lets a virtual store answer and a trainer wait. `system` says what is compared: a policy, or MIN, with its sampler and order;
-//! `row` is the result of one at one capacity, over one or
-//! more seeds (`interval`); `recommend` looks for the capacity that is enough; `table` prints. `run` is the command,
-//! `watch` shows how far it is and hears Ctrl-C. `cli` has its arguments, `plan_args` those of a plan.
+//! The daemon's core decides, as it does in the daemon: `driver` carries out what it orders and
+//! tells it what came of that; the tests of the core use it, too. `world` is what is around a
+//! simulated core: a virtual `store` (or the reads of a recording, `recalled`), and a virtual
+//! `trainer` that reports `losses` (of a model, or of a `loss_table`). `play` runs epochs, and adds
+//! up the `outcome`.
+//!
+//! `workload` is what is simulated: samples with their `sizes`, and a training, or a `script` of
+//! accesses: a list (`trace`), or a recorded training (`recording`, with the `pace` of its
+//! trainers); `lines` reads their files. `capacity` says how large a cache is, `system` what is
+//! compared: a `keeper` with its sampler and order. `row` is the result of one at one capacity,
+//! over one or more seeds (`interval`); `recommend` looks for the capacity that is enough; `table`
+//! prints. `run` is the command, `watch` shows how far it is and hears Ctrl-C.
+//! `cli` has its arguments, `plan_args` those of a plan.
 
 mod capacity;
 mod cli;
+pub mod driver;
 mod error;
-mod follow;
 mod interval;
+mod keeper;
 mod lines;
 mod loss_table;
 mod losses;
-mod npy;
+mod outcome;
 mod pace;
 mod plan_args;
 mod play;
+mod recalled;
 mod recommend;
 mod recording;
-mod replay;
 mod row;
 mod run;
+mod script;
 mod sizes;
-mod stall;
+mod store;
 mod system;
 mod table;
 mod trace;
+mod trainer;
 mod watch;
 mod workload;
+mod world;
 
 pub use capacity::CacheSize;
 pub use cli::Simulate;
 pub use error::SimulateError;
+pub use keeper::Keeper;
 pub use run::simulate;
 pub use sizes::SizeModel;
-pub use system::Keeper;

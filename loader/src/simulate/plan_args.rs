@@ -77,19 +77,19 @@ mod tests {
     use shade_formats::control::{Order, Sampler};
 
     use super::*;
+    use crate::simulate::Simulate;
 
     fn parsed(words: &str) -> Result<PlanArgs, clap::Error> {
-        let words = words.split_whitespace();
-        let matches =
-            PlanArgs::augment_args(Command::new("x").no_binary_name(true)).try_get_matches_from(words)?;
-        PlanArgs::from_arg_matches(&matches)
+        let command = Simulate::augment_args(Command::new("simulate").no_binary_name(true));
+        let matches = command.try_get_matches_from(words.split_whitespace())?;
+        Ok(Simulate::from_arg_matches(&matches)?.training.plan)
     }
 
     #[test]
     fn what_is_given_replaces_what_a_preset_has() {
-        let none = parsed("").unwrap();
+        let none = parsed("--samples 9").unwrap();
         assert_eq!(none.of(Preset::Deepio), PlanSpec { order: Order::Opportunistic, ..PlanSpec::default() });
-        let some = parsed("--sampler pads --hit-cap 1 --draw-ahead --seed 7").unwrap();
+        let some = parsed("--samples 9 --sampler pads --hit-cap 1 --draw-ahead --seed 7").unwrap();
         let (sampler, order) = (Sampler::Pads, Order::Opportunistic);
         let expected =
             PlanSpec { sampler, order, hit_cap: 1.0, draw_ahead: true, seed: 7, ..PlanSpec::default() };
@@ -99,9 +99,10 @@ mod tests {
     #[test]
     fn a_value_that_cannot_be_is_refused_with_its_option() {
         for bad in ["--hit-cap 2", "--cover 1.5", "--sampler random", "--rep nan"] {
-            let text = parsed(bad).unwrap_err().to_string();
+            let text = parsed(&format!("--samples 9 {bad}")).unwrap_err().to_string();
             assert!(text.contains(bad.split(' ').next().unwrap()), "{bad}: {text}");
         }
-        assert!(parsed("--pace 1").is_err(), "a flag has no value");
+        assert!(parsed("--samples 9 --pace=1").is_err(), "a flag has no value");
+        assert!(parsed("--trace file --hit-cap 1").is_err(), "a trace has its own plans");
     }
 }

@@ -39,7 +39,7 @@ pub(super) struct Recommendation {
 /// Looks for the capacity that is enough for `system`.
 ///
 /// # Errors
-/// Recorded losses cannot be read, or Ctrl-C.
+/// The core refuses the workload, or Ctrl-C.
 pub(super) fn recommend(
     workload: &Workload,
     system: &System,

@@ -1,20 +1,27 @@
-//! A training that `shade-load trace` recorded: its accesses, losses and sizes, read from the file (`formats/TRACE.md`).
+//! A training that `shade-load trace` recorded: its accesses, losses and sizes, read from the file
+//! (`formats/TRACE.md`).
 //!
-//! The order of lines is the order in which the daemon saw what they tell, so that a loss counts from where it came.
+//! Accesses are in the order in which the daemon opened batches, whichever rank they were for; each
+//! batch has the losses that came for it. How far behind its opening they came, in batches, says
+//! how many were on their way. So are its reads: they were back when so many batches were opened.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::time::Duration;
 
 use shade_formats::SampleId;
-use shade_formats::limits::{SAMPLES_MAX, TRACE_LINE_BYTES_MAX};
+use shade_formats::limits::{RING_DESCRIPTORS, SAMPLES_MAX, TRACE_LINE_BYTES_MAX};
 use shade_formats::trace::{Done, FIRST_KEY, Header, Job, Line, Open, Report, Served, Sizes as SizesLine};
 
 use super::error::SimulateError;
 use super::lines::Source;
 use super::pace::Pace;
+use super::script::{Epoch, Script};
 use super::sizes::Sizes;
-use super::trace::Repeats;
+
+/// A ring has so many descriptors for batches, beside that of the epoch's end.
+const AHEAD_MAX: u64 = RING_DESCRIPTORS as u64 - 1;
 
 /// A recorded training.
 #[derive(Clone, Debug)]
@@ -23,51 +30,22 @@ pub(super) struct Recording {
     pub(super) header: Header,
     /// The job recorded; the last, if there were several.
     pub(super) job: Option<Job>,
-    /// What its samples take, as in the daemon.
-    pub(super) sizes: Sizes,
     /// What the trainers computed for each sample, if that can be told.
     pub(super) compute: Option<Duration>,
+    /// Samples in a batch.
+    pub(super) batch_size: u32,
+    /// Batches that were on their way at a time, at most.
+    pub(super) ring: u64,
+    /// The same on the whole: less if the trainer kept some.
+    pub(super) ahead: u64,
     accesses: Vec<SampleId>,
-    /// The samples reported, with their losses.
-    reported: Vec<SampleId>,
+    /// The loss of each access, NaN where none came.
     losses: Vec<f32>,
-    /// When (microseconds) and what.
-    steps: Vec<(u64, Mark)>,
+    /// By batch: how many batches were opened when its last read was back.
+    back: Vec<u32>,
     epochs: Vec<Epoch>,
-}
-
-/// An epoch of the recording.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Epoch {
-    accesses: Range<usize>,
-    /// Those that the daemon served without a read of their own.
-    hits: u64,
-    repeats: Repeats,
-}
-
-/// What comes next in the recording; lengths go on from where the one before ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Mark {
-    Job,
-    Epoch,
-    Batch(usize),
-    Read(usize),
-    Report(usize),
-}
-
-/// A step of the recording.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Step<'a> {
-    /// Another training begins: nothing is known of the samples.
-    Job,
-    /// An epoch begins, with these repeats and all these accesses.
-    Epoch(Repeats, &'a [SampleId]),
-    /// A batch is opened; they are numbered in this order, from 0.
-    Batch(&'a [SampleId]),
-    /// The last of this batch's reads is back.
-    Read(usize),
-    /// Losses come home.
-    Report(&'a [SampleId], &'a [f32]),
+    /// By epoch: accesses that the daemon served without a read of their own.
+    hits: Vec<u64>,
 }
 
 /// Whether a file is one, from its beginning.
@@ -79,11 +57,11 @@ pub(super) fn is_recording(source: Source) -> Result<(bool, Source), SimulateErr
 }
 
 impl Recording {
-    /// Reads a recording.
+    /// Reads a recording, and what its samples take, as in the daemon.
     ///
     /// # Errors
     /// The file cannot be read, a line makes no sense, or there is nothing in it to simulate.
-    pub(super) fn read(mut source: Source) -> Result<Self, SimulateError> {
+    pub(super) fn read(mut source: Source) -> Result<(Self, Sizes), SimulateError> {
         let Some(first) = source.next_line(TRACE_LINE_BYTES_MAX)? else {
             return Err(source.refused("no header".to_owned()));
         };
@@ -126,44 +104,20 @@ impl Recording {
             );
         }
         reading.end_epoch();
-        // The daemon takes in what was read before it opens batches. All other steps are in the order of the lines.
-        reading.steps.sort_by_key(|(at_us, mark)| (*at_us, !matches!(mark, Mark::Read(_))));
-        let world_size = reading.job.as_ref().map_or(1, |job| job.world_size);
-        Ok(Self {
-            sizes: Sizes::Each { lens: reading.stored, block_bytes: header.block_bytes },
-            header,
-            job: reading.job,
-            compute: reading.pace.compute(world_size),
-            accesses: reading.accesses,
-            reported: reading.reported,
-            losses: reading.losses,
-            steps: reading.steps,
-            epochs: reading.epochs,
-        })
+        let sizes =
+            Sizes::Each { lens: std::mem::take(&mut reading.stored), block_bytes: header.block_bytes };
+        Ok((reading.into_recording(header), sizes))
     }
 
-    /// All of it, in order.
-    pub(super) fn steps(&self) -> impl Iterator<Item = Step<'_>> {
-        let (mut accesses, mut reported, mut losses) =
-            (&self.accesses[..], &self.reported[..], &self.losses[..]);
-        let mut epochs = self.epochs.iter();
-        self.steps.iter().filter_map(move |(_, mark)| {
-            Some(match *mark {
-                Mark::Job => Step::Job,
-                Mark::Epoch => {
-                    let epoch = epochs.next()?;
-                    Step::Epoch(epoch.repeats, self.accesses.get(epoch.accesses.clone())?)
-                }
-                Mark::Batch(len) => Step::Batch(accesses.split_off(..len)?),
-                Mark::Read(batch) => Step::Read(batch),
-                Mark::Report(len) => Step::Report(reported.split_off(..len)?, losses.split_off(..len)?),
-            })
-        })
+    /// All of it, to be simulated.
+    pub(super) fn script(&self) -> Script<'_> {
+        let accesses = Cow::Borrowed(self.accesses.as_slice());
+        Script { accesses, losses: &self.losses, back: &self.back, epochs: Cow::Borrowed(&self.epochs) }
     }
 
-    /// All accesses.
-    pub(super) fn accesses(&self) -> &[SampleId] {
-        &self.accesses
+    /// Accesses in it.
+    pub(super) fn len(&self) -> u64 {
+        self.accesses.len() as u64
     }
 
     /// How many epochs there are, the last one of which may have been recorded in part.
@@ -173,36 +127,48 @@ impl Recording {
 
     /// What the daemon itself came to from an epoch on: hits and accesses.
     pub(super) fn hits(&self, from_epoch: u32) -> (u64, u64) {
-        let counted = self.epochs.get(from_epoch as usize..).unwrap_or_default();
-        counted.iter().fold((0, 0), |(hits, all), e| (hits + e.hits, all + e.accesses.len() as u64))
+        let counted = self.epochs.iter().zip(&self.hits).skip(from_epoch as usize);
+        counted.fold((0, 0), |(sum, all), (epoch, hits)| (sum + hits, all + epoch.accesses.len() as u64))
     }
 }
 
 /// A batch of which losses may come: epoch, batch, rank.
 type Of = (u32, u32, u32);
 
+/// Where a batch's accesses are, its number among all, and what was delivered of it, if that is
+/// something else.
+#[derive(Debug)]
+struct Batch {
+    accesses: Range<usize>,
+    number: u64,
+    delivered: Option<Vec<SampleId>>,
+}
+
 /// A recording being read.
 #[derive(Default)]
 struct Reading {
     stored: Vec<u32>,
     accesses: Vec<SampleId>,
-    reported: Vec<SampleId>,
     losses: Vec<f32>,
-    steps: Vec<(u64, Mark)>,
-    /// The time of the line before: the daemon's clock does not go back.
-    now_us: u64,
-    /// Batches that are not published yet, by rank and number, with their place among all.
-    open: HashMap<(u32, u64), usize>,
-    batches: usize,
     epochs: Vec<Epoch>,
+    hits: Vec<u64>,
     job: Option<Job>,
+    begins_job: bool,
     /// The epoch under way.
     epoch: Option<u32>,
-    hits: u64,
     /// By sample: how often it came in this epoch.
     counts: Vec<u32>,
-    /// The samples of batches, those of this epoch and the one before, as the daemon keeps them.
-    delivered: HashMap<Of, Vec<SampleId>>,
+    /// The batches of this epoch and of the one before, as the daemon keeps them.
+    batches: HashMap<Of, Batch>,
+    opened: u64,
+    /// When each was opened and when its reads were back, in microseconds.
+    times_us: Vec<(u64, u64)>,
+    /// The time of the line before: the daemon's clock does not go back.
+    now_us: u64,
+    /// Of each report: batches that were opened since its own was, itself among them.
+    behind: Vec<u64>,
+    /// The length of the first batch.
+    batch_len: usize,
     pace: Pace,
     lost: u64,
 }
@@ -213,11 +179,8 @@ impl Reading {
             Line::Sizes(sizes) => self.sizes(sizes, samples),
             Line::Job(job) => {
                 self.end_epoch();
-                self.delivered.clear();
-                self.open.clear();
-                if !self.accesses.is_empty() {
-                    self.step(job.at_us, Mark::Job);
-                }
+                self.batches.clear();
+                self.begins_job = true;
                 self.pace.begin();
                 self.job = Some(job);
                 Ok(())
@@ -257,15 +220,19 @@ impl Reading {
         }
         if self.epoch != Some(open.epoch) {
             self.end_epoch();
-            self.delivered.retain(|of, _| of.0.checked_add(1) == Some(open.epoch));
+            self.batches.retain(|of, _| of.0.checked_add(1) == Some(open.epoch));
             self.epoch = Some(open.epoch);
-            self.step(open.at_us, Mark::Epoch);
-            self.epochs
-                .push(Epoch { accesses: self.accesses.len()..self.accesses.len(), ..Epoch::default() });
+            let accesses = self.accesses.len()..self.accesses.len();
+            let begins_job = std::mem::take(&mut self.begins_job);
+            let first_batch = self.times_us.len();
+            self.epochs.push(Epoch { accesses, begins_job, first_batch, ..Epoch::default() });
+            self.hits.push(0);
         }
         for letter in open.served.bytes() {
             match Served::from_letter(letter) {
-                Some(Served::Hit | Served::Joined) => self.hits += 1,
+                Some(Served::Hit | Served::Joined) => {
+                    self.hits.iter_mut().last().into_iter().for_each(|hits| *hits += 1)
+                }
                 Some(Served::Miss | Served::Prefetched | Served::Exchanged) => {}
                 None => return Err(format!("{:?} says not how samples were served", char::from(letter))),
             }
@@ -277,46 +244,62 @@ impl Reading {
             }
         }
         self.pace.opened(open.rank, open.seq, ids.len());
+        if self.batch_len == 0 {
+            self.batch_len = ids.len();
+        }
+        let from = self.accesses.len();
         self.accesses.extend_from_slice(&ids);
-        self.step(open.at_us, Mark::Batch(ids.len()));
-        self.open.insert((open.rank, open.seq), self.batches);
-        self.batches += 1;
-        self.delivered.insert((open.epoch, open.batch, open.rank), ids);
+        self.losses.resize(self.accesses.len(), f32::NAN);
+        let batch = Batch { accesses: from..self.accesses.len(), number: self.opened, delivered: None };
+        self.batches.insert((open.epoch, open.batch, open.rank), batch);
+        self.opened += 1;
+        self.now_us = self.now_us.max(open.at_us);
+        self.times_us.push((self.now_us, self.now_us));
         Ok(())
     }
 
     fn done(&mut self, done: Done, samples: u32) -> Result<(), String> {
         self.pace.published(done.rank, done.seq, done.at_us);
-        if let Some(batch) = self.open.remove(&(done.rank, done.seq)) {
-            // A batch without a read has its place at its end: another cache may have to read for it.
-            let at_us = if done.read_us > done.opened_us { done.read_us } else { done.at_us };
-            self.steps.push((at_us, Mark::Read(batch)));
+        let of = (done.epoch, done.batch, done.rank);
+        let number = self.batches.get(&of).and_then(|batch| usize::try_from(batch.number).ok());
+        if let Some((_, back_us)) = number.and_then(|number| self.times_us.get_mut(number)) {
+            // A batch without a read has its place at its end: another cache may have to read for
+            // it.
+            *back_us = if done.read_us > done.opened_us { done.read_us } else { done.at_us };
         }
         if let Some(ids) = done.delivered {
-            self.delivered.insert((done.epoch, done.batch, done.rank), known(ids, samples)?);
+            let ids = known(ids, samples)?;
+            if let Some(batch) = self.batches.get_mut(&of) {
+                batch.delivered = Some(ids);
+            }
         }
         Ok(())
     }
 
     /// Losses of a batch that was opened before the recording began are left out.
     fn report(&mut self, report: &Report) {
-        let Some(ids) = self.delivered.get(&(report.epoch, report.batch, report.rank)) else { return };
-        let len = ids.len().min(report.losses.len());
-        self.reported.extend(ids.iter().take(len));
-        self.losses.extend(report.losses.iter().take(len).map(|loss| loss.unwrap_or(f32::INFINITY)));
-        self.step(report.at_us, Mark::Report(len));
-    }
-
-    fn step(&mut self, at_us: u64, mark: Mark) {
-        self.now_us = self.now_us.max(at_us);
-        self.steps.push((self.now_us, mark));
+        let Some(batch) = self.batches.get(&(report.epoch, report.batch, report.rank)) else { return };
+        self.behind.push(self.opened - batch.number);
+        let opened = self.accesses.get(batch.accesses.clone()).unwrap_or_default();
+        let losses = self.losses.get_mut(batch.accesses.clone()).unwrap_or_default();
+        let reported = report.losses.iter().map(|loss| loss.unwrap_or(f32::INFINITY));
+        let Some(delivered) = &batch.delivered else {
+            return losses.iter_mut().zip(reported).for_each(|(slot, loss)| *slot = loss);
+        };
+        // What was left out has no loss, and what was put in another's place has that one's.
+        let all_came = delivered.len() == opened.len();
+        let mut rows = opened.iter().zip(losses);
+        for (id, loss) in delivered.iter().zip(reported) {
+            if let Some((_, slot)) = rows.find(|(planned, _)| all_came || *planned == id) {
+                *slot = loss;
+            }
+        }
     }
 
     /// Counts the repeats of the epoch under way, if there is one.
     fn end_epoch(&mut self) {
         let (Some(_), Some(epoch)) = (self.epoch.take(), self.epochs.last_mut()) else { return };
         epoch.accesses.end = self.accesses.len();
-        epoch.hits = std::mem::take(&mut self.hits);
         for id in self.accesses.get(epoch.accesses.clone()).unwrap_or_default() {
             if let Some(count) = self.counts.get_mut(id.index()) {
                 // The first time it is met its count is not yet back at none.
@@ -324,6 +307,33 @@ impl Reading {
                 epoch.repeats.most = epoch.repeats.most.max(*count);
                 *count = 0;
             }
+        }
+    }
+
+    fn into_recording(mut self, header: Header) -> Recording {
+        let job = self.job.as_ref();
+        let world_size = job.map_or(1, |job| job.world_size);
+        let first = u32::try_from(self.batch_len).unwrap_or(u32::MAX);
+        let middle = self.behind.len() / 2;
+        let ring = self.behind.iter().copied().max().unwrap_or(1).clamp(1, AHEAD_MAX);
+        let ahead = if self.behind.is_empty() { 1 } else { *self.behind.select_nth_unstable(middle).1 };
+        // The daemon takes in what was read before it opens batches.
+        let opened = |back_us| self.times_us.partition_point(|&(opened_us, _)| opened_us < back_us);
+        let back =
+            self.times_us.iter().map(|&(_, back_us)| u32::try_from(opened(back_us)).unwrap_or(u32::MAX));
+        let back = back.collect();
+        Recording {
+            header,
+            compute: self.pace.compute(world_size),
+            batch_size: job.map_or(first, |job| job.batch_size).max(1),
+            ring,
+            ahead: ahead.clamp(1, ring),
+            back,
+            job: self.job,
+            accesses: self.accesses,
+            losses: self.losses,
+            epochs: self.epochs,
+            hits: self.hits,
         }
     }
 }
@@ -341,6 +351,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
+    use crate::simulate::outcome::Repeats;
 
     const HEADER: &str = r#"{"shade_trace":1,"shade_load":"0","dataset":"/d","content_id":"0","samples":4,"job":"j","policy":"lru","lookahead":1.0,"cache_bytes":8,"block_bytes":8,"engine":"e","began_unix_s":0}"#;
     const SIZES: &str = r#"{"sizes":{"from":0,"stored":[5,6,7,9]}}"#;
@@ -357,7 +368,14 @@ mod tests {
         let source = Source::new(Cursor::new(text.as_bytes().to_vec()), Path::new("t"));
         let (is_recording, source) = is_recording(source).unwrap();
         assert!(is_recording);
-        Recording::read(source).map_err(|error| error.to_string())
+        let (recording, sizes) = Recording::read(source).map_err(|error| error.to_string())?;
+        assert_eq!(sizes, Sizes::Each { lens: vec![5, 6, 7, 9], block_bytes: 8 });
+        Ok(recording)
+    }
+
+    fn known_losses(recording: &Recording) -> Vec<(usize, f32)> {
+        let losses = recording.losses.iter().copied().enumerate();
+        losses.filter(|(_, loss)| !loss.is_nan()).collect()
     }
 
     fn ids(ids: &[u32]) -> Vec<SampleId> {
@@ -365,33 +383,33 @@ mod tests {
     }
 
     #[test]
-    fn steps_come_in_the_order_of_the_lines() {
+    fn each_batch_has_the_losses_that_came_for_it() {
         let second = OPEN.replace("\"epoch\":0", "\"epoch\":1").replace("mmj", "hmh");
         let recording = read(&[HEADER, SIZES, OPEN, &second, REPORT]).unwrap();
-        let (all, half) = (ids(&[3, 1, 3]), ids(&[3, 1]));
+        assert_eq!(recording.accesses, ids(&[3, 1, 3, 3, 1, 3]));
+        assert_eq!(known_losses(&recording), [(0, 0.5), (1, f32::INFINITY)]);
         let repeats = Repeats { distinct: 2, most: 2 };
-        let expected = [
-            Step::Epoch(repeats, &all),
-            Step::Batch(&all),
-            Step::Epoch(repeats, &all),
-            Step::Batch(&all),
-            Step::Report(&half, &[0.5, f32::INFINITY]),
-        ];
-        assert!(recording.steps().eq(expected), "{recording:?}");
+        let epoch = |accesses, first_batch| Epoch { accesses, first_batch, repeats, begins_job: false };
+        assert_eq!(recording.epochs, [epoch(0..3, 0), epoch(3..6, 1)]);
         assert_eq!((recording.hits(0), recording.hits(1), recording.epoch_count()), ((3, 6), (2, 3), 2));
-        assert_eq!(recording.sizes, Sizes::Each { lens: vec![5, 6, 7, 9], block_bytes: 8 });
+        assert_eq!((recording.ring, recording.ahead, recording.batch_size), (2, 2, 3));
     }
 
     #[test]
     fn losses_belong_to_what_was_delivered() {
-        let done = r#"{"done":{"at_us":5,"epoch":0,"batch":0,"rank":0,"seq":0,"opened_us":0,"read_us":1,"slot_wait_us":0,"delivered":[2]}}"#;
-        let recording = read(&[HEADER, SIZES, OPEN, done, REPORT]).unwrap();
-        let last = recording.steps().last().unwrap();
-        assert_eq!(last, Step::Report(&ids(&[2]), &[0.5]));
-        // Of an epoch long ago, of a batch that was not recorded: nothing.
+        let done = r#"{"done":{"at_us":5,"epoch":0,"batch":0,"rank":0,"seq":0,"opened_us":0,"read_us":1,"slot_wait_us":0,"delivered":[DELIVERED]}}"#;
+        for (delivered, expected) in [
+            ("1,3", vec![(1, 0.5), (2, f32::INFINITY)]),
+            ("2,1,3", vec![(0, 0.5), (1, f32::INFINITY)]),
+            ("", vec![]),
+        ] {
+            let done = done.replace("DELIVERED", delivered);
+            let recording = read(&[HEADER, SIZES, OPEN, &done, REPORT]).unwrap();
+            assert_eq!(known_losses(&recording), expected, "{delivered}");
+        }
+        // A batch that was not recorded.
         let other = REPORT.replace("\"batch\":0", "\"batch\":7");
-        let recording = read(&[HEADER, SIZES, OPEN, &other]).unwrap();
-        assert!(!recording.steps().any(|step| matches!(step, Step::Report(..))));
+        assert_eq!(known_losses(&read(&[HEADER, SIZES, OPEN, &other]).unwrap()), []);
     }
 
     #[test]
@@ -400,7 +418,8 @@ mod tests {
         let from = whole.len() - REPORT.len();
         for end in from..=whole.len() {
             let recording = read_text(&whole[..end]).unwrap();
-            assert_eq!(recording.steps().count(), if end == whole.len() { 3 } else { 2 }, "cut at {end}");
+            let losses = known_losses(&recording).len();
+            assert_eq!(losses, if end == whole.len() { 2 } else { 0 }, "cut at {end}");
         }
     }
 

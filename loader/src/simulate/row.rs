@@ -6,8 +6,8 @@ use serde::Serialize;
 
 use super::error::SimulateError;
 use super::interval::{half_width_95, mean};
+use super::outcome::{Counts, Outcome};
 use super::play::play;
-use super::replay::{Counts, Outcome};
 use super::system::System;
 use super::watch::Watch;
 use super::workload::{Accesses, Workload};
@@ -66,7 +66,7 @@ pub(super) struct Row {
 /// Plays all trainings of the workload.
 ///
 /// # Errors
-/// Recorded losses cannot be read, or Ctrl-C.
+/// The core refuses the workload, or Ctrl-C.
 pub(super) fn outcomes(
     workload: &Workload,
     system: &System,
@@ -80,7 +80,7 @@ impl Row {
     /// Plays all trainings of the workload, `cache` being how `capacity` was asked for.
     ///
     /// # Errors
-    /// Recorded losses cannot be read, or Ctrl-C.
+    /// The core refuses the workload, or Ctrl-C.
     pub(super) fn play(
         workload: &Workload,
         system: &System,
@@ -138,7 +138,7 @@ impl Row {
             hit_ratio_ci95: half_width_95(&hit_ratios),
             evictions: count(|counts| counts.evictions),
             bypasses: count(|counts| counts.bypasses),
-            bytes_read: workload.sizes.are_known().then(|| count(|counts| counts.bytes_read)),
+            bytes_read: workload.dataset.sizes.are_known().then(|| count(|counts| counts.bytes_read)),
             distinct_share: share(|outcome| outcome.distinct_share),
             ever_seen_share: share(|outcome| outcome.ever_seen_share),
             repeat_max: outcomes.iter().map(|outcome| outcome.repeat_max).max().unwrap_or(0),

@@ -63,12 +63,15 @@ pub fn simulate(args: &Simulate, out: &mut impl Write) -> Result<(), SimulateErr
     let workload = Workload::load(args)?;
     let systems = System::all(args)?;
     let total = workload.total();
-    let capacities: Vec<u64> =
-        args.cache.iter().map(|cache| cache.resolve(&workload.sizes, total)).collect::<Result<_, _>>()?;
+    let capacities: Vec<u64> = args
+        .cache
+        .iter()
+        .map(|cache| cache.resolve(&workload.dataset.sizes, total))
+        .collect::<Result<_, _>>()?;
     let mut report = Report {
         accesses: accesses(args, &workload),
-        samples: workload.samples,
-        bytes: workload.sizes.are_known().then_some(total),
+        samples: workload.dataset.samples,
+        bytes: workload.dataset.sizes.are_known().then_some(total),
         epochs: workload.epochs(),
         skipped_epochs: workload.skip_epochs,
         seeds: workload.seeds(),

@@ -154,23 +154,25 @@ impl Sizes {
     }
 
     /// Bytes that a read of the sample brings; 1 where sizes are not known.
-    pub(super) fn stored(&self, id: SampleId) -> u64 {
+    pub(super) fn stored(&self, id: SampleId) -> u32 {
         match self {
             Self::Unit => 1,
-            Self::Same(bytes) => u64::from(*bytes),
-            Self::Each { lens, .. } => lens.get(id.index()).copied().map_or(0, u64::from),
+            Self::Same(bytes) => *bytes,
+            Self::Each { lens, .. } => lens.get(id.index()).copied().unwrap_or(0),
+        }
+    }
+
+    /// Samples are charged in multiples of it.
+    pub(super) fn block_bytes(&self) -> u32 {
+        match self {
+            Self::Unit | Self::Same(_) => 1,
+            Self::Each { block_bytes, .. } => *block_bytes,
         }
     }
 
     /// What the sample takes of the cache.
-    pub(super) fn charged(&self, id: SampleId) -> u64 {
-        match self {
-            Self::Unit => 1,
-            Self::Same(bytes) => u64::from(*bytes),
-            Self::Each { lens, block_bytes } => {
-                charged_bytes(lens.get(id.index()).copied().unwrap_or(0), *block_bytes)
-            }
-        }
+    fn charged(&self, id: SampleId) -> u64 {
+        charged_bytes(self.stored(id), self.block_bytes())
     }
 
     /// What all of `samples` samples would take of the cache.

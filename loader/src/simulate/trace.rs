@@ -1,29 +1,23 @@
 //! A list of accesses that somebody wrote down, replayed as they are.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use shade_formats::SampleId;
 
 use super::error::SimulateError;
 use super::lines::Source;
+use super::outcome::Repeats;
+use super::script::{Epoch, Script};
 
-/// The accesses. Ids are numbered anew in the order in which they first come, so that tables are as long as there are
-/// samples.
+/// The accesses. Ids are numbered anew in the order in which they first come, so that tables are as
+/// long as there are samples.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Trace {
     accesses: Vec<SampleId>,
-    /// Of each epoch.
-    repeats: Vec<Repeats>,
+    /// Each is as many accesses as there are samples; the last one may be shorter.
+    epochs: Vec<Epoch>,
     samples: u32,
-}
-
-/// How often samples come in an epoch.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Repeats {
-    /// Different samples.
-    pub(super) distinct: u32,
-    /// Accesses of the sample that comes most often.
-    pub(super) most: u32,
 }
 
 /// What the trace's ids were in its file.
@@ -70,20 +64,22 @@ impl Trace {
 
     fn new(accesses: Vec<SampleId>, samples: u32) -> Self {
         let mut counts = vec![0u32; samples as usize];
-        let mut repeats = Vec::new();
+        let mut epochs = Vec::new();
+        let mut start = 0;
         for epoch in accesses.chunks(samples.max(1) as usize) {
-            let mut found = Repeats::default();
+            let mut repeats = Repeats::default();
             for id in epoch {
                 if let Some(count) = counts.get_mut(id.index()) {
                     *count += 1;
-                    found.distinct += u32::from(*count == 1);
-                    found.most = found.most.max(*count);
+                    repeats.distinct += u32::from(*count == 1);
+                    repeats.most = repeats.most.max(*count);
                 }
             }
-            repeats.push(found);
+            epochs.push(Epoch { accesses: start..start + epoch.len(), repeats, ..Epoch::default() });
+            start += epoch.len();
             counts.fill(0);
         }
-        Self { accesses, repeats, samples }
+        Self { accesses, epochs, samples }
     }
 
     /// Different samples in it.
@@ -91,9 +87,10 @@ impl Trace {
         self.samples
     }
 
-    /// All of it.
-    pub(super) fn accesses(&self) -> &[SampleId] {
-        &self.accesses
+    /// All of it, to be simulated.
+    pub(super) fn script(&self) -> Script<'_> {
+        let accesses = Cow::Borrowed(self.accesses.as_slice());
+        Script { accesses, losses: &[], back: &[], epochs: Cow::Borrowed(&self.epochs) }
     }
 
     /// Accesses in it.
@@ -104,12 +101,7 @@ impl Trace {
     /// How many epochs it has, the last one of which may be shorter.
     pub(super) fn epoch_count(&self) -> u32 {
         // No more than accesses over samples; both come from a file that was read.
-        u32::try_from(self.repeats.len()).unwrap_or(u32::MAX)
-    }
-
-    /// Its epochs: each as many accesses as there are samples.
-    pub(super) fn epochs(&self) -> impl Iterator<Item = (&[SampleId], Repeats)> {
-        self.accesses.chunks(self.samples.max(1) as usize).zip(self.repeats.iter().copied())
+        u32::try_from(self.epochs.len()).unwrap_or(u32::MAX)
     }
 }
 
@@ -130,10 +122,14 @@ mod tests {
     fn ids_are_numbered_as_they_come() {
         let (trace, names) = read("4294967295\n7\n# pause\n\n7\n0\n7\n").unwrap();
         assert_eq!(trace.samples(), 3);
-        let epochs: Vec<(Vec<u32>, Repeats)> =
-            trace.epochs().map(|(ids, repeats)| (ids.iter().map(|id| id.0).collect(), repeats)).collect();
-        let repeats = |distinct, most| Repeats { distinct, most };
-        assert_eq!(epochs, [(vec![0, 1, 1], repeats(2, 2)), (vec![2, 1], repeats(2, 1))]);
+        let ids: Vec<u32> = trace.accesses.iter().map(|id| id.0).collect();
+        assert_eq!(ids, [0, 1, 1, 2, 1]);
+        let epoch = |accesses, distinct, most| Epoch {
+            accesses,
+            repeats: Repeats { distinct, most },
+            ..Epoch::default()
+        };
+        assert_eq!(trace.epochs, [epoch(0..3, 2, 2), epoch(3..5, 2, 1)]);
         assert_eq!((names.place(u32::MAX), names.place(3), names.id(2)), (Some(0), None, 0));
     }
 

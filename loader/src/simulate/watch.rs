@@ -31,6 +31,12 @@ impl Watch {
         Ok(Self { stop, bar: bar.with_style(style) })
     }
 
+    /// One that nobody sees and nobody stops.
+    #[cfg(test)]
+    pub(super) fn unseen() -> Self {
+        Self { stop: Arc::default(), bar: ProgressBar::hidden() }
+    }
+
     /// Says what is simulated now.
     pub(super) fn name(&self, what: String) {
         self.bar.set_message(what);

@@ -1,17 +1,18 @@
 //! What is replayed: from the arguments to samples, sizes and accesses, checked.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use shade_dataset::Dataset;
 use shade_formats::control::PlanSpec;
 
 use super::cli::Simulate;
 use super::error::SimulateError;
 use super::lines::Source;
-use super::losses::{LossFile, LossSource};
+use super::loss_table::LossTable;
+use super::losses::LossSource;
 use super::recording::{Recording, is_recording};
 use super::sizes::Sizes;
-use super::stall::Service;
+use super::store::{Dataset, Service};
 use super::trace::Trace;
 use crate::reads::{LatencyModel, StoreModel};
 
@@ -23,8 +24,7 @@ const COMPUTE_DEFAULT: Duration = Duration::from_millis(1);
 /// All that a policy at a capacity is tried on.
 #[derive(Debug)]
 pub(super) struct Workload {
-    pub(super) samples: u32,
-    pub(super) sizes: Sizes,
+    pub(super) dataset: Arc<Dataset>,
     pub(super) accesses: Accesses,
     pub(super) batch_size: u32,
     /// How far `Policy::Lookahead` sees, in epochs.
@@ -62,7 +62,7 @@ impl Workload {
     pub(super) fn load(args: &Simulate) -> Result<Self, SimulateError> {
         let (samples, sizes, accesses) = match (&args.dataset, args.samples, &args.trace) {
             (Some(path), _, _) => {
-                let index = Dataset::open(path)?.index;
+                let index = shade_dataset::Dataset::open(path)?.index;
                 (index.len(), Sizes::of_index(&index), training(args, index.len())?)
             }
             (_, Some(samples), _) => {
@@ -80,7 +80,8 @@ impl Workload {
         }
         let service = args.store.map(|store| service(store, compute(args, &accesses))).transpose()?;
         let &Simulate { batch_size, skip_epochs, lookahead, .. } = args;
-        let workload = Self { samples, sizes, accesses, batch_size, lookahead, skip_epochs, service };
+        let dataset = Arc::new(Dataset { samples, sizes });
+        let workload = Self { dataset, accesses, batch_size, lookahead, skip_epochs, service };
         workload.check()?;
         Ok(workload)
     }
@@ -105,15 +106,15 @@ impl Workload {
     /// Accesses of one training, those that are not counted among them.
     pub(super) fn accesses_each(&self) -> u64 {
         match &self.accesses {
-            Accesses::Training { epochs, .. } => u64::from(*epochs) * u64::from(self.samples),
+            Accesses::Training { epochs, .. } => u64::from(*epochs) * u64::from(self.dataset.samples),
             Accesses::Trace(trace) => trace.len(),
-            Accesses::Recording(recording) => recording.accesses().len() as u64,
+            Accesses::Recording(recording) => recording.len(),
         }
     }
 
     /// What all samples take of a cache: bytes, or samples where sizes are not known.
     pub(super) fn total(&self) -> u64 {
-        self.sizes.total(self.samples)
+        self.dataset.sizes.total(self.dataset.samples)
     }
 
     fn check(&self) -> Result<(), SimulateError> {
@@ -124,7 +125,7 @@ impl Workload {
             return Err(SimulateError::Usage(what));
         }
         let bandwidth = self.service.is_some_and(|service| service.store.bandwidth_bytes_per_s.is_some());
-        if bandwidth && !self.sizes.are_known() {
+        if bandwidth && !self.dataset.sizes.are_known() {
             let what = "a --store with a bandwidth needs to know what is read: give --sizes or --sizes-file";
             return Err(SimulateError::Usage(what.to_owned()));
         }
@@ -141,10 +142,10 @@ fn list(args: &Simulate, source: Source) -> Result<(u32, Sizes, Accesses), Simul
 
 /// Those of a recorded training, whose sizes may be replaced.
 fn recording(args: &Simulate, source: Source) -> Result<(u32, Sizes, Accesses), SimulateError> {
-    let recording = Recording::read(source)?;
+    let (recording, recorded) = Recording::read(source)?;
     let samples = recording.header.samples;
     let sizes = match sizes(args, samples, Some, |id| id)? {
-        Sizes::Unit => recording.sizes.clone(),
+        Sizes::Unit => recorded,
         others => others,
     };
     Ok((samples, sizes, Accesses::Recording(Box::new(recording))))
@@ -177,7 +178,7 @@ fn training(args: &Simulate, samples: u32) -> Result<Accesses, SimulateError> {
     let plan = args.training.plan();
     plan.validate()?;
     let losses = match &args.training.losses {
-        Some(path) => LossSource::Recorded(LossFile::open(path, samples)?),
+        Some(path) => LossSource::Recorded(LossTable::read(path, samples)?),
         None => LossSource::Model,
     };
     Ok(Accesses::Training { plan, epochs: args.training.epochs, seeds: args.training.seeds, losses })

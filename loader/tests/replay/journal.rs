@@ -1,7 +1,7 @@
 //! What the core's cache went through, event by event, for who wants to go through it again.
 //!
-//! The core shows nobody who is resident. But its cache holds each resident's record, and whoever else holds one got it in a
-//! row to be filled, which passes here.
+//! The core shows nobody who is resident. But its cache holds each resident's record, and whoever
+//! else holds one got it in a row to be filled, which passes here.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Weak};
@@ -48,9 +48,12 @@ pub(crate) struct Journal {
     held: HashMap<*const Record, usize>,
 }
 
+/// What is about to happen, and which residents rows hold meanwhile.
+pub(super) type Before = (Moment, BTreeSet<u32>);
+
 impl Journal {
     /// `event` is about to happen. [`after`](Self::after) wants back what this returns.
-    pub(super) fn before(&mut self, event: &Event) -> (Moment, BTreeSet<u32>) {
+    pub(super) fn before(&mut self, event: &Event) -> Before {
         let moment = match event {
             &Event::StartEpoch { session, epoch, .. } => Moment::Start(session, epoch),
             Event::Report { session, epoch, batch, losses } => {
@@ -71,13 +74,8 @@ impl Journal {
         (moment, pinned)
     }
 
-    /// It happened to `core`, and these actions follow.
-    pub(super) fn after(
-        &mut self,
-        (moment, pinned): (Moment, BTreeSet<u32>),
-        core: &Core,
-        actions: &[Action],
-    ) {
+    /// It happened to `core`, and these actions follow; or, if there is no `before`, more of them.
+    pub(super) fn after(&mut self, before: Option<Before>, core: &Core, actions: &[Action]) {
         for action in actions {
             let Action::Fill(order) = action else { continue };
             for row in &order.rows {
@@ -88,7 +86,12 @@ impl Journal {
         self.held.retain(|_, rows| *rows > 0);
         let stats = core.stats();
         let (counts, used_bytes) = (stats.total.counts.counts, stats.cache_used_bytes);
-        self.steps.push(Step { moment, pinned, counts, used_bytes, residents: self.residents() });
+        let residents = self.residents();
+        if let Some((moment, pinned)) = before {
+            self.steps.push(Step { moment, pinned, counts, used_bytes, residents });
+        } else if let Some(last) = self.steps.last_mut() {
+            (last.counts, last.used_bytes, last.residents) = (counts, used_bytes, residents);
+        }
     }
 
     /// Samples whose record somebody holds beside rows.

@@ -1,5 +1,5 @@
-//! Drives the core without a disk, a clock or a thread: reads and fills "happen" at once or in a seeded random order,
-//! and trainers take what is published.
+//! The world of the core's tests: reads, fills and seals end one by one, in a seeded random order,
+//! and trainers take what is published. `simulate` drives its core by the same driver.
 
 #![allow(dead_code, reason = "each test file uses a part of it")]
 #![expect(
@@ -12,6 +12,7 @@
 pub(crate) mod journal;
 
 use std::collections::{HashMap, HashSet};
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,19 +21,20 @@ use rand_chacha::ChaCha8Rng;
 use shade_dataset::Mismatch;
 use shade_formats::control::{JobSpec, OnError, Output, PlanSpec, Policy, Tail};
 use shade_formats::index::{Codec, Entry, Index, IndexBuilder, Media, Shard};
-use shade_formats::ring::{Descriptor, Kind};
+use shade_formats::ring::Kind;
 use shade_formats::trace::Line;
 use shade_formats::{SampleId, ShardId};
 use shade_images::Size;
-use shade_load::batches::{Columns, FillFault, FillOrder, Filled, LayoutFault, Row, SealOrder, row_bytes};
-use shade_load::blocks::{Arena, block_bytes_for};
+use shade_load::batches::{FillFault, FillOrder, Filled, LayoutFault, Row, Ticket, row_bytes};
+use shade_load::blocks::{Arena, FreeList, block_bytes_for};
 use shade_load::core::{
-    Accepted, Action, Attach, Capacity, Core, CoreConfig, Event, PREFETCHES_MAX, SessionId, window_bytes,
+    Accepted, Action, Capacity, Core, CoreConfig, Event, PREFETCHES_MAX, SessionId, window_bytes,
 };
 use shade_load::reads::coalesce::GAP_BYTES_MAX;
 use shade_load::reads::{Completion, ReadFault, ReadOp};
+use shade_load::simulate::driver::{Delivery, Driver, Soon, World};
 
-use journal::Journal;
+use journal::{Before, Journal};
 
 /// A dataset of `samples` records of `len(sample)` bytes in `classes` classes, in one shard.
 pub(crate) fn index(samples: u32, classes: u32, len: impl Fn(u32) -> u32) -> Arc<Index> {
@@ -89,7 +91,8 @@ pub(crate) fn index_of(
     Arc::new(Index::open(builder.finish().unwrap()).unwrap())
 }
 
-/// A job of `world_size` ranks with batches of `batch_size`, raw records, everything else by default.
+/// A job of `world_size` ranks with batches of `batch_size`, raw records, everything else by
+/// default.
 pub(crate) fn spec(batch_size: u32, world_size: u32) -> JobSpec {
     JobSpec {
         plan: PlanSpec::default(),
@@ -123,7 +126,12 @@ pub(crate) struct Taken {
 
 /// The core and everything around it.
 pub(crate) struct Replay {
-    pub core: Core,
+    driver: Driver<FreeList, Around>,
+    _arena: Arena,
+}
+
+/// What is around the core.
+pub(crate) struct Around {
     index: Arc<Index>,
     /// Samples whose record cannot be read.
     pub bad: HashSet<u32>,
@@ -153,22 +161,34 @@ pub(crate) struct Replay {
     pub accepted: Vec<Accepted>,
     /// Kept if it is there.
     pub journal: Option<Journal>,
+    before: Option<Before>,
     ranks: HashMap<SessionId, u32>,
     published: HashMap<SessionId, u64>,
     /// What trainers have taken and not released.
     in_hand: HashMap<SessionId, Vec<u64>>,
-    generations: HashMap<SessionId, u32>,
-    columns: HashMap<(SessionId, u64), Columns>,
     pub reading: Vec<ReadOp>,
     filling: Vec<FillOrder>,
-    sealing: Vec<SealOrder>,
+    sealing: Vec<Ticket>,
     rng: ChaCha8Rng,
-    now_ns: u64,
-    _arena: Arena,
+}
+
+impl Deref for Replay {
+    type Target = Around;
+
+    fn deref(&self) -> &Around {
+        &self.driver.world
+    }
+}
+
+impl DerefMut for Replay {
+    fn deref_mut(&mut self) -> &mut Around {
+        &mut self.driver.world
+    }
 }
 
 impl Replay {
-    /// A core over `index` with `cache_bytes` of cache and `depth` reads in flight, which reads each record on its own.
+    /// A core over `index` with `cache_bytes` of cache and `depth` reads in flight, which reads
+    /// each record on its own.
     pub(crate) fn new(index: Arc<Index>, policy: Policy, cache_bytes: u64, depth: u32, seed: u64) -> Self {
         let config =
             CoreConfig { prefetches_max: PREFETCHES_MAX, ..Self::config(policy, cache_bytes, depth) };
@@ -186,7 +206,8 @@ impl Replay {
         Self::with(index, Self::config(policy, cache_bytes, depth), seed)
     }
 
-    /// The same, reading neighbours up to `gap_bytes_max` apart together, and hedging late reads or not.
+    /// The same, reading neighbours up to `gap_bytes_max` apart together, and hedging late reads or
+    /// not.
     pub(crate) fn reading(
         index: Arc<Index>,
         policy: Policy,
@@ -232,8 +253,7 @@ impl Replay {
         let (arena, free) = Arena::create(config.cache_bytes + staging, block_bytes).unwrap();
         let config = CoreConfig { block_bytes, ..config };
         let core = Core::new(Arc::clone(&index), free, config);
-        Self {
-            core,
+        let around = Around {
             index,
             bad: HashSet::new(),
             spoilt: HashMap::new(),
@@ -254,18 +274,20 @@ impl Replay {
             reads_at_once_max: 0,
             accepted: Vec::new(),
             journal: None,
+            before: None,
             ranks: HashMap::new(),
             published: HashMap::new(),
             in_hand: HashMap::new(),
-            generations: HashMap::new(),
-            columns: HashMap::new(),
             reading: Vec::new(),
             filling: Vec::new(),
             sealing: Vec::new(),
             rng: ChaCha8Rng::seed_from_u64(seed),
-            now_ns: 0,
-            _arena: arena,
-        }
+        };
+        Self { driver: Driver::new(core, around), _arena: arena }
+    }
+
+    pub(crate) fn core(&self) -> &Core {
+        &self.driver.core
     }
 
     /// Attaches all ranks of `spec`, with sessions `first ..`.
@@ -277,14 +299,11 @@ impl Replay {
 
     pub(crate) fn attach(&mut self, session: SessionId, rank: u32, spec: &JobSpec) {
         self.ranks.insert(session, rank);
-        self.step(Event::Attach(Box::new(Attach { session, rank, spec: *spec })));
+        self.driver.attach(session, rank, spec);
     }
 
     pub(crate) fn start(&mut self, session: SessionId, epoch: u32, first_batch: u32) {
-        let generation = self.generations.entry(session).or_default();
-        *generation += 1;
-        let generation = *generation;
-        self.step(Event::StartEpoch { session, generation, epoch, first_batch });
+        self.driver.start(session, epoch, first_batch);
     }
 
     /// One epoch of all ranks, to its end; returns what was taken in it.
@@ -307,164 +326,176 @@ impl Replay {
         }
     }
 
-    /// The trainer lets go of all that it was given, but for what it keeps.
+    /// The trainer lets go of all that it was given, except what it keeps.
     pub(crate) fn release_all(&mut self, session: SessionId) {
-        let mut seqs = self.in_hand.remove(&session).unwrap_or_default();
-        seqs.retain(|seq| !self.kept.contains(seq));
-        self.step(Event::Released { session, seqs });
+        let released = self.released(session);
+        self.step(released);
     }
 
     pub(crate) fn detach(&mut self, session: SessionId) {
         self.ranks.remove(&session);
-        self.step(Event::Detach(session));
+        self.driver.detach(session);
     }
 
-    /// Feeds one event and carries out what follows at once; reads and fills stay pending until [`Replay::run`].
+    /// Feeds one event and carries out what follows at once; reads and fills stay pending until
+    /// [`Replay::run`].
     pub(crate) fn step(&mut self, event: Event) {
-        self.now_ns += 1000;
-        let before = self.journal.as_mut().map(|journal| journal.before(&event));
-        let mut actions = Vec::new();
-        self.core.step(self.now_ns, event, &mut actions);
-        while self.core.advance(self.now_ns, &mut actions) {}
-        if let (Some(journal), Some(before)) = (&mut self.journal, before) {
-            journal.after(before, &self.core, &actions);
-        }
-        self.carry_out(actions);
+        self.driver.step(event);
     }
 
     /// Completes reads, fills and seals in random order until nothing is left to do.
     pub(crate) fn run(&mut self) {
-        while self.tick() {}
+        self.driver.run();
     }
 
     /// Completes one read, fill or seal; `false` when there is none.
     pub(crate) fn tick(&mut self) -> bool {
-        self.reading.sort_by_key(|op| self.stuck.contains(&op.flight));
-        let reading = self.reading.iter().filter(|op| !self.stuck.contains(&op.flight)).count();
+        self.driver.tick()
+    }
+
+    /// Lets time pass in which nothing happens, a heartbeat at its end.
+    pub(crate) fn wait(&mut self, time: Duration) {
+        self.driver.wait(time);
+    }
+}
+
+impl Around {
+    fn released(&mut self, session: SessionId) -> Event {
+        let mut seqs = self.in_hand.remove(&session).unwrap_or_default();
+        seqs.retain(|seq| !self.kept.contains(seq));
+        Event::Released { session, seqs }
+    }
+
+    /// Workers fill the rows of `order`.
+    fn filled(&mut self, order: FillOrder) -> Filled {
+        let mut rows = order.rows;
+        let mut faults = Vec::new();
+        for (at, row) in rows.iter_mut().enumerate() {
+            let times = self.spoilt.get_mut(&row.sample.0).filter(|times| **times > 0);
+            let outcome = match times {
+                Some(times) if !row.record.is_checked() => {
+                    *times -= 1;
+                    Err(FillFault::Checksum(Mismatch { got: 1, expected: 2 }))
+                }
+                _ => written(order.output, row, &self.index.entry(row.sample).unwrap()),
+            };
+            match outcome {
+                Ok(size) => {
+                    row.record.record().set_checked();
+                    row.size = size;
+                }
+                Err(fault) => faults.push((at, fault)),
+            }
+        }
+        Filled { ticket: order.ticket, rows, faults, fill_ns: 1 }
+    }
+}
+
+impl World<FreeList> for Around {
+    const BURSTS: bool = false;
+
+    fn read(&mut self, now_ns: u64, op: ReadOp, soon: &mut Soon<FreeList>) {
+        self.read_together(now_ns, vec![op], soon);
+    }
+
+    fn read_together(&mut self, _now_ns: u64, ops: Vec<ReadOp>, _soon: &mut Soon<FreeList>) {
+        self.reads += 1;
+        self.together += ops.len() as u64 - 1;
+        self.reading.extend(ops);
+        self.reads_at_once_max = self.reads_at_once_max.max(self.reading.len());
+    }
+
+    fn fill(&mut self, order: FillOrder, _soon: &mut Soon<FreeList>) {
+        self.filling.push(order);
+    }
+
+    fn seal(&mut self, ticket: Ticket, _soon: &mut Soon<FreeList>) {
+        self.sealing.push(ticket);
+    }
+
+    /// A trainer keeps what is of its generation, and releases it.
+    fn take(&mut self, delivery: Delivery, soon: &mut Soon<FreeList>) {
+        let Delivery { session, descriptor, columns, error, is_current } = delivery;
+        let Some(&rank) = self.ranks.get(&session) else { return };
+        let published = self.published.entry(session).or_default();
+        assert_eq!(descriptor.seq, *published, "descriptors are published in order");
+        *published += 1;
+        self.in_hand.entry(session).or_default().push(descriptor.seq);
+        match descriptor.kind {
+            _ if !is_current => {}
+            Kind::Batch => {
+                assert_eq!(columns.ids.len(), descriptor.records as usize);
+                let sides = columns.heights.into_iter().zip(columns.widths);
+                let places =
+                    columns.offsets.iter().zip(sides).map(|(&at, (height, width))| (at, height, width));
+                self.taken.push(Taken {
+                    rank,
+                    epoch: descriptor.epoch,
+                    batch: descriptor.batch,
+                    ids: columns.ids.iter().map(|&id| u32::try_from(id).unwrap()).collect(),
+                    weights: columns.weights,
+                    flags: columns.flags,
+                    skipped: descriptor.skipped,
+                    substituted: descriptor.substituted,
+                    places: places.collect(),
+                    len: descriptor.len,
+                });
+            }
+            Kind::EpochEnd => self.ended.push((rank, descriptor.epoch)),
+            Kind::Error => self.errors.push(error.expect("an error carries its text")),
+        }
+        if !self.hold {
+            soon.push_back(self.released(session));
+        }
+    }
+
+    fn told(&mut self, action: Action) {
+        match action {
+            Action::Accept(_, accepted) => self.accepted.push(accepted),
+            Action::Refuse(session, text) => {
+                self.ranks.remove(&session);
+                self.refused.push(text.text);
+            }
+            Action::State(_, bytes) => self.states.push(bytes),
+            Action::Warn(text) | Action::BadRecord(text) => self.warnings.push(text),
+            Action::Trace(line) => self.traced.push(*line),
+            Action::Fail(_, text) | Action::Interrupt(_, text) | Action::Close(_, text) => {
+                self.failed.push(text);
+            }
+            _ => {}
+        }
+    }
+
+    fn next(&mut self, now_ns: u64, soon: &mut Soon<FreeList>) -> Option<u64> {
+        let stuck = &self.stuck;
+        self.reading.sort_by_key(|op| stuck.contains(&op.flight));
+        let reading = self.reading.iter().filter(|op| !stuck.contains(&op.flight)).count();
         let total = reading + self.filling.len() + self.sealing.len();
         if total == 0 {
-            return false;
+            return None;
         }
         let pick = self.rng.random_range(0..total);
-        let event = if pick < reading {
+        soon.push_back(if pick < reading {
             let op = self.reading.remove(pick);
             let bad = self.bad.contains(&op.sample.0);
             let outcome = if bad { Err(ReadFault::UnknownShard) } else { Ok(()) };
             Event::Read(Completion { op, outcome, checked: false, latency: self.latency })
         } else if pick < reading + self.filling.len() {
             let order = self.filling.swap_remove(pick - reading);
-            let (spoilt, index) = (&mut self.spoilt, &self.index);
-            let mut rows = order.rows;
-            let mut faults = Vec::new();
-            for (at, row) in rows.iter_mut().enumerate() {
-                let times = spoilt.get_mut(&row.sample.0).filter(|times| **times > 0);
-                let outcome = match times {
-                    Some(times) if !row.record.is_checked() => {
-                        *times -= 1;
-                        Err(FillFault::Checksum(Mismatch { got: 1, expected: 2 }))
-                    }
-                    _ => written(order.output, row, &index.entry(row.sample).unwrap()),
-                };
-                match outcome {
-                    Ok(size) => {
-                        row.record.record().set_checked();
-                        row.size = size;
-                    }
-                    Err(fault) => faults.push((at, fault)),
-                }
-            }
-            Event::Filled(Filled { ticket: order.ticket, rows, faults, fill_ns: 1 })
+            Event::Filled(self.filled(order))
         } else {
-            let order = self.sealing.swap_remove(pick - reading - self.filling.len());
-            self.columns.insert((order.ticket.session, order.ticket.seq), order.columns);
-            Event::Sealed(order.ticket)
-        };
-        self.step(event);
-        true
+            Event::Sealed(self.sealing.swap_remove(pick - reading - self.filling.len()))
+        });
+        Some(now_ns + 1000)
     }
 
-    /// Lets time pass in which nothing happens, a heartbeat at its end.
-    pub(crate) fn wait(&mut self, time: Duration) {
-        self.now_ns += u64::try_from(time.as_nanos()).unwrap();
-        let mut actions = Vec::new();
-        while self.core.advance(self.now_ns, &mut actions) {}
-        self.carry_out(actions);
+    fn before(&mut self, event: &Event) {
+        self.before = self.journal.as_mut().map(|journal| journal.before(event));
     }
 
-    fn carry_out(&mut self, actions: Vec<Action>) {
-        for action in actions {
-            match action {
-                Action::Accept(session, accepted) => {
-                    self.accepted.push(accepted);
-                    self.step(Event::Ready(session));
-                }
-                Action::Refuse(session, text) => {
-                    self.ranks.remove(&session);
-                    self.refused.push(text.text);
-                }
-                Action::Read(op) => {
-                    self.reads += 1;
-                    self.reading.push(op);
-                    self.reads_at_once_max = self.reads_at_once_max.max(self.reading.len());
-                }
-                Action::ReadTogether(ops) => {
-                    self.reads += 1;
-                    self.together += ops.len() as u64 - 1;
-                    self.reading.extend(ops);
-                    self.reads_at_once_max = self.reads_at_once_max.max(self.reading.len());
-                }
-                Action::Fill(order) => self.filling.push(order),
-                Action::Seal(order) => self.sealing.push(*order),
-                Action::Publish(session, descriptor) => self.take(session, &descriptor, None),
-                Action::PublishError(session, descriptor, text) => {
-                    self.take(session, &descriptor, Some(text))
-                }
-                Action::State(_, bytes) => self.states.push(bytes),
-                Action::StateLoaded(_) => {}
-                Action::Warn(text) | Action::BadRecord(text) => self.warnings.push(text),
-                Action::Trace(line) => self.traced.push(*line),
-                Action::Fail(_, text) | Action::Interrupt(_, text) | Action::Close(_, text) => {
-                    self.failed.push(text);
-                }
-            }
-        }
-    }
-
-    /// A trainer takes a descriptor: keeps what is of its generation, and releases it.
-    fn take(&mut self, session: SessionId, descriptor: &Descriptor, error: Option<String>) {
-        let Some(&rank) = self.ranks.get(&session) else { return };
-        let published = self.published.entry(session).or_default();
-        assert_eq!(descriptor.seq, *published, "descriptors are published in order");
-        *published += 1;
-        self.in_hand.entry(session).or_default().push(descriptor.seq);
-        if descriptor.generation == self.generations[&session] {
-            match descriptor.kind {
-                Kind::Batch => {
-                    let columns =
-                        self.columns.remove(&(session, descriptor.seq)).expect("a published batch is sealed");
-                    assert_eq!(columns.ids.len(), descriptor.records as usize);
-                    let sides = columns.heights.into_iter().zip(columns.widths);
-                    let places =
-                        columns.offsets.iter().zip(sides).map(|(&at, (height, width))| (at, height, width));
-                    self.taken.push(Taken {
-                        rank,
-                        epoch: descriptor.epoch,
-                        batch: descriptor.batch,
-                        ids: columns.ids.iter().map(|&id| u32::try_from(id).unwrap()).collect(),
-                        weights: columns.weights,
-                        flags: columns.flags,
-                        skipped: descriptor.skipped,
-                        substituted: descriptor.substituted,
-                        places: places.collect(),
-                        len: descriptor.len,
-                    });
-                }
-                Kind::EpochEnd => self.ended.push((rank, descriptor.epoch)),
-                Kind::Error => self.errors.push(error.expect("an error carries its text")),
-            }
-        }
-        if !self.hold {
-            self.release_all(session);
+    fn after(&mut self, core: &Core, actions: &[Action]) {
+        if let Some(journal) = &mut self.journal {
+            journal.after(self.before.take(), core, actions);
         }
     }
 }

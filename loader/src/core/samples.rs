@@ -1,0 +1,47 @@
+//! What the core asks of a dataset. The daemon's is the index; a simulation knows lengths only.
+
+use shade_formats::index::{Entry, Index, Shard};
+use shade_formats::{ContentId, SampleId, ShardId};
+
+/// The samples of a dataset, `0..len`.
+#[expect(clippy::len_without_is_empty, reason = "nobody asks")]
+pub trait Samples {
+    /// How many there are.
+    fn len(&self) -> u32;
+    /// Where the sample's record lies, and what it is.
+    fn entry(&self, sample: SampleId) -> Option<Entry>;
+    /// The path of the file that it was packed from.
+    fn path(&self, sample: SampleId) -> Option<&[u8]>;
+    /// The shard with this number.
+    fn shard(&self, shard: ShardId) -> Option<Shard<'_>>;
+    /// How many classes there are.
+    fn class_count(&self) -> u32;
+    /// What tells this dataset from others.
+    fn content_id(&self) -> ContentId;
+}
+
+impl Samples for Index {
+    fn len(&self) -> u32 {
+        Self::len(self)
+    }
+
+    fn entry(&self, sample: SampleId) -> Option<Entry> {
+        Self::entry(self, sample)
+    }
+
+    fn path(&self, sample: SampleId) -> Option<&[u8]> {
+        Self::path(self, sample)
+    }
+
+    fn shard(&self, shard: ShardId) -> Option<Shard<'_>> {
+        Self::shard(self, shard)
+    }
+
+    fn class_count(&self) -> u32 {
+        Self::class_count(self)
+    }
+
+    fn content_id(&self) -> ContentId {
+        Self::content_id(self)
+    }
+}
