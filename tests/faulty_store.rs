@@ -1,5 +1,5 @@
-//! What befalls a store once costs a trainer's readers and the packer time and no record; what stays is told.
-//! Where nothing can be mounted the tests say so and pass.
+//! What befalls a store once costs a trainer's readers and the packer time and no record; what
+//! stays is told. Where nothing can be mounted the tests say so and pass.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;

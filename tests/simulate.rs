@@ -1,5 +1,5 @@
-//! `shade-load simulate` replays traces and trainings as closed forms and hand-made examples say, and says what is
-//! wrong.
+//! `shade-load simulate` replays traces and trainings as closed forms and hand-made examples say,
+//! and says what is wrong.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
@@ -150,8 +150,8 @@ fn lru_on_permutations_is_the_closed_form() {
     }
 }
 
-/// Uniform draws: MIN has 41.2 and 56.1 % at 10 and 20 %, of which a trace of 20 passes that begins cold
-/// keeps a little less; LRU has the cache's share.
+/// Uniform draws: MIN has 41.2 and 56.1 % at 10 and 20 %, of which a trace of 20 passes that begins
+/// cold keeps a little less; LRU has the cache's share.
 #[test]
 fn lookahead_that_sees_a_whole_trace_is_min() {
     let files = Files::new();
@@ -187,7 +187,8 @@ fn pads_has_the_hit_ratios_that_the_daemons_cache_has() {
 fn a_store_slower_than_compute_costs_the_difference_and_a_full_cache_nothing() {
     let files = Files::new();
     let training = "--samples 4000 --sampler uniform --epochs 4 --skip-epochs 1 --policy lru --cache 0,100%";
-    // 2 of 4 ms at a time: 2 ms a sample, half of which is hidden behind compute. Links: 3 kB at 1 MB/s, 3 ms a sample.
+    // 2 of 4 ms at a time: 2 ms a sample, half of which is hidden behind compute. Links: 3 kB at 1
+    // MB/s, 3 ms a sample.
     for (store, expected) in [
         ("--store latency=4ms,depth=2 --compute 1ms/sample", 1.0),
         ("--sizes fixed:3kB --store latency=4ms,bandwidth=1MB --compute 1ms", 2.0),
@@ -219,8 +220,8 @@ fn a_datasets_records_are_charged_as_the_daemon_charges_them() {
     }
 }
 
-/// With the whole dataset in one batch ranks are exact. Samples never scored are worth the same, and then the smaller
-/// id more: after the first epoch the cache holds the first fifth.
+/// With the whole dataset in one batch ranks are exact. Samples never scored are worth the same,
+/// and then the smaller id more: after the first epoch the cache holds the first fifth.
 #[test]
 fn recorded_losses_decide_what_is_kept() {
     let files = Files::new();
@@ -237,7 +238,8 @@ fn recorded_losses_decide_what_is_kept() {
     let second = "--epochs 2 --skip-epochs 1";
     assert_eq!(row("falling.csv", second), [200, 0], "the first fifth is the hardest");
     let [hits, evictions] = row("rising.csv", second)[..] else { panic!("two numbers") };
-    // All are looked up before the first read is back. Some come in between and are displaced by harder ones.
+    // All are looked up before the first read is back. Some come in between and are displaced by
+    // harder ones.
     assert!(hits == 200 && evictions >= 200, "the last fifth is: {hits} hits, {evictions} evictions");
     assert_eq!(row("rising.csv", "--epochs 3 --skip-epochs 2"), [200, 0]);
     // The second epoch counts from the end of the second epoch on.
@@ -245,7 +247,8 @@ fn recorded_losses_decide_what_is_kept() {
     assert!(row("both.csv", "--epochs 3 --skip-epochs 2")[1] >= 200);
 }
 
-/// As in the daemon: draws with replacement from scores that nobody reported would leave samples out for nothing.
+/// As in the daemon: draws with replacement from scores that nobody reported would leave samples
+/// out for nothing.
 #[test]
 fn the_epoch_after_one_without_recorded_losses_is_a_permutation() {
     let files = Files::new();

@@ -1,5 +1,5 @@
-//! `shade-load trace` records a live training, which `shade-load simulate` replays; recorders come, go and die, and the
-//! training does not notice.
+//! `shade-load trace` records a live training, which `shade-load simulate` replays; recorders come,
+//! go and die, and the training does not notice.
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 use std::fs;
@@ -152,9 +152,9 @@ fn total(session: &Session, name: &str) -> u64 {
     stats(session)["total"][name].as_u64().unwrap()
 }
 
-/// The daemon offers each record to the cache when it is read, and keeps what is being copied; the simulator offers all of a
-/// batch when as many batches are open as when its last read was back. So their hits may differ, by few as long as the cache is
-/// larger than what is on its way.
+/// The daemon offers each record to the cache when it is read, and keeps what is being copied; the
+/// simulator offers all of a batch when as many batches are open as when its last read was back. So
+/// their hits may differ, by few as long as the cache is larger than what is on its way.
 #[test]
 fn a_training_is_replayed_with_about_the_daemons_own_hits() {
     let packed = Packed::pngs(200, 16);
@@ -185,7 +185,8 @@ fn a_training_is_replayed_with_about_the_daemons_own_hits() {
         assert_eq!(found["recorded"]["hits"], hits, "every access was recorded as it was served");
         assert_eq!((&found["epochs"], &found["samples"]), (&4.into(), &603.into()));
         let played = found["rows"][0]["hits"].as_u64().unwrap();
-        // Nothing is prefetched there, so what the daemon prefetched may be a hit. Seen beyond that: up to 1.3 of 100.
+        // Nothing is prefetched there, so what the daemon prefetched may be a hit. Seen beyond
+        // that: up to 1.3 of 100.
         let few = accesses * 4 / 100;
         assert!(
             played + few >= hits && played <= hits + prefetched + few,
@@ -198,8 +199,8 @@ fn a_training_is_replayed_with_about_the_daemons_own_hits() {
     }
 }
 
-/// With one sample in a batch and one batch on its way at a time nothing comes between a miss and its offer: then the
-/// simulator is the daemon, hit for hit.
+/// With one sample in a batch and one batch on its way at a time nothing comes between a miss and
+/// its offer: then the simulator is the daemon, hit for hit.
 #[test]
 fn one_access_at_a_time_is_replayed_hit_for_hit() {
     let packed = Packed::pngs(33, 16);
@@ -207,7 +208,8 @@ fn one_access_at_a_time_is_replayed_hit_for_hit() {
         let daemon = Daemon::start(&packed.dataset, &[&"--cache", &"20%", &"--policy", &policy]);
         let file = packed.beside(&format!("{policy}-{reports}.trace"));
         let recorder = Recorder::start(&packed.dataset, &file);
-        // A ring of three batches, two of which are in hand from the beginning to the end. The others come as copies.
+        // A ring of three batches, two of which are in hand from the beginning to the end. The
+        // others come as copies.
         let session = attach(&packed.dataset, 0, JobSpec { ring_bytes: 4096, ..pads(1, 1) });
         let mut held = Vec::new();
         for epoch in 0..3 {
@@ -229,7 +231,8 @@ fn one_access_at_a_time_is_replayed_hit_for_hit() {
             simulated(&file, &format!("--policy {policy} --cache {}", lines(&file).0.cache_bytes));
         assert_eq!(found["recorded"]["hits"], hits);
         let played = found["rows"][0]["hits"].as_u64().unwrap();
-        // A daemon with lookahead prefetches, too, at the cost of hits that the simulation of a recording has.
+        // A daemon with lookahead prefetches, too, at the cost of hits that the simulation of a
+        // recording has.
         assert!(policy == "lookahead" || prefetched == 0);
         assert!(played >= hits && played - hits <= prefetched, "{policy}: {played} instead of {hits}");
         drop(daemon);
@@ -242,7 +245,8 @@ fn a_recorder_may_come_late_and_the_losses_reach_the_simulation() {
     let daemon = Daemon::start(&packed.dataset, &[&"--cache", &"20%"]);
     let session = attach(&packed.dataset, 0, pads(8, 1));
     train(&session, 0);
-    // The daemon has taken in whatever was said before it answers: no report of this epoch is left for the recorder.
+    // The daemon has taken in whatever was said before it answers: no report of this epoch is left
+    // for the recorder.
     let _ = stats(&session);
     let file = packed.beside("late.trace");
     let recorder = Recorder::start(&packed.dataset, &file);

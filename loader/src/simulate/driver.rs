@@ -42,13 +42,13 @@ pub trait World<M: Memory> {
 
     /// A record is to be read.
     fn read(&mut self, now_ns: u64, op: ReadOp<M::Room>, soon: &mut Soon<M>);
-    /// Neighbours are to be read together.
+    /// A read of neighbours together was ordered.
     fn read_together(&mut self, now_ns: u64, ops: Vec<ReadOp<M::Room>>, soon: &mut Soon<M>) {
         ops.into_iter().for_each(|op| self.read(now_ns, op, soon));
     }
-    /// Rows are to be filled.
+    /// Rows were handed out to be filled.
     fn fill(&mut self, order: FillOrder<M::Lent>, soon: &mut Soon<M>);
-    /// A batch's columns are to be written. The driver keeps them.
+    /// The order to write a batch's columns. The driver keeps them.
     fn seal(&mut self, ticket: Ticket, soon: &mut Soon<M>);
     /// A trainer is given something.
     fn take(&mut self, delivery: Delivery, soon: &mut Soon<M>);
