@@ -768,6 +768,8 @@ fn a_simulated_store_answers_no_earlier_than_its_latency_and_bandwidth_allow() {
         description.starts_with("sim (SIMULATED store: latency=3ms,bandwidth=20000000B)"),
         "{description}"
     );
+    // An idle store is no faster afterwards.
+    std::thread::sleep(Duration::from_millis(20));
     let started = Instant::now();
     let sample = dataset.sample_of(100_000);
     for _ in 0..8 {

@@ -74,13 +74,14 @@ fn run(mut sim: Sim, flights: &Receiver<Flight>) {
             }),
             None => flights.recv().map_err(|_| RecvTimeoutError::Disconnected),
         };
+        // Before the flight is taken: it arrives now, however long the store was idle.
+        if real {
+            sim.now = sim.now.max(Instant::now());
+        }
         match next {
             Ok(flight) => sim.take(flight),
             Err(RecvTimeoutError::Timeout) => sim.answer(),
             Err(RecvTimeoutError::Disconnected) => return sim.stop(),
-        }
-        if real {
-            sim.now = sim.now.max(Instant::now());
         }
     }
 }
