@@ -130,11 +130,18 @@ pub struct Simulate {
 }
 
 /// What a training is; a trace has none of it. The names are those of the Loader's options.
+// Each field names the group: the derive macro leaves it empty because `plan` is flattened.
 #[derive(Debug, Args)]
 #[group(id = "training", multiple = true)]
 pub struct Training {
     /// Epochs to train.
-    #[arg(long, value_name = "N", default_value_t = 12, value_parser = clap::value_parser!(u32).range(1..=EPOCHS_MAX))]
+    #[arg(
+        long,
+        group = "training",
+        value_name = "N",
+        default_value_t = 12,
+        value_parser = clap::value_parser!(u32).range(1..=EPOCHS_MAX)
+    )]
     pub epochs: u32,
 
     /// Recorded losses instead of the model. A Parquet file with columns `sample` (integer), `loss` (float or double) and, if
@@ -142,12 +149,19 @@ pub struct Training {
     /// uses the one before, a sample without a row or with NaN is not reported, of several losses the mean counts. Or a .npy
     /// file, float32 or float64, little-endian, C order, of shape (epochs, samples) or (samples,): later epochs use its last
     /// row, NaN is a loss that was not reported.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, group = "training", value_name = "FILE")]
     pub losses: Option<PathBuf>,
 
     /// Whole systems instead of policies, separated by commas: each with its sampler, policy and order, of which
     /// --sampler and --order replace what they name.
-    #[arg(long, value_name = "PRESETS", value_delimiter = ',', value_parser = preset(), conflicts_with = "policy")]
+    #[arg(
+        long,
+        group = "training",
+        value_name = "PRESETS",
+        value_delimiter = ',',
+        value_parser = preset(),
+        conflicts_with = "policy"
+    )]
     pub preset: Vec<Preset>,
 
     /// How plans are drawn.
@@ -156,7 +170,13 @@ pub struct Training {
 
     /// So many trainings that differ in seed, from --seed on: their means, and the 95 % intervals of hit ratio and
     /// stall.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=SEEDS_MAX))]
+    #[arg(
+        long,
+        group = "training",
+        value_name = "N",
+        default_value_t = 1,
+        value_parser = clap::value_parser!(u32).range(1..=SEEDS_MAX)
+    )]
     pub seeds: u32,
 }
 
