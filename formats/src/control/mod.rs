@@ -3,6 +3,8 @@
 //!
 //! The spec with its byte tables is `CONTROL.md`, two folders up.
 
+#[cfg(test)]
+mod any_spec;
 mod codec;
 mod image_spec;
 mod preset;

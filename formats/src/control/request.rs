@@ -200,7 +200,7 @@ mod tests {
 
     use super::*;
     use crate::control::PROTOCOL;
-    use crate::control::spec::tests::any_spec;
+    use crate::control::any_spec::any_spec;
     use crate::limits::SETTINGS_MAX;
 
     fn settings() -> impl Strategy<Value = Settings> {
