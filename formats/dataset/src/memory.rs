@@ -4,6 +4,10 @@
 /// and the page.
 pub(crate) const PAGE_BYTES: usize = 4096;
 
+/// Memory below this grows at least twofold, as records differ in length; above it are spans, all of
+/// about one length.
+const DOUBLED_BYTES_MAX: usize = 1 << 20;
+
 /// Memory of one thread's reads, used again and again. Grows to the largest.
 #[derive(Debug, Default)]
 pub struct ReadMemory {
@@ -22,9 +26,11 @@ impl ReadMemory {
     pub(crate) fn aligned(&mut self, len: usize) -> &mut [u8] {
         let needed = len.saturating_add(PAGE_BYTES);
         if self.bytes.len() < needed {
+            let twice = 2 * self.bytes.len();
+            let grown = if needed < DOUBLED_BYTES_MAX { needed.max(twice) } else { needed };
             // The old content is of no use: it is freed first, and not copied.
             self.bytes = Vec::new();
-            self.bytes = vec![0; needed];
+            self.bytes = vec![0; grown];
         }
         let start = self.bytes.as_ptr().align_offset(PAGE_BYTES);
         self.bytes.get_mut(start..).and_then(|rest| rest.get_mut(..len)).unwrap_or_default()
