@@ -200,7 +200,9 @@ fn a_training_is_replayed_with_about_the_daemons_own_hits() {
 }
 
 /// With one sample in a batch and one batch on its way at a time nothing comes between a miss and
-/// its offer: then the simulator is the daemon, hit for hit.
+/// its offer: then the simulator is the daemon, hit for hit. Not so where scores decide and are
+/// reported: a simulated loss comes as many batches behind its own as most did, a real one when it
+/// comes.
 #[test]
 fn one_access_at_a_time_is_replayed_hit_for_hit() {
     let packed = Packed::pngs(33, 16);
@@ -234,7 +236,11 @@ fn one_access_at_a_time_is_replayed_hit_for_hit() {
         // A daemon with lookahead prefetches, too, at the cost of hits that the simulation of a
         // recording has.
         assert!(policy == "lookahead" || prefetched == 0);
-        assert!(played >= hits && played - hits <= prefetched, "{policy}: {played} instead of {hits}");
+        let late = if policy == "app" && reports { hits / 5 } else { 0 };
+        assert!(
+            played + late >= hits && played <= hits + prefetched + late,
+            "{policy}, reports {reports}: {played} instead of {hits}"
+        );
         drop(daemon);
     }
 }
