@@ -163,7 +163,7 @@ fn every_key_is_documented() {
     let packed = Packed::mixed(3);
     let found = json(&[&packed.dataset, &PROBE[0], &PROBE[1]]);
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-    let documented = fs::read_to_string(root.join("loader/src/doctor/REPORT.md")).unwrap();
+    let documented = fs::read_to_string(root.join("loader/daemon/src/doctor/REPORT.md")).unwrap();
     let mut left = vec![&found];
     while let Some(value) = left.pop() {
         left.extend(value.as_array().into_iter().flatten());

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use shade_client::{ClientError, Next};
+use shade_core::Capacity;
 use shade_formats::control::Policy;
-use shade_load::core::Capacity;
 use shade_load::daemon::{DaemonError, ServeConfig, serve};
-use shade_load::reads::{Depth, EngineChoice, IoMode, PATIENCE, ReadsConfig};
+use shade_reads::{Depth, EngineChoice, IoMode, PATIENCE, ReadsConfig};
 use shade_tests::{Packed, attach, next, spec};
 
 #[test]

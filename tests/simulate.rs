@@ -172,7 +172,7 @@ fn lookahead_that_sees_a_whole_trace_is_min() {
     assert!(lru[0] < less[0] && less[0] < min[0], "{less:?}");
 }
 
-/// `loader/tests/hit_ratios.rs` has these figures from five seeds of this implementation.
+/// `loader/core/tests/hit_ratios.rs` has these figures from five seeds of this implementation.
 #[test]
 fn pads_has_the_hit_ratios_that_the_daemons_cache_has() {
     let found = Files::new()

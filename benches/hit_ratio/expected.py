@@ -13,7 +13,7 @@ AHEAD, SPACED_AHEAD = "expected: PADS, draw-ahead", "expected: PADS, spaced, dra
 REP_3, REP_1 = "expected: rep 3, hits_first", "expected: rep 1, shuffled"
 START = (
     "epoch 0 is a permutation here, and drawn by weight in the reference; "
-    "`loader/tests/hit_ratios.rs` starts as the reference and has its number"
+    "`loader/core/tests/hit_ratios.rs` starts as the reference and has its number"
 )
 OWN_LOOP = "in the reference LRU replays APP's plan, here it is replicated by its own residents; and epoch 0"
 
@@ -28,7 +28,7 @@ more different samples, so the bound itself, 1 - D/N + c, is lower.
 
 Epoch 0 is a permutation with equal scores by our rule. The reference draws it by weight, as the published code does:
 samples it leaves out are starved, later draws are more skewed, and hit ratios are higher. With that start
-`loader/tests/hit_ratios.rs` has the reference's numbers: at c = 20 and 10 % APP 24.5 and 12.4 %, lookahead to the
+`loader/core/tests/hit_ratios.rs` has the reference's numbers: at c = 20 and 10 % APP 24.5 and 12.4 %, lookahead to the
 epoch's end 50.3 and 36.5 %.
 """
 

@@ -27,7 +27,7 @@ cached samples more often. The baselines of the ratios, by column:
 - **LRU on permutations**: it hits next to nothing, so this ratio says nothing. It is printed because people quote it.
 
 There is no row of LRU on APP's own replicated trace: `simulate` cannot record a plan that depends on residents.
-`loader/tests/hit_ratios.rs` replays it, with the reference's start: 44.1 to 40.3 % at c = 10 %, rep 3, which is 1.09x.
+`loader/core/tests/hit_ratios.rs` replays it, with the reference's start: 44.1 to 40.3 % at c = 10 %, rep 3, which is 1.09x.
 
 ![ratio by replication](published.svg)
 """

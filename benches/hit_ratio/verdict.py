@@ -82,7 +82,7 @@ where the cache is small, up to some 10 %.
 APP's share, is the model's. A real store: its reads are virtual here, in plan order, as far ahead as the ring reaches
 (8 batches) and, with `lookahead`, as the cache has room for where the store is idle. Nor is it in here that an epoch's
 first batches could be read before it begins. Other ratios of store to trainer, latencies that vary, several ranks or jobs, peers. Sizes that differ.
-LRU on APP's own replicated trace, and epoch 0 drawn by weight as in the published code: `loader/tests/hit_ratios.rs`
+LRU on APP's own replicated trace, and epoch 0 drawn by weight as in the published code: `loader/core/tests/hit_ratios.rs`
 has both. Longer trainings than 12 epochs. SHADE's adaptive rep, which follows a validation score.
 """
 

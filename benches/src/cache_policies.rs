@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use shade_core::cache::Cache;
+use shade_core::importance::Importance;
+use shade_core::plan::{Known, Lookahead, in_sight};
 use shade_formats::SampleId;
 use shade_formats::control::Policy;
-use shade_load::cache::Cache;
-use shade_load::importance::Importance;
-use shade_load::plan::{Known, Lookahead, in_sight};
 
 use crate::Result;
 use crate::cpu_time::timed;

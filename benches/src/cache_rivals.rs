@@ -5,10 +5,10 @@ use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 use rand_distr::{Distribution, Zipf};
+use shade_core::cache::Cache;
+use shade_core::importance::Importance;
 use shade_formats::SampleId;
 use shade_formats::control::Policy;
-use shade_load::cache::Cache;
-use shade_load::importance::Importance;
 
 use crate::Result;
 use crate::cpu_time::timed;

@@ -9,8 +9,8 @@ use std::collections::{BinaryHeap, HashSet, VecDeque};
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
+use shade_core::{Neighbours, SPAN_BYTES_MAX};
 use shade_formats::{SampleId, ShardId};
-use shade_load::reads::coalesce::{Neighbours, SPAN_BYTES_MAX};
 
 use crate::Result;
 use crate::figure::{Figure, Unit};

@@ -3,18 +3,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use shade_core::{Attach, Completion, CoreConfig, FillOrder, Filled, staging_bytes};
 use shade_formats::control::{Output, Policy};
 use shade_formats::index::Index;
-use shade_load::batches::{FillOrder, Filled};
-use shade_load::blocks::Arena;
-use shade_load::core::{Action, Attach, Core, CoreConfig, Event, staging_bytes};
-use shade_load::reads::Completion;
+use shade_reads::blocks::{Arena, FreeList};
 
 use crate::Result;
 use crate::cpu_time::cpu_time;
 use crate::figure::{Figure, Unit};
 use crate::job::job;
 use crate::synthetic;
+
+type Core = shade_core::Core<FreeList>;
+type Event = shade_core::Event<FreeList>;
+type Action = shade_core::Action<FreeList>;
 
 const SAMPLES: u32 = 200_000;
 const RECORD_BYTES: u32 = 500;
@@ -113,7 +115,7 @@ impl Driver {
     }
 
     /// Every record of `epochs` epochs must be counted as what the run claims to measure.
-    fn check(&self, count: impl Fn(&shade_load::core::Counts) -> u64, epochs: u32) -> Result<()> {
+    fn check(&self, count: impl Fn(&shade_core::Counts) -> u64, epochs: u32) -> Result<()> {
         let got = count(&self.core.stats().total.counts.counts);
         let expected = u64::from(SAMPLES) * u64::from(epochs);
         if got == expected { Ok(()) } else { Err(format!("void: {got} records, expected {expected}").into()) }

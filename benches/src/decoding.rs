@@ -4,8 +4,8 @@ use std::io::Cursor;
 
 use shade_formats::control::{Framing, ImageSpec};
 use shade_formats::index::Media;
-use shade_formats::ring::Region;
 use shade_images::{Decoder, Draw, ImageFault, Part, RowDecoder, Size, with_restart_markers};
+use shade_shm::Region;
 
 use crate::Result;
 use crate::cpu_time::timed;

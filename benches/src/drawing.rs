@@ -1,9 +1,9 @@
 //! What drawing an epoch's plan costs: by importance, and as a permutation.
 
+use shade_core::importance::Importance;
+use shade_core::plan::draw_plan;
 use shade_formats::SampleId;
 use shade_formats::control::{PlanSpec, Sampler};
-use shade_load::importance::Importance;
-use shade_load::plan::draw_plan;
 
 use crate::cpu_time::timed;
 use crate::figure::{Figure, Unit};

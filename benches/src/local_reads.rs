@@ -13,11 +13,12 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rustix::time::{ClockId, clock_gettime};
 use serde::Deserialize;
+use shade_core::block_bytes_for;
 use shade_formats::SampleId;
 use shade_formats::checksum::crc32c;
 use shade_formats::index::Index;
-use shade_load::blocks::{Arena, FreeList, block_bytes_for};
-use shade_load::reads::{Completion, Depth, EngineChoice, IoMode, PATIENCE, ReadOp, Reads, ReadsConfig};
+use shade_reads::blocks::{Arena, FreeList};
+use shade_reads::{Completion, Depth, EngineChoice, IoMode, PATIENCE, ReadOp, Reads, ReadsConfig};
 
 use crate::Result;
 use crate::figure::{Figure, Unit};
@@ -108,7 +109,8 @@ fn read(folder: &Path, index: &Arc<Index>, seed: u64) -> Result<Took> {
         store: None,
         patience: PATIENCE,
     };
-    let reads = Reads::start(folder, Arc::clone(index), Arc::new(arena), config, sender)?;
+    let reads =
+        Reads::start(folder, Arc::clone(index), Arc::new(arena), config, sender, |why| panic!("{why}"))?;
     let (cpu, started) = (cpu_s(), Instant::now());
     Loop { reads, completions, free }.read_all(index, &samples)?;
     let (seconds, cpu_s) = (started.elapsed().as_secs_f64(), cpu_s() - cpu);

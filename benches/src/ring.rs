@@ -6,9 +6,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
-use shade_formats::ring::{
-    CLIENT_SEGMENT_BYTES, Consumer, DAEMON_SEGMENT_BYTES, Descriptor, PayloadSize, Producer, Region,
-};
+use shade_formats::ring::{CLIENT_SEGMENT_BYTES, DAEMON_SEGMENT_BYTES, Descriptor, PayloadSize};
+use shade_shm::{Consumer, Producer, Region};
 
 use crate::Result;
 use crate::figure::{Figure, Unit, median};

@@ -3,10 +3,10 @@
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 use rand_distr::{Distribution, LogNormal};
+use shade_core::importance::{Importance, Ranked, rank};
+use shade_core::plan::draw_plan;
 use shade_formats::SampleId;
 use shade_formats::control::{PlanSpec, Sampler};
-use shade_load::importance::{Importance, Ranked, rank};
-use shade_load::plan::draw_plan;
 
 use crate::Result;
 

@@ -56,7 +56,7 @@ mod resample;
 mod size;
 
 #[cfg(feature = "codecs")]
-pub use augment::{Draw, RowDecoder};
+pub use augment::RowDecoder;
 #[cfg(feature = "codecs")]
 pub use decode::{Decoder, JPEG_REDUCTIONS, JpegDecoder, Pixels, baseline, with_restart_markers};
 #[cfg(feature = "codecs")]
@@ -64,7 +64,7 @@ pub use fault::ImageFault;
 #[cfg(feature = "codecs")]
 pub use image::Image;
 #[cfg(feature = "codecs")]
-pub use limits::{IMAGE_PIXELS_MAX, SCRATCH_KEEP_BYTES, scratch, shrink};
+pub use limits::{SCRATCH_KEEP_BYTES, scratch, shrink};
 #[cfg(feature = "codecs")]
 pub use orientation::{Orientation, orientation};
 #[cfg(feature = "codecs")]
@@ -72,4 +72,8 @@ pub use part::{Area, Part};
 #[cfg(feature = "codecs")]
 pub use resample::Filter;
 #[cfg(feature = "codecs")]
-pub use size::{Size, resize_both, resize_max, resize_short};
+pub use shade_formats::limits::IMAGE_PIXELS_MAX;
+#[cfg(feature = "codecs")]
+pub use shade_formats::{Draw, Size};
+#[cfg(feature = "codecs")]
+pub use size::{resize_both, resize_max, resize_short};

@@ -1,11 +1,8 @@
 //! Limits of one image, checked before anything is allocated for it.
 
-use crate::ImageFault;
+use shade_formats::limits::IMAGE_PIXELS_MAX;
 
-/// Most pixels of an image as its header states them: a few KB of PNG can claim gigabytes. PIL
-/// refuses beyond 2 x `Image.MAX_IMAGE_PIXELS`, which is this number, so whatever an `ImageFolder`
-/// opens is opened here too. At most 512 MiB of RGB in one thread, for as long as that image takes.
-pub const IMAGE_PIXELS_MAX: u64 = 178_956_970;
+use crate::ImageFault;
 
 /// Bytes of the largest image with alpha, 8 bits a sample.
 pub(crate) const RGBA_BYTES_MAX: usize = 715_827_880;

@@ -1,27 +1,6 @@
-//! Sizes, and what a resize to a wished side makes of them.
+//! What a resize to a wished side makes of a size.
 
-/// Columns and rows, in pixels.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Size {
-    /// Columns.
-    pub width: u32,
-    /// Rows.
-    pub height: u32,
-}
-
-impl Size {
-    /// How many pixels it has.
-    #[must_use]
-    pub fn pixels(self) -> u64 {
-        u64::from(self.width) * u64::from(self.height)
-    }
-
-    /// Both sides divided by `by`, rounded up.
-    pub(crate) fn divided(self, by: u32) -> Self {
-        let by = by.max(1);
-        Self { width: self.width.div_ceil(by), height: self.height.div_ceil(by) }
-    }
-}
+use shade_formats::Size;
 
 /// The size whose short side is `short`, as torchvision's `Resize(short)` has it: the long side is
 /// `short * long / short side`, rounded down. `None` where the short side is `short` or less

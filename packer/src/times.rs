@@ -4,7 +4,7 @@
 //! It lies beside the index and not in it, because the index's bytes follow from the source's content and the options
 //! alone: a copy of a source has other times and must give the same index. Nothing but these two commands needs it. A row
 //! counts only for the record whose CRC32C it names, so the file may be missing, older or newer than the index: what it
-//! does not know is said to be not known. Its bytes: `formats/INDEX.md`, "Beside the index".
+//! does not know is said to be not known. Its bytes: `formats/layout/INDEX.md`, "Beside the index".
 
 use std::fs;
 use std::io;

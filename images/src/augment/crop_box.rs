@@ -265,8 +265,8 @@ fn to_u32(value: u64) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Draw;
     use super::*;
+    use shade_formats::Draw;
 
     const RESIZED_CROP: Framing = Framing::RandomResized { scale: [0.08, 1.0], ratio: [0.75, 4.0 / 3.0] };
 

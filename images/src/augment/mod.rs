@@ -21,5 +21,4 @@ mod row;
 mod row_decoder;
 mod whole;
 
-pub use randomness::Draw;
 pub use row_decoder::RowDecoder;

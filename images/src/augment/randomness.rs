@@ -4,20 +4,10 @@
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
+use shade_formats::Draw;
 
 /// Change its last byte when the images of given inputs are meant to change.
 const DOMAIN: [u8; 20] = *b"shade-load images v1";
-
-/// Which row of which epoch.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Draw {
-    /// The job's seed.
-    pub seed: u64,
-    /// The epoch, from 0.
-    pub epoch: u32,
-    /// The row's position in the epoch's plan.
-    pub position: u32,
-}
 
 /// A row's stream of random numbers. It is made when the first number is drawn, as most rows of
 /// small images need none.

@@ -1,11 +1,12 @@
 //! From a record to a row of a batch: one decoder per worker thread, with all buffers that images
 //! share.
 
+use shade_formats::Draw;
 use shade_formats::control::ImageSpec;
 use shade_formats::index::Media;
 
 use super::crop_box::CropBox;
-use super::randomness::{Draw, Randomness};
+use super::randomness::Randomness;
 use super::row::{RowFault, RowWriter};
 use super::whole::write_whole;
 use crate::{Decoder, ImageFault, JpegDecoder, Part, Size};

@@ -6,8 +6,8 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, unbounded};
 use shade_formats::SampleId;
 use shade_formats::index::Entry;
-use shade_load::blocks::{Arena, Blocks, FreeList};
-use shade_load::reads::{Completion, Depth, EngineChoice, IoMode, ReadFault, ReadOp, Reads, ReadsConfig};
+use shade_reads::blocks::{Arena, Blocks, FreeList};
+use shade_reads::{Completion, Depth, EngineChoice, IoMode, ReadFault, ReadOp, Reads, ReadsConfig, verify};
 
 use crate::world::{Place, World};
 
@@ -54,7 +54,9 @@ impl<'a> Reader<'a> {
         let arena = Arc::new(arena);
         let (sender, completions) = unbounded();
         let index = Arc::clone(&world.index);
-        let reads = Reads::start(&place.client, index, Arc::clone(&arena), way, sender).unwrap();
+        let reads =
+            Reads::start(&place.client, index, Arc::clone(&arena), way, sender, |why| panic!("{why}"))
+                .unwrap();
         assert_eq!(reads.warnings(), [], "the server has what the index says");
         Self { world, reads, completions, arena, list }
     }
@@ -84,7 +86,7 @@ impl<'a> Reader<'a> {
     /// When wrong bytes are delivered as good.
     pub(crate) fn next_within(&mut self, wait: Duration) -> Option<Outcome> {
         let completion = self.completions.recv_timeout(wait).ok()?;
-        let outcome = completion.verify(&self.arena);
+        let outcome = verify(&completion, &self.arena);
         let Completion { op, .. } = completion;
         let mut right = &self.world.packed.sources[op.sample.index()].bytes[..];
         let same = self.arena.slices(&op.blocks, op.len).unwrap().all(|slice| {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use shade_formats::index::{Entry, Index};
 use shade_formats::{SampleId, ShardId};
-use shade_load::reads::linux_version;
+use shade_reads::linux_version;
 use shade_tests::{Packed, Source, png};
 
 /// What the server exports, seen in its own file system.

@@ -6,7 +6,8 @@ use std::sync::Mutex;
 use rustix::fs::{OFlags, fcntl_getfl};
 use shade_formats::control::{Reply, Settings, WELCOME_FDS};
 use shade_formats::ids::ContentId;
-use shade_formats::ring::{CLIENT_SEGMENT_BYTES, Consumer, DAEMON_SEGMENT_BYTES};
+use shade_formats::ring::{CLIENT_SEGMENT_BYTES, DAEMON_SEGMENT_BYTES};
+use shade_shm::{Access, Consumer, SegmentError, map_segment};
 
 use crate::ClientError;
 use crate::batch::Slots;
@@ -14,7 +15,6 @@ use crate::connect::Connected;
 use crate::dialogue::{Dialogue, reply_name, unexpected};
 use crate::fork::Owner;
 use crate::held::Held;
-use crate::segment::{Access, map_segment};
 
 /// What the daemon says about itself and the dataset.
 #[derive(Debug)]
@@ -96,11 +96,10 @@ fn map(
 fn check_doorbell(doorbell: &OwnedFd) -> Result<(), ClientError> {
     let flags = fcntl_getfl(doorbell).map_err(ClientError::system("looking at a doorbell"))?;
     if !flags.contains(OFlags::NONBLOCK) {
-        return Err(ClientError::Segment {
-            segment: "a doorbell",
-            got: "a descriptor that blocks".to_owned(),
-            expected: "O_NONBLOCK".to_owned(),
-        });
+        let got = "a descriptor that blocks".to_owned();
+        return Err(
+            SegmentError::Unfit { segment: "a doorbell", got, expected: "O_NONBLOCK".to_owned() }.into()
+        );
     }
     Ok(())
 }

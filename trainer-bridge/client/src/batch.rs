@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex};
 
 use rustix::io::Errno;
 use shade_formats::FormatError;
-use shade_formats::ring::{BatchLayout, Descriptor, Region, Releaser};
+use shade_formats::ring::{BatchLayout, Descriptor};
+use shade_shm::{Region, Releaser};
 
 use crate::ClientError;
 use crate::dialogue::lock;

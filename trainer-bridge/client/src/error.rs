@@ -8,6 +8,7 @@ use rustix::io::Errno;
 use shade_dataset::DatasetError;
 use shade_formats::FormatError;
 use shade_formats::control::SpecError;
+use shade_shm::SegmentError;
 
 /// Why a session could not be opened or cannot go on.
 #[derive(Debug, thiserror::Error)]
@@ -83,26 +84,15 @@ pub enum ClientError {
         /// Which process it is, of which program, and the last lines of its log if this process has started it.
         daemon: String,
     },
-    /// The daemon handed over memory that is not safe to map.
-    #[error("{segment} from the daemon: got {got}, expected {expected}")]
-    Segment {
-        /// Which descriptor.
-        segment: &'static str,
-        /// What it is.
-        got: String,
-        /// What it must be.
-        expected: String,
+    /// There is no room for a state on its way to the daemon.
+    #[error("making room for the state: {error}")]
+    NoState {
+        /// What the system said.
+        error: std::io::Error,
     },
-    /// This process has no room for memory that the daemon shares with it.
-    #[error("cannot map {segment} of {bytes} bytes: {source}; is there a limit (`ulimit -v`)?")]
-    NoRoom {
-        /// Which memory.
-        segment: &'static str,
-        /// Its length.
-        bytes: u64,
-        /// What the system says.
-        source: std::io::Error,
-    },
+    /// The daemon handed over memory that is not safe to map, or this process has no room for it.
+    #[error(transparent)]
+    Segment(#[from] SegmentError),
     /// The daemon ended or closed the session; every batch it had published was delivered before this.
     #[error("the daemon (process {pid}) is gone: {end}")]
     DaemonGone {

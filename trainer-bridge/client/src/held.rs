@@ -7,7 +7,7 @@
 //! publish once more, though nothing is ever given back. A batch that would break one of these is handed out as a copy.
 
 use shade_formats::FormatError;
-use shade_formats::ring::{DESCRIPTORS, Descriptor, PayloadRing, PayloadSize};
+use shade_formats::ring::{DESCRIPTORS, Descriptor, PayloadAllocator, PayloadSize};
 
 /// As many may be kept in the ring, whatever their length, if they leave the gap.
 const BATCHES_MIN: usize = 2;
@@ -29,14 +29,14 @@ pub struct InRing {
 #[derive(Debug)]
 pub(crate) struct Held {
     /// As the daemon's allocator would stand if nothing but these were live.
-    blocks: PayloadRing,
+    blocks: PayloadAllocator,
     gap_bytes: u64,
 }
 
 impl Held {
     /// None, in a ring of this size.
     pub(crate) fn new(payload: PayloadSize) -> Result<Self, FormatError> {
-        Ok(Self { blocks: PayloadRing::new(payload.bytes)?, gap_bytes: payload.gap_bytes })
+        Ok(Self { blocks: PayloadAllocator::new(payload.bytes)?, gap_bytes: payload.gap_bytes })
     }
 
     /// Counts one more, if it may stay in the ring.
@@ -119,7 +119,7 @@ mod tests {
         fn the_daemon_finds_room_for_the_next_batch_whatever_is_kept(
             pages in 15..60_u64, trainer in lengths_and_releases(),
         ) {
-            let mut daemon = PayloadRing::new(pages * PAGE).unwrap();
+            let mut daemon = PayloadAllocator::new(pages * PAGE).unwrap();
             let mut held = held(pages, 5);
             let mut kept = std::collections::VecDeque::new();
             for (len, gives_back) in trainer {

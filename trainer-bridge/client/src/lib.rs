@@ -17,7 +17,6 @@ mod hello;
 mod launch;
 mod life;
 mod records;
-mod segment;
 mod session;
 mod state;
 mod wire;

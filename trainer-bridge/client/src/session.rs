@@ -15,7 +15,8 @@ use shade_formats::FormatError;
 use shade_formats::control::{JobSpec, Reply, Request, Settings};
 use shade_formats::ids::ContentId;
 use shade_formats::limits::BATCH_SAMPLES_MAX;
-use shade_formats::ring::{Consumer, Descriptor, Kind};
+use shade_formats::ring::{Descriptor, Kind};
+use shade_shm::Consumer;
 
 use crate::attach::{Attached, Welcome, attach};
 use crate::batch::{Column, Slots};

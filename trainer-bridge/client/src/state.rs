@@ -2,16 +2,17 @@
 
 use std::os::fd::OwnedFd;
 
-use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use rustix::io::Errno;
 use shade_formats::limits::state_bytes_max;
+use shade_shm::{SegmentError, memfd};
 
 use crate::ClientError;
 
 /// Reads the `bytes` that the daemon says are in the one descriptor of `fds`.
 pub(crate) fn read(bytes: u64, fds: &[OwnedFd], samples: u32) -> Result<Vec<u8>, ClientError> {
-    let refused =
-        |got: String, expected: String| ClientError::Segment { segment: "the state", got, expected };
+    let refused = |got: String, expected: String| {
+        ClientError::Segment(SegmentError::Unfit { segment: "the state", got, expected })
+    };
     let [fd] = fds else {
         return Err(refused(format!("{} descriptors", fds.len()), "one".to_owned()));
     };
@@ -35,20 +36,7 @@ pub(crate) fn read(bytes: u64, fds: &[OwnedFd], samples: u32) -> Result<Vec<u8>,
 
 /// A sealed memfd with `bytes` in it.
 pub(crate) fn write(bytes: &[u8]) -> Result<OwnedFd, ClientError> {
-    let system = ClientError::system;
-    let fd = memfd_create("shade-state", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)
-        .map_err(system("making room for the state"))?;
-    let mut rest = bytes;
-    while !rest.is_empty() {
-        match rustix::io::write(&fd, rest) {
-            Ok(count) => rest = rest.get(count..).unwrap_or_default(),
-            Err(Errno::INTR) => {}
-            Err(source) => return Err(ClientError::System { what: "writing the state", source }),
-        }
-    }
-    let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE | SealFlags::SEAL;
-    fcntl_add_seals(&fd, seals).map_err(system("sealing the state"))?;
-    Ok(fd)
+    memfd::holding("shade-state", bytes).map_err(|error| ClientError::NoState { error })
 }
 
 #[cfg(test)]

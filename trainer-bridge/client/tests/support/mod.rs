@@ -24,9 +24,10 @@ use shade_client::{JobSpec, Next, OnError, Options, Output, PlanSpec, Session, T
 use shade_formats::control::{PROTOCOL, Reply, Request, socket_name};
 use shade_formats::index::{INDEX_FILE, Index, IndexBuilder};
 use shade_formats::ring::{
-    BatchLayout, CLIENT_SEGMENT_BYTES, DAEMON_SEGMENT_BYTES, Descriptor, Kind, Layout, PayloadRing,
-    PayloadSize, Producer, Region,
+    BatchLayout, CLIENT_SEGMENT_BYTES, DAEMON_SEGMENT_BYTES, Descriptor, Kind, Layout, PayloadAllocator,
+    PayloadSize,
 };
+use shade_shm::{Producer, Region};
 
 pub(crate) const PAYLOAD_BYTES: u64 = 16 * 4096;
 /// Of the longest batches: two pages.
@@ -266,7 +267,7 @@ pub(crate) fn segment(bytes: u64, seals: SealFlags) -> (OwnedFd, Region) {
 pub(crate) struct Daemon {
     pub(crate) peer: Peer,
     memory: Memory,
-    blocks: PayloadRing,
+    blocks: PayloadAllocator,
     /// Descriptors released so far.
     released: usize,
     /// The block of each descriptor that is not, by its number.
@@ -275,7 +276,7 @@ pub(crate) struct Daemon {
 
 impl Daemon {
     fn new(peer: Peer, memory: Memory) -> Self {
-        let blocks = PayloadRing::new(PAYLOAD_BYTES).unwrap();
+        let blocks = PayloadAllocator::new(PAYLOAD_BYTES).unwrap();
         Self { peer, memory, blocks, released: 0, offsets: HashMap::new() }
     }
 

@@ -73,7 +73,7 @@ class Session:
     @staticmethod
     def connect(dataset: str, job: str, rank: int, spec: Mapping[str, Any], daemon: Daemon) -> Session:
         """Attaches to a daemon. `spec` has the fields of a job and its plan by name, as declared in
-        formats/src/control/spec.rs. Its output is under "images": an `Images`, or None for raw records."""
+        formats/layout/src/control/spec.rs. Its output is under "images": an `Images`, or None for raw records."""
 
     @property
     def daemon_pid(self) -> int: ...

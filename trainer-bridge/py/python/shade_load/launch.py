@@ -26,7 +26,7 @@ def find_daemon() -> Path:
     found = shutil.which(PROGRAM)
     if found is None:
         raise ShadeError(
-            f"no {PROGRAM}: neither {packaged} nor on PATH. In a checkout of shade, `cargo install --locked --path loader` puts "
+            f"no {PROGRAM}: neither {packaged} nor on PATH. In a checkout of shade, `cargo install --locked --path loader/daemon` puts "
             f"it on PATH and `make build` into this package; if you have it elsewhere, set {VARIABLE} to its path"
         )
     return Path(found)

@@ -10,7 +10,7 @@ from dataclasses import fields
 from pathlib import Path
 
 INDEX_FILE = "dataset.shade"
-# Limits of the formats; see formats/src/limits.rs.
+# Limits of the formats; see formats/layout/src/limits.rs.
 IMAGE_SIDE_MAX = 16_384
 RANKS_MAX = 4096
 RING_BYTES_MAX = 1 << 40

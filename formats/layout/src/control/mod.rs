@@ -1,0 +1,28 @@
+//! What the trainer's side and the daemon say to each other on the socket: one SEQPACKET message is
+//! one value here.
+//!
+//! The spec with its byte tables is `CONTROL.md`.
+
+#[cfg(test)]
+mod any_spec;
+mod codec;
+mod image_spec;
+mod preset;
+mod reply;
+mod request;
+mod settings;
+mod socket_name;
+mod spec;
+mod types;
+
+pub use image_spec::{Framing, ImageSpec};
+pub use preset::{Policy, Preset};
+pub use reply::{
+    REFUSE_BUSY, REFUSE_DATASET, REFUSE_ENDING, REFUSE_PERMISSION, REFUSE_PROTOCOL, REFUSE_RESOURCES,
+    REFUSE_SPEC, Reply, WELCOME_FDS,
+};
+pub use request::Request;
+pub use settings::{LINGERS_FOR_EVER, Settings};
+pub use socket_name::socket_name;
+pub use spec::{FieldError, JobSpec, Parameter, PlanSpec};
+pub use types::{OnError, Order, Output, PROTOCOL, Sampler, SpecError, Tail, UnknownName};

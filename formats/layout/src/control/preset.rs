@@ -1,0 +1,141 @@
+//! The tables of policies and presets: names and help lines, and what a preset is made of.
+
+use super::types::{Order, Sampler, names};
+
+/// Declares a choice whose values are described in `--help`.
+macro_rules! described {
+    ($(#[$meta:meta])* $name:ident, $what:literal, $expected:literal,
+     $($(#[$variant_meta:meta])* $variant:ident = $text:literal: $about:literal),+ $(,)?) => {
+        names! {
+            $(#[$meta])* $name, $what, $expected,
+            $($(#[$variant_meta])* #[doc = $about] $variant = $text),+
+        }
+
+        impl $name {
+            /// Its line in `--help`.
+            #[must_use]
+            pub fn about(self) -> &'static str {
+                match self { $(Self::$variant => $about),+ }
+            }
+        }
+    };
+}
+
+described! {
+    /// Who is evicted from the cache, and who is admitted. The table of names; the policies
+    /// themselves are in `loader/core/src/cache`.
+    Policy, "policy", "lookahead, app, topc, lfu, lru, fifo, arc, static, icache or quiver",
+    #[default]
+    Lookahead = "lookahead":
+        "What the epoch's plan uses soonest, and behind that the samples of highest importance",
+    App = "app":
+        "The samples of highest importance; of equals those that were used most (SHADE)",
+    TopC = "topc":
+        "The samples of highest importance, however often they were used",
+    Lfu = "lfu":
+        "The most used since they came in; the least used leaves, of equals the one unused for longest",
+    Lru = "lru":
+        "The latest used: what a page cache does. Over permutations it hits nearly never",
+    Fifo = "fifo":
+        "The latest read: a use changes nothing",
+    Arc = "arc":
+        "The latest used and those used again, in a balance that follows what was missed soon after it left (ARC)",
+    Static = "static":
+        "What came first, for good (CoorDL's MinIO): hits as often as its share of the dataset",
+    Icache = "icache":
+        "Nine tenths for samples of high importance; the others stand in for one another (iCACHE's two regions)",
+    Quiver = "quiver":
+        "What the epoch has not used yet; batches take what is cached of the next ten batches (Quiver)",
+}
+
+described! {
+    /// A system as a whole, ours or a published one: a sampler, a policy and an order. What is
+    /// known to be wrong in the code of a published system is left out on purpose.
+    Preset, "preset", "clairvoyant, shade, icache, coordl, quiver, deepio, default, base or ilfu",
+    #[default]
+    Clairvoyant = "clairvoyant":
+        "pads + lookahead: draws by importance, and a cache that knows the plan (the default)",
+    /// SHADE (FAST 2023). Not reproduced from its code: losses credited to other samples, cached
+    /// samples delivered first, and replication that ends in an epoch of hits only.
+    ///
+    Shade = "shade":
+        "pads + app: SHADE as its paper means it. Not its code's losses credited to other samples, hits first and \
+         epochs without a miss",
+    /// iCACHE (HPCA 2023). Not reproduced from its code: tags that ignore importance, the hardest
+    /// hundredth that is never selected, and substitutes that make others miss their turn and are
+    /// counted as hits.
+    ///
+    Icache = "icache":
+        "iis + icache: iCACHE as its paper means it. Not its code's random tags, never-selected hardest samples and \
+         substitutes counted as hits",
+    /// CoorDL (VLDB 2021). Not reproduced from its code: reading twice in the first epoch, and a
+    /// look at the slow store before each cached read.
+    ///
+    Coordl = "coordl":
+        "uniform + static: CoorDL. Not its second read in the first epoch",
+    /// Quiver (FAST 2020). Not reproduced from a published re-implementation: samples that lose
+    /// their turn to a substitute.
+    ///
+    Quiver = "quiver":
+        "uniform + quiver: Quiver. Not the samples that lose their turn in its re-implementations",
+    /// DeepIO (MASCOTS 2018).
+    ///
+    Deepio = "deepio":
+        "uniform + quiver, in opportunistic order: DeepIO; every sample still comes once an epoch",
+    Default = "default":
+        "uniform + lru: what the papers call Default",
+    Base = "base":
+        "cis + lru: what the papers call Base; unimportant samples are delivered with weight 0",
+    Ilfu = "ilfu":
+        "iis + lfu: what the iCACHE paper calls iLFU",
+}
+
+impl Preset {
+    /// Its sampler, policy and order.
+    const fn parts(self) -> (Sampler, Policy, Order) {
+        match self {
+            Self::Clairvoyant => (Sampler::Pads, Policy::Lookahead, Order::Shuffled),
+            Self::Shade => (Sampler::Pads, Policy::App, Order::Shuffled),
+            Self::Icache => (Sampler::Iis, Policy::Icache, Order::Shuffled),
+            Self::Coordl => (Sampler::Uniform, Policy::Static, Order::Shuffled),
+            Self::Quiver => (Sampler::Uniform, Policy::Quiver, Order::Shuffled),
+            Self::Deepio => (Sampler::Uniform, Policy::Quiver, Order::Opportunistic),
+            Self::Default => (Sampler::Uniform, Policy::Lru, Order::Shuffled),
+            Self::Base => (Sampler::Cis, Policy::Lru, Order::Shuffled),
+            Self::Ilfu => (Sampler::Iis, Policy::Lfu, Order::Shuffled),
+        }
+    }
+
+    /// Its way of drawing samples.
+    #[must_use]
+    pub fn sampler(self) -> Sampler {
+        self.parts().0
+    }
+
+    /// Its cache policy.
+    #[must_use]
+    pub fn policy(self) -> Policy {
+        self.parts().1
+    }
+
+    /// Its order of delivery.
+    #[must_use]
+    pub fn order(self) -> Order {
+        self.parts().2
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_back() {
+        assert!(Policy::ALL.iter().all(|value| value.as_str().parse() == Ok(*value)));
+        assert!(Preset::ALL.iter().all(|value| value.as_str().parse() == Ok(*value)));
+        let error = "SHADE".parse::<Preset>().unwrap_err().to_string();
+        assert!(Preset::ALL.iter().all(|value| error.contains(value.as_str())), "{error}");
+        let error = "belady".parse::<Policy>().unwrap_err().to_string();
+        assert!(Policy::ALL.iter().all(|value| error.contains(value.as_str())), "{error}");
+    }
+}

@@ -1,0 +1,21 @@
+//! `shade-formats`: every byte layout that two processes share. No I/O, no threads, no syscalls, no
+//! clock.
+//!
+//! On disk: [`shard`] (a plain ustar tar) and [`index`] (`dataset.shade`). In shared memory:
+//! [`ring`]. On the socket: [`control`]. In the file of a recorded training: [`trace`]. The specs
+//! lie beside the code: `SHARD.md`, `INDEX.md`, `RING.md`, `CONTROL.md`, `TRACE.md`.
+
+pub mod checksum;
+pub mod control;
+pub mod error;
+pub mod ids;
+mod image;
+pub mod index;
+pub mod limits;
+pub mod ring;
+pub mod shard;
+pub mod trace;
+
+pub use error::FormatError;
+pub use ids::{ContentId, SampleId, ShardId};
+pub use image::{Draw, Size};

@@ -1,0 +1,78 @@
+//! Every maximum of every format, with the relations between them checked when compiling.
+
+/// tar's unit: headers and padding are multiples of it, and entries store offsets in it.
+pub const SHARD_ALIGN_BYTES: u64 = 512;
+/// Largest record as stored in a shard.
+pub const RECORD_BYTES_MAX: u64 = 1 << 30;
+/// Largest shard that a 32-bit offset in 512-byte units reaches.
+pub const SHARD_BYTES_MAX: u64 = (u32::MAX as u64) * SHARD_ALIGN_BYTES;
+/// Most samples in a dataset; ids are 32-bit and the last value means "none".
+pub const SAMPLES_MAX: u64 = (u32::MAX - 1) as u64;
+/// Most shards in a dataset.
+pub const SHARDS_MAX: u32 = 1 << 24;
+/// Most classes in a dataset.
+pub const CLASSES_MAX: u32 = 1 << 24;
+/// Longest original path or class name (Linux' `PATH_MAX`).
+pub const NAME_BYTES_MAX: usize = 4096;
+/// Largest zstd dictionary in an index. Trained ones are some 100 KiB; beyond this they cost more
+/// to load than they save.
+pub const DICTIONARY_BYTES_MAX: usize = 1 << 20;
+/// Most zstd dictionaries in an index: merging keeps those of every dataset that went in.
+pub const DICTIONARIES_MAX: u32 = 256;
+/// Most bytes of one sample's extra fields, their tar headers and padding included.
+pub const FIELDS_BYTES_MAX: u64 = 64 << 20;
+/// Longest name of an extra field. With twelve digits and a dot it fits a tar header's 100 bytes.
+pub const FIELD_NAME_BYTES_MAX: usize = 64;
+/// Largest index file read into memory when it cannot be mapped.
+pub const INDEX_BYTES_MAX: u64 = 1 << 40;
+
+/// Descriptors in a ring: batches a rank can have in flight. A power of two, so that a wrapping
+/// counter keeps its place.
+pub const RING_DESCRIPTORS: usize = 64;
+/// Most samples in one rank's batch: their losses must fit in one control message.
+pub const BATCH_SAMPLES_MAX: u32 = 32_768;
+/// Largest payload segment of a ring.
+pub const PAYLOAD_BYTES_MAX: u64 = 1 << 40;
+/// Each batch in the payload starts at a page boundary.
+pub const PAYLOAD_ALIGN_BYTES: u64 = 4096;
+/// Most pixels of an image as its header states them: a few KB of PNG can claim gigabytes. PIL
+/// refuses beyond 2 x `Image.MAX_IMAGE_PIXELS`, which is this number, so whatever an `ImageFolder`
+/// opens is opened here too. At most 512 MiB of RGB in one thread, for as long as that image takes.
+pub const IMAGE_PIXELS_MAX: u64 = 178_956_970;
+/// Largest image side a decoded batch may have.
+pub const IMAGE_SIDE_MAX: u32 = 16_384;
+
+/// Largest control message. A SEQPACKET message must fit into the default socket buffer of 208 KiB.
+pub const MESSAGE_BYTES_MAX: usize = 192 * 1024;
+/// Most settings in a handshake; a daemon has ten.
+pub const SETTINGS_MAX: u32 = 16;
+/// Longest name or value of a setting. The longest value is a description of a simulated store.
+pub const SETTING_BYTES_MAX: usize = 2048;
+/// Most ranks of one job.
+pub const RANKS_MAX: u32 = 4096;
+/// Longest line of a trace: a full batch's ids, each with its comma, or its losses.
+pub const TRACE_LINE_BYTES_MAX: usize = 1 << 20;
+
+/// Largest saved state of a job over `samples` samples: a few numbers for each, and the rest.
+/// Whoever is handed a longer one does not read it.
+#[must_use]
+pub const fn state_bytes_max(samples: u32) -> u64 {
+    // The plan's ids and weights, when each sample was scored, and its row of importance are 32
+    // bytes or fewer; widened.
+    (1 << 20) + samples as u64 * 64
+}
+
+const _: () = assert!(RECORD_BYTES_MAX <= SHARD_BYTES_MAX);
+const _: () =
+    assert!(FIELDS_BYTES_MAX <= SHARD_BYTES_MAX && FIELDS_BYTES_MAX.is_multiple_of(SHARD_ALIGN_BYTES));
+const _: () = assert!(12 + 1 + FIELD_NAME_BYTES_MAX <= 100);
+const _: () = assert!(RING_DESCRIPTORS.is_power_of_two() && RING_DESCRIPTORS <= 64);
+const _: () = assert!(BATCH_SAMPLES_MAX as usize * 4 + 1024 <= MESSAGE_BYTES_MAX);
+// The two names of a hello, its settings, and the rest.
+const _: () = assert!(
+    2 * NAME_BYTES_MAX + SETTINGS_MAX as usize * 2 * (SETTING_BYTES_MAX + 4) + 1024 <= MESSAGE_BYTES_MAX
+);
+// A number of 32 bits takes 20 characters at most; an id 10, its comma and a letter for how it was
+// served.
+const _: () = assert!(BATCH_SAMPLES_MAX as usize * 21 + 1024 <= TRACE_LINE_BYTES_MAX);
+const _: () = assert!(PAYLOAD_ALIGN_BYTES.is_multiple_of(SHARD_ALIGN_BYTES));

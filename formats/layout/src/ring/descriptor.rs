@@ -1,0 +1,415 @@
+//! A descriptor: 128 bytes that say what was published and where in the payload it lies.
+
+use super::BatchLayout;
+use super::fields::{LINE_BYTES, Line, put_u16, put_u32, put_u64, u16_at, u32_at, u64_at};
+use super::layout::{DESCRIPTORS, ERROR_TEXT_BYTES_MAX, line_crc};
+use crate::FormatError;
+use crate::limits::{IMAGE_SIDE_MAX, PAYLOAD_ALIGN_BYTES};
+
+/// What a descriptor announces.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Kind {
+    /// A batch at `offset..offset + len`.
+    #[default]
+    Batch,
+    /// The epoch has no further batch.
+    EpochEnd,
+    /// The epoch ends here with an error; its UTF-8 text is at `offset..offset + len`.
+    Error,
+}
+
+/// What the data of a batch is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Layout {
+    /// Each sample's record bytes, wherever its row's `offsets` and `lens` say.
+    #[default]
+    Raw,
+    /// Images of one size, `u8[records][3][height][width]`.
+    U8Nchw,
+    /// Images of one size, `u8[records][height][width][3]`.
+    U8Nhwc,
+    /// Images of their own sizes, `u8[3][height][width]` each, wherever its row's `offsets`,
+    /// `heights` and `widths` say.
+    RaggedChw,
+    /// Images of their own sizes, `u8[height][width][3]` each.
+    RaggedHwc,
+}
+
+/// One published batch, epoch end or error.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Descriptor {
+    /// Number of the descriptor since the ring's start.
+    pub seq: u64,
+    /// The `StartEpoch` this belongs to; the client drops what an older one left.
+    pub generation: u32,
+    /// What is announced.
+    pub kind: Kind,
+    /// What the data is; meaningless but for batches.
+    pub layout: Layout,
+    /// Epoch, from 0.
+    pub epoch: u32,
+    /// Batch within the epoch, from 0; for an epoch end the number of batches.
+    pub batch: u32,
+    /// Byte in the payload where the block starts, a multiple of [`PAYLOAD_ALIGN_BYTES`].
+    pub offset: u64,
+    /// Bytes of the block.
+    pub len: u64,
+    /// Rows delivered, at most `capacity`.
+    pub records: u32,
+    /// Rows planned; the columns are laid out for it.
+    pub capacity: u32,
+    /// Height in pixels of all images, 0 for raw batches and images of their own sizes.
+    pub height: u32,
+    /// Width in pixels of all images, 0 likewise.
+    pub width: u32,
+    /// Rows whose record was resident.
+    pub hits: u32,
+    /// Rows whose record was read for this batch.
+    pub misses: u32,
+    /// Rows planned but left out, their records being unreadable.
+    pub skipped: u32,
+    /// Rows where another sample stands in.
+    pub substituted: u32,
+    /// How long the batch waited for reads, ns.
+    pub read_wait_ns: u64,
+    /// Time spent by workers copying or decoding, ns, summed over workers.
+    pub fill_ns: u64,
+    /// How long the batch waited for room in the ring, ns.
+    pub slot_wait_ns: u64,
+    /// Number of the mark that releases it. `Producer::publish` chooses it, whatever stands here.
+    pub mark: u32,
+}
+
+const SEQ: usize = 0;
+const OFFSET: usize = 8;
+const LEN: usize = 16;
+const READ_WAIT_NS: usize = 24;
+const FILL_NS: usize = 32;
+const SLOT_WAIT_NS: usize = 40;
+const GENERATION: usize = 48;
+const KIND: usize = 52;
+const LAYOUT: usize = 54;
+const EPOCH: usize = 56;
+const BATCH: usize = 60;
+const RECORDS: usize = 64;
+const CAPACITY: usize = 68;
+const HEIGHT: usize = 72;
+const WIDTH: usize = 76;
+const HITS: usize = 80;
+const MISSES: usize = 84;
+const SKIPPED: usize = 88;
+const SUBSTITUTED: usize = 92;
+const MARK: usize = 96;
+const CRC: usize = LINE_BYTES - 4;
+
+/// Every field's place, for the layout hash.
+pub(super) const PLACES: [u64; 20] = [
+    SEQ as u64,
+    OFFSET as u64,
+    LEN as u64,
+    READ_WAIT_NS as u64,
+    FILL_NS as u64,
+    SLOT_WAIT_NS as u64,
+    GENERATION as u64,
+    KIND as u64,
+    LAYOUT as u64,
+    EPOCH as u64,
+    BATCH as u64,
+    RECORDS as u64,
+    CAPACITY as u64,
+    HEIGHT as u64,
+    WIDTH as u64,
+    HITS as u64,
+    MISSES as u64,
+    SKIPPED as u64,
+    SUBSTITUTED as u64,
+    MARK as u64,
+];
+
+impl Descriptor {
+    /// Refuses a descriptor that promises what a payload of `payload_bytes` cannot hold.
+    ///
+    /// # Errors
+    /// Names the field that is out of range.
+    pub fn check(&self, payload_bytes: u64) -> Result<(), FormatError> {
+        match self.offset.checked_add(self.len) {
+            Some(end) if end <= payload_bytes && self.offset.is_multiple_of(PAYLOAD_ALIGN_BYTES) => {}
+            _ => {
+                return Err(fault(
+                    OFFSET,
+                    format_args!("{} bytes at {}", self.len, self.offset),
+                    format_args!("a page-aligned block within {payload_bytes} bytes"),
+                ));
+            }
+        }
+        if self.mark as usize >= DESCRIPTORS {
+            return Err(fault(MARK, self.mark, format_args!("a mark below {DESCRIPTORS}")));
+        }
+        match self.kind {
+            Kind::Batch => self.check_batch(),
+            Kind::EpochEnd if self.len == 0 => Ok(()),
+            Kind::EpochEnd => Err(fault(LEN, self.len, "0 at an epoch's end")),
+            Kind::Error if self.len <= ERROR_TEXT_BYTES_MAX => Ok(()),
+            Kind::Error => {
+                Err(fault(LEN, self.len, format_args!("a text of up to {ERROR_TEXT_BYTES_MAX} bytes")))
+            }
+        }
+    }
+
+    fn check_batch(&self) -> Result<(), FormatError> {
+        let block = self.batch_layout()?;
+        if self.records > self.capacity {
+            return Err(fault(
+                RECORDS,
+                self.records,
+                format_args!("at most the capacity, {}", self.capacity),
+            ));
+        }
+        if self.layout != Layout::Raw && !self.layout.is_ragged() {
+            for (place, side) in [(HEIGHT, self.height), (WIDTH, self.width)] {
+                if side == 0 || side > IMAGE_SIDE_MAX {
+                    return Err(fault(place, side, format_args!("1 to {IMAGE_SIDE_MAX} pixels")));
+                }
+            }
+            // At most 2^15 rows of 3 x 2^28 bytes: below 2^45.
+            let pixels = u64::from(self.records) * 3 * u64::from(self.height) * u64::from(self.width);
+            if pixels > block.data_len {
+                return Err(fault(LEN, block.data_len, format_args!("at least {pixels} bytes of pixels")));
+            }
+        }
+        Ok(())
+    }
+
+    /// Where the batch's columns and data lie within its block.
+    ///
+    /// # Errors
+    /// When `capacity` or `len` is impossible; never after [`Descriptor::check`] passed for a
+    /// batch.
+    pub fn batch_layout(&self) -> Result<BatchLayout, FormatError> {
+        BatchLayout::of_block(self.layout, self.capacity, self.len)
+    }
+
+    /// The 128 bytes of the descriptor.
+    #[must_use]
+    pub fn encode(&self) -> Line {
+        let mut line: Line = [0; LINE_BYTES];
+        put_u64::<SEQ>(&mut line, self.seq);
+        put_u64::<OFFSET>(&mut line, self.offset);
+        put_u64::<LEN>(&mut line, self.len);
+        put_u64::<READ_WAIT_NS>(&mut line, self.read_wait_ns);
+        put_u64::<FILL_NS>(&mut line, self.fill_ns);
+        put_u64::<SLOT_WAIT_NS>(&mut line, self.slot_wait_ns);
+        put_u32::<GENERATION>(&mut line, self.generation);
+        put_u16::<KIND>(&mut line, self.kind.code());
+        put_u16::<LAYOUT>(&mut line, self.layout.code());
+        put_u32::<EPOCH>(&mut line, self.epoch);
+        put_u32::<BATCH>(&mut line, self.batch);
+        put_u32::<RECORDS>(&mut line, self.records);
+        put_u32::<CAPACITY>(&mut line, self.capacity);
+        put_u32::<HEIGHT>(&mut line, self.height);
+        put_u32::<WIDTH>(&mut line, self.width);
+        put_u32::<HITS>(&mut line, self.hits);
+        put_u32::<MISSES>(&mut line, self.misses);
+        put_u32::<SKIPPED>(&mut line, self.skipped);
+        put_u32::<SUBSTITUTED>(&mut line, self.substituted);
+        put_u32::<MARK>(&mut line, self.mark);
+        let crc = line_crc(&line);
+        put_u32::<CRC>(&mut line, crc);
+        line
+    }
+
+    /// Reads a descriptor; ranges are for [`Descriptor::check`].
+    ///
+    /// # Errors
+    /// When its checksum is wrong, or kind or layout unknown.
+    pub fn decode(line: &Line) -> Result<Self, FormatError> {
+        let crc = u32_at::<CRC>(line);
+        if crc != line_crc(line) {
+            return Err(fault(CRC, format_args!("{crc:08x}"), format_args!("{:08x}", line_crc(line))));
+        }
+        Ok(Self {
+            seq: u64_at::<SEQ>(line),
+            generation: u32_at::<GENERATION>(line),
+            kind: Kind::from_code(u16_at::<KIND>(line))?,
+            layout: Layout::from_code(u16_at::<LAYOUT>(line))?,
+            epoch: u32_at::<EPOCH>(line),
+            batch: u32_at::<BATCH>(line),
+            offset: u64_at::<OFFSET>(line),
+            len: u64_at::<LEN>(line),
+            records: u32_at::<RECORDS>(line),
+            capacity: u32_at::<CAPACITY>(line),
+            height: u32_at::<HEIGHT>(line),
+            width: u32_at::<WIDTH>(line),
+            hits: u32_at::<HITS>(line),
+            misses: u32_at::<MISSES>(line),
+            skipped: u32_at::<SKIPPED>(line),
+            substituted: u32_at::<SUBSTITUTED>(line),
+            read_wait_ns: u64_at::<READ_WAIT_NS>(line),
+            fill_ns: u64_at::<FILL_NS>(line),
+            slot_wait_ns: u64_at::<SLOT_WAIT_NS>(line),
+            mark: u32_at::<MARK>(line),
+        })
+    }
+}
+
+impl Kind {
+    fn code(self) -> u16 {
+        match self {
+            Self::Batch => 1,
+            Self::EpochEnd => 2,
+            Self::Error => 3,
+        }
+    }
+
+    fn from_code(code: u16) -> Result<Self, FormatError> {
+        match code {
+            1 => Ok(Self::Batch),
+            2 => Ok(Self::EpochEnd),
+            3 => Ok(Self::Error),
+            _ => Err(fault(KIND, code, "kind 1 to 3")),
+        }
+    }
+}
+
+impl Layout {
+    /// Whether the data are images of their own sizes.
+    #[must_use]
+    pub fn is_ragged(self) -> bool {
+        matches!(self, Self::RaggedChw | Self::RaggedHwc)
+    }
+
+    fn code(self) -> u16 {
+        match self {
+            Self::Raw => 1,
+            Self::U8Nchw => 2,
+            Self::U8Nhwc => 3,
+            Self::RaggedChw => 4,
+            Self::RaggedHwc => 5,
+        }
+    }
+
+    fn from_code(code: u16) -> Result<Self, FormatError> {
+        match code {
+            1 => Ok(Self::Raw),
+            2 => Ok(Self::U8Nchw),
+            3 => Ok(Self::U8Nhwc),
+            4 => Ok(Self::RaggedChw),
+            5 => Ok(Self::RaggedHwc),
+            _ => Err(fault(LAYOUT, code, "layout 1 to 5")),
+        }
+    }
+}
+
+fn fault(at: usize, got: impl std::fmt::Display, expected: impl std::fmt::Display) -> FormatError {
+    FormatError::new("ring descriptor", at as u64, got, expected)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn sample() -> Descriptor {
+        let layout = BatchLayout::new(Layout::U8Nchw, 64, 60 * 3 * 32 * 48).unwrap();
+        Descriptor {
+            seq: 1 << 40,
+            generation: 3,
+            kind: Kind::Batch,
+            layout: Layout::U8Nchw,
+            epoch: 4,
+            batch: 5,
+            offset: 8192,
+            len: layout.total,
+            records: 60,
+            capacity: 64,
+            height: 32,
+            width: 48,
+            hits: 40,
+            misses: 20,
+            skipped: 4,
+            substituted: 1,
+            read_wait_ns: 6,
+            fill_ns: 7,
+            slot_wait_ns: 8,
+            mark: 9,
+        }
+    }
+
+    #[test]
+    fn round_trips_and_places_do_not_overlap() {
+        let descriptor = sample();
+        descriptor.check(1 << 20).unwrap();
+        assert_eq!(Descriptor::decode(&descriptor.encode()).unwrap(), descriptor);
+        // 6 u64, 2 u16 and 12 u32 fields fill bytes 0 to 100 without a gap.
+        assert_eq!(MARK + 4, 6 * 8 + 2 * 2 + 12 * 4);
+    }
+
+    #[test]
+    fn every_layout_round_trips_and_others_are_refused() {
+        for layout in [Layout::Raw, Layout::U8Nchw, Layout::U8Nhwc, Layout::RaggedChw, Layout::RaggedHwc] {
+            let descriptor = Descriptor { layout, ..sample() };
+            assert_eq!(Descriptor::decode(&descriptor.encode()).unwrap(), descriptor);
+            assert_eq!(Layout::from_code(layout.code()), Ok(layout));
+        }
+        assert!(Layout::from_code(0).is_err() && Layout::from_code(6).is_err());
+    }
+
+    #[test]
+    fn images_of_their_own_sizes_need_room_for_their_columns_only() {
+        let block = BatchLayout::new(Layout::RaggedChw, 64, 0).unwrap();
+        let ragged =
+            Descriptor { layout: Layout::RaggedChw, height: 0, width: 0, len: block.total, ..sample() };
+        ragged.check(1 << 20).unwrap();
+        assert!(Descriptor { len: block.total - 1, ..ragged }.check(1 << 20).is_err());
+        assert!(Descriptor { records: 65, ..ragged }.check(1 << 20).is_err());
+    }
+
+    #[test]
+    fn every_flipped_bit_is_noticed() {
+        let line = sample().encode();
+        for bit in 0..line.len() * 8 {
+            let mut torn = line;
+            torn[bit / 8] ^= 1 << (bit % 8);
+            assert!(Descriptor::decode(&torn).is_err(), "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn promises_that_the_payload_cannot_keep_are_refused() {
+        let good = sample();
+        let bad = [
+            Descriptor { offset: 100, ..good },
+            Descriptor { offset: 1 << 20, ..good },
+            Descriptor { offset: u64::MAX - 4095, ..good },
+            Descriptor { len: u64::MAX, ..good },
+            Descriptor { len: 10, ..good },
+            Descriptor { len: good.len - 1, ..good },
+            Descriptor { records: 65, ..good },
+            Descriptor { capacity: 0, ..good },
+            Descriptor { capacity: u32::MAX, ..good },
+            Descriptor { height: 0, ..good },
+            Descriptor { width: u32::MAX, ..good },
+            Descriptor { mark: 64, ..good },
+            Descriptor { kind: Kind::EpochEnd, ..good },
+            Descriptor { kind: Kind::Error, ..good },
+        ];
+        for descriptor in bad {
+            assert!(descriptor.check(1 << 20).is_err(), "{descriptor:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn arbitrary_lines_with_a_good_checksum_never_panic(bytes: [u8; 32], fill: u8, payload in 0_u64..1 << 41) {
+            let mut line = [fill; LINE_BYTES];
+            line[..32].copy_from_slice(&bytes);
+            line[KIND..KIND + 4].copy_from_slice(&[1 + fill % 3, 0, 1 + fill % 5, 0]);
+            let crc = line_crc(&line);
+            put_u32::<CRC>(&mut line, crc);
+            if let Ok(descriptor) = Descriptor::decode(&line) {
+                let _ = descriptor.check(payload);
+            }
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! Where everything lies in the two index segments.
+
+use super::fields::{LINE_BYTES, Line};
+use crate::FormatError;
+use crate::checksum::crc32c;
+use crate::limits::{PAYLOAD_ALIGN_BYTES, PAYLOAD_BYTES_MAX, RING_DESCRIPTORS};
+
+/// Version of this layout. A change of any constant here or of a descriptor field needs a new one.
+pub const RING_VERSION: u32 = 4;
+
+/// Descriptors of a ring, and as many release marks. loom explores every interleaving, so its ring
+/// has two: enough to wrap.
+pub const DESCRIPTORS: usize = if cfg!(loom) { 2 } else { RING_DESCRIPTORS };
+
+/// Length of the segment that the daemon writes and the client maps read-only.
+pub const DAEMON_SEGMENT_BYTES: u64 = 12_288;
+/// Length of the segment that the client writes.
+pub const CLIENT_SEGMENT_BYTES: u64 = 4096;
+/// Longest text of an error descriptor: the longest path thrice, and words around it.
+pub const ERROR_TEXT_BYTES_MAX: u64 = 16 * 1024;
+
+/// Both segments: the header line that they begin with.
+pub const HEADER: u64 = 0;
+/// Daemon segment: number of descriptors published since the start.
+pub const HEAD: u64 = 128;
+/// Daemon segment: CLOCK_MONOTONIC of the daemon's last sign of life, in nanoseconds.
+pub const HEARTBEAT: u64 = 256;
+/// Daemon segment: the first descriptor. On a page of its own, so that polling the head moves no
+/// descriptor line.
+pub(super) const DESCRIPTORS_START: u64 = 4096;
+/// Client segment: not 0 while the consumer sleeps or is about to.
+pub const WAITING: u64 = 128;
+/// Client segment: the first of the release marks, 8 bytes each.
+pub const RELEASED: u64 = 512;
+
+const _: () = assert!(DESCRIPTORS_START + (RING_DESCRIPTORS * LINE_BYTES) as u64 == DAEMON_SEGMENT_BYTES);
+const _: () = assert!(RELEASED + (RING_DESCRIPTORS * 8) as u64 <= CLIENT_SEGMENT_BYTES);
+
+/// Where in the daemon segment descriptor `seq` lies.
+#[must_use]
+pub fn line_of(seq: u64) -> u64 {
+    DESCRIPTORS_START + seq % DESCRIPTORS as u64 * LINE_BYTES as u64
+}
+
+/// What a payload has room for, as the headers of both index segments say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PayloadSize {
+    /// Length of the payload in bytes, a multiple of [`PAYLOAD_ALIGN_BYTES`] up to
+    /// [`PAYLOAD_BYTES_MAX`].
+    pub bytes: u64,
+    /// What the batches in a trainer's hand must leave free in one piece, in bytes, for the daemon
+    /// to go on.
+    pub gap_bytes: u64,
+}
+
+/// CRC32C of a line but for its last four bytes, which hold it.
+pub(super) fn line_crc(line: &Line) -> u32 {
+    crc32c(line.split_last_chunk::<4>().map_or(&[], |(covered, _)| covered))
+}
+
+/// Refuses a payload length that is zero, too long or not whole pages.
+pub(super) fn check_payload_bytes(bytes: u64) -> Result<(), FormatError> {
+    if bytes == 0 || bytes > PAYLOAD_BYTES_MAX || !bytes.is_multiple_of(PAYLOAD_ALIGN_BYTES) {
+        return Err(FormatError::new(
+            "ring payload length",
+            0,
+            bytes,
+            format_args!(
+                "a multiple of {PAYLOAD_ALIGN_BYTES} from {PAYLOAD_ALIGN_BYTES} to {PAYLOAD_BYTES_MAX}"
+            ),
+        ));
+    }
+    Ok(())
+}

@@ -1,0 +1,127 @@
+//! The client's end: takes descriptors in their order, sleeps without missing one, and releases
+//! them in any order.
+//!
+//! Its counterpart is `producer.rs`; read them side by side.
+
+use shade_formats::FormatError;
+use shade_formats::ring::{
+    DESCRIPTORS, Descriptor, HEAD, HEARTBEAT, LINE_BYTES, Line, PayloadSize, RELEASED, Segment, WAITING,
+    line_of,
+};
+
+use crate::sync::{Ordering, fence};
+use crate::{Region, header};
+
+/// Takes descriptors from one ring.
+#[derive(Debug)]
+pub struct Consumer {
+    daemon: Region,
+    client: Region,
+    payload: PayloadSize,
+    /// Number of the next descriptor.
+    next: u64,
+}
+
+impl Consumer {
+    /// Attaches to the two segments that the daemon made.
+    ///
+    /// # Errors
+    /// When a segment's length or header is not that of this build's layout.
+    pub fn attach(daemon: Region, client: Region) -> Result<Self, FormatError> {
+        let payload = header::read(Segment::Daemon, &daemon)?;
+        let in_client = header::read(Segment::Client, &client)?;
+        if payload != in_client {
+            let (got, expected) = (format_args!("{in_client:?}"), format_args!("{payload:?}"));
+            return Err(FormatError::new("client segment header", 0, got, expected));
+        }
+        Ok(Self { daemon, client, payload, next: 0 })
+    }
+
+    /// What the payload has room for, as the header has it.
+    #[must_use]
+    pub fn payload(&self) -> PayloadSize {
+        self.payload
+    }
+
+    /// Takes the next descriptor if one is published. This is a copy of it; its block is the
+    /// caller's until released.
+    ///
+    /// # Errors
+    /// When the head or the descriptor is not what a daemon following the rules writes.
+    pub fn poll(&mut self) -> Result<Option<Descriptor>, FormatError> {
+        // Acquire: pairs with the release of the head in `Producer::publish`. The descriptor and
+        // its block are visible.
+        let head = self.daemon.load_u64(HEAD)?;
+        if head == self.next {
+            return Ok(None);
+        }
+        if head.checked_sub(self.next).is_none_or(|ahead| ahead > DESCRIPTORS as u64) {
+            let expected = format_args!("{} to {DESCRIPTORS} more", self.next);
+            return Err(FormatError::new("ring head", HEAD, head, expected));
+        }
+        let at = line_of(self.next);
+        let mut line: Line = [0; LINE_BYTES];
+        self.daemon.read(at, &mut line)?;
+        let descriptor = Descriptor::decode(&line)?;
+        if descriptor.seq != self.next {
+            return Err(FormatError::new("ring descriptor number", at, descriptor.seq, self.next));
+        }
+        descriptor.check(self.payload.bytes)?;
+        self.next += 1;
+        Ok(Some(descriptor))
+    }
+
+    /// Announces that this end goes to sleep. Poll once more after it and sleep only if that finds
+    /// nothing.
+    ///
+    /// # Errors
+    /// Never for segments that could be attached to.
+    pub fn wait_begin(&self) -> Result<(), FormatError> {
+        self.client.store_u32(WAITING, 1)?;
+        // Dekker with `Producer::publish`, see there.
+        fence(Ordering::SeqCst);
+        Ok(())
+    }
+
+    /// Announces that this end is awake: the daemon saves its doorbells.
+    ///
+    /// # Errors
+    /// Never for segments that could be attached to.
+    pub fn wait_end(&self) -> Result<(), FormatError> {
+        self.client.store_u32(WAITING, 0)
+    }
+
+    /// When the daemon last gave a sign of life, CLOCK_MONOTONIC in ns; 0 before the first.
+    ///
+    /// # Errors
+    /// Never for segments that could be attached to.
+    pub fn heartbeat_ns(&self) -> Result<u64, FormatError> {
+        self.daemon.load_u64(HEARTBEAT)
+    }
+
+    /// What releases this ring's descriptors, from any thread.
+    #[must_use]
+    pub fn releaser(&self) -> Releaser {
+        Releaser { client: self.client.clone() }
+    }
+}
+
+/// Releases descriptors. Each has a mark of its own, so releases need no order and no lock.
+#[derive(Clone, Debug)]
+pub struct Releaser {
+    client: Region,
+}
+
+impl Releaser {
+    /// Gives a descriptor's mark and block back to the daemon. Once for each that
+    /// [`Consumer::poll`] returned; nobody may look at the block any more.
+    ///
+    /// # Errors
+    /// Never for what [`Consumer::poll`] returned.
+    pub fn release(&self, descriptor: &Descriptor) -> Result<(), FormatError> {
+        // Release: pairs with the acquire in `Producer::released`. Our reads of the block happen
+        // before its reuse, and so do those of this descriptor's line and of all before it, which
+        // were taken earlier.
+        self.client.store_u64(RELEASED + u64::from(descriptor.mark) * 8, descriptor.seq.wrapping_add(1))
+    }
+}

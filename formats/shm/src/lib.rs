@@ -1,0 +1,31 @@
+//! `shade-shm`: the shared memory of a ring, from both ends. All `unsafe` that a ring needs is here.
+//!
+//! The daemon makes the segments ([`RingSegments`]) and publishes ([`Producer`]); the client maps
+//! them ([`map_segment`]) and takes ([`Consumer`]). Both reach the memory through a [`Region`] only.
+//! Where everything lies is [`shade_formats::ring`]'s to say.
+
+mod consumer;
+mod header;
+#[cfg(loom)]
+mod loom_region;
+#[cfg(not(loom))]
+mod mapped;
+#[cfg(not(loom))]
+pub mod memfd;
+mod producer;
+#[cfg(not(loom))]
+mod region;
+#[cfg(not(loom))]
+mod segments;
+mod sync;
+
+pub use consumer::{Consumer, Releaser};
+#[cfg(loom)]
+pub use loom_region::Region;
+#[cfg(not(loom))]
+pub use mapped::{Access, SegmentError, check_size_is_fixed, map_segment};
+pub use producer::Producer;
+#[cfg(not(loom))]
+pub use region::Region;
+#[cfg(not(loom))]
+pub use segments::{Doorbell, RingEnd, RingSegments};

@@ -1,0 +1,129 @@
+//! The daemon's end: publishes descriptors, and learns which of them the client has released.
+//!
+//! Its counterpart is `consumer.rs`; read them side by side. Each ordering below is named with the
+//! one it pairs with.
+
+use shade_formats::FormatError;
+use shade_formats::ring::{
+    DESCRIPTORS, Descriptor, HEAD, HEARTBEAT, PayloadSize, RELEASED, Segment, WAITING, line_of,
+};
+
+use crate::sync::{Ordering, fence};
+use crate::{Region, header};
+
+/// Publishes into one ring.
+#[derive(Debug)]
+pub struct Producer {
+    daemon: Region,
+    client: Region,
+    payload: PayloadSize,
+    /// Descriptors published; the next one's number. Kept here: shared memory is never asked for
+    /// what we know.
+    head: u64,
+    marks: [Mark; DESCRIPTORS],
+}
+
+/// What the daemon knows of a release mark.
+#[derive(Clone, Copy, Debug, Default)]
+struct Mark {
+    /// The descriptor whose release it waits for; none while it is free.
+    of: Option<u64>,
+    /// What the word holds until then: what the release before has put there, or 0.
+    before: u64,
+}
+
+impl Producer {
+    /// Writes the headers of two fresh, zeroed segments, before the client gets to see them.
+    ///
+    /// # Errors
+    /// When a segment has the wrong length, or `payload` is impossible.
+    pub fn create(daemon: Region, client: Region, payload: PayloadSize) -> Result<Self, FormatError> {
+        header::write(Segment::Daemon, &daemon, payload)?;
+        header::write(Segment::Client, &client, payload)?;
+        Ok(Self { daemon, client, payload, head: 0, marks: [Mark::default(); DESCRIPTORS] })
+    }
+
+    /// Number that the next descriptor must bear.
+    #[must_use]
+    pub fn next_seq(&self) -> u64 {
+        self.head
+    }
+
+    /// Whether one more can be published, as of the last call of [`Producer::released`].
+    #[must_use]
+    pub fn has_room(&self) -> bool {
+        self.marks.iter().any(|mark| mark.of.is_none())
+    }
+
+    /// Publishes a descriptor whose block in the payload is complete, under a free mark. True when
+    /// the client is (about to be) asleep: ring its doorbell.
+    ///
+    /// # Errors
+    /// When all marks are taken, or `descriptor` bears the wrong number or promises what the
+    /// payload cannot hold. All are faults of the caller, and nothing is published.
+    pub fn publish(&mut self, descriptor: &Descriptor) -> Result<bool, FormatError> {
+        let free = (0..).zip(&mut self.marks).find(|(_, mark)| mark.of.is_none());
+        let Some((number, mark)) = free else {
+            return Err(FormatError::new(
+                "ring descriptor",
+                0,
+                format_args!("descriptor {} with {DESCRIPTORS} unreleased", self.head),
+                "a free mark",
+            ));
+        };
+        if descriptor.seq != self.head {
+            return Err(FormatError::new("ring descriptor number", 0, descriptor.seq, self.head));
+        }
+        let descriptor = Descriptor { mark: number, ..*descriptor };
+        descriptor.check(self.payload.bytes)?;
+        // The line is ours. A mark is free, so of the last `DESCRIPTORS` published one is released,
+        // and `released` saw it (acquire, pairs with the release in `Releaser`). The client takes
+        // in order: before that one it had taken the oldest of them, which lies in this line.
+        self.daemon.write(line_of(self.head), &descriptor.encode())?;
+        mark.of = Some(self.head);
+        self.head += 1;
+        // Release: pairs with the acquire of the head in `Consumer::poll`. Whoever sees the new
+        // head sees the descriptor, and the payload that this or another thread wrote before this
+        // call.
+        self.daemon.store_u64(HEAD, self.head)?;
+        // Dekker with `Consumer::wait_begin`: head before waiting here, waiting before head there,
+        // a SeqCst fence between the two on both sides. So either we see the flag, or the client's
+        // recheck sees the head.
+        fence(Ordering::SeqCst);
+        Ok(self.client.load_u32(WAITING)? != 0)
+    }
+
+    /// Numbers of the descriptors released since the last call, in any order: their blocks may be
+    /// reused.
+    ///
+    /// The client's words are read once each, and only those that are waited for.
+    ///
+    /// # Errors
+    /// When a release mark holds what no client following the rules writes: end the session.
+    pub fn released(&mut self) -> Result<Vec<u64>, FormatError> {
+        let mut released = Vec::new();
+        for (at, mark) in (RELEASED..).step_by(size_of::<u64>()).zip(&mut self.marks) {
+            let Some(seq) = mark.of else { continue };
+            // Acquire: pairs with the release in `Releaser::release`. The client's reads of the
+            // block are over.
+            let word = self.client.load_u64(at)?;
+            let done = seq + 1;
+            if word == done {
+                *mark = Mark { of: None, before: done };
+                released.push(seq);
+            } else if word != mark.before {
+                let expected = format_args!("{} or {done}", mark.before);
+                return Err(FormatError::new("ring release mark", at, word, expected));
+            }
+        }
+        Ok(released)
+    }
+
+    /// Tells the client that the daemon was alive at `now_ns` (CLOCK_MONOTONIC).
+    ///
+    /// # Errors
+    /// Never for the segments given to [`Producer::create`].
+    pub fn beat(&self, now_ns: u64) -> Result<(), FormatError> {
+        self.daemon.store_u64(HEARTBEAT, now_ns)
+    }
+}

@@ -1,0 +1,198 @@
+//! Drives a core without a machine: a [`World`] carries out its actions, and what comes of them
+//! goes back as events.
+//!
+//! `simulate` has a world with a virtual clock, store and trainer; the tests have one in which
+//! reads and fills end in a seeded random order. What both share is here: which event comes when,
+//! whose columns belong to which descriptor, and which descriptors a trainer still wants.
+
+use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
+
+use shade_formats::control::JobSpec;
+use shade_formats::ring::Descriptor;
+
+use crate::orders::ReadOp;
+use crate::orders::{Columns, FillOrder, Ticket};
+use crate::{Action, Attach, Core, Event, Memory, SessionId};
+
+/// Events that happen at the current time, in their order.
+pub type Soon<M> = VecDeque<Event<M>>;
+
+/// What a trainer takes out of its ring.
+#[derive(Clone, Debug)]
+pub struct Delivery {
+    /// Whose ring.
+    pub session: SessionId,
+    /// What was published.
+    pub descriptor: Descriptor,
+    /// The columns of a batch; empty if it has no rows.
+    pub columns: Columns,
+    /// The text of an error.
+    pub error: Option<String>,
+    /// Whether it belongs to the epoch that the trainer started last. A trainer releases others
+    /// unseen.
+    pub is_current: bool,
+}
+
+/// Store, workers and trainers of a core.
+pub trait World<M: Memory> {
+    /// Whether the core takes in all events of a moment before it goes on, as in the daemon; else
+    /// it goes on after each.
+    const BURSTS: bool;
+
+    /// A record is to be read.
+    fn read(&mut self, now_ns: u64, op: ReadOp<M::Room>, soon: &mut Soon<M>);
+    /// A read of neighbours together was ordered.
+    fn read_together(&mut self, now_ns: u64, ops: Vec<ReadOp<M::Room>>, soon: &mut Soon<M>) {
+        ops.into_iter().for_each(|op| self.read(now_ns, op, soon));
+    }
+    /// Rows were handed out to be filled.
+    fn fill(&mut self, order: FillOrder<M::Lent>, soon: &mut Soon<M>);
+    /// The order to write a batch's columns. The driver keeps them.
+    fn seal(&mut self, ticket: Ticket, soon: &mut Soon<M>);
+    /// A trainer is given something.
+    fn take(&mut self, delivery: Delivery, soon: &mut Soon<M>);
+    /// Whatever else the core says.
+    fn told(&mut self, action: Action<M>);
+    /// Appends what happens next; returns when, or `None` if nothing will. `now_ns` is the time of
+    /// what happened last.
+    fn next(&mut self, now_ns: u64, soon: &mut Soon<M>) -> Option<u64>;
+
+    /// The core is about to be told of `event`.
+    fn before(&mut self, _event: &Event<M>) {}
+    /// The core has gone on, and these actions follow.
+    fn after(&mut self, _core: &Core<M>, _actions: &[Action<M>]) {}
+}
+
+/// One rank's ring.
+#[derive(Default)]
+struct Ring {
+    /// Counts the epochs that the trainer has started.
+    generation: u32,
+    /// Columns of sealed batches, by descriptor.
+    columns: HashMap<u64, Columns>,
+}
+
+/// A core and its world.
+pub struct Driver<M: Memory, W> {
+    /// The core.
+    pub core: Core<M>,
+    /// What is around it.
+    pub world: W,
+    rings: HashMap<SessionId, Ring>,
+    soon: Soon<M>,
+    /// Kept for its space.
+    actions: Vec<Action<M>>,
+    now_ns: u64,
+}
+
+impl<M: Memory, W: World<M>> Driver<M, W> {
+    /// A core at time 0, to which nothing has happened yet.
+    pub fn new(core: Core<M>, world: W) -> Self {
+        let (rings, soon, actions) = (HashMap::new(), VecDeque::new(), Vec::new());
+        Self { core, world, rings, soon, actions, now_ns: 0 }
+    }
+
+    /// A trainer attaches.
+    pub fn attach(&mut self, session: SessionId, rank: u32, spec: &JobSpec) {
+        self.rings.insert(session, Ring::default());
+        self.step(Event::Attach(Box::new(Attach { session, rank, spec: *spec })));
+    }
+
+    /// A trainer goes.
+    pub fn detach(&mut self, session: SessionId) {
+        self.rings.remove(&session);
+        self.step(Event::Detach(session));
+    }
+
+    /// A trainer wants an epoch from its batch `first_batch` on.
+    pub fn start(&mut self, session: SessionId, epoch: u32, first_batch: u32) {
+        let Some(ring) = self.rings.get_mut(&session) else { return };
+        ring.generation += 1;
+        let generation = ring.generation;
+        self.step(Event::StartEpoch { session, generation, epoch, first_batch });
+    }
+
+    /// An event happens now, and what follows at once.
+    pub fn step(&mut self, event: Event<M>) {
+        self.soon.push_back(event);
+        self.settle();
+    }
+
+    /// Goes on to what happens next; `false` if nothing will.
+    pub fn tick(&mut self) -> bool {
+        let Some(at_ns) = self.world.next(self.now_ns, &mut self.soon) else { return false };
+        self.now_ns = self.now_ns.max(at_ns);
+        self.settle();
+        true
+    }
+
+    /// Goes on until nothing will happen any more.
+    pub fn run(&mut self) {
+        while self.tick() {}
+    }
+
+    /// Lets time pass in which nothing happens.
+    pub fn wait(&mut self, time: Duration) {
+        self.now_ns = self.now_ns.saturating_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
+        self.advance();
+        self.settle();
+    }
+
+    /// Tells the core what happens at this time, and has its actions carried out.
+    fn settle(&mut self) {
+        while let Some(event) = self.soon.pop_front() {
+            self.world.before(&event);
+            self.core.step(self.now_ns, event, &mut self.actions);
+            if !W::BURSTS || self.soon.is_empty() {
+                self.advance();
+            }
+        }
+    }
+
+    fn advance(&mut self) {
+        loop {
+            let may_go_on = self.core.advance(self.now_ns, &mut self.actions);
+            self.world.after(&self.core, &self.actions);
+            self.carry_out();
+            if !may_go_on || !self.soon.is_empty() {
+                return;
+            }
+        }
+    }
+
+    fn carry_out(&mut self) {
+        let mut actions = std::mem::take(&mut self.actions);
+        for action in actions.drain(..) {
+            match action {
+                Action::Read(op) => self.world.read(self.now_ns, op, &mut self.soon),
+                Action::ReadTogether(ops) => self.world.read_together(self.now_ns, ops, &mut self.soon),
+                Action::Fill(order) => self.world.fill(order, &mut self.soon),
+                Action::Seal(order) => {
+                    if let Some(ring) = self.rings.get_mut(&order.ticket.session) {
+                        ring.columns.insert(order.ticket.seq, order.columns);
+                    }
+                    self.world.seal(order.ticket, &mut self.soon);
+                }
+                Action::Publish(session, descriptor) => self.publish(session, *descriptor, None),
+                Action::PublishError(session, descriptor, text) => {
+                    self.publish(session, *descriptor, Some(text));
+                }
+                told => {
+                    if let Action::Accept(session, _) = told {
+                        self.soon.push_back(Event::Ready(session));
+                    }
+                    self.world.told(told);
+                }
+            }
+        }
+        self.actions = actions;
+    }
+
+    fn publish(&mut self, session: SessionId, descriptor: Descriptor, error: Option<String>) {
+        let Some(ring) = self.rings.get_mut(&session) else { return };
+        let columns = ring.columns.remove(&descriptor.seq).unwrap_or_default();
+        let is_current = descriptor.generation == ring.generation;
+        self.world.take(Delivery { session, descriptor, columns, error, is_current }, &mut self.soon);
+    }
+}

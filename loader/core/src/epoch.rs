@@ -1,0 +1,103 @@
+//! An epoch begins when every rank wants it: its plan is drawn from what was reported until then.
+//!
+//! A plan goes by importance if a loss was reported since the plan before it began, for whatever batch and by whatever rank.
+//! Otherwise it is a permutation, and the user is warned once. A plan that is drawn an epoch early is judged when it is drawn: by
+//! the epoch that ends then, not by the one that it follows.
+
+use shade_formats::SampleId;
+
+use crate::action::Action;
+use crate::job::Job;
+use crate::machine::Core;
+use crate::memory::Memory;
+use crate::plan::{draw_next_plan, draw_plan, high_importance, rep_now, spec_now};
+
+impl<M: Memory> Core<M> {
+    /// Ranks the start of the next epoch waits for; empty while none is being waited for.
+    pub(super) fn waiting_for_ranks(&self) -> Vec<u32> {
+        let Some(job) = &self.job else { return Vec::new() };
+        let Some(epoch) = self.due_epoch(job) else { return Vec::new() };
+        (0..job.spec.world_size)
+            .filter(|&rank| {
+                !self.sessions.iter().any(|s| s.rank == rank && s.wanted.is_some_and(|w| w.epoch == epoch))
+            })
+            .collect()
+    }
+
+    /// An epoch some rank wants and whose plan is not the current one.
+    fn due_epoch(&self, job: &Job) -> Option<u32> {
+        self.sessions
+            .iter()
+            .filter_map(|s| s.wanted)
+            .map(|w| w.epoch)
+            .find(|&epoch| job.epoch() != Some(epoch))
+    }
+
+    /// Draws the next plan once every rank wants the same new epoch. Until then no rank starts: a plan is drawn from
+    /// all losses of the epoch before, and messages of one rank arrive in order.
+    pub(super) fn draw_due_plan(&mut self, actions: &mut Vec<Action<M>>) {
+        let Some(epoch) = self.job.as_ref().and_then(|job| self.due_epoch(job)) else { return };
+        if !self.waiting_for_ranks().is_empty() {
+            return;
+        }
+        let Some(job) = &mut self.job else { return };
+        let cache = &self.cache;
+        let rep = rep_now(&job.spec.plan, job.validation.iter().map(|validation| validation.score));
+        let resident = |id: SampleId| cache.get(id).is_some();
+        let next = job.next_plan.take().filter(|plan| plan.epoch == epoch);
+        let drawn_first = if next.is_some() { epoch.saturating_add(1) } else { epoch };
+        job.judge_reports(drawn_first, actions);
+        let spec = spec_now(&job.spec.plan, std::mem::take(&mut job.has_reports));
+        // What is known of the last epoch goes before the next plan is drawn, which takes as much memory.
+        (job.plan, job.outlook) = (None, None);
+        for session in &mut self.sessions {
+            session.delivered.retain(|&(delivered_epoch, _), _| delivered_epoch.wrapping_add(1) == epoch);
+        }
+        let plan = next
+            .unwrap_or_else(|| draw_plan(&spec, epoch, job.spec.batch_size, &job.importance, resident, rep));
+        let next_plan = spec
+            .draw_ahead
+            .then(|| draw_next_plan(&spec, &plan, job.spec.batch_size, &job.importance, resident, rep));
+        // Nothing would be read, so nothing admitted, and the next epoch would be no other.
+        let absorbing = cache.len() < self.index.len() as usize && plan.ids.iter().all(|&id| resident(id));
+        if absorbing {
+            actions.push(Action::Warn(format!(
+                "epoch {epoch} reads nothing from storage: its plan has only the {} cached of {} samples, so the others may \
+                 never be seen again; lower rep or hit_cap, or raise cover or explore",
+                cache.len(),
+                self.index.len()
+            )));
+        }
+        job.begin(Some(plan));
+        job.next_plan = next_plan;
+        job.count(|counts| counts.absorbing_epochs += u64::from(absorbing));
+        job.scored_at.fill(0);
+        self.begin_cache_epoch();
+    }
+
+    /// Tells the cache of the current plan.
+    pub(super) fn begin_cache_epoch(&mut self) {
+        let Some(job) = &self.job else { return };
+        let Some(plan) = &job.plan else { return };
+        self.cache.begin_epoch(|| high_importance(&plan.ids, &job.importance));
+    }
+}
+
+impl Job {
+    /// The current epoch ends, and the plan of epoch `drawn` is to be drawn: notes whether losses are missing that it should go
+    /// by, and warns the first time. Where nothing was delivered there was nothing to report.
+    fn judge_reports<M: Memory>(&mut self, drawn: u32, actions: &mut Vec<Action<M>>) {
+        let sampler = self.spec.plan.sampler;
+        self.reports_missing =
+            sampler.is_by_importance() && !self.has_reports && self.epoch_counts.delivered > 0;
+        let Some(ended) = self.epoch().filter(|_| self.reports_missing && !self.warned_of_reports) else {
+            return;
+        };
+        self.warned_of_reports = true;
+        actions.push(Action::Warn(format!(
+            "no loss was reported in epoch {ended}, and the sampler {sampler} draws by losses: epoch {drawn} is a permutation, as \
+             with the sampler uniform, and so is every epoch that follows one without reports; report losses, or choose the \
+             sampler uniform"
+        )));
+    }
+}

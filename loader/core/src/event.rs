@@ -1,0 +1,89 @@
+//! What happens to the core from outside.
+
+use shade_formats::control::JobSpec;
+
+use crate::memory::Memory;
+use crate::orders::Completion;
+use crate::orders::{Filled, Ticket};
+use crate::plan::Plan;
+
+/// A rank attached to the daemon; never reused while the daemon lives.
+pub type SessionId = u32;
+
+/// A rank asks to be served.
+#[derive(Clone, Debug)]
+pub struct Attach {
+    /// The session the listener gave to the connection.
+    pub session: SessionId,
+    /// The rank it speaks for, `0 .. spec.world_size`.
+    pub rank: u32,
+    /// The job it wants; every rank of a job sends the same.
+    pub spec: JobSpec,
+}
+
+/// One thing that happened.
+pub enum Event<M: Memory> {
+    /// A rank said hello.
+    Attach(Box<Attach>),
+    /// The ring of an accepted session is mapped on both sides.
+    Ready(SessionId),
+    /// A session is gone: closed, killed, or dropped for a violation.
+    Detach(SessionId),
+    /// A rank wants an epoch from its batch `first_batch` on; whatever it has not taken of an older generation is void.
+    StartEpoch {
+        /// Who asks.
+        session: SessionId,
+        /// Counts the starts of this session; descriptors carry it.
+        generation: u32,
+        /// The epoch wanted.
+        epoch: u32,
+        /// The rank's first batch of it.
+        first_batch: u32,
+    },
+    /// Losses of one delivered batch, in the batch's order.
+    Report {
+        /// Who reports.
+        session: SessionId,
+        /// The batch's epoch.
+        epoch: u32,
+        /// The batch's number within the epoch.
+        batch: u32,
+        /// One loss per delivered row; shorter is a partial report.
+        losses: Vec<f32>,
+    },
+    /// A validation score, higher is better: steers the adaptive part of PADS.
+    Validation {
+        /// Who reports. Of several ranks' scores of an epoch one counts.
+        session: SessionId,
+        /// The score.
+        score: f64,
+    },
+    /// A rank asks for the state to resume from.
+    SaveState(SessionId),
+    /// A rank hands in a state saved before.
+    LoadState {
+        /// Who hands it in.
+        session: SessionId,
+        /// What [`Action::State`] gave out once. Untrusted.
+        bytes: Vec<u8>,
+    },
+    /// The engine keeps this many reads in flight from now on.
+    Depth(u32),
+    /// A read ended.
+    Read(Completion<M::Room>),
+    /// Workers filled rows.
+    Filled(Filled<M::Lent>),
+    /// A batch's columns are written: it may be published.
+    Sealed(Ticket),
+    /// A client has released descriptors.
+    Released {
+        /// Whose ring.
+        session: SessionId,
+        /// Their numbers, in any order.
+        seqs: Vec<u64>,
+    },
+    /// The next epoch has this plan, which is not drawn. For replays of what was drawn before.
+    Plan(Box<Plan>),
+    /// Somebody observes from now on, and is told by [`Action::Trace`](super::Action::Trace); or nobody does any more.
+    Observe(bool),
+}

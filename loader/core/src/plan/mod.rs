@@ -1,0 +1,63 @@
+//! The epoch's plan: which samples, how often, in which order, in whose batch. Known before the
+//! epoch starts.
+//!
+//! The stages, in this order:
+//!
+//! | stage | what it decides | where |
+//! |---|---|---|
+//! | sampler | how often each sample comes, and its loss weight | `samplers/`, one file each |
+//! | order | in which order, with repeats apart | `orders/`, one file each |
+//! | pace | the same number of expected misses in each batch | `pace` |
+//! | slice | which position is in which batch of which rank | `slice` |
+//!
+//! `epoch` runs the first three. The plan is a pure function of its `inputs`: seed, epoch, score
+//! table, residency and parameters. It depends on neither the number of ranks nor the machine;
+//! `random` has its random numbers. While the plan is delivered, `lookahead` says when its samples
+//! are used next, and `exchange` lets samples change places. `entropy` measures how random an order
+//! is.
+//!
+//! # How to add a sampler
+//!
+//! 1. Write `samplers/NAME.rs`: a function from `Inputs` to `Draw`. It says how often each sample
+//!    comes and with which weight. The weight of a sample that is expected λ times is 1/λ, so that
+//!    the weighted loss has the mean of a plain pass over the dataset. `chances` draws with
+//!    replacement from a table of scores; `cover` brings back samples that were left out for long.
+//! 2. Take random numbers from `inputs.random(Stage::Draw)`, and from a new `Stage` for each
+//!    further purpose. Decide by whole numbers and never by a sum of floats: every machine must
+//!    draw the same plan.
+//! 3. Give `inputs` a new field for what the sampler needs beyond scores and parameters, such as
+//!    labels. [`draw_plan`] is called by `core` and by `simulate`.
+//! 4. Add a row to the table in `samplers/table`: the function, and whether epochs can be shorter
+//!    than the dataset.
+//! 5. Add a row to `Sampler` in `formats/control/types`: name, code and description, and below it
+//!    whether the sampler goes by reported losses. It stands there because the name travels from
+//!    Python to the daemon. The code belongs into `formats/layout/CONTROL.md`, too. The compiler asks for
+//!    step 4 after step 5.
+//! 6. Add the name to the type of `Loader(sampler=)` in `loader.py`; a test compares the two.
+//!
+//! The tests that go through `Sampler::ALL` then include it: degenerate inputs, resuming in the
+//! middle, any number of ranks. `tests/plan_draws.rs` is the place for what it promises itself: how
+//! often a sample comes, and that the weights are right.
+//!
+//! # How to add an order
+//!
+//! The same way: `orders/NAME.rs` lists each sample as often as the counts say, `orders/table` has
+//! a row for it, and `Order` in `formats/control/types` its name. Repeats are moved apart
+//! afterwards; an order need not see to that.
+
+mod entropy;
+mod epoch;
+mod exchange;
+mod inputs;
+mod lookahead;
+mod orders;
+mod pace;
+mod random;
+mod samplers;
+mod slice;
+
+pub use entropy::position_entropy;
+pub use epoch::{Plan, PlanSummary, depends_on_residents, draw_next_plan, draw_plan, spec_now};
+pub use lookahead::{Known, Lookahead, Use, in_sight};
+pub use samplers::{high_importance, may_leave_out, rep_now};
+pub use slice::{Slices, SlicesError, Slot};

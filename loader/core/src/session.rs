@@ -1,0 +1,99 @@
+//! One rank's side of the core: its ring's room, its open batches, what it has been given.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+
+use shade_formats::limits::RING_DESCRIPTORS;
+use shade_formats::ring::PayloadAllocator;
+
+use crate::batch::Batch;
+use crate::event::SessionId;
+use crate::memory::Memory;
+use crate::report::Delivered;
+
+/// The epoch a rank asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Wanted {
+    pub(super) generation: u32,
+    pub(super) epoch: u32,
+    pub(super) next_batch: u32,
+    /// The end-of-epoch descriptor has been queued.
+    pub(super) ended: bool,
+}
+
+/// A rank attached.
+pub(super) struct Session<M: Memory> {
+    pub(super) id: SessionId,
+    pub(super) rank: u32,
+    /// The ring is mapped on both sides.
+    pub(super) ready: bool,
+    pub(super) payload: PayloadAllocator,
+    /// Sequence number of the next descriptor.
+    pub(super) next_seq: u64,
+    /// The descriptors published and not released: the payload offset of each one's block, if it
+    /// has one.
+    pub(super) outstanding: BTreeMap<u64, Option<u64>>,
+    /// Batches opened and not yet published, by sequence number.
+    pub(super) open: VecDeque<Batch<M>>,
+    pub(super) wanted: Option<Wanted>,
+    /// The next batch has found no room in the ring, and no batch was given back since.
+    pub(super) is_full: bool,
+    /// Since when the next batch has found no room in the ring.
+    pub(super) blocked_since_ns: Option<u64>,
+    /// What was delivered, by (epoch, batch): the current epoch's batches and those of the one before.
+    pub(super) delivered: HashMap<(u32, u32), Delivered>,
+}
+
+impl<M: Memory> Session<M> {
+    pub(super) fn new(id: SessionId, rank: u32, payload: PayloadAllocator) -> Self {
+        Self {
+            id,
+            rank,
+            ready: false,
+            payload,
+            next_seq: 0,
+            outstanding: BTreeMap::new(),
+            open: VecDeque::new(),
+            wanted: None,
+            is_full: false,
+            blocked_since_ns: None,
+            delivered: HashMap::new(),
+        }
+    }
+
+    /// Is a release mark free for one more batch or message?
+    pub(super) fn has_descriptor(&self) -> bool {
+        self.open.len() + self.outstanding.len() < RING_DESCRIPTORS
+    }
+
+    /// Takes note that the next batch finds no room in the ring.
+    pub(super) fn blocked(&mut self, now_ns: u64) {
+        self.blocked_since_ns.get_or_insert(now_ns);
+        self.is_full = true;
+    }
+
+    /// The open batch with this sequence number.
+    pub(super) fn batch_mut(&mut self, seq: u64) -> Option<&mut Batch<M>> {
+        let first = self.open.front()?.seq;
+        self.open.get_mut(usize::try_from(seq.checked_sub(first)?).ok()?)
+    }
+
+    /// Takes note that the client has released descriptor `seq`. `false`: it does not hold it.
+    pub(super) fn release(&mut self, seq: u64) -> bool {
+        let Some(block) = self.outstanding.remove(&seq) else { return false };
+        if let Some(offset) = block {
+            self.payload.free(offset);
+            self.is_full = false;
+        }
+        true
+    }
+
+    /// All before it were published.
+    pub(super) fn first_unpublished(&self) -> u64 {
+        self.open.front().map_or(self.next_seq, |batch| batch.seq)
+    }
+
+    /// All before it were released.
+    pub(super) fn first_unreleased(&self) -> u64 {
+        self.outstanding.first_key_value().map_or_else(|| self.first_unpublished(), |(&seq, _)| seq)
+    }
+}

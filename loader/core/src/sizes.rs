@@ -1,0 +1,251 @@
+//! How much memory: the cache's capacity, the staging reserve beside it, and a ring's payload.
+
+use std::collections::BinaryHeap;
+
+use shade_formats::control::{JobSpec, OnError, Output, Policy, Tail};
+use shade_formats::index::{Entry, Index};
+use shade_formats::limits::{PAYLOAD_ALIGN_BYTES, PAYLOAD_BYTES_MAX};
+use shade_formats::ring::{BatchLayout, Layout, PayloadSize};
+use shade_formats::{FormatError, SampleId};
+
+use crate::block_size::charged_bytes;
+use crate::cache::Properties;
+use crate::rows::row_bytes;
+use crate::samples::Samples;
+
+/// Batches a ring holds by default: enough that a slow one is hidden, little enough that memory stays small.
+pub const RING_BATCHES: u64 = 8;
+/// What a ring has room for where eight batches are less: between two of them threads wake each other, and what varies in that
+/// is long beside a small batch.
+const RING_BYTES: u64 = 16 << 20;
+/// Reserve for records being read or filled that are not in the cache.
+const STAGING_BYTES: u64 = 32 << 20;
+
+/// How much the cache may hold.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Capacity {
+    /// Bytes of arena blocks.
+    Bytes(u64),
+    /// A share of what the whole dataset would take in arena blocks, 0 ..= 1.
+    Share(f64),
+}
+
+/// Why a text is no capacity.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{text:?} is no cache size: give bytes (8GiB, 500MB) or a share of the dataset (20%)")]
+pub struct CapacityError {
+    text: String,
+}
+
+impl std::str::FromStr for Capacity {
+    type Err = CapacityError;
+
+    fn from_str(text: &str) -> Result<Self, CapacityError> {
+        let error = || CapacityError { text: text.to_owned() };
+        if let Some(percent) = text.trim().strip_suffix('%') {
+            let percent: f64 = percent.trim().parse().map_err(|_| error())?;
+            if !(0.0..=100.0).contains(&percent) {
+                return Err(error());
+            }
+            return Ok(Self::Share(percent / 100.0));
+        }
+        parse_size::parse_size(text.trim()).map(Self::Bytes).map_err(|_| error())
+    }
+}
+
+impl Capacity {
+    /// The capacity in bytes of arena blocks, never more than the whole dataset takes.
+    #[must_use]
+    pub fn bytes(self, index: &Index, block_bytes: u32) -> u64 {
+        let dataset: u64 =
+            entries(index).map(|(_, entry)| charged_bytes(entry.stored_len, block_bytes)).sum();
+        self.of(dataset).min(dataset)
+    }
+
+    /// The capacity beside a dataset that takes `dataset_bytes`, in the same unit; it may be more.
+    #[must_use]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a share of a u64, rounded down"
+    )]
+    pub fn of(self, dataset_bytes: u64) -> u64 {
+        match self {
+            Self::Bytes(bytes) => bytes,
+            Self::Share(share) => (dataset_bytes as f64 * share) as u64,
+        }
+    }
+}
+
+/// The samples of the dataset with their entries.
+pub(super) fn entries<S: Samples + ?Sized>(index: &S) -> impl Iterator<Item = (SampleId, Entry)> + '_ {
+    (0..index.len()).filter_map(|id| index.entry(SampleId(id)).map(|entry| (SampleId(id), entry)))
+}
+
+/// Bytes of arena beside the cache: room for `reads_max` reads of the largest record, or 32 MiB if that is less, but
+/// always for two of the largest records, so that reading never stops for lack of room.
+#[must_use]
+pub fn staging_bytes(index: &Index, block_bytes: u32, reads_max: u32) -> u64 {
+    let largest =
+        entries(index).map(|(_, entry)| charged_bytes(entry.stored_len, block_bytes)).max().unwrap_or(0);
+    let wanted = largest.saturating_mul(u64::from(reads_max.max(2)).saturating_mul(4));
+    wanted.min(STAGING_BYTES).max(largest.saturating_mul(2)).max(u64::from(block_bytes))
+}
+
+/// Whether nothing is ever evicted where the cache has room for the whole dataset. iCACHE's policy
+/// has regions of fixed shares, and evicts from one while the other has room.
+pub(super) fn keeps_what_fits(policy: Policy) -> bool {
+    Properties::of(policy).keeps_what_fits
+}
+
+/// The ring layout of an output.
+pub(super) fn layout_of(output: Output) -> Layout {
+    match output {
+        Output::Raw => Layout::Raw,
+        Output::Decoded(images) if images.channels_last => Layout::U8Nhwc,
+        Output::Decoded(_) => Layout::U8Nchw,
+        Output::Ragged { channels_last: true } => Layout::RaggedHwc,
+        Output::Ragged { channels_last: false } => Layout::RaggedChw,
+    }
+}
+
+/// Refuses images of their own sizes from a dataset that has none whose size the index knows: every row would be a fault.
+pub(super) fn check_sizes(output: Output, index: &dyn Samples) -> Result<(), String> {
+    if index.len() == 0 || entries(index).any(|(_, entry)| row_bytes(output, &entry).is_ok()) {
+        return Ok(());
+    }
+    Err(format!(
+        "images of their own sizes (decode=\"none\"): the index knows the size of none of its {} samples; if they are images, \
+         pack them with --format jpeg or raw",
+        index.len()
+    ))
+}
+
+/// Bytes reserved for the row of `sample`. Of one whose size is unknown, which is a fault, those of the sample that is to
+/// stand in for it, if one is.
+pub(super) fn room_bytes(spec: &JobSpec, index: &dyn Samples, sample: SampleId) -> u64 {
+    let own = index.entry(sample).and_then(|entry| row_bytes(spec.output, &entry).ok());
+    let substitute = || match spec.on_error {
+        OnError::Substitute => {
+            same_class(index, sample).find_map(|(_, entry)| row_bytes(spec.output, &entry).ok())
+        }
+        OnError::Raise | OnError::Skip => None,
+    };
+    own.or_else(substitute).unwrap_or(0)
+}
+
+/// What rows have room for where a bad record is to be substituted and records are of different lengths: for some other
+/// records of its class, even if the bad one is the shortest. So a row of the shortest ones has more room than it takes.
+#[derive(Debug, Default)]
+pub(super) struct Rooms {
+    /// By label: the length of the class's longest of the [`SHORTEST`] shortest records.
+    by_label: Vec<u64>,
+}
+
+/// Of the shortest records of its class any has room in each row. Two of them are left where one is bad: more would cost small
+/// classes more memory, and a substitute that is bad as well is rare.
+const SHORTEST: usize = 3;
+
+impl Rooms {
+    pub(super) fn new(spec: &JobSpec, index: &dyn Samples) -> Self {
+        if spec.on_error != OnError::Substitute || matches!(spec.output, Output::Decoded(_)) {
+            return Self::default();
+        }
+        // A max-heap of a class's shortest ones.
+        let mut shortest: Vec<BinaryHeap<u64>> = vec![BinaryHeap::new(); index.class_count() as usize];
+        for (_, entry) in entries(index) {
+            let Ok(len) = row_bytes(spec.output, &entry) else { continue };
+            let Some(heap) = shortest.get_mut(entry.label as usize) else { continue };
+            heap.push(len);
+            if heap.len() > SHORTEST {
+                heap.pop();
+            }
+        }
+        Self { by_label: shortest.iter().map(|heap| heap.peek().copied().unwrap_or(0)).collect() }
+    }
+
+    /// Bytes that a row of a sample of this class has room for at least.
+    pub(super) fn of(&self, label: u32) -> u64 {
+        self.by_label.get(label as usize).copied().unwrap_or(0)
+    }
+}
+
+/// The other samples of the class of `sample`, by id from the one after it on and round the end.
+pub(super) fn same_class(
+    index: &dyn Samples,
+    sample: SampleId,
+) -> impl Iterator<Item = (SampleId, Entry)> + '_ {
+    let samples = index.len();
+    let label = index.entry(sample).map(|entry| entry.label);
+    (1..samples).filter_map(move |step| {
+        let round = (u64::from(sample.0) + u64::from(step)) % u64::from(samples);
+        let candidate = SampleId(u32::try_from(round).ok()?);
+        let entry = index.entry(candidate)?;
+        (Some(entry.label) == label).then_some((candidate, entry))
+    })
+}
+
+/// The payload of one rank's ring: what the job asks for, or eight mean batches, or 16 MiB if that is more; at least three of the largest, so that
+/// one that a trainer keeps in hand, wherever it lies, leaves room for another.
+pub(super) fn payload_size(
+    spec: &JobSpec,
+    index: &dyn Samples,
+    rooms: &Rooms,
+) -> Result<PayloadSize, FormatError> {
+    // Padding repeats samples until the batch is full, however few there are.
+    let rows = if spec.tail == Tail::Pad { spec.batch_size } else { spec.batch_size.min(index.len().max(1)) };
+    let capacity = u64::from(rows);
+    let (largest, longest, mean) = match spec.output {
+        Output::Decoded(images) => {
+            let bytes = capacity.saturating_mul(images.bytes());
+            (bytes, bytes, bytes)
+        }
+        Output::Raw | Output::Ragged { .. } => {
+            let len_of = |entry: &Entry| row_bytes(spec.output, entry).ok();
+            // An image of unknown size has the room of the one that stands in for it: of any.
+            let unknown = entries(index).filter_map(|(_, entry)| len_of(&entry)).max().unwrap_or(0);
+            let room = |entry: &Entry| len_of(entry).unwrap_or(unknown).max(rooms.of(entry.label));
+            let mut lens: Vec<u64> = entries(index).map(|(_, entry)| room(&entry)).collect();
+            let total: u64 = lens.iter().sum();
+            let mean = total / (lens.len().max(1) as u64) * capacity;
+            lens.sort_unstable_by(|a, b| b.cmp(a));
+            let longest = lens.first().copied().unwrap_or(0).saturating_mul(capacity);
+            (lens.iter().cycle().take(rows as usize).sum(), longest, mean)
+        }
+    };
+    let too_large = |bytes: u64| {
+        let expected = format!("at most {PAYLOAD_BYTES_MAX} bytes: lower batch_size");
+        FormatError::new("ring payload", 0, bytes, expected)
+    };
+    let block = |data: u64| -> Result<u64, FormatError> {
+        let layout = BatchLayout::new(layout_of(spec.output), spec.batch_size, data);
+        Ok(layout.map_err(|_| too_large(data))?.total.next_multiple_of(PAYLOAD_ALIGN_BYTES))
+    };
+    let least = 3 * block(largest)?;
+    let wanted =
+        if spec.ring_bytes > 0 { spec.ring_bytes } else { (RING_BATCHES * block(mean)?).max(RING_BYTES) };
+    let bytes = wanted.max(least).next_multiple_of(PAYLOAD_ALIGN_BYTES);
+    if bytes > PAYLOAD_BYTES_MAX {
+        return Err(too_large(bytes));
+    }
+    // No batch is longer than that of the longest record again and again. Samplers that draw with replacement could make it,
+    // but a third of the ring has room for the longest batch without repeats.
+    let third = bytes / 3 / PAYLOAD_ALIGN_BYTES * PAYLOAD_ALIGN_BYTES;
+    Ok(PayloadSize { bytes, gap_bytes: block(longest.min(third))?.min(third) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Capacity;
+
+    #[test]
+    fn capacities_are_bytes_or_shares() {
+        assert_eq!("20%".parse(), Ok(Capacity::Share(0.2)));
+        assert_eq!("8GiB".parse(), Ok(Capacity::Bytes(8 << 30)));
+        assert_eq!("500 MB".parse(), Ok(Capacity::Bytes(500_000_000)));
+        assert_eq!("0".parse(), Ok(Capacity::Bytes(0)));
+        for bad in ["", "120%", "-1%", "many", "NaN%"] {
+            assert!(bad.parse::<Capacity>().is_err(), "{bad}");
+        }
+    }
+}

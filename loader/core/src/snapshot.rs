@@ -1,0 +1,303 @@
+//! Saving and loading what the rest of an epoch, and all later ones, depend on.
+//!
+//! ```text
+//! bytes       what (little-endian)
+//! 0..8        magic "SHADEST3"
+//! 8..24       content id of the dataset, u128
+//! 24..32      xxh3 of the plan's parameters, as `spec_digest` writes them: a state resumes only the plan it came from
+//! 32..36      samples N, u32           36..40  validation scores V, u32
+//! 40..44      1 if a loss was reported since the plan began, else 0, u32
+//! then        the plan; the next one, if it was drawn early; V validation scores; N x u32 scored_at; the importance table
+//! last 4      CRC32C of everything before
+//!
+//! a plan      its length P, u32 (0: there is none); epoch, distinct, repeat_max, hit_cap_withheld, covered, u32 each;
+//!             P x u32 sample ids, P x f32 weights
+//! a score     the epoch it belongs to, u32 (0xffff_ffff: before the first); the rank that reported it, u32; f64
+//! ```
+//! The plan is kept because it cannot be drawn again: the scores have changed since, and what was
+//! resident when it was drawn cannot be had again.
+
+use shade_formats::checksum::crc32c;
+use shade_formats::control::{JobSpec, PlanSpec};
+use shade_formats::{FormatError, SampleId};
+
+use crate::action::Action;
+use crate::event::SessionId;
+use crate::importance::Importance;
+use crate::job::Job;
+use crate::machine::Core;
+use crate::memory::Memory;
+use crate::plan::{Plan, PlanSummary, may_leave_out};
+use crate::report::Validation;
+
+const MAGIC: &[u8; 8] = b"SHADEST3";
+/// Of the state, and at the head of a plan.
+const HEADER_BYTES: usize = 44;
+const PLAN_HEADER_BYTES: usize = 24;
+/// The epoch of a validation score from before the first epoch.
+const NO_EPOCH: u32 = u32::MAX;
+
+impl<M: Memory> Core<M> {
+    pub(super) fn save_state(&self, session: SessionId, actions: &mut Vec<Action<M>>) {
+        let Some(job) = &self.job else { return };
+        let content_id = self.index.content_id().0;
+        let plans = [&job.plan, &job.next_plan];
+        let plan_bytes =
+            |plan: &Option<Plan>| PLAN_HEADER_BYTES + plan.as_ref().map_or(0, |plan| plan.ids.len() * 8);
+        let plans_bytes: usize = plans.map(plan_bytes).iter().sum();
+        let mut bytes = Vec::with_capacity(HEADER_BYTES + plans_bytes + job.scored_at.len() * 16 + 4);
+        bytes.extend_from_slice(MAGIC);
+        bytes.extend_from_slice(&content_id.to_le_bytes());
+        bytes.extend_from_slice(&spec_digest(&job.spec).to_le_bytes());
+        bytes.extend_from_slice(&self.index.len().to_le_bytes());
+        bytes.extend_from_slice(&len_u32(job.validation.len()).to_le_bytes());
+        bytes.extend_from_slice(&u32::from(job.has_reports).to_le_bytes());
+        plans.into_iter().for_each(|plan| write_plan(plan.as_ref(), &mut bytes));
+        for &Validation { epoch, rank, score } in &job.validation {
+            bytes.extend_from_slice(&epoch.unwrap_or(NO_EPOCH).to_le_bytes());
+            bytes.extend_from_slice(&rank.to_le_bytes());
+            bytes.extend_from_slice(&score.to_le_bytes());
+        }
+        bytes.extend(job.scored_at.iter().flat_map(|at| at.to_le_bytes()));
+        bytes.extend_from_slice(&job.importance.to_bytes());
+        let crc = crc32c(&bytes);
+        bytes.extend_from_slice(&crc.to_le_bytes());
+        actions.push(Action::State(session, bytes));
+    }
+
+    /// Takes a saved state over. Every rank of a job hands in the same one; it takes effect with the first.
+    pub(super) fn load_state(&mut self, session: SessionId, bytes: &[u8], actions: &mut Vec<Action<M>>) {
+        let Some(rank) = self.sessions.iter().find(|s| s.id == session).map(|s| s.rank) else { return };
+        let Some(job) = &mut self.job else { return };
+        let digest = xxhash(bytes);
+        match &mut job.loaded {
+            // Others have loaded theirs, and this rank has not yet: it is this one's turn, with what they have.
+            Some((last, ranks)) if !ranks.contains(&rank) => {
+                if *last == digest {
+                    ranks.insert(rank);
+                    return actions.push(Action::StateLoaded(session));
+                }
+                let mut others: Vec<u32> = ranks.iter().copied().collect();
+                others.sort_unstable();
+                let text = format!(
+                    "rank {rank} loads another state than ranks {others:?} have loaded: all ranks of a job load the state \
+                     that one of them saved"
+                );
+                actions.extend(self.sessions.iter().map(|s| {
+                    let tell = if s.id == session { Action::Fail } else { Action::Interrupt };
+                    tell(s.id, text.clone())
+                }));
+                return;
+            }
+            _ => {}
+        }
+        match restore(job, bytes, self.index.content_id().0, self.index.len()) {
+            Ok(()) => job.loaded = Some((digest, std::iter::once(rank).collect())),
+            Err(error) => return actions.push(Action::Fail(session, error.to_string())),
+        }
+        self.rescore_residents();
+        self.begin_cache_epoch();
+        let text = format!(
+            "rank {rank} has loaded a state, which ends the epoch under way in all ranks: load the same one here, too"
+        );
+        let everyone: Vec<SessionId> = self.sessions.iter().map(|s| s.id).collect();
+        for other in everyone {
+            self.abandon_open(other);
+            let Some(state) = self.session_mut(other) else { continue };
+            state.delivered.clear();
+            // It would wait for batches that do not come.
+            if state.wanted.take().is_some_and(|wanted| !wanted.ended) && other != session {
+                actions.push(Action::Interrupt(other, text.clone()));
+            }
+        }
+        actions.push(Action::StateLoaded(session));
+    }
+}
+
+fn restore(job: &mut Job, bytes: &[u8], content_id: u128, samples: u32) -> Result<(), FormatError> {
+    let (body, crc) = bytes
+        .split_last_chunk::<4>()
+        .ok_or_else(|| FormatError::new("saved state", 0, bytes.len(), "at least 4 bytes"))?;
+    if crc32c(body) != u32::from_le_bytes(*crc) {
+        return Err(FormatError::new(
+            "saved state",
+            body.len() as u64,
+            "another checksum",
+            format!("{:#010x}", crc32c(body)),
+        ));
+    }
+    let mut fields = Fields { bytes: body, at: 0 };
+    expect(&fields, "SHADEST3, a state that this version has saved", fields.peek(8)? == MAGIC)?;
+    fields.skip(8);
+    let found = u128::from_le_bytes(fields.array()?);
+    expect(&fields, "the state of this very dataset", found == content_id)?;
+    let found = u64::from_le_bytes(fields.array()?);
+    expect(&fields, "the state of a loader with the same plan arguments", found == spec_digest(&job.spec))?;
+    let found = fields.u32()?;
+    expect(&fields, "the dataset's sample count", found == samples)?;
+    let scores = fields.u32()?;
+    let reported = fields.u32()?;
+    expect(&fields, "whether losses were reported: 0 or 1", reported < 2)?;
+    let shorter = may_leave_out(job.spec.plan.sampler);
+    let (plan, next_plan) =
+        (read_plan(&mut fields, samples, shorter)?, read_plan(&mut fields, samples, shorter)?);
+    let validation = (0..scores).map(|_| read_validation(&mut fields)).collect::<Result<Vec<_>, _>>()?;
+    let scored_at = (0..samples).map(|_| fields.u32()).collect::<Result<Vec<_>, _>>()?;
+    let importance = Importance::from_bytes(fields.rest())?;
+    expect(&fields, "a row of importance for each sample", importance.len() == samples)?;
+
+    job.begin(plan);
+    job.next_plan = next_plan;
+    job.validation = validation;
+    (job.has_reports, job.reports_missing) = (reported == 1, false);
+    job.scored_at = scored_at;
+    job.importance = importance;
+    Ok(())
+}
+
+fn write_plan(plan: Option<&Plan>, bytes: &mut Vec<u8>) {
+    let none = Plan { epoch: 0, ids: Vec::new(), weights: Vec::new(), summary: PlanSummary::default() };
+    let Plan { epoch, ids, weights, summary } = plan.unwrap_or(&none);
+    let PlanSummary { distinct, repeat_max, hit_cap_withheld, covered } = *summary;
+    let header = [len_u32(ids.len()), *epoch, distinct, repeat_max, hit_cap_withheld, covered];
+    bytes.extend(header.iter().flat_map(|field| field.to_le_bytes()));
+    bytes.extend(ids.iter().flat_map(|id| id.0.to_le_bytes()));
+    bytes.extend(weights.iter().flat_map(|weight| weight.to_le_bytes()));
+}
+
+/// Reads a plan of `samples` positions, or of fewer if it may be `shorter`.
+fn read_plan(fields: &mut Fields<'_>, samples: u32, shorter: bool) -> Result<Option<Plan>, FormatError> {
+    let len = fields.u32()?;
+    let fits = len == 0 || len == samples || (shorter && len < samples);
+    expect(fields, "a plan of the epoch's length, or none", fits)?;
+    let epoch = fields.u32()?;
+    let summary = PlanSummary {
+        distinct: fields.u32()?,
+        repeat_max: fields.u32()?,
+        hit_cap_withheld: fields.u32()?,
+        covered: fields.u32()?,
+    };
+    let ids = (0..len).map(|_| fields.u32().map(SampleId)).collect::<Result<Vec<_>, _>>()?;
+    expect(fields, "sample ids of the dataset", ids.iter().all(|id| id.0 < samples))?;
+    let weights = (0..len).map(|_| fields.array().map(f32::from_le_bytes)).collect::<Result<Vec<_>, _>>()?;
+    Ok((len > 0).then_some(Plan { epoch, ids, weights, summary }))
+}
+
+fn read_validation(fields: &mut Fields<'_>) -> Result<Validation, FormatError> {
+    let epoch = Some(fields.u32()?).filter(|&epoch| epoch != NO_EPOCH);
+    Ok(Validation { epoch, rank: fields.u32()?, score: f64::from_le_bytes(fields.array()?) })
+}
+
+/// Reads fields one after the other; running out of bytes is an error.
+struct Fields<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Fields<'a> {
+    fn peek(&self, len: usize) -> Result<&'a [u8], FormatError> {
+        let end = self.at.saturating_add(len);
+        self.bytes.get(self.at..end).ok_or_else(|| {
+            FormatError::new("saved state", self.at as u64, "its end", format!("{len} more bytes"))
+        })
+    }
+
+    fn skip(&mut self, len: usize) {
+        self.at += len;
+    }
+
+    fn array<const LEN: usize>(&mut self) -> Result<[u8; LEN], FormatError> {
+        let found = self.peek(LEN)?;
+        let array = found.first_chunk().copied();
+        self.skip(LEN);
+        array
+            .ok_or_else(|| FormatError::new("saved state", self.at as u64, "its end", format!("{LEN} bytes")))
+    }
+
+    fn u32(&mut self) -> Result<u32, FormatError> {
+        self.array().map(u32::from_le_bytes)
+    }
+
+    fn rest(&self) -> &'a [u8] {
+        self.bytes.get(self.at..).unwrap_or_default()
+    }
+}
+
+fn expect(fields: &Fields<'_>, expected: &str, holds: bool) -> Result<(), FormatError> {
+    if holds {
+        Ok(())
+    } else {
+        Err(FormatError::new("saved state", fields.at as u64, "something else", expected))
+    }
+}
+
+/// What a plan depends on beside the importance table. The world size is not among it. A field that is added to the plan's
+/// is to be written here only where it is not its default, so that states from before it still fit.
+fn spec_digest(spec: &JobSpec) -> u64 {
+    let PlanSpec { sampler, order, seed, rep, hit_cap, cover, explore, pace, draw_ahead } = spec.plan;
+    let mut bytes = Vec::new();
+    for name in [sampler.as_str(), order.as_str()] {
+        bytes.extend_from_slice(name.as_bytes());
+        // No name holds it: so the names are read back in one way only.
+        bytes.push(0);
+    }
+    bytes.extend_from_slice(&seed.to_le_bytes());
+    bytes.extend([rep, hit_cap, explore].iter().flat_map(|number| number.to_bits().to_le_bytes()));
+    bytes.extend([cover, spec.batch_size].iter().flat_map(|number| number.to_le_bytes()));
+    bytes.extend([u8::from(pace), u8::from(draw_ahead)]);
+    xxhash(&bytes)
+}
+
+fn xxhash(bytes: &[u8]) -> u64 {
+    xxhash_rust::xxh3::xxh3_64(bytes)
+}
+
+fn len_u32(len: usize) -> u32 {
+    u32::try_from(len).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use shade_formats::control::{OnError, Output, Sampler, Tail};
+
+    use super::*;
+
+    fn spec() -> JobSpec {
+        JobSpec {
+            plan: PlanSpec { sampler: Sampler::Pads, seed: 7, ..PlanSpec::default() },
+            batch_size: 256,
+            world_size: 8,
+            tail: Tail::Even,
+            output: Output::Raw,
+            on_error: OnError::Raise,
+            bad_max: 0.01,
+            ring_bytes: 0,
+        }
+    }
+
+    /// Whoever changes it refuses all states that there are: then the magic changes with it.
+    #[test]
+    fn the_digest_of_a_plan_s_parameters_never_changes() {
+        assert_eq!(spec_digest(&spec()), 17_513_271_080_077_172_878);
+    }
+
+    #[test]
+    fn every_parameter_of_the_plan_counts_and_the_world_does_not() {
+        let (whole, plan) = (spec(), spec().plan);
+        let of = |plan| spec_digest(&JobSpec { plan, ..spec() });
+        let others = [
+            of(PlanSpec { sampler: Sampler::Uniform, ..plan }),
+            of(PlanSpec { order: shade_formats::control::Order::Spaced, ..plan }),
+            of(PlanSpec { seed: 8, ..plan }),
+            of(PlanSpec { rep: 2.0, ..plan }),
+            of(PlanSpec { hit_cap: 0.5, ..plan }),
+            of(PlanSpec { cover: 6, ..plan }),
+            of(PlanSpec { explore: 0.1, ..plan }),
+            of(PlanSpec { pace: true, ..plan }),
+            of(PlanSpec { draw_ahead: true, ..plan }),
+            spec_digest(&JobSpec { batch_size: 255, ..whole }),
+        ];
+        assert!(!others.contains(&spec_digest(&whole)));
+        assert_eq!(spec_digest(&JobSpec { world_size: 4, ..whole }), spec_digest(&whole));
+    }
+}

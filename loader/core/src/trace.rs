@@ -1,0 +1,85 @@
+//! What an observer is told: the lines of a trace, made only while somebody observes.
+
+use shade_formats::ring::FLAG_PADDING;
+use shade_formats::trace::{Done, Job, Line, Open, Release, Report};
+
+use crate::action::Action;
+use crate::batch::{Batch, BatchRow, RowState};
+use crate::event::SessionId;
+use crate::machine::Core;
+use crate::memory::Memory;
+
+const NS_PER_US: u64 = 1000;
+
+impl<M: Memory> Core<M> {
+    /// Somebody observes from now on, or nobody does any more.
+    pub(super) fn observe(&mut self, now_ns: u64, on: bool, actions: &mut Vec<Action<M>>) {
+        self.observed = on;
+        self.trace_job(now_ns, true, actions);
+    }
+
+    /// Tells of the job, if there is one.
+    pub(super) fn trace_job(&self, now_ns: u64, under_way: bool, actions: &mut Vec<Action<M>>) {
+        if let Some(job) = self.job.as_ref().filter(|_| self.observed) {
+            actions.push(trace(Line::Job(Job::new(now_ns, under_way, &job.spec))));
+        }
+    }
+
+    /// Tells of what a rank has given back.
+    pub(super) fn trace_release(&self, now_ns: u64, session: SessionId, actions: &mut Vec<Action<M>>) {
+        if let Some(session) = self.sessions.iter().find(|s| s.id == session && self.observed) {
+            let (at_us, rank, before_seq) = (now_ns / NS_PER_US, session.rank, session.first_unreleased());
+            actions.push(trace(Line::Release(Release { at_us, rank, before_seq })));
+        }
+    }
+
+    /// Tells of losses that came for a batch of `rank`.
+    pub(super) fn trace_report(
+        &self,
+        now_ns: u64,
+        (epoch, batch, rank): (u32, u32, u32),
+        losses: &[f32],
+        actions: &mut Vec<Action<M>>,
+    ) {
+        if self.observed {
+            let losses = losses.iter().map(|loss| loss.is_finite().then_some(*loss)).collect();
+            let at_us = now_ns / NS_PER_US;
+            actions.push(trace(Line::Report(Report { at_us, epoch, batch, rank, losses })));
+        }
+    }
+}
+
+/// The action that hands a line to the observer.
+pub(super) fn trace<M: Memory>(line: Line) -> Action<M> {
+    Action::Trace(Box::new(line))
+}
+
+/// The line of a batch that is opened. Its samples are to follow.
+pub(super) fn open_line<M: Memory>(rank: u32, batch: &Batch<M>) -> Open {
+    let &Batch { opened_ns, epoch, number, seq, .. } = batch;
+    let (ids, served) = (Vec::with_capacity(batch.rows.len()), String::with_capacity(batch.rows.len()));
+    Open { at_us: opened_ns / NS_PER_US, epoch, batch: number, rank, seq, ids, served }
+}
+
+/// The line of a batch that is published.
+pub(super) fn done_line<M: Memory>(now_ns: u64, rank: u32, batch: &Batch<M>) -> Action<M> {
+    let as_opened = batch.rows.iter().all(|row| row.state == RowState::Done && row.flags == 0);
+    let given = !batch.abandoned && batch.failure.is_none();
+    let real = |row: &&BatchRow| row.state == RowState::Done && row.flags & FLAG_PADDING == 0;
+    let delivered = if given && as_opened {
+        None
+    } else {
+        Some(batch.rows.iter().filter(|_| given).filter(real).map(|row| row.sample.0).collect())
+    };
+    trace(Line::Done(Done {
+        at_us: now_ns / NS_PER_US,
+        epoch: batch.epoch,
+        batch: batch.number,
+        rank,
+        seq: batch.seq,
+        opened_us: batch.opened_ns / NS_PER_US,
+        read_us: batch.read_ns / NS_PER_US,
+        slot_wait_us: batch.slot_wait_ns / NS_PER_US,
+        delivered,
+    }))
+}

@@ -1,0 +1,235 @@
+//! Every policy against an obvious model, with pins, removals, new scores and records of any size.
+
+mod cache_model;
+
+use std::collections::BTreeSet;
+
+use cache_model::{Model, Resident, Value};
+use proptest::prelude::*;
+use proptest::test_runner::Config;
+use shade_core::cache::{Admission, Cache};
+use shade_core::importance::Importance;
+use shade_formats::SampleId;
+use shade_formats::control::Policy;
+
+const SAMPLES: u32 = 24;
+const CAPACITY_BYTES: u64 = 100;
+
+#[derive(Clone, Debug)]
+enum Op {
+    /// Hit if resident, else offer a record of so many bytes.
+    Access(u32, u64),
+    /// Offer without looking first; a resident sample must be bypassed.
+    Offer(u32, u64),
+    /// Few different scores, so that uses and ids decide often.
+    Score(u32, u8),
+    /// An access that knows its sample's next use, or that none is in sight.
+    Planned(u32, u64, Option<u32>),
+    /// A use comes into sight.
+    See(u32, u32),
+    /// The plan is over.
+    Forget,
+    /// An epoch begins, in which these samples are of low importance.
+    Epoch(BTreeSet<u32>),
+    Pin(u32),
+    Unpin(u32),
+    Remove(u32),
+}
+
+fn ops() -> impl Strategy<Value = Vec<Op>> {
+    // One id beyond the dataset.
+    let id = 0..=SAMPLES;
+    let bytes = prop_oneof![8 => 1..30u64, 1 => Just(0), 1 => 90..110u64];
+    let op = prop_oneof![
+        12 => (id.clone(), bytes.clone()).prop_map(|(id, bytes)| Op::Access(id, bytes)),
+        1 => (id.clone(), bytes.clone()).prop_map(|(id, bytes)| Op::Offer(id, bytes)),
+        6 => (id.clone(), 0..5u8).prop_map(|(id, score)| Op::Score(id, score)),
+        6 => (id.clone(), bytes, prop::option::of(0..40u32)).prop_map(|(id, b, next)| Op::Planned(id, b, next)),
+        6 => (id.clone(), 0..40u32).prop_map(|(id, at)| Op::See(id, at)),
+        1 => Just(Op::Forget),
+        2 => prop::collection::btree_set(0..SAMPLES, 0..20).prop_map(Op::Epoch),
+        2 => id.clone().prop_map(Op::Pin),
+        2 => id.clone().prop_map(Op::Unpin),
+        1 => id.prop_map(Op::Remove),
+    ];
+    prop::collection::vec(op, 0..200)
+}
+
+struct Pair {
+    cache: Cache<Value>,
+    model: Model,
+    importance: Importance,
+    pinned: BTreeSet<u32>,
+    accesses: usize,
+    hits: usize,
+    misses: usize,
+}
+
+impl Pair {
+    fn new(policy: Policy) -> Self {
+        Self {
+            cache: Cache::new(policy, CAPACITY_BYTES, SAMPLES),
+            model: Model::new(policy, CAPACITY_BYTES, SAMPLES),
+            importance: Importance::new(SAMPLES),
+            pinned: BTreeSet::new(),
+            accesses: 0,
+            hits: 0,
+            misses: 0,
+        }
+    }
+
+    fn apply(&mut self, step: usize, op: &Op) {
+        match *op {
+            Op::Access(id, bytes) => self.access(step, id, bytes),
+            Op::Planned(id, bytes, next) => {
+                self.cache.use_at(SampleId(id), next);
+                self.model.next_uses.remove(&id);
+                self.model.next_uses.extend(next.map(|next| (id, next)));
+                self.access(step, id, bytes);
+            }
+            Op::See(id, position) => {
+                self.cache.see(SampleId(id), position, &self.importance);
+                self.model.next_uses.entry(id).or_insert(position);
+            }
+            Op::Forget => {
+                self.cache.forget_uses(&self.importance);
+                self.model.next_uses.clear();
+            }
+            Op::Epoch(ref low) => {
+                self.cache.begin_epoch(|| (0..=SAMPLES).map(|id| !low.contains(&id)).collect());
+                self.model.begin_epoch(low.clone());
+            }
+            Op::Offer(id, bytes) => self.offer(step, id, bytes),
+            Op::Score(id, score) => {
+                self.importance.set_score(SampleId(id), 2.5 + f32::from(score) / 4.0);
+                self.cache.rescore(SampleId(id), &self.importance);
+            }
+            Op::Pin(id) => drop(self.pinned.insert(id)),
+            Op::Unpin(id) => drop(self.pinned.remove(&id)),
+            Op::Remove(id) => assert_eq!(self.cache.remove(SampleId(id)), self.model.remove(id)),
+        }
+        self.check();
+    }
+
+    fn access(&mut self, step: usize, id: u32, bytes: u64) {
+        self.accesses += 1;
+        if self.cache.get(SampleId(id)).is_some() {
+            self.hits += 1;
+            self.importance.record_hit(SampleId(id));
+            let hit = self.cache.hit(SampleId(id), &self.importance).copied();
+            assert_eq!(hit, Some(self.model.hit(id)));
+        } else {
+            self.misses += 1;
+            assert_eq!(self.cache.hit(SampleId(id), &self.importance), None);
+            self.offer(step, id, bytes);
+        }
+    }
+
+    fn offer(&mut self, step: usize, id: u32, bytes: u64) {
+        let value = (id, step);
+        let mut evicted = Vec::new();
+        let is_pinned = |value: &Value| self.pinned.contains(&value.0);
+        let admission =
+            self.cache.offer(SampleId(id), bytes, value, &self.importance, is_pinned, &mut evicted);
+        let Some(victims) = self.model.offer((id, bytes), value, &self.importance, &self.pinned) else {
+            assert_eq!((admission, evicted), (Admission::Bypassed(value), vec![]));
+            return;
+        };
+        assert_eq!(admission, Admission::Admitted);
+        let expected: Vec<_> = victims.iter().map(|victim| (SampleId(victim.id), victim.value)).collect();
+        assert_eq!(evicted, expected);
+        // The two policies with regions or epochs leave out residents that rank lower.
+        let leaves_out = self.cache.exchanges();
+        let stays = |resident: &&Resident| {
+            !leaves_out && resident.value != value && !self.pinned.contains(&resident.id)
+        };
+        for survivor in self.model.residents().iter().filter(stays) {
+            let rank = self.model.rank(survivor, &self.importance);
+            assert!(victims.iter().all(|victim| self.model.rank(victim, &self.importance) <= rank));
+        }
+    }
+
+    /// Same residents with the same values; the limit holds.
+    fn check(&self) {
+        let mut ids: Vec<u32> = self.cache.ids().map(|id| id.0).collect();
+        ids.sort_unstable();
+        let mut expected: Vec<u32> = self.model.residents().iter().map(|resident| resident.id).collect();
+        expected.sort_unstable();
+        assert_eq!(ids, expected);
+        for resident in self.model.residents() {
+            assert_eq!(self.cache.get(SampleId(resident.id)), Some(&resident.value));
+        }
+        for id in 0..SAMPLES {
+            let (resident, may) = (ids.contains(&id), self.model.may_be_exchanged(id));
+            assert_eq!(self.cache.wants_stand_in(SampleId(id)), may && !resident);
+            assert_eq!(self.cache.may_stand_in(SampleId(id)), may && resident);
+        }
+        assert_eq!((self.cache.len(), self.cache.is_empty()), (ids.len(), ids.is_empty()));
+        assert_eq!(self.cache.used_bytes(), self.model.used());
+        assert!(self.cache.used_bytes() <= self.cache.capacity_bytes());
+        assert_eq!(self.hits + self.misses, self.accesses);
+    }
+}
+
+fn compare(policy: Policy, ops: &[Op]) {
+    let mut pair = Pair::new(policy);
+    ops.iter().enumerate().for_each(|(step, op)| pair.apply(step, op));
+}
+
+fn config() -> Config {
+    Config { cases: 512, failure_persistence: None, ..Config::default() }
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn app_equals_the_model(ops in ops()) {
+        compare(Policy::App, &ops);
+    }
+
+    #[test]
+    fn lookahead_equals_the_model(ops in ops()) {
+        compare(Policy::Lookahead, &ops);
+    }
+
+    #[test]
+    fn topc_equals_the_model(ops in ops()) {
+        compare(Policy::TopC, &ops);
+    }
+
+    #[test]
+    fn lfu_equals_the_model(ops in ops()) {
+        compare(Policy::Lfu, &ops);
+    }
+
+    #[test]
+    fn lru_equals_the_model(ops in ops()) {
+        compare(Policy::Lru, &ops);
+    }
+
+    #[test]
+    fn fifo_equals_the_model(ops in ops()) {
+        compare(Policy::Fifo, &ops);
+    }
+
+    #[test]
+    fn arc_equals_the_model(ops in ops()) {
+        compare(Policy::Arc, &ops);
+    }
+
+    #[test]
+    fn icache_equals_the_model(ops in ops()) {
+        compare(Policy::Icache, &ops);
+    }
+
+    #[test]
+    fn quiver_equals_the_model(ops in ops()) {
+        compare(Policy::Quiver, &ops);
+    }
+
+    #[test]
+    fn static_equals_the_model(ops in ops()) {
+        compare(Policy::Static, &ops);
+    }
+}

@@ -1,0 +1,92 @@
+//! An observer is told of every access, batch, release and loss, and changes nothing; without one nothing is told.
+
+mod replay;
+
+use replay::{Replay, index, spec};
+use shade_core::Event;
+use shade_formats::control::{OnError, Policy, Sampler, Tail};
+use shade_formats::trace::Line;
+
+const SAMPLES: u32 = 1_003;
+
+fn trained(observed: bool, tail: Tail) -> Replay {
+    let mut replay = Replay::new(index(SAMPLES, 4, |_| 400), Policy::Lookahead, 100 * 512, 4, 3);
+    if observed {
+        replay.step(Event::Observe(true));
+    }
+    let mut job = spec(20, 2);
+    (job.plan.sampler, job.tail, job.on_error) = (Sampler::Pads, tail, OnError::Skip);
+    replay.bad.insert(7);
+    replay.attach_all(&job, 0);
+    for epoch in 0..3 {
+        let taken = replay.epoch(epoch);
+        replay.report(&taken, |id| (id * 7919 % SAMPLES) as f32);
+    }
+    replay
+}
+
+#[test]
+fn what_is_told_adds_up_to_what_was_counted_and_delivered() {
+    for tail in [Tail::Drop, Tail::Pad, Tail::Even] {
+        let replay = trained(true, tail);
+        let counts = replay.core().stats().total.counts.counts;
+        let (mut letters, mut delivered, mut losses) = ([0; 5], Vec::new(), 0);
+        let (mut opened, mut released) = (Vec::new(), 0);
+        for line in &replay.traced {
+            match line {
+                Line::Open(open) => {
+                    assert_eq!(open.ids.len(), open.served.len());
+                    open.served
+                        .bytes()
+                        .for_each(|letter| letters["hjmpx".find(char::from(letter)).unwrap()] += 1);
+                    opened.push(open);
+                }
+                Line::Done(done) => {
+                    let at = opened.iter().position(|o| (o.rank, o.seq) == (done.rank, done.seq)).unwrap();
+                    let open = opened.swap_remove(at);
+                    assert!(done.opened_us == open.at_us && done.opened_us <= done.read_us);
+                    let ids = done.delivered.clone().unwrap_or_else(|| open.ids.clone());
+                    delivered.push((done.epoch, done.batch, done.rank, ids));
+                }
+                Line::Release(release) => released += u64::from(release.before_seq > 0),
+                Line::Report(report) => {
+                    let of = (report.epoch, report.batch, report.rank);
+                    assert!(delivered.iter().any(|(epoch, batch, rank, _)| (*epoch, *batch, *rank) == of));
+                    losses += report.losses.len();
+                }
+                Line::Job(job) => {
+                    assert!(!job.under_way && job.world_size == 2 && job.plan.sampler == Sampler::Pads);
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        assert!(opened.is_empty());
+        let hits = counts.hits - counts.joined;
+        let expected = [hits, counts.joined, counts.misses, counts.prefetched, counts.exchanged];
+        assert_eq!(letters, expected);
+        let taken = replay.taken.iter().map(|taken| (taken.epoch, taken.batch, taken.rank, taken));
+        for (epoch, batch, rank, taken) in taken {
+            let found = delivered.iter().find(|d| (d.0, d.1, d.2) == (epoch, batch, rank)).unwrap();
+            // Padding stands at the end and is left out.
+            assert_eq!(found.3[..], taken.ids[..found.3.len()]);
+            assert!(!found.3.contains(&7), "it was skipped");
+        }
+        assert!(losses > 0 && released > 0);
+    }
+}
+
+#[test]
+fn an_observer_changes_nothing_and_nobody_is_told_without_one() {
+    let (silent, observed) = (trained(false, Tail::Even), trained(true, Tail::Even));
+    assert!(silent.traced.is_empty());
+    let counts = |replay: &Replay| replay.core().stats().total.counts.counts;
+    assert_eq!(counts(&silent), counts(&observed));
+    let mut left = observed;
+    left.traced.clear();
+    left.step(Event::Observe(false));
+    left.epoch(3);
+    assert!(left.traced.is_empty());
+    // Whoever comes in the middle is told of the job first.
+    left.step(Event::Observe(true));
+    assert!(matches!(&left.traced[..], [Line::Job(job)] if job.under_way));
+}

@@ -1,0 +1,519 @@
+//! The world of the core's tests: reads, fills and seals end one by one, in a seeded random order,
+//! and trainers take what is published. `simulate` drives its core by the same driver.
+
+#![allow(dead_code, reason = "each test file uses a part of it")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "a test fixture fails by panicking"
+)]
+
+mod counted;
+pub(crate) mod journal;
+
+use std::collections::{HashMap, HashSet};
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+use std::time::Duration;
+
+use counted::{Counted, Record, Room};
+use journal::{Before, Journal};
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use shade_core::driver::{Delivery, Driver, Soon, World};
+use shade_core::{
+    Accepted, Capacity, CoreConfig, Fault, FaultKind, GAP_BYTES_MAX, PREFETCHES_MAX, SessionId, Ticket,
+    block_bytes_for, row_bytes, window_bytes,
+};
+use shade_formats::control::{JobSpec, OnError, Output, PlanSpec, Policy, Tail};
+use shade_formats::index::{Codec, Entry, Index, IndexBuilder, Media, Shard};
+use shade_formats::ring::Kind;
+use shade_formats::trace::Line;
+use shade_formats::{SampleId, ShardId, Size};
+
+type Core = shade_core::Core<Counted>;
+type Event = shade_core::Event<Counted>;
+type Action = shade_core::Action<Counted>;
+type ReadOp = shade_core::ReadOp<Room>;
+type Completion = shade_core::Completion<Room>;
+type FillOrder = shade_core::FillOrder<Arc<Record>>;
+type Filled = shade_core::Filled<Arc<Record>>;
+type Row = shade_core::Row<Arc<Record>>;
+
+/// A dataset of `samples` records of `len(sample)` bytes in `classes` classes, in one shard.
+pub(crate) fn index(samples: u32, classes: u32, len: impl Fn(u32) -> u32) -> Arc<Index> {
+    index_of_images(samples, classes, len, |_| (8, 8))
+}
+
+/// The same, of images that are (width, height) large.
+pub(crate) fn index_of_images(
+    samples: u32,
+    classes: u32,
+    len: impl Fn(u32) -> u32,
+    size: impl Fn(u32) -> (u16, u16),
+) -> Arc<Index> {
+    index_of(samples, classes, len, |id, entry| (entry.width, entry.height) = size(id))
+}
+
+/// The same, of entries that `change` makes others.
+pub(crate) fn index_of(
+    samples: u32,
+    classes: u32,
+    len: impl Fn(u32) -> u32,
+    change: impl Fn(u32, &mut Entry),
+) -> Arc<Index> {
+    let mut builder = IndexBuilder::new();
+    for class in 0..classes {
+        builder.push_class(format!("class{class}").as_bytes()).unwrap();
+    }
+    let mut offset = 512;
+    let mut entries = Vec::new();
+    for id in 0..samples {
+        let len = len(id);
+        let mut entry = Entry {
+            shard: ShardId(0),
+            offset,
+            stored_len: len,
+            raw_len: len,
+            crc32c: id,
+            label: id % classes,
+            width: 8,
+            height: 8,
+            codec: Codec::None,
+            media: Media::Png,
+        };
+        change(id, &mut entry);
+        entries.push(entry);
+        offset += u64::from(len).next_multiple_of(512) + 512;
+    }
+    builder
+        .push_shard(Shard { name: "shard-000000.tar", bytes: offset + 1024, records: samples, crc32c: 0 })
+        .unwrap();
+    for (id, entry) in entries.iter().enumerate() {
+        builder.push_sample(entry, format!("class{}/{id}.png", entry.label).as_bytes()).unwrap();
+    }
+    Arc::new(Index::open(builder.finish().unwrap()).unwrap())
+}
+
+/// A job of `world_size` ranks with batches of `batch_size`, raw records, everything else by
+/// default.
+pub(crate) fn spec(batch_size: u32, world_size: u32) -> JobSpec {
+    JobSpec {
+        plan: PlanSpec::default(),
+        batch_size,
+        world_size,
+        tail: Tail::Even,
+        output: Output::Raw,
+        on_error: OnError::Raise,
+        bad_max: 0.01,
+        // Eight batches or so of small records.
+        ring_bytes: 64 << 10,
+    }
+}
+
+/// A batch as a trainer got it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Taken {
+    pub rank: u32,
+    pub epoch: u32,
+    pub batch: u32,
+    pub ids: Vec<u32>,
+    pub weights: Vec<f32>,
+    pub flags: Vec<u32>,
+    pub skipped: u32,
+    pub substituted: u32,
+    /// Of images of their own sizes: where each begins, and its height and width.
+    pub places: Vec<(u64, u32, u32)>,
+    /// Length of the batch's block.
+    pub len: u64,
+}
+
+/// The core and everything around it.
+pub(crate) struct Replay {
+    driver: Driver<Counted, Around>,
+}
+
+/// What is around the core.
+pub(crate) struct Around {
+    index: Arc<Index>,
+    /// Samples whose record cannot be read.
+    pub bad: HashSet<u32>,
+    /// Samples whose record is not what was packed, and how many times more workers will find that.
+    pub spoilt: HashMap<u32, u32>,
+    /// Flights whose answers do not come.
+    pub stuck: HashSet<u64>,
+    /// What every read takes.
+    pub latency: Duration,
+    pub warnings: Vec<String>,
+    /// What an observer is told.
+    pub traced: Vec<Line>,
+    /// Trainers do not release what they take while this is set.
+    pub hold: bool,
+    /// Numbers of descriptors that trainers never release.
+    pub kept: HashSet<u64>,
+    pub taken: Vec<Taken>,
+    pub errors: Vec<String>,
+    pub refused: Vec<String>,
+    pub failed: Vec<String>,
+    pub states: Vec<Vec<u8>>,
+    pub ended: Vec<(u32, u32)>,
+    pub reads: u64,
+    /// Records that came along with a neighbour's read.
+    pub together: u64,
+    pub reads_at_once_max: usize,
+    pub accepted: Vec<Accepted>,
+    /// Kept if it is there.
+    pub journal: Option<Journal>,
+    before: Option<Before>,
+    ranks: HashMap<SessionId, u32>,
+    published: HashMap<SessionId, u64>,
+    /// What trainers have taken and not released.
+    in_hand: HashMap<SessionId, Vec<u64>>,
+    pub reading: Vec<ReadOp>,
+    filling: Vec<FillOrder>,
+    sealing: Vec<Ticket>,
+    rng: ChaCha8Rng,
+}
+
+impl Deref for Replay {
+    type Target = Around;
+
+    fn deref(&self) -> &Around {
+        &self.driver.world
+    }
+}
+
+impl DerefMut for Replay {
+    fn deref_mut(&mut self) -> &mut Around {
+        &mut self.driver.world
+    }
+}
+
+impl Replay {
+    /// A core over `index` with `cache_bytes` of cache and `depth` reads in flight, which reads
+    /// each record on its own.
+    pub(crate) fn new(index: Arc<Index>, policy: Policy, cache_bytes: u64, depth: u32, seed: u64) -> Self {
+        let config =
+            CoreConfig { prefetches_max: PREFETCHES_MAX, ..Self::config(policy, cache_bytes, depth) };
+        Self::with(index, config, seed)
+    }
+
+    /// The same, where nothing is read before a batch wants it.
+    pub(crate) fn on_demand(
+        index: Arc<Index>,
+        policy: Policy,
+        cache_bytes: u64,
+        depth: u32,
+        seed: u64,
+    ) -> Self {
+        Self::with(index, Self::config(policy, cache_bytes, depth), seed)
+    }
+
+    /// The same, reading neighbours up to `gap_bytes_max` apart together, and hedging late reads or
+    /// not.
+    pub(crate) fn reading(
+        index: Arc<Index>,
+        policy: Policy,
+        cache_bytes: u64,
+        depth: u32,
+        seed: u64,
+        gap_bytes_max: u32,
+        hedge: bool,
+    ) -> Self {
+        let config = CoreConfig { gap_bytes_max, hedge, ..Self::config(policy, cache_bytes, depth) };
+        Self::with(index, config, seed)
+    }
+
+    /// A cache of the whole dataset, into which small records bring along what lies around them.
+    pub(crate) fn around(index: Arc<Index>, depth: u32, seed: u64) -> Self {
+        let block_bytes =
+            block_bytes_for((0..index.len()).map(|id| index.entry(SampleId(id)).unwrap().stored_len));
+        let cache_bytes = Capacity::Share(1.0).bytes(&index, block_bytes);
+        let window_bytes = window_bytes(&index, cache_bytes, block_bytes, Policy::Lookahead);
+        let gap_bytes_max = GAP_BYTES_MAX;
+        let config = Self::config(Policy::Lookahead, cache_bytes, depth);
+        Self::with(index, CoreConfig { window_bytes, gap_bytes_max, ..config }, seed)
+    }
+
+    fn config(policy: Policy, cache_bytes: u64, depth: u32) -> CoreConfig {
+        CoreConfig {
+            cache_bytes,
+            policy,
+            lookahead: 1.0,
+            reads_max: depth,
+            gap_bytes_max: 0,
+            window_bytes: 0,
+            prefetches_max: 0,
+            hedge: false,
+            block_bytes: 0,
+        }
+    }
+
+    fn with(index: Arc<Index>, config: CoreConfig, seed: u64) -> Self {
+        let block_bytes =
+            block_bytes_for((0..index.len()).map(|id| index.entry(SampleId(id)).unwrap().stored_len));
+        let staging = shade_core::staging_bytes(&index, block_bytes, config.reads_max);
+        let memory = Counted::new(config.cache_bytes + staging, block_bytes);
+        let config = CoreConfig { block_bytes, ..config };
+        let core = Core::new(Arc::clone(&index), memory, config);
+        let around = Around {
+            index,
+            bad: HashSet::new(),
+            spoilt: HashMap::new(),
+            stuck: HashSet::new(),
+            latency: Duration::ZERO,
+            warnings: Vec::new(),
+            traced: Vec::new(),
+            hold: false,
+            kept: HashSet::new(),
+            taken: Vec::new(),
+            errors: Vec::new(),
+            refused: Vec::new(),
+            failed: Vec::new(),
+            states: Vec::new(),
+            ended: Vec::new(),
+            reads: 0,
+            together: 0,
+            reads_at_once_max: 0,
+            accepted: Vec::new(),
+            journal: None,
+            before: None,
+            ranks: HashMap::new(),
+            published: HashMap::new(),
+            in_hand: HashMap::new(),
+            reading: Vec::new(),
+            filling: Vec::new(),
+            sealing: Vec::new(),
+            rng: ChaCha8Rng::seed_from_u64(seed),
+        };
+        Self { driver: Driver::new(core, around) }
+    }
+
+    pub(crate) fn core(&self) -> &Core {
+        &self.driver.core
+    }
+
+    /// Attaches all ranks of `spec`, with sessions `first ..`.
+    pub(crate) fn attach_all(&mut self, spec: &JobSpec, first: SessionId) {
+        for rank in 0..spec.world_size {
+            self.attach(first + rank, rank, spec);
+        }
+    }
+
+    pub(crate) fn attach(&mut self, session: SessionId, rank: u32, spec: &JobSpec) {
+        self.ranks.insert(session, rank);
+        self.driver.attach(session, rank, spec);
+    }
+
+    pub(crate) fn start(&mut self, session: SessionId, epoch: u32, first_batch: u32) {
+        self.driver.start(session, epoch, first_batch);
+    }
+
+    /// One epoch of all ranks, to its end; returns what was taken in it.
+    pub(crate) fn epoch(&mut self, epoch: u32) -> Vec<Taken> {
+        let before = self.taken.len();
+        let sessions: Vec<_> = self.ranks.keys().copied().collect();
+        for session in sessions {
+            self.start(session, epoch, 0);
+        }
+        self.run();
+        self.taken[before..].to_vec()
+    }
+
+    /// Reports `loss(id)` for everything in `taken`.
+    pub(crate) fn report(&mut self, taken: &[Taken], loss: impl Fn(u32) -> f32) {
+        for taken in taken {
+            let session = *self.ranks.iter().find(|(_, rank)| **rank == taken.rank).unwrap().0;
+            let losses = taken.ids.iter().map(|&id| loss(id)).collect();
+            self.step(Event::Report { session, epoch: taken.epoch, batch: taken.batch, losses });
+        }
+    }
+
+    /// The trainer lets go of all that it was given, except what it keeps.
+    pub(crate) fn release_all(&mut self, session: SessionId) {
+        let released = self.released(session);
+        self.step(released);
+    }
+
+    pub(crate) fn detach(&mut self, session: SessionId) {
+        self.ranks.remove(&session);
+        self.driver.detach(session);
+    }
+
+    /// Feeds one event and carries out what follows at once; reads and fills stay pending until
+    /// [`Replay::run`].
+    pub(crate) fn step(&mut self, event: Event) {
+        self.driver.step(event);
+    }
+
+    /// Completes reads, fills and seals in random order until nothing is left to do.
+    pub(crate) fn run(&mut self) {
+        self.driver.run();
+    }
+
+    /// Completes one read, fill or seal; `false` when there is none.
+    pub(crate) fn tick(&mut self) -> bool {
+        self.driver.tick()
+    }
+
+    /// Lets time pass in which nothing happens, a heartbeat at its end.
+    pub(crate) fn wait(&mut self, time: Duration) {
+        self.driver.wait(time);
+    }
+}
+
+impl Around {
+    fn released(&mut self, session: SessionId) -> Event {
+        let mut seqs = self.in_hand.remove(&session).unwrap_or_default();
+        seqs.retain(|seq| !self.kept.contains(seq));
+        Event::Released { session, seqs }
+    }
+
+    /// Workers fill the rows of `order`.
+    fn filled(&mut self, order: FillOrder) -> Filled {
+        let mut rows = order.rows;
+        let mut faults = Vec::new();
+        for (at, row) in rows.iter_mut().enumerate() {
+            let times = self.spoilt.get_mut(&row.sample.0).filter(|times| **times > 0);
+            let outcome = match times {
+                Some(times) if !row.record.is_checked() => {
+                    *times -= 1;
+                    Err(Fault { kind: FaultKind::Checksum, text: "checksum mismatch".to_owned() })
+                }
+                _ => written(order.output, row, &self.index.entry(row.sample).unwrap()),
+            };
+            match outcome {
+                Ok(size) => {
+                    row.record.set_checked();
+                    row.size = size;
+                }
+                Err(fault) => faults.push((at, fault)),
+            }
+        }
+        Filled { ticket: order.ticket, rows, faults, fill_ns: 1 }
+    }
+}
+
+impl World<Counted> for Around {
+    const BURSTS: bool = false;
+
+    fn read(&mut self, now_ns: u64, op: ReadOp, soon: &mut Soon<Counted>) {
+        self.read_together(now_ns, vec![op], soon);
+    }
+
+    fn read_together(&mut self, _now_ns: u64, ops: Vec<ReadOp>, _soon: &mut Soon<Counted>) {
+        self.reads += 1;
+        self.together += ops.len() as u64 - 1;
+        self.reading.extend(ops);
+        self.reads_at_once_max = self.reads_at_once_max.max(self.reading.len());
+    }
+
+    fn fill(&mut self, order: FillOrder, _soon: &mut Soon<Counted>) {
+        self.filling.push(order);
+    }
+
+    fn seal(&mut self, ticket: Ticket, _soon: &mut Soon<Counted>) {
+        self.sealing.push(ticket);
+    }
+
+    /// A trainer keeps what is of its generation, and releases it.
+    fn take(&mut self, delivery: Delivery, soon: &mut Soon<Counted>) {
+        let Delivery { session, descriptor, columns, error, is_current } = delivery;
+        let Some(&rank) = self.ranks.get(&session) else { return };
+        let published = self.published.entry(session).or_default();
+        assert_eq!(descriptor.seq, *published, "descriptors are published in order");
+        *published += 1;
+        self.in_hand.entry(session).or_default().push(descriptor.seq);
+        match descriptor.kind {
+            _ if !is_current => {}
+            Kind::Batch => {
+                assert_eq!(columns.ids.len(), descriptor.records as usize);
+                let sides = columns.heights.into_iter().zip(columns.widths);
+                let places =
+                    columns.offsets.iter().zip(sides).map(|(&at, (height, width))| (at, height, width));
+                self.taken.push(Taken {
+                    rank,
+                    epoch: descriptor.epoch,
+                    batch: descriptor.batch,
+                    ids: columns.ids.iter().map(|&id| u32::try_from(id).unwrap()).collect(),
+                    weights: columns.weights,
+                    flags: columns.flags,
+                    skipped: descriptor.skipped,
+                    substituted: descriptor.substituted,
+                    places: places.collect(),
+                    len: descriptor.len,
+                });
+            }
+            Kind::EpochEnd => self.ended.push((rank, descriptor.epoch)),
+            Kind::Error => self.errors.push(error.expect("an error carries its text")),
+        }
+        if !self.hold {
+            soon.push_back(self.released(session));
+        }
+    }
+
+    fn told(&mut self, action: Action) {
+        match action {
+            Action::Accept(_, accepted) => self.accepted.push(accepted),
+            Action::Refuse(session, text) => {
+                self.ranks.remove(&session);
+                self.refused.push(text.text);
+            }
+            Action::State(_, bytes) => self.states.push(bytes),
+            Action::Warn(text) | Action::BadRecord(text) => self.warnings.push(text),
+            Action::Trace(line) => self.traced.push(*line),
+            Action::Fail(_, text) | Action::Interrupt(_, text) | Action::Close(_, text) => {
+                self.failed.push(text);
+            }
+            _ => {}
+        }
+    }
+
+    fn next(&mut self, now_ns: u64, soon: &mut Soon<Counted>) -> Option<u64> {
+        let stuck = &self.stuck;
+        self.reading.sort_by_key(|op| stuck.contains(&op.flight));
+        let reading = self.reading.iter().filter(|op| !stuck.contains(&op.flight)).count();
+        let total = reading + self.filling.len() + self.sealing.len();
+        if total == 0 {
+            return None;
+        }
+        let pick = self.rng.random_range(0..total);
+        soon.push_back(if pick < reading {
+            let op = self.reading.remove(pick);
+            let is_bad = self.bad.contains(&op.sample.0);
+            let outcome = if is_bad { Err(bad("the index has no such shard")) } else { Ok(()) };
+            Event::Read(Completion { op, outcome, checked: false, latency: self.latency })
+        } else if pick < reading + self.filling.len() {
+            let order = self.filling.swap_remove(pick - reading);
+            Event::Filled(self.filled(order))
+        } else {
+            Event::Sealed(self.sealing.swap_remove(pick - reading - self.filling.len()))
+        });
+        Some(now_ns + 1000)
+    }
+
+    fn before(&mut self, event: &Event) {
+        self.before = self.journal.as_mut().map(|journal| journal.before(event));
+    }
+
+    fn after(&mut self, core: &Core, actions: &[Action]) {
+        if let Some(journal) = &mut self.journal {
+            journal.after(self.before.take(), core, actions);
+        }
+    }
+}
+
+/// The fault of a bad record.
+fn bad(text: impl ToString) -> Fault {
+    Fault { kind: FaultKind::Record, text: text.to_string() }
+}
+
+/// What a worker answers for a row whose record is as good as the index says.
+fn written(output: Output, row: &Row, entry: &Entry) -> Result<Size, Fault> {
+    assert_eq!(row_bytes(output, entry).map_err(bad)?, row.len, "the room of sample {}", row.sample);
+    Ok(match output {
+        Output::Ragged { .. } => Size { width: entry.width.into(), height: entry.height.into() },
+        Output::Raw | Output::Decoded(_) => Size::default(),
+    })
+}

@@ -1,0 +1,179 @@
+//! A training stopped in the middle of an epoch delivers the identical rest from a saved state, under every policy, although
+//! the cache is empty then and the plan was drawn from what was in it.
+
+mod replay;
+
+use replay::{Replay, Taken, index, spec};
+use shade_core::Event;
+use shade_formats::control::{JobSpec, Order, PlanSpec, Policy, Sampler};
+
+const SAMPLES: u32 = 300;
+const WORLD_SIZE: u32 = 2;
+/// Batches of each rank that come before the stop.
+const BEFORE: u32 = 6;
+
+fn replay(policy: Policy, job: &JobSpec, seed: u64) -> Replay {
+    let mut replay = Replay::new(index(SAMPLES, 5, |_| 300), policy, 100 * 512, 4, seed);
+    replay.attach_all(job, 0);
+    replay
+}
+
+fn loss(id: u32) -> f32 {
+    (id * 31 % 97) as f32
+}
+
+fn in_order(mut taken: Vec<Taken>) -> Vec<Taken> {
+    taken.sort_by_key(|taken| (taken.epoch, taken.rank, taken.batch));
+    taken
+}
+
+/// Two epochs and what was drawn for the third, then a stop in the second and what another daemon makes of it.
+fn stop_and_go_on(policy: Policy, plan: PlanSpec) {
+    let what = format!("{policy:?} {} {} rep {}", plan.sampler, plan.order, plan.rep);
+    let job = JobSpec { plan, ..spec(10, WORLD_SIZE) };
+    let mut first = replay(policy, &job, 7);
+    let taken = first.epoch(0);
+    first.report(&taken, loss);
+    first.taken.clear();
+    (0..WORLD_SIZE).for_each(|rank| first.start(rank, 1, 0));
+    let is_before = |taken: &&Taken| taken.batch < BEFORE;
+    while first.taken.iter().filter(is_before).count() < (BEFORE * WORLD_SIZE) as usize {
+        assert!(first.tick(), "{what}: the epoch is longer than that");
+    }
+    // Batches behind the stop may have been delivered; who goes on asks for them again.
+    let reported: Vec<Taken> = first.taken.iter().filter(is_before).cloned().collect();
+    first.report(&reported, loss);
+    first.step(Event::SaveState(0));
+    let state = first.states.remove(0);
+    assert!(!first.core().is_idle(), "{what}: reads are under way");
+    first.run();
+    let rest: Vec<Taken> = first.taken.iter().filter(|taken| taken.batch >= BEFORE).cloned().collect();
+    let rest = in_order(rest);
+    first.report(&rest, loss);
+
+    let mut second = replay(policy, &job, 8);
+    for rank in 0..WORLD_SIZE {
+        second.step(Event::LoadState { session: rank, bytes: state.clone() });
+    }
+    (0..WORLD_SIZE).for_each(|rank| second.start(rank, 1, BEFORE));
+    second.run();
+    let resumed = in_order(std::mem::take(&mut second.taken));
+    assert_eq!(resumed, rest, "{what}");
+
+    // The next epoch is the same as well, unless it is drawn by what is resident.
+    if plan.rep <= 1.0 && plan.order == Order::Shuffled {
+        second.report(&resumed, loss);
+        assert_eq!(in_order(second.epoch(2)), in_order(first.epoch(2)), "{what}");
+    }
+}
+
+#[test]
+fn the_rest_is_identical_under_every_policy() {
+    // What these two deliver depends on what is resident, which is not the same after a restart.
+    let depends = |policy: &&Policy| matches!(policy, Policy::Icache | Policy::Quiver);
+    for &policy in Policy::ALL.iter().filter(|policy| !depends(policy)) {
+        for (&sampler, &order) in
+            Sampler::ALL.iter().flat_map(|sampler| Order::ALL.iter().map(move |order| (sampler, order)))
+        {
+            for rep in [1.0, 2.0] {
+                stop_and_go_on(policy, PlanSpec { sampler, order, rep, ..PlanSpec::default() });
+            }
+        }
+    }
+}
+
+#[test]
+fn plans_drawn_by_residents_are_not_those_of_an_empty_cache() {
+    let drawn = |cache_bytes| {
+        let job = JobSpec {
+            plan: PlanSpec { sampler: Sampler::Pads, rep: 2.0, ..PlanSpec::default() },
+            ..spec(10, WORLD_SIZE)
+        };
+        let mut replay = Replay::new(index(SAMPLES, 5, |_| 300), Policy::App, cache_bytes, 4, 7);
+        replay.attach_all(&job, 0);
+        let taken = replay.epoch(0);
+        replay.report(&taken, loss);
+        in_order(replay.epoch(1))
+    };
+    assert_ne!(drawn(100 * 512), drawn(0), "otherwise the test above shows nothing");
+}
+
+#[test]
+fn whether_losses_were_reported_is_in_the_state() {
+    let plan = PlanSpec { sampler: Sampler::Pads, ..PlanSpec::default() };
+    let job = JobSpec { plan, ..spec(10, WORLD_SIZE) };
+    for reports in [true, false] {
+        let mut first = replay(Policy::Lru, &job, 7);
+        let taken = first.epoch(0);
+        if reports {
+            first.report(&taken, loss);
+        }
+        // After the epoch, before the next is drawn: no report comes any more.
+        first.step(Event::SaveState(0));
+        let mut second = replay(Policy::Lru, &job, 8);
+        for rank in 0..WORLD_SIZE {
+            second.step(Event::LoadState { session: rank, bytes: first.states[0].clone() });
+        }
+        let next = in_order(second.epoch(1));
+        assert_eq!(next, in_order(first.epoch(1)));
+        let mut ids: Vec<u32> = next.iter().flat_map(|taken| taken.ids.clone()).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        assert_eq!(
+            ids.len() < SAMPLES as usize,
+            reports,
+            "drawn by importance only where losses were reported"
+        );
+    }
+}
+
+#[test]
+fn ranks_that_load_different_states_are_told() {
+    let job = JobSpec { plan: PlanSpec::default(), ..spec(10, WORLD_SIZE) };
+    let mut first = replay(Policy::Lru, &job, 7);
+    for _ in 0..2 {
+        let taken = first.epoch(0);
+        first.report(&taken, loss);
+        first.step(Event::SaveState(0));
+        first.epoch(1);
+    }
+    let [one, other] = &first.states[..] else { panic!("two states") };
+    assert_ne!(one, other);
+    let mut second = replay(Policy::Lru, &job, 8);
+    let load = |replay: &mut Replay, rank: u32, state: &[u8]| {
+        replay.step(Event::LoadState { session: rank, bytes: state.to_vec() });
+    };
+    load(&mut second, 0, one);
+    second.start(0, 1, 0);
+    load(&mut second, 1, other);
+    assert_eq!(second.failed.len(), 2, "both ranks are told: {:?}", second.failed);
+    assert!(second.failed[0].contains("rank 1 loads another state than ranks [0]"), "{:?}", second.failed);
+    load(&mut second, 1, one);
+    second.start(1, 1, 0);
+    second.run();
+    assert_eq!(second.taken.len(), 30, "rank 0 goes on where it was");
+    // Later they may all load another one.
+    load(&mut second, 1, other);
+    load(&mut second, 0, other);
+    assert_eq!(second.failed.len(), 2, "{:?}", second.failed);
+}
+
+/// What the other rank had on its way is no batch of its any more, not even an empty one.
+#[test]
+fn a_rank_whose_epoch_another_one_ends_is_given_nothing_more_of_it() {
+    let job = JobSpec { plan: PlanSpec::default(), ..spec(10, WORLD_SIZE) };
+    let mut replay = replay(Policy::Lru, &job, 7);
+    replay.step(Event::SaveState(0));
+    let state = replay.states.remove(0);
+    (0..WORLD_SIZE).for_each(|rank| replay.start(rank, 0, 0));
+    // Until batches have rows that are done, and others that are not.
+    (0..60).for_each(|_| assert!(replay.tick()));
+    assert!(!replay.core().is_idle(), "reads are under way");
+    let before = replay.taken.len();
+    replay.step(Event::LoadState { session: 0, bytes: state.clone() });
+    replay.run();
+    assert_eq!((replay.taken.len(), replay.failed.len()), (before, 1), "{:?}", replay.failed);
+    replay.step(Event::LoadState { session: 1, bytes: state });
+    assert_eq!(replay.epoch(0).len(), 30);
+    assert_eq!(replay.failed.len(), 1, "{:?}", replay.failed);
+}

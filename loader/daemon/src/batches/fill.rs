@@ -1,0 +1,154 @@
+//! Fills rows: gather, decompress, decode, write.
+
+use std::hint::black_box;
+use std::sync::Arc;
+use std::time::Instant;
+
+use shade_core::{indexed_size, row_bytes};
+use shade_dataset::{Decompressor, Dictionaries};
+use shade_formats::control::Output;
+use shade_formats::index::Entry;
+use shade_images::{JpegDecoder, RowDecoder, Size, shrink};
+use shade_reads::blocks::Arena;
+use shade_shm::Region;
+
+use super::{FillFault, FillOrder, Filled, LayoutFault, Row, gather};
+use crate::panics::caught;
+
+/// What one worker needs to fill rows, kept between them so that a small row costs no allocation.
+pub(super) struct Filler {
+    arena: Arc<Arena>,
+    jpeg: JpegDecoder,
+    buffers: Buffers,
+}
+
+struct Buffers {
+    decoder: RowDecoder,
+    zstd: Decompressor,
+    /// A record's stored bytes, where they are scattered.
+    stored: Vec<u8>,
+    /// A record's bytes, decompressed.
+    raw: Vec<u8>,
+}
+
+impl Filler {
+    pub(super) fn new(arena: Arc<Arena>, dictionaries: Dictionaries, jpeg: JpegDecoder) -> Self {
+        Self { arena, jpeg, buffers: Buffers::new(jpeg, Decompressor::new(dictionaries)) }
+    }
+
+    /// Fills every row of `order`; a bad one does not spoil the others.
+    pub(super) fn fill(&mut self, order: FillOrder, payload: &Region) -> Filled {
+        let start = Instant::now();
+        let FillOrder { ticket, output, mut rows } = order;
+        let mut faults = Vec::new();
+        self.look_at_all(&rows);
+        for (at, row) in rows.iter_mut().enumerate() {
+            match guard(|| self.fill_row(row, output, payload)) {
+                Ok(size) => row.size = size,
+                Err(fault) => {
+                    if matches!(fault, FillFault::Panicked { .. }) {
+                        // Whatever it was in the middle of, it is not in a state to go on from.
+                        self.buffers = Buffers::new(self.jpeg, self.buffers.zstd.renewed());
+                    }
+                    faults.push((at, fault));
+                }
+            }
+        }
+        self.buffers.shrink();
+        let fill_ns = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        Filled { ticket, rows, faults, fill_ns }
+    }
+
+    /// Looks at what each row will begin with, its record's first byte. Row by row, each would wait for its own cache line, which
+    /// is longer than a small image takes; looked at together they come at the same time.
+    fn look_at_all(&self, rows: &[Row]) {
+        let first = |row: &Row| self.arena.slices_of(&row.record, 1).ok()?.next()?.first().copied();
+        let zeros = rows.iter().filter(|row| first(row) == Some(0)).count();
+        // To be looked at is all that it is for.
+        black_box(zeros);
+    }
+
+    /// Writes one row. Returns the size that it is to have: see [`Row::size`].
+    fn fill_row(&mut self, row: &Row, output: Output, payload: &Region) -> Result<Size, FillFault> {
+        let entry = &row.entry;
+        let bytes = row_bytes(output, entry)?;
+        if row.len != bytes {
+            return Err(LayoutFault::Room { got: row.len, expected: bytes }.into());
+        }
+        let write = |at, bytes: &[u8]| {
+            // A sum that overflows leaves the payload, and is refused there.
+            payload.write(row.offset.saturating_add(at), bytes).map_err(FillFault::from)
+        };
+        match output {
+            Output::Raw => self.write_raw(row, entry, payload).map(|()| Size::default()),
+            Output::Decoded(images) => self.with_record(row, entry, |decoder, record| {
+                decoder.decode(entry.media, record, &images, row.draw, write)?;
+                Ok(Size::default())
+            }),
+            Output::Ragged { channels_last } => self.with_record(row, entry, |decoder, record| {
+                let indexed = indexed_size(entry)?;
+                decoder.decode_whole(entry.media, record, indexed, channels_last, write)
+            }),
+        }
+    }
+
+    /// Gives the row's record to `decode`, checked, in one piece and decompressed.
+    fn with_record(
+        &mut self,
+        row: &Row,
+        entry: &Entry,
+        decode: impl FnOnce(&mut RowDecoder, &[u8]) -> Result<Size, FillFault>,
+    ) -> Result<Size, FillFault> {
+        let Self { arena, buffers: Buffers { decoder, zstd, stored, raw }, .. } = self;
+        let mut record = gather::stored(arena, &row.record, entry, stored)?;
+        if entry.codec.is_compressed() {
+            record = zstd.decompress(record, entry, raw)?;
+        }
+        decode(decoder, record)
+    }
+
+    fn write_raw(&mut self, row: &Row, entry: &Entry, payload: &Region) -> Result<(), FillFault> {
+        let Self { arena, buffers: Buffers { zstd, stored, raw, .. }, .. } = self;
+        if entry.codec.is_compressed() {
+            let record = gather::stored(arena, &row.record, entry, stored)?;
+            let record = zstd.decompress(record, entry, raw)?;
+            return Ok(payload.write(row.offset, record)?);
+        }
+        // The index's reader has checked that both lengths are equal then.
+        gather::to_payload(arena, &row.record, entry, payload, row.offset)
+    }
+}
+
+impl Buffers {
+    fn new(jpeg: JpegDecoder, zstd: Decompressor) -> Self {
+        Self { decoder: RowDecoder::new(jpeg), zstd, stored: Vec::new(), raw: Vec::new() }
+    }
+
+    /// Gives back what one large record made the buffers grow to.
+    fn shrink(&mut self) {
+        shrink(&mut self.stored);
+        shrink(&mut self.raw);
+    }
+}
+
+/// Runs a row's work and makes a panic its fault.
+///
+/// Decoders walk hostile bytes, and a panic there is a defect that a record happens to show. Let through, it would end
+/// the thread: this order's rows would never come back, their batch would never be complete, and the trainer would
+/// wait for ever. As a fault, it is one bad record with a name, dealt with as the job wishes.
+fn guard<T>(work: impl FnOnce() -> Result<T, FillFault>) -> Result<T, FillFault> {
+    // The caller throws the buffers away that a panic may have left half-changed.
+    caught(work).unwrap_or_else(|text| Err(FillFault::Panicked { text }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_is_the_rows_fault_and_carries_its_message() {
+        let panicked = |text: &str| Err::<(), _>(FillFault::Panicked { text: text.to_owned() });
+        assert_eq!(guard(|| panic!("at byte {}", 7)), panicked("at byte 7"));
+        assert_eq!(guard(|| Ok(3)), Ok(3));
+    }
+}

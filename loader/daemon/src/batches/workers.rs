@@ -1,0 +1,87 @@
+//! The threads that fill batches: all take from the same queue and answer into another.
+
+use std::io;
+use std::sync::Arc;
+use std::thread::{Builder, JoinHandle};
+
+use crossbeam_channel::{Receiver, Sender, unbounded};
+use shade_dataset::Dictionaries;
+use shade_formats::index::Index;
+use shade_images::JpegDecoder;
+use shade_reads::blocks::Arena;
+use shade_shm::Region;
+
+use super::fill::Filler;
+use super::{FillOrder, Filled};
+
+/// Running worker threads. Dropped, they finish what is queued, answer it, and end; the drop waits for that.
+#[derive(Debug)]
+pub struct Workers {
+    /// Taken by the drop: its absence ends the threads. Unbounded, because the core orders only rows that have their place in a
+    /// ring, which bounds them, and must never wait for a worker.
+    orders: Option<Sender<Job>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// An order and the payload segment that it is done in.
+type Job = (FillOrder, Region);
+
+impl Workers {
+    /// Starts `count` threads, which decode JPEGs by `jpeg` and answer each order into `done`. Orders of one batch may end in any order.
+    ///
+    /// # Errors
+    /// `InvalidInput` for no threads; otherwise the system does not give that many.
+    pub fn start(
+        count: usize,
+        jpeg: JpegDecoder,
+        index: &Index,
+        arena: Arc<Arena>,
+        done: Sender<Filled>,
+    ) -> io::Result<Self> {
+        if count == 0 {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "0 workers: expected at least 1"));
+        }
+        let (orders, queue) = unbounded();
+        // Made first, so that the threads already started end if a later one cannot be.
+        let mut workers = Self { orders: Some(orders), threads: Vec::with_capacity(count) };
+        let dictionaries = Dictionaries::prepare(index);
+        for number in 0..count {
+            let (queue, done) = (queue.clone(), done.clone());
+            let filler = Filler::new(Arc::clone(&arena), dictionaries.clone(), jpeg);
+            let thread = Builder::new()
+                .name(format!("shade-fill-{number}"))
+                .spawn(move || work(&queue, filler, &done))?;
+            workers.threads.push(thread);
+        }
+        Ok(workers)
+    }
+
+    /// Queues an order, to be done in `payload`. Never waits.
+    pub fn submit(&self, order: FillOrder, payload: Region) {
+        if let Some(orders) = &self.orders {
+            // Cannot fail: the threads hold the other end until the drop takes this one.
+            let _ = orders.send((order, payload));
+        }
+    }
+}
+
+impl Drop for Workers {
+    fn drop(&mut self) {
+        drop(self.orders.take());
+        for thread in self.threads.drain(..) {
+            // A worker's panic is caught where it works; what else could have ended it, the hook has printed.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// One worker: works until the queue is empty and its other end gone.
+fn work(queue: &Receiver<Job>, mut filler: Filler, done: &Sender<Filled>) {
+    while let Ok((order, payload)) = queue.recv() {
+        let filled = filler.fill(order, &payload);
+        // Let go of before the answer, after which the core may end the session.
+        drop(payload);
+        // Nobody listens any more only when the daemon is stopping; the queue is drained all the same.
+        let _ = done.send(filled);
+    }
+}

@@ -1,0 +1,136 @@
+//! Binds the socket and gives each connection a session thread.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::Arc;
+
+use crossbeam_channel::Sender;
+use rustix::net::{AddressFamily, Shutdown, SocketAddrUnix, SocketFlags, SocketType};
+use shade_core::{Refusal, SessionId};
+use shade_formats::control::{REFUSE_RESOURCES, Reply};
+
+use super::admission::Admission;
+use super::identity::Identity;
+use super::message::Message;
+use super::peer;
+use super::session::run;
+use super::socket::send;
+use super::socket_file::SocketFile;
+
+/// A bound control socket; a socket file is removed again when this is dropped.
+pub struct Listener {
+    socket: OwnedFd,
+    /// The file and the right to it, which end with the listener.
+    _file: Option<SocketFile>,
+    /// The address for people: the path, or `@name` for an abstract one.
+    pub address: String,
+}
+
+impl Listener {
+    /// Binds the abstract `name`, which exists only while the daemon lives, so that nothing is left behind and two
+    /// daemons cannot hold it.
+    ///
+    /// # Errors
+    /// `AddrInUse` when another daemon serves this dataset and job.
+    pub fn bind_abstract(name: &[u8]) -> io::Result<Self> {
+        let socket = bind(&SocketAddrUnix::new_abstract_name(name)?)?;
+        Ok(Self { socket, _file: None, address: format!("@{}", String::from_utf8_lossy(name)) })
+    }
+
+    /// Binds the socket file `path`, readable by its owner only. A file left by a dead daemon is replaced.
+    ///
+    /// # Errors
+    /// `AddrInUse` when a living daemon listens there, or is about to.
+    pub fn bind_file(path: &Path) -> io::Result<Self> {
+        let (file, socket) = SocketFile::claim(path, bind, answers)?;
+        Ok(Self { socket, _file: Some(file), address: path.display().to_string() })
+    }
+
+    /// Accepts connections on a thread of its own, for as long as the process lives.
+    ///
+    /// # Errors
+    /// When no thread can be made.
+    pub fn listen(&self, identity: Identity, messages: Sender<Message>) -> io::Result<()> {
+        let socket = self.socket.try_clone()?;
+        let (identity, admission) = (Arc::new(identity), Arc::new(Admission::new()));
+        std::thread::Builder::new().name("shade-listen".into()).spawn(move || {
+            let mut next: SessionId = 1;
+            loop {
+                match rustix::net::accept_with(&socket, SocketFlags::CLOEXEC) {
+                    Ok(connection) => {
+                        begin(connection, next, &identity, &messages, &admission);
+                        next = next.wrapping_add(1);
+                    }
+                    // A client that left in between, or too many open files: the next one may fare better.
+                    Err(error) if error != rustix::io::Errno::INVAL && error != rustix::io::Errno::BADF => {
+                        admission.warn(|left_out| {
+                            tracing::warn!("a connection was not accepted: {error}{left_out}");
+                        });
+                        std::thread::sleep(std::time::Duration::from_millis(10));
+                    }
+                    Err(_) => return,
+                }
+            }
+        })?;
+        Ok(())
+    }
+
+    /// Tells all that have connected so far why they are not served. Nobody can connect afterwards.
+    /// Instead of [`listen`](Self::listen).
+    pub fn turn_away(&self, refusal: &Refusal) {
+        // From here on a connection is refused by the system, so none is left between the last of
+        // these and our end.
+        let _ = rustix::net::shutdown(&self.socket, Shutdown::Read);
+        // Should that have failed, an empty queue ends the loop all the same.
+        if rustix::io::ioctl_fionbio(&self.socket, true).is_err() {
+            return;
+        }
+        let own = rustix::process::geteuid().as_raw();
+        let Refusal { code, text } = refusal;
+        let reply = Reply::Refuse { code: *code, text: text.clone() };
+        while let Ok(connection) = rustix::net::accept_with(&self.socket, SocketFlags::CLOEXEC) {
+            if peer::user(&connection).is_ok_and(|user| user == own || user == 0) {
+                // The peer may be gone already; then nobody needs the answer.
+                let _ = send(&connection, &reply, &[]);
+            }
+        }
+    }
+}
+
+/// Gives a connection its thread, or turns it away where there are too many.
+fn begin(
+    connection: OwnedFd,
+    session: SessionId,
+    identity: &Arc<Identity>,
+    messages: &Sender<Message>,
+    admission: &Arc<Admission>,
+) {
+    let socket = Arc::new(connection);
+    let begun = admission.places().and_then(|places| {
+        let (socket, identity) = (Arc::clone(&socket), Arc::clone(identity));
+        let (messages, admission) = (messages.clone(), Arc::clone(admission));
+        let thread = std::thread::Builder::new().name(format!("shade-session-{session}"));
+        thread.spawn(move || run(socket, session, &identity, &messages, &admission, places))
+    });
+    if let Err(error) = begun {
+        // The peer may be gone already; then nobody needs the answer.
+        let text = format!("no room for another connection: {error}");
+        let _ = send(&socket, &Reply::Refuse { code: REFUSE_RESOURCES, text }, &[]);
+        admission.warn(|left_out| tracing::warn!("a connection was turned away: {error}{left_out}"));
+    }
+}
+
+fn bind(address: &SocketAddrUnix) -> io::Result<OwnedFd> {
+    let socket =
+        rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+    rustix::net::bind(&socket, address)?;
+    rustix::net::listen(&socket, 128)?;
+    Ok(socket)
+}
+
+/// Does a living daemon accept connections there?
+fn answers(address: &SocketAddrUnix) -> bool {
+    rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+        .is_ok_and(|socket| rustix::net::connect(&socket, address).is_ok())
+}

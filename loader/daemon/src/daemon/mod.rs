@@ -1,0 +1,21 @@
+//! Wiring only: builds the stages in the order data flows through them, owns their threads, and stops them.
+
+mod floods;
+mod inherited;
+mod memory;
+mod observer;
+mod serve;
+mod sessions;
+mod settings;
+mod start;
+mod stats;
+
+use shade_reads::blocks::FreeList;
+
+pub use inherited::Inherited;
+pub use start::{DaemonError, ServeConfig, serve};
+
+/// The core over the daemon's arena, and what goes in and comes out.
+type Core = shade_core::Core<FreeList>;
+type Event = shade_core::Event<FreeList>;
+type Action = shade_core::Action<FreeList>;

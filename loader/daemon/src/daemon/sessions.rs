@@ -1,0 +1,218 @@
+//! The daemon's end of each session: socket, ring, doorbell.
+
+use std::collections::HashMap;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+use crossbeam_channel::Sender;
+use shade_core::{Accepted, Refusal, SessionId};
+use shade_formats::FormatError;
+use shade_formats::control::{REFUSE_ENDING, Reply, Settings};
+use shade_formats::ring::{Descriptor, ERROR_TEXT_BYTES_MAX};
+use shade_shm::RingEnd;
+use shade_shm::{Region, memfd};
+
+use crate::control::{Welcomed, send};
+
+struct Peer {
+    socket: Arc<OwnedFd>,
+    /// Where the answer to its hello goes, with these settings if it is let in.
+    verdict: Option<(Sender<Result<Welcomed, Refusal>>, Settings)>,
+    /// Bytes of a ring that it was promised, until it has them.
+    promised_bytes: u64,
+    ring: Option<RingEnd>,
+    /// It was let in.
+    accepted: bool,
+    /// It was hung up on.
+    closed: bool,
+}
+
+impl Peer {
+    /// Hangs up, with `why` first. A client that was not welcomed yet waits for a yes or no.
+    fn hang_up(&self, why: Option<&str>) {
+        let last = match (&self.ring, why) {
+            (Some(_), why) => why.map(|text| Reply::Failed { text: text.to_owned() }),
+            (None, why) => {
+                let text = why.unwrap_or("the daemon is stopping").to_owned();
+                Some(Reply::Refuse { code: REFUSE_ENDING, text })
+            }
+        };
+        if let Some(reply) = last {
+            // Who does not take it sees the hang-up.
+            let _ = send(&self.socket, &reply, &[]);
+        }
+        let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
+    }
+}
+
+/// All sessions by id.
+#[derive(Default)]
+pub(super) struct Sessions {
+    peers: HashMap<SessionId, Peer>,
+}
+
+impl Sessions {
+    pub(super) fn is_empty(&self) -> bool {
+        self.peers.is_empty()
+    }
+
+    pub(super) fn hello(
+        &mut self,
+        session: SessionId,
+        socket: Arc<OwnedFd>,
+        verdict: Sender<Result<Welcomed, Refusal>>,
+        settings: Settings,
+    ) {
+        self.peers.insert(
+            session,
+            Peer {
+                socket,
+                verdict: Some((verdict, settings)),
+                promised_bytes: 0,
+                ring: None,
+                accepted: false,
+                closed: false,
+            },
+        );
+    }
+
+    /// Tells a session's thread whether it is accepted.
+    pub(super) fn answer(&mut self, session: SessionId, answer: Result<Accepted, Refusal>) {
+        let Some(peer) = self.peers.get_mut(&session) else { return };
+        if let Ok(accepted) = &answer {
+            peer.accepted = true;
+            peer.promised_bytes = accepted.payload.bytes;
+        }
+        if let Some((verdict, settings)) = peer.verdict.take() {
+            // The thread has ended if nobody listens, and then says so itself.
+            let _ = verdict.send(answer.map(|accepted| Welcomed { accepted, settings }));
+        }
+    }
+
+    pub(super) fn mapped(&mut self, session: SessionId, ring: RingEnd) {
+        if let Some(peer) = self.peers.get_mut(&session) {
+            peer.ring = Some(ring);
+            peer.promised_bytes = 0;
+        }
+    }
+
+    /// Where the session's batches are written.
+    pub(super) fn payload(&self, session: SessionId) -> Option<Region> {
+        Some(self.peers.get(&session)?.ring.as_ref()?.payload.clone())
+    }
+
+    /// What the client has released since the last call, by number.
+    pub(super) fn released(&mut self, session: SessionId) -> Result<Vec<u64>, FormatError> {
+        let ring = self.peers.get_mut(&session).and_then(|peer| peer.ring.as_mut());
+        ring.map_or(Ok(Vec::new()), |ring| ring.producer.released())
+    }
+
+    /// Publishes a descriptor, with `error` written where it points, and wakes the client if it waits.
+    pub(super) fn publish(&mut self, session: SessionId, descriptor: &Descriptor, error: Option<&str>) {
+        let Some(ring) = self.peers.get_mut(&session).and_then(|peer| peer.ring.as_mut()) else { return };
+        let mut descriptor = *descriptor;
+        let published = error
+            .map_or(Ok(()), |text| {
+                let len = text.floor_char_boundary(
+                    usize::try_from(descriptor.len.min(ERROR_TEXT_BYTES_MAX)).unwrap_or(usize::MAX),
+                );
+                descriptor.len = len as u64;
+                ring.payload.write(descriptor.offset, text.as_bytes().get(..len).unwrap_or_default())
+            })
+            .and_then(|()| ring.producer.publish(&descriptor));
+        let woken = match published {
+            Ok(true) => ring.ring_client().map_err(|error| error.to_string()),
+            Ok(false) => Ok(()),
+            Err(error) => Err(error.to_string()),
+        };
+        if let Err(error) = woken {
+            self.close(session, &error);
+        }
+    }
+
+    /// Tells every ring that the daemon lives.
+    pub(super) fn beat(&mut self, now_ns: u64) {
+        for ring in self.peers.values().filter_map(|peer| peer.ring.as_ref()) {
+            // The mapping is ours and of full length: a beat cannot miss it.
+            let _ = ring.producer.beat(now_ns);
+        }
+    }
+
+    pub(super) fn reply(&mut self, session: SessionId, reply: &Reply) {
+        self.reply_with(session, reply, None);
+    }
+
+    /// Sends a saved state as a file in memory: it may be larger than any message.
+    pub(super) fn send_state(&mut self, session: SessionId, bytes: &[u8]) {
+        match memfd::holding("shade-state", bytes) {
+            Ok(file) => self.reply_with(session, &Reply::State { bytes: bytes.len() as u64 }, Some(&file)),
+            Err(error) => {
+                let text = format!("cannot hand out the state of {} bytes: {error}", bytes.len());
+                self.reply(session, &Reply::Failed { text });
+            }
+        }
+    }
+
+    fn reply_with(&mut self, session: SessionId, reply: &Reply, file: Option<&OwnedFd>) {
+        let Some(peer) = self.peers.get(&session) else { return };
+        let fds: Vec<_> = file.iter().map(|file| file.as_fd()).collect();
+        if let Err(error) = send(&peer.socket, reply, &fds) {
+            self.close(session, &format!("it does not take its replies: {error}"));
+        }
+    }
+
+    /// Ends a session and tells its client why; its thread notices and reports it gone.
+    pub(super) fn close(&mut self, session: SessionId, why: &str) {
+        if let Some(peer) = self.peers.get_mut(&session).filter(|peer| !peer.closed) {
+            peer.closed = true;
+            tracing::warn!("closing session {session}: {why}");
+            peer.hang_up(Some(&format!("it ends this session: {why}")));
+        }
+    }
+
+    /// Hangs up on all. `why` is told first: the end that nobody asked for has a reason.
+    pub(super) fn close_all(&mut self, why: Option<&str>) {
+        self.peers.values().for_each(|peer| peer.hang_up(why));
+        self.peers.clear();
+    }
+
+    /// Lets go of a session that is gone; whether it had been let in.
+    pub(super) fn forget(&mut self, session: SessionId) -> bool {
+        self.peers.remove(&session).is_some_and(|peer| peer.accepted)
+    }
+
+    /// Bytes of rings that sessions were promised and that do not exist yet.
+    pub(super) fn promised_bytes(&self) -> u64 {
+        self.peers.values().map(|peer| peer.promised_bytes).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, recv, socketpair};
+
+    use super::*;
+
+    /// What a client that has said hello, and nothing more, is told before the hang-up.
+    fn told_before_its_welcome(end: impl FnOnce(&mut Sessions)) -> Reply {
+        let (client, daemon) =
+            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
+        let mut sessions = Sessions::default();
+        let (verdict, _waiting) = crossbeam_channel::bounded(1);
+        sessions.hello(1, Arc::new(daemon), verdict, Settings::default());
+        end(&mut sessions);
+        let mut bytes = [0; 1024];
+        let (len, _) = recv(&client, &mut bytes, RecvFlags::empty()).unwrap();
+        assert_eq!(recv(&client, &mut [0; 8], RecvFlags::empty()).unwrap().0, 0, "and hangs up");
+        Reply::decode(&bytes[..len]).unwrap()
+    }
+
+    #[test]
+    fn a_rank_that_waits_to_be_welcomed_is_refused_when_the_daemon_ends() {
+        let refused = |text: &str| Reply::Refuse { code: REFUSE_ENDING, text: text.to_owned() };
+        let defect = told_before_its_welcome(|sessions| sessions.close_all(Some("a thread panicked")));
+        assert_eq!(defect, refused("a thread panicked"));
+        let stopped = told_before_its_welcome(|sessions| sessions.close_all(None));
+        assert_eq!(stopped, refused("the daemon is stopping"));
+    }
+}

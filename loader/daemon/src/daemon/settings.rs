@@ -1,0 +1,145 @@
+//! How this daemon runs, in the words of its command line, to be compared with what a trainer would have started.
+
+use std::time::Duration;
+
+use shade_core::Capacity;
+use shade_formats::control::{LINGERS_FOR_EVER, Settings};
+use shade_formats::index::Index;
+use shade_reads::{Depth, EngineChoice, IoMode, StoreModel, parse_time};
+
+use super::start::ServeConfig;
+
+/// What a trainer leaves to the daemon.
+const AUTO: &str = "auto";
+/// No simulated store.
+const NO_STORE: &str = "none";
+
+/// A running daemon's settings.
+#[derive(Clone, Debug)]
+pub(super) struct Running {
+    config: ServeConfig,
+    cache_bytes: u64,
+    /// Bytes of arena blocks that the whole dataset takes.
+    dataset_bytes: u64,
+}
+
+impl Running {
+    pub(super) fn new(config: &ServeConfig, index: &Index, cache_bytes: u64, block_bytes: u32) -> Self {
+        let dataset_bytes = Capacity::Share(1.0).bytes(index, block_bytes);
+        Self { config: config.clone(), cache_bytes, dataset_bytes }
+    }
+
+    /// All of them. What means the same as `asked` says is in its words, so that texts can be compared.
+    pub(super) fn in_words_of(&self, asked: &Settings) -> Settings {
+        let setting = |(name, own): (&str, String)| {
+            let asked = asked.get(name).filter(|asked| self.is(name, asked));
+            (name.to_owned(), asked.map_or(own, str::to_owned))
+        };
+        self.own().into_iter().map(setting).collect()
+    }
+
+    /// How long this daemon lingers, if it does not run until it is stopped.
+    pub(super) fn linger(&self) -> Option<Duration> {
+        self.config.linger
+    }
+
+    /// Lingers from now on as `asked`, if that says a time, and this daemon lingers at all. Gives how long that is.
+    pub(super) fn linger_as(&mut self, asked: &Settings) -> Option<Duration> {
+        let asked = asked.get("linger").and_then(|time| parse_time(time).ok());
+        self.config.linger = self.config.linger.map(|linger| asked.unwrap_or(linger));
+        self.config.linger
+    }
+
+    /// Whether a trainer that asks for this would have started another daemon.
+    pub(super) fn differs_from(&self, asked: &Settings) -> bool {
+        asked.iter().any(|(name, value)| !self.is(name, value))
+    }
+
+    fn own(&self) -> [(&'static str, String); 11] {
+        let Self { config, .. } = self;
+        let ServeConfig { reads, .. } = config;
+        let cache = match config.cache {
+            Capacity::Bytes(bytes) => bytes.to_string(),
+            // To a millionth, so that 20 % is no 20.000000000000004 %.
+            Capacity::Share(share) => format!("{}%", (share * 1e8).round() / 1e6),
+        };
+        let depth = match reads.depth {
+            Depth::Auto => AUTO.to_owned(),
+            Depth::Fixed(depth) => depth.to_string(),
+        };
+        let linger =
+            config.linger.map_or(LINGERS_FOR_EVER.to_owned(), |time| format!("{}s", time.as_secs_f64()));
+        [
+            ("cache", cache),
+            ("policy", config.policy.as_str().to_owned()),
+            ("lookahead", config.lookahead.to_string()),
+            ("store", reads.store.map_or(NO_STORE.to_owned(), |store| store.to_string())),
+            ("depth", depth),
+            ("hedge", if config.hedge { "yes" } else { "no" }.to_owned()),
+            ("workers", config.workers.map_or(AUTO.to_owned(), |workers| workers.to_string())),
+            ("jpeg", config.jpeg.as_str().to_owned()),
+            ("engine", engine(reads.engine).to_owned()),
+            ("io", io(reads.io).to_owned()),
+            ("linger", linger),
+        ]
+    }
+
+    /// Whether the setting has the value that `asked` means. One that this version does not know makes no difference.
+    fn is(&self, name: &str, asked: &str) -> bool {
+        let Self { config, cache_bytes, dataset_bytes } = self;
+        match name {
+            "cache" => asked
+                .parse()
+                .is_ok_and(|asked: Capacity| asked.of(*dataset_bytes).min(*dataset_bytes) == *cache_bytes),
+            "lookahead" => asked.parse() == Ok(config.lookahead),
+            "store" => is_store(config.reads.store, asked),
+            "linger" => match config.linger {
+                Some(linger) => parse_time(asked) == Ok::<Duration, _>(linger),
+                None => asked == LINGERS_FOR_EVER,
+            },
+            _ => self.own().iter().find(|(own, _)| *own == name).is_none_or(|(_, own)| own == asked),
+        }
+    }
+}
+
+/// Whether `store` is what `asked` means. A text that cannot be read means no store that there is.
+fn is_store(store: Option<StoreModel>, asked: &str) -> bool {
+    match asked {
+        NO_STORE | "" => store.is_none(),
+        asked => asked.parse::<StoreModel>().is_ok_and(|asked| store == Some(asked)),
+    }
+}
+
+fn engine(choice: EngineChoice) -> &'static str {
+    match choice {
+        EngineChoice::Auto => AUTO,
+        EngineChoice::Uring => "uring",
+        EngineChoice::Threads => "threads",
+        EngineChoice::Sim => "sim",
+    }
+}
+
+fn io(mode: IoMode) -> &'static str {
+    match mode {
+        IoMode::Auto => AUTO,
+        IoMode::Direct => "direct",
+        IoMode::Buffered => "buffered",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_store_that_cannot_be_read_is_not_the_absence_of_one() {
+        let slow: StoreModel = "latency=2ms".parse().unwrap();
+        for asked in [NO_STORE, ""] {
+            assert!(is_store(None, asked) && !is_store(Some(slow), asked), "{asked:?}");
+        }
+        assert!(is_store(Some(slow), "latency=2ms") && is_store(Some(slow), "latency=2000us"));
+        for asked in ["latncy=2ms", "latency=2", "latency=3ms"] {
+            assert!(!is_store(None, asked) && !is_store(Some(slow), asked), "{asked:?}");
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! From configuration to a running daemon, and back to nothing.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+use shade_core::GAP_BYTES_MAX;
+use shade_core::block_bytes_for;
+use shade_core::{Capacity, Core, CoreConfig, PREFETCHES_MAX, Refusal, staging_bytes, window_bytes};
+use shade_dataset::{Dataset, DatasetError, raise_open_files_limit};
+use shade_formats::SampleId;
+use shade_formats::control::{Policy, REFUSE_DATASET, REFUSE_RESOURCES, socket_name};
+use shade_formats::index::Index;
+use shade_formats::limits::RING_DESCRIPTORS;
+use shade_formats::trace::{Header, VERSION};
+use shade_images::JpegDecoder;
+use shade_reads::blocks::{Arena, FreeList, Prefault};
+use shade_reads::{Reads, ReadsConfig, ReadsError};
+use shade_shm::memfd::lacking;
+
+use super::memory::{CacheTooLarge, RingRoom, check_cache};
+use super::observer::Described;
+use super::serve::{Daemon, Stop};
+use super::settings::Running;
+use crate::batches::Workers;
+use crate::control::{Identity, Listener};
+use crate::panics;
+
+/// News of sessions that may wait for the core: all that eight ranks can have in flight, whose rings have 64 batches each, and as
+/// much again. A session that has more to say waits, and so does its trainer.
+const MESSAGES_MAX: usize = 1024;
+const _: () = assert!(MESSAGES_MAX >= 2 * 8 * RING_DESCRIPTORS);
+
+/// A validated configuration of `serve`.
+#[derive(Clone, Debug)]
+pub struct ServeConfig {
+    /// Path of the dataset.
+    pub dataset: PathBuf,
+    /// Memory of the cache.
+    pub cache: Capacity,
+    /// Who stays in it.
+    pub policy: Policy,
+    /// How far `Policy::Lookahead` sees into the plan, in epochs.
+    pub lookahead: f64,
+    /// How records are read.
+    pub reads: ReadsConfig,
+    /// Ask for late records a second time.
+    pub hedge: bool,
+    /// Threads that fill batches; `None` for as many as there are cores.
+    pub workers: Option<usize>,
+    /// What decodes JPEGs.
+    pub jpeg: JpegDecoder,
+    /// Socket file; `None` for the abstract name of dataset and job.
+    pub socket: Option<PathBuf>,
+    /// The job served.
+    pub job: String,
+    /// End after the last rank has left for so long; `None` runs until stopped.
+    pub linger: Option<Duration>,
+}
+
+/// Why the daemon could not start or go on.
+#[derive(Debug, thiserror::Error)]
+pub enum DaemonError {
+    /// The dataset cannot be opened.
+    #[error(transparent)]
+    Dataset(#[from] DatasetError),
+    /// The reads cannot start.
+    #[error(transparent)]
+    Reads(#[from] ReadsError),
+    /// There is not enough memory for the cache.
+    #[error("cannot have {bytes} bytes for the cache and the reads beside it: {source}")]
+    Arena {
+        /// Bytes of both.
+        bytes: u64,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// Another daemon has the socket.
+    #[error(
+        "address in use: a daemon serves this dataset and job already ({address}); attach to it, or name another job with --job"
+    )]
+    AddressInUse {
+        /// The socket's address.
+        address: String,
+    },
+    /// The socket cannot be bound.
+    #[error("cannot listen on {address}: {source}")]
+    Bind {
+        /// The socket's address.
+        address: String,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// A thread or handler cannot be set up.
+    #[error("cannot start: {0}")]
+    Start(std::io::Error),
+    /// The cache is larger than this machine's memory.
+    #[error(transparent)]
+    Memory(#[from] CacheTooLarge),
+    /// A thread panicked or cannot go on, so the daemon has ended and told all sessions.
+    #[error("the daemon ends: {0}")]
+    Defect(String),
+}
+
+impl DaemonError {
+    /// Whether it is this program's own fault, which can only be found after it has said that it is ready.
+    #[must_use]
+    pub fn is_defect(&self) -> bool {
+        matches!(self, Self::Defect(_))
+    }
+
+    /// What a rank is told that has connected already.
+    fn refusal(&self) -> Refusal {
+        let code = if matches!(self, Self::Dataset(_)) { REFUSE_DATASET } else { REFUSE_RESOURCES };
+        Refusal { code, text: self.to_string() }
+    }
+
+    /// The process's exit code: 3 for a damaged dataset, else 1.
+    #[must_use]
+    pub fn exit_code(&self) -> u8 {
+        if matches!(self, Self::Dataset(error) if error.is_damage()) { 3 } else { 1 }
+    }
+}
+
+/// What a daemon says once it accepts sessions.
+#[derive(Debug, Serialize)]
+pub struct Ready {
+    ready: bool,
+    pid: u32,
+    socket: String,
+}
+
+/// Serves until stopped by a signal, or, with `linger`, until the last rank has left. `announce` is called once, when
+/// sessions are accepted.
+///
+/// # Errors
+/// [`DaemonError`] when it cannot start.
+pub fn serve(config: &ServeConfig, announce: impl FnOnce(&Ready)) -> Result<(), DaemonError> {
+    raise_open_files_limit();
+    // Before the index is read: of the daemons that a node's ranks start at once, all but one learn here that they are not
+    // needed, and only that one reads it. Whoever connects meanwhile waits until it is accepted.
+    let folder = Dataset::folder(&config.dataset)?;
+    let listener = bind(config, &folder)?;
+    serve_at(&listener, folder, config, announce).inspect_err(|error| {
+        // A defect was told to every session.
+        if !error.is_defect() {
+            listener.turn_away(&error.refusal());
+        }
+    })
+}
+
+/// Serves the dataset in `folder` at `listener`.
+fn serve_at(
+    listener: &Listener,
+    folder: PathBuf,
+    config: &ServeConfig,
+    announce: impl FnOnce(&Ready),
+) -> Result<(), DaemonError> {
+    let dataset = Dataset::open_in(folder)?;
+    let index = Arc::clone(&dataset.index);
+
+    let Records { arena, free, cache_bytes, block_bytes } = records(config, &index)?;
+    let locked = arena.locked();
+    let _prefault = Prefault::start(Arc::clone(&arena));
+
+    let (completions_in, completions) = crossbeam_channel::unbounded();
+    let (done_in, done) = crossbeam_channel::unbounded();
+    let (messages_in, messages) = crossbeam_channel::bounded(MESSAGES_MAX);
+    let (stop_in, stop) = crossbeam_channel::bounded(1);
+    let defect_in = stop_in.clone();
+    panics::watch(move |text| drop(defect_in.try_send(Stop::Defect(text))));
+    let reads = Reads::start(
+        &dataset.folder,
+        Arc::clone(&index),
+        Arc::clone(&arena),
+        config.reads,
+        completions_in,
+        panics::give_up,
+    )?;
+    let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+    let workers = config.workers.unwrap_or_else(cores);
+    let workers = Workers::start(workers, config.jpeg, &index, Arc::clone(&arena), done_in)
+        .map_err(DaemonError::Start)?;
+    ctrlc::set_handler(move || {
+        // A second signal finds the channel full: stopping is under way.
+        let _ = stop_in.try_send(Stop::Asked);
+    })
+    .map_err(|error| DaemonError::Start(std::io::Error::other(error)))?;
+
+    let identity = Identity {
+        dataset: dataset.folder.display().to_string(),
+        job: config.job.clone(),
+        samples: index.len(),
+        classes: index.class_count(),
+        content_id: index.content_id().0,
+    };
+    let settings = Running::new(config, &index, cache_bytes, block_bytes);
+    listener.listen(identity.clone(), messages_in).map_err(DaemonError::Start)?;
+    tracing::info!(
+        "serving {} ({} samples) on {}; reads: {}; cache: {cache_bytes} bytes in blocks of {block_bytes}, {}",
+        dataset.folder.display(),
+        index.len(),
+        listener.address,
+        reads.description(),
+        if locked { "locked in memory" } else { "not locked (RLIMIT_MEMLOCK is too low)" }
+    );
+    for warning in reads.warnings() {
+        tracing::warn!("{warning}");
+    }
+    announce(&Ready { ready: true, pid: std::process::id(), socket: listener.address.clone() });
+
+    let core_config = CoreConfig {
+        cache_bytes,
+        policy: config.policy,
+        lookahead: config.lookahead,
+        reads_max: config.reads.depth.submitted_max(),
+        prefetches_max: PREFETCHES_MAX,
+        gap_bytes_max: GAP_BYTES_MAX,
+        window_bytes: window_bytes(&index, cache_bytes, block_bytes, config.policy),
+        hedge: config.hedge,
+        block_bytes,
+    };
+    let described = described(config, &dataset, &core_config, reads.description());
+    let core = Core::new(index, free, core_config);
+    let daemon = Daemon::new(core, reads, workers, described, identity, settings, RingRoom::new(arena));
+    daemon.run(&completions, &done, &messages, &stop).map_err(DaemonError::Defect)
+}
+
+/// Where records live.
+struct Records {
+    arena: Arc<Arena>,
+    free: FreeList,
+    cache_bytes: u64,
+    block_bytes: u32,
+}
+
+/// Maps the arena: the cache, and blocks for what is being read.
+fn records(config: &ServeConfig, index: &Index) -> Result<Records, DaemonError> {
+    let entries = (0..index.len()).filter_map(|id| index.entry(SampleId(id)));
+    let block_bytes = block_bytes_for(entries.map(|entry| entry.stored_len));
+    let cache_bytes = config.cache.bytes(index, block_bytes);
+    let arena_bytes = cache_bytes + staging_bytes(index, block_bytes, config.reads.depth.submitted_max());
+    check_cache(cache_bytes, arena_bytes)?;
+    let (arena, free) = Arena::create(arena_bytes, block_bytes).map_err(|error| DaemonError::Arena {
+        bytes: arena_bytes,
+        source: lacking(error, Some("--cache")),
+    })?;
+    Ok(Records { arena: Arc::new(arena), free, cache_bytes, block_bytes })
+}
+
+/// What a recorded trace says of this daemon.
+fn described(config: &ServeConfig, dataset: &Dataset, core: &CoreConfig, engine: &str) -> Described {
+    Described::new(Header {
+        shade_trace: VERSION,
+        shade_load: env!("CARGO_PKG_VERSION").to_owned(),
+        dataset: dataset.folder.display().to_string(),
+        content_id: dataset.index.content_id().to_string(),
+        samples: dataset.index.len(),
+        job: config.job.clone(),
+        policy: config.policy.as_str().to_owned(),
+        lookahead: config.lookahead.is_finite().then_some(config.lookahead),
+        cache_bytes: core.cache_bytes,
+        block_bytes: core.block_bytes,
+        engine: engine.to_owned(),
+        began_unix_s: 0,
+    })
+}
+
+fn bind(config: &ServeConfig, folder: &Path) -> Result<Listener, DaemonError> {
+    let (bound, address) = match &config.socket {
+        Some(path) => (Listener::bind_file(path), path.display().to_string()),
+        None => {
+            let uid = rustix::process::geteuid().as_raw();
+            let name = socket_name(uid, folder, &config.job);
+            (Listener::bind_abstract(&name), format!("@{}", String::from_utf8_lossy(&name)))
+        }
+    };
+    bound.map_err(|source| {
+        if source.kind() == std::io::ErrorKind::AddrInUse {
+            DaemonError::AddressInUse { address }
+        } else {
+            DaemonError::Bind { address, source }
+        }
+    })
+}

@@ -1,0 +1,48 @@
+//! The arguments of `shade-load doctor`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+/// Longest probe: every read's latency is kept in memory until the end.
+const PROBE_SECONDS_MAX: f64 = 300.0;
+
+/// `shade-load doctor`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Exit codes: 0 looked (advice or none), 1 cannot look or may not read the shards, 2 usage, 3 the dataset is damaged, 130 interrupted."
+)]
+pub struct Doctor {
+    /// A packed dataset, or any folder: what lies there is then not read. Without it only the machine is looked at.
+    pub path: Option<PathBuf>,
+
+    /// How long to read random records of the dataset, in seconds, shared by five depths; 0 reads none. Longer for
+    /// stores that take a tenth of a second or more per read.
+    #[arg(long, value_name = "SECONDS", default_value_t = 3.0, value_parser = parse_seconds)]
+    pub probe_seconds: f64,
+
+    /// One JSON object instead of text; its keys are described in loader/daemon/src/doctor/REPORT.md.
+    #[arg(long)]
+    pub json: bool,
+}
+
+fn parse_seconds(text: &str) -> Result<f64, String> {
+    let seconds: Option<f64> = text.parse().ok();
+    seconds
+        .filter(|seconds| (0.0..=PROBE_SECONDS_MAX).contains(seconds))
+        .ok_or_else(|| format!("{text:?} is no probe's length: write seconds, 0 to {PROBE_SECONDS_MAX}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse_seconds;
+
+    #[test]
+    fn seconds_are_numbers_of_a_sane_size() {
+        assert_eq!(parse_seconds("0"), Ok(0.0));
+        assert_eq!(parse_seconds("0.5"), Ok(0.5));
+        for bad in ["", "-1", "301", "NaN", "3s", "inf"] {
+            assert!(parse_seconds(bad).is_err(), "{bad}");
+        }
+    }
+}

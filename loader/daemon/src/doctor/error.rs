@@ -1,0 +1,50 @@
+//! Why the doctor cannot look.
+
+use std::io;
+use std::path::PathBuf;
+
+use shade_dataset::DatasetError;
+use shade_reads::ReadsError;
+
+/// Why the doctor cannot look.
+#[derive(Debug, thiserror::Error)]
+pub enum DoctorError {
+    /// The path is not there, or not to be reached.
+    #[error("cannot look at {}: {source}", path.display())]
+    Path {
+        /// The path as given.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// There is a dataset that cannot be opened.
+    #[error(transparent)]
+    Dataset(#[from] DatasetError),
+    /// The probe's reads cannot start.
+    #[error("cannot probe: {0}")]
+    Reads(#[from] ReadsError),
+    /// There is not enough memory for the probe, or no way to catch Ctrl-C.
+    #[error("cannot probe: {0}")]
+    Probe(io::Error),
+    /// The dataset's shards may not be read; what was found is written.
+    #[error("cannot probe: {0}")]
+    Forbidden(String),
+    /// The result cannot be written.
+    #[error("cannot write the result: {0}")]
+    Write(#[from] io::Error),
+    /// Ctrl-C; what was found until then is written.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+impl DoctorError {
+    /// The process's exit code, as `shade-load serve` and `shade-pack` have them.
+    #[must_use]
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Dataset(error) if error.is_damage() => 3,
+            Self::Interrupted => 130,
+            _ => 1,
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! What this machine, and the container that we may be in, has for shade.
+
+use rustix::process::{Resource, getrlimit};
+use rustix::thread::{CapabilitySet, capabilities};
+use serde::Serialize;
+use shade_reads::{Unavailable, io_uring_here};
+
+use super::kernel::NfsReads;
+use crate::proc::mountinfo::Mount;
+use crate::proc::{Memory, text};
+
+/// What this machine has for shade.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct Machine {
+    pub(super) kernel: Kernel,
+    pub(super) io_uring: IoUring,
+    pub(super) memlock: Memlock,
+    pub(super) memory: Memory,
+    /// CPUs that this process may use: its affinity and its control group's quota counted in.
+    pub(super) cpus: usize,
+}
+
+/// The running kernel.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct Kernel {
+    pub(super) release: String,
+    /// How it reads from NFS; `None` for a release that we do not understand.
+    pub(super) nfs_reads: Option<NfsReads>,
+}
+
+/// Whether io_uring can be had.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct IoUring {
+    pub(super) usable: bool,
+    /// The flags that a ring was made with.
+    pub(super) setup: Option<String>,
+    /// Why there can be none.
+    pub(super) reason: Option<String>,
+    /// What would change that.
+    pub(super) remedy: Option<String>,
+}
+
+/// How much memory may be locked.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct Memlock {
+    /// RLIMIT_MEMLOCK; `None` is no limit.
+    pub(super) soft_bytes: Option<u64>,
+    /// What the process may raise it to; `None` is no limit.
+    pub(super) hard_bytes: Option<u64>,
+    /// With CAP_IPC_LOCK the limit does not apply.
+    pub(super) cap_ipc_lock: bool,
+}
+
+impl Memlock {
+    /// Whether so many bytes can be locked.
+    pub(super) fn allows(&self, bytes: u64) -> bool {
+        self.cap_ipc_lock || self.soft_bytes.is_none_or(|limit| limit >= bytes)
+    }
+}
+
+/// Looks at this machine. What cannot be read is left empty.
+pub(super) fn look(mounts: &[Mount]) -> Machine {
+    let release = text("/proc/sys/kernel/osrelease").trim().to_owned();
+    let memlock = getrlimit(Resource::Memlock);
+    Machine {
+        kernel: Kernel { nfs_reads: NfsReads::of(&release), release },
+        io_uring: io_uring(),
+        memlock: Memlock {
+            soft_bytes: memlock.current,
+            hard_bytes: memlock.maximum,
+            cap_ipc_lock: capabilities(None)
+                .is_ok_and(|sets| sets.effective.contains(CapabilitySet::IPC_LOCK)),
+        },
+        memory: Memory::look(mounts),
+        cpus: std::thread::available_parallelism().map_or(1, usize::from),
+    }
+}
+
+fn io_uring() -> IoUring {
+    match io_uring_here() {
+        Ok(setup) => IoUring { usable: true, setup: Some(setup), reason: None, remedy: None },
+        Err(Unavailable { why, remedy }) => IoUring { usable: false, setup: None, reason: Some(why), remedy },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_capability_lifts_the_limit_of_locked_memory() {
+        let limited = Memlock { soft_bytes: Some(8 << 20), hard_bytes: None, cap_ipc_lock: false };
+        assert!(limited.allows(8 << 20) && !limited.allows((8 << 20) + 1));
+        assert!(Memlock { cap_ipc_lock: true, ..limited.clone() }.allows(1 << 40));
+        assert!(Memlock { soft_bytes: None, ..limited }.allows(1 << 40));
+    }
+
+    #[test]
+    fn this_machine_can_be_looked_at() {
+        let machine = look(&[]);
+        assert!(machine.cpus > 0 && machine.memory.total_bytes >= machine.memory.available_bytes);
+        assert_eq!(machine.io_uring.usable, machine.io_uring.setup.is_some());
+        assert!(!machine.kernel.release.is_empty());
+    }
+}

@@ -1,0 +1,193 @@
+//! What a path means for shade: its mount, how shards there would be read, the dataset in it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
+use serde::Serialize;
+use shade_core::{block_bytes_for, charged_bytes};
+use shade_dataset::{Choice, Dataset, DatasetError, choose};
+use shade_formats::index::Index;
+use shade_formats::{SampleId, ShardId};
+use shade_reads::{IoMode, any_shard};
+
+use super::DoctorError;
+use super::mountstats::reads_so_far;
+use super::nfs::Nfs;
+use crate::proc::mountinfo::{self, Mount};
+use crate::proc::text;
+
+/// What blocks are aligned to where no dataset says how large they are.
+const PAGE_BYTES: u32 = 4096;
+/// Files of a folder that are looked at to find one to ask the file system about.
+const FILES_MAX: usize = 1000;
+/// The part of a dataset that `shade-load serve` caches by default, as 1 / n.
+const DEFAULT_CACHE_PART: u64 = 5;
+
+/// What a path means for shade.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct Place {
+    /// The path, without links.
+    pub(super) path: PathBuf,
+    pub(super) mount: Option<Mount>,
+    /// For an NFS mount.
+    pub(super) nfs: Option<Nfs>,
+    /// What the kernel reads ahead of buffered reads.
+    pub(super) read_ahead_kib: Option<u64>,
+    /// How shards would be read with `--io auto`; `None` where there is no file to ask about.
+    pub(super) io: Option<Io>,
+    pub(super) dataset: Option<Facts>,
+    /// Why there is no dataset to probe.
+    pub(super) no_dataset: Option<String>,
+}
+
+/// Past the page cache or through it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Io {
+    pub(super) direct: bool,
+    /// What direct reads are aligned to.
+    pub(super) align_bytes: Option<u32>,
+    pub(super) why: String,
+}
+
+impl From<Choice> for Io {
+    fn from(choice: Choice) -> Self {
+        let align_bytes = choice.direct_align_bytes;
+        Self { direct: align_bytes.is_some(), align_bytes, why: choice.why }
+    }
+}
+
+/// A packed dataset.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub(super) struct Facts {
+    pub(super) samples: u32,
+    pub(super) shards: u32,
+    /// Of all shards.
+    pub(super) shard_bytes: u64,
+    /// Of all records as stored.
+    pub(super) record_bytes: u64,
+    pub(super) record_mean_bytes: u64,
+    pub(super) record_p99_bytes: u32,
+    pub(super) record_max_bytes: u32,
+    /// Of a block of the arena.
+    pub(super) block_bytes: u32,
+    /// What `shade-load serve` caches if it is not told otherwise.
+    pub(super) default_cache_bytes: u64,
+}
+
+/// Looks at `path`; also gives the dataset if there is one.
+pub(super) fn look(path: &Path, mounts: &[Mount]) -> Result<(Place, Option<Dataset>), DoctorError> {
+    let no_path = |source| DoctorError::Path { path: path.to_owned(), source };
+    let path = path.canonicalize().map_err(no_path)?;
+    let (dataset, no_dataset) = match Dataset::open(&path) {
+        Ok(dataset) => (Some(dataset), None),
+        Err(error @ DatasetError::NotPacked { .. }) => (None, Some(error.to_string())),
+        Err(error) => return Err(error.into()),
+    };
+    let facts = dataset.as_ref().map(|dataset| facts(&dataset.index));
+    let mount = mountinfo::of_path(mounts, &path, mount_id(&path)).cloned();
+    let nfs = mount.as_ref().and_then(nfs);
+    let place = Place {
+        read_ahead_kib: mount.as_ref().and_then(|mount| read_ahead_kib(&mount.device)),
+        io: io(&path, dataset.as_ref(), facts.as_ref(), nfs.is_some()),
+        mount,
+        nfs,
+        dataset: facts,
+        no_dataset,
+        path,
+    };
+    Ok((place, dataset))
+}
+
+/// Before Linux 5.8 the kernel does not say.
+fn mount_id(path: &Path) -> Option<u64> {
+    let answer = statx(CWD, path, AtFlags::empty(), StatxFlags::MNT_ID).ok()?;
+    (answer.stx_mask & StatxFlags::MNT_ID.bits() != 0).then_some(answer.stx_mnt_id)
+}
+
+fn nfs(mount: &Mount) -> Option<Nfs> {
+    let nfs = Nfs::of(mount)?;
+    let slots = text("/sys/module/nfs/parameters/max_session_slots");
+    Some(Nfs {
+        session_slots_max: slots.trim().parse().ok(),
+        reads: reads_so_far(&text("/proc/self/mountstats"), &mount.mount_point),
+        ..nfs
+    })
+}
+
+/// Of the file system's own setting, else of its disk: a partition has none itself.
+fn read_ahead_kib(device: &str) -> Option<u64> {
+    let files = [
+        format!("/sys/class/bdi/{device}/read_ahead_kb"),
+        format!("/sys/dev/block/{device}/queue/read_ahead_kb"),
+        format!("/sys/dev/block/{device}/../queue/read_ahead_kb"),
+    ];
+    files.iter().find_map(|file| text(file).trim().parse().ok())
+}
+
+/// How shards would be read. A folder without a dataset is judged by any file in it; NFS answers without one.
+fn io(path: &Path, dataset: Option<&Dataset>, facts: Option<&Facts>, is_nfs: bool) -> Option<Io> {
+    let folder = dataset.map_or(path, |dataset| &dataset.folder);
+    let file = match dataset {
+        Some(dataset) => any_shard(&dataset.folder, &dataset.index),
+        None if path.is_file() => Some(path.to_owned()),
+        None => any_file(path),
+    };
+    if file.is_none() && !is_nfs {
+        return None;
+    }
+    // As the arena aligns its blocks.
+    let block_bytes = facts.map_or(PAGE_BYTES, |facts| facts.block_bytes);
+    let align_bytes = PAGE_BYTES.min(1 << block_bytes.trailing_zeros());
+    choose(IoMode::Auto, folder, file.as_deref(), align_bytes).ok().map(Io::from)
+}
+
+fn any_file(folder: &Path) -> Option<PathBuf> {
+    let entries = fs::read_dir(folder).ok()?.flatten().take(FILES_MAX);
+    entries.map(|entry| entry.path()).find(|path| path.is_file())
+}
+
+fn facts(index: &Index) -> Facts {
+    let stored_len = |id| index.entry(SampleId(id)).map(|entry| entry.stored_len);
+    let mut lens: Vec<u32> = (0..index.len()).filter_map(stored_len).collect();
+    let block_bytes = block_bytes_for(lens.iter().copied());
+    let charged: u64 = lens.iter().map(|&len| charged_bytes(len, block_bytes)).sum();
+    let record_bytes: u64 = lens.iter().map(|&len| u64::from(len)).sum();
+    lens.sort_unstable();
+    let p99 = (lens.len() * 99).div_ceil(100).saturating_sub(1);
+    let shards = (0..index.shard_count()).filter_map(|id| index.shard(ShardId(id)));
+    Facts {
+        samples: index.len(),
+        shards: index.shard_count(),
+        shard_bytes: shards.map(|shard| shard.bytes).sum(),
+        record_bytes,
+        record_mean_bytes: record_bytes / lens.len().max(1) as u64,
+        record_p99_bytes: lens.get(p99).copied().unwrap_or(0),
+        record_max_bytes: lens.last().copied().unwrap_or(0),
+        block_bytes,
+        default_cache_bytes: charged / DEFAULT_CACHE_PART,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_without_files_leaves_open_how_it_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let (place, dataset) = look(folder.path(), &[]).unwrap();
+        assert!(dataset.is_none() && place.dataset.is_none() && place.mount.is_none());
+        assert_eq!(place.io, None);
+        assert!(place.no_dataset.unwrap().contains("shade-pack create"));
+        fs::write(folder.path().join("a"), "a").unwrap();
+        assert!(look(folder.path(), &[]).unwrap().0.io.is_some());
+    }
+
+    #[test]
+    fn a_path_that_is_not_there_cannot_be_looked_at() {
+        let Err(error) = look(Path::new("/nonexistent/shade"), &[]) else { panic!("nothing is there") };
+        assert_eq!(error.exit_code(), 1);
+        assert!(error.to_string().contains("/nonexistent/shade"), "{error}");
+    }
+}

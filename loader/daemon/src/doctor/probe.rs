@@ -1,0 +1,261 @@
+//! Reads random records as the daemon would, at one depth after the other.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, RecvTimeoutError};
+use serde::Serialize;
+use shade_core::charged_bytes;
+use shade_dataset::Dataset;
+use shade_formats::SampleId;
+use shade_formats::index::Index;
+use shade_reads::blocks::{Arena, FreeList};
+use shade_reads::{Completion, Depth, EngineChoice, IoMode, ReadOp, Reads, ReadsConfig, verify};
+
+use super::DoctorError;
+use super::mountstats::ReadsSoFar;
+use super::picks::Picks;
+use super::place::Facts;
+use super::progress::Progress;
+use super::sweep::{Step, Tally, Wire, knee};
+
+/// Reads in flight at most, one after the other; from one at a time to more than any server takes.
+const DEPTHS: [u32; 5] = [1, 4, 16, 64, 256];
+const DEPTH_MAX: u32 = 256;
+/// Equal parts of the time, one per depth.
+const SHARES: u32 = 5;
+/// Reads in flight while shards are opened, which the engine does one after the other anyway.
+const WARM_UP_DEPTH: u32 = 8;
+/// Most memory for records in flight; fewer are in flight where this does not hold them.
+const ARENA_BYTES_MAX: u64 = 256 << 20;
+/// Between two looks at whether to stop.
+const PAUSE: Duration = Duration::from_millis(50);
+/// How long reads are waited for when no more are submitted. Nothing cancels a read, and of a hard mount's server that
+/// is gone none comes back.
+const DRAIN_MAX: Duration = Duration::from_secs(20);
+/// The same after Ctrl-C.
+const STOP_MAX: Duration = Duration::from_secs(2);
+
+/// What the probe found.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub(super) struct Probe {
+    /// Engine and I/O mode with their reasons, as the daemon's log has them.
+    pub(super) engine: String,
+    pub(super) steps: Vec<Step>,
+    /// The smallest depth within 5 % of the best rate; `None` unless all depths were measured.
+    pub(super) knee_depth: Option<u32>,
+    /// Reads that failed.
+    pub(super) errors: u64,
+    pub(super) first_error: Option<String>,
+    /// Why shards may not be read, which ended the probe.
+    pub(super) forbidden: Option<String>,
+    /// What was on the wire at the step that had most there; `None` where there is no NFS mount, or not all depths were measured.
+    pub(super) wire: Option<Wire>,
+    /// Reads that did not come back within 20 s.
+    pub(super) unanswered: u32,
+    /// Shards that are missing or have another size than the index says.
+    pub(super) bad_shards: usize,
+    pub(super) first_bad_shard: Option<String>,
+    /// Whether Ctrl-C ended it.
+    pub(super) interrupted: bool,
+}
+
+/// Probes `dataset` for about `length`, until `stop` is set. The dataset must not be empty. `so_far` says what its NFS
+/// mount has read, if it is on one.
+pub(super) fn probe(
+    dataset: &Dataset,
+    facts: &Facts,
+    length: Duration,
+    stop: &AtomicBool,
+    so_far: &dyn Fn() -> Option<ReadsSoFar>,
+) -> Result<Probe, DoctorError> {
+    let most = charged_bytes(facts.record_max_bytes, facts.block_bytes);
+    let usual = charged_bytes(facts.record_p99_bytes, facts.block_bytes) * u64::from(DEPTH_MAX);
+    let arena_bytes = (usual + most).min(ARENA_BYTES_MAX.max(most));
+    let (arena, free) = Arena::create(arena_bytes, facts.block_bytes).map_err(DoctorError::Probe)?;
+    let (completions_in, completions) = crossbeam_channel::unbounded();
+    let config = ReadsConfig {
+        engine: EngineChoice::Auto,
+        io: IoMode::Auto,
+        depth: Depth::Fixed(DEPTH_MAX),
+        store: None,
+        // A probe tells of what is wrong and does not wait until it is mended.
+        patience: Duration::ZERO,
+    };
+    let index = Arc::clone(&dataset.index);
+    let arena = Arc::new(arena);
+    let reads = Reads::start(
+        &dataset.folder,
+        index,
+        Arc::clone(&arena),
+        config,
+        completions_in,
+        crate::panics::give_up,
+    )?;
+    let found = Probe {
+        engine: reads.description().to_owned(),
+        bad_shards: reads.warnings().len(),
+        first_bad_shard: reads.warnings().first().map(ToString::to_string),
+        ..Probe::default()
+    };
+    let reader = Reader {
+        index: &dataset.index,
+        reads,
+        completions,
+        arena,
+        free,
+        most_bytes: most,
+        in_flight: 0,
+        stop,
+        so_far,
+        found,
+    };
+    Ok(reader.sweep(length / SHARES))
+}
+
+/// Keeps reads in flight.
+struct Reader<'a> {
+    index: &'a Index,
+    reads: Reads,
+    completions: Receiver<Completion>,
+    arena: Arc<Arena>,
+    free: FreeList,
+    /// What the largest record takes of it.
+    most_bytes: u64,
+    in_flight: u32,
+    stop: &'a AtomicBool,
+    so_far: &'a dyn Fn() -> Option<ReadsSoFar>,
+    found: Probe,
+}
+
+impl Reader<'_> {
+    /// Reads at each depth for `share` of the time, after a record of every shard has been read.
+    fn sweep(mut self, share: Duration) -> Probe {
+        let mut progress = Progress::new();
+        let mut picks = Picks::new(self.index);
+        let warmed_until = Instant::now() + share;
+        self.step(WARM_UP_DEPTH, warmed_until, &mut || picks.next_shard(), &mut |_| {
+            progress.show(|| "probing: opening shards".to_owned());
+        });
+        picks.keep_opened(self.index);
+        let mut on_the_wire = Vec::new();
+        for depth in DEPTHS {
+            if self.found.interrupted || self.found.unanswered > 0 || self.found.forbidden.is_some() {
+                break;
+            }
+            let before = (self.so_far)();
+            let started = Instant::now();
+            let tally = self.step(depth, started + share, &mut || picks.random(), &mut |tally| {
+                progress.show(|| {
+                    let rate = tally.reads() as f64 / started.elapsed().as_secs_f64().max(1e-9);
+                    format!("probing: depth {depth} of {DEPTH_MAX}, {rate:.0} records/s")
+                });
+            });
+            self.found.steps.extend(tally.step(depth, started.elapsed()));
+            let since = before.and_then(|before| Some((self.so_far)()?.since(&before)));
+            on_the_wire.extend(since);
+        }
+        if self.in_flight > 0 {
+            // Dropping the reads would wait for those that hang. The process ends soon, and the kernel keeps the memory.
+            Box::leak(Box::new(self.reads));
+        }
+        if self.found.steps.len() == DEPTHS.len() && !self.found.interrupted {
+            self.found.knee_depth = knee(&self.found.steps);
+            self.found.wire = Wire::of(&self.found.steps, &on_the_wire);
+        }
+        self.found
+    }
+
+    /// Keeps up to `depth` reads of what `next` names in flight until `deadline`, then waits for them.
+    fn step(
+        &mut self,
+        depth: u32,
+        deadline: Instant,
+        next: &mut impl FnMut() -> Option<SampleId>,
+        watch: &mut impl FnMut(&Tally),
+    ) -> Tally {
+        let mut tally = Tally::default();
+        let mut patience = deadline + DRAIN_MAX;
+        let mut more = true;
+        loop {
+            if self.stop.load(Ordering::Relaxed) && !self.found.interrupted {
+                self.found.interrupted = true;
+                patience = patience.min(Instant::now() + STOP_MAX);
+            }
+            // What may not be opened is not asked for again and again: each try may be a request to a server.
+            let stopped = self.found.interrupted || self.found.forbidden.is_some();
+            more = more && !stopped && Instant::now() < deadline;
+            while more && self.in_flight < depth && self.has_memory() {
+                more = next().is_some_and(|sample| self.submit(sample));
+            }
+            if self.in_flight == 0 {
+                return tally;
+            }
+            match self.completions.recv_timeout(PAUSE) {
+                Ok(completion) => self.take(completion, &mut tally),
+                Err(RecvTimeoutError::Timeout) if Instant::now() < patience => {}
+                Err(_) => {
+                    self.found.unanswered = self.in_flight;
+                    return tally;
+                }
+            }
+            watch(&tally);
+        }
+    }
+
+    /// Whether there are blocks for any record, the largest included.
+    fn has_memory(&self) -> bool {
+        self.free.free_bytes() >= self.most_bytes
+    }
+
+    /// Submits a read; false if the index or the memory does not have what it needs.
+    fn submit(&mut self, sample: SampleId) -> bool {
+        let Some(entry) = self.index.entry(sample) else { return false };
+        let Some(blocks) = self.free.take(u64::from(entry.stored_len)) else { return false };
+        self.reads.submit(ReadOp {
+            flight: 0,
+            sample,
+            shard: entry.shard,
+            offset: entry.offset,
+            len: entry.stored_len,
+            crc32c: entry.crc32c,
+            recheck: false,
+            blocks,
+        });
+        self.in_flight += 1;
+        true
+    }
+
+    fn take(&mut self, completion: Completion, tally: &mut Tally) {
+        self.in_flight -= 1;
+        let outcome = verify(&completion, &self.arena);
+        let Completion { op, latency, .. } = completion;
+        match outcome {
+            Ok(()) => tally.count(op.len, latency),
+            Err(fault) => {
+                self.found.errors += 1;
+                if fault.is_forbidden() {
+                    self.found.forbidden.get_or_insert_with(|| fault.to_string());
+                }
+                let shard = self.index.shard(op.shard).map_or("?", |shard| shard.name);
+                let say =
+                    || format!("sample {} in shard {shard} at byte {}: {fault}", op.sample.0, op.offset);
+                self.found.first_error.get_or_insert_with(say);
+            }
+        }
+        self.free.give(op.blocks);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reads_are_started_for_the_deepest_step() {
+        assert_eq!(DEPTHS.last(), Some(&DEPTH_MAX));
+        assert!(DEPTHS.is_sorted());
+        assert_eq!(DEPTHS.len(), SHARES as usize);
+    }
+}

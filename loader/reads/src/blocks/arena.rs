@@ -1,0 +1,380 @@
+//! The arena's memory: mapped once, locked where allowed, cut into blocks.
+//!
+//! It is private and anonymous: nothing is left behind after a crash, and most systems give huge
+//! pages to such memory on demand, and to shared memory never. A read that bypasses the page cache
+//! has to pin its pages: with small ones that was a quarter of the CPU time of a 110 KB read. Pages
+//! come into being on first use, so an arena of any size starts at once;
+//! [`Prefault`](super::Prefault) uses them a little ahead of the reads. `MLOCK_ONFAULT` keeps each
+//! page in memory from then on.
+#![expect(
+    unsafe_code,
+    reason = "tokens prove exclusive ownership of memory that the compiler cannot see into"
+)]
+
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use memmap2::{Advice, MmapOptions, MmapRaw};
+use rustix::mm::{MlockFlags, mlock_with};
+use shade_core::BLOCK_UNIT_BYTES;
+
+use super::FreeList;
+use super::lent::Lent;
+use super::prefault::{CHUNK_BYTES, Frontier, Pages};
+use super::token::{ArenaId, Blocks, BlocksError, Runs};
+
+/// The mapping starts on a page, so no block can promise more than this.
+const PAGE_BYTES: u32 = 4096;
+
+/// The memory of all records: `bytes() / block_bytes()` blocks. Shared by every thread that touches records.
+#[derive(Debug)]
+pub struct Arena {
+    id: ArenaId,
+    memory: Memory,
+    block_bytes: u32,
+    locked: bool,
+    frontier: Frontier,
+}
+
+impl Arena {
+    /// Makes an arena of as many whole blocks as fit into `bytes`, zeroed, and its one free list.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` when `block_bytes` is no multiple of 512, `bytes` holds no block or more than 2³² of
+    /// them; otherwise what the system says to a mapping of that size.
+    pub fn create(bytes: u64, block_bytes: u32) -> io::Result<(Arena, FreeList)> {
+        let invalid = |why: String| io::Error::new(io::ErrorKind::InvalidInput, why);
+        if block_bytes == 0 || !block_bytes.is_multiple_of(BLOCK_UNIT_BYTES) {
+            return Err(invalid(format!(
+                "block size of {block_bytes} bytes is no multiple of {BLOCK_UNIT_BYTES}"
+            )));
+        }
+        let blocks = u32::try_from(bytes / u64::from(block_bytes))
+            .map_err(|_| invalid(format!("{bytes} bytes are too many blocks of {block_bytes} bytes")))?;
+        if blocks == 0 {
+            return Err(invalid(format!("{bytes} bytes hold no block of {block_bytes} bytes")));
+        }
+        let bytes = u64::from(blocks) * u64::from(block_bytes);
+        let memory = Memory::map(bytes)?;
+        let locked = memory.lock();
+        let id = ArenaId::next();
+        let arena = Arena { id, memory, block_bytes, locked, frontier: Frontier::default() };
+        Ok((arena, FreeList::new(id, block_bytes, blocks)))
+    }
+
+    /// Size of a block in bytes, a multiple of 512.
+    #[must_use]
+    pub fn block_bytes(&self) -> u32 {
+        self.block_bytes
+    }
+
+    /// Bytes in all blocks.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.memory.len as u64
+    }
+
+    /// Whether the memory is locked: never swapped out once used. Needs `CAP_IPC_LOCK` or a sufficient
+    /// `RLIMIT_MEMLOCK`.
+    #[must_use]
+    pub fn locked(&self) -> bool {
+        self.locked
+    }
+
+    /// The power of two, 512 to 4096 bytes, that every block's address is a multiple of.
+    #[must_use]
+    pub fn align_bytes(&self) -> u32 {
+        PAGE_BYTES.min(1 << self.block_bytes.trailing_zeros())
+    }
+
+    /// The first `len` bytes in `blocks`, in order, as few slices as neighbouring blocks allow.
+    ///
+    /// # Errors
+    ///
+    /// When the blocks belong to another arena or hold less than `len` bytes.
+    pub fn slices<'a>(
+        &'a self,
+        blocks: &'a Blocks,
+        len: u32,
+    ) -> Result<impl Iterator<Item = &'a [u8]>, BlocksError> {
+        Ok(self.shared(self.runs(blocks, len)?))
+    }
+
+    /// The first `len` bytes of a record that is lent, in order, as few slices as neighbouring blocks allow.
+    ///
+    /// # Errors
+    ///
+    /// As of [`slices`](Self::slices).
+    pub fn slices_of<'a>(
+        &'a self,
+        lent: &'a Lent,
+        len: u32,
+    ) -> Result<impl Iterator<Item = &'a [u8]>, BlocksError> {
+        Ok(self.shared(lent.runs(self.id, self.block_bytes, len)?))
+    }
+
+    /// The bytes of `runs`, which are those of a token of ours that is shared during 'a: by a borrow of itself, or by one of
+    /// a [`Lent`], whose record nobody can take the token out of nor change, since it has two holders or is borrowed.
+    fn shared<'a>(&'a self, runs: Runs<'a>) -> impl Iterator<Item = &'a [u8]> {
+        runs.map(|(offset, len)| {
+            let start = self.at(offset);
+            // SAFETY: `at` proves that the stretch lies in the mapping, which `&'a self` keeps; its bytes are
+            // initialised (fresh memory reads as zero) and u8 has no alignment. Nobody writes to them during 'a:
+            // the token owns these blocks alone (see `at`), and writing takes `&mut Blocks`, which its being shared
+            // excludes.
+            unsafe { std::slice::from_raw_parts(start, len) }
+        })
+    }
+
+    /// The first `len` bytes in `blocks`, in order, to be written.
+    ///
+    /// # Errors
+    ///
+    /// When the blocks belong to another arena or hold less than `len` bytes.
+    pub fn slices_mut<'a>(
+        &'a self,
+        blocks: &'a mut Blocks,
+        len: u32,
+    ) -> Result<impl Iterator<Item = &'a mut [u8]>, BlocksError> {
+        Ok(self.runs(blocks, len)?.map(|(offset, len)| {
+            self.frontier.reach(offset + len);
+            let start = self.at(offset);
+            // SAFETY: in the mapping and initialised, as in `slices`. Unique during 'a: the token owns these
+            // blocks alone (see `at`), it is borrowed mutably, and `runs` yields each of its blocks once, as
+            // a token holds no block twice.
+            unsafe { std::slice::from_raw_parts_mut(start, len) }
+        }))
+    }
+
+    /// Bytes that have no memory yet, as far as is known: those behind what is in use and what
+    /// memory was found for.
+    #[must_use]
+    pub fn unfound_bytes(&self) -> u64 {
+        let found = self.frontier.found_chunks().saturating_mul(CHUNK_BYTES);
+        self.memory.len.saturating_sub(found) as u64
+    }
+
+    /// How far the arena is in use.
+    pub(super) fn frontier(&self) -> &Frontier {
+        &self.frontier
+    }
+
+    /// Chunks that [`find_memory`](Self::find_memory) finds memory for; the last one may be shorter.
+    pub(super) fn chunks(&self) -> usize {
+        self.memory.len.div_ceil(CHUNK_BYTES)
+    }
+
+    /// Where the memory is.
+    #[cfg(test)]
+    pub(super) fn addresses(&self) -> std::ops::Range<usize> {
+        let start = self.memory.start().addr();
+        start..start + self.memory.len
+    }
+
+    /// Makes a chunk resident, in such pages if they are to be had. What is there already stays as it is.
+    ///
+    /// # Errors
+    ///
+    /// When memory is short, or Linux is older than 5.14.
+    pub(super) fn find_memory(&self, chunk: usize, pages: Pages) -> io::Result<()> {
+        let at = chunk.saturating_mul(CHUNK_BYTES);
+        let len = CHUNK_BYTES.min(self.memory.len.saturating_sub(at));
+        if pages == Pages::Small {
+            // Refused by kernels without huge pages, where all are small.
+            let _ = self.memory.advise(Advice::NoHugePage, at, len);
+        }
+        self.memory.advise(Advice::PopulateWrite, at, len)
+    }
+
+    /// Where `blocks` lie, once they are known to be ours.
+    fn runs<'a>(&self, blocks: &'a Blocks, len: u32) -> Result<Runs<'a>, BlocksError> {
+        if blocks.arena() != self.id {
+            return Err(BlocksError::Foreign);
+        }
+        blocks.runs(len)
+    }
+
+    /// Address of byte `offset` of a stretch that `runs` gave.
+    ///
+    /// What makes tokens exclusive: ids are unique per arena, so a token with ours was made by our free list.
+    /// `create` makes that list alone, with each id in `0..blocks` once; `take` moves ids from the list into
+    /// a token, `give` moves them back and consumes the token; neither list nor token can be cloned. So a
+    /// block has one owner.
+    fn at(&self, offset: usize) -> *mut u8 {
+        debug_assert!(offset < self.memory.len, "block outside its arena");
+        // SAFETY: a stretch consists of whole ids below `blocks`, at most cut short, so it ends at or before
+        // `blocks * block_bytes`, the memory's length; a mapping never exceeds isize::MAX bytes.
+        unsafe { self.memory.start().add(offset) }
+    }
+}
+
+impl ArenaId {
+    fn next() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Self(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+/// Fresh zeroed memory that begins where a huge page may.
+#[derive(Debug)]
+struct Memory {
+    mapping: MmapRaw,
+    /// Bytes of the mapping before the memory: less than a huge page.
+    skipped: usize,
+    len: usize,
+}
+
+impl Memory {
+    /// Maps `bytes`, in huge pages where the system gives them on demand. They take memory from
+    /// their first use on.
+    fn map(bytes: u64) -> io::Result<Self> {
+        let too_long = || io::Error::from(rustix::io::Errno::OVERFLOW);
+        let len = usize::try_from(bytes).map_err(|_| too_long())?;
+        let room = len.checked_add(CHUNK_BYTES).ok_or_else(too_long)?;
+        let mapping = MmapRaw::from(MmapOptions::new().len(room).no_reserve_swap().map_anon()?);
+        let address = mapping.as_ptr().addr();
+        let memory = Self { mapping, skipped: address.next_multiple_of(CHUNK_BYTES) - address, len };
+        // Refused by kernels without huge pages; small ones serve as well, only slower.
+        let _ = memory.advise(Advice::HugePage, 0, len);
+        // A core dump without the cache is one that fits on the disk.
+        let _ = memory.advise(Advice::DontDump, 0, len);
+        Ok(memory)
+    }
+
+    fn start(&self) -> *mut u8 {
+        self.mapping.as_mut_ptr().wrapping_add(self.skipped)
+    }
+
+    fn advise(&self, advice: Advice, at: usize, len: usize) -> io::Result<()> {
+        self.mapping.advise_range(advice, self.skipped + at, len)
+    }
+
+    /// Locks each page from its first use on; false where that is not allowed.
+    fn lock(&self) -> bool {
+        // SAFETY: the range lies in one live mapping of ours; locking it changes no byte and no
+        // access right.
+        unsafe { mlock_with(self.start().cast(), self.len, MlockFlags::ONFAULT) }.is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::super::Record;
+    use super::*;
+    use proptest::prelude::*;
+
+    fn write(arena: &Arena, blocks: &mut Blocks, bytes: &[u8]) {
+        let mut rest = bytes;
+        for slice in arena.slices_mut(blocks, u32::try_from(bytes.len()).unwrap()).unwrap() {
+            let (now, later) = rest.split_at(slice.len());
+            slice.copy_from_slice(now);
+            rest = later;
+        }
+        assert!(rest.is_empty());
+    }
+
+    fn read(arena: &Arena, blocks: &Blocks, len: usize) -> Vec<u8> {
+        arena.slices(blocks, u32::try_from(len).unwrap()).unwrap().flatten().copied().collect()
+    }
+
+    proptest! {
+        #[test]
+        fn records_do_not_disturb_each_other(
+            ops in prop::collection::vec((0usize..5000, any::<u8>(), any::<prop::sample::Index>()), 1..60)
+        ) {
+            let (arena, mut list) = Arena::create(64 * 1024, 1536).unwrap();
+            let mut held: Vec<(Blocks, Vec<u8>)> = Vec::new();
+            for (len, fill, victim) in ops {
+                let record: Vec<u8> = (0..=250).cycle().take(len).map(|i: u8| fill.wrapping_add(i)).collect();
+                let mut blocks = loop {
+                    match list.take(len as u64) {
+                        Some(blocks) => break blocks,
+                        None => list.give(held.swap_remove(victim.index(held.len())).0),
+                    }
+                };
+                write(&arena, &mut blocks, &record);
+                held.push((blocks, record));
+                for (blocks, record) in &held {
+                    prop_assert_eq!(&read(&arena, blocks, record.len()), record);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_arena_is_whole_zeroed_blocks() {
+        let (arena, list) = Arena::create(10_000, 1024).unwrap();
+        assert_eq!((arena.bytes(), list.free_bytes(), list.total_bytes()), (9216, 9216, 9216));
+        assert_eq!((arena.block_bytes(), arena.align_bytes()), (1024, 1024));
+        let mut list = list;
+        let blocks = list.take(9216).unwrap();
+        assert_eq!(read(&arena, &blocks, 9216), vec![0; 9216]);
+        assert_eq!(Arena::create(1 << 20, 16384).unwrap().0.align_bytes(), 4096);
+        assert_eq!(Arena::create(1 << 20, 2560).unwrap().0.align_bytes(), 512);
+    }
+
+    #[test]
+    fn blocks_of_another_arena_give_no_slices() {
+        let (arena, _list) = Arena::create(4096, 512).unwrap();
+        let (_other, mut other_list) = Arena::create(4096, 512).unwrap();
+        let mut foreign = other_list.take(10).unwrap();
+        assert_eq!(arena.slices(&foreign, 10).err(), Some(BlocksError::Foreign));
+        assert_eq!(arena.slices_mut(&mut foreign, 10).err(), Some(BlocksError::Foreign));
+    }
+
+    #[test]
+    fn a_lent_record_has_the_bytes_of_its_blocks_side_by_side_or_not() {
+        let (arena, mut list) = Arena::create(8192, 512).unwrap();
+        let (other, _) = Arena::create(8192, 512).unwrap();
+        let singles: Vec<Blocks> = (0..8).map(|_| list.take(1).unwrap()).collect();
+        let (odd, even): (Vec<_>, Vec<_>) = singles.into_iter().zip(0..8).partition(|(_, at)| at % 2 == 1);
+        odd.into_iter().for_each(|(blocks, _)| list.give(blocks));
+        let mut kept = Vec::new();
+        for len in [2048, 1000] {
+            let mut blocks = list.take(u64::from(len)).unwrap();
+            let bytes: Vec<u8> = (0..len).map(|at: u32| at.to_le_bytes()[0] ^ 0x5a).collect();
+            write(&arena, &mut blocks, &bytes);
+            let lent = Lent::new(Arc::new(Record::new(blocks, false)));
+            let pieces: Vec<&[u8]> = arena.slices_of(&lent, len).unwrap().collect();
+            assert_eq!(pieces.len(), if len == 2048 { 4 } else { 1 });
+            assert_eq!(pieces.concat(), bytes);
+            assert_eq!(other.slices_of(&lent, 1).err(), Some(BlocksError::Foreign));
+            let too_short = BlocksError::TooShort { bytes: u64::from(len.next_multiple_of(512)), len: 4096 };
+            assert_eq!(arena.slices_of(&lent, 4096).err(), Some(too_short));
+            assert!(!lent.is_checked());
+            lent.record().set_checked();
+            assert!(lent.is_checked());
+            list.give(Arc::into_inner(lent.into_record()).unwrap().into_blocks());
+            // Kept from the next one, whose blocks are then neighbours.
+            kept.push(list.take(2048).unwrap());
+        }
+        kept.into_iter().for_each(|blocks| list.give(blocks));
+        even.into_iter().for_each(|(blocks, _)| list.give(blocks));
+    }
+
+    #[test]
+    fn asking_for_more_than_the_blocks_hold_is_an_error() {
+        let (arena, mut list) = Arena::create(4096, 512).unwrap();
+        let blocks = list.take(513).unwrap();
+        assert_eq!(arena.slices(&blocks, 1024).unwrap().map(<[u8]>::len).sum::<usize>(), 1024);
+        assert_eq!(arena.slices(&blocks, 1025).err(), Some(BlocksError::TooShort { bytes: 1024, len: 1025 }));
+    }
+
+    #[test]
+    fn impossible_sizes_are_refused() {
+        for (bytes, block_bytes) in [(1 << 20, 0), (1 << 20, 1000), (511, 512), (0, 512), (1 << 50, 512)] {
+            let error = Arena::create(bytes, block_bytes).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{bytes} / {block_bytes}");
+        }
+    }
+
+    #[test]
+    fn the_arena_is_shared_between_threads() {
+        fn shared<T: Send + Sync>() {}
+        shared::<Arena>();
+        shared::<Blocks>();
+    }
+}

@@ -1,0 +1,46 @@
+//! Memory for reads of several neighbouring records: one piece, out of which the records are copied into their blocks.
+//!
+//! Neighbours lie in a shard with headers and padding between them. Read straight into blocks, the pieces between would
+//! need places as well, and pieces that are no whole pages cost one RPC each on NFS.
+
+use std::io;
+use std::sync::{Mutex, PoisonError};
+
+use shade_core::SPAN_BYTES_MAX;
+
+use crate::blocks::{Arena, Blocks, BlocksError, FreeList};
+
+/// Reads of neighbours at a time; 64 x 256 KiB are 16 MiB, of which only what is used takes memory.
+const BUFFERS: u32 = 64;
+
+/// The buffers.
+pub(super) struct BouncePool {
+    arena: Arena,
+    free: Mutex<FreeList>,
+}
+
+impl BouncePool {
+    pub(super) fn create() -> io::Result<Self> {
+        let (arena, free) = Arena::create(u64::from(BUFFERS) * u64::from(SPAN_BYTES_MAX), SPAN_BYTES_MAX)?;
+        Ok(Self { arena, free: Mutex::new(free) })
+    }
+
+    /// One buffer of [`SPAN_BYTES_MAX`] bytes; `None` while all are in use.
+    pub(super) fn take(&self) -> Option<Blocks> {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner).take(1)
+    }
+
+    pub(super) fn give(&self, buffer: Blocks) {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner).give(buffer);
+    }
+
+    /// The first `len` bytes of a buffer: one slice, as it is one block.
+    pub(super) fn bytes<'a>(&'a self, buffer: &'a Blocks, len: u32) -> Result<&'a [u8], BlocksError> {
+        Ok(self.arena.slices(buffer, len)?.next().unwrap_or_default())
+    }
+
+    /// What the buffers lie in.
+    pub(super) fn arena(&self) -> &Arena {
+        &self.arena
+    }
+}

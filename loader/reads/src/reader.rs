@@ -1,0 +1,111 @@
+//! The front: starts an engine and takes reads.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use crossbeam_channel::Sender;
+use rustix::io::Errno;
+use shade_dataset::{Files, IoMode, choose};
+use shade_formats::ShardId;
+use shade_formats::index::Index;
+
+use crate::blocks::Arena;
+use crate::bounce::BouncePool;
+use crate::config::{Depth, EngineChoice, READS_DEPTH_MAX, ReadsConfig};
+use crate::engine::{self, Engine};
+use crate::fault::{ReadsError, ShardWarning};
+use crate::flight::{Flight, Shared};
+use crate::gate::Gate;
+use crate::op::{Completion, ReadOp};
+use crate::survey::{any_shard, survey};
+
+/// Reads records of one dataset. Dropping it stops: reads that have begun end, those that have not come back
+/// as [`Stopped`](crate::ReadFault::Stopped), and all have been sent before the drop returns.
+pub struct Reads {
+    engine: Box<dyn Engine>,
+    shared: Arc<Shared>,
+    description: String,
+    warnings: Vec<ShardWarning>,
+}
+
+impl Reads {
+    /// Starts reading the shards in `folder`, which `index` describes, into blocks of `arena`. Every read
+    /// that is submitted comes back through `completions`, in any order. Shards are opened when first read.
+    /// If the engine itself fails, `on_failure` is told why: reads that are submitted later do not come
+    /// back.
+    ///
+    /// # Errors
+    ///
+    /// The depth is out of range, or what was demanded ([`Uring`](crate::EngineChoice::Uring),
+    /// [`Direct`](crate::IoMode::Direct)) cannot be had here. Missing shards are no error, but
+    /// [`warnings`](Self::warnings).
+    pub fn start(
+        folder: &Path,
+        index: Arc<Index>,
+        arena: Arc<Arena>,
+        config: ReadsConfig,
+        completions: Sender<Completion>,
+        on_failure: impl Fn(String) + Send + Sync + 'static,
+    ) -> Result<Self, ReadsError> {
+        if let Depth::Fixed(got) = config.depth
+            && !(1..=READS_DEPTH_MAX).contains(&got)
+        {
+            return Err(ReadsError::Depth { got });
+        }
+        let surveyed = survey(folder, &index);
+        let is_missing =
+            |warning: &ShardWarning| matches!(warning, ShardWarning::Missing { errno: Errno::NOENT, .. });
+        let missing: Vec<ShardId> =
+            surveyed.iter().filter(|(_, warning)| is_missing(warning)).map(|(shard, _)| *shard).collect();
+        let simulated = config.engine == EngineChoice::Sim || config.store.is_some();
+        // A simulated store takes its own time; what the disk below it takes must not show.
+        let io = if simulated && config.io == IoMode::Auto { IoMode::Buffered } else { config.io };
+        let choice = choose(io, folder, any_shard(folder, &index).as_deref(), arena.align_bytes())?;
+        let how = choice.to_string();
+        let shared = Arc::new(Shared {
+            files: Files::surveyed(folder, index, choice.direct_align_bytes, &missing, config.patience),
+            arena,
+            // Without it every record is read on its own.
+            bounce: BouncePool::create().ok(),
+            gate: Gate::new(config.depth),
+            flights: AtomicU64::new(0),
+            on_failure: Box::new(on_failure),
+        });
+        let (engine, name) = engine::start(&config, &shared, &completions)?;
+        let warnings = surveyed.into_iter().map(|(_, warning)| warning).collect();
+        Ok(Self { engine, shared, description: format!("{name}, {how}"), warnings })
+    }
+
+    /// Hands a read over. Never blocks; what exceeds the depth waits for its turn.
+    pub fn submit(&self, op: ReadOp) {
+        self.engine.submit(Flight::record(op, &self.shared));
+    }
+
+    /// Hands over records of one shard, in the order of their offsets, that are to be had by one read
+    /// ([`Neighbours`](shade_core::Neighbours)). Each comes back on its own.
+    pub fn submit_together(&self, ops: Vec<ReadOp>) {
+        for flight in Flight::neighbours(ops, &self.shared) {
+            self.engine.submit(flight);
+        }
+    }
+
+    /// Reads that may be in flight now.
+    #[must_use]
+    pub fn depth(&self) -> u32 {
+        self.shared.gate.depth()
+    }
+
+    /// How records are read and why so, on one line.
+    #[must_use]
+    pub fn description(&self) -> &str {
+        &self.description
+    }
+
+    /// Shards that were missing or had a wrong size at start. Reading on is sound: their records fail one by
+    /// one.
+    #[must_use]
+    pub fn warnings(&self) -> &[ShardWarning] {
+        &self.warnings
+    }
+}

@@ -1,0 +1,74 @@
+//! Looks at the shards' files before the first is read.
+
+use std::path::{Path, PathBuf};
+
+use rustix::fs::stat;
+use shade_formats::ShardId;
+use shade_formats::index::Index;
+
+use crate::ShardWarning;
+
+/// Shards that are looked at together: on a network file system each look is a round trip.
+const SURVEY_THREADS: usize = 16;
+
+/// Looks at every shard, several at a time: those that are missing or have another size than the index says, in order.
+pub(super) fn survey(folder: &Path, index: &Index) -> Vec<(ShardId, ShardWarning)> {
+    let ids: Vec<ShardId> = (0..index.shard_count()).map(ShardId).collect();
+    let look = |ids: &[ShardId]| {
+        ids.iter().filter_map(|&id| Some((id, look_at(folder, index, id)?))).collect::<Vec<_>>()
+    };
+    let each = ids.len().div_ceil(SURVEY_THREADS).max(1);
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = ids.chunks(each).map(|ids| scope.spawn(move || look(ids))).collect();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap_or_default()).collect()
+    })
+}
+
+fn look_at(folder: &Path, index: &Index, id: ShardId) -> Option<ShardWarning> {
+    let shard = index.shard(id)?;
+    let path = folder.join(shard.name);
+    let got = match stat(&path) {
+        Ok(stat) => u64::try_from(stat.st_size).unwrap_or_default(),
+        Err(errno) => return Some(ShardWarning::Missing { path, errno }),
+    };
+    let expected = shard.bytes;
+    (got != expected).then_some(ShardWarning::Size { path, got, expected })
+}
+
+/// A shard that exists, to ask the file system about.
+#[must_use]
+pub fn any_shard(folder: &Path, index: &Index) -> Option<PathBuf> {
+    (0..index.shard_count())
+        .filter_map(|id| Some(folder.join(index.shard(ShardId(id))?.name)))
+        .find(|path| stat(path).is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::io::Errno;
+    use shade_formats::index::{IndexBuilder, Shard};
+
+    const SHARD: ShardId = ShardId(0);
+
+    #[test]
+    fn the_survey_names_what_is_not_as_the_index_says() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("shard-000000.tar");
+        std::fs::write(&path, [7; 1024]).unwrap();
+        let mut index = IndexBuilder::new();
+        index.push_shard(Shard { name: "shard-000000.tar", bytes: 1024, crc32c: 0, records: 0 }).unwrap();
+        let index = Index::open(index.finish().unwrap()).unwrap();
+        assert_eq!(survey(folder.path(), &index), []);
+        assert_eq!(any_shard(folder.path(), &index), Some(path.clone()));
+        std::fs::write(&path, [7; 512]).unwrap();
+        let size = ShardWarning::Size { path: path.clone(), got: 512, expected: 1024 };
+        assert_eq!(survey(folder.path(), &index), [(SHARD, size)]);
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(
+            survey(folder.path(), &index),
+            [(SHARD, ShardWarning::Missing { path, errno: Errno::NOENT })]
+        );
+        assert_eq!(any_shard(folder.path(), &index), None);
+    }
+}

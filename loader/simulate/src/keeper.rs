@@ -1,0 +1,76 @@
+//! Who keeps samples in a simulated cache, as the command line names it.
+
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use shade_core::cache::Cache;
+use shade_formats::control::Policy;
+
+/// Who keeps samples: a policy of the daemon, or Belady's MIN, which knows the whole training and
+/// which no daemon can be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keeper {
+    /// A policy of the daemon.
+    Policy(Policy),
+    /// MIN, which refuses a newcomer that is used later than all it would displace, or must admit
+    /// everything.
+    Min {
+        /// Whether it may refuse.
+        bypasses: bool,
+    },
+}
+
+const MIN: &str = "min";
+const MIN_ADMITS: &str = "min-admits";
+
+impl Keeper {
+    /// The name in options and reports.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Policy(policy) => policy.as_str(),
+            Self::Min { bypasses: true } => MIN,
+            Self::Min { bypasses: false } => MIN_ADMITS,
+        }
+    }
+
+    /// An empty cache of its kind.
+    pub(super) fn cache(self, capacity: u64, samples: u32) -> Cache<()> {
+        match self {
+            Self::Policy(policy) => Cache::new(policy, capacity, samples),
+            Self::Min { bypasses: true } => Cache::new(Policy::Lookahead, capacity, samples),
+            Self::Min { bypasses: false } => Cache::that_admits_all(capacity, samples),
+        }
+    }
+
+    /// The policy that it is to the core.
+    pub(super) fn policy(self) -> Policy {
+        match self {
+            Self::Policy(policy) => policy,
+            Self::Min { .. } => Policy::Lookahead,
+        }
+    }
+
+    /// How many epochs it sees ahead, where `lookahead` is what the policy of that name does.
+    pub(super) fn lookahead(self, lookahead: f64) -> f64 {
+        match self {
+            Self::Policy(Policy::Lookahead) => lookahead,
+            Self::Policy(_) => 0.0,
+            Self::Min { .. } => f64::INFINITY,
+        }
+    }
+}
+
+/// Reads the name of a policy or of MIN.
+pub(super) fn keeper() -> impl TypedValueParser<Value = Keeper> {
+    let policies = Policy::ALL.iter().map(|&policy| PossibleValue::new(policy.as_str()).help(policy.about()));
+    let others = [
+        (
+            MIN,
+            "Belady's MIN over the whole training, which may bypass: on its accesses no policy hits more often",
+        ),
+        (MIN_ADMITS, "Belady's MIN where every sample that was read must be admitted"),
+    ];
+    let others = others.map(|(name, about)| PossibleValue::new(name).help(about));
+    PossibleValuesParser::new(policies.chain(others)).map(|name| match name.parse::<Policy>() {
+        Ok(policy) => Keeper::Policy(policy),
+        Err(_) => Keeper::Min { bypasses: name == MIN },
+    })
+}

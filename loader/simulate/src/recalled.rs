@@ -1,0 +1,63 @@
+//! Reads of a recorded training: answered when as many batches were opened as in the recording.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+use shade_core::Event;
+use shade_core::ReadOp;
+use shade_core::driver::Soon;
+use shade_formats::SampleId;
+use shade_formats::trace::{Open, Served};
+
+use crate::store::{NoMemory, answered};
+
+/// See the [module](self).
+#[derive(Debug, Default)]
+pub(super) struct Recalled<'a> {
+    /// By batch of the plan: how many batches were opened, from the recording's beginning on, when
+    /// its last read was back.
+    back: &'a [u32],
+    /// Batches before the plan's.
+    first: u32,
+    /// Of the plan's batches.
+    opened: u32,
+    /// Which batch has the sample read.
+    reader: HashMap<SampleId, u32>,
+    /// By batch.
+    waiting: BTreeMap<u32, Vec<ReadOp<()>>>,
+}
+
+impl<'a> Recalled<'a> {
+    /// Another plan begins, whose first batch is the `first` of all.
+    pub(super) fn begin(&mut self, back: &'a [u32], first: usize) {
+        (self.back, self.opened) = (back, 0);
+        self.first = u32::try_from(first).unwrap_or(u32::MAX);
+    }
+
+    /// The core has opened a batch.
+    pub(super) fn opened(&mut self, open: &Open) {
+        self.opened = open.batch.saturating_add(1);
+        let misses = open.ids.iter().zip(open.served.bytes());
+        let misses = misses.filter(|(_, letter)| Served::from_letter(*letter) == Some(Served::Miss));
+        self.reader.extend(misses.map(|(&id, _)| (SampleId(id), open.batch)));
+    }
+
+    /// A read is sent.
+    pub(super) fn send(&mut self, op: ReadOp<()>) {
+        let batch = self.reader.remove(&op.sample).unwrap_or(self.opened);
+        self.waiting.entry(batch).or_default().push(op);
+    }
+
+    /// Answers the reads of the first batch that is due, or, if `overdue`, of the first one;
+    /// `false` if there is none.
+    pub(super) fn answer(&mut self, overdue: bool, soon: &mut Soon<NoMemory>) -> bool {
+        let is_due = |batch: u32| {
+            self.back.get(batch as usize).is_none_or(|back| *back <= self.first.saturating_add(self.opened))
+        };
+        let due = self.waiting.keys().copied().find(|&batch| overdue || is_due(batch));
+        let ops = due.and_then(|batch| self.waiting.remove(&batch)).unwrap_or_default();
+        let answers = !ops.is_empty();
+        soon.extend(ops.into_iter().map(|op| Event::Read(answered(op, Duration::ZERO))));
+        answers
+    }
+}

@@ -1,0 +1,56 @@
+//! What is simulated beside what: a cache policy with its sampler and order.
+
+use shade_core::plan::depends_on_residents;
+use shade_formats::control::{Order, PlanSpec, Preset, Sampler};
+
+use crate::cli::Simulate;
+use crate::error::SimulateError;
+use crate::keeper::Keeper;
+
+/// One line of the comparison.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct System {
+    /// What it is called in the result.
+    pub(super) name: &'static str,
+    pub(super) keeper: Keeper,
+    pub(super) sampler: Sampler,
+    pub(super) order: Order,
+}
+
+impl System {
+    /// The systems that `args` name.
+    ///
+    /// # Errors
+    /// MIN is asked for and the plans depend on what is cached.
+    pub(super) fn all(args: &Simulate) -> Result<Vec<Self>, SimulateError> {
+        let training = &args.training;
+        let of = |name, keeper, preset: Preset| {
+            let PlanSpec { sampler, order, .. } = training.plan.of(preset);
+            Self { name, keeper, sampler, order }
+        };
+        let systems: Vec<Self> = if training.preset.is_empty() {
+            args.policy.iter().map(|&keeper| of(keeper.name(), keeper, Preset::default())).collect()
+        } else {
+            let preset = |&preset: &Preset| of(preset.as_str(), Keeper::Policy(preset.policy()), preset);
+            training.preset.iter().map(preset).collect()
+        };
+        for system in &systems {
+            let plan = system.plan(&training.plan());
+            let is_min = matches!(system.keeper, Keeper::Min { .. });
+            if is_min && depends_on_residents(&plan) && args.trace.is_none() {
+                let what = format!(
+                    "--policy {}: these plans depend on what is cached, so there is no training to know in advance; leave \
+                     out --rep, --pace and orders that go by residents",
+                    system.name
+                );
+                return Err(SimulateError::Usage(what));
+            }
+        }
+        Ok(systems)
+    }
+
+    /// `plan` with this system's sampler and order.
+    pub(super) fn plan(&self, plan: &PlanSpec) -> PlanSpec {
+        PlanSpec { sampler: self.sampler, order: self.order, ..*plan }
+    }
+}

@@ -1,0 +1,199 @@
+//! What is replayed: from the arguments to samples, sizes and accesses, checked.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use shade_formats::control::PlanSpec;
+use shade_reads::{LatencyModel, StoreModel};
+
+use crate::cli::Simulate;
+use crate::error::SimulateError;
+use crate::lines::Source;
+use crate::loss_table::LossTable;
+use crate::losses::LossSource;
+use crate::recording::{Recording, is_recording};
+use crate::sizes::Sizes;
+use crate::store::{Dataset, Service};
+use crate::trace::Trace;
+
+/// A store that takes longer is a typing error; the sum of very many such times must not overflow.
+const LATENCY_MAX: Duration = Duration::from_secs(3600);
+/// What a trainer computes for a sample where nobody says; `--compute` documents it.
+const COMPUTE_DEFAULT: Duration = Duration::from_millis(1);
+
+/// All that a policy at a capacity is tried on.
+#[derive(Debug)]
+pub(super) struct Workload {
+    pub(super) dataset: Arc<Dataset>,
+    pub(super) accesses: Accesses,
+    pub(super) batch_size: u32,
+    /// How far `Policy::Lookahead` sees, in epochs.
+    pub(super) lookahead: f64,
+    /// The first epoch that counts.
+    pub(super) skip_epochs: u32,
+    pub(super) service: Option<Service>,
+}
+
+/// Which samples are asked for.
+#[derive(Debug)]
+pub(super) enum Accesses {
+    /// By epochs' plans.
+    Training {
+        /// How plans are drawn.
+        plan: PlanSpec,
+        /// How many there are.
+        epochs: u32,
+        /// How many trainings, each with another seed.
+        seeds: u32,
+        /// What is reported after each batch.
+        losses: LossSource,
+    },
+    /// As written down.
+    Trace(Trace),
+    /// As recorded by `shade-load trace`.
+    Recording(Box<Recording>),
+}
+
+impl Workload {
+    /// Reads and checks what the arguments name.
+    ///
+    /// # Errors
+    /// A file cannot be used, or options do not go together.
+    pub(super) fn load(args: &Simulate) -> Result<Self, SimulateError> {
+        let (samples, sizes, accesses) = match (&args.dataset, args.samples, &args.trace) {
+            (Some(path), _, _) => {
+                let index = shade_dataset::Dataset::open(path)?.index;
+                (index.len(), Sizes::of_index(&index), training(args, index.len())?)
+            }
+            (_, Some(samples), _) => {
+                let sizes = sizes(args, samples, Some, |id| id)?;
+                (samples, sizes, training(args, samples)?)
+            }
+            (_, _, Some(path)) => {
+                let (is_recording, source) = is_recording(Source::open(path)?)?;
+                if is_recording { recording(args, source)? } else { list(args, source)? }
+            }
+            _ => return Err(SimulateError::Usage("give a dataset, --samples or --trace".to_owned())),
+        };
+        if samples == 0 {
+            return Err(SimulateError::Usage("the dataset has no samples".to_owned()));
+        }
+        let service = args.store.map(|store| service(store, compute(args, &accesses))).transpose()?;
+        let &Simulate { batch_size, skip_epochs, lookahead, .. } = args;
+        let dataset = Arc::new(Dataset { samples, sizes });
+        let workload = Self { dataset, accesses, batch_size, lookahead, skip_epochs, service };
+        workload.check()?;
+        Ok(workload)
+    }
+
+    /// How many epochs there are.
+    pub(super) fn epochs(&self) -> u32 {
+        match &self.accesses {
+            Accesses::Training { epochs, .. } => *epochs,
+            Accesses::Trace(trace) => trace.epoch_count(),
+            Accesses::Recording(recording) => recording.epoch_count(),
+        }
+    }
+
+    /// How many trainings there are, at least 1. A trace is one.
+    pub(super) fn seeds(&self) -> u32 {
+        match &self.accesses {
+            Accesses::Training { seeds, .. } => *seeds,
+            Accesses::Trace(_) | Accesses::Recording(_) => 1,
+        }
+    }
+
+    /// Accesses of one training, those that are not counted among them.
+    pub(super) fn accesses_each(&self) -> u64 {
+        match &self.accesses {
+            Accesses::Training { epochs, .. } => u64::from(*epochs) * u64::from(self.dataset.samples),
+            Accesses::Trace(trace) => trace.len(),
+            Accesses::Recording(recording) => recording.len(),
+        }
+    }
+
+    /// What all samples take of a cache: bytes, or samples where sizes are not known.
+    pub(super) fn total(&self) -> u64 {
+        self.dataset.sizes.total(self.dataset.samples)
+    }
+
+    fn check(&self) -> Result<(), SimulateError> {
+        let (skipped, epochs) = (self.skip_epochs, self.epochs());
+        if skipped >= epochs {
+            let what =
+                format!("--skip-epochs {skipped}: there are {epochs} epochs, so none is left to count");
+            return Err(SimulateError::Usage(what));
+        }
+        let bandwidth = self.service.is_some_and(|service| service.store.bandwidth_bytes_per_s.is_some());
+        if bandwidth && !self.dataset.sizes.are_known() {
+            let what = "a --store with a bandwidth needs to know what is read: give --sizes or --sizes-file";
+            return Err(SimulateError::Usage(what.to_owned()));
+        }
+        Ok(())
+    }
+}
+
+/// Samples, sizes and accesses of a list of accesses.
+fn list(args: &Simulate, source: Source) -> Result<(u32, Sizes, Accesses), SimulateError> {
+    let (trace, names) = Trace::read(source)?;
+    let sizes = sizes(args, trace.samples(), |id| names.place(id), |place| names.id(place))?;
+    Ok((trace.samples(), sizes, Accesses::Trace(trace)))
+}
+
+/// Those of a recorded training, whose sizes may be replaced.
+fn recording(args: &Simulate, source: Source) -> Result<(u32, Sizes, Accesses), SimulateError> {
+    let (recording, recorded) = Recording::read(source)?;
+    let samples = recording.header.samples;
+    let sizes = match sizes(args, samples, Some, |id| id)? {
+        Sizes::Unit => recorded,
+        others => others,
+    };
+    Ok((samples, sizes, Accesses::Recording(Box::new(recording))))
+}
+
+/// What the trainer computes for a sample: as asked for, as recorded, or the default.
+fn compute(args: &Simulate, accesses: &Accesses) -> Duration {
+    let recorded = match accesses {
+        Accesses::Recording(recording) => recording.compute,
+        Accesses::Training { .. } | Accesses::Trace(_) => None,
+    };
+    args.compute.or(recorded).unwrap_or(COMPUTE_DEFAULT)
+}
+
+/// Sizes as asked for, of samples whose ids `place` and `id` translate.
+fn sizes(
+    args: &Simulate,
+    samples: u32,
+    place: impl Fn(u32) -> Option<u32>,
+    id: impl Fn(u32) -> u32,
+) -> Result<Sizes, SimulateError> {
+    match (args.sizes, &args.sizes_file) {
+        (Some(model), _) => Ok(Sizes::drawn(model, samples, args.training.plan().seed)),
+        (None, Some(path)) => Sizes::read(path, samples, place, id),
+        (None, None) => Ok(Sizes::Unit),
+    }
+}
+
+fn training(args: &Simulate, samples: u32) -> Result<Accesses, SimulateError> {
+    let plan = args.training.plan();
+    plan.validate()?;
+    let losses = match &args.training.losses {
+        Some(path) => LossSource::Recorded(LossTable::read(path, samples)?),
+        None => LossSource::Model,
+    };
+    Ok(Accesses::Training { plan, epochs: args.training.epochs, seeds: args.training.seeds, losses })
+}
+
+/// A store whose reads all succeed.
+fn service(store: StoreModel, compute: Duration) -> Result<Service, SimulateError> {
+    let faults = store.faults;
+    if faults.short + faults.interrupted + faults.again + faults.io + faults.stale > 0.0 {
+        let what = "--store: no bytes are read here that could be short or fail; of faults only `stuck` is simulated";
+        return Err(SimulateError::Usage(what.to_owned()));
+    }
+    let (LatencyModel::Fixed(latency) | LatencyModel::LogNormal { median: latency, .. }) = store.latency;
+    if latency > LATENCY_MAX {
+        return Err(SimulateError::Usage(format!("--store: a latency of {latency:?} is more than an hour")));
+    }
+    Ok(Service { store, compute })
+}

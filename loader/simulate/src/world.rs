@@ -1,0 +1,108 @@
+//! The world around a simulated core: a store, a trainer and a virtual clock. Workers take no time.
+
+use std::time::Duration;
+
+use shade_core::ReadOp;
+use shade_core::driver::{Delivery, Soon, World};
+use shade_core::{Action, Event, Refusal};
+use shade_core::{FillOrder, Filled, Ticket};
+use shade_formats::trace::Line;
+
+use crate::recalled::Recalled;
+use crate::store::{NoMemory, Store, answered};
+use crate::trainer::Trainer;
+
+/// What answers reads.
+pub(super) enum Answers<'a> {
+    /// Nothing takes time.
+    AtOnce,
+    /// A store, when its model says.
+    Store(Store),
+    /// A recording, when it did.
+    Recalled(Recalled<'a>),
+}
+
+/// See the [module](self).
+pub(super) struct Virtual<'a> {
+    pub(super) answers: Answers<'a>,
+    pub(super) trainer: Trainer<'a>,
+    /// The time of what happened last.
+    now_ns: u64,
+}
+
+impl<'a> Virtual<'a> {
+    pub(super) fn new(answers: Answers<'a>, trainer: Trainer<'a>) -> Self {
+        Self { answers, trainer, now_ns: 0 }
+    }
+
+    fn finish(&mut self, soon: &mut Soon<NoMemory>) -> Option<u64> {
+        self.now_ns = self.trainer.next_ns()?;
+        self.trainer.finish(self.now_ns, soon);
+        Some(self.now_ns)
+    }
+}
+
+impl World<NoMemory> for Virtual<'_> {
+    const BURSTS: bool = true;
+
+    fn read(&mut self, now_ns: u64, op: ReadOp<()>, soon: &mut Soon<NoMemory>) {
+        match &mut self.answers {
+            Answers::AtOnce => soon.push_back(Event::Read(answered(op, Duration::ZERO))),
+            Answers::Store(store) => store.send(now_ns, op),
+            Answers::Recalled(recalled) => recalled.send(op),
+        }
+    }
+
+    fn fill(&mut self, order: FillOrder<()>, soon: &mut Soon<NoMemory>) {
+        let FillOrder { ticket, rows, .. } = order;
+        soon.push_back(Event::Filled(Filled { ticket, rows, faults: Vec::new(), fill_ns: 0 }));
+    }
+
+    fn seal(&mut self, ticket: Ticket, soon: &mut Soon<NoMemory>) {
+        soon.push_back(Event::Sealed(ticket));
+    }
+
+    fn take(&mut self, delivery: Delivery, soon: &mut Soon<NoMemory>) {
+        self.trainer.take(self.now_ns, delivery, soon);
+    }
+
+    fn told(&mut self, action: Action<NoMemory>) {
+        match action {
+            Action::Refuse(_, Refusal { text, .. })
+            | Action::Fail(_, text)
+            | Action::Interrupt(_, text)
+            | Action::Close(_, text) => self.trainer.refused = Some(text),
+            Action::Trace(line) => {
+                if let (Answers::Recalled(recalled), Line::Open(open)) = (&mut self.answers, *line) {
+                    recalled.opened(&open);
+                }
+            }
+            // Warnings are for a training.
+            _ => {}
+        }
+    }
+
+    /// Answers come before what the trainer does at the same time.
+    fn next(&mut self, _now_ns: u64, soon: &mut Soon<NoMemory>) -> Option<u64> {
+        match &mut self.answers {
+            Answers::AtOnce => self.finish(soon),
+            Answers::Store(store) => match (store.next_ns(), self.trainer.next_ns()) {
+                (Some(answer_ns), done_ns) if done_ns.is_none_or(|done_ns| answer_ns <= done_ns) => {
+                    self.now_ns = answer_ns;
+                    soon.extend(std::iter::from_fn(|| store.answer(answer_ns)).map(Event::Read));
+                    Some(answer_ns)
+                }
+                _ => self.finish(soon),
+            },
+            Answers::Recalled(recalled) => {
+                let is_idle = self.trainer.next_ns().is_none();
+                // Fewer batches may be open here than in the recording. Then those that are there
+                // go on.
+                if recalled.answer(false, soon) || (is_idle && recalled.answer(true, soon)) {
+                    return Some(self.now_ns);
+                }
+                self.finish(soon)
+            }
+        }
+    }
+}
