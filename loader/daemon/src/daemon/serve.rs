@@ -161,7 +161,7 @@ impl Daemon {
             self.turn();
             if beaten.elapsed() >= HEARTBEAT {
                 beaten = Instant::now();
-                self.sessions.beat(monotonic_ns());
+                self.sessions.beat();
                 self.floods.settle(beaten);
             }
             if self.is_unneeded() {
@@ -398,10 +398,4 @@ fn read(completion: Completion) -> Event {
 /// Rows that a worker gives back, as the core is told.
 fn filled(done: Filled) -> Event {
     Event::Filled(done.map_fault(FillFault::core_fault))
-}
-
-/// CLOCK_MONOTONIC, which both sides of a ring read.
-fn monotonic_ns() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()
 }

@@ -131,7 +131,8 @@ impl Sessions {
     }
 
     /// Tells every ring that the daemon lives.
-    pub(super) fn beat(&mut self, now_ns: u64) {
+    pub(super) fn beat(&mut self) {
+        let now_ns = monotonic_ns();
         for ring in self.peers.values().filter_map(|peer| peer.ring.as_ref()) {
             // The mapping is ours and of full length: a beat cannot miss it.
             let _ = ring.producer.beat(now_ns);
@@ -185,6 +186,12 @@ impl Sessions {
     pub(super) fn promised_bytes(&self) -> u64 {
         self.peers.values().map(|peer| peer.promised_bytes).sum()
     }
+}
+
+/// CLOCK_MONOTONIC, which both sides of a ring read.
+fn monotonic_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()
 }
 
 #[cfg(test)]
