@@ -5,8 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, select};
-use shade_core::Refusal;
-use shade_core::SealOrder;
+use shade_core::{Refusal, SealOrder};
 use shade_formats::control::{
     REFUSE_BUSY, REFUSE_DATASET, REFUSE_ENDING, REFUSE_RESOURCES, Reply, Request, Settings,
 };
