@@ -64,6 +64,16 @@ impl Witness {
         self.ids.sort_unstable();
         (self.session, self.ids)
     }
+
+    /// Attaches as rank 1. Both ranks must get the whole epoch.
+    fn ends_beside_a_good_rank(self, packed: &Packed, job: JobSpec) {
+        let good = attach(&packed.dataset, 1, job);
+        let its = take_epoch(&good, 0).expect("undisturbed");
+        let (_session, mut ids) = self.take_rest();
+        ids.extend(its.into_iter().flat_map(|batch| batch.ids));
+        ids.sort_unstable();
+        assert!(ids.into_iter().eq(0..102), "both ranks get their halves");
+    }
 }
 
 #[test]
@@ -335,15 +345,8 @@ fn garbage_in_the_client_segment_costs_the_session_only() {
         }
     }
 
-    let good = attach(&packed.dataset, 1, job);
-    good.start_epoch(0, 0).unwrap();
-    let its = take_rest(&good).unwrap().into_iter().flat_map(|batch| batch.ids);
-    let (session, mut ids) = witness.take_rest();
-    ids.extend(its);
-    ids.sort_unstable();
-    assert!(ids.into_iter().eq(0..102), "both ranks got their halves");
+    witness.ends_beside_a_good_rank(&packed, job);
     assert!(daemon.is_alive());
-    drop((session, good));
     eventually("nothing of them is left", || daemon.session_resources() == idle);
 }
 
@@ -393,14 +396,7 @@ fn requests_that_make_no_sense() {
     }
     assert!(daemon.is_alive());
 
-    let good = attach(&packed.dataset, 1, job);
-    good.start_epoch(0, 0).unwrap();
-    let its = take_rest(&good).unwrap().into_iter().flat_map(|batch| batch.ids);
-    let (session, mut ids) = witness.take_rest();
-    ids.extend(its);
-    ids.sort_unstable();
-    assert!(ids.into_iter().eq(0..102));
-    drop(session);
+    witness.ends_beside_a_good_rank(&packed, job);
 }
 
 #[test]

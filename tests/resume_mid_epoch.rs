@@ -12,6 +12,13 @@ fn job() -> JobSpec {
     JobSpec { plan, ..spec(6, 1) }
 }
 
+/// Two ranks. A ring has room for three of an epoch's nine batches, so a rank stays in the epoch's
+/// middle until it takes the rest.
+fn two_ranks(packed: &Packed) -> [Session; 2] {
+    let job = JobSpec { world_size: 2, ring_bytes: 4096, ..job() };
+    [0, 1].map(|rank| attach(&packed.dataset, rank, job))
+}
+
 /// Reports losses that follow from the samples.
 fn report(session: &Session, batch: &Taken) {
     let loss = |&id: &u32| (id * 37 % 101) as f32 / 10.0 + 0.01;
@@ -121,10 +128,7 @@ fn a_state_that_does_not_fit_is_refused_and_changes_nothing() {
 fn a_rank_that_loads_another_state_than_the_others_is_an_error_of_all() {
     let packed = Packed::mixed(33);
     let daemon = Daemon::start(&packed.dataset, &[]);
-    // The ring has room for three of an epoch's nine batches, so a rank stays in the epoch's middle
-    // until it takes the rest.
-    let job = JobSpec { world_size: 2, ring_bytes: 4096, ..job() };
-    let [first, second] = [0, 1].map(|rank| attach(&packed.dataset, rank, job));
+    let [first, second] = two_ranks(&packed);
     let ranks = [&first, &second];
     let states = [0, 1].map(|epoch| {
         ranks.iter().for_each(|rank| rank.start_epoch(epoch, 0).unwrap());
@@ -161,9 +165,7 @@ fn a_rank_that_loads_another_state_than_the_others_is_an_error_of_all() {
 fn all_ranks_go_back_in_the_middle_of_an_epoch() {
     let packed = Packed::mixed(33);
     let daemon = Daemon::start(&packed.dataset, &[]);
-    // A ring of three batches of an epoch's nine.
-    let job = JobSpec { world_size: 2, ring_bytes: 4096, ..job() };
-    let [first, second] = [0, 1].map(|rank| attach(&packed.dataset, rank, job));
+    let [first, second] = two_ranks(&packed);
     let ranks = [&first, &second];
     let start = |epoch, batch| ranks.iter().for_each(|rank| rank.start_epoch(epoch, batch).unwrap());
     let take = |rank: &Session, batches| {
