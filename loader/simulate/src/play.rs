@@ -217,7 +217,7 @@ impl<'a> Run<'a> {
             let from = self.seen();
             self.epoch(epoch, (epoch == self.setup.skip_epochs).then_some(0))?;
             let stats = self.driver.core.stats().epoch;
-            let repeats = Repeats { distinct: stats.distinct, most: stats.repeat_max };
+            let repeats = Repeats { distinct: stats.plan.distinct, most: stats.plan.repeat_max };
             self.tally.epoch(repeats);
             self.tally.drawn(stats.position_entropy);
             script.epochs.to_mut().push(Epoch { accesses: from..self.seen(), repeats, ..Epoch::default() });

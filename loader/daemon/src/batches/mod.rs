@@ -19,7 +19,7 @@ pub use seal::seal;
 pub use workers::Workers;
 
 /// A row to fill, with its record in the arena.
-pub type Row = shade_core::Row<Lent>;
+pub type Row = shade_core::FillRow<Lent>;
 /// Rows to fill.
 pub type FillOrder = shade_core::FillOrder<Lent>;
 /// Rows that a worker has filled, or found bad.
