@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn the_smallest_capacity_that_is_enough_is_found() {
-        // 200 % without a cache, 20 % with all, falling evenly: 90 % is removed at 90 % of the data.
+        // 200 % without a cache, 20 % with all, falling evenly: 90 % goes at 90 % of the data.
         let mut looks = 2;
         let (parts, stall) = search(2.0, 0.2, |parts| {
             looks += 1;
