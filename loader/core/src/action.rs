@@ -5,7 +5,7 @@ use shade_formats::trace::Line;
 
 use crate::event::SessionId;
 use crate::memory::Memory;
-use crate::orders::{FillOrder, ReadOp, SealOrder};
+use crate::orders::{FillOrder, FinalizeOrder, ReadOp};
 
 /// The answer to a rank that is accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +38,7 @@ pub enum Action<M: Memory> {
     /// Fill rows of a batch.
     Fill(FillOrder<M::Lent>),
     /// Write a batch's columns; it is complete then.
-    Seal(Box<SealOrder>),
+    Finalize(Box<FinalizeOrder>),
     /// Publish a descriptor in the session's ring.
     Publish(SessionId, Box<Descriptor>),
     /// Write `text` at the descriptor's payload offset, then publish it.

@@ -112,7 +112,7 @@ impl<M: Memory> Core<M> {
         self.free.total_bytes() - self.free.free_bytes()
     }
 
-    /// Whether nothing is being read, filled or sealed.
+    /// Whether nothing is being read, filled or finalized.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.reading.in_flight() == 0 && self.sessions.iter().all(|session| session.open.is_empty())

@@ -48,7 +48,7 @@ pub trait World<M: Memory> {
     /// Rows were handed out to be filled.
     fn fill(&mut self, order: FillOrder<M::Lent>, soon: &mut Soon<M>);
     /// The order to write a batch's columns. The driver keeps them.
-    fn seal(&mut self, ticket: Ticket, soon: &mut Soon<M>);
+    fn finalize(&mut self, ticket: Ticket, soon: &mut Soon<M>);
     /// A trainer is given something.
     fn take(&mut self, delivery: Delivery, soon: &mut Soon<M>);
     /// Any other action.
@@ -68,7 +68,7 @@ pub trait World<M: Memory> {
 struct Ring {
     /// Counts the epochs that the trainer has started.
     generation: u32,
-    /// Columns of sealed batches, by sequence number.
+    /// Columns of finalized batches, by sequence number.
     columns: HashMap<u64, Columns>,
 }
 
@@ -167,11 +167,11 @@ impl<M: Memory, W: World<M>> Driver<M, W> {
                 Action::Read(op) => self.world.read(self.now_ns, op, &mut self.soon),
                 Action::ReadTogether(ops) => self.world.read_together(self.now_ns, ops, &mut self.soon),
                 Action::Fill(order) => self.world.fill(order, &mut self.soon),
-                Action::Seal(order) => {
+                Action::Finalize(order) => {
                     if let Some(ring) = self.rings.get_mut(&order.ticket.session) {
                         ring.columns.insert(order.ticket.seq, order.columns);
                     }
-                    self.world.seal(order.ticket, &mut self.soon);
+                    self.world.finalize(order.ticket, &mut self.soon);
                 }
                 Action::Publish(session, descriptor) => self.publish(session, *descriptor, None),
                 Action::PublishError(session, descriptor, text) => {

@@ -73,7 +73,7 @@ pub enum Event<M: Memory> {
     /// Workers filled rows.
     Filled(Filled<M::Lent>),
     /// A batch's columns are written: it may be published.
-    Sealed(Ticket),
+    Finalized(Ticket),
     /// A client has released descriptors.
     Released {
         /// The rank's session.

@@ -9,7 +9,7 @@ use crate::batch::{Batch, BatchStage, RowId};
 use crate::brain::Core;
 use crate::job::Job;
 use crate::memory::Memory;
-use crate::orders::{Columns, FaultKind, FillOrder, FillRow, Filled, Move, SealOrder, Ticket};
+use crate::orders::{Columns, FaultKind, FillOrder, FillRow, Filled, FinalizeOrder, Move, Ticket};
 use crate::session::Delivered;
 use crate::trace::done_line;
 
@@ -74,7 +74,7 @@ impl<M: Memory> Core<M> {
     }
 
     /// A batch's columns are written.
-    pub(super) fn sealed(&mut self, ticket: Ticket) {
+    pub(super) fn finalized(&mut self, ticket: Ticket) {
         if let Some(batch) = self.batch_mut(ticket.session, ticket.seq) {
             batch.stage = BatchStage::Complete;
         }
@@ -198,12 +198,12 @@ impl<M: Memory> Batch<M> {
             return;
         }
         self.stage = BatchStage::Finalizing;
-        actions.push(Action::Seal(Box::new(self.seal_order(ticket))));
+        actions.push(Action::Finalize(Box::new(self.finalize_order(ticket))));
     }
 
     /// The columns of the delivered rows, and the moves that close the gaps of skipped ones. Where
     /// each row has its own length and offset, none is moved.
-    fn seal_order(&self, ticket: Ticket) -> SealOrder {
+    fn finalize_order(&self, ticket: Ticket) -> FinalizeOrder {
         let data_start = self.offset + self.layout.data;
         let mut columns = Columns::default();
         let mut moves = Vec::new();
@@ -225,7 +225,7 @@ impl<M: Memory> Batch<M> {
             columns.heights.extend(self.layout.heights().map(|_| row.size.height));
             columns.widths.extend(self.layout.widths().map(|_| row.size.width));
         }
-        SealOrder { ticket, block_offset: self.offset, layout: self.layout, columns, moves }
+        FinalizeOrder { ticket, block_offset: self.offset, layout: self.layout, columns, moves }
     }
 
     fn descriptor(&self, spec: &JobSpec, now_ns: u64) -> Descriptor {

@@ -79,7 +79,7 @@ pub use latency::ReadLatency;
 pub use memory::Memory;
 pub use neighbours::{GAP_BYTES_MAX, NEIGHBOURS_MAX, Neighbours, SPAN_BYTES_MAX};
 pub use orders::{
-    Columns, Completion, Fault, FaultKind, FillOrder, FillRow, Filled, Move, ReadOp, SealOrder, Ticket,
+    Columns, Completion, Fault, FaultKind, FillOrder, FillRow, Filled, FinalizeOrder, Move, ReadOp, Ticket,
 };
 pub use prefetch::PREFETCHES_MAX;
 pub use rows::{SizeFault, indexed_size, row_bytes};

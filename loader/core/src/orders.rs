@@ -152,7 +152,7 @@ impl<R, F> Filled<R, F> {
 
 /// The order to complete a batch whose rows are all filled or given up.
 #[derive(Debug)]
-pub struct SealOrder {
+pub struct FinalizeOrder {
     /// The batch.
     pub ticket: Ticket,
     /// Byte in the payload segment where the batch's block begins.

@@ -32,7 +32,7 @@ impl<M: Memory> Core<M> {
             }
             Event::Read(completion) => self.read_done(now_ns, completion, actions),
             Event::Filled(filled) => self.filled(filled, actions),
-            Event::Sealed(ticket) => self.sealed(ticket),
+            Event::Finalized(ticket) => self.finalized(ticket),
             Event::Released { session, seqs } => self.released(now_ns, session, seqs, actions),
             Event::Plan(plan) => {
                 if let Some(job) = &mut self.job {

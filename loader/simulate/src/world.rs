@@ -56,8 +56,8 @@ impl World<NoMemory> for VirtualWorld<'_> {
         soon.push_back(Event::Filled(Filled { ticket, rows, faults: Vec::new(), fill_ns: 0 }));
     }
 
-    fn seal(&mut self, ticket: Ticket, soon: &mut Soon<NoMemory>) {
-        soon.push_back(Event::Sealed(ticket));
+    fn finalize(&mut self, ticket: Ticket, soon: &mut Soon<NoMemory>) {
+        soon.push_back(Event::Finalized(ticket));
     }
 
     fn take(&mut self, delivery: Delivery, soon: &mut Soon<NoMemory>) {

@@ -1,5 +1,5 @@
-//! The world of the core's tests: reads, fills and seals end one by one, in a seeded random order,
-//! and trainers take what is published. `simulate` drives its core by the same driver.
+//! The world of the core's tests: reads, fills and finalizations end one by one, in a seeded random
+//! order, and trainers take what is published. `simulate` drives its core by the same driver.
 
 #![allow(dead_code, reason = "each test file uses a part of it")]
 #![expect(
@@ -172,7 +172,7 @@ pub(crate) struct Around {
     in_hand: HashMap<SessionId, Vec<u64>>,
     pub reading: Vec<ReadOp>,
     filling: Vec<FillOrder>,
-    sealing: Vec<Ticket>,
+    finalizing: Vec<Ticket>,
     rng: ChaCha8Rng,
 }
 
@@ -284,7 +284,7 @@ impl Replay {
             in_hand: HashMap::new(),
             reading: Vec::new(),
             filling: Vec::new(),
-            sealing: Vec::new(),
+            finalizing: Vec::new(),
             rng: ChaCha8Rng::seed_from_u64(seed),
         };
         Self { driver: Driver::new(core, around) }
@@ -347,12 +347,12 @@ impl Replay {
         self.driver.step(event);
     }
 
-    /// Completes reads, fills and seals in random order until nothing is left to do.
+    /// Completes reads, fills and finalizations in random order until nothing is left to do.
     pub(crate) fn run(&mut self) {
         self.driver.run();
     }
 
-    /// Completes one read, fill or seal; `false` when there is none.
+    /// Completes one read, fill or finalization; `false` when there is none.
     pub(crate) fn tick(&mut self) -> bool {
         self.driver.tick()
     }
@@ -413,8 +413,8 @@ impl World<Counted> for Around {
         self.filling.push(order);
     }
 
-    fn seal(&mut self, ticket: Ticket, _soon: &mut Soon<Counted>) {
-        self.sealing.push(ticket);
+    fn finalize(&mut self, ticket: Ticket, _soon: &mut Soon<Counted>) {
+        self.finalizing.push(ticket);
     }
 
     /// A trainer keeps what is of its generation, and releases it.
@@ -474,7 +474,7 @@ impl World<Counted> for Around {
         let stuck = &self.stuck;
         self.reading.sort_by_key(|op| stuck.contains(&op.flight));
         let reading = self.reading.iter().filter(|op| !stuck.contains(&op.flight)).count();
-        let total = reading + self.filling.len() + self.sealing.len();
+        let total = reading + self.filling.len() + self.finalizing.len();
         if total == 0 {
             return None;
         }
@@ -488,7 +488,7 @@ impl World<Counted> for Around {
             let order = self.filling.swap_remove(pick - reading);
             Event::Filled(self.filled(order))
         } else {
-            Event::Sealed(self.sealing.swap_remove(pick - reading - self.filling.len()))
+            Event::Finalized(self.finalizing.swap_remove(pick - reading - self.filling.len()))
         });
         Some(now_ns + 1000)
     }
