@@ -106,7 +106,7 @@ impl Driver {
                 let FillOrder { ticket, rows, .. } = order;
                 Some(Event::Filled(Filled { ticket, rows, faults: Vec::new(), fill_ns: 0 }))
             }
-            Action::Seal(order) => Some(Event::Sealed(order.ticket)),
+            Action::Finalize(order) => Some(Event::Finalized(order.ticket)),
             Action::Publish(session, descriptor) => {
                 Some(Event::Released { session, seqs: vec![descriptor.seq] })
             }

@@ -341,7 +341,7 @@ class TestBadRecords:
         limited, unlimited = Plan(on_error=on_error), Plan(on_error=on_error, bad_max=1.0)
         with Loader(copy.path, BATCH, train=False, plan=limited, daemon=Daemon(job=f"limit-{on_error}")) as loader:
             delivered = []
-            with pytest.raises(RecordError, match=r"at most 8 of the 61 may be \(bad_max=0.01\)") as caught:
+            with pytest.raises(RecordError, match=r"at most 8 of the 61 may be \(Plan\(bad_max=0.01\)\)") as caught:
                 for batch in loader:
                     delivered.append(batch.skipped + batch.substituted)
             # Two in each batch: the fifth has the ninth.

@@ -1,32 +1,31 @@
-//! What the core wants done.
+//! The actions that the core orders.
 
 use shade_formats::ring::{Descriptor, PayloadSize};
 use shade_formats::trace::Line;
 
 use crate::event::SessionId;
 use crate::memory::Memory;
-use crate::orders::ReadOp;
-use crate::orders::{FillOrder, SealOrder};
+use crate::orders::{FillOrder, FinalizeOrder, ReadOp};
 
-/// What a rank is told when it is accepted.
+/// The answer to a rank that is accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Accepted {
     /// Batches each rank gets per epoch.
     pub batches_per_epoch: u32,
-    /// What its ring has room for.
+    /// Size of its ring.
     pub payload: PayloadSize,
 }
 
-/// Why a rank is not served.
+/// The answer to a rank that is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// One of [`shade_formats::control`]'s `REFUSE_` codes.
     pub code: u16,
-    /// Why, and what to do, for people.
+    /// The reason, and what to do, for people.
     pub text: String,
 }
 
-/// One thing to do. Order matters: carry actions out in the order given.
+/// An action. Order matters: carry actions out in the order given.
 pub enum Action<M: Memory> {
     /// Answer a hello with yes: make the ring, then send [`super::Event::Ready`].
     Accept(SessionId, Accepted),
@@ -39,7 +38,7 @@ pub enum Action<M: Memory> {
     /// Fill rows of a batch.
     Fill(FillOrder<M::Lent>),
     /// Write a batch's columns; it is complete then.
-    Seal(Box<SealOrder>),
+    Finalize(Box<FinalizeOrder>),
     /// Publish a descriptor in the session's ring.
     Publish(SessionId, Box<Descriptor>),
     /// Write `text` at the descriptor's payload offset, then publish it.
@@ -48,16 +47,16 @@ pub enum Action<M: Memory> {
     State(SessionId, Vec<u8>),
     /// Tell the session that its state is loaded.
     StateLoaded(SessionId),
-    /// Tell the session that what it asked for failed.
+    /// Tell the session that its request failed.
     Fail(SessionId, String),
-    /// Tell the session unasked that the epoch it wants does not go on.
+    /// Tell the session, unasked, that its epoch does not go on.
     Interrupt(SessionId, String),
-    /// Drop the session: it broke the protocol.
+    /// Drop the session, which broke the protocol.
     Close(SessionId, String),
     /// Hand a line of the trace to the observer.
     Trace(Box<Line>),
-    /// Say once what a user should know.
+    /// Warn the user, once.
     Warn(String),
-    /// Something to tell the user about a record: there may be as many as the dataset has.
+    /// Tell the user about a bad record. There may be one for each record of the dataset.
     BadRecord(String),
 }

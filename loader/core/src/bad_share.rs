@@ -1,21 +1,23 @@
-//! How much of an epoch may be bad: skipped and substituted rows are held against the job's limit.
+//! The limit of bad rows: skipped and substituted rows of an epoch are counted against `bad_max`.
 //!
-//! `on_error` is meant for single damaged records. Where a store or half a dataset is gone, an epoch of what is left would look like
-//! a success. So the epoch ends with an error once more of its rows are bad than `bad_max` of all that its plan has. That share is
-//! known beforehand: where an epoch ends does not depend on how many rows came before.
+//! `on_error` is meant for single damaged records. Where a store or half a dataset is gone, an
+//! epoch of what is left would look like a success. So the epoch ends with an error once its bad
+//! rows are more than the share `bad_max` of its plan. The limit is known beforehand: it does not
+//! depend on the rows delivered so far.
 //!
-//! A batch whose samples were all skipped is void: it is never delivered. A rank that is alone has a batch less. Of several ranks all
-//! must have as many, and others may have theirs already, so there it is an error.
+//! A batch whose samples were all skipped is void: it is never delivered. A single rank then has
+//! one batch less. Several ranks must have the same number of batches, and some may have theirs
+//! already, so there it is an error.
 
 use std::fmt;
 
 use shade_formats::control::JobSpec;
 
-/// Bad rows that an epoch may have whatever its length, unless it may have none: 1 % of a small dataset is no record. Draws with
-/// replacement bring one record up to so many times.
+/// Bad rows that every epoch may have, unless `bad_max` is 0: 1 % of a small dataset is less than
+/// one record. Draws with replacement may deliver one bad record this often.
 const BAD_ROWS_ALWAYS: u64 = 8;
 
-/// What was wrong with records: the first and the last fault.
+/// The first and the last of several faults.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Faults {
     first: Option<String>,
@@ -23,13 +25,13 @@ pub(super) struct Faults {
 }
 
 impl Faults {
-    /// One more.
+    /// Adds a fault.
     pub(super) fn push(&mut self, text: &str) {
         let place = if self.first.is_none() { &mut self.first } else { &mut self.last };
         *place = Some(text.to_owned());
     }
 
-    /// More of them, which come after these.
+    /// Adds later faults.
     pub(super) fn extend(&mut self, later: &Self) {
         for text in [&later.first, &later.last].into_iter().flatten() {
             self.push(text);
@@ -47,10 +49,10 @@ impl fmt::Display for Faults {
     }
 }
 
-/// Rows of an epoch that a rank was given, or that were bad.
+/// Rows of an epoch: delivered and bad ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Given {
-    /// Rows delivered, substitutes among them.
+pub(super) struct RowCounts {
+    /// Rows delivered, with substitutes.
     pub(super) rows: u64,
     /// Rows skipped.
     pub(super) skipped: u64,
@@ -58,14 +60,15 @@ pub(super) struct Given {
     pub(super) substituted: u64,
 }
 
-impl Given {
+impl RowCounts {
     pub(super) fn add(&mut self, other: Self) {
         self.rows += other.rows;
         self.skipped += other.skipped;
         self.substituted += other.substituted;
     }
 
-    /// Why an epoch of `plan_len` rows, of which all ranks together were given this, ends here; `None` while it goes on.
+    /// Why an epoch of `plan_len` rows ends here, if these are the rows of all ranks together;
+    /// `None` if it goes on.
     pub(super) fn excess(
         &self,
         spec: &JobSpec,
@@ -77,9 +80,10 @@ impl Given {
         let allowed = allowed(spec.bad_max, plan_len);
         (skipped + substituted > allowed).then(|| {
             format!(
-                "epoch {epoch} ends here: {skipped} of {} samples were skipped and {substituted} substituted so far, and at most \
-                 {allowed} of the {plan_len} may be (bad_max={}): {faults}. Is the dataset whole, and its store there? If it is to \
-                 go on like that, raise bad_max",
+                "epoch {epoch} ends here: {skipped} of {} samples were skipped and {substituted} \
+                 substituted so far, and at most {allowed} of the {plan_len} may be \
+                 (Plan(bad_max={})): {faults}. Is the dataset complete, and its store reachable? \
+                 To go on all the same, raise Plan(bad_max=...)",
                 rows + skipped,
                 spec.bad_max
             )
@@ -87,7 +91,7 @@ impl Given {
     }
 }
 
-/// How many rows of an epoch may be bad.
+/// Number of rows of an epoch that may be bad.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,

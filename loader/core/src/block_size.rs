@@ -1,16 +1,15 @@
-//! How large a block should be for a dataset, and what a record then costs of the cache.
+//! The size of a block for a dataset, and the blocks that a record takes of the cache.
 
 use shade_formats::limits::SHARD_ALIGN_BYTES;
 
 /// Blocks are multiples of what shards align to, so a read padded to it still fits.
 pub const BLOCK_UNIT_BYTES: u32 = 512;
-/// Up to this 99th percentile every record gets one slot of its own: below a page, several blocks per record
-/// would be sub-page pieces, and scattering an NFS read over those costs one RPC each (220 for 112 KiB,
-/// measured).
+/// Up to this 99th percentile every record gets one block of its own. Several blocks below a page
+/// would scatter an NFS read over pieces that cost one RPC each (220 for 112 KiB, measured).
 const SLOT_BYTES_MAX: u32 = 3584;
 /// The page: a read scattered over whole pages is still one RPC.
 const PAGE_BYTES: u32 = 4096;
-/// Larger blocks only leave more of the arena unused (98 % live at 4 KiB, 94 % at 16 KiB, measured).
+/// Larger blocks leave more of the arena unused (98 % live at 4 KiB, 94 % at 16 KiB, measured).
 const BLOCK_BYTES_MAX: u32 = 16 * 1024;
 /// With at least this many blocks per mean record, the half-empty last one wastes 3 % or less.
 const BLOCKS_PER_RECORD_MIN: u64 = 16;
@@ -21,9 +20,9 @@ const _: () =
 
 /// The block size in bytes for records of these stored lengths.
 ///
-/// Where 99 % of the records have at most 3,584 bytes: that percentile rounded up to 512, one slot per record
-/// (the rest take several). Else 4, 8 or 16 KiB, the largest of which a mean record takes 16 or more; 4 KiB
-/// where none qualifies and for an empty dataset.
+/// If the 99th percentile is at most 3,584 bytes: that percentile rounded up to 512, so that nearly
+/// every record takes one block. Else the largest of 4, 8 and 16 KiB of which a mean record takes
+/// 16 or more; 4 KiB where none qualifies and for an empty dataset.
 #[must_use]
 pub fn block_bytes_for(stored_lens: impl Iterator<Item = u32>) -> u32 {
     let mut lens: Vec<u32> = stored_lens.collect();
@@ -44,7 +43,7 @@ pub fn block_bytes_for(stored_lens: impl Iterator<Item = u32>) -> u32 {
     block_bytes
 }
 
-/// What a record of `stored_len` bytes costs of the cache: whole blocks of `block_bytes`, at least one.
+/// Bytes of the cache that a record of `stored_len` bytes takes: whole blocks, at least one.
 #[must_use]
 pub fn charged_bytes(stored_len: u32, block_bytes: u32) -> u64 {
     u64::from(stored_len.max(1)).next_multiple_of(u64::from(block_bytes))

@@ -1,9 +1,9 @@
-//! Drives a core without a machine: a [`World`] carries out its actions, and what comes of them
-//! goes back as events.
+//! Drives a core without a machine: a [`World`] carries out its actions, and the results go back as
+//! events.
 //!
-//! `simulate` has a world with a virtual clock, store and trainer; the tests have one in which
-//! reads and fills end in a seeded random order. What both share is here: which event comes when,
-//! whose columns belong to which descriptor, and which descriptors a trainer still wants.
+//! `simulate` has a world with a virtual clock, store and trainer. The tests have one in which
+//! reads and fills end in a seeded random order. Both share this driver: it orders the events,
+//! keeps the columns of each descriptor, and knows which descriptors a trainer still wants.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -11,36 +11,35 @@ use std::time::Duration;
 use shade_formats::control::JobSpec;
 use shade_formats::ring::Descriptor;
 
-use crate::orders::ReadOp;
-use crate::orders::{Columns, FillOrder, Ticket};
+use crate::orders::{Columns, FillOrder, ReadOp, Ticket};
 use crate::{Action, Attach, Core, Event, Memory, SessionId};
 
 /// Events that happen at the current time, in their order.
 pub type Soon<M> = VecDeque<Event<M>>;
 
-/// What a trainer takes out of its ring.
+/// A descriptor that a trainer takes out of its ring.
 #[derive(Clone, Debug)]
 pub struct Delivery {
-    /// Whose ring.
+    /// The trainer's session.
     pub session: SessionId,
-    /// What was published.
+    /// The descriptor.
     pub descriptor: Descriptor,
     /// The columns of a batch; empty if it has no rows.
     pub columns: Columns,
     /// The text of an error.
     pub error: Option<String>,
-    /// Whether it belongs to the epoch that the trainer started last. A trainer releases others
+    /// Whether it belongs to the epoch that the trainer started last. A trainer releases any other
     /// unseen.
     pub is_current: bool,
 }
 
 /// Store, workers and trainers of a core.
 pub trait World<M: Memory> {
-    /// Whether the core takes in all events of a moment before it goes on, as in the daemon; else
-    /// it goes on after each.
+    /// Whether the core takes in all events of a moment before it advances, as in the daemon. Else
+    /// it advances after each.
     const BURSTS: bool;
 
-    /// A record is to be read.
+    /// A read was ordered.
     fn read(&mut self, now_ns: u64, op: ReadOp<M::Room>, soon: &mut Soon<M>);
     /// A read of neighbours together was ordered.
     fn read_together(&mut self, now_ns: u64, ops: Vec<ReadOp<M::Room>>, soon: &mut Soon<M>) {
@@ -49,18 +48,18 @@ pub trait World<M: Memory> {
     /// Rows were handed out to be filled.
     fn fill(&mut self, order: FillOrder<M::Lent>, soon: &mut Soon<M>);
     /// The order to write a batch's columns. The driver keeps them.
-    fn seal(&mut self, ticket: Ticket, soon: &mut Soon<M>);
+    fn finalize(&mut self, ticket: Ticket, soon: &mut Soon<M>);
     /// A trainer is given something.
     fn take(&mut self, delivery: Delivery, soon: &mut Soon<M>);
-    /// Whatever else the core says.
+    /// Any other action.
     fn told(&mut self, action: Action<M>);
-    /// Appends what happens next; returns when, or `None` if nothing will. `now_ns` is the time of
-    /// what happened last.
+    /// Appends the next events. Returns their time, or `None` if there are none. `now_ns` is the
+    /// time of the last ones.
     fn next(&mut self, now_ns: u64, soon: &mut Soon<M>) -> Option<u64>;
 
-    /// The core is about to be told of `event`.
+    /// The core is about to take in `event`.
     fn before(&mut self, _event: &Event<M>) {}
-    /// The core has gone on, and these actions follow.
+    /// The core has advanced, and these actions follow.
     fn after(&mut self, _core: &Core<M>, _actions: &[Action<M>]) {}
 }
 
@@ -69,7 +68,7 @@ pub trait World<M: Memory> {
 struct Ring {
     /// Counts the epochs that the trainer has started.
     generation: u32,
-    /// Columns of sealed batches, by descriptor.
+    /// Columns of finalized batches, by sequence number.
     columns: HashMap<u64, Columns>,
 }
 
@@ -77,7 +76,7 @@ struct Ring {
 pub struct Driver<M: Memory, W> {
     /// The core.
     pub core: Core<M>,
-    /// What is around it.
+    /// Its world.
     pub world: W,
     rings: HashMap<SessionId, Ring>,
     soon: Soon<M>,
@@ -87,7 +86,7 @@ pub struct Driver<M: Memory, W> {
 }
 
 impl<M: Memory, W: World<M>> Driver<M, W> {
-    /// A core at time 0, to which nothing has happened yet.
+    /// A core at time 0, before any event.
     pub fn new(core: Core<M>, world: W) -> Self {
         let (rings, soon, actions) = (HashMap::new(), VecDeque::new(), Vec::new());
         Self { core, world, rings, soon, actions, now_ns: 0 }
@@ -99,7 +98,7 @@ impl<M: Memory, W: World<M>> Driver<M, W> {
         self.step(Event::Attach(Box::new(Attach { session, rank, spec: *spec })));
     }
 
-    /// A trainer goes.
+    /// A trainer leaves.
     pub fn detach(&mut self, session: SessionId) {
         self.rings.remove(&session);
         self.step(Event::Detach(session));
@@ -113,13 +112,13 @@ impl<M: Memory, W: World<M>> Driver<M, W> {
         self.step(Event::StartEpoch { session, generation, epoch, first_batch });
     }
 
-    /// An event happens now, and what follows at once.
+    /// Takes in an event now, with all that follows at once.
     pub fn step(&mut self, event: Event<M>) {
         self.soon.push_back(event);
         self.settle();
     }
 
-    /// Goes on to what happens next; `false` if nothing will.
+    /// Goes on to the next events. Returns `false` if there are none.
     pub fn tick(&mut self) -> bool {
         let Some(at_ns) = self.world.next(self.now_ns, &mut self.soon) else { return false };
         self.now_ns = self.now_ns.max(at_ns);
@@ -127,19 +126,19 @@ impl<M: Memory, W: World<M>> Driver<M, W> {
         true
     }
 
-    /// Goes on until nothing will happen any more.
+    /// Goes on until there are no more events.
     pub fn run(&mut self) {
         while self.tick() {}
     }
 
-    /// Lets time pass in which nothing happens.
+    /// Lets time pass without events.
     pub fn wait(&mut self, time: Duration) {
         self.now_ns = self.now_ns.saturating_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
         self.advance();
         self.settle();
     }
 
-    /// Tells the core what happens at this time, and has its actions carried out.
+    /// Gives the events of this time to the core, and carries out its actions.
     fn settle(&mut self) {
         while let Some(event) = self.soon.pop_front() {
             self.world.before(&event);
@@ -168,11 +167,11 @@ impl<M: Memory, W: World<M>> Driver<M, W> {
                 Action::Read(op) => self.world.read(self.now_ns, op, &mut self.soon),
                 Action::ReadTogether(ops) => self.world.read_together(self.now_ns, ops, &mut self.soon),
                 Action::Fill(order) => self.world.fill(order, &mut self.soon),
-                Action::Seal(order) => {
+                Action::Finalize(order) => {
                     if let Some(ring) = self.rings.get_mut(&order.ticket.session) {
                         ring.columns.insert(order.ticket.seq, order.columns);
                     }
-                    self.world.seal(order.ticket, &mut self.soon);
+                    self.world.finalize(order.ticket, &mut self.soon);
                 }
                 Action::Publish(session, descriptor) => self.publish(session, *descriptor, None),
                 Action::PublishError(session, descriptor, text) => {

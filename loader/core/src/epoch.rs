@@ -1,40 +1,40 @@
-//! An epoch begins when every rank wants it: its plan is drawn from what was reported until then.
+//! An epoch begins when every rank wants it. Its plan is drawn from the losses reported until then.
 //!
-//! A plan goes by importance if a loss was reported since the plan before it began, for whatever batch and by whatever rank.
-//! Otherwise it is a permutation, and the user is warned once. A plan that is drawn an epoch early is judged when it is drawn: by
-//! the epoch that ends then, not by the one that it follows.
+//! A plan goes by importance if any rank reported a loss since the plan before it began. Otherwise
+//! it is a permutation, and the user is warned once. A plan that is drawn an epoch early goes by
+//! the epoch that ends when it is drawn, not by the one that it follows.
 
 use shade_formats::SampleId;
 
 use crate::action::Action;
+use crate::brain::Core;
 use crate::job::Job;
-use crate::machine::Core;
 use crate::memory::Memory;
 use crate::plan::{draw_next_plan, draw_plan, high_importance, rep_now, spec_now};
 
 impl<M: Memory> Core<M> {
-    /// Ranks the start of the next epoch waits for; empty while none is being waited for.
+    /// Ranks that the start of the next epoch waits for.
     pub(super) fn waiting_for_ranks(&self) -> Vec<u32> {
         let Some(job) = &self.job else { return Vec::new() };
         let Some(epoch) = self.due_epoch(job) else { return Vec::new() };
         (0..job.spec.world_size)
             .filter(|&rank| {
-                !self.sessions.iter().any(|s| s.rank == rank && s.wanted.is_some_and(|w| w.epoch == epoch))
+                !self.sessions.iter().any(|s| s.rank == rank && s.request.is_some_and(|r| r.epoch == epoch))
             })
             .collect()
     }
 
-    /// An epoch some rank wants and whose plan is not the current one.
+    /// An epoch that some rank wants and whose plan is not the current one.
     fn due_epoch(&self, job: &Job) -> Option<u32> {
         self.sessions
             .iter()
-            .filter_map(|s| s.wanted)
-            .map(|w| w.epoch)
+            .filter_map(|s| s.request)
+            .map(|request| request.epoch)
             .find(|&epoch| job.epoch() != Some(epoch))
     }
 
-    /// Draws the next plan once every rank wants the same new epoch. Until then no rank starts: a plan is drawn from
-    /// all losses of the epoch before, and messages of one rank arrive in order.
+    /// Draws the next plan once every rank wants the same new epoch. Until then no rank starts: a
+    /// plan is drawn from all losses of the epoch before, and messages of one rank arrive in order.
     pub(super) fn draw_due_plan(&mut self, actions: &mut Vec<Action<M>>) {
         let Some(epoch) = self.job.as_ref().and_then(|job| self.due_epoch(job)) else { return };
         if !self.waiting_for_ranks().is_empty() {
@@ -48,7 +48,7 @@ impl<M: Memory> Core<M> {
         let drawn_first = if next.is_some() { epoch.saturating_add(1) } else { epoch };
         job.judge_reports(drawn_first, actions);
         let spec = spec_now(&job.spec.plan, std::mem::take(&mut job.has_reports));
-        // What is known of the last epoch goes before the next plan is drawn, which takes as much memory.
+        // Freed before the next plan is drawn, which takes as much memory.
         (job.plan, job.outlook) = (None, None);
         for session in &mut self.sessions {
             session.delivered.retain(|&(delivered_epoch, _), _| delivered_epoch.wrapping_add(1) == epoch);
@@ -62,8 +62,9 @@ impl<M: Memory> Core<M> {
         let absorbing = cache.len() < self.index.len() as usize && plan.ids.iter().all(|&id| resident(id));
         if absorbing {
             actions.push(Action::Warn(format!(
-                "epoch {epoch} reads nothing from storage: its plan has only the {} cached of {} samples, so the others may \
-                 never be seen again; lower rep or hit_cap, or raise cover or explore",
+                "epoch {epoch} reads nothing from storage: its plan has only the {} cached of {} samples, \
+                 so the others may never be seen again; in Plan(...) lower rep or hit_cap, or raise \
+                 cover or explore",
                 cache.len(),
                 self.index.len()
             )));
@@ -84,8 +85,9 @@ impl<M: Memory> Core<M> {
 }
 
 impl Job {
-    /// The current epoch ends, and the plan of epoch `drawn` is to be drawn: notes whether losses are missing that it should go
-    /// by, and warns the first time. Where nothing was delivered there was nothing to report.
+    /// The current epoch ends, before the plan of epoch `drawn` is drawn. Notes whether the losses
+    /// that it should go by are missing, and warns the first time. An epoch that delivered nothing
+    /// has no losses to report.
     fn judge_reports<M: Memory>(&mut self, drawn: u32, actions: &mut Vec<Action<M>>) {
         let sampler = self.spec.plan.sampler;
         self.reports_missing =
@@ -95,9 +97,9 @@ impl Job {
         };
         self.warned_of_reports = true;
         actions.push(Action::Warn(format!(
-            "no loss was reported in epoch {ended}, and the sampler {sampler} draws by losses: epoch {drawn} is a permutation, as \
-             with the sampler uniform, and so is every epoch that follows one without reports; report losses, or choose the \
-             sampler uniform"
+            "no loss was reported in epoch {ended}, and the sampler {sampler} draws by losses: epoch \
+             {drawn} is a permutation, as with the sampler uniform, and so is every epoch that follows \
+             one without reports; report losses, or choose Plan(sampler=\"uniform\")"
         )));
     }
 }

@@ -1,16 +1,15 @@
-//! What happens to the core from outside.
+//! The events that the core takes in.
 
 use shade_formats::control::JobSpec;
 
 use crate::memory::Memory;
-use crate::orders::Completion;
-use crate::orders::{Filled, Ticket};
+use crate::orders::{Completion, Filled, Ticket};
 use crate::plan::Plan;
 
 /// A rank attached to the daemon; never reused while the daemon lives.
 pub type SessionId = u32;
 
-/// A rank asks to be served.
+/// A rank asks to attach.
 #[derive(Clone, Debug)]
 pub struct Attach {
     /// The session the listener gave to the connection.
@@ -21,7 +20,7 @@ pub struct Attach {
     pub spec: JobSpec,
 }
 
-/// One thing that happened.
+/// An event.
 pub enum Event<M: Memory> {
     /// A rank said hello.
     Attach(Box<Attach>),
@@ -29,9 +28,9 @@ pub enum Event<M: Memory> {
     Ready(SessionId),
     /// A session is gone: closed, killed, or dropped for a violation.
     Detach(SessionId),
-    /// A rank wants an epoch from its batch `first_batch` on; whatever it has not taken of an older generation is void.
+    /// A rank wants an epoch from its batch `first_batch` on. Older generations are void.
     StartEpoch {
-        /// Who asks.
+        /// The rank's session.
         session: SessionId,
         /// Counts the starts of this session; descriptors carry it.
         generation: u32,
@@ -42,48 +41,49 @@ pub enum Event<M: Memory> {
     },
     /// Losses of one delivered batch, in the batch's order.
     Report {
-        /// Who reports.
+        /// The rank's session.
         session: SessionId,
         /// The batch's epoch.
         epoch: u32,
         /// The batch's number within the epoch.
         batch: u32,
-        /// One loss per delivered row; shorter is a partial report.
+        /// One loss per delivered row; fewer are a partial report.
         losses: Vec<f32>,
     },
     /// A validation score, higher is better: steers the adaptive part of PADS.
     Validation {
-        /// Who reports. Of several ranks' scores of an epoch one counts.
+        /// The rank's session. One rank's score counts for each epoch.
         session: SessionId,
         /// The score.
         score: f64,
     },
     /// A rank asks for the state to resume from.
     SaveState(SessionId),
-    /// A rank hands in a state saved before.
+    /// A rank hands in a saved state.
     LoadState {
-        /// Who hands it in.
+        /// The rank's session.
         session: SessionId,
-        /// What [`Action::State`] gave out once. Untrusted.
+        /// The bytes of an [`Action::State`](super::Action::State). Untrusted.
         bytes: Vec<u8>,
     },
-    /// The engine keeps this many reads in flight from now on.
+    /// The engine keeps this many reads in flight.
     Depth(u32),
     /// A read ended.
     Read(Completion<M::Room>),
     /// Workers filled rows.
     Filled(Filled<M::Lent>),
     /// A batch's columns are written: it may be published.
-    Sealed(Ticket),
+    Finalized(Ticket),
     /// A client has released descriptors.
     Released {
-        /// Whose ring.
+        /// The rank's session.
         session: SessionId,
         /// Their numbers, in any order.
         seqs: Vec<u64>,
     },
-    /// The next epoch has this plan, which is not drawn. For replays of what was drawn before.
+    /// The plan of the next epoch, which then is not drawn. For replays.
     Plan(Box<Plan>),
-    /// Somebody observes from now on, and is told by [`Action::Trace`](super::Action::Trace); or nobody does any more.
+    /// An observer has come (`true`) or gone. It is told by
+    /// [`Action::Trace`](super::Action::Trace).
     Observe(bool),
 }

@@ -1,4 +1,4 @@
-//! A bad record: named by shard, offset and original path, then raised, skipped or replaced as the job wishes.
+//! A bad record: named by shard, offset and original path, then raised, skipped or substituted.
 
 use shade_formats::SampleId;
 use shade_formats::control::OnError;
@@ -6,17 +6,17 @@ use shade_formats::index::Entry;
 use shade_formats::ring::FLAG_SUBSTITUTED;
 
 use crate::action::Action;
-use crate::batch::{BatchRow, RowRef, RowState};
-use crate::machine::Core;
+use crate::batch::{BatchRow, RowId, RowState};
+use crate::brain::Core;
 use crate::memory::Memory;
 use crate::rows::row_bytes;
 use crate::sizes::same_class;
 
-/// Samples tried in place of one bad record before it is raised after all.
+/// Limit of the substitutes tried for one bad record; then it is raised.
 const SUBSTITUTES_MAX: u32 = 16;
 
 impl<M: Memory> Core<M> {
-    /// What went wrong, with everything a user needs to find the record.
+    /// A fault with all that a user needs to find the record.
     pub(super) fn name_fault(&self, sample: SampleId, fault: &dyn std::fmt::Display) -> String {
         let path = self.index.path(sample).map_or_else(|| "?".into(), String::from_utf8_lossy);
         let Some(entry) = self.index.entry(sample) else {
@@ -26,18 +26,17 @@ impl<M: Memory> Core<M> {
         format!("sample {sample} ({path}) in shard {shard} at byte {}: {fault}", entry.offset)
     }
 
-    /// A row's record cannot be had: does what `on_error` says. What is skipped or substituted counts when its batch is
-    /// delivered.
-    pub(super) fn row_fault(&mut self, row: RowRef, text: &str, actions: &mut Vec<Action<M>>) {
-        let Some(batch) = self.session_mut(row.session).and_then(|s| s.batch_mut(row.seq)) else { return };
+    /// A row's record is bad: `on_error` decides. A skipped or substituted row counts when its
+    /// batch is delivered.
+    pub(super) fn row_fault(&mut self, row: RowId, text: &str, actions: &mut Vec<Action<M>>) {
+        let Some(batch) = self.batch_mut(row.session, row.seq) else { return };
         if batch.abandoned {
             return batch.finish(row.position, RowState::Skipped);
         }
-        let Some(job) = &mut self.job else { return };
-        job.count(|counts| counts.faults += 1);
-        let on_error = job.spec.on_error;
+        let Some(on_error) = self.job.as_ref().map(|job| job.spec.on_error) else { return };
+        self.count(|counts| counts.faults += 1);
         let substitute = if on_error == OnError::Substitute { self.substitute(row) } else { None };
-        let Some(batch) = self.session_mut(row.session).and_then(|s| s.batch_mut(row.seq)) else { return };
+        let Some(batch) = self.batch_mut(row.session, row.seq) else { return };
         match (on_error, substitute) {
             (OnError::Skip, _) => {
                 batch.finish(row.position, RowState::Skipped);
@@ -69,34 +68,28 @@ impl<M: Memory> Core<M> {
         }
     }
 
-    /// A row's record cannot be had, which is not the record's fault: an error whatever `on_error` says. Leaving it out
-    /// would leave out all that lies there.
-    pub(super) fn row_error(&mut self, row: RowRef, text: &str) {
-        let Some(batch) = self.session_mut(row.session).and_then(|s| s.batch_mut(row.seq)) else { return };
+    /// The store failed, not the record: an error whatever `on_error` says. Skipping would skip all
+    /// records that lie there.
+    pub(super) fn row_error(&mut self, row: RowId, text: &str) {
+        let Some(batch) = self.batch_mut(row.session, row.seq) else { return };
         batch.finish(row.position, RowState::Skipped);
         if batch.abandoned {
             return;
         }
         batch.failure.get_or_insert_with(|| text.to_owned());
-        if let Some(job) = &mut self.job {
-            job.count(|counts| counts.faults += 1);
-        }
+        self.count(|counts| counts.faults += 1);
     }
 
-    /// A worker found that `record` is not what was packed: it leaves the cache. The first time, `row` waits for it to be
-    /// read again, as what went wrong may have been the way and not the place; returns whether it does.
-    pub(super) fn read_again(&mut self, row: RowRef, sample: SampleId, record: &M::Record) -> bool {
+    /// A worker found a wrong checksum: `record` leaves the cache. The first time, `row` waits for
+    /// a second read, as the transfer may be at fault and not the disk. Returns whether it does.
+    pub(super) fn read_again(&mut self, row: RowId, sample: SampleId, record: &M::Record) -> bool {
         if self.cache.get(sample).is_some_and(|held| M::is_same(held, record))
             && let Some(held) = self.cache.remove(sample)
         {
             self.release(held);
-            if let Some(job) = &mut self.job {
-                job.count(|counts| counts.evicted += 1);
-            }
+            self.count(|counts| counts.evicted += 1);
         }
-        let Some(batch) = self.session_mut(row.session).and_then(|s| s.batch_mut(row.seq)) else {
-            return false;
-        };
+        let Some(batch) = self.batch_mut(row.session, row.seq) else { return false };
         let abandoned = batch.abandoned;
         let Some(target) = batch.rows.get_mut(row.position as usize) else { return false };
         if abandoned || target.reread {
@@ -105,16 +98,16 @@ impl<M: Memory> Core<M> {
         target.reread = true;
         target.state = RowState::Waiting;
         self.access(sample, row);
-        self.reading.doubt(sample);
+        self.reading.recheck(sample);
         true
     }
 
-    /// The next sample after the row's own, by id and round the end, that has the planned sample's label and fits into
-    /// the row's place, with the bytes it takes there. Deterministic, so that a rerun delivers the same.
-    fn substitute(&mut self, row: RowRef) -> Option<(SampleId, Entry, u64)> {
+    /// The substitute for a row's sample, with its bytes: the next sample by id, from 0 again after
+    /// the last, that has the same label and fits into the row. Deterministic, so that a second run
+    /// delivers the same.
+    fn substitute(&mut self, row: RowId) -> Option<(SampleId, Entry, u64)> {
         let output = self.job.as_ref()?.spec.output;
-        let target =
-            self.session_mut(row.session)?.batch_mut(row.seq)?.rows.get(row.position as usize)?.clone();
+        let target = self.batch_mut(row.session, row.seq)?.rows.get(row.position as usize)?.clone();
         if target.substitutes >= SUBSTITUTES_MAX {
             return None;
         }

@@ -1,30 +1,30 @@
-//! Batches from when they are open: their rows handed to workers, sealed, published in order.
+//! Open batches: their rows go to workers, then they are finalized and published in order.
 
 use shade_formats::control::{JobSpec, Output};
 use shade_formats::ring::{Descriptor, Kind};
 
 use crate::action::Action;
-use crate::bad_share::Given;
-use crate::batch::{Batch, Progress, RowRef};
+use crate::bad_share::RowCounts;
+use crate::batch::{Batch, BatchStage, RowId};
+use crate::brain::Core;
 use crate::job::Job;
-use crate::machine::Core;
 use crate::memory::Memory;
-use crate::orders::{Columns, FaultKind, FillOrder, Filled, Move, Row, SealOrder, Ticket};
-use crate::report::Delivered;
+use crate::orders::{Columns, FaultKind, FillOrder, FillRow, Filled, FinalizeOrder, Move, Ticket};
+use crate::session::Delivered;
 use crate::trace::done_line;
 
-/// Rows given to one worker at a time: few enough to spread a batch over the workers, so many that handing over costs little
-/// beside filling. Of small rows as many as have [`ORDER_BYTES`].
+/// Rows of one order: few enough to spread a batch over the workers, enough that handing over costs
+/// little beside filling. An order of small rows has [`ORDER_BYTES`] instead.
 const ORDER_ROWS: usize = 8;
 const ORDER_BYTES: u64 = 192 * 1024;
-/// The same of raw rows. They are copied, which takes a tenth of a millisecond for so many bytes.
-/// Waking a worker, and the core when it is done, takes a tenth of that.
+/// The same for raw rows. Copying this many bytes takes 0.1 ms. Waking a worker, and then the core,
+/// takes a tenth of that.
 const ORDER_BYTES_RAW: u64 = 2 << 20;
 /// Large raw rows that are at hand together become as many orders at least.
 const ORDERS_RAW_MIN: usize = 4;
 
 impl<M: Memory> Core<M> {
-    /// Gives rows whose records are at hand to the workers.
+    /// Gives rows with their records to the workers.
     pub(super) fn hand_out_rows(&mut self, now_ns: u64, actions: &mut Vec<Action<M>>) {
         let Some(output) = self.job.as_ref().map(|job| job.spec.output) else { return };
         for session in &mut self.sessions {
@@ -48,7 +48,7 @@ impl<M: Memory> Core<M> {
     /// Rows came back from a worker.
     pub(super) fn filled(&mut self, filled: Filled<M::Lent>, actions: &mut Vec<Action<M>>) {
         let Filled { ticket: Ticket { session, seq }, rows, faults, fill_ns } = filled;
-        if let Some(batch) = self.session_mut(session).and_then(|s| s.batch_mut(seq)) {
+        if let Some(batch) = self.batch_mut(session, seq) {
             batch.fill_ns += fill_ns;
             let mut bad = faults.iter().map(|&(at, _)| at).peekable();
             for (at, row) in rows.iter().enumerate() {
@@ -59,8 +59,8 @@ impl<M: Memory> Core<M> {
         }
         let mut lost = Vec::new();
         for (at, fault) in faults {
-            let Some(&Row { position, sample, ref record, .. }) = rows.get(at) else { continue };
-            let (row, text) = (RowRef { session, seq, position }, self.name_fault(sample, &fault));
+            let Some(&FillRow { position, sample, ref record, .. }) = rows.get(at) else { continue };
+            let (row, text) = (RowId { session, seq, position }, self.name_fault(sample, &fault));
             if fault.kind == FaultKind::Checksum && self.read_again(row, sample, M::lent(record)) {
                 actions.push(Action::BadRecord(format!("{text}: reading it again")));
             } else {
@@ -76,17 +76,17 @@ impl<M: Memory> Core<M> {
     }
 
     /// A batch's columns are written.
-    pub(super) fn sealed(&mut self, ticket: Ticket) {
-        if let Some(batch) = self.session_mut(ticket.session).and_then(|s| s.batch_mut(ticket.seq)) {
-            batch.progress = Progress::Complete;
+    pub(super) fn finalized(&mut self, ticket: Ticket) {
+        if let Some(batch) = self.batch_mut(ticket.session, ticket.seq) {
+            batch.stage = BatchStage::Complete;
         }
     }
 
-    /// Publishes what is complete, each session's batches in their order.
+    /// Publishes complete batches, those of each session in their order.
     pub(super) fn publish_complete(&mut self, now_ns: u64, actions: &mut Vec<Action<M>>) {
         let Some(job) = &mut self.job else { return };
         for session in &mut self.sessions {
-            while session.open.front().is_some_and(|batch| batch.progress == Progress::Complete) {
+            while session.open.front().is_some_and(|batch| batch.stage == BatchStage::Complete) {
                 let Some(mut batch) = session.open.pop_front() else { break };
                 session.outstanding.insert(batch.seq, Some(batch.offset));
                 if !batch.abandoned && batch.failure.is_none() {
@@ -117,12 +117,12 @@ impl<M: Memory> Core<M> {
             if !(session.ready && session.open.is_empty() && session.has_descriptor()) {
                 continue;
             }
-            let Some(wanted) = &mut session.wanted else { continue };
-            if wanted.epoch != epoch || wanted.next_batch < batches || wanted.ended {
+            let Some(request) = &mut session.request else { continue };
+            if request.epoch != epoch || request.next_batch < batches || request.ended {
                 continue;
             }
-            wanted.ended = true;
-            let (generation, seq) = (wanted.generation, session.next_seq);
+            request.ended = true;
+            let (generation, seq) = (request.generation, session.next_seq);
             session.next_seq += 1;
             session.outstanding.insert(seq, None);
             let descriptor = Descriptor {
@@ -138,8 +138,8 @@ impl<M: Memory> Core<M> {
     }
 }
 
-/// How many of `rows` are given to one worker at a time: all alike, so that no order is a remainder.
-fn rows_in_order<R>(rows: &[Row<R>], output: Output) -> usize {
+/// Number of rows in an order. All orders are of one size, so that none is a remainder.
+fn rows_in_order<R>(rows: &[FillRow<R>], output: Output) -> usize {
     let bytes = rows.iter().map(|row| row.len).sum::<u64>().div_ceil(rows.len().max(1) as u64).max(1);
     let rows_of = |order_bytes: u64| usize::try_from(order_bytes / bytes).unwrap_or(usize::MAX);
     let mut most = rows_of(ORDER_BYTES);
@@ -151,22 +151,23 @@ fn rows_in_order<R>(rows: &[Row<R>], output: Output) -> usize {
 }
 
 impl Job {
-    /// Counts a complete batch of `rank`, and says why it is not delivered.
+    /// Counts a complete batch of `rank`. Returns why it is not delivered.
     fn judge<M: Memory>(&mut self, rank: u32, batch: &Batch<M>) -> Option<String> {
         self.faults.extend(&batch.faults);
-        if let Some(of_rank) = self.given.get_mut(rank as usize) {
-            of_rank.add(batch.given());
+        if let Some(of_rank) = self.row_counts.get_mut(rank as usize) {
+            of_rank.add(batch.row_counts());
         }
-        let mut given = Given::default();
-        self.given.iter().for_each(|&of_rank| given.add(of_rank));
+        let mut of_all = RowCounts::default();
+        self.row_counts.iter().for_each(|&of_rank| of_all.add(of_rank));
         let plan_len = self.plan.as_ref().map_or(0, |plan| plan.ids.len());
-        let excess = given.excess(&self.spec, batch.epoch, plan_len, &self.faults);
-        // A rank that is alone goes without the batch. Of several all must have as many, and others may have theirs already.
+        let excess = of_all.excess(&self.spec, batch.epoch, plan_len, &self.faults);
+        // A single rank goes without the batch. Several ranks must have the same number, and some
+        // may have theirs already.
         excess.or_else(|| {
             (batch.is_void() && self.spec.world_size > 1).then(|| {
                 format!(
-                    "batch {} of epoch {} has no sample left, all {} were skipped, and no rank may have fewer batches than the \
-                     others: {}",
+                    "batch {} of epoch {} has no sample left, all {} were skipped, and no rank may have \
+                     fewer batches than the others: {}",
                     batch.number,
                     batch.epoch,
                     if batch.skipped > 0 { batch.skipped as usize } else { batch.rows.len() },
@@ -176,9 +177,9 @@ impl Job {
         })
     }
 
-    /// A batch is delivered, or left out as nothing of it is left.
+    /// A batch is delivered, or left out because it is void.
     fn delivered<M: Memory>(&mut self, batch: &Batch<M>) {
-        let Given { rows, skipped, substituted } = batch.given();
+        let RowCounts { rows, skipped, substituted } = batch.row_counts();
         self.count(|counts| {
             counts.delivered += rows;
             counts.skipped += skipped;
@@ -191,23 +192,24 @@ impl Job {
 }
 
 impl<M: Memory> Batch<M> {
-    /// Moves on once no row is pending: to the columns, or straight to completion where nothing is delivered.
+    /// Goes on once no row is pending: to the columns, or straight to completion if nothing is
+    /// delivered.
     fn settle(&mut self, ticket: Ticket, now_ns: u64, actions: &mut Vec<Action<M>>) {
-        if self.pending > 0 || self.progress != Progress::Filling {
+        if self.pending > 0 || self.stage != BatchStage::Filling {
             return;
         }
         self.read_ns = self.read_ns.min(now_ns);
         if self.abandoned || self.failure.is_some() || self.is_void() {
-            self.progress = Progress::Complete;
+            self.stage = BatchStage::Complete;
             return;
         }
-        self.progress = Progress::Sealing;
-        actions.push(Action::Seal(Box::new(self.seal_order(ticket))));
+        self.stage = BatchStage::Finalizing;
+        actions.push(Action::Finalize(Box::new(self.finalize_order(ticket))));
     }
 
-    /// The columns of the delivered rows, and the moves that close gaps left by skipped ones. Where rows have lengths of
-    /// their own they stay where they are, as each has its own offset.
-    fn seal_order(&self, ticket: Ticket) -> SealOrder {
+    /// The columns of the delivered rows, and the moves that close the gaps of skipped ones. Where
+    /// each row has its own length and offset, none is moved.
+    fn finalize_order(&self, ticket: Ticket) -> FinalizeOrder {
         let data_start = self.offset + self.layout.data;
         let mut columns = Columns::default();
         let mut moves = Vec::new();
@@ -229,7 +231,7 @@ impl<M: Memory> Batch<M> {
             columns.heights.extend(self.layout.heights().map(|_| row.size.height));
             columns.widths.extend(self.layout.widths().map(|_| row.size.width));
         }
-        SealOrder { ticket, block_offset: self.offset, layout: self.layout, columns, moves }
+        FinalizeOrder { ticket, block_offset: self.offset, layout: self.layout, columns, moves }
     }
 
     fn descriptor(&self, spec: &JobSpec, now_ns: u64) -> Descriptor {
@@ -239,8 +241,8 @@ impl<M: Memory> Batch<M> {
         };
         let is_empty = self.abandoned || self.failure.is_some() || self.is_void();
         let records = if is_empty { 0 } else { self.delivered().count() };
-        // No trainer takes what is of another generation than its own: they count from 1. A rank
-        // whose epoch another one has ended is still in the generation of its batches.
+        // Generations count from 1, and no trainer takes a batch of generation 0. A rank whose
+        // epoch another rank has ended is still in the generation of its batches.
         let is_for_nobody = self.abandoned || (self.failure.is_none() && self.is_void());
         let generation = if is_for_nobody { 0 } else { self.generation };
         Descriptor {
@@ -263,7 +265,7 @@ impl<M: Memory> Batch<M> {
             read_wait_ns: self.read_ns.min(now_ns).saturating_sub(self.opened_ns),
             fill_ns: self.fill_ns,
             slot_wait_ns: self.slot_wait_ns,
-            // Chosen when it is published.
+            // Set when it is published.
             mark: 0,
         }
     }

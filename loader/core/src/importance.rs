@@ -1,16 +1,20 @@
-//! Importance: per-sample losses become rank scores, and the dense table of them is also the cache's ghost.
+//! Importance: losses become rank scores by sample. Their table is also the cache's ghost table.
 //!
-//! Losses are comparable only within a batch, so a batch is ranked and the rank is put on a log scale.
-//! The table holds 12 bytes for every sample of the dataset, resident or not; scores are never aged.
+//! Losses are comparable only within a batch, so a batch is ranked and the rank is put on a log
+//! scale. The table has 12 bytes for every sample of the dataset, resident or not. Scores are never
+//! aged.
 
 use shade_formats::checksum::crc32c;
 use shade_formats::limits::SAMPLES_MAX;
 use shade_formats::{FormatError, SampleId};
 
-/// Lowest score the table takes: what the published code gives a sample that it never trained. Ranks score above
-/// `ln(9.5)`, about 2.25.
+use crate::fields::Fields;
+
+/// Lowest score in the table: the published code gives it to a sample that was never trained. Ranks
+/// score above `ln(9.5)`, about 2.25.
 pub const SCORE_MIN: f32 = 1.0;
-/// Upper limit of a score, `ln(73.5)`: the rank quantile tends to 1. A sample never trained has it, so nothing starves.
+/// Upper limit of a score, `ln(73.5)`: the rank quantile tends to 1. A sample never trained has it,
+/// so that none starves.
 pub const SCORE_MAX: f32 = 4.297_285_6;
 
 const STRUCTURE: &str = "importance table";
@@ -29,20 +33,22 @@ const NEVER: u32 = u32::MAX;
 pub struct Ranked {
     /// Each sample of the batch once, easiest first, with its score, `ln(9.5)` to `SCORE_MAX`.
     pub scores: Vec<(SampleId, f32)>,
-    /// How many of the losses were NaN or infinite; their samples rank as the hardest.
+    /// Number of losses that were NaN or infinite; their samples rank as the hardest.
     pub nonfinite: u32,
 }
 
-/// Ranks the losses of one batch: the j-th smallest of n samples scores `ln(64 (j + 0.5) / n + 9.5)`.
+/// Ranks the losses of one batch: the j-th smallest of n samples scores `ln(64 (j + 0.5) / n +
+/// 9.5)`.
 ///
-/// Ordered by (loss, sample id). A sample that occurs twice counts once, with its mean loss. A partial report is fine:
-/// the shorter of the two slices sets how many pairs are used.
+/// Samples are ordered by (loss, sample id). One that occurs twice counts once, with its mean loss.
+/// A report may be partial: the shorter of the two slices sets the number of pairs.
 #[must_use]
 pub fn rank(ids: &[SampleId], losses: &[f32]) -> Ranked {
     let mut pairs: Vec<(SampleId, f64)> =
         ids.iter().zip(losses).map(|(&id, &loss)| (id, f64::from(loss))).collect();
     let nonfinite = pairs.iter().filter(|(_, loss)| !loss.is_finite()).count();
-    // Stable: the sum of a duplicate's losses is taken in the batch's order and so is always the same number.
+    // Stable: the losses of a duplicate are added in the batch's order, so the sum is always the
+    // same number.
     pairs.sort_by_key(|&(id, _)| id);
     let mut means: Vec<(f64, SampleId)> = pairs
         .chunk_by(|left, right| left.0 == right.0)
@@ -55,7 +61,8 @@ pub fn rank(ids: &[SampleId], losses: &[f32]) -> Ranked {
     Ranked { scores, nonfinite: u32::try_from(nonfinite).unwrap_or(u32::MAX) }
 }
 
-/// The mean of one sample's losses, +∞ where that is not a finite number. Starts from +0, so -0 ranks with 0.
+/// The mean of one sample's losses; +∞ where that is not finite. The sum starts from +0, so -0
+/// ranks with 0.
 fn mean_or_hardest(same: &[(SampleId, f64)]) -> f64 {
     let mean = same.iter().fold(0.0, |sum, (_, loss)| sum + loss) / same.len() as f64;
     if mean.is_finite() { mean } else { f64::INFINITY }
@@ -66,8 +73,8 @@ fn score_at(quantile: f64) -> f32 {
     (64.0 * quantile + 9.5).ln() as f32
 }
 
-/// What is known about every sample: its score, how often it hit, when it was last delivered. Ids beyond the table
-/// read as never trained, and writes to them are ignored.
+/// What is known about every sample: its score, its hits, the epoch of its last delivery. Ids
+/// beyond the table read as never trained, and writes to them are ignored.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Importance {
     scores: Vec<f32>,
@@ -85,14 +92,14 @@ impl Importance {
         Self { scores: vec![SCORE_MAX; len], uses: vec![0; len], last_epochs: vec![NEVER; len], seen: 0 }
     }
 
-    /// How many samples the table covers.
+    /// Number of samples in the table.
     #[must_use]
     pub fn len(&self) -> u32 {
         // Set from a u32 by both constructors.
         u32::try_from(self.scores.len()).unwrap_or(u32::MAX)
     }
 
-    /// Whether the table covers no sample.
+    /// Whether the table has no sample.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.scores.is_empty()
@@ -110,7 +117,7 @@ impl Importance {
         &self.scores
     }
 
-    /// How often the sample was served from the cache.
+    /// Number of times that the sample was served from the cache.
     #[must_use]
     pub fn uses(&self, id: SampleId) -> u32 {
         self.uses.get(id.index()).copied().unwrap_or(0)
@@ -122,14 +129,14 @@ impl Importance {
         self.last_epochs.get(id.index()).copied().filter(|&epoch| epoch != NEVER)
     }
 
-    /// How many samples were ever delivered.
+    /// Number of samples that were ever delivered.
     #[must_use]
     pub fn seen(&self) -> u32 {
         self.seen
     }
 
-    /// Whether `epoch` must deliver the sample: it was not delivered for `cover` epochs, the first ones included. A `cover`
-    /// of 0 is off.
+    /// Whether `epoch` must deliver the sample: it was not delivered for `cover` epochs, the first
+    /// ones included. A `cover` of 0 is off.
     #[must_use]
     pub fn is_forgotten(&self, id: SampleId, epoch: u32, cover: u32) -> bool {
         let age = match self.last_epoch(id) {
@@ -139,15 +146,15 @@ impl Importance {
         cover > 0 && age >= cover
     }
 
-    /// Replaces the sample's score. It is clamped to `SCORE_MIN..=SCORE_MAX`; NaN counts as the hardest. The cache must
-    /// then be told to [`rescore`](crate::cache::Cache::rescore).
+    /// Replaces the sample's score. It is clamped to `SCORE_MIN..=SCORE_MAX`; NaN counts as the
+    /// hardest. Then call [`Cache::rescore`](crate::cache::Cache::rescore).
     pub fn set_score(&mut self, id: SampleId, score: f32) {
         if let Some(slot) = self.scores.get_mut(id.index()) {
             *slot = if score.is_nan() { SCORE_MAX } else { score.clamp(SCORE_MIN, SCORE_MAX) };
         }
     }
 
-    /// Counts a hit. The cache must then be told to [`hit`](crate::cache::Cache::hit).
+    /// Counts a hit. Then call [`Cache::hit`](crate::cache::Cache::hit).
     pub fn record_hit(&mut self, id: SampleId) {
         if let Some(uses) = self.uses.get_mut(id.index()) {
             *uses = uses.saturating_add(1);
@@ -162,8 +169,9 @@ impl Importance {
         }
     }
 
-    /// The table as bytes, little-endian: magic `SHADEIMP`, version u32, samples u32, all scores f32, all uses u32, all
-    /// last epochs u32 (`u32::MAX`: never), CRC32C u32 of everything before it.
+    /// The table as bytes, little-endian: magic `SHADEIMP`, version u32, samples u32, all scores
+    /// f32, all uses u32, all last epochs u32 (`u32::MAX`: never), CRC32C u32 of everything before
+    /// it.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(HEADER_BYTES + self.scores.len() * SAMPLE_BYTES + CHECKSUM_BYTES);
@@ -182,29 +190,16 @@ impl Importance {
     /// # Errors
     /// Wrong magic, version, length or checksum, or a score outside `SCORE_MIN..=SCORE_MAX`.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, FormatError> {
-        let (header, _) = bytes.split_first_chunk::<HEADER_BYTES>().ok_or_else(|| {
-            FormatError::new(STRUCTURE, 0, format!("{} bytes", bytes.len()), "a 16-byte header")
-        })?;
-        let samples = read_header(header)?;
-        let len_expected = HEADER_BYTES + samples as usize * SAMPLE_BYTES + CHECKSUM_BYTES;
-        let (content, checksum) = bytes
-            .split_last_chunk::<CHECKSUM_BYTES>()
-            .filter(|_| bytes.len() == len_expected)
-            .ok_or_else(|| FormatError::new(STRUCTURE, 12, format!("{} bytes", bytes.len()), len_expected))?;
-        let (got, expected) = (crc32c(content), u32::from_le_bytes(*checksum));
-        if got != expected {
-            let offset = content.len() as u64;
-            return Err(FormatError::new(
-                STRUCTURE,
-                offset,
-                format!("{got:#010x}"),
-                format!("{expected:#010x}"),
-            ));
-        }
-        let mut words = content.chunks_exact(4).skip(HEADER_BYTES / 4).filter_map(read_word);
-        let mut column = || words.by_ref().take(samples as usize).collect::<Vec<u32>>();
-        let (scores, uses, last_epochs) = (column(), column(), column());
-        let scores: Vec<f32> = scores.into_iter().map(f32::from_bits).collect();
+        let mut fields = Fields::new(STRUCTURE, bytes)?;
+        let magic: [u8; 8] = fields.array()?;
+        fields.expect("the magic SHADEIMP", magic == MAGIC)?;
+        let version = fields.u32()?;
+        fields.expect("version 1", version == VERSION)?;
+        let samples = fields.u32()?;
+        fields.expect("no more samples than a dataset may have", u64::from(samples) <= SAMPLES_MAX)?;
+        let (scores, uses) = (fields.f32s(samples)?, fields.u32s(samples)?);
+        let last_epochs = fields.u32s(samples)?;
+        fields.expect("its end", fields.rest().is_empty())?;
         match scores.iter().enumerate().find(|(_, score)| !(SCORE_MIN..=SCORE_MAX).contains(*score)) {
             None => {
                 let seen = last_epochs.iter().filter(|&&epoch| epoch != NEVER).count();
@@ -218,33 +213,6 @@ impl Importance {
             )),
         }
     }
-}
-
-/// Checks magic and version, returns the number of samples.
-fn read_header(header: &[u8; HEADER_BYTES]) -> Result<u32, FormatError> {
-    let [m0, m1, m2, m3, m4, m5, m6, m7, v0, v1, v2, v3, n0, n1, n2, n3] = *header;
-    let magic = [m0, m1, m2, m3, m4, m5, m6, m7];
-    if magic != MAGIC {
-        return Err(FormatError::new(STRUCTURE, 0, magic.escape_ascii(), MAGIC.escape_ascii()));
-    }
-    let version = u32::from_le_bytes([v0, v1, v2, v3]);
-    if version != VERSION {
-        return Err(FormatError::new(STRUCTURE, 8, format!("version {version}"), VERSION));
-    }
-    let samples = u32::from_le_bytes([n0, n1, n2, n3]);
-    if u64::from(samples) > SAMPLES_MAX {
-        return Err(FormatError::new(
-            STRUCTURE,
-            12,
-            format!("{samples} samples"),
-            format!("at most {SAMPLES_MAX}"),
-        ));
-    }
-    Ok(samples)
-}
-
-fn read_word(chunk: &[u8]) -> Option<u32> {
-    chunk.first_chunk().map(|word| u32::from_le_bytes(*word))
 }
 
 #[cfg(test)]

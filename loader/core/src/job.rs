@@ -7,59 +7,73 @@ use shade_formats::control::{JobSpec, REFUSE_RESOURCES, REFUSE_SPEC};
 use shade_formats::ring::{PayloadAllocator, PayloadSize};
 
 use crate::action::{Accepted, Refusal};
-use crate::bad_share::{Faults, Given};
+use crate::bad_share::{Faults, RowCounts};
 use crate::counts::Counts;
 use crate::importance::Importance;
 use crate::plan::{Known, Lookahead, Plan, Slices, position_entropy};
-use crate::report::Validation;
 use crate::samples::Samples;
 use crate::sizes::{Rooms, payload_size};
+
+/// The validation score of an epoch. Ranks may validate a part each or all the same: they make one
+/// report.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Validation {
+    /// The epoch that its rank had begun last; `None` before the first.
+    pub(super) epoch: Option<u32>,
+    /// The lowest rank that reported, whatever the order in which reports come.
+    pub(super) rank: u32,
+    /// Higher is better.
+    pub(super) score: f64,
+}
 
 /// One training run: equal specs, one plan, W ranks.
 pub(super) struct Job {
     pub(super) spec: JobSpec,
-    /// What each rank's ring has room for.
+    /// Size of each rank's ring.
     payload: PayloadSize,
-    /// Its blocks, none of them taken.
+    /// The blocks of an empty ring.
     pub(super) ring: PayloadAllocator,
-    /// What rows have room for beyond their own record.
+    /// Room of rows beyond their own record.
     pub(super) rooms: Rooms,
     pub(super) importance: Importance,
     /// The current epoch's plan; `None` before the first epoch.
     pub(super) plan: Option<Plan>,
     /// The plan after it, where plans are drawn early.
     pub(super) next_plan: Option<Plan>,
-    /// The epoch whose plan was given and not drawn. Its samples do not change places.
+    /// The epoch whose plan was given and not drawn. Its samples are not exchanged.
     pub(super) scripted: Option<u32>,
-    /// Which of its uses are in sight; `None` where nobody looks ahead.
+    /// The uses in sight; `None` while nothing looks ahead.
     pub(super) outlook: Option<Lookahead>,
     /// How random the plan's order is.
     pub(super) position_entropy: f64,
-    /// The batches of the current plan; of one as long as the dataset before there is one.
+    /// The batches of the current plan. Before the first: those of a plan as long as the dataset.
     pub(super) slices: Slices,
-    /// Global batches below have their samples for good; later ones may still change places with them.
+    /// Global batches below have their final samples. Those of later ones may still be exchanged.
     pub(super) settled: u32,
-    /// Positions of the plan whose sample came there in exchange.
+    /// Positions of the plan whose sample was exchanged.
     pub(super) exchanged: HashSet<u32>,
     /// Validation scores, one an epoch, in the order of the epochs' first reports.
     pub(super) validation: Vec<Validation>,
     /// A loss was reported since the current plan began.
     pub(super) has_reports: bool,
-    /// No loss was reported in the epoch before the current one, although the sampler draws by losses.
+    /// No loss was reported in the epoch before the current one, although the sampler draws by
+    /// losses.
     pub(super) reports_missing: bool,
-    /// The user was told so.
+    /// The user was warned of it.
     pub(super) warned_of_reports: bool,
-    /// What was wrong with the records that the current epoch did without.
+    /// Faults of the records that the current epoch skipped or substituted.
     pub(super) faults: Faults,
-    /// By rank: how much it was given of the current epoch, since it asked for it last. A rank that
-    /// is further on by now, or gone, counts on.
-    pub(super) given: Vec<Given>,
-    /// By sample: one more than the plan order (batch × ranks + rank) of the latest report of this epoch that scored it.
-    /// Reports arrive in any order; the latest *position* wins, so the table does not depend on timing.
+    /// By rank: its rows of the current epoch, since it asked for it last. A rank that is further
+    /// on by now, or gone, still counts.
+    pub(super) row_counts: Vec<RowCounts>,
+    /// By sample: one more than the plan order (batch × ranks + rank) of the latest report of this
+    /// epoch that scored it. Reports arrive in any order. The latest *position* wins, so the table
+    /// does not depend on timing.
     pub(super) scored_at: Vec<u32>,
     pub(super) epoch_counts: Counts,
     pub(super) total: Counts,
-    /// The state last loaded, and the ranks that have handed it in: every rank loads the same file, once.
+    /// Digest of the state loaded last, and the ranks that have loaded it: every rank loads the
+    /// same file, once.
     pub(super) loaded: Option<(u64, HashSet<u32>)>,
 }
 
@@ -91,7 +105,7 @@ impl Job {
             reports_missing: false,
             warned_of_reports: false,
             faults: Faults::default(),
-            given: vec![Given::default(); spec.world_size as usize],
+            row_counts: vec![RowCounts::default(); spec.world_size as usize],
             scored_at: vec![0; samples as usize],
             epoch_counts: Counts::default(),
             total: Counts::default(),
@@ -111,17 +125,17 @@ impl Job {
         self.settled = 0;
         self.exchanged.clear();
         self.faults = Faults::default();
-        self.given.fill(Given::default());
+        self.row_counts.fill(RowCounts::default());
         self.epoch_counts = Counts::default();
     }
 
-    /// What a rank is told when it is accepted.
+    /// The answer to a rank that is accepted.
     pub(super) fn accepted(&self) -> Accepted {
         let most = self.slices.of_len(self.importance.len());
         Accepted { batches_per_epoch: most.batches_per_epoch(), payload: self.payload }
     }
 
-    /// The accesses that are known, of the plan and the next.
+    /// The known accesses: those of the plan and of the next one.
     pub(super) fn known(&self) -> Known<'_> {
         fn ids(plan: &Option<Plan>) -> &[SampleId] {
             plan.as_ref().map_or(&[], |plan| &plan.ids)
@@ -129,7 +143,7 @@ impl Job {
         Known { plan: ids(&self.plan), next: ids(&self.next_plan) }
     }
 
-    /// How many batches each rank has in `epoch`: of an epoch that is not the current one, the most it can have.
+    /// Batches of each rank in `epoch`. For an epoch that is not the current one it is a maximum.
     pub(super) fn batches_in(&self, epoch: u32) -> u32 {
         let slices =
             if self.epoch() == Some(epoch) { self.slices } else { self.slices.of_len(self.importance.len()) };
@@ -141,7 +155,7 @@ impl Job {
         self.plan.as_ref().map(|plan| plan.epoch)
     }
 
-    /// Applies a change to the epoch's and the job's counts alike.
+    /// Applies a change to the counts of the epoch and of the job.
     pub(super) fn count(&mut self, change: impl Fn(&mut Counts)) {
         change(&mut self.epoch_counts);
         change(&mut self.total);

@@ -1,6 +1,9 @@
-//! Quantiles of read latencies in constant memory: counts per eighth of an octave, the past fading out.
+//! Quantiles of read latencies in constant memory: counts per eighth of an octave. Old reads count
+//! less and less.
 
-/// Buckets per doubling: a quantile is then right to 9 %.
+use serde::Serialize;
+
+/// Buckets per doubling: a quantile is right to 9 %.
 const PER_OCTAVE: u32 = 8;
 /// Up to 2^42 ns, more than an hour.
 const OCTAVES: u32 = 42;
@@ -8,7 +11,16 @@ const BUCKETS: usize = (PER_OCTAVE * OCTAVES) as usize;
 /// Reads after which all counts are halved: quantiles follow a store that changes.
 const FADE_READS: u64 = 16_384;
 
-/// Latencies of the last reads, the latest counting most.
+/// The latency of recent reads.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct ReadLatency {
+    /// Median, microseconds.
+    pub p50_us: f64,
+    /// 99th percentile, microseconds.
+    pub p99_us: f64,
+}
+
+/// Latencies of recent reads.
 #[derive(Clone, Debug)]
 pub(crate) struct Latencies {
     counts: [u32; BUCKETS],
@@ -16,13 +28,7 @@ pub(crate) struct Latencies {
 }
 
 impl Latencies {
-    /// None yet.
-    #[must_use]
-    pub(crate) fn new() -> Self {
-        Self { counts: [0; BUCKETS], total: 0 }
-    }
-
-    /// Takes one in.
+    /// Adds one.
     pub(crate) fn add(&mut self, latency_ns: u64) {
         if let Some(count) = self.counts.get_mut(bucket(latency_ns)) {
             *count += 1;
@@ -34,8 +40,8 @@ impl Latencies {
         }
     }
 
-    /// The latency that a share `quantile` (0 to 1) of the reads stayed within, ns, at most 9 % too high; `None` before
-    /// the first read.
+    /// The `quantile` (0 to 1) of the latencies, ns, at most 9 % too high; `None` before the first
+    /// read.
     #[must_use]
     #[expect(
         clippy::cast_possible_truncation,
@@ -55,7 +61,7 @@ impl Latencies {
 
 impl Default for Latencies {
     fn default() -> Self {
-        Self::new()
+        Self { counts: [0; BUCKETS], total: 0 }
     }
 }
 
@@ -94,7 +100,7 @@ mod tests {
 
     #[test]
     fn quantiles_of_a_thousand() {
-        let mut latencies = Latencies::new();
+        let mut latencies = Latencies::default();
         assert_eq!(latencies.quantile_ns(0.5), None);
         (1..=1000).for_each(|us| latencies.add(us * 1000));
         for (quantile, expected_us) in [(0.0, 1.0), (0.5, 500.0), (0.99, 990.0), (1.0, 1000.0)] {
@@ -105,7 +111,7 @@ mod tests {
 
     #[test]
     fn a_store_that_became_slower_is_seen() {
-        let mut latencies = Latencies::new();
+        let mut latencies = Latencies::default();
         (0..100_000).for_each(|_| latencies.add(1_000_000));
         (0..100_000).for_each(|_| latencies.add(50_000_000));
         assert!(latencies.quantile_ns(0.05).unwrap() >= 50_000_000);

@@ -1,49 +1,54 @@
-//! `shade-core`: the whole brain of the daemon as one deterministic state machine. No I/O, no clock,
-//! no threads; it depends on `shade-formats` alone.
+//! `shade-core`: the whole brain of the daemon as one deterministic state machine. No I/O, no
+//! clock, no threads; it depends on `shade-formats` alone.
 //!
-//! [`Core::step`] takes an [`Event`] (a rank attached, a read came back, rows were filled, blocks
-//! were released, losses arrived). [`Core::advance`] decides what follows, as a list of [`Action`]s
+//! [`Core::step`] takes an [`Event`] (a rank attached, a read ended, rows were filled, blocks were
+//! released, losses arrived). [`Core::advance`] decides what follows, as a list of [`Action`]s
 //! (read this record, fill these rows, publish this batch). The daemon carries actions out and
-//! feeds their results back. So a whole epoch can be replayed without a disk, and a policy has one
+//! feeds the results back. So a whole epoch can be replayed without a disk, and a policy has one
 //! implementation.
 //!
 //! | part | what it decides |
 //! |---|---|
-//! | [`importance`] | scores by sample id, from losses |
+//! | [`importance`] | scores by sample, from losses |
 //! | [`plan`] | the epoch's samples and their order |
 //! | [`cache`] | which records stay in memory |
-//! | `job`, `session`, `epoch`, `snapshot` | the ranks that train together, their epoch, their saved state |
-//! | `open`, `batch`, `fill`, `sizes`, `rows` | batches: opened where a ring has room, filled, sealed, published |
-//! | `access`, `reading`, `neighbours`, `prefetch`, `around`, `stalls` | hits and misses, and which records are read when |
+//! | `brain`, `step` | the state; which event changes it |
+//! | `job`, `session`, `ranks`, `epoch` | the ranks that train together, and their epoch |
+//! | `snapshot`, `fields` | the saved state |
+//! | `open`, `batch`, `fill`, `sizes`, `rows` | batches: opened, filled, published |
+//! | `access`, `reading`, `neighbours` | hits and misses; in which order records are read |
+//! | `outlook`, `prefetch`, `prefetched`, `windows` | what is read ahead of all batches |
+//! | `hedge`, `late_reads`, `latency` | late reads |
 //! | `fault`, `bad_share` | what becomes of bad records |
-//! | `report`, `counts`, `trace`, `latency` | losses, figures, a trace for an observer |
+//! | `report`, `counts`, `stats`, `trace` | losses, figures, a trace for an observer |
 //!
-//! `orders` has the words that the core and its hands share; [`Memory`] and [`Samples`] say what
-//! it asks of memory and of a dataset. [`driver`] runs a core in a world without a machine:
-//! `simulate` and the tests use it.
+//! `orders` has the types that the core shares with readers and workers. [`Memory`] and [`Samples`]
+//! are memory and dataset as the core sees them. [`driver`] runs a core in a world without a
+//! machine: `simulate` and the tests use it.
 //!
-//! A miss becomes a read in one place only ([`access`](self)). A batch is opened only when its
-//! rank's ring has room for it: batches ahead of the trainer are filled along the plan as far as
-//! the ring goes. What is further ahead is prefetched into the cache while the store has nothing
-//! else to do.
+//! A miss becomes a read in one place only (`access`). A batch is opened only when its rank's ring
+//! has room for it: batches ahead of the trainer are filled along the plan as far as the ring goes.
+//! Records further ahead are prefetched into the cache while the store has nothing else to do.
 
 mod access;
 mod action;
-mod around;
 mod bad_share;
 mod batch;
 mod block_size;
+mod brain;
 pub mod cache;
 mod counts;
 pub mod driver;
 mod epoch;
 mod event;
 mod fault;
+mod fields;
 mod fill;
+mod hedge;
 pub mod importance;
 mod job;
+mod late_reads;
 mod latency;
-mod machine;
 mod memory;
 mod neighbours;
 mod open;
@@ -51,6 +56,8 @@ mod orders;
 mod outlook;
 pub mod plan;
 mod prefetch;
+mod prefetched;
+mod ranks;
 mod reading;
 mod report;
 mod rows;
@@ -58,21 +65,25 @@ mod samples;
 mod session;
 mod sizes;
 mod snapshot;
-mod stalls;
+mod stats;
+mod step;
 mod trace;
+mod windows;
 
 pub use action::{Accepted, Action, Refusal};
-pub use around::{WINDOW_BYTES, window_bytes};
 pub use block_size::{BLOCK_UNIT_BYTES, block_bytes_for, charged_bytes};
-pub use counts::{Counts, ReadLatency, Stats};
+pub use brain::{Core, CoreConfig};
+pub use counts::Counts;
 pub use event::{Attach, Event, SessionId};
-pub use machine::{Core, CoreConfig};
+pub use latency::ReadLatency;
 pub use memory::Memory;
 pub use neighbours::{GAP_BYTES_MAX, NEIGHBOURS_MAX, Neighbours, SPAN_BYTES_MAX};
 pub use orders::{
-    Columns, Completion, Fault, FaultKind, FillOrder, Filled, Move, ReadOp, Row, SealOrder, Ticket,
+    Columns, Completion, Fault, FaultKind, FillOrder, FillRow, Filled, FinalizeOrder, Move, ReadOp, Ticket,
 };
 pub use prefetch::PREFETCHES_MAX;
 pub use rows::{SizeFault, indexed_size, row_bytes};
 pub use samples::Samples;
 pub use sizes::{Capacity, CapacityError, RING_BATCHES, staging_bytes};
+pub use stats::Stats;
+pub use windows::{WINDOW_BYTES, window_bytes};

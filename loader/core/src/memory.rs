@@ -1,9 +1,8 @@
-//! What the core asks of the memory that records lie in. The daemon's is an arena; a simulation
-//! counts and has none.
+//! The memory of records as the core sees it. The daemon's is an arena; a simulation has none.
 
-/// Memory for records. Room is taken for a read, holds the record that was read, and is given back.
+/// Memory for records. Room is taken for a read, then holds the record, and is given back.
 pub trait Memory {
-    /// Room for a record. It has one owner.
+    /// Room for a record, with one owner.
     type Room;
     /// A record in memory, shared by the cache and by rows that are being filled.
     type Record: Clone;
@@ -14,16 +13,16 @@ pub trait Memory {
     fn take(&mut self, bytes: u64) -> Option<Self::Room>;
     /// Takes room back.
     fn give(&mut self, room: Self::Room);
-    /// Takes a record's room back, unless somebody else holds the record.
+    /// Takes a record's room back, unless there is another holder.
     fn release(&mut self, record: Self::Record);
-    /// Bytes that nobody owns.
+    /// Free bytes.
     fn free_bytes(&self) -> u64;
-    /// Bytes that there are.
+    /// All bytes.
     fn total_bytes(&self) -> u64;
 
     /// The record that was read into `room`; `checked` if its checksum was compared.
     fn record(room: Self::Room, checked: bool) -> Self::Record;
-    /// How many hold the record.
+    /// Number of holders of the record.
     fn holders(record: &Self::Record) -> usize;
     /// Whether its checksum was compared.
     fn is_checked(record: &Self::Record) -> bool;

@@ -1,79 +1,82 @@
-//! Which wanted records lie so close to each other that one read brings them all. Pure.
+//! Which queued records lie close enough to each other for one read. Pure.
 
 use std::collections::BTreeMap;
 
 use shade_formats::{SampleId, ShardId};
 
-/// Bytes of a shard that one read of neighbours spans at most: half of what Linux' NFS client and server agree on by
-/// default (512 KiB to 1 MiB), so that it stays one RPC.
+/// Limit of the bytes of a shard that one read of neighbours spans: half of what Linux' NFS client
+/// and server agree on by default (512 KiB to 1 MiB), so that it stays one RPC.
 pub const SPAN_BYTES_MAX: u32 = 256 * 1024;
-/// Unwanted bytes that are read along rather than begin another read. By simulation (`shade-benches coalesce`): from
-/// 0.1 ms and 16 Gbit to 10 ms and 1 Gbit, 600 B to 12 KB a record, 16 KiB is 0.98 to 2.1 times as fast as reading alone;
-/// 32 KiB gains more on fast links and falls to 0.76 on a link of 1 Gbit.
+/// Limit of the unwanted bytes between two neighbours. By simulation (`shade-benches coalesce`),
+/// for stores from 0.1 ms and 16 Gbit/s to 10 ms and 1 Gbit/s and records of 600 B to 12 KB: 16 KiB
+/// is 0.98 to 2.1 times as fast as reading each record alone. 32 KiB gains more on fast links and
+/// falls to 0.76 on a link of 1 Gbit/s.
 pub const GAP_BYTES_MAX: u32 = 16 * 1024;
-/// Neighbours in one read at most.
+/// Limit of the records in one read.
 pub const NEIGHBOURS_MAX: usize = 128;
 
-/// Records that wait to be read, by where they lie.
+/// Records that are queued to be read, by where they lie.
 #[derive(Debug)]
 pub struct Neighbours {
-    wanted: BTreeMap<(ShardId, u64), Wanted>,
+    queued: BTreeMap<(ShardId, u64), QueuedRecord>,
     gap_bytes_max: u32,
     span_bytes_max: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Wanted {
+struct QueuedRecord {
     sample: SampleId,
     len: u32,
 }
 
 impl Neighbours {
-    /// None yet; neighbours are at most `gap_bytes_max` apart and span at most `span_bytes_max` together.
+    /// No records. Neighbours are at most `gap_bytes_max` apart and span at most `span_bytes_max`
+    /// together.
     #[must_use]
     pub fn new(gap_bytes_max: u32, span_bytes_max: u32) -> Self {
-        Self { wanted: BTreeMap::new(), gap_bytes_max, span_bytes_max }
+        Self { queued: BTreeMap::new(), gap_bytes_max, span_bytes_max }
     }
 
-    /// `sample` waits, whose record of `len` bytes lies at `offset` in `shard`.
+    /// The record of `sample` is queued: `len` bytes at `offset` of `shard`.
     pub fn insert(&mut self, sample: SampleId, shard: ShardId, offset: u64, len: u32) {
-        self.wanted.insert((shard, offset), Wanted { sample, len });
+        self.queued.insert((shard, offset), QueuedRecord { sample, len });
     }
 
-    /// The record at `offset` in `shard` waits no more.
+    /// The record at `offset` of `shard` is not queued any more.
     pub fn remove(&mut self, shard: ShardId, offset: u64) {
-        self.wanted.remove(&(shard, offset));
+        self.queued.remove(&(shard, offset));
     }
 
-    /// Takes the record at `offset` in `shard` and its neighbours out and puts them into `group`, in the order of their
-    /// offsets; only itself where it has none, nothing where it does not wait.
+    /// Takes the record at `offset` of `shard` and its neighbours out and puts them into `group`,
+    /// by offset: only itself where it has no neighbours, nothing where it is not queued.
     ///
-    /// Grows from the record on, first behind it, then before it, so that what is wanted soonest decides.
+    /// The group grows from that record, first behind it, then before it: the record needed first
+    /// decides.
     pub fn take(&mut self, shard: ShardId, offset: u64, group: &mut Vec<(u64, SampleId)>) {
         group.clear();
-        let Some(first) = self.wanted.remove(&(shard, offset)) else { return };
+        let Some(first) = self.queued.remove(&(shard, offset)) else { return };
         let (mut start, mut end) = (offset, offset + u64::from(first.len));
         group.push((offset, first.sample));
-        for (&(_, at), wanted) in self.wanted.range((shard, offset + 1)..=(shard, u64::MAX)) {
-            let reaches = at + u64::from(wanted.len);
+        for (&(_, at), record) in self.queued.range((shard, offset + 1)..=(shard, u64::MAX)) {
+            let reaches = at + u64::from(record.len);
             if group.len() >= NEIGHBOURS_MAX || !self.fits(at.saturating_sub(end), reaches - start) {
                 break;
             }
             end = end.max(reaches);
-            group.push((at, wanted.sample));
+            group.push((at, record.sample));
         }
-        for (&(_, at), wanted) in self.wanted.range((shard, 0)..(shard, offset)).rev() {
-            let gap = start.saturating_sub(at + u64::from(wanted.len));
+        for (&(_, at), record) in self.queued.range((shard, 0)..(shard, offset)).rev() {
+            let gap = start.saturating_sub(at + u64::from(record.len));
             if group.len() >= NEIGHBOURS_MAX || !self.fits(gap, end - at) {
                 break;
             }
             start = at;
-            group.push((at, wanted.sample));
+            group.push((at, record.sample));
         }
         if group.len() > 1 {
             group.sort_unstable();
             for (at, _) in group {
-                self.wanted.remove(&(shard, *at));
+                self.queued.remove(&(shard, *at));
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Batches are opened where a ring has room: laid out, and every sample looked up.
+//! Opening of batches where a ring has room: rows are laid out, and every sample is looked up.
 
 use std::hint::black_box;
 
@@ -8,11 +8,11 @@ use shade_formats::{Draw, Size};
 
 use crate::action::Action;
 use crate::bad_share::Faults;
-use crate::batch::{Batch, BatchRow, Progress, RowRef, RowState};
+use crate::batch::{Batch, BatchRow, BatchStage, RowId, RowState};
+use crate::brain::Core;
 use crate::cache::Cache;
 use crate::importance::Importance;
 use crate::job::Job;
-use crate::machine::Core;
 use crate::memory::Memory;
 use crate::plan::{Plan, Slot};
 use crate::rows::row_bytes;
@@ -20,13 +20,13 @@ use crate::samples::Samples;
 use crate::sizes::{layout_of, room_bytes};
 use crate::trace::{open_line, trace};
 
-/// Batches opened before their rows are handed to workers: at an epoch's start a whole ring is to be opened, and nobody has
-/// anything else to do.
+/// Batches opened before their rows go to workers. An epoch begins with a whole ring to open, while
+/// the workers are idle.
 const OPENED_AT_ONCE: usize = 2;
 
 impl<M: Memory> Core<M> {
-    /// Opens some batches, the one furthest behind in the plan first, so that ranks stay abreast. `true`: there may be more to
-    /// be opened.
+    /// Opens some batches, the first of the plan first, so that no rank gets ahead of others.
+    /// Returns `true` if there may be more to open.
     pub(super) fn open_batches(&mut self, now_ns: u64, actions: &mut Vec<Action<M>>) -> bool {
         let Some(epoch) = self.job.as_ref().and_then(Job::epoch) else { return false };
         let batches = self.job.as_ref().map_or(0, |job| job.slices.batches_per_epoch());
@@ -39,8 +39,8 @@ impl<M: Memory> Core<M> {
                 .enumerate()
                 .filter(|(at, s)| s.ready && full.get(*at) == Some(&false) && s.has_descriptor())
                 .filter_map(|(at, s)| {
-                    let wanted = s.wanted.filter(|w| w.epoch == epoch && w.next_batch < batches)?;
-                    Some((wanted.next_batch, s.rank, at))
+                    let request = s.request.filter(|r| r.epoch == epoch && r.next_batch < batches)?;
+                    Some((request.next_batch, s.rank, at))
                 })
                 .min();
             let Some((_, _, at)) = next else {
@@ -56,20 +56,20 @@ impl<M: Memory> Core<M> {
         true
     }
 
-    /// Opens the next batch of the session at `at`; `false` when its ring has no room.
+    /// Opens the next batch of the session at `at`. Returns `false` if its ring has no room.
     fn open_batch(&mut self, at: usize, now_ns: u64, actions: &mut Vec<Action<M>>) -> bool {
         self.look_ahead();
-        if let Some(wanted) = self.sessions.get(at).and_then(|session| session.wanted) {
-            self.exchange(wanted.next_batch);
+        if let Some(request) = self.sessions.get(at).and_then(|session| session.request) {
+            self.exchange(request.next_batch);
         }
         let (Some(job), Some(session)) = (&mut self.job, self.sessions.get_mut(at)) else { return false };
-        let (Some(plan), Some(wanted)) = (&job.plan, &mut session.wanted) else { return false };
-        let slots = job.slices.batch(wanted.next_batch, session.rank, plan);
+        let (Some(plan), Some(request)) = (&job.plan, &mut session.request) else { return false };
+        let slots = job.slices.batch(request.next_batch, session.rank, plan);
         let mut rows = plan_rows(job, &slots, plan, &*self.index);
         let data_len = rows.last().map_or(0, |row| row.offset + row.room);
         let capacity = u32::try_from(rows.len()).unwrap_or(u32::MAX);
         let layout = BatchLayout::new(layout_of(job.spec.output), capacity.max(1), data_len);
-        // With samples that come more than once a batch can be larger than any that the ring was made for.
+        // With repeated samples a batch can be larger than the ring allows.
         let layout = match layout.and_then(|layout| session.payload.check_fits(layout.total).map(|()| layout))
         {
             Ok(layout) => layout,
@@ -83,21 +83,21 @@ impl<M: Memory> Core<M> {
             return false;
         };
         rows.iter_mut().for_each(|row| row.offset += offset + layout.data);
-        look_at_all::<M>(&self.cache, &job.importance, &rows);
+        touch_all::<M>(&self.cache, &job.importance, &rows);
         let seq = session.next_seq;
         session.next_seq += 1;
         let accesses: Vec<_> = rows.iter().map(|row| row.sample).zip(slots).collect();
         let batch = Batch {
             seq,
-            generation: wanted.generation,
-            epoch: wanted.epoch,
-            number: wanted.next_batch,
+            generation: request.generation,
+            epoch: request.epoch,
+            number: request.next_batch,
             offset,
             layout,
             pending: rows.len(),
             ready: Vec::with_capacity(rows.len()),
             rows,
-            progress: Progress::Filling,
+            stage: BatchStage::Filling,
             failure: None,
             faults: Faults::default(),
             abandoned: false,
@@ -109,13 +109,13 @@ impl<M: Memory> Core<M> {
             slot_wait_ns: session.blocked_since_ns.take().map_or(0, |since| now_ns.saturating_sub(since)),
             fill_ns: 0,
         };
-        wanted.next_batch += 1;
+        request.next_batch += 1;
         let mut open = self.observed.then(|| open_line(session.rank, &batch));
         session.open.push_back(batch);
         let session = session.id;
         for (position, (sample, slot)) in (0..capacity).zip(accesses) {
             self.foresee(sample, slot);
-            let row = RowRef { session, seq, position };
+            let row = RowId { session, seq, position };
             let mut served = self.access(sample, row);
             if self.was_exchanged(slot.position) && served == Served::Hit {
                 served = Served::Exchanged;
@@ -130,41 +130,39 @@ impl<M: Memory> Core<M> {
         true
     }
 
-    /// Counts one access, in its batch, its epoch and its job.
-    pub(super) fn count_access(&mut self, row: RowRef, served: Served) {
-        if let Some(batch) = self.session_mut(row.session).and_then(|s| s.batch_mut(row.seq)) {
+    /// Counts one access in its batch, its epoch and its job.
+    pub(super) fn count_access(&mut self, row: RowId, served: Served) {
+        if let Some(batch) = self.batch_mut(row.session, row.seq) {
             match served {
                 Served::Hit | Served::Joined | Served::Exchanged => batch.hits += 1,
-                // Each was read for this row.
                 Served::Miss | Served::Prefetched => batch.misses += 1,
             }
         }
-        if let Some(job) = &mut self.job {
-            job.count(|counts| {
-                counts.accesses += 1;
-                match served {
-                    Served::Hit => counts.hits += 1,
-                    Served::Joined => {
-                        counts.hits += 1;
-                        counts.joined += 1;
-                    }
-                    Served::Prefetched => counts.prefetched += 1,
-                    Served::Exchanged => counts.exchanged += 1,
-                    Served::Miss => counts.misses += 1,
+        self.count(|counts| {
+            counts.accesses += 1;
+            match served {
+                Served::Hit => counts.hits += 1,
+                Served::Joined => {
+                    counts.hits += 1;
+                    counts.joined += 1;
                 }
-            });
-        }
+                Served::Prefetched => counts.prefetched += 1,
+                Served::Exchanged => counts.exchanged += 1,
+                Served::Miss => counts.misses += 1,
+            }
+        });
     }
 }
 
-/// Looks at what accesses to `rows` will look at. One after the other, each would wait for its own cache lines; looked at
-/// together they come at the same time, which saves a quarter of a hit (`shade-benches core`).
-fn look_at_all<M: Memory>(cache: &Cache<M::Record>, importance: &Importance, rows: &[BatchRow]) {
+/// Touches the memory that accesses to `rows` need. One after the other, each access would wait for
+/// its own cache lines. Touched together they come at the same time, which saves a quarter of a hit
+/// (`shade-benches core`).
+fn touch_all<M: Memory>(cache: &Cache<M::Record>, importance: &Importance, rows: &[BatchRow]) {
     let residents = || rows.iter().filter_map(|row| cache.get(row.sample));
     let uses = rows.iter().map(|row| importance.uses(row.sample)).max();
     let holders = residents().map(M::holders).max();
     let checked = residents().filter(|record| M::is_checked(record)).count();
-    // To be looked at is all that they are for.
+    // The values are of no use.
     black_box((uses, holders, checked));
 }
 
@@ -175,7 +173,7 @@ fn plan_rows(job: &Job, slots: &[Slot], plan: &Plan, index: &dyn Samples) -> Vec
         let &sample = plan.ids.get(slot.position as usize)?;
         Some((sample, index.entry(sample)?))
     };
-    // Looked at together, for the same reason as in `look_at_all`.
+    // Touches all entries first, for the same reason as `touch_all`.
     let known = slots.iter().filter(|slot| entry_of(slot).is_some()).count();
     let mut offset = 0;
     let mut rows = Vec::with_capacity(known);

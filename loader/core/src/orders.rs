@@ -1,7 +1,7 @@
-//! What the core asks of those who read and fill, and what they answer.
+//! What the core orders from readers and workers, and what they answer.
 //!
-//! The hands (`shade-reads`, the daemon's workers, a simulation) import these words. What room and
-//! records are is theirs: `R` stands for it (see [`Memory`](crate::Memory)).
+//! `shade-reads`, the daemon's workers and a simulation import these types. `R` is their type of a
+//! record or of the room for one (see [`Memory`](crate::Memory)).
 
 use std::fmt;
 use std::time::Duration;
@@ -14,18 +14,18 @@ use shade_formats::{Draw, SampleId, ShardId, Size};
 /// Why a record could not be read, or a row not be filled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// What follows from it.
+    /// What becomes of the row.
     pub kind: FaultKind,
     /// What went wrong, for people. The core adds sample, path, shard and offset.
     pub text: String,
 }
 
-/// What follows from a fault.
+/// What becomes of a row with a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultKind {
-    /// The record is bad: the job's `on_error` says what becomes of it.
+    /// The record is bad: the job's `on_error` decides.
     Record,
-    /// The bytes are not those that were packed. A row that meets it has its record read once more.
+    /// The bytes are not those that were packed: the record is read once more.
     Checksum,
     /// The store or the whole dataset is in trouble: an error whatever `on_error` says.
     Store,
@@ -40,109 +40,109 @@ impl fmt::Display for Fault {
 /// A record to read.
 #[derive(Debug)]
 pub struct ReadOp<R> {
-    /// Which of the core's reads this is or belongs to; for the core alone.
+    /// The number of the read, for the core alone. Neighbours read together have the same.
     pub flight: u64,
-    /// Whose record it is.
+    /// The sample.
     pub sample: SampleId,
-    /// The shard that holds it.
+    /// The shard that holds its record.
     pub shard: ShardId,
-    /// Where in the shard, in bytes; a multiple of 512.
+    /// Byte of the shard at which it begins; a multiple of 512.
     pub offset: u64,
     /// Stored length in bytes.
     pub len: u32,
     /// CRC32C of the stored bytes.
     pub crc32c: u32,
-    /// It came before and was wrong: compare the checksum on arrival, and if it is wrong again, the
-    /// shard's file with what was packed.
+    /// The record was read before with a wrong checksum: compare it on arrival. If it is wrong
+    /// again, compare the shard's file with what was packed.
     pub recheck: bool,
-    /// Where the bytes go; at least `len`. Behind the record, up to the next multiple of 512,
-    /// anything may be written.
+    /// Room for at least `len` bytes. Behind the record, up to the next multiple of 512, anything
+    /// may be written.
     pub blocks: R,
 }
 
-/// A read that has ended. `F` is the reader's own kind of fault, until the core is told.
+/// A read that has ended. `F` is the reader's own type of fault, until the core is told.
 #[derive(Debug)]
 pub struct Completion<R, F = Fault> {
     /// The read as submitted, with its blocks.
     pub op: ReadOp<R>,
-    /// Whether the blocks hold what the store gave for the record; after a fault they hold
-    /// anything.
+    /// Whether the blocks hold the record's bytes. After a fault they hold anything.
     pub outcome: Result<(), F>,
-    /// Whether the record's CRC32C was found to be right: that of neighbours is compared while they
-    /// are copied apart. That of a record read straight into its blocks is left to the worker that
-    /// fills its first row: in the thread that reads it took as long as all the rest.
+    /// Whether the record's CRC32C was compared, and right. Neighbours are compared while they are
+    /// copied apart. A record read straight into its blocks is left to the worker that fills its
+    /// first row: in the reading thread the comparison took as long as all the rest.
     pub checked: bool,
-    /// What the store took, from the first try to the end of the last.
+    /// Time from the first try to the end of the last.
     pub latency: Duration,
 }
 
 impl<R, F> Completion<R, F> {
-    /// The same with its fault in the core's words.
+    /// The same with the core's type of fault.
     pub fn map_fault(self, fault: impl FnOnce(&F) -> Fault) -> Completion<R> {
         let Self { op, outcome, checked, latency } = self;
         Completion { op, outcome: outcome.map_err(|of_read| fault(&of_read)), checked, latency }
     }
 }
 
-/// Names a batch while it is made.
+/// Names an open batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Ticket {
     /// The session whose ring it goes to.
     pub session: u32,
-    /// Number of its descriptor.
+    /// Sequence number of its descriptor.
     pub seq: u64,
 }
 
-/// One row of a batch.
+/// A row to fill.
 #[derive(Debug)]
-pub struct Row<R> {
-    /// Place in the batch, from 0.
+pub struct FillRow<R> {
+    /// Position in the batch, from 0.
     pub position: u32,
-    /// Whose record it is.
+    /// The sample.
     pub sample: SampleId,
-    /// What the index says of it. The core has looked it up, and another CPU would wait for that memory anew.
+    /// Its entry of the index. The core has looked it up; another CPU would wait for that memory
+    /// anew.
     pub entry: Entry,
     /// Byte in the payload segment where the row's bytes go.
     pub offset: u64,
     /// Bytes reserved there: those of [`row_bytes`](crate::row_bytes).
     pub len: u64,
-    /// What decides which part of the image it is; of no matter for raw output.
+    /// Keys of the random crop; unused for raw output.
     pub draw: Draw,
-    /// Set by the worker: of an image in its own size; 0 x 0 where all have one size or the row is raw.
+    /// Set by the worker for an image in its own size; else 0 x 0.
     pub size: Size,
-    /// The record as it is stored. The worker gives it back and keeps no clone, so that the core can take the blocks out of
-    /// the last one.
+    /// The record as stored. The worker gives it back and keeps no clone, so that the core can take
+    /// back the blocks of the last one.
     pub record: R,
 }
 
-/// Fill these rows.
+/// The order to fill some rows of a batch.
 #[derive(Debug)]
 pub struct FillOrder<R> {
-    /// Their batch.
+    /// The batch.
     pub ticket: Ticket,
-    /// What to make of the records.
+    /// What a record becomes.
     pub output: Output,
-    /// A part of the batch's rows.
-    pub rows: Vec<Row<R>>,
+    /// The rows.
+    pub rows: Vec<FillRow<R>>,
 }
 
-/// A [`FillOrder`], done. `F` is the worker's own kind of fault, until the core is told.
+/// A [`FillOrder`] that was carried out. `F` is the worker's own type of fault, until the core is
+/// told.
 #[derive(Debug)]
 pub struct Filled<R, F = Fault> {
     /// The batch.
     pub ticket: Ticket,
-    /// Every row of the order, in its order. They hold what was asked for, but for those with a fault: what these hold is
-    /// unspecified.
-    pub rows: Vec<Row<R>>,
-    /// What is wrong with which of `rows`, by ascending position in them. By itself, as next to no row has one, and rows are
-    /// handed back and forth by the million a second.
+    /// The rows of the order, in its order. The bytes of a row with a fault are unspecified.
+    pub rows: Vec<FillRow<R>>,
+    /// Faults with their positions in `rows`, ascending. They are no part of the rows: nearly no
+    /// row has one, and rows go back and forth by the million a second.
     pub faults: Vec<(usize, F)>,
-    /// Time a worker spent on it.
+    /// Time that the worker spent on it.
     pub fill_ns: u64,
 }
 
 impl<R, F> Filled<R, F> {
-    /// The same with its faults in the core's words.
+    /// The same with the core's type of fault.
     pub fn map_fault(self, fault: impl Fn(&F) -> Fault) -> Filled<R> {
         let Self { ticket, rows, faults, fill_ns } = self;
         let faults = faults.into_iter().map(|(at, of_row)| (at, fault(&of_row))).collect();
@@ -150,9 +150,9 @@ impl<R, F> Filled<R, F> {
     }
 }
 
-/// Complete a batch whose rows are all filled or given up.
+/// The order to complete a batch whose rows are all filled or given up.
 #[derive(Debug)]
-pub struct SealOrder {
+pub struct FinalizeOrder {
     /// The batch.
     pub ticket: Ticket,
     /// Byte in the payload segment where the batch's block begins.
@@ -161,11 +161,11 @@ pub struct SealOrder {
     pub layout: BatchLayout,
     /// What to write there.
     pub columns: Columns,
-    /// Done before, one after the other.
+    /// Moves to carry out before, one after the other.
     pub moves: Vec<Move>,
 }
 
-/// The columns of a batch, a value for each delivered row; at most the layout's capacity.
+/// The columns of a batch: a value for each delivered row, at most the layout's capacity.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Columns {
     /// Sample ids.
@@ -176,23 +176,24 @@ pub struct Columns {
     pub weights: Vec<f32>,
     /// `FLAG_SUBSTITUTED` and `FLAG_PADDING` of [`shade_formats::ring`].
     pub flags: Vec<u32>,
-    /// Where each row's bytes begin, from the start of the data; empty unless the layout has such a column, as those that follow.
+    /// First byte of each row, from the start of the data. This column and those below are empty
+    /// unless the layout has them.
     pub offsets: Vec<u64>,
-    /// How many bytes each row has.
+    /// Bytes of each row.
     pub lens: Vec<u64>,
-    /// Rows of pixels of each image.
+    /// Height of each image.
     pub heights: Vec<u32>,
-    /// Columns of pixels of each image.
+    /// Width of each image.
     pub widths: Vec<u32>,
 }
 
-/// Bytes to move down in the payload, to close the gap that a row left which is not delivered.
+/// Bytes to move down in the payload, into the gap of a row that is not delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Move {
     /// First byte now, in the payload segment.
     pub from: u64,
-    /// First byte then; may overlap.
+    /// First byte afterwards; the two may overlap.
     pub to: u64,
-    /// How many.
+    /// Number of bytes.
     pub len: u64,
 }

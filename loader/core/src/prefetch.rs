@@ -1,62 +1,22 @@
-//! Reads of records that no batch wants yet, into the cache, while nothing else is to be read.
+//! Reads of records that no batch wants yet, into the cache.
 //!
-//! They follow the plan: the next use that is missing is read first, as soon as there is room for it. Room is what is free
-//! and what holds samples with no known use. A sample whose use is known gives way to none that is prefetched, even if it
-//! is used later: its hit would become a read, so no read would be saved, only moved.
-
-use std::collections::{HashMap, HashSet};
+//! While no batch waits for a read, prefetches follow the plan: the next use that is missing is
+//! read first, as soon as there is room for it. Room is what is free and what holds samples without
+//! a known use. A sample whose use is known gives way to no prefetch, even if it is used later: its
+//! hit would become a read, so no read would be saved.
+//!
+//! Where there are `windows`, a read also brings along the records around it.
 
 use shade_formats::SampleId;
 
 use crate::action::Action;
 use crate::block_size::charged_bytes;
-use crate::machine::Core;
+use crate::brain::Core;
 use crate::memory::Memory;
 
-/// Prefetches in flight at most: the reads of batches come first, and must not find the store full.
+/// Limit of prefetches in flight: the reads of batches come first, and must not find the store
+/// full.
 pub const PREFETCHES_MAX: u32 = 32;
-
-/// What was prefetched and is not used yet.
-#[derive(Debug, Default)]
-pub(super) struct Prefetch {
-    /// The position of the known accesses from which on to look.
-    at: u32,
-    /// On their way, with the bytes that they will take of the cache.
-    coming: HashMap<SampleId, u64>,
-    /// In the cache.
-    here: HashSet<SampleId>,
-}
-
-impl Prefetch {
-    /// Other accesses are known from now on.
-    pub(super) fn rewind(&mut self) {
-        self.at = 0;
-    }
-
-    /// The sample, which nobody wants, is to be read, and will take so many bytes of the cache.
-    pub(super) fn expect(&mut self, sample: SampleId, bytes: u64) {
-        self.coming.insert(sample, bytes);
-    }
-
-    /// The sample is used or leaves: whether a prefetch had brought it.
-    pub(super) fn take(&mut self, sample: SampleId) -> bool {
-        !self.here.is_empty() && self.here.remove(&sample)
-    }
-
-    /// A row waits for a read under way: whether it is a prefetch, that came too late.
-    pub(super) fn join(&mut self, sample: SampleId) -> bool {
-        self.coming.remove(&sample).is_some()
-    }
-
-    /// A read is back: whether it was a prefetch that nobody has waited for.
-    pub(super) fn came_back(&mut self, sample: SampleId, kept: bool) -> bool {
-        let prefetched = self.coming.remove(&sample).is_some();
-        if prefetched && kept {
-            self.here.insert(sample);
-        }
-        prefetched
-    }
-}
 
 impl<M: Memory> Core<M> {
     /// Prefetches while the store has nothing else to do.
@@ -66,37 +26,37 @@ impl<M: Memory> Core<M> {
         }
         while self.reading.next(&*self.index).is_none() {
             let Some((sample, bytes)) = self.find_prefetch() else { return };
-            self.prefetch.expect(sample, bytes);
+            self.prefetched.request(sample, bytes);
             // Not again if it fails: the batch that wants it tries once more, and tells.
-            self.prefetch.at = self.prefetch.at.saturating_add(1);
-            self.reading.want_ahead(sample, &*self.index);
-            if let Some(job) = &mut self.job {
-                job.count(|counts| counts.prefetches += 1);
-            }
+            self.prefetched.at = self.prefetched.at.saturating_add(1);
+            self.reading.prefetch(sample, &*self.index);
+            self.count(|counts| counts.prefetches += 1);
             self.submit_reads(now_ns, actions);
         }
     }
 
-    /// The next sample of the known accesses that is missing, with its bytes, if there is room for it and for its read.
+    /// The next sample of the known accesses that is missing, with its bytes, if there is room for
+    /// it and for its read.
     fn find_prefetch(&mut self) -> Option<(SampleId, u64)> {
         let job = self.job.as_ref()?;
         let sight = job.outlook.as_ref()?.sight();
         let epoch = job.epoch()?;
         let most = self.config.prefetches_max.min(self.reads_submitted_max / 2);
-        if self.prefetch.coming.len() >= most as usize {
+        if self.prefetched.in_flight.len() >= most as usize {
             return None;
         }
-        let wanted = self.sessions.iter().filter_map(|session| session.wanted);
-        let opened = wanted.filter(|wanted| wanted.epoch == epoch).map(|wanted| wanted.next_batch).max()?;
+        let opened = self.next_batches(epoch).max()?;
         let known = job.known();
-        let mut at = self.prefetch.at.max(job.slices.start(opened));
+        let mut at = self.prefetched.at.max(job.slices.start(opened));
         let missing = loop {
             match known.get(at) {
-                Some(sample) if self.cache.get(sample).is_some() || self.reading.is_wanted(sample) => at += 1,
+                Some(sample) if self.cache.get(sample).is_some() || self.reading.is_pending(sample) => {
+                    at += 1;
+                }
                 missing => break missing,
             }
         };
-        self.prefetch.at = at;
+        self.prefetched.at = at;
         // The cache would not keep what it does not know to be used.
         let sample = missing.filter(|_| at < sight)?;
         let bytes = charged_bytes(self.index.entry(sample)?.stored_len, self.config.block_bytes);
@@ -105,11 +65,31 @@ impl<M: Memory> Core<M> {
         if self.free.free_bytes() < reserve.saturating_add(bytes) {
             return None;
         }
-        let coming: u64 = self.prefetch.coming.values().sum();
+        let in_flight: u64 = self.prefetched.in_flight.values().sum();
         let pinned = |held: &M::Record| M::holders(held) > 1;
         let importance = &self.job.as_ref()?.importance;
         self.cache
-            .has_unused_room(coming.saturating_add(bytes), importance, pinned)
+            .has_unused_room(in_flight.saturating_add(bytes), importance, pinned)
             .then_some((sample, bytes))
+    }
+
+    /// Prefetches the records around `sample`, which is about to be read. Not until a first batch
+    /// is published, which this would delay.
+    pub(super) fn widen(&mut self, sample: SampleId) {
+        let Some(windows) = &mut self.windows else { return };
+        if !self.sessions.iter().any(|session| session.first_unpublished() > 0) {
+            return;
+        }
+        let mut added = 0;
+        for id in windows.around(sample, &*self.index) {
+            if self.cache.get(id).is_some() || self.reading.is_pending(id) || !windows.bring(id) {
+                continue;
+            }
+            let Some(entry) = self.index.entry(id) else { continue };
+            self.prefetched.request(id, charged_bytes(entry.stored_len, self.config.block_bytes));
+            self.reading.prefetch(id, &*self.index);
+            added += 1;
+        }
+        self.count(|counts| counts.prefetches += added);
     }
 }

@@ -1,11 +1,11 @@
-//! Records on their way from storage: who waits for them, in which order they are asked for, which flight brings them.
+//! Records on their way from storage: which rows wait for them, in which order they are requested,
+//! which read brings them.
 
 use std::collections::{HashMap, VecDeque};
 
-use shade_formats::SampleId;
-use shade_formats::index::Entry;
+use shade_formats::{SampleId, ShardId};
 
-use crate::batch::RowRef;
+use crate::batch::RowId;
 use crate::event::SessionId;
 use crate::neighbours::{Neighbours, SPAN_BYTES_MAX};
 use crate::samples::Samples;
@@ -13,57 +13,57 @@ use crate::samples::Samples;
 /// Number of a flight: one read of the store, which brings one record or several neighbours.
 pub(super) type FlightId = u64;
 
-/// The records wanted from storage. Single flight: a record is asked for once, however many rows wait for it.
+/// The records to read. Single flight: a record is requested once, however many rows wait for it.
 #[derive(Debug)]
 pub(super) struct Reading {
-    wanted: HashMap<SampleId, Wanted>,
-    /// Records wanted and not yet asked for, in plan order; those that went with a neighbour are still in it.
+    pending: HashMap<SampleId, PendingRead>,
+    /// Pending records to request, in plan order. Those that went with a neighbour are still in it.
     queued: VecDeque<SampleId>,
     neighbours: Neighbours,
-    /// By number, from `first_flight` on: the oldest first. `None` are back already.
-    flights: VecDeque<Option<Flying>>,
+    /// By number, from `first_flight` on: the oldest first. `None` have ended.
+    flights: VecDeque<Option<Flight>>,
     first_flight: FlightId,
     in_flight: usize,
-    /// Records of those flights that are not back yet.
     records_in_flight: usize,
-    /// Since when the oldest flight has been that.
+    /// When the oldest flight became the oldest.
     oldest_since_ns: u64,
-    /// The group that was asked for last, with offsets; kept for its memory.
+    /// The group that was found last, with offsets; kept for its memory.
     group: Vec<(u64, SampleId)>,
 }
 
+/// A record that is queued or in flight.
 #[derive(Debug, Default)]
-struct Wanted {
-    waiting: Vec<RowRef>,
-    /// It is wanted even if no row waits.
-    ahead: bool,
-    /// It came before and was not what was packed.
-    doubted: bool,
-    /// Flights that will bring it; 0 while it is queued, 2 when it is hedged.
+struct PendingRead {
+    waiting: Vec<RowId>,
+    /// It is read even if no row waits.
+    is_prefetch: bool,
+    /// It was read before with a wrong checksum.
+    recheck: bool,
+    /// Number of flights that will bring it: 0 while it is queued, 2 when it is hedged.
     flights: u32,
-    /// The first of them. Earlier ones were asked for when it was wanted before, and a hedge was faster.
+    /// The first of them. Flights before it belong to an earlier request, which a hedge answered.
     first_flight: Option<FlightId>,
 }
 
-/// A flight submitted and not yet back.
+/// A flight submitted and not yet ended.
 #[derive(Debug)]
-pub(super) struct Flying {
+pub(super) struct Flight {
     pub(super) submitted_ns: u64,
     /// The first of its records.
     pub(super) first: SampleId,
-    /// Its records.
+    /// Number of its records.
     pub(super) records: u32,
-    /// Those that are not back.
+    /// Records that have not come.
     missing: u32,
     /// It was hedged, or is a hedge itself.
     pub(super) hedged: bool,
 }
 
 impl Reading {
-    /// Nothing yet; neighbours up to `gap_bytes_max` apart are read together.
+    /// Nothing to read. Neighbours up to `gap_bytes_max` apart are read together.
     pub(super) fn new(gap_bytes_max: u32) -> Self {
         Self {
-            wanted: HashMap::new(),
+            pending: HashMap::new(),
             queued: VecDeque::new(),
             neighbours: Neighbours::new(gap_bytes_max, SPAN_BYTES_MAX),
             flights: VecDeque::new(),
@@ -75,23 +75,24 @@ impl Reading {
         }
     }
 
-    /// `row` wants `sample`. `false` when it was wanted already: the row waits along.
-    pub(super) fn want(&mut self, sample: SampleId, row: RowRef, index: &dyn Samples) -> bool {
-        if let Some(wanted) = self.wanted.get_mut(&sample) {
-            wanted.waiting.push(row);
+    /// `row` needs the record of `sample`. Returns `false` if it is pending already: then the row
+    /// joins.
+    pub(super) fn request(&mut self, sample: SampleId, row: RowId, index: &dyn Samples) -> bool {
+        if let Some(read) = self.pending.get_mut(&sample) {
+            read.waiting.push(row);
             return false;
         }
-        self.queue(sample, Wanted { waiting: vec![row], ..Wanted::default() }, index);
+        self.queue(sample, PendingRead { waiting: vec![row], ..PendingRead::default() }, index);
         true
     }
 
-    /// `sample`, which nobody wants, is to be read all the same.
-    pub(super) fn want_ahead(&mut self, sample: SampleId, index: &dyn Samples) {
-        self.queue(sample, Wanted { ahead: true, ..Wanted::default() }, index);
+    /// Requests a record that is not pending and no row waits for.
+    pub(super) fn prefetch(&mut self, sample: SampleId, index: &dyn Samples) {
+        self.queue(sample, PendingRead { is_prefetch: true, ..PendingRead::default() }, index);
     }
 
-    fn queue(&mut self, sample: SampleId, wanted: Wanted, index: &dyn Samples) {
-        self.wanted.insert(sample, wanted);
+    fn queue(&mut self, sample: SampleId, read: PendingRead, index: &dyn Samples) {
+        self.pending.insert(sample, read);
         self.queued.push_back(sample);
         if let Some(entry) = index.entry(sample)
             && entry.stored_len > 0
@@ -100,31 +101,31 @@ impl Reading {
         }
     }
 
-    /// `sample`, which somebody wants, came before and was not what was packed.
-    pub(super) fn doubt(&mut self, sample: SampleId) {
-        if let Some(wanted) = self.wanted.get_mut(&sample) {
-            wanted.doubted = true;
+    /// The pending record of `sample` was read before with a wrong checksum.
+    pub(super) fn recheck(&mut self, sample: SampleId) {
+        if let Some(read) = self.pending.get_mut(&sample) {
+            read.recheck = true;
         }
     }
 
-    /// Whether the record came before and was not what was packed.
-    pub(super) fn is_doubted(&self, sample: SampleId) -> bool {
-        self.wanted.get(&sample).is_some_and(|wanted| wanted.doubted)
+    /// Whether the record's checksum is compared on arrival.
+    pub(super) fn is_rechecked(&self, sample: SampleId) -> bool {
+        self.pending.get(&sample).is_some_and(|read| read.recheck)
     }
 
-    /// Whether somebody wants the record, or it is on its way.
-    pub(super) fn is_wanted(&self, sample: SampleId) -> bool {
-        self.wanted.contains_key(&sample)
+    /// Whether the record is queued or in flight.
+    pub(super) fn is_pending(&self, sample: SampleId) -> bool {
+        self.pending.contains_key(&sample)
     }
 
-    /// The record to ask for next: the first in plan order that somebody still waits for.
+    /// The record to request next: the first in plan order that is still needed.
     pub(super) fn next(&mut self, index: &dyn Samples) -> Option<SampleId> {
         while let Some(&sample) = self.queued.front() {
-            match self.wanted.get(&sample) {
-                Some(wanted) if wanted.flights > 0 => {}
-                Some(wanted) if wanted.ahead || !wanted.waiting.is_empty() => return Some(sample),
+            match self.pending.get(&sample) {
+                Some(read) if read.flights > 0 => {}
+                Some(read) if read.is_prefetch || !read.waiting.is_empty() => return Some(sample),
                 Some(_) => {
-                    self.wanted.remove(&sample);
+                    self.pending.remove(&sample);
                     if let Some(entry) = index.entry(sample) {
                         self.neighbours.remove(entry.shard, entry.offset);
                     }
@@ -136,16 +137,17 @@ impl Reading {
         None
     }
 
-    /// Finds the neighbours that one read of `sample` brings along; returns how many records that are with itself.
-    pub(super) fn find_group(&mut self, sample: SampleId, entry: &Entry) -> usize {
-        self.neighbours.take(entry.shard, entry.offset, &mut self.group);
+    /// Finds the neighbours that one read of `sample`, at `offset` of `shard`, brings along.
+    /// Returns the number of records with `sample` itself.
+    pub(super) fn find_group(&mut self, sample: SampleId, shard: ShardId, offset: u64) -> usize {
+        self.neighbours.take(shard, offset, &mut self.group);
         if self.group.is_empty() {
-            self.group.push((entry.offset, sample));
+            self.group.push((offset, sample));
         }
         self.group.len()
     }
 
-    /// The `at`-th record of the group that was found last, by offset.
+    /// The record at position `at` of the group that was found last, by offset.
     pub(super) fn member(&self, at: usize) -> Option<SampleId> {
         self.group.get(at).map(|&(_, sample)| sample)
     }
@@ -157,7 +159,7 @@ impl Reading {
         }
     }
 
-    /// The number that the next flight will have.
+    /// The number of the next flight.
     pub(super) fn next_flight(&self) -> FlightId {
         self.first_flight + self.flights.len() as u64
     }
@@ -167,9 +169,9 @@ impl Reading {
         let flight = self.next_flight();
         let (mut first, mut records) = (None, 0);
         for sample in samples {
-            let wanted = self.wanted.entry(sample).or_default();
-            wanted.flights += 1;
-            wanted.first_flight.get_or_insert(flight);
+            let read = self.pending.entry(sample).or_default();
+            read.flights += 1;
+            read.first_flight.get_or_insert(flight);
             first.get_or_insert(sample);
             records += 1;
         }
@@ -179,21 +181,21 @@ impl Reading {
         if self.flights.is_empty() {
             self.oldest_since_ns = now_ns;
         }
-        let flying = Flying { submitted_ns: now_ns, first, records, missing: records, hedged };
-        self.flights.push_back(Some(flying));
+        let flight = Flight { submitted_ns: now_ns, first, records, missing: records, hedged };
+        self.flights.push_back(Some(flight));
     }
 
-    /// One record of `flight` is back.
+    /// One record of `flight` has come.
     fn landed(&mut self, flight: FlightId, now_ns: u64) {
         let at = flight.checked_sub(self.first_flight).and_then(|at| usize::try_from(at).ok());
-        let Some(place) = at.and_then(|at| self.flights.get_mut(at)) else { return };
-        let Some(flying) = place else { return };
-        if flying.missing > 0 {
-            flying.missing -= 1;
+        let Some(slot) = at.and_then(|at| self.flights.get_mut(at)) else { return };
+        let Some(flight) = slot else { return };
+        if flight.missing > 0 {
+            flight.missing -= 1;
             self.records_in_flight -= 1;
         }
-        if flying.missing == 0 {
-            *place = None;
+        if flight.missing == 0 {
+            *slot = None;
             self.in_flight -= 1;
         }
         while self.flights.front().is_some_and(Option::is_none) {
@@ -203,75 +205,74 @@ impl Reading {
         }
     }
 
-    /// `flight` brought the record of `sample`, or a fault. Returns the rows whose record or fault it is; none of a fault as
-    /// long as another flight may still bring the record.
-    pub(super) fn came_back(
+    /// `flight` brought the record of `sample`, or a fault. Returns the rows that get it. A fault
+    /// goes to none as long as another flight may still bring the record.
+    pub(super) fn completed(
         &mut self,
         flight: FlightId,
         sample: SampleId,
         good: bool,
         now_ns: u64,
-    ) -> Vec<RowRef> {
+    ) -> Vec<RowId> {
         self.landed(flight, now_ns);
-        let Some(wanted) = self.wanted.get_mut(&sample) else { return Vec::new() };
-        if wanted.first_flight.is_some_and(|first| flight >= first) {
-            wanted.flights = wanted.flights.saturating_sub(1);
+        let Some(read) = self.pending.get_mut(&sample) else { return Vec::new() };
+        if read.first_flight.is_some_and(|first| flight >= first) {
+            read.flights = read.flights.saturating_sub(1);
         } else if !good {
             return Vec::new();
-        } else if wanted.flights == 0 {
-            // It is still queued: it need not be asked for any more.
-            return std::mem::take(&mut wanted.waiting);
+        } else if read.flights == 0 {
+            // It is still queued, but need not be requested any more.
+            return std::mem::take(&mut read.waiting);
         }
-        if !good && wanted.flights > 0 {
+        if !good && read.flights > 0 {
             return Vec::new();
         }
-        // Whoever wants it from now on asks anew, and does not wait for a flight that a hedge was faster than.
-        self.wanted.remove(&sample).map_or_else(Vec::new, |wanted| wanted.waiting)
+        // A later row requests the record anew, and does not wait for a flight that a hedge
+        // overtook.
+        self.pending.remove(&sample).map_or_else(Vec::new, |read| read.waiting)
     }
 
-    /// Nobody of `session` waits any more.
+    /// No row of `session` waits any more.
     pub(super) fn forget(&mut self, session: SessionId) {
-        for wanted in self.wanted.values_mut() {
-            wanted.waiting.retain(|row| row.session != session);
+        for read in self.pending.values_mut() {
+            read.waiting.retain(|row| row.session != session);
         }
     }
 
-    /// Reads submitted and not yet back.
+    /// Number of flights submitted and not yet ended.
     pub(super) fn in_flight(&self) -> usize {
         self.in_flight
     }
 
-    /// Records of those reads, of which a read of neighbours has several.
+    /// Number of their records. A read of neighbours has several.
     pub(super) fn records_in_flight(&self) -> usize {
         self.records_in_flight
     }
 
-    /// Since when the oldest flight has been that. More are submitted than are in flight, and begun in order: from then on at
-    /// the latest it is in flight, and does not wait for its turn.
+    /// When the oldest flight became the oldest. More flights are submitted than the store has at a
+    /// time, and they begin in order: at the latest then the oldest has begun, and does not wait
+    /// for its turn.
     pub(super) fn oldest_since_ns(&self) -> u64 {
         self.oldest_since_ns
     }
 
     /// The flights with their numbers, the oldest first.
-    pub(super) fn flights_mut(&mut self) -> impl Iterator<Item = (FlightId, &mut Flying)> {
-        (self.first_flight..)
-            .zip(&mut self.flights)
-            .filter_map(|(flight, flying)| Some((flight, flying.as_mut()?)))
+    pub(super) fn flights_mut(&mut self) -> impl Iterator<Item = (FlightId, &mut Flight)> {
+        (self.first_flight..).zip(&mut self.flights).filter_map(|(id, flight)| Some((id, flight.as_mut()?)))
     }
 
-    /// The records that `flight` has not brought yet and no other flight will, by id. Looks at all that are wanted.
+    /// The records that `flight` has not brought yet and no other flight will, by id. Looks at all
+    /// pending records.
     pub(super) fn missing(&self, flight: FlightId) -> Vec<SampleId> {
-        let missing = self
-            .wanted
-            .iter()
-            .filter(|(_, wanted)| wanted.flights == 1 && wanted.first_flight == Some(flight));
+        let is_missing = |read: &PendingRead| read.flights == 1 && read.first_flight == Some(flight);
+        let missing = self.pending.iter().filter(|(_, read)| is_missing(read));
         let mut missing: Vec<SampleId> = missing.map(|(&sample, _)| sample).collect();
         missing.sort_unstable();
         missing
     }
 
     /// The flights, the oldest first.
-    pub(super) fn flights(&self) -> impl Iterator<Item = &Flying> {
+    pub(super) fn flights(&self) -> impl Iterator<Item = &Flight> {
         self.flights.iter().flatten()
     }
 }

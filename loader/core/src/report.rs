@@ -1,40 +1,19 @@
-//! Losses come home: ranked within their batch, credited to the samples that were in it. And scores of validations.
-
-use shade_formats::SampleId;
+//! Losses are ranked within their batch and credited to its samples. Validation scores are kept.
 
 use crate::action::Action;
+use crate::brain::Core;
 use crate::event::SessionId;
 use crate::importance::rank;
-use crate::machine::Core;
+use crate::job::Validation;
 use crate::memory::Memory;
 
-/// The validation score of an epoch. Ranks that validate each a part, or all the same, are one report.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Validation {
-    /// The epoch that its rank had begun last; `None` before the first.
-    pub(super) epoch: Option<u32>,
-    /// Who reported it: the lowest rank of those that did, whatever the order in which they come.
-    pub(super) rank: u32,
-    /// Higher is better.
-    pub(super) score: f64,
-}
-
-/// What a rank was given in a batch, to credit losses to.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Delivered {
-    /// In the delivered order, padding left out (it stands at the end).
-    pub(super) samples: Vec<SampleId>,
-    /// Of how many losses came, the first so many.
-    pub(super) reported: usize,
-}
-
 impl<M: Memory> Core<M> {
-    /// Takes a validation score: the lowest rank's of each epoch, and its latest.
+    /// Takes a validation score. For each epoch the lowest rank's counts, and its latest.
     pub(super) fn validation(&mut self, session: SessionId, score: f64) {
         let Some(job) = &mut self.job else { return };
         let Some(session) = self.sessions.iter().find(|s| s.id == session) else { return };
         // Its messages come in order: this is the epoch that it has trained on last.
-        let epoch = session.wanted.map(|wanted| wanted.epoch).or(job.epoch());
+        let epoch = session.request.map(|request| request.epoch).or(job.epoch());
         let new = Validation { epoch, rank: session.rank, score };
         match job.validation.iter_mut().rev().find(|known| known.epoch == epoch) {
             Some(known) if new.rank <= known.rank => *known = new,
@@ -43,8 +22,8 @@ impl<M: Memory> Core<M> {
         }
     }
 
-    /// Credits the losses of one delivered batch. Late, partial and missing reports are fine; a report for a batch
-    /// this session was not given is counted and dropped.
+    /// Credits the losses of one delivered batch. A report may be late, partial or missing. One for
+    /// a batch that this session was not given is counted and dropped.
     pub(super) fn report(
         &mut self,
         now_ns: u64,
@@ -70,7 +49,8 @@ impl<M: Memory> Core<M> {
         if job.epoch() == Some(epoch) {
             job.epoch_counts.reported += new;
         }
-        // Zero stands below every position of this epoch: a late report of the last one never overrides a newer.
+        // Zero stands below every position of this epoch: a late report of the epoch before never
+        // replaces a newer one.
         let position = if job.epoch() == Some(epoch) {
             batch.saturating_mul(job.spec.world_size).saturating_add(of_rank).saturating_add(1)
         } else {

@@ -1,4 +1,4 @@
-//! How many bytes of a batch a record takes: known from the index, before anything is read.
+//! Bytes of a batch that a record takes: known from the index, before anything is read.
 
 use shade_formats::Size;
 use shade_formats::control::Output;
@@ -10,10 +10,10 @@ use shade_formats::limits::IMAGE_PIXELS_MAX;
 pub enum SizeFault {
     /// The index has no size for it.
     #[error(
-        "the index does not know how large the image is, and only then is there room for it: pack it with --format jpeg or raw"
+        "the index does not know the image's size, so there is no room for it: pack it with --format jpeg or raw"
     )]
     Unknown,
-    /// It is larger than any image that is decoded.
+    /// It is too large to be decoded.
     #[error("image of {width} x {height} pixels: expected 1 to {IMAGE_PIXELS_MAX} pixels")]
     TooLarge {
         /// Columns.
@@ -26,8 +26,7 @@ pub enum SizeFault {
 /// Bytes of the row that the record of `entry` becomes in a batch of `output`.
 ///
 /// # Errors
-/// Of an image in its own size: the index does not know the size, or states one that is never
-/// decoded.
+/// An image in its own size has no size in the index, or one that is too large.
 pub fn row_bytes(output: Output, entry: &Entry) -> Result<u64, SizeFault> {
     match output {
         Output::Raw => Ok(entry.raw_len.into()),
@@ -36,7 +35,7 @@ pub fn row_bytes(output: Output, entry: &Entry) -> Result<u64, SizeFault> {
     }
 }
 
-/// The size of the image of `entry`, by the index: with 3 bytes a pixel never more than 512 MiB.
+/// The image's size in the index: with 3 bytes a pixel at most 512 MiB.
 ///
 /// # Errors
 /// As [`row_bytes`].

@@ -1,4 +1,4 @@
-//! What the core asks of a dataset. The daemon's is the index; a simulation knows lengths only.
+//! The dataset as the core sees it. The daemon's is the index; a simulation knows lengths only.
 
 use shade_formats::index::{Entry, Index, Shard};
 use shade_formats::{ContentId, SampleId, ShardId};
@@ -6,17 +6,17 @@ use shade_formats::{ContentId, SampleId, ShardId};
 /// The samples of a dataset, `0..len`.
 #[expect(clippy::len_without_is_empty, reason = "nobody asks")]
 pub trait Samples {
-    /// How many there are.
+    /// Number of samples.
     fn len(&self) -> u32;
-    /// Where the sample's record lies, and what it is.
+    /// The sample's entry: where its record lies, and what it is.
     fn entry(&self, sample: SampleId) -> Option<Entry>;
     /// The path of the file that it was packed from.
     fn path(&self, sample: SampleId) -> Option<&[u8]>;
     /// The shard with this number.
     fn shard(&self, shard: ShardId) -> Option<Shard<'_>>;
-    /// How many classes there are.
+    /// Number of classes.
     fn class_count(&self) -> u32;
-    /// What tells this dataset from others.
+    /// Identity of the dataset.
     fn content_id(&self) -> ContentId;
 }
 

@@ -1,23 +1,32 @@
-//! One rank's side of the core: its ring's room, its open batches, what it has been given.
+//! One rank's side of the core: the room in its ring, its open batches, what was delivered to it.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
+use shade_formats::SampleId;
 use shade_formats::limits::RING_DESCRIPTORS;
 use shade_formats::ring::PayloadAllocator;
 
 use crate::batch::Batch;
 use crate::event::SessionId;
 use crate::memory::Memory;
-use crate::report::Delivered;
 
-/// The epoch a rank asked for.
+/// The epoch that a rank asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Wanted {
+pub(super) struct EpochRequest {
     pub(super) generation: u32,
     pub(super) epoch: u32,
     pub(super) next_batch: u32,
     /// The end-of-epoch descriptor has been queued.
     pub(super) ended: bool,
+}
+
+/// The samples of a delivered batch: losses are credited to them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Delivered {
+    /// In the delivered order, without padding (it stands at the end).
+    pub(super) samples: Vec<SampleId>,
+    /// The first samples whose losses came.
+    pub(super) reported: usize,
 }
 
 /// A rank attached.
@@ -34,12 +43,12 @@ pub(super) struct Session<M: Memory> {
     pub(super) outstanding: BTreeMap<u64, Option<u64>>,
     /// Batches opened and not yet published, by sequence number.
     pub(super) open: VecDeque<Batch<M>>,
-    pub(super) wanted: Option<Wanted>,
-    /// The next batch has found no room in the ring, and no batch was given back since.
+    pub(super) request: Option<EpochRequest>,
+    /// The next batch has found no room in the ring, and no batch was released since.
     pub(super) is_full: bool,
-    /// Since when the next batch has found no room in the ring.
+    /// When the next batch first found no room in the ring.
     pub(super) blocked_since_ns: Option<u64>,
-    /// What was delivered, by (epoch, batch): the current epoch's batches and those of the one before.
+    /// By (epoch, batch): the batches of the current epoch and of the one before.
     pub(super) delivered: HashMap<(u32, u32), Delivered>,
 }
 
@@ -53,19 +62,19 @@ impl<M: Memory> Session<M> {
             next_seq: 0,
             outstanding: BTreeMap::new(),
             open: VecDeque::new(),
-            wanted: None,
+            request: None,
             is_full: false,
             blocked_since_ns: None,
             delivered: HashMap::new(),
         }
     }
 
-    /// Is a release mark free for one more batch or message?
+    /// Whether a release mark is free for one more batch or message.
     pub(super) fn has_descriptor(&self) -> bool {
         self.open.len() + self.outstanding.len() < RING_DESCRIPTORS
     }
 
-    /// Takes note that the next batch finds no room in the ring.
+    /// The next batch finds no room in the ring.
     pub(super) fn blocked(&mut self, now_ns: u64) {
         self.blocked_since_ns.get_or_insert(now_ns);
         self.is_full = true;
@@ -77,7 +86,7 @@ impl<M: Memory> Session<M> {
         self.open.get_mut(usize::try_from(seq.checked_sub(first)?).ok()?)
     }
 
-    /// Takes note that the client has released descriptor `seq`. `false`: it does not hold it.
+    /// The client has released descriptor `seq`. Returns `false` if it does not hold it.
     pub(super) fn release(&mut self, seq: u64) -> bool {
         let Some(block) = self.outstanding.remove(&seq) else { return false };
         if let Some(offset) = block {
@@ -87,12 +96,12 @@ impl<M: Memory> Session<M> {
         true
     }
 
-    /// All before it were published.
+    /// The sequence number before which all descriptors were published.
     pub(super) fn first_unpublished(&self) -> u64 {
         self.open.front().map_or(self.next_seq, |batch| batch.seq)
     }
 
-    /// All before it were released.
+    /// The sequence number before which all descriptors were released.
     pub(super) fn first_unreleased(&self) -> u64 {
         self.outstanding.first_key_value().map_or_else(|| self.first_unpublished(), |(&seq, _)| seq)
     }

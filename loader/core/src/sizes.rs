@@ -1,27 +1,26 @@
-//! How much memory: the cache's capacity, the staging reserve beside it, and a ring's payload.
+//! Sizes of memory: the cache's capacity, the staging reserve beside it, a ring's payload.
 
 use std::collections::BinaryHeap;
 
-use shade_formats::control::{JobSpec, OnError, Output, Policy, Tail};
+use shade_formats::control::{JobSpec, OnError, Output, Tail};
 use shade_formats::index::{Entry, Index};
 use shade_formats::limits::{PAYLOAD_ALIGN_BYTES, PAYLOAD_BYTES_MAX};
 use shade_formats::ring::{BatchLayout, Layout, PayloadSize};
 use shade_formats::{FormatError, SampleId};
 
 use crate::block_size::charged_bytes;
-use crate::cache::Properties;
 use crate::rows::row_bytes;
 use crate::samples::Samples;
 
-/// Batches a ring holds by default: enough that a slow one is hidden, little enough that memory stays small.
+/// Batches of a ring by default: enough to hide a slow one, few enough to keep memory small.
 pub const RING_BATCHES: u64 = 8;
-/// What a ring has room for where eight batches are less: between two of them threads wake each other, and what varies in that
-/// is long beside a small batch.
+/// Least payload of a ring by default. Threads wake each other between two batches, and the jitter
+/// of that is long beside a small batch.
 const RING_BYTES: u64 = 16 << 20;
 /// Reserve for records being read or filled that are not in the cache.
 const STAGING_BYTES: u64 = 32 << 20;
 
-/// How much the cache may hold.
+/// Capacity of the cache.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Capacity {
     /// Bytes of arena blocks.
@@ -62,7 +61,7 @@ impl Capacity {
         self.of(dataset).min(dataset)
     }
 
-    /// The capacity beside a dataset that takes `dataset_bytes`, in the same unit; it may be more.
+    /// The capacity for a dataset of `dataset_bytes`, in the same unit; it may be more.
     #[must_use]
     #[expect(
         clippy::cast_possible_truncation,
@@ -82,20 +81,14 @@ pub(super) fn entries<S: Samples + ?Sized>(index: &S) -> impl Iterator<Item = (S
     (0..index.len()).filter_map(|id| index.entry(SampleId(id)).map(|entry| (SampleId(id), entry)))
 }
 
-/// Bytes of arena beside the cache: room for `reads_max` reads of the largest record, or 32 MiB if that is less, but
-/// always for two of the largest records, so that reading never stops for lack of room.
+/// Bytes of arena beside the cache: room for `reads_max` reads of the largest record, at most 32
+/// MiB, but always for two of the largest records, so that reading never stops for lack of room.
 #[must_use]
 pub fn staging_bytes(index: &Index, block_bytes: u32, reads_max: u32) -> u64 {
     let largest =
         entries(index).map(|(_, entry)| charged_bytes(entry.stored_len, block_bytes)).max().unwrap_or(0);
     let wanted = largest.saturating_mul(u64::from(reads_max.max(2)).saturating_mul(4));
     wanted.min(STAGING_BYTES).max(largest.saturating_mul(2)).max(u64::from(block_bytes))
-}
-
-/// Whether nothing is ever evicted where the cache has room for the whole dataset. iCACHE's policy
-/// has regions of fixed shares, and evicts from one while the other has room.
-pub(super) fn keeps_what_fits(policy: Policy) -> bool {
-    Properties::of(policy).keeps_what_fits
 }
 
 /// The ring layout of an output.
@@ -109,20 +102,20 @@ pub(super) fn layout_of(output: Output) -> Layout {
     }
 }
 
-/// Refuses images of their own sizes from a dataset that has none whose size the index knows: every row would be a fault.
+/// Refuses images in their own sizes if the index knows no size at all: every row would be a fault.
 pub(super) fn check_sizes(output: Output, index: &dyn Samples) -> Result<(), String> {
     if index.len() == 0 || entries(index).any(|(_, entry)| row_bytes(output, &entry).is_ok()) {
         return Ok(());
     }
     Err(format!(
-        "images of their own sizes (decode=\"none\"): the index knows the size of none of its {} samples; if they are images, \
-         pack them with --format jpeg or raw",
+        "images of their own sizes (decode=\"none\"): the index knows the size of none of its {} \
+         samples; if they are images, pack them with --format jpeg or raw",
         index.len()
     ))
 }
 
-/// Bytes reserved for the row of `sample`. Of one whose size is unknown, which is a fault, those of the sample that is to
-/// stand in for it, if one is.
+/// Bytes reserved for the row of `sample`. An unknown size is a fault: then those of its
+/// substitute, if it gets one.
 pub(super) fn room_bytes(spec: &JobSpec, index: &dyn Samples, sample: SampleId) -> u64 {
     let own = index.entry(sample).and_then(|entry| row_bytes(spec.output, &entry).ok());
     let substitute = || match spec.on_error {
@@ -134,16 +127,16 @@ pub(super) fn room_bytes(spec: &JobSpec, index: &dyn Samples, sample: SampleId) 
     own.or_else(substitute).unwrap_or(0)
 }
 
-/// What rows have room for where a bad record is to be substituted and records are of different lengths: for some other
-/// records of its class, even if the bad one is the shortest. So a row of the shortest ones has more room than it takes.
+/// Room for substitutes, where records have different lengths: each row has room for some other
+/// records of its class, even if its own is the shortest.
 #[derive(Debug, Default)]
 pub(super) struct Rooms {
-    /// By label: the length of the class's longest of the [`SHORTEST`] shortest records.
+    /// By label: the length of the longest of the class's [`SHORTEST`] shortest records.
     by_label: Vec<u64>,
 }
 
-/// Of the shortest records of its class any has room in each row. Two of them are left where one is bad: more would cost small
-/// classes more memory, and a substitute that is bad as well is rare.
+/// Shortest records of its class for which each row has room. Two are left where one is bad. More
+/// would cost small classes more memory, and a bad substitute is rare.
 const SHORTEST: usize = 3;
 
 impl Rooms {
@@ -151,7 +144,7 @@ impl Rooms {
         if spec.on_error != OnError::Substitute || matches!(spec.output, Output::Decoded(_)) {
             return Self::default();
         }
-        // A max-heap of a class's shortest ones.
+        // By label: a max-heap of the class's shortest lengths.
         let mut shortest: Vec<BinaryHeap<u64>> = vec![BinaryHeap::new(); index.class_count() as usize];
         for (_, entry) in entries(index) {
             let Ok(len) = row_bytes(spec.output, &entry) else { continue };
@@ -164,13 +157,13 @@ impl Rooms {
         Self { by_label: shortest.iter().map(|heap| heap.peek().copied().unwrap_or(0)).collect() }
     }
 
-    /// Bytes that a row of a sample of this class has room for at least.
+    /// Least room of a row whose sample has this label.
     pub(super) fn of(&self, label: u32) -> u64 {
         self.by_label.get(label as usize).copied().unwrap_or(0)
     }
 }
 
-/// The other samples of the class of `sample`, by id from the one after it on and round the end.
+/// The other samples of the class of `sample`, by id: those after it, then those before it.
 pub(super) fn same_class(
     index: &dyn Samples,
     sample: SampleId,
@@ -185,8 +178,9 @@ pub(super) fn same_class(
     })
 }
 
-/// The payload of one rank's ring: what the job asks for, or eight mean batches, or 16 MiB if that is more; at least three of the largest, so that
-/// one that a trainer keeps in hand, wherever it lies, leaves room for another.
+/// The payload of one rank's ring: as the job asks, or else eight mean batches and at least 16 MiB.
+/// It has room for three of the largest batches. So one that a trainer keeps, wherever it lies,
+/// leaves room for another.
 pub(super) fn payload_size(
     spec: &JobSpec,
     index: &dyn Samples,
@@ -202,7 +196,7 @@ pub(super) fn payload_size(
         }
         Output::Raw | Output::Ragged { .. } => {
             let len_of = |entry: &Entry| row_bytes(spec.output, entry).ok();
-            // An image of unknown size has the room of the one that stands in for it: of any.
+            // An image of unknown size has the room of its substitute, which may be any.
             let unknown = entries(index).filter_map(|(_, entry)| len_of(&entry)).max().unwrap_or(0);
             let room = |entry: &Entry| len_of(entry).unwrap_or(unknown).max(rooms.of(entry.label));
             let mut lens: Vec<u64> = entries(index).map(|(_, entry)| room(&entry)).collect();
@@ -228,8 +222,8 @@ pub(super) fn payload_size(
     if bytes > PAYLOAD_BYTES_MAX {
         return Err(too_large(bytes));
     }
-    // No batch is longer than that of the longest record again and again. Samplers that draw with replacement could make it,
-    // but a third of the ring has room for the longest batch without repeats.
+    // No batch is longer than one of the longest record only. A sampler that draws with replacement
+    // could draw that, but a third of the ring has room for the longest batch without repeats.
     let third = bytes / 3 / PAYLOAD_ALIGN_BYTES * PAYLOAD_ALIGN_BYTES;
     Ok(PayloadSize { bytes, gap_bytes: block(longest.min(third))?.min(third) })
 }

@@ -1,38 +1,40 @@
-//! Saving and loading what the rest of an epoch, and all later ones, depend on.
+//! The saved state: all that the rest of an epoch and later epochs depend on.
 //!
 //! ```text
 //! bytes       what (little-endian)
 //! 0..8        magic "SHADEST3"
 //! 8..24       content id of the dataset, u128
-//! 24..32      xxh3 of the plan's parameters, as `spec_digest` writes them: a state resumes only the plan it came from
+//! 24..32      xxh3 of the plan's parameters, as `spec_digest` writes them
+//!             (a state resumes only the plan it came from)
 //! 32..36      samples N, u32           36..40  validation scores V, u32
 //! 40..44      1 if a loss was reported since the plan began, else 0, u32
-//! then        the plan; the next one, if it was drawn early; V validation scores; N x u32 scored_at; the importance table
+//! then        the plan; the next one, if it was drawn early; V validation scores;
+//!             N x u32 scored_at; the importance table
 //! last 4      CRC32C of everything before
 //!
-//! a plan      its length P, u32 (0: there is none); epoch, distinct, repeat_max, hit_cap_withheld, covered, u32 each;
-//!             P x u32 sample ids, P x f32 weights
-//! a score     the epoch it belongs to, u32 (0xffff_ffff: before the first); the rank that reported it, u32; f64
+//! a plan      its length P, u32 (0: there is none); epoch, distinct, repeat_max,
+//!             hit_cap_withheld, covered, u32 each; P x u32 sample ids, P x f32 weights
+//! a score     its epoch, u32 (0xffff_ffff: before the first); the rank that reported it, u32; f64
 //! ```
-//! The plan is kept because it cannot be drawn again: the scores have changed since, and what was
-//! resident when it was drawn cannot be had again.
+//! The plan is saved because it cannot be drawn again: scores and residents have changed since.
 
 use shade_formats::checksum::crc32c;
 use shade_formats::control::{JobSpec, PlanSpec};
 use shade_formats::{FormatError, SampleId};
 
 use crate::action::Action;
+use crate::brain::Core;
 use crate::event::SessionId;
+use crate::fields::Fields;
 use crate::importance::Importance;
-use crate::job::Job;
-use crate::machine::Core;
+use crate::job::{Job, Validation};
 use crate::memory::Memory;
 use crate::plan::{Plan, PlanSummary, may_leave_out};
-use crate::report::Validation;
 
 const MAGIC: &[u8; 8] = b"SHADEST3";
-/// Of the state, and at the head of a plan.
+/// Header of the state.
 const HEADER_BYTES: usize = 44;
+/// Header of a plan.
 const PLAN_HEADER_BYTES: usize = 24;
 /// The epoch of a validation score from before the first epoch.
 const NO_EPOCH: u32 = u32::MAX;
@@ -65,13 +67,14 @@ impl<M: Memory> Core<M> {
         actions.push(Action::State(session, bytes));
     }
 
-    /// Takes a saved state over. Every rank of a job hands in the same one; it takes effect with the first.
+    /// Loads a saved state. Every rank of a job hands in the same one; it takes effect with the
+    /// first.
     pub(super) fn load_state(&mut self, session: SessionId, bytes: &[u8], actions: &mut Vec<Action<M>>) {
-        let Some(rank) = self.sessions.iter().find(|s| s.id == session).map(|s| s.rank) else { return };
+        let Some(rank) = self.session(session).map(|s| s.rank) else { return };
         let Some(job) = &mut self.job else { return };
         let digest = xxhash(bytes);
         match &mut job.loaded {
-            // Others have loaded theirs, and this rank has not yet: it is this one's turn, with what they have.
+            // Others have loaded theirs, and this rank has not: it must hand in the same.
             Some((last, ranks)) if !ranks.contains(&rank) => {
                 if *last == digest {
                     ranks.insert(rank);
@@ -80,8 +83,8 @@ impl<M: Memory> Core<M> {
                 let mut others: Vec<u32> = ranks.iter().copied().collect();
                 others.sort_unstable();
                 let text = format!(
-                    "rank {rank} loads another state than ranks {others:?} have loaded: all ranks of a job load the state \
-                     that one of them saved"
+                    "rank {rank} loads another state than ranks {others:?} have loaded: all ranks of a job \
+                     load the state that one of them saved"
                 );
                 actions.extend(self.sessions.iter().map(|s| {
                     let tell = if s.id == session { Action::Fail } else { Action::Interrupt };
@@ -98,7 +101,7 @@ impl<M: Memory> Core<M> {
         self.rescore_residents();
         self.begin_cache_epoch();
         let text = format!(
-            "rank {rank} has loaded a state, which ends the epoch under way in all ranks: load the same one here, too"
+            "rank {rank} has loaded a state, which ends the current epoch in all ranks: load the same one here, too"
         );
         let everyone: Vec<SessionId> = self.sessions.iter().map(|s| s.id).collect();
         for other in everyone {
@@ -106,7 +109,7 @@ impl<M: Memory> Core<M> {
             let Some(state) = self.session_mut(other) else { continue };
             state.delivered.clear();
             // It would wait for batches that do not come.
-            if state.wanted.take().is_some_and(|wanted| !wanted.ended) && other != session {
+            if state.request.take().is_some_and(|request| !request.ended) && other != session {
                 actions.push(Action::Interrupt(other, text.clone()));
             }
         }
@@ -115,36 +118,25 @@ impl<M: Memory> Core<M> {
 }
 
 fn restore(job: &mut Job, bytes: &[u8], content_id: u128, samples: u32) -> Result<(), FormatError> {
-    let (body, crc) = bytes
-        .split_last_chunk::<4>()
-        .ok_or_else(|| FormatError::new("saved state", 0, bytes.len(), "at least 4 bytes"))?;
-    if crc32c(body) != u32::from_le_bytes(*crc) {
-        return Err(FormatError::new(
-            "saved state",
-            body.len() as u64,
-            "another checksum",
-            format!("{:#010x}", crc32c(body)),
-        ));
-    }
-    let mut fields = Fields { bytes: body, at: 0 };
-    expect(&fields, "SHADEST3, a state that this version has saved", fields.peek(8)? == MAGIC)?;
-    fields.skip(8);
+    let mut fields = Fields::new("saved state", bytes)?;
+    let magic: [u8; 8] = fields.array()?;
+    fields.expect("SHADEST3, a state that this version has saved", magic == *MAGIC)?;
     let found = u128::from_le_bytes(fields.array()?);
-    expect(&fields, "the state of this very dataset", found == content_id)?;
+    fields.expect("the state of this very dataset", found == content_id)?;
     let found = u64::from_le_bytes(fields.array()?);
-    expect(&fields, "the state of a loader with the same plan arguments", found == spec_digest(&job.spec))?;
+    fields.expect("the state of a loader with the same plan arguments", found == spec_digest(&job.spec))?;
     let found = fields.u32()?;
-    expect(&fields, "the dataset's sample count", found == samples)?;
+    fields.expect("the dataset's sample count", found == samples)?;
     let scores = fields.u32()?;
     let reported = fields.u32()?;
-    expect(&fields, "whether losses were reported: 0 or 1", reported < 2)?;
+    fields.expect("whether losses were reported: 0 or 1", reported < 2)?;
     let shorter = may_leave_out(job.spec.plan.sampler);
     let (plan, next_plan) =
         (read_plan(&mut fields, samples, shorter)?, read_plan(&mut fields, samples, shorter)?);
     let validation = (0..scores).map(|_| read_validation(&mut fields)).collect::<Result<Vec<_>, _>>()?;
-    let scored_at = (0..samples).map(|_| fields.u32()).collect::<Result<Vec<_>, _>>()?;
+    let scored_at = fields.u32s(samples)?;
     let importance = Importance::from_bytes(fields.rest())?;
-    expect(&fields, "a row of importance for each sample", importance.len() == samples)?;
+    fields.expect("a row of importance for each sample", importance.len() == samples)?;
 
     job.begin(plan);
     job.next_plan = next_plan;
@@ -169,7 +161,7 @@ fn write_plan(plan: Option<&Plan>, bytes: &mut Vec<u8>) {
 fn read_plan(fields: &mut Fields<'_>, samples: u32, shorter: bool) -> Result<Option<Plan>, FormatError> {
     let len = fields.u32()?;
     let fits = len == 0 || len == samples || (shorter && len < samples);
-    expect(fields, "a plan of the epoch's length, or none", fits)?;
+    fields.expect("a plan of the epoch's length, or none", fits)?;
     let epoch = fields.u32()?;
     let summary = PlanSummary {
         distinct: fields.u32()?,
@@ -177,9 +169,9 @@ fn read_plan(fields: &mut Fields<'_>, samples: u32, shorter: bool) -> Result<Opt
         hit_cap_withheld: fields.u32()?,
         covered: fields.u32()?,
     };
-    let ids = (0..len).map(|_| fields.u32().map(SampleId)).collect::<Result<Vec<_>, _>>()?;
-    expect(fields, "sample ids of the dataset", ids.iter().all(|id| id.0 < samples))?;
-    let weights = (0..len).map(|_| fields.array().map(f32::from_le_bytes)).collect::<Result<Vec<_>, _>>()?;
+    let ids: Vec<SampleId> = fields.u32s(len)?.into_iter().map(SampleId).collect();
+    fields.expect("sample ids of the dataset", ids.iter().all(|id| id.0 < samples))?;
+    let weights = fields.f32s(len)?;
     Ok((len > 0).then_some(Plan { epoch, ids, weights, summary }))
 }
 
@@ -188,57 +180,14 @@ fn read_validation(fields: &mut Fields<'_>) -> Result<Validation, FormatError> {
     Ok(Validation { epoch, rank: fields.u32()?, score: f64::from_le_bytes(fields.array()?) })
 }
 
-/// Reads fields one after the other; running out of bytes is an error.
-struct Fields<'a> {
-    bytes: &'a [u8],
-    at: usize,
-}
-
-impl<'a> Fields<'a> {
-    fn peek(&self, len: usize) -> Result<&'a [u8], FormatError> {
-        let end = self.at.saturating_add(len);
-        self.bytes.get(self.at..end).ok_or_else(|| {
-            FormatError::new("saved state", self.at as u64, "its end", format!("{len} more bytes"))
-        })
-    }
-
-    fn skip(&mut self, len: usize) {
-        self.at += len;
-    }
-
-    fn array<const LEN: usize>(&mut self) -> Result<[u8; LEN], FormatError> {
-        let found = self.peek(LEN)?;
-        let array = found.first_chunk().copied();
-        self.skip(LEN);
-        array
-            .ok_or_else(|| FormatError::new("saved state", self.at as u64, "its end", format!("{LEN} bytes")))
-    }
-
-    fn u32(&mut self) -> Result<u32, FormatError> {
-        self.array().map(u32::from_le_bytes)
-    }
-
-    fn rest(&self) -> &'a [u8] {
-        self.bytes.get(self.at..).unwrap_or_default()
-    }
-}
-
-fn expect(fields: &Fields<'_>, expected: &str, holds: bool) -> Result<(), FormatError> {
-    if holds {
-        Ok(())
-    } else {
-        Err(FormatError::new("saved state", fields.at as u64, "something else", expected))
-    }
-}
-
-/// What a plan depends on beside the importance table. The world size is not among it. A field that is added to the plan's
-/// is to be written here only where it is not its default, so that states from before it still fit.
+/// Digest of all that a plan depends on beside the importance table. The world size is not part of
+/// it. Write a new field only where it is not its default, so that older states still fit.
 fn spec_digest(spec: &JobSpec) -> u64 {
     let PlanSpec { sampler, order, seed, rep, hit_cap, cover, explore, pace, draw_ahead } = spec.plan;
     let mut bytes = Vec::new();
     for name in [sampler.as_str(), order.as_str()] {
         bytes.extend_from_slice(name.as_bytes());
-        // No name holds it: so the names are read back in one way only.
+        // No name has it, so no two pairs of names give the same bytes.
         bytes.push(0);
     }
     bytes.extend_from_slice(&seed.to_le_bytes());
@@ -275,7 +224,7 @@ mod tests {
         }
     }
 
-    /// Whoever changes it refuses all states that there are: then the magic changes with it.
+    /// A change of it refuses all existing states: then change the magic, too.
     #[test]
     fn the_digest_of_a_plan_s_parameters_never_changes() {
         assert_eq!(spec_digest(&spec()), 17_513_271_080_077_172_878);

@@ -1,39 +1,39 @@
-//! What an observer is told: the lines of a trace, made only while somebody observes.
+//! The lines of a trace. They are made only while there is an observer.
 
 use shade_formats::ring::FLAG_PADDING;
 use shade_formats::trace::{Done, Job, Line, Open, Release, Report};
 
 use crate::action::Action;
 use crate::batch::{Batch, BatchRow, RowState};
+use crate::brain::Core;
 use crate::event::SessionId;
-use crate::machine::Core;
 use crate::memory::Memory;
 
 const NS_PER_US: u64 = 1000;
 
 impl<M: Memory> Core<M> {
-    /// Somebody observes from now on, or nobody does any more.
+    /// An observer has come (`on`) or gone.
     pub(super) fn observe(&mut self, now_ns: u64, on: bool, actions: &mut Vec<Action<M>>) {
         self.observed = on;
         self.trace_job(now_ns, true, actions);
     }
 
-    /// Tells of the job, if there is one.
+    /// Traces the job, if there is one.
     pub(super) fn trace_job(&self, now_ns: u64, under_way: bool, actions: &mut Vec<Action<M>>) {
         if let Some(job) = self.job.as_ref().filter(|_| self.observed) {
             actions.push(trace(Line::Job(Job::new(now_ns, under_way, &job.spec))));
         }
     }
 
-    /// Tells of what a rank has given back.
+    /// Traces what a rank has released.
     pub(super) fn trace_release(&self, now_ns: u64, session: SessionId, actions: &mut Vec<Action<M>>) {
-        if let Some(session) = self.sessions.iter().find(|s| s.id == session && self.observed) {
+        if let Some(session) = self.session(session).filter(|_| self.observed) {
             let (at_us, rank, before_seq) = (now_ns / NS_PER_US, session.rank, session.first_unreleased());
             actions.push(trace(Line::Release(Release { at_us, rank, before_seq })));
         }
     }
 
-    /// Tells of losses that came for a batch of `rank`.
+    /// Traces losses that came for a batch of `rank`.
     pub(super) fn trace_report(
         &self,
         now_ns: u64,
@@ -54,7 +54,7 @@ pub(super) fn trace<M: Memory>(line: Line) -> Action<M> {
     Action::Trace(Box::new(line))
 }
 
-/// The line of a batch that is opened. Its samples are to follow.
+/// The line of a batch that is opened, without its samples yet.
 pub(super) fn open_line<M: Memory>(rank: u32, batch: &Batch<M>) -> Open {
     let &Batch { opened_ns, epoch, number, seq, .. } = batch;
     let (ids, served) = (Vec::with_capacity(batch.rows.len()), String::with_capacity(batch.rows.len()));

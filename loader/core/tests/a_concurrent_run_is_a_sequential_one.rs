@@ -1,5 +1,5 @@
-//! Several ranks whose reads come back late and in any order: what the core's cache does is what one cache does that is asked
-//! for one sample after the other.
+//! Several ranks whose reads end late and in any order: the core's cache does the same as a cache
+//! that is asked for one sample after the other.
 
 #![expect(
     clippy::unwrap_used,
@@ -84,7 +84,7 @@ impl Sequence {
         }
     }
 
-    /// Does what the core did, and comes to what it came to.
+    /// Repeats what the core did, and compares the results.
     fn follow(&mut self, step: &Step) {
         let batch_size = u64::from(self.setup.job.batch_size);
         let batches = (step.counts.accesses - self.counts.accesses) / batch_size;
@@ -95,7 +95,8 @@ impl Sequence {
                 if self.waiting.len() == self.next_batch.len() {
                     self.waiting.clear();
                     self.draw(epoch);
-                    // All rings are as empty: each rank has as many batches, and they are opened in the plan's order.
+                    // All rings are as empty: each rank has as many batches, and they are opened in
+                    // the plan's order.
                     for _ in 0..batches / self.next_batch.len() as u64 {
                         (0..self.setup.job.world_size).for_each(|rank| self.open_batch(rank));
                     }
@@ -186,7 +187,8 @@ impl Sequence {
         self.counts.evicted += evicted.len() as u64;
     }
 
-    /// The report of the latest place in the plan wins, whenever it comes; none of the epoch before wins over any.
+    /// The report of the latest place in the plan wins, whenever it comes; none of the epoch before
+    /// wins over any.
     fn report(&mut self, rank_: u32, epoch: u32, batch: u32, losses: &[f32]) {
         let is_current = epoch as usize + 1 == self.plans.len();
         let place = if is_current { batch * self.setup.job.world_size + rank_ + 1 } else { 0 };
@@ -204,7 +206,7 @@ impl Sequence {
     }
 }
 
-/// What is known of the accesses.
+/// The known accesses.
 fn known<'a>(plans: &'a [Plan], next: &'a Option<Plan>) -> Known<'a> {
     Known { plan: &plans.last().unwrap().ids, next: next.as_ref().map_or(&[], |plan| &plan.ids) }
 }
@@ -214,7 +216,8 @@ fn policies() -> impl Iterator<Item = Policy> {
     Policy::ALL.iter().copied().filter(|policy| !matches!(policy, Policy::Icache | Policy::Quiver))
 }
 
-/// Trains with trainers that hold batches back now and then, and whose reports are late and not in order.
+/// Trains with trainers that hold batches back now and then, and whose reports are late and not in
+/// order.
 fn run(setup: Setup, depth: u32, seed: u64) -> Journal {
     let Setup { samples, job, policy, cache_bytes } = setup;
     let mut replay = Replay::on_demand(index(samples, 3, stored_len), policy, cache_bytes, depth, seed);
@@ -241,7 +244,7 @@ fn run(setup: Setup, depth: u32, seed: u64) -> Journal {
                 }
             }
         }
-        // What is not reported within the next epoch is no report any more.
+        // A report after the next epoch is none.
         unreported.retain(|taken| taken.epoch == epoch);
     }
     assert!(replay.core().is_idle());

@@ -1,4 +1,5 @@
-//! What an attach allocates in the core does not grow with the dataset, except for the first rank of a job.
+//! What an attach allocates in the core does not grow with the dataset, except for the first rank
+//! of a job.
 #![expect(unsafe_code, reason = "an allocator that counts; it passes everything on")]
 
 mod replay;
@@ -10,7 +11,7 @@ use replay::{Replay, index, spec};
 use shade_formats::control::Policy;
 
 thread_local! {
-    /// Bytes that this thread has asked for.
+    /// Bytes that this thread has allocated.
     static ASKED: Cell<usize> = const { Cell::new(0) };
 }
 
@@ -33,7 +34,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-/// Bytes allocated while rank 0 attaches, and while rank 1 does, of a job over so many samples.
+/// Bytes allocated while rank 0 attaches and while rank 1 does, to a job over `samples` samples.
 fn allocated(samples: u32) -> [usize; 2] {
     let mut replay = Replay::new(index(samples, 2, |id| 500 + id % 3), Policy::App, 64 << 10, 8, 1);
     [0, 1].map(|rank| {
@@ -47,6 +48,6 @@ fn allocated(samples: u32) -> [usize; 2] {
 fn only_the_first_rank_of_a_job_looks_at_all_samples() {
     let ([first_of_few, of_few], [first_of_many, of_many]) = (allocated(1_000), allocated(50_000));
     assert!(first_of_many > first_of_few + 49_000, "the count sees what a job needs: {first_of_many}");
-    // Both attach to a job that is there.
+    // Both attach to an existing job.
     assert!(of_many < of_few + 4096, "{of_many} bytes instead of {of_few}");
 }

@@ -1,5 +1,5 @@
-//! The global order of an epoch is the same for any number of ranks: from equal scores and equal residents the core draws one
-//! plan, and the ranks together deliver just that.
+//! The global order of an epoch is the same for any number of ranks: from equal scores and equal
+//! residents the core draws one plan, and the ranks together deliver just that.
 
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
@@ -22,8 +22,8 @@ fn replay(job: &JobSpec, seed: u64) -> Replay {
     replay
 }
 
-/// The state after two epochs of one rank. The scores are those of its batches: more ranks have other batches, and so from the
-/// same losses other scores.
+/// The state after two epochs of one rank. The scores are those of its batches: more ranks have
+/// other batches, and so from the same losses other scores.
 fn trained(plan: PlanSpec) -> Vec<u8> {
     let mut replay = replay(&JobSpec { plan, ..spec(BATCH_SIZE, 1) }, 1);
     for epoch in 0..2 {

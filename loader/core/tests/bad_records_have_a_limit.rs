@@ -1,5 +1,5 @@
-//! Bad records are left out or replaced up to a share of the epoch: beyond it the epoch ends with an error that says how many they
-//! were. What `stats()` counts is what was delivered.
+//! Bad records are left out or replaced up to a share of the epoch: beyond it the epoch ends with
+//! an error that says how many they were. What `stats()` counts is what was delivered.
 
 mod replay;
 
@@ -95,7 +95,7 @@ fn ranks_are_counted_together_and_all_hear_of_it() {
     holds(&replay.errors[0], &["9 of", "at most 8 of the 400"]);
 }
 
-/// The limit is one of the epoch, whatever its ranks do since.
+/// The limit is the epoch's, whatever its ranks do meanwhile.
 #[test]
 fn a_rank_that_is_ahead_or_gone_counts_on() {
     for leaves in [false, true] {
@@ -154,16 +154,16 @@ fn a_batch_of_which_nothing_is_left_is_not_delivered() {
     assert_eq!(alone.ended, [(0, 0)]);
     assert_eq!((counts(&alone).delivered, counts(&alone).skipped), (44, 6), "what is lost is counted");
 
-    // One at a time, every bad record is a batch.
+    // With batches of one sample every bad record is a batch.
     let mut single = replay(50, [0, 7, 49], &job(OnError::Skip, 1, 1));
     assert_eq!(single.epoch(0).len(), 47);
     assert_eq!((single.errors.len(), &single.ended), (0, &vec![(0, 0)]));
 
-    // Rows that only fill up the batch are none of its samples.
+    // Padding is not counted as samples.
     let mut padded = replay(51, [50], &JobSpec { tail: Tail::Pad, ..job(OnError::Skip, 5, 1) });
     assert_eq!(padded.epoch(0).len(), 10);
 
-    // Ranks must have as many batches each.
+    // Ranks must have the same number of batches.
     let mut two =
         replay(40, (0..40).filter(|id| (10..20).contains(id) && id % 2 == 1), &job(OnError::Skip, 5, 2));
     two.epoch(0);
@@ -175,7 +175,7 @@ fn a_batch_of_which_nothing_is_left_is_not_delivered() {
     assert_eq!(counts(&two).skipped, 0);
 }
 
-/// 18 samples for eight ranks by two: of the second batch of most ranks no row is a sample.
+/// 18 samples for eight ranks by two: the second batch of most ranks is padding.
 #[test]
 fn rows_that_only_fill_up_a_batch_are_no_samples() {
     for on_error in [OnError::Skip, OnError::Substitute] {
@@ -193,8 +193,8 @@ fn rows_that_only_fill_up_a_batch_are_no_samples() {
             assert_eq!(counts.delivered, 18 - u64::from(skipped), "{on_error}, {bad}");
         }
     }
-    // Of rank 2's batch, which fills up with rank 0's first one, nothing is left: the others have
-    // theirs, so it is an error, too.
+    // Nothing is left of rank 2's batch, which is padded with rank 0's first one. The other ranks
+    // have theirs, so it is an error, too.
     let mut replay = replay(18, [0, 8], &JobSpec { tail: Tail::Pad, ..job(OnError::Skip, 2, 8) });
     replay.epoch(0);
     replay.errors.sort();
@@ -219,10 +219,11 @@ fn only_what_is_delivered_counts() {
     assert_eq!(counts(&replay).delivered, 10);
 }
 
-/// Raw records are of different lengths, and a row has room for a substitute whichever of its class is bad.
+/// Raw records are of different lengths, and a row has room for a substitute whichever of its class
+/// is bad.
 #[test]
 fn any_raw_record_can_be_substituted() {
-    // Of a class the lengths rise with the sample.
+    // Within a class lengths rise with the sample id.
     let len = |id: u32| 100 + 40 * id;
     for bad in 0..60 {
         let mut replay = Replay::new(index(60, 5, len), Policy::App, 20_000, 4, 6);
@@ -239,7 +240,8 @@ fn any_raw_record_can_be_substituted() {
         assert!(flagged[0] != bad && flagged[0] % 5 == bad % 5, "{bad}: {flagged:?}");
     }
 
-    // Two of the shortest are bad, and the third stands in for both; all of a class is more than anything can stand in for.
+    // Two of the shortest are bad, and the third substitutes both. If all of a class are bad there
+    // is no substitute.
     let mut two = Replay::new(index(60, 5, len), Policy::App, 20_000, 4, 6);
     two.bad.extend([0, 5]);
     two.attach_all(&job(OnError::Substitute, 10, 1), 0);

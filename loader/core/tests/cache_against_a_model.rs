@@ -17,7 +17,7 @@ const CAPACITY_BYTES: u64 = 100;
 
 #[derive(Clone, Debug)]
 enum Op {
-    /// Hit if resident, else offer a record of so many bytes.
+    /// Hit if resident, else offer a record of this many bytes.
     Access(u32, u64),
     /// Offer without looking first; a resident sample must be bypassed.
     Offer(u32, u64),
@@ -138,8 +138,8 @@ impl Pair {
         assert_eq!(admission, Admission::Admitted);
         let expected: Vec<_> = victims.iter().map(|victim| (SampleId(victim.id), victim.value)).collect();
         assert_eq!(evicted, expected);
-        // The two policies with regions or epochs leave out residents that rank lower.
-        let leaves_out = self.cache.exchanges();
+        // The two policies with regions or epochs may keep residents that rank lower.
+        let leaves_out = self.cache.properties().exchanges;
         let stays = |resident: &&Resident| {
             !leaves_out && resident.value != value && !self.pinned.contains(&resident.id)
         };

@@ -105,7 +105,8 @@ fn access(cache: &mut Cache<()>, id: u32, bytes: u64, importance: &Importance) -
 
 const SAMPLES: u32 = 80;
 
-/// Stretches of draws, loops and scans over parts of the samples, so that the target moves both ways.
+/// Stretches of draws, loops and scans over parts of the samples, so that the target moves both
+/// ways.
 fn traces() -> impl Strategy<Value = Vec<u32>> {
     let part = (0..SAMPLES, 1..40u32);
     let draws = |(from, count): (u32, u32)| {
@@ -142,7 +143,8 @@ proptest! {
     }
 }
 
-/// Rounds of 60 samples used twice and 100 used never again, 100 fit: LRU loses the 60 to every scan, ARC keeps them.
+/// Rounds of 60 samples used twice and 100 used never again, 100 fit: LRU loses the 60 to every
+/// scan, ARC keeps them.
 #[test]
 fn a_scan_does_not_sweep_a_loop() {
     const ROUNDS: u32 = 50;

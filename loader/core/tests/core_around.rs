@@ -1,4 +1,5 @@
-//! Where the cache has room for the whole dataset, a small record brings along what lies around it, and each is read once.
+//! Where the cache has room for the whole dataset, a small record brings along what lies around it,
+//! and each is read once.
 
 mod replay;
 

@@ -1,4 +1,5 @@
-//! The core tells its cache what the plan needs next: hits follow, for any number of ranks and from the middle of an epoch.
+//! The core tells its cache what the plan needs next: hits follow, for any number of ranks and from
+//! the middle of an epoch.
 
 mod replay;
 
@@ -34,8 +35,8 @@ fn the_plan_triples_the_hits_of_importance_for_any_number_of_ranks() {
     let app = hit_ratio(&trained(Policy::App, 1));
     assert!((9.0..14.0).contains(&app), "{app}");
     for world_size in [1, 2, 5] {
-        // The reference's epoch-Belady with importance behind it: 36.6 %. Here rows that wait for one read count as hits, too,
-        // and the more ranks, the more batches are open at a time.
+        // The reference's epoch-Belady with importance behind it: 36.6 %. Here rows that wait for
+        // one read count as hits, too, and the more ranks, the more batches are open at a time.
         let lookahead = hit_ratio(&trained(Policy::Lookahead, world_size));
         assert!((33.0..40.0).contains(&lookahead), "{world_size} ranks: {lookahead}");
     }

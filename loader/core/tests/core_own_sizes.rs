@@ -1,4 +1,5 @@
-//! Batches of images of their own sizes: room, places and sides of each row, and what becomes of those that are bad.
+//! Batches of images of their own sizes: room, places and sides of each row, and what becomes of
+//! those that are bad.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod replay;
@@ -10,7 +11,8 @@ use shade_formats::ring::{BatchLayout, FLAG_SUBSTITUTED, Layout};
 
 const SAMPLES: u32 = 60;
 
-/// (width, height): no two of a class of five are of one size, and the higher of a class is the larger.
+/// (width, height): no two of a class of five are of one size, and the higher of a class is the
+/// larger.
 fn size(id: u32) -> (u16, u16) {
     let id = u16::try_from(id).unwrap();
     (10 + id, 40 - id % 7)
@@ -73,7 +75,7 @@ fn a_skipped_row_leaves_the_others_where_they_are() {
 #[test]
 fn a_substitute_is_the_next_of_its_class_that_fits() {
     let mut fits = replay(size, &job(OnError::Substitute));
-    // Of the class's other images 0, 5, ... are smaller than 31, and 36 and those after it larger.
+    // The class's other images: 0, 5, ... are smaller than 31, 36 and later ones are larger.
     fits.bad.insert(31);
     let taken = fits.epoch(0);
     taken.iter().for_each(|batch| check(batch, 10, size));
@@ -149,7 +151,7 @@ fn a_ring_has_room_for_three_of_the_largest_batches_or_is_refused() {
     assert!(replay.refused[0].contains("lower batch_size"), "{:?}", replay.refused);
 }
 
-/// Of any layout: a batch that is filled up is longer than the dataset.
+/// In any layout a padded batch may be longer than the dataset.
 #[test]
 fn a_few_samples_fill_a_large_batch_up() {
     for output in [Output::Raw, Output::Ragged { channels_last: true }] {

@@ -1,4 +1,5 @@
-//! The core prefetches what comes after all batches while there is room in the cache, and harms no hit in sight by it.
+//! The core prefetches what comes after all batches while there is room in the cache. It costs no
+//! hit in sight.
 
 mod replay;
 
@@ -65,7 +66,7 @@ fn prefetching_leaves_the_hits_that_are_in_sight() {
         assert_eq!(replay.core().stats().total.counts.counts.prefetches, 0);
         let (with, replay) = trained(world_size, DEPTH);
         let counts = replay.core().stats().total.counts.counts;
-        // What is prefetched takes the place of samples that nobody is known to use, some of which the next epoch would.
+        // Prefetched samples displace some without a known use, which the next epoch would use.
         let mean = |ratios: &[f64]| ratios.iter().sum::<f64>() / ratios.len() as f64;
         let lost = mean(&without) - mean(&with);
         assert!(lost < 0.04, "{without:.3?} without, {with:.3?} with");

@@ -1,4 +1,5 @@
-//! The named systems through the core: what each promises about its epochs, its hits and its batches.
+//! The named systems through the core: what each promises about its epochs, its hits and its
+//! batches.
 
 mod replay;
 
@@ -77,7 +78,8 @@ fn quivers_batches_take_what_is_cached_first() {
     let mut taken = replay.epoch(2);
     taken.sort_by_key(|taken| taken.batch);
     let hits = |taken: &Taken| taken.ids.iter().filter(|&&id| resident[id as usize]).count();
-    // Two of ten batches: the first batch is filled, and from then on what the window has more is ten batches early.
+    // Two of ten batches: the first batch is filled, and from then on what the window has more is
+    // ten batches early.
     assert!(hits(&taken[0]) >= 19, "{} of {BATCH}", hits(&taken[0]));
     let late: usize = taken[95..].iter().map(hits).sum();
     assert!(late <= 5, "{late} in the last five batches, where a shuffle has 20");

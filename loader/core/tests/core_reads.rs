@@ -1,4 +1,4 @@
-//! What the core asks storage for: neighbours together, late reads told and hedged, every record served once.
+//! The core's reads: neighbours together, late reads reported and hedged, every record served once.
 #![expect(clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 mod replay;
@@ -99,7 +99,8 @@ fn a_record_that_is_not_what_was_packed_is_read_again_once() {
 
 #[test]
 fn rows_that_share_a_spoilt_record_share_its_second_read() {
-    // One batch, of whose samples importance draws some more than once; workers find a spoilt one so many times.
+    // One batch, in which importance draws some samples more than once: workers find a spoilt
+    // record as often.
     let second_epoch = |spoilt: Option<(u32, u32)>| {
         let mut replay = Replay::new(index(64, 2, |_| 300), Policy::App, 0, 64, 5);
         let mut job = spec(64, 1);
@@ -144,7 +145,8 @@ fn with_one_stuck(hedge: bool) -> (Replay, u32) {
 
 #[test]
 fn a_read_that_waits_for_its_turn_is_not_late() {
-    // 64 are submitted; the store answers one after the other, each half a second after the one before.
+    // 64 are submitted; the store answers one after the other, each half a second after the one
+    // before.
     let mut replay = mid_epoch(4000, 64, 0, false);
     for _ in 0..40 {
         let waits: Vec<u64> = replay.reading.iter().map(|op| op.flight).collect();
@@ -194,7 +196,8 @@ fn a_hedge_saves_the_batch_and_the_late_answer_brings_its_blocks_back() {
     let blocks_out = replay.core().arena_used_bytes();
     assert!(blocks_out > 0, "its blocks are the kernel's");
     assert_eq!(replay.reading.iter().map(|op| op.sample.0).collect::<Vec<_>>(), [sample]);
-    // Nothing is cached, so the next epoch wants it again, and does not wait for the late answer either.
+    // Nothing is cached, so the next epoch wants it again, and does not wait for the late answer
+    // either.
     let again = replay.epoch(1);
     assert_eq!(sorted(&again), (0..4000).collect::<Vec<_>>());
     replay.stuck.clear();

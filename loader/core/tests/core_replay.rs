@@ -1,4 +1,5 @@
-//! Whole epochs through the core: what is planned is delivered, once, whatever the timing; faults do what `on_error` says.
+//! Whole epochs through the core: what is planned is delivered, once, whatever the timing; faults
+//! do what `on_error` says.
 
 mod replay;
 
@@ -41,7 +42,8 @@ fn the_union_of_all_slices_is_the_same_plan_for_any_world_size() {
         let mut job = spec(10, world_size);
         job.plan.sampler = Sampler::Pads;
         replay.attach_all(&job, 0);
-        // One loss, so that the second epoch is drawn by importance. It is of the plan's first sample, whoever has that.
+        // One loss, so that the second epoch is drawn by importance. It is that of the plan's first
+        // sample.
         let mut first = replay.epoch(0);
         first.retain(|taken| (taken.rank, taken.batch) == (0, 0));
         first[0].ids.truncate(1);
@@ -128,7 +130,7 @@ fn a_client_that_releases_more_than_it_got_is_closed() {
 fn batches_kept_for_good_cost_their_room_and_no_more() {
     let mut replay = Replay::new(index(4000, 4, |_| 400), Policy::Lru, 10_000, 4, 4);
     replay.attach_all(&spec(10, 1), 0);
-    // Of the eight batches that the ring has room for, with hundreds that go past them.
+    // The ring has room for eight batches: those kept, and hundreds that pass them.
     replay.kept = HashSet::from([0, 2, 3]);
     let ids: HashSet<u32> = replay.epoch(0).into_iter().flat_map(|taken| taken.ids).collect();
     assert_eq!(ids.len(), 4000);
@@ -299,8 +301,8 @@ fn a_rank_that_dies_frees_its_place_and_the_next_one_is_served() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// Random sizes, caches, depths, ranks and faults: whatever is not bad is delivered exactly once, memory is
-    /// given back, and no count is lost.
+    /// Random sizes, caches, depths, ranks and faults: whatever is not bad is delivered exactly
+    /// once, memory is given back, and no count is lost.
     #[test]
     fn nothing_is_lost_whatever_the_sizes(
         samples in 1u32..200, batch in 1u32..40, world in 1u32..4, cache in 0u64..200_000, depth in 1u32..9,

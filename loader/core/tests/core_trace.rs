@@ -1,4 +1,5 @@
-//! An observer is told of every access, batch, release and loss, and changes nothing; without one nothing is told.
+//! An observer is told of every access, batch, release and loss, and changes nothing; without one
+//! nothing is told.
 
 mod replay;
 
@@ -86,7 +87,7 @@ fn an_observer_changes_nothing_and_nobody_is_told_without_one() {
     left.step(Event::Observe(false));
     left.epoch(3);
     assert!(left.traced.is_empty());
-    // Whoever comes in the middle is told of the job first.
+    // An observer that comes in the middle is told of the job first.
     left.step(Event::Observe(true));
     assert!(matches!(&left.traced[..], [Line::Job(job)] if job.under_way));
 }

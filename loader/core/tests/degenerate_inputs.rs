@@ -1,4 +1,5 @@
-//! Losses that say nothing, datasets of one sample, caches that hold nothing or everything: every policy and every plan goes on.
+//! Losses that say nothing, datasets of one sample, caches that hold nothing or everything: every
+//! policy and every plan goes on.
 
 mod replay;
 
@@ -15,7 +16,7 @@ const BATCH_SIZE: u32 = 8;
 /// No record fits into 1 byte.
 const RECORD_BYTES: u64 = 2;
 
-/// What all samples lose alike, and one that is not like that.
+/// A loss that all samples share, and one that they do not.
 const LOSSES: [fn(u32) -> f32; 7] = [
     |_| f32::NAN,
     |_| f32::INFINITY,
@@ -147,7 +148,7 @@ fn a_cache_as_large_as_the_dataset_keeps_all_that_it_saw() {
 #[test]
 fn a_cache_for_one_record_or_for_all_but_one_is_full_and_no_more() {
     for (samples, resident) in [(50, 1), (50, 49), (2, 1)] {
-        // A byte more than they need: it fits nobody.
+        // A byte more than they need: no record fits.
         for_all(samples, resident * RECORD_BYTES + 1, |training, what| {
             assert_eq!(training.cache.len() as u64, resident, "{what}");
             assert!(training.misses >= samples, "{what}");

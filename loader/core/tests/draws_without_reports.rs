@@ -1,4 +1,5 @@
-//! Importance needs losses: after an epoch in which nobody reported any, the next plan is a permutation, and one warning says so.
+//! Importance needs losses: after an epoch in which nobody reported any, the next plan is a
+//! permutation, and one warning says so.
 
 mod replay;
 
@@ -179,7 +180,7 @@ fn the_scores_of_all_ranks_are_one_validation() {
             }
         }
         let taken = batches(replay.epoch(7));
-        let distinct = replay.core().stats().epoch.distinct;
+        let distinct = replay.core().stats().epoch.plan.distinct;
         (taken, distinct)
     };
     let rises = |epoch, _| f64::from(epoch);

@@ -1,14 +1,17 @@
 //! Hit ratios against closed forms and an independent simulation, from whole synthetic trainings.
 //!
-//! A training here is what the daemon does without its I/O: draw a plan, serve it batch by batch through a cache, rank
-//! the batch's losses, re-key. Loss of sample i in epoch e: hᵢ·exp(-0.15 e)·LN(0, 0.5), hᵢ ~ LN(0, 1). All accesses count,
-//! cold misses included; the epochs that count are named at each test. Seeds differ in losses and in plans.
+//! A training here is what the daemon does without its I/O: draw a plan, serve it batch by batch
+//! through a cache, rank the batch's losses, re-key. Loss of sample i in epoch e: hᵢ·exp(-0.15
+//! e)·LN(0, 0.5), hᵢ ~ LN(0, 1). All accesses count, cold misses included; the epochs that count
+//! are named at each test. Seeds differ in losses and in plans.
 //!
-//! The reference's figures for N = 50 k without replication come out (all four within 0.15 points) if epoch 0 is drawn as the
-//! published code draws it (`Start::Published`): with replacement, a sample never trained having the score 1 against 2.3 and
-//! more. Such samples are starved, the plans are more skewed for some epochs, and hit ratios are higher. After a permutation,
-//! our rule (`Start::Permutation`), they are 0.3 to 1.0 points lower. That test's expected values are this implementation's
-//! own, so it guards against change and proves nothing; all other expected values are closed forms or the reference's.
+//! The reference's figures for N = 50 k without replication come out (all four within 0.15 points)
+//! if epoch 0 is drawn as the published code draws it (`Start::Published`): with replacement, a
+//! sample never trained having the score 1 against 2.3 and more. Such samples are starved, the
+//! plans are more skewed for some epochs, and hit ratios are higher. After a permutation, our rule
+//! (`Start::Permutation`), they are 0.3 to 1.0 points lower. That test's expected values are this
+//! implementation's own, so it guards against change and proves nothing; all other expected values
+//! are closed forms or the reference's.
 
 #![expect(clippy::print_stdout, reason = "shows the figures under --nocapture")]
 #![expect(
@@ -48,8 +51,8 @@ struct Training {
     counted_from: u32,
 }
 
-/// Hits per access in percent. The trace is that of a training with APP, whose residents the plan knows; LRU, and lookahead to
-/// the end of the epoch, serve the same trace.
+/// Hits per access in percent. The trace is that of a training with APP, whose residents the plan
+/// knows; LRU, and lookahead to the end of the epoch, serve the same trace.
 #[derive(Clone, Copy, Debug, Default)]
 struct HitRatios {
     app: f64,
@@ -181,8 +184,8 @@ fn lru_on_permutations_is_the_closed_form() {
     }
 }
 
-/// `explore` 1 makes PADS draw uniformly with replacement. Its order moves repeats a batch apart, which costs LRU the
-/// hits at distances below a batch, about B/N: 0.3 points of 20 k samples.
+/// `explore` 1 makes PADS draw uniformly with replacement. Its order moves repeats a batch apart,
+/// which costs LRU the hits at distances below a batch, about B/N: 0.3 points of 20 k samples.
 #[test]
 fn lru_on_uniform_draws_with_replacement_is_c() {
     let spec = PlanSpec { explore: 1.0, ..pads(1.0, Order::Shuffled) };
@@ -225,11 +228,13 @@ fn replication_with_hits_first_after_a_permutation() {
 fn replication_with_hits_first_as_published() {
     let ratios = small(Start::Published, pads(3.0, Order::HitsFirst), 0.1).hit_ratios(5);
     assert_near(ratios.app, 44.1, 1.0);
-    // Of the trace that APP's residents shaped. A plan shaped by LRU's own residents gives LRU 41.5 %.
+    // This is the trace that APP's residents shaped. A plan shaped by LRU's own residents gives LRU
+    // 41.5 %.
     assert_near(ratios.lru, 40.3, 1.0);
 }
 
-/// The reference's 11.9 % without replication is of the shuffled order: residents first would give 17.2 % (measured here).
+/// The reference's 11.9 % without replication is of the shuffled order: residents first would give
+/// 17.2 % (measured here).
 #[test]
 fn the_row_without_replication_is_shuffled() {
     for (order, app) in [(Order::Shuffled, 11.9), (Order::HitsFirst, 17.2)] {

@@ -15,7 +15,8 @@ use shade_formats::control::Policy;
 const ALL: [Policy; 7] =
     [Policy::App, Policy::TopC, Policy::Lfu, Policy::Lru, Policy::Fifo, Policy::Arc, Policy::Static];
 
-/// Hits per access in percent over the `counted` part of the trace, of a cache that holds `share` of the samples.
+/// Hits per access in percent over the `counted` part of the trace, of a cache that holds `share`
+/// of the samples.
 fn hit_ratio(policy: Policy, samples: u32, share: f64, warm_up: &[u32], counted: &[u32]) -> f64 {
     let mut importance = Importance::new(samples);
     let mut cache = Cache::new(policy, (f64::from(samples) * share) as u64, samples);
@@ -43,8 +44,8 @@ fn assert_near(policy: Policy, got: f64, expected: f64, tolerance: f64) {
     assert!(near, "{policy:?}: hit ratio {got:.2} %, expected {expected} ± {tolerance} points");
 }
 
-/// The next draw does not depend on what is resident, so no policy is better than another. The standard error is below
-/// 0.08 points.
+/// The next draw does not depend on what is resident, so no policy is better than another. The
+/// standard error is below 0.08 points.
 #[test]
 fn uniform_draws_hit_as_often_as_the_share_that_is_resident() {
     const SAMPLES: u32 = 2000;

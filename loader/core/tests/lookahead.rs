@@ -1,4 +1,5 @@
-//! The lookahead policy at its two ends: seeing nothing it is APP, seeing everything it is MIN with bypass, hit for hit.
+//! The lookahead policy at its two ends: seeing nothing it is APP, seeing everything it is MIN with
+//! bypass, hit for hit.
 
 #![expect(
     clippy::cast_possible_truncation,
@@ -15,7 +16,8 @@ use shade_formats::control::Policy;
 
 const SAMPLES: u32 = 20;
 
-/// Serves the trace with `ahead` accesses in sight; records of one byte. Says of each access whether it was a hit.
+/// Serves the trace with `ahead` accesses in sight; records of one byte. Says of each access
+/// whether it was a hit.
 fn lookahead(trace: &[SampleId], importance: &Importance, capacity: u64, ahead: u32) -> Vec<bool> {
     let mut cache = Cache::new(Policy::Lookahead, capacity, SAMPLES);
     let known = Known::from(trace);
@@ -37,8 +39,8 @@ fn serve(cache: &mut Cache<()>, id: SampleId, importance: &Importance) -> bool {
     hit
 }
 
-/// Belady's MIN that may bypass, straight from its definition: whoever is used last makes room, the newcomer included.
-/// Who is used no more is never kept for anything.
+/// Belady's MIN with bypass, straight from its definition: the sample used last makes room, the
+/// newcomer included. One that is used no more is never kept.
 fn min(trace: &[SampleId], capacity: usize) -> Vec<bool> {
     let next_use = |id: SampleId, from: usize| {
         trace[from..].iter().position(|&other| other == id).map_or(usize::MAX, |ahead| from + ahead)

@@ -1,4 +1,5 @@
-//! What a plan promises: the same from the same inputs, the right frequencies, the guards, unbiased weights.
+//! What a plan promises: the same from the same inputs, the right frequencies, the guards, unbiased
+//! weights.
 
 #![expect(clippy::indexing_slicing, reason = "a test fails by panicking")]
 
@@ -51,8 +52,8 @@ fn digest(plan: &Plan) -> u32 {
     crc32c(&ids.chain(weights).collect::<Vec<u8>>())
 }
 
-/// Nodes of different builds draw the same plan only while these stay: a change of any stage must be meant, and then
-/// needs a new domain string in `random`.
+/// Nodes of different builds draw the same plan only while these stay: a change of any stage must
+/// be meant, and then needs a new domain string in `random`.
 #[test]
 fn plans_are_what_they_were() {
     let importance = table(1000);
@@ -96,7 +97,8 @@ fn uniform_and_the_first_epoch_are_permutations_whatever_rep_says() {
     }
 }
 
-/// Pearson's statistic over all epochs: its mean is the degrees of freedom, its variance twice that.
+/// Pearson's statistic over all epochs: its mean is the degrees of freedom, its variance twice
+/// that.
 #[test]
 fn pads_draws_in_proportion_to_the_scores() {
     let (samples, epochs) = (50, 400);
@@ -165,7 +167,7 @@ fn replication_keeps_the_length_and_respects_the_cap() {
             assert_eq!(plan.ids.len(), samples as usize);
             assert!((of_residents(&plan) as f64 - rep * of_residents(&plain) as f64).abs() <= 0.5);
             assert_eq!(plan.summary.hit_cap_withheld, 0);
-            // Replication only multiplies: who was not drawn is not in.
+            // Replication only multiplies: a sample that was not drawn is not in.
             let drawn = counts(&plain, samples);
             assert!(
                 counts(&plan, samples).iter().zip(&drawn).all(|(&count, &drawn)| drawn > 0 || count == 0)
@@ -206,8 +208,9 @@ fn cover_delivers_the_forgotten_and_keeps_the_length() {
     assert!(all.summary.covered > 0);
 }
 
-/// The weighted mean of any quantity over the plans is its mean over the dataset. The quantity here is as skewed as the
-/// scores, and for residents three times as large, so that a wrong factor of either shows.
+/// The weighted mean of any quantity over the plans is its mean over the dataset. The quantity here
+/// is as skewed as the scores, and for residents three times as large, so that a wrong factor of
+/// either shows.
 #[test]
 fn weights_make_means_unbiased() {
     let samples = 300;
@@ -273,11 +276,12 @@ fn datasets_of_one_sample_and_of_none() {
     }
 }
 
-/// `torch.multinomial` refuses more than 2²⁴ samples, and 2²⁴ + 1 is the first number an f32 cannot hold.
+/// `torch.multinomial` refuses more than 2²⁴ samples, and 2²⁴ + 1 is the first number an f32 cannot
+/// hold.
 #[test]
 fn more_than_16_million_samples() {
     let samples = (1 << 24) + 1;
-    // All are worth the same, but for the last ones: these are worth SCORE_MAX times as much.
+    // All have the same score except the last ones, whose score is SCORE_MAX times as high.
     let favoured = samples - 4096..samples;
     let mut importance = Importance::new(samples);
     (0..favoured.start).for_each(|id| importance.set_score(SampleId(id), 1.0));

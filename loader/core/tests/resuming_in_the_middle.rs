@@ -1,5 +1,5 @@
-//! A training stopped in the middle of an epoch delivers the identical rest from a saved state, under every policy, although
-//! the cache is empty then and the plan was drawn from what was in it.
+//! A training stopped in the middle of an epoch delivers the identical rest from a saved state,
+//! under every policy, although the cache is empty then and the plan was drawn from what was in it.
 
 mod replay;
 
@@ -27,7 +27,8 @@ fn in_order(mut taken: Vec<Taken>) -> Vec<Taken> {
     taken
 }
 
-/// Two epochs and what was drawn for the third, then a stop in the second and what another daemon makes of it.
+/// Two epochs and the draw of the third; then a stop in the second, and its rest from another
+/// daemon.
 fn stop_and_go_on(policy: Policy, plan: PlanSpec) {
     let what = format!("{policy:?} {} {} rep {}", plan.sampler, plan.order, plan.rep);
     let job = JobSpec { plan, ..spec(10, WORLD_SIZE) };
@@ -40,7 +41,7 @@ fn stop_and_go_on(policy: Policy, plan: PlanSpec) {
     while first.taken.iter().filter(is_before).count() < (BEFORE * WORLD_SIZE) as usize {
         assert!(first.tick(), "{what}: the epoch is longer than that");
     }
-    // Batches behind the stop may have been delivered; who goes on asks for them again.
+    // Batches after the stop may have been delivered; they are asked for again.
     let reported: Vec<Taken> = first.taken.iter().filter(is_before).cloned().collect();
     first.report(&reported, loss);
     first.step(Event::SaveState(0));
@@ -158,7 +159,7 @@ fn ranks_that_load_different_states_are_told() {
     assert_eq!(second.failed.len(), 2, "{:?}", second.failed);
 }
 
-/// What the other rank had on its way is no batch of its any more, not even an empty one.
+/// The other rank's open batches are void, not even published as empty ones.
 #[test]
 fn a_rank_whose_epoch_another_one_ends_is_given_nothing_more_of_it() {
     let job = JobSpec { plan: PlanSpec::default(), ..spec(10, WORLD_SIZE) };

@@ -1,10 +1,11 @@
-//! Workers write each row's bytes where the order says, keep bad rows from spoiling good ones, and seal batches.
+//! Workers write each row's bytes where the order says, keep bad rows from spoiling good ones, and
+//! finalize batches.
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 use std::sync::Arc;
 
 use crossbeam_channel::{Receiver, unbounded};
-use shade_core::{Columns, Move, SealOrder, SizeFault, Ticket};
+use shade_core::{Columns, FinalizeOrder, Move, SizeFault, Ticket};
 use shade_dataset::{Mismatch, ZstdFault};
 use shade_formats::checksum::crc32c;
 use shade_formats::control::{ImageSpec, Output};
@@ -12,7 +13,7 @@ use shade_formats::index::{Codec, Entry, Index, IndexBuilder, Media, Shard};
 use shade_formats::ring::{BatchLayout, Layout};
 use shade_formats::{SampleId, ShardId};
 use shade_images::{Draw, ImageFault, JpegDecoder, RowDecoder, Size};
-use shade_load::batches::{FillFault, FillOrder, Filled, LayoutFault, Row, Workers, seal};
+use shade_load::batches::{FillFault, FillOrder, Filled, LayoutFault, Row, Workers, finalize};
 use shade_reads::blocks::{Arena, FreeList, Lent, Record};
 use shade_shm::Region;
 
@@ -553,7 +554,7 @@ fn room_that_does_not_fit_the_row_is_a_fault() {
 }
 
 #[test]
-fn sealing_closes_gaps_and_writes_every_column() {
+fn finalizing_closes_gaps_and_writes_every_column() {
     // Room for 4 rows of 12 bytes; row 1 is not delivered.
     let layout = BatchLayout::new(Layout::U8Nchw, 4, 48).unwrap();
     let block = 4096;
@@ -573,8 +574,8 @@ fn sealing_closes_gaps_and_writes_every_column() {
         Move { from: data + 24, to: data + 12, len: 12 },
         Move { from: data + 36, to: data + 24, len: 12 },
     ];
-    let order = SealOrder { ticket: TICKET, block_offset: block, layout, columns, moves };
-    seal(&order, &payload, &mut Vec::new()).unwrap();
+    let order = FinalizeOrder { ticket: TICKET, block_offset: block, layout, columns, moves };
+    finalize(&order, &payload, &mut Vec::new()).unwrap();
 
     assert_eq!(read(&payload, data, 36), [[1; 12], [3; 12], [4; 12]].concat());
     let words = |values: [i64; 3]| values.map(i64::to_le_bytes).concat();
@@ -596,8 +597,8 @@ fn moves_may_overlap_and_are_done_in_order() {
     payload.write(layout.data, &bytes).unwrap();
     let at = |offset| layout.data + offset;
     let moves = vec![Move { from: at(3), to: at(0), len: 10 }, Move { from: at(15), to: at(10), len: 15 }];
-    let order = SealOrder { ticket: TICKET, block_offset: 0, layout, columns: Columns::default(), moves };
-    seal(&order, &payload, &mut Vec::new()).unwrap();
+    let order = FinalizeOrder { ticket: TICKET, block_offset: 0, layout, columns: Columns::default(), moves };
+    finalize(&order, &payload, &mut Vec::new()).unwrap();
     assert_eq!(read(&payload, layout.data, 25), [&bytes[3..13], &bytes[15..30]].concat());
 }
 
@@ -614,9 +615,14 @@ fn raw_batches_have_offsets_and_lens_too() {
         lens: vec![60, 40],
         ..Columns::default()
     };
-    let order =
-        SealOrder { ticket: TICKET, block_offset: 0, layout, columns: columns.clone(), moves: Vec::new() };
-    seal(&order, &payload, &mut Vec::new()).unwrap();
+    let order = FinalizeOrder {
+        ticket: TICKET,
+        block_offset: 0,
+        layout,
+        columns: columns.clone(),
+        moves: Vec::new(),
+    };
+    finalize(&order, &payload, &mut Vec::new()).unwrap();
     let words = |values: [u64; 2]| values.map(u64::to_le_bytes).concat();
     assert_eq!(read(&payload, layout.offsets().unwrap(), 16), words([0, 60]));
     assert_eq!(read(&payload, layout.lens().unwrap(), 16), words([60, 40]));
@@ -627,8 +633,8 @@ fn raw_batches_have_offsets_and_lens_too() {
     let none = Vec::new();
     let outside = vec![Move { from: 8190, to: 0, len: 3 }];
     for (columns, moves) in [(short, none.clone()), (long, none), (columns, outside)] {
-        let order = SealOrder { ticket: TICKET, block_offset: 0, layout, columns, moves };
-        seal(&order, &payload, &mut Vec::new()).unwrap_err();
+        let order = FinalizeOrder { ticket: TICKET, block_offset: 0, layout, columns, moves };
+        finalize(&order, &payload, &mut Vec::new()).unwrap_err();
     }
 }
 
@@ -646,14 +652,14 @@ fn images_of_their_own_sizes_have_sides_instead_of_lens() {
         widths: vec![4, 1],
         ..Columns::default()
     };
-    let order = |columns: &Columns| SealOrder {
+    let order = |columns: &Columns| FinalizeOrder {
         ticket: TICKET,
         block_offset: 4096,
         layout,
         columns: columns.clone(),
         moves: Vec::new(),
     };
-    seal(&order(&columns), &payload, &mut Vec::new()).unwrap();
+    finalize(&order(&columns), &payload, &mut Vec::new()).unwrap();
     assert_eq!(
         read(&payload, 4096 + layout.offsets().unwrap(), 16),
         [0_u64, 60].map(u64::to_le_bytes).concat()
@@ -667,7 +673,7 @@ fn images_of_their_own_sizes_have_sides_instead_of_lens() {
     let short = Columns { widths: vec![4], ..columns.clone() };
     let strange = Columns { lens: vec![60, 39], ..columns };
     for columns in [short, strange] {
-        seal(&order(&columns), &payload, &mut Vec::new()).unwrap_err();
+        finalize(&order(&columns), &payload, &mut Vec::new()).unwrap_err();
     }
 }
 

@@ -1,11 +1,12 @@
-//! How large a simulated cache is.
+//! Sizes of simulated caches.
 
 use shade_core::{Capacity, CapacityError};
 
 use crate::error::SimulateError;
 use crate::sizes::Sizes;
 
-/// A cache size as given: a share of all samples' bytes, bytes, or, where sizes are not known, a number of samples.
+/// A cache size as given: a share of all samples' bytes, bytes, or a number of samples where sizes
+/// are not known.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CacheSize {
     text: String,
@@ -27,7 +28,7 @@ impl CacheSize {
         &self.text
     }
 
-    /// The capacity where all samples take `total`: in bytes, or in samples where sizes are not known.
+    /// The capacity if all samples take `total`: in bytes, or in samples where sizes are not known.
     ///
     /// # Errors
     /// It is given in bytes and sizes are not known.
@@ -38,8 +39,8 @@ impl CacheSize {
             return Ok(self.capacity.of(total));
         }
         Err(SimulateError::Usage(format!(
-            "--cache {}: the samples have no sizes; give --sizes or --sizes-file, or a number of samples (1000), or a \
-             share (10%)",
+            "--cache {}: the samples have no sizes; give --sizes or --sizes-file, or a number of samples \
+             (1000), or a share (10%)",
             self.text
         )))
     }

@@ -13,37 +13,41 @@ use crate::names::{parse_lookahead, preset};
 use crate::plan_args::PlanArgs;
 use crate::sizes::SizeModel;
 
-/// A training of more epochs is not simulated.
+/// Limit of the epochs of a training.
 const EPOCHS_MAX: i64 = 100_000;
-/// Enough for any interval.
+/// Limit of the trainings: enough for any interval.
 const SEEDS_MAX: i64 = 1000;
-/// A sample that takes longer is no sample.
+/// Limit of the compute time of a sample.
 const COMPUTE_MAX: Duration = Duration::from_secs(3600);
 
 /// Below the options.
 const HELP: &str = "\
-The daemon's own code decides, but no record is read. With --store time is virtual: eight batches are on their way, reads \
-take what the store takes, and losses come home when their batch is computed. `lookahead` then prefetches while the store has \
-nothing else to do; what it finds prefetched is neither hit nor miss. Without --store nothing takes time: each batch is read, \
-computed and reported before the next one is opened. A sample that a batch has twice is read once; the second one is a hit. \
-The losses that PADS and APP need come from a model (they fall by exp(-0.15) an epoch, samples differ by a lognormal of sigma \
-1, reports of one sample by one of 0.5), or from --losses. A list of accesses has no losses: all samples have the same score \
-and `app` ranks them by hits. As many accesses as it has different samples are called an epoch of it. Without --store each \
-access is a batch of its own.
+The daemon's own code decides, but no record is read. With --store time is virtual: eight batches are \
+in flight, reads take the time of the store, and losses are reported when their batch is computed. \
+`lookahead` then prefetches while the store has nothing else to do; the first use of a prefetched \
+record is neither hit nor miss. Without --store nothing takes time: each batch is read, computed and \
+reported before the next one is opened. A sample that a batch has twice is read once; the second one \
+is a hit. The losses for PADS and APP come from --losses or from a model: they fall by exp(-0.15) an \
+epoch, samples differ by a lognormal of sigma 1, reports of one sample by one of 0.5. A list of \
+accesses has no losses: all samples have the same score and `app` ranks them by hits. An epoch of a \
+list is as many accesses as it has different samples. Without --store each access is a batch of its \
+own.
 
-A training recorded by `shade-load trace` has the batches of all ranks in the order in which they were opened, epochs as they \
-were, and the losses that came. As many batches are on their way as there were when it was recorded, and without --store a batch's \
-reads are back when as many batches are open as there were then. Its plans stay as they are, \
-whatever is cached. The result says how often the daemon itself hit. Its --batch-size is the training's.
+A training recorded by `shade-load trace` has the batches of all ranks in the order in which they were \
+opened, its epochs, and the losses that came. As many batches are in flight as in the recording, and \
+without --store a batch's reads end when as many batches are open as in the recording. Its plans stay \
+as they are, whatever is cached. The result has the daemon's own hits. Its --batch-size is the \
+training's.
 
-Columns: hit % counts all accesses, cold misses included; compare with `lru` on the same plan, not with other plans. D/N \
-is the share of an epoch's accesses that are different samples; seen, the share of the dataset ever delivered; max \
-repeat, how often one sample comes in one epoch at most. Bytes read, evictions and bypasses are those of all epochs that \
-count; --json has more columns. Stall is the time that training waits, in per cent of its compute. ns/access is what the \
-simulation took, plans and losses included.
+Columns: hit % counts all accesses, cold misses included; compare with `lru` on the same plan, not with \
+other plans. D/N is the share of an epoch's accesses that are different samples; seen, the share of the \
+dataset ever delivered; max repeat, the largest number of accesses of one sample in one epoch. Bytes \
+read, evictions and bypasses are those of all epochs that count; --json has more columns. Stall is the \
+time that training waits, in per cent of its compute. ns/access is the time of the simulation, with \
+plans and losses.
 
-Exit codes: 0 simulated, 1 runtime error, 2 usage, 3 the dataset is damaged, 130 interrupted (with the rows that were \
-ready).";
+Exit codes: 0 simulated, 1 runtime error, 2 usage, 3 the dataset is damaged, 130 interrupted (with the \
+rows that were ready).";
 
 /// `shade-load simulate`.
 #[derive(Debug, Args)]
@@ -52,27 +56,27 @@ ready).";
     after_help = HELP
 )]
 pub struct Simulate {
-    /// A packed dataset, for its number of samples and their sizes: a folder written by `shade-pack create`, or the
-    /// dataset.shade in it. Records are charged in whole blocks, as in the daemon.
+    /// A packed dataset, for its number of samples and their sizes: a folder written by `shade-pack
+    /// create`, or the dataset.shade in it. Records are charged in whole blocks, as in the daemon.
     pub dataset: Option<PathBuf>,
 
-    /// Instead of a dataset: one of so many samples.
+    /// Instead of a dataset: the number of samples.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..i64::from(u32::MAX)))]
     pub samples: Option<u32>,
 
-    /// Instead of a training: one that `shade-load trace` recorded, with its losses and its samples' sizes; or a list of
-    /// accesses, one sample id (0 to 4294967295) a line, where blank lines and what follows a # are ignored. `-` is standard
-    /// input.
+    /// Instead of a training: one that `shade-load trace` recorded, with its losses and its
+    /// samples' sizes; or a list of accesses, one sample id (0 to 4294967295) a line. Blank lines
+    /// and comments after a # are ignored. `-` is standard input.
     #[arg(long, value_name = "FILE", conflicts_with = "training")]
     pub trace: Option<PathBuf>,
 
-    /// Sizes of the samples: fixed:BYTES, or lognormal:MEDIAN:SIGMA, as in fixed:110KB and lognormal:110KB:0.5. Without
-    /// sizes every sample is one unit.
+    /// Sizes of the samples: fixed:BYTES, or lognormal:MEDIAN:SIGMA, as in fixed:110KB and
+    /// lognormal:110KB:0.5. Without sizes every sample is one unit.
     #[arg(long, value_name = "MODEL", conflicts_with = "dataset")]
     pub sizes: Option<SizeModel>,
 
-    /// Sizes from a file: one number of bytes a line, for sample 0, 1, 2 and so on, or a sample id and its bytes a
-    /// line.
+    /// Sizes from a file: one number of bytes a line, for sample 0, 1, 2 and so on, or a sample id
+    /// and its bytes a line.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["dataset", "sizes"])]
     pub sizes_file: Option<PathBuf>,
 
@@ -86,14 +90,14 @@ pub struct Simulate {
     )]
     pub policy: Vec<Keeper>,
 
-    /// How far `lookahead` sees, in epochs, but never beyond the epoch's plan, as the next one is not drawn yet. A list of
-    /// accesses is known to its end. With `inf` so is a recorded training, and both make it Belady's MIN, which may bypass, and
-    /// which no policy beats on the same accesses.
+    /// Sight of `lookahead`, in epochs, but never beyond the epoch's plan, as the next one is not
+    /// drawn yet. A list of accesses is known to its end; with `inf` so is a recorded training.
+    /// Then `lookahead` is Belady's MIN with bypass, which no policy beats on the same accesses.
     #[arg(long, value_name = "EPOCHS", default_value = "1", value_parser = parse_lookahead)]
     pub lookahead: f64,
 
-    /// Capacities, separated by commas: shares of all samples' bytes (10%) or bytes (8GiB). Without sizes a number
-    /// counts samples (1000).
+    /// Capacities, separated by commas: shares of all samples' bytes (10%) or bytes (8GiB). Without
+    /// sizes a number counts samples (1000).
     #[arg(long, value_name = "SIZES", value_delimiter = ',', default_value = "5%,10%,20%,40%")]
     pub cache: Vec<CacheSize>,
 
@@ -101,35 +105,38 @@ pub struct Simulate {
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=32_768))]
     pub batch_size: u32,
 
-    /// Count from this epoch on: leave out the first, cold ones. The share of the dataset ever seen counts all.
+    /// The first epoch that counts: leave out cold ones. The share of the dataset ever seen counts
+    /// all.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub skip_epochs: u32,
 
-    /// Also say how long training would wait for this store: latency=2ms,bandwidth=1Gbit,depth=32, all parts
-    /// optional. Also latency=lognormal:MEDIAN:SIGMA, seed=N, and a share `stuck`.
+    /// Simulate the waits of training for this store, too: latency=2ms,bandwidth=1Gbit,depth=32,
+    /// all parts optional. Also latency=lognormal:MEDIAN:SIGMA, seed=N, and a share `stuck`.
     #[arg(long, value_name = "STORE")]
     pub store: Option<StoreModel>,
 
-    /// What the trainer computes for each sample [default: 1ms/sample, or as measured in a trace of `shade-load trace`].
+    /// Compute time of a sample [default: 1ms/sample, or as measured in a trace of `shade-load
+    /// trace`].
     #[arg(long, value_name = "TIME/sample", value_parser = parse_compute, requires = "store")]
     pub compute: Option<Duration>,
 
-    /// For each policy: the smallest cache that removes 90 % of the stall that caching everything would remove. Found
-    /// by bisection, to 1/256 of the data; each step is a simulation more.
+    /// For each policy: the smallest cache that removes 90 % of the stall that caching everything
+    /// would remove. Found by bisection, to 1/256 of the data; each step is one more simulation.
     #[arg(long, requires = "store")]
     pub recommend: bool,
 
-    /// One JSON object instead of a table: {"rows": [{"policy", "capacity", ...}]}, capacities in bytes (without
-    /// sizes: in samples), times in seconds, shares from 0 to 1.
+    /// One JSON object instead of a table: {"rows": [{"policy", "capacity", ...}]}, capacities in
+    /// bytes (without sizes: in samples), times in seconds, shares from 0 to 1.
     #[arg(long)]
     pub json: bool,
 
-    /// How the training is done.
+    /// The training.
     #[command(flatten)]
     pub training: Training,
 }
 
-/// What a training is; a trace has none of it. The names are those of the Loader's options.
+/// The options of a training; a trace has none of them. The names are those of the Loader's
+/// options.
 // Each field names the group: the derive macro leaves it empty because `plan` is flattened.
 #[derive(Debug, Args)]
 #[group(id = "training", multiple = true)]
@@ -144,15 +151,16 @@ pub struct Training {
     )]
     pub epochs: u32,
 
-    /// Recorded losses instead of the model: a CSV file with the columns `sample`, `loss` and, for several epochs, `epoch`
-    /// (from 0), rows in any order. An epoch without rows uses the one before. A sample with several losses in an epoch has
-    /// their mean. A sample without a loss (no row, an empty cell or NaN) has the mean of its batch; a batch without any loss is
-    /// not reported.
+    /// Losses of a file instead of the model's: CSV with the columns `sample`, `loss` and, for
+    /// several epochs, `epoch` (from 0), rows in any order. An epoch without rows uses the one
+    /// before. A sample with several losses in an epoch has their mean. A sample without a loss (no
+    /// row, an empty cell or NaN) has the mean of its batch. A batch without any loss is not
+    /// reported.
     #[arg(long, group = "training", value_name = "FILE")]
     pub losses: Option<PathBuf>,
 
-    /// Whole systems instead of policies, separated by commas: each with its sampler, policy and order, of which
-    /// --sampler and --order replace what they name.
+    /// Whole systems instead of policies, separated by commas: each has its sampler, policy and
+    /// order. --sampler and --order replace those of all systems.
     #[arg(
         long,
         group = "training",
@@ -163,12 +171,12 @@ pub struct Training {
     )]
     pub preset: Vec<Preset>,
 
-    /// How plans are drawn.
+    /// Parameters of the plans.
     #[command(flatten)]
     pub plan: PlanArgs,
 
-    /// So many trainings that differ in seed, from --seed on: their means, and the 95 % intervals of hit ratio and
-    /// stall.
+    /// Number of trainings, with seeds from --seed on. The result has their means, and the 95 %
+    /// intervals of hit ratio and stall.
     #[arg(
         long,
         group = "training",
@@ -180,7 +188,8 @@ pub struct Training {
 }
 
 impl Training {
-    /// The parameters of the plans; sampler and order are those of the default preset unless they were given.
+    /// The parameters of the plans; sampler and order are those of the default preset unless they
+    /// were given.
     pub(super) fn plan(&self) -> PlanSpec {
         self.plan.of(Preset::default())
     }

@@ -1,12 +1,12 @@
-//! Why there is nothing to simulate.
+//! Errors of a simulation.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use shade_dataset::DatasetError;
 use shade_formats::control::SpecError;
 
-/// Why there is nothing to simulate.
+/// Why a simulation has no result.
 #[derive(Debug, thiserror::Error)]
 pub enum SimulateError {
     /// The dataset cannot be opened.
@@ -17,10 +17,10 @@ pub enum SimulateError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
-    /// A line of a text file says nothing that can be used.
+    /// A line of a text file cannot be used.
     #[error("{file} line {line}: {what}")]
     Line {
         /// The file as given.
@@ -30,7 +30,7 @@ pub enum SimulateError {
         /// What is wrong with it.
         what: String,
     },
-    /// A file as a whole does not fit.
+    /// A file as a whole cannot be used.
     #[error("{}: {what}", path.display())]
     File {
         /// The file.
@@ -41,22 +41,30 @@ pub enum SimulateError {
     /// Options that do not go together.
     #[error("{0}")]
     Usage(String),
-    /// Parameters that make no plan.
+    /// Parameters of plans that cannot be used.
     #[error(transparent)]
     Plan(#[from] SpecError),
-    /// There is no way to catch Ctrl-C.
+    /// Ctrl-C cannot be caught.
     #[error("cannot start: {0}")]
     Start(io::Error),
     /// The result cannot be written.
     #[error("cannot write the result: {0}")]
     Write(#[from] io::Error),
-    /// Ctrl-C; the rows that were ready are written.
+    /// Ctrl-C. The rows that are ready are written.
     #[error("interrupted")]
     Interrupted,
 }
 
 impl SimulateError {
-    /// The process's exit code, as the other commands have them.
+    pub(super) fn read(path: &Path, source: io::Error) -> Self {
+        Self::Read { path: path.to_owned(), source }
+    }
+
+    pub(super) fn line(path: &Path, line: u64, what: String) -> Self {
+        Self::Line { file: path.display().to_string(), line, what }
+    }
+
+    /// The process's exit code, as of the other commands.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         match self {

@@ -1,4 +1,4 @@
-//! The mean of a few trainings and how far off it may be.
+//! Mean and confidence interval of a few trainings.
 
 /// Student's t for a two-sided 95 % interval, by degrees of freedom from 1 on.
 const T_95: [f64; 30] = [
@@ -6,13 +6,14 @@ const T_95: [f64; 30] = [
     2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
 ];
 
-/// The mean; 0 of nothing.
+/// The mean; 0 without values.
 pub(super) fn mean(values: impl ExactSizeIterator<Item = f64>) -> f64 {
     let count = values.len().max(1);
     values.sum::<f64>() / count as f64
 }
 
-/// Half of the 95 % interval of the mean of independent, normally distributed values; `None` of fewer than two.
+/// Half of the 95 % interval of the mean of independent, normally distributed values; `None` for
+/// fewer than two.
 pub(super) fn half_width_95(values: &[f64]) -> Option<f64> {
     let freedom = values.len().checked_sub(1).filter(|&freedom| freedom > 0)?;
     let mean = mean(values.iter().copied());

@@ -1,17 +1,16 @@
-//! Who keeps samples in a simulated cache, as the command line names it.
+//! The keeper of a simulated cache, as the command line names it.
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use shade_core::cache::Cache;
 use shade_formats::control::Policy;
 
-/// Who keeps samples: a policy of the daemon, or Belady's MIN, which knows the whole training and
-/// which no daemon can be.
+/// Decides which samples stay: a policy of the daemon, or Belady's MIN, which knows the whole
+/// training and so cannot run in a daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keeper {
     /// A policy of the daemon.
     Policy(Policy),
-    /// MIN, which refuses a newcomer that is used later than all it would displace, or must admit
-    /// everything.
+    /// MIN. It refuses a newcomer that is used later than all residents, or admits everything.
     Min {
         /// Whether it may refuse.
         bypasses: bool,
@@ -40,7 +39,7 @@ impl Keeper {
         }
     }
 
-    /// The policy that it is to the core.
+    /// The policy that the core is told.
     pub(super) fn policy(self) -> Policy {
         match self {
             Self::Policy(policy) => policy,
@@ -48,7 +47,7 @@ impl Keeper {
         }
     }
 
-    /// How many epochs it sees ahead, where `lookahead` is what the policy of that name does.
+    /// Its sight in epochs, if `lookahead` is that of the policy of that name.
     pub(super) fn lookahead(self, lookahead: f64) -> f64 {
         match self {
             Self::Policy(Policy::Lookahead) => lookahead,

@@ -1,21 +1,28 @@
 //! `shade-simulate`: what a cache would do for a training or a trace, without reading a record.
 //! `shade-load simulate` is its command.
 //!
-//! The daemon's core decides, as it does in the daemon: `shade_core::driver` carries out what it
-//! orders and tells it what came of that. `world` is what is around a simulated core: a virtual `store` (or the reads of a recording, `recalled`), and a virtual
-//! `trainer` that reports `losses` (of a model, or of a `loss_table`). `play` runs epochs, and adds
-//! up the `outcome`.
+//! The daemon's core decides, as it does in the daemon: `shade_core::driver` carries out its
+//! actions and feeds the results back.
 //!
-//! `workload` is what is simulated: samples with their `sizes`, and a training, or a `script` of
-//! accesses: a list (`trace`), or a recorded training (`recording`, with the `pace` of its
-//! trainers); `lines` reads their files. `capacity` says how large a cache is, `system` what is
-//! compared: a `keeper` with its sampler and order. `row` is the result of one at one capacity,
-//! over one or more seeds (`interval`); `recommend` looks for the capacity that is enough; `table`
-//! prints. `run` is the command, `watch` shows how far it is and hears Ctrl-C.
-//! `cli` has its arguments, `plan_args` those of a plan.
+//! | part | what it is |
+//! |---|---|
+//! | `cli`, `plan_args`, `names`, `keeper` | the arguments |
+//! | `workload` | what is simulated: samples with their `sizes`, and their accesses |
+//! | `script` | known accesses: an `access_list`, or a `recording` with its `compute` times |
+//! | `lines`, `loss_table` | readers of text files |
+//! | `system`, `capacity` | what is compared: policies with sampler and order, cache sizes |
+//! | `play` | runs one training through the core |
+//! | `world` | the virtual world of a core |
+//! | `store`, `recalled` | its store, or the reads of a recording |
+//! | `trainer`, `losses` | its trainer, and what that reports |
+//! | `outcome`, `row`, `interval` | the result of one training, and of several seeds |
+//! | `recommend` | the search for a cache that is enough |
+//! | `run`, `table`, `watch` | the command, its output and its progress |
 
+mod access_list;
 mod capacity;
 mod cli;
+mod compute;
 mod error;
 mod interval;
 mod keeper;
@@ -24,7 +31,6 @@ mod loss_table;
 mod losses;
 mod names;
 mod outcome;
-mod pace;
 mod plan_args;
 mod play;
 mod recalled;
@@ -37,7 +43,6 @@ mod sizes;
 mod store;
 mod system;
 mod table;
-mod trace;
 mod trainer;
 mod watch;
 mod workload;

@@ -1,4 +1,5 @@
-//! Text files, a line at a time: errors name file and line. In files of numbers blank lines and comments are left out.
+//! Text files, read line by line. Errors name file and line. In files of numbers, blank lines and
+//! comments are skipped.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Cursor, Read};
@@ -6,30 +7,18 @@ use std::path::{Path, PathBuf};
 
 use crate::error::SimulateError;
 
-/// More than a line of two numbers and a long comment.
+/// Limit of a line of numbers with its comment.
 const LINE_BYTES_MAX: usize = 4096;
 /// The path that means standard input.
 const STDIN: &str = "-";
 
-/// A file that is read.
+/// A file being read.
 pub(super) struct Source {
     reader: Box<dyn BufRead>,
     path: PathBuf,
     /// The number of the line last read, from 1.
     line: u64,
     bytes: Vec<u8>,
-}
-
-/// Gives `take` every line of the file at `path` that says something, without its comment and trimmed. What `take` has
-/// against a line becomes an error with the line's number.
-///
-/// # Errors
-/// The file cannot be read, or a line is too long, no UTF-8, or refused.
-pub(super) fn each_line(
-    path: &Path,
-    take: impl FnMut(&str) -> Result<(), String>,
-) -> Result<(), SimulateError> {
-    Source::open(path)?.each(take)
 }
 
 impl Source {
@@ -41,8 +30,7 @@ impl Source {
         if path.as_os_str() == STDIN {
             return Ok(Self::new(BufReader::new(std::io::stdin()), Path::new("standard input")));
         }
-        let file =
-            File::open(path).map_err(|source| SimulateError::Read { path: path.to_owned(), source })?;
+        let file = File::open(path).map_err(|error| SimulateError::read(path, error))?;
         Ok(Self::new(BufReader::with_capacity(1 << 16, file), path))
     }
 
@@ -55,20 +43,20 @@ impl Source {
         &self.path
     }
 
-    /// Whether it begins with these bytes. Nothing may have been read of it yet, and nothing is after this.
+    /// Whether it begins with these bytes. Call it before the first line; it consumes nothing.
     ///
     /// # Errors
     /// It cannot be read.
     pub(super) fn begins_with(mut self, start: &[u8]) -> Result<(bool, Self), SimulateError> {
         let mut head = Vec::new();
         let read = self.reader.by_ref().take(start.len() as u64).read_to_end(&mut head);
-        read.map_err(|source| self.unreadable(source))?;
+        read.map_err(|error| SimulateError::read(&self.path, error))?;
         let begins = head == start;
         let Self { reader, path, .. } = self;
         Ok((begins, Self::new(Cursor::new(head).chain(reader), &path)))
     }
 
-    /// The next line with its end, which the last one may lack; `None` behind that.
+    /// The next line with its line end, which the last one may lack; `None` at the end.
     ///
     /// # Errors
     /// It cannot be read, or the line is longer than `bytes_max`.
@@ -76,19 +64,20 @@ impl Source {
         self.bytes.clear();
         self.line += 1;
         let read = self.reader.by_ref().take(bytes_max as u64).read_until(b'\n', &mut self.bytes);
-        read.map_err(|source| self.unreadable(source))?;
+        read.map_err(|error| SimulateError::read(&self.path, error))?;
         if self.bytes.len() == bytes_max && self.bytes.last() != Some(&b'\n') {
             return Err(self.refused(format!("longer than {bytes_max} bytes")));
         }
         Ok((!self.bytes.is_empty()).then_some(&self.bytes))
     }
 
-    /// What is wrong with the line last read.
+    /// The error of the line last read.
     pub(super) fn refused(&self, what: String) -> SimulateError {
-        SimulateError::Line { file: self.path.display().to_string(), line: self.line, what }
+        SimulateError::line(&self.path, self.line, what)
     }
 
-    /// As [`each_line`].
+    /// Gives `take` every line that is not blank, without its comment and trimmed. An error of
+    /// `take` gets the line's number.
     ///
     /// # Errors
     /// The file cannot be read, or a line is too long, no UTF-8, or refused.
@@ -107,10 +96,6 @@ impl Source {
             taken.map_err(|what| self.refused(what))?;
         }
         Ok(())
-    }
-
-    fn unreadable(&self, source: std::io::Error) -> SimulateError {
-        SimulateError::Read { path: self.path.clone(), source }
     }
 }
 

@@ -21,22 +21,22 @@ pub(super) struct LossTable {
 }
 
 impl LossTable {
-    /// Reads losses of samples below `samples`. A sample with several losses in an epoch has their
-    /// mean. An empty cell and NaN are no loss.
+    /// Reads the losses of samples below `samples`. A sample with several losses in an epoch has
+    /// their mean. An empty cell and NaN are no loss.
     ///
     /// # Errors
     /// The file cannot be read, has no such columns, or a cell cannot be used.
     pub(super) fn read(path: &Path, samples: u32) -> Result<Self, SimulateError> {
-        let file =
-            File::open(path).map_err(|source| SimulateError::Read { path: path.to_owned(), source })?;
+        let file = File::open(path).map_err(|error| SimulateError::read(path, error))?;
         let mut rows = Reader::from_reader(file);
         let head = rows.headers().map_err(|error| unreadable(path, &error))?;
-        let columns = Columns::find(head).map_err(|what| refused(path, 1, what))?;
+        let columns = Columns::find(head).map_err(|what| SimulateError::line(path, 1, what))?;
         let mut epochs: BTreeMap<u32, Vec<(SampleId, f32)>> = BTreeMap::new();
         let mut row = StringRecord::new();
         while rows.read_record(&mut row).map_err(|error| unreadable(path, &error))? {
             let line = row.position().map_or(0, csv::Position::line);
-            let (epoch, id, loss) = columns.read(&row, samples).map_err(|what| refused(path, line, what))?;
+            let (epoch, id, loss) =
+                columns.read(&row, samples).map_err(|what| SimulateError::line(path, line, what))?;
             let losses = epochs.entry(epoch).or_default();
             losses.extend(loss.map(|loss| (id, loss)));
         }
@@ -120,13 +120,9 @@ impl Columns {
     }
 }
 
-fn refused(path: &Path, line: u64, what: String) -> SimulateError {
-    SimulateError::Line { file: path.display().to_string(), line, what }
-}
-
 fn unreadable(path: &Path, error: &csv::Error) -> SimulateError {
     let line = error.position().map_or(1, csv::Position::line);
-    refused(path, line, error.to_string())
+    SimulateError::line(path, line, error.to_string())
 }
 
 #[cfg(test)]

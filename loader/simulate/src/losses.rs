@@ -1,4 +1,4 @@
-//! The losses that a simulated training reports: recorded ones, or a model's.
+//! The losses that a simulated training reports: those of a model, a file or a recording.
 //!
 //! In the model sample i has in epoch e the loss hᵢ·exp(-0.15 e)·LN(0, 0.5), hᵢ ~ LN(0, 1).
 
@@ -9,35 +9,40 @@ use shade_formats::SampleId;
 
 use crate::loss_table::LossTable;
 
-/// By how much losses fall from epoch to epoch, in the exponent.
+/// Decrease of losses from epoch to epoch, in the exponent.
 const LEARNING: f64 = 0.15;
 const HARDNESS_SIGMA: f64 = 1.0;
 const NOISE_SIGMA: f64 = 0.5;
 
-/// Where losses come from.
+/// The source of a training's losses.
 #[derive(Debug)]
 pub(super) enum LossSource {
     /// The model.
     Model,
-    /// A file's.
-    Recorded(LossTable),
+    /// A file.
+    Table(LossTable),
 }
 
 /// The losses of one training.
 pub(super) enum Losses<'a> {
+    /// None: nothing is reported.
+    None,
     /// See [`LossSource::Model`].
     Model(Box<Model>),
-    /// See [`LossSource::Recorded`].
-    Recorded {
+    /// See [`LossSource::Table`].
+    Table {
         /// The file.
         table: &'a LossTable,
-        /// How many samples there are.
+        /// Number of samples.
         samples: u32,
-        /// Which epoch of the file is in `losses`.
+        /// The epoch of the file whose losses are in `losses`.
         epoch: Option<u32>,
         /// By sample.
         losses: Vec<f32>,
     },
+    /// Those of a recording: a loss at each position of the plan, NaN where there is none, and the
+    /// samples of a batch.
+    Recorded(&'a [f32], u32),
 }
 
 /// The synthetic losses.
@@ -46,7 +51,7 @@ pub(super) struct Model {
     /// By sample.
     hardness: Vec<f32>,
     noise: Option<LogNormal<f64>>,
-    /// What of the loss is left in this epoch.
+    /// Factor of this epoch.
     left: f64,
 }
 
@@ -55,7 +60,7 @@ impl<'a> Losses<'a> {
     pub(super) fn new(source: &'a LossSource, seed: u64, samples: u32) -> Self {
         match source {
             LossSource::Model => Self::Model(Box::new(Model::new(seed, samples))),
-            LossSource::Recorded(table) => Self::Recorded { table, samples, epoch: None, losses: Vec::new() },
+            LossSource::Table(table) => Self::Table { table, samples, epoch: None, losses: Vec::new() },
         }
     }
 
@@ -63,39 +68,46 @@ impl<'a> Losses<'a> {
     pub(super) fn begin_epoch(&mut self, epoch: u32) {
         match self {
             Self::Model(model) => model.left = (-LEARNING * f64::from(epoch)).exp(),
-            Self::Recorded { table, samples, epoch: read, losses } => {
+            Self::Table { table, samples, epoch: read, losses } => {
                 let wanted = table.epoch_for(epoch);
                 if *read != Some(wanted) {
                     table.read_epoch(wanted, *samples, losses);
                     *read = Some(wanted);
                 }
             }
+            Self::None | Self::Recorded(..) => {}
         }
     }
 
-    /// Replaces `losses` by what is reported for `batch`: a loss for each sample, or nothing if the
-    /// file has none.
-    pub(super) fn report(&mut self, batch: &[SampleId], losses: &mut Vec<f32>) {
-        losses.clear();
-        match self {
-            Self::Model(model) => losses.extend(batch.iter().map(|&id| model.loss(id))),
-            Self::Recorded { losses: known, .. } => {
-                losses.extend(batch.iter().map(|id| known.get(id.index()).copied().unwrap_or(f32::NAN)));
-                fill_gaps(losses);
+    /// The report of the epoch's batch `number`: a loss for each sample, or nothing if there are
+    /// none.
+    pub(super) fn report(&mut self, number: u32, ids: &[SampleId]) -> Vec<f32> {
+        let known = match self {
+            Self::None => return Vec::new(),
+            Self::Model(model) => return ids.iter().map(|&id| model.loss(id)).collect(),
+            Self::Table { losses, .. } => {
+                ids.iter().map(|id| losses.get(id.index()).copied().unwrap_or(f32::NAN)).collect()
             }
-        }
+            Self::Recorded(losses, batch_size) => {
+                let from = (number as usize).saturating_mul(*batch_size as usize);
+                let to = from.saturating_add(ids.len());
+                losses.get(from..to).unwrap_or_default().to_vec()
+            }
+        };
+        without_gaps(known)
     }
 }
 
 /// Replaces each NaN by the mean of the other losses. Without any other, nothing is left.
-pub(super) fn fill_gaps(losses: &mut Vec<f32>) {
+fn without_gaps(mut losses: Vec<f32>) -> Vec<f32> {
     let known = losses.iter().filter(|loss| !loss.is_nan());
     let (sum, count) = known.fold((0.0, 0u32), |(sum, count), &loss| (sum + f64::from(loss), count + 1));
     if count == 0 {
-        return losses.clear();
+        return Vec::new();
     }
     let mean = narrow(sum / f64::from(count));
     losses.iter_mut().filter(|loss| loss.is_nan()).for_each(|loss| *loss = mean);
+    losses
 }
 
 impl Model {
@@ -131,10 +143,10 @@ mod tests {
     #[test]
     fn the_model_has_the_moments_of_its_description() {
         let mut losses = Losses::new(&LossSource::Model, 3, 20_000);
-        let (batch, mut values) = (ids(0..20_000), Vec::new());
+        let batch = ids(0..20_000);
         for epoch in [0, 4] {
             losses.begin_epoch(epoch);
-            losses.report(&batch, &mut values);
+            let values = losses.report(0, &batch);
             let logs: Vec<f64> = values.iter().map(|loss| f64::from(*loss).ln()).collect();
             let mean = logs.iter().sum::<f64>() / logs.len() as f64;
             let variance = logs.iter().map(|log| (log - mean).powi(2)).sum::<f64>() / logs.len() as f64;
@@ -149,13 +161,11 @@ mod tests {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         let rows = "epoch,sample,loss\n0,0,1\n0,1,2\n0,2,3\n1,0,4\n1,2,6\n2,1,\n";
         std::io::Write::write_all(&mut file, rows.as_bytes()).unwrap();
-        let source = LossSource::Recorded(LossTable::read(file.path(), 4).unwrap());
+        let source = LossSource::Table(LossTable::read(file.path(), 4).unwrap());
         let mut losses = Losses::new(&source, 0, 4);
         let mut reported = |epoch, batch: &[u32]| {
-            let mut values = Vec::new();
             losses.begin_epoch(epoch);
-            losses.report(&ids(batch.iter().copied()), &mut values);
-            values
+            losses.report(0, &ids(batch.iter().copied()))
         };
         assert_eq!(reported(0, &[2, 1, 0]), [3.0, 2.0, 1.0]);
         assert_eq!(reported(1, &[2, 1, 0]), [6.0, 5.0, 4.0]);

@@ -1,110 +1,59 @@
-//! What a simulated training came to.
+//! The outcome of a simulated training.
 
-use std::ops::{Add, Sub};
 use std::time::Duration;
 
-use shade_core::Stats;
+use shade_core::{Counts, Stats};
 
-/// Counts since the first epoch that counts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Counts {
-    /// Samples that were asked for.
-    pub(super) accesses: u64,
-    /// Those that were in the cache, or on their way for another row.
-    pub(super) hits: u64,
-    /// Those that were in the cache because they had been prefetched: the first use of each.
-    pub(super) prefetched: u64,
-    /// Those that were in the cache and came in exchange for one that was not (iCACHE); they are no
-    /// hits.
-    pub(super) exchanged: u64,
-    /// Epochs whose plan had only residents, though there are other samples.
-    pub(super) absorbing_epochs: u64,
-    /// Samples that left the cache for others.
-    pub(super) evictions: u64,
-    /// Reads that the cache did not take.
-    pub(super) bypasses: u64,
-    /// Stored bytes of all reads; samples where sizes are not known.
-    pub(super) bytes_read: u64,
-}
+use crate::script::Repeats;
 
-impl From<shade_core::Counts> for Counts {
-    fn from(of: shade_core::Counts) -> Self {
-        Self {
-            accesses: of.accesses,
-            hits: of.hits,
-            prefetched: of.prefetched,
-            exchanged: of.exchanged,
-            absorbing_epochs: of.absorbing_epochs,
-            evictions: of.evicted,
-            bypasses: of.bypassed,
-            bytes_read: of.bytes_read,
-        }
-    }
-}
-
-impl Counts {
-    fn with(self, other: Self, both: impl Fn(u64, u64) -> u64) -> Self {
-        Self {
-            accesses: both(self.accesses, other.accesses),
-            hits: both(self.hits, other.hits),
-            prefetched: both(self.prefetched, other.prefetched),
-            exchanged: both(self.exchanged, other.exchanged),
-            absorbing_epochs: both(self.absorbing_epochs, other.absorbing_epochs),
-            evictions: both(self.evictions, other.evictions),
-            bypasses: both(self.bypasses, other.bypasses),
-            bytes_read: both(self.bytes_read, other.bytes_read),
-        }
-    }
-}
-
-impl Add for Counts {
-    type Output = Self;
-
-    fn add(self, other: Self) -> Self {
-        self.with(other, u64::saturating_add)
-    }
-}
-
-impl Sub for Counts {
-    type Output = Self;
-
-    fn sub(self, other: Self) -> Self {
-        self.with(other, u64::saturating_sub)
-    }
-}
-
-/// How often samples come in an epoch.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Repeats {
-    /// Different samples.
-    pub(super) distinct: u32,
-    /// Accesses of the sample that comes most often.
-    pub(super) most: u32,
-}
-
-/// What a training came to.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// The outcome of a training, without the epochs that do not count.
+#[derive(Clone, Debug)]
 pub(super) struct Outcome {
-    pub(super) counts: Counts,
-    /// Different samples of an epoch over its accesses, 0 to 1.
-    pub(super) distinct_share: f64,
+    /// Counts of each job.
+    jobs: Vec<Counts>,
+    /// Their counts before the first epoch that counts.
+    skipped: Vec<Counts>,
+    /// Different samples of an epoch, summed over epochs.
+    distinct: u64,
     /// Samples delivered at least once, in any epoch, over all samples.
     pub(super) ever_seen_share: f64,
     /// Most deliveries of one sample in one epoch.
     pub(super) repeat_max: u32,
-    /// Mean over the epochs' plans; `None` of what was not drawn.
+    /// Mean over the epochs' plans; `None` if none was drawn.
     pub(super) position_entropy: Option<f64>,
-    /// What the trainer waited; `None` without a store.
+    /// Time that the trainer waited; `None` without a store.
     pub(super) stall: Option<Duration>,
+}
+
+impl Outcome {
+    /// One of the counts, over all jobs.
+    pub(super) fn count(&self, of: fn(&Counts) -> u64) -> u64 {
+        let sum = |counts: &[Counts]| counts.iter().map(of).sum::<u64>();
+        sum(&self.jobs) - sum(&self.skipped)
+    }
+
+    /// Hits over accesses.
+    pub(super) fn hit_ratio(&self) -> f64 {
+        self.over_accesses(self.count(|counts| counts.hits))
+    }
+
+    /// Different samples of an epoch over its accesses, 0 to 1.
+    pub(super) fn distinct_share(&self) -> f64 {
+        self.over_accesses(self.distinct)
+    }
+
+    fn over_accesses(&self, part: u64) -> f64 {
+        part as f64 / self.count(|counts| counts.accesses).max(1) as f64
+    }
 }
 
 /// Adds up an outcome.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     /// Counts of jobs that are over.
-    before: Counts,
-    /// What does not count.
-    skipped: (Counts, Duration),
+    jobs: Vec<Counts>,
+    /// Counts and stall before the first epoch that counts.
+    skipped: (Vec<Counts>, Duration),
     distinct: u64,
     repeat_max: u32,
     /// Sum over plans, and their number.
@@ -112,9 +61,9 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    /// Whatever was until now does not count.
+    /// Nothing until now counts.
     pub(super) fn skip(&mut self, stats: &Stats, stall: Duration) {
-        self.skipped = (self.before + stats.total.counts.counts.into(), stall);
+        self.skipped = (self.with_current(stats), stall);
         (self.distinct, self.repeat_max, self.position_entropy) = (0, 0, (0.0, 0));
     }
 
@@ -132,16 +81,23 @@ impl Tally {
 
     /// The job is over, and another one begins.
     pub(super) fn end_job(&mut self, stats: &Stats) {
-        self.before = self.before + stats.total.counts.counts.into();
+        self.jobs.push(stats.total.counts.counts);
     }
 
-    /// What it came to; `stall` is the trainer's from the beginning.
+    /// Counts of all jobs, with the current one.
+    fn with_current(&self, stats: &Stats) -> Vec<Counts> {
+        let mut jobs = self.jobs.clone();
+        jobs.push(stats.total.counts.counts);
+        jobs
+    }
+
+    /// The outcome; `stall` is the trainer's from the beginning.
     pub(super) fn outcome(&self, stats: &Stats, stall: Option<Duration>) -> Outcome {
-        let counts = self.before + stats.total.counts.counts.into() - self.skipped.0;
         let (entropy, plans) = self.position_entropy;
         Outcome {
-            counts,
-            distinct_share: self.distinct as f64 / counts.accesses.max(1) as f64,
+            jobs: self.with_current(stats),
+            skipped: self.skipped.0.clone(),
+            distinct: self.distinct,
             ever_seen_share: stats.total.ever_seen_share,
             repeat_max: self.repeat_max,
             position_entropy: (plans > 0).then(|| entropy / f64::from(plans)),

@@ -14,7 +14,7 @@ pub struct PlanArgs {
 }
 
 impl PlanArgs {
-    /// The plan of `preset`, with what was given in place of its own.
+    /// The plan of `preset`, with the parameters that were given.
     pub(super) fn of(&self, preset: Preset) -> PlanSpec {
         let is_given = |name| self.given.contains(&name);
         let sampler = if is_given("sampler") { self.plan.sampler } else { preset.sampler() };
@@ -56,7 +56,7 @@ impl FromArgMatches for PlanArgs {
     }
 }
 
-/// One parameter's option. It belongs to the group of what a trace has none of.
+/// One parameter's option. A trace has none of its group.
 fn option(parameter: &'static Parameter) -> Arg {
     let &Parameter { name, usage, default, help } = parameter;
     let help = help.trim().trim_end_matches('.');

@@ -1,11 +1,11 @@
-//! Reads of a recorded training: answered when as many batches were opened as in the recording.
+//! Reads of a recorded training. They are answered when as many batches are open as in the
+//! recording.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-use shade_core::Event;
-use shade_core::ReadOp;
 use shade_core::driver::Soon;
+use shade_core::{Event, ReadOp};
 use shade_formats::SampleId;
 use shade_formats::trace::{Open, Served};
 
@@ -14,21 +14,20 @@ use crate::store::{NoMemory, answered};
 /// See the [module](self).
 #[derive(Debug, Default)]
 pub(super) struct Recalled<'a> {
-    /// By batch of the plan: how many batches were opened, from the recording's beginning on, when
-    /// its last read was back.
+    /// By batch of the plan: see [`Script::back`](crate::script::Script).
     back: &'a [u32],
-    /// Batches before the plan's.
+    /// Number of batches before the plan's.
     first: u32,
-    /// Of the plan's batches.
+    /// Number of the plan's batches opened so far.
     opened: u32,
-    /// Which batch has the sample read.
+    /// By sample: the batch that its read is for.
     reader: HashMap<SampleId, u32>,
-    /// By batch.
+    /// By batch: its reads.
     waiting: BTreeMap<u32, Vec<ReadOp<()>>>,
 }
 
 impl<'a> Recalled<'a> {
-    /// Another plan begins, whose first batch is the `first` of all.
+    /// Another plan begins, at batch `first` of all.
     pub(super) fn begin(&mut self, back: &'a [u32], first: usize) {
         (self.back, self.opened) = (back, 0);
         self.first = u32::try_from(first).unwrap_or(u32::MAX);
@@ -48,8 +47,8 @@ impl<'a> Recalled<'a> {
         self.waiting.entry(batch).or_default().push(op);
     }
 
-    /// Answers the reads of the first batch that is due, or, if `overdue`, of the first one;
-    /// `false` if there is none.
+    /// Answers the reads of the first batch that is due, or with `overdue` of the first batch.
+    /// Returns `false` if there is none.
     pub(super) fn answer(&mut self, overdue: bool, soon: &mut Soon<NoMemory>) -> bool {
         let is_due = |batch: u32| {
             self.back.get(batch as usize).is_none_or(|back| *back <= self.first.saturating_add(self.opened))

@@ -1,11 +1,10 @@
-//! A training that `shade-load trace` recorded: its accesses, losses and sizes, read from the file
+//! A training that `shade-load trace` recorded: its accesses, losses and sizes
 //! (`formats/layout/TRACE.md`).
 //!
-//! Accesses are in the order in which the daemon opened batches, whichever rank they were for; each
-//! batch has the losses that came for it. How far behind its opening they came, in batches, says
-//! how many were on their way. So are its reads: they were back when so many batches were opened.
+//! Accesses are in the order in which the daemon opened batches, for all ranks. Each batch has the
+//! losses that came for it. The number of batches opened between a batch and its losses says how
+//! many were in flight. The time of a batch's reads is counted in opened batches, too.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::time::Duration;
@@ -14,41 +13,36 @@ use shade_formats::SampleId;
 use shade_formats::limits::{RING_DESCRIPTORS, SAMPLES_MAX, TRACE_LINE_BYTES_MAX};
 use shade_formats::trace::{Done, FIRST_KEY, Header, Job, Line, Open, Report, Served, Sizes as SizesLine};
 
+use crate::compute::ComputeTimes;
 use crate::error::SimulateError;
 use crate::lines::Source;
-use crate::pace::Pace;
-use crate::script::{Epoch, Script};
+use crate::script::{Epoch, Repeats, Script};
 use crate::sizes::Sizes;
 
-/// A ring has so many descriptors for batches, beside that of the epoch's end.
+/// Descriptors of a ring for batches: one is for the epoch's end.
 const AHEAD_MAX: u64 = RING_DESCRIPTORS as u64 - 1;
 
 /// A recorded training.
 #[derive(Clone, Debug)]
 pub(super) struct Recording {
-    /// Who was recorded.
+    /// The daemon that was recorded.
     pub(super) header: Header,
     /// The job recorded; the last, if there were several.
     pub(super) job: Option<Job>,
-    /// What the trainers computed for each sample, if that can be told.
+    /// Compute time of a sample, if it can be told.
     pub(super) compute: Option<Duration>,
     /// Samples in a batch.
     pub(super) batch_size: u32,
-    /// Batches that were on their way at a time, at most.
+    /// Largest number of batches in flight.
     pub(super) ring: u64,
-    /// The same on the whole: less if the trainer kept some.
+    /// Median number of batches in flight: less than `ring` if the trainer kept some.
     pub(super) ahead: u64,
-    accesses: Vec<SampleId>,
-    /// The loss of each access, NaN where none came.
-    losses: Vec<f32>,
-    /// By batch: how many batches were opened when its last read was back.
-    back: Vec<u32>,
-    epochs: Vec<Epoch>,
+    pub(super) script: Script,
     /// By epoch: accesses that the daemon served without a read of their own.
     hits: Vec<u64>,
 }
 
-/// Whether a file is one, from its beginning.
+/// Whether a file is a recording, by its first bytes.
 ///
 /// # Errors
 /// It cannot be read.
@@ -57,7 +51,7 @@ pub(super) fn is_recording(source: Source) -> Result<(bool, Source), SimulateErr
 }
 
 impl Recording {
-    /// Reads a recording, and what its samples take, as in the daemon.
+    /// Reads a recording and the sizes of its samples.
     ///
     /// # Errors
     /// The file cannot be read, a line makes no sense, or there is nothing in it to simulate.
@@ -76,7 +70,7 @@ impl Recording {
                 Ok(line) => reading.take(line, header.samples).map_err(|what| source.refused(what))?,
                 Err(what) if is_whole => return Err(source.refused(what)),
                 Err(_) => {
-                    let cut = source.refused("cut off: whoever recorded was stopped there".to_owned());
+                    let cut = source.refused("cut off: the recorder was stopped there".to_owned());
                     tracing::warn!("{cut}; it is left out");
                     break;
                 }
@@ -88,7 +82,7 @@ impl Recording {
             let what = format!("it has the sizes of {known} of {} samples", header.samples);
             return Err(SimulateError::File { path, what });
         }
-        if reading.accesses.is_empty() {
+        if reading.script.accesses.is_empty() {
             let what = "there is no batch in it: no training went on while it was recorded".to_owned();
             return Err(SimulateError::File { path, what });
         }
@@ -109,38 +103,23 @@ impl Recording {
         Ok((reading.into_recording(header), sizes))
     }
 
-    /// All of it, to be simulated.
-    pub(super) fn script(&self) -> Script<'_> {
-        let accesses = Cow::Borrowed(self.accesses.as_slice());
-        Script { accesses, losses: &self.losses, back: &self.back, epochs: Cow::Borrowed(&self.epochs) }
-    }
-
-    /// Accesses in it.
-    pub(super) fn len(&self) -> u64 {
-        self.accesses.len() as u64
-    }
-
-    /// How many epochs there are, the last one of which may have been recorded in part.
-    pub(super) fn epoch_count(&self) -> u32 {
-        u32::try_from(self.epochs.len()).unwrap_or(u32::MAX)
-    }
-
-    /// What the daemon itself came to from an epoch on: hits and accesses.
+    /// Hits and accesses of the daemon itself, from an epoch on.
     pub(super) fn hits(&self, from_epoch: u32) -> (u64, u64) {
-        let counted = self.epochs.iter().zip(&self.hits).skip(from_epoch as usize);
+        let counted = self.script.epochs.iter().zip(&self.hits).skip(from_epoch as usize);
         counted.fold((0, 0), |(sum, all), (epoch, hits)| (sum + hits, all + epoch.accesses.len() as u64))
     }
 }
 
-/// A batch of which losses may come: epoch, batch, rank.
-type Of = (u32, u32, u32);
+/// Names a batch: epoch, batch, rank.
+type BatchName = (u32, u32, u32);
 
-/// Where a batch's accesses are, its number among all, and what was delivered of it, if that is
-/// something else.
+/// A batch whose losses may come.
 #[derive(Debug)]
-struct Batch {
+struct RecordedBatch {
     accesses: Range<usize>,
+    /// Its number among all.
     number: u64,
+    /// The samples delivered, if they are not those of `accesses`.
     delivered: Option<Vec<SampleId>>,
 }
 
@@ -148,28 +127,26 @@ struct Batch {
 #[derive(Default)]
 struct Reading {
     stored: Vec<u32>,
-    accesses: Vec<SampleId>,
-    losses: Vec<f32>,
-    epochs: Vec<Epoch>,
+    script: Script,
     hits: Vec<u64>,
     job: Option<Job>,
     begins_job: bool,
     /// The epoch under way.
     epoch: Option<u32>,
-    /// By sample: how often it came in this epoch.
+    /// By sample: 0, for [`Repeats::of`].
     counts: Vec<u32>,
     /// The batches of this epoch and of the one before, as the daemon keeps them.
-    batches: HashMap<Of, Batch>,
+    batches: HashMap<BatchName, RecordedBatch>,
     opened: u64,
-    /// When each was opened and when its reads were back, in microseconds.
+    /// By batch: when it was opened and when its last read ended, in microseconds.
     times_us: Vec<(u64, u64)>,
-    /// The time of the line before: the daemon's clock does not go back.
+    /// The time of the line before: time does not go back.
     now_us: u64,
-    /// Of each report: batches that were opened since its own was, itself among them.
+    /// By report: number of batches opened since its own, with it.
     behind: Vec<u64>,
     /// The length of the first batch.
     batch_len: usize,
-    pace: Pace,
+    compute: ComputeTimes,
     lost: u64,
 }
 
@@ -181,14 +158,14 @@ impl Reading {
                 self.end_epoch();
                 self.batches.clear();
                 self.begins_job = true;
-                self.pace.begin();
+                self.compute.begin();
                 self.job = Some(job);
                 Ok(())
             }
             Line::Open(open) => self.open(open, samples),
             Line::Done(done) => self.done(done, samples),
             Line::Release(release) => {
-                self.pace.released(release.rank, release.before_seq, release.at_us);
+                self.compute.released(release.rank, release.before_seq, release.at_us);
                 Ok(())
             }
             Line::Report(report) => {
@@ -220,12 +197,12 @@ impl Reading {
         }
         if self.epoch != Some(open.epoch) {
             self.end_epoch();
-            self.batches.retain(|of, _| of.0.checked_add(1) == Some(open.epoch));
+            self.batches.retain(|name, _| name.0.checked_add(1) == Some(open.epoch));
             self.epoch = Some(open.epoch);
-            let accesses = self.accesses.len()..self.accesses.len();
+            let accesses = self.script.accesses.len()..self.script.accesses.len();
             let begins_job = std::mem::take(&mut self.begins_job);
             let first_batch = self.times_us.len();
-            self.epochs.push(Epoch { accesses, begins_job, first_batch, ..Epoch::default() });
+            self.script.epochs.push(Epoch { accesses, begins_job, first_batch, ..Epoch::default() });
             self.hits.push(0);
         }
         for letter in open.served.bytes() {
@@ -238,19 +215,15 @@ impl Reading {
             }
         }
         let ids = known(open.ids, samples)?;
-        for id in &ids {
-            if let Some(count) = self.counts.get_mut(id.index()) {
-                *count = count.saturating_add(1);
-            }
-        }
-        self.pace.opened(open.rank, open.seq, ids.len());
+        self.compute.opened(open.rank, open.seq, ids.len());
         if self.batch_len == 0 {
             self.batch_len = ids.len();
         }
-        let from = self.accesses.len();
-        self.accesses.extend_from_slice(&ids);
-        self.losses.resize(self.accesses.len(), f32::NAN);
-        let batch = Batch { accesses: from..self.accesses.len(), number: self.opened, delivered: None };
+        let Script { accesses, losses, .. } = &mut self.script;
+        let from = accesses.len();
+        accesses.extend_from_slice(&ids);
+        losses.resize(accesses.len(), f32::NAN);
+        let batch = RecordedBatch { accesses: from..accesses.len(), number: self.opened, delivered: None };
         self.batches.insert((open.epoch, open.batch, open.rank), batch);
         self.opened += 1;
         self.now_us = self.now_us.max(open.at_us);
@@ -259,17 +232,16 @@ impl Reading {
     }
 
     fn done(&mut self, done: Done, samples: u32) -> Result<(), String> {
-        self.pace.published(done.rank, done.seq, done.at_us);
-        let of = (done.epoch, done.batch, done.rank);
-        let number = self.batches.get(&of).and_then(|batch| usize::try_from(batch.number).ok());
+        self.compute.published(done.rank, done.seq, done.at_us);
+        let name = (done.epoch, done.batch, done.rank);
+        let number = self.batches.get(&name).and_then(|batch| usize::try_from(batch.number).ok());
         if let Some((_, back_us)) = number.and_then(|number| self.times_us.get_mut(number)) {
-            // A batch without a read has its place at its end: another cache may have to read for
-            // it.
+            // A batch without a read gets its end: another cache may have to read for it.
             *back_us = if done.read_us > done.opened_us { done.read_us } else { done.at_us };
         }
         if let Some(ids) = done.delivered {
             let ids = known(ids, samples)?;
-            if let Some(batch) = self.batches.get_mut(&of) {
+            if let Some(batch) = self.batches.get_mut(&name) {
                 batch.delivered = Some(ids);
             }
         }
@@ -280,13 +252,13 @@ impl Reading {
     fn report(&mut self, report: &Report) {
         let Some(batch) = self.batches.get(&(report.epoch, report.batch, report.rank)) else { return };
         self.behind.push(self.opened - batch.number);
-        let opened = self.accesses.get(batch.accesses.clone()).unwrap_or_default();
-        let losses = self.losses.get_mut(batch.accesses.clone()).unwrap_or_default();
+        let opened = self.script.accesses.get(batch.accesses.clone()).unwrap_or_default();
+        let losses = self.script.losses.get_mut(batch.accesses.clone()).unwrap_or_default();
         let reported = report.losses.iter().map(|loss| loss.unwrap_or(f32::INFINITY));
         let Some(delivered) = &batch.delivered else {
             return losses.iter_mut().zip(reported).for_each(|(slot, loss)| *slot = loss);
         };
-        // What was left out has no loss, and what was put in another's place has that one's.
+        // A skipped sample has no loss. A substitute's loss counts for the sample that it replaced.
         let all_came = delivered.len() == opened.len();
         let mut rows = opened.iter().zip(losses);
         for (id, loss) in delivered.iter().zip(reported) {
@@ -296,18 +268,13 @@ impl Reading {
         }
     }
 
-    /// Counts the repeats of the epoch under way, if there is one.
+    /// Ends the epoch under way, if there is one.
     fn end_epoch(&mut self) {
-        let (Some(_), Some(epoch)) = (self.epoch.take(), self.epochs.last_mut()) else { return };
-        epoch.accesses.end = self.accesses.len();
-        for id in self.accesses.get(epoch.accesses.clone()).unwrap_or_default() {
-            if let Some(count) = self.counts.get_mut(id.index()) {
-                // The first time it is met its count is not yet back at none.
-                epoch.repeats.distinct += u32::from(*count > 0);
-                epoch.repeats.most = epoch.repeats.most.max(*count);
-                *count = 0;
-            }
-        }
+        let Script { accesses, epochs, .. } = &mut self.script;
+        let (Some(_), Some(epoch)) = (self.epoch.take(), epochs.last_mut()) else { return };
+        epoch.accesses.end = accesses.len();
+        let accesses = accesses.get(epoch.accesses.clone()).unwrap_or_default();
+        epoch.repeats = Repeats::of(accesses, &mut self.counts);
     }
 
     fn into_recording(mut self, header: Header) -> Recording {
@@ -319,20 +286,16 @@ impl Reading {
         let ahead = if self.behind.is_empty() { 1 } else { *self.behind.select_nth_unstable(middle).1 };
         // The daemon takes in what was read before it opens batches.
         let opened = |back_us| self.times_us.partition_point(|&(opened_us, _)| opened_us < back_us);
-        let back =
-            self.times_us.iter().map(|&(_, back_us)| u32::try_from(opened(back_us)).unwrap_or(u32::MAX));
-        let back = back.collect();
+        let back = self.times_us.iter().map(|&(_, back_us)| opened(back_us));
+        self.script.back = back.map(|opened| u32::try_from(opened).unwrap_or(u32::MAX)).collect();
         Recording {
             header,
-            compute: self.pace.compute(world_size),
+            compute: self.compute.median(world_size),
             batch_size: job.map_or(first, |job| job.batch_size).max(1),
             ring,
             ahead: ahead.clamp(1, ring),
-            back,
             job: self.job,
-            accesses: self.accesses,
-            losses: self.losses,
-            epochs: self.epochs,
+            script: self.script,
             hits: self.hits,
         }
     }
@@ -351,8 +314,6 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::outcome::Repeats;
-
     const HEADER: &str = r#"{"shade_trace":1,"shade_load":"0","dataset":"/d","content_id":"0","samples":4,"job":"j","policy":"lru","lookahead":1.0,"cache_bytes":8,"block_bytes":8,"engine":"e","began_unix_s":0}"#;
     const SIZES: &str = r#"{"sizes":{"from":0,"stored":[5,6,7,9]}}"#;
     const OPEN: &str =
@@ -374,7 +335,7 @@ mod tests {
     }
 
     fn known_losses(recording: &Recording) -> Vec<(usize, f32)> {
-        let losses = recording.losses.iter().copied().enumerate();
+        let losses = recording.script.losses.iter().copied().enumerate();
         losses.filter(|(_, loss)| !loss.is_nan()).collect()
     }
 
@@ -386,12 +347,15 @@ mod tests {
     fn each_batch_has_the_losses_that_came_for_it() {
         let second = OPEN.replace("\"epoch\":0", "\"epoch\":1").replace("mmj", "hmh");
         let recording = read(&[HEADER, SIZES, OPEN, &second, REPORT]).unwrap();
-        assert_eq!(recording.accesses, ids(&[3, 1, 3, 3, 1, 3]));
+        assert_eq!(recording.script.accesses, ids(&[3, 1, 3, 3, 1, 3]));
         assert_eq!(known_losses(&recording), [(0, 0.5), (1, f32::INFINITY)]);
         let repeats = Repeats { distinct: 2, most: 2 };
         let epoch = |accesses, first_batch| Epoch { accesses, first_batch, repeats, begins_job: false };
-        assert_eq!(recording.epochs, [epoch(0..3, 0), epoch(3..6, 1)]);
-        assert_eq!((recording.hits(0), recording.hits(1), recording.epoch_count()), ((3, 6), (2, 3), 2));
+        assert_eq!(recording.script.epochs, [epoch(0..3, 0), epoch(3..6, 1)]);
+        assert_eq!(
+            (recording.hits(0), recording.hits(1), recording.script.epoch_count()),
+            ((3, 6), (2, 3), 2)
+        );
         assert_eq!((recording.ring, recording.ahead, recording.batch_size), (2, 2, 3));
     }
 

@@ -3,24 +3,25 @@
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
+use shade_core::Counts;
 
 use crate::error::SimulateError;
 use crate::interval::{half_width_95, mean};
-use crate::outcome::{Counts, Outcome};
+use crate::outcome::Outcome;
 use crate::play::play;
 use crate::system::System;
 use crate::watch::Watch;
 use crate::workload::{Accesses, Workload};
 
-/// What one policy does at one capacity. With several seeds: counts of a mean training, rounded.
+/// The result of one policy at one capacity. Counts are means over the seeds, rounded.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Row {
     /// The policy's name, or the preset's.
     pub(super) policy: String,
-    /// `None` for a trace, as the next.
+    /// `None` for a trace, as `order`.
     pub(super) sampler: Option<&'static str>,
     pub(super) order: Option<&'static str>,
-    /// The capacity as it was asked for.
+    /// The capacity as given.
     pub(super) cache: String,
     /// The capacity in bytes; in samples where sizes are not known.
     pub(super) capacity: u64,
@@ -29,9 +30,9 @@ pub(super) struct Row {
     pub(super) accesses: u64,
     pub(super) hits: u64,
     pub(super) misses: u64,
-    /// Accesses that found a record which had been prefetched for them; with a store only.
+    /// Accesses served by a prefetched record: its first use; 0 without a store.
     pub(super) prefetched: u64,
-    /// Accesses that were none of these, as another sample stood in for one that would have been read (iCACHE).
+    /// Accesses that were none of these: a resident sample stood in for a missing one (iCACHE).
     pub(super) exchanged: u64,
     /// Hits over accesses.
     pub(super) hit_ratio: f64,
@@ -50,16 +51,16 @@ pub(super) struct Row {
     pub(super) repeat_max: u32,
     /// Epochs whose plan had only cached samples although there are others.
     pub(super) absorbing_epochs: u64,
-    /// How random the order of an epoch is on average: 1 as a shuffle, 0 as in storage. `None` for a trace.
+    /// Mean randomness of the epochs' orders: 1 as a shuffle, 0 as in storage. `None` for a trace.
     pub(super) position_entropy: Option<f64>,
-    /// What training waits, in seconds; `None` without a store, as the next.
+    /// Seconds that training waits; `None` without a store, as `stall_share`.
     pub(super) stall_s: Option<f64>,
-    /// The same over what the trainer computes.
+    /// Stall over compute time.
     pub(super) stall_share: Option<f64>,
     /// Half of its 95 % interval; with more than one seed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) stall_share_ci95: Option<f64>,
-    /// What the simulation of an access took, plans and losses included.
+    /// Time to simulate an access, with plans and losses.
     pub(super) ns_per_access: f64,
 }
 
@@ -77,7 +78,7 @@ pub(super) fn outcomes(
 }
 
 impl Row {
-    /// Plays all trainings of the workload, `cache` being how `capacity` was asked for.
+    /// Plays all trainings of the workload. `cache` is the text of `capacity`.
     ///
     /// # Errors
     /// The core refuses the workload, or Ctrl-C.
@@ -92,28 +93,14 @@ impl Row {
         let outcomes = outcomes(workload, system, capacity, watch)?;
         let took = started.elapsed();
         let played = workload.accesses_each() * u64::from(workload.seeds());
-        let training = matches!(workload.accesses, Accesses::Training { .. });
-        Ok(Self {
-            policy: system.name.to_owned(),
-            sampler: training.then_some(system.sampler.as_str()),
-            order: training.then_some(system.order.as_str()),
-            cache: cache.to_owned(),
-            capacity,
-            capacity_share: capacity as f64 / workload.total().max(1) as f64,
-            ns_per_access: took.as_secs_f64() * 1e9 / played.max(1) as f64,
-            ..Self::of(&outcomes, workload)
-        })
-    }
-
-    /// The means of `outcomes`. What they do not tell is left empty.
-    fn of(outcomes: &[Outcome], workload: &Workload) -> Self {
+        let is_training = matches!(workload.accesses, Accesses::Training { .. });
         let count = |of: fn(&Counts) -> u64| {
-            let sum: u64 = outcomes.iter().map(|outcome| of(&outcome.counts)).sum();
+            let sum: u64 = outcomes.iter().map(|outcome| outcome.count(of)).sum();
             let trainings = outcomes.len().max(1) as u64;
             (sum + trainings / 2) / trainings
         };
         let share = |of: fn(&Outcome) -> f64| mean(outcomes.iter().map(of));
-        let hit_ratios: Vec<f64> = outcomes.iter().map(|outcome| hit_ratio(&outcome.counts)).collect();
+        let hit_ratios: Vec<f64> = outcomes.iter().map(Outcome::hit_ratio).collect();
         let stalls: Vec<f64> =
             outcomes.iter().filter_map(|outcome| Some(outcome.stall?.as_secs_f64())).collect();
         let (accesses, hits) = (count(|counts| counts.accesses), count(|counts| counts.hits));
@@ -122,13 +109,13 @@ impl Row {
         let compute = workload.service.map(|service| compute_s(service.compute, accesses));
         let over_compute = |stall: Option<f64>| Some(stall? / compute?);
         let stall_s = compute.map(|_| mean(stalls.iter().copied()));
-        Self {
-            policy: String::new(),
-            sampler: None,
-            order: None,
-            cache: String::new(),
-            capacity: 0,
-            capacity_share: 0.0,
+        Ok(Self {
+            policy: system.name.to_owned(),
+            sampler: is_training.then_some(system.sampler.as_str()),
+            order: is_training.then_some(system.order.as_str()),
+            cache: cache.to_owned(),
+            capacity,
+            capacity_share: capacity as f64 / workload.total().max(1) as f64,
             accesses,
             hits,
             misses: accesses.saturating_sub(hits + exchanged + prefetched),
@@ -136,10 +123,10 @@ impl Row {
             exchanged,
             hit_ratio: mean(hit_ratios.iter().copied()),
             hit_ratio_ci95: half_width_95(&hit_ratios),
-            evictions: count(|counts| counts.evictions),
-            bypasses: count(|counts| counts.bypasses),
+            evictions: count(|counts| counts.evicted),
+            bypasses: count(|counts| counts.bypassed),
             bytes_read: workload.dataset.sizes.are_known().then(|| count(|counts| counts.bytes_read)),
-            distinct_share: share(|outcome| outcome.distinct_share),
+            distinct_share: share(Outcome::distinct_share),
             ever_seen_share: share(|outcome| outcome.ever_seen_share),
             repeat_max: outcomes.iter().map(|outcome| outcome.repeat_max).max().unwrap_or(0),
             absorbing_epochs: count(|counts| counts.absorbing_epochs),
@@ -147,16 +134,12 @@ impl Row {
             stall_s,
             stall_share: over_compute(stall_s),
             stall_share_ci95: over_compute(half_width_95(&stalls)),
-            ns_per_access: 0.0,
-        }
+            ns_per_access: took.as_secs_f64() * 1e9 / played.max(1) as f64,
+        })
     }
 }
 
-/// Seconds that the trainer computes for so many samples.
+/// Seconds that the trainer computes for this many samples.
 pub(super) fn compute_s(compute: Duration, samples: u64) -> f64 {
     compute.as_secs_f64() * samples as f64
-}
-
-fn hit_ratio(counts: &Counts) -> f64 {
-    counts.hits as f64 / counts.accesses.max(1) as f64
 }

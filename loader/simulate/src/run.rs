@@ -13,31 +13,31 @@ use crate::system::System;
 use crate::watch::Watch;
 use crate::workload::{Accesses, Workload};
 
-/// All that was found.
+/// The result.
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
-    /// What was replayed, in words.
+    /// The accesses, in words.
     pub(super) accesses: String,
     pub(super) samples: u32,
-    /// What all samples take of a cache, in bytes; `None` where sizes are not known.
+    /// Cache size of all samples, in bytes; `None` where sizes are not known.
     pub(super) bytes: Option<u64>,
     pub(super) epochs: u32,
-    /// So many of the first epochs are not counted.
+    /// Number of first epochs that do not count.
     pub(super) skipped_epochs: u32,
-    /// How many trainings each row is of.
+    /// Number of trainings in each row.
     pub(super) seeds: u32,
     /// The virtual store, if there is one.
     pub(super) store: Option<String>,
     pub(super) compute_s_per_sample: Option<f64>,
     pub(super) rows: Vec<Row>,
-    /// What the recorded daemon itself came to.
+    /// Hits of the recorded daemon itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) recorded: Option<Recorded>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) recommend: Option<Vec<Recommendation>>,
 }
 
-/// What a recorded daemon came to, over the epochs that are counted.
+/// Hits of a recorded daemon, over the epochs that count.
 #[derive(Debug, Serialize)]
 pub(super) struct Recorded {
     pub(super) policy: String,
@@ -58,7 +58,7 @@ impl Recorded {
 /// Simulates what `args` ask for and writes the result to `out`.
 ///
 /// # Errors
-/// Something cannot be read or used, or Ctrl-C; then the rows that were ready are written all the same.
+/// A file or an option cannot be used, or Ctrl-C; then the rows that are ready are written.
 pub fn simulate(args: &Simulate, out: &mut impl Write) -> Result<(), SimulateError> {
     let workload = Workload::load(args)?;
     let systems = System::all(args)?;
@@ -121,7 +121,7 @@ fn fill(
     Ok(())
 }
 
-/// In words.
+/// The accesses, in words.
 fn accesses(args: &Simulate, workload: &Workload) -> String {
     match &workload.accesses {
         Accesses::Training { plan, .. } => {
@@ -133,7 +133,9 @@ fn accesses(args: &Simulate, workload: &Workload) -> String {
                 format!("plans as each preset draws them{rep}{paced}")
             }
         }
-        Accesses::Trace(trace) => format!("a trace of {}", indicatif::HumanCount(trace.len())),
+        Accesses::List(script) => {
+            format!("a trace of {}", indicatif::HumanCount(script.accesses.len() as u64))
+        }
         Accesses::Recording(recording) => {
             let how = recording.job.as_ref().map_or_else(String::new, |job| {
                 format!(

@@ -1,4 +1,4 @@
-//! What each sample takes: bytes from an index, a file or a model, or one unit where nothing is known.
+//! Sizes of samples: bytes from an index, a file or a model, or one unit where nothing is known.
 
 use std::path::Path;
 use std::str::FromStr;
@@ -11,16 +11,17 @@ use shade_formats::SampleId;
 use shade_formats::index::Index;
 
 use crate::error::SimulateError;
-use crate::lines::each_line;
+use crate::lines::Source;
 
 /// Losses are drawn from stream 0 of the seed.
 const SIZES_STREAM: u64 = 1;
-/// Not a size: the file has not said it yet.
+/// Not a size: the file has not given it yet.
 const UNSAID: u32 = 0;
 
 /// Sizes as a distribution.
 ///
-/// As text: `fixed:110KB`, or `lognormal:110KB:0.5` (median and standard deviation of the natural logarithm).
+/// As text: `fixed:110KB`, or `lognormal:110KB:0.5` (median and standard deviation of the natural
+/// logarithm).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum SizeModel {
     /// All samples have this many bytes.
@@ -48,7 +49,8 @@ impl FromStr for SizeModel {
         };
         model.ok_or_else(|| {
             format!(
-                "{text:?} is no model of sizes: write fixed:110KB or lognormal:110KB:0.5 (1 byte to 4 GiB, sigma 0 to 5)"
+                "{text:?} is no model of sizes: write fixed:110KB or lognormal:110KB:0.5 (1 byte to \
+                 4 GiB, sigma 0 to 5)"
             )
         })
     }
@@ -60,7 +62,7 @@ fn parse_bytes(text: &str) -> Option<u32> {
     u32::try_from(bytes).ok().filter(|&bytes| bytes > 0)
 }
 
-/// What the samples take.
+/// Sizes of the samples.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Sizes {
     /// Not known: each is one unit.
@@ -77,7 +79,7 @@ pub(super) enum Sizes {
 }
 
 impl Sizes {
-    /// Those of a dataset, charged as the daemon does.
+    /// Sizes of a dataset, charged as the daemon does.
     pub(super) fn of_index(index: &Index) -> Self {
         let lens: Vec<u32> = (0..index.len())
             .map(|id| index.entry(SampleId(id)).map_or(0, |entry| entry.stored_len))
@@ -86,7 +88,7 @@ impl Sizes {
         Self::Each { lens, block_bytes }
     }
 
-    /// Drawn from a model.
+    /// Sizes drawn from a model.
     pub(super) fn drawn(model: SizeModel, samples: u32, seed: u64) -> Self {
         match model {
             SizeModel::Fixed(bytes) => Self::Same(bytes),
@@ -102,8 +104,8 @@ impl Sizes {
         }
     }
 
-    /// From a file, for `samples` samples. `place` tells a sample's place among them from its id in the file (ids
-    /// that it does not know are not asked for), `id` tells the id from the place.
+    /// Sizes of `samples` samples from a file. `place` translates an id of the file to a sample,
+    /// and ignores ids that it does not know; `id` translates back.
     ///
     /// # Errors
     /// The file cannot be read, a line is no size, or a sample has none.
@@ -116,7 +118,7 @@ impl Sizes {
         let mut lens = vec![UNSAID; samples as usize];
         let mut lines = 0u32;
         let mut with_ids = None;
-        each_line(path, |line| {
+        Source::open(path)?.each(|line| {
             let mut words = line.split([' ', '\t', ',']).filter(|word| !word.is_empty());
             let (named, bytes) = match (words.next(), words.next(), words.next()) {
                 (Some(bytes), None, _) => (None, bytes),
@@ -148,7 +150,7 @@ impl Sizes {
         }
     }
 
-    /// Whether they are bytes.
+    /// Whether sizes are bytes.
     pub(super) fn are_known(&self) -> bool {
         *self != Self::Unit
     }
@@ -170,12 +172,12 @@ impl Sizes {
         }
     }
 
-    /// What the sample takes of the cache.
+    /// Cache size of the sample.
     fn charged(&self, id: SampleId) -> u64 {
         charged_bytes(self.stored(id), self.block_bytes())
     }
 
-    /// What all of `samples` samples would take of the cache.
+    /// Cache size of all `samples` samples.
     pub(super) fn total(&self, samples: u32) -> u64 {
         (0..samples).map(|id| self.charged(SampleId(id))).sum()
     }

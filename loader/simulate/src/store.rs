@@ -1,38 +1,36 @@
-//! What a simulated core has in place of a dataset, of memory and of a store: lengths, nothing, and
-//! answers that come when the model of `reads` has them come.
+//! A simulated core's dataset, memory and store: lengths, nothing, and answers at the times of the
+//! model of `reads`.
 
-use std::cmp::Ordering;
-use std::collections::BinaryHeap;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use shade_core::{Completion, ReadOp};
-use shade_core::{Memory, Samples};
+use shade_core::{Completion, Memory, ReadOp, Samples};
 use shade_formats::index::{Codec, Entry, Media, Shard};
 use shade_formats::{ContentId, SampleId, ShardId};
 use shade_reads::{Queues, StoreModel};
 
 use crate::sizes::Sizes;
 
-/// Records lie so far apart that none comes along with its neighbour.
+/// Distance of two records: too far for one read.
 const APART_BITS: u32 = 32;
 
 /// A store with a trainer behind it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Service {
-    /// What answers reads.
+    /// The model of the store.
     pub(super) store: StoreModel,
-    /// What the trainer computes for each sample.
+    /// Compute time of a sample.
     pub(super) compute: Duration,
 }
 
-/// A dataset of which only the samples' sizes are known.
+/// A dataset with nothing but the samples' sizes.
 #[derive(Debug)]
-pub(super) struct Dataset {
+pub(super) struct SizesOnly {
     pub(super) samples: u32,
     pub(super) sizes: Sizes,
 }
 
-impl Samples for Dataset {
+impl Samples for SizesOnly {
     fn len(&self) -> u32 {
         self.samples
     }
@@ -72,8 +70,7 @@ impl Samples for Dataset {
     }
 }
 
-/// Memory of which there is always enough, as nothing is written to it. The cache keeps its limit
-/// by itself.
+/// Memory that never runs out, as nothing is written to it. The cache keeps its limit by itself.
 #[derive(Debug)]
 pub(super) struct NoMemory;
 
@@ -100,7 +97,7 @@ impl Memory for NoMemory {
 
     fn record((): (), _checked: bool) {}
 
-    /// The cache alone: rows are filled at once, so none pins a record.
+    /// The cache only: rows are filled at once, so none pins a record.
     fn holders((): &()) -> usize {
         1
     }
@@ -122,49 +119,19 @@ impl Memory for NoMemory {
     fn take_back((): ()) {}
 }
 
-/// A read that will be answered.
-#[derive(Debug)]
-struct Answer {
-    at_ns: u64,
-    /// How many were sent before it.
-    number: u64,
-    took: Duration,
-    op: ReadOp<()>,
-}
-
-impl PartialEq for Answer {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl Eq for Answer {}
-
-impl PartialOrd for Answer {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Answer {
-    /// The greatest is the first to be answered.
-    fn cmp(&self, other: &Self) -> Ordering {
-        (other.at_ns, other.number).cmp(&(self.at_ns, self.number))
-    }
-}
-
 /// A store that answers when its model says.
 #[derive(Debug)]
-pub(super) struct Store {
+pub(super) struct VirtualStore {
     model: StoreModel,
     queues: Queues<Duration>,
     sent: u64,
-    waiting: BinaryHeap<Answer>,
+    /// Reads by the time of their answer and by number, with their latencies.
+    waiting: BTreeMap<(u64, u64), (ReadOp<()>, Duration)>,
 }
 
-impl Store {
+impl VirtualStore {
     pub(super) fn new(model: StoreModel) -> Self {
-        Self { model, queues: Queues::default(), sent: 0, waiting: BinaryHeap::new() }
+        Self { model, queues: Queues::default(), sent: 0, waiting: BTreeMap::new() }
     }
 
     /// A read is sent.
@@ -173,19 +140,20 @@ impl Store {
         let latency = self.model.latency_of(self.sent);
         let at = self.queues.answer_at(&self.model, now, latency, u64::from(op.len));
         let at_ns = u64::try_from(at.as_nanos()).unwrap_or(u64::MAX);
-        self.waiting.push(Answer { at_ns, number: self.sent, took: at.saturating_sub(now), op });
+        self.waiting.insert((at_ns, self.sent), (op, at.saturating_sub(now)));
         self.sent += 1;
     }
 
-    /// When the next answer comes.
+    /// The time of the next answer.
     pub(super) fn next_ns(&self) -> Option<u64> {
-        self.waiting.peek().map(|answer| answer.at_ns)
+        self.waiting.first_key_value().map(|(&(at_ns, _), _)| at_ns)
     }
 
-    /// The next answer that has come by now.
+    /// The next answer, if it comes by now.
     pub(super) fn answer(&mut self, now_ns: u64) -> Option<Completion<()>> {
-        self.waiting.peek().filter(|answer| answer.at_ns <= now_ns)?;
-        self.waiting.pop().map(|answer| answered(answer.op, answer.took))
+        let first = self.waiting.first_entry().filter(|first| first.key().0 <= now_ns)?;
+        let (op, latency) = first.remove();
+        Some(answered(op, latency))
     }
 }
 

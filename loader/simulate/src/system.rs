@@ -1,4 +1,4 @@
-//! What is simulated beside what: a cache policy with its sampler and order.
+//! The systems to compare: a cache policy with its sampler and order.
 
 use shade_core::plan::depends_on_residents;
 use shade_formats::control::{Order, PlanSpec, Preset, Sampler};
@@ -10,7 +10,7 @@ use crate::keeper::Keeper;
 /// One line of the comparison.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct System {
-    /// What it is called in the result.
+    /// Its name in the result.
     pub(super) name: &'static str,
     pub(super) keeper: Keeper,
     pub(super) sampler: Sampler,
@@ -39,8 +39,8 @@ impl System {
             let is_min = matches!(system.keeper, Keeper::Min { .. });
             if is_min && depends_on_residents(&plan) && args.trace.is_none() {
                 let what = format!(
-                    "--policy {}: these plans depend on what is cached, so there is no training to know in advance; leave \
-                     out --rep, --pace and orders that go by residents",
+                    "--policy {}: these plans depend on what is cached, so the training cannot be known in \
+                     advance; leave out --rep, --pace and orders that go by residents",
                     system.name
                 );
                 return Err(SimulateError::Usage(what));

@@ -73,8 +73,8 @@ impl Report {
             return format!("{policy}: no memory; without a cache training waits {uncached} of its compute");
         }
         format!(
-            "{policy}: {} ({} of the data); training then waits {} of its compute; without a cache {uncached}, with \
-             everything cached {}",
+            "{policy}: {} ({} of the data); training then waits {} of its compute; without a cache \
+             {uncached}, with everything cached {}",
             amount(*capacity, self.bytes.is_some()),
             percent(found.capacity_share),
             percent(found.stall_share),

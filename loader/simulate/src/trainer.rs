@@ -1,5 +1,5 @@
 //! A virtual trainer: takes batches in their order, computes each for a while, reports its losses
-//! and gives it back.
+//! and releases it.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -9,22 +9,11 @@ use shade_core::{Event, SessionId};
 use shade_formats::SampleId;
 use shade_formats::ring::Kind;
 
-use crate::losses::{Losses, fill_gaps};
+use crate::losses::Losses;
 use crate::store::NoMemory;
 
-/// What a trainer reports.
-pub(super) enum Reported<'a> {
-    /// Losses of a model or a file.
-    Of(Losses<'a>),
-    /// What was recorded: a loss at each position of the plan, in batches of so many; NaN where
-    /// there is none.
-    Recorded(&'a [f32], u32),
-    /// Nothing.
-    Nothing,
-}
-
 /// A batch in the trainer's ring.
-struct Batch {
+struct TakenBatch {
     session: SessionId,
     seq: u64,
     epoch: u32,
@@ -34,31 +23,31 @@ struct Batch {
 
 /// The trainer.
 pub(super) struct Trainer<'a> {
-    pub(super) reported: Reported<'a>,
-    /// Samples that were taken.
+    pub(super) losses: Losses<'a>,
+    /// Number of samples taken.
     pub(super) taken: u64,
-    /// Which they were, if somebody wants to know.
+    /// The samples taken, if they are wanted.
     pub(super) seen: Option<Vec<SampleId>>,
-    /// What it has waited for batches.
+    /// Time that it has waited for batches.
     pub(super) stall: Duration,
-    /// Why it is not served.
+    /// Why the core refused it.
     pub(super) refused: Option<String>,
-    /// What it computes for each sample.
+    /// Compute time of a sample.
     compute: Duration,
-    /// So many of its first batches are never given back, so that the ring has room for fewer.
+    /// Number of its first batches that it never releases, so that the ring has room for fewer.
     keeps: usize,
     kept: usize,
-    /// What it has not begun yet.
-    waiting: VecDeque<Batch>,
-    /// What it computes, and until when.
-    at_work: Option<(u64, Batch)>,
+    /// Batches that it has not begun yet.
+    waiting: VecDeque<TakenBatch>,
+    /// The batch that it computes, and the time when it ends.
+    at_work: Option<(u64, TakenBatch)>,
     idle_since_ns: u64,
 }
 
 impl<'a> Trainer<'a> {
-    pub(super) fn new(reported: Reported<'a>, compute: Duration, keeps: usize) -> Self {
+    pub(super) fn new(compute: Duration, keeps: usize) -> Self {
         Self {
-            reported,
+            losses: Losses::None,
             taken: 0,
             seen: None,
             stall: Duration::ZERO,
@@ -72,14 +61,14 @@ impl<'a> Trainer<'a> {
         }
     }
 
-    /// It attaches anew, with nothing in hand.
+    /// It leaves, with nothing in hand.
     pub(super) fn leave(&mut self) {
         self.kept = 0;
         self.waiting.clear();
         self.at_work = None;
     }
 
-    /// Takes what was published.
+    /// Takes a descriptor that was published.
     pub(super) fn take(&mut self, now_ns: u64, delivery: Delivery, soon: &mut Soon<NoMemory>) {
         let Delivery { session, descriptor, columns, error, is_current } = delivery;
         let seq = descriptor.seq;
@@ -94,24 +83,24 @@ impl<'a> Trainer<'a> {
         self.taken += ids.len() as u64;
         self.seen.iter_mut().for_each(|seen| seen.extend_from_slice(&ids));
         let (epoch, number) = (descriptor.epoch, descriptor.batch);
-        self.waiting.push_back(Batch { session, seq, epoch, number, ids });
+        self.waiting.push_back(TakenBatch { session, seq, epoch, number, ids });
         if self.at_work.is_none() {
             self.stall += Duration::from_nanos(now_ns.saturating_sub(self.idle_since_ns));
             self.begin(now_ns);
         }
     }
 
-    /// When the batch at hand is computed.
+    /// The time when the current batch is computed.
     pub(super) fn next_ns(&self) -> Option<u64> {
         self.at_work.as_ref().map(|(done_ns, _)| *done_ns)
     }
 
-    /// The batch at hand is computed: reports it, gives it back and goes on to the next.
+    /// The current batch is computed: reports it, releases it and goes on to the next.
     pub(super) fn finish(&mut self, now_ns: u64, soon: &mut Soon<NoMemory>) {
-        let Some((_, Batch { session, seq, epoch, number: batch, ids })) = self.at_work.take() else {
+        let Some((_, TakenBatch { session, seq, epoch, number: batch, ids })) = self.at_work.take() else {
             return;
         };
-        let losses = self.losses(batch, &ids);
+        let losses = self.losses.report(batch, &ids);
         if !losses.is_empty() {
             soon.push_back(Event::Report { session, epoch, batch, losses });
         }
@@ -130,20 +119,5 @@ impl<'a> Trainer<'a> {
         let samples = u32::try_from(batch.ids.len()).unwrap_or(u32::MAX);
         let compute = self.compute.saturating_mul(samples).as_nanos();
         self.at_work = Some((now_ns.saturating_add(u64::try_from(compute).unwrap_or(u64::MAX)), batch));
-    }
-
-    fn losses(&mut self, batch: u32, ids: &[SampleId]) -> Vec<f32> {
-        let mut losses = Vec::new();
-        match &mut self.reported {
-            Reported::Of(source) => source.report(ids, &mut losses),
-            Reported::Recorded(recorded, batch_size) => {
-                let from = (batch as usize).saturating_mul(*batch_size as usize);
-                let to = from.saturating_add(ids.len());
-                losses.extend_from_slice(recorded.get(from..to).unwrap_or_default());
-                fill_gaps(&mut losses);
-            }
-            Reported::Nothing => {}
-        }
-        losses
     }
 }

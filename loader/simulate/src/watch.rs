@@ -1,4 +1,4 @@
-//! How far a long simulation is, as a bar on a terminal's standard error, and whether it is to stop.
+//! Progress of a long simulation, as a bar on a terminal's standard error; and Ctrl-C.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +17,7 @@ impl Watch {
     /// Begins `accesses` accesses, and catches Ctrl-C from here on.
     ///
     /// # Errors
-    /// There is no way to catch it.
+    /// It cannot be caught.
     pub(super) fn start(accesses: u64) -> Result<Self, SimulateError> {
         let stop = Arc::new(AtomicBool::new(false));
         let asked = Arc::clone(&stop);
@@ -31,18 +31,18 @@ impl Watch {
         Ok(Self { stop, bar: bar.with_style(style) })
     }
 
-    /// One that nobody sees and nobody stops.
+    /// Without a bar and without Ctrl-C.
     #[cfg(test)]
     pub(super) fn unseen() -> Self {
         Self { stop: Arc::default(), bar: ProgressBar::hidden() }
     }
 
-    /// Says what is simulated now.
+    /// Names the current simulation.
     pub(super) fn name(&self, what: String) {
         self.bar.set_message(what);
     }
 
-    /// So many accesses more.
+    /// Adds accesses to the bar.
     ///
     /// # Errors
     /// Ctrl-C was pressed.

@@ -1,4 +1,4 @@
-//! What is replayed: from the arguments to samples, sizes and accesses, checked.
+//! The workload: samples, sizes and accesses, from the arguments, checked.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,52 +6,64 @@ use std::time::Duration;
 use shade_formats::control::PlanSpec;
 use shade_reads::{LatencyModel, StoreModel};
 
+use crate::access_list;
 use crate::cli::Simulate;
 use crate::error::SimulateError;
 use crate::lines::Source;
 use crate::loss_table::LossTable;
 use crate::losses::LossSource;
 use crate::recording::{Recording, is_recording};
+use crate::script::Script;
 use crate::sizes::Sizes;
-use crate::store::{Dataset, Service};
-use crate::trace::Trace;
+use crate::store::{Service, SizesOnly};
 
-/// A store that takes longer is a typing error; the sum of very many such times must not overflow.
+/// Largest latency of a store: more is a typing error, and a sum of very many must not overflow.
 const LATENCY_MAX: Duration = Duration::from_secs(3600);
-/// What a trainer computes for a sample where nobody says; `--compute` documents it.
+/// Compute time of a sample by default; `--compute` documents it.
 const COMPUTE_DEFAULT: Duration = Duration::from_millis(1);
 
-/// All that a policy at a capacity is tried on.
+/// The workload of one simulation.
 #[derive(Debug)]
 pub(super) struct Workload {
-    pub(super) dataset: Arc<Dataset>,
+    pub(super) dataset: Arc<SizesOnly>,
     pub(super) accesses: Accesses,
     pub(super) batch_size: u32,
-    /// How far `Policy::Lookahead` sees, in epochs.
+    /// Sight of `Policy::Lookahead`, in epochs.
     pub(super) lookahead: f64,
     /// The first epoch that counts.
     pub(super) skip_epochs: u32,
     pub(super) service: Option<Service>,
 }
 
-/// Which samples are asked for.
+/// The accesses.
 #[derive(Debug)]
 pub(super) enum Accesses {
-    /// By epochs' plans.
+    /// Those of plans.
     Training {
-        /// How plans are drawn.
+        /// Parameters of the plans.
         plan: PlanSpec,
-        /// How many there are.
+        /// Number of epochs.
         epochs: u32,
-        /// How many trainings, each with another seed.
+        /// Number of trainings, each with another seed.
         seeds: u32,
-        /// What is reported after each batch.
+        /// Losses of the batches.
         losses: LossSource,
     },
-    /// As written down.
-    Trace(Trace),
-    /// As recorded by `shade-load trace`.
+    /// Those of a list.
+    List(Script),
+    /// Those recorded by `shade-load trace`.
     Recording(Box<Recording>),
+}
+
+impl Accesses {
+    /// The accesses, if they are known.
+    fn script(&self) -> Option<&Script> {
+        match self {
+            Self::Training { .. } => None,
+            Self::List(script) => Some(script),
+            Self::Recording(recording) => Some(&recording.script),
+        }
+    }
 }
 
 impl Workload {
@@ -80,39 +92,32 @@ impl Workload {
         }
         let service = args.store.map(|store| service(store, compute(args, &accesses))).transpose()?;
         let &Simulate { batch_size, skip_epochs, lookahead, .. } = args;
-        let dataset = Arc::new(Dataset { samples, sizes });
+        let dataset = Arc::new(SizesOnly { samples, sizes });
         let workload = Self { dataset, accesses, batch_size, lookahead, skip_epochs, service };
         workload.check()?;
         Ok(workload)
     }
 
-    /// How many epochs there are.
+    /// Number of epochs.
     pub(super) fn epochs(&self) -> u32 {
-        match &self.accesses {
-            Accesses::Training { epochs, .. } => *epochs,
-            Accesses::Trace(trace) => trace.epoch_count(),
-            Accesses::Recording(recording) => recording.epoch_count(),
+        match self.accesses {
+            Accesses::Training { epochs, .. } => epochs,
+            _ => self.accesses.script().map_or(0, Script::epoch_count),
         }
     }
 
-    /// How many trainings there are, at least 1. A trace is one.
+    /// Number of trainings, at least 1. A trace is one.
     pub(super) fn seeds(&self) -> u32 {
-        match &self.accesses {
-            Accesses::Training { seeds, .. } => *seeds,
-            Accesses::Trace(_) | Accesses::Recording(_) => 1,
-        }
+        if let Accesses::Training { seeds, .. } = self.accesses { seeds } else { 1 }
     }
 
-    /// Accesses of one training, those that are not counted among them.
+    /// Number of accesses of one training, with those that do not count.
     pub(super) fn accesses_each(&self) -> u64 {
-        match &self.accesses {
-            Accesses::Training { epochs, .. } => u64::from(*epochs) * u64::from(self.dataset.samples),
-            Accesses::Trace(trace) => trace.len(),
-            Accesses::Recording(recording) => recording.len(),
-        }
+        let drawn = || u64::from(self.epochs()) * u64::from(self.dataset.samples);
+        self.accesses.script().map_or_else(drawn, |script| script.accesses.len() as u64)
     }
 
-    /// What all samples take of a cache: bytes, or samples where sizes are not known.
+    /// Cache size of all samples: bytes, or samples where sizes are not known.
     pub(super) fn total(&self) -> u64 {
         self.dataset.sizes.total(self.dataset.samples)
     }
@@ -135,12 +140,12 @@ impl Workload {
 
 /// Samples, sizes and accesses of a list of accesses.
 fn list(args: &Simulate, source: Source) -> Result<(u32, Sizes, Accesses), SimulateError> {
-    let (trace, names) = Trace::read(source)?;
-    let sizes = sizes(args, trace.samples(), |id| names.place(id), |place| names.id(place))?;
-    Ok((trace.samples(), sizes, Accesses::Trace(trace)))
+    let (script, names) = access_list::read(source)?;
+    let sizes = sizes(args, names.samples(), |id| names.place(id), |place| names.id(place))?;
+    Ok((names.samples(), sizes, Accesses::List(script)))
 }
 
-/// Those of a recorded training, whose sizes may be replaced.
+/// Samples, sizes and accesses of a recorded training. Other sizes may be given.
 fn recording(args: &Simulate, source: Source) -> Result<(u32, Sizes, Accesses), SimulateError> {
     let (recording, recorded) = Recording::read(source)?;
     let samples = recording.header.samples;
@@ -151,16 +156,16 @@ fn recording(args: &Simulate, source: Source) -> Result<(u32, Sizes, Accesses), 
     Ok((samples, sizes, Accesses::Recording(Box::new(recording))))
 }
 
-/// What the trainer computes for a sample: as asked for, as recorded, or the default.
+/// Compute time of a sample: as given, as recorded, or the default.
 fn compute(args: &Simulate, accesses: &Accesses) -> Duration {
     let recorded = match accesses {
         Accesses::Recording(recording) => recording.compute,
-        Accesses::Training { .. } | Accesses::Trace(_) => None,
+        Accesses::Training { .. } | Accesses::List(_) => None,
     };
     args.compute.or(recorded).unwrap_or(COMPUTE_DEFAULT)
 }
 
-/// Sizes as asked for, of samples whose ids `place` and `id` translate.
+/// Sizes as given, for samples whose ids `place` and `id` translate.
 fn sizes(
     args: &Simulate,
     samples: u32,
@@ -178,7 +183,7 @@ fn training(args: &Simulate, samples: u32) -> Result<Accesses, SimulateError> {
     let plan = args.training.plan();
     plan.validate()?;
     let losses = match &args.training.losses {
-        Some(path) => LossSource::Recorded(LossTable::read(path, samples)?),
+        Some(path) => LossSource::Table(LossTable::read(path, samples)?),
         None => LossSource::Model,
     };
     Ok(Accesses::Training { plan, epochs: args.training.epochs, seeds: args.training.seeds, losses })
@@ -188,7 +193,7 @@ fn training(args: &Simulate, samples: u32) -> Result<Accesses, SimulateError> {
 fn service(store: StoreModel, compute: Duration) -> Result<Service, SimulateError> {
     let faults = store.faults;
     if faults.short + faults.interrupted + faults.again + faults.io + faults.stale > 0.0 {
-        let what = "--store: no bytes are read here that could be short or fail; of faults only `stuck` is simulated";
+        let what = "--store: of all faults only `stuck` is simulated, as no bytes are read";
         return Err(SimulateError::Usage(what.to_owned()));
     }
     let (LatencyModel::Fixed(latency) | LatencyModel::LogNormal { median: latency, .. }) = store.latency;

@@ -2,35 +2,33 @@
 
 use std::time::Duration;
 
-use shade_core::ReadOp;
 use shade_core::driver::{Delivery, Soon, World};
-use shade_core::{Action, Event, Refusal};
-use shade_core::{FillOrder, Filled, Ticket};
+use shade_core::{Action, Event, FillOrder, Filled, ReadOp, Refusal, Ticket};
 use shade_formats::trace::Line;
 
 use crate::recalled::Recalled;
-use crate::store::{NoMemory, Store, answered};
+use crate::store::{NoMemory, VirtualStore, answered};
 use crate::trainer::Trainer;
 
-/// What answers reads.
+/// What answers the reads.
 pub(super) enum Answers<'a> {
     /// Nothing takes time.
     AtOnce,
-    /// A store, when its model says.
-    Store(Store),
-    /// A recording, when it did.
+    /// A store, at the times of its model.
+    Store(VirtualStore),
+    /// A recording, at its times.
     Recalled(Recalled<'a>),
 }
 
 /// See the [module](self).
-pub(super) struct Virtual<'a> {
+pub(super) struct VirtualWorld<'a> {
     pub(super) answers: Answers<'a>,
     pub(super) trainer: Trainer<'a>,
-    /// The time of what happened last.
+    /// The time of the last event.
     now_ns: u64,
 }
 
-impl<'a> Virtual<'a> {
+impl<'a> VirtualWorld<'a> {
     pub(super) fn new(answers: Answers<'a>, trainer: Trainer<'a>) -> Self {
         Self { answers, trainer, now_ns: 0 }
     }
@@ -42,7 +40,7 @@ impl<'a> Virtual<'a> {
     }
 }
 
-impl World<NoMemory> for Virtual<'_> {
+impl World<NoMemory> for VirtualWorld<'_> {
     const BURSTS: bool = true;
 
     fn read(&mut self, now_ns: u64, op: ReadOp<()>, soon: &mut Soon<NoMemory>) {
@@ -58,8 +56,8 @@ impl World<NoMemory> for Virtual<'_> {
         soon.push_back(Event::Filled(Filled { ticket, rows, faults: Vec::new(), fill_ns: 0 }));
     }
 
-    fn seal(&mut self, ticket: Ticket, soon: &mut Soon<NoMemory>) {
-        soon.push_back(Event::Sealed(ticket));
+    fn finalize(&mut self, ticket: Ticket, soon: &mut Soon<NoMemory>) {
+        soon.push_back(Event::Finalized(ticket));
     }
 
     fn take(&mut self, delivery: Delivery, soon: &mut Soon<NoMemory>) {
@@ -96,8 +94,8 @@ impl World<NoMemory> for Virtual<'_> {
             },
             Answers::Recalled(recalled) => {
                 let is_idle = self.trainer.next_ns().is_none();
-                // Fewer batches may be open here than in the recording. Then those that are there
-                // go on.
+                // Fewer batches may be open here than in the recording. Then the first reads are
+                // answered all the same.
                 if recalled.answer(false, soon) || (is_idle && recalled.answer(true, soon)) {
                     return Some(self.now_ns);
                 }

@@ -25,7 +25,7 @@ pub(super) struct Search<'a, T, P> {
     /// Bytes that must become free.
     pub(super) missing: u64,
     pub(super) residents: &'a Residents<T>,
-    /// Says by place who must stay.
+    /// Says by place which residents must stay.
     pub(super) is_pinned: P,
     /// The places found: as few as the order allows. They mean nothing if the search fails.
     pub(super) victims: &'a mut Vec<u32>,
@@ -36,11 +36,13 @@ pub(super) struct Search<'a, T, P> {
 pub struct Properties {
     /// It goes by next uses, which `Cache::use_at`, `see` and `forget_uses` tell it.
     pub looks_ahead: bool,
-    /// Residents may be served in place of samples that are not resident.
+    /// Residents may be served in place of samples that are not resident: then the caller asks
+    /// [`Plan::exchange`](crate::plan::Plan::exchange) for it.
     pub exchanges: bool,
     /// Samples served in place of others are counted as such rather than as hits.
     pub counts_exchanges: bool,
-    /// Nothing is ever evicted from a cache that has room for the whole dataset.
+    /// Nothing is ever evicted from a cache that has room for the whole dataset. It is false for a
+    /// policy with regions: one region may evict while another has room.
     pub keeps_what_fits: bool,
 }
 

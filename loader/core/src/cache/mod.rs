@@ -1,4 +1,5 @@
-//! The cache: what is resident, who is evicted for whom. No I/O, no clock, no threads.
+//! The cache: which samples are resident, and which are evicted for others. No I/O, no clock, no
+//! threads.
 //!
 //! [`Cache`] (`store`) holds the values (`residents`) and keeps the byte limit. Its policy keeps an
 //! order of eviction:
@@ -6,7 +7,7 @@
 //! | file | policies |
 //! |---|---|
 //! | `ranking` | `app`, `topc`: residents ranked by a key, in a `heap` |
-//! | `lookahead` | `lookahead`, the default: a ranking by `next_uses` and behind them by `app`'s key |
+//! | `lookahead` | `lookahead`, the default: a ranking by `next_uses`, then by `app`'s key |
 //! | `queue` | `lru`, `fifo`: residents in a queue, of `queues` |
 //! | `published/` | `lfu`, `arc`, `static`, `icache`, `quiver`: one file each |
 //!

@@ -14,7 +14,7 @@
     reason = "entries hold places that were inserted, positions are of entries"
 )]
 
-/// Entries of a log, holes among them, before sweeping is worth a thought.
+/// A log with fewer entries, holes included, is never swept.
 const SWEEP_MIN: usize = 64;
 
 /// In a log: a hole.
@@ -28,7 +28,7 @@ const NOWHERE: u8 = u8::MAX;
 struct At {
     /// `NOWHERE` or below the number of queues.
     queue: u8,
-    /// Of its entry in the queue's log.
+    /// Position of its entry in the queue's log.
     position: u32,
 }
 
@@ -39,7 +39,7 @@ struct Log {
     entries: Vec<u32>,
     /// Position of the oldest place; the log's length if there is none.
     oldest: usize,
-    /// How many entries there may be before they are swept.
+    /// Number of entries at which it is swept.
     full: usize,
 }
 

@@ -74,8 +74,8 @@ pub(super) fn key_below_score(id: SampleId, importance: &Importance) -> Key {
     key(score(id, importance), SampleId(u32::MAX))
 }
 
-/// A key with `rank` in its upper 64 bits. Of samples with equal ranks the smaller id has the
-/// larger key.
+/// A key with `rank` in its upper 64 bits. If ranks are equal the smaller id has the larger
+/// key.
 ///
 /// Scores stand above uses. They are positive, and positive floats order as their bits do and leave
 /// the top bit free: `lookahead` sets it for a known next use.

@@ -13,7 +13,7 @@ use shade_formats::SampleId;
 /// No place: the sample is not resident.
 const NOWHERE: u32 = u32::MAX;
 
-/// Whose a place is, and what it is charged: 8 bytes.
+/// The sample at a place, and the bytes it is charged: 8 bytes.
 #[derive(Clone, Copy)]
 struct Owner {
     id: SampleId,
@@ -74,7 +74,7 @@ impl<T> Residents<T> {
         self.owners.get(place as usize).map_or(0, |owner| u64::from(owner.bytes))
     }
 
-    /// Of the residents.
+    /// Bytes of all residents.
     pub(super) fn used_bytes(&self) -> u64 {
         self.used_bytes
     }

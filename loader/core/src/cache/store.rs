@@ -158,13 +158,6 @@ impl<T> Cache<T> {
         self.policy.begin_epoch(high);
     }
 
-    /// Whether residents may be served in place of samples that are not resident: then the caller
-    /// asks [`Plan::exchange`](crate::plan::Plan::exchange) for it.
-    #[must_use]
-    pub fn exchanges(&self) -> bool {
-        self.properties.exchanges
-    }
-
     /// Whether `id` is not resident and another sample may stand in for it.
     #[must_use]
     pub fn wants_stand_in(&self, id: SampleId) -> bool {
@@ -217,8 +210,8 @@ impl<T> Cache<T> {
         self.residents.iter().map(|(_, id)| id)
     }
 
-    /// Chooses `self.victims` and returns whether the offer fits once they are gone. Changes nothing
-    /// else.
+    /// Chooses `self.victims` and returns whether the offer fits once they are gone. Changes
+    /// nothing else.
     fn find_room(&mut self, offer: &Offer<'_>, is_pinned: impl Fn(&T) -> bool) -> bool {
         let bytes = u64::from(offer.bytes);
         if bytes > self.capacity_bytes {

@@ -40,7 +40,7 @@ pub fn position_entropy(ids: &[SampleId], samples: u32) -> f64 {
     if windows == 0 || expected <= 0.0 { 1.0 } else { found / f64::from(windows) / expected }
 }
 
-/// Of the distribution of these counts, in nats.
+/// The entropy of the distribution of these counts, in nats.
 fn entropy(counts: &[u32]) -> f64 {
     let total: f64 = counts.iter().map(|&count| f64::from(count)).sum();
     let shares = counts.iter().filter(|&&count| count > 0).map(|&count| f64::from(count) / total);

@@ -1,5 +1,6 @@
 //! Runs the stages: from score table, residency and parameters to the list of samples of one epoch.
 
+use serde::Serialize;
 use shade_formats::SampleId;
 use shade_formats::control::{PlanSpec, Sampler};
 
@@ -15,17 +16,17 @@ use crate::importance::Importance;
 pub struct Plan {
     /// Which epoch, counted from 0.
     pub epoch: u32,
-    /// The sample at each position; as many as the dataset has, or fewer with `iis`.
+    /// The sample at each position. The length is that of the dataset, or less with `iis`.
     pub ids: Vec<SampleId>,
     /// The loss weight at each position: 1/λ, which is 1 in a permutation; 0 for what is not to be
     /// trained on. A position without one has 1.
     pub weights: Vec<f32>,
-    /// What is worth reporting about it.
+    /// Figures of the plan.
     pub summary: PlanSummary,
 }
 
-/// What is worth reporting about a plan.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Figures of a plan.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct PlanSummary {
     /// Different samples in the plan.
     pub distinct: u32,

@@ -71,7 +71,7 @@ mod tests {
 
     fn plan(ids: impl IntoIterator<Item = u32>) -> Plan {
         let ids: Vec<SampleId> = ids.into_iter().map(SampleId).collect();
-        // A weight that tells whose it is.
+        // A weight that tells its sample.
         let weights = ids.iter().map(|id| f32::from(u16::try_from(id.0).unwrap())).collect();
         Plan { epoch: 0, ids, weights, summary: PlanSummary::default() }
     }

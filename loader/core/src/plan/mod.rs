@@ -1,4 +1,4 @@
-//! The epoch's plan: which samples, how often, in which order, in whose batch. Known before the
+//! The epoch's plan: which samples, how often, in which order, in which batch. Known before the
 //! epoch starts.
 //!
 //! The stages, in this order:
@@ -31,8 +31,8 @@
 //!    than the dataset.
 //! 5. Add a row to `Sampler` in `formats/control/types`: name, code and description, and below it
 //!    whether the sampler goes by reported losses. It stands there because the name travels from
-//!    Python to the daemon. The code belongs into `formats/layout/CONTROL.md`, too. The compiler asks for
-//!    step 4 after step 5.
+//!    Python to the daemon. The code belongs into `formats/layout/CONTROL.md`, too. The compiler
+//!    asks for step 4 after step 5.
 //! 6. Add the name to the type of `Loader(sampler=)` in `loader.py`; a test compares the two.
 //!
 //! The tests that go through `Sampler::ALL` then include it: degenerate inputs, resuming in the

@@ -1,4 +1,4 @@
-//! The stage `slice`: which position of the plan is whose, in which batch.
+//! The stage `slice`: which position of the plan is in which batch of which rank.
 //!
 //! Global batch k is the positions `[k·B·W, (k+1)·B·W)` of the plan. Rank r of W takes every W-th
 //! of them from the r-th on. If some rank would then have a sample twice, the draws of the global

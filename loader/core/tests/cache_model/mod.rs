@@ -1,4 +1,5 @@
-//! The cache as one would write it down: a list of residents, ranked anew for every offer, and ARC's ghosts as lists.
+//! A plain model of the cache: a list of residents, ranked anew for every offer, and ARC's ghosts
+//! as lists.
 
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fixture fails by panicking")]
 
@@ -27,7 +28,8 @@ pub(crate) struct Resident {
     is_high: bool,
 }
 
-/// What leaves the cache first has the smallest. Compared one after the other; all figures are exact.
+/// The rank of eviction: the smallest leaves first. Numbers are compared one after the other; all
+/// are exact.
 type Rank = [f64; 4];
 
 pub(crate) struct Model {
@@ -38,7 +40,7 @@ pub(crate) struct Model {
     ghosts: Ghosts,
     /// iCACHE: samples of low importance.
     low: BTreeSet<u32>,
-    /// What lookahead was told: sample and position of its next use.
+    /// lookahead: sample and position of its next use.
     pub(crate) next_uses: BTreeMap<u32, u32>,
     /// Hits and admissions so far.
     time: usize,
@@ -91,7 +93,8 @@ impl Model {
         self.residents.iter_mut().for_each(|resident| resident.is_used = false);
     }
 
-    /// Whether samples may be exchanged for one another by this policy, and this sample is among them.
+    /// Whether samples may be exchanged for one another by this policy, and this sample is among
+    /// them.
     pub(crate) fn may_be_exchanged(&self, id: u32) -> bool {
         match self.policy {
             Policy::Quiver => true,
@@ -165,7 +168,7 @@ impl Model {
         Some(order[..count].to_vec())
     }
 
-    /// Who leaves the region of the newcomer; Quiver has one region, all of which is low.
+    /// The victims in the newcomer's region; Quiver has one region, which is low.
     fn of_region(
         &self,
         newcomer: &Resident,
@@ -194,7 +197,8 @@ impl Model {
         Some(region[..count].to_vec())
     }
 
-    /// The policy as a formula. A newcomer is ranked as well: where it must not matter, its rank is the greatest.
+    /// The policy as a formula. A newcomer is ranked as well: where it must not matter, its rank is
+    /// the greatest.
     pub(crate) fn rank(&self, resident: &Resident, importance: &Importance) -> Rank {
         let id = SampleId(resident.id);
         let (score, uses) = (f64::from(importance.score(id)), f64::from(importance.uses(id)));

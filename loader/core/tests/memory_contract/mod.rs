@@ -1,5 +1,5 @@
-//! What the core relies on in any memory. The arena of `shade-reads` is held to it as well as the
-//! counting memory of these tests.
+//! The contract of any memory with the core. The arena of `shade-reads` and the counting memory of
+//! these tests are held to it.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use shade_core::Memory;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use shade_core::Memory;
 
-/// Blocks of which only the number is known.
+/// Blocks without content.
 #[derive(Debug)]
 pub(crate) struct Counted {
     block_bytes: u64,
@@ -14,7 +14,7 @@ pub(crate) struct Counted {
     free: u64,
 }
 
-/// Bytes that somebody owns.
+/// Bytes with an owner.
 #[derive(Debug)]
 pub(crate) struct Room(u64);
 

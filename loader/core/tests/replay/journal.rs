@@ -1,7 +1,7 @@
-//! What the core's cache went through, event by event, for who wants to go through it again.
+//! A journal of the core's cache, event by event, to be repeated with another cache.
 //!
-//! The core shows nobody who is resident. But its cache holds each resident's record, and whoever
-//! else holds one got it in a row to be filled, which passes here.
+//! The core does not show its residents. But its cache holds each resident's record, and every
+//! other holder is a row to fill, which passes here.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Weak};
@@ -30,13 +30,13 @@ pub(crate) enum Moment {
 #[derive(Clone, Debug)]
 pub(crate) struct Step {
     pub moment: Moment,
-    /// Residents that rows held when it happened: nobody may evict them.
+    /// Residents that rows held when it happened: they are pinned.
     pub pinned: BTreeSet<u32>,
     /// The job's counts after it.
     pub counts: Counts,
     /// Bytes of all residents after it.
     pub used_bytes: u64,
-    /// Who was resident after it.
+    /// The residents after it.
     pub residents: BTreeSet<u32>,
 }
 
@@ -96,7 +96,7 @@ impl Journal {
         }
     }
 
-    /// Samples whose record somebody holds beside rows.
+    /// Samples whose record has a holder beside rows.
     fn residents(&self) -> BTreeSet<u32> {
         let is_resident = |record: &Weak<Record>| record.strong_count() > self.rows(record);
         self.records.iter().filter(|(_, record)| is_resident(record)).map(|(&sample, _)| sample).collect()

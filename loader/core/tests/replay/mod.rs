@@ -1,5 +1,5 @@
-//! The world of the core's tests: reads, fills and seals end one by one, in a seeded random order,
-//! and trainers take what is published. `simulate` drives its core by the same driver.
+//! The world of the core's tests: reads, fills and finalizations end one by one, in a seeded random
+//! order, and trainers take what is published. `simulate` drives its core by the same driver.
 
 #![allow(dead_code, reason = "each test file uses a part of it")]
 #![expect(
@@ -39,7 +39,7 @@ type ReadOp = shade_core::ReadOp<Room>;
 type Completion = shade_core::Completion<Room>;
 type FillOrder = shade_core::FillOrder<Arc<Record>>;
 type Filled = shade_core::Filled<Arc<Record>>;
-type Row = shade_core::Row<Arc<Record>>;
+type Row = shade_core::FillRow<Arc<Record>>;
 
 /// A dataset of `samples` records of `len(sample)` bytes in `classes` classes, in one shard.
 pub(crate) fn index(samples: u32, classes: u32, len: impl Fn(u32) -> u32) -> Arc<Index> {
@@ -56,7 +56,7 @@ pub(crate) fn index_of_images(
     index_of(samples, classes, len, |id, entry| (entry.width, entry.height) = size(id))
 }
 
-/// The same, of entries that `change` makes others.
+/// The same, with entries changed by `change`.
 pub(crate) fn index_of(
     samples: u32,
     classes: u32,
@@ -123,7 +123,7 @@ pub(crate) struct Taken {
     pub flags: Vec<u32>,
     pub skipped: u32,
     pub substituted: u32,
-    /// Of images of their own sizes: where each begins, and its height and width.
+    /// For images of their own sizes: first byte, height and width of each.
     pub places: Vec<(u64, u32, u32)>,
     /// Length of the batch's block.
     pub len: u64,
@@ -134,16 +134,16 @@ pub(crate) struct Replay {
     driver: Driver<Counted, Around>,
 }
 
-/// What is around the core.
+/// The core's world.
 pub(crate) struct Around {
     index: Arc<Index>,
     /// Samples whose record cannot be read.
     pub bad: HashSet<u32>,
-    /// Samples whose record is not what was packed, and how many times more workers will find that.
+    /// Samples with a wrong checksum, and how many times more workers will find it.
     pub spoilt: HashMap<u32, u32>,
     /// Flights whose answers do not come.
     pub stuck: HashSet<u64>,
-    /// What every read takes.
+    /// Latency of every read.
     pub latency: Duration,
     pub warnings: Vec<String>,
     /// What an observer is told.
@@ -172,7 +172,7 @@ pub(crate) struct Around {
     in_hand: HashMap<SessionId, Vec<u64>>,
     pub reading: Vec<ReadOp>,
     filling: Vec<FillOrder>,
-    sealing: Vec<Ticket>,
+    finalizing: Vec<Ticket>,
     rng: ChaCha8Rng,
 }
 
@@ -284,7 +284,7 @@ impl Replay {
             in_hand: HashMap::new(),
             reading: Vec::new(),
             filling: Vec::new(),
-            sealing: Vec::new(),
+            finalizing: Vec::new(),
             rng: ChaCha8Rng::seed_from_u64(seed),
         };
         Self { driver: Driver::new(core, around) }
@@ -347,12 +347,12 @@ impl Replay {
         self.driver.step(event);
     }
 
-    /// Completes reads, fills and seals in random order until nothing is left to do.
+    /// Completes reads, fills and finalizations in random order until nothing is left to do.
     pub(crate) fn run(&mut self) {
         self.driver.run();
     }
 
-    /// Completes one read, fill or seal; `false` when there is none.
+    /// Completes one read, fill or finalization; `false` when there is none.
     pub(crate) fn tick(&mut self) -> bool {
         self.driver.tick()
     }
@@ -413,8 +413,8 @@ impl World<Counted> for Around {
         self.filling.push(order);
     }
 
-    fn seal(&mut self, ticket: Ticket, _soon: &mut Soon<Counted>) {
-        self.sealing.push(ticket);
+    fn finalize(&mut self, ticket: Ticket, _soon: &mut Soon<Counted>) {
+        self.finalizing.push(ticket);
     }
 
     /// A trainer keeps what is of its generation, and releases it.
@@ -474,7 +474,7 @@ impl World<Counted> for Around {
         let stuck = &self.stuck;
         self.reading.sort_by_key(|op| stuck.contains(&op.flight));
         let reading = self.reading.iter().filter(|op| !stuck.contains(&op.flight)).count();
-        let total = reading + self.filling.len() + self.sealing.len();
+        let total = reading + self.filling.len() + self.finalizing.len();
         if total == 0 {
             return None;
         }
@@ -488,7 +488,7 @@ impl World<Counted> for Around {
             let order = self.filling.swap_remove(pick - reading);
             Event::Filled(self.filled(order))
         } else {
-            Event::Sealed(self.sealing.swap_remove(pick - reading - self.filling.len()))
+            Event::Finalized(self.finalizing.swap_remove(pick - reading - self.filling.len()))
         });
         Some(now_ns + 1000)
     }
@@ -509,7 +509,7 @@ fn bad(text: impl ToString) -> Fault {
     Fault { kind: FaultKind::Record, text: text.to_string() }
 }
 
-/// What a worker answers for a row whose record is as good as the index says.
+/// The answer of a worker for a row whose record is as in the index.
 fn written(output: Output, row: &Row, entry: &Entry) -> Result<Size, Fault> {
     assert_eq!(row_bytes(output, entry).map_err(bad)?, row.len, "the room of sample {}", row.sample);
     Ok(match output {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, select};
-use shade_core::{Refusal, SealOrder};
+use shade_core::{FinalizeOrder, Refusal};
 use shade_formats::control::{
     REFUSE_BUSY, REFUSE_DATASET, REFUSE_ENDING, REFUSE_RESOURCES, Reply, Request, Settings,
 };
@@ -18,7 +18,7 @@ use super::sessions::Sessions;
 use super::settings::Running;
 use super::stats::report;
 use super::{Action, Core, Event};
-use crate::batches::{FillFault, Filled, Workers, seal};
+use crate::batches::{FillFault, Filled, Workers, finalize};
 use crate::control::{Asked, Identity, Message};
 use crate::panics::caught;
 
@@ -204,7 +204,7 @@ impl Daemon {
                     self.workers.submit(order, payload);
                 }
             }
-            Action::Seal(order) => self.seal(&order),
+            Action::Finalize(order) => self.finalize(&order),
             Action::Publish(session, descriptor) => self.sessions.publish(session, &descriptor, None),
             Action::PublishError(session, descriptor, text) => {
                 self.floods.failed_epoch(&text);
@@ -226,11 +226,11 @@ impl Daemon {
     }
 
     /// Completes a batch.
-    fn seal(&mut self, order: &SealOrder) {
+    fn finalize(&mut self, order: &FinalizeOrder) {
         let ticket = order.ticket;
         let Some(payload) = self.sessions.payload(ticket.session) else { return };
-        match seal(order, &payload, &mut self.column) {
-            Ok(()) => self.events.push(Event::Sealed(ticket)),
+        match finalize(order, &payload, &mut self.column) {
+            Ok(()) => self.events.push(Event::Finalized(ticket)),
             // A defect of this program. The session ends loudly rather than wait for a batch that will not come.
             Err(error) => {
                 tracing::error!("a batch could not be completed: {error}");

@@ -15,7 +15,7 @@ use crate::cache::ranking::{key_below_score, key_by_score};
 use crate::cache::residents::Residents;
 use crate::importance::Importance;
 
-/// The low region has one in so many bytes, as in iCACHE's code.
+/// The low region has a tenth of the bytes, as in iCACHE's code.
 const LOW_PART: u64 = 10;
 
 /// Places by region, with the limit of each region.

@@ -7,7 +7,7 @@ use crate::cache::eviction::{Eviction, Offer, Search};
 use crate::cache::residents::Residents;
 use crate::importance::Importance;
 
-/// There is no order: nobody is evicted.
+/// There is no order: no resident is evicted.
 pub(crate) struct Static;
 
 impl Eviction for Static {

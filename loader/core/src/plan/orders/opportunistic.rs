@@ -17,7 +17,8 @@ pub(super) fn opportunistic(counts: &[u32], inputs: &Inputs<'_>) -> Ordered {
     list(counts, inputs.residents(), &mut inputs.random(Stage::Opportune)).into()
 }
 
-/// The draws in this order. Without residents there is no memory to draw from: then it is a shuffle.
+/// The draws in this order. Without residents there is no memory to draw from: then it is a
+/// shuffle.
 fn list(counts: &[u32], resident: &[bool], random: &mut Random) -> Vec<SampleId> {
     let (mut memory, mut stream) = (Vec::new(), Vec::new());
     for ((id, &count), &resident) in (0..).map(SampleId).zip(counts).zip(resident) {

@@ -34,8 +34,8 @@ pub(super) fn spaced(counts: &[u32], inputs: &Inputs<'_>) -> Ordered {
     list(counts, residents, inputs.batch_size, &mut inputs.random(Stage::Space)).into()
 }
 
-/// The draws in this order. `resident` says by sample what is in the cache if misses are to be even;
-/// else it is empty.
+/// The draws in this order. `resident` says by sample what is in the cache if misses must be
+/// even; else it is empty.
 fn list(counts: &[u32], resident: &[bool], batch_size: usize, random: &mut Random) -> Vec<SampleId> {
     let total: usize = counts.iter().map(|&count| count as usize).sum();
     let batches = total.div_ceil(batch_size);

@@ -13,19 +13,19 @@ use crate::plan::inputs::Inputs;
 use crate::plan::random::Stage;
 
 /// One row.
-struct Row {
+struct OrderRow {
     /// Lists each sample as often as the counts say.
     list: fn(&[u32], &Inputs<'_>) -> Ordered,
     /// The order goes by what is resident.
     asks_for_residents: bool,
 }
 
-fn row(order: Order) -> Row {
+fn row(order: Order) -> OrderRow {
     match order {
-        Order::Shuffled => Row { list: shuffled, asks_for_residents: false },
-        Order::HitsFirst => Row { list: hits_first, asks_for_residents: true },
-        Order::Spaced => Row { list: spaced, asks_for_residents: false },
-        Order::Opportunistic => Row { list: opportunistic, asks_for_residents: true },
+        Order::Shuffled => OrderRow { list: shuffled, asks_for_residents: false },
+        Order::HitsFirst => OrderRow { list: hits_first, asks_for_residents: true },
+        Order::Spaced => OrderRow { list: spaced, asks_for_residents: false },
+        Order::Opportunistic => OrderRow { list: opportunistic, asks_for_residents: true },
     }
 }
 

@@ -21,7 +21,7 @@ pub(super) struct Chances<'a> {
     scores: &'a [f32],
     /// u, in units of 2⁻¹⁶.
     explore: u64,
-    /// Of the scores, in units of 2⁻²⁰.
+    /// Mean of the scores, in units of 2⁻²⁰.
     mean: u64,
     total: u64,
 }

@@ -22,7 +22,7 @@ use crate::plan::random::{Random, Stage};
 
 /// The first epochs are full: there is no importance yet to go by.
 const WARM_UP_EPOCHS: u32 = 5;
-/// One epoch in so many is full.
+/// Every third epoch is full.
 const REUSE_EPOCHS: u32 = 3;
 /// Share of the selected samples that count as those of high importance.
 const HIGH_SHARE: f64 = 0.7;

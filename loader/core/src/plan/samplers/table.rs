@@ -7,20 +7,20 @@ use super::{icache, pads, uniform};
 use crate::plan::inputs::Inputs;
 
 /// One row.
-struct Row {
+struct SamplerRow {
     /// Draws an epoch.
     draw: for<'a> fn(&'a Inputs<'a>) -> Draw<'a>,
     /// Epochs may have fewer deliveries than the dataset has samples.
     leaves_out: bool,
 }
 
-fn row(sampler: Sampler) -> Row {
+fn row(sampler: Sampler) -> SamplerRow {
     match sampler {
-        Sampler::Uniform => Row { draw: uniform::uniform, leaves_out: false },
-        Sampler::Sequential => Row { draw: uniform::sequential, leaves_out: false },
-        Sampler::Pads => Row { draw: pads::pads, leaves_out: false },
-        Sampler::Iis => Row { draw: icache::iis, leaves_out: true },
-        Sampler::Cis => Row { draw: icache::cis, leaves_out: false },
+        Sampler::Uniform => SamplerRow { draw: uniform::uniform, leaves_out: false },
+        Sampler::Sequential => SamplerRow { draw: uniform::sequential, leaves_out: false },
+        Sampler::Pads => SamplerRow { draw: pads::pads, leaves_out: false },
+        Sampler::Iis => SamplerRow { draw: icache::iis, leaves_out: true },
+        Sampler::Cis => SamplerRow { draw: icache::cis, leaves_out: false },
     }
 }
 

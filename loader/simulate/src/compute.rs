@@ -1,35 +1,34 @@
-//! How long recorded trainers computed: the time in which a rank had a batch and did not wait for it.
+//! The compute time of recorded trainers: the time in which a rank had a batch and did not wait.
 //!
-//! A rank computes a batch from when it has the batch, which is when it is published or when the one before is given back,
-//! until it gives it back. The median over batches leaves out pauses.
+//! A rank computes a batch until it releases the batch. It begins when the batch is published or,
+//! if that is later, when the batch before is released. The median over batches leaves out pauses.
 
-use std::collections::HashMap;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
-/// A rank's batches that are not given back yet.
+/// A rank's batches that are not released yet.
 #[derive(Clone, Debug, Default)]
 struct Rank {
-    /// Number, rows, and when it was published.
+    /// Number, rows, and the time of publication.
     batches: VecDeque<(u64, usize, Option<u64>)>,
     released_us: u64,
 }
 
-/// What is known of the trainers' pace.
+/// Compute times of the trainers.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Pace {
+pub(super) struct ComputeTimes {
     ranks: HashMap<u32, Rank>,
-    /// Nanoseconds for a sample, one of each batch.
+    /// By batch: nanoseconds for a sample.
     sample_ns: Vec<u64>,
 }
 
-impl Pace {
-    /// Other ranks begin, whose batches are numbered from 0.
+impl ComputeTimes {
+    /// Another job begins, whose batches are numbered from 0.
     pub(super) fn begin(&mut self) {
         self.ranks.clear();
     }
 
-    /// A batch of `rows` samples is on its way.
+    /// A batch of `rows` samples is opened.
     pub(super) fn opened(&mut self, rank: u32, seq: u64, rows: usize) {
         let rank = self.ranks.entry(rank).or_default();
         if rank.batches.back().is_some_and(|last| last.0 >= seq) {
@@ -39,7 +38,7 @@ impl Pace {
         rank.batches.push_back((seq, rows, None));
     }
 
-    /// The batch can be taken.
+    /// The batch is published.
     pub(super) fn published(&mut self, rank: u32, seq: u64, at_us: u64) {
         let Some(rank) = self.ranks.get_mut(&rank) else { return };
         if let Some(batch) = rank.batches.iter_mut().find(|batch| batch.0 == seq) {
@@ -47,7 +46,7 @@ impl Pace {
         }
     }
 
-    /// The rank has given back what stands before `before_seq`.
+    /// The rank has released all batches before `before_seq`.
     pub(super) fn released(&mut self, rank: u32, before_seq: u64, at_us: u64) {
         let Some(rank) = self.ranks.get_mut(&rank) else { return };
         let mut rows = 0;
@@ -65,9 +64,9 @@ impl Pace {
         rank.released_us = at_us;
     }
 
-    /// What a trainer that does the work of `world_size` ranks alone computes for a sample; `None` where that is not known or
-    /// nothing.
-    pub(super) fn compute(mut self, world_size: u32) -> Option<Duration> {
+    /// The median compute time of a sample, for one trainer that does the work of `world_size`
+    /// ranks; `None` if it is unknown or 0.
+    pub(super) fn median(mut self, world_size: u32) -> Option<Duration> {
         let middle = self.sample_ns.len() / 2;
         if self.sample_ns.is_empty() {
             return None;
@@ -84,30 +83,30 @@ mod tests {
 
     #[test]
     fn waiting_and_pauses_are_not_counted() {
-        let mut pace = Pace::default();
+        let mut times = ComputeTimes::default();
         let mut now_us = 0;
         for seq in 0..9 {
-            pace.opened(0, seq, 10);
+            times.opened(0, seq, 10);
             // The store takes 5 ms, the trainer 1 ms, and once it validates.
             now_us += 5000;
-            pace.published(0, seq, now_us);
+            times.published(0, seq, now_us);
             now_us += if seq == 4 { 900_000 } else { 1000 };
-            pace.released(0, seq + 1, now_us);
+            times.released(0, seq + 1, now_us);
         }
-        assert_eq!(pace.clone().compute(1), Some(Duration::from_micros(100)));
-        assert_eq!(pace.compute(2), Some(Duration::from_micros(50)));
+        assert_eq!(times.clone().median(1), Some(Duration::from_micros(100)));
+        assert_eq!(times.median(2), Some(Duration::from_micros(50)));
     }
 
     #[test]
     fn batches_that_wait_for_the_trainer_count_from_its_last_release() {
-        let mut pace = Pace::default();
-        (0..4).for_each(|seq| pace.opened(3, seq, 100));
-        (0..4).for_each(|seq| pace.published(3, seq, seq));
-        pace.released(3, 1, 2000);
+        let mut times = ComputeTimes::default();
+        (0..4).for_each(|seq| times.opened(3, seq, 100));
+        (0..4).for_each(|seq| times.published(3, seq, seq));
+        times.released(3, 1, 2000);
         // Two at once.
-        pace.released(3, 3, 6000);
-        pace.released(3, 4, 8000);
-        assert_eq!(pace.sample_ns, [20_000, 20_000, 20_000]);
-        assert_eq!(Pace::default().compute(1), None);
+        times.released(3, 3, 6000);
+        times.released(3, 4, 8000);
+        assert_eq!(times.sample_ns, [20_000, 20_000, 20_000]);
+        assert_eq!(ComputeTimes::default().median(1), None);
     }
 }

@@ -1,6 +1,6 @@
 //! Completes a batch: closes the gaps of rows that are not delivered, then writes the columns.
 
-use shade_core::{Columns, SealOrder};
+use shade_core::{Columns, FinalizeOrder};
 use shade_formats::FormatError;
 use shade_formats::ring::BatchLayout;
 use shade_shm::Region;
@@ -9,8 +9,8 @@ use shade_shm::Region;
 ///
 /// # Errors
 /// A column or a move does not fit. The batch's bytes are unspecified then.
-pub fn seal(order: &SealOrder, payload: &Region, buffer: &mut Vec<u8>) -> Result<(), FormatError> {
-    let SealOrder { block_offset, layout, columns, moves, .. } = order;
+pub fn finalize(order: &FinalizeOrder, payload: &Region, buffer: &mut Vec<u8>) -> Result<(), FormatError> {
+    let FinalizeOrder { block_offset, layout, columns, moves, .. } = order;
     check(columns, layout)?;
     for step in moves {
         payload.copy_within(step.from, step.to, step.len)?;

@@ -1,0 +1,151 @@
+//! The state of the core. `step` says which event changes it, and how it goes on.
+
+use std::sync::Arc;
+
+use shade_formats::control::Policy;
+
+use crate::batch::Batch;
+use crate::cache::Cache;
+use crate::counts::Counts;
+use crate::event::SessionId;
+use crate::job::Job;
+use crate::late_reads::LateReads;
+use crate::memory::Memory;
+use crate::prefetched::Prefetched;
+use crate::reading::Reading;
+use crate::samples::Samples;
+use crate::session::Session;
+use crate::windows::Windows;
+
+/// Configuration of a core.
+#[derive(Clone, Copy, Debug)]
+pub struct CoreConfig {
+    /// Capacity of the cache, bytes of arena blocks.
+    pub cache_bytes: u64,
+    /// Policy of the cache.
+    pub policy: Policy,
+    /// Planned accesses in sight of `Policy::Lookahead`, in epochs: 0 sees none, 1 the rest of the
+    /// epoch.
+    pub lookahead: f64,
+    /// Limit of submitted reads, whatever the depth ([`Event::Depth`](super::Event::Depth)).
+    pub reads_max: u32,
+    /// Limit of unwanted bytes between two records that one read brings
+    /// ([`GAP_BYTES_MAX`](super::GAP_BYTES_MAX)); 0 reads every record on its own.
+    pub gap_bytes_max: u32,
+    /// Bytes of a shard that the first record wanted of them brings along
+    /// ([`window_bytes`](super::window_bytes)); 0 brings none. For a cache that the whole dataset
+    /// fits into.
+    pub window_bytes: u32,
+    /// Limit of prefetches in flight ([`PREFETCHES_MAX`](super::PREFETCHES_MAX)); 0 prefetches
+    /// nothing.
+    pub prefetches_max: u32,
+    /// Ask for late records a second time, for 1 in 100 reads at most.
+    pub hedge: bool,
+    /// Bytes of an arena block.
+    pub block_bytes: u32,
+}
+
+/// The brain. See the [crate](super).
+pub struct Core<M: Memory> {
+    pub(super) config: CoreConfig,
+    pub(super) index: Arc<dyn Samples>,
+    pub(super) cache: Cache<M::Record>,
+    pub(super) free: M,
+    /// Records to read or in flight, with the rows that wait for them.
+    pub(super) reading: Reading,
+    /// Limit of submitted reads: twice the number in flight, so that the next one is at hand when
+    /// one ends. More would hold blocks for nothing, and a working set that a CPU's cache cannot
+    /// hold.
+    pub(super) reads_submitted_max: u32,
+    pub(super) prefetched: Prefetched,
+    /// Where small records lie, if the cache has room for all.
+    pub(super) windows: Option<Windows>,
+    pub(super) late_reads: LateReads,
+    pub(super) job: Option<Job>,
+    pub(super) sessions: Vec<Session<M>>,
+    /// There is an observer, which gets a trace.
+    pub(super) observed: bool,
+}
+
+impl<M: Memory> Core<M> {
+    /// A core over `index`. Records that are cached, read or filled lie in `free`.
+    #[must_use]
+    pub fn new<S: Samples + 'static>(index: Arc<S>, free: M, config: CoreConfig) -> Self {
+        let cache = Cache::new(config.policy, config.cache_bytes, index.len());
+        Self::with_cache(index, free, cache, config)
+    }
+
+    /// As [`new`](Self::new), with a cache that the caller made. It has `config`'s capacity.
+    #[must_use]
+    pub fn with_cache<S: Samples + 'static>(
+        index: Arc<S>,
+        free: M,
+        cache: Cache<M::Record>,
+        config: CoreConfig,
+    ) -> Self {
+        let windows = (config.window_bytes > 0).then(|| Windows::new(&*index, config.window_bytes));
+        Self {
+            config,
+            index,
+            cache,
+            free,
+            reading: Reading::new(config.gap_bytes_max),
+            reads_submitted_max: config.reads_max,
+            prefetched: Prefetched::default(),
+            windows,
+            late_reads: LateReads::default(),
+            job: None,
+            sessions: Vec::new(),
+            observed: false,
+        }
+    }
+
+    /// Number of ranks attached.
+    #[must_use]
+    pub fn session_count(&self) -> usize {
+        self.sessions.len()
+    }
+
+    /// Bytes of arena blocks with records that are cached, read or filled.
+    #[must_use]
+    pub fn arena_used_bytes(&self) -> u64 {
+        self.free.total_bytes() - self.free.free_bytes()
+    }
+
+    /// Whether nothing is being read, filled or finalized.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.reading.in_flight() == 0 && self.sessions.iter().all(|session| session.open.is_empty())
+    }
+
+    pub(super) fn session(&self, session: SessionId) -> Option<&Session<M>> {
+        self.sessions.iter().find(|s| s.id == session)
+    }
+
+    pub(super) fn session_mut(&mut self, session: SessionId) -> Option<&mut Session<M>> {
+        self.sessions.iter_mut().find(|s| s.id == session)
+    }
+
+    /// The open batch of `session` with this sequence number.
+    pub(super) fn batch_mut(&mut self, session: SessionId, seq: u64) -> Option<&mut Batch<M>> {
+        self.session_mut(session)?.batch_mut(seq)
+    }
+
+    /// The next batches of the ranks that asked for `epoch`.
+    pub(super) fn next_batches(&self, epoch: u32) -> impl Iterator<Item = u32> + '_ {
+        let requests = self.sessions.iter().filter_map(|session| session.request);
+        requests.filter(move |request| request.epoch == epoch).map(|request| request.next_batch)
+    }
+
+    /// Applies a change to the counts of the epoch and of the job, if there is one.
+    pub(super) fn count(&mut self, change: impl Fn(&mut Counts)) {
+        if let Some(job) = &mut self.job {
+            job.count(change);
+        }
+    }
+
+    /// Takes the blocks of a record back, unless the cache or a row still holds it.
+    pub(super) fn release(&mut self, record: M::Record) {
+        self.free.release(record);
+    }
+}

@@ -1,0 +1,86 @@
+//! Late reads: reported while batches wait for them and, if asked for, hedged.
+//!
+//! A read of a network file system cannot be cancelled, and a server that restarts answers minutes
+//! later. So the core waits for a late read, and says so.
+
+use shade_formats::SampleId;
+
+use crate::action::Action;
+use crate::brain::Core;
+use crate::memory::Memory;
+
+/// Records read per hedge.
+const RECORDS_PER_HEDGE: u64 = 100;
+/// Interval at which late reads are looked for.
+const LOOK_NS: u64 = 50_000_000;
+
+impl<M: Memory> Core<M> {
+    /// Looks for late reads, now and then.
+    pub(super) fn watch_reads(&mut self, now_ns: u64, actions: &mut Vec<Action<M>>) {
+        if now_ns.saturating_sub(self.late_reads.looked_ns) < LOOK_NS {
+            return;
+        }
+        self.late_reads.looked_ns = now_ns;
+        self.tell_of_late(now_ns, actions);
+        if self.config.hedge {
+            self.hedge(now_ns, actions);
+        }
+    }
+
+    fn tell_of_late(&mut self, now_ns: u64, actions: &mut Vec<Action<M>>) {
+        let late_ns = self.late_reads.late_ns();
+        let age = |submitted_ns: u64| now_ns.saturating_sub(submitted_ns);
+        // The store has the oldest; others may still wait in the engine for their turn.
+        let oldest_ns = age(self.reading.oldest_since_ns());
+        let is_late = oldest_ns >= late_ns;
+        let is_old = |submitted_ns: u64| is_late && age(submitted_ns) >= late_ns;
+        let late = self.reading.flights().take_while(|flight| is_old(flight.submitted_ns)).count();
+        self.late_reads.late = u32::try_from(late).unwrap_or(u32::MAX);
+        let oldest = self.reading.flights().next().filter(|_| is_late);
+        let Some(sample) = oldest.map(|flight| flight.first) else {
+            if self.late_reads.tell_at_ns > 0 {
+                self.late_reads.tell_at_ns = 0;
+                actions.push(Action::Warn("reads are answered again".into()));
+            }
+            return;
+        };
+        if oldest_ns < self.late_reads.tell_at_ns {
+            return;
+        }
+        // Told after 5 s, 10 s, 20 s, ...
+        self.late_reads.tell_at_ns = 2 * oldest_ns.max(late_ns);
+        let what = format!(
+            "no answer for {:.1} s ({late} late; nothing is lost, batches wait for the store: is its server up?)",
+            oldest_ns as f64 / 1e9
+        );
+        actions.push(Action::Warn(self.name_fault(sample, &what)));
+    }
+
+    /// Asks a second time, into other blocks, for records that are late compared with others. The
+    /// first answer counts; the other one only brings its blocks back.
+    fn hedge(&mut self, now_ns: u64, actions: &mut Vec<Action<M>>) {
+        let Some(hedge_ns) = self.late_reads.hedge_ns() else { return };
+        let mut late = Vec::new();
+        let mut hedges = self.late_reads.hedged;
+        for (id, flight) in self.reading.flights_mut() {
+            if now_ns.saturating_sub(flight.submitted_ns) < hedge_ns {
+                break;
+            }
+            let more = hedges + u64::from(flight.records);
+            if !flight.hedged && more * RECORDS_PER_HEDGE <= self.late_reads.records {
+                flight.hedged = true;
+                late.push(id);
+                hedges = more;
+            }
+        }
+        // Each neighbour is a read of its own: what delays one of them must not delay all again.
+        let late: Vec<SampleId> = late.into_iter().flat_map(|id| self.reading.missing(id)).collect();
+        for sample in late {
+            let Some(op) = self.read_op(sample) else { return };
+            self.reading.submitted(std::iter::once(sample), true, now_ns);
+            self.late_reads.hedged += 1;
+            self.count(|counts| counts.hedged += 1);
+            actions.push(Action::Read(op));
+        }
+    }
+}

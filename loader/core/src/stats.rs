@@ -1,0 +1,117 @@
+//! The figures that `stats()` reports.
+
+use serde::Serialize;
+
+use crate::brain::Core;
+use crate::counts::Counts;
+use crate::latency::ReadLatency;
+use crate::memory::Memory;
+use crate::plan::PlanSummary;
+
+/// The figures of this moment: those of the current epoch beside those of the whole job.
+#[derive(Clone, Debug, Serialize)]
+pub struct Stats {
+    /// The current epoch.
+    pub epoch: EpochStats,
+    /// Everything since the job's first rank attached.
+    pub total: TotalStats,
+    /// Samples resident in the cache.
+    pub resident: u64,
+    /// Capacity of the cache, bytes of arena blocks.
+    pub cache_bytes: u64,
+    /// Bytes of arena blocks the cache holds.
+    pub cache_used_bytes: u64,
+    /// Bytes of arena blocks with records that are cached, read or filled.
+    pub arena_used_bytes: u64,
+    /// Reads submitted and not yet completed; those beyond the depth wait for their turn.
+    pub reads_submitted: u64,
+    /// Reads that have had no answer for long: batches wait for them.
+    pub reads_late: u32,
+    /// Latency of reads; `None` before the first.
+    pub read_latency: Option<ReadLatency>,
+    /// Ranks that an epoch's start still waits for.
+    pub waiting_for_ranks: Vec<u32>,
+}
+
+/// One epoch's figures.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct EpochStats {
+    /// The epoch's number; `None` before the first.
+    pub epoch: Option<u32>,
+    /// The counts and their ratios.
+    #[serde(flatten)]
+    pub counts: CountStats,
+    /// Figures of the plan.
+    #[serde(flatten)]
+    pub plan: PlanSummary,
+    /// Distinct samples in the plan over all samples.
+    pub distinct_share: f64,
+    /// No loss was reported in the epoch before, although the sampler draws by losses: the plan
+    /// drawn when this epoch began is a permutation.
+    pub reports_missing: bool,
+    /// How random the plan's order is: 1 as a shuffle, 0 as in storage.
+    pub position_entropy: f64,
+}
+
+/// The job's figures.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct TotalStats {
+    /// The counts and their ratios.
+    #[serde(flatten)]
+    pub counts: CountStats,
+    /// Share of the dataset delivered at least once.
+    pub ever_seen_share: f64,
+}
+
+/// [`Counts`] with their ratios.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct CountStats {
+    /// The counts.
+    #[serde(flatten)]
+    pub counts: Counts,
+    /// Hits over accesses.
+    pub hit_ratio: f64,
+    /// Rows whose loss was reported over rows delivered.
+    pub reported_share: f64,
+}
+
+impl From<Counts> for CountStats {
+    fn from(counts: Counts) -> Self {
+        let reported_share = counts.reported as f64 / counts.delivered.max(1) as f64;
+        Self { counts, hit_ratio: counts.hit_ratio(), reported_share }
+    }
+}
+
+impl<M: Memory> Core<M> {
+    /// The figures of this moment.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        let samples = f64::from(self.index.len().max(1));
+        let mut epoch = EpochStats::default();
+        let mut total = TotalStats::default();
+        if let Some(job) = &self.job {
+            epoch.counts = job.epoch_counts.into();
+            epoch.reports_missing = job.reports_missing;
+            if let Some(plan) = &job.plan {
+                epoch.epoch = Some(plan.epoch);
+                epoch.plan = plan.summary;
+                epoch.distinct_share = f64::from(plan.summary.distinct) / samples;
+                epoch.position_entropy = job.position_entropy;
+            }
+            total.counts = job.total.into();
+            total.ever_seen_share = f64::from(job.importance.seen()) / samples;
+        }
+        Stats {
+            epoch,
+            total,
+            resident: self.cache.len() as u64,
+            cache_bytes: self.cache.capacity_bytes(),
+            cache_used_bytes: self.cache.used_bytes(),
+            arena_used_bytes: self.arena_used_bytes(),
+            reads_submitted: self.reading.in_flight() as u64,
+            reads_late: self.late_reads.late,
+            read_latency: self.late_reads.latency(),
+            waiting_for_ranks: self.waiting_for_ranks(),
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! The step of the core: which event goes where, and what follows in which order.
+
+use crate::action::Action;
+use crate::brain::Core;
+use crate::event::Event;
+use crate::memory::Memory;
+use crate::session::EpochRequest;
+
+impl<M: Memory> Core<M> {
+    /// Takes in one event. `now_ns` is monotonic. Call [`Core::advance`] after a burst of events.
+    pub fn step(&mut self, now_ns: u64, event: Event<M>, actions: &mut Vec<Action<M>>) {
+        match event {
+            Event::Attach(attach) => self.attach(now_ns, &attach, actions),
+            Event::Ready(session) => {
+                if let Some(session) = self.session_mut(session) {
+                    session.ready = true;
+                }
+            }
+            Event::Detach(session) => self.detach(session),
+            Event::StartEpoch { session, generation, epoch, first_batch } => {
+                let request = EpochRequest { generation, epoch, next_batch: first_batch, ended: false };
+                self.start_epoch(session, request, actions);
+            }
+            Event::Report { session, epoch, batch, losses } => {
+                self.report(now_ns, (session, epoch, batch), &losses, actions);
+            }
+            Event::Validation { session, score } => self.validation(session, score),
+            Event::SaveState(session) => self.save_state(session, actions),
+            Event::LoadState { session, bytes } => self.load_state(session, &bytes, actions),
+            Event::Depth(depth) => {
+                self.reads_submitted_max = depth.saturating_mul(2).min(self.config.reads_max)
+            }
+            Event::Read(completion) => self.read_done(now_ns, completion, actions),
+            Event::Filled(filled) => self.filled(filled, actions),
+            Event::Finalized(ticket) => self.finalized(ticket),
+            Event::Released { session, seqs } => self.released(now_ns, session, seqs, actions),
+            Event::Plan(plan) => {
+                if let Some(job) = &mut self.job {
+                    (job.scripted, job.next_plan) = (Some(plan.epoch), Some(*plan));
+                }
+            }
+            Event::Observe(on) => self.observe(now_ns, on, actions),
+        }
+    }
+
+    /// Does what has become possible: draws a due plan, publishes, opens batches, submits reads,
+    /// hands rows to workers. Returns `true` if more batches can be opened once these actions are
+    /// carried out.
+    #[must_use]
+    pub fn advance(&mut self, now_ns: u64, actions: &mut Vec<Action<M>>) -> bool {
+        self.draw_due_plan(actions);
+        self.publish_complete(now_ns, actions);
+        let can_go_on = self.open_batches(now_ns, actions);
+        self.submit_reads(now_ns, actions);
+        if !can_go_on {
+            self.prefetch(now_ns, actions);
+        }
+        self.watch_reads(now_ns, actions);
+        self.hand_out_rows(now_ns, actions);
+        // A batch that needed no work (all rows skipped) is complete by now.
+        self.publish_complete(now_ns, actions);
+        can_go_on
+    }
+}
