@@ -21,7 +21,8 @@ fn begin(source: &Path, out: &Path) -> Child {
     let mut child = program(args).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let parent = out.parent().unwrap();
     let partial = |name: &String| name.starts_with("out.part-");
-    // The program may also end first, if this test gets no time to look; every test allows for that.
+    // The program may also end first, if this test gets no time to look; every test allows for
+    // that.
     while child.try_wait().unwrap().is_none() {
         let folder: Option<PathBuf> = names(parent).into_iter().find(partial).map(|name| parent.join(name));
         let complete = |folder: PathBuf| names(&folder).iter().any(|name| name.ends_with(".done"));

@@ -1,5 +1,5 @@
-//! A source file that was written to since it was packed is told by its path, whatever its length; a dataset that does not
-//! know says so.
+//! A source file that was written to since it was packed is told by its path, whatever its length;
+//! a dataset that does not know says so.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};

@@ -1,4 +1,5 @@
-//! append adds what a dataset does not have, and leaves what it has as it is, whatever happens meanwhile.
+//! append adds what a dataset does not have, and leaves what it has as it is, whatever happens
+//! meanwhile.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -183,7 +184,8 @@ fn begin(source: &Path, out: &Path) -> std::process::Child {
     let args: &[&dyn AsRef<OsStr>] =
         &[&"append", &source, &out, &"--shard-size", &"4KiB", &"--jobs", &"1", &"--in-flight", &"1", &"-q"];
     let mut child = program(args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    // The program may also end first, if this test gets no time to look; every test allows for that.
+    // The program may also end first, if this test gets no time to look; every test allows for
+    // that.
     while child.try_wait().unwrap().is_none() {
         if names(out).iter().filter(|name| name.ends_with(".done")).count() > 3 {
             break;

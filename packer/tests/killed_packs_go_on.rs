@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::support::{names, noise, program, run_well, tree, write};
 use shade_pack::dataset::Dataset;
 
-/// Where the packer is killed: at so many bytes in its unfinished folder, spread over the whole pack.
+/// Where the packer is killed: at so many bytes in its unfinished folder, spread over the whole
+/// pack.
 const KILLS: u64 = 20;
 
 fn bytes_below(folder: &Path) -> u64 {

@@ -1,4 +1,5 @@
-//! Two commands that make or change one dataset never work at it at once, whoever runs them and wherever one was killed.
+//! Two commands that make or change one dataset never work at it at once, whoever runs them and
+//! wherever one was killed.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -105,14 +106,16 @@ fn a_killed_ones_claim_is_taken_over() {
     images(&source);
     let mut first = halted(&source, &out);
     first.kill().unwrap();
-    // Not waited for yet: a process that has ended and that nobody has asked about is gone all the same.
+    // Not waited for yet: a process that has ended and that nobody has asked about is gone all the
+    // same.
     let calm = create(&source, &out, &[]).output();
     first.wait().unwrap();
     assert!(calm.unwrap().status.success());
     assert_eq!(names(temp.path()), ["images", "out"]);
 }
 
-/// A dataset to which anybody may append, and what is new for it; the program where anybody may run it.
+/// A dataset to which anybody may append, and what is new for it; the program where anybody may run
+/// it.
 fn for_anybody(temp: &Path) -> (PathBuf, PathBuf, PathBuf) {
     let (source, out, copy) = (temp.join("images"), temp.join("out"), temp.join("shade-pack"));
     write(&source.join("a/1.png"), b"one");

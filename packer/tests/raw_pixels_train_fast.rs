@@ -1,4 +1,5 @@
-//! Raw pixels are compressed only where that saves much of large records, and the result says what was decided.
+//! Raw pixels are compressed only where that saves much of large records, and the result says what
+//! was decided.
 
 use std::path::Path;
 
@@ -11,7 +12,8 @@ fn pictures(root: &Path, side: u32, count: u64) {
     }
 }
 
-/// Packs raw pixels; gives the text of the result, and what `info` says for programs and for people.
+/// Packs raw pixels; gives the text of the result, and what `info` says for programs and for
+/// people.
 fn pack(source: &Path, out: &Path, more: &[&str]) -> (String, Value, String) {
     let mut args: Vec<&dyn AsRef<std::ffi::OsStr>> =
         vec![&"create", &source, &out, &"--format", &"raw", &"-q"];

@@ -1,4 +1,5 @@
-//! What an unfinished pack left is gone on with only if it is ours and whole, and ends on the disk if that is asked for.
+//! What an unfinished pack left is gone on with only if it is ours and whole, and ends on the disk
+//! if that is asked for.
 
 use std::fs;
 use std::os::unix::fs::symlink;

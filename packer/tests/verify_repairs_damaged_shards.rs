@@ -45,7 +45,8 @@ fn report(args: &[&dyn AsRef<std::ffi::OsStr>]) -> (Option<i32>, Value) {
     (output.status.code(), report.unwrap_or_else(|_| panic!("{output:?}")))
 }
 
-/// Damages five shards in five ways, and the bytes between records of a sixth, if there are so many.
+/// Damages five shards in five ways, and the bytes between records of a sixth, if there are so
+/// many.
 fn damage(out: &Path) -> usize {
     let dataset = Dataset::open(out).unwrap();
     let shards = dataset.samples_by_shard();

@@ -1,4 +1,5 @@
-//! A counting gate: so much of something may be in use at a time, whoever wants more waits.
+//! A counting gate: it lets through a limited amount of something; a thread that asks for more
+//! waits.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
@@ -6,10 +7,9 @@ use std::time::Duration;
 use crate::error::Error;
 use crate::interrupt::Stop;
 
-/// How often a waiting thread looks whether it should stop: nobody wakes it for that.
+/// How often a waiting thread checks whether it should stop: a stop does not wake it.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// Lets through what fits.
 #[derive(Debug)]
 pub(crate) struct Gate {
     limit: u64,
@@ -29,7 +29,8 @@ impl Gate {
         Self { limit, used: Mutex::new(0), freed: Condvar::new() }
     }
 
-    /// Waits until `amount` fits, or until nothing else is in use: what is larger than the gate passes alone.
+    /// Waits until `amount` fits, or until nothing else is in use: what is larger than the gate
+    /// passes alone.
     pub(crate) fn pass(&self, amount: u64, stop: &Stop) -> Result<Pass<'_>, Error> {
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         while *used > 0 && used.saturating_add(amount) > self.limit {

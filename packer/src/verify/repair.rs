@@ -1,10 +1,9 @@
 //! Writes damaged shards again: intact bytes from the old file, damaged samples from the source.
 //!
-//! The new file replaces the old one only once its checksum is the one that the index has. The index is never touched, so
-//! a dataset that is being read stays the dataset it was.
+//! The new file replaces the old one only once its checksum is the one that the index has. The
+//! index is never touched, so a dataset that is being read stays the dataset it was.
 
 use std::collections::HashSet;
-use std::fs::{self, File};
 use std::num::NonZeroUsize;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
@@ -16,22 +15,22 @@ use shade_formats::shard::{LABEL_MEMBER, member_header, member_name};
 use shade_formats::{SampleId, ShardId};
 
 use super::pieces::{Piece, PieceKind, pieces, slot};
-use super::read::RepairSource;
 use super::remake::{Remaker, Way, recipes};
 use super::report::{DamagedSample, DamagedShard, Repaired, Verified};
 use crate::claim::Claim;
 use crate::dataset::{Dataset, Shards};
 use crate::error::Error;
-use crate::files;
+use crate::files::{self, PartialFile};
 use crate::interrupt::Stop;
-use crate::options::Options;
+use crate::options::PackOptions;
 use crate::pack::Gate;
-use crate::progress::{Progress, Shown};
+use crate::progress::{CommandProgress, Shown};
 use crate::publish::sync_dir;
+use crate::source::Source;
 use crate::spans::SPANS_MEMORY_BYTES;
 use crate::workers::Workers;
 
-/// Pieces worked on at a time: a distant source answers slowly, but many questions at once.
+/// Pieces in progress at a time: a distant source answers slowly, but many questions at once.
 const PIECES_IN_FLIGHT: NonZeroUsize = NonZeroUsize::MIN.saturating_add(63);
 
 /// What all pieces share.
@@ -43,20 +42,20 @@ struct Repairing<'a, 'k> {
     memory: Gate,
     /// Whether `.cls` members stand behind samples and hold the labels of the index.
     cls: bool,
-    progress: Progress,
+    progress: CommandProgress,
     stop: &'a Stop,
 }
 
-/// A shard being written again, removed again unless it was given its name.
+/// A shard being written again. Its file is open only while a piece is written: there may be many.
 struct Rewritten {
     shard: ShardId,
     path: PathBuf,
-    partial: PathBuf,
+    partial: PartialFile,
     pieces: Vec<Piece>,
 }
 
 /// A piece that was written.
-struct Done {
+struct WrittenPiece {
     crc32c: u32,
     remade: u32,
     failed: Vec<DamagedSample>,
@@ -67,7 +66,7 @@ pub(super) fn repair(
     dataset: &Dataset,
     shards: &[Vec<(SampleId, Entry)>],
     verified: &Verified,
-    source: &RepairSource,
+    source: Source,
     jobs: NonZeroUsize,
     shown: Shown,
     stop: &Stop,
@@ -88,7 +87,9 @@ pub(super) fn repair(
         if broken.contains(&path) {
             match pieces(dataset, shard, samples, &ids) {
                 Ok(pieces) => rewritten.push(Rewritten::create(shard, path, pieces)?),
-                Err(fault) => repaired.failed_shards.push(DamagedShard { shard: path, fault }),
+                Err(overlap) => {
+                    repaired.failed_shards.push(DamagedShard { shard: path, fault: overlap.to_string() });
+                }
             }
         }
     }
@@ -99,8 +100,8 @@ pub(super) fn repair(
         rewritten.iter().flat_map(|new| new.pieces.iter().map(move |piece| (new, piece))).collect();
     let samples = all.iter().map(|(_, piece)| piece.samples.len() as u64).sum();
     let progress =
-        Progress::start(shown, "repairing", samples, all.iter().map(|(_, piece)| piece.len()).sum());
-    let cls = Options::read(dataset.index.options()).is_some_and(|options| options.cls);
+        CommandProgress::start(shown, "repairing", samples, all.iter().map(|(_, piece)| piece.len()).sum());
+    let cls = PackOptions::read(dataset.index.options()).is_some_and(|options| options.cls);
     let memory = Gate::new(SPANS_MEMORY_BYTES);
     let repairing =
         Repairing { dataset, files: dataset.shards(stop), shards, remaker, memory, cls, progress, stop };
@@ -116,27 +117,22 @@ pub(super) fn repair(
 
 impl Rewritten {
     fn create(shard: ShardId, path: PathBuf, pieces: Vec<Piece>) -> Result<Self, Error> {
-        let mut partial = path.clone().into_os_string();
-        partial.push(format!(".part-{}", std::process::id()));
-        let partial = PathBuf::from(partial);
-        File::create_new(&partial).map_err(Error::io("create", &partial))?;
+        let (partial, _) = PartialFile::create(path.clone())?;
         Ok(Self { shard, path, partial, pieces })
     }
 
-    fn write(&self, bytes: &[u8], piece: &Piece) -> Result<Done, Error> {
-        let file =
-            File::options().write(true).open(&self.partial).map_err(Error::io("open", &self.partial))?;
-        file.write_all_at(bytes, piece.bytes.start)
-            .and_then(|()| files::close(file))
-            .map_err(Error::io("write", &self.partial))?;
-        Ok(Done { crc32c: crc32c(bytes), remade: 0, failed: Vec::new() })
+    fn write(&self, bytes: &[u8], piece: &Piece) -> Result<WrittenPiece, Error> {
+        let file = self.partial.open()?;
+        let written = file.write_all_at(bytes, piece.bytes.start).and_then(|()| files::close(file));
+        written.map_err(self.partial.fault("write"))?;
+        Ok(WrittenPiece { crc32c: crc32c(bytes), remade: 0, failed: Vec::new() })
     }
 
     /// Gives the file its name if it is what the index says.
     fn finish<'p>(
         &self,
         dataset: &Dataset,
-        done: impl Iterator<Item = (&'p Piece, Done)>,
+        done: impl Iterator<Item = (&'p Piece, WrittenPiece)>,
         repaired: &mut Repaired,
     ) -> Result<(), Error> {
         let (mut crc, mut remade, mut failed) = (0, 0, Vec::new());
@@ -156,27 +152,15 @@ impl Rewritten {
             repaired.failed_shards.push(DamagedShard { shard: self.path.clone(), fault });
             return Ok(());
         }
-        let synced = File::options().write(true).open(&self.partial).and_then(|file| {
-            file.sync_all()?;
-            files::close(file)
-        });
-        synced.map_err(Error::io("sync", &self.partial))?;
-        fs::rename(&self.partial, &self.path).map_err(Error::io("name", &self.partial))?;
+        self.partial.publish(&self.partial.open()?, true)?;
         repaired.shards.push(self.path.display().to_string());
         repaired.samples += remade;
         Ok(())
     }
 }
 
-impl Drop for Rewritten {
-    fn drop(&mut self) {
-        // After the rename there is no such name.
-        let _ = fs::remove_file(&self.partial);
-    }
-}
-
 impl Repairing<'_, '_> {
-    fn piece(&self, new: &Rewritten, piece: &Piece) -> Result<Done, Error> {
+    fn piece(&self, new: &Rewritten, piece: &Piece) -> Result<WrittenPiece, Error> {
         let room = self.memory.pass(piece.len(), self.stop)?;
         let samples = self.shards.get(piece.shard.index()).map(Vec::as_slice).unwrap_or_default();
         let done = match piece.kind {
@@ -192,10 +176,16 @@ impl Repairing<'_, '_> {
         Ok(done)
     }
 
-    fn copy(&self, new: &Rewritten, piece: &Piece, samples: &[(SampleId, Entry)]) -> Result<Done, Error> {
+    fn copy(
+        &self,
+        new: &Rewritten,
+        piece: &Piece,
+        samples: &[(SampleId, Entry)],
+    ) -> Result<WrittenPiece, Error> {
         let mut memory = ReadMemory::default();
         let (bytes, fault) = self.files.read(piece.shard, piece.bytes.clone(), &mut memory)?;
-        // Behind the last intact sample something may be missing; the whole file's checksum decides about that.
+        // Something may be missing behind the last intact sample; the file's checksum decides about
+        // that.
         let mut padded = Vec::new();
         let bytes = if fault.is_none() {
             bytes
@@ -210,7 +200,8 @@ impl Repairing<'_, '_> {
         new.write(bytes, piece)
     }
 
-    /// Labels that stand behind samples without fields are under no checksum of their own: they are written again.
+    /// Writes labels again that stand behind samples without fields: no checksum of their own
+    /// covers them.
     fn label_again(&self, bytes: &mut [u8], piece: &Piece, samples: &[(SampleId, Entry)]) {
         for number in piece.samples.clone() {
             let Some((sample, entry)) = samples.get(number) else { continue };
@@ -230,7 +221,12 @@ impl Repairing<'_, '_> {
         }
     }
 
-    fn remake(&self, new: &Rewritten, piece: &Piece, samples: &[(SampleId, Entry)]) -> Result<Done, Error> {
+    fn remake(
+        &self,
+        new: &Rewritten,
+        piece: &Piece,
+        samples: &[(SampleId, Entry)],
+    ) -> Result<WrittenPiece, Error> {
         let mut thread = self.remaker.thread();
         let (mut bytes, mut failed) = (Vec::new(), Vec::new());
         for number in piece.samples.clone() {
@@ -239,20 +235,14 @@ impl Repairing<'_, '_> {
             let slot = slot(self.dataset, samples, number);
             let made = thread.remake(*sample, entry, slot.end - slot.start, &mut bytes, self.stop)?;
             if let Err(fault) = made {
-                failed.push(DamagedSample {
-                    sample: sample.0,
-                    shard: new.path.clone(),
-                    offset: entry.offset,
-                    path: self.dataset.path_text(*sample),
-                    fault: format!("cannot be repaired: {fault}"),
-                    is_whole: false,
-                });
+                let fault = format!("cannot be repaired: {fault}");
+                failed.push(DamagedSample::new(self.dataset, (*sample, entry), fault, false));
             }
         }
         if !failed.is_empty() {
-            return Ok(Done { crc32c: 0, remade: 0, failed });
+            return Ok(WrittenPiece { crc32c: 0, remade: 0, failed });
         }
         let remade = u32::try_from(piece.samples.len()).unwrap_or(u32::MAX);
-        Ok(Done { remade, ..new.write(&bytes, piece)? })
+        Ok(WrittenPiece { remade, ..new.write(&bytes, piece)? })
     }
 }

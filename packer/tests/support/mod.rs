@@ -36,8 +36,9 @@ pub(crate) fn stderr_of(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// A copy of the program where any user may run it. Not by this process: a file that a process has open for writing cannot
-/// be run, and while it is open, another test may start a process that has it open, too.
+/// A copy of the program where any user may run it. Not by this process: a file that a process has
+/// open for writing cannot be run, and while it is open, another test may start a process that has
+/// it open, too.
 pub(crate) fn copy_program(to: &Path) {
     assert!(Command::new("cp").args([Path::new(PROGRAM), to]).status().unwrap().success());
 }
@@ -57,8 +58,9 @@ pub(crate) fn noise(seed: u64, len: usize) -> Vec<u8> {
     std::iter::repeat_with(next).take(len).collect()
 }
 
-/// Every form torchvision's rule speaks of: upper case, dots, hidden and nested folders whose order by string differs
-/// from their order by parts, links to folders and files, files that do not count.
+/// Every form torchvision's rule speaks of: upper case, dots, hidden and nested folders whose order
+/// by string differs from their order by parts, links to folders and files, files that do not
+/// count.
 pub(crate) fn varied_image_folder(root: &Path) {
     let elsewhere = root.with_extension("elsewhere");
     write(&elsewhere.join("linked/far.jpg"), b"\xff\xd8\xff\xc0\0\x0b\x08\0\x05\0\x07\x01");
@@ -98,7 +100,8 @@ pub(crate) fn varied_image_folder(root: &Path) {
     fs::create_dir(root.join("Ant/empty folder")).unwrap();
 }
 
-/// torchvision's rule once more, as plainly as it can be said: sort (folder, file) by code points, class by class.
+/// torchvision's rule once more, as plainly as it can be said: sort (folder, file) by code points,
+/// class by class.
 pub(crate) fn torchvision_order(root: &Path) -> Vec<(String, u32)> {
     fn walk(folder: &Path, found: &mut Vec<(Vec<char>, Vec<char>)>) {
         for entry in fs::read_dir(folder).unwrap() {
@@ -180,8 +183,8 @@ pub(crate) fn picture(seed: u64, width: u32, height: u32) -> Vec<u8> {
     [format!("P6\n{width} {height}\n255\n").into_bytes(), pixels.collect()].concat()
 }
 
-/// `unshare` into a namespace in which file systems can be mounted: without root in a user namespace, too. `None`, and
-/// told as left out, where the system gives neither.
+/// `unshare` into a namespace in which file systems can be mounted: without root in a user
+/// namespace, too. `None`, and told as left out, where the system gives neither.
 pub(crate) fn own_mounts() -> Option<Command> {
     let command = |way: &[&str]| {
         let mut command = Command::new("unshare");
