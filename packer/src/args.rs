@@ -12,10 +12,8 @@ use crate::pack::{Format, Interpolation, Transform};
 use crate::progress::Shown;
 use crate::source::{Selection, Source, SourceKind};
 
-/// JPEG quality where none is given.
 const QUALITY: u8 = 90;
 
-/// How a source is read.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct SourceArgs {
     /// What SOURCE is. By default a file is a list, a folder with tars and no folders is a
@@ -113,7 +111,6 @@ pub(crate) struct LayoutArgs {
 }
 
 impl LayoutArgs {
-    /// The layout of a new dataset.
     pub(crate) fn for_new(&self) -> Result<Layout, Error> {
         let transform = self.transform()?;
         let is_raw = transform.is_some_and(|transform| transform.format == Format::Raw);
@@ -175,7 +172,6 @@ impl LayoutArgs {
     }
 }
 
-/// How many threads compute.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct JobsArgs {
     /// Compute on this many threads; the result does not depend on it. By default as many as there
@@ -188,7 +184,6 @@ fn cpus() -> NonZeroUsize {
     std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)
 }
 
-/// How many threads compute, and how many read.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct ThreadsArgs {
     /// Threads that compute.
@@ -208,7 +203,6 @@ impl ThreadsArgs {
     }
 }
 
-/// How much of the machine packing may use.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct EffortArgs {
     /// Threads.
@@ -229,7 +223,6 @@ impl EffortArgs {
     }
 }
 
-/// What is printed.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct OutputArgs {
     /// How progress is shown on standard error.

@@ -45,7 +45,6 @@ pub(crate) struct Packed {
 }
 
 impl Assembly {
-    /// Begins with the class table.
     pub(crate) fn new<'a>(classes: impl IntoIterator<Item = &'a [u8]>) -> Result<Self, FormatError> {
         let mut assembly = Self::default();
         for class in classes {

@@ -24,7 +24,6 @@ pub struct Catalogue {
     fields: Fields,
 }
 
-/// Where samples come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum SampleStore {
     /// A folder: each sample is the file at its own path below it.
@@ -43,7 +42,6 @@ pub struct Bad {
     pub fault: String,
 }
 
-/// What a dataset cannot hold.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum LimitFault {
     #[error("an empty file")]
@@ -151,7 +149,6 @@ impl Paths {
         self.ends.push(self.text.len() as u64);
     }
 
-    /// Adds `folder/name`.
     pub(crate) fn push_joined(&mut self, folder: &str, name: &str) {
         self.text.push_str(folder);
         self.text.push('/');
@@ -193,14 +190,12 @@ impl Catalogue {
         self.rows.is_empty()
     }
 
-    /// Makes room for this many more samples.
     pub(crate) fn reserve(&mut self, samples: usize, path_bytes: usize) {
         self.rows.reserve_exact(samples);
         self.paths.ends.reserve_exact(samples);
         self.paths.text.reserve_exact(path_bytes);
     }
 
-    /// Adds a sample and gives its id.
     pub(crate) fn push(&mut self, sample: NewSample<'_>) -> Result<SampleId, LimitFault> {
         check_bytes(sample.bytes.into())?;
         let id = self.len();
@@ -339,7 +334,6 @@ impl Sample<'_> {
 }
 
 impl Bad {
-    /// Names what is wrong with the file at `path`.
     pub(crate) fn new(path: &Path, fault: impl Display) -> Self {
         Self { path: path.display().to_string(), fault: fault.to_string() }
     }

@@ -22,7 +22,6 @@ const NAMED_MAX: usize = 5;
 /// Stands in place of a hint to `diff`, which compares no bytes of transformed images.
 const TRANSFORMED: &str = "images were transformed: only packing again tells";
 
-/// Some paths of many.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Named {
     pub(crate) count: u64,
@@ -30,7 +29,6 @@ pub(crate) struct Named {
     pub(crate) first: Vec<String>,
 }
 
-/// How a listed source differs from what was packed.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Changes {
     /// Files that were written to since, at equal length. `diff` says whether their bytes differ,
@@ -100,7 +98,6 @@ impl Named {
 }
 
 impl Changes {
-    /// Compares `catalogue` with `dataset` and its `times`.
     pub(crate) fn of(dataset: &Dataset, times: &Times, catalogue: &Catalogue) -> Self {
         let is_transformed = dataset.is_transformed();
         let mut changes = Self { fault: times.fault.clone(), is_transformed, ..Self::default() };

@@ -100,7 +100,6 @@ impl Drop for Claim {
 }
 
 enum ClaimState {
-    /// The claim is gone.
     Nothing,
     /// Its process may be living.
     Living,
@@ -140,7 +139,6 @@ struct Owner {
     text: String,
 }
 
-/// What /proc tells of a process.
 struct Process {
     /// Start time, in clock ticks since boot.
     began: String,

@@ -95,7 +95,6 @@ impl Cli {
     }
 }
 
-/// A shell's completion script.
 struct Script(Vec<u8>);
 
 fn completions(shell: Shell) -> Script {

@@ -12,7 +12,6 @@ use crate::pack::Transform;
 /// record.
 pub(crate) const SHARD_BYTES_MIN: u64 = 4096;
 
-/// `--shard-size` where none is given.
 const SHARD_BYTES: u64 = 1 << 30;
 
 /// A record is stored compressed only if that saves at least this share of it: decompression costs

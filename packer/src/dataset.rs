@@ -67,22 +67,18 @@ impl Dataset {
         Shards::new(&self.dir, &self.index, stop)
     }
 
-    /// Its dictionaries, ready for use.
     pub(crate) fn dictionaries(&self) -> Dictionaries {
         Dictionaries::prepare(&self.index)
     }
 
-    /// The ids of its samples.
     pub(crate) fn ids(&self) -> impl Iterator<Item = SampleId> + use<> {
         (0..self.index.len()).map(SampleId)
     }
 
-    /// The ids of its shards.
     pub(crate) fn shard_ids(&self) -> impl Iterator<Item = ShardId> + use<> {
         (0..self.index.shard_count()).map(ShardId)
     }
 
-    /// What the index says of each shard.
     pub(crate) fn shard_rows(&self) -> impl Iterator<Item = Shard<'_>> {
         self.shard_ids().filter_map(|shard| self.index.shard(shard))
     }

@@ -48,25 +48,21 @@ pub(crate) struct DiffArgs {
     pub(crate) output: OutputArgs,
 }
 
-/// What was found.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Compared {
     #[serde(serialize_with = "path_as_text")]
     source: PathBuf,
     #[serde(serialize_with = "path_as_text")]
     dataset: PathBuf,
-    /// Whether there is no difference.
     same: bool,
     /// Whether contents were compared; otherwise names and classes were.
     contents: bool,
     /// Why contents were not compared although that was not asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     note: Option<&'static str>,
-    /// Samples in both.
     in_both: u32,
     only_in_source: Vec<String>,
     only_in_dataset: Vec<String>,
-    /// Samples that are not the same in both.
     different: Vec<Difference>,
     /// What the source has that cannot be packed; no difference by itself.
     bad: Vec<Bad>,
@@ -74,11 +70,9 @@ pub(crate) struct Compared {
     seconds: f64,
 }
 
-/// A sample that is not the same in both.
 #[derive(Debug, Serialize)]
 struct Difference {
     path: String,
-    /// What differs.
     why: String,
 }
 
@@ -133,7 +127,6 @@ pub(crate) fn diff(args: &DiffArgs, stop: &Stop) -> Result<Compared, Error> {
     Ok(compared)
 }
 
-/// What all threads share.
 struct Comparing<'a> {
     catalogue: &'a Catalogue,
     dataset: &'a Dataset,
@@ -145,7 +138,6 @@ struct Comparing<'a> {
     stop: &'a Stop,
 }
 
-/// The memory of one thread.
 struct CompareMemory {
     source: SourceReader,
     image: Vec<u8>,

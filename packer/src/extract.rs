@@ -51,14 +51,11 @@ pub(crate) struct ExtractArgs {
     pub(crate) output: OutputArgs,
 }
 
-/// What was given back.
 #[derive(Debug, Serialize)]
 pub(crate) struct Extracted {
-    /// The ImageFolder's directory.
     #[serde(serialize_with = "path_as_text")]
     folder: PathBuf,
     samples: u32,
-    /// Bytes of the images.
     bytes: u64,
     /// Number of extra fields written, a file each.
     fields: u64,
@@ -116,7 +113,6 @@ pub(crate) fn extract(args: &ExtractArgs, stop: &Stop) -> Result<Extracted, Erro
     })
 }
 
-/// What all threads share.
 struct Extracting<'a> {
     reader: SpanReader<'a>,
     dictionaries: Dictionaries,

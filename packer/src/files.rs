@@ -9,7 +9,6 @@ use std::path::{Path, PathBuf};
 
 use crate::error::Error;
 
-/// Closes a file.
 pub(crate) fn close(file: File) -> io::Result<()> {
     Ok(nix::unistd::close(file)?)
 }

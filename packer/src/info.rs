@@ -15,7 +15,6 @@ use crate::times::Times;
 /// Classes listed to people; programs get all.
 const CLASSES_SHOWN: usize = 20;
 
-/// What a dataset holds.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Info {
     #[serde(serialize_with = "path_as_text")]
@@ -24,18 +23,15 @@ pub(crate) struct Info {
     content_id: String,
     samples: u32,
     shards: u32,
-    /// Bytes of all shards.
     shard_bytes: u64,
     /// Bytes of all records as stored, without tar's headers and padding.
     stored_bytes: u64,
     /// Bytes of all records before compression.
     raw_bytes: u64,
-    /// Records stored compressed.
     compressed: u64,
     /// zstd dictionaries that compressed records need.
     dictionaries: usize,
     dictionary_bytes: usize,
-    /// Samples with extra fields.
     with_fields: u64,
     /// Bytes of extra fields, with tar's headers and padding.
     fields_bytes: u64,
@@ -45,13 +41,11 @@ pub(crate) struct Info {
     /// Samples whose source files' lengths and times are known, so that create and append notice
     /// when they change.
     times_known: u64,
-    /// Sizes of the records as stored.
     record_bytes: RecordBytes,
     /// Number of samples of each kind of image.
     media: BTreeMap<&'static str, u64>,
     /// Classes in order of their labels.
     classes: Vec<ClassCount>,
-    /// How the dataset was packed.
     options: serde_json::Value,
 }
 
@@ -66,7 +60,6 @@ struct RecordBytes {
     max: u32,
 }
 
-/// A class and how often it occurs.
 #[derive(Debug, Serialize)]
 struct ClassCount {
     name: String,

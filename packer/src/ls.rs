@@ -42,7 +42,6 @@ pub(crate) struct Listing {
     labels: Option<Vec<u32>>,
 }
 
-/// What a line says of a sample.
 #[derive(Serialize)]
 struct SampleLine<'a> {
     id: u32,

@@ -48,27 +48,23 @@ pub(crate) struct MergeArgs {
     pub(crate) output: OutputArgs,
 }
 
-/// What was made.
 #[derive(Debug, Serialize)]
 pub(crate) struct Merged {
     #[serde(serialize_with = "path_as_text")]
     dataset: PathBuf,
     /// What identifies its content, in hexadecimal.
     content_id: String,
-    /// Number of datasets that were merged.
     merged: usize,
     samples: u32,
     classes: u32,
     shards: u32,
     /// Whether its shards are links to those of the others.
     linked: bool,
-    /// Bytes of all shards.
     bytes: u64,
     #[serde(flatten)]
     speed: Speed,
 }
 
-/// A shard and its new place.
 struct Move {
     from: PathBuf,
     to: PathBuf,
@@ -201,7 +197,6 @@ fn refuse_stale_labels(datasets: &[Dataset], classes: &[&[u8]]) -> Result<(), Er
     Ok(())
 }
 
-/// The index of all, and the times of all their source files.
 fn assemble(datasets: &[Dataset], times: &[Times], classes: &[&[u8]]) -> Result<Assembled, FormatError> {
     let mut assembly = Assembly::new(classes.iter().copied())?;
     let mut first = 0u32;

@@ -53,7 +53,6 @@ pub(crate) struct Work {
 }
 
 impl PackOptions {
-    /// The options of a dataset that is about to be packed.
     pub(crate) fn new(source: &Source, layout: &Layout) -> Result<Self, Error> {
         let compresses = layout.compression != Compression::None;
         Ok(Self {
@@ -126,7 +125,6 @@ impl PackOptions {
         Some(text)
     }
 
-    /// Whether images became raw pixels.
     pub(crate) fn stores_pixels(&self) -> bool {
         self.transform.is_some_and(|transform| transform.format == Format::Raw)
     }
@@ -157,7 +155,6 @@ impl PackOptions {
         names.into_iter().filter(|name| own.get(name) != other.get(name)).cloned().collect()
     }
 
-    /// Plans the shards of `catalogue`.
     pub(crate) fn plan(&self, catalogue: &Catalogue) -> PackPlan {
         let member = |bytes: u64| padded_len(bytes).saturating_add(MEMBER_HEADER_BYTES as u64);
         let bytes = |id: SampleId| {

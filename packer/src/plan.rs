@@ -55,7 +55,6 @@ impl PackPlan {
         Self { order, shards }
     }
 
-    /// Number of shards.
     pub(crate) fn shard_count(&self) -> usize {
         self.shards.len()
     }
@@ -67,7 +66,6 @@ impl PackPlan {
     }
 }
 
-/// The file name of shard `number`.
 pub(crate) fn shard_name(number: u32) -> String {
     format!("shard-{number:06}.tar")
 }

@@ -19,9 +19,8 @@ pub(crate) struct Partial {
     path: PathBuf,
     out: PathBuf,
     sync: bool,
-    /// Whether it stays when it is not published.
-    keep: bool,
-    published: bool,
+    /// Whether it stays: it is published, or the next run goes on with it.
+    stays: bool,
     /// Held until the directory is published, kept or removed.
     _claim: Claim,
 }
@@ -35,13 +34,13 @@ impl Partial {
         check_destination(out)?;
         let claim = Claim::of_new(out)?;
         refuse_existing(out)?;
-        let path = partial_path(out, &std::process::id().to_string())?;
+        let path = partial_path(out, &std::process::id().to_string());
         // What a killed run with our process id left.
         match fs::remove_dir_all(&path) {
             Err(fault) if fault.kind() != io::ErrorKind::NotFound => Err(Error::io("remove", &path)(fault))?,
             _ => fs::create_dir(&path).map_err(Error::io("create", &path))?,
         }
-        Ok(Self { path, out: out.to_owned(), sync: true, keep: false, published: false, _claim: claim })
+        Ok(Self { path, out: out.to_owned(), sync: true, stays: false, _claim: claim })
     }
 
     /// Makes the directory of the work `id`, or goes on with the one that an earlier run left.
@@ -52,7 +51,7 @@ impl Partial {
         check_destination(out)?;
         let claim = Claim::of_new(out)?;
         refuse_existing(out)?;
-        let path = partial_path(out, id)?;
+        let path = partial_path(out, id);
         for other in unfinished(out)? {
             if restart {
                 fs::remove_dir_all(&other).map_err(Error::io("remove", &other))?;
@@ -69,17 +68,16 @@ impl Partial {
             Err(fault) if fault.kind() == io::ErrorKind::AlreadyExists => refuse_foreign(&path, &claim)?,
             made => made.map_err(Error::io("create", &path))?,
         }
-        Ok(Self { path, out: out.to_owned(), sync, keep: false, published: false, _claim: claim })
+        Ok(Self { path, out: out.to_owned(), sync, stays: false, _claim: claim })
     }
 
-    /// The directory to build in.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
     /// From now on it stays when it is not published, for the next run.
     pub(crate) fn keep(&mut self) {
-        self.keep = true;
+        self.stays = true;
     }
 
     /// Has the disk confirm the directory and gives it its name, both durably.
@@ -106,7 +104,7 @@ impl Partial {
             Err(Errno::NOENT) if is_same(&before, &self.out) => {}
             Err(fault) => return Err(Error::io("publish", &self.out)(fault.into())),
         }
-        self.published = true;
+        self.stays = true;
         match parent_of(&self.out) {
             Some(parent) if self.sync => sync_dir(parent),
             _ => Ok(()),
@@ -116,7 +114,7 @@ impl Partial {
 
 impl Drop for Partial {
     fn drop(&mut self) {
-        if !self.published && !self.keep {
+        if !self.stays {
             // A failure hides nothing: the error that led here is reported, and the name says
             // `.part`.
             let _ = fs::remove_dir_all(&self.path);
@@ -139,11 +137,10 @@ fn parent_of(out: &Path) -> Option<&Path> {
     out.parent().map(|parent| if parent.as_os_str().is_empty() { Path::new(".") } else { parent })
 }
 
-fn partial_path(out: &Path, name: &str) -> Result<PathBuf, Error> {
-    check_destination(out)?;
+fn partial_path(out: &Path, name: &str) -> PathBuf {
     let mut partial = part_prefix(out);
     partial.push(name);
-    Ok(out.with_file_name(partial))
+    out.with_file_name(partial)
 }
 
 fn part_prefix(out: &Path) -> OsString {

@@ -52,7 +52,6 @@ impl<R: Printed> Outcome for R {
 /// How long a command took, and how fast it was.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(crate) struct Speed {
-    /// Wall-clock time.
     seconds: f64,
     /// Megabytes (10^6 bytes) a second.
     mb_per_s: f64,

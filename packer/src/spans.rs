@@ -11,14 +11,14 @@ use shade_formats::{SampleId, ShardId};
 use crate::dataset::{Dataset, Shards};
 use crate::error::Error;
 use crate::interrupt::Stop;
-use crate::pack::Gate;
+use crate::pack::{Gate, Pass};
 
 /// A span ends before the sample that would take it over this many bytes; a single larger sample
 /// has a span of its own.
 pub(crate) const SPAN_BYTES: u64 = 16 << 20;
 
 /// Bytes of all spans that are in memory at a time.
-pub(crate) const SPANS_MEMORY_BYTES: u64 = 1 << 30;
+const SPANS_MEMORY_BYTES: u64 = 1 << 30;
 
 /// Neighbouring bytes of a shard, with the samples that lie in them whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,7 +68,7 @@ impl<'a> SpanReader<'a> {
         span: &Span,
         work: impl FnOnce(&[(SampleId, Entry)], &[u8], Option<ReadFault>) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        let _room = self.limit.pass(span.len(), self.stop)?;
+        let _room = self.room(span.len())?;
         let mut memory = self.lock().pop().unwrap_or_default();
         let samples = self.shards.get(span.shard.index()).and_then(|shard| shard.get(span.samples.clone()));
         let (bytes, fault) = self.files.read(span.shard, span.bytes.clone(), &mut memory)?;
@@ -97,6 +97,11 @@ impl<'a> SpanReader<'a> {
             (bytes, None) => Ok(bytes),
             (_, Some(fault)) => Err(fault),
         })
+    }
+
+    /// Waits for memory of this many bytes.
+    pub(crate) fn room(&self, bytes: u64) -> Result<Pass<'_>, Error> {
+        self.limit.pass(bytes, self.stop)
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<ReadMemory>> {

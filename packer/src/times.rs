@@ -94,7 +94,6 @@ impl Times {
         (bytes != 0 && record == entry.crc32c).then_some(SourceFile { changed_ns, bytes })
     }
 
-    /// Number of samples of `index` whose source files are known.
     pub(crate) fn known(&self, index: &Index) -> u64 {
         let ids = (0..index.len()).map(SampleId);
         ids.filter(|id| index.entry(*id).is_some_and(|entry| self.get(*id, &entry).is_some())).count() as u64

@@ -1,5 +1,5 @@
-//! Raw pixels are compressed only where that saves much of large records, and the result says what
-//! was decided.
+//! Raw pixels are compressed only where that saves much of large records, and the result tells the
+//! decision.
 
 use std::path::Path;
 
@@ -47,7 +47,7 @@ fn large_pixels_are_compressed_if_that_halves_them() {
     assert!(about.contains("zstd        saves 9") && about.contains("decompress"), "{about}");
     let source = temp.path().join("noisy");
     for number in 0..6u64 {
-        // Two of three channels are noise: a third is to be saved.
+        // Two of three channels are noise, so zstd can save a third.
         let noise = noise(number, 200 * 200 * 2);
         let pixels = noise.chunks(2).flat_map(|two| [two[0], two[1], 7]);
         let header = b"P6\n200 200\n255\n".to_vec();

@@ -19,7 +19,6 @@ pub(super) fn first_shard(dataset: &Dataset) -> u32 {
     numbers.map(|number| number.saturating_add(1)).max().unwrap_or(0).max(dataset.index.shard_count())
 }
 
-/// The number in a shard's name.
 fn number_of(name: &str) -> Option<u32> {
     let number = name.strip_prefix("shard-")?.strip_suffix(".tar")?.parse().ok()?;
     (shard_name(number) == name).then_some(number)

@@ -9,20 +9,17 @@ use crate::catalogue::Bad;
 use crate::changes::Changes;
 use crate::report::{Printed, Speed, human_bytes, path_as_text};
 
-/// What was appended.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Appended {
     #[serde(serialize_with = "path_as_text")]
     pub(super) dataset: PathBuf,
     #[serde(serialize_with = "path_as_text")]
     pub(super) source: PathBuf,
-    /// Whether there was nothing new.
     pub(super) unchanged: bool,
     /// What identifies its content now, in hexadecimal.
     pub(super) content_id: String,
     /// Samples it has now.
     pub(super) samples: u32,
-    /// Samples that were appended.
     pub(super) appended: u32,
     /// Samples of the source that it had already.
     pub(super) skipped: u32,
@@ -30,13 +27,10 @@ pub(crate) struct Appended {
     pub(super) changes: Changes,
     /// Classes that it did not have.
     pub(super) new_classes: Vec<String>,
-    /// Shards that were appended.
     pub(super) shards: usize,
-    /// Bytes of these shards.
     pub(super) bytes: u64,
     /// Bytes of the images that were appended, as in the source.
     pub(super) source_bytes: u64,
-    /// What was left out.
     pub(super) bad: Vec<Bad>,
     #[serde(flatten)]
     pub(super) speed: Speed,

@@ -72,7 +72,6 @@ fn layout_of(dataset: &Path, is_said: bool) -> Result<Layout, Error> {
     Ok(first.layout())
 }
 
-/// What all steps share.
 struct AppendJob<'a> {
     args: &'a AppendArgs,
     source: Source,

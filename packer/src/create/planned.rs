@@ -20,7 +20,6 @@ use crate::publish::sync_dir;
 use crate::times::TIMES_FILE;
 use crate::workers::Workers;
 
-/// A source that is listed and planned.
 pub(super) struct Planned {
     pub(super) split: Option<String>,
     pub(super) catalogue: Catalogue,

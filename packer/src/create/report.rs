@@ -9,7 +9,6 @@ use crate::catalogue::Bad;
 use crate::changes::Changes;
 use crate::report::{Printed, Speed, human_bytes, path_as_text};
 
-/// What was made, or would be.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Created {
     /// The dataset's directory; with splits, the directory of their datasets.
@@ -25,13 +24,11 @@ pub(crate) struct Created {
     pub(super) source_bytes: u64,
     /// Bytes of the images that this run has read: fewer when it finished an earlier run's work.
     pub(super) read_bytes: u64,
-    /// What was left out.
     pub(super) bad: Vec<Bad>,
     #[serde(flatten)]
     pub(super) speed: Speed,
 }
 
-/// One dataset of those that were made.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct CreatedPart {
     /// The split's name; none for a dataset of the whole source.
@@ -45,7 +42,6 @@ pub(crate) struct CreatedPart {
     pub(super) shards: usize,
     /// Bytes of all shards and the index; before it is made, of the images in the source.
     pub(super) bytes: u64,
-    /// Records stored compressed.
     pub(super) compressed: u64,
     /// What zstd would save of raw pixels that are stored as they are.
     #[serde(skip_serializing_if = "Option::is_none")]

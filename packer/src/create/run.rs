@@ -120,7 +120,6 @@ pub(crate) fn create(args: &CreateArgs, stop: &Stop) -> Result<Created, Error> {
     Ok(created)
 }
 
-/// Lists and plans the source, or each of its splits.
 fn plan_all(
     args: &CreateArgs,
     source: Source,

@@ -4,7 +4,7 @@ use shade_formats::SampleId;
 use shade_formats::index::{Entry, FieldsRow};
 
 use super::readers::ReadPace;
-use super::recipe::{Kits, Recipe};
+use super::recipe::Kits;
 use super::stretch::StretchBuilder;
 use crate::catalogue::{Bad, Catalogue};
 use crate::error::Error;
@@ -27,9 +27,8 @@ pub(crate) struct RemadeSample<'m> {
 }
 
 impl<'a, 'k> Again<'a, 'k> {
-    /// `kits` belong to this recipe.
-    pub(crate) fn new(catalogue: &'a Catalogue, recipe: &'a Recipe, kits: &'a Kits<'k>) -> Self {
-        Self { builder: StretchBuilder::new(catalogue, recipe, 0), kits, spare: Vec::new() }
+    pub(crate) fn new(catalogue: &'a Catalogue, kits: &'a Kits<'k>) -> Self {
+        Self { builder: StretchBuilder::new(catalogue, kits.recipe, 0), kits, spare: Vec::new() }
     }
 
     /// Makes sample `id` of the catalogue under this key; `None` if the catalogue has no such

@@ -83,7 +83,6 @@ fn choose_zstd(
     Ok(ZstdChoice { zstd: (!zstd.media.is_empty()).then_some(zstd), forgone_percent: None })
 }
 
-/// How records will be compressed.
 #[derive(Debug, Default)]
 struct ZstdChoice {
     /// `None` stores them as they are.
@@ -104,7 +103,6 @@ fn choose_for_pixels(probes: &[RecordProbe], median: u64, level: i32) -> ZstdCho
     ZstdChoice { zstd: None, forgone_percent: percent.filter(|percent| *percent > 0) }
 }
 
-/// A record that was looked at.
 struct RecordProbe {
     media: Media,
     raw: u64,

@@ -36,12 +36,10 @@ struct DoneOptions {
     bad: Vec<(u32, String, String)>,
 }
 
-/// The pack that a shard belongs to.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pack<'a> {
     /// Identifies the pack, in hexadecimal.
     pub(crate) id: &'a str,
-    /// Number of classes.
     pub(crate) classes: usize,
     /// The dictionary of compressed records; empty for none.
     pub(crate) dictionary: &'a [u8],
@@ -62,7 +60,6 @@ pub struct DoneRecord {
     pub sample: SampleId,
     /// Its entry. The shard's number is 0.
     pub(crate) entry: Entry,
-    /// Its extra fields.
     pub(crate) fields: FieldsRow,
 }
 

@@ -24,7 +24,7 @@ pub(crate) use again::Again;
 pub(crate) use compress::choose_recipe;
 pub use done::{DoneRecord, DoneShard, read as read_done};
 pub(crate) use done::{clean, clean_unfinished, fields_row, is_shard_written, sync_file};
-pub(crate) use gate::Gate;
+pub(crate) use gate::{Gate, Pass};
 pub use packing::Packing;
 pub(crate) use read::SourceReader;
 pub(crate) use recipe::Kits;

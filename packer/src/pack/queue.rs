@@ -32,11 +32,9 @@ pub(super) struct Stretch<'a> {
     pub pass: Pass<'a>,
 }
 
-/// The stretches that are left.
 pub(super) struct StretchQueue<'a> {
     packing: &'a Packing<'a>,
     memory: &'a Gate,
-    /// Most samples in a stretch.
     samples_max: usize,
     cursor: Mutex<Cursor<'a>>,
 }

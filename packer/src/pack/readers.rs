@@ -76,7 +76,6 @@ impl Readers {
         Self { least, most, state, changed: Condvar::new() }
     }
 
-    /// Waits for a place.
     pub(super) fn enter(&self, stop: &Stop) -> Result<Seat<'_>, Error> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         while state.inside >= state.allowed {

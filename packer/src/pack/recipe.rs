@@ -35,7 +35,6 @@ pub(crate) struct Zstd {
     pub(crate) dictionary: Vec<u8>,
 }
 
-/// What is known about a record besides its bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RecordFacts {
     pub(crate) raw_len: u32,
@@ -45,7 +44,6 @@ pub(super) struct RecordFacts {
     pub(crate) height: u16,
 }
 
-/// A record as it will be stored.
 pub(super) struct StoredRecord<'k> {
     pub(crate) facts: RecordFacts,
     pub(crate) stored: &'k [u8],
@@ -54,7 +52,7 @@ pub(super) struct StoredRecord<'k> {
 /// Kits for all threads, no more than may compute at a time: a compressor at a high level takes
 /// much memory.
 pub(crate) struct Kits<'a> {
-    recipe: &'a Recipe,
+    pub(crate) recipe: &'a Recipe,
     cpus: Gate,
     spare: Mutex<Vec<Kit<'a>>>,
 }
@@ -87,7 +85,6 @@ pub(super) struct Kit<'a> {
 }
 
 impl Recipe {
-    /// Whether images are stored as they are.
     pub(crate) fn is_plain(&self) -> bool {
         self.transform.is_none() && self.zstd.is_none()
     }
@@ -140,7 +137,6 @@ impl<'a> Kit<'a> {
         Ok(Self { transformer, zstd, compressed: Vec::new() })
     }
 
-    /// Makes the record of an image.
     pub(super) fn record<'k>(&'k mut self, image: &'k [u8]) -> Result<StoredRecord<'k>, RecipeFault> {
         let raw = match &mut self.transformer {
             Some(transformer) => transformer.transform(image)?,
@@ -169,7 +165,6 @@ pub(super) fn pays(raw: u64, compressed: u64) -> bool {
     saves(raw, compressed, SAVING_MIN_PERCENT)
 }
 
-/// Whether at least this share is saved.
 pub(super) fn saves(raw: u64, compressed: u64, percent: u64) -> bool {
     let left = 100u64.saturating_sub(percent);
     compressed.saturating_mul(100) <= raw.saturating_mul(left) && raw > 0

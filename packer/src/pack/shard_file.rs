@@ -27,7 +27,6 @@ pub(super) struct ShardFile<'a> {
     pub(super) shard: ShardId,
     partial: PartialFile,
     file: File,
-    /// Whether the disk confirms it.
     sync: bool,
     state: Mutex<ShardState<'a>>,
 }
@@ -36,7 +35,6 @@ pub(super) struct ShardFile<'a> {
 struct ShardState<'a> {
     /// The stretch that is placed next.
     next: u32,
-    /// The offset of that stretch.
     offset: u64,
     crc32c: u32,
     waiting: BTreeMap<u32, (Built, Pass<'a>)>,
@@ -47,7 +45,6 @@ struct ShardState<'a> {
     bad: Vec<(SampleId, Bad)>,
 }
 
-/// A shard that is complete.
 #[derive(Debug)]
 pub(super) struct PackedShard {
     pub shard: ShardId,
@@ -58,7 +55,6 @@ pub(super) struct PackedShard {
 }
 
 impl<'a> ShardFile<'a> {
-    /// Begins shard number `shard` in `folder`.
     pub(super) fn create(folder: &Path, shard: ShardId, sync: bool) -> Result<Self, Error> {
         let (partial, file) = PartialFile::create(folder.join(shard_name(shard.0)))?;
         Ok(Self { shard, partial, file, sync, state: Mutex::default() })

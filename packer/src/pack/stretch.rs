@@ -22,7 +22,6 @@ use crate::catalogue::{Bad, Catalogue, Sample};
 use crate::error::Error;
 use crate::interrupt::Stop;
 
-/// The bytes of a stretch and its records.
 #[derive(Debug, Default)]
 pub(super) struct Built {
     /// Members with their headers and padding.
@@ -33,7 +32,6 @@ pub(super) struct Built {
     pub bad: Vec<(SampleId, Bad)>,
 }
 
-/// A record in a stretch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PlacedRecord {
     pub sample: SampleId,

@@ -28,7 +28,6 @@ pub(crate) struct Transform {
     pub(crate) restart_markers: bool,
 }
 
-/// How an image is stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Format {
@@ -88,7 +87,6 @@ impl<'a> Transformer<'a> {
         Self { transform, decoder: Decoder::new(), encoded: Vec::new() }
     }
 
-    /// The record of an image.
     pub(super) fn transform<'b>(&'b mut self, bytes: &'b [u8]) -> Result<&'b [u8], RecipeFault> {
         let encoded = match self.transform.format {
             Format::Keep => None,

@@ -94,7 +94,6 @@ pub fn scan(
     Ok(catalogue)
 }
 
-/// What all steps of a walk share.
 struct FolderWalk<'a> {
     root: &'a Path,
     folder: OwnedFd,
@@ -110,7 +109,6 @@ struct ListedClass {
     bad: Vec<Bad>,
 }
 
-/// Length and time of a file.
 #[derive(Clone, Copy)]
 pub(super) struct FileFacts {
     pub(super) bytes: u32,

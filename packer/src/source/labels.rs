@@ -25,7 +25,6 @@ use crate::error::Error;
 /// something else, taken for labels.
 const EMPTY_CLASSES_MAX: u64 = 1_000_000;
 
-/// What is wrong with a sample's label.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum LabelFault {
     #[error("its label is empty")]
@@ -97,7 +96,6 @@ enum Rule {
 }
 
 impl Texts {
-    /// The number of a label.
     pub(super) fn number(&mut self, text: &str) -> u32 {
         if let Some(&number) = self.numbers.get(text) {
             return number;
@@ -109,7 +107,6 @@ impl Texts {
         number
     }
 
-    /// All labels by number.
     pub(super) fn into_distinct(self) -> Vec<String> {
         self.distinct
     }
@@ -140,7 +137,6 @@ impl Classes {
         Ok(Self { names, rule, file: None })
     }
 
-    /// The class that a label means.
     pub(super) fn label(&self, text: &str) -> Result<u32, LabelFault> {
         let position = |found: usize| u32::try_from(found).ok();
         let label = match &self.rule {

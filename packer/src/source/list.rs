@@ -140,7 +140,6 @@ struct Line {
     is_absolute: bool,
 }
 
-/// Which column is what.
 struct Columns {
     path: usize,
     label: usize,
@@ -201,7 +200,6 @@ impl Lines {
         }
     }
 
-    /// Looks at all files.
     fn look(&self, progress: &CommandProgress, stop: &Stop) -> Result<Vec<Result<FileFacts, Bad>>, Error> {
         let folder = open_folder(&self.folder).map_err(Error::io("open", &self.folder))?;
         let root = open_folder(Path::new("/")).map_err(Error::io("open", Path::new("/")))?;

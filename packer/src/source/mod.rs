@@ -37,7 +37,6 @@ pub(crate) enum SourceKind {
     List,
 }
 
-/// A source as the command line gives it.
 #[derive(Clone, Debug)]
 pub(crate) struct Source {
     /// The folder, or the CSV file; only read.

@@ -36,11 +36,8 @@ pub(super) struct Overlap {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PieceKind {
-    /// Copied from the old file.
     Copied,
-    /// Its samples are made again.
     Remade,
-    /// The end of the archive.
     End,
 }
 

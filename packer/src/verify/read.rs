@@ -52,7 +52,6 @@ pub(crate) struct VerifyArgs {
     pub(crate) output: OutputArgs,
 }
 
-/// What is wrong in one span.
 #[derive(Default)]
 struct Findings {
     /// CRC32C of the span; `None` if it cannot be read whole.
@@ -92,13 +91,11 @@ pub(crate) fn verify(args: &VerifyArgs, stop: &Stop) -> Result<Verified, Error> 
     };
     let progress = CommandProgress::start(shown, "verifying", dataset.index.len().into(), bytes);
     let verifying = Verifying {
-        dataset: &dataset,
         reader: SpanReader::new(&dataset, &shards, stop),
         dictionaries: dataset.dictionaries(),
         decode: args.decode,
         cpus: Gate::new(jobs.get() as u64),
         progress: &progress,
-        stop,
     };
     // Twice as many threads as compute, so that storage is busy while spans are checked.
     let workers = Workers::start(jobs.saturating_mul(NonZeroUsize::MIN.saturating_add(1)))?;
@@ -116,34 +113,31 @@ pub(crate) fn verify(args: &VerifyArgs, stop: &Stop) -> Result<Verified, Error> 
     Ok(verified)
 }
 
-/// What all spans share.
 struct Verifying<'a> {
-    dataset: &'a Dataset,
     reader: SpanReader<'a>,
     dictionaries: Dictionaries,
     decode: bool,
     cpus: Gate,
     progress: &'a CommandProgress,
-    stop: &'a Stop,
 }
 
 impl Verifying<'_> {
     fn all(&self, workers: &Workers, verified: &mut Verified) -> Result<(), Error> {
-        let ids: Vec<ShardId> = self.dataset.shard_ids().collect();
-        let lens = workers.each(&ids, self.stop, |shard| self.reader.files.len(*shard))?;
+        let ids: Vec<ShardId> = self.reader.dataset.shard_ids().collect();
+        let lens = workers.each(&ids, self.reader.stop, |shard| self.reader.files.len(*shard))?;
         let spans_of = |(shard, len): (&ShardId, &Result<u64, ReadFault>)| match len {
             Ok(_) => self.reader.spans_of(*shard),
             Err(_) => Vec::new(),
         };
         let spans: Vec<Vec<Span>> = ids.iter().zip(&lens).map(spans_of).collect();
         let all: Vec<&Span> = spans.iter().flatten().collect();
-        let mut found = workers.each(&all, self.stop, |span| self.span(span))?.into_iter();
+        let mut found = workers.each(&all, self.reader.stop, |span| self.span(span))?.into_iter();
         for ((shard, len), spans) in ids.into_iter().zip(lens).zip(&spans) {
-            let named = |fault| DamagedShard { shard: self.dataset.shard_path(shard), fault };
+            let named = |fault| DamagedShard { shard: self.reader.dataset.shard_path(shard), fault };
             let samples = || self.reader.shards.get(shard.index()).into_iter().flatten();
             match len {
                 Ok(len) => {
-                    let expected = self.dataset.shard_bytes(shard);
+                    let expected = self.reader.dataset.shard_bytes(shard);
                     let fault = (len != expected).then(|| format!("{len} bytes, expected {expected}"));
                     let is_cut = fault.is_some();
                     verified.damaged_shards.extend(fault.map(named));
@@ -151,8 +145,9 @@ impl Verifying<'_> {
                 }
                 Err(fault) if fault.is_loss() => {
                     verified.damaged_shards.push(named(read_text(&fault)));
-                    let damaged =
-                        |(id, entry): &(_, _)| SampleFault::NoShard.in_dataset(self.dataset, *id, entry);
+                    let damaged = |(id, entry): &(_, _)| {
+                        SampleFault::NoShard.in_dataset(self.reader.dataset, *id, entry)
+                    };
                     verified.damaged.extend(samples().map(damaged));
                 }
                 // Nothing is known of its content.
@@ -186,12 +181,12 @@ impl Verifying<'_> {
                 refused = refused.or(findings.refused);
             }
         }
-        let named = |fault| DamagedShard { shard: self.dataset.shard_path(shard), fault };
+        let named = |fault| DamagedShard { shard: self.reader.dataset.shard_path(shard), fault };
         if let Some(fault) = refused {
             verified.unreadable_shards.push(named(read_text(&fault)));
             return;
         }
-        let expected = self.dataset.index.shard(shard).map_or(0, |shard| shard.crc32c);
+        let expected = self.reader.dataset.index.shard(shard).map_or(0, |shard| shard.crc32c);
         let end = if is_open_end { "the end of the archive is missing" } else { "" };
         let fault = match crc {
             Some(crc) if crc != expected => {
@@ -204,7 +199,6 @@ impl Verifying<'_> {
         verified.damaged_shards.extend(fault.map(named));
     }
 
-    /// Reads and checks one span.
     fn span(&self, span: &Span) -> Result<Findings, Error> {
         let mut findings = Findings::default();
         self.reader.read(span, |samples, bytes, fault| {
@@ -216,17 +210,17 @@ impl Verifying<'_> {
                 }
                 Some(fault @ ReadFault::Open { .. }) => {
                     let fault = SampleFault::Read(fault);
-                    let damaged = |(id, entry): &(_, _)| fault.in_dataset(self.dataset, *id, entry);
+                    let damaged = |(id, entry): &(_, _)| fault.in_dataset(self.reader.dataset, *id, entry);
                     findings.damaged = samples.iter().map(damaged).collect();
                     return Ok(());
                 }
                 Some(_) | None => {}
             }
-            let _cpu = self.cpus.pass(1, self.stop)?;
+            let _cpu = self.cpus.pass(1, self.reader.stop)?;
             findings.crc32c = is_read.then(|| crc32c(bytes));
             self.samples(span, samples, bytes, &mut findings)?;
             let is_zeros = || bytes.iter().rev().take(END_OF_ARCHIVE.len()).all(|&byte| byte == 0);
-            let is_end = span.bytes.end == self.dataset.shard_bytes(span.shard);
+            let is_end = span.bytes.end == self.reader.dataset.shard_bytes(span.shard);
             findings.is_open_end = is_read && is_end && !is_zeros();
             self.progress.add(samples.len() as u64, span.len());
             Ok(())
@@ -241,12 +235,12 @@ impl Verifying<'_> {
         bytes: &[u8],
         findings: &mut Findings,
     ) -> Result<(), Error> {
-        let mut checker = Checker::new(self.dataset, &self.dictionaries, self.decode);
+        let mut checker = Checker::new(self.reader.dataset, &self.dictionaries, self.decode);
         let mut again = ReadMemory::default();
         let mut covered = span.bytes.start;
         for (sample, entry) in samples {
-            self.stop.check()?;
-            let extent = self.dataset.extent(*sample, entry);
+            self.reader.stop.check()?;
+            let extent = self.reader.dataset.extent(*sample, entry);
             let checked = if extent.start < covered {
                 Err(SampleFault::Overlap { before_end: covered })
             } else {
@@ -259,7 +253,7 @@ impl Verifying<'_> {
             if let Err(fault) = checked {
                 let no_decoder = matches!(fault, SampleFault::NoDecoder(_));
                 let list = if no_decoder { &mut findings.not_decodable } else { &mut findings.damaged };
-                list.push(fault.in_dataset(self.dataset, *sample, entry));
+                list.push(fault.in_dataset(self.reader.dataset, *sample, entry));
             }
         }
         Ok(())

@@ -1,7 +1,6 @@
 //! Makes damaged samples again from the source, exactly as they were packed.
 
 use std::collections::HashMap;
-use std::num::NonZeroUsize;
 use std::path::Path;
 
 use rustix::fs::{FileType, stat};
@@ -20,7 +19,6 @@ use crate::source::image_folder::changed_ns;
 use crate::source::{Selection, Source, SourceKind};
 use crate::workers::Workers;
 
-/// Why a sample cannot be made again.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum RemakeFault {
     #[error("the dataset does not say how it was made")]
@@ -33,48 +31,34 @@ pub(super) enum RemakeFault {
     Bad(#[from] Bad),
 }
 
-/// What all threads make samples from.
 pub(super) struct Remaker<'a, 'k> {
     dataset: &'a Dataset,
     /// The samples that must be made, as they are in the source, labelled as in the dataset.
     catalogue: Catalogue,
     /// Ids in the catalogue by ids in the dataset.
     ids: HashMap<u32, SampleId>,
-    ways: &'a [Way<'k>],
+    /// For each recipe by which a record may have been made.
+    kits: &'a [Kits<'k>],
 }
 
-/// A way in which a record of the dataset may have been made.
-pub(super) struct Way<'k> {
-    recipe: &'k Recipe,
-    kits: Kits<'k>,
-}
-
-impl<'k> Way<'k> {
-    pub(super) fn new(recipe: &'k Recipe, jobs: NonZeroUsize) -> Self {
-        Self { recipe, kits: Kits::new(recipe, jobs) }
-    }
-}
-
-/// What one thread makes samples with.
 pub(super) struct RemakerThread<'a, 'k> {
     shared: &'a Remaker<'a, 'k>,
-    /// For each way, once it was needed.
+    /// For each recipe, once it was needed.
     again: Vec<Option<Again<'a, 'k>>>,
 }
 
 impl<'a, 'k> Remaker<'a, 'k> {
-    /// Finds `wanted` in the source.
     pub(super) fn new(
         dataset: &'a Dataset,
         wanted: &[SampleId],
         source: Source,
         workers: &Workers,
-        ways: &'a [Way<'k>],
+        kits: &'a [Kits<'k>],
         shown: Shown,
         stop: &Stop,
     ) -> Result<Self, Error> {
         let options = PackOptions::all(dataset.index.options());
-        let mut remaker = Self { dataset, catalogue: Catalogue::default(), ids: HashMap::new(), ways };
+        let mut remaker = Self { dataset, catalogue: Catalogue::default(), ids: HashMap::new(), kits };
         let Some(first) = options.first() else { return Ok(remaker) };
         // Appended parts may come from sources of several kinds. The kind is then judged by the
         // path.
@@ -134,7 +118,7 @@ impl<'a, 'k> Remaker<'a, 'k> {
     }
 
     pub(super) fn thread(&self) -> RemakerThread<'_, 'k> {
-        RemakerThread { shared: self, again: self.ways.iter().map(|_| None).collect() }
+        RemakerThread { shared: self, again: self.kits.iter().map(|_| None).collect() }
     }
 }
 
@@ -174,8 +158,8 @@ impl RemakerThread<'_, '_> {
         bytes: &mut Vec<u8>,
         stop: &Stop,
     ) -> Result<Result<(), RemakeFault>, Error> {
-        let Remaker { dataset, catalogue, ids, ways } = self.shared;
-        if ways.is_empty() {
+        let Remaker { dataset, catalogue, ids, kits } = self.shared;
+        if kits.is_empty() {
             return Ok(Err(RemakeFault::NoOptions));
         }
         let Some(&id) = ids.get(&sample.0) else {
@@ -187,11 +171,11 @@ impl RemakerThread<'_, '_> {
                 == (entry.crc32c, entry.stored_len, entry.raw_len, entry.codec)
         };
         let mut fault = RemakeFault::OtherBytes;
-        for (way, again) in ways.iter().zip(&mut self.again) {
-            if codec_of(way.recipe) != entry.codec {
+        for (kits, again) in kits.iter().zip(&mut self.again) {
+            if codec_of(kits.recipe) != entry.codec {
                 continue;
             }
-            let again = again.get_or_insert_with(|| Again::new(catalogue, way.recipe, &way.kits));
+            let again = again.get_or_insert_with(|| Again::new(catalogue, kits));
             match again.make(id, key, stop)? {
                 Ok(Some(made))
                     if expected(&made.entry) && made.fields == fields && made.bytes.len() as u64 == len =>

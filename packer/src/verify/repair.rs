@@ -15,35 +15,30 @@ use shade_formats::shard::{LABEL_MEMBER, member_header, member_name};
 use shade_formats::{SampleId, ShardId};
 
 use super::pieces::{Piece, PieceKind, pieces, slot};
-use super::remake::{Remaker, Way, recipes};
+use super::remake::{Remaker, recipes};
 use super::report::{DamagedSample, DamagedShard, Repaired, Verified};
 use crate::claim::Claim;
-use crate::dataset::{Dataset, Shards};
+use crate::dataset::Dataset;
 use crate::error::Error;
 use crate::files::{self, PartialFile};
 use crate::interrupt::Stop;
 use crate::options::PackOptions;
-use crate::pack::Gate;
+use crate::pack::Kits;
 use crate::progress::{CommandProgress, Shown};
 use crate::publish::sync_dir;
 use crate::source::Source;
-use crate::spans::SPANS_MEMORY_BYTES;
+use crate::spans::SpanReader;
 use crate::workers::Workers;
 
 /// Pieces in progress at a time: a distant source answers slowly, but many questions at once.
 const PIECES_IN_FLIGHT: NonZeroUsize = NonZeroUsize::MIN.saturating_add(63);
 
-/// What all pieces share.
 struct Repairing<'a, 'k> {
-    dataset: &'a Dataset,
-    files: Shards<'a>,
-    shards: &'a [Vec<(SampleId, Entry)>],
+    reader: SpanReader<'a>,
     remaker: Remaker<'a, 'k>,
-    memory: Gate,
     /// Whether `.cls` members stand behind samples and hold the labels of the index.
     cls: bool,
     progress: CommandProgress,
-    stop: &'a Stop,
 }
 
 /// A shard being written again. Its file is open only while a piece is written: there may be many.
@@ -54,14 +49,12 @@ struct Rewritten {
     pieces: Vec<Piece>,
 }
 
-/// A piece that was written.
 struct WrittenPiece {
     crc32c: u32,
     remade: u32,
     failed: Vec<DamagedSample>,
 }
 
-/// Repairs what `verified` found.
 pub(super) fn repair(
     dataset: &Dataset,
     shards: &[Vec<(SampleId, Entry)>],
@@ -94,17 +87,16 @@ pub(super) fn repair(
         }
     }
     let recipes = recipes(dataset);
-    let ways: Vec<Way<'_>> = recipes.iter().map(|recipe| Way::new(recipe, jobs)).collect();
-    let remaker = Remaker::new(dataset, &wanted, source, &workers, &ways, shown, stop)?;
+    let kits: Vec<Kits<'_>> = recipes.iter().map(|recipe| Kits::new(recipe, jobs)).collect();
+    let remaker = Remaker::new(dataset, &wanted, source, &workers, &kits, shown, stop)?;
     let all: Vec<(&Rewritten, &Piece)> =
         rewritten.iter().flat_map(|new| new.pieces.iter().map(move |piece| (new, piece))).collect();
     let samples = all.iter().map(|(_, piece)| piece.samples.len() as u64).sum();
     let progress =
         CommandProgress::start(shown, "repairing", samples, all.iter().map(|(_, piece)| piece.len()).sum());
     let cls = PackOptions::read(dataset.index.options()).is_some_and(|options| options.cls);
-    let memory = Gate::new(SPANS_MEMORY_BYTES);
-    let repairing =
-        Repairing { dataset, files: dataset.shards(stop), shards, remaker, memory, cls, progress, stop };
+    let reader = SpanReader::new(dataset, shards, stop);
+    let repairing = Repairing { reader, remaker, cls, progress };
     let mut done = workers.each(&all, stop, |(new, piece)| repairing.piece(new, piece))?.into_iter();
     repairing.progress.finish();
     for new in &rewritten {
@@ -161,8 +153,8 @@ impl Rewritten {
 
 impl Repairing<'_, '_> {
     fn piece(&self, new: &Rewritten, piece: &Piece) -> Result<WrittenPiece, Error> {
-        let room = self.memory.pass(piece.len(), self.stop)?;
-        let samples = self.shards.get(piece.shard.index()).map(Vec::as_slice).unwrap_or_default();
+        let room = self.reader.room(piece.len())?;
+        let samples = self.reader.shards.get(piece.shard.index()).map(Vec::as_slice).unwrap_or_default();
         let done = match piece.kind {
             PieceKind::Copied => self.copy(new, piece, samples)?,
             PieceKind::Remade => self.remake(new, piece, samples)?,
@@ -183,7 +175,7 @@ impl Repairing<'_, '_> {
         samples: &[(SampleId, Entry)],
     ) -> Result<WrittenPiece, Error> {
         let mut memory = ReadMemory::default();
-        let (bytes, fault) = self.files.read(piece.shard, piece.bytes.clone(), &mut memory)?;
+        let (bytes, fault) = self.reader.files.read(piece.shard, piece.bytes.clone(), &mut memory)?;
         // Something may be missing behind the last intact sample; the file's checksum decides about
         // that.
         let mut padded = Vec::new();
@@ -205,13 +197,13 @@ impl Repairing<'_, '_> {
     fn label_again(&self, bytes: &mut [u8], piece: &Piece, samples: &[(SampleId, Entry)]) {
         for number in piece.samples.clone() {
             let Some((sample, entry)) = samples.get(number) else { continue };
-            let extent = self.dataset.extent(*sample, entry);
+            let extent = self.reader.dataset.extent(*sample, entry);
             let label = entry.label.to_string();
-            let name = member_name(self.dataset.index.key(*sample), LABEL_MEMBER);
+            let name = member_name(self.reader.dataset.index.key(*sample), LABEL_MEMBER);
             let Ok(header) = member_header(&name, label.len() as u64) else { continue };
             let mut member = [header.as_slice(), label.as_bytes()].concat();
             member.resize(member.len().next_multiple_of(header.len()), 0);
-            if slot(self.dataset, samples, number).end - extent.end == member.len() as u64 {
+            if slot(self.reader.dataset, samples, number).end - extent.end == member.len() as u64 {
                 let at = usize::try_from(extent.end - piece.bytes.start).unwrap_or(usize::MAX);
                 let there = bytes.get_mut(at..).and_then(|rest| rest.get_mut(..member.len()));
                 if let Some(there) = there {
@@ -230,13 +222,13 @@ impl Repairing<'_, '_> {
         let mut thread = self.remaker.thread();
         let (mut bytes, mut failed) = (Vec::new(), Vec::new());
         for number in piece.samples.clone() {
-            self.stop.check()?;
+            self.reader.stop.check()?;
             let Some((sample, entry)) = samples.get(number) else { continue };
-            let slot = slot(self.dataset, samples, number);
-            let made = thread.remake(*sample, entry, slot.end - slot.start, &mut bytes, self.stop)?;
+            let slot = slot(self.reader.dataset, samples, number);
+            let made = thread.remake(*sample, entry, slot.end - slot.start, &mut bytes, self.reader.stop)?;
             if let Err(fault) = made {
                 let fault = format!("cannot be repaired: {fault}");
-                failed.push(DamagedSample::new(self.dataset, (*sample, entry), fault, false));
+                failed.push(DamagedSample::new(self.reader.dataset, (*sample, entry), fault, false));
             }
         }
         if !failed.is_empty() {

@@ -11,7 +11,6 @@ use crate::dataset::Dataset;
 use crate::report::{Printed, Speed, human_bytes, path_as_text};
 use crate::times::TIMES_FILE;
 
-/// What re-reading a dataset found.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Verified {
     #[serde(serialize_with = "path_as_text")]
@@ -20,7 +19,6 @@ pub(crate) struct Verified {
     pub(super) shards: u32,
     /// Bytes of all shards as the index has them.
     pub(super) bytes: u64,
-    /// Whether images were decoded, too.
     pub(super) decoded: bool,
     #[serde(flatten)]
     pub(super) speed: Speed,
@@ -50,7 +48,6 @@ pub(crate) struct Verified {
 pub(super) struct DamagedShard {
     #[serde(serialize_with = "path_as_text")]
     pub(super) shard: PathBuf,
-    /// What is wrong.
     pub(super) fault: String,
 }
 
@@ -64,14 +61,12 @@ pub(super) struct DamagedSample {
     offset: u64,
     /// Its path in the ImageFolder it was packed from.
     path: String,
-    /// What is wrong.
     fault: String,
     /// Whether its bytes are what was packed, and were no image then.
     #[serde(skip)]
     pub(super) is_whole: bool,
 }
 
-/// The result of a repair.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Repaired {
     /// Files that were written again and are whole now.

@@ -80,7 +80,6 @@ pub(crate) fn scan(
     Ok(catalogue)
 }
 
-/// A tar to be read.
 struct Tar {
     path: PathBuf,
     /// Its name without `.tar`: the folder of its samples.

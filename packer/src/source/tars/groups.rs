@@ -35,13 +35,11 @@ pub(super) struct Group {
     pub(super) at: u64,
     /// Members with content, in the tar's order.
     pub(super) members: Vec<Member>,
-    /// What was read of its labels.
     pub(super) labels: Vec<(LabelSource, Told)>,
     /// What is wrong with it first.
     pub(super) fault: Option<GroupFault>,
 }
 
-/// What is wrong with the members of a group.
 #[derive(Clone, Debug, thiserror::Error)]
 pub(super) enum GroupFault {
     #[error("its member '{name}' (at byte {at}) is {what}")]
@@ -55,7 +53,6 @@ pub(super) enum GroupFault {
     KeyAgain(u64),
 }
 
-/// What is wrong with a tar.
 #[derive(Debug, thiserror::Error)]
 enum TarFault {
     #[error("cannot be opened: {0}")]
@@ -88,13 +85,11 @@ enum TarFault {
     Lost { fault: Box<TarFault>, key: String },
 }
 
-/// A member of a group.
 #[derive(Debug)]
 pub(super) struct Member {
     /// The rest of its name, in lower case.
     pub(super) extension: String,
     pub(super) offset: u64,
-    /// Its length.
     pub(super) bytes: u64,
 }
 

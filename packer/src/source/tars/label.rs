@@ -20,7 +20,6 @@ pub(super) enum LabelSource {
     Txt,
 }
 
-/// What is wrong with such a member.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum TarLabelFault {
     #[error(transparent)]
@@ -44,7 +43,6 @@ impl LabelSource {
     /// All, the preferred one first.
     pub(super) const ALL: [Self; 3] = [Self::Cls, Self::Json, Self::Txt];
 
-    /// The member's extension.
     pub(super) fn extension(self) -> &'static str {
         match self {
             Self::Cls => "cls",
@@ -61,7 +59,6 @@ impl LabelSource {
         }
     }
 
-    /// Reads the label from the member's content.
     pub(super) fn read(self, content: &[u8]) -> Told {
         let is_large = content.len() as u64 > self.bytes_max();
         match self {

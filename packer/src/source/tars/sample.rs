@@ -9,7 +9,6 @@ use super::names;
 use crate::catalogue::{FieldContent, LimitFault, check_bytes, is_safe_path};
 use crate::source::Selection;
 
-/// Why a group is no sample.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum NoSample {
     #[error(transparent)]
@@ -41,16 +40,12 @@ pub(super) enum NoSample {
     FieldBytes { name: String, bytes: u64 },
 }
 
-/// The sample that a group is.
 #[derive(Debug)]
 pub(super) struct TarSample<'a> {
-    /// Its path in the dataset.
     pub(super) path: String,
     /// Its label, as the tar has it.
     pub(super) label: &'a str,
-    /// Where its image begins.
     pub(super) offset: u64,
-    /// Its image's length.
     pub(super) bytes: u32,
     /// The fields' names and contents, in the tar's order.
     pub(super) fields: Vec<(&'a str, FieldContent<'static>)>,
