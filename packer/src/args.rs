@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use crate::config::{Compression, Effort, Layout, parse_shard_size};
+use crate::config::{Compression, Effort, Layout, OnBad, parse_shard_size};
 use crate::error::Error;
 use crate::pack::{Format, Interpolation, Transform};
 use crate::progress::Shown;
@@ -16,6 +16,10 @@ const QUALITY: u8 = 90;
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct SourceArgs {
+    /// An ImageFolder, a folder of WebDataset tars, or a CSV file of paths and labels. It is only
+    /// read.
+    #[arg(value_name = "SOURCE")]
+    pub(crate) path: PathBuf,
     /// What SOURCE is. By default a file is a list, a folder with tars and no folders is a
     /// WebDataset, and every other folder is an ImageFolder.
     #[arg(long, value_name = "KIND", value_enum)]
@@ -34,10 +38,11 @@ pub(crate) struct SourceArgs {
 }
 
 impl SourceArgs {
-    pub(crate) fn source(&self, path: PathBuf) -> Result<Source, Error> {
+    pub(crate) fn source(&self) -> Result<Source, Error> {
         let excluding = Selection::excluding(&self.exclude);
         let selection = excluding.map_err(|fault| Error::Usage(format!("--exclude {fault}")))?;
-        Ok(Source { path, kind: self.from, labels: self.labels.clone(), selection })
+        let (path, labels) = (self.path.clone(), self.labels.clone());
+        Ok(Source { path, kind: self.from, labels, selection })
     }
 }
 
@@ -204,26 +209,6 @@ impl ThreadsArgs {
 }
 
 #[derive(Clone, Copy, Debug, Args)]
-pub(crate) struct EffortArgs {
-    /// Threads.
-    #[command(flatten)]
-    threads: ThreadsArgs,
-    /// Do not wait until the disk confirms what was written.
-    ///
-    /// Faster, and as safe against a killed process; after a power cut the dataset may be damaged,
-    /// which verify finds.
-    #[arg(long)]
-    no_sync: bool,
-}
-
-impl EffortArgs {
-    pub(crate) fn effort(self) -> Effort {
-        let (jobs, in_flight) = (self.threads.jobs.jobs, self.threads.in_flight());
-        Effort { jobs, in_flight, sync: !self.no_sync }
-    }
-}
-
-#[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct OutputArgs {
     /// How progress is shown on standard error.
     #[arg(long, value_name = "HOW", value_enum, default_value_t)]
@@ -259,5 +244,39 @@ impl OutputArgs {
             (_, ProgressArg::Auto) if std::io::stderr().is_terminal() => Shown::Bar,
             (_, ProgressArg::Auto) => Shown::Lines,
         }
+    }
+}
+
+/// What `create` and `append` share.
+#[derive(Debug, Args)]
+pub(crate) struct PackArgs {
+    /// Source.
+    #[command(flatten)]
+    pub(crate) source: SourceArgs,
+    /// Layout.
+    #[command(flatten)]
+    pub(crate) layout: LayoutArgs,
+    /// What happens at a sample that cannot be packed: unreadable, empty, changed meanwhile, not
+    /// decodable.
+    #[arg(long, value_name = "WHAT", value_enum, default_value_t)]
+    pub(crate) on_bad: OnBad,
+    /// Threads.
+    #[command(flatten)]
+    threads: ThreadsArgs,
+    /// Do not wait until the disk confirms what was written.
+    ///
+    /// Faster, and as safe against a killed process; after a power cut the dataset may be damaged,
+    /// which verify finds.
+    #[arg(long)]
+    no_sync: bool,
+    /// Output.
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+impl PackArgs {
+    pub(crate) fn effort(&self) -> Effort {
+        let (jobs, in_flight) = (self.threads.jobs.jobs, self.threads.in_flight());
+        Effort { jobs, in_flight, sync: !self.no_sync }
     }
 }

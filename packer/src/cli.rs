@@ -82,14 +82,14 @@ impl Cli {
     /// See the commands' modules.
     pub fn run(self, stop: &Stop) -> Result<(bool, Box<dyn Outcome>), Error> {
         Ok(match self.command {
-            Command::Create(args) => (args.output.json, Box::new(create(&args, stop)?)),
+            Command::Create(args) => (args.pack.output.json, Box::new(create(&args, stop)?)),
             Command::Info(args) => (args.json, Box::new(info(&args.dataset)?)),
             Command::Ls(args) => (args.json, Box::new(ls(args)?)),
             Command::Verify(args) => (args.output.json, Box::new(verify(&args, stop)?)),
             Command::Extract(args) => (args.output.json, Box::new(extract(&args, stop)?)),
             Command::Diff(args) => (args.output.json, Box::new(diff(&args, stop)?)),
             Command::Merge(args) => (args.output.json, Box::new(merge(&args, stop)?)),
-            Command::Append(args) => (args.output.json, Box::new(append(&args, stop)?)),
+            Command::Append(args) => (args.pack.output.json, Box::new(append(&args, stop)?)),
             Command::Completions(args) => (false, Box::new(completions(args.shell))),
         })
     }

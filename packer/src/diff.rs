@@ -29,13 +29,11 @@ const MEMORY_BYTES: u64 = 256 << 20;
 
 #[derive(Debug, Args)]
 pub(crate) struct DiffArgs {
-    /// What DATASET may have been packed from. It is only read.
-    source: PathBuf,
+    /// Source.
+    #[command(flatten)]
+    source: SourceArgs,
     /// The dataset's directory.
     dataset: PathBuf,
-    /// How SOURCE is read.
-    #[command(flatten)]
-    source_args: SourceArgs,
     /// Compare paths and classes only, not lengths and contents: lists SOURCE, but reads none of
     /// its images.
     #[arg(long)]
@@ -85,7 +83,7 @@ struct Difference {
 pub(crate) fn diff(args: &DiffArgs, stop: &Stop) -> Result<Compared, Error> {
     let start = Instant::now();
     let shown = args.output.shown();
-    let source = args.source_args.source(args.source.clone())?;
+    let source = args.source.source()?;
     let dataset = Dataset::open(&args.dataset)?;
     let workers = Workers::start(args.threads.in_flight())?;
     let catalogue = source.list(&workers, shown, stop)?;

@@ -28,6 +28,7 @@ mod extract;
 mod files;
 mod info;
 pub mod interrupt;
+mod locks;
 mod ls;
 pub mod memory;
 mod merge;

@@ -2,7 +2,7 @@
 //! threads busy.
 
 use std::ops::Range;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use shade_dataset::{ReadFault, ReadMemory};
 use shade_formats::index::Entry;
@@ -11,6 +11,7 @@ use shade_formats::{SampleId, ShardId};
 use crate::dataset::{Dataset, Shards};
 use crate::error::Error;
 use crate::interrupt::Stop;
+use crate::locks::lock;
 use crate::pack::{Gate, Pass};
 
 /// A span ends before the sample that would take it over this many bytes; a single larger sample
@@ -69,13 +70,13 @@ impl<'a> SpanReader<'a> {
         work: impl FnOnce(&[(SampleId, Entry)], &[u8], Option<ReadFault>) -> Result<T, Error>,
     ) -> Result<T, Error> {
         let _room = self.room(span.len())?;
-        let mut memory = self.lock().pop().unwrap_or_default();
+        let mut memory = lock(&self.spare).pop().unwrap_or_default();
         let samples = self.shards.get(span.shard.index()).and_then(|shard| shard.get(span.samples.clone()));
         let (bytes, fault) = self.files.read(span.shard, span.bytes.clone(), &mut memory)?;
         let done = work(samples.unwrap_or_default(), bytes, fault)?;
         // Memory that a large sample made grow is not kept.
         if memory.capacity() as u64 <= 2 * SPAN_BYTES {
-            self.lock().push(memory);
+            lock(&self.spare).push(memory);
         }
         Ok(done)
     }
@@ -102,10 +103,6 @@ impl<'a> SpanReader<'a> {
     /// Waits for memory of this many bytes.
     pub(crate) fn room(&self, bytes: u64) -> Result<Pass<'_>, Error> {
         self.limit.pass(bytes, self.stop)
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<ReadMemory>> {
-        self.spare.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -7,6 +7,7 @@ use rayon::prelude::*;
 
 use crate::error::Error;
 use crate::interrupt::Stop;
+use crate::locks::lock;
 
 /// A pool of threads.
 #[derive(Debug)]
@@ -64,7 +65,7 @@ impl Workers {
 
 impl First<'_> {
     fn keep(&self, fault: Error) {
-        self.fault.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(fault);
+        lock(&self.fault).get_or_insert(fault);
         self.stop.abandon();
     }
 

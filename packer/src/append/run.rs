@@ -10,7 +10,7 @@ use shade_formats::index::Index;
 use super::names::{discard, first_key, first_shard, unfinished};
 use super::news::News;
 use super::report::Appended;
-use crate::args::{EffortArgs, LayoutArgs, OutputArgs, SourceArgs};
+use crate::args::PackArgs;
 use crate::assemble::{Assembled, Assembly, Packed};
 use crate::claim::Claim;
 use crate::config::{Effort, Layout, OnBad};
@@ -29,30 +29,15 @@ use crate::workers::Workers;
 
 #[derive(Debug, Args)]
 pub(crate) struct AppendArgs {
-    /// What is added: samples whose path DATASET does not have. It is only read.
-    source: PathBuf,
+    /// What is added, and how.
+    #[command(flatten)]
+    pub(crate) pack: PackArgs,
     /// The dataset's directory. What it has keeps its ids, its labels and its shards.
     dataset: PathBuf,
-    /// How SOURCE is read.
-    #[command(flatten)]
-    source_args: SourceArgs,
-    /// How new records are made and laid out.
-    #[command(flatten)]
-    layout: LayoutArgs,
-    /// What happens at a sample that cannot be packed: unreadable, empty, changed meanwhile, not
-    /// decodable.
-    #[arg(long, value_name = "WHAT", value_enum, default_value_t)]
-    on_bad: OnBad,
     /// Throw away what earlier runs left unfinished, and begin anew. By default the same command
     /// goes on.
     #[arg(long)]
     restart: bool,
-    /// Threads and durability.
-    #[command(flatten)]
-    effort: EffortArgs,
-    /// Output.
-    #[command(flatten)]
-    pub(crate) output: OutputArgs,
 }
 
 /// The layout that a dataset asks for by its own options; create's defaults if it has none.
@@ -92,21 +77,21 @@ struct AppendJob<'a> {
 pub(crate) fn append(args: &AppendArgs, stop: &Stop) -> Result<Appended, Error> {
     let start = Instant::now();
     let dir = &args.dataset;
-    let own = layout_of(dir, args.layout.has_format())?;
-    let (source, layout) = (args.source_args.source(args.source.clone())?, args.layout.for_more(own)?);
-    let effort = args.effort.effort();
+    let own = layout_of(dir, args.pack.layout.has_format())?;
+    let (source, layout) = (args.pack.source.source()?, args.pack.layout.for_more(own)?);
+    let effort = args.pack.effort();
     let claim = Claim::take(dir);
     let dataset = Dataset::open(dir)?;
     let _claim = claim?;
     let readers = Workers::start(effort.in_flight)?;
-    let mut listed = source.list(&readers, args.output.shown(), stop)?;
-    refuse_bad(&listed.bad, args.on_bad)?;
+    let mut listed = source.list(&readers, args.pack.output.shown(), stop)?;
+    refuse_bad(&listed.bad, args.pack.on_bad)?;
     let job = AppendJob { args, source, layout, effort, dataset, times: Times::read(dir)?, stop };
     let dataset = &job.dataset;
     let mut news = News::new(dataset, &job.times, &listed)?;
     let mut appended = Appended {
         dataset: dir.clone(),
-        source: args.source.clone(),
+        source: args.pack.source.path.clone(),
         content_id: dataset.index.content_id().to_string(),
         samples: dataset.index.len(),
         skipped: news.skipped,
@@ -125,7 +110,7 @@ pub(crate) fn append(args: &AppendArgs, stop: &Stop) -> Result<Appended, Error> 
         return job.refuse_listed(appended);
     }
     let (samples, bytes) = (news.catalogue.len(), news.catalogue.bytes());
-    let progress = CommandProgress::start(args.output.shown(), "appending", samples.into(), bytes);
+    let progress = CommandProgress::start(args.pack.output.shown(), "appending", samples.into(), bytes);
     let packed = job.pack(&news, &readers, &progress);
     let (assembled, packed) = packed.map_err(|source| unfinished(source, dataset))?;
     progress.finish();
@@ -170,7 +155,7 @@ impl AppendJob<'_> {
             folder: dir,
             first_shard: first_shard(dataset),
             first_key: first_key(dataset, catalogue)?,
-            on_bad: self.args.on_bad,
+            on_bad: self.args.pack.on_bad,
             effort: self.effort,
             progress,
             stop: self.stop,
@@ -202,7 +187,7 @@ impl AppendJob<'_> {
 
     /// With `--on-bad list` one bad sample is enough to append nothing.
     fn refuse_listed(&self, appended: Appended) -> Result<Appended, Error> {
-        if self.args.on_bad == OnBad::List && !appended.bad.is_empty() {
+        if self.args.pack.on_bad == OnBad::List && !appended.bad.is_empty() {
             discard(&self.dataset, None)?;
             return Err(Error::AllBad { bad: appended.bad });
         }

@@ -9,7 +9,7 @@ use shade_formats::index::INDEX_FILE;
 
 use super::planned::{CreateJob, Planned};
 use super::report::Created;
-use crate::args::{EffortArgs, LayoutArgs, OutputArgs, SourceArgs};
+use crate::args::PackArgs;
 use crate::catalogue::{Bad, Catalogue};
 use crate::changes::Changes;
 use crate::config::{Layout, OnBad};
@@ -26,27 +26,17 @@ use crate::workers::Workers;
 
 #[derive(Debug, Args)]
 pub(crate) struct CreateArgs {
-    /// What to pack: an ImageFolder, a folder of WebDataset tars, or a CSV file of paths and
-    /// labels. It is only read.
-    source: PathBuf,
+    /// What is packed, and how.
+    #[command(flatten)]
+    pub(crate) pack: PackArgs,
     /// The dataset's directory. It must not exist and must not lie inside SOURCE.
     out: PathBuf,
-    /// How SOURCE is read.
-    #[command(flatten)]
-    source_args: SourceArgs,
     /// Make a dataset of each of these folders of SOURCE: OUT/train, OUT/val.
     ///
     /// The datasets' classes are those of all splits together, so that equal labels mean equal
     /// classes. OUT appears when all are complete.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     splits: Vec<String>,
-    /// How records are made and laid out.
-    #[command(flatten)]
-    layout: LayoutArgs,
-    /// What happens at a sample that cannot be packed: unreadable, empty, changed meanwhile, not
-    /// decodable.
-    #[arg(long, value_name = "WHAT", value_enum, default_value_t)]
-    on_bad: OnBad,
     /// Go on where an earlier run of the same command was interrupted. This is the default.
     #[arg(long, overrides_with = "restart")]
     resume: bool,
@@ -56,12 +46,6 @@ pub(crate) struct CreateArgs {
     /// List and plan only: tell what would be packed, write nothing.
     #[arg(long)]
     dry_run: bool,
-    /// Threads and durability.
-    #[command(flatten)]
-    effort: EffortArgs,
-    /// Output.
-    #[command(flatten)]
-    pub(crate) output: OutputArgs,
 }
 
 /// Makes the dataset.
@@ -75,14 +59,14 @@ pub(crate) fn create(args: &CreateArgs, stop: &Stop) -> Result<Created, Error> {
     if let Some(name) = args.splits.iter().find(|name| !plain(name)) {
         return Err(Error::Usage(format!("--splits: '{name}' is not a folder's name")));
     }
-    let (source, layout) = (args.source_args.source(args.source.clone())?, args.layout.for_new()?);
-    let effort = args.effort.effort();
-    refuse_inside(&args.out, &args.source)?;
+    let (source, layout) = (args.pack.source.source()?, args.pack.layout.for_new()?);
+    let effort = args.pack.effort();
+    refuse_inside(&args.out, &source.path)?;
     check_destination(&args.out)?;
     let readers = Workers::start(effort.in_flight)?;
     let planned = plan_all(args, source, &layout, &readers, stop)?;
     let mut created =
-        Created { dataset: args.out.clone(), source: args.source.clone(), ..Created::default() };
+        Created { dataset: args.out.clone(), source: args.pack.source.path.clone(), ..Created::default() };
     created.bad = planned.iter().flat_map(|planned| planned.catalogue.bad.iter().cloned()).collect();
     let there = there(&args.out, &planned)?;
     if args.dry_run || there.is_some() {
@@ -99,10 +83,17 @@ pub(crate) fn create(args: &CreateArgs, stop: &Stop) -> Result<Created, Error> {
     };
     let records = planned.iter().map(|planned| u64::from(planned.catalogue.len())).sum();
     let bytes = planned.iter().map(|planned| planned.catalogue.bytes()).sum();
-    let progress = CommandProgress::start(args.output.shown(), "packing", records, bytes);
+    let progress = CommandProgress::start(args.pack.output.shown(), "packing", records, bytes);
     let (layout, progress) = (&layout, &progress);
-    let job =
-        CreateJob { layout, work: &work, on_bad: args.on_bad, effort, readers: &readers, progress, stop };
+    let job = CreateJob {
+        layout,
+        work: &work,
+        on_bad: args.pack.on_bad,
+        effort,
+        readers: &readers,
+        progress,
+        stop,
+    };
     for planned in planned {
         let made = planned.make(partial.path(), &job);
         let (part, packed) = made.map_err(|source| unfinished(source, &mut partial))?;
@@ -111,7 +102,7 @@ pub(crate) fn create(args: &CreateArgs, stop: &Stop) -> Result<Created, Error> {
         created.parts.push(part);
     }
     progress.finish();
-    if args.on_bad == OnBad::List && !created.bad.is_empty() {
+    if args.pack.on_bad == OnBad::List && !created.bad.is_empty() {
         return Err(Error::AllBad { bad: created.bad });
     }
     stop.check().and_then(|()| partial.publish()).map_err(|source| unfinished(source, &mut partial))?;
@@ -136,7 +127,7 @@ fn plan_all(
         sources.push((None, source));
     }
     let list = |(split, source): (_, Source)| {
-        let catalogue = source.list(readers, args.output.shown(), stop)?;
+        let catalogue = source.list(readers, args.pack.output.shown(), stop)?;
         Ok((split, source, catalogue))
     };
     let mut listed: Vec<_> = sources.into_iter().map(list).collect::<Result<_, Error>>()?;
@@ -145,7 +136,7 @@ fn plan_all(
         crate::source::splits::unify(listed.iter_mut().map(|(_, _, catalogue)| catalogue));
     }
     let plan = |(split, source, catalogue): (_, Source, Catalogue)| {
-        refuse_bad(&catalogue.bad, args.on_bad)?;
+        refuse_bad(&catalogue.bad, args.pack.on_bad)?;
         let options = PackOptions::new(&source, layout)?;
         let (plan, plan_id) = (options.plan(&catalogue), options.plan_id(&catalogue));
         Ok(Planned { split, catalogue, plan, plan_id, options })

@@ -1,14 +1,11 @@
 //! A counting gate: it lets through a limited amount of something; a thread that asks for more
 //! waits.
 
-use std::sync::{Condvar, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::{Condvar, Mutex};
 
 use crate::error::Error;
 use crate::interrupt::Stop;
-
-/// How often a waiting thread checks whether it should stop: a stop does not wake it.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+use crate::locks::{lock, wait};
 
 #[derive(Debug)]
 pub(crate) struct Gate {
@@ -32,10 +29,9 @@ impl Gate {
     /// Waits until `amount` fits, or until nothing else is in use: what is larger than the gate
     /// passes alone.
     pub(crate) fn pass(&self, amount: u64, stop: &Stop) -> Result<Pass<'_>, Error> {
-        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut used = lock(&self.used);
         while *used > 0 && used.saturating_add(amount) > self.limit {
-            stop.check()?;
-            (used, _) = self.freed.wait_timeout(used, LOOK_EVERY).unwrap_or_else(PoisonError::into_inner);
+            used = wait(&self.freed, used, stop)?;
         }
         *used = used.saturating_add(amount);
         Ok(Pass { gate: self, amount })
@@ -44,7 +40,7 @@ impl Gate {
 
 impl Drop for Pass<'_> {
     fn drop(&mut self) {
-        let mut used = self.gate.used.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut used = lock(&self.gate.used);
         *used = used.saturating_sub(self.amount);
         drop(used);
         self.gate.freed.notify_all();

@@ -1,6 +1,6 @@
 //! Hands out stretches of shards in order, as long as memory lasts.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use shade_formats::SampleId;
 
@@ -9,6 +9,7 @@ use super::packing::Packing;
 use super::shard_file::ShardFile;
 use crate::error::Error;
 use crate::interrupt::Stop;
+use crate::locks::lock;
 
 /// Most samples in a stretch. Longer ones are no faster.
 const STRETCH_SAMPLES_MAX: usize = 64;
@@ -69,7 +70,7 @@ impl<'a> StretchQueue<'a> {
     /// The next stretch; `None` when all are handed out. Memory is claimed in the order of the
     /// stretches, so the oldest, for which others may wait, always has its own.
     pub(super) fn claim(&self, stop: &Stop) -> Result<Option<Stretch<'a>>, Error> {
-        let mut cursor = self.cursor.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cursor = lock(&self.cursor);
         stop.check()?;
         if cursor.open.is_none() {
             let Some(number) = cursor.shards.pop() else { return Ok(None) };

@@ -4,14 +4,12 @@
 //! cache).
 
 use std::num::NonZeroUsize;
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 
 use crate::error::Error;
 use crate::interrupt::Stop;
-
-/// How often a waiting thread checks whether it should stop: a stop does not wake it.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+use crate::locks::{lock, wait};
 
 /// A file was waited for if opening, reading and closing it took this much longer than copying its
 /// bytes. From the page cache it takes 10 to 20 µs; one round trip to a near server takes 100 µs,
@@ -77,17 +75,16 @@ impl Readers {
     }
 
     pub(super) fn enter(&self, stop: &Stop) -> Result<Seat<'_>, Error> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&self.state);
         while state.inside >= state.allowed {
-            stop.check()?;
-            (state, _) = self.changed.wait_timeout(state, LOOK_EVERY).unwrap_or_else(PoisonError::into_inner);
+            state = wait(&self.changed, state, stop)?;
         }
         state.inside += 1;
         Ok(Seat { readers: self, pace: ReadPace::default() })
     }
 
     fn leave(&self, pace: ReadPace) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&self.state);
         state.inside = state.inside.saturating_sub(1);
         state.allowed = next_allowed(state.allowed, pace.is_waiting(), self.least, self.most);
         let room = state.allowed.saturating_sub(state.inside);

@@ -1,7 +1,7 @@
 //! Makes the record of an image: its bytes are kept, transformed or compressed.
 
 use std::num::NonZeroUsize;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use shade_formats::ShardId;
 use shade_formats::checksum::crc32c;
@@ -13,6 +13,7 @@ use super::transform::{RecipeFault, Transform, Transformer};
 use crate::config::SAVING_MIN_PERCENT;
 use crate::error::Error;
 use crate::interrupt::Stop;
+use crate::locks::lock;
 
 /// How records of one dataset are made.
 #[derive(Debug, Default)]
@@ -69,10 +70,10 @@ impl<'a> Kits<'a> {
         work: impl FnOnce(&mut Kit<'a>) -> Result<T, Error>,
     ) -> Result<T, Error> {
         let _pass = self.cpus.pass(1, stop)?;
-        let spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let spare = lock(&self.spare).pop();
         let mut kit = spare.map_or_else(|| Kit::new(self.recipe), Ok)?;
         let done = work(&mut kit);
-        self.spare.lock().unwrap_or_else(PoisonError::into_inner).push(kit);
+        lock(&self.spare).push(kit);
         done
     }
 }

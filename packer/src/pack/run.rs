@@ -1,6 +1,6 @@
 //! Reads, makes and places all stretches of a plan.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use super::done::{self, Pack};
 use super::gate::Gate;
@@ -11,6 +11,7 @@ use super::recipe::Kits;
 use super::stretch::StretchBuilder;
 use crate::config::OnBad;
 use crate::error::Error;
+use crate::locks::lock;
 use crate::workers::Workers;
 
 impl Packing<'_> {
@@ -73,14 +74,14 @@ impl Packing<'_> {
             let mut seat = readers.enter(self.stop)?;
             let claimed = queue.claim(self.stop)?;
             let Some(Stretch { shard, number, samples, pass }) = claimed else { return Ok(()) };
-            let memory = spare.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default();
+            let memory = lock(spare).pop().unwrap_or_default();
             let built = builder.build(samples, memory, (&mut seat.pace, kits), self.stop)?;
             if let (OnBad::Fail, Some((_, bad))) = (self.on_bad, built.bad.first()) {
                 return Err(Error::Bad { first: bad.clone(), more: 0 });
             }
             let found = samples.iter().filter_map(|&id| self.catalogue.sample(id));
             let bytes = found.map(|sample| u64::from(sample.bytes)).sum();
-            let recycle = |memory| spare.lock().unwrap_or_else(PoisonError::into_inner).push(memory);
+            let recycle = |memory| lock(spare).push(memory);
             if let Some(shard) = shard.place(number, built, pass, recycle)? {
                 done::write(self.folder, &pack, shard, self.effort.sync)?;
             }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use shade_formats::checksum::crc32c_append;
 use shade_formats::shard::END_OF_ARCHIVE;
@@ -19,6 +19,7 @@ use super::stretch::{Built, PlacedRecord};
 use crate::catalogue::Bad;
 use crate::error::Error;
 use crate::files::PartialFile;
+use crate::locks::lock;
 use crate::plan::shard_name;
 
 /// A shard under its temporary name.
@@ -62,7 +63,7 @@ impl<'a> ShardFile<'a> {
 
     /// Sets the number of stretches, at the latest with the last one.
     pub(super) fn set_stretches(&self, stretches: u32) {
-        self.lock().stretches = Some(stretches);
+        lock(&self.state).stretches = Some(stretches);
     }
 
     /// Takes stretch `number`, writes what is placed now, and ends the shard with the last. Gives
@@ -76,7 +77,7 @@ impl<'a> ShardFile<'a> {
     ) -> Result<Option<PackedShard>, Error> {
         let mut placed = Vec::new();
         {
-            let mut state = self.lock();
+            let mut state = lock(&self.state);
             state.waiting.insert(number, (built, pass));
             loop {
                 let next = state.next;
@@ -98,7 +99,7 @@ impl<'a> ShardFile<'a> {
             recycle(bytes);
             drop(pass);
         }
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         state.written += count;
         if count == 0 || state.stretches != Some(state.written) {
             return Ok(None);
@@ -118,9 +119,5 @@ impl<'a> ShardFile<'a> {
             records: state.records,
             bad: state.bad,
         })
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, ShardState<'a>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
