@@ -39,8 +39,7 @@ pub(crate) struct SourceArgs {
 
 impl SourceArgs {
     pub(crate) fn source(&self) -> Result<Source, Error> {
-        let excluding = Selection::excluding(&self.exclude);
-        let selection = excluding.map_err(|fault| Error::Usage(format!("--exclude {fault}")))?;
+        let selection = Selection::excluding(&self.exclude)?;
         let (path, labels) = (self.path.clone(), self.labels.clone());
         Ok(Source { path, kind: self.from, labels, selection })
     }

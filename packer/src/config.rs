@@ -87,12 +87,22 @@ pub(crate) enum Compression {
     Zstd { level: i32 },
 }
 
-impl FromStr for Compression {
-    type Err = String;
+/// Why the value of an option is refused.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum OptionFault {
+    #[error("'{0}' is not 'auto', 'none', 'zstd' or 'zstd:LEVEL' with a level from 1 to 22")]
+    Compression(String),
+    #[error(transparent)]
+    Size(#[from] parse_size::Error),
+    #[error("{0} bytes; a shard may have 4KiB to 2TiB")]
+    ShardSize(u64),
+}
 
-    fn from_str(text: &str) -> Result<Self, String> {
-        let wrong =
-            || format!("'{text}' is not 'auto', 'none', 'zstd' or 'zstd:LEVEL' with a level from 1 to 22");
+impl FromStr for Compression {
+    type Err = OptionFault;
+
+    fn from_str(text: &str) -> Result<Self, OptionFault> {
+        let wrong = || OptionFault::Compression(text.to_owned());
         match text.split_once(':') {
             None if text == "none" => Ok(Self::None),
             None if text == "auto" => Ok(Self::Auto),
@@ -117,13 +127,10 @@ impl std::fmt::Display for Compression {
 }
 
 /// Reads `--shard-size`: bytes with an optional unit, IEC (KiB, MiB, GiB) or SI (kB, MB, GB).
-pub(crate) fn parse_shard_size(text: &str) -> Result<u64, String> {
-    let bytes = parse_size::parse_size(text).map_err(|fault| fault.to_string())?;
-    if (SHARD_BYTES_MIN..=SHARD_BYTES_MAX).contains(&bytes) {
-        Ok(bytes)
-    } else {
-        Err(format!("{bytes} bytes; a shard may have 4KiB to 2TiB"))
-    }
+pub(crate) fn parse_shard_size(text: &str) -> Result<u64, OptionFault> {
+    let bytes = parse_size::parse_size(text)?;
+    let fits = (SHARD_BYTES_MIN..=SHARD_BYTES_MAX).contains(&bytes);
+    fits.then_some(bytes).ok_or(OptionFault::ShardSize(bytes))
 }
 
 #[cfg(test)]

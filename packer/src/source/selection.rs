@@ -2,6 +2,8 @@
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 
+use crate::error::Error;
+
 /// Patterns of what is left out. The default leaves out nothing.
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
@@ -13,7 +15,7 @@ impl Selection {
     /// Leaves out what matches one of `patterns`. A pattern without `/` matches a name at any
     /// depth, one with `/` a path below the source; `*` and `?` stay within a name, `**` crosses
     /// folders. A folder that matches is left out whole.
-    pub(crate) fn excluding(patterns: &[String]) -> Result<Self, String> {
+    pub(crate) fn excluding(patterns: &[String]) -> Result<Self, Error> {
         let mut set = GlobSetBuilder::new();
         for pattern in patterns {
             let anywhere = if pattern.contains('/') {
@@ -22,9 +24,11 @@ impl Selection {
                 format!("**/{pattern}")
             };
             let glob = GlobBuilder::new(anywhere.trim_end_matches('/')).literal_separator(true).build();
-            set.add(glob.map_err(|fault| format!("'{pattern}': {}", fault.kind()))?);
+            let refused =
+                |fault: globset::Error| Error::Usage(format!("--exclude '{pattern}': {}", fault.kind()));
+            set.add(glob.map_err(refused)?);
         }
-        let excluded = set.build().map_err(|fault| fault.to_string())?;
+        let excluded = set.build().map_err(|fault| Error::Usage(format!("--exclude {fault}")))?;
         Ok(Self { patterns: patterns.to_vec(), excluded })
     }
 
@@ -72,6 +76,6 @@ mod tests {
         assert!(of("cat").excludes_below("a/cat/1.png"));
         assert!(!of("cat").excludes("a/cat/1.png"));
         assert!(!Selection::default().excludes_below("a/b"));
-        assert!(Selection::excluding(&["a[".to_owned()]).unwrap_err().contains("a["));
+        assert!(Selection::excluding(&["a[".to_owned()]).unwrap_err().to_string().contains("a["));
     }
 }
