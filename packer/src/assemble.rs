@@ -1,4 +1,4 @@
-//! Puts an index together, out of freshly packed shards, of other datasets, or of both.
+//! Puts an index together from freshly packed shards, from other datasets, or from both.
 
 use std::path::Path;
 
@@ -11,24 +11,23 @@ use crate::files;
 use crate::pack::{DoneRecord, Packing, fields_row, read_done};
 use crate::times::{SourceFile, Times, TimesBuilder, write_times};
 
-/// An index being put together: classes first, then shards with their samples.
+/// Builds an index: classes first, then shards with their samples.
 #[derive(Debug, Default)]
 pub(crate) struct Assembly {
     builder: IndexBuilder,
     shards: u32,
-    /// Of each sample.
+    /// One for each sample.
     keys: Vec<u32>,
     fields: Vec<FieldsRow>,
     times: TimesBuilder,
     dictionaries: Vec<Vec<u8>>,
 }
 
-/// An index that is put together, and what lies beside it.
+/// The bytes of an index and of `dataset.times`.
 #[derive(Debug)]
 pub(crate) struct Assembled {
-    /// The index's bytes.
     pub index: Vec<u8>,
-    /// Those of `dataset.times`, if there is anything to say in it.
+    /// None if no source file is known.
     pub times: Option<Vec<u8>>,
 }
 
@@ -46,7 +45,6 @@ pub(crate) struct Packed {
 }
 
 impl Assembly {
-    /// Begins with the class table.
     pub(crate) fn new<'a>(classes: impl IntoIterator<Item = &'a [u8]>) -> Result<Self, FormatError> {
         let mut assembly = Self::default();
         for class in classes {
@@ -55,7 +53,8 @@ impl Assembly {
         Ok(assembly)
     }
 
-    /// Adds all shards that `packing` has completed, and their samples in the order of the catalogue.
+    /// Adds all shards that `packing` has completed, and their samples in the order of the
+    /// catalogue.
     pub(crate) fn add_packed(&mut self, packing: &Packing<'_>) -> Result<Packed, Error> {
         let fault = |source| Error::Index { path: packing.folder.to_owned(), source };
         let catalogue = packing.catalogue;
@@ -84,7 +83,8 @@ impl Assembly {
             packed.source_bytes += u64::from(sample.bytes);
             packed.compressed += u64::from(entry.codec.is_compressed());
             let key = packing.first_key.saturating_add(number);
-            // A file that was written to since it was listed was not packed, so these are the packed file's.
+            // A file that was written to since it was listed was not packed, so this is the packed
+            // file.
             let file = SourceFile { changed_ns: sample.changed_ns, bytes: sample.bytes };
             self.push(&entry, sample.path.as_bytes(), key, fields).map_err(fault)?;
             self.times.push(Some(file), entry.crc32c);
@@ -97,8 +97,8 @@ impl Assembly {
         Ok(packed)
     }
 
-    /// Adds all of `index`, of which class `n` becomes class `labels[n]` and shard `n` is named `shard_name(n)`. `times`
-    /// is what lay beside it.
+    /// Adds all of `index`: class `n` becomes class `labels[n]`, shard `n` is named
+    /// `shard_name(n)`. `times` lay beside it.
     pub(crate) fn add_index(
         &mut self,
         (index, times): (&Index, &Times),
@@ -129,7 +129,7 @@ impl Assembly {
         Ok(())
     }
 
-    /// Adds a dictionary, unless it is here already, as when parts of a dataset are put together again.
+    /// Adds a dictionary, unless it was added: parts of one dataset may be put together again.
     fn push_dictionary(&mut self, dictionary: &[u8]) -> Result<(), FormatError> {
         if !self.dictionaries.iter().any(|known| known == dictionary) {
             self.builder.push_dictionary(dictionary)?;
@@ -138,7 +138,7 @@ impl Assembly {
         Ok(())
     }
 
-    /// Ends both. `options` says how the dataset was made, as JSON.
+    /// Ends the index. `options` says how the dataset was made, as JSON.
     pub(crate) fn finish(mut self, options: &serde_json::Value) -> Result<Assembled, FormatError> {
         self.builder.set_options(&options.to_string());
         self.builder.set_keys(self.keys);
@@ -148,8 +148,8 @@ impl Assembly {
 }
 
 impl Assembled {
-    /// Writes both into `dir`, replacing what is there; readers see the old index or the new one. The index comes last: it
-    /// makes the dataset.
+    /// Writes both into `dir`, in place of what is there. Readers see the old index or the new one.
+    /// The index comes last: it makes the dataset.
     pub(crate) fn write(&self, dir: &Path, sync: bool) -> Result<(), Error> {
         write_times(dir, self.times.as_deref(), sync)?;
         files::put(&dir.join(INDEX_FILE), &self.index, sync)

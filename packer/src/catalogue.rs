@@ -1,7 +1,9 @@
-//! What a source holds, sample by sample, in columns: a million samples take some 70 MB, mostly their paths.
+//! What a source holds, sample by sample, in columns: a million samples take some 70 MB, mostly
+//! their paths.
 //!
-//! A sample's id is its position. Sources fill a catalogue in order; everything behind only reads it.
+//! A sample's id is its position. Sources fill a catalogue in order; later steps only read it.
 
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
 use shade_formats::SampleId;
@@ -12,20 +14,18 @@ use shade_formats::limits::{RECORD_BYTES_MAX, SAMPLES_MAX};
 pub struct Catalogue {
     /// Class names; the label is the position.
     pub classes: Vec<String>,
-    /// What samples are read from.
-    pub stores: Vec<Store>,
+    pub(crate) stores: Vec<SampleStore>,
     /// What was found and cannot be packed. Such samples are not in the catalogue.
     pub bad: Vec<Bad>,
     paths: Paths,
-    rows: Vec<Row>,
+    rows: Vec<SampleRow>,
     /// Where each record begins in its store; empty when every sample is a file of its own.
     offsets: Vec<u64>,
     fields: Fields,
 }
 
-/// Where samples come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Store {
+pub(crate) enum SampleStore {
     /// A folder: each sample is the file at its own path below it.
     Folder(PathBuf),
     /// One file, a tar, that holds samples at offsets.
@@ -33,7 +33,8 @@ pub enum Store {
 }
 
 /// A file that cannot become a sample.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, thiserror::Error)]
+#[error("{path}: {fault}")]
 pub struct Bad {
     /// Its path, for people.
     pub path: String,
@@ -41,65 +42,74 @@ pub struct Bad {
     pub fault: String,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum LimitFault {
+    #[error("an empty file")]
+    Empty,
+    #[error("{0} bytes; a record holds at most {RECORD_BYTES_MAX}")]
+    Record(u64),
+    #[error("one sample too many: a dataset holds at most {SAMPLES_MAX}")]
+    Samples,
+    /// Names of fields are numbered by 16 bits.
+    #[error("too many different fields: {0} names")]
+    FieldNames(usize),
+    #[error("a field of more than 4 GiB")]
+    Field,
+    /// Fields are numbered by 32 bits.
+    #[error("too many fields")]
+    Fields,
+}
+
 /// One sample, seen through its catalogue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample<'a> {
-    /// Its path in the ImageFolder that `extract` gives back, such as `cat/1.png`.
+    /// Its path in the ImageFolder that `extract` writes, such as `cat/1.png`.
     pub path: &'a str,
     /// Position of its class.
     pub label: u32,
     /// Bytes of its image when it was listed.
-    pub bytes: u32,
+    pub(crate) bytes: u32,
     /// When its file was last changed, in nanoseconds since 1970, as listed.
-    pub changed_ns: i64,
-    /// What it is read from.
-    pub store: &'a Store,
+    pub(crate) changed_ns: i64,
+    pub(crate) store: &'a SampleStore,
     /// Where it begins there.
-    pub offset: u64,
+    pub(crate) offset: u64,
 }
 
 /// An extra field of a sample: something to keep beside its image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Field<'a> {
+pub(crate) struct Field<'a> {
     /// Its name, the extension of its member: `json`, `txt`, `mask.png`.
-    pub name: &'a str,
-    /// Its content.
-    pub content: FieldContent<'a>,
+    pub(crate) name: &'a str,
+    pub(crate) content: FieldContent<'a>,
 }
 
 /// Where a field's bytes are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FieldContent<'a> {
-    /// Here.
+pub(crate) enum FieldContent<'a> {
     Inline(&'a [u8]),
-    /// In the sample's container.
+    /// In the sample's container, from this offset on.
     Stored {
-        /// Where it begins there.
         offset: u64,
-        /// Its length in bytes.
         bytes: u32,
     },
 }
 
 /// A sample to be pushed.
 #[derive(Clone, Copy, Debug)]
-pub struct NewSample<'a> {
-    /// See [`Sample::path`].
-    pub path: &'a str,
-    /// See [`Sample::label`].
-    pub label: u32,
-    /// See [`Sample::bytes`].
-    pub bytes: u32,
-    /// See [`Sample::changed_ns`].
-    pub changed_ns: i64,
+pub(crate) struct NewSample<'a> {
+    pub(crate) path: &'a str,
+    pub(crate) label: u32,
+    pub(crate) bytes: u32,
+    pub(crate) changed_ns: i64,
     /// Position in [`Catalogue::stores`].
-    pub store: u32,
+    pub(crate) store: u32,
     /// Where it begins in a container; 0 for a file of its own.
-    pub offset: u64,
+    pub(crate) offset: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Row {
+struct SampleRow {
     changed_ns: i64,
     label: u32,
     bytes: u32,
@@ -116,7 +126,8 @@ pub(crate) struct Paths {
 /// Extra fields of all samples; empty columns when no sample has any.
 #[derive(Debug, Default)]
 struct Fields {
-    /// Fields of the samples up to and including this one; shorter than the samples when the last ones have none.
+    /// Fields of the samples up to and including this one; shorter than the samples when the last
+    /// ones have none.
     ends: Vec<u32>,
     rows: Vec<FieldRow>,
     names: Vec<String>,
@@ -138,7 +149,6 @@ impl Paths {
         self.ends.push(self.text.len() as u64);
     }
 
-    /// Adds `folder/name`.
     pub(crate) fn push_joined(&mut self, folder: &str, name: &str) {
         self.text.push_str(folder);
         self.text.push('/');
@@ -164,9 +174,7 @@ impl Paths {
 }
 
 impl Catalogue {
-    /// An empty catalogue over these stores.
-    #[must_use]
-    pub fn new(stores: Vec<Store>) -> Self {
+    pub(crate) fn new(stores: Vec<SampleStore>) -> Self {
         Self { stores, ..Self::default() }
     }
 
@@ -182,26 +190,21 @@ impl Catalogue {
         self.rows.is_empty()
     }
 
-    /// Makes room for this many more samples.
-    pub fn reserve(&mut self, samples: usize, path_bytes: usize) {
+    pub(crate) fn reserve(&mut self, samples: usize, path_bytes: usize) {
         self.rows.reserve_exact(samples);
         self.paths.ends.reserve_exact(samples);
         self.paths.text.reserve_exact(path_bytes);
     }
 
-    /// Adds a sample and gives its id.
-    ///
-    /// # Errors
-    /// What is wrong with it: an empty file, a record larger than [`RECORD_BYTES_MAX`], more than [`SAMPLES_MAX`] samples.
-    pub fn push(&mut self, sample: NewSample<'_>) -> Result<SampleId, String> {
+    pub(crate) fn push(&mut self, sample: NewSample<'_>) -> Result<SampleId, LimitFault> {
         check_bytes(sample.bytes.into())?;
         let id = self.len();
         if u64::from(id) >= SAMPLES_MAX {
-            return Err(format!("one sample too many: a dataset holds at most {SAMPLES_MAX}"));
+            return Err(LimitFault::Samples);
         }
         let NewSample { path, label, bytes, changed_ns, store, offset } = sample;
         self.paths.push(path);
-        self.rows.push(Row { changed_ns, label, bytes, store });
+        self.rows.push(SampleRow { changed_ns, label, bytes, store });
         if offset != 0 || !self.offsets.is_empty() {
             self.offsets.resize(id as usize, 0);
             self.offsets.push(offset);
@@ -210,10 +213,7 @@ impl Catalogue {
     }
 
     /// Gives the sample that was pushed last an extra field.
-    ///
-    /// # Errors
-    /// There are too many different names or fields.
-    pub fn push_field(&mut self, name: &str, content: FieldContent<'_>) -> Result<(), String> {
+    pub(crate) fn push_field(&mut self, name: &str, content: FieldContent<'_>) -> Result<(), LimitFault> {
         let fields = &mut self.fields;
         let number = match fields.names.iter().position(|known| known == name) {
             Some(number) => number,
@@ -222,25 +222,14 @@ impl Catalogue {
                 fields.names.len() - 1
             }
         };
-        let too_many = || format!("too many different fields: {} names", number + 1);
+        let name = u16::try_from(number).map_err(|_| LimitFault::FieldNames(number + 1))?;
         let row = match content {
-            FieldContent::Stored { offset, bytes } => FieldRow {
-                name: u16::try_from(number).map_err(|_| too_many())?,
-                is_inline: false,
-                bytes,
-                offset,
-            },
+            FieldContent::Stored { offset, bytes } => FieldRow { name, is_inline: false, bytes, offset },
             FieldContent::Inline(content) => {
                 let offset = fields.inline.len() as u64;
                 fields.inline.extend_from_slice(content);
-                let bytes =
-                    u32::try_from(content.len()).map_err(|_| "a field of more than 4 GiB".to_owned())?;
-                FieldRow {
-                    name: u16::try_from(number).map_err(|_| too_many())?,
-                    is_inline: true,
-                    bytes,
-                    offset,
-                }
+                let bytes = u32::try_from(content.len()).map_err(|_| LimitFault::Field)?;
+                FieldRow { name, is_inline: true, bytes, offset }
             }
         };
         let before = fields.ends.last().copied().unwrap_or(0);
@@ -248,25 +237,28 @@ impl Catalogue {
         fields.ends.resize(self.rows.len(), before);
         fields.rows.push(row);
         if let Some(end) = fields.ends.last_mut() {
-            *end = u32::try_from(fields.rows.len()).map_err(|_| "too many fields".to_owned())?;
+            *end = u32::try_from(fields.rows.len()).map_err(|_| LimitFault::Fields)?;
         }
         Ok(())
     }
 
-    /// Adds sample `id` of `from`, a catalogue over the same stores, with its fields, under another label.
-    ///
-    /// # Errors
-    /// As [`push`](Self::push) and [`push_field`](Self::push_field).
-    pub(crate) fn push_from(&mut self, from: &Self, id: SampleId, label: u32) -> Result<SampleId, String> {
+    /// Adds sample `id` of `from`, a catalogue over the same stores, with its fields, under another
+    /// label.
+    pub(crate) fn push_from(
+        &mut self,
+        from: &Self,
+        id: SampleId,
+        label: u32,
+    ) -> Result<Option<SampleId>, LimitFault> {
         let (Some(sample), Some(row)) = (from.sample(id), from.rows.get(id.index())) else {
-            return Err("no such sample".to_owned());
+            return Ok(None);
         };
         let Sample { path, bytes, changed_ns, offset, .. } = sample;
         let new = self.push(NewSample { path, label, bytes, changed_ns, store: row.store, offset })?;
         for field in from.fields(id) {
             self.push_field(field.name, field.content)?;
         }
-        Ok(new)
+        Ok(Some(new))
     }
 
     /// Replaces the class table: class `n` becomes class `labels[n]`.
@@ -278,8 +270,7 @@ impl Catalogue {
     }
 
     /// A sample; `None` from [`len`](Self::len) on.
-    #[must_use]
-    pub fn sample(&self, id: SampleId) -> Option<Sample<'_>> {
+    pub(crate) fn sample(&self, id: SampleId) -> Option<Sample<'_>> {
         let row = self.rows.get(id.index())?;
         Some(Sample {
             path: self.paths.get(id.index())?,
@@ -297,7 +288,7 @@ impl Catalogue {
     }
 
     /// The extra fields of a sample, in the order in which they were pushed.
-    pub fn fields(&self, id: SampleId) -> impl Iterator<Item = Field<'_>> {
+    pub(crate) fn fields(&self, id: SampleId) -> impl Iterator<Item = Field<'_>> {
         let ends = &self.fields.ends;
         let start = match id.index().checked_sub(1) {
             // The first sample, or one behind the last that has fields.
@@ -318,59 +309,50 @@ impl Catalogue {
         })
     }
 
-    /// Bytes of all images.
-    #[must_use]
-    pub fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         self.rows.iter().map(|row| u64::from(row.bytes)).sum()
     }
 }
 
 impl Sample<'_> {
     /// The file it is read from: its own, or its container.
-    #[must_use]
-    pub fn file(&self) -> PathBuf {
+    pub(crate) fn file(&self) -> PathBuf {
         match self.store {
-            Store::Folder(folder) => folder.join(self.path),
-            Store::Container(file) => file.clone(),
+            SampleStore::Folder(folder) => folder.join(self.path),
+            SampleStore::Container(file) => file.clone(),
         }
     }
 
-    /// What to call it in a message: its file, and where in it.
-    #[must_use]
-    pub fn place(&self) -> String {
-        match self.store {
-            Store::Folder(folder) => folder.join(self.path).display().to_string(),
-            Store::Container(file) => format!("{} ({} at byte {})", file.display(), self.path, self.offset),
+    /// Says what is wrong with it, behind its file and its place there.
+    pub(crate) fn bad(&self, fault: impl Display) -> Bad {
+        let mut path = self.file().display().to_string();
+        if let SampleStore::Container(_) = self.store {
+            path += &format!(" ({} at byte {})", self.path, self.offset);
         }
+        Bad { path, fault: fault.to_string() }
     }
 }
 
 impl Bad {
-    /// Names what is wrong with the file at `path`.
-    pub fn new(path: &Path, fault: impl Into<String>) -> Self {
-        Self { path: path.display().to_string(), fault: fault.into() }
+    pub(crate) fn new(path: &Path, fault: impl Display) -> Self {
+        Self { path: path.display().to_string(), fault: fault.to_string() }
     }
 }
 
-impl std::fmt::Display for Bad {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}: {}", self.path, self.fault)
-    }
-}
-
-/// Whether an image of so many bytes can be a record; gives its length as a record's.
-///
-/// # Errors
-/// It is empty or too large.
-pub fn check_bytes(bytes: u64) -> Result<u32, String> {
+/// Whether an image of this many bytes can be a record; gives its length as a record's.
+pub(crate) fn check_bytes(bytes: u64) -> Result<u32, LimitFault> {
     const { assert!(RECORD_BYTES_MAX <= u32::MAX as u64) };
-    if bytes == 0 {
-        return Err("an empty file".to_owned());
-    }
     match u32::try_from(bytes) {
+        Ok(0) => Err(LimitFault::Empty),
         Ok(fits) if bytes <= RECORD_BYTES_MAX => Ok(fits),
-        _ => Err(format!("{bytes} bytes; a record holds at most {RECORD_BYTES_MAX}")),
+        _ => Err(LimitFault::Record(bytes)),
     }
+}
+
+/// Whether this is a relative path of plain names: no root, no `.` or `..`, no empty name, no NUL.
+/// `extract` creates files at such paths only.
+pub(crate) fn is_safe_path(path: &str) -> bool {
+    !path.contains('\0') && path.split('/').all(|part| !matches!(part, "" | "." | ".."))
 }
 
 #[cfg(test)]
@@ -383,7 +365,7 @@ mod tests {
 
     #[test]
     fn columns_give_back_what_was_pushed() {
-        let mut catalogue = Catalogue::new(vec![Store::Folder("root".into())]);
+        let mut catalogue = Catalogue::new(vec![SampleStore::Folder("root".into())]);
         for path in ["a/1", "", "b/\u{fc}"] {
             catalogue.push(sample(path)).unwrap();
         }
@@ -392,13 +374,13 @@ mod tests {
         assert_eq!(catalogue.sample(SampleId(2)).unwrap().file(), Path::new("root/b/\u{fc}"));
         assert_eq!(catalogue.sample(SampleId(3)), None);
         assert_eq!(catalogue.bytes(), 21);
-        assert!(catalogue.push(NewSample { bytes: 0, ..sample("c") }).unwrap_err().contains("empty"));
+        assert_eq!(catalogue.push(NewSample { bytes: 0, ..sample("c") }), Err(LimitFault::Empty));
         assert_eq!(catalogue.len(), 3);
     }
 
     #[test]
     fn offsets_appear_when_the_first_sample_has_one() {
-        let mut catalogue = Catalogue::new(vec![Store::Container("a.tar".into())]);
+        let mut catalogue = Catalogue::new(vec![SampleStore::Container("a.tar".into())]);
         for offset in [0, 512, 2048] {
             catalogue.push(NewSample { offset, ..sample("x") }).unwrap();
         }
@@ -407,7 +389,7 @@ mod tests {
 
     #[test]
     fn fields_belong_to_the_sample_before_them() {
-        let mut catalogue = Catalogue::new(vec![Store::Folder("root".into())]);
+        let mut catalogue = Catalogue::new(vec![SampleStore::Folder("root".into())]);
         let stored = FieldContent::Stored { offset: 9, bytes: 3 };
         catalogue.push(sample("a")).unwrap();
         catalogue.push(sample("b")).unwrap();
@@ -421,5 +403,16 @@ mod tests {
         let json = |bytes| Field { name: "json", content: FieldContent::Inline(bytes) };
         let txt = Field { name: "txt", content: stored };
         assert_eq!(all, [vec![], vec![json(b"{}"), txt], vec![], vec![json(b"[1]")], vec![], vec![]]);
+    }
+
+    #[test]
+    fn only_plain_relative_paths_are_safe() {
+        for path in ["cat/1.png", "a", ".hidden/x.jpg", "a b/..x/y", "a/...", "ü/ü.png"] {
+            assert!(is_safe_path(path), "{path}");
+        }
+        for path in ["", "/", "/etc/passwd", "..", "a/../b", "../a", ".", "./a", "a/.", "a//b", "a/", "a\0b"]
+        {
+            assert!(!is_safe_path(path), "{path:?}");
+        }
     }
 }

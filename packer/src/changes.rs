@@ -1,60 +1,53 @@
-//! How a source differs from what a dataset was packed from, as far as listing the source shows: names, lengths, times.
+//! How a source differs from what a dataset was packed from, as far as listing the source shows:
+//! names, lengths, times.
 //!
-//! A file whose length is the same and whose time is another may have other bytes or the same. Only
-//! reading it tells, and `diff` does that. Where images were transformed the dataset has no bytes
-//! to compare with: only packing them again tells.
+//! A file of equal length with another time may have other bytes or the same. Only reading it
+//! tells, and `diff` does that. Where images were transformed the dataset has no bytes to compare
+//! with: only packing them again tells.
 
-use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
 use serde::Serialize;
-use shade_formats::SampleId;
 use shade_formats::index::Entry;
 
 use crate::catalogue::{Catalogue, Sample};
-use crate::dataset::Dataset;
-use crate::options::Options;
+use crate::dataset::{Dataset, Matched};
+use crate::options::PackOptions;
 use crate::times::{SourceFile, TIMES_FILE, Times};
 
-/// Paths told one by one; of more there is a count.
+/// Most paths that a message names; it counts the others.
 const NAMED_MAX: usize = 5;
 
-/// Said instead of naming `diff`, where that compares no bytes.
+/// Stands in place of a hint to `diff`, which compares no bytes of transformed images.
 const TRANSFORMED: &str = "images were transformed: only packing again tells";
 
-/// Some paths of many.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Named {
-    /// How many there are.
-    pub count: u64,
-    /// The first of them, each perhaps with what is to be said of it.
-    pub first: Vec<String>,
+pub(crate) struct Named {
+    pub(crate) count: u64,
+    /// The first paths, some with a remark.
+    pub(crate) first: Vec<String>,
 }
 
-/// What listing a source shows to be other than it was packed.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Changes {
-    /// Files that were written to since, and are as long as they were. Whether their bytes differ,
-    /// `diff` says, unless they were transformed.
-    pub touched: Named,
-    /// Files of another length.
-    pub resized: Named,
-    /// Samples that the dataset does not have.
-    pub new: Named,
-    /// Samples that the source does not have any more.
-    pub gone: Named,
-    /// Samples in both of whose files the dataset does not say when they were last changed.
-    pub unknown: u64,
-    /// Why it does not, if that is damage.
+pub(crate) struct Changes {
+    /// Files that were written to since, at equal length. `diff` says whether their bytes differ,
+    /// unless they were transformed.
+    pub(crate) touched: Named,
+    pub(crate) resized: Named,
+    pub(crate) new: Named,
+    pub(crate) gone: Named,
+    /// Samples in both; the dataset does not say when their files were last changed.
+    pub(crate) unknown: u64,
+    /// Why it does not say so, if that is damage.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub fault: Option<String>,
+    pub(crate) fault: Option<String>,
     /// Images were transformed when they were packed, so `diff` cannot compare their bytes: only
     /// packing them again tells.
-    pub is_transformed: bool,
+    pub(crate) is_transformed: bool,
 }
 
-/// What listing shows of one file that was packed.
+/// How a listed file differs from what was packed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
     /// Length and time are what they were.
@@ -63,19 +56,19 @@ pub(crate) enum Change {
     Unknown,
     /// The length is what it was, the time is another.
     Touched,
-    /// It was so many bytes long.
+    /// The length was this.
     Resized(u32),
 }
 
 impl Change {
-    /// Of `sample`, which the dataset has as `entry`. `packed` is what is known of its file as of packing.
+    /// How `sample` differs from its record `entry` and from `packed`, its file when it was packed.
     pub(crate) fn of(
         sample: &Sample<'_>,
         entry: &Entry,
         packed: Option<SourceFile>,
         is_transformed: bool,
     ) -> Self {
-        // How long a transformed image was, only `packed` says.
+        // Only `packed` says how long a transformed image was.
         let bytes = packed.map(|packed| packed.bytes).or((!is_transformed).then_some(entry.raw_len));
         match (bytes, packed) {
             (Some(bytes), _) if bytes != sample.bytes => Self::Resized(bytes),
@@ -86,7 +79,8 @@ impl Change {
     }
 }
 
-/// Whether two times of a file are one. tar, some file systems and some ways of copying keep whole seconds only.
+/// Whether two times of a file are equal. tar, some file systems and some ways of copying keep
+/// whole seconds only.
 fn is_same_time(packed_ns: i64, now_ns: i64) -> bool {
     const SECOND_NS: i64 = 1_000_000_000;
     let is_whole = |ns: i64| ns.rem_euclid(SECOND_NS) == 0;
@@ -104,31 +98,27 @@ impl Named {
 }
 
 impl Changes {
-    /// Between `catalogue` and `dataset`, beside which lay `times`.
     pub(crate) fn of(dataset: &Dataset, times: &Times, catalogue: &Catalogue) -> Self {
         let is_transformed = dataset.is_transformed();
         let mut changes = Self { fault: times.fault.clone(), is_transformed, ..Self::default() };
-        let ids = (0..dataset.index.len()).map(SampleId);
-        let mut unseen: HashMap<&[u8], SampleId> =
-            ids.map(|id| (dataset.index.path(id).unwrap_or_default(), id)).collect();
-        for sample in catalogue.samples() {
-            let Some(id) = unseen.remove(sample.path.as_bytes()) else {
-                changes.new.push(|| sample.path.to_owned());
+        let Matched { both, only_in_source, only_in_dataset } = Matched::new(catalogue, dataset);
+        for (id, of_dataset) in both {
+            let (Some(sample), Some(entry)) = (catalogue.sample(id), dataset.index.entry(of_dataset)) else {
                 continue;
             };
-            let Some(entry) = dataset.index.entry(id) else { continue };
-            let change = Change::of(&sample, &entry, times.get(id, &entry), is_transformed);
+            let change = Change::of(&sample, &entry, times.get(of_dataset, &entry), is_transformed);
             changes.note(&sample, change);
         }
-        let mut gone: Vec<SampleId> = unseen.into_values().collect();
-        gone.sort_unstable();
-        for id in gone {
+        for sample in only_in_source.into_iter().filter_map(|id| catalogue.sample(id)) {
+            changes.new.push(|| sample.path.to_owned());
+        }
+        for id in only_in_dataset {
             changes.gone.push(|| dataset.path_text(id));
         }
         changes
     }
 
-    /// Counts a file of both.
+    /// Counts the change of a file that is in both.
     pub(crate) fn note(&mut self, sample: &Sample<'_>, change: Change) {
         let (path, now) = (sample.path, sample.bytes);
         match change {
@@ -139,7 +129,8 @@ impl Changes {
         }
     }
 
-    /// What to tell of a source that has the samples of a dataset, in names and lengths; empty if there is nothing.
+    /// The message for a source that has the samples of a dataset, in names and lengths; empty if
+    /// there is nothing to tell.
     pub(crate) fn told(&self, source: &Path, dataset: &Path) -> String {
         let mut text = String::new();
         let (source, dir) = (source.display(), dataset.display());
@@ -177,8 +168,8 @@ impl Changes {
         text
     }
 
-    /// How the source and `options` differ from those of `dataset`, which is not what they make: a line for each way.
-    pub(crate) fn differences(&self, dataset: &Dataset, options: &Options) -> String {
+    /// How the source and `options` differ from those of `dataset`: a line for each way.
+    pub(crate) fn differences(&self, dataset: &Dataset, options: &PackOptions) -> String {
         let others = options.others_than(dataset.index.options());
         let mut text = String::new();
         for (what, named) in [

@@ -1,12 +1,15 @@
 //! Keeps two commands from making or changing one dataset at a time.
 //!
-//! Whoever changes a dataset first makes the file `dataset.changing` in it, and whoever makes one the file `OUT.changing`
-//! beside it. Only one can make that file, on network file systems, too; it says who did. One that was killed leaves it
-//! behind; the next command in the same place (machine, start of it, namespace of process numbers) sees that its process is
-//! gone and takes the claim over. Of a process in another place nobody can say that: the user must.
+//! A command that changes a dataset first creates the file `dataset.changing` in it. A command that
+//! makes one creates `OUT.changing` beside it. Only one command can create that file, on network
+//! file systems, too. The file names its process. A killed command leaves it behind; the next
+//! command in the same place (machine, boot, PID namespace) sees that the process is gone and takes
+//! the claim over. It cannot see that of a process in another place: there the user must remove the
+//! file.
 //!
-//! Two that find the same dead process's claim are in one place, so a lock that holds on this machine lets one of them take
-//! it over. Where the file system has no locks nobody does, and the user must say that the process is gone.
+//! Two commands that find the claim of the same dead process are in one place, so a lock that holds
+//! on this machine lets one of them take it over. Where the file system has no locks, none takes it
+//! over, and the user must remove the file.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -23,8 +26,8 @@ use crate::files;
 
 const CLAIM_FILE: &str = "dataset.changing";
 
-/// Looks for a claim that goes and comes while it is looked at. Each look finds another command's; more than a few are a
-/// fight that one does not win.
+/// Attempts to take a claim that appears and disappears meanwhile. Each attempt finds another
+/// command; after a few this one gives up.
 const LOOKS_MAX: usize = 4;
 
 /// The right to make or change a dataset; given back when dropped. Readers do not ask for it.
@@ -44,9 +47,6 @@ impl Claim {
     }
 
     /// Takes the right to make something at `out`, which has a name.
-    ///
-    /// # Errors
-    /// Another command has it: usage. Or the folder of `out` cannot be written to.
     pub(crate) fn of_new(out: &Path) -> Result<Self, Error> {
         let mut name = OsString::from(out.file_name().unwrap_or_default());
         name.push(".changing");
@@ -61,7 +61,7 @@ impl Claim {
                     let claim = Self { path, text };
                     let written = file.write_all(claim.text.as_bytes()).and_then(|()| files::close(file));
                     if let Err(fault) = written {
-                        // It may say anything or nothing, and then nobody could take it over.
+                        // Nobody could take over a claim that is half written.
                         let _ = fs::remove_file(&claim.path);
                         return Err(Error::io("write", &claim.path)(fault));
                     }
@@ -71,9 +71,9 @@ impl Claim {
                 Err(fault) => return Err(Error::io("create", &path)(fault)),
             }
             match take_over(&path, &text)? {
-                Found::Dead => return Ok(Self { path, text }),
-                Found::Living => break,
-                Found::Nothing => {}
+                ClaimState::Dead => return Ok(Self { path, text }),
+                ClaimState::Living => break,
+                ClaimState::Nothing => {}
             }
         }
         let path = path.display();
@@ -83,10 +83,7 @@ impl Claim {
         )))
     }
 
-    /// The user that files belong to which we make beside this one.
-    ///
-    /// # Errors
-    /// The operating system refuses.
+    /// The user to whom files beside this one belong.
     pub(crate) fn user_id(&self) -> Result<u32, Error> {
         fs::metadata(&self.path).map(|found| found.uid()).map_err(Error::io("look at", &self.path))
     }
@@ -96,65 +93,62 @@ impl Drop for Claim {
     fn drop(&mut self) {
         // The user may have removed it, and another command may have one there now.
         if fs::read_to_string(&self.path).is_ok_and(|text| text == self.text) {
-            // Left behind, it says the truth: this process is gone.
+            // A claim that stays says the truth: this process is gone.
             let _ = fs::remove_file(&self.path);
         }
     }
 }
 
-/// Whose claim was found.
-enum Found {
-    /// Nobody's any more.
+enum ClaimState {
     Nothing,
-    /// That of a process which may be living, or of which nobody can say.
+    /// Its process may be living.
     Living,
-    /// That of a process which is gone. It was taken over.
+    /// Its process was gone. It was taken over.
     Dead,
 }
 
-/// Puts a claim of this `text` in the place of a dead process's.
-fn take_over(path: &Path, text: &str) -> Result<Found, Error> {
-    // To be written to, or NFS gives no lock.
+/// Replaces the claim of a dead process by one of this `text`.
+fn take_over(path: &Path, text: &str) -> Result<ClaimState, Error> {
+    // NFS gives a lock only on a file that is open for writing.
     let mut file = match File::options().read(true).write(true).open(path) {
         Ok(file) => file,
-        Err(fault) if fault.kind() == io::ErrorKind::NotFound => return Ok(Found::Nothing),
-        Err(fault) if fault.kind() == io::ErrorKind::PermissionDenied => return Ok(Found::Living),
+        Err(fault) if fault.kind() == io::ErrorKind::NotFound => return Ok(ClaimState::Nothing),
+        Err(fault) if fault.kind() == io::ErrorKind::PermissionDenied => return Ok(ClaimState::Living),
         Err(fault) => return Err(Error::io("open", path)(fault)),
     };
     let mut there = String::new();
-    // What cannot be read as text is no claim of ours.
+    // A file that is no text is no claim of ours.
     let is_text = file.read_to_string(&mut there).is_ok();
     if !is_text || !Owner::of(std::process::id()).knows_to_be_gone(&there) {
-        return Ok(Found::Living);
+        return Ok(ClaimState::Living);
     }
     if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
-        return Ok(Found::Living);
+        return Ok(ClaimState::Living);
     }
-    // Whoever had the lock before has put its own claim there.
+    // The process that had the lock before has put its own claim there.
     let locked = file.metadata().map_err(Error::io("look at", path))?;
     if !fs::metadata(path).is_ok_and(|now| (now.dev(), now.ino()) == (locked.dev(), locked.ino())) {
-        return Ok(Found::Living);
+        return Ok(ClaimState::Living);
     }
     files::put(path, text.as_bytes(), false)?;
-    Ok(Found::Dead)
+    Ok(ClaimState::Dead)
 }
 
-/// A process, told from all others that were or will be.
+/// Identifies a process among all that ever were on any machine.
 struct Owner {
     text: String,
 }
 
-/// What /proc tells of a process.
 struct Process {
-    /// When it began, in clock ticks since the machine did.
+    /// Start time, in clock ticks since boot.
     began: String,
-    /// Whether it has ended, and nobody has asked how.
+    /// Whether it has ended, and its parent has not waited for it.
     is_zombie: bool,
 }
 
 impl Owner {
-    /// Machine and start of it, namespace of process numbers, number, and when the process began: a line each. What /proc
-    /// does not tell is an empty line.
+    /// Boot, PID namespace, PID and start time: a line each. A line is empty where /proc does not
+    /// tell.
     fn of(process: u32) -> Self {
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
         let namespace = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
@@ -162,7 +156,7 @@ impl Owner {
         Self { text: format!("{}\n{}\n{process}\n{began}\n", boot.trim(), namespace.display()) }
     }
 
-    /// Whether the process that wrote `text` lived where this one does, and lives no more.
+    /// Whether the process that wrote `text` lived in this place, and lives no more.
     fn knows_to_be_gone(&self, text: &str) -> bool {
         let (mut here, mut there) = (self.text.lines(), text.lines());
         // An empty line says nothing about the place.
@@ -175,7 +169,7 @@ impl Owner {
         if test_kill_process(pid) == Err(Errno::SRCH) {
             return true;
         }
-        // There is a process of that number. Others' processes may be hidden in /proc: those are taken for the owner.
+        // There is a process of that PID. It may be hidden in /proc: it then counts as the owner.
         Process::read(number)
             .is_some_and(|now| now.is_zombie || began.is_some_and(|began| began != now.began))
     }
@@ -185,7 +179,8 @@ impl Process {
     /// `None` if there is no such process, or it may not be seen.
     fn read(process: u32) -> Option<Self> {
         let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-        // The second field is the program's name in brackets, which may hold anything; the state is field 3, the start 22.
+        // The second field is the name in brackets, which may hold anything; field 3 is the state,
+        // 22 the start time.
         let (_, after_name) = stat.rsplit_once(')')?;
         let mut fields = after_name.split_whitespace();
         let is_zombie = matches!(fields.next()?, "Z" | "X");

@@ -1,66 +1,54 @@
-//! Validated settings: what the command line becomes before anything runs.
+//! Settings that several commands share.
 
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::ValueEnum;
 use shade_formats::limits::SHARD_BYTES_MAX;
 
 use crate::pack::Transform;
-use crate::source::Source;
 
-/// Smallest `--shard-size`. Below a header, a block and tar's end a shard could not hold one small record.
-pub const SHARD_BYTES_MIN: u64 = 4096;
+/// Smallest `--shard-size`. Below a header, a block and tar's end a shard could not hold one small
+/// record.
+pub(crate) const SHARD_BYTES_MIN: u64 = 4096;
 
-/// A record is stored compressed only if that saves at least this share of it: decompression costs the trainer time.
-pub const SAVING_MIN_PERCENT: u64 = 5;
+const SHARD_BYTES: u64 = 1 << 30;
 
-/// Raw pixels are compressed by `auto` only if that saves at least this share of them: a trainer decompresses each record
-/// whenever it takes it, where otherwise it copies it.
-pub const RAW_SAVING_MIN_PERCENT: u64 = 50;
+/// A record is stored compressed only if that saves at least this share of it: decompression costs
+/// the trainer time.
+pub(crate) const SAVING_MIN_PERCENT: u64 = 5;
 
-/// And only if half of the records have at least this many bytes. Of smaller ones trainers take more than zstd
-/// gives: in a try 32x32 pixels that zstd halves came 1.6 times slower.
-pub const RAW_RECORD_BYTES_MIN: u64 = 64 << 10;
+/// `auto` compresses raw pixels only if that saves at least this share of them: a trainer
+/// decompresses such a record on each use, and copies it otherwise.
+pub(crate) const RAW_SAVING_MIN_PERCENT: u64 = 50;
 
-/// The level that `zstd` and `auto` mean: zstd's own default.
-pub const ZSTD_LEVEL: i32 = 3;
+/// And only if half of the records have at least this many bytes. Trainers take more of smaller
+/// ones than zstd gives: in a try, 32x32 pixels that zstd halves came 1.6 times slower.
+pub(crate) const RAW_RECORD_BYTES_MIN: u64 = 64 << 10;
 
-/// How to make a dataset, or more of one.
-#[derive(Clone, Debug)]
-pub struct CreateConfig {
-    /// What is packed; only read.
-    pub source: Source,
-    /// Folders of the source that become a dataset each; empty to make one dataset of the whole source.
-    pub splits: Vec<String>,
-    /// The dataset's directory, which must not exist; with splits, the directory of their datasets.
-    pub out: PathBuf,
-    /// How records are made and laid out.
-    pub layout: Layout,
-    /// What happens at a sample that cannot be packed.
-    pub on_bad: OnBad,
-    /// How much of the machine may be used.
-    pub effort: Effort,
-    /// Whether what an earlier run left unfinished is thrown away instead of finished.
-    pub restart: bool,
-    /// Only list and plan; write nothing.
-    pub dry_run: bool,
-}
+/// The level of `zstd` and `auto`: the default of zstd.
+pub(crate) const ZSTD_LEVEL: i32 = 3;
 
 /// What shapes a dataset's bytes, besides its source.
 #[derive(Clone, Debug)]
-pub struct Layout {
+pub(crate) struct Layout {
     /// A shard is cut before it would exceed this, unless a single record does.
-    pub shard_bytes: u64,
+    pub(crate) shard_bytes: u64,
     /// The seed of the order on disk; `None` keeps the order of sample ids.
-    pub shuffle: Option<u64>,
-    /// What becomes of images; `None` keeps their bytes.
-    pub transform: Option<Transform>,
-    /// How records are compressed.
-    pub compression: Compression,
+    pub(crate) shuffle: Option<u64>,
+    /// How images are transformed; `None` keeps their bytes.
+    pub(crate) transform: Option<Transform>,
+    pub(crate) compression: Compression,
     /// Whether each record is followed by its label as a `.cls` member.
-    pub cls: bool,
+    pub(crate) cls: bool,
+}
+
+impl Default for Layout {
+    /// What `create` does unless it is told otherwise.
+    fn default() -> Self {
+        let (shuffle, transform, compression) = (Some(0), None, Compression::None);
+        Self { shard_bytes: SHARD_BYTES, shuffle, transform, compression, cls: false }
+    }
 }
 
 /// How much of the machine a command may use.
@@ -88,26 +76,33 @@ pub enum OnBad {
 
 /// How records are compressed. Never JPEG and WebP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Compression {
-    /// Not at all.
+pub(crate) enum Compression {
     #[default]
     None,
-    /// By zstd, those kinds of images of which a sample showed that it saves [`SAVING_MIN_PERCENT`]; of raw pixels, which
-    /// train fastest as they are, [`RAW_SAVING_MIN_PERCENT`] of records of [`RAW_RECORD_BYTES_MIN`].
+    /// By zstd, where a sample of that kind of image showed that it saves [`SAVING_MIN_PERCENT`].
+    /// Raw pixels train fastest as they are, and need [`RAW_SAVING_MIN_PERCENT`] of records of
+    /// [`RAW_RECORD_BYTES_MIN`].
     Auto,
-    /// By zstd at this level, each record of which it saves [`SAVING_MIN_PERCENT`].
-    Zstd {
-        /// 1 to 22.
-        level: i32,
-    },
+    /// By zstd at this level, where it saves [`SAVING_MIN_PERCENT`] of the record.
+    Zstd { level: i32 },
+}
+
+/// Why the value of an option is refused.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum OptionFault {
+    #[error("'{0}' is not 'auto', 'none', 'zstd' or 'zstd:LEVEL' with a level from 1 to 22")]
+    Compression(String),
+    #[error(transparent)]
+    Size(#[from] parse_size::Error),
+    #[error("{0} bytes; a shard may have 4KiB to 2TiB")]
+    ShardSize(u64),
 }
 
 impl FromStr for Compression {
-    type Err = String;
+    type Err = OptionFault;
 
-    fn from_str(text: &str) -> Result<Self, String> {
-        let wrong =
-            || format!("'{text}' is not 'auto', 'none', 'zstd' or 'zstd:LEVEL' with a level from 1 to 22");
+    fn from_str(text: &str) -> Result<Self, OptionFault> {
+        let wrong = || OptionFault::Compression(text.to_owned());
         match text.split_once(':') {
             None if text == "none" => Ok(Self::None),
             None if text == "auto" => Ok(Self::Auto),
@@ -132,13 +127,10 @@ impl std::fmt::Display for Compression {
 }
 
 /// Reads `--shard-size`: bytes with an optional unit, IEC (KiB, MiB, GiB) or SI (kB, MB, GB).
-pub(crate) fn parse_shard_size(text: &str) -> Result<u64, String> {
-    let bytes = parse_size::parse_size(text).map_err(|fault| fault.to_string())?;
-    if (SHARD_BYTES_MIN..=SHARD_BYTES_MAX).contains(&bytes) {
-        Ok(bytes)
-    } else {
-        Err(format!("{bytes} bytes; a shard may have 4KiB to 2TiB"))
-    }
+pub(crate) fn parse_shard_size(text: &str) -> Result<u64, OptionFault> {
+    let bytes = parse_size::parse_size(text)?;
+    let fits = (SHARD_BYTES_MIN..=SHARD_BYTES_MAX).contains(&bytes);
+    fits.then_some(bytes).ok_or(OptionFault::ShardSize(bytes))
 }
 
 #[cfg(test)]

@@ -1,26 +1,55 @@
 //! A dataset that exists: its directory, its checked index, and the way to its bytes.
 
+use std::collections::HashMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use shade_dataset::{Dictionaries, Files, ReadFault, ReadMemory};
-use shade_formats::index::{Entry, Index};
+use shade_formats::index::{Entry, Index, Shard};
 use shade_formats::limits::SHARD_ALIGN_BYTES;
 use shade_formats::shard::padded_len;
 use shade_formats::{SampleId, ShardId};
 
+use crate::catalogue::Catalogue;
 use crate::error::Error;
 use crate::interrupt::Stop;
-use crate::options::Options;
+use crate::options::PackOptions;
 
 /// A dataset whose index was read and found whole.
 #[derive(Debug)]
 pub struct Dataset {
-    /// Where it lies.
+    /// Its directory.
     pub dir: PathBuf,
     /// Its index.
     pub index: Arc<Index>,
+}
+
+/// The samples of a source and of a dataset, matched by their paths. Each list is in the order of
+/// its ids.
+#[derive(Debug, Default)]
+pub(crate) struct Matched {
+    /// Ids in the source and in the dataset.
+    pub(crate) both: Vec<(SampleId, SampleId)>,
+    pub(crate) only_in_source: Vec<SampleId>,
+    pub(crate) only_in_dataset: Vec<SampleId>,
+}
+
+impl Matched {
+    pub(crate) fn new(catalogue: &Catalogue, dataset: &Dataset) -> Self {
+        let mut matched = Self::default();
+        let path = |id| dataset.index.path(id).unwrap_or_default();
+        let mut unseen: HashMap<&[u8], SampleId> = dataset.ids().map(|id| (path(id), id)).collect();
+        for (id, sample) in (0u32..).map(SampleId).zip(catalogue.samples()) {
+            match unseen.remove(sample.path.as_bytes()) {
+                Some(of_dataset) => matched.both.push((id, of_dataset)),
+                None => matched.only_in_source.push(id),
+            }
+        }
+        matched.only_in_dataset = unseen.into_values().collect();
+        matched.only_in_dataset.sort_unstable();
+        matched
+    }
 }
 
 impl Dataset {
@@ -33,22 +62,42 @@ impl Dataset {
         Ok(Self { dir: folder, index })
     }
 
-    /// Its shards, to be read until `stop`.
-    #[must_use]
-    pub fn shards<'a>(&self, stop: &'a Stop) -> Shards<'a> {
+    /// Its shards, readable until `stop`.
+    pub(crate) fn shards<'a>(&self, stop: &'a Stop) -> Shards<'a> {
         Shards::new(&self.dir, &self.index, stop)
     }
 
-    /// Its dictionaries, ready for use.
     pub(crate) fn dictionaries(&self) -> Dictionaries {
         Dictionaries::prepare(&self.index)
+    }
+
+    pub(crate) fn ids(&self) -> impl Iterator<Item = SampleId> + use<> {
+        (0..self.index.len()).map(SampleId)
+    }
+
+    pub(crate) fn shard_ids(&self) -> impl Iterator<Item = ShardId> + use<> {
+        (0..self.index.shard_count()).map(ShardId)
+    }
+
+    pub(crate) fn shard_rows(&self) -> impl Iterator<Item = Shard<'_>> {
+        self.shard_ids().filter_map(|shard| self.index.shard(shard))
+    }
+
+    /// The length of a shard's file according to the index.
+    pub(crate) fn shard_bytes(&self, shard: ShardId) -> u64 {
+        self.index.shard(shard).map_or(0, |shard| shard.bytes)
+    }
+
+    /// The names of its classes, by label.
+    pub(crate) fn class_names(&self) -> impl Iterator<Item = &[u8]> {
+        (0..self.index.class_count()).map(|label| self.index.class_name(label).unwrap_or_default())
     }
 
     /// The samples of each shard, in their order on disk.
     #[must_use]
     pub fn samples_by_shard(&self) -> Vec<Vec<(SampleId, Entry)>> {
         let mut shards = vec![Vec::new(); self.index.shard_count() as usize];
-        for sample in (0..self.index.len()).map(SampleId) {
+        for sample in self.ids() {
             if let Some(entry) = self.index.entry(sample)
                 && let Some(shard) = shards.get_mut(entry.shard.index())
             {
@@ -67,7 +116,8 @@ impl Dataset {
         self.dir.join(self.index.shard(shard).map_or("", |shard| shard.name))
     }
 
-    /// The bytes of its shard that the index vouches for: the record's header, the record, its fields.
+    /// The bytes of its shard that the index vouches for: the record's header, the record, its
+    /// fields.
     #[must_use]
     pub fn extent(&self, sample: SampleId, entry: &Entry) -> Range<u64> {
         let record_end = entry.offset.saturating_add(padded_len(entry.stored_len.into()));
@@ -75,16 +125,9 @@ impl Dataset {
         entry.offset.saturating_sub(SHARD_ALIGN_BYTES)..record_end.saturating_add(fields)
     }
 
-    /// The class of a sample, for people; empty for a label that there is not.
-    #[must_use]
-    pub fn class_text(&self, label: u32) -> String {
+    /// The class of a sample, for people; empty for an unknown label.
+    pub(crate) fn class_text(&self, label: u32) -> String {
         String::from_utf8_lossy(self.index.class_name(label).unwrap_or_default()).into_owned()
-    }
-
-    /// Whether images were transformed on their way into the dataset, or into one that was merged or appended to it.
-    #[must_use]
-    pub fn is_transformed(&self) -> bool {
-        Options::all(self.index.options()).iter().any(|options| options.transform.is_some())
     }
 
     /// The original path of a sample, for people.
@@ -92,13 +135,23 @@ impl Dataset {
     pub fn path_text(&self, sample: SampleId) -> String {
         String::from_utf8_lossy(self.index.path(sample).unwrap_or_default()).into_owned()
     }
+
+    /// Whether images were transformed on their way into the dataset, or into one that was merged
+    /// or appended to it.
+    pub(crate) fn is_transformed(&self) -> bool {
+        PackOptions::all(self.index.options()).iter().any(|options| options.transform.is_some())
+    }
+
+    /// How it was made. Text of another tool that is no JSON stays text.
+    pub(crate) fn options(&self) -> serde_json::Value {
+        serde_json::from_str(self.index.options()).unwrap_or_else(|_| self.index.options().into())
+    }
 }
 
-/// The shards of a dataset, read past the page cache. The daemon reads them so, and on NFS direct and
-/// buffered readers of one file hold each other up; what is read once needs no cache besides.
+/// The shards of a dataset, read past the page cache. The daemon reads them so, and on NFS direct
+/// and buffered readers of one file hold each other up; what is read once needs no cache anyway.
 #[derive(Debug)]
-pub struct Shards<'a> {
-    /// Their files.
+pub(crate) struct Shards<'a> {
     pub(crate) files: Files,
     pub(crate) stop: &'a Stop,
 }
@@ -109,16 +162,15 @@ impl<'a> Shards<'a> {
         Self { files: Files::new(folder, Arc::clone(index), true), stop }
     }
 
-    /// Reads the bytes `range` of a shard into `memory`: gives as much of their beginning as could be
-    /// read, and if that is not all, why.
+    /// Reads the bytes `range` of a shard into `memory`. Gives as much of their beginning as could
+    /// be read, and if that is not all, why.
     pub(crate) fn read<'m>(
         &self,
         shard: ShardId,
         range: Range<u64>,
         memory: &'m mut ReadMemory,
     ) -> Result<(&'m mut [u8], Option<ReadFault>), Error> {
-        let is_stopped = || self.stop.check().is_err();
-        match self.files.read(shard, range, memory, &is_stopped) {
+        match self.files.read(shard, range, memory, &|| self.stop.check().is_err()) {
             (_, Some(ReadFault::Stopped)) => Err(Error::Interrupted),
             read => Ok(read),
         }
@@ -126,8 +178,7 @@ impl<'a> Shards<'a> {
 
     /// The length of a shard's file in bytes, if it can be opened.
     pub(crate) fn len(&self, shard: ShardId) -> Result<Result<u64, ReadFault>, Error> {
-        let is_stopped = || self.stop.check().is_err();
-        match self.files.shard_len(shard, &is_stopped) {
+        match self.files.shard_len(shard, &|| self.stop.check().is_err()) {
             Err(ReadFault::Stopped) => Err(Error::Interrupted),
             len => Ok(len),
         }

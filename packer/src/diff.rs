@@ -1,24 +1,24 @@
 //! `diff`: what a source and a dataset do not have in common.
 
-use std::collections::HashMap;
+use std::fmt;
 use std::path::PathBuf;
 use std::time::Instant;
 
+use clap::Args;
 use serde::Serialize;
 use shade_dataset::{Decompressor, Dictionaries, ReadMemory, RecordFault};
 use shade_formats::SampleId;
 use shade_formats::checksum::crc32c;
 use shade_formats::index::Entry;
 
+use crate::args::{OutputArgs, SourceArgs, ThreadsArgs};
 use crate::catalogue::{Bad, Catalogue, Sample};
-use crate::config::Effort;
-use crate::dataset::{Dataset, Shards};
+use crate::dataset::{Dataset, Matched, Shards};
 use crate::error::Error;
 use crate::interrupt::Stop;
 use crate::pack::{Gate, SourceReader};
-use crate::progress::{Progress, Shown};
-use crate::report::path_as_text;
-use crate::source::Source;
+use crate::progress::CommandProgress;
+use crate::report::{Printed, path_as_text};
 use crate::workers::Workers;
 
 /// Samples that one thread compares one after the other.
@@ -27,109 +27,97 @@ const SAMPLES_PER_TASK: usize = 16;
 /// Source bytes in memory at a time; a single larger record passes alone.
 const MEMORY_BYTES: u64 = 256 << 20;
 
-/// What is compared.
-#[derive(Clone, Debug)]
-pub struct DiffConfig {
-    /// What the dataset may have been made from; only read.
-    pub source: Source,
+#[derive(Debug, Args)]
+pub(crate) struct DiffArgs {
+    /// Source.
+    #[command(flatten)]
+    source: SourceArgs,
     /// The dataset's directory.
-    pub dataset: PathBuf,
-    /// Leave contents alone.
-    pub names_only: bool,
-    /// How much of the machine may be used.
-    pub effort: Effort,
+    dataset: PathBuf,
+    /// Compare paths and classes only, not lengths and contents: lists SOURCE, but reads none of
+    /// its images.
+    #[arg(long)]
+    names_only: bool,
+    /// Threads.
+    #[command(flatten)]
+    threads: ThreadsArgs,
+    /// Output.
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
 }
 
-/// What was found.
-#[derive(Clone, Debug, Default, Serialize)]
-pub struct Compared {
-    /// The source.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct Compared {
     #[serde(serialize_with = "path_as_text")]
-    pub source: PathBuf,
-    /// The dataset's directory.
+    source: PathBuf,
     #[serde(serialize_with = "path_as_text")]
-    pub dataset: PathBuf,
-    /// Whether there is no difference.
-    pub same: bool,
+    dataset: PathBuf,
+    same: bool,
     /// Whether contents were compared; otherwise names and classes were.
-    pub contents: bool,
+    contents: bool,
     /// Why contents were not compared although that was not asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub note: Option<&'static str>,
-    /// Samples in both.
-    pub in_both: u32,
-    /// Paths that only the source has.
-    pub only_in_source: Vec<String>,
-    /// Paths that only the dataset has.
-    pub only_in_dataset: Vec<String>,
-    /// Samples that are not the same in both.
-    pub different: Vec<Difference>,
+    note: Option<&'static str>,
+    in_both: u32,
+    only_in_source: Vec<String>,
+    only_in_dataset: Vec<String>,
+    different: Vec<Difference>,
     /// What the source has that cannot be packed; no difference by itself.
-    pub bad: Vec<Bad>,
+    bad: Vec<Bad>,
     /// Wall-clock time.
-    pub seconds: f64,
+    seconds: f64,
 }
 
-/// A sample that is not the same in both.
-#[derive(Clone, Debug, Serialize)]
-pub struct Difference {
-    /// Its path.
-    pub path: String,
-    /// What differs.
-    pub why: String,
+#[derive(Debug, Serialize)]
+struct Difference {
+    path: String,
+    why: String,
 }
 
-/// Compares a source with a dataset: paths, classes by their names, lengths, and contents. Fields are not compared.
+/// Compares a source with a dataset: paths, classes by their names, lengths, and contents. Fields
+/// are not compared.
 ///
 /// # Errors
-/// See [`Source::scan`] and [`Dataset::open`]; or [`Error::Interrupted`]. Differences are no error but the content of the
-/// report.
-pub fn diff(config: &DiffConfig, shown: Shown, stop: &Stop) -> Result<Compared, Error> {
+/// The source cannot be listed, the dataset cannot be opened; or [`Error::Interrupted`].
+/// Differences are no error but the content of the report.
+pub(crate) fn diff(args: &DiffArgs, stop: &Stop) -> Result<Compared, Error> {
     let start = Instant::now();
-    let dataset = Dataset::open(&config.dataset)?;
-    let workers = Workers::start(config.effort.in_flight)?;
-    let listing = Progress::start(shown, "listing", 0, 0);
-    let catalogue = workers.install(|| config.source.scan(&listing, stop))?;
-    listing.finish();
+    let shown = args.output.shown();
+    let source = args.source.source()?;
+    let dataset = Dataset::open(&args.dataset)?;
+    let workers = Workers::start(args.threads.in_flight())?;
+    let catalogue = source.list(&workers, shown, stop)?;
     let is_transformed = dataset.is_transformed();
+    let contents = !args.names_only && !is_transformed;
+    let Matched { both, only_in_source, only_in_dataset } = Matched::new(&catalogue, &dataset);
+    let source_path = |id| Some(catalogue.sample(id)?.path.to_owned());
     let mut compared = Compared {
-        source: config.source.path.clone(),
-        dataset: config.dataset.clone(),
-        contents: !config.names_only && !is_transformed,
-        note: (!config.names_only && is_transformed)
+        source: source.path,
+        dataset: args.dataset.clone(),
+        contents,
+        note: (!args.names_only && is_transformed)
             .then_some("images were transformed when they were packed: names and classes were compared only"),
+        in_both: u32::try_from(both.len()).unwrap_or(u32::MAX),
+        only_in_source: only_in_source.into_iter().filter_map(source_path).collect(),
+        only_in_dataset: only_in_dataset.into_iter().map(|id| dataset.path_text(id)).collect(),
         ..Compared::default()
     };
-    let ids = (0..dataset.index.len()).map(SampleId);
-    let mut unseen: HashMap<&[u8], SampleId> =
-        ids.map(|id| (dataset.index.path(id).unwrap_or_default(), id)).collect();
-    let mut both = Vec::new();
-    for (id, sample) in (0u32..).map(SampleId).zip(catalogue.samples()) {
-        match unseen.remove(sample.path.as_bytes()) {
-            Some(of_dataset) => both.push((id, of_dataset)),
-            None => compared.only_in_source.push(sample.path.to_owned()),
-        }
-    }
-    let mut unseen: Vec<SampleId> = unseen.into_values().collect();
-    unseen.sort_unstable();
-    compared.only_in_dataset = unseen.into_iter().map(|sample| dataset.path_text(sample)).collect();
-    compared.in_both = u32::try_from(both.len()).unwrap_or(u32::MAX);
-    let bytes = if compared.contents { catalogue.bytes() } else { 0 };
+    let bytes = if contents { catalogue.bytes() } else { 0 };
     let comparing = Comparing {
         catalogue: &catalogue,
         dataset: &dataset,
         files: dataset.shards(stop),
         dictionaries: dataset.dictionaries(),
-        contents: compared.contents,
+        contents,
         memory: Gate::new(MEMORY_BYTES),
-        progress: Progress::start(shown, "comparing", both.len() as u64, bytes),
+        progress: CommandProgress::start(shown, "comparing", both.len() as u64, bytes),
         stop,
     };
     let tasks: Vec<&[(SampleId, SampleId)]> = both.chunks(SAMPLES_PER_TASK).collect();
     let found = workers.each(&tasks, stop, |pairs| comparing.pairs(pairs))?;
     comparing.progress.finish();
     compared.different = found.into_iter().flatten().collect();
-    compared.bad.clone_from(&catalogue.bad);
+    compared.bad = catalogue.bad;
     compared.same = compared.only_in_source.is_empty()
         && compared.only_in_dataset.is_empty()
         && compared.different.is_empty();
@@ -137,7 +125,6 @@ pub fn diff(config: &DiffConfig, shown: Shown, stop: &Stop) -> Result<Compared, 
     Ok(compared)
 }
 
-/// What all threads share.
 struct Comparing<'a> {
     catalogue: &'a Catalogue,
     dataset: &'a Dataset,
@@ -145,12 +132,11 @@ struct Comparing<'a> {
     dictionaries: Dictionaries,
     contents: bool,
     memory: Gate,
-    progress: Progress,
+    progress: CommandProgress,
     stop: &'a Stop,
 }
 
-/// What one thread reads with.
-struct Readers {
+struct CompareMemory {
     source: SourceReader,
     image: Vec<u8>,
     record: ReadMemory,
@@ -160,7 +146,7 @@ struct Readers {
 
 impl Comparing<'_> {
     fn pairs(&self, pairs: &[(SampleId, SampleId)]) -> Result<Vec<Difference>, Error> {
-        let mut readers = Readers {
+        let mut readers = CompareMemory {
             source: SourceReader::default(),
             image: Vec::new(),
             record: ReadMemory::default(),
@@ -189,7 +175,7 @@ impl Comparing<'_> {
         &self,
         sample: &Sample<'_>,
         entry: &Entry,
-        readers: &mut Readers,
+        readers: &mut CompareMemory,
     ) -> Result<Option<String>, Error> {
         let class = self.catalogue.classes.get(sample.label as usize).map_or("", String::as_str);
         let of_dataset = self.dataset.class_text(entry.label);
@@ -203,7 +189,7 @@ impl Comparing<'_> {
         if bytes != expected {
             return Ok(Some(format!("{bytes} bytes in the source, {expected} in the dataset")));
         }
-        let Readers { source, image, .. } = readers;
+        let CompareMemory { source, image, .. } = readers;
         image.clear();
         if let Err(fault) = source.image(sample, image) {
             return Ok(Some(format!("in the source: {fault}")));
@@ -216,12 +202,17 @@ impl Comparing<'_> {
         })
     }
 
-    /// CRC32C of a record as it was before compression; of most the index knows it.
-    fn raw_crc32c(&self, entry: &Entry, readers: &mut Readers) -> Result<Result<u32, RecordFault>, Error> {
+    /// CRC32C of a record as it was before compression. The index has that of an uncompressed
+    /// record.
+    fn raw_crc32c(
+        &self,
+        entry: &Entry,
+        readers: &mut CompareMemory,
+    ) -> Result<Result<u32, RecordFault>, Error> {
         if !entry.codec.is_compressed() {
             return Ok(Ok(entry.crc32c));
         }
-        let Readers { record, raw, zstd, .. } = readers;
+        let CompareMemory { record, raw, zstd, .. } = readers;
         let end = entry.offset.saturating_add(entry.stored_len.into());
         Ok(match self.files.read(entry.shard, entry.offset..end, record)? {
             (_, Some(fault)) => Err(fault.into()),
@@ -230,8 +221,14 @@ impl Comparing<'_> {
     }
 }
 
-impl std::fmt::Display for Compared {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl Printed for Compared {
+    fn exit_code(&self) -> u8 {
+        u8::from(!self.same)
+    }
+}
+
+impl fmt::Display for Compared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for path in &self.only_in_source {
             writeln!(f, "+ {path}")?;
         }

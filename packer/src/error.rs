@@ -1,4 +1,5 @@
-//! What can go wrong, with the path it went wrong at, and the exit code that tells a script which kind it was.
+//! What can go wrong, with the path where it did, and the exit code that tells a script which kind
+//! it was.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,7 +12,7 @@ use crate::catalogue::Bad;
 /// Something went wrong while running a command.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The command line asks for what cannot be; nothing was touched.
+    /// The command line asks for something impossible; nothing was touched.
     #[error("{0}")]
     Usage(String),
     /// The operating system refused.
@@ -19,7 +20,7 @@ pub enum Error {
     Io {
         /// What was tried: "read", "create", ...
         action: &'static str,
-        /// On what.
+        /// The file or folder.
         path: PathBuf,
         /// The refusal.
         source: io::Error,
@@ -32,7 +33,7 @@ pub enum Error {
         /// What is wrong with it.
         fault: String,
     },
-    /// A sample cannot be packed, and it was not asked to leave such samples out.
+    /// A sample cannot be packed, and the command does not leave such samples out.
     #[error("{first}{}\n--on-bad skip leaves such samples out, --on-bad list names all", and_more(*more))]
     Bad {
         /// The first one.
@@ -57,7 +58,7 @@ pub enum Error {
     Damaged {
         /// The damaged file.
         path: PathBuf,
-        /// What is wrong, where.
+        /// What is wrong, and where.
         fault: String,
     },
     /// The dataset's parts do not fit the format's limits.
@@ -93,15 +94,16 @@ pub enum Error {
     Unfinished {
         /// Why it ended.
         source: Box<Error>,
-        /// Where it left what is done.
+        /// The folder with what is complete.
         partial: PathBuf,
-        /// How much that is.
+        /// Number of complete shards.
         shards: usize,
     },
 }
 
 impl Error {
-    /// 1 the run failed, 2 usage, 3 the dataset is damaged, 130 interrupted. (0 is success, 4 and 5 success in part.)
+    /// 1 the run failed, 2 usage, 3 the dataset is damaged, 130 interrupted. (0 is success, 4 and 5
+    /// success in part.)
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         match self {
@@ -120,6 +122,11 @@ impl Error {
             Self::Interrupted => 130,
             Self::Unfinished { source, .. } => source.exit_code(),
         }
+    }
+
+    /// The source, or a part of it, at `path` cannot be packed.
+    pub(crate) fn source(path: &Path, fault: impl std::fmt::Display) -> Self {
+        Self::Source { path: path.to_owned(), fault: fault.to_string() }
     }
 
     /// For `map_err` behind a system call: "cannot `action` `path`".

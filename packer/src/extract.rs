@@ -1,79 +1,85 @@
 //! `extract`: gives the ImageFolder back, byte for byte.
 //!
-//! What is written where follows from the index's paths alone, never from names in a shard, and only below a fresh
-//! folder.
+//! The index's paths alone say what is written where, never names in a shard, and only below a
+//! fresh folder.
 
 use std::collections::BTreeSet;
-use std::fmt::Display;
+use std::fmt::{self, Display};
 use std::fs::{self, File};
 use std::io::Write;
-use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use clap::Args;
 use rustix::fs::{Mode, OFlags, ResolveFlags, openat, openat2};
 use rustix::io::Errno;
 use serde::Serialize;
 use shade_dataset::{Decompressor, Dictionaries, Mismatch, ReadFault, ReadMemory};
+use shade_formats::SampleId;
 use shade_formats::checksum::crc32c;
 use shade_formats::index::{Entry, INDEX_FILE};
 use shade_formats::shard::{MEMBER_HEADER_BYTES, padded_len, parse_fields};
-use shade_formats::{SampleId, ShardId};
 
-use crate::dataset::{Dataset, Shards};
+use crate::args::{JobsArgs, OutputArgs};
+use crate::catalogue::is_safe_path;
+use crate::dataset::Dataset;
 use crate::error::Error;
 use crate::files;
 use crate::interrupt::Stop;
-use crate::pack::Gate;
-use crate::progress::{Progress, Shown};
+use crate::progress::CommandProgress;
 use crate::publish::Partial;
-use crate::report::{human_bytes, megabytes_per_second, path_as_text};
-use crate::spans::{SPANS_MEMORY_BYTES, Span, SpanMemory, cut};
+use crate::report::{Printed, Speed, human_bytes, path_as_text};
+use crate::spans::{Span, SpanReader};
 use crate::workers::Workers;
 
-/// Said of datasets whose images were transformed.
-const TRANSFORMED: &str = "images were transformed when they were packed: the files keep their names, but hold the transformed images";
+/// The note on datasets whose images were transformed.
+const TRANSFORMED: &str = "images were transformed when they were packed: the files keep their names, but hold \
+                           the transformed images";
 
-/// What was given back.
-#[derive(Clone, Debug, Serialize)]
-pub struct Extracted {
-    /// The ImageFolder's directory.
-    #[serde(serialize_with = "path_as_text")]
-    pub folder: PathBuf,
-    /// Number of images written.
-    pub samples: u32,
-    /// Their bytes.
-    pub bytes: u64,
-    /// Number of extra fields written, a file each.
-    pub fields: u64,
-    /// Something to know about the files.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub note: Option<&'static str>,
-    /// Wall-clock time.
-    pub seconds: f64,
-    /// Megabytes (10^6) a second.
-    pub mb_per_s: f64,
+#[derive(Debug, Args)]
+pub(crate) struct ExtractArgs {
+    /// The dataset's directory.
+    dataset: PathBuf,
+    /// The ImageFolder's directory. It must not exist. A sample's fields are written beside its
+    /// image.
+    out: PathBuf,
+    /// Threads.
+    #[command(flatten)]
+    jobs: JobsArgs,
+    /// Output.
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
 }
 
-/// Writes every sample of the dataset in `dir` to its original path below `out`, and its fields beside it.
+#[derive(Debug, Serialize)]
+pub(crate) struct Extracted {
+    #[serde(serialize_with = "path_as_text")]
+    folder: PathBuf,
+    samples: u32,
+    bytes: u64,
+    /// Number of extra fields written, a file each.
+    fields: u64,
+    /// Something to know about the files.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<&'static str>,
+    #[serde(flatten)]
+    speed: Speed,
+}
+
+/// Writes every sample of a dataset to its original path, and its fields beside it.
 ///
 /// The files are not individually synced to disk: the dataset is still there.
 ///
 /// # Errors
-/// There is no dataset, it is damaged, names a path outside `out` or one path twice; a field would take the place of
-/// another file; `out` exists; the operating system refuses; or [`Error::Interrupted`]. Nothing is left behind then.
-pub fn extract(
-    dir: &Path,
-    out: &Path,
-    jobs: NonZeroUsize,
-    shown: Shown,
-    stop: &Stop,
-) -> Result<Extracted, Error> {
+/// There is no dataset, it is damaged, names a path outside the destination or one path twice; a
+/// field would take the place of another file; the destination exists; the operating system
+/// refuses; or [`Error::Interrupted`]. Nothing is left behind then.
+pub(crate) fn extract(args: &ExtractArgs, stop: &Stop) -> Result<Extracted, Error> {
     let start = Instant::now();
-    let dataset = Dataset::open(dir)?;
+    let dataset = Dataset::open(&args.dataset)?;
     let folders = check_paths(&dataset)?;
-    let workers = Workers::start(jobs)?;
-    let mut partial = Partial::create(out)?;
+    let workers = Workers::start(args.jobs.jobs)?;
+    let mut partial = Partial::create(&args.out)?;
     for folder in &folders {
         // Parents come first in the set's order.
         let folder = partial.path().join(folder);
@@ -81,93 +87,66 @@ pub fn extract(
     }
     let shards = dataset.samples_by_shard();
     let bytes = shards.iter().flatten().map(|(_, entry)| u64::from(entry.raw_len)).sum();
-    let ids = (0u32..).map(ShardId).zip(&shards);
-    let spans: Vec<Span> = ids.flat_map(|(shard, samples)| cut(&dataset, shard, samples)).collect();
     let extracting = Extracting {
-        dataset: &dataset,
-        files: dataset.shards(stop),
+        reader: SpanReader::new(&dataset, &shards, stop),
         dictionaries: dataset.dictionaries(),
-        shards: &shards,
         folder: File::open(partial.path()).map_err(Error::io("open", partial.path()))?,
-        memory: Gate::new(SPANS_MEMORY_BYTES),
-        spare: SpanMemory::default(),
-        progress: Progress::start(shown, "extracting", dataset.index.len().into(), bytes),
-        stop,
+        progress: CommandProgress::start(
+            args.output.shown(),
+            "extracting",
+            dataset.index.len().into(),
+            bytes,
+        ),
     };
+    let spans = dataset.shard_ids().flat_map(|shard| extracting.reader.spans_of(shard));
+    let spans: Vec<Span> = spans.filter(|span| !span.samples.is_empty()).collect();
     let fields = workers.each(&spans, stop, |span| extracting.span(span))?.into_iter().sum();
     extracting.progress.finish();
     partial.publish()?;
-    let seconds = start.elapsed().as_secs_f64();
     Ok(Extracted {
-        folder: out.to_owned(),
+        folder: args.out.clone(),
         samples: dataset.index.len(),
         bytes,
         fields,
         note: dataset.is_transformed().then_some(TRANSFORMED),
-        seconds,
-        mb_per_s: megabytes_per_second(bytes, seconds),
+        speed: Speed::since(start, bytes),
     })
 }
 
-/// What all threads share.
 struct Extracting<'a> {
-    dataset: &'a Dataset,
-    files: Shards<'a>,
+    reader: SpanReader<'a>,
     dictionaries: Dictionaries,
-    shards: &'a [Vec<(SampleId, Entry)>],
-    /// Where everything goes.
+    /// Everything is written below it.
     folder: File,
-    memory: Gate,
-    spare: SpanMemory,
-    progress: Progress,
-    stop: &'a Stop,
+    progress: CommandProgress,
 }
 
 impl Extracting<'_> {
     /// Writes the samples of a span; gives the number of their fields.
     fn span(&self, span: &Span) -> Result<u64, Error> {
-        let samples = self.shards.get(span.shard.index()).and_then(|shard| shard.get(span.samples.clone()));
-        let samples = samples.unwrap_or_default();
-        if samples.is_empty() {
-            return Ok(0);
-        }
-        let room = self.memory.pass(span.len(), self.stop)?;
-        let mut memory = self.spare.take();
-        let (bytes, fault) = self.files.read(span.shard, span.bytes.clone(), &mut memory)?;
-        if let Some(fault) = fault.filter(ReadFault::is_not_the_record_s) {
-            return Err(fault.into());
-        }
-        let shard = self.dataset.shard_path(span.shard);
-        let mut zstd = (Decompressor::new(self.dictionaries.clone()), Vec::new());
-        let mut again = ReadMemory::default();
-        let mut fields = 0;
-        for (sample, entry) in samples {
-            self.stop.check()?;
-            let extent = self.dataset.extent(*sample, entry);
-            let place = |at: u64| usize::try_from(at.saturating_sub(span.bytes.start)).unwrap_or(usize::MAX);
-            let got = match bytes.get(place(extent.start)..place(extent.end)) {
-                Some(bytes) => Ok(bytes),
-                // Behind a byte that cannot be read all may be in order; and a damaged index may have samples overlap.
-                None => match self.files.read(span.shard, extent, &mut again)? {
-                    (bytes, None) => Ok(&*bytes),
-                    (_, Some(fault)) => Err(fault),
-                },
-            };
-            let damaged = |fault: &dyn Display| Error::Damaged {
-                path: shard.clone(),
-                fault: format!(
-                    "sample {sample} ({}) at byte {}: {fault}",
-                    self.dataset.path_text(*sample),
-                    entry.offset
-                ),
-            };
-            let got = got.map_err(|fault| damaged(&format_args!("cannot be read: {fault}")))?;
-            fields += self.sample(*sample, entry, got, &mut zstd, &damaged)?;
-            self.progress.add(1, entry.raw_len.into());
-        }
-        self.spare.give_back(memory);
-        drop(room);
-        Ok(fields)
+        let dataset = self.reader.dataset;
+        self.reader.read(span, |samples, bytes, fault| {
+            if let Some(fault) = fault.filter(ReadFault::is_not_the_record_s) {
+                return Err(fault.into());
+            }
+            let mut zstd = (Decompressor::new(self.dictionaries.clone()), Vec::new());
+            let mut again = ReadMemory::default();
+            let mut fields = 0;
+            for (sample, entry) in samples {
+                self.reader.stop.check()?;
+                let damaged = |fault: &dyn Display| {
+                    let (path, offset) = (dataset.path_text(*sample), entry.offset);
+                    let fault = format!("sample {sample} ({path}) at byte {offset}: {fault}");
+                    Error::Damaged { path: dataset.shard_path(span.shard), fault }
+                };
+                let extent = dataset.extent(*sample, entry);
+                let read = self.reader.sample((span, bytes), extent, &mut again)?;
+                let read = read.map_err(|fault| damaged(&format_args!("cannot be read: {fault}")))?;
+                fields += self.sample(*sample, entry, read, &mut zstd, &damaged)?;
+                self.progress.add(1, entry.raw_len.into());
+            }
+            Ok(fields)
+        })
     }
 
     /// Writes a sample and its fields; gives their number. `bytes` are those of its extent.
@@ -179,8 +158,8 @@ impl Extracting<'_> {
         (zstd, raw): &mut (Decompressor, Vec<u8>),
         damaged: &dyn Fn(&dyn Display) -> Error,
     ) -> Result<u64, Error> {
-        let index = &self.dataset.index;
-        let path = self.dataset.path_text(sample);
+        let index = &self.reader.dataset.index;
+        let path = self.reader.dataset.path_text(sample);
         let data = bytes.get(MEMBER_HEADER_BYTES..).unwrap_or_default();
         let stored = data.get(..entry.stored_len as usize).unwrap_or_default();
         let record = zstd.unpack(stored, entry, raw).map_err(|fault| damaged(&fault))?;
@@ -200,10 +179,10 @@ impl Extracting<'_> {
         Ok(fields.len() as u64)
     }
 
-    /// Makes a file that is not there. `taken` says why it may be.
+    /// Makes a file. `taken` says what it means if the file exists.
     fn write(&self, path: &str, bytes: &[u8], taken: &dyn Fn() -> String) -> Result<(), Error> {
         match create_below(&self.folder, path) {
-            // Not synced, so an error that the store tells when the file is closed is told nowhere else.
+            // There is no sync, so the store tells of errors only when the file is closed.
             Ok(mut file) => file
                 .write_all(bytes)
                 .and_then(|()| files::close(file))
@@ -214,7 +193,8 @@ impl Extracting<'_> {
     }
 }
 
-/// Creates the file `path` below `folder`; whoever plants a link there meanwhile does not lead it elsewhere.
+/// Creates the file `path` below `folder`. A link that somebody plants there meanwhile does not
+/// lead it elsewhere.
 fn create_below(folder: &File, path: &str) -> Result<File, Errno> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mode = Mode::from_raw_mode(0o666);
@@ -225,7 +205,7 @@ fn create_below(folder: &File, path: &str) -> Result<File, Errno> {
     }
 }
 
-/// Where a field of the sample at `path` goes.
+/// The path of a field of the sample at `path`.
 fn field_path(path: &str, name: &str) -> String {
     let file = path.rfind('/').map_or(0, |slash| slash + 1);
     let stem = match path.rfind('.') {
@@ -235,13 +215,13 @@ fn field_path(path: &str, name: &str) -> String {
     format!("{stem}.{name}")
 }
 
-/// Makes certain that no sample's path leads out of the folder they will be joined to, and that each has its own; gives the
-/// folders they need, parents before what is in them.
+/// Makes certain that no sample's path leads out of the folder it will be joined to, and that each
+/// sample has its own. Gives the folders that the paths need, parents first.
 fn check_paths(dataset: &Dataset) -> Result<BTreeSet<&str>, Error> {
     let refuse = |fault| Error::Damaged { path: dataset.dir.join(INDEX_FILE), fault };
     let mut paths = Vec::with_capacity(dataset.index.len() as usize);
     let mut folders = BTreeSet::new();
-    for sample in (0..dataset.index.len()).map(SampleId) {
+    for sample in dataset.ids() {
         let bytes = dataset.index.path(sample).unwrap_or_default();
         let path = std::str::from_utf8(bytes).ok().filter(|path| is_safe_path(path)).ok_or_else(|| {
             let text = String::from_utf8_lossy(bytes);
@@ -272,40 +252,22 @@ fn check_paths(dataset: &Dataset) -> Result<BTreeSet<&str>, Error> {
     }
 }
 
-/// Whether this is a relative path of plain names: no root, no `.` or `..`, no empty name, no NUL.
-pub(crate) fn is_safe_path(path: &str) -> bool {
-    !path.contains('\0') && path.split('/').all(|part| !matches!(part, "" | "." | ".."))
-}
+impl Printed for Extracted {}
 
-impl std::fmt::Display for Extracted {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl Display for Extracted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(note) = self.note {
             writeln!(f, "note: {note}")?;
         }
         let (folder, samples, bytes) = (self.folder.display(), self.samples, human_bytes(self.bytes));
         let fields = if self.fields == 0 { String::new() } else { format!(", {} fields", self.fields) };
-        write!(
-            f,
-            "{folder}: {samples} files, {bytes}{fields} in {:.1} s, {:.1} MB/s",
-            self.seconds, self.mb_per_s
-        )
+        write!(f, "{folder}: {samples} files, {bytes}{fields} in {}", self.speed)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{field_path, is_safe_path};
-
-    #[test]
-    fn only_plain_relative_paths_are_safe() {
-        for path in ["cat/1.png", "a", ".hidden/x.jpg", "a b/..x/y", "a/...", "ü/ü.png"] {
-            assert!(is_safe_path(path), "{path}");
-        }
-        for path in ["", "/", "/etc/passwd", "..", "a/../b", "../a", ".", "./a", "a/.", "a//b", "a/", "a\0b"]
-        {
-            assert!(!is_safe_path(path), "{path:?}");
-        }
-    }
+    use super::field_path;
 
     #[test]
     fn fields_lie_beside_their_image() {

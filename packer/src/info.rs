@@ -1,147 +1,117 @@
 //! `info`: what a dataset holds, from its index alone.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-use shade_formats::index::Codec;
-use shade_formats::{SampleId, ShardId};
 
 use crate::dataset::Dataset;
 use crate::error::Error;
-use crate::options::Options;
-use crate::report::{human_bytes, path_as_text};
+use crate::options::PackOptions;
+use crate::report::{Printed, human_bytes, path_as_text};
 use crate::times::Times;
 
 /// Classes listed to people; programs get all.
 const CLASSES_SHOWN: usize = 20;
 
-/// What a dataset holds.
-#[derive(Clone, Debug, Serialize)]
-pub struct Info {
-    /// Its directory.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct Info {
     #[serde(serialize_with = "path_as_text")]
-    pub dataset: PathBuf,
+    dataset: PathBuf,
     /// What identifies its content, in hexadecimal.
-    pub content_id: String,
-    /// Number of samples.
-    pub samples: u32,
-    /// Number of shards.
-    pub shards: u32,
-    /// Bytes of all shards.
-    pub shard_bytes: u64,
+    content_id: String,
+    samples: u32,
+    shards: u32,
+    shard_bytes: u64,
     /// Bytes of all records as stored, without tar's headers and padding.
-    pub stored_bytes: u64,
-    /// Bytes of all records as they were in the source.
-    pub raw_bytes: u64,
-    /// Records stored compressed.
-    pub compressed: u64,
+    stored_bytes: u64,
+    /// Bytes of all records before compression.
+    raw_bytes: u64,
+    compressed: u64,
     /// zstd dictionaries that compressed records need.
-    pub dictionaries: usize,
-    /// Their bytes.
-    pub dictionary_bytes: usize,
-    /// Samples with extra fields.
-    pub with_fields: u64,
+    dictionaries: usize,
+    dictionary_bytes: usize,
+    with_fields: u64,
     /// Bytes of extra fields, with tar's headers and padding.
-    pub fields_bytes: u64,
-    /// Samples whose members are named by another number than their id, as merging, appending and skipping leave them.
-    pub own_keys: u64,
-    /// Samples whose source files' lengths and times are known, so that create and append notice when they change.
-    pub times_known: u64,
-    /// Sizes of the records as stored.
-    pub record_bytes: RecordBytes,
+    fields_bytes: u64,
+    /// Samples whose members are named by another number than their id, as merging, appending and
+    /// skipping leave them.
+    own_keys: u64,
+    /// Samples whose source files' lengths and times are known, so that create and append notice
+    /// when they change.
+    times_known: u64,
+    record_bytes: RecordBytes,
     /// Number of samples of each kind of image.
-    pub media: BTreeMap<&'static str, u64>,
+    media: BTreeMap<&'static str, u64>,
     /// Classes in order of their labels.
-    pub classes: Vec<Class>,
-    /// How the dataset was packed.
-    pub options: serde_json::Value,
+    classes: Vec<ClassCount>,
+    options: serde_json::Value,
 }
 
-/// How large records are, in bytes.
+/// How large records are, in bytes. Percentiles are nearest ranks.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
-pub struct RecordBytes {
-    /// The mean.
-    pub mean: f64,
-    /// The smallest.
-    pub min: u32,
-    /// At most this in half of the records.
-    pub p50: u32,
-    /// At most this in 90 of 100 records.
-    pub p90: u32,
-    /// At most this in 99 of 100 records.
-    pub p99: u32,
-    /// The largest.
-    pub max: u32,
+struct RecordBytes {
+    mean: f64,
+    min: u32,
+    p50: u32,
+    p90: u32,
+    p99: u32,
+    max: u32,
 }
 
-/// A class and how often it occurs.
-#[derive(Clone, Debug, Serialize)]
-pub struct Class {
-    /// Its name.
-    pub name: String,
-    /// Its samples.
-    pub samples: u32,
+#[derive(Debug, Serialize)]
+struct ClassCount {
+    name: String,
+    samples: u32,
 }
 
 /// Describes the dataset in `dir`.
 ///
 /// # Errors
-/// See [`Dataset::open`].
-pub fn info(dir: &Path) -> Result<Info, Error> {
-    let Dataset { index, .. } = Dataset::open(dir)?;
-    let mut classes: Vec<Class> = (0..index.class_count())
-        .map(|label| String::from_utf8_lossy(index.class_name(label).unwrap_or_default()).into_owned())
-        .map(|name| Class { name, samples: 0 })
-        .collect();
-    let mut media = BTreeMap::new();
-    let mut sizes = Vec::with_capacity(index.len() as usize);
-    let (mut raw_bytes, mut compressed) = (0u64, 0u64);
-    let (mut with_fields, mut fields_bytes, mut own_keys) = (0u64, 0u64, 0u64);
-    for sample in (0..index.len()).map(SampleId) {
-        let Some(entry) = index.entry(sample) else { continue };
-        own_keys += u64::from(index.key(sample) != sample.0);
-        if let Some(fields) = index.fields(sample) {
-            with_fields += 1;
-            fields_bytes += fields.len;
-        }
-        if let Some(class) = classes.get_mut(entry.label as usize) {
-            class.samples += 1;
-        }
-        *media.entry(entry.media.name()).or_insert(0) += 1;
-        sizes.push(entry.stored_len);
-        raw_bytes += u64::from(entry.raw_len);
-        compressed += u64::from(entry.codec != Codec::None);
-    }
-    let stored_bytes = sizes.iter().copied().map(u64::from).sum();
-    let shards = (0..index.shard_count()).filter_map(|shard| index.shard(ShardId(shard)));
-    Ok(Info {
+/// It cannot be opened.
+pub(crate) fn info(dir: &Path) -> Result<Info, Error> {
+    let dataset = Dataset::open(dir)?;
+    let index = &dataset.index;
+    let class = |label| ClassCount { name: dataset.class_text(label), samples: 0 };
+    let mut info = Info {
         dataset: dir.to_owned(),
         content_id: index.content_id().to_string(),
         samples: index.len(),
         shards: index.shard_count(),
-        shard_bytes: shards.map(|shard| shard.bytes).sum(),
-        stored_bytes,
-        raw_bytes,
-        compressed,
+        shard_bytes: dataset.shard_rows().map(|shard| shard.bytes).sum(),
         dictionaries: index.dictionaries().count(),
         dictionary_bytes: index.dictionaries().map(<[u8]>::len).sum(),
-        with_fields,
-        fields_bytes,
-        own_keys,
-        times_known: Times::read(dir)?.known(&index),
-        record_bytes: RecordBytes::of(sizes, stored_bytes),
-        media,
-        classes,
-        // Another tool may have written text that is not JSON; it is shown as it is.
-        options: serde_json::from_str(index.options()).unwrap_or_else(|_| index.options().into()),
-    })
+        times_known: Times::read(dir)?.known(index),
+        classes: (0..index.class_count()).map(class).collect(),
+        options: dataset.options(),
+        ..Info::default()
+    };
+    let mut sizes = Vec::with_capacity(index.len() as usize);
+    for sample in dataset.ids() {
+        let Some(entry) = index.entry(sample) else { continue };
+        info.own_keys += u64::from(index.key(sample) != sample.0);
+        if let Some(fields) = index.fields(sample) {
+            info.with_fields += 1;
+            info.fields_bytes += fields.len;
+        }
+        if let Some(class) = info.classes.get_mut(entry.label as usize) {
+            class.samples += 1;
+        }
+        *info.media.entry(entry.media.name()).or_insert(0) += 1;
+        sizes.push(entry.stored_len);
+        info.stored_bytes += u64::from(entry.stored_len);
+        info.raw_bytes += u64::from(entry.raw_len);
+        info.compressed += u64::from(entry.codec.is_compressed());
+    }
+    info.record_bytes = RecordBytes::of(sizes, info.stored_bytes);
+    Ok(info)
 }
 
 impl RecordBytes {
     fn of(mut sizes: Vec<u32>, total: u64) -> Self {
         sizes.sort_unstable();
-        // The nearest rank: the smallest size that `percent` of the records do not exceed.
+        // The smallest size that `percent` of the records do not exceed.
         let at = |percent: usize| {
             let rank = (sizes.len() * percent).div_ceil(100);
             sizes.get(rank.saturating_sub(1)).copied().unwrap_or_default()
@@ -153,9 +123,9 @@ impl RecordBytes {
 }
 
 impl Info {
-    /// What compression saves and costs here, or would; `None` where neither is worth a word.
+    /// What compression saves and costs here, or would; `None` if there is nothing to say.
     fn compression_text(&self) -> Option<String> {
-        let is_raw = Options::all(&self.options.to_string()).iter().any(Options::stores_pixels);
+        let is_raw = PackOptions::all(&self.options.to_string()).iter().any(PackOptions::stores_pixels);
         let saved = self.raw_bytes.saturating_sub(self.stored_bytes).saturating_mul(100);
         match (self.compressed, saved.checked_div(self.raw_bytes)) {
             (0, _) if is_raw => Some(
@@ -170,8 +140,10 @@ impl Info {
     }
 }
 
-impl std::fmt::Display for Info {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl Printed for Info {}
+
+impl fmt::Display for Info {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "dataset     {}", self.dataset.display())?;
         writeln!(f, "content id  {}", self.content_id)?;
         writeln!(f, "samples     {}", self.samples)?;
@@ -192,7 +164,9 @@ impl std::fmt::Display for Info {
             writeln!(f, "keys        of {} samples are not their ids", self.own_keys)?;
         }
         writeln!(f, "times       known of the source files of {} samples", self.times_known)?;
-        for transform in Options::all(&self.options.to_string()).iter().filter_map(Options::transform_text) {
+        for transform in
+            PackOptions::all(&self.options.to_string()).iter().filter_map(PackOptions::transform_text)
+        {
             writeln!(f, "transform   {transform}")?;
         }
         let RecordBytes { mean, min, p50, p90, p99, max } = self.record_bytes;

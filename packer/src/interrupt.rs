@@ -1,10 +1,11 @@
-//! A request to stop, looked at between records: from a signal handler, or from a worker that failed.
+//! A request to stop, looked at between records: from a signal handler, or from a worker that
+//! failed.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::error::Error;
 
-/// Whether a command should end early. One command's; it is never taken back.
+/// Whether a command should end early. It is never taken back.
 #[derive(Debug, Default)]
 pub struct Stop {
     requested: AtomicBool,
@@ -12,12 +13,12 @@ pub struct Stop {
 }
 
 impl Stop {
-    /// Asks to stop; says whether somebody had asked before.
+    /// Asks to stop; says whether that was asked before.
     pub fn request(&self) -> bool {
         self.requested.swap(true, Ordering::Relaxed)
     }
 
-    /// Ends the other workers, as one has failed. Does not count as a request.
+    /// Ends the other workers after one has failed. Does not count as a request.
     pub(crate) fn abandon(&self) {
         self.abandoned.store(true, Ordering::Relaxed);
     }

@@ -1,40 +1,49 @@
-//! `ls`: one line for each sample, written as they come: the index is all that is in memory.
+//! `ls`: one line for each sample, written one by one: only the index is in memory.
 
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::PathBuf;
 
+use clap::Args;
 use serde::Serialize;
 use shade_formats::index::{Codec, Entry};
 use shade_formats::{SampleId, ShardId};
 
 use crate::dataset::Dataset;
 use crate::error::Error;
+use crate::report::Outcome;
 
-/// Which samples are listed, and how.
-#[derive(Clone, Debug, Default)]
-pub struct LsConfig {
-    /// Only samples of the class with this name.
-    pub class: Option<String>,
-    /// Only samples in this shard.
-    pub shard: Option<u32>,
-    /// Tell all that the index knows.
-    pub long: bool,
-    /// A JSON object a line.
-    pub json: bool,
+#[derive(Debug, Args)]
+pub(crate) struct LsArgs {
+    /// The dataset's directory.
+    dataset: PathBuf,
+    /// List samples of the class with this name only.
+    #[arg(long, value_name = "NAME")]
+    class: Option<String>,
+    /// List samples in this shard only, counted from 0.
+    #[arg(long, value_name = "N")]
+    shard: Option<u32>,
+    /// Tell more than id, label and path: class, shard's name, offset, bytes stored, bytes raw,
+    /// codec, kind of image, width x height (0 where unknown), key, bytes of fields.
+    ///
+    /// Columns are separated by tabs; control characters in names are spelled as in "\n".
+    #[arg(short, long)]
+    long: bool,
+    /// Print a JSON object a line.
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
-/// A listing that is ready to be written.
+/// A listing, written line by line.
 #[derive(Debug)]
-pub struct Listing {
+pub(crate) struct Listing {
     dataset: Dataset,
-    config: LsConfig,
-    /// The labels of [`LsConfig::class`].
+    args: LsArgs,
+    /// The labels of `--class`: several classes may have one name.
     labels: Option<Vec<u32>>,
 }
 
-/// A line.
 #[derive(Serialize)]
-struct Row<'a> {
+struct SampleLine<'a> {
     id: u32,
     label: u32,
     path: &'a str,
@@ -42,7 +51,7 @@ struct Row<'a> {
     more: Option<More<'a>>,
 }
 
-/// The rest of a long line.
+/// What `--long` adds.
 #[derive(Serialize)]
 struct More<'a> {
     class: &'a str,
@@ -55,51 +64,51 @@ struct More<'a> {
     width: u16,
     height: u16,
     key: u32,
-    /// Their bytes in the shard.
     fields_bytes: u64,
 }
 
-/// Prepares to list the dataset in `dir`.
+/// Prepares to list a dataset.
 ///
 /// # Errors
-/// See [`Dataset::open`]; or there is no such class or shard: usage.
-pub fn ls(dir: &Path, config: LsConfig) -> Result<Listing, Error> {
-    let dataset = Dataset::open(dir)?;
-    let labels = config.class.as_ref().map(|class| {
-        let is_it = |label: &u32| dataset.index.class_name(*label) == Some(class.as_bytes());
-        (0..dataset.index.class_count()).filter(is_it).collect::<Vec<u32>>()
+/// It cannot be opened; or there is no such class or shard: usage.
+pub(crate) fn ls(args: LsArgs) -> Result<Listing, Error> {
+    let dataset = Dataset::open(&args.dataset)?;
+    let dir = args.dataset.display();
+    let labels = args.class.as_ref().map(|class| {
+        let named = (0..).zip(dataset.class_names()).filter(|(_, name)| *name == class.as_bytes());
+        named.map(|(label, _)| label).collect::<Vec<u32>>()
     });
-    if let (Some(class), Some([])) = (&config.class, labels.as_deref()) {
-        return Err(Error::Usage(format!("{} has no class '{class}'", dir.display())));
+    if let (Some(class), Some([])) = (&args.class, labels.as_deref()) {
+        return Err(Error::Usage(format!("{dir} has no class '{class}'")));
     }
     let shards = dataset.index.shard_count();
-    if let Some(shard) = config.shard.filter(|&shard| shard >= shards) {
-        let text = format!("{} has no shard {shard}: it has {shards}, from 0 on", dir.display());
-        return Err(Error::Usage(text));
+    if let Some(shard) = args.shard.filter(|&shard| shard >= shards) {
+        return Err(Error::Usage(format!("{dir} has no shard {shard}: it has {shards}, from 0 on")));
     }
-    Ok(Listing { dataset, config, labels })
+    Ok(Listing { dataset, args, labels })
 }
 
-impl Listing {
-    /// Writes all lines.
-    ///
-    /// # Errors
-    /// `out` refuses.
-    pub fn write(&self, out: &mut dyn Write) -> io::Result<()> {
-        let index = &self.dataset.index;
-        for sample in (0..index.len()).map(SampleId) {
-            let Some(entry) = index.entry(sample) else { continue };
-            let is_wanted = self.labels.as_ref().is_none_or(|labels| labels.contains(&entry.label))
-                && self.config.shard.is_none_or(|shard| entry.shard == ShardId(shard));
-            if is_wanted {
+impl Outcome for Listing {
+    fn is_listing(&self) -> bool {
+        true
+    }
+
+    fn write(&self, _: bool, out: &mut dyn Write) -> io::Result<()> {
+        for sample in self.dataset.ids() {
+            let Some(entry) = self.dataset.index.entry(sample) else { continue };
+            let is_listed = self.labels.as_ref().is_none_or(|labels| labels.contains(&entry.label))
+                && self.args.shard.is_none_or(|shard| entry.shard == ShardId(shard));
+            if is_listed {
                 self.line(sample, &entry, out)?;
             }
         }
         out.flush()
     }
+}
 
+impl Listing {
     fn line(&self, sample: SampleId, entry: &Entry, out: &mut dyn Write) -> io::Result<()> {
-        let (index, long) = (&self.dataset.index, self.config.long);
+        let (index, long) = (&self.dataset.index, self.args.long);
         let path = String::from_utf8_lossy(index.path(sample).unwrap_or_default());
         let class = String::from_utf8_lossy(index.class_name(entry.label).unwrap_or_default());
         let more = long.then(|| More {
@@ -115,13 +124,13 @@ impl Listing {
             key: index.key(sample),
             fields_bytes: index.fields(sample).map_or(0, |fields| fields.len),
         });
-        let row = Row { id: sample.0, label: entry.label, path: &path, more };
-        if self.config.json {
-            serde_json::to_writer(&mut *out, &row)?;
+        let line = SampleLine { id: sample.0, label: entry.label, path: &path, more };
+        if self.args.json {
+            serde_json::to_writer(&mut *out, &line)?;
             return out.write_all(b"\n");
         }
-        write!(out, "{}\t{}\t{}", row.id, row.label, one_line(row.path))?;
-        if let Some(more) = row.more {
+        write!(out, "{}\t{}\t{}", line.id, line.label, one_line(line.path))?;
+        if let Some(more) = line.more {
             let More { class, shard, offset, stored_bytes, raw_bytes, codec, media, width, height, .. } =
                 more;
             let (class, shard) = (one_line(class), one_line(shard));
@@ -141,7 +150,8 @@ fn codec_name(codec: Codec) -> &'static str {
     }
 }
 
-/// The text with its tabs, line ends and other control characters spelled out, so that lines and columns stay what they are.
+/// The text with its tabs, line ends and other control characters spelled out, so that lines and
+/// columns stay what they are.
 fn one_line(text: &str) -> std::borrow::Cow<'_, str> {
     if !text.contains(char::is_control) {
         return text.into();

@@ -17,33 +17,32 @@ fn main() -> ExitCode {
     let on_signal = Arc::clone(&stop);
     let handler = ctrlc::set_handler(move || {
         if on_signal.request() {
-            // Asked twice: whatever hangs, such as a dead server, is not waited for.
+            // The second Ctrl-C does not wait for what hangs, such as a dead server.
             std::process::exit(Error::Interrupted.exit_code().into());
         }
     });
-    let json = cli.json();
-    // Without a handler a signal ends the process at once; what was begun then stays as OUT.part-ID.
-    let result = handler.map_err(|fault| format!("warning: cannot catch Ctrl-C: {fault}"));
-    if let Err(warning) = result {
-        let _ = writeln!(std::io::stderr(), "shade-pack: {warning}");
+    // Without a handler a signal ends the process at once and leaves OUT.part-ID behind.
+    if let Err(fault) = handler {
+        complain(&format_args!("warning: cannot catch Ctrl-C: {fault}"));
     }
-    match cli.run(&stop) {
-        Ok(report) => {
-            match report.write(json, &mut BufWriter::new(std::io::stdout().lock())) {
-                Ok(()) => ExitCode::from(report.exit_code()),
-                // The reader of our output went away: it has what it wanted of a listing, and nobody is left to tell.
-                Err(fault) if fault.kind() == ErrorKind::BrokenPipe && report.is_listing() => {
-                    ExitCode::SUCCESS
-                }
-                Err(fault) => {
-                    let _ = writeln!(std::io::stderr(), "shade-pack: cannot write the result: {fault}");
-                    ExitCode::FAILURE
-                }
-            }
-        }
+    let (json, outcome) = match cli.run(&stop) {
+        Ok(done) => done,
         Err(fault) => {
-            let _ = writeln!(std::io::stderr().lock(), "shade-pack: {fault}");
-            ExitCode::from(fault.exit_code())
+            complain(&fault);
+            return ExitCode::from(fault.exit_code());
+        }
+    };
+    match outcome.write(json, &mut BufWriter::new(std::io::stdout().lock())) {
+        Ok(()) => ExitCode::from(outcome.exit_code()),
+        // The reader of a listing has seen what it wanted and gone away.
+        Err(fault) if fault.kind() == ErrorKind::BrokenPipe && outcome.is_listing() => ExitCode::SUCCESS,
+        Err(fault) => {
+            complain(&format_args!("cannot write the result: {fault}"));
+            ExitCode::FAILURE
         }
     }
+}
+
+fn complain(what: &dyn std::fmt::Display) {
+    let _ = writeln!(std::io::stderr(), "shade-pack: {what}");
 }

@@ -1,71 +1,70 @@
 //! `merge`: several datasets become one.
 //!
-//! Records are not touched: shards are copied or linked under new numbers, and the index is put together from the others.
+//! Records are not touched: shards are copied or linked under new numbers, and the index is put
+//! together from the others.
 
 use std::collections::{BTreeSet, HashMap};
+use std::fmt;
 use std::fs::{self, File};
 use std::io;
-use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use clap::Args;
 use serde::Serialize;
 use shade_formats::index::{INDEX_FILE, Index};
-use shade_formats::{SampleId, ShardId};
+use shade_formats::{FormatError, ShardId};
 
+use crate::args::{JobsArgs, OutputArgs};
 use crate::assemble::{Assembled, Assembly};
 use crate::dataset::Dataset;
 use crate::error::Error;
 use crate::files;
 use crate::interrupt::Stop;
-use crate::options::Options;
+use crate::options::{PackOptions, TOOL};
 use crate::plan::shard_name;
-use crate::progress::{Progress, Shown};
+use crate::progress::CommandProgress;
 use crate::publish::Partial;
-use crate::report::{human_bytes, megabytes_per_second, path_as_text};
+use crate::report::{Printed, Speed, human_bytes, path_as_text};
 use crate::times::Times;
 use crate::workers::Workers;
 
-/// How to merge.
-#[derive(Clone, Debug)]
-pub struct MergeConfig {
-    /// The new dataset's directory, which must not exist.
-    pub out: PathBuf,
-    /// What is merged, in the order of the new ids.
-    pub datasets: Vec<PathBuf>,
-    /// Whether shards are linked instead of copied.
-    pub link: bool,
-    /// Shards copied at a time.
-    pub jobs: NonZeroUsize,
+#[derive(Debug, Args)]
+pub(crate) struct MergeArgs {
+    /// The new dataset's directory. It must not exist.
+    out: PathBuf,
+    /// What is merged. Ids follow one another in this order; classes are those of all, by name.
+    #[arg(required = true)]
+    datasets: Vec<PathBuf>,
+    /// Link shards instead of copying them: takes no room, but needs one file system. Shards are
+    /// never changed in place.
+    #[arg(long)]
+    link: bool,
+    /// Threads.
+    #[command(flatten)]
+    jobs: JobsArgs,
+    /// Output.
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
 }
 
-/// What was made.
-#[derive(Clone, Debug, Serialize)]
-pub struct Merged {
-    /// Its directory.
+#[derive(Debug, Serialize)]
+pub(crate) struct Merged {
     #[serde(serialize_with = "path_as_text")]
-    pub dataset: PathBuf,
+    dataset: PathBuf,
     /// What identifies its content, in hexadecimal.
-    pub content_id: String,
-    /// Number of datasets that went in.
-    pub merged: usize,
-    /// Number of samples.
-    pub samples: u32,
-    /// Number of classes.
-    pub classes: u32,
-    /// Number of shards.
-    pub shards: u32,
+    content_id: String,
+    merged: usize,
+    samples: u32,
+    classes: u32,
+    shards: u32,
     /// Whether its shards are links to those of the others.
-    pub linked: bool,
-    /// Bytes of all shards.
-    pub bytes: u64,
-    /// Wall-clock time.
-    pub seconds: f64,
-    /// Megabytes (10^6) a second.
-    pub mb_per_s: f64,
+    linked: bool,
+    bytes: u64,
+    #[serde(flatten)]
+    speed: Speed,
 }
 
-/// A shard and what becomes of it.
 struct Move {
     from: PathBuf,
     to: PathBuf,
@@ -73,52 +72,52 @@ struct Move {
     records: u32,
 }
 
-/// Merges datasets. Classes are those of all, sorted by the bytes of their names; ids follow one another.
+/// Merges datasets. Classes are those of all, sorted by the bytes of their names; ids follow one
+/// another.
 ///
 /// # Errors
-/// One of them cannot be opened; two have the same path; a shard is not as long as its index says or cannot be copied; the
-/// destination exists; or [`Error::Interrupted`]. There is no dataset then.
-pub fn merge(config: &MergeConfig, shown: Shown, stop: &Stop) -> Result<Merged, Error> {
+/// One of them cannot be opened; two have the same path; a shard is not as long as its index says
+/// or cannot be copied; the destination exists; or [`Error::Interrupted`]. There is no dataset
+/// then.
+pub(crate) fn merge(args: &MergeArgs, stop: &Stop) -> Result<Merged, Error> {
     let start = Instant::now();
     let datasets: Vec<Dataset> =
-        config.datasets.iter().map(|dir| Dataset::open(dir)).collect::<Result<_, _>>()?;
+        args.datasets.iter().map(|dir| Dataset::open(dir)).collect::<Result<_, _>>()?;
     refuse_twice(&datasets)?;
-    let classes = classes_of(&datasets);
+    let classes: BTreeSet<&[u8]> = datasets.iter().flat_map(Dataset::class_names).collect();
+    let classes: Vec<&[u8]> = classes.into_iter().collect();
     refuse_stale_labels(&datasets, &classes)?;
     // Before anything is copied: what cannot be read is told at once.
     let times: Vec<Times> =
         datasets.iter().map(|dataset| Times::read(&dataset.dir)).collect::<Result<_, _>>()?;
-    let workers = Workers::start(config.jobs)?;
-    let mut partial = Partial::create(&config.out)?;
+    let workers = Workers::start(args.jobs.jobs)?;
+    let mut partial = Partial::create(&args.out)?;
     let moves = moves(&datasets, partial.path());
     let bytes = moves.iter().map(|shard| shard.bytes).sum();
     let records = datasets.iter().map(|dataset| u64::from(dataset.index.len())).sum();
-    let progress = Progress::start(shown, "merging", records, bytes);
+    let progress = CommandProgress::start(args.output.shown(), "merging", records, bytes);
     workers.each(&moves, stop, |shard| {
-        shard.make(config.link)?;
+        shard.make(args.link)?;
         progress.add(shard.records.into(), shard.bytes);
         Ok(())
     })?;
-    let assembled = assemble(&datasets, &times, &classes)
-        .map_err(|source| Error::Index { path: config.out.clone(), source })?;
+    let fault = |source| Error::Index { path: args.out.clone(), source };
+    let assembled = assemble(&datasets, &times, &classes).map_err(fault)?;
     assembled.write(partial.path(), true)?;
-    let index =
-        Index::open(assembled.index).map_err(|source| Error::Index { path: config.out.clone(), source })?;
+    let index = Index::open(assembled.index).map_err(fault)?;
     progress.finish();
     stop.check()?;
     partial.publish()?;
-    let seconds = start.elapsed().as_secs_f64();
     Ok(Merged {
-        dataset: config.out.clone(),
+        dataset: args.out.clone(),
         content_id: index.content_id().to_string(),
         merged: datasets.len(),
         samples: index.len(),
         classes: index.class_count(),
         shards: index.shard_count(),
-        linked: config.link,
+        linked: args.link,
         bytes,
-        seconds,
-        mb_per_s: megabytes_per_second(bytes, seconds),
+        speed: Speed::since(start, bytes),
     })
 }
 
@@ -126,15 +125,12 @@ pub fn merge(config: &MergeConfig, shown: Shown, stop: &Stop) -> Result<Merged, 
 fn refuse_twice(datasets: &[Dataset]) -> Result<(), Error> {
     let mut known: HashMap<&[u8], &Dataset> = HashMap::new();
     for dataset in datasets {
-        for sample in (0..dataset.index.len()).map(SampleId) {
+        for sample in dataset.ids() {
             let path = dataset.index.path(sample).unwrap_or_default();
             if let Some(other) = known.insert(path, dataset) {
                 let path = String::from_utf8_lossy(path);
-                let fault = format!(
-                    "'{path}' is in {} and in {}: a dataset holds a path once",
-                    other.dir.display(),
-                    dataset.dir.display()
-                );
+                let (first, second) = (other.dir.display(), dataset.dir.display());
+                let fault = format!("'{path}' is in {first} and in {second}: a dataset holds a path once");
                 return Err(Error::Source { path: dataset.dir.join(INDEX_FILE), fault });
             }
         }
@@ -144,10 +140,8 @@ fn refuse_twice(datasets: &[Dataset]) -> Result<(), Error> {
 
 /// All shards in their new order.
 fn moves(datasets: &[Dataset], folder: &Path) -> Vec<Move> {
-    let shards = datasets.iter().flat_map(|dataset| {
-        let ids = (0..dataset.index.shard_count()).map(ShardId);
-        ids.filter_map(move |shard| Some((dataset.shard_path(shard), dataset.index.shard(shard)?)))
-    });
+    let shards =
+        datasets.iter().flat_map(|dataset| dataset.shard_rows().map(|row| (dataset.dir.join(row.name), row)));
     (0u32..)
         .zip(shards)
         .map(|(number, (from, row))| {
@@ -175,82 +169,58 @@ impl Move {
         match fs::hard_link(&self.from, &self.to) {
             Err(fault) if fault.kind() == io::ErrorKind::CrossesDevices => {
                 let from = self.from.display();
-                Err(Error::Usage(format!(
-                    "--link: {from} is on another file system: leave --link out to copy"
-                )))
+                let text = format!("--link: {from} is on another file system: leave --link out to copy");
+                Err(Error::Usage(text))
             }
             linked => linked.map_err(Error::io("link", &self.from)),
         }
     }
 }
 
-/// All class names, sorted by their bytes.
-fn classes_of(datasets: &[Dataset]) -> Vec<Vec<u8>> {
-    let union: BTreeSet<Vec<u8>> = datasets.iter().flat_map(names).collect();
-    union.into_iter().collect()
-}
-
-fn names(dataset: &Dataset) -> Vec<Vec<u8>> {
-    let labels = 0..dataset.index.class_count();
-    labels.map(|label| dataset.index.class_name(label).unwrap_or_default().to_owned()).collect()
-}
-
-/// What each label of a dataset becomes.
-fn labels_among(classes: &[Vec<u8>], dataset: &Dataset) -> Vec<u32> {
-    let label = |name: Vec<u8>| u32::try_from(classes.partition_point(|known| *known < name));
-    names(dataset).into_iter().map(|name| label(name).unwrap_or(u32::MAX)).collect()
+/// The new label for each label of a dataset.
+fn labels_among(classes: &[&[u8]], dataset: &Dataset) -> Vec<u32> {
+    let label = |name| u32::try_from(classes.partition_point(|known| *known < name)).unwrap_or(u32::MAX);
+    dataset.class_names().map(label).collect()
 }
 
 /// Shards are not written again, so labels that stand in them must stay what they are.
-fn refuse_stale_labels(datasets: &[Dataset], classes: &[Vec<u8>]) -> Result<(), Error> {
+fn refuse_stale_labels(datasets: &[Dataset], classes: &[&[u8]]) -> Result<(), Error> {
     for dataset in datasets {
-        let says_labels = Options::all(dataset.index.options()).iter().any(|options| options.cls);
-        let moved =
-            labels_among(classes, dataset).into_iter().zip(0..).any(|(new, old): (u32, u32)| new != old);
+        let says_labels = PackOptions::all(dataset.index.options()).iter().any(|options| options.cls);
+        let moved = labels_among(classes, dataset).into_iter().zip(0..).any(|(new, old)| new != old);
         if says_labels && moved {
-            let fault = "its shards hold labels (--cls) that would no longer be right among the classes of all: pack it \
-                         again without --cls";
+            let fault = "its shards hold labels (--cls) that would no longer be right among the classes of all: \
+                         pack it again without --cls";
             return Err(Error::Source { path: dataset.dir.clone(), fault: fault.to_owned() });
         }
     }
     Ok(())
 }
 
-/// The index of all, and the times of all their source files.
-fn assemble(
-    datasets: &[Dataset],
-    times: &[Times],
-    classes: &[Vec<u8>],
-) -> Result<Assembled, shade_formats::FormatError> {
-    let mut assembly = Assembly::new(classes.iter().map(Vec::as_slice))?;
+fn assemble(datasets: &[Dataset], times: &[Times], classes: &[&[u8]]) -> Result<Assembled, FormatError> {
+    let mut assembly = Assembly::new(classes.iter().copied())?;
     let mut first = 0u32;
-    let mut options = Vec::new();
     for (dataset, times) in datasets.iter().zip(times) {
         let labels = labels_among(classes, dataset);
         let name = |shard: ShardId| shard_name(first.saturating_add(shard.0));
         assembly.add_index((&dataset.index, times), &labels, name)?;
         first = first.saturating_add(dataset.index.shard_count());
-        options.push(options_of(dataset));
     }
-    let tool = concat!("shade-pack ", env!("CARGO_PKG_VERSION"));
-    assembly.finish(&serde_json::json!({ "tool": tool, "merged": options }))
+    let options: Vec<_> = datasets.iter().map(Dataset::options).collect();
+    assembly.finish(&serde_json::json!({ "tool": TOOL, "merged": options }))
 }
 
-/// How a dataset was made; text of another tool that is no JSON stays text.
-pub(crate) fn options_of(dataset: &Dataset) -> serde_json::Value {
-    let options = dataset.index.options();
-    serde_json::from_str(options).unwrap_or_else(|_| options.into())
-}
+impl Printed for Merged {}
 
-impl std::fmt::Display for Merged {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { merged, samples, classes, shards, seconds, .. } = self;
-        let (dataset, bytes, rate) = (self.dataset.display(), human_bytes(self.bytes), self.mb_per_s);
+impl fmt::Display for Merged {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { merged, samples, classes, shards, speed, content_id, .. } = self;
+        let (dataset, bytes) = (self.dataset.display(), human_bytes(self.bytes));
         let how = if self.linked { "linked" } else { "copied" };
         writeln!(
             f,
             "{dataset}: {samples} samples of {classes} classes in {shards} shards, from {merged} datasets"
         )?;
-        write!(f, "{bytes} {how} in {seconds:.1} s, {rate:.1} MB/s, content id {}", self.content_id)
+        write!(f, "{bytes} {how} in {speed}, content id {content_id}")
     }
 }

@@ -1,5 +1,5 @@
-//! The pack options that shape a dataset's bytes: as the index records them, as later commands read them back, and as
-//! part of what identifies a piece of work.
+//! The pack options that shape a dataset's bytes: as the index records them, as later commands read
+//! them back, and as part of what identifies a piece of work.
 
 use std::collections::BTreeSet;
 
@@ -13,19 +13,22 @@ use crate::catalogue::{Catalogue, Field, FieldContent};
 use crate::config::{Compression, Layout};
 use crate::error::Error;
 use crate::pack::{Format, Transform};
-use crate::plan::Plan;
-use crate::source::{Kind, Source};
+use crate::plan::PackPlan;
+use crate::source::{Source, SourceKind};
 
-/// What stands among a dataset's options and is none.
+/// The program and its version, as datasets record them.
+pub(crate) const TOOL: &str = concat!("shade-pack ", env!("CARGO_PKG_VERSION"));
+
+/// Entries among a dataset's options that are no options.
 const BESIDES_OPTIONS: [&str; 3] = ["plan", "appended", "merged"];
 
-/// Everything besides the source's samples that the bytes follow from.
+/// Everything that determines the bytes, besides the samples of the source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Options {
+pub(crate) struct PackOptions {
     tool: String,
-    /// What the source was; the first datasets do not say that it was an ImageFolder.
+    /// The kind of source. The first datasets do not record that it was an ImageFolder.
     #[serde(default)]
-    pub source: Kind,
+    pub(crate) source: SourceKind,
     shuffle: bool,
     seed: Option<u64>,
     shard_bytes: u64,
@@ -33,32 +36,27 @@ pub struct Options {
     /// Another version of zstd may write other bytes for the same record.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     zstd: Option<String>,
-    /// What became of images; none if their bytes were kept.
+    /// How images were transformed; none if their bytes were kept.
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub transform: Option<Transform>,
+    pub(crate) transform: Option<Transform>,
     /// Whether records are followed by `.cls` members.
     #[serde(default)]
-    pub cls: bool,
+    pub(crate) cls: bool,
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     exclude: Vec<String>,
 }
 
-/// A piece of work: what is to be packed how. The same source and options have the same id, in every run.
+/// A piece of work: sources and options. It has the same id in every run.
 #[derive(Clone, Debug)]
-pub struct Work {
-    /// In hexadecimal.
-    pub id: String,
+pub(crate) struct Work {
+    pub(crate) id: String,
 }
 
-impl Options {
-    /// Of a dataset that is about to be packed.
-    ///
-    /// # Errors
-    /// There is no such source.
-    pub fn new(source: &Source, layout: &Layout) -> Result<Self, Error> {
+impl PackOptions {
+    pub(crate) fn new(source: &Source, layout: &Layout) -> Result<Self, Error> {
         let compresses = layout.compression != Compression::None;
         Ok(Self {
-            tool: concat!("shade-pack ", env!("CARGO_PKG_VERSION")).to_owned(),
+            tool: TOOL.to_owned(),
             source: source.kind()?,
             shuffle: layout.shuffle.is_some(),
             seed: layout.shuffle,
@@ -71,15 +69,15 @@ impl Options {
         })
     }
 
-    /// Of a dataset that exists; `None` if another tool made it, or it was put together from several.
-    #[must_use]
-    pub fn read(options: &str) -> Option<Self> {
+    /// The options of a dataset; `None` if another tool made it, or it was put together from
+    /// several.
+    pub(crate) fn read(options: &str) -> Option<Self> {
         serde_json::from_str(options).ok()
     }
 
-    /// Of a dataset that exists and of all that were merged or appended to it, those that can be read.
-    #[must_use]
-    pub fn all(options: &str) -> Vec<Self> {
+    /// The options of a dataset and of all that were merged or appended to it, as far as they can
+    /// be read.
+    pub(crate) fn all(options: &str) -> Vec<Self> {
         let mut found = Vec::new();
         let mut ahead: Vec<serde_json::Value> = serde_json::from_str(options).into_iter().collect();
         while let Some(value) = ahead.pop() {
@@ -91,10 +89,7 @@ impl Options {
         }
         found
     }
-
-    /// What it was laid out by.
-    #[must_use]
-    pub fn layout(&self) -> Layout {
+    pub(crate) fn layout(&self) -> Layout {
         Layout {
             shard_bytes: self.shard_bytes,
             shuffle: self.seed.filter(|_| self.shuffle),
@@ -104,9 +99,9 @@ impl Options {
         }
     }
 
-    /// What became of images, in the words of the command line; `None` if their bytes were kept.
-    #[must_use]
-    pub fn transform_text(&self) -> Option<String> {
+    /// How images were transformed, in the words of the command line; `None` if their bytes were
+    /// kept.
+    pub(crate) fn transform_text(&self) -> Option<String> {
         let Transform { format, resize_short, max_side, filter, quality, restart_markers } = self.transform?;
         // Unit variants serialise to their names.
         let name = |value: serde_json::Result<serde_json::Value>| {
@@ -130,21 +125,17 @@ impl Options {
         Some(text)
     }
 
-    /// Whether images became raw pixels.
-    #[must_use]
-    pub fn stores_pixels(&self) -> bool {
+    pub(crate) fn stores_pixels(&self) -> bool {
         self.transform.is_some_and(|transform| transform.format == Format::Raw)
     }
 
-    /// Patterns of what was left out of the source.
-    #[must_use]
-    pub fn exclude(&self) -> &[String] {
+    /// Patterns of files that were left out of the source.
+    pub(crate) fn exclude(&self) -> &[String] {
         &self.exclude
     }
 
-    /// As recorded in an index, with the id of the plan if there is one.
-    #[must_use]
-    pub fn text(&self, plan_id: Option<&str>) -> serde_json::Value {
+    /// The text for an index, with the id of the plan if there is one.
+    pub(crate) fn text(&self, plan_id: Option<&str>) -> serde_json::Value {
         // Plain fields always serialise, to an object.
         let mut value = serde_json::to_value(self).unwrap_or_default();
         if let (Some(object), Some(plan_id)) = (value.as_object_mut(), plan_id) {
@@ -153,20 +144,18 @@ impl Options {
         value
     }
 
-    /// Names of options that are others than in `options`, those of a dataset that exists.
+    /// Names of the options that differ from `options`, those of a dataset.
     pub(crate) fn others_than(&self, options: &str) -> Vec<String> {
         let (own, other) =
             (self.text(None), serde_json::from_str(options).unwrap_or(serde_json::Value::Null));
-        // Both ways: what is left as it is by default has no entry.
+        // Both ways: an option at its default may have no entry.
         let names = [&own, &other].into_iter().filter_map(serde_json::Value::as_object).flat_map(Map::keys);
         let names: BTreeSet<&String> =
             names.filter(|name| !BESIDES_OPTIONS.contains(&name.as_str())).collect();
         names.into_iter().filter(|name| own.get(name) != other.get(name)).cloned().collect()
     }
 
-    /// Plans the shards of `catalogue`.
-    #[must_use]
-    pub fn plan(&self, catalogue: &Catalogue) -> Plan {
+    pub(crate) fn plan(&self, catalogue: &Catalogue) -> PackPlan {
         let member = |bytes: u64| padded_len(bytes).saturating_add(MEMBER_HEADER_BYTES as u64);
         let bytes = |id: SampleId| {
             let Some(sample) = catalogue.sample(id) else { return 0 };
@@ -175,21 +164,19 @@ impl Options {
             fields.fold(member(sample.bytes.into()).saturating_add(cls), u64::saturating_add)
         };
         let seed = if self.shuffle { self.seed } else { None };
-        Plan::new(catalogue.len(), bytes, seed, self.shard_bytes)
+        PackPlan::new(catalogue.len(), bytes, seed, self.shard_bytes)
     }
 
-    /// What identifies the plan: options, and each sample's path, label, length and fields. When files were last changed
-    /// does not count, so that a copy of a source is the same source.
-    #[must_use]
-    pub fn plan_id(&self, catalogue: &Catalogue) -> String {
+    /// Identifies the plan: options, and each sample's path, label, length and fields. Times of
+    /// files do not count, so that a copy of a source is the same source.
+    pub(crate) fn plan_id(&self, catalogue: &Catalogue) -> String {
         let mut hash = Xxh3::new();
         self.hash(&mut hash, catalogue);
         format!("{:032x}", hash.digest128())
     }
 
     /// The plan's id in an index's options.
-    #[must_use]
-    pub fn plan_id_in(options: &str) -> Option<String> {
+    pub(crate) fn plan_id_in(options: &str) -> Option<String> {
         let value: serde_json::Value = serde_json::from_str(options).ok()?;
         Some(value.get("plan")?.as_str()?.to_owned())
     }
@@ -215,8 +202,9 @@ impl Options {
 }
 
 impl Work {
-    /// The work of packing these sources with these options. A source file that is written to makes other work of it.
-    pub fn of<'a>(parts: impl Iterator<Item = (&'a Options, &'a Catalogue)>) -> Self {
+    /// The work of packing these sources with these options. A source file that is written to makes
+    /// other work of it.
+    pub(crate) fn of<'a>(parts: impl Iterator<Item = (&'a PackOptions, &'a Catalogue)>) -> Self {
         let mut hash = Xxh3::new();
         for (options, catalogue) in parts {
             options.hash(&mut hash, catalogue);
@@ -236,7 +224,7 @@ fn field_bytes(field: &Field<'_>) -> u64 {
     }
 }
 
-/// Takes bytes of any length in, so that two of them are never taken for one.
+/// Hashes the length, too, so that two texts are never taken for one.
 fn put(hash: &mut Xxh3, bytes: &[u8]) {
     hash.update(&(bytes.len() as u64).to_le_bytes());
     hash.update(bytes);

@@ -1,6 +1,7 @@
 //! Decides where each sample goes before a byte is read: order on disk, then cuts into shards.
 //!
-//! Both follow from the seed and the source sizes alone, so a dataset's bytes depend neither on threads nor on time.
+//! Both follow from the seed and the source sizes alone, so a dataset's bytes depend neither on
+//! threads nor on time.
 
 use std::ops::Range;
 
@@ -9,21 +10,21 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 use shade_formats::SampleId;
 use shade_formats::shard::END_OF_ARCHIVE;
 
-/// Most samples in a shard: what is known of a shard until it is complete is kept in memory.
+/// Most samples in a shard: what is known of a shard stays in memory until it is complete.
 const SHARD_SAMPLES_MAX: usize = 1 << 18;
 
 /// All samples in their order on disk, cut into shards.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Plan {
+pub struct PackPlan {
     order: Vec<SampleId>,
     /// One range of `order` per shard, none empty.
     shards: Vec<Range<usize>>,
 }
 
-impl Plan {
-    /// Plans shards for `samples` samples, of which each takes `member_bytes` in a shard: headers, contents as in the
-    /// source, padding. `shuffle` is the seed of the order on disk. A shard is cut before it would exceed `shard_bytes`
-    /// or 2^18 samples; a sample that alone is too large gets a shard to itself.
+impl PackPlan {
+    /// Plans shards for `samples` samples, each with `member_bytes` in a shard: headers, contents
+    /// as in the source, padding. `shuffle` is the seed of the order on disk. A shard is cut before
+    /// it would exceed `shard_bytes` or 2^18 samples; a larger sample gets its own shard.
     #[must_use]
     pub fn new(
         samples: u32,
@@ -54,27 +55,24 @@ impl Plan {
         Self { order, shards }
     }
 
-    /// Number of shards.
-    #[must_use]
-    pub fn shard_count(&self) -> usize {
+    pub(crate) fn shard_count(&self) -> usize {
         self.shards.len()
     }
 
-    /// The samples of a shard, in their order on disk; empty from [`shard_count`](Self::shard_count) on.
-    #[must_use]
-    pub fn shard(&self, number: usize) -> &[SampleId] {
+    /// The samples of a shard, in their order on disk; empty from
+    /// [`shard_count`](Self::shard_count) on.
+    pub(crate) fn shard(&self, number: usize) -> &[SampleId] {
         self.shards.get(number).and_then(|range| self.order.get(range.clone())).unwrap_or_default()
     }
 }
 
-/// The file name of shard `number`.
-#[must_use]
-pub fn shard_name(number: u32) -> String {
+pub(crate) fn shard_name(number: u32) -> String {
     format!("shard-{number:06}.tar")
 }
 
-/// Fisher-Yates over ChaCha8, written out because `rand`'s shuffles may change between versions, and an order on disk
-/// must not. A position is the upper half of a 64 x 64-bit product: its bias is below 2^-31 for 2^32 samples.
+/// Fisher-Yates over ChaCha8, written out because `rand`'s shuffles may change between versions,
+/// and an order on disk must not. A position is the upper half of a 64 x 64-bit product: its bias
+/// is below 2^-31 for 2^32 samples.
 fn shuffle<T>(order: &mut [T], seed: u64) {
     let mut key = [0; 32];
     for (byte, of_seed) in key.iter_mut().zip(seed.to_le_bytes()) {
@@ -95,12 +93,13 @@ mod tests {
 
     use super::*;
 
-    fn plan(sizes: &[u64], shuffle: Option<u64>, shard_bytes: u64) -> Plan {
+    fn plan(sizes: &[u64], shuffle: Option<u64>, shard_bytes: u64) -> PackPlan {
         let member = |sample: SampleId| 512 + padded_len(sizes[sample.index()]);
-        Plan::new(u32::try_from(sizes.len()).unwrap(), member, shuffle, shard_bytes)
+        PackPlan::new(u32::try_from(sizes.len()).unwrap(), member, shuffle, shard_bytes)
     }
 
-    /// If this fails, every dataset packed before has another order than one packed now with the same seed.
+    /// If this fails, every dataset packed before has another order than one packed now with the
+    /// same seed.
     #[test]
     fn the_shuffle_never_changes() {
         let order = |seed| {

@@ -1,4 +1,5 @@
-//! How far a long command is, on standard error: a bar on a terminal, a line every few seconds elsewhere, or JSON.
+//! How far a long command is, on standard error: a bar on a terminal, a line every few seconds
+//! elsewhere, or JSON.
 
 use std::io::Write;
 use std::sync::Mutex;
@@ -10,9 +11,10 @@ use serde::Serialize;
 
 use crate::report::{human_bytes, megabytes_per_second};
 
-/// Between two lines in a log: seldom enough not to fill it, often enough to see that something moves.
+/// Time between two lines in a log: long enough not to fill it, short enough to show that something
+/// moves.
 const LINE_EVERY: Duration = Duration::from_secs(5);
-/// Between two lines for a program.
+/// Time between two lines for a program.
 const JSON_EVERY: Duration = Duration::from_secs(1);
 
 /// How progress is shown.
@@ -30,14 +32,14 @@ pub enum Shown {
 
 /// Counts records and bytes from many threads.
 #[derive(Debug)]
-pub struct Progress {
+pub struct CommandProgress {
     what: &'static str,
     /// 0 while it is not known.
     records_total: u64,
     bytes_total: u64,
     records: AtomicU64,
     bytes: AtomicU64,
-    /// Bytes that an earlier run has done: no part of the rate.
+    /// Bytes that an earlier run has done. They do not count for the rate.
     skipped: AtomicU64,
     start: Instant,
     display: Display,
@@ -52,7 +54,7 @@ enum Display {
 
 /// One line for a program.
 #[derive(Serialize)]
-struct Line {
+struct ProgressLine {
     progress: &'static str,
     records: u64,
     records_total: u64,
@@ -61,8 +63,9 @@ struct Line {
     seconds: f64,
 }
 
-impl Progress {
-    /// Starts to count towards these totals, 0 for unknown ones. `what` is a verb such as "packing".
+impl CommandProgress {
+    /// Starts to count towards these totals, 0 for unknown ones. `what` is a verb such as
+    /// "packing".
     #[must_use]
     pub fn start(shown: Shown, what: &'static str, records_total: u64, bytes_total: u64) -> Self {
         let start = Instant::now();
@@ -77,15 +80,15 @@ impl Progress {
         Self { what, records_total, bytes_total, records, bytes, skipped, start, display }
     }
 
-    /// These many more are done.
-    pub fn add(&self, records: u64, bytes: u64) {
+    /// Counts finished records and bytes.
+    pub(crate) fn add(&self, records: u64, bytes: u64) {
         let records = self.records.fetch_add(records, Ordering::Relaxed) + records;
         let bytes = self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
         match &self.display {
             Display::Quiet => {}
             Display::Bar(bar) => bar.set_position(if self.bytes_total == 0 { records } else { bytes }),
             Display::Lines { last, every, json } => {
-                // Whoever cannot have the lock leaves the line to the one who has it.
+                // A thread that does not get the lock leaves the line to the one that has it.
                 if let Ok(mut last) = last.try_lock()
                     && last.elapsed() >= *every
                 {
@@ -96,21 +99,20 @@ impl Progress {
         }
     }
 
-    /// These many were done by an earlier run.
-    pub fn skip(&self, records: u64, bytes: u64) {
+    /// Counts what an earlier run has finished.
+    pub(crate) fn skip(&self, records: u64, bytes: u64) {
         self.skipped.fetch_add(bytes, Ordering::Relaxed);
         self.add(records, bytes);
     }
 
     /// Bytes that this run has done, without those of an earlier one.
-    #[must_use]
-    pub fn bytes_of_this_run(&self) -> u64 {
+    pub(crate) fn bytes_of_this_run(&self) -> u64 {
         let bytes = self.bytes.load(Ordering::Relaxed);
         bytes.saturating_sub(self.skipped.load(Ordering::Relaxed))
     }
 
     /// Everything is done: removes the bar, or writes the last line.
-    pub fn finish(&self) {
+    pub(crate) fn finish(&self) {
         match &self.display {
             Display::Quiet => {}
             Display::Bar(bar) => bar.finish_and_clear(),
@@ -124,7 +126,7 @@ impl Progress {
         let seconds = self.start.elapsed().as_secs_f64();
         let (what, records_total, bytes_total) = (self.what, self.records_total, self.bytes_total);
         let text = if json {
-            let line = Line { progress: what, records, records_total, bytes, bytes_total, seconds };
+            let line = ProgressLine { progress: what, records, records_total, bytes, bytes_total, seconds };
             // Plain numbers always serialise.
             serde_json::to_string(&line).unwrap_or_default()
         } else if records_total == 0 {
@@ -134,12 +136,12 @@ impl Progress {
             let (done, total) = (human_bytes(bytes), human_bytes(bytes_total));
             format!("{what}: {records} of {records_total} records, {done} of {total}, {rate:.1} MB/s")
         };
-        // Progress is a courtesy: a closed standard error must not end the command.
+        // A closed standard error must not end the command.
         let _ = writeln!(std::io::stderr().lock(), "{text}");
     }
 }
 
-impl Drop for Progress {
+impl Drop for CommandProgress {
     /// A command that fails leaves no half-drawn bar behind.
     fn drop(&mut self) {
         if let Display::Bar(bar) = &self.display {
@@ -157,7 +159,7 @@ fn bar(what: &'static str, records_total: u64, bytes_total: u64) -> ProgressBar 
         (Some(bytes_total), of_bytes)
     };
     let bar = ProgressBar::with_draw_target(total, ProgressDrawTarget::stderr());
-    // A template that does not parse would cost the looks, not the run.
+    // The template only decides about the looks.
     let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
     bar.with_style(style).with_prefix(what)
 }

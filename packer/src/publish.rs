@@ -1,4 +1,5 @@
-//! All or nothing: results are built in a directory next to their destination and renamed into place when complete.
+//! All or nothing: results are built in a directory next to their destination and renamed into
+//! place when complete.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -14,45 +15,43 @@ use crate::error::Error;
 
 /// A directory under a temporary name, `OUT.part-NAME`. One command at a time makes OUT.
 #[derive(Debug)]
-pub struct Partial {
+pub(crate) struct Partial {
     path: PathBuf,
     out: PathBuf,
     sync: bool,
-    /// Whether it may stay when it is not published.
-    keep: bool,
-    published: bool,
+    /// Whether it stays: it is published, or the next run goes on with it.
+    stays: bool,
     /// Held until the directory is published, kept or removed.
     _claim: Claim,
 }
 
 impl Partial {
-    /// Makes a directory for this run alone; it goes when it is not published.
+    /// Makes a directory for this run alone. It is removed when it is not published.
     ///
     /// # Errors
-    /// See [`check_destination`]; `out` exists, or another command makes it; or the directory cannot be made.
-    pub fn create(out: &Path) -> Result<Self, Error> {
+    /// Nothing can be made at `out`; `out` exists, or another command makes it: usage.
+    pub(crate) fn create(out: &Path) -> Result<Self, Error> {
         check_destination(out)?;
         let claim = Claim::of_new(out)?;
         refuse_existing(out)?;
-        let path = partial_path(out, &std::process::id().to_string())?;
+        let path = partial_path(out, &std::process::id().to_string());
         // What a killed run with our process id left.
         match fs::remove_dir_all(&path) {
             Err(fault) if fault.kind() != io::ErrorKind::NotFound => Err(Error::io("remove", &path)(fault))?,
             _ => fs::create_dir(&path).map_err(Error::io("create", &path))?,
         }
-        Ok(Self { path, out: out.to_owned(), sync: true, keep: false, published: false, _claim: claim })
+        Ok(Self { path, out: out.to_owned(), sync: true, stays: false, _claim: claim })
     }
 
     /// Makes the directory of the work `id`, or goes on with the one that an earlier run left.
     ///
     /// # Errors
-    /// See [`check_destination`]; `out` exists, or another command makes it; there is unfinished work that is another, or
-    /// somebody else's (usage); or the operating system refuses.
-    pub fn resume(out: &Path, id: &str, restart: bool, sync: bool) -> Result<Self, Error> {
+    /// As [`create`](Self::create); or other unfinished work is there, or somebody else's: usage.
+    pub(crate) fn resume(out: &Path, id: &str, restart: bool, sync: bool) -> Result<Self, Error> {
         check_destination(out)?;
         let claim = Claim::of_new(out)?;
         refuse_existing(out)?;
-        let path = partial_path(out, id)?;
+        let path = partial_path(out, id);
         for other in unfinished(out)? {
             if restart {
                 fs::remove_dir_all(&other).map_err(Error::io("remove", &other))?;
@@ -69,25 +68,20 @@ impl Partial {
             Err(fault) if fault.kind() == io::ErrorKind::AlreadyExists => refuse_foreign(&path, &claim)?,
             made => made.map_err(Error::io("create", &path))?,
         }
-        Ok(Self { path, out: out.to_owned(), sync, keep: false, published: false, _claim: claim })
+        Ok(Self { path, out: out.to_owned(), sync, stays: false, _claim: claim })
     }
 
-    /// Where to build.
-    #[must_use]
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// From now on it stays when it is not published, for the next run to go on.
-    pub fn keep(&mut self) {
-        self.keep = true;
+    /// From now on it stays when it is not published, for the next run.
+    pub(crate) fn keep(&mut self) {
+        self.stays = true;
     }
 
     /// Has the disk confirm the directory and gives it its name, both durably.
-    ///
-    /// # Errors
-    /// The destination appeared meanwhile, or the operating system refuses.
-    pub fn publish(&mut self) -> Result<(), Error> {
+    pub(crate) fn publish(&mut self) -> Result<(), Error> {
         if self.sync {
             sync_dir(&self.path)?;
         }
@@ -95,7 +89,8 @@ impl Partial {
         match renameat_with(CWD, &self.path, CWD, &self.out, RenameFlags::NOREPLACE) {
             Ok(()) => {}
             Err(Errno::EXIST) => refuse_existing(&self.out)?,
-            // File systems that cannot refuse to replace, such as NFS. A rename replaces at most an empty directory.
+            // File systems such as NFS cannot refuse to replace. A rename replaces at most an empty
+            // directory.
             Err(Errno::INVAL | Errno::NOSYS) => {
                 refuse_existing(&self.out)?;
                 let renamed = fs::rename(&self.path, &self.out);
@@ -109,7 +104,7 @@ impl Partial {
             Err(Errno::NOENT) if is_same(&before, &self.out) => {}
             Err(fault) => return Err(Error::io("publish", &self.out)(fault.into())),
         }
-        self.published = true;
+        self.stays = true;
         match parent_of(&self.out) {
             Some(parent) if self.sync => sync_dir(parent),
             _ => Ok(()),
@@ -119,18 +114,16 @@ impl Partial {
 
 impl Drop for Partial {
     fn drop(&mut self) {
-        if !self.published && !self.keep {
-            // A failure here hides nothing: the error that led here is reported, and the name says `.part`.
+        if !self.stays {
+            // A failure hides nothing: the error that led here is reported, and the name says
+            // `.part`.
             let _ = fs::remove_dir_all(&self.path);
         }
     }
 }
 
 /// Makes sure, before any work, that something can be made at `out`.
-///
-/// # Errors
-/// It has no name or its parent is missing: usage.
-pub fn check_destination(out: &Path) -> Result<(), Error> {
+pub(crate) fn check_destination(out: &Path) -> Result<(), Error> {
     let (Some(_), Some(parent)) = (out.file_name(), parent_of(out)) else {
         return Err(Error::Usage(format!("'{}' does not name a directory to create", out.display())));
     };
@@ -144,11 +137,10 @@ fn parent_of(out: &Path) -> Option<&Path> {
     out.parent().map(|parent| if parent.as_os_str().is_empty() { Path::new(".") } else { parent })
 }
 
-fn partial_path(out: &Path, name: &str) -> Result<PathBuf, Error> {
-    check_destination(out)?;
+fn partial_path(out: &Path, name: &str) -> PathBuf {
     let mut partial = part_prefix(out);
     partial.push(name);
-    Ok(out.with_file_name(partial))
+    out.with_file_name(partial)
 }
 
 fn part_prefix(out: &Path) -> OsString {
@@ -173,10 +165,7 @@ fn unfinished(out: &Path) -> Result<Vec<PathBuf>, Error> {
 }
 
 /// Has the disk confirm which names a directory holds.
-///
-/// # Errors
-/// The operating system refuses.
-pub fn sync_dir(folder: &Path) -> Result<(), Error> {
+pub(crate) fn sync_dir(folder: &Path) -> Result<(), Error> {
     match File::open(folder).and_then(|folder| folder.sync_all()) {
         // Some network file systems cannot sync a directory; they write it through.
         Err(fault) if fault.kind() == io::ErrorKind::InvalidInput => Ok(()),
@@ -184,11 +173,8 @@ pub fn sync_dir(folder: &Path) -> Result<(), Error> {
     }
 }
 
-/// Refuses to make what exists.
-///
-/// # Errors
-/// It exists: usage.
-pub fn refuse_existing(out: &Path) -> Result<(), Error> {
+/// Refuses a destination that exists: usage.
+pub(crate) fn refuse_existing(out: &Path) -> Result<(), Error> {
     match fs::symlink_metadata(out) {
         Err(fault) if fault.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(fault) => Err(Error::io("look at", out)(fault)),
@@ -198,7 +184,7 @@ pub fn refuse_existing(out: &Path) -> Result<(), Error> {
     }
 }
 
-/// Refuses to go on with what is no directory of ours: others may have put anything into it.
+/// Refuses to go on with a directory that is not ours: others may have put anything into it.
 fn refuse_foreign(path: &Path, claim: &Claim) -> Result<(), Error> {
     let found = fs::symlink_metadata(path).map_err(Error::io("look at", path))?;
     let fault = if found.is_dir() {

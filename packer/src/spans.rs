@@ -1,32 +1,35 @@
-//! Cuts shards into spans that one thread reads at a time, so that a dataset of one shard keeps all threads busy.
+//! Cuts shards into spans that one thread reads at a time, so that a dataset of one shard keeps all
+//! threads busy.
 
 use std::ops::Range;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
-use shade_dataset::ReadMemory;
+use shade_dataset::{ReadFault, ReadMemory};
 use shade_formats::index::Entry;
 use shade_formats::{SampleId, ShardId};
 
-use crate::dataset::Dataset;
+use crate::dataset::{Dataset, Shards};
+use crate::error::Error;
+use crate::interrupt::Stop;
+use crate::locks::lock;
+use crate::pack::{Gate, Pass};
 
-/// A span ends before the sample that would take it over this many bytes; a single larger one has a span to itself.
+/// A span ends before the sample that would take it over this many bytes; a single larger sample
+/// has a span of its own.
 pub(crate) const SPAN_BYTES: u64 = 16 << 20;
 
 /// Bytes of all spans that are in memory at a time.
-pub(crate) const SPANS_MEMORY_BYTES: u64 = 1 << 30;
+const SPANS_MEMORY_BYTES: u64 = 1 << 30;
 
 /// Neighbouring bytes of a shard, with the samples that lie in them whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Span {
     pub(crate) shard: ShardId,
     pub(crate) bytes: Range<u64>,
-    /// Positions in the shard's samples. One that overlaps the one before it is counted to the span of that one.
+    /// Positions in the shard's samples. A sample that overlaps the one before it counts to the
+    /// span of that one.
     pub(crate) samples: Range<usize>,
 }
-
-/// Memory that threads hand to one another.
-#[derive(Debug, Default)]
-pub(crate) struct SpanMemory(Mutex<Vec<ReadMemory>>);
 
 impl Span {
     pub(crate) fn len(&self) -> u64 {
@@ -34,30 +37,78 @@ impl Span {
     }
 }
 
-impl SpanMemory {
-    /// Some memory, used before if there is any.
-    pub(crate) fn take(&self) -> ReadMemory {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default()
+/// Reads a dataset in spans, from many threads, within a limit of memory.
+#[derive(Debug)]
+pub(crate) struct SpanReader<'a> {
+    pub(crate) dataset: &'a Dataset,
+    pub(crate) files: Shards<'a>,
+    /// The samples of each shard, in their order on disk.
+    pub(crate) shards: &'a [Vec<(SampleId, Entry)>],
+    pub(crate) stop: &'a Stop,
+    limit: Gate,
+    spare: Mutex<Vec<ReadMemory>>,
+}
+
+impl<'a> SpanReader<'a> {
+    pub(crate) fn new(dataset: &'a Dataset, shards: &'a [Vec<(SampleId, Entry)>], stop: &'a Stop) -> Self {
+        let (files, limit) = (dataset.shards(stop), Gate::new(SPANS_MEMORY_BYTES));
+        Self { dataset, files, shards, stop, limit, spare: Mutex::default() }
     }
 
-    /// Keeps memory for the next span, unless a large sample made it grow.
-    pub(crate) fn give_back(&self, memory: ReadMemory) {
+    /// The spans of a shard, in order: every byte of it is in one.
+    pub(crate) fn spans_of(&self, shard: ShardId) -> Vec<Span> {
+        let samples = self.shards.get(shard.index()).map(Vec::as_slice).unwrap_or_default();
+        let extents = samples.iter().map(|(sample, entry)| self.dataset.extent(*sample, entry));
+        cut(shard, self.dataset.shard_bytes(shard), extents)
+    }
+
+    /// Reads a span and gives `work` its samples and its bytes: as much of their beginning as could
+    /// be read, and if that is not all, why.
+    pub(crate) fn read<T>(
+        &self,
+        span: &Span,
+        work: impl FnOnce(&[(SampleId, Entry)], &[u8], Option<ReadFault>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let _room = self.room(span.len())?;
+        let mut memory = lock(&self.spare).pop().unwrap_or_default();
+        let samples = self.shards.get(span.shard.index()).and_then(|shard| shard.get(span.samples.clone()));
+        let (bytes, fault) = self.files.read(span.shard, span.bytes.clone(), &mut memory)?;
+        let done = work(samples.unwrap_or_default(), bytes, fault)?;
+        // Memory that a large sample made grow is not kept.
         if memory.capacity() as u64 <= 2 * SPAN_BYTES {
-            self.0.lock().unwrap_or_else(PoisonError::into_inner).push(memory);
+            lock(&self.spare).push(memory);
         }
+        Ok(done)
+    }
+
+    /// The bytes `extent` of a sample in `span`, of which `bytes` were read. A read ends at the
+    /// first byte that cannot be read; samples behind it may be whole and are read by themselves,
+    /// into `memory`. So are samples that overlap others.
+    pub(crate) fn sample<'b>(
+        &self,
+        (span, bytes): (&Span, &'b [u8]),
+        extent: Range<u64>,
+        memory: &'b mut ReadMemory,
+    ) -> Result<Result<&'b [u8], ReadFault>, Error> {
+        let place = |at: u64| usize::try_from(at.saturating_sub(span.bytes.start)).unwrap_or(usize::MAX);
+        if let Some(bytes) = bytes.get(place(extent.start)..place(extent.end)) {
+            return Ok(Ok(bytes));
+        }
+        Ok(match self.files.read(span.shard, extent, memory)? {
+            (bytes, None) => Ok(bytes),
+            (_, Some(fault)) => Err(fault),
+        })
+    }
+
+    /// Waits for memory of this many bytes.
+    pub(crate) fn room(&self, bytes: u64) -> Result<Pass<'_>, Error> {
+        self.limit.pass(bytes, self.stop)
     }
 }
 
-/// The spans of a shard whose samples are `samples`, in their order on disk: every byte of it is in one.
-pub(crate) fn cut(dataset: &Dataset, shard: ShardId, samples: &[(SampleId, Entry)]) -> Vec<Span> {
-    let bytes = dataset.index.shard(shard).map_or(0, |shard| shard.bytes);
-    let extents = samples.iter().map(|(sample, entry)| dataset.extent(*sample, entry));
-    cut_extents(shard, bytes, extents)
-}
-
-fn cut_extents(shard: ShardId, bytes: u64, extents: impl ExactSizeIterator<Item = Range<u64>>) -> Vec<Span> {
+fn cut(shard: ShardId, bytes: u64, extents: impl ExactSizeIterator<Item = Range<u64>>) -> Vec<Span> {
     let mut spans = Vec::new();
-    // Where the open span begins, up to where samples cover it, its first sample.
+    // The start of the open span, the end of its samples, its first sample.
     let (mut at, mut covered, mut first) = (0, 0, 0);
     let count = extents.len();
     for (number, extent) in extents.enumerate() {
@@ -74,7 +125,7 @@ fn cut_extents(shard: ShardId, bytes: u64, extents: impl ExactSizeIterator<Item 
     spans
 }
 
-/// Adds a span. A long rest without samples becomes spans of its own: an index may claim terabytes of it.
+/// Adds a span. A long rest without samples becomes spans of its own: an index may claim terabytes.
 fn push(spans: &mut Vec<Span>, shard: ShardId, bytes: Range<u64>, covered: u64, samples: Range<usize>) {
     let covered = covered.max(bytes.start);
     let rest = bytes.end.saturating_sub(covered);
@@ -108,7 +159,7 @@ mod tests {
                 at += gap + len;
             }
             let bytes = at + rest;
-            let spans = cut_extents(ShardId(3), bytes, extents.clone().into_iter());
+            let spans = cut(ShardId(3), bytes, extents.clone().into_iter());
             let (mut at, mut number) = (0, 0);
             for span in spans {
                 prop_assert_eq!(span.bytes.start, at);
@@ -133,7 +184,7 @@ mod tests {
     fn what_overlaps_stays_with_what_it_overlaps() {
         let mib = 1 << 20;
         let extents = [0..10 * mib, 5 * mib..30 * mib, 20 * mib..21 * mib];
-        let spans = cut_extents(ShardId(0), 40 * mib, extents.into_iter());
+        let spans = cut(ShardId(0), 40 * mib, extents.into_iter());
         let found: Vec<_> = spans.into_iter().map(|span| (span.bytes, span.samples)).collect();
         assert_eq!(
             found,

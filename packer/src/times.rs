@@ -1,10 +1,11 @@
-//! `dataset.times`: of each sample, how long its source file was and when that was last changed, as of packing. By it
-//! `create` and `append` notice that a source file was written to.
+//! `dataset.times`: the length and the time of each sample's source file when it was packed. With
+//! it `create` and `append` notice that a source file was written to.
 //!
-//! It lies beside the index and not in it, because the index's bytes follow from the source's content and the options
-//! alone: a copy of a source has other times and must give the same index. Nothing but these two commands needs it. A row
-//! counts only for the record whose CRC32C it names, so the file may be missing, older or newer than the index: what it
-//! does not know is said to be not known. Its bytes: `formats/layout/INDEX.md`, "Beside the index".
+//! It lies beside the index and not in it, because the index's bytes follow from the source's
+//! content and the options alone: a copy of a source has other times and must give the same index.
+//! Only these two commands need it. A row counts only for the record whose CRC32C it names, so the
+//! file may be missing, older or newer than the index. Its bytes: `formats/layout/INDEX.md`,
+//! "Beside the index".
 
 use std::fs;
 use std::io;
@@ -17,7 +18,6 @@ use shade_formats::index::{Entry, Index};
 use crate::error::Error;
 use crate::files;
 
-/// Its name, beside the index.
 pub(crate) const TIMES_FILE: &str = "dataset.times";
 
 const MAGIC: [u8; 8] = *b"SHADETM1";
@@ -26,7 +26,7 @@ const HEADER_BYTES: usize = 16;
 /// Time (i64), length (u32), CRC32C of the record (u32).
 const ROW_BYTES: usize = 16;
 
-/// A source file as it was when it was packed.
+/// A source file at the time when it was packed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SourceFile {
     /// When it was last changed, in nanoseconds since 1970.
@@ -35,15 +35,15 @@ pub(crate) struct SourceFile {
     pub(crate) bytes: u32,
 }
 
-/// What is known of the source files of a dataset's samples.
+/// The source files of a dataset's samples, as far as they are known.
 #[derive(Debug, Default)]
 pub(crate) struct Times {
     rows: Vec<u8>,
-    /// What is wrong with the file; nothing is known then.
+    /// What is wrong with the file. No source file is known then.
     pub(crate) fault: Option<String>,
 }
 
-/// The file being put together, in the order of the samples' ids.
+/// Builds the file, in the order of the samples' ids.
 #[derive(Debug)]
 pub(crate) struct TimesBuilder {
     bytes: Vec<u8>,
@@ -51,10 +51,11 @@ pub(crate) struct TimesBuilder {
 }
 
 impl Times {
-    /// Reads the file beside the index in `dir`. Without one nothing is known, nor with one that is damaged.
+    /// Reads the file beside the index in `dir`. Nothing is known without one, or with a damaged
+    /// one.
     ///
     /// # Errors
-    /// There is one that cannot be read.
+    /// The file cannot be read.
     pub(crate) fn read(dir: &Path) -> Result<Self, Error> {
         let path = dir.join(TIMES_FILE);
         match fs::read(&path) {
@@ -93,7 +94,6 @@ impl Times {
         (bytes != 0 && record == entry.crc32c).then_some(SourceFile { changed_ns, bytes })
     }
 
-    /// Number of samples of `index` whose source files are known.
     pub(crate) fn known(&self, index: &Index) -> u64 {
         let ids = (0..index.len()).map(SampleId);
         ids.filter(|id| index.entry(*id).is_some_and(|entry| self.get(*id, &entry).is_some())).count() as u64
@@ -107,7 +107,8 @@ impl Default for TimesBuilder {
 }
 
 impl TimesBuilder {
-    /// Adds the next sample's source file, if it is known; `record_crc32c` is of its record as stored.
+    /// Adds the next sample's source file, if it is known; `record_crc32c` is that of the stored
+    /// record.
     pub(crate) fn push(&mut self, file: Option<SourceFile>, record_crc32c: u32) {
         self.knows_any |= file.is_some();
         let SourceFile { changed_ns, bytes } = file.unwrap_or(SourceFile { changed_ns: 0, bytes: 0 });
@@ -128,9 +129,6 @@ impl TimesBuilder {
 }
 
 /// Writes the file beside the index in `dir`, if anything is known.
-///
-/// # Errors
-/// The operating system refuses.
 pub(crate) fn write_times(dir: &Path, times: Option<&[u8]>, sync: bool) -> Result<(), Error> {
     times.map_or(Ok(()), |bytes| files::put(&dir.join(TIMES_FILE), bytes, sync))
 }

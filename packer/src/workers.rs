@@ -7,6 +7,7 @@ use rayon::prelude::*;
 
 use crate::error::Error;
 use crate::interrupt::Stop;
+use crate::locks::lock;
 
 /// A pool of threads.
 #[derive(Debug)]
@@ -29,7 +30,7 @@ impl Workers {
     }
 
     /// Runs `work` so that rayon's iterators in it use these threads.
-    pub fn install<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
+    pub(crate) fn install<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
         self.0.install(work)
     }
 
@@ -37,17 +38,14 @@ impl Workers {
     ///
     /// # Errors
     /// The failure that came first. The others' work, which must look at `stop`, is then abandoned.
-    pub fn all(&self, stop: &Stop, work: impl Fn() -> Result<(), Error> + Sync) -> Result<(), Error> {
+    pub(crate) fn all(&self, stop: &Stop, work: impl Fn() -> Result<(), Error> + Sync) -> Result<(), Error> {
         let first = First { fault: Mutex::new(None), stop };
         let done = self.0.broadcast(|_| work().map_err(|fault| first.keep(fault)));
         first.result(done.into_iter().collect())
     }
 
-    /// Does `work` for each task and gives the results in the tasks' order, whichever was done first.
-    ///
-    /// # Errors
-    /// As [`all`](Self::all).
-    pub fn each<S: Sync, T: Send>(
+    /// Does `work` for each task and gives the results in the tasks' order.
+    pub(crate) fn each<S: Sync, T: Send>(
         &self,
         tasks: &[S],
         stop: &Stop,
@@ -58,7 +56,7 @@ impl Workers {
             let done = stop.check().and_then(|()| work(task));
             done.map_err(|fault| first.keep(fault))
         };
-        // Tasks are large: each is one of its own, so that no thread waits beside a queue.
+        // Tasks are large: each is handed out by itself, so that no thread waits beside a queue.
         let run = || tasks.par_iter().with_max_len(1).map(each).collect();
         let done = self.install(run);
         first.result(done)
@@ -67,7 +65,7 @@ impl Workers {
 
 impl First<'_> {
     fn keep(&self, fault: Error) {
-        self.fault.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(fault);
+        lock(&self.fault).get_or_insert(fault);
         self.stop.abandon();
     }
 

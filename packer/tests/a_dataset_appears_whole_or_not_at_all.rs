@@ -7,7 +7,7 @@ use std::process::{Child, Stdio};
 use crate::support::{names, noise, program, run, run_well, stderr_of, tree, write};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Many small shards, so that a signal meets the packer in the middle.
+/// Options for many small shards, so that a signal meets the packer in the middle.
 fn many(source: &Path) {
     for number in 0..400u64 {
         write(&source.join(format!("{}/{number:03}.png", number % 4)), &noise(number, 3000));
@@ -21,7 +21,7 @@ fn begin(source: &Path, out: &Path) -> Child {
     let mut child = program(args).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let parent = out.parent().unwrap();
     let partial = |name: &String| name.starts_with("out.part-");
-    // The program may also end first, if this test gets no time to look; every test allows for that.
+    // The program may end first, if this test gets no CPU time. Every test allows for that.
     while child.try_wait().unwrap().is_none() {
         let folder: Option<PathBuf> = names(parent).into_iter().find(partial).map(|name| parent.join(name));
         let complete = |folder: PathBuf| names(&folder).iter().any(|name| name.ends_with(".done"));

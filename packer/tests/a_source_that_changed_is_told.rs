@@ -1,5 +1,5 @@
-//! A source file that was written to since it was packed is told by its path, whatever its length; a dataset that does not
-//! know says so.
+//! Commands name a source file that was written to since it was packed, at any length; a dataset
+//! without times says so.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -72,7 +72,7 @@ fn an_edit_of_equal_length_is_no_finished_work() {
         let part = report.get("parts").map_or(&report, |parts| &parts[0]);
         assert_eq!((code, &part["changes"]["touched"]["count"]), (Some(5), &2.into()), "{report:#}");
     }
-    // Which of the two has other bytes, diff says.
+    // diff says which of the two has other bytes.
     let (code, found) = json(&[&"diff", &source, &out, &"-q", &"--json"]);
     assert_eq!((code, found["different"].as_array().unwrap().len()), (Some(1), 1));
     assert_eq!(found["different"][0]["path"], "c0/04.ppm");
@@ -102,7 +102,7 @@ fn new_samples_are_appended_although_known_ones_were_written_to() {
         (code, &report["appended"], &report["changes"]["touched"]["count"]),
         (Some(5), &1.into(), &1.into())
     );
-    // Of what was appended the times are known, too.
+    // The times of appended files are known, too.
     touch(&source.join("c1/99.ppm"));
     let output = run(&[&"append", &source, &out, &"-q"]);
     assert!(text(&output).contains("c1/03.ppm, c1/99.ppm"), "{output:?}");
@@ -173,7 +173,7 @@ fn a_dataset_without_times_is_read_and_says_that_it_does_not_know() {
         assert!(told.contains("shade-pack diff"), "{told}");
     }
     assert!(run_well(&[&"info", &out]).contains("known of the source files of 0 samples"));
-    // What is appended from now on is known.
+    // Files that are appended from now on have times.
     write(&source.join("c1/99.ppm"), &picture(99, 20, 10));
     run_well(&[&"append", &source, &out, &"-q"]);
     let about: Value = serde_json::from_str(&run_well(&[&"info", &out, &"--json"])).unwrap();

@@ -1,4 +1,4 @@
-//! append adds what a dataset does not have, and leaves what it has as it is, whatever happens meanwhile.
+//! append adds what a dataset does not have, and leaves the rest as it is, also when it is killed.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -78,7 +78,7 @@ fn new_samples_and_classes_come_behind_what_is_there() {
     assert_eq!(info["options"]["appended"][0]["shard_bytes"], 8192);
     assert_gives_back(&out, &temp.path().join("back"), &[&first, &more]);
 
-    // The same again, and once more something else.
+    // The same command again, then another source.
     let same = append(&more, &out, &[]);
     assert_eq!((&same["unchanged"], &same["skipped"]), (&true.into(), &42.into()));
     assert!(tree(&out) == now);
@@ -89,7 +89,7 @@ fn new_samples_and_classes_come_behind_what_is_there() {
     let dataset = Dataset::open(&out).unwrap();
     let keys: Vec<u32> = (0..dataset.index.len()).map(|id| dataset.index.key(SampleId(id))).collect();
     assert_eq!(keys, (0..75).collect::<Vec<_>>());
-    // What was appended is repaired like the rest.
+    // Appended samples are repaired like the others.
     let whole = tree(&out);
     let shard = names(&out).into_iter().rfind(|name| name.ends_with(".tar")).unwrap();
     fs::remove_file(out.join(shard)).unwrap();
@@ -183,7 +183,7 @@ fn begin(source: &Path, out: &Path) -> std::process::Child {
     let args: &[&dyn AsRef<OsStr>] =
         &[&"append", &source, &out, &"--shard-size", &"4KiB", &"--jobs", &"1", &"--in-flight", &"1", &"-q"];
     let mut child = program(args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    // The program may also end first, if this test gets no time to look; every test allows for that.
+    // The program may end first, if this test gets no CPU time. Every test allows for that.
     while child.try_wait().unwrap().is_none() {
         if names(out).iter().filter(|name| name.ends_with(".done")).count() > 3 {
             break;
@@ -204,7 +204,7 @@ fn a_killed_append_leaves_the_old_dataset_and_is_resumed() {
     run_well(&[&"create", &first, &out, &"--shard-size", &"4KiB", &"-q"]);
     let before = tree(&out);
     let mut child = begin(&more, &out);
-    // While it runs, another one is refused and readers see what was there.
+    // While it runs, another command is refused, and readers see the old dataset.
     let second = run(&[&"append", &more, &out, &"-q"]);
     child.kill().unwrap();
     if child.wait().unwrap().success() {

@@ -1,4 +1,4 @@
-//! The same source and options give the same bytes, whatever the threads, the clock and the place.
+//! The same source and options give the same bytes with any threads, at any time and place.
 
 use crate::support::{noise, run_well, tree, varied_image_folder, write};
 use shade_pack::dataset::Dataset;

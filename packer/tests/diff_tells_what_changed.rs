@@ -1,4 +1,4 @@
-//! diff lists what only one side has and what is not the same, with an exit code as diff has it.
+//! diff lists what only one side has and what differs. Its exit code is that of the program diff.
 
 use std::fs;
 use std::path::Path;

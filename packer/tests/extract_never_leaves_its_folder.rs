@@ -1,4 +1,4 @@
-//! extract writes below its folder only, whatever an index says, and never one file over another.
+//! extract writes below its folder only, and never one file over another, with any index.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -127,7 +127,7 @@ fn links_beside_the_destination_are_not_followed() {
     let output = run(&[&"extract", &dataset, &temp.path().join("out"), &"-q"]);
     assert_eq!(output.status.code(), Some(2), "{output:?}");
     assert!(names(&elsewhere).is_empty());
-    // A name in a shard is no path: this one lies where the index says.
+    // A name in a shard is no path: this record lies where the index says.
     run_well(&[&"extract", &dataset, &temp.path().join("back"), &"-q"]);
     let back = tree(&temp.path().join("back"));
     assert_eq!(back.keys().collect::<Vec<_>>(), ["cat/1.json", "cat/1.png"]);

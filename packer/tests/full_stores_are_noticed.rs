@@ -1,4 +1,5 @@
-//! What a store says when a file is closed, such as that there is no room left, ends a command that wrote to it.
+//! An error that a store tells when a file is closed, such as that there is no room, ends a command
+//! that wrote to it.
 
 use std::ffi::OsStr;
 use std::path::Path;

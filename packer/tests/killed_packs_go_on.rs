@@ -9,13 +9,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::support::{names, noise, program, run_well, tree, write};
 use shade_pack::dataset::Dataset;
 
-/// Where the packer is killed: at so many bytes in its unfinished folder, spread over the whole pack.
+/// Points at which the packer is killed: numbers of bytes in its unfinished folder, spread over the
+/// whole pack.
 const KILLS: u64 = 20;
 
 fn bytes_below(folder: &Path) -> u64 {
     let mut bytes = 0;
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        // What is renamed between listing and looking is counted the next time.
+        // A file that is renamed between listing and looking is counted the next time.
         if let Ok(found) = entry.metadata() {
             bytes += if found.is_dir() { bytes_below(&entry.path()) } else { found.len() };
         }
@@ -50,7 +51,7 @@ fn twenty_kills_and_the_bytes_are_the_same() {
     let total: u64 = expected.values().map(|bytes| bytes.len() as u64).sum();
     assert!(expected.len() > 15, "too few shards to be killed between: {}", expected.len());
 
-    // A reader all the while: no dataset, or a whole one.
+    // A reader meanwhile finds no dataset, or a whole one.
     let done = AtomicBool::new(false);
     let killed = std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -63,7 +64,8 @@ fn twenty_kills_and_the_bytes_are_the_same() {
         });
         let mut killed = 0;
         for kill in 0..KILLS {
-            // Seeded, so that a failure comes again: one point in each twentieth of the pack.
+            // Seeded, so that a failure comes again. There is one point in each twentieth of the
+            // pack.
             let within = u64::from(noise(kill, 1)[0]);
             let point = total * (kill * 256 + within) / (KILLS * 256);
             let mut child = program(&args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();

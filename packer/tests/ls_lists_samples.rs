@@ -1,4 +1,5 @@
-//! ls prints a line for each sample, all that the index knows if asked to, and as many as the reader wants.
+//! ls prints a line for each sample, with all that the index knows on demand, and stops when its
+//! reader has gone.
 
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;

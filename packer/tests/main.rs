@@ -1,4 +1,5 @@
-//! The packer's behaviours, one file each. They are one program: so it is linked once, and the files have one prelude.
+//! The packer's behaviours, one file each. They are one program, so that it is linked once and the
+//! files share one prelude.
 #![expect(
     clippy::unwrap_used,
     clippy::indexing_slicing,

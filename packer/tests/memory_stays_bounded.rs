@@ -21,7 +21,8 @@ fn peak_kib(process: u32) -> u64 {
 fn a_million_samples_fit_in_256_mib() {
     let temp = tempfile::tempdir().unwrap();
     let (source, out) = (temp.path().join("images"), temp.path().join("out"));
-    // Hard links, with names as long as ImageNet's: files of their own would take 4 GB. A file has at most 65,000 links.
+    // Hard links with names as long as ImageNet's: files would take 4 GB. A file has at most 65,000
+    // links.
     for class in 0..CLASSES {
         let folder = source.join(format!("n{class:08}"));
         let first = folder.join("first.png");

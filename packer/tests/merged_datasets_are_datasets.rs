@@ -1,4 +1,5 @@
-//! merge makes one dataset of several, whole in every respect: it verifies, extracts, lists, and merges again.
+//! merge makes one dataset of several, whole in every respect: it can be verified, extracted,
+//! listed and merged again.
 
 use std::collections::BTreeMap;
 use std::fs;

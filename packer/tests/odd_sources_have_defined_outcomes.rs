@@ -1,4 +1,5 @@
-//! Whatever is wrong with a source or a destination: an outcome that names the path, and no half dataset.
+//! A source or a destination that is not in order has an outcome that names the path, and leaves no
+//! half dataset.
 
 use std::fs::{self, File};
 use std::num::NonZeroUsize;
@@ -13,8 +14,8 @@ use shade_pack::config::{Effort, OnBad};
 use shade_pack::dataset::Dataset;
 use shade_pack::interrupt::Stop;
 use shade_pack::pack::{Packing, Recipe};
-use shade_pack::plan::Plan;
-use shade_pack::progress::{Progress, Shown};
+use shade_pack::plan::PackPlan;
+use shade_pack::progress::{CommandProgress, Shown};
 use shade_pack::source::{Selection, image_folder};
 use shade_pack::workers::Workers;
 
@@ -85,11 +86,11 @@ fn skip_leaves_them_out_and_says_so() {
     assert_eq!(Dataset::open(&out).unwrap().index.len(), 3);
 }
 
-/// Lists `source`, does `change`, packs: what `create` does, with something happening in the middle.
+/// Lists `source`, does `change`, packs: what `create` does, with a change in the middle.
 fn pack_after(source: &Path, out: &Path, on_bad: OnBad, change: impl FnOnce()) -> Result<(), String> {
-    let (stop, progress) = (Stop::default(), Progress::start(Shown::Quiet, "packing", 0, 0));
+    let (stop, progress) = (Stop::default(), CommandProgress::start(Shown::Quiet, "packing", 0, 0));
     let catalogue = image_folder::scan(source, &Selection::default(), &progress, &stop).unwrap();
-    let plan = Plan::new(catalogue.len(), |_| 1024, None, 1 << 20);
+    let plan = PackPlan::new(catalogue.len(), |_| 1024, None, 1 << 20);
     change();
     fs::create_dir(out).unwrap();
     let two = NonZeroUsize::new(2).unwrap();
@@ -157,7 +158,7 @@ fn a_full_disk_is_named_and_freeing_space_lets_the_pack_go_on() {
         write(&source.join(format!("cat/{number:02}.png")), &noise(number, 50_000));
     }
     fs::create_dir(&disk).unwrap();
-    // Not by a remount with another size, which a user namespace may refuse.
+    // A remount with another size may be refused in a user namespace.
     let script = "mount -t tmpfs -o size=16m tmpfs \"$2\" || exit; head -c 15m /dev/zero > \"$2/zeros\"\n\
         \"$0\" create \"$1\" \"$2/out\" --shard-size 300kB -q; echo \"exit $?\"\n\
         ls \"$2\"; rm \"$2/zeros\"\n\
@@ -180,7 +181,8 @@ fn what_may_not_be_read_is_named() {
     write(&source.join("cat/2.png"), b"y");
     let unreadable = source.join("cat/2.png");
     fs::set_permissions(&unreadable, std::os::unix::fs::PermissionsExt::from_mode(0o000)).unwrap();
-    // Root may read everything: give that up. The program is handed over by its open file, as others may not reach it.
+    // Root may read everything, so the test gives that up. The program is passed as an open file:
+    // other users may not reach its path.
     let mut command = Command::new("setpriv");
     command.args(["--bounding-set", "-all", "--inh-caps", "-all", "--"]).arg(PROGRAM);
     command.args(["create"]).arg(&source).arg(&out).arg("-q");

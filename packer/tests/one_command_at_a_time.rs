@@ -1,4 +1,5 @@
-//! Two commands that make or change one dataset never work at it at once, whoever runs them and wherever one was killed.
+//! Two commands that make or change one dataset never work at it at once, of any users, and after
+//! any kill.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -58,7 +59,7 @@ fn of_two_equal_creates_one_works_and_the_other_says_so() {
         let text = stderr_of(&second);
         assert!(text.contains("another command is making") && text.contains("out.changing"), "{text}");
     }
-    // Nor does anything else make something there.
+    // No other command makes something there either.
     let other = temp.path().join("other");
     run_well(&[&"create", &source, &other, &"-q"]);
     for (command, from) in [("extract", &other), ("merge", &other)] {
@@ -105,14 +106,15 @@ fn a_killed_ones_claim_is_taken_over() {
     images(&source);
     let mut first = halted(&source, &out);
     first.kill().unwrap();
-    // Not waited for yet: a process that has ended and that nobody has asked about is gone all the same.
+    // A process that has ended counts as gone, although its parent has not waited for it.
     let calm = create(&source, &out, &[]).output();
     first.wait().unwrap();
     assert!(calm.unwrap().status.success());
     assert_eq!(names(temp.path()), ["images", "out"]);
 }
 
-/// A dataset to which anybody may append, and what is new for it; the program where anybody may run it.
+/// A dataset to which anybody may append, and what is new for it; the program where anybody may run
+/// it.
 fn for_anybody(temp: &Path) -> (PathBuf, PathBuf, PathBuf) {
     let (source, out, copy) = (temp.join("images"), temp.join("out"), temp.join("shade-pack"));
     write(&source.join("a/1.png"), b"one");
@@ -161,7 +163,7 @@ fn where_there_is_no_proc_no_claim_is_taken_over() {
     let Some(mut apart) = own_mounts() else { return };
     let temp = tempfile::tempdir().unwrap();
     let (source, out, program) = for_anybody(temp.path());
-    // As a command writes it there: no machine, no namespace, no start.
+    // The text of a claim where /proc tells nothing: no boot, no namespace, no start time.
     fs::write(out.join("dataset.changing"), format!("\n\n{}\n\n", std::process::id())).unwrap();
     let before = tree(&out);
     let line = format!(

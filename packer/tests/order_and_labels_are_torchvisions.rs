@@ -12,7 +12,7 @@ use shade_pack::Error;
 use shade_pack::catalogue::Catalogue;
 use shade_pack::dataset::Dataset;
 use shade_pack::interrupt::Stop;
-use shade_pack::progress::{Progress, Shown};
+use shade_pack::progress::{CommandProgress, Shown};
 use shade_pack::source::{Selection, image_folder};
 
 #[test]
@@ -37,7 +37,8 @@ fn a_varied_folder_is_ordered_as_the_rule_says() {
     assert_eq!(by_string[..4], ["Ant/a/1.jpg", "Ant/a-b/1.jpg", "Ant/a.b/1.jpg", "Ant/a/b/1.jpg"]);
 }
 
-/// Against torchvision itself, where this machine has it: the project's virtual environment, else `python3`.
+/// Against torchvision itself, where this machine has it: the project's virtual environment, else
+/// `python3`.
 #[test]
 fn torchvision_itself_agrees() {
     let temp = tempfile::tempdir().unwrap();
@@ -65,7 +66,12 @@ fn torchvision_itself_agrees() {
 }
 
 fn scan(root: &Path, stop: &Stop) -> Result<Catalogue, Error> {
-    image_folder::scan(root, &Selection::default(), &Progress::start(Shown::Quiet, "listing", 0, 0), stop)
+    image_folder::scan(
+        root,
+        &Selection::default(),
+        &CommandProgress::start(Shown::Quiet, "listing", 0, 0),
+        stop,
+    )
 }
 
 /// What is wrong with the folder as a whole, else with its first bad file.

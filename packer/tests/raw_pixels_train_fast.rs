@@ -1,4 +1,5 @@
-//! Raw pixels are compressed only where that saves much of large records, and the result says what was decided.
+//! Raw pixels are compressed only where that saves much of large records, and the result tells the
+//! decision.
 
 use std::path::Path;
 
@@ -11,7 +12,8 @@ fn pictures(root: &Path, side: u32, count: u64) {
     }
 }
 
-/// Packs raw pixels; gives the text of the result, and what `info` says for programs and for people.
+/// Packs raw pixels; gives the text of the result, and what `info` says for programs and for
+/// people.
 fn pack(source: &Path, out: &Path, more: &[&str]) -> (String, Value, String) {
     let mut args: Vec<&dyn AsRef<std::ffi::OsStr>> =
         vec![&"create", &source, &out, &"--format", &"raw", &"-q"];
@@ -45,7 +47,7 @@ fn large_pixels_are_compressed_if_that_halves_them() {
     assert!(about.contains("zstd        saves 9") && about.contains("decompress"), "{about}");
     let source = temp.path().join("noisy");
     for number in 0..6u64 {
-        // Two of three channels are noise: a third is to be saved.
+        // Two of three channels are noise, so zstd can save a third.
         let noise = noise(number, 200 * 200 * 2);
         let pixels = noise.chunks(2).flat_map(|two| [two[0], two[1], 7]);
         let header = b"P6\n200 200\n255\n".to_vec();

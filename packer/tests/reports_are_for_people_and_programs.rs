@@ -1,4 +1,5 @@
-//! --json prints one object on standard output; text tells the same; progress goes to standard error.
+//! --json prints one object on standard output; text tells the same; progress goes to standard
+//! error.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -69,7 +70,7 @@ fn progress_is_lines_on_standard_error_unless_quiet() {
 fn help_explains_units_and_defaults() {
     let help = run_well(&[&"create", &"--help"]);
     for word in
-        ["--shard-size <BYTES>", "[default: 1GiB]", "--seed <N>", "zstd:LEVEL", "--no-shuffle", "--jobs"]
+        ["--shard-size <BYTES>", "Default: 1GiB", "--seed <N>", "zstd:LEVEL", "--no-shuffle", "--jobs"]
     {
         assert!(help.contains(word), "{word} is not in\n{help}");
     }

@@ -1,4 +1,5 @@
-//! What an unfinished pack left is gone on with only if it is ours and whole, and ends on the disk if that is asked for.
+//! A command goes on with an unfinished pack only if it is ours and whole. The pack ends on the
+//! disk if that is asked for.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -64,7 +65,7 @@ fn a_complete_shard_that_changed_is_packed_again() {
 fn a_finished_split_that_changed_is_packed_again() {
     let temp = tempfile::tempdir().unwrap();
     let (source, out, partial) = killed(temp.path(), &[]);
-    // All but the last rename: what a kill just before it leaves.
+    // All except the last rename: what a kill just before it leaves.
     assert!(create_again(&source, &out).status.success());
     fs::rename(&out, &partial).unwrap();
     let whole = tree(&partial);

@@ -1,4 +1,4 @@
-//! Splits, lists and tars, with patterns that leave things out: what is packed is what was meant.
+//! Splits, lists and tars, with patterns that leave files out, give the datasets that were meant.
 
 use std::fs::{self, File};
 use std::path::Path;

@@ -174,7 +174,7 @@ fn shards_that_may_not_be_read_are_not_called_damaged() {
         "{found:#}"
     );
 
-    // What is damaged besides is found, and decides.
+    // Other damage is found, and decides the exit code.
     bend(&whole.shard_path(ShardId(0)), whole.samples_by_shard()[0][0].1.offset);
     let output = run_as_nobody(temp.path(), &[&"verify", &out, &"-q"]);
     let text = String::from_utf8_lossy(&output.stdout).into_owned();

@@ -1,4 +1,5 @@
-//! verify --repair makes every file again what it was, or says why it cannot and leaves it alone.
+//! verify --repair makes every file again what it was, or says why it cannot and leaves it as it
+//! is.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,7 +11,7 @@ use shade_formats::ShardId;
 use shade_formats::index::INDEX_FILE;
 use shade_pack::dataset::Dataset;
 
-/// Some of everything that is packed differently.
+/// A source with every kind of sample that is packed differently.
 fn images(root: &Path) {
     for number in 0..40u64 {
         let class = ["ant", "bee", "cat"][usize::try_from(number % 3).unwrap()];
@@ -45,7 +46,7 @@ fn report(args: &[&dyn AsRef<std::ffi::OsStr>]) -> (Option<i32>, Value) {
     (output.status.code(), report.unwrap_or_else(|_| panic!("{output:?}")))
 }
 
-/// Damages five shards in five ways, and the bytes between records of a sixth, if there are so many.
+/// Damages five shards in five ways, and the bytes between records of a sixth, if there is one.
 fn damage(out: &Path) -> usize {
     let dataset = Dataset::open(out).unwrap();
     let shards = dataset.samples_by_shard();
@@ -204,7 +205,7 @@ fn decode_names_what_is_no_image() {
     assert_eq!((code, damaged), (Some(3), vec!["a/cut.ppm".to_owned(), "a/zeros.jpg".to_owned()]));
     assert_eq!(paths(&found["not_decodable"]), ["a/really gif.png"]);
     assert!(found["damaged_shards"].as_array().unwrap().is_empty());
-    // The source is no better.
+    // The source is damaged in the same way.
     let (code, found) = report(&[&"verify", &out, &"--decode", &"--repair", &source, &"--json", &"-q"]);
     assert!(code == Some(3) && found["repaired"].is_null());
     fs::remove_file(source.join("a/zeros.jpg")).unwrap();

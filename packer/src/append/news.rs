@@ -6,7 +6,7 @@ use shade_formats::SampleId;
 
 use crate::catalogue::{Catalogue, Sample};
 use crate::changes::{Change, Changes};
-use crate::dataset::Dataset;
+use crate::dataset::{Dataset, Matched};
 use crate::error::Error;
 use crate::times::Times;
 
@@ -16,37 +16,27 @@ pub(super) struct News {
     pub(super) catalogue: Catalogue,
     pub(super) new_classes: Vec<String>,
     pub(super) skipped: u32,
-    /// What the source's files show of those that the dataset has already.
+    /// How files that the dataset has already differ from what was packed.
     pub(super) changes: Changes,
 }
 
 impl News {
-    /// Sorts out what is new.
-    pub(super) fn of(dataset: &Dataset, times: &Times, listed: &Catalogue) -> Result<Self, Error> {
-        let index = &dataset.index;
-        let ids = (0..index.len()).map(SampleId);
-        let known: HashMap<&[u8], SampleId> =
-            ids.map(|id| (index.path(id).unwrap_or_default(), id)).collect();
+    pub(super) fn new(dataset: &Dataset, times: &Times, listed: &Catalogue) -> Result<Self, Error> {
         let is_transformed = dataset.is_transformed();
         let mut changes = Changes { fault: times.fault.clone(), is_transformed, ..Changes::default() };
-        let mut new_ids = Vec::new();
-        for (id, sample) in (0u32..).map(SampleId).zip(listed.samples()) {
-            match known.get(sample.path.as_bytes()) {
-                Some(&known) => {
-                    let change = change_of((dataset, is_transformed), times, known, listed, &sample)?;
-                    changes.note(&sample, change);
-                }
-                None => new_ids.push(id),
-            }
+        let Matched { both, only_in_source: new, .. } = Matched::new(listed, dataset);
+        for (id, known) in both {
+            let Some(sample) = listed.sample(id) else { continue };
+            changes.note(&sample, change_of((dataset, is_transformed), times, known, listed, &sample)?);
         }
         let mut labels: HashMap<&[u8], u32> = HashMap::new();
-        let mut classes: Vec<String> = Vec::new();
-        for label in 0..index.class_count() {
-            labels.entry(index.class_name(label).unwrap_or_default()).or_insert(label);
-            classes.push(dataset.class_text(label));
+        for (label, name) in (0..).zip(dataset.class_names()) {
+            labels.entry(name).or_insert(label);
         }
+        let mut classes: Vec<String> =
+            (0..dataset.index.class_count()).map(|label| dataset.class_text(label)).collect();
         let mut new_classes = Vec::new();
-        for class in listed.classes.iter().filter(|_| !new_ids.is_empty()) {
+        for class in listed.classes.iter().filter(|_| !new.is_empty()) {
             if !labels.contains_key(class.as_bytes()) {
                 let label = u32::try_from(classes.len()).unwrap_or(u32::MAX);
                 labels.insert(class.as_bytes(), label);
@@ -55,11 +45,11 @@ impl News {
             }
         }
         let mut catalogue = Catalogue::new(listed.stores.clone());
-        for &id in &new_ids {
+        for id in new {
             let class = listed.sample(id).and_then(|sample| listed.classes.get(sample.label as usize));
             let label = class.and_then(|class| labels.get(class.as_bytes())).copied().unwrap_or(u32::MAX);
             let pushed = catalogue.push_from(listed, id, label);
-            pushed.map_err(|fault| Error::Source { path: dataset.dir.clone(), fault })?;
+            pushed.map_err(|fault| Error::source(&dataset.dir, fault))?;
         }
         catalogue.classes = classes;
         let skipped = listed.len().saturating_sub(catalogue.len());

@@ -1,52 +1,53 @@
-//! What appending did, for people and for programs.
+//! What `append` did, for people and for programs.
 
+use std::fmt;
 use std::path::PathBuf;
 
 use serde::Serialize;
 
 use crate::catalogue::Bad;
 use crate::changes::Changes;
-use crate::report::{human_bytes, path_as_text};
+use crate::report::{Printed, Speed, human_bytes, path_as_text};
 
-/// What was appended.
-#[derive(Clone, Debug, Default, Serialize)]
-pub struct Appended {
-    /// The dataset's directory.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct Appended {
     #[serde(serialize_with = "path_as_text")]
-    pub dataset: PathBuf,
-    /// Where the new samples came from.
+    pub(super) dataset: PathBuf,
     #[serde(serialize_with = "path_as_text")]
-    pub source: PathBuf,
-    /// Whether there was nothing new.
-    pub unchanged: bool,
+    pub(super) source: PathBuf,
+    pub(super) unchanged: bool,
     /// What identifies its content now, in hexadecimal.
-    pub content_id: String,
+    pub(super) content_id: String,
     /// Samples it has now.
-    pub samples: u32,
-    /// Samples that were appended.
-    pub appended: u32,
+    pub(super) samples: u32,
+    pub(super) appended: u32,
     /// Samples of the source that it had already.
-    pub skipped: u32,
-    /// How these differ from what was packed.
-    pub changes: Changes,
+    pub(super) skipped: u32,
+    /// How the skipped samples differ from what was packed.
+    pub(super) changes: Changes,
     /// Classes that it did not have.
-    pub new_classes: Vec<String>,
-    /// Shards that were appended.
-    pub shards: usize,
-    /// Bytes of these shards.
-    pub bytes: u64,
+    pub(super) new_classes: Vec<String>,
+    pub(super) shards: usize,
+    pub(super) bytes: u64,
     /// Bytes of the images that were appended, as in the source.
-    pub source_bytes: u64,
-    /// What was left out.
-    pub bad: Vec<Bad>,
-    /// Wall-clock time.
-    pub seconds: f64,
-    /// Megabytes (10^6) read a second.
-    pub mb_per_s: f64,
+    pub(super) source_bytes: u64,
+    pub(super) bad: Vec<Bad>,
+    #[serde(flatten)]
+    pub(super) speed: Speed,
 }
 
-impl std::fmt::Display for Appended {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl Printed for Appended {
+    fn exit_code(&self) -> u8 {
+        match self.changes.touched.count {
+            0 if self.bad.is_empty() => 0,
+            0 => 4,
+            _ => 5,
+        }
+    }
+}
+
+impl fmt::Display for Appended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for bad in &self.bad {
             writeln!(f, "left out {bad}")?;
         }
@@ -54,27 +55,20 @@ impl std::fmt::Display for Appended {
             writeln!(f, "{} samples were left out", self.bad.len())?;
         }
         f.write_str(&self.changes.told(&self.source, &self.dataset))?;
-        let (dataset, skipped) = (self.dataset.display(), self.skipped);
+        let (dataset, bytes) = (self.dataset.display(), human_bytes(self.bytes));
+        let Self { appended, skipped, shards, samples, speed, content_id, .. } = self;
         if self.unchanged {
-            return write!(
-                f,
-                "{dataset}: nothing new, it has a sample for each of the source's {skipped} paths"
-            );
+            let has = format_args!("it has a sample for each of the source's {skipped} paths");
+            return write!(f, "{dataset}: nothing new, {has}");
         }
         if !self.new_classes.is_empty() {
             let names = self.new_classes.join(", ");
             writeln!(f, "note: new classes, labelled after those that were there: {names}")?;
         }
-        let Self { appended, shards, samples, seconds, .. } = self;
         writeln!(
             f,
             "{dataset}: {appended} samples in {shards} shards appended, {skipped} were there already"
         )?;
-        let (bytes, rate) = (human_bytes(self.bytes), self.mb_per_s);
-        write!(
-            f,
-            "{samples} samples now, {bytes} written in {seconds:.1} s, {rate:.1} MB/s, content id {}",
-            self.content_id
-        )
+        write!(f, "{samples} samples now, {bytes} written in {speed}, content id {content_id}")
     }
 }

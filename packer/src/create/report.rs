@@ -1,75 +1,69 @@
-//! What creating did, for people and for programs.
+//! What `create` did, for people and for programs.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
 use crate::catalogue::Bad;
 use crate::changes::Changes;
-use crate::report::{human_bytes, path_as_text};
+use crate::report::{Printed, Speed, human_bytes, path_as_text};
 
-/// What was made, or would be.
-#[derive(Clone, Debug, Default, Serialize)]
-pub struct Created {
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct Created {
     /// The dataset's directory; with splits, the directory of their datasets.
     #[serde(serialize_with = "path_as_text")]
-    pub dataset: PathBuf,
-    /// What it was made from.
+    pub(super) dataset: PathBuf,
     #[serde(serialize_with = "path_as_text")]
-    pub source: PathBuf,
+    pub(super) source: PathBuf,
     /// Whether nothing was written: `--dry-run`, or the dataset was there already.
-    pub unchanged: bool,
+    pub(super) unchanged: bool,
     /// One for the dataset, or one for each split.
-    pub parts: Vec<CreatedPart>,
+    pub(super) parts: Vec<CreatedPart>,
     /// Bytes of the images that are in it.
-    pub source_bytes: u64,
-    /// Bytes of those that this run has read: fewer when it went on where an earlier one was interrupted.
-    pub read_bytes: u64,
-    /// What was left out.
-    pub bad: Vec<Bad>,
-    /// Wall-clock time.
-    pub seconds: f64,
-    /// Megabytes (10^6) read a second.
-    pub mb_per_s: f64,
+    pub(super) source_bytes: u64,
+    /// Bytes of the images that this run has read: fewer when it finished an earlier run's work.
+    pub(super) read_bytes: u64,
+    pub(super) bad: Vec<Bad>,
+    #[serde(flatten)]
+    pub(super) speed: Speed,
 }
 
-/// One dataset of those that were made.
-#[derive(Clone, Debug, Default, Serialize)]
-pub struct CreatedPart {
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct CreatedPart {
     /// The split's name; none for a dataset of the whole source.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub split: Option<String>,
+    pub(super) split: Option<String>,
     /// What identifies its content, in hexadecimal; none before it is made.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub content_id: Option<String>,
-    /// Number of samples.
-    pub samples: u32,
-    /// Number of classes.
-    pub classes: usize,
-    /// Number of shards.
-    pub shards: usize,
+    pub(super) content_id: Option<String>,
+    pub(super) samples: u32,
+    pub(super) classes: usize,
+    pub(super) shards: usize,
     /// Bytes of all shards and the index; before it is made, of the images in the source.
-    pub bytes: u64,
-    /// Records stored compressed.
-    pub compressed: u64,
+    pub(super) bytes: u64,
+    pub(super) compressed: u64,
     /// What zstd would save of raw pixels that are stored as they are.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub zstd_would_save_percent: Option<u64>,
+    pub(super) zstd_would_save_percent: Option<u64>,
     /// How the source differs from what was packed; none if it was packed just now.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub changes: Option<Changes>,
+    pub(super) changes: Option<Changes>,
 }
 
-impl Created {
-    /// Whether files of the source were written to since they were packed, and are as long as they were.
-    #[must_use]
-    pub fn is_touched(&self) -> bool {
-        self.parts.iter().filter_map(|part| part.changes.as_ref()).any(|changes| changes.touched.count > 0)
+impl Printed for Created {
+    fn exit_code(&self) -> u8 {
+        let mut changes = self.parts.iter().filter_map(|part| part.changes.as_ref());
+        match changes.any(|changes| changes.touched.count > 0) {
+            true => 5,
+            false if !self.bad.is_empty() => 4,
+            false => 0,
+        }
     }
 }
 
-impl std::fmt::Display for Created {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for Created {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for bad in &self.bad {
             writeln!(f, "left out {bad}")?;
         }
@@ -100,7 +94,6 @@ impl std::fmt::Display for Created {
         if self.unchanged {
             return f.write_str("nothing was written");
         }
-        let (read, rate) = (human_bytes(self.read_bytes), self.mb_per_s);
-        write!(f, "{read} read in {:.1} s, {rate:.1} MB/s", self.seconds)
+        write!(f, "{} read in {}", human_bytes(self.read_bytes), self.speed)
     }
 }

@@ -1,117 +1,151 @@
 //! Lists, plans, packs, publishes.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use clap::Args;
 use shade_formats::index::INDEX_FILE;
 
-use super::planned::Planned;
+use super::planned::{CreateJob, Planned};
 use super::report::Created;
-use crate::catalogue::Bad;
+use crate::args::PackArgs;
+use crate::catalogue::{Bad, Catalogue};
 use crate::changes::Changes;
-use crate::config::{CreateConfig, OnBad};
+use crate::config::{Layout, OnBad};
 use crate::dataset::Dataset;
 use crate::error::Error;
 use crate::interrupt::Stop;
-use crate::options::{Options, Work};
-use crate::progress::{Progress, Shown};
+use crate::options::{PackOptions, Work};
+use crate::progress::CommandProgress;
 use crate::publish::{Partial, check_destination};
-use crate::report::megabytes_per_second;
+use crate::report::Speed;
 use crate::source::Source;
 use crate::times::Times;
 use crate::workers::Workers;
 
+#[derive(Debug, Args)]
+pub(crate) struct CreateArgs {
+    /// What is packed, and how.
+    #[command(flatten)]
+    pub(crate) pack: PackArgs,
+    /// The dataset's directory. It must not exist and must not lie inside SOURCE.
+    out: PathBuf,
+    /// Make a dataset of each of these folders of SOURCE: OUT/train, OUT/val.
+    ///
+    /// The datasets' classes are those of all splits together, so that equal labels mean equal
+    /// classes. OUT appears when all are complete.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    splits: Vec<String>,
+    /// Go on where an earlier run of the same command was interrupted. This is the default.
+    #[arg(long, overrides_with = "restart")]
+    resume: bool,
+    /// Throw away what earlier runs left unfinished for OUT, and begin anew.
+    #[arg(long, overrides_with = "resume")]
+    restart: bool,
+    /// List and plan only: tell what would be packed, write nothing.
+    #[arg(long)]
+    dry_run: bool,
+}
+
 /// Makes the dataset.
 ///
 /// # Errors
-/// See [`Source::scan`], [`Packing::run`] and [`Partial`]. There is no dataset then; complete shards are kept for the next
-/// run.
-pub fn create(config: &CreateConfig, shown: Shown, stop: &Stop) -> Result<Created, Error> {
+/// The arguments are wrong; the source cannot be listed; a sample cannot be packed; a file cannot
+/// be written. There is no dataset then; complete shards are kept for the next run.
+pub(crate) fn create(args: &CreateArgs, stop: &Stop) -> Result<Created, Error> {
     let start = Instant::now();
-    refuse_inside(&config.out, &config.source.path)?;
-    check_destination(&config.out)?;
-    let readers = Workers::start(config.effort.in_flight)?;
-    let planned = plan_all(config, &readers, shown, stop)?;
-    let (dataset, source) = (config.out.clone(), config.source.path.clone());
-    let mut created = Created { dataset, source, ..Created::default() };
+    let plain = |name: &String| !name.contains('/') && !matches!(name.as_str(), "" | "." | "..");
+    if let Some(name) = args.splits.iter().find(|name| !plain(name)) {
+        return Err(Error::Usage(format!("--splits: '{name}' is not a folder's name")));
+    }
+    let (source, layout) = (args.pack.source.source()?, args.pack.layout.for_new()?);
+    let effort = args.pack.effort();
+    refuse_inside(&args.out, &source.path)?;
+    check_destination(&args.out)?;
+    let readers = Workers::start(effort.in_flight)?;
+    let planned = plan_all(args, source, &layout, &readers, stop)?;
+    let mut created =
+        Created { dataset: args.out.clone(), source: args.pack.source.path.clone(), ..Created::default() };
     created.bad = planned.iter().flat_map(|planned| planned.catalogue.bad.iter().cloned()).collect();
-    let there = there(config, &planned)?;
-    if config.dry_run || there.is_some() {
+    let there = there(&args.out, &planned)?;
+    if args.dry_run || there.is_some() {
         return Ok(unchanged(created, &planned, there));
     }
     let work = Work::of(planned.iter().map(|planned| (&planned.options, &planned.catalogue)));
-    let mut partial = match Partial::resume(&config.out, &work.id, config.restart, config.effort.sync) {
+    let mut partial = match Partial::resume(&args.out, &work.id, args.restart, effort.sync) {
         Ok(partial) => partial,
         // Another run of this very command may have ended while this one was listing.
-        Err(refused) => match self::there(config, &planned)? {
-            None => return Err(explained(refused, config, &planned)),
+        Err(refused) => match self::there(&args.out, &planned)? {
+            None => return Err(explained(refused, &args.out, &planned)),
             there => return Ok(unchanged(created, &planned, there)),
         },
     };
     let records = planned.iter().map(|planned| u64::from(planned.catalogue.len())).sum();
     let bytes = planned.iter().map(|planned| planned.catalogue.bytes()).sum();
-    let progress = Progress::start(shown, "packing", records, bytes);
+    let progress = CommandProgress::start(args.pack.output.shown(), "packing", records, bytes);
+    let (layout, progress) = (&layout, &progress);
+    let job = CreateJob {
+        layout,
+        work: &work,
+        on_bad: args.pack.on_bad,
+        effort,
+        readers: &readers,
+        progress,
+        stop,
+    };
     for planned in planned {
-        let folder = planned.folder(partial.path());
-        let made = planned.make(&folder, config, &work, &readers, &progress, stop);
+        let made = planned.make(partial.path(), &job);
         let (part, packed) = made.map_err(|source| unfinished(source, &mut partial))?;
         created.source_bytes += packed.source_bytes;
         created.bad.extend(packed.bad);
         created.parts.push(part);
     }
     progress.finish();
-    if config.on_bad == OnBad::List && !created.bad.is_empty() {
+    if args.pack.on_bad == OnBad::List && !created.bad.is_empty() {
         return Err(Error::AllBad { bad: created.bad });
     }
-    stop.check().map_err(|source| unfinished(source, &mut partial))?;
-    partial.publish().map_err(|source| unfinished(source, &mut partial))?;
-    created.seconds = start.elapsed().as_secs_f64();
+    stop.check().and_then(|()| partial.publish()).map_err(|source| unfinished(source, &mut partial))?;
     created.read_bytes = progress.bytes_of_this_run();
-    created.mb_per_s = megabytes_per_second(created.read_bytes, created.seconds);
+    created.speed = Speed::since(start, created.read_bytes);
     Ok(created)
 }
 
-/// Lists and plans the source, or each of its splits.
 fn plan_all(
-    config: &CreateConfig,
+    args: &CreateArgs,
+    source: Source,
+    layout: &Layout,
     readers: &Workers,
-    shown: Shown,
     stop: &Stop,
 ) -> Result<Vec<Planned>, Error> {
-    let splits: Vec<Option<String>> = match config.splits.as_slice() {
-        [] => vec![None],
-        splits => splits.iter().cloned().map(Some).collect(),
+    let in_split = |split: &String| {
+        let path = source.path.join(split);
+        (Some(split.clone()), Source { path, ..source.clone() })
     };
-    let mut planned = Vec::new();
-    for split in splits {
-        let path = match &split {
-            Some(split) => config.source.path.join(split),
-            None => config.source.path.clone(),
-        };
-        let source = Source { path, ..config.source.clone() };
-        let listing = Progress::start(shown, "listing", 0, 0);
-        let catalogue = readers.install(|| source.scan(&listing, stop))?;
-        listing.finish();
-        planned.push((split, source, catalogue));
+    let mut sources: Vec<(Option<String>, Source)> = args.splits.iter().map(in_split).collect();
+    if sources.is_empty() {
+        sources.push((None, source));
     }
+    let list = |(split, source): (_, Source)| {
+        let catalogue = source.list(readers, args.pack.output.shown(), stop)?;
+        Ok((split, source, catalogue))
+    };
+    let mut listed: Vec<_> = sources.into_iter().map(list).collect::<Result<_, Error>>()?;
     // A class that one split lacks would shift all labels behind it: splits are labelled alike.
-    if planned.len() > 1 {
-        crate::source::splits::unify(planned.iter_mut().map(|(_, _, catalogue)| catalogue));
+    if listed.len() > 1 {
+        crate::source::splits::unify(listed.iter_mut().map(|(_, _, catalogue)| catalogue));
     }
-    let mut done = Vec::new();
-    for (split, source, mut catalogue) in planned {
-        catalogue.bad.sort_by(|a, b| a.path.cmp(&b.path));
-        refuse_bad(&catalogue.bad, config.on_bad)?;
-        let options = Options::new(&source, &config.layout)?;
-        let plan = options.plan(&catalogue);
-        let plan_id = options.plan_id(&catalogue);
-        done.push(Planned { split, catalogue, plan, plan_id, options });
-    }
-    Ok(done)
+    let plan = |(split, source, catalogue): (_, Source, Catalogue)| {
+        refuse_bad(&catalogue.bad, args.pack.on_bad)?;
+        let options = PackOptions::new(&source, layout)?;
+        let (plan, plan_id) = (options.plan(&catalogue), options.plan_id(&catalogue));
+        Ok(Planned { split, catalogue, plan, plan_id, options })
+    };
+    listed.into_iter().map(plan).collect()
 }
 
-/// What listing found bad ends a run that is not to skip it; `list` still reads everything.
+/// Ends a run at the first bad file that listing found, unless such files are skipped. `list` still
+/// reads everything.
 pub(crate) fn refuse_bad(bad: &[Bad], on_bad: OnBad) -> Result<(), Error> {
     match (on_bad, bad.first()) {
         (OnBad::Fail, Some(first)) => Err(Error::Bad { first: first.clone(), more: bad.len() - 1 }),
@@ -119,19 +153,20 @@ pub(crate) fn refuse_bad(bad: &[Bad], on_bad: OnBad) -> Result<(), Error> {
     }
 }
 
-/// How the source differs from the datasets at the destination, if these are what is planned, as when a finished command
-/// is given again. Names and lengths are then the same.
-fn there(config: &CreateConfig, planned: &[Planned]) -> Result<Option<Vec<Changes>>, Error> {
+/// How the source differs from the datasets at `out`, if these are what is planned: a finished
+/// command was given again. Names and lengths are then the same.
+fn there(out: &Path, planned: &[Planned]) -> Result<Option<Vec<Changes>>, Error> {
     let mut all = Vec::new();
     for planned in planned {
-        let folder = planned.folder(&config.out);
+        let folder = planned.folder(out);
         let Some(dataset) = planned.found_in(&folder) else { return Ok(None) };
         all.push(Changes::of(&dataset, &Times::read(&folder)?, &planned.catalogue));
     }
     Ok(Some(all))
 }
 
-/// Says that nothing was written. `there` is how the source differs from each part, if the parts are there.
+/// The report when nothing was written. `there` is how the source differs from each part, if the
+/// parts are there.
 fn unchanged(mut created: Created, planned: &[Planned], there: Option<Vec<Changes>>) -> Created {
     created.unchanged = true;
     created.parts = planned.iter().map(Planned::outline).collect();
@@ -141,11 +176,11 @@ fn unchanged(mut created: Created, planned: &[Planned], there: Option<Vec<Change
     created
 }
 
-/// Says of a destination that exists how it differs from what is planned.
-fn explained(refused: Error, config: &CreateConfig, planned: &[Planned]) -> Error {
+/// Adds to the refusal of a destination that exists how it differs from what is planned.
+fn explained(refused: Error, out: &Path, planned: &[Planned]) -> Error {
     let Error::Usage(mut text) = refused else { return refused };
     for planned in planned {
-        let folder = planned.folder(&config.out);
+        let folder = planned.folder(out);
         if let (Ok(dataset), Ok(times)) = (Dataset::open(&folder), Times::read(&folder)) {
             let changes = Changes::of(&dataset, &times, &planned.catalogue);
             text += &changes.differences(&dataset, &planned.options);

@@ -3,14 +3,14 @@
 use shade_formats::SampleId;
 use shade_formats::index::{Entry, FieldsRow};
 
-use super::readers::Pace;
-use super::recipe::{Kits, Recipe};
+use super::readers::ReadPace;
+use super::recipe::Kits;
 use super::stretch::StretchBuilder;
-use crate::catalogue::Catalogue;
+use crate::catalogue::{Bad, Catalogue};
 use crate::error::Error;
 use crate::interrupt::Stop;
 
-/// Makes samples one by one, with the memory it uses again.
+/// Makes samples one by one, reusing its memory.
 pub(crate) struct Again<'a, 'k> {
     builder: StretchBuilder<'a>,
     kits: &'a Kits<'k>,
@@ -18,7 +18,7 @@ pub(crate) struct Again<'a, 'k> {
 }
 
 /// A sample as it lies in a shard.
-pub(crate) struct Made<'m> {
+pub(crate) struct RemadeSample<'m> {
     /// Its members with their headers and padding.
     pub(crate) bytes: &'m [u8],
     /// Its offset counts from the start of `bytes`.
@@ -27,28 +27,26 @@ pub(crate) struct Made<'m> {
 }
 
 impl<'a, 'k> Again<'a, 'k> {
-    /// `kits` are of this recipe.
-    pub(crate) fn new(catalogue: &'a Catalogue, recipe: &'a Recipe, kits: &'a Kits<'k>) -> Self {
-        Self { builder: StretchBuilder::new(catalogue, recipe, 0), kits, spare: Vec::new() }
+    pub(crate) fn new(catalogue: &'a Catalogue, kits: &'a Kits<'k>) -> Self {
+        Self { builder: StretchBuilder::new(catalogue, kits.recipe, 0), kits, spare: Vec::new() }
     }
 
-    /// Makes sample `id` of the catalogue under this key; or says why it cannot be made.
+    /// Makes sample `id` of the catalogue under this key; `None` if the catalogue has no such
+    /// sample.
     pub(crate) fn make(
         &mut self,
         id: SampleId,
         key: u32,
         stop: &Stop,
-    ) -> Result<Result<Made<'_>, String>, Error> {
+    ) -> Result<Result<Option<RemadeSample<'_>>, Bad>, Error> {
         self.builder.set_key(id, key);
         let spare = std::mem::take(&mut self.spare);
-        let built = self.builder.build(&[id], spare, (&mut Pace::default(), self.kits), stop)?;
+        let built = self.builder.build(&[id], spare, (&mut ReadPace::default(), self.kits), stop)?;
         self.spare = built.bytes;
-        Ok(match (built.records.first(), built.bad.into_iter().next()) {
-            (Some(placed), None) => {
-                Ok(Made { bytes: &self.spare, entry: placed.entry, fields: placed.fields })
-            }
-            (_, Some((_, bad))) => Err(bad.to_string()),
-            (None, None) => Err("it is not in the source".to_owned()),
-        })
+        if let Some((_, bad)) = built.bad.into_iter().next() {
+            return Ok(Err(bad));
+        }
+        let made = built.records.first();
+        Ok(Ok(made.map(|made| RemadeSample { bytes: &self.spare, entry: made.entry, fields: made.fields })))
     }
 }

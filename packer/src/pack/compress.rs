@@ -1,4 +1,5 @@
-//! Which kinds of images are worth compressing, and what small records have in common: seen from a few of them.
+//! Decides which kinds of images are worth compressing, and trains a dictionary for small records,
+//! by a sample of the records.
 
 use std::collections::BTreeMap;
 
@@ -12,40 +13,55 @@ use super::read::SourceReader;
 use super::recipe::{Kit, Recipe, Zstd, pays, saves};
 use super::transform::Format;
 use crate::catalogue::{Catalogue, Sample};
-use crate::config::{Compression, RAW_RECORD_BYTES_MIN, RAW_SAVING_MIN_PERCENT, ZSTD_LEVEL};
+use crate::config::{Compression, Layout, RAW_RECORD_BYTES_MIN, RAW_SAVING_MIN_PERCENT, ZSTD_LEVEL};
 use crate::error::Error;
 use crate::interrupt::Stop;
+use crate::workers::Workers;
 
 /// Samples looked at, evenly spaced over the catalogue.
 const PROBES: u32 = 256;
 
-/// Samples a dictionary is made from, evenly spaced, too. zstd asks for a hundred times the dictionary's size; small
-/// records bring less, and this many are read in moments.
+/// Samples that a dictionary is trained on, evenly spaced. zstd asks for a hundred times the
+/// dictionary's size; small records give less, and this many are read in moments.
 const DICTIONARY_PROBES: u32 = 4096;
 
-/// A dictionary helps records below this median size; larger ones have enough to learn from by themselves.
+/// A dictionary helps records below this median size. Larger ones compress well by themselves.
 const DICTIONARY_RECORD_BYTES: u64 = 16 * 1024;
 
 /// zstd's own default for dictionaries.
 const DICTIONARY_BYTES: usize = 112_640;
 
-/// With fewer records there is nothing common to be found.
+/// With fewer records no dictionary is trained.
 const DICTIONARY_RECORDS_MIN: usize = 32;
 
-/// Decides how `compression` applies to the samples of `catalogue` once `recipe` has transformed them. Reads some of
-/// them, as many at a time as the current rayon pool has threads; those that cannot be read are left for packing to
-/// complain about.
+/// Decides how records of `catalogue` are made. Also gives what zstd would have saved of raw pixels
+/// that are stored as they are, in percent.
 ///
 /// # Errors
 /// [`Error::Interrupted`], or zstd cannot be set up.
-pub fn choose_zstd(
+pub(crate) fn choose_recipe(
+    catalogue: &Catalogue,
+    layout: &Layout,
+    readers: &Workers,
+    stop: &Stop,
+) -> Result<(Recipe, Option<u64>), Error> {
+    let mut recipe = Recipe { transform: layout.transform, zstd: None, cls: layout.cls };
+    let choice = readers.install(|| choose_zstd(catalogue, &recipe, layout.compression, stop))?;
+    recipe.zstd = choice.zstd;
+    Ok((recipe, choice.forgone_percent))
+}
+
+/// Decides how `compression` applies to records once `recipe` has transformed them. Reads some
+/// samples, as many at a time as the current rayon pool has threads. Packing complains about those
+/// that cannot be read.
+fn choose_zstd(
     catalogue: &Catalogue,
     recipe: &Recipe,
     compression: Compression,
     stop: &Stop,
-) -> Result<Choice, Error> {
+) -> Result<ZstdChoice, Error> {
     let (level, probing) = match compression {
-        Compression::None => return Ok(Choice::default()),
+        Compression::None => return Ok(ZstdChoice::default()),
         Compression::Auto => (ZSTD_LEVEL, true),
         Compression::Zstd { level } => (level, false),
     };
@@ -64,45 +80,43 @@ pub fn choose_zstd(
     }
     let media = if probing { worth_it(&probes, level, &dictionary) } else { COMPRESSIBLE.to_vec() };
     let zstd = Zstd { level, media, dictionary };
-    Ok(Choice { zstd: (!zstd.media.is_empty()).then_some(zstd), forgone_percent: None })
+    Ok(ZstdChoice { zstd: (!zstd.media.is_empty()).then_some(zstd), forgone_percent: None })
 }
 
-/// How records are to be compressed.
 #[derive(Debug, Default)]
-pub struct Choice {
+struct ZstdChoice {
     /// `None` stores them as they are.
-    pub zstd: Option<Zstd>,
+    zstd: Option<Zstd>,
     /// What zstd would have saved of raw pixels that are stored as they are, in percent.
-    pub forgone_percent: Option<u64>,
+    forgone_percent: Option<u64>,
 }
 
 /// Whether raw pixels are compressed: see [`RAW_SAVING_MIN_PERCENT`] and [`RAW_RECORD_BYTES_MIN`].
-fn choose_for_pixels(probes: &[Probe], median: u64, level: i32) -> Choice {
+fn choose_for_pixels(probes: &[RecordProbe], median: u64, level: i32) -> ZstdChoice {
     let raw: u64 = probes.iter().map(|probe| probe.raw).sum();
     let compressed = probes.iter().map(|probe| probe.compressed).sum();
     if median >= RAW_RECORD_BYTES_MIN && saves(raw, compressed, RAW_SAVING_MIN_PERCENT) {
         let zstd = Zstd { level, media: vec![Media::Ppm], dictionary: Vec::new() };
-        return Choice { zstd: Some(zstd), forgone_percent: None };
+        return ZstdChoice { zstd: Some(zstd), forgone_percent: None };
     }
     let percent = raw.saturating_sub(compressed).saturating_mul(100).checked_div(raw);
-    Choice { zstd: None, forgone_percent: percent.filter(|percent| *percent > 0) }
+    ZstdChoice { zstd: None, forgone_percent: percent.filter(|percent| *percent > 0) }
 }
 
-/// A record that was looked at.
-struct Probe {
+struct RecordProbe {
     media: Media,
     raw: u64,
     compressed: u64,
-    /// Its bytes, if it is small enough for a dictionary; else none.
+    /// Its bytes, if it is small enough for a dictionary.
     small: Vec<u8>,
 }
 
-/// JPEG and WebP hold what an entropy coder has left; nothing more is to be had from them.
+/// JPEG and WebP end with an entropy coder: zstd saves nothing more.
 fn may_pay(media: Media) -> bool {
     !matches!(media, Media::Jpeg | Media::Webp)
 }
 
-/// All kinds of which [`may_pay`] holds.
+/// All kinds for which [`may_pay`] is true.
 const COMPRESSIBLE: [Media; 6] = [Media::Other, Media::Png, Media::Ppm, Media::Bmp, Media::Gif, Media::Tiff];
 
 /// Looks at some of the records that compression may help.
@@ -112,7 +126,7 @@ fn probe(
     probes: u32,
     level: i32,
     stop: &Stop,
-) -> Result<Vec<Probe>, Error> {
+) -> Result<Vec<RecordProbe>, Error> {
     let samples = catalogue.len();
     let count = probes.min(samples);
     let spaced = |number: u32| {
@@ -131,7 +145,7 @@ fn probe(
     Ok(looked?.into_iter().flatten().collect())
 }
 
-fn look(sample: &Sample<'_>, kit: &mut Kit<'_>, level: i32) -> Option<Probe> {
+fn look(sample: &Sample<'_>, kit: &mut Kit<'_>, level: i32) -> Option<RecordProbe> {
     let mut image = Vec::new();
     SourceReader::default().image(sample, &mut image).ok()?;
     let record = kit.record(&image).ok()?;
@@ -141,24 +155,24 @@ fn look(sample: &Sample<'_>, kit: &mut Kit<'_>, level: i32) -> Option<Probe> {
     }
     let compressed = compressed_len(record.stored, level, &[]);
     let small = if raw <= DICTIONARY_RECORD_BYTES { record.stored.to_vec() } else { Vec::new() };
-    Some(Probe { media, raw, compressed, small })
+    Some(RecordProbe { media, raw, compressed, small })
 }
 
 /// A dictionary, if it makes records smaller by as much as compression itself must.
-fn train(probes: &[Probe], level: i32) -> Vec<u8> {
-    let small: Vec<&Probe> = probes.iter().filter(|probe| !probe.small.is_empty()).collect();
+fn train(probes: &[RecordProbe], level: i32) -> Vec<u8> {
+    let small: Vec<&RecordProbe> = probes.iter().filter(|probe| !probe.small.is_empty()).collect();
     if small.len() < DICTIONARY_RECORDS_MIN {
         return Vec::new();
     }
     let samples: Vec<&[u8]> = small.iter().map(|probe| probe.small.as_slice()).collect();
-    // zstd finds nothing common in records that have nothing in common, and says so by an error.
+    // zstd gives an error where records have nothing in common.
     let Ok(dictionary) = zstd::dict::from_samples(&samples, DICTIONARY_BYTES) else { return Vec::new() };
     let without = small.iter().map(|probe| probe.compressed).sum();
     let with = samples.par_iter().map(|bytes| compressed_len(bytes, level, &dictionary)).sum();
     if pays(without, with) { dictionary } else { Vec::new() }
 }
 
-/// Bytes stored: as they are where compression does not pay.
+/// Bytes stored; the raw length where compression does not pay.
 fn compressed_len(bytes: &[u8], level: i32, dictionary: &[u8]) -> u64 {
     let raw = bytes.len() as u64;
     let compressed = if dictionary.is_empty() {
@@ -169,9 +183,9 @@ fn compressed_len(bytes: &[u8], level: i32, dictionary: &[u8]) -> u64 {
     compressed.map_or(raw, |compressed| compressed.len() as u64).min(raw)
 }
 
-/// The kinds of images of which the probes together become smaller by the least saving.
-fn worth_it(probes: &[Probe], level: i32, dictionary: &[u8]) -> Vec<Media> {
-    let stored = |probe: &Probe| {
+/// The kinds of images whose probes together become smaller by the least saving.
+fn worth_it(probes: &[RecordProbe], level: i32, dictionary: &[u8]) -> Vec<Media> {
+    let stored = |probe: &RecordProbe| {
         let helped = !dictionary.is_empty() && !probe.small.is_empty();
         if helped { compressed_len(&probe.small, level, dictionary) } else { probe.compressed }
     };
@@ -189,9 +203,9 @@ fn worth_it(probes: &[Probe], level: i32, dictionary: &[u8]) -> Vec<Media> {
 mod tests {
     use super::*;
 
-    fn probe_of(media: Media, bytes: &[u8]) -> Probe {
+    fn probe_of(media: Media, bytes: &[u8]) -> RecordProbe {
         let compressed = compressed_len(bytes, 3, &[]);
-        Probe { media, raw: bytes.len() as u64, compressed, small: bytes.to_vec() }
+        RecordProbe { media, raw: bytes.len() as u64, compressed, small: bytes.to_vec() }
     }
 
     #[test]
@@ -209,7 +223,7 @@ mod tests {
 
     #[test]
     fn pixels_are_compressed_only_if_large_and_halved() {
-        let probe = |raw, compressed| Probe { media: Media::Ppm, raw, compressed, small: Vec::new() };
+        let probe = |raw, compressed| RecordProbe { media: Media::Ppm, raw, compressed, small: Vec::new() };
         let large = RAW_RECORD_BYTES_MIN;
         for (raw, compressed, is_used, forgone) in [
             (large, large / 2, true, None),

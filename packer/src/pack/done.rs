@@ -1,7 +1,8 @@
-//! A shard's record of completion, `shard-000000.tar.done`: what a rerun needs to know instead of packing it again.
+//! A shard's record of completion, `shard-000000.tar.done`: what the next run needs to know instead
+//! of packing it again.
 //!
-//! It is an index of that one shard, in the index's own format with the index's own checks. Keys tell the samples; names
-//! and classes are empty; the options hold what was left out.
+//! It is an index of that one shard, in the index's own format with the index's own checks. Keys
+//! tell the samples; names and classes are empty; the options hold what was left out.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -15,7 +16,7 @@ use shade_formats::limits::SHARD_ALIGN_BYTES;
 use shade_formats::{FormatError, SampleId, ShardId};
 
 use super::shard_file::PackedShard;
-use super::stretch::Placed;
+use super::stretch::PlacedRecord;
 use crate::catalogue::Bad;
 use crate::dataset::Shards;
 use crate::error::Error;
@@ -23,27 +24,25 @@ use crate::files;
 use crate::interrupt::Stop;
 use crate::plan::shard_name;
 
-/// A shard is read back in pieces of this size: large enough for a disk's full rate.
+/// A shard is read back in pieces of this size: large enough for the full rate of a disk.
 const PIECE_BYTES: u64 = 4 << 20;
 
 /// The options of such an index.
 #[derive(Serialize, Deserialize)]
-struct Outcome {
-    /// What was being packed, in hexadecimal.
+struct DoneOptions {
+    /// Identifies the pack, in hexadecimal.
     pack: String,
     /// What was left out: sample, path, fault.
     bad: Vec<(u32, String, String)>,
 }
 
-/// The pack that a shard belongs to.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pack<'a> {
-    /// What is being packed, in hexadecimal.
-    pub id: &'a str,
-    /// Number of classes.
-    pub classes: usize,
+    /// Identifies the pack, in hexadecimal.
+    pub(crate) id: &'a str,
+    pub(crate) classes: usize,
     /// The dictionary of compressed records; empty for none.
-    pub dictionary: &'a [u8],
+    pub(crate) dictionary: &'a [u8],
 }
 
 /// A shard that is complete, read back.
@@ -59,10 +58,9 @@ pub struct DoneShard {
 pub struct DoneRecord {
     /// The sample, by its id in the catalogue.
     pub sample: SampleId,
-    /// Where and what it is. The shard's number is 0.
-    pub entry: Entry,
-    /// Its extra fields.
-    pub fields: FieldsRow,
+    /// Its entry. The shard's number is 0.
+    pub(crate) entry: Entry,
+    pub(crate) fields: FieldsRow,
 }
 
 fn path_of(folder: &Path, shard: ShardId) -> PathBuf {
@@ -87,21 +85,21 @@ fn encode(pack: &Pack<'_>, shard: PackedShard) -> Result<Vec<u8>, FormatError> {
     if !pack.dictionary.is_empty() {
         index.push_dictionary(pack.dictionary)?;
     }
-    for Placed { entry, .. } in &shard.records {
-        // Its own shard is the only one here.
+    for PlacedRecord { entry, .. } in &shard.records {
+        // This index has only this one shard.
         index.push_sample(&Entry { shard: ShardId(0), ..*entry }, b"")?;
     }
     index.set_keys(shard.records.iter().map(|record| record.sample.0).collect());
     index.set_fields(shard.records.iter().map(|record| record.fields).collect());
     let bad = shard.bad.into_iter().map(|(sample, bad)| (sample.0, bad.path, bad.fault)).collect();
-    let outcome = Outcome { pack: pack.id.to_owned(), bad };
+    let outcome = DoneOptions { pack: pack.id.to_owned(), bad };
     // Plain fields always serialise.
     index.set_options(&serde_json::to_string(&outcome).unwrap_or_default());
     index.finish()
 }
 
-/// Reads shard `shard`'s record of completion in `folder`; `None` unless there is one, whole, of the pack `pack`, with a
-/// file as long as the shard beside it. [`DoneShard::is_written`] looks at that file's bytes.
+/// Reads the record of completion of a shard in `folder`. `None` unless there is one, whole, of the
+/// pack `pack`, with a file as long as the shard beside it.
 ///
 /// # Errors
 /// There is one that cannot be read.
@@ -113,7 +111,7 @@ pub fn read(folder: &Path, shard: ShardId, pack: &str) -> Result<Option<DoneShar
         Err(fault) => return Err(Error::io("read", &path)(fault)),
     };
     let Ok(index) = Index::open(bytes) else { return Ok(None) };
-    let outcome: Outcome = match serde_json::from_str(index.options()) {
+    let outcome: DoneOptions = match serde_json::from_str(index.options()) {
         Ok(outcome) => outcome,
         Err(_) => return Ok(None),
     };
@@ -126,12 +124,10 @@ pub fn read(folder: &Path, shard: ShardId, pack: &str) -> Result<Option<DoneShar
     Ok(Some(DoneShard { index: Arc::new(index), bad }))
 }
 
-/// Whether the file of shard number `id` is what was written there: a file of the length and checksum of
-/// `shard`, no link. If `sync`, the disk confirms it first, as whoever wrote it may not have asked for that.
-///
-/// # Errors
-/// The disk does not; or [`Error::Interrupted`].
-pub fn is_shard_written(
+/// Whether the file of shard number `id` is what was written there: a file of the length and
+/// checksum of `shard`, no link. If `sync`, the disk confirms it first: the run that wrote it may
+/// not have asked for that.
+pub(crate) fn is_shard_written(
     shards: &Shards<'_>,
     id: ShardId,
     shard: Shard<'_>,
@@ -159,10 +155,7 @@ pub fn is_shard_written(
 }
 
 /// Has the disk confirm a file that an earlier run has written.
-///
-/// # Errors
-/// It does not.
-pub fn sync_file(path: &Path) -> Result<(), Error> {
+pub(crate) fn sync_file(path: &Path) -> Result<(), Error> {
     match File::open(path).and_then(|file| file.sync_all()) {
         Err(fault) if fault.kind() == std::io::ErrorKind::NotFound => Ok(()),
         other => other.map_err(Error::io("sync", path)),
@@ -171,10 +164,7 @@ pub fn sync_file(path: &Path) -> Result<(), Error> {
 
 impl DoneShard {
     /// Whether the shard is what was written, see [`is_shard_written`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn is_written(&self, folder: &Path, sync: bool, stop: &Stop) -> Result<bool, Error> {
+    pub(super) fn is_written(&self, folder: &Path, sync: bool, stop: &Stop) -> Result<bool, Error> {
         let Some(shard) = self.shard() else { return Ok(false) };
         if sync {
             sync_file(&folder.join(format!("{}.done", shard.name)))?;
@@ -182,9 +172,7 @@ impl DoneShard {
         is_shard_written(&Shards::new(folder, &self.index, stop), ShardId(0), shard, sync)
     }
 
-    /// The shard itself.
-    #[must_use]
-    pub fn shard(&self) -> Option<Shard<'_>> {
+    pub(crate) fn shard(&self) -> Option<Shard<'_>> {
         self.index.shard(ShardId(0))
     }
 
@@ -207,19 +195,14 @@ pub(crate) fn fields_row(index: &Index, sample: SampleId) -> FieldsRow {
     index.fields(sample).map_or_else(FieldsRow::default, row)
 }
 
-/// Removes all records of completion and what killed runs left in `folder`: the dataset is whole without them.
-///
-/// # Errors
-/// The operating system refuses.
-pub fn clean(folder: &Path) -> Result<(), Error> {
+/// Removes all records of completion and what killed runs left in `folder`: the dataset is whole
+/// without them.
+pub(crate) fn clean(folder: &Path) -> Result<(), Error> {
     remove(folder, |name| name.ends_with(".done") || name.contains(".part-"))
 }
 
 /// Removes what killed runs left unfinished in `folder`.
-///
-/// # Errors
-/// The operating system refuses.
-pub fn clean_unfinished(folder: &Path) -> Result<(), Error> {
+pub(crate) fn clean_unfinished(folder: &Path) -> Result<(), Error> {
     remove(folder, |name| name.contains(".part-"))
 }
 

@@ -1,15 +1,12 @@
-//! A counting gate: so much of something may be in use at a time, whoever wants more waits.
+//! A counting gate: it lets through a limited amount of something; a thread that asks for more
+//! waits.
 
-use std::sync::{Condvar, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::{Condvar, Mutex};
 
 use crate::error::Error;
 use crate::interrupt::Stop;
+use crate::locks::{lock, wait};
 
-/// How often a waiting thread looks whether it should stop: nobody wakes it for that.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
-
-/// Lets through what fits.
 #[derive(Debug)]
 pub(crate) struct Gate {
     limit: u64,
@@ -29,12 +26,12 @@ impl Gate {
         Self { limit, used: Mutex::new(0), freed: Condvar::new() }
     }
 
-    /// Waits until `amount` fits, or until nothing else is in use: what is larger than the gate passes alone.
+    /// Waits until `amount` fits, or until nothing else is in use: what is larger than the gate
+    /// passes alone.
     pub(crate) fn pass(&self, amount: u64, stop: &Stop) -> Result<Pass<'_>, Error> {
-        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut used = lock(&self.used);
         while *used > 0 && used.saturating_add(amount) > self.limit {
-            stop.check()?;
-            (used, _) = self.freed.wait_timeout(used, LOOK_EVERY).unwrap_or_else(PoisonError::into_inner);
+            used = wait(&self.freed, used, stop)?;
         }
         *used = used.saturating_add(amount);
         Ok(Pass { gate: self, amount })
@@ -43,7 +40,7 @@ impl Gate {
 
 impl Drop for Pass<'_> {
     fn drop(&mut self) {
-        let mut used = self.gate.used.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut used = lock(&self.gate.used);
         *used = used.saturating_sub(self.amount);
         drop(used);
         self.gate.freed.notify_all();

@@ -1,23 +1,25 @@
-//! Hands out stretches of shards in their order, as long as memory lasts.
+//! Hands out stretches of shards in order, as long as memory lasts.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use shade_formats::SampleId;
 
-use super::Packing;
 use super::gate::{Gate, Pass};
+use super::packing::Packing;
 use super::shard_file::ShardFile;
 use crate::error::Error;
 use crate::interrupt::Stop;
+use crate::locks::lock;
 
-/// Most samples in a stretch: with more, nothing is saved any longer.
+/// Most samples in a stretch. Longer ones are no faster.
 const STRETCH_SAMPLES_MAX: usize = 64;
 
-/// Stretches for each thread at least, so that a small dataset of small files still keeps all busy at a slow store.
+/// Least number of stretches for each thread, so that a small dataset of small files keeps all
+/// threads busy at a slow store.
 const STRETCHES_PER_THREAD: usize = 4;
 
-/// A stretch ends with the sample that takes it over this many source bytes: it stays in a core's cache, and a write is
-/// still large.
+/// A stretch ends with the sample that takes it over this many source bytes: it stays in a core's
+/// cache, and a write is still large.
 const STRETCH_BYTES: u64 = 256 * 1024;
 
 /// Source bytes being read, made and written at a time; a single larger record passes alone.
@@ -31,17 +33,15 @@ pub(super) struct Stretch<'a> {
     pub pass: Pass<'a>,
 }
 
-/// What is still to be handed out.
-pub(super) struct Queue<'a> {
+pub(super) struct StretchQueue<'a> {
     packing: &'a Packing<'a>,
     memory: &'a Gate,
-    /// Most samples in a stretch.
     samples_max: usize,
     cursor: Mutex<Cursor<'a>>,
 }
 
 struct Cursor<'a> {
-    /// Shards of the plan still to be begun; the next is the last.
+    /// Shards of the plan that are not begun, in reverse order.
     shards: Vec<usize>,
     open: Option<Open<'a>>,
 }
@@ -52,12 +52,12 @@ struct Open<'a> {
     stretches: u32,
 }
 
-/// Bounds what is read and not written yet.
+/// Limits what is read and not written yet.
 pub(super) fn memory_gate() -> Gate {
     Gate::new(MEMORY_BYTES)
 }
 
-impl<'a> Queue<'a> {
+impl<'a> StretchQueue<'a> {
     /// Hands out the plan's shards `shards`, given in their order.
     pub(super) fn new(packing: &'a Packing<'a>, mut shards: Vec<usize>, memory: &'a Gate) -> Self {
         let threads = packing.effort.in_flight.get();
@@ -67,10 +67,10 @@ impl<'a> Queue<'a> {
         Self { packing, memory, samples_max: fair.clamp(1, STRETCH_SAMPLES_MAX), cursor }
     }
 
-    /// The next stretch; `None` when all are handed out. Memory is claimed in the stretches' order, so the oldest, for
-    /// which all others may wait, always has its own.
+    /// The next stretch; `None` when all are handed out. Memory is claimed in the order of the
+    /// stretches, so the oldest, for which others may wait, always has its own.
     pub(super) fn claim(&self, stop: &Stop) -> Result<Option<Stretch<'a>>, Error> {
-        let mut cursor = self.cursor.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cursor = lock(&self.cursor);
         stop.check()?;
         if cursor.open.is_none() {
             let Some(number) = cursor.shards.pop() else { return Ok(None) };

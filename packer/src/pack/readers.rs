@@ -1,35 +1,34 @@
-//! How many threads read at a time: as many as compute while files come from memory, more while they have to be waited
-//! for. More than that would only crowd the CPUs and the kernel's locks: 64 threads for 2 took half as much system time again (4,000 JPEGs of
-//! 110 KB in the page cache).
+//! Limits how many threads read at a time: as many as compute while files come from memory, more
+//! while the store makes them wait. More would only crowd the CPUs and the kernel's locks: 64
+//! threads for 2 CPUs took half as much system time again (4,000 JPEGs of 110 KB in the page
+//! cache).
 
 use std::num::NonZeroUsize;
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 
 use crate::error::Error;
 use crate::interrupt::Stop;
+use crate::locks::{lock, wait};
 
-/// How often a waiting thread looks whether it should stop: nobody wakes it for that.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
-
-/// A file that took this much longer to open, read and close than copying its bytes takes was waited for. Out of the page
-/// cache it takes 10 to 20 µs; one round trip to a near server takes 100 µs, and there are several.
+/// A file was waited for if opening, reading and closing it took this much longer than copying its
+/// bytes. From the page cache it takes 10 to 20 µs; one round trip to a near server takes 100 µs,
+/// and there are several.
 const WAITED: Duration = Duration::from_micros(200);
 
-/// Slow for a copy out of the page cache.
+/// A low rate for a copy from the page cache.
 const COPIED_BYTES_PER_US: u64 = 500;
 
-/// Lets threads in.
 #[derive(Debug)]
 pub(super) struct Readers {
     least: usize,
     most: usize,
-    state: Mutex<State>,
+    state: Mutex<ReadersState>,
     changed: Condvar,
 }
 
 #[derive(Debug)]
-struct State {
+struct ReadersState {
     allowed: usize,
     inside: usize,
 }
@@ -39,17 +38,17 @@ struct State {
 pub(super) struct Seat<'a> {
     readers: &'a Readers,
     /// How fast files came.
-    pub(super) pace: Pace,
+    pub(super) pace: ReadPace,
 }
 
-/// Whether a stretch was waited for: judged by its fastest file, which nothing but the store made slow.
+/// Tells whether a stretch was waited for, by its fastest file: only the store can make that slow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Pace {
+pub(super) struct ReadPace {
     fastest: Option<Duration>,
 }
 
-impl Pace {
-    /// Takes a file of `bytes` bytes into account.
+impl ReadPace {
+    /// Counts a file of `bytes` bytes.
     pub(super) fn file(&mut self, took: Duration, bytes: u32) {
         let beyond_copying =
             took.saturating_sub(Duration::from_micros(u64::from(bytes) / COPIED_BYTES_PER_US));
@@ -61,7 +60,7 @@ impl Pace {
     }
 }
 
-/// Twice as many after a wait; one fewer after none.
+/// Twice as many after a wait, one fewer otherwise.
 fn next_allowed(allowed: usize, waiting: bool, least: usize, most: usize) -> usize {
     let next = if waiting { allowed.saturating_mul(2) } else { allowed.saturating_sub(1) };
     next.clamp(least.min(most), most)
@@ -71,28 +70,26 @@ impl Readers {
     /// Starts with `least`, and lets in at most `most`.
     pub(super) fn new(least: NonZeroUsize, most: NonZeroUsize) -> Self {
         let (least, most) = (least.get(), most.get());
-        let state = Mutex::new(State { allowed: least.min(most), inside: 0 });
+        let state = Mutex::new(ReadersState { allowed: least.min(most), inside: 0 });
         Self { least, most, state, changed: Condvar::new() }
     }
 
-    /// Waits for a place.
     pub(super) fn enter(&self, stop: &Stop) -> Result<Seat<'_>, Error> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&self.state);
         while state.inside >= state.allowed {
-            stop.check()?;
-            (state, _) = self.changed.wait_timeout(state, LOOK_EVERY).unwrap_or_else(PoisonError::into_inner);
+            state = wait(&self.changed, state, stop)?;
         }
         state.inside += 1;
-        Ok(Seat { readers: self, pace: Pace::default() })
+        Ok(Seat { readers: self, pace: ReadPace::default() })
     }
 
-    fn leave(&self, pace: Pace) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+    fn leave(&self, pace: ReadPace) {
+        let mut state = lock(&self.state);
         state.inside = state.inside.saturating_sub(1);
         state.allowed = next_allowed(state.allowed, pace.is_waiting(), self.least, self.most);
         let room = state.allowed.saturating_sub(state.inside);
         drop(state);
-        // One that leaves makes room for one, a wait for many.
+        // A thread that leaves makes room for one, a wait for many.
         if room > 1 { self.changed.notify_all() } else { self.changed.notify_one() }
     }
 }
@@ -124,7 +121,7 @@ mod tests {
     #[test]
     fn the_fastest_file_tells_whether_the_store_is_slow() {
         let pace = |files: &[(u64, u32)]| {
-            let mut pace = Pace::default();
+            let mut pace = ReadPace::default();
             files.iter().for_each(|&(us, bytes)| pace.file(Duration::from_micros(us), bytes));
             pace.is_waiting()
         };

@@ -1,8 +1,8 @@
-//! Some neighbouring samples of a shard, turned into the bytes they take there: the unit of parallel work.
+//! Turns some neighbouring samples of a shard into their bytes there: the unit of parallel work.
 //!
-//! First all files are read, each behind a gap for its header, as they will lie in the shard. Where nothing is to be
-//! changed, filling in the headers is all that remains, and no byte is copied. Otherwise images are transformed and
-//! compressed into a second buffer.
+//! First all files are read, each behind a gap for its header, as they will lie in the shard. If
+//! nothing is changed, only the headers are filled in, and no byte is copied. Otherwise images are
+//! transformed and compressed into a second buffer.
 
 use std::ops::Range;
 use std::time::Instant;
@@ -13,46 +13,56 @@ use shade_formats::limits::FIELDS_BYTES_MAX;
 use shade_formats::shard::{
     END_OF_ARCHIVE, MEMBER_HEADER_BYTES, member_header, member_name, padded_len, record_extension,
 };
-use shade_formats::{SampleId, ShardId};
+use shade_formats::{FormatError, SampleId, ShardId};
 
-use super::read::SourceReader;
-use super::readers::Pace;
+use super::read::{SourceFault, SourceReader};
+use super::readers::ReadPace;
 use super::recipe::{Kit, Kits, Recipe};
 use crate::catalogue::{Bad, Catalogue, Sample};
 use crate::error::Error;
 use crate::interrupt::Stop;
 
-/// A stretch's bytes, and what lies where in them.
 #[derive(Debug, Default)]
 pub(super) struct Built {
     /// Members with their headers and padding.
     pub bytes: Vec<u8>,
     /// In the order of `bytes`.
-    pub records: Vec<Placed>,
+    pub records: Vec<PlacedRecord>,
     /// What had to be left out.
     pub bad: Vec<(SampleId, Bad)>,
 }
 
-/// A record in a stretch.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Placed {
+pub(super) struct PlacedRecord {
     pub sample: SampleId,
     /// Its offset counts from the stretch's start, until the stretch is placed in its shard.
     pub entry: Entry,
     pub fields: FieldsRow,
 }
 
-/// A sample that was read: where its parts lie in the first buffer.
-struct Read {
+/// A sample that was read: the places of its parts in the first buffer.
+struct SampleRead {
     sample: SampleId,
-    /// Its image.
     image: Range<usize>,
-    /// The members behind it, headers and padding included.
+    /// The members behind the image, headers and padding included.
     tail: Range<usize>,
     has_fields: bool,
 }
 
-/// What makes stretches on one thread, with the memory it uses again.
+/// Why a sample that was listed cannot be packed, in words that go behind its path.
+#[derive(Debug, thiserror::Error)]
+enum StretchFault {
+    #[error(transparent)]
+    Source(#[from] SourceFault),
+    #[error(transparent)]
+    Header(#[from] FormatError),
+    #[error("has a field named {0}, like its image")]
+    FieldName(String),
+    #[error("{0} bytes of fields; a sample has at most {FIELDS_BYTES_MAX}")]
+    FieldsSize(usize),
+}
+
+/// Makes stretches on one thread, reusing its memory.
 pub(super) struct StretchBuilder<'a> {
     catalogue: &'a Catalogue,
     recipe: &'a Recipe,
@@ -67,18 +77,18 @@ impl<'a> StretchBuilder<'a> {
         Self { catalogue, recipe, first_key, reader: SourceReader::default(), read: Vec::new() }
     }
 
-    /// From now on sample `id` has this key, and the others' keys follow.
+    /// From now on sample `id` has this key, and the keys of the others follow.
     pub(super) fn set_key(&mut self, id: SampleId, key: u32) {
         self.first_key = key.wrapping_sub(id.0);
     }
 
-    /// Reads and makes the stretch. `spare` is the memory it may take, `pace` hears how fast files come, and whoever
-    /// computes has one of `kits`.
+    /// Reads and makes the stretch. `spare` is memory to reuse, `pace` notes how fast files come,
+    /// and computing takes one of `kits`.
     pub(super) fn build(
         &mut self,
         samples: &[SampleId],
         spare: Vec<u8>,
-        (pace, kits): (&mut Pace, &Kits<'_>),
+        (pace, kits): (&mut ReadPace, &Kits<'_>),
         stop: &Stop,
     ) -> Result<Built, Error> {
         let mut built = Built { bytes: spare, ..Built::default() };
@@ -97,7 +107,7 @@ impl<'a> StretchBuilder<'a> {
     }
 
     /// Reads images and fields into `built.bytes`; images' headers stay gaps.
-    fn read_all(&mut self, samples: &[SampleId], built: &mut Built, pace: &mut Pace) -> Vec<Read> {
+    fn read_all(&mut self, samples: &[SampleId], built: &mut Built, pace: &mut ReadPace) -> Vec<SampleRead> {
         let mut all = Vec::with_capacity(samples.len());
         let mut before = Instant::now();
         for &id in samples {
@@ -111,14 +121,19 @@ impl<'a> StretchBuilder<'a> {
                 Ok(read) => all.push(read),
                 Err(fault) => {
                     built.bytes.truncate(start);
-                    built.bad.push((id, Bad { path: sample.place(), fault }));
+                    built.bad.push((id, sample.bad(fault)));
                 }
             }
         }
         all
     }
 
-    fn read_one(&mut self, id: SampleId, sample: &Sample<'_>, bytes: &mut Vec<u8>) -> Result<Read, String> {
+    fn read_one(
+        &mut self,
+        id: SampleId,
+        sample: &Sample<'_>,
+        bytes: &mut Vec<u8>,
+    ) -> Result<SampleRead, StretchFault> {
         let key = self.first_key.wrapping_add(id.0);
         let image = bytes.len() + MEMBER_HEADER_BYTES;
         bytes.resize(image, 0);
@@ -137,7 +152,7 @@ impl<'a> StretchBuilder<'a> {
         for field in self.catalogue.fields(id) {
             has_fields = true;
             if is_named_like_image(field.name, sample, self.recipe) {
-                return Err(format!("has a field named {}, like its image", field.name));
+                return Err(StretchFault::FieldName(field.name.to_owned()));
             }
             let header = bytes.len();
             bytes.resize(header + MEMBER_HEADER_BYTES, 0);
@@ -148,30 +163,38 @@ impl<'a> StretchBuilder<'a> {
         }
         let tail = start..bytes.len();
         if has_fields && tail.len() as u64 > FIELDS_BYTES_MAX {
-            return Err(format!("{} bytes of fields; a sample has at most {FIELDS_BYTES_MAX}", tail.len()));
+            return Err(StretchFault::FieldsSize(tail.len()));
         }
-        Ok(Read { sample: id, image, tail, has_fields })
+        Ok(SampleRead { sample: id, image, tail, has_fields })
     }
 
     /// Fills in the headers of images that are stored as they are.
-    fn finish_plain(&mut self, read: &[Read], built: &mut Built) -> Result<(), Error> {
+    fn finish_plain(&mut self, read: &[SampleRead], built: &mut Built) -> Result<(), Error> {
         for one in read {
             let Some(sample) = self.catalogue.sample(one.sample) else { continue };
             let image = built.bytes.get(one.image.clone()).unwrap_or_default();
             let record = Recipe::as_it_is(image);
             let entry = record.entry(image, sample.label, one.image.start as u64);
             let extension = record_extension(sample.path, &entry, false);
-            let header = self.header(one.sample, &extension, image.len(), &sample)?;
+            let key = self.first_key.wrapping_add(one.sample.0);
+            let header = header_of(key, &extension, image.len())
+                .map_err(|fault| Error::source(&sample.file(), fault))?;
             let tail = built.bytes.get(one.tail.clone()).unwrap_or_default();
             let fields = fields_row(one.has_fields, tail);
             copy_into(&mut built.bytes, one.image.start.saturating_sub(MEMBER_HEADER_BYTES), &header);
-            built.records.push(Placed { sample: one.sample, entry, fields });
+            built.records.push(PlacedRecord { sample: one.sample, entry, fields });
         }
         Ok(())
     }
 
     /// Transforms and compresses images from the first buffer into `built.bytes`.
-    fn convert(&self, kit: &mut Kit<'_>, read: &[Read], built: &mut Built, stop: &Stop) -> Result<(), Error> {
+    fn convert(
+        &self,
+        kit: &mut Kit<'_>,
+        read: &[SampleRead],
+        built: &mut Built,
+        stop: &Stop,
+    ) -> Result<(), Error> {
         for one in read {
             stop.check()?;
             let Some(sample) = self.catalogue.sample(one.sample) else { continue };
@@ -179,7 +202,7 @@ impl<'a> StretchBuilder<'a> {
             let record = match kit.record(image) {
                 Ok(record) => record,
                 Err(fault) => {
-                    built.bad.push((one.sample, Bad { path: sample.place(), fault }));
+                    built.bad.push((one.sample, sample.bad(fault)));
                     continue;
                 }
             };
@@ -189,27 +212,16 @@ impl<'a> StretchBuilder<'a> {
             let extension = record_extension(sample.path, &entry, self.recipe.transform.is_some());
             let key = self.first_key.wrapping_add(one.sample.0);
             let header = header_of(key, &extension, stored.len())
-                .map_err(|fault| Error::Source { path: sample.file(), fault })?;
+                .map_err(|fault| Error::source(&sample.file(), fault))?;
             built.bytes.extend_from_slice(&header);
             built.bytes.extend_from_slice(stored);
             pad(&mut built.bytes);
             let tail = self.read.get(one.tail.clone()).unwrap_or_default();
             built.bytes.extend_from_slice(tail);
             let fields = fields_row(one.has_fields, tail);
-            built.records.push(Placed { sample: one.sample, entry, fields });
+            built.records.push(PlacedRecord { sample: one.sample, entry, fields });
         }
         Ok(())
-    }
-
-    fn header(
-        &self,
-        id: SampleId,
-        extension: &str,
-        len: usize,
-        sample: &Sample<'_>,
-    ) -> Result<[u8; MEMBER_HEADER_BYTES], Error> {
-        let key = self.first_key.wrapping_add(id.0);
-        header_of(key, extension, len).map_err(|fault| Error::Source { path: sample.file(), fault })
     }
 }
 
@@ -220,15 +232,15 @@ fn is_named_like_image(field: &str, sample: &Sample<'_>, recipe: &Recipe) -> boo
     kept || (recipe.transform.is_some() && matches!(field, "jpg" | "ppm"))
 }
 
-fn header_of(key: u32, extension: &str, len: usize) -> Result<[u8; MEMBER_HEADER_BYTES], String> {
-    member_header(&member_name(key, extension), len as u64).map_err(|fault| fault.to_string())
+fn header_of(key: u32, extension: &str, len: usize) -> Result<[u8; MEMBER_HEADER_BYTES], FormatError> {
+    member_header(&member_name(key, extension), len as u64)
 }
 
 fn fields_row(has_fields: bool, tail: &[u8]) -> FieldsRow {
     if !has_fields {
         return FieldsRow::default();
     }
-    // Bounded by FIELDS_BYTES_MAX when it was read.
+    // At most FIELDS_BYTES_MAX, which was checked when it was read.
     let blocks = u32::try_from(tail.len() / MEMBER_HEADER_BYTES).unwrap_or(u32::MAX);
     FieldsRow { blocks, crc32c: crc32c(tail) }
 }
@@ -243,11 +255,11 @@ fn copy_into(bytes: &mut [u8], at: usize, part: &[u8]) {
 fn pad(bytes: &mut Vec<u8>) {
     let padded = padded_len(bytes.len() as u64);
     let missing = usize::try_from(padded).unwrap_or(bytes.len()).saturating_sub(bytes.len());
-    // At most 511 bytes, which the archive's end has.
+    // At most 511 bytes, and the archive's end has 1024.
     bytes.extend_from_slice(END_OF_ARCHIVE.get(..missing).unwrap_or_default());
 }
 
-impl Placed {
+impl PlacedRecord {
     /// Moves the record to where its stretch begins in shard `shard`.
     pub(super) fn moved(mut self, shard: ShardId, base: u64) -> Self {
         self.entry.shard = shard;

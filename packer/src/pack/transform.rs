@@ -1,53 +1,66 @@
-//! What `--format jpeg` and `--format raw` do to an image (turned upright, resized, encoded again), and what
-//! `--restart-markers` does to a JPEG (coded again, with the same pixels).
+//! Does what `--format jpeg` and `--format raw` ask for (an image is turned upright, resized,
+//! encoded again) and `--restart-markers` (a JPEG is coded again, with the same pixels).
+
+use std::io;
 
 use serde::{Deserialize, Serialize};
 use shade_formats::index::{Media, sniff};
 use shade_formats::limits::RECORD_BYTES_MAX;
 use shade_images::{
-    Decoder, Filter, Size, orientation, resize_both, resize_max, resize_short, with_restart_markers,
+    Decoder, Filter, ImageFault, Size, orientation, resize_both, resize_max, resize_short,
+    with_restart_markers,
 };
 
-/// What an image becomes. Unless it is kept, its pixels are those of Pillow:
+/// How images are transformed. Unless they are kept, their pixels are those of Pillow's
 /// `ImageOps.exif_transpose(image).convert("RGB").resize(...)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Transform {
-    /// How it is stored.
-    pub format: Format,
+pub(crate) struct Transform {
+    pub(crate) format: Format,
     /// The short side becomes this many pixels, if it is longer.
-    pub resize_short: Option<u32>,
+    pub(crate) resize_short: Option<u32>,
     /// No side stays longer than this many pixels.
-    pub max_side: Option<u32>,
-    /// How new pixels come from old ones.
-    pub filter: Interpolation,
+    pub(crate) max_side: Option<u32>,
+    pub(crate) filter: Interpolation,
     /// JPEG quality, 1 to 100.
-    pub quality: u8,
+    pub(crate) quality: u8,
     /// Whether JPEGs get restart markers, so that a crop is decoded without what lies around it.
     #[serde(default)]
-    pub restart_markers: bool,
+    pub(crate) restart_markers: bool,
 }
 
-/// How an image is stored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
-pub enum Format {
-    /// As it is.
+pub(crate) enum Format {
+    /// The file's bytes, untouched.
+    #[default]
     Keep,
-    /// As JPEG.
+    /// Decode, turn upright by EXIF, resize, encode as JPEG.
     Jpeg,
-    /// As pixels: a PPM.
+    /// Decode, turn upright by EXIF, resize, store the pixels (PPM), as they are unless zstd halves
+    /// large ones.
     Raw,
 }
 
 /// How pixels are interpolated, always with antialiasing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
-pub enum Interpolation {
+pub(crate) enum Interpolation {
     /// Linear: torchvision's default.
     #[default]
     Bilinear,
     /// Cubic: a little sharper.
     Bicubic,
+}
+
+/// Why no record can be made of an image, in words that go behind its path.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RecipeFault {
+    #[error(transparent)]
+    Image(#[from] ImageFault),
+    #[error("{0} bytes once coded again; a record holds at most {RECORD_BYTES_MAX}")]
+    Size(usize),
+    #[error("cannot be compressed: {0}")]
+    Zstd(io::Error),
 }
 
 /// Transforms images one after the other, reusing its memory.
@@ -74,33 +87,28 @@ impl<'a> Transformer<'a> {
         Self { transform, decoder: Decoder::new(), encoded: Vec::new() }
     }
 
-    /// The record of an image.
-    ///
-    /// # Errors
-    /// It cannot be decoded, or its record would be too large.
-    pub(super) fn transform<'b>(&'b mut self, bytes: &'b [u8]) -> Result<&'b [u8], String> {
+    pub(super) fn transform<'b>(&'b mut self, bytes: &'b [u8]) -> Result<&'b [u8], RecipeFault> {
         let encoded = match self.transform.format {
             Format::Keep => None,
             Format::Jpeg | Format::Raw => Some(self.encode(bytes)?),
         };
         let image = encoded.as_deref().unwrap_or(bytes);
         let marked = if self.transform.restart_markers && sniff(image).0 == Media::Jpeg {
-            Some(with_restart_markers(image).map_err(|fault| fault.to_string())?)
+            Some(with_restart_markers(image)?)
         } else {
             None
         };
         let Some(record) = marked.or(encoded) else { return Ok(bytes) };
         if record.len() as u64 > RECORD_BYTES_MAX {
-            let bytes = record.len();
-            return Err(format!("{bytes} bytes once coded again; a record holds at most {RECORD_BYTES_MAX}"));
+            return Err(RecipeFault::Size(record.len()));
         }
         self.encoded = record;
         Ok(&self.encoded)
     }
 
     /// The image upright, resized and encoded again.
-    fn encode(&mut self, bytes: &[u8]) -> Result<Vec<u8>, String> {
-        let image = self.decoder.decode(bytes).map_err(|fault| fault.to_string())?;
+    fn encode(&mut self, bytes: &[u8]) -> Result<Vec<u8>, ImageFault> {
+        let image = self.decoder.decode(bytes)?;
         self.decoder.shrink();
         let mut image = image.oriented(orientation(bytes));
         if let Some(size) = self.transform.target(image.size()) {
@@ -108,13 +116,11 @@ impl<'a> Transformer<'a> {
                 Interpolation::Bilinear => Filter::Bilinear,
                 Interpolation::Bicubic => Filter::Bicubic,
             };
-            image = image.resized(size, filter).map_err(|fault| fault.to_string())?;
+            image = image.resized(size, filter)?;
         }
         match self.transform.format {
             Format::Raw => Ok(image.encode_ppm()),
-            Format::Keep | Format::Jpeg => {
-                image.encode_jpeg(self.transform.quality).map_err(|fault| fault.to_string())
-            }
+            Format::Keep | Format::Jpeg => image.encode_jpeg(self.transform.quality),
         }
     }
 }

@@ -1,10 +1,13 @@
-//! Lists an ImageFolder exactly as torchvision's `ImageFolder` does: same classes, same samples, same order.
+//! Lists an ImageFolder exactly as torchvision's `ImageFolder` does: same classes, same samples,
+//! same order.
 //!
-//! torchvision sorts Python strings, that is by code point, which for UTF-8 is the order of bytes. It sorts the
-//! folders `os.walk(followlinks=True)` finds by their whole path as one string, so `a-b` comes before `a/b`; a
-//! comparison by path components would not. Where torchvision would carry on in silence or for ever (folders it may
-//! not read, symbolic links that lead back to a parent, empty files), the path is noted as bad.
+//! torchvision sorts Python strings, that is by code point, which for UTF-8 is the order of bytes.
+//! It sorts the folders of `os.walk(followlinks=True)` by their whole path as one string, so `a-b`
+//! comes before `a/b`; a comparison by path components would not. torchvision ignores folders that
+//! it may not read, and empty files, and follows links to a parent without end. Here such a path is
+//! bad.
 
+use std::fmt::Display;
 use std::fs::{self, DirEntry};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -16,33 +19,35 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 use shade_formats::limits::NAME_BYTES_MAX;
 
 use super::Selection;
-use crate::catalogue::{Bad, Catalogue, NewSample, Paths, Store, check_bytes};
+use crate::catalogue::{Bad, Catalogue, NewSample, Paths, SampleStore, check_bytes};
 use crate::error::Error;
 use crate::interrupt::Stop;
-use crate::progress::Progress;
+use crate::progress::CommandProgress;
 
 /// torchvision's `IMG_EXTENSIONS`; upper case counts too.
-pub const EXTENSIONS: [&str; 9] = [".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp"];
+pub(crate) const EXTENSIONS: [&str; 9] =
+    [".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp"];
 
-/// Files one task looks at one after the other: enough to outweigh handing them out, few enough for all to have some.
+/// Files of one task: enough to outweigh handing it out, few enough for all threads to have some.
 pub(super) const FILES_PER_TASK: usize = 16;
 
 /// Classes that are listed together, for each thread.
 const CLASSES_PER_THREAD: usize = 2;
 
-/// Lists the ImageFolder at `root`, as many folders and files at a time as the current rayon pool has threads.
+/// Lists the ImageFolder at `root`, as many folders and files at a time as the current rayon pool
+/// has threads.
 ///
 /// # Errors
 /// No class folder; a class without image; the root cannot be listed; or [`Error::Interrupted`].
 pub fn scan(
     root: &Path,
     selection: &Selection,
-    progress: &Progress,
+    progress: &CommandProgress,
     stop: &Stop,
 ) -> Result<Catalogue, Error> {
-    let mut catalogue = Catalogue::new(vec![Store::Folder(root.to_owned())]);
+    let mut catalogue = Catalogue::new(vec![SampleStore::Folder(root.to_owned())]);
     let folder = open_folder(root).map_err(Error::io("open", root))?;
-    let walk = Walk { root, folder, selection, progress, stop };
+    let walk = FolderWalk { root, folder, selection, progress, stop };
     let entries = read_dir(root).map_err(Error::io("list", root))?;
     let mut classes = Vec::new();
     for entry in entries {
@@ -54,21 +59,20 @@ pub fn scan(
         }
     }
     if classes.is_empty() && catalogue.bad.is_empty() {
-        let fault = "couldn't find any class folder in it".to_owned();
-        return Err(Error::Source { path: root.to_owned(), fault });
+        return Err(Error::source(root, "couldn't find any class folder in it"));
     }
     classes.sort_unstable();
     let mut empty = Vec::new();
     let labelled: Vec<(u32, &String)> = (0u32..).zip(&classes).collect();
-    // Some classes at a time: all of them would be in memory twice.
+    // Some classes at a time: otherwise all would be in memory twice.
     for some in labelled.chunks(rayon::current_num_threads() * CLASSES_PER_THREAD) {
-        let walked: Vec<Class> =
+        let walked: Vec<ListedClass> =
             some.par_iter().map(|(_, class)| walk.class(class)).collect::<Result<_, _>>()?;
         for ((label, name), class) in some.iter().zip(walked) {
             let before = catalogue.len();
             catalogue.bad.extend(class.bad);
             for (path, found) in class.paths.iter().zip(&class.found) {
-                let Some(Found { bytes, changed_ns }) = *found else { continue };
+                let Some(FileFacts { bytes, changed_ns }) = *found else { continue };
                 let sample = NewSample { path, label: *label, bytes, changed_ns, store: 0, offset: 0 };
                 if let Err(fault) = catalogue.push(sample) {
                     catalogue.bad.push(Bad::new(&root.join(path), fault));
@@ -81,43 +85,39 @@ pub fn scan(
     }
     if !empty.is_empty() && catalogue.bad.is_empty() {
         let extensions = EXTENSIONS.join(", ");
-        let fault = format!(
-            "found no valid file for the classes {}. Supported extensions are: {extensions}",
-            empty.join(", ")
-        );
-        return Err(Error::Source { path: root.to_owned(), fault });
+        let empty = empty.join(", ");
+        let fault =
+            format!("found no valid file for the classes {empty}. Supported extensions are: {extensions}");
+        return Err(Error::source(root, fault));
     }
     catalogue.classes = classes;
     Ok(catalogue)
 }
 
-/// What a walk needs everywhere.
-struct Walk<'a> {
+struct FolderWalk<'a> {
     root: &'a Path,
     folder: OwnedFd,
     selection: &'a Selection,
-    progress: &'a Progress,
+    progress: &'a CommandProgress,
     stop: &'a Stop,
 }
 
-/// One class, listed.
-struct Class {
+struct ListedClass {
     paths: Paths,
-    /// Of each path; `None` for one that is bad.
-    found: Vec<Option<Found>>,
+    /// For each path; `None` for one that is bad.
+    found: Vec<Option<FileFacts>>,
     bad: Vec<Bad>,
 }
 
-/// What a look at a file tells.
 #[derive(Clone, Copy)]
-pub(super) struct Found {
+pub(super) struct FileFacts {
     pub(super) bytes: u32,
     pub(super) changed_ns: i64,
 }
 
-impl Walk<'_> {
+impl FolderWalk<'_> {
     /// A class's images, in order.
-    fn class(&self, class: &str) -> Result<Class, Error> {
+    fn class(&self, class: &str) -> Result<ListedClass, Error> {
         let mut folders = Vec::new();
         let mut ahead = vec![class.to_owned()];
         let mut bad = Vec::new();
@@ -159,7 +159,7 @@ impl Walk<'_> {
                 paths.push_joined(&folder, &image);
             }
         }
-        let looked: Vec<Result<Found, Bad>> = (0..paths.len())
+        let looked: Vec<Result<FileFacts, Bad>> = (0..paths.len())
             .into_par_iter()
             .with_min_len(FILES_PER_TASK)
             .map(|number| {
@@ -169,10 +169,11 @@ impl Walk<'_> {
             .collect::<Result<_, Error>>()?;
         let found = looked.into_iter().map(|found| found.map_err(|fault| bad.push(fault)).ok()).collect();
         self.progress.add(paths.len() as u64, 0);
-        Ok(Class { paths, found, bad })
+        Ok(ListedClass { paths, found, bad })
     }
 
-    /// The name of a folder or of a link to one; `None` for anything else. A link to nothing is no folder, as in Python.
+    /// The name of a folder or of a link to one; `None` for anything else. As in Python, a link to
+    /// nothing is no folder.
     fn subfolder(&self, entry: &DirEntry) -> Result<Option<String>, Bad> {
         let path = entry.path();
         let cannot = |fault: io::Error| Bad::new(&path, format!("cannot be looked at: {fault}"));
@@ -191,7 +192,8 @@ impl Walk<'_> {
         }
     }
 
-    /// Refuses a link to a folder that contains it, be it through other links. Only links can make such loops.
+    /// Refuses a link to a folder that contains the link, also through other links. Only links can
+    /// make such loops.
     fn refuse_loop(&self, link: &Path, target: &fs::Metadata) -> Result<(), Bad> {
         for parent in link.ancestors().skip(1).take_while(|parent| parent.starts_with(self.root)) {
             let found = fs::metadata(parent)
@@ -223,20 +225,21 @@ fn name_of(entry: &DirEntry) -> Result<String, Bad> {
     name.map_err(|_| Bad::new(&entry.path(), "its name is not UTF-8: rename it"))
 }
 
-/// Length and age of the image file at `path` below `folder`, which is at `root`. From an open folder the kernel has less
-/// path to walk.
-pub(super) fn look(folder: BorrowedFd<'_>, root: &Path, path: &str) -> Result<Found, Bad> {
-    let bad = |fault: String| Bad::new(&root.join(path), fault);
+/// Length and age of the image file at `path` below `folder`, which is at `root`. From an open
+/// folder the kernel has less path to walk.
+pub(super) fn look(folder: BorrowedFd<'_>, root: &Path, path: &str) -> Result<FileFacts, Bad> {
+    let bad = |fault: &dyn Display| Bad::new(&root.join(path), fault);
     let found = rustix::fs::statat(folder, path, AtFlags::empty())
-        .map_err(|fault| bad(format!("cannot be looked at: {}", io::Error::from(fault))))?;
+        .map_err(|fault| bad(&format_args!("cannot be looked at: {}", io::Error::from(fault))))?;
     if !FileType::from_raw_mode(found.st_mode).is_file() {
-        return Err(bad("is not a regular file".to_owned()));
+        return Err(bad(&"is not a regular file"));
     }
     if root.as_os_str().len() + path.len() >= NAME_BYTES_MAX {
-        return Err(bad(format!("its path is longer than {NAME_BYTES_MAX} bytes")));
+        return Err(bad(&format_args!("its path is longer than {NAME_BYTES_MAX} bytes")));
     }
-    let bytes = check_bytes(u64::try_from(found.st_size).unwrap_or_default()).map_err(bad)?;
-    Ok(Found { bytes, changed_ns: changed_ns(&found) })
+    let bytes = check_bytes(u64::try_from(found.st_size).unwrap_or_default());
+    let bytes = bytes.map_err(|fault| bad(&fault))?;
+    Ok(FileFacts { bytes, changed_ns: changed_ns(&found) })
 }
 
 /// When a file was last changed, in nanoseconds since 1970.

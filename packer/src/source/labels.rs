@@ -1,15 +1,16 @@
 //! Labels as a source writes them, and the classes they become.
 //!
-//! Without `--labels`: if every label is a whole number, class `i` is called by its decimal, from 0 to the largest one;
-//! otherwise the classes are the distinct labels in order of their bytes.
+//! Without `--labels`: if every label is a whole number, class `i` is called by its decimal, from 0
+//! to the largest one; otherwise the classes are the distinct labels in order of their bytes.
 //!
 //! `--labels FILE` is JSON, in one of these forms:
 //! - `["cat", "dog"]`: class names by number. The source's labels are these numbers.
-//! - `{"cat": 0, "dog": 1}`: class names with their numbers, which are 0 to n - 1, each once. The source's labels are
-//!   the names.
-//! - `{"n02121": "cat", "n02084": "dog"}`: a class name for each of the source's labels. Classes are the distinct names
-//!   in order of their bytes; labels that share a name become one class. If the labels are exactly the numbers 0 to
-//!   n - 1, the object means the same as the list of its names: numbers stay as they are and nothing is sorted.
+//! - `{"cat": 0, "dog": 1}`: class names with their numbers, which are 0 to n - 1, each once. The
+//!   source's labels are the names.
+//! - `{"n02121": "cat", "n02084": "dog"}`: a class name for each of the source's labels. Classes
+//!   are the distinct names in order of their bytes; labels that share a name become one class. If
+//!   the labels are exactly the numbers 0 to n - 1, the object means the same as the list of its
+//!   names: numbers stay as they are and nothing is sorted.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
@@ -20,8 +21,52 @@ use shade_formats::limits::{CLASSES_MAX, NAME_BYTES_MAX};
 
 use crate::error::Error;
 
-/// Most numbers below the largest label that no sample may have: more are ids of something else, taken for labels.
+/// Most numbers below the largest label that no sample has. With more, the numbers are ids of
+/// something else, taken for labels.
 const EMPTY_CLASSES_MAX: u64 = 1_000_000;
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum LabelFault {
+    #[error("its label is empty")]
+    Empty,
+    #[error("its label has {0} bytes; a class's name has at most {NAME_BYTES_MAX}")]
+    Long(usize),
+    #[error("its label is not one line of text: {0:?}")]
+    Lines(String),
+    #[error("its label '{label}' is not in {file}: add it there")]
+    NotGiven { label: String, file: String },
+    #[error("its label '{0}' is no class")]
+    NoClass(String),
+}
+
+/// Why labels cannot be classes.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ClassesFault {
+    #[error("not JSON: {0}")]
+    Json(#[from] serde_json::Error),
+    #[error("not labels: {FORMS}")]
+    Form,
+    #[error("names no class: {FORMS}")]
+    None,
+    #[error("{0} is no class name: {FORMS}")]
+    NoName(Value),
+    #[error("'{name}' has the number {number}: numbers must be 0 to {last}, each once")]
+    Number { name: String, number: Value, last: usize },
+    #[error(
+        "the label {0} is too large: there are at most {CLASSES_MAX} classes. Name the classes with --labels"
+    )]
+    Large(u64),
+    #[error("labels go up to {largest}, but only {used} of these are in use. Name the classes with --labels")]
+    Sparse { largest: u64, used: usize },
+    #[error(
+        "labels are numbers, but {0} is negative. Name the classes with --labels, or leave these samples out"
+    )]
+    Negative(String),
+    #[error("{0} classes; there are at most {CLASSES_MAX}")]
+    Many(usize),
+    #[error("a class name of {0} bytes; it has 1 to {NAME_BYTES_MAX}")]
+    NameBytes(usize),
+}
 
 /// Distinct labels, numbered as they appear.
 #[derive(Debug, Default)]
@@ -36,7 +81,7 @@ pub(super) struct Classes {
     /// Their names; the label is the position.
     pub(super) names: Vec<String>,
     rule: Rule,
-    /// The file they are from, as messages call it.
+    /// The name of the file that they are from.
     file: Option<String>,
 }
 
@@ -46,24 +91,22 @@ enum Rule {
     Number,
     /// A label is a class's name, and names are sorted.
     Name,
-    /// The user has said.
+    /// The user gives the class of each label.
     Given(HashMap<String, u32>),
 }
 
 impl Texts {
-    /// The number of a label.
     pub(super) fn number(&mut self, text: &str) -> u32 {
         if let Some(&number) = self.numbers.get(text) {
             return number;
         }
-        // A source has fewer than 2^32 samples, so it has fewer labels; the catalogue refuses what is beyond.
+        // A source has fewer than 2^32 samples, so it has fewer labels; the catalogue refuses more.
         let number = u32::try_from(self.distinct.len()).unwrap_or(u32::MAX);
         self.distinct.push(text.to_owned());
         self.numbers.insert(text.to_owned(), number);
         number
     }
 
-    /// All labels by number.
     pub(super) fn into_distinct(self) -> Vec<String> {
         self.distinct
     }
@@ -71,23 +114,16 @@ impl Texts {
 
 impl Classes {
     /// Reads `--labels`, if it was given.
-    ///
-    /// # Errors
-    /// The file cannot be read or is not one of the forms above.
     pub(super) fn given(file: Option<&Path>) -> Result<Option<Self>, Error> {
         let Some(file) = file else { return Ok(None) };
         let bytes = fs::read(file).map_err(Error::io("read", file))?;
-        let parsed = serde_json::from_slice(&bytes).map_err(|fault| format!("not JSON: {fault}"));
-        let classes = parsed.and_then(Self::from_json);
-        let (names, rule) = classes.map_err(|fault| Error::Source { path: file.to_owned(), fault })?;
+        let parsed = serde_json::from_slice(&bytes).map_err(ClassesFault::from);
+        let (names, rule) = parsed.and_then(Self::from_json).map_err(|fault| Error::source(file, fault))?;
         Ok(Some(Self { names, rule, file: Some(file.display().to_string()) }))
     }
 
-    /// The classes of a source that has these labels, if the user has not said.
-    ///
-    /// # Errors
-    /// There are too many.
-    pub(super) fn of_texts<'a>(texts: impl Iterator<Item = &'a str> + Clone) -> Result<Self, String> {
+    /// The classes of a source with these labels, if the user gives none.
+    pub(super) fn of_texts<'a>(texts: impl Iterator<Item = &'a str> + Clone) -> Result<Self, ClassesFault> {
         let numbers: Option<BTreeSet<u64>> = texts.clone().map(whole).collect();
         let (names, rule) = match numbers {
             Some(numbers) => (numbered(&numbers)?, Rule::Number),
@@ -101,11 +137,7 @@ impl Classes {
         Ok(Self { names, rule, file: None })
     }
 
-    /// The class that a label means.
-    ///
-    /// # Errors
-    /// None; says where it is missing.
-    pub(super) fn label(&self, text: &str) -> Result<u32, String> {
+    pub(super) fn label(&self, text: &str) -> Result<u32, LabelFault> {
         let position = |found: usize| u32::try_from(found).ok();
         let label = match &self.rule {
             Rule::Number => whole(text)
@@ -115,20 +147,20 @@ impl Classes {
             Rule::Given(labels) => labels.get(text).copied(),
         };
         label.ok_or_else(|| match &self.file {
-            Some(file) => format!("its label '{text}' is not in {file}: add it there"),
-            None => format!("its label '{text}' is no class"),
+            Some(file) => LabelFault::NotGiven { label: text.to_owned(), file: file.clone() },
+            None => LabelFault::NoClass(text.to_owned()),
         })
     }
 
-    fn from_json(json: Value) -> Result<(Vec<String>, Rule), String> {
+    fn from_json(json: Value) -> Result<(Vec<String>, Rule), ClassesFault> {
         let (names, rule) = match json {
             Value::Array(names) => (strings(names)?, Rule::Number),
             Value::Object(classes) if classes.values().all(Value::is_u64) => by_number(&classes)?,
             Value::Object(classes) if classes.values().all(Value::is_string) => by_label(classes),
-            _ => return Err(format!("not labels: {FORMS}")),
+            _ => return Err(ClassesFault::Form),
         };
         if names.is_empty() {
-            return Err(format!("names no class: {FORMS}"));
+            return Err(ClassesFault::None);
         }
         check_names(&names)?;
         Ok((names, rule))
@@ -138,54 +170,39 @@ impl Classes {
 const FORMS: &str =
     "give a list of class names, an object from class names to numbers, or one from labels to class names";
 
-/// A label as it counts: without the blanks around it.
-///
-/// # Errors
-/// It is empty, too long for a class's name, or has control characters, such as a second line.
-pub(super) fn checked(text: &str) -> Result<&str, String> {
-    let text = text.trim();
-    if text.is_empty() {
-        return Err("its label is empty".to_owned());
+/// A label without the blanks around it.
+pub(super) fn checked(text: &str) -> Result<&str, LabelFault> {
+    match text.trim() {
+        "" => Err(LabelFault::Empty),
+        text if text.len() > NAME_BYTES_MAX => Err(LabelFault::Long(text.len())),
+        text if text.contains(char::is_control) => Err(LabelFault::Lines(text.to_owned())),
+        text => Ok(text),
     }
-    if text.len() > NAME_BYTES_MAX {
-        return Err(format!(
-            "its label has {} bytes; a class's name has at most {NAME_BYTES_MAX}",
-            text.len()
-        ));
-    }
-    if text.contains(char::is_control) {
-        return Err(format!("its label is not one line of text: {text:?}"));
-    }
-    Ok(text)
 }
 
-/// The whole number that a label is. `007` is a text: a number has one spelling, or labels could meet by accident.
+/// The whole number that a label is. `007` is a text: a number has one spelling, or two labels
+/// could become one by accident.
 fn whole(text: &str) -> Option<u64> {
     let plain = text == "0" || !text.starts_with('0');
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    // A number beyond u64 is one all the same, and is refused for its size.
+    // A number beyond u64 is a number, too, and is refused for its size.
     (plain && digits).then(|| text.parse().unwrap_or(u64::MAX))
 }
 
-fn numbered(numbers: &BTreeSet<u64>) -> Result<Vec<String>, String> {
+fn numbered(numbers: &BTreeSet<u64>) -> Result<Vec<String>, ClassesFault> {
     let Some(&largest) = numbers.last() else { return Ok(Vec::new()) };
     if largest >= CLASSES_MAX.into() {
-        return Err(format!(
-            "the label {largest} is too large: there are at most {CLASSES_MAX} classes. Name the classes with --labels"
-        ));
+        return Err(ClassesFault::Large(largest));
     }
     let empty = (largest + 1).saturating_sub(numbers.len() as u64);
     if empty > EMPTY_CLASSES_MAX {
-        return Err(format!(
-            "labels go up to {largest}, but only {} of these are in use. Name the classes with --labels",
-            numbers.len()
-        ));
+        return Err(ClassesFault::Sparse { largest, used: numbers.len() });
     }
     Ok((0..=largest).map(|number| number.to_string()).collect())
 }
 
 /// As text, numbers would be sorted 0, 1, 10, 2 because of one -1 that means "unknown".
-fn refuse_negative<'a>(texts: impl Iterator<Item = &'a str>) -> Result<(), String> {
+fn refuse_negative<'a>(texts: impl Iterator<Item = &'a str>) -> Result<(), ClassesFault> {
     let mut negative = None;
     for text in texts {
         match text.strip_prefix('-') {
@@ -194,24 +211,19 @@ fn refuse_negative<'a>(texts: impl Iterator<Item = &'a str>) -> Result<(), Strin
             _ => return Ok(()),
         }
     }
-    match negative {
-        Some(text) => Err(format!(
-            "labels are numbers, but {text} is negative. Name the classes with --labels, or leave these samples out"
-        )),
-        None => Ok(()),
-    }
+    negative.map_or(Ok(()), |text| Err(ClassesFault::Negative(text.to_owned())))
 }
 
-fn strings(values: Vec<Value>) -> Result<Vec<String>, String> {
+fn strings(values: Vec<Value>) -> Result<Vec<String>, ClassesFault> {
     let name = |value| match value {
         Value::String(name) => Ok(name),
-        other => Err(format!("{other} is no class name: {FORMS}")),
+        other => Err(ClassesFault::NoName(other)),
     };
     values.into_iter().map(name).collect()
 }
 
 /// `{"cat": 0, "dog": 1}`.
-fn by_number(classes: &Map<String, Value>) -> Result<(Vec<String>, Rule), String> {
+fn by_number(classes: &Map<String, Value>) -> Result<(Vec<String>, Rule), ClassesFault> {
     let mut names = vec![None; classes.len()];
     let mut labels = HashMap::new();
     for (name, number) in classes {
@@ -219,10 +231,8 @@ fn by_number(classes: &Map<String, Value>) -> Result<(Vec<String>, Rule), String
         match place.and_then(|place| names.get_mut(place)) {
             Some(free @ None) => *free = Some(name.clone()),
             _ => {
-                let last = classes.len().saturating_sub(1);
-                return Err(format!(
-                    "'{name}' has the number {number}: numbers must be 0 to {last}, each once"
-                ));
+                let (name, number, last) = (name.clone(), number.clone(), classes.len().saturating_sub(1));
+                return Err(ClassesFault::Number { name, number, last });
             }
         }
         labels.insert(name.clone(), u32::try_from(place.unwrap_or_default()).unwrap_or(u32::MAX));
@@ -248,21 +258,19 @@ fn by_label(classes: Map<String, Value>) -> (Vec<String>, Rule) {
     (names, Rule::Given(labels))
 }
 
-fn check_names(names: &[String]) -> Result<(), String> {
+fn check_names(names: &[String]) -> Result<(), ClassesFault> {
     if names.len() as u64 > CLASSES_MAX.into() {
-        return Err(format!("{} classes; there are at most {CLASSES_MAX}", names.len()));
+        return Err(ClassesFault::Many(names.len()));
     }
-    match names.iter().find(|name| name.is_empty() || name.len() > NAME_BYTES_MAX) {
-        Some(name) => Err(format!("a class name of {} bytes; it has 1 to {NAME_BYTES_MAX}", name.len())),
-        None => Ok(()),
-    }
+    let is_wrong = |name: &&String| name.is_empty() || name.len() > NAME_BYTES_MAX;
+    names.iter().find(is_wrong).map_or(Ok(()), |name| Err(ClassesFault::NameBytes(name.len())))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn of(texts: &[&str]) -> Result<Classes, String> {
+    fn of(texts: &[&str]) -> Result<Classes, ClassesFault> {
         Classes::of_texts(texts.iter().copied())
     }
 
@@ -279,7 +287,7 @@ mod tests {
         assert_eq!(classes.names.len(), 11);
         assert_eq!(classes.names[10], "10");
         assert_eq!((classes.label("2"), classes.label("10")), (Ok(2), Ok(10)));
-        assert!(classes.label("11").unwrap_err().contains("11"));
+        assert!(classes.label("11").unwrap_err().to_string().contains("11"));
         assert!(of(&[]).unwrap().names.is_empty());
     }
 
@@ -293,11 +301,11 @@ mod tests {
 
     #[test]
     fn numbers_that_cannot_be_labels_are_refused() {
-        assert!(of(&["0", "16777216"]).unwrap_err().contains("16777216"));
+        assert!(of(&["0", "16777216"]).unwrap_err().to_string().contains("16777216"));
         assert!(of(&["0", "99999999999999999999999"]).is_err());
-        assert!(of(&["0", "2000000"]).unwrap_err().contains("only 2"));
+        assert!(of(&["0", "2000000"]).unwrap_err().to_string().contains("only 2"));
         assert!(of(&["0", "1000001"]).is_ok());
-        assert!(of(&["0", "-1"]).unwrap_err().contains("-1"));
+        assert!(of(&["0", "-1"]).unwrap_err().to_string().contains("-1"));
         assert!(of(&["-1", "x"]).is_ok());
     }
 
@@ -305,7 +313,7 @@ mod tests {
     fn each_form_of_the_labels_file_is_understood() {
         let list = given(r#"["crane", "cat", "crane"]"#).unwrap();
         assert_eq!((list.label("2"), list.names.len()), (Ok(2), 3));
-        assert!(list.label("3").unwrap_err().contains("labels.json"));
+        assert!(list.label("3").unwrap_err().to_string().contains("labels.json"));
         assert!(list.label("cat").is_err());
 
         let numbers = given(r#"{"dog": 0, "cat": 1}"#).unwrap();

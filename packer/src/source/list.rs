@@ -1,9 +1,10 @@
 //! Lists a CSV file of paths and labels.
 //!
-//! The file is RFC 4180 CSV in UTF-8. Its first line names the columns: `path` and `label`, anywhere among others. A
-//! path is absolute or below the file's folder; ids are the order of the lines. The other columns become one field,
-//! `json`: an object of column names and cells, in their order and without empty cells. Cells stay strings, or `007` and
-//! `1.10` would come back as other texts.
+//! The file is RFC 4180 CSV in UTF-8. Its first line names the columns: `path` and `label`,
+//! anywhere among others. A path is absolute or below the file's folder; ids are the order of the
+//! lines. The other columns become one field, `json`: an object of column names and cells, in their
+//! order and without empty cells. Cells stay strings, or `007` and `1.10` would come back as other
+//! texts.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -14,121 +15,131 @@ use csv::{ErrorKind, StringRecord};
 use rayon::prelude::*;
 
 use super::Selection;
-use super::image_folder::{FILES_PER_TASK, Found, look, open_folder};
-use super::labels::{Classes, Texts, checked};
-use crate::catalogue::{Bad, Catalogue, FieldContent, NewSample, Paths, Store};
+use super::image_folder::{FILES_PER_TASK, FileFacts, look, open_folder};
+use super::labels::{Classes, LabelFault, Texts, checked};
+use crate::catalogue::{Bad, Catalogue, FieldContent, NewSample, Paths, SampleStore};
 use crate::error::Error;
 use crate::interrupt::Stop;
-use crate::progress::Progress;
+use crate::progress::CommandProgress;
 
 /// The field that further columns become.
 const FIELD: &str = "json";
 
-/// Lists the samples that the CSV file `file` names, of whatever extension.
+/// What is wrong with the file or with one of its lines.
+#[derive(Debug, thiserror::Error)]
+enum ListFault {
+    #[error("lists no sample")]
+    Empty,
+    #[error("line 1: the column '{0}' comes twice")]
+    ColumnTwice(String),
+    #[error("line 1: the columns 'path' and 'label', separated by commas, are needed; found {0}")]
+    Columns(String),
+    #[error(
+        "line {line}: '{path}' has a part '..': use absolute paths, or put the file into a folder above all \
+         samples"
+    )]
+    ParentPath { line: u64, path: String },
+    #[error("line {line}: it has no path")]
+    NoPath { line: u64 },
+    #[error("line {line}: its path has a NUL in it")]
+    Nul { line: u64 },
+    #[error("line {line}: not UTF-8")]
+    NotUtf8 { line: u64 },
+    #[error("line {line}: {cells} cells, but there are {columns} columns")]
+    Cells { line: u64, cells: u64, columns: u64 },
+    #[error("line {line}: '{path}' is on line {first} already")]
+    PathTwice { line: u64, path: String, first: u64 },
+    #[error("line {line}: {fault}")]
+    Label { line: u64, fault: LabelFault },
+}
+
+/// Lists the samples that the CSV file `file` names, with any extension.
 ///
-/// `.` and empty parts of a path do not count. A sample's path in the dataset has no leading `/`. `labels` is a file of
-/// one of the forms in `source/labels.rs`.
+/// `.` and empty parts of a path do not count. A sample's path in the dataset has no leading `/`.
+/// `labels` is a file of one of the forms in `source/labels.rs`. [`Catalogue::bad`] says what is
+/// wrong with single lines.
 ///
 /// # Errors
-/// `file` or `labels` cannot be read or is not of its form; a path has a part `..`; no line; labels that cannot be
-/// classes; or [`Error::Interrupted`]. What is wrong with single lines is in [`Catalogue::bad`].
-pub fn scan(
+/// `file` or `labels` cannot be read or has another form; a path has a part `..`; there is no line;
+/// labels cannot be classes; or [`Error::Interrupted`].
+pub(crate) fn scan(
     file: &Path,
     labels: Option<&Path>,
     selection: &Selection,
-    progress: &Progress,
+    progress: &CommandProgress,
     stop: &Stop,
 ) -> Result<Catalogue, Error> {
-    let source_fault = |fault: String| Error::Source { path: file.to_owned(), fault };
     let given = Classes::given(labels)?;
-    let mut rows = Rows::read(file, selection, stop)?;
-    let samples = rows.paths.len();
-    if samples == 0 && rows.bad.is_empty() {
-        return Err(source_fault("lists no sample".to_owned()));
+    let mut listed = Lines::read(file, selection, stop)?;
+    if listed.lines.is_empty() && listed.bad.is_empty() {
+        return Err(Error::source(file, ListFault::Empty));
     }
-    let mut bad = std::mem::take(&mut rows.bad);
-    let again = rows.again();
-    let folder = open_folder(&rows.folder).map_err(Error::io("open", &rows.folder))?;
-    let root = open_folder(Path::new("/")).map_err(Error::io("open", Path::new("/")))?;
-    let looked: Vec<Result<Found, Bad>> = (0..samples)
-        .into_par_iter()
-        .with_min_len(FILES_PER_TASK)
-        .map(|number| {
-            stop.check()?;
-            progress.add(1, 0);
-            let path = rows.paths.get(number).unwrap_or_default();
-            let is_absolute = rows.rows.get(number).is_some_and(|row| row.is_absolute);
-            Ok(if is_absolute {
-                look(root.as_fd(), Path::new("/"), path)
-            } else {
-                look(folder.as_fd(), &rows.folder, path)
-            })
-        })
-        .collect::<Result<_, Error>>()?;
-    let texts = std::mem::take(&mut rows.texts).into_distinct();
+    let looked = listed.look(progress, stop)?;
+    let texts = std::mem::take(&mut listed.texts).into_distinct();
     let classes = match given {
         Some(classes) => classes,
-        None => Classes::of_texts(texts.iter().map(String::as_str)).map_err(source_fault)?,
+        None => Classes::of_texts(texts.iter().map(String::as_str)).map_err(|f| Error::source(file, f))?,
     };
-    let labels: Vec<Result<u32, String>> = texts.iter().map(|text| classes.label(text)).collect();
+    let labels: Vec<Result<u32, LabelFault>> = texts.iter().map(|text| classes.label(text)).collect();
     let mut catalogue = Catalogue::default();
-    catalogue.stores.extend([Store::Folder(rows.folder.clone()), Store::Folder("/".into())]);
-    catalogue.reserve(samples, rows.paths.iter().map(str::len).sum());
-    let mut again = again.into_iter().peekable();
-    for ((number, row), found) in rows.rows.iter().enumerate().zip(looked) {
-        let path = rows.paths.get(number).unwrap_or_default();
+    catalogue.stores.extend([SampleStore::Folder(listed.folder.clone()), SampleStore::Folder("/".into())]);
+    catalogue.reserve(listed.lines.len(), listed.paths.iter().map(str::len).sum());
+    let mut again = listed.again().into_iter().peekable();
+    let mut bad = std::mem::take(&mut listed.bad);
+    for ((number, row), found) in listed.lines.iter().enumerate().zip(looked) {
+        let path = listed.paths.get(number).unwrap_or_default();
         let line = row.line;
         if let Some((_, first)) = again.next_if(|&(later, _)| later == number) {
-            let first = rows.rows.get(first).map_or(0, |row| row.line);
-            bad.push(Bad::new(file, format!("line {line}: '{path}' is on line {first} already")));
+            let first = listed.lines.get(first).map_or(0, |row| row.line);
+            bad.push(Bad::new(file, ListFault::PathTwice { line, path: path.to_owned(), first }));
             continue;
         }
-        let label = labels.get(row.label as usize).cloned().unwrap_or_else(|| Err("no label".to_owned()));
-        let (found, label) = match (found, label) {
-            (Ok(found), Ok(label)) => (found, label),
-            (Err(Bad { path, fault }), _) => {
-                let fault = format!("{fault} (line {line} of {})", file.display());
-                bad.push(Bad { path, fault });
-                continue;
-            }
-            (_, Err(fault)) => {
-                bad.push(Bad::new(file, format!("line {line}: {fault}")));
+        let FileFacts { bytes, changed_ns } = match found {
+            Ok(found) => found,
+            Err(Bad { path, fault }) => {
+                bad.push(Bad { path, fault: format!("{fault} (line {line} of {})", file.display()) });
                 continue;
             }
         };
-        let Found { bytes, changed_ns } = found;
+        let label = match labels.get(row.label as usize) {
+            Some(Ok(label)) => *label,
+            Some(Err(fault)) => {
+                bad.push(Bad::new(file, ListFault::Label { line, fault: fault.clone() }));
+                continue;
+            }
+            None => continue,
+        };
         let store = u32::from(row.is_absolute);
-        catalogue
-            .push(NewSample { path, label, bytes, changed_ns, store, offset: 0 })
-            .map_err(source_fault)?;
-        let more = rows.more.get(number).unwrap_or_default();
-        if !more.is_empty() {
-            catalogue.push_field(FIELD, FieldContent::Inline(more.as_bytes())).map_err(source_fault)?;
-        }
+        let pushed = catalogue.push(NewSample { path, label, bytes, changed_ns, store, offset: 0 });
+        let pushed = pushed.and_then(|_| match listed.more.get(number) {
+            None | Some("") => Ok(()),
+            Some(more) => catalogue.push_field(FIELD, FieldContent::Inline(more.as_bytes())),
+        });
+        pushed.map_err(|fault| Error::source(file, fault))?;
     }
     (catalogue.classes, catalogue.bad) = (classes.names, bad);
     Ok(catalogue)
 }
 
 /// What the file's lines say.
-struct Rows {
-    /// The file's, to which paths are relative.
+struct Lines {
+    /// The file's folder, to which paths are relative.
     folder: PathBuf,
     paths: Paths,
-    rows: Vec<Row>,
+    lines: Vec<Line>,
     texts: Texts,
-    /// Each row's field; empty for none.
+    /// The field of each line; empty for none.
     more: Paths,
     bad: Vec<Bad>,
 }
 
-struct Row {
+struct Line {
     line: u64,
+    /// The label's number among the texts.
     label: u32,
     is_absolute: bool,
 }
 
-/// Which column is what.
 struct Columns {
     path: usize,
     label: usize,
@@ -136,20 +147,19 @@ struct Columns {
     more: Vec<(usize, String)>,
 }
 
-impl Rows {
+impl Lines {
     fn read(file: &Path, selection: &Selection, stop: &Stop) -> Result<Self, Error> {
-        let source_fault = |fault: String| Error::Source { path: file.to_owned(), fault };
         let opened = File::open(file).map_err(Error::io("read", file))?;
         let mut reader = csv::Reader::from_reader(opened);
         let columns = match reader.headers() {
-            Ok(header) => Columns::of(header).map_err(source_fault)?,
+            Ok(header) => Columns::of(header).map_err(|fault| Error::source(file, fault))?,
             Err(fault) => return Err(refused(file, fault)),
         };
         let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
-        let mut rows = Self {
+        let mut listed = Self {
             folder: folder.unwrap_or(Path::new(".")).to_owned(),
             paths: Paths::default(),
-            rows: Vec::new(),
+            lines: Vec::new(),
             texts: Texts::default(),
             more: Paths::default(),
             bad: Vec::new(),
@@ -159,37 +169,54 @@ impl Rows {
             stop.check()?;
             match reader.read_record(&mut record) {
                 Ok(true) => {}
-                Ok(false) => return Ok(rows),
+                Ok(false) => return Ok(listed),
                 Err(fault) => {
-                    rows.bad.push(Bad::new(file, bad_line(file, fault)?));
+                    listed.bad.push(Bad::new(file, bad_line(file, fault)?));
                     continue;
                 }
             }
             let line = record.position().map_or(0, csv::Position::line);
-            let at_line = |fault: String| format!("line {line}: {fault}");
             let given = record.get(columns.path).unwrap_or_default();
-            let path = plain(given).map_err(|fault| source_fault(at_line(fault)))?;
+            let Some(path) = plain(given) else {
+                return Err(Error::source(file, ListFault::ParentPath { line, path: given.to_owned() }));
+            };
             if !path.is_empty() && selection.excludes_below(&path) {
                 continue;
             }
             let label = record.get(columns.label).unwrap_or_default();
             let fault = match checked(label) {
-                Err(fault) => fault,
-                Ok(_) if path.is_empty() => "it has no path".to_owned(),
-                Ok(_) if path.contains('\0') => "its path has a NUL in it".to_owned(),
+                Err(fault) => ListFault::Label { line, fault },
+                Ok(_) if path.is_empty() => ListFault::NoPath { line },
+                Ok(_) if path.contains('\0') => ListFault::Nul { line },
                 Ok(label) => {
-                    let label = rows.texts.number(label);
-                    rows.rows.push(Row { line, label, is_absolute: given.starts_with('/') });
-                    rows.paths.push(&path);
-                    rows.more.push(&columns.object(&record));
+                    let label = listed.texts.number(label);
+                    listed.lines.push(Line { line, label, is_absolute: given.starts_with('/') });
+                    listed.paths.push(&path);
+                    listed.more.push(&columns.object(&record));
                     continue;
                 }
             };
-            rows.bad.push(Bad::new(file, at_line(fault)));
+            listed.bad.push(Bad::new(file, fault));
         }
     }
 
-    /// Rows whose path an earlier row has, in order, each with the first of these.
+    fn look(&self, progress: &CommandProgress, stop: &Stop) -> Result<Vec<Result<FileFacts, Bad>>, Error> {
+        let folder = open_folder(&self.folder).map_err(Error::io("open", &self.folder))?;
+        let root = open_folder(Path::new("/")).map_err(Error::io("open", Path::new("/")))?;
+        let look_at = |(number, line): (usize, &Line)| {
+            stop.check()?;
+            progress.add(1, 0);
+            let path = self.paths.get(number).unwrap_or_default();
+            Ok(if line.is_absolute {
+                look(root.as_fd(), Path::new("/"), path)
+            } else {
+                look(folder.as_fd(), &self.folder, path)
+            })
+        };
+        self.lines.par_iter().enumerate().with_min_len(FILES_PER_TASK).map(look_at).collect()
+    }
+
+    /// Lines whose path an earlier line has, in order, each with the first of these.
     fn again(&self) -> Vec<(usize, usize)> {
         let mut order: Vec<usize> = (0..self.paths.len()).collect();
         order.sort_unstable_by_key(|&number| (self.paths.get(number), number));
@@ -204,12 +231,11 @@ impl Rows {
 }
 
 impl Columns {
-    fn of(header: &StringRecord) -> Result<Self, String> {
-        let names = || header.iter().map(|name| format!("'{name}'")).collect::<Vec<_>>().join(", ");
+    fn of(header: &StringRecord) -> Result<Self, ListFault> {
         let (mut path, mut label, mut more) = (None, None, Vec::new());
         for (position, name) in header.iter().enumerate() {
             if header.iter().take(position).any(|before| before == name) {
-                return Err(format!("line 1: the column '{name}' comes twice"));
+                return Err(ListFault::ColumnTwice(name.to_owned()));
             }
             match name {
                 "path" => path = Some(position),
@@ -217,16 +243,14 @@ impl Columns {
                 _ => more.push((position, quoted(name))),
             }
         }
-        match (path, label) {
-            (Some(path), Some(label)) => Ok(Self { path, label, more }),
-            _ => Err(format!(
-                "line 1: the columns 'path' and 'label', separated by commas, are needed; found {}",
-                names()
-            )),
-        }
+        let (Some(path), Some(label)) = (path, label) else {
+            let names: Vec<String> = header.iter().map(|name| format!("'{name}'")).collect();
+            return Err(ListFault::Columns(names.join(", ")));
+        };
+        Ok(Self { path, label, more })
     }
 
-    /// The other columns of a row as a JSON object; empty when all are.
+    /// The other columns of a line as a JSON object; empty when all are.
     fn object(&self, record: &StringRecord) -> String {
         let mut object = String::new();
         for (position, name) in &self.more {
@@ -249,28 +273,20 @@ fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-/// A path without what does not count.
-///
-/// # Errors
-/// It has a part `..`.
-fn plain(path: &str) -> Result<String, String> {
+/// A path without its `.` and empty parts; `None` if it has a part `..`.
+fn plain(path: &str) -> Option<String> {
     let parts: Vec<&str> = path.split('/').filter(|part| !matches!(*part, "" | ".")).collect();
-    if parts.contains(&"..") {
-        return Err(format!(
-            "'{path}' has a part '..': use absolute paths, or put the file into a folder above all samples"
-        ));
-    }
-    Ok(parts.join("/"))
+    (!parts.contains(&"..")).then(|| parts.join("/"))
 }
 
 /// What is wrong with one line, when the lines behind it can be read.
-fn bad_line(file: &Path, fault: csv::Error) -> Result<String, Error> {
+fn bad_line(file: &Path, fault: csv::Error) -> Result<ListFault, Error> {
     let line = fault.position().map_or(0, csv::Position::line);
-    match fault.kind() {
+    match *fault.kind() {
         ErrorKind::UnequalLengths { expected_len, len, .. } => {
-            Ok(format!("line {line}: {len} cells, but there are {expected_len} columns"))
+            Ok(ListFault::Cells { line, cells: len, columns: expected_len })
         }
-        ErrorKind::Utf8 { .. } => Ok(format!("line {line}: not UTF-8")),
+        ErrorKind::Utf8 { .. } => Ok(ListFault::NotUtf8 { line }),
         _ => Err(refused(file, fault)),
     }
 }
@@ -279,10 +295,8 @@ fn refused(file: &Path, fault: csv::Error) -> Error {
     let text = fault.to_string();
     match fault.into_kind() {
         ErrorKind::Io(source) => Error::Io { action: "read", path: file.to_owned(), source },
-        ErrorKind::Utf8 { .. } => {
-            Error::Source { path: file.to_owned(), fault: "line 1: not UTF-8".to_owned() }
-        }
-        _ => Error::Source { path: file.to_owned(), fault: text },
+        ErrorKind::Utf8 { .. } => Error::source(file, ListFault::NotUtf8 { line: 1 }),
+        _ => Error::source(file, text),
     }
 }
 
@@ -295,8 +309,8 @@ mod tests {
     use super::*;
     use crate::progress::Shown;
 
-    fn quiet() -> Progress {
-        Progress::start(Shown::Quiet, "listing", 0, 0)
+    fn quiet() -> CommandProgress {
+        CommandProgress::start(Shown::Quiet, "listing", 0, 0)
     }
 
     fn folder(csv: impl AsRef<[u8]>) -> tempfile::TempDir {

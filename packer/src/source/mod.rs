@@ -1,13 +1,14 @@
-//! Where samples come from. A source is listed into a [`Catalogue`] before a byte of it is packed.
+//! Lists the samples of a source into a [`Catalogue`], before a byte of it is packed.
 //!
-//! `image_folder` knows torchvision's rules; `tars` reads WebDataset tars; `list` reads a CSV of paths and labels.
+//! `image_folder` knows torchvision's rules; `tars` reads WebDataset tars; `list` reads a CSV of
+//! paths and labels.
 
 pub mod image_folder;
 mod labels;
-pub mod list;
+mod list;
 mod selection;
 pub(crate) mod splits;
-pub mod tars;
+mod tars;
 
 use std::path::{Path, PathBuf};
 
@@ -19,41 +20,38 @@ pub use selection::Selection;
 use crate::catalogue::Catalogue;
 use crate::error::Error;
 use crate::interrupt::Stop;
-use crate::progress::Progress;
+use crate::progress::{CommandProgress, Shown};
+use crate::workers::Workers;
 
-/// What a source is.
+/// The kind of a source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Kind {
+pub(crate) enum SourceKind {
     /// One folder per class, images below: torchvision's ImageFolder.
     #[default]
     ImageFolder,
-    /// A folder of WebDataset tars: members of one key are a sample, `.cls`, `.json` or `.txt` its label.
+    /// A folder of WebDataset tars: members of one key are a sample, `.cls`, `.json` or `.txt` its
+    /// label.
     Webdataset,
     /// A CSV file with the columns `path` and `label`; further columns are kept as fields.
     List,
 }
 
-/// A source, as it was named.
 #[derive(Clone, Debug)]
-pub struct Source {
+pub(crate) struct Source {
     /// The folder, or the CSV file; only read.
-    pub path: PathBuf,
-    /// What it is; `None` leaves it to [`Kind::of`].
-    pub kind: Option<Kind>,
+    pub(crate) path: PathBuf,
+    /// What it is; [`SourceKind::of`] decides if it is `None`.
+    pub(crate) kind: Option<SourceKind>,
     /// A JSON object from the source's labels to class names.
-    pub labels: Option<PathBuf>,
-    /// What is left out.
-    pub selection: Selection,
+    pub(crate) labels: Option<PathBuf>,
+    pub(crate) selection: Selection,
 }
 
-impl Kind {
-    /// Judges a path: a file is a list; a folder that holds tars and no other folder holds WebDataset tars; every other
-    /// folder is an ImageFolder.
-    ///
-    /// # Errors
-    /// There is no such path.
-    pub fn of(path: &Path) -> Result<Self, Error> {
+impl SourceKind {
+    /// Judges a path: a file is a list; a folder with tars and no folder holds WebDataset tars;
+    /// every other folder is an ImageFolder.
+    pub(crate) fn of(path: &Path) -> Result<Self, Error> {
         let found = std::fs::metadata(path)
             .map_err(|fault| Error::Usage(format!("cannot use {} as a source: {fault}", path.display())))?;
         if !found.is_dir() {
@@ -72,28 +70,29 @@ impl Kind {
 }
 
 impl Source {
-    /// What it is, said or judged.
-    ///
-    /// # Errors
-    /// There is no such path.
-    pub fn kind(&self) -> Result<Kind, Error> {
-        self.kind.map_or_else(|| Kind::of(&self.path), Ok)
+    pub(crate) fn kind(&self) -> Result<SourceKind, Error> {
+        self.kind.map_or_else(|| SourceKind::of(&self.path), Ok)
     }
 
-    /// Lists all samples, as many files at a time as the current rayon pool has threads.
-    ///
-    /// # Errors
-    /// See [`image_folder::scan`], [`tars::scan`] and [`list::scan`]. What is wrong with single samples is in
-    /// [`Catalogue::bad`] instead.
-    pub fn scan(&self, progress: &Progress, stop: &Stop) -> Result<Catalogue, Error> {
+    /// Lists all samples, as many files at a time as there are `workers`. What is wrong with single
+    /// samples is in [`Catalogue::bad`], by path.
+    pub(crate) fn list(&self, workers: &Workers, shown: Shown, stop: &Stop) -> Result<Catalogue, Error> {
+        let progress = CommandProgress::start(shown, "listing", 0, 0);
+        let mut catalogue = workers.install(|| self.scan(&progress, stop))?;
+        progress.finish();
+        catalogue.bad.sort_by(|a, b| a.path.cmp(&b.path));
+        Ok(catalogue)
+    }
+
+    fn scan(&self, progress: &CommandProgress, stop: &Stop) -> Result<Catalogue, Error> {
         let labels = self.labels.as_deref();
         match self.kind()? {
-            Kind::ImageFolder if labels.is_some() => {
+            SourceKind::ImageFolder if labels.is_some() => {
                 Err(Error::Usage("--labels: an ImageFolder's labels are its folders".to_owned()))
             }
-            Kind::ImageFolder => image_folder::scan(&self.path, &self.selection, progress, stop),
-            Kind::Webdataset => tars::scan(&self.path, labels, &self.selection, progress, stop),
-            Kind::List => list::scan(&self.path, labels, &self.selection, progress, stop),
+            SourceKind::ImageFolder => image_folder::scan(&self.path, &self.selection, progress, stop),
+            SourceKind::Webdataset => tars::scan(&self.path, labels, &self.selection, progress, stop),
+            SourceKind::List => list::scan(&self.path, labels, &self.selection, progress, stop),
         }
     }
 }

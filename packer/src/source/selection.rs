@@ -1,6 +1,8 @@
-//! What of a source is left out: `--exclude GLOB`.
+//! Decides which files of a source are left out: `--exclude GLOB`.
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
+
+use crate::error::Error;
 
 /// Patterns of what is left out. The default leaves out nothing.
 #[derive(Clone, Debug, Default)]
@@ -10,12 +12,10 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// Leaves out what matches one of `patterns`. A pattern without `/` matches a name at any depth, one with `/` a path
-    /// below the source; `*` and `?` stay within a name, `**` crosses folders. A folder that matches is left out whole.
-    ///
-    /// # Errors
-    /// A pattern is not a glob.
-    pub fn excluding(patterns: &[String]) -> Result<Self, String> {
+    /// Leaves out what matches one of `patterns`. A pattern without `/` matches a name at any
+    /// depth, one with `/` a path below the source; `*` and `?` stay within a name, `**` crosses
+    /// folders. A folder that matches is left out whole.
+    pub(crate) fn excluding(patterns: &[String]) -> Result<Self, Error> {
         let mut set = GlobSetBuilder::new();
         for pattern in patterns {
             let anywhere = if pattern.contains('/') {
@@ -24,31 +24,29 @@ impl Selection {
                 format!("**/{pattern}")
             };
             let glob = GlobBuilder::new(anywhere.trim_end_matches('/')).literal_separator(true).build();
-            set.add(glob.map_err(|fault| format!("'{pattern}': {}", fault.kind()))?);
+            let refused =
+                |fault: globset::Error| Error::Usage(format!("--exclude '{pattern}': {}", fault.kind()));
+            set.add(glob.map_err(refused)?);
         }
-        let excluded = set.build().map_err(|fault| fault.to_string())?;
+        let excluded = set.build().map_err(|fault| Error::Usage(format!("--exclude {fault}")))?;
         Ok(Self { patterns: patterns.to_vec(), excluded })
     }
 
     /// Whether the file or folder at `path`, relative to the source, is left out.
-    #[must_use]
-    pub fn excludes(&self, path: &str) -> bool {
+    pub(crate) fn excludes(&self, path: &str) -> bool {
         !self.excluded.is_empty() && self.excluded.is_match(path)
     }
 
-    /// Whether `path` or a folder above it is left out: for sources that list files without their folders.
-    #[must_use]
-    pub fn excludes_below(&self, path: &str) -> bool {
+    /// Whether `path` or a folder above it is left out: for sources that list files without their
+    /// folders.
+    pub(crate) fn excludes_below(&self, path: &str) -> bool {
         if self.excluded.is_empty() {
             return false;
         }
         let folders = path.match_indices('/').filter_map(|(at, _)| path.get(..at));
         folders.chain([path]).any(|part| self.excluded.is_match(part))
     }
-
-    /// The patterns, as they were given.
-    #[must_use]
-    pub fn patterns(&self) -> &[String] {
+    pub(crate) fn patterns(&self) -> &[String] {
         &self.patterns
     }
 }
@@ -78,6 +76,6 @@ mod tests {
         assert!(of("cat").excludes_below("a/cat/1.png"));
         assert!(!of("cat").excludes("a/cat/1.png"));
         assert!(!Selection::default().excludes_below("a/b"));
-        assert!(Selection::excluding(&["a[".to_owned()]).unwrap_err().contains("a["));
+        assert!(Selection::excluding(&["a[".to_owned()]).unwrap_err().to_string().contains("a["));
     }
 }

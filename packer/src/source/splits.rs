@@ -1,11 +1,11 @@
-//! Splits of one source, such as `train/` and `val/`: their labels mean the same.
+//! Gives the splits of one source, such as `train/` and `val/`, the same labels.
 
 use std::collections::BTreeSet;
 
 use crate::catalogue::Catalogue;
 
-/// Gives all catalogues the same class table: the sorted union of theirs. Where they have the same classes, as splits
-/// should, nothing changes.
+/// Gives all catalogues the same class table: the sorted union of theirs. Splits with the same
+/// classes stay as they are.
 pub(crate) fn unify<'a>(catalogues: impl Iterator<Item = &'a mut Catalogue>) {
     let catalogues: Vec<&mut Catalogue> = catalogues.collect();
     if catalogues.windows(2).all(|pair| matches!(pair, [a, b] if a.classes == b.classes)) {
@@ -24,10 +24,10 @@ pub(crate) fn unify<'a>(catalogues: impl Iterator<Item = &'a mut Catalogue>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalogue::{NewSample, Store};
+    use crate::catalogue::{NewSample, SampleStore};
 
     fn catalogue(classes: &[&str]) -> Catalogue {
-        let mut catalogue = Catalogue::new(vec![Store::Folder("root".into())]);
+        let mut catalogue = Catalogue::new(vec![SampleStore::Folder("root".into())]);
         catalogue.classes = classes.iter().map(|&class| class.to_owned()).collect();
         for label in 0..u32::try_from(classes.len()).unwrap() {
             let sample = NewSample { path: "x", label, bytes: 1, changed_ns: 0, store: 0, offset: 0 };

@@ -1,25 +1,61 @@
 //! Compares one sample's bytes in its shard with what the index says of them.
 
-use shade_dataset::{Decompressor, Dictionaries, Mismatch};
-use shade_formats::SampleId;
+use shade_dataset::{Decompressor, Dictionaries, Mismatch, ReadFault, RecordFault};
 use shade_formats::checksum::crc32c;
 use shade_formats::index::{Entry, Media, sniff};
 use shade_formats::shard::{
     MEMBER_HEADER_BYTES, is_record_name, padded_len, parse_fields, parse_member_header,
 };
+use shade_formats::{FormatError, SampleId};
 use shade_images::{Decoder, ImageFault, Part};
 
+use super::report::DamagedSample;
 use crate::dataset::Dataset;
 
-/// Why a sample is not in order, in words.
-#[derive(Debug)]
-pub(super) enum Fault {
-    /// Its bytes are not those that were packed.
-    Damaged(String),
-    /// Its bytes are those that were packed, but no image.
-    NoImage(String),
-    /// There is no decoder for its kind of image.
-    NotDecodable(String),
+/// What is wrong with a sample. [`in_dataset`](Self::in_dataset) adds its id, path, shard and
+/// offset.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SampleFault {
+    #[error("its shard cannot be opened")]
+    NoShard,
+    #[error("{}", read_text(.0))]
+    Read(ReadFault),
+    #[error("overlaps the record before it, which ends at {before_end}")]
+    Overlap { before_end: u64 },
+    #[error("its tar header says {got:?} of {len} bytes, expected the key {key:012} and {expected} bytes")]
+    Header { got: String, len: u64, key: u32, expected: u32 },
+    #[error("its fields: {0}")]
+    Fields(Mismatch),
+    #[error("its record is cut short")]
+    CutShort,
+    #[error(transparent)]
+    Format(#[from] FormatError),
+    #[error(transparent)]
+    Record(#[from] RecordFault),
+    /// Its bytes are what was packed, but no image.
+    #[error("no image: its first bytes are of no known kind")]
+    NoImage,
+    /// Its bytes are what was packed, but no image of its kind.
+    #[error("cannot be decoded: {0}")]
+    Undecodable(ImageFault),
+    /// Its bytes are what was packed, and may be an image.
+    #[error(transparent)]
+    NoDecoder(ImageFault),
+}
+
+impl SampleFault {
+    pub(super) fn in_dataset(&self, dataset: &Dataset, sample: SampleId, entry: &Entry) -> DamagedSample {
+        let is_whole = matches!(self, Self::NoImage | Self::Undecodable(_) | Self::NoDecoder(_));
+        DamagedSample::new(dataset, (sample, entry), self.to_string(), is_whole)
+    }
+}
+
+/// A fault of a read, in words that go behind the shard's path.
+pub(super) fn read_text(fault: &ReadFault) -> String {
+    match fault {
+        ReadFault::Open { errno, .. } => format!("cannot be opened: {errno}"),
+        other => format!("cannot be read: {other}"),
+    }
 }
 
 /// Checks samples one after the other, reusing its memory.
@@ -37,52 +73,40 @@ impl<'a> Checker<'a> {
     }
 
     /// Checks a sample. `bytes` are those of its [extent](Dataset::extent).
-    ///
-    /// # Errors
-    /// What is wrong with it.
-    pub(super) fn check(&mut self, sample: SampleId, entry: &Entry, bytes: &[u8]) -> Result<(), Fault> {
-        let record = self.stored(sample, entry, bytes).map_err(Fault::Damaged)?;
-        let unpacked = self.zstd.unpack(record, entry, &mut self.raw);
-        let unpacked = unpacked.map_err(|fault| Fault::Damaged(fault.to_string()))?;
-        match &mut self.decoder {
-            Some(decoder) => decode(decoder, unpacked),
-            None => Ok(()),
-        }
+    pub(super) fn check(&mut self, sample: SampleId, entry: &Entry, bytes: &[u8]) -> Result<(), SampleFault> {
+        let record = self.stored(sample, entry, bytes)?;
+        let unpacked = self.zstd.unpack(record, entry, &mut self.raw)?;
+        self.decoder.as_mut().map_or(Ok(()), |decoder| decode(decoder, unpacked))
     }
 
     /// The record in `bytes`, once its header and its fields are found right.
-    fn stored<'b>(&self, sample: SampleId, entry: &Entry, bytes: &'b [u8]) -> Result<&'b [u8], String> {
+    fn stored<'b>(&self, sample: SampleId, entry: &Entry, bytes: &'b [u8]) -> Result<&'b [u8], SampleFault> {
         let index = &self.dataset.index;
         let start = entry.offset.saturating_sub(MEMBER_HEADER_BYTES as u64);
-        let header = parse_member_header(bytes, start).map_err(|fault| fault.to_string())?;
+        let header = parse_member_header(bytes, start)?;
         let (key, path) = (index.key(sample), index.path(sample).unwrap_or_default());
-        let named = is_record_name(&header.name, key, path, entry);
-        if !named || header.stored_len != u64::from(entry.stored_len) {
-            let (got, len, expected) = (header.name, header.stored_len, entry.stored_len);
-            return Err(format!(
-                "its tar header says {got:?} of {len} bytes, expected the key {key:012} and {expected} bytes"
-            ));
+        let (len, expected) = (header.stored_len, entry.stored_len);
+        if !is_record_name(&header.name, key, path, entry) || len != u64::from(expected) {
+            return Err(SampleFault::Header { got: header.name, len, key, expected });
         }
         let (_, data) = bytes.split_at_checked(MEMBER_HEADER_BYTES).unwrap_or_default();
         if let Some(span) = index.fields(sample) {
-            let padded = usize::try_from(padded_len(entry.stored_len.into())).unwrap_or(usize::MAX);
+            let padded = usize::try_from(padded_len(expected.into())).unwrap_or(usize::MAX);
             let fields = data.get(padded..).unwrap_or_default();
-            Mismatch::compare(crc32c(fields), span.crc32c).map_err(|fault| format!("its fields: {fault}"))?;
-            parse_fields(fields, key, span.offset).map_err(|fault| fault.to_string())?;
+            Mismatch::compare(crc32c(fields), span.crc32c).map_err(SampleFault::Fields)?;
+            parse_fields(fields, key, span.offset)?;
         }
-        data.get(..entry.stored_len as usize).ok_or_else(|| "its record is cut short".to_owned())
+        data.get(..expected as usize).ok_or(SampleFault::CutShort)
     }
 }
 
-fn decode(decoder: &mut Decoder, image: &[u8]) -> Result<(), Fault> {
+fn decode(decoder: &mut Decoder, image: &[u8]) -> Result<(), SampleFault> {
     let decoded = decoder.decode_part(sniff(image).0, image, Part::whole).map(|_| ());
     decoder.shrink();
     decoded.map_err(|fault| match fault {
         // No decoder will ever know it: that is what files of zeros look like.
-        ImageFault::Unsupported { media: Media::Other, .. } => {
-            Fault::NoImage("no image: its first bytes are of no known kind".to_owned())
-        }
-        ImageFault::Unsupported { .. } => Fault::NotDecodable(fault.to_string()),
-        _ => Fault::NoImage(format!("cannot be decoded: {fault}")),
+        ImageFault::Unsupported { media: Media::Other, .. } => SampleFault::NoImage,
+        ImageFault::Unsupported { .. } => SampleFault::NoDecoder(fault),
+        _ => SampleFault::Undecodable(fault),
     })
 }

@@ -1,7 +1,9 @@
-//! `verify`: re-reads every byte of a dataset, names every sample that is no longer what was packed, and repairs it.
+//! `verify`: re-reads every byte of a dataset, names every sample that is no longer what was
+//! packed, and repairs it.
 //!
-//! `read` goes through all shards in spans, with `check` for each sample; `repair` writes damaged shards again, in
-//! `pieces`, with samples that `remake` makes from the source; `report` is what comes of it.
+//! `read` goes through all shards in spans, with `check` for each sample. `repair` writes damaged
+//! shards again, in `pieces`, with samples that `remake` makes from the source. `report` is the
+//! result.
 
 mod check;
 mod pieces;
@@ -10,5 +12,4 @@ mod remake;
 mod repair;
 mod report;
 
-pub use read::{RepairSource, VerifyConfig, verify};
-pub use report::{DamagedSample, DamagedShard, Repaired, Verified};
+pub(crate) use read::{VerifyArgs, verify};

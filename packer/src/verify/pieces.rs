@@ -1,4 +1,4 @@
-//! Cuts a shard that is to be written again into pieces: what is copied, and what is made again.
+//! Cuts a damaged shard into pieces: those that are copied, and those that are made again.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -10,7 +10,8 @@ use shade_formats::{SampleId, ShardId};
 use crate::dataset::Dataset;
 use crate::spans::SPAN_BYTES;
 
-/// Most samples that one thread makes again one after the other, as each is read from a source that may be slow.
+/// Most samples that one thread makes again one after the other: each is read from a source that
+/// may be slow.
 const REMADE_MAX: usize = 16;
 
 /// Neighbouring bytes of a shard, all of one kind.
@@ -23,13 +24,20 @@ pub(super) struct Piece {
     pub(super) kind: PieceKind,
 }
 
+/// The index has samples that overlap, so the shard cannot be cut.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the index has samples that overlap: sample {sample}, at byte {offset}, ends behind the start of the next"
+)]
+pub(super) struct Overlap {
+    sample: SampleId,
+    offset: u64,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PieceKind {
-    /// Copied from the old file.
     Copied,
-    /// Its samples are made again.
     Remade,
-    /// The end of the archive.
     End,
 }
 
@@ -39,7 +47,7 @@ impl Piece {
     }
 }
 
-/// Where sample number `number` of a shard and all up to the next one lie.
+/// The bytes of sample number `number` of a shard, and all up to the next sample.
 pub(super) fn slot(dataset: &Dataset, samples: &[(SampleId, Entry)], number: usize) -> Range<u64> {
     let Some((sample, entry)) = samples.get(number) else { return 0..0 };
     let extent = dataset.extent(*sample, entry);
@@ -51,20 +59,16 @@ pub(super) fn slot(dataset: &Dataset, samples: &[(SampleId, Entry)], number: usi
 }
 
 fn end_of_samples(dataset: &Dataset, shard: ShardId) -> u64 {
-    let bytes = dataset.index.shard(shard).map_or(0, |shard| shard.bytes);
-    bytes.saturating_sub(END_OF_ARCHIVE.len() as u64)
+    dataset.shard_bytes(shard).saturating_sub(END_OF_ARCHIVE.len() as u64)
 }
 
 /// The pieces of a shard, in order, from its first byte to its last.
-///
-/// # Errors
-/// The index has samples in it that overlap.
 pub(super) fn pieces(
     dataset: &Dataset,
     shard: ShardId,
     samples: &[(SampleId, Entry)],
     damaged: &HashSet<u32>,
-) -> Result<Vec<Piece>, String> {
+) -> Result<Vec<Piece>, Overlap> {
     let mut pieces: Vec<Piece> = Vec::new();
     let first = samples.first().map(|(sample, entry)| dataset.extent(*sample, entry).start);
     let before = 0..first.unwrap_or_else(|| end_of_samples(dataset, shard));
@@ -74,7 +78,7 @@ pub(super) fn pieces(
     for (number, (sample, entry)) in samples.iter().enumerate() {
         let bytes = slot(dataset, samples, number);
         if bytes.end < dataset.extent(*sample, entry).end {
-            return Err("the index has samples that overlap".to_owned());
+            return Err(Overlap { sample: *sample, offset: entry.offset });
         }
         let kind = if damaged.contains(&sample.0) { PieceKind::Remade } else { PieceKind::Copied };
         let most = if kind == PieceKind::Remade { REMADE_MAX } else { usize::MAX };
@@ -91,7 +95,6 @@ pub(super) fn pieces(
         }
     }
     let at = pieces.last().map_or(0, |last| last.bytes.end);
-    let end = dataset.index.shard(shard).map_or(0, |shard| shard.bytes);
-    pieces.push(Piece { shard, bytes: at..end, samples: 0..0, kind: PieceKind::End });
+    pieces.push(Piece { shard, bytes: at..dataset.shard_bytes(shard), samples: 0..0, kind: PieceKind::End });
     Ok(pieces)
 }

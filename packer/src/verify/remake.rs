@@ -1,86 +1,74 @@
 //! Makes damaged samples again from the source, exactly as they were packed.
 
 use std::collections::HashMap;
-use std::num::NonZeroUsize;
 use std::path::Path;
 
 use rustix::fs::{FileType, stat};
 use shade_formats::SampleId;
 use shade_formats::index::{Codec, Entry, Media};
 
-use super::read::RepairSource;
-use crate::catalogue::{Catalogue, NewSample, Store, check_bytes};
+use crate::catalogue::{Bad, Catalogue, NewSample, SampleStore, check_bytes, is_safe_path};
 use crate::config::{Compression, ZSTD_LEVEL};
 use crate::dataset::Dataset;
 use crate::error::Error;
-use crate::extract::is_safe_path;
 use crate::interrupt::Stop;
-use crate::options::Options;
+use crate::options::PackOptions;
 use crate::pack::{Again, Kits, Recipe, Zstd, fields_row};
-use crate::progress::{Progress, Shown};
+use crate::progress::Shown;
 use crate::source::image_folder::changed_ns;
-use crate::source::{Kind, Selection, Source};
+use crate::source::{Selection, Source, SourceKind};
 use crate::workers::Workers;
 
-/// What all threads make samples from.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum RemakeFault {
+    #[error("the dataset does not say how it was made")]
+    NoOptions,
+    #[error("it is not in the source")]
+    NotInSource,
+    #[error("the source has changed since, or was packed by another version")]
+    OtherBytes,
+    #[error(transparent)]
+    Bad(#[from] Bad),
+}
+
 pub(super) struct Remaker<'a, 'k> {
     dataset: &'a Dataset,
-    /// Of the source, the samples that are wanted, labelled as in the dataset.
+    /// The samples that must be made, as they are in the source, labelled as in the dataset.
     catalogue: Catalogue,
-    /// Ids there by ids in the dataset.
+    /// Ids in the catalogue by ids in the dataset.
     ids: HashMap<u32, SampleId>,
-    ways: &'a [Way<'k>],
+    /// For each recipe by which a record may have been made.
+    kits: &'a [Kits<'k>],
 }
 
-/// A way in which a record of the dataset may have been made.
-pub(super) struct Way<'k> {
-    recipe: &'k Recipe,
-    kits: Kits<'k>,
-}
-
-impl<'k> Way<'k> {
-    /// With kits for `jobs` threads.
-    pub(super) fn new(recipe: &'k Recipe, jobs: NonZeroUsize) -> Self {
-        Self { recipe, kits: Kits::new(recipe, jobs) }
-    }
-}
-
-/// What one thread makes samples with.
 pub(super) struct RemakerThread<'a, 'k> {
     shared: &'a Remaker<'a, 'k>,
-    /// Of each way, once it was needed.
+    /// For each recipe, once it was needed.
     again: Vec<Option<Again<'a, 'k>>>,
 }
 
 impl<'a, 'k> Remaker<'a, 'k> {
-    /// Finds `wanted` in the source.
-    ///
-    /// # Errors
-    /// See [`Source::scan`].
     pub(super) fn new(
         dataset: &'a Dataset,
         wanted: &[SampleId],
-        source: &RepairSource,
+        source: Source,
         workers: &Workers,
-        ways: &'a [Way<'k>],
+        kits: &'a [Kits<'k>],
         shown: Shown,
         stop: &Stop,
     ) -> Result<Self, Error> {
-        let options = Options::all(dataset.index.options());
-        let mut remaker = Self { dataset, catalogue: Catalogue::default(), ids: HashMap::new(), ways };
+        let options = PackOptions::all(dataset.index.options());
+        let mut remaker = Self { dataset, catalogue: Catalogue::default(), ids: HashMap::new(), kits };
         let Some(first) = options.first() else { return Ok(remaker) };
-        // Parts that were appended may come from sources of several kinds: what is given is then judged by itself.
+        // Appended parts may come from sources of several kinds. The kind is then judged by the
+        // path.
         let alike = options.iter().all(|options| options.source == first.source);
         let selection = Selection::excluding(first.exclude()).unwrap_or_default();
-        let (path, labels) = (source.path.clone(), source.labels.clone());
-        let source = Source { path, kind: alike.then_some(first.source), labels, selection };
-        if source.kind()? == Kind::ImageFolder {
+        let source = Source { kind: alike.then_some(first.source), selection, ..source };
+        if source.kind()? == SourceKind::ImageFolder {
             remaker.look_up(wanted, &source.path, workers, stop)?;
         } else {
-            let listing = Progress::start(shown, "listing", 0, 0);
-            let catalogue = workers.install(|| source.scan(&listing, stop))?;
-            listing.finish();
-            remaker.choose(wanted, &catalogue);
+            remaker.choose(wanted, &source.list(workers, shown, stop)?);
         }
         Ok(remaker)
     }
@@ -93,7 +81,7 @@ impl<'a, 'k> Remaker<'a, 'k> {
         workers: &Workers,
         stop: &Stop,
     ) -> Result<(), Error> {
-        self.catalogue = Catalogue::new(vec![Store::Folder(root.to_owned())]);
+        self.catalogue = Catalogue::new(vec![SampleStore::Folder(root.to_owned())]);
         let look = |sample: &SampleId| {
             let path = self.dataset.index.path(*sample).and_then(|path| std::str::from_utf8(path).ok());
             let path = path.filter(|path| is_safe_path(path));
@@ -115,7 +103,7 @@ impl<'a, 'k> Remaker<'a, 'k> {
         Ok(())
     }
 
-    /// Takes what is wanted from a source that was listed.
+    /// Takes the wanted samples from a listed source.
     fn choose(&mut self, wanted: &[SampleId], listed: &Catalogue) {
         let paths = wanted.iter().filter_map(|sample| Some((self.dataset.index.path(*sample)?, *sample)));
         let wanted: HashMap<&[u8], SampleId> = paths.collect();
@@ -123,24 +111,25 @@ impl<'a, 'k> Remaker<'a, 'k> {
         for (id, sample) in (0u32..).map(SampleId).zip(listed.samples()) {
             let Some(&of_dataset) = wanted.get(sample.path.as_bytes()) else { continue };
             let label = self.dataset.index.entry(of_dataset).map_or(0, |entry| entry.label);
-            let pushed = self.catalogue.push_from(listed, id, label);
-            self.ids.extend(pushed.map(|new| (of_dataset.0, new)));
+            if let Ok(Some(new)) = self.catalogue.push_from(listed, id, label) {
+                self.ids.insert(of_dataset.0, new);
+            }
         }
     }
 
     pub(super) fn thread(&self) -> RemakerThread<'_, 'k> {
-        RemakerThread { shared: self, again: self.ways.iter().map(|_| None).collect() }
+        RemakerThread { shared: self, again: self.kits.iter().map(|_| None).collect() }
     }
 }
 
-/// All recipes that a record of the dataset may have been made by.
+/// All recipes by which a record of the dataset may have been made.
 pub(super) fn recipes(dataset: &Dataset) -> Vec<Recipe> {
-    let options = Options::all(dataset.index.options());
+    let options = PackOptions::all(dataset.index.options());
     options.iter().flat_map(|options| recipes_of(dataset, options)).collect()
 }
 
-/// Those of a dataset with these options.
-fn recipes_of(dataset: &Dataset, options: &Options) -> Vec<Recipe> {
+/// The recipes of a dataset with these options.
+fn recipes_of(dataset: &Dataset, options: &PackOptions) -> Vec<Recipe> {
     let layout = options.layout();
     let recipe = |zstd| Recipe { transform: layout.transform, zstd, cls: layout.cls };
     let level = match layout.compression {
@@ -148,7 +137,7 @@ fn recipes_of(dataset: &Dataset, options: &Options) -> Vec<Recipe> {
         Compression::Auto => ZSTD_LEVEL,
         Compression::Zstd { level } => level,
     };
-    // Whether a record was compressed the index says, so every kind may be.
+    // Every kind of image may be compressed: the index says which records are.
     let all =
         [Media::Other, Media::Jpeg, Media::Png, Media::Webp, Media::Ppm, Media::Bmp, Media::Gif, Media::Tiff];
     let zstd = |dictionary: &[u8]| {
@@ -160,10 +149,7 @@ fn recipes_of(dataset: &Dataset, options: &Options) -> Vec<Recipe> {
 }
 
 impl RemakerThread<'_, '_> {
-    /// Makes a sample again and appends its members to `bytes`, which must be `len` bytes; or says why it cannot be made.
-    ///
-    /// # Errors
-    /// [`Error::Interrupted`], or zstd cannot be set up.
+    /// Makes a sample again and appends its members to `bytes`, which must be `len` bytes.
     pub(super) fn remake(
         &mut self,
         sample: SampleId,
@@ -171,34 +157,34 @@ impl RemakerThread<'_, '_> {
         len: u64,
         bytes: &mut Vec<u8>,
         stop: &Stop,
-    ) -> Result<Result<(), String>, Error> {
-        let Remaker { dataset, catalogue, ids, ways } = self.shared;
-        if ways.is_empty() {
-            return Ok(Err("the dataset does not say how it was made".to_owned()));
+    ) -> Result<Result<(), RemakeFault>, Error> {
+        let Remaker { dataset, catalogue, ids, kits } = self.shared;
+        if kits.is_empty() {
+            return Ok(Err(RemakeFault::NoOptions));
         }
         let Some(&id) = ids.get(&sample.0) else {
-            return Ok(Err("it is not in the source".to_owned()));
+            return Ok(Err(RemakeFault::NotInSource));
         };
         let (key, fields) = (dataset.index.key(sample), fields_row(&dataset.index, sample));
         let expected = |made: &Entry| {
             (made.crc32c, made.stored_len, made.raw_len, made.codec)
                 == (entry.crc32c, entry.stored_len, entry.raw_len, entry.codec)
         };
-        let mut fault = "the source has changed since, or was packed by another version".to_owned();
-        for (way, again) in ways.iter().zip(&mut self.again) {
-            if codec_of(way.recipe) != entry.codec {
+        let mut fault = RemakeFault::OtherBytes;
+        for (kits, again) in kits.iter().zip(&mut self.again) {
+            if codec_of(kits.recipe) != entry.codec {
                 continue;
             }
-            let again = again.get_or_insert_with(|| Again::new(catalogue, way.recipe, &way.kits));
+            let again = again.get_or_insert_with(|| Again::new(catalogue, kits));
             match again.make(id, key, stop)? {
-                Ok(made)
+                Ok(Some(made))
                     if expected(&made.entry) && made.fields == fields && made.bytes.len() as u64 == len =>
                 {
                     bytes.extend_from_slice(made.bytes);
                     return Ok(Ok(()));
                 }
                 Ok(_) => {}
-                Err(refused) => fault = refused,
+                Err(bad) => fault = bad.into(),
             }
         }
         Ok(Err(fault))

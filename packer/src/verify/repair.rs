@@ -1,10 +1,9 @@
 //! Writes damaged shards again: intact bytes from the old file, damaged samples from the source.
 //!
-//! The new file replaces the old one only once its checksum is the one that the index has. The index is never touched, so
-//! a dataset that is being read stays the dataset it was.
+//! The new file replaces the old one only once its checksum is the one that the index has. The
+//! index is never touched, so a dataset that is being read stays the dataset it was.
 
 use std::collections::HashSet;
-use std::fs::{self, File};
 use std::num::NonZeroUsize;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
@@ -16,58 +15,51 @@ use shade_formats::shard::{LABEL_MEMBER, member_header, member_name};
 use shade_formats::{SampleId, ShardId};
 
 use super::pieces::{Piece, PieceKind, pieces, slot};
-use super::read::RepairSource;
-use super::remake::{Remaker, Way, recipes};
+use super::remake::{Remaker, recipes};
 use super::report::{DamagedSample, DamagedShard, Repaired, Verified};
 use crate::claim::Claim;
-use crate::dataset::{Dataset, Shards};
+use crate::dataset::Dataset;
 use crate::error::Error;
-use crate::files;
+use crate::files::{self, PartialFile};
 use crate::interrupt::Stop;
-use crate::options::Options;
-use crate::pack::Gate;
-use crate::progress::{Progress, Shown};
+use crate::options::PackOptions;
+use crate::pack::Kits;
+use crate::progress::{CommandProgress, Shown};
 use crate::publish::sync_dir;
-use crate::spans::SPANS_MEMORY_BYTES;
+use crate::source::Source;
+use crate::spans::SpanReader;
 use crate::workers::Workers;
 
-/// Pieces worked on at a time: a distant source answers slowly, but many questions at once.
+/// Pieces in progress at a time: a distant source answers slowly, but many questions at once.
 const PIECES_IN_FLIGHT: NonZeroUsize = NonZeroUsize::MIN.saturating_add(63);
 
-/// What all pieces share.
 struct Repairing<'a, 'k> {
-    dataset: &'a Dataset,
-    files: Shards<'a>,
-    shards: &'a [Vec<(SampleId, Entry)>],
+    reader: SpanReader<'a>,
     remaker: Remaker<'a, 'k>,
-    memory: Gate,
     /// Whether `.cls` members stand behind samples and hold the labels of the index.
     cls: bool,
-    progress: Progress,
-    stop: &'a Stop,
+    progress: CommandProgress,
 }
 
-/// A shard being written again, removed again unless it was given its name.
+/// A shard being written again. Its file is open only while a piece is written: there may be many.
 struct Rewritten {
     shard: ShardId,
     path: PathBuf,
-    partial: PathBuf,
+    partial: PartialFile,
     pieces: Vec<Piece>,
 }
 
-/// A piece that was written.
-struct Done {
+struct WrittenPiece {
     crc32c: u32,
     remade: u32,
     failed: Vec<DamagedSample>,
 }
 
-/// Repairs what `verified` found.
 pub(super) fn repair(
     dataset: &Dataset,
     shards: &[Vec<(SampleId, Entry)>],
     verified: &Verified,
-    source: &RepairSource,
+    source: Source,
     jobs: NonZeroUsize,
     shown: Shown,
     stop: &Stop,
@@ -88,22 +80,23 @@ pub(super) fn repair(
         if broken.contains(&path) {
             match pieces(dataset, shard, samples, &ids) {
                 Ok(pieces) => rewritten.push(Rewritten::create(shard, path, pieces)?),
-                Err(fault) => repaired.failed_shards.push(DamagedShard { shard: path, fault }),
+                Err(overlap) => {
+                    repaired.failed_shards.push(DamagedShard { shard: path, fault: overlap.to_string() });
+                }
             }
         }
     }
     let recipes = recipes(dataset);
-    let ways: Vec<Way<'_>> = recipes.iter().map(|recipe| Way::new(recipe, jobs)).collect();
-    let remaker = Remaker::new(dataset, &wanted, source, &workers, &ways, shown, stop)?;
+    let kits: Vec<Kits<'_>> = recipes.iter().map(|recipe| Kits::new(recipe, jobs)).collect();
+    let remaker = Remaker::new(dataset, &wanted, source, &workers, &kits, shown, stop)?;
     let all: Vec<(&Rewritten, &Piece)> =
         rewritten.iter().flat_map(|new| new.pieces.iter().map(move |piece| (new, piece))).collect();
     let samples = all.iter().map(|(_, piece)| piece.samples.len() as u64).sum();
     let progress =
-        Progress::start(shown, "repairing", samples, all.iter().map(|(_, piece)| piece.len()).sum());
-    let cls = Options::read(dataset.index.options()).is_some_and(|options| options.cls);
-    let memory = Gate::new(SPANS_MEMORY_BYTES);
-    let repairing =
-        Repairing { dataset, files: dataset.shards(stop), shards, remaker, memory, cls, progress, stop };
+        CommandProgress::start(shown, "repairing", samples, all.iter().map(|(_, piece)| piece.len()).sum());
+    let cls = PackOptions::read(dataset.index.options()).is_some_and(|options| options.cls);
+    let reader = SpanReader::new(dataset, shards, stop);
+    let repairing = Repairing { reader, remaker, cls, progress };
     let mut done = workers.each(&all, stop, |(new, piece)| repairing.piece(new, piece))?.into_iter();
     repairing.progress.finish();
     for new in &rewritten {
@@ -116,27 +109,22 @@ pub(super) fn repair(
 
 impl Rewritten {
     fn create(shard: ShardId, path: PathBuf, pieces: Vec<Piece>) -> Result<Self, Error> {
-        let mut partial = path.clone().into_os_string();
-        partial.push(format!(".part-{}", std::process::id()));
-        let partial = PathBuf::from(partial);
-        File::create_new(&partial).map_err(Error::io("create", &partial))?;
+        let (partial, _) = PartialFile::create(path.clone())?;
         Ok(Self { shard, path, partial, pieces })
     }
 
-    fn write(&self, bytes: &[u8], piece: &Piece) -> Result<Done, Error> {
-        let file =
-            File::options().write(true).open(&self.partial).map_err(Error::io("open", &self.partial))?;
-        file.write_all_at(bytes, piece.bytes.start)
-            .and_then(|()| files::close(file))
-            .map_err(Error::io("write", &self.partial))?;
-        Ok(Done { crc32c: crc32c(bytes), remade: 0, failed: Vec::new() })
+    fn write(&self, bytes: &[u8], piece: &Piece) -> Result<WrittenPiece, Error> {
+        let file = self.partial.open()?;
+        let written = file.write_all_at(bytes, piece.bytes.start).and_then(|()| files::close(file));
+        written.map_err(self.partial.fault("write"))?;
+        Ok(WrittenPiece { crc32c: crc32c(bytes), remade: 0, failed: Vec::new() })
     }
 
     /// Gives the file its name if it is what the index says.
     fn finish<'p>(
         &self,
         dataset: &Dataset,
-        done: impl Iterator<Item = (&'p Piece, Done)>,
+        done: impl Iterator<Item = (&'p Piece, WrittenPiece)>,
         repaired: &mut Repaired,
     ) -> Result<(), Error> {
         let (mut crc, mut remade, mut failed) = (0, 0, Vec::new());
@@ -156,29 +144,17 @@ impl Rewritten {
             repaired.failed_shards.push(DamagedShard { shard: self.path.clone(), fault });
             return Ok(());
         }
-        let synced = File::options().write(true).open(&self.partial).and_then(|file| {
-            file.sync_all()?;
-            files::close(file)
-        });
-        synced.map_err(Error::io("sync", &self.partial))?;
-        fs::rename(&self.partial, &self.path).map_err(Error::io("name", &self.partial))?;
+        self.partial.publish(&self.partial.open()?, true)?;
         repaired.shards.push(self.path.display().to_string());
         repaired.samples += remade;
         Ok(())
     }
 }
 
-impl Drop for Rewritten {
-    fn drop(&mut self) {
-        // After the rename there is no such name.
-        let _ = fs::remove_file(&self.partial);
-    }
-}
-
 impl Repairing<'_, '_> {
-    fn piece(&self, new: &Rewritten, piece: &Piece) -> Result<Done, Error> {
-        let room = self.memory.pass(piece.len(), self.stop)?;
-        let samples = self.shards.get(piece.shard.index()).map(Vec::as_slice).unwrap_or_default();
+    fn piece(&self, new: &Rewritten, piece: &Piece) -> Result<WrittenPiece, Error> {
+        let room = self.reader.room(piece.len())?;
+        let samples = self.reader.shards.get(piece.shard.index()).map(Vec::as_slice).unwrap_or_default();
         let done = match piece.kind {
             PieceKind::Copied => self.copy(new, piece, samples)?,
             PieceKind::Remade => self.remake(new, piece, samples)?,
@@ -192,10 +168,16 @@ impl Repairing<'_, '_> {
         Ok(done)
     }
 
-    fn copy(&self, new: &Rewritten, piece: &Piece, samples: &[(SampleId, Entry)]) -> Result<Done, Error> {
+    fn copy(
+        &self,
+        new: &Rewritten,
+        piece: &Piece,
+        samples: &[(SampleId, Entry)],
+    ) -> Result<WrittenPiece, Error> {
         let mut memory = ReadMemory::default();
-        let (bytes, fault) = self.files.read(piece.shard, piece.bytes.clone(), &mut memory)?;
-        // Behind the last intact sample something may be missing; the whole file's checksum decides about that.
+        let (bytes, fault) = self.reader.files.read(piece.shard, piece.bytes.clone(), &mut memory)?;
+        // Something may be missing behind the last intact sample; the file's checksum decides about
+        // that.
         let mut padded = Vec::new();
         let bytes = if fault.is_none() {
             bytes
@@ -210,17 +192,18 @@ impl Repairing<'_, '_> {
         new.write(bytes, piece)
     }
 
-    /// Labels that stand behind samples without fields are under no checksum of their own: they are written again.
+    /// Writes labels again that stand behind samples without fields: no checksum of their own
+    /// covers them.
     fn label_again(&self, bytes: &mut [u8], piece: &Piece, samples: &[(SampleId, Entry)]) {
         for number in piece.samples.clone() {
             let Some((sample, entry)) = samples.get(number) else { continue };
-            let extent = self.dataset.extent(*sample, entry);
+            let extent = self.reader.dataset.extent(*sample, entry);
             let label = entry.label.to_string();
-            let name = member_name(self.dataset.index.key(*sample), LABEL_MEMBER);
+            let name = member_name(self.reader.dataset.index.key(*sample), LABEL_MEMBER);
             let Ok(header) = member_header(&name, label.len() as u64) else { continue };
             let mut member = [header.as_slice(), label.as_bytes()].concat();
             member.resize(member.len().next_multiple_of(header.len()), 0);
-            if slot(self.dataset, samples, number).end - extent.end == member.len() as u64 {
+            if slot(self.reader.dataset, samples, number).end - extent.end == member.len() as u64 {
                 let at = usize::try_from(extent.end - piece.bytes.start).unwrap_or(usize::MAX);
                 let there = bytes.get_mut(at..).and_then(|rest| rest.get_mut(..member.len()));
                 if let Some(there) = there {
@@ -230,29 +213,28 @@ impl Repairing<'_, '_> {
         }
     }
 
-    fn remake(&self, new: &Rewritten, piece: &Piece, samples: &[(SampleId, Entry)]) -> Result<Done, Error> {
+    fn remake(
+        &self,
+        new: &Rewritten,
+        piece: &Piece,
+        samples: &[(SampleId, Entry)],
+    ) -> Result<WrittenPiece, Error> {
         let mut thread = self.remaker.thread();
         let (mut bytes, mut failed) = (Vec::new(), Vec::new());
         for number in piece.samples.clone() {
-            self.stop.check()?;
+            self.reader.stop.check()?;
             let Some((sample, entry)) = samples.get(number) else { continue };
-            let slot = slot(self.dataset, samples, number);
-            let made = thread.remake(*sample, entry, slot.end - slot.start, &mut bytes, self.stop)?;
+            let slot = slot(self.reader.dataset, samples, number);
+            let made = thread.remake(*sample, entry, slot.end - slot.start, &mut bytes, self.reader.stop)?;
             if let Err(fault) = made {
-                failed.push(DamagedSample {
-                    sample: sample.0,
-                    shard: new.path.clone(),
-                    offset: entry.offset,
-                    path: self.dataset.path_text(*sample),
-                    fault: format!("cannot be repaired: {fault}"),
-                    is_whole: false,
-                });
+                let fault = format!("cannot be repaired: {fault}");
+                failed.push(DamagedSample::new(self.reader.dataset, (*sample, entry), fault, false));
             }
         }
         if !failed.is_empty() {
-            return Ok(Done { crc32c: 0, remade: 0, failed });
+            return Ok(WrittenPiece { crc32c: 0, remade: 0, failed });
         }
         let remade = u32::try_from(piece.samples.len()).unwrap_or(u32::MAX);
-        Ok(Done { remade, ..new.write(&bytes, piece)? })
+        Ok(WrittenPiece { remade, ..new.write(&bytes, piece)? })
     }
 }

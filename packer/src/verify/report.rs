@@ -1,103 +1,105 @@
 //! What verifying found, for people and for programs.
 
-use std::path::PathBuf;
+use std::fmt;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
+use shade_formats::SampleId;
+use shade_formats::index::Entry;
 
-use crate::report::{human_bytes, path_as_text};
+use crate::dataset::Dataset;
+use crate::report::{Printed, Speed, human_bytes, path_as_text};
 use crate::times::TIMES_FILE;
 
-/// What re-reading a dataset found.
-#[derive(Clone, Debug, Default, Serialize)]
-pub struct Verified {
-    /// Its directory.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct Verified {
     #[serde(serialize_with = "path_as_text")]
-    pub dataset: PathBuf,
-    /// Number of samples looked at.
-    pub samples: u32,
-    /// Number of shards looked at.
-    pub shards: u32,
+    pub(super) dataset: PathBuf,
+    pub(super) samples: u32,
+    pub(super) shards: u32,
     /// Bytes of all shards as the index has them.
-    pub bytes: u64,
-    /// Whether images were decoded, too.
-    pub decoded: bool,
-    /// Wall-clock time.
-    pub seconds: f64,
-    /// Megabytes (10^6) a second.
-    pub mb_per_s: f64,
+    pub(super) bytes: u64,
+    pub(super) decoded: bool,
+    #[serde(flatten)]
+    pub(super) speed: Speed,
     /// What is wrong with whole shards: missing, cut short, changed somewhere.
-    pub damaged_shards: Vec<DamagedShard>,
+    pub(super) damaged_shards: Vec<DamagedShard>,
     /// Every sample that cannot be trusted, by shard and place in it.
-    pub damaged: Vec<DamagedSample>,
-    /// Shards that the system does not let this user read, or not now. Nothing is known of what is in them.
+    pub(super) damaged: Vec<DamagedSample>,
+    /// Shards that the system does not let this user read, or not now. Nothing is known of their
+    /// content.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub unreadable_shards: Vec<DamagedShard>,
-    /// Samples that were not looked at for that.
-    pub unread: u64,
-    /// What is wrong with `dataset.times`, without which no sample is any worse.
+    pub(super) unreadable_shards: Vec<DamagedShard>,
+    /// Samples in such shards.
+    pub(super) unread: u64,
+    /// What is wrong with `dataset.times`. Samples do not need it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub times_fault: Option<String>,
-    /// Samples of a kind that no decoder is there for. They are whole.
+    pub(super) times_fault: Option<String>,
+    /// Samples of a kind without a decoder. They are whole.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub not_decodable: Vec<DamagedSample>,
+    pub(super) not_decodable: Vec<DamagedSample>,
     /// What was repaired, if that was asked for and something was damaged.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub repaired: Option<Repaired>,
+    pub(super) repaired: Option<Repaired>,
 }
 
 /// A shard that is not what the index says, or cannot be read.
-#[derive(Clone, Debug, Serialize)]
-pub struct DamagedShard {
-    /// Its file.
+#[derive(Debug, Serialize)]
+pub(super) struct DamagedShard {
     #[serde(serialize_with = "path_as_text")]
-    pub shard: PathBuf,
-    /// What is wrong.
-    pub fault: String,
+    pub(super) shard: PathBuf,
+    pub(super) fault: String,
 }
 
 /// A sample that is not what was packed.
-#[derive(Clone, Debug, Serialize)]
-pub struct DamagedSample {
-    /// Its id.
-    pub sample: u32,
-    /// The shard's file.
+#[derive(Debug, Serialize)]
+pub(super) struct DamagedSample {
+    pub(super) sample: u32,
     #[serde(serialize_with = "path_as_text")]
-    pub shard: PathBuf,
+    pub(super) shard: PathBuf,
     /// Where its record begins in the shard, in bytes.
-    pub offset: u64,
+    offset: u64,
     /// Its path in the ImageFolder it was packed from.
-    pub path: String,
-    /// What is wrong.
-    pub fault: String,
+    path: String,
+    fault: String,
     /// Whether its bytes are what was packed, and were no image then.
     #[serde(skip)]
     pub(super) is_whole: bool,
 }
 
-/// What became of damaged shards.
-#[derive(Clone, Debug, Default, Serialize)]
-pub struct Repaired {
+#[derive(Debug, Default, Serialize)]
+pub(super) struct Repaired {
     /// Files that were written again and are whole now.
-    pub shards: Vec<String>,
+    pub(super) shards: Vec<String>,
     /// Samples in them that were made again from the source.
-    pub samples: u32,
+    pub(super) samples: u32,
     /// Samples that cannot be made again; their shards were left as they are.
-    pub failed: Vec<DamagedSample>,
+    pub(super) failed: Vec<DamagedSample>,
     /// Shards that were left as they are although no sample of them is to blame.
-    pub failed_shards: Vec<DamagedShard>,
+    pub(super) failed_shards: Vec<DamagedShard>,
+}
+
+impl DamagedSample {
+    pub(super) fn new(
+        dataset: &Dataset,
+        (sample, entry): (SampleId, &Entry),
+        fault: String,
+        is_whole: bool,
+    ) -> Self {
+        let (shard, path) = (dataset.shard_path(entry.shard), dataset.path_text(sample));
+        Self { sample: sample.0, shard, offset: entry.offset, path, fault, is_whole }
+    }
 }
 
 impl Verified {
     /// Whether some shards could not be read, so that nothing is known of them.
-    #[must_use]
-    pub fn is_unread(&self) -> bool {
+    fn is_unread(&self) -> bool {
         !self.unreadable_shards.is_empty()
     }
 
     /// Whether nothing is wrong with what was read, or nothing is wrong any more.
-    #[must_use]
-    pub fn is_whole(&self) -> bool {
-        let is_repaired = |shard: &PathBuf| {
+    fn is_whole(&self) -> bool {
+        let is_repaired = |shard: &Path| {
             let shard = shard.display().to_string();
             self.repaired.as_ref().is_some_and(|repaired| repaired.shards.contains(&shard))
         };
@@ -106,80 +108,77 @@ impl Verified {
     }
 }
 
-impl std::fmt::Display for DamagedSample {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl Printed for Verified {
+    fn exit_code(&self) -> u8 {
+        match self.is_whole() {
+            false => 3,
+            true => u8::from(self.is_unread()),
+        }
+    }
+}
+
+impl fmt::Display for DamagedShard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "shard {}: {}", self.shard.display(), self.fault)
+    }
+}
+
+impl fmt::Display for DamagedSample {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { sample, shard, offset, path, fault, .. } = self;
         write!(f, "sample {sample} ({path}) at byte {offset} of {}: {fault}", shard.display())
     }
 }
 
-impl std::fmt::Display for Repaired {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        for DamagedShard { shard, fault } in &self.failed_shards {
-            writeln!(f, "not repaired: shard {}: {fault}", shard.display())?;
-        }
-        for failed in &self.failed {
-            writeln!(f, "not repaired: {failed}")?;
-        }
-        for shard in &self.shards {
-            writeln!(f, "repaired shard {shard}")?;
-        }
+/// Writes a line for each finding.
+fn lines<T: fmt::Display>(f: &mut fmt::Formatter<'_>, what: &str, found: &[T]) -> fmt::Result {
+    found.iter().try_for_each(|found| writeln!(f, "{what} {found}"))
+}
+
+impl fmt::Display for Repaired {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        lines(f, "not repaired:", &self.failed_shards)?;
+        lines(f, "not repaired:", &self.failed)?;
+        lines(f, "repaired shard", &self.shards)?;
         let (shards, samples) = (self.shards.len(), self.samples);
         writeln!(f, "{shards} shards repaired, {samples} samples made again from the source")
     }
 }
 
-impl std::fmt::Display for Verified {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        for DamagedShard { shard, fault } in &self.unreadable_shards {
-            writeln!(f, "cannot read shard {}: {fault}", shard.display())?;
-        }
-        for DamagedShard { shard, fault } in &self.damaged_shards {
-            writeln!(f, "damaged shard {}: {fault}", shard.display())?;
-        }
-        for damaged in &self.damaged {
-            writeln!(f, "damaged {damaged}")?;
-        }
-        for other in &self.not_decodable {
-            writeln!(f, "not decodable: {other}")?;
-        }
+impl fmt::Display for Verified {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        lines(f, "cannot read", &self.unreadable_shards)?;
+        lines(f, "damaged", &self.damaged_shards)?;
+        lines(f, "damaged", &self.damaged)?;
+        lines(f, "not decodable:", &self.not_decodable)?;
         if let Some(repaired) = &self.repaired {
             repaired.fmt(f)?;
         }
         if let Some(fault) = &self.times_fault {
             let path = self.dataset.join(TIMES_FILE);
-            let path = path.display();
             writeln!(
                 f,
-                "note: {path} is damaged ({fault}): create and append cannot say what changed. Remove it"
+                "note: {} is damaged ({fault}): create and append cannot say what changed. Remove it",
+                path.display()
             )?;
         }
-        let bytes = human_bytes(self.bytes);
-        let (seconds, rate) = (self.seconds, self.mb_per_s);
-        writeln!(f, "{bytes} in {seconds:.1} s, {rate:.1} MB/s")?;
-        let (dataset, samples, shards) = (self.dataset.display(), self.samples, self.shards);
+        writeln!(f, "{} in {}", human_bytes(self.bytes), self.speed)?;
+        let Self { samples, shards, unread, .. } = self;
         let (bad, bad_shards) = (self.damaged.len(), self.damaged_shards.len());
-        let unread = self.unread;
-        match (self.is_whole(), &self.repaired) {
-            (true, _) if self.is_unread() => {
-                let shards = self.unreadable_shards.len();
-                write!(
-                    f,
-                    "{dataset}: {unread} of {samples} samples could not be read, in {shards} shards; "
-                )?;
-                f.write_str(
-                    "that is no damage: see the reason above, often a permission. The others are whole",
-                )
-            }
-            (true, None) => write!(f, "{dataset}: all {samples} samples in {shards} shards are whole"),
-            (true, Some(_)) => write!(f, "{dataset}: all {samples} samples in {shards} shards are whole now"),
-            (false, _) => {
-                write!(
-                    f,
-                    "{dataset}: {bad} of {samples} samples are damaged, {bad_shards} findings about whole shards"
-                )?;
-                if unread > 0 { write!(f, ", {unread} samples could not be read") } else { Ok(()) }
-            }
+        write!(f, "{}: ", self.dataset.display())?;
+        if !self.is_whole() {
+            write!(f, "{bad} of {samples} samples are damaged, {bad_shards} findings about whole shards")?;
+            return if *unread > 0 { write!(f, ", {unread} samples could not be read") } else { Ok(()) };
         }
+        if self.is_unread() {
+            let shards = self.unreadable_shards.len();
+            return write!(
+                f,
+                "{unread} of {samples} samples could not be read, in {shards} shards; that is no damage: see \
+                 the reason above, often a permission. The others are whole"
+            );
+        }
+        let now = if self.repaired.is_some() { " now" } else { "" };
+        write!(f, "all {samples} samples in {shards} shards are whole{now}")
     }
 }

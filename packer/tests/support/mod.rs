@@ -36,8 +36,9 @@ pub(crate) fn stderr_of(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// A copy of the program where any user may run it. Not by this process: a file that a process has open for writing cannot
-/// be run, and while it is open, another test may start a process that has it open, too.
+/// A copy of the program where any user may run it. Another process copies it: a file that a
+/// process has open for writing cannot be run, and a test that starts a process meanwhile would
+/// pass on the open file.
 pub(crate) fn copy_program(to: &Path) {
     assert!(Command::new("cp").args([Path::new(PROGRAM), to]).status().unwrap().success());
 }
@@ -47,7 +48,7 @@ pub(crate) fn write(path: &Path, bytes: &[u8]) {
     fs::write(path, bytes).unwrap();
 }
 
-/// Bytes that look like an image to the first glance and like nothing to zstd.
+/// Noise: it begins like no image, and zstd cannot compress it.
 pub(crate) fn noise(seed: u64, len: usize) -> Vec<u8> {
     let mut state = seed.wrapping_mul(2).wrapping_add(1);
     let next = || {
@@ -57,8 +58,8 @@ pub(crate) fn noise(seed: u64, len: usize) -> Vec<u8> {
     std::iter::repeat_with(next).take(len).collect()
 }
 
-/// Every form torchvision's rule speaks of: upper case, dots, hidden and nested folders whose order by string differs
-/// from their order by parts, links to folders and files, files that do not count.
+/// Every form that torchvision's rule covers: upper case, dots, hidden and nested folders whose
+/// order by string differs from their order by parts, links to folders and files, ignored files.
 pub(crate) fn varied_image_folder(root: &Path) {
     let elsewhere = root.with_extension("elsewhere");
     write(&elsewhere.join("linked/far.jpg"), b"\xff\xd8\xff\xc0\0\x0b\x08\0\x05\0\x07\x01");
@@ -85,7 +86,7 @@ pub(crate) fn varied_image_folder(root: &Path) {
     for (number, file) in files.iter().enumerate() {
         write(&root.join(file), &noise(number as u64, 700 * number + 1));
     }
-    // What zstd likes, and what it must leave alone.
+    // One file that zstd compresses well, and one that must not be compressed.
     write(&root.join("bee/flat.bmp"), &[b"BM\0\0\0\0\0\0\0\0\x36\0\0\0", &[7; 9000][..]].concat());
     write(&root.join("bee/flat.jpg"), &[b"\xff\xd8\xff\xe0", &[7; 9000][..]].concat());
     for ignored in ["zebra/notes.txt", "Ant/Thumbs.db", "bee/1.gif", "README.md", "stray.jpg"] {
@@ -98,7 +99,7 @@ pub(crate) fn varied_image_folder(root: &Path) {
     fs::create_dir(root.join("Ant/empty folder")).unwrap();
 }
 
-/// torchvision's rule once more, as plainly as it can be said: sort (folder, file) by code points, class by class.
+/// torchvision's rule in its plainest form: sort (folder, file) by code points, class by class.
 pub(crate) fn torchvision_order(root: &Path) -> Vec<(String, u32)> {
     fn walk(folder: &Path, found: &mut Vec<(Vec<char>, Vec<char>)>) {
         for entry in fs::read_dir(folder).unwrap() {
@@ -180,8 +181,8 @@ pub(crate) fn picture(seed: u64, width: u32, height: u32) -> Vec<u8> {
     [format!("P6\n{width} {height}\n255\n").into_bytes(), pixels.collect()].concat()
 }
 
-/// `unshare` into a namespace in which file systems can be mounted: without root in a user namespace, too. `None`, and
-/// told as left out, where the system gives neither.
+/// `unshare` into a namespace in which file systems can be mounted: without root in a user
+/// namespace, too. `None`, and told as left out, where the system gives neither.
 pub(crate) fn own_mounts() -> Option<Command> {
     let command = |way: &[&str]| {
         let mut command = Command::new("unshare");
@@ -200,7 +201,7 @@ pub(crate) fn own_mounts() -> Option<Command> {
     found
 }
 
-/// A library for LD_PRELOAD with which files cannot be closed and syncs are noted: see `faults.c`.
+/// A library for LD_PRELOAD that fails closes and notes syncs: see `faults.c`.
 pub(crate) fn faults(folder: &Path) -> PathBuf {
     let library = folder.join("faults.so");
     if !library.exists() {

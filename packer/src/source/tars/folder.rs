@@ -1,4 +1,5 @@
-//! Finds the tars of a folder, reads several at a time and puts together what they hold, in the order of their names.
+//! Finds the tars of a folder, reads several at a time and puts together what they hold, in the
+//! order of their names.
 
 use std::collections::HashSet;
 use std::fs;
@@ -10,45 +11,45 @@ use rayon::prelude::*;
 use super::groups::each_group;
 use super::label::LabelSource;
 use super::sample::{label_source, make};
-use crate::catalogue::{Bad, Catalogue, NewSample, Store};
+use crate::catalogue::{Bad, Catalogue, LimitFault, NewSample, SampleStore};
 use crate::error::Error;
 use crate::interrupt::Stop;
-use crate::progress::Progress;
+use crate::progress::CommandProgress;
 use crate::source::Selection;
 use crate::source::image_folder::changed_ns;
-use crate::source::labels::{Classes, Texts};
+use crate::source::labels::{Classes, LabelFault, Texts};
 
-/// How names of compressed tars end.
+/// Ends of names of compressed tars.
 const COMPRESSED: [&str; 9] =
     [".tar.gz", ".tar.bz2", ".tar.xz", ".tar.zst", ".tar.lz4", ".tgz", ".tbz2", ".txz", ".tzst"];
 
-/// Whether a file's name says that it is a tar. Compressed ones are none: samples are read in place.
-#[must_use]
-pub fn is_tar(path: &Path) -> bool {
+/// Whether a file's name is that of a tar. Compressed tars do not count: samples are read in place.
+pub(crate) fn is_tar(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("tar"))
 }
 
 /// Lists the tars right in `folder`, by name, and their samples in the order of their members.
 ///
-/// A sample's members follow one another and share a key, their name up to the first dot of its last part. One of them
-/// is the image. The label is in `.cls`, in `.json` (`label`, `cls` or `class`) or in `.txt`, for all samples in the
-/// first of these that the first sample has. What else there is becomes fields; `.cls` does not. A sample's path is the
-/// tar's name without `.tar`, the key and the image's extension; a pattern of `selection` that matches the path a member
-/// would have leaves out that member, and the sample if it is its image.
+/// A sample's members follow one another and share a key, their name up to the first dot of its
+/// last part. One of them is the image. The label is in `.cls`, in `.json` (`label`, `cls` or
+/// `class`) or in `.txt`, for all samples in the first of these that the first sample has. Other
+/// members become fields; `.cls` does not. A sample's path is the tar's name without `.tar`, the
+/// key and the image's extension. A pattern of `selection` that matches the path a member would
+/// have leaves out that member, and the sample if it is its image.
 ///
 /// `labels` is a file of one of the forms in `source/labels.rs`.
 ///
 /// # Errors
-/// No tar, or none with a sample in it; labels that cannot be classes; the folder or `labels` cannot be read; or
-/// [`Error::Interrupted`]. What is wrong with single samples and tars is in [`Catalogue::bad`].
-pub fn scan(
+/// No tar, or none with a sample in it; labels that cannot be classes; the folder or `labels`
+/// cannot be read; or [`Error::Interrupted`]. What is wrong with single samples and tars is in
+/// [`Catalogue::bad`].
+pub(crate) fn scan(
     folder: &Path,
     labels: Option<&Path>,
     selection: &Selection,
-    progress: &Progress,
+    progress: &CommandProgress,
     stop: &Stop,
 ) -> Result<Catalogue, Error> {
-    let source_fault = |fault: String| Error::Source { path: folder.to_owned(), fault };
     let given = Classes::given(labels)?;
     let mut catalogue = Catalogue::default();
     let tars = list(folder, selection, &mut catalogue.bad)?;
@@ -61,32 +62,31 @@ pub fn scan(
     let listed: Vec<Catalogue> = tars.par_iter().map(list).collect::<Result<_, Error>>()?;
     let samples = listed.iter().map(|tar| tar.len() as usize).sum();
     if samples == 0 && catalogue.bad.is_empty() && listed.iter().all(|tar| tar.bad.is_empty()) {
-        return Err(source_fault(format!("no sample in its {} tars", tars.len())));
+        return Err(Error::source(folder, format_args!("no sample in its {} tars", tars.len())));
     }
     let classes = match given {
         Some(classes) => classes,
         None => {
             let texts = listed.iter().flat_map(|tar| &tar.classes).map(String::as_str);
-            Classes::of_texts(texts).map_err(source_fault)?
+            Classes::of_texts(texts).map_err(|fault| Error::source(folder, fault))?
         }
     };
     let path_bytes = listed.iter().flat_map(Catalogue::samples).map(|sample| sample.path.len()).sum();
     catalogue.reserve(samples, path_bytes);
     for (tar, number) in listed.into_iter().zip(0u32..) {
-        add(&mut catalogue, tar, number, &classes).map_err(source_fault)?;
+        add(&mut catalogue, tar, number, &classes).map_err(|fault| Error::source(folder, fault))?;
     }
     catalogue.classes = classes.names;
     Ok(catalogue)
 }
 
-/// A tar to be read.
 struct Tar {
     path: PathBuf,
     /// Its name without `.tar`: the folder of its samples.
     stem: String,
 }
 
-/// The tars of a folder by name. What is like one but cannot be read is `bad`.
+/// The tars of a folder by name. Tars that cannot be read are `bad`.
 fn list(folder: &Path, selection: &Selection, bad: &mut Vec<Bad>) -> Result<Vec<Tar>, Error> {
     let mut names = Vec::new();
     let mut compressed = Vec::new();
@@ -112,7 +112,7 @@ fn list(folder: &Path, selection: &Selection, bad: &mut Vec<Bad>) -> Result<Vec<
             ),
             None => "no file with the extension .tar in it".to_owned(),
         };
-        return Err(Error::Source { path: folder.to_owned(), fault });
+        return Err(Error::source(folder, fault));
     }
     for name in compressed {
         bad.push(Bad::new(&folder.join(name), "a compressed tar: decompress it, samples are read in place"));
@@ -137,7 +137,7 @@ fn list(folder: &Path, selection: &Selection, bad: &mut Vec<Bad>) -> Result<Vec<
 fn find_labels(tars: &[Tar], selection: &Selection, stop: &Stop) -> Result<LabelSource, Error> {
     let mut found = None;
     for tar in tars {
-        // Whatever is bad here will be found again.
+        // Faults will be found again.
         each_group(&tar.path, &LabelSource::ALL, stop, &mut |group| {
             found = label_source(&group, &tar.stem, selection);
             if found.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
@@ -146,15 +146,16 @@ fn find_labels(tars: &[Tar], selection: &Selection, stop: &Stop) -> Result<Label
             break;
         }
     }
-    // If there is none, all samples lack it.
+    // Without it, all samples lack a label.
     Ok(found.unwrap_or(LabelSource::Cls))
 }
 
 impl Tar {
-    /// Lists the samples. Their classes are the tar's own: its labels as texts, numbered as they appear.
+    /// Lists the samples. Their classes are the tar's own: its labels as texts, numbered as they
+    /// appear.
     fn samples(&self, source: LabelSource, selection: &Selection, stop: &Stop) -> Result<Catalogue, Error> {
         let mut catalogue = Catalogue::default();
-        catalogue.stores.push(Store::Container(self.path.clone()));
+        catalogue.stores.push(SampleStore::Container(self.path.clone()));
         let changed_ns = rustix::fs::stat(&self.path).map_or(0, |found| changed_ns(&found));
         let mut texts = Texts::default();
         let faults = each_group(&self.path, &[source], stop, &mut |group| {
@@ -163,7 +164,10 @@ impl Tar {
                 let label = texts.number(made.label);
                 let (path, bytes, offset) = (made.path.as_str(), made.bytes, made.offset);
                 catalogue.push(NewSample { path, label, bytes, changed_ns, store: 0, offset })?;
-                made.fields.iter().try_for_each(|(name, content)| catalogue.push_field(name, *content))
+                for (name, content) in &made.fields {
+                    catalogue.push_field(name, *content)?;
+                }
+                Ok(())
             });
             if let Err(fault) = added {
                 let fault = format!("sample '{}' at byte {}: {fault}", group.key, group.at);
@@ -178,11 +182,8 @@ impl Tar {
 }
 
 /// Adds one tar's samples, labelled by the dataset's classes.
-///
-/// # Errors
-/// There are too many samples or fields.
-fn add(catalogue: &mut Catalogue, tar: Catalogue, store: u32, classes: &Classes) -> Result<(), String> {
-    let labels: Vec<Result<u32, String>> = tar.classes.iter().map(|text| classes.label(text)).collect();
+fn add(catalogue: &mut Catalogue, tar: Catalogue, store: u32, classes: &Classes) -> Result<(), LimitFault> {
+    let labels: Vec<Result<u32, LabelFault>> = tar.classes.iter().map(|text| classes.label(text)).collect();
     catalogue.bad.extend(tar.bad.iter().cloned());
     for (id, sample) in (0u32..).zip(tar.samples()) {
         let label = match labels.get(sample.label as usize) {
@@ -215,8 +216,8 @@ mod tests {
     use super::*;
     use crate::progress::Shown;
 
-    fn quiet() -> Progress {
-        Progress::start(Shown::Quiet, "listing", 0, 0)
+    fn quiet() -> CommandProgress {
+        CommandProgress::start(Shown::Quiet, "listing", 0, 0)
     }
 
     use crate::catalogue::FieldContent;
@@ -392,6 +393,8 @@ mod tests {
             (&[("1.jpg", "x"), ("1.cls", "")], &["label is empty"]),
             (&[("1.txt", "x"), ("1.cls", "0")], &["no image member; has: txt, cls"]),
             (&[("1.jpg", "x"), ("1.cls", "0"), ("1.a b", "x")], &["\"a b\"", "name a field"]),
+            // A reader of the shard would refuse it.
+            (&[("1.jpg", "x"), ("1.cls", "0"), ("1.json.", "{}")], &["\"json.\"", "name a field"]),
             (&[("1.jpg", "x"), ("1.JPG", "x"), ("1.cls", "0")], &["two members '.jpg'", "at byte 3072"]),
             (&[("1.a.png", "x"), ("1.b.png", "x"), ("1.cls", "0")], &["a.png, b.png"]),
             (&[("0.json", "x")], &[]),
@@ -525,7 +528,8 @@ mod tests {
                 assert_eq!((catalogue.len(), catalogue.bad.len()), (6, 0), "cut at {cut}");
                 continue;
             }
-            // The last one before the cut may lack members, so it is known to be whole when another has begun.
+            // The last one before the cut may lack members, so it is known to be whole when another
+            // has begun.
             let begun = (cut.saturating_sub(512) / 4096).min(5);
             assert_eq!(catalogue.len() as usize, begun, "cut at {cut}");
             assert_eq!(catalogue.bad.len(), 1, "cut at {cut}");

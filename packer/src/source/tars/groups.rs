@@ -1,4 +1,5 @@
-//! Reads one tar's headers, and the members that labels are read from, and puts together the members of one key.
+//! Reads one tar's headers, and the members that labels are read from, and puts together the
+//! members of one key.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as Place;
@@ -12,15 +13,17 @@ use tar::{Archive, Entry, EntryType};
 
 use super::label::{JSON_BYTES_MAX, LabelSource, Told};
 use super::names;
-use super::window::Window;
+use super::window::TarWindow;
 use crate::catalogue::Bad;
 use crate::error::Error;
 use crate::interrupt::Stop;
 
-/// Most bytes read from one header on: its long name, or the label behind it, with room for both.
+/// Most bytes read from one header to the next: its long name, or the label behind it, with room
+/// for both.
 const READ_BYTES_MAX: u64 = 2 * JSON_BYTES_MAX;
 
-/// What is looked at behind a tar's end mark. GNU tar fills up to a multiple of 10 KiB with zeros.
+/// Bytes that are looked at behind a tar's end mark. GNU tar fills up to a multiple of 10 KiB with
+/// zeros.
 const TRAILER_BYTES: usize = 64 << 10;
 
 /// Members of one key that follow one another: a sample, if all is well.
@@ -30,32 +33,71 @@ pub(super) struct Group {
     pub(super) key: String,
     /// Where the first one's header begins.
     pub(super) at: u64,
-    /// Those with content, in the tar's order.
+    /// Members with content, in the tar's order.
     pub(super) members: Vec<Member>,
-    /// What those say that were read.
     pub(super) labels: Vec<(LabelSource, Told)>,
-    /// What is wrong with it, first of all.
-    pub(super) fault: Option<String>,
+    /// What is wrong with it first.
+    pub(super) fault: Option<GroupFault>,
 }
 
-/// A member of a group.
+#[derive(Clone, Debug, thiserror::Error)]
+pub(super) enum GroupFault {
+    #[error("its member '{name}' (at byte {at}) is {what}")]
+    Member { name: String, at: u64, what: &'static str },
+    #[error("it has two members '.{extension}', the second at byte {at}")]
+    Twice { extension: String, at: u64 },
+    #[error(
+        "its key comes again; its first members are at byte {0}. Keep a sample's members together: sort the \
+         tar by name"
+    )]
+    KeyAgain(u64),
+}
+
+#[derive(Debug, thiserror::Error)]
+enum TarFault {
+    #[error("cannot be opened: {0}")]
+    Open(io::Error),
+    #[error("cannot be looked at: {0}")]
+    Stat(io::Error),
+    #[error("is not a regular file")]
+    NoFile,
+    #[error("an empty file, no tar")]
+    Empty,
+    #[error("is cut short: it has {bytes} bytes, its last member ends at {end}")]
+    Cut { bytes: u64, end: u64 },
+    #[error("is cut short: it has {bytes} bytes, its member '{name}' (at byte {at}) ends at {end}")]
+    CutMember { bytes: u64, name: String, at: u64, end: u64 },
+    #[error("ends without a tar's end mark at byte {0}: it may have been cut short there")]
+    NoEnd(u64),
+    #[error(
+        "goes on at byte {0}, behind a tar's end mark, and that is not read; join tars with `tar --concatenate`"
+    )]
+    GoesOn(u64),
+    #[error("the member at byte {0}: its name is not UTF-8: rename it")]
+    Name(u64),
+    #[error("is compressed with {0}: decompress it, samples are read in place")]
+    Compressed(&'static str),
+    #[error("cannot be read on behind byte {at}: {fault}")]
+    Header { at: u64, fault: io::Error },
+    #[error("cannot be read at byte {at}: {fault}")]
+    Label { at: u64, fault: io::Error },
+    #[error("{fault}; sample '{key}' is left out with it")]
+    Lost { fault: Box<TarFault>, key: String },
+}
+
 #[derive(Debug)]
 pub(super) struct Member {
     /// The rest of its name, in lower case.
     pub(super) extension: String,
-    /// Where its content begins.
     pub(super) offset: u64,
-    /// Its length.
     pub(super) bytes: u64,
 }
 
-/// Gives each group of a tar to `take`, until that breaks. Labels are read from the members of `sources`.
+/// Gives each group of a tar to `take`, until that breaks. Labels are read from the members of
+/// `sources`.
 ///
-/// Returns what is wrong with the tar and with members that belong to no group. When a tar cannot be read on, the group
-/// at that point is left out: some of its members may be missing.
-///
-/// # Errors
-/// [`Error::Interrupted`].
+/// Returns what is wrong with the tar and with members that belong to no group. When a tar cannot
+/// be read on, the group at that point is left out: some of its members may be missing.
 pub(super) fn each_group(
     tar: &Path,
     sources: &[LabelSource],
@@ -66,7 +108,7 @@ pub(super) fn each_group(
         Ok(file) => file,
         Err(fault) => return Ok(vec![Bad::new(tar, fault)]),
     };
-    let mut walk = Walk { sources, stop, take, seen: HashMap::new(), group: None, faults: Vec::new() };
+    let mut walk = TarWalk { sources, stop, take, seen: HashMap::new(), group: None, faults: Vec::new() };
     let fault = match walk.tar(&file) {
         Ok(()) => walk.close(),
         Err(end) => Err(end),
@@ -74,72 +116,61 @@ pub(super) fn each_group(
     match fault {
         Ok(()) | Err(End::Enough) => {}
         Err(End::Stopped(stopped)) => return Err(stopped),
-        Err(End::Fault(fault)) => {
-            let lost = walk.group.take().map(|group| format!("; sample '{}' is left out with it", group.key));
-            walk.faults.push(format!("{fault}{}", lost.unwrap_or_default()));
-        }
+        Err(End::Fault(fault)) => walk.faults.push(match walk.group.take() {
+            Some(group) => TarFault::Lost { fault: Box::new(fault), key: group.key },
+            None => fault,
+        }),
     }
     Ok(walk.faults.into_iter().map(|fault| Bad::new(tar, fault)).collect())
 }
 
-fn open(tar: &Path) -> Result<(File, u64), String> {
-    let file = File::open(tar).map_err(|fault| format!("cannot be opened: {fault}"))?;
-    let found = file.metadata().map_err(|fault| format!("cannot be looked at: {fault}"))?;
-    if !found.is_file() {
-        return Err("is not a regular file".to_owned());
+fn open(tar: &Path) -> Result<(File, u64), TarFault> {
+    let file = File::open(tar).map_err(TarFault::Open)?;
+    let found = file.metadata().map_err(TarFault::Stat)?;
+    match found.len() {
+        _ if !found.is_file() => Err(TarFault::NoFile),
+        0 => Err(TarFault::Empty),
+        bytes => Ok((file, bytes)),
     }
-    if found.len() == 0 {
-        return Err("an empty file, no tar".to_owned());
-    }
-    Ok((file, found.len()))
 }
 
-/// Why a walk does not go on.
+/// Why a walk ends early.
 enum End {
-    /// `take` has what it wants.
     Enough,
-    /// The user wants no more.
+    /// The command was interrupted.
     Stopped(Error),
-    /// The tar is not in order.
-    Fault(String),
+    Fault(TarFault),
 }
 
-struct Walk<'a> {
+struct TarWalk<'a> {
     sources: &'a [LabelSource],
     stop: &'a Stop,
     take: &'a mut dyn FnMut(Group) -> ControlFlow<()>,
     /// Where each key's members begin.
     seen: HashMap<String, u64>,
     group: Option<Group>,
-    faults: Vec<String>,
+    faults: Vec<TarFault>,
 }
 
-impl Walk<'_> {
+impl TarWalk<'_> {
     fn tar(&mut self, (file, file_bytes): &(File, u64)) -> Result<(), End> {
-        let mut archive = Archive::new(Window::new(file, *file_bytes, READ_BYTES_MAX));
+        let mut archive = Archive::new(TarWindow::new(file, *file_bytes, READ_BYTES_MAX));
         let mut at = 0;
-        let entries = archive.entries_with_seek().map_err(|fault| unreadable(file, at, &fault))?;
+        let entries = archive.entries_with_seek().map_err(|fault| unreadable(file, at, fault))?;
         for entry in entries {
             self.stop.check().map_err(End::Stopped)?;
-            let entry = entry.map_err(|fault| unreadable(file, at, &fault))?;
+            let entry = entry.map_err(|fault| unreadable(file, at, fault))?;
             at = self.member(entry, *file_bytes)?;
         }
         let window = archive.into_inner();
         let at = window.at();
         if at > *file_bytes {
-            let fault = format!("is cut short: it has {file_bytes} bytes, its last member ends at {at}");
-            return Err(End::Fault(fault));
+            return Err(End::Fault(TarFault::Cut { bytes: *file_bytes, end: at }));
         }
         if window.has_ended() {
-            let fault =
-                format!("ends without a tar's end mark at byte {at}: it may have been cut short there");
-            return Err(End::Fault(fault));
+            return Err(End::Fault(TarFault::NoEnd(at)));
         }
-        if let Some(rest) = rest_behind(file, at) {
-            self.faults.push(format!(
-                "goes on at byte {rest}, behind a tar's end mark, and that is not read; join tars with `tar --concatenate`"
-            ));
-        }
+        self.faults.extend(rest_behind(file, at).map(TarFault::GoesOn));
         Ok(())
     }
 
@@ -148,14 +179,14 @@ impl Walk<'_> {
         let kind = entry.header().entry_type();
         let (at, offset, bytes) = (entry.raw_header_position(), entry.raw_file_position(), entry.size());
         let end = offset.saturating_add(bytes);
-        // What else there is (folders, volume labels, settings for all members) holds no sample.
+        // Other members (folders, volume labels, settings for all members) hold no sample.
         if !is_content(kind) {
             return Ok(if kind.is_dir() { offset } else { end });
         }
         let sparse = sparse_name(&mut entry);
         let name = sparse.clone().unwrap_or_else(|| entry.path_bytes().into_owned());
         let Ok(name) = String::from_utf8(name) else {
-            self.faults.push(format!("the member at byte {at}: its name is not UTF-8: rename it"));
+            self.faults.push(TarFault::Name(at));
             return Ok(end);
         };
         let split = names::split(&name);
@@ -163,9 +194,7 @@ impl Walk<'_> {
             self.turn_to(key, at)?;
         }
         if kind_holds_data(kind) && end > file_bytes {
-            return Err(End::Fault(format!(
-                "is cut short: it has {file_bytes} bytes, its member '{name}' (at byte {at}) ends at {end}"
-            )));
+            return Err(End::Fault(TarFault::CutMember { bytes: file_bytes, name, at, end }));
         }
         let Some((_, extension)) = split else { return Ok(end) };
         let extension = extension.to_ascii_lowercase();
@@ -173,23 +202,23 @@ impl Walk<'_> {
         let Some(group) = &mut self.group else { return Ok(end) };
         let twice = group.members.iter().any(|member| member.extension == extension);
         if let Some(what) = fault {
-            group.fault.get_or_insert(format!("its member '{name}' (at byte {at}) is {what}"));
+            group.fault.get_or_insert(GroupFault::Member { name, at, what });
         } else if twice {
-            group.fault.get_or_insert(format!("it has two members '.{extension}', the second at byte {at}"));
+            group.fault.get_or_insert(GroupFault::Twice { extension: extension.clone(), at });
         }
         if fault.is_none()
             && let Some(source) = self.sources.iter().find(|source| source.extension() == extension)
         {
             let mut content = Vec::new();
             let read = entry.by_ref().take(source.bytes_max() + 1).read_to_end(&mut content);
-            read.map_err(|fault| End::Fault(format!("cannot be read at byte {offset}: {fault}")))?;
+            read.map_err(|fault| End::Fault(TarFault::Label { at: offset, fault }))?;
             group.labels.push((*source, source.read(&content)));
         }
         group.members.push(Member { extension, offset, bytes });
         Ok(end)
     }
 
-    /// Makes `key`'s group the one to which members are added.
+    /// Begins the group of `key`, unless it is open already.
     fn turn_to(&mut self, key: &str, at: u64) -> Result<(), End> {
         if self.group.as_ref().is_some_and(|group| group.key == key) {
             return Ok(());
@@ -197,12 +226,7 @@ impl Walk<'_> {
         self.close()?;
         let mut fault = None;
         match self.seen.entry(key.to_owned()) {
-            Place::Occupied(first) => {
-                fault = Some(format!(
-                    "its key comes again; its first members are at byte {}. Keep a sample's members together: sort the tar by name",
-                    first.get()
-                ));
-            }
+            Place::Occupied(first) => fault = Some(GroupFault::KeyAgain(*first.get())),
             Place::Vacant(place) => {
                 place.insert(at);
             }
@@ -219,7 +243,7 @@ impl Walk<'_> {
     }
 }
 
-/// Whether such a member claims to be a file of the sample's.
+/// Whether a member of this kind claims to be a file of the sample's.
 fn is_content(kind: EntryType) -> bool {
     kind_holds_data(kind)
         || kind.is_gnu_sparse()
@@ -234,7 +258,7 @@ fn kind_holds_data(kind: EntryType) -> bool {
     kind.is_file() || kind.is_contiguous()
 }
 
-/// Why the content of a member is not simply there, at its offset.
+/// Why the content of a member does not lie at its offset.
 fn unusable(kind: EntryType, is_sparse: bool) -> Option<&'static str> {
     if kind.is_hard_link() || kind.is_symlink() {
         Some("a link: store the file itself (tar --dereference --hard-dereference)")
@@ -247,8 +271,8 @@ fn unusable(kind: EntryType, is_sparse: bool) -> Option<&'static str> {
     }
 }
 
-/// The name of a file that is sparse in the PAX form. Its header looks like that of a plain file with another name,
-/// whose content begins with a map of the holes.
+/// The name of a file that is sparse in the PAX form. Its header looks like that of a plain file
+/// with another name, whose content begins with a map of the holes.
 fn sparse_name<R: Read>(entry: &mut Entry<'_, R>) -> Option<Vec<u8>> {
     let plain = entry.path_bytes().into_owned();
     let extensions = entry.pax_extensions().ok().flatten()?;
@@ -264,7 +288,7 @@ fn sparse_name<R: Read>(entry: &mut Entry<'_, R>) -> Option<Vec<u8>> {
 }
 
 /// Says what is there instead of a header.
-fn unreadable(file: &File, at: u64, fault: &io::Error) -> End {
+fn unreadable(file: &File, at: u64, fault: io::Error) -> End {
     let mut magic = [0; 6];
     let is_read = at == 0 && file.read_exact_at(&mut magic, 0).is_ok();
     let compressed = match magic {
@@ -274,12 +298,10 @@ fn unreadable(file: &File, at: u64, fault: &io::Error) -> End {
         [0xfd, b'7', b'z', b'X', b'Z', 0] => Some("xz"),
         _ => None,
     };
-    match compressed.filter(|_| is_read) {
-        Some(with) => {
-            End::Fault(format!("is compressed with {with}: decompress it, samples are read in place"))
-        }
-        None => End::Fault(format!("cannot be read on behind byte {at}: {fault}")),
-    }
+    End::Fault(match compressed.filter(|_| is_read) {
+        Some(with) => TarFault::Compressed(with),
+        None => TarFault::Header { at, fault },
+    })
 }
 
 /// The first byte behind the end mark that is not zero.

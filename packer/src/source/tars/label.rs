@@ -1,10 +1,10 @@
-//! What a sample's label is read from: its `.cls`, its `.json` or its `.txt`.
+//! Reads a sample's label from its `.cls`, its `.json` or its `.txt`.
 
 use serde::Deserialize;
 use serde_json::Value;
 use shade_formats::limits::NAME_BYTES_MAX;
 
-use crate::source::labels::checked;
+use crate::source::labels::{LabelFault, checked};
 
 /// Largest `.json` that is parsed for its label.
 pub(super) const JSON_BYTES_MAX: u64 = 64 << 20;
@@ -14,20 +14,35 @@ pub(super) const JSON_BYTES_MAX: u64 = 64 << 20;
 pub(super) enum LabelSource {
     /// The label, a number or a text.
     Cls,
-    /// An object with the label at `label`, `cls` or `class`, whichever comes first here.
+    /// An object with the label at `label`, else at `cls`, else at `class`.
     Json,
     /// The label, if it is one line.
     Txt,
 }
 
-/// What such a member says; `None` if it does not speak of a label.
-pub(super) type Told = Result<Option<String>, String>;
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum TarLabelFault {
+    #[error(transparent)]
+    Label(#[from] LabelFault),
+    #[error("its {0} has more than {1} bytes")]
+    Bytes(&'static str, u64),
+    #[error("its cls is not text")]
+    NotText,
+    #[error("its json is not an object")]
+    NoObject,
+    #[error("its json: {0}")]
+    Json(String),
+    #[error("its label {0} is neither a whole number nor a text")]
+    NoLabel(Value),
+}
+
+/// What such a member says; `None` if it has no label.
+pub(super) type Told = Result<Option<String>, TarLabelFault>;
 
 impl LabelSource {
-    /// All, the one that counts most first.
+    /// All, the preferred one first.
     pub(super) const ALL: [Self; 3] = [Self::Cls, Self::Json, Self::Txt];
 
-    /// The member's extension.
     pub(super) fn extension(self) -> &'static str {
         match self {
             Self::Cls => "cls",
@@ -36,7 +51,7 @@ impl LabelSource {
         }
     }
 
-    /// What to read of the member at most; one byte more says that it is too large.
+    /// Most bytes of the member; one byte more says that it is too large.
     pub(super) fn bytes_max(self) -> u64 {
         match self {
             Self::Json => JSON_BYTES_MAX,
@@ -44,26 +59,26 @@ impl LabelSource {
         }
     }
 
-    /// Reads the label from the member's content.
     pub(super) fn read(self, content: &[u8]) -> Told {
         let is_large = content.len() as u64 > self.bytes_max();
         match self {
-            Self::Cls if is_large => Err(format!("its cls has more than {NAME_BYTES_MAX} bytes")),
-            Self::Cls => {
-                let text = str::from_utf8(content).map_err(|_| "its cls is not text".to_owned())?;
-                checked(text).map(|text| Some(text.to_owned()))
-            }
-            Self::Json if is_large => Err(format!("its json has more than {JSON_BYTES_MAX} bytes")),
-            Self::Json => from_json(content),
             // A longer text is a caption, or something else that is no label.
             Self::Txt if is_large => Ok(None),
             Self::Txt => {
                 Ok(str::from_utf8(content).ok().and_then(|text| checked(text).ok()).map(str::to_owned))
             }
+            Self::Cls | Self::Json if is_large => {
+                Err(TarLabelFault::Bytes(self.extension(), self.bytes_max()))
+            }
+            Self::Cls => {
+                let text = str::from_utf8(content).map_err(|_| TarLabelFault::NotText)?;
+                Ok(Some(checked(text)?.to_owned()))
+            }
+            Self::Json => from_json(content),
         }
     }
 
-    /// What is wrong with a member that does not speak of a label.
+    /// What is wrong with a member that has no label.
     pub(super) fn silence(self) -> &'static str {
         match self {
             Self::Cls => "its cls has no label",
@@ -83,14 +98,15 @@ struct Keys {
 fn from_json(content: &[u8]) -> Told {
     // Serde would take a list for the fields in order.
     if content.trim_ascii_start().first() != Some(&b'{') {
-        return Err("its json is not an object".to_owned());
+        return Err(TarLabelFault::NoObject);
     }
-    let keys: Keys = serde_json::from_slice(content).map_err(|fault| format!("its json: {fault}"))?;
+    let keys: Keys =
+        serde_json::from_slice(content).map_err(|fault| TarLabelFault::Json(fault.to_string()))?;
     let Some(label) = keys.label.or(keys.cls).or(keys.class) else { return Ok(None) };
-    match &label {
-        Value::String(text) => checked(text).map(|text| Some(text.to_owned())),
+    match label {
+        Value::String(text) => Ok(Some(checked(&text)?.to_owned())),
         Value::Number(number) if !number.is_f64() => Ok(Some(number.to_string())),
-        other => Err(format!("its label {other} is neither a whole number nor a text")),
+        other => Err(TarLabelFault::NoLabel(other)),
     }
 }
 

@@ -1,8 +1,9 @@
 //! Lists a folder of WebDataset tars.
 //!
-//! `folder` finds the tars and puts together what each holds; `groups` reads one tar's headers and puts members of one
-//! key together, through a `window` onto the file; `names` has the rules for members' names, `label` those for the
-//! members a label is read from, and `sample` makes a group a sample.
+//! `folder` finds the tars and puts together what each holds; `groups` reads one tar's headers and
+//! puts members of one key together, through a `window` onto the file; `names` has the rules for
+//! members' names, `label` those for the members a label is read from, and `sample` makes a group a
+//! sample.
 
 mod folder;
 mod groups;
@@ -11,4 +12,4 @@ mod names;
 mod sample;
 mod window;
 
-pub use folder::{is_tar, scan};
+pub(crate) use folder::{is_tar, scan};

@@ -1,50 +1,75 @@
 //! Makes a group of members a sample: its image, its label, its fields.
 
-use shade_formats::limits::{NAME_BYTES_MAX, RECORD_BYTES_MAX};
+use shade_formats::limits::{FIELD_NAME_BYTES_MAX, NAME_BYTES_MAX, RECORD_BYTES_MAX};
+use shade_formats::shard::field_name_is_valid;
 
-use super::groups::{Group, Member};
-use super::label::LabelSource;
+use super::groups::{Group, GroupFault, Member};
+use super::label::{LabelSource, TarLabelFault};
 use super::names;
-use crate::catalogue::{FieldContent, check_bytes};
+use crate::catalogue::{FieldContent, LimitFault, check_bytes, is_safe_path};
 use crate::source::Selection;
 
-/// A group that is in order.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum NoSample {
+    #[error(transparent)]
+    Group(#[from] GroupFault),
+    #[error(transparent)]
+    Label(#[from] TarLabelFault),
+    #[error(transparent)]
+    Limit(#[from] LimitFault),
+    #[error("its path '{0}' leads elsewhere: use relative names without '..'")]
+    PathElsewhere(String),
+    #[error("its path is longer than {NAME_BYTES_MAX} bytes")]
+    PathBytes,
+    #[error("its image: {0}")]
+    Image(LimitFault),
+    #[error("which of {0} is its image? Name that one without a second dot")]
+    Images(String),
+    #[error("no image member; has: {0}")]
+    NoImage(String),
+    #[error("{}", from.silence())]
+    Silent { from: LabelSource },
+    #[error("no label: it has no {0}, where this dataset's labels are")]
+    NoLabel(&'static str),
+    #[error(
+        "the extension {0:?} cannot name a field: use 1 to {FIELD_NAME_BYTES_MAX} of A-Z, a-z, 0-9, '_', '.' \
+         and '-', with no dot at either end"
+    )]
+    FieldName(String),
+    #[error("its {name} has {bytes} bytes; a field holds at most {RECORD_BYTES_MAX}")]
+    FieldBytes { name: String, bytes: u64 },
+}
+
 #[derive(Debug)]
-pub(super) struct Made<'a> {
-    /// Its path in the dataset.
+pub(super) struct TarSample<'a> {
     pub(super) path: String,
     /// Its label, as the tar has it.
     pub(super) label: &'a str,
-    /// Where its image begins.
     pub(super) offset: u64,
-    /// Its image's length.
     pub(super) bytes: u32,
     /// The fields' names and contents, in the tar's order.
     pub(super) fields: Vec<(&'a str, FieldContent<'static>)>,
 }
 
 /// The sample that a group of the tar `stem` is; `None` if the selection leaves it out.
-///
-/// # Errors
-/// What is wrong with it.
 pub(super) fn make<'a>(
     group: &'a Group,
     stem: &str,
     source: LabelSource,
     selection: &Selection,
-) -> Result<Option<Made<'a>>, String> {
+) -> Result<Option<TarSample<'a>>, NoSample> {
     let Some(image) = image(group, stem, selection)? else { return Ok(None) };
     if let Some(fault) = &group.fault {
-        return Err(fault.clone());
+        return Err(fault.clone().into());
     }
     let path = path(stem, &group.key, &image.extension);
-    if !names::is_safe(&path) {
-        return Err(format!("its path '{path}' leads elsewhere: use relative names without '..'"));
+    if !is_safe_path(&path) {
+        return Err(NoSample::PathElsewhere(path));
     }
     if path.len() > NAME_BYTES_MAX {
-        return Err(format!("its path is longer than {NAME_BYTES_MAX} bytes"));
+        return Err(NoSample::PathBytes);
     }
-    let bytes = check_bytes(image.bytes).map_err(|fault| format!("its image: {fault}"))?;
+    let bytes = check_bytes(image.bytes).map_err(NoSample::Image)?;
     let label = label(group, source)?;
     let mut fields = Vec::new();
     for member in &group.members {
@@ -57,17 +82,18 @@ pub(super) fn make<'a>(
         {
             continue;
         }
-        names::check_field(name)?;
+        if !field_name_is_valid(name) {
+            return Err(NoSample::FieldName(name.to_owned()));
+        }
         let bytes = u32::try_from(member.bytes).ok().filter(|&bytes| u64::from(bytes) <= RECORD_BYTES_MAX);
-        let bytes = bytes.ok_or_else(|| {
-            format!("its {name} has {} bytes; a field holds at most {RECORD_BYTES_MAX}", member.bytes)
-        })?;
+        let too_long = || NoSample::FieldBytes { name: name.to_owned(), bytes: member.bytes };
+        let bytes = bytes.ok_or_else(too_long)?;
         fields.push((name, FieldContent::Stored { offset: member.offset, bytes }));
     }
-    Ok(Some(Made { path, label, offset: image.offset, bytes, fields }))
+    Ok(Some(TarSample { path, label, offset: image.offset, bytes, fields }))
 }
 
-/// Where the label of a group is that is a sample, whatever its label.
+/// Where the label of a group is, if the group is a sample.
 pub(super) fn label_source(group: &Group, stem: &str, selection: &Selection) -> Option<LabelSource> {
     let is_sample = group.fault.is_none() && matches!(image(group, stem, selection), Ok(Some(_)));
     let speaks = |source: &LabelSource| {
@@ -81,7 +107,7 @@ fn path(stem: &str, key: &str, extension: &str) -> String {
 }
 
 /// The member that is the image; `None` if the selection leaves out what could be.
-fn image<'a>(group: &'a Group, stem: &str, selection: &Selection) -> Result<Option<&'a Member>, String> {
+fn image<'a>(group: &'a Group, stem: &str, selection: &Selection) -> Result<Option<&'a Member>, NoSample> {
     let all = group.members.iter().filter(|member| names::is_image(&member.extension));
     let (excluded, images): (Vec<_>, Vec<_>) = all
         .map(|member| member.extension.as_str())
@@ -91,21 +117,20 @@ fn image<'a>(group: &'a Group, stem: &str, selection: &Selection) -> Result<Opti
             return Ok(None);
         }
         if let Some(fault) = &group.fault {
-            return Err(fault.clone());
+            return Err(fault.clone().into());
         }
         let others: Vec<&str> = group.members.iter().map(|member| member.extension.as_str()).collect();
-        return Err(format!("no image member; has: {}", others.join(", ")));
+        return Err(NoSample::NoImage(others.join(", ")));
     }
-    let chosen = names::choose_image(&images)?;
+    let chosen = names::choose_image(&images).ok_or_else(|| NoSample::Images(images.join(", ")))?;
     Ok(group.members.iter().find(|member| member.extension == chosen))
 }
 
-fn label(group: &Group, source: LabelSource) -> Result<&str, String> {
-    let told = group.labels.iter().find(|(from, _)| *from == source);
-    match told {
+fn label(group: &Group, source: LabelSource) -> Result<&str, NoSample> {
+    match group.labels.iter().find(|(from, _)| *from == source) {
         Some((_, Ok(Some(label)))) => Ok(label),
-        Some((_, Ok(None))) => Err(source.silence().to_owned()),
-        Some((_, Err(fault))) => Err(fault.clone()),
-        None => Err(format!("no label: it has no {}, where this dataset's labels are", source.extension())),
+        Some((_, Ok(None))) => Err(NoSample::Silent { from: source }),
+        Some((_, Err(fault))) => Err(fault.clone().into()),
+        None => Err(NoSample::NoLabel(source.extension())),
     }
 }

@@ -1,14 +1,16 @@
-//! A file as the tar crate wants it: a seek costs nothing, and small members that follow one another cost one read.
+//! A file for the tar crate: a seek costs nothing, and small members that follow one another cost
+//! one read.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
 
-/// One read: a header, and with luck the label and the header behind it. The page cache reads no less.
+/// Bytes of one read: a header, and often the label and the header behind it. The page cache reads
+/// no less.
 const WINDOW_BYTES: usize = 4096;
 
 /// A position in a file and what was read there.
-pub(super) struct Window<'a> {
+pub(super) struct TarWindow<'a> {
     file: &'a File,
     file_bytes: u64,
     at: u64,
@@ -19,15 +21,15 @@ pub(super) struct Window<'a> {
     has_ended: bool,
 }
 
-impl<'a> Window<'a> {
-    /// Onto a file of `file_bytes` bytes. Between two seeks no more than `read_bytes_max` can be read: a damaged header
-    /// must not make gigabytes of pictures the name of a member.
+impl<'a> TarWindow<'a> {
+    /// A window onto a file of `file_bytes` bytes. Between two seeks it reads at most
+    /// `read_bytes_max`: a damaged header must not make gigabytes of pictures the name of a member.
     pub(super) fn new(file: &'a File, file_bytes: u64, read_bytes_max: u64) -> Self {
         let (at, start, bytes, has_ended) = (0, 0, Vec::new(), false);
         Self { file, file_bytes, at, start, bytes, read_bytes_max, left: read_bytes_max, has_ended }
     }
 
-    /// Where the next byte would be read, perhaps beyond the end.
+    /// The position of the next read, perhaps beyond the end.
     pub(super) fn at(&self) -> u64 {
         self.at
     }
@@ -38,7 +40,7 @@ impl<'a> Window<'a> {
     }
 }
 
-impl Read for Window<'_> {
+impl Read for TarWindow<'_> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let wanted = u64::try_from(into.len()).unwrap_or(u64::MAX);
         let count = if into.len() >= WINDOW_BYTES {
@@ -71,7 +73,7 @@ impl Read for Window<'_> {
     }
 }
 
-impl Seek for Window<'_> {
+impl Seek for TarWindow<'_> {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         let at = match to {
             SeekFrom::Start(at) => Some(at),
@@ -84,7 +86,7 @@ impl Seek for Window<'_> {
     }
 }
 
-/// As `pread`; beyond the largest offset there is nothing.
+/// As `pread`. There is nothing beyond the largest offset.
 fn read_at(file: &File, into: &mut [u8], at: u64) -> io::Result<usize> {
     if i64::try_from(at).is_err() {
         return Ok(0);
@@ -108,7 +110,7 @@ mod tests {
         let mut file = tempfile::tempfile().unwrap();
         let content: Vec<u8> = (0..20_000u32).map(|n| u8::try_from(n % 251).unwrap()).collect();
         file.write_all(&content).unwrap();
-        let mut window = Window::new(&file, 20_000, 10_000);
+        let mut window = TarWindow::new(&file, 20_000, 10_000);
         for (at, bytes) in [(0, 10), (4090, 10), (19_990, 10), (5, 1), (100, 8000), (8100, 4095), (0, 4096)] {
             window.seek(SeekFrom::Start(at as u64)).unwrap();
             let mut read = vec![0; bytes];

@@ -1,21 +1,44 @@
-//! What runs that did not come to their end have left in a dataset's folder.
+//! Shards and keys in a dataset's folder: those that are free, and those that unfinished runs left.
 
 use std::collections::HashSet;
 use std::fs;
+use std::io;
 use std::path::Path;
 
 use shade_formats::ShardId;
 
-use super::numbers::number_of;
+use crate::catalogue::Catalogue;
 use crate::dataset::Dataset;
 use crate::error::Error;
 use crate::pack::read_done;
+use crate::plan::shard_name;
 
-/// Removes shards that unfinished runs have completed, unless they are of the work `keep`.
+/// The first number that no shard of the dataset has in its name.
+pub(super) fn first_shard(dataset: &Dataset) -> u32 {
+    let numbers = dataset.shard_rows().filter_map(|shard| number_of(shard.name));
+    numbers.map(|number| number.saturating_add(1)).max().unwrap_or(0).max(dataset.index.shard_count())
+}
+
+fn number_of(name: &str) -> Option<u32> {
+    let number = name.strip_prefix("shard-")?.strip_suffix(".tar")?.parse().ok()?;
+    (shard_name(number) == name).then_some(number)
+}
+
+/// The first key that no sample of the dataset has and none will have.
+pub(super) fn first_key(dataset: &Dataset, catalogue: &Catalogue) -> Result<u32, Error> {
+    let keys = dataset.ids().map(|sample| dataset.index.key(sample));
+    let first = keys.max().map_or(Some(0), |last| last.checked_add(1));
+    let first = first.filter(|first| first.checked_add(catalogue.len()).is_some());
+    first.ok_or_else(|| {
+        let fault = "there are not enough keys left for so many samples".to_owned();
+        Error::Source { path: dataset.dir.clone(), fault }
+    })
+}
+
+/// Removes shards that unfinished runs have completed, unless they belong to the work `keep`.
 pub(super) fn discard(dataset: &Dataset, keep: Option<&str>) -> Result<(), Error> {
     let dir = &dataset.dir;
-    let shards = (0..dataset.index.shard_count()).filter_map(|shard| dataset.index.shard(ShardId(shard)));
-    let in_use: HashSet<&str> = shards.map(|shard| shard.name).collect();
+    let in_use: HashSet<&str> = dataset.shard_rows().map(|shard| shard.name).collect();
     for name in unfinished_shards(dir)? {
         let number = number_of(&name).filter(|_| !in_use.contains(name.as_str()));
         if let (Some(number), Some(keep)) = (number, keep)
@@ -28,10 +51,8 @@ pub(super) fn discard(dataset: &Dataset, keep: Option<&str>) -> Result<(), Error
         if number.is_some() {
             let shard = dir.join(&name);
             match fs::remove_file(&shard) {
-                Err(fault) if fault.kind() != std::io::ErrorKind::NotFound => {
-                    return Err(Error::io("remove", &shard)(fault));
-                }
-                _ => {}
+                Err(fault) if fault.kind() == io::ErrorKind::NotFound => {}
+                removed => removed.map_err(Error::io("remove", &shard))?,
             }
         }
     }

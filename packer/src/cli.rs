@@ -1,0 +1,121 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Args, CommandFactory, Parser, Subcommand};
+use clap_complete::Shell;
+
+use crate::append::{AppendArgs, append};
+use crate::create::{CreateArgs, create};
+use crate::diff::{DiffArgs, diff};
+use crate::error::Error;
+use crate::extract::{ExtractArgs, extract};
+use crate::info::info;
+use crate::interrupt::Stop;
+use crate::ls::{LsArgs, ls};
+use crate::merge::{MergeArgs, merge};
+use crate::report::Outcome;
+use crate::verify::{VerifyArgs, verify};
+
+/// Packs images into a shade dataset: tar shards and one index, which shade-load reads.
+///
+/// A dataset appears whole or not at all. Labels and sample ids are those of torchvision's
+/// ImageFolder.
+///
+/// Exit codes: 0 done, 1 failed (diff: they differ; verify: some of it could not be read), 2 usage
+/// (or another command is making or changing the dataset, or OUT is another dataset), 3 the dataset
+/// is damaged, 4 done, but samples were left out, 5 done, but files of the source were written to
+/// since they were packed, at equal length (diff says whether their bytes differ, unless images
+/// were transformed; 5 goes before 4 if both hold), 130 interrupted.
+#[derive(Debug, Parser)]
+#[command(name = "shade-pack", version, max_term_width = 110)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Make a dataset from images.
+    Create(Box<CreateArgs>),
+    /// Tell what a dataset holds; reads its index only.
+    Info(InfoArgs),
+    /// List samples, one a line; reads the index only.
+    Ls(LsArgs),
+    /// Re-read a dataset and name every damaged sample; exit code 3 if there is one. Repair it if
+    /// asked to.
+    ///
+    /// A shard that the system does not let you read is not called damaged: exit code 1 then.
+    Verify(VerifyArgs),
+    /// Give the ImageFolder back, byte for byte.
+    Extract(ExtractArgs),
+    /// Tell what a source and a dataset do not have in common; exit code 1 if there is something.
+    Diff(DiffArgs),
+    /// Make one dataset of several.
+    Merge(MergeArgs),
+    /// Add the samples of a source that a dataset does not have yet.
+    Append(Box<AppendArgs>),
+    /// Print a shell's completion script, for it to load.
+    Completions(CompletionsArgs),
+}
+
+#[derive(Debug, Args)]
+struct InfoArgs {
+    /// The dataset's directory.
+    dataset: PathBuf,
+    /// Print one JSON object instead of text, with all classes.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, Debug, Args)]
+struct CompletionsArgs {
+    /// The shell.
+    shell: Shell,
+}
+
+impl Cli {
+    /// Does what was asked. Says whether the result is wanted as JSON, and gives the result.
+    ///
+    /// # Errors
+    /// See the commands' modules.
+    pub fn run(self, stop: &Stop) -> Result<(bool, Box<dyn Outcome>), Error> {
+        Ok(match self.command {
+            Command::Create(args) => (args.pack.output.json, Box::new(create(&args, stop)?)),
+            Command::Info(args) => (args.json, Box::new(info(&args.dataset)?)),
+            Command::Ls(args) => (args.json, Box::new(ls(args)?)),
+            Command::Verify(args) => (args.output.json, Box::new(verify(&args, stop)?)),
+            Command::Extract(args) => (args.output.json, Box::new(extract(&args, stop)?)),
+            Command::Diff(args) => (args.output.json, Box::new(diff(&args, stop)?)),
+            Command::Merge(args) => (args.output.json, Box::new(merge(&args, stop)?)),
+            Command::Append(args) => (args.pack.output.json, Box::new(append(&args, stop)?)),
+            Command::Completions(args) => (false, Box::new(completions(args.shell))),
+        })
+    }
+}
+
+struct Script(Vec<u8>);
+
+fn completions(shell: Shell) -> Script {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "shade-pack", &mut script);
+    Script(script)
+}
+
+impl Outcome for Script {
+    fn write(&self, _: bool, out: &mut dyn std::io::Write) -> std::io::Result<()> {
+        out.write_all(&self.0)?;
+        out.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        super::Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,91 @@
+//! Reads, makes and places all stretches of a plan.
+
+use std::sync::Mutex;
+
+use super::done::{self, Pack};
+use super::gate::Gate;
+use super::packing::Packing;
+use super::queue::{Stretch, StretchQueue, memory_gate};
+use super::readers::Readers;
+use super::recipe::Kits;
+use super::stretch::StretchBuilder;
+use crate::config::OnBad;
+use crate::error::Error;
+use crate::locks::lock;
+use crate::workers::Workers;
+
+impl Packing<'_> {
+    /// Writes all shards that are not complete yet, each with its record of completion.
+    ///
+    /// # Errors
+    /// With [`OnBad::Fail`] the first sample that cannot be packed; writing failed; or
+    /// [`Error::Interrupted`]. Shards that were complete by then stay.
+    pub fn run(&self, workers: &Workers) -> Result<(), Error> {
+        let missing = self.missing(workers)?;
+        let memory = memory_gate();
+        let queue = StretchQueue::new(self, missing, &memory);
+        let readers = Readers::new(self.effort.jobs, self.effort.in_flight);
+        let kits = Kits::new(self.recipe, self.effort.jobs);
+        let spare = Mutex::new(Vec::new());
+        workers.all(self.stop, || self.work(&queue, (&readers, &kits), &spare))
+    }
+
+    /// Shards that earlier runs have not completed, by their numbers in the plan. Every byte of the
+    /// others is read: somebody may have changed a folder that was left behind, or the disk may
+    /// have lost what it never confirmed.
+    fn missing(&self, workers: &Workers) -> Result<Vec<usize>, Error> {
+        let numbers: Vec<usize> = (0..self.plan.shard_count()).collect();
+        let cpus = Gate::new(self.effort.jobs.get() as u64);
+        let done = workers.each(&numbers, self.stop, |&number| {
+            let Some(done) = done::read(self.folder, self.shard_id(number), self.id)? else {
+                return Ok(false);
+            };
+            let _cpu = cpus.pass(1, self.stop)?;
+            if !done.is_written(self.folder, self.effort.sync, self.stop)? {
+                return Ok(false);
+            }
+            // An earlier run may have skipped samples; this one may not.
+            if let (OnBad::Fail, Some(bad)) = (self.on_bad, done.bad.first()) {
+                return Err(Error::Bad { first: bad.clone(), more: done.bad.len() - 1 });
+            }
+            let samples = self.plan.shard(number);
+            let found = samples.iter().filter_map(|&id| self.catalogue.sample(id));
+            self.progress.skip(samples.len() as u64, found.map(|sample| u64::from(sample.bytes)).sum());
+            Ok(true)
+        })?;
+        Ok(numbers.into_iter().zip(done).filter(|(_, is_done)| !is_done).map(|(number, _)| number).collect())
+    }
+
+    /// The part of one thread: stretches until none is left.
+    fn work(
+        &self,
+        queue: &StretchQueue<'_>,
+        (readers, kits): (&Readers, &Kits<'_>),
+        spare: &Mutex<Vec<Vec<u8>>>,
+    ) -> Result<(), Error> {
+        let mut builder = StretchBuilder::new(self.catalogue, self.recipe, self.first_key);
+        let pack = Pack {
+            id: self.id,
+            classes: self.catalogue.classes.len(),
+            dictionary: self.recipe.zstd.as_ref().map_or(&[], |zstd| zstd.dictionary.as_slice()),
+        };
+        loop {
+            // The seat comes first: a claimed stretch is read at once.
+            let mut seat = readers.enter(self.stop)?;
+            let claimed = queue.claim(self.stop)?;
+            let Some(Stretch { shard, number, samples, pass }) = claimed else { return Ok(()) };
+            let memory = lock(spare).pop().unwrap_or_default();
+            let built = builder.build(samples, memory, (&mut seat.pace, kits), self.stop)?;
+            if let (OnBad::Fail, Some((_, bad))) = (self.on_bad, built.bad.first()) {
+                return Err(Error::Bad { first: bad.clone(), more: 0 });
+            }
+            let found = samples.iter().filter_map(|&id| self.catalogue.sample(id));
+            let bytes = found.map(|sample| u64::from(sample.bytes)).sum();
+            let recycle = |memory| lock(spare).push(memory);
+            if let Some(shard) = shard.place(number, built, pass, recycle)? {
+                done::write(self.folder, &pack, shard, self.effort.sync)?;
+            }
+            self.progress.add(samples.len() as u64, bytes);
+        }
+    }
+}
