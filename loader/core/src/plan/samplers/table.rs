@@ -3,7 +3,7 @@
 use shade_formats::control::Sampler;
 
 use super::draw::Draw;
-use super::{icache, pads, uniform};
+use super::{echo, icache, infobatch, pads, replacement, uniform};
 use crate::plan::inputs::Inputs;
 
 /// One row.
@@ -21,6 +21,9 @@ fn row(sampler: Sampler) -> Row {
         Sampler::Pads => Row { draw: pads::pads, leaves_out: false },
         Sampler::Iis => Row { draw: icache::iis, leaves_out: true },
         Sampler::Cis => Row { draw: icache::cis, leaves_out: false },
+        Sampler::Replacement => Row { draw: replacement::replacement, leaves_out: false },
+        Sampler::Echo => Row { draw: echo::echo, leaves_out: false },
+        Sampler::Infobatch => Row { draw: infobatch::infobatch, leaves_out: true },
     }
 }
 
