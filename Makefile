@@ -1,4 +1,5 @@
-# Everything a newcomer or CI does, from a fresh checkout: each target sets up what it needs first, once.
+# Everything that a newcomer or CI does, from a fresh checkout. Each target first sets up what it
+# needs, once.
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
@@ -9,19 +10,21 @@ VENV ?= .venv
 DATA ?=
 EPOCHS ?=
 OUT ?= demo-out
-# Which comparisons, and more of `python -m benches.rivals read --help`, for example RIVALS_ARGS="--rounds 5".
+# Which comparisons, and options of `python -m benches.rivals read --help`, for example
+# RIVALS_ARGS="--rounds 5".
 RIVALS ?= pack read decode
 RIVALS_ARGS ?=
-# More of `python -m benches.hit_ratio --help`, for example HIT_RATIO_ARGS="--quick --out FOLDER".
+# Options of `python -m benches.hit_ratio --help`, for example
+# HIT_RATIO_ARGS="--quick --out FOLDER".
 HIT_RATIO_ARGS ?=
-# More of `python -m demo --help`, for example DEMO_ARGS="--rep 3 --depth 8".
+# Options of `python -m demo --help`, for example DEMO_ARGS="--rep 3 --depth 8".
 DEMO_ARGS ?=
 
 target := $(or $(CARGO_TARGET_DIR),target)
 package := trainer-bridge/py/python/shade_load
 binaries := shade-load shade-pack
 rust_sources := $(shell find formats images packer loader trainer-bridge -name fuzz -prune -o \( -name '*.rs' -o -name Cargo.toml \) -print) Cargo.toml Cargo.lock
-# pyo3 looks for an interpreter: always the same one, so that it is compiled once.
+# pyo3 looks for an interpreter. Always the same one, so that pyo3 is compiled once.
 export PYO3_PYTHON := $(abspath $(VENV))/bin/python
 
 rivals := benches/rivals/.venv
@@ -34,7 +37,7 @@ help: ## this list
 demo: build $(if $(DATA),,dataset) ## train twice over a simulated store, without and with shade (DATA= EPOCHS= OUT= DEMO_ARGS=)
 	@$(VENV)/bin/python -m demo --out '$(OUT)' $(if $(DATA),--data '$(DATA)') $(if $(EPOCHS),--epochs $(EPOCHS)) $(DEMO_ARGS)
 
-# A Python to build with is enough: the one in .venv, if it is there, so that pyo3 is compiled once.
+# Any Python to build with. The one in .venv if it is there, so that pyo3 is compiled once.
 check: export PYO3_PYTHON := $(or $(wildcard $(abspath $(VENV))/bin/python),$(shell command -v $(PYTHON)))
 check: export SHADE_NO_GUESTS := 1
 check: ## format, lints, Rust tests in a few minutes, without root, PyTorch and guests; says what it leaves out
@@ -95,8 +98,9 @@ $(VENV)/.installed: setup/requirements.txt | $(VENV)/bin/python
 $(rivals)/.installed: benches/rivals/setup.sh $(wildcard benches/rivals/requirements/*.txt) $(VENV)/.installed
 	VENV='$(abspath $(VENV))' benches/rivals/setup.sh
 
-# maturin develop links the package's sources into .venv: a changed .py file needs no new build, a changed .rs file does.
-# What is in the package is of one kind at a time: each kind takes the other's mark away.
+# maturin develop links the package's sources into .venv: a change of a .rs file needs a build, one
+# of a .py file none. The package has release or test programs, so each target removes the other's
+# mark.
 $(VENV)/.built: $(rust_sources) trainer-bridge/py/pyproject.toml $(VENV)/.installed | system
 	cargo build --release $(binaries:%=--package %)
 	mkdir -p $(package)/bin
@@ -105,7 +109,7 @@ $(VENV)/.built: $(rust_sources) trainer-bridge/py/pyproject.toml $(VENV)/.instal
 	@rm -f '$(VENV)/.built-for-tests'
 	@touch $@
 
-# With the tests' profile, in one go with the tests themselves: dependencies are then compiled once.
+# With the tests' profile, so that dependencies are compiled once for programs and tests.
 $(VENV)/.built-for-tests: $(rust_sources) trainer-bridge/py/pyproject.toml $(VENV)/.installed | system
 	cargo test --workspace --no-run
 	mkdir -p $(package)/bin

@@ -13,7 +13,7 @@ from PIL import Image
 
 # Debian's package dataset-fashion-mnist.
 FASHION_MNIST = Path("/usr/share/datasets/fashion-mnist")
-# In the order of the labels; "/" is not allowed in a folder's name.
+# In the order of the labels. A folder's name has no "/".
 GARMENTS = "t-shirt trouser pullover dress coat sandal shirt sneaker bag ankle-boot".split()
 STRIPES = [f"stripes-at-{18 * label:03}-degrees" for label in range(10)]
 STRIPES_TRAIN, STRIPES_VAL = 12_000, 2_000

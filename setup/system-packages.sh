@@ -3,7 +3,7 @@
 #
 #   setup/system-packages.sh compilers compilers, cmake, nasm, pkg-config, Python: required
 #   setup/system-packages.sh build     these and Python's venv: required for all but `make check`
-#   setup/system-packages.sh dataset   Fashion-MNIST for the demo: optional, exit status 0 without it
+#   setup/system-packages.sh dataset   Fashion-MNIST for the demo: optional, exits with 0 without it
 #
 # PYTHON names the interpreter that will make the virtual environment (default: python3).
 set -euo pipefail

@@ -64,6 +64,16 @@ impl Witness {
         self.ids.sort_unstable();
         (self.session, self.ids)
     }
+
+    /// Attaches as rank 1. Both ranks must get the whole epoch.
+    fn ends_beside_a_good_rank(self, packed: &Packed, job: JobSpec) {
+        let good = attach(&packed.dataset, 1, job);
+        let its = take_epoch(&good, 0).expect("undisturbed");
+        let (_session, mut ids) = self.take_rest();
+        ids.extend(its.into_iter().flat_map(|batch| batch.ids));
+        ids.sort_unstable();
+        assert!(ids.into_iter().eq(0..102), "both ranks get their halves");
+    }
 }
 
 #[test]
@@ -79,7 +89,8 @@ fn hellos_that_are_none_and_hellos_that_are_wrong() {
         assert!(peer.send(&noise(seed, len), None));
         is_hung_up_on(&peer);
     }
-    // A hello with one byte wrong is refused, dropped, or (where it is a free choice, such as the seed) a rank too many.
+    // A hello with one wrong byte is refused or dropped. Where the byte is a free choice, such as
+    // the seed, it is still a second rank of the job.
     let peer = connect();
     let hello = peer.hello(0, spec(4, 1)).encode();
     for at in 0..hello.len() {
@@ -142,7 +153,8 @@ fn another_version_is_told_whatever_it_says_behind_its_protocol() {
     };
     let program = program("shade-load").canonicalize().unwrap();
     let process = format!("process {}, started from {}", daemon.pid(), program.display());
-    // Hello and Observe as they may be one day, and as they were: shorter, longer, with another version of the message.
+    // Hello and Observe of later and earlier protocols: shorter, longer, with another version of
+    // the message.
     for tag in [1, 9] {
         for rest in [&[][..], &noise(3, 20), &noise(4, 5000)] {
             for (version, protocol) in [(1, PROTOCOL + 1), (2, PROTOCOL + 1), (1, PROTOCOL - 1)] {
@@ -153,7 +165,7 @@ fn another_version_is_told_whatever_it_says_behind_its_protocol() {
                 }
             }
         }
-        // Ours, and yet not to be read.
+        // Our protocol, but the message cannot be read.
         let (code, text) = said(&opening(tag, 1, PROTOCOL, &noise(5, 40)));
         assert!(code == REFUSE_PROTOCOL && text.contains("control message"), "{text}");
     }
@@ -167,7 +179,7 @@ fn memory_that_is_not_to_be_had_is_a_refusal_with_its_reason() {
     let status = std::fs::read_to_string(format!("/proc/{}/status", daemon.pid())).unwrap();
     let size = status.lines().find_map(|line| line.strip_prefix("VmSize:")?.strip_suffix("kB")).unwrap();
     let size: u64 = size.trim().parse().unwrap();
-    // Room for a session's thread, none for its ring.
+    // Enough for a session's thread, too little for its ring.
     let limit = Some(size * 1024 + (256 << 20));
     let process = rustix::process::Pid::from_raw(daemon.pid().cast_signed());
     let limit = rustix::process::Rlimit { current: limit, maximum: limit };
@@ -230,7 +242,7 @@ fn a_client_that_says_nothing_blocks_nobody() {
 
 #[test]
 fn a_crowd_that_says_nothing_is_bounded_and_told_so() {
-    /// More than may wait to be let in.
+    /// More connections than may wait for their session.
     const CROWD: usize = 400;
     let packed = Packed::mixed(33);
     let daemon = Daemon::start(&packed.dataset, &[]);
@@ -268,13 +280,14 @@ fn a_ring_larger_than_memory_is_refused_before_any_of_it_is_touched() {
     };
     assert_eq!(code, REFUSE_RESOURCES);
     assert!(text.contains("1.00 TiB") && text.contains("at most ring=\""), "{text}");
-    // Its place is free again, and a ring of an ordinary size is none too many.
+    // Its place is free again, and a ring of an ordinary size fits.
     let session = attach(&packed.dataset, 0, spec(4, 1));
     assert!(take_epoch(&session, 0).is_ok());
     assert!(daemon.is_alive());
 }
 
-/// Attaches by hand as rank 1 and starts the epoch; gives the ring's client segment and the daemon's doorbell.
+/// Attaches by hand as rank 1 and starts the epoch. Returns the connection, the ring's client
+/// segment and payload, and the daemon's doorbell.
 fn abuser(packed: &Packed, job: JobSpec) -> (Peer, OwnedFd, OwnedFd, OwnedFd) {
     let peer = Peer::connect(&packed.dataset);
     let fds: [OwnedFd; 5] = peer.attach(1, job).try_into().expect("five descriptors");
@@ -291,24 +304,25 @@ fn garbage_in_the_client_segment_costs_the_session_only() {
     let job = spec(4, 2);
     let mut witness = Witness::of(&packed, job);
 
-    // Every word of it all ones: more is released than was ever published.
+    // All bits are ones: more is released than was ever published.
     let (peer, client, payload, doorbell) = abuser(&packed, job);
     witness.take_one();
     rustix::io::pwrite(&client, &vec![0xff; usize::try_from(CLIENT_SEGMENT_BYTES).unwrap()], 0).unwrap();
     rustix::io::pwrite(&payload, &[0xff; 4096], 0).unwrap();
-    // Noticed once something is published that might have been released: so ring until then.
+    // The daemon notices after the next publish, so ring until then.
     eventually("the daemon hangs up", || {
         rustix::io::write(&doorbell, &ONE_RING).unwrap();
         !peer.ask(&Request::ReportValidation { score: 0.0 })
     });
-    // A reset comes first where the daemon has not read all that it was told.
+    // A reset comes first if the daemon has not read all messages.
     let said = peer.receive().or_else(|| peer.receive());
     let Some((Reply::Failed { text }, _)) = said else { panic!("not told why: {said:?}") };
     assert!(text.contains("ends this session") && text.contains("ring release mark"), "{text}");
     drop((peer, client, payload, doorbell));
     eventually("the daemon says why", || daemon.log().contains("ring release mark"));
 
-    // Noise somewhere. It may be released marks that happen to be right, or nothing that matters: then the session goes on.
+    // Noise somewhere. If it is a valid release mark, or hits bytes without a meaning, the session
+    // goes on.
     for seed in 0..40_u64 {
         let mut peer = None;
         eventually("rank 1 is free", || {
@@ -323,7 +337,7 @@ fn garbage_in_the_client_segment_costs_the_session_only() {
         let at = seed * 211 % (CLIENT_SEGMENT_BYTES - 512);
         rustix::io::pwrite(&fds[1], &noise(seed, 512), at).unwrap();
         rustix::io::write(&fds[4], &ONE_RING).unwrap();
-        // Answered, told why not, or hung up on, but never left without any of these.
+        // The daemon answers, says why not, or hangs up.
         if peer.ask(&Request::Stats)
             && let Some((reply, _)) = peer.receive()
         {
@@ -331,15 +345,8 @@ fn garbage_in_the_client_segment_costs_the_session_only() {
         }
     }
 
-    let good = attach(&packed.dataset, 1, job);
-    good.start_epoch(0, 0).unwrap();
-    let its = take_rest(&good).unwrap().into_iter().flat_map(|batch| batch.ids);
-    let (session, mut ids) = witness.take_rest();
-    ids.extend(its);
-    ids.sort_unstable();
-    assert!(ids.into_iter().eq(0..102), "both ranks got their halves");
+    witness.ends_beside_a_good_rank(&packed, job);
     assert!(daemon.is_alive());
-    drop((session, good));
     eventually("nothing of them is left", || daemon.session_resources() == idle);
 }
 
@@ -368,7 +375,7 @@ fn requests_that_make_no_sense() {
     assert!(peer.send(&Request::LoadState.encode(), Some(&memfd)));
     failed(&peer);
     assert_eq!(stats(&witness.session)["total"]["unmatched_reports"].as_u64(), Some(1));
-    // A state of 4 GiB, of which nothing exists: not to be read into memory.
+    // A state of 4 GiB in a sparse file. The daemon must not read it into memory.
     ftruncate(&memfd, 4 << 30).unwrap();
     assert!(peer.send(&Request::LoadState.encode(), Some(&memfd)));
     is_hung_up_on(&peer);
@@ -389,14 +396,7 @@ fn requests_that_make_no_sense() {
     }
     assert!(daemon.is_alive());
 
-    let good = attach(&packed.dataset, 1, job);
-    good.start_epoch(0, 0).unwrap();
-    let its = take_rest(&good).unwrap().into_iter().flat_map(|batch| batch.ids);
-    let (session, mut ids) = witness.take_rest();
-    ids.extend(its);
-    ids.sort_unstable();
-    assert!(ids.into_iter().eq(0..102));
-    drop(session);
+    witness.ends_beside_a_good_rank(&packed, job);
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! The daemon is killed with SIGKILL: who waits gets an error that names it, and nothing is left behind.
+//! The daemon is killed with SIGKILL: a waiting trainer gets an error that names it, and nothing is
+//! left behind.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,17 +9,17 @@ use std::time::{Duration, Instant};
 use shade_client::{ClientError, Next};
 use shade_tests::{Daemon, Packed, attach, copy, eventually, next, spec, take_epoch};
 
-/// What the issue promises: an exception within five seconds.
+/// The promise: an exception within five seconds.
 const PROMISED: Duration = Duration::from_secs(5);
 
-/// Names of ours in a folder that everybody may write.
+/// Files of ours in a folder that everybody may write.
 fn names_of_ours(folder: &str) -> BTreeSet<String> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
     names.filter(|name| name.to_lowercase().contains("shade")).collect()
 }
 
-/// Is the thread `tid` of this process asleep?
+/// Whether the thread `tid` of this process sleeps.
 fn sleeps(tid: i32) -> bool {
     let stat = fs::read_to_string(format!("/proc/self/task/{tid}/stat")).unwrap_or_default();
     stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with('S'))
@@ -38,7 +39,7 @@ fn a_waiting_trainer_is_told_and_keeps_what_it_has() {
         held.push(batch);
     }
     while next(&other).unwrap().is_some() {}
-    // The other rank does not ask for it: no batch of it can come.
+    // The other rank does not start this epoch, so no batch of it can come.
     session.start_epoch(1, 0).unwrap();
     assert!(held.len() > 2, "some in the ring and some that are copies");
     let before: Vec<_> = held.iter().map(copy).collect();
@@ -84,7 +85,7 @@ fn nothing_stays_behind_and_the_next_daemon_starts_at_once() {
         let session = attach(&packed.dataset, 0, spec(4, 1));
         let batches = take_epoch(&session, 0).unwrap();
         assert_eq!(batches.iter().map(|batch| batch.ids.len()).sum::<usize>(), 33, "round {round}");
-        // Of all that the daemon has open, only the dataset has a name in the file system.
+        // Among the daemon's open files only the dataset has a name in the file system.
         for file in daemon.open_files() {
             let named = shared.iter().any(|folder| file.starts_with(folder));
             assert!(!named || file.starts_with(&packed.dataset), "{} is open", file.display());

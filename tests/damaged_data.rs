@@ -1,4 +1,4 @@
-//! Bad records are named, counted, and raised, left out or replaced as the job says; never lost in silence.
+//! Bad records are named, counted, and raised, skipped or substituted as the job says.
 #![expect(clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 use std::fs::{self, File};
@@ -9,8 +9,8 @@ use serde_json::Value;
 use shade_client::{ClientError, FLAG_SUBSTITUTED, ImageSpec, JobSpec, OnError, Output};
 use shade_formats::ShardId;
 use shade_tests::{
-    Daemon, Packed, Source, Taken, attach, class_names, copy, eventually, next, png, program, spec, stats,
-    take_epoch,
+    Daemon, Packed, Source, Taken, attach, class_names, copy, eventually, next, png, program, sorted_ids,
+    spec, stats, take_epoch,
 };
 
 /// A sample of the first class, to be damaged.
@@ -27,17 +27,11 @@ fn damaged() -> (Packed, Daemon) {
     (packed, daemon)
 }
 
-fn sorted_ids(batches: &[Taken]) -> Vec<u32> {
-    let mut ids: Vec<u32> = batches.iter().flat_map(|batch| batch.ids.clone()).collect();
-    ids.sort_unstable();
-    ids
-}
-
 fn total(stats: &Value, name: &str) -> u64 {
     stats["total"][name].as_u64().unwrap_or_else(|| panic!("no {name} in {stats}"))
 }
 
-/// The text of the error that the epoch ends with.
+/// The text of the error that ended the epoch.
 fn raised(error: &ClientError) -> String {
     assert!(matches!(error, ClientError::Record { .. }), "{error:?}");
     error.to_string()
@@ -62,7 +56,7 @@ fn raise_names_sample_path_shard_and_offset() {
     assert_eq!(total(&stats(&session), "faults"), 1);
     eventually("the daemon's log says the same", || daemon.log().contains(&text));
 
-    // The session lives: the next epoch meets the same record and says the same.
+    // The session goes on: the next epoch ends with the same error.
     let again = raised(&take_epoch(&session, 1).unwrap_err());
     assert_eq!(again, text);
 }
@@ -196,13 +190,13 @@ fn a_missing_shard_is_warned_of_and_its_records_are_treated_as_bad() {
 
 #[test]
 fn a_shard_that_goes_away_is_the_store_s_trouble_and_an_error_whatever_on_error_says() {
-    // The simulated store's clock is virtual: the time for which it is tried again passes at once.
+    // The simulated store's clock is virtual, so the 60 s of retries pass at once.
     let args: [&dyn AsRef<std::ffi::OsStr>; 2] = [&"--store", &"latency=1ms,clock=virtual"];
     for on_error in [OnError::Skip, OnError::Substitute, OnError::Raise] {
         let packed = Packed::mixed(20);
         let (_, shard) = packed.place(BAD);
         let daemon = Daemon::start(&packed.dataset, &args);
-        // It was there when the daemon started.
+        // After the daemon has started.
         fs::remove_file(&shard).unwrap();
         let session = attach(&packed.dataset, 0, job(on_error));
         let text = raised(&take_epoch(&session, 0).map(|batches| batches.len()).unwrap_err());

@@ -1,4 +1,5 @@
-//! Where a container's seccomp filter denies io_uring the daemon reads with threads, delivers the same, and says why.
+//! Where a container's seccomp filter denies io_uring, the daemon reads with threads, delivers the
+//! same, and says why.
 
 use std::process::Command;
 
@@ -6,7 +7,7 @@ use rustix::io::Errno;
 use shade_client::ClientError;
 use shade_tests::{Daemon, Packed, attach, program, spec, stats, take_epoch};
 
-/// Docker's and containerd's profiles answer with the first, others and gVisor with the second.
+/// Docker's and containerd's profiles answer with the first; gVisor and others with the second.
 const ANSWERS: [Errno; 2] = [Errno::PERM, Errno::NOSYS];
 
 /// A command that becomes `shade-load` under the filter.

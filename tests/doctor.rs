@@ -1,4 +1,5 @@
-//! `shade-load doctor` says what it finds, as text and as JSON, with and without a dataset, and ends when told to.
+//! `shade-load doctor` reports as text and as JSON, with and without a dataset, and ends on a
+//! signal.
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 use std::ffi::OsStr;
@@ -24,7 +25,7 @@ fn doctor() -> Command {
     command
 }
 
-/// Exit code and standard output, which is all there is.
+/// Exit code and standard output. Standard error must be empty.
 fn text(command: &mut Command) -> (Option<i32>, String) {
     let output = command.output().unwrap();
     assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -196,7 +197,7 @@ fn records_that_are_bad_are_counted_and_the_first_is_named() {
     assert!(topics.contains(&"errors"), "{topics:?}");
 }
 
-/// A program that root runs without its right to read every file; others have no such right.
+/// A program without root's right to read every file.
 fn without_override(program: PathBuf) -> Command {
     if !rustix::process::geteuid().is_root() {
         return Command::new(program);
@@ -223,7 +224,7 @@ fn shards_that_may_not_be_read_are_a_matter_of_permission_and_not_of_damage() {
     let found: Value = serde_json::from_slice(&output.stdout).unwrap();
     let probe = &found["probe"];
     assert!(probe["forbidden"].as_str().unwrap().contains("Permission denied"), "{probe}");
-    // The reads that were under way, and no more.
+    // Only the reads in flight.
     assert!(probe["errors"].as_u64().unwrap() <= 8, "{probe}");
     let topics: Vec<_> =
         found["advice"].as_array().unwrap().iter().map(|a| a["topic"].as_str().unwrap()).collect();
@@ -263,7 +264,7 @@ fn a_signal_ends_the_probe_and_what_was_found_is_still_said() {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    // Until the handler is there a signal would end it at once: the reads start after it.
+    // Before its handler is installed a signal ends it at once. The reads start after that.
     let tasks = format!("/proc/{}/task", child.id());
     let reading = |task: fs::DirEntry| {
         let name = fs::read_to_string(task.path().join("comm")).unwrap_or_default();

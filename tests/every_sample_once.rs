@@ -1,4 +1,4 @@
-//! Every sample of the plan reaches exactly one rank, once, with its label, its bytes and its pixels.
+//! Every sample of the plan reaches exactly one rank, once, with its label, bytes and pixels.
 #![expect(clippy::expect_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 use std::io::Cursor;
@@ -27,7 +27,7 @@ fn raw_epochs_over_one_two_and_three_ranks_are_the_image_folder() {
     let packed = Packed::mixed(33);
     for world_size in 1..=3 {
         let daemon = Daemon::start(&packed.dataset, &[&"--cache", &"30%"]);
-        // 102 samples: a multiple of no batch used here, so the last batches are short ones.
+        // 102 samples are a multiple of no batch size used here, so the last batches are short.
         let job = spec(8, world_size);
         let ranks = all_ranks(&packed.dataset, job, |_, session| {
             let epochs = [0, 1].map(|epoch| take_epoch(session, epoch).unwrap());
@@ -63,7 +63,7 @@ fn importance_epochs_have_the_plan_s_length_and_repeat_samples() {
         [0, 1].map(|epoch| {
             let batches = take_epoch(session, epoch).unwrap();
             for batch in &batches {
-                // One class is hard and stays so.
+                // One class is always hard.
                 let loss = |&label: &u32| if label == 2 { 5.0 } else { 0.1 };
                 let losses: Vec<f32> = batch.labels.iter().map(loss).collect();
                 session.report(batch.epoch, batch.number, &losses).unwrap();

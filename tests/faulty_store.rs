@@ -1,5 +1,5 @@
-//! What befalls a store once costs a trainer's readers and the packer time and no record; what
-//! stays is told. Where nothing can be mounted the tests say so and pass.
+//! A fault of the store that passes costs readers and packer time and no record; a lasting one is
+//! reported. Where nothing can be mounted the tests say so and pass.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
@@ -12,7 +12,7 @@ use shade_client::{FieldsReader, RecordReader};
 use shade_formats::index::INDEX_FILE;
 use shade_tests::{FaultyStore, Packed, add_fields, program};
 
-/// Faults that are over by the next try, at once or a moment later.
+/// Faults that are over by the next try.
 const PASSING: [Errno; 7] = [
     Errno::STALE,
     Errno::AGAIN,
@@ -20,7 +20,7 @@ const PASSING: [Errno; 7] = [
     Errno::TIMEDOUT,
     Errno::NOMEM,
     Errno::NFILE,
-    // Trouble of the store, once it was there.
+    // A fault of the store where the shard could be opened before.
     Errno::ACCESS,
 ];
 
@@ -47,7 +47,7 @@ fn a_trainer_s_reader_goes_on_after_faults_that_pass() {
         store.fail_reads(&PASSING);
         assert_right(&packed, &reader);
         assert_eq!((store.left(), store.opened().0), (0, before + 1), "only the stale shard is opened again");
-        // Twice stale: at the second time it is trouble.
+        // The second ESTALE in a row counts as a fault of the store.
         store.fail_reads(&[Errno::STALE, Errno::STALE]);
         assert_eq!(reader.read(&[3]).unwrap(), [&packed.sources[3].bytes[..]]);
         let anew = RecordReader::open(store.path(), None, buffered).unwrap();
@@ -69,7 +69,7 @@ fn what_does_not_pass_is_told_with_its_sample_and_place() {
     store.fail_reads(&[Errno::IO; 3]);
     let text = fault(&reader);
     assert!(text.starts_with(&packed.name_of(2)) && text.contains("failed after 3 tries"), "{text}");
-    // Whoever interrupts a wait does not wait for the store.
+    // An interrupted wait ends at once.
     store.fail_reads(&[Errno::STALE; 100]);
     let looks = AtomicU32::new(0);
     let stopped = reader.read_unless(&[2], &|| looks.fetch_add(1, Ordering::Relaxed) == 3).unwrap_err();

@@ -1,4 +1,4 @@
-//! Extra fields are read from the dataset by the trainer itself, when asked, checked, and named when they are damaged.
+//! The trainer itself reads extra fields on demand, checks them, and names damaged ones.
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 use std::fs;
@@ -11,7 +11,7 @@ use shade_tests::{Packed, add_fields};
 
 const BIG: usize = 300_000;
 
-/// Every third sample has none, every fourth only its label's member, one has a large one.
+/// Every third sample has no field, every fourth only its label's, one has a large field.
 fn fields_of(sample: u32) -> Vec<(String, Vec<u8>)> {
     let text = |name: &str, text: String| (name.to_owned(), text.into_bytes());
     let mut fields = vec![text("json", format!(r#"{{"sample":{sample}}}"#))];
@@ -92,7 +92,7 @@ fn damage_names_sample_path_shard_and_place() {
     let path = &rig.packed.sources[7].path;
     let name = format!("fields of sample 7 ({path}) in shard {shard} at byte {place}: checksum mismatch");
     assert!(text.starts_with(&name), "{text} does not start with {name}");
-    // The others of the shard are whole, and the reader goes on.
+    // Others in the shard are whole, and the reader goes on.
     assert_eq!(reader.read(&[1, 2]).unwrap(), [expected(1), expected(2)]);
     rig.damage(7, 700);
     assert_eq!(reader.read(&[7]).unwrap(), [expected(7)]);

@@ -1,4 +1,4 @@
-//! A daemon with nothing to do sleeps: without a rank it does not wake at all, with one only for its heartbeat.
+//! An idle daemon sleeps: without a rank it never wakes, with one only for its heartbeat.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 
 use shade_tests::{Daemon, Packed, attach, spec, take_epoch};
 
-/// How often rings are told that the daemon lives.
+/// Interval of the heartbeat in rings.
 const HEARTBEAT: Duration = Duration::from_millis(100);
 const WATCHED: Duration = Duration::from_secs(3);
 
-/// How often each thread of a process has gone to sleep so far, by name; each wake-up ends in one.
+/// How often each thread of a process has gone to sleep so far, by name: once per wake-up.
 fn sleeps(pid: u32) -> BTreeMap<String, u64> {
     let mut sleeps = BTreeMap::new();
     for task in fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten() {
@@ -27,9 +27,9 @@ fn sleeps(pid: u32) -> BTreeMap<String, u64> {
     sleeps
 }
 
-/// Sleeps of each thread while nobody does anything, and for how long that was watched.
+/// Sleeps of each thread while nothing happens, and for how long that was watched.
 fn while_idle(pid: u32) -> (BTreeMap<String, u64>, Duration) {
-    // Whatever was asked of it before is over.
+    // Earlier work has ended by then.
     std::thread::sleep(Duration::from_millis(500));
     let (before, started) = (sleeps(pid), Instant::now());
     std::thread::sleep(WATCHED);

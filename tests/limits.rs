@@ -1,4 +1,4 @@
-//! What a limit on the daemon's process forbids is told with the limit's name.
+//! An error caused by a resource limit of the daemon's process names that limit.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::process::Command;
@@ -8,13 +8,13 @@ use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use shade_client::{ClientError, JobSpec, Options, Session};
 use shade_tests::{Daemon, Packed, attach, eventually, program, spec, stats};
 
-/// A daemon under `ulimit`, which a rank asks for a ring that it cannot have.
+/// The log of a daemon under `ulimit` after a rank asked for a ring that does not fit.
 fn said_of_a_ring(limit: &str, ring_bytes: u64) -> String {
     let packed = Packed::mixed(3);
     let mut command = Command::new("sh");
     command.arg("-c").arg(format!("ulimit {limit} && exec \"$0\" \"$@\"")).arg(program("shade-load"));
     let mut daemon = Daemon::start_by(command, &packed.dataset, &[]);
-    // Not let in, whatever the answer.
+    // The rank is not attached, whatever the error is.
     let options = Options { timeout: Duration::from_secs(1), ..Options::default() };
     let job = JobSpec { ring_bytes, ..spec(4, 1) };
     Session::connect(&packed.dataset, "default", 0, job, &options).unwrap_err();
@@ -45,7 +45,7 @@ fn of_the_length_of_a_saved_state() {
         Err(ClientError::Failed { text }) => assert!(text.contains("RLIMIT_FSIZE is 8 bytes"), "{text}"),
         other => panic!("{other:?}"),
     }
-    // The session goes on, and the daemon does.
+    // Session and daemon go on.
     assert!(stats(&session).is_object());
     assert!(daemon.is_alive());
 }

@@ -1,4 +1,4 @@
-//! A dataset may have more shards than a process may have files open: every record comes all the same.
+//! A dataset may have more shards than a process may open files: every record still comes.
 #![expect(clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 use std::ffi::OsStr;
@@ -7,7 +7,7 @@ use std::process::Command;
 use shade_client::{FLAG_SUBSTITUTED, JobSpec, OnError};
 use shade_tests::{Daemon, Packed, Source, attach, class_names, png, program, spec, stats, take_epoch};
 
-/// Files that the daemon may have open.
+/// Limit of the daemon's open files.
 const FILES_MAX: usize = 100;
 
 /// A dataset of more than twice as many shards, a record or two in each.

@@ -1,5 +1,6 @@
-//! The daemon on real NFS: kernels of both kinds boot as throw-away guests with NFS server and client, and the reader and
-//! the daemon run there (`nfs/README.md`). Where a guest cannot be had the test says why and passes.
+//! The daemon on real NFS: two kernels boot as throw-away guests with NFS server and client, and
+//! reader and daemon run in them (`nfs/README.md`). Where no guest can boot the test says why and
+//! passes.
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 use std::io::{BufRead, BufReader, Read, Write};
@@ -14,12 +15,12 @@ use shade_tests::{left_out, program};
 /// What a guest must have run, in this order.
 const SCENARIOS: [&str; 9] =
     ["bytes", "rpcs", "workers", "concurrency", "loss", "restart", "truncate", "replace", "unlink"];
-/// `run.sh`'s exit status where a guest cannot be had.
+/// `run.sh`'s exit status where no guest can boot.
 const NOT_HERE: i32 = 77;
 /// Lines of the guest's console that a failure shows.
 const CONSOLE_LINES: usize = 40;
 
-/// One guest at a time: they measure time, if only in round trips.
+/// One guest at a time, as they measure time in round trips.
 static MACHINE: Mutex<()> = Mutex::new(());
 
 #[test]
@@ -40,12 +41,12 @@ fn on_linux_6_12_with_nfs_4_2() {
 /// How a guest ended.
 struct Ended {
     status: ExitStatus,
-    /// The scenarios that it ran, in their order, and whether they passed.
+    /// The scenarios that it ran, in order, and whether each passed.
     ran: Vec<(String, bool)>,
     console: String,
 }
 
-/// Boots a guest and checks that it has run every scenario and that all have passed.
+/// Boots a guest and checks that it ran every scenario and that all passed.
 fn run(engine: &str, version: &str) {
     let _machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
     let name = format!("nfs {engine} {version}");
@@ -54,7 +55,7 @@ fn run(engine: &str, version: &str) {
         return left_out(&guest.console);
     }
     if guest.ran.is_empty() {
-        // That says nothing of what is tested: a kernel may fail to boot on an emulated machine.
+        // A kernel may fail to boot on an emulated machine. That is no result of the test.
         say(&format!(
             "{name}: it ended before it ran anything; booting once more. {}",
             end_of(&name, &guest)
@@ -65,7 +66,7 @@ fn run(engine: &str, version: &str) {
     assert!(guest.ran == wanted, "{:?}; {}; {}", guest.ran, guest.status, end_of(&name, &guest));
 }
 
-/// Runs all scenarios in a guest, and says how each ended as soon as it has.
+/// Runs all scenarios in a guest, and reports each as soon as it ends.
 fn boot(name: &str, engine: &str, version: &str) -> Ended {
     let started = Instant::now();
     let mut guest = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("nfs/run.sh"))
@@ -97,12 +98,12 @@ fn boot(name: &str, engine: &str, version: &str) -> Ended {
     Ended { status, ran, console }
 }
 
-/// Says it at once, and past the test harness, which keeps the output of tests that pass to itself.
+/// Writes past the test harness, which keeps the output of passing tests to itself.
 fn say(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
-/// The console's last lines; all of it is kept in a file.
+/// The console's last lines. All of it is kept in a file.
 fn end_of(name: &str, guest: &Ended) -> String {
     let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name.replace(' ', "-") + ".console");
     std::fs::write(&file, &guest.console).unwrap();

@@ -1,4 +1,4 @@
-//! Who leaves and comes again at once is served at once, with the same job or another.
+//! A rank that leaves and attaches again is served at once, with the same job or another.
 
 use shade_client::{Options, Session};
 use shade_tests::{Daemon, Packed, spec, take_epoch, try_attach};
@@ -8,7 +8,7 @@ fn a_loader_that_is_closed_makes_room_for_the_next_at_once() {
     let packed = Packed::mixed(5);
     let daemon = Daemon::start(&packed.dataset, &[]);
     for round in 0..100 {
-        // As one loader for training and then one for validation: the same rank, another batch size.
+        // A loader for training, then one for validation: the same rank, another batch size.
         let session = try_attach(&packed.dataset, 0, spec(4 + round % 2, 1))
             .unwrap_or_else(|error| panic!("round {round}: {error}"));
         if round % 3 == 0 {

@@ -1,4 +1,4 @@
-//! A panic on any thread of the daemon ends it with a reason that every trainer is told; nobody waits for a thread that is no more.
+//! A panic on any thread of the daemon ends it, and every trainer is told why.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ fn every_session_and_whoever_started_the_daemon_are_told() {
         cache: Capacity::Share(1.0),
         policy: Policy::Lookahead,
         lookahead: 1.0,
-        // Answers after a minute: trainers wait.
+        // It answers after a minute, so trainers wait.
         reads: ReadsConfig {
             engine: EngineChoice::Sim,
             io: IoMode::Auto,
@@ -32,7 +32,7 @@ fn every_session_and_whoever_started_the_daemon_are_told() {
         job: "default".to_owned(),
         linger: None,
     };
-    // The daemon's code, in this process: so that one of the process's threads can be made to panic.
+    // The daemon runs in this process, so that the test can make one of its threads panic.
     let daemon = std::thread::spawn(move || serve(&config, |_| {}));
     let sessions = [attach(&packed.dataset, 0, spec(8, 2)), attach(&packed.dataset, 1, spec(8, 2))];
     for session in &sessions {

@@ -1,4 +1,5 @@
-//! A daemon that trainers start by themselves: one for all ranks, gone after the last, never a zombie.
+//! The daemon that trainers start by themselves: one for all ranks, gone after the last, never a
+//! zombie.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::ffi::OsString;
@@ -24,7 +25,7 @@ fn options(dataset: &Path, linger: &str) -> Options {
     Options { launch, timeout: Duration::from_secs(60), ..Options::default() }
 }
 
-/// The same for a daemon with such a cache, which it is also asked for.
+/// The same with this cache, both as the daemon's argument and as the setting that is asked for.
 fn with_cache(dataset: &Path, linger: &str, cache: &str) -> Options {
     let mut options = options(dataset, linger);
     if let Some(launch) = &mut options.launch {
@@ -35,14 +36,14 @@ fn with_cache(dataset: &Path, linger: &str, cache: &str) -> Options {
     options
 }
 
-/// Ends a daemon that would linger on.
+/// Ends a daemon before its linger is over.
 fn end(pid: u32) {
     let pid = rustix::process::Pid::from_raw(pid.cast_signed()).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
     eventually("it has ended and was reaped", || children().is_empty());
 }
 
-/// Puts another dataset in the place of this one.
+/// Replaces the dataset by another.
 fn replace(packed: &Packed, other: &Packed) {
     std::fs::rename(&packed.dataset, packed.beside("before")).unwrap();
     std::fs::rename(&other.dataset, &packed.dataset).unwrap();
@@ -111,7 +112,7 @@ fn a_dataset_that_was_replaced_or_grew_gets_a_daemon_of_its_own() {
     let first = connect(&packed.dataset, 0, spec(4, 1), &options).unwrap();
     assert_eq!(first.samples() as usize, packed.len());
     drop(first);
-    // Within the linger of the first: it is asked, and gives way.
+    // The first daemon still lingers. It is asked to end and does.
     replace(&packed, &other);
     let second = connect(&packed.dataset, 0, spec(4, 1), &options).unwrap();
     assert_eq!(second.samples() as usize, other.len());
@@ -120,7 +121,7 @@ fn a_dataset_that_was_replaced_or_grew_gets_a_daemon_of_its_own() {
         other.len()
     );
     drop(second);
-    // Only files that the dataset does not have yet.
+    // Files that the dataset does not have yet.
     for source in &other.sources {
         std::fs::remove_file(more.images.join(&source.path)).unwrap();
     }
@@ -132,7 +133,7 @@ fn a_dataset_that_was_replaced_or_grew_gets_a_daemon_of_its_own() {
     assert!(third.samples() as usize > other.len(), "{}", third.samples());
     let grown = third.samples() as usize;
 
-    // With a rank attached there is nobody to give way: it is told what changed, and what to do.
+    // A daemon with an attached rank does not end. The error says what changed and what to do.
     let pid = third.daemon_pid();
     std::fs::rename(&packed.dataset, packed.beside("grown")).unwrap();
     std::fs::rename(packed.beside("before"), &packed.dataset).unwrap();
@@ -179,24 +180,24 @@ fn settings_are_what_was_asked_for_unless_others_use_the_daemon() {
     let cache = |session: &Session| session.settings().get("cache").unwrap().to_owned();
     let first = connect(&packed.dataset, 0, spec(4, 2), &small).unwrap();
     assert_eq!(cache(&first), "0");
-    // Of another rank that is there already it is told, and nothing else.
+    // Another rank uses the daemon: it is told the settings and gets no others.
     let second = connect(&packed.dataset, 1, spec(4, 2), &large).unwrap();
     assert_eq!(second.daemon_pid(), first.daemon_pid());
     assert_eq!(cache(&second), "0");
     let pid = first.daemon_pid();
     drop((first, second));
-    // Nobody is there any more: who asks for something else has it.
+    // No rank is left, so other settings get another daemon.
     let third = connect(&packed.dataset, 0, spec(4, 1), &large).unwrap();
     assert_ne!(third.daemon_pid(), pid);
     assert_eq!(cache(&third), "100%");
     let pid = third.daemon_pid();
     drop(third);
-    // The same in other words is the same.
+    // The same size in other words is the same setting.
     let bytes = with_cache(&packed.dataset, "1min", "1GiB");
     let fourth = connect(&packed.dataset, 0, spec(4, 1), &bytes).unwrap();
     assert_eq!((fourth.daemon_pid(), cache(&fourth).as_str()), (pid, "1GiB"));
     drop(fourth);
-    // How long it lingers can be had from the one that is there.
+    // The running daemon can change its linger.
     let short = with_cache(&packed.dataset, "100ms", "1GiB");
     let fifth = connect(&packed.dataset, 0, spec(4, 1), &short).unwrap();
     assert_eq!((fifth.daemon_pid(), fifth.settings().get("linger")), (pid, Some("100ms")));
@@ -210,7 +211,7 @@ fn its_death_is_told_with_its_last_words() {
     let packed = Packed::mixed(3);
     let session = connect(&packed.dataset, 0, spec(4, 1), &options(&packed.dataset, "1s")).unwrap();
     let pid = session.daemon_pid();
-    // Its log has a line of it.
+    // This leaves a line in its log.
     let peer = Peer::connect(&packed.dataset);
     assert!(peer.send(&[0xff; 10], None));
     while peer.receive().is_some() {}
@@ -232,12 +233,12 @@ fn its_failure_is_the_trainer_s_error() {
     let packed = Packed::mixed(3);
     let index = packed.dataset.join("dataset.shade");
     let mut bytes = std::fs::read(&index).unwrap();
-    // Behind the header, which the trainer reads itself.
+    // After the header, which the trainer reads itself.
     bytes[70] ^= 1;
     std::fs::write(&index, bytes).unwrap();
     let error = connect(&packed.dataset, 0, spec(4, 1), &options(&packed.dataset, "1s")).unwrap_err();
     let text = error.to_string();
-    // By the daemon on its output, or on its socket where the trainer had connected by then.
+    // From the daemon's output, or from its socket if the trainer had connected by then.
     assert!(matches!(error, ClientError::Launch { .. } | ClientError::Refused { .. }), "{text}");
     assert!(text.contains(&index.display().to_string()), "names the index: {text}");
     eventually("it was reaped", || children().is_empty());
@@ -275,7 +276,7 @@ fn its_failure_is_the_error_of_every_rank_that_waits_for_it() {
     }
 }
 
-/// Starts a daemon from a thread that has changed what processes inherit from it.
+/// Starts a daemon from a thread that first changes what processes inherit.
 fn started_by(packed: &Packed, change: impl FnOnce() + Send) -> Session {
     let options = options(&packed.dataset, "20s");
     std::thread::scope(|scope| {
@@ -291,7 +292,7 @@ fn pid_of(session: &Session) -> Pid {
     Pid::from_raw(session.daemon_pid().cast_signed()).unwrap()
 }
 
-/// The tests run on one CPU at least; on a machine with one there is nothing to bind.
+/// The first CPU that this process may use.
 fn first_cpu() -> CpuSet {
     let mut one = CpuSet::new();
     let all = sched_getaffinity(None).unwrap();
@@ -315,12 +316,12 @@ fn its_first_trainer_s_cpus_and_niceness_are_not_its_own() {
     let all = sched_getaffinity(None).unwrap();
     let session = started_by(&packed, || {
         sched_setaffinity(None, &first_cpu()).unwrap();
-        // Of this thread: Linux has a niceness for each.
+        // This is the thread's niceness, as Linux has one for each.
         setpriority_process(None, 5).unwrap();
     });
     let daemon = pid_of(&session);
     assert!(sched_getaffinity(Some(daemon)).unwrap() == all, "all CPUs that this process may use");
-    // To go back takes a privilege.
+    // Lowering the niceness takes a privilege.
     let expected = if rustix::process::geteuid().is_root() { 0 } else { 5 };
     assert_eq!(getpriority_process(Some(daemon)).unwrap(), expected);
     kill_process(daemon, Signal::TERM).unwrap();
@@ -350,7 +351,7 @@ fn who_only_knocks_does_not_keep_it_alive() {
     let packed = Packed::mixed(3);
     drop(connect(&packed.dataset, 0, spec(4, 1), &options(&packed.dataset, "1s")).unwrap());
     eventually("it ends after its linger", || {
-        // Ten times as often as it would have to be.
+        // Ten times per linger.
         drop(Peer::try_connect(&packed.dataset));
         std::thread::sleep(Duration::from_millis(100));
         children().is_empty()

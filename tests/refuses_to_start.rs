@@ -1,4 +1,5 @@
-//! What `shade-load serve` cannot serve it refuses at once: exit code 1, 2 or 3, and a text that says what to do.
+//! `shade-load serve` refuses what it cannot serve: exit code 1, 2 or 3, and a text that says what
+//! to do.
 #![expect(clippy::expect_used, reason = "a test fails by panicking")]
 
 use std::ffi::OsStr;
@@ -71,7 +72,7 @@ fn a_second_daemon_for_the_same_job_is_1_with_advice() {
 fn a_daemon_that_is_not_needed_learns_that_before_it_reads_the_index() {
     let packed = Packed::mixed(3);
     let first = Daemon::start(&packed.dataset, &[]);
-    // Replaced, as the first one looks at the old file. Whoever reads this one ends with 3.
+    // A new file, as the first daemon has the old one open. Reading this one would end with 3.
     let index = packed.dataset.join(INDEX_FILE);
     fs::remove_file(&index).unwrap();
     fs::write(&index, b"no index").unwrap();

@@ -1,15 +1,22 @@
-//! A run stopped in the middle of an epoch goes on in a new daemon as if it had not been stopped.
+//! A run that stopped in the middle of an epoch goes on in a new daemon as if it had not.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use shade_client::{ClientError, JobSpec, PlanSpec, Sampler, Session};
 use shade_tests::{Daemon, Packed, Taken, attach, copy, next, spec, take_rest};
 
-/// Batches of the stopped epoch that came before the stop.
+/// Batches of the stopped epoch before the stop.
 const BEFORE: u32 = 5;
 
 fn job() -> JobSpec {
     let plan = PlanSpec { sampler: Sampler::Pads, seed: 3, ..PlanSpec::default() };
     JobSpec { plan, ..spec(6, 1) }
+}
+
+/// Two ranks. A ring has room for three of an epoch's nine batches, so a rank stays in the epoch's
+/// middle until it takes the rest.
+fn two_ranks(packed: &Packed) -> [Session; 2] {
+    let job = JobSpec { world_size: 2, ring_bytes: 4096, ..job() };
+    [0, 1].map(|rank| attach(&packed.dataset, rank, job))
 }
 
 /// Reports losses that follow from the samples.
@@ -25,7 +32,7 @@ fn train_rest(session: &Session) -> Vec<Taken> {
     batches
 }
 
-/// What a trainer sees of a batch; hits and misses may differ, as a new daemon begins with an empty cache.
+/// A batch without hits and misses, which may differ as a new daemon has an empty cache.
 fn seen(batches: &[Taken]) -> Vec<Taken> {
     batches.iter().map(|batch| Taken { hits: 0, misses: 0, ..batch.clone() }).collect()
 }
@@ -50,7 +57,7 @@ fn the_rest_of_the_epoch_and_the_next_are_the_same() {
     drop(session);
     daemon.kill();
 
-    // Twice: a state can be loaded as often as one likes.
+    // Twice, as a state can be loaded again.
     for _ in 0..2 {
         let daemon = Daemon::start(&packed.dataset, &[&"--cache", &"10%"]);
         let session = attach(&packed.dataset, 0, job());
@@ -67,7 +74,7 @@ fn the_rest_of_the_epoch_and_the_next_are_the_same() {
 
 #[test]
 fn without_the_state_the_epoch_would_be_another() {
-    // The control of the test above: what it compares does differ when nothing is restored.
+    // The control of the test above: without a state, what it compares differs.
     let packed = Packed::mixed(33);
     let second_epoch = |reporting: bool| {
         let daemon = Daemon::start(&packed.dataset, &[]);
@@ -110,7 +117,7 @@ fn a_state_that_does_not_fit_is_refused_and_changes_nothing() {
         let refused = session.load_state(bad);
         assert!(matches!(refused, Err(ClientError::Failed { .. })), "{what}: {refused:?}");
     }
-    // The session goes on as if nothing had been tried.
+    // The refused states have changed nothing.
     session.start_epoch(0, 0).unwrap();
     assert!(seen(&take_rest(&session).unwrap()) == seen(&first));
     session.load_state(&state).unwrap();
@@ -121,9 +128,7 @@ fn a_state_that_does_not_fit_is_refused_and_changes_nothing() {
 fn a_rank_that_loads_another_state_than_the_others_is_an_error_of_all() {
     let packed = Packed::mixed(33);
     let daemon = Daemon::start(&packed.dataset, &[]);
-    // A ring of three batches of an epoch's nine: a rank is in the middle of it until it takes the rest.
-    let job = JobSpec { world_size: 2, ring_bytes: 4096, ..job() };
-    let [first, second] = [0, 1].map(|rank| attach(&packed.dataset, rank, job));
+    let [first, second] = two_ranks(&packed);
     let ranks = [&first, &second];
     let states = [0, 1].map(|epoch| {
         ranks.iter().for_each(|rank| rank.start_epoch(epoch, 0).unwrap());
@@ -140,11 +145,11 @@ fn a_rank_that_loads_another_state_than_the_others_is_an_error_of_all() {
         assert!(matches!(error, ClientError::Failed { .. }), "{text}");
         assert!(text.contains("rank 1 loads another state than ranks [0]"), "{text}");
     }
-    // With the same one all is well.
+    // With equal states both go on.
     ranks.iter().for_each(|rank| rank.load_state(&states[1]).unwrap());
     ranks.iter().for_each(|rank| rank.start_epoch(2, 0).unwrap());
     assert!(next(&first).unwrap().is_some() && next(&second).unwrap().is_some());
-    // One that loads in the middle of the others' epoch does not leave them waiting.
+    // A rank that loads a state in the middle of an epoch ends it for the others.
     first.load_state(&states[0]).unwrap();
     let mut rest = Vec::new();
     let told =
@@ -160,9 +165,7 @@ fn a_rank_that_loads_another_state_than_the_others_is_an_error_of_all() {
 fn all_ranks_go_back_in_the_middle_of_an_epoch() {
     let packed = Packed::mixed(33);
     let daemon = Daemon::start(&packed.dataset, &[]);
-    // A ring of three batches of an epoch's nine.
-    let job = JobSpec { world_size: 2, ring_bytes: 4096, ..job() };
-    let [first, second] = [0, 1].map(|rank| attach(&packed.dataset, rank, job));
+    let [first, second] = two_ranks(&packed);
     let ranks = [&first, &second];
     let start = |epoch, batch| ranks.iter().for_each(|rank| rank.start_epoch(epoch, batch).unwrap());
     let take = |rank: &Session, batches| {
@@ -176,7 +179,7 @@ fn all_ranks_go_back_in_the_middle_of_an_epoch() {
     ranks.iter().for_each(|rank| take(rank, 2));
     let state = first.save_state().unwrap();
     let rest = ranks.map(train_rest);
-    // Whether the second has heard of the first's return by then or not.
+    // Whether or not the second rank has learned by then that the first has loaded a state.
     for has_heard in [false, true] {
         start(2, 0);
         ranks.iter().for_each(|rank| take(rank, 3));

@@ -1,4 +1,4 @@
-//! Two ranks, one daemon, one cache: what one rank has read, no rank reads again.
+//! Two ranks, one daemon, one cache: a record that one rank has read is not read again.
 #![expect(clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 use serde_json::Value;

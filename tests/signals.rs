@@ -1,4 +1,4 @@
-//! SIGTERM and SIGINT stop the daemon in order: exit code 0, its socket file gone, its trainers told.
+//! SIGTERM and SIGINT stop the daemon: exit code 0, its socket file gone, its trainers told.
 
 use std::ffi::OsStr;
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use rustix::process::Signal;
 use shade_client::{ClientError, Next, Options, Session};
 use shade_tests::{Daemon, Packed, eventually, next, spec};
 
-/// "Within seconds": reads that do not come home are waited for two.
+/// "Within seconds". The daemon waits at most 2 s for reads in flight.
 const PROMISED: Duration = Duration::from_secs(10);
 
 #[test]

@@ -1,4 +1,5 @@
-//! The simulated store slows reads down as a distant one would and says that it is a simulation; engines name themselves.
+//! The simulated store slows reads down as a distant one would and says that it is a simulation.
+//! Engines report their names.
 
 use std::time::{Duration, Instant};
 
@@ -66,7 +67,7 @@ fn every_engine_delivers_and_says_which_it_is() {
     assert!(threads.starts_with("threads"), "{threads}");
     let buffered = engine_of(&[&"--engine", &"threads", &"--io", &"buffered"]);
     assert!(buffered.contains("buffered"), "{buffered}");
-    // Which one it is depends on the kernel and the container; that it says so does not.
+    // Which engine it is depends on kernel and container.
     let auto = engine_of(&[]);
     assert!(auto.starts_with("uring") || auto.starts_with("threads"), "{auto}");
 }

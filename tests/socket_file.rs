@@ -1,4 +1,5 @@
-//! `--socket PATH`: of many daemons at one path one serves, whatever a dead one left there, and what it leaves is nothing.
+//! `--socket PATH`: one of many daemons at a path serves, also where a dead one left its file, and
+//! removes its own at its end.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
@@ -12,9 +13,9 @@ use serde_json::Value;
 use shade_client::{Options, Session};
 use shade_tests::{Daemon, Packed, program, spec};
 
-/// As many as a machine has trainers.
+/// Daemons started at once, as by the trainers of a machine.
 const DAEMONS: usize = 6;
-/// One round was enough in eight of a hundred.
+/// Without the lock a round failed eight times in a hundred.
 const ROUNDS: usize = 8;
 
 /// A daemon started as a trainer does, and what it said.
@@ -44,7 +45,7 @@ fn of_many_at_a_stale_file_one_wins_and_the_others_say_so() {
     let packed = Packed::mixed(3);
     let socket = packed.beside("control.socket");
     for round in 0..ROUNDS {
-        // What a daemon leaves that is killed: nobody listens there any more.
+        // A killed daemon leaves such a file, where nobody listens.
         drop(UnixListener::bind(&socket).unwrap());
         let all = start_all(&packed.dataset, &socket);
         let is_ready = |started: &&Started| started.said.get("ready").is_some();
@@ -53,7 +54,7 @@ fn of_many_at_a_stale_file_one_wins_and_the_others_say_so() {
         assert_eq!(ready.len(), 1, "round {round}: {said:?}");
         let losers = said.iter().filter(|text| text.contains("address in use")).count();
         assert_eq!(losers, DAEMONS - 1, "round {round}: {said:?}");
-        // The losers left the winner's file alone.
+        // The losers have not removed the winner's file.
         let options = Options { socket: Some(socket.clone()), ..Options::default() };
         let session = Session::connect(&packed.dataset, "default", 0, spec(4, 1), &options).unwrap();
         assert_eq!(vec![session.daemon_pid()], ready);

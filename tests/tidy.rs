@@ -1,12 +1,14 @@
-//! The rules of ARCHITECTURE.md that Cargo cannot keep: first lines, where `unsafe` may stand, which
-//! files compute only, file lengths, banned names, threads.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+//! The rules of ARCHITECTURE.md that Cargo cannot keep: first lines, where `unsafe` may be, which
+//! files only compute, file lengths, banned names, threads.
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-/// Files with `unsafe` in them. A new one is a design decision: each needs a reason that no other file already has.
+use shade_tests::{code, production, root, sources};
+
+/// Files with `unsafe` in them. A new one is a design decision: it needs a reason that no file in
+/// the list already has.
 const UNSAFE: &[&str] = &[
     "formats/dataset/src/open.rs",
     "formats/shm/src/mapped.rs",
@@ -35,44 +37,6 @@ const PURE: &[&str] = &[
     "loader/simulate/src/trainer",
     "loader/simulate/src/world",
 ];
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
-}
-
-/// Source files below the root's crates, by path relative to the root.
-fn sources(extension: &str) -> Vec<(String, String)> {
-    let mut found = Vec::new();
-    let mut folders: Vec<PathBuf> =
-        ["formats", "images", "packer", "loader", "trainer-bridge", "tests", "benches", "demo"]
-            .map(|d| root().join(d))
-            .to_vec();
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
-            let path = entry.path();
-            let made = ["target", "__pycache__", ".venv"].iter().any(|name| path.ends_with(name));
-            if path.is_dir() && !made {
-                folders.push(path);
-            } else if path.extension().is_some_and(|e| e == extension) {
-                let name = path.strip_prefix(root()).unwrap().display().to_string();
-                found.push((name, fs::read_to_string(&path).unwrap()));
-            }
-        }
-    }
-    assert!(!found.is_empty(), "no .{extension} files below {}", root().display());
-    found.sort();
-    found
-}
-
-fn production(text: &str) -> &str {
-    let tests = ["\n#[cfg(test)]\nmod ", "\n#[cfg(test)]\npub(super) mod "];
-    tests.iter().filter_map(|start| text.find(start)).min().map_or(text, |end| &text[..end])
-}
-
-/// Without comment lines.
-fn code(text: &str) -> String {
-    text.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n")
-}
 
 #[test]
 fn every_source_file_says_first_what_it_is_for() {
@@ -128,8 +92,7 @@ fn the_pure_modules_have_no_clock_no_threads_and_no_files() {
     }
 }
 
-/// Where an arrow must not lead says Cargo.toml. Only that the core needs nothing but the layout
-/// would be lost in a list of many.
+/// The manifests hold all other arrows between crates. This one would be lost in a list of many.
 #[test]
 fn the_core_depends_on_the_layout_alone() {
     let manifest = fs::read_to_string(root().join("loader/core/Cargo.toml")).unwrap();
@@ -164,7 +127,8 @@ fn no_file_is_named_for_leftovers() {
     }
 }
 
-/// Names in quotes that a line of code gives to threads, as far as they are fixed: `shade-fill-` of `shade-fill-{number}`.
+/// Names in quotes that a line of code gives to threads, without their numbers: `shade-fill-` for
+/// `shade-fill-{number}`.
 fn thread_names(line: &str) -> impl Iterator<Item = &str> {
     let names_a_thread = line.contains(".name(") || line.contains("on_thread(");
     line.split('"')

@@ -1,17 +1,12 @@
-//! Trainers may lag, hold batches, give them back in any order, leave an epoch early, or start in its middle.
+//! Trainers may lag, hold batches, release them in any order, leave an epoch early, or start in its
+//! middle.
 
 use std::time::Duration;
 
 use shade_client::{ImageSpec, JobSpec, Next, Output};
 use shade_tests::{
-    Daemon, Packed, Taken, attach, copy, eventually, next, spec, stats, take_epoch, take_rest,
+    Daemon, Packed, Taken, attach, copy, eventually, next, sorted_ids, spec, stats, take_epoch, take_rest,
 };
-
-fn ids(batches: &[Taken]) -> Vec<u32> {
-    let mut ids: Vec<u32> = batches.iter().flat_map(|batch| batch.ids.clone()).collect();
-    ids.sort_unstable();
-    ids
-}
 
 #[test]
 fn a_rank_that_lags_costs_its_own_ring_only() {
@@ -28,7 +23,7 @@ fn a_rank_that_lags_costs_its_own_ring_only() {
         "all of it, though the other has taken nothing"
     );
     let its = take_rest(&slow).unwrap();
-    assert!(ids(&[mine, its].concat()).into_iter().eq(0..102));
+    assert!(sorted_ids(&[mine, its].concat()).into_iter().eq(0..102));
     drop(daemon);
 }
 
@@ -36,7 +31,7 @@ fn a_rank_that_lags_costs_its_own_ring_only() {
 fn batches_are_held_and_given_back_in_any_order() {
     let packed = Packed::mixed(33);
     let daemon = Daemon::start(&packed.dataset, &[&"--cache", &"20%"]);
-    // Room for the nine batches or so that the oldest one held may lie back, and less than an epoch takes.
+    // Room for some nine batches, the age of the oldest one held, and for less than an epoch.
     let session = attach(&packed.dataset, 0, JobSpec { ring_bytes: 256 << 10, ..spec(4, 1) });
     let mut held = Vec::new();
     for epoch in 0..4 {
@@ -47,7 +42,7 @@ fn batches_are_held_and_given_back_in_any_order() {
             taken.push(seen.clone());
             held.push((batch, seen));
             if held.len() == 5 {
-                // Another one stays each time, and the others go in another order.
+                // Keeps another batch each time and releases the others in another order.
                 held.rotate_left(1 + (epoch as usize + taken.len()) % 4);
                 held.truncate(1);
             }
@@ -59,7 +54,7 @@ fn batches_are_held_and_given_back_in_any_order() {
                 );
             }
         }
-        assert!(ids(&taken).into_iter().eq(0..102));
+        assert!(sorted_ids(&taken).into_iter().eq(0..102));
         for batch in &taken {
             for (id, record) in batch.ids.iter().zip(&batch.records) {
                 assert!(*record == packed.sources[*id as usize].bytes, "sample {id}");
@@ -74,7 +69,7 @@ fn whatever_is_kept_every_batch_comes() {
     let packed = Packed::mixed(33);
     let daemon = Daemon::start(&packed.dataset, &[]);
     for output in [Output::Raw, Output::Decoded(ImageSpec::cover(16, 16))] {
-        // Of 51 batches all, the first, or every tenth, until the end of three epochs; in the smallest ring.
+        // Keeps all 51 batches, the first, or every tenth for three epochs, in the smallest ring.
         for kept_every in [1, 51, 10] {
             let session = attach(&packed.dataset, 0, JobSpec { output, ring_bytes: 4096, ..spec(2, 1) });
             let mut kept = Vec::new();
@@ -88,7 +83,7 @@ fn whatever_is_kept_every_batch_comes() {
                     }
                     taken.push(seen);
                 }
-                assert!(ids(&taken).into_iter().eq(0..102), "one of {kept_every}, epoch {epoch}");
+                assert!(sorted_ids(&taken).into_iter().eq(0..102), "one of {kept_every}, epoch {epoch}");
             }
             for (batch, before) in &kept {
                 assert!(
@@ -110,14 +105,14 @@ fn an_epoch_left_early_is_forgotten_and_what_was_taken_of_it_stays() {
     let session = attach(&packed.dataset, 0, job);
     for epoch in 0..20 {
         session.start_epoch(epoch, 0).unwrap();
-        // At another moment each time: before the first batch, or in the middle of one.
+        // At another moment each time, also before the first batch.
         for _ in 0..epoch % 4 {
             drop(next(&session).unwrap());
         }
     }
     let batches = take_epoch(&session, 20).unwrap();
     assert!(batches.iter().all(|batch| batch.epoch == 20));
-    assert!(ids(&batches).into_iter().eq(0..102));
+    assert!(sorted_ids(&batches).into_iter().eq(0..102));
     drop(daemon);
 }
 
@@ -128,7 +123,7 @@ fn a_batch_kept_from_an_epoch_left_early_does_not_stop_the_next() {
     // Eight batches of 4.
     let session = attach(&packed.dataset, 0, JobSpec { ring_bytes: 32 << 10, ..spec(4, 1) });
     session.start_epoch(0, 0).unwrap();
-    // As Python's loop variable does after a `break`, until the next loop has its first batch.
+    // Python's loop variable keeps a batch like this after `break`.
     let kept = next(&session).unwrap().unwrap();
     let before = copy(&kept);
     // Meanwhile the daemon fills the ring.
@@ -139,7 +134,7 @@ fn a_batch_kept_from_an_epoch_left_early_does_not_stop_the_next() {
     assert!(copy(&kept) == before);
     drop(kept);
     let rest = take_rest(&session).unwrap();
-    assert!(ids(&[vec![first], rest].concat()).into_iter().eq(0..102));
+    assert!(sorted_ids(&[vec![first], rest].concat()).into_iter().eq(0..102));
     drop(daemon);
 }
 

@@ -1,1 +1,1 @@
-"""What policies, orders and presets hit, and how long training waits: README.md of benches/ says how."""
+"""Hit ratios of policies, orders and presets, and stall, simulated. See benches/README.md."""

@@ -1,4 +1,4 @@
-"""`python -m benches.hit_ratio --program PATH --out FOLDER`: what hits, what training waits for, and a report of it.
+"""`python -m benches.hit_ratio --program PATH --out FOLDER`: hit ratios, stall, and a report.
 
 Everything is simulated by `shade-load simulate`; `make bench-hit-ratio` builds it and runs this."""
 

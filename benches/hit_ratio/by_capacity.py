@@ -8,7 +8,8 @@ from benches.hit_ratio.results import Command, Results, Row, Scale
 CAPACITIES = ("5%", "10%", "20%", "30%", "50%", "75%")
 POLICIES = ("lru", "fifo", "lfu", "arc", "static", "topc", "app", "icache", "quiver", "lookahead")
 DRAW_AHEAD = "lookahead --draw-ahead"
-# Those that may deliver another sample than the plan's: their trace is not that of the others, and not `min`'s.
+# These may deliver other samples than the plan's, so their trace is not that of the others or
+# `min`.
 SUBSTITUTING = ("icache", "quiver")
 PERMUTATIONS, UNIFORM_DRAWS, PADS = "permutations", "uniform draws", "PADS rep 1"
 REPLICATED = ("PADS rep 1.5", "PADS rep 2", "PADS rep 3")
@@ -34,7 +35,7 @@ anyway, rep does nothing: all tables of PADS have the same row at 75 %.
 
 
 def commands(scale: Scale) -> list[Command]:
-    """One call a trace and capacity, and one for plans drawn an epoch early."""
+    """One call per trace and capacity, and one for plans drawn an epoch early."""
     made = []
     for trace, words in TRACES.items():
         # Replicated plans depend on what is cached: the program refuses `min` there.
@@ -42,7 +43,7 @@ def commands(scale: Scale) -> list[Command]:
         for cache in CAPACITIES:
             policies = ("--policy", ",".join(POLICIES + known), "--cache", cache)
             made.append(Command(trace, scale.words(*words, *policies)))
-        # On permutations it brings no hit.
+        # On permutations it adds no hit.
         if trace != PERMUTATIONS:
             policies = ("--policy", ",".join(("lookahead", *known)), "--cache", ",".join(CAPACITIES))
             made.append(Command(ahead(trace), scale.words(*words, "--draw-ahead", *policies)))
@@ -67,7 +68,7 @@ def section(results: Results, out: Path) -> list[str]:
 
 
 def series(results: Results, trace: str) -> dict[str, list[Row]]:
-    """What each policy has by capacity, the one that knows the future last."""
+    """Each policy's hit ratio by capacity. MIN, which knows the future, comes last."""
     of_plan = {policy: _by_capacity(results, trace, policy) for policy in POLICIES}
     if ahead(trace) in results.by_label:
         of_plan[DRAW_AHEAD] = _by_capacity(results, ahead(trace), "lookahead")

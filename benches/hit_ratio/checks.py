@@ -1,17 +1,17 @@
-"""What must be true of any simulation: a violation is a bug of the program, and the report begins with it."""
+"""Checks that hold for every correct simulation. The report begins with their violations."""
 
 from benches.hit_ratio import by_capacity, stall
 from benches.hit_ratio.results import Results, Row
 
-# In points; seeds and rounding of means are below it.
+# In points. Seeds and rounded means differ by less.
 POINTS = 0.05
 CLOSED_FORM_POINTS = 0.3
-# Means of counts are rounded one by one.
+# Each mean of counts is rounded.
 ROUNDED = 2
 
 
 def violations(results: Results) -> list[str]:
-    """What is wrong, in words; nothing if all is well."""
+    """The violations, in words. Empty if there is none."""
     found = []
     for label, rows in results.by_label.items():
         best = {row["cache"]: row for row in rows if row["policy"] == "min"}
@@ -36,13 +36,14 @@ def _of_counts(row: Row) -> list[str]:
 
 
 def _are_its_reads(reads: float, row: Row) -> bool:
-    """Whether so many records are what the row had to read: what was prefetched last may be used after its end."""
+    """Whether the row reads this many records. The last prefetched ones may be used after its end."""
     needed = row["misses"] + row["prefetched"]
     return -ROUNDED <= reads - needed <= ROUNDED + row["capacity_share"] * row["accesses"]
 
 
 def _of_trace(row: Row, best: Row | None) -> list[str]:
-    # Those that deliver other samples than the plan's, or have epochs of other lengths, are on other axes.
+    # Presets that deliver other samples than the plan's, or epochs of other lengths, cannot be
+    # compared.
     if row["policy"] in (*by_capacity.SUBSTITUTING, "ilfu"):
         return []
     wrong = []

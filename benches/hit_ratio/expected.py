@@ -1,4 +1,4 @@
-"""Study 6: closed forms and an independent simulation beside what is measured."""
+"""Study 6: closed forms and an independent simulation beside measured values."""
 
 import dataclasses
 import math
@@ -44,18 +44,18 @@ class Expected:
     percent: float
     tolerance: float = SIMULATION
     at_least: bool = False
-    # Why it may lie outside.
+    # Why it may be outside the tolerance.
     why: str = ""
 
     def holds(self, measured_percent: float) -> bool:
         """Whether this is within the tolerance."""
-        # What is printed decides: no difference of a thousandth of a point.
+        # Compares the printed digits.
         difference = round(measured_percent - self.percent, 2)
         return (self.at_least and difference >= 0) or abs(difference) <= self.tolerance
 
 
 def commands(scale: Scale) -> list[Command]:
-    """What the numbers below need. `--cover 0` is what the reference has."""
+    """Rows for the numbers below. The reference has `--cover 0`."""
     pads = ("--sampler", "pads", "--cover", "0")
     ahead = (*pads, "--draw-ahead", "--policy", "lookahead", "--cache", "10%,20%")
     small = scale.words(samples=scale.samples_of_the_papers, skip_epochs=1)

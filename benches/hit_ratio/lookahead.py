@@ -1,4 +1,4 @@
-"""Study 3: how far `lookahead` has to see, in which order, beside MIN and the bound of one-epoch plans."""
+"""Study 3: range of `lookahead` by order, beside MIN and the bound of one-epoch plans."""
 
 from pathlib import Path
 
@@ -43,7 +43,7 @@ def commands(scale: Scale) -> list[Command]:
 
 
 def bound(row: Row) -> float:
-    """What no cache exceeds: in an epoch it hits the repeats, and of the rest what it began with."""
+    """The bound of every cache: it hits an epoch's repeats and the samples that it began with."""
     return 1 - row["distinct_share"] + row["capacity_share"]
 
 

@@ -8,26 +8,26 @@ from matplotlib import pyplot
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-# No display is needed, and the ids in the file are the same each time.
+# Without a display, and with the same ids in the file each time.
 pyplot.switch_backend("svg")
 pyplot.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "shade", "font.size": 9, "lines.linewidth": 1.2})
 
 INCH_WIDE, INCH_HIGH = 3.4, 2.8
 COLOURS = (*pyplot.get_cmap("tab10").colors, "#000080", "#556b2f")
 DASHES = ("-", (0, (5, 1.5)), (0, (1.5, 1)))
-# Black and broken is what cannot be had, or not be beaten.
+# Black and dashed: bounds and MIN.
 BOUND = {"color": "black", "linestyle": "--", "linewidth": 1.0}
 
 
 def style(nth: int) -> dict[str, object]:
-    """What the line of the nth name looks like. Without markers: they are most of a file's bytes."""
+    """Style of the nth line. It has no markers, which would be most of a file's bytes."""
     return {"color": COLOURS[nth % len(COLOURS)], "linestyle": DASHES[nth % len(DASHES)]}
 
 
 def panels(
     titles: Sequence[str], columns: int, inch_high: float = INCH_HIGH, same_y: bool = False
 ) -> tuple[Figure, list[Axes]]:
-    """A figure of one panel a title."""
+    """A figure with a panel for each title."""
     rows = -(-len(titles) // columns)
     size = (INCH_WIDE * columns + 2, inch_high * rows)
     figure, grid = pyplot.subplots(rows, columns, figsize=size, squeeze=False, sharey=same_y, layout="constrained")
@@ -46,6 +46,6 @@ def save(figure: Figure, axes: Sequence[Axes], file: Path) -> None:
     figure.legend(lines.values(), lines.keys(), loc="outside right upper", fontsize=8)
     figure.savefig(file, metadata={"Date": None, "Creator": None})
     pyplot.close(figure)
-    # Hundredths of a point are seen by nobody; matplotlib writes millionths, and spaces at the ends of lines.
+    # Rounds to tenths of a point. matplotlib writes millionths, and spaces at the ends of lines.
     text = re.sub(r"-?\d+\.\d{3,}", lambda number: f"{float(number[0]):.2f}".rstrip("0").rstrip("."), file.read_text())
     file.write_text("\n".join(line.rstrip() for line in text.splitlines()) + "\n")

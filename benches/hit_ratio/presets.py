@@ -36,14 +36,14 @@ epoch, 1 as a shuffle, 0 as in storage; the least of all capacities.
 
 
 def commands(scale: Scale) -> list[Command]:
-    """One call a capacity. Sizes are there for the bytes read."""
+    """One call per capacity. Samples have sizes, for the bytes read."""
     words = ("--sizes", f"fixed:{BYTES // 1000}KB", "--preset", ",".join(NAMES))
     return [Command(LABEL, scale.words(*words, "--cache", cache)) for cache in CAPACITIES]
 
 
 @dataclasses.dataclass(frozen=True)
 class Counted:
-    """What the rows count."""
+    """The rows' counts."""
 
     epochs: int
     samples: int
@@ -51,12 +51,12 @@ class Counted:
 
     @classmethod
     def of(cls, results: Results) -> "Counted":
-        """All calls of this study have it in common."""
+        """The counts that all runs of this study share."""
         run = next(run for run in results.runs.values() if run["label"] == LABEL)
         return cls(run["epochs"] - run["skipped_epochs"], run["samples"], run["bytes"])
 
     def accesses(self, row: Row) -> float:
-        """Of an epoch, over the samples."""
+        """Accesses of an epoch, over the samples."""
         return row["accesses"] / self.epochs / self.samples
 
     def read(self, row: Row) -> float:
@@ -65,7 +65,7 @@ class Counted:
 
 
 def section(results: Results, out: Path) -> list[str]:
-    """Hits, bytes and, out of study 4, stall."""
+    """Hits, bytes, and stall from study 4."""
     _plot(results, out / "presets.svg")
     by_name = {name: [results.row(LABEL, name, cache) for cache in CAPACITIES] for name in NAMES}
     counted = Counted.of(results)

@@ -55,7 +55,7 @@ def commands(scale: Scale) -> list[Command]:
 
 
 class Baselines:
-    """What the paper's ratio can be held against, at one capacity."""
+    """The ratios that the paper's may mean, at one capacity."""
 
     def __init__(self, results: Results, cache: str) -> None:
         self.permutations = results.row(ON_PERMUTATIONS, "lru", cache)
@@ -68,13 +68,13 @@ def ratio(row: Row, baseline: Row) -> float:
 
 
 def ratio_ci95(row: Row, baseline: Row) -> float:
-    """Half of the 95 % interval of that ratio, if both vary on their own."""
+    """Half of the 95 % interval of that ratio, if both vary independently."""
     parts = (each["hit_ratio_ci95"] / each["hit_ratio"] for each in (row, baseline))
     return ratio(row, baseline) * math.hypot(*parts)
 
 
 def best(results: Results, guard: str, rep: str) -> tuple[str, Row, float, float]:
-    """Where APP's ratio over LRU on uniform draws is greatest: the capacity, the row, the ratio and its interval."""
+    """The greatest ratio of APP over LRU on uniform draws: capacity, row, ratio and interval."""
     found = []
     for cache in CAPACITIES:
         row, baseline = results.row(label(guard, "hits_first", rep), "app", cache), Baselines(results, cache)

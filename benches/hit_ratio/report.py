@@ -1,4 +1,4 @@
-"""report.md: what came out in short, the six studies, and what follows. Sentences are of the full run's outcome."""
+"""report.md: summary, the six studies, conclusions. Its sentences are about the full run."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Runs of `shade-load simulate` and the one file that keeps them: an interrupted evaluation goes on where it was."""
+"""Runs `shade-load simulate` and keeps the results in a file, so an interrupted run goes on."""
 
 import dataclasses
 import hashlib
@@ -13,19 +13,19 @@ from pathlib import Path
 from typing import Any
 
 Row = dict[str, Any]
-# Far more than any of them takes.
+# Far more than any call takes.
 SECONDS_MAX = 3600
 # Digits after the point: seeds differ from the fourth on.
 DIGITS = 6
 
 
 class NotSimulated(Exception):
-    """The program refused or failed, and what it said."""
+    """The program refused or failed. Has its message."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Command:
-    """One call of the program. `label` is what reports look its rows up by."""
+    """One call of the program. Reports find its rows by `label`."""
 
     label: str
     arguments: tuple[str, ...]
@@ -59,7 +59,7 @@ class Results:
 
     def __init__(self, file: Path, program: Path, about: dict[str, Any]) -> None:
         self.file, self.program = file, program
-        # A result is one of this very program: another build begins anew.
+        # Results belong to one build of the program. Another build begins anew.
         digest = hashlib.sha256(program.read_bytes()).hexdigest()
         self.about = {**about, "program_sha256": digest}
         self.runs: dict[str, dict[str, Any]] = {}
@@ -71,7 +71,7 @@ class Results:
         self.by_label: dict[str, list[Row]] = {}
 
     def simulate(self, commands: Iterable[Command], jobs: int) -> None:
-        """Runs what is not in the file yet, `jobs` at a time, and keeps each as soon as it is there."""
+        """Runs calls that are not in the file yet, `jobs` at a time, and keeps each result at once."""
         commands = list(commands)
         missing = {str(command): command for command in commands if str(command) not in self.runs}
         pool = ThreadPoolExecutor(jobs)
@@ -83,9 +83,10 @@ class Results:
                 self._write()
                 print(f"{number} of {len(running)}: {told['command']}", file=sys.stderr)
         finally:
-            # After a failure or Ctrl-C only what has begun is waited for.
+            # After a failure or Ctrl-C it waits only for calls that have begun.
             pool.shutdown(cancel_futures=True)
-        # In the commands' order, without those of former evaluations: files of two runs can be compared.
+        # In the commands' order and without older results, so that files of two runs can be
+        # compared.
         self.runs = {str(command): self.runs[str(command)] for command in commands}
         self._write()
         for command in commands:
@@ -113,7 +114,7 @@ class Results:
         return {"label": command.label, "command": str(command), **told, "rows": rows}
 
     def _write(self) -> None:
-        """One row a line. The file is whole at every moment."""
+        """Writes one row per line. The file is whole at every moment."""
         head = json.dumps(self.about, indent=2)[:-2]
         runs = []
         for run in self.runs.values():

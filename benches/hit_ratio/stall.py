@@ -1,11 +1,11 @@
-"""Study 4: how long training waits for a store slower than the trainer, beside what its misses cost at least."""
+"""Study 4: stall with a store slower than the trainer, beside the least that misses cost."""
 
 from pathlib import Path
 
 from benches.hit_ratio import plots, tables
 from benches.hit_ratio.results import Command, Results, Row, Scale
 
-# Samples a second that the store can serve, over those that the trainer computes.
+# The store's samples a second, over the trainer's.
 RATIOS = ("0.3", "0.4", "0.5")
 CACHE = "20%"
 BYTES = 110_000
@@ -48,12 +48,12 @@ def label(variant: str, ratio: str) -> str:
 
 
 def ahead(variant: str) -> str:
-    """What the variant is called with plans drawn an epoch early."""
+    """The variant's name with plans drawn an epoch early."""
     return f"{variant}, draw-ahead"
 
 
 def store(ratio: str) -> tuple[str, ...]:
-    """A store of which this ratio is true, and sizes for it."""
+    """Options for a store with this ratio, and for the sizes."""
     bandwidth = round(float(ratio) * BYTES * SAMPLES_PER_SECOND / 1e6)
     model = f"latency=2ms,bandwidth={bandwidth}MB,depth=64"
     return ("--sizes", f"fixed:{BYTES // 1000}KB", "--store", model, "--compute", "1ms/sample")
@@ -77,22 +77,22 @@ def commands(scale: Scale) -> list[Command]:
 
 
 def reads(row: Row) -> float:
-    """The share of accesses that are read for, in time or ahead of it."""
+    """Share of the accesses that cause reads, on time or ahead."""
     return (row["misses"] + row["prefetched"]) / row["accesses"]
 
 
 def bound(row: Row, ratio: str) -> float:
-    """What training waits at least, over its compute, if the store has to serve this row's reads."""
+    """The least stall over compute, if the store serves this row's reads."""
     return max(0.0, reads(row) / float(ratio) - 1)
 
 
 def above(row: Row, ratio: str) -> float:
-    """What it waits beyond that, over its compute."""
+    """Stall beyond that, over compute."""
     return row["stall_share"] - bound(row, ratio)
 
 
 def of_variants(results: Results, ratio: str) -> dict[str, Row]:
-    """All rows but the presets', by what they are called."""
+    """All rows except the presets', by name."""
     names = [*ON_PERMUTATIONS, *(name for variant in VARIANTS for name in (variant, ahead(variant)))]
     return {name: results.rows(label(name, ratio))[0] for name in names}
 
@@ -102,7 +102,7 @@ def of_presets(results: Results, ratio: str) -> dict[str, Row]:
 
 
 def lines_of(rows: dict[str, Row], ratio: str) -> list[list[str]]:
-    """What `HEAD` says of each row."""
+    """The columns of `HEAD` for each row."""
     lines = []
     for name, row in rows.items():
         shares = (reads(row), row["stall_share"], row["stall_share_ci95"], bound(row, ratio), above(row, ratio))
@@ -129,7 +129,7 @@ def section(results: Results, out: Path) -> list[str]:
 
 def _plot(results: Results, file: Path) -> None:
     figure, axes = plots.panels([f"ρ = {ratio}" for ratio in RATIOS], columns=3, inch_high=4.2, same_y=True)
-    # The first on top. A variant's two bars touch.
+    # The first is on top. A variant's two bars touch.
     middles = [-nth for nth in range(len(VARIANTS))]
     for panel, ratio in zip(axes, RATIOS, strict=True):
         rows = of_variants(results, ratio)

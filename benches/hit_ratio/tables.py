@@ -1,4 +1,4 @@
-"""Markdown tables, and what has to stand beside every hit ratio."""
+"""Markdown tables, and the columns that belong beside every hit ratio."""
 
 import textwrap
 from collections.abc import Iterable, Sequence
@@ -6,19 +6,19 @@ from collections.abc import Iterable, Sequence
 from benches.hit_ratio.results import Row
 
 WIDTH = 120
-# What `evidence` tells.
+# The columns of `evidence`.
 EVIDENCE = ("D/N %", "seen %", "largest repeat")
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """A table and the empty line behind it. Columns but the first are numbers."""
+    """A table and an empty line. All columns except the first are numbers."""
     line = "| " + " | ".join(head) + " |"
     rule = "|---|" + "---:|" * (len(head) - 1)
     return [line, rule, *("| " + " | ".join(row) + " |" for row in rows), ""]
 
 
 def prose(text: str) -> list[str]:
-    """Paragraphs and lists wrapped anew, as numbers have been put in, and the empty line behind them."""
+    """Wraps paragraphs and lists anew after numbers were put in. Adds an empty line."""
     lines: list[str] = []
     for block in text.strip().split("\n\n"):
         if not block.startswith(("#", "|", "!")):
@@ -29,7 +29,7 @@ def prose(text: str) -> list[str]:
 
 
 def percent(share: float, digits: int = 1) -> str:
-    """A share in per cent. Nothing less than nothing is written without its sign."""
+    """A share in per cent. A negative value that rounds to zero has no sign."""
     text = f"{100 * share:.{digits}f}"
     return text.removeprefix("-") if float(text) == 0 else text
 
@@ -39,7 +39,7 @@ def hits(row: Row) -> str:
 
 
 def evidence(rows: Sequence[Row]) -> tuple[str, ...]:
-    """D/N, share ever seen and largest repeat of these rows; from least to greatest where they differ."""
+    """D/N, share ever seen and largest repeat of these rows: from least to greatest."""
     return (
         _span([percent(row["distinct_share"]) for row in rows]),
         _span([percent(row["ever_seen_share"]) for row in rows]),
@@ -48,7 +48,7 @@ def evidence(rows: Sequence[Row]) -> tuple[str, ...]:
 
 
 def widest(rows: Iterable[Row], of: str = "hit_ratio_ci95") -> str:
-    """How far off the means of these rows are at most."""
+    """The largest error of these rows' means."""
     points = max(100 * row[of] for row in rows)
     return f"95 % intervals of the means are within ±{points:.2f} points."
 
@@ -56,7 +56,7 @@ def widest(rows: Iterable[Row], of: str = "hit_ratio_ci95") -> str:
 def _wrapped(point: str, bullet: bool) -> str:
     text = " ".join(point.removeprefix("- ").split())
     before = ("- ", "  ") if bullet else ("", "")
-    # No word of a command is parted at its hyphens.
+    # Words of a command are not split at hyphens.
     return textwrap.fill(text, WIDTH, initial_indent=before[0], subsequent_indent=before[1], break_on_hyphens=False)
 
 

@@ -1,10 +1,10 @@
-"""What the report says in words: what is good, what is bad, which default follows, and what is not measured."""
+"""The report's conclusions: good, bad, the default, and what was not measured."""
 
 from benches.hit_ratio import by_capacity, lookahead, published, stall, tables
 from benches.hit_ratio.results import Results, Row
 from benches.hit_ratio.tables import hits, percent
 
-# Points of compute that the last row of study 4 may be above its bound.
+# Points of compute by which the last row of study 4 may exceed its bound.
 BOUND_POINTS = 1.0
 
 IN_SHORT = """\
@@ -88,13 +88,13 @@ has both. Longer trainings than 12 epochs. SHADE's adaptive rep, which follows a
 
 
 def in_short(results: Results) -> list[str]:
-    """What is good and what is bad, with this run's numbers."""
+    """Good and bad, with this run's numbers."""
     facts = {**_of_capacity(results), **_of_lookahead(results), **_of_stall(results), **_of_published(results)}
     return tables.prose(IN_SHORT.format(**facts))
 
 
 def what_follows(results: Results) -> list[str]:
-    """The default, what trades what, and what is open."""
+    """The default, trade-offs, and open questions."""
     facts = {**_of_capacity(results), **_of_lookahead(results), **_of_stall(results)}
     return tables.prose(WHAT_FOLLOWS.format(**facts))
 

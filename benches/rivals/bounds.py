@@ -26,14 +26,14 @@ from benches.rivals.systems import shade_pack
 from benches.rivals.with_cpu_time import cpu_seconds
 
 COPIERS = 2
-# Each copier uses so many batches again and again. shade's ring has room for eight in all.
+# Batches that each copier uses again and again. shade's ring has room for eight in all.
 BATCHES = 4
 # An epoch of copies takes a tenth of a second.
 EPOCHS = 10
 # fio's reads in flight, as many as shade has, and the unit of its block size.
 DEPTH = 32
 ALIGNED_BYTES = 4096
-# Does a copier's share of one of the epochs, by number.
+# Does a copier's share of the epoch with this number.
 Share = Callable[[int], None]
 
 
@@ -154,7 +154,7 @@ def touch(root: Path) -> dict[str, Any]:
 
 def bare(root: Path, workers: int, kind_name: str) -> dict[str, Any]:
     """Decodes all files from memory on so many threads: no crop, no resizing, no batch."""
-    # Here: no other bound needs its libraries.
+    # Imported here, as no other bound needs its libraries.
     from benches.rivals import fast_decoder
 
     kind = KINDS[kind_name]

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 # Samples of a batch, in every comparison.
 BATCH = 256
 
-# Of torchvision's RandomResizedCrop: the crop's share of the image, its width over its height, and
-# how often it tries.
+# Parameters of torchvision's RandomResizedCrop: the crop's share of the image, its width over its
+# height, and its tries.
 SCALE = (0.08, 1.0)
 RATIO = (3 / 4, 4 / 3)
 TRIES = 10

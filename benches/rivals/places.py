@@ -11,7 +11,7 @@ from typing import Any
 
 from benches.rivals.rounds import LeftOut, run_json
 
-# Makes a command, given where the folder is to be found.
+# Makes a command from the folder's path.
 Command = Callable[[Path], list[Any]]
 DROP_CACHES = Path("/proc/sys/vm/drop_caches")
 MEMORY_FILE_SYSTEMS = ("tmpfs", "ramfs")
@@ -81,8 +81,8 @@ class Store:
     def _run(self, root: Path, command: Command, seconds_max: float) -> dict[str, Any]:
         mount, counted = root.with_name("mount"), root.with_name("operations.json")
         mount.mkdir(exist_ok=True)
-        # In a mount namespace of its own: nobody else sees the mount, and it goes with the last
-        # process in it.
+        # In a mount namespace of its own: nobody else sees the mount, and it ends with the last
+        # process.
         words: list[Any] = ["unshare", "--mount"]
         words += [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
         words += [self.programs / "shade-slow-store", "--delay-us", str(DELAY_US), *self.options]

@@ -58,7 +58,7 @@ class Run:
     seconds: float
     steady_per_second: float
     cpu_seconds: float
-    # Of the process's first epoch; none where nothing is delivered.
+    # For the process's first epoch. None where nothing is delivered.
     first_batch_seconds: float | None = None
     # Sent to a store; 0 where there is none.
     operations: int = 0

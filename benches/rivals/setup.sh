@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Makes benches/rivals/.venv with every rival that installs here. One that does not is named and left out: the
-# bench says so again and goes on without it. PyTorch is the one in the project's .venv (VENV), not a second copy.
+# Makes benches/rivals/.venv with every rival that installs here. One that does not is named and
+# left out, and the bench goes on without it. PyTorch is that of the project's .venv (VENV).
 set -euo pipefail
 
 here="$(cd "$(dirname "$0")" && pwd)"
 project="${VENV:-$here/../../.venv}"
 venv="$here/.venv"
 minutes_max=10 # for one rival, its download and its build included
-# FFRecord is on no package index. FFRECORD: another place that pip takes, such as git+file:///a/clone.
+# FFRecord is on no package index. FFRECORD: another URL for pip, such as git+file:///a/clone.
 ffrecord="${FFRECORD:-git+https://github.com/HFAiLab/ffrecord@3f6380ca316da4d846d2a1b04a5d00eb401ec2d6}"
 
 pip_install() { # pip_install ARGUMENT...

@@ -49,7 +49,7 @@ def main() -> int:
 def _epochs(row: table.Row, root: Path, workers: int) -> Epochs:
     decoders: list[Callable[..., Any]] = []
     if row.fast:
-        # Here: not every machine with a GPU has its libraries.
+        # Imported here, as not every machine with a GPU has its libraries.
         from benches.rivals import fast_decoder
 
         decoders = [partial(fast_decoder.decode, kind=KINDS["photos"])]
@@ -92,7 +92,7 @@ def random_batch() -> Batch:
 
 
 def run(every: Epochs, model: Model, epochs: int, batches: int) -> dict[str, Any]:
-    """Trains so many epochs. Returns the seconds of each until its first batch, and until the
+    """Trains `epochs` epochs. Returns the seconds of each until its first batch, and until the
     device is done."""
     timed = []
     started = time.perf_counter()

@@ -8,20 +8,20 @@ use shade_core::plan::{Known, Lookahead, in_sight};
 use shade_formats::SampleId;
 use shade_formats::control::Policy;
 
-use crate::Result;
 use crate::cpu_time::timed;
 use crate::figure::{Figure, Unit};
+use crate::result::Result;
 use crate::training::{Epoch, epochs};
 
-/// About as many as ImageNet has.
+/// About ImageNet's number.
 const SAMPLES: u32 = 1_300_000;
-/// A fifth of them; each takes 1.
+/// A fifth of the samples. Each has size 1.
 const CAPACITY: u64 = 260_000;
-/// The permutation and one epoch behind it, which fill the cache.
+/// The first two epochs, which fill the cache.
 const WARM_UP: u32 = 2;
 const RUNS: u32 = 3;
 
-/// The policies, with what an access may cost, ns.
+/// The policies, with their budgets for an access in ns.
 const POLICIES: [(Policy, &str, Option<f64>); 8] = [
     (Policy::Lru, "lru", Some(200.0)),
     (Policy::Fifo, "fifo", None),
@@ -33,7 +33,7 @@ const POLICIES: [(Policy, &str, Option<f64>); 8] = [
     (Policy::Static, "static", None),
 ];
 
-/// A row for each policy, and one for what lookahead does at an epoch's start.
+/// A row for each policy, and one for the start of an epoch under lookahead.
 pub(crate) fn run() -> Result<Vec<Figure>> {
     let epochs = epochs(SAMPLES, WARM_UP + RUNS)?;
     let mut rows: Vec<(Cached, Vec<Timing>)> =
@@ -64,14 +64,14 @@ pub(crate) fn run() -> Result<Vec<Figure>> {
     Ok(figures)
 }
 
-/// What one epoch took.
+/// Times of one epoch.
 struct Timing {
-    /// Finding out when each sample is used next, and telling the cache.
+    /// For finding each sample's next use and telling the cache.
     start: Duration,
     accesses: Duration,
 }
 
-/// A cache, and the scores by which it ranks.
+/// A cache and its scores.
 struct Cached {
     policy: Policy,
     cache: Cache<()>,
@@ -85,7 +85,7 @@ impl Cached {
         Self { policy, cache, importance, evicted: Vec::new() }
     }
 
-    /// Serves an epoch. New scores come in between the batches, as in a training, and are not in the time.
+    /// Serves an epoch. New scores come between the batches, as in a training, outside the time.
     fn epoch(&mut self, epoch: &Epoch) -> Timing {
         let (start, mut outlook) = timed(|| self.look_ahead(&epoch.ids));
         let mut accesses = Duration::ZERO;
@@ -111,7 +111,7 @@ impl Cached {
         Timing { start, accesses }
     }
 
-    /// The whole epoch is in sight, as it is by default.
+    /// The lookahead is the whole epoch, as by default.
     fn look_ahead(&mut self, ids: &[SampleId]) -> Option<Lookahead> {
         if self.policy != Policy::Lookahead {
             return None;

@@ -1,4 +1,4 @@
-//! The cache beside others that keep as many entries, on traces that such caches are measured with.
+//! The cache beside others with as many entries, on the usual traces for caches.
 
 use quick_cache::DefaultHashBuilder;
 use rand::seq::SliceRandom;
@@ -10,17 +10,17 @@ use shade_core::importance::Importance;
 use shade_formats::SampleId;
 use shade_formats::control::Policy;
 
-use crate::Result;
 use crate::cpu_time::timed;
 use crate::figure::{Figure, Unit};
+use crate::result::Result;
 
 const KEYS: u32 = 1_000_000;
 /// Entries that each cache may hold.
 const CAPACITY: u32 = 200_000;
-/// Accesses of a run. The first run fills the caches and is not counted.
+/// Accesses per run. The first run fills the caches and does not count.
 const ACCESSES: usize = 2_000_000;
 const RUNS: usize = 3;
-/// How many times the time of the faster rival an access may take.
+/// Budget: an access's time, as a multiple of the faster rival's.
 const TIMES_MAX: f64 = 1.5;
 
 /// Serves accesses one after the other; returns how many were hits.
@@ -110,13 +110,13 @@ fn moka() -> Serve {
                 cache.insert(key, ());
             }
         }
-        // It puts evictions off and makes up for them every so often; the last ones belong to this run, too.
+        // moka delays evictions and does them in batches. The last ones belong to this run, too.
         cache.run_pending_tasks();
         hits
     })
 }
 
-/// Independent accesses; the key at rank k of popularity comes with a chance in proportion to 1/k^exponent.
+/// Independent accesses. The k-th most popular key has a probability in proportion to 1/k^exponent.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -135,7 +135,7 @@ fn round_and_round(random: &mut ChaCha8Rng) -> Vec<u32> {
     keys.collect::<Vec<u32>>().into_iter().cycle().take(ACCESSES * (1 + RUNS)).collect()
 }
 
-/// So that keys used together do not lie together.
+/// Scatters popular keys over the table.
 fn shuffled_keys(random: &mut ChaCha8Rng) -> Vec<u32> {
     let mut keys: Vec<u32> = (0..KEYS).collect();
     keys.shuffle(random);

@@ -1,7 +1,8 @@
-//! What reading neighbours together brings, in simulation: the gap that the daemon uses is chosen by this table.
+//! Gain of reading neighbours together, simulated. The daemon's gap was chosen by this table.
 //!
-//! Records are wanted in random order, some thousand at a time (a ring's batches). Each read takes a slot of the store and
-//! the latency, its bytes pass one link, and its sending and receiving take the client's one thread.
+//! Records are needed in random order, some thousand at a time (a ring's batches). Each read takes
+//! a slot of the store for the latency, its bytes pass one link, and the client's one thread sends
+//! and receives it.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashSet, VecDeque};
@@ -12,8 +13,8 @@ use rand_chacha::ChaCha8Rng;
 use shade_core::{Neighbours, SPAN_BYTES_MAX};
 use shade_formats::{SampleId, ShardId};
 
-use crate::Result;
 use crate::figure::{Figure, Unit};
+use crate::result::Result;
 
 /// Name, bytes of a record, records in the dataset.
 const DATASETS: [(&str, u32, u32); 4] = [
@@ -30,15 +31,15 @@ const STORES: [(&str, f64, f64); 4] = [
     ("10 ms 1 Gbit", 10_000.0, 125.0),
 ];
 const GAPS_KIB: [u32; 5] = [0, 4, 8, 16, 32];
-/// What Linux' NFS server grants; deeper is not served faster.
+/// Slots that Linux' NFS server grants. A greater depth is not served faster.
 const SLOTS: usize = 32;
-/// Records wanted at a time: a ring of 8 batches of 256.
+/// Records needed at a time: a ring of 8 batches of 256.
 const WINDOW: usize = 2_048;
 /// Records read in a run.
 const READS: usize = 40_000;
-/// The client's share of a read, microseconds: what NFS' client takes for one READ.
+/// The client's time for a read, microseconds: that of an NFS client for one READ.
 const CLIENT_US: f64 = 15.0;
-/// ... and for each KB of it, in checking and copying.
+/// The same for each KB, for checks and copies.
 const CLIENT_US_PER_KB: f64 = 0.2;
 
 /// Records a second with each gap, beside reading every record on its own.
@@ -74,10 +75,10 @@ struct Outcome {
 
 struct Simulation {
     record_bytes: u32,
-    /// Records in the order in which they are wanted.
+    /// Records in the plan's order.
     plan: VecDeque<SampleId>,
     neighbours: Neighbours,
-    /// Wanted and not yet asked for.
+    /// Needed and not yet read.
     queue: VecDeque<SampleId>,
     waiting: HashSet<SampleId>,
 }
@@ -96,7 +97,7 @@ impl Simulation {
         }
     }
 
-    /// Where a record begins: behind the headers and paddings of those before it, all in one shard.
+    /// A record's offset: after the headers and paddings of those before it, all in one shard.
     fn offset(&self, sample: SampleId) -> u64 {
         (u64::from(self.record_bytes).next_multiple_of(512) + 512) * u64::from(sample.0) + 512
     }
@@ -132,7 +133,7 @@ impl Simulation {
         let total = self.plan.len();
         let (mut now, mut client_free, mut link_free) = (0.0_f64, 0.0_f64, 0.0_f64);
         let (mut outstanding, mut reads, mut bytes) = (0, 0.0, 0.0);
-        // Ends of reads in nanoseconds, and their records.
+        // Ends of reads in ns, and their records.
         let mut flying: BinaryHeap<Reverse<(u128, usize)>> = BinaryHeap::new();
         loop {
             self.want_more(outstanding);

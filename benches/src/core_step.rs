@@ -1,4 +1,4 @@
-//! What the brain costs: CPU time inside `Core::step` and `Core::advance` per record, all hits and all misses.
+//! The core's CPU time: `Core::step` and `Core::advance` per record, all hits and all misses.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,10 +8,10 @@ use shade_formats::control::{Output, Policy};
 use shade_formats::index::Index;
 use shade_reads::blocks::{Arena, FreeList};
 
-use crate::Result;
 use crate::cpu_time::cpu_time;
 use crate::figure::{Figure, Unit};
 use crate::job::job;
+use crate::result::Result;
 use crate::synthetic;
 
 type Core = shade_core::Core<FreeList>;
@@ -47,7 +47,7 @@ pub(crate) fn run() -> Result<Vec<Figure>> {
     ])
 }
 
-/// A core, and the time spent in it. Everything outside the core happens at once.
+/// A core and the time spent in it. Everything outside answers at once.
 struct Driver {
     core: Core,
     spent: Duration,
@@ -75,14 +75,14 @@ impl Driver {
         Ok(driver)
     }
 
-    /// Runs one epoch, its plan included, and gives nanoseconds per record.
+    /// Runs one epoch with its plan. Returns nanoseconds per record.
     fn epoch(&mut self, epoch: u32) -> f64 {
         self.spent = Duration::ZERO;
         self.feed(vec![Event::StartEpoch { session: 0, generation: epoch + 1, epoch, first_batch: 0 }]);
         self.spent.as_nanos() as f64 / f64::from(SAMPLES)
     }
 
-    /// Feeds events until nothing follows from them.
+    /// Feeds events until no more follow.
     fn feed(&mut self, mut events: Vec<Event>) {
         let mut actions = Vec::new();
         while !events.is_empty() {
@@ -96,7 +96,7 @@ impl Driver {
         }
     }
 
-    /// What a perfect world answers.
+    /// The answers of a perfect store, worker and trainer.
     fn outcome(&mut self, action: Action) -> Option<Event> {
         match action {
             Action::Read(op) => {
@@ -114,7 +114,7 @@ impl Driver {
         }
     }
 
-    /// Every record of `epochs` epochs must be counted as what the run claims to measure.
+    /// Checks that all records of `epochs` epochs were hits, or all misses, as measured.
     fn check(&self, count: impl Fn(&shade_core::Counts) -> u64, epochs: u32) -> Result<()> {
         let got = count(&self.core.stats().total.counts.counts);
         let expected = u64::from(SAMPLES) * u64::from(epochs);

@@ -4,20 +4,20 @@ use std::time::{Duration, Instant};
 
 use shade_client::{Launch, Next, Options, Output, Session};
 
-use crate::Result;
 use crate::dataset::Dataset;
 use crate::job::job;
 use crate::programs::Programs;
+use crate::result::Result;
 
-/// A batch that takes longer means that something is wrong.
+/// A batch that takes longer is an error.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How the daemon's cache is.
+/// State of the daemon's cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cache {
     /// Everything is resident.
     Whole,
-    /// Nothing ever is.
+    /// Nothing is resident.
     None,
 }
 
@@ -30,7 +30,7 @@ pub(crate) struct Rank {
 }
 
 impl Rank {
-    /// Starts a daemon and runs the first epoch: then the cache is as it will be, and the page cache warm.
+    /// Starts a daemon and runs the first epoch, which fills its cache and the page cache.
     pub(crate) fn start(
         programs: &Programs,
         dataset: &Dataset,
@@ -43,10 +43,10 @@ impl Rank {
         };
         let name = format!("{}-{cached}", if output == Output::Raw { "raw" } else { "decoded" });
         let (program, folder) = (programs.load.as_os_str(), dataset.packed.as_os_str());
-        // Warnings only, and through `env` because a launch inherits its environment.
+        // Warnings only. `env` sets this, as a launch takes its environment from this process.
         let mut args = vec!["SHADE_LOG=warn".into(), program.to_owned(), "serve".into(), folder.to_owned()];
         args.extend(["--private", "--linger", "0s", "--cache", size, "--job", name.as_str()].map(Into::into));
-        // What is measured is shade beside pread, both out of the page cache, and not the disk.
+        // Reads from the page cache, as pread beside it, and not from the disk.
         args.extend(["--io", "buffered"].map(Into::into));
         let launch = Some(Launch { binary: "env".into(), args });
         let options = Options { launch, ..Options::default() };
@@ -56,12 +56,12 @@ impl Rank {
         Ok(rank)
     }
 
-    /// Runs the next epoch: samples a second, from asking for it to its end.
+    /// Runs the next epoch. Returns samples a second from its start request to its end.
     pub(crate) fn epoch(&mut self) -> Result<f64> {
         self.take_epoch(Some(self.cache))
     }
 
-    /// `expected`: an epoch that was not all hits, or all misses, is void.
+    /// An epoch that was not all hits, or all misses, as `expected` is void.
     fn take_epoch(&mut self, expected: Option<Cache>) -> Result<f64> {
         let started = Instant::now();
         self.session.start_epoch(self.epoch, 0)?;

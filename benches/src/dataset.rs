@@ -1,17 +1,17 @@
-//! The two datasets that are served, and the ImageFolders that they were made of.
+//! The two datasets that are served, and their ImageFolders.
 
 use std::fs;
 use std::path::PathBuf;
 
 use shade_formats::index::{INDEX_FILE, Index};
 
-use crate::Result;
 use crate::images::{ICON_SIDE, PHOTO, icon, photos};
+use crate::result::Result;
 use crate::scratch::Scratch;
 use crate::tree::Tree;
 
 const PHOTOS: u32 = 2_000;
-/// Each occurs eight times among the files: making one takes as long as decoding it ten times.
+/// Each occurs eight times among the files, as making one takes as long as decoding ten.
 const DIFFERENT_PHOTOS: u64 = 250;
 const ICONS: u32 = 20_000;
 
@@ -19,7 +19,7 @@ const ICONS: u32 = 20_000;
 #[derive(Debug)]
 pub(crate) struct Dataset {
     pub(crate) tree: Tree,
-    /// What `shade-pack create` made of it.
+    /// Its dataset, by `shade-pack create`.
     pub(crate) packed: PathBuf,
     /// Side of the decoded batches.
     pub(crate) side: u32,

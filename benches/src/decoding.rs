@@ -1,4 +1,4 @@
-//! Decoding to a row of a batch beside the decoder alone, in one thread's CPU time.
+//! CPU time of one thread for decoding to a row of a batch, beside the decoder alone.
 
 use std::io::Cursor;
 
@@ -7,21 +7,22 @@ use shade_formats::index::Media;
 use shade_images::{Decoder, Draw, ImageFault, Part, RowDecoder, Size, with_restart_markers};
 use shade_shm::Region;
 
-use crate::Result;
 use crate::cpu_time::timed;
 use crate::figure::{Figure, Unit};
 use crate::images::{IMAGENET, icon, photos, thumbnail};
+use crate::result::Result;
 
 const PHOTOS: u64 = 200;
 const SMALL: u64 = 2000;
 const RUNS: u32 = 5;
-/// How much longer than the bare decoder a row may take: nine tenths of its throughput.
+/// Budget of a row in the decoder's time: nine tenths of its throughput.
 const TIMES_MAX: f64 = 1.0 / 0.9;
 
-/// What a row may take of an image with restart markers, beside one without: they are worth having if it is 1.3 times as fast.
+/// Budget of a row with restart markers, in the time without: they are worth it if 1.3 times as
+/// fast.
 const MARKED_TIMES_MAX: f64 = 1.0 / 1.3;
 
-/// What a training makes of an image.
+/// A training's augmentation of an image.
 const AUGMENTED: ImageSpec = ImageSpec {
     height: 224,
     width: 224,
@@ -31,7 +32,7 @@ const AUGMENTED: ImageSpec = ImageSpec {
     exact: false,
 };
 
-/// Photographs, and images so small that every step counts.
+/// Photographs, and images so small that fixed costs show.
 pub(crate) fn run() -> Result<Vec<Figure>> {
     let photos = photos(PHOTOS, &IMAGENET)?;
     let left: Vec<_> = photos.iter().map(|photo| left_to_libjpeg_turbo(photo)).collect();
@@ -104,13 +105,14 @@ pub(crate) fn run() -> Result<Vec<Figure>> {
     Ok(figures)
 }
 
-/// The same photograph with a fill byte before its first marker: allowed, but not usual, so that libjpeg-turbo decodes it.
+/// The photograph with a fill byte before its first marker. It is allowed but unusual, so
+/// libjpeg-turbo decodes it.
 fn left_to_libjpeg_turbo(photo: &[u8]) -> Vec<u8> {
     let (start, rest) = photo.split_at(2);
     [start, &[0xFF], rest].concat()
 }
 
-/// Microseconds an image, of the `png` crate: to its own colours and no further.
+/// Microseconds an image of the `png` crate, to the file's own colours.
 fn png_crate(files: &[Vec<u8>]) -> Result<f64> {
     let mut pixels = vec![0; 1 << 16];
     let (time, done) = timed(|| -> Result<()> {
@@ -123,7 +125,7 @@ fn png_crate(files: &[Vec<u8>]) -> Result<f64> {
     Ok(time.as_secs_f64() * 1e6 / files.len() as f64)
 }
 
-/// What a worker keeps, and where its rows go.
+/// A worker's buffers and the target of its rows.
 struct Bench {
     images: Decoder,
     rows: RowDecoder,
@@ -131,7 +133,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// Microseconds an image, of the decoder alone.
+    /// Microseconds an image of the decoder alone.
     fn alone(
         &mut self,
         media: Media,

@@ -1,4 +1,4 @@
-//! What drawing an epoch's plan costs: by importance, and as a permutation.
+//! CPU time to draw an epoch's plan: by importance, and as a permutation.
 
 use shade_core::importance::Importance;
 use shade_core::plan::draw_plan;
@@ -8,7 +8,7 @@ use shade_formats::control::{PlanSpec, Sampler};
 use crate::cpu_time::timed;
 use crate::figure::{Figure, Unit};
 
-/// As many as ImageNet has.
+/// ImageNet's number.
 const SAMPLES: u32 = 1_280_000;
 const SAMPLES_LARGE: u32 = 100_000_000;
 const BATCH_SIZE: u32 = 256;
@@ -34,7 +34,7 @@ pub(crate) fn run_large() -> Vec<Figure> {
     vec![Figure::new("plan, pads, 100 million samples", Unit::Ms, pads).with_budget(15_000.0)]
 }
 
-/// What the epoch after the first takes.
+/// CPU time for the epoch after the first.
 fn ms(sampler: Sampler, seed: u64, importance: &Importance) -> f64 {
     let spec = PlanSpec { sampler, seed, ..PlanSpec::default() };
     let (time, plan) = timed(|| draw_plan(&spec, 1, BATCH_SIZE, importance, |_| false, 1.0));
@@ -42,7 +42,7 @@ fn ms(sampler: Sampler, seed: u64, importance: &Importance) -> f64 {
     time.as_secs_f64() * 1e3
 }
 
-/// A table as a first epoch leaves it: all delivered, scores of all sizes in no order.
+/// A table as after the first epoch: all delivered, scores of all sizes in no order.
 fn scores(samples: u32) -> Importance {
     let mut importance = Importance::new(samples);
     for id in 0..samples {

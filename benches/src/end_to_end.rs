@@ -1,12 +1,12 @@
-//! Whole epochs through a real daemon, all hits and all misses, beside the bare work in the same round.
+//! Epochs through a real daemon, all hits and all misses, beside the bare work in the same round.
 
 use shade_client::{ImageSpec, Output};
 
-use crate::Result;
 use crate::daemon::{Cache, Rank};
 use crate::dataset::{Dataset, datasets};
 use crate::figure::{Figure, Unit};
 use crate::programs::Programs;
+use crate::result::Result;
 use crate::rivals::Rival;
 use crate::scratch::Scratch;
 

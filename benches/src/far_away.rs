@@ -1,4 +1,4 @@
-//! `shade-pack create` beside `tar cf` of a tree behind a store that takes 2 ms for every operation.
+//! `shade-pack create` beside `tar cf` of a tree in a store that takes 2 ms for every operation.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,31 +7,31 @@ use std::process::{Command, Stdio};
 
 use serde::Deserialize;
 
-use crate::Result;
 use crate::figure::{Figure, Unit};
 use crate::images::{SMALL_PHOTO, photos};
 use crate::programs::tar;
+use crate::result::Result;
 use crate::scratch::Scratch;
 use crate::tree::Tree;
 
 const RUNS: usize = 3;
 const DELAY_US: u32 = 2_000;
-/// tar sends three operations for each, one after the other: some 10 s in all.
+/// tar sends three operations for each file in sequence: some 10 s in all.
 const FILES: u32 = 1_500;
 
-/// What the slow store says of a command that ran over it.
+/// The slow store's report about a command.
 #[derive(Debug, Deserialize)]
 struct Told {
     seconds: f64,
     operations: BTreeMap<String, u64>,
 }
 
-/// Files a second, and operations for each file; nothing where the store cannot be mounted.
+/// Files a second and operations per file. No rows where the store cannot be mounted.
 pub(crate) fn run(scratch: &Scratch) -> Result<Vec<Figure>> {
     let images = photos(FILES.into(), &SMALL_PHOTO)?;
     let tree = Tree::repeat("JPEG 10 KB", scratch.folder(), FILES, &images)?;
     if let Err(why) = over_store(scratch, &tree, &Command::new("true")) {
-        crate::say(&format!("skipped: the slow store does not run here: {why}"));
+        eprintln!("skipped: the slow store does not run here: {why}");
         return Ok(Vec::new());
     }
     let out = scratch.folder().join("out");
@@ -61,9 +61,9 @@ fn figures(name: &str, tree: &Tree, runs: &[Told]) -> [Figure; 2] {
     ]
 }
 
-/// Runs a command while the tree is to be seen at `mount`, freshly mounted: the kernel knows nothing of it yet.
+/// Runs a command with the tree at `mount`, mounted anew, so the kernel has nothing cached.
 ///
-/// In a mount namespace of its own: when the last process in it has ended, however it did, the mount is gone.
+/// It has a mount namespace of its own, whose mounts end with its last process.
 fn over_store(scratch: &Scratch, tree: &Tree, command: &Command) -> Result<Told> {
     let (mount, told) = (scratch.folder().join("mount"), scratch.folder().join("told.json"));
     fs::create_dir_all(&mount)?;

@@ -33,7 +33,7 @@ impl Unit {
         }
     }
 
-    /// MB (10^6 bytes) a second, of records of `bytes` each; none where the unit tells no rate.
+    /// MB (10^6 bytes) a second for records of `bytes` each. None where the unit is no rate.
     fn mb_per_s(self, value: f64, bytes: f64) -> Option<f64> {
         match self {
             Self::Ns | Self::Ms | Self::NsPerAccess | Self::PerFile | Self::Percent => None,
@@ -60,7 +60,7 @@ pub(crate) struct Figure {
     pub(crate) min: f64,
     pub(crate) max: f64,
     pub(crate) unit: Unit,
-    /// How many values these are of.
+    /// Number of runs.
     runs: usize,
     /// The median as MB of stored records a second.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -95,7 +95,7 @@ impl Figure {
         }
     }
 
-    /// Gives the row's rate in bytes, too, where a record has `bytes` on average.
+    /// Adds the row's rate in bytes, for records of `bytes` on average.
     pub(crate) fn of_bytes(self, bytes: f64) -> Self {
         Self { mb_per_s: self.unit.mb_per_s(self.median, bytes), ..self }
     }
@@ -108,13 +108,13 @@ impl Figure {
         Self { rival: Some(rival.name.clone()), ratio: Some(self.median / rival.median), ..self }
     }
 
-    /// Beside a rival, with a budget of so many times its median.
+    /// Compares with a rival. The budget is `times` its median.
     pub(crate) fn within(self, times: f64, rival: &Self) -> Self {
         self.with_budget(times * rival.median).beside(rival)
     }
 }
 
-/// The middle value, or the mean of the two middle ones; sorts `values`.
+/// The middle value, or the mean of the two middle ones. Sorts `values`.
 pub(crate) fn median(values: &mut [f64]) -> f64 {
     values.sort_unstable_by(f64::total_cmp);
     let middle = values.len() / 2;

@@ -1,5 +1,5 @@
-//! Copying records into a ring's payload by one worker, beside a plain copy of the same bytes: records of the cache, and
-//! records just read, whose checksums are compared on the way.
+//! One worker copies records into a ring's payload, beside a plain copy of the same bytes: records
+//! of the cache, and records just read, whose checksums it compares.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -19,13 +19,14 @@ use shade_reads::blocks::{Arena, Blocks, FreeList, Lent, Record};
 use shade_shm::Region;
 use shade_shm::RingSegments;
 
-use crate::Result;
 use crate::figure::{Figure, Unit};
+use crate::result::Result;
 use crate::synthetic;
 
-/// Name, bytes of a record, records; well over 100 MB, so that no cache of the CPU holds them.
+/// Name, bytes of a record, records. Over 100 MB, more than any CPU cache.
 const CASES: [(&str, u32, u32); 2] = [("110 KB", 110_000, 1_500), ("500 B", 500, 250_000)];
-/// Where the copies go, round and round: about a ring of eight batches of 110 KB records in miniature.
+/// Bytes that copies go to, again and again: a ring of eight batches of 110 KB records in
+/// miniature.
 const PAYLOAD_BYTES: u64 = 64 << 20;
 /// Rows of one order, as the core makes them.
 const ORDER_ROWS: usize = 32;
@@ -59,7 +60,7 @@ pub(crate) fn run() -> Result<Vec<Figure>> {
     Ok(figures)
 }
 
-/// One worker over an arena of records in scattered blocks, as they lie after many evictions.
+/// One worker and an arena of records in scattered blocks, as after many evictions.
 struct Gather {
     workers: Workers,
     done: Receiver<Filled>,
@@ -102,8 +103,8 @@ impl Gather {
         Ok(Self { workers, done, payload: end.payload, rows })
     }
 
-    /// Gathers every record once, in random order, as records of the cache or as records to be checked; microseconds per
-    /// record.
+    /// Gathers every record once, in random order, from the cache or with a check. Returns
+    /// microseconds per record.
     fn run(&mut self, check: bool) -> Result<f64> {
         let records = self.rows.len();
         for row in std::mem::take(&mut self.rows) {
@@ -135,20 +136,20 @@ impl Gather {
     }
 }
 
-/// Gives a free list its blocks back in random order.
+/// Returns blocks to a free list in random order.
 fn scatter(free: &mut FreeList) {
     let mut blocks: Vec<Blocks> = std::iter::from_fn(|| free.take(1)).collect();
     blocks.shuffle(&mut ChaCha8Rng::seed_from_u64(2));
     blocks.into_iter().for_each(|block| free.give(block));
 }
 
-/// Where records go, one behind the other, round and round the payload.
+/// Targets of records, one after another, round and round the payload.
 fn offsets(record_bytes: u32) -> impl Iterator<Item = u64> {
     let bytes = u64::from(record_bytes);
     (0..PAYLOAD_BYTES / bytes).map(move |place| place * bytes).cycle()
 }
 
-/// The rival: the same bytes in one piece of memory, copied record by record.
+/// The rival: the same bytes in one vector, copied record by record.
 struct Copy {
     source: Vec<u8>,
     target: Vec<u8>,

@@ -6,22 +6,23 @@ use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use turbojpeg::{Compressor, Image, PixelFormat, Subsamp};
 
-use crate::Result;
+use crate::result::Result;
 
-/// A kind of photograph: width and height, and the noise that gives its JPEG the bytes.
+/// A kind of photograph: width, height, and the noise that gives its JPEG its bytes.
 #[derive(Debug)]
 pub(crate) struct Photo {
     pub(crate) size: (usize, usize),
     noise: RangeInclusive<f32>,
 }
 
-/// 100 KB in ImageNet's most common size. Half of it is less than 224, so a decoder that can scale gains nothing by it.
+/// 100 KB in ImageNet's most common size. Half of its height is below 224, so scaling while
+/// decoding gains nothing.
 pub(crate) const PHOTO: Photo = Photo { size: (500, 375), noise: 69.0..=69.0 };
-/// From 40 to 170 KB and 110 KB on average: what ImageNet's files are, but for its few large ones.
+/// From 40 to 170 KB and 110 KB on average, as ImageNet's files without the few large ones.
 pub(crate) const IMAGENET: Photo = Photo { size: (500, 375), noise: 20.0..=170.0 };
 /// 10 KB.
 pub(crate) const SMALL_PHOTO: Photo = Photo { size: (160, 120), noise: 62.0..=62.0 };
-/// Side of a thumbnail: CIFAR's. Its noise makes it some 2 KB.
+/// Side of a thumbnail, as in CIFAR. Noise makes it some 2 KB.
 const THUMBNAIL_SIDE: usize = 32;
 const THUMBNAIL_NOISE: f32 = 30.0;
 /// Side of an icon.
@@ -72,7 +73,7 @@ fn waves(random: &mut ChaCha8Rng, (width, height): (usize, usize), amount: f32) 
     pixels
 }
 
-/// The thumbnail with this seed: waves again.
+/// The thumbnail with this seed, also of waves.
 pub(crate) fn thumbnail(seed: u64) -> Result<Vec<u8>> {
     let size = (THUMBNAIL_SIDE, THUMBNAIL_SIDE);
     let pixels = waves(&mut ChaCha8Rng::seed_from_u64(seed), size, THUMBNAIL_NOISE);

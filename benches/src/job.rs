@@ -8,7 +8,7 @@ pub(crate) fn job(output: Output) -> JobSpec {
         plan: PlanSpec::default(),
         batch_size: 256,
         world_size: 1,
-        // Each epoch delivers every sample: what is divided by the time is the whole dataset.
+        // Each epoch delivers the whole dataset, which is divided by the time.
         tail: Tail::Even,
         output,
         on_error: OnError::Raise,

@@ -1,4 +1,5 @@
-//! Random records from a local disk through the daemon's reads, beside fio's io_uring engine on the same file.
+//! Random records from a local disk by the daemon's reads, beside fio's io_uring engine on the
+//! file.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -20,16 +21,17 @@ use shade_formats::index::Index;
 use shade_reads::blocks::{Arena, FreeList};
 use shade_reads::{Completion, Depth, EngineChoice, IoMode, PATIENCE, ReadOp, Reads, ReadsConfig};
 
-use crate::Result;
 use crate::figure::{Figure, Unit};
+use crate::result::Result;
 use crate::scratch::Scratch;
 use crate::synthetic::{self, SHARD_FILE};
 
-/// Name, bytes of a record, records in the shard. Records are multiples of 512 bytes, fio's unit here.
+/// Name, bytes of a record, records in the shard. A record is a multiple of fio's unit of 512
+/// bytes.
 const CASES: [(&str, u32, u32); 2] = [("110 KB", 110_080, 16_000), ("4 KiB", 4_096, 200_000)];
 /// Records read in a run: half of the shard, none twice.
 const SHARE: usize = 2;
-/// What stands before a record, and twice at the end.
+/// Bytes before a record, and twice at the shard's end.
 const HEADER: &[u8] = &[0; 512];
 const DEPTH_READS: u32 = 32;
 const DEPTH: Depth = Depth::Fixed(DEPTH_READS);
@@ -52,7 +54,7 @@ pub(crate) fn run(scratch: &Scratch) -> Result<Vec<Figure>> {
     Ok(figures)
 }
 
-/// What a run took.
+/// Times of a run.
 struct Took {
     records_per_s: f64,
     cpu_us_per_record: f64,
@@ -90,7 +92,7 @@ fn write_shard(folder: &Path, records: u32, record_bytes: u32) -> Result<Index> 
     Ok(synthetic::index_of(&checksums, record_bytes)?)
 }
 
-/// One run of ours: every second record in random order, none in memory before.
+/// One run of ours: every second record in random order, none of them in memory.
 fn read(folder: &Path, index: &Arc<Index>, seed: u64) -> Result<Took> {
     let mut samples: Vec<SampleId> = (0..index.len()).map(SampleId).collect();
     samples.shuffle(&mut ChaCha8Rng::seed_from_u64(seed));
@@ -118,7 +120,7 @@ fn read(folder: &Path, index: &Arc<Index>, seed: u64) -> Result<Took> {
     Ok(Took { records_per_s: records / seconds, cpu_us_per_record: cpu_s * 1e6 / records })
 }
 
-/// Submits as the core does: as many again as are in flight, so that the next read is at hand when one ends.
+/// Submits as the core does: twice as many as are in flight, so that the next read is at hand.
 struct Loop {
     reads: Reads,
     completions: Receiver<Completion>,
@@ -165,7 +167,7 @@ fn cpu_s() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-/// What fio says of a job.
+/// fio's report about a job.
 #[derive(Debug, Deserialize)]
 struct Fio {
     jobs: Vec<FioJob>,
@@ -187,7 +189,7 @@ struct FioRead {
     total_ios: f64,
 }
 
-/// One run of fio's: as many random reads of as many bytes at the same depth.
+/// One run of fio: as many random reads of the same size at the same depth.
 fn fio(file: &Path, record_bytes: u32, records: u32) -> Result<Took> {
     let mut fio = Command::new("fio");
     fio.args(["--name=read", "--rw=randread", "--ioengine=io_uring", "--direct=1", "--output-format=json"]);

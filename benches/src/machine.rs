@@ -1,11 +1,11 @@
-//! What the benches ran on: enough to compare runs, nothing that names the machine.
+//! The machine of a run: enough to compare runs, without its name.
 
 use std::fs::read_to_string;
 use std::process::{Command, Stdio};
 
 use serde::Serialize;
 
-/// A machine in the words of its kernel.
+/// A machine, described by its kernel.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Machine {
     cpu: String,
@@ -39,13 +39,13 @@ pub(crate) fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Processes that wanted to run, on average over the last minute.
+/// Mean number of runnable processes over the last minute.
 pub(crate) fn load() -> f64 {
     let text = read_to_string("/proc/loadavg").unwrap_or_default();
     text.split(' ').next().and_then(|word| word.parse().ok()).unwrap_or(0.0)
 }
 
-/// The first line that a program prints; none when it is not there or fails.
+/// The first line that a program prints. None when it is missing or fails.
 pub(crate) fn first_line_of(program: &str, args: &[&str]) -> Option<String> {
     let output = Command::new(program).args(args).stderr(Stdio::null()).output().ok()?;
     let text = String::from_utf8(output.stdout).ok().filter(|_| output.status.success())?;

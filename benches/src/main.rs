@@ -1,4 +1,4 @@
-//! Measures shade beside what a user would use instead, in the same run. README.md says what each row means.
+//! Measures shade beside its alternatives in the same run. README.md says what each row means.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program whose output is a table")]
 
 mod cache_policies;
@@ -21,6 +21,7 @@ mod machine;
 mod packing;
 mod programs;
 mod report;
+mod result;
 mod ring;
 mod rivals;
 mod scratch;
@@ -35,14 +36,12 @@ use clap::{Parser, ValueEnum};
 
 use crate::figure::Figure;
 use crate::report::Report;
+use crate::result::Result;
 use crate::scratch::Scratch;
-
-/// What everything here fails with: a bench that cannot be run, or whose run is void, ends.
-type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 /// Runs the benches and prints a table.
 ///
-/// Needs the release builds of shade-load and shade-pack beside it: `make bench` sees to it.
+/// Needs the release builds of shade-load and shade-pack beside it, which `make bench` makes.
 #[derive(Debug, Parser)]
 #[command(max_term_width = 110)]
 struct Args {
@@ -69,7 +68,7 @@ enum Name {
     Cache,
     /// Drawing the plan of an epoch.
     Plan,
-    /// Drawing the plan of an epoch of 100 million samples: one and a half minutes, and 3 GB of memory.
+    /// Drawing the plan of an epoch of 100 million samples: one and a half minutes, 3 GB of memory.
     PlanLarge,
     /// Reading neighbours together, simulated.
     Coalesce,
@@ -77,7 +76,7 @@ enum Name {
     Gather,
     /// Decoding an image to a row of a batch, beside the decoder alone.
     Decode,
-    /// From publishing a batch to the trainer's end seeing it.
+    /// From publishing a batch to the trainer's view of it.
     Ring,
     /// Packing beside tar.
     Pack,
@@ -143,9 +142,4 @@ fn bench(name: Name, scratch: Option<&Scratch>) -> Result<Vec<Figure>> {
         (Name::Serve, Some(scratch)) => end_to_end::run(scratch),
         (Name::Pack | Name::Far | Name::Reads | Name::Serve, None) => Ok(Vec::new()),
     }
-}
-
-/// A line for whoever waits for the table.
-fn say(text: &str) {
-    eprintln!("{text}");
 }

@@ -1,22 +1,22 @@
-//! `shade-pack create` beside `tar cf` of the same tree in the page cache, both flushed to disk and both not.
+//! `shade-pack create` beside `tar cf` of a tree in the page cache, with and without fsync.
 
 use std::fs::{self, File};
 use std::path::Path;
 use std::time::Instant;
 
-use crate::Result;
 use crate::figure::{Figure, Unit};
 use crate::images::{IMAGENET, photos, thumbnail};
 use crate::programs::{Programs, run as run_program, tar};
+use crate::result::Result;
 use crate::scratch::Scratch;
 use crate::tree::Tree;
 
 const RUNS: usize = 5;
 pub(crate) const PHOTOS: u32 = 4_000;
-/// Each occurs eight times among so many files; neither program looks for that.
+/// Each occurs eight times among the files, which neither program looks for.
 const DIFFERENT_PHOTOS: u64 = 500;
 const THUMBNAILS: u32 = 50_000;
-/// As many threads for `shade-pack` on any machine, so that runs of two machines can be compared.
+/// Threads of `shade-pack`, the same on every machine, so that runs can be compared.
 const JOBS: &str = "2";
 
 /// Files a second.
@@ -28,7 +28,7 @@ pub(crate) fn run(scratch: &Scratch) -> Result<Vec<Figure>> {
     Ok(figures)
 }
 
-/// ImageNet in small.
+/// A small ImageNet.
 pub(crate) fn photo_tree(folder: &Path, files: u32) -> Result<Tree> {
     Tree::repeat("JPEG 110 KB", folder, files, &photos(DIFFERENT_PHOTOS, &IMAGENET)?)
 }
@@ -82,7 +82,7 @@ fn compare(scratch: &Scratch, tree: &Tree) -> Result<Vec<Figure>> {
         Figure::new(name, Unit::FilesPerSecond, rates).of_bytes(tree.mean_bytes())
     };
     let figures: Vec<Figure> = packers.iter().zip(rates).map(figure).collect();
-    // Each of ours stands before the tar that does the same.
+    // Each of ours comes before the tar that does the same.
     let beside = |(at, figure): (usize, &Figure)| match figures.get(at + 1) {
         Some(rival) if at % 2 == 0 => figure.clone().beside(rival),
         _ => figure.clone(),
@@ -90,7 +90,7 @@ fn compare(scratch: &Scratch, tree: &Tree) -> Result<Vec<Figure>> {
     Ok(figures.iter().enumerate().map(beside).collect())
 }
 
-/// Files a second, with nothing of what went before still on its way to the disk.
+/// Files a second. Earlier writes have reached the disk before.
 fn rate(packer: Packer, programs: &Programs, tree: &Tree, folder: &Path) -> Result<f64> {
     let out = folder.join("out");
     rustix::fs::sync();

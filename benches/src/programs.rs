@@ -1,16 +1,16 @@
-//! The release builds of shade's programs, which lie beside this one.
+//! The release builds of shade's programs, beside this one.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::Result;
+use crate::result::Result;
 
-/// Where the programs are.
+/// Paths of the programs.
 #[derive(Clone, Debug)]
 pub(crate) struct Programs {
     pub(crate) pack: PathBuf,
     pub(crate) load: PathBuf,
-    /// Where cargo puts what it builds: a place on a real disk that `cargo clean` knows.
+    /// Cargo's target folder: on a real disk, and emptied by `cargo clean`.
     pub(crate) folder: PathBuf,
 }
 
@@ -44,7 +44,7 @@ impl Programs {
     }
 }
 
-/// `tar cf` of all that is in `source`.
+/// `tar cf` of `source`.
 pub(crate) fn tar(source: &Path, archive: &Path) -> Command {
     let mut command = Command::new("tar");
     command.arg("cf").arg(archive).arg("-C").arg(source).arg(".");

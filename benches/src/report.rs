@@ -15,12 +15,12 @@ pub(crate) struct Report {
     versions: Versions,
     load_before: f64,
     load_after: f64,
-    /// More wanted to run than there are cores before the run began: the figures say little.
+    /// Whether more processes wanted to run than there are cores before it began: the run is void.
     busy: bool,
     pub(crate) rows: Vec<Figure>,
 }
 
-/// What was measured, and beside what.
+/// Versions of shade and its rival.
 #[derive(Debug, Serialize)]
 struct Versions {
     shade: &'static str,

@@ -1,4 +1,4 @@
-//! From `Producer::publish` in one thread to `Consumer::poll` in another that spins, or sleeps at a doorbell.
+//! From `Producer::publish` in one thread to `Consumer::poll` in another, which spins or sleeps.
 
 use std::hint::spin_loop;
 use std::os::fd::OwnedFd;
@@ -9,17 +9,17 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use shade_formats::ring::{CLIENT_SEGMENT_BYTES, DAEMON_SEGMENT_BYTES, Descriptor, PayloadSize};
 use shade_shm::{Consumer, Producer, Region};
 
-use crate::Result;
 use crate::figure::{Figure, Unit, median};
+use crate::result::Result;
 
 const PAYLOAD: PayloadSize = PayloadSize { bytes: 1 << 20, gap_bytes: 4096 };
 const RUNS: usize = 5;
-/// Publications a run takes its median of.
+/// Publications per run, of which it takes the median.
 const SPIN_ROUNDS: u64 = 20_000;
 const DOORBELL_ROUNDS: u64 = 1_000;
 /// Long enough for the consumer to fall asleep before the next publication.
 const PAUSE: Duration = Duration::from_micros(200);
-/// Any number but zero wakes who waits for an eventfd.
+/// Any number except zero wakes a reader of the eventfd.
 const ONE_RING: [u8; 8] = 1_u64.to_le_bytes();
 const BUDGET_NS: f64 = 50_000.0;
 
@@ -52,7 +52,7 @@ fn latency_ns(sleeps: bool, rounds: u64) -> Result<f64> {
             if sleeps {
                 thread::sleep(PAUSE);
             }
-            // A field that the ring passes on as it is.
+            // The ring does not look at this field.
             let descriptor = Descriptor {
                 seq,
                 read_wait_ns: ns_since(started),
@@ -79,7 +79,7 @@ fn latency_ns(sleeps: bool, rounds: u64) -> Result<f64> {
     Ok(median(&mut latencies))
 }
 
-/// The trainer's end: takes and releases `rounds` descriptors, and tells how old each was.
+/// The trainer's end: takes and releases `rounds` descriptors. Returns the age of each.
 fn consume(
     mut consumer: Consumer,
     doorbell: &OwnedFd,

@@ -1,4 +1,4 @@
-//! What one would do without a loader: `pread` every record, and decode every image, on the same cores.
+//! The work without a loader: `pread` of every record, and decoding of every image.
 
 use std::fs::{self, File};
 use std::io::Cursor;
@@ -15,11 +15,11 @@ use shade_formats::index::Entry;
 use shade_formats::{SampleId, ShardId};
 use turbojpeg::{Decompressor, Image, PixelFormat};
 
-use crate::Result;
 use crate::dataset::Dataset;
 use crate::machine::cores;
+use crate::result::Result;
 
-/// The bare form of what a batch of an output is made of.
+/// The bare work for a batch of an output.
 #[derive(Debug)]
 pub(crate) enum Rival {
     Pread(Pread),
@@ -42,7 +42,7 @@ impl Rival {
         }
     }
 
-    /// Goes through all records once: samples a second.
+    /// Goes through all records once. Returns samples a second.
     pub(crate) fn run(&mut self) -> Result<f64> {
         match self {
             Self::Pread(pread) => pread.run(),

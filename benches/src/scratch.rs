@@ -1,4 +1,5 @@
-//! The folder for all that a run makes. Gone at its end, after an error, and on SIGINT, SIGTERM and SIGHUP.
+//! The folder for a run's files, removed at its end, after errors, and on SIGINT, SIGTERM and
+//! SIGHUP.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,15 +9,15 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-use crate::Result;
 use crate::programs::Programs;
+use crate::result::Result;
 
-/// A program that was just interrupted, too, may still be writing: how long to try.
+/// How long to try, as an interrupted program may still write.
 const REMOVAL_PATIENCE: Duration = Duration::from_secs(5);
-/// What a shell says of a program that ended by SIGINT.
+/// A shell's exit code for a program that SIGINT ended.
 const INTERRUPTED: i32 = 130;
 
-/// Where benches work, and the programs that they work with.
+/// The benches' folder and programs.
 #[derive(Debug)]
 pub(crate) struct Scratch {
     pub(crate) programs: Programs,

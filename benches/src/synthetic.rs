@@ -1,4 +1,4 @@
-//! An index without a dataset: for benches that read nothing.
+//! An index without a dataset, for benches that read nothing.
 
 use shade_formats::index::{Codec, Entry, Index, IndexBuilder, Media, Shard};
 use shade_formats::limits::SHARD_ALIGN_BYTES;
@@ -12,7 +12,7 @@ pub(crate) fn index(samples: u32, record_bytes: u32) -> Result<Index, FormatErro
     index_of(&vec![0; samples as usize], record_bytes)
 }
 
-/// An index of records of `record_bytes` each with these CRC32Cs, each behind a header of 512 bytes.
+/// An index of records of `record_bytes` with these CRC32Cs, each after a header of 512 bytes.
 pub(crate) fn index_of(checksums: &[u32], record_bytes: u32) -> Result<Index, FormatError> {
     let samples = u32::try_from(checksums.len()).unwrap_or(u32::MAX);
     let mut builder = IndexBuilder::new();

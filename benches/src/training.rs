@@ -1,4 +1,4 @@
-//! Epochs of a training without a model: drawn by importance, and what its losses do to the scores.
+//! Epochs of a training without a model: plans drawn by importance, and scores from losses.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
@@ -8,7 +8,7 @@ use shade_core::plan::draw_plan;
 use shade_formats::SampleId;
 use shade_formats::control::{PlanSpec, Sampler};
 
-use crate::Result;
+use crate::result::Result;
 
 /// Samples in a batch.
 pub(crate) const BATCH_SIZE: u32 = 256;
@@ -22,14 +22,15 @@ pub(crate) struct Epoch {
 }
 
 impl Epoch {
-    /// Its batches, each with the scores that come of its losses.
+    /// Its batches, each with the scores from its losses.
     pub(crate) fn batches(&self) -> impl Iterator<Item = (&[SampleId], &Ranked)> {
         self.ids.chunks(BATCH_SIZE as usize).zip(&self.ranked)
     }
 }
 
-/// The first `count` epochs of a training with `samples` samples. Epoch 0 is a permutation. Losses are those that
-/// `shade-load simulate` reports; that all of them fall from epoch to epoch changes no rank.
+/// The first `count` epochs of a training with `samples` samples. Epoch 0 is a permutation. Losses
+/// are those of `shade-load simulate`, without their fall from epoch to epoch, which changes no
+/// rank.
 pub(crate) fn epochs(samples: u32, count: u32) -> Result<Vec<Epoch>> {
     let mut random = ChaCha8Rng::seed_from_u64(1);
     let hardness: Vec<f32> =

@@ -1,13 +1,13 @@
-//! An ImageFolder of made images: what is packed.
+//! An ImageFolder of made images, to pack.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::Result;
+use crate::result::Result;
 
 const CLASSES: u32 = 10;
 
-/// An ImageFolder. Just written, so it lies in the page cache.
+/// An ImageFolder, just written and so in the page cache.
 #[derive(Debug)]
 pub(crate) struct Tree {
     pub(crate) name: &'static str,
@@ -38,7 +38,7 @@ impl Tree {
         Ok(Self { name, source, files, bytes })
     }
 
-    /// The same out of a few `images`, each of which occurs many times.
+    /// The same with a few `images`, each of which occurs many times.
     pub(crate) fn repeat(name: &'static str, folder: &Path, files: u32, images: &[Vec<u8>]) -> Result<Self> {
         let image = |number: u32| {
             let at = (number as usize).checked_rem(images.len()).ok_or("no images")?;
@@ -47,7 +47,7 @@ impl Tree {
         Self::write(name, folder, files, image)
     }
 
-    /// Bytes of an image on average.
+    /// Mean bytes of an image.
     pub(crate) fn mean_bytes(&self) -> f64 {
         self.bytes as f64 / f64::from(self.files)
     }

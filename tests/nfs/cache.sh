@@ -1,9 +1,9 @@
-# Sourced by fetch.sh and run.sh: where the guests are kept, and whether they are of these scripts.
+# Sourced by fetch.sh and run.sh: where guests are kept, and whether they match these scripts.
 
 cache="${XDG_CACHE_HOME:-$HOME/.cache}/shade-nfs"
 
-made_by() { # what a guest in the cache depends on: other scripts make it anew
-    cat "$here/fetch.sh" "$here/init.sh" | cksum
+made_by() { # the commands that made a guest: others make it anew
+    cat "$here/fetch.sh" "$here/init.sh" | grep -v '^ *#' | cksum
 }
 
 is_ready() { # is_ready ENGINE

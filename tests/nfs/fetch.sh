@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Downloads Debian packages and unpacks from them what the guests boot; installs nothing. Quick when it is all there.
+# Downloads Debian packages and unpacks the guests from them. Installs nothing. Quick when all are
+# there.
 #
-#   tests/nfs/fetch.sh uml|qemu     one guest; exit status 1 when it is not to be had
-#   tests/nfs/fetch.sh              both; exit status 0: who asks run.sh for one that is missing hears why
+#   tests/nfs/fetch.sh uml|qemu     one guest; exit status 1 when it cannot be made
+#   tests/nfs/fetch.sh              both; exit status 0: run.sh says why one is missing
 set -euo pipefail
 
 here="$(dirname "$(realpath "$0")")"
@@ -164,7 +165,7 @@ uml | qemu) ;;
 esac
 
 mkdir -p "$cache"
-# A guest that runs holds the lock shared: nothing is taken away under it.
+# A running guest holds the lock shared, so nothing is removed while it runs.
 exec 3>&2 9>"$cache/lock"
 ! is_ready "$engine" || exit 0
 flock -w 900 9 || { echo "nfs: $cache is in use" >&2; exit 1; }

@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
-# Second stage, inside the guest: an NFS server, an NFS client in a network namespace of its own, and the command there.
+# Second stage, inside the guest: an NFS server, and an NFS client with the command in a network
+# namespace of its own.
 #
-# The server exports /srv/nfs, a tmpfs that the command fills; the client mounts it at /mnt/nfs, read-only. Both are seen
-# from everywhere, and so is process 1, which lives in the server's network: `nsenter -t 1 -n` goes there.
+# The server exports /srv/nfs, a tmpfs that the command fills. The client mounts it at /mnt/nfs,
+# read-only. Both are visible to the command. Process 1 is in the server's network: `nsenter -t 1
+# -n` goes there.
 set -eEuo pipefail
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C
 source "$CONF"
@@ -27,7 +29,8 @@ connect() { # server 10.99.0.1 and client 10.99.0.2, one cable, jumbo frames
     ip -n client link set lo up
     ip -n client addr add 10.99.0.2/24 dev cli0
     ip -n client link set cli0 up
-    # On a long link TCP's window would be what limits reads: it is wide from the start, on both sides.
+    # A wide TCP window from the start, on both sides. Otherwise it would limit reads on a long
+    # link.
     ip route replace 10.99.0.0/24 dev srv0 src 10.99.0.1 initcwnd 500
     ip -n client route replace 10.99.0.0/24 dev cli0 src 10.99.0.2 initcwnd 500
     widen
@@ -55,13 +58,13 @@ serve() {
     echo 1048576 >/proc/fs/nfsd/max_block_size
     exportfs -ra
     if [[ "$version" == 3 ]]; then
-        # rpcbind ends without a word when this user is missing.
+        # rpcbind ends without a message when this user is missing.
         grep -q ^_rpc: /etc/passwd || echo '_rpc:x:111:65534::/run/rpcbind:/usr/sbin/nologin' >>/etc/passwd
         rpcbind -w
         rpc.mountd
         rpc.nfsd --no-nfs-version 4 8
     else
-        # nfsdcld knows that no client has to come back, which ends the server's grace period at once.
+        # nfsdcld knows that no client will come back, which ends the server's grace period at once.
         echo 10 >/proc/fs/nfsd/nfsv4leasetime
         echo 10 >/proc/fs/nfsd/nfsv4gracetime
         nfsdcld
@@ -76,7 +79,7 @@ in_client() {
 
 mount_it() {
     local source=10.99.0.1:/ options=vers=4.2
-    # The server grants some 30 slots to a session; with fewer asked for, scenarios know how many there are.
+    # The server grants a session some 30 slots. With fewer, scenarios know the number.
     echo 24 >/sys/module/nfs/parameters/max_session_slots
     [[ "$version" != 3 ]] || source=10.99.0.1:/srv/nfs options=vers=3,nolock,proto=tcp
     mkdir -p /mnt/nfs

@@ -1,7 +1,7 @@
 #!/bin/busybox sh
-# First stage, the guest's /init: loads modules and makes the host's file system, read-only and with the NFS tools copied
-# over it, the guest's root. What is written there stays in the guest's memory. ENGINE and STAGE2 come from the kernel's
-# command line.
+# First stage, the guest's /init. It loads modules and makes the host's file system the guest's
+# root, read-only below an overlay in the guest's memory that has the NFS tools. ENGINE and STAGE2
+# come from the kernel's command line.
 b=/bin/busybox
 
 fail() {
@@ -21,12 +21,12 @@ case "$ENGINE" in
 uml) $b mount -r -t hostfs -o / none /mem/host ;;
 qemu) $b mount -r -t 9p -o trans=virtio,version=9p2000.L,msize=512000,cache=loose host /mem/host ;;
 esac || fail "the host's files cannot be mounted"
-# Who is not root sees root's files as nobody's, and would become nobody by its setuid programs.
+# Other users see root's files as nobody's, and setuid programs would make them nobody.
 $b mount -t overlay -o nosuid,lowerdir=/mem/host,upperdir=/mem/upper,workdir=/mem/work overlay /mem/root ||
     fail "no overlay"
 $b cp -af /tools/. /mem/root/
 $b mount -t devtmpfs dev /mem/root/dev
 $b mount -t proc proc /mem/root/proc
 $b mount -t tmpfs tmpfs /mem/root/run
-# Kernel threads see what /init sees: a plain chroot would hide rpcbind's socket from them.
+# Kernel threads have the root of /init. A plain chroot would hide rpcbind's socket from them.
 exec $b switch_root /mem/root /bin/bash "$STAGE2" || fail "no second stage"

@@ -3,15 +3,15 @@
 #
 #   tests/nfs/run.sh uml|qemu 4.2|3 COMMAND [ARG...]
 #
-# Standard output is the command's; standard error is the guest's console, the command's standard error in it. The exit
-# status says how the guest ended, not how the command did: 0, 77 (not to be had here, the reason is on standard error),
-# 137 (took too long). Nothing outlives this script, however it ends: the guest runs in PID and mount namespaces that die
-# with it, and all its files, its memory too, lie in a tmpfs of that mount namespace.
+# Standard output is the command's. Standard error is the guest's console with the command's
+# standard error. The exit status is the guest's, not the command's: 0, 77 (cannot run here, the
+# reason is on standard error), 137 (took too long). Nothing outlives this script: the guest runs in
+# PID and mount namespaces that end with it, and its files and memory are in a tmpfs there.
 set -euo pipefail
 
 here="$(dirname "$(realpath "$0")")"
 source "$here/cache.sh"
-# A guest that needs more has stopped working; on a machine with two cores each needs a minute.
+# A guest that needs more time hangs. On two cores each needs a minute.
 seconds_max=900
 memory_mib=1024
 
@@ -40,8 +40,9 @@ boot() { # runs the guest with the command's output on file descriptor 3 and its
     qemu)
         local root="$cache/qemu/root" library
         library="$root/usr/lib/x86_64-linux-gnu"
-        # No KVM, even where there is a /dev/kvm: not every host's runs a kernel of Debian. no_timer_check: on a busy host
-        # the kernel would take an interpreted timer for a broken one, and panic.
+        # Without KVM, even where there is a /dev/kvm, as not every host's runs a Debian kernel.
+        # no_timer_check: on a busy host the kernel would take an emulated timer for a broken one
+        # and panic.
         LD_LIBRARY_PATH="$library" QEMU_MODULE_DIR="$library/qemu" "$root/usr/bin/qemu-system-x86_64" \
             -L "$root/usr/share/qemu" -L "$root/usr/share/seabios" -M pc -accel tcg,thread=multi -cpu max \
             -m "$memory_mib" -smp 2 -nodefaults -no-user-config -display none -no-reboot \
@@ -56,7 +57,7 @@ boot() { # runs the guest with the command's output on file descriptor 3 and its
 }
 
 run_guest() {
-    # Over an empty folder that is always there.
+    # Over an empty folder that always exists.
     files="$cache/run"
     mkdir -p "$files"
     mount -t tmpfs -o mode=700 tmpfs "$files"
@@ -76,11 +77,12 @@ run_guest() {
 if [[ "${1:-}" == --inside ]]; then
     engine="$2" version="$3"
     shift 3
-    # As process 1 it hears only what it traps.
+    # Process 1 gets only the signals that it traps.
     trap 'exit 143' INT TERM HUP
     status=0
     run_guest "$@" || status=$?
-    # What the guest has said is passed on; a guest that was killed leaves processes that would be waited for in vain.
+    # Passes on the guest's output. A killed guest leaves processes that never end, so do not wait
+    # for them.
     if [[ "$status" == 0 ]]; then wait; else sleep 1; fi
     exit "$status"
 fi
@@ -96,7 +98,7 @@ shift 2
 [[ -z "${SHADE_NO_GUESTS:-}" ]] || skip "SHADE_NO_GUESTS is set, as make check does"
 is_ready "$engine" || skip "$(cat "$cache/$engine/why-not" 2>/dev/null || echo "it was not fetched: run 'make nfs-guests'")"
 [[ "$here$cache" != *[[:space:]]* ]] || skip "a path in the kernel's command line has no spaces: $here, $cache"
-# "ptrace set fp regs failed", and its first process is dead: it saves fewer registers than such a CPU has.
+# UML saves fewer registers than such a CPU has: "ptrace set fp regs failed", and init is dead.
 if [[ "$engine" == uml ]] && grep -qsw amx_tile /proc/cpuinfo; then
     skip "user-mode Linux 6.1 cannot run on a CPU with AMX"
 fi

@@ -1,4 +1,4 @@
-"""What all Python tests share: real images in ImageFolders, and the same packed by the real packer."""
+"""Fixtures of all Python tests: ImageFolders of real images, and the same packed by the packer."""
 
 import signal
 import subprocess
@@ -14,9 +14,9 @@ from packed import program
 
 IMAGES_PER_CLASS = 30
 
-# A shell starts a script's background jobs with SIGINT ignored, and they pass that on to all that they start, where Ctrl-C is
-# then no KeyboardInterrupt. What is caught instead is reset when a program is started: ignored here as before, but by nobody
-# that a test starts and interrupts.
+# A shell starts background jobs with SIGINT ignored, and programs inherit that: Ctrl-C would raise
+# no KeyboardInterrupt in the programs that tests start. A handler that does nothing is not
+# inherited.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, lambda number, frame: None)
 

@@ -13,14 +13,14 @@ from pathlib import Path
 import shade_load
 from PIL import Image
 
-# Classes of unequal size, 61 samples in all: a prime, so that every batch size but one leaves a tail.
+# Classes of unequal size. 61 samples are a prime, so every batch size from 2 on leaves a tail.
 CLASSES = {"ant": 13, "bee": 20, "cat": 28}
 SIDE = 16
 
 
 @dataclass(frozen=True)
 class Packed:
-    """A dataset and the ImageFolder it was made of. `files[id]` and `labels[id]` are torchvision's order."""
+    """A dataset and its source. `files[id]` and `labels[id]` are in torchvision's order."""
 
     path: Path
     folder: Path
@@ -51,7 +51,7 @@ class Packed:
 
 
 def image_folder(root: Path, form: str, classes: dict[str, int] = CLASSES, side: int = SIDE) -> None:
-    """Writes an ImageFolder, the same on every run. PNG: noise. JPEG: blots, which compression keeps close to."""
+    """Writes an ImageFolder, the same on every run. PNG: noise. JPEG: soft blots."""
     number = 0
     for name, count in classes.items():
         (root / name).mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""Accelerate trains from a packed dataset: through a DataLoader that it prepares, and through our Loader."""
+"""Accelerate trains from a packed dataset: with a DataLoader that it prepares, and our Loader."""
 
 from collections.abc import Iterator
 
@@ -57,7 +57,7 @@ def test_the_loader_in_an_accelerated_loop(dataset: packed.Packed, accelerator: 
     with Loader(
         dataset.path, BATCH, image_size=packed.SIDE, cache="100%", plan=Plan(cover=0), daemon=Daemon(job="accelerate")
     ) as ours:
-        # It finds rank and world size by itself, so there is nothing for `prepare` to do: it comes back as it is.
+        # Our Loader finds rank and world size by itself, so `prepare` returns it unchanged.
         model, optimizer, loader = accelerator.prepare(*tiny(), ours)
         assert loader is ours
         before = [value.detach().clone() for value in model.parameters()]

@@ -41,7 +41,7 @@ def train(path: Path, meeting: Path, rank: int) -> dict:
                 ids[-1] += batch.ids.tolist()
                 count += 1
             batches.append(count)
-        # Both are through before either asks for the figures or leaves.
+        # Both have ended the epoch before either asks for the figures or leaves.
         torch.distributed.barrier()
         stats, daemon = loader.stats(), loader.daemon_pid
         torch.distributed.barrier()
@@ -68,7 +68,7 @@ def test_two_ranks_train_through_one_daemon(tmp_path: Path) -> None:
     for epoch in range(EPOCHS):
         assert sum(len(rank["ids"][epoch]) for rank in ranks) == len(dataset)
     assert sorted(ranks[0]["ids"][0] + ranks[1]["ids"][0]) == list(range(len(dataset)))
-    # One cache: the figures count both ranks' accesses, and are the same whoever asks.
+    # One cache: the figures count both ranks' accesses, and both ranks get the same.
     totals = [rank["stats"]["total"] for rank in ranks]
     assert totals[0]["accesses"] == totals[1]["accesses"] == EPOCHS * len(dataset)
     assert totals[0]["hits"] > 0

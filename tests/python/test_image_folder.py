@@ -1,4 +1,4 @@
-"""ImageFolder over a packed dataset: item for item what torchvision's ImageFolder over the original folder gives."""
+"""shade's ImageFolder over a dataset equals torchvision's over the source, item by item."""
 
 import copy
 import os
@@ -176,7 +176,7 @@ class TestWhatItHolds:
 
 
 class TestHowItIsPacked:
-    """What the packer did to records does not show, unless it was to change the images."""
+    """Items are equal whatever the packer's options, unless they change the images."""
 
     # Few images make no dictionary.
     @pytest.mark.parametrize(
@@ -202,7 +202,7 @@ class TestHowItIsPacked:
         images, targets = zip(*shade_load.ImageFolder(small.path), strict=True)
         assert {image.size for image in images} == {(8, 8)}
         assert list(targets) == noise.labels
-        # Those bytes and no others: webdataset and tar would give the same.
+        # Exactly the bytes that webdataset and tar give.
         judge = v2.Resize(8)(datasets.ImageFolder(noise.folder)[4][0])
         difference = np.abs(np.asarray(images[4], int) - np.asarray(judge, int)).max()
         assert difference <= 1
@@ -239,7 +239,7 @@ class TestDataLoader:
             multiprocessing_context=start,
             persistent_workers=workers > 0,
         )
-        # Twice, so that workers that persist are asked again.
+        # Twice, for persistent workers.
         for _ in range(2):
             for (images, targets), (our_images, our_targets) in zip(expected, loader, strict=True):
                 assert torch.equal(images, our_images)
@@ -297,7 +297,7 @@ class TestDataLoader:
             for _ in range(25):
                 child = os.fork()
                 if child == 0:
-                    # Ends a child that is stuck, whatever it waits for.
+                    # Ends a child that hangs.
                     signal.alarm(60)
                     right = [pixels(item) for item in ours.__getitems__(range(61))] == expected
                     os._exit(0 if right else 1)
@@ -309,14 +309,14 @@ class TestDataLoader:
 
 
 class WithIds(shade_load.ImageFolder):
-    """What many trainings make of torchvision's: items that say which they are."""
+    """A subclass as many trainings have it: items with their index."""
 
     def __getitem__(self, index: Any) -> Any:
         return (*super().__getitem__(index), index)
 
 
 class TestPickling:
-    """What goes to another process opens the dataset there, and it must be the same one."""
+    """Pickled, it opens the dataset in another process, where it must be the same one."""
 
     def test_a_copy_is_the_same(self, noise: packed.Packed) -> None:
         ours = shade_load.ImageFolder(noise.path, TENSOR, str)
@@ -362,7 +362,7 @@ class TestPickling:
         replace(copied.path, tmp_path)
         with pytest.raises(ShadeError, match="was replaced or added to meanwhile"):
             len(arrived)
-        # No shard was opened before this: what lies there now is no record of ours.
+        # No shard was opened before this. The bytes there are no record of this dataset.
         with pytest.raises(ShadeError, match="was replaced or added to meanwhile"):
             ours[0]
 

@@ -1,4 +1,4 @@
-"""Lightning trains from a packed dataset: through a DataLoader of its own, and through our Loader."""
+"""Lightning trains from a packed dataset, with a DataLoader and with our Loader."""
 
 from pathlib import Path
 from typing import Any
@@ -65,7 +65,7 @@ class OverLoader(Tiny):
 
 
 class Logs(OverLoader):
-    """Validates, too, and logs without a word about the size of batches."""
+    """Validates, too, and logs without naming the batch size."""
 
     def training_step(self, batch: Any, number: int) -> torch.Tensor:
         loss = super().training_step(batch, number)

@@ -1,4 +1,4 @@
-"""Batches on a CUDA device. Skipped where there is none, but for what is refused."""
+"""Batches on a CUDA device. Only refusals are tested where there is none."""
 
 from pathlib import Path
 
@@ -67,12 +67,12 @@ def test_normalize_makes_on_a_device_what_it_makes_on_the_cpu(jpeg_dataset: Path
 
 @gpu
 def test_batches_let_go_of_at_once_are_whole_on_the_device(jpeg_dataset: Path) -> None:
-    """The ring is small and nothing is kept of a batch but its copy: a place that is given back too early shows."""
+    """The ring is small and only copies are kept, so a block that is released too early shows."""
     options = {"image_size": 96, "seed": 5, "plan": Plan(sampler="uniform")}
     with Loader(jpeg_dataset, 5, daemon=Daemon(job="small-cpu", ring=1), **options) as cpu:
         expected = [batch.images.clone() for _ in range(10) for batch in cpu]
     with Loader(jpeg_dataset, 5, device="cuda", daemon=Daemon(job="small-cuda", ring=1), **options) as cuda:
-        # Work on the current stream, which copies must not wait for and which has to wait for them.
+        # Work on the current stream. Copies must not wait for it, and it must wait for them.
         busy = torch.rand(2048, 2048, device="cuda")
         found = []
         for _ in range(10):

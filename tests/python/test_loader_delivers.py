@@ -1,4 +1,4 @@
-"""What a Loader delivers: every sample once, with its label and its pixels or bytes, in memory it shares."""
+"""A Loader delivers every sample once, with label and pixels or bytes, in shared memory."""
 
 from itertools import chain, islice
 from pathlib import Path
@@ -53,7 +53,8 @@ def test_batches_unpack_into_images_and_labels(dataset: packed.Packed) -> None:
                 assert image.numpy().tobytes() == dataset.pixels(seen)
                 assert label == dataset.labels[seen]
                 seen += 1
-        # Nothing of a batch is left but what the names hold: its place in the ring is given back as ever.
+        # Only `images` and `labels` of the last batch are left: other places in the ring are
+        # released.
         assert loader._session is not None and loader._session.held == 1
         batch = next(iter(loader))
         images, labels = batch
@@ -98,7 +99,7 @@ def test_classes_are_read_when_asked_for_and_are_of_this_dataset(dataset: packed
     copy = dataset.copy_to(tmp_path / "data.shade")
     index = copy.path / "dataset.shade"
     with Loader(copy.path, 8, daemon=Daemon(job="classes")) as loader:
-        # The daemon keeps what it has opened; this process has opened nothing.
+        # The daemon has the shards open; this process has opened none.
         index.rename(tmp_path / "index")
         with pytest.raises(ShadeError, match="dataset.shade"):
             loader.classes
@@ -153,7 +154,7 @@ def test_images_of_any_size_become_the_size_asked_for(dataset: packed.Packed) ->
     with Loader(dataset.path, 10, image_size=(12, 20), daemon=Daemon(job="resized")) as loader:
         for batch in loader:
             assert batch.images.shape == (len(batch), 3, 12, 20)
-            # Noise does not become flat by resizing: an all-equal image is one that nobody wrote.
+            # Resized noise is never flat. A flat image was never written.
             assert all(len(image.unique()) > 10 for image in batch.images)
 
 

@@ -97,7 +97,8 @@ def test_an_epoch_left_early_starts_again(dataset: packed.Packed, left_after: in
 def test_an_epoch_delivered_to_its_last_batch_is_not_left_early(dataset: packed.Packed) -> None:
     with open_loader(dataset, "counted", UNIFORM) as loader:
         for epoch in range(3):
-            # Takes as many as there are and does not ask for one more, which is what trainers do that know the length.
+            # Takes exactly all batches and does not ask for one more, like trainers that know the
+            # length.
             assert [batch.epoch for batch in islice(loader, len(loader))] == [epoch] * BATCHES
         loader.set_epoch(2)
         assert {batch.epoch for batch in loader} == {2}, "unless it is asked for again"
@@ -137,7 +138,7 @@ def test_a_saved_epoch_goes_on_where_it_was(dataset: packed.Packed, sampler: str
         assert (state["epoch"], state["batch"]) == (1, done)
         rest = train(loader, batches)
         assert [row[1] for row in rest] == list(range(done, BATCHES))
-    # Another job is another daemon: nothing is left of the first but the state.
+    # Another job has another daemon: only the state comes from the first.
     with open_loader(dataset, job + "-again", Plan(sampler=sampler, rep=2.0), cache="50%") as loader:
         loader.load_state_dict(state)
         loader.set_epoch(1)
@@ -181,6 +182,6 @@ def test_states_that_do_not_fit_are_refused(dataset: packed.Packed) -> None:
         damaged[len(damaged) // 2] ^= 1
         with pytest.raises(ShadeError):
             loader.load_state_dict({**state, "daemon": bytes(damaged)})
-        # None of it has changed anything.
+        # The refused calls have changed nothing.
         loader.load_state_dict(state)
         assert [batch.index for batch in loader] == list(range(1, BATCHES))

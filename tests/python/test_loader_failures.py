@@ -1,4 +1,4 @@
-"""What breaks is said, and nothing hangs: killed daemons and trainers, forks, Ctrl-C, bad records and arguments."""
+"""Failures raise, and nothing hangs: killed daemons and trainers, forks, Ctrl-C, bad records."""
 
 import os
 import select
@@ -42,7 +42,7 @@ def line(process: subprocess.Popen) -> str:
 
 
 def test_a_killed_daemon_is_named_at_once(dataset: packed.Packed) -> None:
-    # A ring of a batch or two: the others are still to be read when the daemon dies.
+    # A ring for a batch or two, so that others are still unread when the daemon dies.
     with Loader(dataset.path, BATCH, daemon=Daemon(job="killed-daemon", store="latency=200ms", ring=1)) as loader:
         daemon = loader.daemon_pid
         batches = iter(loader)
@@ -125,7 +125,7 @@ with Loader(sys.argv[1], 8, daemon=Daemon(job="unanswered")) as loader:
             print("interrupted", name)
     hangs.cancel()
     os.kill(loader.daemon_pid, signal.SIGCONT)
-    # Late answers are not taken for those of later questions.
+    # Late answers are not taken for answers to later questions.
     print(loader.stats()["pid"] == loader.daemon_pid, loader.state_dict() == before)
     loader.load_state_dict(before)
     print(sum(len(batch) for batch in loader))
@@ -189,7 +189,7 @@ if child == 0:
             print(name, "worked")
         except ShadeError as error:
             print(name, error)
-    # The child may look at what it inherited, and its end must not release it.
+    # The child may read what it inherited, and its end must not release it.
     print("same" if bytes(batch._native.ids()) == before else "other")
     del batch, batches, loader
     sys.exit(0)

@@ -1,4 +1,4 @@
-"""Extra fields of samples: read when asked for, in the batch's order, parsed where they are JSON."""
+"""Extra fields of samples: read on demand, in the batch's order, parsed where they are JSON."""
 
 import json
 import os
@@ -77,7 +77,7 @@ def test_a_dataset_without_fields_gives_empty_dicts(plain: packed.Packed) -> Non
 
 
 def test_fields_follow_substitutes_skipped_and_padding(dataset: packed.Packed, tmp_path: Path) -> None:
-    # Their own copy, one record of which is damaged; by its key, as the helper numbers them from 5000.
+    # A copy with one damaged record. Its key is 5000 more than its id.
     damaged = dataset.copy_to(tmp_path / "damaged")
     bad = 7
     shard, offset, length = damaged.stored(5000 + bad)

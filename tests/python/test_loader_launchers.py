@@ -1,4 +1,4 @@
-"""Which rank of how many a process is, and which job it belongs to, by what its launcher put into the environment."""
+"""Rank, world size and job of a process, from the variables of its launcher."""
 
 import subprocess
 import sys
@@ -13,7 +13,7 @@ from shade_load import Daemon, Loader, ShadeError
 from shade_load.ranks import default_job, may_be_one_of_several, ranks
 
 BATCH = 8
-# Whatever the shell of the tests has of this is not to be seen by them.
+# The tests must not see these variables of their own shell.
 NAMES = (
     "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "TORCHELASTIC_RUN_ID", "OMPI_COMM_WORLD_SIZE",
     "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE", "PMI_SIZE", "PMI_RANK", "SLURM_JOB_ID", "SLURM_STEP_ID",
@@ -22,7 +22,7 @@ NAMES = (
 )  # fmt: skip
 
 TORCHRUN = {"RANK": "3", "WORLD_SIZE": "8", "LOCAL_RANK": "3", "LOCAL_WORLD_SIZE": "8"}
-# `#SBATCH -n 4`, one node: what the batch script itself sees.
+# `#SBATCH -n 4`, one node: the batch script's variables.
 BATCH_SCRIPT = {"SLURM_JOB_ID": "77", "SLURM_NTASKS": "4", "SLURM_NNODES": "1", "SLURM_PROCID": "0", "SLURM_LOCALID": "0"}
 # `srun` in it: task 2.
 STEP = {
@@ -47,11 +47,11 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
         ({**TORCHRUN, "TORCHELASTIC_RUN_ID": "a/b c"}, (3, 8), "run-a-b-c"),
         # Several trainings in one allocation, each by torchrun.
         ({**TORCHRUN, **BATCH_SCRIPT, "TORCHELASTIC_RUN_ID": "none"}, (3, 8), "slurm-77"),
-        # The batch script itself is one process, however many tasks its steps may have.
+        # The batch script itself is one process, whatever the tasks of its steps.
         (BATCH_SCRIPT, (0, 1), "default"),
         ({**BATCH_SCRIPT, "SLURM_STEP_ID": "4294967291"}, (0, 1), "default"),
         (STEP, (2, 4), "slurm-77.1"),
-        # Slurm before 20.11 says it so.
+        # The form of Slurm before 20.11.
         ({k: v for k, v in STEP.items() if not k.startswith("SLURM_STEP_NUM")}, (2, 4), "slurm-77.1"),
         # A step of one task in an allocation of four.
         ({**STEP, "SLURM_STEP_NUM_TASKS": "1", "SLURM_PROCID": "0", "SLURM_LOCALID": "0"}, (0, 1), "default"),
@@ -74,11 +74,11 @@ def test_what_launchers_say(
     ("variables", "given", "message"),
     [
         ({**TORCHRUN, "WORLD_SIZE": "16"}, (None, None), r"16 ranks, of which this node has 8 \(LOCAL_WORLD_SIZE=8\): several"),
-        # The same where the script passes on what it found.
+        # The same where the script passes its variables on.
         ({**TORCHRUN, "WORLD_SIZE": "16"}, (3, 16), "several nodes are not there yet"),
         ({**STEP, "SLURM_STEP_NUM_NODES": "2"}, (None, None), r"has 2 \(SLURM_STEP_NUM_NODES=2\): several nodes"),
         ({**STEP, "SLURM_STEP_NUM_NODES": "2", "SLURM_NTASKS_PER_NODE": "3"}, (None, None), r"has 3 \(SLURM"),
-        # RANK and WORLD_SIZE made of Slurm's in the script.
+        # The script makes RANK and WORLD_SIZE of Slurm's.
         (
             {**BATCH_SCRIPT, "SLURM_NNODES": "2", "RANK": "0", "WORLD_SIZE": "4"},
             (None, None),
@@ -110,9 +110,9 @@ def test_ranks_that_cannot_come_or_cannot_be_told_apart(
 @pytest.mark.parametrize(
     ("variables", "given"),
     [
-        # One training a node, over that node's ranks.
+        # One training per node, over that node's ranks.
         ({**TORCHRUN, "WORLD_SIZE": "16"}, (3, 8)),
-        # A process of a launcher of one starts four by itself.
+        # A launcher of one process, which starts four by itself.
         ({"RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1"}, (2, 4)),
         ({**STEP, "SLURM_STEP_NUM_NODES": "2"}, (1, 2)),
         ({"OMPI_COMM_WORLD_SIZE": "4"}, (0, 1)),
@@ -155,7 +155,7 @@ def test_two_trainings_at_once_have_two_jobs_and_one_is_told(dataset: packed.Pac
             assert loader.job == "default-2"
             assert loader.daemon_pid != int(pid)
             assert sum(len(batch) for batch in loader) == len(dataset)
-        # Who names the job, or may be one rank of several, is told instead.
+        # A process that names the job, or may be one rank of several, gets a warning instead.
         with pytest.raises(ShadeError, match="rank 0 is attached already"):
             Loader(dataset.path, BATCH, daemon=Daemon(job="default"))
         with pytest.MonkeyPatch.context() as patch, pytest.raises(ShadeError, match="rank 0 is attached already"):
@@ -177,7 +177,7 @@ class TestSettings:
                 assert second.daemon_pid != pid
                 assert second.stats()["cache_bytes"] > 0
                 pid = second.daemon_pid
-            # The same once more finds the cache.
+            # The same settings find the daemon and its cache.
             with Loader(dataset.path, BATCH, cache="100%", daemon=Daemon(job="settings", linger=60)) as third:
                 assert third.daemon_pid == pid
             with Loader(dataset.path, BATCH, cache="100%", daemon=Daemon(job="settings", linger=0)):

@@ -1,4 +1,4 @@
-"""Batches live in shared memory: nothing is overwritten while a tensor is alive, and no copy is made but where many are kept."""
+"""Batches in shared memory: none is overwritten while a tensor lives, and few are copied."""
 
 import gc
 import warnings
@@ -70,7 +70,7 @@ def test_a_batch_is_never_copied(loader: Loader) -> None:
 
 
 def test_nothing_is_overwritten_while_a_tensor_lives(dataset: packed.Packed, loader: Loader) -> None:
-    # As many batches are kept as may stay in the ring: half of what it has release marks for.
+    # Keeps as many batches as may stay in the ring: half of its release marks.
     kept = []
     for _ in range(2):
         for batch in loader:
@@ -131,7 +131,7 @@ def test_batches_need_no_garbage_collection(loader: Loader) -> None:
 
 
 def resident_bytes() -> int:
-    """Memory of this process that is there, shared or not."""
+    """Resident set size of this process."""
     with open("/proc/self/status", encoding="ascii") as lines:
         return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS:")) << 10
 
@@ -150,17 +150,17 @@ def test_a_loop_that_keeps_nothing_needs_the_ring_and_no_more(dataset: packed.Pa
         assert resident_bytes() - begun < ring + slack
 
 
-# Room for so many batches of one of these images, each in pages of its own.
+# A ring with room for eight batches of one of these images, each in pages of its own.
 EIGHT = "32KiB"
 
 
 class TestKept:
-    """Whatever is kept, and for however long: every batch comes, and comes right."""
+    """Whatever is kept, and for how long: every batch comes, and is right."""
 
     @staticmethod
     @contextmanager
     def kept_in(ring: int | str, long: packed.Packed, **options: Any) -> Iterator[tuple[Loader, list[str]]]:
-        """A Loader, and what it has warned of."""
+        """A Loader and its warnings."""
         job = f"ring{ring}"
         said: list[str] = []
         with warnings.catch_warnings(record=True) as caught:
@@ -203,11 +203,11 @@ class TestKept:
                 else:
                     assert self.content(batch) == expected[number]
                 del batch
-            # Last of all, so that what was overwritten would show.
+            # After all epochs, so that an overwritten batch would show.
             assert all(self.content(batch) == expected[number] for number, batch in kept)
             assert 0 < held(loader) <= min(len(kept), 4 if ring == EIGHT else 2)
         assert number + 1 == len(expected)
-        # With the batch before, which the loop has until it gets the next, one is enough to fill half of the smallest ring.
+        # One kept batch and the loop's last one fill half of the smallest ring.
         assert len(said) == (0 if len(kept) == 1 and ring == EIGHT else 1)
         assert all(self.content(batch) == expected[number] for number, batch in kept), "the Loader is closed"
 
@@ -291,7 +291,7 @@ class TestKept:
 
 
 class TestDlpack:
-    """The protocol's corners, seen from a consumer."""
+    """Corner cases of the protocol, seen from a consumer."""
 
     @pytest.fixture
     def batch(self, loader: Loader) -> Batch:

@@ -1,4 +1,4 @@
-"""`decode="none"`: each image as PIL opens it, in its own size, in place, and what becomes of bad ones."""
+"""`decode="none"`: each image in its own size as PIL opens it, without a copy; and bad images."""
 
 import random
 from collections.abc import Callable
@@ -12,13 +12,13 @@ import torch
 from PIL import Image
 from shade_load import Batch, Daemon, Loader, Plan, RecordError, ShadeError
 
-# What JPEG and lossy WebP may differ by from another build of their decoders; all others not at all.
+# The most that JPEG and lossy WebP may differ between builds of their decoders. Others are equal.
 STEP = {".jpg": 1, ".webp": 1}
 ORIENTATION = 0x0112
 
 
 def noise(seed: int, size: tuple[int, int], mode: str = "RGB") -> Image.Image:
-    """Soft enough for any JPEG."""
+    """An image so soft that every JPEG keeps it."""
     small = Image.frombytes("RGB", (4, 3), random.Random(seed).randbytes(36))
     return small.resize(size, Image.Resampling.BICUBIC).convert(mode)
 
@@ -99,7 +99,7 @@ def test_images_of_every_kind_are_pils(kinds: packed.Packed, channels_last: bool
             for batch in loader:
                 check(kinds, batch)
                 seen += batch.ids.tolist()
-                # As framed images: planes to torch, and in memory what was asked for.
+                # Planes to torch as for framed images, with the memory format that was asked for.
                 in_memory = [image.permute(1, 2, 0) if channels_last else image for image in batch.images]
                 assert all(image.is_contiguous() for image in in_memory)
     assert sorted(seen) == sorted(2 * list(range(len(kinds))))
@@ -139,7 +139,7 @@ def test_images_lie_in_the_ring_and_keep_their_place(kinds: packed.Packed) -> No
         image[0, 0, 0] = corner
         del batch, image, again
         assert loader._session.held == 1, "a part of an image lost its memory"
-        # The smallest ring, whose other places are used many times over.
+        # In the smallest ring, whose other places are used again and again.
         for _ in range(8):
             for batch in batches:
                 check(kinds, batch)
@@ -212,7 +212,7 @@ def test_a_short_last_batch_and_a_filled_up_one(kinds: packed.Packed) -> None:
 
 @pytest.fixture(scope="module")
 def damaged(tmp_path_factory: pytest.TempPathFactory) -> packed.Packed:
-    """One record damaged in the shard, one file that is no image, one whose size the index does not know."""
+    """A damaged record, a file that is no image, and one of unknown size."""
     folder = tmp_path_factory.mktemp("damaged")
     for label, name in enumerate(("ant", "bee")):
         (folder / "images" / name).mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""Several ranks in processes of their own: together they deliver the plan, whatever their number."""
+"""Several ranks in processes of their own: together they deliver the plan, however many they are."""
 
 import multiprocessing
 from concurrent.futures import ProcessPoolExecutor
@@ -24,7 +24,7 @@ def losses(ids: list[int]) -> list[float]:
 
 
 def run_rank(path: Path, job: str, rank: int, world: int, batch_size: int, arguments: dict) -> tuple:
-    """One rank's life: (daemon, per epoch its batches of (ids, labels))."""
+    """One rank: (daemon, per epoch its batches of (ids, labels))."""
     epochs = []
     with Loader(
         path,
@@ -96,7 +96,7 @@ def test_ranks_that_disagree_are_refused(dataset: packed.Packed) -> None:
     with Loader(dataset.path, BATCH, rank=0, world_size=2, daemon=Daemon(job="disagree")):
         with pytest.raises(ShadeError, match="argument"):
             Loader(dataset.path, BATCH + 1, rank=1, world_size=2, daemon=Daemon(job="disagree"))
-        # The right one is still welcome.
+        # The right one still attaches.
         Loader(dataset.path, BATCH, rank=1, world_size=2, daemon=Daemon(job="disagree")).close()
 
 

@@ -1,4 +1,4 @@
-"""What the daemon makes of images: what torchvision's transforms would make of them, the same for whoever delivers."""
+"""Images from the daemon are equal to those of torchvision's transforms, whoever decoded them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WIDTH, HEIGHT = 500, 375
 
 
 def picture(seed: int, size: tuple[int, int], grainy: float = 0.08) -> Image.Image:
-    """Like a photograph: large soft shapes, edges, and a little grain."""
+    """Much like a photograph: large soft shapes, edges, and a little grain."""
     source = random.Random(seed)
     soft = Image.frombytes("RGB", (7, 5), source.randbytes(7 * 5 * 3)).resize(size, Image.Resampling.BICUBIC)
     patch = Image.frombytes("RGB", (24, 18), source.randbytes(24 * 18 * 3)).resize(size, Image.Resampling.NEAREST)
@@ -101,7 +101,7 @@ DETERMINED = {
 
 
 def torchvisions(steps: list[Any]) -> Any:
-    """The same of torchvision."""
+    """The same images by torchvision."""
     return tv.Compose([getattr(tv, type(step).__name__)(**vars(step)) for step in steps])
 
 
@@ -109,17 +109,17 @@ def torchvisions(steps: list[Any]) -> Any:
 def test_transforms_are_torchvisions(kinds: packed.Packed, name: str) -> None:
     expected = torchvisions(DETERMINED[name])
     exact = differences(kinds, expected, decode=DETERMINED[name], exact=True)
-    # What differs is a step of the decoder's or of the filter's rounding.
+    # They differ by rounding in the decoder or the filter.
     assert max(exact.values()) <= 0.25, exact
     quick = differences(kinds, expected, decode=DETERMINED[name])
     if name in ("stretched", "mirrored"):
-        # To less than a quarter of the size: a JPEG is reduced while it is decoded.
+        # To less than a quarter of the size, where a JPEG is reduced while it is decoded.
         assert max(quick.values()) <= 1.5, quick
     else:
         assert quick == exact, "the part that is decoded has the pixels of the whole"
 
 
-# To just below a quarter, where what the decoder leaves out shows most, and to less.
+# To just below a quarter, where the decoder's reduction shows most, and to less.
 @pytest.mark.parametrize("short", [299, 256])
 def test_reduced_jpegs_stay_close_and_exact_ones_closer(large: packed.Packed, short: int) -> None:
     steps = [Resize(short), CenterCrop(224)]
@@ -131,7 +131,7 @@ def test_reduced_jpegs_stay_close_and_exact_ones_closer(large: packed.Packed, sh
 
 
 def gradient(folder: Path) -> packed.Packed:
-    """Images whose red says the column and whose green says the row; blue is the same everywhere."""
+    """Images whose red is the column and whose green is the row. Blue is constant."""
     (folder / "images" / "all").mkdir(parents=True)
     red = Image.linear_gradient("L").rotate(90).resize((240, 180))
     green = Image.linear_gradient("L").resize((240, 180))
@@ -142,10 +142,10 @@ def gradient(folder: Path) -> packed.Packed:
 
 
 def box_of(image: torch.Tensor, whole: torch.Tensor) -> tuple[int, int, int, int]:
-    """(top, left, height, width) of the part that `image` shows, from its edges' colours."""
+    """(top, left, height, width) of the crop that `image` shows, from its edges' colours."""
 
     def along(seen: torch.Tensor, scale: torch.Tensor) -> tuple[int, int]:
-        # The first and last pixel's colour is that of a place half a pixel of the result inside the part.
+        # The outer pixels show places half a result's pixel inside the crop.
         places = [int((scale - value).abs().argmin()) for value in (seen[0], seen[-1])]
         pixel = (places[1] - places[0]) / (len(seen) - 1)
         return round(places[0] - pixel / 2), round(places[1] - places[0] + pixel)
@@ -155,7 +155,7 @@ def box_of(image: torch.Tensor, whole: torch.Tensor) -> tuple[int, int, int, int
     return top, left, height, width
 
 
-def test_random_parts_are_parts_that_torchvision_could_have_cut(tmp_path: Path) -> None:
+def test_random_crops_are_crops_that_torchvision_could_have_drawn(tmp_path: Path) -> None:
     dataset = gradient(tmp_path)
     source = pil(dataset, 0)
     whole = functional.pil_to_tensor(source)
@@ -169,7 +169,8 @@ def test_random_parts_are_parts_that_torchvision_could_have_cut(tmp_path: Path) 
             mirrored += flipped
             upright = image.flip(-1) if flipped else image
             top, left, height, width = box_of(upright, whole)
-            # The box is known to within a pixel or two: one of those near it must give the very picture.
+            # The box is exact to a pixel or two. One of its neighbours must give exactly this
+            # image.
             near = [
                 (top + a, left + b, height + c, width + d)
                 for a in (-2, -1, 0, 1, 2)

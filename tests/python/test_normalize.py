@@ -23,7 +23,7 @@ def torchvisions(bytes_: torch.Tensor) -> torch.Tensor:
     return v2.Compose([v2.ToDtype(torch.float32, scale=True), v2.Normalize(MEAN, STD)])(bytes_)
 
 
-# Fewer images than threads, one pixel, more than what is in work at a time (1,024), and all of a byte's values.
+# Fewer images than threads, one pixel, more pixels than a work unit (1,024), all byte values.
 @pytest.mark.parametrize("shape", [(1, 1, 1), (1, 40, 77), (5, 32, 32), (7, 1, 1500), (3, 64, 65)])
 @pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
 def test_floats_are_torchvisions_to_the_last_bit(shape: tuple[int, int, int], memory_format: torch.memory_format) -> None:
@@ -76,7 +76,7 @@ def test_what_is_no_batch_of_bytes_is_refused_by_name() -> None:
 
 
 def test_on_other_devices_torchs_functions_do_it_there() -> None:
-    """The device without memory shows shape and place; the same functions on the CPU show the numbers."""
+    """The meta device shows shape and device; the same functions on the CPU show the numbers."""
     for name in ("float32", "float16", "bfloat16"):
         normalize, bytes_ = Normalize(MEAN, STD, name), images(4, 30, 50)
         there = normalize(bytes_.to("meta"))
@@ -89,7 +89,7 @@ def test_on_other_devices_torchs_functions_do_it_there() -> None:
 
 
 def test_memory_that_only_a_capsule_keeps_stays_until_the_end() -> None:
-    """An object may export a tensor that nobody else has: it must live until the last byte of it is used."""
+    """An exported tensor may have no other owner: it must live until its last byte is used."""
     normalize, bytes_ = Normalize(MEAN, STD), images(3, 8, 8)
 
     class Temporary:

@@ -1,4 +1,4 @@
-"""What `shade-pack create --format jpeg|raw` and `--restart-markers` store, with Pillow as the judge."""
+"""`shade-pack create --format jpeg|raw` and `--restart-markers`, compared with Pillow."""
 
 import io
 import json
@@ -17,14 +17,14 @@ LONG = 60
 
 
 def picture(width: int, height: int, seed: int) -> Image.Image:
-    """Smooth enough for JPEG, busy enough for a wrong filter to show."""
+    """Smooth enough for JPEG, and with enough detail to show a wrong filter."""
     noise = np.random.default_rng(seed).integers(0, 256, (height // 6 + 2, width // 6 + 2, 3), dtype=np.uint8)
     return Image.fromarray(noise).resize((width, height), Image.Resampling.BICUBIC)
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Every mode the issue of "convert to RGB" knows, of many sizes, some turned by EXIF."""
+    """Images of every mode and many sizes, some turned by EXIF."""
     root = tmp_path_factory.mktemp("images") / "folder"
     (root / "a").mkdir(parents=True)
     turned = Image.Exif()
@@ -46,7 +46,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def judged(file: Path, filter_: Image.Resampling | None) -> np.ndarray:
-    """Turned upright, RGB, resized: torchvision's rule for the short side, then the cap for the long one."""
+    """Upright, RGB, resized by torchvision's rule for the short side, then the long side's limit."""
     with Image.open(file) as opened:
         image = ImageOps.exif_transpose(opened).convert("RGB")
     width, height = image.size
@@ -105,7 +105,7 @@ def test_jpeg_is_close_upright_and_free_of_exif(folder: Path, tmp_path: Path) ->
         if max(size) > LONG:
             size = (LONG * size[0] // max(size), LONG * size[1] // max(size))
         assert image.size == size, path
-        # What Pillow's own encoder loses at this quality is lost here, too, and hardly more.
+        # It loses hardly more than Pillow's own encoder at this quality.
         encoded = io.BytesIO()
         upright.resize(size, Image.Resampling.BILINEAR).save(encoded, "jpeg", quality=95)
         expected = np.asarray(Image.open(encoded), dtype=np.int16)
@@ -120,7 +120,7 @@ def test_keep_never_touches_a_byte(folder: Path, tmp_path: Path) -> None:
 
 
 def test_restart_markers_change_no_pixel(folder: Path, tmp_path: Path) -> None:
-    """Nor anything else that Pillow sees, but that a progressive JPEG is one no more."""
+    """Metadata stays, too. Only a progressive JPEG becomes a baseline one."""
     photos = tmp_path / "photos"
     (photos / "a").mkdir(parents=True)
     for number, options in enumerate(
@@ -143,10 +143,10 @@ def test_restart_markers_change_no_pixel(folder: Path, tmp_path: Path) -> None:
         assert "progressive" not in image.info
         data = (tmp_path / "back" / path).read_bytes()
         if image.format == "JPEG" and image.mode == "CMYK":
-            # They would be of no use there.
+            # Restart markers bring nothing there.
             assert data == (photos / path).read_bytes(), path
         elif image.format == "JPEG":
-            # One unit of 16 columns, 8 or 16 rows, or two of 8 columns: as many markers as there are gaps.
+            # A marker after each unit of 16 columns and 8 or 16 rows, or after two of 8 columns.
             assert sum(data.count(bytes([0xFF, marker])) for marker in range(0xD0, 0xD8)) > image.height // 16, path
         else:
             assert data == (photos / path).read_bytes()
@@ -163,7 +163,7 @@ def test_restart_markers_change_no_pixel(folder: Path, tmp_path: Path) -> None:
 
 
 def test_raw_pixels_are_compressed_with_a_dictionary_and_delivered(tmp_path: Path) -> None:
-    """Small flat pictures have enough in common; the loader needs the dictionary to deliver them."""
+    """Small flat images share a dictionary, which the loader needs to deliver them."""
     for number in range(300):
         path = tmp_path / "folder" / str(number % 3) / f"{number:03}.png"
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Readers that know nothing of shade take the shards as they are: webdataset, and Python's tarfile."""
+"""Readers that do not know shade read its shards: webdataset and Python's tarfile."""
 
 import tarfile
 from pathlib import Path
@@ -52,7 +52,7 @@ def test_tarfile_lists_a_label_behind_each_record(dataset: packed.Packed) -> Non
 
 
 def test_webdataset_tars_are_a_source(dataset: packed.Packed, tmp_path: Path) -> None:
-    """What webdataset itself writes is packed, with its labels and with what else it holds."""
+    """Shards that webdataset writes are packed with their labels and other members."""
     (tmp_path / "tars").mkdir()
     for number in range(3):
         with webdataset.TarWriter(str(tmp_path / "tars" / f"part-{number}.tar")) as writer:

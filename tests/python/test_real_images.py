@@ -1,4 +1,4 @@
-"""Images of many sizes and colour modes, end to end, with torchvision's ImageFolder as the judge."""
+"""Images of many sizes and modes, end to end, compared with torchvision's ImageFolder."""
 
 from pathlib import Path
 
@@ -10,14 +10,14 @@ from torchvision.transforms import v2
 
 BATCH = 16
 SIDE = 32
-# Largest mean difference of an image to torchvision's, in grey levels: resizing rounds differently, and large JPEGs are
-# scaled while they are decoded. One pixel of shift makes 3 and more.
+# Largest mean difference of an image to torchvision's, in grey levels. Resizing rounds differently,
+# and large JPEGs are scaled while they are decoded. A shift by one pixel makes 3 or more.
 DIFFERENCE_MAX = {".png": 1.0, ".jpg": 8.0}
 
 
 @pytest.fixture(params=["png", "jpeg"])
 def pair(request: pytest.FixtureRequest) -> tuple[ImageFolder, Path]:
-    """A folder as torchvision sees it, and the data set packed from it."""
+    """An ImageFolder by torchvision, and the dataset packed from it."""
     folder = request.getfixturevalue(f"{request.param}_folder")
     return ImageFolder(folder), request.getfixturevalue(f"{request.param}_dataset")
 

@@ -1,4 +1,4 @@
-"""`setup/toolchain.sh` refuses a Python that the package cannot be installed into, before anything is built."""
+"""`setup/toolchain.sh` refuses a Python that the package does not support, before any build."""
 
 import os
 import subprocess
@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def check(folder: Path, version: tuple[int, int, int]) -> subprocess.CompletedProcess[str]:
-    """Runs it with an interpreter that says it is of this version."""
+    """Runs it with an interpreter that claims this version."""
     python = folder / "python"
     code = f"import sys; sys.version_info = {version}; exec(sys.argv[1])"
     python.write_text(f'#!/bin/sh\nexec "{sys.executable}" -c "{code}" "$2"\n')

@@ -7,14 +7,15 @@ import packed
 import pytest
 
 HALF = 500_000
-# The core keeps 18 of them for what a simulation does not need: loss weights, and which samples late losses belong to.
+# 18 of them are the core's loss weights and samples of late losses, which a simulation does not
+# need.
 BYTES = 88
-# Of the allocator: what it keeps between vectors that were given back.
+# Bytes that the allocator keeps of freed vectors.
 SLACK = 6
 
 
 def peak_bytes(samples: int, policy: str) -> int:
-    """Of memory that was there at once, over three epochs with a cache that holds nearly everything, and so has to evict."""
+    """Largest resident set over three epochs, with a cache for nearly all samples."""
     options = ["--samples", str(samples), "--policy", policy, "--cache", "98%", "--epochs", "3"]
     process = subprocess.Popen(
         [packed.program("shade-load"), "simulate", *options], stdout=subprocess.DEVNULL

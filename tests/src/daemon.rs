@@ -27,7 +27,7 @@ impl Daemon {
         Self::start_by(Command::new(program("shade-load")), dataset, args)
     }
 
-    /// The same by a command that becomes `shade-load` with the arguments that it is given.
+    /// The same with a command that executes `shade-load` with its arguments.
     ///
     /// # Panics
     /// When the daemon ends instead of serving.
@@ -107,8 +107,8 @@ impl Daemon {
         self.child.try_wait().unwrap().is_none()
     }
 
-    /// What of it belongs to sessions: sockets, doorbells, and ring segments, open
-    /// or mapped; and what it has of that kind without any session, a constant.
+    /// The number of its sockets, doorbells and ring segments, open or mapped. Without a session it
+    /// is a constant.
     ///
     /// # Panics
     /// When it has ended.
@@ -123,7 +123,7 @@ impl Daemon {
         mapped + self.open_files().iter().filter(|file| is_session_s(file)).count()
     }
 
-    /// Where its open file descriptors lead.
+    /// The files of its open descriptors.
     ///
     /// # Panics
     /// When it has ended.

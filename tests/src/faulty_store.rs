@@ -1,9 +1,9 @@
-//! A directory as a file system of which shards cannot always be opened and read, by FUSE.
+//! A directory shown through FUSE, where opens and reads of shards fail on request.
 
 use std::collections::{HashMap, VecDeque};
 use std::ffi::OsStr;
 use std::fs::{self, File, Metadata};
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,30 +17,32 @@ use fuser::{
 use rustix::io::Errno;
 use tempfile::TempDir;
 
+use crate::left_out;
+
 /// A mounted store. It is unmounted when dropped.
 pub struct FaultyStore {
     faults: Arc<Mutex<Faults>>,
-    // Before the folder that it is mounted on.
+    // Dropped before the folder that it is mounted on.
     _session: BackgroundSession,
     mountpoint: TempDir,
 }
 
-/// What becomes of requests for shards.
+/// What happens to requests for shards.
 #[derive(Default)]
 struct Faults {
     opens: VecDeque<Errno>,
     reads: VecDeque<Errno>,
-    /// Every read of more than a page brings half of it.
+    /// Every read of more than a page returns half.
     short: bool,
     refuses_direct: bool,
-    /// No read that covers this byte of any shard goes well.
+    /// Every read that covers this byte of a shard fails.
     lost: Option<u64>,
     opened: usize,
     opened_direct: usize,
 }
 
 impl FaultyStore {
-    /// Shows `source`. `None` where nothing can be mounted, and says why.
+    /// Shows `source`. Where nothing can be mounted it says why and returns `None`.
     #[must_use]
     pub fn mount(source: &Path) -> Option<Self> {
         let mountpoint = tempfile::Builder::new().prefix("faulty-").tempdir().unwrap();
@@ -52,9 +54,7 @@ impl FaultyStore {
         match fuser::spawn_mount(store, mountpoint.path(), &options) {
             Ok(session) => Some(Self { faults, _session: session, mountpoint }),
             Err(error) => {
-                // Past the test harness, which hides what passing tests print.
-                let text = format!("SKIPPED: nothing can be mounted here: {error}\n");
-                io::stderr().write_all(text.as_bytes()).unwrap();
+                left_out(&format!("nothing can be mounted here: {error}"));
                 None
             }
         }
@@ -66,17 +66,17 @@ impl FaultyStore {
         self.mountpoint.path()
     }
 
-    /// The next opens of shards fail so, each with one of `errnos`.
+    /// The next opens of shards fail, each with one of `errnos`.
     pub fn fail_opens(&self, errnos: &[Errno]) {
         lock(&self.faults).opens.extend(errnos);
     }
 
-    /// The next reads of shards fail so, each with one of `errnos`.
+    /// The next reads of shards fail, each with one of `errnos`.
     pub fn fail_reads(&self, errnos: &[Errno]) {
         lock(&self.faults).reads.extend(errnos);
     }
 
-    /// Reads of more than a page of a shard bring half of what is asked for.
+    /// Reads of more than a page of a shard return half.
     pub fn shorten_reads(&self) {
         lock(&self.faults).short = true;
     }
@@ -91,14 +91,14 @@ impl FaultyStore {
         lock(&self.faults).lost = Some(at);
     }
 
-    /// How many faults are still to come, opens and reads.
+    /// The number of faults still to come.
     #[must_use]
     pub fn left(&self) -> usize {
         let faults = lock(&self.faults);
         faults.opens.len() + faults.reads.len()
     }
 
-    /// How often shards were opened, and how often for direct reads.
+    /// How often shards were opened, in all and for direct reads.
     #[must_use]
     pub fn opened(&self) -> (usize, usize) {
         let faults = lock(&self.faults);
@@ -210,7 +210,7 @@ impl Filesystem for Store {
             faults.opened += 1;
             faults.opened_direct += usize::from(is_direct(flags));
         }
-        // Each read is a request, also one that is not direct.
+        // So that each read is a request, also a buffered one.
         reply.opened(FileHandle(0), FopenFlags::FOPEN_DIRECT_IO);
     }
 

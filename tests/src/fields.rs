@@ -9,11 +9,12 @@ use shade_formats::checksum::crc32c;
 use shade_formats::index::{Entry, FieldsRow, INDEX_FILE, Index, IndexBuilder, Shard};
 use shade_formats::shard::{END_OF_ARCHIVE, member_header, member_name};
 
-/// Keys are the ids and so much more, so that nothing works that takes one for the other.
+/// The key of sample 0. Keys differ from ids, so that code that confuses them fails.
 const KEYS_FROM: u32 = 5000;
 
-/// Writes the dataset at `from` to `to` again. `fields` says what the sample with this id and path has, as names and
-/// bytes; `cls` may be among them, and is not counted when it comes last. Records must not be compressed.
+/// Writes the dataset at `from` to `to` with extra fields: `fields` returns names and bytes for a
+/// sample's id and path. `cls` may be among them; it is not counted when it comes last. Records
+/// must not be compressed.
 pub fn add_fields(from: &Path, to: &Path, fields: impl Fn(u32, &str) -> Vec<(String, Vec<u8>)>) {
     let old = Index::open(fs::read(from.join(INDEX_FILE)).unwrap()).unwrap();
     let path = |sample| String::from_utf8(old.path(sample).unwrap().to_vec()).unwrap();
@@ -60,7 +61,7 @@ pub fn add_fields(from: &Path, to: &Path, fields: impl Fn(u32, &str) -> Vec<(Str
     fs::write(to.join(INDEX_FILE), index.finish().unwrap()).unwrap();
 }
 
-/// Appends a member and gives the place of its bytes.
+/// Appends a member and returns the place of its bytes.
 fn append(shard: &mut Vec<u8>, key: u32, name: &str, bytes: &[u8]) -> u64 {
     shard.extend(member_header(&member_name(key, name), bytes.len() as u64).unwrap());
     let offset = shard.len() as u64;

@@ -2,8 +2,8 @@
 
 use std::io::Write;
 
-/// Writes `LEFT OUT: TEST: WHY` to standard error itself: the test harness keeps what it captures of a test that passes.
-/// `make check` ends with these lines.
+/// Writes `LEFT OUT: TEST: WHY` straight to standard error, as the test harness hides the captured
+/// output of passing tests. `make check` ends with these lines.
 pub fn left_out(why: &str) {
     let thread = std::thread::current();
     // The harness names a test's thread after the test.

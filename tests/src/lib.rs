@@ -1,7 +1,7 @@
-//! Whole-system tests live in `tests/*.rs`, one file per behaviour; this library holds their fixtures.
+//! Fixtures of the whole-system tests, which are `tests/*.rs`, one file per behaviour.
 //!
-//! Everything is real: image files, `shade-pack`, `shade-load`, sockets, shared memory, signals. A fixture that cannot do
-//! its part panics, as a test does.
+//! Everything is real: image files, `shade-pack`, `shade-load`, sockets, shared memory, signals. A
+//! fixture that fails panics, as a test does.
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "fixtures fail by panicking, as tests do")]
 
 mod columns;
@@ -13,7 +13,9 @@ mod left_out;
 mod packed;
 mod peer;
 mod programs;
+mod sources;
 mod trainer;
+mod trainer_process;
 
 pub use daemon::Daemon;
 pub use faulty_store::FaultyStore;
@@ -23,4 +25,8 @@ pub use left_out::left_out;
 pub use packed::Packed;
 pub use peer::Peer;
 pub use programs::{eventually, processes_of, program};
-pub use trainer::{Taken, all_ranks, attach, copy, next, spec, stats, take_epoch, take_rest, try_attach};
+pub use sources::{code, production, root, sources};
+pub use trainer::{
+    Taken, all_ranks, attach, copy, next, sorted_ids, spec, stats, take_epoch, take_rest, try_attach,
+};
+pub use trainer_process::TrainerProcess;

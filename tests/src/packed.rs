@@ -1,4 +1,4 @@
-//! An ImageFolder on disk and the dataset that the real packer makes of it.
+//! An ImageFolder on disk and its dataset, packed by the real packer.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use crate::program;
 /// Small, so that a dataset has several shards.
 const SHARD_BYTES: &str = "48KiB";
 
-/// A packed dataset with its source. Both are gone when it is dropped.
+/// A packed dataset and its source. Both are removed when it is dropped.
 pub struct Packed {
     /// The ImageFolder.
     pub images: PathBuf,
@@ -26,7 +26,7 @@ pub struct Packed {
 }
 
 impl Packed {
-    /// Packs PNGs and JPEGs of many sizes: `per_class` in the first class, one more in each further.
+    /// Packs PNGs and JPEGs of many sizes: `per_class` in the first class, one more in each next.
     #[must_use]
     pub fn mixed(per_class: u32) -> Self {
         Self::made_of(per_class, |number, seed| {
@@ -72,13 +72,13 @@ impl Packed {
         Self { images, dataset, sources, folder }
     }
 
-    /// A path for whatever else a test makes.
+    /// A path beside the dataset for other files of a test.
     #[must_use]
     pub fn beside(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    /// How many samples there are.
+    /// The number of samples.
     #[must_use]
     pub fn len(&self) -> usize {
         self.sources.len()
@@ -96,7 +96,7 @@ impl Packed {
         Index::open(fs::read(self.dataset.join(INDEX_FILE)).unwrap()).unwrap()
     }
 
-    /// Where `sample` lies: its entry and its shard's file.
+    /// The entry of `sample` and its shard's file.
     #[must_use]
     pub fn place(&self, sample: u32) -> (Entry, PathBuf) {
         let index = self.index();
@@ -105,7 +105,7 @@ impl Packed {
         (entry, shard)
     }
 
-    /// What an error says of `sample`: its id, original path, shard and place.
+    /// The name of `sample` in errors: id, original path, shard and place.
     #[must_use]
     pub fn name_of(&self, sample: u32) -> String {
         let (entry, shard) = self.place(sample);
@@ -122,8 +122,8 @@ impl Packed {
         fs::write(&shard, bytes).unwrap();
     }
 
-    /// Replaces the index by one of records of 1 GiB each, none of which exists: 16 TiB, more than
-    /// a machine has memory.
+    /// Replaces the index by one of 16 TiB, more than any memory, in records of 1 GiB that do not
+    /// exist.
     pub fn claim_to_be_huge(&self) {
         const RECORDS: u32 = 1 << 14;
         let (entry, old) = (self.place(0).0, self.index());

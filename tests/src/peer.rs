@@ -1,4 +1,4 @@
-//! A client that need not follow the rules: speaks to the daemon's socket byte by byte.
+//! A client that can break the protocol, as it writes the socket's bytes itself.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -26,7 +26,7 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// Connects to the daemon of `dataset` and the default job; says nothing yet.
+    /// Connects to the daemon of `dataset` and the default job, without a message.
     ///
     /// # Panics
     /// When nobody listens.
@@ -35,7 +35,7 @@ impl Peer {
         Self::try_connect(dataset).unwrap()
     }
 
-    /// The same, if somebody listens.
+    /// The same, or `None` if nobody listens.
     ///
     /// # Panics
     /// Where no socket can be made.
@@ -51,7 +51,7 @@ impl Peer {
         Some(Self { socket, dataset: dataset.to_str().unwrap().to_owned() })
     }
 
-    /// A hello as it should be.
+    /// A valid hello.
     ///
     /// # Panics
     /// When the dataset has no index any more.
@@ -86,7 +86,7 @@ impl Peer {
         self.send(&request.encode(), None)
     }
 
-    /// The next reply and what came with it; `None` when the daemon has hung up.
+    /// The next reply and its file descriptors. `None`: the daemon has hung up.
     ///
     /// # Panics
     /// When neither happens, or the reply cannot be read.
@@ -111,7 +111,7 @@ impl Peer {
         (len > 0).then(|| (Reply::decode(&bytes[..len]).unwrap(), fds))
     }
 
-    /// Says hello as `rank` and takes the ring's descriptors.
+    /// Says hello as `rank` and returns the ring's descriptors.
     ///
     /// # Panics
     /// When the daemon refuses.

@@ -1,15 +1,15 @@
-//! Finds the programs under test, and what is running.
+//! Finds the programs under test and running processes, and waits for conditions.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Longest wait for something that must happen. No limit of ours: only so that a test ends that would hang.
+/// Longest wait for something that must happen. It only ends a test that would hang.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Between two looks.
+/// Time between two looks.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// The program `name` of this workspace, in the target folder that the test lies in.
+/// The program `name` of this workspace, from the target folder of the test.
 ///
 /// # Panics
 /// When it was not built.
@@ -24,8 +24,7 @@ pub fn program(name: &str) -> PathBuf {
 
 /// Waits until `condition` holds.
 ///
-/// # Panics
-/// When it does not within a minute; `what` says what was waited for.
+/// # Panics When it does not hold within a minute. `what` names it.
 pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     let started = Instant::now();
     while !condition() {
@@ -34,7 +33,7 @@ pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// Children of this process, those not reaped yet among them.
+/// Children of this process, including those not reaped yet.
 ///
 /// # Panics
 /// Where /proc is not Linux'.
@@ -48,6 +47,6 @@ pub fn processes_of(parent: u32) -> Vec<u32> {
 
 fn parent_of(pid: u32) -> Option<u32> {
     let stat = fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("stat")).ok()?;
-    // The name, in brackets, may hold anything; state and parent follow it.
+    // The name, in brackets, may contain anything. State and parent follow it.
     stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
 }

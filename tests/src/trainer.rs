@@ -1,4 +1,4 @@
-//! What a training process does, without the training.
+//! A training process without the training.
 
 use std::path::Path;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use shade_formats::control::REFUSE_BUSY;
 use crate::columns::values;
 use crate::eventually;
 
-/// Longest wait for an answer or a batch. No limit of ours: only so that a test ends that would hang.
+/// Longest wait for an answer or a batch. It only ends a test that would hang.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A batch copied out of the ring.
@@ -66,7 +66,7 @@ pub fn try_attach(dataset: &Path, rank: u32, spec: JobSpec) -> Result<Session, C
     Session::connect(dataset, "default", rank, spec, &options)
 }
 
-/// Attaches to the running daemon of `dataset` and the default job, as soon as whoever had the rank before is gone.
+/// The same, once the rank's former session has ended.
 ///
 /// # Panics
 /// When that fails.
@@ -129,7 +129,7 @@ pub fn copy(batch: &Batch) -> Taken {
     }
 }
 
-/// Takes what is left of the epoch, releasing each batch at once.
+/// Takes the rest of the epoch, releasing each batch at once.
 ///
 /// # Errors
 /// As [`Session::next`].
@@ -150,7 +150,16 @@ pub fn take_epoch(session: &Session, epoch: u32) -> Result<Vec<Taken>, ClientErr
     take_rest(session)
 }
 
-/// Runs `work` for every rank of `spec`, each with its own session on its own thread; results in the order of ranks.
+/// The ids of all rows of `batches`, in order.
+#[must_use]
+pub fn sorted_ids(batches: &[Taken]) -> Vec<u32> {
+    let mut ids: Vec<u32> = batches.iter().flat_map(|batch| &batch.ids).copied().collect();
+    ids.sort_unstable();
+    ids
+}
+
+/// Runs `work` for every rank of `spec`, each with its own session and thread. Returns the results
+/// in the order of ranks.
 ///
 /// # Panics
 /// When one of them does.

@@ -16,7 +16,7 @@ from benches.rivals.systems import ImageEpochs
 
 FOLDER = "ffcv"
 FILE = "data.beton"
-# Of its documentation, and of the files.
+# As in its documentation, and as in the files.
 JPEG_QUALITY = 90
 
 
@@ -42,7 +42,7 @@ def pack(source: Path, out: Path, _programs: Path, workers: int) -> None:
 
 def prepare(root: Path, _programs: Path, kind: Kind) -> str:
     """JPEGs encoded anew, or raw pixels of small images."""
-    # Here: only preparing needs it, and importing it takes a second.
+    # Imported here, as only `prepare` needs it and it takes a second.
     from torchvision.datasets import ImageFolder
 
     (root / FOLDER).mkdir()

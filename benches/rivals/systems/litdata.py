@@ -13,7 +13,7 @@ from benches.rivals.kinds import Kind
 from benches.rivals.systems import DecodedSamples, DecodeImage, ImageEpochs
 
 FOLDER = "litdata"
-# Of its documentation.
+# As in its documentation.
 CHUNK = "64MB"
 
 

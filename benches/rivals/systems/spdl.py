@@ -14,7 +14,7 @@ from benches.rivals.image_folder import list_samples, read_file
 from benches.rivals.kinds import Kind, random_box
 from benches.rivals.systems import Batch, DecodeImage, ImageEpochs, RecordEpochs
 
-# Batches that are ready: of its documentation.
+# Batches that are ready, as in its documentation.
 READY = 3
 Samples = list[tuple[str, int]]
 

@@ -16,7 +16,7 @@ FOLDER = "webdataset"
 SHARD_BYTES_MAX = 1e9
 # For decoding: each worker gets as many shards, as one that has fewer ends early.
 SHARDS = 8
-# Samples, of its documentation.
+# Samples, as in its documentation.
 SHUFFLE_BUFFER = 1_000
 
 

@@ -1,4 +1,4 @@
-//! Attributes as the kernel wants them, and how long it may believe them.
+//! Attributes for the kernel, and how long it may use them.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
@@ -6,16 +6,17 @@ use std::time::{Duration, SystemTime};
 
 use fuser::{FileAttr, FileType, INodeNo};
 
-/// NFS's `acregmin` and `acdirmin`, which hold for what has not changed lately: seconds until it asks again.
+/// NFS's `acregmin` and `acdirmin`: how long the kernel uses attributes that have not changed
+/// lately.
 const FILE_TTL: Duration = Duration::from_secs(3);
 const FOLDER_TTL: Duration = Duration::from_secs(30);
 
-/// How long the kernel may use the attributes of such a thing.
+/// How long the kernel may use these attributes.
 pub(crate) fn ttl(metadata: &Metadata) -> Duration {
     if metadata.is_dir() { FOLDER_TTL } else { FILE_TTL }
 }
 
-/// The attributes under the number by which the kernel knows it.
+/// The attributes, with the kernel's number for the inode.
 pub(crate) fn attributes(number: u64, metadata: &Metadata) -> FileAttr {
     let modified = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
     FileAttr {

@@ -1,4 +1,4 @@
-//! What the kernel has open, by number.
+//! The kernel's open files and directories, by number.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -30,7 +30,7 @@ impl<T> Handles<T> {
         self.lock().remove(&number);
     }
 
-    /// A thread that panicked cannot have left the map half changed.
+    /// A panic cannot leave the map half changed.
     fn lock(&self) -> MutexGuard<'_, HashMap<u64, Arc<T>>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }

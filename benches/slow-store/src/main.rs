@@ -1,4 +1,4 @@
-//! Runs a command over a directory in which every answer takes as long as one from a file server far away.
+//! Runs a command over a directory that answers as slowly as a distant file server.
 #![expect(clippy::print_stderr, reason = "a program that reports to whoever runs it")]
 
 mod attributes;
@@ -20,22 +20,22 @@ use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal
 use crate::store::Store;
 use crate::wire::{Operation, Wire};
 
-/// Shows SOURCE at MOUNTPOINT, read-only, with every operation delayed, for as long as COMMAND runs.
+/// Shows SOURCE at MOUNTPOINT, read-only and with delayed operations, while COMMAND runs.
 ///
-/// Any number of operations wait at the same time: what is slow is the way, not the store. Prints, as one JSON object,
-/// how long the command ran and how many operations of each kind it sent. Needs /dev/fuse and the right to mount; run
-/// it by `unshare --mount` (root) or `unshare --user --map-root-user --mount`, and the kernel takes the mount away
-/// however it ends.
+/// Any number of operations wait at the same time: the link is slow, not the store. Prints a JSON
+/// object with the command's run time and the number of operations of each kind. Needs /dev/fuse
+/// and the right to mount. Under `unshare --mount` (root) or `unshare --user --map-root-user
+/// --mount` the kernel removes the mount however the program ends.
 #[derive(Debug, Parser)]
 #[command(name = "shade-slow-store", version, max_term_width = 110)]
 struct Args {
     /// The delay of one operation, in microseconds.
     #[arg(long, value_name = "US", default_value_t = 2_000)]
     delay_us: u64,
-    /// Which operations are delayed; the others are answered at once.
+    /// Operations to delay. Others are answered at once.
     ///
-    /// The default is all that a network file system has to send. Opening a directory, closing and forgetting cost
-    /// nothing there either.
+    /// The default is all that a network file system sends. Opening a directory, closing and
+    /// forgetting cost nothing there either.
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_enum,
           default_values_t = Operation::value_variants().to_vec())]
     operations: Vec<Operation>,
@@ -44,7 +44,7 @@ struct Args {
     out: Option<PathBuf>,
     /// The directory to show.
     source: PathBuf,
-    /// An empty directory, where it is shown.
+    /// An empty directory to show it at.
     mountpoint: PathBuf,
     /// The command and its arguments.
     #[arg(last = true, required = true)]
@@ -62,7 +62,7 @@ fn main() -> ExitCode {
 }
 
 fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
-    // Who waits for the figures is gone: end the command, too.
+    // Nobody reads the result any more: end the command, too.
     set_parent_process_death_signal(Some(Signal::TERM))?;
     let wire = Arc::new(Wire::new(Duration::from_micros(args.delay_us), &args.operations));
     let store = Store::open(&args.source, Arc::clone(&wire))?;
@@ -86,17 +86,17 @@ fn options() -> Config {
         MountOption::NoSuid,
         MountOption::NoDev,
         MountOption::NoAtime,
-        // The kernel judges by mode and owner: asking for permission is not an operation.
+        // The kernel checks permissions by mode and owner, so they are no operation.
         MountOption::DefaultPermissions,
         MountOption::FSName("slow-store".to_owned()),
     ];
-    // As many threads as a small machine has cores: none of them waits, that is the wire's affair.
+    // A few threads are enough, as none of them waits: the wire delays answers.
     options.n_threads = Some(2);
     options.clone_fd = true;
     options
 }
 
-/// Runs the command to its end and tells how it went and how many seconds it took.
+/// Runs the command to its end. Returns its exit status and seconds.
 fn time(command: &[OsString]) -> Result<(ExitCode, f64), Box<dyn Error>> {
     let (program, arguments) = command.split_first().ok_or("no command")?;
     let started = Instant::now();
@@ -113,7 +113,7 @@ fn time(command: &[OsString]) -> Result<(ExitCode, f64), Box<dyn Error>> {
     Ok((code, seconds))
 }
 
-/// On SIGINT, SIGTERM and SIGHUP the command is ended and not we: then there is still someone to unmount.
+/// SIGINT, SIGTERM and SIGHUP end the command, and not this program, which then unmounts.
 fn end_with_us(child: &Child) -> Result<(), Box<dyn Error>> {
     let pid = Pid::from_child(child);
     ctrlc::set_handler(move || {

@@ -1,4 +1,4 @@
-//! A directory as a file system: asks the real one at once and lets the wire carry the answers.
+//! A directory as a file system: asks the real one at once and sends answers over the wire.
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -19,10 +19,10 @@ use crate::attributes::{attributes, ttl};
 use crate::handles::Handles;
 use crate::wire::{Operation, Wire};
 
-/// Requests of the kernel's own, such as read-ahead, that may be under way: it would hold back after 16.
+/// The kernel's own requests in flight, such as read-ahead. Its default limit is 16.
 const BACKGROUND_MAX: u16 = 4096;
 
-/// The directory. Inodes have the numbers they have in it; its root is 1.
+/// The directory. Inodes keep their numbers, except for the root's, which is 1.
 #[derive(Debug)]
 pub(crate) struct Store {
     wire: Arc<Wire>,
@@ -69,7 +69,8 @@ impl Store {
 
 impl Filesystem for Store {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        // Without it the kernel looks names of one directory up in turn, and NFS does not.
+        // Otherwise the kernel looks up names of a directory one at a time, as it does not with
+        // NFS.
         config.add_capabilities(InitFlags::FUSE_PARALLEL_DIROPS).map_err(|_| io::ErrorKind::Unsupported)?;
         config.set_max_background(BACKGROUND_MAX).map_err(|_| io::ErrorKind::InvalidInput)?;
         Ok(())
@@ -169,7 +170,7 @@ impl Filesystem for Store {
         if from < names.len() {
             self.wire.answer(Operation::Readdir, arrived, || reply.ok());
         } else {
-            // That there are no more came with the last names.
+            // An empty answer costs nothing, as the end came with the last names.
             reply.ok();
         }
     }
@@ -180,7 +181,7 @@ impl Filesystem for Store {
     }
 }
 
-/// As many bytes as there are, up to `size`.
+/// The bytes at `offset`, at most `size`.
 fn read_up_to(file: &File, offset: u64, size: usize) -> io::Result<Vec<u8>> {
     let (mut bytes, mut filled) = (vec![0; size], 0);
     while let Some(rest) = bytes.get_mut(filled..).filter(|rest| !rest.is_empty()) {

@@ -1,4 +1,4 @@
-//! What lies between client and store: answers are on their way for a fixed time, any number of them at once.
+//! The link between client and store: every answer takes a fixed time, any number at once.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,16 +8,16 @@ use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
 
-/// What a client sends, in NFS 4's terms.
+/// A client's operations, in NFS 4's terms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Operation {
-    /// From a directory and a name to a file and its attributes.
+    /// A name's lookup in a directory, with the file's attributes.
     Lookup,
     /// Attributes of a file whose cached ones have expired.
     Getattr,
-    /// Opening a file: even a cached one is asked about, so that a reader sees what a writer has closed.
+    /// Opening a file, also a cached one, so that a reader sees what a writer has closed.
     Open,
-    /// Bytes of a file, as many as the kernel reads ahead.
+    /// Bytes of a file, up to the kernel's read-ahead.
     Read,
     /// Some names of a directory.
     Readdir,
@@ -25,7 +25,7 @@ pub(crate) enum Operation {
     Readlink,
 }
 
-/// An answer that is on its way.
+/// An answer in flight.
 type Answer = Box<dyn FnOnce() + Send>;
 
 /// Delays and counts operations.
@@ -45,7 +45,7 @@ struct Lane {
 }
 
 impl Wire {
-    /// A wire on which the named operations take `delay`.
+    /// A wire that delays the named operations by `delay`.
     pub(crate) fn new(delay: Duration, delayed: &[Operation]) -> Self {
         let lane = |&operation: &Operation| Lane {
             operation,
@@ -53,7 +53,7 @@ impl Wire {
             count: AtomicU64::new(0),
         };
         let (late, due) = channel();
-        // It ends when the wire is gone.
+        // This thread ends when the wire is dropped.
         thread::spawn(move || deliver(&due));
         Self { delay, lanes: Operation::value_variants().iter().map(lane).collect(), late }
     }
@@ -70,7 +70,7 @@ impl Wire {
             lane.count.fetch_add(1, Ordering::Relaxed);
         }
         if lane.is_some_and(|lane| lane.delayed) {
-            // Fails only when the thread is gone, and then nobody waits for the answer.
+            // Fails only after the thread's end, when nobody waits for the answer.
             let _ = self.late.send((arrived + self.delay, Box::new(answer)));
         } else {
             answer();
@@ -84,7 +84,7 @@ impl Wire {
     }
 }
 
-/// Delivers in the order of arrival: every answer takes as long as any other, so none overtakes.
+/// Delivers in the order of arrival, as all answers take equally long.
 fn deliver(due: &Receiver<(Instant, Answer)>) {
     for (at, answer) in due {
         thread::sleep(at.saturating_duration_since(Instant::now()));

@@ -20,6 +20,8 @@ const ORDER_BYTES: u64 = 192 * 1024;
 /// The same of raw rows. They are copied, which takes a tenth of a millisecond for so many bytes.
 /// Waking a worker, and the core when it is done, takes a tenth of that.
 const ORDER_BYTES_RAW: u64 = 2 << 20;
+/// Large raw rows that are at hand together become as many orders at least.
+const ORDERS_RAW_MIN: usize = 4;
 
 impl<M: Memory> Core<M> {
     /// Gives rows whose records are at hand to the workers.
@@ -138,10 +140,14 @@ impl<M: Memory> Core<M> {
 
 /// How many of `rows` are given to one worker at a time: all alike, so that no order is a remainder.
 fn rows_in_order<R>(rows: &[Row<R>], output: Output) -> usize {
-    let most = if output == Output::Raw { ORDER_BYTES_RAW } else { ORDER_BYTES };
-    let bytes = rows.iter().map(|row| row.len).sum::<u64>().div_ceil(rows.len().max(1) as u64);
-    let most = usize::try_from(most / bytes.max(1)).map_or(usize::MAX, |most| most.max(ORDER_ROWS));
-    rows.len().div_ceil(rows.len().div_ceil(most).max(1))
+    let bytes = rows.iter().map(|row| row.len).sum::<u64>().div_ceil(rows.len().max(1) as u64).max(1);
+    let rows_of = |order_bytes: u64| usize::try_from(order_bytes / bytes).unwrap_or(usize::MAX);
+    let mut most = rows_of(ORDER_BYTES);
+    if output == Output::Raw {
+        // What one burst of reads brought is shared by several workers.
+        most = most.max(rows_of(ORDER_BYTES_RAW).min(rows.len().div_ceil(ORDERS_RAW_MIN)));
+    }
+    rows.len().div_ceil(rows.len().div_ceil(most.max(ORDER_ROWS)).max(1))
 }
 
 impl Job {

@@ -1,5 +1,5 @@
-//! Shards that change on the server while they are read. Never is a wrong byte delivered as good: the reader's check of
-//! bytes in `reader` sees to that in every scenario.
+//! Shards that change on the server while they are read. In every scenario `reader` checks that no
+//! wrong byte is delivered as good.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -12,10 +12,10 @@ use shade_reads::{IoMode, ReadFault, ReadsConfig};
 use crate::reader::{Reader, every_way, name_of};
 use crate::world::{Link, Place, World};
 
-/// Bytes that are left of the record in which a shard is cut.
+/// Bytes left of the record in which a shard is cut.
 const LEFT: u32 = 100;
 
-/// A shard is cut under a running reader: records behind the cut are truncated, all others are right.
+/// A shard is cut while it is read: records behind the cut are truncated, others are right.
 pub(crate) fn truncate(world: &World) -> String {
     let mut said = Vec::new();
     for way in every_way(4) {
@@ -72,7 +72,8 @@ pub(crate) fn replace(world: &World) -> String {
     said.join("; ")
 }
 
-/// A shard is removed. With NFSv4 it stays readable while it is open; otherwise the fault says that it is not there.
+/// A shard is removed. With NFSv4 it stays readable while it is open, otherwise the fault says that
+/// it is missing.
 pub(crate) fn unlink(world: &World) -> String {
     let outcomes = after(world, "unlink", |path| fs::remove_file(path).unwrap());
     for (way, fault) in &outcomes {
@@ -88,8 +89,8 @@ pub(crate) fn unlink(world: &World) -> String {
     summary(&outcomes)
 }
 
-/// Opens a shard, changes it on the server and reads all of it, in every way: the outcomes of its records. Other shards
-/// are as they were, and a fault says which file it is about.
+/// Opens a shard, changes it on the server and reads all of it, in every way. Returns the outcomes
+/// of its records. Checks that other shards are intact and that each fault names its file.
 fn after(world: &World, what: &str, change: impl Fn(&Path)) -> Vec<(String, Option<ReadFault>)> {
     let mut outcomes = Vec::new();
     for way in every_way(4) {
@@ -121,12 +122,12 @@ fn after_in(
     judged.collect()
 }
 
-/// Some samples that are none of these.
+/// Some samples other than these.
 fn some_but(world: &World, samples: &[u32]) -> Vec<u32> {
     world.all().into_iter().filter(|sample| !samples.contains(sample)).take(20).collect()
 }
 
-/// Whether a fault says which file it is about. Of a checksum the daemon says it, as it knows sample, shard and place.
+/// Whether a fault names its file. For a checksum the daemon adds sample, shard and place.
 fn names(world: &World, shard: ShardId, fault: &ReadFault) -> bool {
     matches!(fault, ReadFault::Checksum(_)) || fault.to_string().contains(world.shard_name(shard))
 }
@@ -141,7 +142,7 @@ fn kind(fault: &ReadFault) -> &'static str {
     }
 }
 
-/// How often each outcome came, by way where they differ.
+/// The count of each outcome, for each way of reading where they differ.
 fn summary(outcomes: &[(String, Option<ReadFault>)]) -> String {
     let mut counts: BTreeMap<(&str, &str), u32> = BTreeMap::new();
     for (way, fault) in outcomes {

@@ -1,4 +1,4 @@
-//! A network that loses packets, and a server that goes away and comes back: both cost time and nothing else.
+//! A network that loses packets, and a server that stops and comes back: both cost only time.
 
 use std::time::{Duration, Instant};
 
@@ -7,10 +7,10 @@ use shade_tests::{Daemon, attach, copy, next, spec, take_rest};
 use crate::reader::{Reader, every_way, name_of};
 use crate::world::{Link, World};
 
-/// How long the server is away. The client looks again after 3 s and then at twice the interval each time.
+/// How long the server is away. The client tries again after 3 s, then at doubled intervals.
 const OUTAGE: Duration = Duration::from_secs(2);
 
-/// One packet of a hundred is lost, until some were; every byte comes all the same.
+/// One packet in a hundred is lost, until some were. Every byte still comes.
 pub(crate) fn loss(world: &World) -> String {
     let link = Link::with("delay 2ms loss 1%");
     let records: Vec<u32> = world.all().split_off(world.all().len() / 2);
@@ -27,12 +27,12 @@ pub(crate) fn loss(world: &World) -> String {
     format!("1 % loss: {records} records right in 4 ways, {} packets lost", link.dropped())
 }
 
-/// The server stops in the middle of an epoch and comes back: the daemon's epoch is complete and right.
+/// The server stops in the middle of an epoch and comes back: the epoch is complete and right.
 pub(crate) fn restart(world: &World) -> String {
     let place = world.place("restart");
     let daemon = Daemon::start(&place.client, &[&"--cache", &"0", &"--depth", &"4"]);
     let session = attach(&place.client, 0, spec(8, 1));
-    // Slow enough that the epoch is not over, in the ring, before the server stops.
+    // Slow enough that the ring does not hold the whole epoch when the server stops.
     let link = Link::delayed(Duration::from_millis(50));
     session.start_epoch(0, 0).unwrap();
     let mut batches: Vec<_> = (0..2).map(|_| copy(&next(&session).unwrap().unwrap())).collect();

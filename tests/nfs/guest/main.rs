@@ -1,7 +1,7 @@
-//! Runs inside a guest, on a real NFS mount: reads in every way, over slow and lossy links, while the server stops and
-//! while its files change. Writes one JSON line per scenario to standard output.
+//! Runs inside a guest, on a real NFS mount: reads in every way, over slow and lossy links, while
+//! the server stops, and while files change. Writes one JSON line per scenario to standard output.
 //!
-//! `shade-nfs-guest [SCENARIO...]`: all of them by default. `tests/nfs/guest.sh` has made the mount.
+//! `shade-nfs-guest [SCENARIO...]`: all by default. `tests/nfs/guest.sh` makes the mount.
 #![expect(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -23,7 +23,7 @@ use serde_json::json;
 
 use world::World;
 
-/// A scenario panics when something is not as it must be, and otherwise says what it has measured.
+/// A scenario panics when it fails, and otherwise returns what it measured.
 type Scenario = fn(&World) -> String;
 
 const SCENARIOS: &[(&str, Scenario)] = &[

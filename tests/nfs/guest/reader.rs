@@ -1,4 +1,4 @@
-//! The daemon's reader on a copy of the dataset, with a check of every byte that it delivers as good.
+//! The daemon's reader on a copy of the dataset. Checks every byte that it delivers as good.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,10 +13,10 @@ use crate::world::{Place, World};
 
 /// Memory for records: more than the dataset takes.
 const ARENA_BYTES: u64 = 4 << 20;
-/// Records are read into pages that lie anywhere in the arena.
+/// Pages for records, scattered over the arena.
 const BLOCK_BYTES: u32 = 4096;
 
-/// How long trouble of the store is waited for: no scenario's passes without help.
+/// How long reads are retried. No fault here passes by itself.
 const PATIENCE_HERE: Duration = Duration::from_secs(1);
 
 /// How a record's read ended.
@@ -80,7 +80,7 @@ impl<'a> Reader<'a> {
         ReadOp { flight: 0, sample: SampleId(sample), shard, offset, len, crc32c, recheck: false, blocks }
     }
 
-    /// The next read that ends; none if none does so soon.
+    /// The next read that ends, or none if none ends soon.
     ///
     /// # Panics
     /// When wrong bytes are delivered as good.
@@ -101,11 +101,11 @@ impl<'a> Reader<'a> {
     }
 
     pub(crate) fn next(&mut self) -> Outcome {
-        // A read of a hard mount ends when the server answers; the guest's own limit of time ends a test that hangs.
+        // A read of a hard mount ends when the server answers. `run.sh` ends a guest that hangs.
         self.next_within(Duration::MAX).unwrap()
     }
 
-    /// Reads these records and says how that ended, in any order.
+    /// Reads these records. Returns their outcomes, in any order.
     pub(crate) fn read(&mut self, samples: &[u32]) -> Vec<Outcome> {
         self.submit(samples);
         samples.iter().map(|_| self.next()).collect()
@@ -119,11 +119,11 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Puts the list in an order in which neighbours in memory are never taken one after another.
+/// An order in which neighbours in memory are never taken one after another.
 fn scatter(list: &mut FreeList) {
     let mut blocks: Vec<Option<Blocks>> =
         std::iter::from_fn(|| list.take(u64::from(BLOCK_BYTES))).map(Some).collect();
-    // Every block once: the count is a power of two, the step is odd.
+    // Every block comes once, as the count is a power of two and the step is odd.
     let count = blocks.len();
     assert!(count.is_power_of_two());
     (0..count).for_each(|number| list.give(blocks[number * 613 % count].take().unwrap()));

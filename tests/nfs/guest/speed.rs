@@ -1,6 +1,7 @@
 //! What reads bring and what they cost: bytes, requests to the server, kernel workers, time.
 //!
-//! Time is measured in round trips of a link that is slow on purpose, so that a slow machine does not matter.
+//! Time is measured in round trips of a link that is slow on purpose, so a slow machine does not
+//! matter.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,18 +12,19 @@ use shade_reads::{EngineChoice, IoMode, ReadsConfig};
 use crate::reader::{Reader, every_way, name_of, way};
 use crate::world::{Link, SMALL, World, read_rpcs};
 
-/// Requests that a client of NFSv4.1 and later may have under way, as `guest.sh` says: the slots of its session.
+/// Requests that a client of NFSv4.1 and later may have in flight: its session's slots, set in
+/// `guest.sh`.
 const SLOTS: u32 = 24;
-/// A round trip as between the machines of a site: told, but not asserted, since an emulated machine is slow beside it.
-/// QEMU's two CPUs, which are the server's, too, are 82 to 90 % busy: 256 reads take 0.27 to 0.35 s of their time, and 24 at
-/// a time are to take 107 ms.
+/// A round trip within a site. Reported but not asserted, as an emulated machine is too slow for
+/// it: 256 reads, 24 at a time, take 107 ms of round trips, but 0.27 to 0.35 s of QEMU's two CPUs,
+/// which are 82 to 90 % busy with client and server.
 const SHORT: Duration = Duration::from_millis(10);
-/// A round trip beside which an emulated machine's own work does not count.
+/// A round trip far longer than an emulated machine's own work.
 const LONG: Duration = Duration::from_millis(200);
-/// Tries at a figure that a busy machine may spoil.
+/// Tries to get a figure that a busy machine may spoil.
 const ROUNDS_MAX: u32 = 5;
 
-/// Every record is what was packed, in every way of reading.
+/// Every record has the packed bytes, in every way of reading.
 pub(crate) fn bytes(world: &World) -> String {
     for way in every_way(16) {
         let place = world.place(&format!("bytes-{}", name_of(&way)));
@@ -31,14 +33,14 @@ pub(crate) fn bytes(world: &World) -> String {
     format!("{} records right in each of 4 ways", world.index.len())
 }
 
-/// A direct read is one request, into however many pieces of memory.
+/// A direct read is one request, whatever the number of memory blocks.
 pub(crate) fn rpcs(world: &World) -> String {
     let mut counts = Vec::new();
     for engine in [EngineChoice::Uring, EngineChoice::Threads] {
         let way = way(engine, IoMode::Direct, 16);
         let place = world.place(&format!("rpcs-{}", name_of(&way)));
         let mut reader = Reader::start(world, &place, way);
-        // Here and not above: the start reads once, to see whether direct reads are allowed.
+        // After the start, which reads once to find out whether direct reads are allowed.
         let before = read_rpcs();
         reader.read_good(&world.all());
         counts.push(read_rpcs() - before);
@@ -53,7 +55,7 @@ pub(crate) fn rpcs(world: &World) -> String {
 /// Small records that are read together.
 const GROUP: usize = 16;
 
-/// How many groups of neighbours there are, and how many requests they cost.
+/// The number of groups of neighbours, and of requests for them.
 fn rpcs_of_neighbours(world: &World) -> (u64, u64) {
     let place = world.place("rpcs-together");
     let mut reader = Reader::start(world, &place, way(EngineChoice::Uring, IoMode::Direct, 16));
@@ -70,7 +72,7 @@ fn rpcs_of_neighbours(world: &World) -> (u64, u64) {
     (samples.len().div_ceil(GROUP) as u64, read_rpcs() - before)
 }
 
-/// How many kernel threads io_uring's reads take.
+/// The number of kernel threads for io_uring's reads.
 pub(crate) fn workers(world: &World) -> String {
     let depth = 24;
     let direct = most_workers(world, IoMode::Direct, depth);
@@ -109,7 +111,8 @@ fn workers_now() -> usize {
     tasks.filter(|comm| fs::read_to_string(comm).is_ok_and(|name| name.starts_with("iou-wrk-"))).count()
 }
 
-/// io_uring keeps as many reads under way as depth and server allow, and is that much faster than a few threads.
+/// io_uring keeps as many reads in flight as depth and server allow, and is faster than a few
+/// threads in that proportion.
 pub(crate) fn concurrency(world: &World) -> String {
     let depth = 64;
     let allowed = f64::from(if world.nfs == 4 { SLOTS.min(depth) } else { depth });
@@ -133,7 +136,7 @@ pub(crate) fn concurrency(world: &World) -> String {
 /// A round of reads.
 #[derive(Clone, Copy, Default)]
 struct Round {
-    /// Reads under way on average, in units of what a lone read takes.
+    /// Mean number of reads in flight: all reads' time alone, divided by the time taken.
     under_way: f64,
     /// Share of the machine's CPU time that was not idle.
     busy: f64,
@@ -149,8 +152,8 @@ fn cpu_times() -> (u64, u64) {
     (all - ticks[3] - ticks[4], all)
 }
 
-/// How many reads are under way on average while `count` small records are read, in units of what a lone read takes: in
-/// the best of some rounds, which end once there are `enough`.
+/// The mean number of reads in flight while `count` small records are read, in the best of some
+/// rounds. Rounds end once there are `enough`.
 fn most_under_way(world: &World, way: ReadsConfig, rtt: Duration, count: u32, enough: f64) -> Round {
     let place = world.place(&format!("concurrency-{}-{rtt:?}", name_of(&way)));
     let mut reader = Reader::start(world, &place, way);

@@ -1,4 +1,5 @@
-//! The guest as scenarios see it: the dataset, the server's folder and the client's mount, the link, the server.
+//! The guest for scenarios: the dataset, the server's folder, the client's mount, the link, the
+//! server.
 
 use std::fmt::{self, Display};
 use std::fs;
@@ -12,16 +13,16 @@ use shade_formats::{SampleId, ShardId};
 use shade_reads::linux_version;
 use shade_tests::{Packed, Source, png};
 
-/// What the server exports, seen in its own file system.
+/// The exported folder in the server's own file system.
 const SERVER: &str = "/srv/nfs";
-/// The same through NFS.
+/// The same folder through NFS.
 const CLIENT: &str = "/mnt/nfs";
 /// Records of at most 4 KiB.
 pub(crate) const SMALL: u32 = 256;
 /// Records of many blocks: 24 to 100 KiB.
 const LARGE: u32 = 12;
 
-/// A guest with a dataset to be put on its server.
+/// A guest and the dataset for its server.
 pub(crate) struct World {
     /// The dataset, outside the server's folder. Small records have the ids below [`SMALL`].
     pub packed: Packed,
@@ -32,7 +33,8 @@ pub(crate) struct World {
     release: String,
 }
 
-/// A copy of the dataset on the server. Scenarios that have one each do not meet in the client's caches.
+/// A copy of the dataset on the server. Scenarios with a copy each share nothing in the client's
+/// caches.
 pub(crate) struct Place {
     /// Its folder in the server's file system.
     pub server: PathBuf,
@@ -99,13 +101,14 @@ impl World {
         self.index.shard(shard).unwrap().name
     }
 
-    /// Makes the server close what it has open for clients of NFSv3, which it keeps for a while after each read: a
-    /// removed file can be read so long. What clients of NFSv4 have opened stays open.
+    /// Makes the server close files that it holds open for NFSv3 clients. It holds a file for a
+    /// while after each read, and a removed file stays readable for that time. Files opened by
+    /// NFSv4 clients stay open.
     pub(crate) fn close_idle_files(&self) {
         on_server(&["exportfs", "-f"]);
     }
 
-    /// Stops the server as its machine's end would: clients are not told.
+    /// Stops the server like a crash: clients are not told.
     pub(crate) fn stop_server(&self) {
         fs::write("/proc/fs/nfsd/threads", "0").unwrap();
     }
@@ -123,7 +126,7 @@ impl Display for World {
     }
 }
 
-/// How often the client has asked the server to read, over all files.
+/// READ requests of the client so far, over all files.
 pub(crate) fn read_rpcs() -> u64 {
     let stats = fs::read_to_string("/proc/self/mountstats").unwrap();
     let mount =
@@ -135,7 +138,7 @@ pub(crate) fn read_rpcs() -> u64 {
     mount.lines().filter_map(count).sum()
 }
 
-/// What the link does to packets from the server to the client; nothing any more once this is dropped.
+/// A change of the link from server to client, undone when dropped.
 pub(crate) struct Link(());
 
 impl Link {
@@ -165,7 +168,7 @@ impl Drop for Link {
     }
 }
 
-/// Runs a command in the server's network and gives its output.
+/// Runs a command in the server's network and returns its output.
 fn on_server(command: &[&str]) -> String {
     let output = Command::new("nsenter").args(["-t", "1", "-n"]).args(command).output().unwrap();
     assert!(output.status.success(), "{command:?}: {output:?}");

@@ -1,7 +1,7 @@
-//! `shade-test-deny-io-uring all|busy ERRNO PROGRAM ARGS...`: becomes PROGRAM, under a seccomp
-//! filter that answers io_uring's system calls with ERRNO and lets all others pass, as containers'
-//! default profiles do. With `busy` only those that submit two operations or more: a ring can be
-//! made, and fails once there is much to read.
+//! `shade-test-deny-io-uring all|busy ERRNO PROGRAM ARGS...` executes PROGRAM under a seccomp
+//! filter that answers io_uring's system calls with ERRNO, as containers' default profiles do. With
+//! `busy` it denies only submissions of two operations or more: the ring can be made, but fails
+//! under load.
 #![expect(clippy::unwrap_used, reason = "a fixture fails by panicking")]
 
 use std::collections::BTreeMap;

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 
 use shade_tests::add_fields;
 
-/// `shade-test-fields DATASET FIELDS OUT`: the files in the folder `FIELDS/<the sample's path>`, sorted by name, are the
-/// sample's fields, and are called like them.
+/// `shade-test-fields DATASET FIELDS OUT`: a sample's fields are the files in the folder
+/// `FIELDS/<the sample's path>`, sorted and named by file name.
 fn main() {
     let arguments: Vec<PathBuf> = std::env::args_os().skip(1).map(PathBuf::from).collect();
     let [dataset, fields, out] = arguments.try_into().unwrap();

@@ -1,4 +1,5 @@
-//! A trainer for tests to kill: attaches to a running daemon, takes some batches and holds them until its input ends.
+//! A trainer for tests to kill: it attaches to a running daemon, takes some batches and holds them
+//! until its input ends.
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "part of a test: fails by panicking")]
 
 use std::io::Read;
