@@ -28,11 +28,13 @@ def test_echo_reads_a_part_and_delivers_it_again(dataset: packed.Packed) -> None
         samples = len(loader.dataset)
         epochs = [Counter(sample for batch in loader for sample in batch.ids.tolist()) for _ in range(4)]
         read = loader.stats()["total"]["reads"] + loader.stats()["total"]["coalesced"]
-    assert all(epoch.total() == samples and set(epoch.values()) == {2} for epoch in epochs)
+    assert all(epoch.total() == samples for epoch in epochs)
+    # An odd number of samples: one of them comes once more, or once less.
+    assert all(sum(count != 2 for count in epoch.values()) <= 1 for epoch in epochs)
     assert epochs[0].keys().isdisjoint(epochs[1]), "what was read gives way to the rest"
     assert len(epochs[0] | epochs[1]) == samples
     # The second use is a hit while the cache has room for the samples between the two.
-    assert read <= 4 * samples / 2, "each sample is read once per epoch that delivers it"
+    assert read <= 4 * samples / 2 + 1, "each sample is read once per epoch that delivers it"
 
 
 def test_echo_goes_on_in_the_middle_after_a_restart(dataset: packed.Packed) -> None:
