@@ -183,7 +183,20 @@ fn read_validation(fields: &mut Fields<'_>) -> Result<Validation, FormatError> {
 /// Digest of all that a plan depends on beside the importance table. The world size is not part of
 /// it. Write a new field only where it is not its default, so that older states still fit.
 fn spec_digest(spec: &JobSpec) -> u64 {
-    let PlanSpec { sampler, order, seed, rep, hit_cap, cover, explore, pace, draw_ahead } = spec.plan;
+    let PlanSpec {
+        sampler,
+        order,
+        seed,
+        rep,
+        hit_cap,
+        cover,
+        explore,
+        echo,
+        prune,
+        whole_from,
+        pace,
+        draw_ahead,
+    } = spec.plan;
     let mut bytes = Vec::new();
     for name in [sampler.as_str(), order.as_str()] {
         bytes.extend_from_slice(name.as_bytes());
@@ -194,6 +207,16 @@ fn spec_digest(spec: &JobSpec) -> u64 {
     bytes.extend([rep, hit_cap, explore].iter().flat_map(|number| number.to_bits().to_le_bytes()));
     bytes.extend([cover, spec.batch_size].iter().flat_map(|number| number.to_le_bytes()));
     bytes.extend([u8::from(pace), u8::from(draw_ahead)]);
+    let default = PlanSpec::default();
+    let mut later = |tag: u8, differs: bool, value: &[u8]| {
+        if differs {
+            bytes.push(tag);
+            bytes.extend_from_slice(value);
+        }
+    };
+    later(1, echo.to_bits() != default.echo.to_bits(), &echo.to_bits().to_le_bytes());
+    later(2, prune.to_bits() != default.prune.to_bits(), &prune.to_bits().to_le_bytes());
+    later(3, whole_from != default.whole_from, &whole_from.to_le_bytes());
     xxhash(&bytes)
 }
 
@@ -242,6 +265,9 @@ mod tests {
             of(PlanSpec { hit_cap: 0.5, ..plan }),
             of(PlanSpec { cover: 6, ..plan }),
             of(PlanSpec { explore: 0.1, ..plan }),
+            of(PlanSpec { echo: 3.0, ..plan }),
+            of(PlanSpec { prune: 0.25, ..plan }),
+            of(PlanSpec { whole_from: 1, ..plan }),
             of(PlanSpec { pace: true, ..plan }),
             of(PlanSpec { draw_ahead: true, ..plan }),
             spec_digest(&JobSpec { batch_size: 255, ..whole }),

@@ -63,7 +63,8 @@ fn equal_scores_and_residents_give_one_plan() {
     for (&sampler, &order) in
         Sampler::ALL.iter().flat_map(|sampler| Order::ALL.iter().map(move |order| (sampler, order)))
     {
-        let plan = PlanSpec { sampler, order, rep: 1.5, ..PlanSpec::default() };
+        // Epochs are whole, so that blocks of positions are those of the plan.
+        let plan = PlanSpec { sampler, order, rep: 1.5, whole_from: 1, ..PlanSpec::default() };
         let state = trained(plan);
         let mut plans = Vec::new();
         for world_size in WORLD_SIZES {

@@ -301,3 +301,117 @@ fn more_than_16_million_samples() {
         plan.ids.iter().zip(&plan.weights).find(|(id, _)| id.0 == 1 << 24).map(|(_, &weight)| weight);
     assert!(weight.is_some_and(|weight| (weight * SCORE_MAX - 1.0).abs() < 0.001), "{weight:?}");
 }
+
+fn plan_of(spec: PlanSpec, epoch: u32, importance: &Importance) -> Plan {
+    draw_plan(&spec, epoch, BATCH_SIZE, importance, |_| false, 1.0)
+}
+
+#[test]
+fn replacement_draws_every_sample_alike_with_repeats_and_needs_no_scores() {
+    let samples = 20_000;
+    let spec = PlanSpec { sampler: Sampler::Replacement, cover: 0, ..PlanSpec::default() };
+    let (fresh, scored) = (Importance::new(samples), table(samples));
+    let plan = plan_of(spec, 0, &fresh);
+    assert_eq!(plan.ids, plan_of(spec, 0, &scored).ids, "scores do not matter");
+    let counts = counts(&plan, samples);
+    assert_eq!(counts.iter().sum::<u32>(), samples);
+    assert!(plan.weights.iter().all(|&weight| weight == 1.0));
+    // 1 - 1/e of the samples, with a standard deviation of 0.2 %.
+    let distinct = f64::from(plan.summary.distinct) / f64::from(samples);
+    assert!((distinct - 0.632).abs() < 0.01, "{distinct}");
+    let covered = plan_of(PlanSpec { cover: 1, ..spec }, 3, &fresh);
+    assert_eq!(covered.summary.distinct, samples, "the guard brings back what was left out");
+}
+
+#[test]
+fn echo_delivers_what_it_reads_so_often_and_reads_all_alike() {
+    let samples = 999;
+    let importance = Importance::new(samples);
+    for echo in [1.0, 1.5, 2.0, 2.7, 3.0, 40.0] {
+        let spec = PlanSpec { sampler: Sampler::Echo, echo, seed: 3, ..PlanSpec::default() };
+        let mut delivered = vec![0; samples as usize];
+        let epochs = 60;
+        for epoch in 0..epochs {
+            let plan = plan_of(spec, epoch, &importance);
+            let counts = counts(&plan, samples);
+            assert_eq!(counts.iter().sum::<u32>(), samples, "echo {echo}, epoch {epoch}");
+            // Two permutations meet within some epochs: a sample in both is read once then.
+            let reads = f64::from(samples) / echo;
+            let distinct = f64::from(plan.summary.distinct);
+            assert!(distinct <= reads + 1.0 && distinct >= 0.7 * reads, "{echo}: {distinct} of {reads}");
+            for (total, count) in delivered.iter_mut().zip(&counts) {
+                *total += count;
+            }
+            assert!(plan.weights.iter().all(|&weight| weight == 1.0));
+        }
+        // Reads differ by one at most, and each read brings ⌊e⌋ to ⌈e⌉ + 1 deliveries.
+        let reads_max = (f64::from(epochs) / echo).ceil() + 1.0;
+        let (least, most) = (delivered.iter().min().unwrap(), delivered.iter().max().unwrap());
+        assert!(f64::from(*most) <= reads_max * (echo.ceil() + 1.0), "{echo}: {most}");
+        assert!(f64::from(*least) >= (reads_max - 3.0).max(0.0) * echo.floor(), "{echo}: {least}");
+    }
+    let whole = PlanSpec { sampler: Sampler::Echo, echo: 3.0, ..PlanSpec::default() };
+    let mut three = vec![0; samples as usize];
+    for epoch in 0..3 {
+        let counts = counts(&plan_of(whole, epoch, &importance), samples);
+        assert!(counts.iter().all(|&count| count == 0 || count == 3));
+        three.iter_mut().zip(counts).for_each(|(total, count)| *total += count);
+    }
+    assert_eq!(three, vec![3; samples as usize], "in three epochs each sample comes three times");
+}
+
+#[test]
+fn echo_keeps_repeats_apart_whatever_order_is_asked_for() {
+    let samples = 4000;
+    let importance = Importance::new(samples);
+    for order in [Order::Shuffled, Order::Spaced, Order::HitsFirst] {
+        let spec = PlanSpec { sampler: Sampler::Echo, echo: 2.0, order, ..PlanSpec::default() };
+        let plan = plan_of(spec, 1, &importance);
+        let mut last = vec![None; samples as usize];
+        let (mut near, mut repeats) = (0, 0);
+        for (position, id) in plan.ids.iter().enumerate() {
+            let batch = position / BATCH_SIZE as usize;
+            if let Some(before) = last[id.index()].replace(batch) {
+                repeats += 1;
+                near += usize::from(!(20..=60).contains(&(batch - before)));
+            }
+        }
+        assert_eq!(repeats, 2000);
+        assert!(near < repeats / 20, "{near} of {repeats} are not 20 to 60 batches apart");
+    }
+}
+
+#[test]
+fn infobatch_leaves_out_half_of_the_easy_and_weights_the_rest() {
+    let samples = 1000;
+    let importance = table(samples);
+    let mean = importance.scores().iter().sum::<f32>() / samples as f32;
+    let spec = PlanSpec { sampler: Sampler::Infobatch, cover: 0, ..PlanSpec::default() };
+    let mut left_out = vec![0; samples as usize];
+    for epoch in 1..=200 {
+        let plan = plan_of(spec, epoch, &importance);
+        let counts = counts(&plan, samples);
+        assert_eq!(plan.ids.len(), 750, "half of the 500 below the mean");
+        let weights: f64 = plan.weights.iter().map(|&weight| f64::from(weight)).sum();
+        assert!((weights - f64::from(samples)).abs() < 1e-3, "the mean is that of a plain pass");
+        for (id, weight) in plan.ids.iter().zip(&plan.weights) {
+            let expected = if importance.score(*id) < mean { 2.0 } else { 1.0 };
+            assert_eq!(*weight, expected, "{id}");
+        }
+        for (sum, count) in left_out.iter_mut().zip(counts) {
+            *sum += 1 - count;
+        }
+    }
+    for (id, &times) in (0..).map(SampleId).zip(&left_out) {
+        // 100 of 200, with a standard deviation of 7.
+        let easy = importance.score(id) < mean;
+        assert!(if easy { (60..140).contains(&times) } else { times == 0 }, "{id}: {times}");
+    }
+    let whole = PlanSpec { whole_from: 7, ..spec };
+    assert_eq!(plan_of(whole, 6, &importance).ids.len(), 750);
+    assert_eq!(plan_of(whole, 7, &importance).ids.len(), 1000);
+    // Nothing was ever delivered, so the guard takes all from epoch 4 on.
+    assert_eq!(plan_of(PlanSpec { cover: 5, ..spec }, 4, &importance).ids.len(), 1000);
+    let all = PlanSpec { prune: 1.0, ..spec };
+    assert_eq!(plan_of(all, 1, &importance).ids.len(), 501, "one stands for all of them");
+}

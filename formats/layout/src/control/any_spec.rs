@@ -38,11 +38,24 @@ prop_compose! {
     pub(super) fn any_spec()(
         sampler in choice(Sampler::ALL), order in choice(Order::ALL), tail in choice(Tail::ALL),
         on_error in choice(OnError::ALL), seed: u64, rep: f64, hit_cap: f64, explore: f64, cover: u32,
-        pace: bool, draw_ahead: bool, bad_max: f64,
+        echo: f64, prune_and_whole: (f64, u32), pace: bool, draw_ahead: bool, bad_max: f64,
         numbers: (u32, u32, u64), output in output(),
     ) -> JobSpec {
         JobSpec {
-            plan: PlanSpec { sampler, order, seed, rep, hit_cap, cover, explore, pace, draw_ahead },
+            plan: PlanSpec {
+                sampler,
+                order,
+                seed,
+                rep,
+                hit_cap,
+                cover,
+                explore,
+                echo,
+                prune: prune_and_whole.0,
+                whole_from: prune_and_whole.1,
+                pace,
+                draw_ahead,
+            },
             batch_size: numbers.0,
             world_size: numbers.1,
             tail,

@@ -33,7 +33,9 @@ pub struct Parameter {
 macro_rules! plan_spec {
     ($($(#[doc = $help:literal])+ $name:ident: $type:ty = $default:expr, $usage:literal;)+) => {
         /// How the plan of each epoch is drawn.
+        // A trace of an earlier version lacks later parameters.
         #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+        #[serde(default)]
         pub struct PlanSpec { $($(#[doc = $help])+ pub $name: $type),+ }
 
         impl Default for PlanSpec {
@@ -58,6 +60,8 @@ plan_spec! {
     /// How samples are drawn. `pads` draws by importance from the second epoch on, `uniform` takes
     /// each sample once an epoch, `iis` leaves out samples of low importance, `cis` delivers them
     /// with weight 0, and `sequential` takes each sample once, in the dataset's order.
+    /// `replacement` draws uniformly with replacement, `echo` delivers each sample that is read
+    /// several times, and `infobatch` leaves out a share of the samples of low loss.
     sampler: Sampler = Sampler::Uniform, "sampler SAMPLER";
 
     /// Order of delivery. `shuffled` is a seeded shuffle, `spaced` has repeats of a sample 20 to 60
@@ -75,11 +79,22 @@ plan_spec! {
     /// PADS: largest share of an epoch that such replicated draws may take, 0 to 1.
     hit_cap: f64 = 0.6, "hit-cap SHARE";
 
-    /// PADS: a sample that was not delivered for this many epochs is put into the plan; 0 is off.
+    /// PADS, replacement, iis, infobatch: a sample that was not delivered for this many epochs is
+    /// put into the plan; 0 is off.
     cover: u32 = 5, "cover EPOCHS";
 
     /// PADS: share of draws that ignore importance, 0 to 1.
     explore: f64 = 0.0, "explore SHARE";
+
+    /// Echo: how often a sample that is read comes in an epoch, at least 1; it need not be whole.
+    echo: f64 = 2.0, "echo TIMES";
+
+    /// InfoBatch: share of the samples with a score below the mean that an epoch leaves out, 0 to 1.
+    prune: f64 = 0.5, "prune SHARE";
+
+    /// InfoBatch: from this epoch on nothing is left out; 0 is never. The paper: the last eighth of
+    /// all epochs.
+    whole_from: u32 = 0, "whole-from EPOCH";
 
     /// Move samples by a few batches, so that batches and ranks have equally many expected misses.
     pace: bool = false, "pace";
@@ -109,7 +124,10 @@ impl PlanSpec {
         if !(self.rep.is_finite() && self.rep >= 1.0) {
             return Err(refused("rep", self.rep, "a finite number of at least 1"));
         }
-        for (field, share) in [("hit_cap", self.hit_cap), ("explore", self.explore)] {
+        if !(self.echo.is_finite() && self.echo >= 1.0) {
+            return Err(refused("echo", self.echo, "a finite number of at least 1"));
+        }
+        for (field, share) in [("hit_cap", self.hit_cap), ("explore", self.explore), ("prune", self.prune)] {
             in_share(field, share)?;
         }
         Ok(())
@@ -203,6 +221,9 @@ impl JobSpec {
         writer.f64(self.plan.rep);
         writer.f64(self.plan.hit_cap);
         writer.f64(self.plan.explore);
+        writer.f64(self.plan.echo);
+        writer.f64(self.plan.prune);
+        writer.u32(self.plan.whole_from);
         writer.u32(self.plan.cover);
         writer.u8(u8::from(self.plan.pace));
         writer.u8(u8::from(self.plan.draw_ahead));
@@ -223,6 +244,9 @@ impl JobSpec {
         let rep = reader.f64()?;
         let hit_cap = reader.f64()?;
         let explore = reader.f64()?;
+        let echo = reader.f64()?;
+        let prune = reader.f64()?;
+        let whole_from = reader.u32()?;
         let cover = reader.u32()?;
         let pace = reader.choice("pace", flag)?;
         let draw_ahead = reader.choice("draw_ahead", flag)?;
@@ -231,7 +255,20 @@ impl JobSpec {
         let ring_bytes = reader.u64()?;
         let bad_max = reader.f64()?;
         let output = Output::read(reader)?;
-        let plan = PlanSpec { sampler, order, seed, rep, hit_cap, cover, explore, pace, draw_ahead };
+        let plan = PlanSpec {
+            sampler,
+            order,
+            seed,
+            rep,
+            hit_cap,
+            cover,
+            explore,
+            echo,
+            prune,
+            whole_from,
+            pace,
+            draw_ahead,
+        };
         Ok(Self { plan, batch_size, world_size, tail, output, on_error, bad_max, ring_bytes })
     }
 }
@@ -302,6 +339,9 @@ mod tests {
             ("hit_cap", JobSpec { plan: PlanSpec { hit_cap: 1.1, ..plan }, ..spec() }),
             ("hit_cap", JobSpec { plan: PlanSpec { hit_cap: f64::NAN, ..plan }, ..spec() }),
             ("explore", JobSpec { plan: PlanSpec { explore: -0.1, ..plan }, ..spec() }),
+            ("echo", JobSpec { plan: PlanSpec { echo: 0.5, ..plan }, ..spec() }),
+            ("echo", JobSpec { plan: PlanSpec { echo: f64::NAN, ..plan }, ..spec() }),
+            ("prune", JobSpec { plan: PlanSpec { prune: 1.5, ..plan }, ..spec() }),
             ("bad_max", JobSpec { bad_max: -0.01, ..spec() }),
             ("bad_max", JobSpec { bad_max: 1.5, ..spec() }),
             ("bad_max", JobSpec { bad_max: f64::NAN, ..spec() }),
@@ -329,7 +369,20 @@ mod tests {
 
     #[test]
     fn every_parameter_is_set_by_its_name_and_text() {
-        let texts = ["pads", "spaced", "18446744073709551615", "2", "0.25", "3", ".5", "true", "true"];
+        let texts = [
+            "pads",
+            "spaced",
+            "18446744073709551615",
+            "2",
+            "0.25",
+            "3",
+            ".5",
+            "1.5",
+            "0.25",
+            "7",
+            "true",
+            "true",
+        ];
         assert_eq!(texts.len(), PlanSpec::PARAMETERS.len());
         let mut spec = PlanSpec::default();
         for (parameter, text) in PlanSpec::PARAMETERS.iter().zip(texts) {
@@ -345,6 +398,9 @@ mod tests {
             hit_cap: 0.25,
             cover: 3,
             explore: 0.5,
+            echo: 1.5,
+            prune: 0.25,
+            whole_from: 7,
             pace: true,
             draw_ahead: true,
         };

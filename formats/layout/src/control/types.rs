@@ -5,7 +5,7 @@ use super::codec::{Reader, Writer, flag};
 use crate::FormatError;
 
 /// Version of the conversation as a whole. Both sides must speak the same one.
-pub const PROTOCOL: u32 = 4;
+pub const PROTOCOL: u32 = 5;
 
 /// A text that names none of a choice's values.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -91,7 +91,7 @@ macro_rules! choice {
 
 choice! {
     /// How an epoch's samples are drawn.
-    Sampler, "sampler", "uniform, pads, iis, cis or sequential",
+    Sampler, "sampler", "uniform, pads, iis, cis, sequential, replacement, echo or infobatch",
     /// A permutation: each sample once.
     #[default]
     Uniform = 1 "uniform",
@@ -105,14 +105,20 @@ choice! {
     Cis = 4 "cis",
     /// Each sample once, in the order of the samples: for validation. Orders and pacing do not
     /// apply.
-    Sequential = 5 "sequential"
+    Sequential = 5 "sequential",
+    /// Uniform draws with replacement: as many repeats as `pads`, without importance.
+    Replacement = 6 "replacement",
+    /// Each sample that is read comes several times in an epoch (data echoing).
+    Echo = 7 "echo",
+    /// A share of the samples of low loss is left out, and the rest of them weighted (InfoBatch).
+    Infobatch = 8 "infobatch"
 }
 
 impl Sampler {
     /// Whether it draws by the losses that trainers report.
     #[must_use]
     pub fn is_by_importance(self) -> bool {
-        matches!(self, Self::Pads | Self::Iis | Self::Cis)
+        matches!(self, Self::Pads | Self::Iis | Self::Cis | Self::Infobatch)
     }
 }
 
@@ -216,7 +222,7 @@ mod tests {
         let error = "Pads".parse::<Sampler>().unwrap_err();
         assert_eq!(
             error.to_string(),
-            "sampler \"Pads\" is unknown: use uniform, pads, iis, cis or sequential"
+            "sampler \"Pads\" is unknown: use uniform, pads, iis, cis, sequential, replacement, echo or infobatch"
         );
     }
 }

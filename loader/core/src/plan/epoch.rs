@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use shade_formats::SampleId;
-use shade_formats::control::{PlanSpec, Sampler};
+use shade_formats::control::{Order, PlanSpec, Sampler};
 
 use super::inputs::Inputs;
 use super::orders::{asks_for_residents, in_order};
@@ -16,7 +16,7 @@ use crate::importance::Importance;
 pub struct Plan {
     /// Which epoch, counted from 0.
     pub epoch: u32,
-    /// The sample at each position. The length is that of the dataset, or less with `iis`.
+    /// The sample at each position; as many as the dataset has, or fewer with `iis` and `infobatch`.
     pub ids: Vec<SampleId>,
     /// The loss weight at each position: 1/λ, which is 1 in a permutation; 0 for what is not to be
     /// trained on. A position without one has 1.
@@ -90,11 +90,15 @@ pub fn draw_next_plan(
 
 /// Runs the stages.
 fn draw_from<'a>(inputs: &'a Inputs<'a>) -> Plan {
-    let Draw { counts, weights, keeps_order, hit_cap_withheld, covered } = draw(inputs);
+    let Draw { counts, weights, order, keeps_order, hit_cap_withheld, covered } = draw(inputs);
     let repeat_max = counts.iter().copied().max().unwrap_or(0);
     let distinct = u32::try_from(counts.iter().filter(|&&count| count > 0).count()).unwrap_or(u32::MAX);
     let summary = PlanSummary { distinct, repeat_max, hit_cap_withheld, covered };
-    let ids = if keeps_order { as_numbered(&counts) } else { ordered(counts, inputs) };
+    let ids = if keeps_order {
+        as_numbered(&counts)
+    } else {
+        ordered(counts, order.unwrap_or(inputs.spec.order), inputs)
+    };
     let weights = match weights {
         Weights::One => vec![1.0; ids.len()],
         Weights::BySample(by_sample) => {
@@ -114,9 +118,9 @@ fn as_numbered(counts: &[u32]) -> Vec<SampleId> {
     ids
 }
 
-/// Each sample as often as `counts` says, in the order of delivery that is asked for.
-fn ordered(counts: Vec<u32>, inputs: &Inputs<'_>) -> Vec<SampleId> {
-    let mut ids = in_order(counts, inputs);
+/// Each sample as often as `counts` says, in this order of delivery.
+fn ordered(counts: Vec<u32>, order: Order, inputs: &Inputs<'_>) -> Vec<SampleId> {
+    let mut ids = in_order(counts, order, inputs);
     if inputs.spec.pace {
         pace(&mut ids, inputs.residents(), inputs.batch_size, &mut inputs.random(Stage::Pace));
     }

@@ -30,6 +30,8 @@ pub(super) enum Stage {
     Space = 6,
     Opportune = 7,
     Pace = 8,
+    /// `echo`: its "epoch" is the number of the permutation.
+    Rotate = 9,
 }
 
 /// One stage's stream of random numbers.

@@ -8,12 +8,12 @@ from typing import Literal
 from . import _native
 from .options import Options, choice
 
-Sampler = Literal["pads", "uniform", "iis", "cis", "sequential"]
+Sampler = Literal["pads", "uniform", "iis", "cis", "sequential", "replacement", "echo", "infobatch"]
 Order = Literal["shuffled", "spaced", "hits_first", "opportunistic"]
 Preset = Literal["clairvoyant", "shade", "icache", "coordl", "quiver", "deepio", "default", "base", "ilfu"]
 
 # Samplers that draw by the losses that are reported.
-BY_LOSS = ("pads", "iis", "cis")
+BY_LOSS = ("pads", "iis", "cis", "infobatch")
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -33,6 +33,11 @@ class Plan(Options):
             "iis" leaves out samples of low importance, so epochs are shorter. "cis" delivers those
             samples with weight 0. Both are for comparison.
             "sequential" takes each sample once, in the dataset's order. `train=False` implies it.
+            "replacement" draws uniformly with replacement: as many repeats as "pads", no losses.
+            "echo" reads a part of the samples in each epoch and delivers each `echo` times, 20 to
+            60 batches apart, augmented anew: 1/`echo` of the reads. Choose it if the store is the
+            limit. "infobatch" leaves out a share of the samples of low loss and weights the rest of
+            them (`batch.weights`), so epochs are shorter.
         order: Order of an epoch's samples. Default: the preset's, which is "shuffled".
             "spaced" keeps repeats of a sample 20 to 60 batches apart: more hits in a small cache.
             "hits_first" (SHADE as published) and "opportunistic" (DeepIO) are for comparison.
@@ -41,9 +46,14 @@ class Plan(Options):
         hit_cap: Largest share of an epoch, 0 to 1, that such repeats may take. Default: 0.6. Lower
             it if a high `rep` leaves too little new in an epoch.
         cover: A sample that was not delivered for so many epochs is put into the next one by
-            "pads". Default: 5; 0 is off. Lower it if rare samples are seen too seldom.
+            "pads", "replacement", "iis", "cis" and "infobatch". Default: 5; 0 is off. Lower it if rare samples are seen too seldom.
         explore: Share of draws by "pads", 0 to 1, that ignore importance. Default: 0.0. Raise it if
             losses are noisy.
+        echo: How often "echo" delivers a sample that it reads, at least 1. Default: 2.0; it need
+            not be whole. Raise it if the store is too slow.
+        prune: Share of the samples of low loss, 0 to 1, that "infobatch" leaves out. Default: 0.5.
+        whole_from: The epoch from which "infobatch" leaves nothing out. Default: 0, which is never.
+            The paper has 7/8 of the number of epochs.
         pace: Move samples by a few batches, so that batches and ranks miss the cache evenly.
             Default: False. Set it if some batches come late and others early.
         draw_ahead: Draw each epoch an epoch early, from losses that are an epoch older. Default:
@@ -67,6 +77,9 @@ class Plan(Options):
     hit_cap: float = 0.6
     cover: int = 5
     explore: float = 0.0
+    echo: float = 2.0
+    prune: float = 0.5
+    whole_from: int = 0
     pace: bool = False
     draw_ahead: bool = False
     tail: Literal["even", "drop", "pad"] = "even"

@@ -34,9 +34,9 @@ pub(in crate::plan) fn asks_for_residents(order: Order) -> bool {
     row(order).asks_for_residents
 }
 
-/// Lists each sample as often as `counts` says, in the order that is asked for, with repeats apart.
-pub(in crate::plan) fn in_order(counts: Vec<u32>, inputs: &Inputs<'_>) -> Vec<SampleId> {
-    let Ordered { mut ids, split } = (row(inputs.spec.order).list)(&counts, inputs);
+/// Lists each sample as often as `counts` says, in this order, with repeats apart.
+pub(in crate::plan) fn in_order(counts: Vec<u32>, order: Order, inputs: &Inputs<'_>) -> Vec<SampleId> {
+    let Ordered { mut ids, split } = (row(order).list)(&counts, inputs);
     let repeats = counts.iter().any(|&count| count > 1);
     let samples = counts.len();
     // What moves draws apart takes as much memory again.
@@ -70,7 +70,7 @@ mod tests {
         let is_resident = |id: SampleId| resident[id.index()];
         let batch_size = u32::try_from(batch_size).unwrap();
         let inputs = Inputs::new(&spec, 1, batch_size, &importance, &is_resident, 1.0, &[]);
-        let ids = in_order(counts.to_vec(), &inputs);
+        let ids = in_order(counts.to_vec(), order, &inputs);
         let mut delivered = vec![0; counts.len()];
         for id in &ids {
             delivered[id.index()] += 1;

@@ -77,7 +77,7 @@ impl<'a> Chances<'a> {
     clippy::cast_sign_loss,
     reason = "scores are between SCORE_MIN and SCORE_MAX"
 )]
-fn quantise(score: f32) -> u32 {
+pub(super) fn quantise(score: f32) -> u32 {
     (f64::from(score) * SCORE_UNIT + 0.5) as u32
 }
 

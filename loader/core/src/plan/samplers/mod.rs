@@ -4,8 +4,11 @@
 mod chances;
 mod cover;
 mod draw;
+mod echo;
 mod icache;
+mod infobatch;
 mod pads;
+mod replacement;
 mod replicate;
 mod table;
 mod uniform;

@@ -3,7 +3,7 @@
 use shade_formats::control::Sampler;
 
 use super::draw::Draw;
-use super::{icache, pads, uniform};
+use super::{echo, icache, infobatch, pads, replacement, uniform};
 use crate::plan::inputs::Inputs;
 
 /// One row.
@@ -21,6 +21,9 @@ fn row(sampler: Sampler) -> SamplerRow {
         Sampler::Pads => SamplerRow { draw: pads::pads, leaves_out: false },
         Sampler::Iis => SamplerRow { draw: icache::iis, leaves_out: true },
         Sampler::Cis => SamplerRow { draw: icache::cis, leaves_out: false },
+        Sampler::Replacement => SamplerRow { draw: replacement::replacement, leaves_out: false },
+        Sampler::Echo => SamplerRow { draw: echo::echo, leaves_out: false },
+        Sampler::Infobatch => SamplerRow { draw: infobatch::infobatch, leaves_out: true },
     }
 }
 
