@@ -1,6 +1,7 @@
-//! For any CPU.
+//! The transform for any CPU.
 
-use super::{BETWEEN_BITS, Block, CONSTANT_BITS, EVEN, INNER, OUTER, Rows, SHIFTS, SIDE, SUMS, Samples};
+use super::super::scan::Block;
+use super::factors::{BETWEEN_BITS, CONSTANT_BITS, EVEN, INNER, OUTER, Rows, SHIFTS, SIDE, SUMS, Samples};
 
 /// Samples of `rows`, which are `block` times its quantization.
 #[inline(always)]
