@@ -73,21 +73,21 @@ def test_what_launchers_say(
 @pytest.mark.parametrize(
     ("variables", "given", "message"),
     [
-        ({**TORCHRUN, "WORLD_SIZE": "16"}, (None, None), r"16 ranks, of which this node has 8 \(LOCAL_WORLD_SIZE=8\): several"),
+        ({**TORCHRUN, "WORLD_SIZE": "16"}, (None, None), r"16 ranks, but this node has 8 \(LOCAL_WORLD_SIZE=8\)\. Several"),
         # The same where the script passes on what it found.
         ({**TORCHRUN, "WORLD_SIZE": "16"}, (3, 16), "Several nodes are not supported yet"),
-        ({**STEP, "SLURM_STEP_NUM_NODES": "2"}, (None, None), r"has 2 \(SLURM_STEP_NUM_NODES=2\): several nodes"),
+        ({**STEP, "SLURM_STEP_NUM_NODES": "2"}, (None, None), r"has 2 \(SLURM_STEP_NUM_NODES=2\)\. Several nodes"),
         ({**STEP, "SLURM_STEP_NUM_NODES": "2", "SLURM_NTASKS_PER_NODE": "3"}, (None, None), r"has 3 \(SLURM"),
         # RANK and WORLD_SIZE made of Slurm's in the script.
         (
             {**BATCH_SCRIPT, "SLURM_NNODES": "2", "RANK": "0", "WORLD_SIZE": "4"},
             (None, None),
-            r"\(SLURM_NNODES=2\): several nodes",
+            r"\(SLURM_NNODES=2\)\. Several nodes",
         ),
         (
             {"OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_LOCAL_SIZE": "2"},
             (1, 4),
-            r"\(OMPI_COMM_WORLD_LOCAL_SIZE=2\): several nodes",
+            r"\(OMPI_COMM_WORLD_LOCAL_SIZE=2\)\. Several nodes",
         ),
         ({"OMPI_COMM_WORLD_SIZE": "4"}, (None, None), r"OMPI_COMM_WORLD_SIZE=4 .*rank=int\(os.environ"),
         ({"PMI_SIZE": "2"}, (None, None), r"PMI_SIZE=2 .*PMI_RANK"),

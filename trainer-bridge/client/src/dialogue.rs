@@ -73,8 +73,8 @@ impl Dialogue {
         }
     }
 
-    /// Sends a request and waits for its answer, which `accept` recognizes; it returns any other reply.
-    /// A loaded state begins anew: it clears an earlier failure.
+    /// Sends a request and waits for its answer, which `accept` recognizes; it returns any other
+    /// reply. A loaded state clears an earlier failure.
     pub(crate) fn ask<T>(
         &self,
         what: &'static str,

@@ -15,8 +15,8 @@
 //!
 //! `down` adds whole lines and `across` whole columns, so that each step is the same for
 //! neighbouring values and suits vectors. Delivery as planes and mirroring only choose which
-//! columns are taken, at no cost. A step's working set fits into the L1 cache, unless the source is
-//! very wide.
+//! columns are taken, at no cost. A step's working set fits into the L1 and L2 caches, unless the
+//! source is very wide.
 //!
 //! Between the steps a value is its difference from 128 in 256ths: a signed number of 16 bits.
 

@@ -10,8 +10,8 @@ use crate::lock::lock;
 const THREADS_MAX: usize = 16;
 
 /// The results of `read` for each of `wanted`, in their order. `state` makes a state for each
-/// thread, such as a buffer. The first failure ends all. Of several, the first by position is
-/// returned, so that equal damage usually gives equal messages.
+/// thread, such as a buffer. The first failure ends all. The first by position is returned, so that
+/// equal damage usually gives equal messages.
 pub(crate) fn read_together<W: Sync, S, T: Send>(
     wanted: &[W],
     state: impl Fn() -> S + Sync,
