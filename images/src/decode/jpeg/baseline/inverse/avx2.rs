@@ -14,8 +14,9 @@ use std::arch::x86_64::{
 
 use bytemuck::must_cast;
 
-use super::super::scan::Block;
-use super::factors::{BETWEEN_BITS, CONSTANT_BITS, EVEN, INNER, OUTER, Rows, SHIFTS, SIDE, SUMS, Samples};
+use super::factors::{
+    BETWEEN_BITS, CONSTANT_BITS, Coefficients, EVEN, INNER, OUTER, Rows, SHIFTS, SIDE, SUMS, Samples,
+};
 
 /// Rows of 16 bits.
 type Vectors = [__m128i; SIDE];
@@ -23,7 +24,7 @@ type Vectors = [__m128i; SIDE];
 /// As [`plain::inverse`](super::plain::inverse).
 #[inline]
 #[target_feature(enable = "avx2")]
-pub(super) fn inverse(block: &Block, rows: &Rows, samples: &mut Samples) {
+pub(super) fn inverse(block: &Coefficients, rows: &Rows, samples: &mut Samples) {
     let rows = rows.map(must_cast);
     let [first, below @ ..]: [[i64; 4]; 4] = must_cast(*block);
     let below = below.into_iter().fold(must_cast([0, 0, first[2], first[3]]), |below, coefficients| {

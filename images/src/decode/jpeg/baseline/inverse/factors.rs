@@ -19,6 +19,9 @@ pub(super) const OUTER: [[i16; 2]; 2] = [[-4927, -7373], [-7373, 4926]];
 /// Factors of rows 5 and 3 beside them: for outputs 2 and 5, and for outputs 1 and 6.
 pub(super) const INNER: [[i16; 2]; 2] = [[-4176, -20_995], [-20_995, 4177]];
 
+/// A block's coefficients, or their quantization, row by row.
+pub(super) type Coefficients = [i16; SIDE * SIDE];
+
 /// A block's samples, row by row.
 pub(crate) type Samples = [[u8; SIDE]; SIDE];
 

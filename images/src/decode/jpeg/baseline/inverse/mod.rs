@@ -20,14 +20,12 @@ mod reduced;
 use multiversion::multiversion;
 use multiversion::target::match_target;
 
-use super::frame::COEFFICIENTS;
-use super::scan::Block;
 pub(super) use factors::Samples;
-use factors::{Rows, SIDE};
+use factors::{Coefficients, Rows, SIDE};
 
 /// The samples of `block`: `side` rows of `side` each, 8, 4, 2 or 1.
 #[multiversion(targets("x86_64+avx2"))]
-pub(super) fn inverse(block: &Block, quantization: &[i16; COEFFICIENTS], side: usize, samples: &mut Samples) {
+pub(super) fn inverse(block: &Coefficients, quantization: &Coefficients, side: usize, samples: &mut Samples) {
     let mut rows = Rows::default();
     for ((value, &coefficient), &factor) in rows.as_flattened_mut().iter_mut().zip(block).zip(quantization) {
         *value = coefficient.wrapping_mul(factor);
@@ -56,7 +54,7 @@ mod tests {
             filled in prop::sample::select(vec![8, 32, 64]),
             factor in 0..256i16,
         ) {
-            let mut whole = [0; COEFFICIENTS];
+            let mut whole = [0; SIDE * SIDE];
             for (to, from) in whole.iter_mut().zip(block.into_iter().cycle()).take(filled) {
                 *to = from;
             }
@@ -65,7 +63,7 @@ mod tests {
             });
             let (mut expected, mut found) = Default::default();
             plain::inverse(&whole, &rows, &mut expected);
-            inverse(&whole, &[factor; COEFFICIENTS], SIDE, &mut found);
+            inverse(&whole, &[factor; SIDE * SIDE], SIDE, &mut found);
             prop_assert_eq!(found, expected);
         }
     }

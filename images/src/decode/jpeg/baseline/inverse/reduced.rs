@@ -1,7 +1,6 @@
 //! 4, 2 or 1 samples along a block's side: libjpeg's "reduced" transforms, bit for bit.
 
-use super::super::scan::Block;
-use super::factors::{BETWEEN_BITS, CONSTANT_BITS, Rows, SIDE, Samples};
+use super::factors::{BETWEEN_BITS, CONSTANT_BITS, Coefficients, Rows, SIDE, Samples};
 
 /// Four values: factors of rows 1, 3, 5 and 7 for the first and for the second. The fourth and the
 /// third have the other sign.
@@ -17,7 +16,7 @@ type Line = [i32; SIDE];
 /// Writes four rows of four samples. `rows` is `block` times its quantization.
 #[inline(always)]
 #[expect(clippy::indexing_slicing, reason = "arrays of 8")]
-pub(super) fn four_by_four(block: &Block, rows: &Rows, samples: &mut Samples) {
+pub(super) fn four_by_four(block: &Coefficients, rows: &Rows, samples: &mut Samples) {
     let mut between = [[0; SIDE]; 4];
     // The fifth row of coefficients is not used.
     let [_, upper @ .., _, sixth, seventh, eighth] = block.as_chunks::<SIDE>().0 else { return };
