@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Unpacks and packs the inputs of the fuzz targets: corpus/TARGET.tar.zst <-> corpus/TARGET/. Needs GNU tar and zstd.
+# Unpacks and packs the inputs of the fuzz targets: corpus/TARGET.tar.zst <-> corpus/TARGET/. Needs
+# GNU tar and zstd.
 #
 #   images/fuzz/corpus.sh unpack    adds the archives' inputs to the folders, which git ignores
-#   images/fuzz/corpus.sh pack      writes the archives anew from the folders: what is in no folder is gone
+#   images/fuzz/corpus.sh pack      writes the archives anew from the folders, and from nothing else
 set -euo pipefail
 export LC_ALL=C # for the order of names
 cd "$(dirname "$0")/corpus"

@@ -6,8 +6,8 @@ use turbojpeg::{Compressor, Error, PixelFormat, Subsamp};
 use crate::{Image, ImageFault};
 
 impl Image {
-    /// The image as a baseline JPEG of `quality` 1 to 100 (Pillow's default is 75), with colours at
-    /// half the resolution in both directions (4:2:0), which is Pillow's default at every quality.
+    /// The image as a baseline JPEG of `quality` 1 to 100 (Pillow's default is 75) with 4:2:0
+    /// chroma subsampling, which is Pillow's default at every quality.
     ///
     /// # Errors
     /// [`ImageFault::Encode`] for another quality and for a side of more than 65,500 pixels.
@@ -34,8 +34,8 @@ impl Image {
         compress().map_err(|error| fault(error.to_string()))
     }
 
-    /// The image as a raw PPM (`P6`): a line each for the kind, the sides and the largest value,
-    /// then the pixels as they are. Decoding costs no more than a copy.
+    /// The image as a binary PPM (`P6`): three lines of header, then the pixels as they are.
+    /// Decoding costs no more than a copy.
     #[must_use]
     pub fn encode_ppm(&self) -> Vec<u8> {
         let size = self.size();

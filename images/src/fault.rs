@@ -1,4 +1,4 @@
-//! Why bytes do not become an image, or an image not bytes.
+//! Why an image cannot be decoded, resized or encoded.
 
 use shade_formats::index::Media;
 
@@ -12,7 +12,7 @@ pub enum ImageFault {
     Unsupported {
         /// The kind of image.
         media: Media,
-        /// Which of its features is missing here.
+        /// The feature that is missing here.
         detail: String,
     },
     /// The bytes are not the kind of image that they should be, or are damaged.
@@ -20,11 +20,10 @@ pub enum ImageFault {
     Corrupt {
         /// The kind of image that it is, or should be.
         media: Media,
-        /// In the decoder's own words.
+        /// The decoder's message.
         text: String,
     },
-    /// No pixels, or more than [`IMAGE_PIXELS_MAX`]: of a header that is read, or of a size that is
-    /// asked for.
+    /// A header or a requested size has no pixels, or more than [`IMAGE_PIXELS_MAX`].
     #[error("image of {width} x {height} pixels: expected 1 to {IMAGE_PIXELS_MAX} pixels")]
     Size {
         /// Columns.
@@ -32,7 +31,7 @@ pub enum ImageFault {
         /// Rows.
         height: u64,
     },
-    /// The number of bytes given for an image's pixels is not what its size takes.
+    /// The number of bytes given for an image's pixels does not fit its size.
     #[error("{got} bytes of pixels: expected {expected}")]
     Pixels {
         /// Bytes given.
@@ -47,10 +46,10 @@ pub enum ImageFault {
         from: Size,
         /// The size asked for.
         to: Size,
-        /// In the resizer's own words.
+        /// The resizer's message.
         text: String,
     },
-    /// There is no such crop in the image.
+    /// The image is too small for the crop.
     #[error(
         "RandomCrop of {} x {} from an image of {} x {} padded by {padding}: resize it first, or pad more",
         .crop.width, .crop.height, .image.width, .image.height
@@ -63,7 +62,8 @@ pub enum ImageFault {
         /// Pixels added on each side.
         padding: u32,
     },
-    /// An image is wanted in its own size, which is not the one that there is room for.
+    /// An image that is delivered in its own size does not have the index's size, for which the row
+    /// has room.
     #[error(
         "image of {} x {} pixels: expected {} x {}, as the index says",
         .image.width, .image.height, .indexed.width, .indexed.height
@@ -74,14 +74,24 @@ pub enum ImageFault {
         /// The index's.
         indexed: Size,
     },
-    /// The encoder refused: a quality outside 1 to 100, or a side that the format has no room for.
+    /// The encoder refused: a quality outside 1 to 100, or a side that the format cannot hold.
     #[error("encoding {} x {} pixels as {}: {text}", .size.width, .size.height, .media.name())]
     Encode {
         /// The format asked for.
         media: Media,
         /// The image's size.
         size: Size,
-        /// In the encoder's own words.
+        /// The encoder's message.
         text: String,
     },
+}
+
+impl ImageFault {
+    pub(crate) fn corrupt(media: Media, text: impl ToString) -> Self {
+        Self::Corrupt { media, text: text.to_string() }
+    }
+
+    pub(crate) fn unsupported(media: Media, detail: impl ToString) -> Self {
+        Self::Unsupported { media, detail: detail.to_string() }
+    }
 }

@@ -38,7 +38,7 @@ impl Image {
         &self.rgb
     }
 
-    /// The pixels, to keep.
+    /// Takes the pixels out.
     #[must_use]
     pub fn into_rgb(self) -> Vec<u8> {
         self.rgb

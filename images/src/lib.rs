@@ -2,36 +2,40 @@
 //! torchvision would, bytes to floats.
 //!
 //! ```text
-//!   bytes ── Decoder ──▶ Image ── oriented ── resized ──▶ encode_jpeg, encode_ppm         (packer)
+//!   bytes ── Decoder ──▶ Image ── oriented ── resized ──▶ encode_jpeg, encode_ppm       (packer)
 //!            (Pixels)    width, height, RGB of 8 bits
-//!   bytes ── RowDecoder ──▶ row of a batch: a part of the image, resized, mirrored         (daemon)
-//!   rows  ── normalize  ──▶ floats                                                         (bridge)
+//!   bytes ── RowDecoder ──▶ row of a batch: a part of the image, resized, mirrored      (daemon)
+//!   rows  ── normalize  ──▶ floats                                                      (bridge)
 //! ```
 //!
 //! **Decoding** gives what `PIL.Image.open(f).convert("RGB")` gives, which is what torchvision's
-//! `ImageFolder` hands to a transform: alpha is dropped, not blended; colours of 16 bits keep their
-//! high byte; grey of 16 bits is cut off at 255; CMYK becomes RGB by Pillow's formula; of an
-//! animation or a file of many pages, the first. The kind of image is told by its content, never by
-//! a name.
+//! `ImageFolder` passes to a transform:
+//! - alpha is dropped, not blended;
+//! - colours of 16 bits keep their high byte, grey of 16 bits is clamped to 255;
+//! - CMYK becomes RGB by Pillow's formula;
+//! - an animation or a file of many pages gives its first image.
 //!
-//! Where we differ, and by how much:
-//! - JPEG and lossy WebP are decoded by other code or another version of it: equal in all our
-//!   tests, but a step of 1 in 255 here and there is no defect (baseline JPEGs are decoded by code
-//!   of our own, with the pixels of libjpeg-turbo);
-//! - TIFF: palettes, samples of 12 or 32 bits, Lab and YCbCr are errors, as are the compressions of
-//!   fax, JPEG, WebP, zstd and LZMA; so are GIF, plain (ASCII) netpbm and PBM;
-//! - an orientation that stands in XMP only is not seen;
-//! - damage below the part of a JPEG that is decoded ([`Decoder::decode_part`]) is not seen, and
-//!   with restart markers ([`with_restart_markers`]) none around it; where a progressive one lacks
-//!   scans its pixels may be a step or two off, as libjpeg smooths with what lies beside it.
+//! The content tells the kind of image, never the name.
 //!
-//! **Orientation** is applied only when it is asked for ([`orientation`], [`Image::oriented`]), as
-//! `ImageFolder` ignores it, except in TIFF: Pillow turns that while loading.
+//! Differences from Pillow, and their size:
+//! - JPEG and lossy WebP are decoded by other code or another version of it. Pixels are equal in
+//!   all our tests, but a step of 1 in 255 is no defect. (Our own decoder of baseline JPEGs gives
+//!   libjpeg-turbo's pixels.)
+//! - TIFF with palettes, samples of 12 or 32 bits, Lab or YCbCr is an error, as are its fax, JPEG,
+//!   WebP, zstd and LZMA compressions. So are GIF, plain (ASCII) netpbm and PBM.
+//! - An orientation that is only in XMP is not seen.
+//! - Damage below the decoded part of a JPEG ([`Decoder::decode_part`]) is not seen, and with
+//!   restart markers ([`with_restart_markers`]) no damage around it either.
+//! - Where a progressive JPEG lacks scans, pixels at the edge of a decoded part may be a step or
+//!   two off, as libjpeg smooths with their neighbours.
+//!
+//! **Orientation** is applied only on request ([`orientation`], [`Image::oriented`]), as
+//! `ImageFolder` ignores it. The exception is TIFF, which Pillow turns while loading.
 //!
 //! No file is opened here and no thread started. Bytes may be anything: they give an error, never a
-//! panic, and no image of more than [`IMAGE_PIXELS_MAX`] pixels is begun.
+//! panic, and no image of more than [`IMAGE_PIXELS_MAX`] pixels is decoded.
 //!
-//! Without the feature `codecs` there is [`normalize`] alone, and nothing to build but this crate.
+//! Without the feature `codecs` there is only [`normalize`], and no dependency to build.
 
 #[cfg(feature = "codecs")]
 mod augment;
@@ -56,24 +60,16 @@ mod resample;
 mod size;
 
 #[cfg(feature = "codecs")]
-pub use augment::RowDecoder;
+pub use self::{
+    augment::RowDecoder,
+    decode::{Decoder, JPEG_REDUCTIONS, JpegDecoder, Pixels, baseline, with_restart_markers},
+    fault::ImageFault,
+    image::Image,
+    limits::{SCRATCH_KEEP_BYTES, scratch, shrink},
+    orientation::{Orientation, orientation},
+    part::{Area, Part},
+    resample::Filter,
+    size::{resize_both, resize_max, resize_short},
+};
 #[cfg(feature = "codecs")]
-pub use decode::{Decoder, JPEG_REDUCTIONS, JpegDecoder, Pixels, baseline, with_restart_markers};
-#[cfg(feature = "codecs")]
-pub use fault::ImageFault;
-#[cfg(feature = "codecs")]
-pub use image::Image;
-#[cfg(feature = "codecs")]
-pub use limits::{SCRATCH_KEEP_BYTES, scratch, shrink};
-#[cfg(feature = "codecs")]
-pub use orientation::{Orientation, orientation};
-#[cfg(feature = "codecs")]
-pub use part::{Area, Part};
-#[cfg(feature = "codecs")]
-pub use resample::Filter;
-#[cfg(feature = "codecs")]
-pub use shade_formats::limits::IMAGE_PIXELS_MAX;
-#[cfg(feature = "codecs")]
-pub use shade_formats::{Draw, Size};
-#[cfg(feature = "codecs")]
-pub use size::{resize_both, resize_max, resize_short};
+pub use shade_formats::{Draw, Size, limits::IMAGE_PIXELS_MAX};

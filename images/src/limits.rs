@@ -8,12 +8,13 @@ use crate::ImageFault;
 pub(crate) const RGBA_BYTES_MAX: usize = 715_827_880;
 const _: () = assert!(RGBA_BYTES_MAX as u64 == 4 * IMAGE_PIXELS_MAX);
 
-/// Most scans of a progressive JPEG: each one walks the whole image, so a small file can ask for
+/// Most scans of a progressive JPEG: each one walks the whole image, so a small file could cost
 /// hours of work. Encoders write about 10; 500 is what libjpeg-turbo's own fuzzers allow.
 pub(crate) const JPEG_SCANS_MAX: u32 = 500;
 
-/// A work buffer grown beyond this for one large image is given back after it, so that a thread's
-/// memory stays small: room for 1.4 megapixels of RGB, about seven times an average ImageNet image.
+/// Capacity in bytes above which a work buffer is freed after each image, so that one large image
+/// does not keep a thread's memory large: 1.4 megapixels of RGB, about seven times an average
+/// ImageNet image.
 pub const SCRATCH_KEEP_BYTES: usize = 4 << 20;
 
 /// Refuses an image that has no pixels or too many.
@@ -24,7 +25,7 @@ pub(crate) fn check_size(width: u64, height: u64) -> Result<(), ImageFault> {
     }
 }
 
-/// The first `len` bytes of `buffer`, which grows to hold them. Old contents may stand there:
+/// The first `len` bytes of `buffer`, which grows to hold them. Their content is unspecified:
 /// zeroing a buffer that is overwritten anyway would cost as much as a copy.
 #[expect(clippy::indexing_slicing, reason = "the buffer was grown to `len` one line above")]
 #[must_use]

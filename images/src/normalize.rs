@@ -1,30 +1,29 @@
 //! Images of bytes to images of floats, channels last, in one pass: the arithmetic of
 //! `shade_load.Normalize`.
 //!
-//! A byte has 256 values. What each of them becomes stands in a table for each colour, which the
-//! caller makes. So any scale, mean and deviation and any type of 2 or 4 bytes cost one look-up a
-//! value.
+//! The caller makes a table for each colour with the result for each of a byte's 256 values. So any
+//! scale, mean, deviation and type of 2 or 4 bytes costs one look-up per value.
 //!
 //! Images are read and written through functions, piece by piece. No reference to their memory is
-//! formed here: it may be shared with another process, or not yet initialised.
+//! formed here, as it may be shared with another process or not yet initialised.
 
 #![expect(
     clippy::indexing_slicing,
-    reason = "a table has all that a byte can be, a piece no more than what is in work"
+    reason = "a table has an entry for each byte value, and a piece is at most PIXELS long"
 )]
 
 /// Colours of a pixel.
 pub const COLOURS: usize = 3;
-/// Values of a byte.
+/// Values that a byte can have.
 const VALUES: usize = 256;
-/// Pixels that are in work at a time: their bytes and floats stay in the CPU's first cache.
+/// Pixels converted at a time: their bytes and floats stay in the L1 cache.
 const PIXELS: usize = 1024;
 
 /// The new value of each byte, for each colour: `B` bytes.
 pub type Tables<const B: usize> = [[[u8; B]; VALUES]; COLOURS];
 
-/// The tables that `bytes` are: the values for the bytes 0 to 255 of the first colour, the second
-/// and the third. `None` if there are not just as many.
+/// `bytes` as tables: the values for the bytes 0 to 255 of the first colour, the second and the
+/// third. `None` for another length.
 #[must_use]
 pub fn tables<const B: usize>(bytes: &[u8]) -> Option<&Tables<B>> {
     let (values, []) = bytes.as_chunks::<B>() else { return None };
@@ -32,9 +31,8 @@ pub fn tables<const B: usize>(bytes: &[u8]) -> Option<&Tables<B>> {
     tables.as_array()
 }
 
-/// Converts `pixels` pixels whose colours lie side by side.
-///
-/// `read` copies bytes of the source from a place on, `write` copies values into the target.
+/// Converts `pixels` pixels of interleaved colours. `read` copies bytes of the source from an
+/// offset on, `write` copies values into the target at an offset.
 pub fn interleaved<const B: usize>(
     pixels: usize,
     tables: &Tables<B>,
@@ -56,8 +54,8 @@ pub fn interleaved<const B: usize>(
     }
 }
 
-/// Converts `images` images of `pixels` pixels that have a plane for each colour. `read` and
-/// `write` are those of [`interleaved`].
+/// Converts `images` images of `pixels` pixels with a plane for each colour. `read` and `write` are
+/// as in [`interleaved`].
 pub fn planes<const B: usize>(
     images: usize,
     pixels: usize,
@@ -87,7 +85,7 @@ pub fn planes<const B: usize>(
 mod tests {
     use super::*;
 
-    /// The value of colour c that is v becomes [v, c].
+    /// The value v of colour c becomes [v, c].
     fn numbered() -> Tables<2> {
         [0, 1, 2].map(|colour| {
             let mut table = [[0, colour]; VALUES];

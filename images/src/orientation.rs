@@ -82,14 +82,14 @@ impl Orientation {
 }
 
 /// The turn that the decoded pixels of `bytes` still need, from EXIF in JPEG (APP1), PNG (`eXIf`)
-/// and WebP (`EXIF`).
+/// and WebP (`EXIF`). Upright where EXIF is missing or broken.
 ///
-/// Upright where EXIF is missing or broken, and always so for TIFF, whose tag 274 the decoder has
-/// heeded, as Pillow does: `decode(bytes)?.oriented(orientation(bytes))` is right for every kind.
+/// Always upright for TIFF: the decoder applies its tag 274, as Pillow does. So
+/// `decode(bytes)?.oriented(orientation(bytes))` is right for every kind.
 #[must_use]
 pub fn orientation(bytes: &[u8]) -> Orientation {
     let mut reader = Reader::new();
-    // One broken entry says nothing about the others.
+    // One broken entry does not spoil the others.
     reader.continue_on_error(true);
     let found = match sniff(bytes).0 {
         Media::Jpeg | Media::Png => reader.read_from_container(&mut Cursor::new(bytes)),

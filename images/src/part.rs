@@ -1,4 +1,4 @@
-//! The wanted part of an image, so that a decoder can leave out the rest.
+//! The part of an image to decode, so that a decoder can skip the rest.
 
 use crate::Size;
 
@@ -27,6 +27,14 @@ impl Area {
         let height = self.size.height.min(size.height - top);
         Self { left, top, size: Size { width, height } }
     }
+
+    /// The pixels of the image divided by `by` that show the area: rounded outwards.
+    pub(crate) fn divided(self, by: u32) -> Self {
+        let Self { left, top, size } = self;
+        let along = |from: u32, len: u32| (from / by, (from + len).div_ceil(by) - from / by);
+        let ((left, width), (top, height)) = (along(left, size.width), along(top, size.height));
+        Self { left, top, size: Size { width, height } }
+    }
 }
 
 /// A box in fractional pixels.
@@ -38,7 +46,7 @@ pub(crate) struct FloatBox {
     pub(crate) height: f64,
 }
 
-/// The wanted part of an image. Only JPEG makes use of it; other images are decoded whole.
+/// The wanted part of an image. Only JPEG uses it; other images are decoded whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
     /// The pixels that matter, in the image's own size. More may come back.

@@ -1,10 +1,10 @@
-//! What a resize to a wished side makes of a size.
+//! Sizes of resized images.
 
 use shade_formats::Size;
 
 /// The size whose short side is `short`, as torchvision's `Resize(short)` has it: the long side is
-/// `short * long / short side`, rounded down. `None` where the short side is `short` or less
-/// already, for packing must not blow up data (torchvision would enlarge), and where `short` is 0.
+/// `short * long / short side`, rounded down. `None` where `short` is 0 or the short side is
+/// `short` or less already: torchvision would enlarge, but packing must not.
 #[must_use]
 pub fn resize_short(size: Size, short: u32) -> Option<Size> {
     let side = size.width.min(size.height);
@@ -12,24 +12,24 @@ pub fn resize_short(size: Size, short: u32) -> Option<Size> {
 }
 
 /// The size whose long side is `max`; the short side is `max * short / long side`, rounded down as
-/// torchvision does for `Resize(.., max_size)`, but at least 1. `None` where the long side is `max`
-/// or less already, and where `max` is 0.
+/// torchvision does for `Resize(.., max_size)`, but at least 1. `None` where `max` is 0 or the long
+/// side is `max` or less already.
 #[must_use]
 pub fn resize_max(size: Size, max: u32) -> Option<Size> {
     let side = size.width.max(size.height);
     (1..side).contains(&max).then(|| scaled(size, max, side))
 }
 
-/// [`resize_short`], then [`resize_max`] of what that gives: torchvision's `Resize(short,
-/// max_size=max)`, except that nothing is ever enlarged. `None` where neither changes anything.
+/// [`resize_short`], then [`resize_max`] of the result: torchvision's `Resize(short,
+/// max_size=max)`, except that nothing is enlarged. `None` where neither changes anything.
 #[must_use]
 pub fn resize_both(size: Size, short: u32, max: u32) -> Option<Size> {
     let shortened = resize_short(size, short);
     resize_max(shortened.unwrap_or(size), max).or(shortened)
 }
 
-/// `size` times `to / from`, where `to` is the smaller; sides rounded down, but at least 1.
-fn scaled(size: Size, to: u32, from: u32) -> Size {
+/// `size` times `to / from`, sides rounded down, but at least 1.
+pub(crate) fn scaled(size: Size, to: u32, from: u32) -> Size {
     let scale = |side: u32| {
         let side = u64::from(side) * u64::from(to) / u64::from(from.max(1));
         u32::try_from(side).unwrap_or(u32::MAX).max(1)

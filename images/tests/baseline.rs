@@ -1,4 +1,4 @@
-//! JPEGs of the usual kind, which are decoded without libjpeg-turbo, have its pixels bit for bit.
+//! Usual JPEGs, which are decoded without libjpeg-turbo, have its pixels bit for bit.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use proptest::prelude::*;
@@ -9,7 +9,7 @@ use turbojpeg::{Compressor, Decompressor, PixelFormat, ScalingFactor, Subsamp};
 /// Divisors.
 const REDUCTIONS: [u32; 4] = [1, 2, 4, 8];
 
-/// What libjpeg-turbo makes of `bytes`, divided by `by`: pixels, and what it complains about.
+/// libjpeg-turbo's pixels of `bytes` divided by `by`, and its complaint.
 fn expected(bytes: &[u8], by: u32) -> (Vec<u8>, Option<turbojpeg::Error>) {
     let mut decompressor = Decompressor::new().unwrap();
     let factor = ScalingFactor::new(1, by as usize);
@@ -28,7 +28,7 @@ fn expected(bytes: &[u8], by: u32) -> (Vec<u8>, Option<turbojpeg::Error>) {
     (pixels, complaint)
 }
 
-/// A JPEG of waves and noise, of which there are `noise` 256ths.
+/// A JPEG of waves and noise; the share of noise is `noise` 256ths.
 fn jpeg([width, height]: [usize; 2], subsamp: Subsamp, quality: i32, noise: u32, seed: u32) -> Vec<u8> {
     let mut random = seed | 1;
     let mut pixels = Vec::new();
@@ -64,8 +64,8 @@ fn subsamp() -> impl Strategy<Value = Subsamp> {
     ])
 }
 
-/// Our decoder decodes just the part that is asked for, libjpeg-turbo from a block's edge on. So
-/// the area says which of them it was.
+/// Our decoder decodes just the requested part, libjpeg-turbo from a block's edge on. So the area
+/// tells which of them decoded.
 #[test]
 fn the_switch_leaves_every_jpeg_to_libjpeg_turbo() {
     let asked = Area { left: 53, top: 40, size: Size { width: 31, height: 20 } };
@@ -108,7 +108,7 @@ proptest! {
         }
     }
 
-    /// Coefficients may be any then, so that sums become too large for 16 bits.
+    /// Any coefficients, so that sums exceed 16 bits.
     #[test]
     fn so_are_those_of_damaged_ones(
         sides in prop::array::uniform2(1..60usize),

@@ -1,5 +1,5 @@
-//! Headers that claim gigabytes, and streams that inflate to them, cost no memory. In a process of
-//! its own, to be measured.
+//! Headers that claim gigabytes, and streams that inflate to them, cost no memory. This test has a
+//! process of its own, so that its memory can be measured.
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 use shade_images::{Decoder, ImageFault};
@@ -7,18 +7,17 @@ use shade_images::{Decoder, ImageFault};
 /// More than the decoders need to look at a header or to decode a pixel.
 const BYTES_MAX: u64 = 16 << 20;
 
-/// The most address space that this process ever had, so that memory is counted which was asked for
-/// and never touched.
+/// Peak of this process's address space, which counts memory that was allocated but never touched.
 fn peak_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmPeak:")).unwrap();
     line.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap() << 10
 }
 
-/// A zlib stream of 1 + 258 * `times` zeros, which takes 13 bits for each 258 of them.
+/// A zlib stream of 1 + 258 * `times` zeros: 13 bits for each 258 of them.
 fn zeros(times: u32) -> Vec<u8> {
-    // The fixed Huffman codes of RFC 1951: a last block, the literal 0, a copy of 258 bytes from one
-    // byte before, the end.
+    // The fixed Huffman codes of RFC 1951: a last block, the literal 0, a copy of 258 bytes from
+    // one byte before, the end.
     let copies = (0..times).flat_map(|_| "1100010100000".bytes());
     let bits: Vec<u8> = "11000110000".bytes().chain(copies).chain("0000000".bytes()).collect();
     let packed = bits
@@ -28,7 +27,7 @@ fn zeros(times: u32) -> Vec<u8> {
     [0x78, 1].into_iter().chain(packed).chain(adler.to_be_bytes()).collect()
 }
 
-/// A PNG that claims to have so many pixels.
+/// A PNG that claims `width` x `height` pixels.
 fn png(width: u32, height: u32, stream: &[u8]) -> Vec<u8> {
     let mut file = Vec::new();
     let mut encoder = png::Encoder::new(&mut file, width, height);

@@ -1,4 +1,4 @@
-//! Replays the fuzz targets' corpus: what holds for any bytes holds for these, which a fuzzer chose for the code they reach.
+//! Replays the fuzz targets' corpus: inputs that a fuzzer chose for the code they reach.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs::File;

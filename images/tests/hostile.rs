@@ -1,4 +1,4 @@
-//! Bytes that are damaged, cut, made up or bombs give an error or an image, never a panic.
+//! Damaged, cut and invented bytes and bombs give an error or an image, never a panic.
 #![expect(clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 use std::path::PathBuf;
@@ -60,8 +60,8 @@ fn changed(
     bytes
 }
 
-/// Whether a damaged header claims a size that is worth a try: decoding tens of megapixels for
-/// every case would take hours.
+/// Whether a damaged header claims a size small enough to decode: tens of megapixels per case would
+/// take hours.
 fn is_small(bytes: &[u8]) -> bool {
     let (_, width, height) = shade_formats::index::sniff(bytes);
     u64::from(width) * u64::from(height) <= 1 << 20
@@ -100,7 +100,7 @@ proptest! {
     }
 }
 
-/// The `png` crate panics on it where colours are looked up.
+/// The `png` crate panics on such a palette when it looks up colours.
 #[test]
 fn a_palette_of_broken_colours_is_refused_where_it_is_used() {
     let decode = |colour: png::ColorType, samples: &[u8]| {

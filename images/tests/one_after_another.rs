@@ -1,4 +1,4 @@
-//! What an image becomes does not depend on the images that the decoder had before.
+//! An image's pixels do not depend on the images that the decoder had before.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use shade_images::{Decoder, ImageFault};

@@ -1,4 +1,4 @@
-//! A part of a JPEG has the pixels that the whole has there.
+//! A part of a JPEG has the whole's pixels.
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 use proptest::prelude::*;
@@ -105,7 +105,7 @@ fn inks_come_in_parts_and_the_next_image_is_whole() {
     assert!(decoder.decode(&bytes).unwrap() == whole);
 }
 
-/// What lies around a part is not even looked at where there are restart markers.
+/// With restart markers the data around a part is not read.
 #[test]
 fn markers_make_what_lies_around_a_part_irrelevant() {
     let size = Size { width: 160, height: 120 };
@@ -154,13 +154,13 @@ fn what_is_no_picture_stays_when_markers_are_added() {
         let mut decoder = Decoder::new();
         assert!(decoder.decode(&marked).unwrap() == decoder.decode(&bytes).unwrap(), "{file}");
     }
-    // Markers would be of no use.
+    // Markers would not help.
     for file in ["cmyk.jpg", "ycck.jpg", "rgb.jpg"] {
         let bytes = read(file);
         assert!(with_restart_markers(&bytes).unwrap() == bytes, "{file}");
     }
     assert!(with_restart_markers(b"\xFF\xD8\xFF").is_err());
-    // Bytes that nobody misses before the end: a decoder goes on, and this image is left alone.
+    // Missing bytes before the end, which decoders ignore: the image stays as it is.
     let mut odd = read("baseline.jpg");
     odd.splice(odd.len() - 2..odd.len() - 2, [1, 2, 3]);
     assert!(Decoder::new().decode(&odd).is_ok() && with_restart_markers(&odd).unwrap() == odd);

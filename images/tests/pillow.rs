@@ -1,5 +1,5 @@
-//! Decoded, turned, resized and encoded pixels are Pillow's. The references in `data/` are by
-//! `data/make.py`.
+//! Decoded, turned, resized and encoded pixels are Pillow's. `data/make.py` makes the references in
+//! `data/`.
 #![expect(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -35,7 +35,7 @@ fn difference(found: &[u8], reference: &str) -> (u8, f64) {
     (largest, mean)
 }
 
-/// Every image of these kinds that has a reference, with how far it may be off at most.
+/// Compares every image of these kinds that has a reference, up to a largest difference.
 fn all_decode(extensions: &[&str], allowed: impl Fn(&str) -> u8) {
     let mut names: Vec<String> =
         data().read_dir().unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();

@@ -1,5 +1,5 @@
-//! Records decode to the pixels that torchvision's `ImageFolder` would hand to a transform; bad
-//! ones are faults.
+//! Records decode to the pixels that torchvision's `ImageFolder` passes to a transform; bad ones
+//! are faults.
 //!
 //! The references beside the images in `data/` come from PIL by `data/make.py`.
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
@@ -80,8 +80,8 @@ fn resize_and_crop_are_torchvisions() {
 
 #[test]
 fn a_jpeg_reduced_while_decoding_looks_the_same() {
-    // 301 x 203 to 16 x 16 goes by a quarter. Another filter than bilinear alone, so not equal, but
-    // not shifted: one pixel's shift would differ by about 8 on average.
+    // 301 x 203 to 16 x 16 is reduced to a quarter first. The filter is not bilinear alone, so
+    // pixels differ, but are not shifted: a shift by one pixel would differ by about 8 on average.
     let (largest, mean) = difference("reduced.jpg", 16, 16, "reduced.jpg.16.rgb");
     assert!(largest <= 3 && mean < 0.5, "at most {largest}, on average {mean}");
 }
@@ -122,7 +122,7 @@ fn what_lies_beside_the_image_is_black() {
     assert_eq!(interleaved(&planes), found);
 }
 
-/// A part of a JPEG is decoded in place of all of it, and a reduced one in place of the whole:
+/// A part of a JPEG is decoded instead of all of it, and a reduced one instead of the whole:
 /// `exact` turns both off.
 #[test]
 fn shortcuts_change_little_and_exact_turns_them_off() {
@@ -255,8 +255,7 @@ fn damaged() -> impl Strategy<Value = (&'static str, Vec<u8>)> {
 proptest! {
     #[test]
     fn damaged_images_never_panic((name, bytes) in damaged()) {
-        // A damaged IHDR or SOF may ask for a large but legal image; the answer is of no interest,
-        // only that it comes.
+        // A damaged IHDR or SOF may ask for a large but legal image: any result will do.
         let _ = decode(media(name), &bytes, 9, 7);
         let framing = Framing::RandomResized { scale: [0.08, 1.0], ratio: [0.75, 1.5] };
         let spec = ImageSpec { framing, flip: 0.5, ..ImageSpec::cover(9, 7) };

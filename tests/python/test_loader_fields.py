@@ -103,7 +103,7 @@ def test_bad_json_names_sample_and_shard(plain: packed.Packed, tmp_path: Path) -
         with Loader(bent.path, BATCH, daemon=Daemon(job=f"fields-json-{number}")) as loader:
             batch = next(iter(loader))
             sample = batch.ids.tolist()[0]
-            with pytest.raises(RecordError, match=rf"'meta.json' of sample {sample} in shard shard-0\d+.tar is no JSON"):
+            with pytest.raises(RecordError, match=rf"'meta.json' of sample {sample} in shard shard-0\d+.tar is not JSON"):
                 batch.fields()
 
 

@@ -144,7 +144,7 @@ def test_without_reports_epochs_are_permutations_and_one_warning_says_so(silent:
         assert loader.stats()["total"]["reported_share"] == 0
     texts = [str(warning.message) for warning in caught if warning.category is RuntimeWarning]
     assert len(texts) == 1, texts
-    for part in (f"sampler='{sampler}'", "report(batch, losses)", "permutations"):
+    for part in (f"sampler '{sampler}'", "report(batch, losses)", "permutations"):
         assert part in texts[0]
     assert caught[0].filename == __file__, "it points at the loop"
 

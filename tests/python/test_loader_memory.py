@@ -228,7 +228,7 @@ class TestKept:
         with self.kept_in(1, long, image_size=packed.SIDE) as (loader, said):
             list(islice(loader, 10))
         [text] = said
-        assert text.startswith("2 batches are held") and "clone()" in text and "ring= (now 0.0 MiB)" in text
+        assert text.startswith("2 batches are held") and "clone()" in text and "Daemon(ring=...), now 0.0 MiB" in text
         with self.kept_in("1MiB", long, image_size=packed.SIDE) as (loader, said):
             list(islice(loader, 100))
         [text] = said

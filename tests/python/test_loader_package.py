@@ -125,7 +125,7 @@ def test_without_a_daemons_program_one_is_told_how_to_get_it(monkeypatch: pytest
     program = tmp_path / "shade-load"
     program.write_text("no program")
     monkeypatch.setenv("SHADE_LOAD_BIN", str(program))
-    with pytest.raises(shade_load.ShadeError, match=f"SHADE_LOAD_BIN names {program}, which is not a program"):
+    with pytest.raises(shade_load.ShadeError, match=f"SHADE_LOAD_BIN names {program}, which cannot be run"):
         shade_load.find_daemon()
     program.chmod(0o755)
     assert shade_load.find_daemon() == program

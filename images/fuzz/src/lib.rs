@@ -1,12 +1,12 @@
-//! What holds for any bytes at all, for the fuzz targets and for the test that replays their corpus
+//! Checks that hold for any bytes, for the fuzz targets and for the test that replays their corpus
 //! (`tests/corpus.rs`).
 
 use shade_formats::index::{Media, sniff};
 use shade_images::{Area, Decoder, Part, Pixels, Size, orientation};
 
-/// Pixels of an image that is worth a try: tens of megapixels for every input would take hours.
+/// Pixels of the largest image that is decoded: tens of megapixels per input would take hours.
 const PIXELS_MAX: u64 = 1 << 20;
-/// Bytes of an input before the image's: what part of it to take.
+/// Bytes of an input before the image: they choose a part of it.
 const PART_BYTES: usize = 9;
 
 /// Bytes of any kind of image give an image or an error, and the same again, whatever the decoder's
@@ -27,12 +27,11 @@ pub fn any(input: &[u8]) {
     assert!(first == again, "{first:?}, then {again:?}");
 }
 
-/// A JPEG gives at least the part that was asked for, with the whole's pixels; and the whole behind
-/// it is not touched by it.
+/// A JPEG gives at least the requested part, with the whole's pixels, and decoding a part does not
+/// change the next image.
 ///
-/// Pixels of progressive JPEGs are not compared: where scans are missing, libjpeg smooths over the
-/// blocks' edges, and at the edge of a part it lacks the blocks beside it. The difference is a step
-/// or two.
+/// Pixels of progressive JPEGs are not compared: where scans are missing, libjpeg smooths over
+/// block edges, and at the edge of a part it lacks the neighbours. The difference is a step or two.
 pub fn jpeg(input: &[u8]) {
     let Some((part, bytes)) = input.split_first_chunk::<PART_BYTES>() else { return };
     let (_, width, height) = sniff(bytes);
@@ -96,7 +95,7 @@ fn part_of(size: Size, bytes: &[u8; PART_BYTES]) -> Part {
     Part { area, reduce_by: 1 << (by % 4) }
 }
 
-/// What of `area` lies in an image of `size`.
+/// The part of `area` in an image of `size`.
 fn within(area: Area, size: Size) -> Area {
     let width = area.size.width.min(size.width - area.left);
     let height = area.size.height.min(size.height - area.top);
@@ -107,7 +106,7 @@ fn pixels(width: u32, height: u32) -> u64 {
     Size { width, height }.pixels()
 }
 
-/// Decoded pixels, to keep.
+/// A copy of decoded pixels.
 #[derive(PartialEq)]
 struct Found {
     rgb: Vec<u8>,

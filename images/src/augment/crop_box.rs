@@ -1,5 +1,5 @@
-//! Which box of an image becomes the row: torchvision's transforms as numbers, before anything is
-//! decoded.
+//! The box of an image that becomes the row: torchvision's transforms as numbers, before anything
+//! is decoded.
 //!
 //! ```text
 //!   source                     the scope, resized                 the row
@@ -10,22 +10,23 @@
 //!   +--------------------+     +-------------+
 //! ```
 //!
-//! The scope is what the resizing filter may look at: all of the image for `Resize`, the part
-//! itself for `RandomResizedCrop`. Only what becomes the row is resized. The result is the same: a
-//! filter's taps reach beyond the row's box, as they would in the whole.
+//! The scope is the area that the resizing filter may read: all of the image for `Resize`, the part
+//! itself for `RandomResizedCrop`. Only the row's box is resized. The result is the same, as the
+//! filter's taps may reach beyond the box.
 
 use shade_formats::control::{Framing, ImageSpec};
 
 use super::randomness::Randomness;
 use crate::part::FloatBox;
+use crate::size::scaled;
 use crate::{Area, ImageFault, JPEG_REDUCTIONS, Part, Size};
 
-/// Parts that `RandomResizedCrop` tries before it takes the middle.
+/// Random parts that `RandomResizedCrop` tries before it takes the middle.
 const TRIES: u32 = 10;
-/// Pixels of the reduced source for each of the result, along each side, at least.
+/// Least number of pixels of the reduced source for each of the result, along each side.
 const FILTERED: u32 = 2;
 
-/// How a source becomes a row.
+/// Geometry of one row.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct CropBox {
     source: Size,
@@ -41,7 +42,7 @@ pub(super) struct CropBox {
 }
 
 impl CropBox {
-    /// The box of `source`, which has no empty side, that `spec` and `random` choose.
+    /// The box that `spec` and `random` choose of `source`, which has no empty side.
     pub(super) fn new(source: Size, spec: &ImageSpec, random: &mut Randomness) -> Result<Self, ImageFault> {
         let row = Size { width: spec.width, height: spec.height };
         let whole = Area::whole(source);
@@ -73,7 +74,7 @@ impl CropBox {
             return Part::whole(self.source);
         }
         let Some(visible) = self.visible() else { return Part::whole(self.source) };
-        // A tap of the filter reaches as far as one pixel of the result is wide, and no less than a
+        // A tap of the filter reaches as far as one pixel of the result is wide, and at least a
         // pixel.
         let reach = |scope: u32, resized: u32| scope.div_ceil(resized) + 1;
         let along = |from: u32, len: u32, scope: u32, resized: u32, start: u32| {
@@ -91,15 +92,13 @@ impl CropBox {
         Part { area: Area { left, top, size: Size { width, height } }, reduce_by: self.reduction() }
     }
 
-    /// The largest divisor by which the source may be reduced before resizing, and still have twice
-    /// the result's pixels along each side: so the resizer's filter, not the decoder's, makes what
-    /// is seen.
+    /// The largest divisor that leaves the source twice the result's pixels along each side, so
+    /// that the resizer's filter, not the decoder's, shapes the result.
     ///
-    /// Of 60 photographs with much grain the worst then differs by 2.1 grey levels on average from
-    /// what PIL makes of the whole, at any size; where the reduced source is only just as large as
-    /// the result, by 6.8. It costs where the reduction is half of what it could be: `Resize(256)`,
-    /// 374 or 512 and the middle 224 pixels of a JPEG of 2000 x 1500 then take 1.12 to 1.17 times
-    /// as long.
+    /// Measured with 60 grainy photographs: the worst differs by 2.1 grey levels on average from
+    /// PIL's result for the whole, at any size. With a reduced source just as large as the result
+    /// it is 6.8. The cost, where the divisor is half of what it could be: `Resize(256)`, 374 or
+    /// 512 and the middle 224 pixels of a JPEG of 2000 x 1500 take 1.12 to 1.17 times as long.
     fn reduction(&self) -> u32 {
         let covers = |by: u32| {
             let by = u64::from(FILTERED * by);
@@ -109,7 +108,7 @@ impl CropBox {
         JPEG_REDUCTIONS.into_iter().find(|&by| covers(by)).unwrap_or(1)
     }
 
-    /// The part of the resized scope that shows in the row; `None` if nothing does.
+    /// The part of the resized scope that is visible in the row; `None` if nothing is.
     fn visible(&self) -> Option<Area> {
         let along = |corner: i64, row: u32, resized: u32| {
             let from = corner.clamp(0, resized.into());
@@ -122,34 +121,30 @@ impl CropBox {
         (size.pixels() > 0).then_some(Area { left, top, size })
     }
 
-    /// Where in the row the image shows; the rest is black.
+    /// The image's place in the row; the rest is black.
     pub(super) fn place(&self) -> Option<Area> {
         let visible = self.visible()?;
-        // `visible` cuts off as much as the corner lies outside by.
+        // `visible` has cut off the part outside.
         let inside = |corner: i64| to_u32((-corner).max(0).unsigned_abs());
         Some(Area { left: inside(self.corner.0), top: inside(self.corner.1), ..visible })
     }
 
-    /// Where in the source the image that shows lies, if it is not resized.
+    /// The visible image's place in the source, if it is not resized.
     pub(super) fn crop_only(&self) -> Option<Area> {
         let visible = self.visible()?;
         let (left, top) = (self.scope.left + visible.left, self.scope.top + visible.top);
         (self.resized == self.scope.size).then_some(Area { left, top, ..visible })
     }
 
-    /// The pixels that the filter may look at, in the source reduced `by`: outwards to whole ones.
+    /// The pixels that the filter may read in the source reduced `by`, rounded outwards.
     pub(super) fn scope(&self, by: u32) -> Area {
-        let by = by.max(1);
-        let Area { left, top, size } = self.scope;
-        let (right, bottom) = ((left + size.width).div_ceil(by), (top + size.height).div_ceil(by));
-        let (left, top) = (left / by, top / by);
-        Area { left, top, size: Size { width: right - left, height: bottom - top } }
+        self.scope.divided(by.max(1))
     }
 
-    /// The box that becomes what shows in the row, in the source reduced `by`.
+    /// The box in the source reduced `by` that becomes the visible part of the row.
     ///
-    /// A reduced JPEG has its sides rounded up, so the box is computed from the true size and then
-    /// divided: computed from the reduced size it would be off by a fraction of a pixel.
+    /// It is computed from the true size and then divided: a reduced JPEG's sides are rounded up,
+    /// so the reduced size would put it off by a fraction of a pixel.
     pub(super) fn source_box(&self, by: u32) -> Option<FloatBox> {
         let visible = self.visible()?;
         let Self { scope, resized, .. } = *self;
@@ -166,38 +161,22 @@ impl CropBox {
     }
 }
 
-/// `source` resized so that it just covers `row`: one side is the row's, the other follows, rounded
-/// down.
+/// `source` resized so that it just covers `row`: one side is the row's, the other is rounded down.
 fn covering(source: Size, row: Size) -> Size {
     if u64::from(source.width) * u64::from(row.height) <= u64::from(source.height) * u64::from(row.width) {
-        Size { width: row.width, height: times(row.width, source.height, source.width) }
+        scaled(source, row.width, source.width)
     } else {
-        Size { width: times(row.height, source.width, source.height), height: row.height }
+        scaled(source, row.height, source.height)
     }
 }
 
-/// `source` with a shorter side of `short`, as torchvision's `Resize`: the longer one follows,
-/// rounded down. 0 is as it is.
+/// `source` with a shorter side of `short`, as by torchvision's `Resize`; 0 leaves it as it is.
 fn resized_short(source: Size, short: u32) -> Size {
-    if short == 0 {
-        return source;
-    }
-    let Size { width, height } = source;
-    if width <= height {
-        Size { width: short, height: times(short, height, width) }
-    } else {
-        Size { width: times(short, width, height), height: short }
-    }
+    if short == 0 { source } else { scaled(source, short, source.width.min(source.height)) }
 }
 
-/// `a * b / c`, rounded down.
-fn times(a: u32, b: u32, c: u32) -> u32 {
-    to_u32(u64::from(a) * u64::from(b) / u64::from(c.max(1)))
-}
-
-/// The corner of `row` in the middle of `resized`, as torchvision's `CenterCrop` has it: where the
-/// row is larger, the image is padded first, by half of what is missing, rounded down, on the left
-/// and above.
+/// The corner of `row` in the middle of `resized`, as in torchvision's `CenterCrop`: an image
+/// smaller than the row is padded on the left and above by half of the difference, rounded down.
 fn middle(resized: Size, row: Size) -> (i64, i64) {
     let along = |resized: u32, row: u32| match resized.checked_sub(row) {
         Some(spare) => i64::from(half_to_even(spare)),
@@ -252,8 +231,7 @@ fn rounded(value: f64) -> u32 {
     value.round_ties_even() as u32
 }
 
-/// Half of `span`, rounded to the nearest integer and ties to even, as Python's `round` does in
-/// `CenterCrop`.
+/// Half of `span`, to the nearest integer, ties to even, as `CenterCrop` does by Python's `round`.
 fn half_to_even(span: u32) -> u32 {
     let half = span / 2;
     if span % 2 == 1 { half + half % 2 } else { half }

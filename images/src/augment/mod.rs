@@ -2,17 +2,17 @@
 //! its own size.
 //!
 //! ```text
-//!   seed, epoch, position ── randomness ──▶ crop_box ── Part ──▶ Decoder ── Pixels ──▶ row ──▶ bytes
-//!                                           source's size, ImageSpec          resampled, mirrored, in planes
+//!   seed, epoch, position ─ randomness ─▶ crop_box ─ Part ─▶ Decoder ─ Pixels ─▶ row ─▶ bytes
+//!                           source's size, ImageSpec       resampled, mirrored, in planes
 //! ```
 //!
-//! `crop_box` says which box of the source becomes the row, what of a JPEG must be decoded and how
-//! far it may be reduced meanwhile. `row` resizes the box (`resample`), mirrors it and writes the
-//! colours where they belong. `row_decoder` calls them in turn and owns the buffers. An image in
-//! its own size has no crop: `whole` writes it.
+//! `crop_box` chooses the box of the source that becomes the row, the part of a JPEG to decode and
+//! its reduction meanwhile. `row` resizes the box (`resample`), mirrors it and writes its colours.
+//! `row_decoder` calls them in turn and owns the buffers. An image in its own size has no crop:
+//! `whole` writes it.
 //!
-//! Orientation in EXIF is ignored, as `PIL.Image.open(..).convert("RGB")` ignores it, which
-//! `ImageFolder` uses; `shade-pack` can apply it once and for all.
+//! EXIF orientation is ignored, as by `PIL.Image.open(..).convert("RGB")`, which `ImageFolder`
+//! uses; `shade-pack` can apply it while packing.
 
 mod crop_box;
 mod planes;

@@ -1,7 +1,6 @@
 //! A line of interleaved colours to a line for each colour.
 //!
-//! Compiled for newer CPUs, too, which have shuffles that take a tenth of the time; which one runs
-//! is found out once.
+//! Also compiled for newer CPUs, whose shuffles take a tenth of the time; the CPU is asked once.
 
 use multiversion::multiversion;
 
@@ -13,7 +12,7 @@ pub(super) fn split(pixels: &[[u8; 3]], red: &mut [u8], green: &mut [u8], blue: 
     }
 }
 
-/// As [`split`], from right to left.
+/// As [`split`], but mirrored from left to right.
 #[multiversion(targets("x86_64+avx2", "x86_64+sse4.1"))]
 pub(super) fn split_mirrored(pixels: &[[u8; 3]], red: &mut [u8], green: &mut [u8], blue: &mut [u8]) {
     let lines = red.iter_mut().rev().zip(green.iter_mut().rev()).zip(blue.iter_mut().rev());

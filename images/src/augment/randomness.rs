@@ -1,16 +1,15 @@
-//! The random numbers of one row's image: from seed, epoch and position in the plan, and from
-//! nothing else. So a row is the same whichever worker makes it, after a resume, and on any number
-//! of ranks.
+//! The random numbers of one row's image, from seed, epoch and position in the plan only. So a row
+//! is the same on any worker, after a resume, and with any number of ranks.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use shade_formats::Draw;
 
-/// Change its last byte when the images of given inputs are meant to change.
+/// Change the last byte when images of equal inputs are meant to change.
 const DOMAIN: [u8; 20] = *b"shade-load images v1";
 
-/// A row's stream of random numbers. It is made when the first number is drawn, as most rows of
-/// small images need none.
+/// A row's stream of random numbers. It is made at the first draw, as most rows of small images
+/// need none.
 pub(super) struct Randomness {
     draw: Draw,
     numbers: Option<ChaCha8Rng>,
@@ -83,7 +82,7 @@ mod tests {
             assert!((0.0..1.0).contains(&share));
             sum += share;
         }
-        // Standard deviations 89 and 65: five of them.
+        // Five standard deviations of 89 and 65.
         assert!(counts.iter().all(|&count: &i32| count.abs_diff(10_000) < 450), "{counts:?}");
         assert!((sum - 25_000.0).abs() < 325.0, "{sum}");
         assert_eq!(Randomness::new(DRAW).up_to(0), 0);

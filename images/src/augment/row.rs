@@ -1,5 +1,5 @@
-//! From decoded pixels to a row of the batch: resize, mirror, order of colours, and out, some lines
-//! at a time.
+//! From decoded pixels to a row of the batch: resizes, mirrors, orders colours and writes, some
+//! lines at a time.
 
 use shade_formats::control::ImageSpec;
 
@@ -9,13 +9,13 @@ use crate::part::FloatBox;
 use crate::resample::{LINES, Resampler, Source};
 use crate::{Area, Pixels, Size, scratch};
 
-/// Bytes of the lines that are written at a time where nothing is resized: few enough for the CPU's
-/// first cache, so many that small images are one write for each colour.
+/// Bytes of lines that are written at a time without resizing: few enough for the L1 cache, and
+/// enough for small images to be one write per colour.
 const BAND_BYTES: usize = 16 * 1024;
 
 /// Why a row could not be written.
 pub(super) enum RowFault<E> {
-    /// A part of the image that shows in the row was not decoded.
+    /// A visible part of the image was not decoded.
     Missing,
     /// The error of the caller's function.
     Write(E),
@@ -29,8 +29,8 @@ pub(super) struct RowWriter {
 }
 
 impl RowWriter {
-    /// Gives what `crop` takes of `pixels` to `write`, piece by piece, each with its byte in the
-    /// row. Every byte of the row is written.
+    /// Passes the row that `crop` makes of `pixels` to `write`, piece by piece, each with its
+    /// offset in the row. Every byte of the row is written.
     ///
     /// Bilinear with antialias, the filter of PIL's `BILINEAR`, which is torchvision's default.
     pub(super) fn write<E>(
@@ -97,14 +97,13 @@ impl RowWriter {
         Ok(())
     }
 
-    /// Gives back what one large image made the buffers grow to.
+    /// Frees the buffers if a large image made them grow.
     pub(super) fn shrink(&mut self) {
         self.resampler.shrink();
     }
 }
 
-/// The pixels that lie in `scope`, and the place of `source_box` in them. `None` if nothing is left
-/// of either.
+/// The pixels in `scope`, and the place of `source_box` in them. `None` if either is empty.
 fn within<'a>(pixels: &Pixels<'a>, scope: Area, source_box: FloatBox) -> Option<(Source<'a>, FloatBox)> {
     let Area { left, top, size } = pixels.area;
     // The decoded part of the scope.
@@ -127,7 +126,7 @@ fn within<'a>(pixels: &Pixels<'a>, scope: Area, source_box: FloatBox) -> Option<
     (part.width > 0.0 && part.height > 0.0).then_some((source, part))
 }
 
-/// Where the lines of an image go in a row.
+/// The place of an image's lines in a row.
 struct Target<'a> {
     spec: &'a ImageSpec,
     /// First column and number of columns, in the row as it is delivered.
@@ -137,13 +136,13 @@ struct Target<'a> {
 }
 
 impl Target<'_> {
-    /// Whether lines of `width` pixels are delivered as they are, one after the other.
+    /// Whether lines of `width` pixels are delivered as they are, without gaps.
     fn takes_lines_whole(&self, width: u32) -> bool {
         self.spec.channels_last && !self.flips && self.width == width && self.width == self.spec.width
     }
 
-    /// Makes `band` what is delivered of `lines`, of interleaved colours. It has room for just
-    /// these.
+    /// Fills `band`, which has just the room, with `lines` of interleaved colours as they are
+    /// delivered.
     fn order<'l>(&self, lines: impl Iterator<Item = &'l [u8]>, band: &mut [u8]) {
         let width = self.width as usize;
         if self.spec.channels_last {
@@ -180,7 +179,7 @@ impl Target<'_> {
     }
 
     /// Writes the first `count` lines of `band`, which may have more, as lines `row..`:
-    /// interleaved, or of each of three planes.
+    /// interleaved, or of each plane.
     fn band<E>(
         &self,
         row: u32,
@@ -198,8 +197,8 @@ impl Target<'_> {
         })
     }
 
-    /// Writes `lines`, from line `row` on and with `values` a pixel, into what begins at `base`: at
-    /// once where they fill the row's width.
+    /// Writes `lines` with `values` bytes a pixel at `base`, from line `row` on; in one piece if
+    /// they fill the row's width.
     fn out<E>(
         &self,
         row: u32,

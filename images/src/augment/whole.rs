@@ -1,14 +1,14 @@
-//! From decoded pixels to a row that is all of the image: order of colours, and out.
+//! From decoded pixels to a row that is the whole image: orders colours and writes.
 
 use super::planes::split;
 use crate::scratch;
 
-/// Pixels that are split into their colours at a time: what is written then is still in the CPU's
-/// first cache.
+/// Pixels that are split into their colours at a time, so that they are still in the L1 cache when
+/// written.
 const PIECE_PIXELS: usize = 4096;
 
-/// Gives the interleaved `rgb` to `write`, with each piece's first byte in the row: as it is with
-/// `channels_last`, else plane after plane. `buffer` is for one piece.
+/// Passes the interleaved `rgb` to `write`, each piece with its offset in the row: as it is with
+/// `channels_last`, else as planes. `buffer` is for one piece.
 pub(super) fn write_whole<E>(
     rgb: &[u8],
     channels_last: bool,

@@ -1,12 +1,14 @@
 //! Windows bitmaps: palettes of 1, 4 and 8 bits, 16, 24 and 32 bits a pixel, run lengths.
 //!
 //! ```text
-//! "BM" size u32, 0 u32, pixels' offset u32 | header: its size u32, sides, bits, coding, colours, ... | palette | rows
+//! "BM" size u32, 0 u32, pixels' offset u32
+//! header: its size u32, sides, bits, coding, colours, ...
+//! palette | rows
 //! ```
 //!
-//! Rows begin at multiples of 4 bytes and stand upside down, unless the height is negative. Alpha
-//! is dropped. Refused as by Pillow: unusual masks, images in JPEG or PNG, a file that ends before
-//! its last row.
+//! Rows are aligned to 4 bytes and stored from the bottom up, unless the height is negative. Alpha
+//! is dropped. Unusual masks, images in JPEG or PNG, and a file that ends before its last row are
+//! refused, as by Pillow.
 
 use shade_formats::index::Media;
 
@@ -14,7 +16,7 @@ use super::colour::each;
 use crate::limits::{check_size, scratch};
 use crate::{ImageFault, Size};
 
-/// Where the header begins: behind "BM", the file's size and the pixels' offset.
+/// Offset of the header: behind "BM", the file's size and the pixels' offset.
 const HEADER: usize = 14;
 /// The oldest header: sides of 16 bits, and colours of 3 bytes.
 const CORE_HEADER_BYTES: u32 = 12;
@@ -25,30 +27,30 @@ const MASKS: u32 = 3;
 
 /// How a pixel is stored.
 #[derive(Clone, Copy)]
-enum Pixels {
-    /// A number of a colour, in 1, 4 or 8 bits.
+enum PixelFormat {
+    /// A palette index, in 1, 4 or 8 bits.
     Palette { bits: u8 },
-    /// Numbers of colours as runs and as they are, in 8 bits or in 4.
+    /// Palette indices of 8 or 4 bits, partly as runs.
     Runs { of_nibbles: bool },
     /// 5 bits for each colour, or 6 for green.
     Short { has_long_green: bool },
     /// A byte for each colour: blue, green, red.
     Three,
-    /// Four bytes, and which of them are red, green and blue.
+    /// Four bytes; `places` are those of red, green and blue.
     Four { places: [usize; 3] },
 }
 
-/// The headers' content.
+/// Content of the headers.
 struct Bitmap<'a> {
     size: Size,
     is_top_down: bool,
-    pixels: Pixels,
-    /// Bits of a pixel that is not part of a run.
+    format: PixelFormat,
+    /// Bits of a pixel outside a run.
     bits: usize,
-    /// A colour for each value; black where the file has none.
+    /// Colour of each index; black where the file has none.
     palette: [[u8; 3]; 256],
     bytes: &'a [u8],
-    /// Where in `bytes` the pixels begin.
+    /// Offset of the pixels in `bytes`.
     at: usize,
 }
 
@@ -61,7 +63,7 @@ pub(crate) fn decode(bytes: &[u8], rgb: &mut Vec<u8>) -> Result<Size, ImageFault
     let stored = bytes.get(bitmap.at..).unwrap_or_default();
     let row_bytes = (width * bitmap.bits).div_ceil(8);
     let values;
-    let (rows, row_bytes, pitch) = if let Pixels::Runs { of_nibbles } = bitmap.pixels {
+    let (rows, row_bytes, pitch) = if let PixelFormat::Runs { of_nibbles } = bitmap.format {
         values = bitmap.unrolled(of_nibbles, width, width * height);
         (values.as_slice(), width, width)
     } else {
@@ -92,7 +94,10 @@ impl<'a> Bitmap<'a> {
         let header_bytes = long(HEADER)?;
         let is_core = header_bytes == CORE_HEADER_BYTES;
         if !is_core && ![40, 52, 56, 64, 108, 124].contains(&header_bytes) {
-            return Err(unsupported(format!("a header of {header_bytes} bytes")));
+            return Err(ImageFault::unsupported(
+                Media::Bmp,
+                format_args!("a header of {header_bytes} bytes"),
+            ));
         }
         let mut behind = HEADER + header_bytes as usize;
         let (size, is_top_down, bits, coding, colours) = if is_core {
@@ -107,7 +112,7 @@ impl<'a> Bitmap<'a> {
         if coding == MASKS && header_bytes < 52 {
             behind += 12;
         }
-        let pixels = pixels(bits, coding, masks)?;
+        let format = pixel_format(bits, coding, masks)?;
 
         let mut palette = [[0; 3]; 256];
         let entry_bytes = if is_core { 3 } else { 4 };
@@ -127,10 +132,10 @@ impl<'a> Bitmap<'a> {
             at if bits <= 8 && at == HEADER + header_bytes as usize => behind,
             at => at,
         };
-        Ok(Self { size, is_top_down, pixels, bits: bits.into(), palette, bytes, at })
+        Ok(Self { size, is_top_down, format, bits: bits.into(), palette, bytes, at })
     }
 
-    /// Numbers of colours, row after row; fewer than `count` if the file ends early.
+    /// Palette indices without run lengths, row by row; fewer than `count` if the file ends early.
     fn unrolled(&self, of_nibbles: bool, width: usize, count: usize) -> Vec<u8> {
         let mut values = Vec::new();
         let (mut at, mut x) = (self.at, 0);
@@ -147,7 +152,7 @@ impl<'a> Bitmap<'a> {
                 }
                 // End of image.
                 (0, 1) => break,
-                // A step to the right and to later lines.
+                // A step to the right and to later rows.
                 (0, 2) => {
                     let Some(&[right, lines]) = pair_at(at) else { break };
                     at += 2;
@@ -155,7 +160,7 @@ impl<'a> Bitmap<'a> {
                     values.resize(count.min(values.len() + skipped), 0);
                     x = values.len() % width;
                 }
-                // Pixels as they are, padded to an even place in the file.
+                // Pixels as they are, padded to an even offset in the file.
                 (0, pixels) => {
                     let pixels = usize::from(pixels).min(count - values.len());
                     let stored = if of_nibbles { pixels.div_ceil(2) } else { pixels };
@@ -170,7 +175,7 @@ impl<'a> Bitmap<'a> {
                     x += usize::from(value);
                     at = (at + stored.len()).next_multiple_of(2);
                 }
-                // The same again and again, no further than the line's end.
+                // A run, cut at the end of the row.
                 (pixels, value) => {
                     let pixels = usize::from(pixels).min(width.saturating_sub(x));
                     let pair = if of_nibbles { [value >> 4, value & 15] } else { [value; 2] };
@@ -182,19 +187,21 @@ impl<'a> Bitmap<'a> {
         values
     }
 
-    /// Makes `line` of a row, which may have padding behind it.
+    /// Converts a row, which may have padding at its end, into `line`.
     fn convert(&self, row: &[u8], line: &mut [u8]) {
         let colour = |value: u8| self.palette.get(usize::from(value)).copied().unwrap_or_default();
-        match self.pixels {
-            Pixels::Palette { bits: 8 } | Pixels::Runs { .. } => each(row, line, |&[value]| colour(value)),
-            Pixels::Palette { bits } => {
+        match self.format {
+            PixelFormat::Palette { bits: 8 } | PixelFormat::Runs { .. } => {
+                each(row, line, |&[value]| colour(value))
+            }
+            PixelFormat::Palette { bits } => {
                 let value = |byte: u8, nth: u8| (byte >> (8 - nth * bits)) & (u8::MAX >> (8 - bits));
                 let values = row.iter().flat_map(|&byte| (1..=8 / bits).map(move |nth| value(byte, nth)));
                 for (pixel, value) in line.as_chunks_mut().0.iter_mut().zip(values) {
                     *pixel = colour(value);
                 }
             }
-            Pixels::Short { has_long_green } => each(row, line, |&pixel| {
+            PixelFormat::Short { has_long_green } => each(row, line, |&pixel| {
                 let pixel = u16::from_le_bytes(pixel);
                 if has_long_green {
                     [widened(pixel >> 11, 31), widened(pixel >> 5, 63), widened(pixel, 31)]
@@ -202,8 +209,8 @@ impl<'a> Bitmap<'a> {
                     [pixel >> 10, pixel >> 5, pixel].map(|value| widened(value, 31))
                 }
             }),
-            Pixels::Three => each(row, line, |&[blue, green, red]| [red, green, blue]),
-            Pixels::Four { places } => {
+            PixelFormat::Three => each(row, line, |&[blue, green, red]| [red, green, blue]),
+            PixelFormat::Four { places } => {
                 each(row, line, |pixel: &[u8; 4]| places.map(|at| pixel.get(at).copied().unwrap_or_default()))
             }
         }
@@ -211,36 +218,33 @@ impl<'a> Bitmap<'a> {
 }
 
 /// How pixels of `bits` are stored in this coding.
-fn pixels(bits: u16, coding: u32, masks: [u32; 3]) -> Result<Pixels, ImageFault> {
-    let usual = Pixels::Four { places: [2, 1, 0] };
+fn pixel_format(bits: u16, coding: u32, masks: [u32; 3]) -> Result<PixelFormat, ImageFault> {
+    let usual = PixelFormat::Four { places: [2, 1, 0] };
     Ok(match (coding, bits, masks) {
-        (0, 1, _) => Pixels::Palette { bits: 1 },
-        (0, 4, _) => Pixels::Palette { bits: 4 },
-        (0, 8, _) => Pixels::Palette { bits: 8 },
-        (0, 16, _) | (MASKS, 16, [0x7C00, 0x3E0, 0x1F]) => Pixels::Short { has_long_green: false },
-        (MASKS, 16, [0xF800, 0x7E0, 0x1F]) => Pixels::Short { has_long_green: true },
-        (0, 24, _) | (MASKS, 24, [0x00FF_0000, 0xFF00, 0xFF]) => Pixels::Three,
+        (0, 1, _) => PixelFormat::Palette { bits: 1 },
+        (0, 4, _) => PixelFormat::Palette { bits: 4 },
+        (0, 8, _) => PixelFormat::Palette { bits: 8 },
+        (0, 16, _) | (MASKS, 16, [0x7C00, 0x3E0, 0x1F]) => PixelFormat::Short { has_long_green: false },
+        (MASKS, 16, [0xF800, 0x7E0, 0x1F]) => PixelFormat::Short { has_long_green: true },
+        (0, 24, _) | (MASKS, 24, [0x00FF_0000, 0xFF00, 0xFF]) => PixelFormat::Three,
         (0, 32, _) | (MASKS, 32, [0, 0, 0] | [0x00FF_0000, 0xFF00, 0xFF]) => usual,
-        (MASKS, 32, [0xFF00_0000, 0x00FF_0000, 0xFF00]) => Pixels::Four { places: [3, 2, 1] },
-        (MASKS, 32, [0xFF00_0000, 0xFF00, 0xFF]) => Pixels::Four { places: [3, 1, 0] },
-        (MASKS, 32, [0xFF, 0xFF00, 0x00FF_0000]) => Pixels::Four { places: [0, 1, 2] },
-        (RUNS_OF_BYTES, 8, _) => Pixels::Runs { of_nibbles: false },
-        (RUNS_OF_NIBBLES, 4, _) => Pixels::Runs { of_nibbles: true },
+        (MASKS, 32, [0xFF00_0000, 0x00FF_0000, 0xFF00]) => PixelFormat::Four { places: [3, 2, 1] },
+        (MASKS, 32, [0xFF00_0000, 0xFF00, 0xFF]) => PixelFormat::Four { places: [3, 1, 0] },
+        (MASKS, 32, [0xFF, 0xFF00, 0x00FF_0000]) => PixelFormat::Four { places: [0, 1, 2] },
+        (RUNS_OF_BYTES, 8, _) => PixelFormat::Runs { of_nibbles: false },
+        (RUNS_OF_NIBBLES, 4, _) => PixelFormat::Runs { of_nibbles: true },
         _ => {
-            return Err(unsupported(format!("{bits} bits a pixel in coding {coding} with masks {masks:x?}")));
+            let detail = format_args!("{bits} bits a pixel in coding {coding} with masks {masks:x?}");
+            return Err(ImageFault::unsupported(Media::Bmp, detail));
         }
     })
 }
 
-/// The low bits of `value` that `max` has, as a byte, as Pillow does it: cut off, not rounded.
+/// The low bits of `value`, masked by `max`, as a byte: truncated, not rounded, as in Pillow.
 fn widened(value: u16, max: u16) -> u8 {
     u8::try_from((value & max) * 255 / max).unwrap_or(u8::MAX)
 }
 
-fn unsupported(detail: String) -> ImageFault {
-    ImageFault::Unsupported { media: Media::Bmp, detail }
-}
-
 fn corrupt(text: &str) -> ImageFault {
-    ImageFault::Corrupt { media: Media::Bmp, text: text.to_owned() }
+    ImageFault::corrupt(Media::Bmp, text)
 }

@@ -1,5 +1,4 @@
-//! Samples of other kinds to RGB of 8 bits, by Pillow's rules: what a model sees must not depend on
-//! the loader.
+//! Samples of other kinds to 8-bit RGB, by Pillow's rules: pixels must not depend on the loader.
 
 /// Converts each group of `N` samples into one pixel; stops where the shorter of the two ends.
 pub(super) fn each<T, const N: usize>(samples: &[T], rgb: &mut [u8], convert: impl Fn(&[T; N]) -> [u8; 3]) {
@@ -15,8 +14,8 @@ pub(super) fn grey(value: u8) -> [u8; 3] {
     [value; 3]
 }
 
-/// A grey sample of 16 bits in 8: cut off at 255, not divided by 256. That loses nearly everything,
-/// but it is what `convert("RGB")` does. (Colours of 16 bits keep their high byte: [`high`].)
+/// A grey sample of 16 bits, clamped to 255 instead of divided by 256. That loses nearly
+/// everything, but `convert("RGB")` does it. (Colours of 16 bits keep their high byte: [`high`].)
 pub(super) fn saturate(value: u16) -> u8 {
     u8::try_from(value).unwrap_or(u8::MAX)
 }
@@ -27,7 +26,7 @@ pub(super) fn high(value: u16) -> u8 {
     high
 }
 
-/// Inks (255 is full) to a colour: `black - ink * black / 255`, rounded, where `black` is 255 less
+/// Inks (255 is full) to a colour: `black - ink * black / 255`, rounded, where `black` is 255 minus
 /// the black ink.
 pub(super) fn from_inks([c, m, y, k]: [u8; 4]) -> [u8; 3] {
     let black = u8::MAX - k;
@@ -40,7 +39,7 @@ fn times_255th(a: u8, b: u8) -> u8 {
     u8::try_from(((product >> 8) + product) >> 8).unwrap_or(u8::MAX)
 }
 
-/// A colour that was multiplied by its alpha, divided again; black where alpha is 0.
+/// Undoes the multiplication of a colour by its alpha; black where alpha is 0.
 pub(super) fn undo_alpha(colour: [u8; 3], alpha: u8) -> [u8; 3] {
     let alpha = u32::from(alpha);
     colour.map(|value| {

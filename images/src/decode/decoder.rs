@@ -1,4 +1,4 @@
-//! One decoder per thread: all buffers that images of a kind share.
+//! One decoder per thread, with the buffers that all its images share.
 
 use shade_formats::index::{Media, sniff};
 
@@ -7,13 +7,13 @@ use super::{bmp, jpeg, png, ppm, tiff, webp};
 use crate::limits::shrink;
 use crate::{Area, Image, ImageFault, Part, Size};
 
-/// Decodes images of every kind. Keeps its buffers from image to image, unless one was large, so
-/// that small images cost no allocation of ours.
+/// Decodes images of every kind. Keeps its buffers from image to image, except large ones, so that
+/// small images cost no allocation of ours.
 #[derive(Default)]
 pub struct Decoder {
     jpeg: jpeg::Jpeg,
-    png: png::Png,
-    webp: webp::Webp,
+    /// Pixels before they are converted to RGB.
+    samples: Vec<u8>,
     rgb: Vec<u8>,
 }
 
@@ -22,7 +22,7 @@ pub struct Decoder {
 pub struct Pixels<'a> {
     /// 8-bit RGB, interleaved: 3 bytes for each pixel of `area`.
     pub rgb: &'a [u8],
-    /// Which pixels these are of the image divided by `reduced_by`.
+    /// The place of these pixels in the image divided by `reduced_by`.
     pub area: Area,
     /// The image's true size.
     pub source: Size,
@@ -37,14 +37,14 @@ impl Decoder {
         Self::default()
     }
 
-    /// One whose JPEGs are decoded by `jpeg`.
+    /// A decoder that decodes JPEGs by `jpeg`.
     #[must_use]
     pub fn with_jpeg(jpeg: JpegDecoder) -> Self {
         Self { jpeg: jpeg::Jpeg::new(jpeg), ..Self::default() }
     }
 
-    /// Decodes `bytes`, whose kind their beginning tells, to what
-    /// `PIL.Image.open(f).convert("RGB")` gives.
+    /// Decodes `bytes` to the pixels of `PIL.Image.open(f).convert("RGB")`. The first bytes tell
+    /// the kind of image.
     ///
     /// # Errors
     /// The image is damaged, of a kind or variant that cannot be decoded, or too large.
@@ -55,31 +55,30 @@ impl Decoder {
         image
     }
 
-    /// Decodes `bytes`, which are of the kind `media`, into the decoder's buffer, unless the pixels
-    /// stand in them as they are. `part` is asked, for the image's size, what is wanted; of a JPEG
-    /// little else is decoded: rows below the part are not even looked at, so that damage there is
-    /// not found.
+    /// Decodes a part of `bytes`, an image of the kind `media`. `part` chooses it by the image's
+    /// size.
     ///
-    /// [`Decoder::shrink`] belongs behind it once the pixels are used.
+    /// Only a JPEG is decoded in part. Rows below the part are not read, so damage there is not
+    /// found. Call [`Decoder::shrink`] once the pixels are used.
     ///
     /// # Errors
-    /// As for [`Decoder::decode`], and for a reduction that there is not.
+    /// As for [`Decoder::decode`], and for an unknown reduction.
     pub fn decode_part<'a>(
         &'a mut self,
         media: Media,
         bytes: &'a [u8],
         part: impl FnOnce(Size) -> Part,
     ) -> Result<Pixels<'a>, ImageFault> {
-        let rgb = &mut self.rgb;
+        let Self { jpeg, samples, rgb } = self;
         let mut in_place = None;
         let whole = |size| (size, Area::whole(size), 1);
         let (source, area, reduced_by) = match media {
             Media::Jpeg => {
-                let decoded = self.jpeg.decode(bytes, part, rgb)?;
+                let decoded = jpeg.decode(bytes, part, samples, rgb)?;
                 (decoded.source, decoded.area, decoded.reduced_by)
             }
-            Media::Png => whole(self.png.decode(bytes, rgb)?),
-            Media::Webp => whole(self.webp.decode(bytes, rgb)?),
+            Media::Png => whole(png::decode(bytes, samples, rgb)?),
+            Media::Webp => whole(webp::decode(bytes, samples, rgb)?),
             Media::Ppm => {
                 let (size, pixels) = ppm::decode(bytes, rgb)?;
                 in_place = pixels;
@@ -88,20 +87,19 @@ impl Decoder {
             Media::Bmp => whole(bmp::decode(bytes, rgb)?),
             Media::Tiff => whole(tiff::decode(bytes, rgb)?),
             Media::Gif | Media::Other => {
-                let detail = "only jpeg, png, webp, ppm, bmp and tiff can".to_owned();
-                return Err(ImageFault::Unsupported { media, detail });
+                let detail = "only jpeg, png, webp, ppm, bmp and tiff can";
+                return Err(ImageFault::unsupported(media, detail));
             }
         };
         let bytes = area.size.width as usize * area.size.height as usize * 3;
-        let rgb = in_place.unwrap_or(&self.rgb).get(..bytes).unwrap_or_default();
+        let rgb = in_place.unwrap_or(rgb).get(..bytes).unwrap_or_default();
         Ok(Pixels { rgb, area, source, reduced_by })
     }
 
-    /// Gives back what one large image made the buffers grow to.
+    /// Frees buffers that a large image made grow.
     pub fn shrink(&mut self) {
         self.jpeg.shrink();
-        self.png.shrink();
-        self.webp.shrink();
+        shrink(&mut self.samples);
         shrink(&mut self.rgb);
     }
 }

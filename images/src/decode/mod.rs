@@ -1,4 +1,4 @@
-//! Encoded images to interleaved RGB: one file per format, and `decoder`, which tells them apart
+//! Encoded images to interleaved RGB: one file per format, and `decoder`, which chooses among them
 //! and keeps their buffers.
 
 mod bmp;

@@ -1,11 +1,12 @@
-//! Binary PPM (`P6`, colour) and PGM (`P5`, grey) of 8 or 16 bits: what `shade-pack` writes for
-//! decoded pixels.
+//! Binary PPM (`P6`, colour) and PGM (`P5`, grey) of 8 or 16 bits: the format in which `shade-pack`
+//! stores decoded pixels.
 //!
 //! ```text
-//! "P6" ws width ws height ws maxval one-ws  then height * width * 3 samples   (ws: blanks, or '#' to the end of line)
+//! "P6" ws width ws height ws maxval one-ws  then height * width * 3 samples
 //! ```
 //!
-//! A sample is one byte, or two (the high one first) where maxval exceeds 255.
+//! `ws` is blanks, or `#` to the end of the line. A sample is one byte, or two (the high one first)
+//! where maxval exceeds 255.
 
 use shade_formats::index::Media;
 
@@ -13,13 +14,15 @@ use super::colour::{each, grey, saturate};
 use crate::limits::{check_size, scratch};
 use crate::{ImageFault, Size};
 
-/// Decodes `bytes` into `rgb`, unless the pixels stand in them as they are: then these come back,
+/// Decodes `bytes` into `rgb`. Pixels that need no conversion are not copied: they are returned,
 /// too.
 pub(crate) fn decode<'a>(bytes: &'a [u8], rgb: &mut Vec<u8>) -> Result<(Size, Option<&'a [u8]>), ImageFault> {
     let channels = match bytes.get(..2) {
         Some(b"P5") => 1,
         Some(b"P6") => 3,
-        Some(b"P1" | b"P2" | b"P3" | b"P4") => return Err(unsupported("of netpbm's forms, P5 and P6 only")),
+        Some(b"P1" | b"P2" | b"P3" | b"P4") => {
+            return Err(ImageFault::unsupported(Media::Ppm, "only P5 and P6 of netpbm's forms can"));
+        }
         _ => return Err(corrupt("neither P5 nor P6 at its start")),
     };
     let mut rest = bytes.get(2..).unwrap_or_default();
@@ -100,10 +103,6 @@ fn stretch(value: u16, from: u16, to: u16) -> u16 {
     stretched.round_ties_even().min(to.into()) as u16
 }
 
-fn unsupported(detail: &str) -> ImageFault {
-    ImageFault::Unsupported { media: Media::Ppm, detail: detail.to_owned() }
-}
-
 fn corrupt(text: &str) -> ImageFault {
-    ImageFault::Corrupt { media: Media::Ppm, text: text.to_owned() }
+    ImageFault::corrupt(Media::Ppm, text)
 }

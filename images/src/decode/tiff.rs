@@ -1,5 +1,5 @@
-//! TIFF: grey of 1 to 8 and of 16 bits, RGB and CMYK of 8 and 16, with alpha or without, in strips,
-//! tiles or planes. Of many pages, the first.
+//! The first page of a TIFF: grey of 1 to 8 and of 16 bits, RGB and CMYK of 8 and 16, with alpha or
+//! without, in strips, tiles or planes.
 
 use std::borrow::Cow;
 use std::io::Cursor;
@@ -17,14 +17,13 @@ use crate::{ImageFault, Orientation, Size};
 struct Page {
     width: usize,
     colour: ColorType,
-    /// Grey counts ink: 0 is white.
+    /// Grey is stored as ink: 0 is white.
     is_white_zero: bool,
     /// Colours were multiplied by their alpha.
     is_multiplied: bool,
 }
 
-/// Decodes `bytes` into `rgb`, turned as the orientation says: Pillow turns a TIFF while loading
-/// it.
+/// Decodes `bytes` into `rgb`, turned by its orientation, as Pillow does while loading a TIFF.
 pub(crate) fn decode(bytes: &[u8], rgb: &mut Vec<u8>) -> Result<Size, ImageFault> {
     let mut limits = Limits::default();
     limits.decoding_buffer_size = 2 * RGBA_BYTES_MAX;
@@ -50,7 +49,10 @@ pub(crate) fn decode(bytes: &[u8], rgb: &mut Vec<u8>) -> Result<Size, ImageFault
     match &samples {
         DecodingResult::U8(samples) => page.bytes_to_rgb(&interleaved(samples, planes), room)?,
         DecodingResult::U16(samples) => page.words_to_rgb(&interleaved(samples, planes), room)?,
-        _ => return Err(unsupported("samples that are signed, fractions or of more than 16 bits")),
+        _ => {
+            let detail = "samples that are signed, fractions or of more than 16 bits";
+            return Err(ImageFault::unsupported(Media::Tiff, detail));
+        }
     }
     if orientation == Orientation::Upright {
         return Ok(size);
@@ -80,7 +82,7 @@ impl Page {
 
     fn words_to_rgb(&self, samples: &[u16], rgb: &mut [u8]) -> Result<(), ImageFault> {
         match self.colour {
-            // The decoder has turned it round, and Pillow does not.
+            // The decoder has inverted it; Pillow does not.
             ColorType::Gray(16) if self.is_white_zero => {
                 each(samples, rgb, |&[value]| grey(saturate(u16::MAX - value)));
             }
@@ -96,8 +98,7 @@ impl Page {
         Ok(())
     }
 
-    /// Grey of 1, 2 or 4 `bits`, packed from the high bits down; each row begins with a byte of its
-    /// own.
+    /// Grey of 1, 2 or 4 `bits`, packed from the high bits down; each row begins at a byte.
     fn unpack(&self, bits: u8, samples: &[u8], rgb: &mut [u8]) {
         let per_byte = usize::from(8 / bits);
         let value_max = u8::MAX >> (8 - bits);
@@ -115,7 +116,7 @@ impl Page {
     }
 }
 
-/// Samples that are stored plane after plane, pixel after pixel.
+/// Interleaves samples that are stored plane by plane.
 fn interleaved<T: Copy>(samples: &[T], planes: usize) -> Cow<'_, [T]> {
     if planes <= 1 {
         return Cow::Borrowed(samples);
@@ -126,16 +127,12 @@ fn interleaved<T: Copy>(samples: &[T], planes: usize) -> Cow<'_, [T]> {
 }
 
 fn unsupported_colour(colour: ColorType) -> ImageFault {
-    unsupported(format!("samples of {colour:?}"))
-}
-
-fn unsupported(detail: impl Into<String>) -> ImageFault {
-    ImageFault::Unsupported { media: Media::Tiff, detail: detail.into() }
+    ImageFault::unsupported(Media::Tiff, format_args!("samples of {colour:?}"))
 }
 
 fn fault(error: TiffError) -> ImageFault {
     match error {
-        TiffError::UnsupportedError(error) => unsupported(error.to_string()),
-        other => ImageFault::Corrupt { media: Media::Tiff, text: other.to_string() },
+        TiffError::UnsupportedError(error) => ImageFault::unsupported(Media::Tiff, error),
+        other => ImageFault::corrupt(Media::Tiff, other),
     }
 }

@@ -8,7 +8,7 @@
 //! | source | all of an image | a box of it, at fractions of pixels |
 //! | result | interleaved | interleaved or in planes, mirrored or not |
 //!
-//! There are two because neither does the other's work well: see
+//! Neither does the other's work well: see
 //! `docs/decisions/013-a-resizer-of-our-own.md`.
 
 mod bands;

@@ -1,4 +1,4 @@
-//! Whole images, resized as Pillow's `Image.resize` does it: for packing.
+//! Resizes whole images as Pillow's `Image.resize` does, for packing.
 
 use fast_image_resize::images::{TypedImage, TypedImageRef};
 use fast_image_resize::pixels::U8x3;
@@ -7,7 +7,7 @@ use fast_image_resize::{FilterType, ResizeAlg, ResizeOptions, Resizer};
 use crate::limits::check_size;
 use crate::{Image, ImageFault, Size};
 
-/// How the source's pixels are weighted.
+/// Weights of the source's pixels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Filter {
     /// A triangle over two pixels: Pillow's `BILINEAR`, torchvision's default.
@@ -17,11 +17,11 @@ pub enum Filter {
 }
 
 impl Image {
-    /// The image at another size. It is stretched where the sides' ratio is another one.
+    /// The image at another size, stretched if the sides' ratio differs.
     ///
     /// # Errors
     /// [`ImageFault::Size`] for no pixels or more than [`crate::IMAGE_PIXELS_MAX`];
-    /// [`ImageFault::Resize`] where the resizer refuses, which it has no reason to.
+    /// [`ImageFault::Resize`] if the resizer refuses, for which no reason is known.
     pub fn resized(&self, to: Size, filter: Filter) -> Result<Self, ImageFault> {
         check_size(to.width.into(), to.height.into())?;
         let from = self.size();
@@ -35,7 +35,7 @@ impl Image {
         };
         let options = ResizeOptions::new().resize_alg(ResizeAlg::Convolution(filter));
         let mut rgb = vec![0; to.width as usize * to.height as usize * 3];
-        // For one kind of pixel only: the resizer compiles for every kind otherwise, which takes
+        // Typed images: otherwise the resizer compiles for every kind of pixel, which takes
         // minutes.
         let source = TypedImageRef::<U8x3>::from_buffer(from.width, from.height, self.rgb())
             .map_err(|error| fault(from, to, &error))?;

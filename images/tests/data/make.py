@@ -18,7 +18,7 @@ from PIL import Image, ImageOps
 HERE = os.path.dirname(os.path.abspath(__file__))
 SIZE = 13, 9
 RESIZED = [(31, 22), (30, 20), (20, 14), (13, 9), (7, 5), (61, 20), (17, 43), (70, 50)]
-# Images that have a X.EXT.16.rgb.
+# Images with a reference X.EXT.16.rgb.
 CROPPED = ["resize.png", "tall.png", "rgb8.png", "baseline.jpg", "reduced.jpg"]
 COLOURS = {"grey": (0, 1), "rgb": (2, 3), "la": (4, 2), "rgba": (6, 4)}
 ADAM7 = [(0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2)]
@@ -144,14 +144,14 @@ def bmps():
     runs = b"".join(bytes([6, y, 4, y + 40, 3, 200 - y, 0, 0]) for y in range(height)) + b"\0\1"
     colours = random.integers(0, 256, 1024).astype(np.uint8).tobytes()
     bmp("rle8.bmp", 8, runs, palette=colours, compression=1)
-    # Values as they are, odd and even in number, a run that is too long for its line, a line that is cut short, a step.
+    # Odd and even numbers of plain values, a run too long for its line, a line cut short, a step.
     mixed = bytes([0, 5, 9, 8, 7, 6, 5, 0, 20, 3, 0, 0, 4, 1, 0, 0, 0, 2, 3, 2, 5, 77, 0, 0])
     mixed += b"".join(bytes([0, 4, 1, 2, 3, 4, 9, y, 0, 0]) for y in range(4)) + b"\0\1"
     bmp("rle8_mixed.bmp", 8, mixed, palette=colours, compression=1)
     runs = b"".join(bytes([0, 5, 0x12, 0x34, 0x5F, 0, 8, 0x10 * y + 7, 0, 0]) for y in range(height)) + b"\0\1"
     bmp("rle4.bmp", 4, runs, palette=palette, compression=2)
     bmp("top_down.bmp", 4, nibbles, palette=palette, top_down=True)
-    # Fewer colours than values, some of which have none then.
+    # Fewer colours than values, so that some values have no colour.
     bmp("palette_short.bmp", 4, nibbles, palette=palette[:20])
     bytes4 = random.integers(0, 256, (height, width * 4)).astype(np.uint8).tobytes()
     bmp("rgba32.bmp", 32, bytes4, masks=(0xFF, 0xFF00, 0xFF0000, 0xFF000000))

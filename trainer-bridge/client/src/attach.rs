@@ -1,4 +1,4 @@
-//! Turns the daemon's `Welcome` into mapped segments, believing nothing of it unchecked.
+//! Maps the segments of the daemon's `Welcome`, after checking each of its values.
 
 use std::os::fd::OwnedFd;
 use std::sync::Mutex;
@@ -16,12 +16,11 @@ use crate::dialogue::{Dialogue, reply_name, unexpected};
 use crate::fork::Owner;
 use crate::held::Held;
 
-/// What the daemon says about itself and the dataset.
+/// The daemon's facts about itself and the dataset.
 #[derive(Debug)]
 pub(crate) struct Welcome {
     pub(crate) pid: u32,
     pub(crate) samples: u32,
-    pub(crate) classes: u32,
     pub(crate) content_id: ContentId,
     pub(crate) batches_per_epoch: u32,
     pub(crate) settings: Settings,
@@ -37,12 +36,10 @@ pub(crate) struct Attached {
     pub(crate) dialogue: Dialogue,
 }
 
-/// Maps what came with the daemon's `Welcome`.
+/// Maps the segments that came with the daemon's `Welcome`.
 pub(crate) fn attach(owner: Owner, connected: Connected) -> Result<Attached, ClientError> {
     let Connected { socket, welcome: (reply, fds), name, content } = connected;
-    let Reply::Welcome {
-        pid, samples, classes, content_id, batches_per_epoch, payload_bytes, settings, ..
-    } = reply
+    let Reply::Welcome { pid, samples, content_id, batches_per_epoch, payload_bytes, settings, .. } = reply
     else {
         return Err(unexpected(reply_name(&reply), "Welcome or Refuse"));
     };
@@ -53,11 +50,11 @@ pub(crate) fn attach(owner: Owner, connected: Connected) -> Result<Attached, Cli
     }
     let dialogue = Dialogue::new(socket, pid);
     let (slots, consumer, doorbell) = map(owner, fds, payload_bytes)?;
-    let welcome = Welcome { pid, samples, classes, content_id, batches_per_epoch, settings };
+    let welcome = Welcome { pid, samples, content_id, batches_per_epoch, settings };
     Ok(Attached { welcome, slots, consumer, doorbell, dialogue })
 }
 
-/// Maps a session's segments; gives the client's doorbell, too.
+/// Maps a session's segments; also returns the client's doorbell.
 fn map(
     owner: Owner,
     fds: Vec<OwnedFd>,
@@ -92,7 +89,7 @@ fn map(
     Ok((slots, consumer, doorbell))
 }
 
-/// A doorbell that blocks would let the daemon stop a training loop inside `drop`.
+/// With a blocking doorbell the daemon could stop a training loop inside `drop`.
 fn check_doorbell(doorbell: &OwnedFd) -> Result<(), ClientError> {
     let flags = fcntl_getfl(doorbell).map_err(ClientError::system("looking at a doorbell"))?;
     if !flags.contains(OFlags::NONBLOCK) {

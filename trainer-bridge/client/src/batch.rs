@@ -1,4 +1,4 @@
-//! A batch: viewed in place in shared memory and given back when dropped, or a copy of what lay there.
+//! A batch: a view of shared memory that is released when dropped, or a copy.
 
 use std::marker::PhantomData;
 use std::os::fd::OwnedFd;
@@ -10,22 +10,23 @@ use shade_formats::ring::{BatchLayout, Descriptor};
 use shade_shm::{Region, Releaser};
 
 use crate::ClientError;
-use crate::dialogue::lock;
 use crate::fork::Owner;
 use crate::held::Held;
+use crate::lock::lock;
 
-/// What releasing needs. Batches hold it, so it and the mapping outlive the session if they do.
+/// Everything needed to release batches. Each batch shares it, so it and the mapping live as long
+/// as the last batch.
 #[derive(Debug)]
 pub(crate) struct Slots {
     pub(crate) owner: Owner,
     pub(crate) releaser: Releaser,
-    /// The daemon's doorbell, not blocking.
+    /// The daemon's doorbell, non-blocking.
     pub(crate) doorbell: OwnedFd,
     pub(crate) payload: Region,
     pub(crate) held: Mutex<Held>,
 }
 
-/// What rings an eventfd once.
+/// Rings an eventfd once.
 #[expect(
     clippy::host_endian_bytes,
     reason = "the kernel reads an eventfd's number in the machine's own order"
@@ -33,13 +34,14 @@ pub(crate) struct Slots {
 const ONE_RING: [u8; 8] = 1_u64.to_ne_bytes();
 
 impl Slots {
-    /// Gives a descriptor back and tells the daemon. In a forked child it does neither: the slot is the parent's.
+    /// Releases a descriptor and tells the daemon. Does nothing in a forked child: the slot is the
+    /// parent's.
     pub(crate) fn release(&self, descriptor: &Descriptor) {
         if !self.owner.is_here() {
             return;
         }
-        // The release mark lies in a mapped segment: there is no way to fail. A doorbell that cannot be rung is a daemon
-        // that is gone, or a counter at its maximum, which is as good as one more.
+        // The release mark is in a mapped segment, so this cannot fail. Ringing fails only if the
+        // daemon is gone or the counter is at its maximum, which wakes the daemon as well.
         let _ = self.releaser.release(descriptor);
         let _ = rustix::io::write(&self.doorbell, &ONE_RING);
     }
@@ -49,45 +51,47 @@ impl Slots {
         Column { ptr: self.payload.as_ptr(), count: to_usize(self.payload.len()) }
     }
 
-    /// Gives a batch back that was kept in the ring.
+    /// Releases a batch that was kept in the ring.
     fn give_back(&self, descriptor: &Descriptor) {
-        // In a forked child the lock may be another thread's, which the child does not have.
+        // In a forked child a thread that does not exist there may hold the lock.
         if self.owner.is_here() {
-            // Before the release: after it the place may come back with the next batch, and be counted anew.
+            // Before the release: after it the next batch may get the same place and be counted.
             lock(&self.held).forget(descriptor);
             self.release(descriptor);
         }
     }
 }
 
-/// One batch. Its memory is this process's alone, to read and to write, until the batch is dropped.
+/// One batch. Until it is dropped, only this process reads and writes its memory.
 ///
-/// It lies in the ring, in its slot; or, where the trainer holds so many that the daemon would run out of room, it is a
-/// copy, whose slot is free already. Either is read in the same way.
+/// It is in its slot in the ring. Where the trainer keeps more batches than leave the daemon room,
+/// it is a copy, whose slot is free already. Both are read in the same way.
 #[derive(Debug)]
 pub struct Batch {
-    /// What the slot is given back to; none for a copy.
+    /// Releases the slot; none for a copy.
     slots: Option<Arc<Slots>>,
     /// The ring's payload, or the copy.
     memory: Region,
-    /// Where in it the block begins.
+    /// Offset of the batch's block.
     start: u64,
-    /// Apart, so that a batch is cheap to pass on.
+    /// Boxed, so that a batch is cheap to move.
     descriptor: Box<Descriptor>,
     layout: BatchLayout,
 }
 
-/// A column of a batch: `count` values in a row. The pointer is valid as long as the batch lives, and aligned to 64 bytes.
+/// A column of a batch: `count` contiguous values. The pointer is valid as long as the batch lives,
+/// and aligned to 64 bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Column<T> {
     /// The first value.
     pub ptr: *mut T,
-    /// How many there are.
+    /// Number of values.
     pub count: usize,
 }
 
 impl Batch {
-    /// A descriptor's batch, in the ring if it may stay there. The caller has checked the descriptor (`Consumer::poll` does).
+    /// A descriptor's batch, in the ring if it may stay there. `Consumer::poll` has checked the
+    /// descriptor.
     pub(crate) fn new(slots: &Arc<Slots>, descriptor: Descriptor) -> Result<Self, ClientError> {
         let layout = descriptor.batch_layout()?;
         let descriptor = Box::new(descriptor);
@@ -101,13 +105,13 @@ impl Batch {
         Ok(Self { slots: None, memory, start: 0, descriptor, layout })
     }
 
-    /// Whether it is a copy and holds no slot.
+    /// Whether it is a copy, without a slot.
     #[must_use]
     pub fn is_copy(&self) -> bool {
         self.slots.is_none()
     }
 
-    /// What the daemon says about the batch: epoch, number, counts, image size and times.
+    /// The daemon's description of the batch: epoch, number, counts, image size and times.
     #[must_use]
     pub fn descriptor(&self) -> &Descriptor {
         &self.descriptor
@@ -143,26 +147,26 @@ impl Batch {
         self.rows(self.layout.flags)
     }
 
-    /// Where each record or image begins in [`Batch::data`]; `None` where images are of one size. To be checked against the
-    /// data's length.
+    /// Offset of each record or image in [`Batch::data`]; `None` where images are of one size.
+    /// Check them against the data's length.
     #[must_use]
     pub fn offsets(&self) -> Option<Column<u64>> {
         self.layout.offsets().map(|at| self.rows(at))
     }
 
-    /// How long each record is; raw batches only.
+    /// Length of each record; raw batches only.
     #[must_use]
     pub fn lens(&self) -> Option<Column<u64>> {
         self.layout.lens().map(|at| self.rows(at))
     }
 
-    /// How many rows of pixels each image has; images of their own sizes only.
+    /// Rows of pixels of each image; only where images have their own sizes.
     #[must_use]
     pub fn heights(&self) -> Option<Column<u32>> {
         self.layout.heights().map(|at| self.rows(at))
     }
 
-    /// How many columns of pixels each image has; images of their own sizes only.
+    /// Columns of pixels of each image; only where images have their own sizes.
     #[must_use]
     pub fn widths(&self) -> Option<Column<u32>> {
         self.layout.widths().map(|at| self.rows(at))
@@ -174,19 +178,20 @@ impl Batch {
         Column { ptr: self.address(self.layout.data), count: to_usize(self.layout.data_len) }
     }
 
-    /// A copy of the bytes of one row of a raw batch; `None` for a row that is not there and for decoded batches.
+    /// A copy of the record in one row of a raw batch; `None` for a missing row and for decoded
+    /// batches.
     ///
     /// # Errors
-    /// When the row's offset and length point outside the batch's data.
+    /// The row's offset and length point outside the batch's data.
     pub fn record(&self, row: usize) -> Result<Option<Vec<u8>>, FormatError> {
         let Some((at, len)) = self.locate(row)? else { return Ok(None) };
-        // Within the block, so it fits into memory: it is there already.
+        // The length fits into memory, as the record is in the block.
         let mut bytes = vec![0; to_usize(len)];
         self.memory.read(at, &mut bytes)?;
         Ok(Some(bytes))
     }
 
-    /// The bytes of one row of a raw batch in place; `None` as for [`Batch::record`].
+    /// The record in one row of a raw batch, in place; `None` as for [`Batch::record`].
     ///
     /// # Errors
     /// As for [`Batch::record`].
@@ -207,7 +212,7 @@ impl Batch {
             return Ok(None);
         }
         let (offset, len) = (self.word(offsets, row)?, self.word(lens, row)?);
-        // Columns are writable memory: whatever stands there must not lead out of the data.
+        // Columns are writable memory: no value there may lead outside the data.
         if offset.checked_add(len).is_none_or(|end| end > self.layout.data_len) {
             return Err(FormatError::new(
                 "record in a raw batch",
@@ -230,7 +235,8 @@ impl Batch {
         Column { ptr: self.address(at).cast(), count: self.records() }
     }
 
-    /// Address of a place in the batch's block: `Descriptor::check` saw the block, the layout the place, and a copy is as long.
+    /// Address of an offset in the batch's block. `Descriptor::check` has checked the block, the
+    /// layout has checked the offset, and a copy is as long.
     fn address(&self, at: u64) -> *mut u8 {
         self.memory.as_ptr().wrapping_add(to_usize(self.start + at))
     }
@@ -244,7 +250,7 @@ impl Drop for Batch {
     }
 }
 
-/// A length or place in memory, which a `usize` always holds.
+/// A length or offset in memory, which always fits into a `usize`.
 fn to_usize(bytes: u64) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }

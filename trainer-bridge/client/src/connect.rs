@@ -1,4 +1,4 @@
-//! Finds the daemon of a dataset and job, or starts one, and checks whom we talk to.
+//! Finds the daemon of a dataset and job, or starts one, and checks its identity.
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -8,10 +8,11 @@ use std::time::{Duration, Instant};
 use nix::sys::socket::{getsockopt, sockopt};
 use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use shade_dataset::Content;
 use shade_formats::control::{PROTOCOL, REFUSE_BUSY, REFUSE_ENDING, Reply, Request, Settings, socket_name};
 
+use crate::error::argument;
 use crate::hello::Hello;
 use crate::launch::{Launched, Outcome};
 use crate::life::Life;
@@ -21,14 +22,17 @@ use crate::{ClientError, Launch};
 /// How to find the daemon.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// A socket in the file system; `None` is the abstract name that follows from user, dataset and job.
+    /// A socket in the file system; `None` is the abstract name that follows from user, dataset and
+    /// job.
     pub socket: Option<PathBuf>,
-    /// How to start a private daemon when none answers; `None` is to report that none does.
+    /// How to start a private daemon when none answers; `None`: report an error instead.
     pub launch: Option<Launch>,
-    /// How long to try before giving up. A private daemon opens the index first: seconds for large sets on slow stores.
+    /// How long to try. A private daemon opens the index first, which takes seconds for large
+    /// datasets on slow stores.
     pub timeout: Duration,
-    /// How a daemon is to run, in the words of `shade-load serve`: what `launch` starts one with. A private one that
-    /// runs otherwise, and that nobody uses, makes room for another. See [`Session::settings`](crate::Session::settings).
+    /// The requested settings by option name of `shade-load serve`, which `launch` also passes. An
+    /// unused private daemon with other settings makes room for a new one. See
+    /// [`Session::settings`](crate::Session::settings).
     pub settings: Settings,
 }
 
@@ -38,35 +42,38 @@ impl Default for Options {
     }
 }
 
-/// Longest wait for room in the socket when sending: the daemon reads at once unless something is very wrong.
+/// Longest wait for room in the socket when sending: the daemon reads at once unless it is in
+/// trouble.
 const SEND_TIMEOUT: Duration = Duration::from_secs(5);
-/// First and longest pause between two tries to connect. The first is short because a daemon is up in milliseconds.
+/// First and longest pause between two tries to connect. The first is short because a daemon is up
+/// in milliseconds.
 const RETRY: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(250));
 
-/// How long a rank that is taken is asked for again: the daemon may not have seen yet that whoever had it was killed.
+/// How long to ask again for a taken rank: the daemon may not have noticed yet that its trainer was
+/// killed.
 const BUSY_PATIENCE: Duration = Duration::from_secs(1);
 
-/// Greetings that may end in a hang-up. One that is just ending hangs up once; so may one or two that were started in
-/// vain before it. What hangs up more often does not want us, or dies of us.
+/// Greetings that end in a hang-up before we give up. A daemon that is just ending hangs up once,
+/// and so may one or two that were started in vain. More often means that it refuses or crashes.
 const HANG_UPS_MAX: u32 = 5;
 
-/// Where a daemon listens.
+/// A daemon's address.
 struct Place {
     address: SocketAddrUnix,
     /// For messages.
     name: String,
 }
 
-/// An open session's socket and what the daemon said first.
+/// An open session's socket and the daemon's first message.
 pub(crate) struct Connected {
     pub(crate) socket: OwnedFd,
     pub(crate) welcome: Received,
     pub(crate) name: String,
-    /// What the dataset's index said when it was let in.
+    /// The dataset's content when the session was opened.
     pub(crate) content: Content,
 }
 
-/// Connects, starting a daemon if need be, and has `hello` answered. The answer is a `Welcome`.
+/// Connects, starting a daemon if needed, and returns its `Welcome` to `hello`.
 pub(crate) fn open(hello: &Hello, options: &Options) -> Result<Connected, ClientError> {
     let place = place(&hello.dataset, &hello.job, options)?;
     let started = Instant::now();
@@ -75,13 +82,14 @@ pub(crate) fn open(hello: &Hello, options: &Options) -> Result<Connected, Client
     let mut pause = RETRY.0;
     let mut busy_since = None;
     let mut hang_ups = 0;
-    // What the last daemon said that was ending: a better reason than that nobody has answered
+    // The last refusal of a daemon that was ending: a better reason than that none has answered
     // since.
     let mut refused: Option<String> = None;
-    // Of the daemons that were started here, for what they said last.
+    // The daemons that were started here, for their last words.
     let mut lives: Vec<Arc<Life>> = Vec::new();
     loop {
-        // Each time anew: the dataset may be replaced meanwhile, and a daemon that starts now has what lies there now.
+        // Read each time: the dataset may be replaced meanwhile, and a daemon that starts now opens
+        // the new one.
         let content = Content::now(&hello.dataset)?;
         let text = match greet(&place, &hello.request(content), deadline) {
             Ok(Greeting::Welcome(socket, welcome)) => {
@@ -125,7 +133,7 @@ pub(crate) fn open(hello: &Hello, options: &Options) -> Result<Connected, Client
             return Err(ClientError::NoDaemon { socket: place.name, waited: now - started, text });
         }
         match &mut launched {
-            // It says when it is ready; another one may be before that.
+            // It reports when it is ready; another daemon may be ready before.
             Some(daemon) => daemon.wait(pause.min(deadline - now)),
             None => std::thread::sleep(pause.min(deadline - now)),
         }
@@ -133,7 +141,7 @@ pub(crate) fn open(hello: &Hello, options: &Options) -> Result<Connected, Client
     }
 }
 
-/// Starts a daemon unless one of ours is coming up, and passes on its failure.
+/// Starts a daemon unless one of ours is coming up, and returns its failure.
 fn keep_launched(
     launch: &Launch,
     launched: Option<Launched>,
@@ -148,8 +156,8 @@ fn keep_launched(
         None => launch.start().map(Some).map_err(|error| failed(error.to_string())),
         Some(mut daemon) => match daemon.outcome() {
             None => Ok(Some(daemon)),
-            // Lost: the winner is about to answer. Ready: so is ours. Should it end before it does, for its last session
-            // left just now, the next round starts another.
+            // Lost: the winner is about to answer. Ready: ours is. If it ends first, because its
+            // last session has just left, the next round starts another.
             Some(Outcome::Lost | Outcome::Ready) => Ok(None),
             Some(Outcome::Failed(text)) => Err(failed(text)),
             Some(Outcome::Killed { pid, end }) => {
@@ -161,17 +169,17 @@ fn keep_launched(
 
 enum Greeting {
     Welcome(OwnedFd, Received),
-    /// Nobody listens, or nobody answers.
+    /// No daemon listens or answers.
     Nobody(String),
-    /// This process hung up before it said anything, as a daemon does that is just ending.
+    /// This process hung up without a message, as a daemon does that is just ending.
     HungUp(u32),
 }
 
-/// One try to be let in.
+/// One attempt to open a session.
 fn greet(place: &Place, hello: &Request, deadline: Instant) -> Result<Greeting, ClientError> {
     let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
         .map_err(ClientError::system("making a socket"))?;
-    // Holds for connecting as well, which waits while the daemon's queue is full.
+    // Also applies to connecting, which waits while the daemon's queue is full.
     set_socket_timeout(&socket, Timeout::Send, Some(SEND_TIMEOUT))
         .map_err(ClientError::system("setting a socket's timeout"))?;
     match connect(&socket, &place.address) {
@@ -182,8 +190,8 @@ fn greet(place: &Place, hello: &Request, deadline: Instant) -> Result<Greeting, 
         Err(source) => return Err(ClientError::System { what: "connecting to the daemon", source }),
     }
     let pid = check_peer(&socket, place)?;
-    let answer = match send(&socket, hello, None) {
-        // A daemon that hung up before it heard us may have said why.
+    let answer = match send(&socket, hello, None, SendFlags::empty()) {
+        // A daemon that hung up before reading may have sent a reason.
         Ok(()) | Err(WireError::HangUp) => receive(&socket, deadline),
         Err(error) => Err(error),
     };
@@ -207,7 +215,7 @@ fn greet(place: &Place, hello: &Request, deadline: Instant) -> Result<Greeting, 
     }
 }
 
-/// Which process a daemon is, and of which program. It has no number where it runs in another PID namespace.
+/// A daemon's process and program. In another PID namespace it has no process id here.
 fn described(pid: u32) -> String {
     if pid == 0 {
         return "the daemon runs in another PID namespace".to_owned();
@@ -217,8 +225,8 @@ fn described(pid: u32) -> String {
     format!("the daemon is process {pid}{program}")
 }
 
-/// Anyone may bind an abstract name: only our own user's daemon gets to hear anything. Gives its process id, 0 where it runs in
-/// another PID namespace: rustix has no value for that.
+/// Checks that the daemon belongs to our user, as anyone may bind an abstract name. Returns its
+/// process id, or 0 in another PID namespace, which rustix cannot represent.
 fn check_peer(socket: &OwnedFd, place: &Place) -> Result<u32, ClientError> {
     let peer = getsockopt(socket, sockopt::PeerCredentials).map_err(|error| {
         ClientError::system("asking who serves the socket")(Errno::from_raw_os_error(error as i32))
@@ -231,21 +239,17 @@ fn check_peer(socket: &OwnedFd, place: &Place) -> Result<u32, ClientError> {
 }
 
 fn place(dataset: &Path, job: &str, options: &Options) -> Result<Place, ClientError> {
-    let unfit = |got: String| ClientError::Argument {
-        what: "socket",
-        got,
-        expected: "a path of at most 107 bytes".to_owned(),
-    };
+    let unfit = |name: &str| argument("Daemon(socket=...)", name, "a path of at most 107 bytes");
     match &options.socket {
         Some(path) => {
             let name = path.display().to_string();
-            let address = SocketAddrUnix::new(path).map_err(|_| unfit(name.clone()))?;
+            let address = SocketAddrUnix::new(path).map_err(|_| unfit(&name))?;
             Ok(Place { address, name: format!("socket {name}") })
         }
         None => {
             let name = socket_name(rustix::process::geteuid().as_raw(), dataset, job);
             let text = String::from_utf8_lossy(&name).into_owned();
-            let address = SocketAddrUnix::new_abstract_name(&name).map_err(|_| unfit(text.clone()))?;
+            let address = SocketAddrUnix::new_abstract_name(&name).map_err(|_| unfit(&text))?;
             Ok(Place { address, name: format!("socket @{text} (dataset {}, job {job})", dataset.display()) })
         }
     }

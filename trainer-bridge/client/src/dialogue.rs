@@ -1,44 +1,47 @@
-//! The conversation on the socket: requests, their answers, and what the daemon says unasked.
+//! The conversation on the socket: requests, their answers, and unsolicited messages.
 //!
-//! Answers come in the order of the requests, one at a time. `Failed` may come at any moment, and does not say whether it
-//! answers a request or ends the session; so it ends whichever wait it meets, and an answer that it overtook is dropped.
-//! `Interrupted` may come at any moment, too, and is never an answer: it is kept for `next`.
+//! Answers come in the order of the requests, one at a time. `Failed` may come at any moment and
+//! may answer a request or end the session. So it ends the wait that it meets, and an answer that
+//! it overtook is dropped. `Interrupted` may also come at any moment and is never an answer: it is
+//! kept for `next`.
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, TryLockError};
 use std::time::{Duration, Instant};
 
+use rustix::net::SendFlags;
 use shade_formats::FormatError;
 use shade_formats::control::{PROTOCOL, Reply, Request};
 
 use crate::ClientError;
 use crate::life::{Life, life_of};
-use crate::wire::{Received, WireError, receive, receive_now, send, send_now};
+use crate::lock::lock;
+use crate::wire::{Received, WireError, receive, receive_now, send};
 
-/// How long an answer may take. The daemon answers from memory; a minute is a daemon that is stuck.
+/// How long an answer may take. The daemon answers from memory; after a minute it is stuck.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long leaving may take. The daemon answers a goodbye at once unless something is very wrong.
+/// How long leaving may take. The daemon answers a goodbye at once unless it is in trouble.
 const BYE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// One session's socket. Sending needs no lock, as the kernel passes on whole messages.
+/// One session's socket. Sending needs no lock, as messages are atomic.
 #[derive(Debug)]
 pub(crate) struct Dialogue {
     socket: OwnedFd,
     daemon_pid: u32,
-    /// Its life, where this process has started it.
+    /// Its life, if this process has started it.
     life: Option<Arc<Life>>,
-    /// How it ended, once that has been asked for: to wait for it once is enough.
+    /// How it ended, kept so that the wait for it happens once.
     end: OnceLock<String>,
     hearing: Mutex<Hearing>,
 }
 
-/// The receiving half. Whoever holds its lock takes what comes.
+/// The receiving half. The thread that locks it takes the messages that come.
 #[derive(Debug, Default)]
 struct Hearing {
-    /// What came unasked and went wrong, for `next` to report once the ring is empty.
+    /// An unsolicited failure, for `next` to report once the ring is empty.
     fault: Option<ClientError>,
-    /// An answer may still come that nobody waits for: its request timed out, or was overtaken by a failure.
+    /// A late answer may still come: its request timed out, or a failure overtook it.
     stray_allowed: bool,
 }
 
@@ -48,28 +51,30 @@ impl Dialogue {
         Self { socket, daemon_pid, life, end: OnceLock::new(), hearing: Mutex::new(Hearing::default()) }
     }
 
-    /// For polling; readable when the daemon said something or hung up.
+    /// For polling; readable when the daemon sent a message or hung up.
     pub(crate) fn socket(&self) -> &OwnedFd {
         &self.socket
     }
 
-    /// Sends what is not answered.
+    /// Sends a request that has no answer.
     pub(crate) fn tell(&self, what: &'static str, request: &Request) -> Result<(), ClientError> {
         let started = Instant::now();
-        send(&self.socket, request, None).map_err(|error| self.unanswered(what, started, error))
+        send(&self.socket, request, None, SendFlags::empty())
+            .map_err(|error| self.unanswered(what, started, error))
     }
 
-    /// Says goodbye and waits until the daemon hangs up: then the rank's place is free, and whoever asks for it next gets
-    /// it. A daemon that is too busy for that hears of it from our hanging up.
+    /// Says goodbye and waits until the daemon hangs up: then the rank is free for the next
+    /// session. A daemon too busy to answer notices when we hang up.
     pub(crate) fn bye(&self) {
-        if send_now(&self.socket, &Request::Bye).is_ok() {
+        if send(&self.socket, &Request::Bye, None, SendFlags::DONTWAIT).is_ok() {
             let deadline = Instant::now() + BYE_TIMEOUT;
-            // Answers may be on their way that nobody waits for.
+            // Late answers may come first.
             while receive(&self.socket, deadline).is_ok() {}
         }
     }
 
-    /// Sends a request and waits for its answer, which `accept` recognises; it hands back what it does not.
+    /// Sends a request and waits for its answer, which `accept` recognizes; it returns any other
+    /// reply. A loaded state clears an earlier failure.
     pub(crate) fn ask<T>(
         &self,
         what: &'static str,
@@ -77,35 +82,11 @@ impl Dialogue {
         fd: Option<&OwnedFd>,
         accept: impl Fn(Received) -> Result<T, Received>,
     ) -> Result<T, ClientError> {
-        self.ask_hearing(&mut lock(&self.hearing), what, request, fd, accept)
-    }
-
-    /// The same for a request that begins anew: once it is answered, what was wrong before is over.
-    pub(crate) fn ask_anew<T>(
-        &self,
-        what: &'static str,
-        request: &Request,
-        fd: Option<&OwnedFd>,
-        accept: impl Fn(Received) -> Result<T, Received>,
-    ) -> Result<T, ClientError> {
         let mut hearing = lock(&self.hearing);
-        let answer = self.ask_hearing(&mut hearing, what, request, fd, accept)?;
-        hearing.fault = None;
-        Ok(answer)
-    }
-
-    fn ask_hearing<T>(
-        &self,
-        hearing: &mut Hearing,
-        what: &'static str,
-        request: &Request,
-        fd: Option<&OwnedFd>,
-        accept: impl Fn(Received) -> Result<T, Received>,
-    ) -> Result<T, ClientError> {
-        // What came before the request is not its answer.
-        self.hear_all(hearing)?;
+        // Earlier messages are not the answer.
+        self.hear_all(&mut hearing)?;
         let started = Instant::now();
-        send(&self.socket, request, fd.map(AsFd::as_fd))
+        send(&self.socket, request, fd.map(AsFd::as_fd), SendFlags::empty())
             .map_err(|error| self.unanswered(what, started, error))?;
         loop {
             match receive(&self.socket, started + REPLY_TIMEOUT) {
@@ -115,7 +96,12 @@ impl Dialogue {
                 }
                 Ok((Reply::Interrupted { text }, _)) => hearing.fault = Some(ClientError::Failed { text }),
                 Ok(received) => match accept(received) {
-                    Ok(answer) => return Ok(answer),
+                    Ok(answer) => {
+                        if matches!(request, Request::LoadState) {
+                            hearing.fault = None;
+                        }
+                        return Ok(answer);
+                    }
                     Err(_) if hearing.stray_allowed => hearing.stray_allowed = false,
                     Err((reply, _)) => {
                         return Err(unexpected(reply_name(&reply), format_args!("the answer to {what}")));
@@ -129,22 +115,23 @@ impl Dialogue {
         }
     }
 
-    /// Hears what came unasked, to be kept for [`Dialogue::fault`].
+    /// Receives unsolicited messages and keeps a failure for [`Dialogue::fault`].
     ///
     /// # Errors
-    /// When the daemon is gone; that can be heard again and again.
+    /// The daemon is gone; every later call says so again.
     pub(crate) fn listen(&self) -> Result<(), ClientError> {
         match self.try_hearing() {
             Some(mut hearing) => self.hear_all(&mut hearing),
             None => {
-                // Another thread waits for an answer and takes what comes. Leave it the processor.
+                // Another thread waits for an answer and takes the messages. Leave it the
+                // processor.
                 std::thread::yield_now();
                 Ok(())
             }
         }
     }
 
-    /// Fails with what was heard unasked, once.
+    /// Fails with an unsolicited failure, once.
     pub(crate) fn fault(&self) -> Result<(), ClientError> {
         self.try_hearing().and_then(|mut hearing| hearing.fault.take()).map_or(Ok(()), Err)
     }
@@ -157,7 +144,7 @@ impl Dialogue {
         }
     }
 
-    /// Takes every message that has come and that nobody waits for. Fails only when the daemon is gone.
+    /// Takes every message that has arrived. Fails only when the daemon is gone.
     fn hear_all(&self, hearing: &mut Hearing) -> Result<(), ClientError> {
         loop {
             hearing.fault = match receive_now(&self.socket) {
@@ -187,7 +174,7 @@ impl Dialogue {
         }
     }
 
-    /// How the daemon ended, as far as this process can know.
+    /// How the daemon ended, as far as this process knows.
     fn end(&self) -> String {
         let end = || match &self.life {
             Some(life) => life.end(),
@@ -200,7 +187,7 @@ impl Dialogue {
         match error {
             WireError::Format(error) => error.into(),
             WireError::System(source) => ClientError::System { what, source },
-            // A second welcome, and another version's at that.
+            // A second welcome, of another version.
             WireError::Protocol(protocol) => {
                 unexpected(format_args!("protocol {protocol}"), format_args!("protocol {PROTOCOL}"))
             }
@@ -211,17 +198,12 @@ impl Dialogue {
     }
 }
 
-/// Locks; no code under this crate's locks panics half-way through a change.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The daemon says something else than its part.
+/// The error of a message that the protocol does not allow.
 pub(crate) fn unexpected(got: impl std::fmt::Display, expected: impl std::fmt::Display) -> ClientError {
     FormatError::new("control message", 0, got, expected).into()
 }
 
-/// What a reply is called in messages.
+/// A reply's name in error texts.
 pub(crate) fn reply_name(reply: &Reply) -> &'static str {
     match reply {
         Reply::Welcome { .. } => "Welcome",

@@ -1,4 +1,4 @@
-//! What can go wrong for a trainer, each with what one can do about it.
+//! Errors of a trainer's session, each with what to do about it.
 
 use std::fmt::Display;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use shade_formats::FormatError;
 use shade_formats::control::SpecError;
 use shade_shm::SegmentError;
 
-/// Why a session could not be opened or cannot go on.
+/// Why a session, or a reader of the dataset, could not be opened or cannot go on.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// The options are impossible.
@@ -23,7 +23,7 @@ pub enum ClientError {
         socket: String,
         /// How long we tried.
         waited: Duration,
-        /// What the last try met.
+        /// Result of the last attempt.
         text: String,
     },
     /// The private daemon did not come up.
@@ -31,14 +31,15 @@ pub enum ClientError {
     Launch {
         /// The program.
         binary: PathBuf,
-        /// The socket that it was to serve.
+        /// The socket that it was started for.
         socket: String,
         /// The daemon's own error, or the system's.
         text: String,
     },
     /// Another user's process holds the socket.
     #[error(
-        "{socket} belongs to user {got}, not to user {expected}: not sending it anything; name a file of your own with socket="
+        "{socket} belongs to user {got}, not to user {expected}: nothing was sent; choose a path of your own with \
+         Daemon(socket=...)"
     )]
     Foreign {
         /// The socket.
@@ -48,7 +49,7 @@ pub enum ClientError {
         /// Ours.
         expected: u32,
     },
-    /// The daemon does not open the session.
+    /// The daemon refused to open the session.
     #[error("the daemon at {socket} refuses: {text}")]
     Refused {
         /// The socket.
@@ -58,7 +59,7 @@ pub enum ClientError {
         /// The daemon's reason.
         text: String,
     },
-    /// The daemon is of another version.
+    /// The daemon has another protocol version.
     #[error(
         "the daemon at {socket} speaks protocol {got}, this client {expected}: use the same version of both; {daemon}"
     )]
@@ -69,31 +70,31 @@ pub enum ClientError {
         got: u32,
         /// Ours.
         expected: u32,
-        /// Which process it is, and of which program.
+        /// Its process and program.
         daemon: String,
     },
-    /// The daemon ends our greeting without a word, again and again.
+    /// The daemon hung up on every greeting without a reason.
     #[error(
         "the daemon at {socket} hung up on {times} greetings without a reason: it may be of another version; {daemon}"
     )]
     HungUp {
         /// The socket.
         socket: String,
-        /// How often.
+        /// Number of greetings.
         times: u32,
-        /// Which process it is, of which program, and the last lines of its log if this process has started it.
+        /// Its process and program, and the last lines of its log if this process has started it.
         daemon: String,
     },
-    /// There is no room for a state on its way to the daemon.
+    /// There is no memory for passing a state to the daemon.
     #[error("making room for the state: {error}")]
     NoState {
         /// What the system said.
         error: std::io::Error,
     },
-    /// The daemon handed over memory that is not safe to map, or this process has no room for it.
+    /// The daemon sent memory that is not safe to map, or this process has no room for it.
     #[error(transparent)]
     Segment(#[from] SegmentError),
-    /// The daemon ended or closed the session; every batch it had published was delivered before this.
+    /// The daemon ended or closed the session. Every published batch was delivered before.
     #[error("the daemon (process {pid}) is gone: {end}")]
     DaemonGone {
         /// Its process id.
@@ -101,13 +102,13 @@ pub enum ClientError {
         /// How it ended, with the last lines of its log, as far as this process can know.
         end: String,
     },
-    /// A record could not be read, or is damaged, and the job or the reader asked to be told.
+    /// A record could not be read or is damaged, and the job does not tolerate that.
     #[error("{text}")]
     Record {
         /// Names the record by sample, shard, offset and original path.
         text: String,
     },
-    /// The dataset's path leads nowhere, or its index cannot be opened here or is another one by now.
+    /// The dataset does not exist, its index cannot be opened, or it has been replaced.
     #[error(transparent)]
     Index(#[from] DatasetError),
     /// A sample's extra fields could not be read or are damaged.
@@ -119,12 +120,12 @@ pub enum ClientError {
         path: String,
         /// The shard's file name.
         shard: String,
-        /// Where in the shard its fields begin.
+        /// Offset of its fields in the shard.
         offset: u64,
-        /// What the system says, or what is wrong with the bytes.
+        /// The system's error, or the damage.
         text: String,
     },
-    /// The daemon reports a failure: of the request just made, or of the session.
+    /// The daemon reports a failure of the last request or of the session.
     #[error("the daemon reports: {text}")]
     Failed {
         /// Its reason.
@@ -135,7 +136,7 @@ pub enum ClientError {
     Timeout {
         /// Its process id.
         pid: u32,
-        /// What was asked.
+        /// The unanswered request.
         request: &'static str,
         /// How long we waited.
         waited: Duration,
@@ -146,31 +147,31 @@ pub enum ClientError {
          after the fork, in the process that uses it"
     )]
     Forked {
-        /// Who opened the session.
+        /// The process that opened the session.
         owner: u32,
-        /// Who uses it.
+        /// The process that uses it.
         here: u32,
     },
     /// No epoch was started.
     #[error("no epoch was started: call start_epoch first")]
     NotStarted,
-    /// The caller passes what no message can hold.
+    /// The caller passed an impossible value.
     #[error("{what}: got {got}, expected {expected}")]
     Argument {
         /// The argument.
         what: &'static str,
         /// Its value.
         got: String,
-        /// What it may be.
+        /// The possible values.
         expected: String,
     },
-    /// The daemon breaks the format.
+    /// The daemon breaks the protocol.
     #[error("the daemon breaks the protocol: {0}")]
     Format(#[from] FormatError),
-    /// The system refuses something that should work.
+    /// A system call failed.
     #[error("{what}: {source}")]
     System {
-        /// What we were doing.
+        /// The attempted operation.
         what: &'static str,
         /// The error.
         source: Errno,
@@ -178,13 +179,18 @@ pub enum ClientError {
 }
 
 impl ClientError {
-    /// For `map_err`: names what the system refused.
+    /// For `map_err`: names the failed operation.
     pub(crate) fn system(what: &'static str) -> impl FnOnce(Errno) -> Self {
         move |source| Self::System { what, source }
     }
 }
 
-/// The error of an argument that no message can hold.
+/// The error of an impossible argument.
 pub(crate) fn argument(what: &'static str, got: impl Display, expected: impl Display) -> ClientError {
     ClientError::Argument { what, got: got.to_string(), expected: expected.to_string() }
+}
+
+/// The error of a sample id that the dataset does not have.
+pub(crate) fn unknown_sample(sample: i64, samples: u32) -> ClientError {
+    argument("sample", sample, format_args!("an id below {samples}, the samples of the dataset"))
 }

@@ -1,7 +1,8 @@
-//! Detects that this process inherited a session through `fork` and must not use it.
+//! Detects a session that was inherited through `fork`, which this process must not use.
 //!
-//! Parent and child would share one socket and one ring: both would take the same batches and release them twice. So
-//! everything remembers its process, and a child's use is an error, its drops without effect.
+//! Parent and child would share one socket and one ring, take the same batches and release them
+//! twice. So everything remembers its process; in a child its use is an error and its drop does
+//! nothing.
 
 use crate::ClientError;
 
@@ -17,7 +18,7 @@ impl Owner {
         Self { pid: std::process::id() }
     }
 
-    /// Whether we still are that process.
+    /// Whether this is that process.
     pub(crate) fn is_here(self) -> bool {
         self == Self::here()
     }
@@ -31,7 +32,7 @@ impl Owner {
         Ok(())
     }
 
-    /// A process that this one is not, as after a fork.
+    /// Another process, as after a fork.
     #[cfg(test)]
     pub(crate) fn elsewhere() -> Self {
         Self { pid: std::process::id() + 1 }

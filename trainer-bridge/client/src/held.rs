@@ -1,45 +1,47 @@
-//! Which batches a trainer has in hand in the ring, and whether one more may stay there.
+//! The batches that a trainer keeps in the ring, and whether one more may stay there.
 //!
-//! A trainer may keep what it likes for as long as it likes, and the daemon must have room to go on all the same. So what
-//! may be kept in the ring is limited: to half of its bytes, for the daemon to work ahead in the other half, and to half of
-//! its release marks, but never below two batches, as a loop has the batch before in its variable when it gets the next. And
-//! whatever is kept must leave one gap for the next block, as long as the ring's header says: then the daemon can always
-//! publish once more, though nothing is ever given back. A batch that would break one of these is handed out as a copy.
+//! A trainer may keep any number of batches for any time, and the daemon must still have room to go
+//! on. So a batch is delivered as a copy if keeping it in the ring would break one of these limits:
+//! - Kept batches take at most half of the ring's bytes, so that the daemon works ahead in the
+//!   other half, and at most half of its release marks. Two may always stay: a loop's variable has
+//!   the last batch until it gets the next one.
+//! - They leave a gap for the next block, of the length in the ring's header. Then the daemon can
+//!   publish once more even if nothing is released.
 
 use shade_formats::FormatError;
 use shade_formats::ring::{DESCRIPTORS, Descriptor, PayloadAllocator, PayloadSize};
 
-/// As many may be kept in the ring, whatever their length, if they leave the gap.
+/// This number may be kept in the ring, whatever their length, if they leave the gap.
 const BATCHES_MIN: usize = 2;
-/// More are never kept in the ring.
+/// Most batches that may be kept in the ring.
 const BATCHES_MAX: usize = DESCRIPTORS / 2;
 
-/// What a trainer has in hand of the ring.
+/// A trainer's share of the ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InRing {
-    /// Batches.
+    /// Batches kept in the ring.
     pub batches: usize,
-    /// Whether a larger ring would have room for more of them; else they are as many as can be.
+    /// Whether more could be kept in a larger ring.
     pub is_short_of_bytes: bool,
     /// Length of the ring's payload in bytes.
     pub ring_bytes: u64,
 }
 
-/// The batches that are kept in the ring.
+/// The batches that the trainer keeps in the ring.
 #[derive(Debug)]
 pub(crate) struct Held {
-    /// As the daemon's allocator would stand if nothing but these were live.
+    /// The daemon's allocator as if only these were live.
     blocks: PayloadAllocator,
     gap_bytes: u64,
 }
 
 impl Held {
-    /// None, in a ring of this size.
+    /// No batches, in a ring of this size.
     pub(crate) fn new(payload: PayloadSize) -> Result<Self, FormatError> {
         Ok(Self { blocks: PayloadAllocator::new(payload.bytes)?, gap_bytes: payload.gap_bytes })
     }
 
-    /// Counts one more, if it may stay in the ring.
+    /// Counts one more batch, if it may stay in the ring.
     pub(crate) fn hold(&mut self, batch: &Descriptor) -> bool {
         self.blocks.hold(batch.offset, batch.len);
         let count = self.blocks.live();
@@ -51,12 +53,12 @@ impl Held {
         stays
     }
 
-    /// No longer counts one.
+    /// No longer counts a batch.
     pub(crate) fn forget(&mut self, batch: &Descriptor) {
         self.blocks.free(batch.offset);
     }
 
-    /// How it stands.
+    /// The present state.
     pub(crate) fn in_ring(&self) -> InRing {
         let batches = self.blocks.live();
         InRing { batches, is_short_of_bytes: batches < BATCHES_MAX, ring_bytes: self.blocks.bytes() }

@@ -1,4 +1,4 @@
-//! What a rank says first: checked before anybody is asked.
+//! A rank's first message, checked before it is sent.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use crate::ClientError;
 use crate::error::argument;
 use crate::fork::Owner;
 
-/// A rank that asks to be let in.
+/// A rank's greeting.
 #[derive(Debug)]
 pub(crate) struct Hello {
     pub(crate) owner: Owner,
@@ -41,7 +41,7 @@ impl Hello {
         Ok(Self { owner, dataset, job, rank, settings, spec })
     }
 
-    /// The message, of a dataset that has this content now.
+    /// The message for a dataset that has this content now.
     pub(crate) fn request(&self, content: Content) -> Request {
         Request::Hello {
             protocol: PROTOCOL,

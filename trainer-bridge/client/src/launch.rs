@@ -1,8 +1,9 @@
-//! Starts the private daemon of this node when nobody answers yet.
+//! Starts the private daemon of this node when none answers yet.
 //!
-//! Several ranks may do so at once. The socket's name decides: one daemon binds it, the others say "address in use" and
-//! end, and their ranks connect to the winner. The daemon is in its own process group, so that Ctrl-C in one trainer does
-//! not take it from under the others; it ends by itself when the last session is gone.
+//! Several ranks may do so at once. One daemon binds the socket's name; the others report "address
+//! in use" and end, and their ranks connect to the first. The daemon has its own process group, so
+//! that Ctrl-C in one trainer does not end it for the others. It ends by itself when the last
+//! session is gone.
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read};
@@ -17,9 +18,10 @@ use serde_json::Value;
 
 use crate::life::Life;
 
-/// Longest line that a daemon may say when it comes up.
+/// Longest line of a daemon's output.
 const LINE_BYTES_MAX: u64 = 64 * 1024;
-/// How often, and how far apart, is looked whether a daemon ends that has closed its output: a second in all.
+/// Checks, and the pause between them, for the end of a daemon that has closed its output: a second
+/// in all.
 const END_LOOKS: u32 = 100;
 const END_PAUSE: Duration = Duration::from_millis(10);
 
@@ -32,7 +34,7 @@ pub struct Launch {
     pub args: Vec<OsString>,
 }
 
-/// What a daemon that we started says about itself.
+/// First report of a daemon that we started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// It accepts sessions.
@@ -41,26 +43,26 @@ pub(crate) enum Outcome {
     Lost,
     /// It ended, for this reason.
     Failed(String),
-    /// It was killed before it said anything.
+    /// It was killed before its first report.
     Killed {
         /// Its process id.
         pid: u32,
-        /// By what.
+        /// How it ended.
         end: String,
     },
 }
 
-/// A daemon that we started and that has not said anything yet.
+/// A daemon that we started and that has not reported yet.
 #[derive(Debug)]
 pub(crate) struct Launched {
-    /// What becomes of it.
+    /// Its log and end.
     pub(crate) life: Arc<Life>,
     outcome: Receiver<Outcome>,
     said: Option<Outcome>,
 }
 
 impl Launched {
-    /// Waits until it says something, or for so long.
+    /// Waits for its report, up to `timeout`.
     pub(crate) fn wait(&mut self, timeout: Duration) {
         if self.said.is_none() {
             self.said = match self.outcome.recv_timeout(timeout) {
@@ -73,15 +75,16 @@ impl Launched {
         }
     }
 
-    /// What it said until the last [`wait`](Self::wait) ended, to be told once.
+    /// The report that the last [`wait`](Self::wait) received, returned once.
     pub(crate) fn outcome(&mut self) -> Option<Outcome> {
         self.said.take()
     }
 }
 
 impl Launch {
-    /// Starts the daemon. A thread hears its first line, keeps the last of those that follow, which are its log's, and reaps
-    /// it, so that it never stays behind as a zombie. The daemon's error output is ours: the log is to be seen, too.
+    /// Starts the daemon. A thread reads its first line, keeps the last lines of its log, which
+    /// follow, and reaps it, so that it never stays as a zombie. The daemon's standard error is
+    /// ours, so that its log is visible.
     pub(crate) fn start(&self) -> std::io::Result<Launched> {
         let mut child = Command::new(&self.binary)
             .args(&self.args)
@@ -97,7 +100,7 @@ impl Launch {
         std::thread::Builder::new().name("shade-launch".to_owned()).spawn(move || {
             let mut stdout = stdout.map(BufReader::new);
             let line = stdout.as_mut().and_then(next_line).unwrap_or_default();
-            // Nobody listens any more once the session is open; the child is reaped all the same.
+            // Once the session is open there is no receiver; the child is reaped all the same.
             let tell = |said| drop(sender.send(said));
             match judge(&line) {
                 Some(said) => {
@@ -114,14 +117,14 @@ impl Launch {
     }
 }
 
-/// The next line, cut where it is longer than any of ours; nothing at the end.
+/// The next line, cut if it is longer than any of ours; `None` at the end.
 fn next_line(stdout: &mut BufReader<ChildStdout>) -> Option<String> {
     let mut line = Vec::new();
     let read = stdout.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut line).ok()?;
     (read > 0).then(|| String::from_utf8_lossy(&line).trim().to_owned())
 }
 
-/// What the line says; nothing when it is no line of ours.
+/// The report in the line; `None` if it is not ours.
 fn judge(line: &str) -> Option<Outcome> {
     let said: Value = serde_json::from_str(line).ok()?;
     if said.get("ready").and_then(Value::as_bool) == Some(true) {
@@ -136,9 +139,10 @@ fn judge(line: &str) -> Option<Outcome> {
     Some(Outcome::Failed(text.to_owned()))
 }
 
-/// Why a daemon ended that said nothing we understand.
+/// Why a daemon ended without an understandable report.
 fn last_words(child: &mut Child, line: &str, life: &Life) -> Outcome {
-    // Its standard output is closed or nonsense: it is ending, or is another program that we must not wait for.
+    // Its standard output is closed or not ours: it is ending, or is another program that we must
+    // not wait for.
     let ends_by_itself = line.is_empty() && ends_soon(child);
     let _ = child.kill();
     let status = child.wait();
@@ -152,7 +156,7 @@ fn last_words(child: &mut Child, line: &str, life: &Life) -> Outcome {
     if was_killed { Outcome::Killed { pid: child.id(), end: life.end() } } else { Outcome::Failed(text) }
 }
 
-/// Waits a moment for a child's end: one that is killed closes its output first.
+/// Waits a moment for a child's end: a killed process closes its output first.
 fn ends_soon(child: &mut Child) -> bool {
     (0..END_LOOKS).any(|_| {
         let has_ended = matches!(child.try_wait(), Ok(Some(_)));

@@ -1,8 +1,9 @@
-//! `shade-client`: one rank's side of a session with `shade-load`: connect, take batches, release them, report losses.
+//! `shade-client`: one rank's side of a session with `shade-load`: connects, takes batches,
+//! releases them, reports losses.
 //!
-//! Pure Rust, no Python: the bindings are thin layers over this. A session is shared by threads as it is; a batch may
-//! outlive it. Nothing here survives a `fork`, and says so. Besides, extra fields and records can be read from a dataset
-//! itself, past any daemon.
+//! Pure Rust, no Python: the bindings are thin layers over this. Threads may share a session, and a
+//! batch may outlive it. After a `fork` the child gets an error. Extra fields and records are read
+//! from the dataset itself, without a daemon.
 
 mod attach;
 mod batch;
@@ -16,6 +17,7 @@ mod held;
 mod hello;
 mod launch;
 mod life;
+mod lock;
 mod records;
 mod session;
 mod state;

@@ -1,7 +1,7 @@
-//! The lives of the daemons that this process has started: what they said last, and how they ended.
+//! Last log lines and ends of the daemons that this process has started.
 //!
-//! A daemon outlives the rank that started it. That rank's own error output has all of its log; what is kept here is for
-//! this process's errors.
+//! A daemon outlives the rank that started it. Its whole log goes to that rank's standard error;
+//! the lines kept here are for error texts.
 
 use std::collections::VecDeque;
 use std::os::unix::process::ExitStatusExt;
@@ -9,17 +9,17 @@ use std::process::ExitStatus;
 use std::sync::{Arc, Condvar, Mutex, TryLockError, Weak};
 use std::time::Duration;
 
-use crate::dialogue::lock;
+use crate::lock::lock;
 
 /// Lines of a daemon's log that are kept.
 const LINES_MAX: usize = 20;
-/// How long a daemon that has hung up may take to end. One that is killed gives back its memory,
-/// then closes its sockets, and only then its parent hears of the end.
+/// How long to wait for the end of a daemon that has hung up. The kernel frees a killed process's
+/// memory, then closes its sockets, and only then tells its parent.
 const END_PATIENCE: Duration = Duration::from_millis(500);
-/// Tries to look at the list of lives. A lock that a fork has left behind is never free.
+/// Attempts to lock the list of lives. A lock held during a fork is never free in the child.
 const LOOKS: usize = 1000;
 
-/// The lives that this process watches, those that have ended among them.
+/// The lives that this process watches, including ended ones.
 static LIVES: Mutex<Vec<Weak<Life>>> = Mutex::new(Vec::new());
 
 /// One daemon's life.
@@ -37,18 +37,18 @@ struct State {
 }
 
 impl Life {
-    /// Watches the process `pid`, a child of this one, until the last of these is dropped.
+    /// Watches `pid`, a child of this process, until the last reference is dropped.
     pub(crate) fn begin(pid: u32) -> Arc<Self> {
         let life = Arc::new(Self { pid, state: Mutex::default(), has_ended: Condvar::new() });
         with_lives(|lives| {
-            // Nobody asks for a process's earlier namesake.
+            // An earlier process with this id is of no interest.
             lives.retain(|known| known.upgrade().is_some_and(|known| known.pid != pid));
             lives.push(Arc::downgrade(&life));
         });
         life
     }
 
-    /// It logged a line.
+    /// Notes a line of its log.
     pub(crate) fn hear(&self, line: &str) {
         let lines = &mut lock(&self.state).lines;
         if lines.len() == LINES_MAX {
@@ -57,14 +57,15 @@ impl Life {
         lines.push_back(plain(line));
     }
 
-    /// It ended, and all that it said was heard.
+    /// Notes its end, after its last line.
     pub(crate) fn end_with(&self, status: std::io::Result<ExitStatus>) {
-        let end = status.map_or_else(|error| format!("nobody knows how it ended: {error}"), describe);
+        let end = status.map_or_else(|error| format!("how it ended is unknown: {error}"), describe);
         lock(&self.state).end = Some(end);
         self.has_ended.notify_all();
     }
 
-    /// How it ended, with the last lines of its log. Waits a moment for the end of one that has just hung up.
+    /// How it ended, with the last lines of its log. Waits a moment for a daemon that has just hung
+    /// up.
     pub(crate) fn end(&self) -> String {
         let state = lock(&self.state);
         let waited = self.has_ended.wait_timeout_while(state, END_PATIENCE, |state| state.end.is_none());
@@ -120,7 +121,7 @@ mod tests {
 
     #[test]
     fn the_last_lines_and_the_end_are_told() {
-        // A process id that no process has: Linux' are below 2^22.
+        // No process has this id: Linux's are below 2^22.
         let life = Life::begin(1 << 30);
         (0..50).for_each(|number| life.hear(&format!("\u{1b}[2mline\u{1b}[0m {number}")));
         life.end_with(Ok(ExitStatus::from_raw(9)));

@@ -1,8 +1,8 @@
 //! A session: one rank attached to the daemon.
 //!
-//! Batches come through the ring, everything else through the socket. Both can be used from several threads at once.
-//! The socket also tells that the daemon is gone; it is looked at only when the ring is empty, so whatever was published
-//! before is delivered first.
+//! Batches come through the ring, everything else through the socket. Several threads may use both
+//! at once. The socket also tells when the daemon is gone. It is checked only when the ring is
+//! empty, so all published batches are delivered first.
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -21,29 +21,30 @@ use shade_shm::Consumer;
 use crate::attach::{Attached, Welcome, attach};
 use crate::batch::{Column, Slots};
 use crate::connect::{Options, open};
-use crate::dialogue::{Dialogue, lock};
+use crate::dialogue::Dialogue;
 use crate::error::argument;
 use crate::fork::Owner;
 use crate::held::InRing;
 use crate::hello::Hello;
+use crate::lock::lock;
 use crate::wire::{WireError, wait};
 use crate::{Batch, ClientError, FieldsReader, state};
 
-/// How long `next` looks at the ring before it goes to sleep: about what waking costs.
+/// How long `next` polls the ring before it sleeps: about the cost of waking.
 const SPIN: Duration = Duration::from_micros(20);
 
-/// What `next` found.
+/// Result of [`Session::next`].
 #[derive(Debug)]
 pub enum Next {
     /// The next batch.
     Batch(Batch),
     /// The epoch has no further batch.
     EpochEnd,
-    /// Nothing yet: the wait is over, or a signal came. Call again.
+    /// No batch yet: the wait timed out, or a signal came. Call again.
     Pending,
 }
 
-/// One rank attached to the daemon. Dropping it ends the session; batches still held stay readable.
+/// One rank attached to the daemon. Dropping it ends the session; kept batches stay readable.
 #[derive(Debug)]
 pub struct Session {
     owner: Owner,
@@ -52,7 +53,7 @@ pub struct Session {
     welcome: Welcome,
     slots: Arc<Slots>,
     ring: Mutex<Ring>,
-    /// The client's doorbell, not blocking.
+    /// The client's doorbell, non-blocking.
     doorbell: OwnedFd,
     dialogue: Dialogue,
 }
@@ -76,19 +77,20 @@ enum Delivery {
 #[derive(Debug, Default)]
 struct Woken {
     found: Option<Next>,
-    /// The daemon said something on the socket, or hung up.
+    /// The daemon sent a message or hung up.
     spoken_to: bool,
-    /// By a signal, which is the caller's to handle: Python raises KeyboardInterrupt.
+    /// A signal came. The caller handles it: Python raises KeyboardInterrupt.
     interrupted: bool,
 }
 
 impl Session {
-    /// Opens a session for `rank` of `job` on the dataset at `dataset`, starting a private daemon if none answers and
-    /// `options` says how.
+    /// Opens a session for `rank` of `job` on `dataset`, starting a private daemon if none answers
+    /// and `options` allows it.
     ///
     /// # Errors
-    /// When the dataset's path or the specification is wrong, nobody answers within the options' time, another user
-    /// holds the socket, the daemon refuses, hangs up or is of another version, or hands over what is not safe to map.
+    /// The dataset's path or the specification is wrong, no daemon answers in time, another user
+    /// has the socket, or the daemon refuses, hangs up, has another version or sends memory that is
+    /// not safe to map.
     pub fn connect(
         dataset: &Path,
         job: &str,
@@ -112,7 +114,8 @@ impl Session {
         })
     }
 
-    /// The memory that batches lie in, to tell a device of it: there until the session and its last batch are gone.
+    /// The memory of the batches, to register it with a device. It lasts until the session and its
+    /// last batch are gone.
     #[must_use]
     pub fn payload(&self) -> Column<u8> {
         self.slots.payload()
@@ -124,32 +127,26 @@ impl Session {
         self.welcome.samples
     }
 
-    /// Classes in the dataset.
-    #[must_use]
-    pub fn classes(&self) -> u32 {
-        self.welcome.classes
-    }
-
-    /// Which bytes the dataset holds.
+    /// Identity of the dataset's content.
     #[must_use]
     pub fn content_id(&self) -> ContentId {
         self.welcome.content_id
     }
 
-    /// Batches of every epoch, for this rank as for each other.
+    /// Batches per epoch, equal for all ranks.
     #[must_use]
     pub fn batches_per_epoch(&self) -> u32 {
         self.welcome.batches_per_epoch
     }
 
-    /// A reader of samples' extra fields, which reads from the dataset itself and needs the session no longer.
-    /// `buffered`: see [`FieldsReader::new`].
+    /// A reader of samples' extra fields, which is independent of the session. `buffered`: see
+    /// [`FieldsReader::new`].
     #[must_use]
     pub fn fields(&self, buffered: bool) -> FieldsReader {
         FieldsReader::new(&self.dataset, self.content_id(), buffered)
     }
 
-    /// How the daemon runs. What means the same as the options' settings is in their words.
+    /// The daemon's settings. Those that mean the same as the options' are spelled alike.
     #[must_use]
     pub fn settings(&self) -> &Settings {
         &self.welcome.settings
@@ -161,10 +158,11 @@ impl Session {
         self.welcome.pid
     }
 
-    /// Starts an epoch at `first_batch`. What an epoch before it left in the ring is released unseen.
+    /// Starts an epoch at `first_batch`. An earlier epoch's batches in the ring are released
+    /// unseen.
     ///
     /// # Errors
-    /// When the daemon is gone or does not listen, or in a forked child.
+    /// The daemon is gone or does not listen, or this is a forked child.
     pub fn start_epoch(&self, epoch: u32, first_batch: u32) -> Result<(), ClientError> {
         self.owner.check()?;
         let mut ring = lock(&self.ring);
@@ -177,12 +175,14 @@ impl Session {
         Ok(())
     }
 
-    /// Takes the next batch, waiting up to `wait_most` for it. Where many are kept it is a copy ([`Batch::is_copy`]).
+    /// Takes the next batch, waiting up to `wait_most`. It may be a copy if many are kept
+    /// ([`Batch::is_copy`]).
     ///
     /// # Errors
-    /// [`ClientError::Record`] when a record could not be read, [`ClientError::DaemonGone`] once everything published has
-    /// been taken, [`ClientError::Failed`] when the daemon reports a failure of the session; and when nothing was started,
-    /// the daemon breaks the protocol, or this is a forked child.
+    /// [`ClientError::Record`]: a record could not be read. [`ClientError::DaemonGone`]: it is
+    /// gone, and all published batches were taken. [`ClientError::Failed`]: the daemon reports a
+    /// failure. Also if no epoch was started, the daemon breaks the protocol, or this is a forked
+    /// child.
     pub fn next(&self, wait_most: Duration) -> Result<Next, ClientError> {
         self.owner.check()?;
         let mut ring = lock(&self.ring);
@@ -197,7 +197,7 @@ impl Session {
             if let Some(next) = self.take_spinning(&mut ring, started, wait_most.min(SPIN))? {
                 return Ok(next);
             }
-            // Heard earlier, or by another thread that waited for an answer.
+            // Received earlier, or by another thread that waited for an answer.
             self.dialogue.fault()?;
             let left = wait_most.saturating_sub(started.elapsed());
             let woken = self.sleep(&mut ring, left)?;
@@ -206,11 +206,11 @@ impl Session {
             }
             if woken.spoken_to {
                 let heard = self.dialogue.listen();
-                // The daemon published before it spoke or went: what it published comes first.
+                // The daemon published batches before its message or end: they come first.
                 if let Some(next) = self.take(&mut ring)? {
                     return Ok(next);
                 }
-                // The reason before the fact: a daemon says why and then goes.
+                // The reason comes before the hang-up.
                 self.dialogue.fault()?;
                 heard?;
             }
@@ -220,10 +220,10 @@ impl Session {
         }
     }
 
-    /// The batches in hand that lie in the ring. Copies are not among them.
+    /// The batches that are kept in the ring, without copies.
     ///
     /// # Errors
-    /// In a forked child.
+    /// This is a forked child.
     pub fn held(&self) -> Result<InRing, ClientError> {
         self.owner.check()?;
         Ok(lock(&self.slots.held).in_ring())
@@ -232,7 +232,7 @@ impl Session {
     /// Time since the daemon's last sign of life; `None` before its first.
     ///
     /// # Errors
-    /// In a forked child.
+    /// This is a forked child.
     pub fn heartbeat_age(&self) -> Result<Option<Duration>, ClientError> {
         self.owner.check()?;
         let beat_ns = lock(&self.ring).consumer.heartbeat_ns()?;
@@ -240,10 +240,11 @@ impl Session {
         Ok((beat_ns != 0).then(|| now.saturating_sub(Duration::from_nanos(beat_ns))))
     }
 
-    /// Reports the losses of a batch's first rows, in its order.
+    /// Reports the losses of a batch's first rows, in their order.
     ///
     /// # Errors
-    /// With more losses than a batch has rows, when the daemon is gone or does not listen, or in a forked child.
+    /// With more losses than a batch has rows, when the daemon is gone or does not listen, or in a
+    /// forked child.
     pub fn report(&self, epoch: u32, batch: u32, losses: &[f32]) -> Result<(), ClientError> {
         self.owner.check()?;
         if losses.len() > BATCH_SAMPLES_MAX as usize {
@@ -255,7 +256,7 @@ impl Session {
     /// Reports a validation score, higher is better.
     ///
     /// # Errors
-    /// When the daemon is gone or does not listen, or in a forked child.
+    /// The daemon is gone or does not listen, or this is a forked child.
     pub fn report_validation(&self, score: f64) -> Result<(), ClientError> {
         self.owner.check()?;
         self.dialogue.tell("report_validation", &Request::ReportValidation { score })
@@ -264,7 +265,7 @@ impl Session {
     /// The daemon's counters, one JSON object.
     ///
     /// # Errors
-    /// When the daemon fails to answer, is gone or breaks the protocol, or in a forked child.
+    /// The daemon does not answer, is gone or breaks the protocol, or this is a forked child.
     pub fn stats(&self) -> Result<String, ClientError> {
         self.owner.check()?;
         self.dialogue.ask("stats", &Request::Stats, None, |(reply, fds)| match reply {
@@ -273,10 +274,10 @@ impl Session {
         })
     }
 
-    /// What a resumed run needs, for [`Session::load_state`].
+    /// The state of the run, for [`Session::load_state`].
     ///
     /// # Errors
-    /// As for [`Session::stats`], and when the state is longer than one of so many samples can be.
+    /// As for [`Session::stats`], and if the state is too long for the dataset's samples.
     pub fn save_state(&self) -> Result<Vec<u8>, ClientError> {
         self.owner.check()?;
         let (bytes, fds) =
@@ -287,20 +288,21 @@ impl Session {
         state::read(bytes, &fds, self.welcome.samples)
     }
 
-    /// Restores what [`Session::save_state`] gave. Before the epoch is started.
+    /// Restores a state of [`Session::save_state`]. Call it before the epoch is started.
     ///
     /// # Errors
-    /// As for [`Session::stats`], and [`ClientError::Failed`] when the daemon finds the state wrong.
+    /// As for [`Session::stats`], and [`ClientError::Failed`] when the daemon finds the state
+    /// wrong.
     pub fn load_state(&self, bytes: &[u8]) -> Result<(), ClientError> {
         self.owner.check()?;
         let fd = state::write(bytes)?;
-        self.dialogue.ask_anew("load_state", &Request::LoadState, Some(&fd), |(reply, fds)| match reply {
+        self.dialogue.ask("load_state", &Request::LoadState, Some(&fd), |(reply, fds)| match reply {
             Reply::StateLoaded => Ok(()),
             other => Err((other, fds)),
         })
     }
 
-    /// Takes what is in the ring, looking for up to `most` from `started` on.
+    /// Polls the ring for up to `most` from `started` on.
     fn take_spinning(
         &self,
         ring: &mut Ring,
@@ -316,10 +318,11 @@ impl Session {
         }
     }
 
-    /// Sleeps until the ring or the socket has news, for `most` at most. With nothing left to wait, looks only.
+    /// Sleeps until the ring or the socket has news, for at most `most`; if that is zero, only
+    /// checks.
     fn sleep(&self, ring: &mut Ring, most: Duration) -> Result<Woken, ClientError> {
         ring.consumer.wait_begin()?;
-        // The recheck that the announcement needs, see `Consumer::wait_begin`.
+        // The recheck that `Consumer::wait_begin` requires.
         let found = self.take(ring);
         let mut woken = Woken::default();
         if let Ok(None) = found {
@@ -332,7 +335,7 @@ impl Session {
             woken.spoken_to = !socket.revents().is_empty();
         }
         ring.consumer.wait_end()?;
-        // Silenced before the ring is looked at again: a publication in between rings anew.
+        // Silenced before the ring is checked again: a publication in between rings anew.
         let _ = rustix::io::read(&self.doorbell, &mut [0_u8; 8]);
         woken.found = found?;
         Ok(woken)
@@ -363,7 +366,7 @@ impl Session {
                 Ok(Next::EpochEnd)
             }
             Kind::Error => {
-                // Short, as `Descriptor::check` saw.
+                // `Descriptor::check` has limited the length.
                 let mut text = vec![0; usize::try_from(descriptor.len).unwrap_or(0)];
                 let read = self.slots.payload.read(descriptor.offset, &mut text);
                 self.slots.release(&descriptor);
@@ -378,8 +381,7 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        // A forked child only closes its copies of the descriptors. The owner's goodbye frees its
-        // place.
+        // A forked child only closes its copies of the descriptors; the owner says goodbye.
         if self.owner.is_here() {
             self.dialogue.bye();
         }

@@ -1,4 +1,4 @@
-//! The state of a run on its way between processes: bytes in a memfd, for they are longer than a message may be.
+//! Passes a run's state between processes as bytes in a memfd: it is longer than a message may be.
 
 use std::os::fd::OwnedFd;
 
@@ -8,7 +8,7 @@ use shade_shm::{SegmentError, memfd};
 
 use crate::ClientError;
 
-/// Reads the `bytes` that the daemon says are in the one descriptor of `fds`.
+/// Reads the daemon's state, `bytes` long, from the one descriptor in `fds`.
 pub(crate) fn read(bytes: u64, fds: &[OwnedFd], samples: u32) -> Result<Vec<u8>, ClientError> {
     let refused = |got: String, expected: String| {
         ClientError::Segment(SegmentError::Unfit { segment: "the state", got, expected })

@@ -15,7 +15,7 @@ use shade_formats::FormatError;
 use shade_formats::control::{Reply, Request, WELCOME_FDS};
 use shade_formats::limits::MESSAGE_BYTES_MAX;
 
-/// A reply and what came with it.
+/// A reply and its descriptors.
 pub(crate) type Received = (Reply, Vec<OwnedFd>);
 
 /// Why nothing was received or sent.
@@ -27,7 +27,7 @@ pub(crate) enum WireError {
     TimedOut,
     /// A signal came first; only waits report it.
     Interrupted,
-    /// The daemon opens the conversation in this protocol, which is not ours.
+    /// The daemon opens the conversation in this other protocol.
     Protocol(u32),
     /// The message is broken.
     Format(FormatError),
@@ -52,17 +52,9 @@ impl From<FormatError> for WireError {
     }
 }
 
-/// Sends one message, waiting for room as long as the socket's send timeout says. A signal does not stop it.
-pub(crate) fn send(socket: &OwnedFd, request: &Request, fd: Option<BorrowedFd<'_>>) -> Result<(), WireError> {
-    send_with(socket, request, fd, SendFlags::NOSIGNAL)
-}
-
-/// Sends one message if there is room at once.
-pub(crate) fn send_now(socket: &OwnedFd, request: &Request) -> Result<(), WireError> {
-    send_with(socket, request, None, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)
-}
-
-fn send_with(
+/// Sends one message. Waits for room up to the socket's send timeout, unless `flags` say
+/// otherwise; a signal does not interrupt it.
+pub(crate) fn send(
     socket: &OwnedFd,
     request: &Request,
     fd: Option<BorrowedFd<'_>>,
@@ -73,9 +65,9 @@ fn send_with(
     loop {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut ancillary = SendAncillaryBuffer::new(&mut space);
-        // There is room for one descriptor, and at most one is pushed.
+        // There is room for the only descriptor.
         let _ = fds.is_empty() || ancillary.push(SendAncillaryMessage::ScmRights(&fds));
-        match sendmsg(socket, &[IoSlice::new(&bytes)], &mut ancillary, flags) {
+        match sendmsg(socket, &[IoSlice::new(&bytes)], &mut ancillary, flags | SendFlags::NOSIGNAL) {
             // SEQPACKET sends a message whole or not at all.
             Ok(_) => return Ok(()),
             Err(Errno::INTR) => {}
@@ -84,7 +76,7 @@ fn send_with(
     }
 }
 
-/// Takes a message that has come already; [`WireError::TimedOut`] when none has.
+/// Takes a message that has arrived; [`WireError::TimedOut`] if none has.
 pub(crate) fn receive_now(socket: &OwnedFd) -> Result<Received, WireError> {
     let mut bytes = vec![0; MESSAGE_BYTES_MAX + 1];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(WELCOME_FDS))];
@@ -95,12 +87,13 @@ pub(crate) fn receive_now(socket: &OwnedFd) -> Result<Received, WireError> {
         match recvmsg(socket, &mut [IoSliceMut::new(&mut bytes)], &mut ancillary, flags) {
             Ok(message) => break message,
             Err(Errno::INTR) => {}
-            // The peer closed without reading all of ours. That is told before its own last words, once.
+            // The peer closed without reading all our messages. The kernel reports this once,
+            // before the peer's last messages.
             Err(Errno::CONNRESET) if !reset => reset = true,
             Err(error) => return Err(error.into()),
         }
     };
-    // Taken before anything else is looked at, so that no descriptor leaks, whatever the message is.
+    // Taken before anything is checked, so that no descriptor leaks.
     let mut fds = Vec::new();
     for part in ancillary.drain() {
         if let RecvAncillaryMessage::ScmRights(received) = part {
@@ -115,14 +108,14 @@ pub(crate) fn receive_now(socket: &OwnedFd) -> Result<Received, WireError> {
         return Err(FormatError::new("control message", 0, "a cut message", expected).into());
     }
     bytes.truncate(message.bytes);
-    // Before all else: whatever another version has behind it cannot be read here.
+    // First of all: the rest of another version's message cannot be read here.
     if let Some(protocol) = Reply::other_protocol(&bytes) {
         return Err(WireError::Protocol(protocol));
     }
     Ok((Reply::decode(&bytes)?, fds))
 }
 
-/// Waits for a message until `deadline`. A signal does not stop it.
+/// Waits for a message until `deadline`. A signal does not interrupt it.
 pub(crate) fn receive(socket: &OwnedFd, deadline: Instant) -> Result<Received, WireError> {
     loop {
         match receive_now(socket) {
@@ -140,9 +133,9 @@ pub(crate) fn receive(socket: &OwnedFd, deadline: Instant) -> Result<Received, W
     }
 }
 
-/// Sleeps until one of `fds` is ready or `most` is over.
+/// Sleeps until one of `fds` is ready, for at most `most`.
 pub(crate) fn wait(fds: &mut [PollFd<'_>], most: Duration) -> Result<(), WireError> {
-    // A wait too long for the kernel's type is a wait without end.
+    // A wait too long for the kernel's type has no limit.
     let timeout = Timespec::try_from(most).ok();
     poll(fds, timeout.as_ref())?;
     Ok(())

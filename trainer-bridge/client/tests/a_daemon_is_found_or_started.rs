@@ -1,4 +1,5 @@
-//! The client finds the daemon of its dataset and job, starts one when none answers, and says why when neither works.
+//! The client finds the daemon of its dataset and job, starts one when none answers, and says why
+//! when neither works.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod support;
@@ -110,7 +111,7 @@ fn a_socket_in_the_file_system_serves_as_well() {
     let listener = Listener::bind_path(&path);
     let daemon = std::thread::spawn(move || listener.serve());
     let session = open("any", &Options { socket: Some(path.clone()), ..options() }).unwrap();
-    assert_eq!(session.classes(), 10);
+    assert_eq!(session.samples(), 1000);
     daemon.join().unwrap();
     std::fs::remove_file(path).unwrap();
 }

@@ -1,4 +1,5 @@
-//! Batches arrive whole and in order, are given back in any order, and older epochs' batches are never seen.
+//! Batches arrive whole and in order, are released in any order, and older epochs' batches are
+//! never seen.
 
 mod support;
 
@@ -28,7 +29,7 @@ fn the_handshake_tells_what_the_daemon_says() {
     let daemon = std::thread::spawn(move || listener.serve());
     let session = connect(&job);
     let _daemon = daemon.join().unwrap();
-    assert_eq!((session.samples(), session.classes(), session.batches_per_epoch()), (1000, 10, 7));
+    assert_eq!((session.samples(), session.batches_per_epoch()), (1000, 7));
     assert_eq!((session.daemon_pid(), session.content_id().0), (4242, content_id()));
     assert_eq!(session.settings().get("cache"), Some("20%"));
     assert!(session.heartbeat_age().unwrap().is_none());
@@ -161,7 +162,7 @@ fn a_batch_kept_for_good_costs_no_copy_of_another() {
     let session = connect(&job);
     session.start_epoch(0, 0).unwrap();
     let first = next_batch(&session);
-    // As a loop does: it lets go of a batch when it has the next.
+    // Like a loop, which drops a batch when it has the next.
     let mut in_hand = next_batch(&session);
     for number in 2..300_u32 {
         in_hand = next_batch(&session);

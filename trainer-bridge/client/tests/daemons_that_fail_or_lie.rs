@@ -1,4 +1,5 @@
-//! A daemon that dies, reports an error, refuses or hands over unsafe memory is an error with a reason: never a hang or crash.
+//! A daemon that dies, reports an error, refuses or sends unsafe memory causes an error with a
+//! reason, never a hang or a crash.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod support;
@@ -156,12 +157,12 @@ fn reason_before_end(test: &str, ask_first: bool) {
     });
     let session = connect(&job);
     session.start_epoch(0, 0).unwrap();
-    // Never read: the kernel tells the client of that before it passes on the daemon's words.
+    // Never read: the kernel reports that before it delivers the daemon's messages.
     session.report(0, 0, &[1.0]).unwrap();
     report.send(()).unwrap();
     told.recv().unwrap();
     if ask_first {
-        // A request hears of the end, and leaves the reason to `next`.
+        // A request reports the end, and leaves the reason to `next`.
         assert!(matches!(session.stats(), Err(ClientError::DaemonGone { .. })));
     }
     assert_eq!(next_batch(&session).record(0).unwrap().unwrap(), b"last");
@@ -247,7 +248,7 @@ fn one_that_never_comes_up_does_not_hide_what_the_one_before_said() {
     let listener = Listener::bind(&job);
     let daemon = std::thread::spawn(move || {
         listener.accept().say(&Reply::Refuse { code: REFUSE_ENDING, text: "its store is gone".to_owned() });
-        // Whoever asks again waits for an answer.
+        // The next request waits for an answer again.
         listener
     });
     let launch = Launch { binary: "/bin/sleep".into(), args: vec!["5".into()] };
@@ -264,7 +265,7 @@ fn a_daemon_of_a_later_protocol_is_named_whatever_it_says_then() {
     let job = job("later");
     let listener = Listener::bind(&job);
     let daemon = std::thread::spawn(move || {
-        // The tag of a welcome, another version of it, the next protocol, and what nobody knows today.
+        // The tag of a welcome, another version of it, the next protocol, and unknown bytes.
         let protocol = (PROTOCOL + 1).to_le_bytes();
         let welcome = [&[1, 0, 9, 0][..], &protocol, &[0xab; 500]].concat();
         listener.accept().send_bytes(&welcome, &[]);
@@ -274,7 +275,7 @@ fn a_daemon_of_a_later_protocol_is_named_whatever_it_says_then() {
     assert!(matches!(error, ClientError::Version { .. }), "{error}");
     let text = error.to_string();
     let (theirs, ours) = (format!("speaks protocol {}", PROTOCOL + 1), format!("this client {PROTOCOL}"));
-    // What serves the socket is this very test.
+    // This test itself serves the socket.
     let program = std::env::current_exe().unwrap();
     let process = format!("process {}, started from {}", std::process::id(), program.display());
     for part in [&theirs, &ours, "use the same version of both", &process] {
@@ -318,7 +319,7 @@ fn a_rank_that_is_taken_is_asked_for_again() {
     let job = job("busy");
     let listener = Listener::bind(&job);
     let daemon = std::thread::spawn(move || {
-        // Whoever had the rank is gone by the third time.
+        // The rank is free at the third attempt.
         for _ in 0..2 {
             listener.accept().say(&Reply::Refuse { code: 5, text: "rank 1 is taken".to_owned() });
         }
@@ -331,7 +332,7 @@ fn a_rank_that_is_taken_is_asked_for_again() {
     daemon.join().unwrap();
 }
 
-/// What `connect` says of a welcome that comes with `fds`.
+/// The error of `connect` for a welcome that comes with `fds`.
 fn welcomed(test: &str, payload_bytes: u64, fds: &[BorrowedFd<'_>]) -> ClientError {
     let job = job(test);
     let listener = Listener::bind(&job);

@@ -1,5 +1,5 @@
-//! Python's buffer protocol over records, for decoders that take bytes: read-only, without a
-//! tensor's cost.
+//! Python's buffer protocol over records, for decoders that take bytes: read-only and cheaper than
+//! a tensor.
 #![expect(unsafe_code, reason = "the buffer protocol hands out addresses; each block has its proof")]
 
 use std::ffi::c_int;
@@ -8,26 +8,26 @@ use std::sync::Arc;
 use pyo3::exceptions::{PyBufferError, PyOverflowError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use shade_client::Column;
+use shade_client::{Batch, Column};
 
-use crate::batch::Held;
+use crate::batch_part::record;
 
-/// The record of one row of a raw batch: what a `memoryview` of it refers to.
+/// The record of one row of a raw batch, which a `memoryview` refers to.
 #[pyclass(frozen, module = "shade_load._native")]
 pub(crate) struct Record {
-    held: Arc<Held>,
+    batch: Arc<Batch>,
     row: u32,
 }
 
 impl Record {
-    pub(crate) fn new(held: Arc<Held>, row: u32) -> Self {
-        Self { held, row }
+    pub(crate) fn new(batch: Arc<Batch>, row: u32) -> Self {
+        Self { batch, row }
     }
 }
 
 #[pymethods]
 impl Record {
-    /// Fills `buffer` with where the bytes lie.
+    /// Fills `buffer` with the bytes' address and length.
     ///
     /// # Safety
     /// Called by Python only, as `bf_getbuffer`: `buffer` is null or may be written to.
@@ -36,11 +36,12 @@ impl Record {
             return Err(PyBufferError::new_err("no buffer to fill"));
         }
         let this = slf.get();
-        let Column { ptr, count } = this.held.record(this.row as usize)?;
+        let Column { ptr, count } = record(&this.batch, this.row)?;
         let len = isize::try_from(count).map_err(|_| PyOverflowError::new_err("too long a record"))?;
         const READ_ONLY: c_int = 1;
-        // SAFETY: `buffer` may be written to. The `count` bytes at `ptr` are readable and are nobody else's to write as long as the
-        // batch is held, which `slf` does; of `slf` the buffer takes a reference that it gives back when it is released.
+        // SAFETY: `buffer` may be written to. The `count` bytes at `ptr` are readable, and no other
+        // process writes them as long as the batch lives, which `slf` keeps; the buffer holds a
+        // reference to `slf` until it is released.
         let filled =
             unsafe { ffi::PyBuffer_FillInfo(buffer, slf.as_ptr(), ptr.cast(), len, READ_ONLY, flags) };
         if filled == 0 { Ok(()) } else { Err(PyErr::fetch(slf.py())) }

@@ -1,5 +1,6 @@
-//! Batches of images in others' tensors, to be read and written in pieces. No reference is ever formed into their memory: what of
-//! it is shared with the daemon, or not yet initialised, may only be copied.
+//! Batches of images in other libraries' tensors, read and written in pieces. No reference into
+//! their memory is formed: memory that is shared with the daemon or not yet initialised may only be
+//! copied.
 #![expect(unsafe_code, reason = "the memory is another library's, known by a pointer and a length")]
 
 use std::marker::PhantomData;
@@ -10,7 +11,8 @@ use pyo3::prelude::*;
 
 use crate::dlpack::{Placed, placed};
 
-/// How a batch of images lies in memory: without gaps, N x 3 x H x W or, channels last, N x H x W x 3.
+/// Memory layout of a batch of images: without gaps, N x 3 x H x W or, channels last, N x H x W x
+/// 3.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Images {
     /// Images, colours (3), height, width.
@@ -19,25 +21,25 @@ pub(crate) struct Images {
     pub(crate) value_bytes: usize,
 }
 
-/// The memory of a tensor, or a stretch of it. Valid while the capsule lives that it was found in.
+/// The memory of a tensor, or a stretch of it. Valid as long as its capsule.
 pub(crate) struct Memory<'capsule> {
     start: NonNull<u8>,
     bytes: usize,
     capsule: PhantomData<&'capsule ()>,
 }
 
-// SAFETY: plain memory, which no thread owns; `split_at` gives each byte to one stretch.
+// SAFETY: plain memory that no thread owns; `split_at` gives each byte to one stretch.
 unsafe impl Send for Memory<'_> {}
 
-/// The DLPack capsule of a tensor. It alone keeps the memory, where an object exports a tensor that it does not keep itself.
+/// The DLPack capsule of a tensor. Some objects export a tensor that only the capsule keeps.
 pub(crate) fn capsule<'py>(tensor: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     tensor.call_method0("__dlpack__")
 }
 
-/// How the tensor called `name` lies in memory, and its memory.
+/// A tensor's layout and memory; `name` is for messages.
 ///
 /// # Errors
-/// `TypeError` for what is no tensor on the CPU, `ValueError` for other dimensions or gaps.
+/// `TypeError` if it is no tensor on the CPU, `ValueError` for other dimensions or gaps.
 pub(crate) fn images<'capsule>(
     capsule: &'capsule Bound<'_, PyAny>,
     name: &str,
@@ -57,7 +59,7 @@ pub(crate) fn images<'capsule>(
     let bytes = sides.iter().try_fold(value_bytes, |bytes, &side| bytes.checked_mul(side));
     let bytes = bytes.filter(|&bytes| isize::try_from(bytes).is_ok()).ok_or_else(wrong)?;
     let area = high.saturating_mul(wide);
-    // The step of a dimension of one is of no matter.
+    // The stride of a dimension of one does not matter.
     let lies = |steps: [i64; 4]| {
         let mut all = strides.iter().zip(steps).zip(&shape);
         all.all(|((&stride, step), &side)| stride == step || side <= 1)
@@ -84,7 +86,7 @@ impl Memory<'_> {
         )
     }
 
-    /// Copies the bytes from `at` on, as many as `into` has; none of it where the memory ends before.
+    /// Fills `into` with the bytes from `at` on; does nothing if the memory ends before.
     pub(crate) fn read(&self, at: usize, into: &mut [u8]) {
         if let Some(from) = self.range(at, into.len()) {
             // SAFETY: `from` has as many bytes, and `into`, a reference, lies elsewhere.
@@ -92,7 +94,7 @@ impl Memory<'_> {
         }
     }
 
-    /// Copies `from` to the bytes from `at` on; none of it where the memory ends before.
+    /// Copies `from` to the bytes from `at` on; does nothing if the memory ends before.
     pub(crate) fn write(&mut self, at: usize, from: &[u8]) {
         if let Some(to) = self.range(at, from.len()) {
             // SAFETY: `to` has as many bytes, and `from`, a reference, lies elsewhere.
@@ -100,7 +102,7 @@ impl Memory<'_> {
         }
     }
 
-    /// Where byte `at` is, if `len` bytes from there are within the memory.
+    /// Address of byte `at`, if `len` bytes from there are within the memory.
     fn range(&self, at: usize, len: usize) -> Option<NonNull<u8>> {
         let is_within = at.checked_add(len).is_some_and(|end| end <= self.bytes);
         // SAFETY: within the memory or at its end.

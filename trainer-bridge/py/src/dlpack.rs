@@ -1,11 +1,13 @@
-//! DLPack, both ways: a batch's columns leave as tensors over its memory, losses arrive from any CPU tensor.
+//! DLPack, both ways: exports a batch's columns as tensors over its memory, imports losses from any
+//! CPU tensor.
 //!
-//! Out: a capsule holds one [`Export`], which owns one `Arc` of the batch. Whoever takes the tensor renames the
-//! capsule ("used_…") and calls the deleter once; a capsule nobody took calls it itself. Either way the `Arc` falls
-//! exactly once, and with the last one the batch's slot goes back to the daemon. No Python object is held, so a
-//! deleter may run on any thread, attached or not. `READ_ONLY` is never set: the trainer owns the batch it holds.
+//! Out: a capsule holds one [`Export`], which owns one `Arc` of the batch. A consumer renames the
+//! capsule ("used_…") and calls the deleter once; an unconsumed capsule calls it itself. Either way
+//! the `Arc` is dropped exactly once, and the last drop releases the batch's slot. No Python object
+//! is held, so a deleter may run on any thread, attached or not. `READ_ONLY` is never set: the
+//! trainer owns its batch.
 //!
-//! In: the capsule is only read and never taken, so its own destructor frees what it holds.
+//! In: the capsule is read but not consumed, so its own destructor frees its tensor.
 #![expect(unsafe_code, reason = "DLPack is a C protocol: raw structs inside Python capsules")]
 
 use std::ffi::{CStr, c_void};
@@ -16,15 +18,14 @@ use pyo3::exceptions::{PyBufferError, PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
+use shade_client::Batch;
 use shade_formats::limits::BATCH_SAMPLES_MAX;
-
-use crate::batch::Held;
 
 /// `kDLCPU`.
 const DEVICE_CPU: i32 = 1;
 /// `kDLCUDAHost`: pinned memory, readable like any other.
 const DEVICE_CUDA_HOST: i32 = 3;
-/// What [`View::__dlpack_device__`](crate::batch::View) answers: (device type, device number).
+/// Result of [`View::__dlpack_device__`](crate::batch::View): (device type, device number).
 pub(crate) const CPU: (i32, i32) = (DEVICE_CPU, 0);
 
 /// `DLDataType`.
@@ -76,12 +77,12 @@ struct Tensor {
     ndim: i32,
     dtype: DataType,
     shape: *mut i64,
-    /// In values, not bytes. May be null in what others send: then the tensor is dense.
+    /// In values, not bytes. Null in others' tensors means dense.
     strides: *mut i64,
     byte_offset: u64,
 }
 
-/// `DLManagedTensor`: what consumers from before DLPack 1.0 take.
+/// `DLManagedTensor`: for consumers older than DLPack 1.0.
 #[repr(C)]
 struct Legacy {
     tensor: Tensor,
@@ -102,7 +103,7 @@ struct Versioned {
 
 /// The two forms a capsule may hold.
 trait Managed: Sized {
-    /// The capsule's name until somebody takes the tensor.
+    /// The capsule's name until the tensor is consumed.
     const NAME: &'static CStr;
 
     /// A head over `tensor` whose deleter is [`release`].
@@ -143,29 +144,30 @@ struct Export<H> {
     shape: Vec<i64>,
     strides: Vec<i64>,
     /// Keeps the memory: the mapping and the batch's slot in it, or the batch's copy.
-    owner: Arc<Held>,
+    owner: Arc<Batch>,
 }
 
-/// Where one part of a batch lies, ready to become a tensor: dense, row-major. Made by [`Held`] only, which knows.
+/// A part of a batch, ready to become a dense, row-major tensor. Only [`crate::batch_part`] makes
+/// it.
 pub(crate) struct Located {
-    /// In the batch's block of the payload or its copy, hence valid as long as the batch is held.
+    /// In the batch's block or its copy, hence valid as long as the batch lives.
     pub(crate) data: NonNull<u8>,
-    /// Length: of all values together.
+    /// Bytes of all values.
     pub(crate) bytes: usize,
     pub(crate) dtype: DataType,
     pub(crate) shape: Vec<i64>,
 }
 
 /// A private copy of a part of `owner`.
-pub(crate) fn copy_bytes(_owner: &Held, located: &Located) -> Vec<u8> {
+pub(crate) fn copy_bytes(_owner: &Batch, located: &Located) -> Vec<u8> {
     let mut copy = vec![0; located.bytes];
-    // SAFETY: `located` is a part of the batch that the caller holds, which is `bytes` long and mapped or allocated; only this
-    // process writes to it; and `copy` is new, hence apart from it, and as long.
+    // SAFETY: `located` is a part of the caller's batch, `bytes` long and mapped or allocated; only
+    // this process writes to it; and `copy` is new, hence elsewhere, and as long.
     unsafe { std::ptr::copy_nonoverlapping(located.data.as_ptr(), copy.as_mut_ptr(), located.bytes) };
     copy
 }
 
-/// What a consumer asks of `__dlpack__`, checked against what shared memory can give.
+/// Refuses arguments of `__dlpack__` that shared memory cannot satisfy.
 pub(crate) fn check_request(
     stream: Option<&Bound<'_, PyAny>>,
     device: Option<(i32, i32)>,
@@ -185,10 +187,10 @@ pub(crate) fn check_request(
     Ok(())
 }
 
-/// A capsule over `located`, in the form that a consumer of `max_version` understands.
+/// A capsule over `located`, in the form for a consumer of `max_version`.
 pub(crate) fn export<'py>(
     py: Python<'py>,
-    owner: Arc<Held>,
+    owner: Arc<Batch>,
     located: Located,
     max_version: Option<(u32, u32)>,
 ) -> PyResult<Bound<'py, PyCapsule>> {
@@ -198,7 +200,11 @@ pub(crate) fn export<'py>(
     }
 }
 
-fn capsule<H: Managed>(py: Python<'_>, owner: Arc<Held>, located: Located) -> PyResult<Bound<'_, PyCapsule>> {
+fn capsule<H: Managed>(
+    py: Python<'_>,
+    owner: Arc<Batch>,
+    located: Located,
+) -> PyResult<Bound<'_, PyCapsule>> {
     let Located { data, dtype, shape, .. } = located;
     let ndim = i32::try_from(shape.len()).map_err(|_| PyBufferError::new_err("too many dimensions"))?;
     let strides = dense_strides(&shape);
@@ -218,7 +224,8 @@ fn capsule<H: Managed>(py: Python<'_>, owner: Arc<Held>, located: Located) -> Py
     tensor.shape = shape;
     tensor.strides = strides;
     let pointer = NonNull::from(Box::leak(export)).cast::<c_void>();
-    // SAFETY: `destroy::<H>` fits a capsule named `H::NAME` whose pointer is an `Export<H>` from a leaked box.
+    // SAFETY: `destroy::<H>` fits a capsule named `H::NAME` whose pointer is an `Export<H>` from a
+    // leaked box.
     let made =
         unsafe { PyCapsule::new_with_pointer_and_destructor(py, pointer, H::NAME, Some(destroy::<H>)) };
     if made.is_err() {
@@ -243,7 +250,7 @@ fn dense_strides(shape: &[i64]) -> Vec<i64> {
     strides
 }
 
-/// The deleter: frees the export, and with it one hold on the batch.
+/// The deleter: frees the export and its reference to the batch.
 ///
 /// # Safety
 /// `head` is null or the head of an `Export<H>` leaked by [`capsule`], not released before.
@@ -251,12 +258,13 @@ unsafe extern "C" fn release<H: Managed>(head: *mut H) {
     if head.is_null() {
         return;
     }
-    // SAFETY: by contract `head` is the first field of a leaked `Box<Export<H>>`, and nobody else frees it.
+    // SAFETY: by contract `head` is the first field of a leaked `Box<Export<H>>`, and nobody else
+    // frees it.
     let export = unsafe { Box::from_raw(head.cast::<Export<H>>()) };
     drop(export);
 }
 
-/// The capsule's destructor: releases the tensor if nobody took it.
+/// The capsule's destructor: releases an unconsumed tensor.
 ///
 /// # Safety
 /// Called by Python, attached, with a dying capsule made by [`capsule`] for the same `H`.
@@ -268,7 +276,7 @@ unsafe extern "C" fn destroy<H: Managed>(capsule: *mut ffi::PyObject) {
     }
     // SAFETY: as above, and the name was just found to fit.
     let head = unsafe { ffi::PyCapsule_GetPointer(capsule, H::NAME.as_ptr()) };
-    // SAFETY: the name is unchanged, so nobody took the tensor and its deleter has not run.
+    // SAFETY: the name is unchanged, so the tensor is unconsumed and its deleter has not run.
     unsafe { release(head.cast::<H>()) };
 }
 
@@ -288,10 +296,12 @@ pub(crate) fn read_floats(capsule: &Bound<'_, PyAny>) -> PyResult<Vec<f32>> {
         .map(|position| {
             let step = stride * position;
             if dtype == DataType::F64 {
-                // SAFETY: `position` is inside the tensor's shape, so its producer vouches for these 8 bytes.
+                // SAFETY: `position` is inside the tensor's shape, so its producer vouches for
+                // these 8 bytes.
                 narrow(unsafe { first.cast::<f64>().wrapping_offset(step).read_unaligned() })
             } else {
-                // SAFETY: `position` is inside the tensor's shape, so its producer vouches for these 4 bytes.
+                // SAFETY: `position` is inside the tensor's shape, so its producer vouches for
+                // these 4 bytes.
                 unsafe { first.cast::<f32>().wrapping_offset(step).read_unaligned() }
             }
         })
@@ -304,7 +314,7 @@ fn narrow(value: f64) -> f32 {
     value as f32
 }
 
-/// (values, stride in values) of a tensor of losses that we can read.
+/// (values, stride in values) of a readable tensor of losses.
 fn check_losses(dtype: DataType, shape: &[i64], strides: &[i64]) -> PyResult<(isize, isize)> {
     if dtype != DataType::F32 && dtype != DataType::F64 {
         let DataType { code, bits, lanes } = dtype;
@@ -329,17 +339,17 @@ fn check_losses(dtype: DataType, shape: &[i64], strides: &[i64]) -> PyResult<(is
     Ok((count, stride))
 }
 
-/// What somebody else's tensor is and where its first value lies.
+/// Another library's tensor.
 pub(crate) struct Placed {
-    /// `None` where it has no memory. Valid as long as the tensor.
+    /// Its first value; `None` without memory. Valid as long as the tensor.
     pub(crate) start: Option<NonNull<u8>>,
     pub(crate) dtype: DataType,
     pub(crate) shape: Vec<i64>,
-    /// In values; as many as there are sides.
+    /// In values, one for each dimension.
     pub(crate) strides: Vec<i64>,
 }
 
-/// What a DLPack capsule over the tensor called `name` says.
+/// The tensor in a DLPack capsule; `name` is for messages.
 ///
 /// # Errors
 /// `TypeError` for another device or object.
@@ -347,7 +357,8 @@ pub(crate) fn placed(capsule: &Bound<'_, PyAny>, name: &str) -> PyResult<Placed>
     let capsule = capsule.cast::<PyCapsule>()?;
     let tensor: &Tensor = if capsule.is_valid_checked(Some(Versioned::NAME)) {
         let head = capsule.pointer_checked(Some(Versioned::NAME))?.cast::<Versioned>();
-        // SAFETY: the name promises a `DLManagedTensorVersioned`, alive as long as the capsule, which outlives us.
+        // SAFETY: the name promises a `DLManagedTensorVersioned`, alive as long as the capsule,
+        // which outlives us.
         let head = unsafe { head.as_ref() };
         if head.major != 1 {
             return Err(PyTypeError::new_err(format!(
@@ -358,7 +369,8 @@ pub(crate) fn placed(capsule: &Bound<'_, PyAny>, name: &str) -> PyResult<Placed>
         &head.tensor
     } else {
         let head = capsule.pointer_checked(Some(Legacy::NAME))?.cast::<Legacy>();
-        // SAFETY: the name promises a `DLManagedTensor`, alive as long as the capsule, which outlives us.
+        // SAFETY: the name promises a `DLManagedTensor`, alive as long as the capsule, which
+        // outlives us.
         let head = unsafe { head.as_ref() };
         &head.tensor
     };

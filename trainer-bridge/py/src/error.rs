@@ -1,4 +1,4 @@
-//! The package's exceptions, and which of the client's errors becomes which.
+//! The package's exceptions, and the exception for each of the client's errors.
 
 use pyo3::create_exception;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};

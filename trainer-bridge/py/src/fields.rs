@@ -1,4 +1,4 @@
-//! Samples' extra fields, as Python sees them: read outside the interpreter, answering to Ctrl-C.
+//! Samples' extra fields for Python: read without the interpreter; Ctrl-C ends the wait.
 
 use std::sync::Arc;
 
@@ -10,7 +10,8 @@ use crate::batch::Batch;
 use crate::error::from_client;
 use crate::wait::on_thread;
 
-/// Reads the extra fields of a dataset's samples. Outlives the session it came from; threads may share it.
+/// Reads the extra fields of a dataset's samples. Outlives the session it came from; threads may
+/// share it.
 #[pyclass(frozen, module = "shade_load._native")]
 pub(crate) struct Fields {
     reader: Arc<FieldsReader>,
@@ -40,7 +41,7 @@ impl Fields {
         dictionaries.collect()
     }
 
-    /// The file name of the shard that holds a sample, for messages.
+    /// File name of a sample's shard, for messages.
     fn shard_of(&self, sample: u32) -> PyResult<String> {
         self.reader.shard_of(sample).map_err(|error| from_client(&error))
     }

@@ -1,15 +1,18 @@
-//! `shade_load._native`: the Python face of `shade-client`. A session, its batches, and DLPack views of their columns.
+//! `shade_load._native`: the Python binding of `shade-client`: a session, its batches, and DLPack
+//! views of their columns.
 //!
-//! [`session`] talks to the daemon, [`batch`] holds a slot of the ring, [`dlpack`] and [`buffer`] pass memory, [`fields`] and
-//! [`records`] read from the dataset, [`normalize`] makes floats of images in others' tensors ([`dense`]),
-//! [`wait`] waits, [`error`] names exceptions. What users see (`Loader`, `Batch`, `ImageFolder`) is written in
-//! Python on top of this.
+//! [`session`] talks to the daemon, [`batch`] holds a slot of the ring, [`batch_part`] finds its
+//! columns, [`dlpack`] and [`buffer`] export them, [`fields`] and [`records`] read from the
+//! dataset, [`normalize`] converts images in other libraries' tensors ([`dense`]) to floats,
+//! [`wait`] waits, [`error`] has the exceptions. The public classes (`Loader`, `Batch`,
+//! `ImageFolder`) are Python code on top of this.
 
 use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyDict, PyTuple};
 use shade_formats::control::{LINGERS_FOR_EVER, Order, PlanSpec, Policy, Preset, Sampler};
 
 mod batch;
+mod batch_part;
 mod buffer;
 mod dense;
 mod dlpack;
@@ -49,7 +52,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     error::register(module)
 }
 
-/// The names of a choice, as a tuple.
+/// The names of a choice.
 fn names<'py, T: Copy>(
     python: Python<'py>,
     all: &[T],

@@ -1,5 +1,5 @@
-//! `shade_load.Normalize` over tensors: finds their memory and deals images to threads. The
-//! arithmetic is `shade_images::normalize`.
+//! `shade_load.Normalize` over tensors: finds their memory and divides the images among threads.
+//! The arithmetic is `shade_images::normalize`.
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -7,14 +7,14 @@ use shade_images::normalize::{self, COLOURS, Tables};
 
 use crate::dense::{Images, Memory, capsule, images};
 
-/// Fills `target` (N, 3, H, W, channels last, values of 2 or 4 bytes) with what `tables` makes of
+/// Fills `target` (N, 3, H, W, channels last, values of 2 or 4 bytes) with `tables`' values for
 /// `source` (N, 3, H, W, bytes, in either memory format), on `threads` threads.
 ///
 /// `tables` are the values of the target's type for the bytes 0 to 255 of the first colour, the
 /// second and the third.
 ///
 /// # Errors
-/// `ValueError` or `TypeError` where tensors or tables are not as said.
+/// `ValueError` or `TypeError` for other tensors or tables.
 #[pyfunction]
 pub(crate) fn fill_floats(
     py: Python<'_>,
@@ -39,7 +39,7 @@ pub(crate) fn fill_floats(
     Ok(())
 }
 
-/// Images are dealt to threads in stretches.
+/// Each thread gets a stretch of images.
 fn fill<const B: usize>(
     py: Python<'_>,
     (source, from): (Memory<'_>, Images),

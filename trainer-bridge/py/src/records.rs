@@ -1,9 +1,9 @@
-//! The records of a dataset, as Python sees them: for a map-style dataset that any data loader may use.
+//! The records of a dataset for Python: a map-style dataset for any data loader.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
@@ -13,7 +13,7 @@ use shade_formats::ContentId;
 use crate::error::from_client;
 use crate::wait::on_thread;
 
-/// Reads the records of a packed dataset and says what its index knows. Threads may share it.
+/// Reads the records of a packed dataset and looks up its index. Threads may share it.
 #[pyclass(frozen, module = "shade_load._native")]
 pub(crate) struct RecordReader {
     reader: Arc<shade_client::RecordReader>,
@@ -21,7 +21,7 @@ pub(crate) struct RecordReader {
 
 #[pymethods]
 impl RecordReader {
-    /// Opens the dataset in `folder`, which must have this content where an id is given.
+    /// Opens the dataset in `folder`, which must have the content `content_id`, if given.
     #[staticmethod]
     fn open(py: Python<'_>, folder: PathBuf, content_id: Option<&str>, buffered: bool) -> PyResult<Self> {
         let expected = content_id.map(parse_content_id).transpose()?;
@@ -30,7 +30,7 @@ impl RecordReader {
         Ok(Self { reader: Arc::new(reader) })
     }
 
-    /// The same for this process, after a fork: what it inherited is not touched.
+    /// A reader for this process, after a fork. It does not use inherited files and locks.
     fn renewed(&self) -> Self {
         Self { reader: Arc::new(self.reader.renewed()) }
     }
@@ -39,7 +39,7 @@ impl RecordReader {
         self.reader.samples() as usize
     }
 
-    /// Which bytes the dataset holds, as 32 hexadecimal digits.
+    /// Identity of the dataset's content, as 32 hexadecimal digits.
     #[getter]
     fn content_id(&self) -> String {
         self.reader.content_id().to_string()
@@ -64,20 +64,19 @@ impl RecordReader {
         (0..self.reader.samples()).filter_map(|sample| self.reader.label(sample)).collect()
     }
 
-    /// The records of `samples`, in their order. Ctrl-C ends the wait for several at once. One is read by the
-    /// calling thread, as another thread would take several times as long as most reads: Ctrl-C ends what
-    /// the read waits for before it is tried again, and nothing else that the system would not end.
+    /// The records of `samples`, in their order. Ctrl-C ends the wait for several at once. A single
+    /// record is read on the calling thread, as starting a thread takes several times as long as
+    /// most reads. There Ctrl-C ends only the waits between attempts and the calls that the system
+    /// interrupts.
     fn read<'py>(&self, py: Python<'py>, samples: Vec<u32>) -> PyResult<Vec<Bound<'py, PyBytes>>> {
         let read = if samples.len() <= 1 {
-            let interrupt = Mutex::new(None);
-            let is_stopped = || {
-                let signal = Python::attach(|py| py.check_signals()).err();
-                let is_stopped = signal.is_some();
-                *interrupt.lock().unwrap_or_else(PoisonError::into_inner) = signal;
-                is_stopped
+            let interrupt = OnceLock::new();
+            let is_stopped = || match Python::attach(|py| py.check_signals()) {
+                Err(signal) => interrupt.set(signal).is_ok(),
+                Ok(()) => interrupt.get().is_some(),
             };
             let read = py.detach(|| self.reader.read_unless(&samples, &is_stopped));
-            if let Some(signal) = interrupt.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            if let Some(signal) = interrupt.into_inner() {
                 return Err(signal);
             }
             read
@@ -88,7 +87,7 @@ impl RecordReader {
         let records = match read {
             Ok(records) => records,
             Err(error) => {
-                // What failed may have been interrupted, and then that is what there is to say.
+                // If the failed read was interrupted, raise that instead.
                 py.check_signals()?;
                 return Err(from_client(&error));
             }
@@ -96,7 +95,7 @@ impl RecordReader {
         Ok(records.into_iter().map(|record| PyBytes::new(py, &record)).collect())
     }
 
-    /// The exception for a record that came whole, but is no image: where it lies, and `text`.
+    /// The exception for a complete record that is no image: its place, and `text`.
     fn fault(&self, sample: u32, text: &str) -> PyErr {
         from_client(&self.reader.fault(sample, &text))
     }

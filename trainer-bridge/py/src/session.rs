@@ -1,4 +1,4 @@
-//! A session with the daemon, as Python sees it: every wait leaves the interpreter free and answers to Ctrl-C.
+//! A session with the daemon for Python: waits release the interpreter, and Ctrl-C ends them.
 
 use std::ffi::CString;
 use std::path::PathBuf;
@@ -18,25 +18,26 @@ use crate::fields::Fields;
 use crate::spec::{DaemonDict, Job, seconds};
 use crate::wait::{SLICE, on_thread};
 
-/// Batches held by a loop that keeps none: the last one, until the variable gets the next.
+/// Batches held by a loop that keeps none: its variable has the last one until it gets the next.
 const HELD_IN_A_LOOP: usize = 1;
 
 /// One rank's session. Threads may share it.
 #[pyclass(frozen, module = "shade_load._native")]
 pub(crate) struct Session {
-    /// The process that connected. Forked children share its socket and ring and must not touch them.
+    /// The process that connected. Forked children share its socket and ring and must not use them.
     owner_pid: u32,
-    /// None once closed. Locked only to look: waiting is done outside.
+    /// None once closed. Waits happen outside the lock.
     session: Mutex<Option<Arc<shade_client::Session>>>,
     /// The epoch under way and the next batch of it, for messages.
     awaited: Mutex<(u32, u32)>,
-    /// Time that `next` took to hand out batches: the trainer's stall.
+    /// Time spent in `next`: the trainer's stall.
     stall_ns: AtomicU64,
-    /// What the user is told of kept batches, which make copies of others.
+    /// The warning that kept batches turn others into copies.
     warning: Mutex<Warning>,
 }
 
-/// A warning that is given once, before a batch is taken: where warnings are errors, one taken already would be lost.
+/// A warning that is given once, before a batch is taken: where warnings are errors, a batch taken
+/// before would be lost.
 #[derive(Default)]
 enum Warning {
     #[default]
@@ -59,7 +60,7 @@ impl Session {
     ) -> PyResult<Self> {
         let Job(spec) = spec;
         let options = daemon.into_options()?;
-        // After an interrupt a session that comes too late is dropped, which is right.
+        // After an interrupt a late session is dropped, which ends it.
         let connect = move || shade_client::Session::connect(&dataset, &job, rank, spec, &options);
         let session = on_thread(py, "shade-connect", connect)?.map_err(|error| from_client(&error))?;
         Ok(Self {
@@ -76,7 +77,7 @@ impl Session {
         Ok(self.open()?.daemon_pid())
     }
 
-    /// How the daemon runs: values by name.
+    /// The daemon's settings: values by name.
     #[getter]
     fn settings(&self) -> PyResult<Vec<(String, String)>> {
         let own = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
@@ -93,37 +94,40 @@ impl Session {
         Ok(self.open()?.batches_per_epoch())
     }
 
-    /// Which bytes the dataset holds, as 32 hexadecimal digits.
+    /// Identity of the dataset's content, as 32 hexadecimal digits.
     #[getter]
     fn content_id(&self) -> PyResult<String> {
         Ok(self.open()?.content_id().to_string())
     }
 
-    /// A reader of samples' extra fields, through the page cache or past it. It opens nothing before it is asked.
+    /// A reader of samples' extra fields, through the page cache or past it. It opens nothing
+    /// before the first request.
     fn fields(&self, buffered: bool) -> PyResult<Fields> {
         Ok(Fields::new(self.open()?.fields(buffered)))
     }
 
-    /// Seconds that `next` has taken to hand out batches since the start.
+    /// Seconds spent in `next` since the start.
     #[getter]
     fn stall_seconds(&self) -> f64 {
         Duration::from_nanos(self.stall_ns.load(Ordering::Relaxed)).as_secs_f64()
     }
 
-    /// Address and length of the memory that batches lie in.
+    /// Address and length of the batches' memory.
     #[getter]
     fn payload(&self) -> PyResult<(usize, usize)> {
         let payload = self.open()?.payload();
         Ok((payload.ptr.addr(), payload.count))
     }
 
-    /// Batches delivered that still lie in the ring, held by a variable, tensor or view. Copies are not among them.
+    /// Delivered batches that are still in the ring, held by a variable, tensor or view; without
+    /// copies.
     #[getter]
     fn held(&self) -> PyResult<usize> {
         Ok(self.open()?.held().map_err(|error| from_client(&error))?.batches)
     }
 
-    /// Seconds since the daemon's last sign of life; none before its first. A running daemon gives one every moment.
+    /// Seconds since the daemon's last sign of life; none before its first. A running daemon gives
+    /// several a second.
     #[getter]
     fn heartbeat_age(&self) -> PyResult<Option<f64>> {
         let age = self.open()?.heartbeat_age().map_err(|error| from_client(&error))?;
@@ -135,7 +139,7 @@ impl Session {
         self.open().map(drop)
     }
 
-    /// Asks for `epoch` from `first_batch` on. What an earlier epoch left in the ring is never seen.
+    /// Starts `epoch` at `first_batch`. An earlier epoch's batches in the ring are never seen.
     fn start_epoch(&self, py: Python<'_>, epoch: u32, first_batch: u32) -> PyResult<()> {
         self.call(py, |session| session.start_epoch(epoch, first_batch))?;
         *lock(&self.awaited) = (epoch, first_batch);
@@ -152,7 +156,8 @@ impl Session {
         outcome
     }
 
-    /// Sends losses of a batch's first samples, in its order: a one-dimensional CPU tensor or a sequence of floats.
+    /// Sends losses of a batch's first samples, in its order: a one-dimensional CPU tensor or a
+    /// sequence of floats.
     fn report(&self, py: Python<'_>, batch: &Batch, losses: &Bound<'_, PyAny>) -> PyResult<()> {
         self.check_open()?;
         let losses = floats(losses)?;
@@ -174,18 +179,18 @@ impl Session {
         self.ask(py, |session| session.stats())
     }
 
-    /// The daemon's state of this job, to be given back to [`Session::load_state`].
+    /// The daemon's state of this job, for [`Session::load_state`].
     fn save_state<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         let state = self.ask(py, |session| session.save_state())?;
         Ok(PyBytes::new(py, &state))
     }
 
-    /// Puts the daemon's state of this job back.
+    /// Restores the daemon's state of this job.
     fn load_state(&self, py: Python<'_>, state: Vec<u8>) -> PyResult<()> {
         self.ask(py, move |session| session.load_state(&state))
     }
 
-    /// Leaves the daemon. Batches still held stay valid. Closing again does nothing.
+    /// Leaves the daemon. Kept batches stay valid. Closing again does nothing.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         self.check_process()?;
         let session = lock(&self.session).take();
@@ -226,28 +231,25 @@ impl Session {
         ))
     }
 
-    /// Makes the warning due that keeping batches has a cost. A loop that keeps none may get a copy, too, where a ring is small
-    /// and its batches' lengths differ: nothing that the user could change but `ring=`, and rare.
+    /// Makes the warning due that keeping batches has a cost. A loop that keeps none may rarely get
+    /// a copy, too, if the ring is small and batches' lengths differ; that is no reason to warn.
     fn note_copies(&self) {
         let mut warning = lock(&self.warning);
         let Warning::None = *warning else { return };
-        // A session that was closed meanwhile has nobody to warn.
+        // A session that was closed meanwhile needs no warning.
         let Some(held) = self.open().ok().and_then(|session| session.held().ok()) else { return };
         if held.batches <= HELD_IN_A_LOOP {
             return;
         }
         let enlarge = if held.is_short_of_bytes {
-            format!(
-                ", or enlarge Daemon's ring= (now {:.1} MiB)",
-                held.ring_bytes as f64 / f64::from(1 << 20)
-            )
+            format!(", or raise Daemon(ring=...), now {:.1} MiB", held.ring_bytes as f64 / f64::from(1 << 20))
         } else {
             String::new()
         };
         let text = format!(
             "{} batches are held by variables, tensors or views, and no more may stay in shared memory, where the daemon \
-             needs room for the next: until some of them are gone, batches are copied to memory of this process, which \
-             costs time and as much memory as you keep. clone() what you keep of a batch and let go of the rest{enlarge}",
+             needs room for the next. Until some are dropped, new batches are copied to this process's memory, which \
+             costs time and memory. clone() what you keep of a batch and drop the batch{enlarge}",
             held.batches
         );
         // The text has no zero byte.
@@ -256,7 +258,7 @@ impl Session {
 
     /// Gives the warning that is due.
     fn give_warning(&self, py: Python<'_>) -> PyResult<()> {
-        // Taken before Python runs: it may come back here on this thread.
+        // Taken before Python runs, which may call this function again on this thread.
         let due = match &mut *lock(&self.warning) {
             warning @ Warning::Due(_) => std::mem::replace(warning, Warning::Given),
             _ => return Ok(()),
@@ -265,7 +267,7 @@ impl Session {
         PyErr::warn(py, &py.get_type::<PyRuntimeWarning>(), &text, 2)
     }
 
-    /// Works with the session, detached from the interpreter.
+    /// Calls `work` with the session, detached from the interpreter.
     fn call<T: Send>(
         &self,
         py: Python<'_>,
@@ -275,8 +277,8 @@ impl Session {
         py.detach(|| work(&session)).map_err(|error| from_client(&error))
     }
 
-    /// Asks the daemon something, which may take long to answer: Ctrl-C ends the wait. The thread that waits takes the late
-    /// answer, so that it is never taken for that of the next question.
+    /// Asks the daemon a question that may take long to answer; Ctrl-C ends the wait. The waiting
+    /// thread still takes the late answer, so that it is never mistaken for the next question's.
     fn ask<T: Send + 'static>(
         &self,
         py: Python<'_>,
@@ -291,7 +293,7 @@ impl Session {
         lock(&self.session).clone().ok_or_else(|| ShadeError::new_err("the Loader is closed"))
     }
 
-    /// Before any lock: one may have been taken by a thread that the fork left behind.
+    /// Before any lock: another thread may have held it during the fork.
     fn check_process(&self) -> PyResult<()> {
         let here = std::process::id();
         if here != self.owner_pid {

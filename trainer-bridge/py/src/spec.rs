@@ -1,4 +1,5 @@
-//! What Python passes to [`Session::connect`](crate::session::Session): dictionaries, checked field by field.
+//! Arguments of [`Session::connect`](crate::session::Session): dictionaries, checked field by
+//! field.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -11,8 +12,8 @@ use serde_json::{Map, Number, Value};
 use shade_client::{Framing, ImageSpec, JobSpec, Launch, Options, Output};
 use shade_formats::limits::PAYLOAD_ALIGN_BYTES;
 
-/// How decoded images become rows of one size; with the framing "none" each row has the image's own. What the framing does
-/// not use is ignored.
+/// How decoded images become rows of one size; with the framing "none", of their own sizes. Fields
+/// that the framing does not use are ignored.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 struct ImageDict {
@@ -28,7 +29,7 @@ struct ImageDict {
     exact: bool,
 }
 
-/// Where the daemon listens, and how to start one where none does.
+/// The daemon's address, and how to start one if none listens.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub(crate) struct DaemonDict {
@@ -36,7 +37,7 @@ pub(crate) struct DaemonDict {
     socket: Option<PathBuf>,
     binary: PathBuf,
     arguments: Vec<OsString>,
-    /// What the daemon is compared with.
+    /// The requested settings, which a running daemon is compared with.
     settings: Vec<(String, String)>,
     timeout_seconds: f64,
 }
@@ -62,13 +63,13 @@ impl FromPyObject<'_, '_> for Job {
         let mut spec: JobSpec = serde_json::from_value(Value::Object(fields))
             .map_err(|error| PyValueError::new_err(format!("job: {error}")))?;
         let ring_bytes = spec.ring_bytes.checked_next_multiple_of(PAYLOAD_ALIGN_BYTES);
-        spec.ring_bytes = ring_bytes.ok_or_else(|| PyValueError::new_err("ring: too large"))?;
+        spec.ring_bytes = ring_bytes.ok_or_else(|| PyValueError::new_err("Daemon(ring=...): too large"))?;
         spec.output = output;
         Ok(Self(spec))
     }
 }
 
-/// Refuses a value that the field `name` of a job, or of its plan, cannot have.
+/// Refuses an impossible value of the field `name` of a job or its plan.
 #[pyfunction]
 pub(crate) fn check_field(name: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
     let Ok(scalar) = scalar(value) else {
@@ -79,9 +80,9 @@ pub(crate) fn check_field(name: &str, value: &Bound<'_, PyAny>) -> PyResult<()> 
     JobSpec::check_field(name, scalar).map_err(|error| PyValueError::new_err(error.to_string()))
 }
 
-/// A bool, number or text of Python as JSON has it.
+/// A bool, number or text of Python as a JSON value.
 fn scalar(value: &Bound<'_, PyAny>) -> PyResult<Value> {
-    // A bool of Python is an int, too, and a float is none.
+    // Python's bool is an int, and its float is not.
     if let Ok(flag) = value.extract::<bool>() {
         return Ok(flag.into());
     }

@@ -1,4 +1,5 @@
-//! Work that may wait for a store or a daemon: the interpreter stays free meanwhile, and Ctrl-C ends the wait at once.
+//! Work that may wait for a store or a daemon: the interpreter stays free meanwhile, and Ctrl-C
+//! ends the wait.
 
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
@@ -7,11 +8,11 @@ use pyo3::prelude::*;
 
 use crate::error::ShadeError;
 
-/// Longest wait between two looks at Python's pending signals.
+/// Longest wait between two checks of Python's pending signals.
 pub(crate) const SLICE: Duration = Duration::from_millis(100);
 
-/// Does `work` on a thread of its own, called `name`, and gives what it gives. After an interrupt the work goes on
-/// unseen, and what it gives is dropped.
+/// Returns the result of `work`, which runs on a new thread called `name`. After an interrupt the
+/// work goes on and its result is dropped.
 pub(crate) fn on_thread<T: Send + 'static>(
     py: Python<'_>,
     name: &str,
@@ -24,7 +25,7 @@ pub(crate) fn on_thread<T: Send + 'static>(
         .spawn(move || drop(done.send(work())))
         .map_err(|error| ShadeError::new_err(format!("no thread for {name}: {error}")))?;
     loop {
-        // Borrowed mutably, as a receiver must not be shared between threads, and a closure that detaches might be.
+        // Borrowed mutably: `detach` needs a `Send` closure, and a receiver is not `Sync`.
         let answer = &mut answer;
         match py.detach(move || answer.recv_timeout(SLICE)) {
             Ok(made) => return Ok(made),

@@ -1,4 +1,4 @@
-//! Restart markers, added to a JPEG without a change of its pixels.
+//! Adds restart markers to a JPEG without changing its pixels.
 
 use super::baseline::Frame;
 use super::turbo::Recoder;
@@ -6,17 +6,17 @@ use super::{corrupt, is_harmless, open};
 use crate::ImageFault;
 use crate::limits::{JPEG_SCANS_MAX, check_size};
 
-/// Columns of pixels between two markers that are added to a JPEG: one unit of coding with the
-/// usual half resolution of colours. Fewer would not be possible there, more would decode more
-/// beside a crop.
+/// Columns of pixels between two added markers: one MCU with the usual 4:2:0 subsampling. Fewer are
+/// impossible there; more would decode more beside a crop.
 const SPACING: u32 = 16;
 
-/// A JPEG with the same pixels and a restart marker about every 16 columns, so that a part of it is
-/// decoded without what lies above and beside it
-/// ([`Decoder::decode_part`](crate::Decoder::decode_part)). Its Huffman tables are made for it,
-/// which makes up for the markers' bytes in most photographs; it is not progressive, and all else
-/// that stood in it still does. One that is left to libjpeg-turbo, which makes nothing of the
-/// markers, comes back as it is, and so does one with damage that decoding overlooks.
+/// A JPEG with the same pixels and a restart marker about every 16 columns, so that
+/// [`Decoder::decode_part`](crate::Decoder::decode_part) decodes a part without the rows above and
+/// the columns beside it.
+///
+/// It gets optimised Huffman tables, which make up for the markers' bytes in most photographs, and
+/// is never progressive; all other content stays. Returned unchanged: a JPEG for libjpeg-turbo,
+/// which does not use the markers, and one with damage that decoding ignores.
 ///
 /// # Errors
 /// The image is damaged or too large.
@@ -34,9 +34,9 @@ pub fn with_restart_markers(jpeg: &[u8]) -> Result<Vec<u8>, ImageFault> {
     }
 }
 
-/// Units of coding (MCUs) between two markers for an image `width` pixels wide, whose units have
-/// `unit_width`: about [`SPACING`] pixels, and a whole number of times in a row of units, so that
-/// every row begins at a marker.
+/// MCUs between two markers for an image `width` pixels wide with MCUs of `unit_width` pixels:
+/// about [`SPACING`] pixels, and a divisor of the MCUs in a row, so that every row begins at a
+/// marker.
 fn spacing(width: u32, unit_width: u32) -> u32 {
     let in_a_row = width.div_ceil(unit_width);
     (2..=SPACING / unit_width).rev().find(|&units| in_a_row.is_multiple_of(units)).unwrap_or(1)

@@ -1,5 +1,5 @@
-//! JPEG: the usual kind by `baseline`, all others by libjpeg-turbo (`turbo`): progressive and
-//! arithmetic, RGB, CMYK and YCCK. `markers` adds restart markers.
+//! JPEG: usual baseline files by `baseline`, all others (progressive, arithmetic, RGB, CMYK, YCCK)
+//! by libjpeg-turbo (`turbo`). `markers` adds restart markers.
 
 pub mod baseline;
 mod markers;
@@ -10,7 +10,7 @@ use std::str::FromStr;
 use shade_formats::index::Media;
 
 use super::colour::{each, from_inks};
-use crate::limits::{JPEG_SCANS_MAX, SCRATCH_KEEP_BYTES, check_size, scratch, shrink};
+use crate::limits::{JPEG_SCANS_MAX, SCRATCH_KEEP_BYTES, check_size, scratch};
 use crate::{Area, ImageFault, Part, Size};
 use baseline::{Frame, Region};
 pub use markers::with_restart_markers;
@@ -19,39 +19,36 @@ use turbo::{Complaint, Decode, Handle, Header, Opened};
 /// Largest to smallest divisor by which a JPEG is reduced within its DCT at almost no cost.
 pub const JPEG_REDUCTIONS: [u32; 3] = [8, 4, 2];
 
-/// How the warnings of libjpeg (`JWRN_*` in its jerror.h) begin after which it still gives every
-/// row, and which PIL does not even show.
+/// First words of the warnings (`JWRN_*` in libjpeg's jerror.h) that are ignored: libjpeg still
+/// gives every row, and PIL does not show them.
 ///
-/// A file that ends early is a warning to libjpeg too, but not here: PIL refuses it, and half of it
-/// would be grey. Warnings about the header (a broken ICC profile, an unknown JFIF version) are
-/// faults, too: no image is opened then.
+/// All others are faults: about a file that ends early, which PIL refuses and half of which would
+/// be grey, and about the header (a broken ICC profile, an unknown JFIF version).
 const HARMLESS: [&str; 3] = [
     "Corrupt JPEG data: ",
     "Inconsistent progression sequence",
     "Invalid SOS parameters for sequential JPEG",
 ];
 
-/// Columns beside an area that libjpeg-turbo has to decode for its outermost pixels: where colours
-/// have half the resolution, a pixel is interpolated from the colour beside it, too. It sees to the
-/// rows itself.
+/// Columns beside an area that libjpeg-turbo must decode, too: subsampled chroma of the outermost
+/// pixels is interpolated from its neighbours. The library itself adds the rows that it needs.
 const MARGIN: u32 = 4;
 
-/// Which decoder JPEGs are left to. Pixels are the same.
+/// Which decoder decodes JPEGs. Pixels are the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum JpegDecoder {
-    /// Our own decoder ([`baseline`]) where it can, which takes about 0.6 of the time;
-    /// libjpeg-turbo for all others.
+    /// Our own decoder ([`baseline`]) where it can, in about 0.6 of the time; else libjpeg-turbo.
     #[default]
     Auto,
-    /// libjpeg-turbo alone.
+    /// Always libjpeg-turbo.
     Turbo,
 }
 
 impl JpegDecoder {
-    /// Each of them.
+    /// All values.
     pub const ALL: [Self; 2] = [Self::Auto, Self::Turbo];
 
-    /// Its name among options.
+    /// The name in options.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -70,27 +67,24 @@ impl FromStr for JpegDecoder {
     }
 }
 
-/// The buffers of usual images and of those of four inks.
+/// Decodes JPEGs; keeps its buffers from image to image.
 ///
-/// Each image that is left to libjpeg-turbo gets a handle of its own, which costs a tenth of a
-/// microsecond. A handle that is used again keeps the tables of the image before, so that an image
-/// without tables would look as its neighbours do, and after a damaged header it refuses whatever
-/// comes.
+/// Each image for libjpeg-turbo gets a new handle, which costs a tenth of a microsecond. A reused
+/// handle would keep the last image's tables and apply them to an image without any, and after a
+/// damaged header it refuses every image.
 #[derive(Default)]
 pub(crate) struct Jpeg {
     with: JpegDecoder,
     baseline: baseline::Decoder,
-    inks: Vec<u8>,
 }
 
-/// The result of decoding.
+/// What was decoded.
 pub(crate) struct Decoded {
     /// The image's true size.
     pub(crate) source: Size,
-    /// The pixels that there are, in the image as it is after the reduction.
+    /// The decoded pixels' place in the reduced image.
     pub(crate) area: Area,
-    /// 1, 2, 4 or 8. The reduced image's sides are those of the source divided by it and rounded
-    /// up.
+    /// 1, 2, 4 or 8. The reduced image's sides are the source's divided by it, rounded up.
     pub(crate) reduced_by: u32,
 }
 
@@ -99,14 +93,15 @@ impl Jpeg {
         Self { with, ..Self::default() }
     }
 
-    /// Decodes what of `bytes` the answer of `part` asks for into `rgb`.
+    /// Decodes the part of `bytes` that `part` chooses into `rgb`, over `inks` if it has four inks.
     pub(crate) fn decode(
         &mut self,
         bytes: &[u8],
         part: impl FnOnce(Size) -> Part,
+        inks: &mut Vec<u8>,
         rgb: &mut Vec<u8>,
     ) -> Result<Decoded, ImageFault> {
-        let Self { with, baseline, inks } = self;
+        let Self { with, baseline } = self;
         let usual = usual(*with, bytes);
         let source = match &usual {
             Some(frame) => from_size(frame.size()),
@@ -117,7 +112,7 @@ impl Jpeg {
         let by = part.reduce_by.max(1);
         let wanted = part.area.within(source);
         if let Some(frame) = usual {
-            let area = divided(wanted, by).within(source.divided(by));
+            let area = wanted.divided(by).within(source.divided(by));
             let region = to_region(area);
             let room = scratch(rgb, 3 * area.size.width as usize * area.size.height as usize);
             if baseline.decode(&frame, by, region, room).is_ok() {
@@ -138,7 +133,7 @@ impl Jpeg {
             other => other.map_err(corrupt)?,
         }
         if header.has_inks {
-            // Pillow takes every JPEG's inks to be stored inverted, as Adobe does: 255 is no ink.
+            // Pillow assumes inverted inks in every JPEG, as Adobe writes them: 255 is no ink.
             each(scratch(inks, 4 * pixels), scratch(rgb, 3 * pixels), |&inks| {
                 from_inks(inks.map(|stored: u8| u8::MAX - stored))
             });
@@ -146,14 +141,13 @@ impl Jpeg {
         Ok(Decoded { source, area, reduced_by: by })
     }
 
-    /// Gives back what one large image made the buffers grow to.
+    /// Frees buffers that a large image made grow.
     pub(crate) fn shrink(&mut self) {
         self.baseline.shrink(SCRATCH_KEEP_BYTES);
-        shrink(&mut self.inks);
     }
 }
 
-/// The headers of a JPEG that is left to `baseline`.
+/// The headers of a JPEG that `baseline` can decode.
 fn usual(with: JpegDecoder, bytes: &[u8]) -> Option<Frame<'_>> {
     match with {
         JpegDecoder::Auto => Frame::read(bytes).ok(),
@@ -169,15 +163,8 @@ fn to_region(Area { left, top, size: Size { width, height } }: Area) -> Region {
     Region { left, top, size: baseline::Size { width, height } }
 }
 
-/// The pixels of an image divided by `by` that show an area of it.
-fn divided(Area { left, top, size }: Area, by: u32) -> Area {
-    let along = |from: u32, len: u32| (from / by, (from + len).div_ceil(by) - from / by);
-    let ((left, width), (top, height)) = (along(left, size.width), along(top, size.height));
-    Area { left, top, size: Size { width, height } }
-}
-
-/// The area to decode so that the pixels of `wanted`, an area of the source, are those of the whole
-/// image: in the image divided by `by`, from a block's edge on. `None` for all of it.
+/// The area that libjpeg-turbo must decode to give `wanted`, an area of the source, the same pixels
+/// as the whole image: in the image divided by `by`, from a block's edge on. `None` for all of it.
 fn area_of_blocks(header: &Header, by: u32, wanted: Area) -> Option<Area> {
     let block_width = header.block_width.filter(|_| !header.is_lossless)?.div_ceil(by);
     let reduced = header.size.divided(by);
@@ -198,7 +185,7 @@ fn is_harmless(complaint: &Complaint) -> bool {
 }
 
 fn corrupt(complaint: Complaint) -> ImageFault {
-    ImageFault::Corrupt { media: Media::Jpeg, text: complaint.text }
+    ImageFault::corrupt(Media::Jpeg, complaint.text)
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! libjpeg-turbo's own calls, as far as the binding `turbojpeg` does not offer them: decoding a
-//! part of an image, and coding one anew without loss.
+//! Calls of libjpeg-turbo that the binding `turbojpeg` does not offer: decoding a part of an image,
+//! and lossless transcoding.
 //!
 //! `unsafe`: the library takes pointers. Each block below is one call, beside what makes it sound.
 
@@ -28,9 +28,9 @@ pub(super) struct Header {
     pub(super) size: Size,
     /// CMYK or YCCK: decoded to four inks a pixel, all others to RGB.
     pub(super) has_inks: bool,
-    /// Stored without a DCT: neither reduced nor decoded in part.
+    /// Stored without a DCT: it can be neither reduced nor decoded in part.
     pub(super) is_lossless: bool,
-    /// Columns of the blocks at whose edges a part may begin; `None` where no part can be decoded.
+    /// Columns of a block: a part begins at a block's edge. `None` where no part can be decoded.
     pub(super) block_width: Option<u32>,
 }
 
@@ -39,7 +39,7 @@ pub(super) struct Header {
 pub(super) struct Decode {
     /// Divisor of both sides.
     pub(super) by: u32,
-    /// In the reduced image; `left` at a block's edge. `None`: all of it.
+    /// Area of the reduced image, with `left` at a block's edge; `None` for all of it.
     pub(super) area: Option<Area>,
 }
 
@@ -47,7 +47,7 @@ pub(super) struct Decode {
 #[derive(Debug)]
 pub(super) struct Complaint {
     pub(super) text: String,
-    /// The pixels are there all the same.
+    /// The pixels are complete all the same.
     pub(super) is_warning: bool,
 }
 
@@ -92,7 +92,7 @@ impl Handle {
                 _ => None,
             },
         };
-        // A file of tables alone is no error to the library.
+        // To the library a file with tables only is no error.
         if header.size.pixels() == 0 {
             return Err(Complaint { text: "no image behind the tables".to_owned(), is_warning: false });
         }
@@ -182,12 +182,12 @@ impl Opened<'_> {
     }
 }
 
-/// Codes one image anew without decoding it to pixels.
+/// Transcodes one image without decoding it to pixels.
 pub(super) struct Recoder(Handle);
 
 impl Recoder {
-    /// One that puts a restart marker behind every `interval` units of coding (MCUs), and makes
-    /// Huffman tables for the image.
+    /// A transcoder that puts a restart marker after every `interval` MCUs and optimises the
+    /// Huffman tables.
     pub(super) fn new(scans: u32, interval: u32) -> Result<Self, Complaint> {
         let mut handle = Handle::of_kind(raw::TJINIT_TJINIT_TRANSFORM, scans)?;
         handle.set(raw::TJPARAM_TJPARAM_OPTIMIZE, 1)?;
@@ -196,7 +196,7 @@ impl Recoder {
         Ok(Self(handle))
     }
 
-    /// The image coded anew.
+    /// The transcoded image.
     pub(super) fn recode(mut self, bytes: &[u8]) -> Result<Vec<u8>, Complaint> {
         let as_it_is = raw::tjtransform {
             r: raw::tjregion { x: 0, y: 0, w: 0, h: 0 },
@@ -205,10 +205,10 @@ impl Recoder {
             data: std::ptr::null_mut(),
             customFilter: None,
         };
-        let mut found = Coded { at: std::ptr::null_mut(), len: 0 };
+        let mut found = Allocated { at: std::ptr::null_mut(), len: 0 };
         // SAFETY: the handle is live; the library reads `bytes.len()` bytes of a slice and one
-        // transform, and writes a pointer and a length: where it has allocated, and how much of
-        // that is the image. All outlive the call.
+        // transform, and writes a pointer to the memory that it allocated and the image's length in
+        // it. All outlive the call.
         let result = unsafe {
             raw::tj3Transform(
                 self.0.0.as_ptr(),
@@ -225,26 +225,26 @@ impl Recoder {
     }
 }
 
-/// Bytes that the library has allocated.
-struct Coded {
-    /// Null as long as it has not.
+/// Bytes that the library allocated.
+struct Allocated {
+    /// Null until then.
     at: *mut u8,
     len: raw::size_t,
 }
 
-impl Coded {
-    /// After a call that went well.
+impl Allocated {
+    /// The image; call this only after a successful transform.
     fn bytes(&self) -> &[u8] {
         if self.at.is_null() {
             return &[];
         }
-        // SAFETY: `recode` asks after a call that went well only: then `len` bytes stand there,
-        // ours until they are freed.
+        // SAFETY: `recode` calls this only after a successful transform: then `at` points to `len`
+        // bytes, which are ours until they are freed.
         unsafe { std::slice::from_raw_parts(self.at, usize::try_from(self.len).unwrap_or(0)) }
     }
 }
 
-impl Drop for Coded {
+impl Drop for Allocated {
     fn drop(&mut self) {
         // SAFETY: null or what the library has allocated for us, freed once.
         unsafe { raw::tj3Free(self.at.cast()) };
@@ -258,7 +258,7 @@ impl Drop for Handle {
     }
 }
 
-/// A number of the library's enums, which the binding has as u32 where they are never negative.
+/// A value of the library's enums, which the binding declares as u32 where none is negative.
 fn int(number: u32) -> c_int {
     c_int::try_from(number).unwrap_or(c_int::MAX)
 }

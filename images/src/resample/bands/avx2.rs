@@ -1,7 +1,7 @@
-//! The steps for CPUs with AVX2, unless taps are many: sums of 16 bits, and blocks turned in
+//! The steps for CPUs with AVX2, up to [`TAPS_MAX`] taps: sums of 16 bits, and tiles turned in
 //! registers.
 //!
-//! The compiler makes neither of `plain`: sums are widened to 32 bits and blocks turned value by
+//! From `plain` the compiler makes neither: it widens sums to 32 bits and turns tiles value by
 //! value, which takes three times as long. Nothing is unsafe here: a function's type says which CPU
 //! it needs, and vectors are read and written as arrays.
 
@@ -14,11 +14,10 @@ use std::arch::x86_64::{
 
 use bytemuck::must_cast;
 
+use super::tile::{CHUNK, Column, LINES, TILE, Tile, chunk};
 use super::weights::Weights;
-use super::{BLOCK, Block, CHUNK, Column, LINES, chunk};
 
-/// Each product is rounded to the nearest 256th, which makes an error of an eighth of a step for this many at
-/// most.
+/// Taps whose rounding errors, of half a 256th each, add up to at most an eighth of a step.
 pub(super) const TAPS_MAX: usize = 64;
 
 /// As [`plain::down`](super::plain::down).
@@ -28,43 +27,43 @@ pub(super) fn down<const N: usize>(
     rgb: &[u8],
     pitch: usize,
     weights: [i16; N],
-    blocks: &mut [Block],
+    tiles: &mut [Tile],
     line: usize,
 ) {
     let mut rows = [(&[][..], _mm256_setzero_si256()); N];
     for ((tap, row), weight) in rows.iter_mut().enumerate().zip(weights) {
         *row = (rgb.get(tap * pitch..).unwrap_or_default(), _mm256_set1_epi16(weight));
     }
-    for (at, blocks) in blocks.as_chunks_mut::<{ CHUNK / BLOCK }>().0.iter_mut().enumerate() {
+    for (at, tiles) in tiles.as_chunks_mut::<{ CHUNK / TILE }>().0.iter_mut().enumerate() {
         let mut sums = [_mm256_setzero_si256(); 2];
         for (row, weight) in rows {
             sums = add(sums, chunk(row, at), weight);
         }
-        place(sums, blocks, line);
+        place(sums, tiles, line);
     }
 }
 
 /// As [`plain::down`](super::plain::down), for any number of taps up to [`TAPS_MAX`].
 #[inline]
 #[target_feature(enable = "avx2")]
-pub(super) fn down_many(rgb: &[u8], pitch: usize, weights: &[i16], blocks: &mut [Block], line: usize) {
-    for (at, blocks) in blocks.as_chunks_mut::<{ CHUNK / BLOCK }>().0.iter_mut().enumerate() {
+pub(super) fn down_many(rgb: &[u8], pitch: usize, weights: &[i16], tiles: &mut [Tile], line: usize) {
+    for (at, tiles) in tiles.as_chunks_mut::<{ CHUNK / TILE }>().0.iter_mut().enumerate() {
         let mut sums = [_mm256_setzero_si256(); 2];
         for (tap, &weight) in weights.iter().enumerate() {
             let row = rgb.get(tap * pitch..).unwrap_or_default();
             sums = add(sums, chunk(row, at), _mm256_set1_epi16(weight));
         }
-        place(sums, blocks, line);
+        place(sums, tiles, line);
     }
 }
 
-/// Adds a chunk's values, weighted, to sums whose order is that of unpacking: each half of a vector
-/// by itself.
+/// Adds a chunk's weighted values to sums in the order of unpacking, which treats each half of a
+/// vector by itself.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn add([low, high]: [__m256i; 2], chunk: [u8; CHUNK], weight: __m256i) -> [__m256i; 2] {
     let zero = _mm256_setzero_si256();
-    // Less 128, and then times 256.
+    // Minus 128, then times 256.
     let values = _mm256_xor_si256(must_cast(chunk), _mm256_set1_epi8(i8::MIN));
     [
         _mm256_add_epi16(low, _mm256_mulhrs_epi16(_mm256_unpacklo_epi8(zero, values), weight)),
@@ -72,18 +71,18 @@ fn add([low, high]: [__m256i; 2], chunk: [u8; CHUNK], weight: __m256i) -> [__m25
     ]
 }
 
-/// Writes sums as line `line` of a chunk's blocks.
+/// Writes sums as line `line` of a chunk's tiles.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn place([low, high]: [__m256i; 2], blocks: &mut [Block; CHUNK / BLOCK], line: usize) {
+fn place([low, high]: [__m256i; 2], tiles: &mut [Tile; CHUNK / TILE], line: usize) {
     let in_order = [
         _mm256_castsi256_si128(low),
         _mm256_castsi256_si128(high),
         _mm256_extracti128_si256::<1>(low),
         _mm256_extracti128_si256::<1>(high),
     ];
-    for (block, values) in blocks.iter_mut().zip(in_order) {
-        if let Some(to) = block.as_chunks_mut::<BLOCK>().0.get_mut(line) {
+    for (tile, values) in tiles.iter_mut().zip(in_order) {
+        if let Some(to) = tile.as_chunks_mut::<TILE>().0.get_mut(line) {
             *to = must_cast(values);
         }
     }
@@ -92,8 +91,8 @@ fn place([low, high]: [__m256i; 2], blocks: &mut [Block; CHUNK / BLOCK], line: u
 /// As [`plain::turn`](super::plain::turn).
 #[inline]
 #[target_feature(enable = "avx2")]
-pub(super) fn turn(block: &mut Block) {
-    let (upper, lower) = block.as_chunks::<BLOCK>().0.split_at(LINES / 2);
+pub(super) fn turn(tile: &mut Tile) {
+    let (upper, lower) = tile.as_chunks::<TILE>().0.split_at(LINES / 2);
     let mut vectors = [_mm256_setzero_si256(); 8];
     for (vector, (&upper, &lower)) in vectors.iter_mut().zip(upper.iter().zip(lower)) {
         *vector = _mm256_set_m128i(must_cast(lower), must_cast(upper));
@@ -113,7 +112,7 @@ pub(super) fn turn(block: &mut Block) {
             _mm256_unpackhi_epi16(d, h),
         ];
     }
-    for (column, vector) in block.as_chunks_mut::<LINES>().0.iter_mut().zip(vectors) {
+    for (column, vector) in tile.as_chunks_mut::<LINES>().0.iter_mut().zip(vectors) {
         *column = must_cast(vector);
     }
 }
@@ -146,7 +145,7 @@ pub(super) fn across_many(pixels: &[[Column; 3]], weights: &Weights, done: &mut 
 #[inline]
 #[target_feature(enable = "avx2")]
 fn sum(pixels: &[[Column; 3]], weights: &[i16]) -> [[u8; LINES]; 3] {
-    // What rounds to the nearest.
+    // Rounds to the nearest.
     let mut sums = [_mm256_set1_epi16(1 << 7); 3];
     for (pixel, &weight) in pixels.iter().zip(weights) {
         let weight = _mm256_set1_epi16(weight);

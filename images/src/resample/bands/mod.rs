@@ -1,23 +1,29 @@
 //! Resizing, a band of lines at a time: bilinear with antialias, as PIL's `BILINEAR`.
 //!
 //! ```text
-//!   lines of the source      band: lines          band: columns        columns of the row     lines of the row
-//!   R G B R G B R ..         R G B R G B R ..     R R R ..             R R R ..               R R R .. G G G .. B B B ..
-//!   R G B R G B R ..   down  R G B R G B R ..     G G G ..             G G G ..               R R R .. G G G .. B B B ..
-//!   R G B R G B R ..   --->  ..             turn  B B B ..      across B B B ..     turn_back ..
-//!   ..                                      --->  R R R ..      -----> ..           --------->
+//!   lines of the source       band: lines             band: columns         columns of the row
+//!   R G B R G B R ..          R G B R G B R ..        R R R ..              R R R ..
+//!   R G B R G B R ..   down   R G B R G B R ..        G G G ..              G G G ..
+//!   R G B R G B R ..  ----->  ..                turn  B B B ..     across   B B B ..
+//!   ..                                         ---->  R R R ..    ------->  ..
+//!
+//!   columns of the row            lines of the row
+//!   R R R ..                      R R R .. G G G .. B B B ..
+//!   G G G ..        turn_back     R R R .. G G G .. B B B ..
+//!   B B B ..       ----------->   ..
 //! ```
 //!
-//! `down` adds whole lines up and `across` whole columns, so that a step is the same for
-//! neighbouring values, as vectors want it. Colours that are delivered as planes, and mirroring,
-//! are a matter of which columns are taken, and cost nothing. What a band's step works on at a time
-//! is small enough for the CPU's first caches, unless the source is very wide.
+//! `down` adds whole lines and `across` whole columns, so that each step is the same for
+//! neighbouring values and suits vectors. Delivery as planes and mirroring only choose which
+//! columns are taken, at no cost. A step's working set fits into the L1 and L2 caches, unless the
+//! source is very wide.
 //!
-//! Between the steps a value is its difference from 128 in 256ths: 16 bits with a sign.
+//! Between the steps a value is its difference from 128 in 256ths: a signed number of 16 bits.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 mod plain;
+mod tile;
 mod weights;
 
 use multiversion::multiversion;
@@ -25,25 +31,12 @@ use multiversion::target::match_target;
 
 use crate::part::FloatBox;
 use crate::{SCRATCH_KEEP_BYTES, Size};
+pub(crate) use tile::LINES;
+use tile::{CHUNK, Column, TILE, Tile};
 use weights::Weights;
 
-/// Lines of a band: as many values as a vector has.
-pub(crate) const LINES: usize = 16;
-
-/// Columns of a band that are turned together.
-const BLOCK: usize = 8;
-
-/// Bytes of a source's line that are read together: four blocks.
-const CHUNK: usize = 32;
-
-/// Blocks that are turned as soon as all lines are in them, 16 KiB of them.
+/// Tiles that are turned as soon as all lines are in them: 16 KiB.
 const STRIP: usize = 64;
-
-/// A value of each of the band's lines.
-type Column = [i16; LINES];
-
-/// 8 values of each of the band's lines: line after line, or, turned, column after column.
-type Block = [i16; LINES * BLOCK];
 
 /// The source: interleaved RGB.
 pub(crate) struct Source<'a> {
@@ -51,7 +44,7 @@ pub(crate) struct Source<'a> {
     pub(crate) rgb: &'a [u8],
     /// Bytes from a line to the next.
     pub(crate) pitch: usize,
-    /// Pixels that may be looked at. Neither side is 0.
+    /// Pixels that may be read. Neither side is 0.
     pub(crate) size: Size,
 }
 
@@ -60,41 +53,41 @@ pub(crate) struct Source<'a> {
 pub(crate) struct Resampler {
     across: Weights,
     down: Weights,
-    /// A band in the source's width, as far as it counts, and in the result's.
-    blocks: Vec<Block>,
+    /// A band, in the used part of the source's width and in the result's width.
+    tiles: Vec<Tile>,
     done: Vec<[[u8; LINES]; 3]>,
     lines: Vec<u8>,
 }
 
 impl Resampler {
-    /// Prepares resizing what lies in `part` of a source of `source`'s size to `result`'s, mirrored
-    /// from left to right or not.
+    /// Prepares resizing `part` of a source of size `source` to size `result`, mirrored from left
+    /// to right if `mirrored`.
     pub(crate) fn start(&mut self, source: Size, part: FloatBox, result: Size, mirrored: bool) {
         self.across.set(source.width, part.left, part.width, result.width, mirrored);
         self.down.set(source.height, part.top, part.height, result.height, false);
-        let chunks = (3 * self.across.seen()).div_ceil(CHUNK);
-        self.blocks.resize(chunks * (CHUNK / BLOCK), [0; LINES * BLOCK]);
+        let chunks = (3 * self.across.seen).div_ceil(CHUNK);
+        self.tiles.resize(chunks * (CHUNK / TILE), [0; LINES * TILE]);
         self.done.resize(result.width as usize, Default::default());
         self.lines.resize(3 * LINES * result.width as usize, 0);
     }
 
-    /// The result's [`LINES`] lines from `first` on: interleaved with `channels_last`, else a
-    /// colour's lines after another's. Of lines below the result, anything.
+    /// The result's [`LINES`] lines from `first` on: interleaved with `channels_last`, else plane
+    /// by plane. Lines below the result are unspecified.
     pub(crate) fn band(&mut self, source: &Source<'_>, first: usize, channels_last: bool) -> &[u8] {
-        let seen = self.down.skipped() * source.pitch + 3 * self.across.skipped();
+        let seen = self.down.skipped * source.pitch + 3 * self.across.skipped;
         let rgb = source.rgb.get(seen..).unwrap_or_default();
-        down(rgb, source.pitch, &self.down, first, &mut self.blocks);
-        let (columns, _) = self.blocks.as_flattened().as_chunks::<LINES>();
+        down(rgb, source.pitch, &self.down, first, &mut self.tiles);
+        let (columns, _) = self.tiles.as_flattened().as_chunks::<LINES>();
         across(columns.as_chunks().0, &self.across, &mut self.done);
         turn_back(&self.done, channels_last, &mut self.lines);
         &self.lines
     }
 
-    /// Gives back what one large image made the buffers grow to.
+    /// Frees the buffers if a large image made them grow.
     pub(crate) fn shrink(&mut self) {
         let bytes = self.across.bytes()
             + self.down.bytes()
-            + size_of::<Block>() * self.blocks.capacity()
+            + size_of::<Tile>() * self.tiles.capacity()
             + size_of::<[[u8; LINES]; 3]>() * self.done.capacity()
             + self.lines.capacity();
         if bytes > SCRATCH_KEEP_BYTES {
@@ -103,39 +96,39 @@ impl Resampler {
     }
 }
 
-/// Makes `blocks` the columns of the band of lines from `first` on, in the width of `rgb`, whose
-/// lines lie `pitch` bytes apart.
+/// Fills `tiles` with the columns of the band of lines from `first` on, in the width of `rgb`,
+/// whose lines are `pitch` bytes apart.
 #[multiversion(targets("x86_64+avx2", "x86_64+sse4.1"))]
-fn down(rgb: &[u8], pitch: usize, weights: &Weights, first: usize, blocks: &mut [Block]) {
-    for (strip, blocks) in blocks.chunks_mut(STRIP).enumerate() {
+fn down(rgb: &[u8], pitch: usize, weights: &Weights, first: usize, tiles: &mut [Tile]) {
+    for (strip, tiles) in tiles.chunks_mut(STRIP).enumerate() {
         for (line, (start, weights)) in weights.from(first).take(LINES).enumerate() {
-            let rgb = rgb.get(start * pitch + strip * STRIP * BLOCK..).unwrap_or_default();
+            let rgb = rgb.get(start * pitch + strip * STRIP * TILE..).unwrap_or_default();
             match_target! {
                 "x86_64+avx2" => match *weights {
-                    [a] => avx2::down(rgb, pitch, [a], blocks, line),
-                    [a, b] => avx2::down(rgb, pitch, [a, b], blocks, line),
-                    [a, b, c] => avx2::down(rgb, pitch, [a, b, c], blocks, line),
-                    [a, b, c, d] => avx2::down(rgb, pitch, [a, b, c, d], blocks, line),
-                    _ if weights.len() <= avx2::TAPS_MAX => avx2::down_many(rgb, pitch, weights, blocks, line),
-                    _ => plain::down(rgb, pitch, weights, blocks, line),
+                    [a] => avx2::down(rgb, pitch, [a], tiles, line),
+                    [a, b] => avx2::down(rgb, pitch, [a, b], tiles, line),
+                    [a, b, c] => avx2::down(rgb, pitch, [a, b, c], tiles, line),
+                    [a, b, c, d] => avx2::down(rgb, pitch, [a, b, c, d], tiles, line),
+                    _ if weights.len() <= avx2::TAPS_MAX => avx2::down_many(rgb, pitch, weights, tiles, line),
+                    _ => plain::down(rgb, pitch, weights, tiles, line),
                 },
-                _ => plain::down(rgb, pitch, weights, blocks, line),
+                _ => plain::down(rgb, pitch, weights, tiles, line),
             }
         }
-        for block in blocks {
+        for tile in tiles {
             match_target! {
-                "x86_64+avx2" => avx2::turn(block),
-                _ => plain::turn(block),
+                "x86_64+avx2" => avx2::turn(tile),
+                _ => plain::turn(tile),
             }
         }
     }
 }
 
-/// Makes `done` the band in the result's width.
+/// Fills `done` with the band in the result's width.
 #[multiversion(targets("x86_64+avx2", "x86_64+sse4.1"))]
 fn across(pixels: &[[Column; 3]], weights: &Weights, done: &mut [[[u8; LINES]; 3]]) {
     match_target! {
-        "x86_64+avx2" => match weights.taps() {
+        "x86_64+avx2" => match weights.taps {
             1 => avx2::across::<1>(pixels, weights, done),
             2 => avx2::across::<2>(pixels, weights, done),
             3 => avx2::across::<3>(pixels, weights, done),
@@ -166,7 +159,7 @@ fn turn_back(done: &[[[u8; LINES]; 3]], channels_last: bool, lines: &mut [u8]) {
     }
 }
 
-/// Writes `count` columns as lines, turning sixteen at a time.
+/// Writes `count` columns as lines, sixteen at a time.
 #[inline(always)]
 fn columns_to_lines<'a>(
     count: usize,
@@ -189,20 +182,6 @@ fn columns_to_lines<'a>(
     }
 }
 
-/// The chunk `at` of a line; past the end of all that was decoded, zeros.
-#[inline(always)]
-fn chunk(line: &[u8], at: usize) -> [u8; CHUNK] {
-    line.as_chunks().0.get(at).copied().unwrap_or_else(|| last_chunk(line, at))
-}
-
-#[cold]
-fn last_chunk(line: &[u8], at: usize) -> [u8; CHUNK] {
-    let mut chunk = [0; CHUNK];
-    let rest = line.get(at * CHUNK..).unwrap_or_default();
-    chunk.iter_mut().zip(rest).for_each(|(to, &value)| *to = value);
-    chunk
-}
-
 #[cfg(test)]
 mod tests {
     use fast_image_resize::images::{TypedCroppedImage, TypedImage, TypedImageRef};
@@ -212,7 +191,7 @@ mod tests {
 
     use super::*;
 
-    /// A source within an image that is larger by `beside` pixels on each side, and how.
+    /// How to resize a source within an image that is larger by `beside` pixels on each side.
     #[derive(Clone, Debug)]
     struct Case {
         source: Size,
@@ -289,7 +268,7 @@ mod tests {
             result
         }
 
-        /// As the definition has it, one side after the other, and never rounded.
+        /// By the definition, one side after the other, without rounding.
         fn exactly(&self, image: &[u8]) -> Vec<f64> {
             let weights = |source: u32, from: f64, span: f64, result: u32| -> Vec<Vec<(usize, f64)>> {
                 let scale = span / f64::from(result);
@@ -326,7 +305,7 @@ mod tests {
         }
     }
 
-    /// Beside rounding to 8 bits once, the error is a tenth of a step at most.
+    /// In addition to rounding to 8 bits once, the error is at most a tenth of a step.
     fn check(case: &Case) {
         let image = case.image();
         let found = case.resampled(&mut Resampler::default(), &image);
@@ -434,9 +413,9 @@ mod tests {
         let (rgb, pitch) = (&image[case.first()..], case.pitch());
         let mut resampler = Resampler::default();
         resampler.start(case.source, case.part, case.result, false);
-        let mut ours = resampler.blocks.clone();
+        let mut ours = resampler.tiles.clone();
         down(rgb, pitch, &resampler.down, 0, &mut ours);
-        let mut plain = resampler.blocks.clone();
+        let mut plain = resampler.tiles.clone();
         for (line, (start, weights)) in resampler.down.from(0).take(LINES).enumerate() {
             plain::down(&rgb[start * pitch..], pitch, weights, &mut plain, line);
         }

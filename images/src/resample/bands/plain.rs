@@ -1,18 +1,18 @@
 //! The steps for any CPU and any number of taps.
 
+use super::tile::{CHUNK, Column, LINES, TILE, Tile, chunk};
 use super::weights::Weights;
-use super::{BLOCK, Block, CHUNK, Column, LINES, chunk};
 
-/// Writes line `line` of `blocks`: the weighted sum of the lines of `rgb`, which lie `pitch` bytes
+/// Writes line `line` of `tiles`: the weighted sum of the lines of `rgb`, which are `pitch` bytes
 /// apart.
 #[inline(always)]
 #[expect(
     clippy::cast_possible_truncation,
-    reason = "a sum of bytes by weights of 2^15 is less than 2^22 off 0"
+    reason = "a sum of bytes weighted by 2^15 in all is within 2^22 of 0"
 )]
-pub(super) fn down(rgb: &[u8], pitch: usize, weights: &[i16], blocks: &mut [Block], line: usize) {
-    for (at, blocks) in blocks.as_chunks_mut::<{ CHUNK / BLOCK }>().0.iter_mut().enumerate() {
-        // What rounds to the nearest.
+pub(super) fn down(rgb: &[u8], pitch: usize, weights: &[i16], tiles: &mut [Tile], line: usize) {
+    for (at, tiles) in tiles.as_chunks_mut::<{ CHUNK / TILE }>().0.iter_mut().enumerate() {
+        // Rounds to the nearest.
         let mut sums = [1 << 6; CHUNK];
         for (tap, &weight) in weights.iter().enumerate() {
             let values = chunk(rgb.get(tap * pitch..).unwrap_or_default(), at);
@@ -20,20 +20,20 @@ pub(super) fn down(rgb: &[u8], pitch: usize, weights: &[i16], blocks: &mut [Bloc
                 *sum += (i32::from(value) - 128) * i32::from(weight);
             }
         }
-        for (block, sums) in blocks.iter_mut().zip(sums.as_chunks::<BLOCK>().0) {
-            if let Some(to) = block.as_chunks_mut::<BLOCK>().0.get_mut(line) {
+        for (tile, sums) in tiles.iter_mut().zip(sums.as_chunks::<TILE>().0) {
+            if let Some(to) = tile.as_chunks_mut::<TILE>().0.get_mut(line) {
                 *to = sums.map(|sum| (sum >> 7) as i16);
             }
         }
     }
 }
 
-/// A block's lines become its columns.
+/// A tile's lines become its columns.
 #[inline(always)]
-pub(super) fn turn(block: &mut Block) {
-    let lines = *block;
-    for (from, column) in block.as_chunks_mut::<LINES>().0.iter_mut().enumerate() {
-        for (value, &line) in column.iter_mut().zip(lines.iter().skip(from).step_by(BLOCK)) {
+pub(super) fn turn(tile: &mut Tile) {
+    let lines = *tile;
+    for (from, column) in tile.as_chunks_mut::<LINES>().0.iter_mut().enumerate() {
+        for (value, &line) in column.iter_mut().zip(lines.iter().skip(from).step_by(TILE)) {
             *value = line;
         }
     }

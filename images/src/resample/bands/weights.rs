@@ -1,35 +1,34 @@
-//! How much each source pixel counts for each pixel of the result, along one side: PIL's
-//! `BILINEAR`.
+//! Weights of PIL's `BILINEAR`: of each source pixel in each pixel of the result, along one side.
 
-/// All weights of a pixel together: the largest `i16`, which one that stands alone is.
+/// Sum of a pixel's weights: the largest `i16`, as a single weight must fit.
 const UNIT: f64 = 32767.0;
 
 /// The pixels of the result along one side: each is the weighted sum of the same number of
 /// neighbouring source pixels.
 #[derive(Default)]
 pub(super) struct Weights {
-    /// Source pixels that a pixel is made of: 1 or more once set.
-    taps: usize,
-    /// Source pixels before the first that counts, and those from there to the last that does.
-    skipped: usize,
-    seen: usize,
-    /// The first of a pixel's source pixels, for each pixel, after those skipped.
+    /// Source pixels in each pixel's sum: at least 1 once set.
+    pub(super) taps: usize,
+    /// Source pixels before the first used one, and from there to the last used one.
+    pub(super) skipped: usize,
+    pub(super) seen: usize,
+    /// The first source pixel of each pixel, counted from the first used one.
     starts: Vec<u32>,
-    /// Their weights, pixel after pixel: none is negative, and those of a pixel sum up to 32,767.
+    /// The weights, pixel by pixel: none is negative, and a pixel's add up to 32,767.
     weights: Vec<i16>,
 }
 
 impl Weights {
-    /// Sets the weights by which the `span` from `from` on, within `source` pixels, becomes
-    /// `result` pixels; they come from the last to the first if `mirrored`.
+    /// Sets the weights that resize the `span` from `from` on, within `source` pixels, to `result`
+    /// pixels, which come from the last to the first if `mirrored`.
     ///
-    /// A triangle stands over each pixel's middle, as wide as two pixels: of the result where that
-    /// has fewer, else of the source. What of it lies beside the source is left out.
+    /// The weights are a triangle around each pixel's middle. It is two pixels wide: of the result
+    /// if that has fewer, else of the source. The part beside the source is left out.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the casts saturate")]
     pub(super) fn set(&mut self, source: u32, from: f64, span: f64, result: u32, mirrored: bool) {
         let scale = span / f64::from(result);
         let reach = scale.max(1.0);
-        // No more middles of pixels lie below the triangle.
+        // At most this number of middles of pixels are below the triangle.
         let taps = ((2.0 * reach).ceil() as u32).clamp(1, source.max(1));
         self.taps = taps as usize;
         self.starts.clear();
@@ -42,7 +41,7 @@ impl Weights {
             let first = f64::from(start) + 0.5 - middle;
             let weight = |tap: u32| (reach - (first + f64::from(tap)).abs()).max(0.0);
             let unit = UNIT / (0..taps).map(weight).sum::<f64>();
-            // It is the sums that are rounded, so that the last one is the unit.
+            // Sums are rounded, not weights, so that the last sum is the unit.
             let (mut sum, mut given) = (0.0, 0);
             self.weights.extend((0..taps).map(|tap| {
                 sum += weight(tap);
@@ -57,30 +56,15 @@ impl Weights {
         self.seen = (last - first + taps) as usize;
     }
 
-    /// Source pixels before the first that counts.
-    pub(super) fn skipped(&self) -> usize {
-        self.skipped
-    }
-
-    /// Source pixels from the first that counts to the last.
-    pub(super) fn seen(&self) -> usize {
-        self.seen
-    }
-
-    /// Source pixels that a pixel is made of.
-    pub(super) fn taps(&self) -> usize {
-        self.taps
-    }
-
-    /// For each pixel from `first` on: its first source pixel, after those skipped, and the weights
-    /// of that and the next ones.
+    /// For each pixel from `first` on: its first source pixel, counted from the first used one, and
+    /// the weights of that and the next ones.
     pub(super) fn from(&self, first: usize) -> impl Iterator<Item = (usize, &[i16])> {
         let starts = self.starts.get(first..).unwrap_or_default();
         let weights = self.weights.get(first * self.taps..).unwrap_or_default();
         starts.iter().map(|&start| start as usize).zip(weights.chunks_exact(self.taps.max(1)))
     }
 
-    /// Memory that is held.
+    /// Allocated memory in bytes.
     pub(super) fn bytes(&self) -> usize {
         size_of::<u32>() * self.starts.capacity() + size_of::<i16>() * self.weights.capacity()
     }
@@ -93,14 +77,13 @@ mod tests {
     fn weights(source: u32, from: f64, span: f64, result: u32) -> Vec<(usize, Vec<i16>)> {
         let mut weights = Weights::default();
         weights.set(source, from, span, result, false);
-        weights.from(0).map(|(start, taps)| (weights.skipped() + start, taps.to_vec())).collect()
+        weights.from(0).map(|(start, taps)| (weights.skipped + start, taps.to_vec())).collect()
     }
 
     #[test]
     fn a_triangle_stands_over_each_pixel() {
         assert_eq!(weights(3, 0.0, 3.0, 3), [(0, vec![32767, 0]), (1, vec![32767, 0]), (1, vec![0, 32767])]);
-        // Half as many pixels: 1 and 3 of 8 on each side, and what lies beside the source is left
-        // out.
+        // Half as many pixels: 1 and 3 of 8 on each side; the part beside the source is left out.
         assert_eq!(weights(8, 0.0, 8.0, 4)[1], (1, vec![4096, 12288, 12287, 4096]));
         assert_eq!(weights(8, 0.0, 8.0, 4)[0], (0, vec![14043, 14043, 4681, 0]));
         // Twice as many: the middle of the second lies a quarter from the first source pixel's.
@@ -113,7 +96,7 @@ mod tests {
         for mirrored in [false, true] {
             let mut weights = Weights::default();
             weights.set(100, 40.0, 20.0, 10, mirrored);
-            assert_eq!((weights.skipped(), weights.seen()), (39, 22));
+            assert_eq!((weights.skipped, weights.seen), (39, 22));
             assert_eq!(weights.from(0).map(|(start, _)| start).min(), Some(0));
             assert_eq!(weights.from(0).map(|(start, _)| start).max(), Some(18));
         }

@@ -1,7 +1,7 @@
-//! A packed dataset's files as the trainer's process reads them itself, past the daemon.
+//! A packed dataset's files, read by the trainer's process without the daemon.
 //!
-//! `shards` reads spans of shards, `together` waits for many reads at once. `fields` and `records` stand on
-//! these.
+//! `shards` reads spans of shards, `together` does many reads at once. `fields` and `records` use
+//! both.
 
 mod shards;
 mod together;

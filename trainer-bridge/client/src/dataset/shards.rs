@@ -1,4 +1,4 @@
-//! Reads spans of shards, as far as a `fork` allows.
+//! Reads spans of shards; safe after a `fork`.
 
 use std::ops::Range;
 use std::path::Path;
@@ -18,16 +18,16 @@ pub(crate) struct Shards {
 }
 
 impl Shards {
-    /// The shards in `folder`, read past the page cache where the file system allows that, if `direct`.
+    /// The shards in `folder`. `direct` reads past the page cache where the file system allows.
     ///
-    /// The daemon reads past it, and on NFS buffered and direct reads of one file wait for each other: the
-    /// client empties the page cache of the file whenever one kind follows the other.
+    /// Choose what the daemon does. On NFS buffered and direct reads of one file wait for each
+    /// other, as the client empties the file's page cache between them.
     pub(crate) fn new(folder: &Path, index: &Arc<Index>, direct: bool) -> Self {
         let files = Arc::new(Files::new(folder, Arc::clone(index), direct));
         Self { files, owner: Owner::here() }
     }
 
-    /// The bytes `range` of a shard. Waits for trouble of the store to be over unless `is_stopped`.
+    /// The bytes `range` of a shard. Waits for a store to recover unless `is_stopped`.
     pub(crate) fn read<'m>(
         &self,
         shard: ShardId,
@@ -44,7 +44,8 @@ impl Shards {
 
 impl Drop for Shards {
     fn drop(&mut self) {
-        // A thread that the fork left behind may have been opening a file: a child does not look at them.
+        // Another thread may have been opening a file during the fork: a child does not touch the
+        // files.
         if !self.owner.is_here() {
             Box::leak(Box::new(Arc::clone(&self.files)));
         }

@@ -1,17 +1,17 @@
-//! Reads many spans at once: as many threads wait, which is what hides a distant store's delay.
+//! Reads many spans at once on several threads, which hides a distant store's latency.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use crate::ClientError;
-use crate::dialogue::lock;
+use crate::lock::lock;
 
-/// Threads that read for one call, the caller's among them.
+/// Threads that read for one call, including the caller's.
 const THREADS_MAX: usize = 16;
 
-/// What `read` makes of each of `wanted`, in their order. Each thread has a state of its own, such as a buffer, which
-/// `state` makes. The first failure ends all; of several, the one of the first position is told, so that the same
-/// damage gives the same message more often.
+/// The results of `read` for each of `wanted`, in their order. `state` makes a state for each
+/// thread, such as a buffer. The first failure ends all. The first by position is returned, so that
+/// equal damage usually gives equal messages.
 pub(crate) fn read_together<W: Sync, S, T: Send>(
     wanted: &[W],
     state: impl Fn() -> S + Sync,
@@ -40,7 +40,7 @@ pub(crate) fn read_together<W: Sync, S, T: Send>(
         done
     };
     let mut all = std::thread::scope(|scope| {
-        // Where the system gives no more threads, those that there are do all.
+        // If the system gives no more threads, the existing ones do all.
         let helpers: Vec<_> = (1..wanted.len().min(THREADS_MAX))
             .map_while(|_| std::thread::Builder::new().spawn_scoped(scope, work).ok())
             .collect();
@@ -101,7 +101,8 @@ mod tests {
             || (),
             |number, ()| {
                 if *number == 0 {
-                    // The other one's failure comes first; without a second thread it would never come.
+                    // The other one's failure comes first; without a second thread it would never
+                    // come.
                     while others.load(Ordering::Relaxed) == 0 && begun.elapsed() < Duration::from_secs(30) {
                         std::thread::yield_now();
                     }

@@ -1,4 +1,5 @@
-//! A small daemon for the client's tests: real sockets, real sealed memory, the real ring, and no store behind it.
+//! A small daemon for the client's tests: real sockets, real sealed memory, the real ring, and no
+//! store behind it.
 #![allow(dead_code, reason = "each test file uses its part")]
 #![expect(unsafe_code, reason = "the test daemon maps its own segments")]
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
@@ -30,7 +31,7 @@ use shade_formats::ring::{
 use shade_shm::{Producer, Region};
 
 pub(crate) const PAYLOAD_BYTES: u64 = 16 * 4096;
-/// Of the longest batches: two pages.
+/// Length of the longest batches: two pages.
 const GAP_BYTES: u64 = 2 * 4096;
 /// Long enough for any machine; only a hang takes it.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
@@ -52,7 +53,7 @@ pub(crate) fn options() -> Options {
     Options { timeout: LONG, ..Options::default() }
 }
 
-/// A dataset of nothing but an index without samples; the test daemon never looks into it.
+/// A dataset of just an index without samples, which the test daemon never opens.
 pub(crate) fn dataset() -> PathBuf {
     static DATASET: OnceLock<PathBuf> = OnceLock::new();
     let make = || {
@@ -64,7 +65,7 @@ pub(crate) fn dataset() -> PathBuf {
     DATASET.get_or_init(make).clone()
 }
 
-/// What its index says.
+/// The content in its index.
 pub(crate) fn content_id() -> u128 {
     let bytes = std::fs::read(dataset().join(INDEX_FILE)).unwrap();
     Index::content_id_at_start(&bytes).unwrap().0
@@ -119,7 +120,7 @@ impl Listener {
         Self { socket }
     }
 
-    /// Takes one client and hears its Hello.
+    /// Accepts one client and receives its Hello.
     pub(crate) fn accept(&self) -> Peer {
         let peer = Peer { socket: accept_with(&self.socket, SocketFlags::CLOEXEC).unwrap() };
         let hello = peer.hear();
@@ -137,7 +138,7 @@ impl Listener {
         (came > 0).then(|| self.accept())
     }
 
-    /// Takes one client, and turns it away before it is heard.
+    /// Accepts one client and hangs up before its Hello.
     pub(crate) fn turn_away(&self, reply: &Reply) {
         Peer { socket: accept_with(&self.socket, SocketFlags::CLOEXEC).unwrap() }.say(reply);
     }
@@ -270,7 +271,7 @@ pub(crate) struct Daemon {
     blocks: PayloadAllocator,
     /// Descriptors released so far.
     released: usize,
-    /// The block of each descriptor that is not, by its number.
+    /// The blocks of unreleased descriptors, by number.
     offsets: HashMap<u64, Option<u64>>,
 }
 
@@ -280,7 +281,7 @@ impl Daemon {
         Self { peer, memory, blocks, released: 0, offsets: HashMap::new() }
     }
 
-    /// Hears a `StartEpoch` and returns its generation.
+    /// Receives a `StartEpoch` and returns its generation.
     pub(crate) fn epoch_started(&self) -> u32 {
         match self.peer.hear() {
             Request::StartEpoch { generation, .. } => generation,
@@ -288,7 +289,7 @@ impl Daemon {
         }
     }
 
-    /// Gives released blocks back; descriptors released so far.
+    /// Frees released blocks; returns the number of descriptors released so far.
     pub(crate) fn reclaim(&mut self) -> usize {
         for seq in self.memory.producer.released().unwrap() {
             if let Some(offset) = self.offsets.remove(&seq).unwrap() {

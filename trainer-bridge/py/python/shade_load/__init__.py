@@ -6,8 +6,8 @@ with Loader("photos.shade", batch_size=256, image_size=224, cache="20%") as load
     for epoch in range(10):
         loader.set_epoch(epoch)
         for batch in loader:
-            loss = criterion(model(batch.images), batch.labels)  # one loss per sample: reduction="none"
-            loader.report(batch, loss)
+            loss = criterion(model(batch.images), batch.labels)  # one loss per sample:
+            reduction="none" loader.report(batch, loss)
 """
 
 import warnings
@@ -51,14 +51,14 @@ __all__ = [
 
 if DEBUG_BUILD:
     warnings.warn(
-        "shade_load was built without optimisation; do not measure with it (build with maturin --release)",
+        "shade_load was built without optimisation: do not measure with it; build it with maturin --release",
         RuntimeWarning,
         stacklevel=2,
     )
 
 
 def __getattr__(name: str) -> Any:
-    # When first asked for: it brings torch and Pillow along, and a package without them has all the rest.
+    # At the first access: it imports torch and Pillow, and the rest works without them.
     if name == "ImageFolder":
         from .image_folder import ImageFolder
 

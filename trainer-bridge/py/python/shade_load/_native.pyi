@@ -5,22 +5,22 @@ from typing import Any, Final, TypedDict, final
 
 __version__: Final[str]
 DEBUG_BUILD: Final[bool]
-# The names of what there is to choose from.
+# The names of each choice.
 SAMPLERS: Final[tuple[str, ...]]
 ORDERS: Final[tuple[str, ...]]
 POLICIES: Final[tuple[str, ...]]
 # Sampler, policy and order of each preset.
 PRESETS: Final[dict[str, tuple[str, str, str]]]
-# The value of the setting "linger" of a daemon that was started by hand.
+# The setting "linger" of a daemon that was started by hand.
 LINGERS_FOR_EVER: Final[str]
 # Default of each parameter of a plan, as Rust source.
 PARAMETERS: Final[dict[str, str]]
 
 def check_field(name: str, value: object) -> None:
-    """Raises TypeError or ValueError if the field `name` of a job or its plan cannot have the value."""
+    """Raises TypeError or ValueError for an impossible value of a field of a job or its plan."""
 
 def fill_floats(source: Any, target: Any, tables: bytes, threads: int) -> None:
-    """Fills a tensor of floats, channels last, from one of bytes: value `tables[256 * colour + byte]` for each."""
+    """Fills a tensor of floats, channels last, with `tables[256 * colour + byte]` for each byte."""
 
 class ShadeError(RuntimeError):
     """Anything that shade reports; the base of the others."""
@@ -33,21 +33,22 @@ class RankTaken(ShadeError):
 
 class RecordError(ShadeError):
     """An epoch ended with an error: a record is bad and on_error does not allow it, more than bad_max
-    are bad, a batch has no row left, or the store cannot be read. Or a sample's fields, or a record of
+    are bad, a batch has no row left, or the store cannot be read. Or a sample's fields, or a record
+    of
     an `ImageFolder`, could not be read. The text names shard, offset and path."""
 
 class LoaderTimeout(ShadeError):
     """Nothing came for `timeout` seconds; the text says what was awaited."""
 
 class Images(TypedDict):
-    """How decoded images become rows of one size, or, with the framing "none", of their own. What the framing does not use
-    is ignored."""
+    """How decoded images become rows of one size; with the framing "none", of their own sizes. Fields
+    that the framing does not use are ignored."""
 
     height: int
     width: int
     # "cover", "stretch", "center", "random", "random_resized" or "none".
     framing: str
-    # Length of the shorter side that "center" and "random" resize to first; 0: as it is.
+    # Length to which "center" and "random" first resize the shorter side; 0: no resizing.
     short: int
     padding: int
     scale: tuple[float, float]
@@ -57,12 +58,12 @@ class Images(TypedDict):
     exact: bool
 
 class Daemon(TypedDict):
-    """Where the daemon listens, and how to start one where none does."""
+    """The daemon's address, and how to start one if none listens."""
 
     socket: str | None
     binary: str
     arguments: list[str]
-    # What a daemon that runs is compared with.
+    # The requested settings, which a running daemon is compared with.
     settings: list[tuple[str, str]]
     timeout_seconds: float
 
@@ -73,11 +74,11 @@ class Session:
     @staticmethod
     def connect(dataset: str, job: str, rank: int, spec: Mapping[str, Any], daemon: Daemon) -> Session:
         """Attaches to a daemon. `spec` has the fields of a job and its plan by name, as declared in
-        formats/layout/src/control/spec.rs. Its output is under "images": an `Images`, or None for raw records."""
+        formats/layout/src/control/spec.rs, and "images": an `Images`, or None for raw records."""
 
     @property
     def daemon_pid(self) -> int: ...
-    # How the daemon runs. What means the same as what was asked for is in its words.
+    # The daemon's settings. Those that mean the same as the requested ones are spelled alike.
     @property
     def settings(self) -> list[tuple[str, str]]: ...
     @property
@@ -88,10 +89,10 @@ class Session:
     def content_id(self) -> str: ...
     @property
     def stall_seconds(self) -> float: ...
-    # Address and length of the memory that batches lie in.
+    # Address and length of the batches' memory.
     @property
     def payload(self) -> tuple[int, int]: ...
-    # Batches in hand that lie in the ring; copies are not among them.
+    # Kept batches that are in the ring, without copies.
     @property
     def held(self) -> int: ...
     @property
@@ -109,7 +110,7 @@ class Session:
 
 @final
 class Batch:
-    """A delivered batch. Its slot in the ring, if it is no copy, is free once this, its views and their tensors are gone."""
+    """A delivered batch. Its slot, if it has one, is free once it, its views and tensors are dropped."""
 
     def __len__(self) -> int: ...
     @property
@@ -143,14 +144,14 @@ class Batch:
 
 @final
 class Fields:
-    """Reads samples' extra fields from the dataset itself. Opens nothing before it is asked."""
+    """Reads samples' extra fields from the dataset. Opens nothing before the first request."""
 
     def read(self, batch: Batch) -> list[dict[str, Any]]: ...
     def shard_of(self, sample: int) -> str: ...
 
 @final
 class RecordReader:
-    """Reads the records of a packed dataset, and says what its index knows."""
+    """Reads the records of a packed dataset, and looks up its index."""
 
     @staticmethod
     def open(folder: str, content_id: str | None, buffered: bool) -> RecordReader: ...
@@ -166,7 +167,7 @@ class RecordReader:
 
 @final
 class View:
-    """One column of a batch in shared memory: no copy, importable by anything that speaks DLPack."""
+    """One column of a batch in shared memory, which DLPack importers accept without a copy."""
 
     @property
     def shape(self) -> tuple[int, ...]: ...

@@ -1,4 +1,4 @@
-"""How a Loader comes to its daemon: under the job's name, or under one that is free."""
+"""Attaches a Loader to its daemon, under the job's name or under a free one."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from ._native import RankTaken
 from .daemon import differences, serve_arguments
 from .ranks import default_job, may_be_one_of_several
 
-# Trainings of one user on one dataset at once. Each name that is taken costs a second.
+# Trainings of one user on one dataset at once. Each taken name costs a second.
 NAMES_MAX = 16
 
 
 @dataclass(frozen=True)
 class Attach:
-    """All that a rank needs to attach, but its job's name."""
+    """All that a rank needs to attach, except its job's name."""
 
     dataset: Path
     socket: str | None
@@ -30,7 +30,7 @@ class Attach:
     timeout: float
 
     def __call__(self, job: str) -> _native.Session:
-        """Attaches to the daemon of `job`, starting one if need be, and warns of a daemon that is not as asked for."""
+        """Attaches to the daemon of `job`, starting one if needed, and warns of other settings."""
         daemon: _native.Daemon = {
             "socket": self.socket,
             "binary": str(self.program),
@@ -42,20 +42,20 @@ class Attach:
         if found := differences(self.settings, dict(session.settings)):
             warnings.warn(
                 f"the daemon of job {job!r} (process {session.daemon_pid}) was started with other settings, which apply: "
-                f"{'; '.join(found)}. Give all Loaders of a job the same, or this one another Daemon(job=...)",
+                f"{'; '.join(found)}. Give all Loaders of a job the same settings, or this one another Daemon(job=...)",
                 RuntimeWarning,
                 stacklevel=3,
             )
         return session
 
     def by_free_name(self, suffix: str, has_own_socket: bool) -> tuple[str, _native.Session]:
-        """Attaches under the default name, or, as a training of one rank, under one that no other training has now."""
+        """Attaches under the default name, or, with one rank, under a free one if that is taken."""
         world_size = self.spec["world_size"]
         first = default_job(world_size)
         try:
             return first + suffix, self(first + suffix)
         except RankTaken:
-            # Ranks of one training never go apart. A socket's daemon serves one job.
+            # Ranks of one training need the same name. A socket's daemon serves one job.
             if world_size > 1 or has_own_socket or may_be_one_of_several():
                 raise
         for number in range(2, NAMES_MAX + 1):
@@ -65,8 +65,8 @@ class Attach:
             except RankTaken:
                 continue
             warnings.warn(
-                f"another training is job {first + suffix!r} on this dataset at the moment: this Loader is job {job!r}, with a daemon "
-                f"and a cache of its own. Name it with Daemon(job=...), or close the other Loader if it is yours",
+                f"another training has job {first + suffix!r} on this dataset: this Loader is job {job!r}, with a daemon and a "
+                f"cache of its own. Name it with Daemon(job=...), or close the other Loader if it is yours",
                 RuntimeWarning,
                 stacklevel=3,
             )

@@ -1,4 +1,4 @@
-"""Batches: columns of shared memory as torch tensors, or as DLPack views where there is no torch."""
+"""Batches: columns of shared memory as torch tensors, or as DLPack views without torch."""
 
 from __future__ import annotations
 
@@ -15,22 +15,23 @@ from .device import CudaDevice
 if TYPE_CHECKING:
     from torch import Tensor
 
-# Bit of a row's flags: it only fills up the epoch's last batch.
+# Bit of a row's flags: the row only fills the epoch's last batch.
 FLAG_PADDING = 2
 
 
 class Batch:
     """One batch of a rank. It unpacks like a DataLoader's: `images, labels = batch`.
 
-    Tensors are made on first use and lie in the ring's shared memory: no copy, and writing to them is allowed. Its
-    place in the ring is free again once the batch and every tensor made from it are gone; until then nothing
-    overwrites them. While many are kept (half of what the ring has room for, 2 at least and 32 at most), the batches
-    that come are copies in memory of their own, and a warning says so once: clone what you keep.
+    Tensors are made on first use, in the ring's shared memory: nothing is copied, and you may write
+    to them. Until the batch and all its tensors are dropped nothing overwrites them; then its place
+    in the ring is free. While you keep many (half of the ring's room; at least 2, at most 32), new
+    batches are copies in their own memory, and a warning says so once: clone what you keep.
 
-    With the Loader's `device`, images, labels and weights are copies there; all else stays on the CPU.
+    With `Loader(device=...)`, images, labels and weights are copies on the device; all else stays
+    on the CPU.
 
-    Without torch, what is said to be a tensor is a `View`: it has `shape`, `dtype`, `tolist()` and `bytes()`, and
-    anything that speaks DLPack imports it, such as `numpy.from_dlpack`.
+    Without torch each tensor is a `View`: it has `shape`, `dtype`, `tolist()` and `bytes()`, and
+    DLPack importers such as `numpy.from_dlpack` accept it.
     """
 
     def __init__(
@@ -47,15 +48,15 @@ class Batch:
         self._transform = transform
         self._device = device
         if device is not None:
-            # Begun at once, so that they run beside whatever the caller does first.
+            # Begun at once, so that the copies run beside the caller's first steps.
             _ = (self.images, self.labels, self.weights)
 
     def __len__(self) -> int:
-        """Samples in this batch, padding included: not the two parts that it unpacks into."""
+        """Samples in this batch, with padding; not the 2 of its unpacking."""
         return len(self._native)
 
     def __iter__(self) -> Iterator[Any]:
-        """Images and labels, or records and labels where the Loader delivers raw records: `images, labels = batch`."""
+        """`images, labels = batch`, or records and labels if the Loader delivers raw records."""
         return iter((self.records if self._native.raw else self.images, self.labels))
 
     def __repr__(self) -> str:
@@ -63,7 +64,7 @@ class Batch:
 
     def __reduce__(self) -> Any:
         raise TypeError(
-            "a Batch lies in this process's ring and cannot be pickled: send clones of its tensors"
+            "a Batch is in this process's ring and cannot be pickled: send clones of its tensors"
         )
 
     @property
@@ -78,7 +79,7 @@ class Batch:
 
     @property
     def hits(self) -> int:
-        """Samples whose record was resident."""
+        """Samples whose record was in the cache."""
         return self._native.hits
 
     @property
@@ -88,24 +89,25 @@ class Batch:
 
     @property
     def skipped(self) -> int:
-        """Samples left out because their record is bad (on_error="skip")."""
+        """Samples left out because their record is bad: Plan(on_error="skip")."""
         return self._native.skipped
 
     @property
     def substituted(self) -> int:
-        """Samples replaced because their record is bad (on_error="substitute")."""
+        """Samples replaced because their record is bad: Plan(on_error="substitute")."""
         return self._native.substituted
 
     @cached_property
     def images(self) -> Tensor | list[Tensor]:
-        """Decoded images: uint8, samples x 3 x height x width; or what the Loader's `transform` makes of them.
+        """Decoded images, uint8, samples x 3 x height x width, or the Loader's transform of them.
 
-        With channels_last=True in torch's memory format of that name; without torch samples x height x width x 3 then.
-        With decode="none" a list: of each sample a tensor of its own, 3 x height x width.
+        With channels_last=True they have torch's memory format of that name; without torch they are
+        samples x height x width x 3 then. With decode="none" they are a list of one tensor per
+        sample, 3 x height x width.
         """
         native = self._native
         if native.raw:
-            raise AttributeError("this Loader delivers raw records (no image_size, no decode): use batch.records")
+            raise AttributeError("this Loader delivers raw records (no image_size or decode): use batch.records")
         images: Tensor | list[Tensor]
         if native.ragged:
             images = [self._planes(native.image(row)) for row in range(len(self))]
@@ -127,7 +129,7 @@ class Batch:
 
     @cached_property
     def records(self) -> Records:
-        """The records as packed, one uint8 tensor per sample (neither image_size nor decode)."""
+        """Raw records, one uint8 tensor per sample, if neither image_size nor decode is given."""
         if not self._native.raw:
             raise AttributeError("this Loader decodes (image_size or decode is set): use batch.images")
         return Records(self._native, self._torch)
@@ -144,30 +146,31 @@ class Batch:
 
     @cached_property
     def weights(self) -> Tensor:
-        """Loss weights that undo the sampler's bias: float32, 1 for a uniform draw."""
+        """Loss weights that correct the sampler's bias: float32, 1 for a uniform draw."""
         return self._placed(self._tensor(self._native.weights()))
 
     @cached_property
     def flags(self) -> Tensor:
-        """Bit 0: another sample stands in for a bad one. Bit 1: padding. int32."""
+        """int32 flags. Bit 0: another sample replaces a bad one. Bit 1: padding."""
         return self._tensor(self._native.flags())
 
     @cached_property
     def padding(self) -> Tensor:
-        """True where a sample only fills up the last batch (tail="pad"): bool; a list without torch."""
+        """True for samples that only fill the last batch: bool; a list without torch."""
         if self._torch is None:
             return cast("Tensor", [bool(flag & FLAG_PADDING) for flag in self._native.flags().tolist()])
         return (self.flags & FLAG_PADDING) != 0
 
     def fields(self) -> list[dict[str, Any]]:
-        """The samples' extra fields, one dict per sample and in the batch's order; empty where a sample has none.
+        """The samples' extra fields: one dict per sample, in the batch's order.
 
-        Fields whose name is or ends in "json" are parsed; all others are `bytes`. They follow `ids`: where another
-        sample stands in for a bad one, its fields stand here.
+        Fields whose name ends in "json" are parsed; all others are `bytes`. They belong to `ids`: a
+        sample that replaces a bad one has its own fields.
 
-        They are read from the dataset when you ask, in this process and up to 16 at a time, and not kept: asking again
-        reads again. The daemon does not read them ahead. The first time reads the dataset's index, too; a dataset
-        without fields costs nothing more. Damaged fields are a `RecordError`, whatever `on_error` says.
+        Each call reads them from the dataset, in this process and up to 16 at a time; the daemon
+        does not read them ahead. The first call also reads the dataset's index, and a dataset
+        without fields costs nothing more. Damaged fields raise `RecordError`, with any
+        `Plan(on_error=...)`.
         """
         samples = self._fields.read(self._native)
         for row, fields in enumerate(samples):
@@ -182,10 +185,10 @@ class Batch:
         except (ValueError, RecursionError) as error:
             sample = self._native.ids().tolist()[row]
             shard = self._fields.shard_of(sample)
-            raise RecordError(f"field {name!r} of sample {sample} in shard {shard} is no JSON: {error}") from None
+            raise RecordError(f"field {name!r} of sample {sample} in shard {shard} is not JSON: {error}") from None
 
     def _planes(self, view: _native.View) -> Tensor:
-        """Images, or one: to torch always planes, however they lie in memory."""
+        """Images, or one image. For torch always channels first, in any memory layout."""
         images = self._tensor(view)
         if self._torch is not None and self._native.channels_last:
             images = images.movedim(-1, -3)
@@ -193,20 +196,20 @@ class Batch:
 
     def _check_ragged(self) -> None:
         if not self._native.ragged:
-            raise AttributeError('only with decode="none" do images have sizes of their own')
+            raise AttributeError('images have their own sizes only with decode="none"')
 
     def _tensor(self, view: _native.View) -> Tensor:
         return _imported(view, self._torch)
 
     def _placed(self, tensor: Tensor) -> Tensor:
-        """The tensor where the Loader's `device` wants it."""
+        """The tensor, or its copy on the Loader's `device`."""
         return tensor if self._device is None else self._device.put(tensor, self._native)
 
 
 class Records(Sequence[Any]):
-    """The records of a raw batch: `records[i]` is a uint8 tensor over shared memory, `records.to_bytes(i)` a copy."""
+    """The records of a raw batch: `records[i]` is a tensor in shared memory, `to_bytes(i)` a copy."""
 
-    # Holds no `Batch`: a cycle would keep the place in the ring until a garbage collection.
+    # Holds no `Batch`: a reference cycle would keep the place in the ring until a collection.
     def __init__(self, native: _native.Batch, torch: ModuleType | None) -> None:
         self._native = native
         self._torch = torch
@@ -229,13 +232,13 @@ class Records(Sequence[Any]):
     def memoryviews(self) -> list[memoryview]:
         """All records, each a read-only `memoryview` over shared memory.
 
-        Nothing is copied, and it takes far less work than tensors. For decoders that take
-        anything with bytes, as `numpy.frombuffer` does.
+        For decoders that accept any buffer, as `numpy.frombuffer` does. Nothing is copied, and it
+        is far cheaper than tensors.
         """
         return self._native.memoryviews()
 
     def to_bytes(self, position: int) -> bytes:
-        """A copy of one record, for decoders that want `bytes`."""
+        """A copy of one record, for decoders that need `bytes`."""
         return bytes(self._view(position))
 
     def _view(self, position: int) -> _native.View:

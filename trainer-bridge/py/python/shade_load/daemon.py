@@ -1,4 +1,4 @@
-"""Daemon: how a training's daemon is found, what it runs with, and how it compares with one that runs already."""
+"""Daemon: how a training's daemon is found and runs, and its comparison with a running one."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ CACHE_DEFAULT = "20%"
 # Limits of `shade-load serve`.
 DEPTH_MAX = 1024
 WORKERS_MAX = 512
-# A year: no daemon should stay for longer than somebody remembers it.
+# A year: no daemon should stay longer.
 LINGER_SECONDS_MAX = 365 * 86_400
-# What each part may say is checked by the daemon.
+# The daemon checks each part.
 _STORE = re.compile(r"[a-z]+=[^,=\s]+(?:,[a-z]+=[^,=\s]+)*")
-# Settings that are left out of the command line when they have this value.
+# Settings that the command line omits at this value.
 _UNSET = {"store": "none", "depth": "auto", "workers": "auto", "jpeg": "auto", "hedge": "no"}
 
 
@@ -29,55 +29,55 @@ _UNSET = {"store": "none", "depth": "auto", "workers": "auto", "jpeg": "auto", "
 class Daemon(Options):
     """How the training's daemon is found and runs.
 
-    Nothing here changes what is trained on, except for a policy that substitutes samples.
+    Nothing here changes the training's samples, except a policy that substitutes some.
 
         Loader("photos.shade", 256, image_size=224, daemon=Daemon(job="ablation", workers=8))
 
-    `policy`, `lookahead`, `store`, `depth`, `hedge`, `workers`, `jpeg`, `engine`, `io` and `linger` are the
-    daemon's own, as is the Loader's `cache`: the first Loader of a job decides them. A Loader that
-    asks for other ones gets a new daemon if nobody uses the old one; otherwise the daemon keeps its
-    settings and a warning names the differences.
+    The first Loader of a job decides the daemon's settings: `policy`, `lookahead`, `store`,
+    `depth`, `hedge`, `workers`, `jpeg`, `engine`, `io`, `linger` and the Loader's `cache`. A Loader
+    with other settings gets a new daemon if the old one is unused. Otherwise the daemon keeps its
+    settings, and a warning names the differences.
 
     Args:
-        job: Name that sets trainings on one dataset apart; equal in all ranks of a training.
-            Default for several ranks: the name of torchrun's run or of Slurm's job, else "default".
-            Default for one rank: "default"; while another training has that, the next free name,
-            and a warning names it. `loader.job` is the name. Give one if several trainings run at
-            once.
+        job: Name that separates trainings on one dataset; equal in all ranks of a training. Default
+            for several ranks: the name of torchrun's run or of Slurm's job, else "default". Default
+            for one rank: "default", or the next free name, with a warning, while another training
+            has that. `loader.job` is the name. Give one if several trainings run at once.
         socket: Path of the daemon's socket. Default: a name made from user, dataset and job. Give
-            one for ranks in several containers: mount its folder into each of them, and the dataset
-            at the same path.
-        policy: What the cache keeps. Default: the preset's, which is "lookahead": what the epoch's
-            plan uses soonest and, behind that, by importance. The others are for comparison:
-            "app" by importance alone, "topc" by importance regardless of use, "lfu" the most used,
-            "lru" the latest used, "fifo" the latest read, "arc" a balance of used lately and used
-            again, "static" what came first, "icache" two regions for high and low importance,
-            "quiver" what the epoch has not used. "icache" and "quiver" also substitute samples.
-        lookahead: How far the policy "lookahead" sees, in epochs. Default: 1.0, the rest of the
-            epoch. Lower it to measure what the plan's knowledge is worth.
-        depth: Reads in flight, 1 to 1024. Default: the daemon finds out. Give it if the store has a
+            one for ranks in several containers: mount its folder into each container, and the
+            dataset at the same path.
+        policy: Records that the cache keeps. Default: the preset's, which is "lookahead": those
+            that the epoch's plan uses soonest, then by importance. The others are for comparison:
+            "app" by importance alone, "topc" by importance regardless of use, "lfu" most often
+            used, "lru" last used, "fifo" last read, "arc" a balance of recent and repeated use,
+            "static" first read, "icache" two regions for high and low importance, "quiver" not yet
+            used in the epoch. "icache" and "quiver" also substitute samples.
+        lookahead: Range of the policy "lookahead" in epochs. Default: 1.0, the rest of the epoch.
+            Lower it to measure the value of the plan's knowledge.
+        depth: Reads in flight, 1 to 1024. Default: the daemon adapts it. Give it if the store has a
             limit of its own.
-        hedge: Ask once more for records that are far later than the others, for 1 in 100 at most.
-            Default: False. Set it for a store with rare slow answers.
+        hedge: Read a record again if it is far later than others, at most 1 in 100. Default: False.
+            Set it for a store with rare slow answers.
         workers: Threads that decode and fill batches, 1 to 512. Default: the daemon chooses. Lower
             it if the training needs the cores.
-        jpeg: What decodes JPEGs. Default: "auto", shade's own decoder where it can. "turbo" is
-            libjpeg-turbo alone: the same pixels in about 1.6 times the time. It rules out shade's
-            decoder as the cause of a problem.
+        jpeg: Decoder of JPEGs. Default: "auto", shade's own decoder where it can. "turbo" is always
+            libjpeg-turbo: the same pixels in about 1.6 times the time. It rules out shade's decoder
+            as the cause of a problem.
         engine: How records are read. Default: "auto", which is "uring" where the kernel has it,
             else "threads". "sim" simulates a store. Change it to compare, or to avoid a kernel's
             defect.
         io: "direct" reads past the page cache, "buffered" through it. Default: "auto", which is
-            direct where the file system can. Choose "buffered" if other programs read the same files.
-        store: Delay each read as a distant store would: "latency=2ms,bandwidth=1Gbit,depth=32"; see
+            "direct" where the file system allows. Choose "buffered" if other programs read the same
+            files.
+        store: Delay each read like a distant store: "latency=2ms,bandwidth=1Gbit,depth=32"; see
             `shade-load serve --help`. Default: none. For experiments.
-        ring: Shared memory for finished batches: bytes or "256MiB". Default: eight batches, 16 MiB
-            at least. Half of it may be kept in hand; what comes while more is kept is copied. Raise
-            it if you keep batches.
+        ring: Shared memory for finished batches: bytes or "256MiB". Default: eight batches, at
+            least 16 MiB. You may keep batches in half of it; while you keep more, new batches are
+            copies. Raise it if you keep batches.
         linger: Seconds that a daemon started by a Loader stays after its last rank has left.
-            Default: 3.0. Raise it if a training that is restarted shall find its cache.
-        timeout: Seconds after which a wait for the daemon is given up with `LoaderTimeout`.
-            Default: 300.0. Raise it for a store that may be away for longer.
+            Default: 3.0. Raise it if a restarted training should find its cache.
+        timeout: Seconds after which a wait for the daemon ends with `LoaderTimeout`. Default:
+            300.0. Raise it for a store that may be unavailable for longer.
     """
 
     job: str | None = None
@@ -103,11 +103,11 @@ class Daemon(Options):
         self.settings(CACHE_DEFAULT, "lookahead")
 
     def ring_bytes(self) -> int:
-        """Length of the ring; 0 lets the daemon choose."""
+        """Length of the ring; 0 for the daemon's choice."""
         return 0 if self.ring is None else size_bytes("ring", self.ring, 1, RING_BYTES_MAX)
 
     def settings(self, cache: int | str, policy: str) -> dict[str, str]:
-        """All settings as texts of `shade-load serve`: what a daemon is started with and compared with."""
+        """All settings as options of `shade-load serve`, to start a daemon and to compare one."""
         if self.policy is not None:
             policy = self.policy
         store, depth, workers = _UNSET["store"], _UNSET["depth"], _UNSET["workers"]
@@ -123,7 +123,7 @@ class Daemon(Options):
             "lookahead": f"{number('lookahead', self.lookahead, 0, 1e9):g}",
             "engine": choice("engine", self.engine, ("auto", "uring", "threads", "sim")),
             "io": choice("io", self.io, ("auto", "direct", "buffered")),
-            # No exponent, which a time has not.
+            # The option takes no exponent.
             "linger": f"{number('linger', self.linger, 0, LINGER_SECONDS_MAX):.3f}s",
             "store": store,
             "depth": depth,
@@ -134,7 +134,7 @@ class Daemon(Options):
 
 
 def serve_arguments(settings: dict[str, str], dataset: Path, job: str, socket: str | None) -> list[str]:
-    """The command line of a daemon with these settings, as `shade-load` takes it."""
+    """The arguments of `shade-load` for a daemon with these settings."""
     arguments = ["serve", str(dataset), "--private", "--job", job]
     for name, value in settings.items():
         if _UNSET.get(name) != value:
@@ -145,9 +145,9 @@ def serve_arguments(settings: dict[str, str], dataset: Path, job: str, socket: s
 
 
 def differences(asked: dict[str, str], running: dict[str, str]) -> list[str]:
-    """A text for each setting that a running daemon has otherwise than asked for.
+    """A text for each setting in which a running daemon differs.
 
-    A daemon that somebody started by hand may have its own values where the default is asked for.
+    A daemon that was started by hand may have its own values where the defaults are requested.
     """
     defaults = Daemon().settings(CACHE_DEFAULT, "lookahead")
     by_hand = running.get("linger") == _native.LINGERS_FOR_EVER

@@ -1,4 +1,4 @@
-"""The dataset behind a Loader: its length and its classes, in the words of torchvision's ImageFolder."""
+"""The dataset behind a Loader: its length and classes, named as in torchvision's ImageFolder."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from ._native import RecordReader
 
 
 class PackedDataset:
-    """The dataset that a Loader reads. It opens nothing until somebody asks for the classes.
+    """The dataset that a Loader reads. It opens nothing before the first access to its classes.
 
-    It has no samples of its own: `ImageFolder` is the dataset that can be indexed.
+    It cannot be indexed: use `ImageFolder` for that.
     """
 
     def __init__(self, folder: Path, samples: int, content_id: str, buffered: bool) -> None:
@@ -29,10 +29,10 @@ class PackedDataset:
 
     @cached_property
     def classes(self) -> list[str]:
-        """Names of the classes, by label. The first access reads the dataset's index, in this process.
+        """Names of the classes, by label. The first access reads the dataset's index.
 
-        Raises:
-            ShadeError: The index cannot be read, or the dataset was replaced since the Loader opened it.
+        Raises: ShadeError: The index cannot be read, or the dataset was replaced since the Loader
+            opened it.
         """
         return RecordReader.open(str(self._folder), self._content_id, self._buffered).classes()
 

@@ -1,4 +1,4 @@
-"""Batches on a CUDA device: copied out of the ring by the device itself, on a stream of its own, while the model computes."""
+"""Batches on a CUDA device, copied from the ring on a separate stream while the model computes."""
 
 from __future__ import annotations
 
@@ -20,44 +20,46 @@ _REGISTER_FLAGS = 0
 class CudaDevice:
     """A device to which tensors in the ring are copied.
 
-    The ring's memory is registered with CUDA once, which pins it: only from such memory does a copy run beside everything else.
-    A batch keeps its place in the ring until its copies are done, whoever lets go of it before.
+    The ring's memory is registered with CUDA once, which pins it: only copies from pinned memory
+    are asynchronous. A batch keeps its place in the ring until its copies are done, even if it is
+    dropped before.
 
     Args:
         torch: The module.
-        device: Such as "cuda", "cuda:1" or a torch.device.
-        address, length: Of the ring's memory.
+        device: "cuda", "cuda:1" or a torch.device.
+        address, length: The ring's memory.
     """
 
     def __init__(self, torch: ModuleType, device: str | torch_.device, address: int, length: int) -> None:
         self._torch = torch
         self._device = cuda_device(torch, device)
         self._stream = torch.cuda.Stream(self._device)
-        # Copies that may be under way, in the stream's order, with the batches that they read.
+        # Copies that may not be done, in the stream's order, with the batches that they read.
         self._under_way: deque[tuple[Event, Batch]] = deque()
         self._address = address
         with torch.cuda.device(self._device):
             self._check(torch.cuda.cudart().cudaHostRegister(address, length, _REGISTER_FLAGS), "registering the ring")
 
     def put(self, tensor: Tensor, batch: Batch) -> Tensor:
-        """A copy of `tensor`, which lies in the ring where `batch` does, for the stream that is current."""
+        """A copy of `tensor`, which is in `batch`'s memory, for the current stream."""
         current = self._torch.cuda.current_stream(self._device)
         with self._torch.cuda.stream(self._stream):
             copy = tensor.to(self._device, non_blocking=True)
             done = self._stream.record_event()
         self._under_way.append((done, batch))
         current.wait_event(done)
-        # Its memory is of the copying stream, whose allocator would hand it out again while the current stream still reads it.
+        # The memory belongs to the copying stream: without this its allocator could reuse it while
+        # the current stream still reads it.
         copy.record_stream(current)
         return copy
 
     def let_go(self) -> None:
-        """Lets go of batches whose copies are done. Never waits."""
+        """Drops batches whose copies are done. Never waits."""
         while self._under_way and self._under_way[0][0].query():
             self._under_way.popleft()
 
     def close(self) -> None:
-        """Waits for the copies, then takes the registration back. Batches in hand stay valid, as ordinary memory."""
+        """Waits for the copies, then unregisters the ring. Batches that you keep stay valid."""
         self._stream.synchronize()
         self._under_way.clear()
         with self._torch.cuda.device(self._device):
@@ -69,7 +71,7 @@ class CudaDevice:
 
 
 def cuda_device(torch: ModuleType | None, device: str | torch_.device) -> torch_.device:
-    """The torch.device of that name, if it is one that CUDA has here."""
+    """The torch.device of that name, if it is a CUDA device here."""
     if torch is None:
         raise ShadeError(f"device: got {device!r}, but torch is not installed")
     found: torch_.device = torch.device(device)

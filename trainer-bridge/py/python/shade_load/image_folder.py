@@ -1,4 +1,4 @@
-"""ImageFolder: a packed dataset as a map-style Dataset, in place of torchvision's over the original folder."""
+"""ImageFolder: a packed dataset as a map-style Dataset, in place of torchvision's ImageFolder."""
 
 from __future__ import annotations
 
@@ -26,32 +26,34 @@ else:
 
 
 def pil_rgb(file: BinaryIO) -> Image.Image:
-    """The image in `file` as RGB, which is what torchvision's ImageFolder gives by default."""
+    """The image in `file` as RGB, as torchvision's ImageFolder gives it by default."""
     with Image.open(file) as image:
         return image.convert("RGB")
 
 
 class ImageFolder(_Base):
-    """The samples of a packed dataset, as torchvision's ImageFolder gives those of the folder it was packed from.
+    """A packed dataset's samples, as torchvision's ImageFolder gives those of the source folder.
 
-    A map-style Dataset for a `torch.utils.data.DataLoader` of yours, with any sampler and any number of workers, forked
-    or spawned: same order, same classes, same pixels. A batch's records are read together, up to 16 at a time. No
-    daemon takes part: nothing is drawn by importance, and nothing is kept but what the system keeps. Without torch it
-    is the same class with no base.
+    A map-style Dataset for your own `torch.utils.data.DataLoader`, with any sampler and any number
+    of workers, forked or spawned. Order, classes and pixels are the same. A batch's records are
+    read together, up to 16 at a time. No daemon is used: nothing is drawn by importance, and only
+    the page cache keeps records. Without torch the class has no base.
 
     Args:
         root: Folder made by `shade-pack create`.
-        transform: Takes an image, gives what the sample's first half shall be.
-        target_transform: Takes the class's number, gives what the sample's second half shall be.
-        loader: Takes a binary file with one record, gives an image. Default: Pillow's, as RGB.
-        io: "buffered" reads through the page cache, so that a dataset that fits into memory is read from the store
-            once; "direct" past it, as the daemon does.
+        transform: Function of an image; its result is the sample's first half.
+        target_transform: Function of the class's number; its result is the sample's second half.
+        loader: Function of a binary file with one record; its result is the image. Default:
+            Pillow's, as RGB.
+        io: "buffered" reads through the page cache, so that a dataset that fits into memory is read
+            from the store once; "direct" reads past it, as the daemon does.
 
-    A sample's path is relative to the folder that was packed, as in `shade-pack ls`; nothing is opened by it.
-    `samples`, `imgs` and `targets` cannot be assigned: `torch.utils.data.Subset` makes a dataset of some of them.
+    A sample's path is relative to the packed folder, as in `shade-pack ls`; no file is opened by
+    it. `samples`, `imgs` and `targets` cannot be assigned: make a `torch.utils.data.Subset`
+    instead.
 
-    A pickled one, as in a worker that is spawned, opens the dataset again when it is first used, and refuses it if its
-    content has changed.
+    A pickled ImageFolder, as in a spawned worker, opens the dataset again at its first use, and
+    refuses it if its content has changed.
     """
 
     def __init__(
@@ -69,7 +71,7 @@ class ImageFolder(_Base):
         self.loader = loader
         self._folder = str(dataset_path(self.root))
         self._buffered = choice("io", io, ("buffered", "direct")) == "buffered"
-        # The process that the reader was opened in; what its threads lock is not another process's.
+        # The process that opened the reader: another one must not use its locks.
         self._pid = os.getpid()
         self._records: _native.RecordReader | None = _native.RecordReader.open(self._folder, None, self._buffered)
         self._content_id = self._records.content_id
@@ -79,35 +81,35 @@ class ImageFolder(_Base):
 
     @property
     def samples(self) -> Samples:
-        """(original path, class number) of each sample, made when asked for."""
+        """(original path, class number) of each sample, looked up on access."""
         return Samples(self._reader())
 
     @property
     def imgs(self) -> Samples:
-        """The same as `samples`, as torchvision has both."""
+        """The same as `samples`; torchvision has both names."""
         return self.samples
 
     @property
     def targets(self) -> list[int]:
-        """Each sample's class number; the list is made when first asked for."""
+        """Each sample's class number; the list is made at the first access."""
         if self._targets is None:
             self._targets = self._reader().labels()
         return self._targets
 
     def __len__(self) -> int:
-        """How many samples there are."""
+        """Number of samples."""
         return len(self._reader())
 
     def __getitem__(self, index: SupportsIndex) -> tuple[Any, Any]:
-        """(image, class number) of one sample, each through its transform."""
+        """(image, class number) of one sample, each transformed."""
         sample = _position(index, len(self))
         [record] = self._reader().read([sample])
         return self._loaded(sample, record)
 
     def __getitems__(self, indices: Sequence[SupportsIndex]) -> list[tuple[Any, Any]]:
-        """The samples of a batch, read together. DataLoader asks for batches so."""
+        """The samples of a batch, read together. DataLoader calls this for each batch."""
         if type(self).__getitem__ is not ImageFolder.__getitem__:
-            # A subclass changes what a sample is: it must be asked for each.
+            # A subclass may change its samples: it must make each.
             return [self[index] for index in indices]
         samples = [_position(index, len(self)) for index in indices]
         records = self._reader().read(samples)
@@ -118,18 +120,18 @@ class ImageFolder(_Base):
         if self.transform is not None or self.target_transform is not None:
             lines.append("StandardTransform")
         text = "\n    ".join([f"Dataset {type(self).__name__}", *lines])
-        # What follows is not indented in torchvision's either.
+        # torchvision does not indent the rest either.
         for title, transform in (("Transform: ", self.transform), ("Target transform: ", self.target_transform)):
             if transform is not None:
                 text += f"\n{title}" + repr(transform).replace("\n", "\n" + " " * len(title))
         return text
 
     def __getstate__(self) -> dict[str, Any]:
-        # Opened again by the first who asks there, so that a failure comes where a DataLoader passes it on.
+        # Opened again at the first use there, so that a DataLoader passes a failure on.
         return self.__dict__ | {"_records": None, "_targets": None}
 
     def __copy__(self) -> Self:
-        # In one process the reader is shared: copies with other transforms cost nothing.
+        # In one process the reader is shared, so copies with other transforms cost nothing.
         other = type(self).__new__(type(self))
         other.__dict__.update(self.__dict__)
         return other
@@ -160,9 +162,9 @@ class ImageFolder(_Base):
 
 
 class Samples(Sequence[tuple[str, int]]):
-    """(original path, class number) of each sample of a dataset, looked up in its index when asked for.
+    """(original path, class number) of each sample of a dataset, looked up in its index on access.
 
-    A list to the eye: equal to one with the same content, and pickled as one.
+    It behaves as a list: it equals a list of the same content, and is pickled as one.
     """
 
     def __init__(self, records: _native.RecordReader) -> None:
@@ -188,7 +190,7 @@ class Samples(Sequence[tuple[str, int]]):
             return NotImplemented
         return len(self) == len(other) and all(ours == theirs for ours, theirs in zip(self, other, strict=True))
 
-    # As a list, it may be changed by nobody, but is equal to what may.
+    # Not hashable, as it equals a list.
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
@@ -199,7 +201,7 @@ class Samples(Sequence[tuple[str, int]]):
 
 
 def _position(index: SupportsIndex, count: int) -> int:
-    """An index as a list takes it, from 0."""
+    """A list's index as a position from 0."""
     given = operator.index(index)
     position = given + count if given < 0 else given
     if not 0 <= position < count:

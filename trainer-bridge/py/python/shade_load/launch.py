@@ -1,4 +1,4 @@
-"""Where the daemon's program is."""
+"""Finds the daemon's program."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ VARIABLE = "SHADE_LOAD_BIN"
 
 
 def find_daemon() -> Path:
-    """The program that serves batches: $SHADE_LOAD_BIN, else the one in this package, else the one on PATH."""
+    """The daemon's program: $SHADE_LOAD_BIN, else the one in this package, else the one on PATH."""
     named = os.environ.get(VARIABLE)
     if named:
         program = Path(named)
         if not os.access(program, os.X_OK):
-            raise ShadeError(f"{VARIABLE} names {program}, which is not a program that can be run: correct it or unset it")
+            raise ShadeError(f"{VARIABLE} names {program}, which cannot be run: correct it or unset it")
         return program
     packaged = Path(__file__).parent / "bin" / PROGRAM
     if os.access(packaged, os.X_OK):
@@ -26,7 +26,7 @@ def find_daemon() -> Path:
     found = shutil.which(PROGRAM)
     if found is None:
         raise ShadeError(
-            f"no {PROGRAM}: neither {packaged} nor on PATH. In a checkout of shade, `cargo install --locked --path loader/daemon` puts "
-            f"it on PATH and `make build` into this package; if you have it elsewhere, set {VARIABLE} to its path"
+            f"no {PROGRAM}: neither {packaged} nor on PATH. In a checkout of shade, `cargo install --locked --path "
+            f"loader/daemon` puts it on PATH, and `make build` into this package. If it is elsewhere, set {VARIABLE} to its path"
         )
     return Path(found)

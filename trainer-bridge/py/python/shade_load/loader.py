@@ -1,4 +1,4 @@
-"""Loader: an iterable over a dataset's batches, in the order that importance draws, out of shared memory."""
+"""Loader: an iterable over a dataset's batches in shared memory, drawn by importance."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .dataset import PackedDataset
 from .device import CudaDevice, cuda_device
 from .launch import find_daemon
 from .daemon import CACHE_DEFAULT, Daemon
-from .options import UINT32_MAX, dataset_path, flag, image_size as sides, integer, job_name, number
+from .options import UINT32_MAX, dataset_path, flag, integer, job_name, number, sides
 from .plan import BY_LOSS, Plan, Preset, system
 from .ranks import ranks
 from .timeouts import explained
@@ -30,16 +30,16 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 STATE_VERSION = 1
-# Of the name of the job that validates beside a job that trains.
+# Suffix of the job that validates beside a job that trains.
 VALIDATION_SUFFIX = ".eval"
 
 
 class Loader:
     """Batches of a packed dataset for one rank.
 
-    The first Loader of a (dataset, job) on a node starts a daemon that reads, caches and decodes for
-    all its ranks and ends with the last of them. Iterating goes through one epoch; iterating again
-    goes through the next, or through the same one again if it was left early. `set_epoch` chooses
+    The first Loader of a (dataset, job) on a node starts a daemon that reads, caches and decodes
+    for all its ranks and ends with the last of them. Each iteration is one epoch. The next
+    iteration is the next epoch, or the same one again if it was left early; `set_epoch` chooses
     another.
 
     A batch unpacks into its images (or records) and its labels:
@@ -49,44 +49,43 @@ class Loader:
                 ...
 
     `len(loader.dataset)`, `loader.batch_size`, `loader.classes` and `loader.class_to_idx` are those
-    of a DataLoader over torchvision's ImageFolder. Draws by importance need each sample's loss:
-    keep the batch and call `report`.
+    of a DataLoader over torchvision's ImageFolder. Drawing by importance needs each sample's loss:
+    call `report` with the batch and its losses.
 
-    `plan` says what the batches consist of, and `daemon` how the daemon runs: see `Plan` and `Daemon`.
+    `plan` configures the batches' content, and `daemon` the daemon: see `Plan` and `Daemon`.
 
     Args:
         dataset: Folder made by `shade-pack create`.
         batch_size: Samples per batch and rank, 1 to 32768.
-        image_size: Side, or (height, width): images are decoded, resized so that they just cover
-            it, and cropped from the middle. A side is short for
-            decode=[Resize(side), CenterCrop(side)].
-        decode: Transforms that the daemon does instead, from `shade_load.transforms` or
+        image_size: Side, or (height, width): images are decoded, resized to just cover it, and
+            cropped from the middle. A side is short for decode=[Resize(side), CenterCrop(side)].
+        decode: Transforms that the daemon applies instead, from `shade_load.transforms` or
             torchvision, such as [RandomResizedCrop(224), RandomHorizontalFlip()]. "none": each
-            image in its own size; `batch.images` is a list then, and the ring has room for three of
-            the largest batches. Without both: raw records.
-        channels_last: Lay images out in torch's memory format of that name.
+            image in its own size; then `batch.images` is a list, and the ring has room for three of
+            the largest batches. Without image_size and decode: raw records.
+        channels_last: Use torch's memory format of that name for images.
         exact: Decode as torchvision does, without shortcuts: large JPEGs are not reduced while they
-            are decoded, and damage outside of a crop is found, too.
-        transform: Called with each batch's images, in this process; what it returns is
+            are decoded, and damage outside a crop is found.
+        transform: Function of each batch's images, called in this process; its result is
             `batch.images`.
-        device: CUDA device, such as "cuda:0": images, labels and weights arrive there, copied by
-            the device itself on a stream of its own while the model computes. The ring is pinned
-            for that. Default: the CPU, without a copy.
+        device: CUDA device, such as "cuda:0", to which images, labels and weights are copied on a
+            stream of its own while the model computes. The ring is pinned for that. Default: the
+            CPU, without a copy.
         train: False for validation: sampler "sequential", and a daemon of its own (job NAME.eval),
-            so that what training has learned and cached stays as it is. Every sample comes once,
-            whatever the number of ranks.
+            so that training's scores and cache stay as they are. Every sample comes once, with any
+            number of ranks.
         cache: Memory for records: bytes, "8GiB", or "20%" of the dataset.
-        seed: Seed of everything that is drawn. The same seed and losses give the same epochs.
+        seed: Seed of all random draws. The same seed and losses give the same epochs.
         rank, world_size: This process and how many there are, all on this node. Default:
             torch.distributed's if it is initialised, else $RANK and $WORLD_SIZE, else those of
             Slurm's step (srun), else 0 of 1.
-        preset: A system: its sampler and order where `plan` has none, its policy where `daemon` has
-            none. "clairvoyant" is shade's own. The others are for comparison: "shade", "icache",
-            "coordl", "quiver" and "deepio" as their papers mean them, "default" (permutations,
-            LRU), "base" and "ilfu". `shade-load serve --help` describes each.
-        plan: Which samples an epoch has, in which order, and what becomes of bad ones. Default:
-            draws by importance.
-        daemon: How the daemon is found and runs: job, workers, ring, timeout and others.
+        preset: A system. It gives the sampler and order if `plan` has none, and the policy if
+            `daemon` has none. "clairvoyant" is shade's own. The others are for comparison: "shade",
+            "icache", "coordl", "quiver" and "deepio" follow their papers; "default" (permutations,
+            LRU), "base" and "ilfu" are baselines. `shade-load serve --help` describes each.
+        plan: An epoch's samples, their order, and the treatment of bad ones. Default: draws by
+            importance.
+        daemon: How to find and run the daemon: job, workers, ring, timeout and others.
     """
 
     _session: _native.Session | None = None
@@ -125,7 +124,7 @@ class Loader:
         if not train:
             if plan.sampler not in (None, "sequential"):
                 raise ValueError(
-                    f"sampler: got {plan.sampler!r} with train=False, which takes each sample once, in order"
+                    f"Plan(sampler=...): got {plan.sampler!r} with train=False, which takes each sample once, in order"
                 )
             sampler = "sequential"
         _native.check_field("seed", seed)
@@ -154,19 +153,20 @@ class Loader:
         if device is not None:
             cuda_device(self._torch, device)
             if image_size is None and decode is None:
-                raise ValueError(f"device: got {device!r} for raw records, expected image_size or decode with it")
-        # The epoch under way or, between epochs, the next one.
+                raise ValueError(f"device: got {device!r} for raw records; give image_size or decode as well")
+        # The current epoch or, between epochs, the next one.
         self._epoch = 0
-        # The next batch of it that has not been delivered: what a checkpoint says.
+        # Its next undelivered batch, for a checkpoint.
         self._position = 0
-        # Where the next iteration starts: not 0 only after `load_state_dict`.
+        # First batch of the next iteration: not 0 only after `load_state_dict`.
         self._resume_at = 0
-        # Nobody has been told yet that losses are missing.
+        # Losses are needed, and no warning that they are missing was given.
         self._draws_by_loss = self._job["sampler"] in BY_LOSS
-        # This rank has reported since the last iteration began; if not, the next one asks whether anybody has.
+        # Whether this rank has reported since the last iteration began. If not, the next one asks
+        # whether any rank has.
         self._has_reported = False
         self._asks_for_reports = False
-        # Counts iterations, so that an iterator left behind cannot take batches from the one after it.
+        # Counts iterations, so that an old iterator cannot take batches from a newer one.
         self._iteration = 0
         if daemon.job is None:
             self.job, self._session = attach.by_free_name(suffix, has_own_socket=socket_path is not None)
@@ -180,7 +180,7 @@ class Loader:
             self._device = CudaDevice(self._torch, device, *self._session.payload)
 
     def __len__(self) -> int:
-        """Batches per epoch and rank; equal in all ranks. An epoch of the sampler "iis" may have fewer."""
+        """Batches per epoch and rank, equal in all ranks. The sampler "iis" may give fewer."""
         return self._open().batches_per_epoch
 
     def __repr__(self) -> str:
@@ -204,7 +204,7 @@ class Loader:
 
     @property
     def classes(self) -> list[str]:
-        """Names of the classes, by label. The first access reads the dataset's index, in this process."""
+        """Names of the classes, by label. The first access reads the dataset's index."""
         return self._dataset.classes
 
     @property
@@ -218,9 +218,10 @@ class Loader:
         return self._open().daemon_pid
 
     def set_epoch(self, epoch: int) -> None:
-        """Makes `epoch` the one that the next iteration delivers.
+        """Makes `epoch` the next iteration's epoch.
 
-        The epoch of a state just loaded is continued where the state says; any other starts at its first batch.
+        After `load_state_dict` the state's own epoch is continued; any other starts at its first
+        batch.
         """
         self._open()
         integer("epoch", epoch, 0, UINT32_MAX)
@@ -233,7 +234,7 @@ class Loader:
         """Starts the epoch at once, so that the daemon fills the ring from here on."""
         session = self._open()
         if self._resume_at == 0 and 0 < session.batches_per_epoch <= self._position:
-            # All of it was delivered, to one who counts batches instead of asking for one more, as Lightning does.
+            # All was delivered, to a loop that counts batches and asks for no more, as Lightning's.
             self._epoch += 1
         session.start_epoch(self._epoch, self._resume_at)
         self._position, self._resume_at = self._resume_at, 0
@@ -243,33 +244,34 @@ class Loader:
         return _Epoch(self)
 
     def report(self, batch: Batch, losses: Tensor | Sequence[float]) -> None:
-        """Returns the losses of a batch, one per sample and in its order; the next epochs are drawn from them.
+        """Reports a batch's losses, one per sample in its order, for drawing later epochs.
 
-        Any number that is larger for harder samples will do. Losses may come late, for the batch's first samples only, for some
-        batches, or from some ranks; `stats()` says how many came. After an epoch in which no rank has reported any, the next one
-        is a permutation, and a `RuntimeWarning` says so once. A tensor is detached and moved to the CPU, which waits for its device.
+        Any number works that is larger for harder samples. Losses may come late, for a batch's
+        first samples only, for some batches, or from some ranks; `stats()` counts them. After an
+        epoch without any loss the next one is a permutation, and a `RuntimeWarning` says so once. A
+        tensor is detached and moved to the CPU, which waits for its device.
         """
         if not self._trains:
-            raise ShadeError("report: this Loader validates (train=False), and learns from no loss")
+            raise ShadeError("report: this Loader validates (train=False) and does not use losses")
         if self._torch is not None and isinstance(losses, self._torch.Tensor):
             losses = losses.detach().to("cpu", self._torch.float32)
         self._open().report(batch._native, losses)
         self._has_reported |= len(losses) > 0
 
     def report_validation(self, score: float) -> None:
-        """Returns a validation score, higher is better: while it rises, `rep` applies; otherwise it rests.
+        """Reports a validation score, higher is better. `Plan(rep=...)` applies while it rises.
 
-        Any rank may report it, or all of them: one score an epoch counts, the lowest rank's latest.
+        Any or all ranks may report it. One score per epoch counts: the lowest rank's latest.
         """
         self._open().report_validation(number("score", score, -1e300, 1e300))
 
     def stats(self) -> dict[str, Any]:
-        """The daemon's figures, and `stall_seconds`: how long this process has waited for batches."""
+        """The daemon's statistics, and `stall_seconds`: this process's waiting time for batches."""
         session = self._open()
         return {**json.loads(session.stats()), "stall_seconds": session.stall_seconds}
 
     def state_dict(self) -> dict[str, Any]:
-        """What `load_state_dict` needs to go on with the batch after the last one delivered, mid-epoch too."""
+        """A state for `load_state_dict`, to continue after the last delivered batch."""
         session = self._open()
         return {
             "version": STATE_VERSION,
@@ -281,7 +283,7 @@ class Loader:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Puts a state back: the next iteration delivers the identical rest of its epoch.
+        """Restores a state: the next iteration delivers the identical rest of its epoch.
 
         All ranks load the state that one of them saved.
         """
@@ -305,7 +307,7 @@ class Loader:
         self._position = self._resume_at = batch
 
     def close(self) -> None:
-        """Leaves the daemon. Batches in hand stay valid. Closing again does nothing."""
+        """Leaves the daemon. Batches that you keep stay valid. Closing again does nothing."""
         session, self._session = self._session, None
         if session is not None:
             try:
@@ -329,19 +331,19 @@ class Loader:
         try:
             self.close()
         except Exception:
-            # A forked child may not close its parent's session, and nobody could catch this.
+            # A forked child may not close its parent's session, and an error here cannot be caught.
             pass
 
     def _warn_if_reports_are_missing(self) -> None:
-        """Warns once if no rank has reported a loss in the epoch before the one under way."""
+        """Warns once if no rank has reported a loss in the last epoch."""
         self._asks_for_reports = False
         if not self.stats()["epoch"]["reports_missing"]:
             return
         self._draws_by_loss = False
         sampler = self._job["sampler"]
         warnings.warn(
-            f"no loss was reported in the last epoch, and sampler={sampler!r} draws by losses: while none is reported, epochs are "
-            f"permutations. Call report(batch, losses) for each batch, or choose plan=Plan(sampler=\"uniform\")",
+            f"no loss was reported in the last epoch, but sampler {sampler!r} draws by losses: until losses are reported, "
+            f"epochs are permutations. Call report(batch, losses) for each batch, or use plan=Plan(sampler=\"uniform\")",
             RuntimeWarning,
             stacklevel=3,
         )
@@ -354,7 +356,7 @@ class Loader:
 
 
 class _Epoch(Iterator[Batch]):
-    """The rest of one epoch. Keeps no batch: its place in the ring is free when the caller's reference is gone."""
+    """The rest of one epoch. It keeps no batch: the caller's references do."""
 
     def __init__(self, loader: Loader) -> None:
         self._loader = loader
@@ -370,9 +372,9 @@ class _Epoch(Iterator[Batch]):
         if self._ended:
             raise StopIteration
         if self._iteration != loader._iteration:
-            raise ShadeError("this iterator is of an earlier iteration: a Loader has one at a time")
+            raise ShadeError("this iterator belongs to an earlier iteration: a Loader has one at a time")
         if self._begun and loader._asks_for_reports:
-            # Between two batches: the plan is drawn, and a warning that is an error costs no batch.
+            # Between batches: the plan is drawn, and a warning raised as an error loses no batch.
             loader._warn_if_reports_are_missing()
         try:
             native = session.next(loader._timeout)
@@ -392,7 +394,7 @@ class _Epoch(Iterator[Batch]):
 
 
 def _misplaced(arguments: Mapping[str, object]) -> TypeError:
-    """The error for arguments that `Loader` does not have: it says which of them belong to a plan or a daemon."""
+    """The error for unknown arguments; it names those that belong into a Plan or a Daemon."""
     places = {field.name: kind.__name__ for kind in (Plan, Daemon) for field in fields(kind)}
     texts = [
         f"{name} belongs into {places[name].lower()}={places[name]}({name}={value!r})"
@@ -409,13 +411,13 @@ def _images(
     """What to decode to; None for raw records."""
     if decode is not None:
         if image_size is not None:
-            raise ValueError("decode: image_size is given as well, expected one of the two")
+            raise ValueError("decode: image_size is given as well; give only one of the two")
         return image_spec(decode, channels_last, exact)
     if image_size is not None:
-        return covering(sides(image_size), channels_last, exact)
+        return covering(sides("image_size", image_size), channels_last, exact)
     for name, given in (("channels_last", channels_last), ("exact", exact)):
         if given:
-            raise ValueError(f"{name}: raw records are asked for, expected image_size or decode with it")
+            raise ValueError(f"{name}: raw records are delivered; give image_size or decode as well")
     return None
 
 

@@ -1,4 +1,4 @@
-"""Normalize: images of bytes to images of floats, on the CPU in one pass."""
+"""Normalize: images of bytes to images of floats, in one pass on the CPU."""
 
 from __future__ import annotations
 
@@ -17,18 +17,19 @@ _DTYPES = ("float32", "float16", "bfloat16")
 
 
 class Normalize:
-    """What torchvision's ToDtype(float32, scale=True) and Normalize(mean, std) make of a batch of images: `(x / 255 - mean) / std`.
+    """torchvision's ToDtype(scale=True) and Normalize(mean, std): `(x / 255 - mean) / std`.
 
-    For `Loader(transform=Normalize(...))`, or called with any uint8 tensor of N x 3 x H x W. The result is memory of its own in
-    torch's memory format channels_last, which convolutions want, so the batch's place in the ring is free as soon as the batch
-    is gone.
+    Use it as `Loader(transform=Normalize(...))`, or call it with any uint8 tensor of N x 3 x H x W.
+    The result is a new tensor in torch's memory format channels_last, which convolutions prefer. So
+    the batch's place in the ring is free as soon as the batch is dropped.
 
-    On the CPU it takes one pass over the images instead of three or four, on as many threads as torch has
-    (`torch.set_num_threads`). On any other device, such as that of `Loader(device="cuda:0")`, torch's own functions do it there.
+    On the CPU it takes one pass over the images instead of three or four, on torch's number of
+    threads (`torch.set_num_threads`). On another device, such as that of `Loader(device="cuda:0")`,
+    torch's functions do it there.
 
-    Args:
-        mean, std: A number for each colour, of images from 0 to 1.
-        dtype: "float32", or "float16" or "bfloat16", rounded once, at the end; or torch's own dtypes of these names.
+    Args: mean, std: A number for each colour, for images from 0 to 1. dtype: "float32", "float16"
+        or "bfloat16", rounded once at the end, or torch's dtypes of these
+            names.
     """
 
     def __init__(self, mean: Sequence[float], std: Sequence[float], dtype: Any = "float32") -> None:
@@ -66,14 +67,14 @@ class Normalize:
         return target
 
     def _computed(self, images: Tensor) -> Tensor:
-        """The same by torch's functions: the very steps of torchvision.transforms.v2, so the results are equal to the last bit."""
+        """The same by torch's functions, in the steps of torchvision.transforms.v2, bit for bit."""
         torch = self._torch
         floats = images.to(torch.float32, memory_format=torch.channels_last).mul_(1.0 / 255)
         mean, std = (self._per_colour(values, images.device) for values in (self.mean, self.std))
         return floats.sub_(mean).div_(std).to(self.dtype)
 
     def _per_colour(self, values: tuple[float, ...], device: Any) -> Tensor:
-        """1 x 3 x 1 x 1 numbers on the device. They are made there: a copy from the CPU would wait for the device's work."""
+        """1 x 3 x 1 x 1 numbers, made on the device: a copy would wait for the device's work."""
         torch = self._torch
         numbers = [torch.full((1, 1, 1, 1), value, dtype=torch.float32, device=device) for value in values]
         return torch.cat(numbers, dim=1)

@@ -28,7 +28,7 @@ _JOB = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
 class Options:
-    """What Plan and Daemon have in common: they show the fields that differ from their defaults."""
+    """Base of Plan and Daemon: its repr shows the fields that differ from their defaults."""
 
     def __repr__(self) -> str:
         given = [(field.name, getattr(self, field.name), field.default) for field in fields(self)]  # type: ignore[arg-type]
@@ -37,11 +37,11 @@ class Options:
 
 
 def dataset_path(dataset: str | os.PathLike[str]) -> Path:
-    """The dataset's folder with links resolved, as all ranks and the daemon name it."""
+    """The dataset's folder with links resolved, equal in all ranks and the daemon."""
     path = Path(dataset).resolve()
     if not (path / INDEX_FILE).is_file():
         raise FileNotFoundError(
-            f"dataset: {path} holds no {INDEX_FILE}; make one from an ImageFolder: shade-pack create SRC OUT"
+            f"dataset: {path} has no {INDEX_FILE}; make a dataset from an ImageFolder: shade-pack create SRC OUT"
         )
     return path
 
@@ -51,12 +51,12 @@ def job_name(job: str) -> str:
     return matching("job", job, _JOB, "letters, digits, '.', '_' and '-', at most 64")
 
 
-def image_size(value: int | tuple[int, int]) -> tuple[int, int]:
-    """(height, width) in pixels."""
-    sides = (value, value) if isinstance(value, int) else tuple(value)
-    if len(sides) != 2:
-        raise ValueError(f"image_size: got {value!r}, expected a side, (height, width) or None")
-    height, width = (integer("image_size", side, 1, IMAGE_SIDE_MAX) for side in sides)
+def sides(name: str, size: int | tuple[int, int]) -> tuple[int, int]:
+    """(height, width) in pixels, from a side or such a pair."""
+    pair = (size, size) if isinstance(size, int) else tuple(size)
+    if len(pair) != 2:
+        raise ValueError(f"{name}: got {size!r}, expected a side or (height, width)")
+    height, width = (integer(name, side, 1, IMAGE_SIDE_MAX) for side in pair)
     return height, width
 
 
@@ -94,7 +94,7 @@ def choice(name: str, value: str, known: Collection[str]) -> str:
 
 
 def matching(name: str, value: str, pattern: re.Pattern[str], example: str) -> str:
-    """`value`, if it is a text of the pattern."""
+    """`value`, if it is a text that matches the pattern."""
     if not isinstance(value, str) or pattern.fullmatch(value) is None:
         raise ValueError(f"{name}: got {value!r}, expected something like {example}")
     return value

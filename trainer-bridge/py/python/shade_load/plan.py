@@ -1,4 +1,4 @@
-"""Plan: what a training's batches consist of."""
+"""Plan: the content of a training's batches."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BY_LOSS = ("pads", "iis", "cis", "infobatch")
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Plan(Options):
-    """What a training's batches consist of: which samples, in which order, and what about bad ones.
+    """The content of a training's batches: samples, their order, and the treatment of bad ones.
 
         Loader("photos.shade", 256, image_size=224, plan=Plan(sampler="uniform"))
 
@@ -29,7 +29,7 @@ class Plan(Options):
         sampler: How an epoch's samples are drawn. Default: the preset's, which is "pads". "pads"
             draws by importance, with repetition, from the second epoch on. It needs each sample's
             loss (`Loader.report`); an epoch after one without any loss is a permutation.
-            "uniform" takes each sample once an epoch. Choose it if you do not report losses.
+            "uniform" takes each sample once per epoch. Choose it if you do not report losses.
             "iis" leaves out samples of low importance, so epochs are shorter. "cis" delivers those
             samples with weight 0. Both are for comparison.
             "sequential" takes each sample once, in the dataset's order. `train=False` implies it.
@@ -38,15 +38,16 @@ class Plan(Options):
             60 batches apart, augmented anew: 1/`echo` of the reads. Choose it if the store is the
             limit. "infobatch" leaves out a share of the samples of low loss and weights the rest of
             them (`batch.weights`), so epochs are shorter.
-        order: Order of an epoch's samples. Default: the preset's, which is "shuffled".
-            "spaced" keeps repeats of a sample 20 to 60 batches apart: more hits in a small cache.
+        order: Order of an epoch's samples. Default: the preset's, which is "shuffled". "spaced"
+            puts repeats of a sample 20 to 60 batches apart, for more hits in a small cache.
             "hits_first" (SHADE as published) and "opportunistic" (DeepIO) are for comparison.
-        rep: Factor on how often samples in the cache are drawn by "pads", at least 1. Default: 1.0,
-            which is off. Raise it if the store is too slow: more hits, less variety.
-        hit_cap: Largest share of an epoch, 0 to 1, that such repeats may take. Default: 0.6. Lower
-            it if a high `rep` leaves too little new in an epoch.
-        cover: A sample that was not delivered for so many epochs is put into the next one by
-            "pads", "replacement", "iis", "cis" and "infobatch". Default: 5; 0 is off. Lower it if rare samples are seen too seldom.
+        rep: Factor by which "pads" draws cached samples more often, at least 1. Default: 1.0, which
+            is off. Raise it if the store is too slow: more hits, less variety.
+        hit_cap: Largest share of an epoch, 0 to 1, for such repeats. Default: 0.6. Lower it if a
+            high `rep` leaves too few other samples in an epoch.
+        cover: Number of epochs after which a sample that was not delivered is added. Default: 5; 0
+            is off. It applies to "pads", "replacement", "iis", "cis" and "infobatch". Lower it if
+            rare samples are seen too seldom.
         explore: Share of draws by "pads", 0 to 1, that ignore importance. Default: 0.0. Raise it if
             losses are noisy.
         echo: How often "echo" delivers a sample that it reads, at least 1. Default: 2.0; it need
@@ -58,17 +59,17 @@ class Plan(Options):
             Default: False. Set it if some batches come late and others early.
         draw_ahead: Draw each epoch an epoch early, from losses that are an epoch older. Default:
             False. Set it for more hits: the cache then sees a whole epoch ahead.
-        tail: An epoch's last batch if the samples do not fill it. Default: "even", which makes it
-            shorter, but equally so in all ranks. "drop" leaves it out. "pad" fills it up, and
-            `batch.padding` says where. Change it if the model needs batches of one size.
-        on_error: What becomes of a record that is damaged or cannot be decoded. Default: "raise",
+        tail: An epoch's last batch if the samples do not fill it. Default: "even": shorter, equally
+            so in all ranks. "drop" leaves it out. "pad" fills it up; `batch.padding` marks the
+            added samples. Change it if the model needs batches of one size.
+        on_error: Treatment of a record that is damaged or cannot be decoded. Default: "raise",
             which ends the epoch with an error. "skip" leaves it out; "substitute" replaces it by
-            another sample of its class. A batch of which nothing is left is not delivered; with
-            several ranks, which need equally many batches, it is an error. Change it for a long
-            training on data that you cannot repair.
+            another sample of its class. An empty batch is not delivered; with several ranks, which
+            need equal numbers of batches, it is an error. Change it for a long training on data
+            that you cannot repair.
         bad_max: Largest share of an epoch's samples, 0 to 1, over all ranks, that may be skipped or
-            substituted. One more ends the epoch with `RecordError`. Default: 0.01. Eight may be in
-            any case, unless it is 0. Raise it if more bad records are known to be harmless.
+            substituted. One more ends the epoch with `RecordError`. Default: 0.01. Eight are always
+            allowed, unless it is 0. Raise it if more bad records are known to be harmless.
     """
 
     sampler: Sampler | None = None

@@ -1,4 +1,4 @@
-"""Which rank this process is, of how many, and which training it belongs to: as given, or as its launcher says."""
+"""Rank, world size and job name: as given, or from the launcher."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from collections.abc import Mapping
 
 from .options import RANKS_MAX, integer
 
-# What launchers set that do not set RANK and WORLD_SIZE: how many there are, and which this is.
+# World size and rank of launchers that do not set RANK and WORLD_SIZE.
 _MPI = (("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"), ("PMI_SIZE", "PMI_RANK"))
-# Numbers of Slurm's steps that are none of srun's: the batch script, a prolog, the shell of `salloc`.
+# Larger step numbers of Slurm are not srun's: the batch script, a prolog, the shell of `salloc`.
 _SLURM_STEP_MAX = 0xFFFF_FFF0
-# torchrun's run id where nobody gives one: the same for every training.
+# torchrun's run id if none is given: the same for every training.
 _NO_RUN_ID = ("", "none")
 _RUN_ID_CHARACTERS_MAX = 40
 DEFAULT_JOB = "default"
 
 
 def ranks(rank: int | None, world_size: int | None) -> tuple[int, int]:
-    """(rank, world size): as given, else torch.distributed's, else $RANK and $WORLD_SIZE, else srun's, else (0, 1)."""
+    """(rank, world size): given, or of torch.distributed, the environment or srun, else (0, 1)."""
     if (rank is None) != (world_size is None):
         raise ValueError("rank and world_size: give both or neither")
     if rank is None or world_size is None:
@@ -33,7 +33,7 @@ def ranks(rank: int | None, world_size: int | None) -> tuple[int, int]:
 
 
 def default_job(world_size: int) -> str:
-    """The job of a training that has not been given a name: equal in all of its ranks, and in no other's if it has several."""
+    """The default job name: equal in all ranks of a training; unique if it has several."""
     if world_size == 1:
         return DEFAULT_JOB
     run = os.environ.get("TORCHELASTIC_RUN_ID", "")
@@ -47,12 +47,12 @@ def default_job(world_size: int) -> str:
 
 
 def may_be_one_of_several() -> bool:
-    """Whether this may be a rank of a training whose launcher does not say so: a process that another one has made for work."""
+    """Whether this may be a rank of an unknown launcher: a worker process of another process."""
     return multiprocessing.parent_process() is not None or "LOCAL_RANK" in os.environ
 
 
 def _surrounding_ranks(environment: Mapping[str, str]) -> tuple[int, int]:
-    # Not imported for this: a process group that is initialised has been imported.
+    # Not imported here: if a process group is initialised, the module is imported.
     distributed = sys.modules.get("torch.distributed")
     if distributed is not None and distributed.is_available() and distributed.is_initialized():
         return distributed.get_rank(), distributed.get_world_size()
@@ -63,21 +63,21 @@ def _surrounding_ranks(environment: Mapping[str, str]) -> tuple[int, int]:
     for size, rank in _MPI:
         if environment.get(size, "1") != "1":
             raise ValueError(
-                f"rank: {size}={environment[size]} says that this is one of several processes, and neither torch.distributed "
-                f'nor RANK and WORLD_SIZE say which: give rank=int(os.environ["{rank}"]) and '
-                f'world_size=int(os.environ["{size}"]), or rank=0, world_size=1 for trainings of their own'
+                f"rank: {size}={environment[size]} means that this is one of several processes, but neither torch.distributed "
+                f'nor RANK and WORLD_SIZE give its rank: pass rank=int(os.environ["{rank}"]) and '
+                f'world_size=int(os.environ["{size}"]), or rank=0, world_size=1 for independent trainings'
             )
     return 0, 1
 
 
 def _is_srun_task(environment: Mapping[str, str]) -> bool:
-    """Started by srun: Slurm's other processes (batch script, salloc's shell) have numbers of tasks, too, and are none."""
+    """Whether srun started this. Slurm's batch script and salloc's shell have task numbers, too."""
     step = environment.get("SLURM_STEP_ID", "")
     return step.isdecimal() and int(step) < _SLURM_STEP_MAX and "SLURM_PROCID" in environment
 
 
 def _slurm_tasks(environment: Mapping[str, str]) -> str:
-    """The variable that says how many tasks there are: of the step, where Slurm says that."""
+    """The variable with the number of tasks: of the step, if Slurm sets it."""
     return "SLURM_STEP_NUM_TASKS" if "SLURM_STEP_NUM_TASKS" in environment else "SLURM_NTASKS"
 
 
@@ -87,24 +87,24 @@ def _numbers(environment: Mapping[str, str], rank: str, size: str) -> tuple[int,
         first, second = (int(value) for value in named if value is not None)
     except ValueError:
         raise ValueError(
-            f"rank: {rank}={named[0]} {size}={named[1]} in the environment are not two numbers"
+            f"rank: expected two numbers in the environment, got {rank}={named[0]} {size}={named[1]}"
         ) from None
     return first, second
 
 
 def _check_one_node(world_size: int, environment: Mapping[str, str]) -> None:
-    """Refuses a world that is spread over nodes: its other ranks would never come to this node's daemon."""
+    """Refuses ranks on several nodes: those on others would never attach to this node's daemon."""
     for source, here in _sizes_here(environment, str(world_size)):
         if here < world_size:
             raise ValueError(
-                f"world_size: {world_size} ranks, of which this node has {here} ({source}): several nodes are not there yet, "
-                f"as each has a daemon of its own, which would wait for the others' ranks. Train on one node, or give each "
-                f"node's Loaders their own part: rank and world_size of this node, a dataset and a Daemon(job=...) each"
+                f"world_size: {world_size} ranks, but this node has {here} ({source}). Several nodes are not supported yet: "
+                f"each has its own daemon, which would wait for the other ranks. Train on one node, or give each node's "
+                f"Loaders their own part: this node's rank and world_size, and a dataset and a Daemon(job=...) for each node"
             )
 
 
 def _sizes_here(environment: Mapping[str, str], world_size: str) -> list[tuple[str, int]]:
-    """What launchers say of this node's ranks, of those whose world this is: (says who, how many)."""
+    """This node's number of ranks by each launcher with this world size: (source, number)."""
     sizes = []
     for whole, here in (("WORLD_SIZE", "LOCAL_WORLD_SIZE"), ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE")):
         if environment.get(whole) == world_size and environment.get(here, "").isdecimal():

@@ -1,4 +1,4 @@
-"""What a batch that does not come waits for, as the daemon tells it."""
+"""The daemon's reason why a batch does not come."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import json
 from . import _native
 from ._native import LoaderTimeout, ShadeError
 
-# A daemon that runs gives a sign of life several times a second; one that has not for so long is stuck or stopped.
+# A running daemon gives a sign of life several times a second; one silent for longer is stuck.
 SILENCE_SECONDS = 5.0
 
 
 def explained(error: LoaderTimeout, session: _native.Session) -> LoaderTimeout:
-    """The same with what the daemon itself waits for, if it answers."""
+    """The error with the daemon's own reason, if it answers."""
     silent = session.heartbeat_age
     if silent is None or silent > SILENCE_SECONDS:
         since = "none was ever seen" if silent is None else f"the last was {silent:.1f} s ago"

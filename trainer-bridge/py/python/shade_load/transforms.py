@@ -1,9 +1,11 @@
-"""What the daemon makes of an image, in torchvision's words: `Loader(..., decode=[RandomResizedCrop(224), RandomHorizontalFlip()])`.
+"""Transforms for `Loader(decode=...)`, which the daemon applies.
 
-Each does what torchvision's transform of that name does to a PIL image, with bilinear interpolation and antialiasing; what is
-random follows from seed, epoch and the sample's position in the epoch. torchvision's own objects are taken, too, alone or in
-a `Compose`, as far as there is a transform here with that name. `decode="none"` is no transform at all: each image in its own
-size.
+    Loader("photos.shade", 256, decode=[RandomResizedCrop(224), RandomHorizontalFlip()])
+
+Each does what torchvision's transform of that name does to a PIL image, with bilinear interpolation
+and antialiasing. Random numbers follow from seed, epoch and the sample's position in the epoch.
+torchvision's own objects of these names work, too, alone or in a `Compose`. `decode="none"` applies
+no transform: each image has its own size.
 """
 
 from __future__ import annotations
@@ -13,28 +15,26 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from . import _native
-from .options import IMAGE_SIDE_MAX, flag, integer, number
-
-_SQUARE_OR_PAIR = "expected a side or (height, width)"
+from .options import IMAGE_SIDE_MAX, flag, integer, number, sides
 
 
 @dataclass(frozen=True)
 class Resize:
-    """To `size`: a side's length for the shorter side, which keeps the ratio, or (height, width), which does not."""
+    """Resizes the shorter side to `size` and keeps the ratio, or resizes to (height, width)."""
 
     size: int | tuple[int, int]
 
 
 @dataclass(frozen=True)
 class CenterCrop:
-    """The middle; beside smaller images there is black."""
+    """Crops the middle; smaller images are padded with black."""
 
     size: int | tuple[int, int]
 
 
 @dataclass(frozen=True)
 class RandomCrop:
-    """A random part, after `padding` black pixels were added on each side. Images must not be smaller."""
+    """Pads each side by `padding` black pixels, then crops a random part, which must fit."""
 
     size: int | tuple[int, int]
     padding: int = 0
@@ -42,7 +42,7 @@ class RandomCrop:
 
 @dataclass(frozen=True)
 class RandomResizedCrop:
-    """A random part of a random share of the area and ratio of the sides (width / height), resized to `size`."""
+    """Crops a part of random area share and ratio (width / height), and resizes it to `size`."""
 
     size: int | tuple[int, int]
     scale: tuple[float, float] = (0.08, 1.0)
@@ -51,30 +51,30 @@ class RandomResizedCrop:
 
 @dataclass(frozen=True)
 class RandomHorizontalFlip:
-    """Mirrored from left to right with probability `p`."""
+    """Mirrors from left to right with probability `p`."""
 
     p: float = 0.5
 
 
-# Instead of transforms: each image in its own size.
+# No transforms: each image in its own size.
 NONE = "none"
 
 Transform = Resize | CenterCrop | RandomCrop | RandomResizedCrop | RandomHorizontalFlip
-# Transforms of ours or torchvision's (callables), one or several; or "none".
+# Our transforms or torchvision's (callables), one or several; or "none".
 Decode = Transform | Callable[[Any], Any] | Sequence[Transform | Callable[[Any], Any]] | Literal["none"]
 
 _ORDER = (
-    "expected Resize, CenterCrop, RandomCrop or RandomResizedCrop, where Resize may come before one of the crops, "
-    "and RandomHorizontalFlip behind it"
+    "expected Resize, CenterCrop, RandomCrop or RandomResizedCrop; Resize may come before CenterCrop or RandomCrop, "
+    "and RandomHorizontalFlip last"
 )
 
 
 def image_spec(transforms: object, channels_last: bool, exact: bool) -> _native.Images:
-    """The transforms as the native module takes them.
+    """The transforms in the form of the native module.
 
     Raises:
-        ValueError: They do not give images of one size, or not in this order, and are not "none".
-        TypeError: There is no such transform here.
+        ValueError: They do not give images of one size, or are in another order.
+        TypeError: A transform is unknown.
     """
     if isinstance(transforms, str) and transforms == NONE:
         return _spec(NONE, channels_last, exact)
@@ -91,8 +91,8 @@ def image_spec(transforms: object, channels_last: bool, exact: bool) -> _native.
             pass
         case [Resize(size=side)]:
             raise ValueError(
-                f"decode: Resize({side}) keeps each image's ratio, so that no batch is of one size: "
-                f"add CenterCrop or RandomCrop, or use Resize((height, width)); decode=\"none\" leaves images as they are"
+                f"decode: Resize({side}) keeps each image's ratio, so images have different sizes: add CenterCrop or "
+                f"RandomCrop, or use Resize((height, width)); decode=\"none\" delivers images of their own sizes"
             )
         case [Resize(size=side), CenterCrop() | RandomCrop()] if isinstance(side, int):
             spec["short"] = integer("Resize: size", side, 1, IMAGE_SIDE_MAX)
@@ -101,7 +101,7 @@ def image_spec(transforms: object, channels_last: bool, exact: bool) -> _native.
         case _:
             raise ValueError(f"{given}, {_ORDER}")
     assert last is not None and not isinstance(last, RandomHorizontalFlip)
-    spec["height"], spec["width"] = _sides(last)
+    spec["height"], spec["width"] = sides(f"{type(last).__name__}: size", last.size)
     if isinstance(last, CenterCrop):
         spec["framing"] = "center"
     elif isinstance(last, RandomCrop):
@@ -115,14 +115,14 @@ def image_spec(transforms: object, channels_last: bool, exact: bool) -> _native.
 
 
 def covering(size: tuple[int, int], channels_last: bool, exact: bool) -> _native.Images:
-    """The middle of each image, resized so that it just covers (height, width): `image_size=`."""
+    """The middle of each image, resized to just cover (height, width), for `image_size`."""
     spec = image_spec(Resize(size), channels_last, exact)
     spec["framing"] = "cover"
     return spec
 
 
 def _spec(framing: str, channels_last: bool, exact: bool) -> _native.Images:
-    """Of this framing, the rest as it is where nothing is asked for."""
+    """A spec of this framing, with defaults elsewhere."""
     return {
         "height": 0,
         "width": 0,
@@ -140,7 +140,7 @@ def _spec(framing: str, channels_last: bool, exact: bool) -> _native.Images:
 def _flat(transforms: object) -> list[object]:
     """One transform, a list of them or a `Compose`, as a list."""
     inner = getattr(transforms, "transforms", transforms)
-    # A text is made of texts, without end.
+    # A text is an iterable of texts.
     if isinstance(inner, Iterable) and not isinstance(inner, str):
         return [step for transform in inner for step in _flat(transform)]
     return [inner]
@@ -152,7 +152,8 @@ def _ours(transform: Any) -> Transform:
     name = type(transform).__name__
     if not type(transform).__module__.startswith("torchvision.transforms"):
         raise TypeError(
-            f"decode: got {transform!r}, expected transforms of shade_load.transforms, or \"none\"; use transform= for yours"
+            f"decode: got {transform!r}, expected transforms of shade_load.transforms, or \"none\"; "
+            f"use Loader(transform=...) for your own"
         )
     try:
         _check_options(name, transform)
@@ -169,13 +170,13 @@ def _ours(transform: Any) -> Transform:
     except AttributeError as error:
         raise TypeError(f"decode: torchvision's {name} of this version: {error}") from None
     raise TypeError(
-        f"decode: the daemon has no {name}: leave it out here, and do it on batch.images (transform=), "
+        f"decode: the daemon has no {name}: leave it out here and apply it to batch.images with Loader(transform=...), "
         "where uint8 becomes float, too"
     )
 
 
 def _check_options(name: str, transform: Any) -> None:
-    """Refuses options of torchvision's transforms that the daemon would have to ignore."""
+    """Refuses options of torchvision's transforms that the daemon does not have."""
     interpolation = getattr(transform, "interpolation", None)
     if interpolation is not None and getattr(interpolation, "value", interpolation) not in ("bilinear", 2):
         raise ValueError(f"decode: {name}: got interpolation {interpolation}, expected bilinear")
@@ -191,7 +192,7 @@ def _check_options(name: str, transform: Any) -> None:
 
 
 def _size(size: Any) -> int | tuple[int, int]:
-    """torchvision keeps a side of `Resize` as a number, of crops as a pair; lists of one are sides as well."""
+    """A size of torchvision's: a side as a number or a list of one, or a pair."""
     if isinstance(size, Sequence):
         return int(size[0]) if len(size) == 1 else (int(size[0]), int(size[1]))
     return int(size)
@@ -202,15 +203,6 @@ def _padding(padding: Any) -> int:
     if len(paddings) != 1:
         raise ValueError(f"decode: RandomCrop: got padding {padding!r}, expected the same on all sides")
     return int(paddings.pop())
-
-
-def _sides(transform: Resize | CenterCrop | RandomCrop | RandomResizedCrop) -> tuple[int, int]:
-    name, size = type(transform).__name__, transform.size
-    sides = (size, size) if isinstance(size, int) else tuple(size)
-    if len(sides) != 2:
-        raise ValueError(f"decode: {name}: got {size!r}, {_SQUARE_OR_PAIR}")
-    height, width = (integer(f"{name}: size", side, 1, IMAGE_SIDE_MAX) for side in sides)
-    return height, width
 
 
 def _range(name: str, pair: Sequence[float]) -> tuple[float, float]:

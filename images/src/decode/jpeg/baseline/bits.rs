@@ -2,10 +2,10 @@
 
 use memchr::memchr;
 
-/// Zeros behind a segment, so that whole words can be read up to its end.
+/// Zeros after a segment, so that whole words can be read up to its end.
 const PADDING: usize = 8;
 
-/// Data that is cut into segments at its markers.
+/// Cuts the data into segments at its markers.
 pub(super) struct Segments<'a> {
     rest: &'a [u8],
 }
@@ -15,9 +15,9 @@ impl<'a> Segments<'a> {
         Self { rest: data }
     }
 
-    /// Leaves the next segment behind, and the marker that ends it, which is the answer; `None` if
-    /// there is none. If `segment` is given, the data is appended to it, without the zeros that are
-    /// stuffed behind bytes of 0xFF (T.81, B.1.1.5), and padding.
+    /// Moves past the next segment and returns the marker that ends it; `None` if there is none.
+    /// Appends the segment's data to `segment`, if given, without the zeros stuffed after bytes of
+    /// 0xFF (T.81, B.1.1.5), but with padding.
     pub(super) fn next(&mut self, mut segment: Option<&mut Vec<u8>>) -> Option<u8> {
         loop {
             let (before, behind) = self.rest.split_at_checked(memchr(0xFF, self.rest)?)?;
@@ -34,21 +34,21 @@ impl<'a> Segments<'a> {
     }
 }
 
-/// Where in a segment one is.
+/// A position in a segment.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Bits {
-    /// The next bits, from the highest on. Those below `count` may be there already.
+    /// The next bits, from the highest on: `count` of them, and perhaps some more.
     pub(super) buffer: u64,
     count: u32,
-    /// The byte from which on the buffer lacks bits.
+    /// The next byte to read into the buffer.
     at: usize,
 }
 
 impl Bits {
-    /// Bits that there are at least after [`Bits::fill`].
+    /// Least number of bits after [`Bits::fill`].
     pub(super) const FILLED: u32 = 56;
 
-    /// Fills the buffer from `segment`; with zeros behind its end.
+    /// Fills the buffer from `segment`; with zeros after its end.
     #[inline(always)]
     pub(super) fn fill(&mut self, segment: &[u8]) {
         let word = segment.get(self.at..).and_then(|rest| rest.first_chunk());
@@ -64,13 +64,13 @@ impl Bits {
         self.count = self.count.wrapping_sub(count.into());
     }
 
-    /// Bytes of which bits were taken.
+    /// Bytes from which bits were taken.
     pub(super) fn taken(self) -> usize {
         self.at - (self.count >> 3) as usize
     }
 }
 
-/// Bytes of a segment that [`Segments::next`] gave.
+/// Bytes of a segment from [`Segments::next`], without the padding.
 pub(super) fn len(segment: &[u8]) -> usize {
     segment.len().saturating_sub(PADDING)
 }

@@ -2,16 +2,15 @@
 
 use std::fmt;
 
-/// Why this decoder does not take an image. It does not say that the image is bad: another decoder
-/// may take it.
+/// Why this decoder refuses an image. Another decoder may accept it: the image need not be bad.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Error {
     /// The headers are damaged, or not those of a usual baseline JPEG.
     Headers,
-    /// The region is empty, too large or not within the image, there is no such reduction of it, or
-    /// the room for the pixels is not what they take.
+    /// The region is empty, too large or not within the image, the reduction is unknown, or the
+    /// buffer for the pixels has another length.
     Region,
-    /// The coded data is damaged or cut off, or something is behind it.
+    /// The coded data is damaged or cut off, or something follows it.
     Data,
 }
 

@@ -1,45 +1,44 @@
-//! What the headers of a baseline JPEG say (ITU-T T.81, annex B), as far as there is nothing
-//! unusual about it.
+//! The headers of a usual baseline JPEG (ITU-T T.81, annex B).
 
 use super::Error;
 use super::Size;
 use super::huffman::Codes;
 
-/// Sides of a block of coefficients.
+/// Side of a block of coefficients.
 pub(super) const BLOCK: u32 = 8;
 /// Coefficients of a block.
 pub(super) const COEFFICIENTS: usize = 64;
-/// libjpeg takes no larger images.
+/// libjpeg accepts no larger images.
 const SIDE_MAX: u32 = 65_500;
-/// Tables that a file can name.
+/// Table numbers of a file.
 pub(super) const TABLES: usize = 4;
 
-/// Where the coefficient that is coded `k`-th stands in its block, row by row; for all beyond the
-/// 64th, where the 64th stands.
+/// Place in its block, row by row, of the coefficient that is coded `k`-th; beyond the 64th, the
+/// place of the 64th.
 pub(super) const ZIGZAG: [u8; 256] = zigzag();
 
 /// The headers of one image: one scan, 8 bits a sample, Huffman codes, and grey or YCbCr.
 pub struct Frame<'a> {
     size: Size,
-    /// Grey, or Y, Cb and Cr, in this order in each unit (MCU).
+    /// Grey, or Y, Cb and Cr, in this order in each MCU.
     pub(super) components: Vec<Component>,
-    /// Tables of codes, by the numbers that components have for them.
+    /// Huffman tables by number.
     pub(super) dc: [Option<Codes<'a>>; TABLES],
     pub(super) ac: [Option<Codes<'a>>; TABLES],
-    /// Units between two restart markers; 0 without markers.
+    /// MCUs between two restart markers; 0 without markers.
     pub(super) interval: u32,
-    /// The entropy-coded data, and whatever is behind it.
+    /// The entropy-coded data, and anything after it.
     pub(super) data: &'a [u8],
 }
 
 /// A component of an image.
 pub(super) struct Component {
-    /// Blocks of it in a unit: columns and rows.
+    /// Its blocks in an MCU: columns and rows.
     pub(super) across: u32,
     pub(super) down: u32,
-    /// Factor of each coefficient, in the order in which they stand in a block.
+    /// Factor of each coefficient, row by row.
     pub(super) quantization: [i16; COEFFICIENTS],
-    /// Numbers of its tables.
+    /// Numbers of its Huffman tables.
     pub(super) dc: usize,
     pub(super) ac: usize,
 }
@@ -48,7 +47,7 @@ impl<'a> Frame<'a> {
     /// Reads the headers of the JPEG `bytes`.
     ///
     /// # Errors
-    /// [`Error::Headers`] for whatever this decoder is not for, damaged headers among it.
+    /// [`Error::Headers`] for damaged headers and for images that this decoder does not decode.
     pub fn read(bytes: &'a [u8]) -> Result<Self, Error> {
         Self::parse(bytes).ok_or(Error::Headers)
     }
@@ -114,7 +113,7 @@ impl<'a> Headers<'a> {
 
     fn quantization_tables(&mut self, mut content: &[u8]) -> Option<()> {
         while let Some((&kind, rest)) = content.split_first() {
-            // Those of 16 bits have a kind above 15.
+            // Tables of 16 bits have a kind above 15.
             let table = self.quantization.get_mut(usize::from(kind))?;
             let (values, rest) = rest.split_first_chunk::<COEFFICIENTS>()?;
             let mut in_place = [0; COEFFICIENTS];
@@ -127,7 +126,7 @@ impl<'a> Headers<'a> {
         Some(())
     }
 
-    /// Its segments have to be in order.
+    /// Segments of a colour profile must be in order.
     fn profile(&mut self, content: &[u8]) -> Option<()> {
         if let Some(&[number, count, ..]) = content.strip_prefix(b"ICC_PROFILE\0") {
             let (last, _) = self.profile.unwrap_or_default();
@@ -137,7 +136,7 @@ impl<'a> Headers<'a> {
         Some(())
     }
 
-    /// `content` is the scan's header.
+    /// Completes the headers with the scan's, `content`.
     fn scan(self, content: &[u8], data: &'a [u8]) -> Option<Frame<'a>> {
         let (&[8, h0, h1, w0, w1, count], described) = self.frame?.split_first_chunk()? else { return None };
         let [width, height] = [[w0, w1], [h0, h1]].map(|side| u32::from(u16::from_be_bytes(side)));
@@ -182,7 +181,7 @@ impl<'a> Headers<'a> {
     }
 }
 
-/// Whether it is JFIF's segment; `None` for a version that there is not.
+/// Whether it is JFIF's segment; `None` for an unknown version.
 fn jfif(content: &[u8]) -> Option<bool> {
     match content {
         [b'J', b'F', b'I', b'F', 0, version, _, rest @ ..] if rest.len() >= 7 => {
@@ -197,8 +196,7 @@ fn adobe(content: &[u8]) -> Option<u8> {
     content.get(11).copied().filter(|_| content.starts_with(b"Adobe"))
 }
 
-/// Where the coefficients stand that are coded one after another: from diagonal to diagonal, up and
-/// down in turn.
+/// The order of coding: from diagonal to diagonal, up and down in turn.
 #[expect(clippy::indexing_slicing, reason = "evaluated by the compiler")]
 const fn zigzag() -> [u8; 256] {
     let mut places = [63; 256];

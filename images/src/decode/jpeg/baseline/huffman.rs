@@ -1,56 +1,55 @@
-//! Huffman codes as tables: the next bits of the data say which symbol comes, and what to do about
-//! it.
+//! Huffman codes as tables: look-up of the next symbol by the next bits of the data.
 
-/// Bits by which most codes are looked up.
+/// Bits of the first look-up, which finds most codes.
 const BITS: u32 = 9;
 /// Bits of the longest code.
 const LONGEST: u32 = 16;
-/// One for each byte that it may be.
+/// A symbol is a byte.
 const SYMBOLS_MAX: usize = 256;
-/// The largest symbol that libjpeg puts up with in a table for DC, whether it occurs or not.
+/// The largest symbol that libjpeg accepts in a DC table, whether it occurs or not.
 const DC_SYMBOL_MAX: u8 = 15;
 /// Bits of the largest difference of DC and of the largest AC coefficient, at 8 bits a sample.
 const DC_SIZE_MAX: u8 = 11;
 const AC_SIZE_MAX: u8 = 10;
-/// Step of an end of block: past the end, and further than any run goes.
+/// Step of an end of block: past the end, and farther than any run.
 pub(super) const PAST_THE_END: u8 = 128;
 
-/// The codes of a table as a file has them (ITU-T T.81, B.2.4.2).
+/// The codes of a table as they are in a file (ITU-T T.81, B.2.4.2).
 #[derive(Clone, Copy)]
 pub(super) struct Codes<'a> {
-    /// How many there are of each length from 1 on.
+    /// Number of codes of each length from 1 on.
     counts: &'a [u8; LONGEST as usize],
     /// Their symbols.
     symbols: &'a [u8],
 }
 
-/// Which coefficients codes are for.
+/// The coefficients that codes are for.
 #[derive(Clone, Copy)]
 pub(super) enum Kind {
     Dc,
     Ac,
 }
 
-/// The meaning of a code: a coefficient, whose value follows, and how many zeros come before it.
+/// The meaning of a code: some zeros, then a coefficient whose value follows the code.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Symbol {
-    /// Length of code and value; 0 where no code is.
+    /// Length of code and value; 0 for no code.
     pub(super) bits: u8,
     code_bits: u8,
-    /// How much further the coefficient is than the last one.
+    /// Steps from the last coefficient to this one.
     pub(super) moves: u8,
 }
 
-/// Symbols by the bits that begin with their codes.
+/// Symbols by the bits that their codes begin with.
 pub(super) struct Table {
     by_bits: Box<[Symbol; 1 << BITS]>,
-    /// Those of longer codes, by [`LONGEST`] bits less `first_long`.
+    /// Symbols of longer codes, by [`LONGEST`] bits minus `first_long`.
     by_long: Vec<Symbol>,
     first_long: usize,
 }
 
 impl<'a> Codes<'a> {
-    /// Codes at the beginning of `bytes`, and what is behind them.
+    /// Codes at the beginning of `bytes`, and the rest.
     pub(super) fn read(bytes: &'a [u8]) -> Option<(Self, &'a [u8])> {
         let (counts, rest) = bytes.split_first_chunk()?;
         let count = counts.iter().map(|&count| usize::from(count)).sum();
@@ -58,7 +57,7 @@ impl<'a> Codes<'a> {
         Some((Self { counts, symbols }, rest))
     }
 
-    /// All that there is of them.
+    /// All bytes of the codes.
     pub(super) fn bytes(self) -> impl Iterator<Item = &'a u8> {
         self.counts.iter().chain(self.symbols)
     }
@@ -67,7 +66,7 @@ impl<'a> Codes<'a> {
 impl Symbol {
     pub(super) const NONE: Self = Self { bits: 0, code_bits: 0, moves: 0 };
 
-    /// [`Symbol::NONE`] for a symbol that an image of 8 bits a sample has no use for.
+    /// [`Symbol::NONE`] for a symbol that cannot occur with 8 bits a sample.
     fn new(kind: Kind, symbol: u8, code_bits: u8) -> Self {
         let (run, size) = (symbol >> 4, symbol & 15);
         let moves = match (kind, run, size) {
@@ -79,7 +78,7 @@ impl Symbol {
         Self { bits: code_bits + size, code_bits, moves }
     }
 
-    /// The value behind the code, which begins `buffer` (T.81, F.2.2.1: EXTEND of RECEIVE).
+    /// The value after the code, which begins `buffer` (T.81, F.2.2.1: EXTEND of RECEIVE).
     #[inline(always)]
     #[expect(
         clippy::cast_possible_truncation,
@@ -89,9 +88,9 @@ impl Symbol {
     pub(super) fn value(self, buffer: u64) -> i16 {
         let size = u32::from(self.bits - self.code_bits) & 15;
         let behind = buffer << (self.code_bits & 31);
-        // In two steps, as there may be none.
+        // Two shifts, as `size` may be 0.
         let bits = (behind >> 1 >> (63 - size)) as i16;
-        // A value whose first bit is 0 is below 0: -1 is the one with all other bits set.
+        // A value whose first bit is 0 is negative: all other bits set is -1.
         let below = !((behind as i64 >> 63) as i16);
         bits + (below & (1 - (1 << size)))
     }
@@ -112,7 +111,7 @@ impl Table {
         let Self { by_bits, by_long, first_long } = self;
         by_long.clear();
         let mut symbols = codes.symbols.iter();
-        // Codes fill the numbers of 16 bits from 0 on, as they come.
+        // Codes fill the numbers of 16 bits from 0 on, in their order.
         let mut filled = 0;
         for (bits, &count) in (1..).zip(codes.counts) {
             let is_long = u32::from(bits) > BITS;
@@ -154,7 +153,7 @@ impl Table {
 mod tests {
     use super::*;
 
-    /// The bits of `text`, and ones behind them.
+    /// The bits of `text`, then ones.
     fn bits(text: &str) -> u64 {
         let ones = u64::MAX >> text.len();
         text.chars()
@@ -204,7 +203,7 @@ mod tests {
         assert!(table(Kind::Ac, &with_one_bit(2)).is_none(), "a code of ones");
         assert!(table(Kind::Ac, &with_one_bit(3)).is_none(), "more codes than there are");
         assert!(table(Kind::Dc, &bytes).is_none(), "a symbol that DC never has");
-        // One that it does not have at 8 bits a sample is a code that is not there.
+        // A symbol that DC does not have at 8 bits a sample counts as no code.
         bytes[17..].copy_from_slice(&[12, 11]);
         let dc = table(Kind::Dc, &bytes).unwrap();
         assert!(dc.symbol(bits("00")).is_some() && dc.symbol(bits("010")).is_none());

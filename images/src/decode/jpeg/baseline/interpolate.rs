@@ -1,4 +1,4 @@
-//! Cb and Cr in the resolution of the image, as libjpeg interpolates them, bit for bit.
+//! Cb and Cr in the resolution of the image: libjpeg's "fancy" upsampling, bit for bit.
 
 use std::ops::Range;
 
@@ -6,17 +6,17 @@ use multiversion::multiversion;
 
 use super::planes::Plane;
 
-/// A line of one of them; its buffers are kept.
+/// A line of Cb or Cr; its buffers are kept.
 #[derive(Default)]
 pub(super) struct Line {
-    /// The values to interpolate between, and one beside them at either end.
+    /// The values to interpolate between, and one more at either end.
     values: Vec<u16>,
     line: Vec<u8>,
 }
 
 impl Line {
-    /// The values of `columns` in line `y` of the image, of which each sample of `plane` has
-    /// `per_colour` pixels across and down.
+    /// The values of `columns` in line `y` of the image. Each sample of `plane` covers `per_colour`
+    /// pixels across and down.
     pub(super) fn of<'a>(
         &'a mut self,
         plane: &'a Plane,
@@ -47,7 +47,7 @@ impl Line {
                 *value = sample.into();
             }
         }
-        // Beside the image is what is at its edge.
+        // Beyond the image its edge is repeated.
         if first == 0 {
             *values.first_mut()? = *values.get(1)?;
         }
@@ -63,7 +63,7 @@ impl Line {
     }
 }
 
-/// Three times the nearer line and once the farther one: four times a line between them.
+/// Three times the nearer line plus the farther one: four times the interpolated line.
 #[multiversion(targets("x86_64+avx2", "x86_64+sse4.1"))]
 fn sum(near: &[u8], far: &[u8], sums: &mut [u16]) {
     for ((sum, &near), &far) in sums.iter_mut().zip(near).zip(far) {
@@ -72,7 +72,7 @@ fn sum(near: &[u8], far: &[u8], sums: &mut [u16]) {
 }
 
 /// Two pixels for each of `values`, which are `2^BITS / 4` times as large as samples: three
-/// quarters of it, and one of the value before or behind it.
+/// quarters of the value and a quarter of the one before or after it.
 #[multiversion(targets("x86_64+avx2", "x86_64+sse4.1"))]
 #[expect(clippy::cast_possible_truncation, reason = "a mean of samples")]
 fn widen<const BITS: u32>(values: &[u16], line: &mut [u8]) {

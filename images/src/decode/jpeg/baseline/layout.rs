@@ -1,14 +1,14 @@
-//! Where things are in an image, and in one that is reduced while it is decoded.
+//! Places of MCUs and samples in an image, and in one that is reduced while it is decoded.
 
 use std::ops::Range;
 
 use super::frame::{BLOCK, Frame};
 use super::{Region, Size};
 
-/// Fewest columns of colours between which libjpeg interpolates.
+/// Fewest columns of chroma that libjpeg interpolates.
 const INTERPOLATED_MIN: u32 = 3;
 
-/// Units of coding (MCUs) of an image.
+/// A rectangle of MCUs ("units").
 pub(super) struct Units {
     pub(super) columns: Range<u32>,
     pub(super) rows: Range<u32>,
@@ -18,12 +18,12 @@ pub(super) struct Units {
 pub(super) struct Layout {
     /// The reduced image.
     size: Size,
-    /// Pixels of it that a unit has.
+    /// Pixels of an MCU in it.
     unit: Size,
-    /// All of its units: columns and rows.
+    /// All MCUs: columns and rows.
     pub(super) columns: u32,
     pub(super) rows: u32,
-    /// Samples of a block's side: in the first component, and in the others.
+    /// Samples along a block's side: in the first component, and in the others.
     sides: [u32; 2],
     /// Pixels for each sample of Cb and Cr, across and down: 1 or 2.
     pub(super) per_colour: [u32; 2],
@@ -39,32 +39,30 @@ impl Layout {
         let (columns, rows) =
             (frame.size().width.div_ceil(BLOCK * across), frame.size().height.div_ceil(BLOCK * down));
         let size = frame.size().divided(by);
-        // Colours of half the resolution both ways are reduced by half as much, and not
-        // interpolated then.
+        // 4:2:0 chroma is reduced by half as much instead of being interpolated.
         let is_made_up_for = by > 1 && across == 2 && down == 2;
         let (colour_side, per_colour) =
             if is_made_up_for { (2 * side, [1, 1]) } else { (side, [across, down]) };
         let layout = Self { size, unit, columns, rows, sides: [side, colour_side], per_colour };
-        // There libjpeg repeats samples instead.
+        // Here libjpeg repeats samples instead of interpolating.
         let is_repeated = across == 2 && (side == 1 || layout.component(1).width < INTERPOLATED_MIN);
         let has_colours = frame.components.len() > 1;
         (!has_colours || layout.per_colour == [1, 1] || !is_repeated).then_some(layout)
     }
 
-    /// Samples of a side of a block of component `at`.
+    /// Samples along a block's side in component `at`.
     pub(super) fn side(&self, at: usize) -> usize {
         let [first, others] = self.sides;
         (if at == 0 { first } else { others }) as usize
     }
 
-    /// Samples of all of component `at`.
+    /// Size of component `at` in samples.
     pub(super) fn component(&self, at: usize) -> Size {
         let [across, down] = if at == 0 { [1, 1] } else { self.per_colour };
         Size { width: self.size.width.div_ceil(across), height: self.size.height.div_ceil(down) }
     }
 
-    /// The units that the pixels of `region` depend on: where colours have half the resolution, on
-    /// those beside it, too.
+    /// The MCUs that the pixels of `region` depend on: with subsampled chroma also those beside it.
     pub(super) fn around(&self, region: Region) -> Units {
         let along = |from: u32, len: u32, per_colour: u32, unit: u32, end: u32| {
             let margin = if per_colour == 1 { 0 } else { per_colour };

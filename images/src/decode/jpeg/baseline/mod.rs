@@ -2,30 +2,28 @@
 //! for bit, in about 0.6 of its time.
 //!
 //! ```text
-//!   Frame ── scan ──▶ coefficients ── inverse ──▶ planes ── interpolate ──▶ lines ── colours ──▶ RGB
-//!   (headers)         of a row of units                                     of Y, Cb, Cr
+//! Frame ── scan ─▶ coefficients ── inverse ─▶ planes ── interpolate ─▶ Y, Cb, ── colours ─▶ RGB
+//! (headers)        of an MCU row                                       Cr lines
 //! ```
 //!
-//! **What it decodes**: 8 bits a sample, one scan, Huffman codes, grey or YCbCr with colours of
-//! full or half the resolution, with restart markers or without. Any part of the image, in its own
-//! size or divided by 2, 4 or 8. Progressive and arithmetic JPEGs, RGB and four inks, and other
-//! samplings are left to another decoder: [`Error`].
+//! **Input**: 8 bits a sample, one scan, Huffman codes, grey or YCbCr with 4:4:4, 4:2:2 or 4:2:0
+//! subsampling, with restart markers or without. Any region of the image, in its own size or
+//! divided by 2, 4 or 8. Progressive, arithmetic, RGB and four-ink JPEGs and other samplings are an
+//! [`Error`], for another decoder to take.
 //!
-//! **What holds**, whatever the bytes are:
-//! - Pixels are those of libjpeg-turbo (its "islow" DCT and "fancy" upsampling), or there is an
-//!   error.
-//! - Headers with anything unusual, damaged data, or a byte left over behind the image are errors.
-//!   So what another decoder would complain about is never decoded here.
-//! - What lies below the region is not looked at, nor what restart markers separate from it: damage
+//! **Guarantees**, for any bytes:
+//! - Pixels equal libjpeg-turbo's (its "islow" DCT and "fancy" upsampling), or there is an error.
+//! - Unusual headers, damaged data, or a byte left over after the image are errors. So an image
+//!   that another decoder would complain about is never decoded here.
+//! - Data below the region is not read, nor data that restart markers separate from it: damage
 //!   there is not seen.
-//! - No panic, no `unsafe`. Memory is about half of the region's pixels or as much again, and is
-//!   kept for the next image: [`Decoder::shrink`]. What an image becomes does not depend on the one
-//!   before.
+//! - No panic, no `unsafe`. Buffers take half of the result's memory or as much, and are kept for
+//!   the next image ([`Decoder::shrink`]). An image's pixels do not depend on the image before.
 //!
-//! Four fifths of the time in which libjpeg-turbo decodes a photograph go into its Huffman codes.
-//! Here they are looked up by two, which takes less than half of that.
+//! libjpeg-turbo spends four fifths of a photograph's time on Huffman codes. Here they are looked
+//! up in pairs, which takes less than half of that.
 //!
-//! Nothing here uses the rest of the crate.
+//! Nothing here uses the rest of the crate, so that it could be published by itself.
 //!
 //! ```
 //! use shade_images::baseline::{Decoder, Frame, Region};
@@ -43,6 +41,7 @@
 //! ```
 
 mod bits;
+mod buffer;
 mod colours;
 mod error;
 mod frame;
@@ -65,15 +64,14 @@ use layout::{Layout, Units};
 use planes::Plane;
 use scan::{Block, Buffers, Scan};
 
-/// Pixels of the largest part that is decoded here: the buffers beside it are half as large, or as
-/// large.
+/// Pixels of the largest region: its buffers take 1.5 to 3 bytes a pixel.
 const PIXELS_MAX: u64 = 1 << 24;
 
 /// Decodes; keeps its buffers from image to image.
 #[derive(Default)]
 pub struct Decoder {
     scan: Buffers,
-    /// Blocks of a row of units.
+    /// Blocks of an MCU row.
     blocks: Vec<Block>,
     planes: [Plane; 3],
     lines: [Line; 2],
@@ -90,10 +88,10 @@ impl Decoder {
     /// up) into `rgb`: 3 bytes for each, row after row.
     ///
     /// # Errors
-    /// [`Error::Region`] for a region that is empty, of more than 2^24 pixels or not within the
-    /// divided image, for another divisor, for room of another size, and for the few small or odd
-    /// images whose colours libjpeg does not interpolate. [`Error::Data`] for coded data with
-    /// anything wrong in it. `rgb` holds anything then.
+    /// [`Error::Region`] for a region that is empty, has more than 2^24 pixels or leaves the
+    /// divided image, for another divisor, for `rgb` of another length, and for the few small or
+    /// odd images whose chroma libjpeg does not interpolate. [`Error::Data`] for any fault in the
+    /// coded data. `rgb` is unspecified then.
     pub fn decode(
         &mut self,
         frame: &Frame<'_>,
@@ -116,7 +114,7 @@ impl Decoder {
             .ok_or(Error::Data)
     }
 
-    /// Makes `rgb` of the planes.
+    /// Converts the planes to `rgb`.
     fn colours(&mut self, frame: &Frame<'_>, layout: &Layout, region: Region, rgb: &mut [u8]) -> Option<()> {
         let [first, cb, cr] = &self.planes;
         let [cb_line, cr_line] = &mut self.lines;
@@ -155,11 +153,11 @@ impl Decoder {
                 }
             }
         }
-        // Data behind the region is not looked at; behind the image there must be none.
+        // Data after the region is not read; after the image there must be none.
         (units.rows.end < layout.rows || scan.is_at_end()).then_some(())
     }
 
-    /// Gives back buffers that one large image made grow beyond `bytes_max` each.
+    /// Frees each buffer that a large image made grow beyond `bytes_max`.
     pub fn shrink(&mut self, bytes_max: usize) {
         self.scan.shrink(bytes_max);
         for plane in &mut self.planes {
@@ -168,17 +166,10 @@ impl Decoder {
     }
 }
 
-/// Gives a buffer's memory back when it has grown beyond `bytes_max`.
-fn shrink(buffer: &mut Vec<u8>, bytes_max: usize) {
-    if buffer.capacity() > bytes_max {
-        *buffer = Vec::new();
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    /// Whether it is decoded here, whole and reduced.
+    /// Whether `bytes` are decoded here, whole and reduced.
     fn is_usual(bytes: &[u8]) -> bool {
         let is_usual = |by: u32| {
             let Ok(frame) = Frame::read(bytes) else { return false };

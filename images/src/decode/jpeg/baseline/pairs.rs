@@ -1,19 +1,18 @@
-//! AC coefficients looked up by two. In a photograph they take 5 bits each, their values included,
-//! and what takes the time is that each look-up has to wait for the one before.
+//! AC coefficients looked up in pairs. In a photograph each takes about 5 bits with its value, and
+//! the time goes into look-ups that wait for the one before.
 
 use super::huffman::{Codes, Kind, PAST_THE_END, Symbol, Table};
 
-/// Bits by which pairs are looked up: with more, tables for two components no longer fit into a
-/// CPU's first cache.
+/// Bits of a pair's look-up: with more, tables for two components do not fit into the L1 cache.
 pub(super) const PAIR_BITS: u32 = 10;
 
-/// One coefficient or two, with values, if all of it is in [`PAIR_BITS`] bits.
+/// One or two coefficients, with their values, that fit into [`PAIR_BITS`] bits.
 #[derive(Clone, Copy, Default)]
 #[repr(align(8))]
 pub(super) struct Pair {
-    /// Length of codes and values; 0 if not even the first is there.
+    /// Length of codes and values; 0 if not even the first fits.
     pub(super) bits: u8,
-    /// How much further each is than the one before, 0 if there is no second one.
+    /// Steps from each coefficient to the next; 0 if there is no second one.
     pub(super) moves: [u8; 2],
     pub(super) values: [i16; 2],
 }
@@ -21,9 +20,9 @@ pub(super) struct Pair {
 /// Codes of AC coefficients.
 pub(super) struct Pairs {
     pairs: Box<[Pair; 1 << PAIR_BITS]>,
-    /// One by one.
+    /// Single coefficients.
     pub(super) symbols: Table,
-    /// The codes they were made of: most encoders use the same for all images.
+    /// The codes that the tables are for: most encoders use the same for all images.
     made_of: Vec<u8>,
 }
 
@@ -35,7 +34,7 @@ impl Default for Pairs {
 }
 
 impl Pairs {
-    /// Prepares for `codes`. `None` if they are none.
+    /// Prepares for `codes`. `None` if libjpeg would refuse them.
     pub(super) fn set(&mut self, codes: Codes<'_>) -> Option<()> {
         if codes.bytes().eq(&self.made_of) {
             return Some(());

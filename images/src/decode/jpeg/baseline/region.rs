@@ -21,7 +21,7 @@ pub struct Region {
 }
 
 impl Size {
-    /// How many pixels it has.
+    /// Number of pixels.
     pub(super) fn pixels(self) -> u64 {
         u64::from(self.width) * u64::from(self.height)
     }

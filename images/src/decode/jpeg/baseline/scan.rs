@@ -1,4 +1,4 @@
-//! The scan: coefficients of the blocks that are wanted, row after row of units (MCUs).
+//! The scan: coefficients of the wanted blocks, one row of MCUs ("units") after another.
 
 use std::num::NonZero;
 use std::ops::Range;
@@ -6,20 +6,20 @@ use std::ops::Range;
 use multiversion::multiversion;
 
 use super::bits::{Bits, Segments, len};
+use super::buffer::shrink;
 use super::frame::{COEFFICIENTS, Component, Frame, TABLES, ZIGZAG};
 use super::huffman::{Kind, PAST_THE_END, Table};
 use super::pairs::{PAIR_BITS, Pairs};
-use super::shrink;
 
-/// A block's coefficients, as they stand in it row by row.
+/// A block's coefficients, row by row.
 pub(super) type Block = [i16; COEFFICIENTS];
 
-/// Pairs between two fills: behind all but the last there still are the bits of a single
-/// coefficient, 16 of a code and 10 of a value.
+/// Pairs between two fills: after all but the last, the bits of a single coefficient are left, 16
+/// of its code and 10 of its value.
 const AT_A_TIME: u32 = 3;
 const _: () = assert!((AT_A_TIME - 1) * PAIR_BITS + 16 + 10 <= Bits::FILLED);
 
-/// First of the restart markers, and how many take turns.
+/// First of the restart markers, and their number: they take turns.
 const RST0: u8 = 0xD0;
 const RESTART_MARKERS: u8 = 8;
 /// End of image.
@@ -33,10 +33,10 @@ pub(super) struct Buffers {
     segment: Vec<u8>,
 }
 
-/// A component, as far as it matters here.
+/// The parts of a component that the scan needs.
 #[derive(Clone, Copy, Default)]
 struct Coded {
-    /// Blocks in a unit; 0 for a component that there is not.
+    /// Blocks in an MCU; 0 for a missing component.
     blocks: u32,
     /// Its tables.
     dc: usize,
@@ -45,35 +45,34 @@ struct Coded {
     last: i16,
 }
 
-/// A scan that is being decoded. It has segments of `interval` units, with restart markers between
-/// them. A decoder keeps nothing from one to the next (T.81, F.2.1.3.1), so that one of which
-/// nothing is wanted is not decoded.
+/// A scan that is being decoded: segments of `interval` MCUs, with restart markers between them. No
+/// decoding state passes from one to the next (T.81, F.2.1.3.1), so unwanted segments are skipped.
 pub(super) struct Scan<'a> {
     buffers: &'a mut Buffers,
     segments: Segments<'a>,
     components: [Coded; 3],
-    /// Units in a row.
+    /// MCUs in a row.
     columns: u32,
     /// `u32::MAX` without markers.
     interval: u32,
-    /// Units of the segment that are still to come.
+    /// MCUs of the segment that are not decoded yet.
     left: u32,
     bits: Bits,
-    /// Behind the segment.
+    /// The marker after the segment.
     marker: Option<u8>,
     /// Number of the next marker.
     number: u8,
 }
 
 impl Buffers {
-    /// Gives back what is larger than that.
+    /// Frees the buffer if it is larger than that.
     pub(super) fn shrink(&mut self, bytes_max: usize) {
         shrink(&mut self.segment, bytes_max);
     }
 }
 
 impl<'a> Scan<'a> {
-    /// Begins the scan of `frame`, which has `columns` units in a row.
+    /// Begins the scan of `frame`, which has `columns` MCUs in a row.
     pub(super) fn new(frame: &Frame<'a>, columns: u32, buffers: &'a mut Buffers) -> Option<Self> {
         let mut components = [Coded::default(); 3];
         for (coded, component) in components.iter_mut().zip(&frame.components) {
@@ -95,8 +94,8 @@ impl<'a> Scan<'a> {
         })
     }
 
-    /// Decodes the next row of units. Of those in `wanted` the blocks are appended to `found`: unit
-    /// by unit, and in each as they are coded.
+    /// Decodes the next row of MCUs. Appends the blocks of those in `wanted` to `found`, in coded
+    /// order.
     pub(super) fn row(&mut self, wanted: Range<u32>, found: &mut Vec<Block>) -> Option<()> {
         let mut column = 0;
         while column < self.columns {
@@ -122,7 +121,7 @@ impl<'a> Scan<'a> {
         (self.bits.taken() <= len(&self.buffers.segment)).then_some(())
     }
 
-    /// Goes to the next segment, or over it.
+    /// Begins the next segment, or skips it.
     fn begin_segment(&mut self, over: bool) -> Option<()> {
         if let Some(marker) = self.marker {
             if marker != RST0 + self.number {
@@ -141,7 +140,7 @@ impl<'a> Scan<'a> {
         Some(())
     }
 
-    /// Whether nothing but the last bits of a byte is left of the segment.
+    /// Whether at most the last bits of a byte are left of the segment.
     fn is_segment_taken(&self) -> bool {
         self.bits.taken() == len(&self.buffers.segment)
     }
@@ -152,7 +151,7 @@ impl<'a> Scan<'a> {
     }
 }
 
-/// Decodes the units of `columns`, and keeps the blocks of those in `wanted`.
+/// Decodes the MCUs of `columns`, and keeps the blocks of those in `wanted`.
 #[multiversion(targets("x86_64+avx2+bmi1+bmi2+lzcnt+popcnt"))]
 fn units(
     scan: &mut Scan<'_>,
@@ -193,7 +192,7 @@ fn units(
 fn coefficients(table: &Pairs, mut bits: Bits, segment: &[u8], block: &mut Block) -> Option<Bits> {
     const LAST: usize = COEFFICIENTS - 1;
     const END: usize = PAST_THE_END as usize;
-    // The coefficient that was decoded last, in the order of coding.
+    // The last decoded coefficient, in coded order.
     let mut at = 0;
     let mut store = |at: usize, value: i16| block[usize::from(ZIGZAG[at & 255]) & LAST] = value;
     loop {
@@ -212,7 +211,7 @@ fn coefficients(table: &Pairs, mut bits: Bits, segment: &[u8], block: &mut Block
             }
             let first = at + usize::from(pair.moves[0]);
             at = first + usize::from(pair.moves[1]);
-            // The second one first: if there is none, it would be where the first is.
+            // The second one first: if there is none, its place is the first one's.
             store(at, pair.values[1]);
             store(first, pair.values[0]);
             if at >= LAST {

@@ -1,6 +1,6 @@
-//! For CPUs with AVX2: 16 bits for all that a pixel goes through. The factors of `plain`, less what
-//! is whole of them, fit into that. Nothing is unsafe here: a function's type says which CPU it
-//! needs, and vectors are read and written as arrays.
+//! The conversion for CPUs with AVX2, in 16 bits: the fractional parts of `plain`'s factors fit
+//! into that. Nothing is unsafe here: a function's type says which CPU it needs, and vectors are
+//! read and written as arrays.
 
 use std::arch::x86_64::{
     __m128i, __m256i, _mm_or_si128, _mm_shuffle_epi8, _mm256_add_epi16, _mm256_add_epi32,
@@ -11,16 +11,16 @@ use std::arch::x86_64::{
 
 use bytemuck::must_cast;
 
-use super::GROUP;
+use super::plain::GROUP;
 
-/// 1.402 less 1, 1.772 less 2, -0.34414 and 1 less 0.71414, in 65536ths.
+/// 1.402 - 1, 1.772 - 2, -0.34414 and 1 - 0.71414, in 65536ths.
 const CR_TO_R: i16 = 26_345;
 const CB_TO_B: i16 = -14_942;
 const CB_TO_G: i16 = -22_554;
 const CR_TO_G: i16 = 18_734;
 
-/// For each 16 bytes of a group's pixels and each colour: which of its values stands where, and
-/// 0x80 where none does.
+/// For each 16 bytes of a group's pixels and each colour: the value for each byte, or 0x80 for
+/// none.
 const PLACES: [[[u8; GROUP]; 3]; 3] = places();
 
 /// As [`to_rgb`](super::to_rgb).
@@ -45,8 +45,8 @@ pub(super) fn to_rgb(lines: [[u8; GROUP]; 3], rgb: &mut [u8; 3 * GROUP]) {
     *rgb = must_cast(interleaved(bytes(red), bytes(green), bytes(blue)));
 }
 
-/// `value * factor / 65536`, rounded to the nearest. The double's high half is twice that, rounded
-/// down.
+/// `value * factor / 65536`, rounded to the nearest: the high half of the doubled product is twice
+/// that, rounded down.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn part(value: __m256i, factor: i16) -> __m256i {
@@ -54,7 +54,7 @@ fn part(value: __m256i, factor: i16) -> __m256i {
     _mm256_srai_epi16::<1>(_mm256_add_epi16(double, _mm256_set1_epi16(1)))
 }
 
-/// Values in 8 bits, cut off at 0 and 255.
+/// Values clamped to 8 bits.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn bytes(values: __m256i) -> __m128i {

@@ -1,4 +1,4 @@
-//! Lines of Y, Cb and Cr as RGB, as libjpeg makes them, bit for bit.
+//! Lines of Y, Cb and Cr to RGB, as in libjpeg, bit for bit.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -7,15 +7,11 @@ mod plain;
 use multiversion::multiversion;
 use multiversion::target::match_target;
 
-/// Pixels that are converted together.
-const GROUP: usize = 16;
+use plain::GROUP;
 
-/// Lines of Y, Cb and Cr.
-pub(super) type Lines<'a> = [&'a [u8]; 3];
-
-/// Pixels of three lines of the same length.
+/// Converts a line of Y, one of Cb and one of Cr, all of the same length.
 #[multiversion(targets("x86_64+avx2", "x86_64+sse4.1"))]
-pub(super) fn to_rgb([y, cb, cr]: Lines<'_>, rgb: &mut [u8]) {
+pub(super) fn to_rgb([y, cb, cr]: [&[u8]; 3], rgb: &mut [u8]) {
     let (pixels, rest) = rgb.as_chunks_mut::<{ 3 * GROUP }>();
     let ([y, cb, cr], behind) = {
         let [y, cb, cr] = [y, cb, cr].map(|line| line.as_chunks::<GROUP>());

@@ -1,6 +1,9 @@
-//! For any CPU.
+//! The conversion for any CPU.
 
-/// The colour of each pixel: the conversion of JFIF with fixed-point numbers of 16 bits.
+/// Pixels that are converted at a time.
+pub(super) const GROUP: usize = 16;
+
+/// JFIF's conversion of each pixel, with 16-bit fixed-point factors.
 #[inline(always)]
 pub(super) fn to_rgb(lines: &[impl AsRef<[u8]>; 3], rgb: &mut [u8]) {
     let [y, cb, cr] = lines.each_ref().map(AsRef::as_ref);

@@ -1,4 +1,5 @@
-//! For CPUs with AVX2: sums of two products in one instruction, and blocks turned in registers.
+//! The transform for CPUs with AVX2: sums of two products in one instruction, and blocks transposed
+//! in registers.
 //! Nothing is unsafe here: a function's type says which CPU it needs, and vectors are read and
 //! written as arrays.
 
@@ -13,7 +14,9 @@ use std::arch::x86_64::{
 
 use bytemuck::must_cast;
 
-use super::{BETWEEN_BITS, Block, CONSTANT_BITS, EVEN, INNER, OUTER, Rows, SHIFTS, SIDE, SUMS, Samples};
+use super::factors::{
+    BETWEEN_BITS, CONSTANT_BITS, Coefficients, EVEN, INNER, OUTER, Rows, SHIFTS, SIDE, SUMS, Samples,
+};
 
 /// Rows of 16 bits.
 type Vectors = [__m128i; SIDE];
@@ -21,7 +24,7 @@ type Vectors = [__m128i; SIDE];
 /// As [`plain::inverse`](super::plain::inverse).
 #[inline]
 #[target_feature(enable = "avx2")]
-pub(super) fn inverse(block: &Block, rows: &Rows, samples: &mut Samples) {
+pub(super) fn inverse(block: &Coefficients, rows: &Rows, samples: &mut Samples) {
     let rows = rows.map(must_cast);
     let [first, below @ ..]: [[i64; 4]; 4] = must_cast(*block);
     let below = below.into_iter().fold(must_cast([0, 0, first[2], first[3]]), |below, coefficients| {
@@ -86,7 +89,7 @@ fn pass<const SHIFT: i32>([r0, r1, r2, r3, r4, r5, r6, r7]: Vectors) -> Vectors 
     [r0, r1, r2, r3, r4, r5, r6, r7]
 }
 
-/// Values with the constants' bits behind the point.
+/// Values with the constants' fractional bits.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn one(values: __m128i) -> __m256i {

@@ -1,11 +1,13 @@
-//! For any CPU.
+//! The transform for any CPU.
 
-use super::{BETWEEN_BITS, Block, CONSTANT_BITS, EVEN, INNER, OUTER, Rows, SHIFTS, SIDE, SUMS, Samples};
+use super::factors::{
+    BETWEEN_BITS, CONSTANT_BITS, Coefficients, EVEN, INNER, OUTER, Rows, SHIFTS, SIDE, SUMS, Samples,
+};
 
 /// Samples of `rows`, which are `block` times its quantization.
 #[inline(always)]
 #[expect(clippy::cast_sign_loss, reason = "cut off at 0 and 255")]
-pub(super) fn inverse(block: &Block, rows: &Rows, samples: &mut Samples) {
+pub(super) fn inverse(block: &Coefficients, rows: &Rows, samples: &mut Samples) {
     let between = match block.as_chunks::<SIDE>().0 {
         // Nothing varies from row to row.
         [_, below @ ..] if below.as_flattened().iter().all(|&coefficient| coefficient == 0) => {

@@ -1,14 +1,13 @@
-//! Fewer samples than coefficients: 4, 2 or 1 along each side, as libjpeg's "reduced" transforms
-//! make them, bit for bit.
+//! 4, 2 or 1 samples along a block's side: libjpeg's "reduced" transforms, bit for bit.
 
-use super::{BETWEEN_BITS, Block, CONSTANT_BITS, Rows, SIDE, Samples};
+use super::factors::{BETWEEN_BITS, CONSTANT_BITS, Coefficients, Rows, SIDE, Samples};
 
-/// Four values: what rows 1, 3, 5 and 7 give to the first and to the second. The fourth and the
-/// third have it with the other sign.
+/// Four values: factors of rows 1, 3, 5 and 7 for the first and for the second. The fourth and the
+/// third have the other sign.
 const FOUR: [[i32; 4]; 2] = [[20_995, 7373, -4926, -4176], [8697, -17_799, 11_893, -1730]];
 /// Factors of rows 2 and 6 for the first and fourth; the others have the other sign.
 const FOUR_EVEN: [i32; 2] = [15_137, -6270];
-/// Two values: what rows 1, 3, 5 and 7 give to the first.
+/// Two values: factors of rows 1, 3, 5 and 7 for the first; the second has the other sign.
 const TWO: [i32; 4] = [29_692, -10_426, 6967, -5906];
 
 /// A column or a row.
@@ -17,9 +16,9 @@ type Line = [i32; SIDE];
 /// Writes four rows of four samples. `rows` is `block` times its quantization.
 #[inline(always)]
 #[expect(clippy::indexing_slicing, reason = "arrays of 8")]
-pub(super) fn four_by_four(block: &Block, rows: &Rows, samples: &mut Samples) {
+pub(super) fn four_by_four(block: &Coefficients, rows: &Rows, samples: &mut Samples) {
     let mut between = [[0; SIDE]; 4];
-    // The fifth row of coefficients is of no use here.
+    // The fifth row of coefficients is not used.
     let [_, upper @ .., _, sixth, seventh, eighth] = block.as_chunks::<SIDE>().0 else { return };
     let below = upper.iter().chain([sixth, seventh, eighth]);
     if below.flatten().all(|&coefficient| coefficient == 0) {

@@ -1,4 +1,7 @@
-//! Reads the records of many samples at once, and says what the index knows of each.
+//! Records of samples, read in the trainer's process for another data loader.
+//!
+//! A map-style dataset is asked for any sample at any time, in processes that fork. So there is no
+//! daemon, ring or plan, and no cache except the system's.
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
@@ -10,27 +13,29 @@ use shade_formats::{ContentId, SampleId};
 
 use crate::ClientError;
 use crate::dataset::{Shards, read_together};
+use crate::error::unknown_sample;
 use crate::fork::Owner;
 
-/// A packed dataset, open for reading records in any order. Threads may share it; after a `fork` the child takes
-/// [`RecordReader::renewed`].
+/// A packed dataset, open for reading records in any order. Threads may share it; after a `fork`
+/// the child uses [`RecordReader::renewed`].
 #[derive(Debug)]
 pub struct RecordReader {
     owner: Owner,
     folder: PathBuf,
     buffered: bool,
-    /// Never changed, so a forked child may look into it, whatever the parent's threads were doing.
+    /// Never changed, so a forked child may read it.
     index: Arc<Index>,
     dictionaries: Dictionaries,
     shards: Shards,
 }
 
 impl RecordReader {
-    /// Opens the dataset in `folder`. With `expected` it must have that content, as a process wants it that goes on with
-    /// what another one opened. `buffered` reads through the page cache, else past it where the file system allows that.
+    /// Opens the dataset in `folder`, which must have the content `expected`, if given: a process
+    /// that continues another's work needs the same content. `buffered` reads through the page
+    /// cache, else past it where the file system allows.
     ///
     /// # Errors
-    /// [`ClientError::Index`]: the index cannot be read, is damaged, or is another dataset's.
+    /// [`ClientError::Index`]: the index cannot be read, is damaged, or belongs to another dataset.
     pub fn open(folder: &Path, expected: Option<ContentId>, buffered: bool) -> Result<Self, ClientError> {
         let folder = folder.to_owned();
         let Dataset { folder, index } = match expected {
@@ -41,8 +46,8 @@ impl RecordReader {
         Ok(Self::over(index, dictionaries, &folder, buffered))
     }
 
-    /// The same for this process, with files of its own. Shares the index, which is the large part, and touches nothing
-    /// that a thread left behind by a `fork` may have locked.
+    /// A reader for this process, with its own files. It shares the index, which is the large part,
+    /// and takes no lock that another thread may have held during a `fork`.
     #[must_use]
     pub fn renewed(&self) -> Self {
         Self::over(Arc::clone(&self.index), self.dictionaries.clone(), &self.folder, self.buffered)
@@ -53,13 +58,13 @@ impl RecordReader {
         Self { owner: Owner::here(), folder: folder.to_owned(), buffered, index, dictionaries, shards }
     }
 
-    /// What identifies the dataset's content.
+    /// Identity of the dataset's content.
     #[must_use]
     pub fn content_id(&self) -> ContentId {
         self.index.content_id()
     }
 
-    /// How many samples there are; ids are below that.
+    /// Number of samples; ids are below it.
     #[must_use]
     pub fn samples(&self) -> u32 {
         self.index.len()
@@ -76,13 +81,14 @@ impl RecordReader {
         Some(self.index.entry(SampleId(sample))?.label)
     }
 
-    /// A sample's source, relative to the root of what was packed; `None` from [`samples`](Self::samples) on.
+    /// A sample's source, relative to the root of what was packed; `None` from
+    /// [`samples`](Self::samples) on.
     #[must_use]
     pub fn path(&self, sample: u32) -> Option<&[u8]> {
         self.index.path(SampleId(sample))
     }
 
-    /// What is wrong with a sample's record, with everything that one needs to find it.
+    /// The error of a sample's record, with all that is needed to find it.
     #[must_use]
     pub fn fault(&self, sample: u32, text: &dyn Display) -> ClientError {
         let path = String::from_utf8_lossy(self.path(sample).unwrap_or_default());
@@ -95,23 +101,22 @@ impl RecordReader {
         ClientError::Record {
             text: format!(
                 "sample {sample} ({path}){place}: {text}; `shade-pack verify {folder}` checks the whole dataset, and \
-                 `--repair SOURCE` mends it"
+                 `--repair SOURCE` repairs it"
             ),
         }
     }
 
-    /// The records of `samples`, in their order, as they were before the packer compressed them. Up to 16
-    /// are read at a time.
+    /// The records of `samples`, in their order, decompressed. Up to 16 are read at a time.
     ///
     /// # Errors
-    /// There is no such sample; a record cannot be read, is damaged, or the dataset was replaced meanwhile;
-    /// or this reader belongs to the process that forked this one. What was read for other samples is lost
-    /// then.
+    /// A sample is unknown; a record cannot be read or is damaged; the dataset was replaced
+    /// meanwhile; or this reader belongs to the process that forked this one. Then no records are
+    /// returned.
     pub fn read(&self, samples: &[u32]) -> Result<Vec<Vec<u8>>, ClientError> {
         self.read_unless(samples, &|| false)
     }
 
-    /// The same, but reads that wait for trouble of the store to be over end once `is_stopped`.
+    /// The same, but a read that waits for a store to recover ends once `is_stopped`.
     ///
     /// # Errors
     /// As [`read`](Self::read), or it was stopped.
@@ -120,14 +125,14 @@ impl RecordReader {
         samples: &[u32],
         is_stopped: IsStopped<'_>,
     ) -> Result<Vec<Vec<u8>>, ClientError> {
-        // Before any lock: one may have been taken by a thread that the fork left behind.
+        // Before any lock: another thread may have held it during the fork.
         self.owner.check()?;
         let wanted: Result<Vec<_>, _> = samples.iter().map(|&sample| self.wanted(sample)).collect();
         let state = || (ReadMemory::default(), Decompressor::new(self.dictionaries.clone()));
         let read = read_together(&wanted?, state, |(sample, entry), (memory, zstd)| {
             self.read_one(entry, memory, zstd, is_stopped).map_err(|fault| self.fault(*sample, &fault))
         });
-        // If the dataset was replaced, that is the reason, and not what is wrong with a record.
+        // If the dataset was replaced, that is the reason to report.
         read.map_err(|error| match Content::check(&self.folder, self.content_id()) {
             Err(replaced) => replaced.into(),
             Ok(()) => error,
@@ -135,11 +140,8 @@ impl RecordReader {
     }
 
     fn wanted(&self, sample: u32) -> Result<(u32, Entry), ClientError> {
-        let entry = self.index.entry(SampleId(sample)).ok_or_else(|| ClientError::Argument {
-            what: "sample",
-            got: sample.to_string(),
-            expected: format!("an id below {}, the samples of the dataset", self.samples()),
-        })?;
+        let entry = self.index.entry(SampleId(sample));
+        let entry = entry.ok_or_else(|| unknown_sample(sample.into(), self.samples()))?;
         Ok((sample, entry))
     }
 
@@ -174,13 +176,13 @@ mod tests {
     /// Where the test's records begin: a header's room before each.
     const FIRST_AT: usize = 512;
 
-    /// A dataset of one shard, in a folder that goes with the test.
+    /// A dataset of one shard, in a temporary folder.
     struct Packed {
         folder: tempfile::TempDir,
         offsets: Vec<usize>,
     }
 
-    /// What a test stores for a sample: the bytes in the shard, how many they stand for, and how.
+    /// A sample's stored bytes, their length once decompressed, and their codec.
     struct Stored {
         bytes: Vec<u8>,
         raw_len: usize,

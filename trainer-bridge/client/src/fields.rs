@@ -1,4 +1,8 @@
-//! Reads the fields of many samples at once.
+//! Extra fields of samples, read in the trainer's process on request.
+//!
+//! They do not come through the ring: most trainings never read them, and the daemon has no memory
+//! to spare for data that it cannot rank. The index is opened at the first request. Reads use or
+//! bypass the page cache as the daemon's do.
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
@@ -12,8 +16,9 @@ use shade_formats::{ContentId, SampleId, ShardId};
 
 use crate::ClientError;
 use crate::dataset::{Shards, read_together};
-use crate::dialogue::lock;
+use crate::error::unknown_sample;
 use crate::fork::Owner;
+use crate::lock::lock;
 
 /// One extra field of a sample.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,7 +29,8 @@ pub struct Field {
     pub bytes: Vec<u8>,
 }
 
-/// Reads fields of a dataset's samples. Costs nothing until it is first asked. Threads may share it.
+/// Reads fields of a dataset's samples. It opens nothing before the first request. Threads may
+/// share it.
 #[derive(Debug)]
 pub struct FieldsReader {
     owner: Owner,
@@ -36,7 +42,7 @@ pub struct FieldsReader {
 
 #[derive(Clone, Debug)]
 enum Opened {
-    /// The dataset has no fields at all; its index is not kept.
+    /// The dataset has no fields; its index is not kept.
     Empty {
         samples: u32,
     },
@@ -49,7 +55,7 @@ struct Source {
     shards: Shards,
 }
 
-/// Fields to be read: the place in the answer, the sample, where its shard has them.
+/// Fields to read: their row in the answer, their sample, and their span in a shard.
 struct Wanted {
     row: usize,
     sample: SampleId,
@@ -58,8 +64,9 @@ struct Wanted {
 }
 
 impl FieldsReader {
-    /// For the dataset in `folder`, which must still hold the content of this id when it is opened. `buffered` reads
-    /// through the page cache; it should be what the daemon does, as both kinds at once on one NFS file stall each other.
+    /// A reader of the dataset in `folder`, which must still have this content when it is opened.
+    /// `buffered` reads through the page cache. Choose what the daemon does: on one NFS file
+    /// buffered and direct reads stall each other.
     #[must_use]
     pub fn new(folder: &Path, content_id: ContentId, buffered: bool) -> Self {
         Self {
@@ -71,12 +78,12 @@ impl FieldsReader {
         }
     }
 
-    /// The fields of each of `samples`, in their order; none for a sample that has none. Where a dataset has no fields,
-    /// nothing but the index is ever read, once.
+    /// The fields of each of `samples`, in their order. A dataset without fields costs one reading
+    /// of its index.
     ///
     /// # Errors
-    /// The index cannot be opened or is another dataset's, a sample is not in it, or fields cannot be read or are
-    /// damaged. What was read for other samples is lost then.
+    /// The index cannot be opened or is another dataset's, a sample is not in it, or fields cannot
+    /// be read or are damaged. Then no fields are returned, not even other samples'.
     pub fn read(&self, samples: &[i64]) -> Result<Vec<Vec<Field>>, ClientError> {
         let opened = self.open()?;
         let (count, source) = match &opened {
@@ -85,10 +92,8 @@ impl FieldsReader {
         };
         let mut wanted = Vec::new();
         for (row, &sample) in samples.iter().enumerate() {
-            let id = u32::try_from(sample).ok().filter(|&id| id < count).ok_or_else(|| {
-                let expected = format!("an id below {count}, the samples of the dataset");
-                ClientError::Argument { what: "sample", got: sample.to_string(), expected }
-            })?;
+            let id = u32::try_from(sample).ok().filter(|&id| id < count);
+            let id = id.ok_or_else(|| unknown_sample(sample, count))?;
             let sample = SampleId(id);
             let entry =
                 source.and_then(|source| Some((source.index.entry(sample)?, source.index.fields(sample)?)));
@@ -108,7 +113,7 @@ impl FieldsReader {
         Ok(fields)
     }
 
-    /// Where a sample lies, for messages: its shard's file name.
+    /// File name of a sample's shard, for messages.
     ///
     /// # Errors
     /// The index cannot be opened.
@@ -119,9 +124,9 @@ impl FieldsReader {
         Ok(shard.map_or_else(String::new, |shard| shard.name.to_owned()))
     }
 
-    /// The index, read by the first who asks. A failure is not kept: the next one tries again.
+    /// The index, read at the first request. After a failure the next request tries again.
     fn open(&self) -> Result<Opened, ClientError> {
-        // Before the lock: one may have been taken by a thread that the fork left behind.
+        // Before the lock: another thread may have held it during the fork.
         self.owner.check()?;
         let mut opened = lock(&self.opened);
         if let Some(opened) = &*opened {
@@ -150,7 +155,7 @@ impl Source {
             text: text.to_string(),
         };
         let range = span.offset..span.offset.saturating_add(span.len);
-        // Whoever asked may go away: this thread goes on unseen then.
+        // Not stopped by Ctrl-C: the read ends unseen on its own thread.
         let read = self.shards.read(shard, range, memory, &|| false);
         let bytes = read.map_err(|text| fault(&text))?;
         Mismatch::compare(crc32c(bytes), span.crc32c).map_err(|text| fault(&text))?;
