@@ -148,9 +148,11 @@ impl Dialogue {
     fn hear_all(&self, hearing: &mut Hearing) -> Result<(), ClientError> {
         loop {
             hearing.fault = match receive_now(&self.socket) {
-                Ok((Reply::Failed { text } | Reply::Interrupted { text }, _)) => {
-                    Some(ClientError::Failed { text })
-                }
+                // A daemon that ends while it welcomes this rank refuses it after all.
+                Ok((
+                    Reply::Failed { text } | Reply::Interrupted { text } | Reply::Refuse { text, .. },
+                    _,
+                )) => Some(ClientError::Failed { text }),
                 Ok(_) if hearing.stray_allowed => {
                     hearing.stray_allowed = false;
                     continue;
