@@ -1,4 +1,5 @@
-//! Workers write each row's bytes where the order says, keep bad rows from spoiling good ones, and seal batches.
+//! Workers write each row's bytes where the order says, keep bad rows from spoiling good ones, and
+//! seal batches.
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 use std::sync::Arc;

@@ -17,14 +17,14 @@ use shade_formats::limits::MESSAGE_BYTES_MAX;
 use super::peer;
 use super::socket::{ask, receive};
 
-/// Longest wait for the daemon's answer: it has nothing to do for it.
+/// Longest wait for the daemon's answer, which takes it no work.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a place that is taken is asked for again: the daemon may not have seen yet that whoever had it was killed.
+/// How long a busy daemon is asked again: it may not have seen yet that its recorder was killed.
 const BUSY_PATIENCE: Duration = Duration::from_secs(1);
 /// Between two tries.
 const BUSY_PAUSE: Duration = Duration::from_millis(50);
 
-/// A trace that is being taken.
+/// A recording under way.
 #[derive(Debug)]
 pub struct Observed {
     /// The session lasts as long as this is not shut down.
@@ -38,10 +38,10 @@ pub struct Observed {
 /// Why there is no trace.
 #[derive(Debug, thiserror::Error)]
 pub enum ObserveError {
-    /// Nobody listens.
+    /// No process listens.
     #[error(
-        "no daemon serves {} (job {job}) at {address}: start the training first; a job with a name needs --job, one with \
-         a socket file --socket", dataset.display()
+        "no daemon serves {} (job {job}) at {address}: start the training first; give --job for a job with a name, \
+         --socket for a socket file", dataset.display()
     )]
     NoDaemon {
         /// The dataset's folder.
@@ -51,17 +51,17 @@ pub enum ObserveError {
         /// Where it was looked for.
         address: String,
     },
-    /// The daemon said no.
+    /// The daemon refused.
     #[error("the daemon at {address} refuses: {text}")]
     Refused {
         /// The socket's address.
         address: String,
         /// Why.
         text: String,
-        /// Somebody else records now.
+        /// Another recorder is attached.
         busy: bool,
     },
-    /// Somebody else has the address.
+    /// Another user has the address.
     #[error("{address} is served by user {got}, not by user {expected}: nothing is taken from there")]
     Foreign {
         /// The socket's address.
@@ -71,7 +71,7 @@ pub enum ObserveError {
         /// This process's user.
         expected: u32,
     },
-    /// It takes the question and says nothing.
+    /// The daemon takes the request and does not answer.
     #[error(
         "the daemon at {address} has not answered for {} s: it may still be reading its index; try again",
         ANSWER_TIMEOUT.as_secs()
@@ -80,21 +80,21 @@ pub enum ObserveError {
         /// The socket's address.
         address: String,
     },
-    /// Something is there that does not speak as a daemon of this version does.
+    /// The answer is not one of a daemon of this version.
     #[error("what serves {address} does not answer as it should: {what}; use the same version of both")]
     Answer {
         /// The socket's address.
         address: String,
-        /// What it did.
+        /// What came instead.
         what: String,
     },
-    /// The system said no.
+    /// A system call failed.
     #[error("cannot reach the daemon: {0}")]
     Io(#[from] io::Error),
 }
 
-/// Asks the daemon of the dataset in `folder` (canonical), which has this `index` now, and `job` for a trace; it listens at
-/// `socket`, or at the name that belongs to dataset and job.
+/// Asks the daemon of the dataset in `folder` (canonical), which has this `index` now, and `job`
+/// for a trace; it listens at `socket`, or at the name that belongs to dataset and job.
 ///
 /// # Errors
 /// [`ObserveError`]: there is none, or it refuses.
@@ -142,7 +142,7 @@ fn observe_once(
         }
         Err(error) => return Err(ObserveError::Io(error.into())),
     }
-    // Anyone may bind an abstract name.
+    // Any user may bind an abstract name.
     let got = peer::user(&socket)?;
     let expected = rustix::process::geteuid().as_raw();
     if got != expected {
@@ -157,7 +157,7 @@ fn observe_once(
         job: job.to_owned(),
     };
     ask(&socket, &request, theirs.as_fd())?;
-    // The daemon's is the last one then: with it the trace ends.
+    // The daemon then has the only write end, so the trace ends with it.
     drop(theirs);
     let mut buffer = vec![0; MESSAGE_BYTES_MAX];
     let answer = match receive(&socket, &mut buffer) {

@@ -1,4 +1,5 @@
-//! Messages over a SEQPACKET socket: one message, one packet, with the file descriptors that belong to it.
+//! Messages over a SEQPACKET socket: one message, one packet, with the file descriptors that belong
+//! to it.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -11,7 +12,7 @@ use rustix::net::{
 use shade_formats::control::{Reply, Request};
 use shade_formats::limits::MESSAGE_BYTES_MAX;
 
-/// Sends `reply` with `fds`. Never blocks: a client that does not read its replies is told nothing more.
+/// Sends `reply` with `fds`. Never blocks: a client that does not read its replies gets no more.
 ///
 /// # Errors
 /// When the connection is gone or its buffer is full.
@@ -37,7 +38,8 @@ fn send_bytes(socket: impl AsFd, bytes: &[u8], fds: &[BorrowedFd<'_>], flags: Se
     Ok(())
 }
 
-/// Receives one message into `buffer`: its bytes, and at most one file descriptor. `None`: the peer has left.
+/// Receives one message into `buffer`: its bytes, and at most one file descriptor. `None`: the peer
+/// has left.
 ///
 /// # Errors
 /// When the connection broke or the message is longer than any valid one.

@@ -1,25 +1,25 @@
-//! What a daemon serves: every client is told of it, and checked against it.
+//! The dataset and the job that a daemon serves.
 
 use shade_formats::control::PROTOCOL;
 use shade_formats::ids::ContentId;
 
-/// What every client is told, and checked against.
+/// The dataset and the job that a daemon serves. Every client is told of it and checked against it.
 #[derive(Clone, Debug)]
-pub struct Identity {
-    /// The dataset served, canonical path.
+pub struct ServedJob {
+    /// Canonical path of the dataset.
     pub dataset: String,
-    /// The job served.
+    /// Name of the job.
     pub job: String,
-    /// Samples in it.
+    /// Samples in the dataset.
     pub samples: u32,
-    /// Classes in it.
+    /// Classes in the dataset.
     pub classes: u32,
-    /// Which bytes it holds.
+    /// Content id of the dataset.
     pub content_id: u128,
 }
 
-impl Identity {
-    /// What a client is told that speaks another protocol.
+impl ServedJob {
+    /// The answer to a client of another protocol.
     pub(super) fn other_version(&self, protocol: u32) -> String {
         let program = std::env::current_exe();
         let program = program.map_or_else(|error| error.to_string(), |path| path.display().to_string());
@@ -30,7 +30,8 @@ impl Identity {
         )
     }
 
-    /// What a client is told whose dataset has another content, as its index says now. What to do depends on the daemon.
+    /// The answer to a client whose dataset's index now has another content. The caller adds what
+    /// to do.
     pub fn other_content(&self, samples: u32, content_id: u128) -> String {
         format!(
             "the dataset at {} has changed: its index now says {samples} samples, content id {}; this daemon (process {}) \
