@@ -5,13 +5,13 @@
 
 pub mod batches;
 pub mod cli;
-pub mod control;
+mod control;
 pub mod daemon;
 pub mod doctor;
 pub mod last_words;
 pub mod log;
 mod names;
-pub mod panics;
+mod panics;
 mod proc;
 mod spinner;
 pub mod trace;

@@ -26,7 +26,7 @@ thread_local! {
 ///
 /// # Errors
 /// The panic's message.
-pub fn caught<T>(work: impl FnOnce() -> T) -> Result<T, String> {
+pub(crate) fn caught<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     let outer = IS_CAUGHT.replace(true);
     let outcome = catch_unwind(AssertUnwindSafe(work));
     IS_CAUGHT.set(outer);
@@ -39,7 +39,7 @@ pub fn caught<T>(work: impl FnOnce() -> T) -> Result<T, String> {
 
 /// From now on logs this process's panics, and tells `receiver` of those that are not caught.
 /// Caught ones, which may come with every record, are logged as a [`Throttle`] admits.
-pub fn watch(receiver: impl Fn(String) + Send + Sync + 'static) {
+pub(crate) fn watch(receiver: impl Fn(String) + Send + Sync + 'static) {
     let caught = Mutex::new(Throttle::new(Instant::now()));
     let receiver: Receiver = Arc::new(receiver);
     *RECEIVER.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&receiver));
@@ -59,7 +59,7 @@ pub fn watch(receiver: impl Fn(String) + Send + Sync + 'static) {
 }
 
 /// Logs why this thread ends, and tells the receiver of [`watch`], as for a panic.
-pub fn give_up(text: String) {
+pub(crate) fn give_up(text: String) {
     tracing::error!("{text}");
     let receiver = RECEIVER.lock().unwrap_or_else(PoisonError::into_inner).clone();
     if let Some(receiver) = receiver {

@@ -47,9 +47,6 @@ impl Admission {
     }
 
     /// Permits for one more connection.
-    ///
-    /// # Errors
-    /// When there are too many.
     pub(super) fn permits(&self) -> io::Result<Permits> {
         let too_many = |what: &str, most: u32| io::Error::other(format!("{most} connections {what} already"));
         let connection = Permit::take(&self.connections, CONNECTIONS_MAX)

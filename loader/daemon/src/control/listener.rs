@@ -19,12 +19,12 @@ use super::socket::send;
 use super::socket_file::SocketFile;
 
 /// A bound control socket; a socket file is removed again when this is dropped.
-pub struct Listener {
+pub(crate) struct Listener {
     socket: OwnedFd,
     /// The file and its lock, which end with the listener.
     _file: Option<SocketFile>,
     /// The address as text: the path, or `@name` for an abstract one.
-    pub address: String,
+    pub(crate) address: String,
 }
 
 impl Listener {
@@ -33,7 +33,7 @@ impl Listener {
     ///
     /// # Errors
     /// `AddrInUse` when another daemon serves this dataset and job.
-    pub fn bind_abstract(name: &[u8]) -> io::Result<Self> {
+    pub(crate) fn bind_abstract(name: &[u8]) -> io::Result<Self> {
         let socket = bind(&SocketAddrUnix::new_abstract_name(name)?)?;
         Ok(Self { socket, _file: None, address: format!("@{}", String::from_utf8_lossy(name)) })
     }
@@ -43,16 +43,13 @@ impl Listener {
     ///
     /// # Errors
     /// `AddrInUse` when a living daemon listens there, or is about to.
-    pub fn bind_file(path: &Path) -> io::Result<Self> {
+    pub(crate) fn bind_file(path: &Path) -> io::Result<Self> {
         let (file, socket) = SocketFile::claim(path, bind, answers)?;
         Ok(Self { socket, _file: Some(file), address: path.display().to_string() })
     }
 
     /// Accepts connections on a thread of its own, for as long as the process lives.
-    ///
-    /// # Errors
-    /// When no thread can be made.
-    pub fn listen(&self, served: ServedJob, messages: Sender<Message>) -> io::Result<()> {
+    pub(crate) fn listen(&self, served: ServedJob, messages: Sender<Message>) -> io::Result<()> {
         let socket = self.socket.try_clone()?;
         let (served, admission) = (Arc::new(served), Arc::new(Admission::new()));
         std::thread::Builder::new().name("shade-listen".into()).spawn(move || {
@@ -79,7 +76,7 @@ impl Listener {
 
     /// Refuses all connections so far with the reason; no more are accepted afterwards. Used
     /// instead of [`listen`](Self::listen).
-    pub fn turn_away(&self, refusal: &Refusal) {
+    pub(crate) fn turn_away(&self, refusal: &Refusal) {
         // From here on the system refuses connections, so none comes between the last of these and
         // our end.
         let _ = rustix::net::shutdown(&self.socket, Shutdown::Read);

@@ -10,31 +10,27 @@ use shade_shm::RingEnd;
 
 /// What a rank expects of the daemon besides its job.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub(crate) struct Asked {
     /// Samples in the dataset, as its index says now.
-    pub samples: u32,
+    pub(crate) samples: u32,
     /// Content id of the dataset, as its index says now.
-    pub content_id: u128,
+    pub(crate) content_id: u128,
     /// How its trainer would have started the daemon.
-    pub settings: Settings,
+    pub(crate) settings: Settings,
 }
 
 /// The answer to a rank that is admitted.
 #[derive(Clone, Debug)]
-pub struct Welcomed {
-    /// Its ring and its epochs.
-    pub accepted: Accepted,
-    /// How the daemon runs.
-    pub settings: Settings,
+pub(crate) struct Welcomed {
+    pub(crate) accepted: Accepted,
+    pub(crate) settings: Settings,
 }
 
 /// News of one session.
-pub enum Message {
+pub(crate) enum Message {
     /// A rank asks to be served; the verdict goes back to its thread.
     Hello {
-        /// Rank and job.
         attach: Box<Attach>,
-        /// What it expects of the daemon.
         asked: Asked,
         /// Its socket, for replies and to shut down.
         socket: Arc<OwnedFd>,
@@ -43,9 +39,7 @@ pub enum Message {
     },
     /// A recorder asks for a trace; the verdict goes back to its thread.
     Observe {
-        /// The session.
         session: SessionId,
-        /// Its socket, to shut down.
         socket: Arc<OwnedFd>,
         /// The write end of a pipe.
         pipe: OwnedFd,
@@ -53,17 +47,10 @@ pub enum Message {
         verdict: Sender<Result<(), Refusal>>,
     },
     /// The ring exists and the client has its file descriptors.
-    Mapped {
-        /// The session.
-        session: SessionId,
-        /// The daemon's end of the ring.
-        ring: Box<RingEnd>,
-    },
+    Mapped { session: SessionId, ring: Box<RingEnd> },
     /// A request other than the hello.
     Request {
-        /// The session.
         session: SessionId,
-        /// The request.
         request: Box<Request>,
         /// The bytes that came with [`Request::LoadState`].
         state: Vec<u8>,

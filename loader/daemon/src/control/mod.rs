@@ -15,8 +15,8 @@ mod session;
 mod socket;
 mod socket_file;
 
-pub use listener::Listener;
-pub use message::{Asked, Message, Welcomed};
-pub use observe::{ObserveError, Observed, observe};
-pub use served_job::ServedJob;
-pub use socket::send;
+pub(crate) use listener::Listener;
+pub(crate) use message::{Asked, Message, Welcomed};
+pub(crate) use observe::{ObserveError, Observed, observe};
+pub(crate) use served_job::ServedJob;
+pub(crate) use socket::send;

@@ -26,13 +26,13 @@ const BUSY_PAUSE: Duration = Duration::from_millis(50);
 
 /// A recording under way.
 #[derive(Debug)]
-pub struct Observed {
+pub(crate) struct Observed {
     /// The session lasts as long as this is not shut down.
-    pub socket: OwnedFd,
+    pub(crate) socket: OwnedFd,
     /// Where the daemon writes the trace; it ends with the session, or the daemon.
-    pub trace: File,
+    pub(crate) trace: File,
     /// The daemon's process.
-    pub pid: u32,
+    pub(crate) pid: u32,
 }
 
 /// Why there is no trace.
@@ -43,62 +43,33 @@ pub enum ObserveError {
         "no daemon serves {} (job {job}) at {address}: start the training first; give --job for a job with a name, \
          --socket for a socket file", dataset.display()
     )]
-    NoDaemon {
-        /// The dataset's folder.
-        dataset: PathBuf,
-        /// The job's name.
-        job: String,
-        /// Where it was looked for.
-        address: String,
-    },
-    /// The daemon refused.
+    NoDaemon { dataset: PathBuf, job: String, address: String },
     #[error("the daemon at {address} refuses: {text}")]
     Refused {
-        /// The socket's address.
         address: String,
-        /// Why.
         text: String,
         /// Another recorder is attached.
         busy: bool,
     },
     /// Another user has the address.
     #[error("{address} is served by user {got}, not by user {expected}: nothing is taken from there")]
-    Foreign {
-        /// The socket's address.
-        address: String,
-        /// The user who has it.
-        got: u32,
-        /// This process's user.
-        expected: u32,
-    },
+    Foreign { address: String, got: u32, expected: u32 },
     /// The daemon takes the request and does not answer.
     #[error(
         "the daemon at {address} has not answered for {} s: it may still be reading its index; try again",
         ANSWER_TIMEOUT.as_secs()
     )]
-    Silent {
-        /// The socket's address.
-        address: String,
-    },
+    Silent { address: String },
     /// The answer is not one of a daemon of this version.
     #[error("what serves {address} does not answer as it should: {what}; use the same version of both")]
-    Answer {
-        /// The socket's address.
-        address: String,
-        /// What came instead.
-        what: String,
-    },
-    /// A system call failed.
+    Answer { address: String, what: String },
     #[error("cannot reach the daemon: {0}")]
     Io(#[from] io::Error),
 }
 
 /// Asks the daemon of the dataset in `folder` (canonical), which has this `index` now, and `job`
 /// for a trace; it listens at `socket`, or at the name that belongs to dataset and job.
-///
-/// # Errors
-/// [`ObserveError`]: there is none, or it refuses.
-pub fn observe(
+pub(crate) fn observe(
     folder: &Path,
     index: &Index,
     job: &str,

@@ -5,17 +5,13 @@ use shade_formats::ids::ContentId;
 
 /// The dataset and the job that a daemon serves. Every client is told of it and checked against it.
 #[derive(Clone, Debug)]
-pub struct ServedJob {
+pub(crate) struct ServedJob {
     /// Canonical path of the dataset.
-    pub dataset: String,
-    /// Name of the job.
-    pub job: String,
-    /// Samples in the dataset.
-    pub samples: u32,
-    /// Classes in the dataset.
-    pub classes: u32,
-    /// Content id of the dataset.
-    pub content_id: u128,
+    pub(crate) dataset: String,
+    pub(crate) job: String,
+    pub(crate) samples: u32,
+    pub(crate) classes: u32,
+    pub(crate) content_id: u128,
 }
 
 impl ServedJob {
@@ -32,7 +28,7 @@ impl ServedJob {
 
     /// The answer to a client whose dataset's index now has another content. The caller adds what
     /// to do.
-    pub fn other_content(&self, samples: u32, content_id: u128) -> String {
+    pub(crate) fn other_content(&self, samples: u32, content_id: u128) -> String {
         format!(
             "the dataset at {} has changed: its index now says {samples} samples, content id {}; this daemon (process {}) \
              serves {} samples, content id {}",
