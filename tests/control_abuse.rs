@@ -188,7 +188,7 @@ fn memory_that_is_not_to_be_had_is_a_refusal_with_its_reason() {
     match try_attach(&packed.dataset, 0, job) {
         Err(ClientError::Refused { code: REFUSE_RESOURCES, text, .. }) => {
             assert!(
-                text.contains("4294967296 bytes") && text.contains("lower ring= or batch_size"),
+                text.contains("4294967296 bytes") && text.contains("lower Daemon(ring=...) or batch_size"),
                 "{text}"
             );
             assert!(
@@ -279,7 +279,7 @@ fn a_ring_larger_than_memory_is_refused_before_any_of_it_is_touched() {
         other => panic!("not refused: {other:?}"),
     };
     assert_eq!(code, REFUSE_RESOURCES);
-    assert!(text.contains("1.00 TiB") && text.contains("at most ring=\""), "{text}");
+    assert!(text.contains("1.00 TiB") && text.contains("at most Daemon(ring=\""), "{text}");
     // Its place is free again, and a ring of an ordinary size fits.
     let session = attach(&packed.dataset, 0, spec(4, 1));
     assert!(take_epoch(&session, 0).is_ok());

@@ -28,7 +28,7 @@ fn of_the_length_of_files() {
     let said = said_of_a_ring("-f 2048", 64 << 20);
     assert!(said.contains("RLIMIT_FSIZE is 1048576 bytes (ulimit -f)"), "{said}");
     assert!(
-        !said.contains("no memory") && !said.contains("lower ring="),
+        !said.contains("no memory") && !said.contains("lower Daemon(ring"),
         "memory is not what is short: {said}"
     );
 }

@@ -1,5 +1,5 @@
-//! One read on its way: what is still missing, from which file, and what it waits for. Whoever
-//! makes the system calls, in whatever thread, follows it.
+//! One read under way: what is still missing, from which file, and what it waits for. Its user
+//! makes the system calls, in any thread.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,12 +9,11 @@ use shade_formats::ShardId;
 
 use crate::fault::ReadFault;
 use crate::files::{Files, OpenShard, Unopened};
-use crate::rules::{Progress, Trouble, Verdict};
+use crate::rules::{ReadState, Trouble, Verdict};
 
-/// Wait for a descriptor while all shards that are open are being read: about as long as a read
-/// takes.
+/// Wait for a descriptor while all open shards are being read: about as long as a read takes.
 const FULL_WAIT: Duration = Duration::from_millis(1);
-/// Trouble that lasts so long is told to the user.
+/// Trouble that lasts this long is logged.
 const TROUBLE_TOLD_AFTER: Duration = Duration::from_millis(500);
 
 /// The read of some bytes of a shard, from its beginning to its [end](Self::end).
@@ -23,7 +22,7 @@ pub struct Attempt {
     shard: ShardId,
     /// Where it begins in the shard, in bytes.
     offset: u64,
-    progress: Progress,
+    state: ReadState,
     file: Option<Arc<OpenShard>>,
     /// The file that went stale: another one is wanted.
     stale: Option<Arc<OpenShard>>,
@@ -32,12 +31,12 @@ pub struct Attempt {
     tried: u32,
 }
 
-/// What is to be done next with a read.
+/// The next step of a read.
 #[derive(Debug)]
 pub enum Next {
-    /// Read what is missing from this file at this offset in bytes, and tell [`Attempt::after`].
+    /// Read what is missing from this file at this offset in bytes, and call [`Attempt::after`].
     Read(Arc<OpenShard>, u64),
-    /// Ask [`Attempt::next`] after a wait.
+    /// Call [`Attempt::next`] after a wait.
     Wait(Duration),
     /// It is over.
     End(Result<(), ReadFault>),
@@ -47,8 +46,8 @@ impl Attempt {
     /// The read of `len` bytes from `offset` on.
     #[must_use]
     pub fn new(shard: ShardId, offset: u64, len: u64) -> Self {
-        let progress = Progress::new(len, offset ^ (u64::from(shard.0) << 40));
-        Self { shard, offset, progress, file: None, stale: None, trouble: None, tried: 0 }
+        let state = ReadState::new(len, offset ^ (u64::from(shard.0) << 40));
+        Self { shard, offset, state, file: None, stale: None, trouble: None, tried: 0 }
     }
 
     /// The shard that it reads.
@@ -72,13 +71,13 @@ impl Attempt {
     /// Bytes wanted.
     #[must_use]
     pub fn wanted(&self) -> u64 {
-        self.progress.wanted()
+        self.state.wanted()
     }
 
     /// Bytes that are there.
     #[must_use]
     pub fn done(&self) -> u64 {
-        self.progress.done()
+        self.state.done()
     }
 
     /// The file that was read from last.
@@ -96,12 +95,12 @@ impl Attempt {
     /// Where the next read begins, in bytes from the first one's start.
     #[must_use]
     pub fn resume(&self) -> u64 {
-        self.progress.resume(self.align_bytes())
+        self.state.resume(self.align_bytes())
     }
 
-    /// Whether the device or server has failed it since this was asked last.
+    /// Whether the device or server has failed it since the last call.
     pub fn take_failure(&mut self) -> bool {
-        self.progress.take_failure()
+        self.state.take_failure()
     }
 
     /// Whether the next step needs a file that is not open yet; takes it if it is.
@@ -115,8 +114,8 @@ impl Attempt {
         false
     }
 
-    /// The next step, not knowing any new result: at the start and after a wait. Opens the shard if
-    /// it is not open, which may take as long as a server takes.
+    /// The next step without a new result: at the start and after a wait. Opens the shard if it is
+    /// not open, which may take as long as a server takes.
     pub fn next(&mut self, now: Instant, files: &Files) -> Next {
         if self.wanted() == 0 {
             return Next::End(Ok(()));
@@ -133,12 +132,12 @@ impl Attempt {
     pub fn after(&mut self, result: Result<u64, Errno>, now: Instant, files: &Files) -> Next {
         self.tried += 1;
         let direct = self.file.as_ref().is_some_and(|file| file.is_direct());
-        match self.progress.judge(result, self.align_bytes(), direct) {
+        match self.state.judge(result, self.align_bytes(), direct) {
             Verdict::Again => self.next(now, files),
             Verdict::After(wait) => Next::Wait(wait),
             Verdict::Reopen => {
                 self.stale = self.file.take();
-                // It goes on as one whose shard is not open.
+                // It goes on as if its shard were not open.
                 Next::Wait(Duration::ZERO)
             }
             Verdict::Trouble(errno) => {

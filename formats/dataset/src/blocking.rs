@@ -12,17 +12,17 @@ use crate::fault::ReadFault;
 use crate::files::{Files, OpenShard};
 use crate::memory::{PAGE_BYTES, ReadMemory};
 
-/// One system call asks for at most this: large enough for a disk's or a server's full rate.
+/// Most bytes of one system call: enough for a disk's or a server's full rate.
 const READ_BYTES_MAX: usize = 4 << 20;
-/// While it waits, a read looks this often whether it is stopped.
+/// Interval at which a waiting read checks whether it is stopped.
 const STOP_LOOK: Duration = Duration::from_millis(100);
 
-/// Whether reads that wait for trouble of the store to be over are to end at once.
+/// Whether reads that wait for the end of trouble must end now.
 pub type IsStopped<'a> = &'a (dyn Fn() -> bool + Sync);
 
 impl Files {
-    /// Reads the bytes `range` of a shard into `memory`: gives as much of their beginning as could
-    /// be read, and if that is not all, why.
+    /// Reads the bytes `range` of a shard into `memory`. Returns as much of their beginning as
+    /// could be read and, if that is not all, why.
     pub fn read<'m>(
         &self,
         shard: ShardId,
@@ -30,7 +30,7 @@ impl Files {
         memory: &'m mut ReadMemory,
         is_stopped: IsStopped<'_>,
     ) -> (&'m mut [u8], Option<ReadFault>) {
-        // Direct reads begin and end at boundaries, so the range is rounded outwards.
+        // Direct reads begin and end at boundaries, so the range is extended to these.
         let start = range.start - range.start % PAGE_BYTES as u64;
         let (before, wanted) = (range.start - start, range.end.saturating_sub(start));
         let (Ok(head), Ok(len)) = (usize::try_from(before), usize::try_from(wanted)) else {
@@ -80,7 +80,8 @@ impl Files {
         Ok(())
     }
 
-    /// Waits until there is something to read: from which file and where. `None` when all is there.
+    /// Waits until there is something to read, and returns the file and the offset. `None` when all
+    /// is read.
     fn wait(
         &self,
         attempt: &mut Attempt,

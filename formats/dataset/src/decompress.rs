@@ -1,5 +1,4 @@
-//! Records as they were before the packer compressed them: plain zstd frames, and frames that need
-//! one of the dataset's dictionaries.
+//! Decompresses records: plain zstd frames, and frames that need one of the dataset's dictionaries.
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -12,16 +11,15 @@ use zstd::zstd_safe::{DCtx, DDict, get_dict_id_from_dict, get_dict_id_from_frame
 use crate::fault::{Mismatch, RecordFault, ZstdFault};
 
 /// The dataset's dictionaries, prepared once and shared by all threads: zstd only reads them, and a
-/// prepared one takes more memory than its bytes. Few, as a dataset has one for each dataset that
-/// was merged into it.
+/// prepared one needs more memory than its bytes. There are few: one for each merged dataset.
 #[derive(Clone)]
 pub struct Dictionaries {
     prepared: Arc<[(u32, DDict<'static>)]>,
 }
 
 impl Dictionaries {
-    /// Prepares those of `index`. One that zstd refuses is left out: records that need it are
-    /// faults, with its id.
+    /// Prepares those of `index`. One that zstd refuses is left out; records that need it become
+    /// faults with its id.
     #[must_use]
     pub fn prepare(index: &Index) -> Self {
         let prepared = index
@@ -41,7 +39,7 @@ impl fmt::Debug for Dictionaries {
     }
 }
 
-/// What one thread decompresses with. The context is made by its first compressed record.
+/// A thread's decompressor. The first compressed record makes its context.
 pub struct Decompressor {
     context: Option<DCtx<'static>>,
     dictionaries: Dictionaries,
@@ -54,7 +52,7 @@ impl Decompressor {
         Self { context: None, dictionaries }
     }
 
-    /// Another one with the same dictionaries, for when a panic may have left this one
+    /// A new one with the same dictionaries, after a panic that may have left this one
     /// half-changed.
     #[must_use]
     pub fn renewed(&self) -> Self {
@@ -62,8 +60,8 @@ impl Decompressor {
     }
 
     /// Decompresses `stored`, the one zstd frame of the record of `entry`, into the beginning of
-    /// `raw`. It must give exactly as many bytes as the index says. However much more a frame
-    /// claims to hold, no more is ever written than there is room for.
+    /// `raw`. It must give exactly as many bytes as the index says. A frame that claims to hold
+    /// more never writes beyond them.
     ///
     /// # Errors
     /// It is no such frame, or its dictionary is missing.

@@ -1,15 +1,15 @@
-//! File descriptors: the process's limit, and which shards give theirs up when there are more
-//! shards than descriptors.
+//! File descriptors: the process's limit, and which shards are closed when there are more shards
+//! than descriptors.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Shards that are open at least, however few descriptors there are.
+/// Least number of open shards, however few descriptors there are.
 const OPEN_MIN: u64 = 8;
-/// One of so many descriptors is for a shard. Sessions (sockets, eventfds, memfds: about eight a
-/// rank), the ring and the log have the others.
+/// One descriptor in this many is for a shard. The others are for sessions (sockets, eventfds,
+/// memfds: about eight a rank), the ring and the log.
 const SHARDS_PART: u64 = 2;
 
 /// Raises the soft limit of this process's open files to the hard one. Most systems have a soft
@@ -17,7 +17,7 @@ const SHARDS_PART: u64 = 2;
 pub fn raise_open_files_limit() {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     if current != maximum {
-        // What is refused here is met by closing shards.
+        // If this fails, shards are closed earlier.
         let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
     }
 }
@@ -28,8 +28,8 @@ pub(crate) fn open_max() -> usize {
     usize::try_from((limit / SHARDS_PART).max(OPEN_MIN)).unwrap_or(usize::MAX)
 }
 
-/// Which shards have a descriptor, in the order of a second chance: whoever was used since the last
-/// look stays.
+/// The shards that have a descriptor. Second chance: a shard that was used since the last look
+/// stays.
 #[derive(Debug)]
 pub(crate) struct Descriptors {
     most: usize,
@@ -41,15 +41,15 @@ impl Descriptors {
         Self { most, open: Mutex::default() }
     }
 
-    /// Gives `shard` a descriptor. Where none is left, `close` is asked of one shard after the
-    /// other whether it gives up its own; `false` when none does.
+    /// Gives `shard` a descriptor. If none is left, `close` is called for one shard after the other
+    /// until one gives up its own; `false` if none does.
     pub(crate) fn take(&self, shard: usize, mut close: impl FnMut(usize) -> bool) -> bool {
         let mut open = self.lock();
         if open.len() < self.most {
             open.push_back(shard);
             return true;
         }
-        // Twice: the first round takes the mark off all that were used lately.
+        // Twice: the first round clears the marks of recent use.
         for _ in 0..2 * open.len() {
             let Some(oldest) = open.pop_front() else { break };
             if close(oldest) {

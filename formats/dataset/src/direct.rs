@@ -1,28 +1,44 @@
-//! Past the page cache or through it: asks the file system once, at start, and says why.
+//! Chooses direct or buffered reads: asks the file system once, at start, and says why.
 
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags, open, statx};
 use rustix::io::{Errno, pread};
 
-use crate::file_system::{FileSystem, Place};
+use crate::file_system::{FileSystem, Locality};
 use crate::memory::{PAGE_BYTES, ReadMemory};
 use crate::rules::refuses_direct;
 
-/// Records start at multiples of this and are padded to it, so a direct read into a record's own
-/// memory may be rounded up to it at most.
+/// Records start at multiples of this and are padded to it, so a direct read into a record's memory
+/// may be rounded up to it at most.
 const ALIGN_BYTES_MAX: u32 = 512;
 
 /// Past the page cache or through it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IoMode {
     /// Direct on NFS and Lustre, and on a local file system that names an alignment which shards
     /// have.
+    #[default]
     Auto,
     /// Direct, or an error where the file system's alignment rules it out.
     Direct,
     /// Through the page cache: where memory outside the arena should act as a second cache.
     Buffered,
+}
+
+impl IoMode {
+    /// Every mode.
+    pub const ALL: [Self; 3] = [Self::Auto, Self::Direct, Self::Buffered];
+
+    /// The name in options and settings.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Direct => "direct",
+            Self::Buffered => "buffered",
+        }
+    }
 }
 
 /// How shards are opened.
@@ -45,7 +61,7 @@ pub struct NotDirect {
     pub why: String,
 }
 
-/// What direct reads must be aligned to, if the file system says so: memory and offset, in bytes.
+/// The file system's alignment of direct reads, if it names one: memory and offset, in bytes.
 type Align = Option<(u32, u32)>;
 
 /// Chooses for the shards in `folder`, of which `shard` is one; `memory_align_bytes` is what blocks
@@ -81,7 +97,7 @@ fn ask(mode: IoMode, folder: &Path, shard: Option<&Path>, memory_align_bytes: u3
         Some(Err(errno)) if refuses_direct(errno) => {
             buffered(format!("{} refuses direct reads: {errno}", file_system.name))
         }
-        // Whatever else is wrong with the shard is told when a record of it is read.
+        // Any other fault of the shard is told when a record of it is read.
         _ => choice,
     }
 }
@@ -92,15 +108,15 @@ fn alignment(shard: Option<&Path>) -> Align {
     is_told.then_some((answer.stx_dio_mem_align, answer.stx_dio_offset_align))
 }
 
-/// Reads the first page of a shard past the page cache: file systems may accept the flag and refuse
-/// the read.
+/// Reads the first page of a shard past the page cache: a file system may accept the flag and
+/// refuse the read.
 fn try_direct(shard: &Path) -> Result<(), Errno> {
     let file = open(shard, OFlags::RDONLY | OFlags::CLOEXEC | OFlags::DIRECT, Mode::empty())?;
     pread(&file, ReadMemory::default().aligned(PAGE_BYTES), 0).map(drop)
 }
 
 fn decide(mode: IoMode, file_system: &FileSystem, align: Align, memory_align_bytes: u32) -> Choice {
-    let FileSystem { name, place } = file_system;
+    let FileSystem { name, locality } = file_system;
     match align {
         Some((_, offset)) if offset > ALIGN_BYTES_MAX => {
             buffered(format!("{name} aligns at {offset}, shards at {ALIGN_BYTES_MAX}"))
@@ -111,7 +127,9 @@ fn decide(mode: IoMode, file_system: &FileSystem, align: Align, memory_align_byt
         Some((_, offset)) => direct(offset, format!("{name} aligns at {offset}")),
         // A network client keeps its whole depth with direct reads and one kernel worker per read
         // with buffered ones.
-        None if *place == Place::Network => direct(ALIGN_BYTES_MAX, format!("{name} keeps full depth so")),
+        None if *locality == Locality::Network => {
+            direct(ALIGN_BYTES_MAX, format!("{name} keeps full depth so"))
+        }
         None if mode == IoMode::Direct => {
             direct(ALIGN_BYTES_MAX, format!("as asked, {name} names no alignment"))
         }
@@ -156,8 +174,8 @@ mod tests {
             (Direct, "ext4", false, Some((1024, 512)), None),
         ];
         for (mode, name, network, align, expected) in table {
-            let place = if network { Place::Network } else { Place::Local };
-            let file_system = FileSystem { name: name.into(), place };
+            let locality = if network { Locality::Network } else { Locality::Local };
+            let file_system = FileSystem { name: name.into(), locality };
             let got = decide(mode, &file_system, align, 512);
             assert_eq!(got.direct_align_bytes, expected, "{mode:?} {file_system:?}: {got}");
         }

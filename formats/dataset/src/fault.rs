@@ -7,7 +7,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 use shade_formats::ContentId;
 
-/// Bytes that are not those that were packed.
+/// Bytes that differ from the packed ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("checksum mismatch: got CRC32C {got:08x}, expected {expected:08x}")]
 pub struct Mismatch {
@@ -28,8 +28,7 @@ impl Mismatch {
     }
 }
 
-/// Why bytes of a shard could not be had. The caller knows sample, shard, offset and original path,
-/// and names them.
+/// Why bytes of a shard could not be read. The caller adds sample, shard, offset and original path.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReadFault {
     /// The index has no such shard.
@@ -73,7 +72,8 @@ pub enum ReadFault {
     },
     /// The dataset was replaced while in use.
     #[error(
-        "{} went stale and the dataset there is another one now: its content id is {got}, it was {expected}; start again",
+        "{} went stale and the dataset there is another one now: its content id is {got}, it was {expected}; start \
+         again",
         path.display()
     )]
     Changed {
@@ -100,11 +100,11 @@ pub enum ReadFault {
         /// How often it was tried.
         tries: u32,
     },
-    /// The bytes are not those that were packed.
+    /// The bytes differ from the packed ones.
     #[error(transparent)]
     Checksum(#[from] Mismatch),
-    /// The same, and the shard's file is perhaps not the one that was packed, or certainly not the
-    /// one that was opened first.
+    /// The same, and the shard's file is perhaps not the packed one, or certainly not the one that
+    /// was opened first.
     #[error("{mismatch}; {} {why}", path.display())]
     OtherFile {
         /// What the record has and should have.
@@ -113,7 +113,7 @@ pub enum ReadFault {
         path: PathBuf,
         /// Another file was opened than at first: what lies in it is not this dataset.
         is_certain: bool,
-        /// What tells so: the rest of a sentence that begins with the path.
+        /// The evidence: the rest of a sentence that begins with the path.
         why: String,
     },
     /// The memory does not fit the read: a mistake in this program, or more than this machine can
@@ -129,8 +129,8 @@ pub enum ReadFault {
 }
 
 impl ReadFault {
-    /// Whether the store or the dataset as a whole is the trouble, not the record: an error
-    /// whatever `on_error` says. To leave such records out would leave out the dataset.
+    /// Whether the store or the whole dataset is the trouble, not the record: an error whatever
+    /// `on_error` says, as leaving out such records would leave out the dataset.
     #[must_use]
     pub fn is_not_the_record_s(&self) -> bool {
         matches!(
@@ -152,8 +152,8 @@ impl ReadFault {
         }
     }
 
-    /// Whether the store has lost the bytes: the file is gone or too short, or its disk cannot give
-    /// them. Any other fault says that this user may not read them, or that this machine cannot
+    /// Whether the store has lost the bytes: the file is gone or too short, or its disk cannot read
+    /// them. Any other fault means that this user may not read them, or that this machine cannot
     /// now.
     #[must_use]
     pub fn is_loss(&self) -> bool {
@@ -166,7 +166,7 @@ impl ReadFault {
         }
     }
 
-    /// The same fault after it was tried for so long.
+    /// The same fault after tries for this long.
     #[must_use]
     pub fn after(self, tried: Duration) -> Self {
         match self {
@@ -177,18 +177,18 @@ impl ReadFault {
     }
 }
 
-/// What the system says of bytes that their disk has lost. Direct reads pass on what the block
-/// layer says of bad sectors, where buffered ones say EIO; the last two are file systems' words for
-/// their own damaged structures.
+/// Errors for bytes that the disk has lost. Direct reads pass on the block layer's errors for bad
+/// sectors, where buffered ones give EIO; file systems use the last two for their own damaged
+/// structures.
 const LOST: [Errno; 6] =
     [Errno::IO, Errno::NODATA, Errno::REMOTEIO, Errno::ILSEQ, Errno::UCLEAN, Errno::BADMSG];
 
-/// Whether the system says that this user may not do it.
+/// Whether the error means that this user may not do it.
 pub(crate) fn is_forbidden(errno: Errno) -> bool {
     matches!(errno, Errno::ACCESS | Errno::PERM)
 }
 
-/// What is said of the time for which something was tried.
+/// Text about the time for which something was tried.
 struct Tried(Duration);
 
 impl fmt::Display for Tried {
@@ -216,7 +216,8 @@ pub enum ZstdFault {
     },
     /// The record needs a dictionary that the index does not hold, or that zstd refuses.
     #[error(
-        "zstd record that needs dictionary {id}: the dataset's index holds no such dictionary, expected one of its own"
+        "zstd record that needs dictionary {id}: the dataset's index holds no such dictionary, expected one of its \
+         own"
     )]
     Dictionary {
         /// The dictionary's id as the record's frame names it; 0 when it names none.
@@ -224,13 +225,13 @@ pub enum ZstdFault {
     },
 }
 
-/// Why a record could not be had as it was before it was compressed.
+/// Why a record could not be read and decompressed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RecordFault {
     /// Its bytes could not be read.
     #[error(transparent)]
     Read(#[from] ReadFault),
-    /// Its bytes are not those that were packed.
+    /// Its bytes differ from the packed ones.
     #[error(transparent)]
     Checksum(#[from] Mismatch),
     /// It cannot be decompressed.

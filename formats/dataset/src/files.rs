@@ -1,5 +1,5 @@
-//! The shards' files: opened when first read, closed for others when there are too many, opened
-//! anew when they went stale.
+//! The shards' files: opened when first read, closed when there are too many, and opened again when
+//! they go stale.
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -14,13 +14,13 @@ use shade_formats::{ContentId, ShardId};
 
 use crate::descriptors::{Descriptors, open_max};
 use crate::fault::{Mismatch, ReadFault, is_forbidden};
-use crate::identity::{Identity, OtherFile, what_changed};
+use crate::identity::{FileIdentity, OtherFile, what_changed};
 use crate::memory::PAGE_BYTES;
 use crate::open::{Content, DatasetError};
 use crate::outage::Outage;
 use crate::rules::{PATIENCE, may_pass, refuses_direct};
 
-/// Shards that blocking readers keep open at most: the process has other uses for its descriptors.
+/// Most shards that blocking readers keep open: the process needs descriptors for other things.
 const BLOCKING_OPEN_MAX: usize = 256;
 
 /// The files of a dataset's shards. Threads may share it.
@@ -29,19 +29,19 @@ pub struct Files {
     folder: PathBuf,
     pub(crate) index: Arc<Index>,
     /// The index's own file as it was at start.
-    index_file: Option<Identity>,
+    index_file: Option<FileIdentity>,
     /// What offsets and lengths of direct reads are multiples of; `None` is buffered.
     direct_align_bytes: Option<u32>,
     slots: Vec<Slot>,
     descriptors: Descriptors,
-    /// All shards were looked at before the first was read: see [`surveyed`](Self::surveyed).
+    /// All shards were checked before the first read: see [`surveyed`](Self::surveyed).
     surveyed: bool,
     /// A direct read was refused: all shards are opened for buffered reads from then on. They lie
     /// on one mount, and mixing both on one file stalls on NFS.
     buffered: AtomicBool,
-    /// Some shard was opened: this user may read the dataset, and the store is there.
+    /// Some shard was opened: this user may read the dataset, and the store answers.
     answered: AtomicBool,
-    /// How long reads wait for trouble to be over.
+    /// How long reads wait for the end of trouble.
     pub(crate) patience: Duration,
     pub(crate) outage: Outage,
 }
@@ -49,22 +49,22 @@ pub struct Files {
 /// A shard and its file.
 #[derive(Debug, Default)]
 struct Slot {
-    held: Mutex<Held>,
-    /// It was read from since somebody looked for a shard to close.
+    file: Mutex<ShardFile>,
+    /// It was read from since the last search for a shard to close.
     used: AtomicBool,
-    /// It was not there at start.
+    /// It was missing at the start.
     missing: bool,
 }
 
 /// A shard's file, once it was opened.
 #[derive(Debug, Default)]
-struct Held {
+struct ShardFile {
     open: Option<Arc<OpenShard>>,
     /// It has a descriptor, or is being given one.
     has_descriptor: bool,
     /// The file as it was when it was opened first.
-    first: Option<Identity>,
-    /// It went stale once: whatever is opened in its place is checked.
+    first: Option<FileIdentity>,
+    /// It went stale once: a file that is opened in its place is checked.
     suspect: bool,
 }
 
@@ -80,11 +80,11 @@ pub struct OpenShard {
 /// Why a shard is not open.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Unopened {
-    /// All descriptors are those of shards that are being read: one of them will be free.
+    /// All open shards are being read: a descriptor will be free soon.
     Full,
-    /// Somebody may mend it: try again until the patience is over.
+    /// It may pass: try again until the patience is over.
     Trouble(ReadFault),
-    /// Trying again is no use.
+    /// Trying again is useless.
     Fault(ReadFault),
 }
 
@@ -103,15 +103,15 @@ impl OpenShard {
 
     /// The file's length in bytes.
     pub(crate) fn bytes(&self) -> Result<u64, Errno> {
-        Identity::of_file(&self.fd).map(|found| found.bytes)
+        FileIdentity::of_file(&self.fd).map(|found| found.bytes)
     }
 }
 
 impl Files {
-    /// The files of the shards in `folder`, for an engine that reads records here and there and has
-    /// looked at all shards: `missing`, in order, are not there. What was so then is told at once,
-    /// what changes later is trouble that is waited for until `patience` is over. Direct reads are
-    /// multiples of `direct_align_bytes`; `None` is buffered.
+    /// The files of the shards in `folder`, for an engine that reads random records and has checked
+    /// all shards: those in `missing` do not exist. Their reads fail at once; what changes later is
+    /// trouble, which reads wait for until `patience` is over. Direct reads are multiples of
+    /// `direct_align_bytes`; `None` is buffered.
     #[must_use]
     pub fn surveyed(
         folder: &Path,
@@ -129,12 +129,12 @@ impl Files {
         Self { surveyed: true, patience, ..files }
     }
 
-    /// The files of the shards in `folder`, for [`read`](Self::read): past the page cache where the
-    /// file system allows that, if `direct`. Nobody has looked at the shards, so the first try to
-    /// open one tells what is wrong with it.
+    /// The files of the shards in `folder`, for [`read`](Self::read): past the page cache if
+    /// `direct` and the file system allows it. The shards were not checked, so the first open tells
+    /// what is wrong with one.
     #[must_use]
     pub fn new(folder: &Path, index: Arc<Index>, direct: bool) -> Self {
-        // Memory of pages has whatever alignment a file system wants.
+        // Memory of whole pages has any alignment that a file system wants.
         let align_bytes = u32::try_from(PAGE_BYTES).ok().filter(|_| direct);
         Self::with(folder, index, align_bytes, open_max().min(BLOCKING_OPEN_MAX))
     }
@@ -142,7 +142,7 @@ impl Files {
     fn with(folder: &Path, index: Arc<Index>, direct_align_bytes: Option<u32>, open_max: usize) -> Self {
         Self {
             folder: folder.to_owned(),
-            index_file: Identity::of_path(&folder.join(INDEX_FILE)).ok(),
+            index_file: FileIdentity::of_path(&folder.join(INDEX_FILE)).ok(),
             direct_align_bytes,
             slots: std::iter::repeat_with(Slot::default).take(index.shard_count() as usize).collect(),
             index,
@@ -155,7 +155,7 @@ impl Files {
         }
     }
 
-    /// Whether reads are to bypass the page cache, as it was at start.
+    /// Whether reads bypass the page cache, as decided at the start.
     #[must_use]
     pub fn is_direct(&self) -> bool {
         self.direct_align_bytes.is_some()
@@ -163,42 +163,42 @@ impl Files {
 
     /// The shard's file, opened if it is not yet.
     pub(crate) fn get(&self, shard: ShardId) -> Result<Arc<OpenShard>, Unopened> {
-        let (slot, mut held) = self.slot(shard)?;
-        match &held.open {
+        let (slot, mut file) = self.slot(shard)?;
+        match &file.open {
             Some(open) => {
                 slot.used.store(true, Ordering::Relaxed);
                 Ok(Arc::clone(open))
             }
-            None => self.open_into(shard, slot, &mut held),
+            None => self.open_into(shard, slot, &mut file),
         }
     }
 
-    /// The shard's file if it is open and nobody is about to change that: never waits.
+    /// The shard's file, if it is open and not about to change. Never waits.
     pub(crate) fn opened(&self, shard: ShardId) -> Option<Arc<OpenShard>> {
         let slot = self.slots.get(shard.index())?;
-        let open = slot.held.try_lock().ok()?.open.clone();
+        let open = slot.file.try_lock().ok()?.open.clone();
         if !slot.used.load(Ordering::Relaxed) {
             slot.used.store(true, Ordering::Relaxed);
         }
         open
     }
 
-    /// The shard's file after `stale` stopped answering: opened anew by the first read that asks,
-    /// which also checks that it still has its size.
+    /// The shard's file after `stale` went stale: the first read that asks opens it again and
+    /// checks its size.
     pub(crate) fn reopen(&self, shard: ShardId, stale: &Arc<OpenShard>) -> Result<Arc<OpenShard>, Unopened> {
-        let (slot, mut held) = self.slot(shard)?;
-        match &held.open {
+        let (slot, mut file) = self.slot(shard)?;
+        match &file.open {
             Some(open) if !Arc::ptr_eq(open, stale) => return Ok(Arc::clone(open)),
-            _ => (held.open, held.suspect) = (None, true),
+            _ => (file.open, file.suspect) = (None, true),
         }
-        self.open_into(shard, slot, &mut held)
+        self.open_into(shard, slot, &mut file)
     }
 
-    /// The shard's file after a direct read of it was refused: opened for buffered reads, as all
-    /// others from now on.
+    /// The shard's file after a direct read of it was refused: it is opened for buffered reads,
+    /// like all others from now on.
     pub(crate) fn buffer(&self, shard: ShardId) -> Result<Arc<OpenShard>, Unopened> {
-        let (slot, mut held) = self.slot(shard)?;
-        if let Some(open) = &held.open
+        let (slot, mut file) = self.slot(shard)?;
+        if let Some(open) = &file.open
             && !open.is_direct()
         {
             return Ok(Arc::clone(open));
@@ -207,7 +207,7 @@ impl Files {
             let shard = self.path(shard).map_err(Unopened::Fault)?;
             tracing::warn!(shard = %shard.display(), "direct reads are refused; using the page cache");
         }
-        self.open_into(shard, slot, &mut held)
+        self.open_into(shard, slot, &mut file)
     }
 
     /// The fault of a read that the store refuses with `errno`.
@@ -218,23 +218,23 @@ impl Files {
         }
     }
 
-    /// The fault of a record that came twice with another checksum than was packed: says so if the
-    /// shard's file is another one.
+    /// The fault of a record that had a wrong checksum twice. It says if the shard's file is
+    /// another one.
     #[must_use]
     pub fn doubt(&self, shard: ShardId, open: &OpenShard, mismatch: Mismatch) -> ReadFault {
         let Ok(path) = self.path(shard) else { return mismatch.into() };
-        let first = self.slot(shard).ok().and_then(|(_, held)| held.first);
+        let first = self.slot(shard).ok().and_then(|(_, file)| file.first);
         let bytes = self.index.shard(shard).map_or(0, |shard| shard.bytes);
-        let now = (Identity::of_path(&path).ok(), Identity::of_file(&open.fd).ok());
+        let now = (FileIdentity::of_path(&path).ok(), FileIdentity::of_file(&open.fd).ok());
         match what_changed(self.index_file, bytes, first, now) {
             Some(OtherFile { is_certain, why }) => ReadFault::OtherFile { mismatch, path, is_certain, why },
             None => mismatch.into(),
         }
     }
 
-    fn slot(&self, shard: ShardId) -> Result<(&Slot, MutexGuard<'_, Held>), Unopened> {
+    fn slot(&self, shard: ShardId) -> Result<(&Slot, MutexGuard<'_, ShardFile>), Unopened> {
         let slot = self.slots.get(shard.index()).ok_or(Unopened::Fault(ReadFault::UnknownShard))?;
-        Ok((slot, slot.held.lock().unwrap_or_else(PoisonError::into_inner)))
+        Ok((slot, slot.file.lock().unwrap_or_else(PoisonError::into_inner)))
     }
 
     /// The shard's path.
@@ -245,15 +245,20 @@ impl Files {
         Ok(self.folder.join(self.index.shard(shard).ok_or(ReadFault::UnknownShard)?.name))
     }
 
-    /// Opens the shard, with a descriptor that another shard gives up if need be.
-    fn open_into(&self, shard: ShardId, slot: &Slot, held: &mut Held) -> Result<Arc<OpenShard>, Unopened> {
-        if !held.has_descriptor && !self.descriptors.take(shard.index(), |other| self.close(other)) {
+    /// Opens the shard, with another shard's descriptor if none is free.
+    fn open_into(
+        &self,
+        shard: ShardId,
+        slot: &Slot,
+        file: &mut ShardFile,
+    ) -> Result<Arc<OpenShard>, Unopened> {
+        if !file.has_descriptor && !self.descriptors.take(shard.index(), |other| self.close(other)) {
             return Err(Unopened::Full);
         }
-        held.has_descriptor = true;
-        let opened = self.open(shard, slot, held);
+        file.has_descriptor = true;
+        let opened = self.open(shard, slot, file);
         if opened.is_err() {
-            *held = Held { open: None, has_descriptor: false, ..std::mem::take(held) };
+            *file = ShardFile { open: None, has_descriptor: false, ..std::mem::take(file) };
             self.descriptors.give(shard.index());
         }
         opened
@@ -265,16 +270,16 @@ impl Files {
         if slot.used.swap(false, Ordering::Relaxed) {
             return false;
         }
-        let Ok(mut held) = slot.held.try_lock() else { return false };
-        // Under the lock nobody takes another share of it.
-        if held.open.as_ref().is_none_or(|open| Arc::strong_count(open) > 1) {
+        let Ok(mut file) = slot.file.try_lock() else { return false };
+        // Under the lock the count cannot rise.
+        if file.open.as_ref().is_none_or(|open| Arc::strong_count(open) > 1) {
             return false;
         }
-        (held.open, held.has_descriptor) = (None, false);
+        (file.open, file.has_descriptor) = (None, false);
         true
     }
 
-    fn open(&self, shard: ShardId, slot: &Slot, held: &mut Held) -> Result<Arc<OpenShard>, Unopened> {
+    fn open(&self, shard: ShardId, slot: &Slot, file: &mut ShardFile) -> Result<Arc<OpenShard>, Unopened> {
         let path = self.path(shard).map_err(Unopened::Fault)?;
         // Read-only also because Linux 7.2 and later answer NFS reads inline only for such
         // descriptors.
@@ -293,29 +298,29 @@ impl Files {
             }
             other => other,
         };
-        let fd = fd.map_err(|errno| self.unopened(&path, errno, slot, held))?;
-        let identity = Identity::of_file(&fd).map_err(|errno| trouble(&path, errno))?;
-        // With few descriptors a shard is opened many times, and the path may name another file by
-        // then.
-        if held.suspect || held.first.is_some_and(|first| first != identity) {
+        let fd = fd.map_err(|errno| self.unopened(&path, errno, slot, file))?;
+        let identity = FileIdentity::of_file(&fd).map_err(|errno| trouble(&path, errno))?;
+        // With few descriptors a shard is opened many times, and its path may have changed
+        // meanwhile.
+        if file.suspect || file.first.is_some_and(|first| first != identity) {
             self.check(shard, &path, identity)?;
         }
-        held.first.get_or_insert(identity);
+        file.first.get_or_insert(identity);
         self.answered.store(true, Ordering::Relaxed);
         slot.used.store(true, Ordering::Relaxed);
         if self.surveyed && direct_align_bytes.is_none() {
-            // Only advice: readahead would fetch neighbours that nobody asked for.
+            // Only advice: readahead would fetch unwanted neighbours.
             let _ = fadvise(&fd, 0, None, Advice::Random);
         }
         let open = Arc::new(OpenShard { fd, direct_align_bytes });
-        held.open = Some(Arc::clone(&open));
+        file.open = Some(Arc::clone(&open));
         Ok(open)
     }
 
-    /// What it means that the shard cannot be opened. What was so at start is a matter of the
-    /// dataset and told at once; what was otherwise is trouble that may pass.
-    fn unopened(&self, path: &Path, errno: Errno, slot: &Slot, held: &Held) -> Unopened {
-        let was_open = held.first.is_some();
+    /// Why the shard is not open. A fault that existed at the start is the dataset's and told at
+    /// once; a later one is trouble that may pass.
+    fn unopened(&self, path: &Path, errno: Errno, slot: &Slot, file: &ShardFile) -> Unopened {
+        let was_open = file.first.is_some();
         if errno == Errno::NOENT && slot.missing && !was_open {
             return Unopened::Fault(ReadFault::Missing { path: path.to_owned() });
         }
@@ -328,9 +333,9 @@ impl Files {
         if is_told { Unopened::Fault(fault) } else { Unopened::Trouble(fault) }
     }
 
-    /// Whether what was opened in a stale shard's place is that shard: it has its size, in the
-    /// dataset that is served.
-    fn check(&self, shard: ShardId, path: &Path, identity: Identity) -> Result<(), Unopened> {
+    /// Checks that the file opened in a stale shard's place has the shard's size, in the same
+    /// dataset.
+    fn check(&self, shard: ShardId, path: &Path, identity: FileIdentity) -> Result<(), Unopened> {
         let got = identity.bytes;
         let expected = self.index.shard(shard).ok_or(Unopened::Fault(ReadFault::UnknownShard))?.bytes;
         if got != expected {
@@ -339,8 +344,8 @@ impl Files {
         self.check_dataset(path)
     }
 
-    /// Whether the dataset at our path is still the one that was opened, after the shard at `path`
-    /// went stale.
+    /// Checks that the dataset is still the one that was opened, after the shard at `path` went
+    /// stale.
     fn check_dataset(&self, path: &Path) -> Result<(), Unopened> {
         let index = self.folder.join(INDEX_FILE);
         let got = match Content::now(&self.folder) {
@@ -349,7 +354,7 @@ impl Files {
                 return Err(trouble(&index, Errno::from_io_error(&source).unwrap_or(Errno::IO)));
             }
             Err(DatasetError::NotPacked { .. }) => return Err(trouble(&index, Errno::NOENT)),
-            // What is no index (any more) is another dataset, too.
+            // A file that is no index (any more) is another dataset too.
             Err(_) => ContentId(0),
         };
         let (path, expected) = (path.to_owned(), self.index.content_id());
@@ -422,9 +427,9 @@ mod tests {
             let fault = ReadFault::Open { path: path.clone(), errno, tried: Duration::ZERO };
             files.answered.store(false, Ordering::Relaxed);
             let expected = Unopened::Fault(fault.clone());
-            assert_eq!(files.unopened(&path, errno, &slot, &Held::default()), expected);
+            assert_eq!(files.unopened(&path, errno, &slot, &ShardFile::default()), expected);
             files.answered.store(true, Ordering::Relaxed);
-            assert_eq!(files.unopened(&path, errno, &slot, &Held::default()), Unopened::Trouble(fault));
+            assert_eq!(files.unopened(&path, errno, &slot, &ShardFile::default()), Unopened::Trouble(fault));
         }
     }
 
@@ -433,9 +438,9 @@ mod tests {
         let (folder, surveyed) = dataset(None);
         let files = Files::new(folder.path(), Arc::clone(&surveyed.index), true);
         let path = folder.path().join("shard-000000.tar");
-        let never = Held::default();
+        let never = ShardFile::default();
         files.get(SHARD).unwrap();
-        let known = Held { first: Some(Identity::of_path(&path).unwrap()), ..Held::default() };
+        let known = ShardFile { first: Some(FileIdentity::of_path(&path).unwrap()), ..ShardFile::default() };
         let table = [
             (Errno::NOENT, false),
             (Errno::ACCESS, false),
@@ -447,7 +452,7 @@ mod tests {
             (Errno::TIMEDOUT, true),
         ];
         for (errno, passes) in table {
-            let told = |held| files.unopened(&path, errno, &Slot::default(), held);
+            let told = |file| files.unopened(&path, errno, &Slot::default(), file);
             assert_eq!(matches!(told(&never), Unopened::Trouble(_)), passes, "{errno}");
             assert!(matches!(told(&known), Unopened::Trouble(_)), "{errno}");
         }

@@ -1,5 +1,5 @@
-//! Which file a shard's is: enough to tell that another one has taken its place, or that somebody
-//! wrote to it.
+//! The identity of a shard's file: enough to tell that another one has taken its place, or that it
+//! was written to.
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -8,16 +8,16 @@ use std::time::Duration;
 use rustix::fs::{Stat, fstat, stat};
 use rustix::io::Errno;
 
-/// A file as it was at one time. Not its device: that is another one after a remount.
+/// A file's inode, size and time at one moment. Not its device, which changes with a remount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Identity {
+pub(crate) struct FileIdentity {
     inode: u64,
     pub(crate) bytes: u64,
-    /// When its bytes were last changed, since 1970.
+    /// Time of its last change, since 1970.
     changed: Duration,
 }
 
-impl Identity {
+impl FileIdentity {
     pub(crate) fn of_path(path: &Path) -> Result<Self, Errno> {
         stat(path).map(|stat| Self::of(&stat))
     }
@@ -37,8 +37,7 @@ impl Identity {
     }
 }
 
-/// What tells that a shard's file is another one than was packed or opened first, or was written
-/// to.
+/// Evidence that a shard's file is not the one that was packed or opened first, or was written to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct OtherFile {
     /// The open file is not the one that was opened first.
@@ -47,17 +46,17 @@ pub(crate) struct OtherFile {
     pub(crate) why: String,
 }
 
-/// What tells that a shard is not as it was packed, or not as it was when it was opened first.
-/// `bytes` is its size according to the index, `now` what its path names and what is open. `None`
-/// where nothing tells so.
+/// Evidence that a shard is not as it was packed, or as it was when first opened; `None` without
+/// any. `bytes` is its size according to the index; the last argument has the file at its path and
+/// the open one.
 ///
-/// A time alone proves nothing: a dataset that was copied without its times has shards as new as
-/// its index, or newer.
+/// A time alone proves nothing: in a dataset that was copied without times, shards are as new as
+/// the index, or newer.
 pub(crate) fn what_changed(
-    index: Option<Identity>,
+    index: Option<FileIdentity>,
     bytes: u64,
-    first: Option<Identity>,
-    (at_path, open): (Option<Identity>, Option<Identity>),
+    first: Option<FileIdentity>,
+    (at_path, open): (Option<FileIdentity>, Option<FileIdentity>),
 ) -> Option<OtherFile> {
     if let (Some(first), Some(other)) = (first, at_path.or(open))
         && first != other
@@ -67,8 +66,7 @@ pub(crate) fn what_changed(
         } else {
             "another file has taken its place"
         };
-        // What is read comes from the open file; the one at the path may be another already, or the
-        // repaired one.
+        // Reads come from the open file; the one at the path may be another or the repaired one.
         let is_certain = open.is_some_and(|open| open.inode != first.inode);
         return Some(OtherFile {
             is_certain,
@@ -94,8 +92,8 @@ pub(crate) fn what_changed(
 mod tests {
     use super::*;
 
-    fn file(inode: u64, bytes: u64, second: u64) -> Option<Identity> {
-        Some(Identity { inode, bytes, changed: Duration::from_secs(second) })
+    fn file(inode: u64, bytes: u64, second: u64) -> Option<FileIdentity> {
+        Some(FileIdentity { inode, bytes, changed: Duration::from_secs(second) })
     }
 
     #[test]

@@ -1,17 +1,17 @@
-//! Memory for direct reads, which want it aligned.
+//! Aligned memory for direct reads.
 
-/// What direct reads want memory, offsets and lengths to be multiples of, at most: the largest
-/// sector and the page.
+/// Largest alignment of memory, offsets and lengths for direct reads: the largest sector and the
+/// page.
 pub(crate) const PAGE_BYTES: usize = 4096;
 
-/// Memory below this grows at least twofold, as records differ in length; above it are spans, all of
+/// Memory below this at least doubles, as records differ in length; above it are spans, all of
 /// about one length.
 const DOUBLED_BYTES_MAX: usize = 1 << 20;
 
-/// Memory of one thread's reads, used again and again. Grows to the largest.
+/// Memory for one thread's reads, reused. It grows to the largest read.
 #[derive(Debug, Default)]
 pub struct ReadMemory {
-    /// A page longer than what is used of it, so that an aligned part is in it.
+    /// A page longer than needed, so that it contains an aligned part.
     bytes: Vec<u8>,
 }
 
@@ -28,7 +28,7 @@ impl ReadMemory {
         if self.bytes.len() < needed {
             let twice = 2 * self.bytes.len();
             let grown = if needed < DOUBLED_BYTES_MAX { needed.max(twice) } else { needed };
-            // The old content is of no use: it is freed first, and not copied.
+            // The old content is not needed: it is freed first, and not copied.
             self.bytes = Vec::new();
             self.bytes = vec![0; grown];
         }

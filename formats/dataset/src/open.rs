@@ -1,4 +1,4 @@
-//! Opens a packed dataset: its folder and its index. Tells whether it is still the same one.
+//! Opens a packed dataset, its folder and its index, and tells whether it is still the same.
 #![expect(unsafe_code, reason = "mapping a file is unsafe; this is the only place where an index is mapped")]
 
 use std::fs::File;
@@ -10,7 +10,7 @@ use shade_formats::index::{HEADER_BYTES, INDEX_FILE, Index};
 use shade_formats::limits::INDEX_BYTES_MAX;
 use shade_formats::{ContentId, FormatError};
 
-use crate::file_system::{FileSystem, Place};
+use crate::file_system::{FileSystem, Locality};
 
 /// A dataset on disk.
 #[derive(Clone, Debug)]
@@ -21,19 +21,19 @@ pub struct Dataset {
     pub index: Arc<Index>,
 }
 
-/// What the index of a dataset says first.
+/// The content of a dataset, from its index's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Content {
     /// Number of samples.
     pub samples: u32,
-    /// What identifies the dataset's bytes.
+    /// The dataset's content id.
     pub id: ContentId,
 }
 
 /// Why a dataset cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum DatasetError {
-    /// Not there, or not readable.
+    /// It is missing or cannot be read.
     #[error("cannot open the dataset at {}: {source}", path.display())]
     Io {
         /// What was tried.
@@ -41,7 +41,7 @@ pub enum DatasetError {
         /// Why it failed.
         source: io::Error,
     },
-    /// There, but no packed dataset.
+    /// It is no packed dataset.
     #[error(
         "{path} is no dataset: it has no {INDEX_FILE}; pack the ImageFolder first (shade-pack create {path} OUT)",
         path = folder.display()
@@ -74,7 +74,7 @@ pub enum DatasetError {
 }
 
 impl DatasetError {
-    /// Whether the index is there and not what was once written.
+    /// Whether the index exists and is damaged.
     #[must_use]
     pub fn is_damage(&self) -> bool {
         matches!(self, Self::Format { .. })
@@ -138,7 +138,7 @@ impl Dataset {
 }
 
 impl Content {
-    /// What the index of the dataset in `folder` says now, from its first bytes.
+    /// The present content of the dataset in `folder`, from its index's first bytes.
     ///
     /// # Errors
     /// [`DatasetError`]: not a dataset, or damaged.
@@ -179,7 +179,7 @@ fn compare(folder: &Path, got: ContentId, expected: ContentId) -> Result<(), Dat
     Err(DatasetError::Replaced { path: folder.join(INDEX_FILE), got, expected })
 }
 
-/// For `map_err`: names what was tried.
+/// For `map_err`: adds the path.
 fn io(path: &Path) -> impl FnOnce(io::Error) -> DatasetError {
     let path = path.to_owned();
     move |source| DatasetError::Io { path, source }
@@ -187,22 +187,22 @@ fn io(path: &Path) -> impl FnOnce(io::Error) -> DatasetError {
 
 fn map(file: &File) -> io::Result<memmap2::Mmap> {
     // SAFETY: shade-pack never writes to a published index: it renames another file into its place,
-    // which leaves this one as it is. Only local file systems come here, so no server can change it
-    // under the mapping. A user can, by writing into the file (`cp` or `rsync --inplace` onto it).
-    // `Index` never trusts such bytes twice: values may be wrong, which each record's checksum
-    // tells. A file that is cut short ends the process (SIGBUS); README says so, and how to replace
-    // a dataset instead.
+    // which leaves this one unchanged. Only files on local file systems are mapped, so no server
+    // can change one under the mapping. A user can, by writing into the file (`cp` or `rsync
+    // --inplace` onto it). `Index` never trusts such bytes twice: values may be wrong, which each
+    // record's checksum tells. Truncating the file ends the process (SIGBUS); README says so, and
+    // how to replace a dataset instead.
     unsafe { memmap2::Mmap::map(file) }
 }
 
-/// An index from this size on is mapped where it may be. Smaller ones, up to about a million
-/// samples, are read: memory that nobody can cut short costs little then.
+/// From this size on an index is mapped where possible. Smaller ones, up to about a million
+/// samples, are read into memory, which cannot be truncated and is little then.
 const MAPPED_FROM_BYTES: u64 = 128 << 20;
 
 /// Whether the file is on a file system of this machine. On a network one a mapping raises SIGBUS
-/// when the file is cut short, so everything that is not known to be local is read into memory.
+/// when the file is truncated, so a file that is not known to be local is read into memory.
 fn is_local(file: &File) -> bool {
-    FileSystem::of_file(file).is_ok_and(|found| found.place == Place::Local)
+    FileSystem::of_file(file).is_ok_and(|found| found.locality == Locality::Local)
 }
 
 #[cfg(test)]

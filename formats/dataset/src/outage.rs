@@ -1,4 +1,4 @@
-//! Trouble of the store that reads wait to be over: told in the log once while it lasts.
+//! Trouble of the store, whose end reads wait for. It is logged once while it lasts.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -8,27 +8,27 @@ use crate::fault::ReadFault;
 /// Trouble of all reads together.
 #[derive(Debug, Default)]
 pub(crate) struct Outage {
-    /// It was told and is not over.
+    /// It was logged and is not over.
     told: AtomicBool,
-    /// Reads that wait for it to be over.
+    /// Reads that wait for its end.
     waiting: AtomicUsize,
 }
 
 impl Outage {
-    /// A read begins to wait for trouble to be over.
+    /// A read begins to wait for the end of trouble.
     pub(crate) fn begin(&self) {
         self.waiting.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Tells of trouble that will be waited for until `patience` is over, once while it lasts.
+    /// Logs trouble that reads wait for until `patience` is over, once while it lasts.
     pub(crate) fn tell(&self, fault: &ReadFault, patience: Duration) {
         if !self.told.swap(true, Ordering::Relaxed) {
             tracing::warn!("{fault}: trying again for {patience:?}; no record is given up for it");
         }
     }
 
-    /// A read that had trouble ends: it went well, or its patience is over. Once none waits any
-    /// more the next trouble is another one, and told anew.
+    /// A read that had trouble ends: it went well, or its patience is over. Once no read waits, the
+    /// next trouble is a new one.
     pub(crate) fn end(&self, is_well: bool) {
         let was_last = self.waiting.fetch_sub(1, Ordering::Relaxed) == 1;
         let was_told = (is_well || was_last) && self.told.swap(false, Ordering::Relaxed);

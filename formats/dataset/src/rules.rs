@@ -1,5 +1,4 @@
-//! What to do with the result of a read. Pure: the same results give the same verdicts, waits
-//! included.
+//! Rules for the results of reads. Pure: the same results give the same verdicts and waits.
 //!
 //! | result | verdict |
 //! |---|---|
@@ -14,7 +13,7 @@
 //! | EINVAL, EOPNOTSUPP from a direct read | read this shard through the page cache from now on |
 //! | anything else | failed |
 //!
-//! The checksum is not judged here: whoever touches the bytes next compares it.
+//! The checksum is not judged here: the next user of the bytes compares it.
 
 use std::time::{Duration, Instant};
 
@@ -23,25 +22,25 @@ use rustix::io::Errno;
 use crate::fault::ReadFault;
 
 /// How long a shard that cannot be opened or may not be read is tried again: trouble of the store,
-/// which somebody mends, and not of a record. An export that was taken back, a mount that an
-/// automounter renews or a server that fails over is there again within this time or not without
-/// help. A trainer waits for 300 s by default, so it is told why.
+/// not of a record. A withdrawn export, a mount that an automounter renews or a server that fails
+/// over is back within this time, or needs help. A trainer waits for 300 s by default, so it is
+/// told why.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How often a read that was merely disturbed is repeated.
+/// Most repeats of a read that was only disturbed.
 const DISTURBED_MAX: u32 = 8;
-/// Waits between the three tries of a read that the device or server fails, about 2 s together: as
-/// long as a server takes to fail over its disk, not longer than a trainer's prefetch lasts.
+/// Waits between the three tries of a read that the device or server fails, about 2 s together:
+/// enough for a server to fail over its disk, and no longer than a trainer's prefetch lasts.
 const TRY_WAIT_MS: [u64; 2] = [400, 1200];
 /// Longest wait of a disturbed read.
 const DISTURBED_WAIT_MS_MAX: u64 = 50;
-/// Wait before the second try of what the store refuses; it doubles from try to try.
+/// Wait before the second try of a refused read; it doubles from try to try.
 const TROUBLE_WAIT_MIN: Duration = Duration::from_millis(10);
-/// ... up to this. What is in trouble are up to 512 reads, so that a server is asked some 500 times
-/// a second at most.
+/// ... up to this. Up to 512 reads can be in trouble, so a server gets some 500 requests a second
+/// at most.
 const TROUBLE_WAIT_MAX: Duration = Duration::from_secs(1);
 
-/// What is to be done next.
+/// What to do next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// Read what is missing, now.
@@ -60,21 +59,21 @@ pub(crate) enum Verdict {
     Fail(ReadFault),
 }
 
-/// How far one read has come.
+/// The state of one read.
 #[derive(Clone, Debug)]
-pub(crate) struct Progress {
+pub(crate) struct ReadState {
     len: u64,
     done: u64,
     disturbed: u32,
     failed: u32,
-    /// The last failure has not been asked about.
+    /// A failure that [`take_failure`](Self::take_failure) has not returned yet.
     fails: bool,
     reopened: bool,
     /// State of the generator behind the waits' jitter.
     seed: u64,
 }
 
-impl Progress {
+impl ReadState {
     /// A read of `len` bytes, none of them there yet; `seed` spreads the waits.
     pub(crate) fn new(len: u64, seed: u64) -> Self {
         Self { len, done: 0, disturbed: 0, failed: 0, fails: false, reopened: false, seed }
@@ -96,7 +95,7 @@ impl Progress {
         self.done - self.done % u64::from(align_bytes.max(1))
     }
 
-    /// Whether the device or server has failed it since this was asked last.
+    /// Whether the device or server has failed it since the last call.
     pub(crate) fn take_failure(&mut self) -> bool {
         std::mem::take(&mut self.fails)
     }
@@ -153,7 +152,7 @@ impl Progress {
     }
 }
 
-/// Trouble of the store or the machine that a read waits to be over.
+/// Trouble of the store or the machine, while a read waits for its end.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Trouble {
     since: Instant,
@@ -181,8 +180,7 @@ impl Trouble {
     }
 }
 
-/// Whether a file system says with `errno` that it has no direct reads, when opening or when
-/// reading.
+/// Whether `errno` of an open or a read means that the file system has no direct reads.
 pub(crate) fn refuses_direct(errno: Errno) -> bool {
     matches!(errno, Errno::INVAL | Errno::OPNOTSUPP)
 }
@@ -192,14 +190,13 @@ fn is_machine_s(errno: Errno) -> bool {
     matches!(errno, Errno::NOMEM | Errno::MFILE | Errno::NFILE)
 }
 
-/// Whether an open that ends so may go well a moment later, though nothing is known of the file.
+/// Whether an open that fails so may succeed a moment later, though nothing is known of the file.
 pub(crate) fn may_pass(errno: Errno) -> bool {
     let is_passing = matches!(errno, Errno::INTR | Errno::AGAIN | Errno::STALE | Errno::TIMEDOUT);
     is_passing || is_machine_s(errno)
 }
 
-/// Whether a read that ends so says something of the store or the machine, and nothing of the
-/// record.
+/// Whether a read that fails so is trouble of the store or the machine, and not of the record.
 fn is_trouble(errno: Errno) -> bool {
     let is_store_s =
         matches!(errno, Errno::ACCESS | Errno::PERM | Errno::NOENT | Errno::NODEV | Errno::STALE);
@@ -210,8 +207,8 @@ fn is_trouble(errno: Errno) -> bool {
 mod tests {
     use super::*;
 
-    fn fresh() -> Progress {
-        Progress::new(1000, 7)
+    fn fresh() -> ReadState {
+        ReadState::new(1000, 7)
     }
 
     fn failed(errno: Errno, tries: u32) -> Verdict {
@@ -303,7 +300,7 @@ mod tests {
 
     #[test]
     fn waits_depend_on_the_seed_alone() {
-        let wait = |seed| Progress::new(10, seed).judge(Err(Errno::IO), 1, false);
+        let wait = |seed| ReadState::new(10, seed).judge(Err(Errno::IO), 1, false);
         assert_eq!(wait(1), wait(1));
         assert_ne!(wait(1), wait(2));
     }

@@ -1,5 +1,4 @@
-//! The one checksum: CRC32C (Castagnoli), which storage people expect and which CPUs compute at
-//! several GB/s.
+//! The one checksum: CRC32C (Castagnoli), common in storage and computed by CPUs at several GB/s.
 
 /// CRC32C of `bytes`.
 #[must_use]

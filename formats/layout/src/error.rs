@@ -1,5 +1,4 @@
-//! What is wrong with bytes that another process wrote: which structure, where, what stood there,
-//! what was expected.
+//! The error of bytes that break a format: which structure, where, what was found and expected.
 
 /// A structure read from disk, shared memory or a socket breaks its format.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -1,5 +1,4 @@
-//! What the core, the workers and the packer all say of an image: its size, and which row of a plan
-//! it is.
+//! What core, workers and packer share about an image: its size, and its row in a plan.
 
 /// Columns and rows, in pixels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,7 +24,7 @@ impl Size {
     }
 }
 
-/// Which row of which epoch: the key of everything that is random about the row's image.
+/// A row of an epoch: the key of all random numbers of the row's image.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Draw {
     /// The job's seed.

@@ -1,4 +1,4 @@
-//! `shade-formats`: every byte layout that two processes share. No I/O, no threads, no syscalls, no
+//! `shade-formats`: every byte layout that two processes share. No I/O, threads, system calls or
 //! clock.
 //!
 //! On disk: [`shard`] (a plain ustar tar) and [`index`] (`dataset.shade`). In shared memory:

@@ -1,4 +1,4 @@
-//! Every maximum of every format, with the relations between them checked when compiling.
+//! Every maximum of every format. The relations between them are checked at compile time.
 
 /// tar's unit: headers and padding are multiples of it, and entries store offsets in it.
 pub const SHARD_ALIGN_BYTES: u64 = 512;
@@ -44,7 +44,7 @@ pub const IMAGE_SIDE_MAX: u32 = 16_384;
 
 /// Largest control message. A SEQPACKET message must fit into the default socket buffer of 208 KiB.
 pub const MESSAGE_BYTES_MAX: usize = 192 * 1024;
-/// Most settings in a handshake; a daemon has ten.
+/// Most settings in a handshake; a daemon has eleven.
 pub const SETTINGS_MAX: u32 = 16;
 /// Longest name or value of a setting. The longest value is a description of a simulated store.
 pub const SETTING_BYTES_MAX: usize = 2048;
@@ -53,8 +53,8 @@ pub const RANKS_MAX: u32 = 4096;
 /// Longest line of a trace: a full batch's ids, each with its comma, or its losses.
 pub const TRACE_LINE_BYTES_MAX: usize = 1 << 20;
 
-/// Largest saved state of a job over `samples` samples: a few numbers for each, and the rest.
-/// Whoever is handed a longer one does not read it.
+/// Largest saved state of a job over `samples` samples: a few numbers for each, and the rest. A
+/// longer one is not read.
 #[must_use]
 pub const fn state_bytes_max(samples: u32) -> u64 {
     // The plan's ids and weights, when each sample was scored, and its row of importance are 32

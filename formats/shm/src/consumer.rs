@@ -1,7 +1,7 @@
 //! The client's end: takes descriptors in their order, sleeps without missing one, and releases
 //! them in any order.
 //!
-//! Its counterpart is `producer.rs`; read them side by side.
+//! Read it side by side with its counterpart, `producer.rs`.
 
 use shade_formats::FormatError;
 use shade_formats::ring::{
@@ -37,17 +37,17 @@ impl Consumer {
         Ok(Self { daemon, client, payload, next: 0 })
     }
 
-    /// What the payload has room for, as the header has it.
+    /// The payload's size, from the header.
     #[must_use]
     pub fn payload(&self) -> PayloadSize {
         self.payload
     }
 
-    /// Takes the next descriptor if one is published. This is a copy of it; its block is the
-    /// caller's until released.
+    /// Takes the next descriptor if one is published. The result is a copy; the block belongs to
+    /// the caller until it is released.
     ///
     /// # Errors
-    /// When the head or the descriptor is not what a daemon following the rules writes.
+    /// When the head or the descriptor is not what a correct daemon writes.
     pub fn poll(&mut self) -> Result<Option<Descriptor>, FormatError> {
         // Acquire: pairs with the release of the head in `Producer::publish`. The descriptor and
         // its block are visible.
@@ -71,8 +71,8 @@ impl Consumer {
         Ok(Some(descriptor))
     }
 
-    /// Announces that this end goes to sleep. Poll once more after it and sleep only if that finds
-    /// nothing.
+    /// Announces that this end goes to sleep. Poll once more afterwards, and sleep only if that
+    /// finds nothing.
     ///
     /// # Errors
     /// Never for segments that could be attached to.
@@ -91,7 +91,7 @@ impl Consumer {
         self.client.store_u32(WAITING, 0)
     }
 
-    /// When the daemon last gave a sign of life, CLOCK_MONOTONIC in ns; 0 before the first.
+    /// Time of the daemon's last heartbeat, CLOCK_MONOTONIC in ns; 0 before the first.
     ///
     /// # Errors
     /// Never for segments that could be attached to.
@@ -99,7 +99,7 @@ impl Consumer {
         self.daemon.load_u64(HEARTBEAT)
     }
 
-    /// What releases this ring's descriptors, from any thread.
+    /// A releaser of this ring's descriptors, for any thread.
     #[must_use]
     pub fn releaser(&self) -> Releaser {
         Releaser { client: self.client.clone() }
@@ -113,8 +113,8 @@ pub struct Releaser {
 }
 
 impl Releaser {
-    /// Gives a descriptor's mark and block back to the daemon. Once for each that
-    /// [`Consumer::poll`] returned; nobody may look at the block any more.
+    /// Gives a descriptor's mark and block back to the daemon. Call it once for each that
+    /// [`Consumer::poll`] returned, when the block is not used any more.
     ///
     /// # Errors
     /// Never for what [`Consumer::poll`] returned.

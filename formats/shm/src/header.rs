@@ -1,4 +1,4 @@
-//! Writes and reads the header of a segment that is mapped.
+//! Writes and reads the header of a mapped segment.
 
 use shade_formats::FormatError;
 use shade_formats::ring::{HEADER, LINE_BYTES, PayloadSize, Segment};

@@ -1,8 +1,8 @@
-//! `shade-shm`: the shared memory of a ring, from both ends. All `unsafe` that a ring needs is here.
+//! `shade-shm`: the shared memory of a ring, from both ends, with all `unsafe` that a ring needs.
 //!
 //! The daemon makes the segments ([`RingSegments`]) and publishes ([`Producer`]); the client maps
-//! them ([`map_segment`]) and takes ([`Consumer`]). Both reach the memory through a [`Region`] only.
-//! Where everything lies is [`shade_formats::ring`]'s to say.
+//! them ([`map_segment`]) and takes ([`Consumer`]). Both reach the memory through a [`Region`]
+//! only. [`shade_formats::ring`] has the layout.
 
 mod consumer;
 mod header;

@@ -8,15 +8,15 @@ use loom::sync::atomic::{AtomicU64, Ordering};
 use shade_formats::FormatError;
 use shade_formats::ring::LINE_BYTES;
 
-/// The same protocol surface as the real region, over private memory.
+/// The real region's interface, over private memory.
 #[derive(Clone)]
 pub struct Region {
     memory: Arc<Memory>,
 }
 
 struct Memory {
-    /// The bytes themselves. loom runs one thread at a time, so this lock is never contended and
-    /// hides nothing from it.
+    /// The bytes. loom runs one thread at a time, so this lock is never contended and hides no
+    /// race.
     bytes: Mutex<Vec<u8>>,
     /// One cell per line: touched, never dereferenced, so that loom checks who may access the line.
     lines: Vec<UnsafeCell<()>>,

@@ -1,6 +1,7 @@
-//! Maps what the daemon hands over, once it is known that the mapping cannot fault.
+//! Maps the daemon's segments, once it is known that the mapping cannot fault.
 //!
-//! A file that shrinks under a mapping turns the next access into a SIGBUS, so the size must be right and sealed first.
+//! A file that shrinks under a mapping turns the next access into a SIGBUS, so its size must be
+//! right and sealed.
 #![expect(unsafe_code, reason = "a mapping becomes a region; each block has its proof")]
 
 use std::io;
@@ -16,16 +17,16 @@ use crate::Region;
 /// How a segment is mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// To be looked at.
+    /// For reading.
     ReadOnly,
-    /// To be written, too.
+    /// For reading and writing.
     ReadWrite,
 }
 
 /// A segment that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum SegmentError {
-    /// It is not a file of this size, or need not stay so.
+    /// It is not a file of this size, or its size may change.
     #[error("{segment} from the daemon: got {got}, expected {expected}")]
     Unfit {
         /// Which segment.
@@ -45,7 +46,7 @@ pub enum SegmentError {
         /// What the system said.
         source: io::Error,
     },
-    /// It cannot be looked at.
+    /// It cannot be examined.
     #[error("looking at a segment: {0}")]
     System(#[source] io::Error),
 }
@@ -70,7 +71,7 @@ pub fn map_segment(
         Access::ReadWrite => options.map_raw(fd),
     }
     .map_err(no_room)?;
-    // Maps the huge pages of the daemon as such, if it has any.
+    // Maps the daemon's huge pages as such, if it has any.
     let _ = mapping.advise(Advice::HugePage);
     let start = NonNull::new(mapping.as_mut_ptr()).ok_or_else(|| no_room(Errno::FAULT.into()))?;
     Ok(match access {
@@ -85,10 +86,10 @@ pub fn map_segment(
     })
 }
 
-/// Refuses a file that is not `bytes` long, or need not stay so.
+/// Refuses a file that is not `bytes` long, or whose size may change.
 ///
 /// # Errors
-/// When it is one, or cannot be looked at.
+/// When it is one, or cannot be examined.
 pub fn check_size_is_fixed(segment: &'static str, fd: impl AsFd, bytes: u64) -> Result<(), SegmentError> {
     let refused = |got: String, expected: String| SegmentError::Unfit { segment, got, expected };
     // Seals first: the size is looked at when it can no longer change.

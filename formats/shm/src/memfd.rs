@@ -1,5 +1,5 @@
-//! Memory in a file without a name, to be handed to another process: nothing is left behind by a
-//! crash, and no limit of /dev/shm applies.
+//! Memory in a file without a name, for another process: a crash leaves nothing behind, and no
+//! limit of /dev/shm applies.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -9,11 +9,11 @@ use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 
-/// What a system is told that cannot do without writers.
-const TOO_OLD: &str = "this system cannot keep trainers from writing to the daemon's memory (F_SEAL_FUTURE_WRITE): Linux 5.1 \
-                       or newer is needed";
+/// The error on a system that cannot exclude writers.
+const TOO_OLD: &str = "this system cannot keep trainers from writing to the daemon's memory (F_SEAL_FUTURE_WRITE): \
+                       Linux 5.1 or newer is needed";
 
-/// A file of `bytes` zeros, of which nothing is allocated yet. Its size is not sealed: see [`seal`].
+/// A file of `bytes` zeros, not allocated yet. Its size is not sealed: see [`seal`].
 pub(crate) fn create(name: &str, bytes: u64) -> io::Result<OwnedFd> {
     // The system would send SIGXFSZ, which ends a process that does not expect it.
     if getrlimit(Resource::Fsize).current.is_some_and(|most| bytes > most) {
@@ -41,8 +41,8 @@ pub fn holding(name: &str, bytes: &[u8]) -> io::Result<OwnedFd> {
     Ok(file.into())
 }
 
-/// Adds to an error what may be why: the limit on this process, and `less`, which to lower where
-/// memory is short.
+/// Adds a likely reason to an error: the limit on this process and, if memory is short, `less`, the
+/// option to lower.
 #[must_use]
 pub fn lacking(error: io::Error, less: Option<&str>) -> io::Error {
     let limit = |resource, name: &str, unit: &str| match getrlimit(resource).current {
@@ -61,19 +61,19 @@ pub fn lacking(error: io::Error, less: Option<&str>) -> io::Error {
     io::Error::new(error.kind(), format!("{error}{hint}"))
 }
 
-/// Who may write to a file from now on.
+/// The processes that may write to a file from now on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Writers {
-    /// Whoever has the descriptor.
+    /// All that have the descriptor.
     All,
-    /// Only who has mapped it already.
+    /// Only those that have mapped it already.
     Mapped,
-    /// Nobody.
+    /// No process.
     None,
 }
 
-/// Fixes the file's size for good, and who writes to it. To be called when it is mapped: sealing may
-/// end what [`Writers::Mapped`] allows.
+/// Fixes the file's size for good, and its writers. Call it once the file is mapped: afterwards
+/// [`Writers::Mapped`] allows no new writable mapping.
 pub(crate) fn seal(fd: impl AsFd, writers: Writers) -> io::Result<()> {
     let size = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
     let seals = match writers {
@@ -82,7 +82,7 @@ pub(crate) fn seal(fd: impl AsFd, writers: Writers) -> io::Result<()> {
         Writers::None => size | SealFlags::WRITE,
     };
     match fcntl_add_seals(fd, seals) {
-        // The only seal that a system with the others may not know.
+        // The only one of these seals that an older system lacks.
         Err(Errno::INVAL) if writers == Writers::Mapped => {
             Err(io::Error::new(io::ErrorKind::Unsupported, TOO_OLD))
         }
@@ -96,18 +96,18 @@ mod tests {
 
     #[test]
     fn an_error_names_the_limit_that_explains_it_and_no_other() {
-        let told = |errno: Errno| lacking(errno.into(), Some("ring=")).to_string();
+        let told = |errno: Errno| lacking(errno.into(), Some("--cache")).to_string();
         // Every process has a limit of open files; of memory, tests have none as a rule.
         let open_files = told(Errno::MFILE);
         assert!(
             open_files.contains("; RLIMIT_NOFILE is ") && open_files.contains("ulimit -n"),
             "{open_files}"
         );
-        assert!(!open_files.contains("ring="), "{open_files}");
+        assert!(!open_files.contains("--cache"), "{open_files}");
         let memory = told(Errno::NOMEM);
-        assert!(memory.ends_with("; lower ring="), "{memory}");
+        assert!(memory.ends_with("; lower --cache"), "{memory}");
         let other = io::Error::new(io::ErrorKind::Unsupported, TOO_OLD);
-        assert_eq!(lacking(other, Some("ring=")).to_string(), TOO_OLD);
+        assert_eq!(lacking(other, Some("--cache")).to_string(), TOO_OLD);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The daemon's end: publishes descriptors, and learns which of them the client has released.
 //!
-//! Its counterpart is `consumer.rs`; read them side by side. Each ordering below is named with the
-//! one it pairs with.
+//! Read it side by side with its counterpart, `consumer.rs`. Each memory ordering names its
+//! partner.
 
 use shade_formats::FormatError;
 use shade_formats::ring::{
@@ -17,18 +17,18 @@ pub struct Producer {
     daemon: Region,
     client: Region,
     payload: PayloadSize,
-    /// Descriptors published; the next one's number. Kept here: shared memory is never asked for
-    /// what we know.
+    /// Descriptors published; the next one's number. It is kept here and never read from shared
+    /// memory.
     head: u64,
     marks: [Mark; DESCRIPTORS],
 }
 
-/// What the daemon knows of a release mark.
+/// The daemon's knowledge of a release mark.
 #[derive(Clone, Copy, Debug, Default)]
 struct Mark {
-    /// The descriptor whose release it waits for; none while it is free.
+    /// The descriptor whose release it waits for; `None` while it is free.
     of: Option<u64>,
-    /// What the word holds until then: what the release before has put there, or 0.
+    /// The word's value until then: that of the release before, or 0.
     before: u64,
 }
 
@@ -43,7 +43,7 @@ impl Producer {
         Ok(Self { daemon, client, payload, head: 0, marks: [Mark::default(); DESCRIPTORS] })
     }
 
-    /// Number that the next descriptor must bear.
+    /// Number that the next descriptor must have.
     #[must_use]
     pub fn next_seq(&self) -> u64 {
         self.head
@@ -59,8 +59,8 @@ impl Producer {
     /// the client is (about to be) asleep: ring its doorbell.
     ///
     /// # Errors
-    /// When all marks are taken, or `descriptor` bears the wrong number or promises what the
-    /// payload cannot hold. All are faults of the caller, and nothing is published.
+    /// When all marks are taken, or `descriptor` has the wrong number or a range outside the
+    /// payload. All are faults of the caller, and nothing is published.
     pub fn publish(&mut self, descriptor: &Descriptor) -> Result<bool, FormatError> {
         let free = (0..).zip(&mut self.marks).find(|(_, mark)| mark.of.is_none());
         let Some((number, mark)) = free else {
@@ -82,8 +82,8 @@ impl Producer {
         self.daemon.write(line_of(self.head), &descriptor.encode())?;
         mark.of = Some(self.head);
         self.head += 1;
-        // Release: pairs with the acquire of the head in `Consumer::poll`. Whoever sees the new
-        // head sees the descriptor, and the payload that this or another thread wrote before this
+        // Release: pairs with the acquire of the head in `Consumer::poll`. A client that sees the
+        // new head also sees the descriptor, and the payload that any thread wrote before this
         // call.
         self.daemon.store_u64(HEAD, self.head)?;
         // Dekker with `Consumer::wait_begin`: head before waiting here, waiting before head there,
@@ -99,7 +99,7 @@ impl Producer {
     /// The client's words are read once each, and only those that are waited for.
     ///
     /// # Errors
-    /// When a release mark holds what no client following the rules writes: end the session.
+    /// When a release mark has a value that no correct client writes: end the session.
     pub fn released(&mut self) -> Result<Vec<u64>, FormatError> {
         let mut released = Vec::new();
         for (at, mark) in (RELEASED..).step_by(size_of::<u64>()).zip(&mut self.marks) {

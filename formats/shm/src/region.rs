@@ -1,15 +1,14 @@
-//! A bounds-checked view of memory that another process may write at any moment. The only `unsafe`
-//! of this crate.
+//! A bounds-checked view of memory that another process may write at any moment.
 //!
 //! No reference to the mapped bytes is ever formed. Bytes are copied through raw pointers into or
-//! out of private memory, so that a value, once checked, cannot change under the checker; the
-//! ring's indices are atomics.
+//! out of private memory, so that a checked value cannot change afterwards; the ring's indices are
+//! atomics.
 //!
-//! What the copies rely on: `u8` has no invalid value, so whatever a racing process writes is at
-//! worst a torn copy, which the checks after it (CRC, ranges) must and do survive; and the compiler
-//! may assume nothing about memory behind a raw pointer of unknown origin beyond the one copy asked
-//! for. Inside this process nothing races: the ring gives each range one owner at a time, and
-//! ownership passes by a release store and an acquire load of an index.
+//! The copies rely on two facts. `u8` has no invalid value, so a racing process causes at worst a
+//! torn copy, which the later checks (CRC, ranges) survive. And the compiler may assume nothing
+//! about memory behind a raw pointer of unknown origin beyond the one copy. Inside this process
+//! nothing races: the ring gives each range one owner at a time, and ownership passes by a release
+//! store and an acquire load of an index.
 #![expect(unsafe_code, reason = "shared memory has no safe view; each block has its proof")]
 
 use std::alloc::{Layout, alloc, alloc_zeroed, dealloc, handle_alloc_error};
@@ -26,10 +25,10 @@ use shade_formats::ring::COLUMN_ALIGN_BYTES;
 /// is dropped.
 #[derive(Clone)]
 pub struct Region {
-    memory: Arc<Memory>,
+    memory: Arc<SharedBytes>,
 }
 
-struct Memory {
+struct SharedBytes {
     start: NonNull<u8>,
     len: usize,
     writable: bool,
@@ -38,10 +37,10 @@ struct Memory {
 
 // SAFETY: `start` is only an address; what keeps it valid is Send, and no access depends on the
 // thread it is made from.
-unsafe impl Send for Memory {}
-// SAFETY: access through `&Memory` is by copies and atomics, never by references; see the head of
-// this file for races.
-unsafe impl Sync for Memory {}
+unsafe impl Send for SharedBytes {}
+// SAFETY: access through `&SharedBytes` is by copies and atomics, never by references; see the head
+// of this file for races.
+unsafe impl Sync for SharedBytes {}
 
 impl std::fmt::Debug for Region {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -54,31 +53,34 @@ impl Region {
     /// A view of the `len` bytes at `start`, mapped for reading and writing.
     ///
     /// # Safety
-    /// The bytes must be mapped readable and writable, must stay so until `keep_alive` is dropped,
-    /// and nothing in this process may hold a Rust reference to them or access them but through
-    /// clones of this region or under the ring's ownership rules (one owner of a range at a time).
+    /// The bytes must be mapped readable and writable, and stay so until `keep_alive` is dropped.
+    /// Nothing in this process may have a Rust reference to them. It may access them only through
+    /// clones of this region, or under the ring's ownership rules (one owner of a range at a time).
     pub unsafe fn from_raw(start: NonNull<u8>, len: usize, keep_alive: impl Any + Send + Sync) -> Self {
-        Self { memory: Arc::new(Memory { start, len, writable: true, _keep_alive: Box::new(keep_alive) }) }
+        Self {
+            memory: Arc::new(SharedBytes { start, len, writable: true, _keep_alive: Box::new(keep_alive) }),
+        }
     }
 
     /// A view of the `len` bytes at `start`, mapped for reading only: every write through it is
     /// refused.
     ///
     /// # Safety
-    /// As for [`Region::from_raw`], but the bytes need only be readable.
+    /// The same as for [`Region::from_raw`], but the bytes need only be readable.
     pub unsafe fn from_raw_read_only(
         start: NonNull<u8>,
         len: usize,
         keep_alive: impl Any + Send + Sync,
     ) -> Self {
-        Self { memory: Arc::new(Memory { start, len, writable: false, _keep_alive: Box::new(keep_alive) }) }
+        Self {
+            memory: Arc::new(SharedBytes { start, len, writable: false, _keep_alive: Box::new(keep_alive) }),
+        }
     }
 
-    /// `len` zeroed bytes on the heap, aligned like a mapping: for tests of what is built on
-    /// regions.
+    /// `len` zeroed bytes on the heap, aligned like a mapping, for tests.
     #[must_use]
     pub fn heap(len: u64) -> Self {
-        let heap = HeapBytes::new(len, PAYLOAD_ALIGN_BYTES, Content::Zeroes)
+        let heap = HeapBytes::new(len, PAYLOAD_ALIGN_BYTES, HeapContent::Zeroes)
             .unwrap_or_else(|| handle_alloc_error(Layout::new::<u64>()));
         let (start, len) = (heap.start, heap.layout.size());
         // SAFETY: `heap` owns the allocation of `len` bytes at `start`, frees it only when dropped,
@@ -86,15 +88,17 @@ impl Region {
         unsafe { Self::from_raw(start, len, heap) }
     }
 
-    /// A copy of the `len` bytes at `offset` in memory of this process's own, aligned to
-    /// [`COLUMN_ALIGN_BYTES`]. `None` when there is no memory for it.
+    /// A copy of the `len` bytes at `offset` in this process's own memory, aligned to
+    /// [`COLUMN_ALIGN_BYTES`]. `None` if there is no memory for it.
     ///
     /// # Errors
     /// When the range leaves the region.
     pub fn copy_out(&self, offset: u64, len: u64) -> Result<Option<Self>, FormatError> {
         let from = self.range(offset, len)?;
         let count = self.to_usize(offset, len)?;
-        let Some(heap) = HeapBytes::new(len, COLUMN_ALIGN_BYTES, Content::Arbitrary) else { return Ok(None) };
+        let Some(heap) = HeapBytes::new(len, COLUMN_ALIGN_BYTES, HeapContent::Arbitrary) else {
+            return Ok(None);
+        };
         let start = heap.start;
         // SAFETY: `from` starts `count` mapped readable bytes; `start` starts as many or more, just
         // allocated and so elsewhere.
@@ -115,7 +119,7 @@ impl Region {
         self.memory.len == 0
     }
 
-    /// Address of the first byte. Whoever uses it answers for bounds and lifetime: keep a clone of
+    /// Address of the first byte. Its user is responsible for bounds and lifetime: keep a clone of
     /// the region.
     #[must_use]
     pub fn as_ptr(&self) -> *mut u8 {
@@ -169,8 +173,9 @@ impl Region {
         // SAFETY: `at` is aligned and mapped while `self` lives; every access to an index, by
         // either process, is atomic.
         let word = unsafe { AtomicU64::from_ptr(at) };
-        // Memory mapped read-only allows relaxed loads only (`std::sync::atomic`, "Atomic accesses
-        // to read-only memory"); relaxed load and fence together order as an acquire load does.
+        // SharedBytes mapped read-only allows relaxed loads only (`std::sync::atomic`, "Atomic
+        // accesses to read-only memory"); relaxed load and fence together order as an acquire load
+        // does.
         let value = word.load(Ordering::Relaxed);
         fence(Ordering::Acquire);
         Ok(u64::from_le(value))
@@ -219,8 +224,7 @@ impl Region {
             Some(end) if end <= self.len() => {}
             _ => return Err(self.out_of_range(offset, len)),
         }
-        // In bounds as just checked; `wrapping_add` because an address is only computed here, not
-        // used.
+        // In bounds, as just checked. `wrapping_add`, since the address is only computed here.
         Ok(self.memory.start.as_ptr().wrapping_add(self.to_usize(offset, offset)?))
     }
 
@@ -260,11 +264,11 @@ impl Region {
     }
 }
 
-/// What fresh heap memory holds.
+/// The content of fresh heap memory.
 #[derive(Clone, Copy)]
-enum Content {
+enum HeapContent {
     Zeroes,
-    /// Nothing that may be read before it is written.
+    /// Not to be read before it is written.
     Arbitrary,
 }
 
@@ -282,15 +286,15 @@ unsafe impl Sync for HeapBytes {}
 
 impl HeapBytes {
     /// `None` when there is no memory for it.
-    fn new(len: u64, align: u64, content: Content) -> Option<Self> {
+    fn new(len: u64, align: u64, content: HeapContent) -> Option<Self> {
         // At least one word: the allocator takes no zero size.
         let (len, align) = (usize::try_from(len.max(8)).ok()?, usize::try_from(align).ok()?);
         let layout = Layout::from_size_align(len, align).ok()?;
         let start = match content {
             // SAFETY: the layout's size is not zero.
-            Content::Zeroes => unsafe { alloc_zeroed(layout) },
+            HeapContent::Zeroes => unsafe { alloc_zeroed(layout) },
             // SAFETY: as above.
-            Content::Arbitrary => unsafe { alloc(layout) },
+            HeapContent::Arbitrary => unsafe { alloc(layout) },
         };
         Some(Self { start: NonNull::new(start)?, layout })
     }

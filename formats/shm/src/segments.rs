@@ -1,11 +1,12 @@
-//! Makes the three segments and two doorbells of a session, sealed so that neither side can pull memory from under the other.
+//! Makes the three segments and two doorbells of a session, sealed so that neither side can take
+//! memory from the other.
 //!
-//! Every page is allocated here, so that none is missing in the middle of an epoch: that would be a
-//! SIGBUS. A limit on this process (RLIMIT_AS, RLIMIT_FSIZE) is an error here. The end of the
-//! memory of a machine or a control group is not: the kernel ends a process then. So the daemon
-//! compares a ring's size with both before it asks for one (`daemon/memory`). Sizes are sealed: a
-//! file that can shrink under a mapping is a SIGBUS, too. What only the daemon writes is sealed
-//! against every later writable mapping, which the daemon's own, made before, survives.
+//! Every page is allocated here: one that is missing in the middle of an epoch would be a SIGBUS. A
+//! limit on this process (RLIMIT_AS, RLIMIT_FSIZE) is an error here. When the memory of the machine
+//! or a control group ends, there is no error, and the kernel ends a process. So the daemon
+//! compares a ring's size with both before (`daemon/memory`). Sizes are sealed: a file that shrinks
+//! under a mapping is a SIGBUS too. The segment that only the daemon writes is sealed against every
+//! later writable mapping; the daemon's own is made before.
 #![expect(unsafe_code, reason = "a mapping becomes a region; the block has its proof")]
 
 use std::io;
@@ -23,19 +24,19 @@ use shade_formats::ring::{CLIENT_SEGMENT_BYTES, DAEMON_SEGMENT_BYTES, PayloadSiz
 use crate::memfd::{self, Writers};
 use crate::{Producer, Region};
 
-/// What rings an eventfd once.
+/// The bytes that ring an eventfd once.
 #[expect(
     clippy::host_endian_bytes,
     reason = "the kernel reads an eventfd's number in the machine's own order"
 )]
 const ONE_RING: [u8; 8] = 1_u64.to_ne_bytes();
 
-/// More find memory hardly any faster.
+/// Thread limit: more find memory hardly any faster.
 const POPULATING_THREADS_MAX: usize = 4;
-/// A thread more is not worth it for less.
+/// Least share of a thread.
 const POPULATED_BYTES_MIN: usize = 16 << 20;
 
-/// One session's ring, before its client has it.
+/// One session's ring, before its client gets it.
 #[derive(Debug)]
 pub struct RingSegments {
     end: RingEnd,
@@ -45,12 +46,13 @@ pub struct RingSegments {
     payload: OwnedFd,
 }
 
-/// The daemon's end of a ring: what publishes.
+/// The daemon's end of a ring, which publishes.
 #[derive(Debug)]
 pub struct RingEnd {
     /// Publishes descriptors and sees their release.
     pub producer: Producer,
-    /// Where batches are written. Clones go to the workers; the memory lives until the last is dropped.
+    /// Where batches are written. Clones go to the workers; the memory lives until the last is
+    /// dropped.
     pub payload: Region,
     to_client: OwnedFd,
 }
@@ -63,10 +65,10 @@ impl RingSegments {
     /// Makes, allocates, maps and seals everything for a ring with such a payload.
     ///
     /// # Errors
-    /// When memory or descriptors are not to be had, with the limit that forbids it; `InvalidInput` when `payload` is impossible.
-    /// Nothing is left behind.
+    /// When memory or descriptors are lacking, with the limit that forbids them; `InvalidInput`
+    /// when `payload` is impossible. Nothing is left behind.
     pub fn create(payload: PayloadSize) -> io::Result<Self> {
-        Self::make(payload).map_err(|error| memfd::lacking(error, Some("ring= or batch_size")))
+        Self::make(payload).map_err(|error| memfd::lacking(error, Some("Daemon(ring=...) or batch_size")))
     }
 
     fn make(payload: PayloadSize) -> io::Result<Self> {
@@ -85,7 +87,7 @@ impl RingSegments {
         })
     }
 
-    /// What goes with `Welcome`, in its order.
+    /// The descriptors that go with `Welcome`, in order.
     #[must_use]
     pub fn welcome_fds(&self) -> [BorrowedFd<'_>; WELCOME_FDS] {
         [
@@ -97,7 +99,8 @@ impl RingSegments {
         ]
     }
 
-    /// Closes what only the client needed, once it has its descriptors: what publishes, and what hears of releases.
+    /// Closes the descriptors that only the client needed, once it has them. Returns the publishing
+    /// end and the doorbell of releases.
     #[must_use]
     pub fn into_ends(self) -> (RingEnd, Doorbell) {
         (self.end, self.doorbell)
@@ -105,13 +108,13 @@ impl RingSegments {
 }
 
 impl RingEnd {
-    /// Wakes the client; to be called when publishing says so.
+    /// Wakes the client. Call it when publishing says so.
     ///
     /// # Errors
     /// Never, unless the descriptor was closed under us.
     pub fn ring_client(&self) -> io::Result<()> {
         match rustix::io::write(&self.to_client, &ONE_RING) {
-            // A counter that is full is not zero either: the client is going to wake.
+            // A full counter is not zero either: the client will wake.
             Ok(_) | Err(Errno::AGAIN) => Ok(()),
             Err(error) => Err(error.into()),
         }
@@ -125,7 +128,8 @@ impl AsFd for Doorbell {
 }
 
 impl Doorbell {
-    /// Silences it. Ask the producer for releases after it, not before: a release in between rings again.
+    /// Resets it. Ask the producer for releases afterwards, not before: a release in between rings
+    /// again.
     ///
     /// # Errors
     /// Never, unless the descriptor was closed under us.
@@ -137,7 +141,7 @@ impl Doorbell {
     }
 }
 
-/// One doorbell. Not blocking: whoever rings or answers it must never wait for the other side.
+/// A doorbell. It does not block: neither side may wait for the other.
 fn doorbell() -> io::Result<OwnedFd> {
     Ok(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)
 }
@@ -147,23 +151,24 @@ fn segment(name: &str, bytes: u64, writers: Writers) -> io::Result<(OwnedFd, Reg
     let fd = memfd::create(name, bytes)?;
     let len = usize::try_from(bytes).map_err(|_| Errno::OVERFLOW)?;
     let mapping = MmapOptions::new().len(len).map_raw(&fd)?;
-    // In huge pages where the system gives them to shared memory on demand: a ring has hundreds of
-    // MB, whose small pages both sides have to fault in one by one.
+    // Huge pages, where the system gives them to shared memory on demand: both sides would have to
+    // fault in hundreds of MB of small pages one by one.
     let _ = mapping.advise(Advice::HugePage);
     if populate(&mapping).is_err() {
-        // Linux before 5.14 cannot. If memory is short this says so.
+        // Linux before 5.14 cannot. If memory is short, this call tells.
         fallocate(&fd, FallocateFlags::empty(), 0, bytes)?;
     }
     memfd::seal(&fd, writers)?;
     let start = NonNull::new(mapping.as_mut_ptr()).ok_or(Errno::FAULT)?;
-    // SAFETY: `mapping` maps its bytes readable and writable until it is dropped, which the region does last.
-    // The file is allocated whole and its size sealed, so no access faults. No reference into it is ever made.
+    // SAFETY: `mapping` maps its bytes readable and writable until it is dropped, which the region
+    // does last. The file is allocated whole and its size sealed, so no access faults. No reference
+    // into it is ever made.
     let region = unsafe { Region::from_raw(start, len, mapping) };
     Ok((fd, region))
 }
 
-/// Gives a mapping all of its memory. To find and to zero hundreds of MB takes a tenth of a second, for which a trainer waits, so
-/// several threads share in it.
+/// Allocates a mapping's memory. For hundreds of MB this takes a tenth of a second, while a trainer
+/// waits, so several threads share it.
 fn populate(mapping: &MmapRaw) -> io::Result<()> {
     if mapping.len() <= POPULATED_BYTES_MIN {
         return mapping.advise(Advice::PopulateWrite);

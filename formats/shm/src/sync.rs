@@ -1,5 +1,4 @@
-//! The one switch between the machine's memory model and loom's, which explores every order that it
-//! allows.
+//! The switch between the machine's atomics and loom's, which explores every allowed order.
 
 #[cfg(loom)]
 pub(super) use loom::sync::atomic::{Ordering, fence};

@@ -1,9 +1,9 @@
-//! What the command line says. Every option: meaning, unit, default, when to change it.
+//! The command line. Every option has its meaning, unit, default, and when to change it.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand};
 use shade_core::Capacity;
 use shade_formats::control::{Policy, Preset};
 use shade_images::JpegDecoder;
@@ -11,11 +11,12 @@ use shade_reads::{Depth, EngineChoice, IoMode, READS_DEPTH_MAX, StoreModel, pars
 use shade_simulate::{Simulate, parse_lookahead, preset};
 
 use crate::doctor::Doctor;
-use crate::names::{jpeg, policy};
+use crate::names::{engine, io, jpeg, policy};
 use crate::trace::Trace;
 
-/// Serves training batches from a packed dataset: reads single records with io_uring, keeps in memory what the coming
-/// epochs will use, and hands batches to the trainers of this machine through shared memory.
+/// Serves training batches from a packed dataset: reads single records with io_uring, keeps in
+/// memory what the coming epochs will use, and hands batches to the trainers of this machine
+/// through shared memory.
 #[derive(Debug, Parser)]
 #[command(name = "shade-load", version, max_term_width = 110)]
 pub struct Cli {
@@ -27,11 +28,13 @@ pub struct Cli {
 /// The daemon's commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Serve one dataset to the ranks of this machine until stopped. Python starts it by itself when none runs.
+    /// Serve one dataset to the ranks of this machine until stopped. Python starts it by itself
+    /// when none runs.
     Serve(Box<Serve>),
     /// Say what this machine and the mount of a dataset mean for shade, and what to change.
     Doctor(Doctor),
-    /// Say what policies and capacities would do for a training or a trace, without reading a record.
+    /// Say what policies and capacities would do for a training or a trace, without reading a
+    /// record.
     Simulate(Box<Simulate>),
     /// Record what the daemon of a running training serves, for `simulate --trace`.
     Trace(Trace),
@@ -44,57 +47,62 @@ pub struct Serve {
     /// The dataset: a folder written by `shade-pack create`, or the dataset.shade in it.
     pub dataset: PathBuf,
 
-    /// Memory for the cache: bytes (8GiB) or a share of the dataset (20%). A hard limit. More is always better, up to
-    /// the dataset's size; leave room for the trainers. More than this machine or its control group has is refused.
+    /// Memory for the cache, a hard limit: bytes (8GiB) or a share of the dataset (20%). More is
+    /// better, up to the dataset's size; leave room for the trainers. More than this machine or its
+    /// control group has is refused.
     #[arg(long, value_name = "SIZE", default_value = "20%")]
     pub cache: Capacity,
 
-    /// The system to be: here that is its cache policy; its sampler and its order are the job's, and
-    /// `Loader(preset=...)` asks for all three. Keep `clairvoyant`: the others are here to compare with.
+    /// The system whose cache policy to use. Its sampler and order belong to the job:
+    /// `Loader(preset=...)` asks for all three. Keep `clairvoyant`: the others are for comparison.
     #[arg(long, value_parser = preset(), default_value_t)]
     pub preset: Preset,
 
-    /// Who stays in the cache, if not as the preset has it. On plans by importance all but `lookahead` hit far less often;
-    /// on permutations `app`, `topc`, `static` and `quiver` hit as often, which is the cache's share of the dataset.
+    /// Which records stay in the cache, instead of the preset's policy. On plans by importance, all
+    /// others hit far less often than `lookahead`; on permutations `app`, `topc`, `static` and
+    /// `quiver` hit as often, which is the cache's share of the dataset.
     #[arg(long, value_parser = policy())]
     pub policy: Option<Policy>,
 
-    /// How far `lookahead` sees into the plan, in epochs. 1: the rest of the epoch, or a whole one where plans are drawn
-    /// ahead. 0: nothing, which makes it `app`.
+    /// How far `lookahead` sees into the plan, in epochs. 1: the rest of the epoch, or a whole one
+    /// where plans are drawn ahead. 0: nothing, which makes it `app`.
     #[arg(long, value_name = "EPOCHS", default_value = "1", value_parser = parse_lookahead)]
     pub lookahead: f64,
 
-    /// Reads in flight: `auto` finds out how many the store gains from (4 to 256), a number stays as it is. Give one to
-    /// leave a share of the store to others: depth = wanted records per second x latency.
+    /// Reads in flight: `auto` finds the number that the store gains from (4 to 256), a number is
+    /// fixed. Give one to leave a share of the store to others: depth = wanted records per second x
+    /// latency.
     #[arg(long, value_name = "auto|N", default_value = "auto", value_parser = parse_depth)]
     pub depth: Depth,
 
-    /// Ask once more for records that are far later than the others, for 1 in 100 reads at most. For stores some of
-    /// whose servers stall now and then.
+    /// Request records again that are far later than the others, for 1 in 100 reads at most. For
+    /// stores of which some servers stall now and then.
     #[arg(long)]
     pub hedge: bool,
 
-    /// Threads that copy or decode records. Default: the machine's cores.
+    /// Threads that copy or decode records. Default: one per core.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=512))]
     pub workers: Option<u16>,
 
-    /// What decodes JPEGs. Pixels are the same. Use `turbo` to rule out shade's own decoder as the cause of a
-    /// problem; a photograph then takes about 1.6 times as long.
+    /// What decodes JPEGs. Pixels are the same. Use `turbo` to rule out shade's own decoder as the
+    /// cause of a problem; a photograph then takes about 1.6 times as long.
     #[arg(long, value_parser = jpeg(), default_value = "auto")]
     pub jpeg: JpegDecoder,
 
-    /// How records are read: `uring` (io_uring), `threads` (preadv), or `auto`: io_uring where the kernel and the
-    /// container allow it. A log line says which and why. `sim` reads from the simulated --store.
-    #[arg(long, value_enum, default_value = "auto")]
-    pub engine: EngineName,
+    /// How records are read: `uring` (io_uring), `threads` (preadv), or `auto`: io_uring where the
+    /// kernel and the container allow it. A log line says which and why. `sim` reads from the
+    /// simulated --store.
+    #[arg(long, value_parser = engine(), default_value = "auto")]
+    pub engine: EngineChoice,
 
     /// `direct` bypasses the page cache, `buffered` uses it, `auto` asks the file system.
-    #[arg(long, value_enum, default_value = "auto")]
-    pub io: IoName,
+    #[arg(long, value_parser = io(), default_value = "auto")]
+    pub io: IoMode,
 
-    /// SIMULATION: read as from this store, to stand in for a remote one on a laptop or to try out faults:
-    /// latency=2ms,bandwidth=1Gbit,depth=32. Also latency=lognormal:MEDIAN:SIGMA, seed=N, clock=virtual (answers are not
-    /// waited for), and shares of reads that fail: short, eintr, eagain, eio, estale, stuck (eio=0.1%).
+    /// SIMULATION: read as from this store, in place of a remote one on a laptop or to try out
+    /// faults: latency=2ms,bandwidth=1Gbit,depth=32. Also latency=lognormal:MEDIAN:SIGMA, seed=N,
+    /// clock=virtual (answers are not waited for), and shares of reads that fail: short, eintr,
+    /// eagain, eio, estale, stuck (eio=0.1%).
     #[arg(long, value_name = "STORE")]
     pub store: Option<StoreModel>,
 
@@ -104,57 +112,19 @@ pub struct Serve {
     #[arg(long, value_name = "PATH")]
     pub socket: Option<PathBuf>,
 
-    /// The job this daemon serves: a name that tells apart trainings on the same dataset.
+    /// The job this daemon serves: a name that distinguishes trainings on the same dataset.
     #[arg(long, value_name = "NAME", default_value = "default")]
     pub job: String,
 
-    /// Started by a trainer: say on stdout when ready, and end once the last rank has left.
+    /// For a daemon that a trainer starts: tell on stdout when ready, and end once the last rank
+    /// has left.
     #[arg(long)]
     pub private: bool,
 
-    /// With --private: how long to stay after the last rank has left, so that a restarted trainer finds its cache.
+    /// With --private: how long to stay after the last rank has left, so that a restarted trainer
+    /// finds its cache.
     #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "3s")]
     pub linger: Duration,
-}
-
-/// Names of the read engines.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-#[expect(missing_docs, reason = "the names say it; --help describes them")]
-pub enum EngineName {
-    Auto,
-    Uring,
-    Threads,
-    Sim,
-}
-
-/// Names of the I/O modes.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-#[expect(missing_docs, reason = "the names say it; --help describes them")]
-pub enum IoName {
-    Auto,
-    Direct,
-    Buffered,
-}
-
-impl From<EngineName> for EngineChoice {
-    fn from(name: EngineName) -> Self {
-        match name {
-            EngineName::Auto => Self::Auto,
-            EngineName::Uring => Self::Uring,
-            EngineName::Threads => Self::Threads,
-            EngineName::Sim => Self::Sim,
-        }
-    }
-}
-
-impl From<IoName> for IoMode {
-    fn from(name: IoName) -> Self {
-        match name {
-            IoName::Auto => Self::Auto,
-            IoName::Direct => Self::Direct,
-            IoName::Buffered => Self::Buffered,
-        }
-    }
 }
 
 /// `auto` or a number.

@@ -1,7 +1,8 @@
-//! A private daemon's log once more, on its standard output: whoever started it keeps the last lines for its errors.
+//! A second copy of a private daemon's log, on its standard output: the rank that started the
+//! daemon keeps the last lines for its errors.
 //!
-//! Standard output is a pipe to the rank that started the daemon. When that rank is gone, or does not read, lines are
-//! dropped there; the log itself goes to standard error as ever.
+//! Standard output is a pipe to that rank. When the rank is gone or does not read, lines are
+//! dropped there; the log itself goes to standard error.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,15 +10,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::stdio::stdout;
 
-/// The first line on standard output says that the daemon is ready: the log comes after it.
+/// The first line on standard output says that the daemon is ready; the log follows it.
 static HAS_BEGUN: AtomicBool = AtomicBool::new(false);
 
-/// Where the log goes, too.
+/// The log's second destination.
 #[derive(Debug)]
 pub struct LastWords;
 
 impl LastWords {
-    /// Begins to copy the log. A pipe that is full must not stop the daemon, so it does not block from now on.
+    /// Begins to copy the log. From now on the pipe does not block: a full one must not stop the
+    /// daemon.
     pub fn begin() {
         let unblocked =
             fcntl_getfl(stdout()).and_then(|flags| fcntl_setfl(stdout(), flags | OFlags::NONBLOCK));
@@ -28,7 +30,7 @@ impl LastWords {
 impl io::Write for LastWords {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         if HAS_BEGUN.load(Ordering::Relaxed) {
-            // Nobody reads it, or not at once: then it is not there for their errors, which is all that is lost.
+            // If the pipe is full or closed, the line is missing in the rank's errors, no more.
             let _ = rustix::io::write(stdout(), line);
         }
         Ok(line.len())

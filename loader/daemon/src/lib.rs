@@ -1,16 +1,17 @@
-//! `shade-load`: the daemon, one per node. It gives the core (`shade-core`) hands: reads
-//! (`shade-reads`), workers that fill batches, and sessions with trainers.
+//! `shade-load`: the daemon, one per node. It carries out what the core (`shade-core`) decides:
+//! reads (`shade-reads`), workers that fill batches, and sessions with trainers.
 //!
-//! `daemon` wires everything. ARCHITECTURE.md draws the picture.
+//! `daemon` wires everything. ARCHITECTURE.md has the overview.
 
 pub mod batches;
 pub mod cli;
-pub mod control;
+mod control;
 pub mod daemon;
 pub mod doctor;
 pub mod last_words;
 pub mod log;
 mod names;
-pub mod panics;
+mod panics;
 mod proc;
+mod spinner;
 pub mod trace;

@@ -1,22 +1,23 @@
-//! `shade-load`: parses arguments, runs the command, and is the one place that prints errors and exits.
+//! `shade-load`: parses arguments, runs the command, prints errors and exits.
 
-use std::io::Write;
+use std::fmt::Display;
+use std::io::{Write, stdout};
 use std::process::ExitCode;
 
 use clap::Parser;
 use shade_load::cli::{Cli, Command, Serve};
 use shade_load::daemon::{self, ServeConfig, serve};
-use shade_load::doctor::{Doctor, doctor};
+use shade_load::doctor::{DoctorError, doctor};
 use shade_load::last_words::LastWords;
 use shade_load::log;
-use shade_load::trace::{Trace, trace};
+use shade_load::trace::{TraceError, trace};
 use shade_reads::{PATIENCE, ReadsConfig};
-use shade_simulate::{Simulate, simulate};
+use shade_simulate::{SimulateError, simulate};
 
 fn main() -> ExitCode {
     let command = Cli::parse().command;
     let inherited = daemon::Inherited::shed(matches!(&command, Command::Serve(args) if args.private));
-    // The last to be dropped: it waits until the errors below are written.
+    // Dropped last: it waits until the errors below are written.
     let _log = match log::start() {
         Ok(log) => log,
         Err(error) => {
@@ -26,9 +27,9 @@ fn main() -> ExitCode {
     };
     match command {
         Command::Serve(args) => run_serve(*args, &inherited),
-        Command::Doctor(args) => run_doctor(&args),
-        Command::Simulate(args) => run_simulate(&args),
-        Command::Trace(args) => run_trace(&args),
+        Command::Doctor(args) => exit(doctor(&args, &mut stdout().lock()), DoctorError::exit_code),
+        Command::Simulate(args) => exit(simulate(&args, &mut stdout().lock()), SimulateError::exit_code),
+        Command::Trace(args) => exit(trace(&args), TraceError::exit_code),
     }
 }
 
@@ -39,9 +40,11 @@ fn run_serve(args: Serve, inherited: &daemon::Inherited) -> ExitCode {
     }
     let outcome = serve(&config(args), |ready| {
         if private {
-            // A trainer that is gone does not need it; another may have found the daemon by now.
+            // The trainer may be gone; another may have found the daemon by now.
             if let Err(error) = say(&serde_json::json!(ready)) {
-                tracing::info!("nobody hears that the daemon is there: {error}");
+                tracing::info!(
+                    "the trainer that started this daemon does not hear that it is ready: {error}"
+                );
             }
             LastWords::begin();
         }
@@ -58,45 +61,22 @@ fn run_serve(args: Serve, inherited: &daemon::Inherited) -> ExitCode {
     }
 }
 
-/// The one line that a trainer waits for when it has started a daemon.
+/// Writes the one line that a trainer waits for when it has started a daemon.
 fn say(line: &serde_json::Value) -> std::io::Result<()> {
-    let mut stdout = std::io::stdout();
+    let mut stdout = stdout();
     writeln!(stdout, "{line}").and_then(|()| stdout.flush())
 }
 
-/// Says what goes wrong before there is a log.
+/// Writes an error before there is a log.
 fn complain(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 
-fn run_doctor(args: &Doctor) -> ExitCode {
-    match doctor(args, &mut std::io::stdout().lock()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            tracing::error!("{error}");
-            ExitCode::from(error.exit_code())
-        }
-    }
-}
-
-fn run_simulate(args: &Simulate) -> ExitCode {
-    match simulate(args, &mut std::io::stdout().lock()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            tracing::error!("{error}");
-            ExitCode::from(error.exit_code())
-        }
-    }
-}
-
-fn run_trace(args: &Trace) -> ExitCode {
-    match trace(args) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            tracing::error!("{error}");
-            ExitCode::from(error.exit_code())
-        }
-    }
+/// The exit code of a command, whose error is logged.
+fn exit<E: Display>(outcome: Result<(), E>, code: impl Fn(&E) -> u8) -> ExitCode {
+    let Err(error) = outcome else { return ExitCode::SUCCESS };
+    tracing::error!("{error}");
+    ExitCode::from(code(&error))
 }
 
 fn config(args: Serve) -> ServeConfig {
@@ -106,8 +86,8 @@ fn config(args: Serve) -> ServeConfig {
         policy: args.policy.unwrap_or(args.preset.policy()),
         lookahead: args.lookahead,
         reads: ReadsConfig {
-            engine: args.engine.into(),
-            io: args.io.into(),
+            engine: args.engine,
+            io: args.io,
             depth: args.depth,
             store: args.store,
             patience: PATIENCE,

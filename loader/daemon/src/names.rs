@@ -3,6 +3,7 @@
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use shade_formats::control::Policy;
 use shade_images::JpegDecoder;
+use shade_reads::{EngineChoice, IoMode};
 
 /// Reads a policy's name.
 pub(crate) fn policy() -> impl TypedValueParser<Value = Policy> {
@@ -16,7 +17,20 @@ pub(crate) fn jpeg() -> impl TypedValueParser<Value = JpegDecoder> {
     PossibleValuesParser::new(names).try_map(|name| name.parse::<JpegDecoder>())
 }
 
-/// What decodes JPEGs.
+/// Reads the name of a read engine.
+pub(crate) fn engine() -> impl TypedValueParser<Value = EngineChoice> {
+    let find = |name: String| EngineChoice::ALL.into_iter().find(|engine| engine.as_str() == name);
+    PossibleValuesParser::new(EngineChoice::ALL.map(EngineChoice::as_str))
+        .map(move |name| find(name).unwrap_or_default())
+}
+
+/// Reads the name of an I/O mode.
+pub(crate) fn io() -> impl TypedValueParser<Value = IoMode> {
+    let find = |name: String| IoMode::ALL.into_iter().find(|mode| mode.as_str() == name);
+    PossibleValuesParser::new(IoMode::ALL.map(IoMode::as_str)).map(move |name| find(name).unwrap_or_default())
+}
+
+/// The help line of a JPEG decoder.
 fn about_jpeg(jpeg: JpegDecoder) -> &'static str {
     match jpeg {
         JpegDecoder::Auto => "shade's own decoder for baseline JPEGs, libjpeg-turbo for all others",

@@ -1,8 +1,8 @@
-//! Panics: each is a defect of this program, and an error that somebody receives.
+//! Panics: each is a defect of this program, and becomes an error.
 //!
-//! Where a thread can go on after one, the work is run by [`caught`], which makes it an error. Any
-//! other panic is told to whoever [`watch`]es: a thread that just ended would be waited for without
-//! end. A thread that the daemon cannot do without says by [`give_up`] why it ends.
+//! Where a thread can go on, [`caught`] runs the work and returns the panic as an error. Any other
+//! panic is told to the receiver of [`watch`], as the ended thread would be waited for without end.
+//! A thread that the daemon needs says by [`give_up`] why it ends.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind, set_hook};
@@ -13,19 +13,20 @@ use crate::log::Throttle;
 
 type Receiver = Arc<dyn Fn(String) + Send + Sync>;
 
-/// Whoever watches.
+/// The receiver that [`watch`] has set.
 static RECEIVER: Mutex<Option<Receiver>> = Mutex::new(None);
 
 thread_local! {
-    /// A panic of this thread is somebody's error already.
+    /// Whether [`caught`] returns a panic of this thread.
     static IS_CAUGHT: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs `work` and makes its panic an error. What `work` has changed half-way must not be used any more.
+/// Runs `work` and returns its panic as an error. State that `work` may have left half-changed must
+/// not be used any more.
 ///
 /// # Errors
 /// The panic's message.
-pub fn caught<T>(work: impl FnOnce() -> T) -> Result<T, String> {
+pub(crate) fn caught<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     let outer = IS_CAUGHT.replace(true);
     let outcome = catch_unwind(AssertUnwindSafe(work));
     IS_CAUGHT.set(outer);
@@ -36,9 +37,9 @@ pub fn caught<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     })
 }
 
-/// From now on logs the panics of this process, and tells `receiver` of those that nobody catches.
-/// Of the others, which may come with every record, so many are logged as a [`Throttle`] admits.
-pub fn watch(receiver: impl Fn(String) + Send + Sync + 'static) {
+/// From now on logs this process's panics, and tells `receiver` of those that are not caught.
+/// Caught ones, which may come with every record, are logged as a [`Throttle`] admits.
+pub(crate) fn watch(receiver: impl Fn(String) + Send + Sync + 'static) {
     let caught = Mutex::new(Throttle::new(Instant::now()));
     let receiver: Receiver = Arc::new(receiver);
     *RECEIVER.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&receiver));
@@ -49,7 +50,7 @@ pub fn watch(receiver: impl Fn(String) + Send + Sync + 'static) {
             receiver(text);
             return;
         }
-        // Released before anything is logged: that could panic, too.
+        // The lock is released before logging, which could panic too.
         let admitted = caught.lock().unwrap_or_else(PoisonError::into_inner).admit(Instant::now());
         if let Some(left_out) = admitted {
             tracing::error!("{text}{left_out}");
@@ -57,8 +58,8 @@ pub fn watch(receiver: impl Fn(String) + Send + Sync + 'static) {
     }));
 }
 
-/// Logs why this thread ends, and tells whoever [`watch`]es, as a panic would.
-pub fn give_up(text: String) {
+/// Logs why this thread ends, and tells the receiver of [`watch`], as for a panic.
+pub(crate) fn give_up(text: String) {
     tracing::error!("{text}");
     let receiver = RECEIVER.lock().unwrap_or_else(PoisonError::into_inner).clone();
     if let Some(receiver) = receiver {

@@ -1,7 +1,7 @@
-//! Why io_uring cannot be had here, as a reason that a user can act on.
+//! Why io_uring cannot be used here, as a reason that a user can act on.
 //!
-//! The kernel gives the same few errors for very different causes: EPERM may be a sysctl or a container's filter, ENOSYS
-//! a filter or an old kernel. Which one it is follows from what /proc says about this process.
+//! The kernel has the same few errors for very different causes: EPERM may be a sysctl or a
+//! container's filter, ENOSYS a filter or an old kernel. /proc tells which one it is.
 
 use std::{fs, io};
 
@@ -9,16 +9,12 @@ use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 use rustix::thread::{CapabilitySet, capabilities};
 
-use crate::ring_setup::set_up;
-
 /// The first Linux whose io_uring has all that the engine needs.
 const NEEDED: (u32, u32) = (5, 11);
 /// From this Linux on a ring does not count against RLIMIT_MEMLOCK.
 const NOT_COUNTED: (u32, u32) = (5, 12);
-/// A ring that is made only to see whether one can be.
-const TRIAL_DEPTH: u32 = 8;
 
-/// What decides whether this process may use io_uring.
+/// The facts that decide whether this process may use io_uring.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Facts {
     /// `kernel.io_uring_disabled`; Linux before 6.6 has no such switch.
@@ -33,27 +29,14 @@ struct Facts {
     release: String,
 }
 
-/// Why io_uring cannot be had. Its text fits behind "because".
+/// Why io_uring cannot be used. Its text fits after "because".
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{why}{}", remedy.as_ref().map_or(String::new(), |remedy| format!("; {remedy}")))]
 pub struct Unavailable {
-    /// What stands against it, and the call that failed.
+    /// The reason, and the call that failed.
     pub why: String,
-    /// What would change that, as a command where there is one.
+    /// The remedy, as a command where there is one.
     pub remedy: Option<String>,
-}
-
-/// Whether a ring with what the engine needs can be made here: its setup flags, or why not.
-///
-/// # Errors
-///
-/// The reason.
-pub fn io_uring_here() -> Result<String, Unavailable> {
-    let made = set_up(TRIAL_DEPTH, false);
-    made.map(|(_, setup)| setup.to_owned()).map_err(|error| {
-        let known = error.get_ref().and_then(|inner| inner.downcast_ref::<Unavailable>()).cloned();
-        known.unwrap_or_else(|| Unavailable { why: error.to_string(), remedy: None })
-    })
 }
 
 /// Major and minor number of a kernel's release such as `6.12.48+deb13-amd64`.
@@ -64,7 +47,8 @@ pub fn linux_version(release: &str) -> Option<(u32, u32)> {
     Some((major.parse().ok()?, rest.get(..digits)?.parse().ok()?))
 }
 
-/// The error of making a ring, with its reason in place of the bare errno; `step` names the call that failed.
+/// The error of making a ring, with its reason instead of the bare errno; `step` names the failed
+/// call.
 pub(super) fn explained(step: &str, error: &io::Error) -> io::Error {
     let reason = Errno::from_io_error(error).and_then(|errno| reason(errno, &facts()));
     let unavailable = match reason {
@@ -74,12 +58,12 @@ pub(super) fn explained(step: &str, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), unavailable)
 }
 
-/// The error where a ring can be made but cannot do enough.
+/// The error if a ring can be made but lacks a feature.
 pub(super) fn too_old() -> io::Error {
     io::Error::new(io::ErrorKind::Unsupported, old(&facts().release))
 }
 
-/// Why making a ring ended with `errno`; `None` where the errno says all that is known.
+/// Why making a ring failed with `errno`; `None` if the errno says it all.
 fn reason(errno: Errno, facts: &Facts) -> Option<Unavailable> {
     let older_than = |than| linux_version(&facts.release).is_some_and(|version| version < than);
     let release = &facts.release;
@@ -111,7 +95,7 @@ fn unavailable(why: String, remedy: &str) -> Unavailable {
     Unavailable { why, remedy: Some(remedy.to_owned()) }
 }
 
-/// Who forbids it. The switch is certain where it is set; a filter may then stand in the way as well.
+/// Finds what forbids it. The switch is certain where it is set; a filter may forbid it as well.
 fn forbidden(facts: &Facts) -> Unavailable {
     let too = if facts.filtered { ", and a seccomp filter may forbid it as well" } else { "" };
     let switch = "sysctl -w kernel.io_uring_disabled=0, as root of the machine";
@@ -151,7 +135,7 @@ fn old(release: &str) -> Unavailable {
     )
 }
 
-/// What cannot be read counts as not there: the reason is then less precise, not wrong.
+/// Reads the facts. One that cannot be read makes the reason less precise, not wrong.
 fn facts() -> Facts {
     let text = |path| fs::read_to_string(path).unwrap_or_default();
     let status = text("/proc/self/status");

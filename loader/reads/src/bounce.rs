@@ -1,7 +1,8 @@
-//! Memory for reads of several neighbouring records: one piece, out of which the records are copied into their blocks.
+//! Buffers for reads of several neighbouring records, from which these are copied into their
+//! blocks.
 //!
-//! Neighbours lie in a shard with headers and padding between them. Read straight into blocks, the pieces between would
-//! need places as well, and pieces that are no whole pages cost one RPC each on NFS.
+//! Neighbours have headers and padding between them in a shard. A read straight into blocks would
+//! need memory for these as well, and each piece that is no whole page costs one RPC on NFS.
 
 use std::io;
 use std::sync::{Mutex, PoisonError};
@@ -10,10 +11,10 @@ use shade_core::SPAN_BYTES_MAX;
 
 use crate::blocks::{Arena, Blocks, BlocksError, FreeList};
 
-/// Reads of neighbours at a time; 64 x 256 KiB are 16 MiB, of which only what is used takes memory.
+/// Most reads of neighbours at a time; 64 x 256 KiB are 16 MiB, allocated on first use.
 const BUFFERS: u32 = 64;
 
-/// The buffers.
+/// The pool of buffers.
 pub(super) struct BouncePool {
     arena: Arena,
     free: Mutex<FreeList>,
@@ -39,7 +40,7 @@ impl BouncePool {
         Ok(self.arena.slices(buffer, len)?.next().unwrap_or_default())
     }
 
-    /// What the buffers lie in.
+    /// The arena of the buffers.
     pub(super) fn arena(&self) -> &Arena {
         &self.arena
     }

@@ -1,4 +1,4 @@
-//! How records are to be read.
+//! The configuration of reads.
 
 use std::time::Duration;
 
@@ -7,13 +7,13 @@ use shade_dataset::IoMode;
 use crate::depth::DEPTH_MAX;
 use crate::store_model::StoreModel;
 
-/// Most reads in flight that may be asked for. Servers grant far fewer at once; more would only wait there.
+/// Largest fixed depth. Servers grant far fewer reads at once; more would only wait there.
 pub const READS_DEPTH_MAX: u32 = 1024;
 
-/// How records are to be read.
+/// How records are read.
 #[derive(Clone, Copy, Debug)]
 pub struct ReadsConfig {
-    /// Who reads.
+    /// What reads.
     pub engine: EngineChoice,
     /// Past the page cache or through it.
     pub io: IoMode,
@@ -23,15 +23,16 @@ pub struct ReadsConfig {
     /// [`Auto`](EngineChoice::Auto), which then is the simulator.
     pub store: Option<StoreModel>,
     /// How long a shard that cannot be opened or may not be read is tried again
-    /// ([`PATIENCE`](super::PATIENCE)): trouble of the store, which
-    /// somebody mends, and not of a record. Zero is not at all.
+    /// ([`PATIENCE`](super::PATIENCE)): trouble of the store, which may pass, not of a record.
+    /// Zero: not at all.
     pub patience: Duration,
 }
 
-/// Who reads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What reads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EngineChoice {
-    /// io_uring, or threads where that cannot be had.
+    /// io_uring, or threads where that is not available.
+    #[default]
     Auto,
     /// io_uring or an error.
     Uring,
@@ -41,17 +42,33 @@ pub enum EngineChoice {
     Sim,
 }
 
+impl EngineChoice {
+    /// Every choice.
+    pub const ALL: [Self; 4] = [Self::Auto, Self::Uring, Self::Threads, Self::Sim];
+
+    /// The name in options and settings.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Uring => "uring",
+            Self::Threads => "threads",
+            Self::Sim => "sim",
+        }
+    }
+}
+
 /// How many reads are in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Depth {
     /// As many as the store gains from ([`DepthController`](super::depth::DepthController)).
     Auto,
-    /// So many, `1..=READS_DEPTH_MAX`.
+    /// This number, `1..=READS_DEPTH_MAX`.
     Fixed(u32),
 }
 
 impl Depth {
-    /// Reads worth submitting at a time at the most depth there is: as many again as can be in flight.
+    /// Most reads worth submitting at a time: twice as many as can be in flight.
     #[must_use]
     pub fn submitted_max(self) -> u32 {
         2 * match self {

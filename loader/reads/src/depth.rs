@@ -1,45 +1,48 @@
-//! How many reads to keep in flight: climbs towards the store's knee, from the latencies of reads alone.
+//! Finds how many reads to keep in flight, the knee of the store, from the latencies of reads
+//! alone.
 //!
-//! By Little's law `n` reads in flight that take `t` each are `n / t` reads a second. So the mean latency at a depth tells
-//! the rate at that depth, and two depths can be compared without knowing what limits the store: session slots, bandwidth
-//! or a disk's queue. The controller doubles the depth while that pays, then stays where a quarter more gains little and a
-//! quarter less costs something, and tries both now and then, as stores change. Comparing rates rather than the shortest
-//! latency with the mean one (as TCP Vegas does) keeps stores whose latency merely varies from being mistaken for full
-//! ones.
+//! By Little's law `n` reads in flight that take `t` each are `n / t` reads a second. So the mean
+//! latency at a depth gives the rate at that depth, and two depths can be compared without knowing
+//! what limits the store: session slots, bandwidth or a disk's queue. The controller doubles the
+//! depth while that pays. Then it stays where a quarter more gains little and a quarter less costs
+//! something, and tries both now and then, as stores change. It compares rates and not the shortest
+//! latency with the mean one (as TCP Vegas does): a store whose latency merely varies would look
+//! full.
 //!
-//! At start few reads are in flight, since the first batches wait for the first reads: on a link whose bandwidth is what is
-//! short, all that is in flight beside them only delays them. The depth is doubled after one round of reads each, which
-//! takes a latency, as long as a round brings more reads a second than the one before.
+//! At the start few reads are in flight, since the first batches wait for the first reads: where
+//! bandwidth is short, other reads only delay them. Each round of reads, which takes one latency,
+//! doubles the depth as long as it brings more reads a second than the round before.
 //!
-//! On a store whose reads are quick none of this matters to anyone who waits: there the depth is not below 32, however
-//! little the last reads in flight bring. Pure: the same samples give the same depths.
+//! On a store with quick reads no batch waits long for other reads, so the depth is at least 32
+//! there. Pure: the same samples give the same depths.
 
-/// Least depth: even a store that does nothing in parallel has its next read at hand.
+/// Least depth: even a store without parallelism has its next read at hand.
 pub const DEPTH_MIN: u32 = 4;
 /// Most depth. Servers grant fewer slots, and more than this many waiting records only take memory.
 pub const DEPTH_MAX: u32 = 256;
-/// Where it starts: what fills 200 Mbit/s behind 10 ms with records of 100 KB.
+/// First depth: it fills 200 Mbit/s with 10 ms latency and records of 100 KB.
 const DEPTH_START: u32 = 8;
-/// Where rounds of one latency end and windows begin: what Linux' NFS server grants a client at a time.
+/// Depth at which rounds of one latency end and windows begin: the slots that Linux' NFS server
+/// grants a client.
 const DEPTH_START_MAX: u32 = 32;
-/// A read that takes no longer delays no batch that anybody would notice.
+/// Latency of a quick read, which delays no batch noticeably.
 const QUICK_NS: f64 = 5e6;
-/// Reads that a mean is taken of, at least: with latencies as spread as they are on a busy network (a coefficient of
-/// variation of 1) it is then known to 6 %.
+/// Least number of reads for a mean: with a coefficient of variation of 1, as on a busy network,
+/// the mean is then known to 6 %.
 const WINDOW_READS: u32 = 256;
 /// A depth within this share of the one in force counts as that depth.
 const NEAR: f64 = 0.1;
-/// Doubling goes on while it gains a quarter of what it could.
+/// Rate ratio up to which doubling stops: a quarter of the possible gain.
 const DOUBLING_GAIN: f64 = 1.25;
-/// Up and down by a quarter: a step whose effect stands out of the noise of a window.
+/// Factor of a step up or down, large enough to stand out of a window's noise.
 const STEP: f64 = 1.25;
-/// The share of the possible gain that a step up must bring.
+/// Share of the possible gain that a step up must bring.
 const STEP_UP_SHARE: f64 = 0.4;
-/// The share of the rate that a step down must keep.
+/// Share of the rate that a step down must keep.
 const STEP_DOWN_KEPT: f64 = 0.97;
-/// Windows between trials once neither direction pays: trials then cost about 1 %.
+/// Most windows between trials, once neither direction pays: trials then cost about 1 %.
 const HOLD_WINDOWS_MAX: u32 = 8;
-/// Failed reads within a window after which the store is asked for half.
+/// Failed reads in a window that halve the depth.
 const FAILURES_MAX: u32 = 8;
 
 const _: () =
@@ -52,7 +55,7 @@ pub struct DepthController {
     max: u32,
     depth: u32,
     phase: Phase,
-    /// Samples still to be left out: they began at this depth beside reads of another.
+    /// Samples still to skip: they began beside reads of another depth.
     settling: u32,
     window: Window,
     round: Round,
@@ -60,14 +63,16 @@ pub struct DepthController {
     next_up: bool,
 }
 
-/// What the window under way is for.
+/// Purpose of the current window.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Phase {
-    /// The rate of a round at a doubled depth, after this rate at half of it; the first round has none to compare with.
+    /// The rate of a round at a doubled depth, after this rate at half of it; the first round has
+    /// none to compare with.
     Starting(Option<Measured>),
-    /// The rate at a doubled depth, after this rate at half of it; the first window has none to compare with.
+    /// The rate at a doubled depth, after this rate at half of it; the first window has none to
+    /// compare with.
     Doubling(Option<Measured>),
-    /// The rate at the depth that is kept, so many windows more.
+    /// The rate at the depth that is kept, for this many windows more.
     Holding(u32),
     /// The rate at a depth on trial, beside the one that is kept.
     Trying(Measured),
@@ -82,13 +87,13 @@ struct Measured {
 }
 
 impl Measured {
-    /// Whether fewer reads in flight, down to what a server grants anyway, would end no sooner for anyone who waits.
+    /// Whether reads are so quick that a lower depth would help no batch.
     fn is_quick(self) -> bool {
         self.depth <= DEPTH_START_MAX && f64::from(self.depth) <= QUICK_NS * self.rate
     }
 }
 
-/// As many reads as are in flight at a time.
+/// A round: as many reads as are in flight at a time.
 #[derive(Clone, Copy, Debug, Default)]
 struct Round {
     /// When it began: the first with its first read, the others with the end of the one before.
@@ -105,7 +110,7 @@ struct Window {
     in_flight: f64,
     latency_ns: f64,
     failures: u32,
-    /// Reads beside too few others to tell anything.
+    /// Reads beside too few others to count.
     unsaturated: u32,
 }
 
@@ -116,7 +121,7 @@ impl DepthController {
         Self::within(DEPTH_MIN, DEPTH_MAX, DEPTH_START)
     }
 
-    /// One that always says `depth`.
+    /// A controller with a fixed depth.
     #[must_use]
     pub fn fixed(depth: u32) -> Self {
         Self::within(depth, depth, depth)
@@ -132,7 +137,7 @@ impl DepthController {
             window: Window::default(),
             round: Round::default(),
             hold: 1,
-            // Doubling has tried more; it may have gone too far.
+            // Doubling may have gone too far.
             next_up: false,
         }
     }
@@ -143,7 +148,8 @@ impl DepthController {
         self.depth
     }
 
-    /// A read ended well at `now_ns`, of any clock, that took `latency_ns`, while `in_flight` were.
+    /// Takes in a read that ended well at `now_ns` of any clock, after `latency_ns`, beside
+    /// `in_flight` reads.
     pub fn completed(&mut self, in_flight: u32, latency_ns: u64, now_ns: u64) {
         if self.min == self.max {
             return;
@@ -153,7 +159,7 @@ impl DepthController {
         }
         let (in_flight, depth) = (f64::from(in_flight), f64::from(self.depth));
         if in_flight < depth * (1.0 - NEAR) {
-            // The trainer is the slower one, and the store not tried: that says nothing about it.
+            // The trainer is slower than the store: this tells nothing about the store.
             self.window.unsaturated += 1;
             if self.window.unsaturated > WINDOW_READS {
                 self.window = Window::default();
@@ -177,18 +183,18 @@ impl DepthController {
         }
     }
 
-    /// A read failed in a way that a struggling server causes.
+    /// Takes in a read that failed as on a struggling server.
     pub fn failed(&mut self) {
         self.window.failures += 1;
         if self.window.failures >= FAILURES_MAX && self.min < self.max {
             self.phase = Phase::Holding(HOLD_WINDOWS_MAX);
-            // What was given up is what is missing once the store is well again.
+            // Once the store is well again, the depth must rise.
             self.next_up = true;
             self.go_to(self.depth / 2);
         }
     }
 
-    /// The same at start.
+    /// The same at the start.
     fn completed_in_round(&mut self, before: Option<Measured>, in_flight: u32, latency_ns: u64, now_ns: u64) {
         let round = &mut self.round;
         let began_ns = *round.began_ns.get_or_insert(now_ns.saturating_sub(latency_ns));
@@ -200,7 +206,7 @@ impl DepthController {
         let Round { reads, in_flight_max, .. } = *round;
         *round = Round { began_ns: Some(now_ns), ..Round::default() };
         if f64::from(in_flight_max) < f64::from(self.depth) * (1.0 - NEAR) {
-            // Nobody wanted as many: the rate is the trainer's.
+            // Fewer were wanted: the rate is the trainer's.
             return;
         }
         let took_ns = now_ns.saturating_sub(began_ns).max(1);
@@ -210,14 +216,14 @@ impl DepthController {
             self.phase = Phase::Starting(Some(now));
             return self.go_to(now.depth * 2);
         }
-        // A round is too short to be certain of: from here on windows tell.
+        // A round is too short to be certain: from here on windows decide.
         self.phase = Phase::Doubling(None);
         self.go_to(kept.map_or(now.depth, |kept| kept.depth));
     }
 
     fn judge(&mut self, now: Measured) {
         match self.phase {
-            // Rounds have a judge of their own.
+            // `completed_in_round` judges rounds.
             Phase::Starting(_) => {}
             Phase::Doubling(before) => self.judge_doubling(before, now),
             Phase::Holding(windows) if windows > 1 => self.phase = Phase::Holding(windows - 1),
@@ -268,7 +274,7 @@ impl DepthController {
             gain >= STEP_DOWN_KEPT
         };
         if pays {
-            // On in the same direction, at once: what was just measured is what the next step is held against.
+            // On in the same direction at once, compared with this measurement.
             self.hold = 1;
             return self.try_beside(tried);
         }
@@ -312,7 +318,8 @@ mod tests {
 
     const MS: f64 = 1e6;
 
-    /// A store: so many slots, a latency of a given median and spread, a link that answers follow each other on.
+    /// A store with slots, a latency of a given median and spread, and a link that sends one answer
+    /// after the other.
     struct Store {
         slots: usize,
         latency: LogNormal<f64>,
@@ -371,7 +378,8 @@ mod tests {
         u64::try_from(Duration::from_secs_f64(time / 1e9).as_nanos()).unwrap()
     }
 
-    /// The rate after it has settled, over what `DEPTH_MAX` reads at a time give; and the mean depth.
+    /// The rate after it has settled, over what `DEPTH_MAX` reads at a time give; and the mean
+    /// depth.
     fn settled(store: &Store, seed: u64) -> (f64, f64) {
         let mut depth = DepthController::new();
         let mut run = Run::new(seed);

@@ -1,4 +1,4 @@
-//! What can go wrong with the reads' start, and with a shard seen from afar.
+//! Errors at the start of reads, and warnings about shards.
 
 use std::path::PathBuf;
 
@@ -16,7 +16,7 @@ impl From<BlocksError> for ReadFault {
     }
 }
 
-/// What a read's fault is to the core.
+/// A read's fault as the core sees it.
 #[must_use]
 pub fn core_fault(fault: &ReadFault) -> Fault {
     let kind = if fault.is_not_the_record_s() { FaultKind::Store } else { FaultKind::Record };
@@ -32,18 +32,18 @@ pub enum ReadsError {
         /// The depth asked for.
         got: u32,
     },
-    /// A simulated store was asked for together with an engine that reads for real.
+    /// A simulated store was given together with an engine for real reads.
     #[error(
         "only --engine sim (or auto) can read from a simulated store: leave out --store or the other engine"
     )]
     RealStore,
-    /// io_uring was asked for and cannot be had.
+    /// io_uring was demanded and cannot be used.
     #[error("io_uring cannot be used: {source}")]
     Uring {
         /// The step that failed and how.
         source: std::io::Error,
     },
-    /// Direct reads were asked for and cannot be had.
+    /// Direct reads were demanded and cannot be used.
     #[error(transparent)]
     Direct(#[from] NotDirect),
     /// A thread could not be started.
@@ -54,7 +54,7 @@ pub enum ReadsError {
     },
 }
 
-/// A shard that is not as the index says. Its records may fail later, and only then does it matter.
+/// A shard that is not as the index says. Its records may fail later.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ShardWarning {
     /// It cannot be found or looked at.

@@ -1,7 +1,9 @@
-//! One read under way: what is still to be read, and what its next result means. Engines make the system calls.
+//! One read under way: what is still to be read, and what its next result means. Engines make the
+//! system calls.
 //!
-//! A flight moves through an engine by value: into the kernel's hands with [`Step::Read`], back with the result. Who has
-//! no flight cannot touch its memory, so a buffer is never used again before its completion.
+//! A flight moves through an engine by value: to the kernel with [`Step::Read`], back with the
+//! result. Code without the flight cannot touch its memory, so a buffer is never used before its
+//! completion.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -32,6 +34,14 @@ pub(super) struct Shared {
     pub(super) flights: AtomicU64,
     /// Told why, if nothing can be read any more.
     pub(super) on_failure: Box<dyn Fn(String) + Send + Sync>,
+}
+
+impl Shared {
+    fn give_back(&self, buffer: Blocks) {
+        if let Some(pool) = &self.bounce {
+            pool.give(buffer);
+        }
+    }
 }
 
 /// A read between its submission and its completion. It owns its memory all the while.
@@ -78,8 +88,8 @@ impl Flight {
         Self::new(number, Cargo::Record(op), shard, offset, len)
     }
 
-    /// One read of several records of a shard, in the order of their offsets; each on its own where they do not fit a
-    /// buffer or none is free.
+    /// One read of several records of a shard, in the order of their offsets; each on its own where
+    /// they do not fit a buffer or none is free.
     pub(super) fn neighbours(ops: Vec<ReadOp>, shared: &Shared) -> Vec<Self> {
         let bounds = match (ops.first(), ops.last()) {
             (Some(first), Some(last)) if ops.len() > 1 => {
@@ -118,7 +128,8 @@ impl Flight {
         self.attempt.needs_open(&shared.files)
     }
 
-    /// Gives the flight a place of the gate's. Call before [`next`](Self::next), at the start and after each wait.
+    /// Gives the flight a place of the gate's. Call before [`next`](Self::next), at the start and
+    /// after each wait.
     pub(super) fn begin(&mut self, now: Instant, shared: &Shared) {
         self.begun.get_or_insert(now);
         self.has_place = true;
@@ -132,8 +143,8 @@ impl Flight {
         }
     }
 
-    /// The next step, not knowing any new result: at the start and after a wait. Opens the shard if it is not
-    /// open, which may take as long as a server takes.
+    /// The next step, not knowing any new result: at the start and after a wait. Opens the shard if
+    /// it is not open, which may take as long as a server takes.
     pub(super) fn next(mut self, now: Instant, shared: &Shared) -> Step {
         let next = self.attempt.next(now, &shared.files);
         self.follow(next, now, shared)
@@ -145,13 +156,13 @@ impl Flight {
         self.follow(next, now, shared)
     }
 
-    /// Ends a flight that is not to go on.
+    /// Ends a flight that must not go on.
     pub(super) fn stop(self, now: Instant, shared: &Shared) -> Vec<Completion> {
         self.cut(ReadFault::Stopped, now, shared)
     }
 
-    /// Ends a flight whose memory the kernel may still write to: whoever waits learns that it failed, and nobody gets the
-    /// memory again.
+    /// Ends a flight as failed whose memory the kernel may still write to. That memory is never
+    /// used again.
     pub(super) fn lose(mut self, now: Instant, shared: &Shared) -> Vec<Completion> {
         drop(match &mut self.cargo {
             Cargo::Record(op) => op.blocks.take(),
@@ -160,8 +171,8 @@ impl Flight {
         self.cut(ReadFault::Failed { errno: Errno::CANCELED, tries: 1 }, now, shared)
     }
 
-    /// Where the missing bytes go: at most [`IOVECS_MAX`] slices, the last one ending at the flight's end or, for direct
-    /// reads, at the next aligned byte, which tar's padding covers.
+    /// Where the missing bytes go: at most [`IOVECS_MAX`] slices, the last one ending at the
+    /// flight's end or, for direct reads, at the next aligned byte, which tar's padding covers.
     pub(super) fn buffers<'a>(
         &'a mut self,
         shared: &'a Shared,
@@ -195,7 +206,8 @@ impl Flight {
         self.attempt.shard()
     }
 
-    /// The shard, where the flight begins in it in bytes, and how many results there were: for the simulator.
+    /// The shard, where the flight begins in it in bytes, and how many results there were: for the
+    /// simulator.
     pub(super) fn attempt(&self) -> (ShardId, u64, u32) {
         (self.attempt.shard(), self.attempt.offset(), self.attempt.tried())
     }
@@ -208,7 +220,7 @@ impl Flight {
     fn follow(mut self, next: Next, now: Instant, shared: &Shared) -> Step {
         match next {
             Next::Read(file, offset) => Step::Read(self, file, offset),
-            // Outside of the gate, so that reads that can go on do.
+            // Outside the gate, so that other reads can go on.
             Next::Wait(wait) => {
                 self.pause(shared);
                 Step::Wait(self, wait)
@@ -222,14 +234,11 @@ impl Flight {
         let latency = self.latency(now);
         self.pause(shared);
         self.attempt.end(false, &shared.files);
-        let end = |op| Completion { op, outcome: Err(fault.clone()), checked: false, latency };
         match self.cargo {
-            Cargo::Record(op) => vec![end(op)],
+            Cargo::Record(op) => failed(vec![op], &fault, latency),
             Cargo::Neighbours(ops, buffer) => {
-                if let Some(pool) = &shared.bounce {
-                    pool.give(buffer);
-                }
-                ops.into_iter().map(end).collect()
+                shared.give_back(buffer);
+                failed(ops, &fault, latency)
             }
         }
     }
@@ -253,29 +262,32 @@ impl Flight {
                 let mut outcome = outcome;
                 let checked = op.recheck && outcome.is_ok();
                 if checked {
-                    outcome = recheck(&op, self.attempt.file(), shared);
+                    outcome = recheck(&op, self.attempt.file(), &shared.files, &shared.arena);
                 }
                 Step::Done(Completion { op, outcome, checked, latency })
             }
             Cargo::Neighbours(ops, buffer) => {
-                if let Some(fault) = outcome.as_ref().err().filter(|fault| fault.is_not_the_record_s()) {
+                let (done, again) = match (&outcome, &shared.bounce) {
                     // Each alone would only wait as long once more.
-                    if let Some(pool) = &shared.bounce {
-                        pool.give(buffer);
+                    (Err(fault), _) if fault.is_not_the_record_s() => {
+                        (failed(ops, fault, latency), Vec::new())
                     }
-                    let end = |op| Completion { op, outcome: Err(fault.clone()), checked: false, latency };
-                    return Step::Landed(ops.into_iter().map(end).collect(), Vec::new());
-                }
-                let bytes = match (&outcome, &shared.bounce) {
-                    (Ok(()), Some(pool)) => pool.bytes(&buffer, len).unwrap_or_default(),
-                    _ => Default::default(),
+                    (Ok(()), Some(pool)) => {
+                        let bytes = pool.bytes(&buffer, len).unwrap_or_default();
+                        land(ops, (bytes, self.attempt.offset()), latency, &shared.arena)
+                    }
+                    _ => (Vec::new(), ops),
                 };
-                let step = land(self.number, ops, (bytes, self.attempt.offset()), latency, &shared.arena);
-                if let Some(pool) = &shared.bounce {
-                    pool.give(buffer);
-                }
-                step
+                shared.give_back(buffer);
+                let again = again.into_iter().map(|op| Self::numbered(op, self.number));
+                Step::Landed(done, again.collect())
             }
         }
     }
+}
+
+/// All of these end with `fault`.
+fn failed(ops: Vec<ReadOp>, fault: &ReadFault, latency: Duration) -> Vec<Completion> {
+    let end = |op| Completion { op, outcome: Err(fault.clone()), checked: false, latency };
+    ops.into_iter().map(end).collect()
 }

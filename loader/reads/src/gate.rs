@@ -1,4 +1,4 @@
-//! How many reads are in flight, and how many may be.
+//! Counts the reads in flight, and limits them.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 use crate::config::Depth;
 use crate::depth::{DEPTH_MAX, DepthController};
 
-/// Shared by an engine's threads. Only counts: it lets nobody wait.
+/// The count and its limit, shared by an engine's threads. It only counts; no thread waits in it.
 pub(super) struct Gate {
     in_flight: AtomicU32,
-    /// Reads in flight when the last one began. Reads end and begin in bursts: in the middle of one fewer are in flight
-    /// than before and after it, and a wait is never spent there.
+    /// Reads in flight when the last one began. Reads end and begin in bursts; fewer are in flight
+    /// in the middle of a burst, but only for a moment.
     level: AtomicU32,
-    /// What the controller said last.
+    /// The controller's last depth.
     depth: AtomicU32,
     controller: Mutex<DepthController>,
     most: u32,
@@ -47,8 +47,8 @@ impl Gate {
         self.most
     }
 
-    /// Whether one more read may begin. Two threads that both ask before either enters exceed the depth by one: ask and
-    /// enter on one thread or under one lock.
+    /// Whether one more read may begin. Two threads that both ask before either enters exceed the
+    /// depth by one: ask and enter on one thread or under one lock.
     pub(super) fn has_room(&self) -> bool {
         self.in_flight.load(Ordering::Relaxed) < self.depth()
     }
@@ -59,8 +59,8 @@ impl Gate {
         self.level.store(in_flight, Ordering::Relaxed);
     }
 
-    /// A read is over, or waits before it is tried again: a read that waits holds no place. `went_well` is what it took and
-    /// when it ended, if it went as reads should; `failed` says that the store had trouble.
+    /// A read is over, or waits before another try: a waiting read holds no place. `went_well` is
+    /// its latency and its end, if it went well; `failed` says that the store had trouble.
     pub(super) fn leave(&self, went_well: Option<(Duration, Instant)>, failed: bool) {
         self.in_flight.fetch_sub(1, Ordering::Relaxed);
         let mut controller = self.controller.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,33 +1,37 @@
-//! Records out of what was read: neighbours are copied apart, checksums compared where that is the reads' part.
+//! Takes records out of what was read: neighbours are copied apart, and checksums are compared
+//! where that is the reads' part.
 
 use std::time::Duration;
 
-use shade_dataset::{Mismatch, OpenShard};
+use shade_dataset::{Files, Mismatch, OpenShard};
 use shade_formats::checksum::crc32c;
 
 use crate::ReadFault;
 use crate::blocks::{Arena, BlocksError};
-use crate::flight::{Flight, Shared, Step};
 use crate::op::{Completion, ReadOp};
 
 /// Compares the checksum of a record that was not as packed before.
-pub(super) fn recheck(op: &ReadOp, file: Option<&OpenShard>, shared: &Shared) -> Result<(), ReadFault> {
-    let got = shared.arena.crc32c(&op.blocks, op.len)?;
+pub(super) fn recheck(
+    op: &ReadOp,
+    file: Option<&OpenShard>,
+    files: &Files,
+    arena: &Arena,
+) -> Result<(), ReadFault> {
+    let got = arena.crc32c(&op.blocks, op.len)?;
     Mismatch::compare(got, op.crc32c).map_err(|mismatch| match file {
-        Some(file) => shared.files.doubt(op.shard, file, mismatch),
+        Some(file) => files.doubt(op.shard, file, mismatch),
         None => mismatch.into(),
     })
 }
 
-/// Copies neighbours out of the bytes that begin at `start` of their shard. Those that are not there, or not right, are to
-/// be read alone, so that each gets the fate of its own.
+/// Copies neighbours out of the bytes that begin at `start` of their shard. Also returns those that
+/// are missing or wrong: each must be read alone.
 pub(super) fn land(
-    number: u64,
     ops: Vec<ReadOp>,
     (bytes, start): (&[u8], u64),
     latency: Duration,
     arena: &Arena,
-) -> Step {
+) -> (Vec<Completion>, Vec<ReadOp>) {
     let (mut done, mut again) = (Vec::with_capacity(ops.len()), Vec::new());
     for mut op in ops {
         let from = usize::try_from(op.offset.saturating_sub(start)).unwrap_or(usize::MAX);
@@ -39,12 +43,12 @@ pub(super) fn land(
                 let ReadOp { sample, shard, offset, .. } = &op;
                 tracing::debug!(%sample, %shard, offset, "checksum mismatch: reading the record again, alone");
                 op.recheck = true;
-                again.push(Flight::numbered(op, number));
+                again.push(op);
             }
-            None => again.push(Flight::numbered(op, number)),
+            None => again.push(op),
         }
     }
-    Step::Landed(done, again)
+    (done, again)
 }
 
 fn copy(record: &[u8], op: &mut ReadOp, arena: &Arena) -> Result<(), BlocksError> {

@@ -1,21 +1,25 @@
-//! `shade-reads`: reads single records from shards straight into blocks of memory, by io_uring, or by
-//! threads where that is not allowed.
+//! `shade-reads`: reads single records from shards straight into blocks of memory, by io_uring, or
+//! by threads where that is not allowed.
 //!
 //! [`Reads::submit`] hands a [`ReadOp`] with its blocks to an engine. Later a [`Completion`] brings
-//! the blocks back, with the record or a [`ReadFault`], and says whether the record's checksum has
-//! been compared. Every submitted read comes back exactly once. A buffer belongs to the kernel until
-//! the kernel has answered: nothing cancels a read (no NFS read can be cancelled), so stopping waits.
+//! the blocks back, with the record or a [`ReadFault`], and says whether the record's checksum was
+//! compared. Every submitted read comes back exactly once. A buffer belongs to the kernel until the
+//! kernel has answered: nothing cancels a read (no NFS read can be cancelled), so stopping waits.
 //!
 //! [`blocks`] is the memory that reads land in and that the daemon's cache keeps.
 //!
-//! The way of a read: `reader`, then an engine (`uring`, `threads` or `sim`, behind the one seam
-//! `engine`). The engine begins it when the `gate` has room, and lets `flight` follow each result.
-//! The gate's width is found by `depth`. Neighbours that the core found travel as one flight through
-//! a `bounce` buffer, and `land` takes them apart. Shards' files, the choice of direct or buffered
-//! reads and the rules for each result are those of `shade_dataset`. `survey` looks at all shards at
-//! start; `line` lets flights go first whose shard was opened. `availability` says why there is no
-//! io_uring where there is none. `store_model` is the store that `sim` and `simulate` pretend to
-//! read from.
+//! The way of a read:
+//!
+//! - `reader` hands it to an engine: `uring`, `threads` or `sim`, behind the one seam `engine`.
+//! - The engine begins it when the `gate` has room; `depth` finds the gate's width.
+//! - `flight` follows each result, by the rules of `shade_dataset`, which also has the shards'
+//!   files and the choice of direct or buffered reads.
+//! - Neighbours that the core found are one flight through a `bounce` buffer; `land` takes them
+//!   apart.
+//! - `resumed` lets flights go first whose shard was opened, or whose wait is over.
+//!
+//! `survey` looks at all shards at start. `availability` says why io_uring cannot be used.
+//! `store_model` is the store that `sim` and `simulate` read from.
 
 mod availability;
 mod bell;
@@ -28,10 +32,10 @@ mod fault;
 mod flight;
 mod gate;
 mod land;
-mod line;
 mod op;
 mod opener;
 mod reader;
+mod resumed;
 mod ring_setup;
 mod sim;
 mod store_model;
@@ -40,11 +44,12 @@ mod survey;
 mod threads;
 mod uring;
 
-pub use availability::{Unavailable, io_uring_here, linux_version};
+pub use availability::{Unavailable, linux_version};
 pub use config::{Depth, EngineChoice, READS_DEPTH_MAX, ReadsConfig};
 pub use fault::{ReadsError, ShardWarning, core_fault};
 pub use op::{Completion, ReadOp, verify};
 pub use reader::Reads;
+pub use ring_setup::io_uring_here;
 pub use shade_dataset::{IoMode, PATIENCE, ReadFault};
 pub use store_model::{ClockModel, FaultShares, LatencyModel, Queues, STUCK, StoreModel};
 pub use store_text::parse_time;

@@ -1,4 +1,4 @@
-//! What goes in and what comes back: the core's words, with blocks of the arena.
+//! Reads and their completions: the core's types, with blocks of the arena.
 
 use crossbeam_channel::Sender;
 use shade_dataset::{Mismatch, ReadFault};
@@ -10,8 +10,8 @@ pub type ReadOp = shade_core::ReadOp<Blocks>;
 /// A read that has ended.
 pub type Completion = shade_core::Completion<Blocks, ReadFault>;
 
-/// Whether the blocks hold the record: the outcome with the checksum compared, for those who do not
-/// go on to copy the record.
+/// Whether the blocks hold the record: its outcome, with the checksum compared. For callers that do
+/// not fill rows.
 ///
 /// # Errors
 /// The fault of the outcome, or a mismatch.
@@ -24,7 +24,8 @@ pub fn verify(completion: &Completion, arena: &Arena) -> Result<(), ReadFault> {
     Ok(())
 }
 
-/// Sends reads that have ended home. If nobody waits for them any more, their blocks are lost, as the arena soon is.
+/// Sends reads that have ended. If the receiver is gone, their blocks are lost, as the arena soon
+/// is.
 pub(crate) fn deliver(completions: &Sender<Completion>, done: impl IntoIterator<Item = Completion>) {
     done.into_iter().for_each(|completion| drop(completions.send(completion)));
 }

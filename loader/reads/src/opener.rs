@@ -1,5 +1,5 @@
-//! Opens shards for the io_uring thread, several at a time: an open on a network file system takes round trips, during
-//! which that thread would begin no read.
+//! Opens shards for the io_uring thread, several at a time: an open on a network file system takes
+//! round trips, during which that thread could begin no read.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -15,14 +15,14 @@ use crate::bell::Bell;
 use crate::flight::{Flight, Shared, Step};
 use crate::op::{Completion, deliver};
 
-/// Shards that are opened at a time. A dataset of 600 shards is open after 75 round trips or so.
+/// Shards that are opened at a time. A dataset of 600 shards is open after about 75 round trips.
 const THREADS: u32 = 8;
 
-/// The threads. Dropping it waits for the opens under way; flights that are not through come back unopened.
+/// The threads. Dropping it waits for the opens under way; other flights come back unopened.
 pub(super) struct Opener {
     /// Closed when the opener is dropped.
     queue: Option<Sender<Flight>>,
-    /// By shard that is being opened: the flights that wait for it. Only the first keeps a thread busy.
+    /// The flights that wait for each shard being opened. Only the first occupies a thread.
     waiting: HashMap<ShardId, Vec<Flight>>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -30,13 +30,13 @@ pub(super) struct Opener {
 /// The end of one open, good or not.
 pub(super) struct Opened {
     shard: ShardId,
-    /// What is left of the flight that the shard was opened for, to be begun after this wait.
+    /// What is left of the flight that the shard was opened for. It begins after `wait`.
     pub(super) flights: Vec<Flight>,
     pub(super) wait: Duration,
 }
 
 impl Opener {
-    /// Starts the threads, which tell of each open through `back` and ring `bell` then.
+    /// Starts the threads, which report each open through `back` and then ring `bell`.
     pub(super) fn start(
         shared: &Arc<Shared>,
         back: &Sender<Opened>,
@@ -55,7 +55,7 @@ impl Opener {
         Ok(opener)
     }
 
-    /// Opens the shard of `flight`, if that is not under way already.
+    /// Opens the shard of `flight`, unless that is under way.
     pub(super) fn submit(&mut self, flight: Flight) {
         match self.waiting.entry(flight.shard()) {
             Entry::Occupied(mut waiting) => waiting.get_mut().push(flight),
@@ -69,7 +69,8 @@ impl Opener {
         }
     }
 
-    /// The flights that have waited for an open that has ended. Where it failed, each is told so by an open of its own.
+    /// The flights that waited for an open that has ended. If it failed, each learns so by an open
+    /// of its own.
     pub(super) fn ended(&mut self, opened: &Opened) -> Vec<Flight> {
         self.waiting.remove(&opened.shard).unwrap_or_default()
     }
@@ -98,7 +99,7 @@ fn open(
 ) {
     for flight in flights {
         let shard = flight.shard();
-        // Nothing is read here: a flight that asks for a read has its file now.
+        // Nothing is read here: a flight that wants to read has its file now.
         let step = if bell.stopping() {
             Step::Wait(flight, Duration::ZERO)
         } else {

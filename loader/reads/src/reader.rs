@@ -13,15 +13,19 @@ use shade_formats::index::Index;
 use crate::blocks::Arena;
 use crate::bounce::BouncePool;
 use crate::config::{Depth, EngineChoice, READS_DEPTH_MAX, ReadsConfig};
-use crate::engine::{self, Engine};
+use crate::engine::Engine;
 use crate::fault::{ReadsError, ShardWarning};
 use crate::flight::{Flight, Shared};
 use crate::gate::Gate;
 use crate::op::{Completion, ReadOp};
+use crate::sim::SimThread;
 use crate::survey::{any_shard, survey};
+use crate::threads::Threads;
+use crate::uring::Uring;
 
-/// Reads records of one dataset. Dropping it stops: reads that have begun end, those that have not come back
-/// as [`Stopped`](crate::ReadFault::Stopped), and all have been sent before the drop returns.
+/// Reads records of one dataset. Dropping it stops: reads that have begun end, those that have not
+/// come back as [`Stopped`](crate::ReadFault::Stopped), and all have been sent before the drop
+/// returns.
 pub struct Reads {
     engine: Box<dyn Engine>,
     shared: Arc<Shared>,
@@ -30,15 +34,15 @@ pub struct Reads {
 }
 
 impl Reads {
-    /// Starts reading the shards in `folder`, which `index` describes, into blocks of `arena`. Every read
-    /// that is submitted comes back through `completions`, in any order. Shards are opened when first read.
-    /// If the engine itself fails, `on_failure` is told why: reads that are submitted later do not come
-    /// back.
+    /// Starts reading the shards in `folder`, which `index` describes, into blocks of `arena`.
+    /// Every read that is submitted comes back through `completions`, in any order. Shards are
+    /// opened when first read. If the engine itself fails, `on_failure` is told why: reads that are
+    /// submitted later do not come back.
     ///
     /// # Errors
     ///
-    /// The depth is out of range, or what was demanded ([`Uring`](crate::EngineChoice::Uring),
-    /// [`Direct`](crate::IoMode::Direct)) cannot be had here. Missing shards are no error, but
+    /// The depth is out of range, or a demand ([`Uring`](crate::EngineChoice::Uring),
+    /// [`Direct`](crate::IoMode::Direct)) cannot be met. Missing shards are no error, but
     /// [`warnings`](Self::warnings).
     pub fn start(
         folder: &Path,
@@ -59,7 +63,7 @@ impl Reads {
         let missing: Vec<ShardId> =
             surveyed.iter().filter(|(_, warning)| is_missing(warning)).map(|(shard, _)| *shard).collect();
         let simulated = config.engine == EngineChoice::Sim || config.store.is_some();
-        // A simulated store takes its own time; what the disk below it takes must not show.
+        // A simulated store has its own latencies; the disk's must not show.
         let io = if simulated && config.io == IoMode::Auto { IoMode::Buffered } else { config.io };
         let choice = choose(io, folder, any_shard(folder, &index).as_deref(), arena.align_bytes())?;
         let how = choice.to_string();
@@ -72,7 +76,7 @@ impl Reads {
             flights: AtomicU64::new(0),
             on_failure: Box::new(on_failure),
         });
-        let (engine, name) = engine::start(&config, &shared, &completions)?;
+        let (engine, name) = start_engine(&config, &shared, &completions)?;
         let warnings = surveyed.into_iter().map(|(_, warning)| warning).collect();
         Ok(Self { engine, shared, description: format!("{name}, {how}"), warnings })
     }
@@ -82,7 +86,7 @@ impl Reads {
         self.engine.submit(Flight::record(op, &self.shared));
     }
 
-    /// Hands over records of one shard, in the order of their offsets, that are to be had by one read
+    /// Hands over records of one shard, in the order of their offsets, for one read
     /// ([`Neighbours`](shade_core::Neighbours)). Each comes back on its own.
     pub fn submit_together(&self, ops: Vec<ReadOp>) {
         for flight in Flight::neighbours(ops, &self.shared) {
@@ -96,16 +100,47 @@ impl Reads {
         self.shared.gate.depth()
     }
 
-    /// How records are read and why so, on one line.
+    /// How records are read and why, on one line.
     #[must_use]
     pub fn description(&self) -> &str {
         &self.description
     }
 
-    /// Shards that were missing or had a wrong size at start. Reading on is sound: their records fail one by
-    /// one.
+    /// Shards that were missing or had a wrong size at start. Reading on is sound: their records
+    /// fail one by one.
     #[must_use]
     pub fn warnings(&self) -> &[ShardWarning] {
         &self.warnings
     }
+}
+
+/// Starts the engine that was asked for. Returns its description too.
+fn start_engine(
+    config: &ReadsConfig,
+    shared: &Arc<Shared>,
+    completions: &Sender<Completion>,
+) -> Result<(Box<dyn Engine>, String), ReadsError> {
+    let no_thread = |source| ReadsError::Thread { source };
+    let threads = || Threads::start(shared, completions).map_err(no_thread);
+    let mut why = String::new();
+    let engine: Box<dyn Engine> = match (config.engine, config.store) {
+        (EngineChoice::Uring | EngineChoice::Threads, Some(_)) => return Err(ReadsError::RealStore),
+        (EngineChoice::Sim, store) | (EngineChoice::Auto, store @ Some(_)) => {
+            let model = store.unwrap_or_default();
+            Box::new(SimThread::start(model, shared, completions).map_err(no_thread)?)
+        }
+        (EngineChoice::Threads, None) => Box::new(threads()?),
+        (choice @ (EngineChoice::Auto | EngineChoice::Uring), None) => {
+            match Uring::start(shared, completions) {
+                Ok(uring) => Box::new(uring),
+                Err(source) if choice == EngineChoice::Uring => return Err(ReadsError::Uring { source }),
+                Err(error) => {
+                    why = format!(" because {error}");
+                    Box::new(threads()?)
+                }
+            }
+        }
+    };
+    let description = engine.description() + &why;
+    Ok((engine, description))
 }

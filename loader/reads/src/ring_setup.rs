@@ -1,10 +1,25 @@
-//! Makes the kernel's ring as well as this kernel can, or says what stands against it.
+//! Makes the best ring that this kernel offers, or says why there is none.
 
 use std::io;
 
 use io_uring::{IoUring, Probe, opcode};
 
-use crate::availability::{explained, too_old};
+use crate::availability::{Unavailable, explained, too_old};
+
+/// Depth of a ring that is made only to see whether one can be.
+const TRIAL_DEPTH: u32 = 8;
+
+/// Setup flags of a ring as the engine needs it, if one can be made here.
+///
+/// # Errors
+/// The reason why not.
+pub fn io_uring_here() -> Result<String, Unavailable> {
+    let made = set_up(TRIAL_DEPTH, false);
+    made.map(|(_, setup)| setup.to_owned()).map_err(|error| {
+        let known = error.get_ref().and_then(|inner| inner.downcast_ref::<Unavailable>()).cloned();
+        known.unwrap_or_else(|| Unavailable { why: error.to_string(), remedy: None })
+    })
+}
 
 /// Makes a ring with the best flags this kernel knows, and checks that it can do what we need.
 pub(super) fn set_up(depth: u32, buffered: bool) -> io::Result<(IoUring, &'static str)> {
@@ -16,11 +31,11 @@ pub(super) fn set_up(depth: u32, buffered: bool) -> io::Result<(IoUring, &'stati
     if !known || !ring.params().is_feature_ext_arg() || !ring.params().is_feature_nodrop() {
         return Err(too_old());
     }
-    // A filter may allow the ring and deny its use.
+    // A filter may allow to make a ring and deny its use.
     ring.submitter().submit().map_err(|error| explained("io_uring_enter", &error))?;
     if buffered {
-        // A buffered read blocks one kernel worker; by default there would be four per CPU. Linux 5.15 and
-        // later.
+        // A buffered read blocks one kernel worker; by default there would be four per CPU. Linux
+        // 5.15 and later.
         let _ = ring.submitter().register_iowq_max_workers(&mut [depth, 0]);
     }
     Ok((ring, setup))

@@ -1,7 +1,7 @@
 //! The simulator: reads real bytes, when and as a simulated store would answer.
 //!
-//! [`Sim`] is the whole of it as a state machine over a queue of answers; [`SimThread`] lets the machine's time pass, or
-//! jumps from answer to answer where the store's clock is virtual.
+//! [`Sim`] is the state machine over a queue of answers. [`SimThread`] runs it in the machine's
+//! time, or jumps from answer to answer if the store's clock is virtual.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -16,8 +16,8 @@ use shade_dataset::OpenShard;
 
 use crate::engine::Engine;
 use crate::flight::{Flight, Shared, Step};
-use crate::line::Line;
 use crate::op::{Completion, deliver};
+use crate::resumed::Resumed;
 use crate::store_model::{ClockModel, Fate, Queues, StoreModel};
 
 /// The engine, seen from outside its thread.
@@ -88,16 +88,16 @@ fn run(mut sim: Sim, flights: &Receiver<Flight>) {
     }
 }
 
-/// The store and what is on its way to it and back.
+/// The store, and the reads on their way to it and back.
 struct Sim {
     model: StoreModel,
     shared: Arc<Shared>,
     completions: Sender<Completion>,
     now: Instant,
     queues: Queues<Instant>,
-    waiting: Line,
+    waiting: Resumed,
     events: BinaryHeap<Reverse<Event>>,
-    /// Events so far: equal times keep their order.
+    /// Number of events so far: events of equal times keep their order.
     count: u64,
 }
 
@@ -112,7 +112,7 @@ struct Event {
 
 impl Sim {
     fn new(model: StoreModel, shared: Arc<Shared>, completions: Sender<Completion>, now: Instant) -> Self {
-        let (queues, waiting, events) = (Queues::default(), Line::default(), BinaryHeap::new());
+        let (queues, waiting, events) = (Queues::default(), Resumed::default(), BinaryHeap::new());
         Self { model, shared, completions, now, queues, waiting, events, count: 0 }
     }
 
@@ -159,10 +159,10 @@ impl Sim {
             Step::Wait(flight, wait) => self.push(self.now + wait, flight, None),
             Step::Read(flight, file, offset) => {
                 let (shard, place, tried) = flight.attempt();
-                let attempt = self.model.attempt(shard, place, tried);
+                let answer = self.model.answer(shard, place, tried);
                 let bytes = u64::from(flight.len());
-                let due = self.queues.answer_at(&self.model, self.now, attempt.latency, bytes);
-                self.push(due, flight, Some((file, offset, attempt.fate)));
+                let due = self.queues.answer_at(&self.model, self.now, answer.latency, bytes);
+                self.push(due, flight, Some((file, offset, answer.fate)));
             }
         }
     }
@@ -188,17 +188,15 @@ impl Sim {
         flight.after(result, self.now, &self.shared)
     }
 
-    fn stop(mut self) {
-        let events = std::mem::take(&mut self.events).into_iter().map(|Reverse(event)| event.flight);
-        let waiting = std::mem::take(&mut self.waiting);
-        events
-            .chain(waiting)
-            .for_each(|flight| deliver(&self.completions, flight.stop(self.now, &self.shared)));
+    fn stop(self) {
+        let events = self.events.into_iter().map(|Reverse(event)| event.flight);
+        let flights = events.chain(self.waiting.into_flights());
+        deliver(&self.completions, flights.flat_map(|flight| flight.stop(self.now, &self.shared)));
     }
 }
 
-/// Reads for real, a share `part` of the bytes: a multiple of the alignment, as from a real direct read, but at least
-/// one.
+/// Reads for real, a share `part` of the bytes: a multiple of the alignment, as from a real direct
+/// read, but at least one.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of a length")]
 fn read(
     flight: &mut Flight,

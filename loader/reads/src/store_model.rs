@@ -1,4 +1,4 @@
-//! A store to pretend to read from: its slots, latencies, link and faults, as pure functions.
+//! A simulated store: its slots, latencies, link and faults, as pure functions.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -13,22 +13,23 @@ use shade_formats::ShardId;
 
 /// A simulated store.
 ///
-/// A read waits for one of the store's slots, takes its latency, then its bytes pass one link after those of the reads
-/// answered before. What befalls a read depends on seed, shard, offset and how often it was tried, and on nothing else:
-/// neither on other reads nor on timing.
+/// A read waits for one of the store's slots and takes its latency. Then its bytes pass one link,
+/// after those of the reads answered before. Its fate depends only on seed, shard, offset and how
+/// often it was tried, not on other reads or timing.
 ///
-/// As text: `latency=2ms,bandwidth=1Gbit,depth=32`, all parts optional: `latency=TIME` or `latency=lognormal:MEDIAN:SIGMA`,
-/// `bandwidth=RATE`, `depth=SLOTS`, `seed=N`, `clock=real|virtual`, and shares of reads that come back `short`, with
-/// `eintr`, `eagain`, `eio`, `estale`, or are `stuck` for 30 s (`short=1%`).
+/// As text: `latency=2ms,bandwidth=1Gbit,depth=32`, all parts optional: `latency=TIME` or
+/// `latency=lognormal:MEDIAN:SIGMA`, `bandwidth=RATE`, `depth=SLOTS`, `seed=N`,
+/// `clock=real|virtual`, and shares of reads that come back `short`, with `eintr`, `eagain`, `eio`,
+/// `estale`, or are `stuck` for 30 s (`short=1%`).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StoreModel {
-    /// What a read takes once it has a slot.
+    /// Latency of a read once it has a slot.
     pub latency: LatencyModel,
     /// Bytes a second that pass the link; `None` is no limit.
     pub bandwidth_bytes_per_s: Option<u64>,
     /// Reads that are served at a time; `None` is no limit.
     pub slots: Option<u32>,
-    /// What else happens to reads.
+    /// Faults of reads.
     pub faults: FaultShares,
     /// Whether answers are waited for.
     pub clock: ClockModel,
@@ -67,7 +68,7 @@ pub struct FaultShares {
     pub stuck: f64,
 }
 
-/// Whose time passes.
+/// The clock of a simulated store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClockModel {
     /// The machine's: an answer comes when it is due.
@@ -76,7 +77,7 @@ pub enum ClockModel {
     Virtual,
 }
 
-/// How long a stuck read takes longer.
+/// Extra latency of a stuck read.
 pub const STUCK: Duration = Duration::from_secs(30);
 
 impl Default for StoreModel {
@@ -93,9 +94,9 @@ impl Default for StoreModel {
     }
 }
 
-/// What the store does with one try of a read.
+/// The store's answer to one try of a read.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Attempt {
+pub(super) struct Answer {
     pub(super) latency: Duration,
     pub(super) fate: Fate,
 }
@@ -112,8 +113,8 @@ pub(super) enum Fate {
 }
 
 impl StoreModel {
-    /// What happens to the `tried`-th try (from 0) of the read at `offset` in `shard`.
-    pub(super) fn attempt(&self, shard: ShardId, offset: u64, tried: u32) -> Attempt {
+    /// The answer to the `tried`-th try (from 0) of the read at `offset` in `shard`.
+    pub(super) fn answer(&self, shard: ShardId, offset: u64, tried: u32) -> Answer {
         let mut seed = [0; 32];
         let parts = [self.seed, u64::from(shard.0), offset, u64::from(tried)];
         for (to, part) in seed.chunks_exact_mut(8).zip(parts) {
@@ -147,21 +148,21 @@ impl StoreModel {
                 .unwrap_or(median),
         };
         let latency = if stuck { latency + STUCK } else { latency };
-        Attempt { latency, fate: fate.unwrap_or(Fate::Whole) }
+        Answer { latency, fate: fate.unwrap_or(Fate::Whole) }
     }
 
-    /// What the `number`-th of many reads takes that are told apart by nothing else. It is not asked whether they fail.
+    /// Latency of the `number`-th of many reads. Faults other than `stuck` do not count.
     #[must_use]
     pub fn latency_of(&self, number: u64) -> Duration {
         match self.latency {
             LatencyModel::Fixed(latency) if self.faults.stuck <= 0.0 => latency,
-            _ => self.attempt(ShardId(0), number, 0).latency,
+            _ => self.answer(ShardId(0), number, 0).latency,
         }
     }
 }
 
-/// The store's slots and link: when it answers. `T` is a point in time: the machine's `Instant`, or the time since the
-/// start of a simulation.
+/// The store's slots and link: when it answers. `T` is a point in time: the machine's `Instant`, or
+/// the time since the start of a simulation.
 #[derive(Debug)]
 pub struct Queues<T> {
     /// When each slot that was ever used is free again.
@@ -176,8 +177,8 @@ impl<T: Ord> Default for Queues<T> {
 }
 
 impl<T: Copy + Ord + Add<Duration, Output = T>> Queues<T> {
-    /// When a read of `bytes` is answered that arrives `now` and takes `latency`. Reads must come in the order in which
-    /// they arrive.
+    /// When a read of `bytes` is answered that arrives `now` and takes `latency`. Call this in the
+    /// order of arrival.
     pub fn answer_at(&mut self, model: &StoreModel, now: T, latency: Duration, bytes: u64) -> T {
         let mut served = now;
         if let Some(slots) = model.slots {
@@ -220,22 +221,22 @@ mod tests {
     #[test]
     fn what_befalls_a_read_depends_on_seed_place_and_try_alone() {
         let model = faulty();
-        assert_eq!(model.attempt(SHARD, 512, 0), model.attempt(SHARD, 512, 0));
+        assert_eq!(model.answer(SHARD, 512, 0), model.answer(SHARD, 512, 0));
         let others = [
-            model.attempt(SHARD, 512, 1),
-            model.attempt(SHARD, 1024, 0),
-            model.attempt(ShardId(4), 512, 0),
-            StoreModel { seed: 1, ..model }.attempt(SHARD, 512, 0),
+            model.answer(SHARD, 512, 1),
+            model.answer(SHARD, 1024, 0),
+            model.answer(ShardId(4), 512, 0),
+            StoreModel { seed: 1, ..model }.answer(SHARD, 512, 0),
         ];
-        assert!(others.iter().all(|other| *other != model.attempt(SHARD, 512, 0)));
+        assert!(others.iter().all(|other| *other != model.answer(SHARD, 512, 0)));
     }
 
     #[test]
     fn faults_come_as_often_as_their_shares_say() {
         let (model, tries) = (faulty(), 20_000);
-        let attempts: Vec<Attempt> = (0..tries).map(|at| model.attempt(SHARD, 512 * at, 0)).collect();
+        let attempts: Vec<Answer> = (0..tries).map(|at| model.answer(SHARD, 512 * at, 0)).collect();
         let share =
-            |is: &dyn Fn(&Attempt) -> bool| attempts.iter().filter(|a| is(a)).count() as f64 / tries as f64;
+            |is: &dyn Fn(&Answer) -> bool| attempts.iter().filter(|a| is(a)).count() as f64 / tries as f64;
         for (expected, got) in [
             (0.1, share(&|a| matches!(a.fate, Fate::Short(_)))),
             (0.05, share(&|a| a.fate == Fate::Error(Errno::INTR))),

@@ -1,4 +1,4 @@
-//! A store as text: `latency=2ms,bandwidth=1Gbit,depth=32`, and the times and rates in it.
+//! The text form of a store, `latency=2ms,bandwidth=1Gbit,depth=32`, with its times and rates.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::store_model::{ClockModel, FaultShares, LatencyModel, StoreModel};
 
-/// What may stand in the text.
+/// The names in the text, for errors.
 const PARTS: &str =
     "it has latency, bandwidth, depth, short, eintr, eagain, eio, estale, stuck, clock and seed";
 

@@ -1,4 +1,4 @@
-//! Looks at the shards' files before the first is read.
+//! Checks the shards' files before the first read.
 
 use std::path::{Path, PathBuf};
 
@@ -8,10 +8,11 @@ use shade_formats::index::Index;
 
 use crate::ShardWarning;
 
-/// Shards that are looked at together: on a network file system each look is a round trip.
+/// Shards that are checked at a time: on a network file system each check is a round trip.
 const SURVEY_THREADS: usize = 16;
 
-/// Looks at every shard, several at a time: those that are missing or have another size than the index says, in order.
+/// Checks all shards. Returns those that are missing or have another size than the index says, in
+/// order.
 pub(super) fn survey(folder: &Path, index: &Index) -> Vec<(ShardId, ShardWarning)> {
     let ids: Vec<ShardId> = (0..index.shard_count()).map(ShardId).collect();
     let look = |ids: &[ShardId]| {
@@ -35,7 +36,7 @@ fn look_at(folder: &Path, index: &Index, id: ShardId) -> Option<ShardWarning> {
     (got != expected).then_some(ShardWarning::Size { path, got, expected })
 }
 
-/// A shard that exists, to ask the file system about.
+/// A shard that exists.
 #[must_use]
 pub fn any_shard(folder: &Path, index: &Index) -> Option<PathBuf> {
     (0..index.shard_count())

@@ -1,4 +1,4 @@
-//! The engine for where io_uring is not allowed: threads that each read one record at a time.
+//! The engine where io_uring is not allowed: threads that each read one record at a time.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSliceMut};
@@ -11,10 +11,10 @@ use rustix::io::{Errno, preadv};
 
 use crate::engine::Engine;
 use crate::flight::{Flight, Shared, Step};
-use crate::line::Line;
 use crate::op::{Completion, deliver};
+use crate::resumed::Resumed;
 
-/// Most threads. What more would give is lost to switching between them.
+/// Thread limit: what more would give is lost to switching between them.
 const THREADS_MAX: u32 = 128;
 
 /// The pool: a thread more whenever a read finds none idle, as far as the depth allows.
@@ -34,9 +34,7 @@ struct Pool {
 struct State {
     queue: VecDeque<Flight>,
     /// Flights that go before those of the queue: they were submitted earlier.
-    first: Line,
-    /// Flights that wait before they are tried again, and until when.
-    waiting: Vec<(Instant, Flight)>,
+    first: Resumed,
     idle: usize,
     threads: Vec<JoinHandle<()>>,
     stopping: bool,
@@ -46,22 +44,6 @@ impl State {
     /// Flights that could begin now.
     fn ready(&self) -> usize {
         self.first.len() + self.queue.len()
-    }
-
-    /// Lets flights whose wait is over go first; says how long the others wait at least.
-    fn end_waits(&mut self) -> Option<Duration> {
-        if self.waiting.is_empty() {
-            return None;
-        }
-        let now = Instant::now();
-        for (until, flight) in std::mem::take(&mut self.waiting) {
-            if until <= now {
-                self.first.push(flight);
-            } else {
-                self.waiting.push((until, flight));
-            }
-        }
-        self.waiting.iter().map(|(until, _)| until.saturating_duration_since(now)).min()
     }
 }
 
@@ -115,8 +97,8 @@ impl Pool {
         self.shared.gate.most().min(THREADS_MAX)
     }
 
-    /// Starts a thread more if a read finds none idle and the depth allows it. Without it the read waits for one of those
-    /// that there are.
+    /// Starts a thread more if a read finds none idle and the depth allows it. Without it the read
+    /// waits for one of those that there are.
     fn add_thread(self: &Arc<Self>, state: &mut State) {
         let most = self.most().min(self.shared.gate.depth()) as usize;
         if !state.stopping && state.ready() > state.idle && state.threads.len() < most {
@@ -140,8 +122,8 @@ impl Pool {
                 Then::Nothing => {}
                 Then::Alone(flights) => flights.into_iter().for_each(|flight| state.first.push(flight)),
                 Then::Later(flight, wait) => {
-                    state.waiting.push((Instant::now() + wait, flight));
-                    // Somebody idle looks at the time, as this thread may be busy then.
+                    state.first.push_later(Instant::now() + wait, flight);
+                    // An idle thread watches the time, as this one may be busy then.
                     self.work.notify_one();
                 }
             }
@@ -152,10 +134,9 @@ impl Pool {
             }
         }
         let mut state = self.lock();
-        let (waiting, first) = (std::mem::take(&mut state.waiting), std::mem::take(&mut state.first));
-        let queue = std::mem::take(&mut state.queue);
+        let (first, queue) = (std::mem::take(&mut state.first), std::mem::take(&mut state.queue));
         drop(state);
-        let rest = waiting.into_iter().map(|(_, flight)| flight).chain(first).chain(queue);
+        let rest = first.into_flights().chain(queue);
         rest.for_each(|flight| deliver(&self.completions, flight.stop(Instant::now(), &self.shared)));
     }
 
@@ -166,7 +147,8 @@ impl Pool {
             if state.stopping {
                 return None;
             }
-            let wait = state.end_waits();
+            state.first.end_waits(Instant::now());
+            let wait = state.first.next_wait();
             if self.shared.gate.has_room()
                 && let Some(mut flight) = state.first.pop().or_else(|| state.queue.pop_front())
             {
@@ -215,11 +197,11 @@ impl Pool {
     }
 }
 
-/// What is left to do after a read.
+/// What remains to be done after a read.
 enum Then {
     Nothing,
-    /// Records that are to be read alone.
+    /// Read these records alone.
     Alone(Vec<Flight>),
-    /// It is to be tried again after a wait.
+    /// Try it again after a wait.
     Later(Flight, Duration),
 }

@@ -1,9 +1,10 @@
-//! The io_uring engine: one thread that submits READV straight into blocks and judges what completes.
+//! The io_uring engine: one thread that submits READV straight into blocks and judges what
+//! completes.
 //!
-//! The thread waits in the kernel for completions and, through a poll of the [`Bell`], for new reads. A
-//! flight moves into a slot of the table when its read is submitted and out when its completion is seen: in
-//! between the kernel owns its blocks, and nothing here touches them. Nothing cancels a read; stopping waits
-//! for the last completion.
+//! The thread waits in the kernel for completions and, through a poll of the [`Bell`], for new
+//! reads. A flight moves into a slot of the table when its read is submitted and out when its
+//! completion is seen: in between the kernel owns its blocks, and nothing here touches them.
+//! Nothing cancels a read; stopping waits for the last completion.
 #![expect(unsafe_code, reason = "the kernel writes through raw pointers until it says that it is done")]
 
 use std::io;
@@ -22,15 +23,15 @@ use crate::bell::Bell;
 use crate::blocks::BlocksError;
 use crate::engine::Engine;
 use crate::flight::{Flight, Shared, Step};
-use crate::line::Line;
 use crate::op::{Completion, deliver};
 use crate::opener::{Opened, Opener};
+use crate::resumed::Resumed;
 use crate::ring_setup::set_up;
 
 /// Marks the completion of the bell's poll.
 const POLL: u64 = u64::MAX;
-/// Bytes of neighbours that are copied apart before new reads are submitted again: 100 to 200 µs, so that the store is
-/// not idle for long.
+/// Bytes of neighbours that are copied apart before new reads are submitted again: 100 to 200 µs,
+/// so that the store is not idle for long.
 const APART_BYTES: u64 = 1024 * 1024;
 /// Wait before the ring is entered again when the kernel is short of memory.
 const SHORTAGE_WAIT: Duration = Duration::from_millis(1);
@@ -49,7 +50,7 @@ impl Uring {
     ///
     /// # Errors
     ///
-    /// Whatever forbids io_uring here, with the reason (see `availability`) and the step that failed.
+    /// What forbids io_uring here, with the reason (see `availability`) and the step that failed.
     pub(super) fn start(shared: &Arc<Shared>, completions: &Sender<Completion>) -> io::Result<Self> {
         let bell = Arc::new(Bell::new()?);
         // Unbounded, yet bounded by the arena: every flight owns blocks of it.
@@ -105,8 +106,8 @@ impl Drop for Uring {
     }
 }
 
-/// A read that the kernel has. Its blocks, its file (both the flight's) and its iovecs stay alive and
-/// untouched until the completion.
+/// A read that the kernel has. Its blocks, its file (both the flight's) and its iovecs stay alive
+/// and untouched until the completion.
 struct Submitted {
     flight: Flight,
     iovecs: Vec<libc::iovec>,
@@ -139,8 +140,8 @@ impl Table {
 }
 
 impl Drop for Table {
-    /// Only after a panic or a failed ring are there reads left. What the kernel may still write to then lives on for
-    /// ever, and nobody gets it again; whoever waits for the reads learns that they failed.
+    /// Reads are left only after a panic or a failed ring. Memory that the kernel may still write
+    /// to is then leaked and never reused, and the reads fail.
     fn drop(&mut self) {
         for lost in self.slots.iter_mut().filter_map(Option::take) {
             Box::leak(Box::new((lost.iovecs, Arc::clone(&self.shared))));
@@ -156,7 +157,7 @@ struct Worker {
     table: Table,
     shared: Arc<Shared>,
     completions: Sender<Completion>,
-    /// Records to be delivered in one go: who waits for them is woken once.
+    /// Records to deliver at once, so that the core's thread is woken once.
     done: Vec<Completion>,
     bell: Arc<Bell>,
     polled: bool,
@@ -164,9 +165,7 @@ struct Worker {
     opener: Opener,
     opened: Receiver<Opened>,
     /// Flights that go before those of the queue: they were submitted earlier.
-    first: Line,
-    /// Flights that wait before they are tried again, and until when.
-    waiting: Vec<(Instant, Flight)>,
+    first: Resumed,
 }
 
 impl Worker {
@@ -179,7 +178,6 @@ impl Worker {
         (opener, opened): (Opener, Receiver<Opened>),
     ) -> Self {
         let table = Table::new(Arc::clone(&shared), completions.clone());
-        let (first, waiting) = (Line::default(), Vec::new());
         Self {
             ring,
             table,
@@ -191,8 +189,7 @@ impl Worker {
             queue,
             opener,
             opened,
-            first,
-            waiting,
+            first: Resumed::default(),
         }
     }
 
@@ -205,18 +202,19 @@ impl Worker {
             self.reap();
         }
         if let Err(error) = ended {
-            // Whoever submits a read after this would wait for it without end.
+            // Reads submitted after this do not come back.
             (self.shared.on_failure)(format!("no more records can be read: io_uring_enter: {error}"));
         }
-        // A closed ring takes no more reads; after a failure the table tells those who wait for its reads.
+        // A closed ring takes no more reads; after a failure the table tells those who wait for its
+        // reads.
         deliver(&self.completions, self.done.drain(..));
-        let Self { ring, table, shared, completions, queue, mut opener, opened, first, waiting, .. } = self;
+        let Self { ring, table, shared, completions, queue, mut opener, opened, first, .. } = self;
         drop(ring);
         drop(table);
         let unopened = opener.take_waiting();
         drop(opener);
         let unopened = opened.into_iter().flat_map(|opened| opened.flights).chain(unopened);
-        let unread = waiting.into_iter().map(|(_, flight)| flight).chain(first).chain(unopened).chain(queue);
+        let unread = first.into_flights().chain(unopened).chain(queue);
         deliver(&completions, unread.flat_map(|flight| flight.stop(Instant::now(), &shared)));
     }
 
@@ -225,19 +223,16 @@ impl Worker {
         if self.bell.stopping() {
             return;
         }
-        // One look at the clock for all that begin now: a look per read shows in the profile of small records.
+        // One look at the clock for all that begin now: one per read shows in the profile of small
+        // records.
         let now = Instant::now();
         while let Ok(opened) = self.opened.try_recv() {
             self.opener.ended(&opened).into_iter().for_each(|flight| self.first.push(flight));
-            self.waiting.extend(opened.flights.into_iter().map(|flight| (now + opened.wait, flight)));
-        }
-        for (until, flight) in std::mem::take(&mut self.waiting) {
-            if until <= now {
-                self.first.push(flight);
-            } else {
-                self.waiting.push((until, flight));
+            for flight in opened.flights {
+                self.first.push_later(now + opened.wait, flight);
             }
         }
+        self.first.end_waits(now);
         while self.shared.gate.has_room() {
             let Some(mut flight) = self.first.pop().or_else(|| self.queue.try_recv().ok()) else {
                 return;
@@ -260,7 +255,7 @@ impl Worker {
                 self.done.extend(done);
                 again.into_iter().for_each(|flight| self.first.push(flight));
             }
-            Step::Wait(flight, wait) => self.waiting.push((Instant::now() + wait, flight)),
+            Step::Wait(flight, wait) => self.first.push_later(Instant::now() + wait, flight),
             Step::Read(mut flight, file, offset) => match iovecs(&mut flight, &self.shared) {
                 Ok(iovecs) => self.read(flight, iovecs, &file, offset),
                 Err(error) => {
@@ -274,10 +269,10 @@ impl Worker {
     /// Gives a read to the kernel.
     fn read(&mut self, flight: Flight, iovecs: Vec<libc::iovec>, file: &OpenShard, offset: u64) {
         let Some(slot) = self.table.free.pop() else {
-            // Not reached while the gate is asked first; waiting is right all the same.
+            // Not reached while the gate is asked first; waiting is correct in any case.
             return self.wait(flight, Duration::ZERO);
         };
-        // At most 1,024 (UIO_MAXIOV), and Linux limits one read to 2 GiB itself.
+        // At most 1,024 (UIO_MAXIOV); Linux itself limits one read to 2 GiB.
         let count = u32::try_from(iovecs.len()).unwrap_or(u32::MAX);
         let entry = opcode::Readv::new(Fd(file.fd.as_raw_fd()), iovecs.as_ptr(), count)
             .offset(offset)
@@ -296,16 +291,16 @@ impl Worker {
     /// Tries a read again later, without a place of the gate's.
     fn wait(&mut self, mut flight: Flight, wait: Duration) {
         flight.pause(&self.shared);
-        self.waiting.push((Instant::now() + wait, flight));
+        self.first.push_later(Instant::now() + wait, flight);
     }
 
     fn push(&mut self, entry: &squeue::Entry) -> Result<(), squeue::PushError> {
-        // SAFETY: what the entry points to outlives the operation. A READV's blocks, iovecs and descriptor
-        // are in the table (put there before this call, moved as handles only: the iovecs' heap memory and
-        // the arenas' stay where they are) until its completion is reaped, and `Table::drop` leaks what a
-        // failed ring leaves behind. While there, no reference to the blocks' bytes is made: only `Flight`
-        // makes them, and it is reached by removing it. The poll's descriptor belongs to `bell`, which `self`
-        // holds.
+        // SAFETY: what the entry points to outlives the operation. A READV's blocks, iovecs and
+        // descriptor are in the table (put there before this call, moved as handles only: the
+        // iovecs' heap memory and the arenas' stay where they are) until its completion is reaped,
+        // and `Table::drop` leaks what a failed ring leaves behind. While there, no reference to
+        // the blocks' bytes is made: only `Flight` makes them, and it is reached by removing it.
+        // The poll's descriptor belongs to `bell`, which `self` holds.
         unsafe { self.ring.submission().push(entry) }
     }
 
@@ -321,12 +316,10 @@ impl Worker {
         if room {
             self.bell.before_wait();
         }
-        let queued = !self.queue.is_empty() || !self.first.is_empty() || !self.opened.is_empty();
+        let queued = !self.queue.is_empty() || self.first.len() > 0 || !self.opened.is_empty();
         let more = room && queued && !self.bell.stopping();
         let want = usize::from(self.ring.completion().is_empty() && !more);
-        let timeout =
-            self.waiting.iter().map(|(until, _)| until.saturating_duration_since(Instant::now())).min();
-        let timeout = timeout.filter(|_| !self.bell.stopping()).map(Timespec::from);
+        let timeout = self.first.next_wait().filter(|_| !self.bell.stopping()).map(Timespec::from);
         let result = match &timeout {
             Some(timeout) => {
                 self.ring.submitter().submit_with_args(want, &SubmitArgs::new().timespec(timeout))

@@ -1,4 +1,5 @@
-//! What every way of reading must do: all three engines, past the page cache and through it; and what becomes of faults.
+//! What every way of reading must do: all three engines, past the page cache and through it; and
+//! what becomes of faults.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -194,7 +195,8 @@ fn every_way() -> Vec<ReadsConfig> {
     ways
 }
 
-/// Runs `check` in every way that this machine has; threads through the page cache every machine has.
+/// Runs `check` in every way that this machine has; threads through the page cache every machine
+/// has.
 fn in_every_way(block_bytes: u32, check: impl Fn(&Dataset, &mut Rig)) {
     for way in every_way() {
         let dataset = Dataset::create();
@@ -597,7 +599,8 @@ fn a_shard_that_is_away_for_a_while_costs_time_and_no_record() {
             let op = rig.op(&dataset, SampleId(id));
             rig.reads.submit(op);
         }
-        // All of the other shard come although the first reads wait, more of them than there are places.
+        // All of the other shard come although the first reads wait, more of them than there are
+        // places.
         let here = |id: &u32| {
             let entry = dataset.entry(SampleId(*id));
             entry.shard == ShardId(1) || entry.stored_len == 0

@@ -1,5 +1,4 @@
-//! Reading and writing of messages: little-endian fields in order, every length checked before it
-//! is believed.
+//! Reads and writes messages: little-endian fields in order, every length checked before use.
 
 use super::PROTOCOL;
 use crate::FormatError;
@@ -15,8 +14,8 @@ pub(super) const TEXT_BYTES_MAX: usize = 16 * 1024;
 const OPENING_BYTES: usize = 8;
 
 /// The protocol of a message that has one of the tags `opening`, if it is another than
-/// [`PROTOCOL`]. Nothing behind its first eight bytes is looked at: another protocol may have
-/// anything there.
+/// [`PROTOCOL`]. Only its first eight bytes are read: another protocol may have anything behind
+/// them.
 pub(super) fn other_protocol(bytes: &[u8], opening: &[u16]) -> Option<u32> {
     let start: &[u8; OPENING_BYTES] = bytes.first_chunk()?;
     let [tag_0, tag_1, _, _, protocol @ ..] = *start;
@@ -30,11 +29,13 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    pub(super) fn message(tag: u16) -> Self {
+    /// The bytes of a message whose fields `write` writes.
+    pub(super) fn message(tag: u16, write: impl FnOnce(&mut Self)) -> Vec<u8> {
         let mut writer = Self { bytes: Vec::with_capacity(64) };
         writer.u16(tag);
         writer.u16(MESSAGE_VERSION);
-        writer
+        write(&mut writer);
+        writer.bytes
     }
 
     pub(super) fn u8(&mut self, value: u8) {
@@ -66,7 +67,7 @@ impl Writer {
         self.bytes.extend_from_slice(text.as_bytes());
     }
 
-    /// A text for people: cut, at a character, to what always fits.
+    /// Writes a text for people, cut at a character to what always fits.
     pub(super) fn short_text(&mut self, text: &str) {
         let end = text.floor_char_boundary(TEXT_BYTES_MAX);
         self.text(text.get(..end).unwrap_or_default());
@@ -79,17 +80,13 @@ impl Writer {
         }
     }
 
-    /// A length over `u32` makes a message over the limit anyway, which no receiver accepts.
+    /// Writes a length. One over `u32` makes a message over the limit, which no receiver accepts.
     fn len(&mut self, len: usize) {
         self.u32(u32::try_from(len).unwrap_or(u32::MAX));
     }
-
-    pub(super) fn finish(self) -> Vec<u8> {
-        self.bytes
-    }
 }
 
-/// Takes a message apart.
+/// Reads a message.
 pub(super) struct Reader<'a> {
     whole: &'a [u8],
     rest: &'a [u8],
@@ -158,8 +155,8 @@ impl<'a> Reader<'a> {
     /// An array of up to `most` numbers.
     pub(super) fn f32s(&mut self, most: usize) -> Result<Vec<f32>, FormatError> {
         let len = self.len(most)?;
-        // `most` is small, so the product is: the array is allocated only after its bytes are known
-        // to be there.
+        // `most` is small, so no overflow. Memory is allocated only once the bytes are known to be
+        // there.
         let bytes = self.bytes(len.saturating_mul(4))?;
         let (values, _) = bytes.as_chunks::<4>();
         Ok(values.iter().map(|value| f32::from_le_bytes(*value)).collect())

@@ -57,8 +57,7 @@ pub struct ImageSpec {
     pub flip: f64,
     /// Colours of a pixel side by side (height x width x 3) instead of a plane for each colour.
     pub channels_last: bool,
-    /// As torchvision would, without shortcuts: no JPEG is reduced while it is decoded, and all of
-    /// it is.
+    /// Exactly as torchvision does: every JPEG is decoded whole, and not reduced meanwhile.
     pub exact: bool,
 }
 

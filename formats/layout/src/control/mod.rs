@@ -1,10 +1,6 @@
-//! What the trainer's side and the daemon say to each other on the socket: one SEQPACKET message is
-//! one value here.
-//!
-//! The spec with its byte tables is `CONTROL.md`.
+//! Messages between trainer and daemon: one SEQPACKET message on the socket is one value here.
+//! `CONTROL.md` has the byte tables.
 
-#[cfg(test)]
-mod any_spec;
 mod codec;
 mod image_spec;
 mod preset;

@@ -22,8 +22,8 @@ macro_rules! described {
 }
 
 described! {
-    /// Who is evicted from the cache, and who is admitted. The table of names; the policies
-    /// themselves are in `loader/core/src/cache`.
+    /// Which records the cache admits and evicts. The table of names; the policies are in
+    /// `loader/core/src/cache`.
     Policy, "policy", "lookahead, app, topc, lfu, lru, fifo, arc, static, icache or quiver",
     #[default]
     Lookahead = "lookahead":

@@ -1,4 +1,4 @@
-//! What the daemon answers, and what it says unasked.
+//! Messages from daemon to client: answers, and what is sent unasked.
 
 use super::codec::{Reader, TEXT_BYTES_MAX, Writer, other_protocol, unknown_tag};
 use super::settings::Settings;
@@ -17,11 +17,11 @@ pub const REFUSE_PERMISSION: u16 = 2;
 pub const REFUSE_DATASET: u16 = 3;
 /// Refused: the specification is impossible, or not that of the job's other ranks.
 pub const REFUSE_SPEC: u16 = 4;
-/// Refused: the rank is taken, another job is being served, or somebody observes already.
+/// Refused: the rank is taken, another job is being served, or there is an observer already.
 pub const REFUSE_BUSY: u16 = 5;
 /// Refused: no memory, descriptors or threads for a session.
 pub const REFUSE_RESOURCES: u16 = 6;
-/// Refused: the daemon ends. Whoever asks again finds another one, or may start it.
+/// Refused: the daemon ends. A client that asks again finds another one, or may start it.
 pub const REFUSE_ENDING: u16 = 7;
 
 /// A message from daemon to client.
@@ -71,7 +71,7 @@ pub enum Reply {
         text: String,
     },
     /// The epoch that the rank asked for does not go on. Never an answer: the session goes on, and
-    /// so does whatever was asked.
+    /// so do its requests.
     Interrupted {
         /// Why, for people; cut to 16 KiB.
         text: String,
@@ -112,8 +112,7 @@ impl Reply {
                 batches_per_epoch,
                 payload_bytes,
                 settings,
-            } => {
-                let mut writer = Writer::message(WELCOME);
+            } => Writer::message(WELCOME, |writer| {
                 writer.u32(*protocol);
                 writer.u32(*pid);
                 writer.u32(*samples);
@@ -121,49 +120,28 @@ impl Reply {
                 writer.u128(*content_id);
                 writer.u32(*batches_per_epoch);
                 writer.u64(*payload_bytes);
-                settings.write(&mut writer);
-                writer.finish()
-            }
-            Self::Refuse { code, text } => {
-                let mut writer = Writer::message(REFUSE);
+                settings.write(writer);
+            }),
+            Self::Refuse { code, text } => Writer::message(REFUSE, |writer| {
                 writer.u16(*code);
                 writer.short_text(text);
-                writer.finish()
-            }
-            Self::Stats { json } => {
-                let mut writer = Writer::message(STATS);
-                writer.text(json);
-                writer.finish()
-            }
-            Self::State { bytes } => {
-                let mut writer = Writer::message(STATE);
-                writer.u64(*bytes);
-                writer.finish()
-            }
-            Self::StateLoaded => Writer::message(STATE_LOADED).finish(),
-            Self::Failed { text } => {
-                let mut writer = Writer::message(FAILED);
-                writer.short_text(text);
-                writer.finish()
-            }
-            Self::Interrupted { text } => {
-                let mut writer = Writer::message(INTERRUPTED);
-                writer.short_text(text);
-                writer.finish()
-            }
-            Self::Observing { protocol, pid, samples, content_id } => {
-                let mut writer = Writer::message(OBSERVING);
+            }),
+            Self::Stats { json } => Writer::message(STATS, |writer| writer.text(json)),
+            Self::State { bytes } => Writer::message(STATE, |writer| writer.u64(*bytes)),
+            Self::StateLoaded => Writer::message(STATE_LOADED, |_| ()),
+            Self::Failed { text } => Writer::message(FAILED, |writer| writer.short_text(text)),
+            Self::Interrupted { text } => Writer::message(INTERRUPTED, |writer| writer.short_text(text)),
+            Self::Observing { protocol, pid, samples, content_id } => Writer::message(OBSERVING, |writer| {
                 writer.u32(*protocol);
                 writer.u32(*pid);
                 writer.u32(*samples);
                 writer.u128(*content_id);
-                writer.finish()
-            }
+            }),
         }
     }
 
-    /// The protocol of an opening message (`Welcome`, `Observing`), if it is another than ours. To
-    /// be asked before [`decode`](Self::decode), which knows our own layout only.
+    /// The protocol of an opening message (`Welcome`, `Observing`), if it is another than ours.
+    /// Call it before [`decode`](Self::decode), which knows our own layout only.
     #[must_use]
     pub fn other_protocol(bytes: &[u8]) -> Option<u32> {
         other_protocol(bytes, &[WELCOME, OBSERVING])

@@ -28,7 +28,7 @@ pub enum Request {
         /// What the job asks for.
         spec: JobSpec,
     },
-    /// Starts delivery of an epoch from a batch on, and ends whatever was delivered before. Not
+    /// Starts delivery of an epoch from a batch on, and ends what was delivered before. Not
     /// answered.
     StartEpoch {
         /// Counts the starts of this session, from 1; descriptors carry it.
@@ -94,61 +94,54 @@ impl Request {
     pub fn encode(&self) -> Vec<u8> {
         match self {
             Self::Hello { protocol, samples, content_id, dataset, job, rank, settings, spec } => {
-                let mut writer = Writer::message(HELLO);
-                writer.u32(*protocol);
-                writer.u32(*samples);
-                writer.u128(*content_id);
-                writer.text(dataset);
-                writer.text(job);
-                writer.u32(*rank);
-                settings.write(&mut writer);
-                spec.write(&mut writer);
-                writer.finish()
+                Writer::message(HELLO, |writer| {
+                    writer.u32(*protocol);
+                    writer.u32(*samples);
+                    writer.u128(*content_id);
+                    writer.text(dataset);
+                    writer.text(job);
+                    writer.u32(*rank);
+                    settings.write(writer);
+                    spec.write(writer);
+                })
             }
-            Self::StartEpoch { generation, epoch, first_batch } => {
-                let mut writer = Writer::message(START_EPOCH);
+            Self::StartEpoch { generation, epoch, first_batch } => Writer::message(START_EPOCH, |writer| {
                 writer.u32(*generation);
                 writer.u32(*epoch);
                 writer.u32(*first_batch);
-                writer.finish()
-            }
-            Self::Report { epoch, batch, losses } => {
-                let mut writer = Writer::message(REPORT);
+            }),
+            Self::Report { epoch, batch, losses } => Writer::message(REPORT, |writer| {
                 writer.u32(*epoch);
                 writer.u32(*batch);
                 writer.f32s(losses);
-                writer.finish()
-            }
+            }),
             Self::ReportValidation { score } => {
-                let mut writer = Writer::message(REPORT_VALIDATION);
-                writer.f64(*score);
-                writer.finish()
+                Writer::message(REPORT_VALIDATION, |writer| writer.f64(*score))
             }
-            Self::Stats => Writer::message(STATS).finish(),
-            Self::SaveState => Writer::message(SAVE_STATE).finish(),
-            Self::LoadState => Writer::message(LOAD_STATE).finish(),
-            Self::Bye => Writer::message(BYE).finish(),
+            Self::Stats => Writer::message(STATS, |_| ()),
+            Self::SaveState => Writer::message(SAVE_STATE, |_| ()),
+            Self::LoadState => Writer::message(LOAD_STATE, |_| ()),
+            Self::Bye => Writer::message(BYE, |_| ()),
             Self::Observe { protocol, samples, content_id, dataset, job } => {
-                let mut writer = Writer::message(OBSERVE);
-                writer.u32(*protocol);
-                writer.u32(*samples);
-                writer.u128(*content_id);
-                writer.text(dataset);
-                writer.text(job);
-                writer.finish()
+                Writer::message(OBSERVE, |writer| {
+                    writer.u32(*protocol);
+                    writer.u32(*samples);
+                    writer.u128(*content_id);
+                    writer.text(dataset);
+                    writer.text(job);
+                })
             }
         }
     }
 
-    /// The protocol of an opening message (`Hello`, `Observe`), if it is another than ours. To be
-    /// asked before [`decode`](Self::decode), which knows our own layout only.
+    /// The protocol of an opening message (`Hello`, `Observe`), if it is another than ours. Call it
+    /// before [`decode`](Self::decode), which knows our own layout only.
     #[must_use]
     pub fn other_protocol(bytes: &[u8]) -> Option<u32> {
         other_protocol(bytes, &[HELLO, OBSERVE])
     }
 
-    /// Reads a message. Whether its values make sense is for [`JobSpec::validate`] and the session
-    /// to say.
+    /// Reads a message. [`JobSpec::validate`] and the session judge its values.
     ///
     /// # Errors
     /// On an unknown tag, version or code, a length over its limit, missing or trailing bytes.
@@ -200,8 +193,72 @@ mod tests {
 
     use super::*;
     use crate::control::PROTOCOL;
-    use crate::control::any_spec::any_spec;
+    use crate::control::{Framing, ImageSpec, OnError, Order, Output, PlanSpec, Sampler, Tail};
     use crate::limits::SETTINGS_MAX;
+
+    fn choice<T: Copy + std::fmt::Debug + 'static>(all: &'static [T]) -> impl Strategy<Value = T> {
+        prop::sample::select(all)
+    }
+
+    fn framing() -> impl Strategy<Value = Framing> {
+        prop_oneof![
+            Just(Framing::Cover),
+            Just(Framing::Stretch),
+            any::<u32>().prop_map(|short| Framing::Center { short }),
+            any::<(u32, u32)>().prop_map(|(short, padding)| Framing::Random { short, padding }),
+            any::<([f64; 2], [f64; 2])>().prop_map(|(scale, ratio)| Framing::RandomResized { scale, ratio }),
+        ]
+    }
+
+    prop_compose! {
+        fn images()(
+            height: u32, width: u32, framing in framing(), flip: f64, channels_last: bool, exact: bool,
+        ) -> ImageSpec {
+            ImageSpec { height, width, framing, flip, channels_last, exact }
+        }
+    }
+
+    fn output() -> impl Strategy<Value = Output> {
+        prop_oneof![
+            Just(Output::Raw),
+            images().prop_map(Output::Decoded),
+            any::<bool>().prop_map(|channels_last| Output::Ragged { channels_last }),
+        ]
+    }
+
+    prop_compose! {
+        fn any_spec()(
+            sampler in choice(Sampler::ALL), order in choice(Order::ALL), tail in choice(Tail::ALL),
+            on_error in choice(OnError::ALL), seed: u64, rep: f64, hit_cap: f64, explore: f64, cover: u32,
+            echo: f64, prune_and_whole: (f64, u32),
+            pace: bool, draw_ahead: bool, bad_max: f64,
+            numbers: (u32, u32, u64), output in output(),
+        ) -> JobSpec {
+            JobSpec {
+                plan: PlanSpec {
+                    sampler,
+                    order,
+                    seed,
+                    rep,
+                    hit_cap,
+                    cover,
+                    explore,
+                    echo,
+                    prune: prune_and_whole.0,
+                    whole_from: prune_and_whole.1,
+                    pace,
+                    draw_ahead,
+                },
+                batch_size: numbers.0,
+                world_size: numbers.1,
+                tail,
+                output,
+                on_error,
+                bad_max,
+                ring_bytes: numbers.2,
+            }
+        }
+    }
 
     fn settings() -> impl Strategy<Value = Settings> {
         prop::collection::vec((".{0,10}", ".{0,20}"), 0..4).prop_map(|pairs| pairs.into_iter().collect())

@@ -1,11 +1,11 @@
-//! Settings of a daemon as both sides name them: the options of `shade-load serve` without their
-//! dashes, with values as text.
+//! Settings of a daemon: the options of `shade-load serve` without their dashes, with values as
+//! text.
 
 use super::codec::{Reader, Writer};
 use crate::FormatError;
 use crate::limits::{SETTING_BYTES_MAX, SETTINGS_MAX};
 
-/// Value of the setting `linger` of a daemon that was started by hand and does not end by itself.
+/// Value of the setting `linger` for a daemon that was started by hand and does not end by itself.
 pub const LINGERS_FOR_EVER: &str = "until stopped";
 
 /// Named values, in the order of their sender.

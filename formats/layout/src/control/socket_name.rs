@@ -1,4 +1,4 @@
-//! Where a dataset's daemon listens when nobody says otherwise.
+//! The default address of a dataset's daemon.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -8,13 +8,12 @@ use xxhash_rust::xxh3::xxh3_128;
 /// Name, in the abstract namespace, of the socket of user `uid`'s daemon for one dataset and job.
 /// `dataset` is canonical.
 ///
-/// Abstract: there is nothing on disk to clean up, the name is gone with the daemon, and of two
-/// daemons that start at once exactly one can bind it. 65 bytes at most, of the 107 that an address
-/// has room for.
+/// An abstract name leaves nothing on disk, is gone with the daemon, and can be bound by exactly
+/// one of two daemons that start at once. It has at most 65 of the 107 bytes that fit an address.
 #[must_use]
 pub fn socket_name(uid: u32, dataset: &Path, job: &str) -> Vec<u8> {
     let mut key = dataset.as_os_str().as_bytes().to_vec();
-    // No path holds a zero byte, so (path, job) is read back from the key in one way only.
+    // No path has a zero byte, so different (path, job) give different keys.
     key.push(0);
     key.extend_from_slice(job.as_bytes());
     format!("shade-load/{uid}/{:032x}", xxh3_128(&key)).into_bytes()

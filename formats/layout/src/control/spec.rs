@@ -144,7 +144,7 @@ pub struct JobSpec {
     pub batch_size: u32,
     /// Ranks of the job.
     pub world_size: u32,
-    /// What becomes of an incomplete last batch.
+    /// What happens to an incomplete last batch.
     pub tail: Tail,
     /// What a batch holds. It has no text form.
     #[serde(skip)]
@@ -273,7 +273,7 @@ impl JobSpec {
     }
 }
 
-/// A field's value that cannot be: names the field, the value and what it may be.
+/// An impossible value of a field: names the field, the value and what it may be.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct FieldError(String);

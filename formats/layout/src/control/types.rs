@@ -71,7 +71,7 @@ macro_rules! names {
 
 pub(super) use names;
 
-/// Declares a choice that is sent, too: with its codes on the wire.
+/// Declares a choice that is also sent, with its codes on the wire.
 macro_rules! choice {
     ($(#[$meta:meta])* $name:ident, $what:literal, $expected:literal,
      $($(#[$variant_meta:meta])* $variant:ident = $code:literal $text:literal),+) => {
@@ -138,7 +138,7 @@ choice! {
 }
 
 choice! {
-    /// What becomes of an epoch's last samples when they do not fill a batch on every rank.
+    /// What happens to an epoch's last samples when they do not fill a batch on every rank.
     Tail, "tail", "drop, pad or even",
     /// They are left out.
     #[default]

@@ -16,7 +16,7 @@ use crate::ids::{SampleId, ShardId};
 
 const BUILT: &str = "index being built";
 
-/// Collects shards, classes and samples, then gives the index's bytes.
+/// Collects shards, classes and samples, and makes the index's bytes.
 #[derive(Debug, Default)]
 pub struct IndexBuilder {
     shards: Vec<u8>,
@@ -73,18 +73,18 @@ impl IndexBuilder {
         Ok(SampleId(id))
     }
 
-    /// Says how the dataset was packed, as JSON text.
+    /// Sets the description of how the dataset was packed, as JSON text.
     pub fn set_options(&mut self, json: &str) {
         json.clone_into(&mut self.options);
     }
 
-    /// Gives each sample the key that names its members in its shard, by position; without this
-    /// call, and where it is all the same, a sample's key is its id.
+    /// Sets the key of each sample, by position: it names the sample's members in its shard.
+    /// Without this call a sample's key is its id.
     pub fn set_keys(&mut self, keys: Vec<u32>) {
         self.keys = Some(keys);
     }
 
-    /// Says where each sample's extra fields end, by position; without this call no sample has any.
+    /// Sets where each sample's extra fields end, by position; without this call no sample has any.
     pub fn set_fields(&mut self, fields: Vec<FieldsRow>) {
         self.fields = Some(fields);
     }
@@ -118,7 +118,7 @@ impl IndexBuilder {
         let has_dictionaries = !self.dictionary_ids.is_empty();
         let extras = keys.is_some() || has_dictionaries || fields.is_some();
 
-        // Entries come first: 64 bytes and 32 for each section precede them, so that none crosses a
+        // Entries come first: 64 bytes and 32 for each section precede them, so no entry crosses a
         // cache line.
         let mut sections = vec![
             (KIND_ENTRIES, Part::Bytes(self.entries)),
@@ -140,8 +140,7 @@ impl IndexBuilder {
     }
 }
 
-/// What a section is made of. Large datasets have gigabytes of it, so each part is encoded straight
-/// into the result.
+/// A section's content. It may be gigabytes, so each part is encoded straight into the result.
 enum Part {
     Bytes(Vec<u8>),
     /// Rows, then a name table.
@@ -174,8 +173,8 @@ impl Part {
     }
 }
 
-/// Puts the file together: allocated once, each part freed when it is in, so that at no time all of
-/// it exists twice.
+/// Assembles the file: allocated once, each part freed once it is in, so that the whole never
+/// exists twice.
 fn assemble(
     minor: u16,
     (samples, shards, classes): (u32, u32, u32),

@@ -1,5 +1,4 @@
-//! Everything an index must satisfy, checked once when it is opened, so that the accessors behind
-//! cannot fail.
+//! Checks of an index when it is opened, after which its accessors cannot fail.
 
 use std::ops::Range;
 
@@ -30,7 +29,7 @@ const OPTIONS: &str = "index options";
 
 /// Where everything lies in a checked index.
 #[derive(Clone, Debug)]
-pub(super) struct Layout {
+pub(super) struct IndexLayout {
     pub content_id: ContentId,
     pub samples: u32,
     pub shards: u32,
@@ -41,7 +40,7 @@ pub(super) struct Layout {
     pub class_names: Names,
     pub paths: Names,
     pub options: Range<usize>,
-    /// The optional sections: what there is none of is `None`, or empty.
+    /// The optional sections: `None`, or empty, where the index has none.
     pub keys_at: Option<usize>,
     pub dictionaries: Vec<(u32, Range<usize>)>,
     pub fields_at: Option<usize>,
@@ -58,7 +57,7 @@ pub(super) fn content_id(entries: &[u8], classes: &[u8], fields: &[u8]) -> Conte
 }
 
 /// Checks a whole index.
-pub(super) fn check(index: &[u8]) -> Result<Layout, FormatError> {
+pub(super) fn check(index: &[u8]) -> Result<IndexLayout, FormatError> {
     let header = Header::decode(index)?;
     let samples = limited(header.samples, SAMPLES_MAX, 40, "samples")?;
     limited(header.shards.into(), SHARDS_MAX.into(), 48, "shards")?;
@@ -107,7 +106,7 @@ pub(super) fn check(index: &[u8]) -> Result<Layout, FormatError> {
     if std::str::from_utf8(slice(index, &options)?).is_err() {
         return Err(FormatError::new(OPTIONS, options.start as u64, "bytes that are not UTF-8", "JSON text"));
     }
-    Ok(Layout {
+    Ok(IndexLayout {
         content_id: header.content_id,
         samples,
         shards: header.shards,
@@ -145,7 +144,7 @@ fn check_section(index: &[u8], section: &Section) -> Result<(), FormatError> {
             format_args!("{:08x}", section.crc32c),
         ));
     }
-    // One flag has a meaning, on one type, and is never absent there.
+    // One flag has a meaning; it is set on one type, always.
     let expected = if section.kind == KIND_FIELDS { FLAG_CONTENT } else { 0 };
     let required = section.flags & FLAGS_REQUIRED;
     if required != expected {
@@ -289,8 +288,7 @@ fn check_entries(index: &[u8], range: &Range<usize>, around: &Around<'_>) -> Res
     Ok(())
 }
 
-/// Checks one entry and counts it for its shard; on failure says what it has and what it should
-/// have.
+/// Checks one entry and counts it for its shard. An error is what it has and what it should have.
 fn check_entry(row: &[u8], around: &Around<'_>, records: &mut [u32]) -> Result<(), (String, String)> {
     let Around { shards, classes, dictionaries, .. } = *around;
     let entry = Entry::decode(row)

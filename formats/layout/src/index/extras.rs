@@ -1,5 +1,4 @@
-//! The optional sections: keys, dictionaries, fields. What a dataset does not need it does not
-//! hold.
+//! The optional sections: keys, dictionaries, fields. A dataset has only those that it needs.
 
 use std::ops::Range;
 
@@ -52,8 +51,8 @@ impl FieldsRow {
         Some(Self { blocks: u32_at(row, 0)?, crc32c: u32_at(row, 4)? })
     }
 
-    /// What the row says of the record of `entry`; `None` for no field, or for an offset that no
-    /// file has.
+    /// The span of the row, behind the record of `entry`; `None` for no field, or for an offset
+    /// that no file has.
     pub(super) fn span(self, entry: &Entry) -> Option<FieldsSpan> {
         let offset = entry.offset.checked_add(padded_len(entry.stored_len.into()))?;
         let len = u64::from(self.blocks) * SHARD_ALIGN_BYTES;
@@ -67,7 +66,7 @@ pub(super) fn dictionary_id(dictionary: &[u8]) -> Option<u32> {
     u32_at(dictionary, 4).filter(|&id| magic == DICTIONARY_MAGIC && id != 0)
 }
 
-/// A dictionary that may go into an index, behind those with ids `before`: gives its id.
+/// Checks a dictionary for an index that has those with ids `before`. Returns its id.
 pub(super) fn check_dictionary(
     dictionary: &[u8],
     mut before: impl ExactSizeIterator<Item = u32>,
@@ -92,7 +91,7 @@ pub(super) fn check_dictionary(
     Ok(id)
 }
 
-/// The section that [`check_dictionaries`] reads begins so.
+/// The beginning of the section that [`check_dictionaries`] reads.
 pub(super) fn encode_dictionary_count(count: u32) -> [u8; COUNT_BYTES] {
     u64::from(count).to_le_bytes()
 }
@@ -124,14 +123,14 @@ pub(super) fn check_dictionaries(
     Ok(found)
 }
 
-/// Checks that there is a key for each sample, and gives the place of the first.
+/// Checks that there is a key for each sample. Returns the place of the first.
 pub(super) fn check_keys(range: &Range<usize>, samples: u32) -> Result<usize, FormatError> {
     check_rows(range, samples, KEY_BYTES, KEYS)?;
     Ok(range.start)
 }
 
-/// Checks that each sample's fields lie inside its shard, and gives the place of the first row.
-/// `entries` and the lengths `shard_bytes` have been checked already.
+/// Checks that each sample's fields lie inside its shard. Returns the place of the first row.
+/// `entries` and the lengths `shard_bytes` were checked before.
 pub(super) fn check_fields(
     index: &[u8],
     range: &Range<usize>,
@@ -151,7 +150,7 @@ pub(super) fn check_fields(
             Err(FormatError::new(FIELDS, at, got, expected))
         };
         let Some(span) = row.span(&entry) else {
-            // One way only to say that there is none, as the content id covers these bytes.
+            // There is only one way to say "none", as the content id covers these bytes.
             if row != FieldsRow::default() {
                 return wrong(&"crc32c 0 where there are no blocks");
             }

@@ -12,20 +12,20 @@ const MAJOR: u16 = 1;
 pub(super) const MINOR_PLAIN: u16 = 0;
 /// Keys, dictionaries, fields.
 pub(super) const MINOR_EXTRAS: u16 = 1;
-/// Reads as another number where bytes were swapped on the way.
+/// Reads as another number where bytes were swapped.
 const ENDIAN_MARK: u32 = 0x0102_0304;
-/// The header: the first bytes of an index, which say which dataset it is of.
+/// Length of the header, which identifies the dataset.
 pub const HEADER_BYTES: usize = 64;
 pub(super) const SECTION_BYTES: usize = 32;
 pub(super) const ENTRY_BYTES: usize = 32;
 pub(super) const SHARD_BYTES: usize = 16;
 pub(super) const KEY_BYTES: usize = 4;
 pub(super) const FIELDS_BYTES: usize = 8;
-/// Far above the eight that exist, far below what could hurt.
+/// Limit of the table: far above the eight types, far below what could hurt.
 const SECTIONS_MAX: u32 = 1024;
-/// Section flags that a reader must know to read on. Flags below may be ignored.
+/// Section flags that a reader must know to go on. The other flags may be ignored.
 pub(super) const FLAGS_REQUIRED: u32 = 0xffff_0000;
-/// The content id covers this section, too: a reader that does not know that would find another id.
+/// The content id also covers this section. A reader that does not know it would find another id.
 pub(super) const FLAG_CONTENT: u32 = 1 << 16;
 
 pub(super) const KIND_SHARDS: u32 = 1;
@@ -85,7 +85,7 @@ impl Header {
         bytes.extend(MAJOR.to_le_bytes());
         bytes.extend(self.minor.to_le_bytes());
         bytes.extend(ENDIAN_MARK.to_le_bytes());
-        // 64 fits a u32; the field lets a later version grow the header.
+        // The field lets a later version grow the header.
         bytes.extend(64u32.to_le_bytes());
         bytes.extend(self.sections.to_le_bytes());
         bytes.extend(self.content_id.0.to_le_bytes());

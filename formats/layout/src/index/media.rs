@@ -1,17 +1,15 @@
-//! What a record is and how large its picture, read from its own first bytes; nothing is decoded.
+//! A record's kind and its image's size, from its first bytes; nothing is decoded.
 //!
-//! Each format's parser answers `None` where the size is not there to be read (cut short, an odd
-//! variant, or a side above 65,535): the size is then 0 x 0, which readers take as "ask the
-//! decoder".
+//! A format's parser returns `None` where it cannot tell the size (cut short, an odd variant, or a
+//! side above 65,535). The size is then 0 x 0, which readers take as "ask the decoder".
 
 use super::entry::Media;
 
-type Size = Option<(u16, u16)>;
+/// Width and height.
+type Sides = Option<(u16, u16)>;
 
-/// The kind of picture that starts `head`, its width and its height in pixels; 0 x 0 where the size
-/// is unknown.
-///
-/// The more of the record is given the better: JPEG and TIFF may tell their size late.
+/// The kind of the image that begins with `head`, its width and its height in pixels; 0 x 0 where
+/// the size is unknown. JPEG and TIFF may have their size far behind.
 #[must_use]
 pub fn sniff(head: &[u8]) -> (Media, u16, u16) {
     let (media, size) = match head {
@@ -22,8 +20,7 @@ pub fn sniff(head: &[u8]) -> (Media, u16, u16) {
         [b'G', b'I', b'F', b'8', b'7' | b'9', b'a', ..] => (Media::Gif, gif(head)),
         [b'I', b'I', 42 | 43, 0, ..] => (Media::Tiff, tiff(head, u16::from_le_bytes, u32::from_le_bytes)),
         [b'M', b'M', 0, 42 | 43, ..] => (Media::Tiff, tiff(head, u16::from_be_bytes, u32::from_be_bytes)),
-        // Two letters are little evidence; the four reserved bytes behind the length are zero in
-        // real files.
+        // Two letters prove little; real files also have four zero bytes behind the length.
         [b'B', b'M', _, _, _, _, 0, 0, 0, 0, ..] => (Media::Bmp, bmp(head)),
         _ => (Media::Other, None),
     };
@@ -35,12 +32,12 @@ fn take<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
     bytes.get(at..)?.first_chunk().copied()
 }
 
-fn sides(width: u32, height: u32) -> Size {
+fn sides(width: u32, height: u32) -> Sides {
     Some((u16::try_from(width).ok()?, u16::try_from(height).ok()?))
 }
 
 /// Walks the markers to the first frame header (SOFn).
-fn jpeg(bytes: &[u8]) -> Size {
+fn jpeg(bytes: &[u8]) -> Sides {
     let mut at = 2usize;
     loop {
         let [mark] = take(bytes, at)?;
@@ -75,14 +72,14 @@ fn jpeg(bytes: &[u8]) -> Size {
     }
 }
 
-fn png(bytes: &[u8]) -> Size {
+fn png(bytes: &[u8]) -> Sides {
     if take(bytes, 12)? != *b"IHDR" {
         return None;
     }
     sides(u32::from_be_bytes(take(bytes, 16)?), u32::from_be_bytes(take(bytes, 20)?))
 }
 
-fn webp(bytes: &[u8]) -> Size {
+fn webp(bytes: &[u8]) -> Sides {
     match &take::<4>(bytes, 12)? {
         // Lossy: a key frame's start code, then two 14-bit sides below two bits of scale.
         b"VP8 " if take(bytes, 23)? == [0x9d, 0x01, 0x2a] => {
@@ -104,11 +101,11 @@ fn webp(bytes: &[u8]) -> Size {
     }
 }
 
-fn gif(bytes: &[u8]) -> Size {
+fn gif(bytes: &[u8]) -> Sides {
     Some((u16::from_le_bytes(take(bytes, 6)?), u16::from_le_bytes(take(bytes, 8)?)))
 }
 
-fn bmp(bytes: &[u8]) -> Size {
+fn bmp(bytes: &[u8]) -> Sides {
     if u32::from_le_bytes(take(bytes, 14)?) == 12 {
         // OS/2 1.x has 16-bit sides.
         return Some((u16::from_le_bytes(take(bytes, 18)?), u16::from_le_bytes(take(bytes, 20)?)));
@@ -120,7 +117,7 @@ fn bmp(bytes: &[u8]) -> Size {
 }
 
 /// Two decimal numbers after the magic, separated by blanks and `#` comments.
-fn netpbm(bytes: &[u8]) -> Size {
+fn netpbm(bytes: &[u8]) -> Sides {
     let mut rest = bytes.get(2..)?;
     let mut next = || -> Option<u16> {
         loop {
@@ -146,7 +143,7 @@ fn netpbm(bytes: &[u8]) -> Size {
 
 /// The first directory's ImageWidth (256) and ImageLength (257). BigTIFF's size is left to the
 /// decoder.
-fn tiff(bytes: &[u8], short: fn([u8; 2]) -> u16, long: fn([u8; 4]) -> u32) -> Size {
+fn tiff(bytes: &[u8], short: fn([u8; 2]) -> u16, long: fn([u8; 4]) -> u32) -> Sides {
     if short(take(bytes, 2)?) != 42 {
         return None;
     }

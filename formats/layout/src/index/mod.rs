@@ -1,5 +1,4 @@
-//! The index, `dataset.shade`: which record of which shard is which sample. `INDEX.md` is the byte
-//! diagram.
+//! The index, `dataset.shade`: the record of each sample. `INDEX.md` has the byte tables.
 
 mod builder;
 mod check;

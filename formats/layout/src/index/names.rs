@@ -99,8 +99,8 @@ impl NamesBuilder {
         self.ends.len().saturating_add(1).saturating_mul(OFFSET_BYTES).saturating_add(self.blob.len())
     }
 
-    /// Appends the table's bytes to `out`. Takes the table, and frees the offsets before it copies
-    /// the blob: both may be large.
+    /// Appends the table's bytes to `out`, and frees the offsets before it copies the blob: both
+    /// may be large.
     pub(super) fn write(self, out: &mut Vec<u8>) {
         out.extend(0u64.to_le_bytes());
         out.extend(self.ends.into_iter().flat_map(u64::to_le_bytes));

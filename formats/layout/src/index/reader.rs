@@ -1,7 +1,7 @@
-//! Reads an index: checked once when opened, then plain look-ups by position, without parsing or
-//! copying.
+//! Reads an index: it is checked once when opened; look-ups by position then neither parse nor
+//! copy.
 
-use super::check::{Layout, check};
+use super::check::{IndexLayout, check};
 use super::entry::Entry;
 use super::extras::{FieldsRow, FieldsSpan};
 use super::layout::{ENTRY_BYTES, FIELDS_BYTES, Header, KEY_BYTES, SHARD_BYTES, u32_at, u64_at};
@@ -15,7 +15,7 @@ use crate::limits::SAMPLES_MAX;
 /// answer `None` or give wrong values, but they never panic; the record's CRC32C tells.
 pub struct Index {
     bytes: Box<dyn AsRef<[u8]> + Send + Sync>,
-    layout: Layout,
+    layout: IndexLayout,
 }
 
 /// A row of the shard table.
@@ -32,9 +32,9 @@ pub struct Shard<'a> {
 }
 
 impl Index {
-    /// Checks `bytes` and takes them. Checked are every section's CRC32C, all lengths and offsets,
-    /// that each record lies inside its shard, that each label has a class; so accessors answer for
-    /// every id below the count.
+    /// Checks `bytes` and takes them: every section's CRC32C, all lengths and offsets, that each
+    /// record lies inside its shard and that each label has a class. So accessors answer for every
+    /// id below the count.
     ///
     /// # Errors
     /// The bytes are not an index of this version, or some byte of them is damaged; the error says
@@ -56,9 +56,8 @@ impl Index {
         self.len() == 0
     }
 
-    /// What identifies the content of the dataset whose index begins with `start`: its first 64
-    /// bytes or more. To see whether a dataset in use was replaced, without reading its whole index
-    /// again.
+    /// The content id of the dataset whose index begins with `start`: its first 64 bytes or more.
+    /// Tells whether a dataset in use was replaced, without reading its whole index again.
     ///
     /// # Errors
     /// The bytes are not the beginning of an index of this version.
@@ -93,9 +92,9 @@ impl Index {
         Entry::decode(self.row(self.layout.entries_at, sample.index(), ENTRY_BYTES)?)
     }
 
-    /// What the members of `sample` are named by in its shard: see
-    /// [`member_name`](crate::shard::member_name). Its id, unless the dataset came about by merging
-    /// or skipping, which give new ids but write no shard again.
+    /// The key that names the members of `sample` in its shard: see
+    /// [`member_name`](crate::shard::member_name). It is the id, unless the dataset was made by
+    /// merging or skipping, which give new ids but rewrite no shard.
     #[must_use]
     pub fn key(&self, sample: SampleId) -> u32 {
         let row = |at| self.row(at, sample.index(), KEY_BYTES);
@@ -104,7 +103,7 @@ impl Index {
     }
 
     /// Where the extra fields of `sample` lie, in the shard of its record; `None` if it has none.
-    /// What lies there, [`parse_fields`](crate::shard::parse_fields) reads.
+    /// [`parse_fields`](crate::shard::parse_fields) reads them.
     #[must_use]
     pub fn fields(&self, sample: SampleId) -> Option<FieldsSpan> {
         let row = self.row(self.layout.fields_at?, sample.index(), FIELDS_BYTES)?;
@@ -122,7 +121,7 @@ impl Index {
         self.layout.dictionaries.iter().map(|(_, range)| self.bytes().get(range.clone()).unwrap_or_default())
     }
 
-    /// The dictionary with this id of zstd's, which a frame's header names.
+    /// The dictionary with this zstd id, which a frame's header names.
     #[must_use]
     pub fn dictionary(&self, id: u32) -> Option<&[u8]> {
         let (_, range) = self.layout.dictionaries.iter().find(|(found, _)| *found == id)?;
@@ -163,8 +162,8 @@ impl Index {
         self.layout.class_names.get(self.bytes(), label.into())
     }
 
-    /// The source file of `sample`, relative to the ImageFolder's root, such as `cat/1.png`. Not
-    /// checked to be a safe path: whoever writes to it must refuse what leads elsewhere.
+    /// The source file of `sample`, relative to the ImageFolder's root, such as `cat/1.png`. It is
+    /// not checked to be a safe path: a program that writes to it must refuse what leads elsewhere.
     #[must_use]
     pub fn path(&self, sample: SampleId) -> Option<&[u8]> {
         self.layout.paths.get(self.bytes(), sample.0.into())

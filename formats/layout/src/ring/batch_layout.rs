@@ -1,7 +1,6 @@
 //! How one batch lies in the payload: columns that a tensor can view in place, then the samples'
 //! bytes.
 
-use super::Layout;
 use crate::FormatError;
 use crate::limits::{BATCH_SAMPLES_MAX, PAYLOAD_BYTES_MAX};
 
@@ -14,8 +13,41 @@ pub const FLAG_PADDING: u32 = 1 << 1;
 /// CPUs.
 pub const COLUMN_ALIGN_BYTES: u64 = 64;
 
+/// What the data of a batch is. The numbers are those of a descriptor.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u16)]
+pub enum Layout {
+    /// Each sample's record bytes, at its row's `offsets` and `lens`.
+    #[default]
+    Raw = 1,
+    /// Images of one size, `u8[records][3][height][width]`.
+    U8Nchw = 2,
+    /// Images of one size, `u8[records][height][width][3]`.
+    U8Nhwc = 3,
+    /// Images in their own sizes, `u8[3][height][width]` each, at its row's `offsets`, `heights`
+    /// and `widths`.
+    RaggedChw = 4,
+    /// Images in their own sizes, `u8[height][width][3]` each.
+    RaggedHwc = 5,
+}
+
+impl Layout {
+    pub(super) const ALL: [Self; 5] =
+        [Self::Raw, Self::U8Nchw, Self::U8Nhwc, Self::RaggedChw, Self::RaggedHwc];
+
+    /// Whether the data are images in their own sizes.
+    #[must_use]
+    pub fn is_ragged(self) -> bool {
+        matches!(self, Self::RaggedChw | Self::RaggedHwc)
+    }
+
+    pub(super) fn from_code(code: u16) -> Option<Self> {
+        Self::ALL.into_iter().find(|layout| *layout as u16 == code)
+    }
+}
+
 /// Offsets, in bytes from the start of the batch's block, of its columns and data. Both ends
-/// compute it alike.
+/// compute it in the same way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchLayout {
     /// What the data is.
@@ -30,7 +62,7 @@ pub struct BatchLayout {
     pub weights: u64,
     /// [`FLAG_SUBSTITUTED`] and [`FLAG_PADDING`], `u32`.
     pub flags: u64,
-    places: Places,
+    extents: Extents,
     /// The samples' bytes.
     pub data: u64,
     /// Length of the data.
@@ -41,9 +73,9 @@ pub struct BatchLayout {
 
 /// The columns that say where in the data each sample's bytes lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Places {
+enum Extents {
     /// None: all are equally long, one after another.
-    Even,
+    Uniform,
     Records {
         offsets: u64,
         lens: u64,
@@ -79,17 +111,17 @@ impl BatchLayout {
             start
         };
         let (ids, labels, weights, flags) = (column(8), column(8), column(4), column(4));
-        let places = match layout {
-            Layout::U8Nchw | Layout::U8Nhwc => Places::Even,
-            Layout::Raw => Places::Records { offsets: column(8), lens: column(8) },
+        let extents = match layout {
+            Layout::U8Nchw | Layout::U8Nhwc => Extents::Uniform,
+            Layout::Raw => Extents::Records { offsets: column(8), lens: column(8) },
             Layout::RaggedChw | Layout::RaggedHwc => {
-                Places::Images { offsets: column(8), heights: column(4), widths: column(4) }
+                Extents::Images { offsets: column(8), heights: column(4), widths: column(4) }
             }
         };
         let data = end;
         match data.checked_add(data_len) {
             Some(total) if total <= PAYLOAD_BYTES_MAX => {
-                Ok(Self { layout, capacity, ids, labels, weights, flags, places, data, data_len, total })
+                Ok(Self { layout, capacity, ids, labels, weights, flags, extents, data, data_len, total })
             }
             _ => Err(FormatError::new(
                 "batch data length",
@@ -104,43 +136,43 @@ impl BatchLayout {
     /// of one size.
     #[must_use]
     pub fn offsets(&self) -> Option<u64> {
-        match self.places {
-            Places::Records { offsets, .. } | Places::Images { offsets, .. } => Some(offsets),
-            Places::Even => None,
+        match self.extents {
+            Extents::Records { offsets, .. } | Extents::Images { offsets, .. } => Some(offsets),
+            Extents::Uniform => None,
         }
     }
 
     /// How many bytes each sample has, `u64`; raw batches only.
     #[must_use]
     pub fn lens(&self) -> Option<u64> {
-        match self.places {
-            Places::Records { lens, .. } => Some(lens),
-            Places::Even | Places::Images { .. } => None,
+        match self.extents {
+            Extents::Records { lens, .. } => Some(lens),
+            Extents::Uniform | Extents::Images { .. } => None,
         }
     }
 
     /// Rows of pixels of each image, `u32`; images of their own sizes only.
     #[must_use]
     pub fn heights(&self) -> Option<u64> {
-        match self.places {
-            Places::Images { heights, .. } => Some(heights),
-            Places::Even | Places::Records { .. } => None,
+        match self.extents {
+            Extents::Images { heights, .. } => Some(heights),
+            Extents::Uniform | Extents::Records { .. } => None,
         }
     }
 
     /// Columns of pixels of each image, `u32`; images of their own sizes only.
     #[must_use]
     pub fn widths(&self) -> Option<u64> {
-        match self.places {
-            Places::Images { widths, .. } => Some(widths),
-            Places::Even | Places::Records { .. } => None,
+        match self.extents {
+            Extents::Images { widths, .. } => Some(widths),
+            Extents::Uniform | Extents::Records { .. } => None,
         }
     }
 
-    /// The layout of a block of `total` bytes, as found by whoever reads it.
+    /// The layout of a block of `total` bytes, for its reader.
     ///
     /// # Errors
-    /// As for [`BatchLayout::new`], and when `total` has no room for the columns.
+    /// The same as for [`BatchLayout::new`], and when `total` has no room for the columns.
     pub fn of_block(layout: Layout, capacity: u32, total: u64) -> Result<Self, FormatError> {
         let empty = Self::new(layout, capacity, 0)?;
         let Some(data_len) = total.checked_sub(empty.data) else {
@@ -161,13 +193,10 @@ mod tests {
 
     use super::*;
 
-    const LAYOUTS: [Layout; 5] =
-        [Layout::Raw, Layout::U8Nchw, Layout::U8Nhwc, Layout::RaggedChw, Layout::RaggedHwc];
-
     proptest! {
         #[test]
         fn columns_are_aligned_disjoint_and_in_order(
-            layout in prop::sample::select(&LAYOUTS[..]), capacity in 1..=BATCH_SAMPLES_MAX, data_len in 0..1_u64 << 39,
+            layout in prop::sample::select(&Layout::ALL[..]), capacity in 1..=BATCH_SAMPLES_MAX, data_len in 0..1_u64 << 39,
         ) {
             let batch = BatchLayout::new(layout, capacity, data_len).unwrap();
             let mut columns = vec![(batch.ids, 8), (batch.labels, 8), (batch.weights, 4), (batch.flags, 4)];
@@ -181,7 +210,7 @@ mod tests {
             }
             prop_assert!(columns.iter().all(|(at, _)| at % 64 == 0));
             let raw = layout == Layout::Raw;
-            let ragged = matches!(layout, Layout::RaggedChw | Layout::RaggedHwc);
+            let ragged = layout.is_ragged();
             prop_assert_eq!((batch.offsets().is_some(), batch.lens().is_some()), (raw || ragged, raw));
             prop_assert_eq!((batch.heights().is_some(), batch.widths().is_some()), (ragged, ragged));
             prop_assert_eq!(batch.total, batch.data + data_len);

@@ -1,6 +1,6 @@
 //! A descriptor: 128 bytes that say what was published and where in the payload it lies.
 
-use super::BatchLayout;
+use super::batch_layout::{BatchLayout, Layout};
 use super::fields::{LINE_BYTES, Line, put_u16, put_u32, put_u64, u16_at, u32_at, u64_at};
 use super::layout::{DESCRIPTORS, ERROR_TEXT_BYTES_MAX, line_crc};
 use crate::FormatError;
@@ -8,31 +8,23 @@ use crate::limits::{IMAGE_SIDE_MAX, PAYLOAD_ALIGN_BYTES};
 
 /// What a descriptor announces.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u16)]
 pub enum Kind {
     /// A batch at `offset..offset + len`.
     #[default]
-    Batch,
+    Batch = 1,
     /// The epoch has no further batch.
-    EpochEnd,
+    EpochEnd = 2,
     /// The epoch ends here with an error; its UTF-8 text is at `offset..offset + len`.
-    Error,
+    Error = 3,
 }
 
-/// What the data of a batch is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Layout {
-    /// Each sample's record bytes, wherever its row's `offsets` and `lens` say.
-    #[default]
-    Raw,
-    /// Images of one size, `u8[records][3][height][width]`.
-    U8Nchw,
-    /// Images of one size, `u8[records][height][width][3]`.
-    U8Nhwc,
-    /// Images of their own sizes, `u8[3][height][width]` each, wherever its row's `offsets`,
-    /// `heights` and `widths` say.
-    RaggedChw,
-    /// Images of their own sizes, `u8[height][width][3]` each.
-    RaggedHwc,
+impl Kind {
+    const ALL: [Self; 3] = [Self::Batch, Self::EpochEnd, Self::Error];
+
+    fn from_code(code: u16) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| *kind as u16 == code)
+    }
 }
 
 /// One published batch, epoch end or error.
@@ -44,7 +36,7 @@ pub struct Descriptor {
     pub generation: u32,
     /// What is announced.
     pub kind: Kind,
-    /// What the data is; meaningless but for batches.
+    /// What the data is; of batches only.
     pub layout: Layout,
     /// Epoch, from 0.
     pub epoch: u32,
@@ -200,8 +192,8 @@ impl Descriptor {
         put_u64::<FILL_NS>(&mut line, self.fill_ns);
         put_u64::<SLOT_WAIT_NS>(&mut line, self.slot_wait_ns);
         put_u32::<GENERATION>(&mut line, self.generation);
-        put_u16::<KIND>(&mut line, self.kind.code());
-        put_u16::<LAYOUT>(&mut line, self.layout.code());
+        put_u16::<KIND>(&mut line, self.kind as u16);
+        put_u16::<LAYOUT>(&mut line, self.layout as u16);
         put_u32::<EPOCH>(&mut line, self.epoch);
         put_u32::<BATCH>(&mut line, self.batch);
         put_u32::<RECORDS>(&mut line, self.records);
@@ -227,11 +219,12 @@ impl Descriptor {
         if crc != line_crc(line) {
             return Err(fault(CRC, format_args!("{crc:08x}"), format_args!("{:08x}", line_crc(line))));
         }
+        let (kind, layout) = (u16_at::<KIND>(line), u16_at::<LAYOUT>(line));
         Ok(Self {
             seq: u64_at::<SEQ>(line),
             generation: u32_at::<GENERATION>(line),
-            kind: Kind::from_code(u16_at::<KIND>(line))?,
-            layout: Layout::from_code(u16_at::<LAYOUT>(line))?,
+            kind: Kind::from_code(kind).ok_or_else(|| fault(KIND, kind, "kind 1 to 3"))?,
+            layout: Layout::from_code(layout).ok_or_else(|| fault(LAYOUT, layout, "layout 1 to 5"))?,
             epoch: u32_at::<EPOCH>(line),
             batch: u32_at::<BATCH>(line),
             offset: u64_at::<OFFSET>(line),
@@ -249,54 +242,6 @@ impl Descriptor {
             slot_wait_ns: u64_at::<SLOT_WAIT_NS>(line),
             mark: u32_at::<MARK>(line),
         })
-    }
-}
-
-impl Kind {
-    fn code(self) -> u16 {
-        match self {
-            Self::Batch => 1,
-            Self::EpochEnd => 2,
-            Self::Error => 3,
-        }
-    }
-
-    fn from_code(code: u16) -> Result<Self, FormatError> {
-        match code {
-            1 => Ok(Self::Batch),
-            2 => Ok(Self::EpochEnd),
-            3 => Ok(Self::Error),
-            _ => Err(fault(KIND, code, "kind 1 to 3")),
-        }
-    }
-}
-
-impl Layout {
-    /// Whether the data are images of their own sizes.
-    #[must_use]
-    pub fn is_ragged(self) -> bool {
-        matches!(self, Self::RaggedChw | Self::RaggedHwc)
-    }
-
-    fn code(self) -> u16 {
-        match self {
-            Self::Raw => 1,
-            Self::U8Nchw => 2,
-            Self::U8Nhwc => 3,
-            Self::RaggedChw => 4,
-            Self::RaggedHwc => 5,
-        }
-    }
-
-    fn from_code(code: u16) -> Result<Self, FormatError> {
-        match code {
-            1 => Ok(Self::Raw),
-            2 => Ok(Self::U8Nchw),
-            3 => Ok(Self::U8Nhwc),
-            4 => Ok(Self::RaggedChw),
-            5 => Ok(Self::RaggedHwc),
-            _ => Err(fault(LAYOUT, code, "layout 1 to 5")),
-        }
     }
 }
 
@@ -347,12 +292,12 @@ mod tests {
 
     #[test]
     fn every_layout_round_trips_and_others_are_refused() {
-        for layout in [Layout::Raw, Layout::U8Nchw, Layout::U8Nhwc, Layout::RaggedChw, Layout::RaggedHwc] {
+        for layout in Layout::ALL {
             let descriptor = Descriptor { layout, ..sample() };
             assert_eq!(Descriptor::decode(&descriptor.encode()).unwrap(), descriptor);
-            assert_eq!(Layout::from_code(layout.code()), Ok(layout));
         }
-        assert!(Layout::from_code(0).is_err() && Layout::from_code(6).is_err());
+        assert_eq!([0, 6].map(Layout::from_code), [None, None]);
+        assert_eq!([0, 4].map(Kind::from_code), [None, None]);
     }
 
     #[test]

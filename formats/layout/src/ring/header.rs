@@ -20,8 +20,8 @@ const PAYLOAD_BYTES_AT: usize = 24;
 const GAP_BYTES_AT: usize = 32;
 const CRC_AT: usize = 124;
 
-/// FNV-1a over every place and size above: two builds that disagree about the layout refuse each
-/// other even if someone forgot to raise the version.
+/// FNV-1a over every place and size above: two builds with different layouts refuse each other,
+/// even if the version was not raised.
 const LAYOUT_HASH: u64 = {
     let places = [
         HEAD,
@@ -93,7 +93,7 @@ impl Segment {
         }
     }
 
-    /// What errors call its header.
+    /// Name of its header in errors.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

@@ -1,4 +1,4 @@
-//! Where everything lies in the two index segments.
+//! Layout of the two index segments.
 
 use super::fields::{LINE_BYTES, Line};
 use crate::FormatError;
@@ -48,12 +48,12 @@ pub struct PayloadSize {
     /// Length of the payload in bytes, a multiple of [`PAYLOAD_ALIGN_BYTES`] up to
     /// [`PAYLOAD_BYTES_MAX`].
     pub bytes: u64,
-    /// What the batches in a trainer's hand must leave free in one piece, in bytes, for the daemon
-    /// to go on.
+    /// Bytes that the batches which a trainer keeps must leave free in one piece, so that the
+    /// daemon can go on.
     pub gap_bytes: u64,
 }
 
-/// CRC32C of a line but for its last four bytes, which hold it.
+/// CRC32C of a line without its last four bytes, which hold it.
 pub(super) fn line_crc(line: &Line) -> u32 {
     crc32c(line.split_last_chunk::<4>().map_or(&[], |(covered, _)| covered))
 }

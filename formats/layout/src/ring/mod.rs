@@ -1,8 +1,7 @@
-//! The shared-memory ring through which batches reach one trainer process: where everything lies,
-//! and the payload's allocator. `shade-shm` has the memory and both ends.
+//! The layout of the shared-memory ring through which batches reach one trainer process, and its
+//! payload's allocator. `shade-shm` has the memory and both ends.
 //!
-//! One producer (the daemon), one consumer (the client). The spec with its byte diagrams is
-//! `RING.md`, in the folder `formats`.
+//! One producer (the daemon), one consumer (the client). `RING.md` has the byte diagrams.
 
 mod batch_layout;
 mod descriptor;
@@ -11,8 +10,8 @@ mod header;
 mod layout;
 mod payload_allocator;
 
-pub use batch_layout::{BatchLayout, COLUMN_ALIGN_BYTES, FLAG_PADDING, FLAG_SUBSTITUTED};
-pub use descriptor::{Descriptor, Kind, Layout};
+pub use batch_layout::{BatchLayout, COLUMN_ALIGN_BYTES, FLAG_PADDING, FLAG_SUBSTITUTED, Layout};
+pub use descriptor::{Descriptor, Kind};
 pub use fields::{LINE_BYTES, Line};
 pub use header::Segment;
 pub use layout::{

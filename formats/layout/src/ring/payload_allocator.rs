@@ -1,10 +1,9 @@
-//! The payload's allocator: contiguous blocks, given back in any order. Pure numbers: the daemon's
-//! decides, and the client keeps one of the blocks that its trainer has in hand, to see whether
-//! they leave room.
+//! The payload's allocator: contiguous blocks, given back in any order. Pure numbers. The daemon's
+//! allocator decides; the client has one for the blocks that its trainer keeps, to see whether they
+//! leave room.
 //!
-//! A block goes after the youngest, as in a ring; where it does not fit there, at the start or
-//! after another live block. So a block that a trainer keeps in hand costs its own room, and not
-//! that of all that came after it.
+//! A block goes after the youngest, as in a ring; if it does not fit there, at the start or after
+//! another live block. So a block that a trainer keeps costs only its own room.
 
 use std::collections::VecDeque;
 
@@ -12,12 +11,12 @@ use super::layout::check_payload_bytes;
 use crate::FormatError;
 use crate::limits::PAYLOAD_ALIGN_BYTES;
 
-/// Which bytes of one payload segment are live.
+/// The live blocks of one payload segment.
 #[derive(Clone, Debug)]
 pub struct PayloadAllocator {
     bytes: u64,
-    /// Offset and length of the live blocks in the order they were taken: no more than there are
-    /// descriptors.
+    /// Offset and length of the live blocks, in the order in which they were taken: at most one for
+    /// each descriptor.
     live: VecDeque<(u64, u64)>,
 }
 
@@ -31,8 +30,7 @@ impl PayloadAllocator {
         Ok(Self { bytes, live: VecDeque::new() })
     }
 
-    /// Refuses a block length that no amount of waiting would find room for. Ask when setting up,
-    /// with the largest block.
+    /// Refuses a block length that never fits. Call it at the start, with the largest block.
     ///
     /// # Errors
     /// When `len` is over the payload's length.
@@ -64,7 +62,7 @@ impl PayloadAllocator {
         self.place(len).is_some()
     }
 
-    /// Takes a block that another one has reserved, of `len` bytes at `offset`, both within the
+    /// Takes a block that another allocator has reserved: `len` bytes at `offset`, within the
     /// payload.
     pub fn hold(&mut self, offset: u64, len: u64) {
         self.live.push_back((offset, whole_units(len).unwrap_or(len)));
@@ -109,7 +107,7 @@ impl PayloadAllocator {
     }
 }
 
-/// What a block of `len` bytes takes: whole units of [`PAYLOAD_ALIGN_BYTES`], and at least one.
+/// Bytes that a block of `len` bytes takes: whole units of [`PAYLOAD_ALIGN_BYTES`], at least one.
 fn whole_units(len: u64) -> Option<u64> {
     len.max(1).checked_next_multiple_of(PAYLOAD_ALIGN_BYTES)
 }

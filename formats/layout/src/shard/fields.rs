@@ -6,24 +6,24 @@ use crate::limits::{FIELD_NAME_BYTES_MAX, FIELDS_BYTES_MAX, SHARD_ALIGN_BYTES};
 
 const FIELD: &str = "field member";
 
-/// What WebDataset calls a sample's label. It stands in a shard for readers that have no index, and
-/// is no field.
+/// WebDataset's name for a sample's label. It is in a shard for readers without the index, and is
+/// no field.
 pub const LABEL_MEMBER: &str = "cls";
 
 /// One extra field of a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field<'a> {
-    /// What follows the key and a dot in the member's name: `json`, `caption.txt`.
+    /// The member's name after key and dot: `json`, `caption.txt`.
     pub name: &'a str,
     /// Its bytes, as they were packed.
     pub bytes: &'a [u8],
 }
 
-/// Whether a field may be called so: 1 to 64 of `A-Z a-z 0-9 _ . -`, no dot at either end, not
+/// Whether a field may have this name: 1 to 64 of `A-Z a-z 0-9 _ . -`, no dot at either end, not
 /// `cls`.
 ///
-/// A field called like its record's extension (`jpg`) is well-formed here, but a tar with two
-/// members of one name is not: whoever writes shards must refuse it.
+/// The name of its record's extension (`jpg`) passes here, but a tar may not have two members of
+/// one name: a writer of shards must refuse it.
 #[must_use]
 pub fn field_name_is_valid(name: &str) -> bool {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-');
@@ -39,9 +39,8 @@ pub fn field_name_is_valid(name: &str) -> bool {
 /// place in the shard, for the error.
 ///
 /// # Errors
-/// The bytes are not whole members one behind the other, one of another key, of a name that no
-/// field may have, or of a name that was there already; or there are more of them than
-/// [`FIELDS_BYTES_MAX`].
+/// The bytes are not whole members one after the other; a member has another key, an invalid name
+/// or one that occurs twice; or there are more bytes than [`FIELDS_BYTES_MAX`].
 pub fn parse_fields(span: &[u8], key: u32, offset: u64) -> Result<Vec<Field<'_>>, FormatError> {
     if span.len() as u64 > FIELDS_BYTES_MAX {
         let got = format_args!("{} bytes", span.len());
@@ -81,9 +80,9 @@ pub fn parse_fields(span: &[u8], key: u32, offset: u64) -> Result<Vec<Field<'_>>
     Ok(fields)
 }
 
-/// The field's name where it stands in `header`. `whole` is the member's name as tar reads it,
-/// which a prefix (ustar's second half of a long name) would make longer than what stands there; no
-/// member of a shard has one.
+/// The field's name in `header`. `whole` is the member's name as tar reads it. A prefix (ustar's
+/// first half of a long name) would make it longer than the name in the header; no member of a
+/// shard has one.
 fn field_name<'a>(header: &'a [u8; 512], whole: &str, key: u32) -> Option<&'a str> {
     let name = header.first_chunk::<100>()?.split(|&byte| byte == 0).next()?;
     let name = std::str::from_utf8(name).ok().filter(|&name| name == whole)?;

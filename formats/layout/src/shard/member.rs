@@ -1,8 +1,7 @@
 //! One member of a shard: its name, its 512-byte header, and the padding behind its bytes.
 //!
-//! The header's field offsets, octal numbers and checksum are the `tar` crate's business; this file
-//! says which of tar's many forms a shard may hold: ustar, regular files, short names, no
-//! extensions.
+//! The `tar` crate knows the header's offsets, octal numbers and checksum. This file decides which
+//! of tar's forms a shard may have: ustar, regular files, short names, no extensions.
 
 use tar::{EntryType, Header};
 
@@ -15,10 +14,10 @@ const HEADER: &str = "tar header";
 /// Bytes of a member's header: one of tar's blocks.
 pub const MEMBER_HEADER_BYTES: usize = 512;
 
-/// What ends a tar: two blocks of zeros.
+/// The end of a tar: two blocks of zeros.
 pub const END_OF_ARCHIVE: [u8; 1024] = [0; 1024];
 
-/// What a member's header says.
+/// The content of a member's header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
     /// The member's name, such as `000000000042.jpg`.
@@ -31,15 +30,15 @@ pub struct Member {
 /// when compressed; a field's name). The key is what [`Index::key`](crate::index::Index::key) says:
 /// the sample's id, unless the sample came from elsewhere.
 ///
-/// WebDataset, too, takes what stands before the first dot as the sample's key, and members that
-/// follow one another with one key as one sample.
+/// WebDataset also takes the text before the first dot as the sample's key, and consecutive members
+/// of one key as one sample.
 #[must_use]
 pub fn member_name(key: u32, extension: &str) -> String {
     format!("{key:012}.{extension}")
 }
 
-/// The extension of a record's member: its source file's in lower case; once it was transformed,
-/// that of what it has become. `.zst` follows when it is compressed.
+/// The extension of a record's member: its source file's in lower case or, once it was transformed,
+/// that of the new format. `.zst` follows if it is compressed.
 #[must_use]
 pub fn record_extension(path: &str, entry: &Entry, transformed: bool) -> String {
     let file = path.rsplit('/').next().unwrap_or_default();
@@ -52,8 +51,8 @@ pub fn record_extension(path: &str, entry: &Entry, transformed: bool) -> String 
     if entry.codec.is_compressed() { format!("{extension}.zst") } else { extension }
 }
 
-/// Whether a member may have this name: the record's key, and the extension of its source or of
-/// what it was made into.
+/// Whether a member may have this name: the record's key, and the extension of its source or of its
+/// new format.
 #[must_use]
 pub fn is_record_name(name: &str, key: u32, path: &[u8], entry: &Entry) -> bool {
     let path = String::from_utf8_lossy(path);
@@ -137,7 +136,7 @@ pub fn parse_member_header(bytes: &[u8], offset: u64) -> Result<Member, FormatEr
     Ok(Member { name, stored_len })
 }
 
-/// `stored_len` rounded up to tar's 512-byte blocks: how far it is to the next header. Saturates
+/// `stored_len` rounded up to tar's 512-byte blocks: the distance to the next header. Saturates
 /// near `u64::MAX`.
 #[must_use]
 pub fn padded_len(stored_len: u64) -> u64 {

@@ -1,4 +1,4 @@
-//! Shards: plain ustar tars whose members are records. `SHARD.md` is the byte diagram.
+//! Shards: plain ustar tars whose members are records. `SHARD.md` has the byte diagram.
 
 mod fields;
 mod member;

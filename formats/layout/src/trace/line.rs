@@ -1,4 +1,4 @@
-//! What the lines say, and their way to JSON and back.
+//! The lines, and their JSON form.
 
 use serde::ser::{Error, SerializeMap};
 use serde::{Deserialize, Serialize, Serializer};
@@ -8,7 +8,7 @@ use crate::control::{JobSpec, PlanSpec, Tail};
 /// Version of the file; a line that changes gets a higher one.
 pub const VERSION: u32 = 1;
 
-/// What a trace's first bytes are, and no other file's.
+/// The first bytes of a trace, and of no other file.
 pub const FIRST_KEY: &[u8] = b"{\"shade_trace\":";
 
 /// How an access was served.
@@ -39,7 +39,7 @@ impl Served {
         }
     }
 
-    /// What the letter stands for.
+    /// The meaning of a letter.
     #[must_use]
     pub fn from_letter(letter: u8) -> Option<Self> {
         match letter {
@@ -53,7 +53,7 @@ impl Served {
     }
 }
 
-/// The first line: who was recorded. Times of all lines are microseconds of the daemon's clock.
+/// The first line: the recorded daemon. Times of all lines are microseconds of its clock.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Header {
     /// [`VERSION`].
@@ -68,7 +68,7 @@ pub struct Header {
     pub samples: u32,
     /// The job served.
     pub job: String,
-    /// Who stayed in the cache.
+    /// The cache's policy.
     pub policy: String,
     /// How far the policy `lookahead` saw, in epochs; `None` is without end.
     pub lookahead: Option<f64>,
@@ -85,7 +85,7 @@ pub struct Header {
 /// Stored bytes of the samples from `from` on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sizes {
-    /// The first one's id: that of the line before and as many more as it had.
+    /// Id of the first one. It follows the last id of the line before.
     pub from: u32,
     /// Bytes.
     pub stored: Vec<u32>,
@@ -96,13 +96,13 @@ pub struct Sizes {
 pub struct Job {
     /// When.
     pub at_us: u64,
-    /// It had begun before the recording: what it had learned of samples is not known.
+    /// It began before the recording, so its knowledge of samples at that time is missing.
     pub under_way: bool,
     /// Rows in each rank's batch.
     pub batch_size: u32,
     /// Its ranks.
     pub world_size: u32,
-    /// What becomes of the last samples.
+    /// What happens to the last samples.
     pub tail: Tail,
     /// How its plans are drawn: a field of the line for each parameter.
     #[serde(flatten)]
@@ -173,7 +173,7 @@ pub struct Done {
     pub opened_us: u64,
     /// When the last of its reads was back; when it was opened if it had none.
     pub read_us: u64,
-    /// How long it could not be opened before, as the ring had no room.
+    /// Time before, in which it could not be opened, as the ring had no room.
     pub slot_wait_us: u64,
     /// The samples delivered, where they are not those of [`Open::ids`]: rows were skipped or
     /// substituted, or are padding, which is left out here. An empty list if the rank had moved on,
@@ -182,14 +182,14 @@ pub struct Done {
     pub delivered: Option<Vec<u32>>,
 }
 
-/// A rank has given batches back.
+/// A rank has released batches.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Release {
     /// When.
     pub at_us: u64,
     /// Which rank.
     pub rank: u32,
-    /// Its descriptors with a smaller `seq` are all given back.
+    /// All its descriptors with a smaller `seq` are released.
     pub before_seq: u64,
 }
 
@@ -216,7 +216,7 @@ pub struct Lost {
     pub lines: u64,
 }
 
-/// Any line but the first.
+/// Any line except the first.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Line {
@@ -255,8 +255,8 @@ impl Header {
         let Version { shade_trace: got } = serde_json::from_slice(line).map_err(|error| error.to_string())?;
         if got != VERSION {
             return Err(format!(
-                "a trace of version {got}, but this program reads version {VERSION}: use the program that wrote it, or a \
-                 newer one"
+                "a trace of version {got}, but this program reads version {VERSION}: use the program that wrote it, \
+                 or a newer one"
             ));
         }
         serde_json::from_slice(line).map_err(|error| error.to_string())

@@ -1,7 +1,7 @@
 //! The file in which `shade-load trace` records a training: one JSON object a line, written by the
 //! daemon and read by `shade-load simulate`.
 //!
-//! The spec with an example is `TRACE.md`.
+//! `TRACE.md` has the format and an example.
 
 mod line;
 

@@ -15,25 +15,26 @@ pub enum FillFault {
     /// The record is no image that can be decoded.
     #[error(transparent)]
     Decode(#[from] ImageFault),
-    /// The decoder panicked: a defect of the decoder, which this record shows.
+    /// The decoder panicked on this record: a defect of the decoder.
     #[error("the decoder panicked: {text}")]
     Panicked {
         /// The panic's message.
         text: String,
     },
-    /// Images are wanted in their own sizes, and that of this one is not known or too large.
+    /// Images are wanted in their own sizes, and this one's is unknown or too large.
     #[error(transparent)]
     Size(#[from] SizeFault),
     /// The record cannot be decompressed.
     #[error(transparent)]
     Zstd(#[from] ZstdFault),
-    /// The order does not fit the record, the arena or the payload: a defect of this program, not of the record.
+    /// The order does not fit the record, the arena or the payload: a defect of this program, not
+    /// of the record.
     #[error(transparent)]
     Layout(#[from] LayoutFault),
 }
 
 impl FillFault {
-    /// What it is to the core.
+    /// The fault as the core sees it.
     #[must_use]
     pub fn core_fault(&self) -> Fault {
         let kind = if matches!(self, Self::Checksum(_)) { FaultKind::Checksum } else { FaultKind::Record };

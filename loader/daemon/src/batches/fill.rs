@@ -15,7 +15,7 @@ use shade_shm::Region;
 use super::{FillFault, FillOrder, Filled, LayoutFault, Row, gather};
 use crate::panics::caught;
 
-/// What one worker needs to fill rows, kept between them so that a small row costs no allocation.
+/// A worker's buffers and decoders, kept between rows so that a small row costs no allocation.
 pub(super) struct Filler {
     arena: Arc<Arena>,
     jpeg: JpegDecoder,
@@ -47,7 +47,7 @@ impl Filler {
                 Ok(size) => row.size = size,
                 Err(fault) => {
                     if matches!(fault, FillFault::Panicked { .. }) {
-                        // Whatever it was in the middle of, it is not in a state to go on from.
+                        // The panic may have left the buffers half-changed.
                         self.buffers = Buffers::new(self.jpeg, self.buffers.zstd.renewed());
                     }
                     faults.push((at, fault));
@@ -59,16 +59,16 @@ impl Filler {
         Filled { ticket, rows, faults, fill_ns }
     }
 
-    /// Looks at what each row will begin with, its record's first byte. Row by row, each would wait for its own cache line, which
-    /// is longer than a small image takes; looked at together they come at the same time.
+    /// Loads the first byte of each row's record. Row by row, each would wait for its own cache
+    /// line, which takes longer than a small image; together they come at the same time.
     fn look_at_all(&self, rows: &[Row]) {
         let first = |row: &Row| self.arena.slices_of(&row.record, 1).ok()?.next()?.first().copied();
         let zeros = rows.iter().filter(|row| first(row) == Some(0)).count();
-        // To be looked at is all that it is for.
+        // Keeps the compiler from removing the loads.
         black_box(zeros);
     }
 
-    /// Writes one row. Returns the size that it is to have: see [`Row::size`].
+    /// Writes one row. Returns its size: see [`Row::size`].
     fn fill_row(&mut self, row: &Row, output: Output, payload: &Region) -> Result<Size, FillFault> {
         let entry = &row.entry;
         let bytes = row_bytes(output, entry)?;
@@ -76,7 +76,7 @@ impl Filler {
             return Err(LayoutFault::Room { got: row.len, expected: bytes }.into());
         }
         let write = |at, bytes: &[u8]| {
-            // A sum that overflows leaves the payload, and is refused there.
+            // A sum that overflows is outside the payload, and is refused there.
             payload.write(row.offset.saturating_add(at), bytes).map_err(FillFault::from)
         };
         match output {
@@ -92,7 +92,7 @@ impl Filler {
         }
     }
 
-    /// Gives the row's record to `decode`, checked, in one piece and decompressed.
+    /// Passes the row's record to `decode`, checked, in one piece and decompressed.
     fn with_record(
         &mut self,
         row: &Row,
@@ -114,7 +114,7 @@ impl Filler {
             let record = zstd.decompress(record, entry, raw)?;
             return Ok(payload.write(row.offset, record)?);
         }
-        // The index's reader has checked that both lengths are equal then.
+        // The index's reader has checked that both lengths are equal.
         gather::to_payload(arena, &row.record, entry, payload, row.offset)
     }
 }
@@ -124,20 +124,18 @@ impl Buffers {
         Self { decoder: RowDecoder::new(jpeg), zstd, stored: Vec::new(), raw: Vec::new() }
     }
 
-    /// Gives back what one large record made the buffers grow to.
+    /// Frees memory that the buffers needed for one large record.
     fn shrink(&mut self) {
         shrink(&mut self.stored);
         shrink(&mut self.raw);
     }
 }
 
-/// Runs a row's work and makes a panic its fault.
+/// Runs a row's work and returns a panic as its fault.
 ///
-/// Decoders walk hostile bytes, and a panic there is a defect that a record happens to show. Let through, it would end
-/// the thread: this order's rows would never come back, their batch would never be complete, and the trainer would
-/// wait for ever. As a fault, it is one bad record with a name, dealt with as the job wishes.
+/// Otherwise a panic would end the thread: the order's rows would never come back, and the trainer
+/// would wait for ever. As a fault it is one bad record with a name, handled as the job wishes.
 fn guard<T>(work: impl FnOnce() -> Result<T, FillFault>) -> Result<T, FillFault> {
-    // The caller throws the buffers away that a panic may have left half-changed.
     caught(work).unwrap_or_else(|text| Err(FillFault::Panicked { text }))
 }
 

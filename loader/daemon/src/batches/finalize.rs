@@ -5,7 +5,8 @@ use shade_formats::FormatError;
 use shade_formats::ring::BatchLayout;
 use shade_shm::Region;
 
-/// Carries `order` out in `payload`. `buffer` is for one column's bytes: the caller keeps it from batch to batch.
+/// Carries out `order` in `payload`. `buffer` is for one column's bytes; the caller keeps it
+/// between batches.
 ///
 /// # Errors
 /// A column or a move does not fit. The batch's bytes are unspecified then.
@@ -48,12 +49,13 @@ impl Block<'_> {
         for &value in values {
             self.buffer.extend_from_slice(&to_bytes(value));
         }
-        // A sum that overflows leaves the payload, and is refused there.
+        // A sum that overflows is outside the payload, and is refused there.
         self.payload.write(self.offset.saturating_add(at), self.buffer)
     }
 }
 
-/// Columns are equally long and within the capacity they are laid out for: beyond it they would run into the next.
+/// Checks that columns are equally long and within their capacity: beyond it one would overwrite
+/// the next.
 fn check(columns: &Columns, layout: &BatchLayout) -> Result<(), FormatError> {
     let Columns { ids, labels, weights, flags, offsets, lens, heights, widths } = columns;
     let rows = ids.len();

@@ -1,4 +1,4 @@
-//! A record's bytes, out of its blocks, checked on the way if nobody has done so.
+//! Gathers a record's bytes from its blocks, and checks them if that was not done before.
 
 use shade_dataset::Mismatch;
 use shade_formats::checksum::{crc32c, crc32c_append};
@@ -9,11 +9,11 @@ use shade_shm::Region;
 
 use crate::batches::FillFault;
 
-/// Bytes that are copied and checked at a time: what the copy has brought into the CPU's first cache is still there.
+/// Bytes that are copied and then checked: few enough to be still in the CPU's first cache.
 const PIECE_BYTES: usize = 16 * 1024;
 
-/// Copies the stored bytes of `record`, which is that of `entry`, to `offset` in the payload. After a mismatch they are there
-/// all the same.
+/// Copies the stored bytes of `record`, whose entry is `entry`, to `offset` in the payload, also if
+/// their checksum is wrong.
 pub(super) fn to_payload(
     arena: &Arena,
     record: &Lent,
@@ -40,7 +40,7 @@ pub(super) fn to_payload(
     Ok(())
 }
 
-/// The stored bytes of `record`, which is that of `entry`, in one slice, checked.
+/// The stored bytes of `record`, whose entry is `entry`, in one slice, checked.
 pub(super) fn stored<'a>(
     arena: &'a Arena,
     record: &'a Lent,
@@ -55,7 +55,8 @@ pub(super) fn stored<'a>(
     Ok(stored)
 }
 
-/// The first `len` bytes in one slice: in place where the blocks happen to be neighbours, else copied to `buffer`.
+/// The first `len` bytes in one slice: in place if the blocks are neighbours, else copied to
+/// `buffer`.
 fn contiguous<'a>(
     arena: &'a Arena,
     record: &'a Lent,

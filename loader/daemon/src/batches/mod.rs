@@ -1,11 +1,11 @@
 //! From records in the cache to filled batches in a ring: gather, decode, finalize.
 //!
-//! The core orders, worker threads do, and answer through one queue (`workers`). A [`FillOrder`]
-//! names some rows of a batch: where each one's record lies in the arena and where in the payload
-//! its bytes go (`fill`). Once every row of a batch is filled, or given up, a [`FinalizeOrder`]
-//! closes the gaps and writes the columns (`finalize`), which the core's own thread does, as
-//! handing it over is more work; then the batch may be published. Nothing here decides anything:
-//! which sample, where, and what becomes of a bad record is the core's.
+//! Worker threads carry out the core's orders and answer through one queue (`workers`). A
+//! [`FillOrder`] names some rows of a batch: where each record lies in the arena, and where its
+//! bytes go in the payload (`fill`). Once every row of a batch is filled or given up, a
+//! [`FinalizeOrder`] closes the gaps and writes the columns (`finalize`). The core's own thread does that,
+//! as handing it over would be more work. Then the batch may be published. The core decides
+//! everything: which sample, where, and what happens to a bad record.
 
 use shade_reads::blocks::Lent;
 

@@ -14,23 +14,24 @@ use shade_shm::Region;
 use super::fill::Filler;
 use super::{FillOrder, Filled};
 
-/// Running worker threads. Dropped, they finish what is queued, answer it, and end; the drop waits for that.
+/// Running worker threads. Dropping waits until they have answered all queued orders and ended.
 #[derive(Debug)]
 pub struct Workers {
-    /// Taken by the drop: its absence ends the threads. Unbounded, because the core orders only rows that have their place in a
-    /// ring, which bounds them, and must never wait for a worker.
+    /// Dropping it ends the threads. Unbounded, since the core must never wait for a worker; its
+    /// orders are bounded by the rings, where each row has its place.
     orders: Option<Sender<Job>>,
     threads: Vec<JoinHandle<()>>,
 }
 
-/// An order and the payload segment that it is done in.
+/// An order and its payload segment.
 type Job = (FillOrder, Region);
 
 impl Workers {
-    /// Starts `count` threads, which decode JPEGs by `jpeg` and answer each order into `done`. Orders of one batch may end in any order.
+    /// Starts `count` threads, which decode JPEGs by `jpeg` and answer each order through `done`. A
+    /// batch's orders may end in any order.
     ///
     /// # Errors
-    /// `InvalidInput` for no threads; otherwise the system does not give that many.
+    /// `InvalidInput` for no threads; otherwise the system cannot start that many.
     pub fn start(
         count: usize,
         jpeg: JpegDecoder,
@@ -42,7 +43,7 @@ impl Workers {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "0 workers: expected at least 1"));
         }
         let (orders, queue) = unbounded();
-        // Made first, so that the threads already started end if a later one cannot be.
+        // Made first, so that the threads end if a later one cannot be started.
         let mut workers = Self { orders: Some(orders), threads: Vec::with_capacity(count) };
         let dictionaries = Dictionaries::prepare(index);
         for number in 0..count {
@@ -56,10 +57,10 @@ impl Workers {
         Ok(workers)
     }
 
-    /// Queues an order, to be done in `payload`. Never waits.
+    /// Queues an order for `payload`. Never waits.
     pub fn submit(&self, order: FillOrder, payload: Region) {
         if let Some(orders) = &self.orders {
-            // Cannot fail: the threads hold the other end until the drop takes this one.
+            // Cannot fail: the threads keep the other end until the drop.
             let _ = orders.send((order, payload));
         }
     }
@@ -69,19 +70,19 @@ impl Drop for Workers {
     fn drop(&mut self) {
         drop(self.orders.take());
         for thread in self.threads.drain(..) {
-            // A worker's panic is caught where it works; what else could have ended it, the hook has printed.
+            // The panic hook has told of a panic outside the guarded work.
             let _ = thread.join();
         }
     }
 }
 
-/// One worker: works until the queue is empty and its other end gone.
+/// One worker: works until the queue is empty and closed.
 fn work(queue: &Receiver<Job>, mut filler: Filler, done: &Sender<Filled>) {
     while let Ok((order, payload)) = queue.recv() {
         let filled = filler.fill(order, &payload);
-        // Let go of before the answer, after which the core may end the session.
+        // Dropped before the answer, after which the core may end the session.
         drop(payload);
-        // Nobody listens any more only when the daemon is stopping; the queue is drained all the same.
+        // Fails only when the daemon is stopping; the queue is drained nevertheless.
         let _ = done.send(filled);
     }
 }

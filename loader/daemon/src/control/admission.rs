@@ -1,6 +1,7 @@
-//! How many connections the daemon has at a time, and how often it says that it turns some away.
+//! Limits on the daemon's connections, and on the log lines about those that it refuses.
 //!
-//! Each has a thread with a buffer for messages. Whoever connects and says nothing could have thousands of them otherwise.
+//! Each connection has a thread with a message buffer. Without a limit, a process that connects and
+//! says nothing could have thousands of them.
 
 use std::io;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -11,10 +12,9 @@ use shade_formats::limits::RANKS_MAX;
 
 use crate::log::{LeftOut, Throttle};
 
-/// Connections that have not been let in: ranks of this machine that say hello at the same moment.
+/// Connections that are not admitted yet: ranks of this machine that say hello at the same moment.
 pub(super) const GREETINGS_MAX: u32 = 256;
-/// Connections in all: those, all ranks that a job may have, and as many whose session has ended but whose process may still look
-/// at records.
+/// All connections: those, all ranks that a job may have, and as many whose session has ended.
 const CONNECTIONS_MAX: u32 = GREETINGS_MAX + 2 * RANKS_MAX;
 
 /// Counts connections.
@@ -22,20 +22,20 @@ const CONNECTIONS_MAX: u32 = GREETINGS_MAX + 2 * RANKS_MAX;
 pub(super) struct Admission {
     connections: Arc<AtomicU32>,
     greetings: Arc<AtomicU32>,
-    /// Of lines about connections that come to nothing.
+    /// For lines about connections that fail.
     throttle: Mutex<Throttle>,
 }
 
-/// A connection's places. The second is given back when it is let in.
+/// A connection's permits. The second is given back when the connection is admitted.
 #[derive(Debug)]
-pub(super) struct Places {
-    _connection: Place,
-    pub(super) greeting: Option<Place>,
+pub(super) struct Permits {
+    _connection: Permit,
+    pub(super) greeting: Option<Permit>,
 }
 
-/// One place of so many, given back when it is dropped.
+/// One of a limited number of permits. Dropping gives it back.
 #[derive(Debug)]
-pub(super) struct Place(Arc<AtomicU32>);
+pub(super) struct Permit(Arc<AtomicU32>);
 
 impl Admission {
     pub(super) fn new() -> Self {
@@ -46,20 +46,17 @@ impl Admission {
         }
     }
 
-    /// Places for one more connection.
-    ///
-    /// # Errors
-    /// When there are too many.
-    pub(super) fn places(&self) -> io::Result<Places> {
+    /// Permits for one more connection.
+    pub(super) fn permits(&self) -> io::Result<Permits> {
         let too_many = |what: &str, most: u32| io::Error::other(format!("{most} connections {what} already"));
-        let connection = Place::take(&self.connections, CONNECTIONS_MAX)
+        let connection = Permit::take(&self.connections, CONNECTIONS_MAX)
             .ok_or_else(|| too_many("are open", CONNECTIONS_MAX))?;
-        let greeting = Place::take(&self.greetings, GREETINGS_MAX)
+        let greeting = Permit::take(&self.greetings, GREETINGS_MAX)
             .ok_or_else(|| too_many("have not been let in", GREETINGS_MAX))?;
-        Ok(Places { _connection: connection, greeting: Some(greeting) })
+        Ok(Permits { _connection: connection, greeting: Some(greeting) })
     }
 
-    /// Logs why a connection comes to nothing, unless that was said too often.
+    /// Logs why a connection failed, unless too many lines did so lately.
     pub(super) fn warn(&self, say: impl FnOnce(LeftOut)) {
         let admitted = self.throttle.lock().unwrap_or_else(PoisonError::into_inner).admit(Instant::now());
         if let Some(left_out) = admitted {
@@ -68,7 +65,7 @@ impl Admission {
     }
 }
 
-impl Place {
+impl Permit {
     fn take(taken: &Arc<AtomicU32>, most: u32) -> Option<Self> {
         let one_more = |count: u32| (count < most).then_some(count + 1);
         taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).ok()?;
@@ -76,7 +73,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for Permit {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -87,15 +84,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_was_let_in_or_has_left_makes_room_for_others() {
+    fn a_connection_that_is_admitted_or_ends_makes_room_for_others() {
         let admission = Admission::new();
-        let mut all: Vec<_> = (0..GREETINGS_MAX).map(|_| admission.places().unwrap()).collect();
-        assert!(admission.places().unwrap_err().to_string().contains("have not been let in"));
+        let mut all: Vec<_> = (0..GREETINGS_MAX).map(|_| admission.permits().unwrap()).collect();
+        assert!(admission.permits().unwrap_err().to_string().contains("have not been let in"));
         all[0].greeting = None;
-        all.push(admission.places().unwrap());
-        admission.places().unwrap_err();
+        all.push(admission.permits().unwrap());
+        admission.permits().unwrap_err();
         all.pop();
-        admission.places().unwrap();
+        admission.permits().unwrap();
         assert_eq!(admission.connections.load(Ordering::Relaxed), GREETINGS_MAX);
     }
 }

@@ -11,58 +11,56 @@ use shade_core::{Refusal, SessionId};
 use shade_formats::control::{REFUSE_RESOURCES, Reply};
 
 use super::admission::Admission;
-use super::identity::Identity;
 use super::message::Message;
 use super::peer;
+use super::served_job::ServedJob;
 use super::session::run;
 use super::socket::send;
 use super::socket_file::SocketFile;
 
 /// A bound control socket; a socket file is removed again when this is dropped.
-pub struct Listener {
+pub(crate) struct Listener {
     socket: OwnedFd,
-    /// The file and the right to it, which end with the listener.
+    /// The file and its lock, which end with the listener.
     _file: Option<SocketFile>,
-    /// The address for people: the path, or `@name` for an abstract one.
-    pub address: String,
+    /// The address as text: the path, or `@name` for an abstract one.
+    pub(crate) address: String,
 }
 
 impl Listener {
-    /// Binds the abstract `name`, which exists only while the daemon lives, so that nothing is left behind and two
-    /// daemons cannot hold it.
+    /// Binds the abstract `name`. It exists only while the daemon lives, and two daemons cannot
+    /// have it.
     ///
     /// # Errors
     /// `AddrInUse` when another daemon serves this dataset and job.
-    pub fn bind_abstract(name: &[u8]) -> io::Result<Self> {
+    pub(crate) fn bind_abstract(name: &[u8]) -> io::Result<Self> {
         let socket = bind(&SocketAddrUnix::new_abstract_name(name)?)?;
         Ok(Self { socket, _file: None, address: format!("@{}", String::from_utf8_lossy(name)) })
     }
 
-    /// Binds the socket file `path`, readable by its owner only. A file left by a dead daemon is replaced.
+    /// Binds the socket file `path`, readable by its owner only. A file left by a dead daemon is
+    /// replaced.
     ///
     /// # Errors
     /// `AddrInUse` when a living daemon listens there, or is about to.
-    pub fn bind_file(path: &Path) -> io::Result<Self> {
+    pub(crate) fn bind_file(path: &Path) -> io::Result<Self> {
         let (file, socket) = SocketFile::claim(path, bind, answers)?;
         Ok(Self { socket, _file: Some(file), address: path.display().to_string() })
     }
 
     /// Accepts connections on a thread of its own, for as long as the process lives.
-    ///
-    /// # Errors
-    /// When no thread can be made.
-    pub fn listen(&self, identity: Identity, messages: Sender<Message>) -> io::Result<()> {
+    pub(crate) fn listen(&self, served: ServedJob, messages: Sender<Message>) -> io::Result<()> {
         let socket = self.socket.try_clone()?;
-        let (identity, admission) = (Arc::new(identity), Arc::new(Admission::new()));
+        let (served, admission) = (Arc::new(served), Arc::new(Admission::new()));
         std::thread::Builder::new().name("shade-listen".into()).spawn(move || {
             let mut next: SessionId = 1;
             loop {
                 match rustix::net::accept_with(&socket, SocketFlags::CLOEXEC) {
                     Ok(connection) => {
-                        begin(connection, next, &identity, &messages, &admission);
+                        begin(connection, next, &served, &messages, &admission);
                         next = next.wrapping_add(1);
                     }
-                    // A client that left in between, or too many open files: the next one may fare better.
+                    // The client has left, or too many files are open: the next may succeed.
                     Err(error) if error != rustix::io::Errno::INVAL && error != rustix::io::Errno::BADF => {
                         admission.warn(|left_out| {
                             tracing::warn!("a connection was not accepted: {error}{left_out}");
@@ -76,13 +74,13 @@ impl Listener {
         Ok(())
     }
 
-    /// Tells all that have connected so far why they are not served. Nobody can connect afterwards.
-    /// Instead of [`listen`](Self::listen).
-    pub fn turn_away(&self, refusal: &Refusal) {
-        // From here on a connection is refused by the system, so none is left between the last of
-        // these and our end.
+    /// Refuses all connections so far with the reason; no more are accepted afterwards. Used
+    /// instead of [`listen`](Self::listen).
+    pub(crate) fn turn_away(&self, refusal: &Refusal) {
+        // From here on the system refuses connections, so none comes between the last of these and
+        // our end.
         let _ = rustix::net::shutdown(&self.socket, Shutdown::Read);
-        // Should that have failed, an empty queue ends the loop all the same.
+        // If that failed, an empty queue ends the loop.
         if rustix::io::ioctl_fionbio(&self.socket, true).is_err() {
             return;
         }
@@ -91,30 +89,30 @@ impl Listener {
         let reply = Reply::Refuse { code: *code, text: text.clone() };
         while let Ok(connection) = rustix::net::accept_with(&self.socket, SocketFlags::CLOEXEC) {
             if peer::user(&connection).is_ok_and(|user| user == own || user == 0) {
-                // The peer may be gone already; then nobody needs the answer.
+                // The peer may be gone already.
                 let _ = send(&connection, &reply, &[]);
             }
         }
     }
 }
 
-/// Gives a connection its thread, or turns it away where there are too many.
+/// Starts a connection's thread, or refuses the connection where there are too many.
 fn begin(
     connection: OwnedFd,
     session: SessionId,
-    identity: &Arc<Identity>,
+    served: &Arc<ServedJob>,
     messages: &Sender<Message>,
     admission: &Arc<Admission>,
 ) {
     let socket = Arc::new(connection);
-    let begun = admission.places().and_then(|places| {
-        let (socket, identity) = (Arc::clone(&socket), Arc::clone(identity));
+    let begun = admission.permits().and_then(|permits| {
+        let (socket, served) = (Arc::clone(&socket), Arc::clone(served));
         let (messages, admission) = (messages.clone(), Arc::clone(admission));
         let thread = std::thread::Builder::new().name(format!("shade-session-{session}"));
-        thread.spawn(move || run(socket, session, &identity, &messages, &admission, places))
+        thread.spawn(move || run(socket, session, &served, &messages, &admission, permits))
     });
     if let Err(error) = begun {
-        // The peer may be gone already; then nobody needs the answer.
+        // The peer may be gone already.
         let text = format!("no room for another connection: {error}");
         let _ = send(&socket, &Reply::Refuse { code: REFUSE_RESOURCES, text }, &[]);
         admission.warn(|left_out| tracing::warn!("a connection was turned away: {error}{left_out}"));
@@ -129,7 +127,7 @@ fn bind(address: &SocketAddrUnix) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Does a living daemon accept connections there?
+/// Whether a living daemon accepts connections there.
 fn answers(address: &SocketAddrUnix) -> bool {
     rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
         .is_ok_and(|socket| rustix::net::connect(&socket, address).is_ok())

@@ -8,44 +8,38 @@ use shade_core::{Accepted, Attach, Refusal, SessionId};
 use shade_formats::control::{Request, Settings};
 use shade_shm::RingEnd;
 
-/// What a rank expects of the daemon beside its job.
+/// What a rank expects of the daemon besides its job.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub(crate) struct Asked {
     /// Samples in the dataset, as its index says now.
-    pub samples: u32,
-    /// Which bytes the dataset holds, as its index says now.
-    pub content_id: u128,
+    pub(crate) samples: u32,
+    /// Content id of the dataset, as its index says now.
+    pub(crate) content_id: u128,
     /// How its trainer would have started the daemon.
-    pub settings: Settings,
+    pub(crate) settings: Settings,
 }
 
-/// What a rank is told that is let in.
+/// The answer to a rank that is admitted.
 #[derive(Clone, Debug)]
-pub struct Welcomed {
-    /// Its ring and its epochs.
-    pub accepted: Accepted,
-    /// How the daemon runs.
-    pub settings: Settings,
+pub(crate) struct Welcomed {
+    pub(crate) accepted: Accepted,
+    pub(crate) settings: Settings,
 }
 
 /// News of one session.
-pub enum Message {
+pub(crate) enum Message {
     /// A rank asks to be served; the verdict goes back to its thread.
     Hello {
-        /// Rank and job.
         attach: Box<Attach>,
-        /// What it expects of the daemon.
         asked: Asked,
-        /// Its socket, to reply on and to shut down.
+        /// Its socket, for replies and to shut down.
         socket: Arc<OwnedFd>,
         /// Yes with the ring's size, or no with the reason.
         verdict: Sender<Result<Welcomed, Refusal>>,
     },
     /// A recorder asks for a trace; the verdict goes back to its thread.
     Observe {
-        /// The session the listener gave to the connection.
         session: SessionId,
-        /// Its socket, to shut down.
         socket: Arc<OwnedFd>,
         /// The write end of a pipe.
         pipe: OwnedFd,
@@ -53,17 +47,10 @@ pub enum Message {
         verdict: Sender<Result<(), Refusal>>,
     },
     /// The ring exists and the client has its file descriptors.
-    Mapped {
-        /// Whose.
-        session: SessionId,
-        /// The daemon's end of the ring.
-        ring: Box<RingEnd>,
-    },
+    Mapped { session: SessionId, ring: Box<RingEnd> },
     /// A request other than the hello.
     Request {
-        /// Whose.
         session: SessionId,
-        /// What.
         request: Box<Request>,
         /// The bytes that came with [`Request::LoadState`].
         state: Vec<u8>,

@@ -17,88 +17,59 @@ use shade_formats::limits::MESSAGE_BYTES_MAX;
 use super::peer;
 use super::socket::{ask, receive};
 
-/// Longest wait for the daemon's answer: it has nothing to do for it.
+/// Longest wait for the daemon's answer, which takes it no work.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a place that is taken is asked for again: the daemon may not have seen yet that whoever had it was killed.
+/// How long a busy daemon is asked again: it may not have seen yet that its recorder was killed.
 const BUSY_PATIENCE: Duration = Duration::from_secs(1);
 /// Between two tries.
 const BUSY_PAUSE: Duration = Duration::from_millis(50);
 
-/// A trace that is being taken.
+/// A recording under way.
 #[derive(Debug)]
-pub struct Observed {
+pub(crate) struct Observed {
     /// The session lasts as long as this is not shut down.
-    pub socket: OwnedFd,
+    pub(crate) socket: OwnedFd,
     /// Where the daemon writes the trace; it ends with the session, or the daemon.
-    pub trace: File,
+    pub(crate) trace: File,
     /// The daemon's process.
-    pub pid: u32,
+    pub(crate) pid: u32,
 }
 
 /// Why there is no trace.
 #[derive(Debug, thiserror::Error)]
 pub enum ObserveError {
-    /// Nobody listens.
+    /// No process listens.
     #[error(
-        "no daemon serves {} (job {job}) at {address}: start the training first; a job with a name needs --job, one with \
-         a socket file --socket", dataset.display()
+        "no daemon serves {} (job {job}) at {address}: start the training first; give --job for a job with a name, \
+         --socket for a socket file", dataset.display()
     )]
-    NoDaemon {
-        /// The dataset's folder.
-        dataset: PathBuf,
-        /// The job's name.
-        job: String,
-        /// Where it was looked for.
-        address: String,
-    },
-    /// The daemon said no.
+    NoDaemon { dataset: PathBuf, job: String, address: String },
     #[error("the daemon at {address} refuses: {text}")]
     Refused {
-        /// The socket's address.
         address: String,
-        /// Why.
         text: String,
-        /// Somebody else records now.
+        /// Another recorder is attached.
         busy: bool,
     },
-    /// Somebody else has the address.
+    /// Another user has the address.
     #[error("{address} is served by user {got}, not by user {expected}: nothing is taken from there")]
-    Foreign {
-        /// The socket's address.
-        address: String,
-        /// The user who has it.
-        got: u32,
-        /// This process's user.
-        expected: u32,
-    },
-    /// It takes the question and says nothing.
+    Foreign { address: String, got: u32, expected: u32 },
+    /// The daemon takes the request and does not answer.
     #[error(
         "the daemon at {address} has not answered for {} s: it may still be reading its index; try again",
         ANSWER_TIMEOUT.as_secs()
     )]
-    Silent {
-        /// The socket's address.
-        address: String,
-    },
-    /// Something is there that does not speak as a daemon of this version does.
+    Silent { address: String },
+    /// The answer is not one of a daemon of this version.
     #[error("what serves {address} does not answer as it should: {what}; use the same version of both")]
-    Answer {
-        /// The socket's address.
-        address: String,
-        /// What it did.
-        what: String,
-    },
-    /// The system said no.
+    Answer { address: String, what: String },
     #[error("cannot reach the daemon: {0}")]
     Io(#[from] io::Error),
 }
 
-/// Asks the daemon of the dataset in `folder` (canonical), which has this `index` now, and `job` for a trace; it listens at
-/// `socket`, or at the name that belongs to dataset and job.
-///
-/// # Errors
-/// [`ObserveError`]: there is none, or it refuses.
-pub fn observe(
+/// Asks the daemon of the dataset in `folder` (canonical), which has this `index` now, and `job`
+/// for a trace; it listens at `socket`, or at the name that belongs to dataset and job.
+pub(crate) fn observe(
     folder: &Path,
     index: &Index,
     job: &str,
@@ -142,7 +113,7 @@ fn observe_once(
         }
         Err(error) => return Err(ObserveError::Io(error.into())),
     }
-    // Anyone may bind an abstract name.
+    // Any user may bind an abstract name.
     let got = peer::user(&socket)?;
     let expected = rustix::process::geteuid().as_raw();
     if got != expected {
@@ -157,7 +128,7 @@ fn observe_once(
         job: job.to_owned(),
     };
     ask(&socket, &request, theirs.as_fd())?;
-    // The daemon's is the last one then: with it the trace ends.
+    // The daemon then has the only write end, so the trace ends with it.
     drop(theirs);
     let mut buffer = vec![0; MESSAGE_BYTES_MAX];
     let answer = match receive(&socket, &mut buffer) {

@@ -1,4 +1,4 @@
-//! Who is at the other end of a control socket.
+//! The process at the other end of a control socket.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -7,17 +7,18 @@ use nix::errno::Errno;
 use nix::sys::socket::{getsockopt, sockopt};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-/// The user whose process is there.
+/// The peer's user id.
 pub(super) fn user(socket: impl AsFd) -> io::Result<u32> {
     Ok(getsockopt(&socket, sockopt::PeerCredentials)?.uid())
 }
 
-/// The process that is there, to be told of its death: its forked children may hold the socket open still. `None` where there is no
-/// telling: Linux before 6.5 has a number only, which is 0 for a process in another PID namespace, and Linux before 5.3 not even that.
+/// A pidfd of the peer, which tells of its death: its forked children may keep the socket open.
+/// `None` where there is none: Linux before 6.5 gives a number only, which is 0 for a process in
+/// another PID namespace, and Linux before 5.3 has no pidfds.
 pub(super) fn process(socket: impl AsFd) -> Option<OwnedFd> {
     match getsockopt(&socket, sockopt::PeerPidfd) {
         Ok(process) => Some(process),
-        // An older system. The number may be another process's by the time that it is used, so it
+        // An older system. The number may belong to another process by the time it is used, so it
         // is used nowhere else.
         Err(Errno::ENOPROTOOPT) => {
             let pid = Pid::from_raw(getsockopt(&socket, sockopt::PeerCredentials).ok()?.pid())?;

@@ -1,4 +1,5 @@
-//! Messages over a SEQPACKET socket: one message, one packet, with the file descriptors that belong to it.
+//! Messages over a SEQPACKET socket: one message, one packet, with the file descriptors that belong
+//! to it.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -11,18 +12,12 @@ use rustix::net::{
 use shade_formats::control::{Reply, Request};
 use shade_formats::limits::MESSAGE_BYTES_MAX;
 
-/// Sends `reply` with `fds`. Never blocks: a client that does not read its replies is told nothing more.
-///
-/// # Errors
-/// When the connection is gone or its buffer is full.
-pub fn send(socket: impl AsFd, reply: &Reply, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+/// Sends `reply` with `fds`. Never blocks: a client that does not read its replies gets no more.
+pub(crate) fn send(socket: impl AsFd, reply: &Reply, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
     send_bytes(socket, &reply.encode(), fds, SendFlags::DONTWAIT)
 }
 
 /// Sends `request` with `fd`, waiting for room.
-///
-/// # Errors
-/// When the connection is gone.
 pub(super) fn ask(socket: impl AsFd, request: &Request, fd: BorrowedFd<'_>) -> io::Result<()> {
     send_bytes(socket, &request.encode(), &[fd], SendFlags::empty())
 }
@@ -37,10 +32,8 @@ fn send_bytes(socket: impl AsFd, bytes: &[u8], fds: &[BorrowedFd<'_>], flags: Se
     Ok(())
 }
 
-/// Receives one message into `buffer`: its bytes, and at most one file descriptor. `None`: the peer has left.
-///
-/// # Errors
-/// When the connection broke or the message is longer than any valid one.
+/// Receives one message into `buffer`: its bytes, and at most one file descriptor. `None`: the peer
+/// has left.
 pub(super) fn receive(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<Option<(&[u8], Option<OwnedFd>)>> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);

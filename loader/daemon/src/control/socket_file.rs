@@ -1,7 +1,8 @@
-//! A socket in the file system: one daemon has it, and what a dead one left is replaced.
+//! A socket in the file system: one daemon has it, and a dead daemon's file is replaced.
 //!
-//! All ranks start a daemon at the same moment. To see that nobody answers at a file, to remove it and to bind it again are three
-//! steps, so a lock on a file beside it decides who takes them: `PATH.lock`, held for the daemon's life.
+//! All ranks may start a daemon at the same moment. To find that no process answers at a file, to
+//! remove it and to bind it again are three steps. So one daemon at a time takes them: the one that
+//! holds a lock on `PATH.lock`, for its life.
 
 use std::fs::File;
 use std::io;
@@ -17,7 +18,7 @@ use rustix::net::SocketAddrUnix;
 #[derive(Debug)]
 pub(super) struct SocketFile {
     path: PathBuf,
-    /// Device and inode: another daemon's file at the same path is not ours to remove.
+    /// Device and inode: another daemon's file at the same path must not be removed.
     identity: (u64, u64),
     lock_path: PathBuf,
     /// Held until the file is removed: fields are dropped after `drop` has run.
@@ -25,7 +26,8 @@ pub(super) struct SocketFile {
 }
 
 impl SocketFile {
-    /// Takes `path` and has it bound by `bind`; `answers` says whether somebody listens at an address.
+    /// Takes `path` and binds it by `bind`; `answers` tells whether a process listens at an
+    /// address.
     ///
     /// # Errors
     /// `AddrInUse` when another daemon has it.
@@ -38,7 +40,7 @@ impl SocketFile {
         let lock_path = lock_path(path);
         let lock = lock(&lock_path)?;
         let socket = match bind(&address) {
-            // Nobody else removes it: whoever would has the lock.
+            // Only the lock's holder removes it.
             Err(error) if error.kind() == io::ErrorKind::AddrInUse && !answers(&address) => {
                 std::fs::remove_file(path)?;
                 bind(&address)
@@ -54,7 +56,7 @@ impl SocketFile {
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        // Best effort: what stays behind is replaced by the next daemon anyway.
+        // Best effort: the next daemon replaces what stays behind.
         if identity(&self.path).is_ok_and(|found| found == self.identity) {
             let _ = std::fs::remove_file(&self.path);
         }
@@ -72,8 +74,7 @@ fn identity(path: &Path) -> io::Result<(u64, u64)> {
     std::fs::symlink_metadata(path).map(|found| (found.dev(), found.ino()))
 }
 
-/// Whether the lock is ours; some file systems have no locks, and a socket works there all the
-/// same.
+/// Whether the lock is ours. Some file systems have no locks; a socket works there too.
 fn is_locked(answer: rustix::io::Result<()>) -> io::Result<bool> {
     match answer {
         Ok(()) => Ok(true),
@@ -83,7 +84,8 @@ fn is_locked(answer: rustix::io::Result<()>) -> io::Result<bool> {
     }
 }
 
-/// Takes the lock, of the file that is at `path` then: its last owner may have removed the one that was opened.
+/// Locks the file at `path`, and checks afterwards that it is still there: its last owner may have
+/// removed the one that was opened.
 fn lock(path: &Path) -> io::Result<File> {
     let lock = try_lock(path);
     lock.map_err(|error| match error.kind() {

@@ -1,11 +1,11 @@
-//! Lines of the log that may come by the thousand: each kind at a bounded rate of its own, so that
-//! none hides another.
+//! Log lines that may come by the thousand: each kind has a rate limit of its own, so that none
+//! hides another.
 
 use std::time::Instant;
 
 use crate::log::Throttle;
 
-/// The bounds.
+/// The limits.
 #[derive(Debug)]
 pub(super) struct Floods {
     /// A dataset may have as many bad records as samples.

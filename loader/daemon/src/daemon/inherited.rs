@@ -1,19 +1,20 @@
-//! What this process inherited from whoever started it and does not keep.
+//! Attributes that this process inherits from its parent and does not keep.
 //!
-//! A private daemon is started by whichever rank was first, and serves all ranks of the machine. So that rank's binding to
-//! some CPUs, its niceness and its blocked signals are not the daemon's.
+//! A private daemon is started by the rank that came first, and serves all ranks of the machine. So
+//! it drops that rank's CPU binding, niceness and blocked signals.
 
 use nix::sys::signal::SigSet;
 use rustix::process::{getpriority_process, setpriority_process};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// What was inherited and is worth a line of the log.
+/// Log lines about inherited attributes.
 #[derive(Debug, Default)]
 pub struct Inherited(Vec<String>);
 
 impl Inherited {
-    /// Unblocks all signals: blocked ones could not end this process. A private daemon also takes all CPUs that its control group
-    /// allows, and an ordinary priority where it may. To be called before any thread is started, as threads inherit all of it.
+    /// Unblocks all signals: blocked ones could not end this process. A private daemon also takes
+    /// all CPUs that its control group allows, and an ordinary priority if it may. Call it before
+    /// any thread is started, as threads inherit these attributes.
     #[must_use]
     pub fn shed(private: bool) -> Self {
         // Fails for a wrong argument only.
@@ -32,7 +33,8 @@ impl Inherited {
     }
 }
 
-/// Takes all CPUs that the control group allows. A daemon that somebody started by hand keeps its binding, which was meant for it.
+/// Takes all CPUs that the control group allows. A daemon that was started by hand keeps its
+/// binding, which was meant for it.
 fn cpus(private: bool) -> Option<String> {
     let bound = sched_getaffinity(None).ok()?;
     let mut all = CpuSet::new();
@@ -46,13 +48,13 @@ fn cpus(private: bool) -> Option<String> {
     }
     if private {
         return Some(format!(
-            "the trainer that started this daemon is bound to {had} of {allowed} CPUs: the daemon uses all {allowed}, as it serves \
-             every rank"
+            "the trainer that started this daemon is bound to {had} of {allowed} CPUs: the daemon uses all {allowed}, as \
+             it serves every rank"
         ));
     }
     // It was allowed until now.
     let _ = sched_setaffinity(None, &bound);
-    Some(format!("bound to {had} of {allowed} CPUs, as whoever started this: batches are filled on no more"))
+    Some(format!("bound to {had} of {allowed} CPUs, as its parent is: batches are filled on no more"))
 }
 
 /// Goes back to an ordinary priority.
@@ -60,6 +62,7 @@ fn niceness() -> Option<String> {
     let nice = getpriority_process(None).ok().filter(|nice| *nice > 0)?;
     let error = setpriority_process(None, 0).err()?;
     Some(format!(
-        "runs at niceness {nice}, as the trainer that started this daemon ({error}): a busy machine slows down all ranks"
+        "runs at niceness {nice}, as the trainer that started this daemon ({error}): a busy machine slows down all \
+         ranks"
     ))
 }

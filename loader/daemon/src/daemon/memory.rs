@@ -1,7 +1,7 @@
-//! Holds what the daemon is asked for against the memory that there is, before any of it is touched.
+//! Compares the memory that the daemon is asked for with what there is, before it is touched.
 //!
-//! Memory beyond that is never refused by the system: the kernel ends a process once it is used, and perhaps not the one that
-//! asked for it.
+//! The system never refuses more: the kernel ends a process once the memory is used, and perhaps
+//! not the one that asked for it.
 
 use std::sync::Arc;
 
@@ -10,9 +10,9 @@ use shade_core::Refusal;
 use shade_formats::control::REFUSE_RESOURCES;
 use shade_reads::blocks::Arena;
 
-use crate::proc::{Memory, mountinfo, text};
+use crate::proc::{SystemMemory, mountinfo, text};
 
-/// What a text gives sizes in: `--cache 2048MiB`.
+/// Unit of sizes in texts: `--cache 2048MiB`.
 const MIB: u64 = 1 << 20;
 
 /// The cache is larger than the memory that this machine or its control group has in all.
@@ -23,15 +23,15 @@ const MIB: u64 = 1 << 20;
 )]
 pub struct CacheTooLarge {
     cache_bytes: u64,
-    /// Bytes of the reads beside it.
+    /// Bytes for the reads beside it.
     beside_bytes: u64,
-    /// Bytes that there are in all.
+    /// Bytes of memory in all.
     most_bytes: u64,
     whose: &'static str,
     fits_mib: u64,
 }
 
-/// The cache that fits.
+/// Says which cache fits.
 fn at_most(fits_mib: u64) -> String {
     match fits_mib {
         0 => "not even --cache 0 (in Python cache=0) is sure to fit now".to_owned(),
@@ -39,7 +39,8 @@ fn at_most(fits_mib: u64) -> String {
     }
 }
 
-/// Refuses a cache that can never fit, and warns of one that does not fit now. `arena_bytes` is the cache and the reads beside it.
+/// Refuses a cache that can never fit, and warns of one that does not fit now. `arena_bytes` is the
+/// cache and the reads beside it.
 pub(super) fn check_cache(cache_bytes: u64, arena_bytes: u64) -> Result<(), CacheTooLarge> {
     let memory = look();
     if let Some(warning) = judge_cache(&memory, cache_bytes, arena_bytes)? {
@@ -48,9 +49,13 @@ pub(super) fn check_cache(cache_bytes: u64, arena_bytes: u64) -> Result<(), Cach
     Ok(())
 }
 
-fn judge_cache(memory: &Memory, cache_bytes: u64, arena_bytes: u64) -> Result<Option<String>, CacheTooLarge> {
+fn judge_cache(
+    memory: &SystemMemory,
+    cache_bytes: u64,
+    arena_bytes: u64,
+) -> Result<Option<String>, CacheTooLarge> {
     let (most_bytes, free_bytes) = (memory.most_bytes(), memory.free_bytes());
-    // A system that does not say.
+    // The system does not say.
     if most_bytes == 0 {
         return Ok(None);
     }
@@ -83,8 +88,8 @@ impl RingRoom {
         Self { arena, promises: Promises::default() }
     }
 
-    /// Promises a ring its memory, beside `promised_bytes` of rings that are not made yet. Refuses
-    /// one that does not fit now: all of it is touched at once. Warns where the rest of the cache
+    /// Promises a ring its memory, beside `promised_bytes` of rings that do not exist yet. Refuses
+    /// one that does not fit now, as all of it is touched at once. Warns if the rest of the cache
     /// will not fit beside it.
     pub(super) fn promise(&mut self, ring_bytes: u64, promised_bytes: u64) -> Result<(), Refusal> {
         let memory = look();
@@ -101,21 +106,21 @@ impl RingRoom {
     }
 }
 
-/// What rings were promised while others were not made yet.
+/// Memory that rings were promised while others do not exist yet.
 ///
-/// A ring that is being made is in what was promised and, more and more, no longer in what is free.
-/// So what fits is also known from what was free before the first of them. The greater of both
-/// figures counts no byte twice.
+/// A ring that is being made is in the promised bytes and, more and more, no longer in the free
+/// ones. So what fits is also computed from what was free before the first promise. The greater of
+/// both figures counts no byte twice.
 #[derive(Debug, Default)]
 struct Promises {
-    /// Free when nothing was promised.
+    /// Bytes that were free when nothing was promised.
     before_bytes: u64,
-    /// Promised since.
+    /// Bytes promised since.
     since_bytes: u64,
 }
 
 impl Promises {
-    /// What one more ring may have.
+    /// Bytes that one more ring may have.
     fn fits_bytes(&mut self, free_bytes: u64, promised_bytes: u64) -> u64 {
         if promised_bytes == 0 {
             *self = Self { before_bytes: free_bytes, since_bytes: 0 };
@@ -125,14 +130,15 @@ impl Promises {
     }
 }
 
-fn judge_ring(memory: &Memory, ring_bytes: u64, fits_bytes: u64) -> Result<(), Refusal> {
+fn judge_ring(memory: &SystemMemory, ring_bytes: u64, fits_bytes: u64) -> Result<(), Refusal> {
     if ring_bytes <= fits_bytes {
         return Ok(());
     }
     let advice = match fits_bytes / MIB {
         0 => "no ring fits: lower the daemon's --cache, or end other processes".to_owned(),
         mib => format!(
-            "give at most ring=\"{mib}MiB\", or a smaller batch_size, as a ring holds three of the largest batches at least"
+            "give at most Daemon(ring=\"{mib}MiB\"), or a smaller batch_size, as a ring holds three of the largest \
+             batches at least"
         ),
     };
     let text = format!(
@@ -149,8 +155,8 @@ fn judge_ring(memory: &Memory, ring_bytes: u64, fits_bytes: u64) -> Result<(), R
 fn judge_both(ring_bytes: u64, cache_bytes: u64, fits_bytes: u64) -> Option<String> {
     (ring_bytes.saturating_add(cache_bytes) > fits_bytes).then(|| {
         format!(
-            "a ring of {} and the {} of the cache that have no memory yet are more than the {} of memory that are free now: \
-             once the cache fills, the kernel ends this daemon or a trainer; lower cache= or ring=",
+            "a ring of {} and the {} of the cache that have no memory yet are more than the {} of memory that are \
+             free now: once the cache fills, the kernel ends this daemon or a trainer; lower cache= or Daemon(ring=...)",
             BinaryBytes(ring_bytes),
             BinaryBytes(cache_bytes),
             BinaryBytes(fits_bytes),
@@ -158,12 +164,12 @@ fn judge_both(ring_bytes: u64, cache_bytes: u64, fits_bytes: u64) -> Option<Stri
     })
 }
 
-fn owner(memory: &Memory) -> &'static str {
+fn owner(memory: &SystemMemory) -> &'static str {
     if memory.most_bytes() < memory.total_bytes { "the control group has" } else { "this machine has" }
 }
 
-fn look() -> Memory {
-    Memory::look(&mountinfo::parse(&text("/proc/self/mountinfo")))
+fn look() -> SystemMemory {
+    SystemMemory::look(&mountinfo::parse(&text("/proc/self/mountinfo")))
 }
 
 #[cfg(test)]
@@ -173,25 +179,29 @@ mod tests {
 
     const GIB: u64 = 1 << 30;
 
-    fn machine() -> Memory {
-        Memory { total_bytes: 64 * GIB, available_bytes: 48 * GIB, cgroup: None }
+    fn machine() -> SystemMemory {
+        SystemMemory { total_bytes: 64 * GIB, available_bytes: 48 * GIB, cgroup: None }
     }
 
-    fn container() -> Memory {
+    fn container() -> SystemMemory {
         let limit = MemoryLimit {
             folder: "/sys/fs/cgroup".into(),
             limit_bytes: 8 * GIB,
             used_bytes: Some(3 * GIB),
             reclaimable_bytes: GIB,
         };
-        Memory { cgroup: Some(limit), ..machine() }
+        SystemMemory { cgroup: Some(limit), ..machine() }
     }
 
     #[test]
     fn a_cache_that_fits_is_not_spoken_of() {
         assert_eq!(judge_cache(&machine(), 40 * GIB, 41 * GIB).unwrap(), None);
         assert_eq!(judge_cache(&container(), 5 * GIB, 6 * GIB).unwrap(), None);
-        assert_eq!(judge_cache(&Memory::default(), 5 * GIB, 6 * GIB).unwrap(), None, "nothing is known");
+        assert_eq!(
+            judge_cache(&SystemMemory::default(), 5 * GIB, 6 * GIB).unwrap(),
+            None,
+            "nothing is known"
+        );
     }
 
     #[test]
@@ -208,7 +218,7 @@ mod tests {
     fn one_that_does_not_fit_now_is_a_warning() {
         let text = judge_cache(&machine(), 49 * GIB, 50 * GIB).unwrap().expect("a warning");
         assert!(text.contains("48.00 GiB") && text.contains("--cache 48128MiB"), "{text}");
-        let full = Memory { available_bytes: GIB, ..machine() };
+        let full = SystemMemory { available_bytes: GIB, ..machine() };
         let text = judge_cache(&full, 4 * GIB, 6 * GIB).unwrap().expect("a warning");
         assert!(text.contains("not even --cache 0 ") && !text.contains("0MiB"), "{text}");
     }
@@ -252,7 +262,9 @@ mod tests {
     fn a_ring_and_a_cache_that_do_not_fit_together_are_a_warning() {
         assert_eq!(judge_both(2 * GIB, 4 * GIB, 6 * GIB), None);
         let text = judge_both(2 * GIB, 5 * GIB, 6 * GIB).expect("a warning");
-        for part in ["ring of 2.00 GiB", "5.00 GiB of the cache", "6.00 GiB of memory", "cache= or ring="] {
+        for part in
+            ["ring of 2.00 GiB", "5.00 GiB of the cache", "6.00 GiB of memory", "cache= or Daemon(ring"]
+        {
             assert!(text.contains(part), "{part}: {text}");
         }
     }

@@ -1,5 +1,7 @@
-//! Wiring only: builds the stages in the order data flows through them, owns their threads, and stops them.
+//! Wiring only: builds the stages in the order data flows through them, owns their threads, and
+//! stops them.
 
+mod config;
 mod floods;
 mod inherited;
 mod memory;
@@ -12,8 +14,9 @@ mod stats;
 
 use shade_reads::blocks::FreeList;
 
+pub use config::ServeConfig;
 pub use inherited::Inherited;
-pub use start::{DaemonError, ServeConfig, serve};
+pub use start::{DaemonError, serve};
 
 /// The core over the daemon's arena, and what goes in and comes out.
 type Core = shade_core::Core<FreeList>;

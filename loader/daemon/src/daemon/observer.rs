@@ -1,7 +1,8 @@
-//! The observer: takes the lines of a trace from the core and writes them into its pipe, on a thread of its own.
+//! The observer: takes the lines of a trace from the core and writes them into its pipe, on a
+//! thread of its own.
 //!
-//! The daemon never waits for it. What does not fit into the queue is dropped, and the next line that does says how many
-//! were.
+//! The daemon never waits for it. Lines that do not fit into the queue are dropped, and the next
+//! one that fits says how many.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -12,38 +13,24 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use shade_core::SessionId;
-use shade_formats::trace::{Header, Line, Lost, VERSION};
+use shade_formats::trace::{Header, Line, Lost};
 
-/// Lines that may wait for the writer: seconds of a quick training, some MB of ordinary batches, 270 MB of the largest.
+/// Lines that may wait for the writer: seconds of a quick training, some MB of ordinary batches,
+/// 270 MB of the largest.
 const LINES_MAX: usize = 1024;
 
-/// What does not change while the daemon lives, for the first line of every trace.
-#[derive(Clone, Debug)]
-pub(super) struct Described(Header);
-
-impl Described {
-    /// A header without its time, which is when a recording begins.
-    pub(super) fn new(header: Header) -> Self {
-        Self(header)
-    }
-
-    fn now(&self) -> Header {
-        let began = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Header { shade_trace: VERSION, began_unix_s: began.as_secs(), ..self.0.clone() }
-    }
-}
-
-/// Somebody who takes a trace.
+/// A recorder of a trace.
 pub(super) struct Observer {
     pub(super) session: SessionId,
     lines: Sender<(u64, Box<Line>)>,
-    /// Lines given so far, those that were dropped among them.
+    /// Lines given so far, dropped ones included.
     given: Arc<AtomicU64>,
     ended: Receiver<()>,
 }
 
 impl Observer {
-    /// Begins to write into `pipe`; when that fails for good, `socket` is shut down, so that the session ends.
+    /// Begins to write into `pipe`, with `header` first. When writing fails, `socket` is shut down,
+    /// so that the session ends.
     ///
     /// # Errors
     /// When no thread can be made.
@@ -51,20 +38,22 @@ impl Observer {
         session: SessionId,
         socket: Arc<OwnedFd>,
         pipe: OwnedFd,
-        described: &Described,
+        header: &Header,
     ) -> io::Result<Self> {
         let (lines, queue) = bounded(LINES_MAX);
         let (ended_in, ended) = bounded::<()>(0);
         let given = Arc::new(AtomicU64::new(0));
-        let (header, given_in_all) = (described.now(), Arc::clone(&given));
+        let began = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let header = Header { began_unix_s: began.as_secs(), ..header.clone() };
+        let given_in_all = Arc::clone(&given);
         std::thread::Builder::new().name("shade-trace".into()).spawn(move || {
             let mut pipe = File::from(pipe);
             let written =
                 pipe.write_all(&header.encode()).and_then(|()| write_lines(&mut pipe, &queue, &given_in_all));
             if let Err(error) = written {
-                tracing::info!("the recorder of a trace does not take any more of it: {error}");
+                tracing::info!("the recorder of a trace has stopped taking it: {error}");
             }
-            // The pipe first: who sees that its session has ended finds all of the trace in it.
+            // The pipe first: a recorder that sees the session end finds the whole trace in it.
             drop(pipe);
             let _ = rustix::net::shutdown(&socket, rustix::net::Shutdown::Both);
             drop(ended_in);
@@ -72,7 +61,7 @@ impl Observer {
         Ok(Self { session, lines, given, ended })
     }
 
-    /// Hands over a line, or drops it if too many wait already.
+    /// Queues a line, or drops it if too many wait.
     pub(super) fn take(&self, line: Box<Line>) {
         let number = self.given.fetch_add(1, Ordering::Relaxed);
         let _ = self.lines.try_send((number, line));
@@ -85,7 +74,7 @@ impl Observer {
     }
 }
 
-/// Writes what comes until nothing comes any more.
+/// Writes lines until the queue is closed.
 fn write_lines(
     pipe: &mut impl Write,
     lines: &Receiver<(u64, Box<Line>)>,
@@ -106,7 +95,7 @@ fn write_lines(
 
 #[cfg(test)]
 mod tests {
-    use shade_formats::trace::Release;
+    use shade_formats::trace::{Release, VERSION};
 
     use super::*;
 
@@ -148,7 +137,7 @@ mod tests {
             began_unix_s: 0,
         };
         let socket = Arc::new(OwnedFd::from(socket));
-        let observer = Observer::start(1, socket, writer.into(), &Described::new(header)).unwrap();
+        let observer = Observer::start(1, socket, writer.into(), &header).unwrap();
         const LINES: u32 = 20_000;
         (0..LINES).for_each(|rank| observer.take(line(rank)));
         let reading = std::thread::spawn(move || io::read_to_string(reader).unwrap());

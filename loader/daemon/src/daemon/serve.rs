@@ -1,4 +1,4 @@
-//! The core thread: takes in what happened, lets the core decide, carries out what it decided.
+//! The core's thread: takes in events, lets the core decide, carries out its actions.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -9,32 +9,34 @@ use shade_core::{FinalizeOrder, Refusal};
 use shade_formats::control::{
     REFUSE_BUSY, REFUSE_DATASET, REFUSE_ENDING, REFUSE_RESOURCES, Reply, Request, Settings,
 };
+use shade_formats::trace::Header;
 use shade_reads::{Completion, Reads, core_fault};
 
 use super::floods::Floods;
 use super::memory::RingRoom;
-use super::observer::{Described, Observer};
+use super::observer::Observer;
 use super::sessions::Sessions;
 use super::settings::Running;
 use super::stats::report;
 use super::{Action, Core, Event};
 use crate::batches::{FillFault, Filled, Workers, finalize};
-use crate::control::{Asked, Identity, Message};
+use crate::control::{Asked, Message, ServedJob};
 use crate::panics::caught;
 
-/// Events taken in before the core acts on them: work by batch, not by call.
+/// Most events taken in before the core acts on them.
 const BURST: usize = 1024;
-/// How often rings are told that the daemon lives, while there are any.
+/// Interval of the rings' heartbeats.
 const HEARTBEAT: Duration = Duration::from_millis(100);
 /// How long a private daemon waits for its first rank.
 const FIRST_RANK: Duration = Duration::from_secs(30);
-/// How long reads may take to come home at the end, and a recorder to take the last of its trace. Nothing aborts an NFS read; the kernel keeps its pages itself.
+/// How long the daemon's end waits for reads, and for a recorder to take the rest of its trace.
+/// Nothing aborts an NFS read; the kernel keeps its pages.
 const STOP: Duration = Duration::from_secs(2);
 
 /// Why the daemon ends.
 #[derive(Debug)]
 pub(super) enum Stop {
-    /// By a signal, or nobody needs it any more.
+    /// By a signal, or no rank needs it any more.
     Asked,
     /// A thread panicked or gave up.
     Defect(String),
@@ -46,21 +48,21 @@ pub(super) struct Daemon {
     reads: Reads,
     workers: Workers,
     sessions: Sessions,
-    /// Who takes a trace. It is no rank: a private daemon does not stay for it.
+    /// The recorder of a trace. It is no rank: a private daemon does not stay for it.
     observer: Option<Observer>,
-    described: Described,
-    identity: Identity,
+    trace_header: Header,
+    served: ServedJob,
     settings: Running,
     linger: Option<Duration>,
     ring_room: RingRoom,
     floods: Floods,
-    /// A private daemon that nobody is attached to was asked for this, which it does not have: it
-    /// ends, and the next has it.
+    /// What a rank asked a private daemon for that has no rank attached and does not have it: this
+    /// daemon ends, and the next has it.
     gives_way: Option<&'static str>,
     started: Instant,
-    /// Since when no rank has been attached, and whether one ever was.
+    /// Since when no rank is attached, and whether one ever was.
     empty_since: Instant,
-    served: bool,
+    had_rank: bool,
     events: Vec<Event>,
     actions: Vec<Action>,
     /// A batch's column as bytes.
@@ -72,8 +74,8 @@ impl Daemon {
         core: Core,
         reads: Reads,
         workers: Workers,
-        described: Described,
-        identity: Identity,
+        trace_header: Header,
+        served: ServedJob,
         settings: Running,
         ring_room: RingRoom,
     ) -> Self {
@@ -85,8 +87,8 @@ impl Daemon {
             workers,
             sessions: Sessions::default(),
             observer: None,
-            described,
-            identity,
+            trace_header,
+            served,
             settings,
             linger,
             ring_room,
@@ -94,17 +96,17 @@ impl Daemon {
             gives_way: None,
             started,
             empty_since: started,
-            served: false,
+            had_rank: false,
             events: Vec::new(),
             actions: Vec::new(),
             column: Vec::new(),
         }
     }
 
-    /// Runs until told to stop, or until a private daemon is not needed any more.
+    /// Runs until stopped, or until a private daemon is not needed any more.
     ///
     /// # Errors
-    /// The text of a panic, of this thread or another: nothing can be trusted to go on. All sessions were told.
+    /// The text of a panic, of this thread or another. All sessions were told.
     pub(super) fn run(
         mut self,
         completions: &Receiver<Completion>,
@@ -152,7 +154,7 @@ impl Daemon {
                     self.take(message);
                 }
             }
-            // Before what it has lost: trainers are to hear why, not of single records.
+            // First, so that trainers hear the reason and not of single records.
             if let Ok(why) = stop.try_recv() {
                 return why;
             }
@@ -169,7 +171,7 @@ impl Daemon {
         }
     }
 
-    /// The core takes in what has happened, and what that makes happen at once.
+    /// Passes events to the core and carries out its actions until there is nothing left to do.
     fn turn(&mut self) {
         let mut actions = std::mem::take(&mut self.actions);
         loop {
@@ -193,7 +195,7 @@ impl Daemon {
             Action::Accept(session, accepted) => {
                 let promised_bytes = self.sessions.promised_bytes();
                 let room = self.ring_room.promise(accepted.payload.bytes, promised_bytes);
-                self.served |= room.is_ok();
+                self.had_rank |= room.is_ok();
                 self.sessions.answer(session, room.map(|()| accepted));
             }
             Action::Refuse(session, refusal) => self.sessions.answer(session, Err(refusal)),
@@ -231,7 +233,7 @@ impl Daemon {
         let Some(payload) = self.sessions.payload(ticket.session) else { return };
         match finalize(order, &payload, &mut self.column) {
             Ok(()) => self.events.push(Event::Finalized(ticket)),
-            // A defect of this program. The session ends loudly rather than wait for a batch that will not come.
+            // A defect of this program. The session ends, as its batch will not come.
             Err(error) => {
                 tracing::error!("a batch could not be completed: {error}");
                 self.sessions.close(ticket.session, "its batch could not be completed");
@@ -239,7 +241,7 @@ impl Daemon {
         }
     }
 
-    /// Turns a session's news into an event, or answers it at once.
+    /// Turns a session's message into an event, or answers it at once.
     fn take(&mut self, message: Message) {
         match message {
             Message::Hello { attach, asked, socket, verdict } => match self.judge(&asked) {
@@ -248,13 +250,14 @@ impl Daemon {
                     self.events.push(Event::Attach(attach));
                 }
                 Err(refusal) => {
-                    // A session until its thread has told it: a daemon that gives way ends when that has happened.
+                    // It counts as a session until its thread has sent the refusal: a daemon that
+                    // gives way ends only then.
                     self.sessions.hello(attach.session, socket, verdict, Settings::default());
                     self.sessions.answer(attach.session, Err(refusal));
                 }
             },
             Message::Observe { session, socket, pipe, verdict } => {
-                // The thread has ended if nobody listens, and then says so itself.
+                // Fails only when the thread has ended.
                 let _ = verdict.send(self.observe(session, socket, pipe));
             }
             Message::Mapped { session, ring } => {
@@ -262,7 +265,7 @@ impl Daemon {
                 self.events.push(Event::Ready(session));
             }
             Message::Released(session) => match self.sessions.released(session) {
-                // A doorbell for what an earlier one has told of already.
+                // An earlier doorbell told of these releases already.
                 Ok(seqs) if seqs.is_empty() => {}
                 Ok(seqs) => self.events.push(Event::Released { session, seqs }),
                 Err(error) => self.sessions.close(session, &error.to_string()),
@@ -272,7 +275,7 @@ impl Daemon {
                 self.events.push(Event::Observe(false));
             }
             Message::Gone(session) => {
-                // One that was turned away does not keep a private daemon.
+                // A refused one does not keep a private daemon.
                 if self.sessions.forget(session) {
                     self.empty_since = Instant::now();
                 }
@@ -282,31 +285,32 @@ impl Daemon {
         }
     }
 
-    /// Whether a rank finds here what it expects: the content that its dataset has now, and, where nobody would lose
-    /// anything by it, the settings that it would have started a daemon with. Gives the settings that there are.
+    /// Whether the daemon has what a rank expects: the present content of its dataset and, where no
+    /// rank would lose anything by a new daemon, the settings. Returns the daemon's settings.
     fn judge(&mut self, asked: &Asked) -> Result<Settings, Refusal> {
         let is_free = self.linger.is_some() && self.sessions.is_empty();
-        if asked.content_id != self.identity.content_id {
+        if asked.content_id != self.served.content_id {
             if is_free {
                 self.gives_way = Some("the dataset's present content");
             }
-            let changed = self.identity.other_content(asked.samples, asked.content_id);
+            let changed = self.served.other_content(asked.samples, asked.content_id);
             if self.gives_way.is_some() {
                 return Err(Refusal { code: REFUSE_ENDING, text: format!("{changed}; it ends now") });
             }
             let advice = if self.linger.is_some() {
-                "stop the trainings that are attached to it, and start them again, or name another job with job="
+                "stop the trainings that are attached to it and start them again, or name another job with \
+                 Daemon(job=\"...\")"
             } else {
                 "stop it and start it again"
             };
             return Err(Refusal { code: REFUSE_DATASET, text: format!("{changed}: {advice}") });
         }
         if is_free {
-            // No reason to start another: this is only about what comes after it.
+            // No reason to start another daemon: this matters only after the rank has left.
             self.linger = self.settings.linger_as(&asked.settings);
         }
-        // One that nobody has found yet was started by a rank that is about to come: it stays for it.
-        if is_free && self.served && self.settings.differs_from(&asked.settings) {
+        // A daemon without any rank so far was started by one that is about to attach.
+        if is_free && self.had_rank && self.settings.differs_from(&asked.settings) {
             self.gives_way = Some("other settings");
         }
         if let Some(what) = self.gives_way {
@@ -316,13 +320,13 @@ impl Daemon {
         Ok(self.settings.in_words_of(&asked.settings))
     }
 
-    /// Begins a trace, if nobody takes one yet.
+    /// Begins a trace, unless one is being recorded.
     fn observe(&mut self, session: u32, socket: Arc<OwnedFd>, pipe: OwnedFd) -> Result<(), Refusal> {
         if self.observer.is_some() {
-            let text = "somebody records a trace of this daemon already: one at a time".to_owned();
+            let text = "a trace of this daemon is being recorded already: one at a time".to_owned();
             return Err(Refusal { code: REFUSE_BUSY, text });
         }
-        let observer = Observer::start(session, socket, pipe, &self.described)
+        let observer = Observer::start(session, socket, pipe, &self.trace_header)
             .map_err(|error| Refusal { code: REFUSE_RESOURCES, text: error.to_string() })?;
         self.observer = Some(observer);
         self.events.push(Event::Observe(true));
@@ -343,7 +347,7 @@ impl Daemon {
             Request::SaveState => self.events.push(Event::SaveState(session)),
             Request::LoadState => self.events.push(Event::LoadState { session, bytes: state }),
             Request::Stats => {
-                // Everything this rank said before belongs into the figures.
+                // The figures include everything that this rank sent before.
                 self.turn();
                 let json = report(&self.core.stats(), &self.reads);
                 self.sessions.reply(session, &Reply::Stats { json });
@@ -354,10 +358,10 @@ impl Daemon {
         }
     }
 
-    /// Is this a private daemon that nobody needs any more?
+    /// Whether this is a private daemon that no rank needs any more.
     fn is_unneeded(&self) -> bool {
         let Some(linger) = self.linger else { return false };
-        let patience = match (self.gives_way.is_some(), self.served) {
+        let patience = match (self.gives_way.is_some(), self.had_rank) {
             (true, _) => Duration::ZERO,
             (false, true) => linger,
             (false, false) => FIRST_RANK,
@@ -365,7 +369,7 @@ impl Daemon {
         self.sessions.is_empty() && self.core.session_count() == 0 && self.empty_since.elapsed() >= patience
     }
 
-    /// Ends all sessions and waits for reads and workers, though not for a store that has stopped answering.
+    /// Ends all sessions and waits for reads and workers, but not for a store that does not answer.
     fn stop(self, defect: Option<&str>) {
         tracing::debug!("stopping after {:.1} s", self.started.elapsed().as_secs_f64());
         let Self { reads, workers, mut sessions, observer, .. } = self;
@@ -389,12 +393,12 @@ impl Daemon {
     }
 }
 
-/// A read that has ended, as the core is told.
+/// The core's event for a read that has ended.
 fn read(completion: Completion) -> Event {
     Event::Read(completion.map_fault(core_fault))
 }
 
-/// Rows that a worker gives back, as the core is told.
+/// The core's event for rows that a worker gives back.
 fn filled(done: Filled) -> Event {
     Event::Filled(done.map_fault(FillFault::core_fault))
 }

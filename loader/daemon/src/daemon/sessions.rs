@@ -9,26 +9,25 @@ use shade_core::{Accepted, Refusal, SessionId};
 use shade_formats::FormatError;
 use shade_formats::control::{REFUSE_ENDING, Reply, Settings};
 use shade_formats::ring::{Descriptor, ERROR_TEXT_BYTES_MAX};
-use shade_shm::RingEnd;
-use shade_shm::{Region, memfd};
+use shade_shm::{Region, RingEnd, memfd};
 
 use crate::control::{Welcomed, send};
 
 struct Peer {
     socket: Arc<OwnedFd>,
-    /// Where the answer to its hello goes, with these settings if it is let in.
+    /// Where the answer to its hello goes, with these settings if it is admitted.
     verdict: Option<(Sender<Result<Welcomed, Refusal>>, Settings)>,
-    /// Bytes of a ring that it was promised, until it has them.
+    /// Bytes of its promised ring, until the ring exists.
     promised_bytes: u64,
     ring: Option<RingEnd>,
-    /// It was let in.
+    /// It was admitted.
     accepted: bool,
-    /// It was hung up on.
+    /// The daemon has hung up on it.
     closed: bool,
 }
 
 impl Peer {
-    /// Hangs up, with `why` first. A client that was not welcomed yet waits for a yes or no.
+    /// Hangs up, after sending `why`. A client that is not welcomed yet gets a refusal.
     fn hang_up(&self, why: Option<&str>) {
         let last = match (&self.ring, why) {
             (Some(_), why) => why.map(|text| Reply::Failed { text: text.to_owned() }),
@@ -38,7 +37,7 @@ impl Peer {
             }
         };
         if let Some(reply) = last {
-            // Who does not take it sees the hang-up.
+            // If this fails, the client sees the hang-up.
             let _ = send(&self.socket, &reply, &[]);
         }
         let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
@@ -84,7 +83,7 @@ impl Sessions {
             peer.promised_bytes = accepted.payload.bytes;
         }
         if let Some((verdict, settings)) = peer.verdict.take() {
-            // The thread has ended if nobody listens, and then says so itself.
+            // Fails only when the thread has ended.
             let _ = verdict.send(answer.map(|accepted| Welcomed { accepted, settings }));
         }
     }
@@ -101,13 +100,13 @@ impl Sessions {
         Some(self.peers.get(&session)?.ring.as_ref()?.payload.clone())
     }
 
-    /// What the client has released since the last call, by number.
+    /// Numbers of the descriptors that the client has released since the last call.
     pub(super) fn released(&mut self, session: SessionId) -> Result<Vec<u64>, FormatError> {
         let ring = self.peers.get_mut(&session).and_then(|peer| peer.ring.as_mut());
         ring.map_or(Ok(Vec::new()), |ring| ring.producer.released())
     }
 
-    /// Publishes a descriptor, with `error` written where it points, and wakes the client if it waits.
+    /// Publishes a descriptor, with `error` written to its block, and wakes the client if it waits.
     pub(super) fn publish(&mut self, session: SessionId, descriptor: &Descriptor, error: Option<&str>) {
         let Some(ring) = self.peers.get_mut(&session).and_then(|peer| peer.ring.as_mut()) else { return };
         let mut descriptor = *descriptor;
@@ -130,11 +129,11 @@ impl Sessions {
         }
     }
 
-    /// Tells every ring that the daemon lives.
+    /// Writes a heartbeat into every ring.
     pub(super) fn beat(&mut self) {
         let now_ns = monotonic_ns();
         for ring in self.peers.values().filter_map(|peer| peer.ring.as_ref()) {
-            // The mapping is ours and of full length: a beat cannot miss it.
+            // Cannot fail: the mapping is ours and of full length.
             let _ = ring.producer.beat(now_ns);
         }
     }
@@ -162,7 +161,7 @@ impl Sessions {
         }
     }
 
-    /// Ends a session and tells its client why; its thread notices and reports it gone.
+    /// Ends a session and tells its client why. The session's thread then reports it gone.
     pub(super) fn close(&mut self, session: SessionId, why: &str) {
         if let Some(peer) = self.peers.get_mut(&session).filter(|peer| !peer.closed) {
             peer.closed = true;
@@ -171,18 +170,18 @@ impl Sessions {
         }
     }
 
-    /// Hangs up on all. `why` is told first: the end that nobody asked for has a reason.
+    /// Hangs up on all clients, after sending `why`.
     pub(super) fn close_all(&mut self, why: Option<&str>) {
         self.peers.values().for_each(|peer| peer.hang_up(why));
         self.peers.clear();
     }
 
-    /// Lets go of a session that is gone; whether it had been let in.
+    /// Removes a session that is gone. Returns whether it had been admitted.
     pub(super) fn forget(&mut self, session: SessionId) -> bool {
         self.peers.remove(&session).is_some_and(|peer| peer.accepted)
     }
 
-    /// Bytes of rings that sessions were promised and that do not exist yet.
+    /// Bytes of rings that are promised and do not exist yet.
     pub(super) fn promised_bytes(&self) -> u64 {
         self.peers.values().map(|peer| peer.promised_bytes).sum()
     }
@@ -200,7 +199,7 @@ mod tests {
 
     use super::*;
 
-    /// What a client that has said hello, and nothing more, is told before the hang-up.
+    /// The message to a client that has only said hello, before the hang-up.
     fn told_before_its_welcome(end: impl FnOnce(&mut Sessions)) -> Reply {
         let (client, daemon) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();

@@ -1,15 +1,16 @@
-//! How this daemon runs, in the words of its command line, to be compared with what a trainer would have started.
+//! This daemon's settings in the words of its command line, for comparison with what a trainer
+//! would have started.
 
 use std::time::Duration;
 
 use shade_core::Capacity;
 use shade_formats::control::{LINGERS_FOR_EVER, Settings};
 use shade_formats::index::Index;
-use shade_reads::{Depth, EngineChoice, IoMode, StoreModel, parse_time};
+use shade_reads::{Depth, StoreModel, parse_time};
 
-use super::start::ServeConfig;
+use super::config::ServeConfig;
 
-/// What a trainer leaves to the daemon.
+/// Value of what is left to the daemon.
 const AUTO: &str = "auto";
 /// No simulated store.
 const NO_STORE: &str = "none";
@@ -19,7 +20,7 @@ const NO_STORE: &str = "none";
 pub(super) struct Running {
     config: ServeConfig,
     cache_bytes: u64,
-    /// Bytes of arena blocks that the whole dataset takes.
+    /// Bytes of arena blocks that the whole dataset needs.
     dataset_bytes: u64,
 }
 
@@ -29,7 +30,8 @@ impl Running {
         Self { config: config.clone(), cache_bytes, dataset_bytes }
     }
 
-    /// All of them. What means the same as `asked` says is in its words, so that texts can be compared.
+    /// All settings. A value that means the same as in `asked` is spelled as there, so that texts
+    /// can be compared.
     pub(super) fn in_words_of(&self, asked: &Settings) -> Settings {
         let setting = |(name, own): (&str, String)| {
             let asked = asked.get(name).filter(|asked| self.is(name, asked));
@@ -38,12 +40,13 @@ impl Running {
         self.own().into_iter().map(setting).collect()
     }
 
-    /// How long this daemon lingers, if it does not run until it is stopped.
+    /// How long this daemon lingers; `None` if it runs until it is stopped.
     pub(super) fn linger(&self) -> Option<Duration> {
         self.config.linger
     }
 
-    /// Lingers from now on as `asked`, if that says a time, and this daemon lingers at all. Gives how long that is.
+    /// Takes over the linger time of `asked`, if it has one and this daemon lingers at all. Returns
+    /// the time that now holds.
     pub(super) fn linger_as(&mut self, asked: &Settings) -> Option<Duration> {
         let asked = asked.get("linger").and_then(|time| parse_time(time).ok());
         self.config.linger = self.config.linger.map(|linger| asked.unwrap_or(linger));
@@ -78,13 +81,14 @@ impl Running {
             ("hedge", if config.hedge { "yes" } else { "no" }.to_owned()),
             ("workers", config.workers.map_or(AUTO.to_owned(), |workers| workers.to_string())),
             ("jpeg", config.jpeg.as_str().to_owned()),
-            ("engine", engine(reads.engine).to_owned()),
-            ("io", io(reads.io).to_owned()),
+            ("engine", reads.engine.as_str().to_owned()),
+            ("io", reads.io.as_str().to_owned()),
             ("linger", linger),
         ]
     }
 
-    /// Whether the setting has the value that `asked` means. One that this version does not know makes no difference.
+    /// Whether the setting has the value that `asked` means. True for a setting that this version
+    /// does not know.
     fn is(&self, name: &str, asked: &str) -> bool {
         let Self { config, cache_bytes, dataset_bytes } = self;
         match name {
@@ -102,28 +106,11 @@ impl Running {
     }
 }
 
-/// Whether `store` is what `asked` means. A text that cannot be read means no store that there is.
+/// Whether `store` is what `asked` means. A text that cannot be parsed matches nothing.
 fn is_store(store: Option<StoreModel>, asked: &str) -> bool {
     match asked {
         NO_STORE | "" => store.is_none(),
         asked => asked.parse::<StoreModel>().is_ok_and(|asked| store == Some(asked)),
-    }
-}
-
-fn engine(choice: EngineChoice) -> &'static str {
-    match choice {
-        EngineChoice::Auto => AUTO,
-        EngineChoice::Uring => "uring",
-        EngineChoice::Threads => "threads",
-        EngineChoice::Sim => "sim",
-    }
-}
-
-fn io(mode: IoMode) -> &'static str {
-    match mode {
-        IoMode::Auto => AUTO,
-        IoMode::Direct => "direct",
-        IoMode::Buffered => "buffered",
     }
 }
 

@@ -1,63 +1,34 @@
-//! From configuration to a running daemon, and back to nothing.
+//! Starts the daemon's parts from its configuration, and runs it.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde::Serialize;
-use shade_core::GAP_BYTES_MAX;
-use shade_core::block_bytes_for;
-use shade_core::{Capacity, Core, CoreConfig, PREFETCHES_MAX, Refusal, staging_bytes, window_bytes};
+use shade_core::{
+    Core, CoreConfig, GAP_BYTES_MAX, PREFETCHES_MAX, Refusal, block_bytes_for, staging_bytes, window_bytes,
+};
 use shade_dataset::{Dataset, DatasetError, raise_open_files_limit};
 use shade_formats::SampleId;
-use shade_formats::control::{Policy, REFUSE_DATASET, REFUSE_RESOURCES, socket_name};
+use shade_formats::control::{REFUSE_DATASET, REFUSE_RESOURCES, socket_name};
 use shade_formats::index::Index;
 use shade_formats::limits::RING_DESCRIPTORS;
 use shade_formats::trace::{Header, VERSION};
-use shade_images::JpegDecoder;
 use shade_reads::blocks::{Arena, FreeList, Prefault};
-use shade_reads::{Reads, ReadsConfig, ReadsError};
+use shade_reads::{Reads, ReadsError};
 use shade_shm::memfd::lacking;
 
+use super::config::ServeConfig;
 use super::memory::{CacheTooLarge, RingRoom, check_cache};
-use super::observer::Described;
 use super::serve::{Daemon, Stop};
 use super::settings::Running;
 use crate::batches::Workers;
-use crate::control::{Identity, Listener};
+use crate::control::{Listener, ServedJob};
 use crate::panics;
 
-/// News of sessions that may wait for the core: all that eight ranks can have in flight, whose rings have 64 batches each, and as
-/// much again. A session that has more to say waits, and so does its trainer.
+/// Messages of sessions that may wait for the core: twice what eight ranks can have in flight,
+/// whose rings have 64 batches each. A session with more messages waits, and so does its trainer.
 const MESSAGES_MAX: usize = 1024;
 const _: () = assert!(MESSAGES_MAX >= 2 * 8 * RING_DESCRIPTORS);
-
-/// A validated configuration of `serve`.
-#[derive(Clone, Debug)]
-pub struct ServeConfig {
-    /// Path of the dataset.
-    pub dataset: PathBuf,
-    /// Memory of the cache.
-    pub cache: Capacity,
-    /// Who stays in it.
-    pub policy: Policy,
-    /// How far `Policy::Lookahead` sees into the plan, in epochs.
-    pub lookahead: f64,
-    /// How records are read.
-    pub reads: ReadsConfig,
-    /// Ask for late records a second time.
-    pub hedge: bool,
-    /// Threads that fill batches; `None` for as many as there are cores.
-    pub workers: Option<usize>,
-    /// What decodes JPEGs.
-    pub jpeg: JpegDecoder,
-    /// Socket file; `None` for the abstract name of dataset and job.
-    pub socket: Option<PathBuf>,
-    /// The job served.
-    pub job: String,
-    /// End after the last rank has left for so long; `None` runs until stopped.
-    pub linger: Option<Duration>,
-}
 
 /// Why the daemon could not start or go on.
 #[derive(Debug, thiserror::Error)]
@@ -78,7 +49,8 @@ pub enum DaemonError {
     },
     /// Another daemon has the socket.
     #[error(
-        "address in use: a daemon serves this dataset and job already ({address}); attach to it, or name another job with --job"
+        "address in use: a daemon serves this dataset and job already ({address}); attach to it, or name another job \
+         with --job"
     )]
     AddressInUse {
         /// The socket's address.
@@ -104,13 +76,14 @@ pub enum DaemonError {
 }
 
 impl DaemonError {
-    /// Whether it is this program's own fault, which can only be found after it has said that it is ready.
+    /// Whether it is a defect of this program. These occur only after the daemon has said that it
+    /// is ready.
     #[must_use]
     pub fn is_defect(&self) -> bool {
         matches!(self, Self::Defect(_))
     }
 
-    /// What a rank is told that has connected already.
+    /// The answer to ranks that have connected already.
     fn refusal(&self) -> Refusal {
         let code = if matches!(self, Self::Dataset(_)) { REFUSE_DATASET } else { REFUSE_RESOURCES };
         Refusal { code, text: self.to_string() }
@@ -123,7 +96,7 @@ impl DaemonError {
     }
 }
 
-/// What a daemon says once it accepts sessions.
+/// The daemon's message once it accepts sessions.
 #[derive(Debug, Serialize)]
 pub struct Ready {
     ready: bool,
@@ -131,19 +104,19 @@ pub struct Ready {
     socket: String,
 }
 
-/// Serves until stopped by a signal, or, with `linger`, until the last rank has left. `announce` is called once, when
-/// sessions are accepted.
+/// Serves until stopped by a signal, or, with `linger`, until the last rank has left. `announce` is
+/// called once, when sessions are accepted.
 ///
 /// # Errors
 /// [`DaemonError`] when it cannot start.
 pub fn serve(config: &ServeConfig, announce: impl FnOnce(&Ready)) -> Result<(), DaemonError> {
     raise_open_files_limit();
-    // Before the index is read: of the daemons that a node's ranks start at once, all but one learn here that they are not
-    // needed, and only that one reads it. Whoever connects meanwhile waits until it is accepted.
+    // Before the index is read: a node's ranks may start several daemons at once, and all but one
+    // end here. A rank that connects meanwhile waits until it is accepted.
     let folder = Dataset::folder(&config.dataset)?;
     let listener = bind(config, &folder)?;
     serve_at(&listener, folder, config, announce).inspect_err(|error| {
-        // A defect was told to every session.
+        // Every session was told of a defect.
         if !error.is_defect() {
             listener.turn_away(&error.refusal());
         }
@@ -188,7 +161,7 @@ fn serve_at(
     })
     .map_err(|error| DaemonError::Start(std::io::Error::other(error)))?;
 
-    let identity = Identity {
+    let served = ServedJob {
         dataset: dataset.folder.display().to_string(),
         job: config.job.clone(),
         samples: index.len(),
@@ -196,7 +169,7 @@ fn serve_at(
         content_id: index.content_id().0,
     };
     let settings = Running::new(config, &index, cache_bytes, block_bytes);
-    listener.listen(identity.clone(), messages_in).map_err(DaemonError::Start)?;
+    listener.listen(served.clone(), messages_in).map_err(DaemonError::Start)?;
     tracing::info!(
         "serving {} ({} samples) on {}; reads: {}; cache: {cache_bytes} bytes in blocks of {block_bytes}, {}",
         dataset.folder.display(),
@@ -221,13 +194,13 @@ fn serve_at(
         hedge: config.hedge,
         block_bytes,
     };
-    let described = described(config, &dataset, &core_config, reads.description());
+    let trace_header = trace_header(config, &dataset, &core_config, reads.description());
     let core = Core::new(index, free, core_config);
-    let daemon = Daemon::new(core, reads, workers, described, identity, settings, RingRoom::new(arena));
+    let daemon = Daemon::new(core, reads, workers, trace_header, served, settings, RingRoom::new(arena));
     daemon.run(&completions, &done, &messages, &stop).map_err(DaemonError::Defect)
 }
 
-/// Where records live.
+/// The memory of records.
 struct Records {
     arena: Arc<Arena>,
     free: FreeList,
@@ -249,9 +222,9 @@ fn records(config: &ServeConfig, index: &Index) -> Result<Records, DaemonError> 
     Ok(Records { arena: Arc::new(arena), free, cache_bytes, block_bytes })
 }
 
-/// What a recorded trace says of this daemon.
-fn described(config: &ServeConfig, dataset: &Dataset, core: &CoreConfig, engine: &str) -> Described {
-    Described::new(Header {
+/// The first line of this daemon's traces, without the time at which a recording begins.
+fn trace_header(config: &ServeConfig, dataset: &Dataset, core: &CoreConfig, engine: &str) -> Header {
+    Header {
         shade_trace: VERSION,
         shade_load: env!("CARGO_PKG_VERSION").to_owned(),
         dataset: dataset.folder.display().to_string(),
@@ -264,7 +237,7 @@ fn described(config: &ServeConfig, dataset: &Dataset, core: &CoreConfig, engine:
         block_bytes: core.block_bytes,
         engine: engine.to_owned(),
         began_unix_s: 0,
-    })
+    }
 }
 
 fn bind(config: &ServeConfig, folder: &Path) -> Result<Listener, DaemonError> {

@@ -1,11 +1,11 @@
-//! The figures as `stats()` shows them.
+//! The figures that `stats()` returns.
 
 use serde::Serialize;
 use shade_core::Stats;
 use shade_reads::Reads;
 
 #[derive(Serialize)]
-struct Report<'a> {
+struct Figures<'a> {
     #[serde(flatten)]
     stats: &'a Stats,
     /// Which engine reads, how, and why; names a simulated store as such.
@@ -18,7 +18,7 @@ struct Report<'a> {
 
 /// One JSON object.
 pub(super) fn report(stats: &Stats, reads: &Reads) -> String {
-    let report = Report {
+    let figures = Figures {
         stats,
         engine: reads.description(),
         depth: reads.depth(),
@@ -26,5 +26,5 @@ pub(super) fn report(stats: &Stats, reads: &Reads) -> String {
         version: env!("CARGO_PKG_VERSION"),
     };
     // Numbers, strings and lists with string keys always have a JSON form.
-    serde_json::to_string(&report).unwrap_or_default()
+    serde_json::to_string(&figures).unwrap_or_default()
 }

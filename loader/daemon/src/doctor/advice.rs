@@ -1,16 +1,16 @@
-//! What follows from the facts: what to change, and what to know. Pure.
+//! Advice that follows from the facts: what to change, and what to know. Pure.
 
+use indicatif::BinaryBytes;
 use serde::Serialize;
 
 use super::kernel::NfsReads;
 use super::machine::Machine;
 use super::nfs::Nfs;
-use super::place::Place;
+use super::path_facts::PathFacts;
 use super::probe::Probe;
-use super::size::size;
 use super::sweep::{Bound, Wire};
 
-/// Below this a record of usual size takes several READs.
+/// Below this a usual record needs several READs.
 const RSIZE_MIN_BYTES: u64 = 256 << 10;
 const MIB: u64 = 1 << 20;
 
@@ -21,20 +21,21 @@ pub(super) struct Advice {
     pub(super) topic: &'static str,
     /// The fact that it follows from.
     pub(super) fact: String,
-    /// What that means, or what to do.
+    /// What the fact means, or what to do.
     pub(super) advice: String,
-    /// The command, option or mount option that changes it; `None` where there is nothing to change.
+    /// The command, option or mount option that changes it; `None` where there is nothing to
+    /// change.
     pub(super) change: Option<String>,
 }
 
-/// All that follows from these facts, what is to be changed first.
-pub(super) fn advice(machine: &Machine, place: Option<&Place>, probe: Option<&Probe>) -> Vec<Advice> {
-    let mut all = of_machine(machine, place);
-    if let Some(place) = place {
-        all.extend(of_place(machine, place));
+/// All advice that follows from these facts: changes first.
+pub(super) fn advice(machine: &Machine, path: Option<&PathFacts>, probe: Option<&Probe>) -> Vec<Advice> {
+    let mut all = of_machine(machine, path);
+    if let Some(path) = path {
+        all.extend(of_path(machine, path));
     }
     all.extend(probe.into_iter().flat_map(of_probe));
-    let nfs = place.and_then(|place| place.nfs.as_ref());
+    let nfs = path.and_then(|path| path.nfs.as_ref());
     all.extend(nfs.filter(|nfs| nfs.has_sessions()).zip(probe).and_then(|(_, probe)| slots(probe)));
     all.sort_by_key(|advice| advice.change.is_none());
     all
@@ -48,24 +49,24 @@ fn note(topic: &'static str, fact: String, advice: impl Into<String>) -> Advice 
     Advice { topic, fact, advice: advice.into(), change: None }
 }
 
-/// NFS mounts keep what they were mounted with when they are remounted, and share connections with other mounts of their
-/// server.
+/// A mount option as a change: NFS mounts keep their options when they are remounted.
 fn mount_option(option: &str) -> String {
     format!("mount option {option} (umount, then mount: a remount does not change it)")
 }
 
-fn of_machine(machine: &Machine, place: Option<&Place>) -> Vec<Advice> {
+fn of_machine(machine: &Machine, path: Option<&PathFacts>) -> Vec<Advice> {
     let mut all = Vec::new();
     if let Some(reason) = &machine.io_uring.reason {
         all.push(Advice {
             topic: "io_uring",
             fact: format!("io_uring cannot be used: {reason}"),
-            advice: "shade reads with threads instead, at most 128 at a time: more CPU time and less depth, the same bytes"
+            advice: "shade reads with threads instead, at most 128 at a time: more CPU time and less depth, the same \
+                     bytes"
                 .to_owned(),
             change: machine.io_uring.remedy.clone(),
         });
     }
-    let cache = place.and_then(|place| place.dataset.as_ref()).map(|dataset| dataset.default_cache_bytes);
+    let cache = path.and_then(|path| path.dataset.as_ref()).map(|dataset| dataset.default_cache_bytes);
     all.extend(memlock(machine, cache));
     let memory = &machine.memory;
     if let Some(limit) = memory.cgroup.as_ref().filter(|limit| limit.limit_bytes < memory.total_bytes) {
@@ -73,11 +74,11 @@ fn of_machine(machine: &Machine, place: Option<&Place>) -> Vec<Advice> {
             "cgroup",
             format!(
                 "the control group's memory limit is {}, the machine has {}",
-                size(limit.limit_bytes),
-                size(memory.total_bytes)
+                BinaryBytes(limit.limit_bytes),
+                BinaryBytes(memory.total_bytes)
             ),
-            "cache, rings and trainers must fit into the limit together, or the kernel ends one of them; give --cache in \
-             bytes, or raise the limit (docker run --memory, sbatch --mem)",
+            "cache, rings and trainers must fit into the limit together, or the kernel ends one of them; give --cache \
+             in bytes, or raise the limit (docker run --memory, sbatch --mem)",
         ));
     }
     if let Some(cache) = cache.filter(|cache| *cache > memory.most_bytes()) {
@@ -85,24 +86,25 @@ fn of_machine(machine: &Machine, place: Option<&Place>) -> Vec<Advice> {
             "cache",
             format!(
                 "the default cache, a fifth of the dataset, is {}, and there is {} of memory",
-                size(cache),
-                size(memory.most_bytes())
+                BinaryBytes(cache),
+                BinaryBytes(memory.most_bytes())
             ),
-            "the daemon would be ended by the kernel once the cache fills",
+            "the kernel would end the daemon once the cache fills",
             format!("shade-load serve --cache {}MiB", memory.most_bytes() / 2 / MIB),
         ));
     }
     all
 }
 
-/// `cache`: what would be locked, if there is a dataset that says so.
+/// `cache`: bytes that would be locked, if there is a dataset.
 fn memlock(machine: &Machine, cache: Option<u64>) -> Option<Advice> {
     let limit = machine.memlock.soft_bytes?;
     let wanted = cache.unwrap_or(machine.memory.total_bytes / 2);
     if machine.memlock.allows(wanted) {
         return None;
     }
-    let cache = cache.map_or("a cache".to_owned(), |bytes| format!("the default cache of {}", size(bytes)));
+    let cache =
+        cache.map_or("a cache".to_owned(), |bytes| format!("the default cache of {}", BinaryBytes(bytes)));
     let command = if machine.memlock.hard_bytes.is_none_or(|hard| hard >= wanted) {
         "ulimit -l unlimited, before shade-load starts"
     } else {
@@ -110,24 +112,24 @@ fn memlock(machine: &Machine, cache: Option<u64>) -> Option<Advice> {
     };
     Some(change(
         "memlock",
-        format!("RLIMIT_MEMLOCK is {} and there is no CAP_IPC_LOCK", size(limit)),
+        format!("RLIMIT_MEMLOCK is {} and there is no CAP_IPC_LOCK", BinaryBytes(limit)),
         format!("{cache} cannot be locked in memory: under memory pressure the kernel swaps it out"),
         command,
     ))
 }
 
-fn of_place(machine: &Machine, place: &Place) -> Vec<Advice> {
-    let Some(nfs) = &place.nfs else {
-        return place.mount.iter().map(|mount| no_nfs(&mount.kind)).collect();
+fn of_path(machine: &Machine, path: &PathFacts) -> Vec<Advice> {
+    let Some(nfs) = &path.nfs else {
+        return path.mount.iter().map(|mount| no_nfs(&mount.kind)).collect();
     };
     let mut all = Vec::new();
     if let Some(rsize) = nfs.rsize_bytes.filter(|rsize| *rsize < RSIZE_MIN_BYTES) {
         all.push(change(
             "rsize",
-            format!("rsize is {}", size(rsize)),
+            format!("rsize is {}", BinaryBytes(rsize)),
             format!(
-                "a record larger than that takes several READs{}; if the mount stays below, the server's own limit does it \
-                 (Linux: /proc/fs/nfsd/max_block_size)",
+                "a larger record needs several READs{}; if the mount stays below, the server limits it (Linux: \
+                 /proc/fs/nfsd/max_block_size)",
                 if nfs.has_sessions() { ", and each takes a session slot" } else { "" }
             ),
             mount_option("rsize=1048576"),
@@ -140,13 +142,13 @@ fn of_place(machine: &Machine, place: &Place) -> Vec<Advice> {
             format!(
                 "more connections raise the bandwidth{}",
                 if nfs.has_sessions() {
-                    "; they do not raise the session slots, so not the reads in flight"
+                    "; they raise neither the session slots nor the reads in flight"
                 } else {
                     ""
                 }
             ),
-            "mount option nconnect=8, once all mounts of that server are unmounted: they share its connections, and a new \
-             mount gets those that are there",
+            "mount option nconnect=8, once all mounts of that server are unmounted: mounts share its connections, and a \
+             new one gets those that exist",
         ));
     }
     all.extend(version(nfs));
@@ -154,11 +156,11 @@ fn of_place(machine: &Machine, place: &Place) -> Vec<Advice> {
         all.push(change(
             "soft",
             "the mount is soft".to_owned(),
-            "a server that is busy or starts again can make reads fail with EIO, which ends an epoch; a hard mount waits",
+            "reads from a busy or restarting server can fail with EIO, which ends an epoch; a hard mount waits",
             mount_option("hard"),
         ));
     }
-    all.extend(regime(machine, place));
+    all.extend(regime(machine, path));
     all
 }
 
@@ -172,7 +174,8 @@ fn version(nfs: &Nfs) -> Option<Advice> {
         return Some(note(
             "version",
             fact,
-            "no session limits the reads in flight, as from 4.1 on; stay with it if the server allows few of them there",
+            "no session limits the reads in flight, as one does from 4.1 on; keep version 3 if the server allows few \
+             reads there",
         ));
     }
     if nfs.has_sessions() {
@@ -197,11 +200,11 @@ fn version(nfs: &Nfs) -> Option<Advice> {
     })
 }
 
-/// Direct reads keep the whole depth on every kernel; buffered ones do on none.
-fn regime(machine: &Machine, place: &Place) -> Option<Advice> {
+/// Direct reads keep the whole depth on every kernel, buffered ones on none.
+fn regime(machine: &Machine, path: &PathFacts) -> Option<Advice> {
     let kernel = &machine.kernel;
     let regime = kernel.nfs_reads?;
-    match &place.io {
+    match &path.io {
         Some(io) if !io.direct => Some(change(
             "io",
             format!("shards would be read through the page cache ({}) on Linux {}", io.why, kernel.release),
@@ -217,22 +220,22 @@ fn regime(machine: &Machine, place: &Place) -> Option<Advice> {
     }
 }
 
-/// How many session slots the server has granted, and whether they are the limit.
+/// The number of session slots that the server has granted, and whether it is the limit.
 fn slots(probe: &Probe) -> Option<Advice> {
     let wire = probe.wire?;
     let Wire { depth, asked_mean, in_flight_mean, rtt_ms, rtt_alone_ms } = wire;
     let fact = format!(
-        "at depth {depth}, {asked_mean:.0} reads were wanted at a time and {in_flight_mean:.0} were on the wire, with an \
-         RTT of {rtt_ms:.1} ms ({rtt_alone_ms:.1} alone)"
+        "at depth {depth}, {asked_mean:.0} reads were wanted at a time and {in_flight_mean:.0} were on the wire, with \
+         an RTT of {rtt_ms:.1} ms ({rtt_alone_ms:.1} alone)"
     );
     let advice = match wire.bound() {
         Bound::Slots => format!(
-            "the server grants about {in_flight_mean:.0} session slots, and they are the limit: more of them would bring more \
-             records a second. The server decides (Linux: more nfsd threads and memory)"
+            "the server grants about {in_flight_mean:.0} session slots, and they are the limit: more of them would \
+             bring more records a second. The server decides (Linux: more nfsd threads and memory)"
         ),
         Bound::Server => format!(
-            "the server grants about {in_flight_mean:.0} session slots, and they are not the limit: the server or the link is, \
-             as answers take longer the more is asked"
+            "the server grants about {in_flight_mean:.0} session slots, and they are not the limit: the server or the \
+             link is, as answers take longer with more requests"
         ),
         Bound::Reader => "all that was wanted was on the wire: session slots are not the limit".to_owned(),
     };
@@ -254,8 +257,8 @@ fn of_probe(probe: &Probe) -> Vec<Advice> {
         all.push(change(
             "permission",
             forbidden.clone(),
-            "the user who trains may not read the shards, which are not damaged for that; over NFS root is nobody unless the \
-             export says no_root_squash",
+            "this user may not read the shards, which are not damaged; over NFS, root is nobody unless the export says \
+             no_root_squash",
             "chmod -R a+rX DATASET, by its owner",
         ));
     }
@@ -271,8 +274,8 @@ fn of_probe(probe: &Probe) -> Vec<Advice> {
         all.push(note(
             "server",
             format!("{} of the reads did not come back in time", probe.unanswered),
-            "the server does not answer or is very slow; nothing can cancel these reads, and the kernel keeps this process \
-             until they are answered",
+            "the server does not answer or is very slow; nothing can cancel these reads, and the kernel keeps this \
+             process until they are answered",
         ));
     }
     all
@@ -284,43 +287,47 @@ mod tests {
 
     use super::*;
     use crate::doctor::machine::{IoUring, Kernel, Memlock};
-    use crate::doctor::place::{Facts, Io};
+    use crate::doctor::path_facts::{DatasetFacts, Io};
     use crate::proc::cgroup::MemoryLimit;
-    use crate::proc::{Memory, mountinfo};
+    use crate::proc::{SystemMemory, mountinfo};
 
     fn machine() -> Machine {
         Machine {
             kernel: Kernel { release: "6.1.0-37-amd64".into(), nfs_reads: Some(NfsReads::Inline) },
             io_uring: IoUring { usable: true, setup: Some("best".into()), reason: None, remedy: None },
             memlock: Memlock { soft_bytes: None, hard_bytes: None, cap_ipc_lock: false },
-            memory: Memory { total_bytes: 64 << 30, available_bytes: 60 << 30, cgroup: None },
+            memory: SystemMemory { total_bytes: 64 << 30, available_bytes: 60 << 30, cgroup: None },
             cpus: 8,
         }
     }
 
-    fn place(kind: &str, options: &str) -> Place {
+    fn path(kind: &str, options: &str) -> PathFacts {
         let line = format!("96 27 0:45 / /data rw,noatime - {kind} 10.0.0.1:/export rw,{options}");
         let mount = mountinfo::parse(&line).pop();
-        Place {
+        PathFacts {
             path: "/data/set".into(),
             nfs: mount.as_ref().and_then(Nfs::of),
             mount,
             read_ahead_kib: Some(128),
             io: Some(Io { direct: true, align_bytes: Some(512), why: "nfs keeps full depth so".into() }),
-            dataset: Some(Facts { samples: 10, default_cache_bytes: 20 << 30, ..Facts::default() }),
+            dataset: Some(DatasetFacts {
+                samples: 10,
+                default_cache_bytes: 20 << 30,
+                ..DatasetFacts::default()
+            }),
             no_dataset: None,
         }
     }
 
     const GOOD: &str = "vers=4.2,rsize=1048576,hard,proto=tcp,nconnect=8";
 
-    /// Topics of what is to be changed, and of what is to be known.
+    /// Topics of changes, and of notes.
     fn topics(
         machine: &Machine,
-        place: Option<&Place>,
+        path: Option<&PathFacts>,
         probe: Option<&Probe>,
     ) -> (Vec<&'static str>, Vec<&'static str>) {
-        let all = advice(machine, place, probe);
+        let all = advice(machine, path, probe);
         assert!(all.iter().all(|advice| !advice.fact.is_empty() && !advice.advice.is_empty()));
         let of = |change: bool| {
             all.iter().filter(|advice| advice.change.is_some() == change).map(|advice| advice.topic).collect()
@@ -331,8 +338,8 @@ mod tests {
     #[test]
     fn a_good_machine_needs_nothing() {
         assert_eq!(topics(&machine(), None, None), (vec![], vec![]));
-        assert_eq!(topics(&machine(), Some(&place("nfs4", GOOD)), None), (vec![], vec!["version"]));
-        assert_eq!(topics(&machine(), Some(&place("ext4", "")), None), (vec![], vec!["mount"]));
+        assert_eq!(topics(&machine(), Some(&path("nfs4", GOOD)), None), (vec![], vec!["version"]));
+        assert_eq!(topics(&machine(), Some(&path("ext4", "")), None), (vec![], vec!["mount"]));
     }
 
     #[test]
@@ -348,7 +355,7 @@ mod tests {
             ("vers=3,rsize=32768,soft,proto=tcp", &["rsize", "nconnect", "soft"], &["version"]),
         ];
         for (options, change, know) in table {
-            let got = topics(&machine(), Some(&place("nfs4", options)), None);
+            let got = topics(&machine(), Some(&path("nfs4", options)), None);
             assert_eq!(got, (change.to_vec(), know.to_vec()), "{options}");
         }
     }
@@ -357,10 +364,10 @@ mod tests {
     fn the_kernel_matters_on_nfs_and_most_for_buffered_reads() {
         let mut machine = machine();
         machine.kernel = Kernel { release: "6.12.48".into(), nfs_reads: Some(NfsReads::Workers) };
-        let mut place = place("nfs4", GOOD);
-        assert_eq!(topics(&machine, Some(&place), None), (vec![], vec!["version", "kernel"]));
-        place.io = Some(Io { direct: false, align_bytes: None, why: "nfs aligns at 4096".into() });
-        assert_eq!(topics(&machine, Some(&place), None), (vec!["io"], vec!["version"]));
+        let mut path = path("nfs4", GOOD);
+        assert_eq!(topics(&machine, Some(&path), None), (vec![], vec!["version", "kernel"]));
+        path.io = Some(Io { direct: false, align_bytes: None, why: "nfs aligns at 4096".into() });
+        assert_eq!(topics(&machine, Some(&path), None), (vec!["io"], vec!["version"]));
         assert_eq!(topics(&machine, None, None), (vec![], vec![]));
     }
 
@@ -370,14 +377,14 @@ mod tests {
             memlock: Memlock { soft_bytes: Some(soft_bytes), hard_bytes: Some(soft_bytes), cap_ipc_lock },
             ..machine()
         };
-        let place = place("ext4", "");
+        let path = path("ext4", "");
         let low = limited(8 << 20, false);
-        assert_eq!(topics(&low, Some(&place), None).0, ["memlock"]);
+        assert_eq!(topics(&low, Some(&path), None).0, ["memlock"]);
         assert_eq!(topics(&low, None, None).0, ["memlock"]);
         let [advice] = &advice(&low, None, None)[..] else { panic!("one advice") };
-        assert!(advice.fact.contains("8 MiB") && advice.change.as_ref().unwrap().contains("LimitMEMLOCK"));
-        assert_eq!(topics(&limited(20 << 30, false), Some(&place), None).0, [""; 0]);
-        assert_eq!(topics(&limited(0, true), Some(&place), None).0, [""; 0]);
+        assert!(advice.fact.contains("8.00 MiB") && advice.change.as_ref().unwrap().contains("LimitMEMLOCK"));
+        assert_eq!(topics(&limited(20 << 30, false), Some(&path), None).0, [""; 0]);
+        assert_eq!(topics(&limited(0, true), Some(&path), None).0, [""; 0]);
     }
 
     #[test]
@@ -389,12 +396,12 @@ mod tests {
                 used_bytes: Some(1),
                 reclaimable_bytes: 0,
             });
-            Machine { memory: Memory { cgroup, ..machine().memory }, ..machine() }
+            Machine { memory: SystemMemory { cgroup, ..machine().memory }, ..machine() }
         };
-        let place = place("ext4", "");
-        assert_eq!(topics(&limited(32 << 30), Some(&place), None).1, ["cgroup", "mount"]);
-        assert_eq!(topics(&limited(65 << 30), Some(&place), None).1, ["mount"]);
-        let (change, _) = topics(&limited(8 << 30), Some(&place), None);
+        let path = path("ext4", "");
+        assert_eq!(topics(&limited(32 << 30), Some(&path), None).1, ["cgroup", "mount"]);
+        assert_eq!(topics(&limited(65 << 30), Some(&path), None).1, ["mount"]);
+        let (change, _) = topics(&limited(8 << 30), Some(&path), None);
         assert_eq!(change, ["cache"], "20 GiB by default");
     }
 
@@ -418,9 +425,9 @@ mod tests {
         let wire =
             Wire { depth: 256, asked_mean: 250.0, in_flight_mean: 28.4, rtt_ms: 50.7, rtt_alone_ms: 50.1 };
         let probe = Probe { wire: Some(wire), ..Probe::default() };
-        let place_of = |options: &str| place("nfs4", options);
+        let path_of = |options: &str| path("nfs4", options);
         let told = |options: &str| {
-            let all = advice(&machine(), Some(&place_of(options)), Some(&probe));
+            let all = advice(&machine(), Some(&path_of(options)), Some(&probe));
             all.iter().map(|a| format!("{}: {}", a.fact, a.advice)).collect::<Vec<_>>().join("\n")
         };
         let text = told(GOOD);
@@ -430,13 +437,13 @@ mod tests {
             assert!(!text.contains("slot"), "{options}: {text}");
         }
         let slow = Probe { wire: Some(Wire { rtt_ms: 900.0, ..wire }), ..probe.clone() };
-        let all = advice(&machine(), Some(&place_of(GOOD)), Some(&slow));
+        let all = advice(&machine(), Some(&path_of(GOOD)), Some(&slow));
         assert!(all.iter().any(|a| a.topic == "slots" && a.advice.contains("not the limit")), "{all:?}");
     }
 
     #[test]
     fn connections_are_those_of_all_mounts_of_a_server() {
-        let all = advice(&machine(), Some(&place("nfs4", "vers=4.2,rsize=1048576,hard,proto=tcp")), None);
+        let all = advice(&machine(), Some(&path("nfs4", "vers=4.2,rsize=1048576,hard,proto=tcp")), None);
         let advice = all.iter().find(|advice| advice.topic == "nconnect").unwrap();
         assert!(advice.change.as_ref().unwrap().contains("all mounts of that server"), "{advice:?}");
     }

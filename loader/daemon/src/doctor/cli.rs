@@ -4,24 +4,27 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-/// Longest probe: every read's latency is kept in memory until the end.
+/// Longest probe, in seconds: every read's latency is kept in memory until the end.
 const PROBE_SECONDS_MAX: f64 = 300.0;
 
 /// `shade-load doctor`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Exit codes: 0 looked (advice or none), 1 cannot look or may not read the shards, 2 usage, 3 the dataset is damaged, 130 interrupted."
+    after_help = "Exit codes: 0 done (with or without advice), 1 cannot look or may not read the shards, 2 usage, \
+                  3 the dataset is damaged, 130 interrupted."
 )]
 pub struct Doctor {
-    /// A packed dataset, or any folder: what lies there is then not read. Without it only the machine is looked at.
+    /// A packed dataset, or any folder, whose files are then not read. Without it, only the machine
+    /// is examined.
     pub path: Option<PathBuf>,
 
-    /// How long to read random records of the dataset, in seconds, shared by five depths; 0 reads none. Longer for
-    /// stores that take a tenth of a second or more per read.
+    /// How long to read random records of the dataset, in seconds, shared by five depths; 0 reads
+    /// none. Give more for stores that take a tenth of a second or more per read.
     #[arg(long, value_name = "SECONDS", default_value_t = 3.0, value_parser = parse_seconds)]
     pub probe_seconds: f64,
 
-    /// One JSON object instead of text; its keys are described in loader/daemon/src/doctor/REPORT.md.
+    /// Print one JSON object instead of text; loader/daemon/src/doctor/REPORT.md describes its
+    /// keys.
     #[arg(long)]
     pub json: bool,
 }

@@ -1,4 +1,4 @@
-//! Why the doctor cannot look.
+//! The errors of `shade-load doctor`.
 
 use std::io;
 use std::path::PathBuf;
@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use shade_dataset::DatasetError;
 use shade_reads::ReadsError;
 
-/// Why the doctor cannot look.
+/// The errors of `shade-load doctor`.
 #[derive(Debug, thiserror::Error)]
 pub enum DoctorError {
-    /// The path is not there, or not to be reached.
+    /// The path does not exist or cannot be reached.
     #[error("cannot look at {}: {source}", path.display())]
     Path {
         /// The path as given.
@@ -17,7 +17,7 @@ pub enum DoctorError {
         /// What the system said.
         source: io::Error,
     },
-    /// There is a dataset that cannot be opened.
+    /// The dataset cannot be opened.
     #[error(transparent)]
     Dataset(#[from] DatasetError),
     /// The probe's reads cannot start.
@@ -26,13 +26,13 @@ pub enum DoctorError {
     /// There is not enough memory for the probe, or no way to catch Ctrl-C.
     #[error("cannot probe: {0}")]
     Probe(io::Error),
-    /// The dataset's shards may not be read; what was found is written.
+    /// The dataset's shards may not be read. The findings are written.
     #[error("cannot probe: {0}")]
     Forbidden(String),
     /// The result cannot be written.
     #[error("cannot write the result: {0}")]
     Write(#[from] io::Error),
-    /// Ctrl-C; what was found until then is written.
+    /// Ctrl-C. The findings so far are written.
     #[error("interrupted")]
     Interrupted,
 }

@@ -21,7 +21,7 @@ pub(super) enum NfsReads {
 }
 
 impl NfsReads {
-    /// For this release; `None` if it has no version that we understand.
+    /// For this release; `None` if its version is unknown.
     pub(super) fn of(release: &str) -> Option<Self> {
         linux_version(release).map(|version| {
             if version < WORKERS_SINCE {

@@ -1,4 +1,4 @@
-//! What this machine, and the container that we may be in, has for shade.
+//! What this machine, or the container on it, offers to shade.
 
 use rustix::process::{Resource, getrlimit};
 use rustix::thread::{CapabilitySet, capabilities};
@@ -7,16 +7,16 @@ use shade_reads::{Unavailable, io_uring_here};
 
 use super::kernel::NfsReads;
 use crate::proc::mountinfo::Mount;
-use crate::proc::{Memory, text};
+use crate::proc::{SystemMemory, text};
 
-/// What this machine has for shade.
+/// What this machine offers to shade.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Machine {
     pub(super) kernel: Kernel,
     pub(super) io_uring: IoUring,
     pub(super) memlock: Memlock,
-    pub(super) memory: Memory,
-    /// CPUs that this process may use: its affinity and its control group's quota counted in.
+    pub(super) memory: SystemMemory,
+    /// CPUs that this process may use, by its affinity and its control group's quota.
     pub(super) cpus: usize,
 }
 
@@ -24,17 +24,17 @@ pub(super) struct Machine {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Kernel {
     pub(super) release: String,
-    /// How it reads from NFS; `None` for a release that we do not understand.
+    /// How it reads from NFS; `None` for an unknown release.
     pub(super) nfs_reads: Option<NfsReads>,
 }
 
-/// Whether io_uring can be had.
+/// Whether io_uring can be used.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct IoUring {
     pub(super) usable: bool,
     /// The flags that a ring was made with.
     pub(super) setup: Option<String>,
-    /// Why there can be none.
+    /// Why no ring can be made.
     pub(super) reason: Option<String>,
     /// What would change that.
     pub(super) remedy: Option<String>,
@@ -45,20 +45,20 @@ pub(super) struct IoUring {
 pub(super) struct Memlock {
     /// RLIMIT_MEMLOCK; `None` is no limit.
     pub(super) soft_bytes: Option<u64>,
-    /// What the process may raise it to; `None` is no limit.
+    /// The limit up to which the process may raise it; `None` is no limit.
     pub(super) hard_bytes: Option<u64>,
     /// With CAP_IPC_LOCK the limit does not apply.
     pub(super) cap_ipc_lock: bool,
 }
 
 impl Memlock {
-    /// Whether so many bytes can be locked.
+    /// Whether this number of bytes can be locked.
     pub(super) fn allows(&self, bytes: u64) -> bool {
         self.cap_ipc_lock || self.soft_bytes.is_none_or(|limit| limit >= bytes)
     }
 }
 
-/// Looks at this machine. What cannot be read is left empty.
+/// Examines this machine. Facts that cannot be read are empty.
 pub(super) fn look(mounts: &[Mount]) -> Machine {
     let release = text("/proc/sys/kernel/osrelease").trim().to_owned();
     let memlock = getrlimit(Resource::Memlock);
@@ -71,7 +71,7 @@ pub(super) fn look(mounts: &[Mount]) -> Machine {
             cap_ipc_lock: capabilities(None)
                 .is_ok_and(|sets| sets.effective.contains(CapabilitySet::IPC_LOCK)),
         },
-        memory: Memory::look(mounts),
+        memory: SystemMemory::look(mounts),
         cpus: std::thread::available_parallelism().map_or(1, usize::from),
     }
 }

@@ -1,9 +1,9 @@
 //! `shade-load doctor`: what this machine and a mount mean for shade, and what to change.
 //!
-//! Gathering is apart from understanding. `machine` and `place` gather, with `crate::proc` and more parsers of what
-//! the system says: `kernel`, `nfs`, `mountstats`. `probe` reads random records (`picks`) as the daemon would, `sweep` is
-//! what it found at which depth. `advice` follows from these facts alone; `report` prints them, `run` is the command.
-//! REPORT.md describes the JSON.
+//! `machine` and `path_facts` gather facts, with `crate::proc` and parsers of what the system says:
+//! `kernel`, `nfs`, `mountstats`. `probe` reads random records (`picks`) as the daemon would;
+//! `sweep` has what it found at each depth. `advice` follows from these facts alone; `report`
+//! prints them, `run` is the command. REPORT.md describes the JSON.
 
 mod advice;
 mod cli;
@@ -12,13 +12,11 @@ mod kernel;
 mod machine;
 mod mountstats;
 mod nfs;
+mod path_facts;
 mod picks;
-mod place;
 mod probe;
-mod progress;
 mod report;
 mod run;
-mod size;
 mod sweep;
 
 pub use cli::Doctor;

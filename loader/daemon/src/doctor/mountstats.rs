@@ -1,11 +1,11 @@
-//! What an NFS mount has done so far, from /proc/self/mountstats.
+//! Counters of an NFS mount, from /proc/self/mountstats.
 
 use serde::Serialize;
 
 use crate::proc::mountinfo::unescaped;
 
-/// The READ and READ_PLUS operations of one NFS mount since it was mounted, by all processes. A client of version 4.2 may
-/// send the latter only (Linux 6.12).
+/// The READ and READ_PLUS operations of one NFS mount since it was mounted, by all processes. A
+/// client of version 4.2 may send the latter only (Linux 6.12).
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(super) struct ReadsSoFar {
     /// READ and READ_PLUS operations.
@@ -23,7 +23,7 @@ pub(super) struct ReadsSoFar {
 }
 
 impl ReadsSoFar {
-    /// Adds the operations of one kind, which waited and took so long in all.
+    /// Adds the operations of one kind, with their total times queued and on the wire.
     fn add(&mut self, ops: u64, timeouts: u64, bytes: u64, (queued_ms, rtt_ms): (u64, u64)) {
         let before = self.ops;
         self.ops = before.saturating_add(ops);
@@ -37,14 +37,14 @@ impl ReadsSoFar {
         self.rtt_mean_ms = mean(self.rtt_mean_ms, rtt_ms);
     }
 
-    /// What came since `before`: operations, and the RTTs of all of them in milliseconds.
+    /// Operations since `before`, and the sum of their RTTs in milliseconds.
     pub(super) fn since(&self, before: &Self) -> (u64, f64) {
         let rtt_ms = |of: &Self| of.rtt_mean_ms.unwrap_or_default() * of.ops as f64;
         (self.ops.saturating_sub(before.ops), (rtt_ms(self) - rtt_ms(before)).max(0.0))
     }
 }
 
-/// The reads of the NFS mount at `mount_point`; of several there the last.
+/// The reads of the NFS mount at `mount_point`; the last one's if there are several.
 pub(super) fn reads_so_far(text: &str, mount_point: &str) -> Option<ReadsSoFar> {
     let mut found = None;
     let mut ours = false;
@@ -71,7 +71,8 @@ fn take_line(line: &str, reads: &mut ReadsSoFar) {
     if line.starts_with("xprt:") {
         reads.connections += 1;
     } else if let Some(numbers) = line.strip_prefix("READ:").or_else(|| line.strip_prefix("READ_PLUS:")) {
-        // Operations, transmissions, major timeouts, bytes sent, bytes received, milliseconds queued, of RTT, in all.
+        // Operations, transmissions, major timeouts, bytes sent, bytes received, milliseconds
+        // queued, of RTT, in all.
         let numbers: Vec<u64> = numbers.split_whitespace().map_while(|number| number.parse().ok()).collect();
         if let [ops, _, timeouts, _, received, queued_ms, rtt_ms, ..] = *numbers {
             reads.add(ops, timeouts, received, (queued_ms, rtt_ms));

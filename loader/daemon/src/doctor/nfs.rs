@@ -1,4 +1,4 @@
-//! What the options of an NFS mount say about reading from it.
+//! The options of an NFS mount that matter for reads.
 
 use serde::Serialize;
 
@@ -10,7 +10,7 @@ use crate::proc::mountinfo::Mount;
 pub(super) struct Nfs {
     /// Protocol version: `3`, `4.0`, `4.2`; empty if the mount does not say.
     pub(super) version: String,
-    /// Most bytes of one READ; a longer record is read in several at once.
+    /// Most bytes of one READ; a longer record is read by several at once.
     pub(super) rsize_bytes: Option<u64>,
     /// Most bytes of one WRITE.
     pub(super) wsize_bytes: Option<u64>,
@@ -18,16 +18,16 @@ pub(super) struct Nfs {
     pub(super) nconnect: u64,
     /// Transport: `tcp`, `tcp6`, `rdma`.
     pub(super) proto: Option<String>,
-    /// Whether a server that does not answer is waited for; else reads fail after some time.
+    /// Whether reads wait for a server that does not answer; otherwise they fail after some time.
     pub(super) hard: bool,
-    /// Most session slots that this client asks servers for (`nfs.max_session_slots`), if the module says so.
+    /// Most session slots that this client requests (`nfs.max_session_slots`), if known.
     pub(super) session_slots_max: Option<u64>,
-    /// What it has read so far.
+    /// Its reads so far.
     pub(super) reads: Option<ReadsSoFar>,
 }
 
 impl Nfs {
-    /// From a mount's options; `None` where it is no NFS mount. Counters are for the caller to add.
+    /// From a mount's options; `None` if it is no NFS mount. The caller adds the counters.
     pub(super) fn of(mount: &Mount) -> Option<Self> {
         if !["nfs", "nfs4"].contains(&mount.kind.as_str()) {
             return None;

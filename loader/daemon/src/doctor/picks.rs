@@ -1,8 +1,8 @@
-//! Which records the probe reads: random ones, of shards that are open by then.
+//! Chooses the probe's records: random ones, of open shards.
 //!
-//! A shard is opened when it is first read, which on NFS takes round trips of its own. The daemon does that once in days;
-//! in a probe of seconds over hundreds of shards it would be most of what is measured. So the probe keeps to some shards
-//! and reads one record of each before it measures.
+//! A shard is opened when it is first read, which takes extra round trips on NFS. The daemon does
+//! that once in days; in a probe of seconds over hundreds of shards it would be most of the result.
+//! So the probe uses some shards only, and reads one record of each before it measures.
 
 use std::collections::BTreeMap;
 use std::time::SystemTime;
@@ -12,7 +12,7 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 use shade_formats::index::Index;
 use shade_formats::{SampleId, ShardId};
 
-/// Shards that are read from: enough to spread over a server's disks.
+/// Most shards to read from: enough to spread over a server's disks.
 const SHARDS_MAX: u32 = 64;
 
 /// The records to read.
@@ -20,21 +20,22 @@ pub(super) struct Picks {
     random: ChaCha8Rng,
     /// One sample of each chosen shard.
     firsts: Vec<(ShardId, SampleId)>,
-    /// How many of these were handed out.
+    /// Number of these that were handed out.
     opened: usize,
     /// All samples of the chosen shards.
     samples: Vec<SampleId>,
 }
 
 impl Picks {
-    /// Chooses shards of `index` at random: others in each run, lest caches of the server answer.
+    /// Chooses shards of `index` at random, differently in each run, so that the server's caches do
+    /// not answer.
     pub(super) fn new(index: &Index) -> Self {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let random = ChaCha8Rng::seed_from_u64(now.as_secs() ^ (u64::from(now.subsec_nanos()) << 32));
         let mut picks = Self { random, firsts: Vec::new(), opened: 0, samples: Vec::new() };
         let mut chosen = BTreeMap::new();
         for _ in 0..SHARDS_MAX {
-            // The same one twice is no harm.
+            // The same one twice does no harm.
             let shard = picks.below(u64::from(index.shard_count()));
             chosen.insert(u32::try_from(shard).unwrap_or(0), None);
         }
@@ -50,14 +51,14 @@ impl Picks {
         picks
     }
 
-    /// A sample of the next shard that is still to be opened.
+    /// A sample of the next shard to open.
     pub(super) fn next_shard(&mut self) -> Option<SampleId> {
         let (_, sample) = self.firsts.get(self.opened)?;
         self.opened += 1;
         Some(*sample)
     }
 
-    /// Keeps to the shards that were handed out, if there were any.
+    /// Drops the shards that were not handed out, unless none was.
     pub(super) fn keep_opened(&mut self, index: &Index) {
         if self.opened == 0 || self.opened == self.firsts.len() {
             return;
@@ -74,7 +75,7 @@ impl Picks {
         self.samples.get(usize::try_from(at).ok()?).copied()
     }
 
-    /// The modulus favours low numbers by less than one in a thousand million.
+    /// A number below `bound`. The modulus favours low ones by less than one in a thousand million.
     fn below(&mut self, bound: u64) -> u64 {
         self.random.next_u64() % bound.max(1)
     }

@@ -15,24 +15,24 @@ use shade_reads::{Completion, Depth, EngineChoice, IoMode, ReadOp, Reads, ReadsC
 
 use super::DoctorError;
 use super::mountstats::ReadsSoFar;
+use super::path_facts::DatasetFacts;
 use super::picks::Picks;
-use super::place::Facts;
-use super::progress::Progress;
 use super::sweep::{Step, Tally, Wire, knee};
+use crate::spinner::spinner;
 
-/// Reads in flight at most, one after the other; from one at a time to more than any server takes.
+/// The depths, from one read at a time to more than any server takes.
 const DEPTHS: [u32; 5] = [1, 4, 16, 64, 256];
 const DEPTH_MAX: u32 = 256;
 /// Equal parts of the time, one per depth.
 const SHARES: u32 = 5;
-/// Reads in flight while shards are opened, which the engine does one after the other anyway.
+/// Reads in flight while shards are opened.
 const WARM_UP_DEPTH: u32 = 8;
-/// Most memory for records in flight; fewer are in flight where this does not hold them.
+/// Memory limit for records in flight; fewer are in flight if it does not hold them.
 const ARENA_BYTES_MAX: u64 = 256 << 20;
-/// Between two looks at whether to stop.
+/// Interval of checks whether to stop.
 const PAUSE: Duration = Duration::from_millis(50);
-/// How long reads are waited for when no more are submitted. Nothing cancels a read, and of a hard mount's server that
-/// is gone none comes back.
+/// How long to wait for reads when no more are submitted. Nothing cancels a read, and none comes
+/// back from a hard mount whose server is gone.
 const DRAIN_MAX: Duration = Duration::from_secs(20);
 /// The same after Ctrl-C.
 const STOP_MAX: Duration = Duration::from_secs(2);
@@ -48,9 +48,10 @@ pub(super) struct Probe {
     /// Reads that failed.
     pub(super) errors: u64,
     pub(super) first_error: Option<String>,
-    /// Why shards may not be read, which ended the probe.
+    /// Why the shards may not be read; this has ended the probe.
     pub(super) forbidden: Option<String>,
-    /// What was on the wire at the step that had most there; `None` where there is no NFS mount, or not all depths were measured.
+    /// The wire at the step that had most on it; `None` without an NFS mount, or unless all depths
+    /// were measured.
     pub(super) wire: Option<Wire>,
     /// Reads that did not come back within 20 s.
     pub(super) unanswered: u32,
@@ -61,11 +62,11 @@ pub(super) struct Probe {
     pub(super) interrupted: bool,
 }
 
-/// Probes `dataset` for about `length`, until `stop` is set. The dataset must not be empty. `so_far` says what its NFS
-/// mount has read, if it is on one.
+/// Probes `dataset` for about `length`, or until `stop` is set. The dataset must not be empty.
+/// `so_far` returns the reads of its NFS mount, if it is on one.
 pub(super) fn probe(
     dataset: &Dataset,
-    facts: &Facts,
+    facts: &DatasetFacts,
     length: Duration,
     stop: &AtomicBool,
     so_far: &dyn Fn() -> Option<ReadsSoFar>,
@@ -80,7 +81,7 @@ pub(super) fn probe(
         io: IoMode::Auto,
         depth: Depth::Fixed(DEPTH_MAX),
         store: None,
-        // A probe tells of what is wrong and does not wait until it is mended.
+        // A probe reports what is wrong and does not wait for repair.
         patience: Duration::ZERO,
     };
     let index = Arc::clone(&dataset.index);
@@ -121,7 +122,7 @@ struct Reader<'a> {
     completions: Receiver<Completion>,
     arena: Arc<Arena>,
     free: FreeList,
-    /// What the largest record takes of it.
+    /// Bytes for the largest record.
     most_bytes: u64,
     in_flight: u32,
     stop: &'a AtomicBool,
@@ -132,12 +133,10 @@ struct Reader<'a> {
 impl Reader<'_> {
     /// Reads at each depth for `share` of the time, after a record of every shard has been read.
     fn sweep(mut self, share: Duration) -> Probe {
-        let mut progress = Progress::new();
+        let bar = spinner("probing: opening shards");
         let mut picks = Picks::new(self.index);
         let warmed_until = Instant::now() + share;
-        self.step(WARM_UP_DEPTH, warmed_until, &mut || picks.next_shard(), &mut |_| {
-            progress.show(|| "probing: opening shards".to_owned());
-        });
+        self.step(WARM_UP_DEPTH, warmed_until, &mut || picks.next_shard(), &|_| ());
         picks.keep_opened(self.index);
         let mut on_the_wire = Vec::new();
         for depth in DEPTHS {
@@ -146,18 +145,20 @@ impl Reader<'_> {
             }
             let before = (self.so_far)();
             let started = Instant::now();
-            let tally = self.step(depth, started + share, &mut || picks.random(), &mut |tally| {
-                progress.show(|| {
+            let tally = self.step(depth, started + share, &mut || picks.random(), &|tally| {
+                if !bar.is_hidden() {
                     let rate = tally.reads() as f64 / started.elapsed().as_secs_f64().max(1e-9);
-                    format!("probing: depth {depth} of {DEPTH_MAX}, {rate:.0} records/s")
-                });
+                    bar.set_message(format!("probing: depth {depth} of {DEPTH_MAX}, {rate:.0} records/s"));
+                }
             });
             self.found.steps.extend(tally.step(depth, started.elapsed()));
             let since = before.and_then(|before| Some((self.so_far)()?.since(&before)));
             on_the_wire.extend(since);
         }
+        bar.finish_and_clear();
         if self.in_flight > 0 {
-            // Dropping the reads would wait for those that hang. The process ends soon, and the kernel keeps the memory.
+            // Dropping the reads would wait for those that hang. The process ends soon, and the
+            // kernel keeps the memory.
             Box::leak(Box::new(self.reads));
         }
         if self.found.steps.len() == DEPTHS.len() && !self.found.interrupted {
@@ -167,13 +168,14 @@ impl Reader<'_> {
         self.found
     }
 
-    /// Keeps up to `depth` reads of what `next` names in flight until `deadline`, then waits for them.
+    /// Keeps up to `depth` reads of the samples from `next` in flight until `deadline`, then waits
+    /// for them.
     fn step(
         &mut self,
         depth: u32,
         deadline: Instant,
         next: &mut impl FnMut() -> Option<SampleId>,
-        watch: &mut impl FnMut(&Tally),
+        watch: &dyn Fn(&Tally),
     ) -> Tally {
         let mut tally = Tally::default();
         let mut patience = deadline + DRAIN_MAX;
@@ -183,7 +185,7 @@ impl Reader<'_> {
                 self.found.interrupted = true;
                 patience = patience.min(Instant::now() + STOP_MAX);
             }
-            // What may not be opened is not asked for again and again: each try may be a request to a server.
+            // A forbidden shard is not tried again: each try may be a request to a server.
             let stopped = self.found.interrupted || self.found.forbidden.is_some();
             more = more && !stopped && Instant::now() < deadline;
             while more && self.in_flight < depth && self.has_memory() {
@@ -204,12 +206,12 @@ impl Reader<'_> {
         }
     }
 
-    /// Whether there are blocks for any record, the largest included.
+    /// Whether there are blocks for the largest record.
     fn has_memory(&self) -> bool {
         self.free.free_bytes() >= self.most_bytes
     }
 
-    /// Submits a read; false if the index or the memory does not have what it needs.
+    /// Submits a read; false if the index has no such sample, or there is no memory.
     fn submit(&mut self, sample: SampleId) -> bool {
         let Some(entry) = self.index.entry(sample) else { return false };
         let Some(blocks) = self.free.take(u64::from(entry.stored_len)) else { return false };

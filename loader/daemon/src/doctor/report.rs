@@ -1,31 +1,31 @@
-//! The result as text, and, through serde, as the JSON that REPORT.md describes.
+//! The result as text and, by serde, as the JSON that REPORT.md describes.
 
 use std::fmt;
 
+use indicatif::BinaryBytes;
 use serde::Serialize;
 
 use super::advice::{Advice, advice};
 use super::machine::Machine;
 use super::nfs::Nfs;
-use super::place::{Facts, Place};
+use super::path_facts::{DatasetFacts, PathFacts};
 use super::probe::Probe;
-use super::size::size;
 
-/// Advice is broken into lines of this length.
+/// Longest line of advice.
 const COLUMNS: usize = 100;
 
-/// All that was found, and what follows from it.
+/// All findings, and the advice.
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
     version: &'static str,
     machine: Machine,
-    path: Option<Place>,
+    path: Option<PathFacts>,
     probe: Option<Probe>,
     advice: Vec<Advice>,
 }
 
 impl Report {
-    pub(super) fn new(machine: Machine, path: Option<Place>, probe: Option<Probe>) -> Self {
+    pub(super) fn new(machine: Machine, path: Option<PathFacts>, probe: Option<Probe>) -> Self {
         let advice = advice(&machine, path.as_ref(), probe.as_ref());
         Self { version: env!("CARGO_PKG_VERSION"), machine, path, probe, advice }
     }
@@ -35,9 +35,9 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "this machine")?;
         write_machine(f, &self.machine)?;
-        if let Some(place) = &self.path {
-            writeln!(f, "\n{}", place.path.display())?;
-            write_place(f, place)?;
+        if let Some(path) = &self.path {
+            writeln!(f, "\n{}", path.path.display())?;
+            write_path(f, path)?;
         }
         if let Some(probe) = &self.probe {
             writeln!(f, "\nprobe: random records, {}", probe.engine)?;
@@ -51,6 +51,10 @@ fn line(f: &mut fmt::Formatter<'_>, name: &str, value: impl fmt::Display) -> fmt
     writeln!(f, "  {name:<11} {value}")
 }
 
+fn binary(bytes: u64) -> String {
+    BinaryBytes(bytes).to_string()
+}
+
 fn write_machine(f: &mut fmt::Formatter<'_>, machine: &Machine) -> fmt::Result {
     let Machine { kernel, io_uring, memlock, memory, cpus } = machine;
     let meaning = kernel.nfs_reads.map_or("an unknown release", |reads| reads.meaning());
@@ -61,43 +65,44 @@ fn write_machine(f: &mut fmt::Formatter<'_>, machine: &Machine) -> fmt::Result {
             line(f, "io_uring", format_args!("not usable: {}", reason.as_deref().unwrap_or("?")))?
         }
     }
-    let limit = memlock.soft_bytes.map_or("no limit".to_owned(), size);
+    let limit = memlock.soft_bytes.map_or("no limit".to_owned(), binary);
     let lifted = if memlock.cap_ipc_lock { ", lifted by CAP_IPC_LOCK" } else { "" };
     line(f, "memlock", format_args!("{limit}{lifted}"))?;
-    let (total, available) = (size(memory.total_bytes), size(memory.available_bytes));
+    let (total, available) = (BinaryBytes(memory.total_bytes), BinaryBytes(memory.available_bytes));
     line(f, "memory", format_args!("{total}, {available} of it available"))?;
     match &memory.cgroup {
         Some(limit) => {
-            let used = limit.used_bytes.map_or(String::new(), |bytes| format!(", {} used", size(bytes)));
+            let used =
+                limit.used_bytes.map_or(String::new(), |bytes| format!(", {} used", BinaryBytes(bytes)));
             let of = limit.folder.display();
-            line(f, "cgroup", format_args!("limit {}{used} ({of})", size(limit.limit_bytes)))?;
+            line(f, "cgroup", format_args!("limit {}{used} ({of})", BinaryBytes(limit.limit_bytes)))?;
         }
         None => line(f, "cgroup", "no memory limit")?,
     }
     line(f, "CPUs", cpus)
 }
 
-fn write_place(f: &mut fmt::Formatter<'_>, place: &Place) -> fmt::Result {
-    match &place.mount {
+fn write_path(f: &mut fmt::Formatter<'_>, path: &PathFacts) -> fmt::Result {
+    match &path.mount {
         Some(mount) => {
             line(f, "mount", format_args!("{} {} on {}", mount.kind, mount.source, mount.mount_point))?;
             line(f, "options", mount.options.join(","))?;
         }
         None => line(f, "mount", "not found in /proc/self/mountinfo")?,
     }
-    if let Some(nfs) = &place.nfs {
+    if let Some(nfs) = &path.nfs {
         write_nfs(f, nfs)?;
     }
-    if let Some(kib) = place.read_ahead_kib {
+    if let Some(kib) = path.read_ahead_kib {
         line(f, "read-ahead", format_args!("{kib} KiB, of buffered reads only"))?;
     }
-    match &place.io {
+    match &path.io {
         Some(io) => {
             line(f, "reads", format_args!("{}: {}", if io.direct { "direct" } else { "buffered" }, io.why))?;
         }
         None => line(f, "reads", "no file here to ask the file system about")?,
     }
-    match (&place.dataset, &place.no_dataset) {
+    match (&path.dataset, &path.no_dataset) {
         (Some(dataset), _) => write_dataset(f, dataset),
         (None, why) => {
             line(f, "dataset", why.as_deref().unwrap_or("none"))?;
@@ -107,7 +112,7 @@ fn write_place(f: &mut fmt::Formatter<'_>, place: &Place) -> fmt::Result {
 }
 
 fn write_nfs(f: &mut fmt::Formatter<'_>, nfs: &Nfs) -> fmt::Result {
-    let rsize = nfs.rsize_bytes.map_or("unknown".to_owned(), size);
+    let rsize = nfs.rsize_bytes.map_or("unknown".to_owned(), binary);
     let proto = nfs.proto.as_deref().unwrap_or("unknown transport");
     let hard = if nfs.hard { "hard" } else { "soft" };
     line(
@@ -116,7 +121,7 @@ fn write_nfs(f: &mut fmt::Formatter<'_>, nfs: &Nfs) -> fmt::Result {
         format_args!("version {}, rsize {rsize}, nconnect {}, {proto}, {hard}", nfs.version, nfs.nconnect),
     )?;
     let Some(reads) = &nfs.reads else { return Ok(()) };
-    let (count, bytes) = (reads.ops, size(reads.bytes));
+    let (count, bytes) = (reads.ops, BinaryBytes(reads.bytes));
     match reads.rtt_mean_ms {
         Some(rtt) => {
             let queued = reads.queued_mean_ms.unwrap_or_default();
@@ -130,12 +135,12 @@ fn write_nfs(f: &mut fmt::Formatter<'_>, nfs: &Nfs) -> fmt::Result {
     }
 }
 
-fn write_dataset(f: &mut fmt::Formatter<'_>, dataset: &Facts) -> fmt::Result {
-    let Facts { samples, shards, shard_bytes, .. } = dataset;
-    line(f, "dataset", format_args!("samples: {samples}, shards: {shards}, {}", size(*shard_bytes)))?;
+fn write_dataset(f: &mut fmt::Formatter<'_>, dataset: &DatasetFacts) -> fmt::Result {
+    let DatasetFacts { samples, shards, shard_bytes, .. } = dataset;
+    line(f, "dataset", format_args!("samples: {samples}, shards: {shards}, {}", BinaryBytes(*shard_bytes)))?;
     let [mean, p99, max] =
         [dataset.record_mean_bytes, dataset.record_p99_bytes.into(), dataset.record_max_bytes.into()]
-            .map(size);
+            .map(BinaryBytes);
     line(f, "records", format_args!("{mean} on average, p99 {p99}, largest {max}"))
 }
 
@@ -190,7 +195,7 @@ fn write_advice(f: &mut fmt::Formatter<'_>, all: &[Advice]) -> fmt::Result {
     Ok(())
 }
 
-/// `text` behind `mark`, in lines that a terminal holds; lines after the first are indented.
+/// Writes `text` after `mark`, wrapped; lines after the first are indented.
 fn write_paragraph(f: &mut fmt::Formatter<'_>, mark: &str, text: &str) -> fmt::Result {
     let mut column = mark.len();
     write!(f, "{mark}")?;

@@ -1,4 +1,4 @@
-//! The command: looks, probes, writes.
+//! The command: examines, probes, writes.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -11,31 +11,32 @@ use super::cli::Doctor;
 use super::error::DoctorError;
 use super::machine;
 use super::mountstats::reads_so_far;
-use super::place::{self, Place};
+use super::path_facts::{self, PathFacts};
 use super::probe::{Probe, probe};
 use super::report::Report;
 use crate::proc::{mountinfo, text};
 
-/// Looks at this machine and at the path, if one is given, and writes what that means for shade to `out`.
+/// Examines this machine and the path, if one is given, and writes what that means for shade to
+/// `out`.
 ///
 /// # Errors
-/// It cannot look, or was interrupted; then what it had found is written all the same.
+/// It cannot look, or was interrupted; the findings so far are written then too.
 pub fn doctor(args: &Doctor, out: &mut impl Write) -> Result<(), DoctorError> {
     let mounts = mountinfo::parse(&text("/proc/self/mountinfo"));
-    let (place, dataset) = match &args.path {
+    let (path, dataset) = match &args.path {
         Some(path) => {
-            let (place, dataset) = place::look(path, &mounts)?;
-            (Some(place), dataset)
+            let (path, dataset) = path_facts::look(path, &mounts)?;
+            (Some(path), dataset)
         }
         None => (None, None),
     };
-    let probed = match (&place, &dataset) {
-        (Some(place), Some(dataset)) => probed(place, dataset, args.probe_seconds)?,
+    let probed = match (&path, &dataset) {
+        (Some(path), Some(dataset)) => probed(path, dataset, args.probe_seconds)?,
         _ => None,
     };
     let interrupted = probed.as_ref().is_some_and(|probe| probe.interrupted);
     let forbidden = probed.as_ref().and_then(|probe| probe.forbidden.clone());
-    let report = Report::new(machine::look(&mounts), place, probed);
+    let report = Report::new(machine::look(&mounts), path, probed);
     if args.json {
         serde_json::to_writer(&mut *out, &report).map_err(std::io::Error::from)?;
         writeln!(out)?;
@@ -50,8 +51,8 @@ pub fn doctor(args: &Doctor, out: &mut impl Write) -> Result<(), DoctorError> {
 }
 
 /// The probe of a dataset that has records, if one is wanted.
-fn probed(place: &Place, dataset: &Dataset, seconds: f64) -> Result<Option<Probe>, DoctorError> {
-    let Some(facts) = place.dataset.as_ref().filter(|facts| facts.samples > 0 && seconds > 0.0) else {
+fn probed(path: &PathFacts, dataset: &Dataset, seconds: f64) -> Result<Option<Probe>, DoctorError> {
+    let Some(facts) = path.dataset.as_ref().filter(|facts| facts.samples > 0 && seconds > 0.0) else {
         return Ok(None);
     };
     let stop = Arc::new(AtomicBool::new(false));
@@ -59,7 +60,7 @@ fn probed(place: &Place, dataset: &Dataset, seconds: f64) -> Result<Option<Probe
     ctrlc::set_handler(move || asked.store(true, Ordering::Relaxed))
         .map_err(|error| DoctorError::Probe(std::io::Error::other(error)))?;
     let so_far = || {
-        let mount = place.mount.as_ref().filter(|_| place.nfs.is_some())?;
+        let mount = path.mount.as_ref().filter(|_| path.nfs.is_some())?;
         reads_so_far(&text("/proc/self/mountstats"), &mount.mount_point)
     };
     probe(dataset, facts, Duration::from_secs_f64(seconds), &stop, &so_far).map(Some)

@@ -1,13 +1,14 @@
-//! What reading at one depth after the other found: rates, latencies, and the depth beyond which nothing is gained.
+//! Results of the probe at each depth: rates, latencies, and the depth beyond which nothing is
+//! gained.
 
 use std::time::Duration;
 
 use serde::Serialize;
 
-/// A depth this close to the best rate is as good.
+/// Share of the best rate that counts as equal.
 const KNEE_SHARE: f64 = 0.95;
 
-/// What one depth gave.
+/// The result of one depth.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(super) struct Step {
     /// Reads in flight at most.
@@ -77,14 +78,15 @@ impl Tally {
     }
 }
 
-/// What was on its way between an NFS client and its server in the step that had most on its way.
+/// Requests between an NFS client and its server in the step that had most of them on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(super) struct Wire {
-    /// The step's.
+    /// The step's depth.
     pub(super) depth: u32,
     /// Reads that the step had in flight, on average.
     pub(super) asked_mean: f64,
-    /// Requests sent and not yet answered, on average. No more than session slots that the server has granted.
+    /// Requests sent and not yet answered, on average: at most the session slots that the server
+    /// has granted.
     pub(super) in_flight_mean: f64,
     /// Their mean RTT.
     pub(super) rtt_ms: f64,
@@ -95,23 +97,24 @@ pub(super) struct Wire {
 /// What bounds the rate of a mount with session slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Bound {
-    /// The slots: more was asked for than was sent, and what was sent was answered as fast as a read alone.
+    /// The slots: more reads were wanted than sent, and those sent were answered as fast as a
+    /// single read.
     Slots,
-    /// The server or the link: what was sent was answered slower.
+    /// The server or the link: the requests were answered more slowly.
     Server,
-    /// Neither: all that was asked for was sent.
+    /// Neither: all wanted reads were sent.
     Reader,
 }
 
-/// More requests than were sent: a share that is not noise.
+/// Ratio of wanted to sent requests that is not noise.
 const MORE_ASKED: f64 = 1.3;
-/// An RTT that is still that of a read alone.
+/// Ratio of RTTs up to which requests are as fast as a single one.
 const AS_ALONE: f64 = 2.0;
 
 impl Wire {
-    /// From the steps, the first of them with one read at a time, and for each the operations that it took and the sum of
-    /// their RTTs in milliseconds. Of the steps the one counts that had most on the wire: in any other the server or the
-    /// reader may have paused.
+    /// From the steps, the first with one read at a time, and each step's operations and the sum of
+    /// their RTTs in milliseconds. Returns the step that had most on the wire: in any other the
+    /// server or the reader may have paused.
     pub(super) fn of(steps: &[Step], operations: &[(u64, f64)]) -> Option<Self> {
         let mean = |&(ops, rtt_ms): &(u64, f64)| (ops > 0 && rtt_ms > 0.0).then(|| rtt_ms / ops as f64);
         let rtt_alone_ms = mean(operations.first()?)?;

@@ -1,8 +1,9 @@
 //! The log: lines on standard error that never end the daemon and never make it wait.
 //!
-//! The first rank's standard error outlives that rank, and whoever reads it may be gone or asleep. So a thread of its own writes
-//! (`writer`): a line that cannot be written is dropped, and so are lines that come while too many wait. What can be said again
-//! and again, bad records above all, goes through a [`Throttle`].
+//! The first rank's standard error outlives that rank, and its reader may be gone or asleep. So one
+//! thread writes (`writer`): a line that cannot be written is dropped, and so are lines that come
+//! while too many wait. Lines that may be frequent, bad records above all, go through a
+//! [`Throttle`].
 
 mod throttle;
 mod writer;
@@ -17,11 +18,11 @@ use writer::Lines;
 
 use crate::last_words::LastWords;
 
-/// Dropped, it waits a moment until what was logged is written.
+/// The log. Dropping it waits a moment until all lines are written.
 #[must_use]
 pub struct Log(Lines);
 
-/// Sets up the log of this process: levels from SHADE_LOG, `info` by default. To be called once.
+/// Sets up the log of this process: levels from SHADE_LOG, `info` by default. Call it once.
 ///
 /// # Errors
 /// When no thread can be made.
@@ -33,7 +34,8 @@ pub fn start() -> io::Result<Log> {
         .with_writer(lines.clone().and(|| LastWords))
         .with_ansi(io::stderr().is_terminal())
         .with_target(false)
-        // Else a line that fails is told with `eprintln!`, which panics where nobody reads standard error.
+        // Otherwise a line that fails is told with `eprintln!`, which panics if standard error is
+        // closed.
         .log_internal_errors(false)
         .init();
     Ok(Log(lines))

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 /// Lines that may come at once: enough to see what a fault has in common.
 const BURST: u32 = 100;
-/// After them, one line in so long.
+/// Interval of lines after these.
 const EVERY: Duration = Duration::from_secs(1);
 
 /// Decides which lines of a kind are logged.
@@ -13,7 +13,7 @@ const EVERY: Duration = Duration::from_secs(1);
 pub struct Throttle {
     /// Lines that may come now.
     left: u32,
-    /// Up to when `left` counts.
+    /// Time at which `left` was last updated.
     counted: Instant,
     left_out: u64,
 }
@@ -23,13 +23,13 @@ pub struct Throttle {
 pub struct LeftOut(u64);
 
 impl Throttle {
-    /// One that has let nothing through yet.
+    /// A throttle that has let nothing through yet.
     #[must_use]
     pub fn new(now: Instant) -> Self {
         Self { left: BURST, counted: now, left_out: 0 }
     }
 
-    /// Whether a line may be logged now; it is to end with what this shows.
+    /// Whether a line may be logged now. It must end with the text of the result.
     pub fn admit(&mut self, now: Instant) -> Option<LeftOut> {
         self.refill(now);
         if self.left == 0 {
@@ -40,7 +40,7 @@ impl Throttle {
         Some(LeftOut(std::mem::take(&mut self.left_out)))
     }
 
-    /// How many lines were left out, once the flood is over and nothing more has told of it.
+    /// How many lines were left out, once the flood is over and no later line has told it.
     pub fn settle(&mut self, now: Instant) -> Option<u64> {
         self.refill(now);
         (self.left_out > 0 && self.left > 1).then(|| std::mem::take(&mut self.left_out))

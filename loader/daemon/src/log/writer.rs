@@ -1,4 +1,4 @@
-//! Writes the log's lines on a thread of its own, which alone waits for whoever reads them.
+//! Writes the log's lines on a thread of its own, which alone waits for the reader.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -13,21 +13,21 @@ use tracing_subscriber::fmt::MakeWriter;
 
 /// Lines that may wait for the writer: a burst of bad records, and a few hundred KB.
 const LINES_MAX: usize = 1024;
-/// How long the process's end waits for lines that nobody reads.
+/// How long the process's end waits for lines that are not read.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// What the writer is given.
-enum Entry {
+/// An entry of the writer's queue.
+enum LogEntry {
     Line(Vec<u8>),
-    /// All before it are written when this is dropped.
+    /// Dropping this tells that all entries before it are written.
     Flush(#[expect(dead_code, reason = "its drop is what is waited for")] Sender<()>),
 }
 
 /// The writer's queue. Writing to it never fails and never waits.
 #[derive(Clone)]
 pub(super) struct Lines {
-    queue: Sender<Entry>,
-    /// Lines that were dropped, until the writer has told of them.
+    queue: Sender<LogEntry>,
+    /// Dropped lines that the writer has not told of yet.
     dropped: Arc<AtomicU64>,
 }
 
@@ -45,11 +45,11 @@ impl Lines {
         Ok(Self { queue, dropped })
     }
 
-    /// Waits until all lines are written, but only for a moment: perhaps nobody reads them.
+    /// Waits until all lines are written, but only for a moment: perhaps they are not read.
     pub(super) fn flush(&self) {
         let until = Instant::now() + PATIENCE;
         let (flush, flushed) = bounded(0);
-        if self.queue.send_deadline(Entry::Flush(flush), until).is_ok() {
+        if self.queue.send_deadline(LogEntry::Flush(flush), until).is_ok() {
             let _ = flushed.recv_deadline(until);
         }
     }
@@ -57,7 +57,7 @@ impl Lines {
 
 impl io::Write for &Lines {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        if self.queue.try_send(Entry::Line(line.to_vec())).is_err() {
+        if self.queue.try_send(LogEntry::Line(line.to_vec())).is_err() {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
         Ok(line.len())
@@ -76,24 +76,22 @@ impl<'a> MakeWriter<'a> for Lines {
     }
 }
 
-/// Writes what comes, and how many lines were dropped, which came after some of those that still
-/// waited.
-fn write_entries(out: &impl AsFd, entries: &Receiver<Entry>, dropped: &AtomicU64) {
+/// Writes the entries, and how many lines were dropped about there.
+fn write_entries(out: &impl AsFd, entries: &Receiver<LogEntry>, dropped: &AtomicU64) {
     for entry in entries {
         let missing = dropped.swap(0, Ordering::Relaxed);
-        // Where the line fails this fails as well.
         if missing > 0 {
             let text =
                 format!("({missing} lines of the log are missing about here: nobody read it in time)\n");
             let _ = write_all(out, text.as_bytes());
         }
-        if let Entry::Line(line) = entry {
+        if let LogEntry::Line(line) = entry {
             let _ = write_all(out, &line);
         }
     }
 }
 
-/// Writes all of it, waiting where a terminal or a pipe that does not block is full.
+/// Writes all bytes, and waits where a non-blocking terminal or pipe is full.
 fn write_all(out: &impl AsFd, mut bytes: &[u8]) -> rustix::io::Result<()> {
     while !bytes.is_empty() {
         match rustix::io::write(out, bytes) {

@@ -1,4 +1,5 @@
-//! The memory limit that a container or a batch system sets: the smallest of the control groups this process is in.
+//! The memory limit that a container or a batch system sets: the smallest of this process's control
+//! groups.
 
 use std::path::{Path, PathBuf};
 
@@ -14,16 +15,16 @@ const NO_LIMIT_BYTES: u64 = 1 << 62;
 pub(crate) struct MemoryLimit {
     /// The group's folder.
     pub(crate) folder: PathBuf,
-    /// The kernel ends processes that go beyond it.
+    /// The limit. The kernel ends processes that go beyond it.
     pub(crate) limit_bytes: u64,
     /// In use now, page cache included.
     pub(crate) used_bytes: Option<u64>,
-    /// Of that, what the kernel gives back when it is needed: pages of files.
+    /// Part of it that the kernel gives back when needed: pages of files.
     #[serde(skip)]
     pub(crate) reclaimable_bytes: u64,
 }
 
-/// Where the limit of one version of control groups is.
+/// Where one version of control groups has its limit.
 struct Version<'a> {
     mount: &'a Mount,
     /// The process's group, as /proc/self/cgroup names it.
@@ -34,7 +35,8 @@ struct Version<'a> {
     file_pages: [&'static str; 2],
 }
 
-/// The smallest limit above this process, if there is one. `cgroups` is /proc/self/cgroup; `read` reads a file.
+/// The smallest limit above this process, if there is one. `cgroups` is /proc/self/cgroup; `read`
+/// reads a file.
 pub(crate) fn memory_limit(
     cgroups: &str,
     mounts: &[Mount],
@@ -93,8 +95,8 @@ fn version<'a>(line: &'a str, mounts: &'a [Mount]) -> Option<Version<'a>> {
     }
 }
 
-/// The folder of the group, then those above it up to the mount point. In a container the mount may begin at the
-/// group itself; what lies above it is then not to be seen.
+/// The folder of the group, then those above it up to the mount point. In a container the mount may
+/// begin at the group itself; the groups above it are then not visible.
 fn folders(mount: &Mount, group: &str) -> Vec<PathBuf> {
     let top = Path::new(&mount.mount_point);
     let inside = Path::new(group).strip_prefix(&mount.root).unwrap_or(Path::new(""));

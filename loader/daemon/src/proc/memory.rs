@@ -1,4 +1,4 @@
-//! Memory, of the machine and of the control group that this process is in.
+//! Memory of the machine and of the control group that this process is in.
 
 use std::fs;
 
@@ -8,18 +8,18 @@ use super::cgroup::{MemoryLimit, memory_limit};
 use super::mountinfo::Mount;
 use super::text;
 
-/// Memory, of the machine and of the control group.
+/// Memory of the machine and of the control group.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub(crate) struct Memory {
+pub(crate) struct SystemMemory {
     pub(crate) total_bytes: u64,
-    /// What programs can have without swapping, as the kernel estimates it.
+    /// Bytes that programs can have without swapping, as the kernel estimates.
     pub(crate) available_bytes: u64,
     /// `None`: no control group limits it.
     pub(crate) cgroup: Option<MemoryLimit>,
 }
 
-impl Memory {
-    /// Looks. What cannot be read is 0.
+impl SystemMemory {
+    /// Reads the figures. Those that cannot be read are 0.
     pub(crate) fn look(mounts: &[Mount]) -> Self {
         let meminfo = text("/proc/meminfo");
         Self {
@@ -29,13 +29,13 @@ impl Memory {
         }
     }
 
-    /// The most that a daemon could ever have here.
+    /// The most that a daemon could ever have.
     pub(crate) fn most_bytes(&self) -> u64 {
         let limit = self.cgroup.as_ref().map_or(u64::MAX, |limit| limit.limit_bytes);
         limit.min(self.total_bytes)
     }
 
-    /// What a daemon can have now without any other process giving memory back.
+    /// Bytes that a daemon can have now, while all other processes keep theirs.
     pub(crate) fn free_bytes(&self) -> u64 {
         let in_group = self.cgroup.as_ref().map_or(u64::MAX, |limit| {
             let used = limit.used_bytes.unwrap_or(0).saturating_sub(limit.reclaimable_bytes);
@@ -70,9 +70,9 @@ mod tests {
 
     #[test]
     fn what_is_free_is_the_lesser_of_machine_and_control_group() {
-        let machine = Memory { total_bytes: 64 << 30, available_bytes: 60 << 30, cgroup: None };
+        let machine = SystemMemory { total_bytes: 64 << 30, available_bytes: 60 << 30, cgroup: None };
         assert_eq!((machine.most_bytes(), machine.free_bytes()), (64 << 30, 60 << 30));
-        let group = |limit_bytes, used_bytes, reclaimable_bytes| Memory {
+        let group = |limit_bytes, used_bytes, reclaimable_bytes| SystemMemory {
             cgroup: Some(MemoryLimit {
                 folder: "/".into(),
                 limit_bytes,

@@ -1,12 +1,13 @@
-//! What the system says of this machine: mounts, the control group's limit, memory.
+//! Facts from the system about this machine: mounts, the control group's limit, memory.
 
 pub(crate) mod cgroup;
 mod memory;
 pub(crate) mod mountinfo;
 
-pub(crate) use memory::Memory;
+pub(crate) use memory::SystemMemory;
 
-/// A file of /proc or /sys; empty if there is none. Names in it may be no UTF-8.
+/// The text of a file in /proc or /sys; empty if there is none. Bytes that are not UTF-8 are
+/// replaced.
 pub(crate) fn text(path: &str) -> String {
     std::fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
 }

@@ -9,7 +9,7 @@ use serde::Serialize;
 pub(crate) struct Mount {
     /// Where it is mounted.
     pub(crate) mount_point: String,
-    /// What is mounted: a device, `server:/export`, or a name that means nothing.
+    /// What is mounted: a device, `server:/export`, or any name.
     pub(crate) source: String,
     /// The file system's type: `ext4`, `nfs4`.
     #[serde(rename = "type")]
@@ -21,7 +21,7 @@ pub(crate) struct Mount {
     /// The folder of the file system that is mounted; cgroups need it.
     #[serde(skip)]
     pub(crate) root: String,
-    /// What statx calls `stx_mnt_id`.
+    /// `stx_mnt_id` of statx.
     #[serde(skip)]
     pub(crate) id: u64,
 }
@@ -42,13 +42,14 @@ impl Mount {
     }
 }
 
-/// All mounts, in the order of the text. Lines that are none are left out.
+/// All mounts, in the order of the text. Lines that cannot be parsed are left out.
 pub(crate) fn parse(text: &str) -> Vec<Mount> {
     text.lines().filter_map(mount).collect()
 }
 
-/// The mount that `path`, absolute and without links, lies on: the one that the kernel names, else the one whose mount
-/// point is the longest prefix; of several at one point the last, which covers the others.
+/// The mount of `path`, which is absolute and without links: the one that the kernel names, else
+/// the one with the longest mount point above it. Among several at one point it is the last, which
+/// covers the others.
 pub(crate) fn of_path<'a>(mounts: &'a [Mount], path: &Path, id: Option<u64>) -> Option<&'a Mount> {
     let named = id.and_then(|id| mounts.iter().find(|mount| mount.id == id));
     let longest = || {
@@ -87,7 +88,8 @@ fn mount(line: &str) -> Option<Mount> {
     })
 }
 
-/// Undoes the kernel's escapes: a backslash and three octal digits for blank, tab, newline and backslash.
+/// Undoes the kernel's escapes: a backslash and three octal digits for blank, tab, newline and
+/// backslash.
 pub(crate) fn unescaped(word: &str) -> String {
     let mut bytes = Vec::with_capacity(word.len());
     let mut rest = word.as_bytes();

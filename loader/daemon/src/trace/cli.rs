@@ -4,36 +4,40 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-/// Below the options.
+/// Help below the options.
 const HELP: &str = "\
-Records what the daemon of a running training serves: which samples each batch asked for and how each was served, when \
-batches were opened, read, published and given back, and the losses that came home. Begin before the training's first \
-epoch where you can: what the daemon had learned and cached before is not in the trace. Where the training starts its \
-daemon itself, start this as soon as it runs, or start the daemon by hand before (shade-load serve).
+Records what the daemon of a running training serves: which samples each batch asked for and how each
+was served, when batches were opened, read, published and released, and the losses. Begin before the
+first epoch where you can: what the daemon has learned and cached before is not in the trace. Where
+the training starts its daemon itself, start this as soon as it runs, or start the daemon by hand
+before (shade-load serve).
 
-It ends with the daemon, or with Ctrl-C; the training goes on either way and does not wait for it: what this cannot take \
-in time is left out, and said in the file and here. A file whose recorder was killed can be read up to there. It takes some 10 \
-bytes for each access and 10 for each loss, and as much for each sample once.
+It ends with the daemon, or with Ctrl-C. The training goes on either way and does not wait for it:
+lines that cannot be taken in time are left out, which is said in the file and here. The file of a
+killed recorder can be read up to there. It takes some 10 bytes for each access and 10 for each loss,
+and as much once for each sample.
 
   shade-load trace /data/train-shade --out run.trace
   shade-load simulate --trace run.trace --cache 10%,20%,40% --policy lru,app,lookahead
 
 The format is in formats/layout/TRACE.md: JSON, one object a line.
 
-Exit codes: 0 recorded (to the daemon's end or Ctrl-C), 1 runtime error, 2 usage, 3 the dataset is damaged.";
+Exit codes: 0 recorded (to the daemon's end or Ctrl-C), 1 runtime error, 2 usage, 3 the dataset is
+damaged.";
 
 /// `shade-load trace`.
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub struct Trace {
-    /// The dataset that is trained on: a folder written by `shade-pack create`, or the dataset.shade in it.
+    /// The dataset of the training: a folder written by `shade-pack create`, or the dataset.shade
+    /// in it.
     pub dataset: PathBuf,
 
     /// The file to write. It must not exist yet.
     #[arg(long, value_name = "FILE")]
     pub out: PathBuf,
 
-    /// The training's job: what `loader.job` says.
+    /// The training's job: the value of `loader.job`.
     #[arg(long, value_name = "NAME", default_value = "default")]
     pub job: String,
 

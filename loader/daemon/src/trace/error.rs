@@ -1,4 +1,4 @@
-//! Why there is no trace, or no more of it.
+//! The errors of recording.
 
 use std::io;
 use std::path::PathBuf;
@@ -7,16 +7,16 @@ use shade_dataset::DatasetError;
 
 use crate::control::ObserveError;
 
-/// Why there is no trace, or no more of it.
+/// Why a recording cannot begin, or has ended.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
     /// The dataset cannot be opened.
     #[error(transparent)]
     Dataset(#[from] DatasetError),
-    /// The daemon gives none.
+    /// The daemon cannot be recorded.
     #[error(transparent)]
     Observe(#[from] ObserveError),
-    /// The file cannot be made.
+    /// The file cannot be created.
     #[error("cannot make {}: {source}{}", path.display(), hint(source))]
     Create {
         /// The file.
@@ -32,8 +32,8 @@ pub enum TraceError {
         /// What the system said.
         source: io::Error,
     },
-    /// The daemon's line makes no sense.
-    #[error("the daemon says what is no trace: {0}; use the same version of both")]
+    /// The daemon's line is not one of a trace.
+    #[error("the daemon's line is not one of a trace: {0}; use the same version of both")]
     Line(String),
     /// A signal handler or the pipe failed.
     #[error("cannot record: {0}")]

@@ -1,7 +1,7 @@
-//! `shade-load trace`: records what a running daemon serves, for `shade-load simulate` to ask "what if" of it.
+//! `shade-load trace`: records what a running daemon serves, as input for `shade-load simulate`.
 //!
-//! The daemon writes the lines (`core/trace`, `daemon/observer`); `record` asks for them, adds the samples' sizes, and
-//! writes the file. What is in it: `formats/layout/TRACE.md`.
+//! The daemon writes the lines (`core/trace`, `daemon/observer`); `record` requests them, adds the
+//! samples' sizes, and writes the file. Its format: `formats/layout/TRACE.md`.
 
 mod cli;
 mod error;

@@ -1,16 +1,14 @@
-//! How much has been recorded: a line on a terminal's standard error, and what is said at the end.
+//! Counts of what was recorded: shown on a terminal meanwhile, and logged at the end.
 
 use std::path::Path;
-use std::time::Duration;
 
-use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressDrawTarget};
+use indicatif::{HumanBytes, HumanCount, ProgressBar};
 use shade_formats::trace::Line;
 
-/// How often the terminal's line is drawn anew.
-const TICK: Duration = Duration::from_millis(250);
+use crate::spinner::spinner;
 
-/// Counts lines and shows them.
-pub(super) struct Progress {
+/// Counts of recorded lines.
+pub(super) struct RecordedCounts {
     bar: ProgressBar,
     epoch: Option<u32>,
     batches: u64,
@@ -19,17 +17,13 @@ pub(super) struct Progress {
     lost: u64,
 }
 
-impl Progress {
+impl RecordedCounts {
     pub(super) fn start() -> Self {
-        // Hidden where standard error is no terminal.
-        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-        bar.set_style(indicatif::ProgressStyle::default_spinner());
-        bar.set_message("waiting for batches");
-        bar.enable_steady_tick(TICK);
+        let bar = spinner("waiting for batches");
         Self { bar, epoch: None, batches: 0, accesses: 0, losses: 0, lost: 0 }
     }
 
-    /// Takes note of a line.
+    /// Counts a line.
     pub(super) fn count(&mut self, line: &Line) {
         match line {
             Line::Open(open) => {
@@ -43,14 +37,14 @@ impl Progress {
         }
     }
 
-    /// Shows what there is; the file has `bytes`.
+    /// Shows the counts; the file has `bytes`.
     pub(super) fn show(&self, bytes: u64) {
         if let Some(epoch) = self.epoch {
             self.bar.set_message(format!("epoch {epoch}: {}", self.counts(bytes)));
         }
     }
 
-    /// Says what the file at `path` holds, and what it lacks.
+    /// Logs what the file at `path` holds, and what it lacks.
     pub(super) fn finish(self, path: &Path, bytes: u64) {
         self.bar.finish_and_clear();
         tracing::info!("recorded {} in {}", self.counts(bytes), path.display());

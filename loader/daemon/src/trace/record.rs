@@ -1,9 +1,10 @@
-//! Takes the daemon's lines out of the pipe and writes them into the file, with the samples' sizes behind the first.
+//! Takes the daemon's lines from the pipe and writes them into the file, with the samples' sizes
+//! after the first.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -17,18 +18,18 @@ use shade_formats::trace::{Header, Line, Sizes};
 
 use super::cli::Trace;
 use super::error::TraceError;
-use super::progress::Progress;
+use super::progress::RecordedCounts;
 use crate::control::{Observed, observe};
 
-/// What the pipe should hold, if the system lets it: what comes while the disk is slow for a moment.
+/// Wanted size of the pipe, for lines that come while the disk is slow for a moment.
 const PIPE_BYTES: usize = 1 << 20;
-/// Taken out of it at a time.
+/// Most bytes of one read.
 const PART_BYTES: usize = 1 << 16;
 /// Samples whose sizes are in one line.
 const SIZES_A_LINE: u32 = 8192;
-/// How often the wait for lines looks whether to stop.
+/// How often the wait for lines checks whether to stop.
 const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
-/// After Ctrl-C: how long the daemon may take to hand over what it has.
+/// After Ctrl-C: how long the daemon may take to hand over its last lines.
 const LAST_LINES: Duration = Duration::from_secs(2);
 
 const _: () = assert!(SIZES_A_LINE as usize * 11 + 1024 <= TRACE_LINE_BYTES_MAX);
@@ -36,29 +37,29 @@ const _: () = assert!(SIZES_A_LINE as usize * 11 + 1024 <= TRACE_LINE_BYTES_MAX)
 /// Records until the daemon ends, or Ctrl-C.
 ///
 /// # Errors
-/// There is no daemon to record or no way to write; the file, if there is one, can be read up to there.
+/// There is no daemon to record, or the file cannot be written; it can be read up to there.
 pub fn trace(args: &Trace) -> Result<(), TraceError> {
     let Dataset { folder, index } = Dataset::open(&args.dataset)?;
     let mut observed = observe(&folder, &index, &args.job, args.socket.as_deref())?;
-    // Less than that will do.
+    // Less works too.
     let _ = rustix::pipe::fcntl_setpipe_size(&observed.trace, PIPE_BYTES);
     let stop = hang_up_on_signal(&observed)?;
     let file = File::create_new(&args.out)
         .map_err(|source| TraceError::Create { path: args.out.clone(), source })?;
     let out = Out { path: args.out.clone(), file, bytes: 0 };
     tracing::info!("recording daemon {} of {}: Ctrl-C ends it", observed.pid, folder.display());
-    Recording { out, index: &index, has_header: false, rest: Vec::new(), progress: Progress::start() }
+    Recorder { out, index: &index, has_header: false, rest: Vec::new(), counts: RecordedCounts::start() }
         .run(&mut observed.trace, &stop)
 }
 
-/// On Ctrl-C hangs up on the daemon, which then hands over what it has and ends the trace.
+/// On Ctrl-C hangs up on the daemon, which then hands over its last lines and ends the trace.
 fn hang_up_on_signal(observed: &Observed) -> io::Result<Arc<AtomicBool>> {
     let socket = observed.socket.try_clone()?;
     let stop = Arc::new(AtomicBool::new(false));
     let asked = Arc::clone(&stop);
     ctrlc::set_handler(move || {
         asked.store(true, Ordering::Relaxed);
-        // The daemon is gone if that fails, and so is the trace's other end.
+        // Fails only if the daemon is gone.
         let _ = rustix::net::shutdown(&socket, rustix::net::Shutdown::Both);
     })
     .map_err(io::Error::other)?;
@@ -77,23 +78,19 @@ impl Out {
         self.bytes += bytes.len() as u64;
         self.file.write_all(bytes).map_err(|source| TraceError::Write { path: self.path.clone(), source })
     }
-
-    fn path(&self) -> &Path {
-        &self.path
-    }
 }
 
 /// A recording under way.
-struct Recording<'a> {
+struct Recorder<'a> {
     out: Out,
     index: &'a Index,
     has_header: bool,
-    /// A line's beginning, whose end has not come yet.
+    /// The beginning of a line whose end has not come yet.
     rest: Vec<u8>,
-    progress: Progress,
+    counts: RecordedCounts,
 }
 
-impl Recording<'_> {
+impl Recorder<'_> {
     fn run(mut self, trace: &mut File, stop: &AtomicBool) -> Result<(), TraceError> {
         let mut part = vec![0; PART_BYTES];
         let mut stopped: Option<Instant> = None;
@@ -113,11 +110,11 @@ impl Recording<'_> {
             }
             self.take(part.get(..taken).unwrap_or_default())?;
         }
-        self.progress.finish(self.out.path(), self.out.bytes);
+        self.counts.finish(&self.out.path, self.out.bytes);
         Ok(())
     }
 
-    /// Writes the lines that `part` completes. A line is written whole or, where it has no end, not at all.
+    /// Writes the lines that `part` completes, each whole.
     fn take(&mut self, part: &[u8]) -> Result<(), TraceError> {
         self.rest.extend_from_slice(part);
         let Some(last) = self.rest.iter().rposition(|byte| *byte == b'\n') else {
@@ -138,10 +135,10 @@ impl Recording<'_> {
             lines = others;
         }
         for line in lines.split_inclusive(|byte| *byte == b'\n') {
-            self.progress.count(&Line::decode(line).map_err(TraceError::Line)?);
+            self.counts.count(&Line::decode(line).map_err(TraceError::Line)?);
         }
         self.out.write(&lines)?;
-        self.progress.show(self.out.bytes);
+        self.counts.show(self.out.bytes);
         Ok(())
     }
 

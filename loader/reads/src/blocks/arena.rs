@@ -1,11 +1,10 @@
-//! The arena's memory: mapped once, locked where allowed, cut into blocks.
+//! The arena's memory: mapped once, locked where allowed, divided into blocks.
 //!
-//! It is private and anonymous: nothing is left behind after a crash, and most systems give huge
-//! pages to such memory on demand, and to shared memory never. A read that bypasses the page cache
-//! has to pin its pages: with small ones that was a quarter of the CPU time of a 110 KB read. Pages
-//! come into being on first use, so an arena of any size starts at once;
-//! [`Prefault`](super::Prefault) uses them a little ahead of the reads. `MLOCK_ONFAULT` keeps each
-//! page in memory from then on.
+//! It is private and anonymous: a crash leaves nothing behind, and most systems give huge pages on
+//! demand to such memory, and never to shared memory. A read past the page cache has to pin its
+//! pages: with small ones that was a quarter of the CPU time of a 110 KB read. Pages are allocated
+//! on first use, so an arena of any size starts at once; [`Prefault`](super::Prefault) uses them a
+//! little ahead of the reads. `MLOCK_ONFAULT` then keeps each page in memory.
 #![expect(
     unsafe_code,
     reason = "tokens prove exclusive ownership of memory that the compiler cannot see into"
@@ -17,20 +16,22 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use memmap2::{Advice, MmapOptions, MmapRaw};
 use rustix::mm::{MlockFlags, mlock_with};
 use shade_core::BLOCK_UNIT_BYTES;
+use shade_formats::checksum::crc32c_append;
 
-use super::FreeList;
+use super::free_list::FreeList;
+use super::frontier::{CHUNK_BYTES, Frontier, Pages};
 use super::lent::Lent;
-use super::prefault::{CHUNK_BYTES, Frontier, Pages};
 use super::token::{ArenaId, Blocks, BlocksError, Runs};
 
 /// The mapping starts on a page, so no block can promise more than this.
 const PAGE_BYTES: u32 = 4096;
 
-/// The memory of all records: `bytes() / block_bytes()` blocks. Shared by every thread that touches records.
+/// The memory of all records: `bytes() / block_bytes()` blocks. Shared by every thread that touches
+/// records.
 #[derive(Debug)]
 pub struct Arena {
     id: ArenaId,
-    memory: Memory,
+    memory: Mapping,
     block_bytes: u32,
     locked: bool,
     frontier: Frontier,
@@ -41,8 +42,8 @@ impl Arena {
     ///
     /// # Errors
     ///
-    /// `InvalidInput` when `block_bytes` is no multiple of 512, `bytes` holds no block or more than 2³² of
-    /// them; otherwise what the system says to a mapping of that size.
+    /// `InvalidInput` when `block_bytes` is no multiple of 512, `bytes` holds no block or more than
+    /// 2³² of them; otherwise what the system says to a mapping of that size.
     pub fn create(bytes: u64, block_bytes: u32) -> io::Result<(Arena, FreeList)> {
         let invalid = |why: String| io::Error::new(io::ErrorKind::InvalidInput, why);
         if block_bytes == 0 || !block_bytes.is_multiple_of(BLOCK_UNIT_BYTES) {
@@ -56,7 +57,7 @@ impl Arena {
             return Err(invalid(format!("{bytes} bytes hold no block of {block_bytes} bytes")));
         }
         let bytes = u64::from(blocks) * u64::from(block_bytes);
-        let memory = Memory::map(bytes)?;
+        let memory = Mapping::map(bytes)?;
         let locked = memory.lock();
         let id = ArenaId::next();
         let arena = Arena { id, memory, block_bytes, locked, frontier: Frontier::default() };
@@ -75,8 +76,8 @@ impl Arena {
         self.memory.len as u64
     }
 
-    /// Whether the memory is locked: never swapped out once used. Needs `CAP_IPC_LOCK` or a sufficient
-    /// `RLIMIT_MEMLOCK`.
+    /// Whether the memory is locked, so that used pages are never swapped out. Needs `CAP_IPC_LOCK`
+    /// or a sufficient `RLIMIT_MEMLOCK`.
     #[must_use]
     pub fn locked(&self) -> bool {
         self.locked
@@ -101,11 +102,12 @@ impl Arena {
         Ok(self.shared(self.runs(blocks, len)?))
     }
 
-    /// The first `len` bytes of a record that is lent, in order, as few slices as neighbouring blocks allow.
+    /// The first `len` bytes of a record that is lent, in order, as few slices as neighbouring
+    /// blocks allow.
     ///
     /// # Errors
     ///
-    /// As of [`slices`](Self::slices).
+    /// The same as [`slices`](Self::slices).
     pub fn slices_of<'a>(
         &'a self,
         lent: &'a Lent,
@@ -114,15 +116,16 @@ impl Arena {
         Ok(self.shared(lent.runs(self.id, self.block_bytes, len)?))
     }
 
-    /// The bytes of `runs`, which are those of a token of ours that is shared during 'a: by a borrow of itself, or by one of
-    /// a [`Lent`], whose record nobody can take the token out of nor change, since it has two holders or is borrowed.
+    /// The bytes of `runs`, which are those of a token of this arena that is shared during 'a: by a
+    /// borrow of itself, or by a borrow of a [`Lent`]. That one keeps its `Arc` of the record
+    /// during 'a, so no other holder can take the token out of the record or change it.
     fn shared<'a>(&'a self, runs: Runs<'a>) -> impl Iterator<Item = &'a [u8]> {
         runs.map(|(offset, len)| {
             let start = self.at(offset);
-            // SAFETY: `at` proves that the stretch lies in the mapping, which `&'a self` keeps; its bytes are
-            // initialised (fresh memory reads as zero) and u8 has no alignment. Nobody writes to them during 'a:
-            // the token owns these blocks alone (see `at`), and writing takes `&mut Blocks`, which its being shared
-            // excludes.
+            // SAFETY: `at` proves that the stretch lies in the mapping, which `&'a self` keeps; its
+            // bytes are initialised (fresh memory reads as zero) and u8 has no alignment. They are
+            // not written to during 'a: only the token owns these blocks (see `at`), and writing
+            // takes `&mut Blocks`, which excludes a shared token.
             unsafe { std::slice::from_raw_parts(start, len) }
         })
     }
@@ -140,15 +143,24 @@ impl Arena {
         Ok(self.runs(blocks, len)?.map(|(offset, len)| {
             self.frontier.reach(offset + len);
             let start = self.at(offset);
-            // SAFETY: in the mapping and initialised, as in `slices`. Unique during 'a: the token owns these
-            // blocks alone (see `at`), it is borrowed mutably, and `runs` yields each of its blocks once, as
-            // a token holds no block twice.
+            // SAFETY: in the mapping and initialised, as in `slices`. Unique during 'a: the token
+            // owns these blocks alone (see `at`), it is borrowed mutably, and `runs` yields each of
+            // its blocks once, as a token holds no block twice.
             unsafe { std::slice::from_raw_parts_mut(start, len) }
         }))
     }
 
-    /// Bytes that have no memory yet, as far as is known: those behind what is in use and what
-    /// memory was found for.
+    /// CRC32C of the first `len` bytes in `blocks`.
+    ///
+    /// # Errors
+    ///
+    /// The same as [`slices`](Self::slices).
+    pub fn crc32c(&self, blocks: &Blocks, len: u32) -> Result<u32, BlocksError> {
+        Ok(self.slices(blocks, len)?.fold(0, crc32c_append))
+    }
+
+    /// Bytes that have no memory yet, as far as is known: those behind the used and the prefaulted
+    /// ones.
     #[must_use]
     pub fn unfound_bytes(&self) -> u64 {
         let found = self.frontier.found_chunks().saturating_mul(CHUNK_BYTES);
@@ -160,19 +172,19 @@ impl Arena {
         &self.frontier
     }
 
-    /// Chunks that [`find_memory`](Self::find_memory) finds memory for; the last one may be shorter.
+    /// Chunks of [`find_memory`](Self::find_memory); the last one may be shorter.
     pub(super) fn chunks(&self) -> usize {
         self.memory.len.div_ceil(CHUNK_BYTES)
     }
 
-    /// Where the memory is.
+    /// Addresses of the memory.
     #[cfg(test)]
     pub(super) fn addresses(&self) -> std::ops::Range<usize> {
         let start = self.memory.start().addr();
         start..start + self.memory.len
     }
 
-    /// Makes a chunk resident, in such pages if they are to be had. What is there already stays as it is.
+    /// Makes a chunk resident, in pages of this kind if possible. Resident pages stay as they are.
     ///
     /// # Errors
     ///
@@ -181,13 +193,13 @@ impl Arena {
         let at = chunk.saturating_mul(CHUNK_BYTES);
         let len = CHUNK_BYTES.min(self.memory.len.saturating_sub(at));
         if pages == Pages::Small {
-            // Refused by kernels without huge pages, where all are small.
+            // Kernels without huge pages refuse it; all pages are small there.
             let _ = self.memory.advise(Advice::NoHugePage, at, len);
         }
         self.memory.advise(Advice::PopulateWrite, at, len)
     }
 
-    /// Where `blocks` lie, once they are known to be ours.
+    /// Where `blocks` lie, after a check that they belong to this arena.
     fn runs<'a>(&self, blocks: &'a Blocks, len: u32) -> Result<Runs<'a>, BlocksError> {
         if blocks.arena() != self.id {
             return Err(BlocksError::Foreign);
@@ -197,14 +209,15 @@ impl Arena {
 
     /// Address of byte `offset` of a stretch that `runs` gave.
     ///
-    /// What makes tokens exclusive: ids are unique per arena, so a token with ours was made by our free list.
-    /// `create` makes that list alone, with each id in `0..blocks` once; `take` moves ids from the list into
-    /// a token, `give` moves them back and consumes the token; neither list nor token can be cloned. So a
-    /// block has one owner.
+    /// What makes tokens exclusive: ids are unique per arena, so a token with ours was made by our
+    /// free list. `create` makes that list alone, with each id in `0..blocks` once; `take` moves
+    /// ids from the list into a token, `give` moves them back and consumes the token; neither list
+    /// nor token can be cloned. So a block has one owner.
     fn at(&self, offset: usize) -> *mut u8 {
         debug_assert!(offset < self.memory.len, "block outside its arena");
-        // SAFETY: a stretch consists of whole ids below `blocks`, at most cut short, so it ends at or before
-        // `blocks * block_bytes`, the memory's length; a mapping never exceeds isize::MAX bytes.
+        // SAFETY: a stretch consists of whole ids below `blocks`, at most cut short, so it ends at
+        // or before `blocks * block_bytes`, the memory's length; a mapping never exceeds isize::MAX
+        // bytes.
         unsafe { self.memory.start().add(offset) }
     }
 }
@@ -216,41 +229,41 @@ impl ArenaId {
     }
 }
 
-/// Fresh zeroed memory that begins where a huge page may.
+/// Fresh zeroed memory that begins at a huge page's boundary.
 #[derive(Debug)]
-struct Memory {
-    mapping: MmapRaw,
+struct Mapping {
+    pages: MmapRaw,
     /// Bytes of the mapping before the memory: less than a huge page.
     skipped: usize,
     len: usize,
 }
 
-impl Memory {
-    /// Maps `bytes`, in huge pages where the system gives them on demand. They take memory from
-    /// their first use on.
+impl Mapping {
+    /// Maps `bytes`, in huge pages where the system gives them on demand. Pages are allocated on
+    /// first use.
     fn map(bytes: u64) -> io::Result<Self> {
         let too_long = || io::Error::from(rustix::io::Errno::OVERFLOW);
         let len = usize::try_from(bytes).map_err(|_| too_long())?;
         let room = len.checked_add(CHUNK_BYTES).ok_or_else(too_long)?;
-        let mapping = MmapRaw::from(MmapOptions::new().len(room).no_reserve_swap().map_anon()?);
-        let address = mapping.as_ptr().addr();
-        let memory = Self { mapping, skipped: address.next_multiple_of(CHUNK_BYTES) - address, len };
-        // Refused by kernels without huge pages; small ones serve as well, only slower.
+        let pages = MmapRaw::from(MmapOptions::new().len(room).no_reserve_swap().map_anon()?);
+        let address = pages.as_ptr().addr();
+        let memory = Self { pages, skipped: address.next_multiple_of(CHUNK_BYTES) - address, len };
+        // Kernels without huge pages refuse it; small pages work, only slower.
         let _ = memory.advise(Advice::HugePage, 0, len);
-        // A core dump without the cache is one that fits on the disk.
+        // Without the cache a core dump fits on the disk.
         let _ = memory.advise(Advice::DontDump, 0, len);
         Ok(memory)
     }
 
     fn start(&self) -> *mut u8 {
-        self.mapping.as_mut_ptr().wrapping_add(self.skipped)
+        self.pages.as_mut_ptr().wrapping_add(self.skipped)
     }
 
     fn advise(&self, advice: Advice, at: usize, len: usize) -> io::Result<()> {
-        self.mapping.advise_range(advice, self.skipped + at, len)
+        self.pages.advise_range(advice, self.skipped + at, len)
     }
 
-    /// Locks each page from its first use on; false where that is not allowed.
+    /// Locks each page from its first use on; false if that is not allowed.
     fn lock(&self) -> bool {
         // SAFETY: the range lies in one live mapping of ours; locking it changes no byte and no
         // access right.

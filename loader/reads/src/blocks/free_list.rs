@@ -1,4 +1,4 @@
-//! Which blocks of the arena nobody owns: a stack of block numbers. Pure bookkeeping, O(1) a block.
+//! The free blocks of the arena: a stack of block numbers. Pure bookkeeping, O(1) a block.
 
 use super::token::{ArenaId, Blocks};
 
@@ -12,15 +12,16 @@ pub struct FreeList {
 }
 
 impl FreeList {
-    /// The list of a fresh arena. Only [`Arena::create`](super::Arena::create) calls this, once per arena: a
-    /// second list would hand the same blocks out again.
+    /// The list of a fresh arena. Only [`Arena::create`](super::Arena::create) calls this, once per
+    /// arena: a second list would hand the same blocks out again.
     pub(super) fn new(arena: ArenaId, block_bytes: u32, blocks: u32) -> Self {
-        // The top of the stack is block 0, so a fresh arena is filled from its start, in neighbouring blocks.
+        // The top of the stack is block 0, so a fresh arena is filled from its start, in
+        // neighbouring blocks.
         Self { arena, block_bytes, blocks, free: (0..blocks).rev().collect() }
     }
 
-    /// Takes room for `bytes`, rounded up to whole blocks, at least one. `None` when too few are free;
-    /// nothing is taken then.
+    /// Takes room for `bytes`, rounded up to whole blocks, at least one. `None` when too few are
+    /// free; nothing is taken then.
     #[must_use]
     pub fn take(&mut self, bytes: u64) -> Option<Blocks> {
         let count = usize::try_from(bytes.div_ceil(u64::from(self.block_bytes)).max(1)).ok()?;

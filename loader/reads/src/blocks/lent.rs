@@ -1,15 +1,16 @@
-//! A record in a worker's hands, with what its bytes are found by: where the blocks are neighbours, the record itself is not
-//! looked at.
+//! A record that a worker holds, with the place of its bytes: if its blocks are neighbours, the
+//! worker does not touch the record itself.
 //!
-//! The core counts a record's holders in memory next to it. If workers only read that, the count would still come back from
-//! another CPU's cache each time: with images of 3 KB that was a thirteenth of all time.
+//! The core counts a record's holders in memory next to it. A worker that only read there would
+//! fetch that line from another CPU's cache each time: a thirteenth of all time with images of 3
+//! KB.
 
 use std::sync::Arc;
 
 use super::record::Record;
 use super::token::{ArenaId, BlocksError, Run, Runs};
 
-/// A shared record that stays as it is as long as this is there.
+/// A shared record that does not change while this exists.
 #[derive(Debug)]
 pub struct Lent {
     record: Arc<Record>,

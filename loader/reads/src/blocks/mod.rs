@@ -1,12 +1,15 @@
-//! The memory that records live in: one arena of fixed blocks, handed out as tokens that own them.
+//! The memory of records: one arena of fixed blocks, handed out as tokens that own them.
 //!
-//! [`Arena::create`] makes the memory and the one [`FreeList`] of it. The list is pure bookkeeping and
-//! belongs to one thread; the arena is shared by all and turns a token ([`Blocks`]) into slices. A token
-//! cannot be cloned and the list never hands a block out twice, so `&Blocks` may give `&[u8]` and `&mut
-//! Blocks` may give `&mut [u8]` with no lock at all.
+//! [`Arena::create`] makes the memory and its one [`FreeList`]. The list is pure bookkeeping and
+//! belongs to one thread; all threads share the arena, which turns a token ([`Blocks`]) into
+//! slices. A token cannot be cloned and the list never hands a block out twice, so `&Blocks` may
+//! give `&[u8]` and `&mut Blocks` may give `&mut [u8]` without a lock.
+//!
+//! `frontier` knows how far the arena is in use, and `prefault` finds memory ahead of it.
 
 mod arena;
 mod free_list;
+mod frontier;
 mod lent;
 mod memory;
 mod prefault;

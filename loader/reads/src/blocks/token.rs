@@ -1,25 +1,24 @@
-//! Ownership of blocks as a value: whoever holds the token may touch the memory, and nobody else.
+//! Ownership of blocks as a value: only the token's holder may access the memory.
 
-/// Names one arena of this process; no two arenas ever have the same.
+/// Identifies one arena of this process; no two arenas ever have the same id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ArenaId(pub(super) u64);
 
 /// Sole ownership of some blocks of one arena: the room of one record, in the order of its bytes.
 ///
-/// Not `Clone`, and made by [`FreeList::take`](super::FreeList::take) alone. Dropping it instead of giving it
-/// back loses the blocks until the arena ends, which wastes memory but never shares it.
+/// Not `Clone`, and made by [`FreeList::take`](super::FreeList::take) alone. Dropping it instead of
+/// giving it back loses the blocks until the arena ends, which wastes memory but never shares it.
 #[derive(Debug)]
 #[must_use = "blocks that are not given back to their free list are lost"]
 pub struct Blocks {
     arena: ArenaId,
     block_bytes: u32,
-    places: Places,
+    ids: BlockIds,
 }
 
-/// Which blocks: by themselves where they are scattered, so that a record whose blocks are neighbours, as one block always
-/// is, needs no memory for that.
+/// The blocks' numbers. Neighbours, such as a single block, need no memory for them.
 #[derive(Debug)]
-enum Places {
+enum BlockIds {
     Neighbours(Run),
     Scattered(Box<[u32]>),
 }
@@ -41,11 +40,11 @@ impl Blocks {
     ) -> Self {
         let first = ids.clone().next().unwrap_or_default();
         let are_neighbours = ids.clone().zip(u64::from(first)..).all(|(id, next)| u64::from(id) == next);
-        let places = match u32::try_from(ids.len()) {
-            Ok(count) if are_neighbours => Places::Neighbours(Run { first, count }),
-            _ => Places::Scattered(ids.collect()),
+        let ids = match u32::try_from(ids.len()) {
+            Ok(count) if are_neighbours => BlockIds::Neighbours(Run { first, count }),
+            _ => BlockIds::Scattered(ids.collect()),
         };
-        Self { arena, block_bytes, places }
+        Self { arena, block_bytes, ids }
     }
 
     /// The arena that these blocks belong to.
@@ -55,43 +54,43 @@ impl Blocks {
 
     /// The blocks' positions in the arena.
     pub(super) fn ids(&self) -> impl DoubleEndedIterator<Item = u32> {
-        let (Run { first, count }, scattered) = match &self.places {
-            Places::Neighbours(run) => (*run, [].as_slice()),
-            Places::Scattered(ids) => (Run::default(), &**ids),
+        let (Run { first, count }, scattered) = match &self.ids {
+            BlockIds::Neighbours(run) => (*run, [].as_slice()),
+            BlockIds::Scattered(ids) => (Run::default(), &**ids),
         };
         (0..count).map(move |at| first + at).chain(scattered.iter().copied())
     }
 
-    /// Where they lie if side by side.
+    /// The run that they form, if they are neighbours.
     pub(super) fn run(&self) -> Option<Run> {
-        match self.places {
-            Places::Neighbours(run) => Some(run),
-            Places::Scattered(_) => None,
+        match self.ids {
+            BlockIds::Neighbours(run) => Some(run),
+            BlockIds::Scattered(_) => None,
         }
     }
 
     /// Bytes that fit: a whole number of blocks.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        let count = match &self.places {
-            Places::Neighbours(run) => run.count as usize,
-            Places::Scattered(ids) => ids.len(),
+        let count = match &self.ids {
+            BlockIds::Neighbours(run) => run.count as usize,
+            BlockIds::Scattered(ids) => ids.len(),
         };
         count as u64 * u64::from(self.block_bytes)
     }
 
-    /// Moves the blocks into a token of their own and leaves one that owns none: for memory that the kernel
-    /// may still write to and that nobody must ever have again.
+    /// Moves the blocks into a new token and leaves one that owns none: for memory that the kernel
+    /// may still write to and that must never be used again.
     pub(crate) fn take(&mut self) -> Blocks {
-        let places = std::mem::replace(&mut self.places, Places::Neighbours(Run::default()));
-        Self { arena: self.arena, block_bytes: self.block_bytes, places }
+        let ids = std::mem::replace(&mut self.ids, BlockIds::Neighbours(Run::default()));
+        Self { arena: self.arena, block_bytes: self.block_bytes, ids }
     }
 
     /// Where the first `len` bytes lie in the arena, neighbouring blocks joined.
     pub(super) fn runs(&self, len: u32) -> Result<Runs<'_>, BlocksError> {
-        match &self.places {
-            Places::Neighbours(run) => run.runs(self.block_bytes, len),
-            Places::Scattered(ids) => Runs::new(Run::default(), ids, self.bytes(), self.block_bytes, len),
+        match &self.ids {
+            BlockIds::Neighbours(run) => run.runs(self.block_bytes, len),
+            BlockIds::Scattered(ids) => Runs::new(Run::default(), ids, self.bytes(), self.block_bytes, len),
         }
     }
 }
@@ -103,7 +102,7 @@ impl Run {
     }
 }
 
-/// A token that cannot serve what was asked of it.
+/// A token that does not fit the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BlocksError {
     /// The token belongs to another arena.
@@ -121,8 +120,8 @@ pub enum BlocksError {
 
 /// Stretches of the arena, each `(offset, length)` in bytes.
 ///
-/// Blocks that happen to be neighbours give one stretch: a fresh arena hands out long ones, and an outlier in
-/// small blocks then needs few iovecs.
+/// Neighbouring blocks give one stretch: a fresh arena hands out long ones, so even a large record
+/// in small blocks needs few iovecs.
 #[derive(Clone, Debug)]
 pub(super) struct Runs<'a> {
     /// Before `ids`.

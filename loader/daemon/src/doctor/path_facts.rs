@@ -1,4 +1,4 @@
-//! What a path means for shade: its mount, how shards there would be read, the dataset in it.
+//! Facts about a path: its mount, how shards there would be read, the dataset in it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,26 +17,26 @@ use super::nfs::Nfs;
 use crate::proc::mountinfo::{self, Mount};
 use crate::proc::text;
 
-/// What blocks are aligned to where no dataset says how large they are.
+/// Alignment of blocks where there is no dataset to tell their size.
 const PAGE_BYTES: u32 = 4096;
-/// Files of a folder that are looked at to find one to ask the file system about.
+/// Most entries of a folder that are examined to find a file.
 const FILES_MAX: usize = 1000;
 /// The part of a dataset that `shade-load serve` caches by default, as 1 / n.
 const DEFAULT_CACHE_PART: u64 = 5;
 
-/// What a path means for shade.
+/// Facts about a path.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub(super) struct Place {
+pub(super) struct PathFacts {
     /// The path, without links.
     pub(super) path: PathBuf,
     pub(super) mount: Option<Mount>,
     /// For an NFS mount.
     pub(super) nfs: Option<Nfs>,
-    /// What the kernel reads ahead of buffered reads.
+    /// Read-ahead of buffered reads.
     pub(super) read_ahead_kib: Option<u64>,
     /// How shards would be read with `--io auto`; `None` where there is no file to ask about.
     pub(super) io: Option<Io>,
-    pub(super) dataset: Option<Facts>,
+    pub(super) dataset: Option<DatasetFacts>,
     /// Why there is no dataset to probe.
     pub(super) no_dataset: Option<String>,
 }
@@ -59,24 +59,24 @@ impl From<Choice> for Io {
 
 /// A packed dataset.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub(super) struct Facts {
+pub(super) struct DatasetFacts {
     pub(super) samples: u32,
     pub(super) shards: u32,
-    /// Of all shards.
+    /// Bytes of all shards.
     pub(super) shard_bytes: u64,
-    /// Of all records as stored.
+    /// Bytes of all records as stored.
     pub(super) record_bytes: u64,
     pub(super) record_mean_bytes: u64,
     pub(super) record_p99_bytes: u32,
     pub(super) record_max_bytes: u32,
-    /// Of a block of the arena.
+    /// Size of a block of the arena.
     pub(super) block_bytes: u32,
-    /// What `shade-load serve` caches if it is not told otherwise.
+    /// Size of the cache of `shade-load serve` by default.
     pub(super) default_cache_bytes: u64,
 }
 
-/// Looks at `path`; also gives the dataset if there is one.
-pub(super) fn look(path: &Path, mounts: &[Mount]) -> Result<(Place, Option<Dataset>), DoctorError> {
+/// Examines `path`; also returns the dataset if there is one.
+pub(super) fn look(path: &Path, mounts: &[Mount]) -> Result<(PathFacts, Option<Dataset>), DoctorError> {
     let no_path = |source| DoctorError::Path { path: path.to_owned(), source };
     let path = path.canonicalize().map_err(no_path)?;
     let (dataset, no_dataset) = match Dataset::open(&path) {
@@ -87,7 +87,7 @@ pub(super) fn look(path: &Path, mounts: &[Mount]) -> Result<(Place, Option<Datas
     let facts = dataset.as_ref().map(|dataset| facts(&dataset.index));
     let mount = mountinfo::of_path(mounts, &path, mount_id(&path)).cloned();
     let nfs = mount.as_ref().and_then(nfs);
-    let place = Place {
+    let found = PathFacts {
         read_ahead_kib: mount.as_ref().and_then(|mount| read_ahead_kib(&mount.device)),
         io: io(&path, dataset.as_ref(), facts.as_ref(), nfs.is_some()),
         mount,
@@ -96,10 +96,10 @@ pub(super) fn look(path: &Path, mounts: &[Mount]) -> Result<(Place, Option<Datas
         no_dataset,
         path,
     };
-    Ok((place, dataset))
+    Ok((found, dataset))
 }
 
-/// Before Linux 5.8 the kernel does not say.
+/// `None` before Linux 5.8.
 fn mount_id(path: &Path) -> Option<u64> {
     let answer = statx(CWD, path, AtFlags::empty(), StatxFlags::MNT_ID).ok()?;
     (answer.stx_mask & StatxFlags::MNT_ID.bits() != 0).then_some(answer.stx_mnt_id)
@@ -115,7 +115,7 @@ fn nfs(mount: &Mount) -> Option<Nfs> {
     })
 }
 
-/// Of the file system's own setting, else of its disk: a partition has none itself.
+/// The setting of the file system, else that of its disk: a partition has none.
 fn read_ahead_kib(device: &str) -> Option<u64> {
     let files = [
         format!("/sys/class/bdi/{device}/read_ahead_kb"),
@@ -125,8 +125,9 @@ fn read_ahead_kib(device: &str) -> Option<u64> {
     files.iter().find_map(|file| text(file).trim().parse().ok())
 }
 
-/// How shards would be read. A folder without a dataset is judged by any file in it; NFS answers without one.
-fn io(path: &Path, dataset: Option<&Dataset>, facts: Option<&Facts>, is_nfs: bool) -> Option<Io> {
+/// How shards would be read. A folder without a dataset is judged by any file in it; NFS needs
+/// none.
+fn io(path: &Path, dataset: Option<&Dataset>, facts: Option<&DatasetFacts>, is_nfs: bool) -> Option<Io> {
     let folder = dataset.map_or(path, |dataset| &dataset.folder);
     let file = match dataset {
         Some(dataset) => any_shard(&dataset.folder, &dataset.index),
@@ -136,7 +137,7 @@ fn io(path: &Path, dataset: Option<&Dataset>, facts: Option<&Facts>, is_nfs: boo
     if file.is_none() && !is_nfs {
         return None;
     }
-    // As the arena aligns its blocks.
+    // The arena's alignment of blocks.
     let block_bytes = facts.map_or(PAGE_BYTES, |facts| facts.block_bytes);
     let align_bytes = PAGE_BYTES.min(1 << block_bytes.trailing_zeros());
     choose(IoMode::Auto, folder, file.as_deref(), align_bytes).ok().map(Io::from)
@@ -147,7 +148,7 @@ fn any_file(folder: &Path) -> Option<PathBuf> {
     entries.map(|entry| entry.path()).find(|path| path.is_file())
 }
 
-fn facts(index: &Index) -> Facts {
+fn facts(index: &Index) -> DatasetFacts {
     let stored_len = |id| index.entry(SampleId(id)).map(|entry| entry.stored_len);
     let mut lens: Vec<u32> = (0..index.len()).filter_map(stored_len).collect();
     let block_bytes = block_bytes_for(lens.iter().copied());
@@ -156,7 +157,7 @@ fn facts(index: &Index) -> Facts {
     lens.sort_unstable();
     let p99 = (lens.len() * 99).div_ceil(100).saturating_sub(1);
     let shards = (0..index.shard_count()).filter_map(|id| index.shard(ShardId(id)));
-    Facts {
+    DatasetFacts {
         samples: index.len(),
         shards: index.shard_count(),
         shard_bytes: shards.map(|shard| shard.bytes).sum(),
@@ -176,10 +177,10 @@ mod tests {
     #[test]
     fn a_folder_without_files_leaves_open_how_it_is_read() {
         let folder = tempfile::tempdir().unwrap();
-        let (place, dataset) = look(folder.path(), &[]).unwrap();
-        assert!(dataset.is_none() && place.dataset.is_none() && place.mount.is_none());
-        assert_eq!(place.io, None);
-        assert!(place.no_dataset.unwrap().contains("shade-pack create"));
+        let (found, dataset) = look(folder.path(), &[]).unwrap();
+        assert!(dataset.is_none() && found.dataset.is_none() && found.mount.is_none());
+        assert_eq!(found.io, None);
+        assert!(found.no_dataset.unwrap().contains("shade-pack create"));
         fs::write(folder.path().join("a"), "a").unwrap();
         assert!(look(folder.path(), &[]).unwrap().0.io.is_some());
     }

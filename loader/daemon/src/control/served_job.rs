@@ -1,25 +1,21 @@
-//! What a daemon serves: every client is told of it, and checked against it.
+//! The dataset and the job that a daemon serves.
 
 use shade_formats::control::PROTOCOL;
 use shade_formats::ids::ContentId;
 
-/// What every client is told, and checked against.
+/// The dataset and the job that a daemon serves. Every client is told of it and checked against it.
 #[derive(Clone, Debug)]
-pub struct Identity {
-    /// The dataset served, canonical path.
-    pub dataset: String,
-    /// The job served.
-    pub job: String,
-    /// Samples in it.
-    pub samples: u32,
-    /// Classes in it.
-    pub classes: u32,
-    /// Which bytes it holds.
-    pub content_id: u128,
+pub(crate) struct ServedJob {
+    /// Canonical path of the dataset.
+    pub(crate) dataset: String,
+    pub(crate) job: String,
+    pub(crate) samples: u32,
+    pub(crate) classes: u32,
+    pub(crate) content_id: u128,
 }
 
-impl Identity {
-    /// What a client is told that speaks another protocol.
+impl ServedJob {
+    /// The answer to a client of another protocol.
     pub(super) fn other_version(&self, protocol: u32) -> String {
         let program = std::env::current_exe();
         let program = program.map_or_else(|error| error.to_string(), |path| path.display().to_string());
@@ -30,8 +26,9 @@ impl Identity {
         )
     }
 
-    /// What a client is told whose dataset has another content, as its index says now. What to do depends on the daemon.
-    pub fn other_content(&self, samples: u32, content_id: u128) -> String {
+    /// The answer to a client whose dataset's index now has another content. The caller adds what
+    /// to do.
+    pub(crate) fn other_content(&self, samples: u32, content_id: u128) -> String {
         format!(
             "the dataset at {} has changed: its index now says {samples} samples, content id {}; this daemon (process {}) \
              serves {} samples, content id {}",

@@ -1,0 +1,36 @@
+//! The validated configuration of `serve`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use shade_core::Capacity;
+use shade_formats::control::Policy;
+use shade_images::JpegDecoder;
+use shade_reads::ReadsConfig;
+
+/// A validated configuration of `serve`.
+#[derive(Clone, Debug)]
+pub struct ServeConfig {
+    /// Path of the dataset.
+    pub dataset: PathBuf,
+    /// Memory of the cache.
+    pub cache: Capacity,
+    /// Which records stay in the cache.
+    pub policy: Policy,
+    /// How far `Policy::Lookahead` sees into the plan, in epochs.
+    pub lookahead: f64,
+    /// How records are read.
+    pub reads: ReadsConfig,
+    /// Whether late records are requested a second time.
+    pub hedge: bool,
+    /// Threads that fill batches; `None` for one per core.
+    pub workers: Option<usize>,
+    /// What decodes JPEGs.
+    pub jpeg: JpegDecoder,
+    /// Socket file; `None` for the abstract name of dataset and job.
+    pub socket: Option<PathBuf>,
+    /// The job served.
+    pub job: String,
+    /// Time after which the daemon ends when the last rank has left; `None` runs until stopped.
+    pub linger: Option<Duration>,
+}
