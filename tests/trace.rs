@@ -295,7 +295,7 @@ fn a_recorder_that_is_killed_or_stopped_harms_nobody_and_holds_no_place() {
     let session = attach(&packed.dataset, 0, pads(4, 1));
     train(&session, 0);
     let (text, code) = refusal(&packed.dataset, &out("second.trace"));
-    assert!(text.contains("records a trace of this daemon already") && code == Some(1), "{text}");
+    assert!(text.contains("is being recorded already") && code == Some(1), "{text}");
     assert!(!out("second.trace").exists());
 
     eventually("the epoch is in the file", || {

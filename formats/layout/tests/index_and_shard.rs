@@ -204,7 +204,7 @@ fn sections(index: &[u8]) -> Vec<(u32, u32, Vec<u8>)> {
         .collect()
 }
 
-/// A file of these sections with right checksums, whatever they say.
+/// A file of these sections, with right checksums.
 fn assemble(index: &[u8], sections: &[(u32, u32, Vec<u8>)]) -> Vec<u8> {
     let mut table = Vec::new();
     let mut offset = 64 + 32 * sections.len() as u64;
@@ -260,7 +260,7 @@ proptest! {
         prop_assert!(Index::open(bytes).is_err());
     }
 
-    /// With the checksums made right again, so that the checks behind them are reached.
+    /// With recomputed checksums, so that the later checks are reached.
     #[test]
     fn a_bent_section_never_panics(
         section in 0usize..5,

@@ -114,9 +114,9 @@ fn record<'a>(index: &Index, shard: &'a [u8], sample: u32) -> &'a [u8] {
     &shard[at..at + entry.stored_len as usize]
 }
 
-/// What can be said of any version of zstd: the dictionary and the frame are data here, not the
-/// writer's work. After a wanted change of format: `SHADE_WRITE_GOLDEN=1 cargo test -p
-/// shade-formats golden`.
+/// Holds for any version of zstd: the dictionary and the frame are data here, not made by the
+/// writer. After a wanted change of format: `SHADE_WRITE_GOLDEN=1 cargo test -p shade-formats
+/// golden`.
 #[test]
 fn the_golden_extras_open_and_are_what_the_writer_writes() {
     if std::env::var_os("SHADE_WRITE_GOLDEN").is_some() {
@@ -207,7 +207,7 @@ fn every_flipped_bit_and_every_truncation_is_an_error() {
     }
 }
 
-/// A dictionary as far as the index looks at it.
+/// The part of a dictionary that the index checks.
 fn dictionary(id: u32) -> Vec<u8> {
     [&0xEC30_A437_u32.to_le_bytes()[..], &id.to_le_bytes(), b"tables and content"].concat()
 }
@@ -312,8 +312,7 @@ fn the_writer_refuses_dictionaries_that_readers_would() {
     assert_eq!(index.dictionary(1255), Some(&dictionary(1255)[..]));
 }
 
-/// The sections from row `from` of the table on, bent by `bend`, with every checksum made right
-/// again.
+/// The sections from row `from` of the table on, changed by `bend`, with all checksums recomputed.
 fn bent(index: &[u8], kind: u32, bend: impl FnOnce(&mut u32, &mut Vec<u8>)) -> Vec<u8> {
     let word = |at: usize| u32::from_le_bytes(index[at..at + 4].try_into().unwrap());
     let mut sections: Vec<(u32, u32, Vec<u8>)> = (0..word(20) as usize)

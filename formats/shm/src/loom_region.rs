@@ -18,7 +18,7 @@ struct Memory {
     /// The bytes. loom runs one thread at a time, so this lock is never contended and hides no
     /// race.
     bytes: Mutex<Vec<u8>>,
-    /// One cell per line: touched, never dereferenced, so that loom checks who may access the line.
+    /// One cell per line: touched, never dereferenced, so that loom checks accesses to the line.
     lines: Vec<UnsafeCell<()>>,
     /// One atomic per index word.
     words: Vec<AtomicU64>,

@@ -64,12 +64,8 @@ impl Producer {
     pub fn publish(&mut self, descriptor: &Descriptor) -> Result<bool, FormatError> {
         let free = (0..).zip(&mut self.marks).find(|(_, mark)| mark.of.is_none());
         let Some((number, mark)) = free else {
-            return Err(FormatError::new(
-                "ring descriptor",
-                0,
-                format_args!("descriptor {} with {DESCRIPTORS} unreleased", self.head),
-                "a free mark",
-            ));
+            let got = format_args!("descriptor {} with {DESCRIPTORS} unreleased", self.head);
+            return Err(FormatError::new("ring descriptor", 0, got, "a free mark"));
         };
         if descriptor.seq != self.head {
             return Err(FormatError::new("ring descriptor number", 0, descriptor.seq, self.head));

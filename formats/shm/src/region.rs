@@ -240,12 +240,8 @@ impl Region {
         let at =
             if write { self.writable_range(offset, bytes)? } else { self.range(offset, bytes)? }.cast::<T>();
         if !at.is_aligned() {
-            return Err(FormatError::new(
-                "shared memory",
-                offset,
-                "an odd address",
-                format_args!("alignment {bytes}"),
-            ));
+            let expected = format_args!("alignment {bytes}");
+            return Err(FormatError::new("shared memory", offset, "an odd address", expected));
         }
         Ok(at)
     }

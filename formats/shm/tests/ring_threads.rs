@@ -18,7 +18,7 @@ const PAGE: u64 = 4096;
 const PAYLOAD_BYTES: u64 = 40 * PAGE;
 const PAYLOAD: PayloadSize = PayloadSize { bytes: PAYLOAD_BYTES, gap_bytes: 2 * PAGE };
 const DESCRIPTOR_COUNT: u64 = 1_000_000;
-/// Of these every 50,000th is kept to the end.
+/// Every 50,000th of these is kept to the end.
 const KEPT_EVERY: u64 = 50_000;
 
 struct Ring {

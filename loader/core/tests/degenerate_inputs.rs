@@ -38,7 +38,7 @@ struct Training {
     capacity_bytes: u64,
     importance: Importance,
     cache: Cache<()>,
-    delivered: u32,
+    delivered: usize,
     hits: u32,
     misses: u32,
     evicted: Vec<(SampleId, ())>,
@@ -62,7 +62,7 @@ impl Training {
         let is_resident = |id| self.cache.get(id).is_some();
         let plan = draw_plan(spec, epoch, BATCH_SIZE, &self.importance, is_resident, spec.rep);
         self.check(spec, &plan);
-        self.delivered += u32::try_from(plan.ids.len()).unwrap();
+        self.delivered += plan.ids.len();
         let mut outlook = Lookahead::new(Known::from(plan.ids.as_slice()), self.samples, 0, u32::MAX);
         self.cache.forget_uses(&self.importance);
         outlook.begin(Known::from(plan.ids.as_slice()), |(id, at)| self.cache.see(id, at, &self.importance));
@@ -121,7 +121,7 @@ fn for_all(samples: u32, capacity_bytes: u64, then: impl Fn(&Training, &str)) {
             let mut training = Training::new(policy, samples, capacity_bytes);
             (0..EPOCHS).for_each(|epoch| training.epoch(&spec, epoch, loss));
             let what = format!("{policy:?} {} {}, {samples} samples", spec.sampler, spec.order);
-            assert_eq!(training.hits + training.misses, training.delivered, "{what}");
+            assert_eq!((training.hits + training.misses) as usize, training.delivered, "{what}");
             then(&training, &what);
         }
     }

@@ -11,7 +11,7 @@ use shade_reads::{Depth, EngineChoice, IoMode, READS_DEPTH_MAX, StoreModel, pars
 use shade_simulate::{Simulate, parse_lookahead, preset};
 
 use crate::doctor::Doctor;
-use crate::names::{engine, io, jpeg, policy};
+use crate::names::{CACHE_DEFAULT, engine, io, jpeg, policy};
 use crate::trace::Trace;
 
 /// Serves training batches from a packed dataset: reads single records with io_uring, keeps in
@@ -50,7 +50,7 @@ pub struct Serve {
     /// Memory for the cache, a hard limit: bytes (8GiB) or a share of the dataset (20%). More is
     /// better, up to the dataset's size; leave room for the trainers. More than this machine or its
     /// control group has is refused.
-    #[arg(long, value_name = "SIZE", default_value = "20%")]
+    #[arg(long, value_name = "SIZE", default_value = CACHE_DEFAULT)]
     pub cache: Capacity,
 
     /// The system whose cache policy to use. Its sampler and order belong to the job:

@@ -1,9 +1,12 @@
-//! Reads the values of options that are names; `--help` lists them.
+//! Values of options that are names, which `--help` lists, and a default.
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use shade_formats::control::Policy;
 use shade_images::JpegDecoder;
 use shade_reads::{EngineChoice, IoMode};
+
+/// Default of `--cache`.
+pub(crate) const CACHE_DEFAULT: &str = "20%";
 
 /// Reads a policy's name.
 pub(crate) fn policy() -> impl TypedValueParser<Value = Policy> {

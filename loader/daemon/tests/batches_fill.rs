@@ -55,7 +55,7 @@ impl Packed {
     }
 }
 
-/// Records in an arena of small blocks, so that they are scattered, with workers on them.
+/// Records in an arena of small blocks, so that they are scattered, and workers.
 struct Rig {
     workers: Workers,
     done: Receiver<Filled>,
@@ -79,7 +79,7 @@ impl Rig {
         Self { workers, done, arena, free, records, index }
     }
 
-    /// The record, unchecked, in blocks that are no neighbours.
+    /// The record, unchecked, in blocks that are not neighbours.
     fn record(&mut self, sample: usize) -> Arc<Record> {
         let stored = &self.records[sample].stored;
         let len = u32::try_from(stored.len()).unwrap();
@@ -211,7 +211,7 @@ fn raw_rows_hold_the_records_bytes() {
     assert_eq!(read(&payload, 6, 3), [0, b'x', 0], "neighbouring bytes are not touched");
 }
 
-/// Small images that have much in common, and nothing with those of another `family`.
+/// Small images that resemble each other, and not those of another `family`.
 fn alike(family: u32, number: u32) -> Vec<u8> {
     let mut image = b"P6 28 28 255\n".to_vec();
     let rows = (0..28u32).flat_map(|row| noise(84, family + (row * 7 + number) % 29));
@@ -336,7 +336,7 @@ fn a_record_is_checked_by_its_first_row_and_not_again() {
         assert_eq!(filled.faults, []);
         assert!(filled.rows[0].record.is_checked());
 
-        // One bit in the last byte, which no decoder would miss.
+        // One bit in the last byte, which no decoder would notice.
         let stored = rig.records[sample].stored.clone();
         *rig.records[sample].stored.last_mut().unwrap() ^= 1;
         let mismatch = Mismatch { got: crc32c(&rig.records[sample].stored), expected: crc32c(&stored) };
@@ -346,7 +346,7 @@ fn a_record_is_checked_by_its_first_row_and_not_again() {
         let row = rows.remove(0);
         assert!(!row.record.is_checked());
 
-        // Who has been told that it is right does not look again.
+        // A checked record is not checked again.
         row.record.record().set_checked();
         let faults = rig.fill(output, vec![row], &payload).faults;
         assert!(!matches!(faults[..], [(_, FillFault::Checksum(_))]), "{faults:?}");

@@ -205,8 +205,7 @@ impl Worker {
             // Reads submitted after this do not come back.
             (self.shared.on_failure)(format!("no more records can be read: io_uring_enter: {error}"));
         }
-        // A closed ring takes no more reads; after a failure the table tells those who wait for its
-        // reads.
+        // A closed ring takes no more reads; after a failure the table ends its reads as failed.
         deliver(&self.completions, self.done.drain(..));
         let Self { ring, table, shared, completions, queue, mut opener, opened, first, .. } = self;
         drop(ring);

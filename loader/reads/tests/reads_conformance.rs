@@ -1,5 +1,4 @@
-//! What every way of reading must do: all three engines, past the page cache and through it; and
-//! what becomes of faults.
+//! The contract of all three engines, past the page cache and through it, and their faults.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -152,7 +151,7 @@ impl Rig {
         (0..count).map(|_| self.completions.recv().unwrap()).collect()
     }
 
-    /// Reads one record, gives its blocks back, and says how it went.
+    /// Reads one record, gives its blocks back, and returns the outcome.
     fn read(&mut self, dataset: &Dataset, sample: SampleId) -> Result<Vec<u8>, ReadFault> {
         let op = self.op(dataset, sample);
         self.reads.submit(op);
@@ -175,7 +174,7 @@ fn config(engine: EngineChoice, io: IoMode) -> ReadsConfig {
     ReadsConfig { engine, io, depth: Depth::Fixed(8), store: None, patience: Duration::from_secs(2) }
 }
 
-/// A store in virtual time, whose answers come in another order than they were asked for.
+/// A store in virtual time, whose answers come in another order than the requests.
 fn store(more: &str) -> StoreModel {
     format!("latency=lognormal:2ms:0.5,clock=virtual{more}").parse().unwrap()
 }
@@ -699,7 +698,7 @@ fn a_read_that_waited_for_its_shard_goes_before_those_that_were_submitted_later(
         .unwrap();
     let op = rig.op(&dataset, waits);
     rig.reads.submit(op);
-    // The queue is kept long: whoever goes to its end waits for all of these.
+    // The queue is kept long: a read at its end waits for all of these.
     let long = 1500;
     for _ in 0..long {
         let op = rig.op(&dataset, other);

@@ -1,8 +1,10 @@
 //! Reads and writes messages: little-endian fields in order, every length checked before use.
 
-use super::PROTOCOL;
 use crate::FormatError;
 use crate::limits::MESSAGE_BYTES_MAX;
+
+/// Version of the conversation as a whole. Both sides must speak the same one.
+pub const PROTOCOL: u32 = 5;
 
 /// Version of every message's fields; a message that changes gets a higher one.
 pub(super) const MESSAGE_VERSION: u16 = 1;
@@ -96,23 +98,17 @@ impl<'a> Reader<'a> {
     /// Reads the tag and checks the version.
     pub(super) fn message(bytes: &'a [u8]) -> Result<(u16, Self), FormatError> {
         if bytes.len() > MESSAGE_BYTES_MAX {
-            return Err(FormatError::new(
-                "control message",
-                0,
-                format_args!("{} bytes", bytes.len()),
-                format_args!("at most {MESSAGE_BYTES_MAX}"),
-            ));
+            let got = format_args!("{} bytes", bytes.len());
+            let expected = format_args!("at most {MESSAGE_BYTES_MAX}");
+            return Err(FormatError::new("control message", 0, got, expected));
         }
         let mut reader = Self { whole: bytes, rest: bytes };
         let tag = reader.u16()?;
         let version = reader.u16()?;
         if version != MESSAGE_VERSION {
-            return Err(FormatError::new(
-                "control message",
-                2,
-                format_args!("version {version} of message {tag}"),
-                format_args!("version {MESSAGE_VERSION}"),
-            ));
+            let got = format_args!("version {version} of message {tag}");
+            let expected = format_args!("version {MESSAGE_VERSION}");
+            return Err(FormatError::new("control message", 2, got, expected));
         }
         Ok((tag, reader))
     }

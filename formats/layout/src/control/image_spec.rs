@@ -1,7 +1,7 @@
 //! How decoded images become rows of one size, in the words of torchvision's transforms.
 
 use super::codec::{Reader, Writer};
-use super::types::SpecError;
+use super::spec_error::SpecError;
 use crate::FormatError;
 use crate::limits::IMAGE_SIDE_MAX;
 
@@ -81,7 +81,7 @@ impl ImageSpec {
     pub fn validate(&self) -> Result<(), SpecError> {
         side("height", self.height, 1)?;
         side("width", self.width, 1)?;
-        share("flip", self.flip)?;
+        SpecError::check_share("flip", self.flip)?;
         match self.framing {
             Framing::Cover | Framing::Stretch => Ok(()),
             Framing::Center { short } => side("resize", short, 0),
@@ -147,24 +147,15 @@ fn side(field: &'static str, value: u32, least: u32) -> Result<(), SpecError> {
     if (least..=IMAGE_SIDE_MAX).contains(&value) {
         return Ok(());
     }
-    Err(refused(field, &value, format!("{least} to {IMAGE_SIDE_MAX} pixels")))
-}
-
-fn share(field: &'static str, value: f64) -> Result<(), SpecError> {
-    // NaN is in no range.
-    if (0.0..=1.0).contains(&value) { Ok(()) } else { Err(refused(field, &value, "0 to 1".to_owned())) }
+    Err(SpecError::new(field, value, format_args!("{least} to {IMAGE_SIDE_MAX} pixels")))
 }
 
 fn range(field: &'static str, [least, most]: [f64; 2], limit: f64) -> Result<(), SpecError> {
     if 0.0 < least && least <= most && most <= limit {
         return Ok(());
     }
-    let expected = format!("two numbers above 0 and up to {limit}, the smaller one first");
-    Err(refused(field, &format_args!("({least}, {most})"), expected))
-}
-
-fn refused(field: &'static str, got: &dyn std::fmt::Display, expected: String) -> SpecError {
-    SpecError { field, got: got.to_string(), expected }
+    let expected = format_args!("two numbers above 0 and up to {limit}, the smaller one first");
+    Err(SpecError::new(field, format_args!("({least}, {most})"), expected))
 }
 
 #[cfg(test)]

@@ -9,8 +9,10 @@ mod request;
 mod settings;
 mod socket_name;
 mod spec;
+mod spec_error;
 mod types;
 
+pub use codec::PROTOCOL;
 pub use image_spec::{Framing, ImageSpec};
 pub use preset::{Policy, Preset};
 pub use reply::{
@@ -21,4 +23,5 @@ pub use request::Request;
 pub use settings::{LINGERS_FOR_EVER, Settings};
 pub use socket_name::socket_name;
 pub use spec::{FieldError, JobSpec, Parameter, PlanSpec};
-pub use types::{OnError, Order, Output, PROTOCOL, Sampler, SpecError, Tail, UnknownName};
+pub use spec_error::SpecError;
+pub use types::{OnError, Order, Output, Sampler, Tail, UnknownName};

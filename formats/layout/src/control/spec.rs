@@ -4,15 +4,14 @@
 //! Trace lines and the texts of command lines derive from the declarations by field name (serde).
 //! The byte table is in `CONTROL.md`.
 
-use std::fmt;
-
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::ImageSpec;
 use super::codec::{Reader, Writer, flag};
-use super::types::{OnError, Order, Output, Sampler, SpecError, Tail};
+use super::spec_error::SpecError;
+use super::types::{OnError, Order, Output, Sampler, Tail};
 use crate::FormatError;
 use crate::limits::{BATCH_SAMPLES_MAX, PAYLOAD_ALIGN_BYTES, PAYLOAD_BYTES_MAX, RANKS_MAX};
 
@@ -122,13 +121,13 @@ impl PlanSpec {
     /// Names the field.
     pub fn validate(&self) -> Result<(), SpecError> {
         if !(self.rep.is_finite() && self.rep >= 1.0) {
-            return Err(refused("rep", self.rep, "a finite number of at least 1"));
+            return Err(SpecError::new("rep", self.rep, "a finite number of at least 1"));
         }
         if !(self.echo.is_finite() && self.echo >= 1.0) {
-            return Err(refused("echo", self.echo, "a finite number of at least 1"));
+            return Err(SpecError::new("echo", self.echo, "a finite number of at least 1"));
         }
         for (field, share) in [("hit_cap", self.hit_cap), ("explore", self.explore), ("prune", self.prune)] {
-            in_share(field, share)?;
+            SpecError::check_share(field, share)?;
         }
         Ok(())
     }
@@ -190,7 +189,7 @@ impl JobSpec {
     /// Names the field.
     pub fn validate(&self) -> Result<(), SpecError> {
         self.plan.validate()?;
-        in_share("bad_max", self.bad_max)?;
+        SpecError::check_share("bad_max", self.bad_max)?;
         in_range("batch_size", self.batch_size, BATCH_SAMPLES_MAX)?;
         in_range("world_size", self.world_size, RANKS_MAX)?;
         if let Output::Decoded(images) = self.output {
@@ -202,12 +201,12 @@ impl JobSpec {
                 let got =
                     format_args!("{} of {height} x {width} pixels, {batch_bytes} bytes", self.batch_size);
                 let expected = format_args!("less than {PAYLOAD_BYTES_MAX} bytes a batch");
-                return Err(refused("batch_size", got, expected));
+                return Err(SpecError::new("batch_size", got, expected));
             }
         }
         if self.ring_bytes > PAYLOAD_BYTES_MAX || !self.ring_bytes.is_multiple_of(PAYLOAD_ALIGN_BYTES) {
             let expected = format_args!("0 or a multiple of {PAYLOAD_ALIGN_BYTES} up to {PAYLOAD_BYTES_MAX}");
-            return Err(refused("ring_bytes", self.ring_bytes, expected));
+            return Err(SpecError::new("ring_bytes", self.ring_bytes, expected));
         }
         Ok(())
     }
@@ -297,21 +296,9 @@ fn value(text: &str) -> Value {
 
 fn in_range(field: &'static str, value: u32, most: u32) -> Result<(), SpecError> {
     if value == 0 || value > most {
-        return Err(refused(field, value, format_args!("1 to {most}")));
+        return Err(SpecError::new(field, value, format_args!("1 to {most}")));
     }
     Ok(())
-}
-
-fn in_share(field: &'static str, share: f64) -> Result<(), SpecError> {
-    // Written so that NaN fails.
-    if !(0.0..=1.0).contains(&share) {
-        return Err(refused(field, share, "0 to 1"));
-    }
-    Ok(())
-}
-
-fn refused(field: &'static str, got: impl fmt::Display, expected: impl fmt::Display) -> SpecError {
-    SpecError { field, got: got.to_string(), expected: expected.to_string() }
 }
 
 #[cfg(test)]

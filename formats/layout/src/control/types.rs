@@ -4,9 +4,6 @@ use super::ImageSpec;
 use super::codec::{Reader, Writer, flag};
 use crate::FormatError;
 
-/// Version of the conversation as a whole. Both sides must speak the same one.
-pub const PROTOCOL: u32 = 5;
-
 /// A text that names none of a choice's values.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what} {got:?} is unknown: use {expected}")]
@@ -17,18 +14,6 @@ pub struct UnknownName {
     pub got: String,
     /// The names that there are.
     pub expected: &'static str,
-}
-
-/// A specification that no daemon can serve.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{field} is {got}, but must be {expected}")]
-pub struct SpecError {
-    /// The field, such as "batch_size".
-    pub field: &'static str,
-    /// Its value.
-    pub got: String,
-    /// What it may be.
-    pub expected: String,
 }
 
 /// Declares a choice: its enum and its names in options.

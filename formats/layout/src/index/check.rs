@@ -137,23 +137,17 @@ fn check_section(index: &[u8], section: &Section) -> Result<(), FormatError> {
     let range = range_of(section)?;
     let got = crc32c(slice(index, &range)?);
     if got != section.crc32c {
-        return Err(FormatError::new(
-            "index section",
-            section.offset,
-            format_args!("type {} with crc32c {got:08x}", section.kind),
-            format_args!("{:08x}", section.crc32c),
-        ));
+        let got = format_args!("type {} with crc32c {got:08x}", section.kind);
+        let expected = format_args!("{:08x}", section.crc32c);
+        return Err(FormatError::new("index section", section.offset, got, expected));
     }
     // One flag has a meaning; it is set on one type, always.
     let expected = if section.kind == KIND_FIELDS { FLAG_CONTENT } else { 0 };
     let required = section.flags & FLAGS_REQUIRED;
     if required != expected {
-        return Err(FormatError::new(
-            "index section",
-            section.offset,
-            format_args!("type {} with required flags {required:#010x}", section.kind),
-            format_args!("{expected:#010x}, the flags that this version knows: use a newer shade"),
-        ));
+        let got = format_args!("type {} with required flags {required:#010x}", section.kind);
+        let expected = format_args!("{expected:#010x}, the flags that this version knows: use a newer shade");
+        return Err(FormatError::new("index section", section.offset, got, expected));
     }
     Ok(())
 }
@@ -265,12 +259,8 @@ fn check_entries(index: &[u8], range: &Range<usize>, around: &Around<'_>) -> Res
     let rows = slice(index, range)?;
     if samples.checked_mul(ENTRY_BYTES as u64) != Some(rows.len() as u64) {
         let expected = format_args!("{samples} entries of {ENTRY_BYTES} bytes");
-        return Err(FormatError::new(
-            ENTRIES,
-            range.start as u64,
-            format_args!("{} bytes", rows.len()),
-            expected,
-        ));
+        let got = format_args!("{} bytes", rows.len());
+        return Err(FormatError::new(ENTRIES, range.start as u64, got, expected));
     }
     let mut records = vec![0u32; shards.len()];
     for (sample, row) in rows.chunks_exact(ENTRY_BYTES).enumerate() {

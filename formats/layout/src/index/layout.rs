@@ -190,23 +190,16 @@ impl Section {
         let rows = index.get(HEADER_BYTES..end).ok_or_else(short)?;
         let got = crc32c(rows);
         if got != header.table_crc32c {
-            return Err(FormatError::new(
-                TABLE,
-                start,
-                format_args!("bytes with crc32c {got:08x}"),
-                format_args!("{:08x}", header.table_crc32c),
-            ));
+            let got = format_args!("bytes with crc32c {got:08x}");
+            let expected = format_args!("{:08x}", header.table_crc32c);
+            return Err(FormatError::new(TABLE, start, got, expected));
         }
         let table: Vec<Self> = rows.chunks_exact(SECTION_BYTES).filter_map(Self::decode).collect();
         let mut next = end as u64;
         for section in &table {
             if section.offset != next {
-                return Err(FormatError::new(
-                    TABLE,
-                    start,
-                    format_args!("a section at {}", section.offset),
-                    next,
-                ));
+                let got = format_args!("a section at {}", section.offset);
+                return Err(FormatError::new(TABLE, start, got, next));
             }
             next = section.offset.checked_add(section.len).ok_or_else(short)?;
         }

@@ -95,12 +95,8 @@ impl BatchLayout {
     /// largest payload.
     pub fn new(layout: Layout, capacity: u32, data_len: u64) -> Result<Self, FormatError> {
         if capacity == 0 || capacity > BATCH_SAMPLES_MAX {
-            return Err(FormatError::new(
-                "batch capacity",
-                0,
-                capacity,
-                format_args!("1 to {BATCH_SAMPLES_MAX} rows"),
-            ));
+            let expected = format_args!("1 to {BATCH_SAMPLES_MAX} rows");
+            return Err(FormatError::new("batch capacity", 0, capacity, expected));
         }
         // Below 2^21 with the largest capacity: no sum here can overflow.
         let rows = u64::from(capacity);
@@ -176,12 +172,8 @@ impl BatchLayout {
     pub fn of_block(layout: Layout, capacity: u32, total: u64) -> Result<Self, FormatError> {
         let empty = Self::new(layout, capacity, 0)?;
         let Some(data_len) = total.checked_sub(empty.data) else {
-            return Err(FormatError::new(
-                "batch block length",
-                0,
-                total,
-                format_args!("at least {} bytes, the columns of {capacity} rows", empty.data),
-            ));
+            let expected = format_args!("at least {} bytes, the columns of {capacity} rows", empty.data);
+            return Err(FormatError::new("batch block length", 0, total, expected));
         };
         Self::new(layout, capacity, data_len)
     }

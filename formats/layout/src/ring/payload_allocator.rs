@@ -36,12 +36,9 @@ impl PayloadAllocator {
     /// When `len` is over the payload's length.
     pub fn check_fits(&self, len: u64) -> Result<(), FormatError> {
         if len > self.bytes {
-            return Err(FormatError::new(
-                "ring payload length",
-                0,
-                format_args!("{} bytes", self.bytes),
-                format_args!("at least {len}, the length of one batch"),
-            ));
+            let got = format_args!("{} bytes", self.bytes);
+            let expected = format_args!("at least {len}, the length of one batch");
+            return Err(FormatError::new("ring payload length", 0, got, expected));
         }
         Ok(())
     }

@@ -68,12 +68,8 @@ pub fn is_record_name(name: &str, key: u32, path: &[u8], entry: &Entry) -> bool 
 /// [`RECORD_BYTES_MAX`].
 pub fn member_header(name: &str, stored_len: u64) -> Result<[u8; 512], FormatError> {
     if stored_len > RECORD_BYTES_MAX {
-        return Err(FormatError::new(
-            HEADER,
-            0,
-            stored_len,
-            format_args!("at most {RECORD_BYTES_MAX} bytes"),
-        ));
+        let expected = format_args!("at most {RECORD_BYTES_MAX} bytes");
+        return Err(FormatError::new(HEADER, 0, stored_len, expected));
     }
     if name.is_empty() || name.len() > 100 {
         return Err(FormatError::new(HEADER, 0, name, "a member name of 1 to 100 bytes"));

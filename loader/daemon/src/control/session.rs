@@ -105,7 +105,7 @@ pub(super) fn run(
 
 /// What a connection begins with.
 enum Opening {
-    Rank(Attach, Asked),
+    Rank(Box<Attach>, Asked),
     /// With the write end of a pipe.
     Observer(OwnedFd),
 }
@@ -152,10 +152,10 @@ impl Connection<'_> {
     }
 
     /// Asks the daemon about a rank that said hello, and hands its ring over.
-    fn welcome(&self, attach: Attach, asked: Asked) -> Result<Doorbell, SessionError> {
+    fn welcome(&self, attach: Box<Attach>, asked: Asked) -> Result<Doorbell, SessionError> {
         let session = self.session;
         let (verdict, answer) = crossbeam_channel::bounded(1);
-        let (attach, socket) = (Box::new(attach), Arc::clone(&self.socket));
+        let socket = Arc::clone(&self.socket);
         self.tell(Message::Hello { attach, asked, socket, verdict })?;
         let answer = answer.recv().map_err(|_| SessionError::Stopping)?;
         let Welcomed { accepted, settings } = answer.map_err(SessionError::Refused)?;
@@ -262,7 +262,7 @@ impl Connection<'_> {
             }
             Request::Hello { samples, content_id, rank, settings, spec, .. } => {
                 let asked = Asked { samples, content_id, settings };
-                Ok(Some(Opening::Rank(Attach { session: *session, rank, spec }, asked)))
+                Ok(Some(Opening::Rank(Box::new(Attach { session: *session, rank, spec }), asked)))
             }
             Request::Observe { samples, content_id, .. } if content_id != served.content_id => {
                 refuse(REFUSE_DATASET, served.other_content(samples, content_id))

@@ -5,15 +5,16 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 use serde::Serialize;
-use shade_core::{block_bytes_for, charged_bytes};
+use shade_core::{Capacity, block_bytes_for};
 use shade_dataset::{Choice, Dataset, DatasetError, choose};
 use shade_formats::index::Index;
 use shade_formats::{SampleId, ShardId};
 use shade_reads::{IoMode, any_shard};
 
-use super::DoctorError;
+use super::error::DoctorError;
 use super::mountstats::reads_so_far;
 use super::nfs::Nfs;
+use crate::names::CACHE_DEFAULT;
 use crate::proc::mountinfo::{self, Mount};
 use crate::proc::text;
 
@@ -21,8 +22,6 @@ use crate::proc::text;
 const PAGE_BYTES: u32 = 4096;
 /// Most entries of a folder that are examined to find a file.
 const FILES_MAX: usize = 1000;
-/// The part of a dataset that `shade-load serve` caches by default, as 1 / n.
-const DEFAULT_CACHE_PART: u64 = 5;
 
 /// Facts about a path.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -152,10 +151,10 @@ fn facts(index: &Index) -> DatasetFacts {
     let stored_len = |id| index.entry(SampleId(id)).map(|entry| entry.stored_len);
     let mut lens: Vec<u32> = (0..index.len()).filter_map(stored_len).collect();
     let block_bytes = block_bytes_for(lens.iter().copied());
-    let charged: u64 = lens.iter().map(|&len| charged_bytes(len, block_bytes)).sum();
     let record_bytes: u64 = lens.iter().map(|&len| u64::from(len)).sum();
     lens.sort_unstable();
     let p99 = (lens.len() * 99).div_ceil(100).saturating_sub(1);
+    let default = CACHE_DEFAULT.parse::<Capacity>();
     let shards = (0..index.shard_count()).filter_map(|id| index.shard(ShardId(id)));
     DatasetFacts {
         samples: index.len(),
@@ -166,7 +165,7 @@ fn facts(index: &Index) -> DatasetFacts {
         record_p99_bytes: lens.get(p99).copied().unwrap_or(0),
         record_max_bytes: lens.last().copied().unwrap_or(0),
         block_bytes,
-        default_cache_bytes: charged / DEFAULT_CACHE_PART,
+        default_cache_bytes: default.map_or(0, |default| default.bytes(index, block_bytes)),
     }
 }
 

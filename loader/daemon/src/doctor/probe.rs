@@ -13,7 +13,7 @@ use shade_formats::index::Index;
 use shade_reads::blocks::{Arena, FreeList};
 use shade_reads::{Completion, Depth, EngineChoice, IoMode, ReadOp, Reads, ReadsConfig, verify};
 
-use super::DoctorError;
+use super::error::DoctorError;
 use super::mountstats::ReadsSoFar;
 use super::path_facts::DatasetFacts;
 use super::picks::Picks;
@@ -22,9 +22,13 @@ use crate::spinner::spinner;
 
 /// The depths, from one read at a time to more than any server takes.
 const DEPTHS: [u32; 5] = [1, 4, 16, 64, 256];
-const DEPTH_MAX: u32 = 256;
+const DEPTH_MAX: u32 = {
+    let [.., last] = DEPTHS;
+    last
+};
 /// Equal parts of the time, one per depth.
 const SHARES: u32 = 5;
+const _: () = assert!(DEPTHS.len() == SHARES as usize);
 /// Reads in flight while shards are opened.
 const WARM_UP_DEPTH: u32 = 8;
 /// Memory limit for records in flight; fewer are in flight if it does not hold them.
@@ -247,17 +251,5 @@ impl Reader<'_> {
             }
         }
         self.free.give(op.blocks);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_reads_are_started_for_the_deepest_step() {
-        assert_eq!(DEPTHS.last(), Some(&DEPTH_MAX));
-        assert!(DEPTHS.is_sorted());
-        assert_eq!(DEPTHS.len(), SHARES as usize);
     }
 }

@@ -16,7 +16,7 @@ const COLUMNS: usize = 100;
 
 /// All findings, and the advice.
 #[derive(Debug, Serialize)]
-pub(super) struct Report {
+pub(super) struct Diagnosis {
     version: &'static str,
     machine: Machine,
     path: Option<PathFacts>,
@@ -24,14 +24,14 @@ pub(super) struct Report {
     advice: Vec<Advice>,
 }
 
-impl Report {
+impl Diagnosis {
     pub(super) fn new(machine: Machine, path: Option<PathFacts>, probe: Option<Probe>) -> Self {
         let advice = advice(&machine, path.as_ref(), probe.as_ref());
         Self { version: env!("CARGO_PKG_VERSION"), machine, path, probe, advice }
     }
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for Diagnosis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "this machine")?;
         write_machine(f, &self.machine)?;

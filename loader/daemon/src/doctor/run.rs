@@ -13,7 +13,7 @@ use super::machine;
 use super::mountstats::reads_so_far;
 use super::path_facts::{self, PathFacts};
 use super::probe::{Probe, probe};
-use super::report::Report;
+use super::report::Diagnosis;
 use crate::proc::{mountinfo, text};
 
 /// Examines this machine and the path, if one is given, and writes what that means for shade to
@@ -36,7 +36,7 @@ pub fn doctor(args: &Doctor, out: &mut impl Write) -> Result<(), DoctorError> {
     };
     let interrupted = probed.as_ref().is_some_and(|probe| probe.interrupted);
     let forbidden = probed.as_ref().and_then(|probe| probe.forbidden.clone());
-    let report = Report::new(machine::look(&mounts), path, probed);
+    let report = Diagnosis::new(machine::look(&mounts), path, probed);
     if args.json {
         serde_json::to_writer(&mut *out, &report).map_err(std::io::Error::from)?;
         writeln!(out)?;

@@ -38,7 +38,7 @@ impl Frontier {
     pub(super) fn reach(&self, end: usize) {
         let chunks = end.div_ceil(CHUNK_BYTES);
         if chunks > self.reached.load(Ordering::Relaxed) {
-            // Under the lock, so that nobody who has just looked misses it.
+            // Under the lock, so that no waiting thread misses it.
             let _next = self.lock();
             self.reached.fetch_max(chunks, Ordering::Relaxed);
             self.moved.notify_all();

@@ -11,7 +11,7 @@
 use shade_formats::SampleId;
 
 use super::chances::quantise;
-use super::draw::{Draw, Weights};
+use super::draw::{Draw, Weights, weight};
 use crate::plan::inputs::Inputs;
 use crate::plan::random::{Select, Stage};
 
@@ -33,8 +33,8 @@ pub(super) fn infobatch<'a>(inputs: &'a Inputs<'a>) -> Draw<'a> {
     let mut select = Select::new(kept, count);
     let mut random = inputs.random(Stage::Draw);
     let counts = easy.iter().map(|&easy| if easy { select.next(1, &mut random) } else { 1 }).collect();
-    let weight = count as f64 / kept.max(1) as f64;
-    let weights = move || easy.into_iter().map(|easy| if easy { weight as f32 } else { 1.0 }).collect();
+    let of_easy = weight(kept as f64 / count.max(1) as f64);
+    let weights = move || easy.into_iter().map(|easy| if easy { of_easy } else { 1.0 }).collect();
     Draw::new(counts, Weights::BySample(Box::new(weights)))
 }
 
