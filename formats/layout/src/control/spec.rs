@@ -88,7 +88,8 @@ plan_spec! {
     /// Echo: how often a sample that is read comes in an epoch, at least 1; it need not be whole.
     echo: f64 = 2.0, "echo TIMES";
 
-    /// InfoBatch: share of the samples with a score below the mean that an epoch leaves out, 0 to 1.
+    /// InfoBatch: share of the samples with a score below the mean that an epoch leaves out, 0 to
+    /// 1.
     prune: f64 = 0.5, "prune SHARE";
 
     /// InfoBatch: from this epoch on nothing is left out; 0 is never. The paper: the last eighth of

@@ -16,7 +16,8 @@ use crate::importance::Importance;
 pub struct Plan {
     /// Which epoch, counted from 0.
     pub epoch: u32,
-    /// The sample at each position; as many as the dataset has, or fewer with `iis` and `infobatch`.
+    /// The sample at each position; as many as the dataset has, or fewer with `iis` and
+    /// `infobatch`.
     pub ids: Vec<SampleId>,
     /// The loss weight at each position: 1/λ, which is 1 in a permutation; 0 for what is not to be
     /// trained on. A position without one has 1.

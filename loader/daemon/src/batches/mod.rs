@@ -3,9 +3,9 @@
 //! Worker threads carry out the core's orders and answer through one queue (`workers`). A
 //! [`FillOrder`] names some rows of a batch: where each record lies in the arena, and where its
 //! bytes go in the payload (`fill`). Once every row of a batch is filled or given up, a
-//! [`FinalizeOrder`] closes the gaps and writes the columns (`finalize`). The core's own thread does that,
-//! as handing it over would be more work. Then the batch may be published. The core decides
-//! everything: which sample, where, and what happens to a bad record.
+//! [`FinalizeOrder`] closes the gaps and writes the columns (`finalize`). The core's own thread
+//! does that, as handing it over would be more work. Then the batch may be published. The core
+//! decides everything: which sample, where, and what happens to a bad record.
 
 use shade_reads::blocks::Lent;
 
