@@ -2,6 +2,7 @@
 //! stops them.
 
 mod config;
+mod events;
 mod floods;
 mod inherited;
 mod memory;

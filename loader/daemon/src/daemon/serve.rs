@@ -10,8 +10,9 @@ use shade_formats::control::{
     REFUSE_BUSY, REFUSE_DATASET, REFUSE_ENDING, REFUSE_RESOURCES, Reply, Request, Settings,
 };
 use shade_formats::trace::Header;
-use shade_reads::{Completion, Reads, core_fault};
+use shade_reads::{Completion, Reads};
 
+use super::events::{filled, read};
 use super::floods::Floods;
 use super::memory::RingRoom;
 use super::observer::Observer;
@@ -19,7 +20,7 @@ use super::sessions::Sessions;
 use super::settings::Running;
 use super::stats::report;
 use super::{Action, Core, Event};
-use crate::batches::{FillFault, Filled, Workers, finalize};
+use crate::batches::{Filled, Workers, finalize};
 use crate::control::{Asked, Message, ServedJob};
 use crate::panics::caught;
 
@@ -391,14 +392,4 @@ impl Daemon {
     fn now_ns(&self) -> u64 {
         u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
-}
-
-/// The core's event for a read that has ended.
-fn read(completion: Completion) -> Event {
-    Event::Read(completion.map_fault(core_fault))
-}
-
-/// The core's event for rows that a worker gives back.
-fn filled(done: Filled) -> Event {
-    Event::Filled(done.map_fault(FillFault::core_fault))
 }
