@@ -32,9 +32,7 @@ pub struct Parameter {
 macro_rules! plan_spec {
     ($($(#[doc = $help:literal])+ $name:ident: $type:ty = $default:expr, $usage:literal;)+) => {
         /// How the plan of each epoch is drawn.
-        // A trace of an earlier version lacks later parameters.
         #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-        #[serde(default)]
         pub struct PlanSpec { $($(#[doc = $help])+ pub $name: $type),+ }
 
         impl Default for PlanSpec {

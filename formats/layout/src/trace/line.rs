@@ -1,7 +1,8 @@
 //! The lines, and their JSON form.
 
 use serde::ser::{Error, SerializeMap};
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::Map;
 
 use crate::control::{JobSpec, PlanSpec, Tail};
 
@@ -105,8 +106,22 @@ pub struct Job {
     /// What happens to the last samples.
     pub tail: Tail,
     /// How its plans are drawn: a field of the line for each parameter.
-    #[serde(flatten)]
+    #[serde(flatten, deserialize_with = "plan_of_any_version")]
     pub plan: PlanSpec,
+}
+
+/// Parameters that the first recordings lack. They have their defaults there.
+const LATER_PARAMETERS: [&str; 3] = ["echo", "prune", "whole_from"];
+
+fn plan_of_any_version<'de, D: Deserializer<'de>>(fields: D) -> Result<PlanSpec, D::Error> {
+    let mut fields = Map::deserialize(fields)?;
+    let defaults = serde_json::to_value(PlanSpec::default()).map_err(serde::de::Error::custom)?;
+    for name in LATER_PARAMETERS {
+        if let Some(default) = defaults.get(name) {
+            fields.entry(name).or_insert_with(|| default.clone());
+        }
+    }
+    serde_json::from_value(fields.into()).map_err(serde::de::Error::custom)
 }
 
 impl Job {
