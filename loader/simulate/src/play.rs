@@ -31,7 +31,7 @@ use crate::watch::Watch;
 use crate::workload::{Accesses, Workload};
 use crate::world::{Answers, VirtualWorld};
 
-/// Least number of blocks in a ring (`core/sizes`).
+/// Least number of blocks in a ring (`sizes` of `shade-core`).
 const RING_BLOCKS_MIN: u64 = 3;
 
 /// Plays the `nth` training of the workload (from 0; a trace has only the first) with `system` at

@@ -26,14 +26,16 @@
 //!    further purpose. Decide by whole numbers and never by a sum of floats: every machine must
 //!    draw the same plan.
 //! 3. Give `inputs` a new field for what the sampler needs beyond scores and parameters, such as
-//!    labels. [`draw_plan`] is called by `core` and by `simulate`.
+//!    labels. A new parameter goes into `PlanSpec` (`formats/layout/src/control/spec.rs`) and into
+//!    the digest in `snapshot`.
 //! 4. Add a row to the table in `samplers/table`: the function, and whether epochs can be shorter
 //!    than the dataset.
-//! 5. Add a row to `Sampler` in `formats/control/types`: name, code and description, and below it
-//!    whether the sampler goes by reported losses. It stands there because the name travels from
-//!    Python to the daemon. The code belongs into `formats/layout/CONTROL.md`, too. The compiler
-//!    asks for step 4 after step 5.
-//! 6. Add the name to the type of `Loader(sampler=)` in `loader.py`; a test compares the two.
+//! 5. Add a row to `Sampler` in `formats/layout/src/control/types.rs`: name, code and description,
+//!    and below it whether the sampler goes by reported losses. It stands there because the name
+//!    travels from Python to the daemon. The code belongs into `formats/layout/CONTROL.md`, too.
+//!    The compiler asks for step 4 after step 5.
+//! 6. Add the name to the type `Sampler` in `shade_load/plan.py` (a test compares the two), and to
+//!    `BY_LOSS` there if it goes by losses.
 //!
 //! The tests that go through `Sampler::ALL` then include it: degenerate inputs, resuming in the
 //! middle, any number of ranks. `tests/plan_draws.rs` is the place for what it promises itself: how
@@ -42,7 +44,7 @@
 //! # How to add an order
 //!
 //! The same way: `orders/NAME.rs` lists each sample as often as the counts say, `orders/table` has
-//! a row for it, and `Order` in `formats/control/types` its name. Repeats are moved apart
+//! a row for it, and `Order` in the same file as `Sampler` its name. Repeats are moved apart
 //! afterwards; an order need not see to that.
 
 mod entropy;

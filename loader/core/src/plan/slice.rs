@@ -15,7 +15,7 @@
 //!   rank would have none, so the last two global batches share their B·W + m positions as B·W - W
 //!   and m + W. Where that cannot help (B = 1, or the plan is shorter than W) the short batch is
 //!   padded to one row a rank. No batch is planned empty. For a batch whose rows are all skipped
-//!   see `core/bad_share`.
+//!   see `bad_share`.
 
 use shade_formats::SampleId;
 use shade_formats::control::Tail;

@@ -1,7 +1,7 @@
 //! `shade-load trace`: records what a running daemon serves, as input for `shade-load simulate`.
 //!
-//! The daemon writes the lines (`core/trace`, `daemon/observer`); `record` requests them, adds the
-//! samples' sizes, and writes the file. Its format: `formats/layout/TRACE.md`.
+//! The daemon writes the lines (`trace` of `shade-core`, `daemon/observer`); `record` requests
+//! them, adds the samples' sizes, and writes the file. Its format: `formats/layout/TRACE.md`.
 
 mod cli;
 mod error;
