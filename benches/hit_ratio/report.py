@@ -10,7 +10,7 @@ STUDIES = (by_capacity, published, lookahead, stall, presets, expected)
 HEAD = """\
 # Hit ratios and stall, simulated
 
-Of {date}, with {program} ({git}). `make bench-hit-ratio` makes all of it; `results.json` has every row and the command
+Made on {date} with {program} ({git}). `make bench-hit-ratio` makes all of it; `results.json` has every row and the command
 that made it. Where a table does not say otherwise: {samples:,} samples of one size, batches of 64, 12 epochs of which
 the last 8 count, means of {seeds} seeds. Nothing is read and no model is trained: plans, cache and importance are the
 daemon's own code, losses come from a model (`shade-load simulate --help`). So accuracy is not in here, and that is what

@@ -45,11 +45,10 @@ Bad:
 - **Plain `lookahead` waits more than it must**: its reads are bunched at an epoch's beginning. In points of compute
   above its bound, at ρ = 0.3, 0.4 and 0.5: {above_shuffled}. `--pace` alone does not help it, as it moves samples by a
   few batches; `--draw-ahead` does: {above_shuffled_ahead}.
-- **`spaced` with `--draw-ahead` waits longer than without** where the store is nearly fast enough, although it hits
-  more: at ρ = 0.5 {stall_spaced_ahead} % instead of {stall_spaced}, with `--pace` {stall_paced_ahead} instead of
-  {stall_paced}. Hits that cross the epoch's boundary all come where the epoch begins, and residents are those of an
-  epoch ago. `--draw-ahead` also makes `hits_first` and rep go by what was cached an epoch ago, which
-  costs hits.
+- **`--draw-ahead` does not help `spaced` with `--pace`** where the store is nearly fast enough, although it hits
+  more: at ρ = 0.5 training waits {stall_paced_ahead} % instead of {stall_paced}; without `--pace` {stall_spaced_ahead}
+  instead of {stall_spaced}. Hits that cross the epoch's boundary all come where the epoch begins, and `--pace` knows
+  the residents of an epoch ago. `hits_first` and rep go by them, too, which costs hits.
 - **iCACHE's hits are fewer than `static`'s where much is cached**: PADS, c = 75 %: {icache_75} % and {static_75} %.
   It reads less all the same, as other samples stand in for {stood_in} % of the accesses: that is another training.
   DeepIO hits as often as Quiver and waits longer, and its order is not a shuffle (study 5).
