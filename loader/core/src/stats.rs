@@ -41,6 +41,9 @@ pub struct EpochStats {
     /// The counts and their ratios.
     #[serde(flatten)]
     pub counts: CountStats,
+    /// Deliveries in the plan, of all ranks; more than the samples never, fewer with `iis` and
+    /// `infobatch`.
+    pub planned: usize,
     /// Figures of the plan.
     #[serde(flatten)]
     pub plan: PlanSummary,
@@ -94,6 +97,7 @@ impl<M: Memory> Core<M> {
             epoch.reports_missing = job.reports_missing;
             if let Some(plan) = &job.plan {
                 epoch.epoch = Some(plan.epoch);
+                epoch.planned = plan.ids.len();
                 epoch.plan = plan.summary;
                 epoch.distinct_share = f64::from(plan.summary.distinct) / samples;
                 epoch.position_entropy = job.position_entropy;

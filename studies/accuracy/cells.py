@@ -1,0 +1,93 @@
+"""The cells of the study: ways of choosing samples, on variants of the data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Variant:
+    """What is changed in the training data."""
+
+    label_noise: float = 0.0
+    imbalance: float = 1.0
+
+    def __str__(self) -> str:
+        parts = [f"noise-{self.label_noise:g}"] * (self.label_noise > 0) + [f"imbalance-{self.imbalance:g}"] * (
+            self.imbalance > 1
+        )
+        return "-".join(parts) or "plain"
+
+
+PLAIN = Variant()
+NOISE = Variant(label_noise=0.1)
+IMBALANCE = Variant(imbalance=50)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One row of the study."""
+
+    name: str
+    # Arguments of `shade_load.Plan`.
+    plan: Mapping[str, Any]
+    # The losses are multiplied by `batch.weights`.
+    weighted_loss: bool = False
+    # Share of the recipe's epochs.
+    epochs: float = 1.0
+    # Arguments of `shade_load.Daemon`.
+    daemon: Mapping[str, Any] = field(default_factory=dict)
+    variant: Variant = PLAIN
+
+
+def _plain() -> list[Cell]:
+    shorter = [
+        Cell(f"uniform-{round(100 * share)}", {"sampler": "uniform"}, epochs=share) for share in (0.5, 0.7, 0.4, 0.6, 0.8)
+    ]
+    return [
+        Cell("uniform", {"sampler": "uniform"}),
+        Cell("pads", {"sampler": "pads"}),
+        Cell("replacement", {"sampler": "replacement"}),
+        Cell("echo", {"sampler": "echo"}),
+        *shorter[:2],
+        Cell("infobatch", {"sampler": "infobatch"}, weighted_loss=True),
+        Cell("pads-weighted", {"sampler": "pads"}, weighted_loss=True),
+        Cell("pads-spaced", {"sampler": "pads", "order": "spaced"}),
+        Cell("replacement-spaced", {"sampler": "replacement", "order": "spaced"}),
+        Cell("iis", {"sampler": "iis"}),
+        Cell("cis", {"sampler": "cis"}, weighted_loss=True),
+        *shorter[2:],
+        Cell("echo-1.5", {"sampler": "echo", "echo": 1.5}),
+        Cell("pads-draw-ahead", {"sampler": "pads", "draw_ahead": True}),
+        Cell("pads-rep-2", {"sampler": "pads", "rep": 2.0}),
+        Cell("pads-rep-3", {"sampler": "pads", "rep": 3.0}),
+        Cell("pads-cover-2", {"sampler": "pads", "cover": 2}),
+        Cell("pads-cover-0", {"sampler": "pads", "cover": 0}),
+        # The same ids as `pads`: a cache without substitution changes nothing that is trained.
+        Cell("pads-lru", {"sampler": "pads"}, daemon={"policy": "lru"}),
+        # iCACHE's and Quiver's samples that stand in for others.
+        Cell("icache-exchange", {"sampler": "iis"}, daemon={"policy": "icache"}),
+        Cell("quiver-exchange", {"sampler": "uniform"}, daemon={"policy": "quiver"}),
+    ]
+
+
+def _on(variant: Variant, *names: str) -> list[Cell]:
+    plain = {cell.name: cell for cell in _plain()}
+    return [
+        Cell(f"{name}-{variant}", cell.plan, cell.weighted_loss, cell.epochs, cell.daemon, variant)
+        for name in names
+        for cell in (plain[name],)
+    ]
+
+
+# In the order in which they run: what the first table needs comes first.
+CELLS: dict[str, Cell] = {
+    cell.name: cell
+    for cell in (
+        *_plain(),
+        *_on(NOISE, "uniform", "pads", "replacement", "echo", "infobatch", "pads-weighted", "iis"),
+        *_on(IMBALANCE, "uniform", "pads", "replacement", "infobatch", "pads-weighted", "iis"),
+    )
+}

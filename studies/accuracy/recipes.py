@@ -1,0 +1,59 @@
+"""The recipes: dataset, network and schedule, fixed before the first run (DESIGN.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from studies.accuracy import networks
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a network is trained. Equal in all cells."""
+
+    # A name of `studies.image_sets`.
+    dataset: str
+    network: Callable[[int], nn.Module]
+    device: str
+    # Side of the images, and pixels of padding for their random crop.
+    side: int
+    epochs: int
+    batch_size: int
+    # The highest learning rate.
+    learning_rate: float
+    padding: int = 4
+    weight_decay: float = 5e-4
+    momentum: float = 0.9
+    # Share of the schedule in which the learning rate rises.
+    warmup: float = 0.25
+
+    @property
+    def name(self) -> str:
+        return f"{self.dataset}/{self.network.__name__.replace('_', '-')}"
+
+    def rate(self, done: float) -> float:
+        """The learning rate when this share of the schedule is done: up, then down to 0."""
+        factor = done / self.warmup if done < self.warmup else (1 - done) / (1 - self.warmup)
+        return self.learning_rate * max(0.0, factor)
+
+
+_SMALL: dict[str, Any] = {"network": networks.small_cnn, "device": "cpu", "epochs": 10, "batch_size": 128, "learning_rate": 0.1}
+
+RECIPES: dict[str, Recipe] = {
+    recipe.name: recipe
+    for recipe in (
+        Recipe("cifar10", side=32, **_SMALL),
+        Recipe("fashion-mnist", side=28, **_SMALL),
+        Recipe("cifar10", networks.resnet18, "cuda", 32, epochs=24, batch_size=512, learning_rate=0.4),
+    )
+}
+
+
+def runs_here(recipe: Recipe) -> bool:
+    """Whether this machine has the recipe's device."""
+    return recipe.device == "cpu" or torch.cuda.is_available()

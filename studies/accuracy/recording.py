@@ -1,0 +1,66 @@
+"""Records a run, and says what other caches and stores would have done for it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from shade_load import find_daemon
+
+CACHES = ("10%", "20%", "30%", "50%")
+POLICIES = ("lookahead", "lru", "static")
+# What the store serves, over what the trainer computes.
+RATES = (0.3, 0.5, 1.0)
+# Only ratios count: the trainer computes 1,000 samples per second.
+COMPUTE = "1ms/sample"
+SAMPLES_PER_SECOND = 1000
+KEPT = ("policy", "cache", "hits", "misses", "prefetched", "exchanged", "accesses", "hit_ratio", "bytes_read", "stall_s")
+
+
+@contextmanager
+def recorded(dataset: Path, job: str, out: Path) -> Iterator[None]:
+    """Records the job's daemon, which is running, until it ends. Ends the recording with the block
+    if the daemon is still there."""
+    out.unlink(missing_ok=True)
+    command = [find_daemon(), "trace", dataset, "--job", job, "--out", out]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    # It says so when it records.
+    first = process.stderr.readline()
+    if "recording" not in first:
+        process.kill()
+        raise RuntimeError(f"shade-load trace: {first}{process.stderr.read()}")
+    try:
+        yield
+    finally:
+        process.terminate()
+        process.wait()
+        process.stderr.close()
+
+
+def played(recording: Path, dataset: Path) -> list[dict[str, Any]]:
+    """The rows of `shade-load simulate` for each rate, cache and policy. `stall_share` is the wait
+    over the training's compute, `bytes_read` that of the whole training."""
+    rows = []
+    for rate in RATES:
+        for row in _simulated(recording, f"latency=1ms,bandwidth={_bandwidth(dataset, rate)}B,depth=64"):
+            compute = row["accesses"] / SAMPLES_PER_SECOND
+            rows.append({"store_rate": rate, "stall_share": row["stall_s"] / compute, **{k: row[k] for k in KEPT}})
+    return rows
+
+
+def _bandwidth(dataset: Path, rate: float) -> int:
+    """Bytes per second of a store that serves this share of what the trainer computes."""
+    command = [find_daemon().with_name("shade-pack"), "info", dataset, "--json"]
+    about = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    return round(rate * SAMPLES_PER_SECOND * about["record_bytes"]["mean"])
+
+
+def _simulated(recording: Path, store: str) -> list[dict[str, Any]]:
+    words = ["--trace", recording, "--cache", ",".join(CACHES), "--policy", ",".join(POLICIES), "--store", store]
+    command = [find_daemon(), "simulate", *words, "--compute", COMPUTE, "--json"]
+    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)["rows"]

@@ -1,0 +1,47 @@
+"""The records of all runs: one JSON file a run, RESULTS/DATASET/NETWORK/CELL/SEED.json."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+RESULTS = Path(__file__).parent / "results"
+
+Run = dict[str, Any]
+
+
+def path_of(results: Path, recipe: str, cell: str, seed: int) -> Path:
+    """Where the run's record is, or will be."""
+    return results / recipe / cell / f"{seed}.json"
+
+
+def write(run: Run, path: Path) -> None:
+    """Writes a record, whole or not at all: one line for each key, and for each row of a list."""
+    lines = [f" {json.dumps(key)}: {_value(value)}" for key, value in run.items()]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_suffix(".unfinished")
+    unfinished.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+    os.replace(unfinished, path)
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, list):
+        return "[\n  " + ",\n  ".join(json.dumps(row) for row in value) + "\n ]"
+    return json.dumps(value)
+
+
+def read(results: Path, recipe: str) -> dict[str, list[Run]]:
+    """The runs of a recipe by cell, each cell's by seed."""
+    return {folder.name: sorted(_runs(folder), key=lambda run: run["seed"]) for folder in _folders(results / recipe)}
+
+
+def _folders(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else []
+
+
+def _runs(folder: Path) -> Iterator[Run]:
+    for path in folder.glob("*.json"):
+        yield json.loads(path.read_text())

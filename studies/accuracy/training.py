@@ -1,0 +1,185 @@
+"""One run: trains a recipe's network with one cell and seed, and returns its record."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import nullcontext
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import torch
+from shade_load import Batch, Daemon, Loader, Plan
+from shade_load.transforms import CenterCrop, RandomCrop, RandomHorizontalFlip
+from torch import Tensor, nn
+
+from studies.accuracy import data, recording
+from studies.accuracy.cells import Cell
+from studies.accuracy.recipes import Recipe
+
+CACHE = "20%"
+# InfoBatch leaves nothing out in the last eighth of the epochs (Qin et al., 2024).
+PRUNED_SHARE = 7 / 8
+# The seed that is recorded and played with other caches and stores.
+RECORDED_SEED = 0
+TEST_BATCH = 1000
+
+
+def run(recipe: Recipe, cell: Cell, seed: int, folder: Path) -> dict[str, Any]:
+    """Trains, and returns the run's record: see README.md."""
+    train_set, val_set = data.prepared(recipe.dataset, cell.variant, folder)
+    if recipe.device == "cpu":
+        # Exactly repeatable, and two runs at a time use two cores.
+        torch.set_num_threads(1)
+    date = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    test = _in_memory(val_set, recipe)
+    epochs = max(1, round(recipe.epochs * cell.epochs))
+    plan = dict(cell.plan)
+    if plan["sampler"] == "infobatch":
+        plan["whole_from"] = int(PRUNED_SHARE * epochs)
+    started, cpu_started = time.perf_counter(), time.process_time()
+    with (
+        tempfile.TemporaryDirectory() as scratch,
+        Loader(
+            train_set,
+            recipe.batch_size,
+            decode=[RandomCrop(recipe.side, padding=recipe.padding), RandomHorizontalFlip()],
+            channels_last=True,
+            device=None if recipe.device == "cpu" else recipe.device,
+            cache=CACHE,
+            seed=seed,
+            plan=Plan(**plan),
+            daemon=Daemon(job=f"accuracy-{os.getpid()}", linger=0.0, **cell.daemon),
+        ) as loader,
+    ):
+        trace = Path(scratch) / "trace"
+        is_recorded = seed == RECORDED_SEED
+        with recording.recorded(train_set, loader.job, trace) if is_recorded else nullcontext():
+            training = _Training(recipe, loader, seed, epochs, weighted=cell.weighted_loss)
+            curve = [{"epoch": epoch, **training.epoch(), "test_accuracy": training.accuracy(*test)} for epoch in range(epochs)]
+            seconds, cpu_seconds = time.perf_counter() - started, time.process_time() - cpu_started
+            total = loader.stats()["total"]
+        simulated = recording.played(trace, train_set) if is_recorded else None
+    return {
+        "dataset": recipe.dataset,
+        "network": recipe.name.split("/")[1],
+        "cell": cell.name,
+        "sampler": plan["sampler"],
+        "seed": seed,
+        "test_accuracy": curve[-1]["test_accuracy"],
+        "epochs": epochs,
+        "samples_trained": sum(row["samples_trained"] for row in curve),
+        "bytes_read": total["bytes_read"],
+        "hit_ratio": total["hit_ratio"],
+        "ever_seen_share": total["ever_seen_share"],
+        "seconds": round(seconds, 3),
+        "cpu_seconds": round(cpu_seconds, 3),
+        "stall_seconds": round(sum(row["stall_seconds"] for row in curve), 3),
+        "device": "cpu" if recipe.device == "cpu" else torch.cuda.get_device_name(),
+        "machine": f"{len(os.sched_getaffinity(0))} cores, {platform.platform()}",
+        "versions": {"python": platform.python_version(), "torch": torch.__version__, "shade": _git()},
+        "date": date,
+        "options": {
+            "plan": plan,
+            "daemon": dict(cell.daemon),
+            "cache": CACHE,
+            "weighted_loss": cell.weighted_loss,
+            "label_noise": cell.variant.label_noise,
+            "imbalance": cell.variant.imbalance,
+            "batch_size": recipe.batch_size,
+            "learning_rate": recipe.learning_rate,
+        },
+        # Equal in two runs that were delivered the same samples in the same order.
+        "ids_sha256": training.ids.hexdigest(),
+        "curve": curve,
+        "simulated": simulated,
+    }
+
+
+class _Training:
+    """A network and how far its schedule is."""
+
+    def __init__(self, recipe: Recipe, loader: Loader, seed: int, epochs: int, *, weighted: bool) -> None:
+        self.recipe, self.loader, self.epochs, self.weighted = recipe, loader, epochs, weighted
+        torch.manual_seed(seed)
+        network = recipe.network(len(loader.classes))
+        self.network = network.to(recipe.device, memory_format=torch.channels_last)
+        self.optimizer = torch.optim.SGD(
+            self.network.parameters(), 0.0, momentum=recipe.momentum, nesterov=True, weight_decay=recipe.weight_decay
+        )
+        self.epoch_number = 0
+        self.ids = hashlib.sha256()
+
+    def epoch(self) -> dict[str, Any]:
+        """Trains one epoch; returns its figures."""
+        self.network.train()
+        started, stalled = time.perf_counter(), self.loader.stats()["stall_seconds"]
+        samples, loss = 0, torch.zeros((), device=self.recipe.device)
+        for batch, length in self._batches():
+            self.ids.update(batch.ids.numpy().tobytes())
+            self._set_rate((self.epoch_number + samples / length) / self.epochs)
+            losses = self._losses(batch)
+            self.loader.report(batch, losses)
+            self.optimizer.zero_grad(set_to_none=True)
+            (losses * batch.weights if self.weighted else losses).mean().backward()
+            self.optimizer.step()
+            loss += losses.detach().sum()
+            samples += len(losses)
+        self.epoch_number += 1
+        stats = self.loader.stats()
+        return {
+            "samples_trained": samples,
+            "loss": round(float(loss) / samples, 5),
+            "bytes_read": stats["epoch"]["bytes_read"],
+            "hit_ratio": stats["epoch"]["hit_ratio"],
+            "distinct_share": stats["epoch"]["distinct_share"],
+            "stall_seconds": round(stats["stall_seconds"] - stalled, 3),
+            "seconds": round(time.perf_counter() - started, 3),
+        }
+
+    def _batches(self) -> Iterator[tuple[Batch, int]]:
+        """The epoch's batches, each with the epoch's length in samples."""
+        length = 0
+        for batch in self.loader:
+            length = length or self.loader.stats()["epoch"]["planned"]
+            yield batch, length
+
+    def _set_rate(self, done: float) -> None:
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.recipe.rate(done)
+
+    def _losses(self, batch: Batch) -> Tensor:
+        return nn.functional.cross_entropy(self._logits(batch.images), batch.labels, reduction="none")
+
+    def _logits(self, images: Tensor) -> Tensor:
+        # Floats about zero, of about unit size.
+        images = images.float().sub_(125.0).div_(64.0)
+        with torch.autocast(self.recipe.device, torch.bfloat16):
+            return self.network(images).float()
+
+    @torch.inference_mode()
+    def accuracy(self, images: Tensor, labels: Tensor) -> float:
+        """Share of the test images that the network classifies rightly."""
+        self.network.eval()
+        found = torch.cat([self._logits(part).argmax(1) for part in images.split(TEST_BATCH)])
+        return round(float((found == labels).float().mean()), 6)
+
+
+def _git() -> str:
+    command = ["git", "-C", Path(__file__).parent, "describe", "--always", "--dirty"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def _in_memory(val_set: Path, recipe: Recipe) -> tuple[Tensor, Tensor]:
+    """All test images and labels, apart from the run's cache and bytes."""
+    job = Daemon(job=f"accuracy-test-{os.getpid()}", linger=0.0)
+    with Loader(val_set, TEST_BATCH, decode=CenterCrop(recipe.side), channels_last=True, train=False, daemon=job) as loader:
+        batches = [(batch.images.clone(), batch.labels.clone()) for batch in loader]
+    images, labels = (torch.cat(part).to(recipe.device) for part in zip(*batches, strict=True))
+    return images, labels

@@ -1,0 +1,80 @@
+"""An image set in memory, its variants, and writing it as an ImageFolder."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+
+class NotAvailable(Exception):
+    """An image set is not on this machine and cannot be fetched."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Split:
+    """Images [n, height, width] or [n, height, width, 3] of uint8, and labels [n], in the original
+    order."""
+
+    images: np.ndarray
+    labels: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True)
+class ImageSet:
+    """A labelled image set. Folder names are `classes`, in the order of the labels."""
+
+    classes: tuple[str, ...]
+    train: Split
+    val: Split
+
+    def with_label_noise(self, share: float, seed: int) -> ImageSet:
+        """This set with `share` of the training labels replaced by another class, each equally
+        likely. The validation labels stay right."""
+        random = np.random.default_rng(seed)
+        labels = self.train.labels.copy()
+        chosen = random.permutation(len(labels))[: round(share * len(labels))]
+        shift = random.integers(1, len(self.classes), len(chosen))
+        labels[chosen] = (labels[chosen] + shift) % len(self.classes)
+        return dataclasses.replace(self, train=Split(self.train.images, labels))
+
+    def with_imbalance(self, ratio: float) -> ImageSet:
+        """This set with ever fewer training images from the first class to the last, which keeps
+        1/`ratio` (the exponential profile of Cao et al., NeurIPS 2019). A class keeps its first
+        ones. The validation images stay."""
+        last = max(1, len(self.classes) - 1)
+        labels = self.train.labels
+        kept = np.zeros(len(labels), bool)
+        for label in range(len(self.classes)):
+            of_class = np.flatnonzero(labels == label)
+            kept[of_class[: max(1, round(len(of_class) * ratio ** (-label / last)))]] = True
+        return dataclasses.replace(self, train=Split(self.train.images[kept], labels[kept]))
+
+    def first(self, samples: int) -> ImageSet:
+        """This set with the first `samples` training images only."""
+        return dataclasses.replace(self, train=Split(self.train.images[:samples], self.train.labels[:samples]))
+
+    def write(self, target: Path) -> None:
+        """Writes PNGs to `target`/train and `target`/val. A file's name is the image's number, so
+        the order within a class is the original one. `target` is there whole or not at all."""
+        unfinished = target.with_name(f"{target.name}.unfinished")
+        shutil.rmtree(unfinished, ignore_errors=True)
+        for name, split in (("train", self.train), ("val", self.val)):
+            self._write(split, unfinished / name)
+        unfinished.rename(target)
+
+    def _write(self, split: Split, folder: Path) -> None:
+        for name in self.classes:
+            (folder / name).mkdir(parents=True)
+
+        def write(number: int) -> None:
+            path = folder / self.classes[split.labels[number]] / f"{number:05}.png"
+            Image.fromarray(split.images[number]).save(path)
+
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            list(pool.map(write, range(len(split.labels))))
