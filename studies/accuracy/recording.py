@@ -47,17 +47,18 @@ def played(recording: Path, dataset: Path) -> list[dict[str, Any]]:
     over the training's compute, `bytes_read` that of the whole training."""
     rows = []
     for rate in RATES:
-        for row in _simulated(recording, f"latency=1ms,bandwidth={_bandwidth(dataset, rate)}B,depth=64"):
+        bandwidth = round(rate * SAMPLES_PER_SECOND * record_bytes(dataset))
+        for row in _simulated(recording, f"latency=1ms,bandwidth={bandwidth}B,depth=64"):
             compute = row["accesses"] / SAMPLES_PER_SECOND
             rows.append({"store_rate": rate, "stall_share": row["stall_s"] / compute, **{k: row[k] for k in KEPT}})
     return rows
 
 
-def _bandwidth(dataset: Path, rate: float) -> int:
-    """Bytes per second of a store that serves this share of what the trainer computes."""
+def record_bytes(dataset: Path) -> float:
+    """Mean bytes of a record."""
     command = [find_daemon().with_name("shade-pack"), "info", dataset, "--json"]
     about = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-    return round(rate * SAMPLES_PER_SECOND * about["record_bytes"]["mean"])
+    return about["record_bytes"]["mean"]
 
 
 def _simulated(recording: Path, store: str) -> list[dict[str, Any]]:

@@ -64,7 +64,7 @@ def run(recipe: Recipe, cell: Cell, seed: int, folder: Path) -> dict[str, Any]:
             training = _Training(recipe, loader, seed, epochs, weighted=cell.weighted_loss)
             curve = [{"epoch": epoch, **training.epoch(), "test_accuracy": training.accuracy(*test)} for epoch in range(epochs)]
             seconds, cpu_seconds = time.perf_counter() - started, time.process_time() - cpu_started
-            total = loader.stats()["total"]
+            total, samples = loader.stats()["total"], loader.samples
         simulated = recording.played(trace, train_set) if is_recorded else None
     return {
         "dataset": recipe.dataset,
@@ -74,6 +74,8 @@ def run(recipe: Recipe, cell: Cell, seed: int, folder: Path) -> dict[str, Any]:
         "seed": seed,
         "test_accuracy": curve[-1]["test_accuracy"],
         "epochs": epochs,
+        "dataset_samples": samples,
+        "dataset_bytes": round(samples * recording.record_bytes(train_set)),
         "samples_trained": sum(row["samples_trained"] for row in curve),
         "bytes_read": total["bytes_read"],
         "hit_ratio": total["hit_ratio"],
