@@ -17,6 +17,8 @@ RIVALS_ARGS ?=
 # Options of `python -m benches.hit_ratio --help`, for example
 # HIT_RATIO_ARGS="--quick --out FOLDER".
 HIT_RATIO_ARGS ?=
+# Options of `python -m studies.accuracy run --help`, for example STUDY_ARGS="--cells uniform pads".
+STUDY_ARGS ?=
 # Options of `python -m demo --help`, for example DEMO_ARGS="--rep 3 --depth 8".
 DEMO_ARGS ?=
 
@@ -29,7 +31,7 @@ export PYO3_PYTHON := $(abspath $(VENV))/bin/python
 
 rivals := benches/rivals/.venv
 
-.PHONY: help demo check test lint build bench bench-rivals bench-hit-ratio clean system dataset nfs-guests
+.PHONY: help demo check test lint build bench bench-rivals bench-hit-ratio study clean system dataset nfs-guests
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
@@ -72,10 +74,14 @@ bench-hit-ratio: $(VENV)/.installed ## what policies, orders and presets hit, si
 	cargo build --release --package shade-load
 	$(VENV)/bin/python -m benches.hit_ratio --program '$(target)/release/shade-load' $(HIT_RATIO_ARGS)
 
+study: build dataset ## what ways of choosing samples do to accuracy: trains what is missing, hours (STUDY_ARGS=)
+	$(VENV)/bin/python -m studies.accuracy run $(STUDY_ARGS)
+	$(VENV)/bin/python -m studies.accuracy report
+
 clean: ## remove all that make has made
 	cargo clean
-	rm -rf '$(VENV)' '$(rivals)' demo-out '$(package)/bin' '$(package)'/*.so images/fuzz/target
-	find benches demo tests/python trainer-bridge/py -name __pycache__ -prune -exec rm -rf {} +
+	rm -rf '$(VENV)' '$(rivals)' demo-out study-data '$(package)/bin' '$(package)'/*.so images/fuzz/target
+	find benches demo studies tests/python trainer-bridge/py -name __pycache__ -prune -exec rm -rf {} +
 
 nfs-guests: ## download what the tests on real NFS boot (tests/nfs); where that cannot be had, those tests say so and are skipped
 	@tests/nfs/fetch.sh

@@ -2,6 +2,7 @@
 
     python -m studies.accuracy run                      # what is missing, for this machine's device
     python -m studies.accuracy run --cells uniform pads --seeds 3
+    python -m studies.accuracy report                   # REPORT.md and its plots, from the records alone
     python -m studies.accuracy list                     # which cells have how many seeds
 
 Each run is a process of its own and leaves one JSON file in studies/accuracy/results/."""
@@ -14,7 +15,7 @@ import time
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
-from studies.accuracy import data, results, training
+from studies.accuracy import data, report, results, training
 from studies.accuracy.cells import CELLS
 from studies.accuracy.recipes import RECIPES, runs_here
 from studies.image_sets import NotAvailable
@@ -53,6 +54,7 @@ def parse_arguments() -> argparse.Namespace:
         command.add_argument(
             "--data", type=Path, default=Path("study-data"), help="folder for the datasets, some 1 GB (default study-data)"
         )
+    _command(commands, "report", "write REPORT.md and its plots", write_report)
     _command(commands, "list", "print how many seeds each cell has", print_list)
     for command in commands.choices.values():
         command.add_argument("--results", type=Path, default=results.RESULTS, help="folder of the records")
@@ -121,6 +123,12 @@ def train_one(arguments: argparse.Namespace) -> int:
         f"{arguments.recipe} {arguments.cell} seed {arguments.seed}: {run['test_accuracy']:.2%}, "
         f"{run['bytes_read'] / 1e6:.0f} MB read, {run['seconds']:.0f} s"
     )
+    return 0
+
+
+def write_report(arguments: argparse.Namespace) -> int:
+    """Writes the report beside the records' folder."""
+    print(f"written: {report.write(arguments.results)}")
     return 0
 
 

@@ -19,7 +19,7 @@ pytest.importorskip("torchvision")
 
 ROOT = Path(__file__).parents[2]
 NOT_RUN = "# not run by the tests: "
-FOLDERS = ("formats", "images", "packer", "loader", "trainer-bridge", "tests", "benches", "demo")
+FOLDERS = ("formats", "images", "packer", "loader", "trainer-bridge", "tests", "benches", "demo", "studies")
 PAGES = sorted(
     path.relative_to(ROOT).as_posix()
     for path in [

@@ -20,7 +20,7 @@ pub fn root() -> PathBuf {
 pub fn sources(extension: &str) -> Vec<(String, String)> {
     let mut found = Vec::new();
     let mut folders: Vec<PathBuf> =
-        ["formats", "images", "packer", "loader", "trainer-bridge", "tests", "benches", "demo"]
+        ["formats", "images", "packer", "loader", "trainer-bridge", "tests", "benches", "demo", "studies"]
             .map(|d| root().join(d))
             .to_vec();
     while let Some(folder) = folders.pop() {

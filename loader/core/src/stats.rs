@@ -41,8 +41,8 @@ pub struct EpochStats {
     /// The counts and their ratios.
     #[serde(flatten)]
     pub counts: CountStats,
-    /// Deliveries in the plan, of all ranks; more than the samples never, fewer with `iis` and
-    /// `infobatch`.
+    /// Deliveries in the plan, of all ranks: as many as the dataset has samples, or fewer with
+    /// `iis` and `infobatch`.
     pub planned: usize,
     /// Figures of the plan.
     #[serde(flatten)]

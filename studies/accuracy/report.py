@@ -1,0 +1,207 @@
+"""REPORT.md and its plots, from the records alone."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+from studies.accuracy import claims, frontier, plots, results
+from studies.accuracy.cells import CELLS
+from studies.accuracy.recipes import RECIPES
+from studies.accuracy.recording import CACHES, RATES
+from studies.accuracy.results import Run
+from studies.accuracy.statistics import CONFIDENCE, MARGIN, difference, mean
+from studies.accuracy.training import CACHE, RECORDED_SEED
+
+SEEDS = 10
+WIDTH = 100
+Cells = Mapping[str, Sequence[Run]]
+
+
+def write(folder: Path) -> Path:
+    """Writes REPORT.md and one plot a recipe beside the folder of the records; returns its path."""
+    out = folder.parent / "REPORT.md"
+    lines = _prose(ABOUT)
+    for name in RECIPES:
+        cells = results.read(folder, name)
+        lines += [f"## {name}", ""]
+        if not any(cells.values()):
+            lines += _prose("No run yet: the recipe needs a GPU, or nobody has started it.")
+            continue
+        plot = folder.parent / f"{name.replace('/', '-')}.svg"
+        plots.write(cells, name, plot)
+        lines += [*_machines(cells), *_accuracy(cells), f"![accuracy over bytes, samples and epochs]({plot.name})", ""]
+        lines += [*_bytes(cells), *_times(cells), *claims.section(cells), *_checks(cells), *_missing(cells)]
+    out.write_text("\n".join(lines).rstrip() + "\n")
+    return out
+
+
+ABOUT = f"""\
+# Accuracy per byte read
+
+Made by `python -m studies.accuracy report` from the records in [results/](results/). What a cell, a
+seed and a figure is, and why: [DESIGN.md](DESIGN.md), which was written before the first run. What
+follows from it for users: [which sampler](../../docs/which-sampler.md).
+
+*Accuracy* is the test accuracy after the last step: mean and two-sided {CONFIDENCE:.0%} interval.
+*Beside permutations* is the mean of the paired differences, with the one-sided {CONFIDENCE:.0%}
+bounds below and above it. A cell is *as good* if the lower bound is above -{MARGIN} points.
+"""
+
+
+def _machines(cells: Cells) -> list[str]:
+    runs = [run for of_cell in cells.values() for run in of_cell]
+    devices = sorted({f"{run['device']} ({run['machine']})" for run in runs})
+    dates = sorted(run["date"][:10] for run in runs)
+    versions = sorted({f"torch {run['versions']['torch']}, shade {run['versions']['shade']}" for run in runs})
+    return _prose(
+        f"{len(runs)} runs from {dates[0]} to {dates[-1]}. Device: {'; '.join(devices)}. Versions: {'; '.join(versions)}."
+    )
+
+
+def _accuracy(cells: Cells) -> list[str]:
+    head = ("cell", "seeds", "accuracy, %", "beside permutations, points", "", "samples trained, of N", "bytes, of N")
+    rows = []
+    for name, runs in _ordered(cells):
+        baseline = cells.get(_baseline_of(name), ())
+        beside = None if name == _baseline_of(name) else difference(frontier.accuracies(runs), frontier.accuracies(baseline))
+        rows.append(
+            (
+                f"`{name}`",
+                str(len(runs)),
+                str(mean(list(frontier.accuracies(runs).values()))),
+                "" if beside is None else str(beside),
+                "" if beside is None or beside.count < 2 else beside.verdict,
+                f"{_mean(run['samples_trained'] / run['dataset_samples'] for run in runs):.2f}",
+                f"{_mean(run['bytes_read'] / run['dataset_bytes'] for run in runs):.2f}",
+            )
+        )
+    return [
+        "### Accuracy",
+        "",
+        *_table(head, rows),
+        *_prose(
+            f"Bytes are those that the daemon read with a cache of {CACHE}, live, in passes over the data. Cells of a variant "
+            "stand beside the permutations of that variant."
+        ),
+    ]
+
+
+def _bytes(cells: Cells) -> list[str]:
+    head = ("cell", *(f"{cache}: passes" for cache in CACHES), *(f"{cache}: points" for cache in CACHES))
+    rows = []
+    for name, runs in _ordered(cells):
+        if not _is_recorded(runs) or not _is_plain(name):
+            continue
+        read = [frontier.bytes_read(runs, cache) for cache in CACHES]
+        beside = [_at_equal(runs, cells, partial(frontier.bytes_read, cache=cache)) for cache in CACHES]
+        whole = runs[0]["dataset_bytes"]
+        rows.append((f"`{name}`", *(f"{(value or 0) / whole:.2f}" for value in read), *beside))
+    return [
+        "### Accuracy at equal bytes",
+        "",
+        *_prose(
+            "Bytes read in the whole training, in passes over the data, by size of the cache, with the policy `lookahead`; "
+            "then the accuracy beside permutations with fewer epochs that read as many bytes with that cache, in points. "
+            "Permutations have the better of `lookahead` and `static`. Empty: no permutation of the study reads so little."
+        ),
+        *_table(head, rows),
+    ]
+
+
+def _times(cells: Cells) -> list[str]:
+    head = ("cell", *(f"ρ = {rate:g}: time" for rate in RATES), *(f"ρ = {rate:g}: points" for rate in RATES))
+    rows = []
+    unit = _mean(run["samples_trained"] / 1000 for run in cells.get("uniform", ()))
+    for name, runs in _ordered(cells):
+        if not _is_recorded(runs) or not _is_plain(name) or not unit:
+            continue
+        times = [frontier.time_taken(runs, rate, CACHE) for rate in RATES]
+        beside = [_at_equal(runs, cells, partial(_time, rate=rate)) for rate in RATES]
+        rows.append((f"`{name}`", *(f"{(value or 0) / unit:.2f}" for value in times), *beside))
+    page_cache = [frontier.time_taken(cells.get("uniform", ()), rate, CACHE, ("lru",)) for rate in RATES]
+    if unit and all(page_cache):
+        rows.append(("`uniform` over LRU, as a page cache", *(f"{value / unit:.2f}" for value in page_cache), "", "", ""))
+    return [
+        "### Accuracy at equal time",
+        "",
+        *_prose(
+            f"Time of the whole training with a cache of {CACHE} and a store that serves ρ times what the trainer computes; 1 "
+            "is the time of permutations that never wait. Then the accuracy beside permutations with fewer epochs that take "
+            "as long, in points."
+        ),
+        *_table(head, rows),
+    ]
+
+
+def _time(runs: Sequence[Run], policies: Sequence[str], rate: float) -> float | None:
+    return frontier.time_taken(runs, rate, CACHE, policies)
+
+
+def _at_equal(runs: Sequence[Run], cells: Cells, cost) -> str:
+    found = frontier.at_equal_cost(runs, cells, lambda runs, policies: cost(runs, policies=policies))
+    return "" if found is None else str(found)
+
+
+def _checks(cells: Cells) -> list[str]:
+    lines = []
+    for name, same in (("pads-lru", "pads"),):
+        both = [{run["seed"]: run["ids_sha256"] for run in cells.get(cell, ())} for cell in (name, same)]
+        seeds = both[0].keys() & both[1].keys()
+        equal = sum(both[0][seed] == both[1][seed] for seed in seeds)
+        lines.append(f"`{name}` delivered the ids of `{same}` in {equal} of {len(seeds)} seeds.")
+    pairs = [
+        (run["bytes_read"], frontier.bytes_read([run], CACHE, (run["options"]["daemon"].get("policy", "lookahead"),)))
+        for runs in cells.values()
+        for run in runs
+        if run["simulated"]
+    ]
+    off = [abs(simulated / live - 1) for live, simulated in pairs if simulated]
+    if off:
+        lines.append(
+            f"Simulated bytes differ from those the daemon read by {100 * max(off):.1f} % at most, over {len(off)} recorded runs."
+        )
+    return ["### Checks", "", *_prose(" ".join(lines))]
+
+
+def _missing(cells: Cells) -> list[str]:
+    missing = [f"`{name}` ({len(cells.get(name, ()))})" for name in CELLS if len(cells.get(name, ())) < SEEDS]
+    if not missing:
+        return _prose(f"Every cell has {SEEDS} seeds.")
+    return ["### Missing", "", *_prose(f"Cells with fewer than {SEEDS} seeds: {', '.join(missing)}.")]
+
+
+def _ordered(cells: Cells) -> list[tuple[str, Sequence[Run]]]:
+    return [(name, cells[name]) for name in CELLS if cells.get(name)]
+
+
+def _baseline_of(name: str) -> str:
+    return "uniform" if _is_plain(name) else f"uniform-{CELLS[name].variant}"
+
+
+def _is_plain(name: str) -> bool:
+    return str(CELLS[name].variant) == "plain"
+
+
+def _is_recorded(runs: Sequence[Run]) -> bool:
+    return any(run["seed"] == RECORDED_SEED for run in runs)
+
+
+def _mean(values: Iterable[float]) -> float:
+    values = list(values)
+    return sum(values) / len(values) if values else 0.0
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    rule = "|---|" + "---:|" * (len(head) - 1)
+    return [f"| {' | '.join(head)} |", rule, *(f"| {' | '.join(row)} |" for row in rows), ""]
+
+
+def _prose(text: str) -> list[str]:
+    lines: list[str] = []
+    for block in text.strip().split("\n\n"):
+        filled = textwrap.fill(" ".join(block.split()), WIDTH, break_on_hyphens=False, break_long_words=False)
+        lines += [*filled.splitlines(), ""]
+    return lines

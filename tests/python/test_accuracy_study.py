@@ -1,0 +1,200 @@
+"""The accuracy study: its arithmetic, its data, one real run on small data, and the report."""
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from shade_load import Daemon, Plan
+from torchvision.datasets import ImageFolder
+
+from studies.accuracy import frontier, report, results, training
+from studies.accuracy.cells import CELLS, PLAIN, Variant
+from studies.accuracy.recipes import RECIPES
+from studies.accuracy.statistics import difference, mean, on_line
+from studies.image_sets.image_set import ImageSet, Split
+
+ROOT = Path(__file__).parents[2]
+RECIPE = "cifar10/small-cnn"
+
+
+@pytest.fixture(scope="module")
+def images() -> ImageSet:
+    """Ten classes, told apart by colour, with 40 training images each."""
+    random = np.random.default_rng(1)
+    colours = random.integers(0, 256, (10, 1, 1, 3))
+
+    def split(samples: int) -> Split:
+        labels = np.arange(samples) % 10
+        noisy = colours[labels] + random.normal(0, 20, (samples, 32, 32, 3))
+        return Split(np.clip(noisy, 0, 255).astype(np.uint8), labels)
+
+    return ImageSet(tuple(f"class-{label}" for label in range(10)), split(400), split(100))
+
+
+@pytest.fixture(scope="module")
+def folder(images: ImageSet, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data folder of the study that has the images already."""
+    folder = tmp_path_factory.mktemp("study")
+    images.write(folder / "cifar10-plain")
+    return folder
+
+
+def run_of(folder: Path, cell: str, seed: int = 0) -> results.Run:
+    recipe = replace(RECIPES[RECIPE], epochs=3, batch_size=32)
+    return training.run(recipe, CELLS[cell], seed, folder)
+
+
+class TestStatistics:
+    def test_the_interval_is_students(self) -> None:
+        found = mean([1.0, 2.0, 3.0, 4.0])
+        # s = 1.29099, t(0.975, 3) = 3.18245
+        assert found.value == 2.5
+        assert found.half_width == pytest.approx(3.18245 * 1.29099 / 2, abs=1e-4)
+
+    def test_differences_are_taken_seed_by_seed(self) -> None:
+        found = difference({0: 70.0, 1: 80.0, 2: 90.0, 7: 0.0}, {0: 69.0, 1: 79.1, 2: 88.9, 5: 0.0})
+        assert found is not None
+        assert (found.count, round(found.mean, 6)) == (3, 1.0)
+        # s = 0.1, t(0.95, 2) = 2.91999
+        assert found.lower == pytest.approx(1.0 - 2.91999 * 0.1 / 3**0.5, abs=1e-4)
+
+    @pytest.mark.parametrize(
+        ("shift", "verdict"),
+        [(0.3, "better"), (0.0, "as good"), (-0.3, "worse, within the margin"), (-2.0, "worse"), (-0.45, "worse")],
+    )
+    def test_a_verdict_follows_from_the_bounds(self, shift: float, verdict: str) -> None:
+        spread = [-0.1, 0.0, 0.1] * 3
+        found = difference({i: 50 + shift + by for i, by in enumerate(spread)}, dict.fromkeys(range(9), 50.0))
+        assert found is not None and found.verdict == verdict
+
+    def test_few_seeds_tell_nothing(self) -> None:
+        one = difference({0: 50.0}, {0: 49.0})
+        wide = difference({0: 40.0, 1: 60.0}, {0: 50.0, 1: 50.0})
+        assert one is not None and one.verdict == "not told"
+        assert wide is not None and wide.verdict == "not told"
+        assert difference({0: 1.0}, {1: 1.0}) is None
+
+    def test_a_line_ends_at_its_points(self) -> None:
+        line = [(1.0, 10.0), (2.0, 20.0), (4.0, 30.0)]
+        assert [on_line(line, at) for at in (0.9, 1.0, 1.5, 3.0, 4.0, 4.1)] == [None, 10.0, 15.0, 25.0, 30.0, None]
+
+
+class TestFrontier:
+    def made(self, accuracy: float, bytes_read: int, seed: int = 0) -> results.Run:
+        row = {"store_rate": 0.5, "cache": "20%", "policy": "lookahead", "bytes_read": bytes_read, "stall_share": 0.5}
+        return {"seed": seed, "test_accuracy": accuracy, "samples_trained": 1000, "simulated": [row]}
+
+    def test_a_cell_is_compared_with_permutations_that_read_as_much(self) -> None:
+        cells = {"uniform-50": [self.made(0.60, 500)], "uniform": [self.made(0.70, 1000)]}
+
+        def cost(runs, policies):
+            return frontier.bytes_read(runs, "20%", policies)
+
+        for accuracy, expected in ((0.65, 0.0), (0.66, 1.0)):
+            found = frontier.at_equal_cost([self.made(accuracy, 750)], cells, cost)
+            assert found is not None and found.mean == pytest.approx(expected)
+        assert frontier.at_equal_cost([self.made(0.65, 400)], cells, cost) is None
+
+    def test_time_is_compute_and_waits(self) -> None:
+        assert frontier.time_taken([self.made(0.5, 1)], 0.5, "20%") == pytest.approx(1.5)
+
+
+class TestImageSets:
+    def test_noise_changes_its_share_of_labels_and_no_test_label(self, images: ImageSet) -> None:
+        noisy = images.with_label_noise(0.1, seed=3)
+        assert int((noisy.train.labels != images.train.labels).sum()) == 40
+        assert (noisy.val.labels == images.val.labels).all()
+        assert set(noisy.train.labels) <= set(range(10))
+        assert (images.with_label_noise(0.1, seed=3).train.labels == noisy.train.labels).all()
+
+    def test_imbalance_is_exponential(self, images: ImageSet) -> None:
+        counts = np.bincount(images.with_imbalance(20).train.labels)
+        assert (counts[0], counts[-1]) == (40, 2)
+        assert (np.diff(counts) <= 0).all()
+        assert len(images.with_imbalance(1).train.labels) == 400
+
+    def test_what_is_written_is_an_image_folder(self, images: ImageSet, folder: Path) -> None:
+        read = ImageFolder(folder / "cifar10-plain/train")
+        assert read.classes == list(images.classes)
+        picture, label = read[41]
+        number = int(Path(read.samples[41][0]).stem)
+        assert (np.asarray(picture) == images.train.images[number]).all()
+        assert label == images.train.labels[number] == 1
+
+
+class TestCells:
+    @pytest.mark.parametrize("name", CELLS)
+    def test_a_cell_has_options_that_there_are(self, name: str) -> None:
+        Plan(**CELLS[name].plan)
+        Daemon(**CELLS[name].daemon)
+
+    def test_variants_are_named(self) -> None:
+        assert [str(variant) for variant in (PLAIN, Variant(0.1), Variant(0.1, 50))] == [
+            "plain",
+            "noise-0.1",
+            "noise-0.1-imbalance-50",
+        ]
+
+
+class TestRuns:
+    def test_a_run_is_recorded_whole(self, folder: Path, tmp_path: Path) -> None:
+        run = run_of(folder, "pads")
+        path = results.path_of(tmp_path, RECIPE, "pads", 0)
+        results.write(run, path)
+        assert results.read(tmp_path, RECIPE) == {"pads": [json.loads(json.dumps(run))]}
+        assert (run["dataset"], run["network"], run["sampler"], run["seed"]) == ("cifar10", "small-cnn", "pads", 0)
+        assert (run["epochs"], run["samples_trained"], run["dataset_samples"]) == (3, 1200, 400)
+        assert [row["epoch"] for row in run["curve"]] == [0, 1, 2]
+        assert run["curve"][0]["bytes_read"] == run["dataset_bytes"]
+        assert run["bytes_read"] < 3 * run["dataset_bytes"]
+        assert run["test_accuracy"] == run["curve"][-1]["test_accuracy"] > 0.2
+        rows = run["simulated"]
+        assert {(row["store_rate"], row["cache"], row["policy"]) for row in rows} >= {(0.5, "20%", "lookahead"), (1.0, "50%", "lru")}
+        assert all(row["accesses"] == 1200 for row in rows)
+
+    def test_a_run_can_be_repeated_and_its_cache_changes_nothing(self, folder: Path) -> None:
+        first, again, over_lru, other = (
+            run_of(folder, cell, seed) for cell, seed in (("pads", 1), ("pads", 1), ("pads-lru", 1), ("pads", 2))
+        )
+        assert first["ids_sha256"] == again["ids_sha256"] == over_lru["ids_sha256"] != other["ids_sha256"]
+        assert first["test_accuracy"] == again["test_accuracy"] == over_lru["test_accuracy"]
+        assert first["simulated"] is None
+
+    def test_shorter_epochs_are_the_schedules(self, folder: Path) -> None:
+        run = run_of(folder, "infobatch", seed=1)
+        trained = [row["samples_trained"] for row in run["curve"]]
+        # Nothing is left out before losses are known, nor in the last epoch.
+        assert trained[0] == trained[2] == 400 > trained[1]
+
+
+def test_the_study_goes_on_where_it_was_interrupted(folder: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "studies.accuracy", "run", "--recipes", RECIPE, "--cells", "uniform-40"]
+    folders = ["--data", folder, "--results", tmp_path]
+    said = [
+        subprocess.run([*command, "--seeds", str(seeds), *folders], cwd=ROOT, capture_output=True, text=True, check=True)
+        for seeds in (1, 2)
+    ]
+    assert "0 of 1 runs have a record" in said[0].stdout and "1 of 1 done" in said[0].stdout
+    assert "1 of 2 runs have a record" in said[1].stdout and "1 of 1 done" in said[1].stdout
+    runs = results.read(tmp_path, RECIPE)["uniform-40"]
+    assert [run["seed"] for run in runs] == [0, 1]
+    assert {run["epochs"] for run in runs} == {4}
+
+
+def test_a_report_needs_the_records_alone(folder: Path, tmp_path: Path) -> None:
+    records = tmp_path / "results"
+    for cell in ("uniform", "uniform-50", "pads"):
+        for seed in (0, 1):
+            results.write(run_of(folder, cell, seed), results.path_of(records, RECIPE, cell, seed))
+    written = report.write(records)
+    text = written.read_text()
+    assert "| `pads` | 2 |" in text and "| `uniform-50` | 2 |" in text
+    assert "`pads` (2)" in text, "a cell with too few seeds is not named as missing"
+    assert "No run yet" in text, "a recipe without runs is not named"
+    plot = written.with_name("cifar10-small-cnn.svg").read_bytes()
+    assert report.write(records).read_text() == text
+    assert written.with_name("cifar10-small-cnn.svg").read_bytes() == plot
