@@ -174,6 +174,7 @@ BAD_WEIGHTS = [
     (["1", "2"], TypeError, "weights: expected a number for each sample"),
     ("12", TypeError, "weights: got '12', expected a number for each sample"),
     (1.0, TypeError, "weights: got 1.0, expected a number for each sample"),
+    ({0: 0.5, 1: 2.0}, TypeError, "weights: got {0: 0.5, 1: 2.0}, expected a number for each sample"),
 ]
 
 

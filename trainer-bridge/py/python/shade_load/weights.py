@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,7 +28,8 @@ def weight_table(weights: Any) -> Weights:
     if isinstance(weights, Weights):
         return weights
     values = weights.tolist() if hasattr(weights, "tolist") else weights
-    if isinstance(values, str | bytes) or not hasattr(values, "__iter__"):
+    # What these iterate over has another order or meaning.
+    if isinstance(values, str | bytes | Mapping | Set) or not hasattr(values, "__iter__"):
         raise TypeError(f"weights: got {weights!r}, expected a number for each sample")
     values = list(values)
     try:
