@@ -309,6 +309,35 @@ fn equal_seeds_give_equal_rows() {
 }
 
 #[test]
+fn weights_and_classes_decide_how_often_samples_come() {
+    let files = Files::new();
+    let weights: String = (0..200).map(|id| format!("{}\n", if id < 100 { 0.0 } else { 0.25 })).collect();
+    files.write("weights.txt", weights);
+    let row = |args: &str| {
+        files.json(&format!("--epochs 3 --policy lookahead --cache 60% {args}"))["rows"][0].clone()
+    };
+    let exact = row("--samples 200 --sampler weighted --weights weights.txt --replacement false");
+    assert_eq!((&exact["sampler"], &exact["repeat_max"]), (&"weighted".into(), &2.into()), "{exact}");
+    assert!((share(&exact, "distinct_share") - 0.5).abs() < 1e-9, "{exact}");
+    assert!((share(&exact, "ever_seen_share") - 0.5).abs() < 1e-9, "{exact}");
+    assert_eq!(exact["misses"], 100, "each sample is read once: the cache has room for all");
+    let drawn = row("--samples 200 --sampler weighted --weights weights.txt");
+    assert!(share(&drawn, "ever_seen_share") <= 0.5 && drawn["repeat_max"].as_u64() > Some(2), "{drawn}");
+    // 500 draws of each class: the 900 come once or not at all, the 100 five times.
+    let classes = "--samples 1000 --sampler balanced --class-sizes 900,100 --replacement false";
+    let balanced = row(classes);
+    assert_eq!(balanced["repeat_max"], 5, "{balanced}");
+    assert!((share(&balanced, "distinct_share") - 0.6).abs() < 0.01, "{balanced}");
+    let min = files.json(&format!("--epochs 3 --policy min --cache 20% {classes}"));
+    assert_eq!(min["rows"][0]["accesses"], 3000, "plans that are known in advance");
+    // A dataset brings its own classes.
+    let packed = Packed::mixed(33);
+    let own =
+        files.json(&format!("{} --sampler balanced --policy lru --cache 50%", packed.dataset.display()));
+    assert_eq!(own["rows"][0]["sampler"], "balanced");
+}
+
+#[test]
 fn the_table_has_a_line_a_row_and_is_aligned() {
     let text = Files::new().text(
         "--samples 1000 --sizes fixed:1MB --epochs 2 --cache 5%,100MB --policy lru,app --store depth=1",
@@ -358,6 +387,8 @@ fn what_is_wrong_is_said_with_file_and_line() {
     files.write("trace.txt", "1\n2\n");
     files.write("bad.txt", "1\n2\n3\n4\n5\n6\nx\n");
     files.write("sizes.txt", "1 100\n");
+    files.write("zeros.txt", "0\n0\n");
+    files.write("nan.txt", "0\nNaN\n");
     files.write("bad-sizes.txt", "1 100\n2 many\n");
     files.write("losses.csv", csv(&[&[1.0, 2.0, 3.0, 4.0]]));
     files.write("no.csv", "1,2,3\n");
@@ -374,6 +405,25 @@ fn what_is_wrong_is_said_with_file_and_line() {
         ("--samples 3 --losses losses.csv", 1, "losses.csv line 5: column sample: sample 3, but there are 3"),
         ("--samples 3 --losses no.csv", 1, "no.csv line 1: no column sample"),
         ("--samples 3 --rep 0.5", 2, "rep is 0.5"),
+        ("--samples 3 --sampler weighted", 2, "give --weights FILE"),
+        ("--samples 3 --weights losses.csv", 2, "--weights: only --sampler weighted"),
+        (
+            "--samples 3 --sampler weighted --weights trace.txt",
+            1,
+            "it has 2 weights, and there are 3 samples",
+        ),
+        ("--samples 7 --sampler weighted --weights bad.txt", 1, "bad.txt line 7: \"x\" is no weight"),
+        ("--samples 2 --sampler weighted --weights zeros.txt", 1, "zeros.txt: weights is 0 for every sample"),
+        ("--samples 2 --sampler weighted --weights nan.txt", 1, "nan.txt: weights is NaN for sample 1"),
+        ("--samples 3 --sampler balanced", 2, "give --class-sizes"),
+        (
+            "--samples 3 --sampler balanced --class-sizes 2,2",
+            2,
+            "the classes have 4 samples, but --samples is 3",
+        ),
+        ("--samples 3 --sampler balanced --class-sizes 3", 2, "this dataset has fewer than two"),
+        ("--samples 3 --class-sizes 2,1", 2, "--class-sizes: only --sampler balanced"),
+        ("--samples 3 --replacement maybe", 2, "--replacement"),
         ("--samples 3 --policy lru,best", 2, "best"),
         ("--samples 3 --cache 10%,lots", 2, "lots"),
         ("--samples 3 --sizes 110KB", 2, "lognormal:110KB:0.5"),

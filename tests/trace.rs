@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use shade_client::{JobSpec, PlanSpec, Session};
+use shade_client::{JobSpec, Options, PlanSpec, Session, WeightTable};
 use shade_formats::control::{
     PROTOCOL, REFUSE_DATASET, REFUSE_PROTOCOL, Reply, Request, Sampler, socket_name,
 };
@@ -197,6 +197,38 @@ fn a_training_is_replayed_with_about_the_daemons_own_hits() {
         }
         drop(daemon);
     }
+}
+
+/// The recording has the accesses, so a replay needs no table of weights.
+#[test]
+fn a_training_by_a_table_of_weights_is_replayed_without_the_table() {
+    let packed = Packed::pngs(33, 16);
+    let samples = 102;
+    let table = WeightTable::new((0..samples).map(|id| f64::from(id % 5))).unwrap();
+    let daemon = Daemon::start(&packed.dataset, &[&"--cache", &"20%"]);
+    let file = packed.beside("weighted.trace");
+    let recorder = Recorder::start(&packed.dataset, &file);
+    let plan = PlanSpec { sampler: Sampler::Weighted, ..PlanSpec::default() };
+    let job = JobSpec { plan, ..spec(1, 1) };
+    let options = Options::default();
+    let session = Session::connect_weighted(&packed.dataset, "default", 0, job, &table, &options).unwrap();
+    let accesses: usize = (0..3).map(|epoch| take_epoch(&session, epoch).unwrap().len()).sum();
+    drop(session);
+    eventually("the recorder has it all", || {
+        fs::read_to_string(&file).unwrap().matches("\"done\"").count() >= accesses
+    });
+    recorder.stop();
+    drop(daemon);
+    let (_, lines) = lines(&file);
+    let Some(Line::Job(job)) = lines.iter().find(|line| matches!(line, Line::Job(_))) else {
+        panic!("no job")
+    };
+    assert_eq!((job.plan.sampler, job.plan.weights_digest), (Sampler::Weighted, table.digest()));
+    let (found, _) = simulated(&file, "--policy lookahead,lru --cache 20%");
+    assert_eq!(found["recorded"]["accesses"], accesses, "{found}");
+    assert_eq!(found["rows"][1]["accesses"], accesses, "{found}");
+    let distinct = found["rows"][1]["distinct_share"].as_f64().unwrap();
+    assert!(distinct < 0.8, "samples of weight 0 never come: {distinct}");
 }
 
 /// With one sample in a batch and one batch on its way at a time nothing comes between a miss and

@@ -71,7 +71,10 @@ impl Driver {
         let core = Core::new(Arc::clone(index), free, config);
         let mut driver = Self { core, spent: Duration::ZERO };
         let spec = job(Output::Raw);
-        driver.feed(vec![Event::Attach(Box::new(Attach { session: 0, rank: 0, spec })), Event::Ready(0)]);
+        driver.feed(vec![
+            Event::Attach(Box::new(Attach { session: 0, rank: 0, spec, weights: None })),
+            Event::Ready(0),
+        ]);
         Ok(driver)
     }
 

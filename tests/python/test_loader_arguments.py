@@ -67,6 +67,8 @@ BAD_PLANS = [
     ("echo", float("inf")),
     ("prune", -0.5),
     ("whole_from", 1.5),
+    ("replacement", 1),
+    ("weights", [1.0]),
     ("pace", 1),
     ("draw_ahead", "yes"),
     ("tail", "keep"),

@@ -25,8 +25,10 @@ fn spec() -> JobSpec {
             echo: 3.0,
             prune: 0.75,
             whole_from: 9,
+            replacement: false,
             pace: true,
             draw_ahead: false,
+            weights_digest: 0x1112_1314_1516_1718,
         },
         batch_size: 256,
         world_size: 8,
@@ -59,7 +61,7 @@ fn spec_bytes(spec: JobSpec, length: usize) -> String {
 }
 
 #[test]
-fn a_raw_specification_has_the_87_bytes_of_control_md() {
+fn a_raw_specification_has_the_96_bytes_of_control_md() {
     let expected = [
         "02030303",         // sampler, order, tail, on_error
         "0807060504030201", // seed
@@ -68,27 +70,28 @@ fn a_raw_specification_has_the_87_bytes_of_control_md() {
         "000000000000d03f", // explore
         "0000000000000840", // echo
         "000000000000e83f", // prune
+        "1817161514131211", // weights_digest
         "09000000",         // whole_from
         "07000000",         // cover
-        "0100",             // pace, draw_ahead
+        "000100",           // replacement, pace, draw_ahead
         "00010000",         // batch_size
         "08000000",         // world_size
         "0000100000000000", // ring_bytes
         "000000000000c03f", // bad_max
         "01",               // output: raw
     ];
-    assert_eq!(spec_bytes(spec(), 87), expected.concat());
+    assert_eq!(spec_bytes(spec(), 96), expected.concat());
 }
 
 #[test]
 fn decoded_and_ragged_specifications_go_on_with_their_images() {
     let ragged = JobSpec { output: Output::Ragged { channels_last: true }, ..spec() };
-    assert!(spec_bytes(ragged, 88).ends_with("c03f0301"));
+    assert!(spec_bytes(ragged, 97).ends_with("c03f0301"));
     let framing = Framing::Random { short: 9, padding: 4 };
     let images = ImageSpec { height: 2, width: 3, framing, flip: 0.5, channels_last: true, exact: true };
     let expected = ["c03f02", "02000000", "03000000", "000000000000e03f", "03", "04", "09000000", "04000000"];
     let decoded = JobSpec { output: Output::Decoded(images), ..spec() };
-    assert!(spec_bytes(decoded, 113).ends_with(&expected.concat()));
+    assert!(spec_bytes(decoded, 122).ends_with(&expected.concat()));
 }
 
 #[test]
@@ -97,14 +100,18 @@ fn a_job_s_line_in_a_trace_stays_as_it_is() {
     let expected = concat!(
         r#"{"job":{"at_us":51200,"under_way":true,"batch_size":256,"world_size":8,"sampler":"pads","#,
         r#""order":"spaced","tail":"even","seed":72623859790382856,"rep":1.5,"hit_cap":0.5,"cover":7,"#,
-        r#""explore":0.25,"echo":3.0,"prune":0.75,"whole_from":9,"pace":true,"draw_ahead":false}}"#,
+        r#""explore":0.25,"echo":3.0,"prune":0.75,"whole_from":9,"replacement":false,"pace":true,"#,
+        r#""draw_ahead":false,"weights_digest":1230066625199609624}}"#,
         "\n"
     );
     assert_eq!(String::from_utf8(line.encode()).unwrap(), expected);
     assert_eq!(Line::decode(expected.as_bytes()), Ok(line));
     let newer = expected.replace("\"cover\":7", "\"cover\":7,\"of_a_later_version\":[1]");
     assert!(Line::decode(newer.as_bytes()).is_ok(), "unknown fields are ignored");
-    let older = expected.replace(r#""echo":3.0,"prune":0.75,"whole_from":9,"#, "");
+    let older = expected
+        .replace(r#""echo":3.0,"prune":0.75,"whole_from":9,"replacement":false,"#, "")
+        .replace(r#","weights_digest":1230066625199609624"#, "");
     let Ok(Line::Job(older)) = Line::decode(older.as_bytes()) else { panic!("{older}") };
-    assert_eq!(older.plan.whole_from, 0, "what an earlier version did not know is as by default");
+    let later = (older.plan.whole_from, older.plan.replacement, older.plan.weights_digest);
+    assert_eq!(later, (0, true, 0), "what an earlier version did not know is as by default");
 }

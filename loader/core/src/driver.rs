@@ -8,7 +8,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
-use shade_formats::control::JobSpec;
+use shade_formats::control::{JobSpec, WeightTable};
 use shade_formats::ring::Descriptor;
 
 use crate::orders::{Columns, FillOrder, ReadOp, Ticket};
@@ -93,9 +93,9 @@ impl<M: Memory, W: World<M>> Driver<M, W> {
     }
 
     /// A trainer attaches.
-    pub fn attach(&mut self, session: SessionId, rank: u32, spec: &JobSpec) {
+    pub fn attach(&mut self, session: SessionId, rank: u32, spec: &JobSpec, weights: Option<WeightTable>) {
         self.rings.insert(session, Ring::default());
-        self.step(Event::Attach(Box::new(Attach { session, rank, spec: *spec })));
+        self.step(Event::Attach(Box::new(Attach { session, rank, spec: *spec, weights })));
     }
 
     /// A trainer leaves.

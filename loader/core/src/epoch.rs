@@ -53,11 +53,12 @@ impl<M: Memory> Core<M> {
         for session in &mut self.sessions {
             session.delivered.retain(|&(delivered_epoch, _), _| delivered_epoch.wrapping_add(1) == epoch);
         }
-        let plan = next
-            .unwrap_or_else(|| draw_plan(&spec, epoch, job.spec.batch_size, &job.importance, resident, rep));
+        let plan = next.unwrap_or_else(|| {
+            draw_plan(&spec, epoch, job.spec.batch_size, job.sample_facts(), resident, rep)
+        });
         let next_plan = spec
             .draw_ahead
-            .then(|| draw_next_plan(&spec, &plan, job.spec.batch_size, &job.importance, resident, rep));
+            .then(|| draw_next_plan(&spec, &plan, job.spec.batch_size, job.sample_facts(), resident, rep));
         // Nothing would be read, so nothing admitted, and the next epoch would be no other.
         let absorbing = cache.len() < self.index.len() as usize && plan.ids.iter().all(|&id| resident(id));
         if absorbing {

@@ -1,6 +1,6 @@
 //! The events that the core takes in.
 
-use shade_formats::control::JobSpec;
+use shade_formats::control::{JobSpec, WeightTable};
 
 use crate::memory::Memory;
 use crate::orders::{Completion, Filled, Ticket};
@@ -18,6 +18,8 @@ pub struct Attach {
     pub rank: u32,
     /// The job it wants; every rank of a job sends the same.
     pub spec: JobSpec,
+    /// The table of weights, with the sampler `weighted`.
+    pub weights: Option<WeightTable>,
 }
 
 /// An event.

@@ -3,14 +3,14 @@
 use std::collections::HashSet;
 
 use shade_formats::SampleId;
-use shade_formats::control::{JobSpec, REFUSE_RESOURCES, REFUSE_SPEC};
+use shade_formats::control::{JobSpec, REFUSE_RESOURCES, REFUSE_SPEC, WeightTable};
 use shade_formats::ring::{PayloadAllocator, PayloadSize};
 
 use crate::action::{Accepted, Refusal};
 use crate::bad_share::{Faults, RowCounts};
 use crate::counts::Counts;
 use crate::importance::Importance;
-use crate::plan::{Known, Lookahead, Plan, Slices, position_entropy};
+use crate::plan::{Known, Lookahead, Plan, SampleFacts, Slices, position_entropy};
 use crate::samples::Samples;
 use crate::sizes::{Rooms, payload_size};
 
@@ -36,6 +36,8 @@ pub(super) struct Job {
     /// Room of rows beyond their own record.
     pub(super) rooms: Rooms,
     pub(super) importance: Importance,
+    /// The weights of the samplers `weighted` and `balanced`.
+    weights: Option<WeightTable>,
     /// The current epoch's plan; `None` before the first epoch.
     pub(super) plan: Option<Plan>,
     /// The plan after it, where plans are drawn early.
@@ -78,7 +80,11 @@ pub(super) struct Job {
 }
 
 impl Job {
-    pub(super) fn new(spec: JobSpec, index: &dyn Samples) -> Result<Self, Refusal> {
+    pub(super) fn new(
+        spec: JobSpec,
+        weights: Option<WeightTable>,
+        index: &dyn Samples,
+    ) -> Result<Self, Refusal> {
         let samples = index.len();
         let slices = Slices::new(samples, spec.batch_size, spec.world_size, spec.tail)
             .map_err(|error| Refusal { code: REFUSE_SPEC, text: error.to_string() })?;
@@ -92,6 +98,7 @@ impl Job {
             ring,
             rooms,
             importance: Importance::new(samples),
+            weights,
             plan: None,
             next_plan: None,
             scripted: None,
@@ -127,6 +134,11 @@ impl Job {
         self.faults = Faults::default();
         self.row_counts.fill(RowCounts::default());
         self.epoch_counts = Counts::default();
+    }
+
+    /// What plans are drawn from.
+    pub(super) fn sample_facts(&self) -> SampleFacts<'_> {
+        SampleFacts { importance: &self.importance, weights: self.weights.as_ref() }
     }
 
     /// The answer to a rank that is accepted.

@@ -44,6 +44,7 @@ mod event;
 mod fault;
 mod fields;
 mod fill;
+mod fixed_weights;
 mod hedge;
 pub mod importance;
 mod job;

@@ -1,12 +1,13 @@
 //! Ranks: they attach and leave, ask for epochs and release batches.
 
 use shade_formats::SampleId;
-use shade_formats::control::{REFUSE_BUSY, REFUSE_SPEC};
+use shade_formats::control::{REFUSE_BUSY, REFUSE_SPEC, Sampler};
 
 use crate::action::{Accepted, Action, Refusal};
 use crate::bad_share::RowCounts;
 use crate::brain::Core;
 use crate::event::{Attach, SessionId};
+use crate::fixed_weights::{given_weights, weights_by_class};
 use crate::job::Job;
 use crate::memory::Memory;
 use crate::session::{EpochRequest, Session};
@@ -14,7 +15,7 @@ use crate::sizes::check_sizes;
 use crate::windows::Windows;
 
 impl<M: Memory> Core<M> {
-    pub(super) fn attach(&mut self, now_ns: u64, attach: &Attach, actions: &mut Vec<Action<M>>) {
+    pub(super) fn attach(&mut self, now_ns: u64, attach: Attach, actions: &mut Vec<Action<M>>) {
         let id = attach.session;
         let is_new = self.job.is_none();
         match self.accept(attach) {
@@ -28,15 +29,15 @@ impl<M: Memory> Core<M> {
         }
     }
 
-    fn accept(&mut self, attach: &Attach) -> Result<Accepted, Refusal> {
+    fn accept(&mut self, attach: Attach) -> Result<Accepted, Refusal> {
         let refuse = |code, text| Err(Refusal { code, text });
-        let &Attach { rank, ref spec, .. } = attach;
+        let Attach { session, rank, spec, weights } = attach;
         spec.validate().map_err(|error| Refusal { code: REFUSE_SPEC, text: error.to_string() })?;
         if rank >= spec.world_size {
             let text = format!("rank {rank} is not below the world size {}", spec.world_size);
             return refuse(REFUSE_SPEC, text);
         }
-        if self.job.as_ref().is_some_and(|job| job.spec != *spec) {
+        if self.job.as_ref().is_some_and(|job| job.spec != spec) {
             let text = "a job with other arguments is attached: give every rank the same arguments, \
                         or name another job with Daemon(job=\"...\")";
             return refuse(REFUSE_BUSY, text.into());
@@ -48,13 +49,19 @@ impl<M: Memory> Core<M> {
             );
             return refuse(REFUSE_BUSY, text);
         }
+        let unfit = |text| Refusal { code: REFUSE_SPEC, text };
+        let given = given_weights(&spec, weights, &*self.index).map_err(unfit)?;
         let is_new = self.job.is_none();
         let job = match self.job.take() {
             Some(job) => job,
             // Goes through the whole index, so for the first rank only.
             None => {
-                check_sizes(spec.output, &*self.index).map_err(|text| Refusal { code: REFUSE_SPEC, text })?;
-                Job::new(*spec, &*self.index)?
+                check_sizes(spec.output, &*self.index).map_err(unfit)?;
+                let weights = match spec.plan.sampler {
+                    Sampler::Balanced => Some(weights_by_class(&*self.index).map_err(unfit)?),
+                    _ => given,
+                };
+                Job::new(spec, weights, &*self.index)?
             }
         };
         let (accepted, ring) = (job.accepted(), job.ring.clone());
@@ -63,7 +70,7 @@ impl<M: Memory> Core<M> {
             self.rescore_residents();
             self.windows.iter_mut().for_each(Windows::forget_brought);
         }
-        self.sessions.push(Session::new(attach.session, rank, ring));
+        self.sessions.push(Session::new(session, rank, ring));
         Ok(accepted)
     }
 

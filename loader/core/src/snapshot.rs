@@ -124,7 +124,10 @@ fn restore(job: &mut Job, bytes: &[u8], content_id: u128, samples: u32) -> Resul
     let found = u128::from_le_bytes(fields.array()?);
     fields.expect("the state of this very dataset", found == content_id)?;
     let found = u64::from_le_bytes(fields.array()?);
-    fields.expect("the state of a loader with the same plan arguments", found == spec_digest(&job.spec))?;
+    fields.expect(
+        "the state of a loader with the same plan arguments and weights",
+        found == spec_digest(&job.spec),
+    )?;
     let found = fields.u32()?;
     fields.expect("the dataset's sample count", found == samples)?;
     let scores = fields.u32()?;
@@ -194,8 +197,10 @@ fn spec_digest(spec: &JobSpec) -> u64 {
         echo,
         prune,
         whole_from,
+        replacement,
         pace,
         draw_ahead,
+        weights_digest,
     } = spec.plan;
     let mut bytes = Vec::new();
     for name in [sampler.as_str(), order.as_str()] {
@@ -217,6 +222,8 @@ fn spec_digest(spec: &JobSpec) -> u64 {
     later(1, echo.to_bits() != default.echo.to_bits(), &echo.to_bits().to_le_bytes());
     later(2, prune.to_bits() != default.prune.to_bits(), &prune.to_bits().to_le_bytes());
     later(3, whole_from != default.whole_from, &whole_from.to_le_bytes());
+    later(4, replacement != default.replacement, &[u8::from(replacement)]);
+    later(5, weights_digest != default.weights_digest, &weights_digest.to_le_bytes());
     xxhash(&bytes)
 }
 
@@ -268,6 +275,8 @@ mod tests {
             of(PlanSpec { echo: 3.0, ..plan }),
             of(PlanSpec { prune: 0.25, ..plan }),
             of(PlanSpec { whole_from: 1, ..plan }),
+            of(PlanSpec { replacement: false, ..plan }),
+            of(PlanSpec { weights_digest: 1, ..plan }),
             of(PlanSpec { pace: true, ..plan }),
             of(PlanSpec { draw_ahead: true, ..plan }),
             spec_digest(&JobSpec { batch_size: 255, ..whole }),

@@ -10,7 +10,7 @@ impl<M: Memory> Core<M> {
     /// Takes in one event. `now_ns` is monotonic. Call [`Core::advance`] after a burst of events.
     pub fn step(&mut self, now_ns: u64, event: Event<M>, actions: &mut Vec<Action<M>>) {
         match event {
-            Event::Attach(attach) => self.attach(now_ns, &attach, actions),
+            Event::Attach(attach) => self.attach(now_ns, *attach, actions),
             Event::Ready(session) => {
                 if let Some(session) = self.session_mut(session) {
                     session.ready = true;

@@ -80,6 +80,11 @@ pub struct Simulate {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["dataset", "sizes"])]
     pub sizes_file: Option<PathBuf>,
 
+    /// Without a dataset: numbers of samples in the classes, separated by commas, for --sampler
+    /// balanced. They add up to --samples.
+    #[arg(long, value_name = "SIZES", value_delimiter = ',', conflicts_with_all = ["dataset", "trace"])]
+    pub class_sizes: Vec<u32>,
+
     /// Policies, separated by commas; each is simulated at each --cache.
     #[arg(
         long,
@@ -158,6 +163,10 @@ pub struct Training {
     /// reported.
     #[arg(long, group = "training", value_name = "FILE")]
     pub losses: Option<PathBuf>,
+
+    /// Weights for --sampler weighted: one number a line, for sample 0, 1, 2 and so on.
+    #[arg(long, group = "training", value_name = "FILE")]
+    pub weights: Option<PathBuf>,
 
     /// Whole systems instead of policies, separated by commas: each has its sampler, policy and
     /// order. --sampler and --order replace those of all systems.

@@ -10,6 +10,7 @@
 //! | `workload` | what is simulated: samples with their `sizes`, and their accesses |
 //! | `script` | known accesses: an `access_list`, or a `recording` with its `compute` times |
 //! | `lines`, `loss_table` | readers of text files |
+//! | `weights` | weights and classes, for samplers that go by them |
 //! | `system`, `capacity` | what is compared: policies with sampler and order, cache sizes |
 //! | `play` | runs one training through the core |
 //! | `world` | the virtual world of a core |
@@ -45,6 +46,7 @@ mod system;
 mod table;
 mod trainer;
 mod watch;
+mod weights;
 mod workload;
 mod world;
 

@@ -69,7 +69,8 @@ fn option(parameter: &'static Parameter) -> Arg {
         .value_name(value)
         .value_parser(move |text: &str| PlanSpec::default().set(name, text).map(|()| text.to_owned()));
     // Sampler and order are the preset's by default.
-    if default.parse::<f64>().is_ok() { option.default_value(default) } else { option }
+    let is_value = default.parse::<f64>().is_ok() || default.parse::<bool>().is_ok();
+    if is_value { option.default_value(default) } else { option }
 }
 
 #[cfg(test)]

@@ -13,7 +13,9 @@ use shade_core::driver::Driver;
 use shade_core::plan::{Plan, PlanSummary};
 use shade_core::{Core, CoreConfig, Event, PREFETCHES_MAX, RING_BATCHES, SessionId};
 use shade_formats::SampleId;
-use shade_formats::control::{ImageSpec, JobSpec, OnError, Order, Output, PlanSpec, Policy, Sampler, Tail};
+use shade_formats::control::{
+    ImageSpec, JobSpec, OnError, Order, Output, PlanSpec, Policy, Sampler, Tail, WeightTable,
+};
 use shade_formats::limits::PAYLOAD_ALIGN_BYTES;
 use shade_formats::ring::{BatchLayout, Layout};
 
@@ -58,6 +60,7 @@ pub(super) fn play(
         capacity,
         lookahead: system.keeper.lookahead(lookahead),
         plan: PlanSpec { sampler: Sampler::Uniform, order: Order::Shuffled, ..PlanSpec::default() },
+        weights: None,
         batch_size,
         ring: if service.is_some() { RING_BATCHES } else { 1 },
         ahead: if service.is_some() { RING_BATCHES } else { 1 },
@@ -66,10 +69,10 @@ pub(super) fn play(
         skip_epochs,
     };
     match &workload.accesses {
-        Accesses::Training { plan, epochs, losses, .. } => {
+        Accesses::Training { plan, weights, epochs, losses, .. } => {
             let plan = system.plan(plan);
             let plan = PlanSpec { seed: plan.seed.wrapping_add(nth), ..plan };
-            let training = Setup { plan, ..setup };
+            let training = Setup { plan, weights: weights.as_ref(), ..setup };
             if matches!(system.keeper, Keeper::Min { .. }) {
                 // Its plans do not depend on the cache: they are drawn first, all of them.
                 let uncached = Keeper::Policy(Policy::Static);
@@ -113,6 +116,8 @@ struct Setup<'a> {
     /// Sight of `Policy::Lookahead`, in plans.
     lookahead: f64,
     plan: PlanSpec,
+    /// The table of the sampler `weighted`.
+    weights: Option<&'a WeightTable>,
     batch_size: u32,
     /// Batches that the ring has room for; at least 3 are used.
     ring: u64,
@@ -196,7 +201,7 @@ impl<'a> Run<'a> {
         let mut driver = Driver::new(setup.core(), world);
         // The trace tells which batch has which reads.
         driver.step(Event::Observe(setup.recalls && setup.service.is_none()));
-        driver.attach(0, 0, &job);
+        driver.attach(0, 0, &job, setup.weights.cloned());
         Ok(Self { setup, driver, job, session: 0, tally: Tally::default(), watch })
     }
 
@@ -307,7 +312,7 @@ impl<'a> Run<'a> {
         self.driver.detach(self.session);
         self.driver.world.trainer.leave();
         self.session += 1;
-        self.driver.attach(self.session, 0, &self.job);
+        self.driver.attach(self.session, 0, &self.job, None);
     }
 
     fn outcome(&self) -> Outcome {
@@ -350,6 +355,7 @@ mod tests {
             capacity,
             lookahead: 1.0,
             plan: PlanSpec { sampler: Sampler::Uniform, ..PlanSpec::default() },
+            weights: None,
             batch_size: 1,
             ring: 1,
             ahead: 1,
@@ -373,7 +379,7 @@ mod tests {
     }
 
     fn counts(sizes: Sizes, policy: Policy, capacity: u64, accesses: &[u32]) -> [u64; 5] {
-        let dataset = Arc::new(SizesOnly { samples: 4, sizes });
+        let dataset = Arc::new(SizesOnly { samples: 4, sizes, labels: Vec::new() });
         let script = epochs(&[ids(accesses.iter().copied())]);
         counted(&follow(setup(&dataset, policy, capacity), &script, false))
     }
@@ -404,7 +410,7 @@ mod tests {
 
     #[test]
     fn skipped_epochs_are_not_counted_but_seen() {
-        let dataset = Arc::new(SizesOnly { samples: 4, sizes: Sizes::Unit });
+        let dataset = Arc::new(SizesOnly { samples: 4, sizes: Sizes::Unit, labels: Vec::new() });
         let setup = Setup { skip_epochs: 1, ..setup(&dataset, Policy::Lru, 4) };
         let script = epochs(&[ids([0, 1, 2]), ids([0, 1]), ids([3, 0])]);
         for to_the_end in [false, true] {
@@ -431,7 +437,7 @@ mod tests {
         let new = |batch| (0..misses).map(move |at| 1 + batch * misses + at);
         let of = |batch| new(batch).chain(std::iter::repeat_n(0, (BATCH - misses) as usize));
         let samples = 1 + batches * misses;
-        let dataset = Arc::new(SizesOnly { samples, sizes: Sizes::Same(bytes) });
+        let dataset = Arc::new(SizesOnly { samples, sizes: Sizes::Same(bytes), labels: Vec::new() });
         let setup = Setup {
             batch_size: BATCH,
             ahead: RING_BATCHES,
@@ -477,7 +483,7 @@ mod tests {
 
     #[test]
     fn an_epoch_begins_with_an_empty_ring() {
-        let dataset = Arc::new(SizesOnly { samples: 1000, sizes: Sizes::Unit });
+        let dataset = Arc::new(SizesOnly { samples: 1000, sizes: Sizes::Unit, labels: Vec::new() });
         let setup = Setup {
             batch_size: BATCH,
             ahead: RING_BATCHES,
@@ -496,7 +502,7 @@ mod tests {
 
     #[test]
     fn prefetches_take_the_time_in_which_the_store_is_idle() {
-        let dataset = Arc::new(SizesOnly { samples: 400, sizes: Sizes::Unit });
+        let dataset = Arc::new(SizesOnly { samples: 400, sizes: Sizes::Unit, labels: Vec::new() });
         // Four of 4 ms at a time while 10 ms are computed: an idle store half of the time, as in
         // each batch five hit.
         let accesses = ids((0..80).flat_map(|batch| (0..10).map(move |at| (batch * 5 + at / 2) % 400)));

@@ -23,11 +23,13 @@ pub(super) struct Service {
     pub(super) compute: Duration,
 }
 
-/// A dataset with nothing but the samples' sizes.
+/// A dataset with nothing but the samples' sizes and labels.
 #[derive(Debug)]
 pub(super) struct SizesOnly {
     pub(super) samples: u32,
     pub(super) sizes: Sizes,
+    /// By sample; empty if all are in one class.
+    pub(super) labels: Vec<u32>,
 }
 
 impl Samples for SizesOnly {
@@ -44,7 +46,7 @@ impl Samples for SizesOnly {
                 stored_len,
                 raw_len: stored_len,
                 crc32c: 0,
-                label: 0,
+                label: self.labels.get(sample.index()).copied().unwrap_or(0),
                 width: 1,
                 height: 1,
                 codec: Codec::None,
@@ -62,7 +64,7 @@ impl Samples for SizesOnly {
     }
 
     fn class_count(&self) -> u32 {
-        1
+        self.labels.iter().max().map_or(1, |last| last + 1)
     }
 
     fn content_id(&self) -> ContentId {

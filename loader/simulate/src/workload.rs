@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use shade_formats::control::PlanSpec;
+use shade_formats::control::{PlanSpec, WeightTable};
 use shade_reads::{LatencyModel, StoreModel};
 
 use crate::access_list;
-use crate::cli::Simulate;
+use crate::cli::{Simulate, Training};
 use crate::error::SimulateError;
 use crate::lines::Source;
 use crate::loss_table::LossTable;
@@ -16,6 +16,7 @@ use crate::recording::{Recording, is_recording};
 use crate::script::Script;
 use crate::sizes::Sizes;
 use crate::store::{Service, SizesOnly};
+use crate::weights::Classes;
 
 /// Largest latency of a store: more is a typing error, and a sum of very many must not overflow.
 const LATENCY_MAX: Duration = Duration::from_secs(3600);
@@ -42,6 +43,8 @@ pub(super) enum Accesses {
     Training {
         /// Parameters of the plans.
         plan: PlanSpec,
+        /// The table of the sampler `weighted`.
+        weights: Option<WeightTable>,
         /// Number of epochs.
         epochs: u32,
         /// Number of trainings, each with another seed.
@@ -72,14 +75,19 @@ impl Workload {
     /// # Errors
     /// A file cannot be used, or options do not go together.
     pub(super) fn load(args: &Simulate) -> Result<Self, SimulateError> {
+        let mut labels = Vec::new();
         let (samples, sizes, accesses) = match (&args.dataset, args.samples, &args.trace) {
             (Some(path), _, _) => {
                 let index = shade_dataset::Dataset::open(path)?.index;
-                (index.len(), Sizes::of_index(&index), training(args, index.len())?)
+                let classes = Classes::load(args, index.len(), Some(&index))?;
+                labels = classes.labels;
+                (index.len(), Sizes::of_index(&index), training(args, index.len(), classes.weights)?)
             }
             (_, Some(samples), _) => {
                 let sizes = sizes(args, samples, Some, |id| id)?;
-                (samples, sizes, training(args, samples)?)
+                let classes = Classes::load(args, samples, None)?;
+                labels = classes.labels;
+                (samples, sizes, training(args, samples, classes.weights)?)
             }
             (_, _, Some(path)) => {
                 let (is_recording, source) = is_recording(Source::open(path)?)?;
@@ -92,7 +100,7 @@ impl Workload {
         }
         let service = args.store.map(|store| service(store, compute(args, &accesses))).transpose()?;
         let &Simulate { batch_size, skip_epochs, lookahead, .. } = args;
-        let dataset = Arc::new(SizesOnly { samples, sizes });
+        let dataset = Arc::new(SizesOnly { samples, sizes, labels });
         let workload = Self { dataset, accesses, batch_size, lookahead, skip_epochs, service };
         workload.check()?;
         Ok(workload)
@@ -179,14 +187,16 @@ fn sizes(
     }
 }
 
-fn training(args: &Simulate, samples: u32) -> Result<Accesses, SimulateError> {
-    let plan = args.training.plan();
+fn training(args: &Simulate, samples: u32, weights: Option<WeightTable>) -> Result<Accesses, SimulateError> {
+    let weights_digest = weights.as_ref().map_or(0, WeightTable::digest);
+    let plan = PlanSpec { weights_digest, ..args.training.plan() };
     plan.validate()?;
     let losses = match &args.training.losses {
         Some(path) => LossSource::Table(LossTable::read(path, samples)?),
         None => LossSource::Model,
     };
-    Ok(Accesses::Training { plan, epochs: args.training.epochs, seeds: args.training.seeds, losses })
+    let &Training { epochs, seeds, .. } = &args.training;
+    Ok(Accesses::Training { plan, weights, epochs, seeds, losses })
 }
 
 /// A store whose reads all succeed.

@@ -1,6 +1,6 @@
 //! Finds the daemon of a dataset and job, or starts one, and checks its identity.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -91,7 +91,7 @@ pub(crate) fn open(hello: &Hello, options: &Options) -> Result<Connected, Client
         // Read each time: the dataset may be replaced meanwhile, and a daemon that starts now opens
         // the new one.
         let content = Content::now(&hello.dataset)?;
-        let text = match greet(&place, &hello.request(content), deadline) {
+        let text = match greet(&place, &hello.request(content)?, hello.file(), deadline) {
             Ok(Greeting::Welcome(socket, welcome)) => {
                 return Ok(Connected { socket, welcome, name: place.name, content });
             }
@@ -176,7 +176,12 @@ enum Greeting {
 }
 
 /// One attempt to open a session.
-fn greet(place: &Place, hello: &Request, deadline: Instant) -> Result<Greeting, ClientError> {
+fn greet(
+    place: &Place,
+    hello: &Request,
+    file: Option<BorrowedFd<'_>>,
+    deadline: Instant,
+) -> Result<Greeting, ClientError> {
     let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
         .map_err(ClientError::system("making a socket"))?;
     // Also applies to connecting, which waits while the daemon's queue is full.
@@ -190,7 +195,7 @@ fn greet(place: &Place, hello: &Request, deadline: Instant) -> Result<Greeting, 
         Err(source) => return Err(ClientError::System { what: "connecting to the daemon", source }),
     }
     let pid = check_peer(&socket, place)?;
-    let answer = match send(&socket, hello, None, SendFlags::empty()) {
+    let answer = match send(&socket, hello, file, SendFlags::empty()) {
         // A daemon that hung up before reading may have sent a reason.
         Ok(()) | Err(WireError::HangUp) => receive(&socket, deadline),
         Err(error) => Err(error),

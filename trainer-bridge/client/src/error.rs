@@ -91,6 +91,12 @@ pub enum ClientError {
         /// What the system said.
         error: std::io::Error,
     },
+    /// There is no memory for passing the table of weights to the daemon.
+    #[error("making room for the table of weights: {error}")]
+    NoWeights {
+        /// What the system said.
+        error: std::io::Error,
+    },
     /// The daemon sent memory that is not safe to map, or this process has no room for it.
     #[error(transparent)]
     Segment(#[from] SegmentError),

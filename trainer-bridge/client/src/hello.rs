@@ -1,9 +1,11 @@
 //! A rank's first message, checked before it is sent.
 
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use shade_dataset::{Content, Dataset};
-use shade_formats::control::{JobSpec, PROTOCOL, Request, Settings};
+use shade_formats::control::{JobSpec, PROTOCOL, Request, Settings, WeightTable};
+use shade_shm::memfd;
 
 use crate::ClientError;
 use crate::error::argument;
@@ -19,6 +21,8 @@ pub(crate) struct Hello {
     rank: u32,
     settings: Settings,
     spec: JobSpec,
+    /// The table of weights, and its length in bytes.
+    weights: Option<(OwnedFd, u64)>,
 }
 
 impl Hello {
@@ -38,12 +42,30 @@ impl Hello {
             return Err(argument("dataset", dataset.display(), "a path in UTF-8"));
         }
         let (owner, job, settings) = (Owner::here(), job.to_owned(), settings.clone());
-        Ok(Self { owner, dataset, job, rank, settings, spec })
+        Ok(Self { owner, dataset, job, rank, settings, spec, weights: None })
+    }
+
+    /// The same, with a table of weights.
+    pub(crate) fn with_weights(mut self, table: &WeightTable) -> Result<Self, ClientError> {
+        let bytes = table.to_bytes();
+        let file = memfd::holding("shade-weights", &bytes);
+        let file = file.map_err(|error| ClientError::NoWeights { error })?;
+        self.spec.plan.weights_digest = table.digest();
+        self.weights = Some((file, bytes.len() as u64));
+        Ok(self)
+    }
+
+    /// The file that goes with the message.
+    pub(crate) fn file(&self) -> Option<BorrowedFd<'_>> {
+        self.weights.as_ref().map(|(file, _)| file.as_fd())
     }
 
     /// The message for a dataset that has this content now.
-    pub(crate) fn request(&self, content: Content) -> Request {
-        Request::Hello {
+    pub(crate) fn request(&self, content: Content) -> Result<Request, ClientError> {
+        if let Some((_, bytes)) = self.weights {
+            WeightTable::check_len(bytes, content.samples)?;
+        }
+        Ok(Request::Hello {
             protocol: PROTOCOL,
             samples: content.samples,
             content_id: content.id.0,
@@ -52,6 +74,6 @@ impl Hello {
             rank: self.rank,
             settings: self.settings.clone(),
             spec: self.spec,
-        }
+        })
     }
 }

@@ -18,6 +18,7 @@ mod hello;
 mod launch;
 mod life;
 mod lock;
+mod open;
 mod records;
 mod session;
 mod state;
@@ -32,7 +33,8 @@ pub use launch::Launch;
 pub use records::RecordReader;
 pub use session::{Next, Session};
 pub use shade_formats::control::{
-    Framing, ImageSpec, JobSpec, OnError, Order, Output, PlanSpec, Sampler, Settings, Tail,
+    Framing, ImageSpec, JobSpec, OnError, Order, Output, PlanSpec, Sampler, Settings, SpecError, Tail,
+    WeightTable,
 };
 pub use shade_formats::limits::BATCH_SAMPLES_MAX;
 pub use shade_formats::ring::{Descriptor, FLAG_PADDING, FLAG_SUBSTITUTED, Layout};

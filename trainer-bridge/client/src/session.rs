@@ -5,27 +5,25 @@
 //! empty, so all published batches are delivered first.
 
 use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags};
 use rustix::time::{ClockId, clock_gettime};
 use shade_formats::FormatError;
-use shade_formats::control::{JobSpec, Reply, Request, Settings};
+use shade_formats::control::{Reply, Request, Settings};
 use shade_formats::ids::ContentId;
 use shade_formats::limits::BATCH_SAMPLES_MAX;
 use shade_formats::ring::{Descriptor, Kind};
 use shade_shm::Consumer;
 
-use crate::attach::{Attached, Welcome, attach};
+use crate::attach::{Attached, Welcome};
 use crate::batch::{Column, Slots};
-use crate::connect::{Options, open};
 use crate::dialogue::Dialogue;
 use crate::error::argument;
 use crate::fork::Owner;
 use crate::held::InRing;
-use crate::hello::Hello;
 use crate::lock::lock;
 use crate::wire::{WireError, wait};
 use crate::{Batch, ClientError, FieldsReader, state};
@@ -84,34 +82,12 @@ struct Woken {
 }
 
 impl Session {
-    /// Opens a session for `rank` of `job` on `dataset`, starting a private daemon if none answers
-    /// and `options` allows it.
-    ///
-    /// # Errors
-    /// The dataset's path or the specification is wrong, no daemon answers in time, another user
-    /// has the socket, or the daemon refuses, hangs up, has another version or sends memory that is
-    /// not safe to map.
-    pub fn connect(
-        dataset: &Path,
-        job: &str,
-        rank: u32,
-        spec: JobSpec,
-        options: &Options,
-    ) -> Result<Self, ClientError> {
-        let hello = Hello::new(dataset, job, rank, spec, &options.settings)?;
-        let Attached { welcome, slots, consumer, doorbell, dialogue } =
-            attach(hello.owner, open(&hello, options)?)?;
-        let Hello { owner, dataset, .. } = hello;
+    /// The session of a rank that is attached to the daemon of the dataset in this folder.
+    pub(crate) fn new(owner: Owner, dataset: PathBuf, attached: Attached) -> Self {
+        let Attached { welcome, slots, consumer, doorbell, dialogue } = attached;
         let ring = Ring { consumer, generation: 0, delivery: Delivery::NotStarted };
-        Ok(Self {
-            owner,
-            dataset,
-            welcome,
-            slots: Arc::new(slots),
-            ring: Mutex::new(ring),
-            doorbell,
-            dialogue,
-        })
+        let (slots, ring) = (Arc::new(slots), Mutex::new(ring));
+        Self { owner, dataset, welcome, slots, ring, doorbell, dialogue }
     }
 
     /// The memory of the batches, to register it with a device. It lasts until the session and its

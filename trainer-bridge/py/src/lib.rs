@@ -4,8 +4,8 @@
 //! [`session`] talks to the daemon, [`batch`] holds a slot of the ring, [`batch_part`] finds its
 //! columns, [`dlpack`] and [`buffer`] export them, [`fields`] and [`records`] read from the
 //! dataset, [`normalize`] converts images in other libraries' tensors ([`dense`]) to floats,
-//! [`wait`] waits, [`error`] has the exceptions. The public classes (`Loader`, `Batch`,
-//! `ImageFolder`) are Python code on top of this.
+//! [`weights`] makes tables of weights, [`wait`] waits, [`error`] has the exceptions. The public
+//! classes (`Loader`, `Batch`, `ImageFolder`) are Python code on top of this.
 
 use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyDict, PyTuple};
@@ -23,6 +23,7 @@ mod records;
 mod session;
 mod spec;
 mod wait;
+mod weights;
 
 /// Registers the module's types. Safe without the GIL: every shared state has its own lock.
 #[pymodule(gil_used = false)]
@@ -49,6 +50,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<records::RecordReader>()?;
     module.add_function(wrap_pyfunction!(normalize::fill_floats, module)?)?;
     module.add_function(wrap_pyfunction!(spec::check_field, module)?)?;
+    module.add_function(wrap_pyfunction!(weights::weight_table, module)?)?;
     error::register(module)
 }
 

@@ -17,6 +17,7 @@ use crate::error::{LoaderTimeout, ShadeError, from_client};
 use crate::fields::Fields;
 use crate::spec::{DaemonDict, Job, seconds};
 use crate::wait::{SLICE, on_thread};
+use crate::weights::table;
 
 /// Batches held by a loop that keeps none: its variable has the last one until it gets the next.
 const HELD_IN_A_LOOP: usize = 1;
@@ -49,7 +50,9 @@ enum Warning {
 #[pymethods]
 impl Session {
     /// Attaches as `rank` of `job`, starting a private daemon if none answers.
+    /// `weights`: the bytes of the table that the sampler `weighted` draws by.
     #[staticmethod]
+    #[pyo3(signature = (dataset, job, rank, spec, daemon, weights = None))]
     fn connect(
         py: Python<'_>,
         dataset: PathBuf,
@@ -57,11 +60,18 @@ impl Session {
         rank: u32,
         spec: Job,
         daemon: DaemonDict,
+        weights: Option<&[u8]>,
     ) -> PyResult<Self> {
         let Job(spec) = spec;
         let options = daemon.into_options()?;
         // After an interrupt a late session is dropped, which ends it.
-        let connect = move || shade_client::Session::connect(&dataset, &job, rank, spec, &options);
+        let table = weights.map(table).transpose()?;
+        let connect = move || match &table {
+            Some(table) => {
+                shade_client::Session::connect_weighted(&dataset, &job, rank, spec, table, &options)
+            }
+            None => shade_client::Session::connect(&dataset, &job, rank, spec, &options),
+        };
         let session = on_thread(py, "shade-connect", connect)?.map_err(|error| from_client(&error))?;
         Ok(Self {
             owner_pid: std::process::id(),

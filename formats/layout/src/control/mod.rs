@@ -11,6 +11,7 @@ mod socket_name;
 mod spec;
 mod spec_error;
 mod types;
+mod weights;
 
 pub use codec::PROTOCOL;
 pub use image_spec::{Framing, ImageSpec};
@@ -25,3 +26,4 @@ pub use socket_name::socket_name;
 pub use spec::{FieldError, JobSpec, Parameter, PlanSpec};
 pub use spec_error::SpecError;
 pub use types::{OnError, Order, Output, Sampler, Tail, UnknownName};
+pub use weights::WeightTable;

@@ -9,7 +9,8 @@ use crate::limits::{BATCH_SAMPLES_MAX, NAME_BYTES_MAX};
 /// A message from client to daemon.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Request {
-    /// Opens the session; the first message, once. Answered by `Welcome` or `Refuse`.
+    /// Opens the session; the first message, once. With the sampler `weighted` one memfd with the
+    /// [table of weights](super::WeightTable) comes with it. Answered by `Welcome` or `Refuse`.
     Hello {
         /// The conversation's version, [`PROTOCOL`](super::PROTOCOL).
         protocol: u32,
@@ -230,7 +231,7 @@ mod tests {
         fn any_spec()(
             sampler in choice(Sampler::ALL), order in choice(Order::ALL), tail in choice(Tail::ALL),
             on_error in choice(OnError::ALL), seed: u64, rep: f64, hit_cap: f64, explore: f64, cover: u32,
-            echo: f64, prune_and_whole: (f64, u32),
+            echo: f64, prune_and_whole: (f64, u32), weights: (bool, u64),
             pace: bool, draw_ahead: bool, bad_max: f64,
             numbers: (u32, u32, u64), output in output(),
         ) -> JobSpec {
@@ -246,8 +247,10 @@ mod tests {
                     echo,
                     prune: prune_and_whole.0,
                     whole_from: prune_and_whole.1,
+                    replacement: weights.0,
                     pace,
                     draw_ahead,
+                    weights_digest: weights.1,
                 },
                 batch_size: numbers.0,
                 world_size: numbers.1,

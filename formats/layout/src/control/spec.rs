@@ -33,16 +33,23 @@ macro_rules! plan_spec {
     ($($(#[doc = $help:literal])+ $name:ident: $type:ty = $default:expr, $usage:literal;)+) => {
         /// How the plan of each epoch is drawn.
         #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-        pub struct PlanSpec { $($(#[doc = $help])+ pub $name: $type),+ }
+        pub struct PlanSpec {
+            $($(#[doc = $help])+ pub $name: $type,)+
+            /// Digest of the sampler `weighted`'s table, [`WeightTable::digest`]; 0 without one.
+            ///
+            /// [`WeightTable::digest`]: super::WeightTable::digest
+            // No command line has it: it follows from the table.
+            pub weights_digest: u64,
+        }
 
         impl Default for PlanSpec {
             fn default() -> Self {
-                Self { $($name: $default),+ }
+                Self { $($name: $default,)+ weights_digest: 0 }
             }
         }
 
         impl PlanSpec {
-            /// Every parameter, in the order of declaration.
+            /// Every parameter that is set by its text, in the order of declaration.
             pub const PARAMETERS: &'static [Parameter] = &[$(Parameter {
                 name: stringify!($name),
                 usage: $usage,
@@ -58,7 +65,8 @@ plan_spec! {
     /// each sample once an epoch, `iis` leaves out samples of low importance, `cis` delivers them
     /// with weight 0, and `sequential` takes each sample once, in the dataset's order.
     /// `replacement` draws uniformly with replacement, `echo` delivers each sample that is read
-    /// several times, and `infobatch` leaves out a share of the samples of low loss.
+    /// several times, and `infobatch` leaves out a share of the samples of low loss. `weighted`
+    /// draws by a table of weights, and `balanced` draws all classes equally often.
     sampler: Sampler = Sampler::Uniform, "sampler SAMPLER";
 
     /// Order of delivery. `shuffled` is a seeded shuffle, `spaced` has repeats of a sample 20 to 60
@@ -93,6 +101,10 @@ plan_spec! {
     /// InfoBatch: from this epoch on nothing is left out; 0 is never. The paper: the last eighth of
     /// all epochs.
     whole_from: u32 = 0, "whole-from EPOCH";
+
+    /// Weighted, balanced: draw with replacement. Without it each sample comes as often as
+    /// expected, rounded up or down.
+    replacement: bool = true, "replacement BOOL";
 
     /// Move samples by a few batches, so that batches and ranks have equally many expected misses.
     pace: bool = false, "pace";
@@ -221,8 +233,10 @@ impl JobSpec {
         writer.f64(self.plan.explore);
         writer.f64(self.plan.echo);
         writer.f64(self.plan.prune);
+        writer.u64(self.plan.weights_digest);
         writer.u32(self.plan.whole_from);
         writer.u32(self.plan.cover);
+        writer.u8(u8::from(self.plan.replacement));
         writer.u8(u8::from(self.plan.pace));
         writer.u8(u8::from(self.plan.draw_ahead));
         writer.u32(self.batch_size);
@@ -244,8 +258,10 @@ impl JobSpec {
         let explore = reader.f64()?;
         let echo = reader.f64()?;
         let prune = reader.f64()?;
+        let weights_digest = reader.u64()?;
         let whole_from = reader.u32()?;
         let cover = reader.u32()?;
+        let replacement = reader.choice("replacement", flag)?;
         let pace = reader.choice("pace", flag)?;
         let draw_ahead = reader.choice("draw_ahead", flag)?;
         let batch_size = reader.u32()?;
@@ -264,8 +280,10 @@ impl JobSpec {
             echo,
             prune,
             whole_from,
+            replacement,
             pace,
             draw_ahead,
+            weights_digest,
         };
         Ok(Self { plan, batch_size, world_size, tail, output, on_error, bad_max, ring_bytes })
     }
@@ -366,6 +384,7 @@ mod tests {
             "1.5",
             "0.25",
             "7",
+            "false",
             "true",
             "true",
         ];
@@ -387,8 +406,10 @@ mod tests {
             echo: 1.5,
             prune: 0.25,
             whole_from: 7,
+            replacement: false,
             pace: true,
             draw_ahead: true,
+            weights_digest: 0,
         };
         assert_eq!(spec, expected);
     }

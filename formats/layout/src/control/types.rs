@@ -76,7 +76,7 @@ macro_rules! choice {
 
 choice! {
     /// How an epoch's samples are drawn.
-    Sampler, "sampler", "uniform, pads, iis, cis, sequential, replacement, echo or infobatch",
+    Sampler, "sampler", "uniform, pads, iis, cis, sequential, replacement, echo, infobatch, weighted or balanced",
     /// A permutation: each sample once.
     #[default]
     Uniform = 1 "uniform",
@@ -96,7 +96,11 @@ choice! {
     /// Each sample that is read comes several times in an epoch (data echoing).
     Echo = 7 "echo",
     /// A share of the samples of low loss is left out, and the rest of them weighted (InfoBatch).
-    Infobatch = 8 "infobatch"
+    Infobatch = 8 "infobatch",
+    /// By a table with a weight for each sample, which the user gives.
+    Weighted = 9 "weighted",
+    /// By 1 / number of samples of the class: all classes are equally frequent.
+    Balanced = 10 "balanced"
 }
 
 impl Sampler {
@@ -207,7 +211,8 @@ mod tests {
         let error = "Pads".parse::<Sampler>().unwrap_err();
         assert_eq!(
             error.to_string(),
-            "sampler \"Pads\" is unknown: use uniform, pads, iis, cis, sequential, replacement, echo or infobatch"
+            "sampler \"Pads\" is unknown: use uniform, pads, iis, cis, sequential, replacement, echo, \
+             infobatch, weighted or balanced"
         );
     }
 }

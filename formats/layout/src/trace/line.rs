@@ -111,7 +111,7 @@ pub struct Job {
 }
 
 /// Parameters that the first recordings lack. They have their defaults there.
-const LATER_PARAMETERS: [&str; 3] = ["echo", "prune", "whole_from"];
+const LATER_PARAMETERS: [&str; 5] = ["echo", "prune", "whole_from", "replacement", "weights_digest"];
 
 fn plan_of_any_version<'de, D: Deserializer<'de>>(fields: D) -> Result<PlanSpec, D::Error> {
     let mut fields = Map::deserialize(fields)?;
@@ -148,6 +148,7 @@ impl Serialize for Job {
                 line.serialize_entry("tail", &self.tail)?;
             }
         }
+        line.serialize_entry("weights_digest", &self.plan.weights_digest)?;
         line.end()
     }
 }

@@ -4,12 +4,11 @@ use serde::Serialize;
 use shade_formats::SampleId;
 use shade_formats::control::{Order, PlanSpec, Sampler};
 
-use super::inputs::Inputs;
+use super::inputs::{Inputs, SampleFacts};
 use super::orders::{asks_for_residents, in_order};
 use super::pace::pace;
 use super::random::Stage;
 use super::samplers::{Draw, Weights, draw};
-use crate::importance::Importance;
 
 /// All samples of one epoch in the order of delivery.
 #[derive(Clone, Debug, PartialEq)]
@@ -57,36 +56,36 @@ pub fn depends_on_residents(spec: &PlanSpec) -> bool {
     spec.rep > 1.0 || spec.pace || asks_for_residents(spec.order)
 }
 
-/// Draws the plan of `epoch` for a dataset of `importance.len()` samples; empty if there are none.
+/// Draws the plan of `epoch` for the samples that `facts` are of; empty if there are none.
 ///
 /// `resident` says which samples are in the cache. `rep_now` is the replication factor in force,
 /// see [`rep_now`](super::rep_now). `batch_size` is that of one rank. `spec` is taken as validated,
 /// see [`spec_now`]; a parameter out of its range is clamped.
 #[must_use]
-pub fn draw_plan(
+pub fn draw_plan<'a>(
     spec: &PlanSpec,
     epoch: u32,
     batch_size: u32,
-    importance: &Importance,
+    facts: impl Into<SampleFacts<'a>>,
     resident: impl Fn(SampleId) -> bool,
     rep_now: f64,
 ) -> Plan {
-    draw_from(&Inputs::new(spec, epoch, batch_size, importance, &resident, rep_now, &[]))
+    draw_from(&Inputs::new(spec, epoch, batch_size, facts.into(), &resident, rep_now, &[]))
 }
 
 /// Draws the plan after `current` before anything of `current` was delivered: as [`draw_plan`], but
 /// its samples do not count as forgotten.
 #[must_use]
-pub fn draw_next_plan(
+pub fn draw_next_plan<'a>(
     spec: &PlanSpec,
     current: &Plan,
     batch_size: u32,
-    importance: &Importance,
+    facts: impl Into<SampleFacts<'a>>,
     resident: impl Fn(SampleId) -> bool,
     rep_now: f64,
 ) -> Plan {
     let epoch = current.epoch.wrapping_add(1);
-    draw_from(&Inputs::new(spec, epoch, batch_size, importance, &resident, rep_now, &current.ids))
+    draw_from(&Inputs::new(spec, epoch, batch_size, facts.into(), &resident, rep_now, &current.ids))
 }
 
 /// Runs the stages.

@@ -3,10 +3,25 @@
 use std::cell::OnceCell;
 
 use shade_formats::SampleId;
-use shade_formats::control::PlanSpec;
+use shade_formats::control::{PlanSpec, WeightTable};
 
 use super::random::{Random, Stage};
 use crate::importance::Importance;
+
+/// What is known of the samples `0..importance.len()`, which are the dataset.
+#[derive(Clone, Copy, Debug)]
+pub struct SampleFacts<'a> {
+    /// Scores and deliveries.
+    pub importance: &'a Importance,
+    /// The table of the samplers `weighted` and `balanced`.
+    pub weights: Option<&'a WeightTable>,
+}
+
+impl<'a> From<&'a Importance> for SampleFacts<'a> {
+    fn from(importance: &'a Importance) -> Self {
+        Self { importance, weights: None }
+    }
+}
 
 /// What the plan of one epoch is drawn from.
 pub(super) struct Inputs<'a> {
@@ -15,8 +30,10 @@ pub(super) struct Inputs<'a> {
     pub(super) epoch: u32,
     /// Rows in a batch of one rank, at least 1.
     pub(super) batch_size: usize,
-    /// Scores and deliveries of samples `0..importance.len()`, which are the dataset.
+    /// Scores and deliveries of all samples.
     pub(super) importance: &'a Importance,
+    /// Fixed weights of all samples, if the sampler goes by them.
+    pub(super) weights: Option<&'a WeightTable>,
     /// The replication factor in force.
     pub(super) rep_now: f64,
     /// By sample: it is in a plan that is delivered before this one. Empty if there is none.
@@ -31,11 +48,12 @@ impl<'a> Inputs<'a> {
         spec: &'a PlanSpec,
         epoch: u32,
         batch_size: u32,
-        importance: &'a Importance,
+        facts: SampleFacts<'a>,
         is_resident: &'a dyn Fn(SampleId) -> bool,
         rep_now: f64,
         planned: &[SampleId],
     ) -> Self {
+        let SampleFacts { importance, weights } = facts;
         let mut is_planned = Vec::new();
         if !planned.is_empty() {
             is_planned.resize(importance.len() as usize, false);
@@ -50,6 +68,7 @@ impl<'a> Inputs<'a> {
             epoch,
             batch_size: batch_size.max(1) as usize,
             importance,
+            weights,
             rep_now,
             planned: is_planned,
             is_resident,

@@ -21,7 +21,8 @@
 //! 1. Write `samplers/NAME.rs`: a function from `Inputs` to `Draw`. It says how often each sample
 //!    comes and with which weight. The weight of a sample that is expected λ times is 1/λ, so that
 //!    the weighted loss has the mean of a plain pass over the dataset. `chances` draws with
-//!    replacement from a table of scores; `cover` brings back samples that were left out for long.
+//!    replacement from a table of scores or weights; `cover` brings back samples that were left out
+//!    for long.
 //! 2. Take random numbers from `inputs.random(Stage::Draw)`, and from a new `Stage` for each
 //!    further purpose. Decide by whole numbers and never by a sum of floats: every machine must
 //!    draw the same plan.
@@ -60,6 +61,7 @@ mod slice;
 
 pub use entropy::position_entropy;
 pub use epoch::{Plan, PlanSummary, depends_on_residents, draw_next_plan, draw_plan, spec_now};
+pub use inputs::SampleFacts;
 pub use lookahead::{Known, Lookahead, Use, in_sight};
 pub use samplers::{high_importance, may_leave_out, rep_now};
 pub use slice::{Slices, SlicesError, Slot};

@@ -32,6 +32,8 @@ pub(super) enum Stage {
     Pace = 8,
     /// `echo`: its "epoch" is the number of the permutation.
     Rotate = 9,
+    /// `weighted`, `balanced`: the order in which fractions are rounded.
+    Round = 10,
 }
 
 /// One stage's stream of random numbers.

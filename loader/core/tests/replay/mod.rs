@@ -26,7 +26,7 @@ use shade_core::{
     Accepted, Capacity, CoreConfig, Fault, FaultKind, GAP_BYTES_MAX, PREFETCHES_MAX, SessionId, Ticket,
     block_bytes_for, row_bytes, window_bytes,
 };
-use shade_formats::control::{JobSpec, OnError, Output, PlanSpec, Policy, Tail};
+use shade_formats::control::{JobSpec, OnError, Output, PlanSpec, Policy, Sampler, Tail, WeightTable};
 use shade_formats::index::{Codec, Entry, Index, IndexBuilder, Media, Shard};
 use shade_formats::ring::Kind;
 use shade_formats::trace::Line;
@@ -110,6 +110,11 @@ pub(crate) fn spec(batch_size: u32, world_size: u32) -> JobSpec {
         // Eight batches or so of small records.
         ring_bytes: 64 << 10,
     }
+}
+
+/// Weights from 1 to 5, all above 0.
+pub(crate) fn weights(samples: u32) -> WeightTable {
+    WeightTable::new((0..samples).map(|id| f64::from(id % 5 + 1))).unwrap()
 }
 
 /// A batch as a trainer got it.
@@ -301,9 +306,24 @@ impl Replay {
         }
     }
 
+    /// With the sampler `weighted`, the table is [`weights`].
     pub(crate) fn attach(&mut self, session: SessionId, rank: u32, spec: &JobSpec) {
+        let mut spec = *spec;
+        let table = (spec.plan.sampler == Sampler::Weighted).then(|| weights(self.index.len()));
+        spec.plan.weights_digest = table.as_ref().map_or(0, WeightTable::digest);
+        self.attach_with(session, rank, &spec, table);
+    }
+
+    /// With this table, whatever `spec` says.
+    pub(crate) fn attach_with(
+        &mut self,
+        session: SessionId,
+        rank: u32,
+        spec: &JobSpec,
+        table: Option<WeightTable>,
+    ) {
         self.ranks.insert(session, rank);
-        self.driver.attach(session, rank, spec);
+        self.driver.attach(session, rank, spec, table);
     }
 
     pub(crate) fn start(&mut self, session: SessionId, epoch: u32, first_batch: u32) {

@@ -12,7 +12,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use shade_core::{Attach, Refusal, SessionId};
 use shade_formats::control::{
     PROTOCOL, REFUSE_BUSY, REFUSE_DATASET, REFUSE_ENDING, REFUSE_PERMISSION, REFUSE_PROTOCOL,
-    REFUSE_RESOURCES, Reply, Request,
+    REFUSE_RESOURCES, REFUSE_SPEC, Reply, Request, Sampler, SpecError, WeightTable,
 };
 use shade_formats::limits::{MESSAGE_BYTES_MAX, state_bytes_max};
 use shade_shm::{Doorbell, RingSegments};
@@ -261,8 +261,13 @@ impl Connection<'_> {
                 refuse(REFUSE_BUSY, format!("this daemon serves job {:?}, not {job:?}", served.job))
             }
             Request::Hello { samples, content_id, rank, settings, spec, .. } => {
+                // A table for another content has another length, and the daemon refuses it for
+                // that content.
+                let wants_table = spec.plan.sampler == Sampler::Weighted && content_id == served.content_id;
+                let weights = fd.filter(|_| wants_table).map(|fd| read_weights(fd, served.samples));
+                let attach = Attach { session: *session, rank, spec, weights: weights.transpose()? };
                 let asked = Asked { samples, content_id, settings };
-                Ok(Some(Opening::Rank(Box::new(Attach { session: *session, rank, spec }), asked)))
+                Ok(Some(Opening::Rank(Box::new(attach), asked)))
             }
             Request::Observe { samples, content_id, .. } if content_id != served.content_id => {
                 refuse(REFUSE_DATASET, served.other_content(samples, content_id))
@@ -281,7 +286,7 @@ fn is_pipe(fd: &OwnedFd) -> bool {
         .is_ok_and(|stat| rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::Fifo)
 }
 
-/// Reads a saved state from a client's file. It is not mapped, as the client may shrink it.
+/// Reads a saved state from a client's file.
 fn read_state(fd: OwnedFd, samples: u32) -> Result<Vec<u8>, SessionError> {
     let file = std::fs::File::from(fd);
     let (len, most) = (file.metadata()?.len(), state_bytes_max(samples));
@@ -290,6 +295,23 @@ fn read_state(fd: OwnedFd, samples: u32) -> Result<Vec<u8>, SessionError> {
             format!("a saved state of {len} bytes is too large: {samples} samples need at most {most}");
         return refuse(REFUSE_RESOURCES, text);
     }
+    read_exact(&file, len)
+}
+
+/// Reads the table of weights from a client's file.
+fn read_weights(fd: OwnedFd, samples: u32) -> Result<WeightTable, SessionError> {
+    let unfit = |error: SpecError| {
+        let text = error.to_string();
+        SessionError::Refused(Refusal { code: REFUSE_SPEC, text })
+    };
+    let file = std::fs::File::from(fd);
+    let len = file.metadata()?.len();
+    WeightTable::check_len(len, samples).map_err(unfit)?;
+    WeightTable::from_bytes(&read_exact(&file, len)?, samples).map_err(unfit)
+}
+
+/// The first `len` bytes of a client's file. It is not mapped, as the client may shrink it.
+fn read_exact(file: &std::fs::File, len: u64) -> Result<Vec<u8>, SessionError> {
     let mut bytes = vec![0; usize::try_from(len).unwrap_or(usize::MAX)];
     file.read_exact_at(&mut bytes, 0)?;
     Ok(bytes)

@@ -19,6 +19,9 @@ PARAMETERS: Final[dict[str, str]]
 def check_field(name: str, value: object) -> None:
     """Raises TypeError or ValueError for an impossible value of a field of a job or its plan."""
 
+def weight_table(values: Sequence[float]) -> tuple[bytes, int]:
+    """The bytes of the table with these weights, one for each sample, and their digest."""
+
 def fill_floats(source: Any, target: Any, tables: bytes, threads: int) -> None:
     """Fills a tensor of floats, channels last, with `tables[256 * colour + byte]` for each byte."""
 
@@ -72,9 +75,12 @@ class Session:
     """One rank's session with the daemon."""
 
     @staticmethod
-    def connect(dataset: str, job: str, rank: int, spec: Mapping[str, Any], daemon: Daemon) -> Session:
+    def connect(
+        dataset: str, job: str, rank: int, spec: Mapping[str, Any], daemon: Daemon, weights: bytes | None = None
+    ) -> Session:
         """Attaches to a daemon. `spec` has the fields of a job and its plan by name, as declared in
-        formats/layout/src/control/spec.rs, and "images": an `Images`, or None for raw records."""
+        formats/layout/src/control/spec.rs, and "images": an `Images`, or None for raw records.
+        `weights` is the table of the sampler "weighted", as `weight_table` makes it."""
 
     @property
     def daemon_pid(self) -> int: ...

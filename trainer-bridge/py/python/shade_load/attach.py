@@ -25,6 +25,8 @@ class Attach:
     socket: str | None
     rank: int
     spec: Mapping[str, Any]
+    # The table that the sampler "weighted" draws by.
+    weights: bytes | None
     settings: dict[str, str]
     program: Path
     timeout: float
@@ -38,7 +40,7 @@ class Attach:
             "settings": list(self.settings.items()),
             "timeout_seconds": self.timeout,
         }
-        session = _native.Session.connect(str(self.dataset), job, self.rank, self.spec, daemon)
+        session = _native.Session.connect(str(self.dataset), job, self.rank, self.spec, daemon, self.weights)
         if found := differences(self.settings, dict(session.settings)):
             warnings.warn(
                 f"the daemon of job {job!r} (process {session.daemon_pid}) was started with other settings, which apply: "

@@ -6,7 +6,7 @@ import json
 import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import fields
 from importlib import import_module
 from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any, Never
@@ -130,7 +130,7 @@ class Loader:
         _native.check_field("seed", seed)
         _native.check_field("batch_size", batch_size)
         self._job: dict[str, Any] = {
-            **asdict(plan),
+            **plan.parameters(),
             "sampler": plan.sampler or sampler,
             "order": plan.order or order,
             "seed": seed,
@@ -145,7 +145,8 @@ class Loader:
         path = dataset_path(dataset)
         socket_path = None if daemon.socket is None else os.path.abspath(daemon.socket)
         settings = daemon.settings(cache, policy)
-        attach = Attach(path, socket_path, self.rank, self._job, settings, find_daemon(), self._timeout)
+        weights = None if plan.weights is None else plan.weights.data
+        attach = Attach(path, socket_path, self.rank, self._job, weights, settings, find_daemon(), self._timeout)
         if transform is not None and not callable(transform):
             raise TypeError(f"transform: got {transform!r}, expected a function of a batch's images")
         self._transform = transform
@@ -299,6 +300,8 @@ class Loader:
                 raise ValueError(
                     f"state: saved with {name}={state['job'][name]!r}, this Loader has {self._job[name]!r}"
                 )
+        if state["job"].get("weights_digest", 0) != self._job["weights_digest"]:
+            raise ValueError("state: saved with other weights than this Loader's Plan(weights=...)")
         epoch = integer("state: epoch", state["epoch"], 0, UINT32_MAX)
         batch = integer("state: batch", state["batch"], 0, session.batches_per_epoch)
         session.load_state(state["daemon"])

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Literal
+from dataclasses import dataclass, fields
+from typing import Any, Literal
 
 from . import _native
 from .options import Options, choice
+from .weights import weight_table
 
-Sampler = Literal["pads", "uniform", "iis", "cis", "sequential", "replacement", "echo", "infobatch"]
+Sampler = Literal[
+    "pads", "uniform", "iis", "cis", "sequential", "replacement", "echo", "infobatch", "weighted", "balanced"
+]
 Order = Literal["shuffled", "spaced", "hits_first", "opportunistic"]
 Preset = Literal["clairvoyant", "shade", "icache", "coordl", "quiver", "deepio", "default", "base", "ilfu"]
 
@@ -38,6 +41,15 @@ class Plan(Options):
             60 batches apart, augmented anew: 1/`echo` of the reads. Choose it if the store is the
             limit. "infobatch" leaves out a share of the samples of low loss and weights the rest of
             them (`batch.weights`), so epochs are shorter.
+            "weighted" draws by `weights`, and "balanced" so that all classes are equally frequent.
+            Both need no losses. They change the distribution that the model trains on. If that is
+            the purpose, do not multiply the loss by `batch.weights`, which undo it.
+        weights: A weight for each sample, by sample id, for "weighted": a sequence, array or tensor
+            of numbers that are finite, not negative and not all 0. A sample comes in proportion to
+            its weight, and never if it is 0. Default: None.
+        replacement: Draw with replacement by "weighted" and "balanced". Default: True, as torch's
+            WeightedRandomSampler. False rounds: a sample that is expected 2.3 times comes 2 or 3
+            times.
         order: Order of an epoch's samples. Default: the preset's, which is "shuffled". "spaced"
             puts repeats of a sample 20 to 60 batches apart, for more hits in a small cache.
             "hits_first" (SHADE as published) and "opportunistic" (DeepIO) are for comparison.
@@ -81,6 +93,8 @@ class Plan(Options):
     echo: float = 2.0
     prune: float = 0.5
     whole_from: int = 0
+    weights: Any = None
+    replacement: bool = True
     pace: bool = False
     draw_ahead: bool = False
     tail: Literal["even", "drop", "pad"] = "even"
@@ -88,9 +102,20 @@ class Plan(Options):
     bad_max: float = 0.01
 
     def __post_init__(self) -> None:
-        for name, value in asdict(self).items():
+        if self.weights is not None:
+            object.__setattr__(self, "weights", weight_table(self.weights))
+        for name, value in self.parameters().items():
             if value is not None or name not in ("sampler", "order"):
                 _native.check_field(name, value)
+        if (self.weights is not None) != (self.sampler == "weighted"):
+            got = "none" if self.weights is None else f"{self.weights!r} with the sampler {self.sampler!r}"
+            raise ValueError(f'weights: got {got}; give them with sampler="weighted", and only then')
+
+    def parameters(self) -> dict[str, Any]:
+        """The fields as the daemon gets them, with a digest in place of the table of weights."""
+        parameters = {field.name: getattr(self, field.name) for field in fields(self)}
+        weights = parameters.pop("weights")
+        return {**parameters, "weights_digest": 0 if weights is None else weights.digest}
 
 
 def system(preset: str) -> tuple[str, str, str]:

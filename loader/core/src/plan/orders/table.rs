@@ -69,7 +69,7 @@ mod tests {
         let importance = Importance::new(u32::try_from(counts.len()).unwrap());
         let is_resident = |id: SampleId| resident[id.index()];
         let batch_size = u32::try_from(batch_size).unwrap();
-        let inputs = Inputs::new(&spec, 1, batch_size, &importance, &is_resident, 1.0, &[]);
+        let inputs = Inputs::new(&spec, 1, batch_size, (&importance).into(), &is_resident, 1.0, &[]);
         let ids = in_order(counts.to_vec(), order, &inputs);
         let mut delivered = vec![0; counts.len()];
         for id in &ids {

@@ -44,19 +44,7 @@ impl<'a> Chances<'a> {
 
     /// Draws as many samples as there are, with replacement; returns how often each was drawn.
     pub(super) fn draw(&self, random: &mut Random) -> Vec<u32> {
-        let mut levels: Vec<u64> = self.scores.iter().map(|_| random.below(self.total)).collect();
-        levels.sort_unstable();
-        let mut levels = levels.into_iter().peekable();
-        let mut end = 0;
-        let count_of = |weight| {
-            end += u64::from(weight);
-            let mut count = 0;
-            while levels.next_if(|&level| level < end).is_some() {
-                count += 1;
-            }
-            count
-        };
-        self.weights().map(count_of).collect()
+        draw_by(self.weights(), self.scores.len(), self.total, random)
     }
 
     fn weights(&self) -> impl Iterator<Item = u32> {
@@ -69,6 +57,28 @@ impl<'a> Chances<'a> {
         let mixed = u64::from(quantise(score)) * (SHARE_UNIT - self.explore) + self.mean * self.explore;
         (mixed / SHARE_UNIT) as u32
     }
+}
+
+/// Draws with replacement by these weights, whose sum is `total`; returns how often each was drawn.
+pub(super) fn draw_by(
+    weights: impl Iterator<Item = u32>,
+    draws: usize,
+    total: u64,
+    random: &mut Random,
+) -> Vec<u32> {
+    let mut levels: Vec<u64> = (0..draws).map(|_| random.below(total)).collect();
+    levels.sort_unstable();
+    let mut levels = levels.into_iter().peekable();
+    let mut end = 0;
+    let count_of = |weight| {
+        end += u64::from(weight);
+        let mut count = 0;
+        while levels.next_if(|&level| level < end).is_some() {
+            count += 1;
+        }
+        count
+    };
+    weights.map(count_of).collect()
 }
 
 /// A score in units of 2⁻²⁰, rounded half up: exact, as f64 holds the sum.

@@ -12,6 +12,7 @@ mod replacement;
 mod replicate;
 mod table;
 mod uniform;
+mod weighted;
 
 pub(super) use draw::{Draw, Weights};
 pub use icache::high_importance;

@@ -3,7 +3,7 @@
 use shade_formats::control::Sampler;
 
 use super::draw::Draw;
-use super::{echo, icache, infobatch, pads, replacement, uniform};
+use super::{echo, icache, infobatch, pads, replacement, uniform, weighted};
 use crate::plan::inputs::Inputs;
 
 /// One row.
@@ -23,6 +23,7 @@ fn row(sampler: Sampler) -> SamplerRow {
         Sampler::Cis => SamplerRow { draw: icache::cis, leaves_out: false },
         Sampler::Replacement => SamplerRow { draw: replacement::replacement, leaves_out: false },
         Sampler::Echo => SamplerRow { draw: echo::echo, leaves_out: false },
+        Sampler::Weighted | Sampler::Balanced => SamplerRow { draw: weighted::weighted, leaves_out: false },
         Sampler::Infobatch => SamplerRow { draw: infobatch::infobatch, leaves_out: true },
     }
 }

@@ -1,0 +1,50 @@
+//! Opens a session: greets the daemon, or starts one, and attaches to its ring.
+
+use std::path::Path;
+
+use shade_formats::control::{JobSpec, WeightTable};
+
+use crate::attach::attach;
+use crate::connect::{Options, open};
+use crate::hello::Hello;
+use crate::{ClientError, Session};
+
+impl Session {
+    /// Opens a session for `rank` of `job` on `dataset`, starting a private daemon if none answers
+    /// and `options` allows it.
+    ///
+    /// # Errors
+    /// The dataset's path or the specification is wrong, no daemon answers in time, another user
+    /// has the socket, or the daemon refuses, hangs up, has another version or sends memory that is
+    /// not safe to map.
+    pub fn connect(
+        dataset: &Path,
+        job: &str,
+        rank: u32,
+        spec: JobSpec,
+        options: &Options,
+    ) -> Result<Self, ClientError> {
+        open_session(Hello::new(dataset, job, rank, spec, &options.settings)?, options)
+    }
+
+    /// As [`Session::connect`], for a job with the sampler `weighted`, which draws by `weights`.
+    ///
+    /// # Errors
+    /// As for [`Session::connect`], and if the table has not one weight for each sample.
+    pub fn connect_weighted(
+        dataset: &Path,
+        job: &str,
+        rank: u32,
+        spec: JobSpec,
+        weights: &WeightTable,
+        options: &Options,
+    ) -> Result<Self, ClientError> {
+        let hello = Hello::new(dataset, job, rank, spec, &options.settings)?;
+        open_session(hello.with_weights(weights)?, options)
+    }
+}
+
+fn open_session(hello: Hello, options: &Options) -> Result<Session, ClientError> {
+    let attached = attach(hello.owner, open(&hello, options)?)?;
+    Ok(Session::new(hello.owner, hello.dataset, attached))
+}
