@@ -15,12 +15,11 @@ import time
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
-from studies.accuracy import data, report, results, training
+from studies.accuracy import report, results
 from studies.accuracy.cells import CELLS
 from studies.accuracy.recipes import RECIPES, runs_here
+from studies.accuracy.settings import SEEDS
 from studies.image_sets import NotAvailable
-
-SEEDS = 10
 
 
 def main() -> int:
@@ -69,6 +68,9 @@ def _command(commands, name: str, text: str, function) -> argparse.ArgumentParse
 
 def train_missing(arguments: argparse.Namespace) -> int:
     """Trains all runs that have no record, `jobs` at a time, in the order of the cells."""
+    # Imported here: reports need the records alone, and no package that is built.
+    from studies.accuracy import data
+
     recipes = arguments.recipes or [name for name, recipe in RECIPES.items() if runs_here(recipe)]
     cells = [cell for cell in CELLS if cell in (arguments.cells or CELLS)]
     runs = [(recipe, cell, seed) for recipe in recipes for cell in cells for seed in range(arguments.seeds)]
@@ -117,6 +119,8 @@ def _in_process(run: tuple[str, str, int], arguments: argparse.Namespace) -> boo
 
 def train_one(arguments: argparse.Namespace) -> int:
     """Trains one run and writes its record."""
+    from studies.accuracy import training
+
     run = training.run(RECIPES[arguments.recipe], CELLS[arguments.cell], arguments.seed, arguments.data)
     results.write(run, results.path_of(arguments.results, arguments.recipe, arguments.cell, arguments.seed))
     print(

@@ -89,5 +89,7 @@ CELLS: dict[str, Cell] = {
         *_plain(),
         *_on(NOISE, "uniform", "pads", "replacement", "echo", "infobatch", "pads-weighted", "iis"),
         *_on(IMBALANCE, "uniform", "pads", "replacement", "infobatch", "pads-weighted", "iis"),
+        Cell(f"balanced-{IMBALANCE}", {"sampler": "balanced"}, variant=IMBALANCE),
+        Cell(f"balanced-once-{IMBALANCE}", {"sampler": "balanced", "replacement": False}, variant=IMBALANCE),
     )
 }

@@ -11,8 +11,8 @@ from matplotlib.axes import Axes
 from studies.accuracy import frontier
 from studies.accuracy.cells import CELLS, PLAIN
 from studies.accuracy.results import Run
+from studies.accuracy.settings import CACHE
 from studies.accuracy.statistics import mean
-from studies.accuracy.training import CACHE
 
 # Without a display, and with the same ids in the file each time.
 pyplot.switch_backend("svg")

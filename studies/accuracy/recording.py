@@ -11,10 +11,8 @@ from typing import Any
 
 from shade_load import find_daemon
 
-CACHES = ("10%", "20%", "30%", "50%")
-POLICIES = ("lookahead", "lru", "static")
-# What the store serves, over what the trainer computes.
-RATES = (0.3, 0.5, 1.0)
+from studies.accuracy.settings import CACHES, POLICIES, RATES
+
 # Only ratios count: the trainer computes 1,000 samples per second.
 COMPUTE = "1ms/sample"
 SAMPLES_PER_SECOND = 1000

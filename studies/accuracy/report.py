@@ -10,12 +10,10 @@ from pathlib import Path
 from studies.accuracy import claims, frontier, plots, results
 from studies.accuracy.cells import CELLS
 from studies.accuracy.recipes import RECIPES
-from studies.accuracy.recording import CACHES, RATES
 from studies.accuracy.results import Run
+from studies.accuracy.settings import CACHE, CACHES, RATES, RECORDED_SEED, SEEDS
 from studies.accuracy.statistics import CONFIDENCE, MARGIN, difference, mean
-from studies.accuracy.training import CACHE, RECORDED_SEED
 
-SEEDS = 10
 WIDTH = 100
 Cells = Mapping[str, Sequence[Run]]
 

@@ -22,12 +22,10 @@ from torch import Tensor, nn
 from studies.accuracy import data, recording
 from studies.accuracy.cells import Cell
 from studies.accuracy.recipes import Recipe
+from studies.accuracy.settings import CACHE, RECORDED_SEED
 
-CACHE = "20%"
 # InfoBatch leaves nothing out in the last eighth of the epochs (Qin et al., 2024).
 PRUNED_SHARE = 7 / 8
-# The seed that is recorded and played with other caches and stores.
-RECORDED_SEED = 0
 TEST_BATCH = 1000
 
 

@@ -1,6 +1,7 @@
 """The accuracy study: its arithmetic, its data, one real run on small data, and the report."""
 
 import json
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -198,3 +199,20 @@ def test_a_report_needs_the_records_alone(folder: Path, tmp_path: Path) -> None:
     plot = written.with_name("cifar10-small-cnn.svg").read_bytes()
     assert report.write(records).read_text() == text
     assert written.with_name("cifar10-small-cnn.svg").read_bytes() == plot
+
+
+def test_the_report_here_is_that_of_the_records_here(tmp_path: Path) -> None:
+    shutil.copytree(results.RESULTS, tmp_path / "results")
+    assert report.write(tmp_path / "results").read_text() == (results.RESULTS.parent / "REPORT.md").read_text()
+
+
+def test_each_record_says_what_a_reader_needs() -> None:
+    needed = {"dataset", "network", "sampler", "seed", "test_accuracy", "bytes_read", "samples_trained", "epochs"}
+    needed |= {"device", "seconds", "options", "versions", "curve", "ids_sha256"}
+    records = [run for recipe in RECIPES for runs in results.read(results.RESULTS, recipe).values() for run in runs]
+    assert records
+    for run in records:
+        assert needed <= run.keys()
+        assert run["cell"] in CELLS, f"{run['cell']} has records and is no cell any more"
+        assert len(run["curve"]) == run["epochs"]
+        assert sum(row["samples_trained"] for row in run["curve"]) == run["samples_trained"]
