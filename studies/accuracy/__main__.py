@@ -16,7 +16,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
 from studies.accuracy import report, results
-from studies.accuracy.cells import CELLS
+from studies.accuracy.cells import CELLS, in_order_of_runs
 from studies.accuracy.recipes import RECIPES, runs_here
 from studies.accuracy.settings import SEEDS
 from studies.image_sets import NotAvailable
@@ -67,12 +67,12 @@ def _command(commands, name: str, text: str, function) -> argparse.ArgumentParse
 
 
 def train_missing(arguments: argparse.Namespace) -> int:
-    """Trains all runs that have no record, `jobs` at a time, in the order of the cells."""
+    """Trains all runs that have no record, `jobs` at a time, the most wanted cells first."""
     # Imported here: reports need the records alone, and no package that is built.
     from studies.accuracy import data
 
     recipes = arguments.recipes or [name for name, recipe in RECIPES.items() if runs_here(recipe)]
-    cells = [cell for cell in CELLS if cell in (arguments.cells or CELLS)]
+    cells = [cell for cell in in_order_of_runs() if cell in (arguments.cells or CELLS)]
     runs = [(recipe, cell, seed) for recipe in recipes for cell in cells for seed in range(arguments.seeds)]
     missing = [run for run in runs if not results.path_of(arguments.results, *run).is_file()]
     print(f"{len(runs) - len(missing)} of {len(runs)} runs have a record", flush=True)

@@ -43,22 +43,21 @@ class Cell:
 
 
 def _plain() -> list[Cell]:
-    shorter = [
-        Cell(f"uniform-{round(100 * share)}", {"sampler": "uniform"}, epochs=share) for share in (0.5, 0.7, 0.4, 0.6, 0.8)
-    ]
     return [
         Cell("uniform", {"sampler": "uniform"}),
+        *(
+            Cell(f"uniform-{round(100 * share)}", {"sampler": "uniform"}, epochs=share)
+            for share in (0.8, 0.7, 0.6, 0.5, 0.4)
+        ),
         Cell("pads", {"sampler": "pads"}),
         Cell("replacement", {"sampler": "replacement"}),
         Cell("echo", {"sampler": "echo"}),
-        *shorter[:2],
         Cell("infobatch", {"sampler": "infobatch"}, weighted_loss=True),
         Cell("pads-weighted", {"sampler": "pads"}, weighted_loss=True),
         Cell("pads-spaced", {"sampler": "pads", "order": "spaced"}),
         Cell("replacement-spaced", {"sampler": "replacement", "order": "spaced"}),
         Cell("iis", {"sampler": "iis"}),
         Cell("cis", {"sampler": "cis"}, weighted_loss=True),
-        *shorter[2:],
         Cell("echo-1.5", {"sampler": "echo", "echo": 1.5}),
         Cell("pads-draw-ahead", {"sampler": "pads", "draw_ahead": True}),
         Cell("pads-rep-2", {"sampler": "pads", "rep": 2.0}),
@@ -82,7 +81,7 @@ def _on(variant: Variant, *names: str) -> list[Cell]:
     ]
 
 
-# In the order in which they run: what the first table needs comes first.
+# In the order of the tables.
 CELLS: dict[str, Cell] = {
     cell.name: cell
     for cell in (
@@ -93,3 +92,15 @@ CELLS: dict[str, Cell] = {
         Cell(f"balanced-once-{IMBALANCE}", {"sampler": "balanced", "replacement": False}, variant=IMBALANCE),
     )
 }
+
+# What the first conclusions need. The other cells follow in the order of the tables.
+FIRST = (
+    *("uniform", "pads", "replacement", "echo", "uniform-60", "uniform-70", "uniform-50"),
+    *(f"{name}-{NOISE}" for name in ("uniform", "pads", "replacement")),
+    *("infobatch", "pads-weighted", "iis", "icache-exchange", "quiver-exchange"),
+)
+
+
+def in_order_of_runs() -> list[str]:
+    """The names of all cells, the most wanted first."""
+    return [*FIRST, *(name for name in CELLS if name not in FIRST)]

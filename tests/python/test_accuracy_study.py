@@ -13,7 +13,7 @@ from shade_load import Daemon, Plan
 from torchvision.datasets import ImageFolder
 
 from studies.accuracy import frontier, report, results, training
-from studies.accuracy.cells import CELLS, PLAIN, Variant
+from studies.accuracy.cells import CELLS, PLAIN, Variant, in_order_of_runs
 from studies.accuracy.recipes import RECIPES
 from studies.accuracy.statistics import difference, mean, on_line
 from studies.image_sets.image_set import ImageSet, Split
@@ -132,6 +132,9 @@ class TestCells:
     def test_a_cell_has_options_that_there_are(self, name: str) -> None:
         Plan(**CELLS[name].plan)
         Daemon(**CELLS[name].daemon)
+
+    def test_every_cell_is_run_once(self) -> None:
+        assert sorted(in_order_of_runs()) == sorted(CELLS)
 
     def test_variants_are_named(self) -> None:
         assert [str(variant) for variant in (PLAIN, Variant(0.1), Variant(0.1, 50))] == [
