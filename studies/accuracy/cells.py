@@ -47,18 +47,18 @@ def _plain() -> list[Cell]:
         Cell("uniform", {"sampler": "uniform"}),
         *(
             Cell(f"uniform-{round(100 * share)}", {"sampler": "uniform"}, epochs=share)
-            for share in (0.8, 0.7, 0.6, 0.5, 0.4)
+            for share in (0.8, 0.7, 0.6, 0.5, 0.4, 0.3)
         ),
         Cell("pads", {"sampler": "pads"}),
         Cell("replacement", {"sampler": "replacement"}),
         Cell("echo", {"sampler": "echo"}),
+        *(Cell(f"echo-{times:g}", {"sampler": "echo", "echo": times}) for times in (1.5, 3.0, 4.0)),
         Cell("infobatch", {"sampler": "infobatch"}, weighted_loss=True),
         Cell("pads-weighted", {"sampler": "pads"}, weighted_loss=True),
         Cell("pads-spaced", {"sampler": "pads", "order": "spaced"}),
         Cell("replacement-spaced", {"sampler": "replacement", "order": "spaced"}),
         Cell("iis", {"sampler": "iis"}),
         Cell("cis", {"sampler": "cis"}, weighted_loss=True),
-        Cell("echo-1.5", {"sampler": "echo", "echo": 1.5}),
         Cell("pads-draw-ahead", {"sampler": "pads", "draw_ahead": True}),
         Cell("pads-rep-2", {"sampler": "pads", "rep": 2.0}),
         Cell("pads-rep-3", {"sampler": "pads", "rep": 3.0}),
@@ -97,7 +97,7 @@ CELLS: dict[str, Cell] = {
 FIRST = (
     *("uniform", "pads", "replacement", "echo", "uniform-60", "uniform-70", "uniform-50"),
     *(f"{name}-{NOISE}" for name in ("uniform", "pads", "replacement")),
-    *("infobatch", "pads-weighted", "iis", "icache-exchange", "quiver-exchange"),
+    *("infobatch", "echo-4", "uniform-30", "pads-weighted", "iis", "icache-exchange", "quiver-exchange"),
 )
 
 

@@ -90,11 +90,12 @@ def _of_learning(cells: Cells) -> list[tuple[str, str, str]]:
             return (claim, f"`{cell}`: not run yet", "open")
         share = _trained(cells[cell]) / _trained(cells["uniform"])
         read = _read(cells[cell]) / _read(cells["uniform"])
-        seen = f"`{cell}` beside `{baseline}`: {found} points, {share:.0%} of the samples, {read:.0%} of the bytes"
+        seen = f"`{cell}` beside `{baseline}`: {found} points; {100 * share:.0f} % of the samples and {100 * read:.0f} % of the bytes of permutations"
         return (claim, seen, so(found))
 
     return [
         _convergence(cells),
+        row("SHADE: hard samples teach more (beyond what repeats do)", "pads", "replacement", lambda found: found.verdict),
         row(
             "iCACHE, Table III: substitution costs 0.6 to 0.8 points",
             "icache-exchange",

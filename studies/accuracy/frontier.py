@@ -12,7 +12,7 @@ from studies.accuracy.statistics import Difference, difference, on_line
 
 Runs = Sequence[Run]
 # The permutations that are the baseline: all their epochs, and fewer.
-BASELINE = ("uniform-40", "uniform-50", "uniform-60", "uniform-70", "uniform-80", "uniform")
+BASELINE = ("uniform-30", "uniform-40", "uniform-50", "uniform-60", "uniform-70", "uniform-80", "uniform")
 # The store's rate at which bytes are counted: they hardly depend on it.
 RATE_OF_BYTES = 0.5
 

@@ -15,6 +15,9 @@ from studies.accuracy.settings import CACHE, CACHES, RATES, RECORDED_SEED, SEEDS
 from studies.accuracy.statistics import CONFIDENCE, MARGIN, difference, mean
 
 WIDTH = 100
+CACHE_SHOWN = CACHE.replace("%", " %")
+# The rate of the store in the first table.
+SUMMARY_RATE = 0.5
 Cells = Mapping[str, Sequence[Run]]
 
 
@@ -30,7 +33,7 @@ def write(folder: Path) -> Path:
             continue
         plot = folder.parent / f"{name.replace('/', '-')}.svg"
         plots.write(cells, name, plot)
-        lines += [*_machines(cells), *_accuracy(cells), f"![accuracy over bytes, samples and epochs]({plot.name})", ""]
+        lines += [*_machines(cells), *_summary(cells), *_accuracy(cells), f"![accuracy over bytes, samples and epochs]({plot.name})", ""]
         lines += [*_bytes(cells), *_times(cells), *claims.section(cells), *_checks(cells), *_missing(cells)]
     out.write_text("\n".join(lines).rstrip() + "\n")
     return out
@@ -43,8 +46,8 @@ Made by `python -m studies.accuracy report` from the records in [results/](resul
 seed and a figure is, and why: [DESIGN.md](DESIGN.md), which was written before the first run. What
 follows from it for users: [which sampler](../../docs/which-sampler.md).
 
-*Accuracy* is the test accuracy after the last step: mean and two-sided {CONFIDENCE:.0%} interval.
-*Beside permutations* is the mean of the paired differences, with the one-sided {CONFIDENCE:.0%}
+*Accuracy* is the test accuracy after the last step: mean and two-sided {100 * CONFIDENCE:.0f} % interval.
+*Beside permutations* is the mean of the paired differences, with the one-sided {100 * CONFIDENCE:.0f} %
 bounds below and above it. A cell is *as good* if the lower bound is above -{MARGIN} points.
 """
 
@@ -57,6 +60,36 @@ def _machines(cells: Cells) -> list[str]:
     return _prose(
         f"{len(runs)} runs from {dates[0]} to {dates[-1]}. Device: {'; '.join(devices)}. Versions: {'; '.join(versions)}."
     )
+
+
+# What users compare: a name, a cell and the policy of its cache.
+SUMMARY = (
+    ("permutations, page cache (LRU)", "uniform", "lru"),
+    ("shade, permutations", "uniform", "lookahead"),
+    ("shade, `pads` (the default)", "pads", "lookahead"),
+    ("shade, `echo`", "echo", "lookahead"),
+)
+
+
+def _summary(cells: Cells) -> list[str]:
+    head = ("", "accuracy, %", "bytes, of N", "waits, of compute", "time")
+    rows = []
+    for name, cell, policy in SUMMARY:
+        runs = cells.get(cell, ())
+        read = frontier.bytes_read(runs, CACHE, (policy,))
+        time = frontier.time_taken(runs, SUMMARY_RATE, CACHE, (policy,))
+        if read is None or time is None or not cells.get("uniform"):
+            continue
+        compute = _mean(run["samples_trained"] / 1000 for run in runs)
+        unit = _mean(run["samples_trained"] / 1000 for run in cells["uniform"])
+        accuracy = str(mean(list(frontier.accuracies(runs).values())))
+        share = read / runs[0]["dataset_bytes"]
+        rows.append((name, accuracy, f"{share:.2f}", f"{100 * (time / compute - 1):.0f} %", f"{time / unit:.2f}"))
+    about = (
+        f"A cache of {CACHE_SHOWN}, and a store that serves {SUMMARY_RATE:g} times what the trainer computes; bytes in passes over "
+        "the data; time 1 is that of permutations that never wait."
+    )
+    return ["### In short", "", *_prose(about), *_table(head, rows)]
 
 
 def _accuracy(cells: Cells) -> list[str]:
@@ -81,14 +114,14 @@ def _accuracy(cells: Cells) -> list[str]:
         "",
         *_table(head, rows),
         *_prose(
-            f"Bytes are those that the daemon read with a cache of {CACHE}, live, in passes over the data. Cells of a variant "
+            f"Bytes are those that the daemon read with a cache of {CACHE_SHOWN}, live, in passes over the data. Cells of a variant "
             "stand beside the permutations of that variant."
         ),
     ]
 
 
 def _bytes(cells: Cells) -> list[str]:
-    head = ("cell", *(f"{cache}: passes" for cache in CACHES), *(f"{cache}: points" for cache in CACHES))
+    head = ("cell", *(f"c = {cache}: passes" for cache in CACHES), *(f"c = {cache}: points" for cache in CACHES))
     rows = []
     for name, runs in _ordered(cells):
         if not _is_recorded(runs) or not _is_plain(name):
@@ -126,7 +159,7 @@ def _times(cells: Cells) -> list[str]:
         "### Accuracy at equal time",
         "",
         *_prose(
-            f"Time of the whole training with a cache of {CACHE} and a store that serves ρ times what the trainer computes; 1 "
+            f"Time of the whole training with a cache of {CACHE_SHOWN} and a store that serves ρ times what the trainer computes; 1 "
             "is the time of permutations that never wait. Then the accuracy beside permutations with fewer epochs that take "
             "as long, in points."
         ),
@@ -139,6 +172,8 @@ def _time(runs: Sequence[Run], policies: Sequence[str], rate: float) -> float | 
 
 
 def _at_equal(runs: Sequence[Run], cells: Cells, cost) -> str:
+    if runs[0]["cell"] in frontier.BASELINE:
+        return ""
     found = frontier.at_equal_cost(runs, cells, lambda runs, policies: cost(runs, policies=policies))
     return "" if found is None else str(found)
 

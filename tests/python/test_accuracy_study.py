@@ -1,6 +1,7 @@
 """The accuracy study: its arithmetic, its data, one real run on small data, and the report."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -219,3 +220,11 @@ def test_each_record_says_what_a_reader_needs() -> None:
         assert run["cell"] in CELLS, f"{run['cell']} has records and is no cell any more"
         assert len(run["curve"]) == run["epochs"]
         assert sum(row["samples_trained"] for row in run["curve"]) == run["samples_trained"]
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/which-sampler.md", "docs/decisions/022-the-default-sampler.md"])
+def test_figures_of_pages_are_those_of_the_report(page: str) -> None:
+    figures = re.findall(r"\d+\.\d+ ± \d+\.\d+", (ROOT / page).read_text())
+    assert len(figures) == 4
+    reported = (results.RESULTS.parent / "REPORT.md").read_text()
+    assert [figure for figure in figures if figure not in reported] == []
