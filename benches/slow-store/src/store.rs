@@ -29,6 +29,8 @@ pub(crate) struct Store {
     paths: RwLock<HashMap<u64, PathBuf>>,
     files: Handles<File>,
     folders: Handles<Vec<Listed>>,
+    // How the kernel opens a file.
+    opened: FopenFlags,
 }
 
 /// One name in a directory.
@@ -40,9 +42,11 @@ struct Listed {
 }
 
 impl Store {
-    pub(crate) fn open(root: &Path, wire: Arc<Wire>) -> io::Result<Self> {
+    /// With `no_page_cache` the kernel drops a file's cached contents when the file is opened.
+    pub(crate) fn open(root: &Path, wire: Arc<Wire>, no_page_cache: bool) -> io::Result<Self> {
         let paths = RwLock::new(HashMap::from([(INodeNo::ROOT.0, root.canonicalize()?)]));
-        Ok(Self { wire, paths, files: Handles::new(), folders: Handles::new() })
+        let opened = if no_page_cache { FopenFlags::empty() } else { FopenFlags::FOPEN_KEEP_CACHE };
+        Ok(Self { wire, paths, files: Handles::new(), folders: Handles::new(), opened })
     }
 
     fn path(&self, inode: INodeNo) -> io::Result<PathBuf> {
@@ -106,8 +110,9 @@ impl Filesystem for Store {
     fn open(&self, _: &Request, inode: INodeNo, _: OpenFlags, reply: ReplyOpen) {
         let arrived = Instant::now();
         let opened = self.path(inode).and_then(File::open).map(|file| self.files.open(file));
+        let flags = self.opened;
         self.wire.answer(Operation::Open, arrived, move || match opened {
-            Ok(handle) => reply.opened(FileHandle(handle), FopenFlags::FOPEN_KEEP_CACHE),
+            Ok(handle) => reply.opened(FileHandle(handle), flags),
             Err(error) => reply.error(error.into()),
         });
     }
