@@ -25,16 +25,16 @@ use crate::wire::{Operation, Wire};
 /// Shows SOURCE at MOUNTPOINT, read-only and with delayed operations, while COMMAND runs.
 ///
 /// Without `--at-once` the link is slow, not the store: any number of operations wait at the same
-/// time. Prints a JSON object with the command's run time and the number of operations of each kind. Needs /dev/fuse
-/// and the right to mount. Under `unshare --mount` (root) or `unshare --user --map-root-user
-/// --mount` the kernel removes the mount however the program ends.
+/// time. Prints a JSON object with the command's run time and the number of operations of each
+/// kind. Needs /dev/fuse and the right to mount. Under `unshare --mount` (root) or `unshare --user
+/// --map-root-user --mount` the kernel removes the mount however the program ends.
 #[derive(Debug, Parser)]
 #[command(name = "shade-slow-store", version, max_term_width = 110)]
 struct Args {
     /// The delay of one operation, in microseconds.
     #[arg(long, value_name = "US", default_value_t = 2_000)]
     delay_us: u64,
-    /// The number of delayed operations that are served at the same time. Others wait for their turn.
+    /// Delayed operations that are served at the same time. Others wait for their turn.
     ///
     /// With 2 ms and 8 the store serves 4,000 operations a second. Default: any number.
     #[arg(long, value_name = "N")]

@@ -76,6 +76,8 @@ impl Filesystem for Store {
         // Otherwise the kernel looks up names of a directory one at a time, as it does not with
         // NFS.
         config.add_capabilities(InitFlags::FUSE_PARALLEL_DIROPS).map_err(|_| io::ErrorKind::Unsupported)?;
+        // Otherwise it sends direct reads that one thread submits one at a time, also unlike NFS.
+        config.add_capabilities(InitFlags::FUSE_ASYNC_DIO).map_err(|_| io::ErrorKind::Unsupported)?;
         config.set_max_background(BACKGROUND_MAX).map_err(|_| io::ErrorKind::InvalidInput)?;
         Ok(())
     }

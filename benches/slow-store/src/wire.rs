@@ -1,5 +1,5 @@
-//! The link between client and store: every answer takes a fixed time and, if there is a limit, waits
-//! for its turn.
+//! The link between client and store: every answer takes a fixed time and, if there is a limit,
+//! waits for its turn.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
