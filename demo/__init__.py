@@ -1,1 +1,1 @@
-"""The demo behind `make demo`: a small CNN trained twice over a simulated store."""
+"""The demo behind `make demo`: one training on a slow store, with a DataLoader and with shade."""

@@ -1,95 +1,99 @@
-"""The demo's ImageFolders with train/ and val/: Fashion-MNIST, stripes drawn here, or a folder of
-yours."""
+"""The demo's ImageFolders with train/ and val/: CIFAR-10, Fashion-MNIST, stripes drawn here, or a
+folder of yours."""
 
-import gzip
 import os
 import shutil
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from PIL import Image
 
-# Debian's package dataset-fashion-mnist.
-FASHION_MNIST = Path("/usr/share/datasets/fashion-mnist")
-# In the order of the labels. A folder's name has no "/".
-GARMENTS = "t-shirt trouser pullover dress coat sandal shirt sneaker bag ankle-boot".split()
-STRIPES = [f"stripes-at-{18 * label:03}-degrees" for label in range(10)]
-STRIPES_TRAIN, STRIPES_VAL = 12_000, 2_000
+from studies import image_sets
+
+# Training images that are taken of a public set, for runs of some minutes. Their order is random,
+# and the first ones have all classes.
+SAMPLES = 25_000
+PUBLIC = {"cifar10": 32, "fashion-mnist": 28}
+STRIPES_TRAIN, STRIPES_VAL, STRIPES_SIDE = 12_000, 2_000, 32
+# A mirrored one is at 99 to 180 degrees, so it is like no other class.
+STRIPES = [f"stripes-at-{9 * label:02}-degrees" for label in range(10)]
+SIDE = 64
 
 
-def built_in(out: Path) -> Path:
-    """Fashion-MNIST, or stripes where it is not installed. Written below `out` once."""
-    name, write = ("fashion-mnist", write_fashion_mnist) if FASHION_MNIST.is_dir() else ("stripes", write_stripes)
-    if not (out / name).is_dir():
-        print(f"writing an ImageFolder: {out / name}", flush=True)
-        write(out / "unfinished")
-        (out / "unfinished").rename(out / name)
-    return out / name
+@dataclass(frozen=True)
+class Images:
+    """An ImageFolder with train/ and val/, and how its images become equally large."""
+
+    folder: Path
+    # Pixels of a side of what the network sees.
+    side: int
+    # Whether all files have that size already.
+    has_side: bool
 
 
-def given(source: Path, out: Path) -> Path:
-    """The user's folder as it is or, without train/ and val/, links to it with a tenth of each
-    class in val/."""
+def built_in(out: Path) -> Images:
+    """The first of CIFAR-10, Fashion-MNIST and stripes that can be had. Written below `out` once."""
+    for name, side in PUBLIC.items():
+        target = out / f"{name}-{SAMPLES}"
+        try:
+            if not target.is_dir():
+                images = image_sets.load(name).first(SAMPLES)
+                print(f"writing an ImageFolder: {target}", flush=True)
+                images.write(target)
+            return Images(target, side, has_side=True)
+        except image_sets.NotAvailable as why:
+            print(f"not {name}: {why}", flush=True)
+    target = out / "stripes"
+    if not target.is_dir():
+        print(f"writing an ImageFolder: {target}", flush=True)
+        shutil.rmtree(out / "unfinished", ignore_errors=True)
+        write_stripes(out / "unfinished")
+        (out / "unfinished").rename(target)
+    return Images(target, STRIPES_SIDE, has_side=True)
+
+
+def given(source: Path, out: Path, side: int | None) -> Images:
+    """The user's folder as it is or, without train/ and val/, its files with a tenth of each class
+    in val/."""
     if (source / "train").is_dir() and (source / "val").is_dir():
-        return source
+        return Images(source, side or SIDE, has_side=False)
     target = out / f"{source.name}-held-out"
     print(f"{source}: no train/ and val/: every tenth image of each class is held out in {target}", flush=True)
     shutil.rmtree(target, ignore_errors=True)
     for folder in (path for path in source.iterdir() if path.is_dir()):
         for number, image in enumerate(sorted(path for path in folder.rglob("*") if path.is_file())):
-            link = target / ("train" if number % 10 else "val") / image.relative_to(source)
-            link.parent.mkdir(parents=True, exist_ok=True)
-            link.symlink_to(image.resolve())
-    return target
+            copy = target / ("train" if number % 10 else "val") / image.relative_to(source)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            _link(image.resolve(), copy)
+    return Images(target, side or SIDE, has_side=False)
 
 
-def write_fashion_mnist(target: Path, train_samples: int | None = None) -> None:
-    """60,000 and 10,000 PNGs of 28x28, or the first `train_samples` of the former."""
-    for split, source, limit in (("train", "train", train_samples), ("val", "t10k", None)):
-        images = _read_idx(FASHION_MNIST / f"{source}-images-idx3-ubyte.gz")[:limit]
-        labels = _read_idx(FASHION_MNIST / f"{source}-labels-idx1-ubyte.gz")[:limit]
-        _write(target / split, GARMENTS, "png", labels, images.__getitem__)
-
-
-def _read_idx(path: Path) -> np.ndarray:
-    """IDX: two zero bytes, the type, the rank, the dimensions, the data."""
-    with gzip.open(path) as file:
-        shape = np.frombuffer(file.read(4 * file.read(4)[3]), ">u4")
-        return np.frombuffer(file.read(), np.uint8).reshape(shape)
+def _link(source: Path, target: Path) -> None:
+    """A hard link where that is possible, else a copy. A symbolic link would lead past the store."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)
 
 
 def write_stripes(target: Path) -> None:
-    """Pictures of 64x64 as JPEGs, always the same ones."""
+    """Pictures as JPEGs, always the same ones."""
     for split, samples in (("train", STRIPES_TRAIN), ("val", STRIPES_VAL)):
+        for number in range(samples):
+            label = number % 10
+            path = target / split / STRIPES[label] / f"{number:05}.jpg"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            picture = draw_picture(label, np.random.default_rng((len(split), number)))
+            Image.fromarray(picture).save(path)
 
-        def draw(number: int, split: str = split) -> np.ndarray:
-            return draw_picture(number % 10, np.random.default_rng((len(split), number)))
 
-        _write(target / split, STRIPES, "jpg", np.arange(samples) % 10, draw)
-
-
-def draw_picture(label: int, generator: np.random.Generator, size: int = 64) -> np.ndarray:
+def draw_picture(label: int, generator: np.random.Generator, size: int = STRIPES_SIDE) -> np.ndarray:
     """Stripes at one of ten angles. Their width, colours, place and noise say nothing about the
     class."""
     across, down = np.meshgrid(np.arange(size), np.arange(size))
-    distance = across * np.cos(np.pi * label / 10) + down * np.sin(np.pi * label / 10)
+    distance = across * np.cos(np.pi * label / 20) + down * np.sin(np.pi * label / 20)
     wave = np.sin(distance * generator.uniform(0.3, 0.9) + generator.uniform(0, 2 * np.pi))[..., None]
     ink, paper = generator.uniform(0, 255, size=(2, 3))
     picture = paper + (ink - paper) * (wave + 1) / 2 + generator.normal(0, 18, size=(size, size, 3))
     return np.clip(picture, 0, 255).astype(np.uint8)
-
-
-def _write(
-    folder: Path, classes: Sequence[str], extension: str, labels: np.ndarray, pixels_of: Callable[[int], np.ndarray]
-) -> None:
-    for name in classes:
-        (folder / name).mkdir(parents=True, exist_ok=True)
-
-    def write(number: int) -> None:
-        path = folder / classes[labels[number]] / f"{number:05}.{extension}"
-        Image.fromarray(pixels_of(number)).save(path)
-
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        list(pool.map(write, range(len(labels))))

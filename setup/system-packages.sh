@@ -3,7 +3,7 @@
 #
 #   setup/system-packages.sh compilers compilers, cmake, nasm, pkg-config, Python: required
 #   setup/system-packages.sh build     these and Python's venv: required for all but `make check`
-#   setup/system-packages.sh dataset   Fashion-MNIST for the demo: optional, exits with 0 without it
+#   setup/system-packages.sh dataset   Fashion-MNIST for demo and benches: optional, exits with 0 without it
 #
 # PYTHON names the interpreter that will make the virtual environment (default: python3).
 set -euo pipefail
@@ -80,7 +80,7 @@ compilers | build)
 dataset)
     find_missing_dataset
     if [[ ${#missing[@]} -gt 0 ]] && ! install; then
-        echo "setup: Fashion-MNIST is not to be had here; the demo will make a procedural data set" >&2
+        echo "setup: Fashion-MNIST is not to be had here; the demo can draw images of its own" >&2
     fi
     ;;
 *)

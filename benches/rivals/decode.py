@@ -21,7 +21,7 @@ from benches.rivals.rounds import (
     LeftOut, NotMeasured, interleave, module_command, print_left_out, run_json, with_cpu_time,
 )  # fmt: skip
 from benches.rivals.table import DECODE
-from demo import data
+from studies import image_sets
 
 OURS, BARE, GATHER = "shade", "bare", "gather"
 # What the hardware gives (`bounds.py`): nothing is delivered.
@@ -93,9 +93,11 @@ def _make(key: str, arguments: argparse.Namespace, scratch: Path) -> Task:
     root, checked = scratch / "root", scratch / "checked"
     root.mkdir(parents=True)
     if key == "icons":
-        if not data.FASHION_MNIST.is_dir():
-            raise LeftOut("Debian's dataset-fashion-mnist is not installed: make dataset")
-        data.write_fashion_mnist(scratch / "fashion-mnist", arguments.icons)
+        try:
+            fashion_mnist = image_sets.load("fashion-mnist")
+        except image_sets.NotAvailable as why:
+            raise LeftOut(f"{why}: make dataset") from None
+        fashion_mnist.first(arguments.icons).write(scratch / "fashion-mnist")
         (scratch / "fashion-mnist" / "train").rename(root / "files")
     elif key == "pixels":
         made_images.make_pixels(root / "files", arguments.pixels)

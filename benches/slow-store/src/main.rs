@@ -4,10 +4,12 @@
 mod attributes;
 mod handles;
 mod store;
+mod turns;
 mod wire;
 
 use std::error::Error;
 use std::ffi::OsString;
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::Arc;
@@ -22,16 +24,26 @@ use crate::wire::{Operation, Wire};
 
 /// Shows SOURCE at MOUNTPOINT, read-only and with delayed operations, while COMMAND runs.
 ///
-/// Any number of operations wait at the same time: the link is slow, not the store. Prints a JSON
-/// object with the command's run time and the number of operations of each kind. Needs /dev/fuse
-/// and the right to mount. Under `unshare --mount` (root) or `unshare --user --map-root-user
-/// --mount` the kernel removes the mount however the program ends.
+/// Without `--at-once` the link is slow, not the store: any number of operations wait at the same
+/// time. Prints a JSON object with the command's run time and the number of operations of each
+/// kind. Needs /dev/fuse and the right to mount. Under `unshare --mount` (root) or `unshare --user
+/// --map-root-user --mount` the kernel removes the mount however the program ends.
 #[derive(Debug, Parser)]
 #[command(name = "shade-slow-store", version, max_term_width = 110)]
 struct Args {
     /// The delay of one operation, in microseconds.
     #[arg(long, value_name = "US", default_value_t = 2_000)]
     delay_us: u64,
+    /// Delayed operations that are served at the same time. Others wait for their turn.
+    ///
+    /// With 2 ms and 8 the store serves 4,000 operations a second. Default: any number.
+    #[arg(long, value_name = "N")]
+    at_once: Option<NonZeroUsize>,
+    /// Forget a file's contents whenever the file is opened, as where data is larger than memory.
+    ///
+    /// Default: they stay in the page cache. While a file is open its contents stay in any case.
+    #[arg(long)]
+    no_page_cache: bool,
     /// Operations to delay. Others are answered at once.
     ///
     /// The default is all that a network file system sends. Opening a directory, closing and
@@ -64,8 +76,8 @@ fn main() -> ExitCode {
 fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
     // Nobody reads the result any more: end the command, too.
     set_parent_process_death_signal(Some(Signal::TERM))?;
-    let wire = Arc::new(Wire::new(Duration::from_micros(args.delay_us), &args.operations));
-    let store = Store::open(&args.source, Arc::clone(&wire))?;
+    let wire = Arc::new(Wire::new(Duration::from_micros(args.delay_us), args.at_once, &args.operations));
+    let store = Store::open(&args.source, Arc::clone(&wire), args.no_page_cache)?;
     let mounted = fuser::spawn_mount(store, &args.mountpoint, &options())
         .map_err(|error| format!("cannot mount at {}: {error}", args.mountpoint.display()))?;
     let outcome = time(&args.command);

@@ -29,6 +29,8 @@ pub(crate) struct Store {
     paths: RwLock<HashMap<u64, PathBuf>>,
     files: Handles<File>,
     folders: Handles<Vec<Listed>>,
+    // How the kernel opens a file.
+    opened: FopenFlags,
 }
 
 /// One name in a directory.
@@ -40,9 +42,11 @@ struct Listed {
 }
 
 impl Store {
-    pub(crate) fn open(root: &Path, wire: Arc<Wire>) -> io::Result<Self> {
+    /// With `no_page_cache` the kernel drops a file's cached contents when the file is opened.
+    pub(crate) fn open(root: &Path, wire: Arc<Wire>, no_page_cache: bool) -> io::Result<Self> {
         let paths = RwLock::new(HashMap::from([(INodeNo::ROOT.0, root.canonicalize()?)]));
-        Ok(Self { wire, paths, files: Handles::new(), folders: Handles::new() })
+        let opened = if no_page_cache { FopenFlags::empty() } else { FopenFlags::FOPEN_KEEP_CACHE };
+        Ok(Self { wire, paths, files: Handles::new(), folders: Handles::new(), opened })
     }
 
     fn path(&self, inode: INodeNo) -> io::Result<PathBuf> {
@@ -72,6 +76,8 @@ impl Filesystem for Store {
         // Otherwise the kernel looks up names of a directory one at a time, as it does not with
         // NFS.
         config.add_capabilities(InitFlags::FUSE_PARALLEL_DIROPS).map_err(|_| io::ErrorKind::Unsupported)?;
+        // Otherwise it sends direct reads that one thread submits one at a time, also unlike NFS.
+        config.add_capabilities(InitFlags::FUSE_ASYNC_DIO).map_err(|_| io::ErrorKind::Unsupported)?;
         config.set_max_background(BACKGROUND_MAX).map_err(|_| io::ErrorKind::InvalidInput)?;
         Ok(())
     }
@@ -106,8 +112,9 @@ impl Filesystem for Store {
     fn open(&self, _: &Request, inode: INodeNo, _: OpenFlags, reply: ReplyOpen) {
         let arrived = Instant::now();
         let opened = self.path(inode).and_then(File::open).map(|file| self.files.open(file));
+        let flags = self.opened;
         self.wire.answer(Operation::Open, arrived, move || match opened {
-            Ok(handle) => reply.opened(FileHandle(handle), FopenFlags::FOPEN_KEEP_CACHE),
+            Ok(handle) => reply.opened(FileHandle(handle), flags),
             Err(error) => reply.error(error.into()),
         });
     }

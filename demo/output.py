@@ -1,0 +1,102 @@
+"""What the demo prints, and its plot."""
+
+from pathlib import Path
+from typing import Any
+
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from demo.store import FILE_OPERATIONS, SlowStore
+from demo.task import DATALOADER, DEFAULT, PERMUTATIONS
+
+# The figures of an epoch as they are printed. `stall s` is the time that the training loop waited
+# for batches, `distinct` the share of distinct samples among those delivered.
+COLUMNS = {
+    "epoch": "{}", "time s": "{:.1f}", "stall s": "{:.1f}", "read MB": "{:.1f}", "hit ratio": "{:.1%}",
+    "distinct": "{:.1%}", "loss": "{:.4f}", "accuracy": "{:.2%}",
+}  # fmt: skip
+# These are added up over the epochs. The summary has the last epoch's value of the others.
+SUMS = ("time s", "stall s", "read MB")
+PLOTTED = ("accuracy", "time s", "read MB", "stall s")
+
+# A run's figures: `epochs`, `sampler` and, where the store is mounted, `operations`.
+Run = dict[str, Any]
+
+
+def print_epoch(epoch: dict[str, Any]) -> None:
+    """One row of a run's table; the first has the headings above it."""
+    if epoch["epoch"] == 0:
+        print("  ".join(f"{name:>9}" for name in COLUMNS))
+    print("  ".join(f"{show.format(epoch[name]):>9}" for name, show in COLUMNS.items()), flush=True)
+
+
+def total(run: Run, name: str) -> float:
+    """The sum over a run's epochs."""
+    return sum(epoch[name] for epoch in run["epochs"])
+
+
+def summary(runs: dict[str, Run]) -> str:
+    """The runs side by side."""
+    lines = [" " * 20 + "".join(f"  {name:>20}" for name in runs)]
+    for name, show in list(COLUMNS.items())[1:]:
+        values = [total(run, name) if name in SUMS else run["epochs"][-1][name] for run in runs.values()]
+        title = f"{name}, {'all epochs' if name in SUMS else 'last'}"
+        lines.append(f"{title:20}" + "".join(f"  {show.format(value):>20}" for value in values))
+    if all(run["operations"] for run in runs.values()):
+        counts = [f"{operations_per_image(run):.2f}" for run in runs.values()]
+        lines.append(f"{'operations an image':20}" + "".join(f"  {count:>20}" for count in counts))
+    return "\n".join(lines)
+
+
+def operations_per_image(run: Run) -> float:
+    """Operations that the store was sent, divided by the images that were trained on."""
+    return sum(run["operations"].values()) / total(run, "samples")
+
+
+def why(runs: dict[str, Run], store: SlowStore, workers: int) -> str:
+    """What makes the runs differ, with this run's figures."""
+    base, permutations, default = runs[DATALOADER], runs[PERMUTATIONS], runs[DEFAULT]
+    per_file = operations_per_image(base) if base["operations"] else FILE_OPERATIONS
+    per_record = f"{operations_per_image(permutations):.1f} reads" if permutations["operations"] else "one read at most"
+    in_flight = min(workers, store.at_once)
+    computed = total(permutations, "samples") / (total(permutations, "time s") - total(permutations, "stall s"))
+    last = default["epochs"][-1]
+    lines = [
+        "Why",
+        f"- The training computes {computed:,.0f} images a second here. All else is waiting.",
+        f"- {DATALOADER}: an image is a file, and costs {per_file:.1f} operations in turn: name, open, read. {workers} workers",
+        f"  have at most {workers} in flight, and the store serves {store.at_once} at once. At {store.delay_us / 1000:g} ms each these are",
+        f"  {in_flight / (per_file * store.delay_us) * 1e6:,.0f} images a second at best.",
+        f"- {PERMUTATIONS}: an image is a record of a large file. With its neighbours it costs {per_record}.",
+        "  The epoch's order is known beforehand, so as many reads are in flight as the store serves, before",
+        "  the training needs them. The cache keeps a fixed part, which the next epoch needs again.",
+    ]
+    if last["distinct"] < 1:
+        lines += [
+            f"- {DEFAULT}: its sampler ({default['sampler']}) repeats some samples and leaves out others. {last['distinct']:.0%} of the",
+            "  last epoch were distinct. The cache knows the order, too, and keeps what comes again:",
+            f"  {last['hit ratio']:.0%} of the last epoch needed no read.",
+        ]
+    else:
+        lines.append(f"- {DEFAULT}: its sampler ({default['sampler']}) repeated no sample in the last epoch.")
+    lines += [
+        "- Nothing stays in the page cache, since this data is small and yours may not be. A page cache of a",
+        "  fifth of the data would serve about 2 % of an epoch in random order: LRU drops a file before it",
+        "  comes again.",
+        "- Each run is one seed. It cannot tell accuracies apart that differ by less than a point.",
+    ]
+    return "\n".join(lines)
+
+
+def plot(runs: dict[str, Run], path: Path) -> None:
+    """Writes a picture of the epochs' figures."""
+    figure = Figure(figsize=(10, 7), layout="constrained")
+    for axis, name in zip(figure.subplots(2, 2).flat, PLOTTED, strict=True):
+        for (title, run), style in zip(runs.items(), ("^:", "o--", "s-"), strict=True):
+            axis.plot([epoch[name] for epoch in run["epochs"]], style, label=title)
+        axis.set_title(f"{name} by epoch")
+        axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+        if name != "accuracy":
+            axis.set_ylim(bottom=0)
+    figure.axes[0].legend()
+    figure.savefig(path, dpi=120)
