@@ -18,7 +18,7 @@ from pathlib import Path
 from studies.accuracy import report, results
 from studies.accuracy.cells import CELLS, in_order_of_runs
 from studies.accuracy.recipes import RECIPES, runs_here
-from studies.accuracy.settings import SEEDS
+from studies.accuracy.settings import CACHE, SEEDS
 from studies.image_sets import NotAvailable
 
 
@@ -30,7 +30,7 @@ def main() -> int:
     except KeyboardInterrupt:
         print("\ninterrupted: finished runs are kept, and the next call goes on", file=sys.stderr)
         return 130
-    except (NotAvailable, OSError, subprocess.CalledProcessError) as error:
+    except (NotAvailable, results.Damaged, OSError, subprocess.CalledProcessError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
 
@@ -74,7 +74,7 @@ def train_missing(arguments: argparse.Namespace) -> int:
     recipes = arguments.recipes or [name for name, recipe in RECIPES.items() if runs_here(recipe)]
     cells = [cell for cell in in_order_of_runs() if cell in (arguments.cells or CELLS)]
     runs = [(recipe, cell, seed) for recipe in recipes for cell in cells for seed in range(arguments.seeds)]
-    missing = [run for run in runs if not results.path_of(arguments.results, *run).is_file()]
+    missing = [run for run in runs if not _has_record(*run, arguments.results)]
     print(f"{len(runs) - len(missing)} of {len(runs)} runs have a record", flush=True)
     # Before several processes would write the same folders.
     for dataset, variant in {(RECIPES[recipe].dataset, CELLS[cell].variant) for recipe, cell, _ in missing}:
@@ -82,6 +82,13 @@ def train_missing(arguments: argparse.Namespace) -> int:
     is_on_cpu = all(RECIPES[recipe].device == "cpu" for recipe in recipes)
     jobs = arguments.jobs or (len(os.sched_getaffinity(0)) if is_on_cpu else 1)
     return 1 if _in_processes(missing, jobs, arguments) else 0
+
+
+def _has_record(recipe: str, cell: str, seed: int, folder: Path) -> bool:
+    """Whether the run has a record, of the options that it has today."""
+    path = results.path_of(folder, recipe, cell, seed)
+    options = {"cache": CACHE, **CELLS[cell].options(), **RECIPES[recipe].schedule()}
+    return path.is_file() and results.is_of(results.load(path), CELLS[cell].plan, options)
 
 
 def _in_processes(runs: list[tuple[str, str, int]], jobs: int, arguments: argparse.Namespace) -> int:

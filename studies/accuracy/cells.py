@@ -41,6 +41,15 @@ class Cell:
     daemon: Mapping[str, Any] = field(default_factory=dict)
     variant: Variant = PLAIN
 
+    def options(self) -> dict[str, Any]:
+        """All but the plan, for a run's record."""
+        return {
+            "daemon": dict(self.daemon),
+            "weighted_loss": self.weighted_loss,
+            "label_noise": self.variant.label_noise,
+            "imbalance": self.variant.imbalance,
+        }
+
 
 def _plain() -> list[Cell]:
     return [
@@ -50,6 +59,8 @@ def _plain() -> list[Cell]:
             for share in (0.8, 0.7, 0.6, 0.5, 0.4, 0.3)
         ),
         Cell("pads", {"sampler": "pads"}),
+        # `pads` without importance: a permutation first, then draws with replacement.
+        Cell("pads-explore-1", {"sampler": "pads", "explore": 1.0}),
         Cell("replacement", {"sampler": "replacement"}),
         Cell("echo", {"sampler": "echo"}),
         *(Cell(f"echo-{times:g}", {"sampler": "echo", "echo": times}) for times in (1.5, 3.0, 4.0)),
@@ -96,6 +107,7 @@ CELLS: dict[str, Cell] = {
 # What the first conclusions need. The other cells follow in the order of the tables.
 FIRST = (
     *("uniform", "pads", "replacement", "echo", "uniform-60", "uniform-70", "uniform-50"),
+    *("pads-explore-1", "pads-lru", "uniform-40"),
     *(f"{name}-{NOISE}" for name in ("uniform", "pads", "replacement")),
     *("infobatch", "echo-4", "uniform-30", "pads-weighted", "iis", "icache-exchange", "quiver-exchange"),
 )

@@ -36,6 +36,11 @@ class Recipe:
     def name(self) -> str:
         return f"{self.dataset}/{self.network.__name__.replace('_', '-')}"
 
+    def schedule(self) -> dict[str, float]:
+        """The numbers of the recipe, for a run's record."""
+        numbers = ("side", "padding", "epochs", "batch_size", "learning_rate", "weight_decay", "momentum", "warmup")
+        return {name: getattr(self, name) for name in numbers}
+
     def rate(self, done: float) -> float:
         """The learning rate when this share of the schedule is done: up, then down to 0."""
         factor = done / self.warmup if done < self.warmup else (1 - done) / (1 - self.warmup)

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
+
+class Damaged(Exception):
+    """A record cannot be read. Names its file."""
+
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -22,7 +26,7 @@ def write(run: Run, path: Path) -> None:
     """Writes a record, whole or not at all: one line for each key, and for each row of a list."""
     lines = [f" {json.dumps(key)}: {_value(value)}" for key, value in run.items()]
     path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_suffix(".unfinished")
+    unfinished = path.with_suffix(f".{os.getpid()}")
     unfinished.write_text("{\n" + ",\n".join(lines) + "\n}\n")
     os.replace(unfinished, path)
 
@@ -44,4 +48,24 @@ def _folders(folder: Path) -> list[Path]:
 
 def _runs(folder: Path) -> Iterator[Run]:
     for path in folder.glob("*.json"):
-        yield json.loads(path.read_text())
+        yield load(path)
+
+
+def load(path: Path) -> Run:
+    """One record.
+
+    Raises:
+        Damaged: It is not whole.
+    """
+    try:
+        return json.loads(path.read_text())
+    except ValueError as error:
+        raise Damaged(f"{path} is no record of a run: {error}. Remove it, and `run` trains it again") from None
+
+
+def is_of(run: Run, plan: Mapping[str, Any], options: Mapping[str, Any]) -> bool:
+    """Whether the run had these options; a cell may have changed since."""
+    had = run["options"]
+    return all(had.get(name) == value for name, value in options.items()) and all(
+        had["plan"].get(name) == value for name, value in plan.items()
+    )

@@ -40,7 +40,7 @@ def run(recipe: Recipe, cell: Cell, seed: int, folder: Path) -> dict[str, Any]:
     epochs = max(1, round(recipe.epochs * cell.epochs))
     plan = dict(cell.plan)
     if plan["sampler"] == "infobatch":
-        plan["whole_from"] = int(PRUNED_SHARE * epochs)
+        plan["whole_from"] = round(PRUNED_SHARE * epochs)
     started, cpu_started = time.perf_counter(), time.process_time()
     with (
         tempfile.TemporaryDirectory() as scratch,
@@ -62,7 +62,7 @@ def run(recipe: Recipe, cell: Cell, seed: int, folder: Path) -> dict[str, Any]:
             training = _Training(recipe, loader, seed, epochs, weighted=cell.weighted_loss)
             curve = [{"epoch": epoch, **training.epoch(), "test_accuracy": training.accuracy(*test)} for epoch in range(epochs)]
             seconds, cpu_seconds = time.perf_counter() - started, time.process_time() - cpu_started
-            total, samples = loader.stats()["total"], loader.samples
+            total, samples, job = loader.stats()["total"], loader.samples, loader.state_dict()["job"]
         simulated = recording.played(trace, train_set) if is_recorded else None
     return {
         "dataset": recipe.dataset,
@@ -86,14 +86,11 @@ def run(recipe: Recipe, cell: Cell, seed: int, folder: Path) -> dict[str, Any]:
         "versions": {"python": platform.python_version(), "torch": torch.__version__, "shade": _git()},
         "date": date,
         "options": {
-            "plan": plan,
-            "daemon": dict(cell.daemon),
+            # All parameters, as their defaults may change.
+            "plan": {name: job[name] for name in Plan(**plan).parameters()},
             "cache": CACHE,
-            "weighted_loss": cell.weighted_loss,
-            "label_noise": cell.variant.label_noise,
-            "imbalance": cell.variant.imbalance,
-            "batch_size": recipe.batch_size,
-            "learning_rate": recipe.learning_rate,
+            **cell.options(),
+            **recipe.schedule(),
         },
         # Equal in two runs that were delivered the same samples in the same order.
         "ids_sha256": training.ids.hexdigest(),
