@@ -8,6 +8,7 @@
 Each run is a process of its own and leaves one JSON file in studies/accuracy/results/."""
 
 import argparse
+import fcntl
 import os
 import subprocess
 import sys
@@ -68,6 +69,16 @@ def _command(commands, name: str, text: str, function) -> argparse.ArgumentParse
 
 def train_missing(arguments: argparse.Namespace) -> int:
     """Trains all runs that have no record, `jobs` at a time, the most wanted cells first."""
+    arguments.results.mkdir(parents=True, exist_ok=True)
+    with (arguments.results / ".lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise OSError(f"another command trains into {arguments.results}") from None
+        return _train_missing(arguments)
+
+
+def _train_missing(arguments: argparse.Namespace) -> int:
     # Imported here: reports need the records alone, and no package that is built.
     from studies.accuracy import data
 

@@ -13,7 +13,8 @@ from studies.accuracy.statistics import Difference, difference, on_line
 Runs = Sequence[Run]
 # The permutations that are the baseline: all their epochs, and fewer.
 BASELINE = ("uniform-30", "uniform-40", "uniform-50", "uniform-60", "uniform-70", "uniform-80", "uniform")
-# The store's rate at which bytes are counted: they hardly depend on it.
+# The rate of the store at which bytes are counted. A slower store reads a little less: more repeats
+# come while their record is being read.
 RATE_OF_BYTES = 0.5
 
 
@@ -22,12 +23,17 @@ def accuracies(runs: Runs) -> dict[int, float]:
     return {run["seed"]: 100 * run["test_accuracy"] for run in runs}
 
 
-def bytes_read(runs: Runs, cache: str, policies: Sequence[str] = ("lookahead",)) -> float | None:
+def own_policy(runs: Runs) -> tuple[str, ...]:
+    """The policy that the runs had. One that substitutes samples is not simulated."""
+    return tuple({run["options"]["daemon"].get("policy", "lookahead") for run in runs})
+
+
+def bytes_read(runs: Runs, cache: str, policies: Sequence[str], rate: float = RATE_OF_BYTES) -> float | None:
     """Bytes of a whole training with this cache, by the policy that reads least."""
-    return _least(runs, RATE_OF_BYTES, cache, policies, lambda run, row: row["bytes_read"])
+    return _least(runs, rate, cache, policies, lambda run, row: row["bytes_read"])
 
 
-def time_taken(runs: Runs, rate: float, cache: str, policies: Sequence[str] = ("lookahead",)) -> float | None:
+def time_taken(runs: Runs, rate: float, cache: str, policies: Sequence[str]) -> float | None:
     """Time of a whole training, in seconds of a trainer that computes 1,000 samples per second."""
     return _least(runs, rate, cache, policies, lambda run, row: run["samples_trained"] / 1000 * (1 + row["stall_share"]))
 
@@ -35,25 +41,25 @@ def time_taken(runs: Runs, rate: float, cache: str, policies: Sequence[str] = ("
 def at_equal_cost(
     runs: Runs, cells: Mapping[str, Runs], cost: Callable[[Runs, Sequence[str]], float | None]
 ) -> Difference | None:
-    """The cell beside the line through permutations at the cell's cost; None outside of the line.
+    """The cell beside the line through permutations at the cell's cost; None if it costs less than
+    the cheapest of them. A cell that costs more than the dearest stands beside that one.
 
-    Permutations have the policy that suits them best: `lookahead` and `static` are both tried."""
-    own = cost(runs, ("lookahead",))
-    if own is None:
-        return None
-    line: list[tuple[float, dict[int, float]]] = []
+    Permutations have the policy that suits them best: `lookahead` and `static` are both tried. Only
+    baselines with all of the cell's seeds are on the line."""
+    own = cost(runs, own_policy(runs))
+    seeds = accuracies(runs).keys()
+    line = []
     for name in BASELINE:
+        by_seed = accuracies(cells.get(name, ()))
         at = cost(cells.get(name, ()), ("lookahead", "static"))
-        if at is not None:
-            line.append((at, accuracies(cells[name])))
+        if at is not None and seeds <= by_seed.keys():
+            line.append((at, by_seed))
+    if own is None or not line:
+        return None
     line.sort(key=lambda point: point[0])
-    beside = {}
-    for run in runs:
-        seed = run["seed"]
-        expected = on_line([(at, by_seed[seed]) for at, by_seed in line if seed in by_seed], own)
-        if expected is not None:
-            beside[seed] = expected
-    return difference(accuracies(runs), beside)
+    own = min(own, line[-1][0])
+    beside = {seed: on_line([(at, by_seed[seed]) for at, by_seed in line], own) for seed in seeds}
+    return difference(accuracies(runs), {seed: value for seed, value in beside.items() if value is not None})
 
 
 def _least(

@@ -29,7 +29,7 @@ def write(cells: Mapping[str, Sequence[Run]], title: str, file: Path) -> None:
     plain = {name: cells[name] for name, cell in CELLS.items() if cell.variant == PLAIN and cells.get(name)}
     for name, runs in plain.items():
         _point(over_samples, name, runs, sum(run["samples_trained"] for run in runs) / len(runs) / 1000)
-        read = frontier.bytes_read(runs, CACHE)
+        read = frontier.bytes_read(runs, CACHE, frontier.own_policy(runs))
         if read is not None:
             _point(over_bytes, name, runs, read / 1e6)
     for axes, label in ((over_bytes, f"MB read, cache {CACHE}"), (over_samples, "thousand samples trained")):

@@ -1,5 +1,6 @@
 """The accuracy study: its arithmetic, its data, one real run on small data, and the report."""
 
+import fcntl
 import json
 import re
 import shutil
@@ -88,21 +89,37 @@ class TestStatistics:
 class TestFrontier:
     def made(self, accuracy: float, bytes_read: int, seed: int = 0) -> results.Run:
         row = {"store_rate": 0.5, "cache": "20%", "policy": "lookahead", "bytes_read": bytes_read, "stall_share": 0.5}
-        return {"seed": seed, "test_accuracy": accuracy, "samples_trained": 1000, "simulated": [row]}
+        options = {"daemon": {}}
+        return {"seed": seed, "test_accuracy": accuracy, "samples_trained": 1000, "simulated": [row], "options": options}
+
+    def cost(self, runs, policies):
+        return frontier.bytes_read(runs, "20%", policies)
 
     def test_a_cell_is_compared_with_permutations_that_read_as_much(self) -> None:
         cells = {"uniform-50": [self.made(0.60, 500)], "uniform": [self.made(0.70, 1000)]}
-
-        def cost(runs, policies):
-            return frontier.bytes_read(runs, "20%", policies)
-
         for accuracy, expected in ((0.65, 0.0), (0.66, 1.0)):
-            found = frontier.at_equal_cost([self.made(accuracy, 750)], cells, cost)
+            found = frontier.at_equal_cost([self.made(accuracy, 750)], cells, self.cost)
             assert found is not None and found.mean == pytest.approx(expected)
-        assert frontier.at_equal_cost([self.made(0.65, 400)], cells, cost) is None
+        assert frontier.at_equal_cost([self.made(0.65, 400)], cells, self.cost) is None
+
+    def test_who_costs_more_than_all_permutations_stands_beside_the_dearest(self) -> None:
+        cells = {"uniform-50": [self.made(0.60, 500)], "uniform": [self.made(0.70, 1000)]}
+        found = frontier.at_equal_cost([self.made(0.71, 1001)], cells, self.cost)
+        assert found is not None and found.mean == pytest.approx(1.0)
+
+    def test_a_baseline_that_lacks_a_seed_is_not_on_the_line(self) -> None:
+        two = [self.made(0.60, 500), self.made(0.60, 500, seed=1)]
+        cells = {"uniform-50": two, "uniform-70": [self.made(0.90, 750)], "uniform": [self.made(0.7, 1000), self.made(0.7, 1000, 1)]}
+        found = frontier.at_equal_cost([self.made(0.65, 750), self.made(0.65, 750, seed=1)], cells, self.cost)
+        assert found is not None and (found.count, found.mean) == (2, pytest.approx(0.0))
+
+    def test_a_policy_that_substitutes_is_not_compared(self) -> None:
+        run = self.made(0.65, 750)
+        run["options"] = {"daemon": {"policy": "quiver"}}
+        assert frontier.at_equal_cost([run], {"uniform": [self.made(0.7, 1000)]}, self.cost) is None
 
     def test_time_is_compute_and_waits(self) -> None:
-        assert frontier.time_taken([self.made(0.5, 1)], 0.5, "20%") == pytest.approx(1.5)
+        assert frontier.time_taken([self.made(0.5, 1)], 0.5, "20%", ("lookahead",)) == pytest.approx(1.5)
 
 
 class TestImageSets:
@@ -160,6 +177,23 @@ class TestRuns:
         rows = run["simulated"]
         assert {(row["store_rate"], row["cache"], row["policy"]) for row in rows} >= {(0.5, "20%", "lookahead"), (1.0, "50%", "lru")}
         assert all(row["accesses"] == 1200 for row in rows)
+        plan = run["options"]["plan"]
+        assert (plan["sampler"], plan["order"], plan["explore"], plan["cover"]) == ("pads", "shuffled", 0.0, 5)
+
+    def test_a_record_of_other_options_does_not_count(self, folder: Path) -> None:
+        cell = CELLS["pads"]
+        run = run_of(folder, "pads")
+        options = {**cell.options(), **replace(RECIPES[RECIPE], epochs=3, batch_size=32).schedule()}
+        assert results.is_of(run, cell.plan, options)
+        assert not results.is_of(run, {"sampler": "pads", "explore": 1.0}, options)
+        assert not results.is_of(run, cell.plan, {**options, "learning_rate": 0.2})
+
+    def test_a_record_that_is_not_whole_is_named(self, tmp_path: Path) -> None:
+        path = results.path_of(tmp_path, RECIPE, "pads", 0)
+        path.parent.mkdir(parents=True)
+        path.write_text('{"seed": 0,')
+        with pytest.raises(results.Damaged, match=re.escape(str(path))):
+            results.read(tmp_path, RECIPE)
 
     def test_a_run_can_be_repeated_and_its_cache_changes_nothing(self, folder: Path) -> None:
         first, again, over_lru, other = (
@@ -190,6 +224,14 @@ def test_the_study_goes_on_where_it_was_interrupted(folder: Path, tmp_path: Path
     assert {run["epochs"] for run in runs} == {4}
 
 
+def test_two_commands_do_not_train_into_one_folder(folder: Path, tmp_path: Path) -> None:
+    with (tmp_path / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        command = [sys.executable, "-m", "studies.accuracy", "run", "--data", folder, "--results", tmp_path]
+        said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert said.returncode == 1 and f"another command trains into {tmp_path}" in said.stderr
+
+
 def test_a_report_needs_the_records_alone(folder: Path, tmp_path: Path) -> None:
     records = tmp_path / "results"
     for cell in ("uniform", "uniform-50", "pads"):
@@ -203,6 +245,14 @@ def test_a_report_needs_the_records_alone(folder: Path, tmp_path: Path) -> None:
     plot = written.with_name("cifar10-small-cnn.svg").read_bytes()
     assert report.write(records).read_text() == text
     assert written.with_name("cifar10-small-cnn.svg").read_bytes() == plot
+
+
+def test_a_report_without_permutations_says_what_is_missing(folder: Path, tmp_path: Path) -> None:
+    for cell in ("pads", "replacement"):
+        for seed in (0, 1):
+            results.write(run_of(folder, cell, seed), results.path_of(tmp_path / "results", RECIPE, cell, seed))
+    text = report.write(tmp_path / "results").read_text()
+    assert "`uniform` (0)" in text
 
 
 def test_the_report_here_is_that_of_the_records_here(tmp_path: Path) -> None:
