@@ -108,7 +108,7 @@ CELLS: dict[str, Cell] = {
 FIRST = (
     *("uniform", "pads", "replacement", "echo", "uniform-60", "uniform-70", "uniform-50"),
     *("pads-explore-1", "pads-lru", "uniform-40"),
-    *(f"{name}-{NOISE}" for name in ("uniform", "pads", "replacement")),
+    *(f"{name}-{NOISE}" for name in ("uniform", "pads", "echo", "pads-weighted")),
     *("infobatch", "echo-4", "uniform-30", "pads-weighted", "iis", "icache-exchange", "quiver-exchange"),
 )
 
