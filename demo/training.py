@@ -14,13 +14,11 @@ from demo.augmentation import for_validation
 from demo.baseline import Baseline
 from demo.task import DATALOADER, Task
 from demo.with_shade import Shade
-from studies.accuracy.networks import small_cnn
+from studies.accuracy.recipes import RECIPES
 
 CORES = len(os.sched_getaffinity(0))
-BATCH = 128
-LEARNING_RATE = 0.1
-# The share of the schedule in which the learning rate rises.
-WARMUP = 0.25
+# Network, optimizer and schedule are those of the accuracy study.
+RECIPE = RECIPES["cifar10/small-cnn"]
 PROGRESS_SECONDS = 0.5
 
 # The figures of one epoch.
@@ -32,7 +30,7 @@ def train(task: Task, show: Callable[[Epoch], None]) -> dict[str, Any]:
     # One core is left for the workers or the daemon, and for the store.
     torch.set_num_threads(max(1, min(4, CORES - 1)))
     validation = _in_memory(task)
-    source = Baseline(task, BATCH) if task.run == DATALOADER else Shade(task, BATCH)
+    source = Baseline(task, RECIPE.batch_size) if task.run == DATALOADER else Shade(task, RECIPE.batch_size)
     epochs: list[Epoch] = []
     try:
         training = _Training(task, source)
@@ -61,9 +59,9 @@ class _Training:
     def __init__(self, task: Task, source: Baseline | Shade) -> None:
         self.source, self.epochs = source, task.epochs
         torch.manual_seed(task.seed)
-        self.network = small_cnn(source.classes).to(memory_format=torch.channels_last)
+        self.network = RECIPE.network(source.classes).to(memory_format=torch.channels_last)
         self.optimizer = torch.optim.SGD(
-            self.network.parameters(), LEARNING_RATE, momentum=0.9, nesterov=True, weight_decay=5e-4
+            self.network.parameters(), 0.0, momentum=RECIPE.momentum, nesterov=True, weight_decay=RECIPE.weight_decay
         )
 
     def epoch(self, number: int) -> Epoch:
@@ -98,9 +96,8 @@ class _Training:
         return losses.detach()
 
     def _set_rate(self, done: float) -> None:
-        """Up in the first quarter of the schedule, then down to 0."""
         for group in self.optimizer.param_groups:
-            group["lr"] = LEARNING_RATE * min(done / WARMUP, (1 - done) / (1 - WARMUP))
+            group["lr"] = RECIPE.rate(done)
 
     @torch.inference_mode()
     def accuracy(self, images: Tensor, labels: Tensor) -> float:

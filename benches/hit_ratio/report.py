@@ -23,7 +23,7 @@ row's capacities. MIN is Belady's, over the whole training, and may bypass.
 
 CHECKED = (
     "hits, misses, prefetches and exchanges are all accesses; the bytes read are theirs; no policy hits more than MIN "
-    "of its trace, none more than 1 - D/N + c; `static`, `quiver`, `lookahead` and `min` hit c on permutations."
+    "of its trace, none more than 1 - D/N + c and what joins a read under way; `static`, `quiver`, `lookahead` and `min` hit c on permutations."
 )
 
 QUICK = """

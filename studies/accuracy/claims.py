@@ -105,7 +105,7 @@ def _of_learning(cells: Cells) -> list[tuple[str, str, str]]:
             "iCACHE, Table III: substitution costs 0.6 to 0.8 points",
             "icache-exchange",
             "iis",
-            lambda found: f"{found.verdict}: a loss of 0.6 to 0.8 is {_holds(found.lower <= -0.6 <= found.upper)} the interval",
+            lambda found: f"{found.verdict}: a loss of 0.6 to 0.8 is {'inside' if found.lower <= -0.6 <= found.upper else 'outside'} the interval",
         ),
         row("Quiver: substitution does not change accuracy", "quiver-exchange", "uniform", lambda found: found.verdict),
         (
@@ -134,10 +134,6 @@ def _convergence(cells: Cells) -> tuple[str, str, str]:
     if got:
         seen += f", after {mean(got).value:.1f} of {cells['pads'][0]['epochs']} epochs"
     return (claim, seen, "not testable with one schedule for both, which ends at the last epoch")
-
-
-def _holds(holds: bool) -> str:
-    return "inside" if holds else "outside"
 
 
 def _mean_of(key: str, runs: Sequence[Run]) -> float:

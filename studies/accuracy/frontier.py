@@ -7,12 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from studies.accuracy.cells import CELLS, PLAIN
 from studies.accuracy.results import Run
+from studies.accuracy.settings import SAMPLES_PER_SECOND
 from studies.accuracy.statistics import Difference, difference, on_line
 
 Runs = Sequence[Run]
 # The permutations that are the baseline: all their epochs, and fewer.
-BASELINE = ("uniform-30", "uniform-40", "uniform-50", "uniform-60", "uniform-70", "uniform-80", "uniform")
+BASELINE = tuple(
+    name
+    for name, cell in CELLS.items()
+    if dict(cell.plan) == {"sampler": "uniform"} and cell.variant == PLAIN and not cell.daemon
+)
 # The rate of the store at which bytes are counted. A slower store reads a little less: more repeats
 # come while their record is being read.
 RATE_OF_BYTES = 0.5
@@ -34,8 +40,13 @@ def bytes_read(runs: Runs, cache: str, policies: Sequence[str], rate: float = RA
 
 
 def time_taken(runs: Runs, rate: float, cache: str, policies: Sequence[str]) -> float | None:
-    """Time of a whole training, in seconds of a trainer that computes 1,000 samples per second."""
-    return _least(runs, rate, cache, policies, lambda run, row: run["samples_trained"] / 1000 * (1 + row["stall_share"]))
+    """Seconds of a whole training, computing and waiting."""
+    return _least(runs, rate, cache, policies, lambda run, row: compute_time(run) * (1 + row["stall_share"]))
+
+
+def compute_time(run: Run) -> float:
+    """Seconds of a training that never waits."""
+    return run["samples_trained"] / SAMPLES_PER_SECOND
 
 
 def at_equal_cost(

@@ -11,11 +11,8 @@ from typing import Any
 
 from shade_load import find_daemon
 
-from studies.accuracy.settings import CACHES, POLICIES, RATES
+from studies.accuracy.settings import CACHES, POLICIES, RATES, SAMPLES_PER_SECOND
 
-# Only ratios count: the trainer computes 1,000 samples per second.
-COMPUTE = "1ms/sample"
-SAMPLES_PER_SECOND = 1000
 KEPT = ("policy", "cache", "hits", "misses", "prefetched", "exchanged", "accesses", "hit_ratio", "bytes_read", "stall_s")
 
 
@@ -61,5 +58,5 @@ def record_bytes(dataset: Path) -> float:
 
 def _simulated(recording: Path, store: str) -> list[dict[str, Any]]:
     words = ["--trace", recording, "--cache", ",".join(CACHES), "--policy", ",".join(POLICIES), "--store", store]
-    command = [find_daemon(), "simulate", *words, "--compute", COMPUTE, "--json"]
+    command = [find_daemon(), "simulate", *words, "--compute", f"{1e6 / SAMPLES_PER_SECOND:g}us/sample", "--json"]
     return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)["rows"]

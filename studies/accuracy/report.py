@@ -82,8 +82,8 @@ def _summary(cells: Cells) -> list[str]:
         time = frontier.time_taken(runs, SUMMARY_RATE, CACHE, (policy,))
         if read is None or time is None or not cells.get("uniform"):
             continue
-        compute = _mean(run["samples_trained"] / 1000 for run in runs)
-        unit = _mean(run["samples_trained"] / 1000 for run in cells["uniform"])
+        compute = _mean(frontier.compute_time(run) for run in runs)
+        unit = _mean(frontier.compute_time(run) for run in cells["uniform"])
         accuracy = str(mean(list(frontier.accuracies(runs).values())))
         share = read / runs[0]["dataset_bytes"]
         rows.append((name, accuracy, f"{share:.2f}", f"{100 * (time / compute - 1):.0f} %", f"{time / unit:.2f}"))
@@ -151,7 +151,7 @@ def _bytes(cells: Cells) -> list[str]:
 def _times(cells: Cells) -> list[str]:
     head = ("cell", *(f"ρ = {rate:g}: time" for rate in RATES), *(f"ρ = {rate:g}: points" for rate in RATES))
     rows = []
-    unit = _mean(run["samples_trained"] / 1000 for run in cells.get("uniform", ()))
+    unit = _mean(frontier.compute_time(run) for run in cells.get("uniform", ()))
     for name, runs in _ordered(cells):
         if not _is_recorded(runs) or not _is_plain(name) or not unit:
             continue

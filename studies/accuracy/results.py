@@ -8,13 +8,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-class Damaged(Exception):
-    """A record cannot be read. Names its file."""
-
-
 RESULTS = Path(__file__).parent / "results"
 
 Run = dict[str, Any]
+
+
+class Damaged(Exception):
+    """A record cannot be read. Names its file."""
 
 
 def path_of(results: Path, recipe: str, cell: str, seed: int) -> Path:

@@ -8,5 +8,7 @@ SEEDS = 10
 RECORDED_SEED = 0
 CACHES = ("10%", "20%", "30%", "50%")
 POLICIES = ("lookahead", "lru", "static")
+# What the trainer of a simulation computes. Only ratios count.
+SAMPLES_PER_SECOND = 1000
 # What a store serves, over what the trainer computes.
 RATES = (0.3, 0.5, 1.0)

@@ -6,8 +6,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from studies.image_sets import cifar10, fashion_mnist
 from studies.image_sets.image_set import ImageSet, NotAvailable
 
@@ -23,12 +21,4 @@ def load(name: str) -> ImageSet:
     return SETS[name].load()
 
 
-def written(name: str, out: Path) -> Path:
-    """The image set as it is, at `out`/`name`; written there once."""
-    target = out / name
-    if not target.is_dir():
-        load(name).write(target)
-    return target
-
-
-__all__ = ["SETS", "ImageSet", "NotAvailable", "load", "written"]
+__all__ = ["SETS", "ImageSet", "NotAvailable", "load"]

@@ -56,7 +56,7 @@ pub fn depends_on_residents(spec: &PlanSpec) -> bool {
     spec.rep > 1.0 || spec.pace || asks_for_residents(spec.order)
 }
 
-/// Draws the plan of `epoch` for the samples that `facts` are of; empty if there are none.
+/// Draws the plan of `epoch` for the samples that `facts` describe; empty if there are none.
 ///
 /// `resident` says which samples are in the cache. `rep_now` is the replication factor in force,
 /// see [`rep_now`](super::rep_now). `batch_size` is that of one rank. `spec` is taken as validated,
