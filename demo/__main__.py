@@ -30,8 +30,9 @@ from typing import Any
 
 from shade_load import ShadeError, find_daemon
 
-from demo import data, output, store
+from demo import data, output
 from demo.task import DATALOADER, RUNS, Task
+from studies import slow_store as stores
 
 CORES = len(os.sched_getaffinity(0))
 
@@ -43,8 +44,8 @@ def main() -> int:
         run(arguments)
     except KeyboardInterrupt:
         print("\ninterrupted: nothing was written", file=sys.stderr)
-        return store.INTERRUPTED
-    except (OSError, subprocess.CalledProcessError, ShadeError, store.Failed) as error:
+        return stores.INTERRUPTED
+    except (OSError, subprocess.CalledProcessError, ShadeError, stores.Failed) as error:
         print(f"demo: {error}", file=sys.stderr)
         return 1
     return 0
@@ -80,7 +81,7 @@ def run(arguments: argparse.Namespace) -> None:
     images = data.given(arguments.data, out, arguments.image_size) if arguments.data else data.built_in(out)
     packed, val = (pack(images.folder / split, out / f"{images.folder.name}-{split}.shade") for split in ("train", "val"))
     files = (images.folder / "train").resolve()
-    slow_store = store.find(arguments.programs, arguments.delay_us, arguments.at_once, out)
+    slow_store = stores.find(arguments.programs, arguments.delay_us, arguments.at_once, out)
     print(f"\n{slow_store}")
     runs: dict[str, output.Run] = {}
     for name in RUNS:
@@ -104,7 +105,7 @@ def train(
     source: Path,
     val: Path,
     images: data.Images,
-    slow_store: store.SlowStore,
+    slow_store: stores.SlowStore,
     arguments: argparse.Namespace,
 ) -> output.Run:
     """One run over the store, in a process of its own; returns its figures."""
@@ -133,7 +134,7 @@ def train(
     return {**json.loads(result.read_text()), "operations": operations}
 
 
-def write(runs: dict[str, output.Run], slow_store: store.SlowStore, arguments: argparse.Namespace) -> None:
+def write(runs: dict[str, output.Run], slow_store: stores.SlowStore, arguments: argparse.Namespace) -> None:
     """The result as JSON and as a picture."""
     result = {
         "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),

@@ -11,8 +11,8 @@ from torchvision.datasets.folder import default_loader
 from torchvision.transforms import Compose, PILToTensor
 
 from demo.augmentation import for_training
-from demo.store import FILE_OPERATIONS
 from demo.task import Task
+from studies.slow_store import FILE_OPERATIONS
 
 
 class Baseline:

@@ -6,8 +6,8 @@ from typing import Any
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from demo.store import FILE_OPERATIONS, SlowStore
 from demo.task import DATALOADER, DEFAULT, PERMUTATIONS
+from studies.slow_store import FILE_OPERATIONS, SlowStore
 
 # The figures of an epoch as they are printed. `stall s` is the time that the training loop waited
 # for batches, `distinct` the share of distinct samples among those delivered.

@@ -10,9 +10,9 @@ from pathlib import Path
 from shade_load import ShadeError
 
 from demo import output
-from demo.store import INTERRUPTED
 from demo.task import Task
 from demo.training import train
+from studies.slow_store import INTERRUPTED
 
 
 def main() -> int:

@@ -1,7 +1,6 @@
 """The same training with shade: a Loader over the packed dataset."""
 
 import os
-import select
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,6 +9,7 @@ from shade_load import Batch, Daemon, Loader, Plan
 
 from demo.augmentation import for_training
 from demo.task import PERMUTATIONS, Task
+from studies.slow_store import leave
 
 # Little beside the dataset, as where the data is larger than memory.
 RING_BATCHES = 10
@@ -61,8 +61,5 @@ class Shade:
         }
 
     def close(self) -> None:
-        """Leaves the daemon and waits for its end, as it has files of the store open."""
-        daemon = os.pidfd_open(self._loader.daemon_pid)
-        self._loader.close()
-        select.select([daemon], [], [])
-        os.close(daemon)
+        """Leaves the daemon, which ends."""
+        leave(self._loader)

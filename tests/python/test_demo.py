@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from demo import data, store
-from studies import image_sets
+from demo import data
+from studies import image_sets, slow_store
 
 ROOT = Path(__file__).parents[2]
 # Where `make test` builds shade-slow-store.
@@ -57,7 +57,7 @@ def programs(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
     if request.param == "simulated":
         return tmp_path
     (tmp_path / "tried").mkdir()
-    tried = store.find(PROGRAMS, 1, 1, tmp_path / "tried")
+    tried = slow_store.find(PROGRAMS, 1, 1, tmp_path / "tried")
     if tried.program is None:
         pytest.skip(f"no file system can be mounted: {tried.simulated_because}")
     return PROGRAMS

@@ -1,7 +1,11 @@
-"""The slow store: shade-slow-store where a file system can be mounted, else a simulation of it."""
+"""The slow store of demo and studies: shade-slow-store where a file system can be mounted, else a
+simulation of it."""
+
+from __future__ import annotations
 
 import json
 import os
+import select
 import shutil
 import signal
 import subprocess
@@ -9,7 +13,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    # Reports need no package that is built.
+    from shade_load import Loader
 
 PROGRAM = "shade-slow-store"
 INTERRUPTED = 130
@@ -86,13 +94,21 @@ def find(programs: Path, delay_us: int, at_once: int, out: Path) -> SlowStore:
     mountpoint.mkdir(exist_ok=True)
     program = shutil.which(PROGRAM, path=str(programs.resolve()))
     if program is None:
-        why = f"{PROGRAM} is not in {programs}. `make demo` builds it"
+        why = f"{PROGRAM} is not in {programs}. `cargo build --release --package {PROGRAM}` builds it"
     else:
         store = SlowStore(delay_us, at_once, Path(program), mountpoint)
         why = store.refusal(out)
         if not why:
             return store
     return SlowStore(delay_us, at_once, None, mountpoint, why)
+
+
+def leave(loader: Loader) -> None:
+    """Leaves the daemon and waits for its end, as it has files of the store open."""
+    daemon = os.pidfd_open(loader.daemon_pid)
+    loader.close()
+    select.select([daemon], [], [])
+    os.close(daemon)
 
 
 def _run(command: list[Any]) -> None:
