@@ -4,23 +4,34 @@
     python -m studies.accuracy run --cells uniform pads --seeds 3
     python -m studies.accuracy report                   # REPORT.md and its plots, from the records alone
     python -m studies.accuracy list                     # which cells have how many seeds
+    python -m studies.accuracy live                     # some cells on a store that makes them wait
 
 Each run is a process of its own and leaves one JSON file in studies/accuracy/results/."""
 
 import argparse
 import fcntl
+import math
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from pathlib import Path
 
 from studies.accuracy import report, results
 from studies.accuracy.cells import CELLS, in_order_of_runs
 from studies.accuracy.recipes import RECIPES, runs_here
-from studies.accuracy.settings import CACHE, SEEDS
+from studies.accuracy.settings import CACHE, POLICIES, RATES, SEEDS
 from studies.image_sets import NotAvailable
+from studies.slow_store import Failed
+
+# The cells that wait live unless others are named, and those that can: their cache is simulated.
+LIVE = ("uniform", "pads", "echo")
+SIMULATED = [name for name, cell in CELLS.items() if cell.daemon.get("policy", "lookahead") in POLICIES]
 
 
 def main() -> int:
@@ -31,7 +42,7 @@ def main() -> int:
     except KeyboardInterrupt:
         print("\ninterrupted: finished runs are kept, and the next call goes on", file=sys.stderr)
         return 130
-    except (NotAvailable, results.Damaged, OSError, subprocess.CalledProcessError) as error:
+    except (NotAvailable, results.Damaged, OSError, subprocess.CalledProcessError, Failed) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
 
@@ -50,7 +61,19 @@ def parse_arguments() -> argparse.Namespace:
     one.add_argument("recipe", choices=RECIPES)
     one.add_argument("cell", choices=CELLS, metavar="CELL")
     one.add_argument("seed", type=int)
-    for command in (run, one):
+    live = _command(commands, "live", "measure how long cells wait for a slow store", measure_live)
+    live.add_argument("--recipe", choices=RECIPES, default="cifar10/small-cnn")
+    live.add_argument(
+        "--cells", nargs="+", choices=SIMULATED, default=LIVE, metavar="CELL", help=f"default: {' '.join(LIVE)}"
+    )
+    live.add_argument(
+        "--rates", nargs="+", type=_rate, default=RATES, metavar="RATE", help=f"default: {' '.join(map(str, RATES))}"
+    )
+    live.add_argument("--epochs", type=int, help="default: those of the cell; with fewer only the waits mean something")
+    live.add_argument(
+        "--programs", type=Path, default=Path("target/release"), help="folder with shade-slow-store (default target/release)"
+    )
+    for command in (run, one, live):
         command.add_argument(
             "--data", type=Path, default=Path("study-data"), help="folder for the datasets, some 1 GB (default study-data)"
         )
@@ -67,15 +90,29 @@ def _command(commands, name: str, text: str, function) -> argparse.ArgumentParse
     return command
 
 
+def _rate(text: str) -> float:
+    number = float(text)
+    if not 0 < number < math.inf:
+        raise argparse.ArgumentTypeError(f"got {text}, expected more than 0")
+    return number
+
+
 def train_missing(arguments: argparse.Namespace) -> int:
     """Trains all runs that have no record, `jobs` at a time, the most wanted cells first."""
-    arguments.results.mkdir(parents=True, exist_ok=True)
-    with (arguments.results / ".lock").open("w") as lock:
+    with _alone(arguments.results):
+        return _train_missing(arguments)
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """No other command trains into the folder meanwhile."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / ".lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise OSError(f"another command trains into {arguments.results}") from None
-        return _train_missing(arguments)
+            raise OSError(f"another command trains into {folder}") from None
+        yield
 
 
 def _train_missing(arguments: argparse.Namespace) -> int:
@@ -145,6 +182,25 @@ def train_one(arguments: argparse.Namespace) -> int:
         f"{arguments.recipe} {arguments.cell} seed {arguments.seed}: {run['test_accuracy']:.2%}, "
         f"{run['bytes_read'] / 1e6:.0f} MB read, {run['seconds']:.0f} s"
     )
+    return 0
+
+
+def measure_live(arguments: argparse.Namespace) -> int:
+    """Trains each cell without a limit and with each rate, one after the other. A cell's older
+    records are removed: times of two sessions do not mix."""
+    from studies.accuracy import live
+
+    with _alone(arguments.results), tempfile.TemporaryDirectory(prefix="shade-live-") as scratch:
+        session = live.Live(arguments.recipe, arguments.data, arguments.programs, Path(scratch))
+        if not session.is_mounted:
+            print(f"the store is simulated, as none can be mounted: {session.store.simulated_because}", flush=True)
+        for name in arguments.cells:
+            for run in session.runs(CELLS[name], arguments.rates, arguments.epochs):
+                path = results.live_path_of(arguments.results, arguments.recipe, name, run["rate"])
+                if run["rate"] is None:
+                    shutil.rmtree(path.parent, ignore_errors=True)
+                results.write(run, path)
+                print(live.said(run), flush=True)
     return 0
 
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from shade_load import find_daemon
 
-from studies.accuracy.settings import CACHES, POLICIES, RATES, SAMPLES_PER_SECOND
+from studies.accuracy.settings import CACHE, CACHES, POLICIES, RATES, SAMPLES_PER_SECOND
 
 KEPT = ("policy", "cache", "hits", "misses", "prefetched", "exchanged", "accesses", "hit_ratio", "bytes_read", "stall_s")
 
@@ -22,9 +23,10 @@ def recorded(dataset: Path, job: str, out: Path) -> Iterator[None]:
     if the daemon is still there."""
     out.unlink(missing_ok=True)
     command = [find_daemon(), "trace", dataset, "--job", job, "--out", out]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    # It says so when it records, unless the user's log is quieter.
+    log = {**os.environ, "SHADE_LOG": "info"}
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=log)
     assert process.stderr is not None
-    # It says so when it records.
     first = process.stderr.readline()
     if "recording" not in first:
         process.kill()
@@ -43,10 +45,16 @@ def played(recording: Path, dataset: Path) -> list[dict[str, Any]]:
     rows = []
     for rate in RATES:
         bandwidth = round(rate * SAMPLES_PER_SECOND * record_bytes(dataset))
-        for row in _simulated(recording, f"latency=1ms,bandwidth={bandwidth}B,depth=64"):
+        for row in _simulated(recording, f"latency=1ms,bandwidth={bandwidth}B,depth=64", SAMPLES_PER_SECOND, CACHES, POLICIES):
             compute = row["accesses"] / SAMPLES_PER_SECOND
             rows.append({"store_rate": rate, "stall_share": row["stall_s"] / compute, **{k: row[k] for k in KEPT}})
     return rows
+
+
+def waits(recording: Path, store: str, samples_per_second: float, policy: str) -> dict[str, Any]:
+    """The row of `shade-load simulate` for this store, and a trainer that computes this fast."""
+    (row,) = _simulated(recording, store, samples_per_second, (CACHE,), (policy,))
+    return {"store": store, **{name: row[name] for name in KEPT}}
 
 
 def record_bytes(dataset: Path) -> float:
@@ -56,7 +64,9 @@ def record_bytes(dataset: Path) -> float:
     return about["record_bytes"]["mean"]
 
 
-def _simulated(recording: Path, store: str) -> list[dict[str, Any]]:
-    words = ["--trace", recording, "--cache", ",".join(CACHES), "--policy", ",".join(POLICIES), "--store", store]
-    command = [find_daemon(), "simulate", *words, "--compute", f"{1e6 / SAMPLES_PER_SECOND:g}us/sample", "--json"]
+def _simulated(
+    recording: Path, store: str, samples_per_second: float, caches: Sequence[str], policies: Sequence[str]
+) -> list[dict[str, Any]]:
+    words = ["--trace", recording, "--cache", ",".join(caches), "--policy", ",".join(policies), "--store", store]
+    command = [find_daemon(), "simulate", *words, "--compute", f"{1e6 / samples_per_second:g}us/sample", "--json"]
     return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)["rows"]

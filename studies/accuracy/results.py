@@ -1,4 +1,5 @@
-"""The records of all runs: one JSON file a run, RESULTS/DATASET/NETWORK/CELL/SEED.json."""
+"""The records of all runs, one JSON file each: RESULTS/DATASET/NETWORK/CELL/SEED.json, and of live
+runs RESULTS/live/DATASET/NETWORK/CELL/RATE.json."""
 
 from __future__ import annotations
 
@@ -9,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 RESULTS = Path(__file__).parent / "results"
+# The folder of the live runs, in that of the records.
+LIVE = "live"
 
 Run = dict[str, Any]
 
@@ -20,6 +23,17 @@ class Damaged(Exception):
 def path_of(results: Path, recipe: str, cell: str, seed: int) -> Path:
     """Where the run's record is, or will be."""
     return results / recipe / cell / f"{seed}.json"
+
+
+def live_path_of(results: Path, recipe: str, cell: str, rate: float | None) -> Path:
+    """Where the record of a live run is, apart from the study's runs."""
+    return results / LIVE / recipe / cell / f"{'no-limit' if rate is None else f'{rate:g}'}.json"
+
+
+def read_live(results: Path, recipe: str) -> dict[str, list[Run]]:
+    """The live runs of a recipe by cell, each cell's by rate; the run without a limit is the first."""
+    by_rate = {folder.name: list(_runs(folder)) for folder in _folders(results / LIVE / recipe)}
+    return {cell: sorted(runs, key=lambda run: run["rate"] or 0) for cell, runs in by_rate.items()}
 
 
 def write(run: Run, path: Path) -> None:

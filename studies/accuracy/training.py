@@ -33,43 +33,27 @@ TEST_BATCH = 1000
 def run(recipe: Recipe, cell: Cell, seed: int, folder: Path) -> dict[str, Any]:
     """Trains, and returns the run's record: see README.md."""
     train_set, val_set = data.prepared(recipe.dataset, cell.variant, folder)
-    if recipe.device == "cpu":
-        # Exactly repeatable, and two runs at a time use two cores.
-        torch.set_num_threads(1)
     date = datetime.now(timezone.utc).isoformat(timespec="seconds")
     test = _in_memory(val_set, recipe)
-    epochs = max(1, round(recipe.epochs * cell.epochs))
-    plan = dict(cell.plan)
-    if plan["sampler"] == "infobatch":
-        plan["whole_from"] = min(round(PRUNED_SHARE * epochs), epochs - 1)
+    epochs = epochs_of(recipe, cell)
     started, cpu_started = time.perf_counter(), time.process_time()
     with (
         tempfile.TemporaryDirectory() as scratch,
-        Loader(
-            train_set,
-            recipe.batch_size,
-            decode=[RandomCrop(recipe.side, padding=recipe.padding), RandomHorizontalFlip()],
-            channels_last=True,
-            device=None if recipe.device == "cpu" else recipe.device,
-            cache=CACHE,
-            seed=seed,
-            plan=Plan(**plan),
-            daemon=Daemon(job=f"accuracy-{os.getpid()}", linger=0.0, **cell.daemon),
-        ) as loader,
+        loader_of(recipe, cell, seed, epochs, train_set) as loader,
     ):
         trace = Path(scratch) / "trace"
         is_recorded = seed == RECORDED_SEED
         with recording.recorded(train_set, loader.job, trace) if is_recorded else nullcontext():
-            training = _Training(recipe, loader, seed, epochs, weighted=cell.weighted_loss)
+            training = Training(recipe, cell, loader, seed, epochs)
             curve = [{"epoch": epoch, **training.epoch(), "test_accuracy": training.accuracy(*test)} for epoch in range(epochs)]
             seconds, cpu_seconds = time.perf_counter() - started, time.process_time() - cpu_started
-            total, samples, job = loader.stats()["total"], loader.samples, loader.state_dict()["job"]
+            total, samples, options = loader.stats()["total"], loader.samples, options_of(recipe, cell, loader, epochs)
         simulated = recording.played(trace, train_set) if is_recorded else None
     return {
         "dataset": recipe.dataset,
         "network": recipe.name.split("/")[1],
         "cell": cell.name,
-        "sampler": plan["sampler"],
+        "sampler": cell.plan["sampler"],
         "seed": seed,
         "test_accuracy": curve[-1]["test_accuracy"],
         "epochs": epochs,
@@ -82,17 +66,9 @@ def run(recipe: Recipe, cell: Cell, seed: int, folder: Path) -> dict[str, Any]:
         "seconds": round(seconds, 3),
         "cpu_seconds": round(cpu_seconds, 3),
         "stall_seconds": round(sum(row["stall_seconds"] for row in curve), 3),
-        "device": "cpu" if recipe.device == "cpu" else torch.cuda.get_device_name(),
-        "machine": f"{len(os.sched_getaffinity(0))} cores, {platform.platform()}",
-        "versions": {"python": platform.python_version(), "torch": torch.__version__, "shade": _git()},
+        **here(recipe),
         "date": date,
-        "options": {
-            # All parameters, as their defaults may change.
-            "plan": {name: job[name] for name in Plan(**plan).parameters()},
-            "cache": CACHE,
-            **cell.options(),
-            **recipe.schedule(),
-        },
+        "options": options,
         # Equal in two runs that were delivered the same samples in the same order.
         "ids_sha256": training.ids.hexdigest(),
         "curve": curve,
@@ -100,11 +76,62 @@ def run(recipe: Recipe, cell: Cell, seed: int, folder: Path) -> dict[str, Any]:
     }
 
 
-class _Training:
+def epochs_of(recipe: Recipe, cell: Cell) -> int:
+    """Epochs of the cell's whole schedule."""
+    return max(1, round(recipe.epochs * cell.epochs))
+
+
+def loader_of(recipe: Recipe, cell: Cell, seed: int, epochs: int, train_set: Path, **daemon: Any) -> Loader:
+    """The Loader of a run, with a daemon of its own, which `daemon` has more options for."""
+    return Loader(
+        train_set,
+        recipe.batch_size,
+        decode=[RandomCrop(recipe.side, padding=recipe.padding), RandomHorizontalFlip()],
+        channels_last=True,
+        device=None if recipe.device == "cpu" else recipe.device,
+        cache=CACHE,
+        seed=seed,
+        plan=_plan_of(cell, epochs),
+        daemon=Daemon(job=f"accuracy-{os.getpid()}", linger=0.0, **cell.daemon, **daemon),
+    )
+
+
+def _plan_of(cell: Cell, epochs: int) -> Plan:
+    plan = dict(cell.plan)
+    if plan["sampler"] == "infobatch":
+        plan["whole_from"] = min(round(PRUNED_SHARE * epochs), epochs - 1)
+    return Plan(**plan)
+
+
+def options_of(recipe: Recipe, cell: Cell, loader: Loader, epochs: int) -> dict[str, Any]:
+    """All options of a run, for its record."""
+    job = loader.state_dict()["job"]
+    return {
+        # All parameters, as their defaults may change.
+        "plan": {name: job[name] for name in _plan_of(cell, epochs).parameters()},
+        "cache": CACHE,
+        **cell.options(),
+        **recipe.schedule(),
+    }
+
+
+def here(recipe: Recipe) -> dict[str, Any]:
+    """Where a run is, for its record."""
+    return {
+        "device": "cpu" if recipe.device == "cpu" else torch.cuda.get_device_name(),
+        "machine": f"{len(os.sched_getaffinity(0))} cores, {platform.platform()}",
+        "versions": {"python": platform.python_version(), "torch": torch.__version__, "shade": _git()},
+    }
+
+
+class Training:
     """A network and how far its schedule is."""
 
-    def __init__(self, recipe: Recipe, loader: Loader, seed: int, epochs: int, *, weighted: bool) -> None:
-        self.recipe, self.loader, self.epochs, self.weighted = recipe, loader, epochs, weighted
+    def __init__(self, recipe: Recipe, cell: Cell, loader: Loader, seed: int, epochs: int) -> None:
+        self.recipe, self.loader, self.epochs, self.weighted = recipe, loader, epochs, cell.weighted_loss
+        if recipe.device == "cpu":
+            # Exactly repeatable, and two runs at a time use two cores.
+            torch.set_num_threads(1)
         torch.manual_seed(seed)
         network = recipe.network(len(loader.classes))
         self.network = network.to(recipe.device, memory_format=torch.channels_last)

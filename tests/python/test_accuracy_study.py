@@ -2,6 +2,7 @@
 
 import fcntl
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -245,6 +246,64 @@ def test_a_report_needs_the_records_alone(folder: Path, tmp_path: Path) -> None:
     plot = written.with_name("cifar10-small-cnn.svg").read_bytes()
     assert report.write(records).read_text() == text
     assert written.with_name("cifar10-small-cnn.svg").read_bytes() == plot
+
+
+def test_a_live_run_waits_for_its_store_and_is_reported(folder: Path, tmp_path: Path) -> None:
+    """On a mounted store where one can be mounted, else on the simulated one; 0.01 samples read for
+    each computed."""
+    records = tmp_path / "results"
+    # Where `make test` builds shade-slow-store.
+    programs = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "debug"
+    command = [sys.executable, "-m", "studies.accuracy", "live", "--cells", "echo", "--rates", "0.01", "--epochs", "2"]
+    folders = ["--data", folder, "--results", records, "--programs", programs]
+    # What it reads from other programs does not depend on the user's log.
+    environment = {**os.environ, "SHADE_LOG": "warn"}
+    said = subprocess.run([*command, *folders], cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert said.returncode == 0, said.stderr
+    free, run = results.read_live(records, RECIPE)["echo"]
+    assert results.read(records, RECIPE) == {}, "a live run is taken for a run of the study"
+    assert (free["rate"], run["rate"], run["epochs"], run["samples_trained"]) == (None, 0.01, 2, 800)
+    is_simulated = run["store"]["kind"] == "simulated"
+    assert is_simulated == (run["operations"] is None) == bool(run["store"]["because"])
+    assert ("the store is simulated" in said.stdout) == is_simulated
+    # The first batch needs a read, which takes the store's latency.
+    assert run["stall_seconds"] >= run["store"]["delay_us"] / 1e6
+    assert run["wall_seconds"] == pytest.approx(run["compute_seconds"] + run["stall_seconds"], abs=0.01)
+    served = run["store"]["at_once"] / run["store"]["delay_us"] * 1e6
+    assert served == pytest.approx(0.01 * run["samples_per_second"], rel=0.01)
+    assert run["simulated"]["accesses"] == 800
+    assert run["ids_sha256"] == free["ids_sha256"]
+
+    results.write(run_of(folder, "echo"), results.path_of(records, RECIPE, "echo", 0))
+    text = report.write(records).read_text()
+    assert "| `echo` | 0.01 | 2 |" in text and "1 of 1 runs with a limit delivered the ids" in text
+
+
+def live_run(rate: float | None, simulated: float | None, ids: str = "a") -> results.Run:
+    """A record of 1,000 samples that took 10 s to compute, and 3 s more to wait for."""
+    return {
+        **{"cell": "pads", "seed": 0, "rate": rate, "epochs": 1, "samples_trained": 1000, "ids_sha256": ids},
+        **{"compute_seconds": 10.0, "stall_seconds": 3.0, "records_per_read": None, "samples_per_second": 100.0},
+        **{"store": {"kind": "simulated"}, "date": "2026-11-24T00:00:00", "machine": "one"},
+        "simulated": None if simulated is None else {"stall_s": simulated},
+        "simulated_as_served": None,
+    }
+
+
+def test_live_waits_stand_beside_simulated_ones_by_rate(folder: Path, tmp_path: Path) -> None:
+    records = tmp_path / "results"
+    results.write(run_of(folder, "pads"), results.path_of(records, RECIPE, "pads", 0))
+    assert "None yet" in report.write(records).read_text()
+    for run in (live_run(1.0, 2.0, ids="b"), live_run(0.3, 4.0), live_run(None, None)):
+        results.write(run, results.live_path_of(records, RECIPE, "pads", run["rate"]))
+    text = report.write(records).read_text()
+    rows = [line for line in text.splitlines() if line.startswith("| `pads`") and "simulated" in line]
+    assert rows == [
+        "| `pads` | no limit | 1 | simulated | 10.0 | 30.0 |  |  |  |  |  |",
+        "| `pads` | 0.3 | 1 | simulated | 10.0 | 30.0 | 40.0 | -10.0 |  |  |  |",
+        "| `pads` | 1 | 1 | simulated | 10.0 | 30.0 | 20.0 | +10.0 |  |  |  |",
+    ]
+    assert "1 of 2 runs with a limit delivered the ids" in text and "None yet" not in text
 
 
 def test_a_report_without_permutations_says_what_is_missing(folder: Path, tmp_path: Path) -> None:
