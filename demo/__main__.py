@@ -7,9 +7,9 @@
 Data      CIFAR-10, the first 25,000 + 10,000 images as PNGs; 5 epochs; cache 20 %
 Machine   2 cores of an AMD EPYC, 2026-11-23, busy with two other trainings; the store is
           shade-slow-store: 2 ms an operation, 4 at once
-Time      8 minutes; training 317 s with the DataLoader, 57 s with shade and permutations, 36 s with
-          shade's default (pads); waiting for batches 282, 23 and 11 s
-Accuracy  71.95 %, 72.46 %, 71.76 %
+Time      8 minutes; training 317 s with the DataLoader, 57 s with shade and permutations; waiting
+          for batches 282 and 23 s. The third run was another one then (pads: 36 s, waiting 11 s)
+Accuracy  71.95 %, 72.46 %
 n         1 run each, seed 0: too few to tell accuracies a per cent apart
 
 It prints a table for each run and one for all, says why they differ, and writes OUT/result.json and

@@ -8,7 +8,7 @@ import torch
 from shade_load import Batch, Daemon, Loader, Plan
 
 from demo.augmentation import for_training
-from demo.task import PERMUTATIONS, Task
+from demo.task import ECHO, Task
 from studies.slow_store import leave
 
 # Little beside the dataset, as where the data is larger than memory.
@@ -26,7 +26,7 @@ class Shade:
             channels_last=True,
             cache=task.cache,
             seed=task.seed,
-            plan=Plan(sampler="uniform") if task.run == PERMUTATIONS else Plan(),
+            plan=Plan(sampler="echo") if task.run == ECHO else Plan(),
             daemon=Daemon(
                 store=f"latency={task.delay_us}us,depth={task.at_once}" if task.simulated else None,
                 # Past the page cache, as it chooses itself on NFS.

@@ -175,8 +175,10 @@ fn lookahead_that_sees_a_whole_trace_is_min() {
 /// `loader/core/tests/hit_ratios.rs` has these figures from five seeds of this implementation.
 #[test]
 fn pads_has_the_hit_ratios_that_the_daemons_cache_has() {
-    let found = Files::new()
-        .json("--samples 50000 --hit-cap 1 --cover 0 --skip-epochs 4 --seed 1 --policy lru,app,lookahead --cache 20%");
+    let found = Files::new().json(
+        "--samples 50000 --sampler pads --hit-cap 1 --cover 0 --skip-epochs 4 --seed 1 \
+         --policy lru,app,lookahead --cache 20%",
+    );
     for (row, expected) in found["rows"].as_array().unwrap().iter().zip([0.204, 0.236, 0.495]) {
         let got = share(row, "hit_ratio");
         assert!((got - expected).abs() < 0.005, "{got} instead of {expected}: {row}");
@@ -274,7 +276,7 @@ fn the_epoch_after_one_without_recorded_losses_is_a_permutation() {
 fn with_replication_each_policy_has_a_plan_of_its_own() {
     let rows = |rep: u32| {
         let found = Files::new().json(&format!(
-            "--samples 5000 --epochs 6 --skip-epochs 1 --seed 3 --policy lru,app --cache 20% --rep {rep}"
+            "--samples 5000 --sampler pads --epochs 6 --skip-epochs 1 --seed 3 --policy lru,app --cache 20% --rep {rep}"
         ));
         [0, 1].map(|at| ["distinct_share", "hit_ratio"].map(|key| share(&found["rows"][at], key)))
     };
@@ -300,7 +302,7 @@ fn equal_seeds_give_equal_rows() {
     assert_ne!(rows(5), rows(6));
     let hits = |seed: u32, seeds: u32| {
         let found = files.json(&format!(
-            "--samples 2000 --epochs 3 --policy app --cache 20% --seed {seed} --seeds {seeds}"
+            "--samples 2000 --sampler pads --epochs 3 --policy app --cache 20% --seed {seed} --seeds {seeds}"
         ));
         share(&found["rows"][0], "hit_ratio")
     };

@@ -1,4 +1,4 @@
-"""The report's conclusions: good, bad, the default, and what was not measured."""
+"""The report's conclusions: good, bad, what to choose, and what was not measured."""
 
 from benches.hit_ratio import by_capacity, lookahead, published, stall, tables
 from benches.hit_ratio.results import Results, Row
@@ -57,9 +57,10 @@ Bad:
 WHAT_FOLLOWS = """\
 ## What follows
 
-**Default, at equal risk for accuracy** (the draws unchanged, the order a shuffle): `pads`, `lookahead`, `shuffled`, no
-`--pace`, no `--draw-ahead`, rep 1. Nothing else among those that leave the draws alone comes near it. With `uniform`
-every good policy hits c, and `lookahead` is no gain.
+**For draws by importance, at equal risk for accuracy** (the draws unchanged, the order a shuffle): `pads`, `lookahead`,
+`shuffled`, no `--pace`, no `--draw-ahead`, rep 1. Nothing else among those that leave the draws alone comes near it.
+With `uniform`, the default, every good policy hits c, and `lookahead` is no gain. Why that is the default:
+`docs/decisions/022-the-default-sampler.md`.
 
 **What trades risk for hits or time**, in the order in which it should be tried on real training:
 
@@ -93,7 +94,7 @@ def in_short(results: Results) -> list[str]:
 
 
 def what_follows(results: Results) -> list[str]:
-    """The default, trade-offs, and open questions."""
+    """What to choose, trade-offs, and open questions."""
     facts = {**_of_capacity(results), **_of_lookahead(results), **_of_stall(results)}
     return tables.prose(WHAT_FOLLOWS.format(**facts))
 

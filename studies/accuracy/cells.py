@@ -98,7 +98,7 @@ CELLS: dict[str, Cell] = {
     for cell in (
         *_plain(),
         *_on(NOISE, "uniform", "pads", "replacement", "echo", "infobatch", "pads-weighted", "iis"),
-        *_on(IMBALANCE, "uniform", "pads", "replacement", "infobatch", "pads-weighted", "iis"),
+        *_on(IMBALANCE, "uniform", "pads", "replacement", "echo", "infobatch", "pads-weighted", "iis"),
         Cell(f"balanced-{IMBALANCE}", {"sampler": "balanced"}, variant=IMBALANCE),
         Cell(f"balanced-once-{IMBALANCE}", {"sampler": "balanced", "replacement": False}, variant=IMBALANCE),
     )
@@ -109,7 +109,9 @@ FIRST = (
     *("uniform", "pads", "replacement", "echo", "uniform-60", "uniform-70", "uniform-50"),
     *("pads-explore-1", "pads-lru", "uniform-40"),
     *(f"{name}-{NOISE}" for name in ("uniform", "pads", "echo", "pads-weighted")),
-    *("infobatch", "echo-4", "uniform-30", "pads-weighted", "iis", "icache-exchange", "quiver-exchange"),
+    "infobatch",
+    *(f"{name}-{IMBALANCE}" for name in ("uniform", "echo", "pads")),
+    *("echo-4", "uniform-30", "pads-weighted", "iis", "icache-exchange", "quiver-exchange"),
 )
 
 

@@ -67,9 +67,9 @@ def _machines(cells: Cells) -> list[str]:
 # What users compare: a name, a cell and the policy of its cache.
 SUMMARY = (
     ("permutations, page cache (LRU), simulated", "uniform", "lru"),
-    ("shade, permutations", "uniform", "lookahead"),
-    ("shade, `pads` (the default)", "pads", "lookahead"),
+    ("shade, permutations (the default)", "uniform", "lookahead"),
     ("shade, `echo`", "echo", "lookahead"),
+    ("shade, `pads`", "pads", "lookahead"),
 )
 
 

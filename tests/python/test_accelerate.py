@@ -54,9 +54,8 @@ def test_a_data_loader_over_image_folder(dataset: packed.Packed, accelerator: "a
 
 
 def test_the_loader_in_an_accelerated_loop(dataset: packed.Packed, accelerator: "accelerate.Accelerator") -> None:
-    with Loader(
-        dataset.path, BATCH, image_size=packed.SIDE, cache="100%", plan=Plan(cover=0), daemon=Daemon(job="accelerate")
-    ) as ours:
+    plan, daemon = Plan(sampler="pads", cover=0), Daemon(job="accelerate")
+    with Loader(dataset.path, BATCH, image_size=packed.SIDE, cache="100%", plan=plan, daemon=daemon) as ours:
         # Our Loader finds rank and world size by itself, so `prepare` returns it unchanged.
         model, optimizer, loader = accelerator.prepare(*tiny(), ours)
         assert loader is ours

@@ -26,7 +26,8 @@ def train(path: Path, meeting: Path, rank: int) -> dict:
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     criterion = torch.nn.CrossEntropyLoss(reduction="none")
     batches, ids = [], []
-    with Loader(path, 8, image_size=side, cache="50%", plan=Plan(cover=0), daemon=Daemon(job="ddp")) as loader:
+    plan, daemon = Plan(sampler="pads", cover=0), Daemon(job="ddp")
+    with Loader(path, 8, image_size=side, cache="50%", plan=plan, daemon=daemon) as loader:
         assert (loader.rank, loader.world_size) == (rank, WORLD)
         for epoch in range(EPOCHS):
             loader.set_epoch(epoch)

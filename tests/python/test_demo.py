@@ -76,7 +76,7 @@ def test_three_runs_print_write_and_draw(demo: Start, tmp_path: Path, programs: 
 
     result = json.loads((tmp_path / "out" / "result.json").read_text())
     assert result["store_simulated"] == is_simulated
-    assert list(result["runs"]) == ["DataLoader", "shade, permutations", "shade, default"]
+    assert list(result["runs"]) == ["DataLoader", "shade, permutations", "shade, echo"]
     for run in result["runs"].values():
         assert [epoch["epoch"] for epoch in run["epochs"]] == [0, 1]
         assert all(0 <= epoch["accuracy"] <= 1 and epoch["stall s"] > 0 for epoch in run["epochs"])
@@ -84,7 +84,9 @@ def test_three_runs_print_write_and_draw(demo: Start, tmp_path: Path, programs: 
     base, permutations = result["runs"]["DataLoader"], result["runs"]["shade, permutations"]
     for run in (base, permutations):
         assert all(epoch["distinct"] == 1 and epoch["samples"] == SAMPLES for epoch in run["epochs"])
-    assert result["runs"]["shade, default"]["sampler"] in output
+    assert [run["sampler"] for run in result["runs"].values()] == ["permutations", "uniform", "echo"]
+    # 81 samples by turns: 41 are read, and one of them comes once.
+    assert all(epoch["distinct"] < 0.51 for epoch in result["runs"]["shade, echo"]["epochs"])
     if is_simulated:
         assert base["operations"] is None
         return

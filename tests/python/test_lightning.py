@@ -110,9 +110,8 @@ def test_a_data_loader_over_image_folder(dataset: packed.Packed, tmp_path: Path)
 
 def test_the_loader_as_train_dataloaders(dataset: packed.Packed, tmp_path: Path) -> None:
     model = OverLoader()
-    with Loader(
-        dataset.path, BATCH, image_size=packed.SIDE, cache="100%", plan=Plan(cover=0), daemon=Daemon(job="lightning")
-    ) as loader:
+    plan, daemon = Plan(sampler="pads", cover=0), Daemon(job="lightning")
+    with Loader(dataset.path, BATCH, image_size=packed.SIDE, cache="100%", plan=plan, daemon=daemon) as loader:
         fit(model, loader, tmp_path)
     assert model.epochs == [0] * 4 + [1] * 4
     for ids, labels in zip(model.ids, model.labels, strict=True):

@@ -1,6 +1,8 @@
 """Arguments: what is not right is refused by name, before any daemon is started."""
 
 import inspect
+import json
+import subprocess
 from collections.abc import Collection
 from dataclasses import FrozenInstanceError
 from pathlib import Path
@@ -22,6 +24,9 @@ from shade_load.transforms import (
 )
 from torchvision import transforms as tv
 from torchvision.transforms import v2 as tv2
+
+ROOT = Path(__file__).parents[2]
+
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -138,6 +143,32 @@ def test_a_plans_defaults_are_those_of_the_daemon() -> None:
             assert str(inspect.signature(Loader).parameters["seed"].default) == default
         else:
             assert str(getattr(Plan(), name)).lower() == default
+
+
+def test_program_package_and_pages_have_one_default_sampler() -> None:
+    preset = inspect.signature(Loader).parameters["preset"].default
+    system = sampler, policy, order = _native.PRESETS[preset]
+    program = find_daemon()
+    said = subprocess.run([program, "serve", "--help"], capture_output=True, text=True, check=True).stdout
+    assert f"[default: {preset}]" in said
+    command = [program, "simulate", "--samples", "9", "--epochs", "1", "--policy", "lru", "--cache", "1", "--json"]
+    row = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)["rows"][0]
+    assert (row["sampler"], row["order"]) == (sampler, order)
+    assert f'"{sampler}"' in Plan.__doc__.split("the preset's, which is")[1].split(":")[0]
+    expected = {
+        "README.md": [f"(`{sampler}`), the default"],
+        "docs/which-sampler.md": [f"**The default is\n`{sampler}`", f"| `{sampler}`, the default |"],
+        "docs/decisions/022-the-default-sampler.md": [f"the preset `{preset}`", f"(`{sampler}`), the default"],
+        "docs/algorithms.md": [f"| `{preset}`, the default | `" + "` | `".join(system) + "` |"],
+        "docs/comparison.md": [f"`{preset}`, the default"],
+        "docs/loader.md": [
+            f'| `preset` | `"{preset}"` |', f'| `sampler` | the preset\'s: `"{sampler}"` |',
+            f'| `order` | the preset\'s: `"{order}"` |', f'| `policy` | the preset\'s: `"{policy}"` |',
+        ],
+    }  # fmt: skip
+    for page, parts in expected.items():
+        text = (ROOT / page).read_text(encoding="utf-8")
+        assert [part for part in parts if part not in text] == [], page
 
 
 def test_there_are_at_most_sixteen_arguments_and_the_others_are_where_the_error_says(folder: Path) -> None:

@@ -22,7 +22,8 @@ def loader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loader]:
     root = tmp_path_factory.mktemp("losses")
     packed.image_folder(root / "folder", "png")
     dataset = packed.pack(root / "folder", root / "data.shade")
-    with Loader(dataset.path, BATCH, image_size=packed.SIDE, plan=Plan(cover=0), daemon=Daemon(ring="16MiB")) as loader:
+    plan, daemon = Plan(sampler="pads", cover=0), Daemon(ring="16MiB")
+    with Loader(dataset.path, BATCH, image_size=packed.SIDE, plan=plan, daemon=daemon) as loader:
         yield loader
 
 
@@ -99,7 +100,8 @@ def test_values_arrive_in_the_batch_order(tmp_path_factory: pytest.TempPathFacto
             loader.report(batch, make[form]([float(sample * 37 % 61) for sample in batch.ids.tolist()]))
 
     def second_epoch(job: str, form: str) -> list[int]:
-        with Loader(dataset.path, BATCH, image_size=packed.SIDE, plan=Plan(cover=0), daemon=Daemon(job=job)) as loader:
+        plan, daemon = Plan(sampler="pads", cover=0), Daemon(job=job)
+        with Loader(dataset.path, BATCH, image_size=packed.SIDE, plan=plan, daemon=daemon) as loader:
             report_all(loader, form)
             return [sample for batch in loader for sample in batch.ids.tolist()]
 
@@ -149,8 +151,8 @@ def test_without_reports_epochs_are_permutations_and_one_warning_says_so(silent:
     assert caught[0].filename == __file__, "it points at the loop"
 
 
-@pytest.mark.parametrize(("sampler", "train"), [("uniform", True), (None, False)])
-def test_who_draws_by_no_loss_is_not_warned(silent: packed.Packed, sampler: Any, train: bool) -> None:
+@pytest.mark.parametrize(("sampler", "train"), [("uniform", True), (None, True), (None, False)])
+def test_what_draws_by_no_loss_is_not_warned(silent: packed.Packed, sampler: Any, train: bool) -> None:
     plan, daemon = Plan(sampler=sampler), Daemon(job="quiet")
     with warnings.catch_warnings(), Loader(silent.path, BATCH, train=train, plan=plan, daemon=daemon) as loader:
         warnings.simplefilter("error")
@@ -159,7 +161,7 @@ def test_who_draws_by_no_loss_is_not_warned(silent: packed.Packed, sampler: Any,
 
 
 def test_a_partial_report_is_used_and_counted(silent: packed.Packed) -> None:
-    plan, daemon = Plan(cover=0), Daemon(job="partial")
+    plan, daemon = Plan(sampler="pads", cover=0), Daemon(job="partial")
     with warnings.catch_warnings(), Loader(silent.path, BATCH, plan=plan, daemon=daemon) as loader:
         warnings.simplefilter("error")
         for batch in loader:
@@ -172,7 +174,8 @@ def test_a_partial_report_is_used_and_counted(silent: packed.Packed) -> None:
 
 
 def test_a_warning_that_is_an_error_costs_no_batch(silent: packed.Packed) -> None:
-    with warnings.catch_warnings(), Loader(silent.path, BATCH, daemon=Daemon(job="strict")) as loader:
+    plan, daemon = Plan(sampler="pads"), Daemon(job="strict")
+    with warnings.catch_warnings(), Loader(silent.path, BATCH, plan=plan, daemon=daemon) as loader:
         warnings.simplefilter("error")
         epoch_ids(loader)
         iterator = iter(loader)
@@ -188,9 +191,8 @@ def test_one_rank_may_report_for_all(silent: packed.Packed) -> None:
     seen: dict[int, list[int]] = {}
 
     def train(rank: int) -> None:
-        with Loader(
-            silent.path, BATCH, rank=rank, world_size=2, plan=Plan(cover=0), daemon=Daemon(job="shared")
-        ) as loader:
+        plan, daemon = Plan(sampler="pads", cover=0), Daemon(job="shared")
+        with Loader(silent.path, BATCH, rank=rank, world_size=2, plan=plan, daemon=daemon) as loader:
             for _ in range(3):
                 seen[rank] = []
                 for batch in loader:

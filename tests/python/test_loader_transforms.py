@@ -331,11 +331,12 @@ def test_validation_leaves_training_as_it_is(dataset: packed.Packed) -> None:
     def stats() -> dict[str, Any]:
         return {name: trains.stats()[name] for name in ("total", "resident", "cache_used_bytes")}
 
-    with Loader(dataset.path, 8, image_size=packed.SIDE, seed=3, daemon=Daemon(job="both")) as trains:
+    plan, daemon = Plan(sampler="pads"), Daemon(job="both")
+    with Loader(dataset.path, 8, image_size=packed.SIDE, seed=3, plan=plan, daemon=daemon) as trains:
         for batch in trains:
             trains.report(batch, batch.labels.float())
         before, state = stats(), trains.state_dict()["daemon"]
-        with Loader(dataset.path, 8, image_size=packed.SIDE, train=False, daemon=Daemon(job="both")) as validates:
+        with Loader(dataset.path, 8, image_size=packed.SIDE, train=False, daemon=daemon) as validates:
             assert validates.daemon_pid != trains.daemon_pid
             batch = next(iter(validates))
             with pytest.raises(ShadeError, match="validates"):

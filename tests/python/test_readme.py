@@ -117,7 +117,7 @@ def test_examples_run_in_their_order(page: str, tmp_path: Path) -> None:
     printed = run(page, tmp_path)
     if page == "README.md":
         epochs = [line for line in printed.splitlines() if "hits" in line and line.startswith("{")]
-        assert len(epochs) == 10, "figures of each epoch that importance drew"
+        assert len(epochs) == 10, "figures of each epoch"
     if page == "docs/packing.md":
         assert (tmp_path / "back/ant/000.png").read_bytes() == (tmp_path / "photos/train/ant/000.png").read_bytes()
 

@@ -54,7 +54,8 @@ pub struct Serve {
     pub cache: Capacity,
 
     /// The system whose cache policy to use. Its sampler and order belong to the job:
-    /// `Loader(preset=...)` asks for all three. Keep `clairvoyant`: the others are for comparison.
+    /// `Loader(preset=...)` asks for all three. Keep the default: `clairvoyant` has
+    /// the same policy, and the others are for comparison.
     #[arg(long, value_parser = preset(), default_value_t)]
     pub preset: Preset,
 

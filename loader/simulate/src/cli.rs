@@ -85,7 +85,8 @@ pub struct Simulate {
     #[arg(long, value_name = "SIZES", value_delimiter = ',', conflicts_with_all = ["dataset", "trace"])]
     pub class_sizes: Vec<u32>,
 
-    /// Policies, separated by commas; each is simulated at each --cache.
+    /// Policies, separated by commas; each is simulated at each --cache. Plans are permutations
+    /// unless --sampler is given.
     #[arg(
         long,
         value_parser = keeper(),

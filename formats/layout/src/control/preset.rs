@@ -51,10 +51,12 @@ described! {
 described! {
     /// A system as a whole, ours or a published one: a sampler, a policy and an order. What is
     /// known to be wrong in the code of a published system is left out on purpose.
-    Preset, "preset", "clairvoyant, shade, icache, coordl, quiver, deepio, default, base or ilfu",
+    Preset, "preset", "permutations, clairvoyant, shade, icache, coordl, quiver, deepio, default, base or ilfu",
     #[default]
+    Permutations = "permutations":
+        "uniform + lookahead: each sample once an epoch, and a cache that knows the plan (the default)",
     Clairvoyant = "clairvoyant":
-        "pads + lookahead: draws by importance, and a cache that knows the plan (the default)",
+        "pads + lookahead: draws by importance, and a cache that knows the plan",
     /// SHADE (FAST 2023). Not reproduced from its code: losses credited to other samples, cached
     /// samples delivered first, and replication that ends in an epoch of hits only.
     ///
@@ -94,6 +96,7 @@ impl Preset {
     /// Its sampler, policy and order.
     const fn parts(self) -> (Sampler, Policy, Order) {
         match self {
+            Self::Permutations => (Sampler::Uniform, Policy::Lookahead, Order::Shuffled),
             Self::Clairvoyant => (Sampler::Pads, Policy::Lookahead, Order::Shuffled),
             Self::Shade => (Sampler::Pads, Policy::App, Order::Shuffled),
             Self::Icache => (Sampler::Iis, Policy::Icache, Order::Shuffled),

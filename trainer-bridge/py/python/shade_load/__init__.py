@@ -1,13 +1,12 @@
-"""shade_load: an importance-aware data loader for image training.
+"""shade_load: a data loader for image training, with a cache that knows the epoch's order.
 
 from shade_load import Loader
 
 with Loader("photos.shade", batch_size=256, image_size=224, cache="20%") as loader:
     for epoch in range(10):
         loader.set_epoch(epoch)
-        for batch in loader:
-            loss = criterion(model(batch.images), batch.labels)  # one loss per sample:
-            reduction="none" loader.report(batch, loss)
+        for images, labels in loader:
+            loss = criterion(model(images.float() / 255), labels)
 """
 
 import warnings

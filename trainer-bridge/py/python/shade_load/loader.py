@@ -1,4 +1,4 @@
-"""Loader: an iterable over a dataset's batches in shared memory, drawn by importance."""
+"""Loader: an iterable over a dataset's batches in shared memory."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ class Loader:
 
     A batch unpacks into its images (or records) and its labels:
 
-        with Loader("photos.shade", 256, image_size=224, plan=Plan(sampler="uniform")) as loader:
+        with Loader("photos.shade", 256, image_size=224) as loader:
             for images, labels in loader:
                 ...
 
     `len(loader.dataset)`, `loader.batch_size`, `loader.classes` and `loader.class_to_idx` are those
-    of a DataLoader over torchvision's ImageFolder. Drawing by importance needs each sample's loss:
-    call `report` with the batch and its losses.
+    of a DataLoader over torchvision's ImageFolder. `Plan(sampler="pads")` draws by importance,
+    which needs each sample's loss: call `report` with the batch and its losses.
 
     `plan` configures the batches' content, and `daemon` the daemon: see `Plan` and `Daemon`.
 
@@ -80,11 +80,12 @@ class Loader:
             torch.distributed's if it is initialised, else $RANK and $WORLD_SIZE, else those of
             Slurm's step (srun), else 0 of 1.
         preset: A system. It gives the sampler and order if `plan` has none, and the policy if
-            `daemon` has none. "clairvoyant" is shade's own. The others are for comparison: "shade",
-            "icache", "coordl", "quiver" and "deepio" follow their papers; "default" (permutations,
-            LRU), "base" and "ilfu" are baselines. `shade-load serve --help` describes each.
-        plan: An epoch's samples, their order, and the treatment of bad ones. Default: draws by
-            importance.
+            `daemon` has none. "permutations" takes each sample once per epoch, "clairvoyant" draws
+            by importance; both cache by the plan. The others are for comparison: "shade", "icache",
+            "coordl", "quiver" and "deepio" follow their papers; "default" (permutations, LRU),
+            "base" and "ilfu" are baselines. `shade-load serve --help` describes each.
+        plan: An epoch's samples, their order, and the treatment of bad ones. Default: each sample
+            once, shuffled.
         daemon: How to find and run the daemon: job, workers, ring, timeout and others.
     """
 
@@ -107,7 +108,7 @@ class Loader:
         seed: int = 0,
         rank: int | None = None,
         world_size: int | None = None,
-        preset: Preset = "clairvoyant",
+        preset: Preset = "permutations",
         plan: Plan = Plan(),
         daemon: Daemon = Daemon(),
         **moved: Never,

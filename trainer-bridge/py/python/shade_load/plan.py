@@ -10,10 +10,12 @@ from .options import Options, choice
 from .weights import weight_table
 
 Sampler = Literal[
-    "pads", "uniform", "iis", "cis", "sequential", "replacement", "echo", "infobatch", "weighted", "balanced"
+    "uniform", "pads", "iis", "cis", "sequential", "replacement", "echo", "infobatch", "weighted", "balanced"
 ]
 Order = Literal["shuffled", "spaced", "hits_first", "opportunistic"]
-Preset = Literal["clairvoyant", "shade", "icache", "coordl", "quiver", "deepio", "default", "base", "ilfu"]
+Preset = Literal[
+    "permutations", "clairvoyant", "shade", "icache", "coordl", "quiver", "deepio", "default", "base", "ilfu"
+]
 
 # Samplers that draw by the losses that are reported.
 BY_LOSS = ("pads", "iis", "cis", "infobatch")
@@ -23,16 +25,17 @@ BY_LOSS = ("pads", "iis", "cis", "infobatch")
 class Plan(Options):
     """The content of a training's batches: samples, their order, and the treatment of bad ones.
 
-        Loader("photos.shade", 256, image_size=224, plan=Plan(sampler="uniform"))
+        Loader("photos.shade", 256, image_size=224, plan=Plan(sampler="echo"))
 
     All ranks of a training need equal plans. The same plan, seed and losses give the same batches;
     with `rep` above 1 they also depend on the cache's content.
 
     Args:
-        sampler: How an epoch's samples are drawn. Default: the preset's, which is "pads". "pads"
-            draws by importance, with repetition, from the second epoch on. It needs each sample's
-            loss (`Loader.report`); an epoch after one without any loss is a permutation.
-            "uniform" takes each sample once per epoch. Choose it if you do not report losses.
+        sampler: How an epoch's samples are drawn. Default: the preset's, which is "uniform": each
+            sample once per epoch.
+            "pads" draws by importance, with repetition, from the second epoch on. It needs each
+            sample's loss (`Loader.report`); an epoch after one without any loss is a permutation.
+            Choose it if classes are rare, but not if labels are wrong.
             "iis" leaves out samples of low importance, so epochs are shorter. "cis" delivers those
             samples with weight 0. Both are for comparison.
             "sequential" takes each sample once, in the dataset's order. `train=False` implies it.
