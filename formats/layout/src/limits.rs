@@ -48,6 +48,8 @@ pub const MESSAGE_BYTES_MAX: usize = 192 * 1024;
 pub const SETTINGS_MAX: u32 = 16;
 /// Longest name or value of a setting. The longest value is a description of a simulated store.
 pub const SETTING_BYTES_MAX: usize = 2048;
+/// Most jobs at a time on one daemon.
+pub const JOBS_MAX: u32 = 16;
 /// Most ranks of one job.
 pub const RANKS_MAX: u32 = 4096;
 /// Longest line of a trace: a full batch's ids, each with its comma, or its losses.
