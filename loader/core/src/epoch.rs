@@ -81,7 +81,6 @@ impl<M: Memory> Core<M> {
         job.next_plan = next_plan;
         job.count(|counts| counts.absorbing_epochs += u64::from(absorbing));
         job.scored_at.fill(0);
-        job.pace.begin_epoch();
         if self.jobs.admitting().nth(1).is_some() {
             self.weigh_jobs();
         }
