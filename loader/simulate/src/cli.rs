@@ -132,6 +132,11 @@ pub struct Simulate {
           value_parser = clap::value_parser!(u32).range(2..=i64::from(JOBS_MAX)))]
     pub jobs: Option<u32>,
 
+    /// The jobs are one group: their plans are coupled, so that they want the same samples at the
+    /// same time, each by its own chances.
+    #[arg(long, requires = "jobs")]
+    pub group: bool,
+
     /// Speeds of the jobs, separated by commas: 1,1,0.9 makes the third one a tenth slower.
     #[arg(long, value_name = "SPEEDS", value_delimiter = ',', requires = "jobs", value_parser = parse_speed)]
     pub speeds: Vec<f64>,

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::Serialize;
 use shade_core::driver::Driver;
 use shade_core::{Counts, RING_BATCHES, SessionId};
-use shade_formats::control::PlanSpec;
+use shade_formats::control::{PlanSpec, group_digest};
 
 use crate::cli::Simulate;
 use crate::error::SimulateError;
@@ -28,6 +28,8 @@ pub(super) struct Jobs {
     /// One for each job.
     speeds: Vec<f64>,
     correlation: f64,
+    /// Digest of their group, 0 without one.
+    group: u64,
     /// Compute time of a sample at speed 1.
     compute: Duration,
 }
@@ -77,7 +79,8 @@ impl Jobs {
             return Err(SimulateError::Usage(what));
         }
         let compute = args.compute.unwrap_or(Duration::from_millis(1));
-        Ok(Some(Self { speeds, correlation: args.correlation, compute }))
+        let group = if args.group { group_digest("simulated") } else { 0 };
+        Ok(Some(Self { speeds, correlation: args.correlation, group, compute }))
     }
 
     /// Number of jobs.
@@ -140,6 +143,11 @@ impl Jobs {
             jain: stall_shares.as_deref().map(jain),
             stall_shares,
         }
+    }
+
+    /// The group's digest in the training with this seed.
+    fn group_of(&self, nth: u64) -> u64 {
+        if self.group == 0 { 0 } else { self.group.wrapping_add(nth).max(1) }
     }
 
     /// Plays one seed.
@@ -209,7 +217,7 @@ impl Jobs {
         let mut driver = Driver::new(setup.core(), world);
         let seed_of = |job: usize| plan.seed.wrapping_add(nth).wrapping_add(1000 * job as u64);
         for (session, &job) in (0..).zip(jobs) {
-            let plan = PlanSpec { seed: seed_of(job), ..setup.plan };
+            let plan = PlanSpec { seed: seed_of(job), group: self.group_of(nth), ..setup.plan };
             let spec = Setup { plan, ..setup }.job()?;
             driver.attach(session, (&job.to_string(), 0), &spec, weights.clone());
         }
