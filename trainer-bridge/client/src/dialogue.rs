@@ -80,7 +80,7 @@ impl Dialogue {
         what: &'static str,
         request: &Request,
         fd: Option<&OwnedFd>,
-        accept: impl Fn(Received) -> Result<T, Received>,
+        accept: impl Fn(Received) -> Result<T, Reply>,
     ) -> Result<T, ClientError> {
         let mut hearing = lock(&self.hearing);
         // Earlier messages are not the answer.
@@ -103,7 +103,7 @@ impl Dialogue {
                         return Ok(answer);
                     }
                     Err(_) if hearing.stray_allowed => hearing.stray_allowed = false,
-                    Err((reply, _)) => {
+                    Err(reply) => {
                         return Err(unexpected(reply_name(&reply), format_args!("the answer to {what}")));
                     }
                 },
@@ -216,5 +216,7 @@ pub(crate) fn reply_name(reply: &Reply) -> &'static str {
         Reply::Failed { .. } => "Failed",
         Reply::Interrupted { .. } => "Interrupted",
         Reply::Observing { .. } => "Observing",
+        Reply::Status { .. } => "Status",
+        Reply::Stopping { .. } => "Stopping",
     }
 }

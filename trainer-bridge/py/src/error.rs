@@ -22,7 +22,8 @@ create_exception!(
     shade_load,
     RankTaken,
     ShadeError,
-    "Another training has this job's rank, or the job with other arguments."
+    "Another training has this job's rank, or the job with other arguments; or the daemon has as many \
+     jobs as it may have."
 );
 create_exception!(
     shade_load,
