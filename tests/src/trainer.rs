@@ -57,7 +57,7 @@ pub fn spec(batch_size: u32, world_size: u32) -> JobSpec {
     }
 }
 
-/// Attaches to the running daemon of `dataset` and the default job.
+/// Attaches to the default job of the running daemon of `dataset`.
 ///
 /// # Errors
 /// As [`Session::connect`].
