@@ -51,6 +51,7 @@ pub fn spec(batch_size: u32, world_size: u32) -> JobSpec {
         world_size,
         tail: Tail::Even,
         output: Output::Raw,
+        admit: true,
         on_error: OnError::Raise,
         bad_max: 0.01,
         ring_bytes: 0,

@@ -9,7 +9,10 @@ use shade_formats::ring::{PayloadAllocator, PayloadSize};
 use crate::action::{Accepted, Refusal};
 use crate::bad_share::{Faults, RowCounts};
 use crate::counts::Counts;
+use crate::event::SessionId;
 use crate::importance::Importance;
+use crate::jobs::JobId;
+use crate::pace::Pace;
 use crate::plan::{Known, Lookahead, Plan, SampleFacts, Slices, position_entropy};
 use crate::samples::Samples;
 use crate::sizes::{Rooms, payload_size};
@@ -28,6 +31,14 @@ pub(super) struct Validation {
 
 /// One training run: equal specs, one plan, W ranks.
 pub(super) struct Job {
+    pub(super) id: JobId,
+    /// The name that its ranks give.
+    pub(super) name: String,
+    /// The observer that gets its trace.
+    pub(super) observer: Option<SessionId>,
+    pub(super) pace: Pace,
+    /// The position of the known accesses at which the search for the next prefetch goes on.
+    pub(super) prefetch_at: u32,
     pub(super) spec: JobSpec,
     /// Size of each rank's ring.
     payload: PayloadSize,
@@ -81,6 +92,7 @@ pub(super) struct Job {
 
 impl Job {
     pub(super) fn new(
+        (id, name): (JobId, String),
         spec: JobSpec,
         weights: Option<WeightTable>,
         index: &dyn Samples,
@@ -93,6 +105,11 @@ impl Job {
             .and_then(|payload| Ok((payload, PayloadAllocator::new(payload.bytes)?)))
             .map_err(|error| Refusal { code: REFUSE_RESOURCES, text: error.to_string() })?;
         Ok(Self {
+            id,
+            name,
+            observer: None,
+            pace: Pace::new(spec.batch_size, spec.world_size),
+            prefetch_at: 0,
             spec,
             payload,
             ring,

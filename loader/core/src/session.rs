@@ -8,6 +8,7 @@ use shade_formats::ring::PayloadAllocator;
 
 use crate::batch::Batch;
 use crate::event::SessionId;
+use crate::jobs::JobId;
 use crate::memory::Memory;
 
 /// The epoch that a rank asked for.
@@ -32,6 +33,7 @@ pub(super) struct Delivered {
 /// A rank attached.
 pub(super) struct Session<M: Memory> {
     pub(super) id: SessionId,
+    pub(super) job: JobId,
     pub(super) rank: u32,
     /// The ring is mapped on both sides.
     pub(super) ready: bool,
@@ -53,9 +55,10 @@ pub(super) struct Session<M: Memory> {
 }
 
 impl<M: Memory> Session<M> {
-    pub(super) fn new(id: SessionId, rank: u32, payload: PayloadAllocator) -> Self {
+    pub(super) fn new(id: SessionId, job: JobId, rank: u32, payload: PayloadAllocator) -> Self {
         Self {
             id,
+            job,
             rank,
             ready: false,
             payload,

@@ -70,7 +70,7 @@ impl World<NoMemory> for VirtualWorld<'_> {
             | Action::Fail(_, text)
             | Action::Interrupt(_, text)
             | Action::Close(_, text) => self.trainer.refused = Some(text),
-            Action::Trace(line) => {
+            Action::Trace(_, line) => {
                 if let (Answers::Recalled(recalled), Line::Open(open)) = (&mut self.answers, *line) {
                     recalled.opened(&open);
                 }

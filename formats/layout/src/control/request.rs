@@ -266,7 +266,7 @@ mod tests {
         fn any_spec()(
             sampler in choice(Sampler::ALL), order in choice(Order::ALL), tail in choice(Tail::ALL),
             on_error in choice(OnError::ALL), seed: u64, rep: f64, hit_cap: f64, explore: f64, cover: u32,
-            echo: f64, prune_and_whole: (f64, u32), weights: (bool, u64),
+            echo: f64, prune_and_whole: (f64, u32), weights: (bool, u64, bool),
             pace: bool, draw_ahead: bool, bad_max: f64,
             numbers: (u32, u32, u64), output in output(),
         ) -> JobSpec {
@@ -291,6 +291,7 @@ mod tests {
                 world_size: numbers.1,
                 tail,
                 output,
+                admit: weights.2,
                 on_error,
                 bad_max,
                 ring_bytes: numbers.2,

@@ -159,6 +159,9 @@ pub struct JobSpec {
     /// What a batch holds. It has no text form.
     #[serde(skip)]
     pub output: Output,
+    /// Whether records that the job reads may stay in the cache, and its uses count there. A job
+    /// that validates leaves the cache to those that train.
+    pub admit: bool,
     /// What happens to a bad record.
     pub on_error: OnError,
     /// Largest share of an epoch's samples that may be skipped or substituted, 0 to 1; more end the
@@ -177,6 +180,7 @@ impl Default for JobSpec {
             world_size: 1,
             tail: Tail::default(),
             output: Output::default(),
+            admit: true,
             on_error: OnError::default(),
             bad_max: 0.01,
             ring_bytes: 0,
@@ -239,6 +243,7 @@ impl JobSpec {
         writer.u8(u8::from(self.plan.replacement));
         writer.u8(u8::from(self.plan.pace));
         writer.u8(u8::from(self.plan.draw_ahead));
+        writer.u8(u8::from(self.admit));
         writer.u32(self.batch_size);
         writer.u32(self.world_size);
         writer.u64(self.ring_bytes);
@@ -264,6 +269,7 @@ impl JobSpec {
         let replacement = reader.choice("replacement", flag)?;
         let pace = reader.choice("pace", flag)?;
         let draw_ahead = reader.choice("draw_ahead", flag)?;
+        let admit = reader.choice("admit", flag)?;
         let batch_size = reader.u32()?;
         let world_size = reader.u32()?;
         let ring_bytes = reader.u64()?;
@@ -285,7 +291,7 @@ impl JobSpec {
             draw_ahead,
             weights_digest,
         };
-        Ok(Self { plan, batch_size, world_size, tail, output, on_error, bad_max, ring_bytes })
+        Ok(Self { plan, batch_size, world_size, tail, output, admit, on_error, bad_max, ring_bytes })
     }
 }
 

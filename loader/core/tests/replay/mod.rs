@@ -106,6 +106,7 @@ pub(crate) fn spec(batch_size: u32, world_size: u32) -> JobSpec {
         tail: Tail::Even,
         output: Output::Raw,
         on_error: OnError::Raise,
+        admit: true,
         bad_max: 0.01,
         // Eight batches or so of small records.
         ring_bytes: 64 << 10,
@@ -323,7 +324,7 @@ impl Replay {
         table: Option<WeightTable>,
     ) {
         self.ranks.insert(session, rank);
-        self.driver.attach(session, rank, spec, table);
+        self.driver.attach(session, ("job", rank), spec, table);
     }
 
     pub(crate) fn start(&mut self, session: SessionId, epoch: u32, first_batch: u32) {
@@ -482,7 +483,7 @@ impl World<Counted> for Around {
             }
             Action::State(_, bytes) => self.states.push(bytes),
             Action::Warn(text) | Action::BadRecord(text) => self.warnings.push(text),
-            Action::Trace(line) => self.traced.push(*line),
+            Action::Trace(_, line) => self.traced.push(*line),
             Action::Fail(_, text) | Action::Interrupt(_, text) | Action::Close(_, text) => {
                 self.failed.push(text);
             }

@@ -43,6 +43,7 @@ pub(crate) fn spec() -> JobSpec {
         world_size: 2,
         tail: Tail::Drop,
         output: Output::Raw,
+        admit: true,
         on_error: OnError::Raise,
         bad_max: 0.01,
         ring_bytes: 0,
