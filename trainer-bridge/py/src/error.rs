@@ -22,8 +22,7 @@ create_exception!(
     shade_load,
     RankTaken,
     ShadeError,
-    "Another training has this job's rank, or the job with other arguments; or the daemon has as many \
-     jobs as it may have."
+    "Another training has this job's rank, or the job with other arguments."
 );
 create_exception!(
     shade_load,

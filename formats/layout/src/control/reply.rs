@@ -17,10 +17,9 @@ pub const REFUSE_PERMISSION: u16 = 2;
 pub const REFUSE_DATASET: u16 = 3;
 /// Refused: the specification is impossible, or not that of the job's other ranks.
 pub const REFUSE_SPEC: u16 = 4;
-/// Refused: the rank is taken, there are as many jobs as there may be, or the job has an observer
-/// already.
+/// Refused: the rank is taken, or the job has an observer already.
 pub const REFUSE_BUSY: u16 = 5;
-/// Refused: no memory, descriptors or threads for a session.
+/// Refused: no memory, descriptors or threads for a session, or no room for another job.
 pub const REFUSE_RESOURCES: u16 = 6;
 /// Refused: the daemon ends. A client that asks again finds another one, or may start it.
 pub const REFUSE_ENDING: u16 = 7;

@@ -39,7 +39,7 @@ pub fn status(args: &Status, out: &mut impl Write) -> Result<(), AskError> {
 
 fn show(as_json: bool, answers: &[String], out: &mut impl Write) -> Result<(), AskError> {
     if as_json {
-        let values = answers.iter().map(|json| serde_json::from_str(json));
+        let values = answers.iter().map(|json| serde_json::from_str::<Value>(json));
         let list = values.collect::<Result<Value, _>>().map_err(AskError::Status)?;
         return Ok(writeln!(out, "{list}")?);
     }

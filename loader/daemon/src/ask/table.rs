@@ -45,9 +45,9 @@ fn line(daemon: &DaemonStatus, job: Option<&JobStatus>) -> [String; HEADS.len()]
         cell(&|job| job.name.clone()),
         cell(&|job| format!("{}/{}", job.ranks, job.world_size)),
         cell(&|job| job.epoch.map_or_else(|| NONE.to_owned(), |epoch| epoch.to_string())),
-        cell(&|job| match job.counts.accesses {
+        cell(&|job| match job.accesses {
             0 => NONE.to_owned(),
-            _ => format!("{:.1} %", 100.0 * job.counts.hit_ratio),
+            _ => format!("{:.1} %", 100.0 * job.hit_ratio),
         }),
     ]
 }
@@ -61,9 +61,9 @@ mod tests {
         let busy = r#"{"pid":42,"dataset":"/data/a","cache_bytes":2097152,"cache_used_bytes":1048576,
             "draining":true,"later":1,"jobs":[
             {"name":"default","ranks":1,"world_size":2,"admit":true,"epoch":3,
-             "counts":{"accesses":8,"hit_ratio":0.5}},
+             "accesses":8,"hit_ratio":0.5},
             {"name":"default.eval","ranks":1,"world_size":1,"admit":false,"epoch":null,
-             "counts":{"accesses":0,"hit_ratio":0.0}}]}"#;
+             "accesses":0,"hit_ratio":0.0}]}"#;
         let idle =
             r#"{"pid":7,"dataset":"/b","cache_bytes":1,"cache_used_bytes":0,"draining":false,"jobs":[]}"#;
         let shown = table(&[busy, idle].map(|json| DaemonStatus::parse(json).unwrap()));

@@ -24,12 +24,7 @@ pub(crate) struct JobStatus {
     pub(super) world_size: u32,
     pub(crate) admit: bool,
     pub(super) epoch: Option<u32>,
-    pub(super) counts: Counts,
-}
-
-/// Figures since the job began.
-#[derive(Clone, Debug, Deserialize)]
-pub(crate) struct Counts {
+    /// Since the job began, as the hit ratio.
     pub(super) accesses: u64,
     pub(super) hit_ratio: f64,
 }

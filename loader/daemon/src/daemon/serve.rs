@@ -325,7 +325,7 @@ impl Daemon {
             Request::Stats => {
                 // The figures include everything that this rank sent before.
                 self.turn();
-                let json = report(&self.core.stats(session), &self.core.jobs(), &self.reads);
+                let json = report(&self.core.stats(session), &self.reads);
                 self.sessions.reply(session, &Reply::Stats { json });
             }
             Request::Hello { .. }

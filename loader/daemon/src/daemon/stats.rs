@@ -1,15 +1,13 @@
 //! The figures that `stats()` returns.
 
 use serde::Serialize;
-use shade_core::{JobStatus, Stats};
+use shade_core::Stats;
 use shade_reads::Reads;
 
 #[derive(Serialize)]
 struct Figures<'a> {
     #[serde(flatten)]
     stats: &'a Stats,
-    /// All jobs of the daemon.
-    jobs: &'a [JobStatus],
     /// Which engine reads, how, and why; names a simulated store as such.
     engine: &'a str,
     /// Reads that may be in flight now.
@@ -19,10 +17,9 @@ struct Figures<'a> {
 }
 
 /// One JSON object.
-pub(super) fn report(stats: &Stats, jobs: &[JobStatus], reads: &Reads) -> String {
+pub(super) fn report(stats: &Stats, reads: &Reads) -> String {
     let figures = Figures {
         stats,
-        jobs,
         engine: reads.description(),
         depth: reads.depth(),
         pid: std::process::id(),

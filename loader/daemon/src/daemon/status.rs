@@ -45,7 +45,7 @@ pub(super) fn status(daemon: &Daemon) -> String {
         settings: settings.iter().collect(),
         linger_s: daemon.linger.map(|linger| linger.as_secs_f64()),
         draining: daemon.draining,
-        jobs: daemon.core.jobs(),
+        jobs: shared.jobs,
     };
     // Numbers, strings and lists with string keys always have a JSON form.
     serde_json::to_string(&status).unwrap_or_default()

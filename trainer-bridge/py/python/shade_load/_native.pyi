@@ -32,8 +32,7 @@ class DaemonGone(ShadeError):
     """The daemon ended or was killed; the text names its pid and how it ended."""
 
 class RankTaken(ShadeError):
-    """Another training has this job's rank, or the job with other arguments; or the daemon has as many
-    jobs as it may have."""
+    """Another training has this job's rank, or the job with other arguments."""
 
 class RecordError(ShadeError):
     """An epoch ended with an error: a record is bad and on_error does not allow it, more than bad_max
