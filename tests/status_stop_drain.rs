@@ -6,11 +6,11 @@ use std::ffi::OsStr;
 use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
-use shade_client::{ClientError, Options, Session};
+use shade_client::{ClientError, JobSpec, Options, Session};
 use shade_formats::control::{REFUSE_DRAINING, socket_name};
 use shade_tests::{
-    Daemon, Packed, attach_to, eventually, left_out, program, sorted_ids, spec, stats, take_epoch,
-    take_rest, try_attach,
+    Daemon, Packed, attach_to, eventually, left_out, program, sorted_ids, spec, stats, take_epoch, take_rest,
+    try_attach,
 };
 
 fn shade_load(args: &[&dyn AsRef<OsStr>]) -> Output {
@@ -55,7 +55,10 @@ fn status_has_a_line_and_an_object_for_each_job() {
     let list: Value = serde_json::from_str(&out).unwrap();
     let told = &list[0];
     assert_eq!((code, list.as_array().unwrap().len()), (Some(0), 1));
-    assert_eq!((told["pid"].as_u64(), told["dataset"].as_str()), (Some(daemon.pid().into()), Some(&*dataset)));
+    assert_eq!(
+        (told["pid"].as_u64(), told["dataset"].as_str()),
+        (Some(daemon.pid().into()), Some(&*dataset))
+    );
     assert_eq!((&told["settings"]["cache"], &told["linger_s"]), (&"100%".into(), &Value::Null));
     assert_eq!((told["socket"].as_str(), told["draining"].as_bool()), (Some(&*socket), Some(false)));
     let job = &told["jobs"][0];
@@ -81,11 +84,17 @@ fn a_private_daemon_does_not_stay_for_questions() {
 fn stop_ends_it_now_and_tells_every_job_why() {
     let packed = Packed::mixed(33);
     let mut daemon = Daemon::start(&packed.dataset, &[]);
-    let jobs = ["a", "b", "c"].map(|job| attach_to(&packed.dataset, job, 0, spec(8, 1)).unwrap());
+    // A ring that has no room for an epoch.
+    let spec = JobSpec { ring_bytes: 4096, ..spec(8, 1) };
+    let jobs = ["a", "b", "c"].map(|job| attach_to(&packed.dataset, job, 0, spec).unwrap());
     jobs[2].start_epoch(0, 0).unwrap();
     let (code, out, errors) = said(&[&"stop", &packed.dataset]);
     assert_eq!(code, Some(0), "{errors}");
-    let line = format!("stopped process {}, which served {} (jobs a, b, c)\n", daemon.pid(), packed.dataset.display());
+    let line = format!(
+        "stopped process {}, which served {} (jobs a, b, c)\n",
+        daemon.pid(),
+        packed.dataset.display()
+    );
     assert_eq!(out, line);
     assert!(!daemon.is_alive(), "stop returns when it has ended");
     assert!(daemon.wait().success());
@@ -97,7 +106,10 @@ fn stop_ends_it_now_and_tells_every_job_why() {
     ];
     for (session, way) in jobs.iter().zip(ways) {
         let error = way(session).unwrap_err();
-        assert!(matches!(&error, ClientError::Failed { text } if text.contains("shade-load stop")), "{error}");
+        assert!(
+            matches!(&error, ClientError::Failed { text } if text.contains("shade-load stop")),
+            "{error}"
+        );
         assert!(matches!(session.stats().unwrap_err(), ClientError::DaemonGone { .. }));
     }
     let (code, _, errors) = said(&[&"stop", &packed.dataset]);
@@ -185,7 +197,8 @@ fn all_daemons_are_found_and_ended() {
     let mut command = Command::new("unshare");
     command.args(*way).args(["--net", "sh", "-c", script]).arg(program("shade-load"));
     let output = command.args([&one.dataset, &two.dataset]).output().unwrap();
-    let (out, errors) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+    let (out, errors) =
+        (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
     let lines: Vec<_> = out.lines().collect();
     assert_eq!((output.status.code(), lines.len()), (Some(0), 7), "{out}{errors}");
     let of = |lines: &[&str], what: &str| lines.iter().all(|line| line.contains(what));

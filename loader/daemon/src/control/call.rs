@@ -10,7 +10,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
-use shade_formats::control::{PROTOCOL, REFUSE_BUSY, Reply, Request, socket_name};
+use shade_formats::control::{PROTOCOL, REFUSE_BUSY, REFUSE_PROTOCOL, Reply, Request, socket_name};
 use shade_formats::limits::MESSAGE_BYTES_MAX;
 
 use super::peer;
@@ -19,16 +19,20 @@ use super::socket::{ask, receive};
 /// Longest wait for the daemon's answer, which takes it no work.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// What to know where the message itself is refused.
+const EARLIER: &str = "; a daemon of another version ends with its trainings, or by a signal";
+
 /// Why a daemon did not answer as asked.
 #[derive(Debug, thiserror::Error)]
 pub enum CallError {
     /// No process listens.
     #[error("no daemon listens at {address}")]
     NoDaemon { address: String },
-    #[error("the daemon at {address} refuses: {text}")]
+    #[error("the daemon at {address} refuses: {text}{hint}")]
     Refused {
         address: String,
         text: String,
+        hint: &'static str,
         /// It may accept a moment later.
         busy: bool,
     },
@@ -140,7 +144,9 @@ impl Call {
         };
         match answer {
             Ok(Reply::Refuse { code, text }) => {
-                Err(CallError::Refused { address, text, busy: code == REFUSE_BUSY })
+                // Daemons of protocol 6 and earlier know no status.
+                let hint = if code == REFUSE_PROTOCOL { EARLIER } else { "" };
+                Err(CallError::Refused { address, text, hint, busy: code == REFUSE_BUSY })
             }
             Ok(reply) => Ok(reply),
             Err(what) => Err(CallError::Answer { address, what }),
