@@ -29,6 +29,7 @@ fn spec() -> JobSpec {
             pace: true,
             draw_ahead: false,
             weights_digest: 0x1112_1314_1516_1718,
+            group: 0,
         },
         batch_size: 256,
         world_size: 8,
@@ -63,7 +64,7 @@ fn spec_bytes(spec: JobSpec, length: usize) -> String {
 }
 
 #[test]
-fn a_raw_specification_has_the_97_bytes_of_control_md() {
+fn a_raw_specification_has_the_105_bytes_of_control_md() {
     let expected = [
         "02030303",         // sampler, order, tail, on_error
         "0807060504030201", // seed
@@ -73,6 +74,7 @@ fn a_raw_specification_has_the_97_bytes_of_control_md() {
         "0000000000000840", // echo
         "000000000000e83f", // prune
         "1817161514131211", // weights_digest
+        "0000000000000000", // group
         "09000000",         // whole_from
         "07000000",         // cover
         "00010001",         // replacement, pace, draw_ahead, admit
@@ -82,18 +84,18 @@ fn a_raw_specification_has_the_97_bytes_of_control_md() {
         "000000000000c03f", // bad_max
         "01",               // output: raw
     ];
-    assert_eq!(spec_bytes(spec(), 97), expected.concat());
+    assert_eq!(spec_bytes(spec(), 105), expected.concat());
 }
 
 #[test]
 fn decoded_and_ragged_specifications_go_on_with_their_images() {
     let ragged = JobSpec { output: Output::Ragged { channels_last: true }, ..spec() };
-    assert!(spec_bytes(ragged, 98).ends_with("c03f0301"));
+    assert!(spec_bytes(ragged, 106).ends_with("c03f0301"));
     let framing = Framing::Random { short: 9, padding: 4 };
     let images = ImageSpec { height: 2, width: 3, framing, flip: 0.5, channels_last: true, exact: true };
     let expected = ["c03f02", "02000000", "03000000", "000000000000e03f", "03", "04", "09000000", "04000000"];
     let decoded = JobSpec { output: Output::Decoded(images), ..spec() };
-    assert!(spec_bytes(decoded, 123).ends_with(&expected.concat()));
+    assert!(spec_bytes(decoded, 131).ends_with(&expected.concat()));
 }
 
 #[test]

@@ -231,6 +231,5 @@ fn runs_dry_in_ns<M: Memory>(job: Option<&Job>, sessions: &[Session<M>]) -> u64 
     let Some(job) = job else { return u64::MAX };
     let ranks = sessions.iter().filter(|session| session.job == job.id && session.request.is_some());
     let batches = ranks.map(|session| session.outstanding.len()).min().unwrap_or(usize::MAX);
-    let batch_ns = job.pace.average_ns() * f64::from(job.spec.batch_size) * f64::from(job.spec.world_size);
-    (batches as f64 * batch_ns) as u64
+    (batches as f64 * job.pace.batch_ns()) as u64
 }

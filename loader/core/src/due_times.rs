@@ -59,6 +59,8 @@ impl<M: Memory> Core<M> {
         if !are_several {
             return (Clock::POSITIONS, position);
         }
-        (Clock::at(now_ns, position, job.pace.ns_per_position(now_ns)), position)
+        let ranks = self.sessions.iter().filter(|session| session.job == job.id);
+        let batch_ns = ranks.map(|session| session.batch_ns(now_ns)).max().unwrap_or(0);
+        (Clock::at(now_ns, position, job.pace.ns_per_position(batch_ns)), position)
     }
 }

@@ -24,6 +24,11 @@ impl<M: Memory> Core<M> {
         (0..job.spec.world_size).filter(|&rank| !is_here(rank)).collect()
     }
 
+    /// Whether every rank of the job wants the same new epoch.
+    pub(super) fn is_due(&self, job: &Job) -> bool {
+        self.due_epoch(job).is_some() && self.waiting_for_ranks(job).is_empty()
+    }
+
     /// An epoch that some rank wants and whose plan is not the current one.
     fn due_epoch(&self, job: &Job) -> Option<u32> {
         self.sessions
@@ -37,11 +42,12 @@ impl<M: Memory> Core<M> {
     /// Draws a job's next plan once every rank of it wants the same new epoch. Until then no rank
     /// starts: a plan is drawn from all losses of the epoch before, and messages of one rank arrive
     /// in order.
-    pub(super) fn draw_due_plans(&mut self, actions: &mut Vec<Action<M>>) {
-        let is_due = |job: &&Job| self.due_epoch(job).is_some() && self.waiting_for_ranks(job).is_empty();
-        let due: Option<JobId> = self.jobs.iter().find(is_due).map(|job| job.id);
-        if let Some(job) = due {
-            self.draw_due_plan(job, actions);
+    pub(super) fn draw_due_plans(&mut self, now_ns: u64, actions: &mut Vec<Action<M>>) {
+        let due: Vec<JobId> = self.jobs.iter().filter(|job| self.is_due(job)).map(|job| job.id).collect();
+        for job in due {
+            if !self.waits_for_group(job, now_ns) {
+                self.draw_due_plan(job, actions);
+            }
         }
     }
 
@@ -81,7 +87,6 @@ impl<M: Memory> Core<M> {
         job.next_plan = next_plan;
         job.count(|counts| counts.absorbing_epochs += u64::from(absorbing));
         job.scored_at.fill(0);
-        job.pace.begin_epoch();
         if self.jobs.admitting().nth(1).is_some() {
             self.weigh_jobs();
         }

@@ -11,7 +11,7 @@ use crate::job::Job;
 use crate::jobs::JobId;
 use crate::memory::Memory;
 use crate::orders::{Columns, FaultKind, FillOrder, FillRow, Filled, FinalizeOrder, Move, Ticket};
-use crate::session::Delivered;
+use crate::session::{Delivered, Outstanding};
 use crate::trace::done_line;
 
 /// Rows of one order: few enough to spread a batch over the workers, enough that handing over costs
@@ -89,7 +89,8 @@ impl<M: Memory> Core<M> {
             let Some(job) = self.jobs.get_mut(session.job) else { continue };
             while session.open.front().is_some_and(|batch| batch.stage == BatchStage::Complete) {
                 let Some(mut batch) = session.open.pop_front() else { break };
-                session.outstanding.insert(batch.seq, Some(batch.offset));
+                let held = Outstanding { block: Some(batch.offset), published_ns: now_ns };
+                session.outstanding.insert(batch.seq, held);
                 if !batch.abandoned && batch.failure.is_none() {
                     batch.failure = job.judge(session.rank, &batch);
                 }
@@ -125,7 +126,7 @@ impl<M: Memory> Core<M> {
             request.ended = true;
             let (generation, seq) = (request.generation, session.next_seq);
             session.next_seq += 1;
-            session.outstanding.insert(seq, None);
+            session.outstanding.insert(seq, Outstanding { block: None, published_ns: 0 });
             let descriptor = Descriptor {
                 seq,
                 generation,

@@ -37,6 +37,8 @@ pub(super) struct Job {
     /// The observer that gets its trace.
     pub(super) observer: Option<SessionId>,
     pub(super) pace: Pace,
+    /// Since when it waits for others of its group at an epoch's start.
+    pub(super) waits_since_ns: Option<u64>,
     /// The position of the known accesses at which the search for the next prefetch goes on.
     pub(super) prefetch_at: u32,
     pub(super) spec: JobSpec,
@@ -109,6 +111,7 @@ impl Job {
             name,
             observer: None,
             pace: Pace::new(spec.batch_size, spec.world_size),
+            waits_since_ns: None,
             prefetch_at: 0,
             spec,
             payload,
@@ -145,6 +148,7 @@ impl Job {
         self.slices =
             self.slices.of_len(ids.map_or(samples, |ids| u32::try_from(ids.len()).unwrap_or(u32::MAX)));
         self.plan = plan;
+        self.waits_since_ns = None;
         self.outlook = None;
         self.settled = 0;
         self.exchanged.clear();

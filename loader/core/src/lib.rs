@@ -14,7 +14,7 @@
 //! | [`cache`] | which records stay in memory |
 //! | `brain`, `step` | the state; which event changes it |
 //! | `job`, `session`, `ranks`, `epoch` | the ranks that train together, and their epoch |
-//! | `jobs`, `pace`, `due_times` | several jobs on one cache |
+//! | `jobs`, `pace`, `due_times`, `group` | several jobs on one cache |
 //! | `snapshot`, `fields` | the saved state |
 //! | `open`, `batch`, `fill`, `sizes`, `rows` | batches: opened, filled, published |
 //! | `access`, `reading`, `neighbours` | hits and misses; in which order records are read |
@@ -47,6 +47,7 @@ mod fault;
 mod fields;
 mod fill;
 mod fixed_weights;
+mod group;
 mod hedge;
 pub mod importance;
 mod job;

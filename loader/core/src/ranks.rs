@@ -129,16 +129,18 @@ impl<M: Memory> Core<M> {
         seqs: Vec<u64>,
         actions: &mut Vec<Action<M>>,
     ) {
-        let batches = seqs.len() as u64;
-        if let Some(state) = self.session_mut(session)
-            && let Some(seq) = seqs.into_iter().find(|&seq| !state.release(seq))
-        {
-            let text = format!("released descriptor {seq}, which it does not hold");
-            actions.push(Action::Close(session, text));
-        }
-        let job = self.session(session).map(|session| session.job);
-        if let Some(job) = job.and_then(|job| self.jobs.get_mut(job)) {
-            job.pace.released(now_ns, batches * u64::from(job.spec.batch_size));
+        let Some(state) = self.sessions.iter_mut().find(|s| s.id == session) else { return };
+        let mut job = self.jobs.get_mut(state.job);
+        for seq in seqs {
+            match state.release(seq, now_ns) {
+                Some(0) => {}
+                Some(batch_ns) => job.iter_mut().for_each(|job| job.pace.computed(batch_ns)),
+                None => {
+                    let text = format!("released descriptor {seq}, which it does not hold");
+                    actions.push(Action::Close(session, text));
+                    break;
+                }
+            }
         }
         self.trace_release(now_ns, session, actions);
     }

@@ -165,8 +165,8 @@ impl Reading {
         let is_only = waiting().nth(1).is_none();
         let turn = |queue: &&Queue| match queue.in_flight {
             _ if is_only => (0, 0),
-            few if few < share => (0, few as u64),
-            _ => (1, deadline(queue.job)),
+            few if few < share => (0, few),
+            many => (deadline(queue.job).saturating_add(1), many),
         };
         let queue = waiting().min_by_key(turn)?;
         Some((queue.job, *queue.queued.front()?))

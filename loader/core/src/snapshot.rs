@@ -201,6 +201,7 @@ fn spec_digest(spec: &JobSpec) -> u64 {
         pace,
         draw_ahead,
         weights_digest,
+        group,
     } = spec.plan;
     let mut bytes = Vec::new();
     for name in [sampler.as_str(), order.as_str()] {
@@ -224,6 +225,7 @@ fn spec_digest(spec: &JobSpec) -> u64 {
     later(3, whole_from != default.whole_from, &whole_from.to_le_bytes());
     later(4, replacement != default.replacement, &[u8::from(replacement)]);
     later(5, weights_digest != default.weights_digest, &weights_digest.to_le_bytes());
+    later(6, group != default.group, &group.to_le_bytes());
     xxhash(&bytes)
 }
 
@@ -278,6 +280,7 @@ mod tests {
             of(PlanSpec { whole_from: 1, ..plan }),
             of(PlanSpec { replacement: false, ..plan }),
             of(PlanSpec { weights_digest: 1, ..plan }),
+            of(PlanSpec { group: 1, ..plan }),
             of(PlanSpec { pace: true, ..plan }),
             of(PlanSpec { draw_ahead: true, ..plan }),
             spec_digest(&JobSpec { batch_size: 255, ..whole }),

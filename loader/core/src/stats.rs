@@ -48,8 +48,13 @@ pub struct JobStatus {
     pub world_size: u32,
     /// Whether its records may stay in the cache.
     pub admit: bool,
+    /// Digest of its group's name; `None` without a group.
+    pub group: Option<u64>,
     /// The current epoch; `None` before the first.
     pub epoch: Option<u32>,
+    /// Share of the epoch that was opened. The drift of two jobs is the difference of their epochs
+    /// and shares.
+    pub opened_share: f64,
     /// Everything since its first rank attached.
     #[serde(flatten)]
     pub counts: CountStats,
@@ -118,11 +123,19 @@ impl<M: Memory> Core<M> {
                 ranks: u32::try_from(ranks).unwrap_or(u32::MAX),
                 world_size: job.spec.world_size,
                 admit: job.spec.admit,
+                group: (job.spec.plan.group != 0).then_some(job.spec.plan.group),
                 epoch: job.epoch(),
+                opened_share: self.opened_share(job),
                 counts: job.total.into(),
             }
         };
         self.jobs.iter().map(status).collect()
+    }
+
+    fn opened_share(&self, job: &Job) -> f64 {
+        let opened = job.epoch().and_then(|epoch| self.next_batches(job.id, epoch).min());
+        let batches = job.slices.batches_per_epoch().max(1);
+        f64::from(opened.unwrap_or(0)) / f64::from(batches)
     }
 
     /// The figures of this moment, those of the session's job among them.

@@ -49,7 +49,7 @@ impl<M: Memory> Core<M> {
     /// carried out.
     #[must_use]
     pub fn advance(&mut self, now_ns: u64, actions: &mut Vec<Action<M>>) -> bool {
-        self.draw_due_plans(actions);
+        self.draw_due_plans(now_ns, actions);
         self.predict(now_ns);
         self.publish_complete(now_ns, actions);
         let can_go_on = self.open_batches(now_ns, actions);

@@ -108,31 +108,31 @@ pub(super) fn play(
 
 /// The parameters of a simulation.
 #[derive(Clone, Copy)]
-struct Setup<'a> {
-    dataset: &'a Arc<SizesOnly>,
-    keeper: Keeper,
+pub(super) struct Setup<'a> {
+    pub(super) dataset: &'a Arc<SizesOnly>,
+    pub(super) keeper: Keeper,
     /// Bytes; samples where sizes are not known.
-    capacity: u64,
+    pub(super) capacity: u64,
     /// Sight of `Policy::Lookahead`, in plans.
-    lookahead: f64,
-    plan: PlanSpec,
+    pub(super) lookahead: f64,
+    pub(super) plan: PlanSpec,
     /// The table of the sampler `weighted`.
-    weights: Option<&'a WeightTable>,
-    batch_size: u32,
+    pub(super) weights: Option<&'a WeightTable>,
+    pub(super) batch_size: u32,
     /// Batches that the ring has room for; at least 3 are used.
-    ring: u64,
+    pub(super) ring: u64,
     /// Batches that are open or in hand at a time. The trainer keeps the others and never releases
     /// them.
-    ahead: u64,
+    pub(super) ahead: u64,
     /// Without a store reads are answered as in the recording.
-    recalls: bool,
-    service: Option<Service>,
+    pub(super) recalls: bool,
+    pub(super) service: Option<Service>,
     /// Epochs before this one are not counted.
-    skip_epochs: u32,
+    pub(super) skip_epochs: u32,
 }
 
 impl Setup<'_> {
-    fn core(&self) -> Core<NoMemory> {
+    pub(super) fn core(&self) -> Core<NoMemory> {
         let sizes = &self.dataset.sizes;
         let slots = self.service.and_then(|service| service.store.slots);
         let looks_ahead = self.keeper == Keeper::Policy(Policy::Lookahead);
@@ -154,7 +154,7 @@ impl Setup<'_> {
     }
 
     /// A job of one rank. Its rows are not filled and have one length.
-    fn job(&self) -> Result<JobSpec, SimulateError> {
+    pub(super) fn job(&self) -> Result<JobSpec, SimulateError> {
         let images = ImageSpec::cover(1, 1);
         let data = u64::from(self.batch_size) * images.bytes();
         let layout = BatchLayout::new(Layout::U8Nchw, self.batch_size, data);

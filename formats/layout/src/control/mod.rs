@@ -23,7 +23,7 @@ pub use reply::{
 pub use request::Request;
 pub use settings::{LINGERS_FOR_EVER, Settings};
 pub use socket_name::{socket_name, socket_prefix};
-pub use spec::{FieldError, JobSpec, Parameter, PlanSpec};
+pub use spec::{FieldError, JobSpec, Parameter, PlanSpec, group_digest};
 pub use spec_error::SpecError;
 pub use types::{OnError, Order, Output, Sampler, Tail, UnknownName};
 pub use weights::WeightTable;

@@ -266,7 +266,7 @@ mod tests {
         fn any_spec()(
             sampler in choice(Sampler::ALL), order in choice(Order::ALL), tail in choice(Tail::ALL),
             on_error in choice(OnError::ALL), seed: u64, rep: f64, hit_cap: f64, explore: f64, cover: u32,
-            echo: f64, prune_and_whole: (f64, u32), weights: (bool, u64, bool),
+            echo: f64, prune_and_whole: (f64, u32), weights: (bool, u64, bool, u64),
             pace: bool, draw_ahead: bool, bad_max: f64,
             numbers: (u32, u32, u64), output in output(),
         ) -> JobSpec {
@@ -286,6 +286,7 @@ mod tests {
                     pace,
                     draw_ahead,
                     weights_digest: weights.1,
+                    group: weights.3,
                 },
                 batch_size: numbers.0,
                 world_size: numbers.1,

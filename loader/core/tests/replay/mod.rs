@@ -121,6 +121,7 @@ pub(crate) fn weights(samples: u32) -> WeightTable {
 /// A batch as a trainer got it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Taken {
+    pub session: SessionId,
     pub rank: u32,
     pub epoch: u32,
     pub batch: u32,
@@ -315,6 +316,12 @@ impl Replay {
         self.attach_with(session, rank, &spec, table);
     }
 
+    /// Attaches the only rank of the job of this name.
+    pub(crate) fn attach_job(&mut self, session: SessionId, name: &str, spec: &JobSpec) {
+        self.ranks.insert(session, 0);
+        self.driver.attach(session, (name, 0), spec, None);
+    }
+
     /// With this table, whatever `spec` says.
     pub(crate) fn attach_with(
         &mut self,
@@ -454,6 +461,7 @@ impl World<Counted> for Around {
                 let places =
                     columns.offsets.iter().zip(sides).map(|(&at, (height, width))| (at, height, width));
                 self.taken.push(Taken {
+                    session,
                     rank,
                     epoch: descriptor.epoch,
                     batch: descriptor.batch,
