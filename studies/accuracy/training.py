@@ -54,12 +54,13 @@ def run(recipe: Recipe, cell: Cell, seed: int, folder: Path) -> dict[str, Any]:
             cache=CACHE,
             seed=seed,
             plan=Plan(**plan),
-            daemon=Daemon(job=f"accuracy-{os.getpid()}", linger=0.0, **cell.daemon),
+            # A daemon of its own: other runs on this dataset have caches of their own.
+            daemon=Daemon(socket=f"{scratch}/socket", linger=0.0, **cell.daemon),
         ) as loader,
     ):
         trace = Path(scratch) / "trace"
         is_recorded = seed == RECORDED_SEED
-        with recording.recorded(train_set, loader.job, trace) if is_recorded else nullcontext():
+        with recording.recorded(train_set, Path(scratch) / "socket", trace) if is_recorded else nullcontext():
             training = _Training(recipe, loader, seed, epochs, weighted=cell.weighted_loss)
             curve = [{"epoch": epoch, **training.epoch(), "test_accuracy": training.accuracy(*test)} for epoch in range(epochs)]
             seconds, cpu_seconds = time.perf_counter() - started, time.process_time() - cpu_started

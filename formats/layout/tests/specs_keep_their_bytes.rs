@@ -49,6 +49,7 @@ fn hello(spec: JobSpec) -> Request {
         content_id: 5,
         dataset: "/d".to_owned(),
         job: "j".to_owned(),
+        or_free_name: false,
         rank: 1,
         settings: [("cache".to_owned(), "20%".to_owned())].into_iter().collect(),
         spec,

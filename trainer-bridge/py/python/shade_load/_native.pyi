@@ -69,6 +69,8 @@ class Daemon(TypedDict):
     # The requested settings, which a running daemon is compared with.
     settings: list[tuple[str, str]]
     timeout_seconds: float
+    # Whether the next free name will do where another training has the job's.
+    or_free_name: bool
 
 @final
 class Session:
@@ -82,6 +84,9 @@ class Session:
         formats/layout/src/control/spec.rs, and "images": an `Images`, or None for raw records.
         `weights` is the table of the sampler "weighted", as `weight_table` makes it."""
 
+    # The job's name: the one that was asked for, or the free one that the daemon found.
+    @property
+    def job(self) -> str: ...
     @property
     def daemon_pid(self) -> int: ...
     # The daemon's settings. Those that mean the same as the requested ones are spelled alike.

@@ -47,7 +47,7 @@ def dataset_path(dataset: str | os.PathLike[str]) -> Path:
 
 
 def job_name(job: str) -> str:
-    """A job's name: part of the socket's name, and of messages."""
+    """A job's name, for lists and messages."""
     return matching("job", job, _JOB, "letters, digits, '.', '_' and '-', at most 64")
 
 
