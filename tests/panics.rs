@@ -29,7 +29,6 @@ fn every_session_and_whoever_started_the_daemon_are_told() {
         jpeg: Default::default(),
         workers: Some(1),
         socket: None,
-        job: "default".to_owned(),
         linger: None,
     };
     // The daemon runs in this process, so that the test can make one of its threads panic.

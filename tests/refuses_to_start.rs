@@ -58,13 +58,15 @@ fn no_dataset_is_1_with_advice() {
 }
 
 #[test]
-fn a_second_daemon_for_the_same_job_is_1_with_advice() {
+fn a_second_daemon_for_the_same_dataset_is_1_with_advice() {
     let packed = Packed::mixed(3);
     let first = Daemon::start(&packed.dataset, &[]);
     let (code, text) = serve(&[&packed.dataset]);
     assert_eq!(code, Some(1), "{text}");
-    assert!(text.contains("--job"), "{text}");
-    let other = Daemon::start(&packed.dataset, &[&"--job", &"other"]);
+    for part in ["any number of jobs", "shade-load status", "shade-load stop", "--socket"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let other = Daemon::start(&packed.dataset, &[&"--socket", &packed.beside("other.socket")]);
     drop((first, other));
 }
 
@@ -78,7 +80,7 @@ fn a_daemon_that_is_not_needed_learns_that_before_it_reads_the_index() {
     fs::write(&index, b"no index").unwrap();
     let (code, text) = serve(&[&packed.dataset]);
     assert_eq!(code, Some(1), "{text}");
-    assert!(text.contains("serves this dataset and job already"), "{text}");
+    assert!(text.contains("serves this dataset already"), "{text}");
     drop(first);
 }
 

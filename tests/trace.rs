@@ -79,7 +79,7 @@ fn trace(dataset: &Path, out: &Path) -> Command {
 /// index.
 fn silent(dataset: &Path) -> OwnedFd {
     use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
-    let name = socket_name(rustix::process::geteuid().as_raw(), dataset, "default");
+    let name = socket_name(rustix::process::geteuid().as_raw(), dataset);
     let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
     bind(&socket, &SocketAddrUnix::new_abstract_name(&name).unwrap()).unwrap();
     listen(&socket, 8).unwrap();

@@ -95,9 +95,9 @@ impl Cached {
                 for (&id, position) in batch.iter().zip(&mut positions) {
                     if let Some(outlook) = &mut outlook {
                         let next = outlook.access(Known::from(epoch.ids.as_slice()), position, |(id, at)| {
-                            self.cache.see(id, at, &self.importance);
+                            self.cache.see(0, id, at, &self.importance);
                         });
-                        self.cache.use_at(id, next);
+                        self.cache.use_at(0, id, next);
                     }
                     self.access(id);
                 }
@@ -118,8 +118,8 @@ impl Cached {
         }
         let known = Known::from(ids);
         let mut outlook = Lookahead::new(known, SAMPLES, 0, in_sight(1.0, ids.len()));
-        self.cache.forget_uses(&self.importance);
-        outlook.begin(known, |(id, at)| self.cache.see(id, at, &self.importance));
+        self.cache.forget_uses(0, &self.importance);
+        outlook.begin(known, |(id, at)| self.cache.see(0, id, at, &self.importance));
         Some(outlook)
     }
 

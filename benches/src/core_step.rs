@@ -72,7 +72,7 @@ impl Driver {
         let mut driver = Self { core, spent: Duration::ZERO };
         let spec = job(Output::Raw);
         driver.feed(vec![
-            Event::Attach(Box::new(Attach { session: 0, rank: 0, spec, weights: None })),
+            Event::Attach(Box::new(Attach { session: 0, job: String::new(), rank: 0, spec, weights: None })),
             Event::Ready(0),
         ]);
         Ok(driver)
@@ -119,7 +119,7 @@ impl Driver {
 
     /// Checks that all records of `epochs` epochs were hits, or all misses, as measured.
     fn check(&self, count: impl Fn(&shade_core::Counts) -> u64, epochs: u32) -> Result<()> {
-        let got = count(&self.core.stats().total.counts.counts);
+        let got = count(&self.core.stats(0).total.counts.counts);
         let expected = u64::from(SAMPLES) * u64::from(epochs);
         if got == expected { Ok(()) } else { Err(format!("void: {got} records, expected {expected}").into()) }
     }

@@ -45,11 +45,14 @@ impl Rank {
         let (program, folder) = (programs.load.as_os_str(), dataset.packed.as_os_str());
         // Warnings only. `env` sets this, as a launch takes its environment from this process.
         let mut args = vec!["SHADE_LOG=warn".into(), program.to_owned(), "serve".into(), folder.to_owned()];
-        args.extend(["--private", "--linger", "0s", "--cache", size, "--job", name.as_str()].map(Into::into));
+        args.extend(["--private", "--linger", "0s", "--cache", size, "--socket"].map(Into::into));
+        // Beside the daemon of another rank, whose cache has another size.
+        let socket = std::env::temp_dir().join(format!("shade-benches-{}-{name}", std::process::id()));
+        args.push(socket.clone().into());
         // Reads from the page cache, as pread beside it, and not from the disk.
         args.extend(["--io", "buffered"].map(Into::into));
         let launch = Some(Launch { binary: "env".into(), args });
-        let options = Options { launch, ..Options::default() };
+        let options = Options { socket: Some(socket), launch, ..Options::default() };
         let session = Session::connect(&dataset.packed, &name, 0, job(output), &options)?;
         let mut rank = Self { session, cache, epoch: 0 };
         rank.take_epoch(None)?;

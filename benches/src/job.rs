@@ -11,6 +11,7 @@ pub(crate) fn job(output: Output) -> JobSpec {
         // Each epoch delivers the whole dataset, which is divided by the time.
         tail: Tail::Even,
         output,
+        admit: true,
         on_error: OnError::Raise,
         bad_max: 0.01,
         ring_bytes: 0,

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import sys
+import tempfile
 import time
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
@@ -45,11 +46,13 @@ def train(task: Task) -> dict[str, Any]:
     recipe, cell = RECIPES[task.recipe], CELLS[task.cell]
     # Past the page cache, as the daemon chooses itself on NFS.
     daemon = {"store": task.store, "io": "auto" if task.store else "direct"}
-    loader = training.loader_of(recipe, cell, task.seed, task.epochs, Path(task.train), **daemon)
+    folder = tempfile.TemporaryDirectory()
+    socket = Path(folder.name) / "socket"
+    loader = training.loader_of(recipe, cell, task.seed, task.epochs, Path(task.train), socket, **daemon)
     try:
         recorded = nullcontext()
         if task.trace is not None:
-            recorded = recording.recorded(Path(task.train), loader.job, Path(task.trace))
+            recorded = recording.recorded(Path(task.train), socket, Path(task.trace))
         with recorded:
             run = training.Training(recipe, cell, loader, task.seed, task.epochs)
             cpu_started = time.process_time()
@@ -69,6 +72,7 @@ def train(task: Task) -> dict[str, Any]:
         }
     finally:
         leave(loader)
+        folder.cleanup()
 
 
 def main() -> int:

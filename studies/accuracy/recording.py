@@ -18,11 +18,11 @@ KEPT = ("policy", "cache", "hits", "misses", "prefetched", "exchanged", "accesse
 
 
 @contextmanager
-def recorded(dataset: Path, job: str, out: Path) -> Iterator[None]:
-    """Records the job's daemon, which is running, until it ends. Ends the recording with the block
+def recorded(dataset: Path, socket: Path, out: Path) -> Iterator[None]:
+    """Records the daemon at `socket`, which has one job, until it ends. Ends the recording with the block
     if the daemon is still there."""
     out.unlink(missing_ok=True)
-    command = [find_daemon(), "trace", dataset, "--job", job, "--out", out]
+    command = [find_daemon(), "trace", dataset, "--socket", socket, "--out", out]
     # It says so when it records, unless the user's log is quieter.
     log = {**os.environ, "SHADE_LOG": "info"}
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=log)

@@ -39,11 +39,11 @@ def run(recipe: Recipe, cell: Cell, seed: int, folder: Path) -> dict[str, Any]:
     started, cpu_started = time.perf_counter(), time.process_time()
     with (
         tempfile.TemporaryDirectory() as scratch,
-        loader_of(recipe, cell, seed, epochs, train_set) as loader,
+        loader_of(recipe, cell, seed, epochs, train_set, Path(scratch) / "socket") as loader,
     ):
         trace = Path(scratch) / "trace"
         is_recorded = seed == RECORDED_SEED
-        with recording.recorded(train_set, loader.job, trace) if is_recorded else nullcontext():
+        with recording.recorded(train_set, Path(scratch) / "socket", trace) if is_recorded else nullcontext():
             training = Training(recipe, cell, loader, seed, epochs)
             curve = [{"epoch": epoch, **training.epoch(), "test_accuracy": training.accuracy(*test)} for epoch in range(epochs)]
             seconds, cpu_seconds = time.perf_counter() - started, time.process_time() - cpu_started
@@ -81,8 +81,11 @@ def epochs_of(recipe: Recipe, cell: Cell) -> int:
     return max(1, round(recipe.epochs * cell.epochs))
 
 
-def loader_of(recipe: Recipe, cell: Cell, seed: int, epochs: int, train_set: Path, **daemon: Any) -> Loader:
-    """The Loader of a run, with a daemon of its own, which `daemon` has more options for."""
+def loader_of(
+    recipe: Recipe, cell: Cell, seed: int, epochs: int, train_set: Path, socket: Path, **daemon: Any
+) -> Loader:
+    """The Loader of a run, with a daemon of its own at `socket`, which `daemon` has more options for. Other runs on
+    the dataset have caches of their own."""
     return Loader(
         train_set,
         recipe.batch_size,
@@ -92,7 +95,7 @@ def loader_of(recipe: Recipe, cell: Cell, seed: int, epochs: int, train_set: Pat
         cache=CACHE,
         seed=seed,
         plan=_plan_of(cell, epochs),
-        daemon=Daemon(job=f"accuracy-{os.getpid()}", linger=0.0, **cell.daemon, **daemon),
+        daemon=Daemon(socket=socket, linger=0.0, **cell.daemon, **daemon),
     )
 
 

@@ -48,13 +48,13 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
         # Several trainings in one allocation, each by torchrun.
         ({**TORCHRUN, **BATCH_SCRIPT, "TORCHELASTIC_RUN_ID": "none"}, (3, 8), "slurm-77"),
         # The batch script itself is one process, whatever the tasks of its steps.
-        (BATCH_SCRIPT, (0, 1), "default"),
-        ({**BATCH_SCRIPT, "SLURM_STEP_ID": "4294967291"}, (0, 1), "default"),
+        (BATCH_SCRIPT, (0, 1), "slurm-77"),
+        ({**BATCH_SCRIPT, "SLURM_STEP_ID": "4294967291"}, (0, 1), "slurm-77"),
         (STEP, (2, 4), "slurm-77.1"),
         # The form of Slurm before 20.11.
         ({k: v for k, v in STEP.items() if not k.startswith("SLURM_STEP_NUM")}, (2, 4), "slurm-77.1"),
         # A step of one task in an allocation of four.
-        ({**STEP, "SLURM_STEP_NUM_TASKS": "1", "SLURM_PROCID": "0", "SLURM_LOCALID": "0"}, (0, 1), "default"),
+        ({**STEP, "SLURM_STEP_NUM_TASKS": "1", "SLURM_PROCID": "0", "SLURM_LOCALID": "0"}, (0, 1), "slurm-77.1"),
         # torchrun started by srun, one task a node, here one node.
         ({**STEP, **TORCHRUN, "SLURM_STEP_NUM_TASKS": "1", "SLURM_NTASKS": "1"}, (3, 8), "slurm-77.1"),
         ({"OMPI_COMM_WORLD_SIZE": "1", "PMI_SIZE": "1"}, (0, 1), "default"),
@@ -67,7 +67,7 @@ def test_what_launchers_say(
     for name, value in variables.items():
         environment.setenv(name, value)
     assert ranks(None, None) == expected
-    assert default_job(expected[1]) == job
+    assert default_job() == job
 
 
 @pytest.mark.parametrize(
@@ -130,6 +130,9 @@ def test_a_rank_whose_launcher_may_have_said_so(environment: pytest.MonkeyPatch)
     assert not may_be_one_of_several()
     environment.setenv("LOCAL_RANK", "0")
     assert may_be_one_of_several()
+    # As torchrun, which gives the number of ranks, too.
+    environment.setenv("WORLD_SIZE", "1")
+    assert not may_be_one_of_several()
 
 
 @pytest.fixture(scope="module")
@@ -139,23 +142,15 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> packed.Packed:
     return packed.pack(root / "folder", root / "data.shade")
 
 
-def test_two_trainings_at_once_have_two_jobs_and_one_is_told(dataset: packed.Packed) -> None:
+def test_a_name_that_was_given_or_that_ranks_share_is_not_changed(dataset: packed.Packed) -> None:
     script = (
         "import sys\nfrom shade_load import Loader\n"
-        "with Loader(sys.argv[1], 8) as loader:\n    print(loader.job, loader.daemon_pid, flush=True)\n    sys.stdin.read()\n"
+        "with Loader(sys.argv[1], 8) as loader:\n    print(loader.job, flush=True)\n    sys.stdin.read()\n"
     )
     command = [sys.executable, "-W", "ignore", "-c", script, str(dataset.path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
         assert other.stdout is not None
-        name, pid = other.stdout.readline().split()
-        assert name == "default"
-        with pytest.warns(RuntimeWarning, match="job 'default-2', with a daemon"):
-            loader = Loader(dataset.path, BATCH, daemon=Daemon(linger=0))
-        with loader:
-            assert loader.job == "default-2"
-            assert loader.daemon_pid != int(pid)
-            assert sum(len(batch) for batch in loader) == len(dataset)
-        # A process that names the job, or may be one rank of several, gets a warning instead.
+        assert other.stdout.readline() == "default\n"
         with pytest.raises(ShadeError, match="rank 0 is attached already"):
             Loader(dataset.path, BATCH, daemon=Daemon(job="default"))
         with pytest.MonkeyPatch.context() as patch, pytest.raises(ShadeError, match="rank 0 is attached already"):
@@ -197,15 +192,17 @@ class TestSettings:
                 Loader(dataset.path, BATCH, rank=1, world_size=2, **first).close()
 
     def test_what_is_as_by_default_is_not_held_against_a_daemon_by_hand(self, dataset: packed.Packed, tmp_path: Path) -> None:
-        command = [packed.program("shade-load"), "serve", dataset.path, "--job", "by-hand", "--cache", "50%"]
+        # No private daemon lingers there.
+        copy = dataset.copy_to(tmp_path / "data.shade")
+        command = [packed.program("shade-load"), "serve", copy.path, "--cache", "50%"]
         with subprocess.Popen([*command, "--engine", "threads"], stderr=subprocess.PIPE, text=True) as daemon:
             assert daemon.stderr is not None
             assert any("serving" in line for line in daemon.stderr)
             with warnings.catch_warnings():
                 warnings.simplefilter("error")
-                Loader(dataset.path, BATCH, daemon=Daemon(job="by-hand")).close()
+                Loader(copy.path, BATCH).close()
             with pytest.warns(RuntimeWarning, match="cache 50% instead of 30%; linger until stopped instead of 9.000s"):
-                Loader(dataset.path, BATCH, cache="30%", daemon=Daemon(job="by-hand", linger=9)).close()
+                Loader(copy.path, BATCH, cache="30%", daemon=Daemon(linger=9)).close()
             daemon.terminate()
 
     @pytest.mark.parametrize("linger", [-1, float("nan"), "3s", 1e12])

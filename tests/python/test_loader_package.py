@@ -87,7 +87,7 @@ class TestStubs:
             job = dict(loader._job)
         images = job["images"]
         assert images is not None
-        daemon = {"socket": None, "binary": "none", "arguments": [], "settings": [], "timeout_seconds": 1.0}
+        daemon = {"socket": None, "binary": "none", "arguments": [], "settings": [], "timeout_seconds": 1.0, "or_free_name": False}
         assert said == {"Images": set(images), "Daemon": set(daemon)}
 
         # The rank is looked at once both are understood, and then nothing is connected.

@@ -3,6 +3,7 @@
 import subprocess
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import packed
@@ -118,9 +119,15 @@ def test_whatever_is_kept_stays_right(dataset: packed.Packed) -> None:
 
 
 @pytest.fixture
-def daemon(dataset: packed.Packed) -> Iterator[subprocess.Popen]:
-    """One that stays when trainers have left, for the job "stays"; ready."""
-    command = [packed.program("shade-load"), "serve", dataset.path, "--cache", "100%", "--job", "stays"]
+def copied(dataset: packed.Packed, tmp_path: Path) -> packed.Packed:
+    """A dataset that has no daemon yet."""
+    return dataset.copy_to(tmp_path / "data.shade")
+
+
+@pytest.fixture
+def daemon(copied: packed.Packed) -> Iterator[subprocess.Popen]:
+    """One that stays when trainers have left; ready."""
+    command = [packed.program("shade-load"), "serve", copied.path, "--cache", "100%"]
     command += ["--private", "--linger", "60s"]
     with subprocess.Popen([*map(str, command)], stdout=subprocess.PIPE) as daemon:
         assert daemon.stdout.readline()
@@ -128,12 +135,14 @@ def daemon(dataset: packed.Packed) -> Iterator[subprocess.Popen]:
         daemon.terminate()
 
 
-def test_a_batch_outlives_its_loader_and_its_daemon(dataset: packed.Packed, daemon: subprocess.Popen) -> None:
-    with opened(dataset, "stays") as loader:
+def test_a_batch_outlives_its_loader_and_its_daemon(
+    dataset: packed.Packed, copied: packed.Packed, daemon: subprocess.Popen
+) -> None:
+    with opened(copied, "stays") as loader:
         check_epoch(loader, dataset)
         closed = next(iter(loader))
     check(dataset, closed)
-    with opened(dataset, "stays") as loader:
+    with opened(copied, "stays") as loader:
         last = next(iter(loader))
         assert loader.daemon_pid == daemon.pid
         daemon.kill()

@@ -27,6 +27,7 @@ pub use peer::Peer;
 pub use programs::{eventually, processes_of, program};
 pub use sources::{code, production, root, sources};
 pub use trainer::{
-    Taken, all_ranks, attach, copy, next, sorted_ids, spec, stats, take_epoch, take_rest, try_attach,
+    Taken, all_ranks, attach, attach_to, copy, next, sorted_ids, spec, stats, take_epoch, take_rest,
+    try_attach,
 };
 pub use trainer_process::TrainerProcess;

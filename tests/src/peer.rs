@@ -26,7 +26,7 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// Connects to the daemon of `dataset` and the default job, without a message.
+    /// Connects to the daemon of `dataset`, without a message.
     ///
     /// # Panics
     /// When nobody listens.
@@ -41,7 +41,7 @@ impl Peer {
     /// Where no socket can be made.
     #[must_use]
     pub fn try_connect(dataset: &Path) -> Option<Self> {
-        let name = socket_name(rustix::process::geteuid().as_raw(), dataset, "default");
+        let name = socket_name(rustix::process::geteuid().as_raw(), dataset);
         let address = SocketAddrUnix::new_abstract_name(&name).unwrap();
         let socket =
             rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
@@ -51,7 +51,7 @@ impl Peer {
         Some(Self { socket, dataset: dataset.to_str().unwrap().to_owned() })
     }
 
-    /// A valid hello.
+    /// A valid hello to the default job.
     ///
     /// # Panics
     /// When the dataset has no index any more.
@@ -65,6 +65,7 @@ impl Peer {
             content_id: Index::content_id_at_start(&index).unwrap().0,
             dataset,
             job,
+            or_free_name: false,
             rank,
             settings: Settings::default(),
             spec,

@@ -51,19 +51,28 @@ pub fn spec(batch_size: u32, world_size: u32) -> JobSpec {
         world_size,
         tail: Tail::Even,
         output: Output::Raw,
+        admit: true,
         on_error: OnError::Raise,
         bad_max: 0.01,
         ring_bytes: 0,
     }
 }
 
-/// Attaches to the running daemon of `dataset` and the default job.
+/// Attaches to the default job of the running daemon of `dataset`.
 ///
 /// # Errors
 /// As [`Session::connect`].
 pub fn try_attach(dataset: &Path, rank: u32, spec: JobSpec) -> Result<Session, ClientError> {
+    attach_to(dataset, "default", rank, spec)
+}
+
+/// Attaches to the job with this name of the running daemon of `dataset`.
+///
+/// # Errors
+/// As [`Session::connect`].
+pub fn attach_to(dataset: &Path, job: &str, rank: u32, spec: JobSpec) -> Result<Session, ClientError> {
     let options = Options { timeout: PATIENCE, ..Options::default() };
-    Session::connect(dataset, "default", rank, spec, &options)
+    Session::connect(dataset, job, rank, spec, &options)
 }
 
 /// The same, once the rank's former session has ended.

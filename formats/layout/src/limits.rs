@@ -48,8 +48,12 @@ pub const MESSAGE_BYTES_MAX: usize = 192 * 1024;
 pub const SETTINGS_MAX: u32 = 16;
 /// Longest name or value of a setting. The longest value is a description of a simulated store.
 pub const SETTING_BYTES_MAX: usize = 2048;
+/// Most jobs at a time on one daemon.
+pub const JOBS_MAX: u32 = 16;
 /// Most ranks of one job.
 pub const RANKS_MAX: u32 = 4096;
+/// Longest name of a job, so that a daemon's status with all of them fits into a message.
+pub const JOB_NAME_BYTES_MAX: usize = 256;
 /// Longest line of a trace: a full batch's ids, each with its comma, or its losses.
 pub const TRACE_LINE_BYTES_MAX: usize = 1 << 20;
 
@@ -71,6 +75,10 @@ const _: () = assert!(BATCH_SAMPLES_MAX as usize * 4 + 1024 <= MESSAGE_BYTES_MAX
 // The two names of a hello, its settings, and the rest.
 const _: () = assert!(
     2 * NAME_BYTES_MAX + SETTINGS_MAX as usize * 2 * (SETTING_BYTES_MAX + 4) + 1024 <= MESSAGE_BYTES_MAX
+);
+// A status: escapes of JSON take six characters a byte, and a job's figures have less than 2 KiB.
+const _: () = assert!(
+    JOBS_MAX as usize * (6 * JOB_NAME_BYTES_MAX + 2048) + 6 * NAME_BYTES_MAX + 16 * 1024 <= MESSAGE_BYTES_MAX
 );
 // A number of 32 bits takes 20 characters at most; an id 10, its comma and a letter for how it was
 // served.

@@ -29,11 +29,13 @@ fn spec() -> JobSpec {
             pace: true,
             draw_ahead: false,
             weights_digest: 0x1112_1314_1516_1718,
+            group: 0,
         },
         batch_size: 256,
         world_size: 8,
         tail: Tail::Even,
         output: Output::Raw,
+        admit: true,
         on_error: OnError::Substitute,
         bad_max: 0.125,
         ring_bytes: 1 << 20,
@@ -47,6 +49,7 @@ fn hello(spec: JobSpec) -> Request {
         content_id: 5,
         dataset: "/d".to_owned(),
         job: "j".to_owned(),
+        or_free_name: false,
         rank: 1,
         settings: [("cache".to_owned(), "20%".to_owned())].into_iter().collect(),
         spec,
@@ -61,7 +64,7 @@ fn spec_bytes(spec: JobSpec, length: usize) -> String {
 }
 
 #[test]
-fn a_raw_specification_has_the_96_bytes_of_control_md() {
+fn a_raw_specification_has_the_105_bytes_of_control_md() {
     let expected = [
         "02030303",         // sampler, order, tail, on_error
         "0807060504030201", // seed
@@ -71,27 +74,28 @@ fn a_raw_specification_has_the_96_bytes_of_control_md() {
         "0000000000000840", // echo
         "000000000000e83f", // prune
         "1817161514131211", // weights_digest
+        "0000000000000000", // group
         "09000000",         // whole_from
         "07000000",         // cover
-        "000100",           // replacement, pace, draw_ahead
+        "00010001",         // replacement, pace, draw_ahead, admit
         "00010000",         // batch_size
         "08000000",         // world_size
         "0000100000000000", // ring_bytes
         "000000000000c03f", // bad_max
         "01",               // output: raw
     ];
-    assert_eq!(spec_bytes(spec(), 96), expected.concat());
+    assert_eq!(spec_bytes(spec(), 105), expected.concat());
 }
 
 #[test]
 fn decoded_and_ragged_specifications_go_on_with_their_images() {
     let ragged = JobSpec { output: Output::Ragged { channels_last: true }, ..spec() };
-    assert!(spec_bytes(ragged, 97).ends_with("c03f0301"));
+    assert!(spec_bytes(ragged, 106).ends_with("c03f0301"));
     let framing = Framing::Random { short: 9, padding: 4 };
     let images = ImageSpec { height: 2, width: 3, framing, flip: 0.5, channels_last: true, exact: true };
     let expected = ["c03f02", "02000000", "03000000", "000000000000e03f", "03", "04", "09000000", "04000000"];
     let decoded = JobSpec { output: Output::Decoded(images), ..spec() };
-    assert!(spec_bytes(decoded, 122).ends_with(&expected.concat()));
+    assert!(spec_bytes(decoded, 131).ends_with(&expected.concat()));
 }
 
 #[test]

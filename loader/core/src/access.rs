@@ -11,28 +11,34 @@ use crate::block_size::charged_bytes;
 use crate::brain::Core;
 use crate::cache::Admission;
 use crate::event::SessionId;
+use crate::job::Job;
+use crate::jobs::JobId;
 use crate::memory::Memory;
 use crate::orders::{Completion, FaultKind, ReadOp};
+use crate::session::Session;
 
 /// Limit of the records in flight where reads bring several. It is higher if the depth is higher.
 const RECORDS_MAX: usize = 512;
 
 impl<M: Memory> Core<M> {
-    /// Looks `sample` up for `row`: the row gets its record, or waits for a read.
-    pub(super) fn access(&mut self, sample: SampleId, row: RowId) -> Served {
-        if let Some(job) = &mut self.job
-            && self.cache.get(sample).is_some()
-        {
-            job.importance.record_hit(sample);
-            if let Some(record) = self.cache.hit(sample, &job.importance).cloned() {
+    /// Looks `sample` up for `row` of `job`: the row gets its record, or waits for a read.
+    pub(super) fn access(&mut self, job: JobId, sample: SampleId, row: RowId) -> Served {
+        if self.cache.get(sample).is_some() {
+            let record = if self.admits(job) {
+                self.jobs.record_hit(job, sample);
+                self.cache.hit(sample, self.jobs.importance())
+            } else {
+                self.cache.get(sample)
+            };
+            if let Some(record) = record.cloned() {
                 if let Some(batch) = self.batch_mut(row.session, row.seq) {
                     batch.ready(row.position, record);
                 }
-                return if self.prefetched.take(sample) { Served::Prefetched } else { Served::Hit };
+                return if self.prefetched.take(sample).is_some() { Served::Prefetched } else { Served::Hit };
             }
         }
         // A prefetch that is still in flight when its row comes is a miss like any other.
-        let is_first = self.reading.request(sample, row, &*self.index) || self.prefetched.join(sample);
+        let is_first = self.reading.request(job, sample, row, &*self.index) || self.prefetched.join(sample);
         if is_first { Served::Miss } else { Served::Joined }
     }
 
@@ -43,10 +49,13 @@ impl<M: Memory> Core<M> {
         // has none left.
         let records_max = reads_max.max(RECORDS_MAX);
         while self.reading.in_flight() < reads_max && self.reading.records_in_flight() < records_max {
-            let Some(first) = self.reading.next(&*self.index) else { return };
+            let share = reads_max / (2 * self.jobs.len().max(1));
+            let (jobs, sessions) = (&self.jobs, &self.sessions);
+            let deadline = |job| runs_dry_in_ns(jobs.get(job), sessions);
+            let Some((job, first)) = self.reading.next(&*self.index, share, deadline) else { return };
             // Without room it waits until a fill gives some back.
             let Some(op) = self.read_op(first) else { return };
-            self.widen(first);
+            self.widen(job, first);
             let records = self.reading.find_group(first, op.shard, op.offset);
             let mut first_op = Some(op);
             let mut ops = Vec::new();
@@ -58,10 +67,10 @@ impl<M: Memory> Core<M> {
                 }
             }
             let samples = first_op.iter().chain(&ops).map(|op| op.sample);
-            self.reading.submitted(samples, false, now_ns);
+            self.reading.submitted(job, samples, false, now_ns);
             let records = (ops.len() + usize::from(first_op.is_some())) as u64;
             self.late_reads.records += records;
-            self.count(|counts| {
+            self.count(job, |counts| {
                 counts.reads += 1;
                 counts.coalesced += records - 1;
             });
@@ -99,11 +108,13 @@ impl<M: Memory> Core<M> {
         let Completion { op, outcome, checked, latency } = completion;
         let sample = op.sample;
         self.late_reads.latencies.add(u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX));
-        let waiting = self.reading.completed(op.flight, sample, outcome.is_ok(), now_ns);
-        self.count(|counts| counts.bytes_read += u64::from(op.len));
+        let (job, waiting) = self.reading.completed(op.flight, sample, outcome.is_ok(), now_ns);
+        let job = job.unwrap_or_default();
+        self.count(job, |counts| counts.bytes_read += u64::from(op.len));
         match outcome {
             Ok(()) => {
                 let record = M::record(op.blocks, checked);
+                let admits = self.is_admitted_by(job, &waiting);
                 for row in waiting {
                     if let Some(batch) = self.batch_mut(row.session, row.seq) {
                         batch.read_ns = now_ns;
@@ -114,15 +125,19 @@ impl<M: Memory> Core<M> {
                     // A hedge brought it before.
                     return self.release(record);
                 }
-                self.offer(sample, op.len, record);
+                if admits {
+                    self.offer(job, sample, op.len, record);
+                } else {
+                    self.release(record);
+                }
                 let kept = self.cache.get(sample).is_some();
-                if self.prefetched.completed(sample, kept) && !kept {
-                    self.count(|counts| counts.prefetches_unused += 1);
+                if self.prefetched.completed(sample, job, kept) && !kept {
+                    self.count(job, |counts| counts.prefetches_unused += 1);
                 }
             }
             Err(fault) => {
                 self.free.give(op.blocks);
-                self.prefetched.completed(sample, false);
+                self.prefetched.completed(sample, job, false);
                 if waiting.is_empty() {
                     return;
                 }
@@ -138,31 +153,48 @@ impl<M: Memory> Core<M> {
         }
     }
 
-    /// Offers a record to the cache. The blocks of evicted records are free again.
-    fn offer(&mut self, sample: SampleId, stored_len: u32, record: M::Record) {
-        let Some(job) = &mut self.job else { return self.release(record) };
+    /// Whether the job may keep records in the cache.
+    fn admits(&self, job: JobId) -> bool {
+        self.jobs.get(job).is_some_and(|job| job.spec.admit)
+    }
+
+    /// Whether the record of a read is offered to the cache: it was read for a job that keeps
+    /// records there, or rows of one wait for it. If its job has ended the others may want it.
+    fn is_admitted_by(&self, job: JobId, waiting: &[RowId]) -> bool {
+        match self.jobs.get(job) {
+            Some(job) if !job.spec.admit => {
+                waiting.iter().any(|row| self.job_of(row.session).is_some_and(|job| job.spec.admit))
+            }
+            Some(_) => true,
+            None => self.jobs.admitting().next().is_some(),
+        }
+    }
+
+    /// Offers a record that was read for `job` to the cache. The blocks of evicted records are free
+    /// again.
+    fn offer(&mut self, job: JobId, sample: SampleId, stored_len: u32, record: M::Record) {
         let bytes = charged_bytes(stored_len, self.config.block_bytes);
         let mut evicted = Vec::new();
         // A record that a worker still reads is pinned: its blocks are shared.
         let pinned = |held: &M::Record| M::holders(held) > 1;
         let admission =
-            self.cache.offer(sample, bytes, record.clone(), &job.importance, pinned, &mut evicted);
+            self.cache.offer(sample, bytes, record.clone(), self.jobs.importance(), pinned, &mut evicted);
         match admission {
             Admission::Admitted => {
                 let evictions = evicted.len() as u64;
-                job.count(|counts| {
+                self.count(job, |counts| {
                     counts.admitted += 1;
                     counts.evicted += evictions;
                 });
             }
             Admission::Bypassed(same) => {
                 drop(same);
-                job.count(|counts| counts.bypassed += 1);
+                self.count(job, |counts| counts.bypassed += 1);
             }
         }
         for (id, victim) in evicted {
-            if self.prefetched.take(id) {
-                self.count(|counts| counts.prefetches_unused += 1);
+            if let Some(job) = self.prefetched.take(id) {
+                self.count(job, |counts| counts.prefetches_unused += 1);
             }
             self.release(victim);
         }
@@ -191,4 +223,13 @@ impl<M: Memory> Core<M> {
         }
         self.reading.forget(session);
     }
+}
+
+/// Time until the first of a job's trainers has used up its finished batches, ns.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a positive time")]
+fn runs_dry_in_ns<M: Memory>(job: Option<&Job>, sessions: &[Session<M>]) -> u64 {
+    let Some(job) = job else { return u64::MAX };
+    let ranks = sessions.iter().filter(|session| session.job == job.id && session.request.is_some());
+    let batches = ranks.map(|session| session.outstanding.len()).min().unwrap_or(usize::MAX);
+    (batches as f64 * job.pace.batch_ns()) as u64
 }

@@ -53,8 +53,8 @@ pub enum Action<M: Memory> {
     Interrupt(SessionId, String),
     /// Drop the session, which broke the protocol.
     Close(SessionId, String),
-    /// Hand a line of the trace to the observer.
-    Trace(Box<Line>),
+    /// Hand a line of the trace to an observer.
+    Trace(SessionId, Box<Line>),
     /// Warn the user, once.
     Warn(String),
     /// Tell the user about a bad record. There may be one for each record of the dataset.

@@ -9,6 +9,7 @@ use crate::cache::Cache;
 use crate::counts::Counts;
 use crate::event::SessionId;
 use crate::job::Job;
+use crate::jobs::{JobId, Jobs};
 use crate::late_reads::LateReads;
 use crate::memory::Memory;
 use crate::prefetched::Prefetched;
@@ -61,10 +62,12 @@ pub struct Core<M: Memory> {
     /// Where small records lie, if the cache has room for all.
     pub(super) windows: Option<Windows>,
     pub(super) late_reads: LateReads,
-    pub(super) job: Option<Job>,
+    pub(super) jobs: Jobs,
     pub(super) sessions: Vec<Session<M>>,
-    /// There is an observer, which gets a trace.
-    pub(super) observed: bool,
+    /// The observers, each with the name of the job that it wants a trace of.
+    pub(super) observers: Vec<(SessionId, String)>,
+    /// When the due times of several jobs are predicted anew at the earliest.
+    pub(super) predict_at_ns: u64,
 }
 
 impl<M: Memory> Core<M> {
@@ -94,9 +97,10 @@ impl<M: Memory> Core<M> {
             prefetched: Prefetched::default(),
             windows,
             late_reads: LateReads::default(),
-            job: None,
+            jobs: Jobs::default(),
             sessions: Vec::new(),
-            observed: false,
+            observers: Vec::new(),
+            predict_at_ns: 0,
         }
     }
 
@@ -131,15 +135,21 @@ impl<M: Memory> Core<M> {
         self.session_mut(session)?.batch_mut(seq)
     }
 
-    /// The next batches of the ranks that asked for `epoch`.
-    pub(super) fn next_batches(&self, epoch: u32) -> impl Iterator<Item = u32> + '_ {
-        let requests = self.sessions.iter().filter_map(|session| session.request);
+    /// The job of `session`.
+    pub(super) fn job_of(&self, session: SessionId) -> Option<&Job> {
+        self.jobs.get(self.session(session)?.job)
+    }
+
+    /// The next batches of the job's ranks that asked for `epoch`.
+    pub(super) fn next_batches(&self, job: JobId, epoch: u32) -> impl Iterator<Item = u32> + '_ {
+        let sessions = self.sessions.iter().filter(move |session| session.job == job);
+        let requests = sessions.filter_map(|session| session.request);
         requests.filter(move |request| request.epoch == epoch).map(|request| request.next_batch)
     }
 
-    /// Applies a change to the counts of the epoch and of the job, if there is one.
-    pub(super) fn count(&mut self, change: impl Fn(&mut Counts)) {
-        if let Some(job) = &mut self.job {
+    /// Applies a change to the counts of the job and of its epoch, if it is still there.
+    pub(super) fn count(&mut self, job: JobId, change: impl Fn(&mut Counts)) {
+        if let Some(job) = self.jobs.get_mut(job) {
             job.count(change);
         }
     }

@@ -92,10 +92,17 @@ impl<M: Memory, W: World<M>> Driver<M, W> {
         Self { core, world, rings, soon, actions, now_ns: 0 }
     }
 
-    /// A trainer attaches.
-    pub fn attach(&mut self, session: SessionId, rank: u32, spec: &JobSpec, weights: Option<WeightTable>) {
+    /// A trainer of the job of this name attaches.
+    pub fn attach(
+        &mut self,
+        session: SessionId,
+        (job, rank): (&str, u32),
+        spec: &JobSpec,
+        weights: Option<WeightTable>,
+    ) {
         self.rings.insert(session, Ring::default());
-        self.step(Event::Attach(Box::new(Attach { session, rank, spec: *spec, weights })));
+        let (job, spec) = (job.to_owned(), *spec);
+        self.step(Event::Attach(Box::new(Attach { session, job, rank, spec, weights })));
     }
 
     /// A trainer leaves.

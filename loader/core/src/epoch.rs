@@ -9,38 +9,51 @@ use shade_formats::SampleId;
 use crate::action::Action;
 use crate::brain::Core;
 use crate::job::Job;
+use crate::jobs::JobId;
 use crate::memory::Memory;
 use crate::plan::{draw_next_plan, draw_plan, high_importance, rep_now, spec_now};
 
 impl<M: Memory> Core<M> {
-    /// Ranks that the start of the next epoch waits for.
-    pub(super) fn waiting_for_ranks(&self) -> Vec<u32> {
-        let Some(job) = &self.job else { return Vec::new() };
+    /// Ranks that the start of the job's next epoch waits for.
+    pub(super) fn waiting_for_ranks(&self, job: &Job) -> Vec<u32> {
         let Some(epoch) = self.due_epoch(job) else { return Vec::new() };
-        (0..job.spec.world_size)
-            .filter(|&rank| {
-                !self.sessions.iter().any(|s| s.rank == rank && s.request.is_some_and(|r| r.epoch == epoch))
-            })
-            .collect()
+        let is_here = |rank| {
+            let mut ranks = self.sessions.iter().filter(|s| s.job == job.id && s.rank == rank);
+            ranks.any(|s| s.request.is_some_and(|r| r.epoch == epoch))
+        };
+        (0..job.spec.world_size).filter(|&rank| !is_here(rank)).collect()
+    }
+
+    /// Whether every rank of the job wants the same new epoch.
+    pub(super) fn is_due(&self, job: &Job) -> bool {
+        self.due_epoch(job).is_some() && self.waiting_for_ranks(job).is_empty()
     }
 
     /// An epoch that some rank wants and whose plan is not the current one.
     fn due_epoch(&self, job: &Job) -> Option<u32> {
         self.sessions
             .iter()
+            .filter(|s| s.job == job.id)
             .filter_map(|s| s.request)
             .map(|request| request.epoch)
             .find(|&epoch| job.epoch() != Some(epoch))
     }
 
-    /// Draws the next plan once every rank wants the same new epoch. Until then no rank starts: a
-    /// plan is drawn from all losses of the epoch before, and messages of one rank arrive in order.
-    pub(super) fn draw_due_plan(&mut self, actions: &mut Vec<Action<M>>) {
-        let Some(epoch) = self.job.as_ref().and_then(|job| self.due_epoch(job)) else { return };
-        if !self.waiting_for_ranks().is_empty() {
-            return;
+    /// Draws a job's next plan once every rank of it wants the same new epoch. Until then no rank
+    /// starts: a plan is drawn from all losses of the epoch before, and messages of one rank arrive
+    /// in order.
+    pub(super) fn draw_due_plans(&mut self, now_ns: u64, actions: &mut Vec<Action<M>>) {
+        let due: Vec<JobId> = self.jobs.iter().filter(|job| self.is_due(job)).map(|job| job.id).collect();
+        for job in due {
+            if !self.waits_for_group(job, now_ns) {
+                self.draw_due_plan(job, actions);
+            }
         }
-        let Some(job) = &mut self.job else { return };
+    }
+
+    fn draw_due_plan(&mut self, id: JobId, actions: &mut Vec<Action<M>>) {
+        let Some(epoch) = self.jobs.get(id).and_then(|job| self.due_epoch(job)) else { return };
+        let Some(job) = self.jobs.get_mut(id) else { return };
         let cache = &self.cache;
         let rep = rep_now(&job.spec.plan, job.validation.iter().map(|validation| validation.score));
         let resident = |id: SampleId| cache.get(id).is_some();
@@ -50,7 +63,7 @@ impl<M: Memory> Core<M> {
         let spec = spec_now(&job.spec.plan, std::mem::take(&mut job.has_reports));
         // Freed before the next plan is drawn, which takes as much memory.
         (job.plan, job.outlook) = (None, None);
-        for session in &mut self.sessions {
+        for session in self.sessions.iter_mut().filter(|session| session.job == id) {
             session.delivered.retain(|&(delivered_epoch, _), _| delivered_epoch.wrapping_add(1) == epoch);
         }
         let plan = next.unwrap_or_else(|| {
@@ -74,12 +87,15 @@ impl<M: Memory> Core<M> {
         job.next_plan = next_plan;
         job.count(|counts| counts.absorbing_epochs += u64::from(absorbing));
         job.scored_at.fill(0);
-        self.begin_cache_epoch();
+        if self.jobs.admitting().nth(1).is_some() {
+            self.weigh_jobs();
+        }
+        self.begin_cache_epoch(id);
     }
 
-    /// Tells the cache of the current plan.
-    pub(super) fn begin_cache_epoch(&mut self) {
-        let Some(job) = &self.job else { return };
+    /// Tells the cache of a job's current plan.
+    pub(super) fn begin_cache_epoch(&mut self, job: JobId) {
+        let Some(job) = self.jobs.get(job).filter(|job| job.spec.admit) else { return };
         let Some(plan) = &job.plan else { return };
         self.cache.begin_epoch(|| high_importance(&plan.ids, &job.importance));
     }

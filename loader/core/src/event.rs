@@ -14,6 +14,8 @@ pub type SessionId = u32;
 pub struct Attach {
     /// The session the listener gave to the connection.
     pub session: SessionId,
+    /// Name of the job; every rank of a job gives the same.
+    pub job: String,
     /// The rank it speaks for, `0 .. spec.world_size`.
     pub rank: u32,
     /// The job it wants; every rank of a job sends the same.
@@ -83,9 +85,13 @@ pub enum Event<M: Memory> {
         /// Their numbers, in any order.
         seqs: Vec<u64>,
     },
-    /// The plan of the next epoch, which then is not drawn. For replays.
-    Plan(Box<Plan>),
-    /// An observer has come (`true`) or gone. It is told by
-    /// [`Action::Trace`](super::Action::Trace).
-    Observe(bool),
+    /// The plan of the next epoch of a session's job, which then is not drawn. For replays.
+    Plan(SessionId, Box<Plan>),
+    /// An observer has come or gone. It is told by [`Action::Trace`](super::Action::Trace).
+    Observe {
+        /// The observer.
+        session: SessionId,
+        /// The job that it wants a trace of, which need not have begun; `None`: it has gone.
+        job: Option<String>,
+    },
 }

@@ -33,8 +33,9 @@ impl<M: Memory> Core<M> {
         if batch.abandoned {
             return batch.finish(row.position, RowState::Skipped);
         }
-        let Some(on_error) = self.job.as_ref().map(|job| job.spec.on_error) else { return };
-        self.count(|counts| counts.faults += 1);
+        let Some(job) = self.job_of(row.session) else { return };
+        let (job, on_error) = (job.id, job.spec.on_error);
+        self.count(job, |counts| counts.faults += 1);
         let substitute = if on_error == OnError::Substitute { self.substitute(row) } else { None };
         let Some(batch) = self.batch_mut(row.session, row.seq) else { return };
         match (on_error, substitute) {
@@ -58,8 +59,8 @@ impl<M: Memory> Core<M> {
                     batch.faults.push(text);
                     actions.push(Action::BadRecord(format!("substituted sample {sample} for {text}")));
                 }
-                let served = self.access(sample, row);
-                self.count_access(row, served);
+                let served = self.access(job, sample, row);
+                self.count_access(job, row, served);
             }
             (OnError::Raise | OnError::Substitute, _) => {
                 batch.finish(row.position, RowState::Skipped);
@@ -77,18 +78,22 @@ impl<M: Memory> Core<M> {
             return;
         }
         batch.failure.get_or_insert_with(|| text.to_owned());
-        self.count(|counts| counts.faults += 1);
+        if let Some(job) = self.session(row.session).map(|session| session.job) {
+            self.count(job, |counts| counts.faults += 1);
+        }
     }
 
     /// A worker found a wrong checksum: `record` leaves the cache. The first time, `row` waits for
     /// a second read, as the transfer may be at fault and not the disk. Returns whether it does.
     pub(super) fn read_again(&mut self, row: RowId, sample: SampleId, record: &M::Record) -> bool {
+        let job = self.session(row.session).map(|session| session.job);
         if self.cache.get(sample).is_some_and(|held| M::is_same(held, record))
             && let Some(held) = self.cache.remove(sample)
         {
             self.release(held);
-            self.count(|counts| counts.evicted += 1);
+            job.into_iter().for_each(|job| self.count(job, |counts| counts.evicted += 1));
         }
+        let Some(job) = job else { return false };
         let Some(batch) = self.batch_mut(row.session, row.seq) else { return false };
         let abandoned = batch.abandoned;
         let Some(target) = batch.rows.get_mut(row.position as usize) else { return false };
@@ -97,7 +102,7 @@ impl<M: Memory> Core<M> {
         }
         target.reread = true;
         target.state = RowState::Waiting;
-        self.access(sample, row);
+        self.access(job, sample, row);
         self.reading.recheck(sample);
         true
     }
@@ -106,7 +111,7 @@ impl<M: Memory> Core<M> {
     /// the last, that has the same label and fits into the row. Deterministic, so that a second run
     /// delivers the same.
     fn substitute(&mut self, row: RowId) -> Option<(SampleId, Entry, u64)> {
-        let output = self.job.as_ref()?.spec.output;
+        let output = self.job_of(row.session)?.spec.output;
         let target = self.batch_mut(row.session, row.seq)?.rows.get(row.position as usize)?.clone();
         if target.substitutes >= SUBSTITUTES_MAX {
             return None;

@@ -8,9 +8,10 @@ use crate::bad_share::RowCounts;
 use crate::batch::{Batch, BatchStage, RowId};
 use crate::brain::Core;
 use crate::job::Job;
+use crate::jobs::JobId;
 use crate::memory::Memory;
 use crate::orders::{Columns, FaultKind, FillOrder, FillRow, Filled, FinalizeOrder, Move, Ticket};
-use crate::session::Delivered;
+use crate::session::{Delivered, Outstanding};
 use crate::trace::done_line;
 
 /// Rows of one order: few enough to spread a batch over the workers, enough that handing over costs
@@ -26,8 +27,8 @@ const ORDERS_RAW_MIN: usize = 4;
 impl<M: Memory> Core<M> {
     /// Gives rows with their records to the workers.
     pub(super) fn hand_out_rows(&mut self, now_ns: u64, actions: &mut Vec<Action<M>>) {
-        let Some(output) = self.job.as_ref().map(|job| job.spec.output) else { return };
         for session in &mut self.sessions {
+            let Some(output) = self.jobs.get(session.job).map(|job| job.spec.output) else { continue };
             for batch in &mut session.open {
                 let ticket = Ticket { session: session.id, seq: batch.seq };
                 let mut rows = std::mem::take(&mut batch.ready);
@@ -84,18 +85,18 @@ impl<M: Memory> Core<M> {
 
     /// Publishes complete batches, those of each session in their order.
     pub(super) fn publish_complete(&mut self, now_ns: u64, actions: &mut Vec<Action<M>>) {
-        let Some(job) = &mut self.job else { return };
         for session in &mut self.sessions {
+            let Some(job) = self.jobs.get_mut(session.job) else { continue };
             while session.open.front().is_some_and(|batch| batch.stage == BatchStage::Complete) {
                 let Some(mut batch) = session.open.pop_front() else { break };
-                session.outstanding.insert(batch.seq, Some(batch.offset));
+                let held = Outstanding { block: Some(batch.offset), published_ns: now_ns };
+                session.outstanding.insert(batch.seq, held);
                 if !batch.abandoned && batch.failure.is_none() {
                     batch.failure = job.judge(session.rank, &batch);
                 }
                 let descriptor = Box::new(batch.descriptor(&job.spec, now_ns));
-                if self.observed {
-                    actions.push(done_line(now_ns, session.rank, &batch));
-                }
+                let line = job.observer.map(|observer| done_line(now_ns, observer, session.rank, &batch));
+                actions.extend(line);
                 if let Some(text) = batch.failure.take() {
                     actions.push(Action::PublishError(session.id, descriptor, text));
                     continue;
@@ -111,9 +112,10 @@ impl<M: Memory> Core<M> {
         }
     }
 
-    /// Queues the end-of-epoch descriptor of every rank that has published all its batches.
-    pub(super) fn end_epochs(&mut self, epoch: u32, batches: u32, actions: &mut Vec<Action<M>>) {
-        for session in &mut self.sessions {
+    /// Queues the end-of-epoch descriptor of every rank of the job that has published all its
+    /// batches.
+    pub(super) fn end_epochs(&mut self, job: JobId, epoch: u32, batches: u32, actions: &mut Vec<Action<M>>) {
+        for session in self.sessions.iter_mut().filter(|session| session.job == job) {
             if !(session.ready && session.open.is_empty() && session.has_descriptor()) {
                 continue;
             }
@@ -124,7 +126,7 @@ impl<M: Memory> Core<M> {
             request.ended = true;
             let (generation, seq) = (request.generation, session.next_seq);
             session.next_seq += 1;
-            session.outstanding.insert(seq, None);
+            session.outstanding.insert(seq, Outstanding { block: None, published_ns: 0 });
             let descriptor = Descriptor {
                 seq,
                 generation,

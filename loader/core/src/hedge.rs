@@ -7,6 +7,7 @@ use shade_formats::SampleId;
 
 use crate::action::Action;
 use crate::brain::Core;
+use crate::jobs::JobId;
 use crate::memory::Memory;
 
 /// Records read per hedge.
@@ -69,17 +70,18 @@ impl<M: Memory> Core<M> {
             let more = hedges + u64::from(flight.records);
             if !flight.hedged && more * RECORDS_PER_HEDGE <= self.late_reads.records {
                 flight.hedged = true;
-                late.push(id);
+                late.push((flight.job, id));
                 hedges = more;
             }
         }
         // Each neighbour is a read of its own: what delays one of them must not delay all again.
-        let late: Vec<SampleId> = late.into_iter().flat_map(|id| self.reading.missing(id)).collect();
-        for sample in late {
+        let missing = |(job, id)| self.reading.missing(id).into_iter().map(move |sample| (job, sample));
+        let late: Vec<(JobId, SampleId)> = late.into_iter().flat_map(missing).collect();
+        for (job, sample) in late {
             let Some(op) = self.read_op(sample) else { return };
-            self.reading.submitted(std::iter::once(sample), true, now_ns);
+            self.reading.submitted(job, std::iter::once(sample), true, now_ns);
             self.late_reads.hedged += 1;
-            self.count(|counts| counts.hedged += 1);
+            self.count(job, |counts| counts.hedged += 1);
             actions.push(Action::Read(op));
         }
     }

@@ -68,9 +68,16 @@ fn mean_or_hardest(same: &[(SampleId, f64)]) -> f64 {
     if mean.is_finite() { mean } else { f64::INFINITY }
 }
 
+/// The score of a loss at this quantile of its batch.
 #[expect(clippy::cast_possible_truncation, reason = "scores are stored as f32")]
-fn score_at(quantile: f64) -> f32 {
+pub(super) fn score_at(quantile: f64) -> f32 {
     (64.0 * quantile + 9.5).ln() as f32
+}
+
+/// The quantile of a score's loss within its batch, 0 to 1: what [`rank`] made the score of. A
+/// sample never trained has 1.
+pub(super) fn quantile_of(score: f32) -> f64 {
+    ((f64::from(score).exp() - 9.5) / 64.0).clamp(0.0, 1.0)
 }
 
 /// What is known about every sample: its score, its hits, the epoch of its last delivery. Ids
@@ -151,6 +158,13 @@ impl Importance {
     pub fn set_score(&mut self, id: SampleId, score: f32) {
         if let Some(slot) = self.scores.get_mut(id.index()) {
             *slot = if score.is_nan() { SCORE_MAX } else { score.clamp(SCORE_MIN, SCORE_MAX) };
+        }
+    }
+
+    /// Replaces the number of the sample's hits.
+    pub(super) fn set_uses(&mut self, id: SampleId, uses: u32) {
+        if let Some(slot) = self.uses.get_mut(id.index()) {
+            *slot = uses;
         }
     }
 

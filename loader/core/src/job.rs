@@ -9,7 +9,10 @@ use shade_formats::ring::{PayloadAllocator, PayloadSize};
 use crate::action::{Accepted, Refusal};
 use crate::bad_share::{Faults, RowCounts};
 use crate::counts::Counts;
+use crate::event::SessionId;
 use crate::importance::Importance;
+use crate::jobs::JobId;
+use crate::pace::Pace;
 use crate::plan::{Known, Lookahead, Plan, SampleFacts, Slices, position_entropy};
 use crate::samples::Samples;
 use crate::sizes::{Rooms, payload_size};
@@ -28,6 +31,16 @@ pub(super) struct Validation {
 
 /// One training run: equal specs, one plan, W ranks.
 pub(super) struct Job {
+    pub(super) id: JobId,
+    /// The name that its ranks give.
+    pub(super) name: String,
+    /// The observer that gets its trace.
+    pub(super) observer: Option<SessionId>,
+    pub(super) pace: Pace,
+    /// Since when it waits for others of its group at an epoch's start.
+    pub(super) waits_since_ns: Option<u64>,
+    /// The position of the known accesses at which the search for the next prefetch goes on.
+    pub(super) prefetch_at: u32,
     pub(super) spec: JobSpec,
     /// Size of each rank's ring.
     payload: PayloadSize,
@@ -81,6 +94,7 @@ pub(super) struct Job {
 
 impl Job {
     pub(super) fn new(
+        (id, name): (JobId, String),
         spec: JobSpec,
         weights: Option<WeightTable>,
         index: &dyn Samples,
@@ -93,6 +107,12 @@ impl Job {
             .and_then(|payload| Ok((payload, PayloadAllocator::new(payload.bytes)?)))
             .map_err(|error| Refusal { code: REFUSE_RESOURCES, text: error.to_string() })?;
         Ok(Self {
+            id,
+            name,
+            observer: None,
+            pace: Pace::new(spec.batch_size, spec.world_size),
+            waits_since_ns: None,
+            prefetch_at: 0,
             spec,
             payload,
             ring,
@@ -128,6 +148,7 @@ impl Job {
         self.slices =
             self.slices.of_len(ids.map_or(samples, |ids| u32::try_from(ids.len()).unwrap_or(u32::MAX)));
         self.plan = plan;
+        self.waits_since_ns = None;
         self.outlook = None;
         self.settled = 0;
         self.exchanged.clear();

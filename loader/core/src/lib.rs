@@ -14,6 +14,7 @@
 //! | [`cache`] | which records stay in memory |
 //! | `brain`, `step` | the state; which event changes it |
 //! | `job`, `session`, `ranks`, `epoch` | the ranks that train together, and their epoch |
+//! | `jobs`, `pace`, `due_times`, `group` | several jobs on one cache |
 //! | `snapshot`, `fields` | the saved state |
 //! | `open`, `batch`, `fill`, `sizes`, `rows` | batches: opened, filled, published |
 //! | `access`, `reading`, `neighbours` | hits and misses; in which order records are read |
@@ -39,15 +40,18 @@ mod brain;
 pub mod cache;
 mod counts;
 pub mod driver;
+mod due_times;
 mod epoch;
 mod event;
 mod fault;
 mod fields;
 mod fill;
 mod fixed_weights;
+mod group;
 mod hedge;
 pub mod importance;
 mod job;
+mod jobs;
 mod late_reads;
 mod latency;
 mod memory;
@@ -55,6 +59,7 @@ mod neighbours;
 mod open;
 mod orders;
 mod outlook;
+mod pace;
 pub mod plan;
 mod prefetch;
 mod prefetched;
@@ -86,5 +91,5 @@ pub use prefetch::PREFETCHES_MAX;
 pub use rows::{SizeFault, indexed_size, row_bytes};
 pub use samples::Samples;
 pub use sizes::{Capacity, CapacityError, RING_BATCHES, staging_bytes};
-pub use stats::Stats;
+pub use stats::{JobStatus, Stats};
 pub use windows::{WINDOW_BYTES, window_bytes};

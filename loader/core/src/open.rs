@@ -3,16 +3,18 @@
 use std::hint::black_box;
 
 use shade_formats::ring::{BatchLayout, FLAG_PADDING};
-use shade_formats::trace::{Line, Served};
-use shade_formats::{Draw, Size};
+use shade_formats::trace::{Line, Open, Served};
+use shade_formats::{Draw, SampleId, Size};
 
 use crate::action::Action;
 use crate::bad_share::Faults;
 use crate::batch::{Batch, BatchRow, BatchStage, RowId, RowState};
 use crate::brain::Core;
 use crate::cache::Cache;
+use crate::event::SessionId;
 use crate::importance::Importance;
 use crate::job::Job;
+use crate::jobs::JobId;
 use crate::memory::Memory;
 use crate::plan::{Plan, Slot};
 use crate::rows::row_bytes;
@@ -25,11 +27,24 @@ use crate::trace::{open_line, trace};
 const OPENED_AT_ONCE: usize = 2;
 
 impl<M: Memory> Core<M> {
-    /// Opens some batches, the first of the plan first, so that no rank gets ahead of others.
-    /// Returns `true` if there may be more to open.
+    /// Opens some batches of each job. Returns `true` if there may be more to open.
     pub(super) fn open_batches(&mut self, now_ns: u64, actions: &mut Vec<Action<M>>) -> bool {
-        let Some(epoch) = self.job.as_ref().and_then(Job::epoch) else { return false };
-        let batches = self.job.as_ref().map_or(0, |job| job.slices.batches_per_epoch());
+        let mut can_go_on = false;
+        for at in 0..self.jobs.len() {
+            let Some(job) = self.jobs.iter().nth(at) else { break };
+            can_go_on |= self.open_batches_of(job.id, now_ns, actions);
+        }
+        can_go_on
+    }
+
+    /// Opens some batches of a job, the first of the plan first, so that no rank gets ahead of
+    /// others.
+    fn open_batches_of(&mut self, job: JobId, now_ns: u64, actions: &mut Vec<Action<M>>) -> bool {
+        let Some((epoch, batches)) =
+            self.jobs.get(job).and_then(|job| Some((job.epoch()?, job.slices.batches_per_epoch())))
+        else {
+            return false;
+        };
         let mut full: Vec<bool> = self.sessions.iter().map(|session| session.is_full).collect();
         let mut opened = 0;
         while opened < OPENED_AT_ONCE {
@@ -37,17 +52,19 @@ impl<M: Memory> Core<M> {
                 .sessions
                 .iter()
                 .enumerate()
-                .filter(|(at, s)| s.ready && full.get(*at) == Some(&false) && s.has_descriptor())
+                .filter(|(at, s)| {
+                    s.job == job && s.ready && full.get(*at) == Some(&false) && s.has_descriptor()
+                })
                 .filter_map(|(at, s)| {
                     let request = s.request.filter(|r| r.epoch == epoch && r.next_batch < batches)?;
                     Some((request.next_batch, s.rank, at))
                 })
                 .min();
             let Some((_, _, at)) = next else {
-                self.end_epochs(epoch, batches, actions);
+                self.end_epochs(job, epoch, batches, actions);
                 return false;
             };
-            if self.open_batch(at, now_ns, actions) {
+            if self.open_batch(job, at, now_ns, actions) {
                 opened += 1;
             } else if let Some(full) = full.get_mut(at) {
                 *full = true;
@@ -57,12 +74,14 @@ impl<M: Memory> Core<M> {
     }
 
     /// Opens the next batch of the session at `at`. Returns `false` if its ring has no room.
-    fn open_batch(&mut self, at: usize, now_ns: u64, actions: &mut Vec<Action<M>>) -> bool {
-        self.look_ahead();
+    fn open_batch(&mut self, job_id: JobId, at: usize, now_ns: u64, actions: &mut Vec<Action<M>>) -> bool {
+        self.look_ahead(job_id, now_ns);
         if let Some(request) = self.sessions.get(at).and_then(|session| session.request) {
-            self.exchange(request.next_batch);
+            self.exchange(job_id, request.next_batch);
         }
-        let (Some(job), Some(session)) = (&mut self.job, self.sessions.get_mut(at)) else { return false };
+        let (Some(job), Some(session)) = (self.jobs.get_mut(job_id), self.sessions.get_mut(at)) else {
+            return false;
+        };
         let (Some(plan), Some(request)) = (&job.plan, &mut session.request) else { return false };
         let slots = job.slices.batch(request.next_batch, session.rank, plan);
         let mut rows = plan_rows(job, &slots, plan, &*self.index);
@@ -84,6 +103,8 @@ impl<M: Memory> Core<M> {
         };
         rows.iter_mut().for_each(|row| row.offset += offset + layout.data);
         touch_all::<M>(&self.cache, &job.importance, &rows);
+        let slot_wait_ns = session.blocked_since_ns.take().map_or(0, |since| now_ns.saturating_sub(since));
+        job.pace.opened(slot_wait_ns > 0);
         let seq = session.next_seq;
         session.next_seq += 1;
         let accesses: Vec<_> = rows.iter().map(|row| row.sample).zip(slots).collect();
@@ -106,39 +127,51 @@ impl<M: Memory> Core<M> {
             skipped: 0,
             opened_ns: now_ns,
             read_ns: now_ns,
-            slot_wait_ns: session.blocked_since_ns.take().map_or(0, |since| now_ns.saturating_sub(since)),
+            slot_wait_ns,
             fill_ns: 0,
         };
         request.next_batch += 1;
-        let mut open = self.observed.then(|| open_line(session.rank, &batch));
+        let traced = job.observer.map(|observer| (observer, open_line(session.rank, &batch)));
         session.open.push_back(batch);
         let session = session.id;
-        for (position, (sample, slot)) in (0..capacity).zip(accesses) {
-            self.foresee(sample, slot);
+        let traced = self.look_up(job_id, (session, seq), &accesses, traced);
+        actions.extend(traced.map(|(observer, open)| trace(observer, Line::Open(open))));
+        true
+    }
+
+    /// Looks up the samples of a batch that was opened. Completes its line of the trace.
+    fn look_up(
+        &mut self,
+        job: JobId,
+        (session, seq): (SessionId, u64),
+        accesses: &[(SampleId, Slot)],
+        mut traced: Option<(SessionId, Open)>,
+    ) -> Option<(SessionId, Open)> {
+        for (position, &(sample, slot)) in (0..).zip(accesses) {
+            self.foresee(job, sample, slot);
             let row = RowId { session, seq, position };
-            let mut served = self.access(sample, row);
-            if self.was_exchanged(slot.position) && served == Served::Hit {
+            let mut served = self.access(job, sample, row);
+            if self.was_exchanged(job, slot.position) && served == Served::Hit {
                 served = Served::Exchanged;
             }
-            self.count_access(row, served);
-            if let Some(open) = &mut open {
+            self.count_access(job, row, served);
+            if let Some((_, open)) = &mut traced {
                 open.ids.push(sample.0);
                 open.served.push(served.letter());
             }
         }
-        actions.extend(open.map(|open| trace(Line::Open(open))));
-        true
+        traced
     }
 
     /// Counts one access in its batch, its epoch and its job.
-    pub(super) fn count_access(&mut self, row: RowId, served: Served) {
+    pub(super) fn count_access(&mut self, job: JobId, row: RowId, served: Served) {
         if let Some(batch) = self.batch_mut(row.session, row.seq) {
             match served {
                 Served::Hit | Served::Joined | Served::Exchanged => batch.hits += 1,
                 Served::Miss | Served::Prefetched => batch.misses += 1,
             }
         }
-        self.count(|counts| {
+        self.count(job, |counts| {
             counts.accesses += 1;
             match served {
                 Served::Hit => counts.hits += 1,

@@ -4,52 +4,57 @@
 use shade_formats::SampleId;
 
 use crate::brain::Core;
+use crate::jobs::JobId;
 use crate::memory::Memory;
 use crate::plan::{Lookahead, Slot, in_sight};
 
 impl<M: Memory> Core<M> {
-    /// The access of `slot` begins: tells the cache when its sample is used next, and which uses
-    /// have come into sight.
-    pub(super) fn foresee(&mut self, sample: SampleId, slot: Slot) {
+    /// The access of `slot` begins: tells the cache when the job uses its sample next, and which
+    /// uses have come into sight.
+    pub(super) fn foresee(&mut self, job: JobId, sample: SampleId, slot: Slot) {
         // Padding is no planned use.
         if !self.cache.properties().looks_ahead || slot.padding {
             return;
         }
-        let Some(job) = &mut self.job else { return };
-        let Some(mut outlook) = job.outlook.take() else { return };
-        let (cache, importance) = (&mut self.cache, &job.importance);
-        let next = outlook.access(job.known(), slot.position, |(id, at)| cache.see(id, at, importance));
-        cache.use_at(sample, next);
-        job.outlook = Some(outlook);
+        let Some(mut outlook) = self.jobs.get_mut(job).and_then(|job| job.outlook.take()) else { return };
+        let (cache, importance) = (&mut self.cache, self.jobs.importance());
+        if let Some(of) = self.jobs.get(job) {
+            let see = |(sample, at)| cache.see(job, sample, at, importance);
+            let next = outlook.access(of.known(), slot.position, see);
+            cache.use_at(job, sample, next);
+        }
+        if let Some(job) = self.jobs.get_mut(job) {
+            job.outlook = Some(outlook);
+        }
     }
 
-    /// Begins to look ahead over the current plan, from the first batch that some rank wants,
+    /// Begins to look ahead over the job's current plan, from the first batch that some rank wants,
     /// unless that is done.
-    pub(super) fn look_ahead(&mut self) {
+    pub(super) fn look_ahead(&mut self, id: JobId, now_ns: u64) {
         // With all samples resident nothing is evicted, and next uses do not matter.
         let has_all = self.cache.len() == self.index.len() as usize;
         if !self.cache.properties().looks_ahead || has_all {
             return;
         }
-        let Some(job) = &mut self.job else { return };
+        let Some(job) = self.jobs.get(id).filter(|job| job.spec.admit) else { return };
         let (Some(plan), None) = (&job.plan, &job.outlook) else { return };
-        let requests = self.sessions.iter().filter_map(|session| session.request);
-        let first = requests.filter(|r| r.epoch == plan.epoch).map(|r| r.next_batch).min();
-        let from = job.slices.start(first.unwrap_or(0));
+        let (clock, from) = self.clock(job, now_ns);
         let ahead = in_sight(self.config.lookahead, plan.ids.len());
         let mut outlook = Lookahead::new(job.known(), self.index.len(), from, ahead);
-        let (cache, importance) = (&mut self.cache, &job.importance);
-        cache.forget_uses(importance);
-        outlook.begin(job.known(), |(id, at)| cache.see(id, at, importance));
-        job.outlook = Some(outlook);
-        self.prefetched.rewind();
+        let (cache, importance) = (&mut self.cache, self.jobs.importance());
+        cache.set_clock(id, clock);
+        cache.forget_uses(id, importance);
+        outlook.begin(job.known(), |(sample, at)| cache.see(id, sample, at, importance));
+        if let Some(job) = self.jobs.get_mut(id) {
+            (job.outlook, job.prefetch_at) = (Some(outlook), 0);
+        }
     }
 
     /// Before the first rank opens global batch `number`: its absent samples change places with
     /// residents of later batches, if the policy exchanges samples. No rank has opened those
     /// batches.
-    pub(super) fn exchange(&mut self, number: u32) {
-        let Some(job) = &mut self.job else { return };
+    pub(super) fn exchange(&mut self, job: JobId, number: u32) {
+        let Some(job) = self.jobs.get_mut(job).filter(|job| job.spec.admit) else { return };
         if number < job.settled || job.scripted == job.epoch() || !self.cache.properties().exchanges {
             return;
         }
@@ -65,7 +70,7 @@ impl<M: Memory> Core<M> {
     }
 
     /// Whether the sample at `position` was exchanged. True once for each.
-    pub(super) fn was_exchanged(&mut self, position: u32) -> bool {
-        self.job.as_mut().is_some_and(|job| !job.exchanged.is_empty() && job.exchanged.remove(&position))
+    pub(super) fn was_exchanged(&mut self, job: JobId, position: u32) -> bool {
+        self.jobs.get_mut(job).is_some_and(|job| !job.exchanged.is_empty() && job.exchanged.remove(&position))
     }
 }

@@ -12,6 +12,7 @@ use shade_formats::SampleId;
 use crate::action::Action;
 use crate::block_size::charged_bytes;
 use crate::brain::Core;
+use crate::jobs::JobId;
 use crate::memory::Memory;
 
 /// Limit of prefetches in flight: the reads of batches come first, and must not find the store
@@ -24,41 +25,35 @@ impl<M: Memory> Core<M> {
         if !self.cache.properties().looks_ahead {
             return;
         }
-        while self.reading.next(&*self.index).is_none() {
-            let Some((sample, bytes)) = self.find_prefetch() else { return };
+        while self.reading.is_drained(&*self.index) {
+            let Some((job, sample, bytes)) = self.find_prefetch() else { return };
             self.prefetched.request(sample, bytes);
-            // Not again if it fails: the batch that wants it tries once more, and tells.
-            self.prefetched.at = self.prefetched.at.saturating_add(1);
-            self.reading.prefetch(sample, &*self.index);
-            self.count(|counts| counts.prefetches += 1);
+            if let Some(job) = self.jobs.get_mut(job) {
+                // Not again if it fails: the batch that wants it tries once more, and tells.
+                job.prefetch_at = job.prefetch_at.saturating_add(1);
+                job.count(|counts| counts.prefetches += 1);
+            }
+            self.reading.prefetch(job, sample, &*self.index);
             self.submit_reads(now_ns, actions);
         }
     }
 
-    /// The next sample of the known accesses that is missing, with its bytes, if there is room for
-    /// it and for its read.
-    fn find_prefetch(&mut self) -> Option<(SampleId, u64)> {
-        let job = self.job.as_ref()?;
-        let sight = job.outlook.as_ref()?.sight();
-        let epoch = job.epoch()?;
+    /// The known use that is missing and due first, with its job and its bytes, if there is room
+    /// for it and for its read.
+    fn find_prefetch(&mut self) -> Option<(JobId, SampleId, u64)> {
         let most = self.config.prefetches_max.min(self.reads_submitted_max / 2);
         if self.prefetched.in_flight.len() >= most as usize {
             return None;
         }
-        let opened = self.next_batches(epoch).max()?;
-        let known = job.known();
-        let mut at = self.prefetched.at.max(job.slices.start(opened));
-        let missing = loop {
-            match known.get(at) {
-                Some(sample) if self.cache.get(sample).is_some() || self.reading.is_pending(sample) => {
-                    at += 1;
-                }
-                missing => break missing,
+        let mut first = None;
+        for at in 0..self.jobs.len() {
+            let job = self.jobs.iter().nth(at)?.id;
+            if let Some((sample, position)) = self.missing_use(job) {
+                let due = self.cache.clock(job).due(position);
+                first = first.into_iter().chain([(due, job, sample)]).min();
             }
-        };
-        self.prefetched.at = at;
-        // The cache would not keep what it does not know to be used.
-        let sample = missing.filter(|_| at < sight)?;
+        }
+        let (_, job, sample) = first?;
         let bytes = charged_bytes(self.index.entry(sample)?.stored_len, self.config.block_bytes);
         // Half of what is beside the cache stays free for the reads of batches.
         let reserve = self.free.total_bytes().saturating_sub(self.cache.capacity_bytes()) / 2;
@@ -67,15 +62,34 @@ impl<M: Memory> Core<M> {
         }
         let in_flight: u64 = self.prefetched.in_flight.values().sum();
         let pinned = |held: &M::Record| M::holders(held) > 1;
-        let importance = &self.job.as_ref()?.importance;
         self.cache
-            .has_unused_room(in_flight.saturating_add(bytes), importance, pinned)
-            .then_some((sample, bytes))
+            .has_unused_room(in_flight.saturating_add(bytes), self.jobs.importance(), pinned)
+            .then_some((job, sample, bytes))
+    }
+
+    /// The next sample of the job's known accesses that is missing, with its position.
+    fn missing_use(&mut self, id: JobId) -> Option<(SampleId, u32)> {
+        let job = self.jobs.get(id)?;
+        let sight = job.outlook.as_ref()?.sight();
+        let opened = self.next_batches(id, job.epoch()?).max()?;
+        let known = job.known();
+        let mut at = job.prefetch_at.max(job.slices.start(opened));
+        let missing = loop {
+            match known.get(at) {
+                Some(sample) if self.cache.get(sample).is_some() || self.reading.is_pending(sample) => {
+                    at += 1;
+                }
+                missing => break missing,
+            }
+        };
+        self.jobs.get_mut(id)?.prefetch_at = at;
+        // The cache would not keep what it does not know to be used.
+        Some((missing.filter(|_| at < sight)?, at))
     }
 
     /// Prefetches the records around `sample`, which is about to be read. Not until a first batch
     /// is published, which this would delay.
-    pub(super) fn widen(&mut self, sample: SampleId) {
+    pub(super) fn widen(&mut self, job: JobId, sample: SampleId) {
         let Some(windows) = &mut self.windows else { return };
         if !self.sessions.iter().any(|session| session.first_unpublished() > 0) {
             return;
@@ -87,9 +101,9 @@ impl<M: Memory> Core<M> {
             }
             let Some(entry) = self.index.entry(id) else { continue };
             self.prefetched.request(id, charged_bytes(entry.stored_len, self.config.block_bytes));
-            self.reading.prefetch(id, &*self.index);
+            self.reading.prefetch(job, id, &*self.index);
             added += 1;
         }
-        self.count(|counts| counts.prefetches += added);
+        self.count(job, |counts| counts.prefetches += added);
     }
 }

@@ -1,34 +1,29 @@
 //! Which records were prefetched and are not used yet.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use shade_formats::SampleId;
+
+use crate::jobs::JobId;
 
 /// Prefetched records, from the request to the first use.
 #[derive(Debug, Default)]
 pub(super) struct Prefetched {
-    /// The position of the known accesses at which the search for the next prefetch goes on.
-    pub(super) at: u32,
     /// Records in flight, with the bytes that they will take of the cache.
     pub(super) in_flight: HashMap<SampleId, u64>,
-    /// Records in the cache.
-    unused: HashSet<SampleId>,
+    /// Records in the cache, each with the job that it was read for.
+    unused: HashMap<SampleId, JobId>,
 }
 
 impl Prefetched {
-    /// Other accesses are known from now on.
-    pub(super) fn rewind(&mut self) {
-        self.at = 0;
-    }
-
     /// The sample is prefetched, and will take `bytes` of the cache.
     pub(super) fn request(&mut self, sample: SampleId, bytes: u64) {
         self.in_flight.insert(sample, bytes);
     }
 
-    /// The sample is used or evicted. Returns whether this ends a prefetch.
-    pub(super) fn take(&mut self, sample: SampleId) -> bool {
-        !self.unused.is_empty() && self.unused.remove(&sample)
+    /// The sample is used or evicted. Returns the job that it was prefetched for, if it was.
+    pub(super) fn take(&mut self, sample: SampleId) -> Option<JobId> {
+        if self.unused.is_empty() { None } else { self.unused.remove(&sample) }
     }
 
     /// A row waits for the sample's read. Returns whether that is a prefetch, which came too late.
@@ -37,10 +32,10 @@ impl Prefetched {
     }
 
     /// A read has ended. Returns whether it is a prefetch that no row has waited for.
-    pub(super) fn completed(&mut self, sample: SampleId, kept: bool) -> bool {
+    pub(super) fn completed(&mut self, sample: SampleId, job: JobId, kept: bool) -> bool {
         let prefetched = self.in_flight.remove(&sample).is_some();
         if prefetched && kept {
-            self.unused.insert(sample);
+            self.unused.insert(sample, job);
         }
         prefetched
     }

@@ -1,7 +1,8 @@
 //! Ranks: they attach and leave, ask for epochs and release batches.
 
 use shade_formats::SampleId;
-use shade_formats::control::{REFUSE_BUSY, REFUSE_SPEC, Sampler};
+use shade_formats::control::{REFUSE_BUSY, REFUSE_RESOURCES, REFUSE_SPEC, Sampler};
+use shade_formats::limits::JOBS_MAX;
 
 use crate::action::{Accepted, Action, Refusal};
 use crate::bad_share::RowCounts;
@@ -17,12 +18,12 @@ use crate::windows::Windows;
 impl<M: Memory> Core<M> {
     pub(super) fn attach(&mut self, now_ns: u64, attach: Attach, actions: &mut Vec<Action<M>>) {
         let id = attach.session;
-        let is_new = self.job.is_none();
+        let jobs = self.jobs.len();
         match self.accept(attach) {
             Ok(accepted) => {
                 actions.push(Action::Accept(id, accepted));
-                if is_new {
-                    self.trace_job(now_ns, false, actions);
+                if self.jobs.len() > jobs {
+                    self.trace_job(now_ns, id, actions);
                 }
             }
             Err(refusal) => actions.push(Action::Refuse(id, refusal)),
@@ -31,29 +32,40 @@ impl<M: Memory> Core<M> {
 
     fn accept(&mut self, attach: Attach) -> Result<Accepted, Refusal> {
         let refuse = |code, text| Err(Refusal { code, text });
-        let Attach { session, rank, spec, weights } = attach;
+        let Attach { session, job: name, rank, spec, weights } = attach;
         spec.validate().map_err(|error| Refusal { code: REFUSE_SPEC, text: error.to_string() })?;
         if rank >= spec.world_size {
             let text = format!("rank {rank} is not below the world size {}", spec.world_size);
             return refuse(REFUSE_SPEC, text);
         }
-        if self.job.as_ref().is_some_and(|job| job.spec != spec) {
-            let text = "a job with other arguments is attached: give every rank the same arguments, \
-                        or name another job with Daemon(job=\"...\")";
-            return refuse(REFUSE_BUSY, text.into());
-        }
-        if self.sessions.iter().any(|session| session.rank == rank) {
+        let known = self.jobs.named(&name).map(|job| job.id);
+        if let Some(job) = known.and_then(|job| self.jobs.get(job)).filter(|job| job.spec != spec) {
             let text = format!(
-                "rank {rank} is attached already: to train twice at once, name another job with \
-                 Daemon(job=\"...\")"
+                "job {:?} is attached with other arguments: give every rank the same arguments, or name \
+                 another job with Daemon(job=\"...\")",
+                job.name
             );
             return refuse(REFUSE_BUSY, text);
         }
+        if self.sessions.iter().any(|session| Some(session.job) == known && session.rank == rank) {
+            let text = format!(
+                "rank {rank} is attached already in job {name:?}: to train twice at once, name another \
+                 job with Daemon(job=\"...\")"
+            );
+            return refuse(REFUSE_BUSY, text);
+        }
+        if known.is_none() && self.jobs.len() >= JOBS_MAX as usize {
+            let text = format!(
+                "{JOBS_MAX} jobs are attached already, which is the most that one daemon serves: wait until \
+                 one of them has ended, or start another daemon with Daemon(socket=\"...\")"
+            );
+            return refuse(REFUSE_RESOURCES, text);
+        }
         let unfit = |text| Refusal { code: REFUSE_SPEC, text };
         let given = given_weights(&spec, weights, &*self.index).map_err(unfit)?;
-        let is_new = self.job.is_none();
-        let job = match self.job.take() {
-            Some(job) => job,
+        let place = |job: &Job| (job.accepted(), job.ring.clone());
+        let (job, (accepted, ring)) = match known.and_then(|job| self.jobs.get(job)) {
+            Some(job) => (job.id, place(job)),
             // Goes through the whole index, so for the first rank only.
             None => {
                 check_sizes(spec.output, &*self.index).map_err(unfit)?;
@@ -61,17 +73,27 @@ impl<M: Memory> Core<M> {
                     Sampler::Balanced => Some(weights_by_class(&*self.index).map_err(unfit)?),
                     _ => given,
                 };
-                Job::new(spec, weights, &*self.index)?
+                let job = Job::new((self.jobs.next_id(), name), spec, weights, &*self.index)?;
+                let begun = (job.id, place(&job));
+                self.begin_job(job);
+                begun
             }
         };
-        let (accepted, ring) = (job.accepted(), job.ring.clone());
-        self.job = Some(job);
-        if is_new {
-            self.rescore_residents();
+        self.sessions.push(Session::new(session, job, rank, ring));
+        Ok(accepted)
+    }
+
+    fn begin_job(&mut self, mut job: Job) {
+        let observer = self.observers.iter().find(|(_, name)| *name == job.name);
+        job.observer = observer.map(|&(session, _)| session);
+        if self.jobs.is_empty() {
             self.windows.iter_mut().for_each(Windows::forget_brought);
         }
-        self.sessions.push(Session::new(session, rank, ring));
-        Ok(accepted)
+        let admits = job.spec.admit;
+        self.jobs.add(job);
+        if admits {
+            self.weigh_jobs();
+        }
     }
 
     pub(super) fn detach(&mut self, session: SessionId) {
@@ -81,8 +103,21 @@ impl<M: Memory> Core<M> {
             self.release(M::take_back(row.record));
         }
         self.reading.forget(session);
-        if self.sessions.is_empty() {
-            self.job = None;
+        if self.sessions.iter().any(|s| s.job == gone.job) {
+            return;
+        }
+        let admitted = self.jobs.get(gone.job).is_some_and(|job| job.spec.admit);
+        self.jobs.remove(gone.job);
+        for sample in self.reading.end_job(gone.job, &*self.index) {
+            self.prefetched.join(sample);
+        }
+        if admitted {
+            self.cache.forget_job(gone.job);
+            self.cache.rank_anew();
+            // The scores of the last job stay, until another one begins.
+            if self.jobs.admitting().next().is_some() {
+                self.weigh_jobs();
+            }
         }
     }
 
@@ -94,11 +129,18 @@ impl<M: Memory> Core<M> {
         seqs: Vec<u64>,
         actions: &mut Vec<Action<M>>,
     ) {
-        if let Some(state) = self.session_mut(session)
-            && let Some(seq) = seqs.into_iter().find(|&seq| !state.release(seq))
-        {
-            let text = format!("released descriptor {seq}, which it does not hold");
-            actions.push(Action::Close(session, text));
+        let Some(state) = self.sessions.iter_mut().find(|s| s.id == session) else { return };
+        let mut job = self.jobs.get_mut(state.job);
+        for seq in seqs {
+            match state.release(seq, now_ns) {
+                Some(0) => {}
+                Some(batch_ns) => job.iter_mut().for_each(|job| job.pace.computed(batch_ns)),
+                None => {
+                    let text = format!("released descriptor {seq}, which it does not hold");
+                    actions.push(Action::Close(session, text));
+                    break;
+                }
+            }
         }
         self.trace_release(now_ns, session, actions);
     }
@@ -111,7 +153,7 @@ impl<M: Memory> Core<M> {
         actions: &mut Vec<Action<M>>,
     ) {
         let EpochRequest { epoch, next_batch, .. } = request;
-        let batches = self.job.as_ref().map_or(0, |job| job.batches_in(epoch));
+        let batches = self.job_of(session).map_or(0, |job| job.batches_in(epoch));
         if next_batch > batches {
             let text = format!("batch {next_batch} of epoch {epoch} does not exist: an epoch has {batches}");
             actions.push(Action::Interrupt(session, text));
@@ -121,8 +163,8 @@ impl<M: Memory> Core<M> {
         state.request = Some(request);
         state.blocked_since_ns = None;
         state.is_full = false;
-        let rank = state.rank;
-        if let Some(job) = &mut self.job
+        let (rank, job) = (state.rank, state.job);
+        if let Some(job) = self.jobs.get_mut(job)
             && job.epoch() == Some(epoch)
         {
             // Within the epoch: the accesses that follow may be others than those in sight.
@@ -136,12 +178,13 @@ impl<M: Memory> Core<M> {
         self.abandon_open(session);
     }
 
-    /// Ranks all residents by the scores of a new job or a loaded table.
-    pub(super) fn rescore_residents(&mut self) {
-        let Some(job) = &self.job else { return };
+    /// A job has begun or ended, or its table is another: ranks all residents anew.
+    pub(super) fn weigh_jobs(&mut self) {
+        self.jobs.aggregate_all();
+        self.predict_at_ns = 0;
         let residents: Vec<SampleId> = self.cache.ids().collect();
         for id in residents {
-            self.cache.rescore(id, &job.importance);
+            self.cache.rescore(id, self.jobs.importance());
         }
     }
 }

@@ -1,5 +1,8 @@
 //! Records on their way from storage: which rows wait for them, in which order they are requested,
 //! which read brings them.
+//!
+//! Each job has a queue, in the order of its plan. A job with few reads in flight comes first, so
+//! each gets its share. Then comes the job whose trainers run out of batches first.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -7,6 +10,7 @@ use shade_formats::{SampleId, ShardId};
 
 use crate::batch::RowId;
 use crate::event::SessionId;
+use crate::jobs::JobId;
 use crate::neighbours::{Neighbours, SPAN_BYTES_MAX};
 use crate::samples::Samples;
 
@@ -17,8 +21,8 @@ pub(super) type FlightId = u64;
 #[derive(Debug)]
 pub(super) struct Reading {
     pending: HashMap<SampleId, PendingRead>,
-    /// Pending records to request, in plan order. Those that went with a neighbour are still in it.
-    queued: VecDeque<SampleId>,
+    /// One for each job that has read anything.
+    queues: Vec<Queue>,
     neighbours: Neighbours,
     /// By number, from `first_flight` on: the oldest first. `None` have ended.
     flights: VecDeque<Option<Flight>>,
@@ -31,9 +35,22 @@ pub(super) struct Reading {
     group: Vec<(u64, SampleId)>,
 }
 
+/// What a job reads.
+#[derive(Debug)]
+struct Queue {
+    job: JobId,
+    /// Pending records to request, in plan order. Those that went with a neighbour, or for another
+    /// job, are still in it.
+    queued: VecDeque<SampleId>,
+    /// Number of its flights.
+    in_flight: usize,
+}
+
 /// A record that is queued or in flight.
 #[derive(Debug, Default)]
 struct PendingRead {
+    /// The job that wanted it first.
+    job: JobId,
     waiting: Vec<RowId>,
     /// It is read even if no row waits.
     is_prefetch: bool,
@@ -49,6 +66,7 @@ struct PendingRead {
 #[derive(Debug)]
 pub(super) struct Flight {
     pub(super) submitted_ns: u64,
+    pub(super) job: JobId,
     /// The first of its records.
     pub(super) first: SampleId,
     /// Number of its records.
@@ -64,7 +82,7 @@ impl Reading {
     pub(super) fn new(gap_bytes_max: u32) -> Self {
         Self {
             pending: HashMap::new(),
-            queued: VecDeque::new(),
+            queues: Vec::new(),
             neighbours: Neighbours::new(gap_bytes_max, SPAN_BYTES_MAX),
             flights: VecDeque::new(),
             first_flight: 0,
@@ -75,25 +93,38 @@ impl Reading {
         }
     }
 
-    /// `row` needs the record of `sample`. Returns `false` if it is pending already: then the row
-    /// joins.
-    pub(super) fn request(&mut self, sample: SampleId, row: RowId, index: &dyn Samples) -> bool {
+    /// `row` of `job` needs the record of `sample`. Returns `false` if it is pending already: then
+    /// the row joins.
+    pub(super) fn request(&mut self, job: JobId, sample: SampleId, row: RowId, index: &dyn Samples) -> bool {
         if let Some(read) = self.pending.get_mut(&sample) {
             read.waiting.push(row);
+            if read.job != job && read.flights == 0 {
+                // It may be this job's turn first.
+                self.queue_of(job).queued.push_back(sample);
+            }
             return false;
         }
-        self.queue(sample, PendingRead { waiting: vec![row], ..PendingRead::default() }, index);
+        self.queue(sample, PendingRead { job, waiting: vec![row], ..PendingRead::default() }, index);
         true
     }
 
-    /// Requests a record that is not pending and no row waits for.
-    pub(super) fn prefetch(&mut self, sample: SampleId, index: &dyn Samples) {
-        self.queue(sample, PendingRead { is_prefetch: true, ..PendingRead::default() }, index);
+    /// Requests a record for `job` that is not pending and no row waits for.
+    pub(super) fn prefetch(&mut self, job: JobId, sample: SampleId, index: &dyn Samples) {
+        self.queue(sample, PendingRead { job, is_prefetch: true, ..PendingRead::default() }, index);
+    }
+
+    fn queue_of(&mut self, job: JobId) -> &mut Queue {
+        let at = self.queues.iter().position(|queue| queue.job == job).unwrap_or_else(|| {
+            self.queues.push(Queue { job, queued: VecDeque::new(), in_flight: 0 });
+            self.queues.len() - 1
+        });
+        #[expect(clippy::indexing_slicing, reason = "the position of a queue")]
+        &mut self.queues[at]
     }
 
     fn queue(&mut self, sample: SampleId, read: PendingRead, index: &dyn Samples) {
+        self.queue_of(read.job).queued.push_back(sample);
         self.pending.insert(sample, read);
-        self.queued.push_back(sample);
         if let Some(entry) = index.entry(sample)
             && entry.stored_len > 0
         {
@@ -118,12 +149,41 @@ impl Reading {
         self.pending.contains_key(&sample)
     }
 
-    /// The record to request next: the first in plan order that is still needed.
-    pub(super) fn next(&mut self, index: &dyn Samples) -> Option<SampleId> {
-        while let Some(&sample) = self.queued.front() {
+    /// The record to request next, and for which job. Each job comes first until it has `share`
+    /// flights, then the one with the earliest deadline. Within a job it is the first in plan order
+    /// that is still needed.
+    pub(super) fn next(
+        &mut self,
+        index: &dyn Samples,
+        share: usize,
+        deadline: impl Fn(JobId) -> u64,
+    ) -> Option<(JobId, SampleId)> {
+        for at in 0..self.queues.len() {
+            self.drop_done(at, index);
+        }
+        let waiting = || self.queues.iter().filter(|queue| !queue.queued.is_empty());
+        let is_only = waiting().nth(1).is_none();
+        let turn = |queue: &&Queue| match queue.in_flight {
+            _ if is_only => (0, 0),
+            few if few < share => (0, few),
+            many => (deadline(queue.job).saturating_add(1), many),
+        };
+        let queue = waiting().min_by_key(turn)?;
+        Some((queue.job, *queue.queued.front()?))
+    }
+
+    /// Whether nothing waits to be requested.
+    pub(super) fn is_drained(&mut self, index: &dyn Samples) -> bool {
+        self.next(index, 0, |_| 0).is_none()
+    }
+
+    /// Drops what is not needed any more from the front of a queue.
+    fn drop_done(&mut self, at: usize, index: &dyn Samples) {
+        let Some(Queue { queued, .. }) = self.queues.get_mut(at) else { return };
+        while let Some(&sample) = queued.front() {
             match self.pending.get(&sample) {
                 Some(read) if read.flights > 0 => {}
-                Some(read) if read.is_prefetch || !read.waiting.is_empty() => return Some(sample),
+                Some(read) if read.is_prefetch || !read.waiting.is_empty() => return,
                 Some(_) => {
                     self.pending.remove(&sample);
                     if let Some(entry) = index.entry(sample) {
@@ -132,9 +192,26 @@ impl Reading {
                 }
                 None => {}
             }
-            self.queued.pop_front();
+            queued.pop_front();
         }
-        None
+    }
+
+    /// `job` has ended. Returns the records that are not requested any more.
+    pub(super) fn end_job(&mut self, job: JobId, index: &dyn Samples) -> Vec<SampleId> {
+        let Some(at) = self.queues.iter().position(|queue| queue.job == job) else { return Vec::new() };
+        let mut dropped: Vec<SampleId> = self.queues.swap_remove(at).queued.into();
+        // A record that rows of another job wait for is in the queue of that job, too.
+        dropped.retain(|sample| {
+            let is_needed = |read: &PendingRead| read.flights > 0 || !read.waiting.is_empty();
+            self.pending.get(sample).is_some_and(|read| !is_needed(read))
+        });
+        for sample in &dropped {
+            self.pending.remove(sample);
+            if let Some(entry) = index.entry(*sample) {
+                self.neighbours.remove(entry.shard, entry.offset);
+            }
+        }
+        dropped
     }
 
     /// Finds the neighbours that one read of `sample`, at `offset` of `shard`, brings along.
@@ -164,8 +241,14 @@ impl Reading {
         self.first_flight + self.flights.len() as u64
     }
 
-    /// The next flight is submitted: one read of these records, at least one.
-    pub(super) fn submitted(&mut self, samples: impl Iterator<Item = SampleId>, hedged: bool, now_ns: u64) {
+    /// The next flight is submitted for `job`: one read of these records, at least one.
+    pub(super) fn submitted(
+        &mut self,
+        job: JobId,
+        samples: impl Iterator<Item = SampleId>,
+        hedged: bool,
+        now_ns: u64,
+    ) {
         let flight = self.next_flight();
         let (mut first, mut records) = (None, 0);
         for sample in samples {
@@ -176,20 +259,22 @@ impl Reading {
             records += 1;
         }
         let Some(first) = first else { return };
+        self.queue_of(job).in_flight += 1;
         self.in_flight += 1;
         self.records_in_flight += records as usize;
         if self.flights.is_empty() {
             self.oldest_since_ns = now_ns;
         }
-        let flight = Flight { submitted_ns: now_ns, first, records, missing: records, hedged };
+        let flight = Flight { submitted_ns: now_ns, job, first, records, missing: records, hedged };
         self.flights.push_back(Some(flight));
     }
 
-    /// One record of `flight` has come.
-    fn landed(&mut self, flight: FlightId, now_ns: u64) {
+    /// One record of `flight` has come. Returns the flight's job.
+    fn landed(&mut self, flight: FlightId, now_ns: u64) -> Option<JobId> {
         let at = flight.checked_sub(self.first_flight).and_then(|at| usize::try_from(at).ok());
-        let Some(slot) = at.and_then(|at| self.flights.get_mut(at)) else { return };
-        let Some(flight) = slot else { return };
+        let slot = at.and_then(|at| self.flights.get_mut(at))?;
+        let flight = slot.as_mut()?;
+        let job = flight.job;
         if flight.missing > 0 {
             flight.missing -= 1;
             self.records_in_flight -= 1;
@@ -197,24 +282,30 @@ impl Reading {
         if flight.missing == 0 {
             *slot = None;
             self.in_flight -= 1;
+            let queue = self.queues.iter_mut().find(|queue| queue.job == job);
+            queue.into_iter().for_each(|queue| queue.in_flight = queue.in_flight.saturating_sub(1));
         }
         while self.flights.front().is_some_and(Option::is_none) {
             self.flights.pop_front();
             self.first_flight += 1;
             self.oldest_since_ns = now_ns;
         }
+        Some(job)
     }
 
-    /// `flight` brought the record of `sample`, or a fault. Returns the rows that get it. A fault
-    /// goes to none as long as another flight may still bring the record.
+    /// `flight` brought the record of `sample`, or a fault. Returns the flight's job and the rows
+    /// that get it. A fault goes to none as long as another flight may still bring the record.
     pub(super) fn completed(
         &mut self,
         flight: FlightId,
         sample: SampleId,
         good: bool,
         now_ns: u64,
-    ) -> Vec<RowId> {
-        self.landed(flight, now_ns);
+    ) -> (Option<JobId>, Vec<RowId>) {
+        (self.landed(flight, now_ns), self.given(flight, sample, good))
+    }
+
+    fn given(&mut self, flight: FlightId, sample: SampleId, good: bool) -> Vec<RowId> {
         let Some(read) = self.pending.get_mut(&sample) else { return Vec::new() };
         if read.first_flight.is_some_and(|first| flight >= first) {
             read.flights = read.flights.saturating_sub(1);

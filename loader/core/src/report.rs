@@ -10,8 +10,8 @@ use crate::memory::Memory;
 impl<M: Memory> Core<M> {
     /// Takes a validation score. For each epoch the lowest rank's counts, and its latest.
     pub(super) fn validation(&mut self, session: SessionId, score: f64) {
-        let Some(job) = &mut self.job else { return };
         let Some(session) = self.sessions.iter().find(|s| s.id == session) else { return };
+        let Some(job) = self.jobs.get_mut(session.job) else { return };
         // Its messages come in order: this is the epoch that it has trained on last.
         let epoch = session.request.map(|request| request.epoch).or(job.epoch());
         let new = Validation { epoch, rank: session.rank, score };
@@ -31,12 +31,10 @@ impl<M: Memory> Core<M> {
         losses: &[f32],
         actions: &mut Vec<Action<M>>,
     ) {
-        let Some(job) = &mut self.job else { return };
-        let found = self.sessions.iter_mut().find(|s| s.id == session).and_then(|s| {
-            let delivered = s.delivered.get_mut(&(epoch, batch))?;
-            Some((s.rank, delivered))
-        });
-        let Some((of_rank, delivered)) = found else {
+        let Some(state) = self.sessions.iter_mut().find(|s| s.id == session) else { return };
+        let (job_id, of_rank) = (state.job, state.rank);
+        let Some(job) = self.jobs.get_mut(job_id) else { return };
+        let Some(delivered) = state.delivered.get_mut(&(epoch, batch)) else {
             return job.count(|counts| counts.unmatched_reports += 1);
         };
         let ranked = rank(&delivered.samples, losses);
@@ -56,14 +54,19 @@ impl<M: Memory> Core<M> {
         } else {
             0
         };
+        let admits = job.spec.admit;
         for (sample, score) in ranked.scores {
+            let Some(job) = self.jobs.get_mut(job_id) else { return };
             let Some(scored_at) = job.scored_at.get_mut(sample.index()) else { continue };
             if position >= *scored_at {
                 *scored_at = position;
                 job.importance.set_score(sample, score);
-                self.cache.rescore(sample, &job.importance);
+                if admits {
+                    self.jobs.aggregate(sample);
+                    self.cache.rescore(sample, self.jobs.importance());
+                }
             }
         }
-        self.trace_report(now_ns, (epoch, batch, of_rank), losses, actions);
+        self.trace_report(now_ns, job_id, (epoch, batch, of_rank), losses, actions);
     }
 }

@@ -8,6 +8,7 @@ use shade_formats::ring::PayloadAllocator;
 
 use crate::batch::Batch;
 use crate::event::SessionId;
+use crate::jobs::JobId;
 use crate::memory::Memory;
 
 /// The epoch that a rank asked for.
@@ -29,18 +30,28 @@ pub(super) struct Delivered {
     pub(super) reported: usize,
 }
 
+/// A descriptor that the client has.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Outstanding {
+    /// Payload offset of the batch's block; `None` for a message.
+    pub(super) block: Option<u64>,
+    pub(super) published_ns: u64,
+}
+
 /// A rank attached.
 pub(super) struct Session<M: Memory> {
     pub(super) id: SessionId,
+    pub(super) job: JobId,
     pub(super) rank: u32,
     /// The ring is mapped on both sides.
     pub(super) ready: bool,
     pub(super) payload: PayloadAllocator,
     /// Sequence number of the next descriptor.
     pub(super) next_seq: u64,
-    /// The descriptors published and not released: the payload offset of each one's block, if it
-    /// has one.
-    pub(super) outstanding: BTreeMap<u64, Option<u64>>,
+    /// The descriptors published and not released.
+    pub(super) outstanding: BTreeMap<u64, Outstanding>,
+    /// When one was released last.
+    released_ns: u64,
     /// Batches opened and not yet published, by sequence number.
     pub(super) open: VecDeque<Batch<M>>,
     pub(super) request: Option<EpochRequest>,
@@ -53,14 +64,16 @@ pub(super) struct Session<M: Memory> {
 }
 
 impl<M: Memory> Session<M> {
-    pub(super) fn new(id: SessionId, rank: u32, payload: PayloadAllocator) -> Self {
+    pub(super) fn new(id: SessionId, job: JobId, rank: u32, payload: PayloadAllocator) -> Self {
         Self {
             id,
+            job,
             rank,
             ready: false,
             payload,
             next_seq: 0,
             outstanding: BTreeMap::new(),
+            released_ns: 0,
             open: VecDeque::new(),
             request: None,
             is_full: false,
@@ -86,14 +99,21 @@ impl<M: Memory> Session<M> {
         self.open.get_mut(usize::try_from(seq.checked_sub(first)?).ok()?)
     }
 
-    /// The client has released descriptor `seq`. Returns `false` if it does not hold it.
-    pub(super) fn release(&mut self, seq: u64) -> bool {
-        let Some(block) = self.outstanding.remove(&seq) else { return false };
-        if let Some(offset) = block {
-            self.payload.free(offset);
-            self.is_full = false;
-        }
-        true
+    /// The client has released descriptor `seq`. Returns the time that it had a batch and did not
+    /// wait, 0 for a message; `None` if it does not hold the descriptor.
+    pub(super) fn release(&mut self, seq: u64, now_ns: u64) -> Option<u64> {
+        let Outstanding { block, published_ns } = self.outstanding.remove(&seq)?;
+        let Some(offset) = block else { return Some(0) };
+        self.payload.free(offset);
+        self.is_full = false;
+        let begun_ns = published_ns.max(std::mem::replace(&mut self.released_ns, now_ns));
+        Some(now_ns.saturating_sub(begun_ns))
+    }
+
+    /// Time that the client has had the batch at hand and not released it; 0 if it has none.
+    pub(super) fn batch_ns(&self, now_ns: u64) -> u64 {
+        let first = self.outstanding.values().find(|held| held.block.is_some());
+        first.map_or(0, |held| now_ns.saturating_sub(held.published_ns.max(self.released_ns)))
     }
 
     /// The sequence number before which all descriptors were published.

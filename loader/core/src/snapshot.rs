@@ -41,7 +41,7 @@ const NO_EPOCH: u32 = u32::MAX;
 
 impl<M: Memory> Core<M> {
     pub(super) fn save_state(&self, session: SessionId, actions: &mut Vec<Action<M>>) {
-        let Some(job) = &self.job else { return };
+        let Some(job) = self.job_of(session) else { return };
         let content_id = self.index.content_id().0;
         let plans = [&job.plan, &job.next_plan];
         let plan_bytes =
@@ -70,8 +70,8 @@ impl<M: Memory> Core<M> {
     /// Loads a saved state. Every rank of a job hands in the same one; it takes effect with the
     /// first.
     pub(super) fn load_state(&mut self, session: SessionId, bytes: &[u8], actions: &mut Vec<Action<M>>) {
-        let Some(rank) = self.session(session).map(|s| s.rank) else { return };
-        let Some(job) = &mut self.job else { return };
+        let Some((rank, id)) = self.session(session).map(|s| (s.rank, s.job)) else { return };
+        let Some(job) = self.jobs.get_mut(id) else { return };
         let digest = xxhash(bytes);
         match &mut job.loaded {
             // Others have loaded theirs, and this rank has not: it must hand in the same.
@@ -86,7 +86,7 @@ impl<M: Memory> Core<M> {
                     "rank {rank} loads another state than ranks {others:?} have loaded: all ranks of a job \
                      load the state that one of them saved"
                 );
-                actions.extend(self.sessions.iter().map(|s| {
+                actions.extend(self.sessions.iter().filter(|s| s.job == id).map(|s| {
                     let tell = if s.id == session { Action::Fail } else { Action::Interrupt };
                     tell(s.id, text.clone())
                 }));
@@ -98,12 +98,12 @@ impl<M: Memory> Core<M> {
             Ok(()) => job.loaded = Some((digest, std::iter::once(rank).collect())),
             Err(error) => return actions.push(Action::Fail(session, error.to_string())),
         }
-        self.rescore_residents();
-        self.begin_cache_epoch();
+        self.weigh_jobs();
+        self.begin_cache_epoch(id);
         let text = format!(
             "rank {rank} has loaded a state, which ends the current epoch in all ranks: load the same one here, too"
         );
-        let everyone: Vec<SessionId> = self.sessions.iter().map(|s| s.id).collect();
+        let everyone: Vec<SessionId> = self.sessions.iter().filter(|s| s.job == id).map(|s| s.id).collect();
         for other in everyone {
             self.abandon_open(other);
             let Some(state) = self.session_mut(other) else { continue };
@@ -201,6 +201,7 @@ fn spec_digest(spec: &JobSpec) -> u64 {
         pace,
         draw_ahead,
         weights_digest,
+        group,
     } = spec.plan;
     let mut bytes = Vec::new();
     for name in [sampler.as_str(), order.as_str()] {
@@ -224,6 +225,7 @@ fn spec_digest(spec: &JobSpec) -> u64 {
     later(3, whole_from != default.whole_from, &whole_from.to_le_bytes());
     later(4, replacement != default.replacement, &[u8::from(replacement)]);
     later(5, weights_digest != default.weights_digest, &weights_digest.to_le_bytes());
+    later(6, group != default.group, &group.to_le_bytes());
     xxhash(&bytes)
 }
 
@@ -248,6 +250,7 @@ mod tests {
             world_size: 8,
             tail: Tail::Even,
             output: Output::Raw,
+            admit: true,
             on_error: OnError::Raise,
             bad_max: 0.01,
             ring_bytes: 0,
@@ -277,6 +280,7 @@ mod tests {
             of(PlanSpec { whole_from: 1, ..plan }),
             of(PlanSpec { replacement: false, ..plan }),
             of(PlanSpec { weights_digest: 1, ..plan }),
+            of(PlanSpec { group: 1, ..plan }),
             of(PlanSpec { pace: true, ..plan }),
             of(PlanSpec { draw_ahead: true, ..plan }),
             spec_digest(&JobSpec { batch_size: 255, ..whole }),

@@ -4,6 +4,8 @@ use serde::Serialize;
 
 use crate::brain::Core;
 use crate::counts::Counts;
+use crate::event::SessionId;
+use crate::job::Job;
 use crate::latency::ReadLatency;
 use crate::memory::Memory;
 use crate::plan::PlanSummary;
@@ -31,6 +33,31 @@ pub struct Stats {
     pub read_latency: Option<ReadLatency>,
     /// Ranks that an epoch's start still waits for.
     pub waiting_for_ranks: Vec<u32>,
+    /// All jobs of the daemon, which share the cache.
+    pub jobs: Vec<JobStatus>,
+}
+
+/// One of the daemon's jobs.
+#[derive(Clone, Debug, Serialize)]
+pub struct JobStatus {
+    /// Its name.
+    pub name: String,
+    /// Ranks attached.
+    pub ranks: u32,
+    /// Ranks that it has in all.
+    pub world_size: u32,
+    /// Whether its records may stay in the cache.
+    pub admit: bool,
+    /// Digest of its group's name; `None` without a group.
+    pub group: Option<u64>,
+    /// The current epoch; `None` before the first.
+    pub epoch: Option<u32>,
+    /// Share of the epoch that was opened. The drift of two jobs is the difference of their epochs
+    /// and shares.
+    pub opened_share: f64,
+    /// Everything since its first rank attached.
+    #[serde(flatten)]
+    pub counts: CountStats,
 }
 
 /// One epoch's figures.
@@ -86,13 +113,39 @@ impl From<Counts> for CountStats {
 }
 
 impl<M: Memory> Core<M> {
-    /// The figures of this moment.
+    /// The jobs of this moment, the oldest first.
     #[must_use]
-    pub fn stats(&self) -> Stats {
+    pub fn jobs(&self) -> Vec<JobStatus> {
+        let status = |job: &Job| {
+            let ranks = self.sessions.iter().filter(|session| session.job == job.id).count();
+            JobStatus {
+                name: job.name.clone(),
+                ranks: u32::try_from(ranks).unwrap_or(u32::MAX),
+                world_size: job.spec.world_size,
+                admit: job.spec.admit,
+                group: (job.spec.plan.group != 0).then_some(job.spec.plan.group),
+                epoch: job.epoch(),
+                opened_share: self.opened_share(job),
+                counts: job.total.into(),
+            }
+        };
+        self.jobs.iter().map(status).collect()
+    }
+
+    fn opened_share(&self, job: &Job) -> f64 {
+        let opened = job.epoch().and_then(|epoch| self.next_batches(job.id, epoch).min());
+        let batches = job.slices.batches_per_epoch().max(1);
+        f64::from(opened.unwrap_or(0)) / f64::from(batches)
+    }
+
+    /// The figures of this moment, those of the session's job among them.
+    #[must_use]
+    pub fn stats(&self, session: SessionId) -> Stats {
         let samples = f64::from(self.index.len().max(1));
         let mut epoch = EpochStats::default();
         let mut total = TotalStats::default();
-        if let Some(job) = &self.job {
+        let job = self.job_of(session);
+        if let Some(job) = job {
             epoch.counts = job.epoch_counts.into();
             epoch.reports_missing = job.reports_missing;
             if let Some(plan) = &job.plan {
@@ -115,7 +168,8 @@ impl<M: Memory> Core<M> {
             reads_submitted: self.reading.in_flight() as u64,
             reads_late: self.late_reads.late,
             read_latency: self.late_reads.latency(),
-            waiting_for_ranks: self.waiting_for_ranks(),
+            waiting_for_ranks: job.map_or_else(Vec::new, |job| self.waiting_for_ranks(job)),
+            jobs: self.jobs(),
         }
     }
 }

@@ -34,12 +34,13 @@ impl<M: Memory> Core<M> {
             Event::Filled(filled) => self.filled(filled, actions),
             Event::Finalized(ticket) => self.finalized(ticket),
             Event::Released { session, seqs } => self.released(now_ns, session, seqs, actions),
-            Event::Plan(plan) => {
-                if let Some(job) = &mut self.job {
+            Event::Plan(session, plan) => {
+                let job = self.session(session).map(|session| session.job);
+                if let Some(job) = job.and_then(|job| self.jobs.get_mut(job)) {
                     (job.scripted, job.next_plan) = (Some(plan.epoch), Some(*plan));
                 }
             }
-            Event::Observe(on) => self.observe(now_ns, on, actions),
+            Event::Observe { session, job } => self.observe(now_ns, session, job, actions),
         }
     }
 
@@ -48,7 +49,8 @@ impl<M: Memory> Core<M> {
     /// carried out.
     #[must_use]
     pub fn advance(&mut self, now_ns: u64, actions: &mut Vec<Action<M>>) -> bool {
-        self.draw_due_plan(actions);
+        self.draw_due_plans(now_ns, actions);
+        self.predict(now_ns);
         self.publish_complete(now_ns, actions);
         let can_go_on = self.open_batches(now_ns, actions);
         self.submit_reads(now_ns, actions);

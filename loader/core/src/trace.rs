@@ -7,29 +7,48 @@ use crate::action::Action;
 use crate::batch::{Batch, BatchRow, RowState};
 use crate::brain::Core;
 use crate::event::SessionId;
+use crate::jobs::JobId;
 use crate::memory::Memory;
 
 const NS_PER_US: u64 = 1000;
 
 impl<M: Memory> Core<M> {
-    /// An observer has come (`on`) or gone.
-    pub(super) fn observe(&mut self, now_ns: u64, on: bool, actions: &mut Vec<Action<M>>) {
-        self.observed = on;
-        self.trace_job(now_ns, true, actions);
+    /// `observer` has come, for the job of this name, or gone.
+    pub(super) fn observe(
+        &mut self,
+        now_ns: u64,
+        observer: SessionId,
+        job: Option<String>,
+        actions: &mut Vec<Action<M>>,
+    ) {
+        self.observers.retain(|&(known, _)| known != observer);
+        self.observers.extend(job.map(|name| (observer, name)));
+        for job in self.jobs.iter_mut() {
+            let before = job.observer;
+            let after = self.observers.iter().find(|(_, name)| *name == job.name);
+            job.observer = after.map(|&(session, _)| session);
+            if let Some(observer) = job.observer.filter(|_| job.observer != before) {
+                actions.push(trace(observer, Line::Job(Job::new(now_ns, true, &job.spec))));
+            }
+        }
     }
 
-    /// Traces the job, if there is one.
-    pub(super) fn trace_job(&self, now_ns: u64, under_way: bool, actions: &mut Vec<Action<M>>) {
-        if let Some(job) = self.job.as_ref().filter(|_| self.observed) {
-            actions.push(trace(Line::Job(Job::new(now_ns, under_way, &job.spec))));
+    /// Traces the job of a session, which has begun.
+    pub(super) fn trace_job(&self, now_ns: u64, session: SessionId, actions: &mut Vec<Action<M>>) {
+        if let Some(job) = self.job_of(session)
+            && let Some(observer) = job.observer
+        {
+            actions.push(trace(observer, Line::Job(Job::new(now_ns, false, &job.spec))));
         }
     }
 
     /// Traces what a rank has released.
     pub(super) fn trace_release(&self, now_ns: u64, session: SessionId, actions: &mut Vec<Action<M>>) {
-        if let Some(session) = self.session(session).filter(|_| self.observed) {
+        if let Some(observer) = self.job_of(session).and_then(|job| job.observer)
+            && let Some(session) = self.session(session)
+        {
             let (at_us, rank, before_seq) = (now_ns / NS_PER_US, session.rank, session.first_unreleased());
-            actions.push(trace(Line::Release(Release { at_us, rank, before_seq })));
+            actions.push(trace(observer, Line::Release(Release { at_us, rank, before_seq })));
         }
     }
 
@@ -37,21 +56,22 @@ impl<M: Memory> Core<M> {
     pub(super) fn trace_report(
         &self,
         now_ns: u64,
+        job: JobId,
         (epoch, batch, rank): (u32, u32, u32),
         losses: &[f32],
         actions: &mut Vec<Action<M>>,
     ) {
-        if self.observed {
+        if let Some(observer) = self.jobs.get(job).and_then(|job| job.observer) {
             let losses = losses.iter().map(|loss| loss.is_finite().then_some(*loss)).collect();
             let at_us = now_ns / NS_PER_US;
-            actions.push(trace(Line::Report(Report { at_us, epoch, batch, rank, losses })));
+            actions.push(trace(observer, Line::Report(Report { at_us, epoch, batch, rank, losses })));
         }
     }
 }
 
-/// The action that hands a line to the observer.
-pub(super) fn trace<M: Memory>(line: Line) -> Action<M> {
-    Action::Trace(Box::new(line))
+/// The action that hands a line to an observer.
+pub(super) fn trace<M: Memory>(observer: SessionId, line: Line) -> Action<M> {
+    Action::Trace(observer, Box::new(line))
 }
 
 /// The line of a batch that is opened, without its samples yet.
@@ -62,7 +82,12 @@ pub(super) fn open_line<M: Memory>(rank: u32, batch: &Batch<M>) -> Open {
 }
 
 /// The line of a batch that is published.
-pub(super) fn done_line<M: Memory>(now_ns: u64, rank: u32, batch: &Batch<M>) -> Action<M> {
+pub(super) fn done_line<M: Memory>(
+    now_ns: u64,
+    observer: SessionId,
+    rank: u32,
+    batch: &Batch<M>,
+) -> Action<M> {
     let as_opened = batch.rows.iter().all(|row| row.state == RowState::Done && row.flags == 0);
     let given = !batch.abandoned && batch.failure.is_none();
     let real = |row: &&BatchRow| row.state == RowState::Done && row.flags & FLAG_PADDING == 0;
@@ -71,15 +96,18 @@ pub(super) fn done_line<M: Memory>(now_ns: u64, rank: u32, batch: &Batch<M>) -> 
     } else {
         Some(batch.rows.iter().filter(|_| given).filter(real).map(|row| row.sample.0).collect())
     };
-    trace(Line::Done(Done {
-        at_us: now_ns / NS_PER_US,
-        epoch: batch.epoch,
-        batch: batch.number,
-        rank,
-        seq: batch.seq,
-        opened_us: batch.opened_ns / NS_PER_US,
-        read_us: batch.read_ns / NS_PER_US,
-        slot_wait_us: batch.slot_wait_ns / NS_PER_US,
-        delivered,
-    }))
+    trace(
+        observer,
+        Line::Done(Done {
+            at_us: now_ns / NS_PER_US,
+            epoch: batch.epoch,
+            batch: batch.number,
+            rank,
+            seq: batch.seq,
+            opened_us: batch.opened_ns / NS_PER_US,
+            read_us: batch.read_ns / NS_PER_US,
+            slot_wait_us: batch.slot_wait_ns / NS_PER_US,
+            delivered,
+        }),
+    )
 }

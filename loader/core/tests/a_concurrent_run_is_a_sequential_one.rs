@@ -133,8 +133,8 @@ impl Sequence {
         self.next_plan = next_plan;
         let known = known(&self.plans, &self.next_plan);
         let mut outlook = Lookahead::new(known, self.setup.samples, 0, ahead);
-        self.cache.forget_uses(&self.importance);
-        outlook.begin(known, |(id, at)| self.cache.see(id, at, &self.importance));
+        self.cache.forget_uses(0, &self.importance);
+        outlook.begin(known, |(id, at)| self.cache.see(0, id, at, &self.importance));
         self.outlook = Some(outlook);
     }
 
@@ -153,9 +153,9 @@ impl Sequence {
         for position in positions {
             let id = self.plans[epoch].ids[position as usize];
             let known = known(&self.plans, &self.next_plan);
-            let see = |(id, at)| self.cache.see(id, at, &self.importance);
+            let see = |(id, at)| self.cache.see(0, id, at, &self.importance);
             let next = self.outlook.as_mut().unwrap().access(known, position, see);
-            self.cache.use_at(id, next);
+            self.cache.use_at(0, id, next);
             self.access(id);
         }
     }

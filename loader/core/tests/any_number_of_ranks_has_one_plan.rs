@@ -77,7 +77,7 @@ fn equal_scores_and_residents_give_one_plan() {
                 replay.start(rank, 1, (SAMPLES - BLOCK) / BATCH_SIZE / world_size);
             }
             replay.run();
-            let resident = replay.core().stats().resident;
+            let resident = replay.core().stats(0).resident;
             assert!((100..=u64::from(BLOCK)).contains(&resident), "{sampler} {order}: {resident} residents");
 
             let taken = replay.epoch(2);

@@ -22,7 +22,7 @@ fn replay(samples: u32, bad: impl IntoIterator<Item = u32>, job: &JobSpec) -> Re
 }
 
 fn counts(replay: &Replay) -> Counts {
-    replay.core().stats().total.counts.counts
+    replay.core().stats(0).total.counts.counts
 }
 
 fn holds(text: &str, parts: &[&str]) {
@@ -126,10 +126,10 @@ fn a_loaded_state_counts_anew() {
     replay.bad.extend((0..8).map(|bad| 16 * bad));
     for _ in 0..2 {
         replay.epoch(0);
-        assert_eq!((replay.errors.len(), replay.core().stats().epoch.counts.counts.skipped), (0, 8));
+        assert_eq!((replay.errors.len(), replay.core().stats(0).epoch.counts.counts.skipped), (0, 8));
         let bytes = replay.states[0].clone();
         replay.step(Event::LoadState { session: 0, bytes });
-        let epoch = replay.core().stats().epoch;
+        let epoch = replay.core().stats(0).epoch;
         assert_eq!((epoch.epoch, epoch.counts.counts), (None, Counts::default()));
     }
 }

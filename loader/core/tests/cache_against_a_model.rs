@@ -82,17 +82,17 @@ impl Pair {
         match *op {
             Op::Access(id, bytes) => self.access(step, id, bytes),
             Op::Planned(id, bytes, next) => {
-                self.cache.use_at(SampleId(id), next);
+                self.cache.use_at(0, SampleId(id), next);
                 self.model.next_uses.remove(&id);
                 self.model.next_uses.extend(next.map(|next| (id, next)));
                 self.access(step, id, bytes);
             }
             Op::See(id, position) => {
-                self.cache.see(SampleId(id), position, &self.importance);
+                self.cache.see(0, SampleId(id), position, &self.importance);
                 self.model.next_uses.entry(id).or_insert(position);
             }
             Op::Forget => {
-                self.cache.forget_uses(&self.importance);
+                self.cache.forget_uses(0, &self.importance);
                 self.model.next_uses.clear();
             }
             Op::Epoch(ref low) => {

@@ -35,7 +35,7 @@ fn a_read_brings_its_window_and_each_record_is_read_and_delivered_once() {
     taken.iter().flat_map(|taken| &taken.ids).for_each(|&id| *delivered.entry(id).or_default() += 1);
     assert_eq!(delivered.len(), SAMPLES as usize);
     assert!(delivered.values().all(|&times| times == 1));
-    let counts = replay.core().stats().total.counts.counts;
+    let counts = replay.core().stats(0).total.counts.counts;
     assert_eq!(counts.bytes_read, u64::from(SAMPLES * LEN), "each record once");
     // Those of the first batch come alone, and break up the windows that they lie in.
     let windows = u64::from((SAMPLES * PLACE).div_ceil(WINDOW_BYTES));
@@ -65,7 +65,7 @@ fn the_first_batch_waits_for_its_own_records_only() {
     let mut replay = core(OnError::Raise);
     replay.start(0, 0, 0);
     assert!(!replay.reading.is_empty(), "nothing is back yet");
-    assert_eq!(replay.core().stats().total.counts.counts.prefetches, 0, "rows wait for all of them");
+    assert_eq!(replay.core().stats(0).total.counts.counts.prefetches, 0, "rows wait for all of them");
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn what_came_along_and_is_bad_is_told_by_the_batch_that_wants_it_and_not_asked_f
     let taken = replay.epoch(0);
     let delivered: usize = taken.iter().map(|taken| taken.ids.len()).sum();
     assert_eq!(delivered, (SAMPLES - SAMPLES / 10) as usize);
-    let counts = replay.core().stats().total.counts.counts;
+    let counts = replay.core().stats(0).total.counts.counts;
     assert_eq!(counts.skipped, u64::from(SAMPLES / 10));
     let tries = counts.bytes_read - u64::from((SAMPLES - SAMPLES / 10) * LEN);
     assert!(tries <= u64::from(2 * SAMPLES / 10 * LEN), "each bad one is read twice at most");

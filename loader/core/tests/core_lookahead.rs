@@ -25,7 +25,7 @@ fn trained(policy: Policy, world_size: u32) -> Replay {
 
 /// Hits of the last epoch, percent.
 fn hit_ratio(replay: &Replay) -> f64 {
-    let counts = replay.core().stats().epoch.counts.counts;
+    let counts = replay.core().stats(0).epoch.counts.counts;
     assert_eq!(counts.accesses, u64::from(SAMPLES));
     100.0 * counts.hits as f64 / counts.accesses as f64
 }
@@ -49,7 +49,7 @@ fn an_epoch_that_goes_on_in_its_middle_hits_as_often_from_there_on() {
     let from = SAMPLES / 40 / 2;
     // Both ranks begin epoch 3 again, from its middle.
     resumed.taken.clear();
-    let hits = |replay: &Replay| replay.core().stats().total.counts.counts.hits;
+    let hits = |replay: &Replay| replay.core().stats(0).total.counts.counts.hits;
     let before = hits(&resumed);
     for rank in 0..2 {
         resumed.start(rank, 3, from);
@@ -70,7 +70,7 @@ fn an_epoch_that_goes_on_in_its_middle_hits_as_often_from_there_on() {
 #[test]
 fn losses_that_arrive_in_an_epoch_leave_what_is_known_of_the_plan() {
     let mut replay = trained(Policy::Lookahead, 1);
-    let resident = replay.core().stats().resident;
+    let resident = replay.core().stats(0).resident;
     replay.start(0, 4, 0);
     for step in 0..4_000 {
         replay.tick();
@@ -81,5 +81,5 @@ fn losses_that_arrive_in_an_epoch_leave_what_is_known_of_the_plan() {
     }
     replay.run();
     assert!(hit_ratio(&replay) > 33.0, "{}", hit_ratio(&replay));
-    assert_eq!(replay.core().stats().resident, resident);
+    assert_eq!(replay.core().stats(0).resident, resident);
 }

@@ -28,7 +28,7 @@ fn a_trainer_that_is_busy_finds_the_cache_full_of_what_comes_next() {
     replay.run();
     // The ring is full and the cache, too.
     let open = replay.taken.len() as u64 * u64::from(BATCH);
-    assert_eq!(replay.core().stats().resident, u64::from(CACHED));
+    assert_eq!(replay.core().stats(0).resident, u64::from(CACHED));
     assert_eq!(
         replay.reads,
         open + u64::from(CACHED),
@@ -37,7 +37,7 @@ fn a_trainer_that_is_busy_finds_the_cache_full_of_what_comes_next() {
     replay.hold = false;
     replay.release_all(0);
     replay.run();
-    let counts = replay.core().stats().total.counts.counts;
+    let counts = replay.core().stats(0).total.counts.counts;
     assert_eq!(counts.accesses, u64::from(SAMPLES));
     assert!(counts.prefetched >= u64::from(CACHED), "{}", counts.prefetched);
     assert_eq!(replay.reads, u64::from(SAMPLES), "a permutation reads each sample once");
@@ -51,7 +51,7 @@ fn trained(world_size: u32, depth: u32) -> (Vec<f64>, Replay) {
     for epoch in 0..6 {
         let taken = replay.epoch(epoch);
         replay.report(&taken, |id| (id * 7919 % SAMPLES) as f32);
-        let counts = replay.core().stats().epoch.counts.counts;
+        let counts = replay.core().stats(0).epoch.counts.counts;
         assert_eq!(counts.accesses, counts.hits + counts.prefetched + counts.misses);
         ratios.push(counts.hit_ratio());
     }
@@ -63,9 +63,9 @@ fn prefetching_leaves_the_hits_that_are_in_sight() {
     for world_size in [1, 3] {
         // One read at a time leaves none to prefetch with.
         let (without, replay) = trained(world_size, 1);
-        assert_eq!(replay.core().stats().total.counts.counts.prefetches, 0);
+        assert_eq!(replay.core().stats(0).total.counts.counts.prefetches, 0);
         let (with, replay) = trained(world_size, DEPTH);
-        let counts = replay.core().stats().total.counts.counts;
+        let counts = replay.core().stats(0).total.counts.counts;
         // Prefetched samples displace some without a known use, which the next epoch would use.
         let mean = |ratios: &[f64]| ratios.iter().sum::<f64>() / ratios.len() as f64;
         let lost = mean(&without) - mean(&with);
@@ -87,9 +87,9 @@ fn a_record_that_cannot_be_read_is_told_when_it_is_wanted_not_before() {
     assert!(in_batches > 0, "batches in the ring");
     assert!(replay.warnings.is_empty(), "{:?}", replay.warnings);
     assert!(replay.core().is_idle(), "what failed ahead is not asked for again and again");
-    let counts = replay.core().stats().total.counts.counts;
+    let counts = replay.core().stats(0).total.counts.counts;
     assert!(counts.prefetches <= u64::from(SAMPLES), "each at most once: {}", counts.prefetches);
-    let counts = replay.core().stats().total.counts.counts;
+    let counts = replay.core().stats(0).total.counts.counts;
     assert!(counts.faults <= in_batches as u64 * u64::from(BATCH));
 }
 
@@ -98,6 +98,6 @@ fn only_who_knows_the_plan_prefetches() {
     for policy in [Policy::App, Policy::Lru, Policy::Quiver] {
         let mut replay = core(policy, 1, DEPTH);
         replay.epoch(0);
-        assert_eq!(replay.core().stats().total.counts.counts.prefetches, 0, "{policy}");
+        assert_eq!(replay.core().stats(0).total.counts.counts.prefetches, 0, "{policy}");
     }
 }

@@ -51,7 +51,7 @@ fn what_is_cached_when_an_epoch_begins_is_hit_in_it() {
         replay.attach_all(&job, 0);
         for epoch in 0..4 {
             replay.epoch(epoch);
-            let counts = replay.core().stats().epoch.counts.counts;
+            let counts = replay.core().stats(0).epoch.counts.counts;
             let expected = if epoch == 0 { 0 } else { u64::from(CACHED) };
             assert_eq!(counts.hits, expected, "{preset}, epoch {epoch}");
             assert_eq!(counts.exchanged, 0, "every one of them is a hit");
@@ -96,7 +96,7 @@ fn icache_leaves_samples_out_and_exchanges_those_of_low_importance() {
         assert!(ids.windows(2).all(|pair| pair[0] < pair[1]), "no sample comes twice in an epoch");
         ids.iter().for_each(|&id| seen[id as usize] = epoch);
         assert!(seen.iter().all(|&last| epoch - last < 3), "every sample comes within three epochs");
-        let counts = replay.core().stats().epoch.counts.counts;
+        let counts = replay.core().stats(0).epoch.counts.counts;
         assert_eq!(counts.accesses, ids.len() as u64);
         assert_eq!(counts.accesses, counts.hits + counts.misses + counts.exchanged);
         exchanged += counts.exchanged;
@@ -137,7 +137,7 @@ fn a_plan_that_would_read_nothing_is_told_and_counted() {
         let taken = replay.epoch(epoch);
         replay.report(&taken, loss);
     }
-    assert_eq!(replay.core().stats().total.counts.counts.absorbing_epochs, 2);
+    assert_eq!(replay.core().stats(0).total.counts.counts.absorbing_epochs, 2);
     assert_eq!(replay.warnings.len(), 2, "{:?}", replay.warnings);
     assert!(replay.warnings[0].contains("epoch 1 reads nothing") && replay.warnings[0].contains("hit_cap"));
     // The guards are on by default.
@@ -145,7 +145,7 @@ fn a_plan_that_would_read_nothing_is_told_and_counted() {
     job.plan.rep = 50.0;
     replay.attach_all(&job, 0);
     (0..3).for_each(|epoch| drop(replay.epoch(epoch)));
-    assert_eq!(replay.core().stats().total.counts.counts.absorbing_epochs, 0);
+    assert_eq!(replay.core().stats(0).total.counts.counts.absorbing_epochs, 0);
 }
 
 #[test]

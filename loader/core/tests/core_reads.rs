@@ -25,7 +25,7 @@ fn neighbours_of_the_window_are_read_together_and_delivered_once() {
         replay.attach_all(&JobSpec { ring_bytes: 256 << 10, ..spec(64, 1) }, 0);
         let taken = replay.epoch(0);
         assert_eq!(sorted(&taken), (0..4000).collect::<Vec<_>>());
-        let counts = replay.core().stats().epoch.counts.counts;
+        let counts = replay.core().stats(0).epoch.counts.counts;
         assert_eq!(counts.reads + counts.coalesced, counts.misses);
         assert_eq!((counts.reads, counts.coalesced), (replay.reads, replay.together));
         // A window of 512 of 4,000 records of 1 KB each: a neighbour is 8 KB away on average.
@@ -33,7 +33,7 @@ fn neighbours_of_the_window_are_read_together_and_delivered_once() {
         assert!(replay.core().is_idle());
         assert_eq!(
             replay.core().arena_used_bytes(),
-            replay.core().stats().cache_used_bytes,
+            replay.core().stats(0).cache_used_bytes,
             "every block is back"
         );
     }
@@ -56,7 +56,7 @@ fn records_far_apart_are_read_on_their_own() {
     let mut replay = Replay::reading(index(300, 3, |_| 60_000), Policy::App, 0, 16, 1, 8 * 1024, false);
     replay.attach_all(&spec(4, 1), 0);
     replay.epoch(0);
-    let counts = replay.core().stats().epoch.counts.counts;
+    let counts = replay.core().stats(0).epoch.counts.counts;
     // 8 batches of 4 in the ring: next to none of 32 in 300 are neighbours.
     assert!(counts.coalesced < 60, "{} of 300", counts.coalesced);
 }
@@ -70,7 +70,7 @@ fn a_bad_neighbour_is_one_fault() {
     replay.attach_all(&job, 0);
     let taken = replay.epoch(0);
     assert_eq!(sorted(&taken), (0..500).filter(|&id| id != 77).collect::<Vec<_>>());
-    assert_eq!(replay.core().stats().epoch.counts.counts.faults, 1);
+    assert_eq!(replay.core().stats(0).epoch.counts.counts.faults, 1);
 }
 
 #[test]
@@ -84,13 +84,13 @@ fn a_record_that_is_not_what_was_packed_is_read_again_once() {
         let left_out = |id: &u32| faults == 0 || *id != 77;
         assert_eq!(sorted(&taken), (0..500).filter(left_out).collect::<Vec<_>>());
         assert_eq!(taken.iter().map(|batch| batch.skipped).sum::<u32>(), faults);
-        let counts = replay.core().stats().epoch.counts.counts;
+        let counts = replay.core().stats(0).epoch.counts.counts;
         assert_eq!((counts.reads, counts.misses, counts.faults), (501, 500, u64::from(faults)));
         let again: Vec<_> = replay.warnings.iter().filter(|text| text.contains("reading it again")).collect();
         assert!(again.len() == 1 && again[0].contains("sample 77 (class2/77.png)"), "{:?}", replay.warnings);
         assert!(replay.core().is_idle());
         // Only what is right stays.
-        let stats = replay.core().stats();
+        let stats = replay.core().stats(0);
         assert_eq!(stats.resident, 500 - u64::from(faults));
         assert_eq!(stats.arena_used_bytes, stats.cache_used_bytes);
         assert!(replay.epoch(1).iter().flat_map(|batch| &batch.ids).any(|&id| id == 77), "it is read anew");
@@ -155,7 +155,7 @@ fn a_read_that_waits_for_its_turn_is_not_late() {
         replay.wait(SECOND / 2);
         replay.run();
     }
-    assert_eq!((replay.warnings.len(), replay.core().stats().reads_late), (0, 0), "{:?}", replay.warnings);
+    assert_eq!((replay.warnings.len(), replay.core().stats(0).reads_late), (0, 0), "{:?}", replay.warnings);
 }
 
 #[test]
@@ -171,7 +171,7 @@ fn a_late_read_is_named_while_its_batch_waits_and_again_after_twice_the_time() {
     {
         assert!(text.contains(&part), "{part:?} is not in {text:?}");
     }
-    assert_eq!(replay.core().stats().reads_late, 1);
+    assert_eq!(replay.core().stats(0).reads_late, 1);
     replay.wait(5 * SECOND);
     assert_eq!(replay.warnings.len(), 1, "{:?}", replay.warnings);
     replay.wait(2 * SECOND);
@@ -181,7 +181,7 @@ fn a_late_read_is_named_while_its_batch_waits_and_again_after_twice_the_time() {
     replay.run();
     replay.wait(SECOND);
     assert_eq!(replay.warnings.last().unwrap(), "reads are answered again");
-    assert_eq!(replay.core().stats().reads_late, 0);
+    assert_eq!(replay.core().stats(0).reads_late, 0);
     assert_eq!(sorted(&replay.taken), (0..4000).collect::<Vec<_>>());
 }
 
@@ -191,7 +191,7 @@ fn a_hedge_saves_the_batch_and_the_late_answer_brings_its_blocks_back() {
     replay.wait(Duration::from_millis(60));
     replay.run();
     assert_eq!(sorted(&replay.taken), (0..4000).collect::<Vec<_>>(), "nothing waits for the late answer");
-    assert_eq!(replay.core().stats().total.counts.counts.hedged, 1);
+    assert_eq!(replay.core().stats(0).total.counts.counts.hedged, 1);
     assert!(!replay.core().is_idle(), "the late read is still out");
     let blocks_out = replay.core().arena_used_bytes();
     assert!(blocks_out > 0, "its blocks are the kernel's");
@@ -226,7 +226,7 @@ fn neighbours_that_are_late_together_are_hedged_one_by_one() {
     replay.wait(Duration::from_millis(60));
     replay.run();
     assert_eq!(sorted(&replay.taken), (0..4000).collect::<Vec<_>>(), "nothing waits for the late answer");
-    assert_eq!(replay.core().stats().total.counts.counts.hedged, 3);
+    assert_eq!(replay.core().stats(0).total.counts.counts.hedged, 3);
     replay.stuck.clear();
     replay.run();
     assert!(replay.core().is_idle());
@@ -256,7 +256,7 @@ fn one_read_in_a_hundred_is_hedged_at_most() {
     for _ in 0..50 {
         replay.wait(Duration::from_millis(60));
     }
-    let counts = replay.core().stats().total.counts.counts;
+    let counts = replay.core().stats(0).total.counts.counts;
     assert!(
         counts.hedged > 0 && counts.hedged * 100 <= counts.reads,
         "{} of {}",

@@ -90,14 +90,14 @@ fn hits_and_misses_add_up_and_only_misses_read() {
     for epoch in 0..4 {
         let taken = replay.epoch(epoch);
         replay.report(&taken, |id| id as f32);
-        let stats = replay.core().stats();
+        let stats = replay.core().stats(0);
         let counts = stats.epoch.counts.counts;
         assert_eq!(counts.accesses, 400);
         assert_eq!(counts.hits + counts.misses, counts.accesses);
         assert_eq!(counts.admitted + counts.bypassed, counts.misses);
         assert!(stats.cache_used_bytes <= stats.cache_bytes);
     }
-    let total = replay.core().stats().total;
+    let total = replay.core().stats(0).total;
     assert_eq!(total.counts.counts.misses, replay.reads);
     assert_eq!(total.counts.counts.bytes_read, replay.reads * 400);
     assert!(total.counts.counts.hits > 0);
@@ -171,7 +171,7 @@ fn an_epoch_waits_for_every_rank_and_says_for_whom() {
     replay.start(1, 0, 0);
     replay.run();
     assert!(replay.taken.is_empty());
-    assert_eq!(replay.core().stats().waiting_for_ranks, [0]);
+    assert_eq!(replay.core().stats(0).waiting_for_ranks, [0]);
     replay.start(0, 0, 0);
     replay.run();
     assert_eq!(replay.taken.iter().map(|t| t.ids.len()).sum::<usize>(), 100);
@@ -188,7 +188,7 @@ fn a_bad_record_is_raised_with_shard_offset_and_path() {
     for part in ["sample 7", "class2/7.png", "shard-000000.tar", "at byte 7680"] {
         assert!(error.contains(part), "{error:?} lacks {part:?}");
     }
-    assert_eq!(replay.core().stats().total.counts.counts.faults, 1);
+    assert_eq!(replay.core().stats(0).total.counts.counts.faults, 1);
 }
 
 #[test]
@@ -203,7 +203,7 @@ fn a_bad_record_is_skipped_and_counted() {
     let ids: Vec<u32> = taken.iter().flat_map(|t| t.ids.clone()).collect();
     assert_eq!(sorted(ids), (0..50).filter(|id| ![7, 8].contains(id)).collect::<Vec<_>>());
     assert_eq!(taken.iter().map(|t| t.skipped).sum::<u32>(), 2);
-    assert_eq!(replay.core().stats().epoch.counts.counts.skipped, 2);
+    assert_eq!(replay.core().stats(0).epoch.counts.counts.skipped, 2);
 }
 
 #[test]
@@ -219,7 +219,7 @@ fn a_bad_record_is_replaced_by_the_next_of_its_class() {
     assert_eq!(ids.iter().filter(|&&id| id == 17).count(), 3, "17 stands in for 7 and 12");
     let flagged: u32 = taken.iter().flat_map(|t| &t.flags).map(|flags| flags & 1).sum();
     assert_eq!(flagged, 2);
-    assert_eq!(replay.core().stats().epoch.counts.counts.substituted, 2);
+    assert_eq!(replay.core().stats(0).epoch.counts.counts.substituted, 2);
 }
 
 #[test]
@@ -325,7 +325,7 @@ proptest! {
             }
             replay.report(&taken, |id| id as f32);
         }
-        let stats = replay.core().stats();
+        let stats = replay.core().stats(0);
         prop_assert!(stats.cache_used_bytes <= cache);
         prop_assert_eq!(stats.arena_used_bytes, stats.cache_used_bytes, "blocks nobody uses are free");
         prop_assert_eq!(stats.reads_submitted, 0);

@@ -13,7 +13,7 @@ const SAMPLES: u32 = 1_003;
 fn trained(observed: bool, tail: Tail) -> Replay {
     let mut replay = Replay::new(index(SAMPLES, 4, |_| 400), Policy::Lookahead, 100 * 512, 4, 3);
     if observed {
-        replay.step(Event::Observe(true));
+        replay.step(Event::Observe { session: 99, job: Some("job".to_owned()) });
     }
     let mut job = spec(20, 2);
     (job.plan.sampler, job.tail, job.on_error) = (Sampler::Pads, tail, OnError::Skip);
@@ -30,7 +30,7 @@ fn trained(observed: bool, tail: Tail) -> Replay {
 fn what_is_told_adds_up_to_what_was_counted_and_delivered() {
     for tail in [Tail::Drop, Tail::Pad, Tail::Even] {
         let replay = trained(true, tail);
-        let counts = replay.core().stats().total.counts.counts;
+        let counts = replay.core().stats(0).total.counts.counts;
         let (mut letters, mut delivered, mut losses) = ([0; 5], Vec::new(), 0);
         let (mut opened, mut released) = (Vec::new(), 0);
         for line in &replay.traced {
@@ -80,14 +80,14 @@ fn what_is_told_adds_up_to_what_was_counted_and_delivered() {
 fn an_observer_changes_nothing_and_nobody_is_told_without_one() {
     let (silent, observed) = (trained(false, Tail::Even), trained(true, Tail::Even));
     assert!(silent.traced.is_empty());
-    let counts = |replay: &Replay| replay.core().stats().total.counts.counts;
+    let counts = |replay: &Replay| replay.core().stats(0).total.counts.counts;
     assert_eq!(counts(&silent), counts(&observed));
     let mut left = observed;
     left.traced.clear();
-    left.step(Event::Observe(false));
+    left.step(Event::Observe { session: 99, job: None });
     left.epoch(3);
     assert!(left.traced.is_empty());
     // An observer that comes in the middle is told of the job first.
-    left.step(Event::Observe(true));
+    left.step(Event::Observe { session: 99, job: Some("job".to_owned()) });
     assert!(matches!(&left.traced[..], [Line::Job(job)] if job.under_way));
 }

@@ -66,14 +66,15 @@ impl Training {
         self.check(spec, &plan);
         self.delivered += plan.ids.len();
         let mut outlook = Lookahead::new(Known::from(plan.ids.as_slice()), self.samples, 0, u32::MAX);
-        self.cache.forget_uses(&self.importance);
-        outlook.begin(Known::from(plan.ids.as_slice()), |(id, at)| self.cache.see(id, at, &self.importance));
+        self.cache.forget_uses(0, &self.importance);
+        outlook
+            .begin(Known::from(plan.ids.as_slice()), |(id, at)| self.cache.see(0, id, at, &self.importance));
         let mut positions = 0..;
         for batch in plan.ids.chunks(BATCH_SIZE as usize) {
             for (&id, position) in batch.iter().zip(&mut positions) {
-                let see = |(id, at)| self.cache.see(id, at, &self.importance);
+                let see = |(id, at)| self.cache.see(0, id, at, &self.importance);
                 let next = outlook.access(Known::from(plan.ids.as_slice()), position, see);
-                self.cache.use_at(id, next);
+                self.cache.use_at(0, id, next);
                 self.access(id, epoch);
             }
             let losses: Vec<f32> = batch.iter().map(|id| loss(id.0)).collect();
@@ -183,7 +184,7 @@ fn the_core_trains_on_one_sample_with_any_cache_and_any_loss() {
                 assert_eq!(padding.count(), world_size as usize - 1);
                 replay.report(&taken, loss);
             }
-            let stats = replay.core().stats();
+            let stats = replay.core().stats(0);
             let counts = stats.total.counts.counts;
             assert_eq!(counts.accesses, u64::from(EPOCHS * world_size));
             let reads = if cache_bytes < 512 { EPOCHS } else { 1 };
@@ -206,7 +207,7 @@ fn the_core_goes_on_when_no_loss_is_a_number() {
             assert!(taken.iter().flat_map(|taken| &taken.weights).all(|weight| weight.is_finite()));
             replay.report(&taken, |_| f32::NAN);
         }
-        let counts = replay.core().stats().total.counts.counts;
+        let counts = replay.core().stats(0).total.counts.counts;
         assert_eq!(counts.nonfinite_losses, counts.accesses, "each is counted");
         assert!(counts.hits > 0, "{policy:?}");
     }

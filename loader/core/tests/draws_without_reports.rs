@@ -44,7 +44,7 @@ fn told(replay: &Replay) -> Vec<&String> {
 }
 
 fn reports_missing(replay: &Replay) -> bool {
-    replay.core().stats().epoch.reports_missing
+    replay.core().stats(0).epoch.reports_missing
 }
 
 #[test]
@@ -86,13 +86,13 @@ fn one_loss_of_any_rank_is_enough_and_is_counted() {
     // The same once more, and then two more.
     report(&mut replay, 1);
     report(&mut replay, 3);
-    for counts in [replay.core().stats().epoch.counts, replay.core().stats().total.counts] {
+    for counts in [replay.core().stats(0).epoch.counts, replay.core().stats(0).total.counts] {
         assert_eq!((counts.counts.reported, counts.counts.delivered), (3, u64::from(SAMPLES)));
         assert!((counts.reported_share - 3.0 / f64::from(SAMPLES)).abs() < 1e-12);
     }
     assert!(!is_permutation(&replay.epoch(1)));
     assert!(!reports_missing(&replay) && told(&replay).is_empty());
-    assert_eq!(replay.core().stats().epoch.counts.counts.reported, 0, "of this epoch none came");
+    assert_eq!(replay.core().stats(0).epoch.counts.counts.reported, 0, "of this epoch none came");
 }
 
 #[test]
@@ -147,11 +147,11 @@ fn losses_that_come_an_epoch_late_are_reports() {
         let taken = replay.epoch(epoch);
         assert_eq!(is_permutation(&taken), epoch == 1, "epoch {epoch}");
         replay.report(&late, loss);
-        let counts = replay.core().stats().epoch.counts.counts;
+        let counts = replay.core().stats(0).epoch.counts.counts;
         assert_eq!(counts.reported, 0, "they are no losses of this epoch");
         late = taken;
     }
-    assert_eq!(replay.core().stats().total.counts.counts.reported, 3 * u64::from(SAMPLES));
+    assert_eq!(replay.core().stats(0).total.counts.counts.reported, 3 * u64::from(SAMPLES));
 }
 
 #[test]
@@ -180,7 +180,7 @@ fn the_scores_of_all_ranks_are_one_validation() {
             }
         }
         let taken = batches(replay.epoch(7));
-        let distinct = replay.core().stats().epoch.plan.distinct;
+        let distinct = replay.core().stats(0).epoch.plan.distinct;
         (taken, distinct)
     };
     let rises = |epoch, _| f64::from(epoch);

@@ -187,7 +187,7 @@ fn balanced_draws_all_classes_alike_from_the_first_epoch_on_and_any_number_of_ra
                 assert!((uses.floor()..=uses.ceil()).contains(&f64::from(count)), "{id}: {count} of {uses}");
             }
         }
-        assert!(replay.core().stats().total.counts.counts.hits > 0, "repeats hit");
+        assert!(replay.core().stats(0).total.counts.counts.hits > 0, "repeats hit");
     }
 }
 

@@ -10,6 +10,7 @@ use shade_images::JpegDecoder;
 use shade_reads::{Depth, EngineChoice, IoMode, READS_DEPTH_MAX, StoreModel, parse_time};
 use shade_simulate::{Simulate, parse_lookahead, preset};
 
+use crate::ask::{Drain, Status, Stop};
 use crate::doctor::Doctor;
 use crate::names::{CACHE_DEFAULT, engine, io, jpeg, policy};
 use crate::trace::Trace;
@@ -28,7 +29,7 @@ pub struct Cli {
 /// The daemon's commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Serve one dataset to the ranks of this machine until stopped. Python starts it by itself
+    /// Serve one dataset to all trainings on this machine until stopped. Python starts it by itself
     /// when none runs.
     Serve(Box<Serve>),
     /// Say what this machine and the mount of a dataset mean for shade, and what to change.
@@ -38,6 +39,12 @@ pub enum Command {
     Simulate(Box<Simulate>),
     /// Record what the daemon of a running training serves, for `simulate --trace`.
     Trace(Trace),
+    /// List your daemons on this machine and their jobs.
+    Status(Status),
+    /// End a daemon now; its trainings get an error that says so.
+    Stop(Stop),
+    /// Let a daemon take no new job, and end once its trainings have.
+    Drain(Drain),
 }
 
 /// `shade-load serve`.
@@ -107,15 +114,11 @@ pub struct Serve {
     #[arg(long, value_name = "STORE")]
     pub store: Option<StoreModel>,
 
-    /// Listen on a socket file (mode 0600) instead of the abstract name that belongs to dataset and
-    /// job. To share a daemon between containers, mount the file's folder into each of them and the
+    /// Listen on a socket file (mode 0600) instead of the abstract name that belongs to the dataset.
+    /// To share a daemon between containers, mount the file's folder into each of them and the
     /// dataset at the same path, and run them as the same user.
     #[arg(long, value_name = "PATH")]
     pub socket: Option<PathBuf>,
-
-    /// The job this daemon serves: a name that distinguishes trainings on the same dataset.
-    #[arg(long, value_name = "NAME", default_value = "default")]
-    pub job: String,
 
     /// For a daemon that a trainer starts: tell on stdout when ready, and end once the last rank
     /// has left.

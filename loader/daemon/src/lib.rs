@@ -3,6 +3,7 @@
 //!
 //! `daemon` wires everything. ARCHITECTURE.md has the overview.
 
+pub mod ask;
 pub mod batches;
 pub mod cli;
 mod control;

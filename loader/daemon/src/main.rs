@@ -5,6 +5,7 @@ use std::io::{Write, stdout};
 use std::process::ExitCode;
 
 use clap::Parser;
+use shade_load::ask::{self, AskError};
 use shade_load::cli::{Cli, Command, Serve};
 use shade_load::daemon::{self, ServeConfig, serve};
 use shade_load::doctor::{DoctorError, doctor};
@@ -30,6 +31,9 @@ fn main() -> ExitCode {
         Command::Doctor(args) => exit(doctor(&args, &mut stdout().lock()), DoctorError::exit_code),
         Command::Simulate(args) => exit(simulate(&args, &mut stdout().lock()), SimulateError::exit_code),
         Command::Trace(args) => exit(trace(&args), TraceError::exit_code),
+        Command::Status(args) => exit(ask::status(&args, &mut stdout().lock()), AskError::exit_code),
+        Command::Stop(args) => exit(ask::stop(&args, &mut stdout().lock()), AskError::exit_code),
+        Command::Drain(args) => exit(ask::drain(&args, &mut stdout().lock()), AskError::exit_code),
     }
 }
 
@@ -96,7 +100,6 @@ fn config(args: Serve) -> ServeConfig {
         workers: args.workers.map(usize::from),
         jpeg: args.jpeg,
         socket: args.socket,
-        job: args.job,
         linger: args.private.then_some(args.linger),
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::{ArgGroup, Args};
 use shade_formats::control::{PlanSpec, Preset};
+use shade_formats::limits::JOBS_MAX;
 use shade_reads::{StoreModel, parse_time};
 
 use crate::capacity::CacheSize;
@@ -123,8 +124,28 @@ pub struct Simulate {
 
     /// Compute time of a sample [default: 1ms/sample, or as measured in a trace of `shade-load
     /// trace`].
-    #[arg(long, value_name = "TIME/sample", value_parser = parse_compute, requires = "store")]
+    #[arg(long, value_name = "TIME/sample", value_parser = parse_compute)]
     pub compute: Option<Duration>,
+
+    /// Jobs that train at the same time, 2 to 16. The result is what all of them read together,
+    /// over one cache and over caches of their own, each with its share.
+    #[arg(long, value_name = "N", conflicts_with_all = ["trace", "recommend", "losses"],
+          value_parser = clap::value_parser!(u32).range(2..=i64::from(JOBS_MAX)))]
+    pub jobs: Option<u32>,
+
+    /// The jobs are one group: their plans are coupled, so that they want the same samples at the
+    /// same time, each by its own chances.
+    #[arg(long, requires = "jobs")]
+    pub group: bool,
+
+    /// Speeds of the jobs, separated by commas: 1,1,0.9 makes the third one a tenth slower.
+    #[arg(long, value_name = "SPEEDS", value_delimiter = ',', requires = "jobs", value_parser = parse_speed)]
+    pub speeds: Vec<f64>,
+
+    /// How alike the jobs find the samples: the correlation of a sample's difficulty in two of
+    /// them, 0 to 1.
+    #[arg(long, value_name = "R", default_value_t = 0.7, requires = "jobs", value_parser = parse_correlation)]
+    pub correlation: f64,
 
     /// For each policy: the smallest cache that removes 90 % of the stall that caching everything
     /// would remove. Found by bisection, to 1/256 of the data; each step is one more simulation.
@@ -203,6 +224,16 @@ impl Training {
     pub(super) fn plan(&self) -> PlanSpec {
         self.plan.of(Preset::default())
     }
+}
+
+fn parse_speed(text: &str) -> Result<f64, String> {
+    let speed = text.parse().ok().filter(|speed| (0.001..=1000.0).contains(speed));
+    speed.ok_or_else(|| format!("{text:?}: a speed is a number from 0.001 to 1000"))
+}
+
+fn parse_correlation(text: &str) -> Result<f64, String> {
+    let correlation = text.parse().ok().filter(|correlation| (0.0..=1.0).contains(correlation));
+    correlation.ok_or_else(|| format!("{text:?}: a correlation is a number from 0 to 1"))
 }
 
 /// `1ms/sample` or `1ms`.

@@ -17,6 +17,7 @@
 //! | `store`, `recalled` | its store, or the reads of a recording |
 //! | `trainer`, `losses` | its trainer, and what that reports |
 //! | `outcome`, `row`, `interval` | the result of one training, and of several seeds |
+//! | `jobs`, `jobs_table` | several trainings at once, and their result |
 //! | `recommend` | the search for a cache that is enough |
 //! | `run`, `table`, `watch` | the command, its output and its progress |
 
@@ -26,6 +27,8 @@ mod cli;
 mod compute;
 mod error;
 mod interval;
+mod jobs;
+mod jobs_table;
 mod keeper;
 mod lines;
 mod loss_table;

@@ -64,6 +64,18 @@ impl<'a> Losses<'a> {
         }
     }
 
+    /// The model's losses of one of several jobs. A sample's hardness in two of them has this
+    /// correlation, in the exponent.
+    pub(super) fn of_job(seed: u64, job: u64, samples: u32, correlation: f64) -> Self {
+        let common = Model::new(seed, samples);
+        let mut own = Model::new(seed ^ (job + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15), samples);
+        let (of_all, of_one) = (correlation.sqrt(), (1.0 - correlation).sqrt());
+        for (own, all) in own.hardness.iter_mut().zip(&common.hardness) {
+            *own = narrow((of_all * f64::from(*all).ln() + of_one * f64::from(*own).ln()).exp());
+        }
+        Self::Model(Box::new(own))
+    }
+
     /// Goes on to `epoch`.
     pub(super) fn begin_epoch(&mut self, epoch: u32) {
         match self {

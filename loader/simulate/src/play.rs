@@ -108,31 +108,31 @@ pub(super) fn play(
 
 /// The parameters of a simulation.
 #[derive(Clone, Copy)]
-struct Setup<'a> {
-    dataset: &'a Arc<SizesOnly>,
-    keeper: Keeper,
+pub(super) struct Setup<'a> {
+    pub(super) dataset: &'a Arc<SizesOnly>,
+    pub(super) keeper: Keeper,
     /// Bytes; samples where sizes are not known.
-    capacity: u64,
+    pub(super) capacity: u64,
     /// Sight of `Policy::Lookahead`, in plans.
-    lookahead: f64,
-    plan: PlanSpec,
+    pub(super) lookahead: f64,
+    pub(super) plan: PlanSpec,
     /// The table of the sampler `weighted`.
-    weights: Option<&'a WeightTable>,
-    batch_size: u32,
+    pub(super) weights: Option<&'a WeightTable>,
+    pub(super) batch_size: u32,
     /// Batches that the ring has room for; at least 3 are used.
-    ring: u64,
+    pub(super) ring: u64,
     /// Batches that are open or in hand at a time. The trainer keeps the others and never releases
     /// them.
-    ahead: u64,
+    pub(super) ahead: u64,
     /// Without a store reads are answered as in the recording.
-    recalls: bool,
-    service: Option<Service>,
+    pub(super) recalls: bool,
+    pub(super) service: Option<Service>,
     /// Epochs before this one are not counted.
-    skip_epochs: u32,
+    pub(super) skip_epochs: u32,
 }
 
 impl Setup<'_> {
-    fn core(&self) -> Core<NoMemory> {
+    pub(super) fn core(&self) -> Core<NoMemory> {
         let sizes = &self.dataset.sizes;
         let slots = self.service.and_then(|service| service.store.slots);
         let looks_ahead = self.keeper == Keeper::Policy(Policy::Lookahead);
@@ -154,7 +154,7 @@ impl Setup<'_> {
     }
 
     /// A job of one rank. Its rows are not filled and have one length.
-    fn job(&self) -> Result<JobSpec, SimulateError> {
+    pub(super) fn job(&self) -> Result<JobSpec, SimulateError> {
         let images = ImageSpec::cover(1, 1);
         let data = u64::from(self.batch_size) * images.bytes();
         let layout = BatchLayout::new(Layout::U8Nchw, self.batch_size, data);
@@ -166,6 +166,7 @@ impl Setup<'_> {
             tail: Tail::Even,
             output: Output::Decoded(images),
             on_error: OnError::Raise,
+            admit: true,
             bad_max: 0.0,
             ring_bytes: self.blocks() * block.next_multiple_of(PAYLOAD_ALIGN_BYTES),
         })
@@ -175,6 +176,11 @@ impl Setup<'_> {
         self.ring.max(self.ahead).max(RING_BLOCKS_MIN)
     }
 }
+
+/// Name of the job that is played.
+const JOB: &str = "simulated";
+/// The session of its observer.
+const OBSERVER: SessionId = SessionId::MAX;
 
 /// A simulation under way.
 struct Run<'a> {
@@ -200,8 +206,10 @@ impl<'a> Run<'a> {
         let job = setup.job()?;
         let mut driver = Driver::new(setup.core(), world);
         // The trace tells which batch has which reads.
-        driver.step(Event::Observe(setup.recalls && setup.service.is_none()));
-        driver.attach(0, 0, &job, setup.weights.cloned());
+        if setup.recalls && setup.service.is_none() {
+            driver.step(Event::Observe { session: OBSERVER, job: Some(JOB.to_owned()) });
+        }
+        driver.attach(0, (JOB, 0), &job, setup.weights.cloned());
         Ok(Self { setup, driver, job, session: 0, tally: Tally::default(), watch })
     }
 
@@ -221,7 +229,7 @@ impl<'a> Run<'a> {
             self.driver.world.trainer.losses.begin_epoch(epoch);
             let from = self.seen();
             self.epoch(epoch, (epoch == self.setup.skip_epochs).then_some(0))?;
-            let stats = self.driver.core.stats().epoch;
+            let stats = self.driver.core.stats(self.session).epoch;
             let repeats = Repeats { distinct: stats.plan.distinct, most: stats.plan.repeat_max };
             self.tally.epoch(repeats);
             self.tally.drawn(stats.position_entropy);
@@ -266,7 +274,7 @@ impl<'a> Run<'a> {
             let number = u32::try_from(first).unwrap_or(u32::MAX);
             let (ids, summary) = (ids(from..to), PlanSummary::default());
             let plan = Plan { epoch: number, ids, weights: Vec::new(), summary };
-            self.driver.step(Event::Plan(Box::new(plan)));
+            self.driver.step(Event::Plan(self.session, Box::new(plan)));
             self.epoch(number, counts_from)?;
             for epoch in group.clone().filter(|at| *at >= skipped).filter_map(|at| epochs.get(at)) {
                 self.tally.epoch(epoch.repeats);
@@ -302,22 +310,22 @@ impl<'a> Run<'a> {
         let trainer = &self.driver.world.trainer;
         if samples.is_some_and(|samples| trainer.taken >= samples) {
             *samples = None;
-            self.tally.skip(&self.driver.core.stats(), trainer.stall);
+            self.tally.skip(&self.driver.core.stats(self.session), trainer.stall);
         }
     }
 
     /// Begins another training over the same cache.
     fn begin_job(&mut self) {
-        self.tally.end_job(&self.driver.core.stats());
+        self.tally.end_job(&self.driver.core.stats(self.session));
         self.driver.detach(self.session);
         self.driver.world.trainer.leave();
         self.session += 1;
-        self.driver.attach(self.session, 0, &self.job, None);
+        self.driver.attach(self.session, (JOB, 0), &self.job, None);
     }
 
     fn outcome(&self) -> Outcome {
         let stall = self.setup.service.map(|_| self.driver.world.trainer.stall);
-        self.tally.outcome(&self.driver.core.stats(), stall)
+        self.tally.outcome(&self.driver.core.stats(self.session), stall)
     }
 }
 

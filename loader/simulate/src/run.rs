@@ -1,5 +1,6 @@
 //! The command: loads, simulates, writes.
 
+use std::fmt;
 use std::io::Write;
 
 use serde::Serialize;
@@ -7,6 +8,8 @@ use shade_formats::trace::Header;
 
 use crate::cli::Simulate;
 use crate::error::SimulateError;
+use crate::jobs::Jobs;
+use crate::jobs_table::JobsReport;
 use crate::recommend::{self, Recommendation, recommend};
 use crate::row::Row;
 use crate::system::System;
@@ -68,6 +71,10 @@ pub fn simulate(args: &Simulate, out: &mut impl Write) -> Result<(), SimulateErr
         .iter()
         .map(|cache| cache.resolve(&workload.dataset.sizes, total))
         .collect::<Result<_, _>>()?;
+    if let Some(jobs) = Jobs::of(args)? {
+        let report = several(args, &jobs, &workload, &systems, &capacities)?;
+        return write(out, args.json, &report);
+    }
     let mut report = Report {
         accesses: accesses(args, &workload),
         samples: workload.dataset.samples,
@@ -85,13 +92,52 @@ pub fn simulate(args: &Simulate, out: &mut impl Write) -> Result<(), SimulateErr
     if !matches!(ended, Ok(()) | Err(SimulateError::Interrupted)) {
         return ended;
     }
-    if args.json {
-        serde_json::to_writer(&mut *out, &report).map_err(std::io::Error::from)?;
+    write(out, args.json, &report)?;
+    ended
+}
+
+fn write(
+    out: &mut impl Write,
+    json: bool,
+    report: &(impl Serialize + fmt::Display),
+) -> Result<(), SimulateError> {
+    if json {
+        serde_json::to_writer(&mut *out, report).map_err(std::io::Error::from)?;
         writeln!(out)?;
     } else {
         write!(out, "{report}")?;
     }
-    ended
+    Ok(())
+}
+
+/// Simulates several jobs at the same time.
+fn several(
+    args: &Simulate,
+    jobs: &Jobs,
+    workload: &Workload,
+    systems: &[System],
+    capacities: &[u64],
+) -> Result<JobsReport, SimulateError> {
+    let simulations = 2 * jobs.len() as u64 * systems.len() as u64 * args.cache.len() as u64;
+    let each = workload.accesses_each().saturating_mul(u64::from(workload.seeds()));
+    let watch = Watch::start(each.saturating_mul(simulations))?;
+    let mut rows = Vec::new();
+    for system in systems {
+        for (cache, &capacity) in args.cache.iter().zip(capacities) {
+            watch.name(format!("{} at {}", system.name, cache.text()));
+            rows.extend(jobs.rows(workload, system, (cache.text(), capacity), &watch)?);
+        }
+    }
+    Ok(JobsReport {
+        accesses: accesses(args, workload),
+        samples: workload.dataset.samples,
+        jobs: jobs.len(),
+        epochs: workload.epochs(),
+        skipped_epochs: workload.skip_epochs,
+        seeds: workload.seeds(),
+        store: workload.service.map(|service| service.store.to_string()),
+        rows,
+    })
 }
 
 /// Simulates row after row.

@@ -28,8 +28,12 @@ pub(super) struct Trainer<'a> {
     pub(super) taken: u64,
     /// The samples taken, if they are wanted.
     pub(super) seen: Option<Vec<SampleId>>,
+    /// Time that it has computed.
+    computed: Duration,
     /// Time that it has waited for batches.
     pub(super) stall: Duration,
+    /// It has been given all batches of its epoch.
+    ended: bool,
     /// Why the core refused it.
     pub(super) refused: Option<String>,
     /// Compute time of a sample.
@@ -50,7 +54,9 @@ impl<'a> Trainer<'a> {
             losses: Losses::None,
             taken: 0,
             seen: None,
+            computed: Duration::ZERO,
             stall: Duration::ZERO,
+            ended: false,
             refused: None,
             compute,
             keeps,
@@ -59,6 +65,17 @@ impl<'a> Trainer<'a> {
             at_work: None,
             idle_since_ns: 0,
         }
+    }
+
+    /// Time that it has computed.
+    pub(super) fn computed(&self) -> Duration {
+        self.computed
+    }
+
+    /// Whether it has computed all of its epoch. True once.
+    pub(super) fn has_ended(&mut self) -> bool {
+        let is_idle = self.at_work.is_none() && self.waiting.is_empty();
+        is_idle && std::mem::take(&mut self.ended)
     }
 
     /// It leaves, with nothing in hand.
@@ -73,6 +90,7 @@ impl<'a> Trainer<'a> {
         let Delivery { session, descriptor, columns, error, is_current } = delivery;
         let seq = descriptor.seq;
         self.refused = error.or(self.refused.take());
+        self.ended |= descriptor.kind == Kind::EpochEnd && is_current;
         if descriptor.kind != Kind::Batch || !is_current {
             soon.push_back(Event::Released { session, seqs: vec![seq] });
             return;
@@ -117,7 +135,9 @@ impl<'a> Trainer<'a> {
         let Some(batch) = self.waiting.pop_front() else { return };
         // A batch is shorter than a plan, whose positions are u32.
         let samples = u32::try_from(batch.ids.len()).unwrap_or(u32::MAX);
-        let compute = self.compute.saturating_mul(samples).as_nanos();
-        self.at_work = Some((now_ns.saturating_add(u64::try_from(compute).unwrap_or(u64::MAX)), batch));
+        let compute = self.compute.saturating_mul(samples);
+        self.computed = self.computed.saturating_add(compute);
+        let compute_ns = u64::try_from(compute.as_nanos()).unwrap_or(u64::MAX);
+        self.at_work = Some((now_ns.saturating_add(compute_ns), batch));
     }
 }

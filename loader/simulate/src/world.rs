@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use shade_core::driver::{Delivery, Soon, World};
-use shade_core::{Action, Event, FillOrder, Filled, ReadOp, Refusal, Ticket};
+use shade_core::{Action, Event, FillOrder, Filled, ReadOp, Refusal, SessionId, Ticket};
 use shade_formats::trace::Line;
 
 use crate::recalled::Recalled;
@@ -23,20 +23,37 @@ pub(super) enum Answers<'a> {
 /// See the [module](self).
 pub(super) struct VirtualWorld<'a> {
     pub(super) answers: Answers<'a>,
+    /// The trainer, or that of the first job.
     pub(super) trainer: Trainer<'a>,
+    /// Those of other jobs at the same time: session 1 is the first of them.
+    pub(super) others: Vec<Trainer<'a>>,
     /// The time of the last event.
     now_ns: u64,
 }
 
 impl<'a> VirtualWorld<'a> {
     pub(super) fn new(answers: Answers<'a>, trainer: Trainer<'a>) -> Self {
-        Self { answers, trainer, now_ns: 0 }
+        Self { answers, trainer, others: Vec::new(), now_ns: 0 }
     }
 
+    /// The trainer of a session.
+    pub(super) fn trainer_of(&mut self, session: SessionId) -> &mut Trainer<'a> {
+        let other = (session as usize).checked_sub(1).and_then(|at| self.others.get_mut(at));
+        other.unwrap_or(&mut self.trainer)
+    }
+
+    /// When the first trainer ends its batch.
+    fn next_ns(&self) -> Option<u64> {
+        std::iter::once(&self.trainer).chain(&self.others).filter_map(Trainer::next_ns).min()
+    }
+
+    /// That trainer ends its batch.
     fn finish(&mut self, soon: &mut Soon<NoMemory>) -> Option<u64> {
-        self.now_ns = self.trainer.next_ns()?;
-        self.trainer.finish(self.now_ns, soon);
-        Some(self.now_ns)
+        self.now_ns = self.next_ns()?;
+        let now_ns = self.now_ns;
+        let mut trainers = std::iter::once(&mut self.trainer).chain(&mut self.others);
+        trainers.find(|trainer| trainer.next_ns() == Some(now_ns))?.finish(now_ns, soon);
+        Some(now_ns)
     }
 }
 
@@ -61,7 +78,8 @@ impl World<NoMemory> for VirtualWorld<'_> {
     }
 
     fn take(&mut self, delivery: Delivery, soon: &mut Soon<NoMemory>) {
-        self.trainer.take(self.now_ns, delivery, soon);
+        let now_ns = self.now_ns;
+        self.trainer_of(delivery.session).take(now_ns, delivery, soon);
     }
 
     fn told(&mut self, action: Action<NoMemory>) {
@@ -70,7 +88,7 @@ impl World<NoMemory> for VirtualWorld<'_> {
             | Action::Fail(_, text)
             | Action::Interrupt(_, text)
             | Action::Close(_, text) => self.trainer.refused = Some(text),
-            Action::Trace(line) => {
+            Action::Trace(_, line) => {
                 if let (Answers::Recalled(recalled), Line::Open(open)) = (&mut self.answers, *line) {
                     recalled.opened(&open);
                 }
@@ -82,9 +100,10 @@ impl World<NoMemory> for VirtualWorld<'_> {
 
     /// Answers come before what the trainer does at the same time.
     fn next(&mut self, _now_ns: u64, soon: &mut Soon<NoMemory>) -> Option<u64> {
+        let done_ns = self.next_ns();
         match &mut self.answers {
             Answers::AtOnce => self.finish(soon),
-            Answers::Store(store) => match (store.next_ns(), self.trainer.next_ns()) {
+            Answers::Store(store) => match (store.next_ns(), done_ns) {
                 (Some(answer_ns), done_ns) if done_ns.is_none_or(|done_ns| answer_ns <= done_ns) => {
                     self.now_ns = answer_ns;
                     soon.extend(std::iter::from_fn(|| store.answer(answer_ns)).map(Event::Read));
@@ -93,7 +112,7 @@ impl World<NoMemory> for VirtualWorld<'_> {
                 _ => self.finish(soon),
             },
             Answers::Recalled(recalled) => {
-                let is_idle = self.trainer.next_ns().is_none();
+                let is_idle = done_ns.is_none();
                 // Fewer batches may be open here than in the recording. Then the first reads are
                 // answered all the same.
                 if recalled.answer(false, soon) || (is_idle && recalled.answer(true, soon)) {

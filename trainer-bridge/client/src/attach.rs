@@ -23,6 +23,8 @@ pub(crate) struct Welcome {
     pub(crate) samples: u32,
     pub(crate) content_id: ContentId,
     pub(crate) batches_per_epoch: u32,
+    /// Name of the job, as the daemon has it.
+    pub(crate) job: String,
     pub(crate) settings: Settings,
 }
 
@@ -39,7 +41,8 @@ pub(crate) struct Attached {
 /// Maps the segments that came with the daemon's `Welcome`.
 pub(crate) fn attach(owner: Owner, connected: Connected) -> Result<Attached, ClientError> {
     let Connected { socket, welcome: (reply, fds), name, content } = connected;
-    let Reply::Welcome { pid, samples, content_id, batches_per_epoch, payload_bytes, settings, .. } = reply
+    let Reply::Welcome { pid, samples, content_id, batches_per_epoch, payload_bytes, job, settings, .. } =
+        reply
     else {
         return Err(unexpected(reply_name(&reply), "Welcome or Refuse"));
     };
@@ -50,7 +53,7 @@ pub(crate) fn attach(owner: Owner, connected: Connected) -> Result<Attached, Cli
     }
     let dialogue = Dialogue::new(socket, pid);
     let (slots, consumer, doorbell) = map(owner, fds, payload_bytes)?;
-    let welcome = Welcome { pid, samples, content_id, batches_per_epoch, settings };
+    let welcome = Welcome { pid, samples, content_id, batches_per_epoch, job, settings };
     Ok(Attached { welcome, slots, consumer, doorbell, dialogue })
 }
 

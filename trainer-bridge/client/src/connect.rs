@@ -1,4 +1,4 @@
-//! Finds the daemon of a dataset and job, or starts one, and checks its identity.
+//! Finds the daemon of a dataset, or starts one, and checks its identity.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -22,8 +22,7 @@ use crate::{ClientError, Launch};
 /// How to find the daemon.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// A socket in the file system; `None` is the abstract name that follows from user, dataset and
-    /// job.
+    /// A socket in the file system; `None` is the abstract name that follows from user and dataset.
     pub socket: Option<PathBuf>,
     /// How to start a private daemon when none answers; `None`: report an error instead.
     pub launch: Option<Launch>,
@@ -34,11 +33,20 @@ pub struct Options {
     /// unused private daemon with other settings makes room for a new one. See
     /// [`Session::settings`](crate::Session::settings).
     pub settings: Settings,
+    /// For a job of one rank: take the next free name if another training has the job's. See
+    /// [`Session::job`](crate::Session::job).
+    pub or_free_name: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { socket: None, launch: None, timeout: Duration::from_secs(60), settings: Settings::default() }
+        Self {
+            socket: None,
+            launch: None,
+            timeout: Duration::from_secs(60),
+            settings: Settings::default(),
+            or_free_name: false,
+        }
     }
 }
 
@@ -75,7 +83,7 @@ pub(crate) struct Connected {
 
 /// Connects, starting a daemon if needed, and returns its `Welcome` to `hello`.
 pub(crate) fn open(hello: &Hello, options: &Options) -> Result<Connected, ClientError> {
-    let place = place(&hello.dataset, &hello.job, options)?;
+    let place = place(&hello.dataset, options)?;
     let started = Instant::now();
     let deadline = started.checked_add(options.timeout).unwrap_or(started);
     let mut launched: Option<Launched> = None;
@@ -243,7 +251,7 @@ fn check_peer(socket: &OwnedFd, place: &Place) -> Result<u32, ClientError> {
     Ok(peer.pid().cast_unsigned())
 }
 
-fn place(dataset: &Path, job: &str, options: &Options) -> Result<Place, ClientError> {
+fn place(dataset: &Path, options: &Options) -> Result<Place, ClientError> {
     let unfit = |name: &str| argument("Daemon(socket=...)", name, "a path of at most 107 bytes");
     match &options.socket {
         Some(path) => {
@@ -252,10 +260,10 @@ fn place(dataset: &Path, job: &str, options: &Options) -> Result<Place, ClientEr
             Ok(Place { address, name: format!("socket {name}") })
         }
         None => {
-            let name = socket_name(rustix::process::geteuid().as_raw(), dataset, job);
+            let name = socket_name(rustix::process::geteuid().as_raw(), dataset);
             let text = String::from_utf8_lossy(&name).into_owned();
             let address = SocketAddrUnix::new_abstract_name(&name).map_err(|_| unfit(&text))?;
-            Ok(Place { address, name: format!("socket @{text} (dataset {}, job {job})", dataset.display()) })
+            Ok(Place { address, name: format!("socket @{text} (dataset {})", dataset.display()) })
         }
     }
 }

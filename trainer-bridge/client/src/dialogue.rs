@@ -59,8 +59,14 @@ impl Dialogue {
     /// Sends a request that has no answer.
     pub(crate) fn tell(&self, what: &'static str, request: &Request) -> Result<(), ClientError> {
         let started = Instant::now();
-        send(&self.socket, request, None, SendFlags::empty())
-            .map_err(|error| self.unanswered(what, started, error))
+        send(&self.socket, request, None, SendFlags::empty()).map_err(|error| {
+            // A daemon that has hung up may have said why.
+            let reason = self.try_hearing().and_then(|mut hearing| {
+                self.hear_all(&mut hearing).err()?;
+                hearing.fault.take()
+            });
+            reason.unwrap_or_else(|| self.unanswered(what, started, error))
+        })
     }
 
     /// Says goodbye and waits until the daemon hangs up: then the rank is free for the next
@@ -80,11 +86,11 @@ impl Dialogue {
         what: &'static str,
         request: &Request,
         fd: Option<&OwnedFd>,
-        accept: impl Fn(Received) -> Result<T, Received>,
+        accept: impl Fn(Received) -> Result<T, Reply>,
     ) -> Result<T, ClientError> {
         let mut hearing = lock(&self.hearing);
-        // Earlier messages are not the answer.
-        self.hear_all(&mut hearing)?;
+        // Earlier messages are not the answer. If the daemon is gone, they may say why.
+        self.hear_all(&mut hearing).map_err(|gone| hearing.fault.take().unwrap_or(gone))?;
         let started = Instant::now();
         send(&self.socket, request, fd.map(AsFd::as_fd), SendFlags::empty())
             .map_err(|error| self.unanswered(what, started, error))?;
@@ -103,7 +109,7 @@ impl Dialogue {
                         return Ok(answer);
                     }
                     Err(_) if hearing.stray_allowed => hearing.stray_allowed = false,
-                    Err((reply, _)) => {
+                    Err(reply) => {
                         return Err(unexpected(reply_name(&reply), format_args!("the answer to {what}")));
                     }
                 },
@@ -216,5 +222,7 @@ pub(crate) fn reply_name(reply: &Reply) -> &'static str {
         Reply::Failed { .. } => "Failed",
         Reply::Interrupted { .. } => "Interrupted",
         Reply::Observing { .. } => "Observing",
+        Reply::Status { .. } => "Status",
+        Reply::Stopping { .. } => "Stopping",
     }
 }

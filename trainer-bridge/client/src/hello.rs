@@ -8,6 +8,7 @@ use shade_formats::control::{JobSpec, PROTOCOL, Request, Settings, WeightTable};
 use shade_shm::memfd;
 
 use crate::ClientError;
+use crate::connect::Options;
 use crate::error::argument;
 use crate::fork::Owner;
 
@@ -17,7 +18,8 @@ pub(crate) struct Hello {
     pub(crate) owner: Owner,
     /// The dataset's folder, canonical.
     pub(crate) dataset: PathBuf,
-    pub(crate) job: String,
+    job: String,
+    or_free_name: bool,
     rank: u32,
     settings: Settings,
     spec: JobSpec,
@@ -31,7 +33,7 @@ impl Hello {
         job: &str,
         rank: u32,
         spec: JobSpec,
-        settings: &Settings,
+        options: &Options,
     ) -> Result<Self, ClientError> {
         spec.validate()?;
         if rank >= spec.world_size {
@@ -41,8 +43,9 @@ impl Hello {
         if dataset.to_str().is_none() {
             return Err(argument("dataset", dataset.display(), "a path in UTF-8"));
         }
-        let (owner, job, settings) = (Owner::here(), job.to_owned(), settings.clone());
-        Ok(Self { owner, dataset, job, rank, settings, spec, weights: None })
+        let (owner, job, settings) = (Owner::here(), job.to_owned(), options.settings.clone());
+        let or_free_name = options.or_free_name;
+        Ok(Self { owner, dataset, job, or_free_name, rank, settings, spec, weights: None })
     }
 
     /// The same, with a table of weights.
@@ -71,6 +74,7 @@ impl Hello {
             content_id: content.id.0,
             dataset: self.dataset.display().to_string(),
             job: self.job.clone(),
+            or_free_name: self.or_free_name,
             rank: self.rank,
             settings: self.settings.clone(),
             spec: self.spec,

@@ -24,7 +24,7 @@ impl Session {
         spec: JobSpec,
         options: &Options,
     ) -> Result<Self, ClientError> {
-        open_session(Hello::new(dataset, job, rank, spec, &options.settings)?, options)
+        open_session(Hello::new(dataset, job, rank, spec, options)?, options)
     }
 
     /// As [`Session::connect`], for a job with the sampler `weighted`, which draws by `weights`.
@@ -39,7 +39,7 @@ impl Session {
         weights: &WeightTable,
         options: &Options,
     ) -> Result<Self, ClientError> {
-        let hello = Hello::new(dataset, job, rank, spec, &options.settings)?;
+        let hello = Hello::new(dataset, job, rank, spec, options)?;
         open_session(hello.with_weights(weights)?, options)
     }
 }

@@ -109,6 +109,12 @@ impl Session {
         self.welcome.content_id
     }
 
+    /// Name of the job: the one that was asked for, or the free one that the daemon found.
+    #[must_use]
+    pub fn job(&self) -> &str {
+        &self.welcome.job
+    }
+
     /// Batches per epoch, equal for all ranks.
     #[must_use]
     pub fn batches_per_epoch(&self) -> u32 {
@@ -244,9 +250,9 @@ impl Session {
     /// The daemon does not answer, is gone or breaks the protocol, or this is a forked child.
     pub fn stats(&self) -> Result<String, ClientError> {
         self.owner.check()?;
-        self.dialogue.ask("stats", &Request::Stats, None, |(reply, fds)| match reply {
+        self.dialogue.ask("stats", &Request::Stats, None, |(reply, _)| match reply {
             Reply::Stats { json } => Ok(json),
-            other => Err((other, fds)),
+            other => Err(other),
         })
     }
 
@@ -259,7 +265,7 @@ impl Session {
         let (bytes, fds) =
             self.dialogue.ask("save_state", &Request::SaveState, None, |(reply, fds)| match reply {
                 Reply::State { bytes } => Ok((bytes, fds)),
-                other => Err((other, fds)),
+                other => Err(other),
             })?;
         state::read(bytes, &fds, self.welcome.samples)
     }
@@ -272,9 +278,9 @@ impl Session {
     pub fn load_state(&self, bytes: &[u8]) -> Result<(), ClientError> {
         self.owner.check()?;
         let fd = state::write(bytes)?;
-        self.dialogue.ask("load_state", &Request::LoadState, Some(&fd), |(reply, fds)| match reply {
+        self.dialogue.ask("load_state", &Request::LoadState, Some(&fd), |(reply, _)| match reply {
             Reply::StateLoaded => Ok(()),
-            other => Err((other, fds)),
+            other => Err(other),
         })
     }
 

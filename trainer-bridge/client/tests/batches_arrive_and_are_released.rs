@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use shade_client::{Batch, ClientError, InRing, Next};
 use shade_formats::control::{Reply, Request};
-use support::{Listener, PAYLOAD_BYTES, connect, content_id, job, next, next_batch};
+use support::{Listener, PAYLOAD_BYTES, connect, content_id, next, next_batch, unique};
 
 const RECORDS: [&[u8]; 3] = [b"first record", b"", b"the third"];
 
@@ -24,10 +24,10 @@ fn low_byte(number: u32) -> u8 {
 
 #[test]
 fn the_handshake_tells_what_the_daemon_says() {
-    let job = job("handshake");
-    let listener = Listener::bind(&job);
+    let name = unique("handshake");
+    let listener = Listener::bind(&name);
     let daemon = std::thread::spawn(move || listener.serve());
-    let session = connect(&job);
+    let session = connect(&name);
     let _daemon = daemon.join().unwrap();
     assert_eq!((session.samples(), session.batches_per_epoch()), (1000, 7));
     assert_eq!((session.daemon_pid(), session.content_id().0), (4242, content_id()));
@@ -37,8 +37,8 @@ fn the_handshake_tells_what_the_daemon_says() {
 
 #[test]
 fn batches_arrive_in_order_with_their_bytes_and_the_end_is_told() {
-    let job = job("order");
-    let listener = Listener::bind(&job);
+    let name = unique("order");
+    let listener = Listener::bind(&name);
     let daemon = std::thread::spawn(move || {
         let mut daemon = listener.serve();
         let generation = daemon.epoch_started();
@@ -49,7 +49,7 @@ fn batches_arrive_in_order_with_their_bytes_and_the_end_is_told() {
         daemon.publish_end(generation);
         daemon
     });
-    let session = connect(&job);
+    let session = connect(&name);
     assert!(matches!(session.next(Duration::ZERO), Err(ClientError::NotStarted)));
     session.start_epoch(0, 0).unwrap();
     for number in 0..200 {
@@ -72,8 +72,8 @@ fn batches_arrive_in_order_with_their_bytes_and_the_end_is_told() {
 
 #[test]
 fn release_out_of_order_frees_room_at_once() {
-    let job = job("release");
-    let listener = Listener::bind(&job);
+    let name = unique("release");
+    let listener = Listener::bind(&name);
     // The two sides take turns: the client releases, the daemon looks.
     let (client_done, client_turn) = channel();
     let (daemon_done, daemon_turn) = channel();
@@ -94,7 +94,7 @@ fn release_out_of_order_frees_room_at_once() {
         client_turn.recv().unwrap();
         assert_eq!(daemon.reclaim(), 4);
     });
-    let session = connect(&job);
+    let session = connect(&name);
     session.start_epoch(0, 0).unwrap();
     let mut batches: Vec<Batch> = (0..4).map(|_| next_batch(&session)).collect();
     assert!(!batches.iter().any(Batch::is_copy));
@@ -112,8 +112,8 @@ fn release_out_of_order_frees_room_at_once() {
 
 #[test]
 fn who_keeps_every_batch_gets_copies_and_views_again_after_letting_go() {
-    let job = job("keeps-all");
-    let listener = Listener::bind(&job);
+    let name = unique("keeps-all");
+    let listener = Listener::bind(&name);
     let daemon = std::thread::spawn(move || {
         let mut daemon = listener.serve();
         let generation = daemon.epoch_started();
@@ -123,7 +123,7 @@ fn who_keeps_every_batch_gets_copies_and_views_again_after_letting_go() {
         daemon.publish_end(generation);
         daemon
     });
-    let session = connect(&job);
+    let session = connect(&name);
     session.start_epoch(0, 0).unwrap();
     let kept: Vec<Batch> = (0..300).map(|_| next_batch(&session)).collect();
     let views = kept.iter().filter(|batch| !batch.is_copy()).count();
@@ -149,8 +149,8 @@ fn who_keeps_every_batch_gets_copies_and_views_again_after_letting_go() {
 
 #[test]
 fn a_batch_kept_for_good_costs_no_copy_of_another() {
-    let job = job("keeps-one");
-    let listener = Listener::bind(&job);
+    let name = unique("keeps-one");
+    let listener = Listener::bind(&name);
     let daemon = std::thread::spawn(move || {
         let mut daemon = listener.serve();
         let generation = daemon.epoch_started();
@@ -159,7 +159,7 @@ fn a_batch_kept_for_good_costs_no_copy_of_another() {
         }
         daemon
     });
-    let session = connect(&job);
+    let session = connect(&name);
     session.start_epoch(0, 0).unwrap();
     let first = next_batch(&session);
     // Like a loop, which drops a batch when it has the next.
@@ -176,8 +176,8 @@ fn a_batch_kept_for_good_costs_no_copy_of_another() {
 
 #[test]
 fn a_new_epoch_drops_what_the_old_one_left() {
-    let job = job("generation");
-    let listener = Listener::bind(&job);
+    let name = unique("generation");
+    let listener = Listener::bind(&name);
     let (tell, told) = channel();
     let daemon = std::thread::spawn(move || {
         let mut daemon = listener.serve();
@@ -193,7 +193,7 @@ fn a_new_epoch_drops_what_the_old_one_left() {
         daemon.publish_end(new);
         daemon
     });
-    let session = connect(&job);
+    let session = connect(&name);
     session.start_epoch(0, 0).unwrap();
     let kept = next_batch(&session);
     told.recv().unwrap();
@@ -209,8 +209,8 @@ fn a_new_epoch_drops_what_the_old_one_left() {
 
 #[test]
 fn nothing_yet_is_pending_and_a_sleeper_is_woken() {
-    let job = job("pending");
-    let listener = Listener::bind(&job);
+    let name = unique("pending");
+    let listener = Listener::bind(&name);
     let (tell, told) = channel::<()>();
     let daemon = std::thread::spawn(move || {
         let mut daemon = listener.serve();
@@ -219,7 +219,7 @@ fn nothing_yet_is_pending_and_a_sleeper_is_woken() {
         daemon.publish_batch(generation, 0, &[b"late"]);
         daemon
     });
-    let session = connect(&job);
+    let session = connect(&name);
     session.start_epoch(0, 0).unwrap();
     assert!(matches!(session.next(Duration::ZERO), Ok(Next::Pending)));
     assert!(matches!(session.next(Duration::from_millis(1)), Ok(Next::Pending)));
@@ -230,8 +230,8 @@ fn nothing_yet_is_pending_and_a_sleeper_is_woken() {
 
 #[test]
 fn reports_arrive_as_sent() {
-    let job = job("report");
-    let listener = Listener::bind(&job);
+    let name = unique("report");
+    let listener = Listener::bind(&name);
     let daemon = std::thread::spawn(move || {
         let daemon = listener.serve();
         assert_eq!(daemon.peer.hear(), Request::Report { epoch: 1, batch: 2, losses: vec![0.5, 1.5] });
@@ -241,7 +241,7 @@ fn reports_arrive_as_sent() {
             other => panic!("{other:?}"),
         }
     });
-    let session = connect(&job);
+    let session = connect(&name);
     session.report(1, 2, &[0.5, 1.5]).unwrap();
     session.report_validation(0.75).unwrap();
     session.report(1, 3, &vec![1.0; 32_768]).unwrap();
@@ -251,8 +251,8 @@ fn reports_arrive_as_sent() {
 
 #[test]
 fn stats_and_state_are_asked_for_and_state_goes_back() {
-    let job = job("state");
-    let listener = Listener::bind(&job);
+    let name = unique("state");
+    let listener = Listener::bind(&name);
     let daemon = std::thread::spawn(move || {
         let daemon = listener.serve();
         assert_eq!(daemon.peer.hear(), Request::Stats);
@@ -267,7 +267,7 @@ fn stats_and_state_are_asked_for_and_state_goes_back() {
         assert_eq!(daemon.peer.hear(), Request::Stats);
         daemon.peer.say(&Reply::Stats { json: "{}".to_owned() });
     });
-    let session = connect(&job);
+    let session = connect(&name);
     assert_eq!(session.stats().unwrap(), "{\"hits\":1}");
     let state: Vec<u8> = (0..30_000_u32).map(|at| (at % 251) as u8).collect();
     session.load_state(&state).unwrap();

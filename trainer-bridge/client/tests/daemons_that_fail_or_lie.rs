@@ -14,21 +14,21 @@ use shade_client::{ClientError, Launch, Next, Options, Session};
 use shade_formats::control::{PROTOCOL, REFUSE_ENDING, REFUSE_RESOURCES, Reply, Request};
 use shade_formats::ring::{CLIENT_SEGMENT_BYTES, DAEMON_SEGMENT_BYTES};
 use support::{
-    Daemon, Listener, Memory, PAYLOAD_BYTES, SIZE_SEALS, connect, dataset, job, next, next_batch, options,
-    segment, spec, welcome,
+    Daemon, Listener, Memory, PAYLOAD_BYTES, SIZE_SEALS, connect, dataset, next, next_batch, options,
+    segment, spec, unique, welcome,
 };
 
 #[test]
 fn a_daemon_that_dies_is_gone_after_its_last_batch() {
-    let job = job("dies");
-    let listener = Listener::bind(&job);
+    let name = unique("dies");
+    let listener = Listener::bind(&name);
     let daemon = std::thread::spawn(move || {
         let mut daemon = listener.serve();
         let generation = daemon.epoch_started();
         daemon.publish_batch(generation, 0, &[b"one"]);
         daemon.publish_batch(generation, 1, &[b"two"]);
     });
-    let session = connect(&job);
+    let session = connect(&name);
     session.start_epoch(0, 0).unwrap();
     daemon.join().unwrap();
     let first = next_batch(&session);
@@ -42,14 +42,14 @@ fn a_daemon_that_dies_is_gone_after_its_last_batch() {
 
 #[test]
 fn a_daemon_that_dies_wakes_a_sleeper() {
-    let job = job("wakes");
-    let listener = Listener::bind(&job);
+    let name = unique("wakes");
+    let listener = Listener::bind(&name);
     let daemon = std::thread::spawn(move || {
         let daemon = listener.serve();
         daemon.epoch_started();
         // The daemon goes without a word, most likely while the client sleeps.
     });
-    let session = connect(&job);
+    let session = connect(&name);
     session.start_epoch(0, 0).unwrap();
     assert!(matches!(next(&session), Err(ClientError::DaemonGone { .. })));
     daemon.join().unwrap();
@@ -57,8 +57,8 @@ fn a_daemon_that_dies_wakes_a_sleeper() {
 
 #[test]
 fn a_bad_record_is_raised_with_its_name_and_the_epoch_is_over() {
-    let job = job("record");
-    let listener = Listener::bind(&job);
+    let name = unique("record");
+    let listener = Listener::bind(&name);
     let daemon = std::thread::spawn(move || {
         let mut daemon = listener.serve();
         let generation = daemon.epoch_started();
@@ -67,7 +67,7 @@ fn a_bad_record_is_raised_with_its_name_and_the_epoch_is_over() {
         daemon.publish_batch(generation, 0, &[b"again"]);
         daemon
     });
-    let session = connect(&job);
+    let session = connect(&name);
     session.start_epoch(0, 0).unwrap();
     for _ in 0..2 {
         let error = next(&session).unwrap_err();
@@ -81,8 +81,8 @@ fn a_bad_record_is_raised_with_its_name_and_the_epoch_is_over() {
 
 #[test]
 fn a_failure_told_unasked_ends_next_and_no_answer_is_lost_to_it() {
-    let job = job("failed");
-    let listener = Listener::bind(&job);
+    let name = unique("failed");
+    let listener = Listener::bind(&name);
     let daemon = std::thread::spawn(move || {
         let mut daemon = listener.serve();
         let generation = daemon.epoch_started();
@@ -96,7 +96,7 @@ fn a_failure_told_unasked_ends_next_and_no_answer_is_lost_to_it() {
         daemon.peer.say(&Reply::Stats { json: "{}".to_owned() });
         daemon
     });
-    let session = connect(&job);
+    let session = connect(&name);
     session.start_epoch(0, 0).unwrap();
     assert!(matches!(next(&session), Ok(Next::Batch(_))), "published before it was told");
     assert_eq!(next(&session).unwrap_err().to_string(), "the daemon reports: store gone");
@@ -107,8 +107,8 @@ fn a_failure_told_unasked_ends_next_and_no_answer_is_lost_to_it() {
 
 #[test]
 fn an_interruption_is_no_answer_and_a_loaded_state_ends_it() {
-    let job = job("interrupted");
-    let listener = Listener::bind(&job);
+    let name = unique("interrupted");
+    let listener = Listener::bind(&name);
     let daemon = std::thread::spawn(move || {
         let mut daemon = listener.serve();
         let interrupt = |daemon: &Daemon| daemon.peer.say(&Reply::Interrupted { text: "rank 0".to_owned() });
@@ -125,7 +125,7 @@ fn an_interruption_is_no_answer_and_a_loaded_state_ends_it() {
         daemon.publish_batch(generation, 0, &[b"after"]);
         daemon
     });
-    let session = connect(&job);
+    let session = connect(&name);
     session.start_epoch(0, 0).unwrap();
     assert_eq!(session.stats().unwrap(), "{}");
     assert_eq!(next(&session).unwrap_err().to_string(), "the daemon reports: rank 0");
@@ -142,8 +142,8 @@ fn the_reason_is_told_before_the_end() {
 }
 
 fn reason_before_end(test: &str, ask_first: bool) {
-    let job = job(test);
-    let listener = Listener::bind(&job);
+    let name = unique(test);
+    let listener = Listener::bind(&name);
     let (tell, told) = channel();
     let (report, reported) = channel();
     let daemon = std::thread::spawn(move || {
@@ -155,7 +155,7 @@ fn reason_before_end(test: &str, ask_first: bool) {
         drop(daemon);
         tell.send(()).unwrap();
     });
-    let session = connect(&job);
+    let session = connect(&name);
     session.start_epoch(0, 0).unwrap();
     // Never read: the kernel reports that before it delivers the daemon's messages.
     session.report(0, 0, &[1.0]).unwrap();
@@ -173,15 +173,15 @@ fn reason_before_end(test: &str, ask_first: bool) {
 
 #[test]
 fn an_answer_to_nothing_is_a_broken_protocol() {
-    let job = job("answer");
-    let listener = Listener::bind(&job);
+    let name = unique("answer");
+    let listener = Listener::bind(&name);
     let daemon = std::thread::spawn(move || {
         let daemon = listener.serve();
         daemon.epoch_started();
         daemon.peer.say(&Reply::StateLoaded);
         daemon
     });
-    let session = connect(&job);
+    let session = connect(&name);
     session.start_epoch(0, 0).unwrap();
     assert!(matches!(next(&session), Err(ClientError::Format(_))));
     daemon.join().unwrap();
@@ -189,8 +189,8 @@ fn an_answer_to_nothing_is_a_broken_protocol() {
 
 #[test]
 fn a_generation_from_the_future_and_a_torn_descriptor_are_errors() {
-    let job = job("future");
-    let listener = Listener::bind(&job);
+    let name = unique("future");
+    let listener = Listener::bind(&name);
     let daemon = std::thread::spawn(move || {
         let mut daemon = listener.serve();
         let generation = daemon.epoch_started();
@@ -201,7 +201,7 @@ fn a_generation_from_the_future_and_a_torn_descriptor_are_errors() {
         let _ = generation;
         daemon
     });
-    let session = connect(&job);
+    let session = connect(&name);
     session.start_epoch(0, 0).unwrap();
     assert!(matches!(next(&session), Err(ClientError::Format(_))));
     session.start_epoch(1, 0).unwrap();
@@ -212,12 +212,12 @@ fn a_generation_from_the_future_and_a_torn_descriptor_are_errors() {
 
 #[test]
 fn a_refusal_comes_with_its_reason() {
-    let job = job("refuse");
-    let listener = Listener::bind(&job);
+    let name = unique("refuse");
+    let listener = Listener::bind(&name);
     let daemon = std::thread::spawn(move || {
         listener.accept().say(&Reply::Refuse { code: 4, text: "no such rank".to_owned() });
     });
-    match Session::connect(&dataset(), &job, 1, spec(), &options()).unwrap_err() {
+    match Session::connect(&dataset(&name), "j", 1, spec(), &options()).unwrap_err() {
         ClientError::Refused { code: 4, text, .. } => assert_eq!(text, "no such rank"),
         other => panic!("{other:?}"),
     }
@@ -227,14 +227,14 @@ fn a_refusal_comes_with_its_reason() {
 #[test]
 fn a_refusal_before_the_greeting_comes_with_its_reason_too() {
     const ROUNDS: usize = 200;
-    let job = job("unheard");
-    let listener = Listener::bind(&job);
+    let name = unique("unheard");
+    let listener = Listener::bind(&name);
     let daemon = std::thread::spawn(move || {
         let reply = Reply::Refuse { code: REFUSE_RESOURCES, text: "no room".to_owned() };
         (0..ROUNDS).for_each(|_| listener.turn_away(&reply));
     });
     for round in 0..ROUNDS {
-        match Session::connect(&dataset(), &job, 1, spec(), &options()).unwrap_err() {
+        match Session::connect(&dataset(&name), "j", 1, spec(), &options()).unwrap_err() {
             ClientError::Refused { code: REFUSE_RESOURCES, text, .. } => assert_eq!(text, "no room"),
             other => panic!("round {round}: {other}"),
         }
@@ -244,8 +244,8 @@ fn a_refusal_before_the_greeting_comes_with_its_reason_too() {
 
 #[test]
 fn one_that_never_comes_up_does_not_hide_what_the_one_before_said() {
-    let job = job("not-ready");
-    let listener = Listener::bind(&job);
+    let name = unique("not-ready");
+    let listener = Listener::bind(&name);
     let daemon = std::thread::spawn(move || {
         listener.accept().say(&Reply::Refuse { code: REFUSE_ENDING, text: "its store is gone".to_owned() });
         // The next request waits for an answer again.
@@ -253,7 +253,7 @@ fn one_that_never_comes_up_does_not_hide_what_the_one_before_said() {
     });
     let launch = Launch { binary: "/bin/sleep".into(), args: vec!["5".into()] };
     let options = Options { launch: Some(launch), timeout: Duration::from_millis(500), ..options() };
-    let error = Session::connect(&dataset(), &job, 1, spec(), &options).unwrap_err();
+    let error = Session::connect(&dataset(&name), "j", 1, spec(), &options).unwrap_err();
     let text = error.to_string();
     assert!(matches!(error, ClientError::NoDaemon { .. }), "{text}");
     assert!(text.contains("its store is gone; /bin/sleep was started and is not ready"), "{text}");
@@ -262,15 +262,15 @@ fn one_that_never_comes_up_does_not_hide_what_the_one_before_said() {
 
 #[test]
 fn a_daemon_of_a_later_protocol_is_named_whatever_it_says_then() {
-    let job = job("later");
-    let listener = Listener::bind(&job);
+    let name = unique("later");
+    let listener = Listener::bind(&name);
     let daemon = std::thread::spawn(move || {
         // The tag of a welcome, another version of it, the next protocol, and unknown bytes.
         let protocol = (PROTOCOL + 1).to_le_bytes();
         let welcome = [&[1, 0, 9, 0][..], &protocol, &[0xab; 500]].concat();
         listener.accept().send_bytes(&welcome, &[]);
     });
-    let error = Session::connect(&dataset(), &job, 1, spec(), &options()).unwrap_err();
+    let error = Session::connect(&dataset(&name), "j", 1, spec(), &options()).unwrap_err();
     daemon.join().unwrap();
     assert!(matches!(error, ClientError::Version { .. }), "{error}");
     let text = error.to_string();
@@ -285,8 +285,8 @@ fn a_daemon_of_a_later_protocol_is_named_whatever_it_says_then() {
 
 #[test]
 fn a_daemon_that_hangs_up_on_us_is_not_asked_for_ever() {
-    let job = job("hangs-up");
-    let listener = Listener::bind(&job);
+    let name = unique("hangs-up");
+    let listener = Listener::bind(&name);
     let daemon = std::thread::spawn(move || {
         let mut greetings = 0;
         while let Some(peer) = listener.accept_within(Duration::from_secs(2)) {
@@ -295,7 +295,7 @@ fn a_daemon_that_hangs_up_on_us_is_not_asked_for_ever() {
         }
         greetings
     });
-    let error = Session::connect(&dataset(), &job, 1, spec(), &options()).unwrap_err();
+    let error = Session::connect(&dataset(&name), "j", 1, spec(), &options()).unwrap_err();
     let ClientError::HungUp { times, .. } = error else { panic!("{error}") };
     let text = error.to_string();
     assert!(text.contains("another version") && text.contains(&std::process::id().to_string()), "{text}");
@@ -304,20 +304,20 @@ fn a_daemon_that_hangs_up_on_us_is_not_asked_for_ever() {
 
 #[test]
 fn a_daemon_that_ends_is_waited_out() {
-    let job = job("gives-way");
-    let listener = Listener::bind(&job);
+    let name = unique("gives-way");
+    let listener = Listener::bind(&name);
     let daemon = std::thread::spawn(move || {
         listener.accept().say(&Reply::Refuse { code: REFUSE_ENDING, text: "it ends".to_owned() });
         listener.serve()
     });
-    assert_eq!(connect(&job).samples(), 1000);
+    assert_eq!(connect(&name).samples(), 1000);
     daemon.join().unwrap();
 }
 
 #[test]
 fn a_rank_that_is_taken_is_asked_for_again() {
-    let job = job("busy");
-    let listener = Listener::bind(&job);
+    let name = unique("busy");
+    let listener = Listener::bind(&name);
     let daemon = std::thread::spawn(move || {
         // The rank is free at the third attempt.
         for _ in 0..2 {
@@ -325,7 +325,7 @@ fn a_rank_that_is_taken_is_asked_for_again() {
         }
         listener.accept().say(&Reply::Refuse { code: 4, text: "the third answer".to_owned() });
     });
-    match Session::connect(&dataset(), &job, 1, spec(), &options()).unwrap_err() {
+    match Session::connect(&dataset(&name), "j", 1, spec(), &options()).unwrap_err() {
         ClientError::Refused { code: 4, text, .. } => assert_eq!(text, "the third answer"),
         other => panic!("{other:?}"),
     }
@@ -334,11 +334,11 @@ fn a_rank_that_is_taken_is_asked_for_again() {
 
 /// The error of `connect` for a welcome that comes with `fds`.
 fn welcomed(test: &str, payload_bytes: u64, fds: &[BorrowedFd<'_>]) -> ClientError {
-    let job = job(test);
-    let listener = Listener::bind(&job);
+    let name = unique(test);
+    let listener = Listener::bind(&name);
     std::thread::scope(|scope| {
         scope.spawn(|| listener.accept().send(&welcome(payload_bytes), fds));
-        Session::connect(&dataset(), &job, 1, spec(), &options()).unwrap_err()
+        Session::connect(&dataset(&name), "j", 1, spec(), &options()).unwrap_err()
     })
 }
 

@@ -82,6 +82,12 @@ impl Session {
         })
     }
 
+    /// Name of the job, as the daemon has it.
+    #[getter]
+    fn job(&self) -> PyResult<String> {
+        Ok(self.open()?.job().to_owned())
+    }
+
     #[getter]
     fn daemon_pid(&self) -> PyResult<u32> {
         Ok(self.open()?.daemon_pid())

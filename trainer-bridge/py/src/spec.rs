@@ -33,13 +33,15 @@ struct ImageDict {
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub(crate) struct DaemonDict {
-    /// None: the abstract socket named after user, dataset and job.
+    /// None: the abstract socket named after user and dataset.
     socket: Option<PathBuf>,
     binary: PathBuf,
     arguments: Vec<OsString>,
     /// The requested settings, which a running daemon is compared with.
     settings: Vec<(String, String)>,
     timeout_seconds: f64,
+    /// Whether the next free name will do where another training has the job's.
+    or_free_name: bool,
 }
 
 /// A job, equal in all its ranks: a dictionary of the fields of [`JobSpec`] and its plan, by name.
@@ -67,6 +69,12 @@ impl FromPyObject<'_, '_> for Job {
         spec.output = output;
         Ok(Self(spec))
     }
+}
+
+/// The digest of a group's name, as a job has it.
+#[pyfunction]
+pub(crate) fn group_digest(name: &str) -> u64 {
+    shade_formats::control::group_digest(name)
 }
 
 /// Refuses an impossible value of the field `name` of a job or its plan.
@@ -117,7 +125,13 @@ impl DaemonDict {
         let timeout = seconds("timeout", self.timeout_seconds)?;
         let launch = Launch { binary: self.binary, args: self.arguments };
         let settings = self.settings.into_iter().collect();
-        Ok(Options { socket: self.socket, launch: Some(launch), timeout, settings })
+        Ok(Options {
+            socket: self.socket,
+            launch: Some(launch),
+            timeout,
+            settings,
+            or_free_name: self.or_free_name,
+        })
     }
 }
 

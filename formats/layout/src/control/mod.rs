@@ -17,13 +17,13 @@ pub use codec::PROTOCOL;
 pub use image_spec::{Framing, ImageSpec};
 pub use preset::{Policy, Preset};
 pub use reply::{
-    REFUSE_BUSY, REFUSE_DATASET, REFUSE_ENDING, REFUSE_PERMISSION, REFUSE_PROTOCOL, REFUSE_RESOURCES,
-    REFUSE_SPEC, Reply, WELCOME_FDS,
+    REFUSE_BUSY, REFUSE_DATASET, REFUSE_DRAINING, REFUSE_ENDING, REFUSE_PERMISSION, REFUSE_PROTOCOL,
+    REFUSE_RESOURCES, REFUSE_SPEC, Reply, WELCOME_FDS,
 };
 pub use request::Request;
 pub use settings::{LINGERS_FOR_EVER, Settings};
-pub use socket_name::socket_name;
-pub use spec::{FieldError, JobSpec, Parameter, PlanSpec};
+pub use socket_name::{socket_name, socket_prefix};
+pub use spec::{FieldError, JobSpec, Parameter, PlanSpec, group_digest};
 pub use spec_error::SpecError;
 pub use types::{OnError, Order, Output, Sampler, Tail, UnknownName};
 pub use weights::WeightTable;

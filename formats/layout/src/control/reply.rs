@@ -3,7 +3,7 @@
 use super::codec::{Reader, TEXT_BYTES_MAX, Writer, other_protocol, unknown_tag};
 use super::settings::Settings;
 use crate::FormatError;
-use crate::limits::MESSAGE_BYTES_MAX;
+use crate::limits::{MESSAGE_BYTES_MAX, NAME_BYTES_MAX};
 
 /// Descriptors that come with a `Welcome`, in this order: daemon segment, client segment, payload,
 /// doorbell to the client, doorbell to the daemon.
@@ -17,12 +17,14 @@ pub const REFUSE_PERMISSION: u16 = 2;
 pub const REFUSE_DATASET: u16 = 3;
 /// Refused: the specification is impossible, or not that of the job's other ranks.
 pub const REFUSE_SPEC: u16 = 4;
-/// Refused: the rank is taken, another job is being served, or there is an observer already.
+/// Refused: the rank is taken, or the job has an observer already.
 pub const REFUSE_BUSY: u16 = 5;
-/// Refused: no memory, descriptors or threads for a session.
+/// Refused: no memory, descriptors or threads for a session, or no room for another job.
 pub const REFUSE_RESOURCES: u16 = 6;
 /// Refused: the daemon ends. A client that asks again finds another one, or may start it.
 pub const REFUSE_ENDING: u16 = 7;
+/// Refused: the daemon is drained, so it takes no new job.
+pub const REFUSE_DRAINING: u16 = 8;
 
 /// A message from daemon to client.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,6 +45,8 @@ pub enum Reply {
         batches_per_epoch: u32,
         /// Length of the payload segment, bytes.
         payload_bytes: u64,
+        /// Name of the job: the hello's, or the free one that the daemon has found for it.
+        job: String,
         /// How the daemon runs. A value that means the same as the hello's is in the hello's words.
         settings: Settings,
     },
@@ -87,6 +91,20 @@ pub enum Reply {
         /// Which bytes the dataset holds.
         content_id: u128,
     },
+    /// What the daemon is, and its jobs.
+    Status {
+        /// The conversation's version.
+        protocol: u32,
+        /// One JSON object.
+        json: String,
+    },
+    /// The daemon ends; or, drained, will end with its last rank.
+    Stopping {
+        /// The conversation's version.
+        protocol: u32,
+        /// The daemon's process.
+        pid: u32,
+    },
 }
 
 const WELCOME: u16 = 1;
@@ -97,6 +115,8 @@ const STATE_LOADED: u16 = 5;
 const FAILED: u16 = 6;
 const OBSERVING: u16 = 7;
 const INTERRUPTED: u16 = 8;
+const STATUS: u16 = 9;
+const STOPPING: u16 = 10;
 
 impl Reply {
     /// The message's bytes.
@@ -111,6 +131,7 @@ impl Reply {
                 content_id,
                 batches_per_epoch,
                 payload_bytes,
+                job,
                 settings,
             } => Writer::message(WELCOME, |writer| {
                 writer.u32(*protocol);
@@ -120,6 +141,7 @@ impl Reply {
                 writer.u128(*content_id);
                 writer.u32(*batches_per_epoch);
                 writer.u64(*payload_bytes);
+                writer.text(job);
                 settings.write(writer);
             }),
             Self::Refuse { code, text } => Writer::message(REFUSE, |writer| {
@@ -137,14 +159,23 @@ impl Reply {
                 writer.u32(*samples);
                 writer.u128(*content_id);
             }),
+            Self::Status { protocol, json } => Writer::message(STATUS, |writer| {
+                writer.u32(*protocol);
+                writer.text(json);
+            }),
+            Self::Stopping { protocol, pid } => Writer::message(STOPPING, |writer| {
+                writer.u32(*protocol);
+                writer.u32(*pid);
+            }),
         }
     }
 
-    /// The protocol of an opening message (`Welcome`, `Observing`), if it is another than ours.
+    /// The protocol of an opening message (`Welcome`, `Observing`, `Status`, `Stopping`), if it is
+    /// another than ours.
     /// Call it before [`decode`](Self::decode), which knows our own layout only.
     #[must_use]
     pub fn other_protocol(bytes: &[u8]) -> Option<u32> {
-        other_protocol(bytes, &[WELCOME, OBSERVING])
+        other_protocol(bytes, &[WELCOME, OBSERVING, STATUS, STOPPING])
     }
 
     /// Reads a message.
@@ -162,6 +193,7 @@ impl Reply {
                 content_id: reader.u128()?,
                 batches_per_epoch: reader.u32()?,
                 payload_bytes: reader.u64()?,
+                job: reader.text(NAME_BYTES_MAX)?,
                 settings: Settings::read(&mut reader)?,
             },
             REFUSE => Self::Refuse { code: reader.u16()?, text: reader.text(TEXT_BYTES_MAX)? },
@@ -176,6 +208,8 @@ impl Reply {
                 samples: reader.u32()?,
                 content_id: reader.u128()?,
             },
+            STATUS => Self::Status { protocol: reader.u32()?, json: reader.text(MESSAGE_BYTES_MAX)? },
+            STOPPING => Self::Stopping { protocol: reader.u32()?, pid: reader.u32()? },
             _ => return Err(unknown_tag(tag)),
         };
         reader.finish()?;
@@ -192,8 +226,8 @@ mod tests {
 
     fn reply() -> impl Strategy<Value = Reply> {
         prop_oneof![
-            (any::<(u32, u32, u32, u32, u128, u32, u64)>(), ".{0,10}", ".{0,20}").prop_map(
-                |(numbers, name, value)| {
+            (any::<(u32, u32, u32, u32, u128, u32, u64)>(), ".{0,20}", ".{0,10}", ".{0,20}").prop_map(
+                |(numbers, job, name, value)| {
                     let (protocol, pid, samples, classes, content_id, batches_per_epoch, payload_bytes) =
                         numbers;
                     Reply::Welcome {
@@ -204,6 +238,7 @@ mod tests {
                         content_id,
                         batches_per_epoch,
                         payload_bytes,
+                        job,
                         settings: std::iter::once((name, value)).collect(),
                     }
                 }
@@ -217,6 +252,8 @@ mod tests {
             any::<(u32, u32, u32, u128)>().prop_map(|(protocol, pid, samples, content_id)| {
                 Reply::Observing { protocol, pid, samples, content_id }
             }),
+            (any::<u32>(), ".{0,60}").prop_map(|(protocol, json)| Reply::Status { protocol, json }),
+            any::<(u32, u32)>().prop_map(|(protocol, pid)| Reply::Stopping { protocol, pid }),
         ]
     }
 
@@ -237,7 +274,7 @@ mod tests {
         }
 
         #[test]
-        fn arbitrary_bytes_never_panic(tag in 0_u16..10, mut bytes in prop::collection::vec(any::<u8>(), 4..300)) {
+        fn arbitrary_bytes_never_panic(tag in 0_u16..12, mut bytes in prop::collection::vec(any::<u8>(), 4..300)) {
             let _ = Reply::decode(&bytes);
             bytes[..2].copy_from_slice(&tag.to_le_bytes());
             bytes[2..4].copy_from_slice(&1_u16.to_le_bytes());
@@ -247,7 +284,7 @@ mod tests {
 
     #[test]
     fn another_protocol_is_told_whatever_follows_it() {
-        for tag in [WELCOME, OBSERVING] {
+        for tag in [WELCOME, OBSERVING, STATUS, STOPPING] {
             let welcome = |protocol: u32, rest: &[u8]| {
                 [&tag.to_le_bytes()[..], &9_u16.to_le_bytes(), &protocol.to_le_bytes(), rest].concat()
             };

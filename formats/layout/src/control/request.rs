@@ -1,13 +1,14 @@
 //! What a trainer's process asks of the daemon.
 
-use super::codec::{Reader, Writer, other_protocol, unknown_tag};
+use super::codec::{Reader, Writer, flag, other_protocol, unknown_tag};
 use super::settings::Settings;
 use super::spec::JobSpec;
 use crate::FormatError;
-use crate::limits::{BATCH_SAMPLES_MAX, NAME_BYTES_MAX};
+use crate::limits::{BATCH_SAMPLES_MAX, JOB_NAME_BYTES_MAX, NAME_BYTES_MAX};
 
 /// A message from client to daemon.
 #[derive(Clone, Debug, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "a session says hello once")]
 pub enum Request {
     /// Opens the session; the first message, once. With the sampler `weighted` one memfd with the
     /// [table of weights](super::WeightTable) comes with it. Answered by `Welcome` or `Refuse`.
@@ -22,6 +23,8 @@ pub enum Request {
         dataset: String,
         /// Name of the job.
         job: String,
+        /// For a job of one rank: take the next free name if this one is taken.
+        or_free_name: bool,
         /// This client's rank, below `spec.world_size`.
         rank: u32,
         /// How the client would start the daemon; a setting that is not there may be anything.
@@ -74,8 +77,22 @@ pub enum Request {
         content_id: u128,
         /// Canonical path of the dataset.
         dataset: String,
-        /// Name of the job.
+        /// Name of the job; it need not have begun.
         job: String,
+    },
+    /// Instead of a hello: asks what the daemon is and which jobs it has. Answered by `Status` or
+    /// `Refuse`; the connection ends then.
+    Status {
+        /// The conversation's version, [`PROTOCOL`](super::PROTOCOL).
+        protocol: u32,
+    },
+    /// Instead of a hello: ends the daemon. Answered by `Stopping` or `Refuse`; the connection lasts
+    /// until the daemon has ended.
+    Stop {
+        /// The conversation's version, [`PROTOCOL`](super::PROTOCOL).
+        protocol: u32,
+        /// Take no new job from now on, and end when the last rank has left.
+        drain: bool,
     },
 }
 
@@ -88,24 +105,35 @@ const SAVE_STATE: u16 = 6;
 const LOAD_STATE: u16 = 7;
 const BYE: u16 = 8;
 const OBSERVE: u16 = 9;
+const STATUS: u16 = 10;
+const STOP: u16 = 11;
 
 impl Request {
     /// The message's bytes.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         match self {
-            Self::Hello { protocol, samples, content_id, dataset, job, rank, settings, spec } => {
-                Writer::message(HELLO, |writer| {
-                    writer.u32(*protocol);
-                    writer.u32(*samples);
-                    writer.u128(*content_id);
-                    writer.text(dataset);
-                    writer.text(job);
-                    writer.u32(*rank);
-                    settings.write(writer);
-                    spec.write(writer);
-                })
-            }
+            Self::Hello {
+                protocol,
+                samples,
+                content_id,
+                dataset,
+                job,
+                or_free_name,
+                rank,
+                settings,
+                spec,
+            } => Writer::message(HELLO, |writer| {
+                writer.u32(*protocol);
+                writer.u32(*samples);
+                writer.u128(*content_id);
+                writer.text(dataset);
+                writer.text(job);
+                writer.u8(u8::from(*or_free_name));
+                writer.u32(*rank);
+                settings.write(writer);
+                spec.write(writer);
+            }),
             Self::StartEpoch { generation, epoch, first_batch } => Writer::message(START_EPOCH, |writer| {
                 writer.u32(*generation);
                 writer.u32(*epoch);
@@ -132,14 +160,19 @@ impl Request {
                     writer.text(job);
                 })
             }
+            Self::Status { protocol } => Writer::message(STATUS, |writer| writer.u32(*protocol)),
+            Self::Stop { protocol, drain } => Writer::message(STOP, |writer| {
+                writer.u32(*protocol);
+                writer.u8(u8::from(*drain));
+            }),
         }
     }
 
-    /// The protocol of an opening message (`Hello`, `Observe`), if it is another than ours. Call it
-    /// before [`decode`](Self::decode), which knows our own layout only.
+    /// The protocol of an opening message (`Hello`, `Observe`, `Status`, `Stop`), if it is another
+    /// than ours. Call it before [`decode`](Self::decode), which knows our own layout only.
     #[must_use]
     pub fn other_protocol(bytes: &[u8]) -> Option<u32> {
-        other_protocol(bytes, &[HELLO, OBSERVE])
+        other_protocol(bytes, &[HELLO, OBSERVE, STATUS, STOP])
     }
 
     /// Reads a message. [`JobSpec::validate`] and the session judge its values.
@@ -154,7 +187,8 @@ impl Request {
                 samples: reader.u32()?,
                 content_id: reader.u128()?,
                 dataset: reader.text(NAME_BYTES_MAX)?,
-                job: reader.text(NAME_BYTES_MAX)?,
+                job: reader.text(JOB_NAME_BYTES_MAX)?,
+                or_free_name: reader.choice("or_free_name", flag)?,
                 rank: reader.u32()?,
                 settings: Settings::read(&mut reader)?,
                 spec: JobSpec::read(&mut reader)?,
@@ -179,8 +213,10 @@ impl Request {
                 samples: reader.u32()?,
                 content_id: reader.u128()?,
                 dataset: reader.text(NAME_BYTES_MAX)?,
-                job: reader.text(NAME_BYTES_MAX)?,
+                job: reader.text(JOB_NAME_BYTES_MAX)?,
             },
+            STATUS => Self::Status { protocol: reader.u32()? },
+            STOP => Self::Stop { protocol: reader.u32()?, drain: reader.choice("drain", flag)? },
             _ => return Err(unknown_tag(tag)),
         };
         reader.finish()?;
@@ -231,7 +267,7 @@ mod tests {
         fn any_spec()(
             sampler in choice(Sampler::ALL), order in choice(Order::ALL), tail in choice(Tail::ALL),
             on_error in choice(OnError::ALL), seed: u64, rep: f64, hit_cap: f64, explore: f64, cover: u32,
-            echo: f64, prune_and_whole: (f64, u32), weights: (bool, u64),
+            echo: f64, prune_and_whole: (f64, u32), weights: (bool, u64, bool, u64),
             pace: bool, draw_ahead: bool, bad_max: f64,
             numbers: (u32, u32, u64), output in output(),
         ) -> JobSpec {
@@ -251,11 +287,13 @@ mod tests {
                     pace,
                     draw_ahead,
                     weights_digest: weights.1,
+                    group: weights.3,
                 },
                 batch_size: numbers.0,
                 world_size: numbers.1,
                 tail,
                 output,
+                admit: weights.2,
                 on_error,
                 bad_max,
                 ring_bytes: numbers.2,
@@ -269,10 +307,20 @@ mod tests {
 
     fn request() -> impl Strategy<Value = Request> {
         prop_oneof![
-            (any::<(u32, u32, u128, u32)>(), ".{0,60}", ".{0,20}", settings(), any_spec()).prop_map(
+            (any::<(u32, u32, u128, u32, bool)>(), ".{0,60}", ".{0,20}", settings(), any_spec()).prop_map(
                 |(numbers, dataset, job, settings, spec)| {
-                    let (protocol, samples, content_id, rank) = numbers;
-                    Request::Hello { protocol, samples, content_id, dataset, job, rank, settings, spec }
+                    let (protocol, samples, content_id, rank, or_free_name) = numbers;
+                    Request::Hello {
+                        protocol,
+                        samples,
+                        content_id,
+                        dataset,
+                        job,
+                        or_free_name,
+                        rank,
+                        settings,
+                        spec,
+                    }
                 }
             ),
             any::<(u32, u32, u32)>().prop_map(|(generation, epoch, first_batch)| Request::StartEpoch {
@@ -296,6 +344,8 @@ mod tests {
                     job
                 }
             ),
+            any::<u32>().prop_map(|protocol| Request::Status { protocol }),
+            any::<(u32, bool)>().prop_map(|(protocol, drain)| Request::Stop { protocol, drain }),
         ]
     }
 
@@ -316,7 +366,7 @@ mod tests {
         }
 
         #[test]
-        fn arbitrary_bytes_never_panic(tag in 0_u16..12, mut bytes in prop::collection::vec(any::<u8>(), 4..300)) {
+        fn arbitrary_bytes_never_panic(tag in 0_u16..14, mut bytes in prop::collection::vec(any::<u8>(), 4..300)) {
             let _ = Request::decode(&bytes);
             bytes[..2].copy_from_slice(&tag.to_le_bytes());
             bytes[2..4].copy_from_slice(&1_u16.to_le_bytes());
@@ -345,7 +395,7 @@ mod tests {
             // A version of the message that is not ours either.
             [&tag.to_le_bytes()[..], &7_u16.to_le_bytes(), &protocol.to_le_bytes(), rest].concat()
         };
-        for tag in [HELLO, OBSERVE] {
+        for tag in [HELLO, OBSERVE, STATUS, STOP] {
             for rest in [&[][..], &[0xff; 300]] {
                 assert_eq!(Request::other_protocol(&hello(tag, PROTOCOL + 1, rest)), Some(PROTOCOL + 1));
                 assert_eq!(Request::other_protocol(&hello(tag, 0, rest)), Some(0));
@@ -369,6 +419,7 @@ mod tests {
                 content_id: 0,
                 dataset,
                 job,
+                or_free_name: false,
                 rank: 0,
                 settings,
                 spec,
@@ -377,6 +428,17 @@ mod tests {
         };
         assert!(hello(SETTINGS_MAX).is_ok());
         assert!(hello(SETTINGS_MAX + 1).unwrap_err().to_string().contains("settings"));
+    }
+
+    #[test]
+    fn a_job_s_name_has_a_limit() {
+        let observe = |bytes: usize| {
+            let (dataset, job) = (String::new(), "j".repeat(bytes));
+            Request::Observe { protocol: PROTOCOL, samples: 0, content_id: 0, dataset, job }.encode()
+        };
+        assert!(Request::decode(&observe(JOB_NAME_BYTES_MAX)).is_ok());
+        let error = Request::decode(&observe(JOB_NAME_BYTES_MAX + 1)).unwrap_err().to_string();
+        assert!(error.contains(&JOB_NAME_BYTES_MAX.to_string()), "{error}");
     }
 
     #[test]

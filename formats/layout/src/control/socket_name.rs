@@ -5,18 +5,21 @@ use std::path::Path;
 
 use xxhash_rust::xxh3::xxh3_128;
 
-/// Name, in the abstract namespace, of the socket of user `uid`'s daemon for one dataset and job.
-/// `dataset` is canonical.
+/// Name, in the abstract namespace, of the socket of user `uid`'s daemon for one dataset, whatever
+/// its jobs. `dataset` is canonical.
 ///
 /// An abstract name leaves nothing on disk, is gone with the daemon, and can be bound by exactly
 /// one of two daemons that start at once. It has at most 65 of the 107 bytes that fit an address.
 #[must_use]
-pub fn socket_name(uid: u32, dataset: &Path, job: &str) -> Vec<u8> {
-    let mut key = dataset.as_os_str().as_bytes().to_vec();
-    // No path has a zero byte, so different (path, job) give different keys.
-    key.push(0);
-    key.extend_from_slice(job.as_bytes());
-    format!("shade-load/{uid}/{:032x}", xxh3_128(&key)).into_bytes()
+pub fn socket_name(uid: u32, dataset: &Path) -> Vec<u8> {
+    let hash = xxh3_128(dataset.as_os_str().as_bytes());
+    format!("{}{hash:032x}", socket_prefix(uid)).into_bytes()
+}
+
+/// What the names of all daemons of user `uid` begin with.
+#[must_use]
+pub fn socket_prefix(uid: u32) -> String {
+    format!("shade-load/{uid}/")
 }
 
 #[cfg(test)]
@@ -24,12 +27,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_differ_by_user_dataset_and_job_and_fit_an_address() {
+    fn names_differ_by_user_and_dataset_and_fit_an_address() {
         let names = [
-            socket_name(0, Path::new("/data/a"), "b"),
-            socket_name(u32::MAX, Path::new("/data/a"), "b"),
-            socket_name(0, Path::new("/data/ab"), ""),
-            socket_name(0, Path::new("/data/a"), ""),
+            socket_name(0, Path::new("/data/a")),
+            socket_name(u32::MAX, Path::new("/data/a")),
+            socket_name(0, Path::new("/data/ab")),
+            socket_name(0, Path::new("/")),
         ];
         for (at, name) in names.iter().enumerate() {
             assert!(name.len() <= 65 && name.starts_with(b"shade-load/"), "{name:?}");
@@ -38,8 +41,8 @@ mod tests {
     }
 
     #[test]
-    fn the_name_never_changes_between_versions() {
-        let name = socket_name(1000, Path::new("/data/train"), "default");
-        assert_eq!(name.escape_ascii().to_string(), "shade-load/1000/4ce8f27a5eca9decfa65a026a6cebc0f");
+    fn the_name_never_changes_within_a_protocol() {
+        let name = socket_name(1000, Path::new("/data/train"));
+        assert_eq!(name.escape_ascii().to_string(), "shade-load/1000/77f7417945dbe90a9c740eb3ec9b01e8");
     }
 }

@@ -40,11 +40,15 @@ macro_rules! plan_spec {
             /// [`WeightTable::digest`]: super::WeightTable::digest
             // No command line has it: it follows from the table.
             pub weights_digest: u64,
+            /// Digest of the group's name, [`group_digest`](super::group_digest); 0 without a group.
+            /// The jobs of a group draw coupled plans: each its own, and as alike as they can be.
+            // The command lines take a name.
+            pub group: u64,
         }
 
         impl Default for PlanSpec {
             fn default() -> Self {
-                Self { $($name: $default,)+ weights_digest: 0 }
+                Self { $($name: $default,)+ weights_digest: 0, group: 0 }
             }
         }
 
@@ -140,8 +144,20 @@ impl PlanSpec {
         for (field, share) in [("hit_cap", self.hit_cap), ("explore", self.explore), ("prune", self.prune)] {
             SpecError::check_share(field, share)?;
         }
+        let by_residents = matches!(self.order, Order::HitsFirst | Order::Opportunistic);
+        if self.group != 0 && (self.rep > 1.0 || self.pace || by_residents) {
+            let expected = "rep 1, no pace, and the order shuffled or spaced in a group: coupled plans do not \
+                            depend on what is cached";
+            return Err(SpecError::new("group", "rep, pace or an order that does", expected));
+        }
         Ok(())
     }
+}
+
+/// The digest of a group's name, never 0.
+#[must_use]
+pub fn group_digest(name: &str) -> u64 {
+    xxhash_rust::xxh3::xxh3_64(name.as_bytes()).max(1)
 }
 
 /// What one job asks of the daemon. Every rank of a job must send an equal one.
@@ -159,6 +175,9 @@ pub struct JobSpec {
     /// What a batch holds. It has no text form.
     #[serde(skip)]
     pub output: Output,
+    /// Whether records that the job reads may stay in the cache, and its uses count there. A job
+    /// that validates leaves the cache to those that train.
+    pub admit: bool,
     /// What happens to a bad record.
     pub on_error: OnError,
     /// Largest share of an epoch's samples that may be skipped or substituted, 0 to 1; more end the
@@ -177,6 +196,7 @@ impl Default for JobSpec {
             world_size: 1,
             tail: Tail::default(),
             output: Output::default(),
+            admit: true,
             on_error: OnError::default(),
             bad_max: 0.01,
             ring_bytes: 0,
@@ -234,11 +254,13 @@ impl JobSpec {
         writer.f64(self.plan.echo);
         writer.f64(self.plan.prune);
         writer.u64(self.plan.weights_digest);
+        writer.u64(self.plan.group);
         writer.u32(self.plan.whole_from);
         writer.u32(self.plan.cover);
         writer.u8(u8::from(self.plan.replacement));
         writer.u8(u8::from(self.plan.pace));
         writer.u8(u8::from(self.plan.draw_ahead));
+        writer.u8(u8::from(self.admit));
         writer.u32(self.batch_size);
         writer.u32(self.world_size);
         writer.u64(self.ring_bytes);
@@ -259,11 +281,13 @@ impl JobSpec {
         let echo = reader.f64()?;
         let prune = reader.f64()?;
         let weights_digest = reader.u64()?;
+        let group = reader.u64()?;
         let whole_from = reader.u32()?;
         let cover = reader.u32()?;
         let replacement = reader.choice("replacement", flag)?;
         let pace = reader.choice("pace", flag)?;
         let draw_ahead = reader.choice("draw_ahead", flag)?;
+        let admit = reader.choice("admit", flag)?;
         let batch_size = reader.u32()?;
         let world_size = reader.u32()?;
         let ring_bytes = reader.u64()?;
@@ -284,8 +308,9 @@ impl JobSpec {
             pace,
             draw_ahead,
             weights_digest,
+            group,
         };
-        Ok(Self { plan, batch_size, world_size, tail, output, on_error, bad_max, ring_bytes })
+        Ok(Self { plan, batch_size, world_size, tail, output, admit, on_error, bad_max, ring_bytes })
     }
 }
 
@@ -346,6 +371,8 @@ mod tests {
             ("echo", JobSpec { plan: PlanSpec { echo: 0.5, ..plan }, ..spec() }),
             ("echo", JobSpec { plan: PlanSpec { echo: f64::NAN, ..plan }, ..spec() }),
             ("prune", JobSpec { plan: PlanSpec { prune: 1.5, ..plan }, ..spec() }),
+            ("group", JobSpec { plan: PlanSpec { group: 1, pace: true, ..plan }, ..spec() }),
+            ("group", JobSpec { plan: PlanSpec { group: 1, rep: 2.0, ..plan }, ..spec() }),
             ("bad_max", JobSpec { bad_max: -0.01, ..spec() }),
             ("bad_max", JobSpec { bad_max: 1.5, ..spec() }),
             ("bad_max", JobSpec { bad_max: f64::NAN, ..spec() }),
@@ -410,6 +437,7 @@ mod tests {
             pace: true,
             draw_ahead: true,
             weights_digest: 0,
+            group: 0,
         };
         assert_eq!(spec, expected);
     }

@@ -111,7 +111,7 @@ pub struct Job {
 }
 
 /// Parameters that the first recordings lack. They have their defaults there.
-const LATER_PARAMETERS: [&str; 5] = ["echo", "prune", "whole_from", "replacement", "weights_digest"];
+const LATER_PARAMETERS: [&str; 6] = ["echo", "prune", "whole_from", "replacement", "weights_digest", "group"];
 
 fn plan_of_any_version<'de, D: Deserializer<'de>>(fields: D) -> Result<PlanSpec, D::Error> {
     let mut fields = Map::deserialize(fields)?;
@@ -149,6 +149,9 @@ impl Serialize for Job {
             }
         }
         line.serialize_entry("weights_digest", &self.plan.weights_digest)?;
+        if self.plan.group != 0 {
+            line.serialize_entry("group", &self.plan.group)?;
+        }
         line.end()
     }
 }

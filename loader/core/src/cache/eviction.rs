@@ -93,6 +93,9 @@ pub(super) trait Eviction {
     /// The score of the resident at `place` changed.
     fn rescore(&mut self, _place: u32, _id: SampleId, _importance: &Importance) {}
 
+    /// The keys of all residents may have changed.
+    fn rank_anew(&mut self) {}
+
     /// An epoch begins. `high` tells by sample which ones have high importance in it.
     fn begin_epoch(&mut self, _high: impl FnOnce() -> Vec<bool>) {}
 

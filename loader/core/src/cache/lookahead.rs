@@ -2,8 +2,8 @@
 //! next use rank below, as in `app`.
 //!
 //! This is Belady's order as far as the plan is known. Distances shrink alike as the plan goes on,
-//! so positions order as distances do. A next use that is not known is expected at a distance of L
-//! + N/λ: farther than every known one, and the nearer the higher the score. So no clock is needed.
+//! so positions order as distances do, and with several jobs so do the times of `next_uses`. A next use that is not known is expected at a distance of L
+//! + N/λ: farther than every known one, and the nearer the higher the score. No clock is needed.
 
 use shade_formats::SampleId;
 
@@ -14,8 +14,10 @@ use crate::importance::Importance;
 
 /// Set in the rank of a sample with a known next use.
 const KNOWN: u64 = 1 << 63;
+/// Latest time of a next use.
+const DUE_MAX: u64 = KNOWN - 1;
 
-/// By the position of the next use.
+/// By the time of the next use.
 pub(super) struct ByNextUse {
     next_uses: NextUses,
     bypasses: bool,
@@ -38,8 +40,8 @@ impl RankedBy for ByNextUse {
     const KNOWN_USE: Option<Key> = Some(key(KNOWN, SampleId(u32::MAX)));
 
     fn key(&self, id: SampleId, importance: &Importance) -> Key {
-        match self.next_uses.get(id) {
-            Some(position) => key(KNOWN | u64::from(u32::MAX - position), id),
+        match self.next_uses.due(id) {
+            Some(due) => key(KNOWN | (DUE_MAX - due), id),
             None => key_by_uses(id, importance),
         }
     }

@@ -49,4 +49,5 @@ mod residents;
 mod store;
 
 pub use eviction::Properties;
+pub use next_uses::Clock;
 pub use store::{Admission, Cache};

@@ -79,6 +79,10 @@ macro_rules! policies {
                 match self { $(Self::$name(policy) => policy.rescore(place, id, importance)),+ }
             }
 
+            pub(super) fn rank_anew(&mut self) {
+                match self { $(Self::$name(policy) => policy.rank_anew()),+ }
+            }
+
             pub(super) fn begin_epoch(&mut self, high: impl FnOnce() -> Vec<bool>) {
                 match self { $(Self::$name(policy) => policy.begin_epoch(high)),+ }
             }

@@ -154,6 +154,11 @@ impl<B: RankedBy> Eviction for Ranking<B> {
         }
     }
 
+    /// The heap is built again when victims are asked for.
+    fn rank_anew(&mut self) {
+        self.heap = None;
+    }
+
     fn next_uses(&mut self) -> Option<&mut NextUses> {
         self.by.next_uses()
     }

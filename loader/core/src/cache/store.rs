@@ -9,6 +9,7 @@ use shade_formats::SampleId;
 use shade_formats::control::Policy;
 
 use super::eviction::{Offer, Properties, Search};
+use super::next_uses::Clock;
 use super::policies::AnyPolicy;
 use super::residents::Residents;
 use crate::importance::Importance;
@@ -124,32 +125,59 @@ impl<T> Cache<T> {
         }
     }
 
-    /// Tells the cache that the sample is used now and when it is used next, as a position of the
-    /// plan, if that is in sight. Call it before [`hit`](Self::hit), or before the read of a miss.
-    pub fn use_at(&mut self, id: SampleId, next: Option<u32>) {
+    /// Tells the cache that `job` uses the sample now and when it uses it next, as a position of
+    /// its plan, if that is in sight. Call it before [`hit`](Self::hit), or before the read of a
+    /// miss.
+    pub fn use_at(&mut self, job: u32, id: SampleId, next: Option<u32>) {
         if let Some(next_uses) = self.policy.next_uses() {
-            next_uses.set(id, next);
+            next_uses.set(job, id, next);
         }
     }
 
-    /// Tells the cache that the use at `position` of the plan has come into sight. A use that is
-    /// known already is sooner.
-    pub fn see(&mut self, id: SampleId, position: u32, importance: &Importance) {
+    /// Tells the cache that the use at `position` of the job's plan has come into sight. A use of
+    /// the same job that is known already is sooner.
+    pub fn see(&mut self, job: u32, id: SampleId, position: u32, importance: &Importance) {
         if let Some(next_uses) = self.policy.next_uses()
-            && next_uses.get(id).is_none()
+            && next_uses.get(job, id).is_none()
         {
-            next_uses.set(id, Some(position));
+            next_uses.set(job, id, Some(position));
             self.rescore(id, importance);
         }
     }
 
-    /// Tells the cache that the plan is over: no next use is known any more.
-    pub fn forget_uses(&mut self, importance: &Importance) {
+    /// Tells the cache that the job's plan is over: no next use of it is known any more.
+    pub fn forget_uses(&mut self, job: u32, importance: &Importance) {
         if let Some(next_uses) = self.policy.next_uses() {
-            next_uses.clear();
+            next_uses.clear(job);
             let residents: Vec<SampleId> = self.ids().collect();
             residents.into_iter().for_each(|id| self.rescore(id, importance));
         }
+    }
+
+    /// Tells the cache that the job has ended. Call [`rank_anew`](Self::rank_anew) afterwards.
+    pub fn forget_job(&mut self, job: u32) {
+        if let Some(next_uses) = self.policy.next_uses() {
+            next_uses.forget(job);
+        }
+    }
+
+    /// When the job's positions are due.
+    pub fn clock(&mut self, job: u32) -> Clock {
+        self.policy.next_uses().map_or(Clock::POSITIONS, |next_uses| next_uses.clock(job))
+    }
+
+    /// Tells the cache when the job's positions are due. Call [`rank_anew`](Self::rank_anew)
+    /// afterwards.
+    pub fn set_clock(&mut self, job: u32, clock: Clock) {
+        if let Some(next_uses) = self.policy.next_uses() {
+            next_uses.set_clock(job, clock);
+        }
+    }
+
+    /// Ranks all residents anew, as the times of their next uses have changed. Never changes what
+    /// is resident.
+    pub fn rank_anew(&mut self) {
+        self.policy.rank_anew();
     }
 
     /// Tells the cache that an epoch begins. `high` says by sample which ones have high importance

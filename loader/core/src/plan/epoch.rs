@@ -5,7 +5,7 @@ use shade_formats::SampleId;
 use shade_formats::control::{Order, PlanSpec, Sampler};
 
 use super::inputs::{Inputs, SampleFacts};
-use super::orders::{asks_for_residents, in_order};
+use super::orders::{as_drawn, asks_for_residents, in_order};
 use super::pace::pace;
 use super::random::Stage;
 use super::samplers::{Draw, Weights, draw};
@@ -90,14 +90,14 @@ pub fn draw_next_plan<'a>(
 
 /// Runs the stages.
 fn draw_from<'a>(inputs: &'a Inputs<'a>) -> Plan {
-    let Draw { counts, weights, order, keeps_order, hit_cap_withheld, covered } = draw(inputs);
+    let Draw { counts, weights, sequence, order, keeps_order, hit_cap_withheld, covered } = draw(inputs);
     let repeat_max = counts.iter().copied().max().unwrap_or(0);
     let distinct = u32::try_from(counts.iter().filter(|&&count| count > 0).count()).unwrap_or(u32::MAX);
     let summary = PlanSummary { distinct, repeat_max, hit_cap_withheld, covered };
     let ids = if keeps_order {
         as_numbered(&counts)
     } else {
-        ordered(counts, order.unwrap_or(inputs.spec.order), inputs)
+        ordered(counts, sequence, order.unwrap_or(inputs.spec.order), inputs)
     };
     let weights = match weights {
         Weights::One => vec![1.0; ids.len()],
@@ -119,8 +119,16 @@ fn as_numbered(counts: &[u32]) -> Vec<SampleId> {
 }
 
 /// Each sample as often as `counts` says, in this order of delivery.
-fn ordered(counts: Vec<u32>, order: Order, inputs: &Inputs<'_>) -> Vec<SampleId> {
-    let mut ids = in_order(counts, order, inputs);
+fn ordered(
+    counts: Vec<u32>,
+    sequence: Option<Vec<SampleId>>,
+    order: Order,
+    inputs: &Inputs<'_>,
+) -> Vec<SampleId> {
+    let mut ids = match sequence.filter(|_| order == Order::Shuffled) {
+        Some(sequence) => as_drawn(sequence, inputs),
+        None => in_order(counts, order, inputs),
+    };
     if inputs.spec.pace {
         pace(&mut ids, inputs.residents(), inputs.batch_size, &mut inputs.random(Stage::Pace));
     }

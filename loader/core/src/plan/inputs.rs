@@ -81,9 +81,19 @@ impl<'a> Inputs<'a> {
         self.importance.len()
     }
 
+    /// The seed of all random numbers. The jobs of a group have the same.
+    pub(super) fn seed(&self) -> u64 {
+        if self.is_coupled() { self.spec.group } else { self.spec.seed }
+    }
+
+    /// Whether the plan is coupled with those of other jobs.
+    pub(super) fn is_coupled(&self) -> bool {
+        self.spec.group != 0
+    }
+
     /// The random numbers of a stage.
     pub(super) fn random(&self, stage: Stage) -> Random {
-        Random::new(self.spec.seed, self.epoch, stage)
+        Random::new(self.seed(), self.epoch, stage)
     }
 
     /// By sample: it is in the cache. A plan that asks depends on when reads came back.

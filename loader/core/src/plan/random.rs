@@ -34,6 +34,10 @@ pub(super) enum Stage {
     Rotate = 9,
     /// `weighted`, `balanced`: the order in which fractions are rounded.
     Round = 10,
+    /// The candidates of a group's draws.
+    Couple = 11,
+    /// A group's `cover`: which sample takes which place.
+    CoverPlace = 12,
 }
 
 /// One stage's stream of random numbers.
@@ -66,6 +70,13 @@ impl Random {
             }
         }
         low(product >> 64)
+    }
+
+    /// A number in `0..bound` and a fraction below 2⁶⁴, both from one draw. Each number is as likely
+    /// as others but for bound / 2⁶⁴.
+    pub(super) fn with_fraction(&mut self, bound: u64) -> (u64, u64) {
+        let product = u128::from(self.0.next_u64()) * u128::from(bound);
+        (low(product >> 64), low(product))
     }
 
     /// A position in a slice of `len`.

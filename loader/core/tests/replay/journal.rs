@@ -86,7 +86,7 @@ impl Journal {
             }
         }
         self.held.retain(|_, rows| *rows > 0);
-        let stats = core.stats();
+        let stats = core.stats(0);
         let (counts, used_bytes) = (stats.total.counts.counts, stats.cache_used_bytes);
         let residents = self.residents();
         if let Some((moment, pinned)) = before {

@@ -106,6 +106,7 @@ pub(crate) fn spec(batch_size: u32, world_size: u32) -> JobSpec {
         tail: Tail::Even,
         output: Output::Raw,
         on_error: OnError::Raise,
+        admit: true,
         bad_max: 0.01,
         // Eight batches or so of small records.
         ring_bytes: 64 << 10,
@@ -120,6 +121,7 @@ pub(crate) fn weights(samples: u32) -> WeightTable {
 /// A batch as a trainer got it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Taken {
+    pub session: SessionId,
     pub rank: u32,
     pub epoch: u32,
     pub batch: u32,
@@ -314,6 +316,12 @@ impl Replay {
         self.attach_with(session, rank, &spec, table);
     }
 
+    /// Attaches the only rank of the job of this name.
+    pub(crate) fn attach_job(&mut self, session: SessionId, name: &str, spec: &JobSpec) {
+        self.ranks.insert(session, 0);
+        self.driver.attach(session, (name, 0), spec, None);
+    }
+
     /// With this table, whatever `spec` says.
     pub(crate) fn attach_with(
         &mut self,
@@ -323,7 +331,7 @@ impl Replay {
         table: Option<WeightTable>,
     ) {
         self.ranks.insert(session, rank);
-        self.driver.attach(session, rank, spec, table);
+        self.driver.attach(session, ("job", rank), spec, table);
     }
 
     pub(crate) fn start(&mut self, session: SessionId, epoch: u32, first_batch: u32) {
@@ -453,6 +461,7 @@ impl World<Counted> for Around {
                 let places =
                     columns.offsets.iter().zip(sides).map(|(&at, (height, width))| (at, height, width));
                 self.taken.push(Taken {
+                    session,
                     rank,
                     epoch: descriptor.epoch,
                     batch: descriptor.batch,
@@ -482,7 +491,7 @@ impl World<Counted> for Around {
             }
             Action::State(_, bytes) => self.states.push(bytes),
             Action::Warn(text) | Action::BadRecord(text) => self.warnings.push(text),
-            Action::Trace(line) => self.traced.push(*line),
+            Action::Trace(_, line) => self.traced.push(*line),
             Action::Fail(_, text) | Action::Interrupt(_, text) | Action::Close(_, text) => {
                 self.failed.push(text);
             }

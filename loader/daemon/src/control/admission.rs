@@ -8,14 +8,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use shade_formats::limits::RANKS_MAX;
+use shade_formats::limits::{JOBS_MAX, RANKS_MAX};
 
 use crate::log::{LeftOut, Throttle};
 
 /// Connections that are not admitted yet: ranks of this machine that say hello at the same moment.
 pub(super) const GREETINGS_MAX: u32 = 256;
-/// All connections: those, all ranks that a job may have, and as many whose session has ended.
-const CONNECTIONS_MAX: u32 = GREETINGS_MAX + 2 * RANKS_MAX;
+/// All connections: those, all ranks that jobs may have, and as many whose session has ended.
+const CONNECTIONS_MAX: u32 = GREETINGS_MAX + 2 * JOBS_MAX * RANKS_MAX;
 
 /// Counts connections.
 #[derive(Debug)]

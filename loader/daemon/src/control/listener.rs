@@ -13,7 +13,7 @@ use shade_formats::control::{REFUSE_RESOURCES, Reply};
 use super::admission::Admission;
 use super::message::Message;
 use super::peer;
-use super::served_job::ServedJob;
+use super::served_dataset::ServedDataset;
 use super::session::run;
 use super::socket::send;
 use super::socket_file::SocketFile;
@@ -32,7 +32,7 @@ impl Listener {
     /// have it.
     ///
     /// # Errors
-    /// `AddrInUse` when another daemon serves this dataset and job.
+    /// `AddrInUse` when another daemon serves this dataset.
     pub(crate) fn bind_abstract(name: &[u8]) -> io::Result<Self> {
         let socket = bind(&SocketAddrUnix::new_abstract_name(name)?)?;
         Ok(Self { socket, _file: None, address: format!("@{}", String::from_utf8_lossy(name)) })
@@ -49,7 +49,7 @@ impl Listener {
     }
 
     /// Accepts connections on a thread of its own, for as long as the process lives.
-    pub(crate) fn listen(&self, served: ServedJob, messages: Sender<Message>) -> io::Result<()> {
+    pub(crate) fn listen(&self, served: ServedDataset, messages: Sender<Message>) -> io::Result<()> {
         let socket = self.socket.try_clone()?;
         let (served, admission) = (Arc::new(served), Arc::new(Admission::new()));
         std::thread::Builder::new().name("shade-listen".into()).spawn(move || {
@@ -100,7 +100,7 @@ impl Listener {
 fn begin(
     connection: OwnedFd,
     session: SessionId,
-    served: &Arc<ServedJob>,
+    served: &Arc<ServedDataset>,
     messages: &Sender<Message>,
     admission: &Arc<Admission>,
 ) {

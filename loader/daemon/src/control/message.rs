@@ -8,7 +8,7 @@ use shade_core::{Accepted, Attach, Refusal, SessionId};
 use shade_formats::control::{Request, Settings};
 use shade_shm::RingEnd;
 
-/// What a rank expects of the daemon besides its job.
+/// What a rank expects of the daemon.
 #[derive(Clone, Debug)]
 pub(crate) struct Asked {
     /// Samples in the dataset, as its index says now.
@@ -17,13 +17,24 @@ pub(crate) struct Asked {
     pub(crate) content_id: u128,
     /// How its trainer would have started the daemon.
     pub(crate) settings: Settings,
+    /// It takes the next free name if its job's is taken.
+    pub(crate) or_free_name: bool,
+}
+
+/// What a rank gets, if the core accepts it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Terms {
+    /// Name of its job.
+    pub(crate) job: String,
+    /// The daemon's settings.
+    pub(crate) settings: Settings,
 }
 
 /// The answer to a rank that is admitted.
 #[derive(Clone, Debug)]
 pub(crate) struct Welcomed {
     pub(crate) accepted: Accepted,
-    pub(crate) settings: Settings,
+    pub(crate) terms: Terms,
 }
 
 /// News of one session.
@@ -37,15 +48,20 @@ pub(crate) enum Message {
         /// Yes with the ring's size, or no with the reason.
         verdict: Sender<Result<Welcomed, Refusal>>,
     },
-    /// A recorder asks for a trace; the verdict goes back to its thread.
+    /// A recorder asks for a trace of a job; the verdict goes back to its thread.
     Observe {
         session: SessionId,
+        job: String,
         socket: Arc<OwnedFd>,
         /// The write end of a pipe.
         pipe: OwnedFd,
         /// Yes, or no with the reason.
         verdict: Sender<Result<(), Refusal>>,
     },
+    /// Somebody asks for the daemon's status, as JSON.
+    Status(Sender<String>),
+    /// The user ends the daemon, or drains it.
+    Stop { drain: bool },
     /// The ring exists and the client has its file descriptors.
     Mapped { session: SessionId, ring: Box<RingEnd> },
     /// A request other than the hello.

@@ -2,21 +2,23 @@
 //! into [`Message`]s.
 //!
 //! `admission` limits connections, `peer` identifies the process at the other end, `socket_file`
-//! decides which daemon has a path. `observe` is the recorder's side: it asks a running daemon for
-//! a trace.
+//! decides which daemon has a path. `call` is the other side, for the commands that ask a running
+//! daemon; `observe` asks it for a trace.
 
 mod admission;
+mod call;
 mod listener;
 mod message;
 mod observe;
 mod peer;
-mod served_job;
+mod served_dataset;
 mod session;
 mod socket;
 mod socket_file;
 
+pub(crate) use call::{Address, Call, CallError};
 pub(crate) use listener::Listener;
-pub(crate) use message::{Asked, Message, Welcomed};
-pub(crate) use observe::{ObserveError, Observed, observe};
-pub(crate) use served_job::ServedJob;
+pub(crate) use message::{Asked, Message, Terms, Welcomed};
+pub(crate) use observe::{Observed, observe};
+pub(crate) use served_dataset::ServedDataset;
 pub(crate) use socket::send;

@@ -1,5 +1,5 @@
-//! One connection's thread: handshake, then a rank's requests and doorbells, or an observer's
-//! silence, until the connection ends.
+//! One connection's thread: handshake, then a rank's requests and doorbells, an observer's silence,
+//! or one question, until the connection ends.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -11,8 +11,8 @@ use crossbeam_channel::Sender;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use shade_core::{Attach, Refusal, SessionId};
 use shade_formats::control::{
-    PROTOCOL, REFUSE_BUSY, REFUSE_DATASET, REFUSE_ENDING, REFUSE_PERMISSION, REFUSE_PROTOCOL,
-    REFUSE_RESOURCES, REFUSE_SPEC, Reply, Request, Sampler, SpecError, WeightTable,
+    PROTOCOL, REFUSE_DATASET, REFUSE_ENDING, REFUSE_PERMISSION, REFUSE_PROTOCOL, REFUSE_RESOURCES,
+    REFUSE_SPEC, Reply, Request, Sampler, SpecError, WeightTable,
 };
 use shade_formats::limits::{MESSAGE_BYTES_MAX, state_bytes_max};
 use shade_shm::{Doorbell, RingSegments};
@@ -20,7 +20,7 @@ use shade_shm::{Doorbell, RingSegments};
 use super::admission::{Admission, Permits};
 use super::message::{Asked, Message, Welcomed};
 use super::peer;
-use super::served_job::ServedJob;
+use super::served_dataset::ServedDataset;
 use super::socket::{receive, send};
 use crate::panics::caught;
 
@@ -81,7 +81,7 @@ impl Drop for Leaving<'_> {
 pub(super) fn run(
     socket: Arc<OwnedFd>,
     session: SessionId,
-    served: &ServedJob,
+    served: &ServedDataset,
     messages: &Sender<Message>,
     admission: &Admission,
     mut permits: Permits,
@@ -106,15 +106,19 @@ pub(super) fn run(
 /// What a connection begins with.
 enum Opening {
     Rank(Box<Attach>, Asked),
-    /// With the write end of a pipe.
-    Observer(OwnedFd),
+    /// With its job, and the write end of a pipe.
+    Observer(String, OwnedFd),
+    Status,
+    Stop {
+        drain: bool,
+    },
 }
 
 /// One connection.
 struct Connection<'a> {
     socket: Arc<OwnedFd>,
     session: SessionId,
-    served: &'a ServedJob,
+    served: &'a ServedDataset,
     /// The peer's process; `None` where only the socket tells that it is gone.
     process: Option<OwnedFd>,
     messages: &'a Sender<Message>,
@@ -136,7 +140,9 @@ impl Connection<'_> {
         let mut buffer = vec![0; MESSAGE_BYTES_MAX];
         let (attach, asked) = match self.hello(&mut buffer)? {
             Some(Opening::Rank(attach, asked)) => (attach, asked),
-            Some(Opening::Observer(pipe)) => return self.observe(pipe, permits),
+            Some(Opening::Observer(job, pipe)) => return self.observe(job, pipe, permits),
+            Some(Opening::Status) => return self.status(),
+            Some(Opening::Stop { drain }) => return self.stop(drain, permits),
             None => return Ok(()),
         };
         let doorbell = self.welcome(attach, asked)?;
@@ -158,11 +164,11 @@ impl Connection<'_> {
         let socket = Arc::clone(&self.socket);
         self.tell(Message::Hello { attach, asked, socket, verdict })?;
         let answer = answer.recv().map_err(|_| SessionError::Stopping)?;
-        let Welcomed { accepted, settings } = answer.map_err(SessionError::Refused)?;
+        let Welcomed { accepted, terms } = answer.map_err(SessionError::Refused)?;
 
         let segments = RingSegments::create(accepted.payload)
             .map_err(|source| SessionError::Ring { bytes: accepted.payload.bytes, source })?;
-        let &ServedJob { samples, classes, content_id, .. } = self.served;
+        let &ServedDataset { samples, classes, content_id, .. } = self.served;
         let welcome = Reply::Welcome {
             protocol: PROTOCOL,
             pid: std::process::id(),
@@ -171,7 +177,8 @@ impl Connection<'_> {
             content_id,
             batches_per_epoch: accepted.batches_per_epoch,
             payload_bytes: accepted.payload.bytes,
-            settings,
+            job: terms.job,
+            settings: terms.settings,
         };
         send(&self.socket, &welcome, &segments.welcome_fds())?;
         let (ring, doorbell) = segments.into_ends();
@@ -215,17 +222,39 @@ impl Connection<'_> {
     }
 
     /// Hands the pipe to the daemon and waits until the observer leaves or the daemon hangs up.
-    fn observe(&self, pipe: OwnedFd, permits: &mut Permits) -> Result<(), SessionError> {
+    fn observe(&self, job: String, pipe: OwnedFd, permits: &mut Permits) -> Result<(), SessionError> {
         let (verdict, answer) = crossbeam_channel::bounded(1);
         let (session, socket) = (self.session, Arc::clone(&self.socket));
-        self.tell(Message::Observe { session, socket, pipe, verdict })?;
+        self.tell(Message::Observe { session, job, socket, pipe, verdict })?;
         answer.recv().map_err(|_| SessionError::Stopping)?.map_err(SessionError::Refused)?;
         permits.greeting = None;
-        let &ServedJob { samples, content_id, .. } = self.served;
+        let &ServedDataset { samples, content_id, .. } = self.served;
         let pid = std::process::id();
         send(&self.socket, &Reply::Observing { protocol: PROTOCOL, pid, samples, content_id }, &[])?;
+        self.wait_for_goodbye()
+    }
+
+    /// Sends the daemon's status.
+    fn status(&self) -> Result<(), SessionError> {
+        let (answer_in, answer) = crossbeam_channel::bounded(1);
+        self.tell(Message::Status(answer_in))?;
+        let json = answer.recv().map_err(|_| SessionError::Stopping)?;
+        Ok(send(&self.socket, &Reply::Status { protocol: PROTOCOL, json }, &[])?)
+    }
+
+    /// Ends the daemon, or drains it. The connection lasts until the client leaves or the process
+    /// has ended, so that the client sees that end.
+    fn stop(&self, drain: bool, permits: &mut Permits) -> Result<(), SessionError> {
+        // First: the process may be gone before a later answer is sent.
+        send(&self.socket, &Reply::Stopping { protocol: PROTOCOL, pid: std::process::id() }, &[])?;
+        permits.greeting = None;
+        self.tell(Message::Stop { drain })?;
+        self.wait_for_goodbye()
+    }
+
+    /// Waits until the client leaves, or says anything.
+    fn wait_for_goodbye(&self) -> Result<(), SessionError> {
         let mut fds: Vec<_> = self.fds().collect();
-        // Any message is a goodbye.
         while let Err(error) = poll(&mut fds, None) {
             if error != rustix::io::Errno::INTR {
                 return Err(error.into());
@@ -252,30 +281,27 @@ impl Connection<'_> {
             return refuse(REFUSE_PROTOCOL, served.other_version(protocol));
         }
         match Request::decode(bytes)? {
-            Request::Hello { dataset, .. } | Request::Observe { dataset, .. }
-                if dataset != served.dataset =>
-            {
-                refuse(REFUSE_DATASET, format!("this daemon serves {}, not {dataset}", served.dataset))
+            Request::Hello { dataset, .. } | Request::Observe { dataset, .. } if dataset != served.folder => {
+                refuse(REFUSE_DATASET, format!("this daemon serves {}, not {dataset}", served.folder))
             }
-            Request::Hello { job, .. } | Request::Observe { job, .. } if job != served.job => {
-                refuse(REFUSE_BUSY, format!("this daemon serves job {:?}, not {job:?}", served.job))
-            }
-            Request::Hello { samples, content_id, rank, settings, spec, .. } => {
+            Request::Hello { samples, content_id, job, or_free_name, rank, settings, spec, .. } => {
                 // A table for another content has another length, and the daemon refuses it for
                 // that content.
                 let wants_table = spec.plan.sampler == Sampler::Weighted && content_id == served.content_id;
                 let weights = fd.filter(|_| wants_table).map(|fd| read_weights(fd, served.samples));
-                let attach = Attach { session: *session, rank, spec, weights: weights.transpose()? };
-                let asked = Asked { samples, content_id, settings };
+                let attach = Attach { session: *session, job, rank, spec, weights: weights.transpose()? };
+                let asked = Asked { samples, content_id, settings, or_free_name };
                 Ok(Some(Opening::Rank(Box::new(attach), asked)))
             }
             Request::Observe { samples, content_id, .. } if content_id != served.content_id => {
                 refuse(REFUSE_DATASET, served.other_content(samples, content_id))
             }
-            Request::Observe { .. } => match fd.filter(is_pipe) {
-                Some(pipe) => Ok(Some(Opening::Observer(pipe))),
+            Request::Observe { job, .. } => match fd.filter(is_pipe) {
+                Some(pipe) => Ok(Some(Opening::Observer(job, pipe))),
                 None => refuse(REFUSE_PROTOCOL, "the write end of a pipe must come with an observe".into()),
             },
+            Request::Status { .. } => Ok(Some(Opening::Status)),
+            Request::Stop { drain, .. } => Ok(Some(Opening::Stop { drain })),
             _ => refuse(REFUSE_PROTOCOL, "the first message must be a hello".into()),
         }
     }

@@ -18,8 +18,9 @@ pub(crate) fn send(socket: impl AsFd, reply: &Reply, fds: &[BorrowedFd<'_>]) -> 
 }
 
 /// Sends `request` with `fd`, waiting for room.
-pub(super) fn ask(socket: impl AsFd, request: &Request, fd: BorrowedFd<'_>) -> io::Result<()> {
-    send_bytes(socket, &request.encode(), &[fd], SendFlags::empty())
+pub(super) fn ask(socket: impl AsFd, request: &Request, fd: Option<BorrowedFd<'_>>) -> io::Result<()> {
+    let fds: Vec<_> = fd.into_iter().collect();
+    send_bytes(socket, &request.encode(), &fds, SendFlags::empty())
 }
 
 fn send_bytes(socket: impl AsFd, bytes: &[u8], fds: &[BorrowedFd<'_>], flags: SendFlags) -> io::Result<()> {

@@ -27,10 +27,8 @@ pub struct ServeConfig {
     pub workers: Option<usize>,
     /// What decodes JPEGs.
     pub jpeg: JpegDecoder,
-    /// Socket file; `None` for the abstract name of dataset and job.
+    /// Socket file; `None` for the abstract name of the dataset.
     pub socket: Option<PathBuf>,
-    /// The job served.
-    pub job: String,
     /// Time after which the daemon ends when the last rank has left; `None` runs until stopped.
     pub linger: Option<Duration>,
 }

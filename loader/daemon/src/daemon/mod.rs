@@ -5,13 +5,16 @@ mod config;
 mod events;
 mod floods;
 mod inherited;
+mod judge;
 mod memory;
 mod observer;
+mod observers;
 mod serve;
 mod sessions;
 mod settings;
 mod start;
 mod stats;
+mod status;
 
 use shade_reads::blocks::FreeList;
 

@@ -1,27 +1,24 @@
 //! The core's thread: takes in events, lets the core decide, carries out its actions.
 
-use std::os::fd::OwnedFd;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, select};
-use shade_core::{FinalizeOrder, Refusal};
-use shade_formats::control::{
-    REFUSE_BUSY, REFUSE_DATASET, REFUSE_ENDING, REFUSE_RESOURCES, Reply, Request, Settings,
-};
+use shade_core::FinalizeOrder;
+use shade_formats::control::{Reply, Request};
 use shade_formats::trace::Header;
 use shade_reads::{Completion, Reads};
 
 use super::events::{filled, read};
 use super::floods::Floods;
 use super::memory::RingRoom;
-use super::observer::Observer;
+use super::observers::Observers;
 use super::sessions::Sessions;
 use super::settings::Running;
 use super::stats::report;
+use super::status::status;
 use super::{Action, Core, Event};
 use crate::batches::{Filled, Workers, finalize};
-use crate::control::{Asked, Message, ServedJob};
+use crate::control::{Message, ServedDataset, Terms};
 use crate::panics::caught;
 
 /// Most events taken in before the core acts on them.
@@ -39,31 +36,38 @@ const STOP: Duration = Duration::from_secs(2);
 pub(super) enum Stop {
     /// By a signal, or no rank needs it any more.
     Asked,
+    /// By the user's `shade-load stop`.
+    Told,
     /// A thread panicked or gave up.
     Defect(String),
 }
 
+/// What the ranks are told when the user has stopped the daemon.
+const TOLD: &str = "it was stopped with shade-load stop; a training that is started again starts a new one";
+
 /// The running daemon.
 pub(super) struct Daemon {
-    core: Core,
+    pub(super) core: Core,
     reads: Reads,
     workers: Workers,
-    sessions: Sessions,
-    /// The recorder of a trace. It is no rank: a private daemon does not stay for it.
-    observer: Option<Observer>,
-    trace_header: Header,
-    served: ServedJob,
-    settings: Running,
-    linger: Option<Duration>,
+    pub(super) sessions: Sessions,
+    observers: Observers,
+    pub(super) served: ServedDataset,
+    pub(super) settings: Running,
+    pub(super) linger: Option<Duration>,
     ring_room: RingRoom,
     floods: Floods,
     /// What a rank asked a private daemon for that has no rank attached and does not have it: this
     /// daemon ends, and the next has it.
-    gives_way: Option<&'static str>,
+    pub(super) gives_way: Option<&'static str>,
+    /// It takes no new job, and ends when the last rank has left.
+    pub(super) draining: bool,
+    /// The user ends it now.
+    told_to_stop: bool,
     started: Instant,
     /// Since when no rank is attached, and whether one ever was.
     empty_since: Instant,
-    had_rank: bool,
+    pub(super) had_rank: bool,
     events: Vec<Event>,
     actions: Vec<Action>,
     /// A batch's column as bytes.
@@ -76,7 +80,7 @@ impl Daemon {
         reads: Reads,
         workers: Workers,
         trace_header: Header,
-        served: ServedJob,
+        served: ServedDataset,
         settings: Running,
         ring_room: RingRoom,
     ) -> Self {
@@ -87,14 +91,15 @@ impl Daemon {
             reads,
             workers,
             sessions: Sessions::default(),
-            observer: None,
-            trace_header,
+            observers: Observers::new(trace_header),
             served,
             settings,
             linger,
             ring_room,
             floods: Floods::new(started),
             gives_way: None,
+            draining: false,
+            told_to_stop: false,
             started,
             empty_since: started,
             had_rank: false,
@@ -116,13 +121,17 @@ impl Daemon {
         stop: &Receiver<Stop>,
     ) -> Result<(), String> {
         let ended = caught(|| self.serve(completions, done, messages, stop));
-        let defect = match ended {
-            Ok(Stop::Asked) => None,
-            Ok(Stop::Defect(text)) => Some(text),
-            Err(text) => Some(format!("a defect of shade-load: its core panicked: {text}")),
+        let (why, ended) = match ended {
+            Ok(Stop::Asked) => (None, Ok(())),
+            Ok(Stop::Told) => (Some(TOLD.to_owned()), Ok(())),
+            Ok(Stop::Defect(text)) => (Some(text.clone()), Err(text)),
+            Err(text) => {
+                let text = format!("a defect of shade-load: its core panicked: {text}");
+                (Some(text.clone()), Err(text))
+            }
         };
-        self.stop(defect.as_deref());
-        defect.map_or(Ok(()), Err)
+        self.stop(why.as_deref());
+        ended
     }
 
     fn serve(
@@ -166,6 +175,9 @@ impl Daemon {
                 self.sessions.beat();
                 self.floods.settle(beaten);
             }
+            if self.told_to_stop {
+                return Stop::Told;
+            }
             if self.is_unneeded() {
                 return Stop::Asked;
             }
@@ -173,7 +185,7 @@ impl Daemon {
     }
 
     /// Passes events to the core and carries out its actions until there is nothing left to do.
-    fn turn(&mut self) {
+    pub(super) fn turn(&mut self) {
         let mut actions = std::mem::take(&mut self.actions);
         loop {
             let now_ns = self.now_ns();
@@ -218,11 +230,7 @@ impl Daemon {
             Action::Fail(session, text) => self.sessions.reply(session, &Reply::Failed { text }),
             Action::Interrupt(session, text) => self.sessions.reply(session, &Reply::Interrupted { text }),
             Action::Close(session, text) => self.sessions.close(session, &text),
-            Action::Trace(line) => {
-                if let Some(observer) = &self.observer {
-                    observer.take(line);
-                }
-            }
+            Action::Trace(observer, line) => self.observers.take(observer, line),
             Action::Warn(text) => tracing::warn!("{text}"),
             Action::BadRecord(text) => self.floods.bad_record(&text),
         }
@@ -245,21 +253,37 @@ impl Daemon {
     /// Turns a session's message into an event, or answers it at once.
     fn take(&mut self, message: Message) {
         match message {
-            Message::Hello { attach, asked, socket, verdict } => match self.judge(&asked) {
-                Ok(settings) => {
-                    self.sessions.hello(attach.session, socket, verdict, settings);
+            Message::Hello { mut attach, asked, socket, verdict } => match self.judge(&attach, &asked) {
+                Ok(terms) => {
+                    attach.job.clone_from(&terms.job);
+                    self.sessions.hello(attach.session, socket, verdict, terms);
                     self.events.push(Event::Attach(attach));
                 }
                 Err(refusal) => {
                     // It counts as a session until its thread has sent the refusal: a daemon that
                     // gives way ends only then.
-                    self.sessions.hello(attach.session, socket, verdict, Settings::default());
+                    self.sessions.hello(attach.session, socket, verdict, Terms::default());
                     self.sessions.answer(attach.session, Err(refusal));
                 }
             },
-            Message::Observe { session, socket, pipe, verdict } => {
+            Message::Observe { session, job, socket, pipe, verdict } => {
+                let begun = self.observers.begin(session, &job, socket, pipe);
+                if begun.is_ok() {
+                    self.events.push(Event::Observe { session, job: Some(job) });
+                }
                 // Fails only when the thread has ended.
-                let _ = verdict.send(self.observe(session, socket, pipe));
+                let _ = verdict.send(begun);
+            }
+            Message::Status(answer) => {
+                self.turn();
+                // Fails only when the thread has ended.
+                let _ = answer.send(status(self));
+            }
+            Message::Stop { drain } => {
+                let how = if drain { "drained: no new job is taken" } else { "stopped" };
+                tracing::info!("{how}, as its user asked");
+                self.draining |= drain;
+                self.told_to_stop |= !drain;
             }
             Message::Mapped { session, ring } => {
                 self.sessions.mapped(session, *ring);
@@ -271,9 +295,8 @@ impl Daemon {
                 Ok(seqs) => self.events.push(Event::Released { session, seqs }),
                 Err(error) => self.sessions.close(session, &error.to_string()),
             },
-            Message::Gone(session) if self.observer.as_ref().is_some_and(|o| o.session == session) => {
-                self.observer = None;
-                self.events.push(Event::Observe(false));
+            Message::Gone(session) if self.observers.leave(session) => {
+                self.events.push(Event::Observe { session, job: None });
             }
             Message::Gone(session) => {
                 // A refused one does not keep a private daemon.
@@ -284,54 +307,6 @@ impl Daemon {
             }
             Message::Request { session, request, state } => self.request(session, *request, state),
         }
-    }
-
-    /// Whether the daemon has what a rank expects: the present content of its dataset and, where no
-    /// rank would lose anything by a new daemon, the settings. Returns the daemon's settings.
-    fn judge(&mut self, asked: &Asked) -> Result<Settings, Refusal> {
-        let is_free = self.linger.is_some() && self.sessions.is_empty();
-        if asked.content_id != self.served.content_id {
-            if is_free {
-                self.gives_way = Some("the dataset's present content");
-            }
-            let changed = self.served.other_content(asked.samples, asked.content_id);
-            if self.gives_way.is_some() {
-                return Err(Refusal { code: REFUSE_ENDING, text: format!("{changed}; it ends now") });
-            }
-            let advice = if self.linger.is_some() {
-                "stop the trainings that are attached to it and start them again, or name another job with \
-                 Daemon(job=\"...\")"
-            } else {
-                "stop it and start it again"
-            };
-            return Err(Refusal { code: REFUSE_DATASET, text: format!("{changed}: {advice}") });
-        }
-        if is_free {
-            // No reason to start another daemon: this matters only after the rank has left.
-            self.linger = self.settings.linger_as(&asked.settings);
-        }
-        // A daemon without any rank so far was started by one that is about to attach.
-        if is_free && self.had_rank && self.settings.differs_from(&asked.settings) {
-            self.gives_way = Some("other settings");
-        }
-        if let Some(what) = self.gives_way {
-            let text = format!("this daemon ends: a trainer asked for {what}");
-            return Err(Refusal { code: REFUSE_ENDING, text });
-        }
-        Ok(self.settings.in_words_of(&asked.settings))
-    }
-
-    /// Begins a trace, unless one is being recorded.
-    fn observe(&mut self, session: u32, socket: Arc<OwnedFd>, pipe: OwnedFd) -> Result<(), Refusal> {
-        if self.observer.is_some() {
-            let text = "a trace of this daemon is being recorded already: one at a time".to_owned();
-            return Err(Refusal { code: REFUSE_BUSY, text });
-        }
-        let observer = Observer::start(session, socket, pipe, &self.trace_header)
-            .map_err(|error| Refusal { code: REFUSE_RESOURCES, text: error.to_string() })?;
-        self.observer = Some(observer);
-        self.events.push(Event::Observe(true));
-        Ok(())
     }
 
     fn request(&mut self, session: u32, request: Request, state: Vec<u8>) {
@@ -350,34 +325,34 @@ impl Daemon {
             Request::Stats => {
                 // The figures include everything that this rank sent before.
                 self.turn();
-                let json = report(&self.core.stats(), &self.reads);
+                let json = report(&self.core.stats(session), &self.reads);
                 self.sessions.reply(session, &Reply::Stats { json });
             }
-            Request::Hello { .. } | Request::Observe { .. } | Request::Bye => {
-                self.sessions.close(session, "a second hello");
-            }
+            Request::Hello { .. }
+            | Request::Observe { .. }
+            | Request::Status { .. }
+            | Request::Stop { .. }
+            | Request::Bye => self.sessions.close(session, "a second hello"),
         }
     }
 
-    /// Whether this is a private daemon that no rank needs any more.
+    /// Whether no rank needs this daemon any more, and it does not stay for others.
     fn is_unneeded(&self) -> bool {
-        let Some(linger) = self.linger else { return false };
-        let patience = match (self.gives_way.is_some(), self.had_rank) {
-            (true, _) => Duration::ZERO,
-            (false, true) => linger,
-            (false, false) => FIRST_RANK,
+        let patience = match (self.linger, self.had_rank) {
+            _ if self.draining || self.gives_way.is_some() => Duration::ZERO,
+            (None, _) => return false,
+            (Some(linger), true) => linger,
+            (Some(_), false) => FIRST_RANK,
         };
         self.sessions.is_empty() && self.core.session_count() == 0 && self.empty_since.elapsed() >= patience
     }
 
     /// Ends all sessions and waits for reads and workers, but not for a store that does not answer.
-    fn stop(self, defect: Option<&str>) {
+    fn stop(self, why: Option<&str>) {
         tracing::debug!("stopping after {:.1} s", self.started.elapsed().as_secs_f64());
-        let Self { reads, workers, mut sessions, observer, .. } = self;
-        sessions.close_all(defect);
-        if let Some(observer) = observer {
-            observer.finish(STOP);
-        }
+        let Self { reads, workers, mut sessions, observers, .. } = self;
+        sessions.close_all(why);
+        observers.finish(STOP);
         let (ended_in, ended) = crossbeam_channel::bounded::<()>(0);
         let joiner = std::thread::Builder::new().name("shade-stop".into()).spawn(move || {
             drop(reads);

@@ -7,16 +7,16 @@ use std::sync::Arc;
 use crossbeam_channel::Sender;
 use shade_core::{Accepted, Refusal, SessionId};
 use shade_formats::FormatError;
-use shade_formats::control::{REFUSE_ENDING, Reply, Settings};
+use shade_formats::control::{REFUSE_ENDING, Reply};
 use shade_formats::ring::{Descriptor, ERROR_TEXT_BYTES_MAX};
 use shade_shm::{Region, RingEnd, memfd};
 
-use crate::control::{Welcomed, send};
+use crate::control::{Terms, Welcomed, send};
 
 struct Peer {
     socket: Arc<OwnedFd>,
-    /// Where the answer to its hello goes, with these settings if it is admitted.
-    verdict: Option<(Sender<Result<Welcomed, Refusal>>, Settings)>,
+    /// Where the answer to its hello goes, with these terms if it is admitted.
+    verdict: Option<(Sender<Result<Welcomed, Refusal>>, Terms)>,
     /// Bytes of its promised ring, until the ring exists.
     promised_bytes: u64,
     ring: Option<RingEnd>,
@@ -60,13 +60,13 @@ impl Sessions {
         session: SessionId,
         socket: Arc<OwnedFd>,
         verdict: Sender<Result<Welcomed, Refusal>>,
-        settings: Settings,
+        terms: Terms,
     ) {
         self.peers.insert(
             session,
             Peer {
                 socket,
-                verdict: Some((verdict, settings)),
+                verdict: Some((verdict, terms)),
                 promised_bytes: 0,
                 ring: None,
                 accepted: false,
@@ -82,9 +82,9 @@ impl Sessions {
             peer.accepted = true;
             peer.promised_bytes = accepted.payload.bytes;
         }
-        if let Some((verdict, settings)) = peer.verdict.take() {
+        if let Some((verdict, terms)) = peer.verdict.take() {
             // Fails only when the thread has ended.
-            let _ = verdict.send(answer.map(|accepted| Welcomed { accepted, settings }));
+            let _ = verdict.send(answer.map(|accepted| Welcomed { accepted, terms }));
         }
     }
 
@@ -205,7 +205,7 @@ mod tests {
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
         let mut sessions = Sessions::default();
         let (verdict, _waiting) = crossbeam_channel::bounded(1);
-        sessions.hello(1, Arc::new(daemon), verdict, Settings::default());
+        sessions.hello(1, Arc::new(daemon), verdict, Terms::default());
         end(&mut sessions);
         let mut bytes = [0; 1024];
         let (len, _) = recv(&client, &mut bytes, RecvFlags::empty()).unwrap();

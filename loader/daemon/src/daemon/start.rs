@@ -22,7 +22,7 @@ use super::memory::{CacheTooLarge, RingRoom, check_cache};
 use super::serve::{Daemon, Stop};
 use super::settings::Running;
 use crate::batches::Workers;
-use crate::control::{Listener, ServedJob};
+use crate::control::{Listener, ServedDataset};
 use crate::panics;
 
 /// Messages of sessions that may wait for the core: twice what eight ranks can have in flight,
@@ -49,8 +49,8 @@ pub enum DaemonError {
     },
     /// Another daemon has the socket.
     #[error(
-        "address in use: a daemon serves this dataset and job already ({address}); attach to it, or name another job \
-         with --job"
+        "address in use: a daemon serves this dataset already ({address}), with any number of jobs; shade-load status \
+         shows it, shade-load stop ends it, and --socket gives another one a socket of its own"
     )]
     AddressInUse {
         /// The socket's address.
@@ -161,9 +161,9 @@ fn serve_at(
     })
     .map_err(|error| DaemonError::Start(std::io::Error::other(error)))?;
 
-    let served = ServedJob {
-        dataset: dataset.folder.display().to_string(),
-        job: config.job.clone(),
+    let served = ServedDataset {
+        folder: dataset.folder.display().to_string(),
+        address: listener.address.clone(),
         samples: index.len(),
         classes: index.class_count(),
         content_id: index.content_id().0,
@@ -222,7 +222,8 @@ fn records(config: &ServeConfig, index: &Index) -> Result<Records, DaemonError> 
     Ok(Records { arena: Arc::new(arena), free, cache_bytes, block_bytes })
 }
 
-/// The first line of this daemon's traces, without the time at which a recording begins.
+/// The first line of this daemon's traces, without their job and the time at which a recording
+/// begins.
 fn trace_header(config: &ServeConfig, dataset: &Dataset, core: &CoreConfig, engine: &str) -> Header {
     Header {
         shade_trace: VERSION,
@@ -230,7 +231,7 @@ fn trace_header(config: &ServeConfig, dataset: &Dataset, core: &CoreConfig, engi
         dataset: dataset.folder.display().to_string(),
         content_id: dataset.index.content_id().to_string(),
         samples: dataset.index.len(),
-        job: config.job.clone(),
+        job: String::new(),
         policy: config.policy.as_str().to_owned(),
         lookahead: config.lookahead.is_finite().then_some(config.lookahead),
         cache_bytes: core.cache_bytes,
@@ -245,7 +246,7 @@ fn bind(config: &ServeConfig, folder: &Path) -> Result<Listener, DaemonError> {
         Some(path) => (Listener::bind_file(path), path.display().to_string()),
         None => {
             let uid = rustix::process::geteuid().as_raw();
-            let name = socket_name(uid, folder, &config.job);
+            let name = socket_name(uid, folder);
             (Listener::bind_abstract(&name), format!("@{}", String::from_utf8_lossy(&name)))
         }
     };

@@ -37,9 +37,10 @@ pub struct Trace {
     #[arg(long, value_name = "FILE")]
     pub out: PathBuf,
 
-    /// The training's job: the value of `loader.job`.
-    #[arg(long, value_name = "NAME", default_value = "default")]
-    pub job: String,
+    /// The training's job: the value of `loader.job`, which need not have begun. Default: the only
+    /// job that trains, or `default` while there is none.
+    #[arg(long, value_name = "NAME")]
+    pub job: Option<String>,
 
     /// The daemon's socket file, if it was started with one.
     #[arg(long, value_name = "PATH")]

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use shade_dataset::DatasetError;
 
-use crate::control::ObserveError;
+use crate::ask::AskError;
+use crate::control::CallError;
 
 /// Why a recording cannot begin, or has ended.
 #[derive(Debug, thiserror::Error)]
@@ -15,7 +16,27 @@ pub enum TraceError {
     Dataset(#[from] DatasetError),
     /// The daemon cannot be recorded.
     #[error(transparent)]
-    Observe(#[from] ObserveError),
+    Call(#[from] CallError),
+    /// The daemon's jobs are not known.
+    #[error(transparent)]
+    Ask(#[from] AskError),
+    /// No process listens for the dataset.
+    #[error(
+        "no daemon serves {} at {address}: start the training first; give --socket for a socket file",
+        dataset.display()
+    )]
+    NoDaemon {
+        /// The dataset.
+        dataset: PathBuf,
+        /// Where one would listen.
+        address: String,
+    },
+    /// It is not clear which job is meant.
+    #[error("the daemon has several jobs: name one of them with --job: {}", names.join(", "))]
+    SeveralJobs {
+        /// Their names.
+        names: Vec<String>,
+    },
     /// The file cannot be created.
     #[error("cannot make {}: {source}{}", path.display(), hint(source))]
     Create {

@@ -5,6 +5,7 @@
 
 mod cli;
 mod error;
+mod job;
 mod progress;
 mod record;
 

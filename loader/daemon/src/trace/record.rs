@@ -18,8 +18,9 @@ use shade_formats::trace::{Header, Line, Sizes};
 
 use super::cli::Trace;
 use super::error::TraceError;
+use super::job::job_to_record;
 use super::progress::RecordedCounts;
-use crate::control::{Observed, observe};
+use crate::control::{Address, CallError, Observed, observe};
 
 /// Wanted size of the pipe, for lines that come while the disk is slow for a moment.
 const PIPE_BYTES: usize = 1 << 20;
@@ -40,14 +41,22 @@ const _: () = assert!(SIZES_A_LINE as usize * 11 + 1024 <= TRACE_LINE_BYTES_MAX)
 /// There is no daemon to record, or the file cannot be written; it can be read up to there.
 pub fn trace(args: &Trace) -> Result<(), TraceError> {
     let Dataset { folder, index } = Dataset::open(&args.dataset)?;
-    let mut observed = observe(&folder, &index, &args.job, args.socket.as_deref())?;
+    let address = args.socket.as_deref().map_or_else(|| Address::of_dataset(&folder), Address::given);
+    let observed = job_to_record(args.job.as_deref(), &address)
+        .and_then(|job| Ok((observe(&address, &folder, &index, &job)?, job)));
+    let (mut observed, job) = observed.map_err(|error| match error {
+        TraceError::Call(CallError::NoDaemon { address }) => {
+            TraceError::NoDaemon { dataset: folder.clone(), address }
+        }
+        other => other,
+    })?;
     // Less works too.
     let _ = rustix::pipe::fcntl_setpipe_size(&observed.trace, PIPE_BYTES);
     let stop = hang_up_on_signal(&observed)?;
     let file = File::create_new(&args.out)
         .map_err(|source| TraceError::Create { path: args.out.clone(), source })?;
     let out = Out { path: args.out.clone(), file, bytes: 0 };
-    tracing::info!("recording daemon {} of {}: Ctrl-C ends it", observed.pid, folder.display());
+    tracing::info!("recording daemon {} of {}, job {job}: Ctrl-C ends it", observed.pid, folder.display());
     Recorder { out, index: &index, has_header: false, rest: Vec::new(), counts: RecordedCounts::start() }
         .run(&mut observed.trace, &stop)
 }

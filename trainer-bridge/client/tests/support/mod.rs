@@ -10,7 +10,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
-use std::sync::OnceLock;
+use std::sync::Mutex;
 use std::time::Duration;
 
 use memmap2::MmapOptions;
@@ -43,6 +43,7 @@ pub(crate) fn spec() -> JobSpec {
         world_size: 2,
         tail: Tail::Drop,
         output: Output::Raw,
+        admit: true,
         on_error: OnError::Raise,
         bad_max: 0.01,
         ring_bytes: 0,
@@ -53,31 +54,34 @@ pub(crate) fn options() -> Options {
     Options { timeout: LONG, ..Options::default() }
 }
 
-/// A dataset of just an index without samples, which the test daemon never opens.
-pub(crate) fn dataset() -> PathBuf {
-    static DATASET: OnceLock<PathBuf> = OnceLock::new();
-    let make = || {
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(job("dataset"));
+/// A dataset of just an index without samples, which the test daemon never opens. All have the same
+/// content. Each test has one, as a dataset has one daemon.
+pub(crate) fn dataset(name: &str) -> PathBuf {
+    // Both sides of a test ask for it at once.
+    static MAKING: Mutex<()> = Mutex::new(());
+    let _turn = MAKING.lock();
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let index = folder.join(INDEX_FILE);
+    if !index.exists() {
         std::fs::create_dir_all(&folder).unwrap();
-        std::fs::write(folder.join(INDEX_FILE), IndexBuilder::new().finish().unwrap()).unwrap();
-        std::fs::canonicalize(folder).unwrap()
-    };
-    DATASET.get_or_init(make).clone()
+        std::fs::write(index, IndexBuilder::new().finish().unwrap()).unwrap();
+    }
+    std::fs::canonicalize(folder).unwrap()
 }
 
 /// The content in its index.
 pub(crate) fn content_id() -> u128 {
-    let bytes = std::fs::read(dataset().join(INDEX_FILE)).unwrap();
+    let bytes = std::fs::read(dataset(&unique("content")).join(INDEX_FILE)).unwrap();
     Index::content_id_at_start(&bytes).unwrap().0
 }
 
-/// A job that no other test and no other run has.
-pub(crate) fn job(test: &str) -> String {
+/// A name that no other test and no other run has.
+pub(crate) fn unique(test: &str) -> String {
     format!("{test}-{}", std::process::id())
 }
 
-pub(crate) fn connect(job: &str) -> Session {
-    Session::connect(&dataset(), job, 1, spec(), &options()).unwrap()
+pub(crate) fn connect(name: &str) -> Session {
+    Session::connect(&dataset(name), "j", 1, spec(), &options()).unwrap()
 }
 
 /// Calls `next` until it is not `Pending`.
@@ -103,8 +107,8 @@ pub(crate) struct Listener {
 }
 
 impl Listener {
-    pub(crate) fn bind(job: &str) -> Self {
-        let name = socket_name(rustix::process::geteuid().as_raw(), &dataset(), job);
+    pub(crate) fn bind(name: &str) -> Self {
+        let name = socket_name(rustix::process::geteuid().as_raw(), &dataset(name));
         Self::bind_to(&SocketAddrUnix::new_abstract_name(&name).unwrap())
     }
 
@@ -161,6 +165,7 @@ pub(crate) fn welcome(payload_bytes: u64) -> Reply {
         content_id: content_id(),
         batches_per_epoch: 7,
         payload_bytes,
+        job: "j".to_owned(),
         settings: std::iter::once(("cache".to_owned(), "20%".to_owned())).collect(),
     }
 }

@@ -16,6 +16,9 @@ LINGERS_FOR_EVER: Final[str]
 # Default of each parameter of a plan, as Rust source.
 PARAMETERS: Final[dict[str, str]]
 
+def group_digest(name: str) -> int:
+    """The digest of a group's name, as a job has it."""
+
 def check_field(name: str, value: object) -> None:
     """Raises TypeError or ValueError for an impossible value of a field of a job or its plan."""
 
@@ -69,6 +72,8 @@ class Daemon(TypedDict):
     # The requested settings, which a running daemon is compared with.
     settings: list[tuple[str, str]]
     timeout_seconds: float
+    # Whether the next free name will do where another training has the job's.
+    or_free_name: bool
 
 @final
 class Session:
@@ -82,6 +87,9 @@ class Session:
         formats/layout/src/control/spec.rs, and "images": an `Images`, or None for raw records.
         `weights` is the table of the sampler "weighted", as `weight_table` makes it."""
 
+    # The job's name: the one that was asked for, or the free one that the daemon found.
+    @property
+    def job(self) -> str: ...
     @property
     def daemon_pid(self) -> int: ...
     # The daemon's settings. Those that mean the same as the requested ones are spelled alike.

@@ -33,19 +33,20 @@ class Daemon(Options):
 
         Loader("photos.shade", 256, image_size=224, daemon=Daemon(job="ablation", workers=8))
 
-    The first Loader of a job decides the daemon's settings: `policy`, `lookahead`, `store`,
-    `depth`, `hedge`, `workers`, `jpeg`, `engine`, `io`, `linger` and the Loader's `cache`. A Loader
-    with other settings gets a new daemon if the old one is unused. Otherwise the daemon keeps its
-    settings, and a warning names the differences.
+    All trainings of a user on a dataset share one daemon and its cache. The first Loader decides
+    the daemon's settings: `policy`, `lookahead`, `store`, `depth`, `hedge`, `workers`, `jpeg`,
+    `engine`, `io`, `linger` and the Loader's `cache`. A Loader with other settings gets a new daemon
+    if the old one is unused. Otherwise the daemon keeps its settings, and a warning names the
+    differences.
 
     Args:
-        job: Name that separates trainings on one dataset; equal in all ranks of a training. Default
-            for several ranks: the name of torchrun's run or of Slurm's job, else "default". Default
-            for one rank: "default", or the next free name, with a warning, while another training
-            has that. `loader.job` is the name. Give one if several trainings run at once.
-        socket: Path of the daemon's socket. Default: a name made from user, dataset and job. Give
-            one for ranks in several containers: mount its folder into each container, and the
-            dataset at the same path.
+        job: Name of the training among those on the dataset; equal in all its ranks. Default: the
+            name of torchrun's run or of Slurm's job, else "default". A training of one rank takes
+            the next free name ("default-2") where another has that. `loader.job` is the name. Give
+            one to tell trainings apart, or if several of several ranks run at once.
+        socket: Path of the daemon's socket. Default: a name made from user and dataset. Give one
+            for ranks in several containers: mount its folder into each container, and the dataset
+            at the same path. Or give one for a daemon, and a cache, beside the shared one.
         policy: Records that the cache keeps. Default: the preset's, which is "lookahead": those
             that the epoch's plan uses soonest, then by importance. The others are for comparison:
             "app" by importance alone, "topc" by importance regardless of use, "lfu" most often
@@ -133,9 +134,9 @@ class Daemon(Options):
         }
 
 
-def serve_arguments(settings: dict[str, str], dataset: Path, job: str, socket: str | None) -> list[str]:
+def serve_arguments(settings: dict[str, str], dataset: Path, socket: str | None) -> list[str]:
     """The arguments of `shade-load` for a daemon with these settings."""
-    arguments = ["serve", str(dataset), "--private", "--job", job]
+    arguments = ["serve", str(dataset), "--private"]
     for name, value in settings.items():
         if _UNSET.get(name) != value:
             arguments += [f"--{name}"] if name == "hedge" else [f"--{name}", value]
@@ -144,15 +145,16 @@ def serve_arguments(settings: dict[str, str], dataset: Path, job: str, socket: s
     return arguments
 
 
-def differences(asked: dict[str, str], running: dict[str, str]) -> list[str]:
+def differences(asked: dict[str, str], running: dict[str, str], trains: bool) -> list[str]:
     """A text for each setting in which a running daemon differs.
 
-    A daemon that was started by hand may have its own values where the defaults are requested.
+    The daemon may have its own values where the defaults are requested, if it was started by hand,
+    or if the Loader validates: then it is the daemon of a training.
     """
     defaults = Daemon().settings(CACHE_DEFAULT, "lookahead")
-    by_hand = running.get("linger") == _native.LINGERS_FOR_EVER
+    may_differ = not trains or running.get("linger") == _native.LINGERS_FOR_EVER
     return [
         f"{name} {running[name]} instead of {value}"
         for name, value in asked.items()
-        if running.get(name, value) != value and not (by_hand and value == defaults[name])
+        if running.get(name, value) != value and not (may_differ and value == defaults[name])
     ]

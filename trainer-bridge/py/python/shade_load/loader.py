@@ -21,7 +21,7 @@ from .launch import find_daemon
 from .daemon import CACHE_DEFAULT, Daemon
 from .options import UINT32_MAX, dataset_path, flag, integer, job_name, number, sides
 from .plan import BY_LOSS, Plan, Preset, system
-from .ranks import ranks
+from .ranks import default_job, may_be_one_of_several, ranks
 from .timeouts import explained
 from .transforms import Decode, covering, image_spec
 
@@ -37,8 +37,8 @@ VALIDATION_SUFFIX = ".eval"
 class Loader:
     """Batches of a packed dataset for one rank.
 
-    The first Loader of a (dataset, job) on a node starts a daemon that reads, caches and decodes
-    for all its ranks and ends with the last of them. Each iteration is one epoch. The next
+    The first Loader of a dataset on a node starts a daemon that reads, caches and decodes for all
+    ranks of all trainings on it, and ends with the last of them. Each iteration is one epoch. The next
     iteration is the next epoch, or the same one again if it was left early; `set_epoch` chooses
     another.
 
@@ -71,9 +71,9 @@ class Loader:
         device: CUDA device, such as "cuda:0", to which images, labels and weights are copied on a
             stream of its own while the model computes. The ring is pinned for that. Default: the
             CPU, without a copy.
-        train: False for validation: sampler "sequential", and a daemon of its own (job NAME.eval),
-            so that training's scores and cache stay as they are. Every sample comes once, with any
-            number of ranks.
+        train: False for validation: sampler "sequential", as a job of its own (NAME.eval) of the
+            same daemon. It uses what the cache has and leaves it, and training's scores, as they
+            are. Every sample comes once, with any number of ranks.
         cache: Memory for records: bytes, "8GiB", or "20%" of the dataset.
         seed: Seed of all random draws. The same seed and losses give the same epochs.
         rank, world_size: This process and how many there are, all on this node. Default:
@@ -139,6 +139,8 @@ class Loader:
             "world_size": self.world_size,
             "images": _images(image_size, decode, channels_last, exact),
             "ring_bytes": daemon.ring_bytes(),
+            "admit": train,
+            **({} if train else {"group": 0}),
         }
         suffix = "" if train else VALIDATION_SUFFIX
         if daemon.job is not None:
@@ -170,11 +172,10 @@ class Loader:
         self._asks_for_reports = False
         # Counts iterations, so that an old iterator cannot take batches from a newer one.
         self._iteration = 0
-        if daemon.job is None:
-            self.job, self._session = attach.by_free_name(suffix, has_own_socket=socket_path is not None)
-        else:
-            self.job = daemon.job + suffix
-            self._session = attach(self.job)
+        # Ranks of one training need the same name.
+        or_free_name = daemon.job is None and self.world_size == 1 and not may_be_one_of_several()
+        self._session = attach((daemon.job or default_job()) + suffix, or_free_name)
+        self.job = self._session.job
         buffered = daemon.io == "buffered"
         self._fields = self._session.fields(buffered)
         self._dataset = PackedDataset(path, self._session.samples, self._session.content_id, buffered)
@@ -268,7 +269,9 @@ class Loader:
         self._open().report_validation(number("score", score, -1e300, 1e300))
 
     def stats(self) -> dict[str, Any]:
-        """The daemon's statistics, and `stall_seconds`: this process's waiting time for batches."""
+        """The figures of this Loader's job and of the daemon, and `stall_seconds`: this process's waiting
+        time for batches. `jobs` lists all jobs of the daemon.
+        """
         session = self._open()
         return {**json.loads(session.stats()), "stall_seconds": session.stall_seconds}
 

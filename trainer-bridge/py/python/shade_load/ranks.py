@@ -32,10 +32,8 @@ def ranks(rank: int | None, world_size: int | None) -> tuple[int, int]:
     return rank, world_size
 
 
-def default_job(world_size: int) -> str:
-    """The default job name: equal in all ranks of a training; unique if it has several."""
-    if world_size == 1:
-        return DEFAULT_JOB
+def default_job() -> str:
+    """The default job name: equal in all ranks of a training. That of one rank need not be unique."""
     run = os.environ.get("TORCHELASTIC_RUN_ID", "")
     if run not in _NO_RUN_ID:
         return "run-" + re.sub(r"[^A-Za-z0-9._-]", "-", run)[:_RUN_ID_CHARACTERS_MAX]
@@ -48,7 +46,8 @@ def default_job(world_size: int) -> str:
 
 def may_be_one_of_several() -> bool:
     """Whether this may be a rank of an unknown launcher: a worker process of another process."""
-    return multiprocessing.parent_process() is not None or "LOCAL_RANK" in os.environ
+    has_no_size = "LOCAL_RANK" in os.environ and "WORLD_SIZE" not in os.environ
+    return multiprocessing.parent_process() is not None or has_no_size
 
 
 def _surrounding_ranks(environment: Mapping[str, str]) -> tuple[int, int]:

@@ -13,8 +13,28 @@ const AT_ONCE: usize = 4;
 pub(super) fn shuffled(counts: &[u32], inputs: &Inputs<'_>) -> Ordered {
     let mut ids = with_room(counts);
     list(&mut ids, counts, |_| true);
+    if inputs.is_coupled() {
+        return in_places(ids, inputs).into();
+    }
     inputs.random(Stage::Shuffle).shuffle(&mut ids);
     ids.into()
+}
+
+/// In a group each delivery of a sample has a place of its own in the epoch, whatever else is
+/// delivered. So jobs that deliver nearly the same samples deliver them at nearly the same time.
+fn in_places(ids: Vec<SampleId>, inputs: &Inputs<'_>) -> Vec<SampleId> {
+    let mut use_of = 0;
+    let mut last = None;
+    let mut placed: Vec<(u64, SampleId)> = Vec::with_capacity(ids.len());
+    for id in ids {
+        use_of = if last == Some(id) { use_of + 1 } else { 0 };
+        last = Some(id);
+        let key = [inputs.epoch, id.0, use_of].map(u32::to_le_bytes);
+        let place = xxhash_rust::xxh3::xxh3_64_with_seed(key.as_flattened(), inputs.seed());
+        placed.push((place, id));
+    }
+    placed.sort_unstable();
+    placed.into_iter().map(|(_, id)| id).collect()
 }
 
 /// An empty list with room for all draws.

@@ -36,17 +36,23 @@ pub(in crate::plan) fn asks_for_residents(order: Order) -> bool {
 
 /// Lists each sample as often as `counts` says, in this order, with repeats apart.
 pub(in crate::plan) fn in_order(counts: Vec<u32>, order: Order, inputs: &Inputs<'_>) -> Vec<SampleId> {
-    let Ordered { mut ids, split } = (row(order).list)(&counts, inputs);
+    let ordered = (row(order).list)(&counts, inputs);
     let repeats = counts.iter().any(|&count| count > 1);
-    let samples = counts.len();
     // What moves draws apart takes as much memory again.
     drop(counts);
-    if repeats {
-        let mut random = inputs.random(Stage::Spread);
-        let (first, second) = ids.split_at_mut(split);
-        for (start, part) in [(0, first), (split, second)] {
-            move_apart(part, start, inputs.batch_size, samples, &mut random);
-        }
+    if repeats { apart(ordered, inputs) } else { ordered.ids }
+}
+
+/// These deliveries in their order, with repeats apart.
+pub(in crate::plan) fn as_drawn(sequence: Vec<SampleId>, inputs: &Inputs<'_>) -> Vec<SampleId> {
+    apart(sequence.into(), inputs)
+}
+
+fn apart(Ordered { mut ids, split }: Ordered, inputs: &Inputs<'_>) -> Vec<SampleId> {
+    let mut random = inputs.random(Stage::Spread);
+    let (first, second) = ids.split_at_mut(split);
+    for (start, part) in [(0, first), (split, second)] {
+        move_apart(part, start, inputs.batch_size, inputs.samples() as usize, &mut random);
     }
     ids
 }

@@ -9,10 +9,16 @@
 //! table needs no sort, but looks up a cell of 16 bytes at random for each draw. That is slower: 89
 //! ms against 66 ms for 1.28 million samples.
 
+use shade_formats::SampleId;
+
 use crate::plan::random::Random;
 
 const SCORE_UNIT: f64 = (1 << 20) as f64;
 const SHARE_UNIT: u64 = 1 << 16;
+/// Largest chance over the mean chance, of scores that `rank` gives.
+const CHANCE_MAX: u128 = 2;
+/// The same, of all scores that there may be.
+const CHANCE_MAX_WIDE: u128 = 5;
 
 /// Quantised chances of the samples: each is drawn with probability weight / `total`. A weight is
 /// computed from the score whenever it is needed: a few instructions instead of 4 bytes a sample.
@@ -45,6 +51,29 @@ impl<'a> Chances<'a> {
     /// Draws as many samples as there are, with replacement; returns how often each was drawn.
     pub(super) fn draw(&self, random: &mut Random) -> Vec<u32> {
         draw_by(self.weights(), self.scores.len(), self.total, random)
+    }
+
+    /// Draws as many samples as there are, with replacement, in an order that is as random. Jobs
+    /// with the same `random` numbers draw alike.
+    ///
+    /// The numbers name candidates: samples, each as likely, with a level. A job takes a candidate
+    /// if its level is below the sample's chance. So each job draws by its own chances, and of two
+    /// jobs both take what the smaller of their chances allows, which is as much as can be shared.
+    pub(super) fn draw_coupled(&self, random: &mut Random) -> Vec<SampleId> {
+        let samples = self.scores.len() as u64;
+        // A chance is at most this many times the mean. One limit for all, so that levels compare.
+        let is_wide = self.weights().any(|weight| u64::from(weight) * samples > 2 * self.total);
+        let most = u128::from(self.total) * if is_wide { CHANCE_MAX_WIDE } else { CHANCE_MAX };
+        let mut ids = Vec::with_capacity(self.scores.len());
+        while ids.len() < self.scores.len() {
+            let (sample, level) = random.with_fraction(samples);
+            let Some(&score) = usize::try_from(sample).ok().and_then(|at| self.scores.get(at)) else { break };
+            // level / 2⁶⁴ < weight · samples / most
+            if u128::from(level) * most < (u128::from(self.weight(score)) * u128::from(samples)) << 64 {
+                ids.extend(u32::try_from(sample).map(SampleId));
+            }
+        }
+        ids
     }
 
     fn weights(&self) -> impl Iterator<Item = u32> {

@@ -9,6 +9,27 @@ use shade_formats::SampleId;
 
 use crate::plan::random::{Random, Select};
 
+/// Applies `counts`, which `cover` has changed, to the deliveries `ids`: a repeat that was taken out
+/// gives its place to a sample that was put in, chosen at random.
+pub(super) fn cover_in_place(ids: &mut [SampleId], counts: &[u32], random: &mut Random) {
+    let mut left = counts.to_vec();
+    let mut free = Vec::new();
+    for (at, id) in ids.iter().enumerate() {
+        match left.get_mut(id.index()) {
+            Some(count) if *count > 0 => *count -= 1,
+            _ => free.push(at),
+        }
+    }
+    let mut added: Vec<SampleId> =
+        (0..).map(SampleId).zip(&left).filter(|&(_, &count)| count > 0).map(|(id, _)| id).collect();
+    random.shuffle(&mut added);
+    for (at, id) in free.into_iter().zip(added) {
+        if let Some(place) = ids.get_mut(at) {
+            *place = id;
+        }
+    }
+}
+
 /// Changes `counts` in place; returns how many samples were put in.
 pub(super) fn cover(counts: &mut [u32], forgotten: impl Fn(SampleId) -> bool, random: &mut Random) -> u32 {
     let repeats: u64 = counts.iter().map(|&count| u64::from(count.saturating_sub(1))).sum();

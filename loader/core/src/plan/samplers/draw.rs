@@ -1,5 +1,6 @@
 //! What a sampler gives: how often each sample is delivered, and its loss weights.
 
+use shade_formats::SampleId;
 use shade_formats::control::Order;
 
 /// What an epoch trains on.
@@ -7,6 +8,8 @@ pub(in crate::plan) struct Draw<'a> {
     /// How often each sample is delivered, by sample. The sum is the epoch's length.
     pub(in crate::plan) counts: Vec<u32>,
     pub(in crate::plan) weights: Weights<'a>,
+    /// The deliveries in their order, if the sampler drew them in one.
+    pub(in crate::plan) sequence: Option<Vec<SampleId>>,
     /// The order that belongs to the sampler, whatever the job asks for.
     pub(in crate::plan) order: Option<Order>,
     /// The samples are delivered as they are numbered: no order and no pacing applies.
@@ -28,7 +31,15 @@ pub(in crate::plan) enum Weights<'a> {
 impl<'a> Draw<'a> {
     /// A draw for the order that was asked for, without guards.
     pub(super) fn new(counts: Vec<u32>, weights: Weights<'a>) -> Self {
-        Self { counts, weights, order: None, keeps_order: false, hit_cap_withheld: 0, covered: 0 }
+        Self {
+            counts,
+            weights,
+            sequence: None,
+            order: None,
+            keeps_order: false,
+            hit_cap_withheld: 0,
+            covered: 0,
+        }
     }
 
     /// Each of `samples` samples once.

@@ -50,7 +50,7 @@ pub(super) fn echo<'a>(inputs: &'a Inputs<'a>) -> Draw<'a> {
 /// The `pass`-th permutation of all samples.
 fn permutation(inputs: &Inputs<'_>, pass: u32) -> Vec<u32> {
     let mut order: Vec<u32> = (0..inputs.samples()).collect();
-    Random::new(inputs.spec.seed, pass, Stage::Rotate).shuffle(&mut order);
+    Random::new(inputs.seed(), pass, Stage::Rotate).shuffle(&mut order);
     order
 }
 

@@ -1,20 +1,21 @@
-//! The dataset and the job that a daemon serves.
+//! The dataset that a daemon serves, and where.
 
 use shade_formats::control::PROTOCOL;
 use shade_formats::ids::ContentId;
 
-/// The dataset and the job that a daemon serves. Every client is told of it and checked against it.
+/// The dataset that a daemon serves, and where. Every client is told of it and checked against it.
 #[derive(Clone, Debug)]
-pub(crate) struct ServedJob {
+pub(crate) struct ServedDataset {
     /// Canonical path of the dataset.
-    pub(crate) dataset: String,
-    pub(crate) job: String,
+    pub(crate) folder: String,
+    /// The socket's address.
+    pub(crate) address: String,
     pub(crate) samples: u32,
     pub(crate) classes: u32,
     pub(crate) content_id: u128,
 }
 
-impl ServedJob {
+impl ServedDataset {
     /// The answer to a client of another protocol.
     pub(super) fn other_version(&self, protocol: u32) -> String {
         let program = std::env::current_exe();
@@ -32,7 +33,7 @@ impl ServedJob {
         format!(
             "the dataset at {} has changed: its index now says {samples} samples, content id {}; this daemon (process {}) \
              serves {} samples, content id {}",
-            self.dataset,
+            self.folder,
             ContentId(content_id),
             std::process::id(),
             self.samples,

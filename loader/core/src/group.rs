@@ -1,0 +1,42 @@
+//! Jobs of a group wait for each other at an epoch's start, a little.
+//!
+//! Their plans are coupled, so they read least where they go side by side. A job that is ahead waits
+//! if it takes a twentieth of an epoch at most. A job that is further behind is left behind: then
+//! they lose what they share, and nothing else.
+
+use crate::brain::Core;
+use crate::job::Job;
+use crate::jobs::JobId;
+use crate::memory::Memory;
+
+/// Longest wait, as a share of the epoch's time.
+const WAIT_SHARE: f64 = 0.05;
+
+impl<M: Memory> Core<M> {
+    /// Whether a job whose ranks all want its next epoch waits for others of its group.
+    pub(super) fn waits_for_group(&mut self, id: JobId, now_ns: u64) -> bool {
+        let Some(job) = self.jobs.get(id).filter(|job| job.spec.plan.group != 0) else { return false };
+        let Some(epoch) = job.epoch() else { return false };
+        let limit_ns = WAIT_SHARE * job.pace.average_ns() * job.known().plan.len() as f64;
+        let since_ns = job.waits_since_ns.unwrap_or(now_ns);
+        let left_ns = limit_ns - now_ns.saturating_sub(since_ns) as f64;
+        let group = job.spec.plan.group;
+        let is_expected = |other: &&Job| {
+            let is_behind = other.id != id && other.spec.plan.group == group && other.epoch() == Some(epoch);
+            is_behind && !self.is_due(other) && self.left_ns(other, epoch) <= left_ns
+        };
+        let waits = left_ns > 0.0 && self.jobs.iter().any(|job| is_expected(&job));
+        if let Some(job) = self.jobs.get_mut(id).filter(|_| waits) {
+            job.waits_since_ns = Some(since_ns);
+        }
+        waits
+    }
+
+    /// Time that the job will take to open what is left of its epoch.
+    fn left_ns(&self, job: &Job, epoch: u32) -> f64 {
+        // Its ranks may be between two epochs.
+        let opened = self.next_batches(job.id, epoch).min().unwrap_or(u32::MAX);
+        let left = job.known().plan.len().saturating_sub(job.slices.start(opened) as usize);
+        left as f64 * job.pace.average_ns()
+    }
+}

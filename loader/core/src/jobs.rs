@@ -1,0 +1,131 @@
+//! The jobs that share the cache.
+//!
+//! With one job the cache goes by its table of importance. With several it goes by a table of
+//! their aggregate: a(i) = Σ b s r(i) / Σ b s, over the jobs that may keep records in it (iCACHE).
+//! r(i) is the sample's relative importance in a job, the quantile of its loss; s are the job's
+//! samples a second; b is the share of its batches that its trainer waits for. A sample's uses are
+//! those of all jobs together.
+
+use shade_formats::SampleId;
+
+use crate::importance::{Importance, quantile_of, score_at};
+use crate::job::Job;
+
+/// Number of a job; never reused while the daemon lives.
+pub(super) type JobId = u32;
+
+/// All jobs.
+pub(super) struct Jobs {
+    list: Vec<Job>,
+    next: JobId,
+    /// The table of their aggregate, while several jobs keep records in the cache.
+    aggregate: Option<Importance>,
+    /// The table that the cache goes by while there is no such job.
+    none: Importance,
+}
+
+impl Default for Jobs {
+    fn default() -> Self {
+        Self { list: Vec::new(), next: 0, aggregate: None, none: Importance::new(0) }
+    }
+}
+
+impl Jobs {
+    pub(super) fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    pub(super) fn get(&self, id: JobId) -> Option<&Job> {
+        self.list.iter().find(|job| job.id == id)
+    }
+
+    pub(super) fn get_mut(&mut self, id: JobId) -> Option<&mut Job> {
+        self.list.iter_mut().find(|job| job.id == id)
+    }
+
+    pub(super) fn named(&self, name: &str) -> Option<&Job> {
+        self.list.iter().find(|job| job.name == name)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Job> {
+        self.list.iter()
+    }
+
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Job> {
+        self.list.iter_mut()
+    }
+
+    /// The jobs that may keep records in the cache.
+    pub(super) fn admitting(&self) -> impl Iterator<Item = &Job> {
+        self.list.iter().filter(|job| job.spec.admit)
+    }
+
+    /// The number of the next job.
+    pub(super) fn next_id(&self) -> JobId {
+        self.next
+    }
+
+    /// Adds a job with the number [`next_id`](Self::next_id).
+    pub(super) fn add(&mut self, job: Job) {
+        self.next = self.next.wrapping_add(1);
+        self.list.push(job);
+    }
+
+    pub(super) fn remove(&mut self, id: JobId) {
+        self.list.retain(|job| job.id != id);
+    }
+
+    /// The table of importance that the cache goes by.
+    pub(super) fn importance(&self) -> &Importance {
+        let only = || self.admitting().next().map_or(&self.none, |job| &job.importance);
+        self.aggregate.as_ref().unwrap_or_else(only)
+    }
+
+    /// `job` has used a resident.
+    pub(super) fn record_hit(&mut self, job: JobId, sample: SampleId) {
+        if let Some(job) = self.get_mut(job) {
+            job.importance.record_hit(sample);
+        }
+        if let Some(aggregate) = &mut self.aggregate {
+            aggregate.record_hit(sample);
+        }
+    }
+
+    /// The sample's score has changed in a job.
+    pub(super) fn aggregate(&mut self, sample: SampleId) {
+        if self.aggregate.is_some() {
+            let score = self.aggregate_score(sample);
+            self.aggregate.iter_mut().for_each(|table| table.set_score(sample, score));
+        }
+    }
+
+    /// Jobs, their tables or their weights have changed. The caller ranks all residents anew.
+    pub(super) fn aggregate_all(&mut self) {
+        self.aggregate = None;
+        if self.admitting().nth(1).is_none() {
+            return;
+        }
+        let samples = self.admitting().map(|job| job.importance.len()).max().unwrap_or(0);
+        let mut table = Importance::new(samples);
+        for sample in (0..samples).map(SampleId) {
+            table.set_score(sample, self.aggregate_score(sample));
+            let uses = self.admitting().map(|job| job.importance.uses(sample));
+            table.set_uses(sample, uses.fold(0, u32::saturating_add));
+        }
+        self.aggregate = Some(table);
+    }
+
+    fn aggregate_score(&self, sample: SampleId) -> f32 {
+        let (mut sum, mut weights) = (0.0, 0.0);
+        for job in self.admitting() {
+            let weight = job.pace.weight();
+            sum += weight * quantile_of(job.importance.score(sample));
+            weights += weight;
+        }
+        score_at(sum / weights)
+    }
+}

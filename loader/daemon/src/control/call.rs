@@ -1,0 +1,202 @@
+//! The side of a command that asks a running daemon: finds its socket, checks whose it is, asks.
+
+use std::fmt::{Display, Formatter};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use shade_formats::control::{PROTOCOL, REFUSE_BUSY, REFUSE_PROTOCOL, Reply, Request, socket_name};
+use shade_formats::limits::MESSAGE_BYTES_MAX;
+
+use super::peer;
+use super::socket::{ask, receive};
+
+/// Longest wait for the daemon's answer, which takes it no work.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What to know where the message itself is refused.
+const EARLIER: &str = "; a daemon of another version ends with its trainings, or by a signal";
+
+/// Why a daemon did not answer as asked.
+#[derive(Debug, thiserror::Error)]
+pub enum CallError {
+    /// No process listens.
+    #[error("no daemon listens at {address}")]
+    NoDaemon { address: String },
+    #[error("the daemon at {address} refuses: {text}{hint}")]
+    Refused {
+        address: String,
+        text: String,
+        hint: &'static str,
+        /// It may accept a moment later.
+        busy: bool,
+    },
+    /// Another user has the address.
+    #[error("{address} is served by user {got}, not by user {expected}: nothing is asked there")]
+    Foreign { address: String, got: u32, expected: u32 },
+    /// The daemon takes the request and does not answer.
+    #[error(
+        "the daemon at {address} has not answered for {} s: it may still be reading its index; try again",
+        ANSWER_TIMEOUT.as_secs()
+    )]
+    Silent { address: String },
+    /// The answer is not one of a daemon of this version.
+    #[error("what serves {address} does not answer as it should: {what}; use the same version of both")]
+    Answer { address: String, what: String },
+    #[error("cannot reach the daemon: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// Where a daemon listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Address {
+    /// A name without its `@`.
+    Abstract(Vec<u8>),
+    File(PathBuf),
+}
+
+impl Address {
+    /// Where this user's daemon of the dataset in `folder` (canonical) listens by default.
+    pub(crate) fn of_dataset(folder: &Path) -> Self {
+        Self::Abstract(socket_name(rustix::process::geteuid().as_raw(), folder))
+    }
+
+    /// A socket as a command line has it: a path, or an abstract name after `@`.
+    pub(crate) fn given(socket: &Path) -> Self {
+        match socket.as_os_str().as_bytes().strip_prefix(b"@") {
+            Some(name) => Self::Abstract(name.to_owned()),
+            None => Self::File(socket.to_owned()),
+        }
+    }
+
+    fn place(&self) -> rustix::io::Result<SocketAddrUnix> {
+        match self {
+            Self::Abstract(name) => SocketAddrUnix::new_abstract_name(name),
+            Self::File(path) => SocketAddrUnix::new(path),
+        }
+    }
+}
+
+impl Display for Address {
+    fn fmt(&self, out: &mut Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Abstract(name) => write!(out, "@{}", String::from_utf8_lossy(name)),
+            Self::File(path) => path.display().fmt(out),
+        }
+    }
+}
+
+/// A connection to a daemon.
+#[derive(Debug)]
+pub(crate) struct Call {
+    pub(crate) socket: OwnedFd,
+    address: String,
+}
+
+impl Call {
+    /// Connects, unless another user listens there. Root may ask every daemon.
+    pub(crate) fn connect(address: &Address) -> Result<Self, CallError> {
+        let place = address.place().map_err(io::Error::from)?;
+        let address = address.to_string();
+        let kind = (AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC);
+        let socket = rustix::net::socket_with(kind.0, kind.1, kind.2, None).map_err(io::Error::from)?;
+        for timeout in [Timeout::Send, Timeout::Recv] {
+            set_socket_timeout(&socket, timeout, Some(ANSWER_TIMEOUT)).map_err(io::Error::from)?;
+        }
+        match rustix::net::connect(&socket, &place) {
+            Ok(()) => {}
+            Err(Errno::CONNREFUSED | Errno::NOENT) => return Err(CallError::NoDaemon { address }),
+            Err(Errno::AGAIN) => return Err(CallError::Silent { address }),
+            Err(error) => return Err(CallError::Io(error.into())),
+        }
+        // Any user may bind an abstract name.
+        let (got, expected) = (peer::user(&socket)?, rustix::process::geteuid().as_raw());
+        if got != expected && expected != 0 {
+            return Err(CallError::Foreign { address, got, expected });
+        }
+        Ok(Self { socket, address })
+    }
+
+    /// Asks with an opening message. A refusal is an error.
+    pub(crate) fn ask(&self, request: &Request, fd: Option<BorrowedFd<'_>>) -> Result<Reply, CallError> {
+        let address = self.address.clone();
+        // A daemon that hangs up before it reads may have sent a reason.
+        match ask(&self.socket, request, fd) {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
+            other => other?,
+        }
+        let mut buffer = vec![0; MESSAGE_BYTES_MAX];
+        let answer = match receive(&self.socket, &mut buffer) {
+            Ok(Some((bytes, _))) => match Reply::other_protocol(bytes) {
+                Some(protocol) => Err(format!("it speaks protocol {protocol}, this program {PROTOCOL}")),
+                None => Reply::decode(bytes).map_err(|error| error.to_string()),
+            },
+            Ok(None) => Err("it hangs up".to_owned()),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                return Err(CallError::Silent { address });
+            }
+            Err(error) => Err(error.to_string()),
+        };
+        match answer {
+            Ok(Reply::Refuse { code, text }) => {
+                // Daemons of protocol 6 and earlier know no status.
+                let hint = if code == REFUSE_PROTOCOL { EARLIER } else { "" };
+                Err(CallError::Refused { address, text, hint, busy: code == REFUSE_BUSY })
+            }
+            Ok(reply) => Ok(reply),
+            Err(what) => Err(CallError::Answer { address, what }),
+        }
+    }
+
+    /// The daemon's status, as JSON.
+    pub(crate) fn status(&self) -> Result<String, CallError> {
+        match self.ask(&Request::Status { protocol: PROTOCOL }, None)? {
+            Reply::Status { json, .. } => Ok(json),
+            other => Err(self.unexpected(&other)),
+        }
+    }
+
+    /// Ends the daemon, or drains it.
+    pub(crate) fn stop(&self, drain: bool) -> Result<(), CallError> {
+        match self.ask(&Request::Stop { protocol: PROTOCOL, drain }, None)? {
+            Reply::Stopping { .. } => Ok(()),
+            other => Err(self.unexpected(&other)),
+        }
+    }
+
+    /// Waits until the daemon has hung up. `false`: it has not within `patience`.
+    pub(crate) fn wait_for_end(&self, patience: Duration) -> io::Result<bool> {
+        set_socket_timeout(&self.socket, Timeout::Recv, Some(patience))?;
+        let mut buffer = [0; 16];
+        match receive(self.socket.as_fd(), &mut buffer) {
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => Ok(true),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The error of an answer that belongs to another question.
+    pub(crate) fn unexpected(&self, reply: &Reply) -> CallError {
+        CallError::Answer { address: self.address.clone(), what: format!("it says {reply:?}") }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_socket_is_a_path_or_a_name() {
+        let name = Address::given(Path::new("@shade-load/7/abc"));
+        assert_eq!(name, Address::Abstract(b"shade-load/7/abc".to_vec()));
+        assert_eq!(name.to_string(), "@shade-load/7/abc");
+        let file = Address::given(Path::new("./@here"));
+        assert_eq!((file.to_string().as_str(), &file), ("./@here", &Address::File("./@here".into())));
+    }
+}
