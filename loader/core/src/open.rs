@@ -3,14 +3,15 @@
 use std::hint::black_box;
 
 use shade_formats::ring::{BatchLayout, FLAG_PADDING};
-use shade_formats::trace::{Line, Served};
-use shade_formats::{Draw, Size};
+use shade_formats::trace::{Line, Open, Served};
+use shade_formats::{Draw, SampleId, Size};
 
 use crate::action::Action;
 use crate::bad_share::Faults;
 use crate::batch::{Batch, BatchRow, BatchStage, RowId, RowState};
 use crate::brain::Core;
 use crate::cache::Cache;
+use crate::event::SessionId;
 use crate::importance::Importance;
 use crate::job::Job;
 use crate::jobs::JobId;
@@ -130,26 +131,36 @@ impl<M: Memory> Core<M> {
             fill_ns: 0,
         };
         request.next_batch += 1;
-        let observer = job.observer;
-        let mut open = observer.map(|_| open_line(session.rank, &batch));
+        let traced = job.observer.map(|observer| (observer, open_line(session.rank, &batch)));
         session.open.push_back(batch);
         let session = session.id;
-        for (position, (sample, slot)) in (0..capacity).zip(accesses) {
-            self.foresee(job_id, sample, slot);
+        let traced = self.look_up(job_id, (session, seq), &accesses, traced);
+        actions.extend(traced.map(|(observer, open)| trace(observer, Line::Open(open))));
+        true
+    }
+
+    /// Looks up the samples of a batch that was opened. Completes its line of the trace.
+    fn look_up(
+        &mut self,
+        job: JobId,
+        (session, seq): (SessionId, u64),
+        accesses: &[(SampleId, Slot)],
+        mut traced: Option<(SessionId, Open)>,
+    ) -> Option<(SessionId, Open)> {
+        for (position, &(sample, slot)) in (0..).zip(accesses) {
+            self.foresee(job, sample, slot);
             let row = RowId { session, seq, position };
-            let mut served = self.access(job_id, sample, row);
-            if self.was_exchanged(job_id, slot.position) && served == Served::Hit {
+            let mut served = self.access(job, sample, row);
+            if self.was_exchanged(job, slot.position) && served == Served::Hit {
                 served = Served::Exchanged;
             }
-            self.count_access(job_id, row, served);
-            if let Some(open) = &mut open {
+            self.count_access(job, row, served);
+            if let Some((_, open)) = &mut traced {
                 open.ids.push(sample.0);
                 open.served.push(served.letter());
             }
         }
-        let line = observer.zip(open).map(|(observer, open)| trace(observer, Line::Open(open)));
-        actions.extend(line);
-        true
+        traced
     }
 
     /// Counts one access in its batch, its epoch and its job.

@@ -9,8 +9,22 @@ use replay::{Replay, Taken, index, spec};
 use shade_core::Event;
 use shade_formats::control::{JobSpec, PlanSpec, Policy, Sampler};
 use shade_formats::limits::JOBS_MAX;
+use shade_formats::trace::Line;
 
 const SAMPLES: u32 = 600;
+/// Digests of what one job was served, by policy.
+const ONE_JOB: [&str; 10] = [
+    "lookahead 343479295941339b",
+    "app d9ea154b92355a9b",
+    "topc 428977fdc24500f1",
+    "lfu 183c2a561d009448",
+    "lru d388684d67c29702",
+    "fifo 442d08c2e8ab312e",
+    "arc 83b05828d6b8e461",
+    "static fae24dec18e7526d",
+    "icache cab12812803d336b",
+    "quiver 8bd37ebf295ab8d7",
+];
 /// Bytes that a record of 400 bytes takes.
 const BLOCK: u64 = 512;
 
@@ -231,4 +245,34 @@ proptest! {
         prop_assert!(replay.core().is_idle() && replay.core().jobs().is_empty());
         prop_assert_eq!(stats.arena_used_bytes, stats.cache_used_bytes);
     }
+}
+
+/// What one job is served does not change because there could be others: the digests were made from
+/// the core that had one job only, and are the same.
+#[test]
+fn one_job_is_served_as_before_there_were_several() {
+    let digest = |policy| {
+        let mut replay = Replay::new(index(SAMPLES, 4, |id| 300 + id % 7 * 100), policy, 90 * BLOCK, 8, 5);
+        replay.step(Event::Observe { session: 99, job: Some("job".to_owned()) });
+        replay.attach_all(
+            &JobSpec { plan: PlanSpec { seed: 3, ..job(Sampler::Pads, 3).plan }, ..spec(20, 2) },
+            0,
+        );
+        let mut text = String::new();
+        for epoch in 0..4 {
+            let taken = replay.epoch(epoch);
+            replay.report(&taken, |id| (id * 7919 % SAMPLES) as f32);
+        }
+        for line in &replay.traced {
+            if let Line::Open(open) = line {
+                text.push_str(&format!("{} {:?} {}\n", open.batch, open.ids, open.served));
+            }
+        }
+        let counts = replay.core().stats(0).total.counts.counts;
+        text.push_str(&format!("{} {} {}", counts.admitted, counts.evicted, counts.bypassed));
+        xxhash_rust::xxh3::xxh3_64(text.as_bytes())
+    };
+    let digests: Vec<String> =
+        Policy::ALL.iter().map(|&policy| format!("{policy} {:016x}", digest(policy))).collect();
+    assert_eq!(digests, ONE_JOB);
 }

@@ -1,6 +1,8 @@
 //! The jobs of a group draw coupled plans: each by its own chances, and together as alike as these
 //! allow.
 
+#![expect(clippy::indexing_slicing, reason = "ids are below the number of samples")]
+
 use shade_core::importance::Importance;
 use shade_core::plan::draw_plan;
 use shade_formats::SampleId;

@@ -50,6 +50,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<records::RecordReader>()?;
     module.add_function(wrap_pyfunction!(normalize::fill_floats, module)?)?;
     module.add_function(wrap_pyfunction!(spec::check_field, module)?)?;
+    module.add_function(wrap_pyfunction!(spec::group_digest, module)?)?;
     module.add_function(wrap_pyfunction!(weights::weight_table, module)?)?;
     error::register(module)
 }

@@ -71,6 +71,12 @@ impl FromPyObject<'_, '_> for Job {
     }
 }
 
+/// The digest of a group's name, as a job has it.
+#[pyfunction]
+pub(crate) fn group_digest(name: &str) -> u64 {
+    shade_formats::control::group_digest(name)
+}
+
 /// Refuses an impossible value of the field `name` of a job or its plan.
 #[pyfunction]
 pub(crate) fn check_field(name: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {

@@ -8,7 +8,7 @@ use crate::limits::{BATCH_SAMPLES_MAX, JOB_NAME_BYTES_MAX, NAME_BYTES_MAX};
 
 /// A message from client to daemon.
 #[derive(Clone, Debug, PartialEq)]
-#[expect(clippy::large_enum_variant, reason = "requests are read one by one, and a session has one hello")]
+#[expect(clippy::large_enum_variant, reason = "a session says hello once")]
 pub enum Request {
     /// Opens the session; the first message, once. With the sampler `weighted` one memfd with the
     /// [table of weights](super::WeightTable) comes with it. Answered by `Welcome` or `Refuse`.

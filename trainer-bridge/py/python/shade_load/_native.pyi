@@ -16,6 +16,9 @@ LINGERS_FOR_EVER: Final[str]
 # Default of each parameter of a plan, as Rust source.
 PARAMETERS: Final[dict[str, str]]
 
+def group_digest(name: str) -> int:
+    """The digest of a group's name, as a job has it."""
+
 def check_field(name: str, value: object) -> None:
     """Raises TypeError or ValueError for an impossible value of a field of a job or its plan."""
 

@@ -139,8 +139,7 @@ class Loader:
             "images": _images(image_size, decode, channels_last, exact),
             "ring_bytes": daemon.ring_bytes(),
             "admit": train,
-            # Its plans are its own.
-            "group": 0,
+            **({} if train else {"group": 0}),
         }
         suffix = "" if train else VALIDATION_SUFFIX
         if daemon.job is not None:

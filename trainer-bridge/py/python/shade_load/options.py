@@ -46,9 +46,9 @@ def dataset_path(dataset: str | os.PathLike[str]) -> Path:
     return path
 
 
-def job_name(job: str) -> str:
-    """A job's name, for lists and messages."""
-    return matching("job", job, _JOB, "letters, digits, '.', '_' and '-', at most 64")
+def job_name(job: str, what: str = "job") -> str:
+    """The name of a job or a group, for lists and messages."""
+    return matching(what, job, _JOB, "letters, digits, '.', '_' and '-', at most 64")
 
 
 def sides(name: str, size: int | tuple[int, int]) -> tuple[int, int]:

@@ -71,6 +71,12 @@ class Plan(Options):
             Default: False. Set it if some batches come late and others early.
         draw_ahead: Draw each epoch an epoch early, from losses that are an epoch older. Default:
             False. Set it for more hits: the cache then sees a whole epoch ahead.
+        group: Name of a group of trainings on one daemon, such as a sweep. Their plans are coupled:
+            each draws by its own importance, and all want the same samples at the same time, so
+            that each is read once. They need equal batch sizes and speeds to stay together; one
+            that falls behind only reads more. Random crops follow each training's own seed.
+            Default: None. Set it in all trainings of a sweep; not in those of an ensemble, which
+            should differ.
         tail: An epoch's last batch if the samples do not fill it. Default: "even": shorter, equally
             so in all ranks. "drop" leaves it out. "pad" fills it up; `batch.padding` marks the
             added samples. Change it if the model needs batches of one size.
@@ -97,6 +103,7 @@ class Plan(Options):
     replacement: bool = True
     pace: bool = False
     draw_ahead: bool = False
+    group: str | None = None
     tail: Literal["even", "drop", "pad"] = "even"
     on_error: Literal["raise", "skip", "substitute"] = "raise"
     bad_max: float = 0.01
@@ -104,6 +111,8 @@ class Plan(Options):
     def __post_init__(self) -> None:
         if self.weights is not None:
             object.__setattr__(self, "weights", weight_table(self.weights))
+        if self.group is not None:
+            job_name(self.group, "group")
         for name, value in self.parameters().items():
             if value is not None or name not in ("sampler", "order"):
                 _native.check_field(name, value)
@@ -115,7 +124,9 @@ class Plan(Options):
         """The fields as the daemon gets them, with a digest in place of the table of weights."""
         parameters = {field.name: getattr(self, field.name) for field in fields(self)}
         weights = parameters.pop("weights")
-        return {**parameters, "weights_digest": 0 if weights is None else weights.digest}
+        digest = 0 if weights is None else weights.digest
+        group = 0 if self.group is None else _native.group_digest(self.group)
+        return {**parameters, "weights_digest": digest, "group": group}
 
 
 def system(preset: str) -> tuple[str, str, str]:

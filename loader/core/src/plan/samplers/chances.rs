@@ -69,7 +69,7 @@ impl<'a> Chances<'a> {
             let (sample, level) = random.with_fraction(samples);
             let Some(&score) = usize::try_from(sample).ok().and_then(|at| self.scores.get(at)) else { break };
             // level / 2⁶⁴ < weight · samples / most
-            if u128::from(level) * most < u128::from(self.weight(score)) * u128::from(samples) << 64 {
+            if u128::from(level) * most < (u128::from(self.weight(score)) * u128::from(samples)) << 64 {
                 ids.extend(u32::try_from(sample).map(SampleId));
             }
         }
