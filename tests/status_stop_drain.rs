@@ -1,6 +1,6 @@
 //! `shade-load status`, `stop` and `drain`: daemons are listed with their jobs, ended at once with a
 //! reason for every trainer, or ended after their last rank.
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::ffi::OsStr;
 use std::process::{Command, Output, Stdio};
@@ -12,6 +12,9 @@ use shade_tests::{
     Daemon, Packed, attach_to, eventually, left_out, program, sorted_ids, spec, stats, take_epoch, take_rest,
     try_attach,
 };
+
+/// Something that a trainer asks.
+type Way = fn(&Session) -> Result<(), ClientError>;
 
 fn shade_load(args: &[&dyn AsRef<OsStr>]) -> Output {
     let args = args.iter().map(|arg| arg.as_ref());
@@ -99,7 +102,7 @@ fn stop_ends_it_now_and_tells_every_job_why() {
     assert!(!daemon.is_alive(), "stop returns when it has ended");
     assert!(daemon.wait().success());
     // Whatever a trainer does next tells it the reason first, then that the daemon is gone.
-    let ways: [fn(&Session) -> Result<(), ClientError>; 3] = [
+    let ways: [Way; 3] = [
         |session| session.stats().map(|_| ()),
         |session| session.report(0, 0, &[]),
         |session| take_rest(session).map(|_| ()),

@@ -8,7 +8,6 @@ use shade_formats::control::{JobSpec, PROTOCOL, Request, Settings, WeightTable};
 use shade_shm::memfd;
 
 use crate::ClientError;
-use crate::connect::Options;
 use crate::error::argument;
 use crate::fork::Owner;
 
@@ -19,7 +18,7 @@ pub(crate) struct Hello {
     /// The dataset's folder, canonical.
     pub(crate) dataset: PathBuf,
     job: String,
-    or_free_name: bool,
+    pub(crate) or_free_name: bool,
     rank: u32,
     settings: Settings,
     spec: JobSpec,
@@ -33,7 +32,7 @@ impl Hello {
         job: &str,
         rank: u32,
         spec: JobSpec,
-        options: &Options,
+        settings: &Settings,
     ) -> Result<Self, ClientError> {
         spec.validate()?;
         if rank >= spec.world_size {
@@ -43,9 +42,8 @@ impl Hello {
         if dataset.to_str().is_none() {
             return Err(argument("dataset", dataset.display(), "a path in UTF-8"));
         }
-        let (owner, job, settings) = (Owner::here(), job.to_owned(), options.settings.clone());
-        let or_free_name = options.or_free_name;
-        Ok(Self { owner, dataset, job, or_free_name, rank, settings, spec, weights: None })
+        let (owner, job, settings) = (Owner::here(), job.to_owned(), settings.clone());
+        Ok(Self { owner, dataset, job, or_free_name: false, rank, settings, spec, weights: None })
     }
 
     /// The same, with a table of weights.

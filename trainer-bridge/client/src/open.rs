@@ -24,7 +24,7 @@ impl Session {
         spec: JobSpec,
         options: &Options,
     ) -> Result<Self, ClientError> {
-        open_session(Hello::new(dataset, job, rank, spec, options)?, options)
+        open_session(Hello::new(dataset, job, rank, spec, &options.settings)?, options)
     }
 
     /// As [`Session::connect`], for a job with the sampler `weighted`, which draws by `weights`.
@@ -39,12 +39,13 @@ impl Session {
         weights: &WeightTable,
         options: &Options,
     ) -> Result<Self, ClientError> {
-        let hello = Hello::new(dataset, job, rank, spec, options)?;
+        let hello = Hello::new(dataset, job, rank, spec, &options.settings)?;
         open_session(hello.with_weights(weights)?, options)
     }
 }
 
-fn open_session(hello: Hello, options: &Options) -> Result<Session, ClientError> {
+fn open_session(mut hello: Hello, options: &Options) -> Result<Session, ClientError> {
+    hello.or_free_name = options.or_free_name;
     let attached = attach(hello.owner, open(&hello, options)?)?;
     Ok(Session::new(hello.owner, hello.dataset, attached))
 }

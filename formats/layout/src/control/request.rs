@@ -86,8 +86,8 @@ pub enum Request {
         /// The conversation's version, [`PROTOCOL`](super::PROTOCOL).
         protocol: u32,
     },
-    /// Instead of a hello: ends the daemon. Answered by `Stopping` or `Refuse`; the connection lasts
-    /// until the daemon has ended.
+    /// Instead of a hello: ends the daemon. Answered by `Stopping` or `Refuse`; the connection
+    /// lasts until the daemon has ended.
     Stop {
         /// The conversation's version, [`PROTOCOL`](super::PROTOCOL).
         protocol: u32,

@@ -15,7 +15,6 @@ use super::observers::Observers;
 use super::sessions::Sessions;
 use super::settings::Running;
 use super::stats::report;
-use super::status::status;
 use super::{Action, Core, Event};
 use crate::batches::{Filled, Workers, finalize};
 use crate::control::{Message, ServedDataset, Terms};
@@ -277,7 +276,7 @@ impl Daemon {
             Message::Status(answer) => {
                 self.turn();
                 // Fails only when the thread has ended.
-                let _ = answer.send(status(self));
+                let _ = answer.send(self.status());
             }
             Message::Stop { drain } => {
                 let how = if drain { "drained: no new job is taken" } else { "stopped" };

@@ -27,26 +27,28 @@ struct Status<'a> {
     jobs: Vec<JobStatus>,
 }
 
-/// One JSON object.
-pub(super) fn status(daemon: &Daemon) -> String {
-    // No session has this number, so only figures of the whole daemon are in it.
-    let shared = daemon.core.stats(0);
-    let settings = daemon.settings.in_words_of(&Settings::default());
-    let status = Status {
-        pid: std::process::id(),
-        version: env!("CARGO_PKG_VERSION"),
-        dataset: &daemon.served.folder,
-        socket: &daemon.served.address,
-        samples: daemon.served.samples,
-        content_id: ContentId(daemon.served.content_id).to_string(),
-        cache_bytes: shared.cache_bytes,
-        cache_used_bytes: shared.cache_used_bytes,
-        resident: shared.resident,
-        settings: settings.iter().collect(),
-        linger_s: daemon.linger.map(|linger| linger.as_secs_f64()),
-        draining: daemon.draining,
-        jobs: shared.jobs,
-    };
-    // Numbers, strings and lists with string keys always have a JSON form.
-    serde_json::to_string(&status).unwrap_or_default()
+impl Daemon {
+    /// One JSON object.
+    pub(super) fn status(&self) -> String {
+        // No session has this number, so only figures of the whole daemon are in it.
+        let shared = self.core.stats(0);
+        let settings = self.settings.in_words_of(&Settings::default());
+        let status = Status {
+            pid: std::process::id(),
+            version: env!("CARGO_PKG_VERSION"),
+            dataset: &self.served.folder,
+            socket: &self.served.address,
+            samples: self.served.samples,
+            content_id: ContentId(self.served.content_id).to_string(),
+            cache_bytes: shared.cache_bytes,
+            cache_used_bytes: shared.cache_used_bytes,
+            resident: shared.resident,
+            settings: settings.iter().collect(),
+            linger_s: self.linger.map(|linger| linger.as_secs_f64()),
+            draining: self.draining,
+            jobs: shared.jobs,
+        };
+        // Numbers, strings and lists with string keys always have a JSON form.
+        serde_json::to_string(&status).unwrap_or_default()
+    }
 }
