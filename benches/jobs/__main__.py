@@ -85,11 +85,12 @@ def report(record: dict) -> str:
     lines = [
         "# Several jobs on one cache, simulated",
         "",
-        f"`{record['version']}`, {record['date']}; means of {record['seeds']} seeds. 8,000 samples, epochs 2 to 6 of each",
-        "job; losses of a sample in two jobs correlated by 0.7. Command: `python -m benches.jobs`.",
+        f"`{record['version']}`, {record['date']}; means of {record['seeds']} seeds with 95 % intervals.",
+        "8,000 samples, epochs 2 to 6 of each job; losses of a sample in two jobs correlated by 0.7.",
+        "Command: `python -m benches.jobs`.",
         "",
-        "Records read in an epoch of all jobs together, in datasets. *A part each*: as many daemons, each with its share",
-        "of the cache.",
+        "Records read in an epoch of all jobs together, in datasets. *A part each*: as many daemons, each",
+        "with its share of the cache.",
     ]
     for jobs in JOBS:
         lines += ["", f"## {jobs} jobs", "", f"| way | cache | {' | '.join(caches)} |", "|---|---|" + "---:|" * len(caches)]
@@ -105,11 +106,13 @@ def report(record: dict) -> str:
         lines.append(f"| {100 * behind:g} % | {_amount(alone)} | {_amount(group)} |")
     lines += ["", "## Stalls with a scarce store; cache 20 %", "", f"Store and trainer: `{' '.join(STORE)}`.", ""]
     lines += ["| jobs | stall of each, % of compute | Jain's index |", "|---|---:|---:|"]
-    for name in (*(f"scarce store, {jobs} jobs" for jobs in JOBS[:3]), "beside a stopped job", "beside a greedy job"):
+    label = {"beside a stopped job": "1, the other one stopped", "beside a greedy job": "1, beside one 1,000 times as fast"}
+    for name in (*(f"scarce store, {jobs} jobs" for jobs in JOBS[:3]), *label):
         row = _at(rows[name], "20%")
         stalls = ", ".join(f"{100 * share:.1f}" for share in row["stall_shares"])
-        label = {"beside a stopped job": "1, the other one stopped", "beside a greedy job": "1, beside one 1,000 times as fast"}
-        lines.append(f"| {label.get(name, len(row['stall_shares']))} | {stalls} | {row['jain']:.3f} |")
+        # Equal stalls are right for equal jobs only.
+        jain = "" if name in label else f"{row['jain']:.3f}"
+        lines.append(f"| {label.get(name, len(row['stall_shares']))} | {stalls} | {jain} |")
     return "\n".join(lines) + "\n"
 
 
