@@ -1,5 +1,5 @@
-//! Four trainings of a sweep, in a group: each delivers its own draws, and what several of them want
-//! is read once.
+//! Four trainings of a sweep, in a group: each delivers its own draws, and what several of them
+//! want is read once.
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 use std::sync::Barrier;

@@ -13,7 +13,8 @@ fn simulate(args: &str) -> Output {
 
 /// The rows over one cache and over a part each, at a cache of 20 %.
 fn rows(args: &str) -> [Value; 2] {
-    let common = "--samples 4000 --epochs 5 --skip-epochs 2 --batch-size 32 --cache 20% --policy lookahead --json";
+    let common =
+        "--samples 4000 --epochs 5 --skip-epochs 2 --batch-size 32 --cache 20% --policy lookahead --json";
     let output = simulate(&format!("{common} {args}"));
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -43,7 +44,8 @@ fn equal_jobs_wait_alike_and_a_stopped_or_a_greedy_one_makes_no_other_wait() {
     let store = "--sampler pads --sizes fixed:110KB --store latency=2ms,depth=3 --compute 1ms/sample";
     let [scarce, _] = rows(&format!("--jobs 4 {store}"));
     assert!(scarce["jain"].as_f64().unwrap() >= 0.98, "{scarce}");
-    let stall = |args: &str| rows(&format!("--jobs 2 {store} {args}"))[0]["stall_shares"][0].as_f64().unwrap();
+    let stall =
+        |args: &str| rows(&format!("--jobs 2 {store} {args}"))[0]["stall_shares"][0].as_f64().unwrap();
     let alone = stall("--speeds 1,0.001");
     assert!(stall("--speeds 1,1000") < alone + 0.1);
     assert!(stall("--speeds 1,1") < alone + 0.1);

@@ -1,5 +1,5 @@
-//! `shade-load status`, `stop` and `drain`: daemons are listed with their jobs, ended at once with a
-//! reason for every trainer, or ended after their last rank.
+//! `shade-load status`, `stop` and `drain`: daemons are listed with their jobs, ended at once with
+//! a reason for every trainer, or ended after their last rank.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::ffi::OsStr;

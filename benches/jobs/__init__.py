@@ -1,0 +1,1 @@
+"""What several trainings on one machine read, simulated."""

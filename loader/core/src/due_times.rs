@@ -2,8 +2,8 @@
 //!
 //! A position of a plan says when a sample is used next, as long as there is one plan. Positions of
 //! several jobs become times: a job that opens position p now, and takes `ns` for each, uses
-//! position q at now + (q - p) ns. Times are predicted anew when they turn out to be wrong. With one
-//! job no clock has an influence.
+//! position q at now + (q - p) ns. Times are predicted anew when they turn out to be wrong. With
+//! one job no clock has an influence.
 
 use crate::brain::Core;
 use crate::cache::Clock;

@@ -8,8 +8,7 @@ use shade_formats::SampleId;
 
 use crate::action::Action;
 use crate::brain::Core;
-use crate::job::Job;
-use crate::jobs::JobId;
+use crate::job::{Job, JobId};
 use crate::memory::Memory;
 use crate::plan::{draw_next_plan, draw_plan, high_importance, rep_now, spec_now};
 

@@ -1,12 +1,11 @@
 //! Jobs of a group wait for each other at an epoch's start, a little.
 //!
-//! Their plans are coupled, so they read least where they go side by side. A job that is ahead waits
-//! if it takes a twentieth of an epoch at most. A job that is further behind is left behind: then
-//! they lose what they share, and nothing else.
+//! Their plans are coupled, so they read least where they go side by side. A job that is ahead
+//! waits if it takes a twentieth of an epoch at most. A job that is further behind is left behind:
+//! then they lose what they share, and nothing else.
 
 use crate::brain::Core;
-use crate::job::Job;
-use crate::jobs::JobId;
+use crate::job::{Job, JobId};
 use crate::memory::Memory;
 
 /// Longest wait, as a share of the epoch's time.

@@ -7,7 +7,7 @@ use shade_formats::SampleId;
 
 use crate::action::Action;
 use crate::brain::Core;
-use crate::jobs::JobId;
+use crate::job::JobId;
 use crate::memory::Memory;
 
 /// Records read per hedge.

@@ -11,11 +11,13 @@ use crate::bad_share::{Faults, RowCounts};
 use crate::counts::Counts;
 use crate::event::SessionId;
 use crate::importance::Importance;
-use crate::jobs::JobId;
 use crate::pace::Pace;
 use crate::plan::{Known, Lookahead, Plan, SampleFacts, Slices, position_entropy};
 use crate::samples::Samples;
 use crate::sizes::{Rooms, payload_size};
+
+/// Number of a job; never reused while the daemon lives.
+pub(super) type JobId = u32;
 
 /// The validation score of an epoch. Ranks may validate a part each or all the same: they make one
 /// report.

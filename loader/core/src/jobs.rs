@@ -9,10 +9,7 @@
 use shade_formats::SampleId;
 
 use crate::importance::{Importance, quantile_of, score_at};
-use crate::job::Job;
-
-/// Number of a job; never reused while the daemon lives.
-pub(super) type JobId = u32;
+use crate::job::{Job, JobId};
 
 /// All jobs.
 pub(super) struct Jobs {

@@ -4,7 +4,7 @@
 use shade_formats::SampleId;
 
 use crate::brain::Core;
-use crate::jobs::JobId;
+use crate::job::JobId;
 use crate::memory::Memory;
 use crate::plan::{Lookahead, Slot, in_sight};
 

@@ -1,8 +1,8 @@
 //! How fast a job's trainers compute, and whether they wait for batches.
 //!
 //! The cache compares uses of several jobs by time, so the pace of each turns its positions into
-//! time. It is the time that trainers compute, without that in which they wait. Otherwise a job that
-//! waits would count as slow, would get less of the cache, and would wait still more.
+//! time. It is the time that trainers compute, without that in which they wait. Otherwise a job
+//! that waits would count as slow, would get less of the cache, and would wait still more.
 
 /// Share of the latest batch in the averages.
 const LATEST: f64 = 1.0 / 16.0;
@@ -25,7 +25,7 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// Of a job with `batch_size` rows in the batches of each of `world_size` ranks.
+    /// The pace of a job whose ranks, `world_size`, have batches of `batch_size` rows each.
     pub(super) fn new(batch_size: u32, world_size: u32) -> Self {
         let positions = f64::from(batch_size) * f64::from(world_size);
         Self { positions, average_ns: None, waits: 1.0 }

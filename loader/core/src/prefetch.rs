@@ -12,7 +12,7 @@ use shade_formats::SampleId;
 use crate::action::Action;
 use crate::block_size::charged_bytes;
 use crate::brain::Core;
-use crate::jobs::JobId;
+use crate::job::JobId;
 use crate::memory::Memory;
 
 /// Limit of prefetches in flight: the reads of batches come first, and must not find the store

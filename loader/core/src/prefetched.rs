@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use shade_formats::SampleId;
 
-use crate::jobs::JobId;
+use crate::job::JobId;
 
 /// Prefetched records, from the request to the first use.
 #[derive(Debug, Default)]

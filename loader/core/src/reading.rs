@@ -10,7 +10,7 @@ use shade_formats::{SampleId, ShardId};
 
 use crate::batch::RowId;
 use crate::event::SessionId;
-use crate::jobs::JobId;
+use crate::job::JobId;
 use crate::neighbours::{Neighbours, SPAN_BYTES_MAX};
 use crate::samples::Samples;
 

@@ -8,7 +8,7 @@ use shade_formats::ring::PayloadAllocator;
 
 use crate::batch::Batch;
 use crate::event::SessionId;
-use crate::jobs::JobId;
+use crate::job::JobId;
 use crate::memory::Memory;
 
 /// The epoch that a rank asked for.

@@ -7,7 +7,7 @@ use crate::action::Action;
 use crate::batch::{Batch, BatchRow, RowState};
 use crate::brain::Core;
 use crate::event::SessionId;
-use crate::jobs::JobId;
+use crate::job::JobId;
 use crate::memory::Memory;
 
 const NS_PER_US: u64 = 1000;

@@ -11,8 +11,8 @@ const SAMPLES: u32 = 600;
 /// A twentieth of an epoch at the pace that a job begins with, 0.1 ms a sample.
 const WAIT: Duration = Duration::from_millis(3);
 
-/// Two jobs of a group, of which both have ended their first epoch if `both`, else the first has and
-/// the second has just begun.
+/// Two jobs of a group, of which both have ended their first epoch if `both`, else the first has
+/// and the second has just begun.
 fn jobs(both: bool) -> Replay {
     let mut replay = Replay::new(index(SAMPLES, 4, |_| 400), Policy::Lookahead, 100 * 512, 8, 5);
     let plan = PlanSpec { sampler: Sampler::Pads, group: group_digest("sweep"), ..PlanSpec::default() };

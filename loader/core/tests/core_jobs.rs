@@ -196,8 +196,8 @@ fn a_state_is_saved_and_loaded_in_mid_epoch_while_another_job_goes_on() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Jobs come and go at any moment. What is left is served whole, nothing is lost, and at the end
-    /// nothing is in flight and all memory is the cache's.
+    /// Jobs come and go at any moment. What is left is served whole, nothing is lost, and at the
+    /// end nothing is in flight and all memory is the cache's.
     #[test]
     fn jobs_come_and_go(
         policy in prop::sample::select(Policy::ALL),

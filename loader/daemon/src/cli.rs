@@ -114,9 +114,9 @@ pub struct Serve {
     #[arg(long, value_name = "STORE")]
     pub store: Option<StoreModel>,
 
-    /// Listen on a socket file (mode 0600) instead of the abstract name that belongs to the dataset.
-    /// To share a daemon between containers, mount the file's folder into each of them and the
-    /// dataset at the same path, and run them as the same user.
+    /// Listen on a socket file (mode 0600) instead of the abstract name that belongs to the
+    /// dataset. To share a daemon between containers, mount the file's folder into each of them and
+    /// the dataset at the same path, and run them as the same user.
     #[arg(long, value_name = "PATH")]
     pub socket: Option<PathBuf>,
 

@@ -40,7 +40,7 @@ macro_rules! plan_spec {
             /// [`WeightTable::digest`]: super::WeightTable::digest
             // No command line has it: it follows from the table.
             pub weights_digest: u64,
-            /// Digest of the group's name, [`group_digest`](super::group_digest); 0 without a group.
+            /// Digest of the group's name, [`group_digest`](super::group_digest); 0 without one.
             /// The jobs of a group draw coupled plans: each its own, and as alike as they can be.
             // The command lines take a name.
             pub group: u64,

@@ -2,8 +2,9 @@
 //! next use rank below, as in `app`.
 //!
 //! This is Belady's order as far as the plan is known. Distances shrink alike as the plan goes on,
-//! so positions order as distances do, and with several jobs so do the times of `next_uses`. A next use that is not known is expected at a distance of L
-//! + N/λ: farther than every known one, and the nearer the higher the score. No clock is needed.
+//! so positions order as distances do, and with several jobs so do the times of `next_uses`. A next
+//! use that is not known is expected at a distance of L + N/λ: farther than every known one, and
+//! the nearer the higher the score. No clock is needed.
 
 use shade_formats::SampleId;
 

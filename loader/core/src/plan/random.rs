@@ -72,8 +72,8 @@ impl Random {
         low(product >> 64)
     }
 
-    /// A number in `0..bound` and a fraction below 2⁶⁴, both from one draw. Each number is as likely
-    /// as others but for bound / 2⁶⁴.
+    /// A number in `0..bound` and a fraction below 2⁶⁴, both from one draw. How likely numbers are
+    /// differs by bound / 2⁶⁴ at most.
     pub(super) fn with_fraction(&mut self, bound: u64) -> (u64, u64) {
         let product = u128::from(self.0.next_u64()) * u128::from(bound);
         (low(product >> 64), low(product))

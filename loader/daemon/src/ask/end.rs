@@ -11,7 +11,8 @@ use super::find;
 use super::told::DaemonStatus;
 use crate::control::{Address, Call, CallError};
 
-/// Longest wait for a daemon's end. It gives up reads after 2 s; freeing a large cache takes longer.
+/// Longest wait for a daemon's end. It gives up reads after 2 s; freeing a large cache takes
+/// longer.
 const END: Duration = Duration::from_secs(60);
 
 /// Ends daemons now.

@@ -1,6 +1,7 @@
 //! `shade-load status`, `stop` and `drain`: ask running daemons what they do, and end them.
 //!
-//! `find` lists the sockets of this user's daemons, `told` reads a daemon's answer, `table` shows it.
+//! `find` lists the sockets of this user's daemons, `told` reads a daemon's answer, `table` shows
+//! it.
 
 mod cli;
 mod end;

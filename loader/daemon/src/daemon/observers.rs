@@ -61,7 +61,7 @@ impl Observers {
         self.list.len() < before
     }
 
-    /// Waits until what they took is written, but for no observer longer than `patience`.
+    /// Waits until what they took is written, for each observer no longer than `patience`.
     pub(super) fn finish(self, patience: Duration) {
         self.list.into_iter().for_each(|(_, observer)| observer.finish(patience));
     }

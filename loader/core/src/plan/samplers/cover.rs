@@ -9,8 +9,8 @@ use shade_formats::SampleId;
 
 use crate::plan::random::{Random, Select};
 
-/// Applies `counts`, which `cover` has changed, to the deliveries `ids`: a repeat that was taken out
-/// gives its place to a sample that was put in, chosen at random.
+/// Applies `counts`, which `cover` has changed, to the deliveries `ids`: a repeat that was taken
+/// out gives its place to a sample that was put in, chosen at random.
 pub(super) fn cover_in_place(ids: &mut [SampleId], counts: &[u32], random: &mut Random) {
     let mut left = counts.to_vec();
     let mut free = Vec::new();
