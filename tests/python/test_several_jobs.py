@@ -213,3 +213,26 @@ def test_a_stopped_daemon_says_so_to_every_training(dataset: packed.Packed) -> N
             iter(one)
         with pytest.raises(ShadeError, match="stopped with shade-load stop"):
             two.stats()
+
+
+def test_a_group_has_one_permutation_and_each_draws_by_its_own_losses(dataset: packed.Packed) -> None:
+    def loader(seed: int, sampler: str, group: str | None) -> Loader:
+        return Loader(dataset.path, BATCH, seed=seed, plan=Plan(sampler=sampler, group=group))
+
+    def epoch(training: Loader, sign: float) -> list[int]:
+        ids = []
+        for batch in training:
+            training.report(batch, sign * batch.ids.float())
+            ids += batch.ids.tolist()
+        return ids
+
+    with loader(1, "uniform", "sweep") as first, loader(2, "uniform", "sweep") as second, loader(2, "uniform", None) as alone:
+        assert [job["name"] for job in first.stats()["jobs"]] == ["default", "default-2", "default-3"]
+        assert epoch(first, 1) == epoch(second, 1) != epoch(alone, 1)
+        groups = [job["group"] for job in first.stats()["jobs"]]
+        assert groups[0] == groups[1] is not None and groups[2] is None
+    with loader(1, "pads", "sweep") as first, loader(2, "pads", "sweep") as second:
+        assert epoch(first, 1) == epoch(second, -1), "no loss is known yet"
+        drawn = [Counter(epoch(first, 1)), Counter(epoch(second, -1))]
+        assert drawn[0] != drawn[1]
+        assert (drawn[0] & drawn[1]).total() > len(dataset) / 2
