@@ -63,9 +63,8 @@ fn sweep(packed: &Packed, group: u64) -> Vec<Trained> {
 fn a_sweep_reads_each_sample_once_and_each_job_has_its_own_draws() {
     let packed = Packed::pngs(200, 24);
     let samples = packed.len() as u64;
-    let datasets = |trained: &[Trained]| {
-        trained.iter().map(|job| job.read).sum::<u64>() as f64 / 2.0 / samples as f64
-    };
+    let datasets =
+        |trained: &[Trained]| trained.iter().map(|job| job.read).sum::<u64>() as f64 / 2.0 / samples as f64;
     let (coupled, independent) = (sweep(&packed, group_digest("sweep")), sweep(&packed, 0));
     for job in coupled.iter().chain(&independent) {
         for epoch in 0..EPOCHS {
