@@ -406,7 +406,7 @@ fn each_job_has_a_recording_of_its_own() {
     let mut again = trace(&packed.dataset, &packed.beside("again.trace"));
     let text = String::from_utf8(again.args(["--job", "a"]).output().unwrap().stderr).unwrap();
     assert!(text.contains("job \"a\" is being recorded already"), "{text}");
-    [first, second].map(Recorder::stop);
+    [first, second].into_iter().for_each(Recorder::stop);
     for (file, (job, batches)) in files.iter().zip([("a", 12), ("b", 4)]) {
         let (header, lines) = lines(file);
         let opened = lines.iter().filter(|line| matches!(line, Line::Open(_))).count();
