@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from . import _native
-from .options import Options, choice
+from .options import Options, choice, job_name
 from .weights import weight_table
 
 Sampler = Literal[
