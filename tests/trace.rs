@@ -17,7 +17,7 @@ use shade_formats::control::{
 };
 use shade_formats::trace::{Header, Line};
 use shade_tests::{
-    Daemon, Packed, Peer, Taken, attach, copy, eventually, next, program, spec, stats, take_epoch,
+    Daemon, Packed, Peer, Taken, attach, attach_to, copy, eventually, next, program, spec, stats, take_epoch,
 };
 
 /// `shade-load trace` under way.
@@ -29,7 +29,18 @@ struct Recorder {
 impl Recorder {
     /// Starts one and waits until it records.
     fn start(dataset: &Path, out: &Path) -> Self {
-        let mut child = trace(dataset, out).stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        Self::start_by(trace(dataset, out))
+    }
+
+    /// The same of the job with this name.
+    fn start_of(job: &str, dataset: &Path, out: &Path) -> Self {
+        let mut command = trace(dataset, out);
+        command.args(["--job", job]);
+        Self::start_by(command)
+    }
+
+    fn start_by(mut command: Command) -> Self {
+        let mut child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stderr.take().unwrap()).lines();
         let said = Arc::new(Mutex::new(String::new()));
         let filled = Arc::clone(&said);
@@ -375,6 +386,35 @@ fn it_ends_with_the_daemon_and_has_all_of_it() {
     let (found, _) = simulated(&file, "--cache 50% --store latency=1ms");
     assert_eq!(found["rows"][0]["accesses"], 33);
     assert!(found["compute_s_per_sample"].as_f64().unwrap() > 0.0);
+}
+
+#[test]
+fn each_job_has_a_recording_of_its_own() {
+    let packed = Packed::pngs(3, 16);
+    let daemon = Daemon::start(&packed.dataset, &[]);
+    // The first job begins after its recording.
+    let files = ["a", "b"].map(|job| packed.beside(&format!("{job}.trace")));
+    let first = Recorder::start_of("a", &packed.dataset, &files[0]);
+    let sessions =
+        [("a", 2), ("b", 3)].map(|(job, rows)| attach_to(&packed.dataset, job, 0, spec(rows, 1)).unwrap());
+    let (text, code) = refusal(&packed.dataset, &packed.beside("none.trace"));
+    assert!(text.contains("name one of them with --job: a, b") && code == Some(1), "{text}");
+    let second = Recorder::start_of("b", &packed.dataset, &files[1]);
+    for (epoch, session) in [(0, &sessions[0]), (0, &sessions[1]), (1, &sessions[0])] {
+        take_epoch(session, epoch).unwrap();
+    }
+    let mut again = trace(&packed.dataset, &packed.beside("again.trace"));
+    let text = String::from_utf8(again.args(["--job", "a"]).output().unwrap().stderr).unwrap();
+    assert!(text.contains("job \"a\" is being recorded already"), "{text}");
+    [first, second].into_iter().for_each(Recorder::stop);
+    for (file, (job, batches)) in files.iter().zip([("a", 12), ("b", 4)]) {
+        let (header, lines) = lines(file);
+        let opened = lines.iter().filter(|line| matches!(line, Line::Open(_))).count();
+        assert_eq!((header.job.as_str(), opened), (job, batches));
+        let begun = lines.iter().find_map(|line| if let Line::Job(job) = line { Some(job) } else { None });
+        assert_eq!(begun.unwrap().under_way, job == "b");
+    }
+    drop(daemon);
 }
 
 #[test]
