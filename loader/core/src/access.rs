@@ -154,15 +154,15 @@ impl<M: Memory> Core<M> {
 
     /// Whether the job may keep records in the cache.
     fn admits(&self, job: JobId) -> bool {
-        self.jobs.get(job).is_some_and(|job| job.spec.admit)
+        self.jobs.get(job).is_some_and(|job| self.jobs.admits(job))
     }
 
     /// Whether the record of a read is offered to the cache: it was read for a job that keeps
     /// records there, or rows of one wait for it. If its job has ended the others may want it.
     fn is_admitted_by(&self, job: JobId, waiting: &[RowId]) -> bool {
         match self.jobs.get(job) {
-            Some(job) if !job.spec.admit => {
-                waiting.iter().any(|row| self.job_of(row.session).is_some_and(|job| job.spec.admit))
+            Some(job) if !self.jobs.admits(job) => {
+                waiting.iter().any(|row| self.job_of(row.session).is_some_and(|job| self.jobs.admits(job)))
             }
             Some(_) => true,
             None => self.jobs.admitting().next().is_some(),

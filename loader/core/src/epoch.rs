@@ -94,7 +94,7 @@ impl<M: Memory> Core<M> {
 
     /// Tells the cache of a job's current plan.
     pub(super) fn begin_cache_epoch(&mut self, job: JobId) {
-        let Some(job) = self.jobs.get(job).filter(|job| job.spec.admit) else { return };
+        let Some(job) = self.jobs.get(job).filter(|job| self.jobs.admits(job)) else { return };
         let Some(plan) = &job.plan else { return };
         self.cache.begin_epoch(|| high_importance(&plan.ids, &job.importance));
     }

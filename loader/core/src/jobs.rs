@@ -15,6 +15,8 @@ use crate::job::{Job, JobId};
 pub(super) struct Jobs {
     list: Vec<Job>,
     next: JobId,
+    /// A job is there that asks to keep its records in the cache.
+    is_training: bool,
     /// The table of their aggregate, while several jobs keep records in the cache.
     aggregate: Option<Importance>,
     /// The table that the cache goes by while there is no such job.
@@ -23,7 +25,7 @@ pub(super) struct Jobs {
 
 impl Default for Jobs {
     fn default() -> Self {
-        Self { list: Vec::new(), next: 0, aggregate: None, none: Importance::new(0) }
+        Self { list: Vec::new(), next: 0, is_training: false, aggregate: None, none: Importance::new(0) }
     }
 }
 
@@ -56,9 +58,20 @@ impl Jobs {
         self.list.iter_mut()
     }
 
-    /// The jobs that may keep records in the cache.
+    /// The jobs that keep records in the cache.
     pub(super) fn admitting(&self) -> impl Iterator<Item = &Job> {
-        self.list.iter().filter(|job| job.spec.admit)
+        self.list.iter().filter(|job| self.admits(job))
+    }
+
+    /// Their numbers.
+    pub(super) fn admitting_ids(&self) -> Vec<JobId> {
+        self.admitting().map(|job| job.id).collect()
+    }
+
+    /// Whether the job keeps records in the cache. One that leaves the cache to others has it while
+    /// there are none: a dataset that is only validated would never be cached else.
+    pub(super) fn admits(&self, job: &Job) -> bool {
+        job.spec.admit || !self.is_training
     }
 
     /// The number of the next job.
@@ -70,10 +83,16 @@ impl Jobs {
     pub(super) fn add(&mut self, job: Job) {
         self.next = self.next.wrapping_add(1);
         self.list.push(job);
+        self.count_training();
     }
 
     pub(super) fn remove(&mut self, id: JobId) {
         self.list.retain(|job| job.id != id);
+        self.count_training();
+    }
+
+    fn count_training(&mut self) {
+        self.is_training = self.list.iter().any(|job| job.spec.admit);
     }
 
     /// The table of importance that the cache goes by.

@@ -36,7 +36,7 @@ impl<M: Memory> Core<M> {
         if !self.cache.properties().looks_ahead || has_all {
             return;
         }
-        let Some(job) = self.jobs.get(id).filter(|job| job.spec.admit) else { return };
+        let Some(job) = self.jobs.get(id).filter(|job| self.jobs.admits(job)) else { return };
         let (Some(plan), None) = (&job.plan, &job.outlook) else { return };
         let (clock, from) = self.clock(job, now_ns);
         let ahead = in_sight(self.config.lookahead, plan.ids.len());
@@ -54,7 +54,10 @@ impl<M: Memory> Core<M> {
     /// residents of later batches, if the policy exchanges samples. No rank has opened those
     /// batches.
     pub(super) fn exchange(&mut self, job: JobId, number: u32) {
-        let Some(job) = self.jobs.get_mut(job).filter(|job| job.spec.admit) else { return };
+        if !self.jobs.get(job).is_some_and(|job| self.jobs.admits(job)) {
+            return;
+        }
+        let Some(job) = self.jobs.get_mut(job) else { return };
         if number < job.settled || job.scripted == job.epoch() || !self.cache.properties().exchanges {
             return;
         }

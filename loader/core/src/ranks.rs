@@ -89,9 +89,15 @@ impl<M: Memory> Core<M> {
         if self.jobs.is_empty() {
             self.windows.iter_mut().for_each(Windows::forget_brought);
         }
-        let admits = job.spec.admit;
+        let (id, before) = (job.id, self.jobs.admitting_ids());
         self.jobs.add(job);
-        if admits {
+        let after = self.jobs.admitting_ids();
+        // A validation that had the cache leaves it to a training.
+        for job in before.into_iter().filter(|job| !after.contains(job)) {
+            self.cache.forget_job(job);
+            self.jobs.get_mut(job).into_iter().for_each(|job| job.outlook = None);
+        }
+        if after.contains(&id) {
             self.weigh_jobs();
         }
     }
@@ -106,7 +112,7 @@ impl<M: Memory> Core<M> {
         if self.sessions.iter().any(|s| s.job == gone.job) {
             return;
         }
-        let admitted = self.jobs.get(gone.job).is_some_and(|job| job.spec.admit);
+        let admitted = self.jobs.admitting_ids().contains(&gone.job);
         self.jobs.remove(gone.job);
         for sample in self.reading.end_job(gone.job, &*self.index) {
             self.prefetched.join(sample);

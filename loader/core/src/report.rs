@@ -54,7 +54,7 @@ impl<M: Memory> Core<M> {
         } else {
             0
         };
-        let admits = job.spec.admit;
+        let admits = self.jobs.get(job_id).is_some_and(|job| self.jobs.admits(job));
         for (sample, score) in ranked.scores {
             let Some(job) = self.jobs.get_mut(job_id) else { return };
             let Some(scored_at) = job.scored_at.get_mut(sample.index()) else { continue };

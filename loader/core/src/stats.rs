@@ -46,7 +46,7 @@ pub struct JobStatus {
     pub ranks: u32,
     /// Ranks that it has in all.
     pub world_size: u32,
-    /// Whether its records may stay in the cache.
+    /// Whether its records may stay in the cache now.
     pub admit: bool,
     /// Digest of its group's name; `None` without a group.
     pub group: Option<u64>,
@@ -122,7 +122,7 @@ impl<M: Memory> Core<M> {
                 name: job.name.clone(),
                 ranks: u32::try_from(ranks).unwrap_or(u32::MAX),
                 world_size: job.spec.world_size,
-                admit: job.spec.admit,
+                admit: self.jobs.admits(job),
                 group: (job.spec.plan.group != 0).then_some(job.spec.plan.group),
                 epoch: job.epoch(),
                 opened_share: self.opened_share(job),

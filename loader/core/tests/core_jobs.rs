@@ -141,6 +141,26 @@ fn a_job_that_does_not_admit_leaves_the_cache_as_it_is() {
 }
 
 #[test]
+fn a_job_that_does_not_admit_has_the_cache_while_nobody_trains() {
+    let mut replay = replay(120);
+    let validate = JobSpec { admit: false, ..job(Sampler::Sequential, 0) };
+    replay.attach_job(0, "eval", &validate);
+    train(&mut replay, &[0], 2);
+    let counts = |replay: &Replay| replay.core().stats(0).epoch.counts.counts;
+    assert!(counts(&replay).hits >= 100, "{:?}", counts(&replay));
+    replay.attach_job(1, "train", &job(Sampler::Uniform, 1));
+    train(&mut replay, &[1], 2);
+    replay.start(0, 2, 0);
+    replay.run();
+    let validated = counts(&replay);
+    assert_eq!((validated.admitted, validated.evicted), (0, 0), "training has it now");
+    replay.detach(1);
+    replay.start(0, 3, 0);
+    replay.run();
+    assert!(counts(&replay).admitted > 0, "and leaves it");
+}
+
+#[test]
 fn names_and_ranks_are_taken_until_they_are_left_and_jobs_have_a_limit() {
     let mut replay = replay(60);
     for session in 0..JOBS_MAX {

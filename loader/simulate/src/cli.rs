@@ -54,6 +54,7 @@ rows that were ready).";
 #[derive(Debug, Args)]
 #[command(
     group(ArgGroup::new("accesses").required(true).args(["dataset", "samples", "trace"])),
+    group(ArgGroup::new("timed").multiple(true).args(["store", "jobs"])),
     after_help = HELP
 )]
 pub struct Simulate {
@@ -124,7 +125,7 @@ pub struct Simulate {
 
     /// Compute time of a sample [default: 1ms/sample, or as measured in a trace of `shade-load
     /// trace`].
-    #[arg(long, value_name = "TIME/sample", value_parser = parse_compute)]
+    #[arg(long, value_name = "TIME/sample", value_parser = parse_compute, requires = "timed")]
     pub compute: Option<Duration>,
 
     /// Jobs that train at the same time, 2 to 16. The result is what all of them read together,
