@@ -16,7 +16,7 @@ BATCH = 8
 # The tests must not see these variables of their own shell.
 NAMES = (
     "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "TORCHELASTIC_RUN_ID", "OMPI_COMM_WORLD_SIZE",
-    "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE", "PMI_SIZE", "PMI_RANK", "SLURM_JOB_ID", "SLURM_STEP_ID",
+    "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE", "PMI_SIZE", "PMI_RANK", "MASTER_PORT", "SLURM_JOB_ID", "SLURM_STEP_ID",
     "SLURM_PROCID", "SLURM_LOCALID", "SLURM_NTASKS", "SLURM_NNODES", "SLURM_NTASKS_PER_NODE", "SLURM_STEP_NUM_TASKS",
     "SLURM_STEP_NUM_NODES",
 )  # fmt: skip
@@ -43,6 +43,9 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     [
         ({}, (0, 1), "default"),
         (TORCHRUN, (3, 8), "default"),
+        # Two trainings at once have two ports.
+        ({**TORCHRUN, "MASTER_PORT": "29501"}, (3, 8), "default.29501"),
+        ({"MASTER_PORT": "29501"}, (0, 1), "default"),
         ({**TORCHRUN, "TORCHELASTIC_RUN_ID": "none"}, (3, 8), "default"),
         ({**TORCHRUN, "TORCHELASTIC_RUN_ID": "a/b c"}, (3, 8), "run-a-b-c"),
         # Several trainings in one allocation, each by torchrun.
@@ -67,7 +70,7 @@ def test_what_launchers_say(
     for name, value in variables.items():
         environment.setenv(name, value)
     assert ranks(None, None) == expected
-    assert default_job() == job
+    assert default_job(expected[1]) == job
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ use crate::event::SessionId;
 use crate::job::{Job, JobId};
 use crate::memory::Memory;
 use crate::orders::{Completion, FaultKind, ReadOp};
+use crate::reading::Landed;
 use crate::session::Session;
 
 /// Limit of the records in flight where reads bring several. It is higher if the depth is higher.
@@ -33,11 +34,14 @@ impl<M: Memory> Core<M> {
                 if let Some(batch) = self.batch_mut(row.session, row.seq) {
                     batch.ready(row.position, record);
                 }
-                return if self.prefetched.take(sample).is_some() { Served::Prefetched } else { Served::Hit };
+                let is_first = self.admits(job) && self.prefetched.take(sample).is_some();
+                return if is_first { Served::Prefetched } else { Served::Hit };
             }
         }
         // A prefetch that is still in flight when its row comes is a miss like any other.
-        let is_first = self.reading.request(job, sample, row, &*self.index) || self.prefetched.join(sample);
+        let admits = self.admits(job);
+        let is_first = self.reading.request(job, admits, sample, row, &*self.index)
+            || (admits && self.prefetched.join(sample));
         if is_first { Served::Miss } else { Served::Joined }
     }
 
@@ -48,7 +52,7 @@ impl<M: Memory> Core<M> {
         // has none left.
         let records_max = reads_max.max(RECORDS_MAX);
         while self.reading.in_flight() < reads_max && self.reading.records_in_flight() < records_max {
-            let share = reads_max / (2 * self.jobs.len().max(1));
+            let share = (reads_max / (2 * self.jobs.len().max(1))).max(1);
             let (jobs, sessions) = (&self.jobs, &self.sessions);
             let deadline = |job| runs_dry_in_ns(jobs.get(job), sessions);
             let Some((job, first)) = self.reading.next(&*self.index, share, deadline) else { return };
@@ -107,13 +111,15 @@ impl<M: Memory> Core<M> {
         let Completion { op, outcome, checked, latency } = completion;
         let sample = op.sample;
         self.late_reads.latencies.add(u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX));
-        let (job, waiting) = self.reading.completed(op.flight, sample, outcome.is_ok(), now_ns);
-        let job = job.unwrap_or_default();
+        let Landed { job, wanted, rows: waiting } =
+            self.reading.completed(op.flight, sample, outcome.is_ok(), now_ns);
         self.count(job, |counts| counts.bytes_read += u64::from(op.len));
         match outcome {
             Ok(()) => {
                 let record = M::record(op.blocks, checked);
-                let admits = self.is_admitted_by(job, &waiting);
+                // An answer that nobody waits for any more, as a hedge was first, is offered like
+                // any other of its job.
+                let (wanted_by, admits) = wanted.unwrap_or_else(|| (job, self.admits(job)));
                 for row in waiting {
                     if let Some(batch) = self.batch_mut(row.session, row.seq) {
                         batch.read_ns = now_ns;
@@ -125,13 +131,13 @@ impl<M: Memory> Core<M> {
                     return self.release(record);
                 }
                 if admits {
-                    self.offer(job, sample, op.len, record);
+                    self.offer(wanted_by, sample, op.len, record);
                 } else {
                     self.release(record);
                 }
                 let kept = self.cache.get(sample).is_some();
-                if self.prefetched.completed(sample, job, kept) && !kept {
-                    self.count(job, |counts| counts.prefetches_unused += 1);
+                if self.prefetched.completed(sample, wanted_by, kept) && !kept {
+                    self.count(wanted_by, |counts| counts.prefetches_unused += 1);
                 }
             }
             Err(fault) => {
@@ -153,20 +159,8 @@ impl<M: Memory> Core<M> {
     }
 
     /// Whether the job may keep records in the cache.
-    fn admits(&self, job: JobId) -> bool {
+    pub(super) fn admits(&self, job: JobId) -> bool {
         self.jobs.get(job).is_some_and(|job| self.jobs.admits(job))
-    }
-
-    /// Whether the record of a read is offered to the cache: it was read for a job that keeps
-    /// records there, or rows of one wait for it. If its job has ended the others may want it.
-    fn is_admitted_by(&self, job: JobId, waiting: &[RowId]) -> bool {
-        match self.jobs.get(job) {
-            Some(job) if !self.jobs.admits(job) => {
-                waiting.iter().any(|row| self.job_of(row.session).is_some_and(|job| self.jobs.admits(job)))
-            }
-            Some(_) => true,
-            None => self.jobs.admitting().next().is_some(),
-        }
     }
 
     /// Offers a record that was read for `job` to the cache. The blocks of evicted records are free

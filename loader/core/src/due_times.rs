@@ -16,7 +16,9 @@ const ERROR_MAX: f64 = 0.01;
 const CHANGE_MAX: f64 = 0.2;
 /// Predictions in an epoch of the fastest job, at most.
 const PER_EPOCH: f64 = 64.0;
-/// Longest time until the predictions are looked at again.
+/// Shortest and longest time until the predictions are looked at again: to rank a large cache anew
+/// takes tens of ms.
+const LOOK_NS_MIN: f64 = 0.25e9;
 const LOOK_NS_MAX: f64 = 10e9;
 
 impl<M: Memory> Core<M> {
@@ -30,6 +32,7 @@ impl<M: Memory> Core<M> {
         let clocks: Vec<_> = self
             .jobs
             .admitting()
+            .filter(|job| job.plan.is_some())
             .map(|job| {
                 let (clock, position) = self.clock(job, now_ns);
                 (job.id, clock, position, clock.per() as f64 * job.known().plan.len() as f64)
@@ -42,7 +45,7 @@ impl<M: Memory> Core<M> {
             let error_ns = old.due(position).abs_diff(clock.due(position)) as f64;
             let change = (old.per() as f64 / clock.per() as f64 - 1.0).abs();
             is_wrong |= error_ns > ERROR_MAX * epoch_ns || change > CHANGE_MAX;
-            shortest_ns = shortest_ns.min(epoch_ns / PER_EPOCH);
+            shortest_ns = shortest_ns.min(epoch_ns / PER_EPOCH).max(LOOK_NS_MIN);
         }
         if is_wrong {
             clocks.into_iter().for_each(|(job, clock, ..)| self.cache.set_clock(job, clock));
@@ -54,7 +57,8 @@ impl<M: Memory> Core<M> {
     /// The clock of a job, and the position that it opens next.
     pub(super) fn clock(&self, job: &Job, now_ns: u64) -> (Clock, u32) {
         let opened = job.epoch().and_then(|epoch| self.next_batches(job.id, epoch).min());
-        let position = job.slices.start(opened.unwrap_or(0));
+        // Its ranks may be between two epochs.
+        let position = job.slices.start(opened.unwrap_or(if job.plan.is_some() { u32::MAX } else { 0 }));
         let are_several = self.jobs.admitting().nth(1).is_some();
         if !are_several {
             return (Clock::POSITIONS, position);

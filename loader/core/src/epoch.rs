@@ -86,7 +86,7 @@ impl<M: Memory> Core<M> {
         job.next_plan = next_plan;
         job.count(|counts| counts.absorbing_epochs += u64::from(absorbing));
         job.scored_at.fill(0);
-        if self.jobs.admitting().nth(1).is_some() {
+        if self.jobs.have_changed() {
             self.weigh_jobs();
         }
         self.begin_cache_epoch(id);
@@ -96,7 +96,7 @@ impl<M: Memory> Core<M> {
     pub(super) fn begin_cache_epoch(&mut self, job: JobId) {
         let Some(job) = self.jobs.get(job).filter(|job| self.jobs.admits(job)) else { return };
         let Some(plan) = &job.plan else { return };
-        self.cache.begin_epoch(|| high_importance(&plan.ids, &job.importance));
+        self.cache.begin_epoch(|| high_importance(&plan.ids, self.jobs.importance()));
     }
 }
 

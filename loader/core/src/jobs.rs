@@ -11,6 +11,9 @@ use shade_formats::SampleId;
 use crate::importance::{Importance, quantile_of, score_at};
 use crate::job::{Job, JobId};
 
+/// Change of a weight with which the aggregate is made anew.
+const WEIGHT_CHANGE: f64 = 1.25;
+
 /// All jobs.
 pub(super) struct Jobs {
     list: Vec<Job>,
@@ -19,13 +22,22 @@ pub(super) struct Jobs {
     is_training: bool,
     /// The table of their aggregate, while several jobs keep records in the cache.
     aggregate: Option<Importance>,
+    /// The weights that it was made with.
+    weights: Vec<(JobId, f64)>,
     /// The table that the cache goes by while there is no such job.
     none: Importance,
 }
 
 impl Default for Jobs {
     fn default() -> Self {
-        Self { list: Vec::new(), next: 0, is_training: false, aggregate: None, none: Importance::new(0) }
+        Self {
+            list: Vec::new(),
+            next: 0,
+            is_training: false,
+            aggregate: None,
+            weights: Vec::new(),
+            none: Importance::new(0),
+        }
     }
 }
 
@@ -122,6 +134,7 @@ impl Jobs {
     /// Jobs, their tables or their weights have changed. The caller ranks all residents anew.
     pub(super) fn aggregate_all(&mut self) {
         self.aggregate = None;
+        self.weights = self.admitting().map(|job| (job.id, job.pace.weight())).collect();
         if self.admitting().nth(1).is_none() {
             return;
         }
@@ -137,11 +150,20 @@ impl Jobs {
 
     fn aggregate_score(&self, sample: SampleId) -> f32 {
         let (mut sum, mut weights) = (0.0, 0.0);
-        for job in self.admitting() {
-            let weight = job.pace.weight();
+        for &(job, weight) in &self.weights {
+            let Some(job) = self.get(job) else { continue };
             sum += weight * quantile_of(job.importance.score(sample));
             weights += weight;
         }
         score_at(sum / weights)
+    }
+
+    /// Whether weights are far from those that the aggregate was made with.
+    pub(super) fn have_changed(&self) -> bool {
+        let has_changed = |&(id, before): &(JobId, f64)| {
+            let now = self.get(id).map_or(before, |job| job.pace.weight());
+            !(1.0 / WEIGHT_CHANGE..=WEIGHT_CHANGE).contains(&(now / before))
+        };
+        self.aggregate.is_some() && self.weights.iter().any(has_changed)
     }
 }

@@ -90,6 +90,9 @@ impl<M: Memory> Core<M> {
     /// Prefetches the records around `sample`, which is about to be read. Not until a first batch
     /// is published, which this would delay.
     pub(super) fn widen(&mut self, job: JobId, sample: SampleId) {
+        if !self.admits(job) {
+            return;
+        }
         let Some(windows) = &mut self.windows else { return };
         if !self.sessions.iter().any(|session| session.first_unpublished() > 0) {
             return;

@@ -188,6 +188,9 @@ impl<M: Memory> Core<M> {
     pub(super) fn weigh_jobs(&mut self) {
         self.jobs.aggregate_all();
         self.predict_at_ns = 0;
+        if self.cache.properties().looks_ahead {
+            return self.cache.rank_anew();
+        }
         let residents: Vec<SampleId> = self.cache.ids().collect();
         for id in residents {
             self.cache.rescore(id, self.jobs.importance());

@@ -51,6 +51,8 @@ struct Queue {
 struct PendingRead {
     /// The job that wanted it first.
     job: JobId,
+    /// One of the jobs that want it keeps records in the cache.
+    admits: bool,
     waiting: Vec<RowId>,
     /// It is read even if no row waits.
     is_prefetch: bool,
@@ -60,6 +62,18 @@ struct PendingRead {
     flights: u32,
     /// The first of them. Flights before it belong to an earlier request, which a hedge answered.
     first_flight: Option<FlightId>,
+}
+
+/// A record that has come, or a fault.
+#[derive(Debug)]
+pub(super) struct Landed {
+    /// The flight's job.
+    pub(super) job: JobId,
+    /// The job that wanted the record first, and whether one that wants it keeps records in the
+    /// cache; `None` if it is not pending any more.
+    pub(super) wanted: Option<(JobId, bool)>,
+    /// The rows that get it.
+    pub(super) rows: Vec<RowId>,
 }
 
 /// A flight submitted and not yet ended.
@@ -95,22 +109,35 @@ impl Reading {
 
     /// `row` of `job` needs the record of `sample`. Returns `false` if it is pending already: then
     /// the row joins.
-    pub(super) fn request(&mut self, job: JobId, sample: SampleId, row: RowId, index: &dyn Samples) -> bool {
+    pub(super) fn request(
+        &mut self,
+        job: JobId,
+        admits: bool,
+        sample: SampleId,
+        row: RowId,
+        index: &dyn Samples,
+    ) -> bool {
         if let Some(read) = self.pending.get_mut(&sample) {
             read.waiting.push(row);
+            read.admits |= admits;
             if read.job != job && read.flights == 0 {
                 // It may be this job's turn first.
                 self.queue_of(job).queued.push_back(sample);
             }
             return false;
         }
-        self.queue(sample, PendingRead { job, waiting: vec![row], ..PendingRead::default() }, index);
+        self.queue(sample, PendingRead { job, admits, waiting: vec![row], ..PendingRead::default() }, index);
         true
     }
 
-    /// Requests a record for `job` that is not pending and no row waits for.
+    /// Requests a record for `job`, which keeps records in the cache, that is not pending and no row
+    /// waits for.
     pub(super) fn prefetch(&mut self, job: JobId, sample: SampleId, index: &dyn Samples) {
-        self.queue(sample, PendingRead { job, is_prefetch: true, ..PendingRead::default() }, index);
+        self.queue(
+            sample,
+            PendingRead { job, admits: true, is_prefetch: true, ..PendingRead::default() },
+            index,
+        );
     }
 
     fn queue_of(&mut self, job: JobId) -> &mut Queue {
@@ -259,7 +286,8 @@ impl Reading {
             records += 1;
         }
         let Some(first) = first else { return };
-        self.queue_of(job).in_flight += 1;
+        let queue = self.queues.iter_mut().find(|queue| queue.job == job);
+        queue.into_iter().for_each(|queue| queue.in_flight += 1);
         self.in_flight += 1;
         self.records_in_flight += records as usize;
         if self.flights.is_empty() {
@@ -293,16 +321,18 @@ impl Reading {
         Some(job)
     }
 
-    /// `flight` brought the record of `sample`, or a fault. Returns the flight's job and the rows
-    /// that get it. A fault goes to none as long as another flight may still bring the record.
+    /// `flight` brought the record of `sample`, or a fault. Returns what is known of it. A
+    /// fault goes to none as long as another flight may still bring the record.
     pub(super) fn completed(
         &mut self,
         flight: FlightId,
         sample: SampleId,
         good: bool,
         now_ns: u64,
-    ) -> (Option<JobId>, Vec<RowId>) {
-        (self.landed(flight, now_ns), self.given(flight, sample, good))
+    ) -> Landed {
+        let job = self.landed(flight, now_ns).unwrap_or_default();
+        let wanted = self.pending.get(&sample).map(|read| (read.job, read.admits));
+        Landed { job, wanted, rows: self.given(flight, sample, good) }
     }
 
     fn given(&mut self, flight: FlightId, sample: SampleId, good: bool) -> Vec<RowId> {

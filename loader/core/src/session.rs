@@ -110,10 +110,14 @@ impl<M: Memory> Session<M> {
         Some(now_ns.saturating_sub(begun_ns))
     }
 
-    /// Time that the client has had the batch at hand and not released it; 0 if it has none.
+    /// Time that the client has had the batch at hand and not released it, or has done nothing after
+    /// an epoch; 0 if it waits for a batch.
     pub(super) fn batch_ns(&self, now_ns: u64) -> u64 {
         let first = self.outstanding.values().find(|held| held.block.is_some());
-        first.map_or(0, |held| now_ns.saturating_sub(held.published_ns.max(self.released_ns)))
+        let has_ended = self.request.is_some_and(|request| request.ended);
+        let idle_since_ns = has_ended.then_some(self.released_ns);
+        let since_ns = first.map(|held| held.published_ns.max(self.released_ns)).or(idle_since_ns);
+        since_ns.map_or(0, |since_ns| now_ns.saturating_sub(since_ns))
     }
 
     /// The sequence number before which all descriptors were published.

@@ -141,6 +141,20 @@ fn a_job_that_does_not_admit_leaves_the_cache_as_it_is() {
 }
 
 #[test]
+fn a_validation_brings_nothing_into_the_cache_of_a_training_that_waits() {
+    // Small records: a read brings along what lies around it.
+    let mut replay = Replay::around(index(SAMPLES, 4, |_| 400), 8, 5);
+    replay.attach_job(0, "train", &job(Sampler::Uniform, 1));
+    replay.attach_job(1, "train.eval", &JobSpec { admit: false, ..job(Sampler::Sequential, 0) });
+    train(&mut replay, &[1], 2);
+    assert_eq!(replay.core().stats(0).resident, 0);
+    assert_eq!(delivered(&replay.taken, 1, 1).len(), SAMPLES as usize);
+    // It has not used up what training may bring along.
+    assert!(train(&mut replay, &[0], 1) < u64::from(SAMPLES) / 4);
+    assert_eq!(replay.core().stats(0).resident, u64::from(SAMPLES));
+}
+
+#[test]
 fn a_job_that_does_not_admit_has_the_cache_while_nobody_trains() {
     let mut replay = replay(120);
     let validate = JobSpec { admit: false, ..job(Sampler::Sequential, 0) };

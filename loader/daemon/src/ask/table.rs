@@ -42,7 +42,8 @@ fn line(daemon: &DaemonStatus, job: Option<&JobStatus>) -> [String; HEADS.len()]
         daemon.dataset.clone(),
         format!("{}{drains}", daemon.pid),
         format!("{used} of {all}"),
-        cell(&|job| job.name.clone()),
+        // Any text may be a name, and this goes to a terminal.
+        cell(&|job| job.name.escape_debug().to_string()),
         cell(&|job| format!("{}/{}", job.ranks, job.world_size)),
         cell(&|job| job.epoch.map_or_else(|| NONE.to_owned(), |epoch| epoch.to_string())),
         cell(&|job| match job.accesses {

@@ -10,7 +10,9 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
-use shade_formats::control::{PROTOCOL, REFUSE_BUSY, REFUSE_PROTOCOL, Reply, Request, socket_name};
+use shade_formats::control::{
+    PROTOCOL, REFUSE_BUSY, REFUSE_ENDING, REFUSE_PROTOCOL, Reply, Request, socket_name,
+};
 use shade_formats::limits::MESSAGE_BYTES_MAX;
 
 use super::peer;
@@ -136,13 +138,15 @@ impl Call {
                 Some(protocol) => Err(format!("it speaks protocol {protocol}, this program {PROTOCOL}")),
                 None => Reply::decode(bytes).map_err(|error| error.to_string()),
             },
-            Ok(None) => Err("it hangs up".to_owned()),
+            // It was ending.
+            Ok(None) => return Err(CallError::NoDaemon { address }),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 return Err(CallError::Silent { address });
             }
             Err(error) => Err(error.to_string()),
         };
         match answer {
+            Ok(Reply::Refuse { code: REFUSE_ENDING, .. }) => Err(CallError::NoDaemon { address }),
             Ok(Reply::Refuse { code, text }) => {
                 // Daemons of protocol 6 and earlier know no status.
                 let hint = if code == REFUSE_PROTOCOL { EARLIER } else { "" };

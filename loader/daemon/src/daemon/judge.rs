@@ -28,12 +28,15 @@ impl Daemon {
             };
             return Err(Refusal { code: REFUSE_DATASET, text: format!("{changed}: {advice}") });
         }
-        if is_free {
+        // A validation takes the daemon that it finds: the cache that a training left there waits for
+        // the next epoch, or for the next training.
+        let is_free_for_training = is_free && attach.spec.admit;
+        if is_free_for_training {
             // No reason to start another daemon: this matters only after the rank has left.
             self.linger = self.settings.linger_as(&asked.settings);
         }
         // A daemon without any rank so far was started by one that is about to attach.
-        if is_free && self.had_rank && self.settings.differs_from(&asked.settings) {
+        if is_free_for_training && self.had_rank && self.settings.differs_from(&asked.settings) {
             self.gives_way = Some("other settings");
         }
         if let Some(what) = self.gives_way {
@@ -54,7 +57,12 @@ impl Daemon {
         self.turn();
         let jobs = self.core.jobs();
         let is_taken = |name: &str| jobs.iter().any(|job| job.name == name);
-        if self.draining && (takes_any || !is_taken(&attach.job)) {
+        if self.draining && self.linger.is_some() && jobs.is_empty() {
+            let text = "this daemon was drained and ends".to_owned();
+            return Err(Refusal { code: REFUSE_ENDING, text });
+        }
+        // The jobs that are here may still validate.
+        if self.draining && attach.spec.admit && (takes_any || !is_taken(&attach.job)) {
             let names: Vec<_> = jobs.iter().map(|job| job.name.as_str()).collect();
             let text = format!(
                 "this daemon (process {}) is drained and takes no new job: start again when the others have left ({}), \

@@ -9,7 +9,7 @@ use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use shade_core::SessionId;
@@ -67,10 +67,9 @@ impl Observer {
         let _ = self.lines.try_send((number, line));
     }
 
-    /// Waits until what was taken is written, but not for longer than `patience`.
-    pub(super) fn finish(self, patience: Duration) {
-        drop(self.lines);
-        let _ = self.ended.recv_timeout(patience);
+    /// Takes no more lines. What comes back is closed once those that it took are written.
+    pub(super) fn end(self) -> Receiver<()> {
+        self.ended
     }
 }
 
@@ -95,6 +94,8 @@ fn write_lines(
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use shade_formats::trace::{Release, VERSION};
 
     use super::*;
@@ -141,7 +142,7 @@ mod tests {
         const LINES: u32 = 20_000;
         (0..LINES).for_each(|rank| observer.take(line(rank)));
         let reading = std::thread::spawn(move || io::read_to_string(reader).unwrap());
-        observer.finish(Duration::from_secs(60));
+        let _ = observer.end().recv_timeout(Duration::from_secs(60));
         let text = reading.join().unwrap();
         let mut accounted = 0;
         for line in text.lines().skip(1) {

@@ -3,7 +3,7 @@
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use shade_core::{Refusal, SessionId};
 use shade_formats::control::{REFUSE_BUSY, REFUSE_RESOURCES};
@@ -61,8 +61,12 @@ impl Observers {
         self.list.len() < before
     }
 
-    /// Waits until what they took is written, for each observer no longer than `patience`.
+    /// Waits until what they took is written, but not for longer than `patience`.
     pub(super) fn finish(self, patience: Duration) {
-        self.list.into_iter().for_each(|(_, observer)| observer.finish(patience));
+        let ending: Vec<_> = self.list.into_iter().map(|(_, observer)| observer.end()).collect();
+        let deadline = Instant::now() + patience;
+        for ended in ending {
+            let _ = ended.recv_deadline(deadline);
+        }
     }
 }

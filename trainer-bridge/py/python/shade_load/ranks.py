@@ -11,7 +11,12 @@ from collections.abc import Mapping
 from .options import RANKS_MAX, integer
 
 # World size and rank of launchers that do not set RANK and WORLD_SIZE.
-_MPI = (("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"), ("PMI_SIZE", "PMI_RANK"))
+_MPI = (
+    ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"),
+    ("PMI_SIZE", "PMI_RANK"),
+    ("MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK"),
+    ("HOROVOD_SIZE", "HOROVOD_RANK"),
+)
 # Larger step numbers of Slurm are not srun's: the batch script, a prolog, the shell of `salloc`.
 _SLURM_STEP_MAX = 0xFFFF_FFF0
 # torchrun's run id if none is given: the same for every training.
@@ -32,14 +37,16 @@ def ranks(rank: int | None, world_size: int | None) -> tuple[int, int]:
     return rank, world_size
 
 
-def default_job() -> str:
+def default_job(world_size: int) -> str:
     """The default job name: equal in all ranks of a training. That of one rank need not be unique."""
     run = os.environ.get("TORCHELASTIC_RUN_ID", "")
     if run not in _NO_RUN_ID:
         return "run-" + re.sub(r"[^A-Za-z0-9._-]", "-", run)[:_RUN_ID_CHARACTERS_MAX]
     job = os.environ.get("SLURM_JOB_ID")
     if not job:
-        return DEFAULT_JOB
+        # torchrun without a run id: two trainings at once differ in their port.
+        port = os.environ.get("MASTER_PORT", "")
+        return f"{DEFAULT_JOB}.{port}" if world_size > 1 and port.isdecimal() else DEFAULT_JOB
     # Two trainings may run in one allocation, each in a step of its own.
     return f"slurm-{job}.{os.environ['SLURM_STEP_ID']}" if _is_srun_task(os.environ) else f"slurm-{job}"
 

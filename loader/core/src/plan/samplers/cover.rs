@@ -10,18 +10,31 @@ use shade_formats::SampleId;
 use crate::plan::random::{Random, Select};
 
 /// Applies `counts`, which `cover` has changed, to the deliveries `ids`: a repeat that was taken
-/// out gives its place to a sample that was put in, chosen at random.
+/// out gives its place to a sample that was put in, both chosen at random.
 pub(super) fn cover_in_place(ids: &mut [SampleId], counts: &[u32], random: &mut Random) {
-    let mut left = counts.to_vec();
-    let mut free = Vec::new();
-    for (at, id) in ids.iter().enumerate() {
-        match left.get_mut(id.index()) {
-            Some(count) if *count > 0 => *count -= 1,
-            _ => free.push(at),
-        }
+    let mut times = vec![0u32; counts.len()];
+    for id in ids.iter() {
+        times.get_mut(id.index()).into_iter().for_each(|times| *times += 1);
     }
-    let mut added: Vec<SampleId> =
-        (0..).map(SampleId).zip(&left).filter(|&(_, &count)| count > 0).map(|(id, _)| id).collect();
+    let mut added: Vec<SampleId> = Vec::new();
+    // By sample: of `left` deliveries that are still to come, as many as this are taken out.
+    let mut surplus = Vec::with_capacity(counts.len());
+    for ((sample, &before), &after) in (0..).map(SampleId).zip(&times).zip(counts) {
+        added.extend((after > before).then_some(sample));
+        surplus.push(before.saturating_sub(after));
+    }
+    let mut left = times;
+    let mut free = Vec::with_capacity(added.len());
+    for (at, id) in ids.iter().enumerate() {
+        let (Some(left), Some(surplus)) = (left.get_mut(id.index()), surplus.get_mut(id.index())) else {
+            continue;
+        };
+        if *surplus > 0 && random.below(u64::from(*left)) < u64::from(*surplus) {
+            *surplus -= 1;
+            free.push(at);
+        }
+        *left -= 1;
+    }
     random.shuffle(&mut added);
     for (at, id) in free.into_iter().zip(added) {
         if let Some(place) = ids.get_mut(at) {
