@@ -17,7 +17,7 @@
 //! | `jobs`, `pace`, `due_times`, `group` | several jobs on one cache |
 //! | `snapshot`, `fields` | the saved state |
 //! | `open`, `batch`, `fill`, `sizes`, `rows` | batches: opened, filled, published |
-//! | `access`, `reading`, `neighbours` | hits and misses; in which order records are read |
+//! | `access`, `reading`, `read_queues`, `neighbours` | hits, misses; the order of reads |
 //! | `outlook`, `prefetch`, `prefetched`, `windows` | what is read ahead of all batches |
 //! | `hedge`, `late_reads`, `latency` | late reads |
 //! | `fault`, `bad_share` | what becomes of bad records |
@@ -64,6 +64,7 @@ pub mod plan;
 mod prefetch;
 mod prefetched;
 mod ranks;
+mod read_queues;
 mod reading;
 mod report;
 mod rows;

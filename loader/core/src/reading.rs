@@ -1,8 +1,5 @@
 //! Records on their way from storage: which rows wait for them, in which order they are requested,
 //! which read brings them.
-//!
-//! Each job has a queue, in the order of its plan. A job with few reads in flight comes first, so
-//! each gets its share. Then comes the job whose trainers run out of batches first.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -12,6 +9,7 @@ use crate::batch::RowId;
 use crate::event::SessionId;
 use crate::job::JobId;
 use crate::neighbours::{Neighbours, SPAN_BYTES_MAX};
+use crate::read_queues::ReadQueues;
 use crate::samples::Samples;
 
 /// Number of a flight: one read of the store, which brings one record or several neighbours.
@@ -21,8 +19,9 @@ pub(super) type FlightId = u64;
 #[derive(Debug)]
 pub(super) struct Reading {
     pending: HashMap<SampleId, PendingRead>,
-    /// One for each job that has read anything.
-    queues: Vec<Queue>,
+    /// Pending records to request. Those that went with a neighbour, or for another job, are still
+    /// in them.
+    queues: ReadQueues,
     neighbours: Neighbours,
     /// By number, from `first_flight` on: the oldest first. `None` have ended.
     flights: VecDeque<Option<Flight>>,
@@ -33,17 +32,6 @@ pub(super) struct Reading {
     oldest_since_ns: u64,
     /// The group that was found last, with offsets; kept for its memory.
     group: Vec<(u64, SampleId)>,
-}
-
-/// What a job reads.
-#[derive(Debug)]
-struct Queue {
-    job: JobId,
-    /// Pending records to request, in plan order. Those that went with a neighbour, or for another
-    /// job, are still in it.
-    queued: VecDeque<SampleId>,
-    /// Number of its flights.
-    in_flight: usize,
 }
 
 /// A record that is queued or in flight.
@@ -96,7 +84,7 @@ impl Reading {
     pub(super) fn new(gap_bytes_max: u32) -> Self {
         Self {
             pending: HashMap::new(),
-            queues: Vec::new(),
+            queues: ReadQueues::default(),
             neighbours: Neighbours::new(gap_bytes_max, SPAN_BYTES_MAX),
             flights: VecDeque::new(),
             first_flight: 0,
@@ -122,7 +110,7 @@ impl Reading {
             read.admits |= admits;
             if read.job != job && read.flights == 0 {
                 // It may be this job's turn first.
-                self.queue_of(job).queued.push_back(sample);
+                self.queues.push(job, sample);
             }
             return false;
         }
@@ -130,8 +118,8 @@ impl Reading {
         true
     }
 
-    /// Requests a record for `job`, which keeps records in the cache, that is not pending and no row
-    /// waits for.
+    /// Requests a record for `job`, which keeps records in the cache, that is not pending and no
+    /// row waits for.
     pub(super) fn prefetch(&mut self, job: JobId, sample: SampleId, index: &dyn Samples) {
         self.queue(
             sample,
@@ -140,17 +128,8 @@ impl Reading {
         );
     }
 
-    fn queue_of(&mut self, job: JobId) -> &mut Queue {
-        let at = self.queues.iter().position(|queue| queue.job == job).unwrap_or_else(|| {
-            self.queues.push(Queue { job, queued: VecDeque::new(), in_flight: 0 });
-            self.queues.len() - 1
-        });
-        #[expect(clippy::indexing_slicing, reason = "the position of a queue")]
-        &mut self.queues[at]
-    }
-
     fn queue(&mut self, sample: SampleId, read: PendingRead, index: &dyn Samples) {
-        self.queue_of(read.job).queued.push_back(sample);
+        self.queues.push(read.job, sample);
         self.pending.insert(sample, read);
         if let Some(entry) = index.entry(sample)
             && entry.stored_len > 0
@@ -176,27 +155,27 @@ impl Reading {
         self.pending.contains_key(&sample)
     }
 
-    /// The record to request next, and for which job. Each job comes first until it has `share`
-    /// flights, then the one with the earliest deadline. Within a job it is the first in plan order
-    /// that is still needed.
+    /// The record to request next, and for which job: see [`ReadQueues::next`].
     pub(super) fn next(
         &mut self,
         index: &dyn Samples,
         share: usize,
         deadline: impl Fn(JobId) -> u64,
     ) -> Option<(JobId, SampleId)> {
-        for at in 0..self.queues.len() {
-            self.drop_done(at, index);
-        }
-        let waiting = || self.queues.iter().filter(|queue| !queue.queued.is_empty());
-        let is_only = waiting().nth(1).is_none();
-        let turn = |queue: &&Queue| match queue.in_flight {
-            _ if is_only => (0, 0),
-            few if few < share => (0, few),
-            many => (deadline(queue.job).saturating_add(1), many),
-        };
-        let queue = waiting().min_by_key(turn)?;
-        Some((queue.job, *queue.queued.front()?))
+        let (pending, neighbours) = (&mut self.pending, &mut self.neighbours);
+        self.queues.drop_done(|sample| match pending.get(&sample) {
+            Some(read) if read.flights > 0 => true,
+            Some(read) if read.is_prefetch || !read.waiting.is_empty() => false,
+            Some(_) => {
+                pending.remove(&sample);
+                if let Some(entry) = index.entry(sample) {
+                    neighbours.remove(entry.shard, entry.offset);
+                }
+                true
+            }
+            None => true,
+        });
+        self.queues.next(share, deadline)
     }
 
     /// Whether nothing waits to be requested.
@@ -204,29 +183,9 @@ impl Reading {
         self.next(index, 0, |_| 0).is_none()
     }
 
-    /// Drops what is not needed any more from the front of a queue.
-    fn drop_done(&mut self, at: usize, index: &dyn Samples) {
-        let Some(Queue { queued, .. }) = self.queues.get_mut(at) else { return };
-        while let Some(&sample) = queued.front() {
-            match self.pending.get(&sample) {
-                Some(read) if read.flights > 0 => {}
-                Some(read) if read.is_prefetch || !read.waiting.is_empty() => return,
-                Some(_) => {
-                    self.pending.remove(&sample);
-                    if let Some(entry) = index.entry(sample) {
-                        self.neighbours.remove(entry.shard, entry.offset);
-                    }
-                }
-                None => {}
-            }
-            queued.pop_front();
-        }
-    }
-
     /// `job` has ended. Returns the records that are not requested any more.
     pub(super) fn end_job(&mut self, job: JobId, index: &dyn Samples) -> Vec<SampleId> {
-        let Some(at) = self.queues.iter().position(|queue| queue.job == job) else { return Vec::new() };
-        let mut dropped: Vec<SampleId> = self.queues.swap_remove(at).queued.into();
+        let mut dropped = self.queues.end(job);
         // A record that rows of another job wait for is in the queue of that job, too.
         dropped.retain(|sample| {
             let is_needed = |read: &PendingRead| read.flights > 0 || !read.waiting.is_empty();
@@ -286,8 +245,7 @@ impl Reading {
             records += 1;
         }
         let Some(first) = first else { return };
-        let queue = self.queues.iter_mut().find(|queue| queue.job == job);
-        queue.into_iter().for_each(|queue| queue.in_flight += 1);
+        self.queues.submitted(job, flight);
         self.in_flight += 1;
         self.records_in_flight += records as usize;
         if self.flights.is_empty() {
@@ -310,8 +268,7 @@ impl Reading {
         if flight.missing == 0 {
             *slot = None;
             self.in_flight -= 1;
-            let queue = self.queues.iter_mut().find(|queue| queue.job == job);
-            queue.into_iter().for_each(|queue| queue.in_flight = queue.in_flight.saturating_sub(1));
+            self.queues.landed(job);
         }
         while self.flights.front().is_some_and(Option::is_none) {
             self.flights.pop_front();

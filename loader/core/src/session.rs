@@ -110,8 +110,8 @@ impl<M: Memory> Session<M> {
         Some(now_ns.saturating_sub(begun_ns))
     }
 
-    /// Time that the client has had the batch at hand and not released it, or has done nothing after
-    /// an epoch; 0 if it waits for a batch.
+    /// Time that the client has had the batch at hand and not released it, or has done nothing
+    /// after an epoch; 0 if it waits for a batch.
     pub(super) fn batch_ns(&self, now_ns: u64) -> u64 {
         let first = self.outstanding.values().find(|held| held.block.is_some());
         let has_ended = self.request.is_some_and(|request| request.ended);
