@@ -28,8 +28,8 @@ impl Daemon {
             };
             return Err(Refusal { code: REFUSE_DATASET, text: format!("{changed}: {advice}") });
         }
-        // A validation takes the daemon that it finds: the cache that a training left there waits for
-        // the next epoch, or for the next training.
+        // A validation takes the daemon that it finds: the cache that a training left there waits
+        // for the next epoch, or for the next training.
         let is_free_for_training = is_free && attach.spec.admit;
         if is_free_for_training {
             // No reason to start another daemon: this matters only after the rank has left.
