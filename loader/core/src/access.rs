@@ -130,7 +130,8 @@ impl<M: Memory> Core<M> {
                     // A hedge brought it before.
                     return self.release(record);
                 }
-                if admits {
+                // Without any job nobody says what is worth keeping.
+                if admits && !self.jobs.is_empty() {
                     self.offer(wanted_by, sample, op.len, record);
                 } else {
                     self.release(record);

@@ -45,6 +45,7 @@ impl<M: Memory> Core<M> {
             let error_ns = old.due(position).abs_diff(clock.due(position)) as f64;
             let change = (old.per() as f64 / clock.per() as f64 - 1.0).abs();
             is_wrong |= error_ns > ERROR_MAX * epoch_ns || change > CHANGE_MAX;
+            is_wrong |= !are_several && old != clock;
             shortest_ns = shortest_ns.min(epoch_ns / PER_EPOCH).max(LOOK_NS_MIN);
         }
         if is_wrong {
