@@ -80,20 +80,25 @@ impl NextUses {
         self.jobs.iter().filter_map(|of| Some(of.clock.due(of.position(id)?))).min()
     }
 
-    /// The position of the sample's next use by `job`.
-    pub(super) fn get(&self, job: u32, id: SampleId) -> Option<u32> {
-        self.jobs.iter().find(|of| of.job == job)?.position(id)
+    pub(super) fn set(&mut self, job: u32, id: SampleId, position: Option<u32>) {
+        if let Some(slot) = self.slot(job, id) {
+            *slot = position.unwrap_or(UNKNOWN);
+        }
     }
 
-    pub(super) fn set(&mut self, job: u32, id: SampleId, position: Option<u32>) {
+    /// Returns whether no use of the sample by `job` was known.
+    pub(super) fn set_if_unknown(&mut self, job: u32, id: SampleId, position: u32) -> bool {
+        let unknown = self.slot(job, id).filter(|slot| **slot == UNKNOWN);
+        unknown.map(|slot| *slot = position).is_some()
+    }
+
+    fn slot(&mut self, job: u32, id: SampleId) -> Option<&mut u32> {
         let samples = self.samples as usize;
         let of = self.of_job(job);
         if of.positions.is_empty() {
             of.positions.resize(samples, UNKNOWN);
         }
-        if let Some(slot) = of.positions.get_mut(id.index()) {
-            *slot = position.unwrap_or(UNKNOWN);
-        }
+        of.positions.get_mut(id.index())
     }
 
     /// Forgets all positions of `job` and frees their memory: drawing the next plan and looking
@@ -141,7 +146,7 @@ mod tests {
         assert_eq!(uses.due(SampleId(1)), Some(1_070));
         uses.set(8, SampleId(1), Some(180));
         assert_eq!(uses.due(SampleId(1)), Some(1_100));
-        assert_eq!((uses.get(8, SampleId(1)), uses.get(9, SampleId(1))), (Some(180), None));
+        assert!(!uses.set_if_unknown(8, SampleId(1), 170) && uses.set_if_unknown(8, SampleId(2), 170));
         uses.forget(7);
         assert_eq!(uses.due(SampleId(1)), Some(1_130));
         uses.clear(8);

@@ -138,9 +138,8 @@ impl<T> Cache<T> {
     /// the same job that is known already is sooner.
     pub fn see(&mut self, job: u32, id: SampleId, position: u32, importance: &Importance) {
         if let Some(next_uses) = self.policy.next_uses()
-            && next_uses.get(job, id).is_none()
+            && next_uses.set_if_unknown(job, id, position)
         {
-            next_uses.set(job, id, Some(position));
             self.rescore(id, importance);
         }
     }
