@@ -23,8 +23,9 @@ const RECORDS_MAX: usize = 512;
 impl<M: Memory> Core<M> {
     /// Looks `sample` up for `row` of `job`: the row gets its record, or waits for a read.
     pub(super) fn access(&mut self, job: JobId, sample: SampleId, row: RowId) -> Served {
+        let admits = self.admits(job);
         if self.cache.get(sample).is_some() {
-            let record = if self.admits(job) {
+            let record = if admits {
                 self.jobs.record_hit(job, sample);
                 self.cache.hit(sample, self.jobs.importance())
             } else {
@@ -34,12 +35,11 @@ impl<M: Memory> Core<M> {
                 if let Some(batch) = self.batch_mut(row.session, row.seq) {
                     batch.ready(row.position, record);
                 }
-                let is_first = self.admits(job) && self.prefetched.take(sample).is_some();
-                return if is_first { Served::Prefetched } else { Served::Hit };
+                let was_prefetched = admits && self.prefetched.take(sample).is_some();
+                return if was_prefetched { Served::Prefetched } else { Served::Hit };
             }
         }
         // A prefetch that is still in flight when its row comes is a miss like any other.
-        let admits = self.admits(job);
         let is_first = self.reading.request(job, admits, sample, row, &*self.index)
             || (admits && self.prefetched.join(sample));
         if is_first { Served::Miss } else { Served::Joined }

@@ -28,7 +28,7 @@ impl<M: Memory> Core<M> {
         if now_ns < self.predict_at_ns || !self.cache.properties().looks_ahead {
             return;
         }
-        let are_several = self.jobs.admitting().nth(1).is_some();
+        let are_several = self.jobs.are_several();
         let clocks: Vec<_> = self
             .jobs
             .admitting()
@@ -60,8 +60,7 @@ impl<M: Memory> Core<M> {
         let opened = job.epoch().and_then(|epoch| self.next_batches(job.id, epoch).min());
         // Its ranks may be between two epochs.
         let position = job.slices.start(opened.unwrap_or(if job.plan.is_some() { u32::MAX } else { 0 }));
-        let are_several = self.jobs.admitting().nth(1).is_some();
-        if !are_several {
+        if !self.jobs.are_several() {
             return (Clock::POSITIONS, position);
         }
         let ranks = self.sessions.iter().filter(|session| session.job == job.id);

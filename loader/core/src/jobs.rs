@@ -75,6 +75,11 @@ impl Jobs {
         self.list.iter().filter(|job| self.admits(job))
     }
 
+    /// Whether several jobs keep records in the cache.
+    pub(super) fn are_several(&self) -> bool {
+        self.admitting().nth(1).is_some()
+    }
+
     /// Their numbers.
     pub(super) fn admitting_ids(&self) -> Vec<JobId> {
         self.admitting().map(|job| job.id).collect()
@@ -135,7 +140,7 @@ impl Jobs {
     pub(super) fn aggregate_all(&mut self) {
         self.aggregate = None;
         self.weights = self.admitting().map(|job| (job.id, job.pace.weight())).collect();
-        if self.admitting().nth(1).is_none() {
+        if !self.are_several() {
             return;
         }
         let samples = self.admitting().map(|job| job.importance.len()).max().unwrap_or(0);

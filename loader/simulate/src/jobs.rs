@@ -19,7 +19,7 @@ use crate::store::{NoMemory, VirtualStore};
 use crate::system::System;
 use crate::trainer::Trainer;
 use crate::watch::Watch;
-use crate::workload::{Accesses, Workload};
+use crate::workload::{Accesses, COMPUTE_DEFAULT, Workload};
 use crate::world::{Answers, VirtualWorld};
 
 /// The jobs that train at the same time.
@@ -78,7 +78,7 @@ impl Jobs {
             let what = format!("--speeds: {} of them for {count} jobs: give one for each", speeds.len());
             return Err(SimulateError::Usage(what));
         }
-        let compute = args.compute.unwrap_or(Duration::from_millis(1));
+        let compute = args.compute.unwrap_or(COMPUTE_DEFAULT);
         let group = if args.group { group_digest("simulated") } else { 0 };
         Ok(Some(Self { speeds, correlation: args.correlation, group, compute }))
     }
@@ -261,7 +261,9 @@ impl Playing<'_> {
             watch.go_on(usize::try_from(taken - told).unwrap_or(usize::MAX))?;
             told = taken;
         }
-        if let Some(text) = self.driver.world.trainer.refused.take() {
+        let world = &mut self.driver.world;
+        let mut trainers = std::iter::once(&mut world.trainer).chain(&mut world.others);
+        if let Some(text) = trainers.find_map(|trainer| trainer.refused.take()) {
             return Err(SimulateError::Usage(text));
         }
         Ok(after.into_iter().zip(before).map(|(after, before)| after.since(&before)).collect())

@@ -21,7 +21,7 @@ use crate::weights::Classes;
 /// Largest latency of a store: more is a typing error, and a sum of very many must not overflow.
 const LATENCY_MAX: Duration = Duration::from_secs(3600);
 /// Compute time of a sample by default; `--compute` documents it.
-const COMPUTE_DEFAULT: Duration = Duration::from_millis(1);
+pub(super) const COMPUTE_DEFAULT: Duration = Duration::from_millis(1);
 
 /// The workload of one simulation.
 #[derive(Debug)]
