@@ -26,6 +26,7 @@ fn every_session_and_whoever_started_the_daemon_are_told() {
             patience: PATIENCE,
         },
         hedge: false,
+        decoded_bytes: 0,
         jpeg: Default::default(),
         workers: Some(1),
         socket: None,

@@ -22,7 +22,8 @@ WAYS = (
     ("permutations, a group", "the same, coupled", ("--sampler", "uniform", "--policy", "lookahead", "--group")),
     ("echo", "shade, each sample read comes twice", ("--sampler", "echo", "--policy", "lookahead")),
     ("page cache", "permutations over a page cache (LRU)", ("--sampler", "uniform", "--policy", "lru")),
-    ("CoorDL", "permutations over a fixed cache, prepared together", ("--preset", "coordl", "--group")),
+    ("CoorDL", "permutations over a fixed cache, prepared together", ("--preset", "coordl-prep")),
+    ("OneAccess", "permutations read once for all, over a FIFO", ("--preset", "oneaccess")),
     ("iCACHE", "its sampler and its two regions, by the jobs' aggregate", ("--preset", "icache")),
 )
 # The last of four jobs is slower by this share.
@@ -100,6 +101,11 @@ def report(record: dict) -> str:
                 cells = [_amount(row) for row in of if row["is_shared"] == shared]
                 lines.append(f"| {way} | {text} | {' | '.join(cells)} |")
     lines += ["", "The ways:", "", *(f"- {way}: {about}." for way, about, _ in WAYS)]
+    lines += ["", "## Rows decoded by four jobs on one cache, % of those delivered", ""]
+    lines += [f"| way | {' | '.join(caches)} |", "|---|" + "---:|" * len(caches)]
+    for way, _, _ in WAYS:
+        cells = [f"{100 * row['decoded_share']:.1f}" for row in rows[f"{way}, 4 jobs"] if row["is_shared"]]
+        lines.append(f"| {way} | {' | '.join(cells)} |")
     lines += ["", "## Four jobs, one of them slower; cache 20 %", "", "| slower by | one cache | coupled |", "|---|---:|---:|"]
     for behind in BEHIND:
         alone, group = (_at(rows[f"{way}, {behind:g} behind"], "20%") for way in ("pads", "pads, a group"))

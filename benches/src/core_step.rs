@@ -67,6 +67,8 @@ impl Driver {
             prefetches_max: 0,
             hedge: false,
             block_bytes: BLOCK_BYTES,
+            orders_max: usize::MAX,
+            decoded_bytes: 0,
         };
         let core = Core::new(Arc::clone(index), free, config);
         let mut driver = Self { core, spent: Duration::ZERO };

@@ -53,7 +53,7 @@ pub(crate) fn run() -> Result<Vec<Figure>> {
         whole.push(bench.alone(Media::Jpeg, &left, |_, size| Ok(Part::whole(size)))?);
         for (times, photos) in [(&mut part, &photos), (&mut part_left, &left)] {
             times.push(bench.alone(Media::Jpeg, photos, |position, size| {
-                RowDecoder::part(&AUGMENTED, Draw { seed: 1, epoch, position }, size)
+                RowDecoder::part(&AUGMENTED, Draw::at(1, epoch, position), size)
             })?);
         }
         all.push(bench.alone(Media::Jpeg, &photos, |_, size| Ok(Part::whole(size)))?);
@@ -155,7 +155,7 @@ impl Bench {
     fn rows(&mut self, media: Media, files: &[Vec<u8>], spec: &ImageSpec, epoch: u32) -> Result<f64> {
         let (time, done) = timed(|| -> Result<()> {
             for (position, file) in (0..).zip(files) {
-                let draw = Draw { seed: 1, epoch, position };
+                let draw = Draw::at(1, epoch, position);
                 self.rows.decode(media, file, spec, draw, |at, bytes| -> Result<()> {
                     Ok(self.row.write(at, bytes)?)
                 })?;

@@ -8,7 +8,7 @@ use crossbeam_channel::{Receiver, unbounded};
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
-use shade_core::{Ticket, block_bytes_for, charged_bytes};
+use shade_core::{Pixels, Ticket, block_bytes_for, charged_bytes};
 use shade_formats::SampleId;
 use shade_formats::checksum::crc32c;
 use shade_formats::control::Output;
@@ -92,6 +92,7 @@ impl Gather {
                 offset,
                 len: u64::from(record_bytes),
                 draw: Draw::default(),
+                pixels: Pixels::Own,
                 size: Size::default(),
                 record,
             });

@@ -45,7 +45,7 @@ fn row(
     position: u32,
 ) -> Result<Vec<u8>, ImageFault> {
     let mut out = vec![0xA5; usize::try_from(spec.bytes()).unwrap()];
-    let draw = Draw { seed: 5, epoch: 1, position };
+    let draw = Draw::at(5, 1, position);
     decoder.decode(media, bytes, spec, draw, |at, piece| {
         let at = usize::try_from(at).unwrap();
         out[at..at + piece.len()].copy_from_slice(piece);

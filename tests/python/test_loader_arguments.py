@@ -150,7 +150,7 @@ def test_a_plans_defaults_are_those_of_the_daemon() -> None:
 
 def test_program_package_and_pages_have_one_default_sampler() -> None:
     preset = inspect.signature(Loader).parameters["preset"].default
-    system = sampler, policy, order = _native.PRESETS[preset]
+    sampler, policy, order, _ = _native.PRESETS[preset]
     program = find_daemon()
     said = subprocess.run([program, "serve", "--help"], capture_output=True, text=True, check=True).stdout
     assert f"[default: {preset}]" in said
@@ -162,7 +162,7 @@ def test_program_package_and_pages_have_one_default_sampler() -> None:
         "README.md": [f"(`{sampler}`), the default"],
         "docs/which-sampler.md": [f"**The default is\n`{sampler}`", f"| `{sampler}`, the default |"],
         "docs/decisions/022-the-default-sampler.md": [f"the preset `{preset}`", f"(`{sampler}`), the default"],
-        "docs/algorithms.md": [f"| `{preset}`, the default | `" + "` | `".join(system) + "` |"],
+        "docs/algorithms.md": [f"| `{preset}`, the default | `" + "` | `".join((sampler, policy, order)) + "` |"],
         "docs/comparison.md": [f"`{preset}`, the default"],
         "docs/loader.md": [
             f'| `preset` | `"{preset}"` |', f'| `sampler` | the preset\'s: `"{sampler}"` |',
@@ -352,6 +352,7 @@ def test_arguments_become_the_daemons_command_line() -> None:
     assert serve_arguments(settings, Path("/data"), None) == [
         "serve", "/data", "--private", "--cache", "20%",
         "--policy", "lookahead", "--lookahead", "1", "--engine", "auto", "--io", "auto", "--linger", "3.000s",
+        "--decode-once", "268435456",
     ]  # fmt: skip
     every = Daemon(
         policy="lru",
@@ -360,6 +361,7 @@ def test_arguments_become_the_daemons_command_line() -> None:
         depth=8,
         hedge=True,
         workers=2,
+        decode_once=0,
         jpeg="turbo",
         engine="threads",
         io="buffered",
@@ -368,5 +370,6 @@ def test_arguments_become_the_daemons_command_line() -> None:
     assert serve_arguments(every, Path("/data"), "/run/s") == [
         "serve", "/data", "--private", "--cache", str(8 << 30),
         "--policy", "lru", "--lookahead", "0.25", "--engine", "threads", "--io", "buffered", "--linger", "0.500s",
-        "--store", "latency=2ms,bandwidth=1Gbit", "--depth", "8", "--workers", "2", "--jpeg", "turbo", "--hedge", "--socket", "/run/s",
+        "--store", "latency=2ms,bandwidth=1Gbit", "--depth", "8", "--workers", "2",
+        "--decode-once", "0", "--jpeg", "turbo", "--hedge", "--socket", "/run/s",
     ]  # fmt: skip

@@ -254,7 +254,7 @@ mod tests {
 
     fn crop_box(source: Size, row: Size, framing: Framing, position: u32) -> CropBox {
         let spec = ImageSpec { framing, ..ImageSpec::cover(row.height, row.width) };
-        CropBox::new(source, &spec, &mut Randomness::new(Draw { seed: 1, epoch: 0, position })).unwrap()
+        CropBox::new(source, &spec, &mut Randomness::new(Draw::at(1, 0, position))).unwrap()
     }
 
     fn cover(source: Size, row: Size) -> CropBox {
@@ -363,9 +363,7 @@ mod tests {
     fn half_of_the_rows_are_mirrored() {
         let spec = ImageSpec { flip: 0.5, ..ImageSpec::cover(8, 8) };
         let flips = |position| {
-            CropBox::new(size(8, 8), &spec, &mut Randomness::new(Draw { position, ..Draw::default() }))
-                .unwrap()
-                .flips
+            CropBox::new(size(8, 8), &spec, &mut Randomness::new(Draw::at(0, 0, position))).unwrap().flips
         };
         let count = (0..10_000).filter(|&position| flips(position)).count();
         assert!(count.abs_diff(5000) < 250, "{count}");

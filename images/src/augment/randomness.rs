@@ -1,5 +1,6 @@
-//! The random numbers of one row's image, from seed, epoch and position in the plan only. So a row
-//! is the same on any worker, after a resume, and with any number of ranks.
+//! The random numbers of one row's image, from its [`Draw`] only: seed, epoch and position in the
+//! plan, or group, epoch, sample and use. So a row is the same on any worker, after a resume, and
+//! with any number of ranks.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
@@ -48,27 +49,39 @@ fn stream(draw: Draw) -> ChaCha8Rng {
     let mut key = [0; 32];
     let (seed, rest) = key.split_at_mut(8);
     let (epoch, domain) = rest.split_at_mut(4);
-    seed.copy_from_slice(&draw.seed.to_le_bytes());
-    epoch.copy_from_slice(&draw.epoch.to_le_bytes());
+    seed.copy_from_slice(&draw.seed().to_le_bytes());
+    epoch.copy_from_slice(&draw.epoch().to_le_bytes());
     domain.copy_from_slice(&DOMAIN);
     let mut numbers = ChaCha8Rng::from_seed(key);
-    numbers.set_stream(draw.position.into());
+    numbers.set_stream(draw.row());
     numbers
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::collections::HashSet;
 
-    const DRAW: Draw = Draw { seed: 1, epoch: 2, position: 3 };
+    use shade_formats::SampleId;
+
+    use super::*;
 
     #[test]
     fn seed_epoch_and_position_each_change_the_numbers() {
         let first = |draw| Randomness::new(draw).up_to(u32::MAX);
-        assert_eq!(first(DRAW), first(DRAW));
-        for other in [Draw { seed: 2, ..DRAW }, Draw { epoch: 3, ..DRAW }, Draw { position: 4, ..DRAW }] {
-            assert_ne!(first(DRAW), first(other), "{other:?}");
+        let draw = Draw::at(1, 2, 3);
+        assert_eq!(first(draw), first(draw));
+        for other in [Draw::at(2, 2, 3), Draw::at(1, 3, 3), Draw::at(1, 2, 4)] {
+            assert_ne!(first(draw), first(other), "{other:?}");
         }
+    }
+
+    #[test]
+    fn the_uses_of_a_group_are_other_rows_than_positions() {
+        let first = |draw| Randomness::new(draw).up_to(u32::MAX);
+        let of_use = |sample, nth| Draw::of_use(1, 2, SampleId(sample), nth);
+        let draws = [of_use(0, 0), of_use(0, 1), of_use(1, 0), Draw::at(1, 2, 0), Draw::at(1, 2, 1 << 16)];
+        let numbers: HashSet<u32> = draws.into_iter().map(first).collect();
+        assert_eq!(numbers.len(), draws.len());
     }
 
     #[test]
@@ -76,7 +89,7 @@ mod tests {
         let mut counts = [0; 5];
         let mut sum = 0.0;
         for position in 0..50_000 {
-            let mut random = Randomness::new(Draw { position, ..DRAW });
+            let mut random = Randomness::new(Draw::at(1, 2, position));
             counts[random.up_to(4) as usize] += 1;
             let share = random.share();
             assert!((0.0..1.0).contains(&share));
@@ -85,6 +98,6 @@ mod tests {
         // Five standard deviations of 89 and 65.
         assert!(counts.iter().all(|&count: &i32| count.abs_diff(10_000) < 450), "{counts:?}");
         assert!((sum - 25_000.0).abs() < 325.0, "{sum}");
-        assert_eq!(Randomness::new(DRAW).up_to(0), 0);
+        assert_eq!(Randomness::new(Draw::default()).up_to(0), 0);
     }
 }

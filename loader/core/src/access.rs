@@ -11,11 +11,11 @@ use crate::block_size::charged_bytes;
 use crate::brain::Core;
 use crate::cache::Admission;
 use crate::event::SessionId;
-use crate::job::{Job, JobId};
+use crate::job::JobId;
 use crate::memory::Memory;
 use crate::orders::{Completion, FaultKind, ReadOp};
 use crate::reading::Landed;
-use crate::session::Session;
+use crate::session::runs_dry_in_ns;
 
 /// Limit of the records in flight where reads bring several. It is higher if the depth is higher.
 const RECORDS_MAX: usize = 512;
@@ -54,7 +54,7 @@ impl<M: Memory> Core<M> {
         while self.reading.in_flight() < reads_max && self.reading.records_in_flight() < records_max {
             let share = (reads_max / (2 * self.jobs.len().max(1))).max(1);
             let (jobs, sessions) = (&self.jobs, &self.sessions);
-            let deadline = |job| runs_dry_in_ns(jobs.get(job), sessions);
+            let deadline = |job| jobs.get(job).map_or(u64::MAX, |job| runs_dry_in_ns(job, sessions));
             let Some((job, first)) = self.reading.next(&*self.index, share, deadline) else { return };
             // Without room it waits until a fill gives some back.
             let Some(op) = self.read_op(first) else { return };
@@ -217,13 +217,4 @@ impl<M: Memory> Core<M> {
         }
         self.reading.forget(session);
     }
-}
-
-/// Time until the first of a job's trainers has used up its finished batches, ns.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a positive time")]
-fn runs_dry_in_ns<M: Memory>(job: Option<&Job>, sessions: &[Session<M>]) -> u64 {
-    let Some(job) = job else { return u64::MAX };
-    let ranks = sessions.iter().filter(|session| session.job == job.id && session.request.is_some());
-    let batches = ranks.map(|session| session.outstanding.len()).min().unwrap_or(usize::MAX);
-    (batches as f64 * job.pace.batch_ns()) as u64
 }

@@ -8,7 +8,7 @@ use shade_formats::{Draw, Size};
 use crate::bad_share::{Faults, RowCounts};
 use crate::event::SessionId;
 use crate::memory::Memory;
-use crate::orders::FillRow;
+use crate::orders::{FillRow, Pixels};
 
 /// State of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,7 +104,8 @@ impl<M: Memory> Batch<M> {
         row.state = RowState::Filling;
         let BatchRow { sample, entry, offset, len, draw, .. } = *row;
         let (size, record) = (Size::default(), M::lend(record));
-        self.ready.push(FillRow { position, sample, entry, offset, len, draw, size, record });
+        let pixels = Pixels::Own;
+        self.ready.push(FillRow { position, sample, entry, offset, len, draw, pixels, size, record });
     }
 
     /// Row `position` is filled.

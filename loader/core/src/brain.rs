@@ -7,7 +7,9 @@ use shade_formats::control::Policy;
 use crate::batch::Batch;
 use crate::cache::Cache;
 use crate::counts::Counts;
+use crate::decoded_rows::DecodedRows;
 use crate::event::SessionId;
+use crate::fill_turns::FillTurns;
 use crate::job::{Job, JobId};
 use crate::jobs::Jobs;
 use crate::late_reads::LateReads;
@@ -44,6 +46,12 @@ pub struct CoreConfig {
     pub hedge: bool,
     /// Bytes of an arena block.
     pub block_bytes: u32,
+    /// Limit of the orders that workers have at a time while there are several jobs. The others
+    /// wait for their jobs' turns.
+    pub orders_max: usize,
+    /// Limit of the decoded rows that the jobs of a group share
+    /// ([`DECODED_BYTES`](super::DECODED_BYTES)); 0 decodes each row for each job.
+    pub decoded_bytes: u64,
 }
 
 /// The brain. See the [crate](super).
@@ -63,6 +71,8 @@ pub struct Core<M: Memory> {
     pub(super) windows: Option<Windows>,
     pub(super) late_reads: LateReads,
     pub(super) jobs: Jobs,
+    pub(super) decoded_rows: DecodedRows<M::Lent>,
+    pub(super) fill_turns: FillTurns,
     pub(super) sessions: Vec<Session<M>>,
     /// The observers, each with the name of the job that it wants a trace of.
     pub(super) observers: Vec<(SessionId, String)>,
@@ -98,6 +108,8 @@ impl<M: Memory> Core<M> {
             windows,
             late_reads: LateReads::default(),
             jobs: Jobs::default(),
+            decoded_rows: DecodedRows::new(config.decoded_bytes),
+            fill_turns: FillTurns::default(),
             sessions: Vec::new(),
             observers: Vec::new(),
             predict_at_ns: 0,

@@ -32,6 +32,8 @@ pub struct Counts {
     pub bytes_read: u64,
     /// Rows delivered, without padding.
     pub delivered: u64,
+    /// Rows that were not decoded: another job of the group had the same pixels.
+    pub copied: u64,
     /// Delivered rows whose loss was reported. The epoch's figure leaves out losses that came for
     /// the epoch before.
     pub reported: u64,

@@ -5,12 +5,13 @@ use shade_formats::ring::{Descriptor, Kind};
 
 use crate::action::Action;
 use crate::bad_share::RowCounts;
-use crate::batch::{Batch, BatchStage, RowId};
+use crate::batch::{Batch, BatchStage, RowId, RowState};
 use crate::brain::Core;
+use crate::event::SessionId;
 use crate::job::{Job, JobId};
 use crate::memory::Memory;
 use crate::orders::{Columns, FaultKind, FillOrder, FillRow, Filled, FinalizeOrder, Move, Ticket};
-use crate::session::{Delivered, Outstanding};
+use crate::session::{Delivered, Outstanding, runs_dry_in_ns};
 use crate::trace::done_line;
 
 /// Rows of one order: few enough to spread a batch over the workers, enough that handing over costs
@@ -26,28 +27,53 @@ const ORDERS_RAW_MIN: usize = 4;
 impl<M: Memory> Core<M> {
     /// Gives rows with their records to the workers.
     pub(super) fn hand_out_rows(&mut self, now_ns: u64, actions: &mut Vec<Action<M>>) {
+        let are_several = self.jobs.len() > 1;
+        let orders_max = if are_several { self.config.orders_max } else { usize::MAX };
+        let share = (orders_max / (2 * self.jobs.len().max(1))).max(1);
+        while self.fill_turns.out() < orders_max {
+            let waiting = self.sessions.iter().filter(|s| s.open.iter().any(|batch| !batch.ready.is_empty()));
+            let ranks = waiting.filter_map(|session| {
+                let job = self.jobs.get(session.job)?;
+                let deadline = if are_several { runs_dry_in_ns(job, &self.sessions) } else { 0 };
+                Some((session.id, session.job, deadline))
+            });
+            let Some(session) = self.fill_turns.next(ranks, share) else { break };
+            self.hand_out_order(session, actions);
+        }
         for session in &mut self.sessions {
-            let Some(output) = self.jobs.get(session.job).map(|job| job.spec.output) else { continue };
             for batch in &mut session.open {
                 let ticket = Ticket { session: session.id, seq: batch.seq };
-                let mut rows = std::mem::take(&mut batch.ready);
-                let most = rows_in_order(&rows, output);
-                while !rows.is_empty() {
-                    let rest = rows.split_off(rows.len().min(most));
-                    actions.push(Action::Fill(FillOrder {
-                        ticket,
-                        output,
-                        rows: std::mem::replace(&mut rows, rest),
-                    }));
-                }
                 batch.settle(ticket, now_ns, actions);
             }
+        }
+    }
+
+    /// Gives the next rows of this rank to a worker, or to those that decode the same rows.
+    fn hand_out_order(&mut self, session: SessionId, actions: &mut Vec<Action<M>>) {
+        let Some(session) = self.sessions.iter_mut().find(|s| s.id == session) else { return };
+        let Some(batch) = session.open.iter_mut().find(|batch| !batch.ready.is_empty()) else { return };
+        let ticket = Ticket { session: session.id, seq: batch.seq };
+        let Some(output) = self.jobs.get(session.job).map(|job| job.spec.output) else { return };
+        let most = rows_in_order(&batch.ready, output);
+        let rest = batch.ready.split_off(batch.ready.len().min(most));
+        let mut rows = std::mem::replace(&mut batch.ready, rest);
+        if let Some(shared) = self.decoded_rows.output_of(session.job, &self.jobs) {
+            let copies = self.decoded_rows.divide(shared, ticket, &mut rows);
+            self.jobs
+                .get_mut(session.job)
+                .into_iter()
+                .for_each(|job| job.count(|counts| counts.copied += copies));
+        }
+        if !rows.is_empty() {
+            self.fill_turns.gave(session.id, session.job);
+            actions.push(Action::Fill(FillOrder { ticket, output, rows }));
         }
     }
 
     /// Rows came back from a worker.
     pub(super) fn filled(&mut self, filled: Filled<M::Lent>, actions: &mut Vec<Action<M>>) {
         let Filled { ticket: Ticket { session, seq }, rows, faults, fill_ns } = filled;
+        self.fill_turns.took_back(session);
         if let Some(batch) = self.batch_mut(session, seq) {
             batch.fill_ns += fill_ns;
             let mut bad = faults.iter().map(|&(at, _)| at).peekable();
@@ -68,10 +94,24 @@ impl<M: Memory> Core<M> {
             }
         }
         for row in rows {
+            self.decoded(&row);
             self.release(M::take_back(row.record));
         }
         for (row, text) in lost {
             self.row_fault(row, &text, actions);
+        }
+    }
+
+    /// Gives the rows of a batch that wait for a row's pixels back to it.
+    pub(super) fn decoded(&mut self, row: &FillRow<M::Lent>) {
+        for (Ticket { session, seq }, row) in self.decoded_rows.ended(row) {
+            match self.batch_mut(session, seq) {
+                Some(batch) if !batch.abandoned => batch.ready.push(row),
+                batch => {
+                    batch.into_iter().for_each(|batch| batch.finish(row.position, RowState::Skipped));
+                    self.release(M::take_back(row.record));
+                }
+            }
         }
     }
 

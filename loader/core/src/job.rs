@@ -2,9 +2,9 @@
 
 use std::collections::HashSet;
 
-use shade_formats::SampleId;
 use shade_formats::control::{JobSpec, REFUSE_RESOURCES, REFUSE_SPEC, WeightTable};
 use shade_formats::ring::{PayloadAllocator, PayloadSize};
+use shade_formats::{Draw, SampleId};
 
 use crate::action::{Accepted, Refusal};
 use crate::bad_share::{Faults, RowCounts};
@@ -15,6 +15,7 @@ use crate::pace::Pace;
 use crate::plan::{Known, Lookahead, Plan, SampleFacts, Slices, position_entropy};
 use crate::samples::Samples;
 use crate::sizes::{Rooms, payload_size};
+use crate::use_numbers::UseNumbers;
 
 /// Number of a job; never reused while the daemon lives.
 pub(super) type JobId = u32;
@@ -63,6 +64,8 @@ pub(super) struct Job {
     pub(super) outlook: Option<Lookahead>,
     /// How random the plan's order is.
     pub(super) position_entropy: f64,
+    /// Which use each position is; made for a group only.
+    use_numbers: UseNumbers,
     /// The batches of the current plan. Before the first: those of a plan as long as the dataset.
     pub(super) slices: Slices,
     /// Global batches below have their final samples. Those of later ones may still be exchanged.
@@ -126,6 +129,7 @@ impl Job {
             scripted: None,
             outlook: None,
             position_entropy: 1.0,
+            use_numbers: UseNumbers::default(),
             slices,
             settled: 0,
             exchanged: HashSet::new(),
@@ -146,6 +150,9 @@ impl Job {
     pub(super) fn begin(&mut self, plan: Option<Plan>) {
         let samples = self.importance.len();
         let ids = plan.as_ref().map(|plan| &plan.ids);
+        let is_in_group = self.spec.plan.group != 0;
+        self.use_numbers =
+            ids.filter(|_| is_in_group).map_or_else(UseNumbers::default, |ids| UseNumbers::of(ids, samples));
         self.position_entropy = ids.map_or(1.0, |ids| position_entropy(ids, samples));
         self.slices =
             self.slices.of_len(ids.map_or(samples, |ids| u32::try_from(ids.len()).unwrap_or(u32::MAX)));
@@ -162,6 +169,14 @@ impl Job {
     /// What plans are drawn from.
     pub(super) fn sample_facts(&self) -> SampleFacts<'_> {
         SampleFacts { importance: &self.importance, weights: self.weights.as_ref() }
+    }
+
+    /// The key of the random numbers of a row.
+    pub(super) fn draw(&self, epoch: u32, sample: SampleId, position: u32) -> Draw {
+        match self.spec.plan.group {
+            0 => Draw::at(self.spec.plan.seed, epoch, position),
+            group => Draw::of_use(group, epoch, sample, self.use_numbers.at(position)),
+        }
     }
 
     /// The answer to a rank that is accepted.

@@ -15,8 +15,9 @@
 //! | `brain`, `step` | the state; which event changes it |
 //! | `job`, `session`, `ranks`, `epoch` | the ranks that train together, and their epoch |
 //! | `jobs`, `pace`, `due_times`, `group` | several jobs on one cache |
+//! | `decoded_rows`, `use_numbers` | rows decoded once for a group |
 //! | `snapshot`, `fields` | the saved state |
-//! | `open`, `batch`, `fill`, `sizes`, `rows` | batches: opened, filled, published |
+//! | `open`, `batch`, `fill`, `fill_turns`, `sizes`, `rows` | batches: opened, filled, published |
 //! | `access`, `reading`, `read_queues`, `neighbours` | hits, misses; the order of reads |
 //! | `outlook`, `prefetch`, `prefetched`, `windows` | what is read ahead of all batches |
 //! | `hedge`, `late_reads`, `latency` | late reads |
@@ -39,6 +40,7 @@ mod block_size;
 mod brain;
 pub mod cache;
 mod counts;
+mod decoded_rows;
 pub mod driver;
 mod due_times;
 mod epoch;
@@ -46,6 +48,7 @@ mod event;
 mod fault;
 mod fields;
 mod fill;
+mod fill_turns;
 mod fixed_weights;
 mod group;
 mod hedge;
@@ -75,18 +78,21 @@ mod snapshot;
 mod stats;
 mod step;
 mod trace;
+mod use_numbers;
 mod windows;
 
 pub use action::{Accepted, Action, Refusal};
 pub use block_size::{BLOCK_UNIT_BYTES, block_bytes_for, charged_bytes};
 pub use brain::{Core, CoreConfig};
 pub use counts::Counts;
+pub use decoded_rows::DECODED_BYTES;
 pub use event::{Attach, Event, SessionId};
 pub use latency::ReadLatency;
 pub use memory::Memory;
 pub use neighbours::{GAP_BYTES_MAX, NEIGHBOURS_MAX, Neighbours, SPAN_BYTES_MAX};
 pub use orders::{
-    Columns, Completion, Fault, FaultKind, FillOrder, FillRow, Filled, FinalizeOrder, Move, ReadOp, Ticket,
+    Columns, Completion, DecodedRow, Fault, FaultKind, FillOrder, FillRow, Filled, FinalizeOrder, Move,
+    Pixels, ReadOp, Ticket,
 };
 pub use prefetch::PREFETCHES_MAX;
 pub use rows::{SizeFault, indexed_size, row_bytes};

@@ -4,7 +4,7 @@ use std::hint::black_box;
 
 use shade_formats::ring::{BatchLayout, FLAG_PADDING};
 use shade_formats::trace::{Line, Open, Served};
-use shade_formats::{Draw, SampleId, Size};
+use shade_formats::{SampleId, Size};
 
 use crate::action::Action;
 use crate::bad_share::Faults;
@@ -217,7 +217,7 @@ fn plan_rows(job: &Job, slots: &[Slot], plan: &Plan, index: &dyn Samples) -> Vec
         let weight = if slot.padding { 0.0 } else { plan.weights.get(position).copied().unwrap_or(1.0) };
         let flags = if slot.padding { FLAG_PADDING } else { 0 };
         let (state, size) = (RowState::Waiting, Size::default());
-        let draw = Draw { seed: spec.plan.seed, epoch: plan.epoch, position: slot.position };
+        let draw = job.draw(plan.epoch, sample, slot.position);
         rows.push(BatchRow {
             sample,
             entry,

@@ -4,6 +4,7 @@
 //! record or of the room for one (see [`Memory`](crate::Memory)).
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use shade_formats::control::Output;
@@ -108,11 +109,51 @@ pub struct FillRow<R> {
     pub len: u64,
     /// Keys of the random crop; unused for raw output.
     pub draw: Draw,
+    /// Where its pixels come from.
+    pub pixels: Pixels,
     /// Set by the worker for an image in its own size; else 0 x 0.
     pub size: Size,
     /// The record as stored. The worker gives it back and keeps no clone, so that the core can take
     /// back the blocks of the last one.
     pub record: R,
+}
+
+/// Where the pixels of a decoded row come from.
+#[derive(Clone, Debug, Default)]
+pub enum Pixels {
+    /// From the record, for this row alone.
+    #[default]
+    Own,
+    /// From the record. Other jobs want the same row: the worker calls [`FillRow::keep`].
+    Wanted {
+        /// Which of the group's outputs it is, for the core alone.
+        output: u32,
+    },
+    /// They were decoded before: they are copied.
+    Decoded {
+        /// As above.
+        output: u32,
+        /// The pixels.
+        row: Arc<DecodedRow>,
+    },
+}
+
+/// A row as it is in a batch.
+#[derive(Debug)]
+pub struct DecodedRow {
+    /// Its bytes: those of [`row_bytes`](crate::row_bytes). Empty in a simulation.
+    pub bytes: Vec<u8>,
+    /// See [`FillRow::size`].
+    pub size: Size,
+}
+
+impl<R> FillRow<R> {
+    /// Keeps the decoded bytes for the rows that want them.
+    pub fn keep(&mut self, bytes: Vec<u8>) {
+        if let Pixels::Wanted { output } = self.pixels {
+            self.pixels = Pixels::Decoded { output, row: Arc::new(DecodedRow { bytes, size: self.size }) };
+        }
+    }
 }
 
 /// The order to fill some rows of a batch.

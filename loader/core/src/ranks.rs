@@ -114,6 +114,7 @@ impl<M: Memory> Core<M> {
         }
         let admitted = self.jobs.admitting_ids().contains(&gone.job);
         self.jobs.remove(gone.job);
+        self.decoded_rows.job_ended(&self.jobs);
         for sample in self.reading.end_job(gone.job, &*self.index) {
             self.prefetched.join(sample);
         }

@@ -8,7 +8,7 @@ use shade_formats::ring::PayloadAllocator;
 
 use crate::batch::Batch;
 use crate::event::SessionId;
-use crate::job::JobId;
+use crate::job::{Job, JobId};
 use crate::memory::Memory;
 
 /// The epoch that a rank asked for.
@@ -129,4 +129,12 @@ impl<M: Memory> Session<M> {
     pub(super) fn first_unreleased(&self) -> u64 {
         self.outstanding.first_key_value().map_or_else(|| self.first_unpublished(), |(&seq, _)| seq)
     }
+}
+
+/// Time until the first of a job's trainers has used up its finished batches, ns.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a positive time")]
+pub(super) fn runs_dry_in_ns<M: Memory>(job: &Job, sessions: &[Session<M>]) -> u64 {
+    let ranks = sessions.iter().filter(|session| session.job == job.id && session.request.is_some());
+    let batches = ranks.map(|session| session.outstanding.len()).min().unwrap_or(usize::MAX);
+    (batches as f64 * job.pace.batch_ns()) as u64
 }

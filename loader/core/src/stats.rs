@@ -25,6 +25,8 @@ pub struct Stats {
     pub cache_used_bytes: u64,
     /// Bytes of arena blocks with records that are cached, read or filled.
     pub arena_used_bytes: u64,
+    /// Bytes of decoded rows that the jobs of a group share.
+    pub decoded_bytes: u64,
     /// Reads submitted and not yet completed; those beyond the depth wait for their turn.
     pub reads_submitted: u64,
     /// Reads that have had no answer for long: batches wait for them.
@@ -165,6 +167,7 @@ impl<M: Memory> Core<M> {
             cache_bytes: self.cache.capacity_bytes(),
             cache_used_bytes: self.cache.used_bytes(),
             arena_used_bytes: self.arena_used_bytes(),
+            decoded_bytes: self.decoded_rows.used_bytes(),
             reads_submitted: self.reading.in_flight() as u64,
             reads_late: self.late_reads.late,
             read_latency: self.late_reads.latency(),

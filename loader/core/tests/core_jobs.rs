@@ -56,6 +56,25 @@ fn train(replay: &mut Replay, sessions: &[u32], epochs: u32) -> u64 {
 }
 
 #[test]
+fn while_there_are_several_jobs_few_rows_are_with_the_workers() {
+    let most = |jobs: u32| {
+        let mut replay = Replay::on_demand(index(SAMPLES, 4, |_| 400), Policy::Lookahead, 0, 64, 5);
+        for session in 0..jobs {
+            replay.attach_job(session, &session.to_string(), &spec(20, 1));
+            replay.start(session, 0, 0);
+        }
+        let mut most = 0;
+        while replay.tick() {
+            most = most.max(replay.filling.len());
+        }
+        assert_eq!(replay.ended.len(), jobs as usize);
+        most
+    };
+    assert!(most(1) > 6, "one job's rows wait with the workers");
+    assert_eq!(most(3), 6);
+}
+
+#[test]
 fn each_job_has_its_own_epochs_and_counts_and_they_read_less_together() {
     let mut together = replay(120);
     together.attach_job(0, "a", &job(Sampler::Uniform, 1));

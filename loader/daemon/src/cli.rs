@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
-use shade_core::Capacity;
+use parse_size::parse_size;
+use shade_core::{Capacity, DECODED_BYTES};
 use shade_formats::control::{Policy, Preset};
 use shade_images::JpegDecoder;
 use shade_reads::{Depth, EngineChoice, IoMode, READS_DEPTH_MAX, StoreModel, parse_time};
@@ -91,6 +92,12 @@ pub struct Serve {
     /// Threads that copy or decode records. Default: one per core.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=512))]
     pub workers: Option<u16>,
+
+    /// Memory for decoded rows that jobs of a group share (Plan(group=...)), used while there are
+    /// such jobs: bytes or 256MiB. The first job decodes a row, the others copy it. 0 decodes it for
+    /// each of them. Raise it if jobs of a group drift apart by more than the window.
+    #[arg(long, value_name = "SIZE", default_value_t = DECODED_BYTES, value_parser = |text: &str| parse_size(text))]
+    pub decode_once: u64,
 
     /// What decodes JPEGs. Pixels are the same. Use `turbo` to rule out shade's own decoder as the
     /// cause of a problem; a photograph then takes about 1.6 times as long.

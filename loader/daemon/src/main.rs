@@ -98,6 +98,7 @@ fn config(args: Serve) -> ServeConfig {
         },
         hedge: args.hedge,
         workers: args.workers.map(usize::from),
+        decoded_bytes: args.decode_once,
         jpeg: args.jpeg,
         socket: args.socket,
         linger: args.private.then_some(args.linger),

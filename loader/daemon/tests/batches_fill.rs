@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use crossbeam_channel::{Receiver, unbounded};
-use shade_core::{Columns, FinalizeOrder, Move, SizeFault, Ticket};
+use shade_core::{Columns, FinalizeOrder, Move, Pixels, SizeFault, Ticket};
 use shade_dataset::{Mismatch, ZstdFault};
 use shade_formats::checksum::crc32c;
 use shade_formats::control::{ImageSpec, Output};
@@ -111,6 +111,7 @@ impl Rig {
             offset,
             len,
             draw: Draw::default(),
+            pixels: Pixels::Own,
             size: Size::default(),
             record,
         }
@@ -384,6 +385,46 @@ fn decoded_rows_hold_planes_of_the_image() {
     }
     let red: Vec<u8> = noise(3 * 28 * 28, 5).into_iter().step_by(3).collect();
     assert_eq!(read(&payload, 2 * len, 28 * 28), red);
+}
+
+#[test]
+fn a_row_that_others_want_is_kept_and_copied() {
+    let image = png(28, 28, 1);
+    let mut rig = Rig::new(vec![Packed::plain(Media::Png, &image), Packed::plain(Media::Png, b"no image")]);
+    let (output, len) = (Output::Decoded(ImageSpec::cover(28, 28)), 3 * 28 * 28);
+    let payload = Region::heap(16 << 10);
+    let wanted = |rig: &mut Rig, sample| {
+        let row = rig.row(sample, 0, len);
+        vec![Row { pixels: Pixels::Wanted { output: 7 }, ..row }]
+    };
+
+    let rows = wanted(&mut rig, 0);
+    let filled = rig.fill(output, rows, &payload);
+    assert_eq!(outcomes(&filled), [Ok(len)]);
+    assert_eq!(read(&payload, 0, 3 * 28 * 28), decoded(&image));
+    let Pixels::Decoded { output: 7, row: kept } = &filled.rows[0].pixels else {
+        panic!("{:?}", filled.rows[0].pixels)
+    };
+    assert_eq!(kept.bytes, decoded(&image));
+
+    // Its own record cannot be decoded, and need not be.
+    let copy = |rig: &mut Rig, len| {
+        let row = rig.row(1, len, len);
+        vec![Row { pixels: Pixels::Decoded { output: 7, row: Arc::clone(kept) }, ..row }]
+    };
+    let rows = copy(&mut rig, len);
+    assert_eq!(outcomes(&rig.fill(output, rows, &payload)), [Ok(len)]);
+    assert_eq!(read(&payload, len, 3 * 28 * 28), decoded(&image));
+
+    let rows = wanted(&mut rig, 1);
+    let filled = rig.fill(output, rows, &payload);
+    assert!(matches!(outcomes(&filled)[..], [Err(FillFault::Decode(_))]), "{filled:?}");
+    assert!(matches!(filled.rows[0].pixels, Pixels::Wanted { .. }), "nothing is kept");
+
+    let rows = copy(&mut rig, 3 * 30 * 30);
+    let room = LayoutFault::Room { got: 3 * 30 * 30, expected: len };
+    let found = outcomes(&rig.fill(Output::Decoded(ImageSpec::cover(30, 30)), rows, &payload));
+    assert_eq!(found, [Err(FillFault::Layout(room))], "pixels of another size");
 }
 
 /// A TIFF of 3 x 2 grey pixels, 0, 1, ... 5, with this orientation.

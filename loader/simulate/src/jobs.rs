@@ -28,8 +28,8 @@ pub(super) struct Jobs {
     /// One for each job.
     speeds: Vec<f64>,
     correlation: f64,
-    /// Digest of their group, 0 without one.
-    group: u64,
+    /// Whether they are a group with any system.
+    is_group: bool,
     /// Compute time of a sample at speed 1.
     compute: Duration,
 }
@@ -52,6 +52,8 @@ pub(super) struct JobsRow {
     pub(super) datasets_per_epoch_ci95: Option<f64>,
     /// Hits over accesses, of all jobs.
     pub(super) hit_ratio: f64,
+    /// Rows decoded over rows delivered, of all jobs: the others are copied.
+    pub(super) decoded_share: f64,
     /// Stall over compute time of each job; `None` without a store.
     pub(super) stall_shares: Option<Vec<f64>>,
     /// Jain's index of the stalls: 1 if all are equal.
@@ -79,8 +81,7 @@ impl Jobs {
             return Err(SimulateError::Usage(what));
         }
         let compute = args.compute.unwrap_or(COMPUTE_DEFAULT);
-        let group = if args.group { group_digest("simulated") } else { 0 };
-        Ok(Some(Self { speeds, correlation: args.correlation, group, compute }))
+        Ok(Some(Self { speeds, correlation: args.correlation, is_group: args.group, compute }))
     }
 
     /// Number of jobs.
@@ -125,6 +126,9 @@ impl Jobs {
         let hit_ratio = |jobs: &Vec<Outcome>| {
             sum(jobs, |counts| counts.hits) as f64 / sum(jobs, |counts| counts.accesses).max(1) as f64
         };
+        let decoded_share = |jobs: &Vec<Outcome>| {
+            1.0 - sum(jobs, |counts| counts.copied) as f64 / sum(jobs, |counts| counts.accesses).max(1) as f64
+        };
         let stall_shares: Option<Vec<f64>> = workload.service.map(|_| {
             let of = |at: usize| {
                 let share = |job: &Outcome| job.stall.as_secs_f64() / job.compute.as_secs_f64();
@@ -140,14 +144,15 @@ impl Jobs {
             datasets_per_epoch: mean(datasets.iter().copied()),
             datasets_per_epoch_ci95: half_width_95(&datasets),
             hit_ratio: mean(seeds.iter().map(hit_ratio)),
+            decoded_share: mean(seeds.iter().map(decoded_share)),
             jain: stall_shares.as_deref().map(jain),
             stall_shares,
         }
     }
 
-    /// The group's digest in the training with this seed.
-    fn group_of(&self, nth: u64) -> u64 {
-        if self.group == 0 { 0 } else { self.group.wrapping_add(nth).max(1) }
+    /// The group's digest in the training with this seed; 0 without a group.
+    fn group_of(&self, system: &System, nth: u64) -> u64 {
+        if self.is_group || system.is_group { group_digest("simulated").wrapping_add(nth).max(1) } else { 0 }
     }
 
     /// Plays one seed.
@@ -217,7 +222,7 @@ impl Jobs {
         let mut driver = Driver::new(setup.core(), world);
         let seed_of = |job: usize| plan.seed.wrapping_add(nth).wrapping_add(1000 * job as u64);
         for (session, &job) in (0..).zip(jobs) {
-            let plan = PlanSpec { seed: seed_of(job), group: self.group_of(nth), ..setup.plan };
+            let plan = PlanSpec { seed: seed_of(job), group: self.group_of(system, nth), ..setup.plan };
             let spec = Setup { plan, ..setup }.job()?;
             driver.attach(session, (&job.to_string(), 0), &spec, weights.clone());
         }
@@ -290,6 +295,7 @@ impl Outcome {
             hits: new.hits - old.hits,
             reads: new.reads - old.reads,
             coalesced: new.coalesced - old.coalesced,
+            copied: new.copied - old.copied,
             ..Counts::default()
         };
         Self { counts, stall: self.stall - before.stall, compute: self.compute - before.compute }

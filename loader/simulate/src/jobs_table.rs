@@ -36,8 +36,8 @@ impl fmt::Display for JobsReport {
         }
         writeln!(
             f,
-            "\n{:<12}  {:<8}  {:<12}  {:>14}  {:>6}  {:>14}  {:>6}",
-            "policy", "cache", "shared", "datasets/epoch", "hit %", "stall %", "Jain"
+            "\n{:<12}  {:<8}  {:<12}  {:>14}  {:>6}  {:>9}  {:>14}  {:>6}",
+            "policy", "cache", "shared", "datasets/epoch", "hit %", "decoded %", "stall %", "Jain"
         )?;
         for row in &self.rows {
             let spread = row.datasets_per_epoch_ci95.map_or_else(String::new, |half| format!(" ±{half:.3}"));
@@ -47,10 +47,11 @@ impl fmt::Display for JobsReport {
             let shared = if row.is_shared { "one cache" } else { "a part each" };
             writeln!(
                 f,
-                "{:<12}  {:<8}  {shared:<12}  {datasets:>14}  {:>6.2}  {stalls:>14}  {jain:>6}",
+                "{:<12}  {:<8}  {shared:<12}  {datasets:>14}  {:>6.2}  {:>9.1}  {stalls:>14}  {jain:>6}",
                 row.policy,
                 row.cache,
-                100.0 * row.hit_ratio
+                100.0 * row.hit_ratio,
+                100.0 * row.decoded_share
             )?;
         }
         Ok(())

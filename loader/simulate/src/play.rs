@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use shade_core::driver::Driver;
 use shade_core::plan::{Plan, PlanSummary};
-use shade_core::{Core, CoreConfig, Event, PREFETCHES_MAX, RING_BATCHES, SessionId};
+use shade_core::{Core, CoreConfig, DECODED_BYTES, Event, PREFETCHES_MAX, RING_BATCHES, SessionId};
 use shade_formats::SampleId;
 use shade_formats::control::{
     ImageSpec, JobSpec, OnError, Order, Output, PlanSpec, Policy, Sampler, Tail, WeightTable,
@@ -148,6 +148,8 @@ impl Setup<'_> {
             prefetches_max: if self.service.is_some() && looks_ahead { PREFETCHES_MAX } else { 0 },
             hedge: false,
             block_bytes: sizes.block_bytes(),
+            orders_max: usize::MAX,
+            decoded_bytes: DECODED_ROWS * row().bytes(),
         };
         let cache = self.keeper.cache(self.capacity, self.dataset.samples);
         Core::with_cache(Arc::clone(self.dataset), NoMemory, cache, config)
@@ -155,8 +157,7 @@ impl Setup<'_> {
 
     /// A job of one rank. Its rows are not filled and have one length.
     pub(super) fn job(&self) -> Result<JobSpec, SimulateError> {
-        let images = ImageSpec::cover(1, 1);
-        let data = u64::from(self.batch_size) * images.bytes();
+        let data = u64::from(self.batch_size) * row().bytes();
         let layout = BatchLayout::new(Layout::U8Nchw, self.batch_size, data);
         let block = layout.map_err(|error| SimulateError::Usage(error.to_string()))?.total;
         Ok(JobSpec {
@@ -164,7 +165,7 @@ impl Setup<'_> {
             batch_size: self.batch_size,
             world_size: 1,
             tail: Tail::Even,
-            output: Output::Decoded(images),
+            output: Output::Decoded(row()),
             on_error: OnError::Raise,
             admit: true,
             bad_max: 0.0,
@@ -175,6 +176,13 @@ impl Setup<'_> {
     fn blocks(&self) -> u64 {
         self.ring.max(self.ahead).max(RING_BLOCKS_MIN)
     }
+}
+
+/// Rows in the window of those that a group shares, as if they had 224 x 224 pixels.
+const DECODED_ROWS: u64 = DECODED_BYTES / (3 * 224 * 224);
+/// What a row is: as small as can be.
+fn row() -> ImageSpec {
+    ImageSpec::cover(1, 1)
 }
 
 /// Name of the job that is played.

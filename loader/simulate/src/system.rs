@@ -15,6 +15,8 @@ pub(super) struct System {
     pub(super) keeper: Keeper,
     pub(super) sampler: Sampler,
     pub(super) order: Order,
+    /// Whether jobs at the same time are a group.
+    pub(super) is_group: bool,
 }
 
 impl System {
@@ -26,7 +28,7 @@ impl System {
         let training = &args.training;
         let of = |name, keeper, preset: Preset| {
             let PlanSpec { sampler, order, .. } = training.plan.of(preset);
-            Self { name, keeper, sampler, order }
+            Self { name, keeper, sampler, order, is_group: preset.is_group() }
         };
         let systems: Vec<Self> = if training.preset.is_empty() {
             args.policy.iter().map(|&keeper| of(keeper.name(), keeper, Preset::default())).collect()

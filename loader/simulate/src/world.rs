@@ -69,7 +69,8 @@ impl World<NoMemory> for VirtualWorld<'_> {
     }
 
     fn fill(&mut self, order: FillOrder<()>, soon: &mut Soon<NoMemory>) {
-        let FillOrder { ticket, rows, .. } = order;
+        let FillOrder { ticket, mut rows, .. } = order;
+        rows.iter_mut().for_each(|row| row.keep(Vec::new()));
         soon.push_back(Event::Filled(Filled { ticket, rows, faults: Vec::new(), fill_ns: 0 }));
     }
 

@@ -37,7 +37,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("LINGERS_FOR_EVER", LINGERS_FOR_EVER)?;
     let systems = PyDict::new(python);
     for preset in Preset::ALL {
-        let system = (preset.sampler().as_str(), preset.policy().as_str(), preset.order().as_str());
+        let (sampler, policy, order) = (preset.sampler(), preset.policy(), preset.order());
+        let system = (sampler.as_str(), policy.as_str(), order.as_str(), preset.is_group());
         systems.set_item(preset.as_str(), system)?;
     }
     module.add("PRESETS", systems)?;

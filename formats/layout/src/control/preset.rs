@@ -51,7 +51,7 @@ described! {
 described! {
     /// A system as a whole, ours or a published one: a sampler, a policy and an order. What is
     /// known to be wrong in the code of a published system is left out on purpose.
-    Preset, "preset", "permutations, clairvoyant, shade, icache, coordl, quiver, deepio, default, base or ilfu",
+    Preset, "preset", "permutations, clairvoyant, shade, icache, coordl, quiver, deepio, coordl-prep, oneaccess, default, base or ilfu",
     #[default]
     Permutations = "permutations":
         "uniform + lookahead: each sample once an epoch, and a cache that knows the plan (the default)",
@@ -84,6 +84,15 @@ described! {
     ///
     Deepio = "deepio":
         "uniform + quiver, in opportunistic order: DeepIO; every sample still comes once an epoch",
+    /// CoorDL's coordinated prep (VLDB 2021), for jobs at the same time. In the paper each job
+    /// prepares a part for all, and the others wait for it; here nobody waits.
+    ///
+    CoordlPrep = "coordl-prep":
+        "coordl in a group: CoorDL's coordinated prep, read and decoded once for all jobs that run at the same time",
+    /// OneAccess (HotCloud 2019), for jobs at the same time.
+    ///
+    Oneaccess = "oneaccess":
+        "uniform + fifo in a group: OneAccess, read and decoded once for all jobs, little is kept for the next epoch",
     Default = "default":
         "uniform + lru: what the papers call Default",
     Base = "base":
@@ -100,9 +109,10 @@ impl Preset {
             Self::Clairvoyant => (Sampler::Pads, Policy::Lookahead, Order::Shuffled),
             Self::Shade => (Sampler::Pads, Policy::App, Order::Shuffled),
             Self::Icache => (Sampler::Iis, Policy::Icache, Order::Shuffled),
-            Self::Coordl => (Sampler::Uniform, Policy::Static, Order::Shuffled),
+            Self::Coordl | Self::CoordlPrep => (Sampler::Uniform, Policy::Static, Order::Shuffled),
             Self::Quiver => (Sampler::Uniform, Policy::Quiver, Order::Shuffled),
             Self::Deepio => (Sampler::Uniform, Policy::Quiver, Order::Opportunistic),
+            Self::Oneaccess => (Sampler::Uniform, Policy::Fifo, Order::Shuffled),
             Self::Default => (Sampler::Uniform, Policy::Lru, Order::Shuffled),
             Self::Base => (Sampler::Cis, Policy::Lru, Order::Shuffled),
             Self::Ilfu => (Sampler::Iis, Policy::Lfu, Order::Shuffled),
@@ -119,6 +129,12 @@ impl Preset {
     #[must_use]
     pub fn policy(self) -> Policy {
         self.parts().1
+    }
+
+    /// Whether its jobs on a dataset are a group.
+    #[must_use]
+    pub fn is_group(self) -> bool {
+        matches!(self, Self::CoordlPrep | Self::Oneaccess)
     }
 
     /// Its order of delivery.

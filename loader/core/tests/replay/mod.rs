@@ -23,8 +23,8 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use shade_core::driver::{Delivery, Driver, Soon, World};
 use shade_core::{
-    Accepted, Capacity, CoreConfig, Fault, FaultKind, GAP_BYTES_MAX, PREFETCHES_MAX, SessionId, Ticket,
-    block_bytes_for, row_bytes, window_bytes,
+    Accepted, Capacity, CoreConfig, DECODED_BYTES, Fault, FaultKind, GAP_BYTES_MAX, PREFETCHES_MAX, Pixels,
+    SessionId, Ticket, block_bytes_for, row_bytes, window_bytes,
 };
 use shade_formats::control::{JobSpec, OnError, Output, PlanSpec, Policy, Sampler, Tail, WeightTable};
 use shade_formats::index::{Codec, Entry, Index, IndexBuilder, Media, Shard};
@@ -166,6 +166,9 @@ pub(crate) struct Around {
     pub states: Vec<Vec<u8>>,
     pub ended: Vec<(u32, u32)>,
     pub reads: u64,
+    /// Rows that workers decoded or copied from a record, and rows copied from decoded ones.
+    pub made: u64,
+    pub copied: u64,
     /// Records that came along with a neighbour's read.
     pub together: u64,
     pub reads_at_once_max: usize,
@@ -178,7 +181,7 @@ pub(crate) struct Around {
     /// What trainers have taken and not released.
     in_hand: HashMap<SessionId, Vec<u64>>,
     pub reading: Vec<ReadOp>,
-    filling: Vec<FillOrder>,
+    pub filling: Vec<FillOrder>,
     finalizing: Vec<Ticket>,
     rng: ChaCha8Rng,
 }
@@ -254,7 +257,15 @@ impl Replay {
             prefetches_max: 0,
             hedge: false,
             block_bytes: 0,
+            orders_max: 6,
+            decoded_bytes: DECODED_BYTES,
         }
+    }
+
+    /// As [`on_demand`](Self::on_demand), with this limit of the decoded rows that a group shares.
+    pub(crate) fn decoding_once(index: Arc<Index>, cache_bytes: u64, decoded_bytes: u64, seed: u64) -> Self {
+        let config = Self::config(Policy::Lookahead, cache_bytes, 8);
+        Self::with(index, CoreConfig { decoded_bytes, ..config }, seed)
     }
 
     fn with(index: Arc<Index>, config: CoreConfig, seed: u64) -> Self {
@@ -281,6 +292,8 @@ impl Replay {
             states: Vec::new(),
             ended: Vec::new(),
             reads: 0,
+            made: 0,
+            copied: 0,
             together: 0,
             reads_at_once_max: 0,
             accepted: Vec::new(),
@@ -412,15 +425,27 @@ impl Around {
                 _ => written(order.output, row, &self.index.entry(row.sample).unwrap()),
             };
             match outcome {
+                Ok(_) if let Pixels::Decoded { row: decoded, .. } = &row.pixels => {
+                    assert_eq!(decoded.bytes, pixels(row), "another row's pixels");
+                    self.copied += 1;
+                    row.size = decoded.size;
+                }
                 Ok(size) => {
                     row.record.set_checked();
                     row.size = size;
+                    self.made += 1;
+                    row.keep(pixels(row));
                 }
                 Err(fault) => faults.push((at, fault)),
             }
         }
         Filled { ticket: order.ticket, rows, faults, fill_ns: 1 }
     }
+}
+
+/// Bytes that tell a row's sample and random numbers.
+fn pixels(row: &Row) -> Vec<u8> {
+    format!("{:?} {:?}", row.sample, row.draw).into_bytes()
 }
 
 impl World<Counted> for Around {

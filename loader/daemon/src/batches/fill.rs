@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Instant;
 
-use shade_core::{indexed_size, row_bytes};
+use shade_core::{Pixels, indexed_size, row_bytes};
 use shade_dataset::{Decompressor, Dictionaries};
 use shade_formats::control::Output;
 use shade_formats::index::Entry;
@@ -43,15 +43,12 @@ impl Filler {
         let mut faults = Vec::new();
         self.look_at_all(&rows);
         for (at, row) in rows.iter_mut().enumerate() {
-            match guard(|| self.fill_row(row, output, payload)) {
-                Ok(size) => row.size = size,
-                Err(fault) => {
-                    if matches!(fault, FillFault::Panicked { .. }) {
-                        // The panic may have left the buffers half-changed.
-                        self.buffers = Buffers::new(self.jpeg, self.buffers.zstd.renewed());
-                    }
-                    faults.push((at, fault));
+            if let Err(fault) = guard(|| self.fill_row(row, output, payload)) {
+                if matches!(fault, FillFault::Panicked { .. }) {
+                    // The panic may have left the buffers half-changed.
+                    self.buffers = Buffers::new(self.jpeg, self.buffers.zstd.renewed());
                 }
+                faults.push((at, fault));
             }
         }
         self.buffers.shrink();
@@ -68,17 +65,42 @@ impl Filler {
         black_box(zeros);
     }
 
-    /// Writes one row. Returns its size: see [`Row::size`].
-    fn fill_row(&mut self, row: &Row, output: Output, payload: &Region) -> Result<Size, FillFault> {
-        let entry = &row.entry;
-        let bytes = row_bytes(output, entry)?;
-        if row.len != bytes {
-            return Err(LayoutFault::Room { got: row.len, expected: bytes }.into());
+    /// Writes one row, and sets its size.
+    fn fill_row(&mut self, row: &mut Row, output: Output, payload: &Region) -> Result<(), FillFault> {
+        let bytes = row_bytes(output, &row.entry)?;
+        check_room(row.len, bytes)?;
+        match &row.pixels {
+            Pixels::Own => {
+                row.size = self.make_row(row, output, payload, |at, bytes| {
+                    // A sum that overflows is outside the payload, and is refused there.
+                    payload.write(row.offset.saturating_add(at), bytes).map_err(FillFault::from)
+                })?;
+            }
+            Pixels::Wanted { .. } => {
+                let mut made = vec![0; usize::try_from(bytes).unwrap_or(usize::MAX)];
+                row.size = self.make_row(row, output, payload, |at, bytes| place(&mut made, at, bytes))?;
+                payload.write(row.offset, &made)?;
+                row.keep(made);
+            }
+            Pixels::Decoded { row: decoded, .. } => {
+                check_room(row.len, decoded.bytes.len() as u64)?;
+                payload.write(row.offset, &decoded.bytes)?;
+                row.size = decoded.size;
+            }
         }
-        let write = |at, bytes: &[u8]| {
-            // A sum that overflows is outside the payload, and is refused there.
-            payload.write(row.offset.saturating_add(at), bytes).map_err(FillFault::from)
-        };
+        Ok(())
+    }
+
+    /// Makes a row of its record. A decoded one goes through `write`, piece by piece, each with its
+    /// offset in the row. Returns its size: see [`Row::size`].
+    fn make_row(
+        &mut self,
+        row: &Row,
+        output: Output,
+        payload: &Region,
+        write: impl FnMut(u64, &[u8]) -> Result<(), FillFault>,
+    ) -> Result<Size, FillFault> {
+        let entry = &row.entry;
         match output {
             Output::Raw => self.write_raw(row, entry, payload).map(|()| Size::default()),
             Output::Decoded(images) => self.with_record(row, entry, |decoder, record| {
@@ -129,6 +151,21 @@ impl Buffers {
         shrink(&mut self.stored);
         shrink(&mut self.raw);
     }
+}
+
+/// Refuses a row whose room is not that of its bytes.
+fn check_room(got: u64, expected: u64) -> Result<(), LayoutFault> {
+    if got == expected { Ok(()) } else { Err(LayoutFault::Room { got, expected }) }
+}
+
+/// Writes a piece of a row.
+fn place(row: &mut [u8], at: u64, piece: &[u8]) -> Result<(), FillFault> {
+    let end = at.saturating_add(piece.len() as u64);
+    let expected = row.len() as u64;
+    let range = usize::try_from(at).unwrap_or(usize::MAX)..usize::try_from(end).unwrap_or(usize::MAX);
+    let room = row.get_mut(range).ok_or(LayoutFault::Room { got: end, expected })?;
+    room.copy_from_slice(piece);
+    Ok(())
 }
 
 /// Runs a row's work and returns a panic as its fault.

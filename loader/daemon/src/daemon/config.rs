@@ -25,6 +25,8 @@ pub struct ServeConfig {
     pub hedge: bool,
     /// Threads that fill batches; `None` for one per core.
     pub workers: Option<usize>,
+    /// Limit of the decoded rows that jobs of a group share.
+    pub decoded_bytes: u64,
     /// What decodes JPEGs.
     pub jpeg: JpegDecoder,
     /// Socket file; `None` for the abstract name of the dataset.

@@ -16,7 +16,7 @@ use super::sessions::Sessions;
 use super::settings::Running;
 use super::stats::report;
 use super::{Action, Core, Event};
-use crate::batches::{Filled, Workers, finalize};
+use crate::batches::{FillOrder, Filled, Workers, finalize};
 use crate::control::{Message, ServedDataset, Terms};
 use crate::panics::caught;
 
@@ -214,9 +214,13 @@ impl Daemon {
             Action::Read(op) => self.reads.submit(op),
             Action::ReadTogether(ops) => self.reads.submit_together(ops),
             Action::Fill(order) => {
-                if let Some(payload) = self.sessions.payload(order.ticket.session) {
-                    self.workers.submit(order, payload);
-                }
+                let Some(payload) = self.sessions.payload(order.ticket.session) else {
+                    // Its rank has gone. The core takes the rows back.
+                    let FillOrder { ticket, rows, .. } = order;
+                    let faults = Vec::new();
+                    return self.events.push(filled(Filled { ticket, rows, faults, fill_ns: 0 }));
+                };
+                self.workers.submit(order, payload);
             }
             Action::Finalize(order) => self.finalize(&order),
             Action::Publish(session, descriptor) => self.sessions.publish(session, &descriptor, None),

@@ -58,7 +58,7 @@ impl Running {
         asked.iter().any(|(name, value)| !self.is(name, value))
     }
 
-    fn own(&self) -> [(&'static str, String); 11] {
+    fn own(&self) -> [(&'static str, String); 12] {
         let Self { config, .. } = self;
         let ServeConfig { reads, .. } = config;
         let cache = match config.cache {
@@ -80,6 +80,7 @@ impl Running {
             ("depth", depth),
             ("hedge", if config.hedge { "yes" } else { "no" }.to_owned()),
             ("workers", config.workers.map_or(AUTO.to_owned(), |workers| workers.to_string())),
+            ("decode-once", config.decoded_bytes.to_string()),
             ("jpeg", config.jpeg.as_str().to_owned()),
             ("engine", reads.engine.as_str().to_owned()),
             ("io", reads.io.as_str().to_owned()),

@@ -25,6 +25,9 @@ use crate::batches::Workers;
 use crate::control::{Listener, ServedDataset};
 use crate::panics;
 
+/// Fill orders that a worker has or finds next while there are several jobs: some milliseconds of
+/// work, so that no worker waits for the core.
+const ORDERS_A_WORKER: usize = 3;
 /// Messages of sessions that may wait for the core: twice what eight ranks can have in flight,
 /// whose rings have 64 batches each. A session with more messages waits, and so does its trainer.
 const MESSAGES_MAX: usize = 1024;
@@ -152,8 +155,8 @@ fn serve_at(
         panics::give_up,
     )?;
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
-    let workers = config.workers.unwrap_or_else(cores);
-    let workers = Workers::start(workers, config.jpeg, &index, Arc::clone(&arena), done_in)
+    let worker_count = config.workers.unwrap_or_else(cores);
+    let workers = Workers::start(worker_count, config.jpeg, &index, Arc::clone(&arena), done_in)
         .map_err(DaemonError::Start)?;
     ctrlc::set_handler(move || {
         // A second signal finds the channel full: stopping is under way.
@@ -193,6 +196,8 @@ fn serve_at(
         window_bytes: window_bytes(&index, cache_bytes, block_bytes, config.policy),
         hedge: config.hedge,
         block_bytes,
+        orders_max: ORDERS_A_WORKER * worker_count,
+        decoded_bytes: config.decoded_bytes,
     };
     let trace_header = trace_header(config, &dataset, &core_config, reads.description());
     let core = Core::new(index, free, core_config);

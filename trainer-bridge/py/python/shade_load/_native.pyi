@@ -10,7 +10,7 @@ SAMPLERS: Final[tuple[str, ...]]
 ORDERS: Final[tuple[str, ...]]
 POLICIES: Final[tuple[str, ...]]
 # Sampler, policy and order of each preset.
-PRESETS: Final[dict[str, tuple[str, str, str]]]
+PRESETS: Final[dict[str, tuple[str, str, str, bool]]]
 # The setting "linger" of a daemon that was started by hand.
 LINGERS_FOR_EVER: Final[str]
 # Default of each parameter of a plan, as Rust source.

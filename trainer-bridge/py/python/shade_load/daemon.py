@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Literal
 
 from . import _native
-from .options import RING_BYTES_MAX, Options, capacity, choice, flag, integer, job_name, matching, number, size_bytes
+from .options import RING_BYTES_MAX, UINT64_MAX, Options, capacity, choice, flag, integer, job_name, matching, number, size_bytes
 
 Policy = Literal["lookahead", "app", "topc", "lfu", "lru", "fifo", "arc", "static", "icache", "quiver"]
 
 CACHE_DEFAULT = "20%"
+DECODE_ONCE_DEFAULT = "256MiB"
 # Limits of `shade-load serve`.
 DEPTH_MAX = 1024
 WORKERS_MAX = 512
@@ -34,10 +35,10 @@ class Daemon(Options):
         Loader("photos.shade", 256, image_size=224, daemon=Daemon(job="ablation", workers=8))
 
     All trainings of a user on a dataset share one daemon and its cache. The first Loader decides
-    the daemon's settings: `policy`, `lookahead`, `store`, `depth`, `hedge`, `workers`, `jpeg`,
-    `engine`, `io`, `linger` and the Loader's `cache`. A Loader with other settings gets a new daemon
-    if the old one is unused. Otherwise the daemon keeps its settings, and a warning names the
-    differences.
+    the daemon's settings: `policy`, `lookahead`, `store`, `depth`, `hedge`, `workers`,
+    `decode_once`, `jpeg`, `engine`, `io`, `linger` and the Loader's `cache`. A Loader with other
+    settings gets a new daemon if the old one is unused. Otherwise the daemon keeps its settings,
+    and a warning names the differences.
 
     Args:
         job: Name of the training among those on the dataset; equal in all its ranks. Default: the
@@ -61,6 +62,9 @@ class Daemon(Options):
             Set it for a store with rare slow answers.
         workers: Threads that decode and fill batches, 1 to 512. Default: the daemon chooses. Lower
             it if the training needs the cores.
+        decode_once: Memory for decoded images that trainings of a group share: bytes or "256MiB".
+            Default: "256MiB", used only while trainings have the same `Plan(group=...)` and equal
+            images. The first one decodes an image, the others copy it. 0 decodes it for each.
         jpeg: Decoder of JPEGs. Default: "auto", shade's own decoder where it can. "turbo" is always
             libjpeg-turbo: the same pixels in about 1.6 times the time. It rules out shade's decoder
             as the cause of a problem.
@@ -88,6 +92,7 @@ class Daemon(Options):
     depth: int | None = None
     hedge: bool = False
     workers: int | None = None
+    decode_once: int | str = DECODE_ONCE_DEFAULT
     jpeg: Literal["auto", "turbo"] = "auto"
     engine: Literal["auto", "uring", "threads", "sim"] = "auto"
     io: Literal["auto", "direct", "buffered"] = "auto"
@@ -129,6 +134,7 @@ class Daemon(Options):
             "store": store,
             "depth": depth,
             "workers": workers,
+            "decode-once": str(size_bytes("decode_once", self.decode_once, 0, UINT64_MAX)),
             "jpeg": choice("jpeg", self.jpeg, ("auto", "turbo")),
             "hedge": "yes" if flag("hedge", self.hedge) else _UNSET["hedge"],
         }

@@ -120,7 +120,7 @@ class Loader:
                 raise TypeError(f"{name}: got {given!r}, expected a {kind.__name__}")
         self.rank, self.world_size = ranks(rank, world_size)
         self._timeout = daemon.timeout
-        sampler, policy, order = system(preset)
+        sampler, policy, order, is_group = system(preset)
         self._trains = flag("train", train)
         if not train:
             if plan.sampler not in (None, "sequential"):
@@ -140,8 +140,11 @@ class Loader:
             "images": _images(image_size, decode, channels_last, exact),
             "ring_bytes": daemon.ring_bytes(),
             "admit": train,
-            **({} if train else {"group": 0}),
         }
+        if not train:
+            self._job["group"] = 0
+        elif is_group and plan.group is None:
+            self._job["group"] = _native.group_digest(preset)
         suffix = "" if train else VALIDATION_SUFFIX
         if daemon.job is not None:
             job_name(daemon.job + suffix)

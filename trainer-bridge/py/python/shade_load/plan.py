@@ -14,7 +14,18 @@ Sampler = Literal[
 ]
 Order = Literal["shuffled", "spaced", "hits_first", "opportunistic"]
 Preset = Literal[
-    "permutations", "clairvoyant", "shade", "icache", "coordl", "quiver", "deepio", "default", "base", "ilfu"
+    "permutations",
+    "clairvoyant",
+    "shade",
+    "icache",
+    "coordl",
+    "quiver",
+    "deepio",
+    "coordl-prep",
+    "oneaccess",
+    "default",
+    "base",
+    "ilfu",
 ]
 
 # Samplers that draw by the losses that are reported.
@@ -77,9 +88,9 @@ class Plan(Options):
         group: Name of a group of trainings on one daemon, such as a sweep. Their plans are coupled:
             each draws by its own importance, and all want the same samples at the same time, so
             that each is read once. They need equal batch sizes and speeds to stay together; one
-            that falls behind only reads more. Random crops follow each training's own seed.
-            Default: None. Set it in all trainings of a sweep; not in those of an ensemble, which
-            should differ.
+            that falls behind only reads more. Random crops follow from the group's name, so that
+            each image is decoded once, too. Default: None. Set it in all trainings of a sweep; not
+            in those of an ensemble, which should differ.
         tail: An epoch's last batch if the samples do not fill it. Default: "even": shorter, equally
             so in all ranks. "drop" leaves it out. "pad" fills it up; `batch.padding` marks the
             added samples. Change it if the model needs batches of one size.
@@ -132,6 +143,6 @@ class Plan(Options):
         return {**parameters, "weights_digest": digest, "group": group}
 
 
-def system(preset: str) -> tuple[str, str, str]:
-    """Sampler, policy and order of a preset."""
+def system(preset: str) -> tuple[str, str, str, bool]:
+    """Sampler, policy and order of a preset, and whether its trainings are a group."""
     return _native.PRESETS[choice("preset", preset, _native.PRESETS)]

@@ -3,7 +3,8 @@
     Loader("photos.shade", 256, decode=[RandomResizedCrop(224), RandomHorizontalFlip()])
 
 Each does what torchvision's transform of that name does to a PIL image, with bilinear interpolation
-and antialiasing. Random numbers follow from seed, epoch and the sample's position in the epoch.
+and antialiasing. Random numbers follow from seed, epoch and the sample's position in the epoch;
+in a group of trainings from the group's name, the epoch, the sample and the number of its use.
 torchvision's own objects of these names work, too, alone or in a `Compose`. `decode="none"` applies
 no transform: each image has its own size.
 """

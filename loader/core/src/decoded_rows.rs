@@ -1,0 +1,159 @@
+//! Rows that were decoded for one job of a group, kept for the others for a while.
+//!
+//! Jobs of a group with equal outputs make the same row of a use ([`Draw::of_use`]). The first one
+//! to have the record at hand has it decoded. A row of another job that comes meanwhile waits for
+//! the worker, and for no trainer. One that comes later is copied, or decoded again once the window
+//! has lost it: a job that lags behind costs the others nothing.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use shade_formats::control::Output;
+use shade_formats::{Draw, SampleId};
+
+use crate::job::{Job, JobId};
+use crate::jobs::Jobs;
+use crate::orders::{DecodedRow, FillRow, Pixels, Ticket};
+
+/// Limit of the window by default. 1,700 images of 224 x 224 pixels: seconds of a training.
+pub const DECODED_BYTES: u64 = 256 << 20;
+
+/// What two rows have in common if they are the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Key {
+    /// Number of the output in [`DecodedRows::outputs`].
+    output: u32,
+    /// The record: not always the one of the draw, as a bad one is substituted.
+    sample: SampleId,
+    draw: Draw,
+}
+
+/// One row of the window.
+enum State<R> {
+    /// A worker decodes it. These rows wait for that.
+    Decoding(Vec<(Ticket, FillRow<R>)>),
+    Decoded(Arc<DecodedRow>),
+}
+
+/// The window. `R` is a record in a worker's hands.
+pub(super) struct DecodedRows<R> {
+    limit_bytes: u64,
+    used_bytes: u64,
+    rows: HashMap<Key, State<R>>,
+    /// The decoded ones, with their lengths, the oldest first: it leaves first.
+    decoded: VecDeque<(Key, u64)>,
+    /// The outputs of the rows.
+    outputs: Vec<Output>,
+}
+
+impl<R> DecodedRows<R> {
+    pub(super) fn new(limit_bytes: u64) -> Self {
+        Self {
+            limit_bytes,
+            used_bytes: 0,
+            rows: HashMap::new(),
+            decoded: VecDeque::new(),
+            outputs: Vec::new(),
+        }
+    }
+
+    /// Bytes of the decoded rows.
+    pub(super) fn used_bytes(&self) -> u64 {
+        self.used_bytes
+    }
+
+    /// The number of the output of the job's rows, if another job has the same rows.
+    pub(super) fn output_of(&mut self, job: JobId, jobs: &Jobs) -> Option<u32> {
+        let job = jobs.get(job)?;
+        if self.limit_bytes == 0 || !jobs.iter().any(|other| makes_rows_of(job, other)) {
+            return None;
+        }
+        let output = job.spec.output;
+        let at = self.outputs.iter().position(|known| *known == output).unwrap_or_else(|| {
+            self.outputs.push(output);
+            self.outputs.len() - 1
+        });
+        u32::try_from(at).ok()
+    }
+
+    /// Says of each row where its pixels come from. Keeps those that wait for a worker that decodes
+    /// the same row. Returns how many of the others are copies.
+    pub(super) fn divide(&mut self, output: u32, ticket: Ticket, rows: &mut Vec<FillRow<R>>) -> u64 {
+        let mut copies = 0;
+        for mut row in std::mem::take(rows) {
+            // A row that has waited has its pixels, whatever has become of the window.
+            if matches!(row.pixels, Pixels::Own) {
+                let key = Key { output, sample: row.sample, draw: row.draw };
+                match self.rows.get_mut(&key) {
+                    Some(State::Decoding(waiting)) => {
+                        waiting.push((ticket, row));
+                        continue;
+                    }
+                    Some(State::Decoded(decoded)) => {
+                        row.pixels = Pixels::Decoded { output, row: Arc::clone(decoded) };
+                    }
+                    None => {
+                        self.rows.insert(key, State::Decoding(Vec::new()));
+                        row.pixels = Pixels::Wanted { output };
+                    }
+                }
+            }
+            copies += u64::from(matches!(row.pixels, Pixels::Decoded { .. }));
+            rows.push(row);
+        }
+        copies
+    }
+
+    /// A worker has given the row back. Returns the rows that have waited for it: with their
+    /// pixels, or without if it could not be decoded.
+    pub(super) fn ended(&mut self, row: &FillRow<R>) -> Vec<(Ticket, FillRow<R>)> {
+        let (output, decoded) = match &row.pixels {
+            Pixels::Own => return Vec::new(),
+            Pixels::Wanted { output } => (*output, None),
+            Pixels::Decoded { output, row } => (*output, Some(row)),
+        };
+        let key = Key { output, sample: row.sample, draw: row.draw };
+        let Some(State::Decoding(waiting)) = self.rows.get_mut(&key) else { return Vec::new() };
+        let mut waiting = std::mem::take(waiting);
+        match decoded {
+            Some(decoded) => {
+                for (_, row) in &mut waiting {
+                    row.pixels = Pixels::Decoded { output, row: Arc::clone(decoded) };
+                }
+                self.rows.insert(key, State::Decoded(Arc::clone(decoded)));
+                self.decoded.push_back((key, row.len));
+                self.used_bytes += row.len;
+                self.shrink_to(self.limit_bytes);
+            }
+            None => {
+                self.rows.remove(&key);
+            }
+        }
+        waiting
+    }
+
+    /// Drops all decoded rows if no two jobs have rows in common any more.
+    pub(super) fn job_ended(&mut self, jobs: &Jobs) {
+        if !jobs.iter().any(|job| jobs.iter().any(|other| makes_rows_of(job, other))) {
+            self.shrink_to(0);
+            if self.rows.is_empty() {
+                self.outputs.clear();
+            }
+        }
+    }
+
+    fn shrink_to(&mut self, bytes: u64) {
+        while self.used_bytes > bytes {
+            let Some((key, len)) = self.decoded.pop_front() else { break };
+            self.rows.remove(&key);
+            self.used_bytes -= len;
+        }
+    }
+}
+
+/// Whether `other` makes the same rows as `job`.
+fn makes_rows_of(job: &Job, other: &Job) -> bool {
+    let is_decoded = job.spec.output != Output::Raw;
+    let is_in_group = job.spec.plan.group != 0 && other.spec.plan.group == job.spec.plan.group;
+    other.id != job.id && is_decoded && is_in_group && other.spec.output == job.spec.output
+}
