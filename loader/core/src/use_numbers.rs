@@ -10,7 +10,7 @@ use shade_formats::SampleId;
 pub(super) struct UseNumbers(Vec<u16>);
 
 impl UseNumbers {
-    /// The numbers of a plan of a dataset with so many samples.
+    /// The numbers of a plan over `samples` samples.
     pub(super) fn of(ids: &[SampleId], samples: u32) -> Self {
         let mut counts = vec![0_u16; samples as usize];
         let number = |id: &SampleId| {

@@ -94,8 +94,8 @@ pub struct Serve {
     pub workers: Option<u16>,
 
     /// Memory for decoded rows that jobs of a group share (Plan(group=...)), used while there are
-    /// such jobs: bytes or 256MiB. The first job decodes a row, the others copy it. 0 decodes it for
-    /// each of them. Raise it if jobs of a group drift apart by more than the window.
+    /// such jobs: bytes or 256MiB. The first job decodes a row, the others copy it. 0 decodes it
+    /// for each of them. Raise it if jobs of a group drift apart by more than the window.
     #[arg(long, value_name = "SIZE", default_value_t = DECODED_BYTES, value_parser = |text: &str| parse_size(text))]
     pub decode_once: u64,
 
