@@ -94,7 +94,7 @@ impl Gather {
                 draw: Draw::default(),
                 pixels: Pixels::Own,
                 size: Size::default(),
-                record,
+                record: Some(record),
             });
         }
         let (done_in, done) = unbounded();
@@ -109,9 +109,9 @@ impl Gather {
     fn run(&mut self, check: bool) -> Result<f64> {
         let records = self.rows.len();
         for row in std::mem::take(&mut self.rows) {
-            let record = Arc::into_inner(row.record.into_record()).ok_or("a worker kept a record")?;
-            let record = Lent::new(Arc::new(Record::new(record.into_blocks(), !check)));
-            self.rows.push(Row { record, ..row });
+            let record = row.record.and_then(|record| Arc::into_inner(record.into_record()));
+            let blocks = record.ok_or("a worker kept a record")?.into_blocks();
+            self.rows.push(Row { record: Some(Lent::new(Arc::new(Record::new(blocks, !check)))), ..row });
         }
         self.rows.shuffle(&mut ChaCha8Rng::seed_from_u64(1));
         let mut orders = Vec::new();

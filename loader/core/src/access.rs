@@ -13,7 +13,7 @@ use crate::cache::Admission;
 use crate::event::SessionId;
 use crate::job::JobId;
 use crate::memory::Memory;
-use crate::orders::{Completion, FaultKind, ReadOp};
+use crate::orders::{Completion, FaultKind, Pixels, ReadOp};
 use crate::reading::Landed;
 use crate::session::runs_dry_in_ns;
 
@@ -33,16 +33,35 @@ impl<M: Memory> Core<M> {
             };
             if let Some(record) = record.cloned() {
                 if let Some(batch) = self.batch_mut(row.session, row.seq) {
-                    batch.ready(row.position, record);
+                    batch.ready(row.position, Some(record), Pixels::Own);
                 }
                 let was_prefetched = admits && self.prefetched.take(sample).is_some();
                 return if was_prefetched { Served::Prefetched } else { Served::Hit };
             }
         }
+        if self.join_decoded(job, sample, row) {
+            return Served::Joined;
+        }
         // A prefetch that is still in flight when its row comes is a miss like any other.
         let is_first = self.reading.request(job, admits, sample, row, &*self.index)
             || (admits && self.prefetched.join(sample));
         if is_first { Served::Miss } else { Served::Joined }
+    }
+
+    /// Gives a row the pixels that another job of the group had decoded. Returns `false` if there
+    /// are none.
+    fn join_decoded(&mut self, job: JobId, sample: SampleId, row: RowId) -> bool {
+        if self.decoded_rows.used_bytes() == 0 {
+            return false;
+        }
+        let Some(output) = self.decoded_rows.output_of(job, &self.jobs) else { return false };
+        let draw = self.batch_mut(row.session, row.seq).and_then(|batch| batch.draw(row.position));
+        let pixels = draw.and_then(|draw| self.decoded_rows.pixels(output, sample, draw));
+        let (Some(pixels), Some(batch)) = (pixels, self.batch_mut(row.session, row.seq)) else {
+            return false;
+        };
+        batch.ready(row.position, None, pixels);
+        true
     }
 
     /// Submits queued reads, oldest first, each with its neighbours, while blocks allow.
@@ -123,7 +142,7 @@ impl<M: Memory> Core<M> {
                 for row in waiting {
                     if let Some(batch) = self.batch_mut(row.session, row.seq) {
                         batch.read_ns = now_ns;
-                        batch.ready(row.position, record.clone());
+                        batch.ready(row.position, Some(record.clone()), Pixels::Own);
                     }
                 }
                 if self.cache.get(sample).is_some() {
@@ -203,7 +222,7 @@ impl<M: Memory> Core<M> {
                 batch.abandoned = true;
                 for row in std::mem::take(&mut batch.ready) {
                     batch.finish(row.position, RowState::Skipped);
-                    spare.push(M::take_back(row.record));
+                    spare.push(row);
                 }
                 for position in 0..batch.rows.len() {
                     if batch.rows.get(position).is_some_and(|row| row.state == RowState::Waiting) {
@@ -212,9 +231,7 @@ impl<M: Memory> Core<M> {
                 }
             }
         }
-        for record in spare {
-            self.release(record);
-        }
+        spare.into_iter().for_each(|row| self.take_back(row));
         self.reading.forget(session);
     }
 }

@@ -98,13 +98,17 @@ pub(super) struct Batch<M: Memory> {
 }
 
 impl<M: Memory> Batch<M> {
-    /// The record of row `position` is there: the workers get the row.
-    pub(super) fn ready(&mut self, position: u32, record: M::Record) {
+    /// What row `position` draws its random numbers from.
+    pub(super) fn draw(&self, position: u32) -> Option<Draw> {
+        self.rows.get(position as usize).map(|row| row.draw)
+    }
+
+    /// The record of row `position` is there, or its pixels are: the workers get the row.
+    pub(super) fn ready(&mut self, position: u32, record: Option<M::Record>, pixels: Pixels) {
         let Some(row) = self.rows.get_mut(position as usize) else { return };
         row.state = RowState::Filling;
         let BatchRow { sample, entry, offset, len, draw, .. } = *row;
-        let (size, record) = (Size::default(), M::lend(record));
-        let pixels = Pixels::Own;
+        let (size, record) = (Size::default(), record.map(M::lend));
         self.ready.push(FillRow { position, sample, entry, offset, len, draw, pixels, size, record });
     }
 

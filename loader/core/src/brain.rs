@@ -14,6 +14,7 @@ use crate::job::{Job, JobId};
 use crate::jobs::Jobs;
 use crate::late_reads::LateReads;
 use crate::memory::Memory;
+use crate::orders::FillRow;
 use crate::prefetched::Prefetched;
 use crate::reading::Reading;
 use crate::samples::Samples;
@@ -163,6 +164,13 @@ impl<M: Memory> Core<M> {
     pub(super) fn count(&mut self, job: JobId, change: impl Fn(&mut Counts)) {
         if let Some(job) = self.jobs.get_mut(job) {
             job.count(change);
+        }
+    }
+
+    /// Takes a row's record back from a worker.
+    pub(super) fn take_back(&mut self, row: FillRow<M::Lent>) {
+        if let Some(record) = row.record {
+            self.release(M::take_back(record));
         }
     }
 

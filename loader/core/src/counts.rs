@@ -9,7 +9,7 @@ pub struct Counts {
     pub accesses: u64,
     /// Accesses served from the cache, and those that joined a read in flight.
     pub hits: u64,
-    /// Hits whose record was in flight for another row.
+    /// Hits whose record was in flight for another row, or whose pixels another job had decoded.
     pub joined: u64,
     /// Accesses served by a prefetched record: its first use.
     pub prefetched: u64,

@@ -76,6 +76,12 @@ impl<R> DecodedRows<R> {
         u32::try_from(at).ok()
     }
 
+    /// The pixels of a row, if they are decoded.
+    pub(super) fn pixels(&self, output: u32, sample: SampleId, draw: Draw) -> Option<Pixels> {
+        let Some(State::Decoded(row)) = self.rows.get(&Key { output, sample, draw }) else { return None };
+        Some(Pixels::Decoded { output, row: Arc::clone(row) })
+    }
+
     /// Says of each row where its pixels come from. Keeps those that wait for a worker that decodes
     /// the same row. Returns how many of the others are copies.
     pub(super) fn divide(&mut self, output: u32, ticket: Ticket, rows: &mut Vec<FillRow<R>>) -> u64 {

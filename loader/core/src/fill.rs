@@ -86,8 +86,9 @@ impl<M: Memory> Core<M> {
         let mut lost = Vec::new();
         for (at, fault) in faults {
             let Some(&FillRow { position, sample, ref record, .. }) = rows.get(at) else { continue };
+            let damaged = record.as_ref().filter(|_| fault.kind == FaultKind::Checksum);
             let (row, text) = (RowId { session, seq, position }, self.name_fault(sample, &fault));
-            if fault.kind == FaultKind::Checksum && self.read_again(row, sample, M::lent(record)) {
+            if damaged.is_some_and(|record| self.read_again(row, sample, M::lent(record))) {
                 actions.push(Action::BadRecord(format!("{text}: reading it again")));
             } else {
                 lost.push((row, text));
@@ -95,7 +96,7 @@ impl<M: Memory> Core<M> {
         }
         for row in rows {
             self.decoded(&row);
-            self.release(M::take_back(row.record));
+            self.take_back(row);
         }
         for (row, text) in lost {
             self.row_fault(row, &text, actions);
@@ -109,7 +110,7 @@ impl<M: Memory> Core<M> {
                 Some(batch) if !batch.abandoned => batch.ready.push(row),
                 batch => {
                     batch.into_iter().for_each(|batch| batch.finish(row.position, RowState::Skipped));
-                    self.release(M::take_back(row.record));
+                    self.take_back(row);
                 }
             }
         }

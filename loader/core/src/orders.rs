@@ -113,9 +113,9 @@ pub struct FillRow<R> {
     pub pixels: Pixels,
     /// Set by the worker for an image in its own size; else 0 x 0.
     pub size: Size,
-    /// The record as stored. The worker gives it back and keeps no clone, so that the core can take
-    /// back the blocks of the last one.
-    pub record: R,
+    /// The record as stored; `None` if the pixels were decoded before. The worker gives it back and
+    /// keeps no clone, so that the core can take back the blocks of the last one.
+    pub record: Option<R>,
 }
 
 /// Where the pixels of a decoded row come from.

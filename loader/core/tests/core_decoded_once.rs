@@ -89,6 +89,24 @@ fn a_job_that_comes_after_the_window_makes_its_own_rows() {
 }
 
 #[test]
+fn what_another_job_had_decoded_is_not_read() {
+    for (window, reads) in [(DECODED_BYTES, 1), (0, 2)] {
+        let mut replay = Replay::decoding_once(index(SAMPLES, 4, |_| 400), 0, window, 5);
+        let job = job("sweep", Sampler::Uniform, decoded());
+        for session in 0..2 {
+            replay.attach_job(session, &session.to_string(), &job);
+        }
+        for session in 0..2 {
+            replay.start(session, 0, 0);
+            replay.run();
+        }
+        assert_eq!(replay.reads, reads * u64::from(SAMPLES), "a window of {window} bytes");
+        let counts = replay.core().stats(1).total.counts.counts;
+        assert_eq!(counts.joined == counts.accesses, window > 0, "no cache, so all or none");
+    }
+}
+
+#[test]
 fn a_use_of_a_sample_is_the_same_row_wherever_the_plans_have_it() {
     let jobs = [job("sweep", Sampler::Pads, decoded()); 2];
     let mut replay = replay(DECODED_BYTES);

@@ -113,7 +113,7 @@ impl Rig {
             draw: Draw::default(),
             pixels: Pixels::Own,
             size: Size::default(),
-            record,
+            record: Some(record),
         }
     }
 
@@ -308,7 +308,7 @@ fn the_last_owner_of_the_blocks_is_the_core_again() {
     let rows = vec![rig.row(0, 0, 2000)];
     let free = rig.free.free_bytes();
     for row in rig.fill(Output::Raw, rows, &payload).rows {
-        let record = Arc::into_inner(row.record.into_record()).expect("a worker kept a clone");
+        let record = Arc::into_inner(row.record.unwrap().into_record()).expect("a worker kept a clone");
         rig.free.give(record.into_blocks());
     }
     assert_eq!(rig.free.free_bytes(), free + 2048);
@@ -332,10 +332,10 @@ fn a_record_is_checked_by_its_first_row_and_not_again() {
         (3, decoded, 3 * 28 * 28),
     ] {
         let good = rig.row(sample, 0, len);
-        assert!(!good.record.is_checked());
+        assert!(!good.record.as_ref().unwrap().is_checked());
         let filled = rig.fill(output, vec![good], &payload);
         assert_eq!(filled.faults, []);
-        assert!(filled.rows[0].record.is_checked());
+        assert!(filled.rows[0].record.as_ref().unwrap().is_checked());
 
         // One bit in the last byte, which no decoder would notice.
         let stored = rig.records[sample].stored.clone();
@@ -345,10 +345,10 @@ fn a_record_is_checked_by_its_first_row_and_not_again() {
         let Filled { mut rows, faults, .. } = rig.fill(output, vec![bad], &payload);
         assert_eq!(faults, [(0, FillFault::Checksum(mismatch))]);
         let row = rows.remove(0);
-        assert!(!row.record.is_checked());
+        assert!(!row.record.as_ref().unwrap().is_checked());
 
         // A checked record is not checked again.
-        row.record.record().set_checked();
+        row.record.as_ref().unwrap().record().set_checked();
         let faults = rig.fill(output, vec![row], &payload).faults;
         assert!(!matches!(faults[..], [(_, FillFault::Checksum(_))]), "{faults:?}");
         rig.records[sample].stored = stored;
@@ -407,10 +407,10 @@ fn a_row_that_others_want_is_kept_and_copied() {
     };
     assert_eq!(kept.bytes, decoded(&image));
 
-    // Its own record cannot be decoded, and need not be.
+    // It needs no record.
     let copy = |rig: &mut Rig, len| {
         let row = rig.row(1, len, len);
-        vec![Row { pixels: Pixels::Decoded { output: 7, row: Arc::clone(kept) }, ..row }]
+        vec![Row { pixels: Pixels::Decoded { output: 7, row: Arc::clone(kept) }, record: None, ..row }]
     };
     let rows = copy(&mut rig, len);
     assert_eq!(outcomes(&rig.fill(output, rows, &payload)), [Ok(len)]);
@@ -425,6 +425,9 @@ fn a_row_that_others_want_is_kept_and_copied() {
     let room = LayoutFault::Room { got: 3 * 30 * 30, expected: len };
     let found = outcomes(&rig.fill(Output::Decoded(ImageSpec::cover(30, 30)), rows, &payload));
     assert_eq!(found, [Err(FillFault::Layout(room))], "pixels of another size");
+
+    let rows = vec![Row { record: None, ..rig.row(0, 0, len) }];
+    assert_eq!(outcomes(&rig.fill(output, rows, &payload)), [Err(FillFault::Layout(LayoutFault::NoRecord))]);
 }
 
 /// A TIFF of 3 x 2 grey pixels, 0, 1, ... 5, with this orientation.
@@ -588,7 +591,7 @@ fn room_that_does_not_fit_the_row_is_a_fault() {
 
     let mut short = rig.row(0, 0, raw_len);
     let (other, mut free) = Arena::create(1 << 20, 512).unwrap();
-    short.record = Lent::new(Arc::new(Record::new(free.take(4096).unwrap(), true)));
+    short.record = Some(Lent::new(Arc::new(Record::new(free.take(4096).unwrap(), true))));
     let found = outcomes(&rig.fill(Output::Raw, vec![short], &payload));
     assert!(matches!(found[..], [Err(FillFault::Layout(LayoutFault::Blocks(_)))]), "{found:?}");
     drop(other);

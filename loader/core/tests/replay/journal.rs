@@ -64,8 +64,8 @@ impl Journal {
             Event::Read(completion) => Moment::Read(completion.op.sample.0),
             &Event::Released { session, .. } => Moment::Released(session),
             Event::Filled(filled) => {
-                for row in &filled.rows {
-                    *self.held.get_mut(&Arc::as_ptr(&row.record)).unwrap() -= 1;
+                for record in filled.rows.iter().filter_map(|row| row.record.as_ref()) {
+                    *self.held.get_mut(&Arc::as_ptr(record)).unwrap() -= 1;
                 }
                 Moment::Other
             }
@@ -80,9 +80,9 @@ impl Journal {
     pub(super) fn after(&mut self, before: Option<Before>, core: &Core, actions: &[Action]) {
         for action in actions {
             let Action::Fill(order) = action else { continue };
-            for row in &order.rows {
-                self.records.insert(row.sample.0, Arc::downgrade(&row.record));
-                *self.held.entry(Arc::as_ptr(&row.record)).or_default() += 1;
+            for (row, record) in order.rows.iter().filter_map(|row| Some((row, row.record.as_ref()?))) {
+                self.records.insert(row.sample.0, Arc::downgrade(record));
+                *self.held.entry(Arc::as_ptr(record)).or_default() += 1;
             }
         }
         self.held.retain(|_, rows| *rows > 0);

@@ -418,7 +418,7 @@ impl Around {
         for (at, row) in rows.iter_mut().enumerate() {
             let times = self.spoilt.get_mut(&row.sample.0).filter(|times| **times > 0);
             let outcome = match times {
-                Some(times) if !row.record.is_checked() => {
+                Some(times) if row.record.as_ref().is_some_and(|record| !record.is_checked()) => {
                     *times -= 1;
                     Err(Fault { kind: FaultKind::Checksum, text: "checksum mismatch".to_owned() })
                 }
@@ -431,7 +431,7 @@ impl Around {
                     row.size = decoded.size;
                 }
                 Ok(size) => {
-                    row.record.set_checked();
+                    row.record.as_ref().expect("a record to decode").set_checked();
                     row.size = size;
                     self.made += 1;
                     row.keep(pixels(row));

@@ -53,6 +53,9 @@ pub enum LayoutFault {
         /// Bytes of the record, or of the decoded image.
         expected: u64,
     },
+    /// The order has neither the row's record nor its pixels.
+    #[error("a row without a record: expected one")]
+    NoRecord,
     /// The blocks do not hold the record.
     #[error(transparent)]
     Blocks(#[from] BlocksError),

@@ -9,7 +9,7 @@ use shade_dataset::{Decompressor, Dictionaries};
 use shade_formats::control::Output;
 use shade_formats::index::Entry;
 use shade_images::{JpegDecoder, RowDecoder, Size, shrink};
-use shade_reads::blocks::Arena;
+use shade_reads::blocks::{Arena, Lent};
 use shade_shm::Region;
 
 use super::{FillFault, FillOrder, Filled, LayoutFault, Row, gather};
@@ -59,7 +59,7 @@ impl Filler {
     /// Loads the first byte of each row's record. Row by row, each would wait for its own cache
     /// line, which takes longer than a small image; together they come at the same time.
     fn look_at_all(&self, rows: &[Row]) {
-        let first = |row: &Row| self.arena.slices_of(&row.record, 1).ok()?.next()?.first().copied();
+        let first = |row: &Row| self.arena.slices_of(row.record.as_ref()?, 1).ok()?.next()?.first().copied();
         let zeros = rows.iter().filter(|row| first(row) == Some(0)).count();
         // Keeps the compiler from removing the loads.
         black_box(zeros);
@@ -122,7 +122,7 @@ impl Filler {
         decode: impl FnOnce(&mut RowDecoder, &[u8]) -> Result<Size, FillFault>,
     ) -> Result<Size, FillFault> {
         let Self { arena, buffers: Buffers { decoder, zstd, stored, raw }, .. } = self;
-        let mut record = gather::stored(arena, &row.record, entry, stored)?;
+        let mut record = gather::stored(arena, record_of(row)?, entry, stored)?;
         if entry.codec.is_compressed() {
             record = zstd.decompress(record, entry, raw)?;
         }
@@ -132,12 +132,12 @@ impl Filler {
     fn write_raw(&mut self, row: &Row, entry: &Entry, payload: &Region) -> Result<(), FillFault> {
         let Self { arena, buffers: Buffers { zstd, stored, raw, .. }, .. } = self;
         if entry.codec.is_compressed() {
-            let record = gather::stored(arena, &row.record, entry, stored)?;
+            let record = gather::stored(arena, record_of(row)?, entry, stored)?;
             let record = zstd.decompress(record, entry, raw)?;
             return Ok(payload.write(row.offset, record)?);
         }
         // The index's reader has checked that both lengths are equal.
-        gather::to_payload(arena, &row.record, entry, payload, row.offset)
+        gather::to_payload(arena, record_of(row)?, entry, payload, row.offset)
     }
 }
 
@@ -151,6 +151,11 @@ impl Buffers {
         shrink(&mut self.stored);
         shrink(&mut self.raw);
     }
+}
+
+/// The record of a row that is made of it.
+fn record_of(row: &Row) -> Result<&Lent, LayoutFault> {
+    row.record.as_ref().ok_or(LayoutFault::NoRecord)
 }
 
 /// Refuses a row whose room is not that of its bytes.
