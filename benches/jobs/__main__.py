@@ -91,7 +91,8 @@ def report(record: dict) -> str:
         "Command: `python -m benches.jobs`.",
         "",
         "Records read in an epoch of all jobs together, in datasets. *A part each*: as many daemons, each",
-        "with its share of the cache.",
+        "with its share of the cache. The window of decoded rows that a group shares has 1,783 rows, as",
+        "for 224 x 224 pixels. That is a fifth of these samples, and less of a larger dataset.",
     ]
     for jobs in JOBS:
         lines += ["", f"## {jobs} jobs", "", f"| way | cache | {' | '.join(caches)} |", "|---|---|" + "---:|" * len(caches)]
