@@ -10,7 +10,7 @@ use crate::brain::Core;
 use crate::event::SessionId;
 use crate::job::{Job, JobId};
 use crate::memory::Memory;
-use crate::orders::{Columns, FaultKind, FillOrder, FillRow, Filled, FinalizeOrder, Move, Ticket};
+use crate::orders::{Columns, FaultKind, FillOrder, FillRow, Filled, FinalizeOrder, Move, Pixels, Ticket};
 use crate::session::{Delivered, Outstanding, runs_dry_in_ns};
 use crate::trace::done_line;
 
@@ -58,11 +58,12 @@ impl<M: Memory> Core<M> {
         let rest = batch.ready.split_off(batch.ready.len().min(most));
         let mut rows = std::mem::replace(&mut batch.ready, rest);
         if let Some(shared) = self.decoded_rows.output_of(session.job, &self.jobs) {
-            let copies = self.decoded_rows.divide(shared, ticket, &mut rows);
-            self.jobs
-                .get_mut(session.job)
-                .into_iter()
-                .for_each(|job| job.count(|counts| counts.copied += copies));
+            self.decoded_rows.divide(shared, ticket, &mut rows);
+        }
+        // Some may be copies although nobody shares rows any more.
+        let copies = rows.iter().filter(|row| matches!(row.pixels, Pixels::Decoded { .. })).count() as u64;
+        if let Some(job) = self.jobs.get_mut(session.job).filter(|_| copies > 0) {
+            job.count(|counts| counts.copied += copies);
         }
         if !rows.is_empty() {
             self.fill_turns.gave(session.id, session.job);
