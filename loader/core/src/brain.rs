@@ -47,8 +47,8 @@ pub struct CoreConfig {
     pub hedge: bool,
     /// Bytes of an arena block.
     pub block_bytes: u32,
-    /// Limit of the orders that workers have at a time while there are several jobs. The others
-    /// wait for their jobs' turns.
+    /// Limit of the orders that workers have at a time while there are several jobs, or the number
+    /// of jobs if that is higher. The others wait for their jobs' turns.
     pub orders_max: usize,
     /// Limit of the decoded rows that the jobs of a group share
     /// ([`DECODED_BYTES`](super::DECODED_BYTES)); 0 decodes each row for each job.

@@ -7,7 +7,7 @@ use serde::Serialize;
 pub struct Counts {
     /// Accesses of the plan: hits, misses, prefetched and exchanged ones.
     pub accesses: u64,
-    /// Accesses served from the cache, and those that joined a read in flight.
+    /// Accesses served from the cache, and those in [`joined`](Self::joined).
     pub hits: u64,
     /// Hits whose record was in flight for another row, or whose pixels another job had decoded.
     pub joined: u64,

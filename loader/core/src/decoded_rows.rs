@@ -21,7 +21,7 @@ pub const DECODED_BYTES: u64 = 256 << 20;
 /// What two rows have in common if they are the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Key {
-    /// Number of the output in [`DecodedRows::outputs`].
+    /// Number of the output.
     output: u32,
     /// The record: not always the one of the draw, as a bad one is substituted.
     sample: SampleId,
@@ -42,8 +42,12 @@ pub(super) struct DecodedRows<R> {
     rows: HashMap<Key, State<R>>,
     /// The decoded ones, with their lengths, the oldest first: it leaves first.
     decoded: VecDeque<(Key, u64)>,
-    /// The outputs of the rows.
-    outputs: Vec<Output>,
+    /// The outputs of the rows, with their numbers. A number is never used again: a worker may
+    /// still have a row of it.
+    outputs: Vec<(u32, Output)>,
+    outputs_ever: u32,
+    /// Whether jobs have rows in common: else none is kept.
+    is_shared: bool,
 }
 
 impl<R> DecodedRows<R> {
@@ -54,6 +58,8 @@ impl<R> DecodedRows<R> {
             rows: HashMap::new(),
             decoded: VecDeque::new(),
             outputs: Vec::new(),
+            outputs_ever: 0,
+            is_shared: false,
         }
     }
 
@@ -68,12 +74,15 @@ impl<R> DecodedRows<R> {
         if self.limit_bytes == 0 || !jobs.iter().any(|other| makes_rows_of(job, other)) {
             return None;
         }
+        self.is_shared = true;
         let output = job.spec.output;
-        let at = self.outputs.iter().position(|known| *known == output).unwrap_or_else(|| {
-            self.outputs.push(output);
-            self.outputs.len() - 1
-        });
-        u32::try_from(at).ok()
+        if let Some(&(number, _)) = self.outputs.iter().find(|(_, known)| *known == output) {
+            return Some(number);
+        }
+        let number = self.outputs_ever;
+        self.outputs_ever = number.checked_add(1)?;
+        self.outputs.push((number, output));
+        Some(number)
     }
 
     /// The pixels of a row, if they are decoded.
@@ -83,9 +92,8 @@ impl<R> DecodedRows<R> {
     }
 
     /// Says of each row where its pixels come from. Keeps those that wait for a worker that decodes
-    /// the same row. Returns how many of the others are copies.
-    pub(super) fn divide(&mut self, output: u32, ticket: Ticket, rows: &mut Vec<FillRow<R>>) -> u64 {
-        let mut copies = 0;
+    /// the same row.
+    pub(super) fn divide(&mut self, output: u32, ticket: Ticket, rows: &mut Vec<FillRow<R>>) {
         for mut row in std::mem::take(rows) {
             // A row that has waited has its pixels, whatever has become of the window.
             if matches!(row.pixels, Pixels::Own) {
@@ -104,10 +112,8 @@ impl<R> DecodedRows<R> {
                     }
                 }
             }
-            copies += u64::from(matches!(row.pixels, Pixels::Decoded { .. }));
             rows.push(row);
         }
-        copies
     }
 
     /// A worker has given the row back. Returns the rows that have waited for it: with their
@@ -129,7 +135,7 @@ impl<R> DecodedRows<R> {
                 self.rows.insert(key, State::Decoded(Arc::clone(decoded)));
                 self.decoded.push_back((key, row.len));
                 self.used_bytes += row.len;
-                self.shrink_to(self.limit_bytes);
+                self.shrink_to(if self.is_shared { self.limit_bytes } else { 0 });
             }
             None => {
                 self.rows.remove(&key);
@@ -141,6 +147,7 @@ impl<R> DecodedRows<R> {
     /// Drops all decoded rows if no two jobs have rows in common any more.
     pub(super) fn job_ended(&mut self, jobs: &Jobs) {
         if !jobs.iter().any(|job| jobs.iter().any(|other| makes_rows_of(job, other))) {
+            self.is_shared = false;
             self.shrink_to(0);
             if self.rows.is_empty() {
                 self.outputs.clear();

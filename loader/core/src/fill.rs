@@ -8,9 +8,10 @@ use crate::bad_share::RowCounts;
 use crate::batch::{Batch, BatchStage, RowId, RowState};
 use crate::brain::Core;
 use crate::event::SessionId;
+use crate::fill_turns::Waiting;
 use crate::job::{Job, JobId};
 use crate::memory::Memory;
-use crate::orders::{Columns, FaultKind, FillOrder, FillRow, Filled, FinalizeOrder, Move, Ticket};
+use crate::orders::{Columns, FaultKind, FillOrder, FillRow, Filled, FinalizeOrder, Move, Pixels, Ticket};
 use crate::session::{Delivered, Outstanding, runs_dry_in_ns};
 use crate::trace::done_line;
 
@@ -28,14 +29,18 @@ impl<M: Memory> Core<M> {
     /// Gives rows with their records to the workers.
     pub(super) fn hand_out_rows(&mut self, now_ns: u64, actions: &mut Vec<Action<M>>) {
         let are_several = self.jobs.len() > 1;
-        let orders_max = if are_several { self.config.orders_max } else { usize::MAX };
+        // At least one for each job: else one with a late deadline could wait for ever.
+        let orders_max = if are_several { self.config.orders_max.max(self.jobs.len()) } else { usize::MAX };
         let share = (orders_max / (2 * self.jobs.len().max(1))).max(1);
         while self.fill_turns.out() < orders_max {
-            let waiting = self.sessions.iter().filter(|s| s.open.iter().any(|batch| !batch.ready.is_empty()));
-            let ranks = waiting.filter_map(|session| {
+            let ranks = self.sessions.iter().filter_map(|session| {
+                let batch = session.open.iter().find(|batch| !batch.ready.is_empty())?;
                 let job = self.jobs.get(session.job)?;
-                let deadline = if are_several { runs_dry_in_ns(job, &self.sessions) } else { 0 };
-                Some((session.id, session.job, deadline))
+                // One job has its rows in the order of its ranks.
+                let (deadline_ns, batch) =
+                    if are_several { (runs_dry_in_ns(job, &self.sessions), batch.number) } else { (0, 0) };
+                let (job, last_order) = (job.id, job.last_order);
+                Some(Waiting { session: session.id, job, deadline_ns, last_order, batch })
             });
             let Some(session) = self.fill_turns.next(ranks, share) else { break };
             self.hand_out_order(session, actions);
@@ -58,14 +63,14 @@ impl<M: Memory> Core<M> {
         let rest = batch.ready.split_off(batch.ready.len().min(most));
         let mut rows = std::mem::replace(&mut batch.ready, rest);
         if let Some(shared) = self.decoded_rows.output_of(session.job, &self.jobs) {
-            let copies = self.decoded_rows.divide(shared, ticket, &mut rows);
-            self.jobs
-                .get_mut(session.job)
-                .into_iter()
-                .for_each(|job| job.count(|counts| counts.copied += copies));
+            self.decoded_rows.divide(shared, ticket, &mut rows);
         }
+        // Some may be copies although nobody shares rows any more.
+        let copies = rows.iter().filter(|row| matches!(row.pixels, Pixels::Decoded { .. })).count() as u64;
+        let Some(job) = self.jobs.get_mut(session.job) else { return };
+        job.count(|counts| counts.copied += copies);
         if !rows.is_empty() {
-            self.fill_turns.gave(session.id, session.job);
+            job.last_order = self.fill_turns.gave(session.id, job.id);
             actions.push(Action::Fill(FillOrder { ticket, output, rows }));
         }
     }

@@ -22,8 +22,19 @@ struct Out {
     session: SessionId,
     job: JobId,
     orders: usize,
-    /// Number of the order that it was given last.
-    last: u64,
+}
+
+/// A rank with rows to fill.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Waiting {
+    pub(super) session: SessionId,
+    pub(super) job: JobId,
+    /// Time until the job's trainers run out of batches, ns.
+    pub(super) deadline_ns: u64,
+    /// Number of the order that its job was given last.
+    pub(super) last_order: u64,
+    /// Number of the first batch that the rows belong to.
+    pub(super) batch: u32,
 }
 
 impl FillTurns {
@@ -32,29 +43,25 @@ impl FillTurns {
         self.sessions.iter().map(|out| out.orders).sum()
     }
 
-    /// Which of the ranks has its turn, the first of equal ones. Each comes with its job and the
-    /// job's deadline.
-    pub(super) fn next(
-        &self,
-        ranks: impl Iterator<Item = (SessionId, JobId, u64)>,
-        share: usize,
-    ) -> Option<SessionId> {
-        let turn = |&(_, job, deadline): &(SessionId, JobId, u64)| {
-            let of_job = || self.sessions.iter().filter(|out| out.job == job);
-            let orders: usize = of_job().map(|out| out.orders).sum();
-            (orders >= share, deadline, orders, of_job().map(|out| out.last).max())
+    /// Which of the ranks has its turn: of one job the rank with the earliest batch, as the others
+    /// wait for it.
+    pub(super) fn next(&self, ranks: impl Iterator<Item = Waiting>, share: usize) -> Option<SessionId> {
+        let turn = |rank: &Waiting| {
+            let of_job = self.sessions.iter().filter(|out| out.job == rank.job);
+            let orders: usize = of_job.map(|out| out.orders).sum();
+            (orders >= share, rank.deadline_ns, orders, rank.last_order, rank.batch)
         };
-        ranks.min_by_key(turn).map(|(session, ..)| session)
+        ranks.min_by_key(turn).map(|rank| rank.session)
     }
 
-    /// Workers were given an order of this rank.
-    pub(super) fn gave(&mut self, session: SessionId, job: JobId) {
+    /// Workers were given an order of this rank. Returns the order's number.
+    pub(super) fn gave(&mut self, session: SessionId, job: JobId) -> u64 {
         self.given += 1;
-        let last = self.given;
         match self.sessions.iter_mut().find(|out| out.session == session) {
-            Some(out) => (out.orders, out.last) = (out.orders + 1, last),
-            None => self.sessions.push(Out { session, job, orders: 1, last }),
+            Some(out) => out.orders += 1,
+            None => self.sessions.push(Out { session, job, orders: 1 }),
         }
+        self.given
     }
 
     /// An order of this rank, which may have left, came back.
@@ -74,10 +81,15 @@ mod tests {
 
     /// The sessions of the next orders: 10 of job 1, 20 and 21 of job 2, with these deadlines.
     fn turns(turns: &mut FillTurns, share: usize, deadlines: [u64; 2], orders: usize) -> Vec<SessionId> {
+        let mut last_orders = [0; 2];
         let mut give = || {
-            let ranks = [(10, 1, deadlines[0]), (20, 2, deadlines[1]), (21, 2, deadlines[1])];
+            let ranks = [10, 20, 21].map(|session| {
+                let (job, at) = (session / 10, session as usize / 10 - 1);
+                let (deadline_ns, last_order) = (deadlines[at], last_orders[at]);
+                Waiting { session, job, deadline_ns, last_order, batch: session % 10 }
+            });
             let session = turns.next(ranks.into_iter(), share).unwrap();
-            turns.gave(session, session / 10);
+            last_orders[session as usize / 10 - 1] = turns.gave(session, session / 10);
             session
         };
         (0..orders).map(|_| give()).collect()
@@ -87,6 +99,20 @@ mod tests {
     fn equal_jobs_take_turns_and_the_earlier_deadline_goes_first() {
         assert_eq!(turns(&mut FillTurns::default(), 2, [5, 5], 6), [10, 20, 10, 20, 10, 20]);
         assert_eq!(turns(&mut FillTurns::default(), 2, [9, 1], 6), [20, 20, 10, 10, 20, 20]);
+    }
+
+    #[test]
+    fn the_rank_with_the_earliest_batch_of_a_job_goes_first() {
+        let ranks = [(20, 3), (21, 2), (22, 3)].map(|(session, batch)| Waiting {
+            session,
+            job: 2,
+            deadline_ns: 0,
+            last_order: 0,
+            batch,
+        });
+        let mut turns = FillTurns::default();
+        turns.gave(20, 2);
+        assert_eq!(turns.next(ranks.into_iter(), 2), Some(21));
     }
 
     #[test]

@@ -40,6 +40,8 @@ pub(super) struct Job {
     /// The observer that gets its trace.
     pub(super) observer: Option<SessionId>,
     pub(super) pace: Pace,
+    /// Number of the fill order that it was given last; 0 before the first.
+    pub(super) last_order: u64,
     /// Since when it waits for others of its group at an epoch's start.
     pub(super) waits_since_ns: Option<u64>,
     /// The position of the known accesses at which the search for the next prefetch goes on.
@@ -116,6 +118,7 @@ impl Job {
             name,
             observer: None,
             pace: Pace::new(spec.batch_size, spec.world_size),
+            last_order: 0,
             waits_since_ns: None,
             prefetch_at: 0,
             spec,

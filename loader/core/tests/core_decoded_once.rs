@@ -107,6 +107,66 @@ fn what_another_job_had_decoded_is_not_read() {
 }
 
 #[test]
+fn rows_that_are_decoded_when_nobody_shares_them_are_not_kept() {
+    let mut replay = replay(DECODED_BYTES);
+    let job = job("sweep", Sampler::Uniform, decoded());
+    replay.attach_job(0, "stays", &job);
+    replay.attach_job(1, "leaves", &job);
+    replay.start(0, 0, 0);
+    while replay.filling.is_empty() {
+        replay.tick();
+    }
+    replay.detach(1);
+    replay.run();
+    assert_eq!(replay.ended.len(), 1);
+    assert_eq!(replay.core().stats(0).decoded_bytes, 0);
+}
+
+#[test]
+fn copies_are_counted_though_the_job_that_had_them_decoded_has_left() {
+    let mut replay = Replay::decoding_once(index(SAMPLES, 4, |_| 400), 0, DECODED_BYTES, 5);
+    let job = job("sweep", Sampler::Uniform, decoded());
+    replay.attach_job(0, "leaves", &job);
+    replay.attach_job(1, "stays", &job);
+    replay.start(0, 0, 0);
+    replay.run();
+    replay.start(1, 0, 0);
+    replay.detach(0);
+    replay.run();
+    assert!(replay.copied > 0);
+    assert_eq!(replay.core().stats(1).total.counts.counts.copied, replay.copied);
+}
+
+#[test]
+fn a_late_copy_of_one_output_is_no_row_of_another() {
+    let mut replay = Replay::decoding_once(index(SAMPLES, 4, |_| 400), 1 << 20, DECODED_BYTES, 5);
+    let first = job("sweep", Sampler::Uniform, decoded());
+    let second =
+        job("sweep", Sampler::Uniform, Output::Decoded(ImageSpec { flip: 0.5, ..ImageSpec::cover(8, 8) }));
+    replay.attach_job(0, "0", &first);
+    replay.attach_job(1, "1", &first);
+    replay.start(0, 0, 0);
+    replay.run();
+    replay.start(1, 0, 0);
+    // A worker is slow with this copy. Meanwhile nobody shares rows any more, and then others do.
+    let late = replay.filling.remove(0);
+    replay.detach(0);
+    replay.attach_job(2, "2", &second);
+    replay.attach_job(3, "3", &second);
+    replay.start(2, 0, 0);
+    let mut decoding = Vec::new();
+    while replay.tick() {
+        decoding.extend(replay.filling.extract_if(.., |order| order.ticket.session == 2));
+    }
+    replay.start(3, 0, 0);
+    replay.filling.push(late);
+    while replay.tick() {}
+    replay.filling.extend(decoding);
+    replay.run();
+    assert_eq!(replay.ended.len(), 4);
+}
+
+#[test]
 fn a_use_of_a_sample_is_the_same_row_wherever_the_plans_have_it() {
     let jobs = [job("sweep", Sampler::Pads, decoded()); 2];
     let mut replay = replay(DECODED_BYTES);

@@ -75,6 +75,29 @@ fn while_there_are_several_jobs_few_rows_are_with_the_workers() {
 }
 
 #[test]
+fn more_jobs_than_orders_go_on_together() {
+    let mut replay = replay(SAMPLES);
+    replay.attach_job(0, "0", &spec(20, 1));
+    // All records are in the cache then.
+    train(&mut replay, &[0], 1);
+    replay.hold = true;
+    (replay.ended, replay.taken) = (Vec::new(), Vec::new());
+    for session in 0..12 {
+        if session > 0 {
+            replay.attach_job(session, &session.to_string(), &spec(20, 1));
+        }
+        replay.start(session, 1, 0);
+    }
+    // The last keeps what it has while it waits for more, as a loop in Python keeps a batch.
+    while replay.ended.is_empty() && replay.tick() {
+        (0..11).for_each(|session| replay.release_all(session));
+    }
+    let batches = |session| replay.taken.iter().filter(|taken| taken.session == session).count();
+    let all: Vec<usize> = (0..12).map(batches).collect();
+    assert!(all[11] > 1 && all[..11].iter().all(|&batches| batches > 10), "{all:?} of 30");
+}
+
+#[test]
 fn each_job_has_its_own_epochs_and_counts_and_they_read_less_together() {
     let mut together = replay(120);
     together.attach_job(0, "a", &job(Sampler::Uniform, 1));

@@ -21,7 +21,8 @@ pub enum Served {
     Exchanged,
     /// From the cache, where a prefetch had brought it: neither a hit nor a miss.
     Prefetched,
-    /// By a read that another row had asked for: counted as a hit.
+    /// By a read that another row had asked for, or by pixels that another job of the group had
+    /// decoded: counted as a hit.
     Joined,
     /// By a read of its own.
     Miss,

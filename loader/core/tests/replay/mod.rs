@@ -426,7 +426,7 @@ impl Around {
             };
             match outcome {
                 Ok(_) if let Pixels::Decoded { row: decoded, .. } = &row.pixels => {
-                    assert_eq!(decoded.bytes, pixels(row), "another row's pixels");
+                    assert_eq!(decoded.bytes, pixels(order.output, row), "another row's pixels");
                     self.copied += 1;
                     row.size = decoded.size;
                 }
@@ -434,7 +434,7 @@ impl Around {
                     row.record.as_ref().expect("a record to decode").set_checked();
                     row.size = size;
                     self.made += 1;
-                    row.keep(pixels(row));
+                    row.keep(pixels(order.output, row));
                 }
                 Err(fault) => faults.push((at, fault)),
             }
@@ -443,9 +443,9 @@ impl Around {
     }
 }
 
-/// Bytes that tell a row's sample and random numbers.
-fn pixels(row: &Row) -> Vec<u8> {
-    format!("{:?} {:?}", row.sample, row.draw).into_bytes()
+/// Bytes that tell a row's output, sample and random numbers.
+fn pixels(output: Output, row: &Row) -> Vec<u8> {
+    format!("{output:?} {:?} {:?}", row.sample, row.draw).into_bytes()
 }
 
 impl World<Counted> for Around {

@@ -9,7 +9,7 @@ DEBUG_BUILD: Final[bool]
 SAMPLERS: Final[tuple[str, ...]]
 ORDERS: Final[tuple[str, ...]]
 POLICIES: Final[tuple[str, ...]]
-# Sampler, policy and order of each preset.
+# Sampler, policy and order of each preset, and whether its trainings are a group.
 PRESETS: Final[dict[str, tuple[str, str, str, bool]]]
 # The setting "linger" of a daemon that was started by hand.
 LINGERS_FOR_EVER: Final[str]
