@@ -93,7 +93,7 @@ impl<R> DecodedRows<R> {
 
     /// Says of each row where its pixels come from. Keeps those that wait for a worker that decodes
     /// the same row.
-    pub(super) fn divide(&mut self, output: u32, ticket: Ticket, rows: &mut Vec<FillRow<R>>) {
+    pub(super) fn assign(&mut self, output: u32, ticket: Ticket, rows: &mut Vec<FillRow<R>>) {
         for mut row in std::mem::take(rows) {
             // A row that has waited has its pixels, whatever has become of the window.
             if matches!(row.pixels, Pixels::Own) {
@@ -118,7 +118,7 @@ impl<R> DecodedRows<R> {
 
     /// A worker has given the row back. Returns the rows that have waited for it: with their
     /// pixels, or without if it could not be decoded.
-    pub(super) fn ended(&mut self, row: &FillRow<R>) -> Vec<(Ticket, FillRow<R>)> {
+    pub(super) fn came_back(&mut self, row: &FillRow<R>) -> Vec<(Ticket, FillRow<R>)> {
         let (output, decoded) = match &row.pixels {
             Pixels::Own => return Vec::new(),
             Pixels::Wanted { output } => (*output, None),

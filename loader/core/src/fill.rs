@@ -63,7 +63,7 @@ impl<M: Memory> Core<M> {
         let rest = batch.ready.split_off(batch.ready.len().min(most));
         let mut rows = std::mem::replace(&mut batch.ready, rest);
         if let Some(shared) = self.decoded_rows.output_of(session.job, &self.jobs) {
-            self.decoded_rows.divide(shared, ticket, &mut rows);
+            self.decoded_rows.assign(shared, ticket, &mut rows);
         }
         // Some may be copies although nobody shares rows any more.
         let copies = rows.iter().filter(|row| matches!(row.pixels, Pixels::Decoded { .. })).count() as u64;
@@ -110,7 +110,7 @@ impl<M: Memory> Core<M> {
 
     /// Gives the rows of a batch that wait for a row's pixels back to it.
     pub(super) fn decoded(&mut self, row: &FillRow<M::Lent>) {
-        for (Ticket { session, seq }, row) in self.decoded_rows.ended(row) {
+        for (Ticket { session, seq }, row) in self.decoded_rows.came_back(row) {
             match self.batch_mut(session, seq) {
                 Some(batch) if !batch.abandoned => batch.ready.push(row),
                 batch => {
