@@ -13,7 +13,7 @@ use crate::cache::Admission;
 use crate::event::SessionId;
 use crate::job::JobId;
 use crate::memory::Memory;
-use crate::orders::{Completion, FaultKind, Pixels, ReadOp};
+use crate::orders::{Completion, FaultKind, ReadOp};
 use crate::reading::Landed;
 use crate::session::runs_dry_in_ns;
 
@@ -33,7 +33,7 @@ impl<M: Memory> Core<M> {
             };
             if let Some(record) = record.cloned() {
                 if let Some(batch) = self.batch_mut(row.session, row.seq) {
-                    batch.ready(row.position, Some(record), Pixels::Own);
+                    batch.ready(row.position, Some(record));
                 }
                 let was_prefetched = admits && self.prefetched.take(sample).is_some();
                 return if was_prefetched { Served::Prefetched } else { Served::Hit };
@@ -48,20 +48,21 @@ impl<M: Memory> Core<M> {
         if is_first { Served::Miss } else { Served::Joined }
     }
 
-    /// Gives a row the pixels that another job of the group had decoded. Returns `false` if there
-    /// are none.
+    /// Lets a row have the pixels that another job of the group had decoded, or that a worker is
+    /// decoding now. Returns `false` if there are none.
     fn join_decoded(&mut self, job: JobId, sample: SampleId, row: RowId) -> bool {
-        if self.decoded_rows.used_bytes() == 0 {
+        if self.decoded_rows.is_empty() {
             return false;
         }
         let Some(output) = self.decoded_rows.output_of(job, &self.jobs) else { return false };
-        let draw = self.batch_mut(row.session, row.seq).and_then(|batch| batch.draw(row.position));
-        let pixels = draw.and_then(|draw| self.decoded_rows.pixels(output, sample, draw));
-        let (Some(pixels), Some(batch)) = (pixels, self.batch_mut(row.session, row.seq)) else {
-            return false;
-        };
-        batch.ready(row.position, None, pixels);
-        true
+        let session = self.sessions.iter_mut().find(|session| session.id == row.session);
+        let Some(batch) = session.and_then(|session| session.batch_mut(row.seq)) else { return false };
+        let draw = batch.rows.get(row.position as usize).map(|row| row.draw);
+        let is_there = draw.is_some_and(|draw| self.decoded_rows.has(output, sample, draw));
+        if is_there {
+            batch.ready(row.position, None);
+        }
+        is_there
     }
 
     /// Submits queued reads, oldest first, each with its neighbours, while blocks allow.
@@ -142,7 +143,7 @@ impl<M: Memory> Core<M> {
                 for row in waiting {
                     if let Some(batch) = self.batch_mut(row.session, row.seq) {
                         batch.read_ns = now_ns;
-                        batch.ready(row.position, Some(record.clone()), Pixels::Own);
+                        batch.ready(row.position, Some(record.clone()));
                     }
                 }
                 if self.cache.get(sample).is_some() {

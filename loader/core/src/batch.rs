@@ -98,18 +98,21 @@ pub(super) struct Batch<M: Memory> {
 }
 
 impl<M: Memory> Batch<M> {
-    /// What row `position` draws its random numbers from.
-    pub(super) fn draw(&self, position: u32) -> Option<Draw> {
-        self.rows.get(position as usize).map(|row| row.draw)
-    }
-
-    /// The record of row `position` is there, or its pixels are: the workers get the row.
-    pub(super) fn ready(&mut self, position: u32, record: Option<M::Record>, pixels: Pixels) {
+    /// The record of row `position` is there, or another job has its pixels: the workers get the
+    /// row.
+    pub(super) fn ready(&mut self, position: u32, record: Option<M::Record>) {
         let Some(row) = self.rows.get_mut(position as usize) else { return };
         row.state = RowState::Filling;
         let BatchRow { sample, entry, offset, len, draw, .. } = *row;
-        let (size, record) = (Size::default(), record.map(M::lend));
+        let (pixels, size, record) = (Pixels::Own, Size::default(), record.map(M::lend));
         self.ready.push(FillRow { position, sample, entry, offset, len, draw, pixels, size, record });
+    }
+
+    /// Row `position` needs its record after all.
+    pub(super) fn unready(&mut self, position: u32) {
+        if let Some(row) = self.rows.get_mut(position as usize) {
+            row.state = RowState::Waiting;
+        }
     }
 
     /// Row `position` is filled.

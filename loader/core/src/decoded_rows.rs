@@ -85,14 +85,18 @@ impl<R> DecodedRows<R> {
         Some(number)
     }
 
-    /// The pixels of a row, if they are decoded.
-    pub(super) fn pixels(&self, output: u32, sample: SampleId, draw: Draw) -> Option<Pixels> {
-        let Some(State::Decoded(row)) = self.rows.get(&Key { output, sample, draw }) else { return None };
-        Some(Pixels::Decoded { output, row: Arc::clone(row) })
+    /// Whether there are no rows, and none is being decoded.
+    pub(super) fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// Whether a row is decoded, or a worker is decoding it.
+    pub(super) fn has(&self, output: u32, sample: SampleId, draw: Draw) -> bool {
+        self.rows.contains_key(&Key { output, sample, draw })
     }
 
     /// Says of each row where its pixels come from. Keeps those that wait for a worker that decodes
-    /// the same row.
+    /// the same row. One that has neither record nor pixels needs its record after all.
     pub(super) fn assign(&mut self, output: u32, ticket: Ticket, rows: &mut Vec<FillRow<R>>) {
         for mut row in std::mem::take(rows) {
             // A row that has waited has its pixels, whatever has become of the window.
@@ -106,6 +110,8 @@ impl<R> DecodedRows<R> {
                     Some(State::Decoded(decoded)) => {
                         row.pixels = Pixels::Decoded { output, row: Arc::clone(decoded) };
                     }
+                    // What it was to have is lost.
+                    None if row.record.is_none() => {}
                     None => {
                         self.rows.insert(key, State::Decoding(Vec::new()));
                         row.pixels = Pixels::Wanted { output };

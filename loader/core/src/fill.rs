@@ -43,7 +43,7 @@ impl<M: Memory> Core<M> {
                 Some(Waiting { session: session.id, job, deadline_ns, last_order, batch })
             });
             let Some(session) = self.fill_turns.next(ranks, share) else { break };
-            self.hand_out_order(session, actions);
+            self.hand_out_order(session, now_ns, actions);
         }
         for session in &mut self.sessions {
             for batch in &mut session.open {
@@ -54,7 +54,7 @@ impl<M: Memory> Core<M> {
     }
 
     /// Gives the next rows of this rank to a worker, or to those that decode the same rows.
-    fn hand_out_order(&mut self, session: SessionId, actions: &mut Vec<Action<M>>) {
+    fn hand_out_order(&mut self, session: SessionId, now_ns: u64, actions: &mut Vec<Action<M>>) {
         let Some(session) = self.sessions.iter_mut().find(|s| s.id == session) else { return };
         let Some(batch) = session.open.iter_mut().find(|batch| !batch.ready.is_empty()) else { return };
         let ticket = Ticket { session: session.id, seq: batch.seq };
@@ -65,13 +65,26 @@ impl<M: Memory> Core<M> {
         if let Some(shared) = self.decoded_rows.output_of(session.job, &self.jobs) {
             self.decoded_rows.assign(shared, ticket, &mut rows);
         }
-        // Some may be copies although nobody shares rows any more.
-        let copies = rows.iter().filter(|row| matches!(row.pixels, Pixels::Decoded { .. })).count() as u64;
+        let is_copy = |row: &FillRow<M::Lent>| matches!(row.pixels, Pixels::Decoded { .. });
+        let (rows, lost): (Vec<_>, Vec<_>) =
+            rows.into_iter().partition(|row| is_copy(row) || row.record.is_some());
+        lost.iter().for_each(|row| batch.unready(row.position));
+        let id = session.id;
         let Some(job) = self.jobs.get_mut(session.job) else { return };
+        // Some may be copies although nobody shares rows any more.
+        let copies = rows.iter().filter(|row| is_copy(row)).count() as u64;
         job.count(|counts| counts.copied += copies);
         if !rows.is_empty() {
-            job.last_order = self.fill_turns.gave(session.id, job.id);
+            job.last_order = self.fill_turns.gave(id, job.id);
             actions.push(Action::Fill(FillOrder { ticket, output, rows }));
+        }
+        let job = job.id;
+        // The pixels that they were to have are gone.
+        for FillRow { position, sample, .. } in &lost {
+            self.access(job, *sample, RowId { session: id, seq: ticket.seq, position: *position });
+        }
+        if !lost.is_empty() {
+            self.submit_reads(now_ns, actions);
         }
     }
 

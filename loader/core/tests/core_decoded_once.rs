@@ -107,6 +107,24 @@ fn what_another_job_had_decoded_is_not_read() {
 }
 
 #[test]
+fn what_a_worker_decodes_for_another_job_is_not_read() {
+    for behind in [1, 5, 20, 60, 150, 300] {
+        let mut replay = Replay::decoding_once(index(SAMPLES, 4, |_| 400), 0, DECODED_BYTES, behind);
+        let job = job("sweep", Sampler::Uniform, decoded());
+        for session in 0..2 {
+            replay.attach_job(session, &session.to_string(), &job);
+        }
+        replay.start(0, 0, 0);
+        for _ in 0..behind {
+            replay.tick();
+        }
+        replay.start(1, 0, 0);
+        replay.run();
+        assert_eq!(replay.reads, u64::from(SAMPLES), "{behind} steps behind");
+    }
+}
+
+#[test]
 fn rows_that_are_decoded_when_nobody_shares_them_are_not_kept() {
     let mut replay = replay(DECODED_BYTES);
     let job = job("sweep", Sampler::Uniform, decoded());
