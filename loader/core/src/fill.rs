@@ -66,8 +66,7 @@ impl<M: Memory> Core<M> {
             self.decoded_rows.assign(shared, ticket, &mut rows);
         }
         let is_copy = |row: &FillRow<M::Lent>| matches!(row.pixels, Pixels::Decoded { .. });
-        let (rows, lost): (Vec<_>, Vec<_>) =
-            rows.into_iter().partition(|row| is_copy(row) || row.record.is_some());
+        let lost: Vec<_> = rows.extract_if(.., |row| row.record.is_none() && !is_copy(row)).collect();
         lost.iter().for_each(|row| batch.unready(row.position));
         let id = session.id;
         let Some(job) = self.jobs.get_mut(session.job) else { return };
