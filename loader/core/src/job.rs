@@ -12,7 +12,7 @@ use crate::counts::Counts;
 use crate::event::SessionId;
 use crate::importance::Importance;
 use crate::pace::Pace;
-use crate::plan::{Known, Lookahead, Plan, SampleFacts, Slices, position_entropy};
+use crate::plan::{Known, Lookahead, Plan, SampleFacts, Slices, StandIns, position_entropy};
 use crate::samples::Samples;
 use crate::sizes::{Rooms, payload_size};
 
@@ -69,6 +69,8 @@ pub(super) struct Job {
     pub(super) settled: u32,
     /// Positions of the plan whose sample was exchanged.
     pub(super) exchanged: HashSet<u32>,
+    /// What packages brought, if it may stand in for other samples.
+    pub(super) stand_ins: Option<StandIns>,
     /// Validation scores, one an epoch, in the order of the epochs' first reports.
     pub(super) validation: Vec<Validation>,
     /// A loss was reported since the current plan began.
@@ -129,6 +131,7 @@ impl Job {
             slices,
             settled: 0,
             exchanged: HashSet::new(),
+            stand_ins: None,
             validation: Vec::new(),
             has_reports: false,
             reports_missing: false,
@@ -154,6 +157,7 @@ impl Job {
         self.outlook = None;
         self.settled = 0;
         self.exchanged.clear();
+        self.stand_ins = None;
         self.faults = Faults::default();
         self.row_counts.fill(RowCounts::default());
         self.epoch_counts = Counts::default();

@@ -19,6 +19,7 @@
 //! | `open`, `batch`, `fill`, `sizes`, `rows` | batches: opened, filled, published |
 //! | `access`, `reading`, `read_queues`, `neighbours` | hits, misses; the order of reads |
 //! | `outlook`, `prefetch`, `prefetched`, `windows` | what is read ahead of all batches |
+//! | `packages`, `package_bytes` | what a miss brings along |
 //! | `hedge`, `late_reads`, `latency` | late reads |
 //! | `fault`, `bad_share` | what becomes of bad records |
 //! | `report`, `counts`, `stats`, `trace` | losses, figures, a trace for an observer |
@@ -60,6 +61,8 @@ mod open;
 mod orders;
 mod outlook;
 mod pace;
+mod package_bytes;
+mod packages;
 pub mod plan;
 mod prefetch;
 mod prefetched;
@@ -88,6 +91,7 @@ pub use neighbours::{GAP_BYTES_MAX, NEIGHBOURS_MAX, Neighbours, SPAN_BYTES_MAX};
 pub use orders::{
     Columns, Completion, Fault, FaultKind, FillOrder, FillRow, Filled, FinalizeOrder, Move, ReadOp, Ticket,
 };
+pub use package_bytes::PackageBytes;
 pub use prefetch::PREFETCHES_MAX;
 pub use rows::{SizeFault, indexed_size, row_bytes};
 pub use samples::Samples;
