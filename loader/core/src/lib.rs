@@ -92,6 +92,7 @@ pub use orders::{
     Columns, Completion, Fault, FaultKind, FillOrder, FillRow, Filled, FinalizeOrder, Move, ReadOp, Ticket,
 };
 pub use package_bytes::PackageBytes;
+pub use packages::PACKAGES_MAX;
 pub use prefetch::PREFETCHES_MAX;
 pub use rows::{SizeFault, indexed_size, row_bytes};
 pub use samples::Samples;

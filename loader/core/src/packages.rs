@@ -15,6 +15,11 @@ use crate::job::{Job, JobId};
 use crate::memory::Memory;
 use crate::plan::StandIns;
 
+/// Reads in flight up to which one brings a package. The engine has a buffer for each of so many,
+/// and beyond its buffers it reads record by record. With more in flight, operations are not the
+/// limit.
+pub const PACKAGES_MAX: usize = 48;
+
 impl<M: Memory> Core<M> {
     /// Requests the records around `first`, which is about to be read for `job`. Not until a first
     /// batch is published, which this would delay.
@@ -22,6 +27,7 @@ impl<M: Memory> Core<M> {
         let Some(packages) = &self.packages else { return };
         let exchanges = self.cache.properties().exchanges;
         if !self.admits(job)
+            || self.reading.in_flight() >= PACKAGES_MAX
             || (exchanges && !self.cache.may_be_exchanged(first))
             || !self.sessions.iter().any(|session| session.first_unpublished() > 0)
         {
