@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use shade_client::{ClientError, Next};
-use shade_core::Capacity;
+use shade_core::{Capacity, PackageBytes};
 use shade_formats::control::Policy;
 use shade_load::daemon::{DaemonError, ServeConfig, serve};
 use shade_reads::{Depth, EngineChoice, IoMode, PATIENCE, ReadsConfig};
@@ -17,6 +17,7 @@ fn every_session_and_whoever_started_the_daemon_are_told() {
         cache: Capacity::Share(1.0),
         policy: Policy::Lookahead,
         lookahead: 1.0,
+        package_bytes: PackageBytes::Auto,
         // It answers after a minute, so trainers wait.
         reads: ReadsConfig {
             engine: EngineChoice::Sim,

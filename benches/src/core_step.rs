@@ -64,6 +64,7 @@ impl Driver {
             reads_max: DEPTH,
             gap_bytes_max: 0,
             window_bytes: 0,
+            package_bytes: 0,
             prefetches_max: 0,
             hedge: false,
             block_bytes: BLOCK_BYTES,

@@ -91,6 +91,8 @@ BAD_DAEMONS = [
     ("policy", "mru"),
     ("lookahead", -1),
     ("lookahead", float("nan")),
+    ("package_bytes", "some"),
+    ("package_bytes", 300_000),
     ("store", "2ms"),
     ("store", "latency=2ms, depth=3"),
     ("store", 2),
@@ -357,6 +359,7 @@ def test_arguments_become_the_daemons_command_line() -> None:
     every = Daemon(
         policy="lru",
         lookahead=0.25,
+        package_bytes="16KiB",
         store="latency=2ms,bandwidth=1Gbit",
         depth=8,
         hedge=True,
@@ -370,6 +373,6 @@ def test_arguments_become_the_daemons_command_line() -> None:
     assert serve_arguments(every, Path("/data"), "/run/s") == [
         "serve", "/data", "--private", "--cache", str(8 << 30),
         "--policy", "lru", "--lookahead", "0.25", "--engine", "threads", "--io", "buffered", "--linger", "0.500s",
-        "--store", "latency=2ms,bandwidth=1Gbit", "--depth", "8", "--workers", "2",
+        "--package-bytes", "16384", "--store", "latency=2ms,bandwidth=1Gbit", "--depth", "8", "--workers", "2",
         "--decode-once", "0", "--jpeg", "turbo", "--hedge", "--socket", "/run/s",
     ]  # fmt: skip

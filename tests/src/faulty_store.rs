@@ -39,6 +39,7 @@ struct Faults {
     lost: Option<u64>,
     opened: usize,
     opened_direct: usize,
+    read: usize,
 }
 
 impl FaultyStore {
@@ -104,6 +105,12 @@ impl FaultyStore {
         let faults = lock(&self.faults);
         (faults.opened, faults.opened_direct)
     }
+
+    /// Number of reads of shards.
+    #[must_use]
+    pub fn read(&self) -> usize {
+        lock(&self.faults).read
+    }
 }
 
 struct Store {
@@ -143,6 +150,7 @@ impl Store {
         is_direct: bool,
     ) -> Result<Vec<u8>, FuseErrno> {
         let mut faults = lock(&self.faults);
+        faults.read += 1;
         if is_direct && faults.refuses_direct {
             return Err(fuse(Errno::INVAL));
         }

@@ -79,6 +79,7 @@ impl<M: Memory> Core<M> {
             // Without room it waits until a fill gives some back.
             let Some(op) = self.read_op(first) else { return };
             self.widen(job, first);
+            self.bring_package(job, first);
             let records = self.reading.find_group(first, op.shard, op.offset);
             let mut first_op = Some(op);
             let mut ops = Vec::new();
@@ -92,10 +93,12 @@ impl<M: Memory> Core<M> {
             let samples = first_op.iter().chain(&ops).map(|op| op.sample);
             self.reading.submitted(job, samples, false, now_ns);
             let records = (ops.len() + usize::from(first_op.is_some())) as u64;
+            let between = bytes_between(&ops);
             self.late_reads.records += records;
             self.count(job, |counts| {
                 counts.reads += 1;
                 counts.coalesced += records - 1;
+                counts.bytes_between += between;
             });
             actions.push(match first_op {
                 Some(op) => Action::Read(op),
@@ -157,8 +160,12 @@ impl<M: Memory> Core<M> {
                     self.release(record);
                 }
                 let kept = self.cache.get(sample).is_some();
-                if self.prefetched.completed(sample, wanted_by, kept) && !kept {
-                    self.count(wanted_by, |counts| counts.prefetches_unused += 1);
+                if self.prefetched.completed(sample, wanted_by, kept) {
+                    if kept {
+                        self.await_use(sample);
+                    } else {
+                        self.count(wanted_by, |counts| counts.prefetches_unused += 1);
+                    }
                 }
             }
             Err(fault) => {
@@ -235,4 +242,12 @@ impl<M: Memory> Core<M> {
         spare.into_iter().for_each(|row| self.take_back(row));
         self.reading.forget(session);
     }
+}
+
+/// Bytes between records that are read together, by offset.
+fn bytes_between<R>(ops: &[ReadOp<R>]) -> u64 {
+    let Some((first, last)) = ops.first().zip(ops.last()) else { return 0 };
+    let end = last.offset.saturating_add(u64::from(last.len));
+    let records: u64 = ops.iter().map(|op| u64::from(op.len)).sum();
+    end.saturating_sub(first.offset).saturating_sub(records)
 }

@@ -14,6 +14,7 @@ use crate::job::{Job, JobId};
 use crate::jobs::Jobs;
 use crate::late_reads::LateReads;
 use crate::memory::Memory;
+use crate::neighbours::SPAN_BYTES_MAX;
 use crate::orders::FillRow;
 use crate::prefetched::Prefetched;
 use crate::reading::Reading;
@@ -40,6 +41,10 @@ pub struct CoreConfig {
     /// ([`window_bytes`](super::window_bytes)); 0 brings none. For a cache that the whole dataset
     /// fits into.
     pub window_bytes: u32,
+    /// Bytes of a shard that a miss brings along if the cache would keep them, at most
+    /// [`SPAN_BYTES_MAX`](super::SPAN_BYTES_MAX); 0 brings none. It does nothing beside
+    /// `window_bytes`.
+    pub package_bytes: u32,
     /// Limit of prefetches in flight ([`PREFETCHES_MAX`](super::PREFETCHES_MAX)); 0 prefetches
     /// nothing.
     pub prefetches_max: u32,
@@ -70,6 +75,8 @@ pub struct Core<M: Memory> {
     pub(super) prefetched: Prefetched,
     /// Where small records lie, if the cache has room for all.
     pub(super) windows: Option<Windows>,
+    /// Where records lie, if a miss brings along a package.
+    pub(super) packages: Option<Windows>,
     pub(super) late_reads: LateReads,
     pub(super) jobs: Jobs,
     pub(super) decoded_rows: DecodedRows<M::Lent>,
@@ -97,16 +104,22 @@ impl<M: Memory> Core<M> {
         cache: Cache<M::Record>,
         config: CoreConfig,
     ) -> Self {
-        let windows = (config.window_bytes > 0).then(|| Windows::new(&*index, config.window_bytes));
+        let windows_of = |bytes: u32| (bytes > 0).then(|| Windows::new(&*index, bytes));
+        let windows = windows_of(config.window_bytes);
+        let package_bytes = if windows.is_some() { 0 } else { config.package_bytes.min(SPAN_BYTES_MAX) };
+        let packages = windows_of(package_bytes);
+        // A package is one read, however little of it is wanted.
+        let gap_bytes_max = config.gap_bytes_max.max(package_bytes);
         Self {
             config,
             index,
             cache,
             free,
-            reading: Reading::new(config.gap_bytes_max),
+            reading: Reading::new(gap_bytes_max),
             reads_submitted_max: config.reads_max,
             prefetched: Prefetched::default(),
             windows,
+            packages,
             late_reads: LateReads::default(),
             jobs: Jobs::default(),
             decoded_rows: DecodedRows::new(config.decoded_bytes),

@@ -30,6 +30,8 @@ pub struct Counts {
     pub hedged: u64,
     /// Bytes of records read from storage, with repeated reads of damaged ones.
     pub bytes_read: u64,
+    /// Bytes between records that were read together: headers, padding, and unwanted records.
+    pub bytes_between: u64,
     /// Rows delivered, without padding.
     pub delivered: u64,
     /// Rows that were not decoded: another job of the group had the same pixels.

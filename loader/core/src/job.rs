@@ -12,7 +12,7 @@ use crate::counts::Counts;
 use crate::event::SessionId;
 use crate::importance::Importance;
 use crate::pace::Pace;
-use crate::plan::{Known, Lookahead, Plan, SampleFacts, Slices, position_entropy};
+use crate::plan::{Known, Lookahead, Plan, SampleFacts, Slices, StandIns, position_entropy};
 use crate::samples::Samples;
 use crate::sizes::{Rooms, payload_size};
 use crate::use_numbers::UseNumbers;
@@ -74,6 +74,8 @@ pub(super) struct Job {
     pub(super) settled: u32,
     /// Positions of the plan whose sample was exchanged.
     pub(super) exchanged: HashSet<u32>,
+    /// What packages brought, if it may stand in for other samples.
+    pub(super) stand_ins: Option<StandIns>,
     /// Validation scores, one an epoch, in the order of the epochs' first reports.
     pub(super) validation: Vec<Validation>,
     /// A loss was reported since the current plan began.
@@ -136,6 +138,7 @@ impl Job {
             slices,
             settled: 0,
             exchanged: HashSet::new(),
+            stand_ins: None,
             validation: Vec::new(),
             has_reports: false,
             reports_missing: false,
@@ -164,6 +167,7 @@ impl Job {
         self.outlook = None;
         self.settled = 0;
         self.exchanged.clear();
+        self.stand_ins = None;
         self.faults = Faults::default();
         self.row_counts.fill(RowCounts::default());
         self.epoch_counts = Counts::default();

@@ -172,3 +172,70 @@ impl Jobs {
         self.aggregate.is_some() && self.weights.iter().any(has_changed)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use shade_formats::ShardId;
+    use shade_formats::control::{JobSpec, OnError, Output, PlanSpec, Tail};
+    use shade_formats::index::{Codec, Entry, Index, IndexBuilder, Media, Shard};
+
+    use super::*;
+
+    const SAMPLES: u32 = 2;
+
+    fn index() -> Index {
+        let mut builder = IndexBuilder::new();
+        builder.push_class(b"class").unwrap();
+        let shard = Shard { name: "shard-000000.tar", bytes: 8192, records: SAMPLES, crc32c: 0 };
+        builder.push_shard(shard).unwrap();
+        for id in 0..SAMPLES {
+            let entry = Entry {
+                shard: ShardId(0),
+                offset: 512 + 1024 * u64::from(id),
+                stored_len: 512,
+                raw_len: 512,
+                crc32c: 0,
+                label: 0,
+                width: 0,
+                height: 0,
+                codec: Codec::None,
+                media: Media::Other,
+            };
+            builder.push_sample(&entry, format!("class/{id}").as_bytes()).unwrap();
+        }
+        Index::open(builder.finish().unwrap()).unwrap()
+    }
+
+    /// A job that finds one of two samples hard, and whose trainer waits for batches or not.
+    fn job(id: JobId, hard: u32, waits: bool) -> Job {
+        let spec = JobSpec {
+            plan: PlanSpec::default(),
+            batch_size: 1,
+            world_size: 1,
+            tail: Tail::Even,
+            output: Output::Raw,
+            on_error: OnError::Raise,
+            admit: true,
+            bad_max: 0.0,
+            ring_bytes: 1 << 20,
+        };
+        let mut job = Job::new((id, id.to_string()), spec, None, &index()).ok().unwrap();
+        for sample in 0..SAMPLES {
+            job.importance.set_score(SampleId(sample), score_at(if sample == hard { 1.0 } else { 0.0 }));
+        }
+        (0..200).for_each(|_| job.pace.opened(!waits));
+        job
+    }
+
+    #[test]
+    fn the_job_that_gains_by_the_cache_decides_what_is_worth_keeping() {
+        for waits in [0, 1] {
+            let mut jobs = Jobs::default();
+            jobs.add(job(0, 0, waits == 0));
+            jobs.add(job(1, 1, waits == 1));
+            jobs.aggregate_all();
+            let scores = [0, 1].map(|sample| jobs.importance().score(SampleId(sample)));
+            assert!(scores[waits] > scores[1 - waits], "job {waits} waits for batches: {scores:?}");
+        }
+    }
+}

@@ -20,6 +20,7 @@
 //! | `open`, `batch`, `fill`, `fill_turns`, `sizes`, `rows` | batches: opened, filled, published |
 //! | `access`, `reading`, `read_queues`, `neighbours` | hits, misses; the order of reads |
 //! | `outlook`, `prefetch`, `prefetched`, `windows` | what is read ahead of all batches |
+//! | `packages`, `package_bytes` | what a miss brings along |
 //! | `hedge`, `late_reads`, `latency` | late reads |
 //! | `fault`, `bad_share` | what becomes of bad records |
 //! | `report`, `counts`, `stats`, `trace` | losses, figures, a trace for an observer |
@@ -63,6 +64,8 @@ mod open;
 mod orders;
 mod outlook;
 mod pace;
+mod package_bytes;
+mod packages;
 pub mod plan;
 mod prefetch;
 mod prefetched;
@@ -94,6 +97,8 @@ pub use orders::{
     Columns, Completion, DecodedRow, Fault, FaultKind, FillOrder, FillRow, Filled, FinalizeOrder, Move,
     Pixels, ReadOp, Ticket,
 };
+pub use package_bytes::PackageBytes;
+pub use packages::PACKAGES_MAX;
 pub use prefetch::PREFETCHES_MAX;
 pub use rows::{SizeFault, indexed_size, row_bytes};
 pub use samples::Samples;

@@ -150,7 +150,7 @@ impl<M: Memory> Core<M> {
             self.foresee(job, sample, slot);
             let row = RowId { session, seq, position };
             let mut served = self.access(job, sample, row);
-            if self.was_exchanged(job, slot.position) && served == Served::Hit {
+            if self.was_exchanged(job, slot.position) && matches!(served, Served::Hit | Served::Prefetched) {
                 served = Served::Exchanged;
             }
             self.count_access(job, row, served);

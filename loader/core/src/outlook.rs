@@ -57,8 +57,12 @@ impl<M: Memory> Core<M> {
         if !self.jobs.get(job).is_some_and(|job| self.jobs.admits(job)) {
             return;
         }
+        if !self.cache.properties().exchanges {
+            return;
+        }
+        self.find_stand_ins(job);
         let Some(job) = self.jobs.get_mut(job) else { return };
-        if number < job.settled || job.scripted == job.epoch() || !self.cache.properties().exchanges {
+        if number < job.settled || job.scripted == job.epoch() {
             return;
         }
         job.settled = number.saturating_add(1);
@@ -66,7 +70,11 @@ impl<M: Memory> Core<M> {
         let Some(plan) = &mut job.plan else { return };
         let (cache, reading) = (&self.cache, &self.reading);
         let is_absent = |id| cache.wants_stand_in(id) && !reading.is_pending(id);
-        let exchanged = plan.exchange(from as usize, to as usize, is_absent, |id| cache.may_stand_in(id));
+        let may_stand_in = |id| cache.may_stand_in(id);
+        let exchanged = match &mut job.stand_ins {
+            Some(all) => all.exchange(plan, (from, to), is_absent, may_stand_in),
+            None => plan.exchange(from as usize, to as usize, is_absent, may_stand_in),
+        };
         if self.cache.properties().counts_exchanges {
             job.exchanged.extend(exchanged);
         }

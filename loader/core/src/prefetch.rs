@@ -55,9 +55,7 @@ impl<M: Memory> Core<M> {
         }
         let (_, job, sample) = first?;
         let bytes = charged_bytes(self.index.entry(sample)?.stored_len, self.config.block_bytes);
-        // Half of what is beside the cache stays free for the reads of batches.
-        let reserve = self.free.total_bytes().saturating_sub(self.cache.capacity_bytes()) / 2;
-        if self.free.free_bytes() < reserve.saturating_add(bytes) {
+        if !self.has_memory_to_prefetch(bytes) {
             return None;
         }
         let in_flight: u64 = self.prefetched.in_flight.values().sum();
@@ -65,6 +63,13 @@ impl<M: Memory> Core<M> {
         self.cache
             .has_unused_room(in_flight.saturating_add(bytes), self.jobs.importance(), pinned)
             .then_some((job, sample, bytes))
+    }
+
+    /// Whether there is memory for a read that no batch waits for. Half of what is beside the cache
+    /// stays free for the reads of batches.
+    pub(super) fn has_memory_to_prefetch(&self, bytes: u64) -> bool {
+        let reserve = self.free.total_bytes().saturating_sub(self.cache.capacity_bytes()) / 2;
+        self.free.free_bytes() >= reserve.saturating_add(bytes)
     }
 
     /// The next sample of the job's known accesses that is missing, with its position.

@@ -1,6 +1,6 @@
 //! Which records were prefetched and are not used yet.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use shade_formats::SampleId;
 
@@ -11,6 +11,8 @@ use crate::job::JobId;
 pub(super) struct Prefetched {
     /// Records in flight, with the bytes that they will take of the cache.
     pub(super) in_flight: HashMap<SampleId, u64>,
+    /// Records in flight that came along with another one.
+    along: HashSet<SampleId>,
     /// Records in the cache, each with the job that it was read for.
     unused: HashMap<SampleId, JobId>,
 }
@@ -21,6 +23,11 @@ impl Prefetched {
         self.in_flight.insert(sample, bytes);
     }
 
+    /// The sample comes along with another one that is read.
+    pub(super) fn bring(&mut self, sample: SampleId) {
+        self.along.insert(sample);
+    }
+
     /// The sample is used or evicted. Returns the job that it was prefetched for, if it was.
     pub(super) fn take(&mut self, sample: SampleId) -> Option<JobId> {
         if self.unused.is_empty() { None } else { self.unused.remove(&sample) }
@@ -28,12 +35,16 @@ impl Prefetched {
 
     /// A row waits for the sample's read. Returns whether that is a prefetch, which came too late.
     pub(super) fn join(&mut self, sample: SampleId) -> bool {
-        self.in_flight.remove(&sample).is_some()
+        self.remove(sample)
+    }
+
+    fn remove(&mut self, sample: SampleId) -> bool {
+        self.in_flight.remove(&sample).is_some() || self.along.remove(&sample)
     }
 
     /// A read has ended. Returns whether it is a prefetch that no row has waited for.
     pub(super) fn completed(&mut self, sample: SampleId, job: JobId, kept: bool) -> bool {
-        let prefetched = self.in_flight.remove(&sample).is_some();
+        let prefetched = self.remove(sample);
         if prefetched && kept {
             self.unused.insert(sample, job);
         }

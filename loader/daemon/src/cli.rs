@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 use parse_size::parse_size;
-use shade_core::{Capacity, DECODED_BYTES};
+use shade_core::{Capacity, DECODED_BYTES, PackageBytes};
 use shade_formats::control::{Policy, Preset};
 use shade_images::JpegDecoder;
 use shade_reads::{Depth, EngineChoice, IoMode, READS_DEPTH_MAX, StoreModel, parse_time};
@@ -77,6 +77,13 @@ pub struct Serve {
     /// where plans are drawn ahead. 0: nothing, which makes it `app`.
     #[arg(long, value_name = "EPOCHS", default_value = "1", value_parser = parse_lookahead)]
     pub lookahead: f64,
+
+    /// Bytes of a shard that a miss brings along in the same read, as far as the cache would keep
+    /// them: 0, or up to 256KiB. `auto`: 64KiB with the policy `icache`, where they stand in for
+    /// other samples, else 0. For records of a few KB, where the store's operations are the limit
+    /// and not its bandwidth.
+    #[arg(long, value_name = "auto|SIZE", default_value = "auto")]
+    pub package_bytes: PackageBytes,
 
     /// Reads in flight: `auto` finds the number that the store gains from (4 to 256), a number is
     /// fixed. Give one to leave a share of the store to others: depth = wanted records per second x

@@ -89,6 +89,7 @@ fn config(args: Serve) -> ServeConfig {
         cache: args.cache,
         policy: args.policy.unwrap_or(args.preset.policy()),
         lookahead: args.lookahead,
+        package_bytes: args.package_bytes,
         reads: ReadsConfig {
             engine: args.engine,
             io: args.io,

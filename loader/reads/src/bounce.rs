@@ -7,12 +7,13 @@
 use std::io;
 use std::sync::{Mutex, PoisonError};
 
-use shade_core::SPAN_BYTES_MAX;
+use shade_core::{PACKAGES_MAX, SPAN_BYTES_MAX};
 
 use crate::blocks::{Arena, Blocks, BlocksError, FreeList};
 
 /// Most reads of neighbours at a time; 64 x 256 KiB are 16 MiB, allocated on first use.
 const BUFFERS: u32 = 64;
+const _: () = assert!(BUFFERS as usize >= PACKAGES_MAX);
 
 /// The pool of buffers.
 pub(super) struct BouncePool {

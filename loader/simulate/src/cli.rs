@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgGroup, Args};
+use shade_core::PackageBytes;
 use shade_formats::control::{PlanSpec, Preset};
 use shade_formats::limits::JOBS_MAX;
 use shade_reads::{StoreModel, parse_time};
@@ -123,6 +124,15 @@ pub struct Simulate {
     #[arg(long, value_name = "STORE")]
     pub store: Option<StoreModel>,
 
+    /// With --store: read neighbours together, as the daemon does. Without a dataset all records
+    /// lie in one shard, in the order of their ids; losses do not depend on these.
+    #[arg(long, requires = "store")]
+    pub coalesce: bool,
+
+    /// With --store: as --package-bytes of `shade-load serve`, with --coalesce.
+    #[arg(long, value_name = "auto|SIZE", default_value = "0", requires = "store")]
+    pub package_bytes: PackageBytes,
+
     /// Compute time of a sample [default: 1ms/sample, or as measured in a trace of `shade-load
     /// trace`].
     #[arg(long, value_name = "TIME/sample", value_parser = parse_compute, requires = "timed")]
@@ -217,6 +227,13 @@ pub struct Training {
         value_parser = clap::value_parser!(u32).range(1..=SEEDS_MAX)
     )]
     pub seeds: u32,
+}
+
+impl Simulate {
+    /// Whether one read may bring several records.
+    pub(super) fn reads_neighbours(&self) -> bool {
+        self.coalesce || self.package_bytes != PackageBytes::Fixed(0)
+    }
 }
 
 impl Training {

@@ -200,6 +200,8 @@ impl Jobs {
             recalls: false,
             service: workload.service,
             skip_epochs: workload.skip_epochs,
+            coalesces: workload.coalesces,
+            package_bytes: workload.package_bytes,
         };
         let answers = match workload.service {
             Some(service) => {

@@ -11,7 +11,10 @@ use std::time::Duration;
 
 use shade_core::driver::Driver;
 use shade_core::plan::{Plan, PlanSummary};
-use shade_core::{Core, CoreConfig, DECODED_BYTES, Event, PREFETCHES_MAX, RING_BATCHES, SessionId};
+use shade_core::{
+    Core, CoreConfig, DECODED_BYTES, Event, GAP_BYTES_MAX, PREFETCHES_MAX, PackageBytes, RING_BATCHES,
+    SessionId,
+};
 use shade_formats::SampleId;
 use shade_formats::control::{
     ImageSpec, JobSpec, OnError, Order, Output, PlanSpec, Policy, Sampler, Tail, WeightTable,
@@ -53,7 +56,8 @@ pub(super) fn play(
         service.store.seed = service.store.seed.wrapping_add(nth);
         service
     });
-    let &Workload { ref dataset, lookahead, skip_epochs, batch_size, .. } = workload;
+    let &Workload { ref dataset, lookahead, coalesces, package_bytes, skip_epochs, batch_size, .. } =
+        workload;
     let setup = Setup {
         dataset,
         keeper: system.keeper,
@@ -67,6 +71,8 @@ pub(super) fn play(
         recalls: false,
         service,
         skip_epochs,
+        coalesces,
+        package_bytes,
     };
     match &workload.accesses {
         Accesses::Training { plan, weights, epochs, losses, .. } => {
@@ -129,6 +135,10 @@ pub(super) struct Setup<'a> {
     pub(super) service: Option<Service>,
     /// Epochs before this one are not counted.
     pub(super) skip_epochs: u32,
+    /// Neighbours are read together.
+    pub(super) coalesces: bool,
+    /// Bytes of a shard that a miss brings along.
+    pub(super) package_bytes: PackageBytes,
 }
 
 impl Setup<'_> {
@@ -142,8 +152,9 @@ impl Setup<'_> {
             lookahead: self.lookahead,
             // Half of them wait for their turn.
             reads_max: slots.unwrap_or(u32::MAX).saturating_mul(2),
-            gap_bytes_max: 0,
+            gap_bytes_max: if self.coalesces { GAP_BYTES_MAX } else { 0 },
             window_bytes: 0,
+            package_bytes: self.package_bytes.of(self.keeper.policy()),
             // Without a store there is no time for it.
             prefetches_max: if self.service.is_some() && looks_ahead { PREFETCHES_MAX } else { 0 },
             hedge: false,
@@ -378,6 +389,8 @@ mod tests {
             recalls: false,
             service: None,
             skip_epochs: 0,
+            coalesces: false,
+            package_bytes: PackageBytes::Fixed(0),
         }
     }
 
@@ -395,7 +408,7 @@ mod tests {
     }
 
     fn counts(sizes: Sizes, policy: Policy, capacity: u64, accesses: &[u32]) -> [u64; 5] {
-        let dataset = Arc::new(SizesOnly { samples: 4, sizes, labels: Vec::new() });
+        let dataset = Arc::new(SizesOnly { samples: 4, sizes, labels: Vec::new(), places: Vec::new() });
         let script = epochs(&[ids(accesses.iter().copied())]);
         counted(&follow(setup(&dataset, policy, capacity), &script, false))
     }
@@ -426,7 +439,8 @@ mod tests {
 
     #[test]
     fn skipped_epochs_are_not_counted_but_seen() {
-        let dataset = Arc::new(SizesOnly { samples: 4, sizes: Sizes::Unit, labels: Vec::new() });
+        let dataset =
+            Arc::new(SizesOnly { samples: 4, sizes: Sizes::Unit, labels: Vec::new(), places: Vec::new() });
         let setup = Setup { skip_epochs: 1, ..setup(&dataset, Policy::Lru, 4) };
         let script = epochs(&[ids([0, 1, 2]), ids([0, 1]), ids([3, 0])]);
         for to_the_end in [false, true] {
@@ -453,7 +467,12 @@ mod tests {
         let new = |batch| (0..misses).map(move |at| 1 + batch * misses + at);
         let of = |batch| new(batch).chain(std::iter::repeat_n(0, (BATCH - misses) as usize));
         let samples = 1 + batches * misses;
-        let dataset = Arc::new(SizesOnly { samples, sizes: Sizes::Same(bytes), labels: Vec::new() });
+        let dataset = Arc::new(SizesOnly {
+            samples,
+            sizes: Sizes::Same(bytes),
+            labels: Vec::new(),
+            places: Vec::new(),
+        });
         let setup = Setup {
             batch_size: BATCH,
             ahead: RING_BATCHES,
@@ -499,7 +518,8 @@ mod tests {
 
     #[test]
     fn an_epoch_begins_with_an_empty_ring() {
-        let dataset = Arc::new(SizesOnly { samples: 1000, sizes: Sizes::Unit, labels: Vec::new() });
+        let dataset =
+            Arc::new(SizesOnly { samples: 1000, sizes: Sizes::Unit, labels: Vec::new(), places: Vec::new() });
         let setup = Setup {
             batch_size: BATCH,
             ahead: RING_BATCHES,
@@ -518,7 +538,8 @@ mod tests {
 
     #[test]
     fn prefetches_take_the_time_in_which_the_store_is_idle() {
-        let dataset = Arc::new(SizesOnly { samples: 400, sizes: Sizes::Unit, labels: Vec::new() });
+        let dataset =
+            Arc::new(SizesOnly { samples: 400, sizes: Sizes::Unit, labels: Vec::new(), places: Vec::new() });
         // Four of 4 ms at a time while 10 ms are computed: an idle store half of the time, as in
         // each batch five hit.
         let accesses = ids((0..80).flat_map(|batch| (0..10).map(move |at| (batch * 5 + at / 2) % 400)));

@@ -41,8 +41,12 @@ pub(super) struct Row {
     pub(super) hit_ratio_ci95: Option<f64>,
     pub(super) evictions: u64,
     pub(super) bypasses: u64,
+    /// Reads of the store. Without --coalesce each brings one record.
+    pub(super) reads: u64,
     /// `None` where sizes are not known.
     pub(super) bytes_read: Option<u64>,
+    /// Bytes between records that were read together.
+    pub(super) bytes_between: u64,
     /// Different samples of an epoch over its accesses: D/N.
     pub(super) distinct_share: f64,
     /// Samples ever delivered over all samples.
@@ -125,6 +129,8 @@ impl Row {
             hit_ratio_ci95: half_width_95(&hit_ratios),
             evictions: count(|counts| counts.evicted),
             bypasses: count(|counts| counts.bypassed),
+            reads: count(|counts| counts.reads),
+            bytes_between: count(|counts| counts.bytes_between),
             bytes_read: workload.dataset.sizes.are_known().then(|| count(|counts| counts.bytes_read)),
             distinct_share: share(Outcome::distinct_share),
             ever_seen_share: share(|outcome| outcome.ever_seen_share),

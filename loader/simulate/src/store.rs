@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use shade_core::{Completion, Memory, ReadOp, Samples};
 use shade_formats::index::{Codec, Entry, Media, Shard};
+use shade_formats::limits::SHARD_ALIGN_BYTES;
 use shade_formats::{ContentId, SampleId, ShardId};
 use shade_reads::{Queues, StoreModel};
 
@@ -13,6 +14,8 @@ use crate::sizes::Sizes;
 
 /// Distance of two records: too far for one read.
 const APART_BITS: u32 = 32;
+/// Bytes of a record's header in its shard.
+const HEADER_BYTES: u64 = SHARD_ALIGN_BYTES;
 
 /// A store with a trainer behind it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -30,6 +33,19 @@ pub(super) struct SizesOnly {
     pub(super) sizes: Sizes,
     /// By sample; empty if all are in one class.
     pub(super) labels: Vec<u32>,
+    /// By sample: where its record lies. Empty if no two are close enough for one read.
+    pub(super) places: Vec<(ShardId, u64)>,
+}
+
+/// Places of records that lie in one shard, by their ids.
+pub(super) fn in_one_shard(sizes: &Sizes, samples: u32) -> Vec<(ShardId, u64)> {
+    let mut end = 0u64;
+    let mut place = |id| {
+        let offset = end + HEADER_BYTES;
+        end = (offset + u64::from(sizes.stored(id))).next_multiple_of(SHARD_ALIGN_BYTES);
+        (ShardId(0), offset)
+    };
+    (0..samples).map(SampleId).map(&mut place).collect()
 }
 
 impl Samples for SizesOnly {
@@ -40,9 +56,11 @@ impl Samples for SizesOnly {
     fn entry(&self, sample: SampleId) -> Option<Entry> {
         (sample.0 < self.samples).then(|| {
             let stored_len = self.sizes.stored(sample);
+            let apart = (ShardId(0), u64::from(sample.0) << APART_BITS);
+            let (shard, offset) = self.places.get(sample.index()).copied().unwrap_or(apart);
             Entry {
-                shard: ShardId(0),
-                offset: u64::from(sample.0) << APART_BITS,
+                shard,
+                offset,
                 stored_len,
                 raw_len: stored_len,
                 crc32c: 0,
@@ -127,8 +145,9 @@ pub(super) struct VirtualStore {
     model: StoreModel,
     queues: Queues<Duration>,
     sent: u64,
-    /// Reads by the time of their answer and by number, with their latencies.
-    waiting: BTreeMap<(u64, u64), (ReadOp<()>, Duration)>,
+    /// Records by the time of their answer, the number of their read and their offset, with its
+    /// latency.
+    waiting: BTreeMap<(u64, u64, u64), (ReadOp<()>, Duration)>,
 }
 
 impl VirtualStore {
@@ -136,19 +155,23 @@ impl VirtualStore {
         Self { model, queues: Queues::default(), sent: 0, waiting: BTreeMap::new() }
     }
 
-    /// A read is sent.
-    pub(super) fn send(&mut self, now_ns: u64, op: ReadOp<()>) {
+    /// A read is sent: of these records, by offset, and of what lies between them.
+    pub(super) fn send(&mut self, now_ns: u64, ops: Vec<ReadOp<()>>) {
         let now = Duration::from_nanos(now_ns);
         let latency = self.model.latency_of(self.sent);
-        let at = self.queues.answer_at(&self.model, now, latency, u64::from(op.len));
+        let start = ops.first().map_or(0, |op| op.offset);
+        let end = ops.last().map_or(0, |op| op.offset + u64::from(op.len));
+        let at = self.queues.answer_at(&self.model, now, latency, end.saturating_sub(start));
         let at_ns = u64::try_from(at.as_nanos()).unwrap_or(u64::MAX);
-        self.waiting.insert((at_ns, self.sent), (op, at.saturating_sub(now)));
+        for op in ops {
+            self.waiting.insert((at_ns, self.sent, op.offset), (op, at.saturating_sub(now)));
+        }
         self.sent += 1;
     }
 
     /// The time of the next answer.
     pub(super) fn next_ns(&self) -> Option<u64> {
-        self.waiting.first_key_value().map(|(&(at_ns, _), _)| at_ns)
+        self.waiting.first_key_value().map(|(&(at_ns, ..), _)| at_ns)
     }
 
     /// The next answer, if it comes by now.

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use shade_core::PackageBytes;
+use shade_formats::SampleId;
 use shade_formats::control::{PlanSpec, WeightTable};
 use shade_reads::{LatencyModel, StoreModel};
 
@@ -15,7 +17,7 @@ use crate::losses::LossSource;
 use crate::recording::{Recording, is_recording};
 use crate::script::Script;
 use crate::sizes::Sizes;
-use crate::store::{Service, SizesOnly};
+use crate::store::{Service, SizesOnly, in_one_shard};
 use crate::weights::Classes;
 
 /// Largest latency of a store: more is a typing error, and a sum of very many must not overflow.
@@ -31,6 +33,10 @@ pub(super) struct Workload {
     pub(super) batch_size: u32,
     /// Sight of `Policy::Lookahead`, in epochs.
     pub(super) lookahead: f64,
+    /// Whether neighbours are read together.
+    pub(super) coalesces: bool,
+    /// Bytes of a shard that a miss brings along; 0 brings none.
+    pub(super) package_bytes: PackageBytes,
     /// The first epoch that counts.
     pub(super) skip_epochs: u32,
     pub(super) service: Option<Service>,
@@ -76,11 +82,16 @@ impl Workload {
     /// A file cannot be used, or options do not go together.
     pub(super) fn load(args: &Simulate) -> Result<Self, SimulateError> {
         let mut labels = Vec::new();
+        let mut places = Vec::new();
         let (samples, sizes, accesses) = match (&args.dataset, args.samples, &args.trace) {
             (Some(path), _, _) => {
                 let index = shade_dataset::Dataset::open(path)?.index;
                 let classes = Classes::load(args, index.len(), Some(&index))?;
                 labels = classes.labels;
+                if args.reads_neighbours() {
+                    let entries = (0..index.len()).filter_map(|id| index.entry(SampleId(id)));
+                    places = entries.map(|entry| (entry.shard, entry.offset)).collect();
+                }
                 (index.len(), Sizes::of_index(&index), training(args, index.len(), classes.weights)?)
             }
             (_, Some(samples), _) => {
@@ -99,9 +110,14 @@ impl Workload {
             return Err(SimulateError::Usage("the dataset has no samples".to_owned()));
         }
         let service = args.store.map(|store| service(store, compute(args, &accesses))).transpose()?;
-        let &Simulate { batch_size, skip_epochs, lookahead, .. } = args;
-        let dataset = Arc::new(SizesOnly { samples, sizes, labels });
-        let workload = Self { dataset, accesses, batch_size, lookahead, skip_epochs, service };
+        if args.reads_neighbours() && places.is_empty() {
+            places = in_one_shard(&sizes, samples);
+        }
+        let &Simulate { batch_size, skip_epochs, lookahead, package_bytes, .. } = args;
+        let dataset = Arc::new(SizesOnly { samples, sizes, labels, places });
+        let coalesces = args.reads_neighbours();
+        let workload =
+            Self { dataset, accesses, batch_size, lookahead, coalesces, package_bytes, skip_epochs, service };
         workload.check()?;
         Ok(workload)
     }
@@ -136,6 +152,11 @@ impl Workload {
             let what =
                 format!("--skip-epochs {skipped}: there are {epochs} epochs, so none is left to count");
             return Err(SimulateError::Usage(what));
+        }
+        if self.coalesces && !self.dataset.sizes.are_known() {
+            let what =
+                "--coalesce and --package-bytes need to know where records lie: give --sizes or --sizes-file";
+            return Err(SimulateError::Usage(what.to_owned()));
         }
         let bandwidth = self.service.is_some_and(|service| service.store.bandwidth_bytes_per_s.is_some());
         if bandwidth && !self.dataset.sizes.are_known() {

@@ -63,9 +63,16 @@ impl World<NoMemory> for VirtualWorld<'_> {
     fn read(&mut self, now_ns: u64, op: ReadOp<()>, soon: &mut Soon<NoMemory>) {
         match &mut self.answers {
             Answers::AtOnce => soon.push_back(Event::Read(answered(op, Duration::ZERO))),
-            Answers::Store(store) => store.send(now_ns, op),
+            Answers::Store(store) => store.send(now_ns, vec![op]),
             Answers::Recalled(recalled) => recalled.send(op),
         }
+    }
+
+    fn read_together(&mut self, now_ns: u64, ops: Vec<ReadOp<()>>, soon: &mut Soon<NoMemory>) {
+        if let Answers::Store(store) = &mut self.answers {
+            return store.send(now_ns, ops);
+        }
+        ops.into_iter().for_each(|op| self.read(now_ns, op, soon));
     }
 
     fn fill(&mut self, order: FillOrder<()>, soon: &mut Soon<NoMemory>) {

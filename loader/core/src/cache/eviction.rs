@@ -90,6 +90,9 @@ pub(super) trait Eviction {
     /// The resident at `place` is used.
     fn hit<T>(&mut self, place: u32, id: SampleId, importance: &Importance, residents: &Residents<T>);
 
+    /// The resident at `place` was read ahead of its use, which is still to come.
+    fn await_use(&mut self, _place: u32) {}
+
     /// The score of the resident at `place` changed.
     fn rescore(&mut self, _place: u32, _id: SampleId, _importance: &Importance) {}
 

@@ -75,6 +75,10 @@ macro_rules! policies {
                 match self { $(Self::$name(policy) => policy.hit(place, id, importance, residents)),+ }
             }
 
+            pub(super) fn await_use(&mut self, place: u32) {
+                match self { $(Self::$name(policy) => policy.await_use(place)),+ }
+            }
+
             pub(super) fn rescore(&mut self, place: u32, id: SampleId, importance: &Importance) {
                 match self { $(Self::$name(policy) => policy.rescore(place, id, importance)),+ }
             }

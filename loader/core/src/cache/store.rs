@@ -118,6 +118,30 @@ impl<T> Cache<T> {
         self.policy.unused(search, importance)
     }
 
+    /// Whether a record of `bytes` that is read for `id` ahead of its use would be admitted. A
+    /// policy that [looks ahead](Properties::looks_ahead) wants to know of a use, too.
+    #[must_use]
+    pub fn would_admit(
+        &mut self,
+        id: SampleId,
+        bytes: u64,
+        importance: &Importance,
+        is_pinned: impl Fn(&T) -> bool,
+    ) -> bool {
+        let Ok(bytes) = u32::try_from(bytes) else { return false };
+        let offer = &Offer { id, bytes, importance, ghost: self.residents.ghost(id) };
+        self.residents.is_absent(id)
+            && self.policy.next_uses().is_none_or(|next_uses| next_uses.due(id).is_some())
+            && self.find_room(offer, is_pinned)
+    }
+
+    /// Tells the cache that the sample, if it is resident, was read ahead of its use.
+    pub fn await_use(&mut self, id: SampleId) {
+        if let Some(place) = self.residents.place(id) {
+            self.policy.await_use(place);
+        }
+    }
+
     /// Tells the cache that the sample's score changed. Never changes what is resident.
     pub fn rescore(&mut self, id: SampleId, importance: &Importance) {
         if let Some(place) = self.residents.place(id) {
@@ -197,7 +221,9 @@ impl<T> Cache<T> {
         self.residents.place(id).is_some() && self.may_be_exchanged(id)
     }
 
-    fn may_be_exchanged(&self, id: SampleId) -> bool {
+    /// Whether the sample may be served in place of another, or another in its place.
+    #[must_use]
+    pub fn may_be_exchanged(&self, id: SampleId) -> bool {
         self.policy.may_be_exchanged(id)
     }
 

@@ -9,6 +9,7 @@
 #![expect(clippy::indexing_slicing, reason = "positions are below the plan's length")]
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use shade_formats::SampleId;
 
@@ -31,34 +32,47 @@ impl Plan {
         let to = to.min(self.ids.len());
         let window = to.saturating_sub(from).saturating_mul(WINDOW_BATCHES);
         let mut later = to..self.ids.len().min(from.saturating_add(window));
-        let mut exchanged = Vec::new();
+        let next = |ids: &[SampleId], is_new: &dyn Fn(SampleId) -> bool| {
+            later.find(|&other| may_stand_in(ids[other]) && is_new(ids[other]))
+        };
+        let swapped = self.swap_absent(from..to, is_absent, next);
+        // Positions of a plan are u32.
+        swapped.into_iter().map(|(at, _)| u32::try_from(at).unwrap_or(u32::MAX)).collect()
+    }
+
+    /// Swaps each sample of `batch` that `is_absent` with the position that `next` finds, given the
+    /// plan's samples and which of them are not in the batch. Returns the pairs of positions.
+    pub(super) fn swap_absent(
+        &mut self,
+        batch: Range<usize>,
+        is_absent: impl Fn(SampleId) -> bool,
+        mut next: impl FnMut(&[SampleId], &dyn Fn(SampleId) -> bool) -> Option<usize>,
+    ) -> Vec<(usize, usize)> {
+        let batch = batch.start..batch.end.min(self.ids.len());
+        let mut swapped = Vec::new();
         // How often each sample is in the batch.
         let mut counts: HashMap<SampleId, u32> = HashMap::new();
-        for at in from..to {
+        for at in batch.clone() {
             let absent = self.ids[at];
             if !is_absent(absent) {
                 continue;
             }
             if counts.is_empty() {
-                self.ids[from..to].iter().for_each(|&id| *counts.entry(id).or_default() += 1);
+                self.ids[batch.clone()].iter().for_each(|&id| *counts.entry(id).or_default() += 1);
             }
-            let ids = &self.ids;
             let is_new = |id| counts.get(&id).is_none_or(|&count| count == 0);
-            let Some(other) = later.find(|&other| may_stand_in(ids[other]) && is_new(ids[other])) else {
-                break;
-            };
+            let Some(other) = next(&self.ids, &is_new) else { break };
             if let Some(count) = counts.get_mut(&absent) {
                 *count -= 1;
             }
-            counts.insert(ids[other], 1);
+            counts.insert(self.ids[other], 1);
             self.ids.swap(at, other);
             if self.weights.len() == self.ids.len() {
                 self.weights.swap(at, other);
             }
-            // Positions of a plan are u32.
-            exchanged.push(u32::try_from(at).unwrap_or(u32::MAX));
+            swapped.push((at, other));
         }
-        exchanged
+        swapped
     }
 }
 

@@ -13,8 +13,8 @@
 //! `epoch` runs the first three. The plan is a pure function of its `inputs`: seed, epoch, score
 //! table, residency and parameters. It depends on neither the number of ranks nor the machine;
 //! `random` has its random numbers. While the plan is delivered, `lookahead` says when its samples
-//! are used next, and `exchange` lets samples change places. `entropy` measures how random an order
-//! is.
+//! are used next, and `exchange` lets samples change places, with `stand_ins` where packages are
+//! read. `entropy` measures how random an order is.
 //!
 //! # How to add a sampler
 //!
@@ -58,6 +58,7 @@ mod pace;
 mod random;
 mod samplers;
 mod slice;
+mod stand_ins;
 
 pub use entropy::position_entropy;
 pub use epoch::{Plan, PlanSummary, depends_on_residents, draw_next_plan, draw_plan, spec_now};
@@ -65,3 +66,4 @@ pub use inputs::SampleFacts;
 pub use lookahead::{Known, Lookahead, Use, in_sight};
 pub use samplers::{high_importance, may_leave_out, rep_now};
 pub use slice::{Slices, SlicesError, Slot};
+pub use stand_ins::StandIns;

@@ -246,6 +246,19 @@ impl Replay {
         Self::with(index, CoreConfig { window_bytes, gap_bytes_max, ..config }, seed)
     }
 
+    /// Reads on demand, neighbours together, where a miss brings along `package_bytes` of its shard.
+    pub(crate) fn packaged(
+        index: Arc<Index>,
+        policy: Policy,
+        cache_bytes: u64,
+        package_bytes: u32,
+        seed: u64,
+    ) -> Self {
+        let gap_bytes_max = GAP_BYTES_MAX;
+        let config = CoreConfig { gap_bytes_max, package_bytes, ..Self::config(policy, cache_bytes, 16) };
+        Self::with(index, config, seed)
+    }
+
     fn config(policy: Policy, cache_bytes: u64, depth: u32) -> CoreConfig {
         CoreConfig {
             cache_bytes,
@@ -254,6 +267,7 @@ impl Replay {
             reads_max: depth,
             gap_bytes_max: 0,
             window_bytes: 0,
+            package_bytes: 0,
             prefetches_max: 0,
             hedge: false,
             block_bytes: 0,

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use shade_core::Capacity;
+use shade_core::{Capacity, PackageBytes};
 use shade_formats::control::Policy;
 use shade_images::JpegDecoder;
 use shade_reads::ReadsConfig;
@@ -19,6 +19,8 @@ pub struct ServeConfig {
     pub policy: Policy,
     /// How far `Policy::Lookahead` sees into the plan, in epochs.
     pub lookahead: f64,
+    /// Bytes of a shard that a miss brings along.
+    pub package_bytes: PackageBytes,
     /// How records are read.
     pub reads: ReadsConfig,
     /// Whether late records are requested a second time.

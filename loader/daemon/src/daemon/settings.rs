@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use shade_core::Capacity;
+use shade_core::{Capacity, PackageBytes};
 use shade_formats::control::{LINGERS_FOR_EVER, Settings};
 use shade_formats::index::Index;
 use shade_reads::{Depth, StoreModel, parse_time};
@@ -58,7 +58,7 @@ impl Running {
         asked.iter().any(|(name, value)| !self.is(name, value))
     }
 
-    fn own(&self) -> [(&'static str, String); 12] {
+    fn own(&self) -> [(&'static str, String); 13] {
         let Self { config, .. } = self;
         let ServeConfig { reads, .. } = config;
         let cache = match config.cache {
@@ -76,6 +76,7 @@ impl Running {
             ("cache", cache),
             ("policy", config.policy.as_str().to_owned()),
             ("lookahead", config.lookahead.to_string()),
+            ("package-bytes", config.package_bytes.to_string()),
             ("store", reads.store.map_or(NO_STORE.to_owned(), |store| store.to_string())),
             ("depth", depth),
             ("hedge", if config.hedge { "yes" } else { "no" }.to_owned()),
@@ -97,6 +98,9 @@ impl Running {
                 .parse()
                 .is_ok_and(|asked: Capacity| asked.of(*dataset_bytes).min(*dataset_bytes) == *cache_bytes),
             "lookahead" => asked.parse() == Ok(config.lookahead),
+            "package-bytes" => asked.parse().is_ok_and(|asked: PackageBytes| {
+                asked.of(config.policy) == config.package_bytes.of(config.policy)
+            }),
             "store" => is_store(config.reads.store, asked),
             "linger" => match config.linger {
                 Some(linger) => parse_time(asked) == Ok::<Duration, _>(linger),

@@ -193,6 +193,7 @@ fn serve_at(
         reads_max: config.reads.depth.submitted_max(),
         prefetches_max: PREFETCHES_MAX,
         gap_bytes_max: GAP_BYTES_MAX,
+        package_bytes: config.package_bytes.of(config.policy),
         window_bytes: window_bytes(&index, cache_bytes, block_bytes, config.policy),
         hedge: config.hedge,
         block_bytes,

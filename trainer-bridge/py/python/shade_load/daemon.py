@@ -16,6 +16,7 @@ Policy = Literal["lookahead", "app", "topc", "lfu", "lru", "fifo", "arc", "stati
 CACHE_DEFAULT = "20%"
 DECODE_ONCE_DEFAULT = "256MiB"
 # Limits of `shade-load serve`.
+PACKAGE_BYTES_MAX = 256 * 1024
 DEPTH_MAX = 1024
 WORKERS_MAX = 512
 # A year: no daemon should stay longer.
@@ -23,7 +24,7 @@ LINGER_SECONDS_MAX = 365 * 86_400
 # The daemon checks each part.
 _STORE = re.compile(r"[a-z]+=[^,=\s]+(?:,[a-z]+=[^,=\s]+)*")
 # Settings that the command line omits at this value.
-_UNSET = {"store": "none", "depth": "auto", "workers": "auto", "jpeg": "auto", "hedge": "no"}
+_UNSET = {"store": "none", "package-bytes": "auto", "depth": "auto", "workers": "auto", "jpeg": "auto", "hedge": "no"}
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -35,10 +36,10 @@ class Daemon(Options):
         Loader("photos.shade", 256, image_size=224, daemon=Daemon(job="ablation", workers=8))
 
     All trainings of a user on a dataset share one daemon and its cache. The first Loader decides
-    the daemon's settings: `policy`, `lookahead`, `store`, `depth`, `hedge`, `workers`,
-    `decode_once`, `jpeg`, `engine`, `io`, `linger` and the Loader's `cache`. A Loader with other
-    settings gets a new daemon if the old one is unused. Otherwise the daemon keeps its settings,
-    and a warning names the differences.
+    the daemon's settings: `policy`, `lookahead`, `package_bytes`, `store`, `depth`, `hedge`,
+    `workers`, `decode_once`, `jpeg`, `engine`, `io`, `linger` and the Loader's `cache`. A Loader
+    with other settings gets a new daemon if the old one is unused. Otherwise the daemon keeps its
+    settings, and a warning names the differences.
 
     Args:
         job: Name of the training among those on the dataset; equal in all its ranks. Default: the
@@ -56,6 +57,10 @@ class Daemon(Options):
             used in the epoch. "icache" and "quiver" also substitute samples.
         lookahead: Range of the policy "lookahead" in epochs. Default: 1.0, the rest of the epoch.
             Lower it to measure the value of the plan's knowledge.
+        package_bytes: Bytes that a miss brings along from around its record, as far as the cache
+            would keep them: bytes or "64KiB", at most 256 KiB; 0 brings none. Default: 64 KiB with
+            the policy "icache", else 0. Raise it for records of a few KB on a store whose
+            operations are the limit.
         depth: Reads in flight, 1 to 1024. Default: the daemon adapts it. Give it if the store has a
             limit of its own.
         hedge: Read a record again if it is far later than others, at most 1 in 100. Default: False.
@@ -89,6 +94,7 @@ class Daemon(Options):
     socket: str | os.PathLike[str] | None = None
     policy: Policy | None = None
     lookahead: float = 1.0
+    package_bytes: int | str | None = None
     depth: int | None = None
     hedge: bool = False
     workers: int | None = None
@@ -116,9 +122,11 @@ class Daemon(Options):
         """All settings as options of `shade-load serve`, to start a daemon and to compare one."""
         if self.policy is not None:
             policy = self.policy
-        store, depth, workers = _UNSET["store"], _UNSET["depth"], _UNSET["workers"]
+        store, package, depth, workers = (_UNSET[name] for name in ("store", "package-bytes", "depth", "workers"))
         if self.store is not None:
             store = matching("store", self.store, _STORE, '"latency=2ms,bandwidth=1Gbit,depth=32"')
+        if self.package_bytes is not None:
+            package = str(size_bytes("package_bytes", self.package_bytes, 0, PACKAGE_BYTES_MAX))
         if self.depth is not None:
             depth = str(integer("depth", self.depth, 1, DEPTH_MAX))
         if self.workers is not None:
@@ -131,6 +139,7 @@ class Daemon(Options):
             "io": choice("io", self.io, ("auto", "direct", "buffered")),
             # The option takes no exponent.
             "linger": f"{number('linger', self.linger, 0, LINGER_SECONDS_MAX):.3f}s",
+            "package-bytes": package,
             "store": store,
             "depth": depth,
             "workers": workers,

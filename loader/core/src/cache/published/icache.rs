@@ -101,6 +101,12 @@ impl Eviction for Icache {
         }
     }
 
+    fn await_use(&mut self, place: u32) {
+        if self.low.contains(place) {
+            self.low.await_use(place);
+        }
+    }
+
     fn rescore(&mut self, place: u32, id: SampleId, importance: &Importance) {
         // The heap ignores a place of the low region.
         self.high.rekey(place, key_by_score(id, importance));

@@ -55,6 +55,10 @@ impl Eviction for Quiver {
         self.0.renew(USED, place);
     }
 
+    fn await_use(&mut self, place: u32) {
+        self.0.renew(WAITING, place);
+    }
+
     /// All residents wait for their use again.
     fn begin_epoch(&mut self, _high: impl FnOnce() -> Vec<bool>) {
         self.0.append(WAITING, USED);

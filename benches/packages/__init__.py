@@ -1,0 +1,1 @@
+"""What packages do for a store whose operations are the limit."""

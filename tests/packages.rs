@@ -1,0 +1,88 @@
+//! Packages, with a daemon on a mounted store: each row is the one that the plan says, and the store
+//! has fewer reads. Where nothing can be mounted the tests say so and pass.
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
+
+use shade_client::{JobSpec, PlanSpec, Sampler};
+use shade_tests::{Daemon, FaultyStore, Packed, Taken, attach, spec, stats, take_epoch};
+
+const EPOCHS: u32 = 8;
+/// Room for so few batches that next to none of their records are neighbours.
+const RING_BYTES: u64 = 64 << 10;
+
+/// Trains over a store that counts reads, with losses that rise with the id. Returns the batches
+/// and the number of reads.
+fn train(
+    packed: &Packed,
+    policy: &str,
+    sampler: Sampler,
+    package_bytes: &str,
+) -> Option<(Vec<Taken>, usize)> {
+    let store = FaultyStore::mount(&packed.dataset)?;
+    let daemon = Daemon::start(
+        store.path(),
+        &[&"--cache", &"20%", &"--depth", &"8", &"--policy", &policy, &"--package-bytes", &package_bytes],
+    );
+    let plan = PlanSpec { sampler, ..PlanSpec::default() };
+    let session = attach(store.path(), 0, JobSpec { plan, ring_bytes: RING_BYTES, ..spec(4, 1) });
+    let before = store.read();
+    let mut taken = Vec::new();
+    for epoch in 0..EPOCHS {
+        for batch in take_epoch(&session, epoch).unwrap() {
+            let losses: Vec<f32> = batch.ids.iter().map(|&id| id as f32).collect();
+            session.report(epoch, batch.number, &losses).unwrap();
+            taken.push(batch);
+        }
+    }
+    let reads = store.read() - before;
+    let counted = stats(&session)["total"]["reads"].as_u64().unwrap();
+    assert_eq!(reads as u64, counted, "each read is one operation of the store");
+    drop(daemon);
+    Some((taken, reads))
+}
+
+fn assert_like_sources(packed: &Packed, taken: &[Taken]) {
+    for batch in taken {
+        for (at, &id) in batch.ids.iter().enumerate() {
+            let source = &packed.sources[id as usize];
+            assert!(batch.labels[at] == source.label && batch.records[at] == source.bytes, "sample {id}");
+        }
+    }
+}
+
+fn sorted(taken: &[Taken], epoch: u32) -> Vec<u32> {
+    let of = taken.iter().filter(|batch| batch.epoch == epoch);
+    let mut ids: Vec<u32> = of.flat_map(|batch| batch.ids.clone()).collect();
+    ids.sort_unstable();
+    ids
+}
+
+#[test]
+fn permutations_are_whole_and_the_store_has_fewer_reads() {
+    let packed = Packed::pngs(300, 16);
+    // This store is quick, and lookahead prefetches while a quick store is idle.
+    for (policy, share) in [("lookahead", 0.8), ("quiver", 0.5)] {
+        let trained = |bytes| train(&packed, policy, Sampler::Uniform, bytes);
+        let (Some((_, before)), Some((taken, reads))) = (trained("0"), trained("16KiB")) else { return };
+        assert_like_sources(&packed, &taken);
+        for epoch in 0..EPOCHS {
+            assert!(
+                sorted(&taken, epoch).into_iter().eq((0..).take(packed.len())),
+                "{policy}, epoch {epoch}"
+            );
+        }
+        assert!((reads as f64) < share * before as f64, "{policy}: {reads} reads, {before} without packages");
+    }
+}
+
+#[test]
+fn icache_exchanges_what_packages_bring_and_delivers_nothing_twice() {
+    let packed = Packed::pngs(300, 16);
+    let trained = |bytes| train(&packed, "icache", Sampler::Iis, bytes);
+    let (Some((_, before)), Some((taken, reads))) = (trained("0"), trained("auto")) else { return };
+    assert_like_sources(&packed, &taken);
+    for epoch in 0..EPOCHS {
+        assert!(sorted(&taken, epoch).windows(2).all(|pair| pair[0] < pair[1]), "epoch {epoch}");
+    }
+    assert!(sorted(&taken, 6).into_iter().eq((0..).take(packed.len())), "the seventh epoch has all");
+    assert!(reads * 10 < before * 9, "{reads} reads, {before} without packages");
+}
