@@ -9,6 +9,8 @@ mod daemon;
 mod faulty_store;
 mod fields;
 mod images;
+mod job_process;
+mod jobs;
 mod left_out;
 mod packed;
 mod peer;
@@ -21,13 +23,15 @@ pub use daemon::Daemon;
 pub use faulty_store::FaultyStore;
 pub use fields::add_fields;
 pub use images::{Source, class_names, jpeg, noise, png};
+pub use job_process::JobProcess;
+pub use jobs::{JOBS, assert_undisturbed, checksums, job_named, report, train, undisturbed};
 pub use left_out::left_out;
 pub use packed::Packed;
 pub use peer::Peer;
 pub use programs::{eventually, processes_of, program};
 pub use sources::{code, production, root, sources};
 pub use trainer::{
-    Taken, all_ranks, attach, attach_to, copy, next, sorted_ids, spec, stats, take_epoch, take_rest,
-    try_attach,
+    Taken, all_ranks, attach, attach_to, attach_when_free, copy, next, sorted_ids, spec, stats, take_epoch,
+    take_rest, try_attach,
 };
 pub use trainer_process::TrainerProcess;

@@ -75,14 +75,23 @@ pub fn attach_to(dataset: &Path, job: &str, rank: u32, spec: JobSpec) -> Result<
     Session::connect(dataset, job, rank, spec, &options)
 }
 
-/// The same, once the rank's former session has ended.
+/// Attaches to the default job, once the rank's former session has ended.
 ///
 /// # Panics
 /// When that fails.
 #[must_use]
 pub fn attach(dataset: &Path, rank: u32, spec: JobSpec) -> Session {
+    attach_when_free(dataset, "default", rank, spec)
+}
+
+/// Attaches to the job with this name, once the rank's former session has ended.
+///
+/// # Panics
+/// When that fails.
+#[must_use]
+pub fn attach_when_free(dataset: &Path, job: &str, rank: u32, spec: JobSpec) -> Session {
     let mut session = None;
-    eventually("the rank is free", || match try_attach(dataset, rank, spec) {
+    eventually("the rank is free", || match attach_to(dataset, job, rank, spec) {
         Err(ClientError::Refused { code: REFUSE_BUSY, .. }) => false,
         attached => {
             session = Some(attached.unwrap());

@@ -1,0 +1,187 @@
+"""What several trainings on one machine read and cost, live: real processes that sleep instead of computing.
+
+    python -m benches.jobs.live --programs target/release
+
+Real PNGs and JPEGs on a slow store, 1, 2, 4 and 8 trainings by importance: with a daemon and a part
+of the cache each, with one daemon, and in a group. Every row that a trainer is given is checked.
+`shade-load simulate` plays the same jobs."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from shade_load import __version__, find_daemon
+
+from benches.jobs import live_report, pictures, sleeping_trainer
+from benches.jobs.live_process import Task
+from benches.rivals.report import Start
+from studies import slow_store as stores
+
+SEPARATE, ONE, GROUP = "a daemon each", "one daemon", "one daemon, a group"
+CACHE = 0.2
+DELAY_US, AT_ONCE = 2000, 1
+SEEDS = 5
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How large the runs are."""
+
+    samples: int
+    jobs: tuple[int, ...]
+    compute_us: int
+    epochs: int
+    skip_epochs: int
+
+
+FULL = Scale(samples=1500, jobs=(1, 2, 4, 8), compute_us=6000, epochs=5, skip_epochs=2)
+QUICK = Scale(samples=300, jobs=(1, 2), compute_us=3000, epochs=3, skip_epochs=1)
+
+
+def main() -> int:
+    """Runs all rows, writes results.json and report.md; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m benches.jobs.live", description=__doc__.splitlines()[0])
+    parser.add_argument("--programs", type=Path, default=Path("target/release"), help="folder with shade-slow-store")
+    parser.add_argument("--out", type=Path, help="folder of the record (default: one in benches/record, by date)")
+    parser.add_argument("--quick", action="store_true", help="few samples and jobs: shows that it runs")
+    arguments = parser.parse_args()
+    start = Start()
+    out = arguments.out or Path(__file__).parents[1] / "record" / f"{start.date[:10]}-jobs-live"
+    try:
+        with tempfile.TemporaryDirectory() as scratch:
+            result = run(QUICK if arguments.quick else FULL, arguments.programs, Path(scratch), start)
+    except KeyboardInterrupt:
+        return stores.INTERRUPTED
+    except (OSError, subprocess.CalledProcessError, stores.Failed) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "results.json").write_text(json.dumps(result, indent=1) + "\n")
+    (out / "report.md").write_text(live_report.report(result))
+    print(f"written: {out / 'report.md'}")
+    return 0
+
+
+def run(scale: Scale, programs: Path, scratch: Path, start: Start) -> dict[str, Any]:
+    """All rows, and where they were measured.
+
+    Raises:
+        OSError: No file system can be mounted here: reads cannot be counted at the store.
+    """
+    store = stores.find(programs, DELAY_US, AT_ONCE, scratch)
+    if store.program is None:
+        raise OSError(f"the slow store cannot be mounted: {store.simulated_because}")
+    dataset = _dataset(scale.samples, scratch)
+    rows = []
+    for jobs, way, beside in _runs(scale):
+        row = {"jobs": jobs, "way": way, "beside": beside, **_live(scale, store, dataset, jobs, way, beside)}
+        if beside is None:
+            row["simulated"] = _simulated(scale, dataset, jobs, way)
+        rows.append(row)
+        print(live_report.said(row), flush=True)
+    result = start.finish({"shade": __version__}, rows)
+    return {
+        **result,
+        "command": shlex.join(sys.orig_argv),
+        "samples": scale.samples,
+        "record_bytes": round(_stored_bytes(dataset) / scale.samples),
+        "cache": CACHE,
+        "store": {"delay_us": DELAY_US, "at_once": AT_ONCE},
+        "compute_us": scale.compute_us,
+        "batch_size": sleeping_trainer.BATCH,
+        "epochs": scale.epochs,
+        "skip_epochs": scale.skip_epochs,
+        "simulated_seeds": SEEDS,
+    }
+
+
+def _runs(scale: Scale) -> list[tuple[int, str, str | None]]:
+    """Jobs, way, and what else there is."""
+    ways = [(jobs, way, None) for jobs in scale.jobs for way in ((SEPARATE, ONE, GROUP) if jobs > 1 else (ONE,))]
+    return [*ways, *((1, ONE, beside) for beside in ("stopped", "greedy"))]
+
+
+def _dataset(samples: int, scratch: Path) -> Path:
+    """The packed pictures."""
+    pictures.write(scratch / "images", samples)
+    dataset = scratch / "dataset"
+    subprocess.run([find_daemon().with_name("shade-pack"), "create", "--quiet", scratch / "images", dataset], check=True)
+    return dataset
+
+
+def _live(scale: Scale, store: stores.SlowStore, dataset: Path, jobs: int, way: str, beside: str | None) -> dict[str, Any]:
+    """Trains the jobs over the store; sums over them, and what each was given."""
+    told, kept = (store.mountpoint.with_name(f"{kind}.json") for kind in ("task", "result"))
+
+    def command(mounted: Path) -> list[Any]:
+        Task(
+            dataset=str(mounted),
+            jobs=jobs,
+            separate=way == SEPARATE,
+            group=way == GROUP,
+            cache=CACHE,
+            compute_us=scale.compute_us,
+            epochs=scale.epochs,
+            skip_epochs=scale.skip_epochs,
+            beside=beside,
+            result=str(kept),
+        ).write(told)
+        return [sys.executable, "-m", "benches.jobs.live_process", told]
+
+    operations = store.run(dataset, command)
+    result = json.loads(kept.read_text())
+    trainers = result["trainers"]
+
+    def total(name: str) -> int:
+        return sum(trainer[name] for trainer in trainers)
+
+    counted = (scale.epochs - scale.skip_epochs) * scale.samples
+    return {
+        "datasets_per_epoch": round((total("reads") + total("coalesced")) / counted, 4),
+        "reads_per_epoch": round(total("reads") / counted, 4),
+        "hit_ratio": round(total("hits") / total("accesses"), 4),
+        "stall_shares": [round(trainer["stall_seconds"] / trainer["compute_seconds"], 4) for trainer in trainers],
+        "operations": operations,
+        "reads_of_daemons": total("reads_in_all"),
+        "records_of_daemons": total("records_in_all"),
+        "daemon_cpu_us_per_row": round(result["daemon_cpu_seconds"] / sum(t["ledger"]["rows"] for t in trainers) * 1e6, 1),
+        **result,
+    }
+
+
+def _simulated(scale: Scale, dataset: Path, jobs: int, way: str) -> dict[str, Any]:
+    """The simulator's row of the same jobs. Daemons of their own have a part of the store there."""
+    # A part of the store takes as long for an operation as all jobs' turns take.
+    part = f"latency={DELAY_US * jobs // AT_ONCE}us,depth=1"
+    words: list[Any] = ["simulate", dataset, "--preset", "clairvoyant", "--batch-size", sleeping_trainer.BATCH]
+    words += ["--epochs", scale.epochs, "--skip-epochs", scale.skip_epochs, "--cache", f"{100 * CACHE:g}%", "--seeds", SEEDS]
+    words += ["--store", part if way == SEPARATE else f"latency={DELAY_US}us,depth={AT_ONCE}", "--compute", f"{scale.compute_us}us"]
+    if jobs > 1:
+        words += ["--jobs", jobs, "--correlation", sleeping_trainer.CORRELATION, *(["--group"] if way == GROUP else [])]
+    words.append("--json")
+    done = subprocess.run([str(word) for word in (find_daemon(), *words)], stdout=subprocess.PIPE, text=True, check=True)
+    rows = json.loads(done.stdout)["rows"]
+    if jobs == 1:
+        (row,) = rows
+        read = row["bytes_read"] / (scale.epochs - scale.skip_epochs)
+        return {"datasets_per_epoch": read / _stored_bytes(dataset), "stall_share": row["stall_share"]}
+    (row,) = (row for row in rows if row["is_shared"] == (way != SEPARATE))
+    return {"datasets_per_epoch": row["datasets_per_epoch"], "stall_share": sum(row["stall_shares"]) / jobs}
+
+
+def _stored_bytes(dataset: Path) -> int:
+    """Bytes of all records."""
+    command = [find_daemon().with_name("shade-pack"), "info", dataset, "--json"]
+    return json.loads(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout)["stored_bytes"]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

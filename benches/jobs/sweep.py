@@ -1,0 +1,150 @@
+"""A sweep as users run it: four trainings with other learning rates and seeds, started by a shell loop.
+
+    python -m benches.jobs.sweep --programs target/release
+
+None knows of the others. They read from one slow store: by four DataLoaders, by four daemons, by
+one daemon, and by one daemon in a group. All trainings are real ones, of the demo's network."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+from shade_load import __version__, find_daemon
+
+from benches.jobs import sweep_report
+from benches.jobs.sweep_process import RATES
+from benches.jobs.sweep_training import BATCH, Task
+from benches.rivals.report import Start
+from demo import data
+from studies import slow_store as stores
+
+CACHE = 0.2
+DELAY_US, AT_ONCE = 2000, 4
+# Side of the images in the files, to which those of the demo are enlarged.
+FILE_SIDE, QUALITY = 256, 90
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How large the trainings are."""
+
+    train: int
+    val: int
+    epochs: int
+    workers: int
+
+
+FULL = Scale(train=5000, val=1000, epochs=4, workers=2)
+QUICK = Scale(train=400, val=100, epochs=1, workers=1)
+
+
+def main() -> int:
+    """Runs the ways, writes results.json and report.md; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m benches.jobs.sweep", description=__doc__.splitlines()[0])
+    parser.add_argument("--programs", type=Path, default=Path("target/release"), help="folder with shade-slow-store")
+    parser.add_argument("--data", type=Path, help="an ImageFolder with train/ and val/ (default: the demo's)")
+    parser.add_argument("--out", type=Path, help="folder of the record (default: one in benches/record, by date)")
+    parser.add_argument("--quick", action="store_true", help="few samples and one epoch: shows that it runs")
+    parser.add_argument("--way", choices=sweep_report.WAYS, action="append", help="these ways only; may be repeated")
+    arguments = parser.parse_args()
+    start = Start()
+    scale, ways = QUICK if arguments.quick else FULL, arguments.way or sweep_report.WAYS
+    out = arguments.out or Path(__file__).parents[1] / "record" / f"{start.date[:10]}-sweep"
+    try:
+        with tempfile.TemporaryDirectory() as scratch:
+            result = run(scale, ways, arguments.data, arguments.programs, Path(scratch), start)
+    except KeyboardInterrupt:
+        return stores.INTERRUPTED
+    except (OSError, subprocess.CalledProcessError, stores.Failed) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "results.json").write_text(json.dumps(result, indent=1) + "\n")
+    (out / "report.md").write_text(sweep_report.report(result))
+    print(f"written: {out / 'report.md'}")
+    return 0
+
+
+def run(scale: Scale, ways: Sequence[str], images: Path | None, programs: Path, scratch: Path, start: Start) -> dict[str, Any]:
+    """These ways, and where they were measured.
+
+    Raises:
+        OSError: No file system can be mounted here: the DataLoaders would have no slow store.
+    """
+    store = stores.find(programs, DELAY_US, AT_ONCE, scratch)
+    if store.program is None:
+        raise OSError(f"the slow store cannot be mounted: {store.simulated_because}")
+    source = images or data.built_in(scratch).folder
+    packed = {}
+    for split, samples in (("train", scale.train), ("val", scale.val)):
+        folder, packed[split] = scratch / split, scratch / f"{split}.shade"
+        enlarge(source / split, folder, samples)
+        subprocess.run([find_daemon().with_name("shade-pack"), "create", "--quiet", folder, packed[split]], check=True)
+    rows = [_way(way, scale, store, scratch / "train", packed) for way in ways]
+    result = start.finish({"shade": __version__, "torch": version("torch")}, rows)
+    return {
+        **result,
+        "command": shlex.join(sys.orig_argv),
+        "images": f"{source.name}, enlarged to {FILE_SIDE} x {FILE_SIDE} JPEGs",
+        "samples": scale.train,
+        "epochs": scale.epochs,
+        "batch_size": BATCH,
+        "workers": scale.workers,
+        "cache": CACHE,
+        "store": {"delay_us": DELAY_US, "at_once": AT_ONCE},
+    }
+
+
+def enlarge(source: Path, target: Path, samples: int) -> None:
+    """An ImageFolder of the first images of each class, as JPEGs of a size that is usual."""
+    classes = sorted(path for path in source.iterdir() if path.is_dir())
+    for folder in classes:
+        (target / folder.name).mkdir(parents=True)
+        for path in _first(folder.iterdir(), samples // len(classes)):
+            with Image.open(path) as image:
+                large = image.convert("RGB").resize((FILE_SIDE, FILE_SIDE), Image.Resampling.BICUBIC)
+            large.save(target / folder.name / f"{path.stem}.jpg", quality=QUALITY)
+
+
+def _first(paths: Iterable[Path], count: int) -> list[Path]:
+    return sorted(paths)[:count]
+
+
+def _way(way: str, scale: Scale, store: stores.SlowStore, files: Path, packed: dict[str, Path]) -> dict[str, Any]:
+    """One sweep over the store."""
+    with tempfile.TemporaryDirectory(dir=store.mountpoint.parent) as folder:
+        told, kept = Path(folder, "task.json"), Path(folder, "result.json")
+
+        def command(mounted: Path) -> list[Any]:
+            share = {sweep_report.DATALOADERS: None, sweep_report.SEPARATE: CACHE / len(RATES)}.get(way, CACHE)
+            Task(
+                train=str(mounted),
+                val=str(packed["val"]),
+                cache=None if share is None else f"{100 * share:g}%",
+                sockets=folder if way == sweep_report.SEPARATE else None,
+                group="sweep" if way == sweep_report.GROUP else None,
+                workers=scale.workers,
+                epochs=scale.epochs,
+                results=folder,
+            ).write(told)
+            return [sys.executable, "-m", "benches.jobs.sweep_process", told, kept]
+
+        operations = store.run(files if way == sweep_report.DATALOADERS else packed["train"], command)
+        row = {"way": way, **json.loads(kept.read_text()), "operations": operations}
+    print(sweep_report.said(row), flush=True)
+    return row
+
+
+if __name__ == "__main__":
+    sys.exit(main())
