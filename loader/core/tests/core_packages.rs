@@ -89,7 +89,7 @@ fn icaches_misses_of_low_importance_bring_packages_whose_members_stand_in() {
 #[test]
 fn a_miss_of_high_importance_is_read_alone_with_icache() {
     let replay = train(Policy::Icache, Sampler::Uniform, PACKAGE_BYTES, 4);
-    // Of an epoch with scores: the upper 70 % are read as without packages.
+    // In an epoch with scores the upper 70 % are read as without packages.
     let (mut high, mut low) = ([0, 0], [0, 0]);
     for open in
         replay.traced.iter().filter_map(|line| if let Line::Open(open) = line { Some(open) } else { None })

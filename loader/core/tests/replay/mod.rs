@@ -246,7 +246,8 @@ impl Replay {
         Self::with(index, CoreConfig { window_bytes, gap_bytes_max, ..config }, seed)
     }
 
-    /// Reads on demand, neighbours together, where a miss brings along `package_bytes` of its shard.
+    /// Reads on demand, neighbours together, where a miss brings along `package_bytes` of its
+    /// shard.
     pub(crate) fn packaged(
         index: Arc<Index>,
         policy: Policy,
