@@ -1,5 +1,5 @@
-//! Packages, with a daemon on a mounted store: each row is the one that the plan says, and the store
-//! has fewer reads. Where nothing can be mounted the tests say so and pass.
+//! Packages, with a daemon on a mounted store: each row is the one that the plan says, and the
+//! store has fewer reads. Where nothing can be mounted the tests say so and pass.
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 use shade_client::{JobSpec, PlanSpec, Sampler};
