@@ -21,6 +21,7 @@
 //! | `outlook`, `prefetch`, `prefetched`, `windows` | what is read ahead of all batches |
 //! | `hedge`, `late_reads`, `latency` | late reads |
 //! | `fault`, `bad_share` | what becomes of bad records |
+//! | `resize` | a larger or smaller cache |
 //! | `report`, `counts`, `stats`, `trace` | losses, figures, a trace for an observer |
 //!
 //! `orders` has the types that the core shares with readers and workers. [`Memory`] and [`Samples`]
@@ -67,6 +68,7 @@ mod ranks;
 mod read_queues;
 mod reading;
 mod report;
+mod resize;
 mod rows;
 mod samples;
 mod session;
