@@ -1,4 +1,4 @@
-//! The cache grows and shrinks while jobs train: every row comes, the limit holds, figures are right.
+//! The cache grows and shrinks while jobs train: every row comes, and limit and counts are right.
 
 mod replay;
 

@@ -73,8 +73,8 @@ impl Mapping {
     pub(super) fn add(&self, bytes: Range<usize>) -> io::Result<bool> {
         let Range { start, end } = self.units(bytes)?;
         let (at, len) = (self.at(start), end - start);
-        // SAFETY: `units` proves that the range lies in this mapping. It becomes accessible where it
-        // was not, and nothing that was there changes.
+        // SAFETY: `units` proves that the range lies in this mapping. It becomes accessible where
+        // it was not, and nothing that was there changes.
         unsafe { mprotect(at, len, MprotectFlags::READ | MprotectFlags::WRITE) }?;
         // Kernels without huge pages refuse the first; small pages work, only slower. Without the
         // cache a core dump fits on the disk.
@@ -148,7 +148,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the whole mapping is this value's, and whoever has a pointer into it borrows it.
+        // SAFETY: the whole mapping is this value's, and code with a pointer into it borrows it.
         let unmapped = unsafe { munmap(self.pages, self.len) };
         debug_assert!(unmapped.is_ok(), "{unmapped:?}");
     }

@@ -15,7 +15,7 @@ impl Eviction for Static {
         search.missing == 0
     }
 
-    /// The highest places came last, but for those of residents that were removed.
+    /// The highest places came last, except where a newcomer has a place that became free.
     fn surplus<T, P: Fn(u32) -> bool>(&mut self, search: Search<'_, T, P>, _importance: &Importance) -> bool {
         let Search { mut missing, residents, is_pinned, victims } = search;
         let places: Vec<u32> = residents.iter().map(|(place, _)| place).collect();
