@@ -1,4 +1,4 @@
-//! Moves records out of blocks that are to be given back.
+//! Moves records out of blocks that go back to the system.
 
 use std::sync::Arc;
 
