@@ -90,8 +90,9 @@ fn a_cache_grows_and_shrinks_under_a_training() {
     let mut taken: Vec<Taken> = (0..4).map(|_| copy(&next(&session).unwrap().unwrap())).collect();
     let now_bytes = session.resize_cache("10%").unwrap();
     assert_eq!(now_bytes, of_whole / 10);
-    let now = stats(&session);
-    assert!(figure(&now, "cache_bytes") == now_bytes && figure(&now, "cache_used_bytes") <= now_bytes);
+    assert_eq!(figure(&stats(&session), "cache_bytes"), now_bytes);
+    // Records leave as soon as the rows that need them are filled.
+    eventually("the limit holds", || figure(&stats(&session), "cache_used_bytes") <= now_bytes);
     taken.extend(take_rest(&session).unwrap());
     check(&packed, &taken);
     // Memory for reads is found ahead, too.
@@ -200,5 +201,5 @@ fn a_job_among_others_may_only_if_it_started_the_daemon() {
     // This process is the parent, so all jobs of this process may.
     let _own = Daemon::start(&packed.dataset, &[]);
     let jobs = ["a", "b"].map(|job| attach_to(&packed.dataset, job, 0, spec(8, 1)).unwrap());
-    jobs.iter().for_each(|job| drop(job.resize_cache("50%").unwrap()));
+    jobs.iter().for_each(|job| assert!(job.resize_cache("50%").is_ok()));
 }
