@@ -16,6 +16,7 @@ const UNSAFE: &[&str] = &[
     "formats/shm/src/segments.rs",
     "images/src/decode/jpeg/turbo.rs",
     "loader/reads/src/blocks/arena.rs",
+    "loader/reads/src/blocks/mapping.rs",
     "loader/reads/src/uring.rs",
     "packer/src/memory.rs",
     "trainer-bridge/py/src/buffer.rs",

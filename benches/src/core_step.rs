@@ -1,7 +1,8 @@
-//! The core's CPU time: `Core::step` and `Core::advance` per record, all hits and all misses.
+//! The core's CPU time: `Core::step` and `Core::advance` per record, all hits, all misses, and with
+//! several jobs.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use shade_core::{Attach, Completion, CoreConfig, FillOrder, Filled, staging_bytes};
 use shade_formats::control::{Output, Policy};
@@ -23,43 +24,62 @@ const RECORD_BYTES: u32 = 500;
 const BLOCK_BYTES: u32 = 512;
 const DEPTH: u32 = 32;
 const RUNS: u32 = 5;
+/// Jobs that share a core.
+const JOBS: u32 = 8;
+/// Budget: an access's time with that many jobs, as a multiple of one job's.
+const TIMES_MAX: f64 = 2.0;
 
-/// Nanoseconds per record with everything resident, and with nothing cached.
+/// Nanoseconds per record with everything resident, with nothing cached, and with one and several
+/// jobs where a fifth is cached by the plans.
 pub(crate) fn run() -> Result<Vec<Figure>> {
     let index = Arc::new(synthetic::index(SAMPLES, RECORD_BYTES)?);
     let dataset_bytes = u64::from(SAMPLES) * u64::from(BLOCK_BYTES);
-    let mut resident = Driver::new(&index, dataset_bytes)?;
-    let mut uncached = Driver::new(&index, 0)?;
-    let (mut hits, mut misses) = (Vec::new(), Vec::new());
+    let mut resident = Driver::new(&index, dataset_bytes, Policy::App, 1)?;
+    let mut uncached = Driver::new(&index, 0, Policy::App, 1)?;
+    let mut alone = Driver::new(&index, dataset_bytes / 5, Policy::Lookahead, 1)?;
+    let mut shared = Driver::new(&index, dataset_bytes / 5, Policy::Lookahead, JOBS)?;
+    let mut times: [Vec<f64>; 4] = Default::default();
     for epoch in 0..=RUNS {
-        let (hit, miss) = (resident.epoch(epoch), uncached.epoch(epoch));
-        // The first epoch fills the cache.
-        if epoch > 0 {
-            hits.push(hit);
-            misses.push(miss);
+        for (driver, times) in
+            [&mut resident, &mut uncached, &mut alone, &mut shared].into_iter().zip(&mut times)
+        {
+            let time = driver.epoch(epoch)?;
+            // The first epoch fills the cache.
+            if epoch > 0 {
+                times.push(time);
+            }
         }
     }
     resident.check(|counts| counts.hits, RUNS)?;
     uncached.check(|counts| counts.misses, RUNS + 1)?;
+    shared.check(|counts| counts.accesses, RUNS + 1)?;
+    let [hits, misses, alone, shared] = times;
+    let alone = Figure::new("core, an access of one job", Unit::NsPerRecord, alone);
+    let shared = Figure::new(format!("core, an access of {JOBS} jobs"), Unit::NsPerRecord, shared);
+    let shared = shared.within(TIMES_MAX, &alone);
     Ok(vec![
         Figure::new("core, a hit", Unit::NsPerRecord, hits).with_budget(300.0),
         Figure::new("core, a miss", Unit::NsPerRecord, misses).with_budget(2000.0),
+        alone,
+        shared,
     ])
 }
 
 /// A core and the time spent in it. Everything outside answers at once.
 struct Driver {
     core: Core,
+    jobs: u32,
+    started: Instant,
     spent: Duration,
 }
 
 impl Driver {
-    fn new(index: &Arc<Index>, cache_bytes: u64) -> Result<Self> {
+    fn new(index: &Arc<Index>, cache_bytes: u64, policy: Policy, jobs: u32) -> Result<Self> {
         let arena_bytes = cache_bytes + staging_bytes(index, BLOCK_BYTES, DEPTH);
         let (_, free) = Arena::create(arena_bytes, BLOCK_BYTES)?;
         let config = CoreConfig {
             cache_bytes,
-            policy: Policy::App,
+            policy,
             lookahead: 1.0,
             reads_max: DEPTH,
             gap_bytes_max: 0,
@@ -72,34 +92,38 @@ impl Driver {
             decoded_bytes: 0,
         };
         let core = Core::new(Arc::clone(index), free, config);
-        let mut driver = Self { core, spent: Duration::ZERO };
-        let spec = job(Output::Raw);
-        driver.feed(vec![
-            Event::Attach(Box::new(Attach { session: 0, job: String::new(), rank: 0, spec, weights: None })),
-            Event::Ready(0),
-        ]);
+        let mut driver = Self { core, jobs, started: Instant::now(), spent: Duration::ZERO };
+        for session in 0..jobs {
+            let mut spec = job(Output::Raw);
+            spec.plan.seed = session.into();
+            let attach = Attach { session, job: session.to_string(), rank: 0, spec, weights: None };
+            driver.feed(vec![Event::Attach(Box::new(attach)), Event::Ready(session)])?;
+        }
         Ok(driver)
     }
 
-    /// Runs one epoch with its plan. Returns nanoseconds per record.
-    fn epoch(&mut self, epoch: u32) -> f64 {
+    /// Runs one epoch of all jobs with their plans. Returns nanoseconds per record.
+    fn epoch(&mut self, epoch: u32) -> Result<f64> {
         self.spent = Duration::ZERO;
-        self.feed(vec![Event::StartEpoch { session: 0, generation: epoch + 1, epoch, first_batch: 0 }]);
-        self.spent.as_nanos() as f64 / f64::from(SAMPLES)
+        let start = |session| Event::StartEpoch { session, generation: epoch + 1, epoch, first_batch: 0 };
+        self.feed((0..self.jobs).map(start).collect())?;
+        Ok(self.spent.as_nanos() as f64 / f64::from(SAMPLES * self.jobs))
     }
 
     /// Feeds events until no more follow.
-    fn feed(&mut self, mut events: Vec<Event>) {
+    fn feed(&mut self, mut events: Vec<Event>) -> Result<()> {
         let mut actions = Vec::new();
         while !events.is_empty() {
+            let now_ns = u64::try_from(self.started.elapsed().as_nanos())?;
             let started = cpu_time();
             for event in events.drain(..) {
-                self.core.step(0, event, &mut actions);
+                self.core.step(now_ns, event, &mut actions);
             }
-            while self.core.advance(0, &mut actions) {}
+            while self.core.advance(now_ns, &mut actions) {}
             self.spent += cpu_time().saturating_sub(started);
             events.extend(actions.drain(..).filter_map(|action| self.outcome(action)));
         }
+        Ok(())
     }
 
     /// The answers of a perfect store, worker and trainer.

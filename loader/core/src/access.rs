@@ -213,12 +213,7 @@ impl<M: Memory> Core<M> {
                 self.count(job, |counts| counts.bypassed += 1);
             }
         }
-        for (id, victim) in evicted {
-            if let Some(job) = self.prefetched.take(id) {
-                self.count(job, |counts| counts.prefetches_unused += 1);
-            }
-            self.release(victim);
-        }
+        self.let_go(evicted);
         self.release(record);
     }
 

@@ -136,6 +136,12 @@ impl<M: Memory> Core<M> {
         self.sessions.len()
     }
 
+    /// Name of the session's job.
+    #[must_use]
+    pub fn job_name(&self, session: SessionId) -> Option<&str> {
+        self.job_of(session).map(|job| job.name.as_str())
+    }
+
     /// Bytes of arena blocks with records that are cached, read or filled.
     #[must_use]
     pub fn arena_used_bytes(&self) -> u64 {

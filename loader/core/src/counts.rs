@@ -47,7 +47,7 @@ pub struct Counts {
     pub faults: u64,
     /// Records admitted to the cache.
     pub admitted: u64,
-    /// Records evicted for others.
+    /// Records evicted for others, or as the cache was made smaller. These count for one job.
     pub evicted: u64,
     /// Records read and not admitted.
     pub bypassed: u64,

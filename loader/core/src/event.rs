@@ -87,6 +87,14 @@ pub enum Event<M: Memory> {
     },
     /// The plan of the next epoch of a session's job, which then is not drawn. For replays.
     Plan(SessionId, Box<Plan>),
+    /// The cache has another capacity from now on. A larger one needs more memory first
+    /// ([`Core::memory_mut`](super::Core::memory_mut)).
+    Resize {
+        /// As [`CoreConfig::cache_bytes`](super::CoreConfig::cache_bytes).
+        cache_bytes: u64,
+        /// As [`CoreConfig::window_bytes`](super::CoreConfig::window_bytes).
+        window_bytes: u32,
+    },
     /// An observer has come or gone. It is told by [`Action::Trace`](super::Action::Trace).
     Observe {
         /// The observer.

@@ -23,6 +23,7 @@
 //! | `packages`, `package_bytes` | what a miss brings along |
 //! | `hedge`, `late_reads`, `latency` | late reads |
 //! | `fault`, `bad_share` | what becomes of bad records |
+//! | `resize` | a larger or smaller cache |
 //! | `report`, `counts`, `stats`, `trace` | losses, figures, a trace for an observer |
 //!
 //! `orders` has the types that the core shares with readers and workers. [`Memory`] and [`Samples`]
@@ -73,6 +74,7 @@ mod ranks;
 mod read_queues;
 mod reading;
 mod report;
+mod resize;
 mod rows;
 mod samples;
 mod session;

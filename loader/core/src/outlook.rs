@@ -32,7 +32,7 @@ impl<M: Memory> Core<M> {
     /// unless that is done.
     pub(super) fn look_ahead(&mut self, id: JobId, now_ns: u64) {
         // With all samples resident nothing is evicted, and next uses do not matter.
-        let has_all = self.cache.len() == self.index.len() as usize;
+        let has_all = self.cache.len() == self.index.len() as usize && !self.cache.has_surplus();
         if !self.cache.properties().looks_ahead || has_all {
             return;
         }

@@ -40,6 +40,7 @@ impl<M: Memory> Core<M> {
                     (job.scripted, job.next_plan) = (Some(plan.epoch), Some(*plan));
                 }
             }
+            Event::Resize { cache_bytes, window_bytes } => self.resize(now_ns, cache_bytes, window_bytes),
             Event::Observe { session, job } => self.observe(now_ns, session, job, actions),
         }
     }
@@ -49,6 +50,9 @@ impl<M: Memory> Core<M> {
     /// carried out.
     #[must_use]
     pub fn advance(&mut self, now_ns: u64, actions: &mut Vec<Action<M>>) -> bool {
+        if self.cache.has_surplus() {
+            self.evict_surplus();
+        }
         self.draw_due_plans(now_ns, actions);
         self.predict(now_ns);
         self.publish_complete(now_ns, actions);

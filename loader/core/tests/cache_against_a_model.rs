@@ -1,4 +1,5 @@
-//! Every policy against an obvious model, with pins, removals, new scores and records of any size.
+//! Every policy against an obvious model, with pins, removals, new scores, records of any size and
+//! caches that grow and shrink.
 
 mod cache_model;
 
@@ -34,6 +35,8 @@ enum Op {
     Pin(u32),
     Unpin(u32),
     Remove(u32),
+    /// The cache has this capacity from now on.
+    Resize(u64),
 }
 
 fn ops() -> impl Strategy<Value = Vec<Op>> {
@@ -51,6 +54,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
         2 => id.clone().prop_map(Op::Pin),
         2 => id.clone().prop_map(Op::Unpin),
         1 => id.prop_map(Op::Remove),
+        1 => (0..150u64).prop_map(Op::Resize),
     ];
     prop::collection::vec(op, 0..200)
 }
@@ -107,8 +111,27 @@ impl Pair {
             Op::Pin(id) => drop(self.pinned.insert(id)),
             Op::Unpin(id) => drop(self.pinned.remove(&id)),
             Op::Remove(id) => assert_eq!(self.cache.remove(SampleId(id)), self.model.remove(id)),
+            Op::Resize(capacity_bytes) => {
+                self.cache.resize(capacity_bytes);
+                self.model.resize(capacity_bytes);
+            }
+        }
+        if self.cache.has_surplus() {
+            self.evict_surplus();
         }
         self.check();
+    }
+
+    fn evict_surplus(&mut self) {
+        let mut evicted = Vec::new();
+        let is_pinned = |value: &Value| self.pinned.contains(&value.0);
+        self.cache.evict_surplus(&self.importance, is_pinned, &mut evicted);
+        let victims = self.model.evict_surplus(&self.importance, &self.pinned);
+        let expected: Vec<_> = victims.iter().map(|victim| (SampleId(victim.id), victim.value)).collect();
+        assert_eq!(evicted, expected);
+        if self.cache.has_surplus() {
+            assert!(self.cache.ids().any(|id| self.pinned.contains(&id.0)), "only what is pinned stays");
+        }
     }
 
     fn access(&mut self, step: usize, id: u32, bytes: u64) {
@@ -166,7 +189,8 @@ impl Pair {
         }
         assert_eq!((self.cache.len(), self.cache.is_empty()), (ids.len(), ids.is_empty()));
         assert_eq!(self.cache.used_bytes(), self.model.used());
-        assert!(self.cache.used_bytes() <= self.cache.capacity_bytes());
+        let is_within = self.cache.used_bytes() <= self.cache.capacity_bytes();
+        assert!(is_within || self.cache.has_surplus() && !self.pinned.is_empty());
         assert_eq!(self.hits + self.misses, self.accesses);
     }
 }

@@ -11,7 +11,7 @@ use shade_images::JpegDecoder;
 use shade_reads::{Depth, EngineChoice, IoMode, READS_DEPTH_MAX, StoreModel, parse_time};
 use shade_simulate::{Simulate, parse_lookahead, preset};
 
-use crate::ask::{Drain, Status, Stop};
+use crate::ask::{Drain, Resize, Status, Stop};
 use crate::doctor::Doctor;
 use crate::names::{CACHE_DEFAULT, engine, io, jpeg, policy};
 use crate::trace::Trace;
@@ -46,6 +46,8 @@ pub enum Command {
     Stop(Stop),
     /// Let a daemon take no new job, and end once its trainings have.
     Drain(Drain),
+    /// Give the cache of a running daemon another size.
+    Resize(Resize),
 }
 
 /// `shade-load serve`.

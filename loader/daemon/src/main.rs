@@ -34,6 +34,7 @@ fn main() -> ExitCode {
         Command::Status(args) => exit(ask::status(&args, &mut stdout().lock()), AskError::exit_code),
         Command::Stop(args) => exit(ask::stop(&args, &mut stdout().lock()), AskError::exit_code),
         Command::Drain(args) => exit(ask::drain(&args, &mut stdout().lock()), AskError::exit_code),
+        Command::Resize(args) => exit(ask::resize(&args, &mut stdout().lock()), AskError::exit_code),
     }
 }
 

@@ -224,5 +224,6 @@ pub(crate) fn reply_name(reply: &Reply) -> &'static str {
         Reply::Observing { .. } => "Observing",
         Reply::Status { .. } => "Status",
         Reply::Stopping { .. } => "Stopping",
+        Reply::Resized { .. } => "Resized",
     }
 }

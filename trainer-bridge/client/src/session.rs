@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags};
 use rustix::time::{ClockId, clock_gettime};
 use shade_formats::FormatError;
-use shade_formats::control::{Reply, Request, Settings};
+use shade_formats::control::{PROTOCOL, Reply, Request, Settings};
 use shade_formats::ids::ContentId;
 use shade_formats::limits::BATCH_SAMPLES_MAX;
 use shade_formats::ring::{Descriptor, Kind};
@@ -252,6 +252,21 @@ impl Session {
         self.owner.check()?;
         self.dialogue.ask("stats", &Request::Stats, None, |(reply, _)| match reply {
             Reply::Stats { json } => Ok(json),
+            other => Err(other),
+        })
+    }
+
+    /// Gives the daemon's cache another size, as the setting `cache` has it. Returns its capacity
+    /// in bytes.
+    ///
+    /// # Errors
+    /// As for [`Session::stats`], and [`ClientError::Failed`] when there is not as much memory or
+    /// this job may not decide it.
+    pub fn resize_cache(&self, cache: &str) -> Result<u64, ClientError> {
+        self.owner.check()?;
+        let request = Request::Resize { protocol: PROTOCOL, cache: cache.to_owned() };
+        self.dialogue.ask("resize_cache", &request, None, |(reply, _)| match reply {
+            Reply::Resized { cache_bytes, .. } => Ok(cache_bytes),
             other => Err(other),
         })
     }

@@ -195,6 +195,11 @@ impl Session {
         self.ask(py, |session| session.stats())
     }
 
+    /// Gives the daemon's cache another size. Returns its capacity in bytes.
+    fn resize_cache(&self, py: Python<'_>, cache: String) -> PyResult<u64> {
+        self.ask(py, move |session| session.resize_cache(&cache))
+    }
+
     /// The daemon's state of this job, for [`Session::load_state`].
     fn save_state<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         let state = self.ask(py, |session| session.save_state())?;

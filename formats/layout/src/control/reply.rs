@@ -105,6 +105,15 @@ pub enum Reply {
         /// The daemon's process.
         pid: u32,
     },
+    /// The cache has the size that was asked for.
+    Resized {
+        /// The conversation's version.
+        protocol: u32,
+        /// Its capacity before, bytes.
+        before_bytes: u64,
+        /// Its capacity now, bytes.
+        cache_bytes: u64,
+    },
 }
 
 const WELCOME: u16 = 1;
@@ -117,6 +126,7 @@ const OBSERVING: u16 = 7;
 const INTERRUPTED: u16 = 8;
 const STATUS: u16 = 9;
 const STOPPING: u16 = 10;
+const RESIZED: u16 = 11;
 
 impl Reply {
     /// The message's bytes.
@@ -167,15 +177,20 @@ impl Reply {
                 writer.u32(*protocol);
                 writer.u32(*pid);
             }),
+            Self::Resized { protocol, before_bytes, cache_bytes } => Writer::message(RESIZED, |writer| {
+                writer.u32(*protocol);
+                writer.u64(*before_bytes);
+                writer.u64(*cache_bytes);
+            }),
         }
     }
 
-    /// The protocol of an opening message (`Welcome`, `Observing`, `Status`, `Stopping`), if it is
-    /// another than ours.
+    /// The protocol of an opening message (`Welcome`, `Observing`, `Status`, `Stopping`,
+    /// `Resized`), if it is another than ours.
     /// Call it before [`decode`](Self::decode), which knows our own layout only.
     #[must_use]
     pub fn other_protocol(bytes: &[u8]) -> Option<u32> {
-        other_protocol(bytes, &[WELCOME, OBSERVING, STATUS, STOPPING])
+        other_protocol(bytes, &[WELCOME, OBSERVING, STATUS, STOPPING, RESIZED])
     }
 
     /// Reads a message.
@@ -210,6 +225,11 @@ impl Reply {
             },
             STATUS => Self::Status { protocol: reader.u32()?, json: reader.text(MESSAGE_BYTES_MAX)? },
             STOPPING => Self::Stopping { protocol: reader.u32()?, pid: reader.u32()? },
+            RESIZED => Self::Resized {
+                protocol: reader.u32()?,
+                before_bytes: reader.u64()?,
+                cache_bytes: reader.u64()?,
+            },
             _ => return Err(unknown_tag(tag)),
         };
         reader.finish()?;
@@ -254,6 +274,11 @@ mod tests {
             }),
             (any::<u32>(), ".{0,60}").prop_map(|(protocol, json)| Reply::Status { protocol, json }),
             any::<(u32, u32)>().prop_map(|(protocol, pid)| Reply::Stopping { protocol, pid }),
+            any::<(u32, u64, u64)>().prop_map(|(protocol, before_bytes, cache_bytes)| Reply::Resized {
+                protocol,
+                before_bytes,
+                cache_bytes
+            }),
         ]
     }
 
@@ -284,7 +309,7 @@ mod tests {
 
     #[test]
     fn another_protocol_is_told_whatever_follows_it() {
-        for tag in [WELCOME, OBSERVING, STATUS, STOPPING] {
+        for tag in [WELCOME, OBSERVING, STATUS, STOPPING, RESIZED] {
             let welcome = |protocol: u32, rest: &[u8]| {
                 [&tag.to_le_bytes()[..], &9_u16.to_le_bytes(), &protocol.to_le_bytes(), rest].concat()
             };

@@ -4,7 +4,7 @@ use super::codec::{Reader, Writer, flag, other_protocol, unknown_tag};
 use super::settings::Settings;
 use super::spec::JobSpec;
 use crate::FormatError;
-use crate::limits::{BATCH_SAMPLES_MAX, JOB_NAME_BYTES_MAX, NAME_BYTES_MAX};
+use crate::limits::{BATCH_SAMPLES_MAX, JOB_NAME_BYTES_MAX, NAME_BYTES_MAX, SETTING_BYTES_MAX};
 
 /// A message from client to daemon.
 #[derive(Clone, Debug, PartialEq)]
@@ -94,6 +94,14 @@ pub enum Request {
         /// Take no new job from now on, and end when the last rank has left.
         drain: bool,
     },
+    /// Gives the cache another size: in a session, or instead of a hello; then the connection ends
+    /// with the answer. Answered by `Resized`, or by `Failed` in a session, else by `Refuse`.
+    Resize {
+        /// The conversation's version, [`PROTOCOL`](super::PROTOCOL).
+        protocol: u32,
+        /// The size as the setting `cache` has it.
+        cache: String,
+    },
 }
 
 const HELLO: u16 = 1;
@@ -107,6 +115,7 @@ const BYE: u16 = 8;
 const OBSERVE: u16 = 9;
 const STATUS: u16 = 10;
 const STOP: u16 = 11;
+const RESIZE: u16 = 12;
 
 impl Request {
     /// The message's bytes.
@@ -165,14 +174,19 @@ impl Request {
                 writer.u32(*protocol);
                 writer.u8(u8::from(*drain));
             }),
+            Self::Resize { protocol, cache } => Writer::message(RESIZE, |writer| {
+                writer.u32(*protocol);
+                writer.text(cache);
+            }),
         }
     }
 
-    /// The protocol of an opening message (`Hello`, `Observe`, `Status`, `Stop`), if it is another
-    /// than ours. Call it before [`decode`](Self::decode), which knows our own layout only.
+    /// The protocol of an opening message (`Hello`, `Observe`, `Status`, `Stop`, `Resize`), if it
+    /// is another than ours. Call it before [`decode`](Self::decode), which knows our own layout
+    /// only.
     #[must_use]
     pub fn other_protocol(bytes: &[u8]) -> Option<u32> {
-        other_protocol(bytes, &[HELLO, OBSERVE, STATUS, STOP])
+        other_protocol(bytes, &[HELLO, OBSERVE, STATUS, STOP, RESIZE])
     }
 
     /// Reads a message. [`JobSpec::validate`] and the session judge its values.
@@ -217,6 +231,7 @@ impl Request {
             },
             STATUS => Self::Status { protocol: reader.u32()? },
             STOP => Self::Stop { protocol: reader.u32()?, drain: reader.choice("drain", flag)? },
+            RESIZE => Self::Resize { protocol: reader.u32()?, cache: reader.text(SETTING_BYTES_MAX)? },
             _ => return Err(unknown_tag(tag)),
         };
         reader.finish()?;
@@ -346,6 +361,7 @@ mod tests {
             ),
             any::<u32>().prop_map(|protocol| Request::Status { protocol }),
             any::<(u32, bool)>().prop_map(|(protocol, drain)| Request::Stop { protocol, drain }),
+            (any::<u32>(), ".{0,20}").prop_map(|(protocol, cache)| Request::Resize { protocol, cache }),
         ]
     }
 

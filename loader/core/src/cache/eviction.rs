@@ -20,7 +20,8 @@ pub(super) struct Offer<'a> {
     pub(super) ghost: Option<(u32, u64)>,
 }
 
-/// A search for residents that leave so that a newcomer finds room.
+/// A search for residents that leave so that a newcomer finds room, or as the cache has become
+/// smaller.
 pub(super) struct Search<'a, T, P> {
     /// Bytes that must become free.
     pub(super) missing: u64,
@@ -52,7 +53,7 @@ impl Properties {
         Self { looks_ahead: false, exchanges: false, counts_exchanges: false, keeps_what_fits: true };
 }
 
-/// A policy. The first three methods and `hit` must be written.
+/// A policy. The first four methods and `hit` must be written.
 pub(super) trait Eviction {
     /// What sets it apart from most policies.
     const PROPERTIES: Properties = Properties::USUAL;
@@ -60,14 +61,28 @@ pub(super) trait Eviction {
     /// Finds the residents that leave for the newcomer. Returns false if it is refused.
     fn victims<T, P: Fn(u32) -> bool>(&mut self, offer: &Offer<'_>, search: Search<'_, T, P>) -> bool;
 
+    /// Finds the residents that leave a cache that has become smaller, in the order of eviction.
+    /// Returns false if they are not enough, as others are pinned.
+    fn surplus<T, P: Fn(u32) -> bool>(&mut self, search: Search<'_, T, P>, importance: &Importance) -> bool;
+
     /// The newcomer is resident at `place`.
     fn insert(&mut self, place: u32, offer: &Offer<'_>);
 
     /// The resident at `place` leaves.
     fn remove(&mut self, place: u32, bytes: u64);
 
-    /// Evicts the victims, which are appended to `evicted`, and admits the newcomer. Only a policy
-    /// with ghosts needs its own.
+    /// Evicts residents, which are appended to `evicted`. Only a policy with ghosts needs its own.
+    #[inline(always)]
+    fn evict<T>(&mut self, residents: &mut Residents<T>, victims: &[u32], evicted: &mut Vec<(SampleId, T)>) {
+        for &place in victims {
+            self.remove(place, residents.bytes(place));
+            if let Some(victim) = residents.remove(place) {
+                evicted.push(victim);
+            }
+        }
+    }
+
+    /// Evicts the victims and admits the newcomer. Only a policy with ghosts needs its own.
     // One question for the policy: one for each victim and one for the newcomer took a seventh more
     // of an access that evicts (`shade-benches cache`).
     fn admit<T>(
@@ -78,12 +93,7 @@ pub(super) trait Eviction {
         victims: &[u32],
         evicted: &mut Vec<(SampleId, T)>,
     ) {
-        for &place in victims {
-            self.remove(place, residents.bytes(place));
-            if let Some(victim) = residents.remove(place) {
-                evicted.push(victim);
-            }
-        }
+        self.evict(residents, victims, evicted);
         self.insert(residents.insert(offer.id, None, offer.bytes, value), offer);
     }
 
@@ -95,6 +105,9 @@ pub(super) trait Eviction {
 
     /// The score of the resident at `place` changed.
     fn rescore(&mut self, _place: u32, _id: SampleId, _importance: &Importance) {}
+
+    /// The cache has this capacity from now on. [`surplus`](Self::surplus) finds those that leave.
+    fn resize(&mut self, _capacity_bytes: u64) {}
 
     /// The keys of all residents may have changed.
     fn rank_anew(&mut self) {}

@@ -100,8 +100,8 @@ impl Heap {
 
     /// Collects into `victims` the places of the smallest keys, as few as make `missing` bytes,
     /// skipping pinned ones. Returns false if there are not enough, or if one of them has a key
-    /// that is not below `newcomer`; the content of `victims` then means nothing. A newcomer
-    /// without a key displaces any.
+    /// that is not below `newcomer`; `victims` then has all before it. A newcomer without a key
+    /// displaces any.
     pub(super) fn victims(
         &mut self,
         newcomer: Option<Key>,

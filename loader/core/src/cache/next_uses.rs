@@ -57,8 +57,9 @@ struct OfJob {
 }
 
 impl OfJob {
-    fn position(&self, id: SampleId) -> Option<u32> {
-        self.positions.get(id.index()).copied().filter(|&position| position != UNKNOWN)
+    fn due(&self, id: SampleId) -> Option<u64> {
+        let position = self.positions.get(id.index()).copied().filter(|&position| position != UNKNOWN)?;
+        Some(self.clock.due(position))
     }
 }
 
@@ -77,7 +78,10 @@ impl NextUses {
 
     /// When the sample is used next, by the job that uses it first.
     pub(super) fn due(&self, id: SampleId) -> Option<u64> {
-        self.jobs.iter().filter_map(|of| Some(of.clock.due(of.position(id)?))).min()
+        match self.jobs.as_slice() {
+            [of] => of.due(id),
+            jobs => jobs.iter().filter_map(|of| of.due(id)).min(),
+        }
     }
 
     pub(super) fn set(&mut self, job: u32, id: SampleId, position: Option<u32>) {

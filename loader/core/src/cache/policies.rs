@@ -48,6 +48,22 @@ macro_rules! policies {
                 match self { $(Self::$name(policy) => policy.victims(offer, search)),+ }
             }
 
+            pub(super) fn surplus<T, P>(&mut self, search: Search<'_, T, P>, importance: &Importance) -> bool
+            where
+                P: Fn(u32) -> bool,
+            {
+                match self { $(Self::$name(policy) => policy.surplus(search, importance)),+ }
+            }
+
+            pub(super) fn evict<T>(
+                &mut self,
+                residents: &mut Residents<T>,
+                victims: &[u32],
+                evicted: &mut Vec<(SampleId, T)>,
+            ) {
+                match self { $(Self::$name(policy) => policy.evict(residents, victims, evicted)),+ }
+            }
+
             pub(super) fn remove(&mut self, place: u32, bytes: u64) {
                 match self { $(Self::$name(policy) => policy.remove(place, bytes)),+ }
             }
@@ -81,6 +97,10 @@ macro_rules! policies {
 
             pub(super) fn rescore(&mut self, place: u32, id: SampleId, importance: &Importance) {
                 match self { $(Self::$name(policy) => policy.rescore(place, id, importance)),+ }
+            }
+
+            pub(super) fn resize(&mut self, capacity_bytes: u64) {
+                match self { $(Self::$name(policy) => policy.resize(capacity_bytes)),+ }
             }
 
             pub(super) fn rank_anew(&mut self) {

@@ -31,6 +31,11 @@ impl<const HITS_COUNT: bool> Eviction for Queue<HITS_COUNT> {
         self.0.oldest_unpinned(0, missing, |place| residents.bytes(place), is_pinned, victims)
     }
 
+    fn surplus<T, P: Fn(u32) -> bool>(&mut self, search: Search<'_, T, P>, _importance: &Importance) -> bool {
+        let Search { missing, residents, is_pinned, victims } = search;
+        self.0.oldest_unpinned(0, missing, |place| residents.bytes(place), is_pinned, victims)
+    }
+
     fn insert(&mut self, place: u32, _offer: &Offer<'_>) {
         self.0.insert(0, place);
     }

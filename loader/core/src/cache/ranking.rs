@@ -130,6 +130,10 @@ impl<B: RankedBy> Eviction for Ranking<B> {
         self.below(newcomer, search, offer.importance)
     }
 
+    fn surplus<T, P: Fn(u32) -> bool>(&mut self, search: Search<'_, T, P>, importance: &Importance) -> bool {
+        self.below(None, search, importance)
+    }
+
     fn insert(&mut self, place: u32, offer: &Offer<'_>) {
         if let Some(heap) = &mut self.heap {
             heap.insert(place, self.by.key(offer.id, offer.importance));

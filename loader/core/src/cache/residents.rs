@@ -69,6 +69,17 @@ impl<T> Residents<T> {
         self.values.get(place as usize)?.as_ref()
     }
 
+    /// The value at a place, to change it; `None` if there is no resident.
+    pub(super) fn value_mut(&mut self, place: u32) -> Option<&mut T> {
+        self.values.get_mut(place as usize)?.as_mut()
+    }
+
+    /// Number of places, of which some may be free.
+    pub(super) fn places(&self) -> u32 {
+        // Fewer than samples, whose ids are u32.
+        u32::try_from(self.owners.len()).unwrap_or(NOWHERE)
+    }
+
     /// Bytes that the resident at `place` is charged, or that the ghost there took.
     pub(super) fn bytes(&self, place: u32) -> u64 {
         self.owners.get(place as usize).map_or(0, |owner| u64::from(owner.bytes))

@@ -23,12 +23,18 @@ pub enum Admission<T> {
     Bypassed(T),
 }
 
-/// Resident samples with their values, at most `capacity_bytes` of them at every moment.
+/// Bytes that looking at a resident counts as, among those that are moved: it waits for memory.
+const LOOK_BYTES: u64 = 512;
+
+/// Resident samples with their values, at most `capacity_bytes` of them at every moment. When the
+/// capacity shrinks, what is pinned may exceed it until it is not.
 pub struct Cache<T> {
     residents: Residents<T>,
     policy: AnyPolicy,
     properties: Properties,
     capacity_bytes: u64,
+    /// The capacity was changed, and residents may have to leave for that.
+    has_surplus: bool,
     /// Victims of the offer at hand; kept for its space.
     victims: Vec<u32>,
 }
@@ -51,7 +57,7 @@ impl<T> Cache<T> {
 
     fn with(policy: AnyPolicy, properties: Properties, capacity_bytes: u64, samples: u32) -> Self {
         let residents = Residents::new(samples);
-        Self { residents, policy, properties, capacity_bytes, victims: Vec::new() }
+        Self { residents, policy, properties, capacity_bytes, has_surplus: false, victims: Vec::new() }
     }
 
     /// What there is to know of the policy.
@@ -140,6 +146,57 @@ impl<T> Cache<T> {
         if let Some(place) = self.residents.place(id) {
             self.policy.await_use(place);
         }
+    }
+
+    /// Changes the capacity. What has no room any more leaves with
+    /// [`evict_surplus`](Self::evict_surplus).
+    pub fn resize(&mut self, capacity_bytes: u64) {
+        self.capacity_bytes = capacity_bytes;
+        self.policy.resize(capacity_bytes);
+        self.has_surplus = true;
+    }
+
+    /// Whether the capacity was changed and residents may still have to leave for that.
+    #[must_use]
+    pub fn has_surplus(&self) -> bool {
+        self.has_surplus
+    }
+
+    /// Evicts what a smaller capacity has no room for, in the policy's order. Evicted samples are
+    /// appended to `evicted`. Pinned residents stay; a later call evicts them.
+    pub fn evict_surplus(
+        &mut self,
+        importance: &Importance,
+        is_pinned: impl Fn(&T) -> bool,
+        evicted: &mut Vec<(SampleId, T)>,
+    ) {
+        let missing = self.missing(0);
+        let residents = &self.residents;
+        let is_pinned = |place| residents.value(place).is_some_and(&is_pinned);
+        self.victims.clear();
+        let search = Search { missing, residents, is_pinned, victims: &mut self.victims };
+        self.has_surplus = !self.policy.surplus(search, importance);
+        self.policy.evict(&mut self.residents, &self.victims, evicted);
+    }
+
+    /// Offers residents' values to `change`, in no particular order, until it has changed some of
+    /// `bytes_max` bytes. `from` is 0 or what the call before has returned: where to go on. `None`:
+    /// all were offered.
+    pub fn change_values(
+        &mut self,
+        from: u32,
+        mut bytes_max: u64,
+        mut change: impl FnMut(&mut T) -> bool,
+    ) -> Option<u32> {
+        for place in from..self.residents.places() {
+            if bytes_max == 0 {
+                return Some(place);
+            }
+            let was_changed = self.residents.value_mut(place).is_some_and(&mut change);
+            let bytes = if was_changed { self.residents.bytes(place) } else { 0 };
+            bytes_max = bytes_max.saturating_sub(bytes.max(LOOK_BYTES));
+        }
+        None
     }
 
     /// Tells the cache that the sample's score changed. Never changes what is resident.
@@ -252,7 +309,7 @@ impl<T> Cache<T> {
         self.residents.used_bytes()
     }
 
-    /// The limit given to [`new`](Self::new).
+    /// The limit given to [`new`](Self::new) or [`resize`](Self::resize) last.
     #[must_use]
     pub fn capacity_bytes(&self) -> u64 {
         self.capacity_bytes
@@ -279,6 +336,6 @@ impl<T> Cache<T> {
 
     /// Bytes that must become free so that `bytes` find room.
     fn missing(&self, bytes: u64) -> u64 {
-        bytes.saturating_sub(self.capacity_bytes - self.residents.used_bytes())
+        self.residents.used_bytes().saturating_add(bytes).saturating_sub(self.capacity_bytes)
     }
 }

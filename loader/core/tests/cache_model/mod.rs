@@ -18,6 +18,8 @@ pub(crate) struct Resident {
     pub(crate) bytes: u64,
     pub(crate) value: Value,
     admitted: usize,
+    /// The place that became free last before it was admitted.
+    place: usize,
     touched: usize,
     frequency: usize,
     /// ARC: of T2.
@@ -37,6 +39,8 @@ pub(crate) struct Model {
     capacity_bytes: u64,
     samples: u32,
     residents: Vec<Resident>,
+    /// Places of residents that have left, the latest last.
+    free_places: Vec<usize>,
     ghosts: Ghosts,
     /// iCACHE: samples of low importance.
     low: BTreeSet<u32>,
@@ -63,6 +67,7 @@ impl Model {
             capacity_bytes,
             samples,
             residents: Vec::new(),
+            free_places: Vec::new(),
             ghosts,
             low: BTreeSet::new(),
             next_uses,
@@ -105,7 +110,67 @@ impl Model {
 
     pub(crate) fn remove(&mut self, id: u32) -> Option<Value> {
         let position = self.residents.iter().position(|resident| resident.id == id)?;
-        Some(self.residents.remove(position).value)
+        let resident = self.residents.remove(position);
+        self.free_places.push(resident.place);
+        Some(resident.value)
+    }
+
+    pub(crate) fn resize(&mut self, capacity_bytes: u64) {
+        self.capacity_bytes = capacity_bytes;
+        self.ghosts.p = self.ghosts.p.min(capacity_bytes as f64);
+    }
+
+    /// Evicts unpinned residents that a smaller cache has no room for. Returns them in the order in
+    /// which they leave.
+    pub(crate) fn evict_surplus(&mut self, importance: &Importance, pinned: &BTreeSet<u32>) -> Vec<Resident> {
+        let victims = match self.policy {
+            Policy::Arc => self.surplus_arc(pinned),
+            Policy::Icache => {
+                let low_limit = self.capacity_bytes / 10;
+                let mut victims = self.surplus_of(
+                    self.capacity_bytes - low_limit,
+                    |resident| resident.is_high,
+                    importance,
+                    pinned,
+                );
+                victims.extend(self.surplus_of(low_limit, |resident| !resident.is_high, importance, pinned));
+                victims
+            }
+            _ => self.surplus_of(self.capacity_bytes, |_| true, importance, pinned),
+        };
+        self.residents.retain(|resident| !victims.contains(resident));
+        self.free_places.extend(victims.iter().map(|victim| victim.place));
+        victims
+    }
+
+    fn surplus_of(
+        &self,
+        limit: u64,
+        is_of: impl Fn(&Resident) -> bool,
+        importance: &Importance,
+        pinned: &BTreeSet<u32>,
+    ) -> Vec<Resident> {
+        let mut order: Vec<Resident> =
+            self.residents.iter().filter(|resident| is_of(resident)).cloned().collect();
+        let used = bytes(&order);
+        order.retain(|resident| !pinned.contains(&resident.id));
+        // Last come those that wait for their use (Quiver), first those that came last (static).
+        let rank = |resident: &Resident| -> (bool, Rank) {
+            let waits = match self.policy {
+                Policy::Quiver => !resident.is_used,
+                Policy::Icache => !resident.is_high && !resident.is_used,
+                _ => false,
+            };
+            match self.policy {
+                Policy::Static => (waits, [-(resident.place as f64), 0.0, 0.0, 0.0]),
+                _ => (waits, self.rank(resident, importance)),
+            }
+        };
+        order.sort_by(|left, right| rank(left).partial_cmp(&rank(right)).unwrap());
+        let fits = |count: &usize| used - bytes(&order[..*count]) <= limit;
+        let count = (0..order.len()).find(fits).unwrap_or(order.len());
+        order.truncate(count);
+        order
     }
 
     /// The victims in the order in which they leave, or `None` for a bypass.
@@ -125,6 +190,7 @@ impl Model {
             bytes: bytes_offered,
             value,
             admitted: self.time + 1,
+            place: 0,
             touched: self.time + 1,
             frequency: 1,
             is_in_t2: false,
@@ -145,7 +211,9 @@ impl Model {
             return None;
         }
         self.residents.retain(|resident| !victims.contains(resident));
-        self.residents.push(newcomer);
+        self.free_places.extend(victims.iter().map(|victim| victim.place));
+        let place = self.free_places.pop().unwrap_or(self.residents.len());
+        self.residents.push(Resident { place, ..newcomer });
         self.time += 1;
         Some(victims)
     }
@@ -253,15 +321,42 @@ impl Model {
         residents.push(newcomer);
         let sum = |ghosts: &[(u32, u64)]| ghosts.iter().map(|ghost| ghost.1).sum::<u64>();
         let t1: u64 = residents.iter().filter(|r| !r.is_in_t2).map(|r| r.bytes).sum();
-        while t1 + sum(&b1) > c {
+        while t1 + sum(&b1) > c && !b1.is_empty() {
             b1.remove(0);
         }
-        while bytes(&residents) + sum(&b1) + sum(&b2) > 2 * c {
+        while bytes(&residents) + sum(&b1) + sum(&b2) > 2 * c && !b2.is_empty() {
             b2.remove(0);
         }
         (self.residents, self.ghosts) = (residents, Ghosts { b1, b2, p });
         self.time += 1;
         Some(victims)
+    }
+
+    /// REPLACE, until what is left fits. The victims become ghosts.
+    fn surplus_arc(&mut self, pinned: &BTreeSet<u32>) -> Vec<Resident> {
+        let c = self.capacity_bytes;
+        let mut left = self.residents.clone();
+        left.sort_by_key(|resident| resident.touched);
+        let Ghosts { b1, b2, p } = &mut self.ghosts;
+        let mut victims = Vec::new();
+        let t1 = |left: &[Resident]| left.iter().filter(|r| !r.is_in_t2).map(|r| r.bytes).sum::<u64>();
+        while bytes(&left) > c {
+            let oldest = |t2| left.iter().position(|r| r.is_in_t2 == t2 && !pinned.contains(&r.id));
+            let t1_gives_way = t1(&left) as f64 > *p;
+            let Some(position) = oldest(!t1_gives_way).or(oldest(t1_gives_way)) else { break };
+            let victim = left.remove(position);
+            let ghosts = if victim.is_in_t2 { &mut *b2 } else { &mut *b1 };
+            ghosts.push((victim.id, victim.bytes));
+            victims.push(victim);
+        }
+        let sum = |ghosts: &[(u32, u64)]| ghosts.iter().map(|ghost| ghost.1).sum::<u64>();
+        while t1(&left) + sum(b1) > c && !b1.is_empty() {
+            b1.remove(0);
+        }
+        while bytes(&left) + sum(b1) + sum(b2) > 2 * c && !b2.is_empty() {
+            b2.remove(0);
+        }
+        victims
     }
 }
 

@@ -329,6 +329,10 @@ impl Replay {
         &self.driver.core
     }
 
+    pub(crate) fn core_mut(&mut self) -> &mut Core {
+        &mut self.driver.core
+    }
+
     /// Attaches all ranks of `spec`, with sessions `first ..`.
     pub(crate) fn attach_all(&mut self, spec: &JobSpec, first: SessionId) {
         for rank in 0..spec.world_size {

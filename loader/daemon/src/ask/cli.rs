@@ -1,8 +1,9 @@
-//! The arguments of `shade-load status`, `stop` and `drain`.
+//! The arguments of `shade-load status`, `stop`, `drain` and `resize`.
 
 use std::path::PathBuf;
 
 use clap::Args;
+use shade_core::{Capacity, CapacityError};
 
 /// Help below the options of `status`.
 const STATUS_HELP: &str = "\
@@ -27,6 +28,15 @@ why. The daemon ends when the last rank has left, at once if there is none. The 
 
 Exit codes: 0 done (also with --all if none runs), 1 no daemon, or one that does not answer, 2 usage.";
 
+/// Help below the options of `resize`.
+const RESIZE_HELP: &str = "\
+Trainings go on meanwhile. A larger cache fills as records are read; one that does not fit into
+memory now is refused with the size that does. From a smaller one records leave in the policy's
+order, and the memory is the system's again within moments. A later training that asks for another
+size is told so.
+
+Exit codes: 0 done (also with --all if no daemon runs), 1 no daemon, or one that refuses, 2 usage.";
+
 /// `shade-load status`.
 #[derive(Debug, Args)]
 #[command(after_help = STATUS_HELP)]
@@ -42,14 +52,14 @@ pub struct Status {
     pub socket: Option<PathBuf>,
 }
 
-/// Which daemons to end.
+/// Which daemons a command is for.
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
 pub struct Target {
-    /// The dataset whose daemon to end.
+    /// The dataset whose daemon is meant.
     pub dataset: Option<PathBuf>,
 
-    /// The socket file of the daemon to end, or its abstract name (@shade-load/...).
+    /// The daemon's socket file, or its abstract name (@shade-load/...).
     #[arg(long, value_name = "PATH")]
     pub socket: Option<PathBuf>,
 
@@ -74,4 +84,22 @@ pub struct Drain {
     /// Which daemons.
     #[command(flatten)]
     pub target: Target,
+}
+
+/// `shade-load resize`.
+#[derive(Debug, Args)]
+#[command(after_help = RESIZE_HELP)]
+pub struct Resize {
+    /// The cache's new size: bytes (8GiB) or a share of the dataset (20%).
+    #[arg(value_parser = cache_size)]
+    pub size: String,
+
+    /// Which daemons.
+    #[command(flatten)]
+    pub target: Target,
+}
+
+/// Checks a size; the daemon knows what it is a share of.
+fn cache_size(text: &str) -> Result<String, CapacityError> {
+    text.parse::<Capacity>().map(|_| text.to_owned())
 }

@@ -3,13 +3,10 @@
 use std::io::Write;
 use std::time::Duration;
 
-use shade_dataset::Dataset;
-
-use super::cli::{Drain, Stop, Target};
+use super::cli::{Drain, Stop};
 use super::error::AskError;
-use super::find;
-use super::told::DaemonStatus;
-use crate::control::{Address, Call, CallError};
+use super::target::{each, told_of};
+use crate::control::Call;
 
 /// Longest wait for a daemon's end. It gives up reads after 2 s; freeing a large cache takes
 /// longer.
@@ -48,37 +45,4 @@ pub fn drain(args: &Drain, out: &mut impl Write) -> Result<(), AskError> {
         };
         Ok(writeln!(out, "{line}")?)
     })
-}
-
-fn told_of(address: &Address) -> Result<DaemonStatus, AskError> {
-    DaemonStatus::parse(&Call::connect(address)?.status()?)
-}
-
-/// Does it to each daemon of the target. One that fails does not keep the others.
-fn each(target: &Target, mut end: impl FnMut(&Address) -> Result<(), AskError>) -> Result<(), AskError> {
-    if let Some(socket) = &target.socket {
-        return end(&Address::given(socket));
-    }
-    if let Some(dataset) = &target.dataset {
-        let folder = Dataset::folder(dataset)?;
-        return end(&Address::of_dataset(&folder)).map_err(|error| match error {
-            AskError::Call(CallError::NoDaemon { address }) => {
-                AskError::NoDaemon { dataset: folder, address }
-            }
-            other => other,
-        });
-    }
-    let found = find::daemons()?;
-    let mut failed = 0;
-    for address in &found {
-        match end(address) {
-            // It has ended since.
-            Ok(()) | Err(AskError::Call(CallError::NoDaemon { .. })) => {}
-            Err(error) => {
-                tracing::error!("{error}");
-                failed += 1;
-            }
-        }
-    }
-    if failed > 0 { Err(AskError::Some { failed, all: found.len() }) } else { Ok(()) }
 }

@@ -15,6 +15,7 @@ use shade_formats::control::{
 };
 use shade_formats::limits::MESSAGE_BYTES_MAX;
 
+use super::message::Resized;
 use super::peer;
 use super::socket::{ask, receive};
 
@@ -169,6 +170,14 @@ impl Call {
     pub(crate) fn stop(&self, drain: bool) -> Result<(), CallError> {
         match self.ask(&Request::Stop { protocol: PROTOCOL, drain }, None)? {
             Reply::Stopping { .. } => Ok(()),
+            other => Err(self.unexpected(&other)),
+        }
+    }
+
+    /// Gives the daemon's cache another size. Returns its capacity before and now.
+    pub(crate) fn resize(&self, cache: &str) -> Result<Resized, CallError> {
+        match self.ask(&Request::Resize { protocol: PROTOCOL, cache: cache.to_owned() }, None)? {
+            Reply::Resized { before_bytes, cache_bytes, .. } => Ok(Resized { before_bytes, cache_bytes }),
             other => Err(self.unexpected(&other)),
         }
     }

@@ -37,6 +37,15 @@ pub(crate) struct Welcomed {
     pub(crate) terms: Terms,
 }
 
+/// A cache that was resized.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Resized {
+    /// Its capacity before.
+    pub(crate) before_bytes: u64,
+    /// Its capacity now.
+    pub(crate) cache_bytes: u64,
+}
+
 /// News of one session.
 pub(crate) enum Message {
     /// A rank asks to be served; the verdict goes back to its thread.
@@ -62,6 +71,13 @@ pub(crate) enum Message {
     Status(Sender<String>),
     /// The user ends the daemon, or drains it.
     Stop { drain: bool },
+    /// The user gives the cache another size.
+    Resize {
+        /// As `--cache` takes it.
+        cache: String,
+        /// Done, or why not.
+        answer: Sender<Result<Resized, String>>,
+    },
     /// The ring exists and the client has its file descriptors.
     Mapped { session: SessionId, ring: Box<RingEnd> },
     /// A request other than the hello.

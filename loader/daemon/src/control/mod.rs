@@ -18,7 +18,8 @@ mod socket_file;
 
 pub(crate) use call::{Address, Call, CallError};
 pub(crate) use listener::Listener;
-pub(crate) use message::{Asked, Message, Terms, Welcomed};
+pub(crate) use message::{Asked, Message, Resized, Terms, Welcomed};
 pub(crate) use observe::{Observed, observe};
+pub(crate) use peer::process_id;
 pub(crate) use served_dataset::ServedDataset;
 pub(crate) use socket::send;

@@ -18,7 +18,7 @@ use shade_formats::limits::{MESSAGE_BYTES_MAX, state_bytes_max};
 use shade_shm::{Doorbell, RingSegments};
 
 use super::admission::{Admission, Permits};
-use super::message::{Asked, Message, Welcomed};
+use super::message::{Asked, Message, Resized, Welcomed};
 use super::peer;
 use super::served_dataset::ServedDataset;
 use super::socket::{receive, send};
@@ -112,6 +112,8 @@ enum Opening {
     Stop {
         drain: bool,
     },
+    /// As `--cache` takes it.
+    Resize(String),
 }
 
 /// One connection.
@@ -143,6 +145,7 @@ impl Connection<'_> {
             Some(Opening::Observer(job, pipe)) => return self.observe(job, pipe, permits),
             Some(Opening::Status) => return self.status(),
             Some(Opening::Stop { drain }) => return self.stop(drain, permits),
+            Some(Opening::Resize(cache)) => return self.resize(cache),
             None => return Ok(()),
         };
         let doorbell = self.welcome(attach, asked)?;
@@ -252,6 +255,20 @@ impl Connection<'_> {
         self.wait_for_goodbye()
     }
 
+    /// Has the cache resized.
+    fn resize(&self, cache: String) -> Result<(), SessionError> {
+        let (answer_in, answer) = crossbeam_channel::bounded(1);
+        self.tell(Message::Resize { cache, answer: answer_in })?;
+        let answer = answer.recv().map_err(|_| SessionError::Stopping)?;
+        match answer {
+            Ok(Resized { before_bytes, cache_bytes }) => {
+                let reply = Reply::Resized { protocol: PROTOCOL, before_bytes, cache_bytes };
+                Ok(send(&self.socket, &reply, &[])?)
+            }
+            Err(text) => refuse(REFUSE_RESOURCES, text),
+        }
+    }
+
     /// Waits until the client leaves, or says anything.
     fn wait_for_goodbye(&self) -> Result<(), SessionError> {
         let mut fds: Vec<_> = self.fds().collect();
@@ -302,6 +319,7 @@ impl Connection<'_> {
             },
             Request::Status { .. } => Ok(Some(Opening::Status)),
             Request::Stop { drain, .. } => Ok(Some(Opening::Stop { drain })),
+            Request::Resize { cache, .. } => Ok(Some(Opening::Resize(cache))),
             _ => refuse(REFUSE_PROTOCOL, "the first message must be a hello".into()),
         }
     }

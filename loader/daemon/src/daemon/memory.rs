@@ -76,6 +76,38 @@ fn judge_cache(
     }))
 }
 
+/// A running daemon's cache cannot grow so much.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "a cache of {} does not fit now: {whose} {} of memory, {} of it free, and {} more are needed; at most {fits_mib}MiB \
+     fits", BinaryBytes(*.cache_bytes), BinaryBytes(*.most_bytes), BinaryBytes(*.free_bytes), BinaryBytes(*.needed_bytes)
+)]
+pub(super) struct NoRoomToGrow {
+    cache_bytes: u64,
+    /// Bytes of memory in all.
+    most_bytes: u64,
+    free_bytes: u64,
+    needed_bytes: u64,
+    whose: &'static str,
+    fits_mib: u64,
+}
+
+/// Refuses a cache for which `needed_bytes`, which have no memory yet, do not fit now. At its start
+/// a daemon only warns of that. Here trainers are there already, and have what they need.
+pub(super) fn check_growth(cache_bytes: u64, needed_bytes: u64) -> Result<(), NoRoomToGrow> {
+    judge_growth(&look(), cache_bytes, needed_bytes)
+}
+
+fn judge_growth(memory: &SystemMemory, cache_bytes: u64, needed_bytes: u64) -> Result<(), NoRoomToGrow> {
+    let (most_bytes, free_bytes) = (memory.most_bytes(), memory.free_bytes());
+    // The system does not say.
+    if most_bytes == 0 || needed_bytes <= free_bytes {
+        return Ok(());
+    }
+    let fits_mib = cache_bytes.saturating_sub(needed_bytes - free_bytes) / MIB;
+    Err(NoRoomToGrow { cache_bytes, most_bytes, free_bytes, needed_bytes, whose: owner(memory), fits_mib })
+}
+
 /// Judges whether a ring has room beside the cache and the other rings.
 #[derive(Debug)]
 pub(super) struct RingRoom {
@@ -221,6 +253,20 @@ mod tests {
         let full = SystemMemory { available_bytes: GIB, ..machine() };
         let text = judge_cache(&full, 4 * GIB, 6 * GIB).unwrap().expect("a warning");
         assert!(text.contains("not even --cache 0 ") && !text.contains("0MiB"), "{text}");
+    }
+
+    #[test]
+    fn a_cache_grows_by_what_is_free_now() {
+        judge_growth(&machine(), 60 * GIB, 48 * GIB).unwrap();
+        judge_growth(&SystemMemory::default(), 60 * GIB, 48 * GIB).unwrap();
+        let text = judge_growth(&machine(), 60 * GIB, 50 * GIB).unwrap_err().to_string();
+        for part in
+            ["a cache of 60.00 GiB", "has 64.00 GiB of memory, 48.00 GiB", "50.00 GiB more", "59392MiB"]
+        {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        let text = judge_growth(&container(), 9 * GIB, 8 * GIB).unwrap_err().to_string();
+        assert!(text.contains("control group has 8.00 GiB") && text.contains("at most 7168MiB"), "{text}");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Wiring only: builds the stages in the order data flows through them, owns their threads, and
 //! stops them.
 
+mod cache_memory;
 mod config;
 mod events;
 mod floods;
@@ -9,6 +10,7 @@ mod judge;
 mod memory;
 mod observer;
 mod observers;
+mod resize;
 mod serve;
 mod sessions;
 mod settings;

@@ -24,6 +24,11 @@ impl Observers {
         Self { header, list: Vec::new() }
     }
 
+    /// The cache has another capacity, which later traces say.
+    pub(super) fn resized(&mut self, cache_bytes: u64) {
+        self.header.cache_bytes = cache_bytes;
+    }
+
     /// Begins a trace of `job`, unless one is being recorded.
     pub(super) fn begin(
         &mut self,

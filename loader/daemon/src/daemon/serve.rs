@@ -1,5 +1,6 @@
 //! The core's thread: takes in events, lets the core decide, carries out its actions.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, select};
@@ -8,6 +9,7 @@ use shade_formats::control::{Reply, Request};
 use shade_formats::trace::Header;
 use shade_reads::{Completion, Reads};
 
+use super::cache_memory::CacheMemory;
 use super::events::{filled, read};
 use super::floods::Floods;
 use super::memory::RingRoom;
@@ -50,10 +52,11 @@ pub(super) struct Daemon {
     reads: Reads,
     workers: Workers,
     pub(super) sessions: Sessions,
-    observers: Observers,
+    pub(super) observers: Observers,
     pub(super) served: ServedDataset,
     pub(super) settings: Running,
     pub(super) linger: Option<Duration>,
+    pub(super) cache_memory: CacheMemory,
     ring_room: RingRoom,
     floods: Floods,
     /// What a rank asked a private daemon for that has no rank attached and does not have it: this
@@ -67,7 +70,7 @@ pub(super) struct Daemon {
     /// Since when no rank is attached, and whether one ever was.
     empty_since: Instant,
     pub(super) had_rank: bool,
-    events: Vec<Event>,
+    pub(super) events: Vec<Event>,
     actions: Vec<Action>,
     /// A batch's column as bytes.
     column: Vec<u8>,
@@ -81,7 +84,7 @@ impl Daemon {
         trace_header: Header,
         served: ServedDataset,
         settings: Running,
-        ring_room: RingRoom,
+        cache_memory: CacheMemory,
     ) -> Self {
         let started = Instant::now();
         let linger = settings.linger();
@@ -94,7 +97,8 @@ impl Daemon {
             served,
             settings,
             linger,
-            ring_room,
+            ring_room: RingRoom::new(Arc::clone(&cache_memory.arena)),
+            cache_memory,
             floods: Floods::new(started),
             gives_way: None,
             draining: false,
@@ -144,6 +148,7 @@ impl Daemon {
         loop {
             let wait =
                 if self.sessions.is_empty() && self.linger.is_none() { Duration::MAX } else { HEARTBEAT };
+            let wait = wait.min(self.cache_memory.wait_max(HEARTBEAT));
             select! {
                 recv(completions) -> completion => self.events.extend(completion.ok().map(read)),
                 recv(done) -> done => self.events.extend(done.ok().map(filled)),
@@ -169,9 +174,11 @@ impl Daemon {
             }
             self.events.push(Event::Depth(self.reads.depth()));
             self.turn();
+            self.give_back();
             if beaten.elapsed() >= HEARTBEAT {
                 beaten = Instant::now();
                 self.sessions.beat();
+                self.cache_memory.beat();
                 self.floods.settle(beaten);
             }
             if self.told_to_stop {
@@ -288,6 +295,10 @@ impl Daemon {
                 self.draining |= drain;
                 self.told_to_stop |= !drain;
             }
+            Message::Resize { cache, answer } => {
+                // Fails only when the thread has ended.
+                let _ = answer.send(self.resize(&cache).map_err(|error| error.to_string()));
+            }
             Message::Mapped { session, ring } => {
                 self.sessions.mapped(session, *ring);
                 self.events.push(Event::Ready(session));
@@ -330,6 +341,10 @@ impl Daemon {
                 self.turn();
                 let json = report(&self.core.stats(session), &self.reads);
                 self.sessions.reply(session, &Reply::Stats { json });
+            }
+            Request::Resize { cache, .. } => {
+                let reply = self.resize_for(session, &cache);
+                self.sessions.reply(session, &reply);
             }
             Request::Hello { .. }
             | Request::Observe { .. }

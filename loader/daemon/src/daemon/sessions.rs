@@ -5,13 +5,14 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use crossbeam_channel::Sender;
+use rustix::process::Pid;
 use shade_core::{Accepted, Refusal, SessionId};
 use shade_formats::FormatError;
 use shade_formats::control::{REFUSE_ENDING, Reply};
 use shade_formats::ring::{Descriptor, ERROR_TEXT_BYTES_MAX};
 use shade_shm::{Region, RingEnd, memfd};
 
-use crate::control::{Terms, Welcomed, send};
+use crate::control::{Terms, Welcomed, process_id, send};
 
 struct Peer {
     socket: Arc<OwnedFd>,
@@ -179,6 +180,12 @@ impl Sessions {
     /// Removes a session that is gone. Returns whether it had been admitted.
     pub(super) fn forget(&mut self, session: SessionId) -> bool {
         self.peers.remove(&session).is_some_and(|peer| peer.accepted)
+    }
+
+    /// The sessions of this process.
+    pub(super) fn of_process(&self, process: Option<Pid>) -> Vec<SessionId> {
+        let is_of = |peer: &Peer| process.is_some() && process_id(&peer.socket) == process;
+        self.peers.iter().filter(|(_, peer)| is_of(peer)).map(|(session, _)| *session).collect()
     }
 
     /// Bytes of rings that are promised and do not exist yet.

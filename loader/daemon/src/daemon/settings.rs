@@ -45,6 +45,21 @@ impl Running {
         self.config.linger
     }
 
+    /// Capacity of the cache.
+    pub(super) fn cache_bytes(&self) -> u64 {
+        self.cache_bytes
+    }
+
+    /// What a capacity is for this dataset: never more than all of it takes.
+    pub(super) fn bytes_of(&self, cache: Capacity) -> u64 {
+        cache.of(self.dataset_bytes).min(self.dataset_bytes)
+    }
+
+    /// The cache has another capacity, which is `cache_bytes`.
+    pub(super) fn resized(&mut self, cache: Capacity, cache_bytes: u64) {
+        (self.config.cache, self.cache_bytes) = (cache, cache_bytes);
+    }
+
     /// Takes over the linger time of `asked`, if it has one and this daemon lingers at all. Returns
     /// the time that now holds.
     pub(super) fn linger_as(&mut self, asked: &Settings) -> Option<Duration> {
@@ -92,11 +107,9 @@ impl Running {
     /// Whether the setting has the value that `asked` means. True for a setting that this version
     /// does not know.
     fn is(&self, name: &str, asked: &str) -> bool {
-        let Self { config, cache_bytes, dataset_bytes } = self;
+        let Self { config, cache_bytes, .. } = self;
         match name {
-            "cache" => asked
-                .parse()
-                .is_ok_and(|asked: Capacity| asked.of(*dataset_bytes).min(*dataset_bytes) == *cache_bytes),
+            "cache" => asked.parse().is_ok_and(|asked: Capacity| self.bytes_of(asked) == *cache_bytes),
             "lookahead" => asked.parse() == Ok(config.lookahead),
             "package-bytes" => asked.parse().is_ok_and(|asked: PackageBytes| {
                 asked.of(config.policy) == config.package_bytes.of(config.policy)

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use shade_core::{
-    Core, CoreConfig, GAP_BYTES_MAX, PREFETCHES_MAX, Refusal, block_bytes_for, staging_bytes, window_bytes,
+    Capacity, Core, CoreConfig, GAP_BYTES_MAX, PREFETCHES_MAX, Refusal, block_bytes_for, staging_bytes,
+    window_bytes,
 };
 use shade_dataset::{Dataset, DatasetError, raise_open_files_limit};
 use shade_formats::SampleId;
@@ -13,12 +14,13 @@ use shade_formats::control::{REFUSE_DATASET, REFUSE_RESOURCES, socket_name};
 use shade_formats::index::Index;
 use shade_formats::limits::RING_DESCRIPTORS;
 use shade_formats::trace::{Header, VERSION};
-use shade_reads::blocks::{Arena, FreeList, Prefault};
+use shade_reads::blocks::{Arena, FreeList};
 use shade_reads::{Reads, ReadsError};
 use shade_shm::memfd::lacking;
 
+use super::cache_memory::CacheMemory;
 use super::config::ServeConfig;
-use super::memory::{CacheTooLarge, RingRoom, check_cache};
+use super::memory::{CacheTooLarge, check_cache};
 use super::serve::{Daemon, Stop};
 use super::settings::Running;
 use crate::batches::Workers;
@@ -136,9 +138,9 @@ fn serve_at(
     let dataset = Dataset::open_in(folder)?;
     let index = Arc::clone(&dataset.index);
 
-    let Records { arena, free, cache_bytes, block_bytes } = records(config, &index)?;
-    let locked = arena.locked();
-    let _prefault = Prefault::start(Arc::clone(&arena));
+    let Records { arena, free, cache_bytes, staging_bytes } = records(config, &index)?;
+    let (locked, block_bytes) = (arena.locked(), arena.block_bytes());
+    let cache_memory = CacheMemory::new(Arc::clone(&arena), Arc::clone(&index), config.policy, staging_bytes);
 
     let (completions_in, completions) = crossbeam_channel::unbounded();
     let (done_in, done) = crossbeam_channel::unbounded();
@@ -156,8 +158,8 @@ fn serve_at(
     )?;
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
     let worker_count = config.workers.unwrap_or_else(cores);
-    let workers = Workers::start(worker_count, config.jpeg, &index, Arc::clone(&arena), done_in)
-        .map_err(DaemonError::Start)?;
+    let workers =
+        Workers::start(worker_count, config.jpeg, &index, arena, done_in).map_err(DaemonError::Start)?;
     ctrlc::set_handler(move || {
         // A second signal finds the channel full: stopping is under way.
         let _ = stop_in.try_send(Stop::Asked);
@@ -202,7 +204,7 @@ fn serve_at(
     };
     let trace_header = trace_header(config, &dataset, &core_config, reads.description());
     let core = Core::new(index, free, core_config);
-    let daemon = Daemon::new(core, reads, workers, trace_header, served, settings, RingRoom::new(arena));
+    let daemon = Daemon::new(core, reads, workers, trace_header, served, settings, cache_memory);
     daemon.run(&completions, &done, &messages, &stop).map_err(DaemonError::Defect)
 }
 
@@ -211,7 +213,7 @@ struct Records {
     arena: Arc<Arena>,
     free: FreeList,
     cache_bytes: u64,
-    block_bytes: u32,
+    staging_bytes: u64,
 }
 
 /// Maps the arena: the cache, and blocks for what is being read.
@@ -219,13 +221,15 @@ fn records(config: &ServeConfig, index: &Index) -> Result<Records, DaemonError> 
     let entries = (0..index.len()).filter_map(|id| index.entry(SampleId(id)));
     let block_bytes = block_bytes_for(entries.map(|entry| entry.stored_len));
     let cache_bytes = config.cache.bytes(index, block_bytes);
-    let arena_bytes = cache_bytes + staging_bytes(index, block_bytes, config.reads.depth.submitted_max());
+    let staging_bytes = staging_bytes(index, block_bytes, config.reads.depth.submitted_max());
+    let arena_bytes = cache_bytes + staging_bytes;
+    // A cache of the whole dataset, should it be asked for later.
+    let most_bytes = Capacity::Share(1.0).bytes(index, block_bytes).saturating_add(staging_bytes);
     check_cache(cache_bytes, arena_bytes)?;
-    let (arena, free) = Arena::create(arena_bytes, block_bytes).map_err(|error| DaemonError::Arena {
-        bytes: arena_bytes,
-        source: lacking(error, Some("--cache")),
+    let (arena, free) = Arena::create_up_to(arena_bytes, most_bytes, block_bytes).map_err(|error| {
+        DaemonError::Arena { bytes: arena_bytes, source: lacking(error, Some("--cache")) }
     })?;
-    Ok(Records { arena: Arc::new(arena), free, cache_bytes, block_bytes })
+    Ok(Records { arena: Arc::new(arena), free, cache_bytes, staging_bytes })
 }
 
 /// The first line of this daemon's traces, without their job and the time at which a recording

@@ -1,4 +1,4 @@
-//! The arena's memory: mapped once, locked where allowed, divided into blocks.
+//! The arena's memory: in one place, locked where allowed, divided into blocks.
 //!
 //! It is private and anonymous: a crash leaves nothing behind, and most systems give huge pages on
 //! demand to such memory, and never to shared memory. A read past the page cache has to pin its
@@ -12,15 +12,15 @@
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use memmap2::{Advice, MmapOptions, MmapRaw};
-use rustix::mm::{MlockFlags, mlock_with};
 use shade_core::BLOCK_UNIT_BYTES;
 use shade_formats::checksum::crc32c_append;
 
 use super::free_list::FreeList;
 use super::frontier::{CHUNK_BYTES, Frontier, Pages};
 use super::lent::Lent;
+use super::mapping::Mapping;
 use super::token::{ArenaId, Blocks, BlocksError, Runs};
 
 /// The mapping starts on a page, so no block can promise more than this.
@@ -33,6 +33,8 @@ pub struct Arena {
     id: ArenaId,
     memory: Mapping,
     block_bytes: u32,
+    /// Number of blocks. Locked while some come or go.
+    blocks: Mutex<u32>,
     locked: bool,
     frontier: Frontier,
 }
@@ -45,6 +47,15 @@ impl Arena {
     /// `InvalidInput` when `block_bytes` is no multiple of 512, `bytes` holds no block or more than
     /// 2³² of them; otherwise what the system says to a mapping of that size.
     pub fn create(bytes: u64, block_bytes: u32) -> io::Result<(Arena, FreeList)> {
+        Self::create_up_to(bytes, bytes, block_bytes)
+    }
+
+    /// The same, of an arena that can grow to `most_bytes` if the system has that many addresses.
+    ///
+    /// # Errors
+    ///
+    /// As [`create`](Self::create).
+    pub fn create_up_to(bytes: u64, most_bytes: u64, block_bytes: u32) -> io::Result<(Arena, FreeList)> {
         let invalid = |why: String| io::Error::new(io::ErrorKind::InvalidInput, why);
         if block_bytes == 0 || !block_bytes.is_multiple_of(BLOCK_UNIT_BYTES) {
             return Err(invalid(format!(
@@ -56,12 +67,54 @@ impl Arena {
         if blocks == 0 {
             return Err(invalid(format!("{bytes} bytes hold no block of {block_bytes} bytes")));
         }
-        let bytes = u64::from(blocks) * u64::from(block_bytes);
-        let memory = Mapping::map(bytes)?;
-        let locked = memory.lock();
-        let id = ArenaId::next();
-        let arena = Arena { id, memory, block_bytes, locked, frontier: Frontier::default() };
+        let reserve = |bytes| Mapping::reserve(usize::try_from(bytes).unwrap_or(usize::MAX), CHUNK_BYTES);
+        let memory = reserve(most_bytes.max(bytes)).or_else(|_| reserve(bytes))?;
+        let locked = memory.add(0..byte_of(blocks, block_bytes))?;
+        let (id, frontier) = (ArenaId::next(), Frontier::default());
+        let arena = Arena { id, memory, block_bytes, blocks: Mutex::new(blocks), locked, frontier };
         Ok((arena, FreeList::new(id, block_bytes, blocks)))
+    }
+
+    /// Adds blocks until they have `bytes`, and returns the new ones, for the arena's
+    /// [`FreeList`]. No thread of [`Prefault`](super::Prefault) may be there.
+    ///
+    /// # Errors
+    ///
+    /// When that is more than the arena can have, or what the system says to that much memory. The
+    /// arena is then as before.
+    pub fn grow(&self, bytes: u64) -> io::Result<Blocks> {
+        let mut blocks = self.lock();
+        let before = *blocks;
+        let after = u32::try_from(bytes / u64::from(self.block_bytes))
+            .map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?
+            .max(before);
+        self.memory.add(byte_of(before, self.block_bytes)..byte_of(after, self.block_bytes))?;
+        *blocks = after;
+        Ok(Blocks::new(self.id, self.block_bytes, before..after))
+    }
+
+    /// Gives the memory of the last blocks back to the system, which [`FreeList::cut`] has taken
+    /// out. No thread of [`Prefault`](super::Prefault) may be there.
+    ///
+    /// # Errors
+    ///
+    /// They are not this arena's last, or what the system says. Then they come back.
+    pub fn shrink(&self, last: Blocks) -> Result<(), (Blocks, io::Error)> {
+        let mut blocks = self.lock();
+        let first = last.ids().next().unwrap_or(*blocks);
+        if last.arena() != self.id || !last.ids().eq(first..*blocks) {
+            return Err((last, io::Error::other("these are not the last blocks of the arena")));
+        }
+        let bytes = byte_of(first, self.block_bytes)..byte_of(*blocks, self.block_bytes);
+        // SAFETY: the token owns these blocks alone (see `at`) and ends here, and the arena has no
+        // block with such a number until `grow` has added the memory again. So there is no slice of
+        // these bytes, and no engine writes to them. The unit in which they begin keeps its memory
+        // (`Mapping::remove`), and so do the blocks before.
+        if let Err(error) = unsafe { self.memory.remove(bytes) } {
+            return Err((last, error));
+        }
+        *blocks = first;
+        Ok(())
     }
 
     /// Size of a block in bytes, a multiple of 512.
@@ -73,11 +126,11 @@ impl Arena {
     /// Bytes in all blocks.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        self.memory.len as u64
+        byte_of(*self.lock(), self.block_bytes) as u64
     }
 
-    /// Whether the memory is locked, so that used pages are never swapped out. Needs `CAP_IPC_LOCK`
-    /// or a sufficient `RLIMIT_MEMLOCK`.
+    /// Whether the memory was locked at first, so that used pages are never swapped out. Needs
+    /// `CAP_IPC_LOCK` or a sufficient `RLIMIT_MEMLOCK`.
     #[must_use]
     pub fn locked(&self) -> bool {
         self.locked
@@ -164,7 +217,7 @@ impl Arena {
     #[must_use]
     pub fn unfound_bytes(&self) -> u64 {
         let found = self.frontier.found_chunks().saturating_mul(CHUNK_BYTES);
-        self.memory.len.saturating_sub(found) as u64
+        self.bytes().saturating_sub(found as u64)
     }
 
     /// How far the arena is in use.
@@ -174,14 +227,14 @@ impl Arena {
 
     /// Chunks of [`find_memory`](Self::find_memory); the last one may be shorter.
     pub(super) fn chunks(&self) -> usize {
-        self.memory.len.div_ceil(CHUNK_BYTES)
+        byte_of(*self.lock(), self.block_bytes).div_ceil(CHUNK_BYTES)
     }
 
     /// Addresses of the memory.
     #[cfg(test)]
     pub(super) fn addresses(&self) -> std::ops::Range<usize> {
         let start = self.memory.start().addr();
-        start..start + self.memory.len
+        start..start + self.memory.reserved_bytes()
     }
 
     /// Makes a chunk resident, in pages of this kind if possible. Resident pages stay as they are.
@@ -190,13 +243,9 @@ impl Arena {
     ///
     /// When memory is short, or Linux is older than 5.14.
     pub(super) fn find_memory(&self, chunk: usize, pages: Pages) -> io::Result<()> {
-        let at = chunk.saturating_mul(CHUNK_BYTES);
-        let len = CHUNK_BYTES.min(self.memory.len.saturating_sub(at));
-        if pages == Pages::Small {
-            // Kernels without huge pages refuse it; all pages are small there.
-            let _ = self.memory.advise(Advice::NoHugePage, at, len);
-        }
-        self.memory.advise(Advice::PopulateWrite, at, len)
+        let end = byte_of(*self.lock(), self.block_bytes);
+        let at = chunk.saturating_mul(CHUNK_BYTES).min(end);
+        self.memory.populate(at..at.saturating_add(CHUNK_BYTES).min(end), pages == Pages::Small)
     }
 
     /// Where `blocks` lie, after a check that they belong to this arena.
@@ -207,67 +256,37 @@ impl Arena {
         blocks.runs(len)
     }
 
+    fn lock(&self) -> MutexGuard<'_, u32> {
+        // No holder of this lock leaves anything half-done.
+        self.blocks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Address of byte `offset` of a stretch that `runs` gave.
     ///
     /// What makes tokens exclusive: ids are unique per arena, so a token with ours was made by our
-    /// free list. `create` makes that list alone, with each id in `0..blocks` once; `take` moves
-    /// ids from the list into a token, `give` moves them back and consumes the token; neither list
-    /// nor token can be cloned. So a block has one owner.
+    /// free list or by `grow`. `create` makes that list alone, with each id in `0..blocks` once;
+    /// `take` and `cut` move ids from the list into a token, `give` and `add` move them back and
+    /// consume the token; `exchange` swaps them between two; neither list nor token can be cloned.
+    /// `grow` makes each id above those that exist once, and one that `shrink` has consumed exists
+    /// no more. So a block has one owner, and has memory as long as it has one.
     fn at(&self, offset: usize) -> *mut u8 {
-        debug_assert!(offset < self.memory.len, "block outside its arena");
-        // SAFETY: a stretch consists of whole ids below `blocks`, at most cut short, so it ends at
-        // or before `blocks * block_bytes`, the memory's length; a mapping never exceeds isize::MAX
-        // bytes.
+        debug_assert!(offset < self.memory.reserved_bytes(), "block outside its arena");
+        // SAFETY: a stretch consists of whole ids of blocks, at most cut short, so it ends at or
+        // before `blocks * block_bytes`, for which `add` has checked that it lies in the mapping; a
+        // mapping never exceeds isize::MAX bytes.
         unsafe { self.memory.start().add(offset) }
     }
+}
+
+/// The byte at which a block begins. A number too large for this machine fits into no mapping.
+fn byte_of(block: u32, block_bytes: u32) -> usize {
+    usize::try_from(u64::from(block) * u64::from(block_bytes)).unwrap_or(usize::MAX)
 }
 
 impl ArenaId {
     fn next() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         Self(NEXT.fetch_add(1, Ordering::Relaxed))
-    }
-}
-
-/// Fresh zeroed memory that begins at a huge page's boundary.
-#[derive(Debug)]
-struct Mapping {
-    pages: MmapRaw,
-    /// Bytes of the mapping before the memory: less than a huge page.
-    skipped: usize,
-    len: usize,
-}
-
-impl Mapping {
-    /// Maps `bytes`, in huge pages where the system gives them on demand. Pages are allocated on
-    /// first use.
-    fn map(bytes: u64) -> io::Result<Self> {
-        let too_long = || io::Error::from(rustix::io::Errno::OVERFLOW);
-        let len = usize::try_from(bytes).map_err(|_| too_long())?;
-        let room = len.checked_add(CHUNK_BYTES).ok_or_else(too_long)?;
-        let pages = MmapRaw::from(MmapOptions::new().len(room).no_reserve_swap().map_anon()?);
-        let address = pages.as_ptr().addr();
-        let memory = Self { pages, skipped: address.next_multiple_of(CHUNK_BYTES) - address, len };
-        // Kernels without huge pages refuse it; small pages work, only slower.
-        let _ = memory.advise(Advice::HugePage, 0, len);
-        // Without the cache a core dump fits on the disk.
-        let _ = memory.advise(Advice::DontDump, 0, len);
-        Ok(memory)
-    }
-
-    fn start(&self) -> *mut u8 {
-        self.pages.as_mut_ptr().wrapping_add(self.skipped)
-    }
-
-    fn advise(&self, advice: Advice, at: usize, len: usize) -> io::Result<()> {
-        self.pages.advise_range(advice, self.skipped + at, len)
-    }
-
-    /// Locks each page from its first use on; false if that is not allowed.
-    fn lock(&self) -> bool {
-        // SAFETY: the range lies in one live mapping of ours; locking it changes no byte and no
-        // access right.
-        unsafe { mlock_with(self.start().cast(), self.len, MlockFlags::ONFAULT) }.is_ok()
     }
 }
 
@@ -374,6 +393,38 @@ mod tests {
         let blocks = list.take(513).unwrap();
         assert_eq!(arena.slices(&blocks, 1024).unwrap().map(<[u8]>::len).sum::<usize>(), 1024);
         assert_eq!(arena.slices(&blocks, 1025).err(), Some(BlocksError::TooShort { bytes: 1024, len: 1025 }));
+    }
+
+    #[test]
+    fn an_arena_grows_and_shrinks_and_its_blocks_keep_their_bytes() {
+        let (arena, mut list) = Arena::create_up_to(4 << 20, 16 << 20, 2560).unwrap();
+        let mut first = list.take(10_000).unwrap();
+        write(&arena, &mut first, &[7; 10_000]);
+        assert!(list.take(4 << 20).is_none());
+        list.add(arena.grow(16 << 20).unwrap());
+        assert!(list.take(4 << 20).is_none(), "not before the limit is raised");
+        list.set_limit(arena.bytes());
+        assert_eq!(list.total_bytes(), (16 << 20) / 2560 * 2560);
+        let mut large = list.take(12 << 20).unwrap();
+        assert_eq!(read(&arena, &large, 12 << 20), vec![0; 12 << 20]);
+        write(&arena, &mut large, &[9; 12 << 20]);
+        assert_eq!(read(&arena, &first, 10_000), [7; 10_000]);
+        list.set_limit(2 << 20);
+        assert!(list.cut().is_none() && list.take(1).is_none());
+        list.give(large);
+        arena.shrink(list.cut().unwrap()).unwrap();
+        assert_eq!((arena.bytes(), read(&arena, &first, 10_000)), ((2 << 20) / 2560 * 2560, vec![7; 10_000]));
+        // What is not at the end, or another arena's, is not given back.
+        assert!(arena.shrink(list.take(1).unwrap()).is_err());
+        let (_other, mut others) = Arena::create(4 << 20, 2560).unwrap();
+        others.set_limit(0);
+        assert!(arena.shrink(others.cut().unwrap()).is_err());
+        assert_eq!(arena.grow(1 << 62).unwrap_err().kind(), io::ErrorKind::OutOfMemory);
+        // New memory is zeroed.
+        list.add(arena.grow(16 << 20).unwrap());
+        list.set_limit(16 << 20);
+        let large = list.take(12 << 20).unwrap();
+        assert_eq!(read(&arena, &large, 12 << 20), vec![0; 12 << 20]);
     }
 
     #[test]

@@ -68,6 +68,14 @@ impl Frontier {
         }
     }
 
+    /// The arena now has this number of chunks: those beyond have no memory any more. Threads may
+    /// wait again after a [`stop`](Self::stop).
+    pub(super) fn restart(&self, chunks: usize) {
+        let mut next = self.lock();
+        *next = Cursor { chunk: next.chunk.min(chunks), stopped: false };
+        self.reached.fetch_min(chunks, Ordering::Relaxed);
+    }
+
     pub(super) fn stop(&self) {
         self.lock().stopped = true;
         self.moved.notify_all();
@@ -108,6 +116,17 @@ mod tests {
         assert_eq!(frontier.next(CHUNKS, LEAD), Some(LEAD + 2));
         assert_eq!(frontier.next(CHUNKS, LEAD), Some(LEAD + 3));
         assert_eq!(frontier.next(CHUNKS, LEAD), None, "that was all");
+    }
+
+    #[test]
+    fn what_an_arena_gave_back_is_found_again() {
+        let frontier = Frontier::default();
+        frontier.reach(CHUNKS * CHUNK_BYTES);
+        (0..CHUNKS).for_each(|chunk| assert_eq!(frontier.next(CHUNKS, LEAD), Some(chunk)));
+        frontier.stop();
+        frontier.restart(2);
+        assert_eq!((frontier.found_chunks(), frontier.next(2, LEAD)), (2, None));
+        assert_eq!(frontier.next(CHUNKS, LEAD), Some(2), "it has grown");
     }
 
     #[test]

@@ -5,13 +5,17 @@
 //! slices. A token cannot be cloned and the list never hands a block out twice, so `&Blocks` may
 //! give `&[u8]` and `&mut Blocks` may give `&mut [u8]` without a lock.
 //!
-//! `frontier` knows how far the arena is in use, and `prefault` finds memory ahead of it.
+//! `mapping` is its range of addresses, in which it grows and shrinks. `frontier` knows how far it
+//! is in use, and `prefault` finds memory ahead of that. Before it shrinks, `moving` takes records
+//! out of the blocks that go.
 
 mod arena;
 mod free_list;
 mod frontier;
 mod lent;
+mod mapping;
 mod memory;
+mod moving;
 mod prefault;
 mod record;
 mod token;
@@ -22,3 +26,20 @@ pub use lent::Lent;
 pub use prefault::Prefault;
 pub use record::Record;
 pub use token::{Blocks, BlocksError};
+
+/// Bytes of this process at these addresses that are resident, by the system's own account.
+#[cfg(test)]
+fn resident_bytes(addresses: std::ops::Range<usize>) -> usize {
+    let hex = |text: &str| usize::from_str_radix(text, 16).ok();
+    let (mut bytes, mut inside) = (0, false);
+    for line in std::fs::read_to_string("/proc/self/smaps").unwrap().lines() {
+        let mut words = line.split_whitespace();
+        let first = words.next().unwrap();
+        if let Some((start, end)) = first.split_once('-').and_then(|(a, b)| Some((hex(a)?, hex(b)?))) {
+            inside = addresses.start <= start && end <= addresses.end;
+        } else if inside && first == "Rss:" {
+            bytes += words.next().unwrap().parse::<usize>().unwrap() * 1024;
+        }
+    }
+    bytes
+}

@@ -4,7 +4,8 @@
 //! first. A read into fresh memory waits for that on the thread that submits it, page after page.
 //!
 //! Which pages are faster depends on the machine, so both kinds are tried now and then. The threads
-//! end when the whole arena has memory, or with the daemon.
+//! end when the whole arena has memory, or with the daemon. Others are started for an arena that
+//! has grown; it is resized while there are none.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -69,6 +70,7 @@ impl Prefault {
     #[must_use]
     pub fn start(arena: Arc<Arena>) -> Self {
         let times = Arc::new(PageTimes::default());
+        arena.frontier().restart(arena.chunks());
         let mut prefault = Self { arena, threads: Vec::new() };
         for lead in LEADS {
             let (arena, times) = (Arc::clone(&prefault.arena), Arc::clone(&times));
@@ -112,6 +114,7 @@ fn run(arena: &Arena, times: &PageTimes, lead: usize) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::resident_bytes;
     use super::*;
 
     #[test]
@@ -143,24 +146,31 @@ mod tests {
         prefault.threads.swap_remove(0).join().unwrap();
         // What the others have begun is waited for.
         drop(prefault);
-        assert_eq!(resident_bytes(&arena), arena.bytes());
+        assert_eq!(resident_bytes(arena.addresses()) as u64, arena.bytes());
         assert_eq!(arena.unfound_bytes(), 0);
     }
 
-    /// Bytes of the arena that are resident in this process, by the system's own account.
-    fn resident_bytes(arena: &Arena) -> u64 {
-        let arena = arena.addresses();
-        let hex = |text: &str| usize::from_str_radix(text, 16).ok();
-        let (mut bytes, mut inside) = (0, false);
-        for line in std::fs::read_to_string("/proc/self/smaps").unwrap().lines() {
-            let mut words = line.split_whitespace();
-            let first = words.next().unwrap();
-            if let Some((start, end)) = first.split_once('-').and_then(|(a, b)| Some((hex(a)?, hex(b)?))) {
-                inside = arena.start <= start && end <= arena.end;
-            } else if inside && first == "Rss:" {
-                bytes += words.next().unwrap().parse::<u64>().unwrap() * 1024;
-            }
-        }
-        bytes
+    #[test]
+    fn an_arena_that_was_resized_has_memory_for_the_rest() {
+        let (arena, mut free) = Arena::create_up_to(8 << 20, 40 << 20, 4096).unwrap();
+        let arena = Arc::new(arena);
+        let find = || {
+            let mut prefault = Prefault::start(Arc::clone(&arena));
+            arena.frontier().reach(1);
+            prefault.threads.swap_remove(0).join().unwrap();
+        };
+        let resident = || resident_bytes(arena.addresses()) as u64;
+        find();
+        assert_eq!((resident(), arena.unfound_bytes()), (8 << 20, 0));
+        free.add(arena.grow(40 << 20).unwrap());
+        free.set_limit(40 << 20);
+        assert_eq!((resident(), arena.unfound_bytes()), (8 << 20, 32 << 20));
+        find();
+        assert_eq!((resident(), arena.unfound_bytes()), (40 << 20, 0));
+        free.set_limit(4 << 20);
+        arena.shrink(free.cut().unwrap()).unwrap();
+        assert_eq!(resident(), 4 << 20, "the memory is the system's again");
+        find();
+        assert_eq!((resident(), arena.unfound_bytes(), free.total_bytes()), (4 << 20, 0, 4 << 20));
     }
 }

@@ -26,6 +26,11 @@ impl Record {
         &self.blocks
     }
 
+    /// Its blocks, to move its bytes.
+    pub(super) fn blocks_mut(&mut self) -> &mut Blocks {
+        &mut self.blocks
+    }
+
     /// Returns the blocks.
     pub fn into_blocks(self) -> Blocks {
         self.blocks

@@ -6,8 +6,9 @@ pub(super) struct ArenaId(pub(super) u64);
 
 /// Sole ownership of some blocks of one arena: the room of one record, in the order of its bytes.
 ///
-/// Not `Clone`, and made by [`FreeList::take`](super::FreeList::take) alone. Dropping it instead of
-/// giving it back loses the blocks until the arena ends, which wastes memory but never shares it.
+/// Not `Clone`, and made by the arena and its [`FreeList`](super::FreeList) alone. Dropping it
+/// instead of giving it back loses the blocks until the arena ends, which wastes memory but never
+/// shares it.
 #[derive(Debug)]
 #[must_use = "blocks that are not given back to their free list are lost"]
 pub struct Blocks {
@@ -32,7 +33,8 @@ pub(super) struct Run {
 }
 
 impl Blocks {
-    /// Only the free list of `arena` may call this, with ids that it has just removed from itself.
+    /// Only the free list of `arena` may call this, with ids that it has just removed from itself,
+    /// and `arena`, with ids that it has just made.
     pub(super) fn new(
         arena: ArenaId,
         block_bytes: u32,
@@ -84,6 +86,18 @@ impl Blocks {
     pub(crate) fn take(&mut self) -> Blocks {
         let ids = std::mem::replace(&mut self.ids, BlockIds::Neighbours(Run::default()));
         Self { arena: self.arena, block_bytes: self.block_bytes, ids }
+    }
+
+    /// Exchanges the blocks from number `limit` on for `others`, in their order, and returns them.
+    /// There must be as many others.
+    pub(super) fn exchange(&mut self, limit: u32, others: Blocks) -> Blocks {
+        let mut ids: Vec<u32> = self.ids().collect();
+        let mut out: Vec<u32> = others.ids().collect();
+        for (id, other) in ids.iter_mut().filter(|id| **id >= limit).zip(&mut out) {
+            std::mem::swap(id, other);
+        }
+        *self = Self::new(self.arena, self.block_bytes, ids.into_iter());
+        Self::new(self.arena, self.block_bytes, out.into_iter())
     }
 
     /// Where the first `len` bytes lie in the arena, neighbouring blocks joined.

@@ -42,8 +42,8 @@ class Attach:
         session = _native.Session.connect(str(self.dataset), job, self.rank, self.spec, daemon, self.weights)
         if found := differences(self.settings, dict(session.settings), trains=self.spec["admit"]):
             warnings.warn(
-                f"the daemon of this dataset (process {session.daemon_pid}) was started with other settings, which apply to "
-                f"all its jobs: {'; '.join(found)}. Give all Loaders on a dataset the same settings, or this one a daemon of "
+                f"the daemon of this dataset (process {session.daemon_pid}) has other settings, which apply to all its jobs: "
+                f"{'; '.join(found)}. Give all Loaders on a dataset the same settings, or this one a daemon of "
                 f"its own with Daemon(socket=...)",
                 RuntimeWarning,
                 stacklevel=3,

@@ -19,7 +19,7 @@ from .dataset import PackedDataset
 from .device import CudaDevice, cuda_device
 from .launch import find_daemon
 from .daemon import CACHE_DEFAULT, Daemon
-from .options import UINT32_MAX, dataset_path, flag, integer, job_name, number, sides
+from .options import UINT32_MAX, capacity, dataset_path, flag, integer, job_name, number, sides
 from .plan import BY_LOSS, Plan, Preset, system
 from .ranks import default_job, may_be_one_of_several, ranks
 from .timeouts import explained
@@ -277,6 +277,16 @@ class Loader:
         """
         session = self._open()
         return {**json.loads(session.stats()), "stall_seconds": session.stall_seconds}
+
+    def resize_cache(self, cache: int | str) -> int:
+        """Gives the running daemon's cache another size: bytes, "8GiB", or "50%" of the dataset.
+
+        A larger cache fills as records are read. A smaller one keeps what its policy values most,
+        and the daemon gives the memory back. One rank decides for all, at any time. A Loader may if
+        its training's processes started the daemon, or if no other job is attached; else use
+        `shade-load resize`. Returns the size in bytes.
+        """
+        return self._open().resize_cache(capacity("cache", cache))
 
     def state_dict(self) -> dict[str, Any]:
         """A state for `load_state_dict`, to continue after the last delivered batch."""

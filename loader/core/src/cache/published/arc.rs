@@ -57,7 +57,7 @@ impl Adaptive {
     /// the newcomer fills all that T1 and B1 may, the paper's case IV(A), and there are no older
     /// ghosts to forget in its stead.
     #[inline(always)]
-    fn evict(&mut self, place: u32, bytes: u64, offer: &Offer<'_>) -> bool {
+    fn displace(&mut self, place: u32, bytes: u64, offer: &Offer<'_>) -> bool {
         let is_of_t1 = self.lists.queue_of(place) == Some(T1);
         let is_too_much = offer.ghost.is_none()
             && self.lists.is_empty(B1)
@@ -66,12 +66,25 @@ impl Adaptive {
             self.remove(place, bytes);
             return false;
         }
-        let ghosts = if is_of_t1 { B1 } else { B2 };
+        self.demote(place, bytes);
+        true
+    }
+
+    /// Makes a resident a ghost at its place.
+    #[inline(always)]
+    fn demote(&mut self, place: u32, bytes: u64) {
+        let ghosts = if self.lists.queue_of(place) == Some(T1) { B1 } else { B2 };
         if let Some(before) = self.lists.renew(ghosts, place) {
             self.bytes[before] -= bytes;
             self.bytes[ghosts] += bytes;
         }
-        true
+    }
+
+    /// Forgets the oldest ghosts of lists that have too many.
+    fn trim<T>(&mut self, residents: &mut Residents<T>) {
+        while let Some(ghost) = self.forget_one(|ghost| residents.bytes(ghost)) {
+            residents.forget(ghost);
+        }
     }
 
     /// Forgets the oldest ghost of a list that has too many.
@@ -86,30 +99,9 @@ impl Adaptive {
         Some(ghost)
     }
 
-    fn ghost_list(&self, offer: &Offer<'_>) -> Option<usize> {
-        self.lists.queue_of(offer.ghost?.0)
-    }
-
-    /// The target that a newcomer leads to, the paper's ADAPTATION.
-    fn target_after(&self, offer: &Offer<'_>) -> f64 {
-        let Some(list) = self.ghost_list(offer) else { return self.target_bytes };
-        // A list whose ghosts all have 0 bytes counts as one byte: there is no division by 0.
-        let [b1, b2] = [B1, B2].map(|list| self.bytes[list].max(1) as f64);
-        let bytes = f64::from(offer.bytes);
-        if list == B1 {
-            (self.target_bytes + (b2 / b1).max(1.0) * bytes).min(self.capacity_bytes as f64)
-        } else {
-            (self.target_bytes - (b1 / b2).max(1.0) * bytes).max(0.0)
-        }
-    }
-}
-
-impl Eviction for Adaptive {
-    /// The places that REPLACE takes for the newcomer.
-    fn victims<T, P: Fn(u32) -> bool>(&mut self, offer: &Offer<'_>, search: Search<'_, T, P>) -> bool {
+    /// The paper's REPLACE: the residents that leave until `search` has enough, by this target.
+    fn replace<T, P: Fn(u32) -> bool>(&self, target: f64, is_in_b2: bool, search: Search<'_, T, P>) -> bool {
         let Search { mut missing, residents, is_pinned, victims } = search;
-        let target = self.target_after(offer);
-        let is_in_b2 = self.ghost_list(offer) == Some(B2);
         let unpinned = |list| self.lists.oldest_first(list).filter(|&place| !is_pinned(place));
         let mut from_t1 = unpinned(T1).map(|place| (T1, place));
         let mut from_t2 = unpinned(T2).map(|place| (T2, place));
@@ -133,6 +125,44 @@ impl Eviction for Adaptive {
         true
     }
 
+    fn ghost_list(&self, offer: &Offer<'_>) -> Option<usize> {
+        self.lists.queue_of(offer.ghost?.0)
+    }
+
+    /// The target that a newcomer leads to, the paper's ADAPTATION.
+    fn target_after(&self, offer: &Offer<'_>) -> f64 {
+        let Some(list) = self.ghost_list(offer) else { return self.target_bytes };
+        // A list whose ghosts all have 0 bytes counts as one byte: there is no division by 0.
+        let [b1, b2] = [B1, B2].map(|list| self.bytes[list].max(1) as f64);
+        let bytes = f64::from(offer.bytes);
+        if list == B1 {
+            (self.target_bytes + (b2 / b1).max(1.0) * bytes).min(self.capacity_bytes as f64)
+        } else {
+            (self.target_bytes - (b1 / b2).max(1.0) * bytes).max(0.0)
+        }
+    }
+}
+
+impl Eviction for Adaptive {
+    /// The places that REPLACE takes for the newcomer.
+    fn victims<T, P: Fn(u32) -> bool>(&mut self, offer: &Offer<'_>, search: Search<'_, T, P>) -> bool {
+        self.replace(self.target_after(offer), self.ghost_list(offer) == Some(B2), search)
+    }
+
+    /// The places that REPLACE takes.
+    fn surplus<T, P: Fn(u32) -> bool>(&mut self, search: Search<'_, T, P>, _importance: &Importance) -> bool {
+        self.replace(self.target_bytes, false, search)
+    }
+
+    /// Those that leave a smaller cache become ghosts, too.
+    fn evict<T>(&mut self, residents: &mut Residents<T>, victims: &[u32], evicted: &mut Vec<(SampleId, T)>) {
+        for &place in victims {
+            self.demote(place, residents.bytes(place));
+            evicted.extend(residents.retire(place));
+        }
+        self.trim(residents);
+    }
+
     /// The victims become ghosts. Ghosts beyond the lists' limits are forgotten.
     fn admit<T>(
         &mut self,
@@ -144,7 +174,7 @@ impl Eviction for Adaptive {
     ) {
         self.target_bytes = self.target_after(offer);
         for &place in victims {
-            let is_remembered = self.evict(place, residents.bytes(place), offer);
+            let is_remembered = self.displace(place, residents.bytes(place), offer);
             let victim = if is_remembered { residents.retire(place) } else { residents.remove(place) };
             if let Some(victim) = victim {
                 evicted.push(victim);
@@ -152,9 +182,7 @@ impl Eviction for Adaptive {
         }
         let ghost = offer.ghost.map(|(place, _)| place);
         self.insert(residents.insert(offer.id, ghost, offer.bytes, value), offer);
-        while let Some(ghost) = self.forget_one(|ghost| residents.bytes(ghost)) {
-            residents.forget(ghost);
-        }
+        self.trim(residents);
     }
 
     /// A newcomer comes into T2 if it has a ghost, whose place it takes, and else into T1.
@@ -175,6 +203,11 @@ impl Eviction for Adaptive {
         if let Some(list) = self.lists.remove(place) {
             self.bytes[list] -= bytes;
         }
+    }
+
+    fn resize(&mut self, capacity_bytes: u64) {
+        self.capacity_bytes = capacity_bytes;
+        self.target_bytes = self.target_bytes.min(capacity_bytes as f64);
     }
 
     /// A used resident is in T2 from now on. Most are there already: their bytes are not looked up.

@@ -23,28 +23,28 @@ pub(crate) struct Icache {
     /// By sample.
     is_high: Vec<bool>,
     high: Heap,
-    high_free_bytes: u64,
+    high_used_bytes: u64,
     high_bytes: u64,
     low: Quiver,
-    low_free_bytes: u64,
+    low_used_bytes: u64,
     low_bytes: u64,
 }
 
 impl Icache {
     /// The order of an empty cache of `capacity_bytes` for samples `0..samples`.
     pub(crate) fn new(capacity_bytes: u64, samples: u32) -> Self {
-        let low_bytes = capacity_bytes / LOW_PART;
-        let high_bytes = capacity_bytes - low_bytes;
-        Self {
+        let mut new = Self {
             // Before the first epoch no sample is known to have low importance.
             is_high: vec![true; samples as usize],
             high: Heap::for_places(samples as usize),
-            high_free_bytes: high_bytes,
-            high_bytes,
+            high_used_bytes: 0,
+            high_bytes: 0,
             low: Quiver::new(samples),
-            low_free_bytes: low_bytes,
-            low_bytes,
-        }
+            low_used_bytes: 0,
+            low_bytes: 0,
+        };
+        new.resize(capacity_bytes);
+        new
     }
 
     fn is_high(&self, id: SampleId) -> bool {
@@ -63,35 +63,45 @@ impl Eviction for Icache {
         if self.is_high(offer.id) {
             // Below all residents with the same score, so that these are not displaced.
             let newcomer = key_below_score(offer.id, offer.importance);
-            let missing = bytes.saturating_sub(self.high_free_bytes);
+            let missing = (self.high_used_bytes + bytes).saturating_sub(self.high_bytes);
             let Search { residents, is_pinned, victims, .. } = search;
             let bytes_of = |place| residents.bytes(place);
             bytes <= self.high_bytes
                 && self.high.victims(Some(newcomer), missing, bytes_of, is_pinned, victims)
         } else {
-            let missing = bytes.saturating_sub(self.low_free_bytes);
+            let missing = (self.low_used_bytes + bytes).saturating_sub(self.low_bytes);
             bytes <= self.low_bytes && self.low.victims(offer, Search { missing, ..search })
         }
+    }
+
+    /// Each region has its own surplus, whatever the other one has.
+    fn surplus<T, P: Fn(u32) -> bool>(&mut self, search: Search<'_, T, P>, importance: &Importance) -> bool {
+        let Search { residents, is_pinned, victims, .. } = search;
+        let missing = self.high_used_bytes.saturating_sub(self.high_bytes);
+        let high = self.high.victims(None, missing, |place| residents.bytes(place), &is_pinned, victims);
+        let missing = self.low_used_bytes.saturating_sub(self.low_bytes);
+        let low = self.low.surplus(Search { missing, residents, is_pinned, victims }, importance);
+        high && low
     }
 
     fn insert(&mut self, place: u32, offer: &Offer<'_>) {
         let bytes = u64::from(offer.bytes);
         if self.is_high(offer.id) {
             self.high.insert(place, key_by_score(offer.id, offer.importance));
-            self.high_free_bytes = self.high_free_bytes.saturating_sub(bytes);
+            self.high_used_bytes += bytes;
         } else {
             self.low.insert(place, offer);
-            self.low_free_bytes = self.low_free_bytes.saturating_sub(bytes);
+            self.low_used_bytes += bytes;
         }
     }
 
     fn remove(&mut self, place: u32, bytes: u64) {
         if self.low.contains(place) {
             self.low.remove(place, bytes);
-            self.low_free_bytes += bytes;
+            self.low_used_bytes -= bytes;
         } else {
             self.high.remove(place);
-            self.high_free_bytes += bytes;
+            self.high_used_bytes -= bytes;
         }
     }
 
@@ -110,6 +120,11 @@ impl Eviction for Icache {
     fn rescore(&mut self, place: u32, id: SampleId, importance: &Importance) {
         // The heap ignores a place of the low region.
         self.high.rekey(place, key_by_score(id, importance));
+    }
+
+    fn resize(&mut self, capacity_bytes: u64) {
+        self.low_bytes = capacity_bytes / LOW_PART;
+        self.high_bytes = capacity_bytes - self.low_bytes;
     }
 
     fn begin_epoch(&mut self, high: impl FnOnce() -> Vec<bool>) {

@@ -47,6 +47,11 @@ impl Eviction for Lfu {
         self.heap.victims(None, missing, |place| residents.bytes(place), is_pinned, victims)
     }
 
+    fn surplus<T, P: Fn(u32) -> bool>(&mut self, search: Search<'_, T, P>, _importance: &Importance) -> bool {
+        let Search { missing, residents, is_pinned, victims } = search;
+        self.heap.victims(None, missing, |place| residents.bytes(place), is_pinned, victims)
+    }
+
     fn insert(&mut self, place: u32, _offer: &Offer<'_>) {
         let touched = self.tick();
         self.heap.insert(place, key(1, touched));

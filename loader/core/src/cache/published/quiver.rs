@@ -42,6 +42,18 @@ impl Eviction for Quiver {
         self.0.oldest_unpinned(USED, missing, |place| residents.bytes(place), is_pinned, victims)
     }
 
+    /// Those that wait for their use leave last.
+    fn surplus<T, P: Fn(u32) -> bool>(&mut self, search: Search<'_, T, P>, _importance: &Importance) -> bool {
+        let Search { mut missing, residents, is_pinned, victims } = search;
+        let bytes = |place| residents.bytes(place);
+        [USED, WAITING].into_iter().any(|queue| {
+            let before = victims.len();
+            let is_enough = self.0.oldest_unpinned(queue, missing, bytes, &is_pinned, victims);
+            missing -= victims.iter().skip(before).map(|&place| bytes(place)).sum::<u64>().min(missing);
+            is_enough
+        })
+    }
+
     /// A newcomer was read for its use.
     fn insert(&mut self, place: u32, _offer: &Offer<'_>) {
         self.0.insert(USED, place);

@@ -1,0 +1,46 @@
+//! The daemons that a command is for.
+
+use shade_dataset::Dataset;
+
+use super::cli::Target;
+use super::error::AskError;
+use super::find;
+use super::told::DaemonStatus;
+use crate::control::{Address, Call, CallError};
+
+/// What the daemon tells of itself.
+pub(super) fn told_of(address: &Address) -> Result<DaemonStatus, AskError> {
+    DaemonStatus::parse(&Call::connect(address)?.status()?)
+}
+
+/// Does it to each daemon of the target. One that fails does not keep the others.
+pub(super) fn each(
+    target: &Target,
+    mut act: impl FnMut(&Address) -> Result<(), AskError>,
+) -> Result<(), AskError> {
+    if let Some(socket) = &target.socket {
+        return act(&Address::given(socket));
+    }
+    if let Some(dataset) = &target.dataset {
+        let folder = Dataset::folder(dataset)?;
+        return act(&Address::of_dataset(&folder)).map_err(|error| match error {
+            AskError::Call(CallError::NoDaemon { address }) => {
+                AskError::NoDaemon { dataset: folder, address }
+            }
+            other => other,
+        });
+    }
+    let found = find::daemons()?;
+    let mut failed = 0;
+    for address in &found {
+        match act(address) {
+            // It has ended since.
+            Ok(()) | Err(AskError::Call(CallError::NoDaemon { .. })) => {}
+            Err(error) => {
+                tracing::error!("{error}");
+                failed += 1;
+            }
+        }
+    }
+    if failed > 0 { Err(AskError::Some { failed, all: found.len() }) } else { Ok(()) }
+}
