@@ -222,6 +222,30 @@ fn a_datasets_records_are_charged_as_the_daemon_charges_them() {
     }
 }
 
+/// Neighbours are those of the shards in a dataset, and those of the ids without one.
+#[test]
+fn a_read_brings_neighbours_and_packages_where_they_lie() {
+    let files = Files::new();
+    let (packed, more) = (Packed::pngs(299, 8), "--epochs 3 --batch-size 4 --cache 20%");
+    let store = "--store latency=2ms,depth=2 --compute 200us --sampler uniform --policy quiver";
+    let dataset = packed.dataset.display().to_string();
+    for of in [dataset.as_str(), "--samples 900 --sizes fixed:400"] {
+        let reads = |how: &str| {
+            let row = &files.json(&format!("{of} {more} {store} {how}"))["rows"][0];
+            (row["reads"].as_u64().unwrap(), row["bytes_between"].as_u64().unwrap(), share(row, "stall_s"))
+        };
+        let (alone, together, packages) = (reads(""), reads("--coalesce"), reads("--package-bytes 16KiB"));
+        assert!(alone.1 == 0 && together.1 > 0, "{of}: {alone:?} {together:?}");
+        assert!(together.0 < alone.0 && 3 * packages.0 < together.0, "{of}: {together:?} {packages:?}");
+        assert!(
+            packages.2 < together.2 && together.2 <= alone.2,
+            "{of}: {alone:?} {together:?} {packages:?}"
+        );
+    }
+    let refused = files.run(&format!("--samples 900 {more} {store} --coalesce"));
+    assert!(!refused.status.success() && String::from_utf8_lossy(&refused.stderr).contains("give --sizes"));
+}
+
 /// With the whole dataset in one batch ranks are exact. Samples never scored are worth the same,
 /// and then the smaller id more: after the first epoch the cache holds the first fifth.
 #[test]

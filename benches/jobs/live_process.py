@@ -18,8 +18,8 @@ from typing import Any
 from benches.jobs import sleeping_trainer
 from benches.rivals.process_tree import cpu_seconds
 
-# The one that is stopped is in its first epoch then.
-STOPPED_AFTER_SECONDS = 1.0
+# The one that is stopped or killed is in its first epoch then.
+ENDED_AFTER_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,8 @@ class Task:
     compute_us: int
     epochs: int
     skip_epochs: int
-    # What else there is: a job that takes batches as fast as it can, or one that is stopped once it
-    # has begun. It is not among the results.
+    # What else there is: a job that is "greedy", so takes batches as fast as it can, or one that is
+    # "stopped" or "killed" once it has begun. It is not among the results.
     beside: str | None
     # Where the figures go.
     result: str
@@ -115,9 +115,12 @@ def run(task: Task, sockets: Path) -> dict[str, Any]:
         before = {pid: cpu_seconds(pid) for pid in daemons}
         for trainer in trainers:
             trainer.begin()
-        if task.beside == "stopped":
-            time.sleep(STOPPED_AFTER_SECONDS)
-            trainers[-1].stop()
+        if task.beside in ("stopped", "killed"):
+            time.sleep(ENDED_AFTER_SECONDS)
+            if task.beside == "stopped":
+                trainers[-1].stop()
+            else:
+                trainers[-1].kill()
         results = [trainer.heard() for trainer in trainers[: task.jobs]]
         used = sum(cpu_seconds(pid) - before[pid] for pid in daemons)
         # They have files of the store open, so the store outlives them.
