@@ -46,7 +46,7 @@ class Plan(Options):
             sample once per epoch.
             "pads" draws by importance, with repetition, from the second epoch on. It needs each
             sample's loss (`Loader.report`); an epoch after one without any loss is a permutation.
-            Choose it if classes are rare, but not if labels are wrong.
+            Choose it for fewer reads, but not if labels are wrong; "balanced" for rare classes.
             "iis" leaves out samples of low importance, so epochs are shorter. "cis" delivers those
             samples with weight 0. Both are for comparison.
             "sequential" takes each sample once, in the dataset's order. `train=False` implies it.
