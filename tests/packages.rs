@@ -59,8 +59,7 @@ fn sorted(taken: &[Taken], epoch: u32) -> Vec<u32> {
 #[test]
 fn permutations_are_whole_and_the_store_has_fewer_reads() {
     let packed = Packed::pngs(300, 16);
-    // This store is quick, and lookahead prefetches while a quick store is idle.
-    for (policy, share) in [("lookahead", 0.8), ("quiver", 0.5)] {
+    for policy in ["lookahead", "quiver"] {
         let trained = |bytes| train(&packed, policy, Sampler::Uniform, bytes);
         let (Some((_, before)), Some((taken, reads))) = (trained("0"), trained("16KiB")) else { return };
         assert_like_sources(&packed, &taken);
@@ -70,7 +69,9 @@ fn permutations_are_whole_and_the_store_has_fewer_reads() {
                 "{policy}, epoch {epoch}"
             );
         }
-        assert!((reads as f64) < share * before as f64, "{policy}: {reads} reads, {before} without packages");
+        // How many fewer depends on the store: lookahead prefetches while it is idle, and what is
+        // asked for together is coalesced without packages, too.
+        assert!(reads * 5 < before * 4, "{policy}: {reads} reads, {before} without packages");
     }
 }
 
