@@ -36,26 +36,16 @@ pub(crate) fn run() -> Result<Vec<Figure>> {
     let dataset_bytes = u64::from(SAMPLES) * u64::from(BLOCK_BYTES);
     let mut resident = Driver::new(&index, dataset_bytes, Policy::App, 1)?;
     let mut uncached = Driver::new(&index, 0, Policy::App, 1)?;
-    let mut alone = Driver::new(&index, dataset_bytes / 5, Policy::Lookahead, 1)?;
-    let mut shared = Driver::new(&index, dataset_bytes / 5, Policy::Lookahead, JOBS)?;
-    let mut times: [Vec<f64>; 4] = Default::default();
-    for epoch in 0..=RUNS {
-        for (driver, times) in
-            [&mut resident, &mut uncached, &mut alone, &mut shared].into_iter().zip(&mut times)
-        {
-            let time = driver.epoch(epoch)?;
-            // The first epoch fills the cache.
-            if epoch > 0 {
-                times.push(time);
-            }
-        }
-    }
+    let [hits, misses] = epochs_of([&mut resident, &mut uncached])?;
     resident.check(|counts| counts.hits, RUNS)?;
     uncached.check(|counts| counts.misses, RUNS + 1)?;
+    // Apart from those, so that the memory of eight jobs does not push theirs out of the CPU's caches.
+    let mut alone = Driver::new(&index, dataset_bytes / 5, Policy::Lookahead, 1)?;
+    let mut shared = Driver::new(&index, dataset_bytes / 5, Policy::Lookahead, JOBS)?;
+    let [times_alone, times_shared] = epochs_of([&mut alone, &mut shared])?;
     shared.check(|counts| counts.accesses, RUNS + 1)?;
-    let [hits, misses, alone, shared] = times;
-    let alone = Figure::new("core, an access of one job", Unit::NsPerRecord, alone);
-    let shared = Figure::new(format!("core, an access of {JOBS} jobs"), Unit::NsPerRecord, shared);
+    let alone = Figure::new("core, an access of one job", Unit::NsPerRecord, times_alone);
+    let shared = Figure::new(format!("core, an access of {JOBS} jobs"), Unit::NsPerRecord, times_shared);
     let shared = shared.within(TIMES_MAX, &alone);
     Ok(vec![
         Figure::new("core, a hit", Unit::NsPerRecord, hits).with_budget(300.0),
@@ -63,6 +53,21 @@ pub(crate) fn run() -> Result<Vec<Figure>> {
         alone,
         shared,
     ])
+}
+
+/// Nanoseconds per record in each epoch but the first, which fills the cache. The two run by turns,
+/// so that a busy machine slows both.
+fn epochs_of(mut drivers: [&mut Driver; 2]) -> Result<[Vec<f64>; 2]> {
+    let mut times: [Vec<f64>; 2] = Default::default();
+    for epoch in 0..=RUNS {
+        for (driver, times) in drivers.iter_mut().zip(&mut times) {
+            let time = driver.epoch(epoch)?;
+            if epoch > 0 {
+                times.push(time);
+            }
+        }
+    }
+    Ok(times)
 }
 
 /// A core and the time spent in it. Everything outside answers at once.

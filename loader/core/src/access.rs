@@ -21,9 +21,9 @@ use crate::session::runs_dry_in_ns;
 const RECORDS_MAX: usize = 512;
 
 impl<M: Memory> Core<M> {
-    /// Looks `sample` up for `row` of `job`: the row gets its record, or waits for a read.
-    pub(super) fn access(&mut self, job: JobId, sample: SampleId, row: RowId) -> Served {
-        let admits = self.admits(job);
+    /// Looks `sample` up for `row` of `job`: the row gets its record, or waits for a read. `admits`
+    /// is whether the job keeps records in the cache.
+    pub(super) fn access(&mut self, (job, admits): (JobId, bool), sample: SampleId, row: RowId) -> Served {
         if self.cache.get(sample).is_some() {
             let record = if admits {
                 self.jobs.record_hit(job, sample);
@@ -33,7 +33,7 @@ impl<M: Memory> Core<M> {
             };
             if let Some(record) = record.cloned() {
                 if let Some(batch) = self.batch_mut(row.session, row.seq) {
-                    batch.ready(row.position, Some(record));
+                    batch.ready(row.position, record);
                 }
                 let was_prefetched = admits && self.prefetched.take(sample).is_some();
                 return if was_prefetched { Served::Prefetched } else { Served::Hit };
@@ -60,7 +60,7 @@ impl<M: Memory> Core<M> {
         let draw = batch.rows.get(row.position as usize).map(|row| row.draw);
         let is_there = draw.is_some_and(|draw| self.decoded_rows.has(output, sample, draw));
         if is_there {
-            batch.ready(row.position, None);
+            batch.ready_decoded(row.position);
         }
         is_there
     }
@@ -146,7 +146,7 @@ impl<M: Memory> Core<M> {
                 for row in waiting {
                     if let Some(batch) = self.batch_mut(row.session, row.seq) {
                         batch.read_ns = now_ns;
-                        batch.ready(row.position, Some(record.clone()));
+                        batch.ready(row.position, record.clone());
                     }
                 }
                 if self.cache.get(sample).is_some() {
@@ -234,7 +234,7 @@ impl<M: Memory> Core<M> {
                 }
             }
         }
-        spare.into_iter().for_each(|row| self.take_back(row));
+        spare.into_iter().for_each(|row| self.take_back(row.record));
         self.reading.forget(session);
     }
 }

@@ -15,7 +15,6 @@ use crate::jobs::Jobs;
 use crate::late_reads::LateReads;
 use crate::memory::Memory;
 use crate::neighbours::SPAN_BYTES_MAX;
-use crate::orders::FillRow;
 use crate::prefetched::Prefetched;
 use crate::reading::Reading;
 use crate::samples::Samples;
@@ -187,8 +186,8 @@ impl<M: Memory> Core<M> {
     }
 
     /// Takes a row's record back from a worker.
-    pub(super) fn take_back(&mut self, row: FillRow<M::Lent>) {
-        if let Some(record) = row.record {
+    pub(super) fn take_back(&mut self, record: Option<M::Lent>) {
+        if let Some(record) = record {
             self.release(M::take_back(record));
         }
     }

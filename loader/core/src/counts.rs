@@ -1,6 +1,7 @@
 //! What is counted. The hit ratio is over *all* accesses, cold misses included.
 
 use serde::Serialize;
+use shade_formats::trace::Served;
 
 /// Counts over an epoch or over a job's life.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -61,9 +62,54 @@ pub struct Counts {
 }
 
 impl Counts {
+    /// Adds some accesses.
+    pub(super) fn add(&mut self, accesses: &Accesses) {
+        let Accesses { hits, joined, prefetched, exchanged, misses } = *accesses;
+        self.accesses += u64::from(hits + joined + prefetched + exchanged + misses);
+        self.hits += u64::from(hits + joined);
+        self.joined += u64::from(joined);
+        self.prefetched += u64::from(prefetched);
+        self.exchanged += u64::from(exchanged);
+        self.misses += u64::from(misses);
+    }
+
     /// Hits over accesses, 0 before the first access.
     #[must_use]
     pub fn hit_ratio(&self) -> f64 {
         self.hits as f64 / self.accesses.max(1) as f64
+    }
+}
+
+/// Accesses of one batch, by how they were served.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Accesses {
+    hits: u32,
+    joined: u32,
+    prefetched: u32,
+    exchanged: u32,
+    misses: u32,
+}
+
+impl Accesses {
+    /// Counts one.
+    pub(super) fn count(&mut self, served: Served) {
+        let of_kind = match served {
+            Served::Hit => &mut self.hits,
+            Served::Joined => &mut self.joined,
+            Served::Prefetched => &mut self.prefetched,
+            Served::Exchanged => &mut self.exchanged,
+            Served::Miss => &mut self.misses,
+        };
+        *of_kind += 1;
+    }
+
+    /// What a batch counts as hits: the record was there, or on its way.
+    pub(super) fn hits(&self) -> u32 {
+        self.hits + self.joined + self.exchanged
+    }
+
+    /// What it counts as misses: each has cost a read.
+    pub(super) fn misses(&self) -> u32 {
+        self.misses + self.prefetched
     }
 }

@@ -8,6 +8,7 @@ use shade_formats::ring::FLAG_SUBSTITUTED;
 use crate::action::Action;
 use crate::batch::{BatchRow, RowId, RowState};
 use crate::brain::Core;
+use crate::counts::Accesses;
 use crate::memory::Memory;
 use crate::rows::row_bytes;
 use crate::sizes::same_class;
@@ -59,8 +60,10 @@ impl<M: Memory> Core<M> {
                     batch.faults.push(text);
                     actions.push(Action::BadRecord(format!("substituted sample {sample} for {text}")));
                 }
-                let served = self.access(job, sample, row);
-                self.count_access(job, row, served);
+                let mut counts = Accesses::default();
+                let admits = self.admits(job);
+                counts.count(self.access((job, admits), sample, row));
+                self.count_accesses(job, (row.session, row.seq), &counts);
             }
             (OnError::Raise | OnError::Substitute, _) => {
                 batch.finish(row.position, RowState::Skipped);
@@ -102,7 +105,7 @@ impl<M: Memory> Core<M> {
         }
         target.reread = true;
         target.state = RowState::Waiting;
-        self.access(job, sample, row);
+        self.access((job, self.admits(job)), sample, row);
         self.reading.recheck(sample);
         true
     }

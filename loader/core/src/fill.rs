@@ -59,28 +59,36 @@ impl<M: Memory> Core<M> {
         let Some(batch) = session.open.iter_mut().find(|batch| !batch.ready.is_empty()) else { return };
         let ticket = Ticket { session: session.id, seq: batch.seq };
         let Some(output) = self.jobs.get(session.job).map(|job| job.spec.output) else { return };
-        let most = rows_in_order(&batch.ready, output);
-        let rest = batch.ready.split_off(batch.ready.len().min(most));
+        batch.order_rows = batch.order_rows.max(rows_in_order(&batch.ready, output));
+        let rest = batch.ready.split_off(batch.ready.len().min(batch.order_rows));
         let mut rows = std::mem::replace(&mut batch.ready, rest);
+        if batch.ready.is_empty() {
+            batch.order_rows = 0;
+        }
         if let Some(shared) = self.decoded_rows.output_of(session.job, &self.jobs) {
             self.decoded_rows.assign(shared, ticket, &mut rows);
         }
         let is_copy = |row: &FillRow<M::Lent>| matches!(row.pixels, Pixels::Decoded { .. });
-        let lost: Vec<_> = rows.extract_if(.., |row| row.record.is_none() && !is_copy(row)).collect();
-        lost.iter().for_each(|row| batch.unready(row.position));
+        let (mut lost, mut copies) = (Vec::new(), 0);
+        // Without a group all rows are plain. Some may be copies although nobody shares rows any
+        // more.
+        if !rows.iter().all(FillRow::is_plain) {
+            lost.extend(rows.extract_if(.., |row| row.record.is_none() && !is_copy(row)));
+            lost.iter().for_each(|row| batch.unready(row.position));
+            copies = rows.iter().filter(|row| is_copy(row)).count() as u64;
+        }
         let id = session.id;
         let Some(job) = self.jobs.get_mut(session.job) else { return };
-        // Some may be copies although nobody shares rows any more.
-        let copies = rows.iter().filter(|row| is_copy(row)).count() as u64;
         job.count(|counts| counts.copied += copies);
         if !rows.is_empty() {
             job.last_order = self.fill_turns.gave(id, job.id);
             actions.push(Action::Fill(FillOrder { ticket, output, rows }));
         }
         let job = job.id;
+        let admits = self.admits(job);
         // The pixels that they were to have are gone.
         for FillRow { position, sample, .. } in &lost {
-            self.access(job, *sample, RowId { session: id, seq: ticket.seq, position: *position });
+            self.access((job, admits), *sample, RowId { session: id, seq: ticket.seq, position: *position });
         }
         if !lost.is_empty() {
             self.submit_reads(now_ns, actions);
@@ -112,8 +120,10 @@ impl<M: Memory> Core<M> {
             }
         }
         for row in rows {
-            self.decoded(&row);
-            self.take_back(row);
+            if !row.is_plain() {
+                self.decoded(&row);
+            }
+            self.take_back(row.record);
         }
         for (row, text) in lost {
             self.row_fault(row, &text, actions);
@@ -127,7 +137,7 @@ impl<M: Memory> Core<M> {
                 Some(batch) if !batch.abandoned => batch.ready.push(row),
                 batch => {
                     batch.into_iter().for_each(|batch| batch.finish(row.position, RowState::Skipped));
-                    self.take_back(row);
+                    self.take_back(row.record);
                 }
             }
         }

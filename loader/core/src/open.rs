@@ -11,6 +11,7 @@ use crate::bad_share::Faults;
 use crate::batch::{Batch, BatchRow, BatchStage, RowId, RowState};
 use crate::brain::Core;
 use crate::cache::Cache;
+use crate::counts::Accesses;
 use crate::event::SessionId;
 use crate::importance::Importance;
 use crate::job::{Job, JobId};
@@ -116,6 +117,7 @@ impl<M: Memory> Core<M> {
             layout,
             pending: rows.len(),
             ready: Vec::with_capacity(rows.len()),
+            order_rows: 0,
             rows,
             stage: BatchStage::Filling,
             failure: None,
@@ -146,43 +148,39 @@ impl<M: Memory> Core<M> {
         accesses: &[(SampleId, Slot)],
         mut traced: Option<(SessionId, Open)>,
     ) -> Option<(SessionId, Open)> {
+        let admits = self.admits(job);
+        let has_exchanged = self.jobs.get(job).is_some_and(|job| !job.exchanged.is_empty());
+        let mut counts = Accesses::default();
         for (position, &(sample, slot)) in (0..).zip(accesses) {
             self.foresee(job, sample, slot);
             let row = RowId { session, seq, position };
-            let mut served = self.access(job, sample, row);
-            if self.was_exchanged(job, slot.position) && matches!(served, Served::Hit | Served::Prefetched) {
+            let mut served = self.access((job, admits), sample, row);
+            let was_exchanged = has_exchanged && self.was_exchanged(job, slot.position);
+            if was_exchanged && matches!(served, Served::Hit | Served::Prefetched) {
                 served = Served::Exchanged;
             }
-            self.count_access(job, row, served);
+            counts.count(served);
             if let Some((_, open)) = &mut traced {
                 open.ids.push(sample.0);
                 open.served.push(served.letter());
             }
         }
+        self.count_accesses(job, (session, seq), &counts);
         traced
     }
 
-    /// Counts one access in its batch, its epoch and its job.
-    pub(super) fn count_access(&mut self, job: JobId, row: RowId, served: Served) {
-        if let Some(batch) = self.batch_mut(row.session, row.seq) {
-            match served {
-                Served::Hit | Served::Joined | Served::Exchanged => batch.hits += 1,
-                Served::Miss | Served::Prefetched => batch.misses += 1,
-            }
+    /// Adds accesses to the counts of their batch, their epoch and their job.
+    pub(super) fn count_accesses(
+        &mut self,
+        job: JobId,
+        (session, seq): (SessionId, u64),
+        accesses: &Accesses,
+    ) {
+        if let Some(batch) = self.batch_mut(session, seq) {
+            batch.hits += accesses.hits();
+            batch.misses += accesses.misses();
         }
-        self.count(job, |counts| {
-            counts.accesses += 1;
-            match served {
-                Served::Hit => counts.hits += 1,
-                Served::Joined => {
-                    counts.hits += 1;
-                    counts.joined += 1;
-                }
-                Served::Prefetched => counts.prefetched += 1,
-                Served::Exchanged => counts.exchanged += 1,
-                Served::Miss => counts.misses += 1,
-            }
-        });
+        self.count(job, |counts| counts.add(accesses));
     }
 }
 

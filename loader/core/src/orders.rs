@@ -148,6 +148,11 @@ pub struct DecodedRow {
 }
 
 impl<R> FillRow<R> {
+    /// Whether it has its record, and no other row has or wants the same pixels.
+    pub(super) fn is_plain(&self) -> bool {
+        self.record.is_some() && matches!(self.pixels, Pixels::Own)
+    }
+
     /// Keeps the decoded bytes for the rows that want them.
     pub fn keep(&mut self, bytes: Vec<u8>) {
         if let Pixels::Wanted { output } = self.pixels {

@@ -106,7 +106,7 @@ impl<M: Memory> Core<M> {
         let Some(at) = self.sessions.iter().position(|s| s.id == session) else { return };
         let gone = self.sessions.swap_remove(at);
         for row in gone.open.into_iter().flat_map(|batch| batch.ready) {
-            self.take_back(row);
+            self.take_back(row.record);
         }
         self.reading.forget(session);
         if self.sessions.iter().any(|s| s.job == gone.job) {

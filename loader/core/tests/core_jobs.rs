@@ -75,6 +75,29 @@ fn while_there_are_several_jobs_few_rows_are_with_the_workers() {
 }
 
 #[test]
+fn rows_that_are_at_hand_together_become_four_equal_orders() {
+    for jobs in [1, 2] {
+        let all = 2 * u64::from(SAMPLES) * 10_240;
+        let mut replay = Replay::on_demand(index(SAMPLES, 4, |_| 10_000), Policy::Lookahead, all, 64, 5);
+        let spec = JobSpec { ring_bytes: 4 << 20, ..spec(200, 1) };
+        (0..jobs).for_each(|session| replay.attach_job(session, &session.to_string(), &spec));
+        let mut sizes = BTreeMap::new();
+        for epoch in 0..2 {
+            (0..jobs).for_each(|session| replay.start(session, epoch, 0));
+            while replay.tick() {
+                for order in replay.filling.iter().filter(|_| epoch == 1) {
+                    let first = order.rows[0].position;
+                    sizes.insert((order.ticket.session, order.ticket.seq, first), order.rows.len());
+                }
+            }
+        }
+        let sizes: Vec<usize> = sizes.into_values().collect();
+        // An order that comes back within a tick is not seen.
+        assert!(sizes.len() > 6 && sizes.iter().all(|&rows| rows == 50), "{jobs} jobs: {sizes:?}");
+    }
+}
+
+#[test]
 fn more_jobs_than_orders_go_on_together() {
     let mut replay = replay(SAMPLES);
     replay.attach_job(0, "0", &spec(20, 1));
