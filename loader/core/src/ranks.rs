@@ -54,6 +54,16 @@ impl<M: Memory> Core<M> {
             );
             return refuse(REFUSE_BUSY, text);
         }
+        if let Some(job) =
+            known.and_then(|job| self.jobs.get(job)).filter(|job| self.ranks_to_attach(job) == 0)
+        {
+            let here = job.spec.local_ranks();
+            let text = format!(
+                "rank {rank} is one too many: job {name:?} has {here} ranks at this daemon, and all of them are \
+                 attached; give ranks_here of a node as many ranks as it has"
+            );
+            return refuse(REFUSE_BUSY, text);
+        }
         if known.is_none() && self.jobs.len() >= JOBS_MAX as usize {
             let text = format!(
                 "{JOBS_MAX} jobs are attached already, which is the most that one daemon serves: wait until \
@@ -163,6 +173,11 @@ impl<M: Memory> Core<M> {
         let batches = self.job_of(session).map_or(0, |job| job.batches_in(epoch));
         if next_batch > batches {
             let text = format!("batch {next_batch} of epoch {epoch} does not exist: an epoch has {batches}");
+            actions.push(Action::Interrupt(session, text));
+            return;
+        }
+        let misses = |state: &Session<M>| self.jobs.get(state.job)?.why_not_here(epoch, state.rank);
+        if let Some(text) = self.session(session).and_then(misses) {
             actions.push(Action::Interrupt(session, text));
             return;
         }

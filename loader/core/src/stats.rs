@@ -33,8 +33,11 @@ pub struct Stats {
     pub reads_late: u32,
     /// Latency of reads; `None` before the first.
     pub read_latency: Option<ReadLatency>,
-    /// Ranks that an epoch's start still waits for.
+    /// Ranks that an epoch's start still waits for. Where ranks are on several nodes: those of them
+    /// that are attached to this daemon.
     pub waiting_for_ranks: Vec<u32>,
+    /// Number of ranks that are still to attach to this daemon.
+    pub ranks_to_attach: u32,
     /// All jobs of the daemon, which share the cache.
     pub jobs: Vec<JobStatus>,
 }
@@ -46,8 +49,10 @@ pub struct JobStatus {
     pub name: String,
     /// Ranks attached.
     pub ranks: u32,
-    /// Ranks that it has in all.
+    /// Ranks that it has in all, on all nodes.
     pub world_size: u32,
+    /// Ranks that it has at this daemon.
+    pub ranks_here: u32,
     /// Whether its records may stay in the cache now.
     pub admit: bool,
     /// Digest of its group's name; `None` without a group.
@@ -70,13 +75,13 @@ pub struct EpochStats {
     /// The counts and their ratios.
     #[serde(flatten)]
     pub counts: CountStats,
-    /// Deliveries in the plan, of all ranks: as many as the dataset has samples, or fewer with
-    /// `iis` and `infobatch`.
+    /// Deliveries in the plan, of all ranks at this daemon. If these are all ranks: as many as the
+    /// dataset has samples, or fewer with `iis` and `infobatch`.
     pub planned: usize,
     /// Figures of the plan.
     #[serde(flatten)]
     pub plan: PlanSummary,
-    /// Distinct samples in the plan over all samples.
+    /// Distinct samples in the plan over all samples of this daemon's ranks.
     pub distinct_share: f64,
     /// No loss was reported in the epoch before, although the sampler draws by losses: the plan
     /// drawn when this epoch began is a permutation.
@@ -91,7 +96,7 @@ pub struct TotalStats {
     /// The counts and their ratios.
     #[serde(flatten)]
     pub counts: CountStats,
-    /// Share of the dataset delivered at least once.
+    /// Share of the dataset, as far as this daemon's ranks have it, delivered at least once.
     pub ever_seen_share: f64,
 }
 
@@ -124,6 +129,7 @@ impl<M: Memory> Core<M> {
                 name: job.name.clone(),
                 ranks: u32::try_from(ranks).unwrap_or(u32::MAX),
                 world_size: job.spec.world_size,
+                ranks_here: job.spec.local_ranks(),
                 admit: self.jobs.admits(job),
                 group: (job.spec.plan.group != 0).then_some(job.spec.plan.group),
                 epoch: job.epoch(),
@@ -143,11 +149,11 @@ impl<M: Memory> Core<M> {
     /// The figures of this moment, those of the session's job among them.
     #[must_use]
     pub fn stats(&self, session: SessionId) -> Stats {
-        let samples = f64::from(self.index.len().max(1));
         let mut epoch = EpochStats::default();
         let mut total = TotalStats::default();
         let job = self.job_of(session);
         if let Some(job) = job {
+            let samples = f64::from(job.own_samples().max(1));
             epoch.counts = job.epoch_counts.into();
             epoch.reports_missing = job.reports_missing;
             if let Some(plan) = &job.plan {
@@ -172,6 +178,7 @@ impl<M: Memory> Core<M> {
             reads_late: self.late_reads.late,
             read_latency: self.late_reads.latency(),
             waiting_for_ranks: job.map_or_else(Vec::new, |job| self.waiting_for_ranks(job)),
+            ranks_to_attach: job.map_or(0, |job| self.ranks_to_attach(job)),
             jobs: self.jobs(),
         }
     }
