@@ -219,6 +219,41 @@ fn a_part_that_comes_late_harms_nothing() {
     assert_eq!(names(temp.path()), ["calm", "images", "out"]);
 }
 
+/// Copies a folder without folders in it.
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir(to).unwrap();
+    for name in names(from) {
+        fs::copy(from.join(&name), to.join(&name)).unwrap();
+    }
+}
+
+#[test]
+fn a_finish_that_was_killed_is_run_again() {
+    let temp = tempfile::tempdir().unwrap();
+    let [source, out, kept, calm] = ["images", "out", "kept", "calm"].map(|name| temp.path().join(name));
+    images(&source, 100);
+    well(&mut command("plan", &source, &out, &OPTIONS));
+    parts(&source, &out, 2);
+    let folder = unfinished(&out);
+    copy(&folder, &kept);
+    assert!(finish(&out, &[]).status.success());
+    fs::rename(&out, &calm).unwrap();
+    // Killed before the rename, with the index or before it, and behind it, before all was removed.
+    for (at, has_index) in [(&folder, false), (&folder, true), (&out, true)] {
+        copy(&kept, at);
+        if has_index {
+            for name in ["dataset.shade", "dataset.times"] {
+                fs::copy(calm.join(name), at.join(name)).unwrap();
+            }
+        }
+        let output = finish(&out, &[]);
+        assert!(output.status.success(), "{output:?}");
+        assert_equal(&out, &calm);
+        assert_eq!(names(temp.path()), ["calm", "images", "kept", "out"]);
+        fs::remove_dir_all(&out).unwrap();
+    }
+}
+
 #[test]
 fn splits_are_listed_and_packed_in_parts() {
     let temp = tempfile::tempdir().unwrap();
