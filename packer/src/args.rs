@@ -189,10 +189,7 @@ fn cpus() -> NonZeroUsize {
 }
 
 #[derive(Clone, Copy, Debug, Args)]
-pub(crate) struct ThreadsArgs {
-    /// Threads that compute.
-    #[command(flatten)]
-    pub(crate) jobs: JobsArgs,
+pub(crate) struct InFlightArgs {
     /// Read this many source files at a time, 1 to 1024; the result does not depend on it.
     ///
     /// Distant storage answers slowly but many questions at once. Fewer spare a busy server.
@@ -200,10 +197,27 @@ pub(crate) struct ThreadsArgs {
     in_flight: u16,
 }
 
+impl InFlightArgs {
+    /// Threads that read.
+    pub(crate) fn in_flight(self) -> NonZeroUsize {
+        NonZeroUsize::new(self.in_flight.into()).unwrap_or(NonZeroUsize::MIN)
+    }
+}
+
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct ThreadsArgs {
+    /// Threads that compute.
+    #[command(flatten)]
+    pub(crate) jobs: JobsArgs,
+    /// Threads that read.
+    #[command(flatten)]
+    in_flight: InFlightArgs,
+}
+
 impl ThreadsArgs {
     /// Threads that read. Fewer than compute would leave CPUs idle.
     pub(crate) fn in_flight(self) -> NonZeroUsize {
-        NonZeroUsize::new(self.in_flight.into()).unwrap_or(NonZeroUsize::MIN).max(self.jobs.jobs)
+        self.in_flight.in_flight().max(self.jobs.jobs)
     }
 }
 
@@ -262,20 +276,33 @@ pub(crate) struct PackArgs {
     /// Threads.
     #[command(flatten)]
     threads: ThreadsArgs,
+    /// Whether the disk confirms.
+    #[command(flatten)]
+    sync: SyncArgs,
+    /// Output.
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct SyncArgs {
     /// Do not wait until the disk confirms what was written.
     ///
     /// Faster, and as safe against a killed process; after a power cut the dataset may be damaged,
     /// which verify finds.
     #[arg(long)]
     no_sync: bool,
-    /// Output.
-    #[command(flatten)]
-    pub(crate) output: OutputArgs,
+}
+
+impl SyncArgs {
+    pub(crate) fn sync(self) -> bool {
+        !self.no_sync
+    }
 }
 
 impl PackArgs {
     pub(crate) fn effort(&self) -> Effort {
         let (jobs, in_flight) = (self.threads.jobs.jobs, self.threads.in_flight());
-        Effort { jobs, in_flight, sync: !self.no_sync }
+        Effort { jobs, in_flight, sync: self.sync.sync() }
     }
 }

@@ -8,8 +8,13 @@ use shade_formats::{FormatError, SampleId, ShardId};
 use crate::catalogue::Bad;
 use crate::error::Error;
 use crate::files;
-use crate::pack::{DoneRecord, Packing, fields_row, read_done};
+use crate::pack::{DoneRecord, Packing, fields_row};
+use crate::plan::{PackPlan, shard_name};
 use crate::times::{SourceFile, Times, TimesBuilder, write_times};
+use crate::workers::Workers;
+
+/// Records of completion of this many samples are read together, 40 bytes or more for each.
+const SAMPLES_AT_ONCE: usize = 1 << 18;
 
 /// Builds an index: classes first, then shards with their samples.
 #[derive(Debug, Default)]
@@ -53,28 +58,31 @@ impl Assembly {
         Ok(assembly)
     }
 
-    /// Adds all shards that `packing` has completed, and their samples in the order of the
-    /// catalogue.
-    pub(crate) fn add_packed(&mut self, packing: &Packing<'_>) -> Result<Packed, Error> {
+    /// Adds all shards that `packing`, or runs of its parts, have completed, and their samples in
+    /// the order of the catalogue.
+    pub(crate) fn add_packed(&mut self, packing: &Packing<'_>, readers: &Workers) -> Result<Packed, Error> {
         let fault = |source| Error::Index { path: packing.folder.to_owned(), source };
         let catalogue = packing.catalogue;
         let mut packed = Packed::default();
         let mut records: Vec<Option<(Entry, FieldsRow)>> = vec![None; catalogue.len() as usize];
-        for number in 0..u32::try_from(packing.plan.shard_count()).unwrap_or(u32::MAX) {
-            let shard = ShardId(packing.first_shard.saturating_add(number));
-            let gone = || {
-                let path = packing.folder.join(crate::plan::shard_name(shard.0));
-                Error::Source { path, fault: "vanished after it was packed".to_owned() }
-            };
-            let done = read_done(packing.folder, shard, packing.id)?.ok_or_else(gone)?;
-            let row = done.shard().ok_or_else(gone)?;
-            let shard = self.builder.push_shard(row).map_err(fault)?;
-            self.shards += 1;
-            packed.bytes += row.bytes;
-            packed.bad.extend_from_slice(&done.bad);
-            for DoneRecord { sample, entry, fields } in done.records() {
-                if let Some(record) = records.get_mut(sample.index()) {
-                    *record = Some((Entry { shard, ..entry }, fields));
+        for some in read_together(packing.plan) {
+            let done = readers.each(&some, packing.stop, |&number| {
+                let gone = || {
+                    let path = packing.folder.join(shard_name(packing.shard_id(number).0));
+                    Error::Source { path, fault: "vanished after it was packed".to_owned() }
+                };
+                packing.done(number)?.ok_or_else(gone)
+            })?;
+            for done in &done {
+                let Some(row) = done.shard() else { continue };
+                let shard = self.builder.push_shard(row).map_err(fault)?;
+                self.shards += 1;
+                packed.bytes += row.bytes;
+                packed.bad.extend_from_slice(&done.bad);
+                for DoneRecord { sample, entry, fields } in done.records() {
+                    if let Some(record) = records.get_mut(sample.index()) {
+                        *record = Some((Entry { shard, ..entry }, fields));
+                    }
                 }
             }
         }
@@ -89,10 +97,9 @@ impl Assembly {
             self.push(&entry, sample.path.as_bytes(), key, fields).map_err(fault)?;
             self.times.push(Some(file), entry.crc32c);
         }
-        if let Some(zstd) = &packing.recipe.zstd
-            && !zstd.dictionary.is_empty()
-        {
-            self.push_dictionary(&zstd.dictionary).map_err(fault)?;
+        let dictionary = packing.recipe.dictionary();
+        if !dictionary.is_empty() {
+            self.push_dictionary(dictionary).map_err(fault)?;
         }
         Ok(packed)
     }
@@ -145,6 +152,25 @@ impl Assembly {
         self.builder.set_fields(self.fields);
         Ok(Assembled { index: self.builder.finish()?, times: self.times.finish() })
     }
+}
+
+/// Shards whose records of completion are read together. A distant store answers slowly, and all
+/// would take much memory.
+fn read_together(plan: &PackPlan) -> Vec<Vec<usize>> {
+    let mut all: Vec<Vec<usize>> = Vec::new();
+    let mut room = 0usize;
+    for number in 0..plan.shard_count() {
+        let samples = plan.shard(number).len();
+        match all.last_mut() {
+            Some(some) if samples <= room => some.push(number),
+            _ => {
+                all.push(vec![number]);
+                room = SAMPLES_AT_ONCE;
+            }
+        }
+        room = room.saturating_sub(samples);
+    }
+    all
 }
 
 impl Assembled {

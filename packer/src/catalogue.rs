@@ -6,6 +6,7 @@
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
 use shade_formats::SampleId;
 use shade_formats::limits::{RECORD_BYTES_MAX, SAMPLES_MAX};
 
@@ -22,6 +23,8 @@ pub struct Catalogue {
     /// Where each record begins in its store; empty when every sample is a file of its own.
     offsets: Vec<u64>,
     fields: Fields,
+    /// Ids in the catalogue of which this is a part; empty for a whole one.
+    whole_ids: Vec<SampleId>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,7 +36,7 @@ pub(crate) enum SampleStore {
 }
 
 /// A file that cannot become a sample.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{path}: {fault}")]
 pub struct Bad {
     /// Its path, for people.
@@ -212,6 +215,17 @@ impl Catalogue {
         Ok(SampleId(id))
     }
 
+    /// Adds sample `whole_id` of the catalogue of which this one is a part.
+    pub(crate) fn push_of_whole(
+        &mut self,
+        whole_id: SampleId,
+        sample: NewSample<'_>,
+    ) -> Result<(), LimitFault> {
+        self.push(sample)?;
+        self.whole_ids.push(whole_id);
+        Ok(())
+    }
+
     /// Gives the sample that was pushed last an extra field.
     pub(crate) fn push_field(&mut self, name: &str, content: FieldContent<'_>) -> Result<(), LimitFault> {
         let fields = &mut self.fields;
@@ -280,6 +294,21 @@ impl Catalogue {
             store: self.stores.get(row.store as usize)?,
             offset: self.offsets.get(id.index()).copied().unwrap_or(0),
         })
+    }
+
+    /// The id of a sample in the catalogue of which this is a part: its own in a whole one.
+    pub(crate) fn whole_id(&self, id: SampleId) -> SampleId {
+        self.whole_ids.get(id.index()).copied().unwrap_or(id)
+    }
+
+    /// Makes it a whole catalogue: ids are positions.
+    pub(crate) fn become_whole(&mut self) {
+        self.whole_ids = Vec::new();
+    }
+
+    /// The position of a sample's store in [`Catalogue::stores`].
+    pub(crate) fn store_of(&self, id: SampleId) -> Option<u32> {
+        Some(self.rows.get(id.index())?.store)
     }
 
     /// All samples in the order of their ids.
@@ -376,6 +405,18 @@ mod tests {
         assert_eq!(catalogue.bytes(), 21);
         assert_eq!(catalogue.push(NewSample { bytes: 0, ..sample("c") }), Err(LimitFault::Empty));
         assert_eq!(catalogue.len(), 3);
+    }
+
+    #[test]
+    fn a_part_knows_the_ids_of_the_whole() {
+        let mut part = Catalogue::new(vec![SampleStore::Folder("root".into())]);
+        for id in [7, 3] {
+            part.push_of_whole(SampleId(id), sample("x")).unwrap();
+        }
+        assert_eq!([0, 1].map(|id| part.whole_id(SampleId(id)).0), [7, 3]);
+        let mut whole = Catalogue::new(vec![SampleStore::Folder("root".into())]);
+        whole.push(sample("x")).unwrap();
+        assert_eq!(whole.whole_id(SampleId(0)), SampleId(0));
     }
 
     #[test]

@@ -18,11 +18,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
-use rustix::io::Errno;
-use rustix::process::{Pid, test_kill_process};
 
 use crate::error::Error;
 use crate::files;
+use crate::owner::Owner;
 
 const CLAIM_FILE: &str = "dataset.changing";
 
@@ -54,7 +53,7 @@ impl Claim {
     }
 
     fn take_at(path: PathBuf, doing: &str) -> Result<Self, Error> {
-        let text = Owner::of(std::process::id()).text;
+        let text = Owner::current().text();
         for _ in 0..LOOKS_MAX {
             match File::create_new(&path) {
                 Ok(mut file) => {
@@ -119,7 +118,7 @@ fn take_over(path: &Path, text: &str) -> Result<ClaimState, Error> {
     let mut there = String::new();
     // A file that is no text is no claim of ours.
     let is_text = file.read_to_string(&mut there).is_ok();
-    if !is_text || !Owner::of(std::process::id()).knows_to_be_gone(&there) {
+    if !is_text || !Owner::current().knows_to_be_gone(&there) {
         return Ok(ClaimState::Living);
     }
     if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
@@ -134,60 +133,6 @@ fn take_over(path: &Path, text: &str) -> Result<ClaimState, Error> {
     Ok(ClaimState::Dead)
 }
 
-/// Identifies a process among all that ever were on any machine.
-struct Owner {
-    text: String,
-}
-
-struct Process {
-    /// Start time, in clock ticks since boot.
-    began: String,
-    /// Whether it has ended, and its parent has not waited for it.
-    is_zombie: bool,
-}
-
-impl Owner {
-    /// Boot, PID namespace, PID and start time: a line each. A line is empty where /proc does not
-    /// tell.
-    fn of(process: u32) -> Self {
-        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-        let namespace = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
-        let began = Process::read(process).map(|process| process.began).unwrap_or_default();
-        Self { text: format!("{}\n{}\n{process}\n{began}\n", boot.trim(), namespace.display()) }
-    }
-
-    /// Whether the process that wrote `text` lived in this place, and lives no more.
-    fn knows_to_be_gone(&self, text: &str) -> bool {
-        let (mut here, mut there) = (self.text.lines(), text.lines());
-        // An empty line says nothing about the place.
-        let is_same = |line: &str, other: Option<&str>| !line.is_empty() && Some(line) == other;
-        let same_place = (0..2).all(|_| here.next().is_some_and(|line| is_same(line, there.next())));
-        let number: Option<u32> = there.next().and_then(|number| number.parse().ok());
-        let began = there.next().filter(|began| !began.is_empty());
-        let (true, Some(number)) = (same_place, number) else { return false };
-        let Some(pid) = i32::try_from(number).ok().and_then(Pid::from_raw) else { return false };
-        if test_kill_process(pid) == Err(Errno::SRCH) {
-            return true;
-        }
-        // There is a process of that PID. It may be hidden in /proc: it then counts as the owner.
-        Process::read(number)
-            .is_some_and(|now| now.is_zombie || began.is_some_and(|began| began != now.began))
-    }
-}
-
-impl Process {
-    /// `None` if there is no such process, or it may not be seen.
-    fn read(process: u32) -> Option<Self> {
-        let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-        // The second field is the name in brackets, which may hold anything; field 3 is the state,
-        // 22 the start time.
-        let (_, after_name) = stat.rsplit_once(')')?;
-        let mut fields = after_name.split_whitespace();
-        let is_zombie = matches!(fields.next()?, "Z" | "X");
-        Some(Self { began: fields.nth(18)?.to_owned(), is_zombie })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -199,38 +144,31 @@ mod tests {
         assert!(matches!(Claim::take(temp.path()), Err(Error::Usage(text)) if text.contains("remove")));
         drop(claim);
         let mut child = std::process::Command::new("true").spawn().unwrap();
-        let gone = Owner::of(child.id());
+        let gone = Owner::of(child.id()).text();
         child.wait().unwrap();
-        fs::write(temp.path().join(CLAIM_FILE), &gone.text).unwrap();
+        fs::write(temp.path().join(CLAIM_FILE), &gone).unwrap();
         drop(Claim::take(temp.path()).unwrap());
-        let elsewhere = gone.text.replacen(gone.text.lines().next().unwrap(), "another boot", 1);
+        let elsewhere = gone.replacen(gone.lines().next().unwrap(), "another boot", 1);
         for text in [elsewhere.as_str(), "", "nonsense"] {
             fs::write(temp.path().join(CLAIM_FILE), text).unwrap();
             assert!(Claim::take(temp.path()).is_err(), "{text:?}");
             fs::remove_file(temp.path().join(CLAIM_FILE)).unwrap();
         }
         // The same number, but a process that began at another time.
-        let mut lines: Vec<String> = Owner::of(std::process::id()).text.lines().map(str::to_owned).collect();
+        let mut lines: Vec<String> = Owner::current().text().lines().map(str::to_owned).collect();
         lines[3] = "1".to_owned();
         fs::write(temp.path().join(CLAIM_FILE), lines.join("\n")).unwrap();
         drop(Claim::take(temp.path()).unwrap());
         assert!(!temp.path().join(CLAIM_FILE).exists());
         // A process that has ended, and whose parent has not asked how.
         let mut zombie = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
-        let dead = Owner::of(zombie.id());
-        assert!(!Owner::of(std::process::id()).knows_to_be_gone(&dead.text));
+        let dead = Owner::of(zombie.id()).text();
+        assert!(!Owner::current().knows_to_be_gone(&dead));
         zombie.kill().unwrap();
-        while !Owner::of(std::process::id()).knows_to_be_gone(&dead.text) {
+        while !Owner::current().knows_to_be_gone(&dead) {
             std::thread::yield_now();
         }
         zombie.wait().unwrap();
-    }
-
-    #[test]
-    fn where_proc_tells_nothing_nobody_is_known_to_be_gone() {
-        let nowhere = Owner { text: "\n\n77\n\n".to_owned() };
-        assert!(!nowhere.knows_to_be_gone("\n\n99999999\n\n"));
-        assert!(!nowhere.knows_to_be_gone("\n\n99999999\n12\n"));
     }
 
     #[test]
@@ -238,10 +176,10 @@ mod tests {
         const TAKERS: usize = 8;
         let temp = tempfile::tempdir().unwrap();
         let mut child = std::process::Command::new("true").spawn().unwrap();
-        let gone = Owner::of(child.id());
+        let gone = Owner::of(child.id()).text();
         child.wait().unwrap();
         for round in 0..500 {
-            fs::write(temp.path().join(CLAIM_FILE), &gone.text).unwrap();
+            fs::write(temp.path().join(CLAIM_FILE), &gone).unwrap();
             let barrier = std::sync::Barrier::new(TAKERS);
             let claims: Vec<_> = std::thread::scope(|scope| {
                 let take = || {

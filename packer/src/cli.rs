@@ -14,6 +14,7 @@ use crate::info::info;
 use crate::interrupt::Stop;
 use crate::ls::{LsArgs, ls};
 use crate::merge::{MergeArgs, merge};
+use crate::parts::{FinishArgs, ListArgs, PlanArgs, create_part, finish, list, plan};
 use crate::report::Outcome;
 use crate::verify::{VerifyArgs, verify};
 
@@ -26,7 +27,8 @@ use crate::verify::{VerifyArgs, verify};
 /// (or another command is making or changing the dataset, or OUT is another dataset), 3 the dataset
 /// is damaged, 4 done, but samples were left out, 5 done, but files of the source were written to
 /// since they were packed, at equal length (diff says whether their bytes differ, unless images
-/// were transformed; 5 goes before 4 if both hold), 130 interrupted.
+/// were transformed; 5 goes before 4 if both hold), or finish and plan --listed: parts are missing,
+/// 130 interrupted.
 #[derive(Debug, Parser)]
 #[command(name = "shade-pack", version, max_term_width = 110)]
 pub struct Cli {
@@ -39,6 +41,16 @@ pub struct Cli {
 enum Command {
     /// Make a dataset from images.
     Create(Box<CreateArgs>),
+    /// For many machines: list a part of an ImageFolder's classes. Optional, for sources whose
+    /// listing takes long.
+    List(ListArgs),
+    /// For many machines: list SOURCE, decide what goes into which shard, and leave it in a file
+    /// for `create --part`.
+    Plan(Box<PlanArgs>),
+    /// For many machines: make the dataset of the shards that all parts have packed.
+    ///
+    /// Exit code 5 if shards are missing: the report names them and their parts.
+    Finish(FinishArgs),
     /// Tell what a dataset holds; reads its index only.
     Info(InfoArgs),
     /// List samples, one a line; reads the index only.
@@ -82,7 +94,10 @@ impl Cli {
     /// See the commands' modules.
     pub fn run(self, stop: &Stop) -> Result<(bool, Box<dyn Outcome>), Error> {
         Ok(match self.command {
-            Command::Create(args) => (args.pack.output.json, Box::new(create(&args, stop)?)),
+            Command::Create(args) => (args.new.pack.output.json, created(&args, stop)?),
+            Command::List(args) => (args.output.json, Box::new(list(&args, stop)?)),
+            Command::Plan(args) => (args.new.pack.output.json, Box::new(plan(&args, stop)?)),
+            Command::Finish(args) => (args.output.json, Box::new(finish(&args, stop)?)),
             Command::Info(args) => (args.json, Box::new(info(&args.dataset)?)),
             Command::Ls(args) => (args.json, Box::new(ls(args)?)),
             Command::Verify(args) => (args.output.json, Box::new(verify(&args, stop)?)),
@@ -93,6 +108,14 @@ impl Cli {
             Command::Completions(args) => (false, Box::new(completions(args.shell))),
         })
     }
+}
+
+/// The whole dataset, or one part of it.
+fn created(args: &CreateArgs, stop: &Stop) -> Result<Box<dyn Outcome>, Error> {
+    Ok(match args.part {
+        None => Box::new(create(args, stop)?),
+        Some(part) => Box::new(create_part(args, part, stop)?),
+    })
 }
 
 struct Script(Vec<u8>);

@@ -4,6 +4,7 @@ use std::num::NonZeroUsize;
 use std::str::FromStr;
 
 use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
 use shade_formats::limits::SHARD_BYTES_MAX;
 
 use crate::pack::Transform;
@@ -63,7 +64,8 @@ pub struct Effort {
 }
 
 /// What happens at a sample that cannot be packed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum OnBad {
     /// Packing ends at the first.
     #[default]

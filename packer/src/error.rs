@@ -8,6 +8,7 @@ use shade_dataset::{DatasetError, ReadFault};
 use shade_formats::FormatError;
 
 use crate::catalogue::Bad;
+use crate::part::Part;
 
 /// Something went wrong while running a command.
 #[derive(Debug, thiserror::Error)]
@@ -36,6 +37,18 @@ pub enum Error {
     /// A sample cannot be packed, and the command does not leave such samples out.
     #[error("{first}{}\n--on-bad skip leaves such samples out, --on-bad list names all", and_more(*more))]
     Bad {
+        /// The first one.
+        first: Bad,
+        /// How many more are known.
+        more: usize,
+    },
+    /// A sample of a plan cannot be packed.
+    #[error(
+        "{first}{}\nthe plan is of SOURCE as it was listed: `shade-pack plan SOURCE OUT --restart` plans what is there \
+         now, with --on-bad skip or list if such samples stay",
+        and_more(*more)
+    )]
+    BadInPart {
         /// The first one.
         first: Bad,
         /// How many more are known.
@@ -83,9 +96,26 @@ pub enum Error {
         /// Why not.
         source: io::Error,
     },
+    /// Parts that others make are not there yet.
+    #[error("{0}")]
+    MissingParts(String),
     /// Ctrl-C, or a signal to terminate.
     #[error("interrupted")]
     Interrupted,
+    /// A part ended early, and what it has finished stays.
+    #[error(
+        "{source}\n{done} of {shards} shards of part {part} are complete: the same command goes on from there"
+    )]
+    PartUnfinished {
+        /// Why it ended.
+        source: Box<Error>,
+        /// Which one.
+        part: Part,
+        /// Number of its complete shards.
+        done: usize,
+        /// Number of all its shards.
+        shards: usize,
+    },
     /// A pack ended early, and what it has finished is kept.
     #[error(
         "{source}\n{shards} complete shards are kept in {}: the same command goes on from there, --restart begins anew",
@@ -102,8 +132,8 @@ pub enum Error {
 }
 
 impl Error {
-    /// 1 the run failed, 2 usage, 3 the dataset is damaged, 130 interrupted. (0 is success, 4 and 5
-    /// success in part.)
+    /// 1 the run failed, 2 usage, 3 the dataset is damaged, 5 parts are missing, 130 interrupted.
+    /// (0 is success, 4 and 5 success in part.)
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         match self {
@@ -113,6 +143,7 @@ impl Error {
             | Self::Dataset(_)
             | Self::Shard(_)
             | Self::Bad { .. }
+            | Self::BadInPart { .. }
             | Self::AllBad { .. }
             | Self::Index { .. }
             | Self::Threads { .. }
@@ -120,7 +151,8 @@ impl Error {
             Self::Usage(_) => 2,
             Self::Damaged { .. } => 3,
             Self::Interrupted => 130,
-            Self::Unfinished { source, .. } => source.exit_code(),
+            Self::MissingParts(_) => 5,
+            Self::PartUnfinished { source, .. } | Self::Unfinished { source, .. } => source.exit_code(),
         }
     }
 

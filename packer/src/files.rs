@@ -5,16 +5,26 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use crate::error::Error;
+use crate::owner::Owner;
 
 pub(crate) fn close(file: File) -> io::Result<()> {
     Ok(nix::unistd::close(file)?)
 }
 
+/// What temporary names have between the path and the process.
+const PART: &str = ".part-";
+
+/// Files that one process may have under temporary names of one path.
+const NAMES_MAX: u32 = 1 << 16;
+
 /// A file under a temporary name of this process, `PATH.part-PROCESS`. It is removed unless it is
-/// published.
+/// published. Processes on any machines may write the same path: each has a name of its own, and
+/// the last one to publish stays.
 #[derive(Debug)]
 pub(crate) struct PartialFile {
     path: PathBuf,
@@ -24,13 +34,19 @@ pub(crate) struct PartialFile {
 impl PartialFile {
     /// Creates the file that will become `path`.
     pub(crate) fn create(path: PathBuf) -> Result<(Self, File), Error> {
-        let mut partial = path.clone().into_os_string();
-        partial.push(format!(".part-{}", std::process::id()));
-        let partial = PathBuf::from(partial);
-        // A killed process of our number may have left one.
-        let _ = fs::remove_file(&partial);
-        let file = File::create_new(&partial).map_err(Error::io("create", &partial))?;
-        Ok((Self { path, partial }, file))
+        for number in 0..NAMES_MAX {
+            let partial = temporary_name(&path, number);
+            match File::create_new(&partial) {
+                // Another file of this process, or what is left of one that looks like it.
+                Err(fault) if fault.kind() == io::ErrorKind::AlreadyExists => {}
+                created => {
+                    let file = created.map_err(Error::io("create", &partial))?;
+                    return Ok((Self { path, partial }, file));
+                }
+            }
+        }
+        let fault = io::Error::other("all temporary names are taken");
+        Err(Error::io("create", &path)(fault))
     }
 
     /// The file, opened once more for writing.
@@ -51,8 +67,45 @@ impl PartialFile {
         }
         // Every descriptor that is closed sends the writes, so a second one to the same file does.
         file.try_clone().and_then(close).map_err(self.fault("write"))?;
-        fs::rename(&self.partial, &self.path).map_err(self.fault("name"))
+        match fs::rename(&self.partial, &self.path) {
+            // NFS may repeat a rename whose answer was lost; the repetition finds no source.
+            Err(fault) if fault.kind() == io::ErrorKind::NotFound && self.is_named(file) => Ok(()),
+            renamed => renamed.map_err(self.fault("name")),
+        }
     }
+
+    /// Whether the open file has its name already.
+    fn is_named(&self, file: &File) -> bool {
+        let same = |(named, open): (fs::Metadata, fs::Metadata)| {
+            (named.dev(), named.ino()) == (open.dev(), open.ino())
+        };
+        fs::metadata(&self.path).ok().zip(file.metadata().ok()).is_some_and(same)
+    }
+}
+
+/// `PATH.part-PROCESS`; `PATH.part-PROCESS+1` and so on if that is taken.
+fn temporary_name(path: &Path, number: u32) -> PathBuf {
+    static PROCESS: OnceLock<String> = OnceLock::new();
+    let process = PROCESS.get_or_init(|| Owner::current().name());
+    let mut name = path.to_owned().into_os_string();
+    name.push(PART);
+    name.push(process);
+    if number > 0 {
+        name.push(format!("+{number}"));
+    }
+    PathBuf::from(name)
+}
+
+/// Whether a file has a temporary name.
+pub(crate) fn is_partial(name: &str) -> bool {
+    name.contains(PART)
+}
+
+/// Whether a file has the temporary name of a process that ran on this machine and has ended.
+pub(crate) fn is_left_behind(name: &str) -> bool {
+    let Some((_, process)) = name.rsplit_once(PART) else { return false };
+    let process = process.split('+').next().unwrap_or(process);
+    Owner::current().knows_name_to_be_gone(process)
 }
 
 impl Drop for PartialFile {

@@ -129,6 +129,11 @@ impl PackOptions {
         self.transform.is_some_and(|transform| transform.format == Format::Raw)
     }
 
+    /// The version of zstd that these options were made for, if this program has another.
+    pub(crate) fn other_zstd(&self) -> Option<&str> {
+        self.zstd.as_deref().filter(|version| *version != zstd::zstd_safe::version_string())
+    }
+
     /// Patterns of files that were left out of the source.
     pub(crate) fn exclude(&self) -> &[String] {
         &self.exclude

@@ -10,6 +10,9 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 use shade_formats::SampleId;
 use shade_formats::shard::END_OF_ARCHIVE;
 
+/// The plan in the folder of unfinished work, for parts that are packed by themselves.
+pub(crate) const PLAN_FILE: &str = "dataset.plan";
+
 /// Most samples in a shard: what is known of a shard stays in memory until it is complete.
 const SHARD_SAMPLES_MAX: usize = 1 << 18;
 
@@ -17,7 +20,7 @@ const SHARD_SAMPLES_MAX: usize = 1 << 18;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PackPlan {
     order: Vec<SampleId>,
-    /// One range of `order` per shard, none empty.
+    /// One range of `order` per shard; those of other parts are empty.
     shards: Vec<Range<usize>>,
 }
 
@@ -53,6 +56,17 @@ impl PackPlan {
             shards.push(start..order.len());
         }
         Self { order, shards }
+    }
+
+    /// The plan whose shards have these samples.
+    pub(crate) fn of_shards<'a>(samples: impl IntoIterator<Item = &'a [SampleId]>) -> Self {
+        let mut plan = Self { order: Vec::new(), shards: Vec::new() };
+        for shard in samples {
+            let start = plan.order.len();
+            plan.order.extend_from_slice(shard);
+            plan.shards.push(start..plan.order.len());
+        }
+        plan
     }
 
     pub(crate) fn shard_count(&self) -> usize {

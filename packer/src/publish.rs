@@ -12,6 +12,11 @@ use rustix::io::Errno;
 
 use crate::claim::Claim;
 use crate::error::Error;
+use crate::files::PartialFile;
+use crate::plan::PLAN_FILE;
+
+/// A file that is created and removed at once.
+const PROBE: &str = "probe";
 
 /// A directory under a temporary name, `OUT.part-NAME`. One command at a time makes OUT.
 #[derive(Debug)]
@@ -65,10 +70,14 @@ impl Partial {
             }
         }
         match fs::create_dir(&path) {
-            Err(fault) if fault.kind() == io::ErrorKind::AlreadyExists => refuse_foreign(&path, &claim)?,
+            Err(fault) if fault.kind() == io::ErrorKind::AlreadyExists => {
+                refuse_foreign(&path, || claim.user_id())?;
+            }
             made => made.map_err(Error::io("create", &path))?,
         }
-        Ok(Self { path, out: out.to_owned(), sync, stays: false, _claim: claim })
+        // Other machines may be at work by a plan in it.
+        let stays = path.join(PLAN_FILE).exists();
+        Ok(Self { path, out: out.to_owned(), sync, stays, _claim: claim })
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -133,6 +142,41 @@ pub(crate) fn check_destination(out: &Path) -> Result<(), Error> {
     Err(Error::Usage(format!("there is no directory {}: create it first", parent.display())))
 }
 
+/// The folder of unfinished work for `out` that has a plan, and the work's id; `None` if there is
+/// none.
+///
+/// # Errors
+/// There are several, or it is somebody else's: usage.
+pub(crate) fn planned_work(out: &Path) -> Result<Option<(PathBuf, String)>, Error> {
+    let planned = || -> Result<Vec<PathBuf>, Error> {
+        let mut all = unfinished(out)?;
+        all.retain(|folder| folder.join(PLAN_FILE).exists());
+        Ok(all)
+    };
+    let mut all = planned()?;
+    if all.is_empty() {
+        look_afresh(parent_of(out).unwrap_or(Path::new(".")))?;
+        all = planned()?;
+    }
+    let [folder] = all.as_slice() else {
+        let named: Vec<String> = all.iter().map(|folder| folder.display().to_string()).collect();
+        let text = format!("there are several plans, {}: remove those that are not meant", named.join(", "));
+        return if all.is_empty() { Ok(None) } else { Err(Error::Usage(text)) };
+    };
+    refuse_foreign(folder, || look_afresh(folder))?;
+    let name = folder.file_name().unwrap_or_default().as_encoded_bytes();
+    let id = name.strip_prefix(part_prefix(out).as_encoded_bytes()).unwrap_or_default();
+    Ok(Some((folder.clone(), String::from_utf8_lossy(id).into_owned())))
+}
+
+/// Creates and removes a file in a folder. A client of a network file system may know for a minute
+/// that a name is not there, although another machine has given it since; it forgets that when it
+/// changes the folder itself. Gives the user to whom files of ours belong there.
+pub(crate) fn look_afresh(folder: &Path) -> Result<u32, Error> {
+    let (_probe, file) = PartialFile::create(folder.join(PROBE))?;
+    Ok(file.metadata().map_err(Error::io("look at", folder))?.uid())
+}
+
 fn parent_of(out: &Path) -> Option<&Path> {
     out.parent().map(|parent| if parent.as_os_str().is_empty() { Path::new(".") } else { parent })
 }
@@ -185,11 +229,13 @@ pub(crate) fn refuse_existing(out: &Path) -> Result<(), Error> {
 }
 
 /// Refuses to go on with a directory that is not ours: others may have put anything into it.
-fn refuse_foreign(path: &Path, claim: &Claim) -> Result<(), Error> {
+///
+/// `ours` tells to whom files of ours belong there. That is not our user id: a server may give them
+/// to another user.
+fn refuse_foreign(path: &Path, ours: impl FnOnce() -> Result<u32, Error>) -> Result<(), Error> {
     let found = fs::symlink_metadata(path).map_err(Error::io("look at", path))?;
     let fault = if found.is_dir() {
-        // Not compared with our user id: a server may give our files to another one.
-        let ours = claim.user_id()?;
+        let ours = ours()?;
         (found.uid() != ours).then(|| format!("belongs to user {}, not {ours}", found.uid()))
     } else {
         Some("is no directory".to_owned())

@@ -64,6 +64,12 @@ impl Speed {
     }
 }
 
+impl Speed {
+    pub(crate) fn seconds(self) -> f64 {
+        self.seconds
+    }
+}
+
 impl Display for Speed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:.1} s, {:.1} MB/s", self.seconds, self.mb_per_s)

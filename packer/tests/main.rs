@@ -24,6 +24,7 @@ mod merged_datasets_are_datasets;
 mod odd_sources_have_defined_outcomes;
 mod one_command_at_a_time;
 mod order_and_labels_are_torchvisions;
+mod packed_in_parts;
 mod raw_pixels_train_fast;
 mod reports_are_for_people_and_programs;
 mod resumed_work_is_checked;

@@ -14,6 +14,7 @@ use shade_pack::config::{Effort, OnBad};
 use shade_pack::dataset::Dataset;
 use shade_pack::interrupt::Stop;
 use shade_pack::pack::{Packing, Recipe};
+use shade_pack::part::Part;
 use shade_pack::plan::PackPlan;
 use shade_pack::progress::{CommandProgress, Shown};
 use shade_pack::source::{Selection, image_folder};
@@ -102,6 +103,8 @@ fn pack_after(source: &Path, out: &Path, on_bad: OnBad, change: impl FnOnce()) -
         folder: out,
         first_shard: 0,
         first_key: 0,
+        part: Part::WHOLE,
+        first_position: 0,
         on_bad,
         effort: Effort { jobs: two, in_flight: two, sync: true },
         progress: &progress,

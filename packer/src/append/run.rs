@@ -20,6 +20,7 @@ use crate::error::Error;
 use crate::interrupt::Stop;
 use crate::options::{PackOptions, TOOL, Work};
 use crate::pack::{Packing, choose_recipe, clean, clean_unfinished};
+use crate::part::Part;
 use crate::progress::CommandProgress;
 use crate::publish::sync_dir;
 use crate::report::Speed;
@@ -155,6 +156,8 @@ impl AppendJob<'_> {
             folder: dir,
             first_shard: first_shard(dataset),
             first_key: first_key(dataset, catalogue)?,
+            part: Part::WHOLE,
+            first_position: 0,
             on_bad: self.args.pack.on_bad,
             effort: self.effort,
             progress,
@@ -166,7 +169,7 @@ impl AppendJob<'_> {
         let labels: Vec<u32> = (0..dataset.index.class_count()).collect();
         let name = |shard| dataset.index.shard(shard).map_or("", |shard| shard.name).to_owned();
         assembly.add_index((&dataset.index, &self.times), &labels, name).map_err(fault)?;
-        let packed = assembly.add_packed(&packing)?;
+        let packed = assembly.add_packed(&packing, readers)?;
         let options = options.text(Some(&options.plan_id(catalogue)));
         let assembled = assembly.finish(&options_with(dataset.options(), options)).map_err(fault)?;
         Ok((assembled, packed))

@@ -5,10 +5,17 @@
 //! and goes on after the shards that are complete. A dataset that exists at OUT is compared with
 //! the source by names, lengths and times.
 //!
-//! `run` is the whole way, `planned` one dataset on it, `report` the result.
+//! `args` is the command line. `run` is the whole way: `planning` lists and plans, `planned` is one
+//! dataset on it, `report` the result. `parts` goes the same way in several runs.
 
+mod args;
 mod planned;
+mod planning;
 mod report;
 mod run;
 
-pub(crate) use run::{CreateArgs, create, refuse_bad};
+pub(crate) use args::{CreateArgs, NewArgs, check_splits, refuse_inside};
+pub(crate) use planned::{PackJob, Planned, Prepared};
+pub(crate) use planning::{Begun, Listed, begin, list_all, plan_all, refuse_bad, sources_of};
+pub(crate) use report::Created;
+pub(crate) use run::create;

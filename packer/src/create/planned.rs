@@ -12,39 +12,49 @@ use crate::config::{Effort, Layout, OnBad};
 use crate::dataset::Dataset;
 use crate::error::Error;
 use crate::interrupt::Stop;
-use crate::options::{PackOptions, Work};
-use crate::pack::{Packing, choose_recipe, clean, clean_unfinished, is_shard_written, sync_file};
+use crate::options::PackOptions;
+use crate::pack::{Packing, Recipe, choose_recipe, is_shard_written, sync_file};
+use crate::part::Part;
 use crate::plan::PackPlan;
 use crate::progress::CommandProgress;
 use crate::publish::sync_dir;
 use crate::times::TIMES_FILE;
 use crate::workers::Workers;
 
-pub(super) struct Planned {
-    pub(super) split: Option<String>,
-    pub(super) catalogue: Catalogue,
-    pub(super) plan: PackPlan,
-    pub(super) plan_id: String,
-    pub(super) options: PackOptions,
+/// One dataset of a command: the whole source, or a split of it.
+pub(crate) struct Planned {
+    pub(crate) split: Option<String>,
+    pub(crate) catalogue: Catalogue,
+    pub(crate) plan: PackPlan,
+    pub(crate) plan_id: String,
+    pub(crate) options: PackOptions,
+}
+
+/// With all that must be known before the first record is made, on whatever machine.
+pub(crate) struct Prepared {
+    pub(crate) planned: Planned,
+    pub(crate) recipe: Recipe,
+    /// What zstd would save of raw pixels that are stored as they are, in percent.
+    pub(crate) forgone_percent: Option<u64>,
 }
 
 /// What all datasets of one command share.
-pub(super) struct CreateJob<'a> {
-    pub(super) layout: &'a Layout,
-    pub(super) work: &'a Work,
-    pub(super) on_bad: OnBad,
-    pub(super) effort: Effort,
-    pub(super) readers: &'a Workers,
-    pub(super) progress: &'a CommandProgress,
-    pub(super) stop: &'a Stop,
+pub(crate) struct PackJob<'a> {
+    /// Identifies the work.
+    pub(crate) id: &'a str,
+    pub(crate) on_bad: OnBad,
+    pub(crate) effort: Effort,
+    pub(crate) readers: &'a Workers,
+    pub(crate) progress: &'a CommandProgress,
+    pub(crate) stop: &'a Stop,
 }
 
 impl Planned {
-    pub(super) fn folder(&self, out: &Path) -> PathBuf {
+    pub(crate) fn folder(&self, out: &Path) -> PathBuf {
         self.split.as_ref().map_or_else(|| out.to_owned(), |split| out.join(split))
     }
 
-    pub(super) fn outline(&self) -> CreatedPart {
+    pub(crate) fn outline(&self) -> CreatedPart {
         CreatedPart {
             split: self.split.clone(),
             samples: self.catalogue.len(),
@@ -56,24 +66,23 @@ impl Planned {
     }
 
     /// The dataset in `folder`, if it is the one that is planned.
-    pub(super) fn found_in(&self, folder: &Path) -> Option<Dataset> {
+    pub(crate) fn found_in(&self, folder: &Path) -> Option<Dataset> {
         let dataset = Dataset::open(folder).ok()?;
         (PackOptions::plan_id_in(dataset.index.options()).as_ref() == Some(&self.plan_id)).then_some(dataset)
     }
 
     /// What an earlier run has finished but not published: one split of several, or all except the
     /// last rename. `None` if its shards are not what it wrote.
-    fn made_before(
+    pub(super) fn made_before(
         &self,
         folder: &Path,
-        job: &CreateJob<'_>,
+        job: &PackJob<'_>,
     ) -> Result<Option<(CreatedPart, Packed)>, Error> {
         let Some(dataset) = self.found_in(folder) else { return Ok(None) };
         // With samples left out it is made again, to know which.
         if dataset.index.len() != self.catalogue.len() || !job.is_written(&dataset)? {
             return Ok(None);
         }
-        clean(folder)?;
         let index = &dataset.index;
         job.progress.skip(self.catalogue.len().into(), self.catalogue.bytes());
         let entries = dataset.ids().filter_map(|id| index.entry(id));
@@ -90,49 +99,57 @@ impl Planned {
         Ok(Some((part, packed)))
     }
 
-    /// Packs it into its folder below `out`, which then holds shards and index and nothing else.
-    pub(super) fn make(self, out: &Path, job: &CreateJob<'_>) -> Result<(CreatedPart, Packed), Error> {
-        let folder = &self.folder(out);
-        if !folder.is_dir() {
-            fs::create_dir(folder).map_err(Error::io("create", folder))?;
-        }
-        if let Some(made) = self.made_before(folder, job)? {
-            return Ok(made);
-        }
-        clean_unfinished(folder)?;
-        let (recipe, forgone_percent) = choose_recipe(&self.catalogue, job.layout, job.readers, job.stop)?;
-        let packing = Packing {
-            catalogue: &self.catalogue,
-            plan: &self.plan,
-            recipe: &recipe,
-            id: &job.work.id,
+    /// Decides how records are made, which takes a look at some samples.
+    pub(crate) fn prepare(self, layout: &Layout, readers: &Workers, stop: &Stop) -> Result<Prepared, Error> {
+        let (recipe, forgone_percent) = choose_recipe(&self.catalogue, layout, readers, stop)?;
+        Ok(Prepared { planned: self, recipe, forgone_percent })
+    }
+}
+
+impl Prepared {
+    /// The packing of a part into `folder`. `first_position` is the number of shards of the
+    /// datasets before this one.
+    pub(crate) fn packing<'a>(
+        &'a self,
+        folder: &'a Path,
+        (part, first_position): (Part, usize),
+        job: &PackJob<'a>,
+    ) -> Packing<'a> {
+        Packing {
+            catalogue: &self.planned.catalogue,
+            plan: &self.planned.plan,
+            recipe: &self.recipe,
+            id: job.id,
             folder,
             first_shard: 0,
             first_key: 0,
+            part,
+            first_position,
             on_bad: job.on_bad,
             effort: job.effort,
             progress: job.progress,
             stop: job.stop,
-        };
-        packing.run(job.readers)?;
-        let fault = |source| Error::Index { path: folder.clone(), source };
-        let classes = self.catalogue.classes.iter().map(String::as_bytes);
+        }
+    }
+
+    /// Makes a dataset of `folder`, in which all shards are complete: writes its index. Records of
+    /// completion stay.
+    pub(crate) fn assemble(self, folder: &Path, job: &PackJob<'_>) -> Result<(CreatedPart, Packed), Error> {
+        let fault = |source| Error::Index { path: folder.to_owned(), source };
+        let planned = &self.planned;
+        let classes = planned.catalogue.classes.iter().map(String::as_bytes);
         let mut assembly = Assembly::new(classes).map_err(fault)?;
-        let packed = assembly.add_packed(&packing)?;
-        let options = self.options.text(Some(&self.plan_id));
-        let mut part = self.outline();
+        let packed = assembly.add_packed(&self.packing(folder, (Part::WHOLE, 0), job), job.readers)?;
+        let options = planned.options.text(Some(&planned.plan_id));
+        let mut part = planned.outline();
         part.bytes = packed.bytes;
         part.compressed = packed.compressed;
-        part.zstd_would_save_percent = forgone_percent;
+        part.zstd_would_save_percent = self.forgone_percent;
         // The index takes as much memory as the catalogue, which is not needed any more.
         drop(self);
         let assembled = assembly.finish(&options).map_err(fault)?;
         part.bytes += assembled.index.len() as u64;
         assembled.write(folder, job.effort.sync)?;
-        clean(folder)?;
-        if job.effort.sync {
-            sync_dir(folder)?;
-        }
         let index = Index::open(assembled.index).map_err(fault)?;
         part.samples = index.len();
         part.content_id = Some(index.content_id().to_string());
@@ -140,7 +157,7 @@ impl Planned {
     }
 }
 
-impl CreateJob<'_> {
+impl PackJob<'_> {
     /// Whether all shards of a dataset that an earlier run has written are what its index says. If
     /// the command syncs, the disk has confirmed them then.
     fn is_written(&self, dataset: &Dataset) -> Result<bool, Error> {

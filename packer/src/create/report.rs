@@ -13,42 +13,42 @@ use crate::report::{Printed, Speed, human_bytes, path_as_text};
 pub(crate) struct Created {
     /// The dataset's directory; with splits, the directory of their datasets.
     #[serde(serialize_with = "path_as_text")]
-    pub(super) dataset: PathBuf,
+    pub(crate) dataset: PathBuf,
     #[serde(serialize_with = "path_as_text")]
-    pub(super) source: PathBuf,
+    pub(crate) source: PathBuf,
     /// Whether nothing was written: `--dry-run`, or the dataset was there already.
-    pub(super) unchanged: bool,
+    pub(crate) unchanged: bool,
     /// One for the dataset, or one for each split.
-    pub(super) parts: Vec<CreatedPart>,
+    pub(crate) parts: Vec<CreatedPart>,
     /// Bytes of the images that are in it.
-    pub(super) source_bytes: u64,
+    pub(crate) source_bytes: u64,
     /// Bytes of the images that this run has read: fewer when it finished an earlier run's work.
-    pub(super) read_bytes: u64,
-    pub(super) bad: Vec<Bad>,
+    pub(crate) read_bytes: u64,
+    pub(crate) bad: Vec<Bad>,
     #[serde(flatten)]
-    pub(super) speed: Speed,
+    pub(crate) speed: Speed,
 }
 
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct CreatedPart {
     /// The split's name; none for a dataset of the whole source.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) split: Option<String>,
+    pub(crate) split: Option<String>,
     /// What identifies its content, in hexadecimal; none before it is made.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) content_id: Option<String>,
-    pub(super) samples: u32,
-    pub(super) classes: usize,
-    pub(super) shards: usize,
+    pub(crate) content_id: Option<String>,
+    pub(crate) samples: u32,
+    pub(crate) classes: usize,
+    pub(crate) shards: usize,
     /// Bytes of all shards and the index; before it is made, of the images in the source.
-    pub(super) bytes: u64,
-    pub(super) compressed: u64,
+    pub(crate) bytes: u64,
+    pub(crate) compressed: u64,
     /// What zstd would save of raw pixels that are stored as they are.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) zstd_would_save_percent: Option<u64>,
+    pub(crate) zstd_would_save_percent: Option<u64>,
     /// How the source differs from what was packed; none if it was packed just now.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) changes: Option<Changes>,
+    pub(crate) changes: Option<Changes>,
 }
 
 impl Printed for Created {
@@ -62,8 +62,9 @@ impl Printed for Created {
     }
 }
 
-impl fmt::Display for Created {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Created {
+    /// Everything except how long it took.
+    pub(crate) fn told(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for bad in &self.bad {
             writeln!(f, "left out {bad}")?;
         }
@@ -91,6 +92,13 @@ impl fmt::Display for Created {
         if !self.bad.is_empty() {
             writeln!(f, "{} samples were left out", self.bad.len())?;
         }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Created {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.told(f)?;
         if self.unchanged {
             return f.write_str("nothing was written");
         }

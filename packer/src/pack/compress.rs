@@ -117,7 +117,8 @@ fn may_pay(media: Media) -> bool {
 }
 
 /// All kinds for which [`may_pay`] is true.
-const COMPRESSIBLE: [Media; 6] = [Media::Other, Media::Png, Media::Ppm, Media::Bmp, Media::Gif, Media::Tiff];
+pub(crate) const COMPRESSIBLE: [Media; 6] =
+    [Media::Other, Media::Png, Media::Ppm, Media::Bmp, Media::Gif, Media::Tiff];
 
 /// Looks at some of the records that compression may help.
 fn probe(

@@ -22,7 +22,8 @@ use crate::dataset::Shards;
 use crate::error::Error;
 use crate::files;
 use crate::interrupt::Stop;
-use crate::plan::shard_name;
+use crate::part::Part;
+use crate::plan::{PLAN_FILE, shard_name};
 
 /// A shard is read back in pieces of this size: large enough for the full rate of a disk.
 const PIECE_BYTES: u64 = 4 << 20;
@@ -34,6 +35,9 @@ struct DoneOptions {
     pack: String,
     /// What was left out: sample, path, fault.
     bad: Vec<(u32, String, String)>,
+    /// The part that made it, of several.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    part: Option<Part>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -43,6 +47,7 @@ pub(super) struct Pack<'a> {
     pub(crate) classes: usize,
     /// The dictionary of compressed records; empty for none.
     pub(crate) dictionary: &'a [u8],
+    pub(crate) part: Part,
 }
 
 /// A shard that is complete, read back.
@@ -51,6 +56,8 @@ pub struct DoneShard {
     index: Arc<Index>,
     /// What was left out of it.
     pub bad: Vec<Bad>,
+    /// The part that made it, of several.
+    pub(crate) part: Option<Part>,
 }
 
 /// A record of a complete shard.
@@ -92,7 +99,8 @@ fn encode(pack: &Pack<'_>, shard: PackedShard) -> Result<Vec<u8>, FormatError> {
     index.set_keys(shard.records.iter().map(|record| record.sample.0).collect());
     index.set_fields(shard.records.iter().map(|record| record.fields).collect());
     let bad = shard.bad.into_iter().map(|(sample, bad)| (sample.0, bad.path, bad.fault)).collect();
-    let outcome = DoneOptions { pack: pack.id.to_owned(), bad };
+    let outcome =
+        DoneOptions { pack: pack.id.to_owned(), bad, part: (pack.part != Part::WHOLE).then_some(pack.part) };
     // Plain fields always serialise.
     index.set_options(&serde_json::to_string(&outcome).unwrap_or_default());
     index.finish()
@@ -121,7 +129,7 @@ pub fn read(folder: &Path, shard: ShardId, pack: &str) -> Result<Option<DoneShar
         return Ok(None);
     }
     let bad = outcome.bad.into_iter().map(|(_, path, fault)| Bad { path, fault }).collect();
-    Ok(Some(DoneShard { index: Arc::new(index), bad }))
+    Ok(Some(DoneShard { index: Arc::new(index), bad, part: outcome.part }))
 }
 
 /// Whether the file of shard number `id` is what was written there: a file of the length and
@@ -172,6 +180,18 @@ impl DoneShard {
         is_shard_written(&Shards::new(folder, &self.index, stop), ShardId(0), shard, sync)
     }
 
+    /// Has the disk confirm the shard and its record of completion.
+    pub(crate) fn sync(&self, folder: &Path) -> Result<(), Error> {
+        let name = self.shard().map_or("", |shard| shard.name);
+        sync_file(&folder.join(name))?;
+        sync_file(&folder.join(format!("{name}.done")))
+    }
+
+    /// Whether its records were compressed with this dictionary, empty for none.
+    pub(crate) fn has_dictionary(&self, dictionary: &[u8]) -> bool {
+        self.index.dictionaries().next().unwrap_or_default() == dictionary
+    }
+
     pub(crate) fn shard(&self) -> Option<Shard<'_>> {
         self.index.shard(ShardId(0))
     }
@@ -195,23 +215,34 @@ pub(crate) fn fields_row(index: &Index, sample: SampleId) -> FieldsRow {
     index.fields(sample).map_or_else(FieldsRow::default, row)
 }
 
-/// Removes all records of completion and what killed runs left in `folder`: the dataset is whole
-/// without them.
+/// Removes all records of completion, what killed runs left in `folder`, and at last a plan: the
+/// dataset is whole without them.
 pub(crate) fn clean(folder: &Path) -> Result<(), Error> {
-    remove(folder, |name| name.ends_with(".done") || name.contains(".part-"))
+    remove(folder, |name| name.ends_with(".done") || files::is_partial(name))?;
+    remove_file(&folder.join(PLAN_FILE))
 }
 
-/// Removes what killed runs left unfinished in `folder`.
+/// Removes what killed runs left unfinished in `folder`, as far as this machine knows that they
+/// have ended. Another one may be at work.
 pub(crate) fn clean_unfinished(folder: &Path) -> Result<(), Error> {
-    remove(folder, |name| name.contains(".part-"))
+    remove(folder, files::is_left_behind)
 }
 
 fn remove(folder: &Path, is_left_over: impl Fn(&str) -> bool) -> Result<(), Error> {
     for entry in fs::read_dir(folder).map_err(Error::io("list", folder))? {
         let entry = entry.map_err(Error::io("list", folder))?;
-        if is_left_over(&entry.file_name().to_string_lossy()) {
-            fs::remove_file(entry.path()).map_err(Error::io("remove", &entry.path()))?;
+        let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        if !is_folder && is_left_over(&entry.file_name().to_string_lossy()) {
+            remove_file(&entry.path())?;
         }
     }
     Ok(())
+}
+
+/// Removes a file, if it is there: another command may clean, too.
+fn remove_file(path: &Path) -> Result<(), Error> {
+    match fs::remove_file(path) {
+        Err(fault) if fault.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        removed => removed.map_err(Error::io("remove", path)),
+    }
 }

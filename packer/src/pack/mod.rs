@@ -21,7 +21,7 @@ mod stretch;
 mod transform;
 
 pub(crate) use again::Again;
-pub(crate) use compress::choose_recipe;
+pub(crate) use compress::{COMPRESSIBLE, choose_recipe};
 pub use done::{DoneRecord, DoneShard, read as read_done};
 pub(crate) use done::{clean, clean_unfinished, fields_row, is_shard_written, sync_file};
 pub(crate) use gate::{Gate, Pass};

@@ -90,6 +90,11 @@ impl Recipe {
         self.transform.is_none() && self.zstd.is_none()
     }
 
+    /// The dictionary of compressed records; empty for none.
+    pub(crate) fn dictionary(&self) -> &[u8] {
+        self.zstd.as_ref().map_or(&[], |zstd| zstd.dictionary.as_slice())
+    }
+
     /// Bytes of memory for a byte of the source: decoded pixels and their encoder take several
     /// times as much.
     pub(super) fn weight(&self) -> u64 {

@@ -2,7 +2,7 @@
 
 use std::sync::Mutex;
 
-use super::done::{self, Pack};
+use super::done::{self, DoneShard, Pack};
 use super::gate::Gate;
 use super::packing::Packing;
 use super::queue::{Stretch, StretchQueue, memory_gate};
@@ -15,7 +15,7 @@ use crate::locks::lock;
 use crate::workers::Workers;
 
 impl Packing<'_> {
-    /// Writes all shards that are not complete yet, each with its record of completion.
+    /// Writes all shards of its part that are not complete yet, each with its record of completion.
     ///
     /// # Errors
     /// With [`OnBad::Fail`] the first sample that cannot be packed; writing failed; or
@@ -30,16 +30,20 @@ impl Packing<'_> {
         workers.all(self.stop, || self.work(&queue, (&readers, &kits), &spare))
     }
 
+    /// The record of completion of shard `number` of the plan, if it is valid.
+    pub(crate) fn done(&self, number: usize) -> Result<Option<DoneShard>, Error> {
+        let done = done::read(self.folder, self.shard_id(number), self.id)?;
+        Ok(done.filter(|done| done.has_dictionary(self.recipe.dictionary())))
+    }
+
     /// Shards that earlier runs have not completed, by their numbers in the plan. Every byte of the
     /// others is read: somebody may have changed a folder that was left behind, or the disk may
     /// have lost what it never confirmed.
     fn missing(&self, workers: &Workers) -> Result<Vec<usize>, Error> {
-        let numbers: Vec<usize> = (0..self.plan.shard_count()).collect();
+        let numbers = self.shards();
         let cpus = Gate::new(self.effort.jobs.get() as u64);
         let done = workers.each(&numbers, self.stop, |&number| {
-            let Some(done) = done::read(self.folder, self.shard_id(number), self.id)? else {
-                return Ok(false);
-            };
+            let Some(done) = self.done(number)? else { return Ok(false) };
             let _cpu = cpus.pass(1, self.stop)?;
             if !done.is_written(self.folder, self.effort.sync, self.stop)? {
                 return Ok(false);
@@ -67,7 +71,8 @@ impl Packing<'_> {
         let pack = Pack {
             id: self.id,
             classes: self.catalogue.classes.len(),
-            dictionary: self.recipe.zstd.as_ref().map_or(&[], |zstd| zstd.dictionary.as_slice()),
+            dictionary: self.recipe.dictionary(),
+            part: self.part,
         };
         loop {
             // The seat comes first: a claimed stretch is read at once.

@@ -28,12 +28,13 @@ pub(super) struct Built {
     pub bytes: Vec<u8>,
     /// In the order of `bytes`.
     pub records: Vec<PlacedRecord>,
-    /// What had to be left out.
+    /// What had to be left out, by its id in the whole catalogue.
     pub bad: Vec<(SampleId, Bad)>,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PlacedRecord {
+    /// Its id in the whole catalogue.
     pub sample: SampleId,
     /// Its offset counts from the stretch's start, until the stretch is placed in its shard.
     pub entry: Entry,
@@ -66,7 +67,7 @@ enum StretchFault {
 pub(super) struct StretchBuilder<'a> {
     catalogue: &'a Catalogue,
     recipe: &'a Recipe,
-    /// The number in the member's name is the sample's id plus this.
+    /// The number in the member's name is the sample's id in the whole catalogue plus this.
     first_key: u32,
     reader: SourceReader,
     read: Vec<u8>,
@@ -79,7 +80,11 @@ impl<'a> StretchBuilder<'a> {
 
     /// From now on sample `id` has this key, and the keys of the others follow.
     pub(super) fn set_key(&mut self, id: SampleId, key: u32) {
-        self.first_key = key.wrapping_sub(id.0);
+        self.first_key = key.wrapping_sub(self.catalogue.whole_id(id).0);
+    }
+
+    fn key(&self, id: SampleId) -> u32 {
+        self.first_key.wrapping_add(self.catalogue.whole_id(id).0)
     }
 
     /// Reads and makes the stretch. `spare` is memory to reuse, `pace` notes how fast files come,
@@ -121,7 +126,7 @@ impl<'a> StretchBuilder<'a> {
                 Ok(read) => all.push(read),
                 Err(fault) => {
                     built.bytes.truncate(start);
-                    built.bad.push((id, sample.bad(fault)));
+                    built.bad.push((self.catalogue.whole_id(id), sample.bad(fault)));
                 }
             }
         }
@@ -134,7 +139,7 @@ impl<'a> StretchBuilder<'a> {
         sample: &Sample<'_>,
         bytes: &mut Vec<u8>,
     ) -> Result<SampleRead, StretchFault> {
-        let key = self.first_key.wrapping_add(id.0);
+        let key = self.key(id);
         let image = bytes.len() + MEMBER_HEADER_BYTES;
         bytes.resize(image, 0);
         self.reader.image(sample, bytes)?;
@@ -176,13 +181,14 @@ impl<'a> StretchBuilder<'a> {
             let record = Recipe::as_it_is(image);
             let entry = record.entry(image, sample.label, one.image.start as u64);
             let extension = record_extension(sample.path, &entry, false);
-            let key = self.first_key.wrapping_add(one.sample.0);
+            let key = self.key(one.sample);
             let header = header_of(key, &extension, image.len())
                 .map_err(|fault| Error::source(&sample.file(), fault))?;
             let tail = built.bytes.get(one.tail.clone()).unwrap_or_default();
             let fields = fields_row(one.has_fields, tail);
             copy_into(&mut built.bytes, one.image.start.saturating_sub(MEMBER_HEADER_BYTES), &header);
-            built.records.push(PlacedRecord { sample: one.sample, entry, fields });
+            let sample = self.catalogue.whole_id(one.sample);
+            built.records.push(PlacedRecord { sample, entry, fields });
         }
         Ok(())
     }
@@ -202,7 +208,7 @@ impl<'a> StretchBuilder<'a> {
             let record = match kit.record(image) {
                 Ok(record) => record,
                 Err(fault) => {
-                    built.bad.push((one.sample, sample.bad(fault)));
+                    built.bad.push((self.catalogue.whole_id(one.sample), sample.bad(fault)));
                     continue;
                 }
             };
@@ -210,7 +216,7 @@ impl<'a> StretchBuilder<'a> {
             let offset = (built.bytes.len() + MEMBER_HEADER_BYTES) as u64;
             let entry = record.facts.entry(stored, sample.label, offset);
             let extension = record_extension(sample.path, &entry, self.recipe.transform.is_some());
-            let key = self.first_key.wrapping_add(one.sample.0);
+            let key = self.key(one.sample);
             let header = header_of(key, &extension, stored.len())
                 .map_err(|fault| Error::source(&sample.file(), fault))?;
             built.bytes.extend_from_slice(&header);
@@ -219,7 +225,8 @@ impl<'a> StretchBuilder<'a> {
             let tail = self.read.get(one.tail.clone()).unwrap_or_default();
             built.bytes.extend_from_slice(tail);
             let fields = fields_row(one.has_fields, tail);
-            built.records.push(PlacedRecord { sample: one.sample, entry, fields });
+            let sample = self.catalogue.whole_id(one.sample);
+            built.records.push(PlacedRecord { sample, entry, fields });
         }
         Ok(())
     }

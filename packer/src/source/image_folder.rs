@@ -22,6 +22,7 @@ use super::Selection;
 use crate::catalogue::{Bad, Catalogue, NewSample, Paths, SampleStore, check_bytes};
 use crate::error::Error;
 use crate::interrupt::Stop;
+use crate::part::Part;
 use crate::progress::CommandProgress;
 
 /// torchvision's `IMG_EXTENSIONS`; upper case counts too.
@@ -45,6 +46,18 @@ pub fn scan(
     progress: &CommandProgress,
     stop: &Stop,
 ) -> Result<Catalogue, Error> {
+    scan_part(root, selection, Part::WHOLE, progress, stop)
+}
+
+/// Lists the classes of one part, all others without samples. The classes of all parts, in order,
+/// are what [`scan`] gives.
+pub(super) fn scan_part(
+    root: &Path,
+    selection: &Selection,
+    part: Part,
+    progress: &CommandProgress,
+    stop: &Stop,
+) -> Result<Catalogue, Error> {
     let mut catalogue = Catalogue::new(vec![SampleStore::Folder(root.to_owned())]);
     let folder = open_folder(root).map_err(Error::io("open", root))?;
     let walk = FolderWalk { root, folder, selection, progress, stop };
@@ -63,7 +76,8 @@ pub fn scan(
     }
     classes.sort_unstable();
     let mut empty = Vec::new();
-    let labelled: Vec<(u32, &String)> = (0u32..).zip(&classes).collect();
+    let labelled = (0u32..).zip(&classes).filter(|(label, _)| part.has(*label as usize));
+    let labelled: Vec<(u32, &String)> = labelled.collect();
     // Some classes at a time: otherwise all would be in memory twice.
     for some in labelled.chunks(rayon::current_num_threads() * CLASSES_PER_THREAD) {
         let walked: Vec<ListedClass> =

@@ -20,6 +20,7 @@ pub use selection::Selection;
 use crate::catalogue::Catalogue;
 use crate::error::Error;
 use crate::interrupt::Stop;
+use crate::part::Part;
 use crate::progress::{CommandProgress, Shown};
 use crate::workers::Workers;
 
@@ -77,20 +78,40 @@ impl Source {
     /// Lists all samples, as many files at a time as there are `workers`. What is wrong with single
     /// samples is in [`Catalogue::bad`], by path.
     pub(crate) fn list(&self, workers: &Workers, shown: Shown, stop: &Stop) -> Result<Catalogue, Error> {
+        self.list_part(Part::WHOLE, workers, shown, stop)
+    }
+
+    /// Lists the samples of a part's classes.
+    ///
+    /// # Errors
+    /// As [`list`](Self::list); or the source has no folders to divide: usage.
+    pub(crate) fn list_part(
+        &self,
+        part: Part,
+        workers: &Workers,
+        shown: Shown,
+        stop: &Stop,
+    ) -> Result<Catalogue, Error> {
         let progress = CommandProgress::start(shown, "listing", 0, 0);
-        let mut catalogue = workers.install(|| self.scan(&progress, stop))?;
+        let mut catalogue = workers.install(|| self.scan(part, &progress, stop))?;
         progress.finish();
         catalogue.bad.sort_by(|a, b| a.path.cmp(&b.path));
         Ok(catalogue)
     }
 
-    fn scan(&self, progress: &CommandProgress, stop: &Stop) -> Result<Catalogue, Error> {
+    fn scan(&self, part: Part, progress: &CommandProgress, stop: &Stop) -> Result<Catalogue, Error> {
         let labels = self.labels.as_deref();
         match self.kind()? {
             SourceKind::ImageFolder if labels.is_some() => {
                 Err(Error::Usage("--labels: an ImageFolder's labels are its folders".to_owned()))
             }
-            SourceKind::ImageFolder => image_folder::scan(&self.path, &self.selection, progress, stop),
+            SourceKind::ImageFolder => {
+                image_folder::scan_part(&self.path, &self.selection, part, progress, stop)
+            }
+            _ if part != Part::WHOLE => Err(Error::Usage(format!(
+                "{} is no ImageFolder: only the folders of one can be listed in parts. `shade-pack plan` lists it",
+                self.path.display()
+            ))),
             SourceKind::Webdataset => tars::scan(&self.path, labels, &self.selection, progress, stop),
             SourceKind::List => list::scan(&self.path, labels, &self.selection, progress, stop),
         }

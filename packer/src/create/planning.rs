@@ -1,0 +1,150 @@
+//! Lists a source and plans its datasets; nothing is written.
+
+use std::path::Path;
+
+use super::args::NewArgs;
+use super::planned::Planned;
+use super::report::Created;
+use crate::catalogue::{Bad, Catalogue};
+use crate::changes::Changes;
+use crate::config::{Layout, OnBad};
+use crate::dataset::Dataset;
+use crate::error::Error;
+use crate::interrupt::Stop;
+use crate::options::{PackOptions, Work};
+use crate::progress::Shown;
+use crate::publish::Partial;
+use crate::source::{Source, splits};
+use crate::times::Times;
+use crate::workers::Workers;
+
+/// A source, or one split of it, and its samples.
+pub(crate) struct Listed {
+    pub(crate) split: Option<String>,
+    pub(crate) source: Source,
+    pub(crate) catalogue: Catalogue,
+}
+
+/// Unfinished work, this command's to go on with.
+pub(crate) struct Begun {
+    pub(crate) work: Work,
+    pub(crate) partial: Partial,
+}
+
+/// Each split with its folder in the source; the whole source if there are none.
+pub(crate) fn sources_of(source: &Source, splits: &[String]) -> Vec<(Option<String>, Source)> {
+    let in_split = |split: &String| {
+        let path = source.path.join(split);
+        (Some(split.clone()), Source { path, ..source.clone() })
+    };
+    match splits {
+        [] => vec![(None, source.clone())],
+        _ => splits.iter().map(in_split).collect(),
+    }
+}
+
+/// Lists the source, split by split.
+pub(crate) fn list_all(
+    sources: Vec<(Option<String>, Source)>,
+    readers: &Workers,
+    shown: Shown,
+    stop: &Stop,
+) -> Result<Vec<Listed>, Error> {
+    let list = |(split, source): (_, Source)| {
+        let catalogue = source.list(readers, shown, stop)?;
+        Ok(Listed { split, source, catalogue })
+    };
+    sources.into_iter().map(list).collect()
+}
+
+/// Plans all that is listed.
+pub(crate) fn plan_all(
+    mut listed: Vec<Listed>,
+    layout: &Layout,
+    on_bad: OnBad,
+) -> Result<Vec<Planned>, Error> {
+    // A class that one split lacks would shift all labels behind it: splits are labelled alike.
+    if listed.len() > 1 {
+        splits::unify(listed.iter_mut().map(|listed| &mut listed.catalogue));
+    }
+    let plan = |Listed { split, source, catalogue }| {
+        refuse_bad(&catalogue.bad, on_bad)?;
+        let options = PackOptions::new(&source, layout)?;
+        let (plan, plan_id) = (options.plan(&catalogue), options.plan_id(&catalogue));
+        Ok(Planned { split, catalogue, plan, plan_id, options })
+    };
+    listed.into_iter().map(plan).collect()
+}
+
+/// Ends a run at the first bad file that listing found, unless such files are skipped. `list` still
+/// reads everything.
+pub(crate) fn refuse_bad(bad: &[Bad], on_bad: OnBad) -> Result<(), Error> {
+    match (on_bad, bad.first()) {
+        (OnBad::Fail, Some(first)) => Err(Error::Bad { first: first.clone(), more: bad.len() - 1 }),
+        _ => Ok(()),
+    }
+}
+
+/// Goes on with the unfinished work of this plan, or begins it. `Err` is the report if the datasets
+/// are there already.
+pub(crate) fn begin(
+    args: &NewArgs,
+    planned: &[Planned],
+    sync: bool,
+) -> Result<Result<Begun, Created>, Error> {
+    if let Some(there) = there(&args.out, planned)? {
+        return Ok(Err(unchanged(args, planned, Some(there))));
+    }
+    let work = Work::of(planned.iter().map(|planned| (&planned.options, &planned.catalogue)));
+    match Partial::resume(&args.out, &work.id, args.restart, sync) {
+        Ok(partial) => Ok(Ok(Begun { work, partial })),
+        // Another run of this very command may have ended while this one was listing.
+        Err(refused) => match self::there(&args.out, planned)? {
+            None => Err(explained(refused, &args.out, planned)),
+            there => Ok(Err(unchanged(args, planned, there))),
+        },
+    }
+}
+
+/// How the source differs from the datasets at `out`, if these are what is planned: a finished
+/// command was given again. Names and lengths are then the same.
+pub(super) fn there(out: &Path, planned: &[Planned]) -> Result<Option<Vec<Changes>>, Error> {
+    let mut all = Vec::new();
+    for planned in planned {
+        let folder = planned.folder(out);
+        let Some(dataset) = planned.found_in(&folder) else { return Ok(None) };
+        all.push(Changes::of(&dataset, &Times::read(&folder)?, &planned.catalogue));
+    }
+    Ok(Some(all))
+}
+
+/// What is known before anything is made.
+pub(super) fn report(args: &NewArgs, planned: &[Planned]) -> Created {
+    let bad = planned.iter().flat_map(|planned| planned.catalogue.bad.iter().cloned()).collect();
+    Created { dataset: args.out.clone(), source: args.pack.source.path.clone(), bad, ..Created::default() }
+}
+
+/// The report when nothing was written. `there` is how the source differs from each part, if the
+/// parts are there.
+pub(super) fn unchanged(args: &NewArgs, planned: &[Planned], there: Option<Vec<Changes>>) -> Created {
+    let mut created = report(args, planned);
+    created.unchanged = true;
+    created.parts = planned.iter().map(Planned::outline).collect();
+    for (part, changes) in created.parts.iter_mut().zip(there.into_iter().flatten()) {
+        part.changes = Some(changes);
+    }
+    created
+}
+
+/// Adds to the refusal of a destination that exists how it differs from what is planned.
+fn explained(refused: Error, out: &Path, planned: &[Planned]) -> Error {
+    let Error::Usage(mut text) = refused else { return refused };
+    for planned in planned {
+        let folder = planned.folder(out);
+        if let (Ok(dataset), Ok(times)) = (Dataset::open(&folder), Times::read(&folder)) {
+            let changes = Changes::of(&dataset, &times, &planned.catalogue);
+            text += &changes.differences(&dataset, &planned.options);
+        }
+    }
+    Error::Usage(text)
+}
