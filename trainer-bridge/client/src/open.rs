@@ -47,5 +47,6 @@ impl Session {
 fn open_session(mut hello: Hello, options: &Options) -> Result<Session, ClientError> {
     hello.or_free_name = options.or_free_name;
     let attached = attach(hello.owner, open(&hello, options)?)?;
+    attached.dialogue.offer_stderr();
     Ok(Session::new(hello.owner, hello.dataset, attached))
 }

@@ -151,7 +151,7 @@ class Daemon(Options):
 
 def serve_arguments(settings: dict[str, str], dataset: Path, socket: str | None) -> list[str]:
     """The arguments of `shade-load` for a daemon with these settings."""
-    arguments = ["serve", str(dataset), "--private"]
+    arguments = ["serve", str(dataset), "--private", "--detach"]
     for name, value in settings.items():
         if _UNSET.get(name) != value:
             arguments += [f"--{name}"] if name == "hedge" else [f"--{name}", value]
