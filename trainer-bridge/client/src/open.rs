@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
+use shade_dataset::{Content, Dataset};
 use shade_formats::control::{JobSpec, WeightTable};
+use shade_formats::ids::ContentId;
 
 use crate::attach::attach;
 use crate::connect::{Options, open};
@@ -42,6 +44,15 @@ impl Session {
         let hello = Hello::new(dataset, job, rank, spec, &options.settings)?;
         open_session(hello.with_weights(weights)?, options)
     }
+}
+
+/// Samples and identity of the dataset that is in `folder` now.
+///
+/// # Errors
+/// It is not a dataset, or cannot be read.
+pub fn content(folder: &Path) -> Result<(u32, ContentId), ClientError> {
+    let content = Content::now(&Dataset::folder(folder)?)?;
+    Ok((content.samples, content.id))
 }
 
 fn open_session(mut hello: Hello, options: &Options) -> Result<Session, ClientError> {

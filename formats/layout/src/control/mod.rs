@@ -10,6 +10,7 @@ mod settings;
 mod socket_name;
 mod spec;
 mod spec_error;
+mod strata;
 mod types;
 mod weights;
 
@@ -25,5 +26,6 @@ pub use settings::{LINGERS_FOR_EVER, Settings};
 pub use socket_name::{socket_name, socket_prefix};
 pub use spec::{FieldError, JobSpec, Parameter, PlanSpec, group_digest};
 pub use spec_error::SpecError;
+pub use strata::strata_for;
 pub use types::{OnError, Order, Output, Sampler, Tail, UnknownName};
 pub use weights::WeightTable;
