@@ -59,7 +59,7 @@ impl<M: Memory> Core<M> {
     pub(super) fn clock(&self, job: &Job, now_ns: u64) -> (Clock, u32) {
         let opened = job.epoch().and_then(|epoch| self.next_batches(job.id, epoch).min());
         // Its ranks may be between two epochs.
-        let position = job.slices.start(opened.unwrap_or(if job.plan.is_some() { u32::MAX } else { 0 }));
+        let position = job.start(opened.unwrap_or(if job.plan.is_some() { u32::MAX } else { 0 }));
         if !self.jobs.are_several() {
             return (Clock::POSITIONS, position);
         }

@@ -1,9 +1,9 @@
 //! An epoch begins when every rank of this daemon wants it. Its plan is drawn from the losses that
 //! they reported until then. Ranks on other nodes have daemons of their own.
 //!
-//! A plan goes by importance if any rank reported a loss since the plan before it began. Otherwise
-//! it is a permutation, and the user is warned once. A plan that is drawn an epoch early goes by
-//! the epoch that ends when it is drawn, not by the one that it follows.
+//! A plan goes by importance if any of these ranks reported a loss since the plan before it began.
+//! Otherwise it is a permutation, and the user is warned once. A plan that is drawn an epoch early
+//! goes by the epoch that ends when it is drawn, not by the one that it follows.
 
 use std::collections::HashSet;
 
@@ -75,7 +75,9 @@ impl<M: Memory> Core<M> {
         let cache = &self.cache;
         let rep = rep_now(&job.spec.plan, job.validation.iter().map(|validation| validation.score));
         let resident = |id: SampleId| cache.get(id).is_some();
-        let next = job.next_plan.take().filter(|plan| plan.epoch == epoch);
+        let of_job = self.sessions.iter().filter(|session| session.job == id);
+        job.part = job.part_of(of_job.map(|session| session.rank).collect());
+        let next = job.next_plan.take().filter(|plan| plan.epoch == epoch && plan.part == job.part);
         let drawn_first = if next.is_some() { epoch.saturating_add(1) } else { epoch };
         job.judge_reports(drawn_first, actions);
         let spec = spec_now(&job.spec.plan, std::mem::take(&mut job.has_reports));
@@ -91,14 +93,15 @@ impl<M: Memory> Core<M> {
             .draw_ahead
             .then(|| draw_next_plan(&spec, &plan, job.spec.batch_size, job.sample_facts(), resident, rep));
         // Nothing would be read, so nothing admitted, and the next epoch would be no other.
-        let absorbing = cache.len() < self.index.len() as usize && plan.ids.iter().all(|&id| resident(id));
+        let own_samples = job.own_samples();
+        let absorbing = cache.len() < own_samples as usize && plan.ids.iter().all(|&id| resident(id));
         if absorbing {
             actions.push(Action::Warn(format!(
                 "epoch {epoch} reads nothing from storage: its plan has only the {} cached of {} samples, \
                  so the others may never be seen again; in Plan(...) lower rep or hit_cap, or raise \
                  cover or explore",
                 cache.len(),
-                self.index.len()
+                own_samples
             )));
         }
         job.begin(Some(plan));

@@ -35,7 +35,7 @@ impl<M: Memory> Core<M> {
     fn left_ns(&self, job: &Job, epoch: u32) -> f64 {
         // Its ranks may be between two epochs.
         let opened = self.next_batches(job.id, epoch).min().unwrap_or(u32::MAX);
-        let left = job.known().plan.len().saturating_sub(job.slices.start(opened) as usize);
+        let left = job.known().plan.len().saturating_sub(job.start(opened) as usize);
         left as f64 * job.pace.average_ns()
     }
 }

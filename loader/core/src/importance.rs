@@ -9,6 +9,7 @@ use shade_formats::limits::SAMPLES_MAX;
 use shade_formats::{FormatError, SampleId};
 
 use crate::fields::Fields;
+use crate::portable_scores::score_of_rank;
 
 /// Lowest score in the table: the published code gives it to a sample that was never trained. Ranks
 /// score above `ln(9.5)`, about 2.25.
@@ -44,6 +45,17 @@ pub struct Ranked {
 /// A report may be partial: the shorter of the two slices sets the number of pairs.
 #[must_use]
 pub fn rank(ids: &[SampleId], losses: &[f32]) -> Ranked {
+    rank_by(ids, losses, |j, n| score_at((j as f64 + 0.5) / n as f64))
+}
+
+/// The same, with scores that are the same on every machine: for plans of several strata.
+#[must_use]
+pub fn rank_portably(ids: &[SampleId], losses: &[f32]) -> Ranked {
+    rank_by(ids, losses, score_of_rank)
+}
+
+/// Ranks losses; `score_of` gives the score of the j-th smallest of n.
+fn rank_by(ids: &[SampleId], losses: &[f32], score_of: impl Fn(usize, usize) -> f32) -> Ranked {
     let mut pairs: Vec<(SampleId, f64)> =
         ids.iter().zip(losses).map(|(&id, &loss)| (id, f64::from(loss))).collect();
     let nonfinite = pairs.iter().filter(|(_, loss)| !loss.is_finite()).count();
@@ -55,9 +67,7 @@ pub fn rank(ids: &[SampleId], losses: &[f32]) -> Ranked {
         .filter_map(|same| same.first().map(|&(id, _)| (mean_or_hardest(same), id)))
         .collect();
     means.sort_unstable_by(|left, right| left.0.total_cmp(&right.0).then(left.1.cmp(&right.1)));
-    let samples = means.len() as f64;
-    let scores =
-        means.iter().enumerate().map(|(j, &(_, id))| (id, score_at((j as f64 + 0.5) / samples))).collect();
+    let scores = means.iter().enumerate().map(|(j, &(_, id))| (id, score_of(j, means.len()))).collect();
     Ranked { scores, nonfinite: u32::try_from(nonfinite).unwrap_or(u32::MAX) }
 }
 

@@ -12,7 +12,9 @@ use crate::counts::Counts;
 use crate::event::SessionId;
 use crate::importance::Importance;
 use crate::pace::Pace;
-use crate::plan::{Known, Lookahead, Plan, SampleFacts, Slices, StandIns, position_entropy};
+use crate::plan::{
+    Known, Lookahead, Part, Plan, SampleFacts, Slices, Slot, StandIns, Strata, position_entropy,
+};
 use crate::samples::Samples;
 use crate::sizes::{Rooms, payload_size};
 use crate::use_numbers::UseNumbers;
@@ -56,6 +58,9 @@ pub(super) struct Job {
     pub(super) importance: Importance,
     /// The weights of the samplers `weighted` and `balanced`.
     weights: Option<WeightTable>,
+    strata: Strata,
+    /// The part of plans that is drawn here.
+    pub(super) part: Part,
     /// The current epoch's plan; `None` before the first epoch.
     pub(super) plan: Option<Plan>,
     /// The plan after it, where plans are drawn early.
@@ -109,8 +114,15 @@ impl Job {
         index: &dyn Samples,
     ) -> Result<Self, Refusal> {
         let samples = index.len();
+        let unfit = |text| Refusal { code: REFUSE_SPEC, text };
         let slices = Slices::new(samples, spec.batch_size, spec.world_size, spec.tail)
-            .map_err(|error| Refusal { code: REFUSE_SPEC, text: error.to_string() })?;
+            .map_err(|error| unfit(error.to_string()))?
+            .of_strata(spec.plan.strata);
+        let strata = Strata::new(samples, spec.plan.strata, index.content_id().0)
+            .map_err(|error| unfit(error.to_string()))?;
+        if let Some(weights) = &weights {
+            check_weights(weights, &strata).map_err(unfit)?;
+        }
         let rooms = Rooms::new(&spec, index);
         let (payload, ring) = payload_size(&spec, index, &rooms)
             .and_then(|payload| Ok((payload, PayloadAllocator::new(payload.bytes)?)))
@@ -129,6 +141,8 @@ impl Job {
             rooms,
             importance: Importance::new(samples),
             weights,
+            strata,
+            part: Part::WHOLE,
             plan: None,
             next_plan: None,
             scripted: None,
@@ -160,8 +174,13 @@ impl Job {
         self.use_numbers =
             ids.filter(|_| is_in_group).map_or_else(UseNumbers::default, |ids| UseNumbers::of(ids, samples));
         self.position_entropy = ids.map_or(1.0, |ids| position_entropy(ids, samples));
-        self.slices =
-            self.slices.of_len(ids.map_or(samples, |ids| u32::try_from(ids.len()).unwrap_or(u32::MAX)));
+        // Nobody plans a shorter epoch where there are several nodes.
+        let whole = plan.as_ref().filter(|plan| plan.part.is_whole());
+        let len = whole.map_or(samples, |plan| u32::try_from(plan.ids.len()).unwrap_or(u32::MAX));
+        self.slices = self.slices.of_len(len);
+        if let Some(plan) = &plan {
+            self.part.clone_from(&plan.part);
+        }
         self.plan = plan;
         self.waits_since_ns = None;
         self.outlook = None;
@@ -175,14 +194,49 @@ impl Job {
 
     /// What plans are drawn from.
     pub(super) fn sample_facts(&self) -> SampleFacts<'_> {
-        SampleFacts { importance: &self.importance, weights: self.weights.as_ref() }
+        let (importance, weights) = (&self.importance, self.weights.as_ref());
+        SampleFacts { importance, weights, strata: self.strata, part: &self.part }
+    }
+
+    /// The part of a plan that belongs to these ranks, which are all at this daemon. Where strata
+    /// are not the ranks' own it is the whole plan: each node draws all of it.
+    pub(super) fn part_of(&self, ranks: Vec<u32>) -> Part {
+        let world_size = self.spec.world_size;
+        if self.strata.count().is_multiple_of(world_size) { Part::of(ranks, world_size) } else { Part::WHOLE }
+    }
+
+    /// Whether the sample may be in a plan of this daemon.
+    pub(super) fn has(&self, sample: SampleId) -> bool {
+        self.part.is_whole() || self.part.has(self.strata.of(sample) % self.spec.world_size)
+    }
+
+    /// Number of samples that may be in a plan of this daemon.
+    pub(super) fn own_samples(&self) -> u32 {
+        self.part.places_before(self.importance.len())
+    }
+
+    /// Why the rank cannot have the rest of the current epoch, if it asks for that: the plan is that
+    /// of other ranks.
+    pub(super) fn why_not_here(&self, epoch: u32, rank: u32) -> Option<String> {
+        let plan = self.plan.as_ref().filter(|plan| plan.epoch == epoch && !plan.part.has(rank))?;
+        let (ranks, world_size) = plan.part.ranks()?;
+        Some(format!(
+            "epoch {epoch} was drawn here for ranks {ranks:?} of {world_size}, and rank {rank} is on another node \
+             by it: begin the next epoch, or start all ranks where they were"
+        ))
+    }
+
+    /// The place at which global batch `number` begins, in this daemon's part of the plan.
+    pub(super) fn start(&self, number: u32) -> u32 {
+        let part = self.plan.as_ref().map_or(&self.part, |plan| &plan.part);
+        part.places_before(self.slices.start(number))
     }
 
     /// The key of the random numbers of a row.
-    pub(super) fn draw(&self, epoch: u32, sample: SampleId, position: u32) -> Draw {
+    pub(super) fn draw(&self, epoch: u32, sample: SampleId, slot: Slot) -> Draw {
         match self.spec.plan.group {
-            0 => Draw::at(self.spec.plan.seed, epoch, position),
-            group => Draw::of_use(group, epoch, sample, self.use_numbers.at(position)),
+            0 => Draw::at(self.spec.plan.seed, epoch, slot.position),
+            group => Draw::of_use(group, epoch, sample, self.use_numbers.at(slot.place)),
         }
     }
 
@@ -216,5 +270,24 @@ impl Job {
     pub(super) fn count(&mut self, change: impl Fn(&mut Counts)) {
         change(&mut self.epoch_counts);
         change(&mut self.total);
+    }
+}
+
+/// Refuses a table of weights by which a stratum could not be drawn.
+fn check_weights(table: &WeightTable, strata: &Strata) -> Result<(), String> {
+    if strata.count() == 1 {
+        return Ok(());
+    }
+    let mut has_weight = vec![false; strata.count() as usize];
+    for (id, _) in (0..).map(SampleId).zip(table.weights()).filter(|&(_, &weight)| weight > 0) {
+        has_weight.get_mut(strata.of(id) as usize).into_iter().for_each(|slot| *slot = true);
+    }
+    match has_weight.iter().filter(|has_weight| !**has_weight).count() {
+        0 => Ok(()),
+        none => Err(format!(
+            "in {none} of {} strata no sample has a weight above 0, so that nothing could be drawn there: choose \
+             fewer with Plan(strata=...)",
+            strata.count()
+        )),
     }
 }

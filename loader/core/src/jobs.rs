@@ -91,6 +91,12 @@ impl Jobs {
         job.spec.admit || !self.is_training
     }
 
+    /// Whether a job that keeps records in the cache may use the sample. Otherwise ranks on other
+    /// nodes have it.
+    pub(super) fn have(&self, sample: SampleId) -> bool {
+        self.admitting().any(|job| job.has(sample))
+    }
+
     /// The number of the next job.
     pub(super) fn next_id(&self) -> JobId {
         self.next

@@ -9,7 +9,7 @@
 //!
 //! | part | what it decides |
 //! |---|---|
-//! | [`importance`] | scores by sample, from losses |
+//! | [`importance`], `portable_scores` | scores by sample, from losses |
 //! | [`plan`] | the epoch's samples and their order |
 //! | [`cache`] | which records stay in memory |
 //! | `brain`, `step` | the state; which event changes it |
@@ -68,6 +68,7 @@ mod pace;
 mod package_bytes;
 mod packages;
 pub mod plan;
+mod portable_scores;
 mod prefetch;
 mod prefetched;
 mod ranks;

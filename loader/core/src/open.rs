@@ -150,7 +150,7 @@ impl<M: Memory> Core<M> {
             self.foresee(job, sample, slot);
             let row = RowId { session, seq, position };
             let mut served = self.access(job, sample, row);
-            if self.was_exchanged(job, slot.position) && matches!(served, Served::Hit | Served::Prefetched) {
+            if self.was_exchanged(job, slot.place) && matches!(served, Served::Hit | Served::Prefetched) {
                 served = Served::Exchanged;
             }
             self.count_access(job, row, served);
@@ -202,7 +202,7 @@ fn touch_all<M: Memory>(cache: &Cache<M::Record>, importance: &Importance, rows:
 fn plan_rows(job: &Job, slots: &[Slot], plan: &Plan, index: &dyn Samples) -> Vec<BatchRow> {
     let spec = &job.spec;
     let entry_of = |slot: &Slot| {
-        let &sample = plan.ids.get(slot.position as usize)?;
+        let &sample = plan.ids.get(slot.place as usize)?;
         Some((sample, index.entry(sample)?))
     };
     // Touches all entries first, for the same reason as `touch_all`.
@@ -213,11 +213,11 @@ fn plan_rows(job: &Job, slots: &[Slot], plan: &Plan, index: &dyn Samples) -> Vec
         let Some((sample, entry)) = entry_of(slot) else { continue };
         let len = row_bytes(spec.output, &entry).unwrap_or_else(|_| room_bytes(spec, index, sample));
         let room = len.max(job.rooms.of(entry.label));
-        let position = slot.position as usize;
-        let weight = if slot.padding { 0.0 } else { plan.weights.get(position).copied().unwrap_or(1.0) };
+        let of_place = plan.weights.get(slot.place as usize).copied().unwrap_or(1.0);
+        let weight = if slot.padding { 0.0 } else { of_place };
         let flags = if slot.padding { FLAG_PADDING } else { 0 };
         let (state, size) = (RowState::Waiting, Size::default());
-        let draw = job.draw(plan.epoch, sample, slot.position);
+        let draw = job.draw(plan.epoch, sample, *slot);
         rows.push(BatchRow {
             sample,
             entry,

@@ -20,7 +20,7 @@ impl<M: Memory> Core<M> {
         let (cache, importance) = (&mut self.cache, self.jobs.importance());
         if let Some(of) = self.jobs.get(job) {
             let see = |(sample, at)| cache.see(job, sample, at, importance);
-            let next = outlook.access(of.known(), slot.position, see);
+            let next = outlook.access(of.known(), slot.place, see);
             cache.use_at(job, sample, next);
         }
         if let Some(job) = self.jobs.get_mut(job) {
@@ -66,7 +66,7 @@ impl<M: Memory> Core<M> {
             return;
         }
         job.settled = number.saturating_add(1);
-        let (from, to) = (job.slices.start(number), job.slices.start(job.settled));
+        let (from, to) = (job.start(number), job.start(job.settled));
         let Some(plan) = &mut job.plan else { return };
         let (cache, reading) = (&self.cache, &self.reading);
         let is_absent = |id| cache.wants_stand_in(id) && !reading.is_pending(id);
@@ -80,8 +80,8 @@ impl<M: Memory> Core<M> {
         }
     }
 
-    /// Whether the sample at `position` was exchanged. True once for each.
-    pub(super) fn was_exchanged(&mut self, job: JobId, position: u32) -> bool {
-        self.jobs.get_mut(job).is_some_and(|job| !job.exchanged.is_empty() && job.exchanged.remove(&position))
+    /// Whether the sample at `place` was exchanged. True once for each.
+    pub(super) fn was_exchanged(&mut self, job: JobId, place: u32) -> bool {
+        self.jobs.get_mut(job).is_some_and(|job| !job.exchanged.is_empty() && job.exchanged.remove(&place))
     }
 }

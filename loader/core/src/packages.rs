@@ -39,7 +39,7 @@ impl<M: Memory> Core<M> {
         for id in packages.around(first, &*self.index) {
             let Some(entry) = self.index.entry(id) else { continue };
             let bytes = charged_bytes(entry.stored_len, self.config.block_bytes);
-            if self.reading.is_pending(id) || !self.is_wanted(job, id, bytes) {
+            if self.reading.is_pending(id) || !self.jobs.have(id) || !self.is_wanted(job, id, bytes) {
                 continue;
             }
             if !self.has_memory_to_prefetch(taken + bytes) {
@@ -86,7 +86,7 @@ impl<M: Memory> Core<M> {
 impl Job {
     /// Whether the plan uses the sample in a batch that may still be exchanged.
     fn will_use(&self, sample: SampleId) -> bool {
-        let from = self.slices.start(self.settled);
+        let from = self.start(self.settled);
         self.stand_ins.as_ref().is_some_and(|all| all.is_used_from(sample, from))
     }
 }

@@ -78,7 +78,7 @@ impl<M: Memory> Core<M> {
         let sight = job.outlook.as_ref()?.sight();
         let opened = self.next_batches(id, job.epoch()?).max()?;
         let known = job.known();
-        let mut at = job.prefetch_at.max(job.slices.start(opened));
+        let mut at = job.prefetch_at.max(job.start(opened));
         let missing = loop {
             match known.get(at) {
                 Some(sample) if self.cache.get(sample).is_some() || self.reading.is_pending(sample) => {
@@ -104,7 +104,8 @@ impl<M: Memory> Core<M> {
         }
         let mut added = 0;
         for id in windows.around(sample, &*self.index) {
-            if self.cache.get(id).is_some() || self.reading.is_pending(id) || !windows.bring(id) {
+            let is_here = self.cache.get(id).is_some() || self.reading.is_pending(id);
+            if is_here || !self.jobs.have(id) || !windows.bring(id) {
                 continue;
             }
             let Some(entry) = self.index.entry(id) else { continue };

@@ -176,6 +176,11 @@ impl<M: Memory> Core<M> {
             actions.push(Action::Interrupt(session, text));
             return;
         }
+        let misses = |state: &Session<M>| self.jobs.get(state.job)?.why_not_here(epoch, state.rank);
+        if let Some(text) = self.session(session).and_then(misses) {
+            actions.push(Action::Interrupt(session, text));
+            return;
+        }
         let Some(state) = self.session_mut(session) else { return };
         state.request = Some(request);
         state.blocked_since_ns = None;

@@ -2,21 +2,24 @@
 //!
 //! ```text
 //! bytes       what (little-endian)
-//! 0..8        magic "SHADEST3"
+//! 0..8        magic "SHADEST4"
 //! 8..24       content id of the dataset, u128
 //! 24..32      xxh3 of the plan's parameters, as `spec_digest` writes them
 //!             (a state resumes only the plan it came from)
 //! 32..36      samples N, u32           36..40  validation scores V, u32
 //! 40..44      1 if a loss was reported since the plan began, else 0, u32
+//! 44..48      strata, u32
 //! then        the plan; the next one, if it was drawn early; V validation scores;
 //!             N x u32 scored_at; the importance table
 //! last 4      CRC32C of everything before
 //!
-//! a plan      its length P, u32 (0: there is none); epoch, distinct, repeat_max,
-//!             hit_cap_withheld, covered, u32 each; P x u32 sample ids, P x f32 weights
+//! a plan      number of places L, u32 (0: there is no plan); epoch, distinct, repeat_max,
+//!             hit_cap_withheld, covered, u32 each; world size, u32 (0: the plan is whole); ranks
+//!             that it is for R, u32; R x u32 ranks, L x u32 sample ids, L x f32 weights
 //! a score     its epoch, u32 (0xffff_ffff: before the first); the rank that reported it, u32; f64
 //! ```
-//! The plan is saved because it cannot be drawn again: scores and residents have changed since.
+//! The plan is saved because it cannot be drawn again: scores and residents have changed since. A
+//! daemon that has some of a job's ranks saves their part of it, and its own ranks load that.
 
 use shade_formats::checksum::crc32c;
 use shade_formats::control::{JobSpec, PlanSpec};
@@ -29,13 +32,13 @@ use crate::fields::Fields;
 use crate::importance::Importance;
 use crate::job::{Job, Validation};
 use crate::memory::Memory;
-use crate::plan::{Plan, PlanSummary, may_leave_out};
+use crate::plan::{Part, Plan, PlanSummary, may_leave_out};
 
-const MAGIC: &[u8; 8] = b"SHADEST3";
+const MAGIC: &[u8; 8] = b"SHADEST4";
 /// Header of the state.
-const HEADER_BYTES: usize = 44;
+const HEADER_BYTES: usize = 48;
 /// Header of a plan.
-const PLAN_HEADER_BYTES: usize = 24;
+const PLAN_HEADER_BYTES: usize = 32;
 /// The epoch of a validation score from before the first epoch.
 const NO_EPOCH: u32 = u32::MAX;
 
@@ -54,6 +57,7 @@ impl<M: Memory> Core<M> {
         bytes.extend_from_slice(&self.index.len().to_le_bytes());
         bytes.extend_from_slice(&len_u32(job.validation.len()).to_le_bytes());
         bytes.extend_from_slice(&u32::from(job.has_reports).to_le_bytes());
+        bytes.extend_from_slice(&job.spec.plan.strata.to_le_bytes());
         plans.into_iter().for_each(|plan| write_plan(plan.as_ref(), &mut bytes));
         for &Validation { epoch, rank, score } in &job.validation {
             bytes.extend_from_slice(&epoch.unwrap_or(NO_EPOCH).to_le_bytes());
@@ -94,7 +98,7 @@ impl<M: Memory> Core<M> {
             }
             _ => {}
         }
-        match restore(job, bytes, self.index.content_id().0, self.index.len()) {
+        match restore(job, rank, bytes, self.index.content_id().0) {
             Ok(()) => job.loaded = Some((digest, std::iter::once(rank).collect())),
             Err(error) => return actions.push(Action::Fail(session, error.to_string())),
         }
@@ -117,25 +121,39 @@ impl<M: Memory> Core<M> {
     }
 }
 
-fn restore(job: &mut Job, bytes: &[u8], content_id: u128, samples: u32) -> Result<(), FormatError> {
+fn restore(job: &mut Job, rank: u32, bytes: &[u8], content_id: u128) -> Result<(), FormatError> {
+    let samples = job.importance.len();
     let mut fields = Fields::new("saved state", bytes)?;
     let magic: [u8; 8] = fields.array()?;
-    fields.expect("SHADEST3, a state that this version has saved", magic == *MAGIC)?;
+    fields.expect("SHADEST4, a state that this version has saved", magic == *MAGIC)?;
     let found = u128::from_le_bytes(fields.array()?);
     fields.expect("the state of this very dataset", found == content_id)?;
-    let found = u64::from_le_bytes(fields.array()?);
-    fields.expect(
-        "the state of a loader with the same plan arguments and weights",
-        found == spec_digest(&job.spec),
-    )?;
+    let digest = u64::from_le_bytes(fields.array()?);
     let found = fields.u32()?;
     fields.expect("the dataset's sample count", found == samples)?;
     let scores = fields.u32()?;
     let reported = fields.u32()?;
     fields.expect("whether losses were reported: 0 or 1", reported < 2)?;
-    let shorter = may_leave_out(job.spec.plan.sampler);
-    let (plan, next_plan) =
-        (read_plan(&mut fields, samples, shorter)?, read_plan(&mut fields, samples, shorter)?);
+    let strata = fields.u32()?;
+    let expected = format!(
+        "a plan of {} strata, as this loader's, and not of {strata}: give Plan(strata={strata})",
+        job.spec.plan.strata
+    );
+    fields.expect(&expected, strata == job.spec.plan.strata)?;
+    fields.expect(
+        "the state of a loader with the same plan arguments and weights",
+        digest == spec_digest(&job.spec),
+    )?;
+    let plan = read_plan(&mut fields, samples, &job.spec)?;
+    let next_plan = read_plan(&mut fields, samples, &job.spec)?;
+    if let Some((ranks, world_size)) = plan.as_ref().and_then(|plan| plan.part.ranks()) {
+        let expected = format!(
+            "a plan of the ranks here, rank {rank} of {} among them, and not of ranks {ranks:?} of {world_size}: \
+             load the state that a rank of this node has saved",
+            job.spec.world_size
+        );
+        fields.expect(&expected, world_size == job.spec.world_size && ranks.contains(&rank))?;
+    }
     let validation = (0..scores).map(|_| read_validation(&mut fields)).collect::<Result<Vec<_>, _>>()?;
     let scored_at = fields.u32s(samples)?;
     let importance = Importance::from_bytes(fields.rest())?;
@@ -151,20 +169,22 @@ fn restore(job: &mut Job, bytes: &[u8], content_id: u128, samples: u32) -> Resul
 }
 
 fn write_plan(plan: Option<&Plan>, bytes: &mut Vec<u8>) {
-    let none = Plan { epoch: 0, ids: Vec::new(), weights: Vec::new(), summary: PlanSummary::default() };
-    let Plan { epoch, ids, weights, summary } = plan.unwrap_or(&none);
+    let summary = PlanSummary::default();
+    let none = Plan { epoch: 0, part: Part::WHOLE, ids: Vec::new(), weights: Vec::new(), summary };
+    let Plan { epoch, part, ids, weights, summary } = plan.unwrap_or(&none);
+    let (ranks, world_size) = part.ranks().unwrap_or_default();
     let PlanSummary { distinct, repeat_max, hit_cap_withheld, covered } = *summary;
     let header = [len_u32(ids.len()), *epoch, distinct, repeat_max, hit_cap_withheld, covered];
-    bytes.extend(header.iter().flat_map(|field| field.to_le_bytes()));
+    let of_part = [world_size, len_u32(ranks.len())];
+    bytes.extend(header.iter().chain(&of_part).chain(ranks).flat_map(|field| field.to_le_bytes()));
     bytes.extend(ids.iter().flat_map(|id| id.0.to_le_bytes()));
     bytes.extend(weights.iter().flat_map(|weight| weight.to_le_bytes()));
 }
 
-/// Reads a plan of `samples` positions, or of fewer if it may be `shorter`.
-fn read_plan(fields: &mut Fields<'_>, samples: u32, shorter: bool) -> Result<Option<Plan>, FormatError> {
+/// Reads a plan of the job: for `samples` positions, or for fewer if its epochs may be shorter.
+fn read_plan(fields: &mut Fields<'_>, samples: u32, spec: &JobSpec) -> Result<Option<Plan>, FormatError> {
     let len = fields.u32()?;
-    let fits = len == 0 || len == samples || (shorter && len < samples);
-    fields.expect("a plan of the epoch's length, or none", fits)?;
+    fields.expect("a plan of the epoch's length, or none", len <= samples)?;
     let epoch = fields.u32()?;
     let summary = PlanSummary {
         distinct: fields.u32()?,
@@ -172,10 +192,29 @@ fn read_plan(fields: &mut Fields<'_>, samples: u32, shorter: bool) -> Result<Opt
         hit_cap_withheld: fields.u32()?,
         covered: fields.u32()?,
     };
+    let part = read_part(fields, spec.plan.strata)?;
+    let is_shorter = part.is_whole() && may_leave_out(spec.plan.sampler);
+    let fits = len == 0 || len == part.places_before(samples) || is_shorter;
+    fields.expect("a plan of the epoch's length, or none", fits)?;
     let ids: Vec<SampleId> = fields.u32s(len)?.into_iter().map(SampleId).collect();
     fields.expect("sample ids of the dataset", ids.iter().all(|id| id.0 < samples))?;
     let weights = fields.f32s(len)?;
-    Ok((len > 0).then_some(Plan { epoch, ids, weights, summary }))
+    Ok((len > 0).then_some(Plan { epoch, part, ids, weights, summary }))
+}
+
+/// Reads whose plan it is, of so many strata.
+fn read_part(fields: &mut Fields<'_>, strata: u32) -> Result<Part, FormatError> {
+    let (world_size, ranks) = (fields.u32()?, fields.u32()?);
+    if world_size == 0 {
+        fields.expect("no ranks of a whole plan", ranks == 0)?;
+        return Ok(Part::WHOLE);
+    }
+    fields.expect("a world size that divides the number of strata", strata.is_multiple_of(world_size))?;
+    fields.expect("some of the ranks, not all", ranks > 0 && ranks < world_size)?;
+    let ranks = fields.u32s(ranks)?;
+    fields.expect("different ranks in their order", ranks.is_sorted_by(|left, right| left < right))?;
+    fields.expect("ranks of the world", ranks.last().is_some_and(|&last| last < world_size))?;
+    Ok(Part::of(ranks, world_size))
 }
 
 fn read_validation(fields: &mut Fields<'_>) -> Result<Validation, FormatError> {

@@ -75,13 +75,13 @@ pub struct EpochStats {
     /// The counts and their ratios.
     #[serde(flatten)]
     pub counts: CountStats,
-    /// Deliveries in the plan, of all ranks: as many as the dataset has samples, or fewer with
-    /// `iis` and `infobatch`.
+    /// Deliveries in the plan, of all ranks at this daemon. If these are all ranks: as many as the
+    /// dataset has samples, or fewer with `iis` and `infobatch`.
     pub planned: usize,
     /// Figures of the plan.
     #[serde(flatten)]
     pub plan: PlanSummary,
-    /// Distinct samples in the plan over all samples.
+    /// Distinct samples in the plan over all samples of this daemon's ranks.
     pub distinct_share: f64,
     /// No loss was reported in the epoch before, although the sampler draws by losses: the plan
     /// drawn when this epoch began is a permutation.
@@ -96,7 +96,7 @@ pub struct TotalStats {
     /// The counts and their ratios.
     #[serde(flatten)]
     pub counts: CountStats,
-    /// Share of the dataset delivered at least once.
+    /// Share of the dataset, as far as this daemon's ranks have it, delivered at least once.
     pub ever_seen_share: f64,
 }
 
@@ -149,11 +149,11 @@ impl<M: Memory> Core<M> {
     /// The figures of this moment, those of the session's job among them.
     #[must_use]
     pub fn stats(&self, session: SessionId) -> Stats {
-        let samples = f64::from(self.index.len().max(1));
         let mut epoch = EpochStats::default();
         let mut total = TotalStats::default();
         let job = self.job_of(session);
         if let Some(job) = job {
+            let samples = f64::from(job.own_samples().max(1));
             epoch.counts = job.epoch_counts.into();
             epoch.reports_missing = job.reports_missing;
             if let Some(plan) = &job.plan {

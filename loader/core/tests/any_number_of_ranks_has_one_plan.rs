@@ -41,7 +41,7 @@ fn saved(replay: &mut Replay) -> Vec<u8> {
 /// The plan in a saved state.
 fn plan_ids(state: &[u8]) -> Vec<u32> {
     let word = |at: usize| u32::from_le_bytes(state[at..at + 4].try_into().unwrap());
-    (0..word(44) as usize).map(|position| word(68 + 4 * position)).collect()
+    (0..word(48) as usize).map(|position| word(80 + 4 * position)).collect()
 }
 
 /// What was taken of each block of positions, in no order.

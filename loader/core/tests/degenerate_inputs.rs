@@ -61,7 +61,7 @@ impl Training {
     fn epoch(&mut self, spec: &PlanSpec, epoch: u32, loss: fn(u32) -> f32) {
         let is_resident = |id| self.cache.get(id).is_some();
         let weights = weights(self.samples);
-        let facts = SampleFacts { importance: &self.importance, weights: Some(&weights) };
+        let facts = SampleFacts { weights: Some(&weights), ..(&self.importance).into() };
         let plan = draw_plan(spec, epoch, BATCH_SIZE, facts, is_resident, spec.rep);
         self.check(spec, &plan);
         self.delivered += plan.ids.len();

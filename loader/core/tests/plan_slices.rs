@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use proptest::prelude::*;
-use shade_core::plan::{Plan, PlanSummary, Slices, SlicesError, Slot};
+use shade_core::plan::{Part, Plan, PlanSummary, Slices, SlicesError, Slot};
 use shade_formats::SampleId;
 use shade_formats::control::Tail;
 
@@ -12,7 +12,7 @@ const TAILS: [Tail; 3] = [Tail::Drop, Tail::Pad, Tail::Even];
 fn plan_of(ids: impl IntoIterator<Item = u32>) -> Plan {
     let ids: Vec<SampleId> = ids.into_iter().map(SampleId).collect();
     let weights = vec![1.0; ids.len()];
-    Plan { epoch: 0, ids, weights, summary: PlanSummary::default() }
+    Plan { epoch: 0, part: Part::WHOLE, ids, weights, summary: PlanSummary::default() }
 }
 
 fn len(plan: &Plan) -> u32 {

@@ -32,7 +32,7 @@ fn fifty() -> Vec<f64> {
 
 fn draw(spec: &PlanSpec, epoch: u32, table: &WeightTable) -> Plan {
     let importance = Importance::new(u32::try_from(table.weights().len()).unwrap());
-    let facts = SampleFacts { importance: &importance, weights: Some(table) };
+    let facts = SampleFacts { weights: Some(table), ..(&importance).into() };
     draw_plan(spec, epoch, BATCH_SIZE, facts, |_| false, 1.0)
 }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use shade_core::driver::Driver;
-use shade_core::plan::{Plan, PlanSummary};
+use shade_core::plan::{Part, Plan, PlanSummary};
 use shade_core::{
     Core, CoreConfig, DECODED_BYTES, Event, GAP_BYTES_MAX, PREFETCHES_MAX, PackageBytes, RING_BATCHES,
     SessionId,
@@ -293,7 +293,7 @@ impl<'a> Run<'a> {
             }
             let number = u32::try_from(first).unwrap_or(u32::MAX);
             let (ids, summary) = (ids(from..to), PlanSummary::default());
-            let plan = Plan { epoch: number, ids, weights: Vec::new(), summary };
+            let plan = Plan { epoch: number, part: Part::WHOLE, ids, weights: Vec::new(), summary };
             self.driver.step(Event::Plan(self.session, Box::new(plan)));
             self.epoch(number, counts_from)?;
             for epoch in group.clone().filter(|at| *at >= skipped).filter_map(|at| epochs.get(at)) {

@@ -1,31 +1,38 @@
 //! Runs the stages: from score table, residency and parameters to the list of samples of one epoch.
+//!
+//! Each stratum is drawn on its own. Row t of a plan, its positions tP to tP + P - 1, has the t-th
+//! sample of each stratum's list. A daemon draws the strata of its own ranks, so that memory and
+//! time go by its share of the dataset. One after the other: the core has one thread.
 
 use serde::Serialize;
 use shade_formats::SampleId;
 use shade_formats::control::{Order, PlanSpec, Sampler};
 
-use super::inputs::{Inputs, SampleFacts};
+use super::inputs::{EpochInputs, Inputs, SampleFacts};
 use super::orders::{as_drawn, in_order};
 use super::pace::pace;
+use super::part::Part;
 use super::random::Stage;
 use super::samplers::{Draw, Weights, draw};
 
-/// All samples of one epoch in the order of delivery.
+/// The samples of one epoch in the order of delivery: all of them, or those of a daemon's ranks.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     /// Which epoch, counted from 0.
     pub epoch: u32,
-    /// The sample at each position; as many as the dataset has, or fewer with `iis` and
-    /// `infobatch`.
+    /// Whose samples these are.
+    pub part: Part,
+    /// The sample at each place. All daemons together have as many as the dataset, or fewer with
+    /// `iis` and `infobatch`.
     pub ids: Vec<SampleId>,
-    /// The loss weight at each position: 1/λ, which is 1 in a permutation; 0 for what is not to be
-    /// trained on. A position without one has 1.
+    /// The loss weight at each place: 1/λ, which is 1 in a permutation; 0 for what is not to be
+    /// trained on. A place without one has 1.
     pub weights: Vec<f32>,
     /// Figures of the plan.
     pub summary: PlanSummary,
 }
 
-/// Figures of a plan.
+/// Figures of a plan, or of a daemon's part of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct PlanSummary {
     /// Different samples in the plan.
@@ -50,7 +57,7 @@ pub fn spec_now(spec: &PlanSpec, reported: bool) -> PlanSpec {
     }
 }
 
-/// Draws the plan of `epoch` for the samples that `facts` describe; empty if there are none.
+/// Draws the plan of `epoch`, or the part of it that `facts` ask for; empty if there are no samples.
 ///
 /// `resident` says which samples are in the cache. `rep_now` is the replication factor in force,
 /// see [`rep_now`](super::rep_now). `batch_size` is that of one rank. `spec` is taken as validated,
@@ -64,7 +71,8 @@ pub fn draw_plan<'a>(
     resident: impl Fn(SampleId) -> bool,
     rep_now: f64,
 ) -> Plan {
-    draw_from(&Inputs::new(spec, epoch, batch_size, facts.into(), &resident, rep_now, &[]))
+    let (facts, planned) = (facts.into(), Vec::new());
+    draw_from(&EpochInputs { spec, epoch, batch_size, facts, rep_now, is_resident: &resident, planned })
 }
 
 /// Draws the plan after `current` before anything of `current` was delivered: as [`draw_plan`], but
@@ -78,29 +86,78 @@ pub fn draw_next_plan<'a>(
     resident: impl Fn(SampleId) -> bool,
     rep_now: f64,
 ) -> Plan {
-    let epoch = current.epoch.wrapping_add(1);
-    draw_from(&Inputs::new(spec, epoch, batch_size, facts.into(), &resident, rep_now, &current.ids))
+    let (epoch, facts) = (current.epoch.wrapping_add(1), facts.into());
+    let mut planned = vec![false; facts.importance.len() as usize];
+    for id in &current.ids {
+        planned.get_mut(id.index()).into_iter().for_each(|slot| *slot = true);
+    }
+    draw_from(&EpochInputs { spec, epoch, batch_size, facts, rep_now, is_resident: &resident, planned })
 }
 
-/// Runs the stages.
-fn draw_from<'a>(inputs: &'a Inputs<'a>) -> Plan {
+/// Draws the lists of all strata that are asked for, and deals them over the rows.
+fn draw_from(all: &EpochInputs<'_>) -> Plan {
+    let (epoch, part) = (all.epoch, all.facts.part.clone());
+    let strata = all.facts.strata;
+    let seats = part.seats(strata.count());
+    if let [seat] = seats[..] {
+        let List { ids, weights, summary } = draw_list(&Inputs::new(all, seat));
+        return Plan { epoch, part, ids, weights, summary };
+    }
+    let places = seats.iter().map(|&seat| strata.len(seat) as usize).sum();
+    let (mut ids, mut weights) = (vec![SampleId::default(); places], vec![1.0; places]);
+    let mut summary = PlanSummary::default();
+    for (at, &seat) in seats.iter().enumerate() {
+        // Seat q holds stratum q.
+        let list = draw_list(&Inputs::new(all, seat));
+        summary.add(list.summary);
+        let places = (at..).step_by(seats.len());
+        for ((place, id), weight) in places.zip(list.ids).zip(list.weights) {
+            // A list is as long as its stratum.
+            if let (Some(to), Some(of)) = (ids.get_mut(place), weights.get_mut(place)) {
+                (*to, *of) = (id, weight);
+            }
+        }
+    }
+    Plan { epoch, part, ids, weights, summary }
+}
+
+impl PlanSummary {
+    /// Adds the figures of samples that are not among those before.
+    fn add(&mut self, other: Self) {
+        let Self { distinct, repeat_max, hit_cap_withheld, covered } = other;
+        self.distinct += distinct;
+        self.repeat_max = self.repeat_max.max(repeat_max);
+        self.hit_cap_withheld += hit_cap_withheld;
+        self.covered += covered;
+    }
+}
+
+/// One stratum's deliveries in their order.
+struct List {
+    ids: Vec<SampleId>,
+    weights: Vec<f32>,
+    summary: PlanSummary,
+}
+
+/// Runs the stages over the samples of a stratum.
+fn draw_list<'a>(inputs: &'a Inputs<'a>) -> List {
     let Draw { counts, weights, sequence, order, keeps_order, hit_cap_withheld, covered } = draw(inputs);
     let repeat_max = counts.iter().copied().max().unwrap_or(0);
     let distinct = u32::try_from(counts.iter().filter(|&&count| count > 0).count()).unwrap_or(u32::MAX);
     let summary = PlanSummary { distinct, repeat_max, hit_cap_withheld, covered };
-    let ids = if keeps_order {
+    let numbers = if keeps_order {
         as_numbered(&counts)
     } else {
         ordered(counts, sequence, order.unwrap_or(inputs.spec.order), inputs)
     };
     let weights = match weights {
-        Weights::One => vec![1.0; ids.len()],
+        Weights::One => vec![1.0; numbers.len()],
         Weights::BySample(by_sample) => {
             let by_sample = by_sample();
-            ids.iter().map(|id| by_sample.get(id.index()).copied().unwrap_or(1.0)).collect()
+            numbers.iter().map(|number| by_sample.get(number.index()).copied().unwrap_or(1.0)).collect()
         }
     };
-    Plan { epoch: inputs.epoch, ids, weights, summary }
+    List { ids: inputs.as_samples(numbers), weights, summary }
 }
 
 /// Each sample as often as `counts` says, in the order of the samples.

@@ -81,13 +81,13 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::plan::PlanSummary;
+    use crate::plan::{Part, PlanSummary};
 
     fn plan(ids: impl IntoIterator<Item = u32>) -> Plan {
         let ids: Vec<SampleId> = ids.into_iter().map(SampleId).collect();
         // A weight that tells its sample.
         let weights = ids.iter().map(|id| f32::from(u16::try_from(id.0).unwrap())).collect();
-        Plan { epoch: 0, ids, weights, summary: PlanSummary::default() }
+        Plan { epoch: 0, part: Part::WHOLE, ids, weights, summary: PlanSummary::default() }
     }
 
     fn ids(plan: &Plan) -> Vec<u32> {
@@ -126,7 +126,8 @@ mod tests {
     fn a_large_global_batch_does_not_stop_the_core() {
         const BATCH: u32 = 8 * 32_768;
         let ids: Vec<SampleId> = (0..10 * BATCH).map(SampleId).collect();
-        let mut plan = Plan { epoch: 0, ids, weights: Vec::new(), summary: PlanSummary::default() };
+        let mut plan =
+            Plan { epoch: 0, part: Part::WHOLE, ids, weights: Vec::new(), summary: PlanSummary::default() };
         let exchanged = plan.exchange(0, BATCH as usize, |_| true, |id| id.0 >= 9 * BATCH);
         assert_eq!(exchanged.len(), BATCH as usize);
         assert_eq!((plan.ids[0].0, plan.ids[BATCH as usize - 1].0), (9 * BATCH, 10 * BATCH - 1));

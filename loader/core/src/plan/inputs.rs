@@ -1,89 +1,131 @@
 //! What a plan is drawn from: all that a sampler or an order may go by.
+//!
+//! Each stratum is drawn on its own. Its samples are numbered from 0, and samplers and orders see
+//! nothing else of the dataset. With one stratum a sample's number is its id.
 
 use std::cell::OnceCell;
 
 use shade_formats::SampleId;
 use shade_formats::control::{PlanSpec, WeightTable};
 
+use super::part::Part;
 use super::random::{Random, Stage};
+use super::strata::Strata;
 use crate::importance::Importance;
 
-/// What is known of the samples `0..importance.len()`, which are the dataset.
+/// Positions that repeats of a sample are apart in a plan of several strata, if that is easy: no
+/// global batch is longer.
+const APART_POSITIONS: u32 = 1 << 16;
+/// Share of a stratum's list, as 1 of this many, that they are apart at most: more is not easy.
+const APART_SHARE: usize = 16;
+
+/// The part of a plan that has one daemon only.
+static WHOLE: Part = Part::WHOLE;
+
+/// What is known of the samples `0..importance.len()`, which are the dataset, and which of them are
+/// drawn here.
 #[derive(Clone, Copy, Debug)]
 pub struct SampleFacts<'a> {
     /// Scores and deliveries.
     pub importance: &'a Importance,
     /// The table of the samplers `weighted` and `balanced`.
     pub weights: Option<&'a WeightTable>,
+    /// Which sample is drawn with which others.
+    pub strata: Strata,
+    /// The part of the plan that is drawn. Its number of ranks divides that of strata.
+    pub part: &'a Part,
 }
 
 impl<'a> From<&'a Importance> for SampleFacts<'a> {
+    /// The whole dataset, as one stratum.
     fn from(importance: &'a Importance) -> Self {
-        Self { importance, weights: None }
+        Self { importance, weights: None, strata: Strata::one(importance.len()), part: &WHOLE }
     }
 }
 
 /// What the plan of one epoch is drawn from.
-pub(super) struct Inputs<'a> {
+pub(super) struct EpochInputs<'a> {
     /// The parameters. They are validated; one that is out of range is clamped.
     pub(super) spec: &'a PlanSpec,
     pub(super) epoch: u32,
-    /// Rows in a batch of one rank, at least 1.
-    pub(super) batch_size: usize,
-    /// Scores and deliveries of all samples.
-    pub(super) importance: &'a Importance,
-    /// Fixed weights of all samples, if the sampler goes by them.
-    pub(super) weights: Option<&'a WeightTable>,
+    /// Rows in a batch of one rank.
+    pub(super) batch_size: u32,
+    pub(super) facts: SampleFacts<'a>,
     /// The replication factor in force.
     pub(super) rep_now: f64,
+    pub(super) is_resident: &'a dyn Fn(SampleId) -> bool,
     /// By sample: it is in a plan that is delivered before this one. Empty if there is none.
-    planned: Vec<bool>,
-    is_resident: &'a dyn Fn(SampleId) -> bool,
+    pub(super) planned: Vec<bool>,
+}
+
+/// What one stratum's list is drawn from.
+pub(super) struct Inputs<'a> {
+    /// The parameters.
+    pub(super) spec: &'a PlanSpec,
+    pub(super) epoch: u32,
+    /// Rows of the list that are a batch to the stages, at least 1: those that as many positions as
+    /// a rank's batch has hold of this stratum.
+    pub(super) batch_size: usize,
+    /// Rows that repeats of a sample are apart, if that is easy; at least 1.
+    pub(super) distance: usize,
+    /// The replication factor in force.
+    pub(super) rep_now: f64,
+    of: &'a EpochInputs<'a>,
+    stratum: u32,
+    /// By number: the sample. `None` where a number is the sample's id.
+    members: Option<Vec<SampleId>>,
+    scores: OnceCell<Vec<f32>>,
+    weights: OnceCell<(Vec<u32>, u64)>,
     residents: OnceCell<Vec<bool>>,
 }
 
 impl<'a> Inputs<'a> {
-    /// The inputs of `epoch`. `planned` are the samples of a plan that is delivered before.
-    pub(super) fn new(
-        spec: &'a PlanSpec,
-        epoch: u32,
-        batch_size: u32,
-        facts: SampleFacts<'a>,
-        is_resident: &'a dyn Fn(SampleId) -> bool,
-        rep_now: f64,
-        planned: &[SampleId],
-    ) -> Self {
-        let SampleFacts { importance, weights } = facts;
-        let mut is_planned = Vec::new();
-        if !planned.is_empty() {
-            is_planned.resize(importance.len() as usize, false);
-        }
-        for id in planned {
-            if let Some(slot) = is_planned.get_mut(id.index()) {
-                *slot = true;
-            }
-        }
+    /// The inputs of a stratum.
+    pub(super) fn new(of: &'a EpochInputs<'a>, stratum: u32) -> Self {
+        let strata = of.facts.strata;
+        let members = (strata.count() > 1).then(|| strata.members(stratum));
+        let rows_of = |positions: u32| positions.div_ceil(strata.count()).max(1) as usize;
+        let batch_size = rows_of(of.batch_size);
+        let easy =
+            |members: &Vec<SampleId>| rows_of(APART_POSITIONS).min((members.len() / APART_SHARE).max(1));
+        let distance = members.as_ref().map_or(batch_size, easy);
         Self {
-            spec,
-            epoch,
-            batch_size: batch_size.max(1) as usize,
-            importance,
-            weights,
-            rep_now,
-            planned: is_planned,
-            is_resident,
+            spec: of.spec,
+            epoch: of.epoch,
+            batch_size,
+            distance,
+            rep_now: of.rep_now,
+            of,
+            stratum,
+            members,
+            scores: OnceCell::new(),
+            weights: OnceCell::new(),
             residents: OnceCell::new(),
         }
     }
 
-    /// Number of samples of the dataset.
-    pub(super) fn samples(&self) -> u32 {
-        self.importance.len()
+    /// As many of this stratum's batches as `batches` batches of one rank are long, at least 1.
+    pub(super) fn own_batches(&self, batches: usize) -> usize {
+        let positions = batches.saturating_mul(self.of.batch_size.max(1) as usize);
+        positions.div_ceil(self.batch_size.saturating_mul(self.of.facts.strata.count() as usize)).max(1)
     }
 
-    /// The seed of all random numbers. The jobs of a group have the same.
-    pub(super) fn seed(&self) -> u64 {
-        if self.is_coupled() { self.spec.group } else { self.spec.seed }
+    /// Number of samples in the stratum.
+    pub(super) fn samples(&self) -> u32 {
+        self.of.facts.strata.len(self.stratum)
+    }
+
+    /// The sample with this number, counted from 0 in its stratum.
+    pub(super) fn sample(&self, number: SampleId) -> SampleId {
+        self.members.as_ref().map_or(number, |members| members.get(number.index()).copied().unwrap_or(number))
+    }
+
+    /// These numbers as samples.
+    pub(super) fn as_samples(&self, mut numbers: Vec<SampleId>) -> Vec<SampleId> {
+        if self.members.is_some() {
+            numbers.iter_mut().for_each(|number| *number = self.sample(*number));
+        }
+        numbers
     }
 
     /// Whether the plan is coupled with those of other jobs.
@@ -91,19 +133,52 @@ impl<'a> Inputs<'a> {
         self.spec.group != 0
     }
 
+    /// The seed of all random numbers. The jobs of a group have the same.
+    pub(super) fn seed(&self) -> u64 {
+        if self.is_coupled() { self.spec.group } else { self.spec.seed }
+    }
+
     /// The random numbers of a stage.
     pub(super) fn random(&self, stage: Stage) -> Random {
-        Random::new(self.seed(), self.epoch, stage)
+        self.random_of(self.epoch, stage)
+    }
+
+    /// The same, of what is not done once an epoch.
+    pub(super) fn random_of(&self, number: u32, stage: Stage) -> Random {
+        Random::of_stratum(self.seed(), number, stage, self.stratum)
+    }
+
+    /// By sample: its score.
+    pub(super) fn scores(&self) -> &[f32] {
+        let importance = self.of.facts.importance;
+        let Some(members) = &self.members else { return importance.scores() };
+        self.scores.get_or_init(|| members.iter().map(|&id| importance.score(id)).collect())
+    }
+
+    /// Fixed weights by sample, and their sum, if the sampler goes by them.
+    pub(super) fn weights(&self) -> Option<(&[u32], u64)> {
+        let table = self.of.facts.weights?;
+        let of_all = table.weights();
+        let Some(members) = &self.members else { return Some((of_all, table.total())) };
+        let (weights, total) = self.weights.get_or_init(|| {
+            let weight_of = |id: &SampleId| of_all.get(id.index()).copied().unwrap_or(0);
+            let weights: Vec<u32> = members.iter().map(weight_of).collect();
+            let total = weights.iter().map(|&weight| u64::from(weight)).sum();
+            (weights, total)
+        });
+        Some((weights, *total))
     }
 
     /// By sample: it is in the cache. A plan that asks depends on when reads came back.
     pub(super) fn residents(&self) -> &[bool] {
-        self.residents.get_or_init(|| (0..self.samples()).map(SampleId).map(self.is_resident).collect())
+        let is_resident = |number| (self.of.is_resident)(self.sample(number));
+        self.residents.get_or_init(|| (0..self.samples()).map(SampleId).map(is_resident).collect())
     }
 
     /// Whether the `cover` guard wants the sample in this epoch.
-    pub(super) fn is_forgotten(&self, id: SampleId) -> bool {
-        self.planned.get(id.index()) != Some(&true)
-            && self.importance.is_forgotten(id, self.epoch, self.spec.cover)
+    pub(super) fn is_forgotten(&self, number: SampleId) -> bool {
+        let id = self.sample(number);
+        self.of.planned.get(id.index()) != Some(&true)
+            && self.of.facts.importance.is_forgotten(id, self.epoch, self.spec.cover)
     }
 }

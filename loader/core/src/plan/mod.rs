@@ -5,16 +5,18 @@
 //!
 //! | stage | what it decides | where |
 //! |---|---|---|
+//! | strata | which samples are drawn with which others | `strata` |
 //! | sampler | how often each sample comes, and its loss weight | `samplers/`, one file each |
 //! | order | in which order, with repeats apart | `orders/`, one file each |
 //! | pace | the same number of expected misses in each batch | `pace` |
 //! | slice | which position is in which batch of which rank | `slice` |
 //!
-//! `epoch` runs the first three. The plan is a pure function of its `inputs`: seed, epoch, score
+//! `epoch` runs all but the last. The plan is a pure function of its `inputs`: seed, epoch, score
 //! table, residency and parameters. It depends on neither the number of ranks nor the machine;
-//! `random` has its random numbers. While the plan is delivered, `lookahead` says when its samples
-//! are used next, and `exchange` lets samples change places, with `stand_ins` where packages are
-//! read. `entropy` measures how random an order is.
+//! `random` has its random numbers. A daemon has the `part` of it that its ranks deliver. While the
+//! plan is delivered, `lookahead` says when its samples are used next, and `exchange` lets samples
+//! change places, with `stand_ins` where packages are read. `entropy` measures how random an order
+//! is.
 //!
 //! # How to add a sampler
 //!
@@ -32,9 +34,10 @@
 //! 4. Add a row to the table in `samplers/table`: the function, and whether epochs can be shorter
 //!    than the dataset.
 //! 5. Add a row to `Sampler` in `formats/layout/src/control/types.rs`: name, code and description,
-//!    and below it whether the sampler goes by reported losses. It stands there because the name
-//!    travels from Python to the daemon. The code belongs into `formats/layout/CONTROL.md`, too.
-//!    The compiler asks for step 4 after step 5.
+//!    and below it whether the sampler goes by reported losses. If epochs can be shorter than the
+//!    dataset, `JobSpec::validate` refuses strata: nodes would not have equally many batches. It
+//!    stands there because the name travels from Python to the daemon. The code belongs into
+//!    `formats/layout/CONTROL.md`, too. The compiler asks for step 4 after step 5.
 //! 6. Add the name to the type `Sampler` in `shade_load/plan.py` (a test compares the two), and to
 //!    `BY_LOSS` there if it goes by losses.
 //!
@@ -49,6 +52,7 @@
 //! residents. Repeats are moved apart
 //! afterwards; an order need not see to that.
 
+mod bijection;
 mod entropy;
 mod epoch;
 mod exchange;
@@ -56,15 +60,19 @@ mod inputs;
 mod lookahead;
 mod orders;
 mod pace;
+mod part;
 mod random;
 mod samplers;
 mod slice;
 mod stand_ins;
+mod strata;
 
 pub use entropy::position_entropy;
 pub use epoch::{Plan, PlanSummary, draw_next_plan, draw_plan, spec_now};
 pub use inputs::SampleFacts;
 pub use lookahead::{Known, Lookahead, Use, in_sight};
+pub use part::Part;
 pub use samplers::{high_importance, may_leave_out, rep_now};
 pub use slice::{Slices, SlicesError, Slot};
 pub use stand_ins::StandIns;
+pub use strata::{Strata, StrataError};

@@ -4,7 +4,8 @@
 //! its stream. `rand`'s ranges and shuffles promise nothing, so they are not used. The key is seed
 //! u64, epoch u32, stage u32 (little-endian), then the 16 bytes of `DOMAIN`; nonce and counter
 //! start at 0. Each number is one `next_u64`. A stage has its own stream: a stage that draws more
-//! numbers does not shift the others.
+//! numbers does not shift the others. The stratum is ChaCha's stream number (its nonce), so strata
+//! can be drawn in any order.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
@@ -44,14 +45,22 @@ pub(super) enum Stage {
 pub(super) struct Random(ChaCha8Rng);
 
 impl Random {
+    /// The stream of the dataset's only stratum.
+    #[cfg(test)]
     pub(super) fn new(seed: u64, epoch: u32, stage: Stage) -> Self {
+        Self::of_stratum(seed, epoch, stage, 0)
+    }
+
+    pub(super) fn of_stratum(seed: u64, epoch: u32, stage: Stage, stratum: u32) -> Self {
         let parts =
             seed.to_le_bytes().into_iter().chain(epoch.to_le_bytes()).chain((stage as u32).to_le_bytes());
         let mut key = [0; 32];
         for (byte, part) in key.iter_mut().zip(parts.chain(DOMAIN)) {
             *byte = part;
         }
-        Self(ChaCha8Rng::from_seed(key))
+        let mut random = ChaCha8Rng::from_seed(key);
+        random.set_stream(stratum.into());
+        Self(random)
     }
 
     /// A number in `0..bound`, each equally likely; 0 where `bound` is 0.
@@ -202,6 +211,9 @@ mod tests {
         assert_ne!(base, first(1, 2, Stage::Draw));
         assert_ne!(base, first(1, 1, Stage::Spread));
         assert_eq!(base, first(1, 1, Stage::Draw));
+        let of_stratum = |stratum| Random::of_stratum(1, 1, Stage::Draw, stratum).below(u64::MAX);
+        assert_eq!(base, of_stratum(0));
+        assert_ne!(base, of_stratum(1));
     }
 
     /// Whatever heap they are dealt to, all elements stay, and each place is as likely.

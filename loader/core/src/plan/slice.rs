@@ -7,15 +7,20 @@
 //! Either way the ranks of one global batch together have exactly its positions, and all ranks have
 //! the same number of batches.
 //!
+//! With several strata nothing is dealt: a sample stays at its rank, where its repeats are many rows
+//! apart.
+//!
 //! The tail, where the plan's length is not a multiple of B·W and m positions remain:
 //! - `drop`: they are not delivered.
 //! - `pad`: the last batch is filled up from the epoch's first positions, repeatedly if need be;
-//!   those rows are marked as padding.
+//!   those rows are marked as padding. With several strata each position takes one of its own.
 //! - `even`: the last global batch is short; its ranks differ by at most one row. If m < W some
 //!   rank would have none, so the last two global batches share their B·W + m positions as B·W - W
 //!   and m + W. Where that cannot help (B = 1, or the plan is shorter than W) the short batch is
 //!   padded to one row a rank. No batch is planned empty. For a batch whose rows are all skipped
 //!   see `bad_share`.
+
+use std::ops::Range;
 
 use shade_formats::SampleId;
 use shade_formats::control::Tail;
@@ -25,8 +30,10 @@ use super::epoch::Plan;
 /// One row of a rank's batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Slot {
-    /// Position in the plan.
+    /// Position in the plan of all ranks.
     pub position: u32,
+    /// Its place in this daemon's part of the plan.
+    pub place: u32,
     /// Whether the row only fills up the last batch; its position is delivered elsewhere in the
     /// epoch.
     pub padding: bool,
@@ -67,10 +74,12 @@ pub struct Slices {
     batch_size: u32,
     world_size: u32,
     tail: Tail,
+    strata: u32,
 }
 
 impl Slices {
-    /// Divides `plan_len` positions into batches of `batch_size` for each of `world_size` ranks.
+    /// Divides `plan_len` positions into batches of `batch_size` for each of `world_size` ranks. The
+    /// plan has one stratum.
     ///
     /// # Errors
     /// A number is 0, or nothing is left after dropping the tail.
@@ -78,7 +87,7 @@ impl Slices {
         if plan_len == 0 || batch_size == 0 || world_size == 0 {
             return Err(SlicesError::Zero { plan_len, batch_size, world_size });
         }
-        let slices = Self { plan_len, batch_size, world_size, tail };
+        let slices = Self { plan_len, batch_size, world_size, tail, strata: 1 };
         if slices.batches_per_epoch() == 0 {
             return Err(SlicesError::NothingLeft { plan_len, global_batch: slices.global_batch() });
         }
@@ -90,6 +99,12 @@ impl Slices {
     #[must_use]
     pub fn of_len(self, plan_len: u32) -> Self {
         Self { plan_len, ..self }
+    }
+
+    /// The same for a plan of this many strata.
+    #[must_use]
+    pub fn of_strata(self, strata: u32) -> Self {
+        Self { strata, ..self }
     }
 
     /// How many batches every rank has in an epoch.
@@ -105,20 +120,26 @@ impl Slices {
     }
 
     /// The rows of `rank`'s batch `k`, in the order in which it gets them. Empty if `k` or `rank`
-    /// is out of range.
+    /// is out of range, or the rank not in the plan's part.
     ///
-    /// `plan` must be the plan of the length given to [`new`](Self::new).
+    /// `plan` must be the plan of the length given to [`new`](Self::new), or a part of it.
     #[must_use]
     pub fn batch(&self, k: u32, rank: u32, plan: &Plan) -> Vec<Slot> {
         let world = self.world_size as usize;
         if k >= self.batches_per_epoch() || rank >= self.world_size {
             return Vec::new();
         }
-        let slots: Vec<Slot> = self.global_slots(k).collect();
+        let positions = self.global_positions(k);
+        let slot = |position| self.slot(position, plan);
+        let is_once = plan.summary.repeat_max == 1 && positions.end <= u64::from(self.plan_len);
+        if self.strata > 1 || is_once {
+            return positions.skip(rank as usize).step_by(world).filter_map(slot).collect();
+        }
+        let slots: Vec<Slot> = positions.filter_map(slot).collect();
         if world == 1 {
             return slots;
         }
-        let sample = |slot: &Slot| plan.ids.get(slot.position as usize).copied().unwrap_or_default();
+        let sample = |slot: &Slot| plan.ids.get(slot.place as usize).copied().unwrap_or_default();
         // (sample, padding, position, place): a real row stands before a padding one of the same
         // sample.
         let mut dealt: Vec<(SampleId, Slot, usize)> =
@@ -150,8 +171,8 @@ impl Slices {
         u64::from(self.batch_size) * u64::from(self.world_size)
     }
 
-    /// All rows of global batch `k`, before they are shared out over the ranks.
-    fn global_slots(&self, k: u32) -> impl Iterator<Item = Slot> + use<> {
+    /// The positions of global batch `k`. Those behind the plan's end are padding.
+    fn global_positions(&self, k: u32) -> Range<u64> {
         let (len, global, world) =
             (u64::from(self.plan_len), self.global_batch(), u64::from(self.world_size));
         let mut start = u64::from(k) * global;
@@ -169,11 +190,24 @@ impl Slices {
                 end = end.min(tail_start);
             }
         }
-        (start..end).map(move |position| Slot {
-            // Below the plan's length, which is a u32.
-            position: u32::try_from(position % len).unwrap_or(u32::MAX),
-            padding: position >= len,
-        })
+        start..end
+    }
+
+    /// The row at a position, if it is in the plan's part. Padding takes one from the plan's
+    /// beginning: with several strata the next of its own stratum's list, from the first one on.
+    fn slot(&self, position: u64, plan: &Plan) -> Option<Slot> {
+        let (len, strata) = (u64::from(self.plan_len), u64::from(self.strata));
+        let padding = position >= len;
+        let taken = if padding && strata > 1 {
+            let (row, seat) = (position / strata, position % strata);
+            let rows = len.saturating_sub(seat).div_ceil(strata).max(1);
+            row % rows * strata + seat
+        } else {
+            position % len
+        };
+        // Below the plan's length, which is a u32.
+        let position = u32::try_from(taken).ok()?;
+        Some(Slot { position, place: plan.part.place(position)?, padding })
     }
 }
 

@@ -82,14 +82,20 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::plan::PlanSummary;
+    use crate::plan::{Part, PlanSummary};
 
     fn samples(ids: impl IntoIterator<Item = u32>) -> Vec<SampleId> {
         ids.into_iter().map(SampleId).collect()
     }
 
     fn plan(ids: impl IntoIterator<Item = u32>) -> Plan {
-        Plan { epoch: 0, ids: samples(ids), weights: Vec::new(), summary: PlanSummary::default() }
+        Plan {
+            epoch: 0,
+            part: Part::WHOLE,
+            ids: samples(ids),
+            weights: Vec::new(),
+            summary: PlanSummary::default(),
+        }
     }
 
     #[test]

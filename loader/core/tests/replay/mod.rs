@@ -167,6 +167,8 @@ pub(crate) struct Around {
     pub states: Vec<Vec<u8>>,
     pub ended: Vec<(u32, u32)>,
     pub reads: u64,
+    /// Samples whose records were read.
+    pub read: HashSet<u32>,
     /// Rows that workers decoded or copied from a record, and rows copied from decoded ones.
     pub made: u64,
     pub copied: u64,
@@ -308,6 +310,7 @@ impl Replay {
             states: Vec::new(),
             ended: Vec::new(),
             reads: 0,
+            read: HashSet::new(),
             made: 0,
             copied: 0,
             together: 0,
@@ -478,6 +481,7 @@ impl World<Counted> for Around {
     fn read_together(&mut self, _now_ns: u64, ops: Vec<ReadOp>, _soon: &mut Soon<Counted>) {
         self.reads += 1;
         self.together += ops.len() as u64 - 1;
+        self.read.extend(ops.iter().map(|op| op.sample.0));
         self.reading.extend(ops);
         self.reads_at_once_max = self.reads_at_once_max.max(self.reading.len());
     }

@@ -88,7 +88,7 @@ class Plan(Options):
         strata: Number of equal parts of the dataset that are drawn each on its own. A rank has its
             parts to itself if this is a multiple of the number of ranks: then each node draws from
             its own losses, and caches its own samples only. Default: None, which is 1, the dataset
-            as a whole, on one node. Set it to resume a training with the number that it had.
+            as a whole. Set it to resume a training with the number that it had.
         group: Name of a group of trainings on one daemon, such as a sweep. Their plans are coupled:
             each draws by its own importance, and all want the same samples at the same time, so
             that each is read once. They need equal batch sizes and speeds to stay together; one

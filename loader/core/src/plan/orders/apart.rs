@@ -1,5 +1,5 @@
-//! Moves the repeats of a sample apart: no sample within `batch_size` positions of itself while
-//! that is easy, and not twice in one batch while avoidable.
+//! Moves the repeats of a sample apart: no sample within a distance of itself while that is easy,
+//! and not twice in one batch while avoidable. Batches here are as long as that distance.
 //!
 //! A walk from left to right swaps a repeat that comes too early with a random later position, at
 //! the end of the epoch with an earlier one. The tries are bounded. They can fail (small datasets,
@@ -26,17 +26,17 @@ const LOOKS_PER_POSITION: usize = 64;
 pub(super) fn move_apart(
     part: &mut [SampleId],
     start: usize,
-    batch_size: usize,
+    distance: usize,
     samples: usize,
     random: &mut Random,
 ) {
-    let mut spread = Spread::new(part, batch_size, samples);
+    let mut spread = Spread::new(part, distance, samples);
     let mut twice_in_a_batch = false;
     for position in 0..spread.part.len() {
         twice_in_a_batch |= !spread.settle(position, start, random);
     }
     if twice_in_a_batch {
-        deal(part, start, batch_size, random);
+        deal(part, start, distance, random);
     }
 }
 

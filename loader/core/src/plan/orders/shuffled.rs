@@ -29,7 +29,7 @@ fn in_places(ids: Vec<SampleId>, inputs: &Inputs<'_>) -> Vec<SampleId> {
     for id in ids {
         use_of = if last == Some(id) { use_of + 1 } else { 0 };
         last = Some(id);
-        let key = [inputs.epoch, id.0, use_of].map(u32::to_le_bytes);
+        let key = [inputs.epoch, inputs.sample(id).0, use_of].map(u32::to_le_bytes);
         let place = xxhash_rust::xxh3::xxh3_64_with_seed(key.as_flattened(), inputs.seed());
         placed.push((place, id));
     }

@@ -9,6 +9,9 @@
 //! Nothing repeats in the first batches, so more samples begin there. For an even rate of misses
 //! these are residents, as far as there are any, and each batch has as many of the others as the
 //! next.
+//!
+//! In a plan of several strata each has its rows of these batches. Where a batch has less than a
+//! row, gaps are whole rows.
 
 #![expect(clippy::indexing_slicing, reason = "batches are below their number")]
 
@@ -31,17 +34,24 @@ type Due = (SampleId, u32);
 /// Lists each sample as often as `counts` says.
 pub(super) fn spaced(counts: &[u32], inputs: &Inputs<'_>) -> Ordered {
     let residents = if inputs.spec.pace { inputs.residents() } else { &[] };
-    list(counts, residents, inputs.batch_size, &mut inputs.random(Stage::Space)).into()
+    let (gap_min, gap_max) = GAP_BATCHES;
+    let gaps = (inputs.own_batches(gap_min), inputs.own_batches(gap_max));
+    list(counts, residents, (inputs.batch_size, gaps), &mut inputs.random(Stage::Space)).into()
 }
 
-/// The draws in this order. `resident` says by sample what is in the cache if misses must be
-/// even; else it is empty.
-fn list(counts: &[u32], resident: &[bool], batch_size: usize, random: &mut Random) -> Vec<SampleId> {
+/// The draws in this order, with fewest and most batches from use to use. `resident` says by sample
+/// what is in the cache if misses must be even; else it is empty.
+fn list(
+    counts: &[u32],
+    resident: &[bool],
+    (batch_size, gaps): (usize, (usize, usize)),
+    random: &mut Random,
+) -> Vec<SampleId> {
     let total: usize = counts.iter().map(|&count| count as usize).sum();
     let batches = total.div_ceil(batch_size);
     let is_resident = |due: &Due| resident.get(due.0.index()) == Some(&true);
     let (mut residents, mut others): (VecDeque<Due>, VecDeque<Due>) =
-        begins(counts, batches, random).into_iter().partition(is_resident);
+        begins(counts, batches, gaps.0.midpoint(gaps.1), random).into_iter().partition(is_resident);
     let misses = others.len();
     let mut missed = 0;
     let mut ids: Vec<SampleId> = Vec::with_capacity(total);
@@ -69,8 +79,8 @@ fn list(counts: &[u32], resident: &[bool], batch_size: usize, random: &mut Rando
             missed = misses - others.len();
             if left > 0 {
                 let uses = counts[id.index()] as usize;
-                let gap_max = GAP_BATCHES.1.min((batches - 1) / (uses - 1)).max(1);
-                let gap_min = GAP_BATCHES.0.min(gap_max);
+                let gap_max = gaps.1.min((batches - 1) / (uses - 1)).max(1);
+                let gap_min = gaps.0.min(gap_max);
                 let gap = gap_min + random.position(gap_max - gap_min + 1);
                 due[(batch + gap).min(batches - 1)].push((id, left - 1));
             }
@@ -85,8 +95,7 @@ fn list(counts: &[u32], resident: &[bool], batch_size: usize, random: &mut Rando
 }
 
 /// The samples in the order in which they begin, with the uses that follow.
-fn begins(counts: &[u32], batches: usize, random: &mut Random) -> Vec<Due> {
-    let gap_mean = GAP_BATCHES.0.midpoint(GAP_BATCHES.1);
+fn begins(counts: &[u32], batches: usize, gap_mean: usize, random: &mut Random) -> Vec<Due> {
     let drawn = (0..).map(SampleId).zip(counts).filter(|&(_, &count)| count > 0);
     let mut begins: Vec<(u64, Due)> = drawn
         .map(|(id, &count)| {
@@ -105,7 +114,7 @@ mod tests {
     use super::*;
 
     fn run(counts: &[u32], batch_size: usize, seed: u64) -> Vec<SampleId> {
-        list(counts, &[], batch_size, &mut Random::new(seed, 1, Stage::Space))
+        list(counts, &[], (batch_size, GAP_BATCHES), &mut Random::new(seed, 1, Stage::Space))
     }
 
     /// From each use to the next of the same sample, in batches.
@@ -165,7 +174,7 @@ mod tests {
     fn where_misses_are_to_be_even_they_are_from_the_first_batch_on() {
         let counts = drawn(50_000);
         let resident: Vec<bool> = (0..50_000).map(|sample| sample % 5 == 0).collect();
-        let ids = list(&counts, &resident, 64, &mut Random::new(3, 1, Stage::Space));
+        let ids = list(&counts, &resident, (64, GAP_BATCHES), &mut Random::new(3, 1, Stage::Space));
         let mut seen = resident;
         let misses: Vec<bool> =
             ids.iter().map(|id| !std::mem::replace(&mut seen[id.index()], true)).collect();
@@ -182,7 +191,10 @@ mod tests {
             counts in prop::collection::vec(0..9u32, 0..200), batch_size in 1..40usize, seed: u64, cached: bool
         ) {
             let resident: Vec<bool> = (0..200).map(|sample| cached && sample % 3 == 0).collect();
-            let run = || list(&counts, &resident, batch_size, &mut Random::new(seed, 1, Stage::Space));
+            let run = || {
+                let random = &mut Random::new(seed, 1, Stage::Space);
+                list(&counts, &resident, (batch_size, GAP_BATCHES), random)
+            };
             let ids = run();
             let mut delivered = vec![0; counts.len()];
             ids.iter().for_each(|id| delivered[id.index()] += 1);

@@ -8,7 +8,7 @@ use super::hits_first::hits_first;
 use super::opportunistic::opportunistic;
 use super::ordered::Ordered;
 use super::shuffled::shuffled;
-use super::spaced::spaced;
+use super::spaced::{GAP_BATCHES, spaced};
 use crate::plan::inputs::Inputs;
 use crate::plan::random::Stage;
 
@@ -30,19 +30,24 @@ pub(in crate::plan) fn in_order(counts: Vec<u32>, order: Order, inputs: &Inputs<
     let repeats = counts.iter().any(|&count| count > 1);
     // What moves draws apart takes as much memory again.
     drop(counts);
-    if repeats { apart(ordered, inputs) } else { ordered.ids }
+    if repeats { apart(ordered, order, inputs) } else { ordered.ids }
 }
 
 /// These deliveries in their order, with repeats apart.
 pub(in crate::plan) fn as_drawn(sequence: Vec<SampleId>, inputs: &Inputs<'_>) -> Vec<SampleId> {
-    apart(sequence.into(), inputs)
+    apart(sequence.into(), Order::Shuffled, inputs)
 }
 
-fn apart(Ordered { mut ids, split }: Ordered, inputs: &Inputs<'_>) -> Vec<SampleId> {
+fn apart(Ordered { mut ids, split }: Ordered, order: Order, inputs: &Inputs<'_>) -> Vec<SampleId> {
     let mut random = inputs.random(Stage::Spread);
+    let distance = match order {
+        // Further apart would be against the order.
+        Order::Spaced => inputs.distance.min(inputs.batch_size * inputs.own_batches(GAP_BATCHES.0)),
+        _ => inputs.distance,
+    };
     let (first, second) = ids.split_at_mut(split);
     for (start, part) in [(0, first), (split, second)] {
-        move_apart(part, start, inputs.batch_size, inputs.samples() as usize, &mut random);
+        move_apart(part, start, distance, inputs.samples() as usize, &mut random);
     }
     ids
 }
@@ -53,6 +58,7 @@ mod tests {
 
     use super::*;
     use crate::importance::Importance;
+    use crate::plan::inputs::EpochInputs;
 
     fn ordered(
         counts: &[u32],
@@ -65,8 +71,10 @@ mod tests {
         let importance = Importance::new(u32::try_from(counts.len()).unwrap());
         let is_resident = |id: SampleId| resident[id.index()];
         let batch_size = u32::try_from(batch_size).unwrap();
-        let inputs = Inputs::new(&spec, 1, batch_size, (&importance).into(), &is_resident, 1.0, &[]);
-        let ids = in_order(counts.to_vec(), order, &inputs);
+        let (facts, planned) = ((&importance).into(), Vec::new());
+        let (is_resident, rep_now) = (&is_resident, 1.0);
+        let all = EpochInputs { spec: &spec, epoch: 1, batch_size, facts, rep_now, is_resident, planned };
+        let ids = in_order(counts.to_vec(), order, &Inputs::new(&all, 0));
         let mut delivered = vec![0; counts.len()];
         for id in &ids {
             delivered[id.index()] += 1;

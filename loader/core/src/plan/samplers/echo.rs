@@ -12,7 +12,7 @@ use shade_formats::control::Order;
 
 use super::draw::{Draw, Weights};
 use crate::plan::inputs::Inputs;
-use crate::plan::random::{Random, Select, Stage};
+use crate::plan::random::{Select, Stage};
 
 /// A factor of 1, in units of 2⁻¹⁶: from here on there are only whole numbers.
 const ONE: u128 = 1 << 16;
@@ -50,7 +50,7 @@ pub(super) fn echo<'a>(inputs: &'a Inputs<'a>) -> Draw<'a> {
 /// The `pass`-th permutation of all samples.
 fn permutation(inputs: &Inputs<'_>, pass: u32) -> Vec<u32> {
     let mut order: Vec<u32> = (0..inputs.samples()).collect();
-    Random::new(inputs.seed(), pass, Stage::Rotate).shuffle(&mut order);
+    inputs.random_of(pass, Stage::Rotate).shuffle(&mut order);
     order
 }
 

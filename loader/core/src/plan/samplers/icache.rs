@@ -46,7 +46,7 @@ pub(super) fn cis<'a>(inputs: &'a Inputs<'a>) -> Draw<'a> {
 
 fn selected(inputs: &Inputs<'_>) -> Selection {
     let is_forgotten = |id| inputs.is_forgotten(id);
-    select(inputs.importance, inputs.epoch, is_forgotten, &mut inputs.random(Stage::Draw))
+    select(inputs.scores(), inputs.epoch, is_forgotten, &mut inputs.random(Stage::Draw))
 }
 
 /// What is taken, and how likely that was.
@@ -59,19 +59,19 @@ struct Selection {
 
 /// Selects the samples that `epoch` trains on: at least one, if there are any.
 fn select(
-    importance: &Importance,
+    scores: &[f32],
     epoch: u32,
     forgotten: impl Fn(SampleId) -> bool,
     random: &mut Random,
 ) -> Selection {
-    let samples = importance.len() as usize;
+    let samples = scores.len();
     let full = || Selection { taken: vec![true; samples], chances: vec![1.0; samples] };
     if epoch < WARM_UP_EPOCHS || epoch.is_multiple_of(REUSE_EPOCHS) {
         return full();
     }
     let mut selection =
         Selection { taken: Vec::with_capacity(samples), chances: Vec::with_capacity(samples) };
-    let ranks = mid_ranks(importance.scores());
+    let ranks = mid_ranks(scores);
     // Twice a mid-rank is at most twice the greatest rank.
     let rank_max = 2 * (samples as u64).saturating_sub(1);
     for (id, rank) in (0..).map(SampleId).zip(ranks) {
@@ -154,7 +154,7 @@ mod tests {
 
     fn run(importance: &Importance, epoch: u32, cover: u32, seed: u64) -> Selection {
         let forgotten = |id| importance.is_forgotten(id, epoch, cover);
-        select(importance, epoch, forgotten, &mut Random::new(seed, epoch, Stage::Draw))
+        select(importance.scores(), epoch, forgotten, &mut Random::new(seed, epoch, Stage::Draw))
     }
 
     fn count(taken: &[bool]) -> usize {

@@ -21,7 +21,7 @@ pub(super) fn infobatch<'a>(inputs: &'a Inputs<'a>) -> Draw<'a> {
     if whole_from > 0 && inputs.epoch >= whole_from {
         return Draw::permutation(inputs.samples());
     }
-    let scores = inputs.importance.scores();
+    let scores = inputs.scores();
     let sum: u64 = scores.iter().map(|&score| u64::from(quantise(score))).sum();
     // Compared by whole numbers: score < sum / N.
     let is_easy = |(id, &score): (u32, &f32)| {

@@ -23,7 +23,7 @@ pub(super) fn pads<'a>(inputs: &'a Inputs<'a>) -> Draw<'a> {
     if inputs.epoch == 0 {
         return Draw::permutation(inputs.samples());
     }
-    let chances = Chances::new(inputs.importance.scores(), inputs.spec.explore);
+    let chances = Chances::new(inputs.scores(), inputs.spec.explore);
     let mut sequence = inputs.is_coupled().then(|| chances.draw_coupled(&mut inputs.random(Stage::Couple)));
     let mut counts = match &sequence {
         Some(ids) => counts_of(ids, inputs.samples()),

@@ -12,45 +12,44 @@
 //! over the samples of weight above 0. A training that wants the table's own distribution leaves
 //! them out. The guard `cover` does not apply: a sample of weight 0 never comes.
 
-use shade_formats::control::WeightTable;
-
 use super::chances::draw_by;
 use super::draw::{Draw, Weights, weight};
 use crate::plan::inputs::Inputs;
 use crate::plan::random::Stage;
 
-/// Draws by the table. Without one all weights count as equal.
+/// Draws by the table. Without one, or without any weight in it, all weights count as equal.
 pub(super) fn weighted<'a>(inputs: &'a Inputs<'a>) -> Draw<'a> {
     let samples = u64::from(inputs.samples());
-    let Some(table) = inputs.weights.filter(|table| table.weights().len() as u64 == samples) else {
+    let Some((table, total)) =
+        inputs.weights().filter(|&(table, total)| table.len() as u64 == samples && total > 0)
+    else {
         return Draw::permutation(inputs.samples());
     };
     let counts = if inputs.spec.replacement {
-        let weights = table.weights();
-        draw_by(weights.iter().copied(), weights.len(), table.total(), &mut inputs.random(Stage::Draw))
+        draw_by(table.iter().copied(), table.len(), total, &mut inputs.random(Stage::Draw))
     } else {
-        rounded(table, samples, inputs)
+        rounded(table, total, inputs)
     };
-    let uses = samples as f64 / table.total() as f64;
-    let weights =
-        move || table.weights().iter().map(|&drawn_by| weight(f64::from(drawn_by) * uses)).collect();
+    let uses = samples as f64 / total as f64;
+    let weights = move || table.iter().map(|&drawn_by| weight(f64::from(drawn_by) * uses)).collect();
     Draw::new(counts, Weights::BySample(Box::new(weights)))
 }
 
-/// λ of each sample, rounded up or down at random, with the sum of all λ.
-fn rounded(table: &WeightTable, samples: u64, inputs: &Inputs<'_>) -> Vec<u32> {
-    let total = table.total();
+/// λ of each sample by a table with this sum of weights, rounded up or down at random, with the sum
+/// of all λ.
+fn rounded(table: &[u32], total: u64, inputs: &Inputs<'_>) -> Vec<u32> {
+    let samples = table.len() as u64;
     // Below 2⁶⁴: both factors are below 2³².
     let uses = |drawn_by: u32| samples * u64::from(drawn_by);
     let floor = |&drawn_by: &u32| u32::try_from(uses(drawn_by) / total).unwrap_or(u32::MAX);
-    let mut counts: Vec<u32> = table.weights().iter().map(floor).collect();
-    let mut order: Vec<u32> = (0..).zip(table.weights()).map(|(sample, _)| sample).collect();
+    let mut counts: Vec<u32> = table.iter().map(floor).collect();
+    let mut order: Vec<u32> = (0..).zip(table).map(|(sample, _)| sample).collect();
     inputs.random(Stage::Round).shuffle(&mut order);
     // Where the next fraction begins, counted from the last point.
     let mut from_point = u128::from(inputs.random(Stage::Draw).below(total));
     for sample in order {
         let at = sample as usize;
-        let (Some(&drawn_by), Some(count)) = (table.weights().get(at), counts.get_mut(at)) else { continue };
+        let (Some(&drawn_by), Some(count)) = (table.get(at), counts.get_mut(at)) else { continue };
         from_point += u128::from(uses(drawn_by) % total);
         if from_point >= u128::from(total) {
             from_point -= u128::from(total);
