@@ -50,7 +50,9 @@ def run(dataset: packed.Packed, sockets: list[Path], **arguments: Any) -> list[A
                 for _ in range(2):
                     epochs.append([])
                     for batch in loader:
-                        epochs[-1] += batch._native.ids().tolist()
+                        ids = batch._native.ids().tolist()
+                        loader.report(batch, [float(sample % 7) for sample in ids])
+                        epochs[-1] += ids
                 return loader.daemon_pid, loader._job["ranks_here"], loader._job["strata"], epochs
         except ShadeError as error:
             return str(error)
@@ -59,19 +61,22 @@ def run(dataset: packed.Packed, sockets: list[Path], **arguments: Any) -> list[A
         return list(pool.map(train, range(len(sockets))))
 
 
-def test_two_nodes_share_one_plan(dataset: packed.Packed, tmp_path: Path) -> None:
+def test_each_sample_belongs_to_one_node(dataset: packed.Packed, tmp_path: Path) -> None:
     for node in "ab":
         (tmp_path / node).mkdir()
     first, second = tmp_path / "a" / "socket", tmp_path / "b" / "socket"
-    ranks = run(dataset, [first, second, first, second])
+    ranks = run(dataset, [first, second, first, second], plan=Plan(sampler="pads"))
     daemons = [rank[0] for rank in ranks]
     assert daemons[0] == daemons[2] != daemons[1] == daemons[3]
     assert [rank[1] for rank in ranks] == [2] * 4
     (strata,) = {rank[2] for rank in ranks}
     assert strata > 1 and strata % 4 == 0
+    seen = [set(rank[3][0]) | set(rank[3][1]) for rank in ranks]
+    assert not (seen[0] | seen[2]) & (seen[1] | seen[3])
+    # Nothing was known before the first epoch.
     assert sorted(sample for rank in ranks for sample in rank[3][0]) == list(range(len(dataset)))
     # The same on one node, where the ranks share a socket.
-    alone = run(dataset, [tmp_path / "c"] * 4, plan=Plan(strata=strata))
+    alone = run(dataset, [tmp_path / "c"] * 4, plan=Plan(sampler="pads", strata=strata))
     assert [rank[3] for rank in alone] == [rank[3] for rank in ranks]
     assert [rank[1:3] for rank in alone] == [(0, strata)] * 4
 

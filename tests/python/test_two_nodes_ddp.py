@@ -50,16 +50,23 @@ def test_all_ranks_train_and_their_models_are_equal(ranks: list[dict[str, Any]],
     for rank in ranks:
         for epoch in rank["epochs"]:
             assert epoch["labels"] == [dataset.labels[sample] for sample in epoch["ids"]]
-    for epoch in range(len(ranks[0]["epochs"])):
-        assert sorted(sample for rank in ranks for sample in rank["epochs"][epoch]["ids"]) == list(range(len(dataset)))
+    # Nothing was known before the first epoch.
+    assert sorted(sample for rank in ranks for sample in rank["epochs"][0]["ids"]) == list(range(len(dataset)))
 
 
-def test_each_node_has_a_daemon_of_its_own(ranks: list[dict[str, Any]]) -> None:
+def test_each_node_has_its_own_daemon_and_its_own_samples(ranks: list[dict[str, Any]]) -> None:
     daemons = [rank["daemon"] for rank in ranks]
     assert daemons[0] == daemons[1] != daemons[2] == daemons[3]
+    seen = [{sample for epoch in rank["epochs"] for sample in epoch["ids"]} for rank in ranks]
+    assert not (seen[0] | seen[1]) & (seen[2] | seen[3]), "no sample is trained, and cached, on both nodes"
     for node in (ranks[:2], ranks[2:]):
         assert all(rank["placement"][0] == 2 for rank in node)
         assert node[0]["accesses"] == sum(len(epoch["ids"]) for rank in node for epoch in rank["epochs"])
+
+
+def test_no_daemon_has_a_tcp_socket(ranks: list[dict[str, Any]]) -> None:
+    """Not even one that it has inherited from torch."""
+    assert [rank["tcp"] for rank in ranks] == [0] * RANKS
 
 
 def test_it_is_the_training_of_one_node_with_as_many_strata(

@@ -4,6 +4,7 @@
 //! subreaper adopts the daemon. The daemon leaves its session by itself (`Inherited::shed`).
 //! Without both, a launcher that cleans up after one rank, by its children, process group or
 //! session, would end the daemon of all. A control group can only be left by who owns it.
+#![expect(unsafe_code, reason = "closing all other descriptors is only to be had by a system call")]
 
 use std::io;
 use std::process::Command;
@@ -21,7 +22,17 @@ pub fn detach() -> io::Result<()> {
     if let Some(trainer) = getppid() {
         command.args(["--started-by", &trainer.to_string()]);
     }
+    keep_no_descriptors();
     #[expect(clippy::zombie_processes, reason = "this process ends, and the daemon gets another parent")]
     command.spawn()?;
     Ok(())
+}
+
+/// Marks all descriptors that are not standard input, output or error to be closed in the daemon.
+/// torch's sockets are inherited: held open, they would hide a rank's death from the others, and
+/// keep its port. Linux before 5.11 cannot do this, and keeps them.
+fn keep_no_descriptors() {
+    let (first, last, flags) = (3_u32, u32::MAX, libc::CLOSE_RANGE_CLOEXEC);
+    // SAFETY: the call has no pointer, and changes only what becomes of descriptors at an exec.
+    let _ = unsafe { libc::syscall(libc::SYS_close_range, first, last, flags) };
 }
