@@ -142,10 +142,10 @@ fn nobody_waits_for_the_line_that_says_ready() {
         command.stdin(Stdio::null()).stdout(OwnedFd::from(writer)).stderr(Stdio::piped()).spawn().unwrap(),
     );
     let mut log = child.0.stderr.take().unwrap();
-    // It serves nevertheless: another trainer may have found it.
+    // It serves nevertheless: another trainer may have found it. That has the rest of the log.
     drop(attach(&packed.dataset, 0, spec(4, 1)));
     let mut text = String::new();
     log.read_to_string(&mut text).unwrap();
     assert_eq!(child.0.wait().unwrap().code(), Some(0), "{text}");
-    assert!(text.contains("serving") && !text.contains("panicked"), "{text}");
+    assert!(!text.contains("panicked"), "{text}");
 }

@@ -32,6 +32,7 @@ fn every_session_and_whoever_started_the_daemon_are_told() {
         workers: Some(1),
         socket: None,
         linger: None,
+        started_by: None,
     };
     // The daemon runs in this process, so that the test can make one of its threads panic.
     let daemon = std::thread::spawn(move || serve(&config, |_| {}));

@@ -9,7 +9,10 @@ use std::sync::{Barrier, Mutex};
 use std::time::Duration;
 
 use nix::sys::signal::SigSet;
-use rustix::process::{Pid, Signal, getpriority_process, kill_process, setpriority_process};
+use rustix::process::{
+    Pid, Signal, getpgid, getpid, getpriority_process, getsid, kill_process, set_child_subreaper,
+    setpriority_process,
+};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use shade_client::{ClientError, JobSpec, Launch, Options, Session};
 use shade_formats::control::REFUSE_DATASET;
@@ -19,8 +22,10 @@ use shade_tests::{Daemon, Packed, Peer, eventually, processes_of, program, spec,
 static TURN: Mutex<()> = Mutex::new(());
 
 fn options(dataset: &Path, linger: &str) -> Options {
-    let args = ["serve".into(), dataset.as_os_str().to_owned(), "--private".into(), "--linger".into()];
-    let args: Vec<OsString> = args.into_iter().chain([linger.into()]).collect();
+    // Detached daemons become children of this process, so that the tests can see and count them.
+    set_child_subreaper(Some(getpid())).unwrap();
+    let args = ["serve".into(), dataset.as_os_str().to_owned(), "--private".into(), "--detach".into()];
+    let args: Vec<OsString> = args.into_iter().chain(["--linger".into(), linger.into()]).collect();
     let launch = Some(Launch { binary: program("shade-load"), args });
     Options { launch, timeout: Duration::from_secs(60), ..Options::default() }
 }
@@ -298,6 +303,21 @@ fn first_cpu() -> CpuSet {
     let all = sched_getaffinity(None).unwrap();
     one.set((0..CpuSet::MAX_CPU).find(|&cpu| all.is_set(cpu)).unwrap());
     one
+}
+
+#[test]
+fn it_leaves_the_session_and_the_process_group_of_its_trainer() {
+    let _turn = TURN.lock();
+    let packed = Packed::mixed(3);
+    let session = connect(&packed.dataset, 0, spec(4, 1), &options(&packed.dataset, "20s")).unwrap();
+    let daemon = pid_of(&session);
+    assert_ne!(daemon, getpid());
+    assert_eq!(getsid(Some(daemon)).unwrap(), daemon, "the leader of a session");
+    assert_eq!(getpgid(Some(daemon)).unwrap(), daemon);
+    // The program that has started it has ended and was reaped.
+    assert_eq!(children(), [session.daemon_pid()]);
+    drop(session);
+    end(daemon.as_raw_nonzero().get().cast_unsigned());
 }
 
 #[test]

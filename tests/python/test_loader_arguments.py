@@ -352,7 +352,7 @@ def test_one_way_of_decoding_at_a_time(folder: Path) -> None:
 def test_arguments_become_the_daemons_command_line() -> None:
     settings = Daemon().settings("20%", "lookahead")
     assert serve_arguments(settings, Path("/data"), None) == [
-        "serve", "/data", "--private", "--cache", "20%",
+        "serve", "/data", "--private", "--detach", "--cache", "20%",
         "--policy", "lookahead", "--lookahead", "1", "--engine", "auto", "--io", "auto", "--linger", "3.000s",
         "--decode-once", "268435456",
     ]  # fmt: skip
@@ -371,7 +371,7 @@ def test_arguments_become_the_daemons_command_line() -> None:
         linger=0.5,
     ).settings("8GiB", "lookahead")
     assert serve_arguments(every, Path("/data"), "/run/s") == [
-        "serve", "/data", "--private", "--cache", str(8 << 30),
+        "serve", "/data", "--private", "--detach", "--cache", str(8 << 30),
         "--policy", "lru", "--lookahead", "0.25", "--engine", "threads", "--io", "buffered", "--linger", "0.500s",
         "--package-bytes", "16384", "--store", "latency=2ms,bandwidth=1Gbit", "--depth", "8", "--workers", "2",
         "--decode-once", "0", "--jpeg", "turbo", "--hedge", "--socket", "/run/s",

@@ -10,7 +10,7 @@ from typing import Any
 import packed
 import pytest
 from shade_load import Daemon, Loader, ShadeError
-from shade_load.ranks import default_job, may_be_one_of_several, ranks
+from shade_load.ranks import default_job, may_be_one_of_several, ranks, ranks_here, slurm_counts
 
 BATCH = 8
 # The tests must not see these variables of their own shell.
@@ -18,7 +18,7 @@ NAMES = (
     "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "TORCHELASTIC_RUN_ID", "OMPI_COMM_WORLD_SIZE",
     "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE", "PMI_SIZE", "PMI_RANK", "MASTER_PORT", "SLURM_JOB_ID", "SLURM_STEP_ID",
     "SLURM_PROCID", "SLURM_LOCALID", "SLURM_NTASKS", "SLURM_NNODES", "SLURM_NTASKS_PER_NODE", "SLURM_STEP_NUM_TASKS",
-    "SLURM_STEP_NUM_NODES",
+    "SLURM_STEP_NUM_NODES", "SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE", "SLURM_NODEID",
 )  # fmt: skip
 
 TORCHRUN = {"RANK": "3", "WORLD_SIZE": "8", "LOCAL_RANK": "3", "LOCAL_WORLD_SIZE": "8"}
@@ -76,29 +76,13 @@ def test_what_launchers_say(
 @pytest.mark.parametrize(
     ("variables", "given", "message"),
     [
-        ({**TORCHRUN, "WORLD_SIZE": "16"}, (None, None), r"16 ranks, but this node has 8 \(LOCAL_WORLD_SIZE=8\)\. Several"),
-        # The same where the script passes on what it found.
-        ({**TORCHRUN, "WORLD_SIZE": "16"}, (3, 16), "Several nodes are not supported yet"),
-        ({**STEP, "SLURM_STEP_NUM_NODES": "2"}, (None, None), r"has 2 \(SLURM_STEP_NUM_NODES=2\)\. Several nodes"),
-        ({**STEP, "SLURM_STEP_NUM_NODES": "2", "SLURM_NTASKS_PER_NODE": "3"}, (None, None), r"has 3 \(SLURM"),
-        # The script makes RANK and WORLD_SIZE of Slurm's.
-        (
-            {**BATCH_SCRIPT, "SLURM_NNODES": "2", "RANK": "0", "WORLD_SIZE": "4"},
-            (None, None),
-            r"\(SLURM_NNODES=2\)\. Several nodes",
-        ),
-        (
-            {"OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_LOCAL_SIZE": "2"},
-            (1, 4),
-            r"\(OMPI_COMM_WORLD_LOCAL_SIZE=2\)\. Several nodes",
-        ),
         ({"OMPI_COMM_WORLD_SIZE": "4"}, (None, None), r"OMPI_COMM_WORLD_SIZE=4 .*rank=int\(os.environ"),
         ({"PMI_SIZE": "2"}, (None, None), r"PMI_SIZE=2 .*PMI_RANK"),
         ({**STEP, "SLURM_PROCID": "x"}, (None, None), "expected two numbers.*SLURM_PROCID=x SLURM_STEP_NUM_TASKS=4"),
         ({"WORLD_SIZE": "2"}, (None, None), "expected two numbers.*RANK=None WORLD_SIZE=2"),
     ],
 )
-def test_ranks_that_cannot_come_or_cannot_be_told_apart(
+def test_ranks_that_cannot_be_told_apart(
     environment: pytest.MonkeyPatch,
     variables: dict[str, str],
     given: tuple[int | None, int | None],
@@ -110,14 +94,72 @@ def test_ranks_that_cannot_come_or_cannot_be_told_apart(
         ranks(*given)
 
 
+# Task 2 of a step of 5 on three nodes: `srun -N 3 -n 5`.
+NODES = {
+    **STEP, "SLURM_STEP_NUM_TASKS": "5", "SLURM_STEP_NUM_NODES": "3", "SLURM_STEP_TASKS_PER_NODE": "2(x2),1",
+    "SLURM_NODEID": "1",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("variables", "world_size", "here"),
+    [
+        ({}, 1, None),
+        ({}, 4, None),
+        (TORCHRUN, 8, 8),
+        ({**TORCHRUN, "WORLD_SIZE": "16"}, 16, 8),
+        # One training for each node, over that node's ranks: the launcher has another number.
+        ({**TORCHRUN, "WORLD_SIZE": "16"}, 8, None),
+        ({"OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_LOCAL_SIZE": "2"}, 4, 2),
+        # torchrun started by mpirun.
+        ({**TORCHRUN, "OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_LOCAL_SIZE": "1"}, 8, 8),
+        (STEP, 4, 4),
+        (NODES, 5, 2),
+        ({**NODES, "SLURM_NODEID": "2"}, 5, 1),
+        ({**NODES, "SLURM_NODEID": "3"}, 5, None),
+        ({**NODES, "SLURM_STEP_TASKS_PER_NODE": "2(x2)"}, 5, None),
+        ({**NODES, "SLURM_STEP_TASKS_PER_NODE": "2 x 2"}, 5, None),
+        ({**NODES, **TORCHRUN, "WORLD_SIZE": "24"}, 24, 8),
+        # The script makes RANK and WORLD_SIZE of Slurm's, or Slurm is older than 20.11.
+        (
+            {**BATCH_SCRIPT, "SLURM_NNODES": "2", "SLURM_TASKS_PER_NODE": "2(x2)", "SLURM_NODEID": "1"},
+            4,
+            2,
+        ),
+        (BATCH_SCRIPT, 4, 4),
+    ],
+)
+def test_the_ranks_of_this_node(
+    environment: pytest.MonkeyPatch, variables: dict[str, str], world_size: int, here: int | None
+) -> None:
+    for name, value in variables.items():
+        environment.setenv(name, value)
+    assert ranks_here(world_size) == here
+
+
+@pytest.mark.parametrize(
+    ("text", "counts"),
+    [("8", [8]), ("8(x4)", [8, 8, 8, 8]), ("2,3(x2),1", [2, 3, 3, 1]), ("1(x100000)", [1] * 65536)],
+)
+def test_slurms_numbers_for_each_node(text: str, counts: list[int]) -> None:
+    assert slurm_counts(text) == counts
+
+
+@pytest.mark.parametrize("text", ["", "8(x)", "8(4)", "8(x4", ",", "-1", "8 (x4)"])
+def test_what_slurm_does_not_write(text: str) -> None:
+    with pytest.raises(ValueError, match="expected numbers such as"):
+        slurm_counts(text)
+
+
 @pytest.mark.parametrize(
     ("variables", "given"),
     [
         # One training per node, over that node's ranks.
         ({**TORCHRUN, "WORLD_SIZE": "16"}, (3, 8)),
+        ({**TORCHRUN, "WORLD_SIZE": "16"}, (3, 16)),
         # A launcher of one process, which starts four by itself.
         ({"RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1"}, (2, 4)),
-        ({**STEP, "SLURM_STEP_NUM_NODES": "2"}, (1, 2)),
+        (NODES, (1, 2)),
         ({"OMPI_COMM_WORLD_SIZE": "4"}, (0, 1)),
     ],
 )

@@ -130,7 +130,8 @@ def daemon(copied: packed.Packed) -> Iterator[subprocess.Popen]:
     command = [packed.program("shade-load"), "serve", copied.path, "--cache", "100%"]
     command += ["--private", "--linger", "60s"]
     with subprocess.Popen([*map(str, command)], stdout=subprocess.PIPE) as daemon:
-        assert daemon.stdout.readline()
+        # That it is starting, and that it is ready.
+        assert daemon.stdout.readline() and daemon.stdout.readline()
         yield daemon
         daemon.terminate()
 

@@ -141,6 +141,15 @@ pub struct Serve {
     #[arg(long)]
     pub private: bool,
 
+    /// With --private: start the daemon as no process's child, in a session of its own, and return.
+    /// So no launcher that cleans up after one rank ends the daemon of all.
+    #[arg(long, requires = "private")]
+    pub detach: bool,
+
+    /// The process that wanted a detached daemon; its job may resize the cache.
+    #[arg(long, value_name = "PID", requires = "private", hide = true, value_parser = clap::value_parser!(i32).range(1..))]
+    pub started_by: Option<i32>,
+
     /// With --private: how long to stay after the last rank has left, so that a restarted trainer
     /// finds its cache.
     #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "3s")]

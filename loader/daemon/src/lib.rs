@@ -8,6 +8,7 @@ pub mod batches;
 pub mod cli;
 mod control;
 pub mod daemon;
+pub mod detach;
 pub mod doctor;
 pub mod last_words;
 pub mod log;

@@ -8,6 +8,7 @@ use clap::Parser;
 use shade_load::ask::{self, AskError};
 use shade_load::cli::{Cli, Command, Serve};
 use shade_load::daemon::{self, ServeConfig, serve};
+use shade_load::detach::detach;
 use shade_load::doctor::{DoctorError, doctor};
 use shade_load::last_words::LastWords;
 use shade_load::log;
@@ -17,9 +18,14 @@ use shade_simulate::{SimulateError, simulate};
 
 fn main() -> ExitCode {
     let command = Cli::parse().command;
-    let inherited = daemon::Inherited::shed(matches!(&command, Command::Serve(args) if args.private));
+    if matches!(&command, Command::Serve(args) if args.detach) {
+        return run_detached();
+    }
+    let is_private = matches!(&command, Command::Serve(args) if args.private);
+    let inherited = daemon::Inherited::shed(is_private);
     // Dropped last: it waits until the errors below are written.
-    let _log = match log::start() {
+    // A private daemon's log goes to one training after the other, on terminals and elsewhere.
+    let _log = match log::start(!is_private) {
         Ok(log) => log,
         Err(error) => {
             complain(&format!("cannot start: {error}"));
@@ -38,8 +44,21 @@ fn main() -> ExitCode {
     }
 }
 
+/// Starts the daemon of `serve --detach`, and ends.
+fn run_detached() -> ExitCode {
+    let Err(error) = detach() else { return ExitCode::SUCCESS };
+    let text = format!("cannot start shade-load again: {error}");
+    if say(&serde_json::json!({ "error": text })).is_err() {
+        complain(&text);
+    }
+    ExitCode::FAILURE
+}
+
 fn run_serve(args: Serve, inherited: &daemon::Inherited) -> ExitCode {
     let private = args.private;
+    // The trainer may have gone, as in the lines below.
+    let tell = |line: serde_json::Value| if private { say(&line) } else { Ok(()) };
+    let _ = tell(serde_json::json!({ "starting": std::process::id() }));
     for line in inherited.lines() {
         tracing::warn!("{line}");
     }
@@ -54,19 +73,21 @@ fn run_serve(args: Serve, inherited: &daemon::Inherited) -> ExitCode {
             LastWords::begin();
         }
     });
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
+    let code = match outcome {
+        Ok(()) => 0,
         Err(error) => {
             let is_told = private && !error.is_defect();
             if !is_told || say(&serde_json::json!({ "error": error.to_string() })).is_err() {
                 tracing::error!("{error}");
             }
-            ExitCode::from(error.exit_code())
+            error.exit_code()
         }
-    }
+    };
+    let _ = tell(serde_json::json!({ "ended": code }));
+    ExitCode::from(code)
 }
 
-/// Writes the one line that a trainer waits for when it has started a daemon.
+/// Writes a line that a trainer waits for when it has started a daemon.
 fn say(line: &serde_json::Value) -> std::io::Result<()> {
     let mut stdout = stdout();
     writeln!(stdout, "{line}").and_then(|()| stdout.flush())
@@ -104,5 +125,6 @@ fn config(args: Serve) -> ServeConfig {
         jpeg: args.jpeg,
         socket: args.socket,
         linger: args.private.then_some(args.linger),
+        started_by: args.started_by,
     }
 }

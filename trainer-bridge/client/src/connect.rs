@@ -2,7 +2,6 @@
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nix::sys::socket::{getsockopt, sockopt};
@@ -15,7 +14,7 @@ use shade_formats::control::{PROTOCOL, REFUSE_BUSY, REFUSE_ENDING, Reply, Reques
 use crate::error::argument;
 use crate::hello::Hello;
 use crate::launch::{Launched, Outcome};
-use crate::life::Life;
+use crate::life::life_of;
 use crate::wire::{Received, WireError, receive, send};
 use crate::{ClientError, Launch};
 
@@ -93,8 +92,6 @@ pub(crate) fn open(hello: &Hello, options: &Options) -> Result<Connected, Client
     // The last refusal of a daemon that was ending: a better reason than that none has answered
     // since.
     let mut refused: Option<String> = None;
-    // The daemons that were started here, for their last words.
-    let mut lives: Vec<Arc<Life>> = Vec::new();
     loop {
         // Read each time: the dataset may be replaced meanwhile, and a daemon that starts now opens
         // the new one.
@@ -107,8 +104,7 @@ pub(crate) fn open(hello: &Hello, options: &Options) -> Result<Connected, Client
             Ok(Greeting::HungUp(pid)) => {
                 hang_ups += 1;
                 if hang_ups >= HANG_UPS_MAX {
-                    let end = lives.iter().find(|life| life.pid == pid).map(|life| life.end());
-                    let end = end.map_or_else(String::new, |end| format!("; {end}"));
+                    let end = life_of(pid).map_or_else(String::new, |life| format!("; {}", life.end()));
                     let daemon = format!("{}{end}", described(pid));
                     return Err(ClientError::HungUp { socket: place.name, times: hang_ups, daemon });
                 }
@@ -126,8 +122,6 @@ pub(crate) fn open(hello: &Hello, options: &Options) -> Result<Connected, Client
         };
         if let Some(launch) = &options.launch {
             launched = keep_launched(launch, launched, &place)?;
-            let is_new = |life: &Arc<Life>| lives.last().is_none_or(|last| last.pid != life.pid);
-            lives.extend(launched.as_ref().map(|launched| Arc::clone(&launched.life)).filter(is_new));
         }
         let now = Instant::now();
         if now >= deadline {

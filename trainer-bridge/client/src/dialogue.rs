@@ -6,7 +6,7 @@
 //! kept for `next`.
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, TryLockError};
+use std::sync::{Mutex, MutexGuard, OnceLock, TryLockError};
 use std::time::{Duration, Instant};
 
 use rustix::net::SendFlags;
@@ -14,7 +14,7 @@ use shade_formats::FormatError;
 use shade_formats::control::{PROTOCOL, Reply, Request};
 
 use crate::ClientError;
-use crate::life::{Life, life_of};
+use crate::life::life_of;
 use crate::lock::lock;
 use crate::wire::{Received, WireError, receive, receive_now, send};
 
@@ -29,8 +29,6 @@ const BYE_TIMEOUT: Duration = Duration::from_secs(1);
 pub(crate) struct Dialogue {
     socket: OwnedFd,
     daemon_pid: u32,
-    /// Its life, if this process has started it.
-    life: Option<Arc<Life>>,
     /// How it ended, kept so that the wait for it happens once.
     end: OnceLock<String>,
     hearing: Mutex<Hearing>,
@@ -47,8 +45,7 @@ struct Hearing {
 
 impl Dialogue {
     pub(crate) fn new(socket: OwnedFd, daemon_pid: u32) -> Self {
-        let life = life_of(daemon_pid);
-        Self { socket, daemon_pid, life, end: OnceLock::new(), hearing: Mutex::new(Hearing::default()) }
+        Self { socket, daemon_pid, end: OnceLock::new(), hearing: Mutex::new(Hearing::default()) }
     }
 
     /// For polling; readable when the daemon sent a message or hung up.
@@ -67,6 +64,12 @@ impl Dialogue {
             });
             reason.unwrap_or_else(|| self.unanswered(what, started, error))
         })
+    }
+
+    /// Offers this process's standard error for the daemon's log, which is no worse without it.
+    pub(crate) fn offer_stderr(&self) {
+        let stderr = rustix::stdio::stderr();
+        let _ = send(&self.socket, &Request::Log, Some(stderr), SendFlags::DONTWAIT);
     }
 
     /// Says goodbye and waits until the daemon hangs up: then the rank is free for the next
@@ -184,9 +187,10 @@ impl Dialogue {
 
     /// How the daemon ended, as far as this process knows.
     fn end(&self) -> String {
-        let end = || match &self.life {
+        let end = || match life_of(self.daemon_pid) {
             Some(life) => life.end(),
-            None => "another process has started it, whose error output has its log".to_owned(),
+            None => "another process has started it; its log went to the rank that was attached longest"
+                .to_owned(),
         };
         self.end.get_or_init(end).clone()
     }

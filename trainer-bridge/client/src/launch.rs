@@ -1,22 +1,26 @@
 //! Starts the private daemon of this node when none answers yet.
 //!
 //! Several ranks may do so at once. One daemon binds the socket's name; the others report "address
-//! in use" and end, and their ranks connect to the first. The daemon has its own process group, so
-//! that Ctrl-C in one trainer does not end it for the others. It ends by itself when the last
-//! session is gone.
+//! in use" and end, and their ranks connect to the first. It ends by itself when the last session
+//! is gone.
+//!
+//! A daemon that detaches is no child of this process. The program that is started here starts it
+//! and ends, so no clean-up after this rank, of children, process group or session, ends the daemon
+//! of all. What it says on its standard output tells of its life.
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
+use rustix::process::{Pid, WaitOptions, waitpid};
 use serde_json::Value;
 
-use crate::life::Life;
+use crate::life::{End, Life};
 
 /// Longest line of a daemon's output.
 const LINE_BYTES_MAX: u64 = 64 * 1024;
@@ -55,8 +59,6 @@ pub(crate) enum Outcome {
 /// A daemon that we started and that has not reported yet.
 #[derive(Debug)]
 pub(crate) struct Launched {
-    /// Its log and end.
-    pub(crate) life: Arc<Life>,
     outcome: Receiver<Outcome>,
     said: Option<Outcome>,
 }
@@ -82,39 +84,79 @@ impl Launched {
 }
 
 impl Launch {
-    /// Starts the daemon. A thread reads its first line, keeps the last lines of its log, which
-    /// follow, and reaps it, so that it never stays as a zombie. The daemon's standard error is
-    /// ours, so that its log is visible.
+    /// Starts the daemon. A thread hears its report, keeps the last lines of its log, which follow,
+    /// and reaps what is a child of this process, so that none stays as a zombie. The daemon's
+    /// standard error is ours until the session offers it again ([`Request::Log`]).
+    ///
+    /// [`Request::Log`]: shade_formats::control::Request::Log
     pub(crate) fn start(&self) -> std::io::Result<Launched> {
-        let mut child = Command::new(&self.binary)
+        let child = Command::new(&self.binary)
             .args(&self.args)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::inherit())
+            // So that Ctrl-C does not reach it before it has detached.
             .process_group(0)
             .spawn()?;
-        let stdout = child.stdout.take();
-        let life = Life::begin(child.id());
-        let its_life = Arc::clone(&life);
         let (sender, outcome) = channel();
-        std::thread::Builder::new().name("shade-launch".to_owned()).spawn(move || {
-            let mut stdout = stdout.map(BufReader::new);
-            let line = stdout.as_mut().and_then(next_line).unwrap_or_default();
+        let hear = move || {
             // Once the session is open there is no receiver; the child is reaped all the same.
-            let tell = |said| drop(sender.send(said));
-            match judge(&line) {
-                Some(said) => {
-                    tell(said);
-                    while let Some(line) = stdout.as_mut().and_then(next_line) {
-                        its_life.hear(&line);
-                    }
-                    its_life.end_with(child.wait());
-                }
-                None => tell(last_words(&mut child, &line, &its_life)),
-            }
-        })?;
-        Ok(Launched { life, outcome, said: None })
+            hear_all(child, &Life::new(), |outcome| drop(sender.send(outcome)));
+        };
+        std::thread::Builder::new().name("shade-launch".to_owned()).spawn(hear)?;
+        Ok(Launched { outcome, said: None })
     }
+}
+
+/// Hears all that a daemon says, to its end.
+fn hear_all(mut child: Child, life: &Arc<Life>, tell: impl Fn(Outcome)) {
+    let mut stdout = child.stdout.take().map(BufReader::new);
+    let (mut daemon, mut code, mut has_reported) = (None, None, false);
+    let mut nonsense = String::new();
+    while let Some(line) = stdout.as_mut().and_then(next_line) {
+        match judge(&line) {
+            Some(Said::Starting(pid)) => {
+                daemon = Some(pid);
+                life.begin(pid);
+                if pid != child.id() {
+                    // The program that has started it ends.
+                    let _ = child.wait();
+                }
+            }
+            Some(Said::Report(outcome)) => {
+                has_reported = true;
+                tell(outcome);
+            }
+            Some(Said::Ended(last)) => code = Some(last),
+            None if has_reported => life.hear(&line),
+            None => {
+                nonsense = line;
+                break;
+            }
+        }
+    }
+    match daemon {
+        Some(pid) if nonsense.is_empty() => {
+            let own = if pid == child.id() { child.wait().ok().map(end_of) } else { reaped(pid) };
+            life.end_with(own.or(code.map(End::Code)).unwrap_or(End::Silent));
+            if !has_reported {
+                tell(Outcome::Killed { pid, end: life.end() });
+            }
+        }
+        _ if has_reported => drop(child.wait()),
+        _ => tell(last_words(&mut child, &nonsense)),
+    }
+}
+
+/// How a daemon ended that this process has adopted, as process 1 and subreapers do. Waits for it.
+fn reaped(pid: u32) -> Option<End> {
+    let pid = Pid::from_raw(i32::try_from(pid).ok()?)?;
+    let (_, status) = waitpid(Some(pid), WaitOptions::empty()).ok()??;
+    Some(end_of(ExitStatus::from_raw(status.as_raw())))
+}
+
+fn end_of(status: ExitStatus) -> End {
+    status.signal().map_or_else(|| End::Code(status.code().unwrap_or_default()), End::Signal)
 }
 
 /// The next line, cut if it is longer than any of ours; `None` at the end.
@@ -124,36 +166,49 @@ fn next_line(stdout: &mut BufReader<ChildStdout>) -> Option<String> {
     (read > 0).then(|| String::from_utf8_lossy(&line).trim().to_owned())
 }
 
-/// The report in the line; `None` if it is not ours.
-fn judge(line: &str) -> Option<Outcome> {
-    let said: Value = serde_json::from_str(line).ok()?;
-    if said.get("ready").and_then(Value::as_bool) == Some(true) {
-        return Some(Outcome::Ready);
-    }
-    let text = said.get("error")?.as_str()?;
-    if text.to_lowercase().contains("address already in use")
-        || text.to_lowercase().contains("address in use")
-    {
-        return Some(Outcome::Lost);
-    }
-    Some(Outcome::Failed(text.to_owned()))
+/// A line of a daemon that is not its log's.
+#[derive(Debug, PartialEq, Eq)]
+enum Said {
+    /// The first: its process id.
+    Starting(u32),
+    Report(Outcome),
+    /// The last: its exit code.
+    Ended(i32),
 }
 
-/// Why a daemon ended without an understandable report.
-fn last_words(child: &mut Child, line: &str, life: &Life) -> Outcome {
+/// What the line says; `None` if it is the log's or not ours.
+fn judge(line: &str) -> Option<Said> {
+    let said: Value = serde_json::from_str(line).ok()?;
+    let number = |name| said.get(name).and_then(Value::as_u64);
+    if let Some(pid) = number("starting") {
+        return u32::try_from(pid).ok().map(Said::Starting);
+    }
+    if let Some(code) = number("ended") {
+        return i32::try_from(code).ok().map(Said::Ended);
+    }
+    if said.get("ready").and_then(Value::as_bool) == Some(true) {
+        return Some(Said::Report(Outcome::Ready));
+    }
+    let text = said.get("error")?.as_str()?;
+    let is_lost =
+        ["address already in use", "address in use"].iter().any(|part| text.to_lowercase().contains(part));
+    Some(Said::Report(if is_lost { Outcome::Lost } else { Outcome::Failed(text.to_owned()) }))
+}
+
+/// Why a program ended that is no daemon of ours, or was killed before it could say so.
+fn last_words(child: &mut Child, line: &str) -> Outcome {
     // Its standard output is closed or not ours: it is ending, or is another program that we must
     // not wait for.
     let ends_by_itself = line.is_empty() && ends_soon(child);
     let _ = child.kill();
-    let status = child.wait();
-    let text = match &status {
-        Ok(status) if line.is_empty() => format!("it ended without a word ({status})"),
-        Ok(status) => format!("it said {line:?} ({status})"),
-        Err(error) => format!("it cannot be waited for: {error}"),
-    };
-    let was_killed = ends_by_itself && status.as_ref().is_ok_and(|status| status.signal().is_some());
-    life.end_with(status);
-    if was_killed { Outcome::Killed { pid: child.id(), end: life.end() } } else { Outcome::Failed(text) }
+    match child.wait() {
+        Ok(status) if ends_by_itself && status.signal().is_some() => {
+            Outcome::Killed { pid: child.id(), end: end_of(status).to_string() }
+        }
+        Ok(status) if line.is_empty() => Outcome::Failed(format!("it ended without a word ({status})")),
+        Ok(status) => Outcome::Failed(format!("it said {line:?} ({status})")),
+        Err(error) => Outcome::Failed(format!("it cannot be waited for: {error}")),
+    }
 }
 
 /// Waits a moment for a child's end: a killed process closes its output first.
@@ -173,27 +228,50 @@ mod tests {
 
     #[test]
     fn the_line_is_understood_and_nothing_else_is() {
-        assert_eq!(judge(r#"{"ready":true,"pid":7,"socket":"x"}"#), Some(Outcome::Ready));
-        assert_eq!(judge(r#"{"error":"bind: Address already in use (os error 98)"}"#), Some(Outcome::Lost));
-        assert_eq!(judge(r#"{"error":"no index"}"#), Some(Outcome::Failed("no index".to_owned())));
-        for other in ["", "hello", "[]", r#"{"ready":false}"#, r#"{"error":7}"#] {
+        let report = |outcome| Some(Said::Report(outcome));
+        assert_eq!(judge(r#"{"starting":7}"#), Some(Said::Starting(7)));
+        assert_eq!(judge(r#"{"ready":true,"pid":7,"socket":"x"}"#), report(Outcome::Ready));
+        assert_eq!(judge(r#"{"error":"bind: Address already in use (os error 98)"}"#), report(Outcome::Lost));
+        assert_eq!(judge(r#"{"error":"no index"}"#), report(Outcome::Failed("no index".to_owned())));
+        assert_eq!(judge(r#"{"ended":1}"#), Some(Said::Ended(1)));
+        for other in ["", "hello", "[]", r#"{"ready":false}"#, r#"{"error":7}"#, r#"{"starting":-1}"#] {
             assert_eq!(judge(other), None, "{other}");
         }
     }
 
+    fn shell(script: &str) -> Launch {
+        Launch { binary: "/bin/sh".into(), args: vec!["-c".into(), script.into()] }
+    }
+
     fn outcome_of(script: &str) -> Outcome {
-        let launch = Launch { binary: "/bin/sh".into(), args: vec!["-c".into(), script.into()] };
-        launch.start().unwrap().outcome.recv().unwrap()
+        shell(script).start().unwrap().outcome.recv().unwrap()
+    }
+
+    /// How a program's life ends that says this.
+    fn end_after(script: &str) -> String {
+        let launch = shell(script);
+        let mut command = Command::new(&launch.binary);
+        let child = command.args(&launch.args).stdout(Stdio::piped()).spawn().unwrap();
+        let life = Life::new();
+        hear_all(child, &life, |outcome| assert_eq!(outcome, Outcome::Ready));
+        life.end()
     }
 
     #[test]
-    fn what_follows_the_first_line_is_kept_for_errors() {
-        let script = r#"echo '{"ready":true}'; echo first; echo last; exit 7"#;
-        let launch = Launch { binary: "/bin/sh".into(), args: vec!["-c".into(), script.into()] };
-        let launched = launch.start().unwrap();
-        assert_eq!(launched.outcome.recv().unwrap(), Outcome::Ready);
-        let end = launched.life.end();
-        assert!(end.starts_with("it failed (exit status: 7)") && end.ends_with("\n  first\n  last"), "{end}");
+    fn what_follows_the_report_is_kept_for_errors() {
+        let end =
+            end_after(r#"echo '{"starting":'$$'}'; echo '{"ready":true}'; echo first; echo last; exit 7"#);
+        assert!(end.starts_with("it failed (exit code 7)") && end.ends_with("\n  first\n  last"), "{end}");
+    }
+
+    #[test]
+    fn the_end_of_one_that_is_nobody_s_child_is_what_it_says_itself() {
+        // A process that is not ours: waiting for it is an error.
+        let detached = r#"echo '{"starting":1}'; echo '{"ready":true}'; "#;
+        let says = |last: &str| end_after(&format!("{detached}{last}"));
+        assert!(says(r#"echo '{"ended":0}'"#).starts_with("it was stopped and ended in order"));
+        assert!(says(r#"echo '{"ended":3}'"#).starts_with("it failed (exit code 3)"));
+        assert!(says("").starts_with("it was killed: if nobody did that"));
     }
 
     #[test]
@@ -205,8 +283,12 @@ mod tests {
         );
         let Outcome::Failed(text) = outcome_of("exit 3") else { panic!("a silent end is a failure") };
         assert!(text.contains("without a word"), "{text}");
-        let Outcome::Killed { end, .. } = outcome_of("kill -9 $$") else { panic!("killed while it came up") };
-        assert!(end.contains("signal 9"), "{end}");
+        for before in ["", r#"echo '{"starting":'$$'}'; "#] {
+            let Outcome::Killed { end, .. } = outcome_of(&format!("{before}kill -9 $$")) else {
+                panic!("killed while it came up")
+            };
+            assert!(end.contains("signal 9"), "{end}");
+        }
         let Outcome::Failed(text) = outcome_of("echo usage; exec sleep 1000") else {
             panic!("nonsense is a failure")
         };

@@ -30,6 +30,7 @@ pub use error::ClientError;
 pub use fields::{Field, FieldsReader};
 pub use held::InRing;
 pub use launch::Launch;
+pub use open::content;
 pub use records::RecordReader;
 pub use session::{Next, Session};
 pub use shade_formats::control::{

@@ -1,12 +1,11 @@
 //! Last log lines and ends of the daemons that this process has started.
 //!
-//! A daemon outlives the rank that started it. Its whole log goes to that rank's standard error;
-//! the lines kept here are for error texts.
+//! A daemon outlives the rank that started it. Its whole log goes to the standard error of one
+//! rank after the other; the lines kept here are for error texts.
 
 use std::collections::VecDeque;
-use std::os::unix::process::ExitStatusExt;
-use std::process::ExitStatus;
-use std::sync::{Arc, Condvar, Mutex, TryLockError, Weak};
+use std::fmt;
+use std::sync::{Arc, Condvar, Mutex, OnceLock, TryLockError};
 use std::time::Duration;
 
 use crate::lock::lock;
@@ -19,13 +18,39 @@ const END_PATIENCE: Duration = Duration::from_millis(500);
 /// Attempts to lock the list of lives. A lock held during a fork is never free in the child.
 const LOOKS: usize = 1000;
 
-/// The lives that this process watches, including ended ones.
-static LIVES: Mutex<Vec<Weak<Life>>> = Mutex::new(Vec::new());
+/// The lives that this process has begun last, including ended ones.
+static LIVES: Mutex<VecDeque<Arc<Life>>> = Mutex::new(VecDeque::new());
+/// The number of lives that are kept: more than a training has daemons.
+const LIVES_MAX: usize = 16;
+
+/// How a daemon ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// With this exit code.
+    Code(i32),
+    /// By this signal.
+    Signal(i32),
+    /// Without a last word, and as no child of this process: nothing else is known of it.
+    Silent,
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Code(0) => f.write_str("it was stopped and ended in order"),
+            Self::Code(code) => write!(f, "it failed (exit code {code})"),
+            Self::Signal(9) => f.write_str("it was killed by signal 9: if nobody did that, memory ran out"),
+            Self::Signal(signal) => write!(f, "it was killed by signal {signal}"),
+            Self::Silent => f.write_str("it was killed: if nobody did that, memory ran out"),
+        }
+    }
+}
 
 /// One daemon's life.
 #[derive(Debug)]
 pub(crate) struct Life {
-    pub(crate) pid: u32,
+    /// Its process id, once it has told that.
+    pid: OnceLock<u32>,
     state: Mutex<State>,
     has_ended: Condvar,
 }
@@ -37,15 +62,20 @@ struct State {
 }
 
 impl Life {
-    /// Watches `pid`, a child of this process, until the last reference is dropped.
-    pub(crate) fn begin(pid: u32) -> Arc<Self> {
-        let life = Arc::new(Self { pid, state: Mutex::default(), has_ended: Condvar::new() });
+    /// The life of a process that has not said yet which it is.
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Self { pid: OnceLock::new(), state: Mutex::default(), has_ended: Condvar::new() })
+    }
+
+    /// It is that of process `pid`, and [`life_of`] finds it.
+    pub(crate) fn begin(self: &Arc<Self>, pid: u32) {
+        let _ = self.pid.set(pid);
         with_lives(|lives| {
             // An earlier process with this id is of no interest.
-            lives.retain(|known| known.upgrade().is_some_and(|known| known.pid != pid));
-            lives.push(Arc::downgrade(&life));
+            lives.retain(|known| known.pid != self.pid);
+            lives.truncate(LIVES_MAX - 1);
+            lives.push_front(Arc::clone(self));
         });
-        life
     }
 
     /// Notes a line of its log.
@@ -58,9 +88,8 @@ impl Life {
     }
 
     /// Notes its end, after its last line.
-    pub(crate) fn end_with(&self, status: std::io::Result<ExitStatus>) {
-        let end = status.map_or_else(|error| format!("how it ended is unknown: {error}"), describe);
-        lock(&self.state).end = Some(end);
+    pub(crate) fn end_with(&self, end: End) {
+        lock(&self.state).end = Some(end.to_string());
         self.has_ended.notify_all();
     }
 
@@ -85,10 +114,10 @@ fn last_of(state: &State) -> String {
 
 /// The life of a daemon that this process has started.
 pub(crate) fn life_of(pid: u32) -> Option<Arc<Life>> {
-    with_lives(|lives| lives.iter().filter_map(Weak::upgrade).find(|life| life.pid == pid)).flatten()
+    with_lives(|lives| lives.iter().find(|life| life.pid.get() == Some(&pid)).cloned()).flatten()
 }
 
-fn with_lives<T>(look: impl FnOnce(&mut Vec<Weak<Life>>) -> T) -> Option<T> {
+fn with_lives<T>(look: impl FnOnce(&mut VecDeque<Arc<Life>>) -> T) -> Option<T> {
     for _ in 0..LOOKS {
         match LIVES.try_lock() {
             Ok(mut lives) => return Some(look(&mut lives)),
@@ -97,15 +126,6 @@ fn with_lives<T>(look: impl FnOnce(&mut Vec<Weak<Life>>) -> T) -> Option<T> {
         }
     }
     None
-}
-
-fn describe(status: ExitStatus) -> String {
-    match status.signal() {
-        Some(9) => "it was killed by signal 9: if nobody did that, memory ran out".to_owned(),
-        Some(signal) => format!("it was killed by signal {signal}"),
-        None if status.success() => "it was stopped and ended in order".to_owned(),
-        None => format!("it failed ({status})"),
-    }
 }
 
 /// The line without a terminal's colours.
@@ -122,14 +142,17 @@ mod tests {
     #[test]
     fn the_last_lines_and_the_end_are_told() {
         // No process has this id: Linux's are below 2^22.
-        let life = Life::begin(1 << 30);
+        let life = Life::new();
+        life.begin(1 << 30);
         (0..50).for_each(|number| life.hear(&format!("\u{1b}[2mline\u{1b}[0m {number}")));
-        life.end_with(Ok(ExitStatus::from_raw(9)));
+        life.end_with(End::Signal(9));
         let text = life_of(1 << 30).unwrap().end();
         assert!(text.starts_with("it was killed by signal 9: if nobody did that, memory ran out"), "{text}");
         assert!(text.ends_with("\n  line 48\n  line 49"), "{text}");
         assert_eq!(text.matches("line ").count(), LINES_MAX);
-        drop(life);
-        assert!(life_of(1 << 30).is_none());
+        // A later process with the same number.
+        Life::new().begin(1 << 30);
+        life_of(1 << 30).unwrap().end_with(End::Code(0));
+        assert_eq!(life_of(1 << 30).unwrap().end(), "it was stopped and ended in order");
     }
 }

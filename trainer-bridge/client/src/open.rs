@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
+use shade_dataset::{Content, Dataset};
 use shade_formats::control::{JobSpec, WeightTable};
+use shade_formats::ids::ContentId;
 
 use crate::attach::attach;
 use crate::connect::{Options, open};
@@ -44,8 +46,18 @@ impl Session {
     }
 }
 
+/// Samples and identity of the dataset that is in `folder` now.
+///
+/// # Errors
+/// It is not a dataset, or cannot be read.
+pub fn content(folder: &Path) -> Result<(u32, ContentId), ClientError> {
+    let content = Content::now(&Dataset::folder(folder)?)?;
+    Ok((content.samples, content.id))
+}
+
 fn open_session(mut hello: Hello, options: &Options) -> Result<Session, ClientError> {
     hello.or_free_name = options.or_free_name;
     let attached = attach(hello.owner, open(&hello, options)?)?;
+    attached.dialogue.offer_stderr();
     Ok(Session::new(hello.owner, hello.dataset, attached))
 }

@@ -9,7 +9,7 @@
 
 use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyDict, PyTuple};
-use shade_formats::control::{LINGERS_FOR_EVER, Order, PlanSpec, Policy, Preset, Sampler};
+use shade_formats::control::{LINGERS_FOR_EVER, Order, PROTOCOL, PlanSpec, Policy, Preset, Sampler};
 
 mod batch;
 mod batch_part;
@@ -30,6 +30,7 @@ mod weights;
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add("DEBUG_BUILD", cfg!(debug_assertions))?;
+    module.add("PROTOCOL", PROTOCOL)?;
     let python = module.py();
     module.add("SAMPLERS", names(python, Sampler::ALL, Sampler::as_str)?)?;
     module.add("ORDERS", names(python, Order::ALL, Order::as_str)?)?;
@@ -50,8 +51,10 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<fields::Fields>()?;
     module.add_class::<records::RecordReader>()?;
     module.add_function(wrap_pyfunction!(normalize::fill_floats, module)?)?;
+    module.add_function(wrap_pyfunction!(records::dataset_content, module)?)?;
     module.add_function(wrap_pyfunction!(spec::check_field, module)?)?;
     module.add_function(wrap_pyfunction!(spec::group_digest, module)?)?;
+    module.add_function(wrap_pyfunction!(spec::strata_for, module)?)?;
     module.add_function(wrap_pyfunction!(weights::weight_table, module)?)?;
     error::register(module)
 }

@@ -13,6 +13,14 @@ use shade_formats::ContentId;
 use crate::error::from_client;
 use crate::wait::on_thread;
 
+/// Samples of the dataset in `folder`, and the identity of its content in hexadecimal digits.
+#[pyfunction]
+pub(crate) fn dataset_content(py: Python<'_>, folder: PathBuf) -> PyResult<(u32, String)> {
+    let content = on_thread(py, "shade-open", move || shade_client::content(&folder))?;
+    let (samples, id) = content.map_err(|error| from_client(&error))?;
+    Ok((samples, id.to_string()))
+}
+
 /// Reads the records of a packed dataset and looks up its index. Threads may share it.
 #[pyclass(frozen, module = "shade_load._native")]
 pub(crate) struct RecordReader {

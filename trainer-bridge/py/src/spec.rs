@@ -77,6 +77,12 @@ pub(crate) fn group_digest(name: &str) -> u64 {
     shade_formats::control::group_digest(name)
 }
 
+/// The number of strata of a plan for this number of nodes.
+#[pyfunction]
+pub(crate) fn strata_for(ranks_per_node: u32, nodes: u32, samples: u32) -> u32 {
+    shade_formats::control::strata_for(ranks_per_node, nodes, samples)
+}
+
 /// Refuses an impossible value of the field `name` of a job or its plan.
 #[pyfunction]
 pub(crate) fn check_field(name: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {

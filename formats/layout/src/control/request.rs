@@ -102,6 +102,9 @@ pub enum Request {
         /// The size as the setting `cache` has it.
         cache: String,
     },
+    /// Offers the client's standard error, which comes with it, for the log of a private daemon.
+    /// Not answered.
+    Log,
 }
 
 const HELLO: u16 = 1;
@@ -116,6 +119,7 @@ const OBSERVE: u16 = 9;
 const STATUS: u16 = 10;
 const STOP: u16 = 11;
 const RESIZE: u16 = 12;
+const LOG: u16 = 13;
 
 impl Request {
     /// The message's bytes.
@@ -178,6 +182,7 @@ impl Request {
                 writer.u32(*protocol);
                 writer.text(cache);
             }),
+            Self::Log => Writer::message(LOG, |_| ()),
         }
     }
 
@@ -232,6 +237,7 @@ impl Request {
             STATUS => Self::Status { protocol: reader.u32()? },
             STOP => Self::Stop { protocol: reader.u32()?, drain: reader.choice("drain", flag)? },
             RESIZE => Self::Resize { protocol: reader.u32()?, cache: reader.text(SETTING_BYTES_MAX)? },
+            LOG => Self::Log,
             _ => return Err(unknown_tag(tag)),
         };
         reader.finish()?;
@@ -352,6 +358,7 @@ mod tests {
             Just(Request::SaveState),
             Just(Request::LoadState),
             Just(Request::Bye),
+            Just(Request::Log),
             (any::<(u32, u32, u128)>(), ".{0,60}", ".{0,20}").prop_map(
                 |((protocol, samples, content_id), dataset, job)| Request::Observe {
                     protocol,
@@ -384,7 +391,7 @@ mod tests {
         }
 
         #[test]
-        fn arbitrary_bytes_never_panic(tag in 0_u16..14, mut bytes in prop::collection::vec(any::<u8>(), 4..300)) {
+        fn arbitrary_bytes_never_panic(tag in 0_u16..15, mut bytes in prop::collection::vec(any::<u8>(), 4..300)) {
             let _ = Request::decode(&bytes);
             bytes[..2].copy_from_slice(&tag.to_le_bytes());
             bytes[2..4].copy_from_slice(&1_u16.to_le_bytes());

@@ -87,6 +87,8 @@ pub(crate) enum Message {
         /// The bytes that came with [`Request::LoadState`].
         state: Vec<u8>,
     },
+    /// A rank's standard error, for the log.
+    Log { session: SessionId, stderr: OwnedFd },
     /// The client released slots.
     Released(SessionId),
     /// The connection has ended.

@@ -212,10 +212,12 @@ impl Connection<'_> {
             if on_socket {
                 let Some((bytes, fd)) = receive(&self.socket, buffer)? else { return Ok(()) };
                 let request = Request::decode(bytes)?;
-                if request == Request::Bye {
-                    return Ok(());
-                }
                 let state = match (&request, fd) {
+                    (Request::Bye, _) => return Ok(()),
+                    (Request::Log, Some(stderr)) => {
+                        self.tell(Message::Log { session, stderr })?;
+                        continue;
+                    }
                     (Request::LoadState, Some(fd)) => read_state(fd, self.served.samples)?,
                     _ => Vec::new(),
                 };

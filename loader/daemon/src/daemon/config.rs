@@ -35,4 +35,6 @@ pub struct ServeConfig {
     pub socket: Option<PathBuf>,
     /// Time after which the daemon ends when the last rank has left; `None` runs until stopped.
     pub linger: Option<Duration>,
+    /// The process that wanted this daemon, whose job may resize the cache.
+    pub started_by: Option<i32>,
 }

@@ -1,10 +1,10 @@
 //! Attributes that this process inherits from its parent and does not keep.
 //!
 //! A private daemon is started by the rank that came first, and serves all ranks of the machine. So
-//! it drops that rank's CPU binding, niceness and blocked signals.
+//! it drops that rank's session, CPU binding, niceness and blocked signals.
 
 use nix::sys::signal::SigSet;
-use rustix::process::{getpriority_process, setpriority_process};
+use rustix::process::{getpriority_process, setpriority_process, setsid};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 /// Log lines about inherited attributes.
@@ -12,9 +12,10 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 pub struct Inherited(Vec<String>);
 
 impl Inherited {
-    /// Unblocks all signals: blocked ones could not end this process. A private daemon also takes
-    /// all CPUs that its control group allows, and an ordinary priority if it may. Call it before
-    /// any thread is started, as threads inherit these attributes.
+    /// Unblocks all signals: blocked ones could not end this process. A private daemon also begins
+    /// a session of its own, without a terminal, and takes all CPUs that its control group allows,
+    /// and an ordinary priority if it may. Call it before any thread is started, as threads inherit
+    /// these attributes.
     #[must_use]
     pub fn shed(private: bool) -> Self {
         // Fails for a wrong argument only.
@@ -22,6 +23,8 @@ impl Inherited {
         let mut lines = Vec::new();
         lines.extend(cpus(private));
         if private {
+            // Fails for the leader of a process group, which one started without --detach may be.
+            let _ = setsid();
             lines.extend(niceness());
         }
         Self(lines)

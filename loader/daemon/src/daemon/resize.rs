@@ -110,23 +110,23 @@ impl Daemon {
         }
     }
 
-    /// Whether a rank may resize the cache: its job has the cache alone, or a process of the job is
-    /// this daemon's parent.
+    /// Whether a rank may resize the cache: its job has the cache alone, or a process of the job
+    /// has started this daemon.
     fn check_owner(&mut self, session: SessionId) -> Result<(), ResizeError> {
         // Ranks that said hello before have their jobs then.
         self.turn();
         let jobs: Vec<String> = self.core.jobs().into_iter().map(|job| job.name).collect();
-        let parent = rustix::process::getppid();
-        let children_of = self.sessions.of_process(parent);
+        let started_by = self.settings.started_by();
+        let owner_sessions = self.sessions.of_process(started_by);
         let owners: BTreeSet<&str> =
-            children_of.into_iter().filter_map(|session| self.core.job_name(session)).collect();
+            owner_sessions.into_iter().filter_map(|session| self.core.job_name(session)).collect();
         let is_owner = self.core.job_name(session).is_some_and(|job| owners.contains(job));
         if is_owner || jobs.len() < 2 {
             return Ok(());
         }
-        let (owner, or) = match (owners.first(), parent) {
-            (Some(job), Some(parent)) => {
-                (format!("process {parent} of job {job} has started its daemon"), "do it there, or ")
+        let (owner, or) = match (owners.first(), started_by) {
+            (Some(job), Some(process)) => {
+                (format!("process {process} of job {job} has started its daemon"), "do it there, or ")
             }
             _ => (format!("none of them has started its daemon (process {})", std::process::id()), ""),
         };

@@ -20,6 +20,7 @@ use super::stats::report;
 use super::{Action, Core, Event};
 use crate::batches::{FillOrder, Filled, Workers, finalize};
 use crate::control::{Message, ServedDataset, Terms};
+use crate::log;
 use crate::panics::caught;
 
 /// Most events taken in before the core acts on them.
@@ -299,6 +300,12 @@ impl Daemon {
                 // Fails only when the thread has ended.
                 let _ = answer.send(self.resize(&cache).map_err(|error| error.to_string()));
             }
+            Message::Log { session, stderr } => {
+                // That of a daemon by hand belongs to the user who started it.
+                if self.linger.is_some() {
+                    log::outputs::offer(session, stderr);
+                }
+            }
             Message::Mapped { session, ring } => {
                 self.sessions.mapped(session, *ring);
                 self.events.push(Event::Ready(session));
@@ -313,6 +320,7 @@ impl Daemon {
                 self.events.push(Event::Observe { session, job: None });
             }
             Message::Gone(session) => {
+                log::outputs::withdraw(session);
                 // A refused one does not keep a private daemon.
                 if self.sessions.forget(session) {
                     self.empty_since = Instant::now();
@@ -350,6 +358,7 @@ impl Daemon {
             | Request::Observe { .. }
             | Request::Status { .. }
             | Request::Stop { .. }
+            | Request::Log
             | Request::Bye => self.sessions.close(session, "a second hello"),
         }
     }

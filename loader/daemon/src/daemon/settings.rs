@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use rustix::process::{Pid, getppid};
 use shade_core::{Capacity, PackageBytes};
 use shade_formats::control::{LINGERS_FOR_EVER, Settings};
 use shade_formats::index::Index;
@@ -43,6 +44,11 @@ impl Running {
     /// How long this daemon lingers; `None` if it runs until it is stopped.
     pub(super) fn linger(&self) -> Option<Duration> {
         self.config.linger
+    }
+
+    /// The process that wanted this daemon: its parent, if it is not detached.
+    pub(super) fn started_by(&self) -> Option<Pid> {
+        self.config.started_by.and_then(Pid::from_raw).or_else(getppid)
     }
 
     /// Capacity of the cache.

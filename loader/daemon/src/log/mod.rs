@@ -1,10 +1,11 @@
 //! The log: lines on standard error that never end the daemon and never make it wait.
 //!
-//! The first rank's standard error outlives that rank, and its reader may be gone or asleep. So one
-//! thread writes (`writer`): a line that cannot be written is dropped, and so are lines that come
-//! while too many wait. Lines that may be frequent, bad records above all, go through a
+//! The reader of a standard error may be gone or asleep. So one thread writes (`writer`), to the
+//! output that is open now (`outputs`): a line that cannot be written is dropped, and so are lines
+//! that come while too many wait. Lines that may be frequent, bad records above all, go through a
 //! [`Throttle`].
 
+pub(crate) mod outputs;
 mod throttle;
 mod writer;
 
@@ -23,16 +24,17 @@ use crate::last_words::LastWords;
 pub struct Log(Lines);
 
 /// Sets up the log of this process: levels from SHADE_LOG, `info` by default. Call it once.
+/// `colours`: whether lines have them on a terminal.
 ///
 /// # Errors
 /// When no thread can be made.
-pub fn start() -> io::Result<Log> {
+pub fn start(colours: bool) -> io::Result<Log> {
     let lines = Lines::start(rustix::stdio::stderr())?;
     let filter = EnvFilter::try_from_env("SHADE_LOG").unwrap_or_else(|_| "info".into());
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(lines.clone().and(|| LastWords))
-        .with_ansi(io::stderr().is_terminal())
+        .with_ansi(colours && io::stderr().is_terminal())
         .with_target(false)
         // Otherwise a line that fails is told with `eprintln!`, which panics if standard error is
         // closed.

@@ -7,14 +7,20 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use tracing_subscriber::fmt::MakeWriter;
+
+use super::outputs;
 
 /// Lines that may wait for the writer: a burst of bad records, and a few hundred KB.
 const LINES_MAX: usize = 1024;
 /// How long the process's end waits for lines that are not read.
 const PATIENCE: Duration = Duration::from_millis(500);
+/// Interval at which a wait for a reader looks whether the output is still the one to write to.
+const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
+/// Bytes that a pipe with any room takes at once.
+const PIPE_BUF: usize = 4096;
 
 /// An entry of the writer's queue.
 enum LogEntry {
@@ -32,16 +38,16 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    /// Starts the thread, which writes to `out`.
+    /// Starts the thread, which writes to `own` while no rank has offered another output.
     ///
     /// # Errors
     /// When no thread can be made.
-    pub(super) fn start(out: impl AsFd + Send + 'static) -> io::Result<Self> {
+    pub(super) fn start(own: impl AsFd + Send + 'static) -> io::Result<Self> {
         let (queue, entries) = bounded(LINES_MAX);
         let dropped = Arc::<AtomicU64>::default();
         let told = Arc::clone(&dropped);
         let thread = std::thread::Builder::new().name("shade-log".into());
-        thread.spawn(move || write_entries(&out, &entries, &told))?;
+        thread.spawn(move || write_entries(&own, &entries, &told))?;
         Ok(Self { queue, dropped })
     }
 
@@ -77,31 +83,53 @@ impl<'a> MakeWriter<'a> for Lines {
 }
 
 /// Writes the entries, and how many lines were dropped about there.
-fn write_entries(out: &impl AsFd, entries: &Receiver<LogEntry>, dropped: &AtomicU64) {
+fn write_entries(own: &impl AsFd, entries: &Receiver<LogEntry>, dropped: &AtomicU64) {
     for entry in entries {
         let missing = dropped.swap(0, Ordering::Relaxed);
         if missing > 0 {
             let text =
                 format!("({missing} lines of the log are missing about here: nobody read it in time)\n");
-            let _ = write_all(out, text.as_bytes());
+            write_line(own, text.as_bytes());
         }
         if let LogEntry::Line(line) = entry {
-            let _ = write_all(out, &line);
+            write_line(own, &line);
         }
     }
 }
 
-/// Writes all bytes, and waits where a non-blocking terminal or pipe is full.
-fn write_all(out: &impl AsFd, mut bytes: &[u8]) -> rustix::io::Result<()> {
+/// Writes a line to the output of now, or to the next one if that is broken or goes meanwhile.
+fn write_line(own: &impl AsFd, line: &[u8]) {
+    while let Some(stderr) = outputs::current() {
+        let is_current = || outputs::current().is_some_and(|now| Arc::ptr_eq(&now, &stderr));
+        match write_all(&stderr, line, is_current) {
+            Ok(()) => return,
+            Err(_) => outputs::drop_broken(&stderr),
+        }
+    }
+    let _ = write_all(own, line, || outputs::current().is_none());
+}
+
+/// Writes all bytes. Waits while a terminal or pipe is full, as long as `goes_on`.
+fn write_all(out: &impl AsFd, mut bytes: &[u8], goes_on: impl Fn() -> bool) -> rustix::io::Result<()> {
     while !bytes.is_empty() {
-        match rustix::io::write(out, bytes) {
+        // A write of this length does not wait once there is room: the pipe may be blocking, and
+        // the other end of it is another program's, so that this cannot be changed.
+        let part = bytes.get(..PIPE_BUF).unwrap_or(bytes);
+        match wait_for_room(out, &goes_on).and_then(|()| rustix::io::write(out, part)) {
             Ok(0) => return Err(Errno::IO),
             Ok(written) => bytes = bytes.get(written..).unwrap_or_default(),
-            Err(Errno::INTR) => {}
-            Err(Errno::AGAIN) => {
-                poll(&mut [PollFd::new(out, PollFlags::OUT)], None)?;
-            }
+            Err(Errno::INTR | Errno::AGAIN) => {}
             Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Waits until `out` takes bytes. Fails when `goes_on` ends.
+fn wait_for_room(out: &impl AsFd, goes_on: impl Fn() -> bool) -> rustix::io::Result<()> {
+    while poll(&mut [PollFd::new(out, PollFlags::OUT)], Some(&LOOK))? == 0 {
+        if !goes_on() {
+            return Err(Errno::CANCELED);
         }
     }
     Ok(())

@@ -5,6 +5,8 @@ from typing import Any, Final, TypedDict, final
 
 __version__: Final[str]
 DEBUG_BUILD: Final[bool]
+# Version of the messages between Loader and daemon.
+PROTOCOL: Final[int]
 # The names of each choice.
 SAMPLERS: Final[tuple[str, ...]]
 ORDERS: Final[tuple[str, ...]]
@@ -15,6 +17,12 @@ PRESETS: Final[dict[str, tuple[str, str, str, bool]]]
 LINGERS_FOR_EVER: Final[str]
 # Default of each parameter of a plan, as Rust source.
 PARAMETERS: Final[dict[str, str]]
+
+def strata_for(ranks_per_node: int, nodes: int, samples: int) -> int:
+    """The number of strata of a plan for this number of nodes."""
+
+def dataset_content(folder: str) -> tuple[int, str]:
+    """Samples of the dataset in a folder, and the identity of its content in hexadecimal digits."""
 
 def group_digest(name: str) -> int:
     """The digest of a group's name, as a job has it."""

@@ -87,7 +87,8 @@ class Daemon(Options):
         linger: Seconds that a daemon started by a Loader stays after its last rank has left.
             Default: 3.0. Raise it if a restarted training should find its cache.
         timeout: Seconds after which a wait for the daemon ends with `LoaderTimeout`. Default:
-            300.0. Raise it for a store that may be unavailable for longer.
+            300.0. The wait for the Loaders of all other ranks, where a training has several nodes,
+            ends after a fifth of it. Raise it for a store that may be unavailable for longer.
     """
 
     job: str | None = None
@@ -151,7 +152,7 @@ class Daemon(Options):
 
 def serve_arguments(settings: dict[str, str], dataset: Path, socket: str | None) -> list[str]:
     """The arguments of `shade-load` for a daemon with these settings."""
-    arguments = ["serve", str(dataset), "--private"]
+    arguments = ["serve", str(dataset), "--private", "--detach"]
     for name, value in settings.items():
         if _UNSET.get(name) != value:
             arguments += [f"--{name}"] if name == "hedge" else [f"--{name}", value]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from importlib import import_module
 from types import ModuleType, TracebackType
-from typing import TYPE_CHECKING, Any, Never
+from typing import TYPE_CHECKING, Any, Literal, Never
 
 from . import _native
 from ._native import LoaderTimeout, ShadeError
@@ -17,7 +17,9 @@ from .attach import Attach
 from .batch import Batch
 from .dataset import PackedDataset
 from .device import CudaDevice, cuda_device
+from .exchange import Exchange, torch_exchange
 from .launch import find_daemon
+from .nodes import place
 from .daemon import CACHE_DEFAULT, Daemon
 from .options import UINT32_MAX, capacity, dataset_path, flag, integer, job_name, number, sides
 from .plan import BY_LOSS, Plan, Preset, system
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
 STATE_VERSION = 1
 # Suffix of the job that validates beside a job that trains.
 VALIDATION_SUFFIX = ".eval"
+# Share of `Daemon.timeout` after which a rank that makes no Loader is missed: 60 s of 300.
+EXCHANGE_SHARE = 0.2
 
 
 class Loader:
@@ -76,9 +80,14 @@ class Loader:
             are. Every sample comes once, with any number of ranks.
         cache: Memory for records: bytes, "8GiB", or "20%" of the dataset.
         seed: Seed of all random draws. The same seed and losses give the same epochs.
-        rank, world_size: This process and how many there are, all on this node. Default:
+        rank, world_size: This process and how many there are, on all nodes. Default:
             torch.distributed's if it is initialised, else $RANK and $WORLD_SIZE, else those of
             Slurm's step (srun), else 0 of 1.
+        exchange: How the ranks of several nodes find each other when the Loader is made. Default:
+            "torch", which is torch.distributed if it is initialised. Else a function that gives
+            the bytes of every rank for those of this one, such as mpi4py's COMM_WORLD.allgather.
+            All ranks must make the Loader then. None: each rank believes its launcher's variables,
+            and nothing tells if nodes have different datasets. A Loader that validates has none.
         preset: A system. It gives the sampler and order if `plan` has none, and the policy if
             `daemon` has none. "permutations" takes each sample once per epoch, "clairvoyant" draws
             by importance; both cache by the plan. The others are for comparison: "shade", "icache",
@@ -108,6 +117,7 @@ class Loader:
         seed: int = 0,
         rank: int | None = None,
         world_size: int | None = None,
+        exchange: Exchange | Literal["torch"] | None = "torch",
         preset: Preset = "permutations",
         plan: Plan = Plan(),
         daemon: Daemon = Daemon(),
@@ -154,6 +164,10 @@ class Loader:
         socket_path = None if daemon.socket is None else os.path.abspath(daemon.socket)
         settings = daemon.settings(cache, policy)
         weights = None if plan.weights is None else plan.weights.data
+        if exchange == "torch":
+            exchange = torch_exchange(self.rank, self.world_size, self._timeout * EXCHANGE_SHARE)
+        elif exchange is not None and not callable(exchange):
+            raise TypeError(f'exchange: got {exchange!r}, expected "torch", None or a function of bytes')
         attach = Attach(path, socket_path, self.rank, self._job, weights, settings, find_daemon(), self._timeout)
         if transform is not None and not callable(transform):
             raise TypeError(f"transform: got {transform!r}, expected a function of a batch's images")
@@ -163,6 +177,9 @@ class Loader:
             cuda_device(self._torch, device)
             if image_size is None and decode is None:
                 raise ValueError(f"device: got {device!r} for raw records; give image_size or decode as well")
+        # Last of all that may fail in one rank only: the others wait for it.
+        placement = place(path, socket_path, self.rank, self._job, plan.strata, exchange)
+        self._job |= {"ranks_here": placement.ranks_here, "strata": placement.strata}
         # The current epoch or, between epochs, the next one.
         self._epoch = 0
         # Its next undelivered batch, for a checkpoint.

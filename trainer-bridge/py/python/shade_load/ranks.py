@@ -1,4 +1,4 @@
-"""Rank, world size and job name: as given, or from the launcher."""
+"""Rank, world size, the ranks on this node, and job name: as given, or from the launcher."""
 
 from __future__ import annotations
 
@@ -19,6 +19,13 @@ _MPI = (
 )
 # Larger step numbers of Slurm are not srun's: the batch script, a prolog, the shell of `salloc`.
 _SLURM_STEP_MAX = 0xFFFF_FFF0
+# Slurm's number of nodes, of tasks, and of tasks by node: of a step, of a step before Slurm 20.11
+# or an allocation.
+_SLURM = (
+    ("SLURM_STEP_NUM_NODES", "SLURM_STEP_NUM_TASKS", "SLURM_STEP_TASKS_PER_NODE"),
+    ("SLURM_NNODES", "SLURM_NTASKS", "SLURM_TASKS_PER_NODE"),
+)
+_SLURM_COUNT = re.compile(r"(\d+)(?:\(x(\d+)\))?")
 # torchrun's run id if none is given: the same for every training.
 _NO_RUN_ID = ("", "none")
 _RUN_ID_CHARACTERS_MAX = 40
@@ -33,7 +40,6 @@ def ranks(rank: int | None, world_size: int | None) -> tuple[int, int]:
         rank, world_size = _surrounding_ranks(os.environ)
     integer("world_size", world_size, 1, RANKS_MAX)
     integer("rank", rank, 0, world_size - 1)
-    _check_one_node(world_size, os.environ)
     return rank, world_size
 
 
@@ -98,29 +104,36 @@ def _numbers(environment: Mapping[str, str], rank: str, size: str) -> tuple[int,
     return first, second
 
 
-def _check_one_node(world_size: int, environment: Mapping[str, str]) -> None:
-    """Refuses ranks on several nodes: those on others would never attach to this node's daemon."""
-    for source, here in _sizes_here(environment, str(world_size)):
-        if here < world_size:
-            raise ValueError(
-                f"world_size: {world_size} ranks, but this node has {here} ({source}). Several nodes are not supported yet: "
-                f"each has its own daemon, which would wait for the other ranks. Train on one node, or give each node's "
-                f"Loaders their own part: this node's rank and world_size, and a dataset and a Daemon(job=...) for each node"
-            )
+def ranks_here(world_size: int, environment: Mapping[str, str] = os.environ) -> int | None:
+    """This node's number of ranks, if a launcher that has started this many ranks tells it."""
+    whole = str(world_size)
+    for size, here in (("WORLD_SIZE", "LOCAL_WORLD_SIZE"), ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE")):
+        if environment.get(size) == whole and environment.get(here, "").isdecimal():
+            return int(environment[here])
+    for nodes, tasks, here in _SLURM:
+        if tasks == "SLURM_NTASKS" or _is_srun_task(environment):
+            if environment.get(tasks) == whole and environment.get(nodes, "").isdecimal():
+                return _slurm_tasks_here(environment, int(environment[nodes]), here, world_size)
+    return None
 
 
-def _sizes_here(environment: Mapping[str, str], world_size: str) -> list[tuple[str, int]]:
-    """This node's number of ranks by each launcher with this world size: (source, number)."""
-    sizes = []
-    for whole, here in (("WORLD_SIZE", "LOCAL_WORLD_SIZE"), ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE")):
-        if environment.get(whole) == world_size and environment.get(here, "").isdecimal():
-            sizes.append((f"{here}={environment[here]}", int(environment[here])))
-    in_step = _is_srun_task(environment)
-    tasks = environment.get(_slurm_tasks(environment) if in_step else "SLURM_NTASKS")
-    name = "SLURM_STEP_NUM_NODES" if in_step and "SLURM_STEP_NUM_NODES" in environment else "SLURM_NNODES"
-    nodes = environment.get(name, "")
-    if tasks == world_size and nodes.isdecimal() and int(nodes) > 1:
-        share = environment.get("SLURM_NTASKS_PER_NODE", "")
-        here = int(share) if share.isdecimal() else -(-int(world_size) // int(nodes))
-        sizes.append((f"{name}={nodes}", here))
-    return sizes
+def _slurm_tasks_here(environment: Mapping[str, str], nodes: int, here: str, world_size: int) -> int | None:
+    """This node's number of tasks, where `here` names the variable with those of all nodes."""
+    if nodes == 1:
+        return world_size
+    try:
+        counts = slurm_counts(environment[here])
+        return counts[int(environment["SLURM_NODEID"])] if sum(counts) == world_size else None
+    except (KeyError, ValueError, IndexError):
+        return None
+
+
+def slurm_counts(text: str) -> list[int]:
+    """Slurm's short form of a number for each node: "8(x4),2" is four nodes of 8 and one of 2."""
+    counts: list[int] = []
+    for part in text.split(","):
+        match = _SLURM_COUNT.fullmatch(part)
+        if match is None:
+            raise ValueError(f"expected numbers such as 8(x4),2, got {text!r}")
+        counts += [int(match[1])] * min(int(match[2] or 1), RANKS_MAX)
+    return counts

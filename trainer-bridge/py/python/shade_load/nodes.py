@@ -1,0 +1,179 @@
+"""Which ranks of a training are on this node, and whether all nodes agree on what they train on."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket as sockets
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from . import _native
+from ._native import ShadeError
+from .exchange import Exchange
+from .ranks import ranks_here
+
+# Fields of a job that each node has for itself.
+_OF_A_NODE = ("ranks_here", "ring_bytes")
+# Samplers whose epochs are drawn from the whole dataset.
+_WHOLE = ("sequential", "infobatch", "iis")
+# This node's number of ranks by the last exchange, by world size and node: for a validation, which
+# has no exchange of its own.
+_known: dict[tuple[int, str], int] = {}
+
+
+@dataclass(frozen=True)
+class Member:
+    """A rank, and all that the ranks of a training must agree on."""
+
+    rank: int
+    # Name of its machine, for messages.
+    host: str
+    # Equal where ranks share a daemon.
+    node: str
+    version: str
+    protocol: int
+    dataset: str
+    samples: int
+    content_id: str
+    # The arguments of the job.
+    job: dict[str, Any]
+    # Why this rank cannot train; the fields above may be empty then.
+    error: str | None = None
+
+    def to_bytes(self) -> bytes:
+        return json.dumps(asdict(self)).encode()
+
+    @classmethod
+    def from_bytes(cls, text: bytes) -> Member:
+        try:
+            return cls(**json.loads(text))
+        except (TypeError, ValueError) as error:
+            raise ShadeError(
+                f"exchange: a rank's message cannot be read ({error}): all ranks need the same version of shade_load, this "
+                f"one has {_native.__version__}, and `exchange` must return the bytes of each rank"
+            ) from None
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where a training's ranks are: this daemon's part, and the strata of the plan."""
+
+    # 0: all ranks are here.
+    ranks_here: int
+    strata: int
+
+
+def place(
+    dataset: Path, socket: str | None, rank: int, job: Mapping[str, Any], strata: int | None, exchange: Exchange | None
+) -> Placement:
+    """Finds out which ranks are here, by the launcher or by `exchange`, and chooses the strata.
+
+    Every rank of the training must call it. With an exchange, ranks that differ are refused, on all
+    ranks alike. `strata` are those that the user has asked for.
+    """
+    world_size = job["world_size"]
+    here = ranks_here(world_size)
+    if strata is None and (job["sampler"] in _WHOLE or job["pace"]):
+        # Over several nodes the daemon refuses those that follow from losses, and says so.
+        strata = 1
+    node = node_of(socket)
+    if here == world_size or world_size == 1:
+        return Placement(0, strata or 1)
+    if not job["admit"]:
+        # It takes each sample once, in order, so the nodes need no strata to agree.
+        here = _known.get((world_size, node), here)
+        return Placement(here or 0, 1)
+    if exchange is None:
+        if here is None:
+            return Placement(0, strata or 1)
+        # Of what every rank knows alike.
+        samples, _ = _native.dataset_content(str(dataset))
+        return Placement(here, strata or _native.strata_for(1, world_size, samples))
+    members = _meet(dataset, node, rank, job, exchange)
+    on_nodes = Counter(member.node for member in members)
+    _known[world_size, node] = on_nodes[node]
+    if len(on_nodes) == 1:
+        return Placement(0, strata or 1)
+    counts = set(on_nodes.values())
+    per_node, nodes = (counts.pop(), len(on_nodes)) if len(counts) == 1 else (1, world_size)
+    return Placement(on_nodes[node], strata or _native.strata_for(per_node, nodes, members[0].samples))
+
+
+def node_of(socket: str | None) -> str:
+    """A text that is equal in the processes that reach the same daemon.
+
+    An abstract socket belongs to a network namespace, and one in a file to its folder, which
+    several containers may have mounted.
+    """
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    where = os.stat("/proc/self/ns/net" if socket is None else os.path.dirname(socket))
+    file = "" if socket is None else os.path.basename(socket)
+    return f"{boot}/{where.st_dev}/{where.st_ino}/{file}"
+
+
+def _meet(dataset: Path, node: str, rank: int, job: Mapping[str, Any], exchange: Exchange) -> list[Member]:
+    """All ranks, by rank."""
+    # An error must not keep this rank away: the others would wait for it.
+    failure: Exception | None = None
+    samples, content_id = 0, ""
+    try:
+        samples, content_id = _native.dataset_content(str(dataset))
+    except (ShadeError, OSError) as error:
+        failure = error
+    mine = Member(
+        rank=rank,
+        host=sockets.gethostname(),
+        node=node,
+        version=_native.__version__,
+        protocol=_native.PROTOCOL,
+        dataset=str(dataset),
+        samples=samples,
+        content_id=content_id,
+        job={name: value for name, value in job.items() if name not in _OF_A_NODE},
+        error=None if failure is None else str(failure),
+    )
+    answers = exchange(mine.to_bytes())
+    if failure is not None:
+        raise failure
+    members = sorted(map(Member.from_bytes, answers), key=lambda member: member.rank)
+    if [member.rank for member in members] != list(range(job["world_size"])):
+        raise ShadeError(
+            f"exchange: got the ranks {[member.rank for member in members]}, expected each of 0 to {job['world_size'] - 1} "
+            f"once: it must return the bytes of every rank"
+        )
+    _refuse(members)
+    return members
+
+
+def _refuse(members: Sequence[Member]) -> None:
+    """Raises the same error on all ranks if one of them cannot train, or trains on something else."""
+    for member in members:
+        if member.error is not None:
+            raise ShadeError(f"rank {member.rank} on {member.host} cannot train: {member.error}")
+    protocol = "the version of shade_load", lambda member: f"{member.version} (protocol {member.protocol})"
+    content = "the dataset", lambda member: f"{member.samples} samples, content id {member.content_id}"
+    _refuse_difference(members, *protocol, "Install the same on all nodes.")
+    paths = ", ".join(sorted({member.dataset for member in members}))
+    _refuse_difference(members, *content, f"Give all nodes the same packed dataset ({paths}).")
+    for name in members[0].job:
+        advice = f"All ranks need the same {name}."
+        _refuse_difference(members, name, lambda member, name=name: repr(member.job.get(name)), advice)
+
+
+def _refuse_difference(members: Sequence[Member], what: str, of: Callable[[Member], str], advice: str) -> None:
+    by_value: dict[str, list[Member]] = {}
+    for member in members:
+        by_value.setdefault(of(member), []).append(member)
+    if len(by_value) > 1:
+        differing = "; ".join(f"{value} on {_named(ranks)}" for value, ranks in by_value.items())
+        raise ShadeError(f"{what} is not the same on all ranks: {differing}. {advice}")
+
+
+def _named(members: Sequence[Member]) -> str:
+    """A few ranks with their machines."""
+    shown = ", ".join(f"rank {member.rank} ({member.host})" for member in members[:4])
+    return shown + (f" and {len(members) - 4} more" if len(members) > 4 else "")
