@@ -54,7 +54,7 @@ fn nodes_with_strata_hit_like_one_node_and_with_one_plan_far_less() {
 #[test]
 fn caches_that_hold_the_dataset_together_read_it_once() {
     for sampler in ["pads", "uniform"] {
-        let row = row(&format!("{SAMPLES} --epochs 5 --cache 104% --nodes 4 --sampler {sampler}"));
+        let row = row(&format!("{SAMPLES} --epochs 5 --cache 4193 --nodes 4 --sampler {sampler}"));
         let read = by_epoch(&row, "datasets");
         assert_eq!(read, [1.0, 0.0, 0.0, 0.0, 0.0], "{sampler}: a permutation first, then all hit");
     }

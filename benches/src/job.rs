@@ -8,6 +8,7 @@ pub(crate) fn job(output: Output) -> JobSpec {
         plan: PlanSpec::default(),
         batch_size: 256,
         world_size: 1,
+        ranks_here: 0,
         // Each epoch delivers the whole dataset, which is divided by the time.
         tail: Tail::Even,
         output,

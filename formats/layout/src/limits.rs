@@ -50,8 +50,10 @@ pub const SETTINGS_MAX: u32 = 16;
 pub const SETTING_BYTES_MAX: usize = 2048;
 /// Most jobs at a time on one daemon.
 pub const JOBS_MAX: u32 = 16;
-/// Most ranks of one job.
-pub const RANKS_MAX: u32 = 4096;
+/// Most ranks of one job, on all nodes together.
+pub const RANKS_MAX: u32 = 65_536;
+/// Most strata of a plan: 256 for each rank.
+pub const STRATA_MAX: u32 = 1 << 24;
 /// Longest name of a job, so that a daemon's status with all of them fits into a message.
 pub const JOB_NAME_BYTES_MAX: usize = 256;
 /// Longest line of a trace: a full batch's ids, each with its comma, or its losses.
@@ -67,6 +69,7 @@ pub const fn state_bytes_max(samples: u32) -> u64 {
 }
 
 const _: () = assert!(RECORD_BYTES_MAX <= SHARD_BYTES_MAX);
+const _: () = assert!(STRATA_MAX as u64 <= SAMPLES_MAX && STRATA_MAX.is_multiple_of(RANKS_MAX));
 const _: () =
     assert!(FIELDS_BYTES_MAX <= SHARD_BYTES_MAX && FIELDS_BYTES_MAX.is_multiple_of(SHARD_ALIGN_BYTES));
 const _: () = assert!(12 + 1 + FIELD_NAME_BYTES_MAX <= 100);

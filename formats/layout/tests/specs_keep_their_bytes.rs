@@ -28,11 +28,13 @@ fn spec() -> JobSpec {
             replacement: false,
             pace: true,
             draw_ahead: false,
+            strata: 24,
             weights_digest: 0x1112_1314_1516_1718,
             group: 0,
         },
         batch_size: 256,
         world_size: 8,
+        ranks_here: 4,
         tail: Tail::Even,
         output: Output::Raw,
         admit: true,
@@ -64,7 +66,7 @@ fn spec_bytes(spec: JobSpec, length: usize) -> String {
 }
 
 #[test]
-fn a_raw_specification_has_the_105_bytes_of_control_md() {
+fn a_raw_specification_has_the_113_bytes_of_control_md() {
     let expected = [
         "02030303",         // sampler, order, tail, on_error
         "0807060504030201", // seed
@@ -77,30 +79,33 @@ fn a_raw_specification_has_the_105_bytes_of_control_md() {
         "0000000000000000", // group
         "09000000",         // whole_from
         "07000000",         // cover
+        "18000000",         // strata
         "00010001",         // replacement, pace, draw_ahead, admit
         "00010000",         // batch_size
         "08000000",         // world_size
+        "04000000",         // ranks_here
         "0000100000000000", // ring_bytes
         "000000000000c03f", // bad_max
         "01",               // output: raw
     ];
-    assert_eq!(spec_bytes(spec(), 105), expected.concat());
+    assert_eq!(spec_bytes(spec(), 113), expected.concat());
 }
 
 #[test]
 fn decoded_and_ragged_specifications_go_on_with_their_images() {
     let ragged = JobSpec { output: Output::Ragged { channels_last: true }, ..spec() };
-    assert!(spec_bytes(ragged, 106).ends_with("c03f0301"));
+    assert!(spec_bytes(ragged, 114).ends_with("c03f0301"));
     let framing = Framing::Random { short: 9, padding: 4 };
     let images = ImageSpec { height: 2, width: 3, framing, flip: 0.5, channels_last: true, exact: true };
     let expected = ["c03f02", "02000000", "03000000", "000000000000e03f", "03", "04", "09000000", "04000000"];
     let decoded = JobSpec { output: Output::Decoded(images), ..spec() };
-    assert!(spec_bytes(decoded, 131).ends_with(&expected.concat()));
+    assert!(spec_bytes(decoded, 139).ends_with(&expected.concat()));
 }
 
 #[test]
 fn a_job_s_line_in_a_trace_stays_as_it_is() {
-    let line = Line::Job(Job::new(51_200_999, true, &spec()));
+    let whole = JobSpec { ranks_here: 0, plan: PlanSpec { strata: 1, ..spec().plan }, ..spec() };
+    let line = Line::Job(Job::new(51_200_999, true, &whole));
     let expected = concat!(
         r#"{"job":{"at_us":51200,"under_way":true,"batch_size":256,"world_size":8,"sampler":"pads","#,
         r#""order":"spaced","tail":"even","seed":72623859790382856,"rep":1.5,"hit_cap":0.5,"cover":7,"#,
@@ -118,4 +123,10 @@ fn a_job_s_line_in_a_trace_stays_as_it_is() {
     let Ok(Line::Job(older)) = Line::decode(older.as_bytes()) else { panic!("{older}") };
     let later = (older.plan.whole_from, older.plan.replacement, older.plan.weights_digest);
     assert_eq!(later, (0, true, 0), "what an earlier version did not know is as by default");
+    let one_of_several = Line::Job(Job::new(51_200_999, true, &spec()));
+    let bytes = one_of_several.encode();
+    let text = String::from_utf8(bytes.clone()).unwrap();
+    assert!(text.contains(r#""world_size":8,"ranks_here":4,"sampler""#), "{text}");
+    assert!(text.contains(r#""draw_ahead":false,"strata":24,"weights_digest""#), "{text}");
+    assert_eq!(Line::decode(&bytes), Ok(one_of_several));
 }

@@ -1,31 +1,50 @@
-//! An epoch begins when every rank wants it. Its plan is drawn from the losses reported until then.
+//! An epoch begins when every rank of this daemon wants it. Its plan is drawn from the losses that
+//! they reported until then. Ranks on other nodes have daemons of their own.
 //!
 //! A plan goes by importance if any rank reported a loss since the plan before it began. Otherwise
 //! it is a permutation, and the user is warned once. A plan that is drawn an epoch early goes by
 //! the epoch that ends when it is drawn, not by the one that it follows.
 
+use std::collections::HashSet;
+
 use shade_formats::SampleId;
+use shade_formats::control::JobSpec;
 
 use crate::action::Action;
 use crate::brain::Core;
 use crate::job::{Job, JobId};
 use crate::memory::Memory;
 use crate::plan::{draw_next_plan, draw_plan, high_importance, rep_now, spec_now};
+use crate::session::Session;
 
 impl<M: Memory> Core<M> {
-    /// Ranks that the start of the job's next epoch waits for.
+    /// Ranks that the start of the job's next epoch waits for. Where some ranks are on other nodes,
+    /// nobody knows which ones are still to attach here: then those that are attached.
     pub(super) fn waiting_for_ranks(&self, job: &Job) -> Vec<u32> {
         let Some(epoch) = self.due_epoch(job) else { return Vec::new() };
-        let is_here = |rank| {
-            let mut ranks = self.sessions.iter().filter(|s| s.job == job.id && s.rank == rank);
-            ranks.any(|s| s.request.is_some_and(|r| r.epoch == epoch))
-        };
-        (0..job.spec.world_size).filter(|&rank| !is_here(rank)).collect()
+        let of_job = || self.sessions.iter().filter(|session| session.job == job.id);
+        let wants_it = |session: &&Session<M>| session.request.is_some_and(|r| r.epoch == epoch);
+        let here: HashSet<u32> = of_job().filter(wants_it).map(|session| session.rank).collect();
+        let JobSpec { world_size, .. } = job.spec;
+        if job.spec.local_ranks() == world_size {
+            return (0..world_size).filter(|rank| !here.contains(rank)).collect();
+        }
+        let mut waiting: Vec<u32> =
+            of_job().map(|session| session.rank).filter(|rank| !here.contains(rank)).collect();
+        waiting.sort_unstable();
+        waiting
     }
 
-    /// Whether every rank of the job wants the same new epoch.
+    /// Number of the job's ranks that are still to attach to this daemon.
+    pub(super) fn ranks_to_attach(&self, job: &Job) -> u32 {
+        let attached = self.sessions.iter().filter(|session| session.job == job.id).count();
+        job.spec.local_ranks().saturating_sub(u32::try_from(attached).unwrap_or(u32::MAX))
+    }
+
+    /// Whether every rank of the job that belongs to this daemon wants the same new epoch.
     pub(super) fn is_due(&self, job: &Job) -> bool {
-        self.due_epoch(job).is_some() && self.waiting_for_ranks(job).is_empty()
+        let all_are_here = self.due_epoch(job).is_some() && self.ranks_to_attach(job) == 0;
+        all_are_here && self.waiting_for_ranks(job).is_empty()
     }
 
     /// An epoch that some rank wants and whose plan is not the current one.
@@ -38,7 +57,7 @@ impl<M: Memory> Core<M> {
             .find(|&epoch| job.epoch() != Some(epoch))
     }
 
-    /// Draws a job's next plan once every rank of it wants the same new epoch. Until then no rank
+    /// Draws a job's next plan once every rank of it here wants the same new epoch. Until then none
     /// starts: a plan is drawn from all losses of the epoch before, and messages of one rank arrive
     /// in order.
     pub(super) fn draw_due_plans(&mut self, now_ns: u64, actions: &mut Vec<Action<M>>) {

@@ -212,6 +212,7 @@ mod tests {
             plan: PlanSpec::default(),
             batch_size: 1,
             world_size: 1,
+            ranks_here: 0,
             tail: Tail::Even,
             output: Output::Raw,
             on_error: OnError::Raise,

@@ -55,6 +55,16 @@ impl<M: Memory> Core<M> {
             );
             return refuse(REFUSE_BUSY, text);
         }
+        if let Some(job) =
+            known.and_then(|job| self.jobs.get(job)).filter(|job| self.ranks_to_attach(job) == 0)
+        {
+            let here = job.spec.local_ranks();
+            let text = format!(
+                "rank {rank} is one too many: job {name:?} has {here} ranks at this daemon, and all of them are \
+                 attached; give ranks_here of a node as many ranks as it has"
+            );
+            return refuse(REFUSE_BUSY, text);
+        }
         if known.is_none() && self.jobs.len() >= JOBS_MAX as usize {
             let text = format!(
                 "{JOBS_MAX} jobs are attached already, which is the most that one daemon serves: wait until \

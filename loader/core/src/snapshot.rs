@@ -200,6 +200,7 @@ fn spec_digest(spec: &JobSpec) -> u64 {
         replacement,
         pace,
         draw_ahead,
+        strata,
         weights_digest,
         group,
     } = spec.plan;
@@ -226,6 +227,7 @@ fn spec_digest(spec: &JobSpec) -> u64 {
     later(4, replacement != default.replacement, &[u8::from(replacement)]);
     later(5, weights_digest != default.weights_digest, &weights_digest.to_le_bytes());
     later(6, group != default.group, &group.to_le_bytes());
+    later(7, strata != default.strata, &strata.to_le_bytes());
     xxhash(&bytes)
 }
 
@@ -248,6 +250,7 @@ mod tests {
             plan: PlanSpec { sampler: Sampler::Pads, seed: 7, ..PlanSpec::default() },
             batch_size: 256,
             world_size: 8,
+            ranks_here: 0,
             tail: Tail::Even,
             output: Output::Raw,
             admit: true,
@@ -281,11 +284,12 @@ mod tests {
             of(PlanSpec { replacement: false, ..plan }),
             of(PlanSpec { weights_digest: 1, ..plan }),
             of(PlanSpec { group: 1, ..plan }),
+            of(PlanSpec { strata: 8, ..plan }),
             of(PlanSpec { pace: true, ..plan }),
             of(PlanSpec { draw_ahead: true, ..plan }),
             spec_digest(&JobSpec { batch_size: 255, ..whole }),
         ];
         assert!(!others.contains(&spec_digest(&whole)));
-        assert_eq!(spec_digest(&JobSpec { world_size: 4, ..whole }), spec_digest(&whole));
+        assert_eq!(spec_digest(&JobSpec { world_size: 4, ranks_here: 2, ..whole }), spec_digest(&whole));
     }
 }

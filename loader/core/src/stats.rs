@@ -33,8 +33,11 @@ pub struct Stats {
     pub reads_late: u32,
     /// Latency of reads; `None` before the first.
     pub read_latency: Option<ReadLatency>,
-    /// Ranks that an epoch's start still waits for.
+    /// Ranks that an epoch's start still waits for. Where ranks are on several nodes: those of them
+    /// that are attached to this daemon.
     pub waiting_for_ranks: Vec<u32>,
+    /// Number of ranks that are still to attach to this daemon.
+    pub ranks_to_attach: u32,
     /// All jobs of the daemon, which share the cache.
     pub jobs: Vec<JobStatus>,
 }
@@ -46,8 +49,10 @@ pub struct JobStatus {
     pub name: String,
     /// Ranks attached.
     pub ranks: u32,
-    /// Ranks that it has in all.
+    /// Ranks that it has in all, on all nodes.
     pub world_size: u32,
+    /// Ranks that it has at this daemon.
+    pub ranks_here: u32,
     /// Whether its records may stay in the cache now.
     pub admit: bool,
     /// Digest of its group's name; `None` without a group.
@@ -124,6 +129,7 @@ impl<M: Memory> Core<M> {
                 name: job.name.clone(),
                 ranks: u32::try_from(ranks).unwrap_or(u32::MAX),
                 world_size: job.spec.world_size,
+                ranks_here: job.spec.local_ranks(),
                 admit: self.jobs.admits(job),
                 group: (job.spec.plan.group != 0).then_some(job.spec.plan.group),
                 epoch: job.epoch(),
@@ -172,6 +178,7 @@ impl<M: Memory> Core<M> {
             reads_late: self.late_reads.late,
             read_latency: self.late_reads.latency(),
             waiting_for_ranks: job.map_or_else(Vec::new, |job| self.waiting_for_ranks(job)),
+            ranks_to_attach: job.map_or(0, |job| self.ranks_to_attach(job)),
             jobs: self.jobs(),
         }
     }

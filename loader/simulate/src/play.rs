@@ -188,6 +188,7 @@ impl Setup<'_> {
             plan: self.plan,
             batch_size: self.batch_size,
             world_size: 1,
+            ranks_here: 0,
             tail: Tail::Even,
             output: Output::Decoded(row()),
             on_error: OnError::Raise,

@@ -1,6 +1,5 @@
 //! The systems to compare: a cache policy with its sampler and order.
 
-use shade_core::plan::depends_on_residents;
 use shade_formats::control::{Order, PlanSpec, Preset, Sampler};
 
 use crate::cli::Simulate;
@@ -39,7 +38,7 @@ impl System {
         for system in &systems {
             let plan = system.plan(&training.plan());
             let is_min = matches!(system.keeper, Keeper::Min { .. });
-            if is_min && depends_on_residents(&plan) && args.trace.is_none() {
+            if is_min && plan.depends_on_residents() && args.trace.is_none() {
                 let what = format!(
                     "--policy {}: these plans depend on what is cached, so the training cannot be known in \
                      advance; leave out --rep, --pace and orders that go by residents",

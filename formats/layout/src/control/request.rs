@@ -284,7 +284,7 @@ mod tests {
             on_error in choice(OnError::ALL), seed: u64, rep: f64, hit_cap: f64, explore: f64, cover: u32,
             echo: f64, prune_and_whole: (f64, u32), weights: (bool, u64, bool, u64),
             pace: bool, draw_ahead: bool, bad_max: f64,
-            numbers: (u32, u32, u64), output in output(),
+            numbers: (u32, u32, u64), nodes: (u32, u32), output in output(),
         ) -> JobSpec {
             JobSpec {
                 plan: PlanSpec {
@@ -301,11 +301,13 @@ mod tests {
                     replacement: weights.0,
                     pace,
                     draw_ahead,
+                    strata: nodes.0,
                     weights_digest: weights.1,
                     group: weights.3,
                 },
                 batch_size: numbers.0,
                 world_size: numbers.1,
+                ranks_here: nodes.1,
                 tail,
                 output,
                 admit: weights.2,

@@ -13,7 +13,7 @@ use super::codec::{Reader, Writer, flag};
 use super::spec_error::SpecError;
 use super::types::{OnError, Order, Output, Sampler, Tail};
 use crate::FormatError;
-use crate::limits::{BATCH_SAMPLES_MAX, PAYLOAD_ALIGN_BYTES, PAYLOAD_BYTES_MAX, RANKS_MAX};
+use crate::limits::{BATCH_SAMPLES_MAX, PAYLOAD_ALIGN_BYTES, PAYLOAD_BYTES_MAX, RANKS_MAX, STRATA_MAX};
 
 /// A parameter of [`PlanSpec`] as a command line shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,6 +116,11 @@ plan_spec! {
     /// Draw each plan an epoch early, from importance as it was then. The cache then sees a whole
     /// epoch ahead at all times.
     draw_ahead: bool = false, "draw-ahead";
+
+    /// Equal parts of the dataset that are drawn each on its own, so that no node needs what
+    /// another knows. Every rank has its parts to itself if their number is a multiple of the
+    /// ranks'. 1 draws the dataset as a whole, which needs all ranks on one node.
+    strata: u32 = 1, "strata N";
 }
 
 impl PlanSpec {
@@ -144,13 +149,26 @@ impl PlanSpec {
         for (field, share) in [("hit_cap", self.hit_cap), ("explore", self.explore), ("prune", self.prune)] {
             SpecError::check_share(field, share)?;
         }
-        let by_residents = matches!(self.order, Order::HitsFirst | Order::Opportunistic);
-        if self.group != 0 && (self.rep > 1.0 || self.pace || by_residents) {
+        in_range("strata", self.strata, STRATA_MAX)?;
+        if self.group != 0 && self.depends_on_residents() {
             let expected = "rep 1, no pace, and the order shuffled or spaced in a group: coupled plans do not \
                             depend on what is cached";
             return Err(SpecError::new("group", "rep, pace or an order that does", expected));
         }
         Ok(())
+    }
+
+    /// Whether a plan depends on what is cached when it is drawn, and so on when reads came back.
+    #[must_use]
+    pub fn depends_on_residents(&self) -> bool {
+        self.rep > 1.0 || self.pace || self.order.asks_for_residents()
+    }
+
+    /// Whether a plan depends on what the daemon that draws it has seen: losses, deliveries, cached
+    /// samples.
+    fn depends_on_its_node(&self) -> bool {
+        let by_deliveries = self.sampler == Sampler::Replacement && self.cover > 0;
+        self.sampler.is_by_importance() || by_deliveries || self.depends_on_residents()
     }
 }
 
@@ -168,8 +186,11 @@ pub struct JobSpec {
     pub plan: PlanSpec,
     /// Rows in each rank's batch.
     pub batch_size: u32,
-    /// Ranks of the job.
+    /// Ranks of the job, on all nodes together.
     pub world_size: u32,
+    /// Ranks of the job that attach to this daemon; 0 means all of them. They say themselves which
+    /// ones they are. Every node has its own number.
+    pub ranks_here: u32,
     /// What happens to an incomplete last batch.
     pub tail: Tail,
     /// What a batch holds. It has no text form.
@@ -194,6 +215,7 @@ impl Default for JobSpec {
             plan: PlanSpec::default(),
             batch_size: 1,
             world_size: 1,
+            ranks_here: 0,
             tail: Tail::default(),
             output: Output::default(),
             admit: true,
@@ -223,6 +245,7 @@ impl JobSpec {
         SpecError::check_share("bad_max", self.bad_max)?;
         in_range("batch_size", self.batch_size, BATCH_SAMPLES_MAX)?;
         in_range("world_size", self.world_size, RANKS_MAX)?;
+        self.check_strata()?;
         if let Output::Decoded(images) = self.output {
             images.validate()?;
             let ImageSpec { height, width, .. } = images;
@@ -242,6 +265,42 @@ impl JobSpec {
         Ok(())
     }
 
+    /// Number of ranks that attach to this daemon.
+    #[must_use]
+    pub fn local_ranks(&self) -> u32 {
+        if self.ranks_here == 0 { self.world_size } else { self.ranks_here }
+    }
+
+    /// Refuses plans that nodes cannot draw each on its own.
+    fn check_strata(&self) -> Result<(), SpecError> {
+        let Self { plan, world_size, ranks_here, .. } = *self;
+        if ranks_here > world_size {
+            let expected = format_args!("at most world_size, {world_size}");
+            return Err(SpecError::new("ranks_here", ranks_here, expected));
+        }
+        let strata = plan.strata;
+        let one_only = match plan.sampler {
+            Sampler::Sequential => Some("the sampler sequential, which keeps the dataset's order"),
+            Sampler::Iis | Sampler::Infobatch => {
+                Some("the samplers iis and infobatch: how long an epoch is depends on all losses")
+            }
+            _ if plan.pace => Some("pace, which goes by whole batches"),
+            _ => None,
+        };
+        if let Some(why) = one_only.filter(|_| strata > 1) {
+            return Err(SpecError::new("strata", strata, format_args!("1 with {why}")));
+        }
+        let is_divided = strata.is_multiple_of(world_size);
+        if self.local_ranks() < world_size && !is_divided && plan.depends_on_its_node() {
+            let expected = format_args!(
+                "a multiple of world_size, {world_size}, where ranks are on several nodes and the plan depends on \
+                 losses, deliveries or caches: each node knows its own"
+            );
+            return Err(SpecError::new("strata", strata, expected));
+        }
+        Ok(())
+    }
+
     pub(super) fn write(&self, writer: &mut Writer) {
         writer.u8(self.plan.sampler.code());
         writer.u8(self.plan.order.code());
@@ -257,12 +316,14 @@ impl JobSpec {
         writer.u64(self.plan.group);
         writer.u32(self.plan.whole_from);
         writer.u32(self.plan.cover);
+        writer.u32(self.plan.strata);
         writer.u8(u8::from(self.plan.replacement));
         writer.u8(u8::from(self.plan.pace));
         writer.u8(u8::from(self.plan.draw_ahead));
         writer.u8(u8::from(self.admit));
         writer.u32(self.batch_size);
         writer.u32(self.world_size);
+        writer.u32(self.ranks_here);
         writer.u64(self.ring_bytes);
         writer.f64(self.bad_max);
         self.output.write(writer);
@@ -284,12 +345,14 @@ impl JobSpec {
         let group = reader.u64()?;
         let whole_from = reader.u32()?;
         let cover = reader.u32()?;
+        let strata = reader.u32()?;
         let replacement = reader.choice("replacement", flag)?;
         let pace = reader.choice("pace", flag)?;
         let draw_ahead = reader.choice("draw_ahead", flag)?;
         let admit = reader.choice("admit", flag)?;
         let batch_size = reader.u32()?;
         let world_size = reader.u32()?;
+        let ranks_here = reader.u32()?;
         let ring_bytes = reader.u64()?;
         let bad_max = reader.f64()?;
         let output = Output::read(reader)?;
@@ -307,10 +370,22 @@ impl JobSpec {
             replacement,
             pace,
             draw_ahead,
+            strata,
             weights_digest,
             group,
         };
-        Ok(Self { plan, batch_size, world_size, tail, output, admit, on_error, bad_max, ring_bytes })
+        Ok(Self {
+            plan,
+            batch_size,
+            world_size,
+            ranks_here,
+            tail,
+            output,
+            admit,
+            on_error,
+            bad_max,
+            ring_bytes,
+        })
     }
 }
 
@@ -380,6 +455,19 @@ mod tests {
             ("batch_size", JobSpec { batch_size: 32_769, ..spec() }),
             ("world_size", JobSpec { world_size: 0, ..spec() }),
             ("world_size", JobSpec { world_size: RANKS_MAX + 1, ..spec() }),
+            ("ranks_here", JobSpec { ranks_here: 9, ..spec() }),
+            ("strata", JobSpec { plan: PlanSpec { strata: 0, ..plan }, ..spec() }),
+            ("strata", JobSpec { plan: PlanSpec { strata: STRATA_MAX + 1, ..plan }, ..spec() }),
+            (
+                "strata",
+                JobSpec { plan: PlanSpec { strata: 2, sampler: Sampler::Sequential, ..plan }, ..spec() },
+            ),
+            (
+                "strata",
+                JobSpec { plan: PlanSpec { strata: 2, sampler: Sampler::Infobatch, ..plan }, ..spec() },
+            ),
+            ("strata", JobSpec { plan: PlanSpec { strata: 2, sampler: Sampler::Iis, ..plan }, ..spec() }),
+            ("strata", JobSpec { plan: PlanSpec { strata: 2, pace: true, ..plan }, ..spec() }),
             ("height", JobSpec { output: Output::Decoded(ImageSpec::cover(0, 1)), ..spec() }),
             ("width", JobSpec { output: Output::Decoded(ImageSpec::cover(1, 20_000)), ..spec() }),
             (
@@ -399,6 +487,36 @@ mod tests {
     }
 
     #[test]
+    fn nodes_draw_on_their_own_only_what_they_know() {
+        let on_two_nodes = |plan| JobSpec { ranks_here: 4, plan, ..spec() };
+        let plan = PlanSpec::default();
+        let knows_all = [
+            PlanSpec { sampler: Sampler::Uniform, ..plan },
+            PlanSpec { sampler: Sampler::Sequential, ..plan },
+            PlanSpec { sampler: Sampler::Balanced, ..plan },
+            PlanSpec { sampler: Sampler::Replacement, cover: 0, ..plan },
+        ];
+        for plan in knows_all {
+            on_two_nodes(plan).validate().unwrap();
+        }
+        let needs_strata = [
+            PlanSpec { sampler: Sampler::Pads, ..plan },
+            PlanSpec { sampler: Sampler::Cis, ..plan },
+            PlanSpec { sampler: Sampler::Replacement, ..plan },
+            PlanSpec { rep: 2.0, ..plan },
+            PlanSpec { order: Order::HitsFirst, ..plan },
+        ];
+        for plan in needs_strata {
+            assert_eq!(on_two_nodes(plan).validate().unwrap_err().field, "strata", "{plan:?}");
+            on_two_nodes(PlanSpec { strata: 4, ..plan }).validate().unwrap_err();
+            on_two_nodes(PlanSpec { strata: 24, ..plan }).validate().unwrap();
+            for ranks_here in [0, 8] {
+                JobSpec { ranks_here, ..on_two_nodes(plan) }.validate().unwrap();
+            }
+        }
+    }
+
+    #[test]
     fn every_parameter_is_set_by_its_name_and_text() {
         let texts = [
             "pads",
@@ -414,6 +532,7 @@ mod tests {
             "false",
             "true",
             "true",
+            "24",
         ];
         assert_eq!(texts.len(), PlanSpec::PARAMETERS.len());
         let mut spec = PlanSpec::default();
@@ -436,6 +555,7 @@ mod tests {
             replacement: false,
             pace: true,
             draw_ahead: true,
+            strata: 24,
             weights_digest: 0,
             group: 0,
         };

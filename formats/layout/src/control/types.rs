@@ -126,6 +126,14 @@ choice! {
     Opportunistic = 4 "opportunistic"
 }
 
+impl Order {
+    /// Whether it goes by what is cached when the plan is drawn.
+    #[must_use]
+    pub fn asks_for_residents(self) -> bool {
+        matches!(self, Self::HitsFirst | Self::Opportunistic)
+    }
+}
+
 choice! {
     /// What happens to an epoch's last samples when they do not fill a batch on every rank.
     Tail, "tail", "drop, pad or even",

@@ -102,8 +102,11 @@ pub struct Job {
     pub under_way: bool,
     /// Rows in each rank's batch.
     pub batch_size: u32,
-    /// Its ranks.
+    /// Its ranks, on all nodes together.
     pub world_size: u32,
+    /// Ranks that attach to this daemon; 0 means all of them.
+    #[serde(default)]
+    pub ranks_here: u32,
     /// What happens to the last samples.
     pub tail: Tail,
     /// How its plans are drawn: a field of the line for each parameter.
@@ -112,7 +115,8 @@ pub struct Job {
 }
 
 /// Parameters that the first recordings lack. They have their defaults there.
-const LATER_PARAMETERS: [&str; 6] = ["echo", "prune", "whole_from", "replacement", "weights_digest", "group"];
+const LATER_PARAMETERS: [&str; 7] =
+    ["echo", "prune", "whole_from", "replacement", "strata", "weights_digest", "group"];
 
 fn plan_of_any_version<'de, D: Deserializer<'de>>(fields: D) -> Result<PlanSpec, D::Error> {
     let mut fields = Map::deserialize(fields)?;
@@ -129,8 +133,8 @@ impl Job {
     /// The line of a job that asks for `spec`.
     #[must_use]
     pub fn new(at_ns: u64, under_way: bool, spec: &JobSpec) -> Self {
-        let &JobSpec { batch_size, world_size, tail, plan, .. } = spec;
-        Self { at_us: at_ns / 1000, under_way, batch_size, world_size, tail, plan }
+        let &JobSpec { batch_size, world_size, ranks_here, tail, plan, .. } = spec;
+        Self { at_us: at_ns / 1000, under_way, batch_size, world_size, ranks_here, tail, plan }
     }
 }
 
@@ -143,7 +147,11 @@ impl Serialize for Job {
         line.serialize_entry("under_way", &self.under_way)?;
         line.serialize_entry("batch_size", &self.batch_size)?;
         line.serialize_entry("world_size", &self.world_size)?;
-        for parameter in PlanSpec::PARAMETERS {
+        if self.ranks_here != 0 {
+            line.serialize_entry("ranks_here", &self.ranks_here)?;
+        }
+        let is_told = |name| name != "strata" || self.plan.strata != 1;
+        for parameter in PlanSpec::PARAMETERS.iter().filter(|parameter| is_told(parameter.name)) {
             line.serialize_entry(parameter.name, &plan.get(parameter.name))?;
             if parameter.name == "order" {
                 line.serialize_entry("tail", &self.tail)?;

@@ -5,7 +5,7 @@ use shade_formats::SampleId;
 use shade_formats::control::{Order, PlanSpec, Sampler};
 
 use super::inputs::{Inputs, SampleFacts};
-use super::orders::{as_drawn, asks_for_residents, in_order};
+use super::orders::{as_drawn, in_order};
 use super::pace::pace;
 use super::random::Stage;
 use super::samplers::{Draw, Weights, draw};
@@ -48,12 +48,6 @@ pub fn spec_now(spec: &PlanSpec, reported: bool) -> PlanSpec {
     } else {
         *spec
     }
-}
-
-/// Whether the plan depends on what is resident when it is drawn, and so on when reads came back.
-#[must_use]
-pub fn depends_on_residents(spec: &PlanSpec) -> bool {
-    spec.rep > 1.0 || spec.pace || asks_for_residents(spec.order)
 }
 
 /// Draws the plan of `epoch` for the samples that `facts` describe; empty if there are none.

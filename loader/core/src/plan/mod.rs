@@ -45,7 +45,8 @@
 //! # How to add an order
 //!
 //! The same way: `orders/NAME.rs` lists each sample as often as the counts say, `orders/table` has
-//! a row for it, and `Order` in the same file as `Sampler` its name. Repeats are moved apart
+//! a row for it, and `Order` in the same file as `Sampler` its name, and whether it asks for
+//! residents. Repeats are moved apart
 //! afterwards; an order need not see to that.
 
 mod entropy;
@@ -61,7 +62,7 @@ mod slice;
 mod stand_ins;
 
 pub use entropy::position_entropy;
-pub use epoch::{Plan, PlanSummary, depends_on_residents, draw_next_plan, draw_plan, spec_now};
+pub use epoch::{Plan, PlanSummary, draw_next_plan, draw_plan, spec_now};
 pub use inputs::SampleFacts;
 pub use lookahead::{Known, Lookahead, Use, in_sight};
 pub use samplers::{high_importance, may_leave_out, rep_now};

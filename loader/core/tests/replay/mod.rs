@@ -103,6 +103,7 @@ pub(crate) fn spec(batch_size: u32, world_size: u32) -> JobSpec {
         plan: PlanSpec::default(),
         batch_size,
         world_size,
+        ranks_here: 0,
         tail: Tail::Even,
         output: Output::Raw,
         on_error: OnError::Raise,

@@ -44,7 +44,7 @@ fn line(daemon: &DaemonStatus, job: Option<&JobStatus>) -> [String; HEADS.len()]
         format!("{used} of {all}"),
         // Any text may be a name, and this goes to a terminal.
         cell(&|job| job.name.escape_debug().to_string()),
-        cell(&|job| format!("{}/{}", job.ranks, job.world_size)),
+        cell(&|job| format!("{}/{}", job.ranks, job.ranks_here)),
         cell(&|job| job.epoch.map_or_else(|| NONE.to_owned(), |epoch| epoch.to_string())),
         cell(&|job| match job.accesses {
             0 => NONE.to_owned(),
@@ -61,9 +61,9 @@ mod tests {
     fn each_job_has_a_line_and_a_daemon_without_jobs_one_too() {
         let busy = r#"{"pid":42,"dataset":"/data/a","cache_bytes":2097152,"cache_used_bytes":1048576,
             "draining":true,"later":1,"jobs":[
-            {"name":"default","ranks":1,"world_size":2,"admit":true,"epoch":3,
+            {"name":"default","ranks":1,"world_size":4,"ranks_here":2,"admit":true,"epoch":3,
              "accesses":8,"hit_ratio":0.5},
-            {"name":"default.eval","ranks":1,"world_size":1,"admit":false,"epoch":null,
+            {"name":"default.eval","ranks":1,"world_size":1,"ranks_here":1,"admit":false,"epoch":null,
              "accesses":0,"hit_ratio":0.0}]}"#;
         let idle =
             r#"{"pid":7,"dataset":"/b","cache_bytes":1,"cache_used_bytes":0,"draining":false,"jobs":[]}"#;

@@ -21,7 +21,7 @@ pub(crate) struct JobStatus {
     pub(crate) name: String,
     /// Attached now.
     pub(super) ranks: u32,
-    pub(super) world_size: u32,
+    pub(super) ranks_here: u32,
     pub(crate) admit: bool,
     pub(super) epoch: Option<u32>,
     /// Since the job began, as the hit ratio.

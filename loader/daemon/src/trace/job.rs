@@ -39,7 +39,7 @@ mod tests {
         let chosen = |jobs: &[(&str, bool)]| {
             let job = |(name, admit): &(&str, bool)| {
                 format!(
-                    r#"{{"name":"{name}","ranks":1,"world_size":1,"admit":{admit},"epoch":null,"accesses":0,"hit_ratio":0.0}}"#
+                    r#"{{"name":"{name}","ranks":1,"world_size":1,"ranks_here":1,"admit":{admit},"epoch":null,"accesses":0,"hit_ratio":0.0}}"#
                 )
             };
             let jobs: Vec<_> = jobs.iter().map(job).collect();

@@ -27,11 +27,6 @@ pub struct NodesArgs {
           value_parser = clap::value_parser!(u32).range(1..=RANKS_PER_NODE_MAX))]
     pub ranks_per_node: u32,
 
-    /// Parts of the dataset, a multiple of the number of ranks; each belongs to one rank. The
-    /// default suits one node more and one less, too.
-    #[arg(long, value_name = "P", requires = "nodes")]
-    pub strata: Option<u32>,
-
     /// Bytes a second that each node's own link carries, behind the store: 1Gbit, or 100MB.
     #[arg(long, value_name = "RATE", requires_all = ["nodes", "store"], value_parser = parse_rate)]
     pub nic: Option<u64>,
@@ -42,8 +37,7 @@ pub struct NodesArgs {
     pub straggle: Option<Straggle>,
 
     /// Nodes that are lost, separated by commas: 3@5 is node 3 (from 0) at the start of epoch 5.
-    /// Its strata are dealt to the others, which keep their own. Its scores are not lost: every
-    /// node has them from the exchange of the epoch before.
+    /// Its strata are dealt to the others, which keep their own and know its scores.
     #[arg(long, value_name = "NODE@EPOCH", value_delimiter = ',', requires = "nodes")]
     pub lose: Vec<Loss>,
 

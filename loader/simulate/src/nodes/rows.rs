@@ -27,13 +27,16 @@ pub(in super::super) fn report(
         return Err(SimulateError::Usage(what.to_owned()));
     }
     let ranks_per_node = args.nodes.ranks_per_node;
+    let strata = if args.training.plan.has("strata") {
+        args.training.plan().strata
+    } else {
+        let lost = u32::try_from(args.nodes.lose.len()).unwrap_or(u32::MAX);
+        strata_for(ranks_per_node, nodes, lost, workload.dataset.samples)
+    };
     let around = Surroundings {
         nodes,
         ranks_per_node,
-        strata: args
-            .nodes
-            .strata
-            .unwrap_or_else(|| strata_for(ranks_per_node, nodes, workload.dataset.samples)),
+        strata,
         nic: args.nodes.nic,
         straggle: args.nodes.straggle,
         lose: &args.nodes.lose,

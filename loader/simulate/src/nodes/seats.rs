@@ -27,6 +27,9 @@ impl Seats {
     /// # Errors
     /// The strata cannot be dealt to the ranks in equal numbers.
     pub(super) fn new(nodes: u32, ranks_per_node: u32, strata: u32) -> Result<Self, SimulateError> {
+        if nodes == 1 {
+            return Ok(Self { strata, held: vec![(0..strata).collect()] });
+        }
         let world = nodes * ranks_per_node;
         check(strata, world)?;
         let of = |node| (0..strata).filter(|stratum| stratum % world / ranks_per_node == node).collect();
@@ -66,20 +69,22 @@ impl Seats {
 /// Least number of samples of a stratum.
 const SAMPLES_MIN: u32 = 256;
 
-/// The number of strata for these nodes, and for as many other numbers of nodes around theirs as
-/// leave enough samples in each.
-pub(super) fn strata_for(ranks_per_node: u32, nodes: u32, samples: u32) -> u32 {
-    let fits = |strata: u32| samples / strata.max(1) >= SAMPLES_MIN;
-    let mut strata = ranks_per_node.saturating_mul(nodes);
-    if nodes == 1 {
-        return strata;
+/// The number of strata for these nodes: 1 for one node. Else one that suits this number of nodes,
+/// all numbers down to `lost` less, and as many others around it as leave enough samples in each.
+pub(super) fn strata_for(ranks_per_node: u32, nodes: u32, lost: u32, samples: u32) -> u32 {
+    if nodes <= 1 {
+        return 1;
     }
-    for away in 1..nodes {
-        for count in [nodes - away, nodes + away] {
-            let world = count.saturating_mul(ranks_per_node);
-            let both = (strata / gcd(strata, world)).checked_mul(world);
-            let Some(both) = both.filter(|&both| fits(both)) else { return strata };
-            strata = both;
+    let least = nodes.saturating_sub(lost).max(1);
+    let around = (1..nodes).flat_map(|away| [nodes - away, nodes.saturating_add(away)]);
+    let mut strata = ranks_per_node.saturating_mul(nodes);
+    for (is_needed, count) in
+        (least..nodes).map(|count| (true, count)).chain(around.map(|count| (false, count)))
+    {
+        let world = count.saturating_mul(ranks_per_node);
+        match (strata / gcd(strata, world)).checked_mul(world) {
+            Some(both) if is_needed || samples / both >= SAMPLES_MIN => strata = both,
+            _ => return strata,
         }
     }
     strata
@@ -159,6 +164,16 @@ mod tests {
     fn strata_that_ranks_cannot_share_equally_are_refused() {
         assert!(Seats::new(4, 2, 12).is_err() && Seats::new(4, 2, 0).is_err());
         assert!(Seats::new(4, 1, 8).unwrap().lose(0, 1).is_err(), "8 strata on 3 ranks");
+    }
+
+    #[test]
+    fn strata_suit_other_numbers_of_nodes_as_far_as_samples_last() {
+        assert_eq!(strata_for(8, 1, 0, 1_281_167), 1);
+        // 8, 7, 9 and 6 nodes; with 10 it would be 2,520 strata for each rank of a node.
+        assert_eq!(strata_for(8, 8, 0, 1_281_167), 8 * 504);
+        assert_eq!(strata_for(1, 8, 0, 8 * 256), 8);
+        assert_eq!(strata_for(1, 8, 2, 8 * 256), 168, "8, 7 and 6 nodes, whatever is left in each");
+        assert_eq!(strata_for(1, 1000, 0, 320_000), 1000);
     }
 
     #[test]

@@ -4,7 +4,6 @@
 //! The plans are drawn first, all of them: they do not depend on what is cached. Then each node
 //! follows its ranks' accesses with a cache of its own.
 
-use shade_core::plan::depends_on_residents;
 use shade_formats::SampleId;
 use shade_formats::control::Policy;
 
@@ -23,7 +22,7 @@ impl Training<'_> {
     /// # Errors
     /// The plans depend on what is cached, the core refuses the workload, or Ctrl-C.
     pub(super) fn play_sliced(&self, watch: &Watch) -> Result<Played, SimulateError> {
-        if depends_on_residents(&self.node.plan) {
+        if self.node.plan.depends_on_residents() {
             let what = "--global-plan: these plans depend on what is cached, and each node has other samples \
                         cached; leave out --rep, --pace and orders that go by residents";
             return Err(SimulateError::Usage(what.to_owned()));

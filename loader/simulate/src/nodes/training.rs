@@ -25,7 +25,7 @@ const SEED_OF_NODE: u64 = 0x9e37_79b9_7f4a_7c15;
 /// One training: a policy at a capacity, with one seed.
 #[derive(Clone, Copy)]
 pub(super) struct Training<'a> {
-    /// What a node has; the capacity is that of one node.
+    /// What a node has, except for its strata; the capacity is that of one node.
     pub(super) node: Setup<'a>,
     pub(super) losses: &'a LossSource,
     pub(super) epochs: u32,
@@ -87,7 +87,7 @@ impl<'a> Training<'a> {
             keeper: system.keeper,
             capacity: capacity / u64::from(nodes),
             lookahead: system.keeper.lookahead(workload.lookahead),
-            plan: PlanSpec { seed: plan.seed.wrapping_add(nth), ..plan },
+            plan: PlanSpec { seed: plan.seed.wrapping_add(nth), strata: 1, ..plan },
             weights: weights.as_ref().filter(|_: &&WeightTable| plan.weights_digest != 0),
             batch_size: workload.batch_size,
             ring: RING_BATCHES,
@@ -110,8 +110,9 @@ impl<'a> Training<'a> {
         let mut seats = Seats::new(self.nodes, self.ranks_per_node, self.strata)?;
         let strata = self.strata();
         let nodes = (0..self.nodes as usize).map(|number| {
-            let samples = strata.samples(seats.of(number));
-            Node::new(&self.of_node(number, self.node.service), samples, self.ranks_per_node)
+            let held = seats.of(number);
+            let setup = self.of_node(number, held, self.node.service);
+            Node::new(&setup, strata.samples(held), self.ranks_per_node)
         });
         let nodes = nodes.collect::<Result<Vec<_>, _>>()?;
         let mut cluster = self.cluster(nodes, self.node.service, watch);
@@ -122,8 +123,10 @@ impl<'a> Training<'a> {
                 let before = seats.clone();
                 strata_moved += seats.lose(lost.node as usize, self.ranks_per_node)?;
                 cluster.lose(lost.node as usize, |number, node, lost| {
-                    let more = seats.of(number).get(before.of(number).len()..).unwrap_or_default();
-                    node.grown(&self.of_node(number, self.node.service), &strata.samples(more), lost)
+                    let held = seats.of(number);
+                    let more = held.get(before.of(number).len()..).unwrap_or_default();
+                    let setup = self.of_node(number, held, self.node.service);
+                    node.grown(&setup, &strata.samples(more), lost)
                 })?;
             }
             let outcome = cluster.epoch(epoch, &mut |_, _, _| {})?;
@@ -151,8 +154,8 @@ impl<'a> Training<'a> {
         };
         let service = Some(Service { store, ..service });
         let seats = Seats::new(nodes, self.ranks_per_node, self.strata)?;
-        let samples = self.strata().samples(seats.of(0));
-        let node = Node::new(&self.of_node(0, service), samples, self.ranks_per_node)?;
+        let setup = self.of_node(0, seats.of(0), service);
+        let node = Node::new(&setup, self.strata().samples(seats.of(0)), self.ranks_per_node)?;
         let mut cluster = self.cluster(vec![node], service, watch);
         let play = |epoch| cluster.epoch(epoch, &mut |_, _, _| {});
         let epochs = (0..self.epochs).map(play).collect::<Result<Vec<_>, _>>()?;
@@ -163,10 +166,11 @@ impl<'a> Training<'a> {
         Strata::new(self.node.dataset.samples, self.strata, self.node.plan.seed)
     }
 
-    /// What a node has.
-    fn of_node(&self, number: usize, service: Option<Service>) -> Setup<'a> {
+    /// What a node with these strata has. Its core knows them as 0, 1, 2 and so on.
+    fn of_node(&self, number: usize, held: &[u32], service: Option<Service>) -> Setup<'a> {
+        let strata = u32::try_from(held.len()).unwrap_or(u32::MAX);
         let seed = self.node.plan.seed.wrapping_add(SEED_OF_NODE.wrapping_mul(number as u64));
-        Setup { plan: PlanSpec { seed, ..self.node.plan }, service, ..self.node }
+        Setup { plan: PlanSpec { seed, strata, ..self.node.plan }, service, ..self.node }
     }
 
     fn cluster<'w>(&self, nodes: Vec<Node>, service: Option<Service>, watch: &'w Watch) -> Cluster<'w>

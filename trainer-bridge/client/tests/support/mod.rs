@@ -41,6 +41,7 @@ pub(crate) fn spec() -> JobSpec {
         plan: PlanSpec::default(),
         batch_size: 4,
         world_size: 2,
+        ranks_here: 0,
         tail: Tail::Drop,
         output: Output::Raw,
         admit: true,

@@ -137,12 +137,14 @@ class Loader:
             "seed": seed,
             "batch_size": batch_size,
             "world_size": self.world_size,
+            "ranks_here": 0,
             "images": _images(image_size, decode, channels_last, exact),
             "ring_bytes": daemon.ring_bytes(),
             "admit": train,
         }
         if not train:
             self._job["group"] = 0
+            self._job["strata"] = 1
         elif is_group and plan.group is None:
             self._job["group"] = _native.group_digest(preset)
         suffix = "" if train else VALIDATION_SUFFIX
@@ -317,6 +319,8 @@ class Loader:
                 raise ValueError(
                     f"state: saved with {name}={state['job'][name]!r}, this Loader has {self._job[name]!r}"
                 )
+        if (strata := state["job"].get("strata", 1)) != self._job["strata"]:
+            raise ValueError(f"state: saved with {strata} strata, this Loader has {self._job['strata']}: give Plan(strata={strata})")
         if state["job"].get("weights_digest", 0) != self._job["weights_digest"]:
             raise ValueError("state: saved with other weights than this Loader's Plan(weights=...)")
         epoch = integer("state: epoch", state["epoch"], 0, UINT32_MAX)

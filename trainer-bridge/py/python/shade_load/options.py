@@ -12,7 +12,7 @@ from pathlib import Path
 INDEX_FILE = "dataset.shade"
 # Limits of the formats; see formats/layout/src/limits.rs.
 IMAGE_SIDE_MAX = 16_384
-RANKS_MAX = 4096
+RANKS_MAX = 65_536
 RING_BYTES_MAX = 1 << 40
 UINT32_MAX = (1 << 32) - 1
 UINT64_MAX = (1 << 64) - 1

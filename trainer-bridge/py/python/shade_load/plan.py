@@ -85,6 +85,10 @@ class Plan(Options):
             Default: False. Set it if some batches come late and others early.
         draw_ahead: Draw each epoch an epoch early, from losses that are an epoch older. Default:
             False. Set it for more hits: the cache then sees a whole epoch ahead.
+        strata: Number of equal parts of the dataset that are drawn each on its own. A rank has its
+            parts to itself if this is a multiple of the number of ranks: then each node draws from
+            its own losses, and caches its own samples only. Default: None, which is 1, the dataset
+            as a whole, on one node. Set it to resume a training with the number that it had.
         group: Name of a group of trainings on one daemon, such as a sweep. Their plans are coupled:
             each draws by its own importance, and all want the same samples at the same time, so
             that each is read once. They need equal batch sizes and speeds to stay together; one
@@ -117,6 +121,7 @@ class Plan(Options):
     replacement: bool = True
     pace: bool = False
     draw_ahead: bool = False
+    strata: int | None = None
     group: str | None = None
     tail: Literal["even", "drop", "pad"] = "even"
     on_error: Literal["raise", "skip", "substitute"] = "raise"
@@ -140,7 +145,8 @@ class Plan(Options):
         weights = parameters.pop("weights")
         digest = 0 if weights is None else weights.digest
         group = 0 if self.group is None else _native.group_digest(self.group)
-        return {**parameters, "weights_digest": digest, "group": group}
+        strata = 1 if self.strata is None else self.strata
+        return {**parameters, "strata": strata, "weights_digest": digest, "group": group}
 
 
 def system(preset: str) -> tuple[str, str, str, bool]:

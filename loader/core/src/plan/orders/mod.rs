@@ -10,4 +10,4 @@ mod spaced;
 mod table;
 
 pub(super) use spaced::GAP_BATCHES;
-pub(super) use table::{as_drawn, asks_for_residents, in_order};
+pub(super) use table::{as_drawn, in_order};

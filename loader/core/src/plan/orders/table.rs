@@ -12,31 +12,21 @@ use super::spaced::spaced;
 use crate::plan::inputs::Inputs;
 use crate::plan::random::Stage;
 
-/// One row.
-struct OrderRow {
-    /// Lists each sample as often as the counts say.
-    list: fn(&[u32], &Inputs<'_>) -> Ordered,
-    /// The order goes by what is resident.
-    asks_for_residents: bool,
-}
+/// Lists each sample as often as the counts say.
+type List = fn(&[u32], &Inputs<'_>) -> Ordered;
 
-fn row(order: Order) -> OrderRow {
+fn row(order: Order) -> List {
     match order {
-        Order::Shuffled => OrderRow { list: shuffled, asks_for_residents: false },
-        Order::HitsFirst => OrderRow { list: hits_first, asks_for_residents: true },
-        Order::Spaced => OrderRow { list: spaced, asks_for_residents: false },
-        Order::Opportunistic => OrderRow { list: opportunistic, asks_for_residents: true },
+        Order::Shuffled => shuffled,
+        Order::HitsFirst => hits_first,
+        Order::Spaced => spaced,
+        Order::Opportunistic => opportunistic,
     }
-}
-
-/// Whether the order goes by what is resident when the plan is drawn.
-pub(in crate::plan) fn asks_for_residents(order: Order) -> bool {
-    row(order).asks_for_residents
 }
 
 /// Lists each sample as often as `counts` says, in this order, with repeats apart.
 pub(in crate::plan) fn in_order(counts: Vec<u32>, order: Order, inputs: &Inputs<'_>) -> Vec<SampleId> {
-    let ordered = (row(order).list)(&counts, inputs);
+    let ordered = row(order)(&counts, inputs);
     let repeats = counts.iter().any(|&count| count > 1);
     // What moves draws apart takes as much memory again.
     drop(counts);
