@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use shade_formats::SampleId;
 use shade_formats::control::Policy;
 
 use crate::batch::Batch;
@@ -10,6 +11,7 @@ use crate::counts::Counts;
 use crate::decoded_rows::DecodedRows;
 use crate::event::SessionId;
 use crate::fill_turns::FillTurns;
+use crate::importance::Importance;
 use crate::job::{Job, JobId};
 use crate::jobs::Jobs;
 use crate::late_reads::LateReads;
@@ -139,6 +141,17 @@ impl<M: Memory> Core<M> {
     #[must_use]
     pub fn job_name(&self, session: SessionId) -> Option<&str> {
         self.job_of(session).map(|job| job.name.as_str())
+    }
+
+    /// The importance table of the session's job.
+    #[must_use]
+    pub fn importance(&self, session: SessionId) -> Option<&Importance> {
+        Some(&self.job_of(session)?.importance)
+    }
+
+    /// The samples in the cache, in no particular order.
+    pub fn cached(&self) -> impl Iterator<Item = SampleId> {
+        self.cache.ids()
     }
 
     /// Bytes of arena blocks with records that are cached, read or filled.

@@ -2,6 +2,7 @@
 
 use shade_formats::control::{JobSpec, WeightTable};
 
+use crate::importance::Importance;
 use crate::memory::Memory;
 use crate::orders::{Completion, Filled, Ticket};
 use crate::plan::Plan;
@@ -87,6 +88,9 @@ pub enum Event<M: Memory> {
     },
     /// The plan of the next epoch of a session's job, which then is not drawn. For replays.
     Plan(SessionId, Box<Plan>),
+    /// The importance table of a session's job between two epochs, in place of its own: what it has
+    /// learned elsewhere. For simulations.
+    Importance(SessionId, Box<Importance>),
     /// The cache has another capacity from now on. A larger one needs more memory first
     /// ([`Core::memory_mut`](super::Core::memory_mut)).
     Resize {

@@ -193,6 +193,15 @@ impl Importance {
         }
     }
 
+    /// Takes over what another table knows of a sample, which has the number `other_id` there.
+    pub fn take_over(&mut self, id: SampleId, other: &Self, other_id: SampleId) {
+        self.set_score(id, other.score(other_id));
+        self.set_uses(id, other.uses(other_id));
+        if let Some(epoch) = other.last_epoch(other_id) {
+            self.record_delivery(id, epoch);
+        }
+    }
+
     /// The table as bytes, little-endian: magic `SHADEIMP`, version u32, samples u32, all scores
     /// f32, all uses u32, all last epochs u32 (`u32::MAX`: never), CRC32C u32 of everything before
     /// it.

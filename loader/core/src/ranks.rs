@@ -9,6 +9,7 @@ use crate::bad_share::RowCounts;
 use crate::brain::Core;
 use crate::event::{Attach, SessionId};
 use crate::fixed_weights::{given_weights, weights_by_class};
+use crate::importance::Importance;
 use crate::job::Job;
 use crate::memory::Memory;
 use crate::session::{EpochRequest, Session};
@@ -198,6 +199,16 @@ impl<M: Memory> Core<M> {
                 .for_each(|counts| *counts = RowCounts::default());
         }
         self.abandon_open(session);
+    }
+
+    /// A session's job has learned elsewhere. A table for other samples is ignored.
+    pub(super) fn replace_importance(&mut self, session: SessionId, table: Importance) {
+        let Some(job) = self.session(session).map(|session| session.job) else { return };
+        let Some(job) = self.jobs.get_mut(job).filter(|job| job.importance.len() == table.len()) else {
+            return;
+        };
+        (job.importance, job.has_reports) = (table, true);
+        self.weigh_jobs();
     }
 
     /// A job has begun or ended, or its table is another: ranks all residents anew.

@@ -40,6 +40,7 @@ impl<M: Memory> Core<M> {
                     (job.scripted, job.next_plan) = (Some(plan.epoch), Some(*plan));
                 }
             }
+            Event::Importance(session, table) => self.replace_importance(session, *table),
             Event::Resize { cache_bytes, window_bytes } => self.resize(now_ns, cache_bytes, window_bytes),
             Event::Observe { session, job } => self.observe(now_ns, session, job, actions),
         }

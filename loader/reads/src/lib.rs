@@ -52,5 +52,5 @@ pub use reader::Reads;
 pub use ring_setup::io_uring_here;
 pub use shade_dataset::{IoMode, PATIENCE, ReadFault};
 pub use store_model::{ClockModel, FaultShares, LatencyModel, Queues, STUCK, StoreModel};
-pub use store_text::parse_time;
+pub use store_text::{parse_rate, parse_time};
 pub use survey::any_shard;

@@ -59,7 +59,7 @@ impl FromStr for StoreModel {
             let (name, value) = (name.trim(), value.trim());
             match name {
                 "latency" => model.latency = parse_latency(value)?,
-                "bandwidth" => model.bandwidth_bytes_per_s = Some(parse_bandwidth(value)?),
+                "bandwidth" => model.bandwidth_bytes_per_s = Some(parse_rate(value)?),
                 "depth" => {
                     model.slots =
                         Some(number(value).filter(|&slots| slots > 0).ok_or("depth must be 1 or more")?)
@@ -133,7 +133,10 @@ pub fn parse_time(text: &str) -> Result<Duration, String> {
 }
 
 /// Bytes a second from `100MB` or `1Gbit`.
-fn parse_bandwidth(text: &str) -> Result<u64, String> {
+///
+/// # Errors
+/// It is no rate, or none at all.
+pub fn parse_rate(text: &str) -> Result<u64, String> {
     let error = || format!("{text:?} is no rate: write 100MB (bytes a second) or 1Gbit (bits a second)");
     let (size, bits) = match text.trim().strip_suffix("bit") {
         Some(size) => (size, 8),

@@ -12,6 +12,7 @@ use shade_reads::{StoreModel, parse_time};
 use crate::capacity::CacheSize;
 use crate::keeper::{Keeper, keeper};
 use crate::names::{parse_lookahead, preset};
+use crate::nodes::NodesArgs;
 use crate::plan_args::PlanArgs;
 use crate::sizes::SizeModel;
 
@@ -55,7 +56,7 @@ rows that were ready).";
 #[derive(Debug, Args)]
 #[command(
     group(ArgGroup::new("accesses").required(true).args(["dataset", "samples", "trace"])),
-    group(ArgGroup::new("timed").multiple(true).args(["store", "jobs"])),
+    group(ArgGroup::new("timed").multiple(true).args(["store", "jobs", "nodes"])),
     after_help = HELP
 )]
 pub struct Simulate {
@@ -157,6 +158,10 @@ pub struct Simulate {
     /// them, 0 to 1.
     #[arg(long, value_name = "R", default_value_t = 0.7, requires = "jobs", value_parser = parse_correlation)]
     pub correlation: f64,
+
+    /// Several nodes.
+    #[command(flatten)]
+    pub nodes: NodesArgs,
 
     /// For each policy: the smallest cache that removes 90 % of the stall that caching everything
     /// would remove. Found by bisection, to 1/256 of the data; each step is one more simulation.

@@ -18,6 +18,7 @@
 //! | `trainer`, `losses` | its trainer, and what that reports |
 //! | `outcome`, `row`, `interval` | the result of one training, and of several seeds |
 //! | `jobs`, `jobs_table` | several trainings at once, and their result |
+//! | `nodes` | several nodes that train together: a core each, one store |
 //! | `recommend` | the search for a cache that is enough |
 //! | `run`, `table`, `watch` | the command, its output and its progress |
 
@@ -34,6 +35,7 @@ mod lines;
 mod loss_table;
 mod losses;
 mod names;
+mod nodes;
 mod outcome;
 mod plan_args;
 mod play;
@@ -58,5 +60,6 @@ pub use cli::Simulate;
 pub use error::SimulateError;
 pub use keeper::Keeper;
 pub use names::{parse_lookahead, preset};
+pub use nodes::NodesArgs;
 pub use run::simulate;
 pub use sizes::SizeModel;

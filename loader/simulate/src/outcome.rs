@@ -32,6 +32,21 @@ impl Outcome {
         sum(&self.jobs) - sum(&self.skipped)
     }
 
+    /// The counts that several nodes add up, over all jobs.
+    pub(super) fn counts(&self) -> Counts {
+        Counts {
+            accesses: self.count(|counts| counts.accesses),
+            hits: self.count(|counts| counts.hits),
+            prefetched: self.count(|counts| counts.prefetched),
+            exchanged: self.count(|counts| counts.exchanged),
+            reads: self.count(|counts| counts.reads),
+            coalesced: self.count(|counts| counts.coalesced),
+            bytes_read: self.count(|counts| counts.bytes_read),
+            bytes_between: self.count(|counts| counts.bytes_between),
+            ..Counts::default()
+        }
+    }
+
     /// Hits over accesses.
     pub(super) fn hit_ratio(&self) -> f64 {
         self.over_accesses(self.count(|counts| counts.hits))

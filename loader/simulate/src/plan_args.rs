@@ -16,10 +16,14 @@ pub struct PlanArgs {
 impl PlanArgs {
     /// The plan of `preset`, with the parameters that were given.
     pub(super) fn of(&self, preset: Preset) -> PlanSpec {
-        let is_given = |name| self.given.contains(&name);
-        let sampler = if is_given("sampler") { self.plan.sampler } else { preset.sampler() };
-        let order = if is_given("order") { self.plan.order } else { preset.order() };
+        let sampler = if self.has("sampler") { self.plan.sampler } else { preset.sampler() };
+        let order = if self.has("order") { self.plan.order } else { preset.order() };
         PlanSpec { sampler, order, ..self.plan }
+    }
+
+    /// Whether the parameter of this name was given.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.given.contains(&name)
     }
 }
 

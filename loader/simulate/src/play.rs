@@ -9,6 +9,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
+use shade_core::cache::Cache;
 use shade_core::driver::Driver;
 use shade_core::plan::{Part, Plan, PlanSummary};
 use shade_core::{
@@ -112,6 +113,14 @@ pub(super) fn play(
     }
 }
 
+/// Plays the accesses of a script, each epoch of which is known when it begins.
+///
+/// # Errors
+/// The core refuses the workload, or Ctrl-C.
+pub(super) fn follow(setup: Setup<'_>, script: &Script, watch: &Watch) -> Result<Outcome, SimulateError> {
+    Run::new(setup, watch)?.follow(script, false, |range| script.ids(range))
+}
+
 /// The parameters of a simulation.
 #[derive(Clone, Copy)]
 pub(super) struct Setup<'a> {
@@ -143,6 +152,11 @@ pub(super) struct Setup<'a> {
 
 impl Setup<'_> {
     pub(super) fn core(&self) -> Core<NoMemory> {
+        self.core_with(self.keeper.cache(self.capacity, self.dataset.samples))
+    }
+
+    /// A core with this cache.
+    pub(super) fn core_with(&self, cache: Cache<()>) -> Core<NoMemory> {
         let sizes = &self.dataset.sizes;
         let slots = self.service.and_then(|service| service.store.slots);
         let looks_ahead = self.keeper == Keeper::Policy(Policy::Lookahead);
@@ -162,7 +176,6 @@ impl Setup<'_> {
             orders_max: usize::MAX,
             decoded_bytes: DECODED_ROWS * row().bytes(),
         };
-        let cache = self.keeper.cache(self.capacity, self.dataset.samples);
         Core::with_cache(Arc::clone(self.dataset), NoMemory, cache, config)
     }
 
@@ -395,7 +408,7 @@ mod tests {
         }
     }
 
-    fn follow(setup: Setup<'_>, script: &Script, to_the_end: bool) -> Outcome {
+    fn played(setup: Setup<'_>, script: &Script, to_the_end: bool) -> Outcome {
         let watch = Watch::unseen();
         let run = Run::new(setup, &watch).unwrap();
         run.follow(script, to_the_end, |range| script.ids(range)).unwrap()
@@ -411,7 +424,7 @@ mod tests {
     fn counts(sizes: Sizes, policy: Policy, capacity: u64, accesses: &[u32]) -> [u64; 5] {
         let dataset = Arc::new(SizesOnly { samples: 4, sizes, labels: Vec::new(), places: Vec::new() });
         let script = epochs(&[ids(accesses.iter().copied())]);
-        counted(&follow(setup(&dataset, policy, capacity), &script, false))
+        counted(&played(setup(&dataset, policy, capacity), &script, false))
     }
 
     #[test]
@@ -445,7 +458,7 @@ mod tests {
         let setup = Setup { skip_epochs: 1, ..setup(&dataset, Policy::Lru, 4) };
         let script = epochs(&[ids([0, 1, 2]), ids([0, 1]), ids([3, 0])]);
         for to_the_end in [false, true] {
-            let outcome = follow(setup, &script, to_the_end);
+            let outcome = played(setup, &script, to_the_end);
             assert_eq!(counted(&outcome), [4, 3, 0, 0, 1], "{to_the_end}");
             assert_eq!(
                 outcome.count(|counts| counts.absorbing_epochs),
@@ -481,7 +494,7 @@ mod tests {
             ..setup(&dataset, Policy::Lru, dataset.sizes.total(samples))
         };
         let script = epochs(&[ids((0..batches).flat_map(of))]);
-        follow(setup, &script, false).stall.unwrap()
+        played(setup, &script, false).stall.unwrap()
     }
 
     fn assert_near(got: Duration, expected_ms: f64, tolerance: f64) {
@@ -531,7 +544,7 @@ mod tests {
             let first = std::iter::repeat_n(0, BATCH as usize);
             ids(first.chain((1..20).flat_map(move |batch| std::iter::repeat_n(epoch * 20 + batch, 10))))
         };
-        let outcome = follow(setup, &epochs(&[epoch(0), epoch(1), epoch(2)]), false);
+        let outcome = played(setup, &epochs(&[epoch(0), epoch(1), epoch(2)]), false);
         // Sample 0 is read once. The second batch of each other epoch is asked for when that
         // begins, of which the first computes 10 ms away.
         assert_eq!(outcome.stall, Some((50 + 2 * 40) * MS));
@@ -551,7 +564,7 @@ mod tests {
                 service: service("latency=4ms,depth=4"),
                 ..setup(&dataset, policy, 400)
             };
-            let outcome = follow(setup, &epochs(std::slice::from_ref(&accesses)), false);
+            let outcome = played(setup, &epochs(std::slice::from_ref(&accesses)), false);
             (outcome.count(|counts| counts.prefetched), counted(&outcome))
         };
         let (lru, lookahead) = (played(Policy::Lru), played(Policy::Lookahead));

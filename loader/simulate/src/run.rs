@@ -10,6 +10,7 @@ use crate::cli::Simulate;
 use crate::error::SimulateError;
 use crate::jobs::Jobs;
 use crate::jobs_table::JobsReport;
+use crate::nodes;
 use crate::recommend::{self, Recommendation, recommend};
 use crate::row::Row;
 use crate::system::System;
@@ -73,6 +74,11 @@ pub fn simulate(args: &Simulate, out: &mut impl Write) -> Result<(), SimulateErr
         .collect::<Result<_, _>>()?;
     if let Some(jobs) = Jobs::of(args)? {
         let report = several(args, &jobs, &workload, &systems, &capacities)?;
+        return write(out, args.json, &report);
+    }
+    if let Some(count) = args.nodes.nodes {
+        let compared = (systems.as_slice(), capacities.as_slice());
+        let report = nodes::report(args, count, &workload, compared, accesses(args, &workload))?;
         return write(out, args.json, &report);
     }
     let mut report = Report {

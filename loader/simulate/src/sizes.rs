@@ -150,6 +150,18 @@ impl Sizes {
         }
     }
 
+    /// The sizes of some samples, numbered anew.
+    pub(super) fn part(&self, samples: &[u32]) -> Self {
+        match self {
+            Self::Unit => Self::Unit,
+            Self::Same(bytes) => Self::Same(*bytes),
+            &Self::Each { ref lens, block_bytes } => {
+                let lens = samples.iter().filter_map(|&id| lens.get(id as usize)).copied().collect();
+                Self::Each { lens, block_bytes }
+            }
+        }
+    }
+
     /// Whether sizes are bytes.
     pub(super) fn are_known(&self) -> bool {
         *self != Self::Unit
@@ -173,7 +185,7 @@ impl Sizes {
     }
 
     /// Cache size of the sample.
-    fn charged(&self, id: SampleId) -> u64 {
+    pub(super) fn charged(&self, id: SampleId) -> u64 {
         charged_bytes(self.stored(id), self.block_bytes())
     }
 

@@ -37,6 +37,21 @@ pub(super) struct SizesOnly {
     pub(super) places: Vec<(ShardId, u64)>,
 }
 
+impl SizesOnly {
+    /// Some of the samples, numbered anew.
+    pub(super) fn part(&self, samples: &[u32]) -> Self {
+        fn of<T: Copy>(all: &[T], samples: &[u32]) -> Vec<T> {
+            samples.iter().filter_map(|&id| all.get(id as usize)).copied().collect()
+        }
+        Self {
+            samples: u32::try_from(samples.len()).unwrap_or(u32::MAX),
+            sizes: self.sizes.part(samples),
+            labels: of(&self.labels, samples),
+            places: of(&self.places, samples),
+        }
+    }
+}
+
 /// Places of records that lie in one shard, by their ids.
 pub(super) fn in_one_shard(sizes: &Sizes, samples: u32) -> Vec<(ShardId, u64)> {
     let mut end = 0u64;
@@ -145,9 +160,17 @@ pub(super) struct VirtualStore {
     model: StoreModel,
     queues: Queues<Duration>,
     sent: u64,
-    /// Records by the time of their answer, the number of their read and their offset, with its
-    /// latency.
-    waiting: BTreeMap<(u64, u64, u64), (ReadOp<()>, Duration)>,
+    /// Records by the time of their answer, the number of their read and their offset.
+    waiting: BTreeMap<(u64, u64, u64), Waiting>,
+}
+
+/// A record that the store is asked for.
+#[derive(Debug)]
+struct Waiting {
+    /// The node that asked.
+    node: usize,
+    op: ReadOp<()>,
+    latency: Duration,
 }
 
 impl VirtualStore {
@@ -155,8 +178,8 @@ impl VirtualStore {
         Self { model, queues: Queues::default(), sent: 0, waiting: BTreeMap::new() }
     }
 
-    /// A read is sent: of these records, by offset, and of what lies between them.
-    pub(super) fn send(&mut self, now_ns: u64, ops: Vec<ReadOp<()>>) {
+    /// A node sends a read: of these records, by offset, and of what lies between them.
+    pub(super) fn send(&mut self, now_ns: u64, node: usize, ops: Vec<ReadOp<()>>) {
         let now = Duration::from_nanos(now_ns);
         let latency = self.model.latency_of(self.sent);
         let start = ops.first().map_or(0, |op| op.offset);
@@ -164,7 +187,8 @@ impl VirtualStore {
         let at = self.queues.answer_at(&self.model, now, latency, end.saturating_sub(start));
         let at_ns = u64::try_from(at.as_nanos()).unwrap_or(u64::MAX);
         for op in ops {
-            self.waiting.insert((at_ns, self.sent, op.offset), (op, at.saturating_sub(now)));
+            let key = (at_ns, self.sent, op.offset);
+            self.waiting.insert(key, Waiting { node, op, latency: at.saturating_sub(now) });
         }
         self.sent += 1;
     }
@@ -174,11 +198,11 @@ impl VirtualStore {
         self.waiting.first_key_value().map(|(&(at_ns, ..), _)| at_ns)
     }
 
-    /// The next answer, if it comes by now.
-    pub(super) fn answer(&mut self, now_ns: u64) -> Option<Completion<()>> {
+    /// The next answer, if it comes by now, and the node that it is for.
+    pub(super) fn answer(&mut self, now_ns: u64) -> Option<(usize, Completion<()>)> {
         let first = self.waiting.first_entry().filter(|first| first.key().0 <= now_ns)?;
-        let (op, latency) = first.remove();
-        Some(answered(op, latency))
+        let Waiting { node, op, latency } = first.remove();
+        Some((node, answered(op, latency)))
     }
 }
 

@@ -10,6 +10,9 @@ use crate::recalled::Recalled;
 use crate::store::{NoMemory, VirtualStore, answered};
 use crate::trainer::Trainer;
 
+/// The only node.
+const HERE: usize = 0;
+
 /// What answers the reads.
 pub(super) enum Answers<'a> {
     /// Nothing takes time.
@@ -63,14 +66,14 @@ impl World<NoMemory> for VirtualWorld<'_> {
     fn read(&mut self, now_ns: u64, op: ReadOp<()>, soon: &mut Soon<NoMemory>) {
         match &mut self.answers {
             Answers::AtOnce => soon.push_back(Event::Read(answered(op, Duration::ZERO))),
-            Answers::Store(store) => store.send(now_ns, vec![op]),
+            Answers::Store(store) => store.send(now_ns, HERE, vec![op]),
             Answers::Recalled(recalled) => recalled.send(op),
         }
     }
 
     fn read_together(&mut self, now_ns: u64, ops: Vec<ReadOp<()>>, soon: &mut Soon<NoMemory>) {
         if let Answers::Store(store) = &mut self.answers {
-            return store.send(now_ns, ops);
+            return store.send(now_ns, HERE, ops);
         }
         ops.into_iter().for_each(|op| self.read(now_ns, op, soon));
     }
@@ -114,7 +117,8 @@ impl World<NoMemory> for VirtualWorld<'_> {
             Answers::Store(store) => match (store.next_ns(), done_ns) {
                 (Some(answer_ns), done_ns) if done_ns.is_none_or(|done_ns| answer_ns <= done_ns) => {
                     self.now_ns = answer_ns;
-                    soon.extend(std::iter::from_fn(|| store.answer(answer_ns)).map(Event::Read));
+                    let answers = std::iter::from_fn(|| store.answer(answer_ns));
+                    soon.extend(answers.map(|(_, record)| Event::Read(record)));
                     Some(answer_ns)
                 }
                 _ => self.finish(soon),

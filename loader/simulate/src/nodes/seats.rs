@@ -1,0 +1,191 @@
+//! Which node holds which strata, and so which samples.
+//!
+//! Rank r of W takes the strata s with s mod W = r. A node that is lost leaves its strata to the
+//! others, which keep what they have: seats are sticky. So a lost node of N moves one N-th of them.
+
+use std::collections::VecDeque;
+
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
+
+use crate::error::SimulateError;
+
+/// Losses are drawn from stream 0 of the seed, sizes from stream 1.
+const STRATA_STREAM: u64 = 2;
+
+/// The strata of each node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Seats {
+    strata: u32,
+    /// By node; empty where a node is lost.
+    held: Vec<Vec<u32>>,
+}
+
+impl Seats {
+    /// The seats of nodes with this many ranks each.
+    ///
+    /// # Errors
+    /// The strata cannot be dealt to the ranks in equal numbers.
+    pub(super) fn new(nodes: u32, ranks_per_node: u32, strata: u32) -> Result<Self, SimulateError> {
+        if nodes == 1 {
+            return Ok(Self { strata, held: vec![(0..strata).collect()] });
+        }
+        let world = nodes * ranks_per_node;
+        check(strata, world)?;
+        let of = |node| (0..strata).filter(|stratum| stratum % world / ranks_per_node == node).collect();
+        Ok(Self { strata, held: (0..nodes).map(of).collect() })
+    }
+
+    /// The strata of a node.
+    pub(super) fn of(&self, node: usize) -> &[u32] {
+        self.held.get(node).map_or(&[], Vec::as_slice)
+    }
+
+    /// A node is lost. Deals its strata to the others by turns, and returns how many that are.
+    ///
+    /// # Errors
+    /// No node is left, or the strata cannot be dealt to the ranks in equal numbers.
+    pub(super) fn lose(&mut self, node: usize, ranks_per_node: u32) -> Result<u32, SimulateError> {
+        let lost = self.held.get_mut(node).map(std::mem::take).unwrap_or_default();
+        let moved = u32::try_from(lost.len()).unwrap_or(u32::MAX);
+        let mut others: VecDeque<&mut Vec<u32>> =
+            self.held.iter_mut().filter(|held| !held.is_empty()).collect();
+        let left = u32::try_from(others.len()).unwrap_or(u32::MAX);
+        if left == 0 || moved == 0 {
+            let what = format!("--lose: node {node} is lost already, or the last one");
+            return Err(SimulateError::Usage(what));
+        }
+        check(self.strata, left * ranks_per_node)?;
+        for stratum in lost {
+            if let Some(held) = others.pop_front() {
+                held.push(stratum);
+                others.push_back(held);
+            }
+        }
+        Ok(moved)
+    }
+}
+
+/// Least number of samples of a stratum.
+const SAMPLES_MIN: u32 = 256;
+
+/// The number of strata for these nodes: 1 for one node. Else one that suits this number of nodes,
+/// all numbers down to `lost` less, and as many others around it as leave enough samples in each.
+pub(super) fn strata_for(ranks_per_node: u32, nodes: u32, lost: u32, samples: u32) -> u32 {
+    if nodes <= 1 {
+        return 1;
+    }
+    let least = nodes.saturating_sub(lost).max(1);
+    let around = (1..nodes).flat_map(|away| [nodes - away, nodes.saturating_add(away)]);
+    let mut strata = ranks_per_node.saturating_mul(nodes);
+    for (is_needed, count) in
+        (least..nodes).map(|count| (true, count)).chain(around.map(|count| (false, count)))
+    {
+        let world = count.saturating_mul(ranks_per_node);
+        match (strata / gcd(strata, world)).checked_mul(world) {
+            Some(both) if is_needed || samples / both >= SAMPLES_MIN => strata = both,
+            _ => return strata,
+        }
+    }
+    strata
+}
+
+fn gcd(a: u32, b: u32) -> u32 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+fn check(strata: u32, world: u32) -> Result<(), SimulateError> {
+    if strata > 0 && strata.is_multiple_of(world) {
+        return Ok(());
+    }
+    let what = format!(
+        "--strata {strata}: {world} ranks cannot have the same number of them: give a multiple of the number \
+         of ranks, before and after each --lose"
+    );
+    Err(SimulateError::Usage(what))
+}
+
+/// The samples of each stratum: a seeded partition into parts whose sizes differ by one at most.
+#[derive(Debug)]
+pub(super) struct Strata {
+    shuffled: Vec<u32>,
+    strata: u32,
+}
+
+impl Strata {
+    pub(super) fn new(samples: u32, strata: u32, seed: u64) -> Self {
+        let mut random = ChaCha8Rng::seed_from_u64(seed);
+        random.set_stream(STRATA_STREAM);
+        let mut shuffled: Vec<u32> = (0..samples).collect();
+        for at in (1..shuffled.len()).rev() {
+            // The bias of at most 2^-32 is of no account.
+            let other = (u128::from(random.next_u64()) * (at as u128 + 1)) >> 64;
+            shuffled.swap(at, usize::try_from(other).unwrap_or(at));
+        }
+        Self { shuffled, strata }
+    }
+
+    /// The samples of these strata.
+    pub(super) fn samples(&self, strata: &[u32]) -> Vec<u32> {
+        let step = self.strata.max(1) as usize;
+        let of = |&stratum: &u32| self.shuffled.iter().skip(stratum as usize).step_by(step).copied();
+        strata.iter().flat_map(of).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all(seats: &Seats, nodes: usize) -> Vec<u32> {
+        let mut all: Vec<u32> = (0..nodes).flat_map(|node| seats.of(node)).copied().collect();
+        all.sort_unstable();
+        all
+    }
+
+    #[test]
+    fn strata_go_to_ranks_by_turns_and_a_lost_nodes_to_the_others_by_turns() {
+        let mut seats = Seats::new(4, 2, 24).unwrap();
+        assert_eq!(seats.of(1), [2, 3, 10, 11, 18, 19]);
+        let before = seats.clone();
+        assert_eq!(seats.lose(1, 2).unwrap(), 6);
+        assert_eq!([0, 1, 2, 3].map(|node| seats.of(node).len()), [8, 0, 8, 8]);
+        assert_eq!(all(&seats, 4), (0..24).collect::<Vec<_>>());
+        for node in [0, 2, 3] {
+            assert!(seats.of(node).starts_with(before.of(node)), "nobody gives a stratum up");
+        }
+        assert!(seats.lose(1, 2).is_err(), "it is gone already");
+        // Two nodes of two ranks, then one.
+        assert_eq!((seats.lose(0, 2).unwrap(), seats.lose(3, 2).unwrap()), (8, 12));
+        assert!(seats.lose(2, 2).is_err(), "nobody is left");
+    }
+
+    #[test]
+    fn strata_that_ranks_cannot_share_equally_are_refused() {
+        assert!(Seats::new(4, 2, 12).is_err() && Seats::new(4, 2, 0).is_err());
+        assert!(Seats::new(4, 1, 8).unwrap().lose(0, 1).is_err(), "8 strata on 3 ranks");
+    }
+
+    #[test]
+    fn strata_suit_other_numbers_of_nodes_as_far_as_samples_last() {
+        assert_eq!(strata_for(8, 1, 0, 1_281_167), 1);
+        // 8, 7, 9 and 6 nodes; with 10 it would be 2,520 strata for each rank of a node.
+        assert_eq!(strata_for(8, 8, 0, 1_281_167), 8 * 504);
+        assert_eq!(strata_for(1, 8, 0, 8 * 256), 8);
+        assert_eq!(strata_for(1, 8, 2, 8 * 256), 168, "8, 7 and 6 nodes, whatever is left in each");
+        assert_eq!(strata_for(1, 1000, 0, 320_000), 1000);
+    }
+
+    #[test]
+    fn strata_are_a_partition_of_nearly_equal_parts() {
+        let strata = Strata::new(1003, 8, 5);
+        let parts: Vec<Vec<u32>> = (0..8).map(|stratum| strata.samples(&[stratum])).collect();
+        assert!(parts.iter().all(|part| (125..=126).contains(&part.len())));
+        let mut all = parts.concat();
+        assert_ne!(all, (0..1003).collect::<Vec<_>>());
+        all.sort_unstable();
+        assert_eq!(all, (0..1003).collect::<Vec<_>>());
+        assert_eq!(Strata::new(1003, 8, 5).samples(&[3]), parts[3]);
+        assert_ne!(Strata::new(1003, 8, 6).samples(&[3]), parts[3]);
+    }
+}

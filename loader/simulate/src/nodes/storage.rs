@@ -1,0 +1,225 @@
+//! The store that all nodes share: each node's reads pass its own depth, the store's slots and
+//! link, and the node's link.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::time::Duration;
+
+use shade_core::{Completion, Event, ReadOp};
+use shade_reads::StoreModel;
+use shade_reads::depth::DepthController;
+
+use crate::store::{NoMemory, VirtualStore};
+
+/// Store, links, and how many reads each node has in flight.
+pub(super) struct Storage {
+    store: VirtualStore,
+    gates: Vec<Gate>,
+    links: Option<Links>,
+}
+
+impl Storage {
+    /// The store, before any read. `nic` is the rate of each node's link, bytes a second.
+    pub(super) fn new(model: StoreModel, nodes: usize, nic: Option<u64>) -> Self {
+        let gates = (0..nodes).map(|_| Gate::default()).collect();
+        Self { store: VirtualStore::new(model), gates, links: nic.map(|rate| Links::new(rate, nodes)) }
+    }
+
+    /// A node orders reads, each of one record or of neighbours.
+    pub(super) fn order(&mut self, now_ns: u64, node: usize, reads: Vec<Vec<ReadOp<()>>>) {
+        let Some(gate) = self.gates.get_mut(node) else { return };
+        gate.queued.extend(reads);
+        gate.send(now_ns, node, &mut self.store);
+    }
+
+    /// Time of the next answer, or when it reaches the node's link.
+    pub(super) fn next_ns(&self) -> Option<u64> {
+        let arrives = self.links.as_ref().and_then(Links::next_ns);
+        self.store.next_ns().into_iter().chain(arrives).min()
+    }
+
+    /// What reaches the nodes at this time, by node, in its order.
+    pub(super) fn answer(&mut self, now_ns: u64) -> BTreeMap<usize, Vec<Event<NoMemory>>> {
+        let mut arrived = BTreeMap::<usize, Vec<Completion<()>>>::new();
+        while let Some((node, record)) = self.store.answer(now_ns) {
+            match &mut self.links {
+                Some(links) => links.carry(now_ns, node, record),
+                None => arrived.entry(node).or_default().push(record),
+            }
+        }
+        while let Some((node, record)) = self.links.as_mut().and_then(|links| links.arrive(now_ns)) {
+            arrived.entry(node).or_default().push(record);
+        }
+        arrived.into_iter().map(|(node, records)| (node, self.take_in(now_ns, node, records))).collect()
+    }
+
+    /// How many reads of the node may be in flight.
+    pub(super) fn depth(&self, node: usize) -> u32 {
+        self.gates.get(node).map_or(0, Gate::depth)
+    }
+
+    /// A node's reads end, and others begin in their places.
+    fn take_in(&mut self, now_ns: u64, node: usize, records: Vec<Completion<()>>) -> Vec<Event<NoMemory>> {
+        let mut events = Vec::with_capacity(records.len() + 1);
+        let Some(gate) = self.gates.get_mut(node) else { return events };
+        let before = gate.depth();
+        records.iter().for_each(|record| gate.leave(now_ns, record));
+        gate.send(now_ns, node, &mut self.store);
+        events.extend(records.into_iter().map(Event::Read));
+        if gate.depth() != before {
+            events.push(Event::Depth(gate.depth()));
+        }
+        events
+    }
+}
+
+/// The reads of one node: as many are in flight as its controller finds best.
+#[derive(Debug, Default)]
+struct Gate {
+    controller: DepthController,
+    in_flight: u32,
+    /// Reads in flight when the last one began.
+    level: u32,
+    queued: VecDeque<Vec<ReadOp<()>>>,
+    /// By flight: records that a read of neighbours has not brought yet.
+    missing: HashMap<u64, usize>,
+}
+
+impl Gate {
+    fn depth(&self) -> u32 {
+        self.controller.depth()
+    }
+
+    fn send(&mut self, now_ns: u64, node: usize, store: &mut VirtualStore) {
+        while self.in_flight < self.depth() {
+            let Some(ops) = self.queued.pop_front() else { return };
+            self.in_flight += 1;
+            self.level = self.in_flight;
+            if let [first, _, ..] = ops.as_slice() {
+                self.missing.insert(first.flight, ops.len());
+            }
+            store.send(now_ns, node, ops);
+        }
+    }
+
+    /// A record has come.
+    fn leave(&mut self, now_ns: u64, record: &Completion<()>) {
+        let flight = record.op.flight;
+        if let Some(missing) = self.missing.get_mut(&flight) {
+            *missing -= 1;
+            if *missing > 0 {
+                return;
+            }
+            self.missing.remove(&flight);
+        }
+        self.in_flight -= 1;
+        let latency_ns = u64::try_from(record.latency.as_nanos()).unwrap_or(u64::MAX);
+        self.controller.completed(self.level, latency_ns, now_ns);
+    }
+}
+
+/// The nodes' own links: each carries one record after the other, as the store answers.
+#[derive(Debug)]
+struct Links {
+    bytes_per_s: u64,
+    /// By node: when its link is free.
+    free_ns: Vec<u64>,
+    /// By time of arrival and number of the record.
+    on_the_way: BTreeMap<(u64, u64), (usize, Completion<()>)>,
+    carried: u64,
+}
+
+impl Links {
+    fn new(bytes_per_s: u64, nodes: usize) -> Self {
+        let bytes_per_s = bytes_per_s.max(1);
+        Self { bytes_per_s, free_ns: vec![0; nodes], on_the_way: BTreeMap::new(), carried: 0 }
+    }
+
+    fn next_ns(&self) -> Option<u64> {
+        self.on_the_way.first_key_value().map(|(&(at_ns, _), _)| at_ns)
+    }
+
+    fn carry(&mut self, now_ns: u64, node: usize, mut record: Completion<()>) {
+        let Some(free_ns) = self.free_ns.get_mut(node) else { return };
+        let takes_ns = u128::from(record.op.len) * 1_000_000_000 / u128::from(self.bytes_per_s);
+        let takes_ns = u64::try_from(takes_ns).unwrap_or(u64::MAX);
+        *free_ns = now_ns.max(*free_ns).saturating_add(takes_ns);
+        record.latency += Duration::from_nanos(*free_ns - now_ns);
+        self.carried += 1;
+        self.on_the_way.insert((*free_ns, self.carried), (node, record));
+    }
+
+    fn arrive(&mut self, now_ns: u64) -> Option<(usize, Completion<()>)> {
+        let first = self.on_the_way.first_entry().filter(|first| first.key().0 <= now_ns)?;
+        Some(first.remove())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use shade_formats::{SampleId, ShardId};
+
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    fn op(flight: u64, offset: u64, len: u32) -> ReadOp<()> {
+        let (sample, shard) = (SampleId(0), ShardId(0));
+        ReadOp { flight, sample, shard, offset, len, crc32c: 0, recheck: false, blocks: () }
+    }
+
+    /// When each node's records come: (ms, node, flight).
+    fn answers(storage: &mut Storage) -> Vec<(u64, usize, u64)> {
+        let mut all = Vec::new();
+        while let Some(now_ns) = storage.next_ns() {
+            for (node, events) in storage.answer(now_ns) {
+                let flights = events.iter().filter_map(|event| match event {
+                    Event::Read(record) => Some(record.op.flight),
+                    _ => None,
+                });
+                all.extend(flights.map(|flight| (now_ns / MS, node, flight)));
+            }
+        }
+        all
+    }
+
+    fn storage(model: &str, nodes: usize, nic: Option<u64>) -> Storage {
+        Storage::new(model.parse().unwrap(), nodes, nic)
+    }
+
+    #[test]
+    fn nodes_share_the_stores_slots() {
+        let mut storage = storage("latency=2ms,depth=2", 2, None);
+        for node in 0..2 {
+            storage.order(0, node, (0..2).map(|flight| vec![op(flight, 0, 1)]).collect());
+        }
+        assert_eq!(answers(&mut storage), [(2, 0, 0), (2, 0, 1), (4, 1, 0), (4, 1, 1)]);
+    }
+
+    #[test]
+    fn each_node_has_a_link_of_its_own() {
+        // A record of 1,000 bytes takes 1 ms of it.
+        let mut storage = storage("latency=2ms", 2, Some(1_000_000));
+        for node in 0..2 {
+            storage.order(0, node, (0..2).map(|flight| vec![op(flight, 0, 1000)]).collect());
+        }
+        assert_eq!(answers(&mut storage), [(3, 0, 0), (3, 1, 0), (4, 0, 1), (4, 1, 1)]);
+    }
+
+    #[test]
+    fn no_more_reads_are_in_flight_than_the_controller_says() {
+        let mut storage = storage("latency=2ms", 1, None);
+        let first = DepthController::new().depth();
+        storage.order(0, 0, (0..2 * u64::from(first)).map(|flight| vec![op(flight, 0, 1)]).collect());
+        let at_first = answers(&mut storage).iter().filter(|(ms, ..)| *ms == 2).count();
+        assert_eq!(at_first, first as usize);
+    }
+
+    #[test]
+    fn neighbours_are_one_read() {
+        let mut storage = storage("latency=2ms,depth=1", 1, None);
+        storage.order(0, 0, vec![vec![op(0, 0, 1), op(0, 512, 1)], vec![op(1, 0, 1)]]);
+        assert_eq!(storage.gates[0].in_flight, 2);
+        assert_eq!(answers(&mut storage), [(2, 0, 0), (2, 0, 0), (4, 0, 1)]);
+        assert!(storage.gates[0].in_flight == 0 && storage.gates[0].missing.is_empty());
+    }
+}

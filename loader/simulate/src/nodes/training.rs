@@ -1,0 +1,191 @@
+//! One training on several nodes: what each node has, and what one of them alone would take.
+
+use std::time::Duration;
+
+use shade_core::RING_BATCHES;
+use shade_formats::control::{PlanSpec, WeightTable};
+use shade_reads::StoreModel;
+
+use crate::error::SimulateError;
+use crate::losses::{LossSource, Losses};
+use crate::nodes::args::{Loss, Straggle};
+use crate::nodes::cluster::{Cluster, EpochOutcome};
+use crate::nodes::node::Node;
+use crate::nodes::seats::{Seats, Strata};
+use crate::nodes::steps::Steps;
+use crate::play::Setup;
+use crate::store::Service;
+use crate::system::System;
+use crate::watch::Watch;
+use crate::workload::{Accesses, Workload};
+
+/// Between the seeds of two nodes' plans: their strata have random numbers of their own.
+const SEED_OF_NODE: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// One training: a policy at a capacity, with one seed.
+#[derive(Clone, Copy)]
+pub(super) struct Training<'a> {
+    /// What a node has, except for its strata; the capacity is that of one node.
+    pub(super) node: Setup<'a>,
+    pub(super) losses: &'a LossSource,
+    pub(super) epochs: u32,
+    pub(super) nodes: u32,
+    pub(super) ranks_per_node: u32,
+    strata: u32,
+    nic: Option<u64>,
+    straggle: Option<Straggle>,
+    lose: &'a [Loss],
+    compute: Duration,
+}
+
+/// The nodes and their surroundings.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Surroundings<'a> {
+    pub(super) nodes: u32,
+    pub(super) ranks_per_node: u32,
+    pub(super) strata: u32,
+    pub(super) nic: Option<u64>,
+    pub(super) straggle: Option<Straggle>,
+    /// Nodes that are lost.
+    pub(super) lose: &'a [Loss],
+    /// Compute time of a sample.
+    pub(super) compute: Duration,
+}
+
+/// What came of a training.
+#[derive(Clone, Debug)]
+pub(super) struct Played {
+    pub(super) epochs: Vec<EpochOutcome>,
+    /// Mean depth of the nodes' reads, and the worst 99th percentile of their latencies,
+    /// microseconds; `None` without a store.
+    pub(super) reads: Option<(f64, f64)>,
+}
+
+impl<'a> Training<'a> {
+    /// The `nth` training. All caches together have `capacity`.
+    ///
+    /// # Errors
+    /// The accesses are those of a trace.
+    pub(super) fn new(
+        workload: &'a Workload,
+        system: &System,
+        capacity: u64,
+        nth: u64,
+        around: Surroundings<'a>,
+    ) -> Result<Self, SimulateError> {
+        let Accesses::Training { plan, weights, epochs, losses, .. } = &workload.accesses else {
+            return Err(SimulateError::Usage("--nodes: a trace has its own ranks".to_owned()));
+        };
+        let plan = system.plan(plan);
+        let service = workload.service.map(|mut service| {
+            service.store.seed = service.store.seed.wrapping_add(nth);
+            service
+        });
+        let Surroundings { nodes, ranks_per_node, strata, nic, straggle, lose, compute } = around;
+        let node = Setup {
+            dataset: &workload.dataset,
+            keeper: system.keeper,
+            capacity: capacity / u64::from(nodes),
+            lookahead: system.keeper.lookahead(workload.lookahead),
+            plan: PlanSpec { seed: plan.seed.wrapping_add(nth), strata: 1, ..plan },
+            weights: weights.as_ref().filter(|_: &&WeightTable| plan.weights_digest != 0),
+            batch_size: workload.batch_size,
+            ring: RING_BATCHES,
+            ahead: RING_BATCHES,
+            recalls: false,
+            service,
+            skip_epochs: workload.skip_epochs,
+            coalesces: workload.coalesces,
+            package_bytes: workload.package_bytes,
+        };
+        let epochs = *epochs;
+        Ok(Self { node, losses, epochs, nodes, ranks_per_node, strata, nic, straggle, lose, compute })
+    }
+
+    /// Plays it on all nodes.
+    ///
+    /// # Errors
+    /// The strata do not fit the nodes, the core refuses the workload, or Ctrl-C.
+    pub(super) fn play(&self, watch: &Watch) -> Result<Played, SimulateError> {
+        let mut seats = Seats::new(self.nodes, self.ranks_per_node, self.strata)?;
+        let strata = self.strata();
+        let nodes = (0..self.nodes as usize).map(|number| {
+            let held = seats.of(number);
+            let setup = self.of_node(number, held, self.node.service);
+            Node::new(&setup, strata.samples(held), self.ranks_per_node)
+        });
+        let nodes = nodes.collect::<Result<Vec<_>, _>>()?;
+        let mut cluster = self.cluster(nodes, self.node.service, watch);
+        let mut epochs = Vec::new();
+        for epoch in 0..self.epochs {
+            let mut strata_moved = 0;
+            for lost in self.lose.iter().filter(|lost| lost.epoch == epoch) {
+                let before = seats.clone();
+                strata_moved += seats.lose(lost.node as usize, self.ranks_per_node)?;
+                cluster.lose(lost.node as usize, |number, node, lost| {
+                    let held = seats.of(number);
+                    let more = held.get(before.of(number).len()..).unwrap_or_default();
+                    let setup = self.of_node(number, held, self.node.service);
+                    node.grown(&setup, &strata.samples(more), lost)
+                })?;
+            }
+            let outcome = cluster.epoch(epoch, &mut |_, _, _| {})?;
+            epochs.push(EpochOutcome { strata_moved, ..outcome });
+        }
+        Ok(Played { epochs, reads: cluster.reads() })
+    }
+
+    /// Plays the first node alone, with its part of the dataset and its part of the store. `None`
+    /// without a store, if no slot of it would be left, or if nodes are lost.
+    ///
+    /// # Errors
+    /// The core refuses the workload, or Ctrl-C.
+    pub(super) fn play_one_alone(&self, watch: &Watch) -> Result<Option<Played>, SimulateError> {
+        let nodes = self.nodes;
+        let Some(service) = self.node.service.filter(|_| self.lose.is_empty()) else { return Ok(None) };
+        let StoreModel { slots, bandwidth_bytes_per_s, .. } = service.store;
+        if slots.is_some_and(|slots| slots < nodes) {
+            return Ok(None);
+        }
+        let store = StoreModel {
+            slots: slots.map(|slots| slots.div_ceil(nodes)),
+            bandwidth_bytes_per_s: bandwidth_bytes_per_s.map(|rate| rate.div_ceil(u64::from(nodes))),
+            ..service.store
+        };
+        let service = Some(Service { store, ..service });
+        let seats = Seats::new(nodes, self.ranks_per_node, self.strata)?;
+        let setup = self.of_node(0, seats.of(0), service);
+        let node = Node::new(&setup, self.strata().samples(seats.of(0)), self.ranks_per_node)?;
+        let mut cluster = self.cluster(vec![node], service, watch);
+        let play = |epoch| cluster.epoch(epoch, &mut |_, _, _| {});
+        let epochs = (0..self.epochs).map(play).collect::<Result<Vec<_>, _>>()?;
+        Ok(Some(Played { epochs, reads: cluster.reads() }))
+    }
+
+    fn strata(&self) -> Strata {
+        Strata::new(self.node.dataset.samples, self.strata, self.node.plan.seed)
+    }
+
+    /// What a node with these strata has. Its core knows them as 0, 1, 2 and so on.
+    fn of_node(&self, number: usize, held: &[u32], service: Option<Service>) -> Setup<'a> {
+        let strata = u32::try_from(held.len()).unwrap_or(u32::MAX);
+        let seed = self.node.plan.seed.wrapping_add(SEED_OF_NODE.wrapping_mul(number as u64));
+        Setup { plan: PlanSpec { seed, strata, ..self.node.plan }, service, ..self.node }
+    }
+
+    fn cluster<'w>(&self, nodes: Vec<Node>, service: Option<Service>, watch: &'w Watch) -> Cluster<'w>
+    where
+        'a: 'w,
+    {
+        let store = service.map(|service| (service.store, self.nic));
+        Cluster::new(nodes, store, self.steps(), self.losses(), watch)
+    }
+
+    pub(super) fn steps(&self) -> Steps {
+        Steps::new(self.compute, self.straggle, self.node.plan.seed)
+    }
+
+    pub(super) fn losses(&self) -> Losses<'a> {
+        Losses::new(self.losses, self.node.plan.seed, self.node.dataset.samples)
+    }
+}

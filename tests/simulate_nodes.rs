@@ -1,0 +1,149 @@
+//! `shade-load simulate --nodes`: nodes with strata hit like one node with all of the cache, wait
+//! for the slowest rank and the shared store as closed forms say, and go on when one is lost.
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
+
+use std::process::{Command, Output};
+
+use serde_json::Value;
+use shade_tests::program;
+
+fn simulate(args: &str) -> Output {
+    Command::new(program("shade-load")).arg("simulate").args(args.split_whitespace()).output().unwrap()
+}
+
+fn report(args: &str) -> Value {
+    let output = simulate(&format!("--policy lookahead --json {args}"));
+    assert!(output.status.success(), "{args}: {}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn row(args: &str) -> Value {
+    report(args)["rows"][0].clone()
+}
+
+fn number(value: &Value, key: &str) -> f64 {
+    value[key].as_f64().unwrap_or_else(|| panic!("{key} of {value}"))
+}
+
+/// A figure of each epoch.
+fn by_epoch(row: &Value, key: &str) -> Vec<f64> {
+    row["by_epoch"].as_array().unwrap().iter().map(|epoch| number(epoch, key)).collect()
+}
+
+fn assert_near(got: f64, expected: f64, tolerance: f64) {
+    assert!((got - expected).abs() <= tolerance, "{got} instead of {expected}");
+}
+
+const SAMPLES: &str = "--samples 4032 --batch-size 16 --skip-epochs 2";
+const TRAINING: &str = "--samples 4032 --batch-size 16 --skip-epochs 2 --epochs 5 --cache 20%";
+
+#[test]
+fn nodes_with_strata_hit_like_one_node_and_with_one_plan_far_less() {
+    for sampler in ["pads", "uniform"] {
+        let hits = |args: &str| {
+            number(&row(&format!("{TRAINING} --seeds 3 --sampler {sampler} {args}")), "hit_ratio")
+        };
+        let one = hits("--nodes 1");
+        assert_near(hits("--nodes 4"), one, 0.02);
+        assert_near(hits("--nodes 2 --ranks-per-node 2"), one, 0.02);
+        let sliced = hits("--nodes 4 --global-plan");
+        assert!(sliced < one / 2.0, "{sampler}: {sliced} instead of {one}");
+    }
+}
+
+#[test]
+fn caches_that_hold_the_dataset_together_read_it_once() {
+    for sampler in ["pads", "uniform"] {
+        let row = row(&format!("{SAMPLES} --epochs 5 --cache 4193 --nodes 4 --sampler {sampler}"));
+        let read = by_epoch(&row, "datasets");
+        assert_eq!(read, [1.0, 0.0, 0.0, 0.0, 0.0], "{sampler}: a permutation first, then all hit");
+    }
+}
+
+#[test]
+fn a_lost_node_leaves_its_strata_and_the_others_keep_what_they_have() {
+    let train = |args: &str| row(&format!("{SAMPLES} --epochs 6 --sampler pads {args}"));
+    let row = train("--cache 20% --nodes 4 --lose 1@3 --strata 24");
+    assert_eq!(by_epoch(&row, "strata_moved"), [0.0, 0.0, 0.0, 6.0, 0.0, 0.0]);
+    let hits = by_epoch(&row, "hit_ratio");
+    // A quarter of the cache is gone. What is left holds three quarters of what was cached.
+    assert!(hits[3] > hits[2] / 2.0 && hits[3] < hits[2], "{hits:?}");
+    assert!((hits[5] - hits[4]).abs() < 0.02, "{hits:?}");
+    // Three nodes with the same caches that were never four.
+    let three = train("--cache 15% --nodes 3");
+    assert_near(hits[5], by_epoch(&three, "hit_ratio")[5], 0.025);
+}
+
+#[test]
+fn a_store_that_is_too_slow_for_all_costs_what_it_is_slower() {
+    // 20 reads of 4 ms a step, 2 at a time: 40 ms, of which 10 are computed.
+    let args =
+        "--samples 8000 --epochs 2 --batch-size 10 --cache 0 --sampler uniform --nodes 2 --compute 1ms";
+    let row = row(&format!("{args} --store latency=4ms,depth=2"));
+    assert_near(number(&row, "stall_share"), 3.0, 0.03);
+    assert_near(number(&row, "time_s"), 2.0 * 400.0 * 0.04, 0.4);
+    // One of them alone has half of the slots, and so takes as long.
+    assert_near(number(&row, "efficiency"), 1.0, 0.01);
+}
+
+#[test]
+fn each_nodes_link_is_its_own() {
+    // 10 records of 3,000 bytes at 1 MB/s: 30 ms a batch, of which 10 are computed.
+    let args =
+        "--samples 8000 --epochs 2 --batch-size 10 --cache 0 --sampler uniform --nodes 4 --compute 1ms";
+    let row = row(&format!("{args} --sizes fixed:3000 --store latency=0ms --nic 1MB"));
+    assert_near(number(&row, "stall_share"), 2.0, 0.03);
+    assert_near(number(&row, "efficiency"), 1.0, 0.01);
+}
+
+#[test]
+fn a_step_waits_for_its_slowest_rank() {
+    let args = "--samples 64000 --epochs 1 --batch-size 20 --cache 0 --sampler uniform --compute 1ms";
+    let slowest =
+        |ranks: &str| number(&row(&format!("{args} {ranks} --straggle lognormal:0.1")), "straggle_share");
+    // The expected greatest of 8 normal values is 1.42 standard deviations.
+    assert_near(slowest("--nodes 8"), (0.1f64 * 1.42).exp() - 1.0, 0.02);
+    assert_near(slowest("--nodes 2 --ranks-per-node 4"), slowest("--nodes 8"), 0.02);
+    assert_near(slowest("--nodes 1"), 0.0, 0.02);
+}
+
+#[test]
+fn equal_arguments_give_equal_results() {
+    let args = format!(
+        "{TRAINING} --nodes 4 --ranks-per-node 2 --sampler pads --sizes lognormal:110KB:0.5 --nic 1Gbit \
+         --store latency=lognormal:2ms:0.5,depth=16,bandwidth=2Gbit --straggle lognormal:0.05 --strata 48 --lose 2@3"
+    );
+    assert_eq!(report(&args), report(&args));
+}
+
+#[test]
+fn people_are_given_a_table() {
+    let output =
+        simulate(&format!("{TRAINING} --nodes 4 --policy lookahead --sampler pads --lose 3@2 --strata 12"));
+    let text = String::from_utf8(output.stdout).unwrap();
+    for part in ["4 nodes", "12 strata", "efficiency %", "lookahead at 20%, by epoch"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+}
+
+#[test]
+fn what_does_not_go_together_is_refused_by_name() {
+    for (args, name) in [
+        ("--samples 100 --nodes 0", "--nodes"),
+        ("--samples 100 --nodes 1001", "--nodes"),
+        ("--samples 100 --nodes 2 --jobs 2", "--jobs"),
+        ("--samples 100 --ranks-per-node 2", "--nodes"),
+        ("--samples 100 --nodes 2 --nic 1Gbit", "--store"),
+        ("--samples 100 --nodes 4 --strata 6", "--strata"),
+        ("--samples 100 --nodes 4 --strata 4 --lose 1@2", "--strata"),
+        ("--samples 100 --nodes 4 --strata 12 --lose 4@2", "--lose"),
+        ("--samples 100 --nodes 4 --strata 12 --lose 3", "--lose"),
+        ("--samples 100 --nodes 2 --global-plan --rep 2", "--global-plan"),
+        ("--samples 100 --nodes 2 --policy min", "min"),
+        ("--samples 100 --nodes 2 --sampler sequential", "sequential"),
+    ] {
+        let output = simulate(args);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && said.contains(name), "{args}: {said}");
+    }
+}
