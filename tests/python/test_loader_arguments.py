@@ -141,8 +141,8 @@ def test_plan_and_daemon_are_keyword_only_frozen_and_show_what_is_not_default() 
 
 def test_a_plans_defaults_are_those_of_the_daemon() -> None:
     for name, default in _native.PARAMETERS.items():
-        # The preset decides on sampler and order; the seed is an argument of its own.
-        if name in ("sampler", "order"):
+        # Preset and number of nodes decide on these; the seed is an argument of its own.
+        if name in ("sampler", "order", "strata"):
             assert getattr(Plan(), name) is None
         elif name == "seed":
             assert str(inspect.signature(Loader).parameters["seed"].default) == default
@@ -176,9 +176,9 @@ def test_program_package_and_pages_have_one_default_sampler() -> None:
         assert [part for part in parts if part not in text] == [], page
 
 
-def test_there_are_at_most_sixteen_arguments_and_the_others_are_where_the_error_says(folder: Path) -> None:
+def test_there_are_at_most_seventeen_arguments_and_the_others_are_where_the_error_says(folder: Path) -> None:
     parameters = inspect.signature(Loader).parameters.values()
-    assert len([each for each in parameters if each.kind is not each.VAR_KEYWORD]) <= 16
+    assert len([each for each in parameters if each.kind is not each.VAR_KEYWORD]) <= 17
     with pytest.raises(TypeError, match=r"hit_cap belongs into plan=Plan\(hit_cap=2\)"):
         Loader(folder, 8, hit_cap=2)
     with pytest.raises(TypeError, match=r"job belongs into daemon=Daemon\(job='a'\); there is no argument 'shuffle'"):
@@ -186,7 +186,7 @@ def test_there_are_at_most_sixteen_arguments_and_the_others_are_where_the_error_
 
 
 @pytest.mark.parametrize(
-    ("rank", "world_size"), [(0, None), (None, 2), (2, 2), (-1, 2), (0, 0), (0, 4097), (0.0, 1)]
+    ("rank", "world_size"), [(0, None), (None, 2), (2, 2), (-1, 2), (0, 0), (0, 65_537), (0.0, 1)]
 )
 def test_bad_ranks_are_refused(folder: Path, rank: int | None, world_size: int | None) -> None:
     with pytest.raises((TypeError, ValueError), match="rank|world_size"):
