@@ -215,8 +215,8 @@ impl Job {
         self.part.places_before(self.importance.len())
     }
 
-    /// Why the rank cannot have the rest of the current epoch, if it asks for that: the plan is that
-    /// of other ranks.
+    /// Why the rank cannot have the rest of the current epoch, if it asks for that: the plan is of
+    /// other ranks.
     pub(super) fn why_not_here(&self, epoch: u32, rank: u32) -> Option<String> {
         let plan = self.plan.as_ref().filter(|plan| plan.epoch == epoch && !plan.part.has(rank))?;
         let (ranks, world_size) = plan.part.ranks()?;

@@ -202,7 +202,7 @@ fn read_plan(fields: &mut Fields<'_>, samples: u32, spec: &JobSpec) -> Result<Op
     Ok((len > 0).then_some(Plan { epoch, part, ids, weights, summary }))
 }
 
-/// Reads whose plan it is, of so many strata.
+/// Reads which part of a plan of `strata` strata it is.
 fn read_part(fields: &mut Fields<'_>, strata: u32) -> Result<Part, FormatError> {
     let (world_size, ranks) = (fields.u32()?, fields.u32()?);
     if world_size == 0 {

@@ -3,6 +3,7 @@
 
 mod codec;
 mod image_spec;
+mod nodes;
 mod preset;
 mod reply;
 mod request;

@@ -163,13 +163,6 @@ impl PlanSpec {
     pub fn depends_on_residents(&self) -> bool {
         self.rep > 1.0 || self.pace || self.order.asks_for_residents()
     }
-
-    /// Whether a plan depends on what the daemon that draws it has seen: losses, deliveries, cached
-    /// samples.
-    fn depends_on_its_node(&self) -> bool {
-        let by_deliveries = self.sampler == Sampler::Replacement && self.cover > 0;
-        self.sampler.is_by_importance() || by_deliveries || self.depends_on_residents()
-    }
 }
 
 /// The digest of a group's name, never 0.
@@ -202,7 +195,7 @@ pub struct JobSpec {
     /// What happens to a bad record.
     pub on_error: OnError,
     /// Largest share of an epoch's samples that may be skipped or substituted, 0 to 1; more end the
-    /// epoch.
+    /// epoch. Each daemon counts those of its ranks.
     pub bad_max: f64,
     /// Length of each rank's payload segment in bytes; 0 leaves it to the daemon.
     pub ring_bytes: u64,
@@ -269,36 +262,6 @@ impl JobSpec {
     #[must_use]
     pub fn local_ranks(&self) -> u32 {
         if self.ranks_here == 0 { self.world_size } else { self.ranks_here }
-    }
-
-    /// Refuses plans that nodes cannot draw each on its own.
-    fn check_strata(&self) -> Result<(), SpecError> {
-        let Self { plan, world_size, ranks_here, .. } = *self;
-        if ranks_here > world_size {
-            let expected = format_args!("at most world_size, {world_size}");
-            return Err(SpecError::new("ranks_here", ranks_here, expected));
-        }
-        let strata = plan.strata;
-        let one_only = match plan.sampler {
-            Sampler::Sequential => Some("the sampler sequential, which keeps the dataset's order"),
-            Sampler::Iis | Sampler::Infobatch => {
-                Some("the samplers iis and infobatch: how long an epoch is depends on all losses")
-            }
-            _ if plan.pace => Some("pace, which goes by whole batches"),
-            _ => None,
-        };
-        if let Some(why) = one_only.filter(|_| strata > 1) {
-            return Err(SpecError::new("strata", strata, format_args!("1 with {why}")));
-        }
-        let is_divided = strata.is_multiple_of(world_size);
-        if self.local_ranks() < world_size && !is_divided && plan.depends_on_its_node() {
-            let expected = format_args!(
-                "a multiple of world_size, {world_size}, where ranks are on several nodes and the plan depends on \
-                 losses, deliveries or caches: each node knows its own"
-            );
-            return Err(SpecError::new("strata", strata, expected));
-        }
-        Ok(())
     }
 
     pub(super) fn write(&self, writer: &mut Writer) {

@@ -3,8 +3,8 @@
 //! A Feistel network of four rounds permutes the numbers of an even number of bits (Luby and
 //! Rackoff, 1988). A result beyond `len` goes in again until it is below (cycle walking: Black and
 //! Rogaway, "Ciphers with arbitrary finite domains", 2002). The numbers are those of the next power
-//! of four, so four passes are needed at most, on average. It takes whole numbers only, so it is the
-//! same on every machine.
+//! of four, so four passes are needed at most, on average. It takes whole numbers only, so it is
+//! the same on every machine.
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -97,8 +97,8 @@ mod tests {
         }
     }
 
-    /// These numbers decide who owns which sample. Others would move all samples. They were computed
-    /// once by a separate Feistel network and XXH3 in another language.
+    /// These numbers decide who owns which sample. Others would move all samples. They were
+    /// computed once by a separate Feistel network and XXH3 in another language.
     #[test]
     fn places_never_change() {
         let of =

@@ -57,7 +57,7 @@ pub fn spec_now(spec: &PlanSpec, reported: bool) -> PlanSpec {
     }
 }
 
-/// Draws the plan of `epoch`, or the part of it that `facts` ask for; empty if there are no samples.
+/// Draws the plan of `epoch`, or the part of it that `facts` ask for. It is empty without samples.
 ///
 /// `resident` says which samples are in the cache. `rep_now` is the replication factor in force,
 /// see [`rep_now`](super::rep_now). `batch_size` is that of one rank. `spec` is taken as validated,

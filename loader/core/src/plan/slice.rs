@@ -7,8 +7,8 @@
 //! Either way the ranks of one global batch together have exactly its positions, and all ranks have
 //! the same number of batches.
 //!
-//! With several strata nothing is dealt: a sample stays at its rank, where its repeats are many rows
-//! apart.
+//! With several strata nothing is dealt: a sample stays at its rank, where its repeats are many
+//! rows apart.
 //!
 //! The tail, where the plan's length is not a multiple of B·W and m positions remain:
 //! - `drop`: they are not delivered.
@@ -78,8 +78,8 @@ pub struct Slices {
 }
 
 impl Slices {
-    /// Divides `plan_len` positions into batches of `batch_size` for each of `world_size` ranks. The
-    /// plan has one stratum.
+    /// Divides `plan_len` positions into batches of `batch_size` for each of `world_size` ranks.
+    /// The plan has one stratum.
     ///
     /// # Errors
     /// A number is 0, or nothing is left after dropping the tail.

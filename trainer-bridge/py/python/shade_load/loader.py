@@ -337,7 +337,9 @@ class Loader:
                     f"state: saved with {name}={state['job'][name]!r}, this Loader has {self._job[name]!r}"
                 )
         if (strata := state["job"].get("strata", 1)) != self._job["strata"]:
-            raise ValueError(f"state: saved with {strata} strata, this Loader has {self._job['strata']}: give Plan(strata={strata})")
+            raise ValueError(
+                f"state: saved with {strata} strata, this Loader has {self._job['strata']}: give Plan(strata={strata})"
+            )
         if state["job"].get("weights_digest", 0) != self._job["weights_digest"]:
             raise ValueError("state: saved with other weights than this Loader's Plan(weights=...)")
         epoch = integer("state: epoch", state["epoch"], 0, UINT32_MAX)

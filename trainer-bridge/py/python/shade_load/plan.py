@@ -103,9 +103,10 @@ class Plan(Options):
             another sample of its class. An empty batch is not delivered; with several ranks, which
             need equal numbers of batches, it is an error. Change it for a long training on data
             that you cannot repair.
-        bad_max: Largest share of an epoch's samples, 0 to 1, over all ranks, that may be skipped or
-            substituted. One more ends the epoch with `RecordError`. Default: 0.01. Eight are always
-            allowed, unless it is 0. Raise it if more bad records are known to be harmless.
+        bad_max: Largest share of an epoch's samples, 0 to 1, over a node's ranks, that may be
+            skipped or substituted. One more ends the epoch with `RecordError`. Default: 0.01. Eight
+            are always allowed, unless it is 0. Raise it if more bad records are known to be
+            harmless.
     """
 
     sampler: Sampler | None = None
