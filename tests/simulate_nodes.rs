@@ -140,7 +140,6 @@ fn what_does_not_go_together_is_refused_by_name() {
         ("--samples 100 --nodes 4 --strata 12 --lose 3", "--lose"),
         ("--samples 100 --nodes 2 --global-plan --rep 2", "--global-plan"),
         ("--samples 100 --nodes 2 --policy min", "min"),
-        ("--samples 100 --nodes 2 --sampler sequential", "sequential"),
     ] {
         let output = simulate(args);
         let said = String::from_utf8_lossy(&output.stderr).into_owned();

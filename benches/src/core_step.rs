@@ -39,7 +39,7 @@ pub(crate) fn run() -> Result<Vec<Figure>> {
     let [hits, misses] = epochs_of([&mut resident, &mut uncached])?;
     resident.check(|counts| counts.hits, RUNS)?;
     uncached.check(|counts| counts.misses, RUNS + 1)?;
-    // Apart from those, so that the memory of eight jobs does not push theirs out of the CPU's caches.
+    // Apart from those, so that eight jobs do not push their memory out of the CPU's caches.
     let mut alone = Driver::new(&index, dataset_bytes / 5, Policy::Lookahead, 1)?;
     let mut shared = Driver::new(&index, dataset_bytes / 5, Policy::Lookahead, JOBS)?;
     let [times_alone, times_shared] = epochs_of([&mut alone, &mut shared])?;

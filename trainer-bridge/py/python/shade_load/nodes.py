@@ -90,7 +90,7 @@ def place(
     if exchange is None:
         if here is None:
             return Placement(0, strata or 1)
-        # Of what every rank knows alike.
+        # Made from what every rank knows alike.
         samples, _ = _native.dataset_content(str(dataset))
         return Placement(here, strata or _native.strata_for(1, world_size, samples))
     members = _meet(dataset, node, rank, job, exchange)

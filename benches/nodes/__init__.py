@@ -1,0 +1,1 @@
+"""What several nodes that train together read and wait, simulated."""
