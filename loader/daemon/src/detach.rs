@@ -23,7 +23,7 @@ pub fn detach() -> io::Result<()> {
         command.args(["--started-by", &trainer.to_string()]);
     }
     keep_no_descriptors();
-    #[expect(clippy::zombie_processes, reason = "this process ends, and the daemon gets another parent")]
+    // This process ends now, so another one becomes the daemon's parent and reaps it.
     command.spawn()?;
     Ok(())
 }

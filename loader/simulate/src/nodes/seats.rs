@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
+use shade_formats::control;
 
 use crate::error::SimulateError;
 
@@ -66,28 +67,13 @@ impl Seats {
     }
 }
 
-/// Least number of samples of a stratum.
-const SAMPLES_MIN: u32 = 256;
-
-/// The number of strata for these nodes: 1 for one node. Else one that suits this number of nodes,
-/// all numbers down to `lost` less, and as many others around it as leave enough samples in each.
+/// The number of strata for these nodes, as a training chooses it; with nodes that are `lost` one
+/// that suits all numbers of nodes that are left, too.
 pub(super) fn strata_for(ranks_per_node: u32, nodes: u32, lost: u32, samples: u32) -> u32 {
-    if nodes <= 1 {
-        return 1;
-    }
-    let least = nodes.saturating_sub(lost).max(1);
-    let around = (1..nodes).flat_map(|away| [nodes - away, nodes.saturating_add(away)]);
-    let mut strata = ranks_per_node.saturating_mul(nodes);
-    for (is_needed, count) in
-        (least..nodes).map(|count| (true, count)).chain(around.map(|count| (false, count)))
-    {
-        let world = count.saturating_mul(ranks_per_node);
-        match (strata / gcd(strata, world)).checked_mul(world) {
-            Some(both) if is_needed || samples / both >= SAMPLES_MIN => strata = both,
-            _ => return strata,
-        }
-    }
-    strata
+    let strata = control::strata_for(ranks_per_node, nodes, samples);
+    let left = nodes.saturating_sub(lost).max(1)..nodes;
+    left.map(|count| count.saturating_mul(ranks_per_node))
+        .fold(strata, |strata, world| (strata / gcd(strata, world)).saturating_mul(world))
 }
 
 fn gcd(a: u32, b: u32) -> u32 {
