@@ -33,10 +33,27 @@ pub struct Stats {
     pub reads_late: u32,
     /// Latency of reads; `None` before the first.
     pub read_latency: Option<ReadLatency>,
+    /// The tier; `None` without one, and until its servers are reached.
+    pub tier: Option<TierStats>,
     /// Ranks that an epoch's start still waits for.
     pub waiting_for_ranks: Vec<u32>,
     /// All jobs of the daemon, which share the cache.
     pub jobs: Vec<JobStatus>,
+}
+
+/// The tier: memory of other machines.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct TierStats {
+    /// Samples that it has.
+    pub samples: u64,
+    /// Bytes that this daemon may fill.
+    pub bytes: u64,
+    /// Bytes of those samples, with the servers' overhead.
+    pub used_bytes: u64,
+    /// It is not used for now, as the store is faster.
+    pub left_alone: bool,
+    /// Time from a request to its answer.
+    pub latency: ReadLatency,
 }
 
 /// One of the daemon's jobs.
@@ -168,9 +185,10 @@ impl<M: Memory> Core<M> {
             cache_used_bytes: self.cache.used_bytes(),
             arena_used_bytes: self.arena_used_bytes(),
             decoded_bytes: self.decoded_rows.used_bytes(),
-            reads_submitted: self.reading.in_flight() as u64,
+            reads_submitted: self.reading.flights.in_flight() as u64,
             reads_late: self.late_reads.late,
             read_latency: self.late_reads.latency(),
+            tier: self.tier.stats(),
             waiting_for_ranks: job.map_or_else(Vec::new, |job| self.waiting_for_ranks(job)),
             jobs: self.jobs(),
         }
