@@ -166,8 +166,8 @@ impl<M: Memory> Core<M> {
         }
     }
 
-    /// A record of `stored_len` bytes has come, which `wanted_by` wanted: the rows that wait get it,
-    /// and it is offered to the cache if a job that wants it keeps records there.
+    /// A record of `stored_len` bytes has come, which `wanted_by` wanted. The rows that wait get
+    /// it. It is offered to the cache if a job that wants it keeps records there.
     pub(super) fn arrived(
         &mut self,
         now_ns: u64,

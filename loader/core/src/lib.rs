@@ -18,10 +18,10 @@
 //! | `decoded_rows`, `use_numbers` | rows decoded once for a group |
 //! | `snapshot`, `fields` | the saved state |
 //! | `open`, `batch`, `fill`, `fill_turns`, `sizes`, `rows` | batches: opened, filled, published |
-//! | `access`, `reading`, `read_queues`, `neighbours`, `flights` | hits, misses; the order of reads |
+//! | `access`, `reading`, `flights`, `read_queues`, `neighbours` | hits, misses, order of reads |
 //! | `outlook`, `prefetch`, `prefetched`, `windows` | what is read ahead of all batches |
 //! | `packages`, `package_bytes` | what a miss brings along |
-//! | `tier`, `tier_orders` | memory of other machines as a second level |
+//! | `tier`, `tier_turns`, `tier_orders` | memory of other machines as a second level |
 //! | `hedge`, `late_reads`, `latency` | late reads |
 //! | `fault`, `bad_share` | what becomes of bad records |
 //! | `resize` | a larger or smaller cache |
@@ -86,6 +86,7 @@ mod stats;
 mod step;
 mod tier;
 mod tier_orders;
+mod tier_turns;
 mod trace;
 mod use_numbers;
 mod windows;
@@ -109,6 +110,7 @@ pub use prefetch::PREFETCHES_MAX;
 pub use rows::{SizeFault, indexed_size, row_bytes};
 pub use samples::Samples;
 pub use sizes::{Capacity, CapacityError, RING_BATCHES, staging_bytes};
-pub use stats::{JobStatus, Stats, TierStats};
+pub use stats::{JobStatus, Stats};
+pub use tier::TierStats;
 pub use tier_orders::{TIER_OVERHEAD_BYTES, TierEvent, TierMiss, TierOrder, TierPut};
 pub use windows::{WINDOW_BYTES, window_bytes};

@@ -9,6 +9,7 @@ use crate::job::Job;
 use crate::latency::ReadLatency;
 use crate::memory::Memory;
 use crate::plan::PlanSummary;
+use crate::tier::TierStats;
 
 /// The figures of this moment: those of the current epoch beside those of the whole job.
 #[derive(Clone, Debug, Serialize)]
@@ -39,21 +40,6 @@ pub struct Stats {
     pub waiting_for_ranks: Vec<u32>,
     /// All jobs of the daemon, which share the cache.
     pub jobs: Vec<JobStatus>,
-}
-
-/// The tier: memory of other machines.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct TierStats {
-    /// Samples that it has.
-    pub samples: u64,
-    /// Bytes that this daemon may fill.
-    pub bytes: u64,
-    /// Bytes of those samples, with the servers' overhead.
-    pub used_bytes: u64,
-    /// It is not used for now, as the store is faster.
-    pub left_alone: bool,
-    /// Time from a request to its answer.
-    pub latency: ReadLatency,
 }
 
 /// One of the daemon's jobs.

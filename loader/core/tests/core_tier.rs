@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use replay::{Replay, Taken, index, spec};
-use shade_core::{Counts, TIER_OVERHEAD_BYTES, TierEvent};
+use shade_core::{Counts, TIER_OVERHEAD_BYTES, TierEvent, TierStats};
 use shade_formats::SampleId;
 use shade_formats::control::{JobSpec, PlanSpec, Policy, Sampler};
 
@@ -31,7 +31,7 @@ fn tiered(records: u64, job: &JobSpec, seed: u64) -> Replay {
     replay
 }
 
-/// The tier's servers are reached, and have room for so many records.
+/// The tier's servers are reached, and have room for this number of records.
 fn room(replay: &mut Replay, records: u64) {
     let bytes = records * (u64::from(LEN) + TIER_OVERHEAD_BYTES);
     replay.step(Event::Tier(TierEvent::Room { bytes, get: Some(Duration::from_micros(100)) }));
@@ -43,6 +43,12 @@ fn by_importance() -> JobSpec {
 
 fn counts(replay: &Replay) -> Counts {
     replay.core().stats(0).total.counts.counts
+}
+
+/// The core's figures of the tier.
+#[expect(clippy::unwrap_used, reason = "its servers were reached")]
+fn tier_of(replay: &Replay) -> TierStats {
+    replay.core().stats(0).tier.unwrap()
 }
 
 fn ids(taken: &[Taken]) -> Vec<u32> {
@@ -74,7 +80,8 @@ fn whole_epoch(replay: &mut Replay, epoch: u32) -> Counts {
 /// The tier is filled: an epoch reads nothing from the store. Returns the next epoch.
 fn fill(replay: &mut Replay, first: u32) -> u32 {
     let filled = (first..first + 20).find(|&epoch| whole_epoch(replay, epoch).reads == 0);
-    filled.expect("the tier has room for all that the cache has not") + 1
+    assert!(filled.is_some(), "the tier has room for all that the cache has not");
+    filled.map_or(first, |epoch| epoch + 1)
 }
 
 #[test]
@@ -101,7 +108,7 @@ fn a_sample_is_in_the_cache_or_in_the_tier_and_both_limits_hold() {
             let taken = replay.epoch(epoch);
             replay.report(&taken, |id| (id % 17) as f32);
             let stats = replay.core().stats(0);
-            let tier = stats.tier.expect("it was reached");
+            let tier = tier_of(&replay);
             assert_eq!(tier.samples, replay.tier.held.len() as u64, "the core knows what the servers have");
             assert!(tier.used_bytes <= tier.bytes && tier.samples <= records, "{tier:?}");
             assert_eq!(stats.arena_used_bytes, stats.cache_used_bytes, "no block is lost");
@@ -172,7 +179,7 @@ fn a_full_server_ends_the_writes() {
     for epoch in 0..3 {
         whole_epoch(&mut replay, epoch);
     }
-    let tier = replay.core().stats(0).tier.unwrap();
+    let tier = tier_of(&replay);
     assert!((40..=50).contains(&tier.samples), "{tier:?}");
     assert!(tier.bytes < 60 * (u64::from(LEN) + TIER_OVERHEAD_BYTES), "{tier:?}");
     let next = whole_epoch(&mut replay, 3);
@@ -184,7 +191,7 @@ fn a_tier_that_is_slower_than_the_store_is_left_alone_and_tried_again() {
     let mut replay = tiered(u64::from(SAMPLES), &spec(10, 1), 9);
     replay.tier.latency = Duration::from_millis(50);
     let epoch = fill(&mut replay, 0);
-    let is_left_alone = |replay: &Replay| replay.core().stats(0).tier.unwrap().left_alone;
+    let is_left_alone = |replay: &Replay| tier_of(replay).left_alone;
     assert!(!is_left_alone(&replay), "looked at once a second");
     replay.wait(Duration::from_secs(2));
     assert!(is_left_alone(&replay));
@@ -206,7 +213,7 @@ fn what_an_earlier_daemon_stored_is_used_or_removed() {
     replay.tier.held = (0..SAMPLES).collect();
     let held = (0..SAMPLES + 1).map(SampleId).collect();
     replay.step(Event::Tier(TierEvent::Held(held)));
-    assert_eq!(replay.core().stats(0).tier.unwrap().samples, 100);
+    assert_eq!(tier_of(&replay).samples, 100);
     let first = whole_epoch(&mut replay, 0);
     assert!(first.tier_hits >= 60 && first.tier_misses == 0, "{first:?}");
     assert!(replay.tier.held.len() <= 100, "what has no room was removed");

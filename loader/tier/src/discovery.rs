@@ -11,11 +11,11 @@ use shade_formats::limits::TIER_SERVERS_MAX;
 
 use crate::connection::{Connection, ServerFault};
 use crate::examine::{find_slots, measure};
+use crate::orders::{Event, TierConfig};
 use crate::reply::Reply;
 use crate::routes::{Routes, Slots};
 use crate::server::{Server, Shared};
 use crate::servers::Address;
-use crate::tier::TierConfig;
 
 /// How long to wait until servers that were not reached are looked for again.
 const RETRY: Duration = Duration::from_secs(5);
@@ -177,7 +177,7 @@ impl Discovery {
         }
     }
 
-    fn tell(&self, event: crate::tier::Event) {
+    fn tell(&self, event: Event) {
         // Fails only when the daemon is stopping.
         let _ = self.shared.events.send(event);
     }

@@ -43,15 +43,15 @@ pub struct ServerFacts {
     pub get: Option<Duration>,
 }
 
+/// A server's address, and what it says of itself.
+pub type Examined = (Address, Result<ServerFacts, ServerFault>);
+
 /// What the servers of a tier say of themselves, each with a fault in its place. They are measured
 /// with records of `record_bytes`.
 ///
 /// # Errors
 /// None of the given servers answers.
-pub fn examine(
-    servers: &Servers,
-    record_bytes: u32,
-) -> Result<Vec<(Address, Result<ServerFacts, ServerFault>)>, ServerFault> {
+pub fn examine(servers: &Servers, record_bytes: u32) -> Result<Vec<Examined>, ServerFault> {
     let login = Login::from_environment(servers);
     let mut last = ServerFault::new("no server is given");
     for address in &servers.addresses {

@@ -7,6 +7,7 @@
 //! | module | job |
 //! |---|---|
 //! | `servers` | the servers as given: `valkey://host:port,...` |
+//! | `orders` | what a tier is made of, is ordered and answers |
 //! | `key` | the key of a record, and its slot |
 //! | `stream` | bytes to and from a server, with deadlines |
 //! | `reply` | a server's answer as a value |
@@ -21,6 +22,7 @@ mod connection;
 mod discovery;
 mod examine;
 mod key;
+mod orders;
 mod reply;
 mod routes;
 mod server;
@@ -29,7 +31,8 @@ mod stream;
 mod tier;
 
 pub use connection::{Connection, Login, PASSWORD_VARIABLE, ServerFault};
-pub use examine::{ServerFacts, examine};
+pub use examine::{Examined, ServerFacts, examine};
+pub use orders::{Event, Order, TierConfig};
 pub use reply::Reply;
 pub use servers::{Address, ParseServersError, Servers};
-pub use tier::{Event, Order, Tier, TierConfig};
+pub use tier::Tier;

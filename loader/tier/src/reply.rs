@@ -7,7 +7,7 @@ use crate::stream::Stream;
 const LINE_BYTES_MAX: usize = 4096;
 /// Most bytes of one answer that is no record: the slots of a cluster with a range for each.
 const ANSWER_BYTES_MAX: usize = 16 << 20;
-/// Bytes that a part of an answer counts as, at least: arrays of nothing are no way around the limit.
+/// Bytes that a part of an answer counts as, at least. So arrays of nothing have a limit, too.
 const PART_BYTES: usize = 16;
 /// Arrays within arrays; the slots of a cluster have four levels.
 const LEVELS_MAX: u32 = 8;

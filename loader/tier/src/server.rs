@@ -16,9 +16,9 @@ use shade_reads::blocks::{Arena, Lent};
 
 use crate::connection::{Connection, Fetched, Login, ServerFault};
 use crate::key::Keys;
+use crate::orders::Event;
 use crate::reply::{Reply, command};
 use crate::servers::Address;
-use crate::tier::Event;
 
 /// How long a server that fails is left alone.
 const REST: Duration = Duration::from_secs(5);

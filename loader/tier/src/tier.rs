@@ -6,35 +6,16 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use crossbeam_channel::{Sender, bounded};
-use shade_core::{TierEvent, TierMiss, TierOrder};
-use shade_formats::{ContentId, SampleId};
-use shade_reads::blocks::{Arena, FreeList};
+use shade_core::{TierMiss, TierOrder};
+use shade_formats::SampleId;
+use shade_reads::blocks::Arena;
 
 use crate::connection::Login;
 use crate::discovery::Discovery;
 use crate::key::{Keys, slot};
+use crate::orders::{Event, Order, TierConfig};
 use crate::routes::Routes;
 use crate::server::{Server, Shared, Write};
-use crate::servers::Servers;
-
-/// An order of the core, with blocks of the arena.
-pub type Order = TierOrder<FreeList>;
-/// What the tier answers.
-pub type Event = TierEvent<FreeList>;
-
-/// What a tier is made of.
-#[derive(Clone, Debug)]
-pub struct TierConfig {
-    /// Its servers.
-    pub servers: Servers,
-    /// Bytes that this daemon may fill, over all servers; `None` for nine tenths of what they say
-    /// they have.
-    pub bytes: Option<u64>,
-    /// The dataset, whose keys no other has.
-    pub content_id: ContentId,
-    /// Bytes of a record that the tier's speed is measured with.
-    pub record_bytes: u32,
-}
 
 /// Records in the memory of other machines. When it is dropped its threads end within a deadline.
 pub struct Tier {
@@ -46,7 +27,7 @@ pub struct Tier {
 
 impl Tier {
     /// Starts to look for the servers, without waiting for them. Answers come through `events`;
-    /// [`TierEvent::Room`] says that the first servers are there.
+    /// [`TierEvent::Room`](shade_core::TierEvent::Room) says that the first servers are there.
     ///
     /// # Errors
     /// The system has no thread.
