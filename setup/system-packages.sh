@@ -4,6 +4,7 @@
 #   setup/system-packages.sh compilers compilers, cmake, nasm, pkg-config, Python: required
 #   setup/system-packages.sh build     these and Python's venv: required for all but `make check`
 #   setup/system-packages.sh dataset   Fashion-MNIST for demo and benches: optional, exits with 0 without it
+#   setup/system-packages.sh cache     a Redis server for the tests of the tier: optional, the same
 #
 # PYTHON names the interpreter that will make the virtual environment (default: python3).
 set -euo pipefail
@@ -40,6 +41,11 @@ find_missing_build() {
 
 find_missing_dataset() {
     need dataset-fashion-mnist -- test -e /usr/share/datasets/fashion-mnist/train-images-idx3-ubyte.gz
+}
+
+find_missing_cache() {
+    # redis-tools has the server as redis-check-rdb, and starts no service as redis-server would.
+    need redis-tools -- sh -c 'command -v redis-server || command -v redis-check-rdb'
 }
 
 install() {
@@ -83,8 +89,14 @@ dataset)
         echo "setup: Fashion-MNIST is not to be had here; the demo can draw images of its own" >&2
     fi
     ;;
+cache)
+    find_missing_cache
+    if [[ ${#missing[@]} -gt 0 ]] && ! install; then
+        echo "setup: a Redis server is not to be had here; tests that need one say so and are left out" >&2
+    fi
+    ;;
 *)
-    echo "usage: $0 compilers|build|dataset" >&2
+    echo "usage: $0 compilers|build|dataset|cache" >&2
     exit 2
     ;;
 esac

@@ -28,6 +28,7 @@ fn every_session_and_whoever_started_the_daemon_are_told() {
         },
         hedge: false,
         decoded_bytes: 0,
+        tier: None,
         jpeg: Default::default(),
         workers: Some(1),
         socket: None,

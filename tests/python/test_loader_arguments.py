@@ -349,6 +349,17 @@ def test_one_way_of_decoding_at_a_time(folder: Path) -> None:
         Loader(folder, 8, image_size=224, transform=224)  # type: ignore[arg-type]
 
 
+def test_a_tier_is_named_without_a_password() -> None:
+    for text in ("valkey://a", "redis://a:1,b:2", "rediss://me@a:1", "valkeys://[fd00::1]:7000,b"):
+        assert Daemon(tier=text).settings("20%", "lookahead")["tier"] == text
+    for text in ("", "a:6379", "http://a", "valkey://", "valkey://me:hunter2@a", "valkey://:hunter2@a", 6379):
+        with pytest.raises(ValueError, match="SHADE_TIER_PASSWORD") as error:
+            Daemon(tier=text)  # type: ignore[arg-type]
+        assert "hunter2" not in str(error.value)
+    with pytest.raises(ValueError, match="^tier_cache: "):
+        Daemon(tier="valkey://a", tier_cache="much")
+
+
 def test_arguments_become_the_daemons_command_line() -> None:
     settings = Daemon().settings("20%", "lookahead")
     assert serve_arguments(settings, Path("/data"), None) == [
@@ -360,6 +371,8 @@ def test_arguments_become_the_daemons_command_line() -> None:
         policy="lru",
         lookahead=0.25,
         package_bytes="16KiB",
+        tier="valkey://cache-0,cache-1:7000",
+        tier_cache="1GiB",
         store="latency=2ms,bandwidth=1Gbit",
         depth=8,
         hedge=True,
@@ -373,6 +386,7 @@ def test_arguments_become_the_daemons_command_line() -> None:
     assert serve_arguments(every, Path("/data"), "/run/s") == [
         "serve", "/data", "--private", "--detach", "--cache", str(8 << 30),
         "--policy", "lru", "--lookahead", "0.25", "--engine", "threads", "--io", "buffered", "--linger", "0.500s",
-        "--package-bytes", "16384", "--store", "latency=2ms,bandwidth=1Gbit", "--depth", "8", "--workers", "2",
+        "--package-bytes", "16384", "--tier", "valkey://cache-0,cache-1:7000", "--tier-cache", str(1 << 30),
+        "--store", "latency=2ms,bandwidth=1Gbit", "--depth", "8", "--workers", "2",
         "--decode-once", "0", "--jpeg", "turbo", "--hedge", "--socket", "/run/s",
     ]  # fmt: skip

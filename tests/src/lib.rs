@@ -4,6 +4,7 @@
 //! fixture that fails panics, as a test does.
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "fixtures fail by panicking, as tests do")]
 
+mod cache_servers;
 mod columns;
 mod daemon;
 mod faulty_store;
@@ -19,6 +20,7 @@ mod sources;
 mod trainer;
 mod trainer_process;
 
+pub use cache_servers::{CacheServers, cache_server_programs};
 pub use daemon::Daemon;
 pub use faulty_store::FaultyStore;
 pub use fields::add_fields;

@@ -44,10 +44,12 @@ pub const IMAGE_SIDE_MAX: u32 = 16_384;
 
 /// Largest control message. A SEQPACKET message must fit into the default socket buffer of 208 KiB.
 pub const MESSAGE_BYTES_MAX: usize = 192 * 1024;
-/// Most settings in a handshake; a daemon has thirteen.
+/// Most settings in a handshake; a daemon has fifteen.
 pub const SETTINGS_MAX: u32 = 16;
 /// Longest name or value of a setting. The longest value is a description of a simulated store.
 pub const SETTING_BYTES_MAX: usize = 2048;
+/// Most servers of a tier: a daemon has a thread for each.
+pub const TIER_SERVERS_MAX: usize = 256;
 /// Most jobs at a time on one daemon.
 pub const JOBS_MAX: u32 = 16;
 /// Most ranks of one job, on all nodes together.

@@ -43,7 +43,8 @@ impl<M: Memory> Core<M> {
             return Served::Joined;
         }
         // A prefetch that is still in flight when its row comes is a miss like any other.
-        let is_first = self.reading.request(job, admits, sample, row, &*self.index)
+        let source = self.tier.source_of(sample);
+        let is_first = self.reading.request((job, admits), sample, row, source, &*self.index)
             || (admits && self.prefetched.join(sample));
         if is_first { Served::Miss } else { Served::Joined }
     }
@@ -71,7 +72,9 @@ impl<M: Memory> Core<M> {
         // Each read of neighbours takes a bounce buffer. The engine reads them one by one when it
         // has none left.
         let records_max = reads_max.max(RECORDS_MAX);
-        while self.reading.in_flight() < reads_max && self.reading.records_in_flight() < records_max {
+        while self.reading.flights.in_flight() < reads_max
+            && self.reading.flights.records_in_flight() < records_max
+        {
             let share = (reads_max / (2 * self.jobs.len().max(1))).max(1);
             let (jobs, sessions) = (&self.jobs, &self.sessions);
             let deadline = |job| jobs.get(job).map_or(u64::MAX, |job| runs_dry_in_ns(job, sessions));
@@ -111,7 +114,7 @@ impl<M: Memory> Core<M> {
     pub(super) fn read_op(&mut self, sample: SampleId) -> Option<ReadOp<M::Room>> {
         let Entry { shard, offset, stored_len: len, crc32c, .. } = self.index.entry(sample)?;
         let blocks = self.free.take(u64::from(len))?;
-        let (flight, recheck) = (self.reading.next_flight(), self.reading.is_rechecked(sample));
+        let (flight, recheck) = (self.reading.flights.next_id(), self.reading.is_rechecked(sample));
         Some(ReadOp { flight, sample, shard, offset, len, crc32c, recheck, blocks })
     }
 
@@ -143,30 +146,7 @@ impl<M: Memory> Core<M> {
                 // An answer that nobody waits for any more, as a hedge was first, is offered like
                 // any other of its job.
                 let (wanted_by, admits) = wanted.unwrap_or_else(|| (job, self.admits(job)));
-                for row in waiting {
-                    if let Some(batch) = self.batch_mut(row.session, row.seq) {
-                        batch.read_ns = now_ns;
-                        batch.ready(row.position, record.clone());
-                    }
-                }
-                if self.cache.get(sample).is_some() {
-                    // A hedge brought it before.
-                    return self.release(record);
-                }
-                // Without any job nobody says what is worth keeping.
-                if admits && !self.jobs.is_empty() {
-                    self.offer(wanted_by, sample, op.len, record);
-                } else {
-                    self.release(record);
-                }
-                let kept = self.cache.get(sample).is_some();
-                if self.prefetched.completed(sample, wanted_by, kept) {
-                    if kept {
-                        self.await_use(sample);
-                    } else {
-                        self.count(wanted_by, |counts| counts.prefetches_unused += 1);
-                    }
-                }
+                self.arrived(now_ns, (wanted_by, admits), (sample, op.len), record, waiting);
             }
             Err(fault) => {
                 self.free.give(op.blocks);
@@ -182,6 +162,42 @@ impl<M: Memory> Core<M> {
                         self.row_fault(row, &text, actions);
                     }
                 }
+            }
+        }
+    }
+
+    /// A record of `stored_len` bytes has come, which `wanted_by` wanted. The rows that wait get
+    /// it. It is offered to the cache if a job that wants it keeps records there.
+    pub(super) fn arrived(
+        &mut self,
+        now_ns: u64,
+        (wanted_by, admits): (JobId, bool),
+        (sample, stored_len): (SampleId, u32),
+        record: M::Record,
+        waiting: Vec<RowId>,
+    ) {
+        for row in waiting {
+            if let Some(batch) = self.batch_mut(row.session, row.seq) {
+                batch.read_ns = now_ns;
+                batch.ready(row.position, record.clone());
+            }
+        }
+        if self.cache.get(sample).is_some() {
+            // A hedge brought it before.
+            return self.release(record);
+        }
+        // Without any job nobody says what is worth keeping.
+        if admits && !self.jobs.is_empty() {
+            self.offer(wanted_by, sample, stored_len, record);
+        } else {
+            self.release(record);
+        }
+        let kept = self.cache.get(sample).is_some();
+        if self.prefetched.completed(sample, wanted_by, kept) {
+            if kept {
+                self.await_use(sample);
+            } else {
+                self.count(wanted_by, |counts| counts.prefetches_unused += 1);
             }
         }
     }
@@ -202,6 +218,7 @@ impl<M: Memory> Core<M> {
             self.cache.offer(sample, bytes, record.clone(), self.jobs.importance(), pinned, &mut evicted);
         match admission {
             Admission::Admitted => {
+                self.tier.remove(sample);
                 let evictions = evicted.len() as u64;
                 self.count(job, |counts| {
                     counts.admitted += 1;
@@ -211,9 +228,10 @@ impl<M: Memory> Core<M> {
             Admission::Bypassed(same) => {
                 drop(same);
                 self.count(job, |counts| counts.bypassed += 1);
+                self.offer_to_tier(job, sample, &record);
             }
         }
-        self.let_go(evicted);
+        self.let_go(job, evicted);
         self.release(record);
     }
 

@@ -6,6 +6,7 @@ use shade_formats::trace::Line;
 use crate::event::SessionId;
 use crate::memory::Memory;
 use crate::orders::{FillOrder, FinalizeOrder, ReadOp};
+use crate::tier_orders::TierOrder;
 
 /// The answer to a rank that is accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +36,8 @@ pub enum Action<M: Memory> {
     Read(ReadOp<M::Room>),
     /// Read records of one shard that lie close to each other, in the order of their offsets.
     ReadTogether(Vec<ReadOp<M::Room>>),
+    /// Pass an order to the tier.
+    Tier(TierOrder<M>),
     /// Fill rows of a batch.
     Fill(FillOrder<M::Lent>),
     /// Write a batch's columns; it is complete then.

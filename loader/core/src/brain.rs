@@ -21,6 +21,7 @@ use crate::prefetched::Prefetched;
 use crate::reading::Reading;
 use crate::samples::Samples;
 use crate::session::Session;
+use crate::tier::Tier;
 use crate::windows::Windows;
 
 /// Configuration of a core.
@@ -67,6 +68,7 @@ pub struct Core<M: Memory> {
     pub(super) index: Arc<dyn Samples>,
     pub(super) cache: Cache<M::Record>,
     pub(super) free: M,
+    pub(super) tier: Tier<M>,
     /// Records to read or in flight, with the rows that wait for them.
     pub(super) reading: Reading,
     /// Limit of submitted reads: twice the number in flight, so that the next one is at hand when
@@ -116,6 +118,7 @@ impl<M: Memory> Core<M> {
             index,
             cache,
             free,
+            tier: Tier::default(),
             reading: Reading::new(gap_bytes_max),
             reads_submitted_max: config.reads_max,
             prefetched: Prefetched::default(),
@@ -163,7 +166,7 @@ impl<M: Memory> Core<M> {
     /// Whether nothing is being read, filled or finalized.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.reading.in_flight() == 0 && self.sessions.iter().all(|session| session.open.is_empty())
+        self.reading.flights.in_flight() == 0 && self.sessions.iter().all(|session| session.open.is_empty())
     }
 
     pub(super) fn session(&self, session: SessionId) -> Option<&Session<M>> {

@@ -33,6 +33,16 @@ pub struct Counts {
     pub bytes_read: u64,
     /// Bytes between records that were read together: headers, padding, and unwanted records.
     pub bytes_between: u64,
+    /// Records that the tier brought. Each is one of the misses or prefetches.
+    pub tier_hits: u64,
+    /// Records that the tier was asked for and did not bring: they are read from the store.
+    pub tier_misses: u64,
+    /// Bytes of the records that the tier brought.
+    pub tier_bytes: u64,
+    /// Records stored in the tier.
+    pub tier_writes: u64,
+    /// Their bytes.
+    pub tier_bytes_written: u64,
     /// Rows delivered, without padding.
     pub delivered: u64,
     /// Rows that were not decoded: another job of the group had the same pixels.

@@ -49,8 +49,9 @@ impl<M: Memory> Core<M> {
             shortest_ns = shortest_ns.min(epoch_ns / PER_EPOCH).max(LOOK_NS_MIN);
         }
         if is_wrong {
-            clocks.into_iter().for_each(|(job, clock, ..)| self.cache.set_clock(job, clock));
+            clocks.iter().for_each(|&(job, clock, ..)| self.cache.set_clock(job, clock));
             self.cache.rank_anew();
+            self.tier.set_clocks(clocks.iter().map(|&(job, clock, ..)| (job, clock)));
         }
         self.predict_at_ns = if are_several { now_ns.saturating_add(shortest_ns as u64) } else { u64::MAX };
     }

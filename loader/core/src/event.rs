@@ -6,6 +6,7 @@ use crate::importance::Importance;
 use crate::memory::Memory;
 use crate::orders::{Completion, Filled, Ticket};
 use crate::plan::Plan;
+use crate::tier_orders::TierEvent;
 
 /// A rank attached to the daemon; never reused while the daemon lives.
 pub type SessionId = u32;
@@ -75,6 +76,8 @@ pub enum Event<M: Memory> {
     Depth(u32),
     /// A read ended.
     Read(Completion<M::Room>),
+    /// The tier answered.
+    Tier(TierEvent<M>),
     /// Workers filled rows.
     Filled(Filled<M::Lent>),
     /// A batch's columns are written: it may be published.

@@ -92,6 +92,7 @@ impl<M: Memory> Core<M> {
         }
         if !lost.is_empty() {
             self.submit_reads(now_ns, actions);
+            self.order_from_tier(now_ns, actions);
         }
     }
 

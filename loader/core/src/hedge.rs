@@ -32,12 +32,12 @@ impl<M: Memory> Core<M> {
         let late_ns = self.late_reads.late_ns();
         let age = |submitted_ns: u64| now_ns.saturating_sub(submitted_ns);
         // The store has the oldest; others may still wait in the engine for their turn.
-        let oldest_ns = age(self.reading.oldest_since_ns());
+        let oldest_ns = age(self.reading.flights.oldest_since_ns());
         let is_late = oldest_ns >= late_ns;
         let is_old = |submitted_ns: u64| is_late && age(submitted_ns) >= late_ns;
-        let late = self.reading.flights().take_while(|flight| is_old(flight.submitted_ns)).count();
+        let late = self.reading.flights.iter().take_while(|flight| is_old(flight.submitted_ns)).count();
         self.late_reads.late = u32::try_from(late).unwrap_or(u32::MAX);
-        let oldest = self.reading.flights().next().filter(|_| is_late);
+        let oldest = self.reading.flights.iter().next().filter(|_| is_late);
         let Some(sample) = oldest.map(|flight| flight.first) else {
             if self.late_reads.tell_at_ns > 0 {
                 self.late_reads.tell_at_ns = 0;
@@ -63,7 +63,7 @@ impl<M: Memory> Core<M> {
         let Some(hedge_ns) = self.late_reads.hedge_ns() else { return };
         let mut late = Vec::new();
         let mut hedges = self.late_reads.hedged;
-        for (id, flight) in self.reading.flights_mut() {
+        for (id, flight) in self.reading.flights.iter_mut() {
             if now_ns.saturating_sub(flight.submitted_ns) < hedge_ns {
                 break;
             }

@@ -18,9 +18,10 @@
 //! | `decoded_rows`, `use_numbers` | rows decoded once for a group |
 //! | `snapshot`, `fields` | the saved state |
 //! | `open`, `batch`, `fill`, `fill_turns`, `sizes`, `rows` | batches: opened, filled, published |
-//! | `access`, `reading`, `read_queues`, `neighbours` | hits, misses; the order of reads |
+//! | `access`, `reading`, `flights`, `read_queues`, `neighbours` | hits, misses, order of reads |
 //! | `outlook`, `prefetch`, `prefetched`, `windows` | what is read ahead of all batches |
 //! | `packages`, `package_bytes` | what a miss brings along |
+//! | `tier`, `tier_turns`, `tier_orders` | memory of other machines as a second level |
 //! | `hedge`, `late_reads`, `latency` | late reads |
 //! | `fault`, `bad_share` | what becomes of bad records |
 //! | `resize` | a larger or smaller cache |
@@ -52,6 +53,7 @@ mod fields;
 mod fill;
 mod fill_turns;
 mod fixed_weights;
+mod flights;
 mod group;
 mod hedge;
 pub mod importance;
@@ -83,6 +85,9 @@ mod sizes;
 mod snapshot;
 mod stats;
 mod step;
+mod tier;
+mod tier_orders;
+mod tier_turns;
 mod trace;
 mod use_numbers;
 mod windows;
@@ -107,4 +112,6 @@ pub use rows::{SizeFault, indexed_size, row_bytes};
 pub use samples::Samples;
 pub use sizes::{Capacity, CapacityError, RING_BATCHES, staging_bytes};
 pub use stats::{JobStatus, Stats};
+pub use tier::TierStats;
+pub use tier_orders::{TIER_OVERHEAD_BYTES, TierEvent, TierMiss, TierOrder, TierPut};
 pub use windows::{WINDOW_BYTES, window_bytes};

@@ -17,11 +17,14 @@ impl<M: Memory> Core<M> {
             return;
         }
         let Some(mut outlook) = self.jobs.get_mut(job).and_then(|job| job.outlook.take()) else { return };
-        let (cache, importance) = (&mut self.cache, self.jobs.importance());
+        let (cache, tier, importance) = (&mut self.cache, &mut self.tier, self.jobs.importance());
         if let Some(of) = self.jobs.get(job) {
-            let see = |(sample, at)| cache.see(job, sample, at, importance);
-            let next = outlook.access(of.known(), slot.place, see);
+            let next = outlook.access(of.known(), slot.place, |(sample, at)| {
+                cache.see(job, sample, at, importance);
+                tier.see(job, sample, at, importance);
+            });
             cache.use_at(job, sample, next);
+            tier.use_at(job, sample, next, importance);
         }
         if let Some(job) = self.jobs.get_mut(job) {
             job.outlook = Some(outlook);
@@ -41,10 +44,14 @@ impl<M: Memory> Core<M> {
         let (clock, from) = self.clock(job, now_ns);
         let ahead = in_sight(self.config.lookahead, plan.ids.len());
         let mut outlook = Lookahead::new(job.known(), self.index.len(), from, ahead);
-        let (cache, importance) = (&mut self.cache, self.jobs.importance());
+        let (cache, tier, importance) = (&mut self.cache, &mut self.tier, self.jobs.importance());
         cache.set_clock(id, clock);
         cache.forget_uses(id, importance);
-        outlook.begin(job.known(), |(sample, at)| cache.see(id, sample, at, importance));
+        tier.begin_plan(id, clock, importance);
+        outlook.begin(job.known(), |(sample, at)| {
+            cache.see(id, sample, at, importance);
+            tier.see(id, sample, at, importance);
+        });
         if let Some(job) = self.jobs.get_mut(id) {
             (job.outlook, job.prefetch_at) = (Some(outlook), 0);
         }

@@ -27,7 +27,7 @@ impl<M: Memory> Core<M> {
         let Some(packages) = &self.packages else { return };
         let exchanges = self.cache.properties().exchanges;
         if !self.admits(job)
-            || self.reading.in_flight() >= PACKAGES_MAX
+            || self.reading.flights.in_flight() >= PACKAGES_MAX
             || (exchanges && !self.cache.may_be_exchanged(first))
             || !self.sessions.iter().any(|session| session.first_unpublished() > 0)
         {

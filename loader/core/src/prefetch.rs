@@ -3,7 +3,8 @@
 //! While no batch waits for a read, prefetches follow the plan: the next use that is missing is
 //! read first, as soon as there is room for it. Room is what is free and what holds samples without
 //! a known use. A sample whose use is known gives way to no prefetch, even if it is used later: its
-//! hit would become a read, so no read would be saved.
+//! hit would become a read, so no read would be saved. What the tier has is not missing: batches
+//! get it in time, and what it displaced here would be written there.
 //!
 //! Where there are `windows`, a read also brings along the records around it.
 
@@ -14,6 +15,7 @@ use crate::block_size::charged_bytes;
 use crate::brain::Core;
 use crate::job::JobId;
 use crate::memory::Memory;
+use crate::reading::Source;
 
 /// Limit of prefetches in flight: the reads of batches come first, and must not find the store
 /// full.
@@ -81,7 +83,11 @@ impl<M: Memory> Core<M> {
         let mut at = job.prefetch_at.max(job.start(opened));
         let missing = loop {
             match known.get(at) {
-                Some(sample) if self.cache.get(sample).is_some() || self.reading.is_pending(sample) => {
+                Some(sample)
+                    if self.cache.get(sample).is_some()
+                        || self.reading.is_pending(sample)
+                        || self.tier.source_of(sample) == Source::Tier =>
+                {
                     at += 1;
                 }
                 missing => break missing,

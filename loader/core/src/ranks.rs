@@ -106,6 +106,7 @@ impl<M: Memory> Core<M> {
         // A validation that had the cache leaves it to a training.
         for job in before.into_iter().filter(|job| !after.contains(job)) {
             self.cache.forget_job(job);
+            self.tier.forget_job(job);
             self.jobs.get_mut(job).into_iter().for_each(|job| job.outlook = None);
         }
         if after.contains(&id) {
@@ -132,6 +133,7 @@ impl<M: Memory> Core<M> {
         if admitted {
             self.cache.forget_job(gone.job);
             self.cache.rank_anew();
+            self.tier.forget_job(gone.job);
             // The scores of the last job stay, until another one begins.
             if self.jobs.admitting().next().is_some() {
                 self.weigh_jobs();
@@ -215,6 +217,7 @@ impl<M: Memory> Core<M> {
     pub(super) fn weigh_jobs(&mut self) {
         self.jobs.aggregate_all();
         self.predict_at_ns = 0;
+        self.tier.rank_anew();
         if self.cache.properties().looks_ahead {
             return self.cache.rank_anew();
         }

@@ -7,13 +7,11 @@ use shade_formats::{SampleId, ShardId};
 
 use crate::batch::RowId;
 use crate::event::SessionId;
+use crate::flights::{FlightId, Flights};
 use crate::job::JobId;
 use crate::neighbours::{Neighbours, SPAN_BYTES_MAX};
 use crate::read_queues::ReadQueues;
 use crate::samples::Samples;
-
-/// Number of a flight: one read of the store, which brings one record or several neighbours.
-pub(super) type FlightId = u64;
 
 /// The records to read. Single flight: a record is requested once, however many rows wait for it.
 #[derive(Debug)]
@@ -23,15 +21,22 @@ pub(super) struct Reading {
     /// in them.
     queues: ReadQueues,
     neighbours: Neighbours,
-    /// By number, from `first_flight` on: the oldest first. `None` have ended.
-    flights: VecDeque<Option<Flight>>,
-    first_flight: FlightId,
-    in_flight: usize,
-    records_in_flight: usize,
-    /// When the oldest flight became the oldest.
-    oldest_since_ns: u64,
+    /// Pending records to ask the tier for.
+    from_tier: VecDeque<SampleId>,
+    asked_of_tier: usize,
+    pub(super) flights: Flights,
     /// The group that was found last, with offsets; kept for its memory.
     group: Vec<(u64, SampleId)>,
+}
+
+/// Where a record is read from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Source {
+    /// The store: alone or with its neighbours.
+    #[default]
+    Store,
+    /// The tier. If that does not bring it, the store.
+    Tier,
 }
 
 /// A record that is queued or in flight.
@@ -46,6 +51,9 @@ struct PendingRead {
     is_prefetch: bool,
     /// It was read before with a wrong checksum.
     recheck: bool,
+    source: Source,
+    /// The tier was asked for it.
+    is_asked: bool,
     /// Number of flights that will bring it: 0 while it is queued, 2 when it is hedged.
     flights: u32,
     /// The first of them. Flights before it belong to an earlier request, which a hedge answered.
@@ -64,21 +72,6 @@ pub(super) struct Landed {
     pub(super) rows: Vec<RowId>,
 }
 
-/// A flight submitted and not yet ended.
-#[derive(Debug)]
-pub(super) struct Flight {
-    pub(super) submitted_ns: u64,
-    pub(super) job: JobId,
-    /// The first of its records.
-    pub(super) first: SampleId,
-    /// Number of its records.
-    pub(super) records: u32,
-    /// Records that have not come.
-    missing: u32,
-    /// It was hedged, or is a hedge itself.
-    pub(super) hedged: bool,
-}
-
 impl Reading {
     /// Nothing to read. Neighbours up to `gap_bytes_max` apart are read together.
     pub(super) fn new(gap_bytes_max: u32) -> Self {
@@ -86,11 +79,9 @@ impl Reading {
             pending: HashMap::new(),
             queues: ReadQueues::default(),
             neighbours: Neighbours::new(gap_bytes_max, SPAN_BYTES_MAX),
-            flights: VecDeque::new(),
-            first_flight: 0,
-            in_flight: 0,
-            records_in_flight: 0,
-            oldest_since_ns: 0,
+            from_tier: VecDeque::new(),
+            asked_of_tier: 0,
+            flights: Flights::default(),
             group: Vec::new(),
         }
     }
@@ -99,22 +90,26 @@ impl Reading {
     /// the row joins.
     pub(super) fn request(
         &mut self,
-        job: JobId,
-        admits: bool,
+        (job, admits): (JobId, bool),
         sample: SampleId,
         row: RowId,
+        source: Source,
         index: &dyn Samples,
     ) -> bool {
         if let Some(read) = self.pending.get_mut(&sample) {
             read.waiting.push(row);
             read.admits |= admits;
-            if read.job != job && read.flights == 0 {
+            if read.job != job && read.flights == 0 && read.source == Source::Store {
                 // It may be this job's turn first.
                 self.queues.push(job, sample);
             }
             return false;
         }
-        self.queue(sample, PendingRead { job, admits, waiting: vec![row], ..PendingRead::default() }, index);
+        self.queue(
+            sample,
+            PendingRead { job, admits, source, waiting: vec![row], ..PendingRead::default() },
+            index,
+        );
         true
     }
 
@@ -129,8 +124,12 @@ impl Reading {
     }
 
     fn queue(&mut self, sample: SampleId, read: PendingRead, index: &dyn Samples) {
-        self.queues.push(read.job, sample);
+        let (job, source) = (read.job, read.source);
         self.pending.insert(sample, read);
+        if source == Source::Tier {
+            return self.from_tier.push_back(sample);
+        }
+        self.queues.push(job, sample);
         if let Some(entry) = index.entry(sample)
             && entry.stored_len > 0
         {
@@ -180,7 +179,58 @@ impl Reading {
 
     /// Whether nothing waits to be requested.
     pub(super) fn is_drained(&mut self, index: &dyn Samples) -> bool {
-        self.next(index, 0, |_| 0).is_none()
+        self.from_tier.is_empty() && self.next(index, 0, |_| 0).is_none()
+    }
+
+    /// The record to ask the tier for next.
+    pub(super) fn next_from_tier(&mut self) -> Option<SampleId> {
+        while let Some(&sample) = self.from_tier.front() {
+            let read = self.pending.get(&sample).filter(|read| read.source == Source::Tier);
+            match read.filter(|read| !read.is_asked) {
+                Some(read) if !read.waiting.is_empty() => return Some(sample),
+                Some(_) => drop(self.pending.remove(&sample)),
+                None => {}
+            }
+            self.from_tier.pop_front();
+        }
+        None
+    }
+
+    /// The tier is asked for the record that [`next_from_tier`](Self::next_from_tier) returned.
+    pub(super) fn ask_tier(&mut self, sample: SampleId) {
+        self.from_tier.pop_front();
+        self.asked_of_tier += 1;
+        self.pending.entry(sample).and_modify(|read| read.is_asked = true);
+    }
+
+    /// Number of the records that the tier was asked for and has not answered.
+    pub(super) fn asked_of_tier(&self) -> usize {
+        self.asked_of_tier
+    }
+
+    /// The tier brought a record. Returns the job that wanted it first, whether one that wants it
+    /// keeps records in the cache, and the rows that get it.
+    pub(super) fn came_from_tier(&mut self, sample: SampleId) -> Option<(JobId, bool, Vec<RowId>)> {
+        self.asked_of_tier = self.asked_of_tier.saturating_sub(1);
+        let read = self.pending.remove(&sample)?;
+        Some((read.job, read.admits, read.waiting))
+    }
+
+    /// The tier did not bring a record: it is read from the store, in the turn of the job that
+    /// `job_of` finds, which is given the job that wanted it first and the rows that wait. Returns
+    /// that job. If there is none, nobody wants the record any more.
+    pub(super) fn not_in_tier(
+        &mut self,
+        sample: SampleId,
+        job_of: impl Fn(JobId, &[RowId]) -> Option<JobId>,
+        index: &dyn Samples,
+    ) -> Option<JobId> {
+        self.asked_of_tier = self.asked_of_tier.saturating_sub(1);
+        let mut read = self.pending.remove(&sample)?;
+        let job = job_of(read.job, &read.waiting)?;
+        (read.job, read.source, read.is_asked) = (job, Source::Store, false);
+        self.queue(sample, read, index);
+        Some(job)
     }
 
     /// `job` has ended. Returns the records that are not requested any more.
@@ -222,11 +272,6 @@ impl Reading {
         }
     }
 
-    /// The number of the next flight.
-    pub(super) fn next_flight(&self) -> FlightId {
-        self.first_flight + self.flights.len() as u64
-    }
-
     /// The next flight is submitted for `job`: one read of these records, at least one.
     pub(super) fn submitted(
         &mut self,
@@ -235,7 +280,7 @@ impl Reading {
         hedged: bool,
         now_ns: u64,
     ) {
-        let flight = self.next_flight();
+        let flight = self.flights.next_id();
         let (mut first, mut records) = (None, 0);
         for sample in samples {
             let read = self.pending.entry(sample).or_default();
@@ -246,36 +291,7 @@ impl Reading {
         }
         let Some(first) = first else { return };
         self.queues.submitted(job, flight);
-        self.in_flight += 1;
-        self.records_in_flight += records as usize;
-        if self.flights.is_empty() {
-            self.oldest_since_ns = now_ns;
-        }
-        let flight = Flight { submitted_ns: now_ns, job, first, records, missing: records, hedged };
-        self.flights.push_back(Some(flight));
-    }
-
-    /// One record of `flight` has come. Returns the flight's job.
-    fn landed(&mut self, flight: FlightId, now_ns: u64) -> Option<JobId> {
-        let at = flight.checked_sub(self.first_flight).and_then(|at| usize::try_from(at).ok());
-        let slot = at.and_then(|at| self.flights.get_mut(at))?;
-        let flight = slot.as_mut()?;
-        let job = flight.job;
-        if flight.missing > 0 {
-            flight.missing -= 1;
-            self.records_in_flight -= 1;
-        }
-        if flight.missing == 0 {
-            *slot = None;
-            self.in_flight -= 1;
-            self.queues.landed(job);
-        }
-        while self.flights.front().is_some_and(Option::is_none) {
-            self.flights.pop_front();
-            self.first_flight += 1;
-            self.oldest_since_ns = now_ns;
-        }
-        Some(job)
+        self.flights.submitted(job, (first, records), hedged, now_ns);
     }
 
     /// `flight` brought the record of `sample`, or a fault. Returns what is known of it. A
@@ -287,7 +303,10 @@ impl Reading {
         good: bool,
         now_ns: u64,
     ) -> Landed {
-        let job = self.landed(flight, now_ns).unwrap_or_default();
+        let (job, has_ended) = self.flights.landed(flight, now_ns).unwrap_or_default();
+        if has_ended {
+            self.queues.landed(job);
+        }
         let wanted = self.pending.get(&sample).map(|read| (read.job, read.admits));
         Landed { job, wanted, rows: self.given(flight, sample, good) }
     }
@@ -317,28 +336,6 @@ impl Reading {
         }
     }
 
-    /// Number of flights submitted and not yet ended.
-    pub(super) fn in_flight(&self) -> usize {
-        self.in_flight
-    }
-
-    /// Number of their records. A read of neighbours has several.
-    pub(super) fn records_in_flight(&self) -> usize {
-        self.records_in_flight
-    }
-
-    /// When the oldest flight became the oldest. More flights are submitted than the store has at a
-    /// time, and they begin in order: at the latest then the oldest has begun, and does not wait
-    /// for its turn.
-    pub(super) fn oldest_since_ns(&self) -> u64 {
-        self.oldest_since_ns
-    }
-
-    /// The flights with their numbers, the oldest first.
-    pub(super) fn flights_mut(&mut self) -> impl Iterator<Item = (FlightId, &mut Flight)> {
-        (self.first_flight..).zip(&mut self.flights).filter_map(|(id, flight)| Some((id, flight.as_mut()?)))
-    }
-
     /// The records that `flight` has not brought yet and no other flight will, by id. Looks at all
     /// pending records.
     pub(super) fn missing(&self, flight: FlightId) -> Vec<SampleId> {
@@ -347,10 +344,5 @@ impl Reading {
         let mut missing: Vec<SampleId> = missing.map(|(&sample, _)| sample).collect();
         missing.sort_unstable();
         missing
-    }
-
-    /// The flights, the oldest first.
-    pub(super) fn flights(&self) -> impl Iterator<Item = &Flight> {
-        self.flights.iter().flatten()
     }
 }

@@ -65,6 +65,7 @@ impl<M: Memory> Core<M> {
                 if admits {
                     self.jobs.aggregate(sample);
                     self.cache.rescore(sample, self.jobs.importance());
+                    self.tier.rescore(sample, self.jobs.importance());
                 }
             }
         }

@@ -6,6 +6,7 @@
 use shade_formats::SampleId;
 
 use crate::brain::Core;
+use crate::job::JobId;
 use crate::memory::Memory;
 use crate::windows::Windows;
 
@@ -32,13 +33,16 @@ impl<M: Memory> Core<M> {
         let evictions = evicted.len() as u64;
         // They leave for nobody: the job counts them that is there for longest.
         let first = self.jobs.admitting().next().map(|job| job.id);
-        first.into_iter().for_each(|job| self.count(job, |counts| counts.evicted += evictions));
-        self.let_go(evicted);
+        let first = first.unwrap_or_default();
+        self.count(first, |counts| counts.evicted += evictions);
+        self.let_go(first, evicted);
     }
 
-    /// Takes the blocks of evicted records back.
-    pub(super) fn let_go(&mut self, evicted: Vec<(SampleId, M::Record)>) {
+    /// Takes the blocks of records back that were evicted for `job`, unless the tier wants the
+    /// records first.
+    pub(super) fn let_go(&mut self, job: JobId, evicted: Vec<(SampleId, M::Record)>) {
         for (id, victim) in evicted {
+            self.offer_to_tier(job, id, &victim);
             if let Some(job) = self.prefetched.take(id) {
                 self.count(job, |counts| counts.prefetches_unused += 1);
             }

@@ -9,6 +9,7 @@ use crate::job::Job;
 use crate::latency::ReadLatency;
 use crate::memory::Memory;
 use crate::plan::PlanSummary;
+use crate::tier::TierStats;
 
 /// The figures of this moment: those of the current epoch beside those of the whole job.
 #[derive(Clone, Debug, Serialize)]
@@ -33,6 +34,8 @@ pub struct Stats {
     pub reads_late: u32,
     /// Latency of reads; `None` before the first.
     pub read_latency: Option<ReadLatency>,
+    /// The tier; `None` without one, and until its servers are reached.
+    pub tier: Option<TierStats>,
     /// Ranks that an epoch's start still waits for. Where ranks are on several nodes: those of them
     /// that are attached to this daemon.
     pub waiting_for_ranks: Vec<u32>,
@@ -174,9 +177,10 @@ impl<M: Memory> Core<M> {
             cache_used_bytes: self.cache.used_bytes(),
             arena_used_bytes: self.arena_used_bytes(),
             decoded_bytes: self.decoded_rows.used_bytes(),
-            reads_submitted: self.reading.in_flight() as u64,
+            reads_submitted: self.reading.flights.in_flight() as u64,
             reads_late: self.late_reads.late,
             read_latency: self.late_reads.latency(),
+            tier: self.tier.stats(),
             waiting_for_ranks: job.map_or_else(Vec::new, |job| self.waiting_for_ranks(job)),
             ranks_to_attach: job.map_or(0, |job| self.ranks_to_attach(job)),
             jobs: self.jobs(),

@@ -31,6 +31,7 @@ impl<M: Memory> Core<M> {
                 self.reads_submitted_max = depth.saturating_mul(2).min(self.config.reads_max)
             }
             Event::Read(completion) => self.read_done(now_ns, completion, actions),
+            Event::Tier(event) => self.tier_event(now_ns, event),
             Event::Filled(filled) => self.filled(filled, actions),
             Event::Finalized(ticket) => self.finalized(ticket),
             Event::Released { session, seqs } => self.released(now_ns, session, seqs, actions),
@@ -62,6 +63,7 @@ impl<M: Memory> Core<M> {
         if !can_go_on {
             self.prefetch(now_ns, actions);
         }
+        self.order_from_tier(now_ns, actions);
         self.watch_reads(now_ns, actions);
         self.hand_out_rows(now_ns, actions);
         // A batch that needed no work (all rows skipped) is complete by now.

@@ -10,6 +10,7 @@ use shade_formats::control::{Policy, Preset};
 use shade_images::JpegDecoder;
 use shade_reads::{Depth, EngineChoice, IoMode, READS_DEPTH_MAX, StoreModel, parse_time};
 use shade_simulate::{Simulate, parse_lookahead, preset};
+use shade_tier::Servers;
 
 use crate::ask::{Drain, Resize, Status, Stop};
 use crate::doctor::Doctor;
@@ -87,6 +88,19 @@ pub struct Serve {
     #[arg(long, value_name = "auto|SIZE", default_value = "auto")]
     pub package_bytes: PackageBytes,
 
+    /// Servers of a Valkey or Redis Cluster as a second level behind the cache:
+    /// valkey://HOST:PORT,HOST:PORT, or rediss:// for TLS. Some of them are enough. The password
+    /// comes from SHADE_TIER_PASSWORD, the user from valkey://USER@HOST. For a store that is slower
+    /// than the memory of other machines; `doctor --tier` says whether it is. A server that is gone
+    /// costs hits, never an error.
+    #[arg(long, value_name = "SERVERS")]
+    pub tier: Option<Servers>,
+
+    /// With --tier: memory of all its servers that this daemon may fill, in bytes (64GiB). `auto`
+    /// is nine tenths of their maxmemory. Give each node its part where several share the servers.
+    #[arg(long, value_name = "auto|SIZE", default_value = "auto", value_parser = parse_tier_cache)]
+    pub tier_cache: TierCache,
+
     /// Reads in flight: `auto` finds the number that the store gains from (4 to 256), a number is
     /// fixed. Give one to leave a share of the store to others: depth = wanted records per second x
     /// latency.
@@ -154,6 +168,14 @@ pub struct Serve {
     /// finds its cache.
     #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "3s")]
     pub linger: Duration,
+}
+
+/// Bytes of the tier that a daemon may fill; `None` for `auto`.
+pub type TierCache = Option<u64>;
+
+/// `auto` or bytes.
+fn parse_tier_cache(text: &str) -> Result<TierCache, parse_size::Error> {
+    if text == "auto" { Ok(None) } else { parse_size(text).map(Some) }
 }
 
 /// `auto` or a number.

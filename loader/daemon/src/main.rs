@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use shade_load::ask::{self, AskError};
 use shade_load::cli::{Cli, Command, Serve};
-use shade_load::daemon::{self, ServeConfig, serve};
+use shade_load::daemon::{self, ServeConfig, TierSettings, serve};
 use shade_load::detach::detach;
 use shade_load::doctor::{DoctorError, doctor};
 use shade_load::last_words::LastWords;
@@ -112,6 +112,7 @@ fn config(args: Serve) -> ServeConfig {
         policy: args.policy.unwrap_or(args.preset.policy()),
         lookahead: args.lookahead,
         package_bytes: args.package_bytes,
+        tier: args.tier.map(|servers| TierSettings { servers, bytes: args.tier_cache }),
         reads: ReadsConfig {
             engine: args.engine,
             io: args.io,

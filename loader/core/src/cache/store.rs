@@ -141,6 +141,14 @@ impl<T> Cache<T> {
             && self.find_room(offer, is_pinned)
     }
 
+    /// Whether a record of `bytes` that the tier has is worth a place here: there is room, or its
+    /// next use is known. With a policy that does not [look ahead](Properties::looks_ahead) it is.
+    #[must_use]
+    pub fn is_worth_moving(&mut self, id: SampleId, bytes: u64) -> bool {
+        self.missing(bytes) == 0
+            || self.policy.next_uses().is_none_or(|next_uses| next_uses.due(id).is_some())
+    }
+
     /// Tells the cache that the sample, if it is resident, was read ahead of its use.
     pub fn await_use(&mut self, id: SampleId) {
         if let Some(place) = self.residents.place(id) {

@@ -9,8 +9,9 @@
     reason = "a test fixture fails by panicking"
 )]
 
-mod counted;
+pub(crate) mod counted;
 pub(crate) mod journal;
+mod tiering;
 
 use std::collections::{HashMap, HashSet};
 use std::ops::{Deref, DerefMut};
@@ -31,6 +32,7 @@ use shade_formats::index::{Codec, Entry, Index, IndexBuilder, Media, Shard};
 use shade_formats::ring::Kind;
 use shade_formats::trace::Line;
 use shade_formats::{SampleId, ShardId, Size};
+use tiering::Tiering;
 
 type Core = shade_core::Core<Counted>;
 type Event = shade_core::Event<Counted>;
@@ -184,6 +186,7 @@ pub(crate) struct Around {
     /// What trainers have taken and not released.
     in_hand: HashMap<SessionId, Vec<u64>>,
     pub reading: Vec<ReadOp>,
+    pub tier: Tiering,
     pub filling: Vec<FillOrder>,
     finalizing: Vec<Ticket>,
     rng: ChaCha8Rng,
@@ -322,6 +325,7 @@ impl Replay {
             published: HashMap::new(),
             in_hand: HashMap::new(),
             reading: Vec::new(),
+            tier: Tiering::default(),
             filling: Vec::new(),
             finalizing: Vec::new(),
             rng: ChaCha8Rng::seed_from_u64(seed),
@@ -540,6 +544,7 @@ impl World<Counted> for Around {
             }
             Action::State(_, bytes) => self.states.push(bytes),
             Action::Warn(text) | Action::BadRecord(text) => self.warnings.push(text),
+            Action::Tier(order) => self.tier.take(order),
             Action::Trace(_, line) => self.traced.push(*line),
             Action::Fail(_, text) | Action::Interrupt(_, text) | Action::Close(_, text) => {
                 self.failed.push(text);
@@ -552,11 +557,16 @@ impl World<Counted> for Around {
         let stuck = &self.stuck;
         self.reading.sort_by_key(|op| stuck.contains(&op.flight));
         let reading = self.reading.iter().filter(|op| !stuck.contains(&op.flight)).count();
-        let total = reading + self.filling.len() + self.finalizing.len();
+        let done_here = reading + self.filling.len() + self.finalizing.len();
+        let total = done_here + self.tier.pending();
         if total == 0 {
             return None;
         }
         let pick = self.rng.random_range(0..total);
+        if pick >= done_here {
+            soon.extend(self.tier.answer(pick - done_here));
+            return Some(now_ns + 1000);
+        }
         soon.push_back(if pick < reading {
             let op = self.reading.remove(pick);
             let is_bad = self.bad.contains(&op.sample.0);

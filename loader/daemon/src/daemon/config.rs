@@ -7,6 +7,16 @@ use shade_core::{Capacity, PackageBytes};
 use shade_formats::control::Policy;
 use shade_images::JpegDecoder;
 use shade_reads::ReadsConfig;
+use shade_tier::Servers;
+
+/// The tier of `serve`.
+#[derive(Clone, Debug)]
+pub struct TierSettings {
+    /// Its servers.
+    pub servers: Servers,
+    /// Bytes that this daemon may fill; `None` for nine tenths of what the servers have.
+    pub bytes: Option<u64>,
+}
 
 /// A validated configuration of `serve`.
 #[derive(Clone, Debug)]
@@ -21,6 +31,8 @@ pub struct ServeConfig {
     pub lookahead: f64,
     /// Bytes of a shard that a miss brings along.
     pub package_bytes: PackageBytes,
+    /// Memory of other machines behind the cache.
+    pub tier: Option<TierSettings>,
     /// How records are read.
     pub reads: ReadsConfig,
     /// Whether late records are requested a second time.

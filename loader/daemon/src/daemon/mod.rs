@@ -10,6 +10,7 @@ mod judge;
 mod memory;
 mod observer;
 mod observers;
+mod request;
 mod resize;
 mod serve;
 mod sessions;
@@ -17,10 +18,11 @@ mod settings;
 mod start;
 mod stats;
 mod status;
+mod tier;
 
 use shade_reads::blocks::FreeList;
 
-pub use config::ServeConfig;
+pub use config::{ServeConfig, TierSettings};
 pub use inherited::Inherited;
 pub use start::{DaemonError, serve};
 

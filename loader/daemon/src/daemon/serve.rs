@@ -5,9 +5,10 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, select};
 use shade_core::FinalizeOrder;
-use shade_formats::control::{Reply, Request};
+use shade_formats::control::Reply;
 use shade_formats::trace::Header;
 use shade_reads::{Completion, Reads};
+use shade_tier::Tier;
 
 use super::cache_memory::CacheMemory;
 use super::events::{filled, read};
@@ -16,7 +17,6 @@ use super::memory::RingRoom;
 use super::observers::Observers;
 use super::sessions::Sessions;
 use super::settings::Running;
-use super::stats::report;
 use super::{Action, Core, Event};
 use crate::batches::{FillOrder, Filled, Workers, finalize};
 use crate::control::{Message, ServedDataset, Terms};
@@ -47,11 +47,22 @@ pub(super) enum Stop {
 /// What the ranks are told when the user has stopped the daemon.
 const TOLD: &str = "it was stopped with shade-load stop; a training that is started again starts a new one";
 
+/// What comes to the core's thread.
+pub(super) struct Inbox {
+    pub(super) completions: Receiver<Completion>,
+    pub(super) done: Receiver<Filled>,
+    pub(super) tier: Receiver<shade_tier::Event>,
+    pub(super) messages: Receiver<Message>,
+    pub(super) stop: Receiver<Stop>,
+}
+
 /// The running daemon.
 pub(super) struct Daemon {
     pub(super) core: Core,
-    reads: Reads,
+    pub(super) reads: Reads,
     workers: Workers,
+    /// Set where there is one.
+    pub(super) tier: Option<Tier>,
     pub(super) sessions: Sessions,
     pub(super) observers: Observers,
     pub(super) served: ServedDataset,
@@ -93,6 +104,7 @@ impl Daemon {
             core,
             reads,
             workers,
+            tier: None,
             sessions: Sessions::default(),
             observers: Observers::new(trace_header),
             served,
@@ -117,14 +129,8 @@ impl Daemon {
     ///
     /// # Errors
     /// The text of a panic, of this thread or another. All sessions were told.
-    pub(super) fn run(
-        mut self,
-        completions: &Receiver<Completion>,
-        done: &Receiver<Filled>,
-        messages: &Receiver<Message>,
-        stop: &Receiver<Stop>,
-    ) -> Result<(), String> {
-        let ended = caught(|| self.serve(completions, done, messages, stop));
+    pub(super) fn run(mut self, inbox: &Inbox) -> Result<(), String> {
+        let ended = caught(|| self.serve(inbox));
         let (why, ended) = match ended {
             Ok(Stop::Asked) => (None, Ok(())),
             Ok(Stop::Told) => (Some(TOLD.to_owned()), Ok(())),
@@ -138,13 +144,8 @@ impl Daemon {
         ended
     }
 
-    fn serve(
-        &mut self,
-        completions: &Receiver<Completion>,
-        done: &Receiver<Filled>,
-        messages: &Receiver<Message>,
-        stop: &Receiver<Stop>,
-    ) -> Stop {
+    fn serve(&mut self, inbox: &Inbox) -> Stop {
+        let Inbox { completions, done, tier, messages, stop } = inbox;
         let mut beaten = Instant::now();
         loop {
             let wait =
@@ -153,6 +154,7 @@ impl Daemon {
             select! {
                 recv(completions) -> completion => self.events.extend(completion.ok().map(read)),
                 recv(done) -> done => self.events.extend(done.ok().map(filled)),
+                recv(tier) -> event => self.events.extend(event.ok().map(Event::Tier)),
                 recv(messages) -> message => if let Ok(message) = message { self.take(message) },
                 recv(stop) -> why => return why.unwrap_or(Stop::Asked),
                 default(wait) => {}
@@ -160,11 +162,12 @@ impl Daemon {
             for _ in 0..BURST {
                 let completion = completions.try_recv().map(read);
                 let rows = done.try_recv().map(filled);
+                let event = tier.try_recv().map(Event::Tier);
                 let message = messages.try_recv();
-                if completion.is_err() && rows.is_err() && message.is_err() {
+                if completion.is_err() && rows.is_err() && event.is_err() && message.is_err() {
                     break;
                 }
-                self.events.extend(completion.into_iter().chain(rows));
+                self.events.extend(completion.into_iter().chain(rows).chain(event));
                 if let Ok(message) = message {
                     self.take(message);
                 }
@@ -221,6 +224,11 @@ impl Daemon {
             Action::Refuse(session, refusal) => self.sessions.answer(session, Err(refusal)),
             Action::Read(op) => self.reads.submit(op),
             Action::ReadTogether(ops) => self.reads.submit_together(ops),
+            Action::Tier(order) => {
+                if let Some(tier) = &self.tier {
+                    tier.order(order);
+                }
+            }
             Action::Fill(order) => {
                 let Some(payload) = self.sessions.payload(order.ticket.session) else {
                     // Its rank has gone. The core takes the rows back.
@@ -331,38 +339,6 @@ impl Daemon {
         }
     }
 
-    fn request(&mut self, session: u32, request: Request, state: Vec<u8>) {
-        match request {
-            Request::StartEpoch { generation, epoch, first_batch } => {
-                self.events.push(Event::StartEpoch { session, generation, epoch, first_batch });
-            }
-            Request::Report { epoch, batch, losses } => {
-                self.events.push(Event::Report { session, epoch, batch, losses });
-            }
-            Request::ReportValidation { score } => {
-                self.events.push(Event::Validation { session, score });
-            }
-            Request::SaveState => self.events.push(Event::SaveState(session)),
-            Request::LoadState => self.events.push(Event::LoadState { session, bytes: state }),
-            Request::Stats => {
-                // The figures include everything that this rank sent before.
-                self.turn();
-                let json = report(&self.core.stats(session), &self.reads);
-                self.sessions.reply(session, &Reply::Stats { json });
-            }
-            Request::Resize { cache, .. } => {
-                let reply = self.resize_for(session, &cache);
-                self.sessions.reply(session, &reply);
-            }
-            Request::Hello { .. }
-            | Request::Observe { .. }
-            | Request::Status { .. }
-            | Request::Stop { .. }
-            | Request::Log
-            | Request::Bye => self.sessions.close(session, "a second hello"),
-        }
-    }
-
     /// Whether no rank needs this daemon any more, and it does not stay for others.
     fn is_unneeded(&self) -> bool {
         let patience = match (self.linger, self.had_rank) {
@@ -377,11 +353,12 @@ impl Daemon {
     /// Ends all sessions and waits for reads and workers, but not for a store that does not answer.
     fn stop(self, why: Option<&str>) {
         tracing::debug!("stopping after {:.1} s", self.started.elapsed().as_secs_f64());
-        let Self { reads, workers, mut sessions, observers, .. } = self;
+        let Self { reads, workers, tier, mut sessions, observers, .. } = self;
         sessions.close_all(why);
         observers.finish(STOP);
         let (ended_in, ended) = crossbeam_channel::bounded::<()>(0);
         let joiner = std::thread::Builder::new().name("shade-stop".into()).spawn(move || {
+            drop(tier);
             drop(reads);
             drop(workers);
             drop(ended_in);

@@ -9,10 +9,14 @@ use shade_formats::control::{LINGERS_FOR_EVER, Settings};
 use shade_formats::index::Index;
 use shade_reads::{Depth, StoreModel, parse_time};
 
+use shade_tier::Servers;
+
 use super::config::ServeConfig;
 
 /// Value of what is left to the daemon.
 const AUTO: &str = "auto";
+/// No tier.
+const NO_TIER: &str = "none";
 /// No simulated store.
 const NO_STORE: &str = "none";
 
@@ -79,7 +83,7 @@ impl Running {
         asked.iter().any(|(name, value)| !self.is(name, value))
     }
 
-    fn own(&self) -> [(&'static str, String); 13] {
+    fn own(&self) -> [(&'static str, String); 15] {
         let Self { config, .. } = self;
         let ServeConfig { reads, .. } = config;
         let cache = match config.cache {
@@ -91,6 +95,7 @@ impl Running {
             Depth::Auto => AUTO.to_owned(),
             Depth::Fixed(depth) => depth.to_string(),
         };
+        let tier_bytes = config.tier.as_ref().and_then(|tier| tier.bytes);
         let linger =
             config.linger.map_or(LINGERS_FOR_EVER.to_owned(), |time| format!("{}s", time.as_secs_f64()));
         [
@@ -98,6 +103,8 @@ impl Running {
             ("policy", config.policy.as_str().to_owned()),
             ("lookahead", config.lookahead.to_string()),
             ("package-bytes", config.package_bytes.to_string()),
+            ("tier", config.tier.as_ref().map_or(NO_TIER.to_owned(), |tier| tier.servers.to_string())),
+            ("tier-cache", tier_bytes.map_or(AUTO.to_owned(), |bytes| bytes.to_string())),
             ("store", reads.store.map_or(NO_STORE.to_owned(), |store| store.to_string())),
             ("depth", depth),
             ("hedge", if config.hedge { "yes" } else { "no" }.to_owned()),
@@ -120,6 +127,12 @@ impl Running {
             "package-bytes" => asked.parse().is_ok_and(|asked: PackageBytes| {
                 asked.of(config.policy) == config.package_bytes.of(config.policy)
             }),
+            "tier" => match (&config.tier, asked) {
+                (tier, NO_TIER) => tier.is_none(),
+                (tier, asked) => asked
+                    .parse()
+                    .is_ok_and(|asked: Servers| tier.as_ref().is_some_and(|tier| tier.servers == asked)),
+            },
             "store" => is_store(config.reads.store, asked),
             "linger" => match config.linger {
                 Some(linger) => parse_time(asked) == Ok::<Duration, _>(linger),

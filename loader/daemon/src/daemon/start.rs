@@ -21,8 +21,9 @@ use shade_shm::memfd::lacking;
 use super::cache_memory::CacheMemory;
 use super::config::ServeConfig;
 use super::memory::{CacheTooLarge, check_cache};
-use super::serve::{Daemon, Stop};
+use super::serve::{Daemon, Inbox, Stop};
 use super::settings::Running;
+use super::tier;
 use crate::batches::Workers;
 use crate::control::{Listener, ServedDataset};
 use crate::panics;
@@ -156,6 +157,8 @@ fn serve_at(
         completions_in,
         panics::give_up,
     )?;
+    let (tier, tier_events) =
+        tier::start(config.tier.as_ref(), &index, &arena).map_err(DaemonError::Start)?;
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
     let worker_count = config.workers.unwrap_or_else(cores);
     let workers =
@@ -204,8 +207,10 @@ fn serve_at(
     };
     let trace_header = trace_header(config, &dataset, &core_config, reads.description());
     let core = Core::new(index, free, core_config);
-    let daemon = Daemon::new(core, reads, workers, trace_header, served, settings, cache_memory);
-    daemon.run(&completions, &done, &messages, &stop).map_err(DaemonError::Defect)
+    let mut daemon = Daemon::new(core, reads, workers, trace_header, served, settings, cache_memory);
+    daemon.tier = tier;
+    let inbox = Inbox { completions, done, tier: tier_events, messages, stop };
+    daemon.run(&inbox).map_err(DaemonError::Defect)
 }
 
 /// The memory of records.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use shade_core::JobStatus;
+use shade_core::{JobStatus, TierStats};
 use shade_formats::control::Settings;
 use shade_formats::ids::ContentId;
 
@@ -21,6 +21,7 @@ struct Status<'a> {
     cache_bytes: u64,
     cache_used_bytes: u64,
     resident: u64,
+    tier: Option<TierStats>,
     settings: BTreeMap<&'a str, &'a str>,
     linger_s: Option<f64>,
     draining: bool,
@@ -43,6 +44,7 @@ impl Daemon {
             cache_bytes: shared.cache_bytes,
             cache_used_bytes: shared.cache_used_bytes,
             resident: shared.resident,
+            tier: shared.tier,
             settings: settings.iter().collect(),
             linger_s: self.linger.map(|linger| linger.as_secs_f64()),
             draining: self.draining,

@@ -41,11 +41,16 @@ pub(super) fn advice(machine: &Machine, path: Option<&PathFacts>, probe: Option<
     all
 }
 
-fn change(topic: &'static str, fact: String, advice: impl Into<String>, change: impl Into<String>) -> Advice {
+pub(super) fn change(
+    topic: &'static str,
+    fact: String,
+    advice: impl Into<String>,
+    change: impl Into<String>,
+) -> Advice {
     Advice { topic, fact, advice: advice.into(), change: Some(change.into()) }
 }
 
-fn note(topic: &'static str, fact: String, advice: impl Into<String>) -> Advice {
+pub(super) fn note(topic: &'static str, fact: String, advice: impl Into<String>) -> Advice {
     Advice { topic, fact, advice: advice.into(), change: None }
 }
 

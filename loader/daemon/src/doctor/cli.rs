@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use shade_tier::Servers;
 
 /// Longest probe, in seconds: every read's latency is kept in memory until the end.
 const PROBE_SECONDS_MAX: f64 = 300.0;
@@ -22,6 +23,12 @@ pub struct Doctor {
     /// none. Give more for stores that take a tenth of a second or more per read.
     #[arg(long, value_name = "SECONDS", default_value_t = 3.0, value_parser = parse_seconds)]
     pub probe_seconds: f64,
+
+    /// Also examine the servers of a tier (valkey://HOST:PORT,HOST:PORT, as with `serve --tier`):
+    /// their settings, and whether they are faster than the store. The password comes from
+    /// SHADE_TIER_PASSWORD.
+    #[arg(long, value_name = "SERVERS")]
+    pub tier: Option<Servers>,
 
     /// Print one JSON object instead of text; loader/daemon/src/doctor/REPORT.md describes its
     /// keys.

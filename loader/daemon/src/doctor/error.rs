@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use shade_dataset::DatasetError;
 use shade_reads::ReadsError;
+use shade_tier::PASSWORD_VARIABLE;
 
 /// The errors of `shade-load doctor`.
 #[derive(Debug, thiserror::Error)]
@@ -20,6 +21,9 @@ pub enum DoctorError {
     /// The dataset cannot be opened.
     #[error(transparent)]
     Dataset(#[from] DatasetError),
+    /// No server of the tier answers. The findings are written.
+    #[error("cannot look at the tier: {0}; is a password needed ({PASSWORD_VARIABLE})?")]
+    Tier(String),
     /// The probe's reads cannot start.
     #[error("cannot probe: {0}")]
     Reads(#[from] ReadsError),

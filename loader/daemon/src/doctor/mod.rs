@@ -1,9 +1,10 @@
 //! `shade-load doctor`: what this machine and a mount mean for shade, and what to change.
 //!
-//! `machine` and `path_facts` gather facts, with `crate::proc` and parsers of what the system says:
-//! `kernel`, `nfs`, `mountstats`. `probe` reads random records (`picks`) as the daemon would;
-//! `sweep` has what it found at each depth. `advice` follows from these facts alone; `report`
-//! prints them, `run` is the command. REPORT.md describes the JSON.
+//! `machine` and `path_facts` gather facts, with `crate::proc` and parsers of what the system
+//! says: `kernel`, `nfs`, `mountstats`. `probe` reads random records (`picks`) as the daemon
+//! would; `sweep` has what it found at each depth. `tier` asks the servers of a tier. `advice`
+//! follows from these facts alone; `report` prints them, `run` is the command. REPORT.md describes
+//! the JSON.
 
 mod advice;
 mod cli;
@@ -18,6 +19,7 @@ mod probe;
 mod report;
 mod run;
 mod sweep;
+mod tier;
 
 pub use cli::Doctor;
 pub use error::DoctorError;

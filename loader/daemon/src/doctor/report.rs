@@ -10,6 +10,7 @@ use super::machine::Machine;
 use super::nfs::Nfs;
 use super::path_facts::{DatasetFacts, PathFacts};
 use super::probe::Probe;
+use super::tier::{self, TierFacts};
 
 /// Longest line of advice.
 const COLUMNS: usize = 100;
@@ -21,13 +22,21 @@ pub(super) struct Diagnosis {
     machine: Machine,
     path: Option<PathFacts>,
     probe: Option<Probe>,
+    tier: Option<TierFacts>,
     advice: Vec<Advice>,
 }
 
 impl Diagnosis {
-    pub(super) fn new(machine: Machine, path: Option<PathFacts>, probe: Option<Probe>) -> Self {
-        let advice = advice(&machine, path.as_ref(), probe.as_ref());
-        Self { version: env!("CARGO_PKG_VERSION"), machine, path, probe, advice }
+    pub(super) fn new(
+        machine: Machine,
+        path: Option<PathFacts>,
+        probe: Option<Probe>,
+        tier: Option<TierFacts>,
+    ) -> Self {
+        let mut advice = advice(&machine, path.as_ref(), probe.as_ref());
+        advice.extend(tier.iter().flat_map(|tier| tier::advice(tier, probe.as_ref())));
+        advice.sort_by_key(|advice| advice.change.is_none());
+        Self { version: env!("CARGO_PKG_VERSION"), machine, path, probe, tier, advice }
     }
 }
 
@@ -42,6 +51,10 @@ impl fmt::Display for Diagnosis {
         if let Some(probe) = &self.probe {
             writeln!(f, "\nprobe: random records, {}", probe.engine)?;
             write_probe(f, probe)?;
+        }
+        if let Some(tier) = &self.tier {
+            writeln!(f, "\ntier {}: records of {}", tier.servers, BinaryBytes(tier.record_bytes.into()))?;
+            tier::write(f, tier)?;
         }
         write_advice(f, &self.advice)
     }

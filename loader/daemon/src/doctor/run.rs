@@ -14,6 +14,7 @@ use super::mountstats::reads_so_far;
 use super::path_facts::{self, PathFacts};
 use super::probe::{Probe, probe};
 use super::report::Diagnosis;
+use super::tier;
 use crate::proc::{mountinfo, text};
 
 /// Examines this machine and the path, if one is given, and writes what that means for shade to
@@ -34,17 +35,21 @@ pub fn doctor(args: &Doctor, out: &mut impl Write) -> Result<(), DoctorError> {
         (Some(path), Some(dataset)) => probed(path, dataset, args.probe_seconds)?,
         _ => None,
     };
+    let record_bytes =
+        path.as_ref().and_then(|path| path.dataset.as_ref()).map(|facts| facts.record_mean_bytes);
+    let tier = args.tier.as_ref().map(|servers| tier::look(servers, record_bytes));
+    let no_tier = tier.as_ref().and_then(|tier| tier.error.clone());
     let interrupted = probed.as_ref().is_some_and(|probe| probe.interrupted);
     let forbidden = probed.as_ref().and_then(|probe| probe.forbidden.clone());
-    let report = Diagnosis::new(machine::look(&mounts), path, probed);
+    let report = Diagnosis::new(machine::look(&mounts), path, probed, tier);
     if args.json {
         serde_json::to_writer(&mut *out, &report).map_err(std::io::Error::from)?;
         writeln!(out)?;
     } else {
         write!(out, "{report}")?;
     }
-    match forbidden {
-        Some(why) => Err(DoctorError::Forbidden(why)),
+    match forbidden.map(DoctorError::Forbidden).or(no_tier.map(DoctorError::Tier)) {
+        Some(error) => Err(error),
         None if interrupted => Err(DoctorError::Interrupted),
         None => Ok(()),
     }

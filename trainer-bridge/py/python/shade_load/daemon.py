@@ -23,8 +23,21 @@ WORKERS_MAX = 512
 LINGER_SECONDS_MAX = 365 * 86_400
 # The daemon checks each part.
 _STORE = re.compile(r"[a-z]+=[^,=\s]+(?:,[a-z]+=[^,=\s]+)*")
+# The daemon checks each server. Without a password: the command line shows it to everybody.
+_TIER = re.compile(r"(?:valkeys?|rediss?)://(?:[^@:/\s]*@)?[^@/\s]+")
 # Settings that the command line omits at this value.
-_UNSET = {"store": "none", "package-bytes": "auto", "depth": "auto", "workers": "auto", "jpeg": "auto", "hedge": "no"}
+_UNSET = {
+    "tier": "none",
+    "tier-cache": "auto",
+    "store": "none",
+    "package-bytes": "auto",
+    "depth": "auto",
+    "workers": "auto",
+    "jpeg": "auto",
+    "hedge": "no",
+}
+# The daemon checks each server.
+_TIER = re.compile(r"(?:valkeys?|rediss?)://(?:[^@:/\s]*@)?[^@/\s]+")
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -36,10 +49,10 @@ class Daemon(Options):
         Loader("photos.shade", 256, image_size=224, daemon=Daemon(job="ablation", workers=8))
 
     All trainings of a user on a dataset share one daemon and its cache. The first Loader decides
-    the daemon's settings: `policy`, `lookahead`, `package_bytes`, `store`, `depth`, `hedge`,
-    `workers`, `decode_once`, `jpeg`, `engine`, `io`, `linger` and the Loader's `cache`. A Loader
-    with other settings gets a new daemon if the old one is unused. Otherwise the daemon keeps its
-    settings, and a warning names the differences.
+    the daemon's settings: `policy`, `lookahead`, `package_bytes`, `tier`, `tier_cache`, `store`,
+    `depth`, `hedge`, `workers`, `decode_once`, `jpeg`, `engine`, `io`, `linger` and the Loader's
+    `cache`. A Loader with other settings gets a new daemon if the old one is unused. Otherwise the
+    daemon keeps its settings, and a warning names the differences.
 
     Args:
         job: Name of the training among those on the dataset; equal in all its ranks. Default: the
@@ -61,6 +74,12 @@ class Daemon(Options):
             would keep them: bytes or "64KiB", at most 256 KiB; 0 brings none. Default: 64 KiB with
             the policy "icache", else 0. Raise it for records of a few KB on a store whose
             operations are the limit.
+        tier: Servers of a Valkey or Redis Cluster as a second level behind the cache:
+            "valkey://HOST:PORT,HOST:PORT", or "rediss://..." for TLS. Default: none. For a store
+            that is slower than the memory of other machines. The password comes from the
+            environment, SHADE_TIER_PASSWORD.
+        tier_cache: Memory of all those servers that this daemon may fill: bytes or "64GiB".
+            Default: nine tenths of what they have. Give each node its part where several share them.
         depth: Reads in flight, 1 to 1024. Default: the daemon adapts it. Give it if the store has a
             limit of its own.
         hedge: Read a record again if it is far later than others, at most 1 in 100. Default: False.
@@ -96,6 +115,8 @@ class Daemon(Options):
     policy: Policy | None = None
     lookahead: float = 1.0
     package_bytes: int | str | None = None
+    tier: str | None = None
+    tier_cache: int | str | None = None
     depth: int | None = None
     hedge: bool = False
     workers: int | None = None
@@ -124,6 +145,11 @@ class Daemon(Options):
         if self.policy is not None:
             policy = self.policy
         store, package, depth, workers = (_UNSET[name] for name in ("store", "package-bytes", "depth", "workers"))
+        tier, tier_cache = _UNSET["tier"], _UNSET["tier-cache"]
+        if self.tier is not None:
+            tier = _servers(self.tier)
+        if self.tier_cache is not None:
+            tier_cache = str(size_bytes("tier_cache", self.tier_cache, 0, UINT64_MAX))
         if self.store is not None:
             store = matching("store", self.store, _STORE, '"latency=2ms,bandwidth=1Gbit,depth=32"')
         if self.package_bytes is not None:
@@ -141,6 +167,8 @@ class Daemon(Options):
             # The option takes no exponent.
             "linger": f"{number('linger', self.linger, 0, LINGER_SECONDS_MAX):.3f}s",
             "package-bytes": package,
+            "tier": tier,
+            "tier-cache": tier_cache,
             "store": store,
             "depth": depth,
             "workers": workers,
@@ -148,6 +176,16 @@ class Daemon(Options):
             "jpeg": choice("jpeg", self.jpeg, ("auto", "turbo")),
             "hedge": "yes" if flag("hedge", self.hedge) else _UNSET["hedge"],
         }
+
+
+def _servers(tier: str) -> str:
+    """`tier`, if it names servers. The error does not repeat it: it may hold a password."""
+    if not isinstance(tier, str) or _TIER.fullmatch(tier) is None:
+        raise ValueError(
+            'tier: expected servers, such as "valkey://HOST:PORT,HOST:PORT", or "rediss://..." for TLS; '
+            "a password goes into the environment, as SHADE_TIER_PASSWORD"
+        )
+    return tier
 
 
 def serve_arguments(settings: dict[str, str], dataset: Path, socket: str | None) -> list[str]:

@@ -1,0 +1,199 @@
+//! What the core does with the tier: offers it what leaves the cache, asks it for what it has, and
+//! takes its answers.
+
+use shade_formats::SampleId;
+use shade_formats::control::Policy;
+
+use crate::action::Action;
+use crate::batch::RowId;
+use crate::block_size::charged_bytes;
+use crate::brain::Core;
+use crate::cache::Cache;
+use crate::job::JobId;
+use crate::latency::Latencies;
+use crate::memory::Memory;
+use crate::orders::ReadOp;
+use crate::tier_orders::{TierEvent, TierMiss, TierOrder, TierPut};
+
+/// Limit of the records on their way from the tier. Each holds blocks.
+const GETS_MAX: usize = 256;
+/// Limit of the records on their way to the tier. Each holds blocks. Beyond it, what leaves the
+/// cache is not stored.
+const PUTS_MAX: usize = 64;
+/// Largest record that is stored. Larger ones would hold up a server's other records for long, and
+/// servers refuse 512 MiB.
+const RECORD_BYTES_MAX: u32 = 64 << 20;
+/// Answers that the first measurement counts as.
+const MEASURED_AS: usize = 64;
+/// Interval at which tier and store are compared.
+const COMPARE_NS: u64 = 1_000_000_000;
+/// How long a tier is left alone that is slower than the store.
+const REST_NS: u64 = 60_000_000_000;
+
+impl<M: Memory> Core<M> {
+    /// Takes in an event of the tier.
+    pub(super) fn tier_event(&mut self, now_ns: u64, event: TierEvent<M>) {
+        match event {
+            TierEvent::Room { bytes, get } => {
+                let get_ns = get.map(|get| u64::try_from(get.as_nanos()).unwrap_or(u64::MAX));
+                get_ns.into_iter().for_each(|ns| (0..MEASURED_AS).for_each(|_| self.tier.latencies.add(ns)));
+                match &mut self.tier.held {
+                    Some(held) => held.resize(bytes),
+                    None => self.tier.held = Some(Cache::new(Policy::Lookahead, bytes, self.index.len())),
+                }
+                // It learns of the uses in sight when the next batch is opened.
+                self.jobs.iter_mut().for_each(|job| job.outlook = None);
+            }
+            TierEvent::Held(samples) => {
+                for sample in samples {
+                    let Some(entry) = self.index.entry(sample).filter(|_| !self.tier.has_or_will(sample))
+                    else {
+                        continue;
+                    };
+                    if self.cache.get(sample).is_some()
+                        || !self.tier.admit(sample, entry.stored_len, self.jobs.importance())
+                    {
+                        self.tier.order_drop(sample);
+                    }
+                }
+            }
+            TierEvent::Got { op, outcome, latency } => {
+                // What is refused at once says nothing of how fast it is.
+                if outcome != Err(TierMiss::Down) {
+                    self.tier.latencies.add(u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX));
+                }
+                self.tier_got(now_ns, op, outcome);
+            }
+            TierEvent::Put { sample, record, outcome } => {
+                self.tier_stored(sample, outcome);
+                self.release(M::take_back(record));
+            }
+        }
+    }
+
+    /// A record came from the tier, or must be read from the store.
+    fn tier_got(&mut self, now_ns: u64, op: ReadOp<M::Room>, outcome: Result<(), TierMiss>) {
+        let (sample, len) = (op.sample, op.len);
+        let Err(miss) = outcome else {
+            let (job, admits, waiting) = self.reading.came_from_tier(sample).unwrap_or_default();
+            self.count(job, |counts| {
+                counts.tier_hits += 1;
+                counts.tier_bytes += u64::from(len);
+            });
+            // Else it stays where it is: what it displaced here would be written there.
+            let bytes = charged_bytes(len, self.config.block_bytes);
+            let admits = admits && self.cache.is_worth_moving(sample, bytes);
+            let record = M::record(op.blocks, true);
+            return self.arrived(now_ns, (job, admits), (sample, len), record, waiting);
+        };
+        self.free.give(op.blocks);
+        match miss {
+            TierMiss::Absent => {
+                self.tier.held.as_mut().and_then(|held| held.remove(sample));
+            }
+            TierMiss::Wrong => self.tier.remove(sample),
+            TierMiss::Down => {}
+        }
+        let (jobs, sessions) = (&self.jobs, &self.sessions);
+        let job_of_row = |row: &RowId| {
+            let session = sessions.iter().find(|session| session.id == row.session);
+            session.map(|session| session.job)
+        };
+        let job_of = |job, rows: &[RowId]| match jobs.get(job) {
+            Some(_) => Some(job),
+            // Its first job has ended. Rows of another may wait for it.
+            None => rows.first().and_then(job_of_row),
+        };
+        if let Some(job) = self.reading.not_in_tier(sample, job_of, &*self.index) {
+            self.count(job, |counts| counts.tier_misses += 1);
+        }
+    }
+
+    /// A record is stored, or not.
+    fn tier_stored(&mut self, sample: SampleId, outcome: TierPut) {
+        let Some(job) = self.tier.writing.remove(&sample) else { return };
+        let Some(held) = &mut self.tier.held else { return };
+        if outcome == TierPut::Stored {
+            let len = self.index.entry(sample).map_or(0, |entry| entry.stored_len);
+            self.count(job, |counts| {
+                counts.tier_writes += 1;
+                counts.tier_bytes_written += u64::from(len);
+            });
+            if !self.tier.has_or_will(sample) {
+                // It came into the cache meanwhile.
+                self.tier.order_drop(sample);
+            }
+            return;
+        }
+        held.remove(sample);
+        if outcome == TierPut::Full {
+            // Others use these servers, too, or keys are spread unevenly: no more than fits now.
+            held.resize(held.used_bytes());
+        }
+    }
+
+    /// Offers a record that leaves the cache, or bypasses it, to the tier.
+    pub(super) fn offer_to_tier(&mut self, job: JobId, sample: SampleId, record: &M::Record) {
+        if self.tier.held.is_none()
+            || self.tier.rests_until_ns > 0
+            || self.tier.writing.len() >= PUTS_MAX
+            || self.cache.get(sample).is_some()
+        {
+            return;
+        }
+        let Some(len) = self.index.entry(sample).map(|entry| entry.stored_len) else { return };
+        if len > RECORD_BYTES_MAX
+            || !self.has_memory_to_prefetch(charged_bytes(len, self.config.block_bytes))
+            || !self.tier.admit(sample, len, self.jobs.importance())
+        {
+            return;
+        }
+        self.tier.writing.insert(sample, job);
+        self.tier.orders.push(TierOrder::Put { sample, len, record: M::lend(record.clone()) });
+    }
+
+    /// Asks the tier for the records that it has, in plan order, and hands it all other orders.
+    pub(super) fn order_from_tier(&mut self, now_ns: u64, actions: &mut Vec<Action<M>>) {
+        if self.tier.held.is_none() {
+            return;
+        }
+        self.compare_tier(now_ns, actions);
+        let mut ops = Vec::new();
+        while self.reading.asked_of_tier() < GETS_MAX {
+            let Some(sample) = self.reading.next_from_tier() else { break };
+            // Without room it waits until a fill gives some back.
+            let Some(op) = self.read_op(sample) else { break };
+            self.reading.ask_tier(sample);
+            ops.push(op);
+        }
+        actions.extend(self.tier.orders.drain(..).map(Action::Tier));
+        if !ops.is_empty() {
+            actions.push(Action::Tier(TierOrder::Get(ops)));
+        }
+    }
+
+    /// Leaves a tier alone that is slower than the store, and tries it again later.
+    fn compare_tier(&mut self, now_ns: u64, actions: &mut Vec<Action<M>>) {
+        let tier = &mut self.tier;
+        if now_ns < tier.compare_at_ns {
+            return;
+        }
+        tier.compare_at_ns = now_ns.saturating_add(COMPARE_NS);
+        if tier.rests_until_ns > 0 {
+            if now_ns >= tier.rests_until_ns {
+                (tier.rests_until_ns, tier.latencies) = (0, Latencies::default());
+            }
+            return;
+        }
+        let of_store = self.late_reads.latencies.quantile_ns(0.5);
+        let of_tier = tier.latencies.quantile_ns(0.5);
+        if let Some((store_ns, tier_ns)) = of_store.zip(of_tier).filter(|(store, tier)| tier > store) {
+            tier.rests_until_ns = now_ns.saturating_add(REST_NS);
+            actions.push(Action::Warn(format!(
+                "the tier takes {:.2} ms for a record and the store {:.2} ms: the tier is left alone for a minute",
+                tier_ns as f64 / 1e6,
+                store_ns as f64 / 1e6
+            )));
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! The requests of ranks.
+
+use shade_formats::control::{Reply, Request};
+
+use super::Event;
+use super::serve::Daemon;
+use super::stats::report;
+
+impl Daemon {
+    /// Turns a rank's request into an event, or answers it at once.
+    pub(super) fn request(&mut self, session: u32, request: Request, state: Vec<u8>) {
+        match request {
+            Request::StartEpoch { generation, epoch, first_batch } => {
+                self.events.push(Event::StartEpoch { session, generation, epoch, first_batch });
+            }
+            Request::Report { epoch, batch, losses } => {
+                self.events.push(Event::Report { session, epoch, batch, losses });
+            }
+            Request::ReportValidation { score } => {
+                self.events.push(Event::Validation { session, score });
+            }
+            Request::SaveState => self.events.push(Event::SaveState(session)),
+            Request::LoadState => self.events.push(Event::LoadState { session, bytes: state }),
+            Request::Stats => {
+                // The figures include everything that this rank sent before.
+                self.turn();
+                let json = report(&self.core.stats(session), &self.reads);
+                self.sessions.reply(session, &Reply::Stats { json });
+            }
+            Request::Resize { cache, .. } => {
+                let reply = self.resize_for(session, &cache);
+                self.sessions.reply(session, &reply);
+            }
+            Request::Hello { .. }
+            | Request::Observe { .. }
+            | Request::Status { .. }
+            | Request::Stop { .. }
+            | Request::Log
+            | Request::Bye => self.sessions.close(session, "a second hello"),
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! The daemon's tier, where it has one: memory of other machines.
+
+use std::io;
+use std::sync::Arc;
+
+use crossbeam_channel::{Receiver, never, unbounded};
+use shade_formats::SampleId;
+use shade_formats::index::Index;
+use shade_reads::blocks::Arena;
+use shade_tier::{Event, Tier, TierConfig};
+
+use super::config::TierSettings;
+
+/// The tier and its answers. Without one nothing ever comes.
+pub(super) fn start(
+    settings: Option<&TierSettings>,
+    index: &Index,
+    arena: &Arc<Arena>,
+) -> io::Result<(Option<Tier>, Receiver<Event>)> {
+    let Some(TierSettings { servers, bytes }) = settings.cloned() else { return Ok((None, never())) };
+    let (events_in, events) = unbounded();
+    let (content_id, record_bytes) = (index.content_id(), mean_record_bytes(index));
+    let config = TierConfig { servers, bytes, content_id, record_bytes };
+    Ok((Some(Tier::start(config, Arc::clone(arena), events_in)?), events))
+}
+
+/// Bytes of a stored record on average.
+pub(crate) fn mean_record_bytes(index: &Index) -> u32 {
+    let entries = (0..index.len()).filter_map(|id| index.entry(SampleId(id)));
+    let bytes: u64 = entries.map(|entry| u64::from(entry.stored_len)).sum();
+    u32::try_from(bytes / u64::from(index.len().max(1))).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,192 @@
+//! The thread that finds the servers: their slots, their room, and what they hold already.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, TryRecvError, select};
+use shade_core::TierEvent;
+use shade_formats::SampleId;
+use shade_formats::limits::TIER_SERVERS_MAX;
+
+use crate::connection::{Connection, ServerFault};
+use crate::examine::{find_slots, measure};
+use crate::orders::{Event, TierConfig};
+use crate::reply::Reply;
+use crate::routes::{Routes, Slots};
+use crate::server::{Server, Shared};
+use crate::servers::Address;
+
+/// How long to wait until servers that were not reached are looked for again.
+const RETRY: Duration = Duration::from_secs(5);
+/// Shortest interval of looking for slots that have moved.
+const LOOK_MIN: Duration = Duration::from_secs(1);
+/// Keys that a server looks at for one answer, while it serves nobody else.
+const SCANNED_AT_ONCE: &str = "1000";
+
+/// What the thread knows.
+pub(crate) struct Discovery {
+    config: TierConfig,
+    shared: Arc<Shared>,
+    routes: Arc<Routes>,
+    /// Room of each server that was asked for it.
+    rooms: BTreeMap<Address, u64>,
+    /// Time that a record takes, once it is measured.
+    get: Option<Duration>,
+    /// The user was told that no server was found.
+    told: bool,
+}
+
+impl Discovery {
+    pub(crate) fn new(config: TierConfig, shared: Arc<Shared>, routes: Arc<Routes>) -> Self {
+        Self { config, shared, routes, rooms: BTreeMap::new(), get: None, told: false }
+    }
+
+    /// Runs until `stop` is closed.
+    pub(crate) fn run(mut self, moved: &Receiver<()>, stop: &Receiver<()>) {
+        loop {
+            let looked = Instant::now();
+            let is_complete = self.look(stop);
+            let retry = if is_complete { Duration::MAX } else { RETRY };
+            select! {
+                recv(moved) -> _ => {}
+                recv(stop) -> _ => return self.routes.clear(),
+                default(retry) => {}
+            }
+            let pause = LOOK_MIN.saturating_sub(looked.elapsed());
+            if stop.recv_timeout(pause) == Err(RecvTimeoutError::Disconnected) {
+                return self.routes.clear();
+            }
+        }
+    }
+
+    /// Looks for all servers. Returns whether each was reached.
+    fn look(&mut self, stop: &Receiver<()>) -> bool {
+        let Some(slots) = self.find_slots() else { return false };
+        let primaries: BTreeSet<Address> = slots.iter().map(|(_, address)| address.clone()).collect();
+        let primaries: Vec<Address> = primaries.into_iter().take(TIER_SERVERS_MAX).collect();
+        for address in &primaries {
+            self.meet(address);
+        }
+        self.routes.set(slots.clone());
+        let mut is_complete = true;
+        for address in primaries {
+            if self.rooms.contains_key(&address) || is_stopped(stop) {
+                continue;
+            }
+            is_complete &= match self
+                .open(&address)
+                .and_then(|mut connection| self.examine(&address, &slots, &mut connection, stop))
+            {
+                Ok(()) => true,
+                Err(fault) => {
+                    tracing::debug!("tier: server {address}: {fault}");
+                    false
+                }
+            };
+        }
+        is_complete
+    }
+
+    fn open(&self, address: &Address) -> Result<Connection, ServerFault> {
+        Connection::open(address, &self.shared.login)
+    }
+
+    /// Asks the given servers for the slots of all, one after the other until one answers.
+    fn find_slots(&mut self) -> Option<Slots> {
+        let mut why = String::new();
+        let met: Vec<Address> = self.rooms.keys().cloned().collect();
+        for address in self.config.servers.addresses.iter().chain(&met) {
+            let asked = self
+                .open(address)
+                .and_then(|mut connection| find_slots(&mut connection, address, &self.config.servers));
+            match asked {
+                Ok(slots) => return Some(slots),
+                Err(fault) => why = format!("server {address}: {fault}"),
+            }
+        }
+        if !std::mem::replace(&mut self.told, true) {
+            tracing::warn!(
+                "tier: {why}: no server is there, and all records are read from the store; \
+                            they are looked for every {} s",
+                RETRY.as_secs()
+            );
+        }
+        None
+    }
+
+    /// Starts the thread of a server that is not known yet.
+    fn meet(&self, address: &Address) {
+        if self.routes.server(address).is_some() {
+            return;
+        }
+        match Server::start(address.clone(), self.routes.len(), Arc::clone(&self.shared)) {
+            Ok(server) => self.routes.add(address.clone(), Arc::new(server)),
+            Err(error) => tracing::warn!("tier: no thread for server {address}: {error}"),
+        }
+    }
+
+    /// Asks a server for its room and for what it holds.
+    fn examine(
+        &mut self,
+        address: &Address,
+        slots: &Slots,
+        connection: &mut Connection,
+        stop: &Receiver<()>,
+    ) -> Result<(), ServerFault> {
+        let memory = connection.info("memory")?;
+        let most: u64 = memory.get("maxmemory").and_then(|bytes| bytes.parse().ok()).unwrap_or(0);
+        self.rooms.insert(address.clone(), most);
+        if self.get.is_none() {
+            self.get = measure(connection, slots, address, self.config.record_bytes);
+        }
+        let given = self.config.bytes;
+        let of_servers: u64 = self.rooms.values().fold(0, |sum, room| sum.saturating_add(*room));
+        let bytes = given.unwrap_or(of_servers / 10 * 9);
+        if given.is_none() && most == 0 {
+            tracing::warn!(
+                "tier: server {address} has no maxmemory: set it, or say with --tier-cache how much this daemon may fill"
+            );
+        }
+        tracing::info!("tier: server {address}; {bytes} bytes on {} servers so far", self.rooms.len());
+        self.tell(TierEvent::Room { bytes, get: self.get });
+        self.scan(connection, stop)
+    }
+
+    /// Finds the records that a daemon before has left.
+    fn scan(&self, connection: &mut Connection, stop: &Receiver<()>) -> Result<(), ServerFault> {
+        let mut cursor = "0".to_owned();
+        loop {
+            let pattern = self.shared.keys.pattern();
+            let words = ["SCAN", &cursor, "MATCH", &pattern, "COUNT", SCANNED_AT_ONCE].map(str::as_bytes);
+            let Reply::List(answer) = connection.call(&words)? else { return Err(no_scan()) };
+            let [next, Reply::List(keys)] = answer.as_slice() else { return Err(no_scan()) };
+            let sample = |key: &Reply| match key {
+                Reply::Bytes(key) => self.shared.keys.sample(key),
+                _ => None,
+            };
+            let samples: Vec<SampleId> = keys.iter().filter_map(sample).collect();
+            let next = next.text().ok_or_else(no_scan)?;
+            if !samples.is_empty() {
+                self.tell(TierEvent::Held(samples));
+            }
+            if next == "0" || is_stopped(stop) {
+                return Ok(());
+            }
+            cursor = next;
+        }
+    }
+
+    fn tell(&self, event: Event) {
+        // Fails only when the daemon is stopping.
+        let _ = self.shared.events.send(event);
+    }
+}
+
+fn no_scan() -> ServerFault {
+    ServerFault::new("an answer to SCAN that is none")
+}
+
+fn is_stopped(stop: &Receiver<()>) -> bool {
+    stop.try_recv() == Err(TryRecvError::Disconnected)
+}

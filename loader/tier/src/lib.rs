@@ -1,0 +1,38 @@
+//! `shade-tier`: records in the memory of other machines, in a Valkey or Redis Cluster.
+//!
+//! The core says what is stored, fetched and removed ([`Tier::order`]); this crate carries it out
+//! and answers by events. It knows neither ranking nor store. A server that does not answer, has
+//! lost a record or holds wrong bytes is a miss, never an error.
+//!
+//! | module | job |
+//! |---|---|
+//! | `servers` | the servers as given: `valkey://host:port,...` |
+//! | `orders` | what a tier is made of, is ordered and answers |
+//! | `key` | the key of a record, and its slot |
+//! | `stream` | bytes to and from a server, with deadlines |
+//! | `reply` | a server's answer as a value |
+//! | `connection` | one connection: log in, call, fetch |
+//! | `server` | the thread of one server: fetches, stores, removes |
+//! | `routes` | which server has which slot |
+//! | `discovery` | the thread that finds the servers, their room, and what they hold |
+//! | `tier` | the front |
+//! | `examine` | a server's settings and speed, for `doctor` |
+
+mod connection;
+mod discovery;
+mod examine;
+mod key;
+mod orders;
+mod reply;
+mod routes;
+mod server;
+mod servers;
+mod stream;
+mod tier;
+
+pub use connection::{Connection, Login, PASSWORD_VARIABLE, ServerFault};
+pub use examine::{Examined, ServerFacts, examine};
+pub use orders::{Event, Order, TierConfig};
+pub use reply::Reply;
+pub use servers::{Address, ParseServersError, Servers};
+pub use tier::Tier;
