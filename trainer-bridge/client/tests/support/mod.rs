@@ -181,7 +181,17 @@ impl Peer {
         self.hear_with_fds().0
     }
 
+    /// The next request. A client that may offer its standard error for the log says so unasked.
     pub(crate) fn hear_with_fds(&self) -> (Request, Vec<OwnedFd>) {
+        loop {
+            let (request, fds) = self.hear_anything();
+            if !matches!(request, Request::Log) {
+                return (request, fds);
+            }
+        }
+    }
+
+    fn hear_anything(&self) -> (Request, Vec<OwnedFd>) {
         let mut bytes = vec![0; 256 * 1024];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(8))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
