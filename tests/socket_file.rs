@@ -33,9 +33,11 @@ fn start_all(dataset: &Path, socket: &Path) -> Vec<Started> {
         })
         .collect();
     let hear = |mut child: Child| {
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        Started { said: serde_json::from_str(&line).unwrap(), child }
+        let said = BufReader::new(child.stdout.take().unwrap()).lines().map(|line| line.unwrap());
+        // The first word is that it starts; the next one is what became of that.
+        let mut said = said.map(|line| serde_json::from_str::<Value>(&line).unwrap());
+        let said = said.find(|word| word.get("starting").is_none()).unwrap();
+        Started { said, child }
     };
     children.into_iter().map(hear).collect()
 }
