@@ -63,18 +63,7 @@ fn whole_epoch(replay: &mut Replay, epoch: u32) -> Counts {
     let taken = replay.epoch(epoch);
     assert!(ids(&taken).into_iter().eq(0..SAMPLES), "epoch {epoch}");
     assert!(replay.errors.is_empty(), "{:?}", replay.errors);
-    let after = counts(replay);
-    Counts {
-        accesses: after.accesses - before.accesses,
-        hits: after.hits - before.hits,
-        misses: after.misses - before.misses,
-        prefetched: after.prefetched - before.prefetched,
-        reads: after.reads - before.reads,
-        tier_hits: after.tier_hits - before.tier_hits,
-        tier_misses: after.tier_misses - before.tier_misses,
-        tier_writes: after.tier_writes - before.tier_writes,
-        ..Counts::default()
-    }
+    counts(replay).since(&before)
 }
 
 /// The tier is filled: an epoch reads nothing from the store. Returns the next epoch.

@@ -291,15 +291,7 @@ impl Playing<'_> {
 
 impl Outcome {
     fn since(&self, before: &Self) -> Self {
-        let (new, old) = (&self.counts, &before.counts);
-        let counts = Counts {
-            accesses: new.accesses - old.accesses,
-            hits: new.hits - old.hits,
-            reads: new.reads - old.reads,
-            coalesced: new.coalesced - old.coalesced,
-            copied: new.copied - old.copied,
-            ..Counts::default()
-        };
+        let counts = self.counts.since(&before.counts);
         Self { counts, stall: self.stall - before.stall, compute: self.compute - before.compute }
     }
 }

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use shade_core::driver::{Delivery, Soon, World};
-use shade_core::{Action, Event, FillOrder, Filled, ReadOp, Refusal, SessionId, Ticket};
+use shade_core::{Action, Event, FillOrder, ReadOp, Refusal, SessionId, Ticket};
 use shade_formats::trace::Line;
 
 use crate::recalled::Recalled;
-use crate::store::{NoMemory, VirtualStore, answered};
+use crate::store::{NoMemory, VirtualStore, answered, filled};
 use crate::trainer::Trainer;
 
 /// The only node.
@@ -79,9 +79,7 @@ impl World<NoMemory> for VirtualWorld<'_> {
     }
 
     fn fill(&mut self, order: FillOrder<()>, soon: &mut Soon<NoMemory>) {
-        let FillOrder { ticket, mut rows, .. } = order;
-        rows.iter_mut().for_each(|row| row.keep(Vec::new()));
-        soon.push_back(Event::Filled(Filled { ticket, rows, faults: Vec::new(), fill_ns: 0 }));
+        soon.push_back(Event::Filled(filled(order)));
     }
 
     fn finalize(&mut self, ticket: Ticket, soon: &mut Soon<NoMemory>) {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use shade_core::driver::{Delivery, Driver, Soon, World};
 use shade_core::importance::Importance;
-use shade_core::{Action, Core, Counts, Event, FillOrder, Filled, ReadOp, Refusal, SessionId, Stats, Ticket};
+use shade_core::{Action, Core, Counts, Event, FillOrder, ReadOp, Refusal, SessionId, Stats, Ticket};
 use shade_formats::SampleId;
 use shade_formats::control::{JobSpec, WeightTable};
 use shade_formats::ring::Kind;
@@ -17,7 +17,7 @@ use shade_formats::ring::Kind;
 use crate::error::SimulateError;
 use crate::losses::Losses;
 use crate::play::Setup;
-use crate::store::{NoMemory, answered};
+use crate::store::{NoMemory, answered, filled};
 
 /// Name of the job.
 const JOB: &str = "simulated";
@@ -192,17 +192,7 @@ impl Node {
     pub(super) fn take_counts(&mut self) -> Counts {
         let now = self.stats().total.counts.counts;
         let before = std::mem::replace(&mut self.counted, now);
-        Counts {
-            accesses: now.accesses - before.accesses,
-            hits: now.hits - before.hits,
-            prefetched: now.prefetched - before.prefetched,
-            exchanged: now.exchanged - before.exchanged,
-            reads: now.reads - before.reads,
-            coalesced: now.coalesced - before.coalesced,
-            bytes_read: now.bytes_read - before.bytes_read,
-            bytes_between: now.bytes_between - before.bytes_between,
-            ..Counts::default()
-        }
+        now.since(&before)
     }
 
     /// Why the core refused the workload, if it did.
@@ -247,9 +237,7 @@ impl World<NoMemory> for Machine {
     }
 
     fn fill(&mut self, order: FillOrder<()>, soon: &mut Soon<NoMemory>) {
-        let FillOrder { ticket, mut rows, .. } = order;
-        rows.iter_mut().for_each(|row| row.keep(Vec::new()));
-        soon.push_back(Event::Filled(Filled { ticket, rows, faults: Vec::new(), fill_ns: 0 }));
+        soon.push_back(Event::Filled(filled(order)));
     }
 
     fn finalize(&mut self, ticket: Ticket, soon: &mut Soon<NoMemory>) {

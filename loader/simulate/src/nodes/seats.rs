@@ -5,14 +5,9 @@
 
 use std::collections::VecDeque;
 
-use rand_chacha::ChaCha8Rng;
-use rand_chacha::rand_core::{Rng, SeedableRng};
 use shade_formats::control;
 
 use crate::error::SimulateError;
-
-/// Losses are drawn from stream 0 of the seed, sizes from stream 1.
-const STRATA_STREAM: u64 = 2;
 
 /// The strata of each node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,34 +86,6 @@ fn check(strata: u32, world: u32) -> Result<(), SimulateError> {
     Err(SimulateError::Usage(what))
 }
 
-/// The samples of each stratum: a seeded partition into parts whose sizes differ by one at most.
-#[derive(Debug)]
-pub(super) struct Strata {
-    shuffled: Vec<u32>,
-    strata: u32,
-}
-
-impl Strata {
-    pub(super) fn new(samples: u32, strata: u32, seed: u64) -> Self {
-        let mut random = ChaCha8Rng::seed_from_u64(seed);
-        random.set_stream(STRATA_STREAM);
-        let mut shuffled: Vec<u32> = (0..samples).collect();
-        for at in (1..shuffled.len()).rev() {
-            // The bias of at most 2^-32 is of no account.
-            let other = (u128::from(random.next_u64()) * (at as u128 + 1)) >> 64;
-            shuffled.swap(at, usize::try_from(other).unwrap_or(at));
-        }
-        Self { shuffled, strata }
-    }
-
-    /// The samples of these strata.
-    pub(super) fn samples(&self, strata: &[u32]) -> Vec<u32> {
-        let step = self.strata.max(1) as usize;
-        let of = |&stratum: &u32| self.shuffled.iter().skip(stratum as usize).step_by(step).copied();
-        strata.iter().flat_map(of).collect()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -160,18 +127,5 @@ mod tests {
         assert_eq!(strata_for(1, 8, 0, 8 * 256), 8);
         assert_eq!(strata_for(1, 8, 2, 8 * 256), 168, "8, 7 and 6 nodes, whatever is left in each");
         assert_eq!(strata_for(1, 1000, 0, 320_000), 1000);
-    }
-
-    #[test]
-    fn strata_are_a_partition_of_nearly_equal_parts() {
-        let strata = Strata::new(1003, 8, 5);
-        let parts: Vec<Vec<u32>> = (0..8).map(|stratum| strata.samples(&[stratum])).collect();
-        assert!(parts.iter().all(|part| (125..=126).contains(&part.len())));
-        let mut all = parts.concat();
-        assert_ne!(all, (0..1003).collect::<Vec<_>>());
-        all.sort_unstable();
-        assert_eq!(all, (0..1003).collect::<Vec<_>>());
-        assert_eq!(Strata::new(1003, 8, 5).samples(&[3]), parts[3]);
-        assert_ne!(Strata::new(1003, 8, 6).samples(&[3]), parts[3]);
     }
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use shade_core::RING_BATCHES;
+use shade_core::plan::Strata;
 use shade_formats::control::{PlanSpec, WeightTable};
 use shade_reads::StoreModel;
 
@@ -11,7 +12,7 @@ use crate::losses::{LossSource, Losses};
 use crate::nodes::args::{Loss, Straggle};
 use crate::nodes::cluster::{Cluster, EpochOutcome};
 use crate::nodes::node::Node;
-use crate::nodes::seats::{Seats, Strata};
+use crate::nodes::seats::Seats;
 use crate::nodes::steps::Steps;
 use crate::play::Setup;
 use crate::store::Service;
@@ -108,11 +109,11 @@ impl<'a> Training<'a> {
     /// The strata do not fit the nodes, the core refuses the workload, or Ctrl-C.
     pub(super) fn play(&self, watch: &Watch) -> Result<Played, SimulateError> {
         let mut seats = Seats::new(self.nodes, self.ranks_per_node, self.strata)?;
-        let strata = self.strata();
+        let strata = self.strata()?;
         let nodes = (0..self.nodes as usize).map(|number| {
             let held = seats.of(number);
             let setup = self.of_node(number, held, self.node.service);
-            Node::new(&setup, strata.samples(held), self.ranks_per_node)
+            Node::new(&setup, samples_of(&strata, held), self.ranks_per_node)
         });
         let nodes = nodes.collect::<Result<Vec<_>, _>>()?;
         let mut cluster = self.cluster(nodes, self.node.service, watch);
@@ -126,7 +127,7 @@ impl<'a> Training<'a> {
                     let held = seats.of(number);
                     let more = held.get(before.of(number).len()..).unwrap_or_default();
                     let setup = self.of_node(number, held, self.node.service);
-                    node.grown(&setup, &strata.samples(more), lost)
+                    node.grown(&setup, &samples_of(&strata, more), lost)
                 })?;
             }
             let outcome = cluster.epoch(epoch, &mut |_, _, _| {})?;
@@ -155,15 +156,22 @@ impl<'a> Training<'a> {
         let service = Some(Service { store, ..service });
         let seats = Seats::new(nodes, self.ranks_per_node, self.strata)?;
         let setup = self.of_node(0, seats.of(0), service);
-        let node = Node::new(&setup, self.strata().samples(seats.of(0)), self.ranks_per_node)?;
+        let node = Node::new(&setup, samples_of(&self.strata()?, seats.of(0)), self.ranks_per_node)?;
         let mut cluster = self.cluster(vec![node], service, watch);
         let play = |epoch| cluster.epoch(epoch, &mut |_, _, _| {});
         let epochs = (0..self.epochs).map(play).collect::<Result<Vec<_>, _>>()?;
         Ok(Some(Played { epochs, reads: cluster.reads() }))
     }
 
-    fn strata(&self) -> Strata {
-        Strata::new(self.node.dataset.samples, self.strata, self.node.plan.seed)
+    /// The strata as a daemon has them, with the seed for a content id: each seed has others.
+    fn strata(&self) -> Result<Strata, SimulateError> {
+        let (samples, key) = (self.node.dataset.samples, u128::from(self.node.plan.seed));
+        Strata::new(samples, self.strata, key).map_err(|_| {
+            SimulateError::Usage(format!(
+                "--strata {}: give at most one for each of {samples} samples",
+                self.strata
+            ))
+        })
     }
 
     /// What a node with these strata has. Its core knows them as 0, 1, 2 and so on.
@@ -188,4 +196,9 @@ impl<'a> Training<'a> {
     pub(super) fn losses(&self) -> Losses<'a> {
         Losses::new(self.losses, self.node.plan.seed, self.node.dataset.samples)
     }
+}
+
+/// The samples of some strata.
+fn samples_of(strata: &Strata, held: &[u32]) -> Vec<u32> {
+    held.iter().flat_map(|&stratum| strata.members(stratum)).map(|id| id.0).collect()
 }
