@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use shade_formats::control::{JobSpec, REFUSE_RESOURCES, REFUSE_SPEC, WeightTable};
 use shade_formats::ring::{PayloadAllocator, PayloadSize};
-use shade_formats::{Draw, SampleId};
+use shade_formats::{DrawnRow, EpochDraws, SampleId};
 
 use crate::action::{Accepted, Refusal};
 use crate::bad_share::{Faults, RowCounts};
@@ -232,11 +232,17 @@ impl Job {
         part.places_before(self.slices.start(number))
     }
 
-    /// The key of the random numbers of a row.
-    pub(super) fn draw(&self, epoch: u32, sample: SampleId, slot: Slot) -> Draw {
+    /// The key of an epoch's random numbers: a group's jobs have the same.
+    pub(super) fn draws(&self, epoch: u32) -> EpochDraws {
+        let (group, seed) = (self.spec.plan.group, self.spec.plan.seed);
+        EpochDraws { seed: if group == 0 { seed } else { group }, epoch }
+    }
+
+    /// The row's own part of that key.
+    pub(super) fn drawn_row(&self, sample: SampleId, slot: Slot) -> DrawnRow {
         match self.spec.plan.group {
-            0 => Draw::at(self.spec.plan.seed, epoch, slot.position),
-            group => Draw::of_use(group, epoch, sample, self.use_numbers.at(slot.place)),
+            0 => DrawnRow::at(slot.position),
+            _ => DrawnRow::of_use(sample, self.use_numbers.at(slot.place)),
         }
     }
 

@@ -215,7 +215,7 @@ fn plan_rows(job: &Job, slots: &[Slot], plan: &Plan, index: &dyn Samples) -> Vec
         let weight = if slot.padding { 0.0 } else { of_place };
         let flags = if slot.padding { FLAG_PADDING } else { 0 };
         let (state, size) = (RowState::Waiting, Size::default());
-        let draw = job.draw(plan.epoch, sample, *slot);
+        let drawn = job.drawn_row(sample, *slot);
         rows.push(BatchRow {
             sample,
             entry,
@@ -225,7 +225,7 @@ fn plan_rows(job: &Job, slots: &[Slot], plan: &Plan, index: &dyn Samples) -> Vec
             len,
             room,
             size,
-            draw,
+            drawn,
             state,
             substitutes: 0,
             reread: false,
