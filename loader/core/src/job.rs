@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use shade_formats::control::{JobSpec, REFUSE_RESOURCES, REFUSE_SPEC, WeightTable};
+use shade_formats::control::{JobSpec, REFUSE_RESOURCES, REFUSE_SPEC, Seats, WeightTable};
 use shade_formats::ring::{PayloadAllocator, PayloadSize};
 use shade_formats::{DrawnRow, EpochDraws, SampleId};
 
@@ -58,7 +58,11 @@ pub(super) struct Job {
     pub(super) importance: Importance,
     /// The weights of the samplers `weighted` and `balanced`.
     weights: Option<WeightTable>,
-    strata: Strata,
+    pub(super) strata: Strata,
+    /// The strata of the current plan's seats.
+    pub(super) seats: Seats,
+    /// Those of the plans that follow, and the rank that told them first.
+    pub(super) told: Option<(u32, Seats)>,
     /// The part of plans that is drawn here.
     pub(super) part: Part,
     /// The current epoch's plan; `None` before the first epoch.
@@ -142,6 +146,8 @@ impl Job {
             importance: Importance::new(samples),
             weights,
             strata,
+            seats: Seats::IN_ORDER,
+            told: None,
             part: Part::WHOLE,
             plan: None,
             next_plan: None,
@@ -195,7 +201,7 @@ impl Job {
     /// What plans are drawn from.
     pub(super) fn sample_facts(&self) -> SampleFacts<'_> {
         let (importance, weights) = (&self.importance, self.weights.as_ref());
-        SampleFacts { importance, weights, strata: self.strata, part: &self.part }
+        SampleFacts { importance, weights, strata: self.strata, seats: &self.seats, part: &self.part }
     }
 
     /// The part of a plan that belongs to these ranks, which are all at this daemon. Where strata
@@ -207,7 +213,7 @@ impl Job {
 
     /// Whether the sample may be in a plan of this daemon.
     pub(super) fn has(&self, sample: SampleId) -> bool {
-        self.part.is_whole() || self.part.has(self.strata.of(sample) % self.spec.world_size)
+        self.part.is_whole() || self.part.has(self.seat_of(sample) % self.spec.world_size)
     }
 
     /// Number of samples that may be in a plan of this daemon.

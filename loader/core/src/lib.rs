@@ -80,6 +80,7 @@ mod report;
 mod resize;
 mod rows;
 mod samples;
+mod seats;
 mod session;
 mod sizes;
 mod snapshot;

@@ -100,6 +100,9 @@ impl<M: Memory> Core<M> {
         if self.jobs.is_empty() {
             self.windows.iter_mut().for_each(Windows::forget_brought);
         }
+        if job.spec.admit {
+            self.strata_of_last = job.spec.plan.strata;
+        }
         let (id, before) = (job.id, self.jobs.admitting_ids());
         self.jobs.add(job);
         let after = self.jobs.admitting_ids();
@@ -180,7 +183,8 @@ impl<M: Memory> Core<M> {
             return;
         }
         let misses = |state: &Session<M>| self.jobs.get(state.job)?.why_not_here(epoch, state.rank);
-        if let Some(text) = self.session(session).and_then(misses) {
+        let misses = self.session(session).and_then(misses);
+        if let Some(text) = misses.or_else(|| self.why_not_seated(session)) {
             actions.push(Action::Interrupt(session, text));
             return;
         }

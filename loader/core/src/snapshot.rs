@@ -2,14 +2,15 @@
 //!
 //! ```text
 //! bytes       what (little-endian)
-//! 0..8        magic "SHADEST4"
+//! 0..8        magic "SHADEST5"
 //! 8..24       content id of the dataset, u128
 //! 24..32      xxh3 of the plan's parameters, as `spec_digest` writes them
 //!             (a state resumes only the plan it came from)
 //! 32..36      samples N, u32           36..40  validation scores V, u32
 //! 40..44      1 if a loss was reported since the plan began, else 0, u32
 //! 44..48      strata, u32
-//! then        the plan; the next one, if it was drawn early; V validation scores;
+//! then        the seats: their number, u32 (0: seat q has stratum q), and the stratum of each, u32;
+//!             the plan; the next one, if it was drawn early; V validation scores;
 //!             N x u32 scored_at; the importance table
 //! last 4      CRC32C of everything before
 //!
@@ -22,7 +23,7 @@
 //! daemon that has some of a job's ranks saves their part of it, and its own ranks load that.
 
 use shade_formats::checksum::crc32c;
-use shade_formats::control::{JobSpec, PlanSpec};
+use shade_formats::control::{JobSpec, PlanSpec, Seats};
 use shade_formats::{FormatError, SampleId};
 
 use crate::action::Action;
@@ -34,7 +35,7 @@ use crate::job::{Job, Validation};
 use crate::memory::Memory;
 use crate::plan::{Part, Plan, PlanSummary, may_leave_out};
 
-const MAGIC: &[u8; 8] = b"SHADEST4";
+const MAGIC: &[u8; 8] = b"SHADEST5";
 /// Header of the state.
 const HEADER_BYTES: usize = 48;
 /// Header of a plan.
@@ -58,6 +59,7 @@ impl<M: Memory> Core<M> {
         bytes.extend_from_slice(&len_u32(job.validation.len()).to_le_bytes());
         bytes.extend_from_slice(&u32::from(job.has_reports).to_le_bytes());
         bytes.extend_from_slice(&job.spec.plan.strata.to_le_bytes());
+        write_seats(&job.seats, &mut bytes);
         plans.into_iter().for_each(|plan| write_plan(plan.as_ref(), &mut bytes));
         for &Validation { epoch, rank, score } in &job.validation {
             bytes.extend_from_slice(&epoch.unwrap_or(NO_EPOCH).to_le_bytes());
@@ -125,7 +127,7 @@ fn restore(job: &mut Job, rank: u32, bytes: &[u8], content_id: u128) -> Result<(
     let samples = job.importance.len();
     let mut fields = Fields::new("saved state", bytes)?;
     let magic: [u8; 8] = fields.array()?;
-    fields.expect("SHADEST4, a state that this version has saved", magic == *MAGIC)?;
+    fields.expect("SHADEST5, a state that this version has saved", magic == *MAGIC)?;
     let found = u128::from_le_bytes(fields.array()?);
     fields.expect("the state of this very dataset", found == content_id)?;
     let digest = u64::from_le_bytes(fields.array()?);
@@ -144,6 +146,7 @@ fn restore(job: &mut Job, rank: u32, bytes: &[u8], content_id: u128) -> Result<(
         "the state of a loader with the same plan arguments and weights",
         digest == spec_digest(&job.spec),
     )?;
+    let seats = read_seats(&mut fields, strata, samples)?;
     let plan = read_plan(&mut fields, samples, &job.spec)?;
     let next_plan = read_plan(&mut fields, samples, &job.spec)?;
     if let Some((ranks, world_size)) = plan.as_ref().and_then(|plan| plan.part.ranks()) {
@@ -159,6 +162,7 @@ fn restore(job: &mut Job, rank: u32, bytes: &[u8], content_id: u128) -> Result<(
     let importance = Importance::from_bytes(fields.rest())?;
     fields.expect("a row of importance for each sample", importance.len() == samples)?;
 
+    job.seats = seats;
     job.begin(plan);
     job.next_plan = next_plan;
     job.validation = validation;
@@ -166,6 +170,21 @@ fn restore(job: &mut Job, rank: u32, bytes: &[u8], content_id: u128) -> Result<(
     job.scored_at = scored_at;
     job.importance = importance;
     Ok(())
+}
+
+fn write_seats(seats: &Seats, bytes: &mut Vec<u8>) {
+    let strata = seats.to_bytes();
+    bytes.extend_from_slice(&len_u32(strata.len() / 4).to_le_bytes());
+    bytes.extend_from_slice(&strata);
+}
+
+fn read_seats(fields: &mut Fields<'_>, strata: u32, samples: u32) -> Result<Seats, FormatError> {
+    let count = fields.u32()?;
+    fields.expect("a seat for each stratum, or none", count == 0 || count == strata)?;
+    match Seats::new(fields.u32s(count)?, samples) {
+        Ok(seats) => Ok(seats),
+        Err(error) => fields.expect(&error.expected, false).map(|()| Seats::IN_ORDER),
+    }
 }
 
 fn write_plan(plan: Option<&Plan>, bytes: &mut Vec<u8>) {

@@ -229,5 +229,7 @@ pub(crate) fn reply_name(reply: &Reply) -> &'static str {
         Reply::Status { .. } => "Status",
         Reply::Stopping { .. } => "Stopping",
         Reply::Resized { .. } => "Resized",
+        Reply::Held { .. } => "Held",
+        Reply::Seated => "Seated",
     }
 }

@@ -14,7 +14,7 @@ use rustix::time::{ClockId, clock_gettime};
 use shade_formats::FormatError;
 use shade_formats::control::{PROTOCOL, Reply, Request, Settings};
 use shade_formats::ids::ContentId;
-use shade_formats::limits::BATCH_SAMPLES_MAX;
+use shade_formats::limits::{BATCH_SAMPLES_MAX, state_bytes_max};
 use shade_formats::ring::{Descriptor, Kind};
 use shade_shm::Consumer;
 
@@ -282,7 +282,7 @@ impl Session {
                 Reply::State { bytes } => Ok((bytes, fds)),
                 other => Err(other),
             })?;
-        state::read(bytes, &fds, self.welcome.samples)
+        state::read("the state", bytes, &fds, state_bytes_max(self.welcome.samples))
     }
 
     /// Restores a state of [`Session::save_state`]. Call it before the epoch is started.
@@ -295,6 +295,20 @@ impl Session {
         let fd = state::write(bytes)?;
         self.dialogue.ask("load_state", &Request::LoadState, Some(&fd), |(reply, _)| match reply {
             Reply::StateLoaded => Ok(()),
+            other => Err(other),
+        })
+    }
+
+    /// Tells which stratum each seat of the job's plans has: the bytes of
+    /// [`Seats`](shade_formats::control::Seats). All ranks tell the same, before the first epoch.
+    ///
+    /// # Errors
+    /// As for [`Session::stats`], and [`ClientError::Failed`] when the daemon refuses them.
+    pub fn seat(&self, bytes: &[u8]) -> Result<(), ClientError> {
+        self.owner.check()?;
+        let fd = state::write(bytes)?;
+        self.dialogue.ask("seat", &Request::Seat, Some(&fd), |(reply, _)| match reply {
+            Reply::Seated => Ok(()),
             other => Err(other),
         })
     }

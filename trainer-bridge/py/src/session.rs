@@ -211,6 +211,11 @@ impl Session {
         self.ask(py, move |session| session.load_state(&state))
     }
 
+    /// Tells the stratum of each seat of the job's plans.
+    fn seat(&self, py: Python<'_>, strata: Vec<u8>) -> PyResult<()> {
+        self.ask(py, move |session| session.seat(&strata))
+    }
+
     /// Leaves the daemon. Kept batches stay valid. Closing again does nothing.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         self.check_process()?;

@@ -63,6 +63,10 @@ pub enum Request {
     /// Restores what `SaveState` gave; one memfd with the bytes comes with it. Answered by
     /// `StateLoaded` or `Failed`.
     LoadState,
+    /// Tells which stratum each seat of the job's plans has, before its first epoch; one memfd with
+    /// the bytes of [`Seats`](super::Seats) comes with it, or none: then they are in order.
+    /// Answered by `Seated` or `Failed`.
+    Seat,
     /// Ends the session. Not answered.
     Bye,
     /// Instead of a hello: opens a session that records and does not train. The write end of a pipe
@@ -102,6 +106,18 @@ pub enum Request {
         /// The size as the setting `cache` has it.
         cache: String,
     },
+    /// Instead of a hello: asks how much of which strata is cached. Answered by `Held` or `Refuse`;
+    /// the connection ends then.
+    Held {
+        /// The conversation's version, [`PROTOCOL`](super::PROTOCOL).
+        protocol: u32,
+        /// Samples in the dataset, as its index says now.
+        samples: u32,
+        /// Which bytes the dataset holds, as its index says now.
+        content_id: u128,
+        /// Number of strata; 0: that of the last job that trains.
+        strata: u32,
+    },
     /// Offers the client's standard error, which comes with it, for the log of a private daemon.
     /// Not answered.
     Log,
@@ -120,6 +136,8 @@ const STATUS: u16 = 10;
 const STOP: u16 = 11;
 const RESIZE: u16 = 12;
 const LOG: u16 = 13;
+const HELD: u16 = 14;
+const SEAT: u16 = 15;
 
 impl Request {
     /// The message's bytes.
@@ -163,6 +181,7 @@ impl Request {
             Self::Stats => Writer::message(STATS, |_| ()),
             Self::SaveState => Writer::message(SAVE_STATE, |_| ()),
             Self::LoadState => Writer::message(LOAD_STATE, |_| ()),
+            Self::Seat => Writer::message(SEAT, |_| ()),
             Self::Bye => Writer::message(BYE, |_| ()),
             Self::Observe { protocol, samples, content_id, dataset, job } => {
                 Writer::message(OBSERVE, |writer| {
@@ -182,16 +201,22 @@ impl Request {
                 writer.u32(*protocol);
                 writer.text(cache);
             }),
+            Self::Held { protocol, samples, content_id, strata } => Writer::message(HELD, |writer| {
+                writer.u32(*protocol);
+                writer.u32(*samples);
+                writer.u128(*content_id);
+                writer.u32(*strata);
+            }),
             Self::Log => Writer::message(LOG, |_| ()),
         }
     }
 
-    /// The protocol of an opening message (`Hello`, `Observe`, `Status`, `Stop`, `Resize`), if it
-    /// is another than ours. Call it before [`decode`](Self::decode), which knows our own layout
-    /// only.
+    /// The protocol of an opening message (`Hello`, `Observe`, `Status`, `Stop`, `Resize`, `Held`),
+    /// if it is another than ours. Call it before [`decode`](Self::decode), which knows our own
+    /// layout only.
     #[must_use]
     pub fn other_protocol(bytes: &[u8]) -> Option<u32> {
-        other_protocol(bytes, &[HELLO, OBSERVE, STATUS, STOP, RESIZE])
+        other_protocol(bytes, &[HELLO, OBSERVE, STATUS, STOP, RESIZE, HELD])
     }
 
     /// Reads a message. [`JobSpec::validate`] and the session judge its values.
@@ -226,6 +251,7 @@ impl Request {
             STATS => Self::Stats,
             SAVE_STATE => Self::SaveState,
             LOAD_STATE => Self::LoadState,
+            SEAT => Self::Seat,
             BYE => Self::Bye,
             OBSERVE => Self::Observe {
                 protocol: reader.u32()?,
@@ -237,6 +263,12 @@ impl Request {
             STATUS => Self::Status { protocol: reader.u32()? },
             STOP => Self::Stop { protocol: reader.u32()?, drain: reader.choice("drain", flag)? },
             RESIZE => Self::Resize { protocol: reader.u32()?, cache: reader.text(SETTING_BYTES_MAX)? },
+            HELD => Self::Held {
+                protocol: reader.u32()?,
+                samples: reader.u32()?,
+                content_id: reader.u128()?,
+                strata: reader.u32()?,
+            },
             LOG => Self::Log,
             _ => return Err(unknown_tag(tag)),
         };
@@ -359,6 +391,10 @@ mod tests {
             Just(Request::LoadState),
             Just(Request::Bye),
             Just(Request::Log),
+            Just(Request::Seat),
+            any::<(u32, u32, u128, u32)>().prop_map(|(protocol, samples, content_id, strata)| {
+                Request::Held { protocol, samples, content_id, strata }
+            }),
             (any::<(u32, u32, u128)>(), ".{0,60}", ".{0,20}").prop_map(
                 |((protocol, samples, content_id), dataset, job)| Request::Observe {
                     protocol,

@@ -1,7 +1,7 @@
 //! Runs the stages: from score table, residency and parameters to the list of samples of one epoch.
 //!
 //! Each stratum is drawn on its own. Row t of a plan, its positions tP to tP + P - 1, has the t-th
-//! sample of each stratum's list. A daemon draws the strata of its own ranks, so that memory and
+//! sample of each stratum's list, in the order of the seats. A daemon draws the strata of its own ranks, so that memory and
 //! time go by its share of the dataset. One after the other: the core has one thread.
 
 use serde::Serialize;
@@ -97,18 +97,17 @@ pub fn draw_next_plan<'a>(
 /// Draws the lists of all strata that are asked for, and deals them over the rows.
 fn draw_from(all: &EpochInputs<'_>) -> Plan {
     let (epoch, part) = (all.epoch, all.facts.part.clone());
-    let strata = all.facts.strata;
+    let SampleFacts { strata, seats: order, .. } = all.facts;
     let seats = part.seats(strata.count());
     if let [seat] = seats[..] {
-        let List { ids, weights, summary } = draw_list(&Inputs::new(all, seat));
+        let List { ids, weights, summary } = draw_list(&Inputs::new(all, order.stratum(seat)));
         return Plan { epoch, part, ids, weights, summary };
     }
     let places = seats.iter().map(|&seat| strata.len(seat) as usize).sum();
     let (mut ids, mut weights) = (vec![SampleId::default(); places], vec![1.0; places]);
     let mut summary = PlanSummary::default();
     for (at, &seat) in seats.iter().enumerate() {
-        // Seat q holds stratum q.
-        let list = draw_list(&Inputs::new(all, seat));
+        let list = draw_list(&Inputs::new(all, order.stratum(seat)));
         summary.add(list.summary);
         let places = (at..).step_by(seats.len());
         for ((place, id), weight) in places.zip(list.ids).zip(list.weights) {

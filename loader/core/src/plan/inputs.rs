@@ -6,7 +6,7 @@
 use std::cell::OnceCell;
 
 use shade_formats::SampleId;
-use shade_formats::control::{PlanSpec, WeightTable};
+use shade_formats::control::{PlanSpec, Seats, WeightTable};
 
 use super::part::Part;
 use super::random::{Random, Stage};
@@ -21,6 +21,8 @@ const APART_SHARE: usize = 16;
 
 /// The part of a plan that has one daemon only.
 static WHOLE: Part = Part::WHOLE;
+/// The seats of a plan unless ranks tell others.
+static IN_ORDER: Seats = Seats::IN_ORDER;
 
 /// What is known of the samples `0..importance.len()`, which are the dataset, and which of them are
 /// drawn here.
@@ -32,6 +34,8 @@ pub struct SampleFacts<'a> {
     pub weights: Option<&'a WeightTable>,
     /// Which sample is drawn with which others.
     pub strata: Strata,
+    /// The stratum of each seat of the plan.
+    pub seats: &'a Seats,
     /// The part of the plan that is drawn. Its number of ranks divides that of strata.
     pub part: &'a Part,
 }
@@ -39,7 +43,8 @@ pub struct SampleFacts<'a> {
 impl<'a> From<&'a Importance> for SampleFacts<'a> {
     /// The whole dataset, as one stratum.
     fn from(importance: &'a Importance) -> Self {
-        Self { importance, weights: None, strata: Strata::one(importance.len()), part: &WHOLE }
+        let strata = Strata::one(importance.len());
+        Self { importance, weights: None, strata, seats: &IN_ORDER, part: &WHOLE }
     }
 }
 

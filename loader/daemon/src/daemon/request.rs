@@ -21,6 +21,7 @@ impl Daemon {
             }
             Request::SaveState => self.events.push(Event::SaveState(session)),
             Request::LoadState => self.events.push(Event::LoadState { session, bytes: state }),
+            Request::Seat => self.events.push(Event::Seat { session, bytes: state }),
             Request::Stats => {
                 // The figures include everything that this rank sent before.
                 self.turn();
@@ -35,6 +36,7 @@ impl Daemon {
             | Request::Observe { .. }
             | Request::Status { .. }
             | Request::Stop { .. }
+            | Request::Held { .. }
             | Request::Log
             | Request::Bye => self.sessions.close(session, "a second hello"),
         }

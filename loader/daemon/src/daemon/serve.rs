@@ -246,6 +246,7 @@ impl Daemon {
             }
             Action::State(session, bytes) => self.sessions.send_state(session, &bytes),
             Action::StateLoaded(session) => self.sessions.reply(session, &Reply::StateLoaded),
+            Action::Seated(session) => self.sessions.reply(session, &Reply::Seated),
             Action::Fail(session, text) => self.sessions.reply(session, &Reply::Failed { text }),
             Action::Interrupt(session, text) => self.sessions.reply(session, &Reply::Interrupted { text }),
             Action::Close(session, text) => self.sessions.close(session, &text),
@@ -297,6 +298,11 @@ impl Daemon {
                 self.turn();
                 // Fails only when the thread has ended.
                 let _ = answer.send(self.status());
+            }
+            Message::Held { strata, answer } => {
+                self.turn();
+                // Fails only when the thread has ended.
+                let _ = answer.send(self.core.held(strata).map_err(|error| error.to_string()));
             }
             Message::Stop { drain } => {
                 let how = if drain { "drained: no new job is taken" } else { "stopped" };

@@ -24,6 +24,12 @@ def strata_for(ranks_per_node: int, nodes: int, samples: int) -> int:
 def dataset_content(folder: str) -> tuple[int, str]:
     """Samples of the dataset in a folder, and the identity of its content in hexadecimal digits."""
 
+def held(folder: str, socket: str | None, strata: int) -> tuple[int, bytes]:
+    """How much of which strata a running daemon has cached, and their number; 0: those of its last training."""
+
+def seats_for(samples: int, strata: int, node_of: list[int], held: list[bytes]) -> bytes:
+    """The stratum of each seat by which nodes keep what they hold; b"" if seat q has stratum q."""
+
 def group_digest(name: str) -> int:
     """The digest of a group's name, as a job has it."""
 
@@ -129,6 +135,7 @@ class Session:
     def resize_cache(self, cache: str) -> int: ...
     def save_state(self) -> bytes: ...
     def load_state(self, state: bytes) -> None: ...
+    def seat(self, strata: bytes) -> None: ...
     def close(self) -> None: ...
 
 @final

@@ -197,6 +197,8 @@ class Loader:
         # Ranks of one training need the same name.
         or_free_name = daemon.job is None and self.world_size == 1 and not may_be_one_of_several()
         self._session = attach((daemon.job or default_job(self.world_size)) + suffix, or_free_name)
+        if placement.seats:
+            self._session.seat(placement.seats)
         self.job = self._session.job
         buffered = daemon.io == "buffered"
         self._fields = self._session.fields(buffered)
