@@ -165,6 +165,23 @@ def test_a_validation_is_told_of_the_settings_that_it_was_given(dataset: packed.
         assert len(told) == 1
 
 
+def test_the_environment_names_a_socket(
+    dataset: packed.Packed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHADE_SOCKET", str(tmp_path / "s"))
+    with Loader(dataset.path, BATCH) as by_variable:
+        assert (tmp_path / "s").is_socket()
+        # An argument wins.
+        with Loader(dataset.path, BATCH, daemon=Daemon(socket=tmp_path / "other")) as given:
+            assert given.daemon_pid != by_variable.daemon_pid
+        with Loader(dataset.path, BATCH, daemon=Daemon(socket=tmp_path / "s")) as same:
+            assert same.daemon_pid == by_variable.daemon_pid
+        # Empty is not set.
+        monkeypatch.setenv("SHADE_SOCKET", "")
+        with Loader(dataset.path, BATCH) as usual:
+            assert usual.daemon_pid not in (by_variable.daemon_pid, given.daemon_pid)
+
+
 def test_a_socket_gives_a_daemon_and_a_cache_of_its_own(dataset: packed.Packed, tmp_path: Path) -> None:
     with (
         Loader(dataset.path, BATCH, cache="40%") as shared,
