@@ -169,17 +169,18 @@ def test_the_environment_names_a_socket(
     dataset: packed.Packed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SHADE_SOCKET", str(tmp_path / "s"))
-    with Loader(dataset.path, BATCH) as by_variable:
-        assert (tmp_path / "s").is_socket()
+    with (
+        Loader(dataset.path, BATCH) as by_variable,
+        Loader(dataset.path, BATCH, daemon=Daemon(socket=tmp_path / "s")) as same,
         # An argument wins.
-        with Loader(dataset.path, BATCH, daemon=Daemon(socket=tmp_path / "other")) as given:
-            assert given.daemon_pid != by_variable.daemon_pid
-        with Loader(dataset.path, BATCH, daemon=Daemon(socket=tmp_path / "s")) as same:
-            assert same.daemon_pid == by_variable.daemon_pid
+        Loader(dataset.path, BATCH, daemon=Daemon(socket=tmp_path / "other")) as other,
+    ):
+        assert (tmp_path / "s").is_socket()
         # Empty is not set.
         monkeypatch.setenv("SHADE_SOCKET", "")
         with Loader(dataset.path, BATCH) as usual:
-            assert usual.daemon_pid not in (by_variable.daemon_pid, given.daemon_pid)
+            assert by_variable.daemon_pid == same.daemon_pid
+            assert len({loader.daemon_pid for loader in (same, other, usual)}) == 3
 
 
 def test_a_socket_gives_a_daemon_and_a_cache_of_its_own(dataset: packed.Packed, tmp_path: Path) -> None:
