@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -43,10 +44,11 @@ class Hosts:
     def remove(self) -> None:
         """Ends what still runs on the hosts, and removes them."""
         for namespace in (*self.namespaces, self.switch):
-            listed = subprocess.run(["ip", "netns", "pids", namespace], capture_output=True, text=True, check=False)
-            for pid in listed.stdout.split():
-                with suppress(ProcessLookupError):
-                    os.kill(int(pid), signal.SIGKILL)
+            while listed := _pids(namespace):
+                for pid in listed:
+                    with suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+                time.sleep(0.01)
             subprocess.run(["ip", "netns", "delete", namespace], capture_output=True, check=False)
 
     def start(self, host: int, command: Sequence[object], **environment: str) -> subprocess.Popen[str]:
@@ -95,6 +97,11 @@ def finish(processes: Sequence[subprocess.Popen[str]]) -> None:
     outputs = [process.communicate(timeout=HANG_SECONDS)[0] for process in processes]
     for process, output in zip(processes, outputs, strict=True):
         assert process.returncode == 0, output
+
+
+def _pids(namespace: str) -> list[int]:
+    listed = subprocess.run(["ip", "netns", "pids", namespace], capture_output=True, text=True, check=False)
+    return [int(pid) for pid in listed.stdout.split()]
 
 
 def _ip(*arguments: str) -> None:
