@@ -161,7 +161,7 @@ class Loader:
         if daemon.job is not None:
             job_name(daemon.job + suffix)
         path = dataset_path(dataset)
-        socket_path = None if daemon.socket is None else os.path.abspath(daemon.socket)
+        socket_path = daemon.socket_path()
         settings = daemon.settings(cache, policy)
         weights = None if plan.weights is None else plan.weights.data
         if exchange == "torch":
