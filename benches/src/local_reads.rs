@@ -75,7 +75,7 @@ fn rows(name: &str, record_bytes: u32, ours: &[Took], theirs: &[Took]) -> [Figur
 }
 
 /// Writes a shard of random records, and its index.
-fn write_shard(folder: &Path, records: u32, record_bytes: u32) -> Result<Index> {
+pub(crate) fn write_shard(folder: &Path, records: u32, record_bytes: u32) -> Result<Index> {
     std::fs::create_dir_all(folder)?;
     let mut rng = ChaCha8Rng::seed_from_u64(1);
     let mut shard = BufWriter::with_capacity(1 << 20, File::create(folder.join(SHARD_FILE))?);

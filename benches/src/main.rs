@@ -26,6 +26,8 @@ mod ring;
 mod rivals;
 mod scratch;
 mod synthetic;
+mod tier;
+mod tier_killed;
 mod training;
 mod tree;
 
@@ -86,6 +88,8 @@ enum Name {
     Reads,
     /// A whole epoch through a daemon, beside the bare decoder and bare reads.
     Serve,
+    /// Records out of Valkey and Redis, beside a store of 2 ms. Needs one of them.
+    Tier,
 }
 
 fn main() -> ExitCode {
@@ -140,6 +144,7 @@ fn bench(name: Name, scratch: Option<&Scratch>) -> Result<Vec<Figure>> {
         (Name::Far, Some(scratch)) => far_away::run(scratch),
         (Name::Reads, Some(scratch)) => local_reads::run(scratch),
         (Name::Serve, Some(scratch)) => end_to_end::run(scratch),
+        (Name::Tier, _) => tier::run(&tier::FULL),
         (Name::Pack | Name::Far | Name::Reads | Name::Serve, None) => Ok(Vec::new()),
     }
 }
