@@ -5,8 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crossbeam_channel::{Receiver, unbounded};
-use rustix::time::{ClockId, clock_gettime};
-use shade_core::{TierEvent, TierOrder, TierPut, block_bytes_for};
+use shade_core::{Memory, TierEvent, TierOrder, TierPut, block_bytes_for};
 use shade_formats::checksum::crc32c;
 use shade_formats::index::Index;
 use shade_formats::{ContentId, SampleId, ShardId};
@@ -15,6 +14,7 @@ use shade_reads::{Completion, Depth, EngineChoice, IoMode, PATIENCE, ReadOp, Rea
 use shade_tests::{CacheServers, cache_server_programs};
 use shade_tier::{Event, Tier, TierConfig};
 
+use crate::cpu_time::process_cpu_s;
 use crate::figure::{Figure, Unit};
 use crate::local_reads::write_shard;
 use crate::result::Result;
@@ -151,7 +151,7 @@ impl World {
 
     /// Fetches `count` records, so many at once. The checksum of each is compared.
     fn fetch(&mut self, count: u32, in_flight: u32) -> Result<Round> {
-        let (cpu, started) = (cpu_s(), Instant::now());
+        let (cpu, started) = (process_cpu_s(), Instant::now());
         let (mut asked, mut back) = (0, 0);
         while back < count {
             let mut ops = Vec::new();
@@ -169,7 +169,7 @@ impl World {
         }
         let count = f64::from(count);
         let us = started.elapsed().as_secs_f64() * 1e6 / count;
-        Ok(Round { us, cpu_us: (cpu_s() - cpu) * 1e6 / count })
+        Ok(Round { us, cpu_us: (process_cpu_s() - cpu) * 1e6 / count })
     }
 
     fn op(&mut self, number: u32) -> Result<ReadOp> {
@@ -237,12 +237,6 @@ fn op(free: &mut FreeList, sample: SampleId, offset: u64, crc32c: u32) -> Result
         recheck: false,
         blocks,
     })
-}
-
-/// CPU time of this process so far, all threads, in seconds.
-fn cpu_s() -> f64 {
-    let time = clock_gettime(ClockId::ProcessCPUTime);
-    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
 #[cfg(test)]

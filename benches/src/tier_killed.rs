@@ -63,7 +63,9 @@ fn train(packed: &Packed, servers: Option<CacheServers>, scale: &Scale) -> Resul
     let _daemon = Daemon::start(&packed.dataset, &arguments);
     let session = attach(&packed.dataset, 0, JobSpec { ring_bytes: RING_BYTES, ..spec(BATCH, 1) });
     if servers.is_some() {
-        shade_tests::eventually("the tier is there", || !stats(&session)["tier"].is_null());
+        shade_tests::eventually("the tier is there", || {
+            stats(&session).get("tier").is_some_and(|tier| !tier.is_null())
+        });
     }
     for epoch in 0..WARM {
         session.start_epoch(epoch, 0)?;
