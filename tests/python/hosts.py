@@ -1,95 +1,27 @@
-"""Several hosts on one machine: network namespaces, each with its own address, name and daemons."""
+"""Several hosts on one machine, for tests: skipped where they cannot be had."""
 
-import os
-import shlex
-import shutil
-import signal
 import subprocess
-import sys
-import time
-import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from contextlib import ExitStack, contextmanager
 
 import pytest
 
-PORT = "29477"
+from studies.hosts import Hosts, NoHosts
+from studies.hosts import hosts as make_hosts
+
 # Only a training that hangs gets here.
 HANG_SECONDS = 600
-
-
-class Hosts:
-    """Namespaces around a switch, which is a bridge in a namespace of its own."""
-
-    def __init__(self, count: int) -> None:
-        self.addresses = [f"10.77.0.{number + 1}" for number in range(count)]
-        self.hostnames = [f"node-{chr(ord('a') + number)}" for number in range(count)]
-        self.switch = f"shade-{uuid.uuid4().hex[:8]}"
-        self.namespaces = [f"{self.switch}-{number}" for number in range(count)]
-
-    def make(self) -> None:
-        for namespace in (self.switch, *self.namespaces):
-            _ip("netns", "add", namespace)
-        _ip("-n", self.switch, "link", "add", "lan", "type", "bridge")
-        _ip("-n", self.switch, "link", "set", "lan", "up")
-        for number, (namespace, address) in enumerate(zip(self.namespaces, self.addresses, strict=True)):
-            port = f"port{number}"
-            _ip("link", "add", "eth0", "netns", namespace, "type", "veth", "peer", "name", port, "netns", self.switch)
-            _ip("-n", self.switch, "link", "set", port, "master", "lan", "up")
-            _ip("-n", namespace, "address", "add", f"{address}/24", "dev", "eth0")
-            _ip("-n", namespace, "link", "set", "eth0", "up")
-            _ip("-n", namespace, "link", "set", "lo", "up")
-
-    def remove(self) -> None:
-        """Ends what still runs on the hosts, and removes them."""
-        for namespace in (*self.namespaces, self.switch):
-            while listed := _pids(namespace):
-                for pid in listed:
-                    with suppress(ProcessLookupError):
-                        os.kill(pid, signal.SIGKILL)
-                time.sleep(0.01)
-            subprocess.run(["ip", "netns", "delete", namespace], capture_output=True, check=False)
-
-    def start(self, host: int, command: Sequence[object], **environment: str) -> subprocess.Popen[str]:
-        """Starts a program on a host."""
-        words = shlex.join(map(str, command))
-        inside = f"hostname {self.hostnames[host]} && exec {words}"
-        return subprocess.Popen(
-            ["ip", "netns", "exec", self.namespaces[host], "unshare", "--uts", "sh", "-c", inside],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            env={**os.environ, "GLOO_SOCKET_IFNAME": "eth0", "OMP_NUM_THREADS": "1", **environment},
-        )
-
-    def torchrun(self, host: int, ranks: int, script: Path, *arguments: object) -> subprocess.Popen[str]:
-        """Starts a host's part of a training on all of them, as its user would."""
-        options = ["--nnodes", len(self.addresses), "--node-rank", host, "--nproc-per-node", ranks]
-        options += ["--master-addr", self.addresses[0], "--master-port", PORT, "--local-addr", self.addresses[host]]
-        return self.start(host, [sys.executable, "-m", "torch.distributed.run", *options, script, *arguments])
 
 
 @contextmanager
 def hosts(count: int) -> Iterator[Hosts]:
     """That many hosts; the test is skipped where they cannot be had."""
-    for program in ("ip", "unshare", "hostname"):
-        if shutil.which(program) is None:
-            pytest.skip(f"LEFT OUT: several hosts need network namespaces, and there is no program `{program}`")
-    made = Hosts(count)
-    try:
+    with ExitStack() as stack:
         try:
-            made.make()
-            probe = made.start(0, ["true"])
-            said, _ = probe.communicate()
-            if probe.returncode != 0:
-                pytest.skip(f"LEFT OUT: several hosts need namespaces, which cannot be entered here: {said.strip()}")
-        except subprocess.CalledProcessError as error:
-            pytest.skip(f"LEFT OUT: several hosts need network namespaces: {error.stderr.strip()}")
+            made = stack.enter_context(make_hosts(count))
+        except NoHosts as why:
+            pytest.skip(f"LEFT OUT: {why}")
         yield made
-    finally:
-        made.remove()
 
 
 def finish(processes: Sequence[subprocess.Popen[str]]) -> None:
@@ -97,12 +29,3 @@ def finish(processes: Sequence[subprocess.Popen[str]]) -> None:
     outputs = [process.communicate(timeout=HANG_SECONDS)[0] for process in processes]
     for process, output in zip(processes, outputs, strict=True):
         assert process.returncode == 0, output
-
-
-def _pids(namespace: str) -> list[int]:
-    listed = subprocess.run(["ip", "netns", "pids", namespace], capture_output=True, text=True, check=False)
-    return [int(pid) for pid in listed.stdout.split()]
-
-
-def _ip(*arguments: str) -> None:
-    subprocess.run(["ip", *arguments], check=True, capture_output=True, text=True)

@@ -10,8 +10,10 @@ from typing import Any
 
 import packed
 import pytest
-from hosts import PORT, Hosts, finish, hosts
+from hosts import finish, hosts
 from shade_load import Daemon, Loader, Plan
+
+from studies.hosts import PORT, Hosts
 
 pytest.importorskip("torch")
 
