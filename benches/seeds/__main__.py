@@ -1,4 +1,4 @@
-"""SHADE's own experiment, as its README runs it, on one machine: CIFAR-10 on a shared slow store, four nodes of two GPUs, DDP.
+"""SHADE's own experiment on one machine: CIFAR-10 on a shared slow store, four nodes of two GPUs, DDP.
 
     python -m benches.seeds --programs target/release
 
@@ -60,7 +60,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--nodes", type=int, default=4, help="network namespaces (default 4)")
     parser.add_argument("--ranks", type=int, default=2, help="processes of each node (default 2)")
     parser.add_argument("--cache", type=float, default=0.2, help="all caches together, of the dataset (default 0.2)")
-    parser.add_argument("--rep", type=float, default=3.0, help="how much more often cached samples are drawn (default 3)")
+    parser.add_argument("--rep", type=float, default=3.0, help="factor of draws of cached samples (default 3)")
     parser.add_argument("--workers", type=int, default=1, help="of each rank's DataLoader (default 1)")
     parser.add_argument("--delay-us", type=int, default=2000, help="microseconds of an operation (default 2000)")
     parser.add_argument("--at-once", type=int, default=4, help="operations that the store serves at once (default 4)")
@@ -83,7 +83,9 @@ def _run(arguments: argparse.Namespace, scratch: Path, start: Start) -> dict[str
         # Told before the data is made.
         pass
     ways = list(arguments.way or WAYS)
-    why = redis.missing() or ("" if arguments.nodes >= redis.SERVERS_MIN else f"a cluster has {redis.SERVERS_MIN} servers at least")
+    why = redis.missing()
+    if arguments.nodes < redis.SERVERS_MIN:
+        why = f"a cluster has {redis.SERVERS_MIN} servers at least"
     if REDIS in ways and why:
         ways.remove(REDIS)
         print(f"left out: {REDIS}: {why}", file=sys.stderr)
@@ -91,7 +93,8 @@ def _run(arguments: argparse.Namespace, scratch: Path, start: Start) -> dict[str
     packed = {split: scratch / f"{split}.shade" for split in ("train", "val")}
     for split, target in packed.items():
         subprocess.run([_packer(), "create", "--quiet", images.folder / split, target], check=True)
-    info = json.loads(subprocess.run([_packer(), "info", packed["train"], "--json"], capture_output=True, check=True).stdout)
+    described = subprocess.run([_packer(), "info", packed["train"], "--json"], stdout=subprocess.PIPE, check=True)
+    info = json.loads(described.stdout)
     rows = [_way(way, arguments, store, images, packed, info["stored_bytes"]) for way in ways]
     result = start.finish({"shade": __version__, "torch": version("torch")}, rows)
     told = ("epochs", "nodes", "ranks", "cache", "rep", "workers", "seed", "delay_us", "at_once")
@@ -118,7 +121,12 @@ def _images(arguments: argparse.Namespace, scratch: Path) -> data.Images:
 
 
 def _way(
-    way: str, arguments: argparse.Namespace, store: stores.SlowStore, images: data.Images, packed: dict[str, Path], stored_bytes: int
+    way: str,
+    arguments: argparse.Namespace,
+    store: stores.SlowStore,
+    images: data.Images,
+    packed: dict[str, Path],
+    stored_bytes: int,
 ) -> dict[str, Any]:
     """One training over the store."""
     of_a_node = arguments.cache / arguments.nodes
@@ -154,7 +162,8 @@ def _epochs(ranks: list[list[dict[str, Any]]]) -> list[dict[str, Any]]:
     """Each epoch's figures of all ranks together: counts are sums, a stall is the ranks' mean."""
     epochs = []
     for number, of_ranks in enumerate(zip(*ranks, strict=True)):
-        totals = {name: sum(rank["counts"][name] for rank in of_ranks) for name in of_ranks[0]["counts"] if name != "tier"}
+        names = [name for name in of_ranks[0]["counts"] if name != "tier"]
+        totals = {name: sum(rank["counts"][name] for rank in of_ranks) for name in names}
         before = {name: sum(rank[number - 1]["counts"][name] for rank in ranks) if number else 0 for name in totals}
         epochs.append(
             {

@@ -23,20 +23,23 @@ def report(result: dict[str, Any]) -> str:
     lines = [
         "# SHADE's experiment, on one machine",
         "",
-        f"{result['date']}, {machine['cores']} cores of {machine['cpu']}, Linux {machine['kernel']}, {result['versions']['git']},",
-        f"torch {result['versions']['torch']}. Command: `{result['command']}`.",
+        f"{result['date']}, {machine['cores']} cores of {machine['cpu']}, Linux {machine['kernel']},",
+        f"{result['versions']['git']}, torch {result['versions']['torch']}. Command: `{result['command']}`.",
         *(["", "**The machine was busy before this run: its times are void.**"] if result["busy"] else []),
         "",
-        f"- Training: {result['samples']:,} images of {result['images']}, {result['nodes']} nodes of {result['ranks']} ranks (network",
-        f"  namespaces, DDP over gloo), batch {BATCH} a rank, {result['epochs']} epochs of the demo's network, seed {result['seed']}.",
-        f"- Store: one `shade-slow-store` for all nodes, {result['delay_us'] / 1000:g} ms an operation, {result['at_once']} at once,",
-        "  without a page cache.",
-        f"- All caches together hold {100 * result['cache']:g} % of the dataset's bytes, and so does Redis. `rep` is {result['rep']:g}.",
+        f"- Training: {result['samples']:,} images of {result['images']}, {result['nodes']} nodes of {result['ranks']} ranks",
+        f"  (network namespaces, DDP over gloo), batch {BATCH} a rank, {result['epochs']} epochs of the demo's network,",
+        f"  seed {result['seed']}.",
+        f"- Store: one `shade-slow-store` for all nodes, {result['delay_us'] / 1000:g} ms an operation,",
+        f"  {result['at_once']} at once, without a page cache.",
+        f"- All caches together hold {100 * result['cache']:g} % of the dataset's bytes, and so does Redis.",
+        f"  `rep` is {result['rep']:g}.",
         f"- DataLoader: {result['workers']} worker{'s' if result['workers'] != 1 else ''} a rank.",
         "",
         *(f"- *{row['way']}*: {MEANING[row['way']]}." for row in rows),
         "",
-        "| way | memory, % of the data: caches + Redis | local hits % | tier hits % | MB from the store | operations | stall s | seconds | × | D/N % | accuracy % |",
+        "| way | memory, % of the data: caches + Redis | local hits % | tier hits % | MB from the store "
+        "| operations | stall s | seconds | × | D/N % | accuracy % |",
         "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
         *(_line(row, rows[0], result) for row in rows),
         "",
@@ -64,7 +67,8 @@ def said(row: Row) -> str:
     """A line about a way."""
     epochs = row["epochs"]
     seconds, stall = (sum(epoch[name] for epoch in epochs) for name in ("seconds", "stall_seconds"))
-    return f"{row['way']}: {seconds:.1f} s, waiting {stall:.1f} s, {sum(row['operations'].values()):,} operations, accuracy {100 * epochs[-1]['accuracy']:.1f} %"
+    operations, accuracy = sum(row["operations"].values()), 100 * epochs[-1]["accuracy"]
+    return f"{row['way']}: {seconds:.1f} s, waiting {stall:.1f} s, {operations:,} operations, accuracy {accuracy:.1f} %"
 
 
 def _left_alone(rows: list[Row]) -> str:

@@ -35,7 +35,7 @@ class Task:
     cache: float
     tier_bytes: int
     rep: float
-    # Of each rank's DataLoader.
+    # Worker processes of each rank's DataLoader.
     workers: int
     seed: int
     # A folder for the ranks' figures.

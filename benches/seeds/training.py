@@ -43,7 +43,9 @@ class FromFiles:
         files = ImageFolder(task.train, Compose([*for_training(task.side, task.has_side), PILToTensor()]))
         self.samples, self.classes = len(files), len(files.classes)
         self._sampler: DistributedSampler[Any] = DistributedSampler(files, seed=task.seed)
-        self._loader = DataLoader(files, BATCH, sampler=self._sampler, num_workers=task.workers, persistent_workers=True)
+        self._loader = DataLoader(
+            files, BATCH, sampler=self._sampler, num_workers=task.workers, persistent_workers=True
+        )
         self._bytes = [os.path.getsize(path) for path, _ in files.samples]
         self._read = 0
         self.batches = len(self._loader)

@@ -149,7 +149,7 @@ impl World {
         }
     }
 
-    /// Fetches `count` records, so many at once. The checksum of each is compared.
+    /// Fetches `count` records, `in_flight` at once. The checksum of each is compared.
     fn fetch(&mut self, count: u32, in_flight: u32) -> Result<Round> {
         let (cpu, started) = (process_cpu_s(), Instant::now());
         let (mut asked, mut back) = (0, 0);

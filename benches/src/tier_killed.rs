@@ -92,7 +92,7 @@ fn train(packed: &Packed, servers: Option<CacheServers>, scale: &Scale) -> Resul
     }
 }
 
-/// Takes so many batches, or all of the epoch that are left.
+/// Takes this number of batches, or all that the epoch has left.
 fn take(session: &Session, batches: u32) -> Result<()> {
     for _ in 0..batches {
         if next(session)?.is_none() {

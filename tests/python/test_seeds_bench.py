@@ -31,7 +31,8 @@ def test_three_nodes_train_from_files_and_with_redis(tmp_path: Path, png_folder:
     images.mkdir()
     for split in ("train", "val"):
         (images / split).symlink_to(png_folder)
-    options = {"--programs": PROGRAMS, "--out": tmp_path / "out", "--data": images, "--nodes": NODES, "--ranks": 1, "--epochs": EPOCHS}
+    options = {"--programs": PROGRAMS, "--out": tmp_path / "out", "--data": images}
+    options |= {"--nodes": NODES, "--ranks": 1, "--epochs": EPOCHS}
     words = [str(word) for option in options.items() for word in option]
     ways = [word for way in (DATALOADER, REDIS) for word in ("--way", way)]
     subprocess.run([sys.executable, "-m", "benches.seeds", *words, *ways], cwd=ROOT, check=True)
