@@ -1,7 +1,7 @@
 //! Nodes whose daemons outlive a training: the next one's ranks tell the seats by which each node
 //! keeps the strata that it has cached.
 
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod replay;
 
