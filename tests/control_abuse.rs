@@ -152,8 +152,8 @@ fn another_version_is_told_whatever_it_says_behind_its_protocol() {
     };
     let program = program("shade-load").canonicalize().unwrap();
     let process = format!("process {}, started from {}", daemon.pid(), program.display());
-    // Hello, Observe, Status, Stop, Resize and Held of later and earlier protocols: shorter, longer, with
-    // another version of the message.
+    // Hello, Observe, Status, Stop, Resize and Held of later and earlier protocols: shorter,
+    // longer, with another version of the message.
     for tag in [1, 9, 10, 11, 12, 14] {
         for rest in [&[][..], &noise(3, 20), &noise(4, 5000)] {
             for (version, protocol) in [(1, PROTOCOL + 1), (2, PROTOCOL + 1), (1, PROTOCOL - 1)] {

@@ -9,8 +9,8 @@
 //! 32..36      samples N, u32           36..40  validation scores V, u32
 //! 40..44      1 if a loss was reported since the plan began, else 0, u32
 //! 44..48      strata, u32
-//! then        the seats: their number, u32 (0: seat q has stratum q), and the stratum of each, u32;
-//!             the plan; the next one, if it was drawn early; V validation scores;
+//! then        the seats: their number, u32 (0: seat q has stratum q), and the stratum of each,
+//!             u32; the plan; the next one, if it was drawn early; V validation scores;
 //!             N x u32 scored_at; the importance table
 //! last 4      CRC32C of everything before
 //!

@@ -4,8 +4,9 @@
 //! [`session`] talks to the daemon, [`batch`] holds a slot of the ring, [`batch_part`] finds its
 //! columns, [`dlpack`] and [`buffer`] export them, [`fields`] and [`records`] read from the
 //! dataset, [`normalize`] converts images in other libraries' tensors ([`dense`]) to floats,
-//! [`weights`] makes tables of weights, [`seats`] asks what daemons hold, [`wait`] waits, [`error`] has the exceptions. The public
-//! classes (`Loader`, `Batch`, `ImageFolder`) are Python code on top of this.
+//! [`weights`] makes tables of weights, [`seats`] asks what daemons hold, [`wait`] waits, [`error`]
+//! has the exceptions. The public classes (`Loader`, `Batch`, `ImageFolder`) are Python code on top
+//! of this.
 
 use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyDict, PyTuple};

@@ -4,8 +4,8 @@
 //! stratum q, unless [`seats_for`](super::seats_for) found others to be cached at its rank's node.
 //!
 //! P need not divide the number of samples, S. Then the strata below S mod P have one sample more,
-//! and the last row of a plan ends after the seat S mod P - 1. So the seats below S mod P have these
-//! strata, whatever their order. No plan has a gap, and no rank a batch more than others.
+//! and the last row of a plan ends after the seat S mod P - 1. So the seats below S mod P have
+//! these strata, whatever their order. No plan has a gap, and no rank a batch more than others.
 
 use super::spec_error::SpecError;
 

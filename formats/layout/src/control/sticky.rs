@@ -1,4 +1,5 @@
-//! How strata stay at the nodes that have them cached, when nodes are lost, join or are numbered anew.
+//! How strata stay at the nodes that have them cached, when nodes are lost, join or are numbered
+//! anew.
 
 use std::cmp::Reverse;
 
@@ -37,8 +38,8 @@ pub fn held_from_bytes(bytes: &[u8], strata: u32) -> Vec<Held> {
 /// `node_of` has the node of each rank, and `held` what each node has cached. A node takes no more
 /// strata than its ranks have seats. What it must give up, or nobody holds, goes to its seat in
 /// order, if that is free, else to any. So all strata are in order where nothing is held. If a node
-/// is lost or joins, its strata move, and besides at most one for each rank of the others: only where
-/// strata have different lengths.
+/// is lost or joins, its strata move, and besides at most one for each rank of the others: only
+/// where strata have different lengths.
 ///
 /// Equal arguments give equal seats on every machine. If the number of ranks does not divide that
 /// of strata, all are in order.
@@ -200,7 +201,7 @@ mod tests {
         assert_eq!(seats_for(40, 0, &[0], &[]), Seats::IN_ORDER);
     }
 
-    /// The node of each rank: `ranks` has their number by node, dealt in an order that `seed` gives.
+    /// The node of each rank: `ranks` has their number by node, dealt in an order by `seed`.
     fn dealt(ranks: &[usize], seed: u64) -> Vec<u32> {
         let mut node_of: Vec<u32> =
             (0..).zip(ranks).flat_map(|(node, &ranks)| std::iter::repeat_n(node, ranks)).collect();
@@ -257,8 +258,8 @@ mod tests {
             }
         }
 
-        /// One of N equal nodes is lost, then comes back, with its cache or without. Its strata move,
-        /// and at most one more for each rank that stays.
+        /// One of N equal nodes is lost, then comes back, with its cache or without. Its strata
+        /// move, and at most one more for each rank that stays.
         #[test]
         fn a_lost_node_moves_its_share_and_so_does_one_that_joins(
             nodes in 2..7_u32, per_node in 1..4_u32, factor in 1..3_u32, more in 0..200_u32, lost in 0..7_u32,

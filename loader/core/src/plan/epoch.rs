@@ -1,8 +1,9 @@
 //! Runs the stages: from score table, residency and parameters to the list of samples of one epoch.
 //!
 //! Each stratum is drawn on its own. Row t of a plan, its positions tP to tP + P - 1, has the t-th
-//! sample of each stratum's list, in the order of the seats. A daemon draws the strata of its own ranks, so that memory and
-//! time go by its share of the dataset. One after the other: the core has one thread.
+//! sample of each stratum's list, in the order of the seats. A daemon draws the strata of its own
+//! ranks, so that memory and time go by its share of the dataset. One after the other: the core has
+//! one thread.
 
 use serde::Serialize;
 use shade_formats::SampleId;

@@ -1,7 +1,8 @@
 //! Which node holds which strata, and so which samples.
 //!
-//! Rank r of W takes the strata s with s mod W = r. When a node is lost, the ranks of the others are
-//! numbered anew, and the seats are those that a training's nodes agree on: each keeps what it has.
+//! Rank r of W takes the strata s with s mod W = r. When a node is lost, the ranks of the others
+//! are numbered anew, and the seats are those that a training's nodes agree on: each keeps what it
+//! has.
 
 use std::collections::HashSet;
 
