@@ -38,10 +38,11 @@ fn saved(replay: &mut Replay) -> Vec<u8> {
     replay.states.pop().unwrap()
 }
 
-/// The plan in a saved state.
+/// The plan in a saved state without seats.
 fn plan_ids(state: &[u8]) -> Vec<u32> {
     let word = |at: usize| u32::from_le_bytes(state[at..at + 4].try_into().unwrap());
-    (0..word(48) as usize).map(|position| word(80 + 4 * position)).collect()
+    assert_eq!(word(48), 0, "seats");
+    (0..word(52) as usize).map(|position| word(84 + 4 * position)).collect()
 }
 
 /// What was taken of each block of positions, in no order.
