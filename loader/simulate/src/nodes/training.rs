@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use shade_core::RING_BATCHES;
 use shade_core::plan::Strata;
-use shade_formats::control::{PlanSpec, WeightTable};
+use shade_formats::control::{JobSpec, PlanSpec, WeightTable};
 use shade_reads::StoreModel;
 
 use crate::error::SimulateError;
@@ -106,9 +106,10 @@ impl<'a> Training<'a> {
     /// Plays it on all nodes.
     ///
     /// # Errors
-    /// The strata do not fit the nodes, the core refuses the workload, or Ctrl-C.
+    /// The strata do not fit the nodes, no daemon can serve such a job, or Ctrl-C.
     pub(super) fn play(&self, watch: &Watch) -> Result<Played, SimulateError> {
         let mut seats = self.seats()?;
+        self.job().validate()?;
         let strata = self.strata()?;
         let nodes = (0..self.nodes as usize).map(|number| {
             let held = seats.of(number);
@@ -163,6 +164,17 @@ impl<'a> Training<'a> {
 
     fn seats(&self) -> Result<Seats, SimulateError> {
         Seats::new(self.nodes, self.ranks_per_node, self.strata, self.node.dataset.samples)
+    }
+
+    /// What a rank asks its daemon for.
+    fn job(&self) -> JobSpec {
+        JobSpec {
+            plan: PlanSpec { strata: self.strata, ..self.node.plan },
+            batch_size: self.node.batch_size,
+            world_size: self.nodes * self.ranks_per_node,
+            ranks_here: self.ranks_per_node,
+            ..JobSpec::default()
+        }
     }
 
     /// The strata as a daemon has them, with the seed for a content id: each seed has others.
