@@ -94,7 +94,7 @@ impl<'a> Training<'a> {
         self.said = vec![None; RANKS as usize];
     }
 
-    /// Trains so many steps, but no longer than `wait_most`, or until a rank ends: which, and when.
+    /// Trains `steps` steps, or until `wait_most` is over, or until a rank ends: which, and when.
     fn train(&mut self, wait_most: Duration, steps: usize) -> Option<(u32, Instant)> {
         let enough = self.ledger.len().saturating_add(steps);
         let until = Instant::now() + wait_most;
@@ -122,7 +122,7 @@ impl<'a> Training<'a> {
         None
     }
 
-    /// Trains so many steps, without a death.
+    /// Trains `steps` steps, without a death.
     fn train_steps(&mut self, steps: usize) {
         let enough = self.ledger.len() + steps;
         let ended = self.train(PATIENCE, steps);

@@ -15,7 +15,7 @@ use crate::{program, spec};
 /// What a rank's process has said: who, and a line, or when it has ended.
 pub type Heard = (u32, Result<String, Instant>);
 
-/// The job of four ranks, of which so many are on one node; 0 means all.
+/// The job of four ranks, `ranks_here` of which are on one node; 0 means all.
 #[must_use]
 pub fn job_of_nodes(ranks_here: u32) -> JobSpec {
     let plan = PlanSpec { seed: 5, strata: 12, ..PlanSpec::default() };
