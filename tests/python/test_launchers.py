@@ -78,7 +78,7 @@ def mpirun(nodes: Hosts, dataset: Path, out: Path, work: Path) -> None:
     agent.write_text("\n".join(["#!/bin/sh", "host=$1; shift", "case $host in", *cases, "esac", ""]))
     agent.chmod(0o755)
     options = ["--allow-run-as-root", "--host", ",".join(f"{address}:2" for address in nodes.addresses), "-n", RANKS]
-    options += ["--prtemca", "plm_ssh_agent", agent, "--mca", "btl_tcp_if_include", "eth0", "--mca", "btl_sm_backing_directory", work]
+    options += ["--prtemca", "plm_ssh_agent", agent, "--mca", "btl_tcp_if_include", "eth0"]
     finish([nodes.start(0, [PROGRAMS / "mpirun", *options, sys.executable, SCRIPT, "mpirun", dataset, out])])
 
 
