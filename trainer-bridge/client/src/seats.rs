@@ -11,7 +11,7 @@ use crate::connect::{Greeting, greet, place};
 use crate::dialogue::{reply_name, unexpected};
 use crate::{ClientError, state};
 
-/// How long the answer may take: the daemon goes through its cache, 0.6 s for 20 million samples.
+/// How long the answer may take: the daemon goes through all records of its cache.
 const ANSWER: Duration = Duration::from_secs(10);
 
 /// How much of each of `strata` strata the dataset's daemon has cached, and their number, as
