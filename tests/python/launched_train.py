@@ -113,6 +113,24 @@ def lightning(path: str, out: str) -> None:
         torch.distributed.barrier()
 
 
+def fabric(path: str, out: str) -> None:
+    from lightning.fabric import Fabric
+
+    fabric = Fabric(accelerator="cpu", devices=2, num_nodes=2, strategy="ddp")
+    fabric.launch()
+    model, optimizer = fabric.setup(*tiny())
+
+    def train_on(batch: Any) -> None:
+        optimizer.zero_grad()
+        fabric.backward(loss_of(model, batch))
+        optimizer.step()
+
+    with make_loader(path) as loader:
+        epochs = all_epochs(loader, train_on)
+        save(out, loader, epochs, model.module)
+        fabric.barrier()
+
+
 def ray(path: str, out: str) -> None:
     import ray
     from ray.train import RunConfig, ScalingConfig
@@ -173,5 +191,5 @@ def mpirun(path: str, out: str) -> None:
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    launchers = {"accelerate": accelerate, "lightning": lightning, "ray": ray, "slurm": slurm, "mpirun": mpirun}
-    launchers[sys.argv[1]](*sys.argv[2:])
+    launchers = (accelerate, lightning, fabric, ray, slurm, mpirun)
+    {launcher.__name__: launcher for launcher in launchers}[sys.argv[1]](*sys.argv[2:])

@@ -48,10 +48,14 @@ def accelerate(nodes: Hosts, dataset: Path, out: Path, work: Path) -> None:
     finish([nodes.start(node, command(node)) for node in range(2)])
 
 
-def lightning(nodes: Hosts, dataset: Path, out: Path, work: Path) -> None:
+def lightning(nodes: Hosts, dataset: Path, out: Path, work: Path, program: str = "lightning") -> None:
     where = {"MASTER_ADDR": nodes.addresses[0], "MASTER_PORT": PORT}
-    command = [sys.executable, SCRIPT, "lightning", dataset, out]
+    command = [sys.executable, SCRIPT, program, dataset, out]
     finish([nodes.start(node, command, **where, NODE_RANK=str(node)) for node in range(2)])
+
+
+def fabric(nodes: Hosts, dataset: Path, out: Path, work: Path) -> None:
+    lightning(nodes, dataset, out, work, "fabric")
 
 
 def ray(nodes: Hosts, dataset: Path, out: Path, work: Path) -> None:
@@ -113,7 +117,7 @@ def of_one_node(dataset: packed.Packed, socket: Path, strata: int) -> list[Any]:
         return list(pool.map(train, range(RANKS)))
 
 
-@pytest.mark.parametrize("launch", [accelerate, lightning, ray, srun, srun_torchrun, mpirun])
+@pytest.mark.parametrize("launch", [accelerate, lightning, fabric, ray, srun, srun_torchrun, mpirun])
 def test_two_nodes_train_what_one_trains(launch: Any, dataset: packed.Packed, tmp_path: Path, work: Path) -> None:
     with hosts(2) as nodes:
         launch(nodes, dataset.path, tmp_path, work)
