@@ -104,9 +104,11 @@ fn hellos_that_are_none_and_hellos_that_are_wrong() {
         }
     }
     witness.take_one();
-    for request in
-        [Request::Stats, Request::SaveState, Request::StartEpoch { generation: 1, epoch: 0, first_batch: 0 }]
-    {
+    for request in [
+        Request::Stats,
+        Request::SaveState { epoch: 0, batch: 0 },
+        Request::StartEpoch { generation: 1, epoch: 0, first_batch: 0 },
+    ] {
         assert_eq!(refused(&connect(), &request).0, REFUSE_PROTOCOL, "{request:?}");
     }
     let hello = |change: &dyn Fn(&mut String, &mut String)| {

@@ -51,7 +51,7 @@ fn resume(packed: &Packed, name: &str, meanwhile: impl Fn()) {
         batch
     };
     let mut epoch: Vec<_> = (0..BEFORE).map(|_| take(&saved)).collect();
-    let state = saved.save_state().unwrap();
+    let state = saved.save_state(1, BEFORE).unwrap();
     let rest = take_rest(&saved).unwrap();
     drop(saved);
     meanwhile();

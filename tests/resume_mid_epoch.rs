@@ -49,7 +49,7 @@ fn the_rest_of_the_epoch_and_the_next_are_the_same() {
         let batch = next(&session).unwrap().unwrap();
         report(&session, &copy(&batch));
     }
-    let state = session.save_state().unwrap();
+    let state = session.save_state(1, BEFORE).unwrap();
     let rest = train_rest(&session);
     session.start_epoch(2, 0).unwrap();
     let after = train_rest(&session);
@@ -101,7 +101,7 @@ fn a_state_that_does_not_fit_is_refused_and_changes_nothing() {
     let session = attach(&packed.dataset, 0, job());
     session.start_epoch(0, 0).unwrap();
     let first = take_rest(&session).unwrap();
-    let state = session.save_state().unwrap();
+    let state = session.save_state(1, 0).unwrap();
 
     let mut flipped = state.clone();
     flipped[state.len() / 2] ^= 1;
@@ -109,7 +109,7 @@ fn a_state_that_does_not_fit_is_refused_and_changes_nothing() {
         let session = attach(&other.dataset, 0, job());
         session.start_epoch(0, 0).unwrap();
         take_rest(&session).unwrap();
-        session.save_state().unwrap()
+        session.save_state(1, 0).unwrap()
     };
     for (what, bad) in
         [("flipped", &flipped[..]), ("cut", &state[..state.len() - 1]), ("empty", &[]), ("foreign", &foreign)]
@@ -135,7 +135,7 @@ fn a_rank_that_loads_another_state_than_the_others_is_an_error_of_all() {
         for rank in ranks {
             train_rest(rank);
         }
-        first.save_state().unwrap()
+        first.save_state(epoch + 1, 0).unwrap()
     });
     first.load_state(&states[0]).unwrap();
     let refused = second.load_state(&states[1]).unwrap_err();
@@ -177,7 +177,7 @@ fn all_ranks_go_back_in_the_middle_of_an_epoch() {
     ranks.iter().for_each(|rank| drop(train_rest(rank)));
     start(1, 0);
     ranks.iter().for_each(|rank| take(rank, 2));
-    let state = first.save_state().unwrap();
+    let state = first.save_state(1, 2).unwrap();
     let rest = ranks.map(train_rest);
     // Whether or not the second rank has learned by then that the first has loaded a state.
     for has_heard in [false, true] {

@@ -180,7 +180,7 @@ fn a_saved_state_is_resumed_in_mid_epoch_while_another_job_goes_on() {
         let batch = next(&saved).unwrap().unwrap();
         report(&saved, &copy(&batch));
     }
-    let state = saved.save_state().unwrap();
+    let state = saved.save_state(1, BEFORE).unwrap();
     let rest = ids(take_rest(&saved).unwrap());
     assert_eq!(rest.len(), 12);
     drop(saved);

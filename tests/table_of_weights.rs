@@ -150,7 +150,7 @@ fn a_resumed_run_needs_the_same_table() {
     let session = attach(&packed, 0, job(&right, 1, true), &right);
     session.start_epoch(0, 0).unwrap();
     let whole = take_rest(&session).unwrap();
-    let state = session.save_state().unwrap();
+    let state = session.save_state(0, 5).unwrap();
     let next = take_epoch(&session, 1).unwrap();
     drop(session);
     daemon.kill();

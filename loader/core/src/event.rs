@@ -63,8 +63,15 @@ pub enum Event<M: Memory> {
         /// The score.
         score: f64,
     },
-    /// A rank asks for the state to resume from.
-    SaveState(SessionId),
+    /// A rank asks for the state to resume from: before this batch.
+    SaveState {
+        /// The rank's session.
+        session: SessionId,
+        /// The batch's epoch.
+        epoch: u32,
+        /// Its number within the epoch.
+        batch: u32,
+    },
     /// A rank hands in a saved state.
     LoadState {
         /// The rank's session.

@@ -30,18 +30,13 @@ fn trained(plan: PlanSpec) -> Vec<u8> {
         let taken = replay.epoch(epoch);
         replay.report(&taken, |id| (id * 7919 % SAMPLES) as f32);
     }
-    saved(&mut replay)
-}
-
-fn saved(replay: &mut Replay) -> Vec<u8> {
-    replay.step(Event::SaveState(0));
-    replay.states.pop().unwrap()
+    replay.save(2, 0)
 }
 
 /// The plan in a saved state.
 fn plan_ids(state: &[u8]) -> Vec<u32> {
     let word = |at: usize| u32::from_le_bytes(state[at..at + 4].try_into().unwrap());
-    (0..word(48) as usize).map(|position| word(80 + 4 * position)).collect()
+    (0..word(76) as usize).map(|position| word(108 + 4 * position)).collect()
 }
 
 /// What was taken of each block of positions, in no order.
@@ -81,7 +76,7 @@ fn equal_scores_and_residents_give_one_plan() {
             assert!((100..=u64::from(BLOCK)).contains(&resident), "{sampler} {order}: {resident} residents");
 
             let taken = replay.epoch(2);
-            let ids = plan_ids(&saved(&mut replay));
+            let ids = plan_ids(&replay.save(3, 0));
             let planned: Vec<_> = ids.chunks(BLOCK as usize).map(|block| sorted(block.to_vec())).collect();
             assert_eq!(blocks(&taken, world_size), planned, "{sampler} {order}, {world_size} ranks");
             plans.push(ids);

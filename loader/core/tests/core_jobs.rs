@@ -269,9 +269,8 @@ fn a_state_is_saved_and_loaded_in_mid_epoch_while_another_job_goes_on() {
     replay.start(0, 1, 0);
     replay.start(1, 1, 0);
     (0..200).for_each(|_| assert!(replay.tick()));
-    replay.step(Event::SaveState(0));
-    let state = replay.states.pop().expect("a state");
     let seen = replay.taken.iter().filter(|taken| taken.session == 0 && taken.epoch == 1).count();
+    let state = replay.save(1, u32::try_from(seen).unwrap());
     replay.run();
     let whole = |replay: &Replay, session: u32| {
         let of = replay.taken.iter().filter(|taken| taken.session == session && taken.epoch == 1);

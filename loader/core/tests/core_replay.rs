@@ -244,8 +244,7 @@ fn resuming_in_the_middle_gives_the_identical_rest() {
     first.report(&taken, loss);
     let whole = first.epoch(1);
     first.report(&whole[..10], loss);
-    first.step(Event::SaveState(0));
-    let state = first.states[0].clone();
+    let state = first.save(1, 10);
     first.report(&whole[10..], loss);
     let next = first.epoch(2);
 

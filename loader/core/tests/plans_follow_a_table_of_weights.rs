@@ -236,8 +236,7 @@ fn a_state_is_not_loaded_into_a_job_with_another_table() {
     };
     let mut first = weighted(1.0);
     first.epoch(0);
-    first.step(Event::SaveState(0));
-    let state = first.states.remove(0);
+    let state = first.save(1, 0);
     let mut same = weighted(1.0);
     same.step(Event::LoadState { session: 0, bytes: state.clone() });
     assert_eq!(ids(&same.epoch(1)), ids(&first.epoch(1)));

@@ -222,7 +222,7 @@ pub(crate) fn reply_name(reply: &Reply) -> &'static str {
         Reply::Refuse { .. } => "Refuse",
         Reply::Stats { .. } => "Stats",
         Reply::State { .. } => "State",
-        Reply::StateLoaded => "StateLoaded",
+        Reply::StateLoaded { .. } => "StateLoaded",
         Reply::Failed { .. } => "Failed",
         Reply::Interrupted { .. } => "Interrupted",
         Reply::Observing { .. } => "Observing",

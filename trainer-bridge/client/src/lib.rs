@@ -32,7 +32,7 @@ pub use held::InRing;
 pub use launch::Launch;
 pub use open::content;
 pub use records::RecordReader;
-pub use session::{Next, Session};
+pub use session::{Next, Resumed, Session};
 pub use shade_formats::control::{
     Framing, ImageSpec, JobSpec, OnError, Order, Output, PlanSpec, Sampler, Settings, SpecError, Tail,
     WeightTable,

@@ -58,8 +58,13 @@ pub enum Request {
     },
     /// Asks for the counters. Answered by `Stats`.
     Stats,
-    /// Asks for what a resumed run needs. Answered by `State`.
-    SaveState,
+    /// Asks for what a run needs that goes on before this batch. Answered by `State`.
+    SaveState {
+        /// The batch's epoch.
+        epoch: u32,
+        /// The batch.
+        batch: u32,
+    },
     /// Restores what `SaveState` gave; one memfd with the bytes comes with it. Answered by
     /// `StateLoaded` or `Failed`.
     LoadState,
@@ -161,7 +166,10 @@ impl Request {
                 Writer::message(REPORT_VALIDATION, |writer| writer.f64(*score))
             }
             Self::Stats => Writer::message(STATS, |_| ()),
-            Self::SaveState => Writer::message(SAVE_STATE, |_| ()),
+            Self::SaveState { epoch, batch } => Writer::message(SAVE_STATE, |writer| {
+                writer.u32(*epoch);
+                writer.u32(*batch);
+            }),
             Self::LoadState => Writer::message(LOAD_STATE, |_| ()),
             Self::Bye => Writer::message(BYE, |_| ()),
             Self::Observe { protocol, samples, content_id, dataset, job } => {
@@ -224,7 +232,7 @@ impl Request {
             },
             REPORT_VALIDATION => Self::ReportValidation { score: reader.f64()? },
             STATS => Self::Stats,
-            SAVE_STATE => Self::SaveState,
+            SAVE_STATE => Self::SaveState { epoch: reader.u32()?, batch: reader.u32()? },
             LOAD_STATE => Self::LoadState,
             BYE => Self::Bye,
             OBSERVE => Self::Observe {
@@ -355,7 +363,7 @@ mod tests {
                 .prop_map(|(epoch, batch, losses)| Request::Report { epoch, batch, losses }),
             any::<f64>().prop_map(|score| Request::ReportValidation { score }),
             Just(Request::Stats),
-            Just(Request::SaveState),
+            any::<(u32, u32)>().prop_map(|(epoch, batch)| Request::SaveState { epoch, batch }),
             Just(Request::LoadState),
             Just(Request::Bye),
             Just(Request::Log),

@@ -19,7 +19,9 @@ impl Daemon {
             Request::ReportValidation { score } => {
                 self.events.push(Event::Validation { session, score });
             }
-            Request::SaveState => self.events.push(Event::SaveState(session)),
+            Request::SaveState { epoch, batch } => {
+                self.events.push(Event::SaveState { session, epoch, batch });
+            }
             Request::LoadState => self.events.push(Event::LoadState { session, bytes: state }),
             Request::Stats => {
                 // The figures include everything that this rank sent before.
