@@ -129,11 +129,11 @@ def test_a_state_goes_on_with_another_number_of_ranks(dataset: packed.Packed, ar
     assert facts == (4, 0)
     rest, _, _ = run_parts(dataset, f"again-{name}", 4, state, None, **arguments)
     planned = sorted(first + rest)
-    # 60 samples, 16 of them delivered: two batches of eight would end there.
+    # 61 samples, 16 of them delivered: two batches of eight would end there.
     second, state, facts = run_parts(dataset, f"two-{name}", 2, state, 2, **arguments)
     assert (len(second), facts) == (16, (2 + 6, 3))
     third, state, facts = run_parts(dataset, f"six-{name}", 6, state, None, **arguments)
-    assert facts == (None, 2), "28 samples left, one batch of 24 would end before them"
+    assert facts == (None, 2), "29 samples left, one batch of 24 would end before them"
     assert sorted(first + second + third) == planned
     assert (state["epoch"], state["batch"]) == (2, 0)
     if arguments["sampler"] == "uniform":

@@ -99,8 +99,8 @@ pub(super) struct Job {
     /// on by now, or gone, still counts.
     pub(super) row_counts: Vec<RowCounts>,
     /// By sample: one more than the plan order (batch × ranks + rank) of the latest report of this
-    /// epoch that scored it, or 1 if that was with another number of ranks. Reports arrive in any order. The latest *position* wins, so the table
-    /// does not depend on timing.
+    /// epoch that scored it, or 1 if that was with another number of ranks. Reports arrive in any
+    /// order. The latest *position* wins, so the table does not depend on timing.
     pub(super) scored_at: Vec<u32>,
     pub(super) epoch_counts: Counts,
     pub(super) total: Counts,

@@ -40,8 +40,11 @@ impl<M: Memory> Core<M> {
     /// Opens some batches of a job, the first of the plan first, so that no rank gets ahead of
     /// others.
     fn open_batches_of(&mut self, job: JobId, now_ns: u64, actions: &mut Vec<Action<M>>) -> bool {
-        let Some((epoch, batches)) =
-            self.jobs.get(job).and_then(|job| Some((job.epoch()?, job.slices.batches_per_epoch())))
+        let Some((epoch, batches)) = self
+            .jobs
+            .get(job)
+            .filter(|job| !job.is_uncut())
+            .and_then(|job| Some((job.epoch()?, job.slices.batches_per_epoch())))
         else {
             return false;
         };

@@ -169,18 +169,28 @@ fn restore(job: &mut Job, rank: u32, bytes: &[u8], content_id: u128) -> Result<R
     let plan = read_plan(&mut fields, samples, (&job.spec.plan, strata))?;
     let next_plan = read_plan(&mut fields, samples, (&job.spec.plan, strata))?;
     fields.expect("a position of the plan", next.fits(plan.as_ref(), samples))?;
-    if let Some((ranks, world_size)) = plan.as_ref().and_then(|plan| plan.part.ranks()) {
-        let expected = format!(
-            "a plan of the ranks here, rank {rank} of {} among them, and not of ranks {ranks:?} of {world_size}: \
-             load the state that a rank of this node has saved",
-            job.spec.world_size
-        );
-        fields.expect(&expected, world_size == job.spec.world_size && ranks.contains(&rank))?;
-    }
     let validation = (0..scores).map(|_| read_validation(&mut fields)).collect::<Result<Vec<_>, _>>()?;
     let scored_at = fields.u32s(samples)?;
     let importance = Importance::from_bytes(fields.rest())?;
     fields.expect("a row of importance for each sample", importance.len() == samples)?;
+    let (plan, next_plan) = match plan {
+        Some(part) if !part.part.is_whole() => match job.complete(part, (strata, next.batch_size)) {
+            // The next plan follows from its parameters alone, too.
+            Ok(whole) => (Some(whole), None),
+            Err(part) => {
+                let (ranks, world_size) = part.part.ranks().unwrap_or_default();
+                let expected = format!(
+                    "a plan of the ranks here, rank {rank} of {} among them, and not of ranks {ranks:?} of \
+                     {world_size}: it depends on what their node has seen, so load the state that a rank of this \
+                     node has saved, with the number of ranks that it had",
+                    job.spec.world_size
+                );
+                fields.expect(&expected, world_size == job.spec.world_size && ranks.contains(&rank))?;
+                (Some(part), next_plan)
+            }
+        },
+        plan => (plan, next_plan),
+    };
 
     job.set_strata(strata);
     job.begin(plan);

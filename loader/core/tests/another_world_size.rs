@@ -8,7 +8,8 @@ mod replay;
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use replay::{Replay, Taken, index, spec};
+use replay::{Replay, Taken, index, spec, weights};
+use shade_core::Event;
 use shade_core::plan::{Part, Plan, PlanSummary, Slices, Slot};
 use shade_formats::SampleId;
 use shade_formats::control::{JobSpec, PlanSpec, Policy, Sampler, Tail};
@@ -174,29 +175,107 @@ fn a_state_brings_its_strata() {
     }
 }
 
-/// A node that has the whole plan delivers its ranks' share of the rest, also where a stratum is not
-/// one rank's.
+/// A node with these ranks of a job, as sessions of the same numbers.
+fn node(plan: PlanSpec, world_size: u32, ranks: &[u32]) -> Replay {
+    let ranks_here = u32::try_from(ranks.len()).unwrap();
+    let job = JobSpec { plan, ranks_here, ..spec(6, world_size) };
+    let mut node = Replay::new(index(SAMPLES, 5, |_| 300), Policy::Lookahead, 60 * 512, 4, 7);
+    let table = (plan.sampler == Sampler::Weighted).then(|| weights(SAMPLES));
+    ranks.iter().for_each(|&rank| node.attach_with(rank, rank, &job, table.clone()));
+    node
+}
+
+/// Nodes go on from a state, each with the ranks that it is given, to the epoch's end.
+fn go_on(plan: PlanSpec, world_size: u32, nodes: &[&[u32]], state: &[u8]) -> Vec<Taken> {
+    let mut taken = Vec::new();
+    for ranks in nodes {
+        let mut node = node(plan, world_size, ranks);
+        let resumed = node.load(state);
+        ranks.iter().for_each(|&rank| node.start(rank, resumed.epoch, resumed.first_batch));
+        node.run();
+        assert!(node.failed.is_empty() && node.errors.is_empty(), "{:?}", node.failed);
+        let count = ranks.len() * (resumed.batches - resumed.first_batch) as usize;
+        assert_eq!(node.taken.len(), count, "ranks {ranks:?} of {world_size}");
+        taken.append(&mut node.taken);
+    }
+    taken
+}
+
+/// Where a stratum is not one rank's, too.
 #[test]
 fn several_nodes_go_on_with_the_plan_of_one() {
-    for (world_size, nodes, strata) in [(4, [[0, 1], [2, 3]], 24), (6, [[0, 4], [3, 5]], 6)] {
-        let mut one = daemon(PlanSpec { strata: 4, ..PlanSpec::default() }, 6, 2, Tail::Even);
-        one.epoch(0);
-        let mut delivered = take(&mut one, 2, 1, (0, 5));
-        let state = one.save(1, 5);
-        let others: Vec<u32> = (0..world_size).filter(|rank| !nodes.as_flattened().contains(rank)).collect();
-        for ranks in nodes.iter().map(|ranks| ranks.to_vec()).chain((!others.is_empty()).then_some(others)) {
-            let plan = PlanSpec { strata, ..PlanSpec::default() };
-            let ranks_here = u32::try_from(ranks.len()).unwrap();
-            let job = JobSpec { plan, ranks_here, ..spec(6, world_size) };
-            let mut node = Replay::new(index(SAMPLES, 5, |_| 300), Policy::Lookahead, 60 * 512, 4, 7);
-            ranks.iter().for_each(|&rank| node.attach(rank, rank, &job));
-            let resumed = node.load(&state);
-            ranks.iter().for_each(|&rank| node.start(rank, 1, resumed.first_batch));
-            node.run();
-            delivered.append(&mut node.taken);
-            assert!(node.failed.is_empty(), "{:?}", node.failed);
+    let mut one = daemon(PlanSpec { strata: 4, ..PlanSpec::default() }, 6, 2, Tail::Even);
+    one.epoch(0);
+    let delivered = take(&mut one, 2, 1, (0, 5));
+    let state = one.save(1, 5);
+    let groupings: [(u32, &[&[u32]]); 2] = [(4, &[&[0, 1], &[2, 3]]), (6, &[&[0, 4], &[3, 5], &[1, 2]])];
+    for (world_size, nodes) in groupings {
+        let plan = PlanSpec { strata: 12, ..PlanSpec::default() };
+        let rest = go_on(plan, world_size, nodes, &state);
+        assert_eq!(ledger(delivered.iter().chain(&rest), 1), planned(&state), "{world_size} ranks");
+    }
+}
+
+/// Where plans follow from their parameters alone, one node's state is enough for any others.
+#[test]
+fn the_state_of_one_node_of_several_goes_on_anywhere() {
+    for sampler in [Sampler::Uniform, Sampler::Echo, Sampler::Weighted, Sampler::Balanced] {
+        let table = (sampler == Sampler::Weighted).then(|| weights(SAMPLES));
+        let weights_digest = table.map_or(0, |table| table.digest());
+        for draw_ahead in [false, true] {
+            let plan = PlanSpec { sampler, draw_ahead, strata: 12, weights_digest, ..PlanSpec::default() };
+            let (mut delivered, mut states) = (Vec::new(), Vec::new());
+            for ranks in [[0, 3], [1, 2]] {
+                let mut node = node(plan, 4, &ranks);
+                node.epoch(0);
+                node.taken.clear();
+                ranks.iter().for_each(|&rank| node.start(rank, 1, 0));
+                node.run();
+                delivered.extend(node.taken.iter().filter(|taken| taken.batch < 4).cloned());
+                states.push(node.save(1, 4));
+            }
+            let mut one = node(plan, 4, &[0, 1, 2, 3]);
+            one.epoch(0);
+            one.epoch(1);
+            let planned = planned(&one.save(1, 4));
+            let groupings: [(u32, &[&[u32]]); 7] = [
+                (4, &[&[0, 3], &[1, 2]]),
+                (4, &[&[0, 1], &[2, 3]]),
+                (4, &[&[0, 1, 2, 3]]),
+                (1, &[&[0]]),
+                (2, &[&[0], &[1]]),
+                (6, &[&[0, 1], &[2, 5], &[3, 4]]),
+                (5, &[&[0, 1, 2, 3], &[4]]),
+            ];
+            for (world_size, nodes) in groupings {
+                for state in &states {
+                    let rest = go_on(plan, world_size, nodes, state);
+                    let all = ledger(delivered.iter().chain(&rest), 1);
+                    assert_eq!(all, planned, "{plan:?} {world_size} {nodes:?}");
+                }
+            }
+            // After an epoch's end, too.
+            let mut next = node(plan, 2, &[1]);
+            assert_eq!(next.load(&states[0]).first_batch, 8);
+            assert!(!next.epoch(2).is_empty());
         }
-        assert_eq!(ledger(&delivered, 1), planned(&state), "{world_size} ranks");
+    }
+}
+
+/// Nobody has what the other nodes' losses made of their lists.
+#[test]
+fn a_part_of_a_plan_by_losses_is_refused_elsewhere() {
+    let plan = PlanSpec { sampler: Sampler::Pads, strata: 12, ..PlanSpec::default() };
+    let mut first = node(plan, 4, &[0, 1]);
+    let taken = first.epoch(0);
+    first.report(&taken, loss);
+    first.epoch(1);
+    let state = first.save(1, 4);
+    for (world_size, ranks) in [(2, [0, 1]), (4, [2, 3])] {
+        let mut other = node(plan, world_size, &ranks);
+        other.step(Event::LoadState { session: ranks[0], bytes: state.clone() });
+        let text = other.failed.pop().unwrap();
+        assert!(text.contains("it depends on what their node has seen"), "{text}");
     }
 }
 
@@ -242,7 +321,9 @@ proptest! {
                 for rank in 0..world_size {
                     let slots = slices.batch(k, rank, &plan);
                     prop_assert!(!slots.is_empty(), "batch {} of rank {}", k, rank);
-                    prop_assert!(strata == 1 && repeat_max > 1
+                    // Padding, too, may give a rank a sample twice.
+                    let may_be_dealt = strata == 1 && (repeat_max > 1 || tail == Tail::Pad && k + 1 == end);
+                    prop_assert!(may_be_dealt
                         || positions(&slots).iter().all(|position| position % world_size == rank));
                     of_batch.extend(positions(&slots));
                 }

@@ -32,10 +32,11 @@ pub use held::InRing;
 pub use launch::Launch;
 pub use open::content;
 pub use records::RecordReader;
-pub use session::{Next, Resumed, Session};
+pub use session::{Next, Session};
 pub use shade_formats::control::{
     Framing, ImageSpec, JobSpec, OnError, Order, Output, PlanSpec, Sampler, Settings, SpecError, Tail,
     WeightTable,
 };
 pub use shade_formats::limits::BATCH_SAMPLES_MAX;
 pub use shade_formats::ring::{Descriptor, FLAG_PADDING, FLAG_SUBSTITUTED, Layout};
+pub use state::Resumed;

@@ -25,6 +25,7 @@ use crate::error::argument;
 use crate::fork::Owner;
 use crate::held::InRing;
 use crate::lock::lock;
+use crate::state::Resumed;
 use crate::wire::{WireError, wait};
 use crate::{Batch, ClientError, FieldsReader, state};
 
@@ -40,17 +41,6 @@ pub enum Next {
     EpochEnd,
     /// No batch yet: the wait timed out, or a signal came. Call again.
     Pending,
-}
-
-/// Where a loaded state goes on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Resumed {
-    /// The epoch.
-    pub epoch: u32,
-    /// Its first batch that is not delivered.
-    pub first_batch: u32,
-    /// Its batches, with those before.
-    pub batches: u32,
 }
 
 /// One rank attached to the daemon. Dropping it ends the session; kept batches stay readable.

@@ -8,6 +8,17 @@ use shade_shm::{SegmentError, memfd};
 
 use crate::ClientError;
 
+/// Where a loaded state goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Resumed {
+    /// The epoch.
+    pub epoch: u32,
+    /// Its first batch that is not delivered.
+    pub first_batch: u32,
+    /// Its batches, with those before.
+    pub batches: u32,
+}
+
 /// Reads the daemon's state, `bytes` long, from the one descriptor in `fds`.
 pub(crate) fn read(bytes: u64, fds: &[OwnedFd], samples: u32) -> Result<Vec<u8>, ClientError> {
     let refused = |got: String, expected: String| {

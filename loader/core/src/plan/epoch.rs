@@ -38,6 +38,15 @@ impl Plan {
     pub(crate) fn len_of_all(&self, samples: u32) -> u32 {
         if self.part.is_whole() { u32::try_from(self.ids.len()).unwrap_or(u32::MAX) } else { samples }
     }
+
+    /// The part of a whole plan.
+    pub(crate) fn cut(&self, part: &Part) -> Self {
+        let own = |position: &usize| u32::try_from(*position).is_ok_and(|at| part.place(at).is_some());
+        let places = || (0..self.ids.len()).filter(own);
+        let ids = places().filter_map(|at| self.ids.get(at).copied()).collect();
+        let weights = places().filter_map(|at| self.weights.get(at).copied()).collect();
+        Self { epoch: self.epoch, part: part.clone(), ids, weights, summary: self.summary }
+    }
 }
 
 /// Figures of a plan, or of a daemon's part of it.
