@@ -1,9 +1,10 @@
 //! The stage `slice`: which position of the plan is in which batch of which rank.
 //!
-//! Global batch k is the positions `[k·B·W, (k+1)·B·W)` of the plan. Rank r of W takes the positions
-//! p with p mod W = r. If some rank would then have a sample twice, the draws of the global batch
-//! are sorted by sample and dealt to the ranks in turn. After that no rank has a sample twice
-//! unless the global batch has it more than W times. Each rank keeps its rows in the plan's order.
+//! Global batch k is the positions `[k·B·W, (k+1)·B·W)` of the plan. Rank r of W takes the
+//! positions p with p mod W = r. If some rank would then have a sample twice, the draws of the
+//! global batch are sorted by sample and dealt to the ranks in turn. After that no rank has a
+//! sample twice unless the global batch has it more than W times. Each rank keeps
+//! its rows in the plan's order.
 //! Either way the ranks of one global batch together have exactly its positions, and all ranks have
 //! the same number of batches.
 //!
