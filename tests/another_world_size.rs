@@ -70,7 +70,7 @@ fn the_ranks_of_each_world_deliver_a_part_of_one_plan() {
             let daemon = Daemon::start(&packed.dataset, &[&"--cache", &"40%"]);
             let ranks = ranks(&packed, 1, world_size);
             for rank in &ranks {
-                let resumed = rank.load_state(&state).unwrap();
+                let resumed = rank.load_state(&state, 0).unwrap();
                 assert_eq!((resumed.epoch, resumed.first_batch, resumed.batches), (1, first_batch, batches));
             }
             start(&ranks, 1, first_batch);

@@ -154,9 +154,9 @@ fn another_version_is_told_whatever_it_says_behind_its_protocol() {
     };
     let program = program("shade-load").canonicalize().unwrap();
     let process = format!("process {}, started from {}", daemon.pid(), program.display());
-    // Hello, Observe, Status, Stop and Resize of later and earlier protocols: shorter, longer, with
-    // another version of the message.
-    for tag in [1, 9, 10, 11, 12] {
+    // Hello, Observe, Status, Stop, Resize and Held of later and earlier protocols: shorter,
+    // longer, with another version of the message.
+    for tag in [1, 9, 10, 11, 12, 14] {
         for rest in [&[][..], &noise(3, 20), &noise(4, 5000)] {
             for (version, protocol) in [(1, PROTOCOL + 1), (2, PROTOCOL + 1), (1, PROTOCOL - 1)] {
                 let (code, text) = said(&opening(tag, version, protocol, rest));
@@ -369,16 +369,16 @@ fn requests_that_make_no_sense() {
     // Losses for what was never delivered are counted and dropped.
     let losses = vec![f32::NAN; 100];
     assert!(peer.ask(&Request::Report { epoch: 9, batch: 9, losses }));
-    assert!(peer.ask(&Request::LoadState), "without a state");
+    assert!(peer.ask(&Request::LoadState { strata: 0 }), "without a state");
     failed(&peer);
     let memfd = memfd_create("state", MemfdFlags::CLOEXEC).unwrap();
     rustix::io::write(&memfd, &noise(1, 5000)).unwrap();
-    assert!(peer.send(&Request::LoadState.encode(), Some(&memfd)));
+    assert!(peer.send(&Request::LoadState { strata: 0 }.encode(), Some(&memfd)));
     failed(&peer);
     assert_eq!(stats(&witness.session)["total"]["unmatched_reports"].as_u64(), Some(1));
     // A state of 4 GiB in a sparse file. The daemon must not read it into memory.
     ftruncate(&memfd, 4 << 30).unwrap();
-    assert!(peer.send(&Request::LoadState.encode(), Some(&memfd)));
+    assert!(peer.send(&Request::LoadState { strata: 0 }.encode(), Some(&memfd)));
     is_hung_up_on(&peer);
     eventually("the daemon says why", || daemon.log().contains("too large"));
 

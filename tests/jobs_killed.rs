@@ -3,7 +3,6 @@
 //! dead.
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
-use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -49,23 +48,13 @@ fn kill_jobs(packed: &Packed, kills: usize, seed: u64) -> Given {
 /// Whether a daemon has what it had before its first session: as many `resources` of sessions, none
 /// of their threads, no ring.
 fn is_without_sessions(daemon: &Daemon, resources: usize) -> bool {
-    let tasks = fs::read_dir(format!("/proc/{}/task", daemon.pid())).unwrap().flatten();
-    let names = tasks.filter_map(|task| fs::read_to_string(task.path().join("comm")).ok());
-    let mut of_sessions =
-        names.filter(|name| ["shade-session", "shade-ring"].iter().any(|of| name.starts_with(of)));
-    of_sessions.next().is_none() && daemon.session_resources() == resources && kib(daemon, "RssShmem:") == 0
+    !daemon.has_session_threads() && daemon.session_resources() == resources && daemon.kib("RssShmem:") == 0
 }
 
 fn files(daemon: &Daemon) -> Vec<PathBuf> {
     let mut files = daemon.open_files();
     files.sort();
     files
-}
-
-fn kib(daemon: &Daemon, name: &str) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{}/status", daemon.pid())).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
-    line.split_whitespace().next().unwrap().parse().unwrap()
 }
 
 #[test]
@@ -75,12 +64,12 @@ fn the_others_are_given_what_they_would_be_alone_and_nothing_is_left_behind() {
     let resources = daemon.session_resources();
     let mut given = kill_jobs(&packed, FIRST_KILLS, 1);
     eventually("nothing of the first ones is left", || is_without_sessions(&daemon, resources));
-    let (files_before, before_kib) = (files(&daemon), kib(&daemon, "RssAnon:"));
+    let (files_before, before_kib) = (files(&daemon), daemon.kib("RssAnon:"));
 
     given.extend(kill_jobs(&packed, KILLS, 2));
     eventually("nothing is left", || is_without_sessions(&daemon, resources));
     assert_eq!(files(&daemon), files_before);
-    let now_kib = kib(&daemon, "RssAnon:");
+    let now_kib = daemon.kib("RssAnon:");
     assert!(now_kib <= before_kib + SPARE_KIB, "memory: {before_kib} KiB before, {now_kib} KiB now");
     assert_nothing_in_flight(&packed);
 

@@ -57,7 +57,7 @@ fn resume(packed: &Packed, name: &str, meanwhile: impl Fn()) {
     meanwhile();
 
     let resumed = attach_when_free(&packed.dataset, name, 0, spec);
-    resumed.load_state(&state).unwrap();
+    resumed.load_state(&state, 0).unwrap();
     resumed.start_epoch(1, BEFORE).unwrap();
     let mut again = vec![take(&resumed)];
     meanwhile();

@@ -61,7 +61,7 @@ fn the_rest_of_the_epoch_and_the_next_are_the_same() {
     for _ in 0..2 {
         let daemon = Daemon::start(&packed.dataset, &[&"--cache", &"10%"]);
         let session = attach(&packed.dataset, 0, job());
-        session.load_state(&state).unwrap();
+        session.load_state(&state, 0).unwrap();
         session.start_epoch(1, BEFORE).unwrap();
         let resumed = train_rest(&session);
         assert!(seen(&resumed) == seen(&rest), "the rest of the epoch differs");
@@ -114,13 +114,13 @@ fn a_state_that_does_not_fit_is_refused_and_changes_nothing() {
     for (what, bad) in
         [("flipped", &flipped[..]), ("cut", &state[..state.len() - 1]), ("empty", &[]), ("foreign", &foreign)]
     {
-        let refused = session.load_state(bad);
+        let refused = session.load_state(bad, 0);
         assert!(matches!(refused, Err(ClientError::Failed { .. })), "{what}: {refused:?}");
     }
     // The refused states have changed nothing.
     session.start_epoch(0, 0).unwrap();
     assert!(seen(&take_rest(&session).unwrap()) == seen(&first));
-    session.load_state(&state).unwrap();
+    session.load_state(&state, 0).unwrap();
     drop(daemons);
 }
 
@@ -137,8 +137,8 @@ fn a_rank_that_loads_another_state_than_the_others_is_an_error_of_all() {
         }
         first.save_state(epoch + 1, 0).unwrap()
     });
-    first.load_state(&states[0]).unwrap();
-    let refused = second.load_state(&states[1]).unwrap_err();
+    first.load_state(&states[0], 0).unwrap();
+    let refused = second.load_state(&states[1], 0).unwrap_err();
     let told = first.start_epoch(0, 0).and_then(|()| next(&first).map(drop)).unwrap_err();
     for error in [refused, told] {
         let text = error.to_string();
@@ -146,11 +146,11 @@ fn a_rank_that_loads_another_state_than_the_others_is_an_error_of_all() {
         assert!(text.contains("rank 1 loads another state than ranks [0]"), "{text}");
     }
     // With equal states both go on.
-    ranks.iter().for_each(|rank| drop(rank.load_state(&states[1]).unwrap()));
+    ranks.iter().for_each(|rank| drop(rank.load_state(&states[1], 0).unwrap()));
     ranks.iter().for_each(|rank| rank.start_epoch(2, 0).unwrap());
     assert!(next(&first).unwrap().is_some() && next(&second).unwrap().is_some());
     // A rank that loads a state in the middle of an epoch ends it for the others.
-    first.load_state(&states[0]).unwrap();
+    first.load_state(&states[0], 0).unwrap();
     let mut rest = Vec::new();
     let told =
         std::iter::repeat_with(|| next(&second).map(|batch| rest.extend(batch.map(|batch| copy(&batch)))))
@@ -183,11 +183,11 @@ fn all_ranks_go_back_in_the_middle_of_an_epoch() {
     for has_heard in [false, true] {
         start(2, 0);
         ranks.iter().for_each(|rank| take(rank, 3));
-        first.load_state(&state).unwrap();
+        first.load_state(&state, 0).unwrap();
         if has_heard {
             second.stats().unwrap();
         }
-        second.load_state(&state).unwrap();
+        second.load_state(&state, 0).unwrap();
         start(1, 2);
         for (rank, rest) in ranks.into_iter().zip(&rest) {
             assert!(

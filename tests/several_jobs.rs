@@ -187,7 +187,7 @@ fn a_saved_state_is_resumed_in_mid_epoch_while_another_job_goes_on() {
     others.push(copy(&next(&other).unwrap().unwrap()));
 
     let resumed = attach_to(&packed.dataset, "saved", 0, spec).unwrap();
-    resumed.load_state(&state).unwrap();
+    resumed.load_state(&state, 0).unwrap();
     resumed.start_epoch(1, BEFORE).unwrap();
     let first = next(&resumed).unwrap().unwrap();
     let mut delivered = vec![copy(&first).ids];

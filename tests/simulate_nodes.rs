@@ -108,6 +108,15 @@ fn a_step_waits_for_its_slowest_rank() {
 }
 
 #[test]
+fn stragglers_have_no_part_in_the_loaders_efficiency() {
+    // A store that nobody waits for, except before the first step.
+    let args = "--samples 64000 --epochs 1 --batch-size 20 --cache 0 --sampler uniform --compute 1ms";
+    let quick = row(&format!("{args} --nodes 8 --store latency=1ms --straggle lognormal:0.1"));
+    assert_near(number(&quick, "efficiency"), (-0.1f64 * 1.42).exp(), 0.02);
+    assert_near(number(&quick, "loader_efficiency"), 1.0, 0.005);
+}
+
+#[test]
 fn equal_arguments_give_equal_results() {
     let args = format!(
         "{TRAINING} --nodes 4 --ranks-per-node 2 --sampler pads --sizes lognormal:110KB:0.5 --nic 1Gbit \
@@ -139,6 +148,12 @@ fn what_does_not_go_together_is_refused_by_name() {
         ("--samples 100 --nodes 4 --strata 12 --lose 4@2", "--lose"),
         ("--samples 100 --nodes 4 --strata 12 --lose 3", "--lose"),
         ("--samples 100 --nodes 2 --global-plan --rep 2", "--global-plan"),
+        // In the daemon's own words.
+        ("--samples 100 --nodes 2 --sampler sequential", "must be 1 with the sampler sequential"),
+        ("--samples 100 --nodes 2 --sampler iis", "must be 1 with the samplers iis and infobatch"),
+        ("--samples 100 --nodes 2 --sampler infobatch", "must be 1 with the samplers iis and infobatch"),
+        ("--samples 100 --nodes 2 --sampler pads --pace", "must be 1 with pace"),
+        ("--samples 100 --strata 2 --sampler sequential", "must be 1 with the sampler sequential"),
         ("--samples 100 --nodes 2 --policy min", "min"),
     ] {
         let output = simulate(args);

@@ -73,6 +73,43 @@ fn status_has_a_line_and_an_object_for_each_job() {
 }
 
 #[test]
+fn the_environment_names_a_socket_where_the_command_line_names_nothing() {
+    let packed = Packed::mixed(3);
+    let socket = packed.beside("daemon.socket");
+    let with_variable = |socket: &OsStr| {
+        let mut command = Command::new(program("shade-load"));
+        command.env("SHADE_SOCKET", socket);
+        command
+    };
+    let said = |socket: &OsStr, args: &[&dyn AsRef<OsStr>]| {
+        let Output { status, stdout, stderr } =
+            with_variable(socket).args(args.iter().map(|arg| arg.as_ref())).output().unwrap();
+        (status.code(), String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap())
+    };
+    let mut daemon = Daemon::start_by(with_variable(socket.as_os_str()), &packed.dataset, &[]);
+    assert!(socket.exists());
+    let (code, out, _) = said(socket.as_os_str(), &[&"status"]);
+    assert!(code == Some(0) && out.contains(&daemon.pid().to_string()), "{out}");
+    let (code, _, error) = said(socket.as_os_str(), &[&"resize", &"50%"]);
+    assert_eq!(code, Some(0), "{error}");
+
+    // What is named wins: the dataset's own socket, where no daemon is, and another file.
+    let (code, _, error) = said(socket.as_os_str(), &[&"stop", &packed.dataset]);
+    assert!(code == Some(1) && error.contains("no daemon serves"), "{error}");
+    let other = packed.beside("other.socket");
+    let (code, _, error) = said(socket.as_os_str(), &[&"status", &"--socket", &other]);
+    assert!(code == Some(1) && error.contains("other.socket"), "{error}");
+    // Empty is not set, and then a target is missing.
+    let (code, _, error) = said("".as_ref(), &[&"stop"]);
+    assert!(code == Some(2) && error.contains("--socket"), "{error}");
+    assert!(daemon.is_alive());
+
+    let (code, _, error) = said(socket.as_os_str(), &[&"stop"]);
+    assert_eq!(code, Some(0), "{error}");
+    assert_eq!(daemon.wait().code(), Some(0));
+}
+
+#[test]
 fn a_private_daemon_does_not_stay_for_questions() {
     let packed = Packed::mixed(3);
     let mut daemon = Daemon::start(&packed.dataset, &[&"--private", &"--linger", &"1s"]);

@@ -107,23 +107,25 @@ def _scaling(runs: dict[str, Any]) -> list[str]:
     lines = [
         "## Weak scaling",
         "",
-        f"Aims: {aims}. Efficiency is the time of one node alone, with its part of dataset, cache and",
-        "store, over the time of all. Sigma is that of the ranks' compute times, drawn anew in each step. A",
-        "step ends with its slowest rank: *stragglers* is what that costs, whatever the loader does. *Stall*",
-        "is what the loader costs; *a rank's own* is what a rank alone would wait. The last column is the",
-        "efficiency if stragglers cost nothing.",
+        f"Aims: {aims}, for *the loader's*. Efficiency is the time of one node alone, with its",
+        "part of dataset, cache and store, over the time of all. Sigma is that of the ranks' compute times,",
+        "drawn anew in each step. A step ends with its slowest rank: *stragglers* is what that costs, whatever",
+        "the loader does. *Without waits* is the efficiency of the same trainers if they never waited for",
+        "data, and *the loader's* the efficiency over that. *Stall* is what the loader costs; *a rank's own*",
+        "is what a rank alone would wait.",
         "",
-        "| sigma | nodes | hit % | stall % | a rank's own | stragglers % | boundary ms | efficiency % | loader alone % |",
-        "|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
+        "| sigma | nodes | hit % | stall % | a rank's own | stragglers % | boundary ms | efficiency % | without waits % | the loader's % |",
+        "|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
     ]
     for nodes, sigma, run in _named(runs, r"weak scaling, (\d+) nodes, sigma ([\d.]+)"):
         one = runs[f"weak scaling, 1 nodes, sigma {sigma}"]["rows"][0]
         for row in run["rows"]:
-            loader = 100 * (1 + one["stall_share"]) / (1 + row["stall_share"])
-            efficiency = _spread(100 * row["efficiency"], row.get("efficiency_ci95"), 1) if row["efficiency"] is not None else "-"
+            # From the shares, which older records have, too.
+            without = (1 + one["straggle_share"]) / (1 + row["straggle_share"])
+            efficiency, loader = _spread(100 * row["efficiency"], row.get("efficiency_ci95"), 1), 100 * row["efficiency"] / without
             cells = [sigma, _count(nodes), _hit(row), _spread(100 * row["stall_share"], row.get("stall_share_ci95"), 2)]
             cells += [f"{100 * row['rank_stall_share']:.2f}", f"{100 * row['straggle_share']:.2f}"]
-            lines.append(f"| {' | '.join(cells)} | {1e3 * row['boundary_s']:.1f} | {efficiency} | {loader:.1f} |")
+            lines.append(f"| {' | '.join(cells)} | {1e3 * row['boundary_s']:.1f} | {efficiency} | {100 * without:.1f} | {loader:.1f} |")
     return lines
 
 

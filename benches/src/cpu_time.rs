@@ -1,4 +1,4 @@
-//! CPU time of this thread, which other processes do not change.
+//! CPU time of this thread and this process, which other processes do not change.
 
 use std::time::Duration;
 
@@ -7,6 +7,12 @@ use rustix::time::{ClockId, clock_gettime};
 /// CPU time of this thread so far.
 pub(crate) fn cpu_time() -> Duration {
     Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
+}
+
+/// CPU time of this process so far, all threads, in seconds.
+pub(crate) fn process_cpu_s() -> f64 {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
 /// The CPU time of `work`, and its result.

@@ -9,11 +9,11 @@ use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 use shade_core::{Pixels, Ticket, block_bytes_for, charged_bytes};
-use shade_formats::SampleId;
 use shade_formats::checksum::crc32c;
 use shade_formats::control::Output;
 use shade_formats::ring::PayloadSize;
-use shade_images::{Draw, JpegDecoder, Size};
+use shade_formats::{DrawnRow, EpochDraws, SampleId};
+use shade_images::{JpegDecoder, Size};
 use shade_load::batches::{FillOrder, Filled, Row, Workers};
 use shade_reads::blocks::{Arena, Blocks, FreeList, Lent, Record};
 use shade_shm::Region;
@@ -91,7 +91,7 @@ impl Gather {
                 entry: index.entry(SampleId(id)).ok_or("no such sample")?,
                 offset,
                 len: u64::from(record_bytes),
-                draw: Draw::default(),
+                drawn: DrawnRow::default(),
                 pixels: Pixels::Own,
                 size: Size::default(),
                 record: Some(record),
@@ -119,7 +119,7 @@ impl Gather {
         while rows.peek().is_some() {
             let ticket = Ticket { session: 0, seq: orders.len() as u64 };
             let rows = rows.by_ref().take(ORDER_ROWS).collect();
-            orders.push(FillOrder { ticket, output: Output::Raw, rows });
+            orders.push(FillOrder { ticket, output: Output::Raw, draws: EpochDraws::default(), rows });
         }
         let (count, started) = (orders.len(), Instant::now());
         for order in orders {

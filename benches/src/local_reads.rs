@@ -12,7 +12,6 @@ use crossbeam_channel::{Receiver, unbounded};
 use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use rustix::time::{ClockId, clock_gettime};
 use serde::Deserialize;
 use shade_core::block_bytes_for;
 use shade_formats::SampleId;
@@ -21,6 +20,7 @@ use shade_formats::index::Index;
 use shade_reads::blocks::{Arena, FreeList};
 use shade_reads::{Completion, Depth, EngineChoice, IoMode, PATIENCE, ReadOp, Reads, ReadsConfig};
 
+use crate::cpu_time::process_cpu_s;
 use crate::figure::{Figure, Unit};
 use crate::result::Result;
 use crate::scratch::Scratch;
@@ -75,7 +75,7 @@ fn rows(name: &str, record_bytes: u32, ours: &[Took], theirs: &[Took]) -> [Figur
 }
 
 /// Writes a shard of random records, and its index.
-fn write_shard(folder: &Path, records: u32, record_bytes: u32) -> Result<Index> {
+pub(crate) fn write_shard(folder: &Path, records: u32, record_bytes: u32) -> Result<Index> {
     std::fs::create_dir_all(folder)?;
     let mut rng = ChaCha8Rng::seed_from_u64(1);
     let mut shard = BufWriter::with_capacity(1 << 20, File::create(folder.join(SHARD_FILE))?);
@@ -113,9 +113,9 @@ fn read(folder: &Path, index: &Arc<Index>, seed: u64) -> Result<Took> {
     };
     let reads =
         Reads::start(folder, Arc::clone(index), Arc::new(arena), config, sender, |why| panic!("{why}"))?;
-    let (cpu, started) = (cpu_s(), Instant::now());
+    let (cpu, started) = (process_cpu_s(), Instant::now());
     Loop { reads, completions, free }.read_all(index, &samples)?;
-    let (seconds, cpu_s) = (started.elapsed().as_secs_f64(), cpu_s() - cpu);
+    let (seconds, cpu_s) = (started.elapsed().as_secs_f64(), process_cpu_s() - cpu);
     let records = samples.len() as f64;
     Ok(Took { records_per_s: records / seconds, cpu_us_per_record: cpu_s * 1e6 / records })
 }
@@ -159,12 +159,6 @@ impl Loop {
         }
         Ok(())
     }
-}
-
-/// CPU time of this process so far, all threads, in seconds.
-fn cpu_s() -> f64 {
-    let time = clock_gettime(ClockId::ProcessCPUTime);
-    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
 /// fio's report about a job.

@@ -26,6 +26,8 @@ mod ring;
 mod rivals;
 mod scratch;
 mod synthetic;
+mod tier;
+mod tier_killed;
 mod training;
 mod tree;
 
@@ -86,6 +88,8 @@ enum Name {
     Reads,
     /// A whole epoch through a daemon, beside the bare decoder and bare reads.
     Serve,
+    /// Records out of Valkey and Redis, beside a store of 2 ms. Needs one of them.
+    Tier,
 }
 
 fn main() -> ExitCode {
@@ -111,8 +115,9 @@ fn run(args: &Args) -> Result<()> {
         [] => all.iter().copied().filter(|name| *name != Name::PlanLarge).collect(),
         names => names.to_vec(),
     };
-    let needs_files =
-        names.iter().any(|name| matches!(name, Name::Pack | Name::Far | Name::Reads | Name::Serve));
+    let needs_files = names
+        .iter()
+        .any(|name| matches!(name, Name::Pack | Name::Far | Name::Reads | Name::Serve | Name::Tier));
     let scratch = if needs_files { Some(Scratch::create()?) } else { None };
     for &name in all.iter().filter(|name| names.contains(name)) {
         eprintln!("{name:?} ...");
@@ -140,6 +145,11 @@ fn bench(name: Name, scratch: Option<&Scratch>) -> Result<Vec<Figure>> {
         (Name::Far, Some(scratch)) => far_away::run(scratch),
         (Name::Reads, Some(scratch)) => local_reads::run(scratch),
         (Name::Serve, Some(scratch)) => end_to_end::run(scratch),
-        (Name::Pack | Name::Far | Name::Reads | Name::Serve, None) => Ok(Vec::new()),
+        (Name::Tier, Some(scratch)) => {
+            // What is made for the tests of a tier goes there, too, and is removed on Ctrl-C.
+            let _ = tempfile::env::override_temp_dir(scratch.folder());
+            tier::run(&tier::FULL)
+        }
+        (Name::Pack | Name::Far | Name::Reads | Name::Serve | Name::Tier, None) => Ok(Vec::new()),
     }
 }

@@ -1,5 +1,6 @@
 """Fixtures of all Python tests: ImageFolders of real images, and the same packed by the packer."""
 
+import os
 import signal
 import subprocess
 from collections.abc import Callable
@@ -19,6 +20,11 @@ IMAGES_PER_CLASS = 30
 # inherited.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, lambda number, frame: None)
+
+
+# Open MPI leaves a file of 16 MB in /dev/shm behind each process otherwise, also where it is only
+# looked for, as by Lightning.
+os.environ["OMPI_MCA_btl"] = "self,tcp"
 
 
 @pytest.fixture(scope="session")

@@ -165,6 +165,24 @@ def test_a_validation_is_told_of_the_settings_that_it_was_given(dataset: packed.
         assert len(told) == 1
 
 
+def test_the_environment_names_a_socket(
+    dataset: packed.Packed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHADE_SOCKET", str(tmp_path / "s"))
+    with (
+        Loader(dataset.path, BATCH) as by_variable,
+        Loader(dataset.path, BATCH, daemon=Daemon(socket=tmp_path / "s")) as same,
+        # An argument wins.
+        Loader(dataset.path, BATCH, daemon=Daemon(socket=tmp_path / "other")) as other,
+    ):
+        assert (tmp_path / "s").is_socket()
+        # Empty is not set.
+        monkeypatch.setenv("SHADE_SOCKET", "")
+        with Loader(dataset.path, BATCH) as usual:
+            assert by_variable.daemon_pid == same.daemon_pid
+            assert len({loader.daemon_pid for loader in (same, other, usual)}) == 3
+
+
 def test_a_socket_gives_a_daemon_and_a_cache_of_its_own(dataset: packed.Packed, tmp_path: Path) -> None:
     with (
         Loader(dataset.path, BATCH, cache="40%") as shared,

@@ -8,7 +8,7 @@ from typing import Any
 
 import packed
 import pytest
-from two_nodes import finish, two_nodes
+from hosts import finish, hosts
 
 pytest.importorskip("torch")
 
@@ -40,7 +40,7 @@ def ranks(dataset: packed.Packed, tmp_path_factory: pytest.TempPathFactory) -> l
     """The ranks of two nodes."""
     out = tmp_path_factory.mktemp("out")
     others = (dataset.path, dataset.path.with_name("other.shade"))
-    with two_nodes() as nodes:
+    with hosts(2) as nodes:
         finish([nodes.torchrun(node, 2, SCRIPT, dataset.path, others[node], out, 0) for node in range(2)])
     return results(out)
 

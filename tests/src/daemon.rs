@@ -123,6 +123,28 @@ impl Daemon {
         mapped + self.open_files().iter().filter(|file| is_session_s(file)).count()
     }
 
+    /// Whether a thread of a session runs.
+    ///
+    /// # Panics
+    /// When it has ended.
+    #[must_use]
+    pub fn has_session_threads(&self) -> bool {
+        let tasks = fs::read_dir(format!("/proc/{}/task", self.pid())).unwrap().flatten();
+        let mut names = tasks.filter_map(|task| fs::read_to_string(task.path().join("comm")).ok());
+        names.any(|name| ["shade-session", "shade-ring"].iter().any(|of| name.starts_with(of)))
+    }
+
+    /// Memory of the kind `name` of its `/proc/PID/status`, such as "RssAnon:".
+    ///
+    /// # Panics
+    /// When it has ended.
+    #[must_use]
+    pub fn kib(&self, name: &str) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+        line.split_whitespace().next().unwrap().parse().unwrap()
+    }
+
     /// The files of its open descriptors.
     ///
     /// # Panics

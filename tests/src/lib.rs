@@ -16,6 +16,7 @@ mod left_out;
 mod packed;
 mod peer;
 mod programs;
+mod rank_process;
 mod sources;
 mod trainer;
 mod trainer_process;
@@ -31,6 +32,7 @@ pub use left_out::left_out;
 pub use packed::Packed;
 pub use peer::Peer;
 pub use programs::{eventually, processes_of, program};
+pub use rank_process::{Heard, RankProcess, job_of_nodes};
 pub use sources::{code, production, root, sources};
 pub use trainer::{
     Taken, all_ranks, attach, attach_to, attach_when_free, copy, next, sorted_ids, spec, stats, take_epoch,

@@ -29,44 +29,53 @@ impl Size {
 /// A row of an epoch: the key of all random numbers of the row's image.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Draw {
-    seed: u64,
-    epoch: u32,
-    /// Which row of the epoch.
-    row: u64,
+    /// The epoch, and whose.
+    pub draws: EpochDraws,
+    /// Which row of it.
+    pub row: DrawnRow,
 }
+
+/// What the keys of all rows of an epoch have in common.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct EpochDraws {
+    /// The job's seed, or the digest of its group's name.
+    pub seed: u64,
+    /// The epoch, from 0.
+    pub epoch: u32,
+}
+
+/// A number that no other row of the epoch has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct DrawnRow(u64);
 
 /// Tells a use from a position.
 const IS_USE: u64 = 1 << 63;
+
+impl DrawnRow {
+    /// The row at `position` of the epoch's plan.
+    #[must_use]
+    pub fn at(position: u32) -> Self {
+        Self(position.into())
+    }
+
+    /// Use number `nth` of `sample` in the epoch, counted from 0, in all jobs of a group: wherever
+    /// it is in their plans, it is the same image.
+    #[must_use]
+    pub fn of_use(sample: SampleId, nth: u16) -> Self {
+        Self(IS_USE | u64::from(sample.0) << 16 | u64::from(nth))
+    }
+
+    /// The number.
+    #[must_use]
+    pub fn number(self) -> u64 {
+        self.0
+    }
+}
 
 impl Draw {
     /// The row at `position` of the plan of `epoch`, in a job with this seed.
     #[must_use]
     pub fn at(seed: u64, epoch: u32, position: u32) -> Self {
-        Self { seed, epoch, row: position.into() }
-    }
-
-    /// Use number `nth` of `sample` in `epoch`, counted from 0, in all jobs of a group: wherever it
-    /// is in their plans, it is the same image. `group` is the digest of the group's name.
-    #[must_use]
-    pub fn of_use(group: u64, epoch: u32, sample: SampleId, nth: u16) -> Self {
-        Self { seed: group, epoch, row: IS_USE | u64::from(sample.0) << 16 | u64::from(nth) }
-    }
-
-    /// The job's seed, or the group's digest.
-    #[must_use]
-    pub fn seed(self) -> u64 {
-        self.seed
-    }
-
-    /// The epoch, from 0.
-    #[must_use]
-    pub fn epoch(self) -> u32 {
-        self.epoch
-    }
-
-    /// A number that no other row of the epoch has.
-    #[must_use]
-    pub fn row(self) -> u64 {
-        self.row
+        Self { draws: EpochDraws { seed, epoch }, row: DrawnRow::at(position) }
     }
 }

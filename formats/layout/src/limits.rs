@@ -61,6 +61,13 @@ pub const JOB_NAME_BYTES_MAX: usize = 256;
 /// Longest line of a trace: a full batch's ids, each with its comma, or its losses.
 pub const TRACE_LINE_BYTES_MAX: usize = 1 << 20;
 
+/// Largest list of seats, or of strata that are held, over `samples` samples: 4 bytes for each
+/// stratum.
+#[must_use]
+pub const fn seats_bytes_max(samples: u32) -> u64 {
+    samples as u64 * 4
+}
+
 /// Largest saved state of a job over `samples` samples: a few numbers for each, and the rest. A
 /// longer one is not read.
 #[must_use]

@@ -49,11 +49,11 @@ fn stream(draw: Draw) -> ChaCha8Rng {
     let mut key = [0; 32];
     let (seed, rest) = key.split_at_mut(8);
     let (epoch, domain) = rest.split_at_mut(4);
-    seed.copy_from_slice(&draw.seed().to_le_bytes());
-    epoch.copy_from_slice(&draw.epoch().to_le_bytes());
+    seed.copy_from_slice(&draw.draws.seed.to_le_bytes());
+    epoch.copy_from_slice(&draw.draws.epoch.to_le_bytes());
     domain.copy_from_slice(&DOMAIN);
     let mut numbers = ChaCha8Rng::from_seed(key);
-    numbers.set_stream(draw.row());
+    numbers.set_stream(draw.row.number());
     numbers
 }
 
@@ -61,7 +61,7 @@ fn stream(draw: Draw) -> ChaCha8Rng {
 mod tests {
     use std::collections::HashSet;
 
-    use shade_formats::SampleId;
+    use shade_formats::{DrawnRow, EpochDraws, SampleId};
 
     use super::*;
 
@@ -78,7 +78,8 @@ mod tests {
     #[test]
     fn the_uses_of_a_group_are_other_rows_than_positions() {
         let first = |draw| Randomness::new(draw).up_to(u32::MAX);
-        let of_use = |sample, nth| Draw::of_use(1, 2, SampleId(sample), nth);
+        let draws = EpochDraws { seed: 1, epoch: 2 };
+        let of_use = |sample, nth| Draw { draws, row: DrawnRow::of_use(SampleId(sample), nth) };
         let draws = [of_use(0, 0), of_use(0, 1), of_use(1, 0), Draw::at(1, 2, 0), Draw::at(1, 2, 1 << 16)];
         let numbers: HashSet<u32> = draws.into_iter().map(first).collect();
         assert_eq!(numbers.len(), draws.len());

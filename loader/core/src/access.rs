@@ -55,11 +55,11 @@ impl<M: Memory> Core<M> {
         if self.decoded_rows.is_empty() {
             return false;
         }
-        let Some(output) = self.decoded_rows.output_of(job, &self.jobs) else { return false };
         let session = self.sessions.iter_mut().find(|session| session.id == row.session);
         let Some(batch) = session.and_then(|session| session.batch_mut(row.seq)) else { return false };
-        let draw = batch.rows.get(row.position as usize).map(|row| row.draw);
-        let is_there = draw.is_some_and(|draw| self.decoded_rows.has(output, sample, draw));
+        let Some(output) = self.decoded_rows.output_of(job, batch.epoch, &self.jobs) else { return false };
+        let drawn = batch.rows.get(row.position as usize).map(|row| row.drawn);
+        let is_there = drawn.is_some_and(|drawn| self.decoded_rows.has(output, sample, drawn));
         if is_there {
             batch.ready_decoded(row.position);
         }

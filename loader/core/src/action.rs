@@ -61,6 +61,8 @@ pub enum Action<M: Memory> {
     State(SessionId, Vec<u8>),
     /// Tell the session that its state is loaded.
     StateLoaded(SessionId, Resumed),
+    /// Tell the session that its seats are taken.
+    Seated(SessionId),
     /// Tell the session that its request failed.
     Fail(SessionId, String),
     /// Tell the session, unasked, that its epoch does not go on.

@@ -3,7 +3,7 @@
 use shade_formats::SampleId;
 use shade_formats::index::Entry;
 use shade_formats::ring::{BatchLayout, FLAG_PADDING, FLAG_SUBSTITUTED};
-use shade_formats::{Draw, Size};
+use shade_formats::{DrawnRow, Size};
 
 use crate::bad_share::{Faults, RowCounts};
 use crate::event::SessionId;
@@ -39,7 +39,7 @@ pub(super) struct BatchRow {
     pub(super) room: u64,
     /// Size of an image in its own size, once the row is filled.
     pub(super) size: Size,
-    pub(super) draw: Draw,
+    pub(super) drawn: DrawnRow,
     pub(super) state: RowState,
     /// Substitutes tried so far.
     pub(super) substitutes: u32,
@@ -115,9 +115,9 @@ impl<M: Memory> Batch<M> {
     fn make_ready(&mut self, position: u32, record: Option<M::Lent>) {
         let Some(row) = self.rows.get_mut(position as usize) else { return };
         row.state = RowState::Filling;
-        let BatchRow { sample, entry, offset, len, draw, .. } = *row;
+        let BatchRow { sample, entry, offset, len, drawn, .. } = *row;
         let (pixels, size) = (Pixels::Own, Size::default());
-        self.ready.push(FillRow { position, sample, entry, offset, len, draw, pixels, size, record });
+        self.ready.push(FillRow { position, sample, entry, offset, len, drawn, pixels, size, record });
     }
 
     /// Row `position` needs its record after all.

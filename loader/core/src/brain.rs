@@ -89,6 +89,8 @@ pub struct Core<M: Memory> {
     pub(super) observers: Vec<(SessionId, String)>,
     /// When the due times of several jobs are predicted anew at the earliest.
     pub(super) predict_at_ns: u64,
+    /// Strata of the last job that trains; 1 before the first.
+    pub(super) strata_of_last: u32,
 }
 
 impl<M: Memory> Core<M> {
@@ -131,6 +133,7 @@ impl<M: Memory> Core<M> {
             sessions: Vec::new(),
             observers: Vec::new(),
             predict_at_ns: 0,
+            strata_of_last: 1,
         }
     }
 

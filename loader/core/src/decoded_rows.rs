@@ -1,15 +1,16 @@
 //! Rows that were decoded for one job of a group, kept for the others for a while.
 //!
-//! Jobs of a group with equal outputs make the same row of a use ([`Draw::of_use`]). The first one
-//! to have the record at hand has it decoded. A row of another job that comes meanwhile waits for
-//! the worker, and for no trainer. One that comes later is copied, or decoded again once the window
-//! has lost it: a job that lags behind costs the others nothing.
+//! Jobs of a group with equal outputs make the same row of a use ([`DrawnRow::of_use`]). The first
+//! one to have the record at hand has it decoded. A row of another job that comes meanwhile waits
+//! for the worker, and for no trainer. One that comes later is copied, or decoded again once the
+//! window has lost it: a job that lags behind costs the others nothing.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use shade_formats::control::Output;
-use shade_formats::{Draw, SampleId};
+use shade_formats::limits::JOBS_MAX;
+use shade_formats::{DrawnRow, EpochDraws, SampleId};
 
 use crate::job::{Job, JobId};
 use crate::jobs::Jobs;
@@ -17,15 +18,18 @@ use crate::orders::{DecodedRow, FillRow, Pixels, Ticket};
 
 /// Limit of the window by default. 1,700 images of 224 x 224 pixels: seconds of a training.
 pub const DECODED_BYTES: u64 = 256 << 20;
+/// Outputs that are remembered: for each job its own in two epochs. One that comes again after it
+/// was forgotten is decoded again.
+const OUTPUTS_MAX: usize = 2 * JOBS_MAX as usize;
 
 /// What two rows have in common if they are the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Key {
     /// Number of the output.
     output: u32,
-    /// The record: not always the one of the draw, as a bad one is substituted.
+    /// The record: not always the one of the row, as a bad one is substituted.
     sample: SampleId,
-    draw: Draw,
+    drawn: DrawnRow,
 }
 
 /// One row of the window.
@@ -42,9 +46,9 @@ pub(super) struct DecodedRows<R> {
     rows: HashMap<Key, State<R>>,
     /// The decoded ones, with their lengths, the oldest first: it leaves first.
     decoded: VecDeque<(Key, u64)>,
-    /// The outputs of the rows, with their numbers. A number is never used again: a worker may
-    /// still have a row of it.
-    outputs: Vec<(u32, Output)>,
+    /// The outputs of the rows in each epoch, with their numbers, the oldest first. A number is
+    /// never used again: a worker may still have a row of it.
+    outputs: VecDeque<(u32, (EpochDraws, Output))>,
     outputs_ever: u32,
     /// Whether jobs have rows in common: else none is kept.
     is_shared: bool,
@@ -57,7 +61,7 @@ impl<R> DecodedRows<R> {
             used_bytes: 0,
             rows: HashMap::new(),
             decoded: VecDeque::new(),
-            outputs: Vec::new(),
+            outputs: VecDeque::new(),
             outputs_ever: 0,
             is_shared: false,
         }
@@ -68,20 +72,23 @@ impl<R> DecodedRows<R> {
         self.used_bytes
     }
 
-    /// The number of the output of the job's rows, if another job has the same rows.
-    pub(super) fn output_of(&mut self, job: JobId, jobs: &Jobs) -> Option<u32> {
+    /// The number of the output of the job's rows in an epoch, if another job has the same rows.
+    pub(super) fn output_of(&mut self, job: JobId, epoch: u32, jobs: &Jobs) -> Option<u32> {
         let job = jobs.get(job)?;
         if self.limit_bytes == 0 || !jobs.iter().any(|other| makes_rows_of(job, other)) {
             return None;
         }
         self.is_shared = true;
-        let output = job.spec.output;
+        let output = (job.draws(epoch), job.spec.output);
         if let Some(&(number, _)) = self.outputs.iter().find(|(_, known)| *known == output) {
             return Some(number);
         }
         let number = self.outputs_ever;
         self.outputs_ever = number.checked_add(1)?;
-        self.outputs.push((number, output));
+        self.outputs.push_back((number, output));
+        if self.outputs.len() > OUTPUTS_MAX {
+            self.outputs.pop_front();
+        }
         Some(number)
     }
 
@@ -91,8 +98,8 @@ impl<R> DecodedRows<R> {
     }
 
     /// Whether a row is decoded, or a worker is decoding it.
-    pub(super) fn has(&self, output: u32, sample: SampleId, draw: Draw) -> bool {
-        self.rows.contains_key(&Key { output, sample, draw })
+    pub(super) fn has(&self, output: u32, sample: SampleId, drawn: DrawnRow) -> bool {
+        self.rows.contains_key(&Key { output, sample, drawn })
     }
 
     /// Says of each row where its pixels come from. Keeps those that wait for a worker that decodes
@@ -101,7 +108,7 @@ impl<R> DecodedRows<R> {
         for mut row in std::mem::take(rows) {
             // A row that has waited has its pixels, whatever has become of the window.
             if matches!(row.pixels, Pixels::Own) {
-                let key = Key { output, sample: row.sample, draw: row.draw };
+                let key = Key { output, sample: row.sample, drawn: row.drawn };
                 match self.rows.get_mut(&key) {
                     Some(State::Decoding(waiting)) => {
                         waiting.push((ticket, row));
@@ -130,7 +137,7 @@ impl<R> DecodedRows<R> {
             Pixels::Wanted { output } => (*output, None),
             Pixels::Decoded { output, row } => (*output, Some(row)),
         };
-        let key = Key { output, sample: row.sample, draw: row.draw };
+        let key = Key { output, sample: row.sample, drawn: row.drawn };
         let Some(State::Decoding(waiting)) = self.rows.get_mut(&key) else { return Vec::new() };
         let mut waiting = std::mem::take(waiting);
         match decoded {

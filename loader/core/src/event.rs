@@ -76,7 +76,16 @@ pub enum Event<M: Memory> {
     LoadState {
         /// The rank's session.
         session: SessionId,
+        /// How many strata its plan must have; 0: any number.
+        strata: u32,
         /// The bytes of an [`Action::State`](super::Action::State). Untrusted.
+        bytes: Vec<u8>,
+    },
+    /// A rank tells which stratum each seat of its job's plans has.
+    Seat {
+        /// The rank's session.
+        session: SessionId,
+        /// The bytes of [`Seats`](shade_formats::control::Seats). Untrusted.
         bytes: Vec<u8>,
     },
     /// The engine keeps this many reads in flight.

@@ -58,14 +58,15 @@ impl<M: Memory> Core<M> {
         let Some(session) = self.sessions.iter_mut().find(|s| s.id == session) else { return };
         let Some(batch) = session.open.iter_mut().find(|batch| !batch.ready.is_empty()) else { return };
         let ticket = Ticket { session: session.id, seq: batch.seq };
-        let Some(output) = self.jobs.get(session.job).map(|job| job.spec.output) else { return };
+        let Some(job) = self.jobs.get(session.job) else { return };
+        let (output, draws) = (job.spec.output, job.draws(batch.epoch));
         batch.order_rows = batch.order_rows.max(rows_in_order(&batch.ready, output));
         let rest = batch.ready.split_off(batch.ready.len().min(batch.order_rows));
         let mut rows = std::mem::replace(&mut batch.ready, rest);
         if batch.ready.is_empty() {
             batch.order_rows = 0;
         }
-        if let Some(shared) = self.decoded_rows.output_of(session.job, &self.jobs) {
+        if let Some(shared) = self.decoded_rows.output_of(session.job, batch.epoch, &self.jobs) {
             self.decoded_rows.assign(shared, ticket, &mut rows);
         }
         let is_copy = |row: &FillRow<M::Lent>| matches!(row.pixels, Pixels::Decoded { .. });
@@ -82,7 +83,7 @@ impl<M: Memory> Core<M> {
         job.count(|counts| counts.copied += copies);
         if !rows.is_empty() {
             job.last_order = self.fill_turns.gave(id, job.id);
-            actions.push(Action::Fill(FillOrder { ticket, output, rows }));
+            actions.push(Action::Fill(FillOrder { ticket, output, draws, rows }));
         }
         let job = job.id;
         let admits = self.admits(job);

@@ -2,9 +2,9 @@
 
 use std::collections::HashSet;
 
-use shade_formats::control::{JobSpec, REFUSE_RESOURCES, REFUSE_SPEC, WeightTable};
+use shade_formats::control::{JobSpec, REFUSE_RESOURCES, REFUSE_SPEC, Seats, WeightTable};
 use shade_formats::ring::{PayloadAllocator, PayloadSize};
-use shade_formats::{Draw, SampleId};
+use shade_formats::{DrawnRow, EpochDraws, SampleId};
 
 use crate::action::{Accepted, Refusal, Resumed};
 use crate::bad_share::{Faults, RowCounts};
@@ -59,9 +59,13 @@ pub(super) struct Job {
     /// The weights of the samplers `weighted` and `balanced`.
     pub(super) weights: Option<WeightTable>,
     /// The strata of the current plan.
-    strata: Strata,
+    pub(super) strata: Strata,
     /// Those that the job's ranks ask for. A state may have brought a plan of others.
-    own_strata: Strata,
+    pub(super) own_strata: Strata,
+    /// The strata of the current plan's seats.
+    pub(super) seats: Seats,
+    /// Those of the plans that follow, and the rank that told them first.
+    pub(super) told: Option<(u32, Seats)>,
     /// The part of plans that is drawn here.
     pub(super) part: Part,
     /// The current epoch's plan; `None` before the first epoch.
@@ -153,6 +157,8 @@ impl Job {
             weights,
             strata,
             own_strata: strata,
+            seats: Seats::IN_ORDER,
+            told: None,
             part: Part::WHOLE,
             plan: None,
             next_plan: None,
@@ -185,7 +191,8 @@ impl Job {
         self.use_numbers =
             ids.filter(|_| is_in_group).map_or_else(UseNumbers::default, |ids| UseNumbers::of(ids, samples));
         self.position_entropy = ids.map_or(1.0, |ids| position_entropy(ids, samples));
-        self.slices = self.slices.of_len(plan.as_ref().map_or(samples, |plan| plan.len_of_all(samples)));
+        let len = plan.as_ref().map_or(samples, |plan| plan.len_of_all(samples));
+        self.slices = self.slices.of_len(len).of_strata(self.strata.count());
         if let Some(plan) = &plan {
             self.part.clone_from(&plan.part);
         }
@@ -200,30 +207,23 @@ impl Job {
         self.epoch_counts = Counts::default();
     }
 
-    /// The strata of the current plan.
-    pub(super) fn strata(&self) -> Strata {
-        self.strata
-    }
-
-    /// Goes over to other strata. A plan of those before it is not one of theirs.
-    pub(super) fn set_strata(&mut self, strata: Strata) {
-        self.strata = strata;
-        self.slices = self.slices.of_strata(strata.count());
+    /// Whether the next plan has the strata of the current one.
+    pub(super) fn keeps_strata(&self) -> bool {
+        self.strata == self.own_strata || self.strata.count().is_multiple_of(self.spec.world_size)
     }
 
     /// Before a plan is drawn: goes back to the strata that the ranks ask for, from those that a
     /// state has brought, unless all ranks have equally many of these.
     pub(super) fn choose_strata(&mut self) {
-        if self.strata != self.own_strata && !self.strata.count().is_multiple_of(self.spec.world_size) {
-            self.next_plan = None;
-            self.set_strata(self.own_strata);
+        if !self.keeps_strata() {
+            (self.strata, self.seats, self.next_plan) = (self.own_strata, Seats::IN_ORDER, None);
         }
     }
 
     /// What plans are drawn from.
     pub(super) fn sample_facts(&self) -> SampleFacts<'_> {
         let (importance, weights) = (&self.importance, self.weights.as_ref());
-        SampleFacts { importance, weights, strata: self.strata, part: &self.part }
+        SampleFacts { importance, weights, strata: self.strata, seats: &self.seats, part: &self.part }
     }
 
     /// The part of a plan that belongs to these ranks, which are all at this daemon. Where strata
@@ -235,7 +235,13 @@ impl Job {
 
     /// Whether the sample may be in a plan of this daemon.
     pub(super) fn has(&self, sample: SampleId) -> bool {
-        self.part.is_whole() || self.part.has(self.strata.of(sample) % self.spec.world_size)
+        self.part.is_whole() || self.part.has(self.seat_of(sample) % self.spec.world_size)
+    }
+
+    /// Whether the current plan has positions of ranks on other nodes.
+    pub(super) fn plans_for_others(&self) -> bool {
+        let is_whole = self.plan.as_ref().is_some_and(|plan| plan.part.is_whole());
+        is_whole && self.spec.local_ranks() < self.spec.world_size
     }
 
     /// Number of samples that may be in a plan of this daemon.
@@ -260,11 +266,17 @@ impl Job {
         part.places_before(self.slices.start(number))
     }
 
-    /// The key of the random numbers of a row.
-    pub(super) fn draw(&self, epoch: u32, sample: SampleId, slot: Slot) -> Draw {
+    /// The key of an epoch's random numbers: a group's jobs have the same.
+    pub(super) fn draws(&self, epoch: u32) -> EpochDraws {
+        let (group, seed) = (self.spec.plan.group, self.spec.plan.seed);
+        EpochDraws { seed: if group == 0 { seed } else { group }, epoch }
+    }
+
+    /// The row's own part of that key.
+    pub(super) fn drawn_row(&self, sample: SampleId, slot: Slot) -> DrawnRow {
         match self.spec.plan.group {
-            0 => Draw::at(self.spec.plan.seed, epoch, slot.position),
-            group => Draw::of_use(group, epoch, sample, self.use_numbers.at(slot.place)),
+            0 => DrawnRow::at(slot.position),
+            _ => DrawnRow::of_use(sample, self.use_numbers.at(slot.place)),
         }
     }
 

@@ -81,6 +81,7 @@ mod resize;
 mod resume;
 mod rows;
 mod samples;
+mod seats;
 mod session;
 mod sizes;
 mod snapshot;

@@ -40,11 +40,8 @@ impl<M: Memory> Core<M> {
     /// Opens some batches of a job, the first of the plan first, so that no rank gets ahead of
     /// others.
     fn open_batches_of(&mut self, job: JobId, now_ns: u64, actions: &mut Vec<Action<M>>) -> bool {
-        let Some((epoch, batches)) = self
-            .jobs
-            .get(job)
-            .filter(|job| !job.is_uncut())
-            .and_then(|job| Some((job.epoch()?, job.slices.batches_per_epoch())))
+        let Some((epoch, batches)) =
+            self.jobs.get(job).and_then(|job| Some((job.epoch()?, job.slices.batches_per_epoch())))
         else {
             return false;
         };
@@ -218,7 +215,7 @@ fn plan_rows(job: &Job, slots: &[Slot], plan: &Plan, index: &dyn Samples) -> Vec
         let weight = if slot.padding { 0.0 } else { of_place };
         let flags = if slot.padding { FLAG_PADDING } else { 0 };
         let (state, size) = (RowState::Waiting, Size::default());
-        let draw = job.draw(plan.epoch, sample, *slot);
+        let drawn = job.drawn_row(sample, *slot);
         rows.push(BatchRow {
             sample,
             entry,
@@ -228,7 +225,7 @@ fn plan_rows(job: &Job, slots: &[Slot], plan: &Plan, index: &dyn Samples) -> Vec
             len,
             room,
             size,
-            draw,
+            drawn,
             state,
             substitutes: 0,
             reread: false,

@@ -10,7 +10,7 @@ use std::time::Duration;
 use shade_formats::control::Output;
 use shade_formats::index::Entry;
 use shade_formats::ring::BatchLayout;
-use shade_formats::{Draw, SampleId, ShardId, Size};
+use shade_formats::{DrawnRow, EpochDraws, SampleId, ShardId, Size};
 
 /// Why a record could not be read, or a row not be filled.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -107,8 +107,8 @@ pub struct FillRow<R> {
     pub offset: u64,
     /// Bytes reserved there: those of [`row_bytes`](crate::row_bytes).
     pub len: u64,
-    /// Keys of the random crop; unused for raw output.
-    pub draw: Draw,
+    /// Which row of its epoch it is; unused for raw output.
+    pub drawn: DrawnRow,
     /// Where its pixels come from.
     pub pixels: Pixels,
     /// Set by the worker for an image in its own size; else 0 x 0.
@@ -126,7 +126,7 @@ pub enum Pixels {
     Own,
     /// From the record. Other jobs want the same row: the worker calls [`FillRow::keep`].
     Wanted {
-        /// Which of the group's outputs it is, for the core alone.
+        /// Which output of the group in which epoch it is, for the core alone.
         output: u32,
     },
     /// They were decoded before: they are copied.
@@ -168,6 +168,8 @@ pub struct FillOrder<R> {
     pub ticket: Ticket,
     /// What a record becomes.
     pub output: Output,
+    /// Key of the random crops, with each row's own number.
+    pub draws: EpochDraws,
     /// The rows.
     pub rows: Vec<FillRow<R>>,
 }

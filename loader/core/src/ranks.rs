@@ -10,7 +10,7 @@ use crate::brain::Core;
 use crate::event::{Attach, SessionId};
 use crate::fixed_weights::{given_weights, weights_by_class};
 use crate::importance::Importance;
-use crate::job::{Job, JobId};
+use crate::job::Job;
 use crate::memory::Memory;
 use crate::session::{EpochRequest, Session};
 use crate::sizes::check_sizes;
@@ -181,7 +181,8 @@ impl<M: Memory> Core<M> {
             return;
         }
         let misses = |state: &Session<M>| self.jobs.get(state.job)?.why_not_here(epoch, state.rank);
-        if let Some(text) = self.session(session).and_then(misses) {
+        let misses = self.session(session).and_then(misses);
+        if let Some(text) = misses.or_else(|| self.why_not_seated(session)) {
             actions.push(Action::Interrupt(session, text));
             return;
         }
@@ -204,20 +205,6 @@ impl<M: Memory> Core<M> {
                 .for_each(|counts| *counts = RowCounts::default());
         }
         self.abandon_open(session);
-        self.cut_plan(job);
-    }
-
-    /// Gives the ranks here their part of a plan that a state has brought whole, once all of them
-    /// are attached.
-    fn cut_plan(&mut self, id: JobId) {
-        let ranks = self.sessions.iter().filter(|s| s.job == id).map(|s| s.rank).collect();
-        if !self.jobs.get(id).is_some_and(|job| job.is_uncut() && self.ranks_to_attach(job) == 0) {
-            return;
-        }
-        if let Some(job) = self.jobs.get_mut(id) {
-            job.cut(ranks);
-        }
-        self.begin_cache_epoch(id);
     }
 
     /// A session's job has learned elsewhere. A table for other samples is ignored.

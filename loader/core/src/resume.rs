@@ -5,7 +5,7 @@
 //! plan itself depends on neither.
 
 use shade_formats::FormatError;
-use shade_formats::control::JobSpec;
+use shade_formats::control::Seats;
 
 use crate::action::Resumed;
 use crate::fields::Fields;
@@ -59,35 +59,21 @@ impl Next {
 }
 
 impl Job {
-    /// Makes a part of a plan whole again, if every node can: if the plan follows from its
-    /// parameters alone. `Err` has the plan as it was.
-    pub(super) fn complete(&self, part: Plan, (strata, batch_size): (Strata, u32)) -> Result<Plan, Plan> {
+    /// Makes a part of a plan of these strata and seats whole again, if every node can: if the plan
+    /// follows from its parameters alone. `Err` has the plan as it was.
+    pub(super) fn complete(
+        &self,
+        part: Plan,
+        batch_size: u32,
+        (strata, seats): (Strata, &Seats),
+    ) -> Result<Plan, Plan> {
         if self.spec.plan.depends_on_its_node() {
             return Err(part);
         }
-        let facts = SampleFacts { strata, part: &Part::WHOLE, ..self.sample_facts() };
+        let facts = SampleFacts { strata, seats, part: &Part::WHOLE, ..self.sample_facts() };
         let whole = draw_plan(&self.spec.plan, part.epoch, batch_size, facts, |_| false, 1.0);
         // It differs where samples were exchanged; then nobody knows what the others have.
-        let again = whole.cut(&part.part);
-        if (&again.ids, &again.weights) == (&part.ids, &part.weights) { Ok(whole) } else { Err(part) }
-    }
-
-    /// Whether a state has brought the whole plan, and the ranks here are to take their part of it.
-    /// A plan that depends on what its nodes have seen stays whole, as it cannot be made so again.
-    pub(super) fn is_uncut(&self) -> bool {
-        let JobSpec { plan, world_size, .. } = self.spec;
-        let has_whole = self.plan.as_ref().is_some_and(|plan| plan.part.is_whole());
-        let has_strata = self.strata().count().is_multiple_of(world_size);
-        has_whole && has_strata && self.spec.local_ranks() < world_size && !plan.depends_on_its_node()
-    }
-
-    /// Takes the part of the plan that belongs to these ranks, which are all that are here.
-    pub(super) fn cut(&mut self, ranks: Vec<u32>) {
-        let slices = self.slices;
-        let part = self.part_of(ranks);
-        let plan = self.plan.take().map(|plan| plan.cut(&part));
-        self.begin(plan);
-        self.slices = slices;
+        if whole.has(&part) { Ok(whole) } else { Err(part) }
     }
 
     /// Goes on from there, after [`begin`](Job::begin) with the plan that it [`fits`](Next::fits).

@@ -45,6 +45,8 @@ pub(super) struct Session<M: Memory> {
     pub(super) rank: u32,
     /// The ring is mapped on both sides.
     pub(super) ready: bool,
+    /// It has told its job's seats.
+    pub(super) seated: bool,
     pub(super) payload: PayloadAllocator,
     /// Sequence number of the next descriptor.
     pub(super) next_seq: u64,
@@ -70,6 +72,7 @@ impl<M: Memory> Session<M> {
             job,
             rank,
             ready: false,
+            seated: false,
             payload,
             next_seq: 0,
             outstanding: BTreeMap::new(),

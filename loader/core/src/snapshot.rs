@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! bytes       what (little-endian)
-//! 0..8        magic "SHADEST5"
+//! 0..8        magic "SHADEST6"
 //! 8..24       content id of the dataset, u128
 //! 24..32      xxh3 of the plan's parameters, as `spec_digest` writes them
 //!             (a state resumes only the plan it came from)
@@ -13,7 +13,8 @@
 //!             the plan is of another epoch)
 //! 60..68      where the epoch's batches begin: position, number of the batch, u32 each
 //! 68..76      batch size, world size, u32 each
-//! then        the plan; the next one, if it was drawn early; V validation scores;
+//! then        the seats: their number, u32 (0: seat q has stratum q), and the stratum of each,
+//!             u32; the plan; the next one, if it was drawn early; V validation scores;
 //!             N x u32 scored_at; the importance table
 //! last 4      CRC32C of everything before
 //!
@@ -25,12 +26,12 @@
 //! The plan is saved because it cannot be drawn again: scores and residents have changed since. A
 //! daemon that has some of a job's ranks saves their part of it, and its own ranks load that.
 //!
-//! A state before `SHADEST5` is refused: it does not say how many positions were delivered.
+//! A state before `SHADEST6` is refused: it does not say how many positions were delivered.
 
 use std::collections::HashSet;
 
 use shade_formats::checksum::crc32c;
-use shade_formats::control::PlanSpec;
+use shade_formats::control::{JobSpec, PlanSpec, Seats};
 use shade_formats::{FormatError, SampleId};
 
 use crate::action::{Action, Resumed};
@@ -43,7 +44,7 @@ use crate::memory::Memory;
 use crate::plan::{Part, Plan, PlanSummary, Strata, may_leave_out};
 use crate::resume::Next;
 
-const MAGIC: &[u8; 8] = b"SHADEST5";
+const MAGIC: &[u8; 8] = b"SHADEST6";
 /// Header of the state.
 const HEADER_BYTES: usize = 76;
 /// Header of a plan.
@@ -72,9 +73,10 @@ impl<M: Memory> Core<M> {
         bytes.extend_from_slice(&self.index.len().to_le_bytes());
         bytes.extend_from_slice(&len_u32(job.validation.len()).to_le_bytes());
         bytes.extend_from_slice(&u32::from(job.has_reports).to_le_bytes());
-        bytes.extend_from_slice(&job.strata().count().to_le_bytes());
+        bytes.extend_from_slice(&job.strata.count().to_le_bytes());
         let next = Next::of(job, epoch, batch);
         bytes.extend(next.fields().iter().flat_map(|field| field.to_le_bytes()));
+        write_seats(&job.seats, &mut bytes);
         plans.into_iter().for_each(|plan| write_plan(plan.as_ref(), &mut bytes));
         for &Validation { epoch, rank, score } in &job.validation {
             bytes.extend_from_slice(&epoch.unwrap_or(NO_EPOCH).to_le_bytes());
@@ -89,8 +91,13 @@ impl<M: Memory> Core<M> {
     }
 
     /// Loads a saved state. Every rank of a job hands in the same one; it takes effect with the
-    /// first.
-    pub(super) fn load_state(&mut self, session: SessionId, bytes: &[u8], actions: &mut Vec<Action<M>>) {
+    /// first. Unless `strata` is 0, its plan must have as many.
+    pub(super) fn load_state(
+        &mut self,
+        session: SessionId,
+        (strata, bytes): (u32, &[u8]),
+        actions: &mut Vec<Action<M>>,
+    ) {
         let Some((rank, id)) = self.session(session).map(|s| (s.rank, s.job)) else { return };
         let Some(job) = self.jobs.get_mut(id) else { return };
         let digest = xxhash(bytes);
@@ -115,7 +122,7 @@ impl<M: Memory> Core<M> {
             }
             _ => {}
         }
-        let resumed = match restore(job, rank, bytes, self.index.content_id().0) {
+        let resumed = match restore(job, (rank, strata), bytes, self.index.content_id().0) {
             Ok(resumed) => resumed,
             Err(error) => return actions.push(Action::Fail(session, error.to_string())),
         };
@@ -139,12 +146,17 @@ impl<M: Memory> Core<M> {
     }
 }
 
-fn restore(job: &mut Job, rank: u32, bytes: &[u8], content_id: u128) -> Result<Resumed, FormatError> {
+fn restore(
+    job: &mut Job,
+    (rank, wanted): (u32, u32),
+    bytes: &[u8],
+    content_id: u128,
+) -> Result<Resumed, FormatError> {
     let samples = job.importance.len();
     let mut fields = Fields::new("saved state", bytes)?;
     let magic: [u8; 8] = fields.array()?;
     fields.expect(
-        "SHADEST5, a state that this version has saved: finish the training with the version that began it",
+        "SHADEST6, a state that this version has saved: finish the training with the version that began it",
         magic == *MAGIC,
     )?;
     let found = u128::from_le_bytes(fields.array()?);
@@ -155,17 +167,13 @@ fn restore(job: &mut Job, rank: u32, bytes: &[u8], content_id: u128) -> Result<R
     let scores = fields.u32()?;
     let reported = fields.u32()?;
     fields.expect("whether losses were reported: 0 or 1", reported < 2)?;
-    let strata = Strata::new(samples, fields.u32()?, content_id);
-    let strata = strata
-        .or_else(|_| fields.expect("as many strata as samples at most", false).map(|()| job.strata()))?;
-    if let Some(Err(text)) = job.weights.as_ref().map(|weights| check_weights(weights, &strata)) {
-        fields.expect(&text, false)?;
-    }
     fields.expect(
         "the state of a loader with the same plan arguments and weights",
         digest == spec_digest(&job.spec.plan),
     )?;
+    let strata = read_strata(&mut fields, job, content_id, wanted)?;
     let next = Next::read(&mut fields)?;
+    let seats = read_seats(&mut fields, strata.count(), samples)?;
     let plan = read_plan(&mut fields, samples, (&job.spec.plan, strata))?;
     let next_plan = read_plan(&mut fields, samples, (&job.spec.plan, strata))?;
     fields.expect("a position of the plan", next.fits(plan.as_ref(), samples))?;
@@ -174,7 +182,7 @@ fn restore(job: &mut Job, rank: u32, bytes: &[u8], content_id: u128) -> Result<R
     let importance = Importance::from_bytes(fields.rest())?;
     fields.expect("a row of importance for each sample", importance.len() == samples)?;
     let (plan, next_plan) = match plan {
-        Some(part) if !part.part.is_whole() => match job.complete(part, (strata, next.batch_size)) {
+        Some(part) if !part.part.is_whole() => match job.complete(part, next.batch_size, (strata, &seats)) {
             // The next plan follows from its parameters alone, too.
             Ok(whole) => (Some(whole), None),
             Err(part) => {
@@ -192,14 +200,30 @@ fn restore(job: &mut Job, rank: u32, bytes: &[u8], content_id: u128) -> Result<R
         plan => (plan, next_plan),
     };
 
-    job.set_strata(strata);
+    (job.strata, job.seats) = (strata, seats);
     job.begin(plan);
-    job.next_plan = next_plan;
+    // Of strata that the next epoch does not have it is of no use.
+    job.next_plan = next_plan.filter(|_| job.keeps_strata());
     job.validation = validation;
     (job.has_reports, job.reports_missing) = (reported == 1, false);
     job.scored_at = scored_at;
     job.importance = importance;
     Ok(job.resume(next))
+}
+
+fn write_seats(seats: &Seats, bytes: &mut Vec<u8>) {
+    let strata = seats.to_bytes();
+    bytes.extend_from_slice(&len_u32(strata.len() / 4).to_le_bytes());
+    bytes.extend_from_slice(&strata);
+}
+
+fn read_seats(fields: &mut Fields<'_>, strata: u32, samples: u32) -> Result<Seats, FormatError> {
+    let count = fields.u32()?;
+    fields.expect("a seat for each stratum, or none", count == 0 || count == strata)?;
+    match Seats::new(fields.u32s(count)?, samples) {
+        Ok(seats) => Ok(seats),
+        Err(error) => fields.expect(&error.expected, false).map(|()| Seats::IN_ORDER),
+    }
 }
 
 fn write_plan(plan: Option<&Plan>, bytes: &mut Vec<u8>) {
@@ -238,6 +262,28 @@ fn read_plan(
     fields.expect("sample ids of the dataset", ids.iter().all(|id| id.0 < samples))?;
     let weights = fields.f32s(len)?;
     Ok((len > 0).then_some(Plan { epoch, part, ids, weights, summary }))
+}
+
+/// Reads the strata of the state's plan: as many as `wanted`, unless that is 0, and such as the job
+/// could have on one node.
+fn read_strata(
+    fields: &mut Fields<'_>,
+    job: &Job,
+    content_id: u128,
+    wanted: u32,
+) -> Result<Strata, FormatError> {
+    let count = fields.u32()?;
+    let expected =
+        format!("a plan of {wanted} strata, and not of {count}: give Plan(strata={count}), or none");
+    fields.expect(&expected, wanted == 0 || wanted == count)?;
+    let plan = PlanSpec { strata: count, ..job.spec.plan };
+    let spec = JobSpec { plan, ranks_here: 0, ..job.spec }.validate().map_err(|error| error.to_string());
+    let strata = Strata::new(job.importance.len(), count, content_id).map_err(|error| error.to_string());
+    let weights = |strata: &Strata| job.weights.as_ref().map_or(Ok(()), |table| check_weights(table, strata));
+    match spec.and(strata).and_then(|strata| weights(&strata).map(|()| strata)) {
+        Ok(strata) => Ok(strata),
+        Err(text) => fields.expect(&text, false).map(|()| job.strata),
+    }
 }
 
 /// Reads which part of a plan of `strata` strata it is.

@@ -112,7 +112,8 @@ fn three_worlds(plan: PlanSpec, tail: Tail, worlds: [(u32, u32); 3]) {
 fn planned(state: &[u8]) -> BTreeMap<u32, u32> {
     let word = |at: usize| u32::from_le_bytes(state[at..at + 4].try_into().unwrap());
     let mut planned = BTreeMap::new();
-    (0..word(76) as usize).for_each(|place| *planned.entry(word(108 + 4 * place)).or_default() += 1);
+    assert_eq!(word(76), 0, "seats");
+    (0..word(80) as usize).for_each(|place| *planned.entry(word(112 + 4 * place)).or_default() += 1);
     planned
 }
 
@@ -273,7 +274,7 @@ fn a_part_of_a_plan_by_losses_is_refused_elsewhere() {
     let state = first.save(1, 4);
     for (world_size, ranks) in [(2, [0, 1]), (4, [2, 3])] {
         let mut other = node(plan, world_size, &ranks);
-        other.step(Event::LoadState { session: ranks[0], bytes: state.clone() });
+        other.step(Event::LoadState { strata: 0, session: ranks[0], bytes: state.clone() });
         let text = other.failed.pop().unwrap();
         assert!(text.contains("it depends on what their node has seen"), "{text}");
     }

@@ -33,10 +33,11 @@ fn trained(plan: PlanSpec) -> Vec<u8> {
     replay.save(2, 0)
 }
 
-/// The plan in a saved state.
+/// The plan in a saved state without seats.
 fn plan_ids(state: &[u8]) -> Vec<u32> {
     let word = |at: usize| u32::from_le_bytes(state[at..at + 4].try_into().unwrap());
-    (0..word(76) as usize).map(|position| word(108 + 4 * position)).collect()
+    assert_eq!(word(76), 0, "seats");
+    (0..word(80) as usize).map(|position| word(112 + 4 * position)).collect()
 }
 
 /// What was taken of each block of positions, in no order.
@@ -65,7 +66,7 @@ fn equal_scores_and_residents_give_one_plan() {
         for world_size in WORLD_SIZES {
             let mut replay = replay(&JobSpec { plan, ..spec(BATCH_SIZE, world_size) }, u64::from(world_size));
             for rank in 0..world_size {
-                replay.step(Event::LoadState { session: rank, bytes: state.clone() });
+                replay.step(Event::LoadState { strata: 0, session: rank, bytes: state.clone() });
             }
             // The last block of epoch 1 makes residents, the same ones for all.
             for rank in 0..world_size {

@@ -127,7 +127,7 @@ fn a_loaded_state_counts_anew() {
     for _ in 0..2 {
         replay.epoch(0);
         assert_eq!((replay.errors.len(), replay.core().stats(0).epoch.counts.counts.skipped), (0, 8));
-        replay.step(Event::LoadState { session: 0, bytes: state.clone() });
+        replay.step(Event::LoadState { strata: 0, session: 0, bytes: state.clone() });
         let epoch = replay.core().stats(0).epoch;
         assert_eq!((epoch.epoch, epoch.counts.counts), (None, Counts::default()));
     }

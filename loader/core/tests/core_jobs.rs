@@ -282,7 +282,7 @@ fn a_state_is_saved_and_loaded_in_mid_epoch_while_another_job_goes_on() {
     replay.detach(0);
     replay.attach_job(2, "a", &job(Sampler::Pads, 1));
     replay.start(1, 2, 0);
-    replay.step(Event::LoadState { session: 2, bytes: state });
+    replay.step(Event::LoadState { strata: 0, session: 2, bytes: state });
     assert!(replay.failed.is_empty(), "the other job is not interrupted: {:?}", replay.failed);
     replay.start(2, 1, u32::try_from(seen).unwrap());
     replay.run();

@@ -163,7 +163,7 @@ fn plans_that_are_drawn_early_are_those_of_a_saved_state() {
             let state = replay.save(3, 0);
             let (mut other, _) = core(Preset::Clairvoyant, 1);
             other.attach_all(&job, 0);
-            other.step(shade_core::Event::LoadState { session: 0, bytes: state });
+            other.step(shade_core::Event::LoadState { strata: 0, session: 0, bytes: state });
             assert_eq!(other.failed, [""; 0]);
             replay = other;
         }

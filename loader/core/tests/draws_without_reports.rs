@@ -206,7 +206,7 @@ fn what_a_validation_was_is_in_the_state() {
     }
     let state = first.save(4, 0);
     let mut second = replay(&job);
-    (0..2).for_each(|rank| second.step(Event::LoadState { session: rank, bytes: state.clone() }));
+    (0..2).for_each(|rank| second.step(Event::LoadState { strata: 0, session: rank, bytes: state.clone() }));
     assert_eq!(second.save(4, 0), state);
     // The lower rank's score of the same epoch takes the place of the one that was saved.
     let [first, second] = [&mut first, &mut second].map(|replay| {

@@ -215,7 +215,7 @@ fn states_know_whose_plan_they_have() {
     assert_eq!(before.len(), 2 * 2 * 18);
     let state = first.save(2, 0);
     let load = |replay: &mut Replay, session: u32| {
-        replay.step(Event::LoadState { session, bytes: state.clone() });
+        replay.step(Event::LoadState { strata: 0, session, bytes: state.clone() });
         replay.failed.pop()
     };
     let mut second = node(Policy::Lookahead, plan, &[0, 1]);

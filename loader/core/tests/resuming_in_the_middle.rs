@@ -53,7 +53,7 @@ fn stop_and_go_on(policy: Policy, plan: PlanSpec) {
 
     let mut second = replay(policy, &job, 8);
     for rank in 0..WORLD_SIZE {
-        second.step(Event::LoadState { session: rank, bytes: state.clone() });
+        second.step(Event::LoadState { strata: 0, session: rank, bytes: state.clone() });
     }
     (0..WORLD_SIZE).for_each(|rank| second.start(rank, 1, BEFORE));
     second.run();
@@ -112,7 +112,7 @@ fn whether_losses_were_reported_is_in_the_state() {
         let state = first.save(1, 0);
         let mut second = replay(Policy::Lru, &job, 8);
         for rank in 0..WORLD_SIZE {
-            second.step(Event::LoadState { session: rank, bytes: state.clone() });
+            second.step(Event::LoadState { strata: 0, session: rank, bytes: state.clone() });
         }
         let next = in_order(second.epoch(1));
         assert_eq!(next, in_order(first.epoch(1)));
@@ -141,7 +141,7 @@ fn ranks_that_load_different_states_are_told() {
     assert_ne!(one, other);
     let mut second = replay(Policy::Lru, &job, 8);
     let load = |replay: &mut Replay, rank: u32, state: &[u8]| {
-        replay.step(Event::LoadState { session: rank, bytes: state.to_vec() });
+        replay.step(Event::LoadState { strata: 0, session: rank, bytes: state.to_vec() });
     };
     load(&mut second, 0, &one);
     second.start(0, 1, 0);
@@ -169,10 +169,10 @@ fn a_rank_whose_epoch_another_one_ends_is_given_nothing_more_of_it() {
     (0..60).for_each(|_| assert!(replay.tick()));
     assert!(!replay.core().is_idle(), "reads are under way");
     let before = replay.taken.len();
-    replay.step(Event::LoadState { session: 0, bytes: state.clone() });
+    replay.step(Event::LoadState { strata: 0, session: 0, bytes: state.clone() });
     replay.run();
     assert_eq!((replay.taken.len(), replay.failed.len()), (before, 1), "{:?}", replay.failed);
-    replay.step(Event::LoadState { session: 1, bytes: state });
+    replay.step(Event::LoadState { strata: 0, session: 1, bytes: state });
     assert_eq!(replay.epoch(0).len(), 30);
     assert_eq!(replay.failed.len(), 1, "{:?}", replay.failed);
 }

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use shade_core::importance::{Importance, rank_portably};
 use shade_core::plan::{Part, Plan, SampleFacts, Slices, Slot, Strata, draw_next_plan, draw_plan};
 use shade_formats::SampleId;
-use shade_formats::control::{Order, PlanSpec, Sampler, Tail, WeightTable};
+use shade_formats::control::{Order, PlanSpec, Sampler, Seats, Tail, WeightTable};
 
 const KEY: u128 = 0x0123_4567_89ab_cdef_1032_5476_98ba_dcfe;
 const TAILS: [Tail; 3] = [Tail::Drop, Tail::Pad, Tail::Even];
@@ -48,17 +48,32 @@ struct Case {
     importance: Importance,
     weights: WeightTable,
     strata: Strata,
+    seats: Seats,
     batch_size: u32,
 }
 
 impl Case {
     fn new(spec: PlanSpec, samples: u32) -> Self {
         let strata = Strata::new(samples, spec.strata, KEY).unwrap();
-        Self { spec, importance: table(samples), weights: weights(samples), strata, batch_size: 8 }
+        let seats = Seats::IN_ORDER;
+        Self { spec, importance: table(samples), weights: weights(samples), strata, seats, batch_size: 8 }
+    }
+
+    /// The same with any seats.
+    fn seated(self, seed: u64) -> Self {
+        let (strata, samples) = (self.spec.strata, self.importance.len());
+        let (mut longer, mut others): (Vec<u32>, Vec<u32>) =
+            (0..strata).partition(|stratum| *stratum < samples % strata);
+        for strata in [&mut longer, &mut others] {
+            strata.sort_by_key(|&stratum| (u64::from(stratum) + 1).wrapping_mul(seed) >> 32);
+        }
+        let seats = Seats::new([longer, others].concat(), samples).unwrap();
+        Self { seats, ..self }
     }
 
     fn facts<'a>(&'a self, part: &'a Part) -> SampleFacts<'a> {
-        SampleFacts { importance: &self.importance, weights: Some(&self.weights), strata: self.strata, part }
+        let Self { importance, weights, strata, seats, .. } = self;
+        SampleFacts { importance, weights: Some(weights), strata: *strata, seats, part }
     }
 
     fn draw(&self, part: &Part) -> Plan {
@@ -98,16 +113,17 @@ proptest! {
         group in prop::sample::select(&[0, 9_u64][..]),
         tail in prop::sample::select(&TAILS[..]),
         seed: u64,
+        seats: u64,
     ) {
         let world_size = u32::try_from(node_of.len()).unwrap();
         let strata = world_size * strata_per_rank;
         let samples = strata * 3 + more;
         let spec = PlanSpec { sampler, order, seed, group, strata, ..PlanSpec::default() };
-        let case = Case { batch_size, ..Case::new(spec, samples) };
+        let case = Case { batch_size, ..Case::new(spec, samples) }.seated(seats);
         let whole = case.draw(&Part::WHOLE);
         prop_assert_eq!((whole.ids.len(), whole.weights.len()), (samples as usize, samples as usize));
         for (position, &id) in (0..).zip(&whole.ids) {
-            prop_assert_eq!(case.strata.of(id), position % strata, "position {}", position);
+            prop_assert_eq!(case.strata.of(id), case.seats.stratum(position % strata), "position {}", position);
         }
         let Some(slices) = slices(samples, batch_size, world_size, tail, strata) else { return Ok(()) };
         let mut owner = vec![None; samples as usize];
@@ -139,23 +155,53 @@ proptest! {
         }
     }
 
+    /// Seats move strata and nothing else: each is delivered whole, in its own order.
+    #[test]
+    fn a_stratum_s_list_is_the_same_at_any_seat(
+        strata in 1..40_u32, more in 0..200_u32, seed: u64, seats: u64, draws_ahead: bool,
+        sampler in prop::sample::select(&SAMPLERS[..]), group in prop::sample::select(&[0, 9_u64][..]),
+    ) {
+        let samples = strata * 2 + more;
+        let spec = PlanSpec { sampler, seed, group, strata, ..PlanSpec::default() };
+        let draw = |case: &Case| {
+            let plan = case.draw(&Part::WHOLE);
+            if !draws_ahead {
+                return plan;
+            }
+            draw_next_plan(&spec, &plan, 8, case.facts(&Part::WHOLE), |_| false, 1.0)
+        };
+        let in_order = draw(&Case::new(spec, samples));
+        let case = Case::new(spec, samples).seated(seats);
+        let plan = draw(&case);
+        prop_assert_eq!(plan.summary, in_order.summary);
+        for seat in 0..strata {
+            let list = |plan: &Plan, seat: u32| -> Vec<(SampleId, u32)> {
+                let of_seat = (seat as usize..).step_by(strata as usize);
+                of_seat.map_while(|at| Some((*plan.ids.get(at)?, plan.weights.get(at)?.to_bits()))).collect()
+            };
+            prop_assert_eq!(list(&plan, seat), list(&in_order, case.seats.stratum(seat)));
+        }
+    }
+
     /// Every position is delivered as the tail says, and padding stays with the rank that has its
     /// sample.
     #[test]
     fn tails_are_delivered_by_the_ranks_that_own_them(
         world_size in 1..7_u32, strata_per_rank in 1..5_u32, more in 0..60_u32, batch_size in 1..9_u32,
-        tail in prop::sample::select(&TAILS[..]),
+        tail in prop::sample::select(&TAILS[..]), seats: u64,
     ) {
         let strata = world_size * strata_per_rank;
         let samples = strata + more;
-        let plan = Case::new(PlanSpec { strata, ..PlanSpec::default() }, samples).draw(&Part::WHOLE);
+        let case = Case::new(PlanSpec { strata, ..PlanSpec::default() }, samples).seated(seats);
+        let plan = case.draw(&Part::WHOLE);
+        let of_rank = |slot: &Slot| case.seats.seat(case.strata.of(plan.ids[slot.place as usize])) % world_size;
         let global = batch_size * world_size;
         let Some(slices) = slices(samples, batch_size, world_size, tail, strata) else { return Ok(()) };
         let mut real: Vec<u32> = Vec::new();
         for k in 0..slices.batches_per_epoch() {
             for rank in 0..world_size {
                 let slots = slices.batch(k, rank, &plan);
-                prop_assert!(slots.iter().all(|slot| slot.position % world_size == rank));
+                prop_assert!(slots.iter().all(|slot| slot.position % world_size == rank && of_rank(slot) == rank));
                 prop_assert!(tail != Tail::Pad || slots.len() == batch_size as usize);
                 real.extend(slots.iter().filter(|slot| !slot.padding).map(|slot| slot.position));
             }
@@ -169,7 +215,7 @@ proptest! {
     /// batch, also where they do not divide the number of strata.
     #[test]
     fn global_batches_are_the_same_sets_for_every_world_size(
-        strata in 2..40_u32, more in 0..300_u32, rows in 1..4_u32, seed: u64,
+        strata in 2..40_u32, more in 0..300_u32, rows in 1..4_u32, seed: u64, seats: u64,
         sampler in prop::sample::select(&[Sampler::Uniform, Sampler::Pads, Sampler::Replacement][..]),
         tail in prop::sample::select(&[Tail::Drop, Tail::Pad][..]),
     ) {
@@ -177,7 +223,7 @@ proptest! {
         let spec = PlanSpec { sampler, strata, seed, ..PlanSpec::default() };
         let global = |world_size: u32| -> Vec<Vec<Slot>> {
             let batch_size = rows * (60 / world_size);
-            let plan = Case { batch_size, ..Case::new(spec, samples) }.draw(&Part::WHOLE);
+            let plan = Case { batch_size, ..Case::new(spec, samples) }.seated(seats).draw(&Part::WHOLE);
             let Some(slices) = slices(samples, batch_size, world_size, tail, strata) else { return Vec::new() };
             let of_batch = |k| {
                 let mut slots: Vec<Slot> = (0..world_size).flat_map(|rank| slices.batch(k, rank, &plan)).collect();
@@ -209,11 +255,11 @@ proptest! {
     /// What is drawn early does not depend on the part either.
     #[test]
     fn plans_drawn_ahead_have_the_same_parts(
-        samples in 40..400_u32, seed: u64,
+        samples in 40..400_u32, seed: u64, seats: u64,
         sampler in prop::sample::select(&[Sampler::Pads, Sampler::Replacement][..]),
     ) {
         let spec = PlanSpec { sampler, seed, strata: 12, cover: 1, ..PlanSpec::default() };
-        let case = Case::new(spec, samples);
+        let case = Case::new(spec, samples).seated(seats);
         let next = |part: &Part| draw_next_plan(&spec, &case.draw(part), 8, case.facts(part), |_| false, 1.0);
         let whole = next(&Part::WHOLE);
         for rank in 0..4 {
@@ -262,8 +308,8 @@ fn draws_follow_the_scores_of_their_stratum() {
     }
 }
 
-/// A rank's batch has no sample twice for any number of ranks that divides the strata: repeats are
-/// 65,536 positions apart, or a sixteenth of the epoch.
+/// A rank's batch has no sample twice for any number of ranks that divides the strata, if a global
+/// batch is no longer than that: repeats are 65,536 positions apart, or a 64th of the epoch.
 #[test]
 fn repeats_are_far_apart() {
     let (samples, strata) = (60_000, 12);
@@ -272,7 +318,7 @@ fn repeats_are_far_apart() {
     let mut last = vec![None; samples as usize];
     for (position, id) in plan.ids.iter().enumerate() {
         if let Some(before) = last[id.index()].replace(position) {
-            assert!(position - before >= 3_700, "{id} at {before} and {position}");
+            assert!(position - before >= 900, "{id} at {before} and {position}");
         }
     }
     assert!(plan.summary.repeat_max > 3, "{:?}", plan.summary);

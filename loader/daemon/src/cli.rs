@@ -14,6 +14,7 @@ use shade_tier::Servers;
 
 use crate::ask::{Drain, Resize, Status, Stop};
 use crate::doctor::Doctor;
+pub use crate::names::default_socket;
 use crate::names::{CACHE_DEFAULT, engine, io, jpeg, policy};
 use crate::trace::Trace;
 
@@ -146,7 +147,7 @@ pub struct Serve {
 
     /// Listen on a socket file (mode 0600) instead of the abstract name that belongs to the
     /// dataset. To share a daemon between containers, mount the file's folder into each of them and
-    /// the dataset at the same path, and run them as the same user.
+    /// the dataset at the same path, and run them as the same user. Default: $SHADE_SOCKET.
     #[arg(long, value_name = "PATH")]
     pub socket: Option<PathBuf>,
 

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use shade_load::ask::{self, AskError};
-use shade_load::cli::{Cli, Command, Serve};
+use shade_load::cli::{Cli, Command, Serve, default_socket};
 use shade_load::daemon::{self, ServeConfig, TierSettings, serve};
 use shade_load::detach::detach;
 use shade_load::doctor::{DoctorError, doctor};
@@ -124,7 +124,7 @@ fn config(args: Serve) -> ServeConfig {
         workers: args.workers.map(usize::from),
         decoded_bytes: args.decode_once,
         jpeg: args.jpeg,
-        socket: args.socket,
+        socket: args.socket.or_else(default_socket),
         linger: args.private.then_some(args.linger),
         started_by: args.started_by,
     }

@@ -1,4 +1,6 @@
-//! Values of options that are names, which `--help` lists, and a default.
+//! Values of options that are names, which `--help` lists, and defaults.
+
+use std::path::PathBuf;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use shade_formats::control::Policy;
@@ -7,6 +9,14 @@ use shade_reads::{EngineChoice, IoMode};
 
 /// Default of `--cache`.
 pub(crate) const CACHE_DEFAULT: &str = "20%";
+
+/// Default of `--socket`: what SHADE_SOCKET names. Empty is as if it were not set.
+///
+/// Not by clap, which would see it beside a dataset or `--all` as a second target.
+#[must_use]
+pub fn default_socket() -> Option<PathBuf> {
+    std::env::var_os("SHADE_SOCKET").filter(|path| !path.is_empty()).map(PathBuf::from)
+}
 
 /// Reads a policy's name.
 pub(crate) fn policy() -> impl TypedValueParser<Value = Policy> {

@@ -11,7 +11,7 @@ use shade_formats::checksum::crc32c;
 use shade_formats::control::{ImageSpec, Output};
 use shade_formats::index::{Codec, Entry, Index, IndexBuilder, Media, Shard};
 use shade_formats::ring::{BatchLayout, Layout};
-use shade_formats::{SampleId, ShardId};
+use shade_formats::{DrawnRow, EpochDraws, SampleId, ShardId};
 use shade_images::{Draw, ImageFault, JpegDecoder, RowDecoder, Size};
 use shade_load::batches::{FillFault, FillOrder, Filled, LayoutFault, Row, Workers, finalize};
 use shade_reads::blocks::{Arena, FreeList, Lent, Record};
@@ -110,7 +110,7 @@ impl Rig {
             entry: self.index.entry(sample).unwrap(),
             offset,
             len,
-            draw: Draw::default(),
+            drawn: DrawnRow::default(),
             pixels: Pixels::Own,
             size: Size::default(),
             record: Some(record),
@@ -118,7 +118,10 @@ impl Rig {
     }
 
     fn fill(&self, output: Output, rows: Vec<Row>, payload: &Region) -> Filled {
-        self.workers.submit(FillOrder { ticket: TICKET, output, rows }, payload.clone());
+        self.workers.submit(
+            FillOrder { ticket: TICKET, output, draws: EpochDraws::default(), rows },
+            payload.clone(),
+        );
         self.done.recv().unwrap()
     }
 }
@@ -727,7 +730,10 @@ fn a_drop_finishes_what_is_queued() {
     let payload = Region::heap(256 * 2048);
     for position in 0..256 {
         let rows = vec![rig.row(0, position * 2048, 2000)];
-        rig.workers.submit(FillOrder { ticket: TICKET, output: Output::Raw, rows }, payload.clone());
+        rig.workers.submit(
+            FillOrder { ticket: TICKET, output: Output::Raw, draws: EpochDraws::default(), rows },
+            payload.clone(),
+        );
     }
     drop(rig.workers);
     let answers: Vec<Filled> = rig.done.iter().collect();

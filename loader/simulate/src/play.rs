@@ -180,11 +180,14 @@ impl Setup<'_> {
     }
 
     /// A job of one rank. Its rows are not filled and have one length.
+    ///
+    /// # Errors
+    /// No daemon can serve it.
     pub(super) fn job(&self) -> Result<JobSpec, SimulateError> {
         let data = u64::from(self.batch_size) * row().bytes();
         let layout = BatchLayout::new(Layout::U8Nchw, self.batch_size, data);
         let block = layout.map_err(|error| SimulateError::Usage(error.to_string()))?.total;
-        Ok(JobSpec {
+        let job = JobSpec {
             plan: self.plan,
             batch_size: self.batch_size,
             world_size: 1,
@@ -195,7 +198,10 @@ impl Setup<'_> {
             admit: true,
             bad_max: 0.0,
             ring_bytes: self.blocks() * block.next_multiple_of(PAYLOAD_ALIGN_BYTES),
-        })
+        };
+        // As the daemon does when a rank attaches.
+        job.validate()?;
+        Ok(job)
     }
 
     fn blocks(&self) -> u64 {

@@ -65,7 +65,7 @@ const BUSY_PATIENCE: Duration = Duration::from_secs(1);
 const HANG_UPS_MAX: u32 = 5;
 
 /// A daemon's address.
-struct Place {
+pub(crate) struct Place {
     address: SocketAddrUnix,
     /// For messages.
     name: String,
@@ -82,7 +82,7 @@ pub(crate) struct Connected {
 
 /// Connects, starting a daemon if needed, and returns its `Welcome` to `hello`.
 pub(crate) fn open(hello: &Hello, options: &Options) -> Result<Connected, ClientError> {
-    let place = place(&hello.dataset, options)?;
+    let place = place(&hello.dataset, options.socket.as_deref())?;
     let started = Instant::now();
     let deadline = started.checked_add(options.timeout).unwrap_or(started);
     let mut launched: Option<Launched> = None;
@@ -169,7 +169,7 @@ fn keep_launched(
     }
 }
 
-enum Greeting {
+pub(crate) enum Greeting {
     Welcome(OwnedFd, Received),
     /// No daemon listens or answers.
     Nobody(String),
@@ -177,8 +177,8 @@ enum Greeting {
     HungUp(u32),
 }
 
-/// One attempt to open a session.
-fn greet(
+/// One attempt to open a session, or to ask a question.
+pub(crate) fn greet(
     place: &Place,
     hello: &Request,
     file: Option<BorrowedFd<'_>>,
@@ -245,9 +245,9 @@ fn check_peer(socket: &OwnedFd, place: &Place) -> Result<u32, ClientError> {
     Ok(peer.pid().cast_unsigned())
 }
 
-fn place(dataset: &Path, options: &Options) -> Result<Place, ClientError> {
+pub(crate) fn place(dataset: &Path, socket: Option<&Path>) -> Result<Place, ClientError> {
     let unfit = |name: &str| argument("Daemon(socket=...)", name, "a path of at most 107 bytes");
-    match &options.socket {
+    match socket {
         Some(path) => {
             let name = path.display().to_string();
             let address = SocketAddrUnix::new(path).map_err(|_| unfit(&name))?;

@@ -106,7 +106,7 @@ impl Dialogue {
                 Ok((Reply::Interrupted { text }, _)) => hearing.fault = Some(ClientError::Failed { text }),
                 Ok(received) => match accept(received) {
                     Ok(answer) => {
-                        if matches!(request, Request::LoadState) {
+                        if matches!(request, Request::LoadState { .. }) {
                             hearing.fault = None;
                         }
                         return Ok(answer);
@@ -229,5 +229,7 @@ pub(crate) fn reply_name(reply: &Reply) -> &'static str {
         Reply::Status { .. } => "Status",
         Reply::Stopping { .. } => "Stopping",
         Reply::Resized { .. } => "Resized",
+        Reply::Held { .. } => "Held",
+        Reply::Seated => "Seated",
     }
 }

@@ -20,6 +20,7 @@ mod life;
 mod lock;
 mod open;
 mod records;
+mod seats;
 mod session;
 mod state;
 mod wire;
@@ -32,6 +33,7 @@ pub use held::InRing;
 pub use launch::Launch;
 pub use open::content;
 pub use records::RecordReader;
+pub use seats::held;
 pub use session::{Next, Session};
 pub use shade_formats::control::{
     Framing, ImageSpec, JobSpec, OnError, Order, Output, PlanSpec, Sampler, Settings, SpecError, Tail,

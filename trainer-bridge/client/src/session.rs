@@ -14,7 +14,7 @@ use rustix::time::{ClockId, clock_gettime};
 use shade_formats::FormatError;
 use shade_formats::control::{PROTOCOL, Reply, Request, Settings};
 use shade_formats::ids::ContentId;
-use shade_formats::limits::BATCH_SAMPLES_MAX;
+use shade_formats::limits::{BATCH_SAMPLES_MAX, state_bytes_max};
 use shade_formats::ring::{Descriptor, Kind};
 use shade_shm::Consumer;
 
@@ -286,20 +286,36 @@ impl Session {
                     other => Err(other),
                 }
             })?;
-        state::read(bytes, &fds, self.welcome.samples)
+        state::read("the state", bytes, &fds, state_bytes_max(self.welcome.samples))
     }
 
     /// Restores a state of [`Session::save_state`], also one of another batch size or world size.
-    /// Call it before the epoch is started, at the batch that it returns.
+    /// Call it before the epoch is started, at the batch that it returns. Unless `strata` is 0, a
+    /// state with a plan of another number of strata is refused.
     ///
     /// # Errors
     /// As for [`Session::stats`], and [`ClientError::Failed`] when the daemon finds the state
     /// wrong.
-    pub fn load_state(&self, bytes: &[u8]) -> Result<Resumed, ClientError> {
+    pub fn load_state(&self, bytes: &[u8], strata: u32) -> Result<Resumed, ClientError> {
         self.owner.check()?;
         let fd = state::write(bytes)?;
-        self.dialogue.ask("load_state", &Request::LoadState, Some(&fd), |(reply, _)| match reply {
+        let request = Request::LoadState { strata };
+        self.dialogue.ask("load_state", &request, Some(&fd), |(reply, _)| match reply {
             Reply::StateLoaded { epoch, first_batch, batches } => Ok(Resumed { epoch, first_batch, batches }),
+            other => Err(other),
+        })
+    }
+
+    /// Tells which stratum each seat of the job's plans has: the bytes of
+    /// [`Seats`](shade_formats::control::Seats). All ranks tell the same, before the first epoch.
+    ///
+    /// # Errors
+    /// As for [`Session::stats`], and [`ClientError::Failed`] when the daemon refuses them.
+    pub fn seat(&self, bytes: &[u8]) -> Result<(), ClientError> {
+        self.owner.check()?;
+        let fd = state::write(bytes)?;
+        self.dialogue.ask("seat", &Request::Seat, Some(&fd), |(reply, _)| match reply {
+            Reply::Seated => Ok(()),
             other => Err(other),
         })
     }

@@ -1,9 +1,9 @@
-//! Passes a run's state between processes as bytes in a memfd: it is longer than a message may be.
+//! Passes bytes between processes in a memfd: a run's state, and others that are longer than a
+//! message may be.
 
 use std::os::fd::OwnedFd;
 
 use rustix::io::Errno;
-use shade_formats::limits::state_bytes_max;
 use shade_shm::{SegmentError, memfd};
 
 use crate::ClientError;
@@ -19,15 +19,18 @@ pub struct Resumed {
     pub batches: u32,
 }
 
-/// Reads the daemon's state, `bytes` long, from the one descriptor in `fds`.
-pub(crate) fn read(bytes: u64, fds: &[OwnedFd], samples: u32) -> Result<Vec<u8>, ClientError> {
-    let refused = |got: String, expected: String| {
-        ClientError::Segment(SegmentError::Unfit { segment: "the state", got, expected })
-    };
+/// Reads `bytes` bytes, at most `most`, from the one descriptor in `fds`. `segment` names them.
+pub(crate) fn read(
+    segment: &'static str,
+    bytes: u64,
+    fds: &[OwnedFd],
+    most: u64,
+) -> Result<Vec<u8>, ClientError> {
+    let refused =
+        |got: String, expected: String| ClientError::Segment(SegmentError::Unfit { segment, got, expected });
     let [fd] = fds else {
         return Err(refused(format!("{} descriptors", fds.len()), "one".to_owned()));
     };
-    let most = state_bytes_max(samples);
     let len = match usize::try_from(bytes) {
         Ok(len) if bytes <= most => len,
         _ => return Err(refused(format!("{bytes} bytes"), format!("at most {most}"))),
@@ -39,7 +42,7 @@ pub(crate) fn read(bytes: u64, fds: &[OwnedFd], samples: u32) -> Result<Vec<u8>,
             Ok(0) => return Err(refused(format!("{filled} bytes"), format!("{bytes} bytes"))),
             Ok(count) => filled += count,
             Err(Errno::INTR) => {}
-            Err(source) => return Err(ClientError::System { what: "reading the state", source }),
+            Err(source) => return Err(ClientError::System { what: "reading what the daemon sent", source }),
         }
     }
     Ok(state)
@@ -59,16 +62,16 @@ mod tests {
         let bytes: Vec<u8> = (0..100_000_u32).flat_map(u32::to_le_bytes).collect();
         let fd = write(&bytes).unwrap();
         assert!(rustix::io::pwrite(&fd, b"x", 0).is_err());
-        assert_eq!(read(bytes.len() as u64, &[fd], 1000).unwrap(), bytes);
+        assert_eq!(read("the state", bytes.len() as u64, &[fd], 1 << 20).unwrap(), bytes);
     }
 
     #[test]
     fn wrong_lengths_and_descriptors_are_refused() {
         let state = || write(b"state").unwrap();
-        assert!(read(6, &[state()], 1000).is_err(), "longer than it is");
-        assert!(read(u64::MAX, &[state()], 1000).is_err());
-        assert!(read(5, &[], 1000).is_err());
-        assert!(read(5, &[state(), state()], 1000).is_err());
-        assert_eq!(read(0, &[state()], 0).unwrap(), b"");
+        assert!(read("the state", 6, &[state()], 9).is_err(), "longer than it is");
+        assert!(read("the state", u64::MAX, &[state()], 9).is_err());
+        assert!(read("the state", 5, &[], 9).is_err());
+        assert!(read("the state", 5, &[state(), state()], 9).is_err());
+        assert_eq!(read("the state", 0, &[state()], 0).unwrap(), b"");
     }
 }

@@ -118,7 +118,7 @@ fn an_interruption_is_no_answer_and_a_loaded_state_ends_it() {
         daemon.peer.say(&Reply::Stats { json: "{}".to_owned() });
         // One is told before the request, the other overtakes its answer.
         interrupt(&daemon);
-        assert_eq!(daemon.peer.hear(), Request::LoadState);
+        assert_eq!(daemon.peer.hear(), Request::LoadState { strata: 0 });
         interrupt(&daemon);
         daemon.peer.say(&Reply::StateLoaded { epoch: 0, first_batch: 0, batches: 1 });
         let generation = daemon.epoch_started();
@@ -129,7 +129,7 @@ fn an_interruption_is_no_answer_and_a_loaded_state_ends_it() {
     session.start_epoch(0, 0).unwrap();
     assert_eq!(session.stats().unwrap(), "{}");
     assert_eq!(next(&session).unwrap_err().to_string(), "the daemon reports: rank 0");
-    session.load_state(b"state").unwrap();
+    session.load_state(b"state", 0).unwrap();
     session.start_epoch(0, 0).unwrap();
     drop(next_batch(&session));
     daemon.join().unwrap();

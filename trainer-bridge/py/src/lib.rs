@@ -4,8 +4,9 @@
 //! [`session`] talks to the daemon, [`batch`] holds a slot of the ring, [`batch_part`] finds its
 //! columns, [`dlpack`] and [`buffer`] export them, [`fields`] and [`records`] read from the
 //! dataset, [`normalize`] converts images in other libraries' tensors ([`dense`]) to floats,
-//! [`weights`] makes tables of weights, [`wait`] waits, [`error`] has the exceptions. The public
-//! classes (`Loader`, `Batch`, `ImageFolder`) are Python code on top of this.
+//! [`weights`] makes tables of weights, [`seats`] asks what daemons hold, [`wait`] waits, [`error`]
+//! has the exceptions. The public classes (`Loader`, `Batch`, `ImageFolder`) are Python code on top
+//! of this.
 
 use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyDict, PyTuple};
@@ -20,6 +21,7 @@ mod error;
 mod fields;
 mod normalize;
 mod records;
+mod seats;
 mod session;
 mod spec;
 mod wait;
@@ -52,6 +54,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<records::RecordReader>()?;
     module.add_function(wrap_pyfunction!(normalize::fill_floats, module)?)?;
     module.add_function(wrap_pyfunction!(records::dataset_content, module)?)?;
+    module.add_function(wrap_pyfunction!(seats::held, module)?)?;
+    module.add_function(wrap_pyfunction!(seats::seats_for, module)?)?;
     module.add_function(wrap_pyfunction!(spec::check_field, module)?)?;
     module.add_function(wrap_pyfunction!(spec::group_digest, module)?)?;
     module.add_function(wrap_pyfunction!(spec::strata_for, module)?)?;

@@ -207,11 +207,16 @@ impl Session {
         Ok(PyBytes::new(py, &state))
     }
 
-    /// Restores the daemon's state of this job. Returns the epoch that goes on, its first batch, and
-    /// its batches with those before.
-    fn load_state(&self, py: Python<'_>, state: Vec<u8>) -> PyResult<(u32, u32, u32)> {
-        let resumed = self.ask(py, move |session| session.load_state(&state))?;
+    /// Restores the daemon's state of this job, of `strata` strata unless that is 0. Returns the
+    /// epoch that goes on, its first batch, and its batches with those before.
+    fn load_state(&self, py: Python<'_>, state: Vec<u8>, strata: u32) -> PyResult<(u32, u32, u32)> {
+        let resumed = self.ask(py, move |session| session.load_state(&state, strata))?;
         Ok((resumed.epoch, resumed.first_batch, resumed.batches))
+    }
+
+    /// Tells the stratum of each seat of the job's plans.
+    fn seat(&self, py: Python<'_>, strata: Vec<u8>) -> PyResult<()> {
+        self.ask(py, move |session| session.seat(&strata))
     }
 
     /// Leaves the daemon. Kept batches stay valid. Closing again does nothing.

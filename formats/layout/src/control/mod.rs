@@ -7,10 +7,12 @@ mod nodes;
 mod preset;
 mod reply;
 mod request;
+mod seats;
 mod settings;
 mod socket_name;
 mod spec;
 mod spec_error;
+mod sticky;
 mod strata;
 mod types;
 mod weights;
@@ -23,10 +25,12 @@ pub use reply::{
     REFUSE_RESOURCES, REFUSE_SPEC, Reply, WELCOME_FDS,
 };
 pub use request::Request;
+pub use seats::Seats;
 pub use settings::{LINGERS_FOR_EVER, Settings};
 pub use socket_name::{socket_name, socket_prefix};
 pub use spec::{FieldError, JobSpec, Parameter, PlanSpec, group_digest};
 pub use spec_error::SpecError;
+pub use sticky::{Held, held_from_bytes, held_to_bytes, seats_for};
 pub use strata::strata_for;
 pub use types::{OnError, Order, Output, Sampler, Tail, UnknownName};
 pub use weights::WeightTable;

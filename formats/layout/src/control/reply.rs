@@ -76,6 +76,8 @@ pub enum Reply {
         /// Its batches, for each rank, with those before.
         batches: u32,
     },
+    /// The seats are taken.
+    Seated,
     /// A request failed; or, unasked, the session cannot go on.
     Failed {
         /// Why, for people; cut to 16 KiB.
@@ -112,6 +114,16 @@ pub enum Reply {
         /// The daemon's process.
         pid: u32,
     },
+    /// How much of which strata is cached; one memfd with the bytes comes with it, as
+    /// [`held_from_bytes`](super::held_from_bytes) reads them.
+    Held {
+        /// The conversation's version.
+        protocol: u32,
+        /// Number of strata: the one asked for, or that of the last job that trains.
+        strata: u32,
+        /// Length of the memfd's content.
+        bytes: u64,
+    },
     /// The cache has the size that was asked for.
     Resized {
         /// The conversation's version.
@@ -134,6 +146,8 @@ const INTERRUPTED: u16 = 8;
 const STATUS: u16 = 9;
 const STOPPING: u16 = 10;
 const RESIZED: u16 = 11;
+const HELD: u16 = 12;
+const SEATED: u16 = 13;
 
 impl Reply {
     /// The message's bytes.
@@ -172,6 +186,7 @@ impl Reply {
                 writer.u32(*first_batch);
                 writer.u32(*batches);
             }),
+            Self::Seated => Writer::message(SEATED, |_| ()),
             Self::Failed { text } => Writer::message(FAILED, |writer| writer.short_text(text)),
             Self::Interrupted { text } => Writer::message(INTERRUPTED, |writer| writer.short_text(text)),
             Self::Observing { protocol, pid, samples, content_id } => Writer::message(OBSERVING, |writer| {
@@ -188,6 +203,11 @@ impl Reply {
                 writer.u32(*protocol);
                 writer.u32(*pid);
             }),
+            Self::Held { protocol, strata, bytes } => Writer::message(HELD, |writer| {
+                writer.u32(*protocol);
+                writer.u32(*strata);
+                writer.u64(*bytes);
+            }),
             Self::Resized { protocol, before_bytes, cache_bytes } => Writer::message(RESIZED, |writer| {
                 writer.u32(*protocol);
                 writer.u64(*before_bytes);
@@ -197,11 +217,11 @@ impl Reply {
     }
 
     /// The protocol of an opening message (`Welcome`, `Observing`, `Status`, `Stopping`,
-    /// `Resized`), if it is another than ours.
+    /// `Resized`, `Held`), if it is another than ours.
     /// Call it before [`decode`](Self::decode), which knows our own layout only.
     #[must_use]
     pub fn other_protocol(bytes: &[u8]) -> Option<u32> {
-        other_protocol(bytes, &[WELCOME, OBSERVING, STATUS, STOPPING, RESIZED])
+        other_protocol(bytes, &[WELCOME, OBSERVING, STATUS, STOPPING, RESIZED, HELD])
     }
 
     /// Reads a message.
@@ -228,6 +248,7 @@ impl Reply {
             STATE_LOADED => {
                 Self::StateLoaded { epoch: reader.u32()?, first_batch: reader.u32()?, batches: reader.u32()? }
             }
+            SEATED => Self::Seated,
             FAILED => Self::Failed { text: reader.text(TEXT_BYTES_MAX)? },
             INTERRUPTED => Self::Interrupted { text: reader.text(TEXT_BYTES_MAX)? },
             OBSERVING => Self::Observing {
@@ -238,6 +259,7 @@ impl Reply {
             },
             STATUS => Self::Status { protocol: reader.u32()?, json: reader.text(MESSAGE_BYTES_MAX)? },
             STOPPING => Self::Stopping { protocol: reader.u32()?, pid: reader.u32()? },
+            HELD => Self::Held { protocol: reader.u32()?, strata: reader.u32()?, bytes: reader.u64()? },
             RESIZED => Self::Resized {
                 protocol: reader.u32()?,
                 before_bytes: reader.u64()?,
@@ -284,6 +306,12 @@ mod tests {
                 first_batch,
                 batches
             }),
+            Just(Reply::Seated),
+            any::<(u32, u32, u64)>().prop_map(|(protocol, strata, bytes)| Reply::Held {
+                protocol,
+                strata,
+                bytes
+            }),
             ".{0,60}".prop_map(|text| Reply::Failed { text }),
             ".{0,60}".prop_map(|text| Reply::Interrupted { text }),
             any::<(u32, u32, u32, u128)>().prop_map(|(protocol, pid, samples, content_id)| {
@@ -316,7 +344,7 @@ mod tests {
         }
 
         #[test]
-        fn arbitrary_bytes_never_panic(tag in 0_u16..12, mut bytes in prop::collection::vec(any::<u8>(), 4..300)) {
+        fn arbitrary_bytes_never_panic(tag in 0_u16..14, mut bytes in prop::collection::vec(any::<u8>(), 4..300)) {
             let _ = Reply::decode(&bytes);
             bytes[..2].copy_from_slice(&tag.to_le_bytes());
             bytes[2..4].copy_from_slice(&1_u16.to_le_bytes());
@@ -326,7 +354,7 @@ mod tests {
 
     #[test]
     fn another_protocol_is_told_whatever_follows_it() {
-        for tag in [WELCOME, OBSERVING, STATUS, STOPPING, RESIZED] {
+        for tag in [WELCOME, OBSERVING, STATUS, STOPPING, RESIZED, HELD] {
             let welcome = |protocol: u32, rest: &[u8]| {
                 [&tag.to_le_bytes()[..], &9_u16.to_le_bytes(), &protocol.to_le_bytes(), rest].concat()
             };

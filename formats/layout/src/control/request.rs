@@ -67,7 +67,14 @@ pub enum Request {
     },
     /// Restores what `SaveState` gave; one memfd with the bytes comes with it. Answered by
     /// `StateLoaded` or `Failed`.
-    LoadState,
+    LoadState {
+        /// How many strata the state's plan must have; 0: any number.
+        strata: u32,
+    },
+    /// Tells which stratum each seat of the job's plans has, before its first epoch; one memfd with
+    /// the bytes of [`Seats`](super::Seats) comes with it, or none: then they are in order.
+    /// Answered by `Seated` or `Failed`.
+    Seat,
     /// Ends the session. Not answered.
     Bye,
     /// Instead of a hello: opens a session that records and does not train. The write end of a pipe
@@ -107,6 +114,18 @@ pub enum Request {
         /// The size as the setting `cache` has it.
         cache: String,
     },
+    /// Instead of a hello: asks how much of which strata is cached. Answered by `Held` or `Refuse`;
+    /// the connection ends then.
+    Held {
+        /// The conversation's version, [`PROTOCOL`](super::PROTOCOL).
+        protocol: u32,
+        /// Samples in the dataset, as its index says now.
+        samples: u32,
+        /// Which bytes the dataset holds, as its index says now.
+        content_id: u128,
+        /// Number of strata; 0: that of the last job that trains.
+        strata: u32,
+    },
     /// Offers the client's standard error, which comes with it, for the log of a private daemon.
     /// Not answered.
     Log,
@@ -125,6 +144,8 @@ const STATUS: u16 = 10;
 const STOP: u16 = 11;
 const RESIZE: u16 = 12;
 const LOG: u16 = 13;
+const HELD: u16 = 14;
+const SEAT: u16 = 15;
 
 impl Request {
     /// The message's bytes.
@@ -170,7 +191,8 @@ impl Request {
                 writer.u32(*epoch);
                 writer.u32(*batch);
             }),
-            Self::LoadState => Writer::message(LOAD_STATE, |_| ()),
+            Self::LoadState { strata } => Writer::message(LOAD_STATE, |writer| writer.u32(*strata)),
+            Self::Seat => Writer::message(SEAT, |_| ()),
             Self::Bye => Writer::message(BYE, |_| ()),
             Self::Observe { protocol, samples, content_id, dataset, job } => {
                 Writer::message(OBSERVE, |writer| {
@@ -190,16 +212,22 @@ impl Request {
                 writer.u32(*protocol);
                 writer.text(cache);
             }),
+            Self::Held { protocol, samples, content_id, strata } => Writer::message(HELD, |writer| {
+                writer.u32(*protocol);
+                writer.u32(*samples);
+                writer.u128(*content_id);
+                writer.u32(*strata);
+            }),
             Self::Log => Writer::message(LOG, |_| ()),
         }
     }
 
-    /// The protocol of an opening message (`Hello`, `Observe`, `Status`, `Stop`, `Resize`), if it
-    /// is another than ours. Call it before [`decode`](Self::decode), which knows our own layout
-    /// only.
+    /// The protocol of an opening message (`Hello`, `Observe`, `Status`, `Stop`, `Resize`, `Held`),
+    /// if it is another than ours. Call it before [`decode`](Self::decode), which knows our own
+    /// layout only.
     #[must_use]
     pub fn other_protocol(bytes: &[u8]) -> Option<u32> {
-        other_protocol(bytes, &[HELLO, OBSERVE, STATUS, STOP, RESIZE])
+        other_protocol(bytes, &[HELLO, OBSERVE, STATUS, STOP, RESIZE, HELD])
     }
 
     /// Reads a message. [`JobSpec::validate`] and the session judge its values.
@@ -233,7 +261,8 @@ impl Request {
             REPORT_VALIDATION => Self::ReportValidation { score: reader.f64()? },
             STATS => Self::Stats,
             SAVE_STATE => Self::SaveState { epoch: reader.u32()?, batch: reader.u32()? },
-            LOAD_STATE => Self::LoadState,
+            LOAD_STATE => Self::LoadState { strata: reader.u32()? },
+            SEAT => Self::Seat,
             BYE => Self::Bye,
             OBSERVE => Self::Observe {
                 protocol: reader.u32()?,
@@ -245,6 +274,12 @@ impl Request {
             STATUS => Self::Status { protocol: reader.u32()? },
             STOP => Self::Stop { protocol: reader.u32()?, drain: reader.choice("drain", flag)? },
             RESIZE => Self::Resize { protocol: reader.u32()?, cache: reader.text(SETTING_BYTES_MAX)? },
+            HELD => Self::Held {
+                protocol: reader.u32()?,
+                samples: reader.u32()?,
+                content_id: reader.u128()?,
+                strata: reader.u32()?,
+            },
             LOG => Self::Log,
             _ => return Err(unknown_tag(tag)),
         };
@@ -364,9 +399,13 @@ mod tests {
             any::<f64>().prop_map(|score| Request::ReportValidation { score }),
             Just(Request::Stats),
             any::<(u32, u32)>().prop_map(|(epoch, batch)| Request::SaveState { epoch, batch }),
-            Just(Request::LoadState),
+            any::<u32>().prop_map(|strata| Request::LoadState { strata }),
             Just(Request::Bye),
             Just(Request::Log),
+            Just(Request::Seat),
+            any::<(u32, u32, u128, u32)>().prop_map(|(protocol, samples, content_id, strata)| {
+                Request::Held { protocol, samples, content_id, strata }
+            }),
             (any::<(u32, u32, u128)>(), ".{0,60}", ".{0,20}").prop_map(
                 |((protocol, samples, content_id), dataset, job)| Request::Observe {
                     protocol,

@@ -1,8 +1,9 @@
 //! Runs the stages: from score table, residency and parameters to the list of samples of one epoch.
 //!
 //! Each stratum is drawn on its own. Row t of a plan, its positions tP to tP + P - 1, has the t-th
-//! sample of each stratum's list. A daemon draws the strata of its own ranks, so that memory and
-//! time go by its share of the dataset. One after the other: the core has one thread.
+//! sample of each stratum's list, in the order of the seats. A daemon draws the strata of its own
+//! ranks, so that memory and time go by its share of the dataset. One after the other: the core has
+//! one thread.
 
 use serde::Serialize;
 use shade_formats::SampleId;
@@ -39,13 +40,11 @@ impl Plan {
         if self.part.is_whole() { u32::try_from(self.ids.len()).unwrap_or(u32::MAX) } else { samples }
     }
 
-    /// The part of a whole plan.
-    pub(crate) fn cut(&self, part: &Part) -> Self {
-        let own = |position: &usize| u32::try_from(*position).is_ok_and(|at| part.place(at).is_some());
-        let places = || (0..self.ids.len()).filter(own);
-        let ids = places().filter_map(|at| self.ids.get(at).copied()).collect();
-        let weights = places().filter_map(|at| self.weights.get(at).copied()).collect();
-        Self { epoch: self.epoch, part: part.clone(), ids, weights, summary: self.summary }
+    /// Whether `part` is a part of this whole plan.
+    pub(crate) fn has(&self, part: &Self) -> bool {
+        let rows = (0..).zip(self.ids.iter().zip(&self.weights));
+        let rows = rows.filter(|&(position, _)| part.part.place(position).is_some()).map(|(_, row)| row);
+        rows.eq(part.ids.iter().zip(&part.weights))
     }
 }
 
@@ -114,18 +113,17 @@ pub fn draw_next_plan<'a>(
 /// Draws the lists of all strata that are asked for, and deals them over the rows.
 fn draw_from(all: &EpochInputs<'_>) -> Plan {
     let (epoch, part) = (all.epoch, all.facts.part.clone());
-    let strata = all.facts.strata;
+    let SampleFacts { strata, seats: order, .. } = all.facts;
     let seats = part.seats(strata.count());
     if let [seat] = seats[..] {
-        let List { ids, weights, summary } = draw_list(&Inputs::new(all, seat));
+        let List { ids, weights, summary } = draw_list(&Inputs::new(all, order.stratum(seat)));
         return Plan { epoch, part, ids, weights, summary };
     }
     let places = seats.iter().map(|&seat| strata.len(seat) as usize).sum();
     let (mut ids, mut weights) = (vec![SampleId::default(); places], vec![1.0; places]);
     let mut summary = PlanSummary::default();
     for (at, &seat) in seats.iter().enumerate() {
-        // Seat q holds stratum q.
-        let list = draw_list(&Inputs::new(all, seat));
+        let list = draw_list(&Inputs::new(all, order.stratum(seat)));
         summary.add(list.summary);
         let places = (at..).step_by(seats.len());
         for ((place, id), weight) in places.zip(list.ids).zip(list.weights) {

@@ -6,7 +6,7 @@
 use std::cell::OnceCell;
 
 use shade_formats::SampleId;
-use shade_formats::control::{PlanSpec, WeightTable};
+use shade_formats::control::{PlanSpec, Seats, WeightTable};
 
 use super::part::Part;
 use super::random::{Random, Stage};
@@ -16,11 +16,14 @@ use crate::importance::Importance;
 /// Positions that repeats of a sample are apart in a plan of several strata, if that is easy: no
 /// global batch is longer.
 const APART_POSITIONS: u32 = 1 << 16;
-/// Share of a stratum's list, as 1 of this many, that they are apart at most: more is not easy.
-const APART_SHARE: usize = 16;
+/// Share of a stratum's list, as 1 of this many, that they are apart at most. With a sixteenth, a
+/// cache of a fifth hits 0.9 to 2.2 points less (025): repeats that are close are hits.
+const APART_SHARE: usize = 64;
 
 /// The part of a plan that has one daemon only.
 static WHOLE: Part = Part::WHOLE;
+/// The seats of a plan unless ranks tell others.
+static IN_ORDER: Seats = Seats::IN_ORDER;
 
 /// What is known of the samples `0..importance.len()`, which are the dataset, and which of them are
 /// drawn here.
@@ -32,6 +35,8 @@ pub struct SampleFacts<'a> {
     pub weights: Option<&'a WeightTable>,
     /// Which sample is drawn with which others.
     pub strata: Strata,
+    /// The stratum of each seat of the plan.
+    pub seats: &'a Seats,
     /// The part of the plan that is drawn. Its number of ranks divides that of strata.
     pub part: &'a Part,
 }
@@ -39,7 +44,8 @@ pub struct SampleFacts<'a> {
 impl<'a> From<&'a Importance> for SampleFacts<'a> {
     /// The whole dataset, as one stratum.
     fn from(importance: &'a Importance) -> Self {
-        Self { importance, weights: None, strata: Strata::one(importance.len()), part: &WHOLE }
+        let strata = Strata::one(importance.len());
+        Self { importance, weights: None, strata, seats: &IN_ORDER, part: &WHOLE }
     }
 }
 

@@ -2,9 +2,10 @@
 //!
 //! A bijection of the samples, keyed by the dataset's content, says which sample is in which
 //! stratum: `x(i) mod P`. So all jobs of a dataset, on all nodes, have the same strata. Position p
-//! of a plan belongs to stratum p mod P. If the number of ranks divides P, a sample always goes to
-//! the same rank. Then no node needs another's scores, deliveries or cache. Where P grows by a
-//! factor, each stratum is divided.
+//! of a plan has seat p mod P, and each seat has one stratum (`Seats` of `shade-formats`), the one
+//! of its number unless others are cached there. If the number of ranks divides P, a sample always
+//! goes to the same rank. Then no node needs another's scores, deliveries or cache. Where P grows
+//! by a factor, each stratum is divided.
 
 use shade_formats::SampleId;
 

@@ -31,7 +31,7 @@ use shade_formats::control::{JobSpec, OnError, Output, PlanSpec, Policy, Sampler
 use shade_formats::index::{Codec, Entry, Index, IndexBuilder, Media, Shard};
 use shade_formats::ring::Kind;
 use shade_formats::trace::Line;
-use shade_formats::{SampleId, ShardId, Size};
+use shade_formats::{EpochDraws, SampleId, ShardId, Size};
 use tiering::Tiering;
 
 type Core = shade_core::Core<Counted>;
@@ -393,7 +393,7 @@ impl Replay {
         sessions.sort_unstable();
         self.resumed.clear();
         for &session in &sessions {
-            self.step(Event::LoadState { session, bytes: state.to_vec() });
+            self.step(Event::LoadState { strata: 0, session, bytes: state.to_vec() });
         }
         assert!(self.failed.is_empty(), "{:?}", self.failed);
         assert_eq!(self.resumed.len(), sessions.len());
@@ -477,7 +477,7 @@ impl Around {
             };
             match outcome {
                 Ok(_) if let Pixels::Decoded { row: decoded, .. } = &row.pixels => {
-                    assert_eq!(decoded.bytes, pixels(order.output, row), "another row's pixels");
+                    assert_eq!(decoded.bytes, pixels(order.output, order.draws, row), "another row's pixels");
                     self.copied += 1;
                     row.size = decoded.size;
                 }
@@ -485,7 +485,7 @@ impl Around {
                     row.record.as_ref().expect("a record to decode").set_checked();
                     row.size = size;
                     self.made += 1;
-                    row.keep(pixels(order.output, row));
+                    row.keep(pixels(order.output, order.draws, row));
                 }
                 Err(fault) => faults.push((at, fault)),
             }
@@ -495,8 +495,8 @@ impl Around {
 }
 
 /// Bytes that tell a row's output, sample and random numbers.
-fn pixels(output: Output, row: &Row) -> Vec<u8> {
-    format!("{output:?} {:?} {:?}", row.sample, row.draw).into_bytes()
+fn pixels(output: Output, draws: EpochDraws, row: &Row) -> Vec<u8> {
+    format!("{output:?} {:?} {draws:?} {:?}", row.sample, row.drawn).into_bytes()
 }
 
 impl World<Counted> for Around {

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use clap::Args;
 use shade_core::{Capacity, CapacityError};
 
+use crate::names::default_socket;
+
 /// Help below the options of `status`.
 const STATUS_HELP: &str = "\
 One line a job: the daemon's dataset, process and cache (used of its limit), the job's name, ranks
@@ -47,19 +49,20 @@ pub struct Status {
     pub json: bool,
 
     /// Ask the daemon at this socket file, or at this abstract name (@shade-load/...), instead of
-    /// all of yours.
+    /// all of yours. Default: $SHADE_SOCKET.
     #[arg(long, value_name = "PATH")]
     pub socket: Option<PathBuf>,
 }
 
 /// Which daemons a command is for.
 #[derive(Debug, Args)]
-#[group(required = true, multiple = false)]
+#[group(required = default_socket().is_none(), multiple = false)]
 pub struct Target {
     /// The dataset whose daemon is meant.
     pub dataset: Option<PathBuf>,
 
-    /// The daemon's socket file, or its abstract name (@shade-load/...).
+    /// The daemon's socket file, or its abstract name (@shade-load/...). Default, without a dataset
+    /// or --all: $SHADE_SOCKET.
     #[arg(long, value_name = "PATH")]
     pub socket: Option<PathBuf>,
 

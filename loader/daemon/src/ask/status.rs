@@ -10,17 +10,19 @@ use super::find;
 use super::table::table;
 use super::told::DaemonStatus;
 use crate::control::{Address, Call, CallError};
+use crate::names::default_socket;
 
 /// Lists daemons and their jobs.
 ///
 /// # Errors
 /// A daemon does not answer; those that do are listed then, too.
 pub fn status(args: &Status, out: &mut impl Write) -> Result<(), AskError> {
-    let asked = match &args.socket {
+    let socket = args.socket.clone().or_else(default_socket);
+    let asked = match &socket {
         Some(socket) => vec![Call::connect(&Address::given(socket)).and_then(|call| call.status())?],
         None => Vec::new(),
     };
-    let found = if args.socket.is_some() { Vec::new() } else { find::daemons()? };
+    let found = if socket.is_some() { Vec::new() } else { find::daemons()? };
     let (all, mut answers, mut failed) = (found.len(), asked, 0);
     for address in found {
         match Call::connect(&address).and_then(|call| call.status()) {

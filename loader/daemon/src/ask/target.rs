@@ -7,6 +7,7 @@ use super::error::AskError;
 use super::find;
 use super::told::DaemonStatus;
 use crate::control::{Address, Call, CallError};
+use crate::names::default_socket;
 
 /// What the daemon tells of itself.
 pub(super) fn told_of(address: &Address) -> Result<DaemonStatus, AskError> {
@@ -18,8 +19,10 @@ pub(super) fn each(
     target: &Target,
     mut act: impl FnMut(&Address) -> Result<(), AskError>,
 ) -> Result<(), AskError> {
-    if let Some(socket) = &target.socket {
-        return act(&Address::given(socket));
+    let is_named = target.dataset.is_some() || target.all;
+    let default = || default_socket().filter(|_| !is_named);
+    if let Some(socket) = target.socket.clone().or_else(default) {
+        return act(&Address::given(&socket));
     }
     if let Some(dataset) = &target.dataset {
         let folder = Dataset::folder(dataset)?;

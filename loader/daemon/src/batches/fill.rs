@@ -6,9 +6,10 @@ use std::time::Instant;
 
 use shade_core::{Pixels, indexed_size, row_bytes};
 use shade_dataset::{Decompressor, Dictionaries};
+use shade_formats::EpochDraws;
 use shade_formats::control::Output;
 use shade_formats::index::Entry;
-use shade_images::{JpegDecoder, RowDecoder, Size, shrink};
+use shade_images::{Draw, JpegDecoder, RowDecoder, Size, shrink};
 use shade_reads::blocks::{Arena, Lent};
 use shade_shm::Region;
 
@@ -39,11 +40,11 @@ impl Filler {
     /// Fills every row of `order`; a bad one does not spoil the others.
     pub(super) fn fill(&mut self, order: FillOrder, payload: &Region) -> Filled {
         let start = Instant::now();
-        let FillOrder { ticket, output, mut rows } = order;
+        let FillOrder { ticket, output, draws, mut rows } = order;
         let mut faults = Vec::new();
         self.look_at_all(&rows);
         for (at, row) in rows.iter_mut().enumerate() {
-            if let Err(fault) = guard(|| self.fill_row(row, output, payload)) {
+            if let Err(fault) = guard(|| self.fill_row(row, output, draws, payload)) {
                 if matches!(fault, FillFault::Panicked { .. }) {
                     // The panic may have left the buffers half-changed.
                     self.buffers = Buffers::new(self.jpeg, self.buffers.zstd.renewed());
@@ -66,19 +67,26 @@ impl Filler {
     }
 
     /// Writes one row, and sets its size.
-    fn fill_row(&mut self, row: &mut Row, output: Output, payload: &Region) -> Result<(), FillFault> {
+    fn fill_row(
+        &mut self,
+        row: &mut Row,
+        output: Output,
+        draws: EpochDraws,
+        payload: &Region,
+    ) -> Result<(), FillFault> {
         let bytes = row_bytes(output, &row.entry)?;
         check_room(row.len, bytes)?;
         match &row.pixels {
             Pixels::Own => {
-                row.size = self.make_row(row, output, payload, |at, bytes| {
+                row.size = self.make_row(row, output, draws, payload, |at, bytes| {
                     // A sum that overflows is outside the payload, and is refused there.
                     payload.write(row.offset.saturating_add(at), bytes).map_err(FillFault::from)
                 })?;
             }
             Pixels::Wanted { .. } => {
                 let mut made = vec![0; usize::try_from(bytes).unwrap_or(usize::MAX)];
-                row.size = self.make_row(row, output, payload, |at, bytes| place(&mut made, at, bytes))?;
+                row.size =
+                    self.make_row(row, output, draws, payload, |at, bytes| place(&mut made, at, bytes))?;
                 payload.write(row.offset, &made)?;
                 row.keep(made);
             }
@@ -97,6 +105,7 @@ impl Filler {
         &mut self,
         row: &Row,
         output: Output,
+        draws: EpochDraws,
         payload: &Region,
         write: impl FnMut(u64, &[u8]) -> Result<(), FillFault>,
     ) -> Result<Size, FillFault> {
@@ -104,7 +113,8 @@ impl Filler {
         match output {
             Output::Raw => self.write_raw(row, entry, payload).map(|()| Size::default()),
             Output::Decoded(images) => self.with_record(row, entry, |decoder, record| {
-                decoder.decode(entry.media, record, &images, row.draw, write)?;
+                let draw = Draw { draws, row: row.drawn };
+                decoder.decode(entry.media, record, &images, draw, write)?;
                 Ok(Size::default())
             }),
             Output::Ragged { channels_last } => self.with_record(row, entry, |decoder, record| {

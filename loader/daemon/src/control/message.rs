@@ -69,6 +69,13 @@ pub(crate) enum Message {
     },
     /// Somebody asks for the daemon's status, as JSON.
     Status(Sender<String>),
+    /// Somebody asks how much of which strata is cached.
+    Held {
+        /// Number of strata; 0: that of the last job that trains.
+        strata: u32,
+        /// Their number and the bytes, or why there are no such strata.
+        answer: Sender<Result<(u32, Vec<u8>), String>>,
+    },
     /// The user ends the daemon, or drains it.
     Stop { drain: bool },
     /// The user gives the cache another size.
@@ -84,7 +91,7 @@ pub(crate) enum Message {
     Request {
         session: SessionId,
         request: Box<Request>,
-        /// The bytes that came with [`Request::LoadState`].
+        /// The bytes that came with [`Request::LoadState`] or [`Request::Seat`].
         state: Vec<u8>,
     },
     /// A rank's standard error, for the log.

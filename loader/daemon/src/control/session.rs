@@ -2,7 +2,7 @@
 //! or one question, until the connection ends.
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,8 +14,8 @@ use shade_formats::control::{
     PROTOCOL, REFUSE_DATASET, REFUSE_ENDING, REFUSE_PERMISSION, REFUSE_PROTOCOL, REFUSE_RESOURCES,
     REFUSE_SPEC, Reply, Request, Sampler, SpecError, WeightTable,
 };
-use shade_formats::limits::{MESSAGE_BYTES_MAX, state_bytes_max};
-use shade_shm::{Doorbell, RingSegments};
+use shade_formats::limits::{MESSAGE_BYTES_MAX, seats_bytes_max, state_bytes_max};
+use shade_shm::{Doorbell, RingSegments, memfd};
 
 use super::admission::{Admission, Permits};
 use super::message::{Asked, Message, Resized, Welcomed};
@@ -109,6 +109,8 @@ enum Opening {
     /// With its job, and the write end of a pipe.
     Observer(String, OwnedFd),
     Status,
+    /// How much of this many strata is cached.
+    Held(u32),
     Stop {
         drain: bool,
     },
@@ -144,6 +146,7 @@ impl Connection<'_> {
             Some(Opening::Rank(attach, asked)) => (attach, asked),
             Some(Opening::Observer(job, pipe)) => return self.observe(job, pipe, permits),
             Some(Opening::Status) => return self.status(),
+            Some(Opening::Held(strata)) => return self.held(strata),
             Some(Opening::Stop { drain }) => return self.stop(drain, permits),
             Some(Opening::Resize(cache)) => return self.resize(cache),
             None => return Ok(()),
@@ -218,7 +221,14 @@ impl Connection<'_> {
                         self.tell(Message::Log { session, stderr })?;
                         continue;
                     }
-                    (Request::LoadState, Some(fd)) => read_state(fd, self.served.samples)?,
+                    (Request::LoadState { .. }, Some(fd)) => {
+                        let samples = self.served.samples;
+                        read_within(fd, "saved state", samples, state_bytes_max(samples))?
+                    }
+                    (Request::Seat, Some(fd)) => {
+                        let samples = self.served.samples;
+                        read_within(fd, "list of seats", samples, seats_bytes_max(samples))?
+                    }
                     _ => Vec::new(),
                 };
                 self.tell(Message::Request { session, request: Box::new(request), state })?;
@@ -245,6 +255,20 @@ impl Connection<'_> {
         self.tell(Message::Status(answer_in))?;
         let json = answer.recv().map_err(|_| SessionError::Stopping)?;
         Ok(send(&self.socket, &Reply::Status { protocol: PROTOCOL, json }, &[])?)
+    }
+
+    /// Sends how much of which strata is cached.
+    fn held(&self, strata: u32) -> Result<(), SessionError> {
+        let (answer_in, answer) = crossbeam_channel::bounded(1);
+        self.tell(Message::Held { strata, answer: answer_in })?;
+        let answer = answer.recv().map_err(|_| SessionError::Stopping)?;
+        let (strata, held) = match answer {
+            Ok(held) => held,
+            Err(text) => return refuse(REFUSE_SPEC, text),
+        };
+        let file = memfd::holding("shade-held", &held)?;
+        let reply = Reply::Held { protocol: PROTOCOL, strata, bytes: held.len() as u64 };
+        Ok(send(&self.socket, &reply, &[file.as_fd()])?)
     }
 
     /// Ends the daemon, or drains it. The connection lasts until the client leaves or the process
@@ -312,7 +336,9 @@ impl Connection<'_> {
                 let asked = Asked { samples, content_id, settings, or_free_name };
                 Ok(Some(Opening::Rank(Box::new(attach), asked)))
             }
-            Request::Observe { samples, content_id, .. } if content_id != served.content_id => {
+            Request::Observe { samples, content_id, .. } | Request::Held { samples, content_id, .. }
+                if content_id != served.content_id =>
+            {
                 refuse(REFUSE_DATASET, served.other_content(samples, content_id))
             }
             Request::Observe { job, .. } => match fd.filter(is_pipe) {
@@ -320,6 +346,7 @@ impl Connection<'_> {
                 None => refuse(REFUSE_PROTOCOL, "the write end of a pipe must come with an observe".into()),
             },
             Request::Status { .. } => Ok(Some(Opening::Status)),
+            Request::Held { strata, .. } => Ok(Some(Opening::Held(strata))),
             Request::Stop { drain, .. } => Ok(Some(Opening::Stop { drain })),
             Request::Resize { cache, .. } => Ok(Some(Opening::Resize(cache))),
             _ => refuse(REFUSE_PROTOCOL, "the first message must be a hello".into()),
@@ -332,13 +359,12 @@ fn is_pipe(fd: &OwnedFd) -> bool {
         .is_ok_and(|stat| rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::Fifo)
 }
 
-/// Reads a saved state from a client's file.
-fn read_state(fd: OwnedFd, samples: u32) -> Result<Vec<u8>, SessionError> {
+/// Reads a client's file of at most `most` bytes.
+fn read_within(fd: OwnedFd, what: &str, samples: u32, most: u64) -> Result<Vec<u8>, SessionError> {
     let file = std::fs::File::from(fd);
-    let (len, most) = (file.metadata()?.len(), state_bytes_max(samples));
+    let len = file.metadata()?.len();
     if len > most {
-        let text =
-            format!("a saved state of {len} bytes is too large: {samples} samples need at most {most}");
+        let text = format!("a {what} of {len} bytes is too large: {samples} samples need at most {most}");
         return refuse(REFUSE_RESOURCES, text);
     }
     read_exact(&file, len)

@@ -22,7 +22,10 @@ impl Daemon {
             Request::SaveState { epoch, batch } => {
                 self.events.push(Event::SaveState { session, epoch, batch });
             }
-            Request::LoadState => self.events.push(Event::LoadState { session, bytes: state }),
+            Request::LoadState { strata } => {
+                self.events.push(Event::LoadState { session, strata, bytes: state });
+            }
+            Request::Seat => self.events.push(Event::Seat { session, bytes: state }),
             Request::Stats => {
                 // The figures include everything that this rank sent before.
                 self.turn();
@@ -37,6 +40,7 @@ impl Daemon {
             | Request::Observe { .. }
             | Request::Status { .. }
             | Request::Stop { .. }
+            | Request::Held { .. }
             | Request::Log
             | Request::Bye => self.sessions.close(session, "a second hello"),
         }

@@ -248,6 +248,7 @@ impl Daemon {
             Action::StateLoaded(session, Resumed { epoch, first_batch, batches }) => {
                 self.sessions.reply(session, &Reply::StateLoaded { epoch, first_batch, batches });
             }
+            Action::Seated(session) => self.sessions.reply(session, &Reply::Seated),
             Action::Fail(session, text) => self.sessions.reply(session, &Reply::Failed { text }),
             Action::Interrupt(session, text) => self.sessions.reply(session, &Reply::Interrupted { text }),
             Action::Close(session, text) => self.sessions.close(session, &text),
@@ -299,6 +300,11 @@ impl Daemon {
                 self.turn();
                 // Fails only when the thread has ended.
                 let _ = answer.send(self.status());
+            }
+            Message::Held { strata, answer } => {
+                self.turn();
+                // Fails only when the thread has ended.
+                let _ = answer.send(self.core.held(strata).map_err(|error| error.to_string()));
             }
             Message::Stop { drain } => {
                 let how = if drain { "drained: no new job is taken" } else { "stopped" };

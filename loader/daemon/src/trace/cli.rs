@@ -42,7 +42,7 @@ pub struct Trace {
     #[arg(long, value_name = "NAME")]
     pub job: Option<String>,
 
-    /// The daemon's socket file, if it was started with one.
+    /// The daemon's socket file, if it was started with one. Default: $SHADE_SOCKET.
     #[arg(long, value_name = "PATH")]
     pub socket: Option<PathBuf>,
 }

@@ -21,6 +21,7 @@ use super::error::TraceError;
 use super::job::job_to_record;
 use super::progress::RecordedCounts;
 use crate::control::{Address, CallError, Observed, observe};
+use crate::names::default_socket;
 
 /// Wanted size of the pipe, for lines that come while the disk is slow for a moment.
 const PIPE_BYTES: usize = 1 << 20;
@@ -41,7 +42,8 @@ const _: () = assert!(SIZES_A_LINE as usize * 11 + 1024 <= TRACE_LINE_BYTES_MAX)
 /// There is no daemon to record, or the file cannot be written; it can be read up to there.
 pub fn trace(args: &Trace) -> Result<(), TraceError> {
     let Dataset { folder, index } = Dataset::open(&args.dataset)?;
-    let address = args.socket.as_deref().map_or_else(|| Address::of_dataset(&folder), Address::given);
+    let socket = args.socket.clone().or_else(default_socket);
+    let address = socket.as_deref().map_or_else(|| Address::of_dataset(&folder), Address::given);
     let observed = job_to_record(args.job.as_deref(), &address)
         .and_then(|job| Ok((observe(&address, &folder, &index, &job)?, job)));
     let (mut observed, job) = observed.map_err(|error| match error {

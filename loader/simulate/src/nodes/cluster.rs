@@ -8,7 +8,7 @@ use shade_reads::StoreModel;
 use crate::error::SimulateError;
 use crate::interval::mean;
 use crate::losses::Losses;
-use crate::nodes::node::Node;
+use crate::nodes::node::{Before, Node};
 use crate::nodes::steps::{Step, Steps};
 use crate::nodes::storage::Storage;
 use crate::watch::Watch;
@@ -91,23 +91,24 @@ impl<'a> Cluster<'a> {
         cluster
     }
 
-    /// Between two epochs: a node is lost, and `grow` makes the others anew, each from its number,
-    /// itself and the lost one.
+    /// Between two epochs: a node is lost, and `seat` makes the others anew, each from its number,
+    /// itself and what all had.
     ///
     /// # Errors
-    /// Those of `grow`, or the core refuses the workload.
+    /// Those of `seat`, or the core refuses the workload.
     pub(super) fn lose(
         &mut self,
-        number: usize,
-        mut grow: impl FnMut(usize, &Node, &Node) -> Result<Node, SimulateError>,
+        lost: usize,
+        mut seat: impl FnMut(usize, &Node, &Before<'_>) -> Result<Node, SimulateError>,
     ) -> Result<(), SimulateError> {
         // What is read ahead still arrives: another core would not know these reads.
         while let Some(at_ns) = self.storage.as_ref().and_then(Storage::next_ns) {
             self.answer(at_ns)?;
         }
-        let Some(lost) = self.nodes.remove(&number) else { return Ok(()) };
-        for (&number, node) in &mut self.nodes {
-            *node = grow(number, node, &lost)?;
+        let nodes = std::mem::take(&mut self.nodes);
+        let before = Before::new(nodes.values());
+        for (&number, node) in nodes.iter().filter(|&(&number, _)| number != lost) {
+            self.nodes.insert(number, seat(number, node, &before)?);
         }
         self.tell_depths();
         Ok(())

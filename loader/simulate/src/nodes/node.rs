@@ -32,6 +32,31 @@ pub(super) struct Node {
     ranks: SessionId,
 }
 
+/// The nodes of a training before one of them was lost.
+pub(super) struct Before<'a> {
+    nodes: Vec<&'a Node>,
+    /// By sample: the node that had it, in this order, and its number there.
+    places: HashMap<u32, (usize, SampleId)>,
+}
+
+impl<'a> Before<'a> {
+    pub(super) fn new(nodes: impl Iterator<Item = &'a Node>) -> Self {
+        let nodes: Vec<&Node> = nodes.collect();
+        let of = |(at, node): (usize, &&'a Node)| {
+            let numbered = node.samples.iter().zip((0..).map(SampleId));
+            numbered.map(move |(&sample, id)| (sample, (at, id))).collect::<Vec<_>>()
+        };
+        let places = nodes.iter().enumerate().flat_map(of).collect();
+        Self { nodes, places }
+    }
+
+    /// The table that has the sample, and its number there.
+    fn learned(&self, sample: u32) -> Option<(&'a Importance, SampleId)> {
+        let &(node, id) = self.places.get(&sample)?;
+        Some((self.nodes.get(node)?.driver.core.importance(0)?, id))
+    }
+}
+
 /// A batch that a rank has and has not computed.
 pub(super) struct Waiting {
     /// When it came.
@@ -61,28 +86,29 @@ impl Node {
         Self::over(whole, samples, ranks, |setup| setup.core())
     }
 
-    /// This node with some samples of a node that is `lost`: what it has cached and learned, and
-    /// what the other one had learned of these samples. The driver's clock begins at 0.
+    /// This node with other samples: what it has cached of them, and what they learned of them
+    /// `before`. The driver's clock begins at 0.
     ///
     /// # Errors
     /// The weights of its samples cannot be used.
-    pub(super) fn grown(&self, whole: &Setup<'_>, more: &[u32], lost: &Self) -> Result<Self, SimulateError> {
-        let samples = [&self.samples, more].concat();
+    pub(super) fn seated(
+        &self,
+        whole: &Setup<'_>,
+        samples: Vec<u32>,
+        before: &Before<'_>,
+    ) -> Result<Self, SimulateError> {
         let mut table = Importance::new(u32::try_from(samples.len()).unwrap_or(u32::MAX));
-        let own = (0..).map(SampleId).zip(&self.samples).map(|(id, _)| (id, self, id));
-        let places: HashMap<u32, SampleId> = lost.samples.iter().copied().zip((0..).map(SampleId)).collect();
-        let first = u32::try_from(self.samples.len()).unwrap_or(u32::MAX);
-        let taken = (first..).map(SampleId).zip(more);
-        let taken = taken.filter_map(|(id, sample)| Some((id, lost, *places.get(sample)?)));
-        for (id, node, place) in own.chain(taken) {
-            if let Some(known) = node.driver.core.importance(0) {
+        for (id, sample) in (0..).map(SampleId).zip(&samples) {
+            if let Some((known, place)) = before.learned(*sample) {
                 table.take_over(id, known, place);
             }
         }
+        let places: HashMap<u32, SampleId> = samples.iter().copied().zip((0..).map(SampleId)).collect();
         let mut node = Self::over(whole, samples, self.ranks, |setup| {
             let mut cache = setup.keeper.cache(setup.capacity, setup.dataset.samples);
             let mut evicted = Vec::new();
-            for id in self.driver.core.cached() {
+            let cached = self.driver.core.cached().filter_map(|id| self.samples.get(id.index()));
+            for &id in cached.filter_map(|sample| places.get(sample)) {
                 let bytes = setup.dataset.sizes.charged(id);
                 cache.offer(id, bytes, (), &table, |()| false, &mut evicted);
             }

@@ -53,6 +53,11 @@ pub(in super::super) struct NodesRow {
     pub(in super::super) efficiency: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(in super::super) efficiency_ci95: Option<f64>,
+    /// The efficiency over that of the same trainers if they never waited for data. So stragglers
+    /// have no part in it.
+    pub(in super::super) loader_efficiency: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(in super::super) loader_efficiency_ci95: Option<f64>,
     /// Reads in flight at the end, the mean of the nodes.
     pub(in super::super) depth: Option<f64>,
     /// 99th percentile of the latencies of reads, milliseconds, of the node where it is longest.
@@ -109,12 +114,15 @@ impl NodesRow {
         let datasets: Vec<f64> =
             sums.iter().map(|sum| records(sum) / epochs / f64::from(head.samples)).collect();
         let stalls = each(|sum| sum.stall_ns / sum.compute_ns);
-        let efficiencies: Vec<f64> = trainings
-            .iter()
-            .filter_map(|training| {
-                Some(counted(training.alone.as_ref()?).time_ns / counted(&training.all).time_ns)
-            })
-            .collect();
+        let efficiencies = |of: fn(&EpochOutcome) -> f64| -> Vec<f64> {
+            let efficiency = |training: &Trained| {
+                Some(of(&counted(training.alone.as_ref()?)) / of(&counted(&training.all)))
+            };
+            trainings.iter().filter_map(efficiency).collect()
+        };
+        let average_of = |values: &[f64]| (!values.is_empty()).then(|| mean(values.iter().copied()));
+        let efficiency = efficiencies(|sum| sum.time_ns);
+        let loader_efficiency = efficiencies(|sum| sum.time_ns / (sum.compute_ns + sum.straggle_ns));
         let reads: Vec<(f64, f64)> = trainings.iter().filter_map(|training| training.all.reads).collect();
         let of_reads = |of: fn(&(f64, f64)) -> f64| (!reads.is_empty()).then(|| mean(reads.iter().map(of)));
         Self {
@@ -138,8 +146,10 @@ impl NodesRow {
             rank_stall_share: timed(|sum| sum.rank_wait_ns / sum.compute_ns),
             straggle_share: timed(|sum| sum.straggle_ns / sum.compute_ns),
             boundary_s: timed(|sum| sum.boundary_ns / 1e9).map(|all_s| all_s / epochs),
-            efficiency: (!efficiencies.is_empty()).then(|| mean(efficiencies.iter().copied())),
-            efficiency_ci95: half_width_95(&efficiencies),
+            efficiency: average_of(&efficiency),
+            efficiency_ci95: half_width_95(&efficiency),
+            loader_efficiency: average_of(&loader_efficiency),
+            loader_efficiency_ci95: half_width_95(&loader_efficiency),
             depth: of_reads(|reads| reads.0),
             read_p99_ms: of_reads(|reads| reads.1 / 1e3),
             by_epoch: (0..listed).map(|epoch| EpochRow::new(epoch, head.samples, trainings)).collect(),

@@ -1,18 +1,21 @@
 //! Which node holds which strata, and so which samples.
 //!
-//! Rank r of W takes the strata s with s mod W = r. A node that is lost leaves its strata to the
-//! others, which keep what they have: seats are sticky. So a lost node of N moves one N-th of them.
+//! Rank r of W takes the strata s with s mod W = r. When a node is lost, the ranks of the others
+//! are numbered anew, and the seats are those that a training's nodes agree on: each keeps what it
+//! has.
 
-use std::collections::VecDeque;
+use std::collections::HashSet;
 
-use shade_formats::control;
+use shade_formats::control::{self, Held, seats_for};
 
 use crate::error::SimulateError;
 
 /// The strata of each node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Seats {
+    samples: u32,
     strata: u32,
+    ranks_per_node: u32,
     /// By node; empty where a node is lost.
     held: Vec<Vec<u32>>,
 }
@@ -22,14 +25,20 @@ impl Seats {
     ///
     /// # Errors
     /// The strata cannot be dealt to the ranks in equal numbers.
-    pub(super) fn new(nodes: u32, ranks_per_node: u32, strata: u32) -> Result<Self, SimulateError> {
+    pub(super) fn new(
+        nodes: u32,
+        ranks_per_node: u32,
+        strata: u32,
+        samples: u32,
+    ) -> Result<Self, SimulateError> {
+        let held = vec![Vec::new(); nodes as usize];
+        let mut seats = Self { samples, strata, ranks_per_node, held };
         if nodes == 1 {
-            return Ok(Self { strata, held: vec![(0..strata).collect()] });
+            seats.held = vec![(0..strata).collect()];
+        } else {
+            seats.deal((0..nodes).collect())?;
         }
-        let world = nodes * ranks_per_node;
-        check(strata, world)?;
-        let of = |node| (0..strata).filter(|stratum| stratum % world / ranks_per_node == node).collect();
-        Ok(Self { strata, held: (0..nodes).map(of).collect() })
+        Ok(seats)
     }
 
     /// The strata of a node.
@@ -37,28 +46,42 @@ impl Seats {
         self.held.get(node).map_or(&[], Vec::as_slice)
     }
 
-    /// A node is lost. Deals its strata to the others by turns, and returns how many that are.
+    /// A node is lost. Deals its strata to the others, and returns how many have changed nodes.
     ///
     /// # Errors
     /// No node is left, or the strata cannot be dealt to the ranks in equal numbers.
-    pub(super) fn lose(&mut self, node: usize, ranks_per_node: u32) -> Result<u32, SimulateError> {
+    pub(super) fn lose(&mut self, node: usize) -> Result<u32, SimulateError> {
         let lost = self.held.get_mut(node).map(std::mem::take).unwrap_or_default();
-        let moved = u32::try_from(lost.len()).unwrap_or(u32::MAX);
-        let mut others: VecDeque<&mut Vec<u32>> =
-            self.held.iter_mut().filter(|held| !held.is_empty()).collect();
-        let left = u32::try_from(others.len()).unwrap_or(u32::MAX);
-        if left == 0 || moved == 0 {
+        let left: Vec<u32> =
+            (0..).zip(&self.held).filter(|(_, held)| !held.is_empty()).map(|(node, _)| node).collect();
+        if left.is_empty() || lost.is_empty() {
             let what = format!("--lose: node {node} is lost already, or the last one");
             return Err(SimulateError::Usage(what));
         }
-        check(self.strata, left * ranks_per_node)?;
-        for stratum in lost {
-            if let Some(held) = others.pop_front() {
-                held.push(stratum);
-                others.push_back(held);
-            }
+        let before = self.held.clone();
+        self.deal(left)?;
+        let gained = |(before, held): (&Vec<u32>, &Vec<u32>)| {
+            let before: HashSet<&u32> = before.iter().collect();
+            held.iter().filter(|stratum| !before.contains(stratum)).count()
+        };
+        let moved: usize = before.iter().zip(&self.held).map(gained).sum();
+        Ok(u32::try_from(moved).unwrap_or(u32::MAX))
+    }
+
+    /// Deals the strata to these nodes, whose ranks are numbered in their order.
+    fn deal(&mut self, nodes: Vec<u32>) -> Result<(), SimulateError> {
+        let ranks = self.ranks_per_node as usize;
+        let node_of: Vec<u32> = nodes.into_iter().flat_map(|node| std::iter::repeat_n(node, ranks)).collect();
+        check(self.strata, u32::try_from(node_of.len()).unwrap_or(u32::MAX))?;
+        let all = |held: &Vec<u32>| held.iter().map(|&stratum| (stratum, u8::MAX)).collect();
+        let held: Vec<Vec<Held>> = self.held.iter().map(all).collect();
+        let seats = seats_for(self.samples, self.strata, &node_of, &held);
+        self.held.iter_mut().for_each(Vec::clear);
+        for (seat, &node) in (0..self.strata).zip(node_of.iter().cycle()) {
+            let held = self.held.get_mut(node as usize);
+            held.into_iter().for_each(|held| held.push(seats.stratum(seat)));
         }
-        Ok(moved)
+        Ok(())
     }
 }
 
@@ -97,26 +120,27 @@ mod tests {
     }
 
     #[test]
-    fn strata_go_to_ranks_by_turns_and_a_lost_nodes_to_the_others_by_turns() {
-        let mut seats = Seats::new(4, 2, 24).unwrap();
+    fn strata_go_to_ranks_by_turns_and_a_lost_nodes_to_the_others() {
+        let mut seats = Seats::new(4, 2, 24, 2400).unwrap();
         assert_eq!(seats.of(1), [2, 3, 10, 11, 18, 19]);
         let before = seats.clone();
-        assert_eq!(seats.lose(1, 2).unwrap(), 6);
+        assert_eq!(seats.lose(1).unwrap(), 6);
         assert_eq!([0, 1, 2, 3].map(|node| seats.of(node).len()), [8, 0, 8, 8]);
         assert_eq!(all(&seats, 4), (0..24).collect::<Vec<_>>());
         for node in [0, 2, 3] {
-            assert!(seats.of(node).starts_with(before.of(node)), "nobody gives a stratum up");
+            let kept = before.of(node).iter().all(|stratum| seats.of(node).contains(stratum));
+            assert!(kept, "nobody gives a stratum up");
         }
-        assert!(seats.lose(1, 2).is_err(), "it is gone already");
+        assert!(seats.lose(1).is_err(), "it is gone already");
         // Two nodes of two ranks, then one.
-        assert_eq!((seats.lose(0, 2).unwrap(), seats.lose(3, 2).unwrap()), (8, 12));
-        assert!(seats.lose(2, 2).is_err(), "nobody is left");
+        assert_eq!((seats.lose(0).unwrap(), seats.lose(3).unwrap()), (8, 12));
+        assert!(seats.lose(2).is_err(), "nobody is left");
     }
 
     #[test]
     fn strata_that_ranks_cannot_share_equally_are_refused() {
-        assert!(Seats::new(4, 2, 12).is_err() && Seats::new(4, 2, 0).is_err());
-        assert!(Seats::new(4, 1, 8).unwrap().lose(0, 1).is_err(), "8 strata on 3 ranks");
+        assert!(Seats::new(4, 2, 12, 2400).is_err() && Seats::new(4, 2, 0, 2400).is_err());
+        assert!(Seats::new(4, 1, 8, 2400).unwrap().lose(0).is_err(), "8 strata on 3 ranks");
     }
 
     #[test]

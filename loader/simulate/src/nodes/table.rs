@@ -45,7 +45,7 @@ impl fmt::Display for NodesReport {
         }
         writeln!(
             f,
-            "\n{:<12}  {:<8}  {:>13}  {:>14}  {:>10}  {:>13}  {:>12}  {:>10}  {:>12}",
+            "\n{:<12}  {:<8}  {:>13}  {:>14}  {:>10}  {:>13}  {:>12}  {:>10}  {:>12}  {:>10}",
             "policy",
             "cache",
             "hit %",
@@ -54,14 +54,15 @@ impl fmt::Display for NodesReport {
             "stall %",
             "stragglers %",
             "boundary s",
-            "efficiency %"
+            "efficiency %",
+            "loader's %"
         )?;
         for row in &self.rows {
             let bytes =
                 row.bytes_read.map_or_else(|| "-".to_owned(), |bytes| BinaryBytes(whole(bytes)).to_string());
             writeln!(
                 f,
-                "{:<12}  {:<8}  {:>13}  {:>14}  {bytes:>10}  {:>13}  {:>12}  {:>10}  {:>12}",
+                "{:<12}  {:<8}  {:>13}  {:>14}  {bytes:>10}  {:>13}  {:>12}  {:>10}  {:>12}  {:>10}",
                 row.policy,
                 row.cache,
                 percent(Some(row.hit_ratio), row.hit_ratio_ci95, 2),
@@ -70,6 +71,7 @@ impl fmt::Display for NodesReport {
                 percent(row.straggle_share, None, 1),
                 row.boundary_s.map_or_else(|| "-".to_owned(), |boundary_s| format!("{boundary_s:.3}")),
                 percent(row.efficiency, row.efficiency_ci95, 1),
+                percent(row.loader_efficiency, row.loader_efficiency_ci95, 1),
             )?;
         }
         self.losses(f)

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use shade_core::RING_BATCHES;
 use shade_core::plan::Strata;
-use shade_formats::control::{PlanSpec, WeightTable};
+use shade_formats::control::{JobSpec, PlanSpec, WeightTable};
 use shade_reads::StoreModel;
 
 use crate::error::SimulateError;
@@ -106,9 +106,10 @@ impl<'a> Training<'a> {
     /// Plays it on all nodes.
     ///
     /// # Errors
-    /// The strata do not fit the nodes, the core refuses the workload, or Ctrl-C.
+    /// The strata do not fit the nodes, no daemon can serve such a job, or Ctrl-C.
     pub(super) fn play(&self, watch: &Watch) -> Result<Played, SimulateError> {
-        let mut seats = Seats::new(self.nodes, self.ranks_per_node, self.strata)?;
+        let mut seats = self.seats()?;
+        self.job().validate()?;
         let strata = self.strata()?;
         let nodes = (0..self.nodes as usize).map(|number| {
             let held = seats.of(number);
@@ -121,13 +122,11 @@ impl<'a> Training<'a> {
         for epoch in 0..self.epochs {
             let mut strata_moved = 0;
             for lost in self.lose.iter().filter(|lost| lost.epoch == epoch) {
-                let before = seats.clone();
-                strata_moved += seats.lose(lost.node as usize, self.ranks_per_node)?;
-                cluster.lose(lost.node as usize, |number, node, lost| {
+                strata_moved += seats.lose(lost.node as usize)?;
+                cluster.lose(lost.node as usize, |number, node, before| {
                     let held = seats.of(number);
-                    let more = held.get(before.of(number).len()..).unwrap_or_default();
                     let setup = self.of_node(number, held, self.node.service);
-                    node.grown(&setup, &samples_of(&strata, more), lost)
+                    node.seated(&setup, samples_of(&strata, held), before)
                 })?;
             }
             let outcome = cluster.epoch(epoch, &mut |_, _, _| {})?;
@@ -154,13 +153,28 @@ impl<'a> Training<'a> {
             ..service.store
         };
         let service = Some(Service { store, ..service });
-        let seats = Seats::new(nodes, self.ranks_per_node, self.strata)?;
+        let seats = self.seats()?;
         let setup = self.of_node(0, seats.of(0), service);
         let node = Node::new(&setup, samples_of(&self.strata()?, seats.of(0)), self.ranks_per_node)?;
         let mut cluster = self.cluster(vec![node], service, watch);
         let play = |epoch| cluster.epoch(epoch, &mut |_, _, _| {});
         let epochs = (0..self.epochs).map(play).collect::<Result<Vec<_>, _>>()?;
         Ok(Some(Played { epochs, reads: cluster.reads() }))
+    }
+
+    fn seats(&self) -> Result<Seats, SimulateError> {
+        Seats::new(self.nodes, self.ranks_per_node, self.strata, self.node.dataset.samples)
+    }
+
+    /// What a rank asks its daemon for.
+    fn job(&self) -> JobSpec {
+        JobSpec {
+            plan: PlanSpec { strata: self.strata, ..self.node.plan },
+            batch_size: self.node.batch_size,
+            world_size: self.nodes * self.ranks_per_node,
+            ranks_here: self.ranks_per_node,
+            ..JobSpec::default()
+        }
     }
 
     /// The strata as a daemon has them, with the seed for a content id: each seed has others.

@@ -36,8 +36,6 @@ _UNSET = {
     "jpeg": "auto",
     "hedge": "no",
 }
-# The daemon checks each server.
-_TIER = re.compile(r"(?:valkeys?|rediss?)://(?:[^@:/\s]*@)?[^@/\s]+")
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -59,9 +57,10 @@ class Daemon(Options):
             name of torchrun's run or of Slurm's job, else "default". A training of one rank takes
             the next free name ("default-2") where another has that. `loader.job` is the name. Give
             one to tell trainings apart, or if several of several ranks run at once.
-        socket: Path of the daemon's socket. Default: a name made from user and dataset. Give one
-            for ranks in several containers: mount its folder into each container, and the dataset
-            at the same path. Or give one for a daemon, and a cache, beside the shared one.
+        socket: Path of the daemon's socket. Default: $SHADE_SOCKET, else a name made from user and
+            dataset. Give one for ranks in several containers: mount its folder into each container,
+            and the dataset at the same path. Or give one for a daemon, and a cache, beside the
+            shared one.
         policy: Records that the cache keeps. Default: the preset's, which is "lookahead": those
             that the epoch's plan uses soonest, then by importance. The others are for comparison:
             "app" by importance alone, "topc" by importance regardless of use, "lfu" most often
@@ -135,6 +134,11 @@ class Daemon(Options):
         number("timeout", self.timeout, 0.001, 1e9)
         self.ring_bytes()
         self.settings(CACHE_DEFAULT, "lookahead")
+
+    def socket_path(self) -> str | None:
+        """The daemon's socket file; None for the name made from user and dataset."""
+        socket = self.socket or os.environ.get("SHADE_SOCKET")
+        return os.path.abspath(socket) if socket else None
 
     def ring_bytes(self) -> int:
         """Length of the ring; 0 for the daemon's choice."""

@@ -161,7 +161,7 @@ class Loader:
         if daemon.job is not None:
             job_name(daemon.job + suffix)
         path = dataset_path(dataset)
-        socket_path = None if daemon.socket is None else os.path.abspath(daemon.socket)
+        socket_path = daemon.socket_path()
         settings = daemon.settings(cache, policy)
         weights = None if plan.weights is None else plan.weights.data
         if exchange == "torch":
@@ -180,8 +180,8 @@ class Loader:
         # Last of all that may fail in one rank only: the others wait for it.
         placement = place(path, socket_path, self.rank, self._job, plan.strata, exchange)
         self._job |= {"ranks_here": placement.ranks_here, "strata": placement.strata}
-        # Those that the user chose; the daemon keeps them, whatever a state has.
-        self._strata = plan.strata
+        # Those that the user chose, which a state must have, or 0.
+        self._strata = plan.strata or 0
         # The current epoch or, between epochs, the next one.
         self._epoch = 0
         # Its next undelivered batch, for a checkpoint.
@@ -202,6 +202,8 @@ class Loader:
         # Ranks of one training need the same name.
         or_free_name = daemon.job is None and self.world_size == 1 and not may_be_one_of_several()
         self._session = attach((daemon.job or default_job(self.world_size)) + suffix, or_free_name)
+        if placement.seats:
+            self._session.seat(placement.seats)
         self.job = self._session.job
         buffered = daemon.io == "buffered"
         self._fields = self._session.fields(buffered)
@@ -272,6 +274,8 @@ class Loader:
         if self._resume_at == 0 and 0 < len(self) <= self._position:
             # All was delivered, to a loop that counts batches and asks for no more, as Lightning's.
             self._epoch += 1
+        if self._resumed is not None and self._resumed[0] != self._epoch:
+            self._resumed = None
         session.start_epoch(self._epoch, self._resume_at)
         self._position, self._resume_at = self._resume_at, 0
         self._asks_for_reports = self._draws_by_loss and self._iteration > 0 and not self._has_reported
@@ -351,17 +355,9 @@ class Loader:
                 raise ValueError(
                     f"state: saved with {name}={state['job'][name]!r}, this Loader has {self._job[name]!r}"
                 )
-        strata = state["job"]["strata"]
-        if self._strata is not None and strata != self._strata:
-            raise ValueError(
-                f"state: saved with {strata} strata, this Loader has {self._strata}: give Plan(strata={strata}), or none"
-            )
         if state["job"]["weights_digest"] != self._job["weights_digest"]:
             raise ValueError("state: saved with other weights than this Loader's Plan(weights=...)")
-        epoch, batch, batches = session.load_state(state["daemon"])
-        if strata % self.world_size == 0:
-            # As the daemon does: it goes back to those of this Loader otherwise.
-            self._job["strata"] = strata
+        epoch, batch, batches = session.load_state(state["daemon"], self._strata)
         self._iteration += 1
         self._epoch = epoch
         self._position = self._resume_at = batch

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket as sockets
+import struct
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -39,6 +40,8 @@ class Member:
     dataset: str
     samples: int
     content_id: str
+    # Strata of the last training of the node's daemon, if its cache still has any; else 0.
+    held_strata: int
     # The arguments of the job.
     job: dict[str, Any]
     # Why this rank cannot train; the fields above may be empty then.
@@ -65,12 +68,14 @@ class Placement:
     # 0: all ranks are here.
     ranks_here: int
     strata: int
+    # The stratum of each seat, for the daemon; empty if seat q has stratum q.
+    seats: bytes = b""
 
 
 def place(
     dataset: Path, socket: str | None, rank: int, job: Mapping[str, Any], strata: int | None, exchange: Exchange | None
 ) -> Placement:
-    """Finds out which ranks are here, by the launcher or by `exchange`, and chooses the strata.
+    """Finds out which ranks are here, by the launcher or by `exchange`, and chooses strata and seats.
 
     Every rank of the training must call it. With an exchange, ranks that differ are refused, on all
     ranks alike. `strata` are those that the user has asked for.
@@ -93,14 +98,21 @@ def place(
         # Made from what every rank knows alike.
         samples, _ = _native.dataset_content(str(dataset))
         return Placement(here, strata or _native.strata_for(1, world_size, samples))
-    members = _meet(dataset, node, rank, job, exchange)
+    members = _meet(dataset, socket, node, rank, job, exchange)
     on_nodes = Counter(member.node for member in members)
     _known[world_size, node] = on_nodes[node]
     if len(on_nodes) == 1:
         return Placement(0, strata or 1)
     counts = set(on_nodes.values())
     per_node, nodes = (counts.pop(), len(on_nodes)) if len(counts) == 1 else (1, world_size)
-    return Placement(on_nodes[node], strata or _native.strata_for(per_node, nodes, members[0].samples))
+    # Those of the training before, if they suit: then strata are where they were, whole.
+    kept = (member.held_strata for member in members if member.held_strata > 1)
+    strata = strata or next((count for count in kept if count % world_size == 0), None)
+    strata = strata or _native.strata_for(per_node, nodes, members[0].samples)
+    seats = b""
+    if strata > 1 and strata % world_size == 0 and any(member.held_strata for member in members):
+        seats = _seats(members, rank, dataset, socket, strata, exchange)
+    return Placement(on_nodes[node], strata, seats)
 
 
 def node_of(socket: str | None) -> str:
@@ -115,7 +127,47 @@ def node_of(socket: str | None) -> str:
     return f"{boot}/{where.st_dev}/{where.st_ino}/{file}"
 
 
-def _meet(dataset: Path, node: str, rank: int, job: Mapping[str, Any], exchange: Exchange) -> list[Member]:
+def _seats(
+    members: Sequence[Member], rank: int, dataset: Path, socket: str | None, strata: int, exchange: Exchange
+) -> bytes:
+    """The stratum of each seat by which the nodes keep what their daemons have cached."""
+    first: dict[str, int] = {}
+    for member in members:
+        first.setdefault(member.node, member.rank)
+    # One rank of each node asks its daemon.
+    asks = rank in first.values()
+    held = _held(dataset, socket, strata)[1] if asks else b""
+    answers = {}
+    for answer in exchange(struct.pack("<I", rank) + held):
+        answers[int.from_bytes(answer[:4], "little")] = answer[4:]
+    if sorted(answers) != list(range(len(members))):
+        raise ShadeError(
+            f"exchange: got the ranks {sorted(answers)} of what daemons have cached, expected each of 0 to "
+            f"{len(members) - 1} once: it must return the bytes of every rank"
+        )
+    numbers = {node: number for number, node in enumerate(first)}
+    return _native.seats_for(
+        members[0].samples,
+        strata,
+        [numbers[member.node] for member in members],
+        [answers[rank] for rank in first.values()],
+    )
+
+
+def _held(dataset: Path, socket: str | None, strata: int) -> tuple[int, bytes]:
+    """What the node's daemon has cached: strata, and how much of each. (0, b"") without a daemon.
+
+    A daemon that does not answer as it should has nothing: this rank's Loader will say why.
+    """
+    try:
+        return _native.held(str(dataset), socket, strata)
+    except (ShadeError, OSError, ValueError):
+        return 0, b""
+
+
+def _meet(
+    dataset: Path, socket: str | None, node: str, rank: int, job: Mapping[str, Any], exchange: Exchange
+) -> list[Member]:
     """All ranks, by rank."""
     # An error must not keep this rank away: the others would wait for it.
     failure: Exception | None = None
@@ -124,6 +176,7 @@ def _meet(dataset: Path, node: str, rank: int, job: Mapping[str, Any], exchange:
         samples, content_id = _native.dataset_content(str(dataset))
     except (ShadeError, OSError) as error:
         failure = error
+    held_strata, held = _held(dataset, socket, 0) if failure is None else (0, b"")
     mine = Member(
         rank=rank,
         host=sockets.gethostname(),
@@ -133,6 +186,7 @@ def _meet(dataset: Path, node: str, rank: int, job: Mapping[str, Any], exchange:
         dataset=str(dataset),
         samples=samples,
         content_id=content_id,
+        held_strata=held_strata if held else 0,
         job={name: value for name, value in job.items() if name not in _OF_A_NODE},
         error=None if failure is None else str(failure),
     )

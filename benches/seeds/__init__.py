@@ -1,0 +1,1 @@
+"""The experiment of SHADE's README, on one machine."""

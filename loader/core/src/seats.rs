@@ -1,0 +1,91 @@
+//! Seats of a job: the ranks tell them, so that strata stay where they are cached.
+
+use shade_formats::SampleId;
+use shade_formats::control::{Seats, SpecError, held_to_bytes};
+
+use crate::action::Action;
+use crate::brain::Core;
+use crate::event::SessionId;
+use crate::job::Job;
+use crate::memory::Memory;
+use crate::plan::{Strata, StrataError};
+
+impl<M: Memory> Core<M> {
+    /// A rank tells the seats of its job's plans. All ranks tell the same, before the first epoch.
+    pub(super) fn take_seats(&mut self, session: SessionId, bytes: &[u8], actions: &mut Vec<Action<M>>) {
+        let Some((rank, id)) = self.session(session).map(|session| (session.rank, session.job)) else {
+            return;
+        };
+        let has_begun = self.sessions.iter().any(|session| session.job == id && session.request.is_some());
+        let Some(job) = self.jobs.get_mut(id) else { return };
+        match job.told_seats(rank, bytes, has_begun) {
+            Ok(()) => {
+                self.session_mut(session).into_iter().for_each(|session| session.seated = true);
+                actions.push(Action::Seated(session));
+            }
+            Err(text) => actions.push(Action::Fail(session, text)),
+        }
+    }
+
+    /// Why a rank may not begin an epoch: another one has told seats, and it has not.
+    pub(super) fn why_not_seated(&self, session: SessionId) -> Option<String> {
+        let state = self.session(session).filter(|state| !state.seated)?;
+        let (first, _) = self.jobs.get(state.job)?.told.as_ref()?;
+        Some(format!("rank {} tells no seats, and rank {first} has: {ALIKE}", state.rank))
+    }
+
+    /// How much of each of `strata` strata is cached, as
+    /// [`held_from_bytes`](shade_formats::control::held_from_bytes) reads it; 0 strata are those of
+    /// the last job that trains. Returns their number, too.
+    ///
+    /// # Errors
+    /// There are more strata than samples.
+    pub fn held(&self, strata: u32) -> Result<(u32, Vec<u8>), StrataError> {
+        let strata = if strata == 0 { self.strata_of_last } else { strata };
+        let samples = self.index.len();
+        let parts = Strata::new(samples, strata, self.index.content_id().0)?;
+        let mut cached = vec![0_u32; strata as usize];
+        for id in self.cached() {
+            cached.get_mut(parts.of(id) as usize).into_iter().for_each(|count| *count += 1);
+        }
+        Ok((strata, held_to_bytes(&cached, samples)))
+    }
+}
+
+/// What to do where ranks differ.
+const ALIKE: &str = "give all ranks the same arguments and the same exchange";
+
+impl Job {
+    fn told_seats(&mut self, rank: u32, bytes: &[u8], has_begun: bool) -> Result<(), String> {
+        let (strata, samples) = (self.spec.plan.strata, self.importance.len());
+        let seats =
+            Seats::from_bytes(bytes, strata, samples).map_err(|error: SpecError| error.to_string())?;
+        match &self.told {
+            Some((_, told)) if *told == seats => Ok(()),
+            Some((first, _)) => Err(format!("rank {rank} tells other seats than rank {first}: {ALIKE}")),
+            None if has_begun || self.plan.is_some() => {
+                Err(format!("rank {rank} tells seats after the job's first epoch has begun: {ALIKE}"))
+            }
+            None => {
+                self.told = Some((rank, seats));
+                Ok(())
+            }
+        }
+    }
+
+    /// Goes by the seats that the ranks have told, from the next plan on. A loaded state has its
+    /// own until then, or as long as its strata are others.
+    pub(super) fn choose_seats(&mut self) {
+        let told = self.told.as_ref().filter(|_| self.strata == self.own_strata);
+        if let Some((_, seats)) = told.filter(|(_, seats)| *seats != self.seats) {
+            self.seats.clone_from(seats);
+            // It was drawn for others.
+            self.next_plan = None;
+        }
+    }
+
+    /// The seat that has the sample.
+    pub(super) fn seat_of(&self, sample: SampleId) -> u32 {
+        self.seats.seat(self.strata.of(sample))
+    }
+}
