@@ -96,7 +96,7 @@ def test_the_state_of_one_rank_goes_on_with_other_nodes_and_ranks(dataset: packe
     """2 x 2 ranks stop, 2 x 3 go on from the state of rank 0, then 1 x 2: each sample comes once."""
     given: list[int] = []
     state: Path | str = ""
-    with two_nodes() as nodes:
+    with hosts(2) as nodes:
         for ranks, most in ((2, 1), (3, 1)):
             out = tmp_path / str(ranks)
             out.mkdir()

@@ -22,7 +22,7 @@ def main() -> None:
         if state.is_file():
             loader.load_state_dict(pickle.loads(state.read_bytes()))
         ids = [batch.ids.tolist() for batch in islice(loader, most)]
-        facts = {"ids": ids, "length": len(loader), "strata": loader._job["strata"], "daemon": loader.daemon_pid}
+        facts = {"ids": ids, "daemon": loader.daemon_pid}
         if rank == 0:
             # The only one that is saved.
             (out / "state").write_bytes(pickle.dumps(loader.state_dict()))

@@ -5,7 +5,7 @@
 
 mod replay;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use proptest::prelude::*;
 use replay::{Replay, Taken, index, spec, weights};
@@ -110,11 +110,16 @@ fn three_worlds(plan: PlanSpec, tail: Tail, worlds: [(u32, u32); 3]) {
 
 /// How often each sample is in the plan of a saved state.
 fn planned(state: &[u8]) -> BTreeMap<u32, u32> {
-    let word = |at: usize| u32::from_le_bytes(state[at..at + 4].try_into().unwrap());
     let mut planned = BTreeMap::new();
-    assert_eq!(word(76), 0, "seats");
-    (0..word(80) as usize).for_each(|place| *planned.entry(word(112 + 4 * place)).or_default() += 1);
+    assert_eq!(word(state, 76), 0, "seats");
+    for place in 0..word(state, 80) as usize {
+        *planned.entry(word(state, 112 + 4 * place)).or_default() += 1;
+    }
     planned
+}
+
+fn word(state: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(state[at..at + 4].try_into().unwrap())
 }
 
 /// Asks for the epoch from batch 0 on, and returns how many batches rank 0 has got.
@@ -172,48 +177,72 @@ fn a_state_brings_its_strata() {
         assert_eq!(ledger(before.iter().chain(&rest), 1), planned(&state));
         replay.epoch(2);
         let next = replay.save(2, 1);
-        assert_eq!(u32::from_le_bytes(next[44..48].try_into().unwrap()), strata, "{world_size} ranks");
+        assert_eq!(word(&next, 44), strata, "{world_size} ranks");
     }
 }
 
 /// A node with these ranks of a job, as sessions of the same numbers.
 fn node(plan: PlanSpec, world_size: u32, ranks: &[u32]) -> Replay {
+    node_with(Policy::Lookahead, plan, world_size, ranks)
+}
+
+fn node_with(policy: Policy, plan: PlanSpec, world_size: u32, ranks: &[u32]) -> Replay {
     let ranks_here = u32::try_from(ranks.len()).unwrap();
     let job = JobSpec { plan, ranks_here, ..spec(6, world_size) };
-    let mut node = Replay::new(index(SAMPLES, 5, |_| 300), Policy::Lookahead, 60 * 512, 4, 7);
+    let mut node = Replay::new(index(SAMPLES, 5, |_| 300), policy, 60 * 512, 4, 7);
     let table = (plan.sampler == Sampler::Weighted).then(|| weights(SAMPLES));
     ranks.iter().for_each(|&rank| node.attach_with(rank, rank, &job, table.clone()));
     node
 }
 
-/// Nodes go on from a state, each with the ranks that it is given, to the epoch's end.
-fn go_on(plan: PlanSpec, world_size: u32, nodes: &[&[u32]], state: &[u8]) -> Vec<Taken> {
-    let mut taken = Vec::new();
+/// Nodes go on from a state, each with the ranks that it is given, to the end of the epoch after
+/// it. What the epoch's rest reads is what its ranks are given.
+fn go_on(policy: Policy, plan: PlanSpec, (world_size, nodes): Grouping, state: &[u8]) -> Vec<Taken> {
+    let mut all = Vec::new();
+    let (strata, repeat_max) = (word(state, 44), word(state, 92));
     for ranks in nodes {
-        let mut node = node(plan, world_size, ranks);
+        let mut node = node_with(policy, plan, world_size, ranks);
         let resumed = node.load(state);
         ranks.iter().for_each(|&rank| node.start(rank, resumed.epoch, resumed.first_batch));
         node.run();
-        assert!(node.failed.is_empty() && node.errors.is_empty(), "{:?}", node.failed);
         let count = ranks.len() * (resumed.batches - resumed.first_batch) as usize;
         assert_eq!(node.taken.len(), count, "ranks {ranks:?} of {world_size}");
-        taken.append(&mut node.taken);
+        let given: HashSet<u32> = node.taken.iter().flat_map(|taken| taken.ids.clone()).collect();
+        // Else repeats are dealt to other ranks.
+        if strata > 1 || repeat_max == 1 {
+            assert!(node.read.is_subset(&given), "ranks {ranks:?} of {world_size} of {strata} strata");
+        }
+        node.epoch(resumed.epoch + 1);
+        assert!(node.failed.is_empty() && node.errors.is_empty(), "{:?}", node.failed);
+        all.append(&mut node.taken);
     }
-    taken
+    let next = ledger(&all, word(state, 48) + 1);
+    assert_eq!(next.values().sum::<u32>(), SAMPLES, "{plan:?}");
+    all
 }
 
-/// Where a stratum is not one rank's, too.
+/// The number of all ranks, and those of each node.
+type Grouping<'a> = (u32, &'a [&'a [u32]]);
+
+/// Where a stratum is not one rank's, too, and whatever policy the nodes have: an exchange of
+/// samples would lose some.
 #[test]
 fn several_nodes_go_on_with_the_plan_of_one() {
-    let mut one = daemon(PlanSpec { strata: 4, ..PlanSpec::default() }, 6, 2, Tail::Even);
-    one.epoch(0);
-    let delivered = take(&mut one, 2, 1, (0, 5));
-    let state = one.save(1, 5);
-    let groupings: [(u32, &[&[u32]]); 2] = [(4, &[&[0, 1], &[2, 3]]), (6, &[&[0, 4], &[3, 5], &[1, 2]])];
-    for (world_size, nodes) in groupings {
-        let plan = PlanSpec { strata: 12, ..PlanSpec::default() };
-        let rest = go_on(plan, world_size, nodes, &state);
-        assert_eq!(ledger(delivered.iter().chain(&rest), 1), planned(&state), "{world_size} ranks");
+    for (sampler, strata) in
+        [(Sampler::Uniform, 1), (Sampler::Uniform, 4), (Sampler::Pads, 1), (Sampler::Pads, 4)]
+    {
+        let of = |strata| PlanSpec { sampler, strata, ..PlanSpec::default() };
+        let mut one = daemon(of(strata), 6, 2, Tail::Even);
+        let taken = one.epoch(0);
+        one.report(&taken, loss);
+        let delivered = take(&mut one, 2, 1, (0, 5));
+        let state = one.save(1, 5);
+        let groupings: [Grouping; 2] = [(4, &[&[0, 1], &[2, 3]]), (6, &[&[0, 4], &[3, 5], &[1, 2]])];
+        for (grouping, policy) in groupings.into_iter().flat_map(|of| [(of, Policy::Lookahead), (of, Policy::Quiver)]) {
+            let rest = go_on(policy, of(12), grouping, &state);
+            let all = ledger(delivered.iter().chain(&rest), 1);
+            assert_eq!(all, planned(&state), "{sampler} {strata} {grouping:?} {policy}");
+        }
     }
 }
 
@@ -239,7 +268,7 @@ fn the_state_of_one_node_of_several_goes_on_anywhere() {
             one.epoch(0);
             one.epoch(1);
             let planned = planned(&one.save(1, 4));
-            let groupings: [(u32, &[&[u32]]); 7] = [
+            let groupings: [Grouping; 7] = [
                 (4, &[&[0, 3], &[1, 2]]),
                 (4, &[&[0, 1], &[2, 3]]),
                 (4, &[&[0, 1, 2, 3]]),
@@ -248,11 +277,11 @@ fn the_state_of_one_node_of_several_goes_on_anywhere() {
                 (6, &[&[0, 1], &[2, 5], &[3, 4]]),
                 (5, &[&[0, 1, 2, 3], &[4]]),
             ];
-            for (world_size, nodes) in groupings {
+            for grouping in groupings {
                 for state in &states {
-                    let rest = go_on(plan, world_size, nodes, state);
+                    let rest = go_on(Policy::Lookahead, plan, grouping, state);
                     let all = ledger(delivered.iter().chain(&rest), 1);
-                    assert_eq!(all, planned, "{plan:?} {world_size} {nodes:?}");
+                    assert_eq!(all, planned, "{plan:?} {grouping:?}");
                 }
             }
             // After an epoch's end, too.
