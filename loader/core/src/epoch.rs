@@ -77,7 +77,6 @@ impl<M: Memory> Core<M> {
         let resident = |id: SampleId| cache.get(id).is_some();
         let of_job = self.sessions.iter().filter(|session| session.job == id);
         job.choose_strata();
-        job.choose_seats();
         job.part = job.part_of(of_job.map(|session| session.rank).collect());
         let next = job.next_plan.take().filter(|plan| plan.epoch == epoch && plan.part == job.part);
         let drawn_first = if next.is_some() { epoch.saturating_add(1) } else { epoch };

@@ -207,17 +207,10 @@ impl Job {
         self.epoch_counts = Counts::default();
     }
 
-    /// Whether the next plan has the strata of the current one.
+    /// Whether the next plan has the strata of the current one: those that the ranks ask for, or
+    /// others that a state has brought, if all ranks have equally many of these.
     pub(super) fn keeps_strata(&self) -> bool {
         self.strata == self.own_strata || self.strata.count().is_multiple_of(self.spec.world_size)
-    }
-
-    /// Before a plan is drawn: goes back to the strata that the ranks ask for, from those that a
-    /// state has brought, unless all ranks have equally many of these.
-    pub(super) fn choose_strata(&mut self) {
-        if !self.keeps_strata() {
-            (self.strata, self.seats, self.next_plan) = (self.own_strata, Seats::IN_ORDER, None);
-        }
     }
 
     /// What plans are drawn from.

@@ -238,7 +238,9 @@ fn several_nodes_go_on_with_the_plan_of_one() {
         let delivered = take(&mut one, 2, 1, (0, 5));
         let state = one.save(1, 5);
         let groupings: [Grouping; 2] = [(4, &[&[0, 1], &[2, 3]]), (6, &[&[0, 4], &[3, 5], &[1, 2]])];
-        for (grouping, policy) in groupings.into_iter().flat_map(|of| [(of, Policy::Lookahead), (of, Policy::Quiver)]) {
+        for (grouping, policy) in
+            groupings.into_iter().flat_map(|of| [(of, Policy::Lookahead), (of, Policy::Quiver)])
+        {
             let rest = go_on(policy, of(12), grouping, &state);
             let all = ledger(delivered.iter().chain(&rest), 1);
             assert_eq!(all, planned(&state), "{sampler} {strata} {grouping:?} {policy}");
