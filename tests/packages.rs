@@ -9,14 +9,16 @@ const EPOCHS: u32 = 8;
 /// Room for so few batches that next to none of their records are neighbours.
 const RING_BYTES: u64 = 64 << 10;
 
-/// Trains over a store that counts reads, with losses that rise with the id. Returns the batches
-/// and the number of reads.
-fn train(
-    packed: &Packed,
-    policy: &str,
-    sampler: Sampler,
-    package_bytes: &str,
-) -> Option<(Vec<Taken>, usize)> {
+/// What a training took, and what its daemon counted.
+struct Trained {
+    taken: Vec<Taken>,
+    reads: u64,
+    misses: u64,
+    exchanged: u64,
+}
+
+/// Trains over a store that counts reads, with losses that rise with the id.
+fn train(packed: &Packed, policy: &str, sampler: Sampler, package_bytes: &str) -> Option<Trained> {
     let store = FaultyStore::mount(&packed.dataset)?;
     let daemon = Daemon::start(
         store.path(),
@@ -34,10 +36,16 @@ fn train(
         }
     }
     let reads = store.read() - before;
-    let counted = stats(&session)["total"]["reads"].as_u64().unwrap();
-    assert_eq!(reads as u64, counted, "each read is one operation of the store");
+    let counts = &stats(&session)["total"];
+    let counted = |name: &str| counts[name].as_u64().unwrap();
+    assert_eq!(reads as u64, counted("reads"), "each read is one operation of the store");
     drop(daemon);
-    Some((taken, reads))
+    Some(Trained {
+        taken,
+        reads: counted("reads"),
+        misses: counted("misses"),
+        exchanged: counted("exchanged"),
+    })
 }
 
 fn assert_like_sources(packed: &Packed, taken: &[Taken]) {
@@ -61,7 +69,8 @@ fn permutations_are_whole_and_the_store_has_fewer_reads() {
     let packed = Packed::pngs(300, 16);
     for policy in ["lookahead", "quiver"] {
         let trained = |bytes| train(&packed, policy, Sampler::Uniform, bytes);
-        let (Some((_, before)), Some((taken, reads))) = (trained("0"), trained("16KiB")) else { return };
+        let (Some(before), Some(after)) = (trained("0"), trained("16KiB")) else { return };
+        let taken = after.taken;
         assert_like_sources(&packed, &taken);
         for epoch in 0..EPOCHS {
             assert!(
@@ -71,6 +80,7 @@ fn permutations_are_whole_and_the_store_has_fewer_reads() {
         }
         // How many fewer depends on the store: lookahead prefetches while it is idle, and what is
         // asked for together is coalesced without packages, too.
+        let (reads, before) = (after.reads, before.reads);
         assert!(reads * 5 < before * 4, "{policy}: {reads} reads, {before} without packages");
     }
 }
@@ -79,11 +89,16 @@ fn permutations_are_whole_and_the_store_has_fewer_reads() {
 fn icache_exchanges_what_packages_bring_and_delivers_nothing_twice() {
     let packed = Packed::pngs(300, 16);
     let trained = |bytes| train(&packed, "icache", Sampler::Iis, bytes);
-    let (Some((_, before)), Some((taken, reads))) = (trained("0"), trained("auto")) else { return };
+    let (Some(before), Some(after)) = (trained("0"), trained("auto")) else { return };
+    let taken = after.taken;
     assert_like_sources(&packed, &taken);
     for epoch in 0..EPOCHS {
         assert!(sorted(&taken, epoch).windows(2).all(|pair| pair[0] < pair[1]), "epoch {epoch}");
     }
     assert!(sorted(&taken, 6).into_iter().eq((0..).take(packed.len())), "the seventh epoch has all");
-    assert!(reads * 10 < before * 9, "{reads} reads, {before} without packages");
+    // Not the reads: how many of them are coalesced without packages depends on the store's pace.
+    let (some, few) = (after.exchanged, before.exchanged);
+    assert!(some > 4 * few, "{some} exchanged, {few} without packages");
+    let (misses, before) = (after.misses, before.misses);
+    assert!(misses * 20 < before * 19, "{misses} misses, {before} without packages");
 }
