@@ -146,7 +146,7 @@ fn a_rank_that_loads_another_state_than_the_others_is_an_error_of_all() {
         assert!(text.contains("rank 1 loads another state than ranks [0]"), "{text}");
     }
     // With equal states both go on.
-    ranks.iter().for_each(|rank| drop(rank.load_state(&states[1], 0).unwrap()));
+    ranks.iter().for_each(|rank| assert_eq!(rank.load_state(&states[1], 0).unwrap().epoch, 2));
     ranks.iter().for_each(|rank| rank.start_epoch(2, 0).unwrap());
     assert!(next(&first).unwrap().is_some() && next(&second).unwrap().is_some());
     // A rank that loads a state in the middle of an epoch ends it for the others.
