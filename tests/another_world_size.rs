@@ -1,7 +1,7 @@
 //! Four ranks stop in the middle of an epoch; two go on, and then six, each in a new daemon.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use shade_client::{JobSpec, PlanSpec, Sampler, Session};
 use shade_tests::{Daemon, Packed, Taken, attach, copy, next, spec, take_rest};
@@ -23,8 +23,9 @@ fn take(ranks: &[Session], batches: u32) -> Vec<Taken> {
     let mut taken = Vec::new();
     for rank in ranks {
         for _ in 0..batches {
-            taken.push(copy(&next(rank).unwrap().unwrap()));
-            report(rank, &taken[taken.len() - 1]);
+            let batch = copy(&next(rank).unwrap().unwrap());
+            report(rank, &batch);
+            taken.push(batch);
         }
     }
     taken
@@ -38,7 +39,8 @@ fn ledger<'a>(taken: impl IntoIterator<Item = &'a Taken>) -> BTreeMap<u32, u32> 
 
 fn take_all(ranks: &[Session]) -> Vec<Taken> {
     let rest: Vec<Vec<Taken>> = ranks.iter().map(|rank| take_rest(rank).unwrap()).collect();
-    assert!(rest.iter().all(|of_rank| of_rank.len() == rest[0].len()), "equally many batches");
+    let counts: HashSet<usize> = rest.iter().map(Vec::len).collect();
+    assert_eq!(counts.len(), 1, "equally many batches");
     let rest: Vec<Taken> = rest.into_iter().flatten().collect();
     assert!(rest.iter().all(|batch| !batch.ids.is_empty()));
     rest
