@@ -104,9 +104,11 @@ fn hellos_that_are_none_and_hellos_that_are_wrong() {
         }
     }
     witness.take_one();
-    for request in
-        [Request::Stats, Request::SaveState, Request::StartEpoch { generation: 1, epoch: 0, first_batch: 0 }]
-    {
+    for request in [
+        Request::Stats,
+        Request::SaveState { epoch: 0, batch: 0 },
+        Request::StartEpoch { generation: 1, epoch: 0, first_batch: 0 },
+    ] {
         assert_eq!(refused(&connect(), &request).0, REFUSE_PROTOCOL, "{request:?}");
     }
     let hello = |change: &dyn Fn(&mut String, &mut String)| {
@@ -367,16 +369,16 @@ fn requests_that_make_no_sense() {
     // Losses for what was never delivered are counted and dropped.
     let losses = vec![f32::NAN; 100];
     assert!(peer.ask(&Request::Report { epoch: 9, batch: 9, losses }));
-    assert!(peer.ask(&Request::LoadState), "without a state");
+    assert!(peer.ask(&Request::LoadState { strata: 0 }), "without a state");
     failed(&peer);
     let memfd = memfd_create("state", MemfdFlags::CLOEXEC).unwrap();
     rustix::io::write(&memfd, &noise(1, 5000)).unwrap();
-    assert!(peer.send(&Request::LoadState.encode(), Some(&memfd)));
+    assert!(peer.send(&Request::LoadState { strata: 0 }.encode(), Some(&memfd)));
     failed(&peer);
     assert_eq!(stats(&witness.session)["total"]["unmatched_reports"].as_u64(), Some(1));
     // A state of 4 GiB in a sparse file. The daemon must not read it into memory.
     ftruncate(&memfd, 4 << 30).unwrap();
-    assert!(peer.send(&Request::LoadState.encode(), Some(&memfd)));
+    assert!(peer.send(&Request::LoadState { strata: 0 }.encode(), Some(&memfd)));
     is_hung_up_on(&peer);
     eventually("the daemon says why", || daemon.log().contains("too large"));
 

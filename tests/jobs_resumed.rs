@@ -51,13 +51,13 @@ fn resume(packed: &Packed, name: &str, meanwhile: impl Fn()) {
         batch
     };
     let mut epoch: Vec<_> = (0..BEFORE).map(|_| take(&saved)).collect();
-    let state = saved.save_state().unwrap();
+    let state = saved.save_state(1, BEFORE).unwrap();
     let rest = take_rest(&saved).unwrap();
     drop(saved);
     meanwhile();
 
     let resumed = attach_when_free(&packed.dataset, name, 0, spec);
-    resumed.load_state(&state).unwrap();
+    resumed.load_state(&state, 0).unwrap();
     resumed.start_epoch(1, BEFORE).unwrap();
     let mut again = vec![take(&resumed)];
     meanwhile();

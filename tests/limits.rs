@@ -41,7 +41,7 @@ fn of_the_length_of_a_saved_state() {
     let process = Pid::from_raw(daemon.pid().cast_signed());
     let limit = Rlimit { current: Some(8), maximum: Some(8) };
     prlimit(process, Resource::Fsize, limit).unwrap();
-    match session.save_state() {
+    match session.save_state(0, 0) {
         Err(ClientError::Failed { text }) => assert!(text.contains("RLIMIT_FSIZE is 8 bytes"), "{text}"),
         other => panic!("{other:?}"),
     }

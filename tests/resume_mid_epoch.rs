@@ -49,7 +49,7 @@ fn the_rest_of_the_epoch_and_the_next_are_the_same() {
         let batch = next(&session).unwrap().unwrap();
         report(&session, &copy(&batch));
     }
-    let state = session.save_state().unwrap();
+    let state = session.save_state(1, BEFORE).unwrap();
     let rest = train_rest(&session);
     session.start_epoch(2, 0).unwrap();
     let after = train_rest(&session);
@@ -61,7 +61,7 @@ fn the_rest_of_the_epoch_and_the_next_are_the_same() {
     for _ in 0..2 {
         let daemon = Daemon::start(&packed.dataset, &[&"--cache", &"10%"]);
         let session = attach(&packed.dataset, 0, job());
-        session.load_state(&state).unwrap();
+        session.load_state(&state, 0).unwrap();
         session.start_epoch(1, BEFORE).unwrap();
         let resumed = train_rest(&session);
         assert!(seen(&resumed) == seen(&rest), "the rest of the epoch differs");
@@ -101,7 +101,7 @@ fn a_state_that_does_not_fit_is_refused_and_changes_nothing() {
     let session = attach(&packed.dataset, 0, job());
     session.start_epoch(0, 0).unwrap();
     let first = take_rest(&session).unwrap();
-    let state = session.save_state().unwrap();
+    let state = session.save_state(1, 0).unwrap();
 
     let mut flipped = state.clone();
     flipped[state.len() / 2] ^= 1;
@@ -109,18 +109,18 @@ fn a_state_that_does_not_fit_is_refused_and_changes_nothing() {
         let session = attach(&other.dataset, 0, job());
         session.start_epoch(0, 0).unwrap();
         take_rest(&session).unwrap();
-        session.save_state().unwrap()
+        session.save_state(1, 0).unwrap()
     };
     for (what, bad) in
         [("flipped", &flipped[..]), ("cut", &state[..state.len() - 1]), ("empty", &[]), ("foreign", &foreign)]
     {
-        let refused = session.load_state(bad);
+        let refused = session.load_state(bad, 0);
         assert!(matches!(refused, Err(ClientError::Failed { .. })), "{what}: {refused:?}");
     }
     // The refused states have changed nothing.
     session.start_epoch(0, 0).unwrap();
     assert!(seen(&take_rest(&session).unwrap()) == seen(&first));
-    session.load_state(&state).unwrap();
+    session.load_state(&state, 0).unwrap();
     drop(daemons);
 }
 
@@ -135,10 +135,10 @@ fn a_rank_that_loads_another_state_than_the_others_is_an_error_of_all() {
         for rank in ranks {
             train_rest(rank);
         }
-        first.save_state().unwrap()
+        first.save_state(epoch + 1, 0).unwrap()
     });
-    first.load_state(&states[0]).unwrap();
-    let refused = second.load_state(&states[1]).unwrap_err();
+    first.load_state(&states[0], 0).unwrap();
+    let refused = second.load_state(&states[1], 0).unwrap_err();
     let told = first.start_epoch(0, 0).and_then(|()| next(&first).map(drop)).unwrap_err();
     for error in [refused, told] {
         let text = error.to_string();
@@ -146,11 +146,11 @@ fn a_rank_that_loads_another_state_than_the_others_is_an_error_of_all() {
         assert!(text.contains("rank 1 loads another state than ranks [0]"), "{text}");
     }
     // With equal states both go on.
-    ranks.iter().for_each(|rank| rank.load_state(&states[1]).unwrap());
+    ranks.iter().for_each(|rank| assert_eq!(rank.load_state(&states[1], 0).unwrap().epoch, 2));
     ranks.iter().for_each(|rank| rank.start_epoch(2, 0).unwrap());
     assert!(next(&first).unwrap().is_some() && next(&second).unwrap().is_some());
     // A rank that loads a state in the middle of an epoch ends it for the others.
-    first.load_state(&states[0]).unwrap();
+    first.load_state(&states[0], 0).unwrap();
     let mut rest = Vec::new();
     let told =
         std::iter::repeat_with(|| next(&second).map(|batch| rest.extend(batch.map(|batch| copy(&batch)))))
@@ -177,17 +177,17 @@ fn all_ranks_go_back_in_the_middle_of_an_epoch() {
     ranks.iter().for_each(|rank| drop(train_rest(rank)));
     start(1, 0);
     ranks.iter().for_each(|rank| take(rank, 2));
-    let state = first.save_state().unwrap();
+    let state = first.save_state(1, 2).unwrap();
     let rest = ranks.map(train_rest);
     // Whether or not the second rank has learned by then that the first has loaded a state.
     for has_heard in [false, true] {
         start(2, 0);
         ranks.iter().for_each(|rank| take(rank, 3));
-        first.load_state(&state).unwrap();
+        first.load_state(&state, 0).unwrap();
         if has_heard {
             second.stats().unwrap();
         }
-        second.load_state(&state).unwrap();
+        second.load_state(&state, 0).unwrap();
         start(1, 2);
         for (rank, rest) in ranks.into_iter().zip(&rest) {
             assert!(

@@ -180,14 +180,14 @@ fn a_saved_state_is_resumed_in_mid_epoch_while_another_job_goes_on() {
         let batch = next(&saved).unwrap().unwrap();
         report(&saved, &copy(&batch));
     }
-    let state = saved.save_state().unwrap();
+    let state = saved.save_state(1, BEFORE).unwrap();
     let rest = ids(take_rest(&saved).unwrap());
     assert_eq!(rest.len(), 12);
     drop(saved);
     others.push(copy(&next(&other).unwrap().unwrap()));
 
     let resumed = attach_to(&packed.dataset, "saved", 0, spec).unwrap();
-    resumed.load_state(&state).unwrap();
+    resumed.load_state(&state, 0).unwrap();
     resumed.start_epoch(1, BEFORE).unwrap();
     let first = next(&resumed).unwrap().unwrap();
     let mut delivered = vec![copy(&first).ids];

@@ -150,7 +150,7 @@ fn a_resumed_run_needs_the_same_table() {
     let session = attach(&packed, 0, job(&right, 1, true), &right);
     session.start_epoch(0, 0).unwrap();
     let whole = take_rest(&session).unwrap();
-    let state = session.save_state().unwrap();
+    let state = session.save_state(0, 5).unwrap();
     let next = take_epoch(&session, 1).unwrap();
     drop(session);
     daemon.kill();
@@ -158,14 +158,14 @@ fn a_resumed_run_needs_the_same_table() {
     let _daemon = Daemon::start(&packed.dataset, &[]);
     let ids = |batches: &[Taken]| batches.iter().map(|batch| batch.ids.clone()).collect::<Vec<_>>();
     let session = attach(&packed, 0, job(&right, 1, true), &right);
-    session.load_state(&state).unwrap();
+    session.load_state(&state, 0).unwrap();
     session.start_epoch(0, 5).unwrap();
     assert_eq!(ids(&take_rest(&session).unwrap()), ids(&whole)[5..]);
     assert_eq!(ids(&take_epoch(&session, 1).unwrap()), ids(&next));
     drop(session);
     for (other, replacement) in [(other_table(), true), (right, false)] {
         let session = attach(&packed, 0, job(&other, 1, replacement), &other);
-        let error = session.load_state(&state).unwrap_err().to_string();
+        let error = session.load_state(&state, 0).unwrap_err().to_string();
         assert!(error.contains("the same plan arguments and weights"), "{error}");
     }
 }

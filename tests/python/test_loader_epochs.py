@@ -174,7 +174,7 @@ def test_states_that_do_not_fit_are_refused(dataset: packed.Packed) -> None:
             ({"version": 99}, "version"),
             ({"content_id": "0" * 32}, "content id"),
             ({"job": {**state["job"], "seed": 2}}, "seed"),
-            ({"batch": BATCHES + 1}, "batch"),
+            ({"job": {**state["job"], "tail": "drop"}}, "tail"),
         ):
             with pytest.raises(ValueError, match=text):
                 loader.load_state_dict({**state, **change})

@@ -84,6 +84,62 @@ def test_the_plan_does_not_depend_on_the_number_of_ranks(dataset: packed.Packed)
     assert [len(step) for step in steps[0]] == [12] * 5
 
 
+def train_a_part(
+    path: Path, job: str, rank: int, world: int, state: dict | None, most: int | None, arguments: dict
+) -> tuple:
+    """One rank: trains an epoch without a state, else loads it; then up to `most` batches of what comes next.
+
+    Returns the ids that it delivered, the state after them, and (len(loader), the last batch's number).
+    """
+    with Loader(
+        path, BATCH, image_size=packed.SIDE, rank=rank, world_size=world, plan=Plan(**arguments), daemon=Daemon(job=job)
+    ) as loader:
+        if state is None:
+            for batch in loader:
+                loader.report(batch, losses(batch._native.ids().tolist()))
+        else:
+            loader.load_state_dict(state)
+        ids, index = [], -1
+        for taken, batch in enumerate(loader, start=1):
+            assert len(batch.labels) > 0
+            ids += batch._native.ids().tolist()
+            loader.report(batch, losses(batch._native.ids().tolist()))
+            index = batch.index
+            if taken == most:
+                break
+        length = len(loader) if taken == most else None
+        return ids, loader.state_dict(), (length, index)
+
+
+def run_parts(dataset: packed.Packed, job: str, world: int, state: dict | None, most: int | None, **arguments: object) -> tuple:
+    """All ranks of one world: (ids of all, the state of the last rank, (len, last batch))."""
+    with ProcessPoolExecutor(world, mp_context=multiprocessing.get_context("spawn")) as pool:
+        runs = [
+            pool.submit(train_a_part, dataset.path, job, rank, world, state, most, arguments) for rank in range(world)
+        ]
+        results = [run.result() for run in runs]
+    assert len({facts for _, _, facts in results}) == 1
+    return [sample for ids, _, _ in results for sample in ids], results[-1][1], results[0][2]
+
+
+@pytest.mark.parametrize("arguments", [{"sampler": "uniform"}, {"sampler": "pads"}, {"sampler": "pads", "strata": 12}])
+def test_a_state_goes_on_with_another_number_of_ranks(dataset: packed.Packed, arguments: dict) -> None:
+    name = "-".join(map(str, arguments.values()))
+    first, state, facts = run_parts(dataset, f"four-{name}", 4, None, 1, **arguments)
+    assert facts == (4, 0)
+    rest, _, _ = run_parts(dataset, f"again-{name}", 4, state, None, **arguments)
+    planned = sorted(first + rest)
+    # 61 samples, 16 of them delivered: two batches of eight would end there.
+    second, state, facts = run_parts(dataset, f"two-{name}", 2, state, 2, **arguments)
+    assert (len(second), facts) == (16, (2 + 6, 3))
+    third, state, facts = run_parts(dataset, f"six-{name}", 6, state, None, **arguments)
+    assert facts == (None, 2), "29 samples left, one batch of 24 would end before them"
+    assert sorted(first + second + third) == planned
+    assert (state["epoch"], state["batch"]) == (2, 0)
+    if arguments["sampler"] == "uniform":
+        assert planned == list(range(len(dataset)))
+
+
 def test_a_rank_taken_is_refused(dataset: packed.Packed) -> None:
     with Loader(dataset.path, BATCH, daemon=Daemon(job="taken")):
         with pytest.raises(ShadeError, match="rank 0"):

@@ -13,6 +13,7 @@ from hosts import finish, hosts
 pytest.importorskip("torch")
 
 SCRIPT = Path(__file__).with_name("two_nodes_train.py")
+RESUME = Path(__file__).with_name("two_nodes_resume.py")
 RANKS = 4
 
 
@@ -89,6 +90,32 @@ def test_validation_takes_every_sample_once_and_by_one_rank_waits_for_none(
     every = list(range(len(dataset)))
     assert ranks[0]["validated"]["alone"] == every
     assert sorted(sample for rank in ranks for sample in rank["validated"]["all"]) == every
+
+
+def test_the_state_of_one_rank_goes_on_with_other_nodes_and_ranks(dataset: packed.Packed, tmp_path: Path) -> None:
+    """2 x 2 ranks stop, 2 x 3 go on from the state of rank 0, then 1 x 2: each sample comes once."""
+    given: list[int] = []
+    state: Path | str = ""
+    with hosts(2) as nodes:
+        for ranks, most in ((2, 1), (3, 1)):
+            out = tmp_path / str(ranks)
+            out.mkdir()
+            finish([nodes.torchrun(node, ranks, RESUME, dataset.path, out, state, most) for node in range(2)])
+            told = [json.loads((out / f"rank-{rank}.json").read_text()) for rank in range(2 * ranks)]
+            assert len({rank["daemon"] for rank in told}) == 2
+            assert {len(rank["ids"]) for rank in told} == {1}
+            given += [sample for rank in told for batch in rank["ids"] for sample in batch]
+            state = out / "state"
+    assert len(given) == 16 + 24
+    out = tmp_path / "alone"
+    out.mkdir()
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    command += [str(RESUME), str(dataset.path), str(out), str(state), "0"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    told = [json.loads((out / f"rank-{rank}.json").read_text()) for rank in range(2)]
+    given += [sample for rank in told for batch in rank["ids"] for sample in batch]
+    assert sorted(given) == list(range(len(dataset)))
 
 
 class TestRefusals:

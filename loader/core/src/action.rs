@@ -17,6 +17,17 @@ pub struct Accepted {
     pub payload: PayloadSize,
 }
 
+/// Where a loaded state goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Resumed {
+    /// The epoch.
+    pub epoch: u32,
+    /// Its first batch that is not delivered.
+    pub first_batch: u32,
+    /// Batches each rank gets in it, with those before.
+    pub batches: u32,
+}
+
 /// The answer to a rank that is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
@@ -49,7 +60,7 @@ pub enum Action<M: Memory> {
     /// Hand the saved state to the session.
     State(SessionId, Vec<u8>),
     /// Tell the session that its state is loaded.
-    StateLoaded(SessionId),
+    StateLoaded(SessionId, Resumed),
     /// Tell the session that its seats are taken.
     Seated(SessionId),
     /// Tell the session that its request failed.

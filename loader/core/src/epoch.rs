@@ -76,7 +76,7 @@ impl<M: Memory> Core<M> {
         let rep = rep_now(&job.spec.plan, job.validation.iter().map(|validation| validation.score));
         let resident = |id: SampleId| cache.get(id).is_some();
         let of_job = self.sessions.iter().filter(|session| session.job == id);
-        job.choose_seats();
+        job.choose_strata();
         job.part = job.part_of(of_job.map(|session| session.rank).collect());
         let next = job.next_plan.take().filter(|plan| plan.epoch == epoch && plan.part == job.part);
         let drawn_first = if next.is_some() { epoch.saturating_add(1) } else { epoch };
@@ -119,6 +119,7 @@ impl<M: Memory> Core<M> {
     pub(super) fn begin_cache_epoch(&mut self, job: JobId) {
         let Some(job) = self.jobs.get(job).filter(|job| self.jobs.admits(job)) else { return };
         let Some(plan) = &job.plan else { return };
+        self.strata_of_last = job.strata.count();
         self.cache.begin_epoch(|| high_importance(&plan.ids, self.jobs.importance()));
     }
 }

@@ -63,12 +63,21 @@ pub enum Event<M: Memory> {
         /// The score.
         score: f64,
     },
-    /// A rank asks for the state to resume from.
-    SaveState(SessionId),
+    /// A rank asks for the state to resume from: before this batch.
+    SaveState {
+        /// The rank's session.
+        session: SessionId,
+        /// The batch's epoch.
+        epoch: u32,
+        /// Its number within the epoch.
+        batch: u32,
+    },
     /// A rank hands in a saved state.
     LoadState {
         /// The rank's session.
         session: SessionId,
+        /// How many strata its plan must have; 0: any number.
+        strata: u32,
         /// The bytes of an [`Action::State`](super::Action::State). Untrusted.
         bytes: Vec<u8>,
     },

@@ -6,7 +6,7 @@ use shade_formats::control::{JobSpec, REFUSE_RESOURCES, REFUSE_SPEC, Seats, Weig
 use shade_formats::ring::{PayloadAllocator, PayloadSize};
 use shade_formats::{DrawnRow, EpochDraws, SampleId};
 
-use crate::action::{Accepted, Refusal};
+use crate::action::{Accepted, Refusal, Resumed};
 use crate::bad_share::{Faults, RowCounts};
 use crate::counts::Counts;
 use crate::event::SessionId;
@@ -57,8 +57,11 @@ pub(super) struct Job {
     pub(super) rooms: Rooms,
     pub(super) importance: Importance,
     /// The weights of the samplers `weighted` and `balanced`.
-    weights: Option<WeightTable>,
+    pub(super) weights: Option<WeightTable>,
+    /// The strata of the current plan.
     pub(super) strata: Strata,
+    /// Those that the job's ranks ask for. A state may have brought a plan of others.
+    pub(super) own_strata: Strata,
     /// The strata of the current plan's seats.
     pub(super) seats: Seats,
     /// Those of the plans that follow, and the rank that told them first.
@@ -100,14 +103,21 @@ pub(super) struct Job {
     /// on by now, or gone, still counts.
     pub(super) row_counts: Vec<RowCounts>,
     /// By sample: one more than the plan order (batch × ranks + rank) of the latest report of this
-    /// epoch that scored it. Reports arrive in any order. The latest *position* wins, so the table
-    /// does not depend on timing.
+    /// epoch that scored it, or 1 if that was with another number of ranks. Reports arrive in any
+    /// order. The latest *position* wins, so the table does not depend on timing.
     pub(super) scored_at: Vec<u32>,
     pub(super) epoch_counts: Counts,
     pub(super) total: Counts,
-    /// Digest of the state loaded last, and the ranks that have loaded it: every rank loads the
-    /// same file, once.
-    pub(super) loaded: Option<(u64, HashSet<u32>)>,
+    /// The state loaded last.
+    pub(super) loaded: Option<Loaded>,
+}
+
+/// A state that ranks have loaded: every rank loads the same file, once.
+pub(super) struct Loaded {
+    pub(super) digest: u64,
+    /// The ranks that have loaded it.
+    pub(super) ranks: HashSet<u32>,
+    pub(super) resumed: Resumed,
 }
 
 impl Job {
@@ -146,6 +156,7 @@ impl Job {
             importance: Importance::new(samples),
             weights,
             strata,
+            own_strata: strata,
             seats: Seats::IN_ORDER,
             told: None,
             part: Part::WHOLE,
@@ -180,10 +191,8 @@ impl Job {
         self.use_numbers =
             ids.filter(|_| is_in_group).map_or_else(UseNumbers::default, |ids| UseNumbers::of(ids, samples));
         self.position_entropy = ids.map_or(1.0, |ids| position_entropy(ids, samples));
-        // Nobody plans a shorter epoch where there are several nodes.
-        let whole = plan.as_ref().filter(|plan| plan.part.is_whole());
-        let len = whole.map_or(samples, |plan| u32::try_from(plan.ids.len()).unwrap_or(u32::MAX));
-        self.slices = self.slices.of_len(len);
+        let len = plan.as_ref().map_or(samples, |plan| plan.len_of_all(samples));
+        self.slices = self.slices.of_len(len).of_strata(self.strata.count());
         if let Some(plan) = &plan {
             self.part.clone_from(&plan.part);
         }
@@ -196,6 +205,12 @@ impl Job {
         self.faults = Faults::default();
         self.row_counts.fill(RowCounts::default());
         self.epoch_counts = Counts::default();
+    }
+
+    /// Whether the next plan has the strata of the current one: those that the ranks ask for, or
+    /// others that a state has brought, if all ranks have equally many of these.
+    pub(super) fn keeps_strata(&self) -> bool {
+        self.strata == self.own_strata || self.strata.count().is_multiple_of(self.spec.world_size)
     }
 
     /// What plans are drawn from.
@@ -214,6 +229,12 @@ impl Job {
     /// Whether the sample may be in a plan of this daemon.
     pub(super) fn has(&self, sample: SampleId) -> bool {
         self.part.is_whole() || self.part.has(self.seat_of(sample) % self.spec.world_size)
+    }
+
+    /// Whether the current plan has positions of ranks on other nodes.
+    pub(super) fn plans_for_others(&self) -> bool {
+        let is_whole = self.plan.as_ref().is_some_and(|plan| plan.part.is_whole());
+        is_whole && self.spec.local_ranks() < self.spec.world_size
     }
 
     /// Number of samples that may be in a plan of this daemon.
@@ -266,11 +287,10 @@ impl Job {
         Known { plan: ids(&self.plan), next: ids(&self.next_plan) }
     }
 
-    /// Batches of each rank in `epoch`. For an epoch that is not the current one it is a maximum.
-    pub(super) fn batches_in(&self, epoch: u32) -> u32 {
-        let slices =
-            if self.epoch() == Some(epoch) { self.slices } else { self.slices.of_len(self.importance.len()) };
-        slices.batches_per_epoch()
+    /// The batches of `epoch`. For an epoch that is not the current one they are the most that
+    /// there may be.
+    pub(super) fn slices_of(&self, epoch: u32) -> Slices {
+        if self.epoch() == Some(epoch) { self.slices } else { self.slices.of_len(self.importance.len()) }
     }
 
     /// The current epoch's number.
@@ -286,7 +306,7 @@ impl Job {
 }
 
 /// Refuses a table of weights by which a stratum could not be drawn.
-fn check_weights(table: &WeightTable, strata: &Strata) -> Result<(), String> {
+pub(super) fn check_weights(table: &WeightTable, strata: &Strata) -> Result<(), String> {
     if strata.count() == 1 {
         return Ok(());
     }

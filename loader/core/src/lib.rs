@@ -16,7 +16,7 @@
 //! | `job`, `session`, `ranks`, `epoch` | the ranks that train together, and their epoch |
 //! | `jobs`, `pace`, `due_times`, `group` | several jobs on one cache |
 //! | `decoded_rows`, `use_numbers` | rows decoded once for a group |
-//! | `snapshot`, `fields` | the saved state |
+//! | `snapshot`, `resume`, `fields` | the saved state, and where it goes on |
 //! | `open`, `batch`, `fill`, `fill_turns`, `sizes`, `rows` | batches: opened, filled, published |
 //! | `access`, `reading`, `flights`, `read_queues`, `neighbours` | hits, misses, order of reads |
 //! | `outlook`, `prefetch`, `prefetched`, `windows` | what is read ahead of all batches |
@@ -78,6 +78,7 @@ mod read_queues;
 mod reading;
 mod report;
 mod resize;
+mod resume;
 mod rows;
 mod samples;
 mod seats;
@@ -93,7 +94,7 @@ mod trace;
 mod use_numbers;
 mod windows;
 
-pub use action::{Accepted, Action, Refusal};
+pub use action::{Accepted, Action, Refusal, Resumed};
 pub use block_size::{BLOCK_UNIT_BYTES, block_bytes_for, charged_bytes};
 pub use brain::{Core, CoreConfig};
 pub use counts::Counts;

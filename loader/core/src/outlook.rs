@@ -1,6 +1,8 @@
 //! What cache and plan know of each other: the cache gets each sample's next use, as far as it
 //! looks ahead; the plan gets the residents that may come earlier.
 
+use std::collections::HashSet;
+
 use shade_formats::SampleId;
 
 use crate::brain::Core;
@@ -44,6 +46,14 @@ impl<M: Memory> Core<M> {
         let (clock, from) = self.clock(job, now_ns);
         let ahead = in_sight(self.config.lookahead, plan.ids.len());
         let mut outlook = Lookahead::new(job.known(), self.index.len(), from, ahead);
+        // Unless repeats of a sample are dealt to the ranks, a position says whose it is.
+        if job.plans_for_others() && (job.strata.count() > 1 || plan.summary.repeat_max == 1) {
+            let of_job = self.sessions.iter().filter(|session| session.job == id);
+            let here: HashSet<u32> = of_job.map(|session| session.rank).collect();
+            let len = u32::try_from(plan.ids.len()).unwrap_or(u32::MAX);
+            let position = |at: u32| at.checked_sub(len).unwrap_or(at);
+            outlook.leave_out(|at| !here.contains(&(position(at) % job.spec.world_size)));
+        }
         let (cache, tier, importance) = (&mut self.cache, &mut self.tier, self.jobs.importance());
         cache.set_clock(id, clock);
         cache.forget_uses(id, importance);
@@ -69,7 +79,8 @@ impl<M: Memory> Core<M> {
         }
         self.find_stand_ins(job);
         let Some(job) = self.jobs.get_mut(job) else { return };
-        if number < job.settled || job.scripted == job.epoch() {
+        // Other nodes would not know of an exchange with a sample of theirs.
+        if number < job.settled || job.scripted == job.epoch() || job.plans_for_others() {
             return;
         }
         job.settled = number.saturating_add(1);

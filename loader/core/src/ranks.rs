@@ -100,9 +100,6 @@ impl<M: Memory> Core<M> {
         if self.jobs.is_empty() {
             self.windows.iter_mut().for_each(Windows::forget_brought);
         }
-        if job.spec.admit {
-            self.strata_of_last = job.spec.plan.strata;
-        }
         let (id, before) = (job.id, self.jobs.admitting_ids());
         self.jobs.add(job);
         let after = self.jobs.admitting_ids();
@@ -176,7 +173,8 @@ impl<M: Memory> Core<M> {
         actions: &mut Vec<Action<M>>,
     ) {
         let EpochRequest { epoch, next_batch, .. } = request;
-        let batches = self.job_of(session).map_or(0, |job| job.batches_in(epoch));
+        let slices = self.job_of(session).map(|job| job.slices_of(epoch));
+        let batches = slices.map_or(0, |slices| slices.batches_per_epoch());
         if next_batch > batches {
             let text = format!("batch {next_batch} of epoch {epoch} does not exist: an epoch has {batches}");
             actions.push(Action::Interrupt(session, text));
@@ -189,7 +187,9 @@ impl<M: Memory> Core<M> {
             return;
         }
         let Some(state) = self.session_mut(session) else { return };
-        state.request = Some(request);
+        // An epoch that was resumed with other ranks has no earlier batches.
+        let first_batch = slices.map_or(0, |slices| slices.origin().batch);
+        state.request = Some(EpochRequest { next_batch: next_batch.max(first_batch), ..request });
         state.blocked_since_ns = None;
         state.is_full = false;
         let (rank, job) = (state.rank, state.job);

@@ -37,7 +37,7 @@ impl<M: Memory> Core<M> {
         let Some(delivered) = state.delivered.get_mut(&(epoch, batch)) else {
             return job.count(|counts| counts.unmatched_reports += 1);
         };
-        let rank = if job.spec.plan.strata > 1 { rank_portably } else { rank };
+        let rank = if job.strata.count() > 1 { rank_portably } else { rank };
         let ranked = rank(&delivered.samples, losses);
         job.count(|counts| counts.nonfinite_losses += u64::from(ranked.nonfinite));
         let rows = delivered.samples.len().min(losses.len());

@@ -52,6 +52,8 @@ impl<M: Memory> Core<M> {
     }
 }
 
+/// The seats of strata that nobody has told any for.
+static IN_ORDER: Seats = Seats::IN_ORDER;
 /// What to do where ranks differ.
 const ALIKE: &str = "give all ranks the same arguments and the same exchange";
 
@@ -73,13 +75,22 @@ impl Job {
         }
     }
 
-    /// Goes by the seats that the ranks have told, from the next plan on. A loaded state has its
-    /// own until then.
-    pub(super) fn choose_seats(&mut self) {
-        if let Some((_, seats)) = self.told.as_ref().filter(|(_, seats)| *seats != self.seats) {
-            self.seats.clone_from(seats);
-            // It was drawn for others.
-            self.next_plan = None;
+    /// The strata and seats of the next plan. A loaded state has its own; the ranks have theirs.
+    fn next_strata(&self) -> (&Strata, &Seats) {
+        let strata = if self.keeps_strata() { &self.strata } else { &self.own_strata };
+        match &self.told {
+            Some((_, told)) if *strata == self.own_strata => (strata, told),
+            _ if self.keeps_strata() => (strata, &self.seats),
+            _ => (strata, &IN_ORDER),
+        }
+    }
+
+    /// Before a plan is drawn: goes over to its strata and seats.
+    pub(super) fn choose_strata(&mut self) {
+        let (strata, seats) = self.next_strata();
+        if (strata, seats) != (&self.strata, &self.seats) {
+            // What was drawn early was drawn for others.
+            (self.strata, self.seats, self.next_plan) = (*strata, seats.clone(), None);
         }
     }
 

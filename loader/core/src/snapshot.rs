@@ -2,13 +2,17 @@
 //!
 //! ```text
 //! bytes       what (little-endian)
-//! 0..8        magic "SHADEST5"
+//! 0..8        magic "SHADEST6"
 //! 8..24       content id of the dataset, u128
 //! 24..32      xxh3 of the plan's parameters, as `spec_digest` writes them
 //!             (a state resumes only the plan it came from)
 //! 32..36      samples N, u32           36..40  validation scores V, u32
 //! 40..44      1 if a loss was reported since the plan began, else 0, u32
-//! 44..48      strata, u32
+//! 44..48      strata of the plan, u32
+//! 48..60      where it goes on: epoch, batch, position in that epoch's plan, u32 each (0 and 0 if
+//!             the plan is of another epoch)
+//! 60..68      where the epoch's batches begin: position, number of the batch, u32 each
+//! 68..76      batch size, world size, u32 each
 //! then        the seats: their number, u32 (0: seat q has stratum q), and the stratum of each,
 //!             u32; the plan; the next one, if it was drawn early; V validation scores;
 //!             N x u32 scored_at; the importance table
@@ -21,30 +25,41 @@
 //! ```
 //! The plan is saved because it cannot be drawn again: scores and residents have changed since. A
 //! daemon that has some of a job's ranks saves their part of it, and its own ranks load that.
+//!
+//! A state before `SHADEST6` is refused: it does not say how many positions were delivered.
+
+use std::collections::HashSet;
 
 use shade_formats::checksum::crc32c;
 use shade_formats::control::{JobSpec, PlanSpec, Seats};
 use shade_formats::{FormatError, SampleId};
 
-use crate::action::Action;
+use crate::action::{Action, Resumed};
 use crate::brain::Core;
 use crate::event::SessionId;
 use crate::fields::Fields;
 use crate::importance::Importance;
-use crate::job::{Job, Validation};
+use crate::job::{Job, Loaded, Validation, check_weights};
 use crate::memory::Memory;
-use crate::plan::{Part, Plan, PlanSummary, may_leave_out};
+use crate::plan::{Part, Plan, PlanSummary, Strata, may_leave_out};
+use crate::resume::Next;
 
-const MAGIC: &[u8; 8] = b"SHADEST5";
+const MAGIC: &[u8; 8] = b"SHADEST6";
 /// Header of the state.
-const HEADER_BYTES: usize = 48;
+const HEADER_BYTES: usize = 76;
 /// Header of a plan.
 const PLAN_HEADER_BYTES: usize = 32;
 /// The epoch of a validation score from before the first epoch.
 const NO_EPOCH: u32 = u32::MAX;
 
 impl<M: Memory> Core<M> {
-    pub(super) fn save_state(&self, session: SessionId, actions: &mut Vec<Action<M>>) {
+    /// Saves the state before batch `batch` of `epoch`.
+    pub(super) fn save_state(
+        &self,
+        session: SessionId,
+        (epoch, batch): (u32, u32),
+        actions: &mut Vec<Action<M>>,
+    ) {
         let Some(job) = self.job_of(session) else { return };
         let content_id = self.index.content_id().0;
         let plans = [&job.plan, &job.next_plan];
@@ -54,11 +69,13 @@ impl<M: Memory> Core<M> {
         let mut bytes = Vec::with_capacity(HEADER_BYTES + plans_bytes + job.scored_at.len() * 16 + 4);
         bytes.extend_from_slice(MAGIC);
         bytes.extend_from_slice(&content_id.to_le_bytes());
-        bytes.extend_from_slice(&spec_digest(&job.spec).to_le_bytes());
+        bytes.extend_from_slice(&spec_digest(&job.spec.plan).to_le_bytes());
         bytes.extend_from_slice(&self.index.len().to_le_bytes());
         bytes.extend_from_slice(&len_u32(job.validation.len()).to_le_bytes());
         bytes.extend_from_slice(&u32::from(job.has_reports).to_le_bytes());
-        bytes.extend_from_slice(&job.spec.plan.strata.to_le_bytes());
+        bytes.extend_from_slice(&job.strata.count().to_le_bytes());
+        let next = Next::of(job, epoch, batch);
+        bytes.extend(next.fields().iter().flat_map(|field| field.to_le_bytes()));
         write_seats(&job.seats, &mut bytes);
         plans.into_iter().for_each(|plan| write_plan(plan.as_ref(), &mut bytes));
         for &Validation { epoch, rank, score } in &job.validation {
@@ -74,19 +91,24 @@ impl<M: Memory> Core<M> {
     }
 
     /// Loads a saved state. Every rank of a job hands in the same one; it takes effect with the
-    /// first.
-    pub(super) fn load_state(&mut self, session: SessionId, bytes: &[u8], actions: &mut Vec<Action<M>>) {
+    /// first. Unless `strata` is 0, its plan must have as many.
+    pub(super) fn load_state(
+        &mut self,
+        session: SessionId,
+        (strata, bytes): (u32, &[u8]),
+        actions: &mut Vec<Action<M>>,
+    ) {
         let Some((rank, id)) = self.session(session).map(|s| (s.rank, s.job)) else { return };
         let Some(job) = self.jobs.get_mut(id) else { return };
         let digest = xxhash(bytes);
         match &mut job.loaded {
             // Others have loaded theirs, and this rank has not: it must hand in the same.
-            Some((last, ranks)) if !ranks.contains(&rank) => {
-                if *last == digest {
-                    ranks.insert(rank);
-                    return actions.push(Action::StateLoaded(session));
+            Some(last) if !last.ranks.contains(&rank) => {
+                if last.digest == digest {
+                    last.ranks.insert(rank);
+                    return actions.push(Action::StateLoaded(session, last.resumed));
                 }
-                let mut others: Vec<u32> = ranks.iter().copied().collect();
+                let mut others: Vec<u32> = last.ranks.iter().copied().collect();
                 others.sort_unstable();
                 let text = format!(
                     "rank {rank} loads another state than ranks {others:?} have loaded: all ranks of a job \
@@ -100,10 +122,11 @@ impl<M: Memory> Core<M> {
             }
             _ => {}
         }
-        match restore(job, rank, bytes, self.index.content_id().0) {
-            Ok(()) => job.loaded = Some((digest, std::iter::once(rank).collect())),
+        let resumed = match restore(job, (rank, strata), bytes, self.index.content_id().0) {
+            Ok(resumed) => resumed,
             Err(error) => return actions.push(Action::Fail(session, error.to_string())),
-        }
+        };
+        job.loaded = Some(Loaded { digest, ranks: HashSet::from([rank]), resumed });
         self.weigh_jobs();
         self.begin_cache_epoch(id);
         let text = format!(
@@ -119,15 +142,23 @@ impl<M: Memory> Core<M> {
                 actions.push(Action::Interrupt(other, text.clone()));
             }
         }
-        actions.push(Action::StateLoaded(session));
+        actions.push(Action::StateLoaded(session, resumed));
     }
 }
 
-fn restore(job: &mut Job, rank: u32, bytes: &[u8], content_id: u128) -> Result<(), FormatError> {
+fn restore(
+    job: &mut Job,
+    (rank, wanted): (u32, u32),
+    bytes: &[u8],
+    content_id: u128,
+) -> Result<Resumed, FormatError> {
     let samples = job.importance.len();
     let mut fields = Fields::new("saved state", bytes)?;
     let magic: [u8; 8] = fields.array()?;
-    fields.expect("SHADEST5, a state that this version has saved", magic == *MAGIC)?;
+    fields.expect(
+        "SHADEST6, a state that this version has saved: finish the training with the version that began it",
+        magic == *MAGIC,
+    )?;
     let found = u128::from_le_bytes(fields.array()?);
     fields.expect("the state of this very dataset", found == content_id)?;
     let digest = u64::from_le_bytes(fields.array()?);
@@ -136,40 +167,48 @@ fn restore(job: &mut Job, rank: u32, bytes: &[u8], content_id: u128) -> Result<(
     let scores = fields.u32()?;
     let reported = fields.u32()?;
     fields.expect("whether losses were reported: 0 or 1", reported < 2)?;
-    let strata = fields.u32()?;
-    let expected = format!(
-        "a plan of {} strata, as this loader's, and not of {strata}: give Plan(strata={strata})",
-        job.spec.plan.strata
-    );
-    fields.expect(&expected, strata == job.spec.plan.strata)?;
     fields.expect(
         "the state of a loader with the same plan arguments and weights",
-        digest == spec_digest(&job.spec),
+        digest == spec_digest(&job.spec.plan),
     )?;
-    let seats = read_seats(&mut fields, strata, samples)?;
-    let plan = read_plan(&mut fields, samples, &job.spec)?;
-    let next_plan = read_plan(&mut fields, samples, &job.spec)?;
-    if let Some((ranks, world_size)) = plan.as_ref().and_then(|plan| plan.part.ranks()) {
-        let expected = format!(
-            "a plan of the ranks here, rank {rank} of {} among them, and not of ranks {ranks:?} of {world_size}: \
-             load the state that a rank of this node has saved",
-            job.spec.world_size
-        );
-        fields.expect(&expected, world_size == job.spec.world_size && ranks.contains(&rank))?;
-    }
+    let strata = read_strata(&mut fields, job, content_id, wanted)?;
+    let next = Next::read(&mut fields)?;
+    let seats = read_seats(&mut fields, strata.count(), samples)?;
+    let plan = read_plan(&mut fields, samples, (&job.spec.plan, strata))?;
+    let next_plan = read_plan(&mut fields, samples, (&job.spec.plan, strata))?;
+    fields.expect("a position of the plan", next.fits(plan.as_ref(), samples))?;
     let validation = (0..scores).map(|_| read_validation(&mut fields)).collect::<Result<Vec<_>, _>>()?;
     let scored_at = fields.u32s(samples)?;
     let importance = Importance::from_bytes(fields.rest())?;
     fields.expect("a row of importance for each sample", importance.len() == samples)?;
+    let (plan, next_plan) = match plan {
+        Some(part) if !part.part.is_whole() => match job.complete(part, next.batch_size, (strata, &seats)) {
+            // The next plan follows from its parameters alone, too.
+            Ok(whole) => (Some(whole), None),
+            Err(part) => {
+                let (ranks, world_size) = part.part.ranks().unwrap_or_default();
+                let expected = format!(
+                    "a plan of the ranks here, rank {rank} of {} among them, and not of ranks {ranks:?} of \
+                     {world_size}: it depends on what their node has seen, so load the state that a rank of this \
+                     node has saved, with the number of ranks that it had",
+                    job.spec.world_size
+                );
+                fields.expect(&expected, world_size == job.spec.world_size && ranks.contains(&rank))?;
+                (Some(part), next_plan)
+            }
+        },
+        plan => (plan, next_plan),
+    };
 
-    job.seats = seats;
+    (job.strata, job.seats) = (strata, seats);
     job.begin(plan);
-    job.next_plan = next_plan;
+    // Of strata that the next epoch does not have it is of no use.
+    job.next_plan = next_plan.filter(|_| job.keeps_strata());
     job.validation = validation;
     (job.has_reports, job.reports_missing) = (reported == 1, false);
     job.scored_at = scored_at;
     job.importance = importance;
-    Ok(())
+    Ok(job.resume(next))
 }
 
 fn write_seats(seats: &Seats, bytes: &mut Vec<u8>) {
@@ -201,7 +240,11 @@ fn write_plan(plan: Option<&Plan>, bytes: &mut Vec<u8>) {
 }
 
 /// Reads a plan of the job: for `samples` positions, or for fewer if its epochs may be shorter.
-fn read_plan(fields: &mut Fields<'_>, samples: u32, spec: &JobSpec) -> Result<Option<Plan>, FormatError> {
+fn read_plan(
+    fields: &mut Fields<'_>,
+    samples: u32,
+    (spec, strata): (&PlanSpec, Strata),
+) -> Result<Option<Plan>, FormatError> {
     let len = fields.u32()?;
     fields.expect("a plan of the epoch's length, or none", len <= samples)?;
     let epoch = fields.u32()?;
@@ -211,14 +254,36 @@ fn read_plan(fields: &mut Fields<'_>, samples: u32, spec: &JobSpec) -> Result<Op
         hit_cap_withheld: fields.u32()?,
         covered: fields.u32()?,
     };
-    let part = read_part(fields, spec.plan.strata)?;
-    let is_shorter = part.is_whole() && may_leave_out(spec.plan.sampler);
+    let part = read_part(fields, strata.count())?;
+    let is_shorter = part.is_whole() && may_leave_out(spec.sampler);
     let fits = len == 0 || len == part.places_before(samples) || is_shorter;
     fields.expect("a plan of the epoch's length, or none", fits)?;
     let ids: Vec<SampleId> = fields.u32s(len)?.into_iter().map(SampleId).collect();
     fields.expect("sample ids of the dataset", ids.iter().all(|id| id.0 < samples))?;
     let weights = fields.f32s(len)?;
     Ok((len > 0).then_some(Plan { epoch, part, ids, weights, summary }))
+}
+
+/// Reads the strata of the state's plan: as many as `wanted`, unless that is 0, and such as the job
+/// could have on one node.
+fn read_strata(
+    fields: &mut Fields<'_>,
+    job: &Job,
+    content_id: u128,
+    wanted: u32,
+) -> Result<Strata, FormatError> {
+    let count = fields.u32()?;
+    let expected =
+        format!("a plan of {wanted} strata, and not of {count}: give Plan(strata={count}), or none");
+    fields.expect(&expected, wanted == 0 || wanted == count)?;
+    let plan = PlanSpec { strata: count, ..job.spec.plan };
+    let spec = JobSpec { plan, ranks_here: 0, ..job.spec }.validate().map_err(|error| error.to_string());
+    let strata = Strata::new(job.importance.len(), count, content_id).map_err(|error| error.to_string());
+    let weights = |strata: &Strata| job.weights.as_ref().map_or(Ok(()), |table| check_weights(table, strata));
+    match spec.and(strata).and_then(|strata| weights(&strata).map(|()| strata)) {
+        Ok(strata) => Ok(strata),
+        Err(text) => fields.expect(&text, false).map(|()| job.strata),
+    }
 }
 
 /// Reads which part of a plan of `strata` strata it is.
@@ -241,9 +306,10 @@ fn read_validation(fields: &mut Fields<'_>) -> Result<Validation, FormatError> {
     Ok(Validation { epoch, rank: fields.u32()?, score: f64::from_le_bytes(fields.array()?) })
 }
 
-/// Digest of all that a plan depends on beside the importance table. The world size is not part of
-/// it. Write a new field only where it is not its default, so that older states still fit.
-fn spec_digest(spec: &JobSpec) -> u64 {
+/// Digest of the plan's parameters, except strata, which a state has itself. Batch size and world
+/// size are not part of it. Write a new field only where it is not its default, so that older
+/// states still fit.
+fn spec_digest(spec: &PlanSpec) -> u64 {
     let PlanSpec {
         sampler,
         order,
@@ -258,10 +324,10 @@ fn spec_digest(spec: &JobSpec) -> u64 {
         replacement,
         pace,
         draw_ahead,
-        strata,
+        strata: _,
         weights_digest,
         group,
-    } = spec.plan;
+    } = *spec;
     let mut bytes = Vec::new();
     for name in [sampler.as_str(), order.as_str()] {
         bytes.extend_from_slice(name.as_bytes());
@@ -270,7 +336,7 @@ fn spec_digest(spec: &JobSpec) -> u64 {
     }
     bytes.extend_from_slice(&seed.to_le_bytes());
     bytes.extend([rep, hit_cap, explore].iter().flat_map(|number| number.to_bits().to_le_bytes()));
-    bytes.extend([cover, spec.batch_size].iter().flat_map(|number| number.to_le_bytes()));
+    bytes.extend_from_slice(&cover.to_le_bytes());
     bytes.extend([u8::from(pace), u8::from(draw_ahead)]);
     let default = PlanSpec::default();
     let mut later = |tag: u8, differs: bool, value: &[u8]| {
@@ -285,7 +351,6 @@ fn spec_digest(spec: &JobSpec) -> u64 {
     later(4, replacement != default.replacement, &[u8::from(replacement)]);
     later(5, weights_digest != default.weights_digest, &weights_digest.to_le_bytes());
     later(6, group != default.group, &group.to_le_bytes());
-    later(7, strata != default.strata, &strata.to_le_bytes());
     xxhash(&bytes)
 }
 
@@ -299,55 +364,41 @@ fn len_u32(len: usize) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use shade_formats::control::{OnError, Output, Sampler, Tail};
+    use shade_formats::control::{Order, Sampler};
 
     use super::*;
 
-    fn spec() -> JobSpec {
-        JobSpec {
-            plan: PlanSpec { sampler: Sampler::Pads, seed: 7, ..PlanSpec::default() },
-            batch_size: 256,
-            world_size: 8,
-            ranks_here: 0,
-            tail: Tail::Even,
-            output: Output::Raw,
-            admit: true,
-            on_error: OnError::Raise,
-            bad_max: 0.01,
-            ring_bytes: 0,
-        }
+    fn plan() -> PlanSpec {
+        PlanSpec { sampler: Sampler::Pads, seed: 7, ..PlanSpec::default() }
     }
 
     /// A change of it refuses all existing states: then change the magic, too.
     #[test]
     fn the_digest_of_a_plan_s_parameters_never_changes() {
-        assert_eq!(spec_digest(&spec()), 17_513_271_080_077_172_878);
+        assert_eq!(spec_digest(&plan()), 7_136_016_774_618_295_799);
     }
 
     #[test]
-    fn every_parameter_of_the_plan_counts_and_the_world_does_not() {
-        let (whole, plan) = (spec(), spec().plan);
-        let of = |plan| spec_digest(&JobSpec { plan, ..spec() });
+    fn every_parameter_of_the_plan_counts_except_strata() {
+        let plan = plan();
         let others = [
-            of(PlanSpec { sampler: Sampler::Uniform, ..plan }),
-            of(PlanSpec { order: shade_formats::control::Order::Spaced, ..plan }),
-            of(PlanSpec { seed: 8, ..plan }),
-            of(PlanSpec { rep: 2.0, ..plan }),
-            of(PlanSpec { hit_cap: 0.5, ..plan }),
-            of(PlanSpec { cover: 6, ..plan }),
-            of(PlanSpec { explore: 0.1, ..plan }),
-            of(PlanSpec { echo: 3.0, ..plan }),
-            of(PlanSpec { prune: 0.25, ..plan }),
-            of(PlanSpec { whole_from: 1, ..plan }),
-            of(PlanSpec { replacement: false, ..plan }),
-            of(PlanSpec { weights_digest: 1, ..plan }),
-            of(PlanSpec { group: 1, ..plan }),
-            of(PlanSpec { strata: 8, ..plan }),
-            of(PlanSpec { pace: true, ..plan }),
-            of(PlanSpec { draw_ahead: true, ..plan }),
-            spec_digest(&JobSpec { batch_size: 255, ..whole }),
+            PlanSpec { sampler: Sampler::Uniform, ..plan },
+            PlanSpec { order: Order::Spaced, ..plan },
+            PlanSpec { seed: 8, ..plan },
+            PlanSpec { rep: 2.0, ..plan },
+            PlanSpec { hit_cap: 0.5, ..plan },
+            PlanSpec { cover: 6, ..plan },
+            PlanSpec { explore: 0.1, ..plan },
+            PlanSpec { echo: 3.0, ..plan },
+            PlanSpec { prune: 0.25, ..plan },
+            PlanSpec { whole_from: 1, ..plan },
+            PlanSpec { replacement: false, ..plan },
+            PlanSpec { weights_digest: 1, ..plan },
+            PlanSpec { group: 1, ..plan },
+            PlanSpec { pace: true, ..plan },
+            PlanSpec { draw_ahead: true, ..plan },
         ];
-        assert!(!others.contains(&spec_digest(&whole)));
-        assert_eq!(spec_digest(&JobSpec { world_size: 4, ranks_here: 2, ..whole }), spec_digest(&whole));
+        assert!(others.iter().all(|other| spec_digest(other) != spec_digest(&plan)));
+        assert_eq!(spec_digest(&PlanSpec { strata: 8, ..plan }), spec_digest(&plan));
     }
 }

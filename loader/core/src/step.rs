@@ -25,8 +25,10 @@ impl<M: Memory> Core<M> {
                 self.report(now_ns, (session, epoch, batch), &losses, actions);
             }
             Event::Validation { session, score } => self.validation(session, score),
-            Event::SaveState(session) => self.save_state(session, actions),
-            Event::LoadState { session, bytes } => self.load_state(session, &bytes, actions),
+            Event::SaveState { session, epoch, batch } => self.save_state(session, (epoch, batch), actions),
+            Event::LoadState { session, strata, bytes } => {
+                self.load_state(session, (strata, &bytes), actions)
+            }
             Event::Seat { session, bytes } => self.take_seats(session, &bytes, actions),
             Event::Depth(depth) => {
                 self.reads_submitted_max = depth.saturating_mul(2).min(self.config.reads_max)

@@ -30,19 +30,14 @@ fn trained(plan: PlanSpec) -> Vec<u8> {
         let taken = replay.epoch(epoch);
         replay.report(&taken, |id| (id * 7919 % SAMPLES) as f32);
     }
-    saved(&mut replay)
-}
-
-fn saved(replay: &mut Replay) -> Vec<u8> {
-    replay.step(Event::SaveState(0));
-    replay.states.pop().unwrap()
+    replay.save(2, 0)
 }
 
 /// The plan in a saved state without seats.
 fn plan_ids(state: &[u8]) -> Vec<u32> {
     let word = |at: usize| u32::from_le_bytes(state[at..at + 4].try_into().unwrap());
-    assert_eq!(word(48), 0, "seats");
-    (0..word(52) as usize).map(|position| word(84 + 4 * position)).collect()
+    assert_eq!(word(76), 0, "seats");
+    (0..word(80) as usize).map(|position| word(112 + 4 * position)).collect()
 }
 
 /// What was taken of each block of positions, in no order.
@@ -71,7 +66,7 @@ fn equal_scores_and_residents_give_one_plan() {
         for world_size in WORLD_SIZES {
             let mut replay = replay(&JobSpec { plan, ..spec(BATCH_SIZE, world_size) }, u64::from(world_size));
             for rank in 0..world_size {
-                replay.step(Event::LoadState { session: rank, bytes: state.clone() });
+                replay.step(Event::LoadState { strata: 0, session: rank, bytes: state.clone() });
             }
             // The last block of epoch 1 makes residents, the same ones for all.
             for rank in 0..world_size {
@@ -82,7 +77,7 @@ fn equal_scores_and_residents_give_one_plan() {
             assert!((100..=u64::from(BLOCK)).contains(&resident), "{sampler} {order}: {resident} residents");
 
             let taken = replay.epoch(2);
-            let ids = plan_ids(&saved(&mut replay));
+            let ids = plan_ids(&replay.save(3, 0));
             let planned: Vec<_> = ids.chunks(BLOCK as usize).map(|block| sorted(block.to_vec())).collect();
             assert_eq!(blocks(&taken, world_size), planned, "{sampler} {order}, {world_size} ranks");
             plans.push(ids);

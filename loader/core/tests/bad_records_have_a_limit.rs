@@ -122,13 +122,12 @@ fn a_rank_that_is_ahead_or_gone_counts_on() {
 fn a_loaded_state_counts_anew() {
     let mut replay = Replay::new(index(400, 5, |_| 300), Policy::App, 0, 4, 6);
     replay.attach_all(&job(OnError::Skip, 8, 1), 0);
-    replay.step(Event::SaveState(0));
+    let state = replay.save(0, 0);
     replay.bad.extend((0..8).map(|bad| 16 * bad));
     for _ in 0..2 {
         replay.epoch(0);
         assert_eq!((replay.errors.len(), replay.core().stats(0).epoch.counts.counts.skipped), (0, 8));
-        let bytes = replay.states[0].clone();
-        replay.step(Event::LoadState { session: 0, bytes });
+        replay.step(Event::LoadState { strata: 0, session: 0, bytes: state.clone() });
         let epoch = replay.core().stats(0).epoch;
         assert_eq!((epoch.epoch, epoch.counts.counts), (None, Counts::default()));
     }

@@ -269,9 +269,8 @@ fn a_state_is_saved_and_loaded_in_mid_epoch_while_another_job_goes_on() {
     replay.start(0, 1, 0);
     replay.start(1, 1, 0);
     (0..200).for_each(|_| assert!(replay.tick()));
-    replay.step(Event::SaveState(0));
-    let state = replay.states.pop().expect("a state");
     let seen = replay.taken.iter().filter(|taken| taken.session == 0 && taken.epoch == 1).count();
+    let state = replay.save(1, u32::try_from(seen).unwrap());
     replay.run();
     let whole = |replay: &Replay, session: u32| {
         let of = replay.taken.iter().filter(|taken| taken.session == session && taken.epoch == 1);
@@ -283,7 +282,7 @@ fn a_state_is_saved_and_loaded_in_mid_epoch_while_another_job_goes_on() {
     replay.detach(0);
     replay.attach_job(2, "a", &job(Sampler::Pads, 1));
     replay.start(1, 2, 0);
-    replay.step(Event::LoadState { session: 2, bytes: state });
+    replay.step(Event::LoadState { strata: 0, session: 2, bytes: state });
     assert!(replay.failed.is_empty(), "the other job is not interrupted: {:?}", replay.failed);
     replay.start(2, 1, u32::try_from(seen).unwrap());
     replay.run();

@@ -160,11 +160,10 @@ fn plans_that_are_drawn_early_are_those_of_a_saved_state() {
             replay.report(&taken, loss);
         }
         if stop {
-            replay.step(shade_core::Event::SaveState(0));
-            let state = replay.states.remove(0);
+            let state = replay.save(3, 0);
             let (mut other, _) = core(Preset::Clairvoyant, 1);
             other.attach_all(&job, 0);
-            other.step(shade_core::Event::LoadState { session: 0, bytes: state });
+            other.step(shade_core::Event::LoadState { strata: 0, session: 0, bytes: state });
             assert_eq!(other.failed, [""; 0]);
             replay = other;
         }

@@ -244,14 +244,13 @@ fn resuming_in_the_middle_gives_the_identical_rest() {
     first.report(&taken, loss);
     let whole = first.epoch(1);
     first.report(&whole[..10], loss);
-    first.step(Event::SaveState(0));
-    let state = first.states[0].clone();
+    let state = first.save(1, 10);
     first.report(&whole[10..], loss);
     let next = first.epoch(2);
 
     let mut second = Replay::new(index(300, 5, |_| 300), Policy::App, 20_000, 4, 8);
     second.attach_all(&job, 0);
-    second.step(Event::LoadState { session: 0, bytes: state.clone() });
+    second.step(Event::LoadState { strata: 0, session: 0, bytes: state.clone() });
     second.start(0, 1, 10);
     second.run();
     assert_eq!(second.taken, whole[10..]);
@@ -261,7 +260,7 @@ fn resuming_in_the_middle_gives_the_identical_rest() {
 
     let mut flipped = state;
     flipped[100] ^= 1;
-    second.step(Event::LoadState { session: 0, bytes: flipped });
+    second.step(Event::LoadState { strata: 0, session: 0, bytes: flipped });
     assert!(second.failed[0].contains("saved state"), "{:?}", second.failed);
 }
 

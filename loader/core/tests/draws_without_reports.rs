@@ -204,17 +204,15 @@ fn what_a_validation_was_is_in_the_state() {
         first.report(&taken, loss);
         first.step(Event::Validation { session: 1, score: 1.0 - f64::from(epoch) });
     }
-    first.step(Event::SaveState(0));
-    let state = first.states.pop().unwrap();
+    let state = first.save(4, 0);
     let mut second = replay(&job);
-    (0..2).for_each(|rank| second.step(Event::LoadState { session: rank, bytes: state.clone() }));
-    second.step(Event::SaveState(0));
-    assert_eq!(second.states[0], state);
+    (0..2).for_each(|rank| second.step(Event::LoadState { strata: 0, session: rank, bytes: state.clone() }));
+    assert_eq!(second.save(4, 0), state);
     // The lower rank's score of the same epoch takes the place of the one that was saved.
-    for replay in [&mut first, &mut second] {
+    let [first, second] = [&mut first, &mut second].map(|replay| {
         replay.step(Event::Validation { session: 0, score: 5.0 });
-        replay.step(Event::SaveState(0));
-    }
-    assert_eq!(first.states[0].len(), state.len());
-    assert_eq!(first.states[0], second.states[1]);
+        replay.save(4, 0)
+    });
+    assert_eq!(first.len(), state.len());
+    assert_eq!(first, second);
 }

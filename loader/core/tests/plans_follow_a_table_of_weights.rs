@@ -236,12 +236,11 @@ fn a_state_is_not_loaded_into_a_job_with_another_table() {
     };
     let mut first = weighted(1.0);
     first.epoch(0);
-    first.step(Event::SaveState(0));
-    let state = first.states.remove(0);
+    let state = first.save(1, 0);
     let mut same = weighted(1.0);
-    same.step(Event::LoadState { session: 0, bytes: state.clone() });
+    same.step(Event::LoadState { strata: 0, session: 0, bytes: state.clone() });
     assert_eq!(ids(&same.epoch(1)), ids(&first.epoch(1)));
     let mut other = weighted(2.0);
-    other.step(Event::LoadState { session: 0, bytes: state });
+    other.step(Event::LoadState { strata: 0, session: 0, bytes: state });
     assert!(other.failed[0].contains("the same plan arguments and weights"), "{:?}", other.failed);
 }

@@ -44,8 +44,7 @@ fn stop_and_go_on(policy: Policy, plan: PlanSpec) {
     // Batches after the stop may have been delivered; they are asked for again.
     let reported: Vec<Taken> = first.taken.iter().filter(is_before).cloned().collect();
     first.report(&reported, loss);
-    first.step(Event::SaveState(0));
-    let state = first.states.remove(0);
+    let state = first.save(1, BEFORE);
     assert!(!first.core().is_idle(), "{what}: reads are under way");
     first.run();
     let rest: Vec<Taken> = first.taken.iter().filter(|taken| taken.batch >= BEFORE).cloned().collect();
@@ -54,7 +53,7 @@ fn stop_and_go_on(policy: Policy, plan: PlanSpec) {
 
     let mut second = replay(policy, &job, 8);
     for rank in 0..WORLD_SIZE {
-        second.step(Event::LoadState { session: rank, bytes: state.clone() });
+        second.step(Event::LoadState { strata: 0, session: rank, bytes: state.clone() });
     }
     (0..WORLD_SIZE).for_each(|rank| second.start(rank, 1, BEFORE));
     second.run();
@@ -110,10 +109,10 @@ fn whether_losses_were_reported_is_in_the_state() {
             first.report(&taken, loss);
         }
         // After the epoch, before the next is drawn: no report comes any more.
-        first.step(Event::SaveState(0));
+        let state = first.save(1, 0);
         let mut second = replay(Policy::Lru, &job, 8);
         for rank in 0..WORLD_SIZE {
-            second.step(Event::LoadState { session: rank, bytes: first.states[0].clone() });
+            second.step(Event::LoadState { strata: 0, session: rank, bytes: state.clone() });
         }
         let next = in_order(second.epoch(1));
         assert_eq!(next, in_order(first.epoch(1)));
@@ -132,30 +131,30 @@ fn whether_losses_were_reported_is_in_the_state() {
 fn ranks_that_load_different_states_are_told() {
     let job = JobSpec { plan: PlanSpec::default(), ..spec(10, WORLD_SIZE) };
     let mut first = replay(Policy::Lru, &job, 7);
-    for _ in 0..2 {
+    let [one, other] = [(); 2].map(|()| {
         let taken = first.epoch(0);
         first.report(&taken, loss);
-        first.step(Event::SaveState(0));
+        let state = first.save(1, 0);
         first.epoch(1);
-    }
-    let [one, other] = &first.states[..] else { panic!("two states") };
+        state
+    });
     assert_ne!(one, other);
     let mut second = replay(Policy::Lru, &job, 8);
     let load = |replay: &mut Replay, rank: u32, state: &[u8]| {
-        replay.step(Event::LoadState { session: rank, bytes: state.to_vec() });
+        replay.step(Event::LoadState { strata: 0, session: rank, bytes: state.to_vec() });
     };
-    load(&mut second, 0, one);
+    load(&mut second, 0, &one);
     second.start(0, 1, 0);
-    load(&mut second, 1, other);
+    load(&mut second, 1, &other);
     assert_eq!(second.failed.len(), 2, "both ranks are told: {:?}", second.failed);
     assert!(second.failed[0].contains("rank 1 loads another state than ranks [0]"), "{:?}", second.failed);
-    load(&mut second, 1, one);
+    load(&mut second, 1, &one);
     second.start(1, 1, 0);
     second.run();
     assert_eq!(second.taken.len(), 30, "rank 0 goes on where it was");
     // Later they may all load another one.
-    load(&mut second, 1, other);
-    load(&mut second, 0, other);
+    load(&mut second, 1, &other);
+    load(&mut second, 0, &other);
     assert_eq!(second.failed.len(), 2, "{:?}", second.failed);
 }
 
@@ -164,17 +163,16 @@ fn ranks_that_load_different_states_are_told() {
 fn a_rank_whose_epoch_another_one_ends_is_given_nothing_more_of_it() {
     let job = JobSpec { plan: PlanSpec::default(), ..spec(10, WORLD_SIZE) };
     let mut replay = replay(Policy::Lru, &job, 7);
-    replay.step(Event::SaveState(0));
-    let state = replay.states.remove(0);
+    let state = replay.save(0, 0);
     (0..WORLD_SIZE).for_each(|rank| replay.start(rank, 0, 0));
     // Until batches have rows that are done, and others that are not.
     (0..60).for_each(|_| assert!(replay.tick()));
     assert!(!replay.core().is_idle(), "reads are under way");
     let before = replay.taken.len();
-    replay.step(Event::LoadState { session: 0, bytes: state.clone() });
+    replay.step(Event::LoadState { strata: 0, session: 0, bytes: state.clone() });
     replay.run();
     assert_eq!((replay.taken.len(), replay.failed.len()), (before, 1), "{:?}", replay.failed);
-    replay.step(Event::LoadState { session: 1, bytes: state });
+    replay.step(Event::LoadState { strata: 0, session: 1, bytes: state });
     assert_eq!(replay.epoch(0).len(), 30);
     assert_eq!(replay.failed.len(), 1, "{:?}", replay.failed);
 }

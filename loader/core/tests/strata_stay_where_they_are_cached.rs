@@ -151,12 +151,11 @@ fn a_state_has_its_seats() {
     };
     let mut first = begin(&reversed());
     first.epoch(0);
-    first.step(Event::SaveState(0));
-    let state = first.states.remove(0);
+    let state = first.save(0, 0);
     let loaded = |seats: &Seats| {
         let mut node = begin(seats);
         for session in [0, 1] {
-            node.step(Event::LoadState { session, bytes: state.clone() });
+            node.step(Event::LoadState { strata: 0, session, bytes: state.clone() });
         }
         assert!(node.failed.is_empty(), "{:?}", node.failed);
         node
@@ -190,6 +189,6 @@ fn a_state_has_its_seats() {
     let crc = shade_formats::checksum::crc32c(&bad[..len]).to_le_bytes();
     bad[len..].copy_from_slice(&crc);
     let mut node = begin(&reversed());
-    node.step(Event::LoadState { session: 0, bytes: bad });
+    node.step(Event::LoadState { strata: 0, session: 0, bytes: bad });
     assert!(node.failed[0].contains("each stratum once"), "{:?}", node.failed);
 }

@@ -106,7 +106,7 @@ impl Dialogue {
                 Ok((Reply::Interrupted { text }, _)) => hearing.fault = Some(ClientError::Failed { text }),
                 Ok(received) => match accept(received) {
                     Ok(answer) => {
-                        if matches!(request, Request::LoadState) {
+                        if matches!(request, Request::LoadState { .. }) {
                             hearing.fault = None;
                         }
                         return Ok(answer);
@@ -222,7 +222,7 @@ pub(crate) fn reply_name(reply: &Reply) -> &'static str {
         Reply::Refuse { .. } => "Refuse",
         Reply::Stats { .. } => "Stats",
         Reply::State { .. } => "State",
-        Reply::StateLoaded => "StateLoaded",
+        Reply::StateLoaded { .. } => "StateLoaded",
         Reply::Failed { .. } => "Failed",
         Reply::Interrupted { .. } => "Interrupted",
         Reply::Observing { .. } => "Observing",

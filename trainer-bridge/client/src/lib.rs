@@ -41,3 +41,4 @@ pub use shade_formats::control::{
 };
 pub use shade_formats::limits::BATCH_SAMPLES_MAX;
 pub use shade_formats::ring::{Descriptor, FLAG_PADDING, FLAG_SUBSTITUTED, Layout};
+pub use state::Resumed;

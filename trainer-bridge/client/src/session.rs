@@ -25,6 +25,7 @@ use crate::error::argument;
 use crate::fork::Owner;
 use crate::held::InRing;
 use crate::lock::lock;
+use crate::state::Resumed;
 use crate::wire::{WireError, wait};
 use crate::{Batch, ClientError, FieldsReader, state};
 
@@ -271,30 +272,36 @@ impl Session {
         })
     }
 
-    /// The state of the run, for [`Session::load_state`].
+    /// The state of a run that goes on before batch `batch` of `epoch`, for
+    /// [`Session::load_state`].
     ///
     /// # Errors
     /// As for [`Session::stats`], and if the state is too long for the dataset's samples.
-    pub fn save_state(&self) -> Result<Vec<u8>, ClientError> {
+    pub fn save_state(&self, epoch: u32, batch: u32) -> Result<Vec<u8>, ClientError> {
         self.owner.check()?;
         let (bytes, fds) =
-            self.dialogue.ask("save_state", &Request::SaveState, None, |(reply, fds)| match reply {
-                Reply::State { bytes } => Ok((bytes, fds)),
-                other => Err(other),
+            self.dialogue.ask("save_state", &Request::SaveState { epoch, batch }, None, |(reply, fds)| {
+                match reply {
+                    Reply::State { bytes } => Ok((bytes, fds)),
+                    other => Err(other),
+                }
             })?;
         state::read("the state", bytes, &fds, state_bytes_max(self.welcome.samples))
     }
 
-    /// Restores a state of [`Session::save_state`]. Call it before the epoch is started.
+    /// Restores a state of [`Session::save_state`], also one of another batch size or world size.
+    /// Call it before the epoch is started, at the batch that it returns. Unless `strata` is 0, a
+    /// state with a plan of another number of strata is refused.
     ///
     /// # Errors
     /// As for [`Session::stats`], and [`ClientError::Failed`] when the daemon finds the state
     /// wrong.
-    pub fn load_state(&self, bytes: &[u8]) -> Result<(), ClientError> {
+    pub fn load_state(&self, bytes: &[u8], strata: u32) -> Result<Resumed, ClientError> {
         self.owner.check()?;
         let fd = state::write(bytes)?;
-        self.dialogue.ask("load_state", &Request::LoadState, Some(&fd), |(reply, _)| match reply {
-            Reply::StateLoaded => Ok(()),
+        let request = Request::LoadState { strata };
+        self.dialogue.ask("load_state", &request, Some(&fd), |(reply, _)| match reply {
+            Reply::StateLoaded { epoch, first_batch, batches } => Ok(Resumed { epoch, first_batch, batches }),
             other => Err(other),
         })
     }

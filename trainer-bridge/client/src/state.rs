@@ -8,6 +8,17 @@ use shade_shm::{SegmentError, memfd};
 
 use crate::ClientError;
 
+/// Where a loaded state goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Resumed {
+    /// The epoch.
+    pub epoch: u32,
+    /// Its first batch that is not delivered.
+    pub first_batch: u32,
+    /// Its batches, with those before.
+    pub batches: u32,
+}
+
 /// Reads `bytes` bytes, at most `most`, from the one descriptor in `fds`. `segment` names them.
 pub(crate) fn read(
     segment: &'static str,

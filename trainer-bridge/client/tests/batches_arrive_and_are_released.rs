@@ -7,7 +7,7 @@ use std::os::fd::AsFd;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use shade_client::{Batch, ClientError, InRing, Next};
+use shade_client::{Batch, ClientError, InRing, Next, Resumed};
 use shade_formats::control::{Reply, Request};
 use support::{Listener, PAYLOAD_BYTES, connect, content_id, next, next_batch, unique};
 
@@ -258,11 +258,11 @@ fn stats_and_state_are_asked_for_and_state_goes_back() {
         assert_eq!(daemon.peer.hear(), Request::Stats);
         daemon.peer.say(&Reply::Stats { json: "{\"hits\":1}".to_owned() });
         let (request, fds) = daemon.peer.hear_with_fds();
-        assert_eq!((request, fds.len()), (Request::LoadState, 1));
-        daemon.peer.say(&Reply::StateLoaded);
-        assert_eq!(daemon.peer.hear(), Request::SaveState);
+        assert_eq!((request, fds.len()), (Request::LoadState { strata: 12 }, 1));
+        daemon.peer.say(&Reply::StateLoaded { epoch: 4, first_batch: 2, batches: 9 });
+        assert_eq!(daemon.peer.hear(), Request::SaveState { epoch: 4, batch: 2 });
         daemon.peer.send(&Reply::State { bytes: 30_000 }, &[fds[0].as_fd()]);
-        assert_eq!(daemon.peer.hear(), Request::LoadState);
+        assert_eq!(daemon.peer.hear(), Request::LoadState { strata: 0 });
         daemon.peer.say(&Reply::Failed { text: "state of another dataset".to_owned() });
         assert_eq!(daemon.peer.hear(), Request::Stats);
         daemon.peer.say(&Reply::Stats { json: "{}".to_owned() });
@@ -270,10 +270,10 @@ fn stats_and_state_are_asked_for_and_state_goes_back() {
     let session = connect(&name);
     assert_eq!(session.stats().unwrap(), "{\"hits\":1}");
     let state: Vec<u8> = (0..30_000_u32).map(|at| (at % 251) as u8).collect();
-    session.load_state(&state).unwrap();
-    assert_eq!(session.save_state().unwrap(), state);
+    assert_eq!(session.load_state(&state, 12).unwrap(), Resumed { epoch: 4, first_batch: 2, batches: 9 });
+    assert_eq!(session.save_state(4, 2).unwrap(), state);
     assert_eq!(
-        session.load_state(&state).unwrap_err().to_string(),
+        session.load_state(&state, 0).unwrap_err().to_string(),
         "the daemon reports: state of another dataset"
     );
     assert_eq!(session.stats().unwrap(), "{}", "a failed request is not the session's end");

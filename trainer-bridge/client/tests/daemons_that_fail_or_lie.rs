@@ -91,7 +91,7 @@ fn a_failure_told_unasked_ends_next_and_no_answer_is_lost_to_it() {
         assert_eq!(daemon.peer.hear(), Request::Stats);
         // A failure overtakes the answer; the next answer is the next request's.
         daemon.peer.say(&Reply::Failed { text: "again".to_owned() });
-        daemon.peer.say(&Reply::StateLoaded);
+        daemon.peer.say(&Reply::StateLoaded { epoch: 0, first_batch: 0, batches: 1 });
         assert_eq!(daemon.peer.hear(), Request::Stats);
         daemon.peer.say(&Reply::Stats { json: "{}".to_owned() });
         daemon
@@ -118,9 +118,9 @@ fn an_interruption_is_no_answer_and_a_loaded_state_ends_it() {
         daemon.peer.say(&Reply::Stats { json: "{}".to_owned() });
         // One is told before the request, the other overtakes its answer.
         interrupt(&daemon);
-        assert_eq!(daemon.peer.hear(), Request::LoadState);
+        assert_eq!(daemon.peer.hear(), Request::LoadState { strata: 0 });
         interrupt(&daemon);
-        daemon.peer.say(&Reply::StateLoaded);
+        daemon.peer.say(&Reply::StateLoaded { epoch: 0, first_batch: 0, batches: 1 });
         let generation = daemon.epoch_started();
         daemon.publish_batch(generation, 0, &[b"after"]);
         daemon
@@ -129,7 +129,7 @@ fn an_interruption_is_no_answer_and_a_loaded_state_ends_it() {
     session.start_epoch(0, 0).unwrap();
     assert_eq!(session.stats().unwrap(), "{}");
     assert_eq!(next(&session).unwrap_err().to_string(), "the daemon reports: rank 0");
-    session.load_state(b"state").unwrap();
+    session.load_state(b"state", 0).unwrap();
     session.start_epoch(0, 0).unwrap();
     drop(next_batch(&session));
     daemon.join().unwrap();
@@ -181,7 +181,7 @@ fn an_answer_to_nothing_is_a_broken_protocol() {
     let daemon = std::thread::spawn(move || {
         let daemon = listener.serve();
         daemon.epoch_started();
-        daemon.peer.say(&Reply::StateLoaded);
+        daemon.peer.say(&Reply::StateLoaded { epoch: 0, first_batch: 0, batches: 1 });
         daemon
     });
     let session = connect(&name);

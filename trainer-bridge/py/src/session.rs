@@ -201,14 +201,17 @@ impl Session {
     }
 
     /// The daemon's state of this job, for [`Session::load_state`].
-    fn save_state<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        let state = self.ask(py, |session| session.save_state())?;
+    /// It goes on before batch `batch` of `epoch`.
+    fn save_state<'py>(&self, py: Python<'py>, epoch: u32, batch: u32) -> PyResult<Bound<'py, PyBytes>> {
+        let state = self.ask(py, move |session| session.save_state(epoch, batch))?;
         Ok(PyBytes::new(py, &state))
     }
 
-    /// Restores the daemon's state of this job.
-    fn load_state(&self, py: Python<'_>, state: Vec<u8>) -> PyResult<()> {
-        self.ask(py, move |session| session.load_state(&state))
+    /// Restores the daemon's state of this job, of `strata` strata unless that is 0. Returns the
+    /// epoch that goes on, its first batch, and its batches with those before.
+    fn load_state(&self, py: Python<'_>, state: Vec<u8>, strata: u32) -> PyResult<(u32, u32, u32)> {
+        let resumed = self.ask(py, move |session| session.load_state(&state, strata))?;
+        Ok((resumed.epoch, resumed.first_batch, resumed.batches))
     }
 
     /// Tells the stratum of each seat of the job's plans.

@@ -39,7 +39,8 @@ impl JobSpec {
 impl PlanSpec {
     /// Whether a plan depends on what the daemon that draws it has seen: losses, deliveries, cached
     /// samples.
-    fn depends_on_its_node(&self) -> bool {
+    #[must_use]
+    pub fn depends_on_its_node(&self) -> bool {
         let by_deliveries = self.sampler == Sampler::Replacement && self.cover > 0;
         self.sampler.is_by_importance() || by_deliveries || self.depends_on_residents()
     }

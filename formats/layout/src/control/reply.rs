@@ -68,7 +68,14 @@ pub enum Reply {
         bytes: u64,
     },
     /// The state was restored.
-    StateLoaded,
+    StateLoaded {
+        /// The epoch that goes on.
+        epoch: u32,
+        /// Its first batch that is not delivered.
+        first_batch: u32,
+        /// Its batches, for each rank, with those before.
+        batches: u32,
+    },
     /// The seats are taken.
     Seated,
     /// A request failed; or, unasked, the session cannot go on.
@@ -174,7 +181,11 @@ impl Reply {
             }),
             Self::Stats { json } => Writer::message(STATS, |writer| writer.text(json)),
             Self::State { bytes } => Writer::message(STATE, |writer| writer.u64(*bytes)),
-            Self::StateLoaded => Writer::message(STATE_LOADED, |_| ()),
+            Self::StateLoaded { epoch, first_batch, batches } => Writer::message(STATE_LOADED, |writer| {
+                writer.u32(*epoch);
+                writer.u32(*first_batch);
+                writer.u32(*batches);
+            }),
             Self::Seated => Writer::message(SEATED, |_| ()),
             Self::Failed { text } => Writer::message(FAILED, |writer| writer.short_text(text)),
             Self::Interrupted { text } => Writer::message(INTERRUPTED, |writer| writer.short_text(text)),
@@ -234,7 +245,9 @@ impl Reply {
             REFUSE => Self::Refuse { code: reader.u16()?, text: reader.text(TEXT_BYTES_MAX)? },
             STATS => Self::Stats { json: reader.text(MESSAGE_BYTES_MAX)? },
             STATE => Self::State { bytes: reader.u64()? },
-            STATE_LOADED => Self::StateLoaded,
+            STATE_LOADED => {
+                Self::StateLoaded { epoch: reader.u32()?, first_batch: reader.u32()?, batches: reader.u32()? }
+            }
             SEATED => Self::Seated,
             FAILED => Self::Failed { text: reader.text(TEXT_BYTES_MAX)? },
             INTERRUPTED => Self::Interrupted { text: reader.text(TEXT_BYTES_MAX)? },
@@ -288,7 +301,11 @@ mod tests {
             (any::<u16>(), ".{0,60}").prop_map(|(code, text)| Reply::Refuse { code, text }),
             ".{0,60}".prop_map(|json| Reply::Stats { json }),
             any::<u64>().prop_map(|bytes| Reply::State { bytes }),
-            Just(Reply::StateLoaded),
+            any::<(u32, u32, u32)>().prop_map(|(epoch, first_batch, batches)| Reply::StateLoaded {
+                epoch,
+                first_batch,
+                batches
+            }),
             Just(Reply::Seated),
             any::<(u32, u32, u64)>().prop_map(|(protocol, strata, bytes)| Reply::Held {
                 protocol,

@@ -58,11 +58,19 @@ pub enum Request {
     },
     /// Asks for the counters. Answered by `Stats`.
     Stats,
-    /// Asks for what a resumed run needs. Answered by `State`.
-    SaveState,
+    /// Asks for what a run needs that goes on before this batch. Answered by `State`.
+    SaveState {
+        /// The batch's epoch.
+        epoch: u32,
+        /// The batch.
+        batch: u32,
+    },
     /// Restores what `SaveState` gave; one memfd with the bytes comes with it. Answered by
     /// `StateLoaded` or `Failed`.
-    LoadState,
+    LoadState {
+        /// How many strata the state's plan must have; 0: any number.
+        strata: u32,
+    },
     /// Tells which stratum each seat of the job's plans has, before its first epoch; one memfd with
     /// the bytes of [`Seats`](super::Seats) comes with it, or none: then they are in order.
     /// Answered by `Seated` or `Failed`.
@@ -179,8 +187,11 @@ impl Request {
                 Writer::message(REPORT_VALIDATION, |writer| writer.f64(*score))
             }
             Self::Stats => Writer::message(STATS, |_| ()),
-            Self::SaveState => Writer::message(SAVE_STATE, |_| ()),
-            Self::LoadState => Writer::message(LOAD_STATE, |_| ()),
+            Self::SaveState { epoch, batch } => Writer::message(SAVE_STATE, |writer| {
+                writer.u32(*epoch);
+                writer.u32(*batch);
+            }),
+            Self::LoadState { strata } => Writer::message(LOAD_STATE, |writer| writer.u32(*strata)),
             Self::Seat => Writer::message(SEAT, |_| ()),
             Self::Bye => Writer::message(BYE, |_| ()),
             Self::Observe { protocol, samples, content_id, dataset, job } => {
@@ -249,8 +260,8 @@ impl Request {
             },
             REPORT_VALIDATION => Self::ReportValidation { score: reader.f64()? },
             STATS => Self::Stats,
-            SAVE_STATE => Self::SaveState,
-            LOAD_STATE => Self::LoadState,
+            SAVE_STATE => Self::SaveState { epoch: reader.u32()?, batch: reader.u32()? },
+            LOAD_STATE => Self::LoadState { strata: reader.u32()? },
             SEAT => Self::Seat,
             BYE => Self::Bye,
             OBSERVE => Self::Observe {
@@ -387,8 +398,8 @@ mod tests {
                 .prop_map(|(epoch, batch, losses)| Request::Report { epoch, batch, losses }),
             any::<f64>().prop_map(|score| Request::ReportValidation { score }),
             Just(Request::Stats),
-            Just(Request::SaveState),
-            Just(Request::LoadState),
+            any::<(u32, u32)>().prop_map(|(epoch, batch)| Request::SaveState { epoch, batch }),
+            any::<u32>().prop_map(|strata| Request::LoadState { strata }),
             Just(Request::Bye),
             Just(Request::Log),
             Just(Request::Seat),

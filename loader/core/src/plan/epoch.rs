@@ -33,6 +33,21 @@ pub struct Plan {
     pub summary: PlanSummary,
 }
 
+impl Plan {
+    /// Number of positions of the whole plan, of a dataset of `samples` samples. Nobody plans a
+    /// shorter epoch where there are several nodes.
+    pub(crate) fn len_of_all(&self, samples: u32) -> u32 {
+        if self.part.is_whole() { u32::try_from(self.ids.len()).unwrap_or(u32::MAX) } else { samples }
+    }
+
+    /// Whether `part` is a part of this whole plan.
+    pub(crate) fn has(&self, part: &Self) -> bool {
+        let rows = (0..).zip(self.ids.iter().zip(&self.weights));
+        let rows = rows.filter(|&(position, _)| part.part.place(position).is_some()).map(|(_, row)| row);
+        rows.eq(part.ids.iter().zip(&part.weights))
+    }
+}
+
 /// Figures of a plan, or of a daemon's part of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct PlanSummary {

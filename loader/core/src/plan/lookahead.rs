@@ -86,6 +86,17 @@ impl Lookahead {
         Self { next, done, ahead, sight: from }
     }
 
+    /// Accesses that will not be made, as other nodes make them.
+    pub fn leave_out(&mut self, is_elsewhere: impl Fn(u32) -> bool) {
+        (0..).zip(&mut self.done).for_each(|(position, done)| *done |= is_elsewhere(position));
+    }
+
+    /// Whether the access at `position` was made, or will not be.
+    #[must_use]
+    pub fn is_over(&self, position: u32) -> bool {
+        self.done.get(position as usize) == Some(&true)
+    }
+
     /// The access at `position` begins. Returns the next use of its sample, if that is in sight.
     /// Calls `see` for each use that comes into sight, in the plan's order.
     pub fn access(&mut self, known: Known<'_>, position: u32, see: impl FnMut(Use)) -> Option<u32> {

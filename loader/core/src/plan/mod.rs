@@ -73,6 +73,6 @@ pub use inputs::SampleFacts;
 pub use lookahead::{Known, Lookahead, Use, in_sight};
 pub use part::Part;
 pub use samplers::{high_importance, may_leave_out, rep_now};
-pub use slice::{Slices, SlicesError, Slot};
+pub use slice::{Origin, Slices, SlicesError, Slot};
 pub use stand_ins::StandIns;
 pub use strata::{Strata, StrataError};

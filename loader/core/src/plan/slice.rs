@@ -1,9 +1,10 @@
 //! The stage `slice`: which position of the plan is in which batch of which rank.
 //!
-//! Global batch k is the positions `[k·B·W, (k+1)·B·W)` of the plan. Rank r of W takes every W-th
-//! of them from the r-th on. If some rank would then have a sample twice, the draws of the global
-//! batch are sorted by sample and dealt to the ranks in turn. After that no rank has a sample twice
-//! unless the global batch has it more than W times. Each rank keeps its rows in the plan's order.
+//! Global batch k is the positions `[k·B·W, (k+1)·B·W)` of the plan. Rank r of W takes the
+//! positions p with p mod W = r. If some rank would then have a sample twice, the draws of the
+//! global batch are sorted by sample and dealt to the ranks in turn. After that no rank has a
+//! sample twice unless the global batch has it more than W times. Each rank keeps
+//! its rows in the plan's order.
 //! Either way the ranks of one global batch together have exactly its positions, and all ranks have
 //! the same number of batches.
 //!
@@ -19,6 +20,9 @@
 //!   and m + W. Where that cannot help (B = 1, or the plan is shorter than W) the short batch is
 //!   padded to one row a rank. No batch is planned empty. For a batch whose rows are all skipped
 //!   see `bad_share`.
+//!
+//! An epoch that was begun with another B or W goes on from an [`Origin`]: all positions before it
+//! are delivered. Batches are counted from there, and the rest of the plan is divided as above.
 
 use std::ops::Range;
 
@@ -37,6 +41,15 @@ pub struct Slot {
     /// Whether the row only fills up the last batch; its position is delivered elsewhere in the
     /// epoch.
     pub padding: bool,
+}
+
+/// Where the batches of an epoch begin.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Origin {
+    /// The first position that is delivered.
+    pub position: u32,
+    /// Number of the batch that begins there.
+    pub batch: u32,
 }
 
 /// Parameters that leave an epoch without a batch.
@@ -75,6 +88,7 @@ pub struct Slices {
     world_size: u32,
     tail: Tail,
     strata: u32,
+    origin: Origin,
 }
 
 impl Slices {
@@ -87,18 +101,19 @@ impl Slices {
         if plan_len == 0 || batch_size == 0 || world_size == 0 {
             return Err(SlicesError::Zero { plan_len, batch_size, world_size });
         }
-        let slices = Self { plan_len, batch_size, world_size, tail, strata: 1 };
+        let origin = Origin::default();
+        let slices = Self { plan_len, batch_size, world_size, tail, strata: 1, origin };
         if slices.batches_per_epoch() == 0 {
             return Err(SlicesError::NothingLeft { plan_len, global_batch: slices.global_batch() });
         }
         Ok(slices)
     }
 
-    /// The same for a plan of `plan_len` positions: with no batch at all if it is too short for
-    /// one.
+    /// The same for a plan of `plan_len` positions, from its first on: with no batch at all if it
+    /// is too short for one.
     #[must_use]
     pub fn of_len(self, plan_len: u32) -> Self {
-        Self { plan_len, ..self }
+        Self { plan_len, origin: Origin::default(), ..self }
     }
 
     /// The same for a plan of this many strata.
@@ -107,16 +122,36 @@ impl Slices {
         Self { strata, ..self }
     }
 
-    /// How many batches every rank has in an epoch.
+    /// The same from `origin` on.
+    #[must_use]
+    pub fn from_origin(self, origin: Origin) -> Self {
+        Self { origin, ..self }
+    }
+
+    /// An origin at `position`. Its batch is numbered as if all before had been of this size.
+    #[must_use]
+    pub fn origin_at(&self, position: u32) -> Origin {
+        let batch = u64::from(position) / self.global_batch().max(1);
+        // At most the position.
+        Origin { position, batch: u32::try_from(batch).unwrap_or(u32::MAX) }
+    }
+
+    /// Where the batches begin.
+    #[must_use]
+    pub fn origin(&self) -> Origin {
+        self.origin
+    }
+
+    /// How many batches every rank has in an epoch, with those before the origin.
     #[must_use]
     pub fn batches_per_epoch(&self) -> u32 {
-        let (len, global) = (u64::from(self.plan_len), self.global_batch());
+        let (left, global) = (u64::from(self.left()), self.global_batch());
         let batches = match self.tail {
-            Tail::Drop => len / global,
-            Tail::Pad | Tail::Even => len.div_ceil(global),
+            Tail::Drop => left / global,
+            Tail::Pad | Tail::Even => left.div_ceil(global),
         };
-        // At most the plan's length.
-        u32::try_from(batches).unwrap_or(u32::MAX)
+        // Each batch has a position, before the origin as well.
+        u32::try_from(u64::from(self.origin.batch) + batches).unwrap_or(u32::MAX)
     }
 
     /// The rows of `rank`'s batch `k`, in the order in which it gets them. Empty if `k` or `rank`
@@ -126,14 +161,17 @@ impl Slices {
     #[must_use]
     pub fn batch(&self, k: u32, rank: u32, plan: &Plan) -> Vec<Slot> {
         let world = self.world_size as usize;
-        if k >= self.batches_per_epoch() || rank >= self.world_size {
+        if !(self.origin.batch..self.batches_per_epoch()).contains(&k) || rank >= self.world_size {
             return Vec::new();
         }
         let positions = self.global_positions(k);
+        // From the batch's first position to the rank's first.
+        let begins_with = usize::try_from(positions.start).unwrap_or_default() % world;
+        let first = (rank as usize + world - begins_with) % world;
         let slot = |position| self.slot(position, plan);
         let is_once = plan.summary.repeat_max == 1 && positions.end <= u64::from(self.plan_len);
         if self.strata > 1 || is_once {
-            return positions.skip(rank as usize).step_by(world).filter_map(slot).collect();
+            return positions.skip(first).step_by(world).filter_map(slot).collect();
         }
         let slots: Vec<Slot> = positions.filter_map(slot).collect();
         if world == 1 {
@@ -146,36 +184,40 @@ impl Slices {
             slots.iter().enumerate().map(|(place, slot)| (sample(slot), *slot, place)).collect();
         dealt.sort_unstable_by_key(|&(id, slot, place)| (id, slot.padding, slot.position, place));
         if !holds_twice(&dealt, world) {
-            return slots.into_iter().skip(rank as usize).step_by(world).collect();
+            return slots.into_iter().skip(first).step_by(world).collect();
         }
-        let mut rows: Vec<(usize, Slot)> = dealt
-            .into_iter()
-            .skip(rank as usize)
-            .step_by(world)
-            .map(|(_, slot, place)| (place, slot))
-            .collect();
+        let mut rows: Vec<(usize, Slot)> =
+            dealt.into_iter().skip(first).step_by(world).map(|(_, slot, place)| (place, slot)).collect();
         rows.sort_unstable_by_key(|&(place, _)| place);
         rows.into_iter().map(|(_, slot)| slot).collect()
     }
 
-    /// The first position of global batch `k`, or the plan's end. The last batches of `Tail::Even`
-    /// may begin a little before theirs.
+    /// The position before which all is delivered when global batch `k` begins: the plan's end
+    /// after the last batch, the origin before the first.
     #[must_use]
     pub fn start(&self, k: u32) -> u32 {
-        let start = (u64::from(k) * self.global_batch()).min(u64::from(self.plan_len));
-        // At most the plan's length.
-        u32::try_from(start).unwrap_or(u32::MAX)
+        if k >= self.batches_per_epoch() {
+            return self.plan_len;
+        }
+        // Below the plan's length.
+        u32::try_from(self.global_positions(k).start).unwrap_or(u32::MAX)
     }
 
     fn global_batch(&self) -> u64 {
         u64::from(self.batch_size) * u64::from(self.world_size)
     }
 
-    /// The positions of global batch `k`. Those behind the plan's end are padding.
+    /// Number of positions from the origin on.
+    fn left(&self) -> u32 {
+        self.plan_len.saturating_sub(self.origin.position)
+    }
+
+    /// The positions of global batch `k`, which is one of the epoch's. Those behind the plan's end
+    /// are padding.
     fn global_positions(&self, k: u32) -> Range<u64> {
-        let (len, global, world) =
-            (u64::from(self.plan_len), self.global_batch(), u64::from(self.world_size));
-        let mut start = u64::from(k) * global;
+        // Counted from the origin at first.
+        let (len, global, world) = (u64::from(self.left()), self.global_batch(), u64::from(self.world_size));
+        let mut start = u64::from(k.saturating_sub(self.origin.batch)) * global;
         let mut end = start + global;
         if self.tail == Tail::Even {
             let remainder = len % global;
@@ -190,7 +232,8 @@ impl Slices {
                 end = end.min(tail_start);
             }
         }
-        start..end
+        let origin = u64::from(self.origin.position);
+        origin + start..origin + end
     }
 
     /// The row at a position, if it is in the plan's part. Padding takes one from the plan's

@@ -25,7 +25,7 @@ use rand_chacha::ChaCha8Rng;
 use shade_core::driver::{Delivery, Driver, Soon, World};
 use shade_core::{
     Accepted, Capacity, CoreConfig, DECODED_BYTES, Fault, FaultKind, GAP_BYTES_MAX, PREFETCHES_MAX, Pixels,
-    SessionId, Ticket, block_bytes_for, row_bytes, window_bytes,
+    Resumed, SessionId, Ticket, block_bytes_for, row_bytes, window_bytes,
 };
 use shade_formats::control::{JobSpec, OnError, Output, PlanSpec, Policy, Sampler, Tail, WeightTable};
 use shade_formats::index::{Codec, Entry, Index, IndexBuilder, Media, Shard};
@@ -167,6 +167,7 @@ pub(crate) struct Around {
     pub refused: Vec<String>,
     pub failed: Vec<String>,
     pub states: Vec<Vec<u8>>,
+    pub resumed: Vec<Resumed>,
     pub ended: Vec<(u32, u32)>,
     pub reads: u64,
     /// Samples whose records were read.
@@ -311,6 +312,7 @@ impl Replay {
             refused: Vec::new(),
             failed: Vec::new(),
             states: Vec::new(),
+            resumed: Vec::new(),
             ended: Vec::new(),
             reads: 0,
             read: HashSet::new(),
@@ -376,6 +378,28 @@ impl Replay {
 
     pub(crate) fn start(&mut self, session: SessionId, epoch: u32, first_batch: u32) {
         self.driver.start(session, epoch, first_batch);
+    }
+
+    /// The state before this batch, by the first session.
+    pub(crate) fn save(&mut self, epoch: u32, batch: u32) -> Vec<u8> {
+        let session = *self.ranks.keys().min().unwrap();
+        self.step(Event::SaveState { session, epoch, batch });
+        self.states.pop().unwrap()
+    }
+
+    /// All sessions load a state. Returns where it goes on.
+    pub(crate) fn load(&mut self, state: &[u8]) -> Resumed {
+        let mut sessions: Vec<SessionId> = self.ranks.keys().copied().collect();
+        sessions.sort_unstable();
+        self.resumed.clear();
+        for &session in &sessions {
+            self.step(Event::LoadState { strata: 0, session, bytes: state.to_vec() });
+        }
+        assert!(self.failed.is_empty(), "{:?}", self.failed);
+        assert_eq!(self.resumed.len(), sessions.len());
+        let resumed = self.resumed.pop().unwrap();
+        assert!(self.resumed.iter().all(|other| *other == resumed));
+        resumed
     }
 
     /// One epoch of all ranks, to its end; returns what was taken in it.
@@ -543,6 +567,7 @@ impl World<Counted> for Around {
                 self.refused.push(text.text);
             }
             Action::State(_, bytes) => self.states.push(bytes),
+            Action::StateLoaded(_, resumed) => self.resumed.push(resumed),
             Action::Warn(text) | Action::BadRecord(text) => self.warnings.push(text),
             Action::Tier(order) => self.tier.take(order),
             Action::Trace(_, line) => self.traced.push(*line),

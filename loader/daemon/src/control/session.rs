@@ -221,7 +221,7 @@ impl Connection<'_> {
                         self.tell(Message::Log { session, stderr })?;
                         continue;
                     }
-                    (Request::LoadState, Some(fd)) => {
+                    (Request::LoadState { .. }, Some(fd)) => {
                         let samples = self.served.samples;
                         read_within(fd, "saved state", samples, state_bytes_max(samples))?
                     }

@@ -19,8 +19,12 @@ impl Daemon {
             Request::ReportValidation { score } => {
                 self.events.push(Event::Validation { session, score });
             }
-            Request::SaveState => self.events.push(Event::SaveState(session)),
-            Request::LoadState => self.events.push(Event::LoadState { session, bytes: state }),
+            Request::SaveState { epoch, batch } => {
+                self.events.push(Event::SaveState { session, epoch, batch });
+            }
+            Request::LoadState { strata } => {
+                self.events.push(Event::LoadState { session, strata, bytes: state });
+            }
             Request::Seat => self.events.push(Event::Seat { session, bytes: state }),
             Request::Stats => {
                 // The figures include everything that this rank sent before.

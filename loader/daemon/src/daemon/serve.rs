@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, select};
-use shade_core::FinalizeOrder;
+use shade_core::{FinalizeOrder, Resumed};
 use shade_formats::control::Reply;
 use shade_formats::trace::Header;
 use shade_reads::{Completion, Reads};
@@ -245,7 +245,9 @@ impl Daemon {
                 self.sessions.publish(session, &descriptor, Some(&text));
             }
             Action::State(session, bytes) => self.sessions.send_state(session, &bytes),
-            Action::StateLoaded(session) => self.sessions.reply(session, &Reply::StateLoaded),
+            Action::StateLoaded(session, Resumed { epoch, first_batch, batches }) => {
+                self.sessions.reply(session, &Reply::StateLoaded { epoch, first_batch, batches });
+            }
             Action::Seated(session) => self.sessions.reply(session, &Reply::Seated),
             Action::Fail(session, text) => self.sessions.reply(session, &Reply::Failed { text }),
             Action::Interrupt(session, text) => self.sessions.reply(session, &Reply::Interrupted { text }),

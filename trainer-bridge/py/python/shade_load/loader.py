@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-STATE_VERSION = 1
+STATE_VERSION = 2
 # Suffix of the job that validates beside a job that trains.
 VALIDATION_SUFFIX = ".eval"
 # Share of `Daemon.timeout` after which a rank that makes no Loader is missed: 60 s of 300.
@@ -180,12 +180,17 @@ class Loader:
         # Last of all that may fail in one rank only: the others wait for it.
         placement = place(path, socket_path, self.rank, self._job, plan.strata, exchange)
         self._job |= {"ranks_here": placement.ranks_here, "strata": placement.strata}
+        # Those that the user chose, which a state must have, or 0.
+        self._strata = plan.strata or 0
         # The current epoch or, between epochs, the next one.
         self._epoch = 0
         # Its next undelivered batch, for a checkpoint.
         self._position = 0
         # First batch of the next iteration: not 0 only after `load_state_dict`.
         self._resume_at = 0
+        # The epoch that was resumed, and its batches: another number than usual if it was begun with
+        # another batch size or world size.
+        self._resumed: tuple[int, int] | None = None
         # Losses are needed, and no warning that they are missing was given.
         self._draws_by_loss = self._job["sampler"] in BY_LOSS
         # Whether this rank has reported since the last iteration began. If not, the next one asks
@@ -207,8 +212,14 @@ class Loader:
             self._device = CudaDevice(self._torch, device, *self._session.payload)
 
     def __len__(self) -> int:
-        """Batches per epoch and rank, equal in all ranks. The sampler "iis" may give fewer."""
-        return self._open().batches_per_epoch
+        """Batches per epoch and rank, equal in all ranks. The sampler "iis" may give fewer.
+
+        In an epoch that was saved with another batch size or world size: those of the rest, and the
+        number from which they are counted.
+        """
+        session = self._open()
+        resumed, batches = self._resumed or (None, 0)
+        return batches if resumed == self._epoch else session.batches_per_epoch
 
     def __repr__(self) -> str:
         state = "closed" if self._session is None else "open"
@@ -260,9 +271,11 @@ class Loader:
     def __iter__(self) -> Iterator[Batch]:
         """Starts the epoch at once, so that the daemon fills the ring from here on."""
         session = self._open()
-        if self._resume_at == 0 and 0 < session.batches_per_epoch <= self._position:
+        if self._resume_at == 0 and 0 < len(self) <= self._position:
             # All was delivered, to a loop that counts batches and asks for no more, as Lightning's.
             self._epoch += 1
+        if self._resumed is not None and self._resumed[0] != self._epoch:
+            self._resumed = None
         session.start_epoch(self._epoch, self._resume_at)
         self._position, self._resume_at = self._resume_at, 0
         self._asks_for_reports = self._draws_by_loss and self._iteration > 0 and not self._has_reported
@@ -318,38 +331,37 @@ class Loader:
             "job": dict(self._job),
             "epoch": self._epoch,
             "batch": self._position,
-            "daemon": session.save_state(),
+            "daemon": session.save_state(self._epoch, self._position),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restores a state: the next iteration delivers the identical rest of its epoch.
 
-        All ranks load the state that one of them saved.
+        All ranks load the state that one of them saved. Batch size and world size may be others: the
+        ranks then share the rest of the epoch out in batches of their own.
         """
         session = self._open()
         if state.get("version") != STATE_VERSION:
-            raise ValueError(f"state: got version {state.get('version')}, expected {STATE_VERSION}")
+            raise ValueError(
+                f"state: got version {state.get('version')}, expected {STATE_VERSION}: finish the training with the "
+                f"version of shade_load that began it"
+            )
         if state["content_id"] != session.content_id:
             raise ValueError(
                 f"state: saved on a dataset with content id {state['content_id']}, this one has {session.content_id}"
             )
-        for name in ("batch_size", "world_size", "sampler", "order", "seed", "tail"):
+        for name in ("sampler", "order", "seed", "tail"):
             if state["job"][name] != self._job[name]:
                 raise ValueError(
                     f"state: saved with {name}={state['job'][name]!r}, this Loader has {self._job[name]!r}"
                 )
-        if (strata := state["job"].get("strata", 1)) != self._job["strata"]:
-            raise ValueError(
-                f"state: saved with {strata} strata, this Loader has {self._job['strata']}: give Plan(strata={strata})"
-            )
-        if state["job"].get("weights_digest", 0) != self._job["weights_digest"]:
+        if state["job"]["weights_digest"] != self._job["weights_digest"]:
             raise ValueError("state: saved with other weights than this Loader's Plan(weights=...)")
-        epoch = integer("state: epoch", state["epoch"], 0, UINT32_MAX)
-        batch = integer("state: batch", state["batch"], 0, session.batches_per_epoch)
-        session.load_state(state["daemon"])
+        epoch, batch, batches = session.load_state(state["daemon"], self._strata)
         self._iteration += 1
         self._epoch = epoch
         self._position = self._resume_at = batch
+        self._resumed = epoch, batches
 
     def close(self) -> None:
         """Leaves the daemon. Batches that you keep stay valid. Closing again does nothing."""

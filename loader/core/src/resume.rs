@@ -1,0 +1,101 @@
+//! Where a saved state goes on: a position of its plan, whatever the number of ranks.
+//!
+//! All positions before it are delivered. A job with the saved batch size and world size goes on
+//! with the saved batch. Any other divides the rest of the plan anew, from that position on; the
+//! plan itself depends on neither.
+
+use shade_formats::FormatError;
+use shade_formats::control::Seats;
+
+use crate::action::Resumed;
+use crate::fields::Fields;
+use crate::job::Job;
+use crate::plan::{Origin, Part, Plan, SampleFacts, Strata, draw_plan};
+
+/// The batch before which a state was saved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Next {
+    pub(super) epoch: u32,
+    batch: u32,
+    /// The plan's first position that is not delivered. 0 if the state's plan is not that epoch's.
+    position: u32,
+    /// Where the saved epoch's batches began.
+    origin: Origin,
+    pub(super) batch_size: u32,
+    world_size: u32,
+}
+
+impl Next {
+    /// Before this batch of the job.
+    pub(super) fn of(job: &Job, epoch: u32, batch: u32) -> Self {
+        let (batch_size, world_size) = (job.spec.batch_size, job.spec.world_size);
+        if job.epoch() != Some(epoch) {
+            let origin = Origin::default();
+            return Self { epoch, batch: 0, position: 0, origin, batch_size, world_size };
+        }
+        let origin = job.slices.origin();
+        let batch = batch.min(job.slices.batches_per_epoch()).max(origin.batch);
+        Self { epoch, batch, position: job.slices.start(batch), origin, batch_size, world_size }
+    }
+
+    pub(super) fn fields(&self) -> [u32; 7] {
+        let Self { epoch, batch, position, origin, batch_size, world_size } = *self;
+        [epoch, batch, position, origin.position, origin.batch, batch_size, world_size]
+    }
+
+    pub(super) fn read(fields: &mut Fields<'_>) -> Result<Self, FormatError> {
+        let (epoch, batch, position) = (fields.u32()?, fields.u32()?, fields.u32()?);
+        let origin = Origin { position: fields.u32()?, batch: fields.u32()? };
+        Ok(Self { epoch, batch, position, origin, batch_size: fields.u32()?, world_size: fields.u32()? })
+    }
+
+    /// Whether it may belong to this plan of a dataset of `samples` samples.
+    pub(super) fn fits(&self, plan: Option<&Plan>, samples: u32) -> bool {
+        match plan.filter(|plan| plan.epoch == self.epoch) {
+            Some(plan) => self.position <= plan.len_of_all(samples),
+            None => (self.batch, self.position) == (0, 0),
+        }
+    }
+}
+
+impl Job {
+    /// Makes a part of a plan of these strata and seats whole again, if every node can: if the plan
+    /// follows from its parameters alone. `Err` has the plan as it was.
+    pub(super) fn complete(
+        &self,
+        part: Plan,
+        batch_size: u32,
+        (strata, seats): (Strata, &Seats),
+    ) -> Result<Plan, Plan> {
+        if self.spec.plan.depends_on_its_node() {
+            return Err(part);
+        }
+        let facts = SampleFacts { strata, seats, part: &Part::WHOLE, ..self.sample_facts() };
+        let whole = draw_plan(&self.spec.plan, part.epoch, batch_size, facts, |_| false, 1.0);
+        // It differs where samples were exchanged; then nobody knows what the others have.
+        if whole.has(&part) { Ok(whole) } else { Err(part) }
+    }
+
+    /// Goes on from there, after [`begin`](Job::begin) with the plan that it [`fits`](Next::fits).
+    pub(super) fn resume(&mut self, next: Next) -> Resumed {
+        let Next { epoch, batch, position, origin, batch_size, world_size } = next;
+        if self.epoch() != Some(epoch) {
+            return Resumed { epoch, first_batch: 0, batches: self.slices_of(epoch).batches_per_epoch() };
+        }
+        let as_saved = self.slices.from_origin(origin);
+        let is_as_saved = (batch_size, world_size) == (self.spec.batch_size, self.spec.world_size)
+            && (origin.batch..=as_saved.batches_per_epoch()).contains(&batch)
+            && as_saved.start(batch) == position;
+        let first_batch = if is_as_saved {
+            self.slices = as_saved;
+            batch
+        } else {
+            let origin = self.slices.origin_at(position);
+            self.slices = self.slices.from_origin(origin);
+            // Reports from now on are of later positions than those before.
+            self.scored_at.iter_mut().for_each(|at| *at = (*at).min(1));
+            origin.batch
+        };
+        Resumed { epoch, first_batch, batches: self.slices.batches_per_epoch() }
+    }
+}
