@@ -201,7 +201,7 @@ def _simulated(dataset: Path, row: dict[str, Any], store: str) -> dict[str, Any]
     words += ["--sampler", row["sampler"], "--rep", row["rep"], "--policy", "lookahead", "--cache", f"{100 * CACHE:g}%"]
     words += ["--batch-size", BATCH[part], "--epochs", epochs, "--skip-epochs", live_report.SKIPPED, "--seeds", SEEDS]
     (found,) = recorded.simulate(*words, "--store", store, "--compute", f"{COMPUTE_US[part]}us/sample")
-    wanted = ("hit_ratio", "hit_ratio_ci95", "datasets_per_epoch", "efficiency", "stall_share")
+    wanted = ("hit_ratio", "hit_ratio_ci95", "datasets_per_epoch", "efficiency", "loader_efficiency")
     return {name: found.get(name) for name in wanted}
 
 

@@ -137,9 +137,9 @@ class Training:
             cpu = self._cpu_seconds() if is_clock else {}
             self.step.wait()
             started = time.perf_counter()
-            stall = self._epoch(loader, losses, epoch)
+            waits, ends = self._epoch(loader, losses, epoch)
             self.step.wait()
-            figure = {"steps": len(loader), "seconds": time.perf_counter() - started, "stall_seconds": stall}
+            figure = {"started": started, "seconds": time.perf_counter() - started, "waits": waits, "ends": ends}
             # Meanwhile the others wait in front of the next epoch.
             figure["cpu_seconds"] = {name: self._cpu_seconds()[name] - value for name, value in cpu.items()}
             after = _counts(loader)
@@ -150,14 +150,14 @@ class Training:
         self.step.wait()
         return figures
 
-    def _epoch(self, loader: Loader, losses: _Losses, epoch: int) -> float:
-        """Trains one. Returns the seconds of waiting for batches."""
-        batches, stall = iter(loader), 0.0
+    def _epoch(self, loader: Loader, losses: _Losses, epoch: int) -> tuple[list[float], list[float]]:
+        """Trains one. Returns how long this rank waited for each batch, and when it had computed it."""
+        batches = iter(loader)
+        waits, ends = [], []
         for _ in range(len(loader)):
             asked = time.perf_counter()
             batch = next(batches)
             came = time.perf_counter()
-            stall += came - asked
             ids = numpy.from_dlpack(batch.ids)
             if self.task.sampler != "uniform":
                 loader.report(batch, losses.of(epoch, ids))
@@ -165,10 +165,12 @@ class Training:
             # Its place in the ring is free again before the next one is asked for.
             del batch, ids
             time.sleep(max(0.0, wanted - time.perf_counter()))
+            waits.append(came - asked)
+            ends.append(time.perf_counter())
             self.step.wait()
         # A Loader tells the end of its epoch after the last batch.
         next(batches, None)
-        return stall
+        return waits, ends
 
     def _cpu_seconds(self) -> dict[str, float]:
         """CPU time so far: of these trainers, of their daemons, and of the store that runs this process."""
@@ -198,11 +200,16 @@ def _counts(loader: Loader) -> dict[str, int]:
 
 def _together(ranks: tuple[dict[str, Any], ...]) -> dict[str, Any]:
     """An epoch's figures of all ranks: counts are sums, a stall is the mean, latencies are each node's."""
+    waits, ends = (numpy.array([rank[name] for rank in ranks]) for name in ("waits", "ends"))
+    # A step begins when the last rank has ended the one before.
+    begun = numpy.append(ranks[0]["started"], ends.max(0)[:-1])
     latencies = [rank["latency"] for rank in ranks if rank["latency"] is not None]
     return {
-        "steps": ranks[0]["steps"],
+        "steps": ends.shape[1],
         "seconds": round(ranks[0]["seconds"], 4),
-        "stall_seconds": round(sum(rank["stall_seconds"] for rank in ranks) / len(ranks), 4),
+        # The same steps, if no rank had waited for data.
+        "computing_seconds": round(float((ends - waits - begun).max(0).sum()), 4),
+        "stall_seconds": round(float(waits.sum()) / len(ranks), 4),
         "cpu_seconds": {name: round(value, 3) for name, value in ranks[0]["cpu_seconds"].items()},
         "p50_ms": [round(latency["p50_us"] / 1e3, 2) for latency in latencies],
         "p99_ms": [round(latency["p99_us"] / 1e3, 2) for latency in latencies],

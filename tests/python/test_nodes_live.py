@@ -37,6 +37,7 @@ def test_live_nodes_are_measured(tmp_path: Path) -> None:
         (HITS, {}, "met"),
         (HITS, {"hits": 470}, "MISSED"),
         (SCALING, {}, "met"),
+        (SCALING, {"seconds": 11.0, "computing_seconds": 10.5}, "met"),
         (SCALING, {"seconds": 11.0}, "MISSED"),
         (SCALING, {"cpu_seconds": {"trainers": 4.0, "daemons": 4.0, "store": 4.0}}, "void"),
         (CACHED, {"reads": 0}, "met"),
@@ -48,16 +49,20 @@ def test_live_nodes_are_measured(tmp_path: Path) -> None:
 )
 def test_aims_are_compared(part: str, change: dict[str, Any], verdict: str) -> None:
     epoch = {
-        "steps": 10, "seconds": 10.0, "stall_seconds": 0.1, "cpu_seconds": {"trainers": 0.1, "daemons": 0.1, "store": 0.1},
-        "accesses": 1000, "hits": 490, "reads": 500, "coalesced": 0, "p50_ms": [5.0], "p99_ms": [10.0],
+        "steps": 10, "seconds": 10.0, "computing_seconds": 10.0, "stall_seconds": 0.1, "accesses": 1000, "hits": 490,
+        "reads": 500, "coalesced": 0, "p50_ms": [5.0], "p99_ms": [10.0],
+        "cpu_seconds": {"trainers": 0.1, "daemons": 0.1, "store": 0.1},
     }  # fmt: skip
-    simulated = {"hit_ratio": 0.485, "datasets_per_epoch": 0.5, "efficiency": 0.98}
-    of_all = {"part": part, "ranks": 1, "sampler": "pads", "rep": 1.0, "simulated": simulated, "operations": {"read": 1000}}
-    rows = [{**of_all, "nodes": nodes, "epochs": [epoch, {**epoch, **changed}]} for nodes, changed in ((1, {}), (2, change))]
+    simulated = {"hit_ratio": 0.485, "datasets_per_epoch": 0.5, "loader_efficiency": 0.98}
+    of_all = {"part": part, "ranks": 1, "sampler": "pads", "rep": 1.0, "simulated": simulated, "operations": {"read": 1}}
+    one = {**of_all, "nodes": 1, "epochs": [epoch] * 2}
+    two = {**of_all, "nodes": 2, "epochs": [epoch, {**epoch, **change}]}
     record = {
-        "date": "", "machine": {"cores": 2, "cpu": "", "kernel": ""}, "versions": {"git": ""}, "command": "", "busy": False,
-        "samples": 1000, "samples_each": 500, "cache": 0.2, "batch": {HITS: 1, SCALING: 1}, "compute_us": {SCALING: 1},
-        "store": {"delay_us": 1, "slots_each": 1}, "deep_store": {"delay_us": 1, "slots": 1}, "simulated_seeds": 1, "rows": rows,
+        "date": "", "machine": {"cores": 2, "cpu": "", "kernel": ""}, "versions": {"git": ""}, "command": "",
+        "busy": False, "samples": 1000, "samples_each": 500, "cache": 0.2, "batch": {HITS: 1, SCALING: 1},
+        "compute_us": {SCALING: 1}, "store": {"delay_us": 1, "slots_each": 1},
+        "deep_store": {"delay_us": 1, "slots": 1}, "simulated_seeds": 1, "rows": [one, two],
     }  # fmt: skip
-    lines = [line for line in live_report.report(record).splitlines() if line.startswith(("| importance | 2 |", "| 2 |"))]
-    assert lines[0].split("|")[-2].strip().startswith(verdict)
+    found = live_report.report(record).splitlines()
+    line = next(line for line in found if line.startswith(("| importance | 2 |", "| 2 |")))
+    assert line.split("|")[-2].strip().startswith(verdict)
