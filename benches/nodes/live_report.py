@@ -21,6 +21,7 @@ def report(record: dict[str, Any]) -> str:
     """Markdown."""
     cache, batch, compute_us = f"{100 * record['cache']:g} %", record["batch"], record["compute_us"]
     store, deep = record["store"], record["deep_store"]
+    most = deep["slots"] / deep["delay_us"] * 1e6
     about = {
         HITS: [
             f"{record['samples']:,} PNGs of 32 x 32 on the local disk, batches of {batch[HITS]}.",
@@ -34,7 +35,7 @@ def report(record: dict[str, Any]) -> str:
         CACHED: ["The same data for each node. The caches hold all of it together."],
         DEPTH: [
             "The same data, no cache, no compute: as fast as the store answers. It takes",
-            f"{deep['delay_us'] / 1e3:g} ms for an operation, {deep['slots']} at once.",
+            f"{deep['delay_us'] / 1e3:g} ms for an operation, {deep['slots']} at once: {most:,.0f} a second.",
             "Each daemon looks for the depth of its reads by itself.",
         ],
     }
