@@ -5,6 +5,7 @@
 #   setup/system-packages.sh build     these and Python's venv: required for all but `make check`
 #   setup/system-packages.sh dataset   Fashion-MNIST for demo and benches: optional, exits with 0 without it
 #   setup/system-packages.sh cache     a Redis server for the tests of the tier: optional, the same
+#   setup/system-packages.sh slurm     Slurm for the tests of launchers: optional, the same
 #
 # PYTHON names the interpreter that will make the virtual environment (default: python3).
 set -euo pipefail
@@ -46,6 +47,10 @@ find_missing_dataset() {
 find_missing_cache() {
     # redis-tools has the server as redis-check-rdb, and starts no service as redis-server would.
     need redis-tools -- sh -c 'command -v redis-server || command -v redis-check-rdb'
+}
+
+find_missing_slurm() {
+    need slurmctld slurmd slurm-client munge -- sh -c 'command -v slurmctld && command -v slurmd && command -v srun && command -v munged'
 }
 
 install() {
@@ -95,8 +100,15 @@ cache)
         echo "setup: a Redis server is not to be had here; tests that need one say so and are left out" >&2
     fi
     ;;
+slurm)
+    find_missing_slurm
+    # Under systemd the packages would start services.
+    if [[ ${#missing[@]} -gt 0 ]] && { [[ -d /run/systemd/system ]] || ! install; }; then
+        echo "setup: Slurm is not to be had here; tests that need it say so and are left out" >&2
+    fi
+    ;;
 *)
-    echo "usage: $0 compilers|build|dataset|cache" >&2
+    echo "usage: $0 compilers|build|dataset|cache|slurm" >&2
     exit 2
     ;;
 esac

@@ -113,29 +113,61 @@ def lightning(path: str, out: str) -> None:
         torch.distributed.barrier()
 
 
+def fabric(path: str, out: str) -> None:
+    from lightning.fabric import Fabric
+
+    fabric = Fabric(accelerator="cpu", devices=2, num_nodes=2, strategy="ddp")
+    fabric.launch()
+    model, optimizer = fabric.setup(*tiny())
+
+    def train_on(batch: Any) -> None:
+        optimizer.zero_grad()
+        fabric.backward(loss_of(model, batch))
+        optimizer.step()
+
+    with make_loader(path) as loader:
+        epochs = all_epochs(loader, train_on)
+        save(out, loader, epochs, model.module)
+        fabric.barrier()
+
+
 def ray(path: str, out: str) -> None:
     import ray
     from ray.train import RunConfig, ScalingConfig
     from ray.train.torch import TorchTrainer, prepare_model
 
     def worker() -> None:
-        model, _ = tiny()
-        model = prepare_model(model)
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-
-        def train_on(batch: Any) -> None:
-            optimizer.zero_grad()
-            loss_of(model, batch).backward()
-            optimizer.step()
-
-        with make_loader(path) as loader:
-            epochs = all_epochs(loader, train_on)
-            save(out, loader, epochs, model.module)
-            torch.distributed.barrier()
+        in_group(path, out, prepare_model(tiny()[0]))
 
     ray.init(address="auto", log_to_driver=True)
     scaling = ScalingConfig(num_workers=4, resources_per_worker={"CPU": 1}, placement_strategy="PACK")
     TorchTrainer(worker, scaling_config=scaling, run_config=RunConfig(storage_path=f"{out}/ray")).fit()
+
+
+def in_group(path: str, out: str, model: torch.nn.parallel.DistributedDataParallel) -> None:
+    """Trains in a process group that is there."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+
+    def train_on(batch: Any) -> None:
+        optimizer.zero_grad()
+        loss_of(model, batch).backward()
+        optimizer.step()
+
+    with make_loader(path) as loader:
+        epochs = all_epochs(loader, train_on)
+        save(out, loader, epochs, model.module)
+        torch.distributed.barrier()
+
+
+def slurm(path: str, out: str) -> None:
+    """A task of srun, or a process of torchrun, which has variables of its own."""
+    where: dict[str, Any] = {}
+    if "RANK" not in os.environ:
+        where["init_method"] = f"tcp://{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
+        where["rank"], where["world_size"] = int(os.environ["SLURM_PROCID"]), int(os.environ["SLURM_NTASKS"])
+    torch.distributed.init_process_group("gloo", **where)
+    in_group(path, out, torch.nn.parallel.DistributedDataParallel(tiny()[0]))
+    torch.distributed.destroy_process_group()
 
 
 def mpirun(path: str, out: str) -> None:
@@ -159,4 +191,5 @@ def mpirun(path: str, out: str) -> None:
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    {"accelerate": accelerate, "lightning": lightning, "ray": ray, "mpirun": mpirun}[sys.argv[1]](*sys.argv[2:])
+    launchers = (accelerate, lightning, fabric, ray, slurm, mpirun)
+    {launcher.__name__: launcher for launcher in launchers}[sys.argv[1]](*sys.argv[2:])

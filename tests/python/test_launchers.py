@@ -12,6 +12,7 @@ import packed
 import pytest
 from hosts import finish, hosts
 from shade_load import Daemon, Loader, Plan
+from slurm import slurm
 
 from studies.hosts import PORT, Hosts
 
@@ -47,10 +48,14 @@ def accelerate(nodes: Hosts, dataset: Path, out: Path, work: Path) -> None:
     finish([nodes.start(node, command(node)) for node in range(2)])
 
 
-def lightning(nodes: Hosts, dataset: Path, out: Path, work: Path) -> None:
+def lightning(nodes: Hosts, dataset: Path, out: Path, work: Path, program: str = "lightning") -> None:
     where = {"MASTER_ADDR": nodes.addresses[0], "MASTER_PORT": PORT}
-    command = [sys.executable, SCRIPT, "lightning", dataset, out]
+    command = [sys.executable, SCRIPT, program, dataset, out]
     finish([nodes.start(node, command, **where, NODE_RANK=str(node)) for node in range(2)])
+
+
+def fabric(nodes: Hosts, dataset: Path, out: Path, work: Path) -> None:
+    lightning(nodes, dataset, out, work, "fabric")
 
 
 def ray(nodes: Hosts, dataset: Path, out: Path, work: Path) -> None:
@@ -82,6 +87,21 @@ def mpirun(nodes: Hosts, dataset: Path, out: Path, work: Path) -> None:
     finish([nodes.start(0, [PROGRAMS / "mpirun", *options, sys.executable, SCRIPT, "mpirun", dataset, out])])
 
 
+def srun(nodes: Hosts, dataset: Path, out: Path, work: Path) -> None:
+    with slurm(nodes) as cluster:
+        where = {"MASTER_ADDR": nodes.addresses[0], "MASTER_PORT": PORT}
+        cluster.run("srun", "--nodes=2", "--ntasks-per-node=2", sys.executable, SCRIPT, "slurm", dataset, out, **where)
+
+
+def srun_torchrun(nodes: Hosts, dataset: Path, out: Path, work: Path) -> None:
+    """One task a node, which starts torchrun."""
+    options = ["--nnodes=2", "--nproc-per-node=2", "--node-rank=$SLURM_NODEID", f"--master-addr={nodes.addresses[0]}", f"--master-port={PORT}"]
+    options.append(f"--local-addr={nodes.addresses[0].rpartition('.')[0]}.$((SLURM_NODEID + 1))")
+    torchrun = " ".join([sys.executable, "-m torch.distributed.run", *options, f"{SCRIPT} slurm {dataset} {out}"])
+    with slurm(nodes) as cluster:
+        cluster.run("srun", "--nodes=2", "--ntasks-per-node=1", "sh", "-c", torchrun)
+
+
 def of_one_node(dataset: packed.Packed, socket: Path, strata: int) -> list[Any]:
     """What one node of four ranks is given."""
     sys.path.insert(0, str(SCRIPT.parent))
@@ -97,7 +117,7 @@ def of_one_node(dataset: packed.Packed, socket: Path, strata: int) -> list[Any]:
         return list(pool.map(train, range(RANKS)))
 
 
-@pytest.mark.parametrize("launch", [accelerate, lightning, ray, mpirun])
+@pytest.mark.parametrize("launch", [accelerate, lightning, fabric, ray, srun, srun_torchrun, mpirun])
 def test_two_nodes_train_what_one_trains(launch: Any, dataset: packed.Packed, tmp_path: Path, work: Path) -> None:
     with hosts(2) as nodes:
         launch(nodes, dataset.path, tmp_path, work)

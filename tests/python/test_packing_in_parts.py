@@ -4,10 +4,13 @@ import os
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import packed
 import pytest
+from hosts import hosts
+from slurm import slurm
 
 PAGE = Path(__file__).parents[2] / "docs/packing-on-many-machines.md"
 # Where the page has its data.
@@ -56,33 +59,23 @@ def run_parts(script: str, variable: str, source: Path, out: Path) -> None:
     pack("finish", out)
 
 
-def test_the_task_of_a_slurm_array_is_a_part(folders: tuple, tmp_path: Path) -> None:
-    source, out, expected = folders
-    script = block("Slurm")
-    task = re.search(r"<<'END'\n(.*?)^END$", script, re.S | re.M).group(1)
-    # The array's indices are the parts that the task names.
-    count = re.search(r"--part \$SLURM_ARRAY_TASK_ID/(\d+)", task).group(1)
-    assert f"#SBATCH --array=0-{int(count) - 1}\n" in task
-    # srun starts its command in the job; here there is none.
-    srun = tmp_path / "bin/srun"
-    srun.parent.mkdir()
-    srun.write_text('#!/bin/sh\nexec "$@"\n', encoding="utf-8")
-    srun.chmod(0o755)
-    run_parts(f"export PATH={srun.parent}:$PATH\n{task}", "SLURM_ARRAY_TASK_ID", source, out)
-    assert content(out) == expected
-
-
-def test_the_script_submits_plan_parts_and_finish_in_this_order(tmp_path: Path) -> None:
-    # An sbatch that writes down what it is asked, and answers with a job's number.
-    sbatch = tmp_path / "sbatch"
-    sbatch.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/asked\nwc -l < {tmp_path}/asked\n', encoding="utf-8")
-    sbatch.chmod(0o755)
-    path = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    subprocess.run(["bash", "-eu", "-c", block("Slurm")], cwd=tmp_path, env={**os.environ, **path}, check=True)
-    plan, parts, finish = (tmp_path / "asked").read_text(encoding="utf-8").splitlines()
-    assert "shade-pack plan" in plan and "--dependency" not in plan
-    assert "--dependency=afterok:1 part.sbatch" in parts
-    assert "--dependency=afterok:2 " in finish and "shade-pack finish" in finish
+def test_slurm_packs_all_parts(folders: tuple, tmp_path: Path) -> None:
+    source, out, _ = folders
+    script = block("Slurm").replace(OUT, str(out)).replace(SOURCE, str(source))
+    # Four parts for this machine.
+    for many, few in (("--array=0-511", "--array=0-3"), ("/512", "/4"), ("--cpus-per-task=8", "--cpus-per-task=1")):
+        assert many in script
+        script = script.replace(many, few)
+    with hosts(2) as nodes, slurm(nodes) as cluster:
+        cluster.run("sh", "-euc", f"cd {tmp_path}\n{script}", PATH=environment()["PATH"])
+        while cluster.asks("squeue", "--noheader").strip():
+            time.sleep(0.2)
+    logs = {path.name: path.read_text() for path in tmp_path.glob("slurm-*.out")}
+    assert len(logs) == 6, logs
+    calm = tmp_path / "one-run"
+    pack("create", source, calm)
+    assert out.exists(), logs
+    assert content(out) == content(calm)
 
 
 def test_the_kubernetes_job_is_valid(folders: tuple) -> None:

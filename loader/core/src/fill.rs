@@ -99,7 +99,7 @@ impl<M: Memory> Core<M> {
 
     /// Rows came back from a worker.
     pub(super) fn filled(&mut self, filled: Filled<M::Lent>, actions: &mut Vec<Action<M>>) {
-        let Filled { ticket: Ticket { session, seq }, rows, faults, fill_ns } = filled;
+        let Filled { ticket: Ticket { session, seq }, mut rows, faults, fill_ns } = filled;
         self.fill_turns.took_back(session);
         if let Some(batch) = self.batch_mut(session, seq) {
             batch.fill_ns += fill_ns;
@@ -121,11 +121,11 @@ impl<M: Memory> Core<M> {
                 lost.push((row, text));
             }
         }
-        for row in rows {
+        for row in &mut rows {
             if !row.is_plain() {
-                self.decoded(&row);
+                self.decoded(row);
             }
-            self.take_back(row.record);
+            self.take_back(row.record.take());
         }
         for (row, text) in lost {
             self.row_fault(row, &text, actions);

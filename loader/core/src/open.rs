@@ -199,16 +199,13 @@ fn touch_all<M: Memory>(cache: &Cache<M::Record>, importance: &Importance, rows:
 /// The rows of a planned batch, each with its place in the batch's data.
 fn plan_rows(job: &Job, slots: &[Slot], plan: &Plan, index: &dyn Samples) -> Vec<BatchRow> {
     let spec = &job.spec;
-    let entry_of = |slot: &Slot| {
-        let &sample = plan.ids.get(slot.place as usize)?;
-        Some((sample, index.entry(sample)?))
-    };
-    // Touches all entries first, for the same reason as `touch_all`.
-    let known = slots.iter().filter(|slot| entry_of(slot).is_some()).count();
+    let sample_of = |slot: &Slot| plan.ids.get(slot.place as usize).copied();
+    // All entries first, so that their memory comes at the same time, as in `touch_all`.
+    let entries: Vec<_> = slots.iter().map(|slot| index.entry(sample_of(slot)?)).collect();
     let mut offset = 0;
-    let mut rows = Vec::with_capacity(known);
-    for slot in slots {
-        let Some((sample, entry)) = entry_of(slot) else { continue };
+    let mut rows = Vec::with_capacity(slots.len());
+    for (slot, entry) in slots.iter().zip(entries) {
+        let (Some(sample), Some(entry)) = (sample_of(slot), entry) else { continue };
         let len = row_bytes(spec.output, &entry).unwrap_or_else(|_| room_bytes(spec, index, sample));
         let room = len.max(job.rooms.of(entry.label));
         let of_place = plan.weights.get(slot.place as usize).copied().unwrap_or(1.0);

@@ -1,7 +1,6 @@
 //! Which records were prefetched and are not used yet.
 
-use std::collections::{HashMap, HashSet};
-
+use foldhash::{HashMap, HashSet};
 use shade_formats::SampleId;
 
 use crate::job::JobId;

@@ -1,8 +1,9 @@
 //! Records on their way from storage: which rows wait for them, in which order they are requested,
 //! which read brings them.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
+use foldhash::HashMap;
 use shade_formats::{SampleId, ShardId};
 
 use crate::batch::RowId;
@@ -76,7 +77,7 @@ impl Reading {
     /// Nothing to read. Neighbours up to `gap_bytes_max` apart are read together.
     pub(super) fn new(gap_bytes_max: u32) -> Self {
         Self {
-            pending: HashMap::new(),
+            pending: HashMap::default(),
             queues: ReadQueues::default(),
             neighbours: Neighbours::new(gap_bytes_max, SPAN_BYTES_MAX),
             from_tier: VecDeque::new(),
