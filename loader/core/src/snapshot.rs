@@ -202,7 +202,7 @@ fn restore(
 
     (job.strata, job.seats) = (strata, seats);
     job.begin(plan);
-    // Of strata that the next epoch does not have it is of no use.
+    // The next epoch may have other strata.
     job.next_plan = next_plan.filter(|_| job.keeps_strata());
     job.validation = validation;
     (job.has_reports, job.reports_missing) = (reported == 1, false);

@@ -167,7 +167,8 @@ impl<M: Memory> Core<M> {
                 epoch.position_entropy = job.position_entropy;
             }
             total.counts = job.total.into();
-            total.ever_seen_share = f64::from(job.importance.seen()) / samples;
+            // A loaded state may have seen more than is here.
+            total.ever_seen_share = (f64::from(job.importance.seen()) / samples).min(1.0);
         }
         Stats {
             epoch,

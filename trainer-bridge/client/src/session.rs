@@ -14,7 +14,7 @@ use rustix::time::{ClockId, clock_gettime};
 use shade_formats::FormatError;
 use shade_formats::control::{PROTOCOL, Reply, Request, Settings};
 use shade_formats::ids::ContentId;
-use shade_formats::limits::{BATCH_SAMPLES_MAX, state_bytes_max};
+use shade_formats::limits::BATCH_SAMPLES_MAX;
 use shade_formats::ring::{Descriptor, Kind};
 use shade_shm::Consumer;
 
@@ -25,9 +25,8 @@ use crate::error::argument;
 use crate::fork::Owner;
 use crate::held::InRing;
 use crate::lock::lock;
-use crate::state::Resumed;
-use crate::wire::{WireError, wait};
-use crate::{Batch, ClientError, FieldsReader, state};
+use crate::wire::{Received, WireError, wait};
+use crate::{Batch, ClientError, FieldsReader};
 
 /// How long `next` polls the ring before it sleeps: about the cost of waking.
 const SPIN: Duration = Duration::from_micros(20);
@@ -250,8 +249,7 @@ impl Session {
     /// # Errors
     /// The daemon does not answer, is gone or breaks the protocol, or this is a forked child.
     pub fn stats(&self) -> Result<String, ClientError> {
-        self.owner.check()?;
-        self.dialogue.ask("stats", &Request::Stats, None, |(reply, _)| match reply {
+        self.ask("stats", &Request::Stats, None, |(reply, _)| match reply {
             Reply::Stats { json } => Ok(json),
             other => Err(other),
         })
@@ -264,60 +262,23 @@ impl Session {
     /// As for [`Session::stats`], and [`ClientError::Failed`] when there is not as much memory or
     /// this job may not decide it.
     pub fn resize_cache(&self, cache: &str) -> Result<u64, ClientError> {
-        self.owner.check()?;
         let request = Request::Resize { protocol: PROTOCOL, cache: cache.to_owned() };
-        self.dialogue.ask("resize_cache", &request, None, |(reply, _)| match reply {
+        self.ask("resize_cache", &request, None, |(reply, _)| match reply {
             Reply::Resized { cache_bytes, .. } => Ok(cache_bytes),
             other => Err(other),
         })
     }
 
-    /// The state of a run that goes on before batch `batch` of `epoch`, for
-    /// [`Session::load_state`].
-    ///
-    /// # Errors
-    /// As for [`Session::stats`], and if the state is too long for the dataset's samples.
-    pub fn save_state(&self, epoch: u32, batch: u32) -> Result<Vec<u8>, ClientError> {
+    /// Asks the daemon, as [`Dialogue::ask`] does.
+    pub(crate) fn ask<T>(
+        &self,
+        what: &'static str,
+        request: &Request,
+        fd: Option<&OwnedFd>,
+        accept: impl Fn(Received) -> Result<T, Reply>,
+    ) -> Result<T, ClientError> {
         self.owner.check()?;
-        let (bytes, fds) =
-            self.dialogue.ask("save_state", &Request::SaveState { epoch, batch }, None, |(reply, fds)| {
-                match reply {
-                    Reply::State { bytes } => Ok((bytes, fds)),
-                    other => Err(other),
-                }
-            })?;
-        state::read("the state", bytes, &fds, state_bytes_max(self.welcome.samples))
-    }
-
-    /// Restores a state of [`Session::save_state`], also one of another batch size or world size.
-    /// Call it before the epoch is started, at the batch that it returns. Unless `strata` is 0, a
-    /// state with a plan of another number of strata is refused.
-    ///
-    /// # Errors
-    /// As for [`Session::stats`], and [`ClientError::Failed`] when the daemon finds the state
-    /// wrong.
-    pub fn load_state(&self, bytes: &[u8], strata: u32) -> Result<Resumed, ClientError> {
-        self.owner.check()?;
-        let fd = state::write(bytes)?;
-        let request = Request::LoadState { strata };
-        self.dialogue.ask("load_state", &request, Some(&fd), |(reply, _)| match reply {
-            Reply::StateLoaded { epoch, first_batch, batches } => Ok(Resumed { epoch, first_batch, batches }),
-            other => Err(other),
-        })
-    }
-
-    /// Tells which stratum each seat of the job's plans has: the bytes of
-    /// [`Seats`](shade_formats::control::Seats). All ranks tell the same, before the first epoch.
-    ///
-    /// # Errors
-    /// As for [`Session::stats`], and [`ClientError::Failed`] when the daemon refuses them.
-    pub fn seat(&self, bytes: &[u8]) -> Result<(), ClientError> {
-        self.owner.check()?;
-        let fd = state::write(bytes)?;
-        self.dialogue.ask("seat", &Request::Seat, Some(&fd), |(reply, _)| match reply {
-            Reply::Seated => Ok(()),
-            other => Err(other),
-        })
+        self.dialogue.ask(what, request, fd, accept)
     }
 
     /// Polls the ring for up to `most` from `started` on.

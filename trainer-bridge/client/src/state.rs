@@ -1,12 +1,14 @@
-//! Passes bytes between processes in a memfd: a run's state, and others that are longer than a
-//! message may be.
+//! A run's state, and what else is longer than a message may be: passed in a memfd.
 
 use std::os::fd::OwnedFd;
 
 use rustix::io::Errno;
+use shade_formats::control::{Reply, Request};
+use shade_formats::limits::state_bytes_max;
 use shade_shm::{SegmentError, memfd};
 
 use crate::ClientError;
+use crate::session::Session;
 
 /// Where a loaded state goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +19,51 @@ pub struct Resumed {
     pub first_batch: u32,
     /// Its batches, with those before.
     pub batches: u32,
+}
+
+impl Session {
+    /// The state of a run that goes on before batch `batch` of `epoch`, for
+    /// [`Session::load_state`].
+    ///
+    /// # Errors
+    /// As for [`Session::stats`], and if the state is too long for the dataset's samples.
+    pub fn save_state(&self, epoch: u32, batch: u32) -> Result<Vec<u8>, ClientError> {
+        let (bytes, fds) =
+            self.ask("save_state", &Request::SaveState { epoch, batch }, None, |(reply, fds)| match reply {
+                Reply::State { bytes } => Ok((bytes, fds)),
+                other => Err(other),
+            })?;
+        read("the state", bytes, &fds, state_bytes_max(self.samples()))
+    }
+
+    /// Restores a state of [`Session::save_state`], also one of another batch size or world size.
+    /// Call it before the epoch is started, at the batch that it returns. Unless `strata` is 0, a
+    /// state with a plan of another number of strata is refused.
+    ///
+    /// # Errors
+    /// As for [`Session::stats`], and [`ClientError::Failed`] when the daemon finds the state
+    /// wrong.
+    pub fn load_state(&self, bytes: &[u8], strata: u32) -> Result<Resumed, ClientError> {
+        let fd = write(bytes)?;
+        let request = Request::LoadState { strata };
+        self.ask("load_state", &request, Some(&fd), |(reply, _)| match reply {
+            Reply::StateLoaded { epoch, first_batch, batches } => Ok(Resumed { epoch, first_batch, batches }),
+            other => Err(other),
+        })
+    }
+
+    /// Tells which stratum each seat of the job's plans has: the bytes of
+    /// [`Seats`](shade_formats::control::Seats). All ranks tell the same, before the first epoch.
+    ///
+    /// # Errors
+    /// As for [`Session::stats`], and [`ClientError::Failed`] when the daemon refuses them.
+    pub fn seat(&self, bytes: &[u8]) -> Result<(), ClientError> {
+        let fd = write(bytes)?;
+        self.ask("seat", &Request::Seat, Some(&fd), |(reply, _)| match reply {
+            Reply::Seated => Ok(()),
+            other => Err(other),
+        })
+    }
 }
 
 /// Reads `bytes` bytes, at most `most`, from the one descriptor in `fds`. `segment` names them.

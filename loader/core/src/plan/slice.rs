@@ -3,10 +3,9 @@
 //! Global batch k is the positions `[k·B·W, (k+1)·B·W)` of the plan. Rank r of W takes the
 //! positions p with p mod W = r. If some rank would then have a sample twice, the draws of the
 //! global batch are sorted by sample and dealt to the ranks in turn. After that no rank has a
-//! sample twice unless the global batch has it more than W times. Each rank keeps
-//! its rows in the plan's order.
-//! Either way the ranks of one global batch together have exactly its positions, and all ranks have
-//! the same number of batches.
+//! sample twice unless the global batch has it more than W times. Each rank keeps its rows in the
+//! plan's order. Either way the ranks of one global batch together have exactly its positions, and
+//! all ranks have the same number of batches.
 //!
 //! With several strata nothing is dealt: a sample stays at its rank, where its repeats are many
 //! rows apart.
@@ -46,7 +45,7 @@ pub struct Slot {
 /// Where the batches of an epoch begin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Origin {
-    /// The first position that is delivered.
+    /// The first position that is still to be delivered.
     pub position: u32,
     /// Number of the batch that begins there.
     pub batch: u32,

@@ -188,8 +188,8 @@ class Loader:
         self._position = 0
         # First batch of the next iteration: not 0 only after `load_state_dict`.
         self._resume_at = 0
-        # The epoch that was resumed, and its batches: another number than usual if it was begun with
-        # another batch size or world size.
+        # The epoch that was resumed, and its batches: another number than usual if it was begun
+        # with another batch size or world size.
         self._resumed: tuple[int, int] | None = None
         # Losses are needed, and no warning that they are missing was given.
         self._draws_by_loss = self._job["sampler"] in BY_LOSS
