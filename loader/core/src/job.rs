@@ -119,11 +119,10 @@ impl Job {
     ) -> Result<Self, Refusal> {
         let samples = index.len();
         let unfit = |text| Refusal { code: REFUSE_SPEC, text };
-        let slices = Slices::new(samples, spec.batch_size, spec.world_size, spec.tail)
+        let strata = index.strata(spec.plan.strata).map_err(|error| unfit(error.to_string()))?;
+        let slices = Slices::new(strata.samples(), spec.batch_size, spec.world_size, spec.tail)
             .map_err(|error| unfit(error.to_string()))?
             .of_strata(spec.plan.strata);
-        let strata = Strata::new(samples, spec.plan.strata, index.content_id().0)
-            .map_err(|error| unfit(error.to_string()))?;
         if let Some(weights) = &weights {
             check_weights(weights, &strata).map_err(unfit)?;
         }
@@ -182,7 +181,8 @@ impl Job {
         self.position_entropy = ids.map_or(1.0, |ids| position_entropy(ids, samples));
         // Nobody plans a shorter epoch where there are several nodes.
         let whole = plan.as_ref().filter(|plan| plan.part.is_whole());
-        let len = whole.map_or(samples, |plan| u32::try_from(plan.ids.len()).unwrap_or(u32::MAX));
+        let len = whole
+            .map_or(self.strata.samples(), |plan| u32::try_from(plan.ids.len()).unwrap_or(u32::MAX));
         self.slices = self.slices.of_len(len);
         if let Some(plan) = &plan {
             self.part.clone_from(&plan.part);
@@ -201,7 +201,8 @@ impl Job {
     /// What plans are drawn from.
     pub(super) fn sample_facts(&self) -> SampleFacts<'_> {
         let (importance, weights) = (&self.importance, self.weights.as_ref());
-        SampleFacts { importance, weights, strata: self.strata, seats: &self.seats, part: &self.part }
+        let strata = self.strata.clone();
+        SampleFacts { importance, weights, strata, seats: &self.seats, part: &self.part }
     }
 
     /// The part of a plan that belongs to these ranks, which are all at this daemon. Where strata
@@ -218,7 +219,7 @@ impl Job {
 
     /// Number of samples that may be in a plan of this daemon.
     pub(super) fn own_samples(&self) -> u32 {
-        self.part.places_before(self.importance.len())
+        self.part.places_before(self.strata.samples())
     }
 
     /// Why the rank cannot have the rest of the current epoch, if it asks for that: the plan is of
@@ -254,7 +255,7 @@ impl Job {
 
     /// The answer to a rank that is accepted.
     pub(super) fn accepted(&self) -> Accepted {
-        let most = self.slices.of_len(self.importance.len());
+        let most = self.slices.of_len(self.strata.samples());
         Accepted { batches_per_epoch: most.batches_per_epoch(), payload: self.payload }
     }
 
@@ -269,7 +270,7 @@ impl Job {
     /// Batches of each rank in `epoch`. For an epoch that is not the current one it is a maximum.
     pub(super) fn batches_in(&self, epoch: u32) -> u32 {
         let slices =
-            if self.epoch() == Some(epoch) { self.slices } else { self.slices.of_len(self.importance.len()) };
+            if self.epoch() == Some(epoch) { self.slices } else { self.slices.of_len(self.strata.samples()) };
         slices.batches_per_epoch()
     }
 
@@ -290,11 +291,14 @@ fn check_weights(table: &WeightTable, strata: &Strata) -> Result<(), String> {
     if strata.count() == 1 {
         return Ok(());
     }
-    let mut has_weight = vec![false; strata.count() as usize];
-    for (id, _) in (0..).map(SampleId).zip(table.weights()).filter(|&(_, &weight)| weight > 0) {
-        has_weight.get_mut(strata.of(id) as usize).into_iter().for_each(|slot| *slot = true);
+    // `None` where no sample is known.
+    let mut has_weight = vec![None; strata.count() as usize];
+    for (id, &weight) in (0..).map(SampleId).zip(table.weights()) {
+        if let Some(slot) = has_weight.get_mut(strata.of(id) as usize) {
+            *slot = Some(weight > 0 || *slot == Some(true));
+        }
     }
-    match has_weight.iter().filter(|has_weight| !**has_weight).count() {
+    match has_weight.iter().filter(|has_weight| **has_weight == Some(false)).count() {
         0 => Ok(()),
         none => Err(format!(
             "in {none} of {} strata no sample has a weight above 0, so that nothing could be drawn there: choose \

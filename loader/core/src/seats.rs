@@ -8,7 +8,7 @@ use crate::brain::Core;
 use crate::event::SessionId;
 use crate::job::Job;
 use crate::memory::Memory;
-use crate::plan::{Strata, StrataError};
+use crate::plan::StrataError;
 
 impl<M: Memory> Core<M> {
     /// A rank tells the seats of its job's plans. All ranks tell the same, before the first epoch.
@@ -43,7 +43,7 @@ impl<M: Memory> Core<M> {
     pub fn held(&self, strata: u32) -> Result<(u32, Vec<u8>), StrataError> {
         let strata = if strata == 0 { self.strata_of_last } else { strata };
         let samples = self.index.len();
-        let parts = Strata::new(samples, strata, self.index.content_id().0)?;
+        let parts = self.index.strata(strata)?;
         let mut cached = vec![0_u32; strata as usize];
         for id in self.cached() {
             cached.get_mut(parts.of(id) as usize).into_iter().for_each(|count| *count += 1);
@@ -57,7 +57,7 @@ const ALIKE: &str = "give all ranks the same arguments and the same exchange";
 
 impl Job {
     fn told_seats(&mut self, rank: u32, bytes: &[u8], has_begun: bool) -> Result<(), String> {
-        let (strata, samples) = (self.spec.plan.strata, self.importance.len());
+        let (strata, samples) = (self.spec.plan.strata, self.strata.samples());
         let seats =
             Seats::from_bytes(bytes, strata, samples).map_err(|error: SpecError| error.to_string())?;
         match &self.told {

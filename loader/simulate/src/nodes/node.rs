@@ -1,7 +1,8 @@
 //! One node: a core over its own samples, and its ranks. It neither reads nor computes by itself.
 //!
 //! The node's samples are numbered 0, 1, 2 and so on here, so that all nodes together take the
-//! memory of one dataset.
+//! memory of one dataset. Their strata keep their numbers, so the plan is the part of the whole
+//! plan that a daemon draws, by other numbers of the samples.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -9,6 +10,7 @@ use std::time::Duration;
 
 use shade_core::driver::{Delivery, Driver, Soon, World};
 use shade_core::importance::Importance;
+use shade_core::plan::Strata;
 use shade_core::{Action, Core, Counts, Event, FillOrder, ReadOp, Refusal, SessionId, Stats, Ticket};
 use shade_formats::SampleId;
 use shade_formats::control::{JobSpec, WeightTable};
@@ -16,6 +18,7 @@ use shade_formats::ring::Kind;
 
 use crate::error::SimulateError;
 use crate::losses::Losses;
+use crate::nodes::seats::Share;
 use crate::play::Setup;
 use crate::store::{NoMemory, answered, filled};
 
@@ -29,7 +32,8 @@ pub(super) struct Node {
     samples: Vec<u32>,
     /// Its counts when they were taken last.
     counted: Counts,
-    ranks: SessionId,
+    /// Those of its ranks are `0..sessions`.
+    sessions: SessionId,
 }
 
 /// The nodes of a training before one of them was lost.
@@ -77,34 +81,35 @@ struct Rank {
 }
 
 impl Node {
-    /// A node that has `samples` of the dataset and this many ranks. `whole` is what all nodes have
-    /// together, except for capacity and plan.
+    /// A node with this share. `whole` is what all nodes have together, except for the capacity.
     ///
     /// # Errors
     /// The weights of its samples cannot be used.
-    pub(super) fn new(whole: &Setup<'_>, samples: Vec<u32>, ranks: u32) -> Result<Self, SimulateError> {
-        Self::over(whole, samples, ranks, |setup| setup.core())
+    pub(super) fn new(whole: &Setup<'_>, strata: &Strata, share: Share) -> Result<Self, SimulateError> {
+        Self::over(whole, strata, share, |setup, _| setup.core())
     }
 
-    /// This node with other samples: what it has cached of them, and what they learned of them
-    /// `before`. The driver's clock begins at 0.
+    /// This node with another share: what it has cached of its samples, and what they learned of
+    /// them `before`. The driver's clock begins at 0.
     ///
     /// # Errors
     /// The weights of its samples cannot be used.
     pub(super) fn seated(
         &self,
         whole: &Setup<'_>,
-        samples: Vec<u32>,
+        strata: &Strata,
+        share: Share,
         before: &Before<'_>,
     ) -> Result<Self, SimulateError> {
-        let mut table = Importance::new(u32::try_from(samples.len()).unwrap_or(u32::MAX));
-        for (id, sample) in (0..).map(SampleId).zip(&samples) {
-            if let Some((known, place)) = before.learned(*sample) {
-                table.take_over(id, known, place);
+        let mut table = Importance::new(0);
+        let mut node = Self::over(whole, strata, share, |setup, samples| {
+            table = Importance::new(setup.dataset.samples);
+            for (id, sample) in (0..).map(SampleId).zip(samples) {
+                if let Some((known, place)) = before.learned(*sample) {
+                    table.take_over(id, known, place);
+                }
             }
-        }
-        let places: HashMap<u32, SampleId> = samples.iter().copied().zip((0..).map(SampleId)).collect();
-        let mut node = Self::over(whole, samples, self.ranks, |setup| {
+            let places: HashMap<u32, SampleId> = samples.iter().copied().zip((0..).map(SampleId)).collect();
             let mut cache = setup.keeper.cache(setup.capacity, setup.dataset.samples);
             let mut evicted = Vec::new();
             let cached = self.driver.core.cached().filter_map(|id| self.samples.get(id.index()));
@@ -120,28 +125,33 @@ impl Node {
 
     fn over(
         whole: &Setup<'_>,
-        samples: Vec<u32>,
-        ranks: u32,
-        core: impl FnOnce(&Setup<'_>) -> Core<NoMemory>,
+        strata: &Strata,
+        share: Share,
+        core: impl FnOnce(&Setup<'_>, &[u32]) -> Core<NoMemory>,
     ) -> Result<Self, SimulateError> {
-        let dataset = Arc::new(whole.dataset.part(&samples));
+        let Share { held, order, ranks, world_size } = share;
+        let (strata, samples) = strata.of_some(held);
+        let samples: Vec<u32> = samples.into_iter().map(|id| id.0).collect();
+        let sessions = ranks.end - ranks.start;
+        let dataset = Arc::new(whole.dataset.part(&samples, strata));
         let weights = whole.weights.map(|weights| part(weights, &samples)).transpose()?;
         let mut setup = Setup { dataset: &dataset, weights: weights.as_ref(), ..*whole };
         setup.plan.weights_digest = weights.as_ref().map_or(0, WeightTable::digest);
-        let job = JobSpec { world_size: ranks, ..setup.job()? };
+        let job = JobSpec { world_size, ranks_here: sessions, ..setup.job()? };
         let machine = Machine {
             has_store: setup.service.is_some(),
             now_ns: 0,
             events: VecDeque::new(),
             reads: Vec::new(),
-            ranks: (0..ranks).map(|_| Rank::default()).collect(),
+            ranks: (0..sessions).map(|_| Rank::default()).collect(),
             refused: None,
         };
-        let mut driver = Driver::new(core(&setup), machine);
-        for rank in 0..ranks {
-            driver.attach(rank, (JOB, rank), &job, weights.clone());
+        let mut driver = Driver::new(core(&setup, &samples), machine);
+        for (session, rank) in (0..).zip(ranks) {
+            driver.attach(session, (JOB, rank), &job, weights.clone());
+            driver.step(Event::Seat { session, bytes: order.to_bytes() });
         }
-        Ok(Self { driver, samples, counted: Counts::default(), ranks })
+        Ok(Self { driver, samples, counted: Counts::default(), sessions })
     }
 
     /// All ranks begin an epoch.
@@ -150,7 +160,7 @@ impl Node {
         let behind = now_ns.saturating_sub(self.driver.world.now_ns);
         self.driver.world.now_ns = now_ns;
         self.driver.wait(Duration::from_nanos(behind));
-        for session in 0..self.ranks {
+        for session in 0..self.sessions {
             self.driver.start(session, epoch, 0);
         }
     }
@@ -229,8 +239,9 @@ impl Node {
 
 /// The weights of some samples.
 fn part(weights: &WeightTable, samples: &[u32]) -> Result<WeightTable, SimulateError> {
-    let of = |&id: &u32| weights.weights().get(id as usize).map_or(0.0, |&weight| f64::from(weight));
-    Ok(WeightTable::new(samples.iter().map(of))?)
+    let of = |&id: &u32| weights.weights().get(id as usize).copied().unwrap_or(0).to_le_bytes();
+    let bytes: Vec<u8> = samples.iter().flat_map(of).collect();
+    Ok(WeightTable::from_bytes(&bytes, u32::try_from(samples.len()).unwrap_or(u32::MAX))?)
 }
 
 /// What is around a node's core.

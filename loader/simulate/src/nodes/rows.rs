@@ -92,5 +92,5 @@ fn train(
     if args.nodes.global_plan {
         return Ok(Trained { all: training.play_sliced(watch)?, alone: None });
     }
-    Ok(Trained { all: training.play(watch)?, alone: training.play_one_alone(watch)? })
+    Ok(Trained { all: training.play(watch, &mut |_, _, _| {})?, alone: training.play_one_alone(watch)? })
 }
