@@ -181,8 +181,8 @@ impl Job {
         self.position_entropy = ids.map_or(1.0, |ids| position_entropy(ids, samples));
         // Nobody plans a shorter epoch where there are several nodes.
         let whole = plan.as_ref().filter(|plan| plan.part.is_whole());
-        let len = whole
-            .map_or(self.strata.samples(), |plan| u32::try_from(plan.ids.len()).unwrap_or(u32::MAX));
+        let len =
+            whole.map_or(self.strata.samples(), |plan| u32::try_from(plan.ids.len()).unwrap_or(u32::MAX));
         self.slices = self.slices.of_len(len);
         if let Some(plan) = &plan {
             self.part.clone_from(&plan.part);

@@ -3,14 +3,13 @@
 use std::collections::BTreeMap;
 
 use shade_core::{Counts, Event};
-use shade_reads::StoreModel;
 
 use crate::error::SimulateError;
 use crate::interval::mean;
 use crate::losses::Losses;
 use crate::nodes::node::{Before, Node};
 use crate::nodes::steps::{Step, Steps};
-use crate::nodes::storage::Storage;
+use crate::nodes::storage::{Storage, StorageModel};
 use crate::watch::Watch;
 
 /// What an epoch was like, for all nodes together.
@@ -57,6 +56,9 @@ impl EpochOutcome {
             (&mut self.counts.coalesced, of_node.coalesced),
             (&mut self.counts.bytes_read, of_node.bytes_read),
             (&mut self.counts.bytes_between, of_node.bytes_between),
+            (&mut self.counts.tier_hits, of_node.tier_hits),
+            (&mut self.counts.tier_bytes, of_node.tier_bytes),
+            (&mut self.counts.tier_writes, of_node.tier_writes),
         ];
         sums.into_iter().for_each(|(sum, count)| *sum += count);
     }
@@ -79,12 +81,12 @@ pub(super) type Seen<'s> = &'s mut dyn FnMut(usize, &[u32], &[f32]);
 impl<'a> Cluster<'a> {
     pub(super) fn new(
         nodes: Vec<Node>,
-        store: Option<(StoreModel, Option<u64>)>,
+        storage: Option<StorageModel>,
         steps: Steps,
         losses: Losses<'a>,
         watch: &'a Watch,
     ) -> Self {
-        let storage = store.map(|(model, nic)| Storage::new(model, nodes.len(), nic));
+        let storage = storage.map(|model| Storage::new(model, nodes.len()));
         let nodes = nodes.into_iter().enumerate().collect();
         let mut cluster = Self { nodes, storage, steps, losses, now_ns: 0, watch };
         cluster.tell_depths();
@@ -228,9 +230,10 @@ impl<'a> Cluster<'a> {
         if let Some(text) = node.refused() {
             return Err(SimulateError::Usage(text));
         }
-        let reads = node.reads();
-        if let Some(storage) = self.storage.as_mut().filter(|_| !reads.is_empty()) {
+        let (reads, orders) = (node.reads(), node.tier_orders());
+        if let Some(storage) = &mut self.storage {
             storage.order(now_ns, number, reads);
+            storage.order_from_tier(now_ns, number, orders);
         }
         Ok(())
     }

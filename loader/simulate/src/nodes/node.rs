@@ -11,7 +11,9 @@ use std::time::Duration;
 use shade_core::driver::{Delivery, Driver, Soon, World};
 use shade_core::importance::Importance;
 use shade_core::plan::Strata;
-use shade_core::{Action, Core, Counts, Event, FillOrder, ReadOp, Refusal, SessionId, Stats, Ticket};
+use shade_core::{
+    Action, Core, Counts, Event, FillOrder, ReadOp, Refusal, SessionId, Stats, Ticket, TierEvent, TierOrder,
+};
 use shade_formats::SampleId;
 use shade_formats::control::{JobSpec, WeightTable};
 use shade_formats::ring::Kind;
@@ -19,6 +21,7 @@ use shade_formats::ring::Kind;
 use crate::error::SimulateError;
 use crate::losses::Losses;
 use crate::nodes::seats::Share;
+use crate::nodes::tier_servers::answers;
 use crate::play::Setup;
 use crate::store::{NoMemory, answered, filled};
 
@@ -34,6 +37,8 @@ pub(super) struct Node {
     counted: Counts,
     /// Those of its ranks are `0..sessions`.
     sessions: SessionId,
+    /// Bytes that its tier may hold; 0 without a tier.
+    tier_bytes: u64,
 }
 
 /// The nodes of a training before one of them was lost.
@@ -81,16 +86,22 @@ struct Rank {
 }
 
 impl Node {
-    /// A node with this share. `whole` is what all nodes have together, except for the capacity.
+    /// A node with this share, and with a tier that may hold `tier_bytes`; 0 is none. `whole` is
+    /// what all nodes have together, except for the capacity.
     ///
     /// # Errors
     /// The weights of its samples cannot be used.
-    pub(super) fn new(whole: &Setup<'_>, strata: &Strata, share: Share) -> Result<Self, SimulateError> {
-        Self::over(whole, strata, share, |setup, _| setup.core())
+    pub(super) fn new(
+        whole: &Setup<'_>,
+        strata: &Strata,
+        share: Share,
+        tier_bytes: u64,
+    ) -> Result<Self, SimulateError> {
+        Self::over(whole, strata, share, tier_bytes, |setup, _| setup.core())
     }
 
-    /// This node with another share: what it has cached of its samples, and what they learned of
-    /// them `before`. The driver's clock begins at 0.
+    /// This node with another share: what it has of its samples in cache and tier, and what they
+    /// learned of them `before`. The driver's clock begins at 0.
     ///
     /// # Errors
     /// The weights of its samples cannot be used.
@@ -101,8 +112,8 @@ impl Node {
         share: Share,
         before: &Before<'_>,
     ) -> Result<Self, SimulateError> {
-        let mut table = Importance::new(0);
-        let mut node = Self::over(whole, strata, share, |setup, samples| {
+        let (mut table, mut tiered) = (Importance::new(0), Vec::new());
+        let mut node = Self::over(whole, strata, share, self.tier_bytes, |setup, samples| {
             table = Importance::new(setup.dataset.samples);
             for (id, sample) in (0..).map(SampleId).zip(samples) {
                 if let Some((known, place)) = before.learned(*sample) {
@@ -112,14 +123,17 @@ impl Node {
             let places: HashMap<u32, SampleId> = samples.iter().copied().zip((0..).map(SampleId)).collect();
             let mut cache = setup.keeper.cache(setup.capacity, setup.dataset.samples);
             let mut evicted = Vec::new();
-            let cached = self.driver.core.cached().filter_map(|id| self.samples.get(id.index()));
-            for &id in cached.filter_map(|sample| places.get(sample)) {
+            let core = &self.driver.core;
+            let here = |id: SampleId| places.get(self.samples.get(id.index())?).copied();
+            tiered = core.tiered().filter_map(here).collect();
+            for id in core.cached().filter_map(here) {
                 let bytes = setup.dataset.sizes.charged(id);
                 cache.offer(id, bytes, (), &table, |()| false, &mut evicted);
             }
             setup.core_with(cache)
         })?;
         node.driver.step(Event::Importance(0, Box::new(table)));
+        node.driver.step(Event::Tier(TierEvent::Held(tiered)));
         Ok(node)
     }
 
@@ -127,6 +141,7 @@ impl Node {
         whole: &Setup<'_>,
         strata: &Strata,
         share: Share,
+        tier_bytes: u64,
         core: impl FnOnce(&Setup<'_>, &[u32]) -> Core<NoMemory>,
     ) -> Result<Self, SimulateError> {
         let Share { held, order, ranks, world_size } = share;
@@ -143,6 +158,7 @@ impl Node {
             now_ns: 0,
             events: VecDeque::new(),
             reads: Vec::new(),
+            tier_orders: Vec::new(),
             ranks: (0..sessions).map(|_| Rank::default()).collect(),
             refused: None,
         };
@@ -151,7 +167,10 @@ impl Node {
             driver.attach(session, (JOB, rank), &job, weights.clone());
             driver.step(Event::Seat { session, bytes: order.to_bytes() });
         }
-        Ok(Self { driver, samples, counted: Counts::default(), sessions })
+        if tier_bytes > 0 {
+            driver.step(Event::Tier(TierEvent::Room { bytes: tier_bytes, get: None }));
+        }
+        Ok(Self { driver, samples, counted: Counts::default(), sessions, tier_bytes })
     }
 
     /// All ranks begin an epoch.
@@ -163,6 +182,7 @@ impl Node {
         for session in 0..self.sessions {
             self.driver.start(session, epoch, 0);
         }
+        self.driver.run();
     }
 
     /// These events happen now.
@@ -170,12 +190,17 @@ impl Node {
         let machine = &mut self.driver.world;
         machine.now_ns = now_ns;
         machine.events.extend(events);
-        self.driver.tick();
+        self.driver.run();
     }
 
     /// The reads that it has ordered since it was asked last.
     pub(super) fn reads(&mut self) -> Vec<Vec<ReadOp<()>>> {
         std::mem::take(&mut self.driver.world.reads)
+    }
+
+    /// The same of its tier.
+    pub(super) fn tier_orders(&mut self) -> Vec<TierOrder<NoMemory>> {
+        std::mem::take(&mut self.driver.world.tier_orders)
     }
 
     /// The batch that each rank computes next; `None` if its epoch is over.
@@ -246,13 +271,15 @@ fn part(weights: &WeightTable, samples: &[u32]) -> Result<WeightTable, SimulateE
 
 /// What is around a node's core.
 struct Machine {
-    /// Without a store reads take no time.
+    /// Without a store neither reads nor the tier take time.
     has_store: bool,
     now_ns: u64,
     /// What happens at `now_ns`.
     events: VecDeque<Event<NoMemory>>,
     /// Reads that were ordered.
     reads: Vec<Vec<ReadOp<()>>>,
+    /// What the tier was ordered to do.
+    tier_orders: Vec<TierOrder<NoMemory>>,
     /// By session.
     ranks: Vec<Rank>,
     refused: Option<String>,
@@ -297,12 +324,14 @@ impl World<NoMemory> for Machine {
     }
 
     fn told(&mut self, action: Action<NoMemory>) {
-        if let Action::Refuse(_, Refusal { text, .. })
-        | Action::Fail(_, text)
-        | Action::Interrupt(_, text)
-        | Action::Close(_, text) = action
-        {
-            self.refused = Some(text);
+        match action {
+            Action::Refuse(_, Refusal { text, .. })
+            | Action::Fail(_, text)
+            | Action::Interrupt(_, text)
+            | Action::Close(_, text) => self.refused = Some(text),
+            Action::Tier(order) if self.has_store => self.tier_orders.push(order),
+            Action::Tier(order) => self.events.extend(answers(order).into_iter().map(|(_, answer)| answer)),
+            _ => {}
         }
     }
 

@@ -1,12 +1,15 @@
 //! Simulates several nodes: each policy at each capacity.
 
+use shade_core::TIER_OVERHEAD_BYTES;
+
+use crate::capacity::CacheSize;
 use crate::cli::Simulate;
 use crate::error::SimulateError;
 use crate::keeper::Keeper;
 use crate::nodes::row::{Head, NodesRow, Trained};
 use crate::nodes::seats::strata_for;
 use crate::nodes::table::NodesReport;
-use crate::nodes::training::{Surroundings, Training};
+use crate::nodes::training::{Surroundings, Tier, Training};
 use crate::system::System;
 use crate::watch::Watch;
 use crate::workload::{COMPUTE_DEFAULT, Workload};
@@ -33,11 +36,16 @@ pub(in super::super) fn report(
         let lost = u32::try_from(args.nodes.lose.len()).unwrap_or(u32::MAX);
         strata_for(ranks_per_node, nodes, lost, workload.dataset.samples)
     };
+    let tier = Tier {
+        bytes: args.nodes.tier.as_ref().map_or(Ok(0), |size| tier_bytes(size, workload))?,
+        model: args.nodes.tier_store,
+    };
     let around = Surroundings {
         nodes,
         ranks_per_node,
         strata,
         nic: args.nodes.nic,
+        tier,
         straggle: args.nodes.straggle,
         lose: &args.nodes.lose,
         compute: args.compute.unwrap_or(COMPUTE_DEFAULT),
@@ -74,9 +82,21 @@ pub(in super::super) fn report(
         skipped_epochs: workload.skip_epochs,
         seeds: workload.seeds(),
         store: workload.service.map(|service| service.store.to_string()),
+        tier: args.nodes.tier.as_ref().map(|size| size.text().to_owned()),
+        tier_store: workload.service.filter(|_| tier.bytes > 0).map(|_| tier.model.to_string()),
         compute_s_per_sample: around.compute.as_secs_f64(),
         rows,
     })
+}
+
+/// What a tier of this size holds, in the core's bytes: each record takes some more than its own.
+///
+/// # Errors
+/// It is given in bytes and sizes are not known.
+fn tier_bytes(size: &CacheSize, workload: &Workload) -> Result<u64, SimulateError> {
+    let sizes = &workload.dataset.sizes;
+    let capacity = size.resolve("--tier", sizes, workload.total())?;
+    Ok(if sizes.are_known() { capacity } else { capacity.saturating_mul(1 + TIER_OVERHEAD_BYTES) })
 }
 
 /// Plays one seed.

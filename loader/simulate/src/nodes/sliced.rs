@@ -46,7 +46,7 @@ impl Training<'_> {
         let setup = Setup { keeper: Keeper::Policy(Policy::Static), capacity: 0, plan, ..self.node };
         let world_size = self.nodes * self.ranks_per_node;
         let all = Seats::new(1, world_size, 1, self.node.dataset.samples)?.of(0);
-        let planner = Node::new(&setup, &Strata::one(self.node.dataset.samples), all)?;
+        let planner = Node::new(&setup, &Strata::one(self.node.dataset.samples), all, 0)?;
         let mut cluster = Cluster::new(vec![planner], None, self.steps(), self.losses(), watch);
         let mut scripts = vec![Script::default(); self.nodes as usize];
         for epoch in 0..self.epochs {

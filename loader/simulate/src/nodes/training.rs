@@ -14,6 +14,7 @@ use crate::nodes::cluster::{Cluster, EpochOutcome, Seen};
 use crate::nodes::node::Node;
 use crate::nodes::seats::Seats;
 use crate::nodes::steps::Steps;
+use crate::nodes::storage::StorageModel;
 use crate::play::Setup;
 use crate::store::Service;
 use crate::system::System;
@@ -30,9 +31,19 @@ pub(super) struct Training<'a> {
     pub(super) nodes: u32,
     pub(super) ranks_per_node: u32,
     nic: Option<u64>,
+    tier: Tier,
     straggle: Option<Straggle>,
     lose: &'a [Loss],
     compute: Duration,
+}
+
+/// Memory of other machines behind each node's cache.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tier {
+    /// Bytes that a node may fill; 0 without a tier.
+    pub(super) bytes: u64,
+    /// How fast it is, where there is a store.
+    pub(super) model: StoreModel,
 }
 
 /// The nodes and their surroundings.
@@ -42,6 +53,7 @@ pub(super) struct Surroundings<'a> {
     pub(super) ranks_per_node: u32,
     pub(super) strata: u32,
     pub(super) nic: Option<u64>,
+    pub(super) tier: Tier,
     pub(super) straggle: Option<Straggle>,
     /// Nodes that are lost.
     pub(super) lose: &'a [Loss],
@@ -78,7 +90,7 @@ impl<'a> Training<'a> {
             service.store.seed = service.store.seed.wrapping_add(nth);
             service
         });
-        let Surroundings { nodes, ranks_per_node, strata, nic, straggle, lose, compute } = around;
+        let Surroundings { nodes, ranks_per_node, strata, nic, tier, straggle, lose, compute } = around;
         let node = Setup {
             dataset: &workload.dataset,
             keeper: system.keeper,
@@ -96,7 +108,7 @@ impl<'a> Training<'a> {
             package_bytes: workload.package_bytes,
         };
         let epochs = *epochs;
-        Ok(Self { node, losses, epochs, nodes, ranks_per_node, nic, straggle, lose, compute })
+        Ok(Self { node, losses, epochs, nodes, ranks_per_node, nic, tier, straggle, lose, compute })
     }
 
     /// Plays it on all nodes. `seen` is told what each rank computes.
@@ -107,9 +119,8 @@ impl<'a> Training<'a> {
         let mut seats = self.seats()?;
         self.job().validate()?;
         let strata = self.strata()?;
-        let nodes = (0..self.nodes as usize).map(|number| {
-            Node::new(&self.node, &strata, seats.of(number))
-        });
+        let nodes = (0..self.nodes as usize)
+            .map(|number| Node::new(&self.node, &strata, seats.of(number), self.tier.bytes));
         let nodes = nodes.collect::<Result<Vec<_>, _>>()?;
         let mut cluster = self.cluster(nodes, self.node.service, watch);
         let mut epochs = Vec::new();
@@ -147,7 +158,7 @@ impl<'a> Training<'a> {
         let service = Some(Service { store, ..service });
         let seats = self.seats()?;
         let setup = Setup { service, ..self.node };
-        let node = Node::new(&setup, &self.strata()?, seats.of(0))?;
+        let node = Node::new(&setup, &self.strata()?, seats.of(0), self.tier.bytes)?;
         let mut cluster = self.cluster(vec![node], service, watch);
         let play = |epoch| cluster.epoch(epoch, &mut |_, _, _| {});
         let epochs = (0..self.epochs).map(play).collect::<Result<Vec<_>, _>>()?;
@@ -174,9 +185,7 @@ impl<'a> Training<'a> {
         let PlanSpec { seed, strata, .. } = self.node.plan;
         let samples = self.node.dataset.samples;
         Strata::new(samples, strata, seed.into()).map_err(|_| {
-            SimulateError::Usage(format!(
-                "--strata {strata}: give at most one for each of {samples} samples"
-            ))
+            SimulateError::Usage(format!("--strata {strata}: give at most one for each of {samples} samples"))
         })
     }
 
@@ -184,8 +193,12 @@ impl<'a> Training<'a> {
     where
         'a: 'w,
     {
-        let store = service.map(|service| (service.store, self.nic));
-        Cluster::new(nodes, store, self.steps(), self.losses(), watch)
+        let storage = service.map(|service| StorageModel {
+            store: service.store,
+            nic: self.nic,
+            tier: self.tier.model,
+        });
+        Cluster::new(nodes, storage, self.steps(), self.losses(), watch)
     }
 
     pub(super) fn steps(&self) -> Steps {
@@ -234,8 +247,19 @@ mod tests {
         };
         let (losses, compute) = (&LossSource::Model, Duration::from_millis(1));
         let (nic, straggle) = (None, None);
-        let training =
-            Training { node, losses, epochs: EPOCHS, nodes, ranks_per_node, nic, straggle, lose, compute };
+        let tier = Tier { bytes: 0, model: StoreModel::default() };
+        let training = Training {
+            node,
+            losses,
+            epochs: EPOCHS,
+            nodes,
+            ranks_per_node,
+            nic,
+            tier,
+            straggle,
+            lose,
+            compute,
+        };
         let mut seen = vec![Vec::new(); (nodes * ranks_per_node) as usize];
         let played = training.play(&Watch::unseen(), &mut |rank, ids, _| seen[rank].extend_from_slice(ids));
         assert_eq!(played.unwrap().epochs.len(), EPOCHS as usize);
