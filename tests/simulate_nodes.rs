@@ -152,6 +152,19 @@ fn stragglers_have_no_part_in_the_loaders_efficiency() {
 }
 
 #[test]
+fn strata_that_change_nodes_are_read_anew() {
+    // Everything is cached. A quarter of 24 strata passes on, three of four of them to other nodes.
+    let row =
+        row(&format!("{SAMPLES} --epochs 9 --cache 4400 --nodes 4 --sampler uniform --strata 24 --mix 0.25"));
+    let (moved, read) = (by_epoch(&row, "strata_moved"), by_epoch(&row, "datasets"));
+    let (mean, all) = (moved[1..].iter().sum::<f64>() / 8.0, [moved[0], read[0]]);
+    assert!(all == [0.0, 1.0] && (3.0..=6.0).contains(&mean), "{moved:?}");
+    for (moved, read) in moved.iter().zip(read).skip(1) {
+        assert_near(read, moved / 24.0, 1e-9);
+    }
+}
+
+#[test]
 fn equal_arguments_give_equal_results() {
     let args = format!(
         "{TRAINING} --nodes 4 --ranks-per-node 2 --sampler pads --sizes lognormal:110KB:0.5 --nic 1Gbit \
@@ -193,6 +206,8 @@ fn what_does_not_go_together_is_refused_by_name() {
         ("--samples 100 --nodes 2 --sampler pads --pace", "must be 1 with pace"),
         ("--samples 100 --strata 2 --sampler sequential", "must be 1 with the sampler sequential"),
         ("--samples 100 --nodes 2 --policy min", "min"),
+        ("--samples 100 --nodes 2 --mix 2", "--mix"),
+        ("--samples 100 --nodes 2 --mix 0.1 --draw-ahead", "--draw-ahead"),
         ("--samples 100 --tier 5%", "--nodes"),
         ("--samples 100 --nodes 2 --tier 1GB", "--tier 1GB"),
         ("--samples 100 --nodes 2 --tier 5% --tier-store latency=1ms", "--store"),

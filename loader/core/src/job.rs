@@ -61,8 +61,10 @@ pub(super) struct Job {
     pub(super) strata: Strata,
     /// The strata of the current plan's seats.
     pub(super) seats: Seats,
-    /// Those of the plans that follow, and the rank that told them first.
+    /// Those of the first plan that is drawn, and the rank that told them first.
     pub(super) told: Option<(u32, Seats)>,
+    /// The epoch of the first plan that was drawn: what was told is for that.
+    pub(super) told_from: Option<u32>,
     /// The part of plans that is drawn here.
     pub(super) part: Part,
     /// The current epoch's plan; `None` before the first epoch.
@@ -147,6 +149,7 @@ impl Job {
             strata,
             seats: Seats::IN_ORDER,
             told: None,
+            told_from: None,
             part: Part::WHOLE,
             plan: None,
             next_plan: None,

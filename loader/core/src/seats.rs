@@ -8,7 +8,7 @@ use crate::brain::Core;
 use crate::event::SessionId;
 use crate::job::Job;
 use crate::memory::Memory;
-use crate::plan::StrataError;
+use crate::plan::{StrataError, mixed};
 
 impl<M: Memory> Core<M> {
     /// A rank tells the seats of its job's plans. All ranks tell the same, before the first epoch.
@@ -73,14 +73,24 @@ impl Job {
         }
     }
 
-    /// Goes by the seats that the ranks have told, from the next plan on. A loaded state has its
-    /// own until then.
-    pub(super) fn choose_seats(&mut self) {
-        if let Some((_, seats)) = self.told.as_ref().filter(|(_, seats)| *seats != self.seats) {
-            self.seats.clone_from(seats);
+    /// Goes over to the seats of `epoch`, whose plan is drawn next: those that the ranks have told
+    /// for the first plan since then, or those of the current plan, mixed since. A loaded state has
+    /// its own until then.
+    pub(super) fn choose_seats(&mut self, epoch: u32) {
+        let from = self.plan.as_ref().map_or(0, |plan| plan.epoch);
+        let next = self.mixed_seats(&self.seats, (from, epoch));
+        let told_from = *self.told_from.get_or_insert(epoch);
+        let told = self.told.as_ref().map(|(_, told)| self.mixed_seats(told, (told_from, epoch)));
+        if told.as_ref().is_some_and(|told| *told != next) {
             // It was drawn for others.
             self.next_plan = None;
         }
+        self.seats = told.unwrap_or(next);
+    }
+
+    /// The seats of the epoch `to`, from those of the epoch `from`.
+    pub(super) fn mixed_seats(&self, seats: &Seats, (from, to): (u32, u32)) -> Seats {
+        mixed(&self.spec.plan, self.strata.samples(), seats, (from, to))
     }
 
     /// The seat that has the sample.

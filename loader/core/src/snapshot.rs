@@ -259,6 +259,7 @@ fn spec_digest(spec: &JobSpec) -> u64 {
         pace,
         draw_ahead,
         strata,
+        mix,
         weights_digest,
         group,
     } = spec.plan;
@@ -286,6 +287,7 @@ fn spec_digest(spec: &JobSpec) -> u64 {
     later(5, weights_digest != default.weights_digest, &weights_digest.to_le_bytes());
     later(6, group != default.group, &group.to_le_bytes());
     later(7, strata != default.strata, &strata.to_le_bytes());
+    later(8, mix.to_bits() != default.mix.to_bits(), &mix.to_bits().to_le_bytes());
     xxhash(&bytes)
 }
 
@@ -343,6 +345,7 @@ mod tests {
             of(PlanSpec { weights_digest: 1, ..plan }),
             of(PlanSpec { group: 1, ..plan }),
             of(PlanSpec { strata: 8, ..plan }),
+            of(PlanSpec { mix: 0.5, ..plan }),
             of(PlanSpec { pace: true, ..plan }),
             of(PlanSpec { draw_ahead: true, ..plan }),
             spec_digest(&JobSpec { batch_size: 255, ..whole }),

@@ -93,14 +93,14 @@ impl<'a> Cluster<'a> {
         cluster
     }
 
-    /// Between two epochs: a node is lost, and `seat` makes the others anew, each from its number,
-    /// itself and what all had.
+    /// Between two epochs: a node is lost, if any, and `seat` makes the others anew, each from its
+    /// number, itself and what all had. With none lost nobody knows what others had.
     ///
     /// # Errors
     /// Those of `seat`, or the core refuses the workload.
-    pub(super) fn lose(
+    pub(super) fn seat(
         &mut self,
-        lost: usize,
+        lost: Option<usize>,
         mut seat: impl FnMut(usize, &Node, &Before<'_>) -> Result<Node, SimulateError>,
     ) -> Result<(), SimulateError> {
         // What is read ahead still arrives: another core would not know these reads.
@@ -108,9 +108,12 @@ impl<'a> Cluster<'a> {
             self.answer(at_ns)?;
         }
         let nodes = std::mem::take(&mut self.nodes);
-        let before = Before::new(nodes.values());
-        for (&number, node) in nodes.iter().filter(|&(&number, _)| number != lost) {
-            self.nodes.insert(number, seat(number, node, &before)?);
+        let all = lost.map(|_| Before::new(nodes.values()));
+        for (&number, node) in nodes.iter().filter(|&(&number, _)| Some(number) != lost) {
+            let own = all.is_none().then(|| Before::new(std::iter::once(node)));
+            if let Some(before) = all.as_ref().or(own.as_ref()) {
+                self.nodes.insert(number, seat(number, node, before)?);
+            }
         }
         self.tell_depths();
         Ok(())

@@ -29,6 +29,10 @@ pub(in super::super) fn report(
         let what = "--policy min knows one core's whole training: leave it out with --nodes";
         return Err(SimulateError::Usage(what.to_owned()));
     }
+    if args.training.plan().mix > 0.0 && args.training.plan().draw_ahead {
+        let what = "--mix: a simulated node begins anew with its strata; leave out --draw-ahead";
+        return Err(SimulateError::Usage(what.to_owned()));
+    }
     let ranks_per_node = args.nodes.ranks_per_node;
     let strata = if args.training.plan.has("strata") {
         args.training.plan().strata

@@ -7,7 +7,8 @@
 use std::collections::HashSet;
 use std::ops::Range;
 
-use shade_formats::control::{self, Held, seats_for};
+use shade_core::plan::mixed;
+use shade_formats::control::{self, Held, PlanSpec, seats_for};
 
 use crate::error::SimulateError;
 
@@ -90,12 +91,26 @@ impl Seats {
         }
         let before = self.held.clone();
         self.deal(left)?;
+        Ok(self.moved(&before))
+    }
+
+    /// Goes over to the seats of `epoch`, from those of the epoch before. Returns how many strata
+    /// have changed nodes.
+    pub(super) fn mix(&mut self, plan: &PlanSpec, epoch: u32) -> u32 {
+        let before = self.held.clone();
+        self.order = mixed(plan, self.samples, &self.order, (epoch.saturating_sub(1), epoch));
+        self.hold();
+        self.moved(&before)
+    }
+
+    /// Number of strata that have changed nodes since each held these.
+    fn moved(&self, before: &[Vec<u32>]) -> u32 {
         let gained = |(before, held): (&Vec<u32>, &Vec<u32>)| {
             let before: HashSet<&u32> = before.iter().collect();
             held.iter().filter(|stratum| !before.contains(stratum)).count()
         };
         let moved: usize = before.iter().zip(&self.held).map(gained).sum();
-        Ok(u32::try_from(moved).unwrap_or(u32::MAX))
+        u32::try_from(moved).unwrap_or(u32::MAX)
     }
 
     /// Deals the strata to these nodes, whose ranks are numbered in their order.
@@ -108,12 +123,19 @@ impl Seats {
         let all = |held: &Vec<u32>| held.iter().map(|&stratum| (stratum, u8::MAX)).collect();
         let held: Vec<Vec<Held>> = self.held.iter().map(all).collect();
         self.order = seats_for(self.samples, self.strata, &node_of, &held);
+        self.hold();
+        Ok(())
+    }
+
+    /// Each node holds the strata of its ranks' seats.
+    fn hold(&mut self) {
         self.held.iter_mut().for_each(Vec::clear);
-        for (seat, &node) in (0..self.strata).zip(node_of.iter().cycle()) {
+        let ranks = self.ranks_per_node as usize;
+        let node_of = self.nodes.iter().flat_map(|&node| std::iter::repeat_n(node, ranks));
+        for (seat, node) in (0..self.strata).zip(node_of.cycle()) {
             let held = self.held.get_mut(node as usize);
             held.into_iter().for_each(|held| held.push(self.order.stratum(seat)));
         }
-        Ok(())
     }
 }
 

@@ -11,7 +11,7 @@ use crate::error::SimulateError;
 use crate::losses::{LossSource, Losses};
 use crate::nodes::args::{Loss, Straggle};
 use crate::nodes::cluster::{Cluster, EpochOutcome, Seen};
-use crate::nodes::node::Node;
+use crate::nodes::node::{Before, Node};
 use crate::nodes::seats::Seats;
 use crate::nodes::steps::Steps;
 use crate::nodes::storage::StorageModel;
@@ -126,11 +126,16 @@ impl<'a> Training<'a> {
         let mut epochs = Vec::new();
         for epoch in 0..self.epochs {
             let mut strata_moved = 0;
-            for lost in self.lose.iter().filter(|lost| lost.epoch == epoch) {
-                strata_moved += seats.lose(lost.node as usize)?;
-                cluster.lose(lost.node as usize, |number, node, before| {
+            let lost: Vec<usize> =
+                self.lose.iter().filter(|lost| lost.epoch == epoch).map(|lost| lost.node as usize).collect();
+            for &lost in &lost {
+                strata_moved += seats.lose(lost)?;
+                cluster.seat(Some(lost), |number, node, before| {
                     node.seated(&self.node, &strata, seats.of(number), before)
                 })?;
+            }
+            if lost.is_empty() {
+                strata_moved += mix(&mut cluster, &self.node, (&strata, &mut seats), epoch)?;
             }
             let outcome = cluster.epoch(epoch, seen)?;
             epochs.push(EpochOutcome { strata_moved, ..outcome });
@@ -156,11 +161,14 @@ impl<'a> Training<'a> {
             ..service.store
         };
         let service = Some(Service { store, ..service });
-        let seats = self.seats()?;
+        let (strata, mut seats) = (self.strata()?, self.seats()?);
         let setup = Setup { service, ..self.node };
-        let node = Node::new(&setup, &self.strata()?, seats.of(0), self.tier.bytes)?;
+        let node = Node::new(&setup, &strata, seats.of(0), self.tier.bytes)?;
         let mut cluster = self.cluster(vec![node], service, watch);
-        let play = |epoch| cluster.epoch(epoch, &mut |_, _, _| {});
+        let play = |epoch| {
+            mix(&mut cluster, &setup, (&strata, &mut seats), epoch)?;
+            cluster.epoch(epoch, &mut |_, _, _| {})
+        };
         let epochs = (0..self.epochs).map(play).collect::<Result<Vec<_>, _>>()?;
         Ok(Some(Played { epochs, reads: cluster.reads() }))
     }
@@ -210,6 +218,22 @@ impl<'a> Training<'a> {
     }
 }
 
+/// Before an epoch: strata change seats, if the plan has that. Returns how many have changed nodes.
+fn mix(
+    cluster: &mut Cluster<'_>,
+    node: &Setup<'_>,
+    (strata, seats): (&Strata, &mut Seats),
+    epoch: u32,
+) -> Result<u32, SimulateError> {
+    if node.plan.mix <= 0.0 || epoch == 0 {
+        return Ok(0);
+    }
+    let moved = seats.mix(&node.plan, epoch);
+    let seat = |number, here: &Node, before: &Before<'_>| here.seated(node, strata, seats.of(number), before);
+    cluster.seat(None, seat)?;
+    Ok(moved)
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
@@ -226,7 +250,12 @@ mod tests {
     const EPOCHS: u32 = 4;
 
     /// By rank: all samples that it has computed.
-    fn played(sampler: Sampler, nodes: u32, ranks_per_node: u32, lose: &[Loss]) -> Vec<Vec<u32>> {
+    fn played(
+        (sampler, mix): (Sampler, f64),
+        nodes: u32,
+        ranks_per_node: u32,
+        lose: &[Loss],
+    ) -> Vec<Vec<u32>> {
         let (samples, labels, places) = (STRATA * 40 + 7, Vec::new(), Vec::new());
         let dataset = Arc::new(SizesOnly { samples, sizes: Sizes::Unit, labels, places, strata: None });
         let node = Setup {
@@ -234,7 +263,7 @@ mod tests {
             keeper: Keeper::Policy(Policy::Lookahead),
             capacity: 30,
             lookahead: 1.0,
-            plan: PlanSpec { sampler, strata: STRATA, seed: 9, ..PlanSpec::default() },
+            plan: PlanSpec { sampler, strata: STRATA, mix, seed: 9, ..PlanSpec::default() },
             weights: None,
             batch_size: 8,
             ring: RING_BATCHES,
@@ -268,16 +297,18 @@ mod tests {
 
     #[test]
     fn ranks_have_the_same_samples_on_any_number_of_nodes() {
-        let one = played(Sampler::Pads, 1, 4, &[]);
-        assert!(one.iter().all(|of_rank| of_rank.len() >= (EPOCHS * STRATA * 10) as usize));
-        assert!(played(Sampler::Pads, 4, 1, &[]) == one && played(Sampler::Pads, 2, 2, &[]) == one);
+        for plan in [(Sampler::Pads, 0.0), (Sampler::Uniform, 0.3)] {
+            let one = played(plan, 1, 4, &[]);
+            assert!(one.iter().all(|of_rank| of_rank.len() >= (EPOCHS * STRATA * 10) as usize));
+            assert!(played(plan, 4, 1, &[]) == one && played(plan, 2, 2, &[]) == one, "{plan:?}");
+        }
     }
 
     #[test]
     fn each_epoch_has_each_sample_when_nodes_are_lost() {
         let lose = [Loss { node: 1, epoch: 1 }, Loss { node: 3, epoch: 2 }];
         let mut counts = vec![0; (STRATA * 40 + 7) as usize];
-        for id in played(Sampler::Uniform, 4, 1, &lose).into_iter().flatten() {
+        for id in played((Sampler::Uniform, 0.2), 4, 1, &lose).into_iter().flatten() {
             counts[id as usize] += 1;
         }
         assert!(counts.iter().all(|&count| count == EPOCHS), "{counts:?}");
