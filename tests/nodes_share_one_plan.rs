@@ -2,6 +2,7 @@
 //! one.
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
+use std::collections::HashSet;
 use std::path::Path;
 
 use shade_client::{JobSpec, Options, PlanSpec, Sampler, Session, Tail};
@@ -59,13 +60,17 @@ fn epochs(dataset: &Path, socket: &Path, rank: u32, job: JobSpec) -> Vec<Taken> 
 #[test]
 fn two_nodes_of_two_ranks_are_one_of_four() {
     let packed = Packed::mixed(33);
-    for sampler in [Sampler::Uniform, Sampler::Pads, Sampler::Replacement] {
-        let job = JobSpec { plan: plan(sampler), ..spec(BATCH_SIZE, 4) };
+    let samplers = [Sampler::Uniform, Sampler::Pads, Sampler::Replacement].map(|sampler| (sampler, 0.0));
+    for (sampler, mix) in samplers.into_iter().chain([(Sampler::Uniform, 0.5)]) {
+        let job = JobSpec { plan: PlanSpec { mix, ..plan(sampler) }, ..spec(BATCH_SIZE, 4) };
         let of_one = train(&packed, job, &[&[0, 1, 2, 3]]);
         assert!(of_one.iter().all(|rank| rank.len() == of_one[0].len()), "{sampler}: equally many batches");
         for nodes in [[&[0, 1][..], &[2, 3]], [&[0, 3], &[1, 2]]] {
-            assert!(train(&packed, job, &nodes) == of_one, "{sampler}: {nodes:?}");
+            assert!(train(&packed, job, &nodes) == of_one, "{sampler} {mix}: {nodes:?}");
         }
+        let seen: HashSet<u32> = of_one[0].iter().flat_map(|batch| batch.ids.clone()).collect();
+        // With mix more than its share comes to a rank.
+        assert_eq!(seen.len() > packed.len().div_ceil(4), mix > 0.0, "{sampler} {mix}: {}", seen.len());
     }
 }
 

@@ -61,6 +61,41 @@ fn caches_that_hold_the_dataset_together_read_it_once() {
 }
 
 #[test]
+fn tiers_bring_what_the_caches_have_no_room_for() {
+    // Caches have a fifth together, and each node's tier has room for a fifth more.
+    let row = row(&format!("{SAMPLES} --epochs 5 --cache 20% --nodes 4 --sampler uniform --tier 21%"));
+    assert_eq!(by_epoch(&row, "datasets"), [1.0, 0.0, 0.0, 0.0, 0.0], "nothing is read from the store");
+    for (hits, of_tier) in by_epoch(&row, "hit_ratio").into_iter().zip(by_epoch(&row, "tier_ratio")).skip(1) {
+        assert_near(hits, 0.2, 0.001);
+        assert_near(hits + of_tier, 1.0, 1e-9);
+    }
+    assert_eq!(number(&row, "store_ratio"), 0.0);
+}
+
+#[test]
+fn a_tier_that_is_too_small_has_what_is_used_next() {
+    let train = |args: &str| row(&format!("{TRAINING} --nodes 4 --sampler pads {args}"));
+    let (without, with) = (train(""), train("--tier 5%"));
+    assert_eq!((number(&without, "tier_ratio"), number(&without, "tier_writes")), (0.0, 0.0));
+    assert_near(number(&with, "hit_ratio"), number(&without, "hit_ratio"), 0.02);
+    // Any fifth of the samples would bring a fifth of the misses.
+    let share = number(&with, "tier_ratio") / (1.0 - number(&with, "hit_ratio"));
+    assert!(share > 0.25, "{share}");
+    let sum = ["hit_ratio", "tier_ratio", "store_ratio"].map(|key| number(&with, key)).iter().sum();
+    assert_near(sum, 1.0, 1e-9);
+}
+
+#[test]
+fn a_tier_takes_as_long_as_its_model_says() {
+    // Once it has all records 20 of them come in a step, 1 ms each: 20 ms, of which 10 are computed.
+    let args = "--samples 4000 --epochs 14 --skip-epochs 12 --batch-size 20 --cache 0 --sampler uniform --nodes 1 \
+                --compute 500us --sizes fixed:1000 --store latency=40ms";
+    let row = row(&format!("{args} --tier 16MB --tier-store latency=0ms,bandwidth=1MB"));
+    assert_near(number(&row, "tier_ratio"), 1.0, 0.01);
+    assert_near(number(&row, "stall_share"), 1.0, 0.03);
+}
+
+#[test]
 fn a_lost_node_leaves_its_strata_and_the_others_keep_what_they_have() {
     let train = |args: &str| row(&format!("{SAMPLES} --epochs 6 --sampler pads {args}"));
     let row = train("--cache 20% --nodes 4 --lose 1@3 --strata 24");
@@ -117,20 +152,36 @@ fn stragglers_have_no_part_in_the_loaders_efficiency() {
 }
 
 #[test]
+fn strata_that_change_nodes_are_read_anew() {
+    // Everything is cached. A quarter of 24 strata passes on, three of four of them to other nodes.
+    let row =
+        row(&format!("{SAMPLES} --epochs 9 --cache 4400 --nodes 4 --sampler uniform --strata 24 --mix 0.25"));
+    let (moved, read) = (by_epoch(&row, "strata_moved"), by_epoch(&row, "datasets"));
+    let (mean, all) = (moved[1..].iter().sum::<f64>() / 8.0, [moved[0], read[0]]);
+    assert!(all == [0.0, 1.0] && (3.0..=6.0).contains(&mean), "{moved:?}");
+    for (moved, read) in moved.iter().zip(read).skip(1) {
+        assert_near(read, moved / 24.0, 1e-9);
+    }
+}
+
+#[test]
 fn equal_arguments_give_equal_results() {
     let args = format!(
         "{TRAINING} --nodes 4 --ranks-per-node 2 --sampler pads --sizes lognormal:110KB:0.5 --nic 1Gbit \
-         --store latency=lognormal:2ms:0.5,depth=16,bandwidth=2Gbit --straggle lognormal:0.05 --strata 48 --lose 2@3"
+         --store latency=lognormal:2ms:0.5,depth=16,bandwidth=2Gbit --straggle lognormal:0.05 --strata 48 --lose 2@3 \
+         --tier 5%"
     );
     assert_eq!(report(&args), report(&args));
 }
 
 #[test]
 fn people_are_given_a_table() {
-    let output =
-        simulate(&format!("{TRAINING} --nodes 4 --policy lookahead --sampler pads --lose 3@2 --strata 12"));
+    let output = simulate(&format!(
+        "{TRAINING} --nodes 4 --policy lookahead --sampler pads --lose 3@2 --strata 12 --tier 5%"
+    ));
     let text = String::from_utf8(output.stdout).unwrap();
-    for part in ["4 nodes", "12 strata", "efficiency %", "lookahead at 20%, by epoch"] {
+    for part in ["4 nodes", "12 strata", "tier of 5%", "tier %", "efficiency %", "lookahead at 20%, by epoch"]
+    {
         assert!(text.contains(part), "{part}: {text}");
     }
 }
@@ -155,6 +206,12 @@ fn what_does_not_go_together_is_refused_by_name() {
         ("--samples 100 --nodes 2 --sampler pads --pace", "must be 1 with pace"),
         ("--samples 100 --strata 2 --sampler sequential", "must be 1 with the sampler sequential"),
         ("--samples 100 --nodes 2 --policy min", "min"),
+        ("--samples 100 --nodes 2 --mix 2", "--mix"),
+        ("--samples 100 --nodes 2 --mix 0.1 --draw-ahead", "--draw-ahead"),
+        ("--samples 100 --tier 5%", "--nodes"),
+        ("--samples 100 --nodes 2 --tier 1GB", "--tier 1GB"),
+        ("--samples 100 --nodes 2 --tier 5% --tier-store latency=1ms", "--store"),
+        ("--samples 100 --nodes 2 --global-plan --tier 5%", "--global-plan"),
     ] {
         let output = simulate(args);
         let said = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -182,6 +182,47 @@ fn a_small_tier_keeps_its_limit() {
     });
 }
 
+/// Hits of the cache and of the tier in the last of six epochs, as `simulate` says.
+fn simulated(packed: &Packed, tier: &str) -> [u64; 2] {
+    let options =
+        "--nodes 1 --sampler uniform --policy lookahead --cache 10% --batch-size 8 --epochs 6 --json --tier";
+    let output = Command::new(program("shade-load"))
+        .arg("simulate")
+        .arg(&packed.dataset)
+        .args(options.split_whitespace())
+        .arg(tier)
+        .output()
+        .unwrap();
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let last = &report["rows"][0]["by_epoch"][5];
+    let count = |name: &str| (last[name].as_f64().unwrap() * packed.len() as f64).round();
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count")]
+    ["hit_ratio", "tier_ratio"].map(|name| count(name) as u64)
+}
+
+/// Once the cache is full, and the tier has the others or no room for more.
+#[test]
+fn a_daemon_counts_what_simulate_says() {
+    with_each(|program| {
+        let packed = Packed::pngs(33, 64);
+        for tier in ["8000000", "300000"] {
+            let servers = CacheServers::single(program, 1, &["--maxmemory", "32mb"]);
+            let _daemon = daemon(&packed, &servers.text(), &["--tier-cache", tier]);
+            let session = attach(&packed.dataset, 0, spec(8, 1));
+            eventually("the tier is there", || !stats(&session)["tier"].is_null());
+            (0..5).for_each(|epoch| check(&packed, &take_epoch(&session, epoch).unwrap()));
+            let counts = || ["hits", "tier_hits"].map(|name| total(&session, name));
+            let before = counts();
+            check(&packed, &take_epoch(&session, 5).unwrap());
+            let expected = simulated(&packed, tier);
+            let lived = [0, 1].map(|at| counts()[at] - before[at]);
+            // Records differ in length: which ones fit depends on the order in which they come.
+            let is_near = |at: usize| lived[at].abs_diff(expected[at]) <= 1;
+            assert!(is_near(0) && is_near(1), "{lived:?} instead of {expected:?}");
+        }
+    });
+}
+
 #[test]
 fn a_store_that_is_faster_than_the_tier_is_read_instead() {
     with_each(|program| {

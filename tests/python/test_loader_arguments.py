@@ -76,6 +76,8 @@ BAD_PLANS = [
     ("weights", [1.0]),
     ("pace", 1),
     ("draw_ahead", "yes"),
+    ("mix", 1.5),
+    ("mix", "5%"),
     ("group", ""),
     ("group", "a/b"),
     ("group", 3),

@@ -29,6 +29,7 @@ fn spec() -> JobSpec {
             pace: true,
             draw_ahead: false,
             strata: 24,
+            mix: 0.25,
             weights_digest: 0x1112_1314_1516_1718,
             group: 0,
         },
@@ -66,7 +67,7 @@ fn spec_bytes(spec: JobSpec, length: usize) -> String {
 }
 
 #[test]
-fn a_raw_specification_has_the_113_bytes_of_control_md() {
+fn a_raw_specification_has_the_115_bytes_of_control_md() {
     let expected = [
         "02030303",         // sampler, order, tail, on_error
         "0807060504030201", // seed
@@ -86,25 +87,26 @@ fn a_raw_specification_has_the_113_bytes_of_control_md() {
         "04000000",         // ranks_here
         "0000100000000000", // ring_bytes
         "000000000000c03f", // bad_max
+        "0040",             // mix
         "01",               // output: raw
     ];
-    assert_eq!(spec_bytes(spec(), 113), expected.concat());
+    assert_eq!(spec_bytes(spec(), 115), expected.concat());
 }
 
 #[test]
 fn decoded_and_ragged_specifications_go_on_with_their_images() {
     let ragged = JobSpec { output: Output::Ragged { channels_last: true }, ..spec() };
-    assert!(spec_bytes(ragged, 114).ends_with("c03f0301"));
+    assert!(spec_bytes(ragged, 116).ends_with("00400301"));
     let framing = Framing::Random { short: 9, padding: 4 };
     let images = ImageSpec { height: 2, width: 3, framing, flip: 0.5, channels_last: true, exact: true };
-    let expected = ["c03f02", "02000000", "03000000", "000000000000e03f", "03", "04", "09000000", "04000000"];
+    let expected = ["004002", "02000000", "03000000", "000000000000e03f", "03", "04", "09000000", "04000000"];
     let decoded = JobSpec { output: Output::Decoded(images), ..spec() };
-    assert!(spec_bytes(decoded, 139).ends_with(&expected.concat()));
+    assert!(spec_bytes(decoded, 141).ends_with(&expected.concat()));
 }
 
 #[test]
 fn a_job_s_line_in_a_trace_stays_as_it_is() {
-    let whole = JobSpec { ranks_here: 0, plan: PlanSpec { strata: 1, ..spec().plan }, ..spec() };
+    let whole = JobSpec { ranks_here: 0, plan: PlanSpec { strata: 1, mix: 0.0, ..spec().plan }, ..spec() };
     let line = Line::Job(Job::new(51_200_999, true, &whole));
     let expected = concat!(
         r#"{"job":{"at_us":51200,"under_way":true,"batch_size":256,"world_size":8,"sampler":"pads","#,
@@ -127,6 +129,6 @@ fn a_job_s_line_in_a_trace_stays_as_it_is() {
     let bytes = one_of_several.encode();
     let text = String::from_utf8(bytes.clone()).unwrap();
     assert!(text.contains(r#""world_size":8,"ranks_here":4,"sampler""#), "{text}");
-    assert!(text.contains(r#""draw_ahead":false,"strata":24,"weights_digest""#), "{text}");
+    assert!(text.contains(r#""draw_ahead":false,"strata":24,"mix":0.25,"weights_digest""#), "{text}");
     assert_eq!(Line::decode(&bytes), Ok(one_of_several));
 }

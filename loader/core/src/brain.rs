@@ -160,6 +160,11 @@ impl<M: Memory> Core<M> {
         self.cache.ids()
     }
 
+    /// The samples in the tier, in no particular order.
+    pub fn tiered(&self) -> impl Iterator<Item = SampleId> {
+        self.tier.held.iter().flat_map(Cache::ids)
+    }
+
     /// Bytes of arena blocks with records that are cached, read or filled.
     #[must_use]
     pub fn arena_used_bytes(&self) -> u64 {

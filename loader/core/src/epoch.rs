@@ -14,7 +14,7 @@ use crate::action::Action;
 use crate::brain::Core;
 use crate::job::{Job, JobId};
 use crate::memory::Memory;
-use crate::plan::{draw_next_plan, draw_plan, high_importance, rep_now, spec_now};
+use crate::plan::{SampleFacts, draw_next_plan, draw_plan, high_importance, rep_now, spec_now};
 use crate::session::Session;
 
 impl<M: Memory> Core<M> {
@@ -76,7 +76,7 @@ impl<M: Memory> Core<M> {
         let rep = rep_now(&job.spec.plan, job.validation.iter().map(|validation| validation.score));
         let resident = |id: SampleId| cache.get(id).is_some();
         let of_job = self.sessions.iter().filter(|session| session.job == id);
-        job.choose_strata();
+        job.choose_strata(epoch);
         job.part = job.part_of(of_job.map(|session| session.rank).collect());
         let next = job.next_plan.take().filter(|plan| plan.epoch == epoch && plan.part == job.part);
         let drawn_first = if next.is_some() { epoch.saturating_add(1) } else { epoch };
@@ -90,9 +90,11 @@ impl<M: Memory> Core<M> {
         let plan = next.unwrap_or_else(|| {
             draw_plan(&spec, epoch, job.spec.batch_size, job.sample_facts(), resident, rep)
         });
-        let next_plan = spec
-            .draw_ahead
-            .then(|| draw_next_plan(&spec, &plan, job.spec.batch_size, job.sample_facts(), resident, rep));
+        let next_plan = spec.draw_ahead.then(|| {
+            let seats = &job.mixed_seats(&job.strata, &job.seats, (epoch, epoch.wrapping_add(1)));
+            let facts = SampleFacts { seats, ..job.sample_facts() };
+            draw_next_plan(&spec, &plan, job.spec.batch_size, facts, resident, rep)
+        });
         // Nothing would be read, so nothing admitted, and the next epoch would be no other.
         let own_samples = job.own_samples();
         let absorbing = cache.len() < own_samples as usize && plan.ids.iter().all(|&id| resident(id));

@@ -64,8 +64,10 @@ pub(super) struct Job {
     pub(super) own_strata: Strata,
     /// The strata of the current plan's seats.
     pub(super) seats: Seats,
-    /// Those of the plans that follow, and the rank that told them first.
+    /// Those of the first plan that is drawn, and the rank that told them first.
     pub(super) told: Option<(u32, Seats)>,
+    /// The epoch of the first plan that was drawn: what was told is for that.
+    pub(super) told_from: Option<u32>,
     /// The part of plans that is drawn here.
     pub(super) part: Part,
     /// The current epoch's plan; `None` before the first epoch.
@@ -129,11 +131,10 @@ impl Job {
     ) -> Result<Self, Refusal> {
         let samples = index.len();
         let unfit = |text| Refusal { code: REFUSE_SPEC, text };
-        let slices = Slices::new(samples, spec.batch_size, spec.world_size, spec.tail)
+        let strata = index.strata(spec.plan.strata).map_err(|error| unfit(error.to_string()))?;
+        let slices = Slices::new(strata.samples(), spec.batch_size, spec.world_size, spec.tail)
             .map_err(|error| unfit(error.to_string()))?
             .of_strata(spec.plan.strata);
-        let strata = Strata::new(samples, spec.plan.strata, index.content_id().0)
-            .map_err(|error| unfit(error.to_string()))?;
         if let Some(weights) = &weights {
             check_weights(weights, &strata).map_err(unfit)?;
         }
@@ -155,10 +156,11 @@ impl Job {
             rooms,
             importance: Importance::new(samples),
             weights,
+            own_strata: strata.clone(),
             strata,
-            own_strata: strata,
             seats: Seats::IN_ORDER,
             told: None,
+            told_from: None,
             part: Part::WHOLE,
             plan: None,
             next_plan: None,
@@ -191,7 +193,7 @@ impl Job {
         self.use_numbers =
             ids.filter(|_| is_in_group).map_or_else(UseNumbers::default, |ids| UseNumbers::of(ids, samples));
         self.position_entropy = ids.map_or(1.0, |ids| position_entropy(ids, samples));
-        let len = plan.as_ref().map_or(samples, |plan| plan.len_of_all(samples));
+        let len = plan.as_ref().map_or(self.strata.samples(), |plan| plan.len_of_all(self.strata.samples()));
         self.slices = self.slices.of_len(len).of_strata(self.strata.count());
         if let Some(plan) = &plan {
             self.part.clone_from(&plan.part);
@@ -216,7 +218,8 @@ impl Job {
     /// What plans are drawn from.
     pub(super) fn sample_facts(&self) -> SampleFacts<'_> {
         let (importance, weights) = (&self.importance, self.weights.as_ref());
-        SampleFacts { importance, weights, strata: self.strata, seats: &self.seats, part: &self.part }
+        let strata = self.strata.clone();
+        SampleFacts { importance, weights, strata, seats: &self.seats, part: &self.part }
     }
 
     /// The part of a plan that belongs to these ranks, which are all at this daemon. Where strata
@@ -239,7 +242,7 @@ impl Job {
 
     /// Number of samples that may be in a plan of this daemon.
     pub(super) fn own_samples(&self) -> u32 {
-        self.part.places_before(self.importance.len())
+        self.part.places_before(self.strata.samples())
     }
 
     /// Why the rank cannot have the rest of the current epoch, if it asks for that: the plan is of
@@ -275,7 +278,7 @@ impl Job {
 
     /// The answer to a rank that is accepted.
     pub(super) fn accepted(&self) -> Accepted {
-        let most = self.slices.of_len(self.importance.len());
+        let most = self.slices.of_len(self.strata.samples());
         Accepted { batches_per_epoch: most.batches_per_epoch(), payload: self.payload }
     }
 
@@ -290,7 +293,7 @@ impl Job {
     /// The batches of `epoch`. For an epoch that is not the current one they are the most that
     /// there may be.
     pub(super) fn slices_of(&self, epoch: u32) -> Slices {
-        if self.epoch() == Some(epoch) { self.slices } else { self.slices.of_len(self.importance.len()) }
+        if self.epoch() == Some(epoch) { self.slices } else { self.slices.of_len(self.strata.samples()) }
     }
 
     /// The current epoch's number.
@@ -310,11 +313,14 @@ pub(super) fn check_weights(table: &WeightTable, strata: &Strata) -> Result<(), 
     if strata.count() == 1 {
         return Ok(());
     }
-    let mut has_weight = vec![false; strata.count() as usize];
-    for (id, _) in (0..).map(SampleId).zip(table.weights()).filter(|&(_, &weight)| weight > 0) {
-        has_weight.get_mut(strata.of(id) as usize).into_iter().for_each(|slot| *slot = true);
+    // `None` where no sample is known.
+    let mut has_weight = vec![None; strata.count() as usize];
+    for (id, &weight) in (0..).map(SampleId).zip(table.weights()) {
+        if let Some(slot) = has_weight.get_mut(strata.of(id) as usize) {
+            *slot = Some(weight > 0 || *slot == Some(true));
+        }
     }
-    match has_weight.iter().filter(|has_weight| !**has_weight).count() {
+    match has_weight.iter().filter(|has_weight| **has_weight == Some(false)).count() {
         0 => Ok(()),
         none => Err(format!(
             "in {none} of {} strata no sample has a weight above 0, so that nothing could be drawn there: choose \

@@ -65,12 +65,12 @@ impl Job {
         &self,
         part: Plan,
         batch_size: u32,
-        (strata, seats): (Strata, &Seats),
+        (strata, seats): (&Strata, &Seats),
     ) -> Result<Plan, Plan> {
         if self.spec.plan.depends_on_its_node() {
             return Err(part);
         }
-        let facts = SampleFacts { strata, seats, part: &Part::WHOLE, ..self.sample_facts() };
+        let facts = SampleFacts { strata: strata.clone(), seats, part: &Part::WHOLE, ..self.sample_facts() };
         let whole = draw_plan(&self.spec.plan, part.epoch, batch_size, facts, |_| false, 1.0);
         // It differs where samples were exchanged; then nobody knows what the others have.
         if whole.has(&part) { Ok(whole) } else { Err(part) }

@@ -3,6 +3,8 @@
 use shade_formats::index::{Entry, Index, Shard};
 use shade_formats::{ContentId, SampleId, ShardId};
 
+use crate::plan::{Strata, StrataError};
+
 /// The samples of a dataset, `0..len`.
 #[expect(clippy::len_without_is_empty, reason = "nobody asks")]
 pub trait Samples {
@@ -18,6 +20,13 @@ pub trait Samples {
     fn class_count(&self) -> u32;
     /// Identity of the dataset.
     fn content_id(&self) -> ContentId;
+    /// `count` strata of the samples.
+    ///
+    /// # Errors
+    /// A stratum would be empty.
+    fn strata(&self, count: u32) -> Result<Strata, StrataError> {
+        Strata::new(self.len(), count, self.content_id().0)
+    }
 }
 
 impl Samples for Index {

@@ -1,14 +1,14 @@
 //! Seats of a job: the ranks tell them, so that strata stay where they are cached.
 
 use shade_formats::SampleId;
-use shade_formats::control::{Seats, SpecError, held_to_bytes};
+use shade_formats::control::{PlanSpec, Seats, SpecError, held_to_bytes};
 
 use crate::action::Action;
 use crate::brain::Core;
 use crate::event::SessionId;
 use crate::job::Job;
 use crate::memory::Memory;
-use crate::plan::{Strata, StrataError};
+use crate::plan::{Strata, StrataError, mixed};
 
 impl<M: Memory> Core<M> {
     /// A rank tells the seats of its job's plans. All ranks tell the same, before the first epoch.
@@ -43,7 +43,7 @@ impl<M: Memory> Core<M> {
     pub fn held(&self, strata: u32) -> Result<(u32, Vec<u8>), StrataError> {
         let strata = if strata == 0 { self.strata_of_last } else { strata };
         let samples = self.index.len();
-        let parts = Strata::new(samples, strata, self.index.content_id().0)?;
+        let parts = self.index.strata(strata)?;
         let mut cached = vec![0_u32; strata as usize];
         for id in self.cached() {
             cached.get_mut(parts.of(id) as usize).into_iter().for_each(|count| *count += 1);
@@ -52,14 +52,12 @@ impl<M: Memory> Core<M> {
     }
 }
 
-/// The seats of strata that nobody has told any for.
-static IN_ORDER: Seats = Seats::IN_ORDER;
 /// What to do where ranks differ.
 const ALIKE: &str = "give all ranks the same arguments and the same exchange";
 
 impl Job {
     fn told_seats(&mut self, rank: u32, bytes: &[u8], has_begun: bool) -> Result<(), String> {
-        let (strata, samples) = (self.spec.plan.strata, self.importance.len());
+        let (strata, samples) = (self.spec.plan.strata, self.strata.samples());
         let seats =
             Seats::from_bytes(bytes, strata, samples).map_err(|error: SpecError| error.to_string())?;
         match &self.told {
@@ -75,23 +73,31 @@ impl Job {
         }
     }
 
-    /// The strata and seats of the next plan. A loaded state has its own; the ranks have theirs.
-    fn next_strata(&self) -> (&Strata, &Seats) {
-        let strata = if self.keeps_strata() { &self.strata } else { &self.own_strata };
-        match &self.told {
-            Some((_, told)) if *strata == self.own_strata => (strata, told),
-            _ if self.keeps_strata() => (strata, &self.seats),
-            _ => (strata, &IN_ORDER),
+    /// Goes over to the strata and seats of `epoch`, whose plan is drawn next: those that the ranks
+    /// have told for the first plan since then, or those of the current plan, mixed since. A loaded
+    /// state has its own until then.
+    pub(super) fn choose_strata(&mut self, epoch: u32) {
+        let from = self.plan.as_ref().map_or(0, |plan| plan.epoch);
+        let told_from = *self.told_from.get_or_insert(epoch);
+        let strata = if self.keeps_strata() { self.strata.clone() } else { self.own_strata.clone() };
+        let next = if self.keeps_strata() {
+            self.mixed_seats(&strata, &self.seats, (from, epoch))
+        } else {
+            self.mixed_seats(&strata, &Seats::IN_ORDER, (0, epoch))
+        };
+        let told = self.told.as_ref().filter(|_| strata == self.own_strata);
+        let told = told.map(|(_, told)| self.mixed_seats(&strata, told, (told_from, epoch)));
+        if strata != self.strata || told.as_ref().is_some_and(|told| *told != next) {
+            // What was drawn early was drawn for others.
+            self.next_plan = None;
         }
+        (self.strata, self.seats) = (strata, told.unwrap_or(next));
     }
 
-    /// Before a plan is drawn: goes over to its strata and seats.
-    pub(super) fn choose_strata(&mut self) {
-        let (strata, seats) = self.next_strata();
-        if (strata, seats) != (&self.strata, &self.seats) {
-            // What was drawn early was drawn for others.
-            (self.strata, self.seats, self.next_plan) = (*strata, seats.clone(), None);
-        }
+    /// The seats of these strata in the epoch `to`, from those in the epoch `from`.
+    pub(super) fn mixed_seats(&self, strata: &Strata, seats: &Seats, (from, to): (u32, u32)) -> Seats {
+        let plan = PlanSpec { strata: strata.count(), ..self.spec.plan };
+        mixed(&plan, strata.samples(), seats, (from, to))
     }
 
     /// The seat that has the sample.

@@ -174,15 +174,15 @@ fn restore(
     let strata = read_strata(&mut fields, job, content_id, wanted)?;
     let next = Next::read(&mut fields)?;
     let seats = read_seats(&mut fields, strata.count(), samples)?;
-    let plan = read_plan(&mut fields, samples, (&job.spec.plan, strata))?;
-    let next_plan = read_plan(&mut fields, samples, (&job.spec.plan, strata))?;
+    let plan = read_plan(&mut fields, samples, (&job.spec.plan, &strata))?;
+    let next_plan = read_plan(&mut fields, samples, (&job.spec.plan, &strata))?;
     fields.expect("a position of the plan", next.fits(plan.as_ref(), samples))?;
     let validation = (0..scores).map(|_| read_validation(&mut fields)).collect::<Result<Vec<_>, _>>()?;
     let scored_at = fields.u32s(samples)?;
     let importance = Importance::from_bytes(fields.rest())?;
     fields.expect("a row of importance for each sample", importance.len() == samples)?;
     let (plan, next_plan) = match plan {
-        Some(part) if !part.part.is_whole() => match job.complete(part, next.batch_size, (strata, &seats)) {
+        Some(part) if !part.part.is_whole() => match job.complete(part, next.batch_size, (&strata, &seats)) {
             // The next plan follows from its parameters alone, too.
             Ok(whole) => (Some(whole), None),
             Err(part) => {
@@ -243,7 +243,7 @@ fn write_plan(plan: Option<&Plan>, bytes: &mut Vec<u8>) {
 fn read_plan(
     fields: &mut Fields<'_>,
     samples: u32,
-    (spec, strata): (&PlanSpec, Strata),
+    (spec, strata): (&PlanSpec, &Strata),
 ) -> Result<Option<Plan>, FormatError> {
     let len = fields.u32()?;
     fields.expect("a plan of the epoch's length, or none", len <= samples)?;
@@ -282,7 +282,7 @@ fn read_strata(
     let weights = |strata: &Strata| job.weights.as_ref().map_or(Ok(()), |table| check_weights(table, strata));
     match spec.and(strata).and_then(|strata| weights(&strata).map(|()| strata)) {
         Ok(strata) => Ok(strata),
-        Err(text) => fields.expect(&text, false).map(|()| job.strata),
+        Err(text) => fields.expect(&text, false).map(|()| job.strata.clone()),
     }
 }
 
@@ -325,6 +325,7 @@ fn spec_digest(spec: &PlanSpec) -> u64 {
         pace,
         draw_ahead,
         strata: _,
+        mix,
         weights_digest,
         group,
     } = *spec;
@@ -351,6 +352,7 @@ fn spec_digest(spec: &PlanSpec) -> u64 {
     later(4, replacement != default.replacement, &[u8::from(replacement)]);
     later(5, weights_digest != default.weights_digest, &weights_digest.to_le_bytes());
     later(6, group != default.group, &group.to_le_bytes());
+    later(8, mix.to_bits() != default.mix.to_bits(), &mix.to_bits().to_le_bytes());
     xxhash(&bytes)
 }
 
@@ -395,6 +397,7 @@ mod tests {
             PlanSpec { replacement: false, ..plan },
             PlanSpec { weights_digest: 1, ..plan },
             PlanSpec { group: 1, ..plan },
+            PlanSpec { mix: 0.5, ..plan },
             PlanSpec { pace: true, ..plan },
             PlanSpec { draw_ahead: true, ..plan },
         ];

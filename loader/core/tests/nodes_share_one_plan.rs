@@ -9,9 +9,9 @@ use std::collections::HashSet;
 
 use replay::{Replay, Taken, index, spec};
 use shade_core::Event;
-use shade_core::plan::Strata;
+use shade_core::plan::{Strata, mixed};
 use shade_formats::SampleId;
-use shade_formats::control::{JobSpec, OnError, Order, PlanSpec, Policy, Sampler};
+use shade_formats::control::{JobSpec, OnError, Order, PlanSpec, Policy, Sampler, Seats};
 
 const SAMPLES: u32 = 700;
 const WORLD_SIZE: u32 = 4;
@@ -76,17 +76,53 @@ fn nodes_deliver_together_what_one_delivers() {
         Sampler::Echo,
         Sampler::Weighted,
     ] {
-        for draw_ahead in [false, true] {
-            let plan = PlanSpec { sampler, draw_ahead, strata: STRATA, cover: 2, ..PlanSpec::default() };
+        // Where seats change, so does who knows scores and deliveries.
+        let is_known_to_all = matches!(sampler, Sampler::Uniform | Sampler::Echo | Sampler::Weighted);
+        for (draw_ahead, mix) in [(false, 0.0), (true, 0.0), (false, 0.3), (true, 0.3)] {
+            if mix > 0.0 && !is_known_to_all {
+                continue;
+            }
+            let plan = PlanSpec { sampler, draw_ahead, strata: STRATA, mix, cover: 2, ..PlanSpec::default() };
             let mut one = [node(Policy::Lookahead, plan, &[0, 1, 2, 3])];
             let of_one = given(run(&mut one, 4));
             for grouping in groupings {
                 let mut nodes: Vec<Replay> =
                     grouping.iter().map(|ranks| node(Policy::Lookahead, plan, ranks)).collect();
-                assert_eq!(given(run(&mut nodes, 4)), of_one, "{sampler} {draw_ahead} {grouping:?}");
+                assert_eq!(given(run(&mut nodes, 4)), of_one, "{sampler} {draw_ahead} {mix} {grouping:?}");
             }
         }
     }
+}
+
+/// All nodes have each stratum once, at the same seat, also where each draws by scores of its own.
+#[test]
+fn strata_change_seats_in_step_on_all_nodes() {
+    let plan = PlanSpec { sampler: Sampler::Pads, strata: STRATA, mix: 0.3, seed: 4, ..PlanSpec::default() };
+    let content_id = shade_core::Samples::content_id(&*index(SAMPLES, 5, |id| 100 + id % 300));
+    let strata = Strata::new(SAMPLES, STRATA, content_id.0).unwrap();
+    let mut nodes: Vec<Replay> =
+        [[0, 3], [1, 2]].iter().map(|ranks| node(Policy::Lookahead, plan, ranks)).collect();
+    let taken = run(&mut nodes, 5);
+    let mut rows = [0; 5];
+    for Taken { epoch, rank, batch, ids, .. } in taken {
+        let seats = mixed(&plan, SAMPLES, &Seats::IN_ORDER, (0, epoch));
+        for (row, id) in (0..).zip(ids) {
+            let position = (batch * BATCH_SIZE + row) * WORLD_SIZE + rank;
+            assert_eq!(
+                strata.of(SampleId(id)),
+                seats.stratum(position % STRATA),
+                "epoch {epoch}, {position}"
+            );
+            rows[epoch as usize] += 1;
+        }
+    }
+    assert_eq!(rows, [SAMPLES; 5]);
+    // A jump goes by the epoch alone, forward and back.
+    let mut fresh = node(Policy::Lookahead, PlanSpec { sampler: Sampler::Uniform, ..plan }, &[0, 3]);
+    let ids = |node: &mut Replay, epoch| given(node.epoch(epoch));
+    let (fourth, second) = (ids(&mut fresh, 4), ids(&mut fresh, 2));
+    let mut other = node(Policy::Lookahead, PlanSpec { sampler: Sampler::Uniform, ..plan }, &[0, 3]);
+    assert_eq!((ids(&mut other, 2), ids(&mut other, 4)), (second, fourth));
 }
 
 /// Each sample is trained on once an epoch, over all nodes, whatever their caches do.
@@ -209,7 +245,7 @@ fn what_cannot_be_drawn_by_strata_is_refused() {
 
 #[test]
 fn states_know_whose_plan_they_have() {
-    let plan = PlanSpec { sampler: Sampler::Pads, strata: STRATA, ..PlanSpec::default() };
+    let plan = PlanSpec { sampler: Sampler::Pads, strata: STRATA, mix: 0.3, ..PlanSpec::default() };
     let mut first = node(Policy::Lookahead, plan, &[0, 1]);
     let before = run(std::slice::from_mut(&mut first), 2);
     assert_eq!(before.len(), 2 * 2 * 18);

@@ -73,7 +73,7 @@ impl Case {
 
     fn facts<'a>(&'a self, part: &'a Part) -> SampleFacts<'a> {
         let Self { importance, weights, strata, seats, .. } = self;
-        SampleFacts { importance, weights: Some(weights), strata: *strata, seats, part }
+        SampleFacts { importance, weights: Some(weights), strata: strata.clone(), seats, part }
     }
 
     fn draw(&self, part: &Part) -> Plan {
@@ -153,6 +153,35 @@ proptest! {
                 prop_assert_eq!(slices.batch(0, rank, &own), []);
             }
         }
+    }
+
+    /// A simulated node numbers its samples anew, and draws what a daemon draws.
+    #[test]
+    fn a_part_is_the_same_if_nobody_knows_the_other_samples(
+        world_size in 2..9_u32, here in 1..5_u32, strata_per_rank in 1..6_u32, more in 0..300_u32,
+        sampler in prop::sample::select(&SAMPLERS[..]), draws_ahead: bool, seed: u64, seats: u64,
+    ) {
+        let strata = world_size * strata_per_rank;
+        let spec = PlanSpec { sampler, seed, strata, ..PlanSpec::default() };
+        let case = Case::new(spec, strata * 3 + more).seated(seats);
+        let part = Part::of((0..here.min(world_size - 1)).collect(), world_size);
+        let held = (0..strata).filter(|seat| part.has(seat % world_size)).map(|seat| case.seats.stratum(seat));
+        let (some, samples) = case.strata.of_some(held.collect());
+        let mut importance = Importance::new(u32::try_from(samples.len()).unwrap());
+        for (number, &id) in (0..).map(SampleId).zip(&samples) {
+            importance.take_over(number, &case.importance, id);
+            prop_assert_eq!(some.of(number), case.strata.of(id));
+        }
+        let weights = samples.iter().flat_map(|id| case.weights.weights()[id.index()].to_le_bytes());
+        let weights = WeightTable::from_bytes(&weights.collect::<Vec<_>>(), importance.len()).unwrap();
+        let alone = SampleFacts { importance: &importance, weights: Some(&weights), strata: some, ..case.facts(&part) };
+        let draw = |facts: SampleFacts<'_>| {
+            let plan = draw_plan(&spec, 7, 8, facts.clone(), |_| false, 1.0);
+            if draws_ahead { draw_next_plan(&spec, &plan, 8, facts, |_| false, 1.0) } else { plan }
+        };
+        let (drawn, expected) = (draw(alone), draw(case.facts(&part)));
+        let ids: Vec<SampleId> = drawn.ids.iter().map(|number| samples[number.index()]).collect();
+        prop_assert_eq!((ids, drawn.weights, drawn.summary), (expected.ids, expected.weights, expected.summary));
     }
 
     /// Seats move strata and nothing else: each is delivered whole, in its own order.

@@ -29,17 +29,18 @@ impl CacheSize {
     }
 
     /// The capacity if all samples take `total`: in bytes, or in samples where sizes are not known.
+    /// It was given as this option.
     ///
     /// # Errors
     /// It is given in bytes and sizes are not known.
-    pub(super) fn resolve(&self, sizes: &Sizes, total: u64) -> Result<u64, SimulateError> {
+    pub(super) fn resolve(&self, option: &str, sizes: &Sizes, total: u64) -> Result<u64, SimulateError> {
         let counted =
             matches!(self.capacity, Capacity::Share(_)) || self.text.bytes().all(|c| c.is_ascii_digit());
         if counted || sizes.are_known() {
             return Ok(self.capacity.of(total));
         }
         Err(SimulateError::Usage(format!(
-            "--cache {}: the samples have no sizes; give --sizes or --sizes-file, or a number of samples \
+            "{option} {}: the samples have no sizes; give --sizes or --sizes-file, or a number of samples \
              (1000), or a share (10%)",
             self.text
         )))
@@ -51,7 +52,7 @@ mod tests {
     use super::*;
 
     fn resolve(text: &str, sizes: &Sizes) -> Option<u64> {
-        text.parse::<CacheSize>().unwrap().resolve(sizes, 5000).ok()
+        text.parse::<CacheSize>().unwrap().resolve("--cache", sizes, 5000).ok()
     }
 
     #[test]

@@ -428,7 +428,8 @@ mod tests {
     }
 
     fn counts(sizes: Sizes, policy: Policy, capacity: u64, accesses: &[u32]) -> [u64; 5] {
-        let dataset = Arc::new(SizesOnly { samples: 4, sizes, labels: Vec::new(), places: Vec::new() });
+        let dataset =
+            Arc::new(SizesOnly { samples: 4, sizes, labels: Vec::new(), places: Vec::new(), strata: None });
         let script = epochs(&[ids(accesses.iter().copied())]);
         counted(&played(setup(&dataset, policy, capacity), &script, false))
     }
@@ -459,8 +460,13 @@ mod tests {
 
     #[test]
     fn skipped_epochs_are_not_counted_but_seen() {
-        let dataset =
-            Arc::new(SizesOnly { samples: 4, sizes: Sizes::Unit, labels: Vec::new(), places: Vec::new() });
+        let dataset = Arc::new(SizesOnly {
+            samples: 4,
+            sizes: Sizes::Unit,
+            labels: Vec::new(),
+            places: Vec::new(),
+            strata: None,
+        });
         let setup = Setup { skip_epochs: 1, ..setup(&dataset, Policy::Lru, 4) };
         let script = epochs(&[ids([0, 1, 2]), ids([0, 1]), ids([3, 0])]);
         for to_the_end in [false, true] {
@@ -492,6 +498,7 @@ mod tests {
             sizes: Sizes::Same(bytes),
             labels: Vec::new(),
             places: Vec::new(),
+            strata: None,
         });
         let setup = Setup {
             batch_size: BATCH,
@@ -538,8 +545,13 @@ mod tests {
 
     #[test]
     fn an_epoch_begins_with_an_empty_ring() {
-        let dataset =
-            Arc::new(SizesOnly { samples: 1000, sizes: Sizes::Unit, labels: Vec::new(), places: Vec::new() });
+        let dataset = Arc::new(SizesOnly {
+            samples: 1000,
+            sizes: Sizes::Unit,
+            labels: Vec::new(),
+            places: Vec::new(),
+            strata: None,
+        });
         let setup = Setup {
             batch_size: BATCH,
             ahead: RING_BATCHES,
@@ -558,8 +570,13 @@ mod tests {
 
     #[test]
     fn prefetches_take_the_time_in_which_the_store_is_idle() {
-        let dataset =
-            Arc::new(SizesOnly { samples: 400, sizes: Sizes::Unit, labels: Vec::new(), places: Vec::new() });
+        let dataset = Arc::new(SizesOnly {
+            samples: 400,
+            sizes: Sizes::Unit,
+            labels: Vec::new(),
+            places: Vec::new(),
+            strata: None,
+        });
         // Four of 4 ms at a time while 10 ms are computed: an idle store half of the time, as in
         // each batch five hit.
         let accesses = ids((0..80).flat_map(|batch| (0..10).map(move |at| (batch * 5 + at / 2) % 400)));

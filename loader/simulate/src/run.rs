@@ -70,7 +70,7 @@ pub fn simulate(args: &Simulate, out: &mut impl Write) -> Result<(), SimulateErr
     let capacities: Vec<u64> = args
         .cache
         .iter()
-        .map(|cache| cache.resolve(&workload.dataset.sizes, total))
+        .map(|cache| cache.resolve("--cache", &workload.dataset.sizes, total))
         .collect::<Result<_, _>>()?;
     if let Some(jobs) = Jobs::of(args)? {
         let report = several(args, &jobs, &workload, &systems, &capacities)?;

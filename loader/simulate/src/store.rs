@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use shade_core::plan::{Strata, StrataError};
 use shade_core::{Completion, FillOrder, Filled, Memory, ReadOp, Samples};
 use shade_formats::index::{Codec, Entry, Media, Shard};
 use shade_formats::limits::SHARD_ALIGN_BYTES;
@@ -35,11 +36,13 @@ pub(super) struct SizesOnly {
     pub(super) labels: Vec<u32>,
     /// By sample: where its record lies. Empty if no two are close enough for one read.
     pub(super) places: Vec<(ShardId, u64)>,
+    /// The strata of the whole dataset, where these are the samples of some of them.
+    pub(super) strata: Option<Strata>,
 }
 
 impl SizesOnly {
-    /// Some of the samples, numbered anew.
-    pub(super) fn part(&self, samples: &[u32]) -> Self {
+    /// Some of the samples, numbered anew, and the strata that they are of.
+    pub(super) fn part(&self, samples: &[u32], strata: Strata) -> Self {
         fn of<T: Copy>(all: &[T], samples: &[u32]) -> Vec<T> {
             samples.iter().filter_map(|&id| all.get(id as usize)).copied().collect()
         }
@@ -48,6 +51,7 @@ impl SizesOnly {
             sizes: self.sizes.part(samples),
             labels: of(&self.labels, samples),
             places: of(&self.places, samples),
+            strata: Some(strata),
         }
     }
 }
@@ -102,6 +106,13 @@ impl Samples for SizesOnly {
 
     fn content_id(&self) -> ContentId {
         ContentId(0)
+    }
+
+    fn strata(&self, count: u32) -> Result<Strata, StrataError> {
+        match &self.strata {
+            Some(strata) => Ok(strata.clone()),
+            None => Strata::new(self.samples, count, self.content_id().0),
+        }
     }
 }
 

@@ -114,7 +114,7 @@ impl Workload {
             places = in_one_shard(&sizes, samples);
         }
         let &Simulate { batch_size, skip_epochs, lookahead, package_bytes, .. } = args;
-        let dataset = Arc::new(SizesOnly { samples, sizes, labels, places });
+        let dataset = Arc::new(SizesOnly { samples, sizes, labels, places, strata: None });
         let coalesces = args.reads_neighbours();
         let workload =
             Self { dataset, accesses, batch_size, lookahead, coalesces, package_bytes, skip_epochs, service };

@@ -333,7 +333,7 @@ mod tests {
             on_error in choice(OnError::ALL), seed: u64, rep: f64, hit_cap: f64, explore: f64, cover: u32,
             echo: f64, prune_and_whole: (f64, u32), weights: (bool, u64, bool, u64),
             pace: bool, draw_ahead: bool, bad_max: f64,
-            numbers: (u32, u32, u64), nodes: (u32, u32), output in output(),
+            numbers: (u32, u32, u64), nodes: (u32, u32, u16), output in output(),
         ) -> JobSpec {
             JobSpec {
                 plan: PlanSpec {
@@ -351,6 +351,7 @@ mod tests {
                     pace,
                     draw_ahead,
                     strata: nodes.0,
+                    mix: f64::from(nodes.2) / 65_536.0,
                     weights_digest: weights.1,
                     group: weights.3,
                 },

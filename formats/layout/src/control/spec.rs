@@ -121,6 +121,10 @@ plan_spec! {
     /// another knows. Every rank has its parts to itself if their number is a multiple of the
     /// ranks'. 1 draws the dataset as a whole, which needs all ranks on one node.
     strata: u32 = 1, "strata N";
+
+    /// Share of the strata that change seats at each epoch, and so perhaps ranks and nodes, which
+    /// read them anew: 0 to 1, in steps of 1/65,536. 0 leaves each sample at its rank for ever.
+    mix: f64 = 0.0, "mix SHARE";
 }
 
 impl PlanSpec {
@@ -146,7 +150,9 @@ impl PlanSpec {
         if !(self.echo.is_finite() && self.echo >= 1.0) {
             return Err(SpecError::new("echo", self.echo, "a finite number of at least 1"));
         }
-        for (field, share) in [("hit_cap", self.hit_cap), ("explore", self.explore), ("prune", self.prune)] {
+        for (field, share) in
+            [("hit_cap", self.hit_cap), ("explore", self.explore), ("prune", self.prune), ("mix", self.mix)]
+        {
             SpecError::check_share(field, share)?;
         }
         in_range("strata", self.strata, STRATA_MAX)?;
@@ -289,6 +295,7 @@ impl JobSpec {
         writer.u32(self.ranks_here);
         writer.u64(self.ring_bytes);
         writer.f64(self.bad_max);
+        writer.u16(to_q16(self.plan.mix));
         self.output.write(writer);
     }
 
@@ -318,6 +325,7 @@ impl JobSpec {
         let ranks_here = reader.u32()?;
         let ring_bytes = reader.u64()?;
         let bad_max = reader.f64()?;
+        let mix = f64::from(reader.u16()?) / Q16;
         let output = Output::read(reader)?;
         let plan = PlanSpec {
             sampler,
@@ -334,6 +342,7 @@ impl JobSpec {
             pace,
             draw_ahead,
             strata,
+            mix,
             weights_digest,
             group,
         };
@@ -350,6 +359,15 @@ impl JobSpec {
             ring_bytes,
         })
     }
+}
+
+/// Parts of 1 in which a share of 16 bits counts.
+const Q16: f64 = 65_536.0;
+
+/// A share in these parts. 1 is one part less.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the cast saturates")]
+fn to_q16(share: f64) -> u16 {
+    (share * Q16).round() as u16
 }
 
 /// An impossible value of a field: names the field, the value and what it may be.
@@ -496,6 +514,7 @@ mod tests {
             "true",
             "true",
             "24",
+            ".05",
         ];
         assert_eq!(texts.len(), PlanSpec::PARAMETERS.len());
         let mut spec = PlanSpec::default();
@@ -519,6 +538,7 @@ mod tests {
             pace: true,
             draw_ahead: true,
             strata: 24,
+            mix: 0.05,
             weights_digest: 0,
             group: 0,
         };

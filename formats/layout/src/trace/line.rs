@@ -115,8 +115,8 @@ pub struct Job {
 }
 
 /// Parameters that the first recordings lack. They have their defaults there.
-const LATER_PARAMETERS: [&str; 7] =
-    ["echo", "prune", "whole_from", "replacement", "strata", "weights_digest", "group"];
+const LATER_PARAMETERS: [&str; 8] =
+    ["echo", "prune", "whole_from", "replacement", "strata", "mix", "weights_digest", "group"];
 
 fn plan_of_any_version<'de, D: Deserializer<'de>>(fields: D) -> Result<PlanSpec, D::Error> {
     let mut fields = Map::deserialize(fields)?;
@@ -150,7 +150,11 @@ impl Serialize for Job {
         if self.ranks_here != 0 {
             line.serialize_entry("ranks_here", &self.ranks_here)?;
         }
-        let is_told = |name| name != "strata" || self.plan.strata != 1;
+        let is_told = |name| match name {
+            "strata" => self.plan.strata != 1,
+            "mix" => self.plan.mix > 0.0,
+            _ => true,
+        };
         for parameter in PlanSpec::PARAMETERS.iter().filter(|parameter| is_told(parameter.name)) {
             line.serialize_entry(parameter.name, &plan.get(parameter.name))?;
             if parameter.name == "order" {

@@ -113,7 +113,7 @@ pub fn draw_next_plan<'a>(
 /// Draws the lists of all strata that are asked for, and deals them over the rows.
 fn draw_from(all: &EpochInputs<'_>) -> Plan {
     let (epoch, part) = (all.epoch, all.facts.part.clone());
-    let SampleFacts { strata, seats: order, .. } = all.facts;
+    let SampleFacts { strata, seats: order, .. } = &all.facts;
     let seats = part.seats(strata.count());
     if let [seat] = seats[..] {
         let List { ids, weights, summary } = draw_list(&Inputs::new(all, order.stratum(seat)));

@@ -27,7 +27,7 @@ static IN_ORDER: Seats = Seats::IN_ORDER;
 
 /// What is known of the samples `0..importance.len()`, which are the dataset, and which of them are
 /// drawn here.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct SampleFacts<'a> {
     /// Scores and deliveries.
     pub importance: &'a Importance,
@@ -88,7 +88,7 @@ pub(super) struct Inputs<'a> {
 impl<'a> Inputs<'a> {
     /// The inputs of a stratum.
     pub(super) fn new(of: &'a EpochInputs<'a>, stratum: u32) -> Self {
-        let strata = of.facts.strata;
+        let strata = &of.facts.strata;
         let members = (strata.count() > 1).then(|| strata.members(stratum));
         let rows_of = |positions: u32| positions.div_ceil(strata.count()).max(1) as usize;
         let batch_size = rows_of(of.batch_size);

@@ -5,7 +5,7 @@
 //!
 //! | stage | what it decides | where |
 //! |---|---|---|
-//! | strata | which samples are drawn with which others | `strata` |
+//! | strata | which samples are drawn with which others | `strata`, and at which seats: `mix` |
 //! | sampler | how often each sample comes, and its loss weight | `samplers/`, one file each |
 //! | order | in which order, with repeats apart | `orders/`, one file each |
 //! | pace | the same number of expected misses in each batch | `pace` |
@@ -58,6 +58,7 @@ mod epoch;
 mod exchange;
 mod inputs;
 mod lookahead;
+mod mix;
 mod orders;
 mod pace;
 mod part;
@@ -71,6 +72,7 @@ pub use entropy::position_entropy;
 pub use epoch::{Plan, PlanSummary, draw_next_plan, draw_plan, spec_now};
 pub use inputs::SampleFacts;
 pub use lookahead::{Known, Lookahead, Use, in_sight};
+pub use mix::mixed;
 pub use part::Part;
 pub use samplers::{high_importance, may_leave_out, rep_now};
 pub use slice::{Origin, Slices, SlicesError, Slot};

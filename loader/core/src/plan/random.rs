@@ -39,6 +39,8 @@ pub(super) enum Stage {
     Couple = 11,
     /// A group's `cover`: which sample takes which place.
     CoverPlace = 12,
+    /// Which seats change their strata when an epoch begins.
+    Mix = 13,
 }
 
 /// One stage's stream of random numbers.

@@ -7,6 +7,8 @@
 //! goes to the same rank. Then no node needs another's scores, deliveries or cache. Where P grows
 //! by a factor, each stratum is divided.
 
+use std::sync::Arc;
+
 use shade_formats::SampleId;
 
 use super::bijection::Bijection;
@@ -22,11 +24,14 @@ pub struct StrataError {
 }
 
 /// The strata of a dataset.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Strata {
     samples: u32,
     count: u32,
     bijection: Bijection,
+    /// Strata in their order, each with the number of its first sample, if samples are numbered by
+    /// [`of_some`](Self::of_some).
+    numbered: Option<Arc<[(u32, u32)]>>,
 }
 
 impl Strata {
@@ -38,13 +43,34 @@ impl Strata {
         if count == 0 || (count > 1 && count > samples) {
             return Err(StrataError { samples, count });
         }
-        Ok(Self { samples, count, bijection: Bijection::new(samples, key) })
+        Ok(Self { samples, count, bijection: Bijection::new(samples, key), numbered: None })
     }
 
     /// The samples `0..samples` as one stratum.
     #[must_use]
     pub fn one(samples: u32) -> Self {
-        Self { samples, count: 1, bijection: Bijection::new(samples, 0) }
+        Self { samples, count: 1, bijection: Bijection::new(samples, 0), numbered: None }
+    }
+
+    /// The same where nobody needs the samples but those of `held`, and only they are numbered: by
+    /// stratum, and within one in the order of [`members`](Self::members). Also returns what they
+    /// are numbered here.
+    #[must_use]
+    pub fn of_some(&self, mut held: Vec<u32>) -> (Self, Vec<SampleId>) {
+        held.sort_unstable();
+        let mut before = Vec::new();
+        let mut numbered = Vec::with_capacity(held.len());
+        for stratum in held {
+            numbered.push((stratum, u32::try_from(before.len()).unwrap_or(u32::MAX)));
+            before.extend(self.members(stratum));
+        }
+        (Self { numbered: Some(numbered.into()), ..self.clone() }, before)
+    }
+
+    /// Number of samples in all strata.
+    #[must_use]
+    pub fn samples(&self) -> u32 {
+        self.samples
     }
 
     /// Their number, P.
@@ -56,7 +82,14 @@ impl Strata {
     /// The sample's stratum. With one stratum it is 0.
     #[must_use]
     pub fn of(&self, id: SampleId) -> u32 {
-        if self.count == 1 { 0 } else { self.bijection.apply(id.0) % self.count }
+        match &self.numbered {
+            _ if self.count == 1 => 0,
+            None => self.bijection.apply(id.0) % self.count,
+            Some(numbered) => {
+                let at = numbered.partition_point(|&(_, first)| first <= id.0);
+                at.checked_sub(1).and_then(|at| numbered.get(at)).map_or(0, |&(stratum, _)| stratum)
+            }
+        }
     }
 
     /// Number of samples in a stratum. The first ones may have one more than others.
@@ -69,6 +102,13 @@ impl Strata {
     /// stratum + P·j of the bijection. One stratum has the samples as they are numbered.
     #[must_use]
     pub fn members(&self, stratum: u32) -> Vec<SampleId> {
+        if let Some(numbered) = &self.numbered {
+            let at = numbered.binary_search_by_key(&stratum, |&(stratum, _)| stratum);
+            let first = at.ok().and_then(|at| numbered.get(at)).map(|&(_, first)| first);
+            return first.map_or_else(Vec::new, |first| {
+                (first..first.saturating_add(self.len(stratum))).map(SampleId).collect()
+            });
+        }
         let places = (stratum..self.samples).step_by(self.count as usize);
         if self.count == 1 {
             return places.map(SampleId).collect();

@@ -3,7 +3,9 @@
 use std::str::FromStr;
 
 use clap::Args;
-use shade_reads::parse_rate;
+use shade_reads::{StoreModel, parse_rate};
+
+use crate::capacity::CacheSize;
 
 /// Limit of the nodes.
 const NODES_MAX: i64 = 1000;
@@ -30,6 +32,17 @@ pub struct NodesArgs {
     /// Bytes a second that each node's own link carries, behind the store: 1Gbit, or 100MB.
     #[arg(long, value_name = "RATE", requires_all = ["nodes", "store"], value_parser = parse_rate)]
     pub nic: Option<u64>,
+
+    /// Memory of other machines behind each node's cache, as --tier-cache of `shade-load serve`:
+    /// bytes (8GiB), or a share of all samples' bytes (10%). Without sizes a number counts samples.
+    /// What it brings is no hit of the cache and no read of the store.
+    #[arg(long, value_name = "SIZE", requires = "nodes", conflicts_with = "global_plan")]
+    pub tier: Option<CacheSize>,
+
+    /// How fast each node's tier is, as --store. Writes take as long as reads.
+    #[arg(long, value_name = "STORE", requires_all = ["tier", "store"],
+          default_value = "latency=100us,bandwidth=10Gbit")]
+    pub tier_store: StoreModel,
 
     /// How much the ranks' compute times vary, for each rank and step anew: lognormal:0.05 has the
     /// median --compute and varies by a twentieth.

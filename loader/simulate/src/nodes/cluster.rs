@@ -3,14 +3,13 @@
 use std::collections::BTreeMap;
 
 use shade_core::{Counts, Event};
-use shade_reads::StoreModel;
 
 use crate::error::SimulateError;
 use crate::interval::mean;
 use crate::losses::Losses;
 use crate::nodes::node::{Before, Node};
 use crate::nodes::steps::{Step, Steps};
-use crate::nodes::storage::Storage;
+use crate::nodes::storage::{Storage, StorageModel};
 use crate::watch::Watch;
 
 /// What an epoch was like, for all nodes together.
@@ -57,6 +56,9 @@ impl EpochOutcome {
             (&mut self.counts.coalesced, of_node.coalesced),
             (&mut self.counts.bytes_read, of_node.bytes_read),
             (&mut self.counts.bytes_between, of_node.bytes_between),
+            (&mut self.counts.tier_hits, of_node.tier_hits),
+            (&mut self.counts.tier_bytes, of_node.tier_bytes),
+            (&mut self.counts.tier_writes, of_node.tier_writes),
         ];
         sums.into_iter().for_each(|(sum, count)| *sum += count);
     }
@@ -79,26 +81,26 @@ pub(super) type Seen<'s> = &'s mut dyn FnMut(usize, &[u32], &[f32]);
 impl<'a> Cluster<'a> {
     pub(super) fn new(
         nodes: Vec<Node>,
-        store: Option<(StoreModel, Option<u64>)>,
+        storage: Option<StorageModel>,
         steps: Steps,
         losses: Losses<'a>,
         watch: &'a Watch,
     ) -> Self {
-        let storage = store.map(|(model, nic)| Storage::new(model, nodes.len(), nic));
+        let storage = storage.map(|model| Storage::new(model, nodes.len()));
         let nodes = nodes.into_iter().enumerate().collect();
         let mut cluster = Self { nodes, storage, steps, losses, now_ns: 0, watch };
         cluster.tell_depths();
         cluster
     }
 
-    /// Between two epochs: a node is lost, and `seat` makes the others anew, each from its number,
-    /// itself and what all had.
+    /// Between two epochs: a node is lost, if any, and `seat` makes the others anew, each from its
+    /// number, itself and what all had. With none lost nobody knows what others had.
     ///
     /// # Errors
     /// Those of `seat`, or the core refuses the workload.
-    pub(super) fn lose(
+    pub(super) fn seat(
         &mut self,
-        lost: usize,
+        lost: Option<usize>,
         mut seat: impl FnMut(usize, &Node, &Before<'_>) -> Result<Node, SimulateError>,
     ) -> Result<(), SimulateError> {
         // What is read ahead still arrives: another core would not know these reads.
@@ -106,9 +108,12 @@ impl<'a> Cluster<'a> {
             self.answer(at_ns)?;
         }
         let nodes = std::mem::take(&mut self.nodes);
-        let before = Before::new(nodes.values());
-        for (&number, node) in nodes.iter().filter(|&(&number, _)| number != lost) {
-            self.nodes.insert(number, seat(number, node, &before)?);
+        let all = lost.map(|_| Before::new(nodes.values()));
+        for (&number, node) in nodes.iter().filter(|&(&number, _)| Some(number) != lost) {
+            let own = all.is_none().then(|| Before::new(std::iter::once(node)));
+            if let Some(before) = all.as_ref().or(own.as_ref()) {
+                self.nodes.insert(number, seat(number, node, before)?);
+            }
         }
         self.tell_depths();
         Ok(())
@@ -228,9 +233,10 @@ impl<'a> Cluster<'a> {
         if let Some(text) = node.refused() {
             return Err(SimulateError::Usage(text));
         }
-        let reads = node.reads();
-        if let Some(storage) = self.storage.as_mut().filter(|_| !reads.is_empty()) {
+        let (reads, orders) = (node.reads(), node.tier_orders());
+        if let Some(storage) = &mut self.storage {
             storage.order(now_ns, number, reads);
+            storage.order_from_tier(now_ns, number, orders);
         }
         Ok(())
     }

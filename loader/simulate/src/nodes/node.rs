@@ -1,7 +1,8 @@
 //! One node: a core over its own samples, and its ranks. It neither reads nor computes by itself.
 //!
 //! The node's samples are numbered 0, 1, 2 and so on here, so that all nodes together take the
-//! memory of one dataset.
+//! memory of one dataset. Their strata keep their numbers, so the plan is the part of the whole
+//! plan that a daemon draws, by other numbers of the samples.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -9,13 +10,18 @@ use std::time::Duration;
 
 use shade_core::driver::{Delivery, Driver, Soon, World};
 use shade_core::importance::Importance;
-use shade_core::{Action, Core, Counts, Event, FillOrder, ReadOp, Refusal, SessionId, Stats, Ticket};
+use shade_core::plan::Strata;
+use shade_core::{
+    Action, Core, Counts, Event, FillOrder, ReadOp, Refusal, SessionId, Stats, Ticket, TierEvent, TierOrder,
+};
 use shade_formats::SampleId;
 use shade_formats::control::{JobSpec, WeightTable};
 use shade_formats::ring::Kind;
 
 use crate::error::SimulateError;
 use crate::losses::Losses;
+use crate::nodes::seats::Share;
+use crate::nodes::tier_servers::answers;
 use crate::play::Setup;
 use crate::store::{NoMemory, answered, filled};
 
@@ -29,7 +35,10 @@ pub(super) struct Node {
     samples: Vec<u32>,
     /// Its counts when they were taken last.
     counted: Counts,
-    ranks: SessionId,
+    /// Those of its ranks are `0..sessions`.
+    sessions: SessionId,
+    /// Bytes that its tier may hold; 0 without a tier.
+    tier_bytes: u64,
 }
 
 /// The nodes of a training before one of them was lost.
@@ -77,71 +86,91 @@ struct Rank {
 }
 
 impl Node {
-    /// A node that has `samples` of the dataset and this many ranks. `whole` is what all nodes have
-    /// together, except for capacity and plan.
+    /// A node with this share, and with a tier that may hold `tier_bytes`; 0 is none. `whole` is
+    /// what all nodes have together, except for the capacity.
     ///
     /// # Errors
     /// The weights of its samples cannot be used.
-    pub(super) fn new(whole: &Setup<'_>, samples: Vec<u32>, ranks: u32) -> Result<Self, SimulateError> {
-        Self::over(whole, samples, ranks, |setup| setup.core())
+    pub(super) fn new(
+        whole: &Setup<'_>,
+        strata: &Strata,
+        share: Share,
+        tier_bytes: u64,
+    ) -> Result<Self, SimulateError> {
+        Self::over(whole, strata, share, tier_bytes, |setup, _| setup.core())
     }
 
-    /// This node with other samples: what it has cached of them, and what they learned of them
-    /// `before`. The driver's clock begins at 0.
+    /// This node with another share: what it has of its samples in cache and tier, and what they
+    /// learned of them `before`. The driver's clock begins at 0.
     ///
     /// # Errors
     /// The weights of its samples cannot be used.
     pub(super) fn seated(
         &self,
         whole: &Setup<'_>,
-        samples: Vec<u32>,
+        strata: &Strata,
+        share: Share,
         before: &Before<'_>,
     ) -> Result<Self, SimulateError> {
-        let mut table = Importance::new(u32::try_from(samples.len()).unwrap_or(u32::MAX));
-        for (id, sample) in (0..).map(SampleId).zip(&samples) {
-            if let Some((known, place)) = before.learned(*sample) {
-                table.take_over(id, known, place);
+        let (mut table, mut tiered) = (Importance::new(0), Vec::new());
+        let mut node = Self::over(whole, strata, share, self.tier_bytes, |setup, samples| {
+            table = Importance::new(setup.dataset.samples);
+            for (id, sample) in (0..).map(SampleId).zip(samples) {
+                if let Some((known, place)) = before.learned(*sample) {
+                    table.take_over(id, known, place);
+                }
             }
-        }
-        let places: HashMap<u32, SampleId> = samples.iter().copied().zip((0..).map(SampleId)).collect();
-        let mut node = Self::over(whole, samples, self.ranks, |setup| {
+            let places: HashMap<u32, SampleId> = samples.iter().copied().zip((0..).map(SampleId)).collect();
             let mut cache = setup.keeper.cache(setup.capacity, setup.dataset.samples);
             let mut evicted = Vec::new();
-            let cached = self.driver.core.cached().filter_map(|id| self.samples.get(id.index()));
-            for &id in cached.filter_map(|sample| places.get(sample)) {
+            let core = &self.driver.core;
+            let here = |id: SampleId| places.get(self.samples.get(id.index())?).copied();
+            tiered = core.tiered().filter_map(here).collect();
+            for id in core.cached().filter_map(here) {
                 let bytes = setup.dataset.sizes.charged(id);
                 cache.offer(id, bytes, (), &table, |()| false, &mut evicted);
             }
             setup.core_with(cache)
         })?;
         node.driver.step(Event::Importance(0, Box::new(table)));
+        node.driver.step(Event::Tier(TierEvent::Held(tiered)));
         Ok(node)
     }
 
     fn over(
         whole: &Setup<'_>,
-        samples: Vec<u32>,
-        ranks: u32,
-        core: impl FnOnce(&Setup<'_>) -> Core<NoMemory>,
+        strata: &Strata,
+        share: Share,
+        tier_bytes: u64,
+        core: impl FnOnce(&Setup<'_>, &[u32]) -> Core<NoMemory>,
     ) -> Result<Self, SimulateError> {
-        let dataset = Arc::new(whole.dataset.part(&samples));
+        let Share { held, order, ranks, world_size } = share;
+        let (strata, samples) = strata.of_some(held);
+        let samples: Vec<u32> = samples.into_iter().map(|id| id.0).collect();
+        let sessions = ranks.end - ranks.start;
+        let dataset = Arc::new(whole.dataset.part(&samples, strata));
         let weights = whole.weights.map(|weights| part(weights, &samples)).transpose()?;
         let mut setup = Setup { dataset: &dataset, weights: weights.as_ref(), ..*whole };
         setup.plan.weights_digest = weights.as_ref().map_or(0, WeightTable::digest);
-        let job = JobSpec { world_size: ranks, ..setup.job()? };
+        let job = JobSpec { world_size, ranks_here: sessions, ..setup.job()? };
         let machine = Machine {
             has_store: setup.service.is_some(),
             now_ns: 0,
             events: VecDeque::new(),
             reads: Vec::new(),
-            ranks: (0..ranks).map(|_| Rank::default()).collect(),
+            tier_orders: Vec::new(),
+            ranks: (0..sessions).map(|_| Rank::default()).collect(),
             refused: None,
         };
-        let mut driver = Driver::new(core(&setup), machine);
-        for rank in 0..ranks {
-            driver.attach(rank, (JOB, rank), &job, weights.clone());
+        let mut driver = Driver::new(core(&setup, &samples), machine);
+        for (session, rank) in (0..).zip(ranks) {
+            driver.attach(session, (JOB, rank), &job, weights.clone());
+            driver.step(Event::Seat { session, bytes: order.to_bytes() });
         }
-        Ok(Self { driver, samples, counted: Counts::default(), ranks })
+        if tier_bytes > 0 {
+            driver.step(Event::Tier(TierEvent::Room { bytes: tier_bytes, get: None }));
+        }
+        Ok(Self { driver, samples, counted: Counts::default(), sessions, tier_bytes })
     }
 
     /// All ranks begin an epoch.
@@ -150,9 +179,10 @@ impl Node {
         let behind = now_ns.saturating_sub(self.driver.world.now_ns);
         self.driver.world.now_ns = now_ns;
         self.driver.wait(Duration::from_nanos(behind));
-        for session in 0..self.ranks {
+        for session in 0..self.sessions {
             self.driver.start(session, epoch, 0);
         }
+        self.driver.run();
     }
 
     /// These events happen now.
@@ -160,12 +190,17 @@ impl Node {
         let machine = &mut self.driver.world;
         machine.now_ns = now_ns;
         machine.events.extend(events);
-        self.driver.tick();
+        self.driver.run();
     }
 
     /// The reads that it has ordered since it was asked last.
     pub(super) fn reads(&mut self) -> Vec<Vec<ReadOp<()>>> {
         std::mem::take(&mut self.driver.world.reads)
+    }
+
+    /// The same of its tier.
+    pub(super) fn tier_orders(&mut self) -> Vec<TierOrder<NoMemory>> {
+        std::mem::take(&mut self.driver.world.tier_orders)
     }
 
     /// The batch that each rank computes next; `None` if its epoch is over.
@@ -229,19 +264,22 @@ impl Node {
 
 /// The weights of some samples.
 fn part(weights: &WeightTable, samples: &[u32]) -> Result<WeightTable, SimulateError> {
-    let of = |&id: &u32| weights.weights().get(id as usize).map_or(0.0, |&weight| f64::from(weight));
-    Ok(WeightTable::new(samples.iter().map(of))?)
+    let of = |&id: &u32| weights.weights().get(id as usize).copied().unwrap_or(0).to_le_bytes();
+    let bytes: Vec<u8> = samples.iter().flat_map(of).collect();
+    Ok(WeightTable::from_bytes(&bytes, u32::try_from(samples.len()).unwrap_or(u32::MAX))?)
 }
 
 /// What is around a node's core.
 struct Machine {
-    /// Without a store reads take no time.
+    /// Without a store neither reads nor the tier take time.
     has_store: bool,
     now_ns: u64,
     /// What happens at `now_ns`.
     events: VecDeque<Event<NoMemory>>,
     /// Reads that were ordered.
     reads: Vec<Vec<ReadOp<()>>>,
+    /// What the tier was ordered to do.
+    tier_orders: Vec<TierOrder<NoMemory>>,
     /// By session.
     ranks: Vec<Rank>,
     refused: Option<String>,
@@ -286,12 +324,14 @@ impl World<NoMemory> for Machine {
     }
 
     fn told(&mut self, action: Action<NoMemory>) {
-        if let Action::Refuse(_, Refusal { text, .. })
-        | Action::Fail(_, text)
-        | Action::Interrupt(_, text)
-        | Action::Close(_, text) = action
-        {
-            self.refused = Some(text);
+        match action {
+            Action::Refuse(_, Refusal { text, .. })
+            | Action::Fail(_, text)
+            | Action::Interrupt(_, text)
+            | Action::Close(_, text) => self.refused = Some(text),
+            Action::Tier(order) if self.has_store => self.tier_orders.push(order),
+            Action::Tier(order) => self.events.extend(answers(order).into_iter().map(|(_, answer)| answer)),
+            _ => {}
         }
     }
 

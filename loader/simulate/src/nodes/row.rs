@@ -20,6 +20,12 @@ pub(in super::super) struct NodesRow {
     /// Half of its 95 % interval; with more than one seed. So are the others.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(in super::super) hit_ratio_ci95: Option<f64>,
+    /// Accesses served by the nodes' tiers, over all accesses; 0 without tiers.
+    pub(in super::super) tier_ratio: f64,
+    /// All others: the store served them, of prefetched records the first use.
+    pub(in super::super) store_ratio: f64,
+    /// Records stored in tiers.
+    pub(in super::super) tier_writes: f64,
     /// Accesses served by a prefetched record, its first use, over all accesses; 0 without a store.
     pub(in super::super) prefetched_share: f64,
     /// Records that all nodes read in an epoch, over the samples of the dataset.
@@ -71,6 +77,7 @@ pub(in super::super) struct NodesRow {
 pub(in super::super) struct EpochRow {
     pub(in super::super) epoch: u32,
     pub(in super::super) hit_ratio: f64,
+    pub(in super::super) tier_ratio: f64,
     /// Records read over the samples of the dataset.
     pub(in super::super) datasets: f64,
     pub(in super::super) time_s: f64,
@@ -131,6 +138,9 @@ impl NodesRow {
             capacity: head.capacity,
             hit_ratio: mean(hit_ratios.iter().copied()),
             hit_ratio_ci95: half_width_95(&hit_ratios),
+            tier_ratio: average(tier_ratio),
+            store_ratio: average(|sum| 1.0 - hit_ratio(sum) - tier_ratio(sum)),
+            tier_writes: average(|sum| sum.counts.tier_writes as f64),
             prefetched_share: average(|sum| sum.counts.prefetched as f64 / accesses(sum)),
             datasets_per_epoch: mean(datasets.iter().copied()),
             datasets_per_epoch_ci95: half_width_95(&datasets),
@@ -164,6 +174,7 @@ impl EpochRow {
         Self {
             epoch,
             hit_ratio: average(hit_ratio),
+            tier_ratio: average(tier_ratio),
             datasets: average(records) / f64::from(samples),
             time_s: average(|epoch| epoch.time_ns / 1e9),
             boundary_s: average(|epoch| epoch.boundary_ns / 1e9),
@@ -195,6 +206,10 @@ fn accesses(epoch: &EpochOutcome) -> f64 {
 
 fn hit_ratio(epoch: &EpochOutcome) -> f64 {
     epoch.counts.hits as f64 / accesses(epoch)
+}
+
+fn tier_ratio(epoch: &EpochOutcome) -> f64 {
+    epoch.counts.tier_hits as f64 / accesses(epoch)
 }
 
 /// Records read.

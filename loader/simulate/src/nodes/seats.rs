@@ -1,12 +1,14 @@
 //! Which node holds which strata, and so which samples.
 //!
-//! Rank r of W takes the strata s with s mod W = r. When a node is lost, the ranks of the others
-//! are numbered anew, and the seats are those that a training's nodes agree on: each keeps what it
-//! has.
+//! Rank r of W has the seats q with q mod W = r, and seat q stratum q. When a node is lost, the
+//! ranks of the others are numbered anew, and the seats are those that a training's nodes agree on:
+//! each keeps what it has.
 
 use std::collections::HashSet;
+use std::ops::Range;
 
-use shade_formats::control::{self, Held, seats_for};
+use shade_core::plan::mixed;
+use shade_formats::control::{self, Held, PlanSpec, seats_for};
 
 use crate::error::SimulateError;
 
@@ -16,8 +18,25 @@ pub(super) struct Seats {
     samples: u32,
     strata: u32,
     ranks_per_node: u32,
+    /// The nodes that are there, in the order of their ranks.
+    nodes: Vec<u32>,
+    /// The stratum of each seat.
+    order: control::Seats,
     /// By node; empty where a node is lost.
     held: Vec<Vec<u32>>,
+}
+
+/// A node's share of a training.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Share {
+    /// The strata that it has.
+    pub(super) held: Vec<u32>,
+    /// The stratum of each seat, of all nodes.
+    pub(super) order: control::Seats,
+    /// Its ranks.
+    pub(super) ranks: Range<u32>,
+    /// Number of ranks of all nodes.
+    pub(super) world_size: u32,
 }
 
 impl Seats {
@@ -32,7 +51,8 @@ impl Seats {
         samples: u32,
     ) -> Result<Self, SimulateError> {
         let held = vec![Vec::new(); nodes as usize];
-        let mut seats = Self { samples, strata, ranks_per_node, held };
+        let order = control::Seats::IN_ORDER;
+        let mut seats = Self { samples, strata, ranks_per_node, nodes: vec![0], order, held };
         if nodes == 1 {
             seats.held = vec![(0..strata).collect()];
         } else {
@@ -41,9 +61,20 @@ impl Seats {
         Ok(seats)
     }
 
-    /// The strata of a node.
-    pub(super) fn of(&self, node: usize) -> &[u32] {
-        self.held.get(node).map_or(&[], Vec::as_slice)
+    /// What a node has that is there.
+    pub(super) fn of(&self, node: usize) -> Share {
+        let before = (0..).zip(&self.nodes).find(|&(_, &number)| number as usize == node);
+        let first = before.map_or(0, |(before, _)| before * self.ranks_per_node);
+        Share {
+            held: self.held.get(node).cloned().unwrap_or_default(),
+            order: self.order.clone(),
+            ranks: first..first + self.ranks_per_node,
+            world_size: self.world_size(),
+        }
+    }
+
+    fn world_size(&self) -> u32 {
+        u32::try_from(self.nodes.len()).unwrap_or(u32::MAX).saturating_mul(self.ranks_per_node)
     }
 
     /// A node is lost. Deals its strata to the others, and returns how many have changed nodes.
@@ -60,28 +91,51 @@ impl Seats {
         }
         let before = self.held.clone();
         self.deal(left)?;
+        Ok(self.moved(&before))
+    }
+
+    /// Goes over to the seats of `epoch`, from those of the epoch before. Returns how many strata
+    /// have changed nodes.
+    pub(super) fn mix(&mut self, plan: &PlanSpec, epoch: u32) -> u32 {
+        let before = self.held.clone();
+        self.order = mixed(plan, self.samples, &self.order, (epoch.saturating_sub(1), epoch));
+        self.hold();
+        self.moved(&before)
+    }
+
+    /// Number of strata that have changed nodes since each held these.
+    fn moved(&self, before: &[Vec<u32>]) -> u32 {
         let gained = |(before, held): (&Vec<u32>, &Vec<u32>)| {
             let before: HashSet<&u32> = before.iter().collect();
             held.iter().filter(|stratum| !before.contains(stratum)).count()
         };
         let moved: usize = before.iter().zip(&self.held).map(gained).sum();
-        Ok(u32::try_from(moved).unwrap_or(u32::MAX))
+        u32::try_from(moved).unwrap_or(u32::MAX)
     }
 
     /// Deals the strata to these nodes, whose ranks are numbered in their order.
     fn deal(&mut self, nodes: Vec<u32>) -> Result<(), SimulateError> {
+        self.nodes = nodes;
+        check(self.strata, self.world_size())?;
         let ranks = self.ranks_per_node as usize;
-        let node_of: Vec<u32> = nodes.into_iter().flat_map(|node| std::iter::repeat_n(node, ranks)).collect();
-        check(self.strata, u32::try_from(node_of.len()).unwrap_or(u32::MAX))?;
+        let node_of: Vec<u32> =
+            self.nodes.iter().flat_map(|&node| std::iter::repeat_n(node, ranks)).collect();
         let all = |held: &Vec<u32>| held.iter().map(|&stratum| (stratum, u8::MAX)).collect();
         let held: Vec<Vec<Held>> = self.held.iter().map(all).collect();
-        let seats = seats_for(self.samples, self.strata, &node_of, &held);
-        self.held.iter_mut().for_each(Vec::clear);
-        for (seat, &node) in (0..self.strata).zip(node_of.iter().cycle()) {
-            let held = self.held.get_mut(node as usize);
-            held.into_iter().for_each(|held| held.push(seats.stratum(seat)));
-        }
+        self.order = seats_for(self.samples, self.strata, &node_of, &held);
+        self.hold();
         Ok(())
+    }
+
+    /// Each node holds the strata of its ranks' seats.
+    fn hold(&mut self) {
+        self.held.iter_mut().for_each(Vec::clear);
+        let ranks = self.ranks_per_node as usize;
+        let node_of = self.nodes.iter().flat_map(|&node| std::iter::repeat_n(node, ranks));
+        for (seat, node) in (0..self.strata).zip(node_of.cycle()) {
+            let held = self.held.get_mut(node as usize);
+            held.into_iter().for_each(|held| held.push(self.order.stratum(seat)));
+        }
     }
 }
 
@@ -114,7 +168,7 @@ mod tests {
     use super::*;
 
     fn all(seats: &Seats, nodes: usize) -> Vec<u32> {
-        let mut all: Vec<u32> = (0..nodes).flat_map(|node| seats.of(node)).copied().collect();
+        let mut all: Vec<u32> = (0..nodes).flat_map(|node| seats.of(node).held).collect();
         all.sort_unstable();
         all
     }
@@ -122,13 +176,15 @@ mod tests {
     #[test]
     fn strata_go_to_ranks_by_turns_and_a_lost_nodes_to_the_others() {
         let mut seats = Seats::new(4, 2, 24, 2400).unwrap();
-        assert_eq!(seats.of(1), [2, 3, 10, 11, 18, 19]);
+        assert_eq!(seats.of(1).held, [2, 3, 10, 11, 18, 19]);
+        assert_eq!((seats.of(3).ranks, seats.of(3).world_size), (6..8, 8));
         let before = seats.clone();
         assert_eq!(seats.lose(1).unwrap(), 6);
-        assert_eq!([0, 1, 2, 3].map(|node| seats.of(node).len()), [8, 0, 8, 8]);
+        assert_eq!([0, 1, 2, 3].map(|node| seats.of(node).held.len()), [8, 0, 8, 8]);
+        assert_eq!((seats.of(3).ranks, seats.of(3).world_size), (4..6, 6));
         assert_eq!(all(&seats, 4), (0..24).collect::<Vec<_>>());
         for node in [0, 2, 3] {
-            let kept = before.of(node).iter().all(|stratum| seats.of(node).contains(stratum));
+            let kept = before.of(node).held.iter().all(|stratum| seats.of(node).held.contains(stratum));
             assert!(kept, "nobody gives a stratum up");
         }
         assert!(seats.lose(1).is_err(), "it is gone already");

@@ -4,13 +4,15 @@
 //! The plans are drawn first, all of them: they do not depend on what is cached. Then each node
 //! follows its ranks' accesses with a cache of its own.
 
+use shade_core::plan::Strata;
 use shade_formats::SampleId;
-use shade_formats::control::Policy;
+use shade_formats::control::{PlanSpec, Policy};
 
 use crate::error::SimulateError;
 use crate::keeper::Keeper;
 use crate::nodes::cluster::{Cluster, EpochOutcome};
 use crate::nodes::node::Node;
+use crate::nodes::seats::Seats;
 use crate::nodes::training::{Played, Training};
 use crate::play::{Setup, follow};
 use crate::script::{Epoch, Script};
@@ -40,9 +42,11 @@ impl Training<'_> {
 
     /// What each node's ranks are given.
     fn scripts(&self, watch: &Watch) -> Result<Vec<Script>, SimulateError> {
-        let samples = (0..self.node.dataset.samples).collect();
-        let setup = Setup { keeper: Keeper::Policy(Policy::Static), capacity: 0, ..self.node };
-        let planner = Node::new(&setup, samples, self.nodes * self.ranks_per_node)?;
+        let plan = PlanSpec { strata: 1, ..self.node.plan };
+        let setup = Setup { keeper: Keeper::Policy(Policy::Static), capacity: 0, plan, ..self.node };
+        let world_size = self.nodes * self.ranks_per_node;
+        let all = Seats::new(1, world_size, 1, self.node.dataset.samples)?.of(0);
+        let planner = Node::new(&setup, &Strata::one(self.node.dataset.samples), all, 0)?;
         let mut cluster = Cluster::new(vec![planner], None, self.steps(), self.losses(), watch);
         let mut scripts = vec![Script::default(); self.nodes as usize];
         for epoch in 0..self.epochs {

@@ -1,27 +1,44 @@
 //! The store that all nodes share: each node's reads pass its own depth, the store's slots and
-//! link, and the node's link.
+//! link, and the node's link. So does what its tier brings, except for depth and store.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::Duration;
 
-use shade_core::{Completion, Event, ReadOp};
+use shade_core::{Completion, Event, ReadOp, TierOrder};
 use shade_reads::StoreModel;
 use shade_reads::depth::DepthController;
 
+use crate::nodes::tier_servers::{TierServers, later};
 use crate::store::{NoMemory, VirtualStore};
+
+/// What stores the nodes have.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct StorageModel {
+    /// The store of all.
+    pub(super) store: StoreModel,
+    /// Rate of each node's link, bytes a second.
+    pub(super) nic: Option<u64>,
+    /// Each node's tier.
+    pub(super) tier: StoreModel,
+}
 
 /// Store, links, and how many reads each node has in flight.
 pub(super) struct Storage {
     store: VirtualStore,
     gates: Vec<Gate>,
+    tiers: TierServers,
     links: Option<Links>,
 }
 
 impl Storage {
-    /// The store, before any read. `nic` is the rate of each node's link, bytes a second.
-    pub(super) fn new(model: StoreModel, nodes: usize, nic: Option<u64>) -> Self {
-        let gates = (0..nodes).map(|_| Gate::default()).collect();
-        Self { store: VirtualStore::new(model), gates, links: nic.map(|rate| Links::new(rate, nodes)) }
+    /// The stores, before any read.
+    pub(super) fn new(model: StorageModel, nodes: usize) -> Self {
+        Self {
+            store: VirtualStore::new(model.store),
+            gates: (0..nodes).map(|_| Gate::default()).collect(),
+            tiers: TierServers::new(model.tier, nodes),
+            links: model.nic.map(|rate| Links::new(rate, nodes)),
+        }
     }
 
     /// A node orders reads, each of one record or of neighbours.
@@ -31,25 +48,37 @@ impl Storage {
         gate.send(now_ns, node, &mut self.store);
     }
 
-    /// Time of the next answer, or when it reaches the node's link.
+    /// A node gives its tier orders.
+    pub(super) fn order_from_tier(&mut self, now_ns: u64, node: usize, orders: Vec<TierOrder<NoMemory>>) {
+        orders.into_iter().for_each(|order| self.tiers.order(now_ns, node, order));
+    }
+
+    /// Time of the next answer, or when it has passed the node's link.
     pub(super) fn next_ns(&self) -> Option<u64> {
         let arrives = self.links.as_ref().and_then(Links::next_ns);
-        self.store.next_ns().into_iter().chain(arrives).min()
+        self.store.next_ns().into_iter().chain(self.tiers.next_ns()).chain(arrives).min()
     }
 
     /// What reaches the nodes at this time, by node, in its order.
     pub(super) fn answer(&mut self, now_ns: u64) -> BTreeMap<usize, Vec<Event<NoMemory>>> {
-        let mut arrived = BTreeMap::<usize, Vec<Completion<()>>>::new();
+        let mut arrived = BTreeMap::<usize, Vec<Event<NoMemory>>>::new();
+        let mut answers = Vec::new();
         while let Some((node, record)) = self.store.answer(now_ns) {
+            answers.push((node, (record.op.len, Event::Read(record))));
+        }
+        while let Some(answer) = self.tiers.answer(now_ns) {
+            answers.push(answer);
+        }
+        for (node, (len, answer)) in answers {
             match &mut self.links {
-                Some(links) => links.carry(now_ns, node, record),
-                None => arrived.entry(node).or_default().push(record),
+                Some(links) => links.carry(now_ns, node, len, answer),
+                None => arrived.entry(node).or_default().push(answer),
             }
         }
-        while let Some((node, record)) = self.links.as_mut().and_then(|links| links.arrive(now_ns)) {
-            arrived.entry(node).or_default().push(record);
+        while let Some((node, answer)) = self.links.as_mut().and_then(|links| links.arrive(now_ns)) {
+            arrived.entry(node).or_default().push(answer);
         }
-        arrived.into_iter().map(|(node, records)| (node, self.take_in(now_ns, node, records))).collect()
+        arrived.into_iter().map(|(node, answers)| (node, self.take_in(now_ns, node, answers))).collect()
     }
 
     /// How many reads of the node may be in flight.
@@ -58,13 +87,20 @@ impl Storage {
     }
 
     /// A node's reads end, and others begin in their places.
-    fn take_in(&mut self, now_ns: u64, node: usize, records: Vec<Completion<()>>) -> Vec<Event<NoMemory>> {
-        let mut events = Vec::with_capacity(records.len() + 1);
+    fn take_in(
+        &mut self,
+        now_ns: u64,
+        node: usize,
+        mut events: Vec<Event<NoMemory>>,
+    ) -> Vec<Event<NoMemory>> {
         let Some(gate) = self.gates.get_mut(node) else { return events };
         let before = gate.depth();
-        records.iter().for_each(|record| gate.leave(now_ns, record));
+        for event in &events {
+            if let Event::Read(record) = event {
+                gate.leave(now_ns, record);
+            }
+        }
         gate.send(now_ns, node, &mut self.store);
-        events.extend(records.into_iter().map(Event::Read));
         if gate.depth() != before {
             events.push(Event::Depth(gate.depth()));
         }
@@ -117,14 +153,13 @@ impl Gate {
     }
 }
 
-/// The nodes' own links: each carries one record after the other, as the store answers.
-#[derive(Debug)]
+/// The nodes' own links: each carries one record after the other, as store and tier answer.
 struct Links {
     bytes_per_s: u64,
     /// By node: when its link is free.
     free_ns: Vec<u64>,
     /// By time of arrival and number of the record.
-    on_the_way: BTreeMap<(u64, u64), (usize, Completion<()>)>,
+    on_the_way: BTreeMap<(u64, u64), (usize, Event<NoMemory>)>,
     carried: u64,
 }
 
@@ -138,17 +173,17 @@ impl Links {
         self.on_the_way.first_key_value().map(|(&(at_ns, _), _)| at_ns)
     }
 
-    fn carry(&mut self, now_ns: u64, node: usize, mut record: Completion<()>) {
+    fn carry(&mut self, now_ns: u64, node: usize, len: u32, answer: Event<NoMemory>) {
         let Some(free_ns) = self.free_ns.get_mut(node) else { return };
-        let takes_ns = u128::from(record.op.len) * 1_000_000_000 / u128::from(self.bytes_per_s);
+        let takes_ns = u128::from(len) * 1_000_000_000 / u128::from(self.bytes_per_s);
         let takes_ns = u64::try_from(takes_ns).unwrap_or(u64::MAX);
         *free_ns = now_ns.max(*free_ns).saturating_add(takes_ns);
-        record.latency += Duration::from_nanos(*free_ns - now_ns);
+        let answer = later(answer, Duration::from_nanos(*free_ns - now_ns));
         self.carried += 1;
-        self.on_the_way.insert((*free_ns, self.carried), (node, record));
+        self.on_the_way.insert((*free_ns, self.carried), (node, answer));
     }
 
-    fn arrive(&mut self, now_ns: u64) -> Option<(usize, Completion<()>)> {
+    fn arrive(&mut self, now_ns: u64) -> Option<(usize, Event<NoMemory>)> {
         let first = self.on_the_way.first_entry().filter(|first| first.key().0 <= now_ns)?;
         Some(first.remove())
     }
@@ -156,6 +191,7 @@ impl Links {
 
 #[cfg(test)]
 mod tests {
+    use shade_core::TierEvent;
     use shade_formats::{SampleId, ShardId};
 
     use super::*;
@@ -183,7 +219,8 @@ mod tests {
     }
 
     fn storage(model: &str, nodes: usize, nic: Option<u64>) -> Storage {
-        Storage::new(model.parse().unwrap(), nodes, nic)
+        let (store, tier) = (model.parse().unwrap(), "latency=1ms".parse().unwrap());
+        Storage::new(StorageModel { store, nic, tier }, nodes)
     }
 
     #[test]
@@ -203,6 +240,24 @@ mod tests {
             storage.order(0, node, (0..2).map(|flight| vec![op(flight, 0, 1000)]).collect());
         }
         assert_eq!(answers(&mut storage), [(3, 0, 0), (3, 1, 0), (4, 0, 1), (4, 1, 1)]);
+    }
+
+    #[test]
+    fn what_a_tier_brings_takes_no_read_of_the_store_and_passes_the_link() {
+        let mut storage = storage("latency=2ms,depth=1", 1, Some(1_000_000));
+        storage.order(0, 0, vec![vec![op(0, 0, 1000)]]);
+        storage.order_from_tier(0, 0, vec![TierOrder::Get(vec![op(1, 0, 1000), op(2, 0, 1000)])]);
+        let mut seen = Vec::new();
+        while let Some(now_ns) = storage.next_ns() {
+            for event in storage.answer(now_ns).remove(&0).unwrap_or_default() {
+                if let Event::Tier(TierEvent::Got { op, latency, .. }) = event {
+                    seen.push((now_ns / MS, op.flight));
+                    assert_eq!(u128::from(now_ns), latency.as_nanos());
+                }
+            }
+        }
+        // At 1 ms both are there. The store's record comes while the first is on the link.
+        assert_eq!((seen, storage.gates[0].in_flight), (vec![(2, 1), (3, 2)], 0));
     }
 
     #[test]

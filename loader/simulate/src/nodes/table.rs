@@ -22,6 +22,10 @@ pub(in super::super) struct NodesReport {
     pub(in super::super) skipped_epochs: u32,
     pub(in super::super) seeds: u32,
     pub(in super::super) store: Option<String>,
+    /// Size of each node's tier, as given; `None` without one.
+    pub(in super::super) tier: Option<String>,
+    /// How fast it is; `None` without a store.
+    pub(in super::super) tier_store: Option<String>,
     pub(in super::super) compute_s_per_sample: f64,
     pub(in super::super) rows: Vec<NodesRow>,
 }
@@ -43,12 +47,18 @@ impl fmt::Display for NodesReport {
             let ms = self.compute_s_per_sample * 1e3;
             writeln!(f, "SIMULATED store {store}; {ms} ms of compute a sample")?;
         }
+        if let Some(tier) = &self.tier {
+            let speed = self.tier_store.as_ref().map_or_else(String::new, |store| format!(": {store}"));
+            writeln!(f, "each node has a tier of {tier}{speed}")?;
+        }
         writeln!(
             f,
-            "\n{:<12}  {:<8}  {:>13}  {:>14}  {:>10}  {:>13}  {:>12}  {:>10}  {:>12}  {:>10}",
+            "\n{:<12}  {:<8}  {:>13}  {:>7}  {:>7}  {:>14}  {:>10}  {:>13}  {:>12}  {:>10}  {:>12}  {:>10}",
             "policy",
             "cache",
             "hit %",
+            "tier %",
+            "store %",
             "datasets/epoch",
             "bytes read",
             "stall %",
@@ -62,10 +72,12 @@ impl fmt::Display for NodesReport {
                 row.bytes_read.map_or_else(|| "-".to_owned(), |bytes| BinaryBytes(whole(bytes)).to_string());
             writeln!(
                 f,
-                "{:<12}  {:<8}  {:>13}  {:>14}  {bytes:>10}  {:>13}  {:>12}  {:>10}  {:>12}  {:>10}",
+                "{:<12}  {:<8}  {:>13}  {:>7}  {:>7}  {:>14}  {bytes:>10}  {:>13}  {:>12}  {:>10}  {:>12}  {:>10}",
                 row.policy,
                 row.cache,
                 percent(Some(row.hit_ratio), row.hit_ratio_ci95, 2),
+                percent(self.tier.as_ref().map(|_| row.tier_ratio), None, 2),
+                percent(Some(row.store_ratio), None, 2),
                 spread(row.datasets_per_epoch, row.datasets_per_epoch_ci95, 3),
                 percent(row.stall_share, row.stall_share_ci95, 1),
                 percent(row.straggle_share, None, 1),

@@ -89,6 +89,10 @@ class Plan(Options):
             parts to itself if this is a multiple of the number of ranks: then each node draws from
             its own losses, and caches its own samples only. Default: None, which is 1, the dataset
             as a whole. Set it to resume a training with the number that it had.
+        mix: Share of the strata, 0 to 1, that change seats at each epoch, and so perhaps ranks and
+            nodes, which read them anew. Default: 0.0: each sample stays at its rank. Set it if
+            ranks need to see more than their share of the dataset, as for BatchNorm with local
+            statistics. With draws by importance a new rank goes by the scores that its node has.
         group: Name of a group of trainings on one daemon, such as a sweep. Their plans are coupled:
             each draws by its own importance, and all want the same samples at the same time, so
             that each is read once. They need equal batch sizes and speeds to stay together; one
@@ -123,6 +127,7 @@ class Plan(Options):
     pace: bool = False
     draw_ahead: bool = False
     strata: int | None = None
+    mix: float = 0.0
     group: str | None = None
     tail: Literal["even", "drop", "pad"] = "even"
     on_error: Literal["raise", "skip", "substitute"] = "raise"
