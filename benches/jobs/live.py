@@ -8,18 +8,16 @@ of the cache each, with one daemon, and in a group. Every row that a trainer is 
 
 from __future__ import annotations
 
-import argparse
 import json
-import shlex
-import subprocess
 import sys
-import tempfile
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from shade_load import __version__, find_daemon
+from shade_load import __version__
 
+from benches import recorded
 from benches.jobs import live_report, pictures, sleeping_trainer
 from benches.jobs.live_process import Task
 from benches.jobs.live_report import JOBS, SCARCE
@@ -51,26 +49,11 @@ QUICK = Scale(samples=300, jobs=(1, 2), compute_us=3000, epochs=3, skip_epochs=1
 
 def main() -> int:
     """Runs all rows, writes results.json and report.md; returns the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m benches.jobs.live", description=__doc__.splitlines()[0])
-    parser.add_argument("--programs", type=Path, default=Path("target/release"), help="folder with shade-slow-store")
-    parser.add_argument("--out", type=Path, help="folder of the record (default: one in benches/record, by date)")
+    parser = recorded.options("benches.jobs.live", __doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="few samples and jobs: shows that it runs")
     arguments = parser.parse_args()
-    start = Start()
-    out = arguments.out or Path(__file__).parents[1] / "record" / f"{start.date[:10]}-jobs-live"
-    try:
-        with tempfile.TemporaryDirectory() as scratch:
-            result = run(QUICK if arguments.quick else FULL, arguments.programs, Path(scratch), start)
-    except KeyboardInterrupt:
-        return stores.INTERRUPTED
-    except (OSError, subprocess.CalledProcessError, stores.Failed) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    out.mkdir(parents=True, exist_ok=True)
-    (out / "results.json").write_text(json.dumps(result, indent=1) + "\n")
-    (out / "report.md").write_text(live_report.report(result))
-    print(f"written: {out / 'report.md'}")
-    return 0
+    scale = QUICK if arguments.quick else FULL
+    return recorded.write("jobs-live", arguments.out, partial(run, scale, arguments.programs), live_report.report)
 
 
 def run(scale: Scale, programs: Path, scratch: Path, start: Start) -> dict[str, Any]:
@@ -79,10 +62,9 @@ def run(scale: Scale, programs: Path, scratch: Path, start: Start) -> dict[str, 
     Raises:
         OSError: No file system can be mounted here: reads cannot be counted at the store.
     """
-    store = stores.find(programs, DELAY_US, AT_ONCE, scratch)
-    if store.program is None:
-        raise OSError(f"the slow store cannot be mounted: {store.simulated_because}")
-    dataset = _dataset(scale.samples, scratch)
+    store = recorded.mounted(programs, DELAY_US, AT_ONCE, scratch)
+    pictures.write(scratch / "images", scale.samples)
+    dataset = recorded.pack(scratch / "images", scratch / "dataset")
     rows = []
     for jobs, way, beside in _runs(scale):
         row = {"jobs": jobs, "way": way, "beside": beside, **_live(scale, store, dataset, jobs, way, beside)}
@@ -93,9 +75,8 @@ def run(scale: Scale, programs: Path, scratch: Path, start: Start) -> dict[str, 
     result = start.finish({"shade": __version__}, rows)
     return {
         **result,
-        "command": shlex.join(sys.orig_argv),
         "samples": scale.samples,
-        "record_bytes": round(_stored_bytes(dataset) / scale.samples),
+        "record_bytes": round(recorded.info(dataset)["record_bytes"]["mean"]),
         "cache": CACHE,
         "store": {"delay_us": DELAY_US, "at_once": AT_ONCE},
         "compute_us": scale.compute_us,
@@ -111,14 +92,6 @@ def _runs(scale: Scale) -> list[tuple[int, str, str | None]]:
     ways = [(jobs, way, None) for jobs in scale.jobs for way in ((SEPARATE, ONE, GROUP) if jobs > 1 else (ONE,))]
     scarce = [(JOBS, ONE, SCARCE)] if JOBS in scale.jobs else []
     return [*ways, *scarce, *((1, ONE, beside) for beside in ("stopped", "killed", "greedy"))]
-
-
-def _dataset(samples: int, scratch: Path) -> Path:
-    """The packed pictures."""
-    pictures.write(scratch / "images", samples)
-    dataset = scratch / "dataset"
-    subprocess.run([find_daemon().with_name("shade-pack"), "create", "--quiet", scratch / "images", dataset], check=True)
-    return dataset
 
 
 def _live(scale: Scale, store: stores.SlowStore, dataset: Path, jobs: int, way: str, beside: str | None) -> dict[str, Any]:
@@ -168,26 +141,18 @@ def _simulated(scale: Scale, dataset: Path, jobs: int, way: str) -> dict[str, An
     """The simulator's row of the same jobs. Daemons of their own have a part of the store there."""
     # A part of the store takes as long for an operation as all jobs' turns take.
     part = f"latency={DELAY_US * jobs // AT_ONCE}us,depth=1"
-    words: list[Any] = ["simulate", dataset, "--preset", "clairvoyant", "--batch-size", sleeping_trainer.BATCH]
+    words: list[object] = [dataset, "--preset", "clairvoyant", "--batch-size", sleeping_trainer.BATCH]
     words += ["--epochs", scale.epochs, "--skip-epochs", scale.skip_epochs, "--cache", f"{100 * CACHE:g}%", "--seeds", SEEDS]
     words += ["--store", part if way == SEPARATE else f"latency={DELAY_US}us,depth={AT_ONCE}", "--compute", f"{scale.compute_us}us"]
     if jobs > 1:
         words += ["--jobs", jobs, "--correlation", sleeping_trainer.CORRELATION, *(["--group"] if way == GROUP else [])]
-    words.append("--json")
-    done = subprocess.run([str(word) for word in (find_daemon(), *words)], stdout=subprocess.PIPE, text=True, check=True)
-    rows = json.loads(done.stdout)["rows"]
+    rows = recorded.simulate(*words)
     if jobs == 1:
         (row,) = rows
         read = row["bytes_read"] / (scale.epochs - scale.skip_epochs)
-        return {"datasets_per_epoch": read / _stored_bytes(dataset), "stall_share": row["stall_share"]}
+        return {"datasets_per_epoch": read / recorded.info(dataset)["stored_bytes"], "stall_share": row["stall_share"]}
     (row,) = (row for row in rows if row["is_shared"] == (way != SEPARATE))
     return {"datasets_per_epoch": row["datasets_per_epoch"], "stall_share": sum(row["stall_shares"]) / jobs}
-
-
-def _stored_bytes(dataset: Path) -> int:
-    """Bytes of all records."""
-    command = [find_daemon().with_name("shade-pack"), "info", dataset, "--json"]
-    return json.loads(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout)["stored_bytes"]
 
 
 if __name__ == "__main__":

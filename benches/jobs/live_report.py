@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from benches.rivals.report import head
+
 # What four coupled jobs should come to.
 JOBS, WAY, OTHER = 4, "one daemon, a group", "a daemon each"
 DATASETS_MAX, CPU_MAX, STALL_OFF_MAX = 0.65, 0.35, 0.02
@@ -21,15 +23,10 @@ Row = dict[str, Any]
 def report(result: dict[str, Any]) -> str:
     """The report."""
     rows = result["rows"]
-    machine = result["machine"]
     store = result["store"]
     together = [row for row in rows if row["beside"] is None]
     lines = [
-        "# Several jobs, live",
-        "",
-        f"{result['date']}, {machine['cores']} cores of {machine['cpu']}, Linux {machine['kernel']}, {result['versions']['git']}.",
-        f"Command: `{result['command']}`.",
-        *(["", "**The machine was busy before this run: CPU times and stalls are void.**"] if result["busy"] else []),
+        *head("Several jobs, live", result, "CPU times and stalls are"),
         "",
         f"- Data: {result['samples']:,} samples, JPEGs and PNGs by turns, {result['record_bytes'] / 1000:.1f} KB each.",
         f"- Trainers: a process each, which sleeps {result['compute_us'] / 1000:g} ms a sample; batches of {result['batch_size']}, random crops,",

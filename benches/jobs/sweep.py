@@ -7,21 +7,20 @@ one daemon, and by one daemon in a group. All trainings are real ones, of the de
 
 from __future__ import annotations
 
-import argparse
 import json
-import shlex
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from PIL import Image
-from shade_load import __version__, find_daemon
+from shade_load import __version__
 
+from benches import recorded
 from benches.jobs import sweep_report
 from benches.jobs.sweep_process import RATES
 from benches.jobs.sweep_training import BATCH, Task
@@ -51,29 +50,14 @@ QUICK = Scale(train=400, val=100, epochs=1, workers=1)
 
 def main() -> int:
     """Runs the ways, writes results.json and report.md; returns the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m benches.jobs.sweep", description=__doc__.splitlines()[0])
-    parser.add_argument("--programs", type=Path, default=Path("target/release"), help="folder with shade-slow-store")
+    parser = recorded.options("benches.jobs.sweep", __doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, help="an ImageFolder with train/ and val/ (default: the demo's)")
-    parser.add_argument("--out", type=Path, help="folder of the record (default: one in benches/record, by date)")
     parser.add_argument("--quick", action="store_true", help="few samples and one epoch: shows that it runs")
     parser.add_argument("--way", choices=sweep_report.WAYS, action="append", help="these ways only; may be repeated")
     arguments = parser.parse_args()
-    start = Start()
     scale, ways = QUICK if arguments.quick else FULL, arguments.way or sweep_report.WAYS
-    out = arguments.out or Path(__file__).parents[1] / "record" / f"{start.date[:10]}-sweep"
-    try:
-        with tempfile.TemporaryDirectory() as scratch:
-            result = run(scale, ways, arguments.data, arguments.programs, Path(scratch), start)
-    except KeyboardInterrupt:
-        return stores.INTERRUPTED
-    except (OSError, subprocess.CalledProcessError, stores.Failed) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    out.mkdir(parents=True, exist_ok=True)
-    (out / "results.json").write_text(json.dumps(result, indent=1) + "\n")
-    (out / "report.md").write_text(sweep_report.report(result))
-    print(f"written: {out / 'report.md'}")
-    return 0
+    measure = partial(run, scale, ways, arguments.data, arguments.programs)
+    return recorded.write("sweep", arguments.out, measure, sweep_report.report)
 
 
 def run(scale: Scale, ways: Sequence[str], images: Path | None, programs: Path, scratch: Path, start: Start) -> dict[str, Any]:
@@ -82,20 +66,16 @@ def run(scale: Scale, ways: Sequence[str], images: Path | None, programs: Path, 
     Raises:
         OSError: No file system can be mounted here: the DataLoaders would have no slow store.
     """
-    store = stores.find(programs, DELAY_US, AT_ONCE, scratch)
-    if store.program is None:
-        raise OSError(f"the slow store cannot be mounted: {store.simulated_because}")
+    store = recorded.mounted(programs, DELAY_US, AT_ONCE, scratch)
     source = images or data.built_in(scratch).folder
     packed = {}
     for split, samples in (("train", scale.train), ("val", scale.val)):
-        folder, packed[split] = scratch / split, scratch / f"{split}.shade"
-        enlarge(source / split, folder, samples)
-        subprocess.run([find_daemon().with_name("shade-pack"), "create", "--quiet", folder, packed[split]], check=True)
+        enlarge(source / split, scratch / split, samples)
+        packed[split] = recorded.pack(scratch / split, scratch / f"{split}.shade")
     rows = [_way(way, scale, store, scratch / "train", packed) for way in ways]
     result = start.finish({"shade": __version__, "torch": version("torch")}, rows)
     return {
         **result,
-        "command": shlex.join(sys.orig_argv),
         "images": f"{source.name}, enlarged to {FILE_SIDE} x {FILE_SIDE} JPEGs",
         "samples": scale.train,
         "epochs": scale.epochs,

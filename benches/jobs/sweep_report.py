@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from benches.rivals.report import head
+
 DATALOADERS, SEPARATE, ONE, GROUP = "four DataLoaders", "a daemon each", "one daemon", "one daemon, a group"
 WAYS = (DATALOADERS, SEPARATE, ONE, GROUP)
 
@@ -13,14 +15,10 @@ Row = dict[str, Any]
 def report(result: dict[str, Any]) -> str:
     """The report."""
     rows: list[Row] = result["rows"]
-    machine, store = result["machine"], result["store"]
+    store = result["store"]
     samples = result["samples"] * result["epochs"]
     lines = [
-        "# A sweep of four trainings",
-        "",
-        f"{result['date']}, {machine['cores']} cores of {machine['cpu']}, Linux {machine['kernel']}, {result['versions']['git']},",
-        f"torch {result['versions']['torch']}. Command: `{result['command']}`.",
-        *(["", "**The machine was busy before this run: its times are void.**"] if result["busy"] else []),
+        *head("A sweep of four trainings", result, "its times are"),
         "",
         f"- Data: {result['images']}, {result['samples']:,} for training; {result['epochs']} epochs of the demo's network,",
         f"  batches of {result['batch_size']}, random crops.",

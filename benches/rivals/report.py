@@ -82,6 +82,15 @@ def table(result: dict[str, Any], details: Callable[[dict[str, Any]], str]) -> s
     return "\n".join(lines)
 
 
+def head(title: str, result: dict[str, Any], void: str) -> list[str]:
+    """The first lines of a report in Markdown. `void` is what a busy machine spoils."""
+    machine, versions = result["machine"], result["versions"]
+    torch = [f"torch {versions['torch']}"] if "torch" in versions else []
+    about = [f"{machine['cores']} cores of {machine['cpu']}", f"Linux {machine['kernel']}", versions["git"], *torch]
+    lines = [f"# {title}", "", f"{', '.join([result['date'], *about])}.", f"Command: `{result['command']}`."]
+    return [*lines, "", f"**The machine was busy before this run: {void} void.**"] if result["busy"] else lines
+
+
 def write(result: dict[str, Any], out: Path) -> None:
     out.write_text(json.dumps(result, indent=2) + "\n")
 

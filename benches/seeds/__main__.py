@@ -10,16 +10,16 @@ from __future__ import annotations
 
 import argparse
 import json
-import shlex
-import subprocess
 import sys
 import tempfile
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from shade_load import __version__, find_daemon
+from shade_load import __version__
 
+from benches import recorded
 from benches.rivals.report import Start
 from benches.seeds import redis
 from benches.seeds.report import report, said
@@ -33,27 +33,12 @@ from studies.hosts import NoHosts, hosts
 def main() -> int:
     """Runs the ways, writes results.json and report.md; returns the exit status."""
     arguments = _arguments()
-    start = Start()
-    out = arguments.out or Path(__file__).parents[1] / "record" / f"{start.date[:10]}-seeds"
-    try:
-        with tempfile.TemporaryDirectory(prefix="shade-seeds-") as scratch:
-            result = _run(arguments, Path(scratch), start)
-    except KeyboardInterrupt:
-        return stores.INTERRUPTED
-    except (OSError, subprocess.CalledProcessError, stores.Failed, image_sets.NotAvailable, NoHosts) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    out.mkdir(parents=True, exist_ok=True)
-    (out / "results.json").write_text(json.dumps(result, indent=1) + "\n")
-    (out / "report.md").write_text(report(result))
-    print(f"written: {out / 'report.md'}")
-    return 0
+    failures = (image_sets.NotAvailable, NoHosts)
+    return recorded.write("seeds", arguments.out, partial(_run, arguments), report, failures)
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m benches.seeds", description=__doc__.splitlines()[0])
-    parser.add_argument("--programs", type=Path, default=Path("target/release"), help="folder with shade-slow-store")
-    parser.add_argument("--out", type=Path, help="folder of the record (default: one in benches/record, by date)")
+    parser = recorded.options("benches.seeds", __doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, help="an ImageFolder with train/ and val/ (default: CIFAR-10)")
     parser.add_argument("--samples", type=int, default=20_000, help="of CIFAR-10's 50,000 (default 20000)")
     parser.add_argument("--epochs", type=int, default=5, help="of each training (default 5)")
@@ -76,9 +61,7 @@ def _run(arguments: argparse.Namespace, scratch: Path, start: Start) -> dict[str
         OSError: No file system can be mounted here: there would be no shared store.
         NoHosts: There are no network namespaces here.
     """
-    store = stores.find(arguments.programs, arguments.delay_us, arguments.at_once, scratch)
-    if store.program is None:
-        raise OSError(f"the slow store cannot be mounted: {store.simulated_because}")
+    store = recorded.mounted(arguments.programs, arguments.delay_us, arguments.at_once, scratch)
     with hosts(arguments.nodes):
         # Told before the data is made.
         pass
@@ -92,24 +75,18 @@ def _run(arguments: argparse.Namespace, scratch: Path, start: Start) -> dict[str
     images = _images(arguments, scratch)
     packed = {split: scratch / f"{split}.shade" for split in ("train", "val")}
     for split, target in packed.items():
-        subprocess.run([_packer(), "create", "--quiet", images.folder / split, target], check=True)
-    described = subprocess.run([_packer(), "info", packed["train"], "--json"], stdout=subprocess.PIPE, check=True)
-    info = json.loads(described.stdout)
+        recorded.pack(images.folder / split, target)
+    info = recorded.info(packed["train"])
     rows = [_way(way, arguments, store, images, packed, info["stored_bytes"]) for way in ways]
     result = start.finish({"shade": __version__, "torch": version("torch")}, rows)
     told = ("epochs", "nodes", "ranks", "cache", "rep", "workers", "seed", "delay_us", "at_once")
     return {
         **result,
-        "command": shlex.join(sys.orig_argv),
         "images": images.folder.name,
         "samples": info["samples"],
         "stored_bytes": info["stored_bytes"],
         **{name: getattr(arguments, name) for name in told},
     }
-
-
-def _packer() -> Path:
-    return find_daemon().with_name("shade-pack")
 
 
 def _images(arguments: argparse.Namespace, scratch: Path) -> data.Images:

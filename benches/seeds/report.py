@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from benches.rivals.report import head
 from benches.seeds.task import BATCH, DATALOADER, DEFAULTS, IMPORTANCE, PERMUTATIONS, REDIS
 
 Row = dict[str, Any]
@@ -19,13 +20,8 @@ MEANING = {
 def report(result: dict[str, Any]) -> str:
     """Markdown."""
     rows: list[Row] = result["rows"]
-    machine = result["machine"]
     lines = [
-        "# SHADE's experiment, on one machine",
-        "",
-        f"{result['date']}, {machine['cores']} cores of {machine['cpu']}, Linux {machine['kernel']},",
-        f"{result['versions']['git']}, torch {result['versions']['torch']}. Command: `{result['command']}`.",
-        *(["", "**The machine was busy before this run: its times are void.**"] if result["busy"] else []),
+        *head("SHADE's experiment, on one machine", result, "its times are"),
         "",
         f"- Training: {result['samples']:,} images of {result['images']}, {result['nodes']} nodes of {result['ranks']} ranks",
         f"  (network namespaces, DDP over gloo), batch {BATCH} a rank, {result['epochs']} epochs of the demo's network,",

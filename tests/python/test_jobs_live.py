@@ -1,13 +1,10 @@
 """The live benches of several jobs: their ledger finds what is wrong, and they run and report."""
 
-import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import live_bench
 import numpy
 import pytest
 from shade_load import Loader
@@ -17,11 +14,7 @@ from benches.jobs import live_report, pictures, sweep_report
 from benches.jobs.ledger import RATIO, SCALE, Ledger
 from benches.jobs.sweep_process import RATES
 from packed import Packed, pack
-from studies import slow_store
 
-ROOT = Path(__file__).parents[2]
-# Where `make test` builds shade-slow-store.
-PROGRAMS = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "debug"
 SAMPLES, SIDE = 60, 64
 
 Batch = tuple[numpy.ndarray, numpy.ndarray, numpy.ndarray]
@@ -77,18 +70,8 @@ def test_crops_of_one_size_are_found(dataset: Packed) -> None:
     assert "crops much alike" in told_by(dataset, lambda *batch: batch, (0.5, 0.5))
 
 
-def bench(name: str, tmp_path: Path, *more: object) -> tuple[dict[str, Any], str]:
-    """Runs a bench at its smallest; its record and report."""
-    if refusal := slow_store.find(PROGRAMS, 1, 1, tmp_path).simulated_because:
-        pytest.skip(refusal)
-    command = [sys.executable, "-m", f"benches.jobs.{name}", "--quick", "--programs", PROGRAMS, "--out", tmp_path / "out", *more]
-    subprocess.run(list(map(str, command)), cwd=ROOT, check=True)
-    record = json.loads((tmp_path / "out" / "results.json").read_text())
-    return record, (tmp_path / "out" / "report.md").read_text()
-
-
 def test_live_jobs_are_given_what_they_should_be(tmp_path: Path) -> None:
-    record, report = bench("live", tmp_path)
+    record, report = live_bench.run("benches.jobs.live", tmp_path, "--quick")
     rows = {(row["jobs"], row["way"]): row for row in record["rows"] if row["beside"] is None}
     assert all(trainer["ledger"]["faults"] == {} for row in rows.values() for trainer in row["trainers"])
     separate, group = rows[2, "a daemon each"], rows[2, "one daemon, a group"]
@@ -104,7 +87,8 @@ def test_a_sweep_is_started_by_a_shell_loop(tmp_path: Path, jpeg_folder: Path) -
     for split in ("train", "val"):
         (images / split).symlink_to(jpeg_folder)
     ways = (sweep_report.SEPARATE, sweep_report.ONE)
-    record, report = bench("sweep", tmp_path, "--data", images, *(word for way in ways for word in ("--way", way)))
+    options = ["--quick", "--data", images, *(word for way in ways for word in ("--way", way))]
+    record, report = live_bench.run("benches.jobs.sweep", tmp_path, *options)
     separate, one = (row["trainings"] for row in record["rows"])
     assert [len({training["daemon_pid"] for training in row}) for row in (separate, one)] == [4, 1]
     assert len({training["job"] for training in separate}) == 1
