@@ -1,7 +1,7 @@
 """Several ranks in processes of their own: together they deliver the plan, however many they are."""
 
 import multiprocessing
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 
 import packed
@@ -111,9 +111,12 @@ def train_a_part(
         return ids, loader.state_dict(), (length, index)
 
 
-def run_parts(dataset: packed.Packed, job: str, world: int, state: dict | None, most: int | None, **arguments: object) -> tuple:
+def run_parts(
+    dataset: packed.Packed, job: str, world: int, state: dict | None, most: int | None, **arguments: object
+) -> tuple:
     """All ranks of one world: (ids of all, the state of the last rank, (len, last batch))."""
-    with ProcessPoolExecutor(world, mp_context=multiprocessing.get_context("spawn")) as pool:
+    # Threads, as a process would take longer to begin than to train.
+    with ThreadPoolExecutor(world) as pool:
         runs = [
             pool.submit(train_a_part, dataset.path, job, rank, world, state, most, arguments) for rank in range(world)
         ]
@@ -138,6 +141,22 @@ def test_a_state_goes_on_with_another_number_of_ranks(dataset: packed.Packed, ar
     assert (state["epoch"], state["batch"]) == (2, 0)
     if arguments["sampler"] == "uniform":
         assert planned == list(range(len(dataset)))
+
+
+def test_a_state_of_other_strata_than_asked_for_is_refused(dataset: packed.Packed) -> None:
+    def loader(job: str, **arguments: int) -> Loader:
+        return Loader(dataset.path, BATCH, plan=Plan(**arguments), daemon=Daemon(job=job))
+
+    with loader("twelve", strata=12) as saved:
+        before = next(iter(saved)).ids.tolist()
+        state = saved.state_dict()
+    with loader("four", strata=4) as other:
+        with pytest.raises(ShadeError, match=r"a plan of 4 strata, and not of 12: give Plan\(strata=12\), or none"):
+            other.load_state_dict(state)
+    with loader("any") as any_number:
+        any_number.load_state_dict(state)
+        rest = [sample for batch in any_number for sample in batch.ids.tolist()]
+        assert sorted(before + rest) == list(range(len(dataset)))
 
 
 def test_a_rank_taken_is_refused(dataset: packed.Packed) -> None:
