@@ -87,7 +87,8 @@ fn a_tier_that_is_too_small_has_what_is_used_next() {
 
 #[test]
 fn a_tier_takes_as_long_as_its_model_says() {
-    // Once it has all records 20 of them come in a step, 1 ms each: 20 ms, of which 10 are computed.
+    // Once it has all records, 20 of them come in a step, 1 ms each: 20 ms, of which 10 are
+    // computed.
     let args = "--samples 4000 --epochs 14 --skip-epochs 12 --batch-size 20 --cache 0 --sampler uniform --nodes 1 \
                 --compute 500us --sizes fixed:1000 --store latency=40ms";
     let row = row(&format!("{args} --tier 16MB --tier-store latency=0ms,bandwidth=1MB"));
