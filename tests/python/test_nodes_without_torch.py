@@ -81,6 +81,16 @@ def test_each_sample_belongs_to_one_node(dataset: packed.Packed, tmp_path: Path)
     assert [rank[1:3] for rank in alone] == [(0, strata)] * 4
 
 
+def test_strata_change_nodes_with_mix(dataset: packed.Packed, tmp_path: Path) -> None:
+    plan = Plan(sampler="uniform", strata=8, mix=1.0)
+    ranks = run(dataset, [tmp_path / "a", tmp_path / "b"], plan=plan)
+    for epoch in range(2):
+        assert sorted(sample for rank in ranks for sample in rank[3][epoch]) == list(range(len(dataset)))
+    assert set(ranks[0][3][0]) != set(ranks[0][3][1])
+    alone = run(dataset, [tmp_path / "c"] * 2, plan=plan)
+    assert [rank[3] for rank in alone] == [rank[3] for rank in ranks]
+
+
 def test_nodes_of_different_sizes(dataset: packed.Packed, tmp_path: Path) -> None:
     ranks = run(dataset, [tmp_path / "a", tmp_path / "a", tmp_path / "b"])
     assert [rank[1] for rank in ranks] == [2, 2, 1]
