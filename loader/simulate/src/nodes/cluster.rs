@@ -110,6 +110,9 @@ impl<'a> Cluster<'a> {
         for (&number, node) in nodes.iter().filter(|&(&number, _)| number != lost) {
             self.nodes.insert(number, seat(number, node, &before)?);
         }
+        if let Some(storage) = &mut self.storage {
+            storage.share(self.nodes.len());
+        }
         self.tell_depths();
         Ok(())
     }

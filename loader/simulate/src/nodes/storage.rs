@@ -21,7 +21,16 @@ impl Storage {
     /// The store, before any read. `nic` is the rate of each node's link, bytes a second.
     pub(super) fn new(model: StoreModel, nodes: usize, nic: Option<u64>) -> Self {
         let gates = (0..nodes).map(|_| Gate::default()).collect();
-        Self { store: VirtualStore::new(model), gates, links: nic.map(|rate| Links::new(rate, nodes)) }
+        let links = nic.map(|rate| Links::new(rate, nodes));
+        let mut storage = Self { store: VirtualStore::new(model), gates, links };
+        storage.share(nodes);
+        storage
+    }
+
+    /// So many nodes read from it.
+    pub(super) fn share(&mut self, nodes: usize) {
+        let nodes = u32::try_from(nodes).unwrap_or(u32::MAX);
+        self.gates.iter_mut().for_each(|gate| gate.controller.share(nodes));
     }
 
     /// A node orders reads, each of one record or of neighbours.
@@ -90,6 +99,9 @@ impl Gate {
     }
 
     fn send(&mut self, now_ns: u64, node: usize, store: &mut VirtualStore) {
+        if self.in_flight == 0 && !self.queued.is_empty() {
+            self.controller.begins(now_ns);
+        }
         while self.in_flight < self.depth() {
             let Some(ops) = self.queued.pop_front() else { return };
             self.in_flight += 1;
