@@ -8,24 +8,27 @@
 //!
 //! The base shows only while no node queues. So all nodes rest at the same times: at multiples of a
 //! power of two of nanoseconds of the clock on the wall, and when reads begin after a pause, as in
-//! a new epoch. A node that rests keeps three quarters of the reads in flight that it needs to read
-//! as fast as before without a queue. Nodes whose clocks differ by more than a few latencies take
-//! the queue of the others for the base. The rate stays, but latencies grow.
+//! a new epoch. A node that rests keeps a little fewer reads in flight than it needs to read as fast
+//! as before without a queue. Nodes whose clocks differ by more than a few latencies take the queue
+//! of the others for the base. The rate stays, but latencies grow.
 //!
 //! Pure: the same samples give the same depths.
 
 /// First depth of all nodes together: reads of a new training find no queue.
 const START: f64 = 8.0;
-/// Least number of reads for a mean.
-const WINDOW_READS: u32 = 16;
+/// Bounds of the number of reads for a mean, which is known to [`KNOWN`] before, or there are as
+/// many reads as the depth.
+const WINDOW_READS: (u32, u32) = (8, 32);
+/// Standard error of a mean, relative to it, with which it is known.
+const KNOWN: f64 = 0.1;
 /// Latency over base up to which the depth does not shrink.
 const SLACK: f64 = 1.1;
 /// Reads that all nodes together add to their depths where each has a depth of 1.
-const ADDED: f64 = 12.0;
+const ADDED: f64 = 10.0;
 /// A depth counts as used where this share of it is in flight.
 const USED: f64 = 0.9;
 /// Share of the reads that keep the store busy which are in flight in a rest.
-const REST: f64 = 0.75;
+const REST: f64 = 0.8;
 /// Latencies after which a new depth shows.
 const SETTLING: f64 = 2.0;
 /// Latencies between rests, at least: they cost 1 % of the rate.
@@ -70,7 +73,19 @@ struct Window {
     reads: u32,
     in_flight: f64,
     latency_ns: f64,
+    /// Of the latencies.
+    squares: f64,
     failures: u32,
+}
+
+impl Window {
+    /// Whether its mean latency is known well enough.
+    fn is_known(&self) -> bool {
+        let reads = f64::from(self.reads);
+        let mean_ns = self.latency_ns / reads;
+        let variance = self.squares / reads - mean_ns * mean_ns;
+        self.reads >= WINDOW_READS.1 || variance <= reads * (KNOWN * mean_ns).powi(2)
+    }
 }
 
 impl SharedDepth {
@@ -126,7 +141,8 @@ impl SharedDepth {
         self.window.reads += 1;
         self.window.in_flight += f64::from(in_flight);
         self.window.latency_ns += latency_ns as f64;
-        if self.window.reads >= WINDOW_READS.max(self.depth()) {
+        self.window.squares += (latency_ns as f64).powi(2);
+        if self.window.reads >= WINDOW_READS.0.max(self.depth()) && self.window.is_known() {
             let Window { reads, in_flight, latency_ns, .. } = std::mem::take(&mut self.window);
             let reads = f64::from(reads);
             self.judge(reads, in_flight / reads, (latency_ns / reads).max(1.0), now_ns);
