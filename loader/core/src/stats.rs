@@ -143,6 +143,13 @@ impl<M: Memory> Core<M> {
         self.jobs.iter().map(status).collect()
     }
 
+    /// Nodes of the job that has most of them; 1 without a job.
+    #[must_use]
+    pub fn nodes(&self) -> u32 {
+        let nodes = |job: &Job| job.spec.world_size.div_ceil(job.spec.local_ranks().max(1));
+        self.jobs.iter().map(nodes).max().unwrap_or(1)
+    }
+
     fn opened_share(&self, job: &Job) -> f64 {
         let opened = job.epoch().and_then(|epoch| self.next_batches(job.id, epoch).min());
         let batches = job.slices.batches_per_epoch().max(1);

@@ -15,6 +15,10 @@
 //!
 //! On a store with quick reads no batch waits long for other reads, so the depth is at least 32
 //! there. Pure: the same samples give the same depths.
+//!
+//! A node that shares the store with others of its training goes by another rule: `depth_shared`.
+
+use crate::depth_shared::SharedDepth;
 
 /// Least depth: even a store without parallelism has its next read at hand.
 pub const DEPTH_MIN: u32 = 4;
@@ -61,6 +65,8 @@ pub struct DepthController {
     round: Round,
     hold: u32,
     next_up: bool,
+    /// In its place while other nodes read from the store.
+    shared: Option<SharedDepth>,
 }
 
 /// Purpose of the current window.
@@ -139,18 +145,39 @@ impl DepthController {
             hold: 1,
             // Doubling may have gone too far.
             next_up: false,
+            shared: None,
+        }
+    }
+
+    /// Goes on as that of one of `nodes` nodes which read from one store together.
+    pub fn share(&mut self, nodes: u32) {
+        match &mut self.shared {
+            _ if self.min == self.max => {}
+            shared if nodes <= 1 => *shared = None,
+            Some(shared) => shared.set_nodes(nodes),
+            shared => *shared = Some(SharedDepth::new(nodes, self.max)),
         }
     }
 
     /// Reads to keep in flight.
     #[must_use]
     pub fn depth(&self) -> u32 {
-        self.depth
+        self.shared.as_ref().map_or(self.depth, SharedDepth::depth)
     }
 
-    /// Takes in a read that ended well at `now_ns` of any clock, after `latency_ns`, beside
-    /// `in_flight` reads.
+    /// A read begins at `now_ns`, and no other is in flight. The depth may be less from now on.
+    pub fn begins(&mut self, now_ns: u64) {
+        if let Some(shared) = &mut self.shared {
+            shared.begins(now_ns);
+        }
+    }
+
+    /// Takes in a read that ended well at `now_ns`, after `latency_ns`, beside `in_flight` reads.
+    /// Any clock will do for one node; several need the same, such as the time since 1970.
     pub fn completed(&mut self, in_flight: u32, latency_ns: u64, now_ns: u64) {
+        if let Some(shared) = &mut self.shared {
+            return shared.completed(in_flight, latency_ns, now_ns);
+        }
         if self.min == self.max {
             return;
         }
@@ -185,6 +212,9 @@ impl DepthController {
 
     /// Takes in a read that failed as on a struggling server.
     pub fn failed(&mut self) {
+        if let Some(shared) = &mut self.shared {
+            return shared.failed();
+        }
         self.window.failures += 1;
         if self.window.failures >= FAILURES_MAX && self.min < self.max {
             self.phase = Phase::Holding(HOLD_WINDOWS_MAX);

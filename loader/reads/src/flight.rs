@@ -133,7 +133,7 @@ impl Flight {
     pub(super) fn begin(&mut self, now: Instant, shared: &Shared) {
         self.begun.get_or_insert(now);
         self.has_place = true;
-        shared.gate.enter();
+        shared.gate.enter(now);
     }
 
     /// Gives the place back until the flight begins anew.

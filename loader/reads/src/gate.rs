@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::config::Depth;
 use crate::depth::{DEPTH_MAX, DepthController};
@@ -16,8 +16,12 @@ pub(super) struct Gate {
     /// The controller's last depth.
     depth: AtomicU32,
     controller: Mutex<DepthController>,
+    /// Nodes that read from the store.
+    nodes: AtomicU32,
     most: u32,
     started: Instant,
+    /// The same, as time since 1970: nodes act at the same times.
+    started_at: Duration,
 }
 
 impl Gate {
@@ -32,8 +36,10 @@ impl Gate {
             level: AtomicU32::new(0),
             depth,
             controller: Mutex::new(controller),
+            nodes: AtomicU32::new(1),
             most,
             started: Instant::now(),
+            started_at: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(),
         }
     }
 
@@ -53,25 +59,48 @@ impl Gate {
         self.in_flight.load(Ordering::Relaxed) < self.depth()
     }
 
+    /// So many nodes read from the store, this one included.
+    pub(super) fn share(&self, nodes: u32) {
+        if self.nodes.swap(nodes, Ordering::Relaxed) != nodes {
+            self.tell(|controller| controller.share(nodes));
+        }
+    }
+
     /// A read begins.
-    pub(super) fn enter(&self) {
-        let in_flight = self.in_flight.fetch_add(1, Ordering::Relaxed) + 1;
-        self.level.store(in_flight, Ordering::Relaxed);
+    pub(super) fn enter(&self, now: Instant) {
+        let before = self.in_flight.fetch_add(1, Ordering::Relaxed);
+        self.level.store(before + 1, Ordering::Relaxed);
+        if before == 0 {
+            self.tell(|controller| controller.begins(self.since_1970_ns(now)));
+        }
     }
 
     /// A read is over, or waits before another try: a waiting read holds no place. `went_well` is
     /// its latency and its end, if it went well; `failed` says that the store had trouble.
     pub(super) fn leave(&self, went_well: Option<(Duration, Instant)>, failed: bool) {
         self.in_flight.fetch_sub(1, Ordering::Relaxed);
+        self.tell(|controller| {
+            if let Some((latency, now)) = went_well {
+                let level = self.level.load(Ordering::Relaxed);
+                controller.completed(level, ns(latency), self.since_1970_ns(now));
+            }
+            if failed {
+                controller.failed();
+            }
+        });
+    }
+
+    fn tell(&self, what: impl FnOnce(&mut DepthController)) {
         let mut controller = self.controller.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((latency, now)) = went_well {
-            let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-            let now_ns = ns(now.saturating_duration_since(self.started));
-            controller.completed(self.level.load(Ordering::Relaxed), ns(latency), now_ns);
-        }
-        if failed {
-            controller.failed();
-        }
+        what(&mut controller);
         self.depth.store(controller.depth(), Ordering::Relaxed);
     }
+
+    fn since_1970_ns(&self, now: Instant) -> u64 {
+        ns(self.started_at + now.saturating_duration_since(self.started))
+    }
+}
+
+fn ns(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -27,6 +27,7 @@ pub mod blocks;
 mod bounce;
 mod config;
 pub mod depth;
+mod depth_shared;
 mod engine;
 mod fault;
 mod flight;

@@ -94,6 +94,12 @@ impl Reads {
         }
     }
 
+    /// Says how many nodes read from the store, this one included: they look for its depth
+    /// together.
+    pub fn share(&self, nodes: u32) {
+        self.shared.gate.share(nodes);
+    }
+
     /// Reads that may be in flight now.
     #[must_use]
     pub fn depth(&self) -> u32 {

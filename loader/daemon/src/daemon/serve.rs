@@ -176,6 +176,7 @@ impl Daemon {
             if let Ok(why) = stop.try_recv() {
                 return why;
             }
+            self.reads.share(self.core.nodes());
             self.events.push(Event::Depth(self.reads.depth()));
             self.turn();
             self.give_back();

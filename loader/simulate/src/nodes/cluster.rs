@@ -115,6 +115,9 @@ impl<'a> Cluster<'a> {
                 self.nodes.insert(number, seat(number, node, before)?);
             }
         }
+        if let Some(storage) = &mut self.storage {
+            storage.share(self.nodes.len());
+        }
         self.tell_depths();
         Ok(())
     }

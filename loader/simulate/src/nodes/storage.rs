@@ -33,12 +33,20 @@ pub(super) struct Storage {
 impl Storage {
     /// The stores, before any read.
     pub(super) fn new(model: StorageModel, nodes: usize) -> Self {
-        Self {
+        let mut storage = Self {
             store: VirtualStore::new(model.store),
             gates: (0..nodes).map(|_| Gate::default()).collect(),
             tiers: TierServers::new(model.tier, nodes),
             links: model.nic.map(|rate| Links::new(rate, nodes)),
-        }
+        };
+        storage.share(nodes);
+        storage
+    }
+
+    /// So many nodes read from the store.
+    pub(super) fn share(&mut self, nodes: usize) {
+        let nodes = u32::try_from(nodes).unwrap_or(u32::MAX);
+        self.gates.iter_mut().for_each(|gate| gate.controller.share(nodes));
     }
 
     /// A node orders reads, each of one record or of neighbours.
@@ -126,6 +134,9 @@ impl Gate {
     }
 
     fn send(&mut self, now_ns: u64, node: usize, store: &mut VirtualStore) {
+        if self.in_flight == 0 && !self.queued.is_empty() {
+            self.controller.begins(now_ns);
+        }
         while self.in_flight < self.depth() {
             let Some(ops) = self.queued.pop_front() else { return };
             self.in_flight += 1;
