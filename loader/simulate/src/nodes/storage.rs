@@ -27,7 +27,7 @@ impl Storage {
         storage
     }
 
-    /// So many nodes read from it.
+    /// Sets how many nodes read from it.
     pub(super) fn share(&mut self, nodes: usize) {
         let nodes = u32::try_from(nodes).unwrap_or(u32::MAX);
         self.gates.iter_mut().for_each(|gate| gate.controller.share(nodes));
