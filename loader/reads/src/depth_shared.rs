@@ -3,14 +3,14 @@
 //! A node that compares rates goes ever deeper there, since on a full store it gains what the
 //! others lose. Latency is what all nodes have in common. So a node goes by the latency of its
 //! reads beside the *base*, the latency of a store without a queue. Where reads take the base, the
-//! depth grows, and where they take longer it shrinks by the same factor in all nodes. What is added
-//! is the same for all, too, or grows less than the depth does. So unequal depths become equal.
+//! depth grows, and where they take longer it shrinks by the same factor in all nodes. What is
+//! added grows less than the depth does. So unequal depths become nearly equal.
 //!
 //! The base shows only while no node queues. So all nodes rest at the same times: at multiples of a
 //! power of two of nanoseconds of the clock on the wall, and when reads begin after a pause, as in
-//! a new epoch. A node that rests keeps a little fewer reads in flight than it needs to read as fast
-//! as before without a queue. Nodes whose clocks differ by more than a few latencies take the queue
-//! of the others for the base. The rate stays, but latencies grow.
+//! a new epoch. A node that rests keeps a little fewer reads in flight than it needs to read as
+//! fast as before without a queue. Nodes whose clocks differ by more than a few latencies take the
+//! queue of the others for the base. The rate stays, but latencies grow.
 //!
 //! Pure: the same samples give the same depths.
 
@@ -73,7 +73,7 @@ struct Window {
     reads: u32,
     in_flight: f64,
     latency_ns: f64,
-    /// Of the latencies.
+    /// Sum of the squared latencies.
     squares: f64,
     failures: u32,
 }
@@ -107,7 +107,7 @@ impl SharedDepth {
         }
     }
 
-    /// Goes on as one of so many nodes.
+    /// Changes the number of nodes, and keeps what was learned.
     pub(crate) fn set_nodes(&mut self, nodes: u32) {
         self.nodes = nodes;
     }
@@ -188,7 +188,7 @@ impl SharedDepth {
         self.settle(now_ns, SETTLING);
     }
 
-    /// Leaves out the reads that end within so many latencies.
+    /// Leaves out the reads that end within this many latencies.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "positive; it saturates")]
     fn settle(&mut self, now_ns: u64, latencies: f64) {
         self.settled_ns = now_ns.saturating_add((self.latency_ns * latencies) as u64);

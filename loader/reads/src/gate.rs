@@ -59,7 +59,7 @@ impl Gate {
         self.in_flight.load(Ordering::Relaxed) < self.depth()
     }
 
-    /// So many nodes read from the store, this one included.
+    /// Sets how many nodes read from the store, this one included.
     pub(super) fn share(&self, nodes: u32) {
         if self.nodes.swap(nodes, Ordering::Relaxed) != nodes {
             self.tell(|controller| controller.share(nodes));

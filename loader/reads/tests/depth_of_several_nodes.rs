@@ -30,7 +30,7 @@ struct Store {
     name: &'static str,
     slots: usize,
     median_ns: f64,
-    /// Of the logarithm; `None` for exponential latencies.
+    /// Standard deviation of the logarithm; `None` for exponential latencies.
     spread: Option<f64>,
     transfer_ns: f64,
 }
@@ -39,7 +39,7 @@ const fn slots(name: &'static str, slots: usize, median_ms: f64, spread: Option<
     Store { name, slots, median_ns: median_ms * MS, spread, transfer_ns: 0.0 }
 }
 
-/// Any number of reads at a time, whose answers share a link.
+/// A store for any number of reads at a time, whose answers share a link.
 const fn link(name: &'static str, median_ms: f64, transfer_ms: f64) -> Store {
     let transfer_ns = transfer_ms * MS;
     Store { name, slots: 4096, median_ns: median_ms * MS, spread: Some(0.2), transfer_ns }

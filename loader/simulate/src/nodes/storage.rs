@@ -43,7 +43,7 @@ impl Storage {
         storage
     }
 
-    /// So many nodes read from the store.
+    /// Sets how many nodes read from the store.
     pub(super) fn share(&mut self, nodes: usize) {
         let nodes = u32::try_from(nodes).unwrap_or(u32::MAX);
         self.gates.iter_mut().for_each(|gate| gate.controller.share(nodes));
