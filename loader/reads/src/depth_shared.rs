@@ -39,6 +39,9 @@ const BETWEEN_RESTS_NS: (f64, f64) = (5e8, 1e12);
 const BASE_READS: f64 = 256.0;
 /// Most that one mean counts, relative to the base: a rest beside nodes that do not rest.
 const BASE_GROWTH: f64 = 1.25;
+/// Latency over base of so many rests in a row by which the store has become another one.
+const CHANGED: f64 = 2.0;
+const RESTS_OF_A_CHANGE: u32 = 4;
 /// Windows that the usual depth is a mean of.
 const USUAL_WINDOWS: f64 = 128.0;
 /// Failed reads in a window that halve the depth.
@@ -58,6 +61,8 @@ pub(crate) struct SharedDepth {
     base_ns: f64,
     /// Reads that the base is a mean of.
     base_reads: f64,
+    /// Rests in a row that took much longer than the base.
+    slow_rests: u32,
     /// The depth before the rest, if it rests.
     resting: Option<f64>,
     window: Window,
@@ -100,6 +105,7 @@ impl SharedDepth {
             latency_ns: 0.0,
             base_ns: 0.0,
             base_reads: 0.0,
+            slow_rests: 0,
             resting: None,
             window: Window::default(),
             settled_ns: 0,
@@ -164,9 +170,14 @@ impl SharedDepth {
         if self.base_ns == 0.0 {
             (self.base_ns, self.base_reads) = (latency_ns, reads);
         } else if let Some(depth) = self.resting.take() {
-            self.base_reads = (self.base_reads + reads).min(BASE_READS);
-            let counted_ns = latency_ns.min(self.base_ns * BASE_GROWTH);
-            self.base_ns += (counted_ns - self.base_ns) * reads / self.base_reads;
+            self.slow_rests = if latency_ns > CHANGED * self.base_ns { self.slow_rests + 1 } else { 0 };
+            if self.slow_rests == RESTS_OF_A_CHANGE {
+                (self.base_ns, self.base_reads, self.slow_rests) = (latency_ns, reads, 0);
+            } else {
+                self.base_reads = (self.base_reads + reads).min(BASE_READS);
+                let counted_ns = latency_ns.min(self.base_ns * BASE_GROWTH);
+                self.base_ns += (counted_ns - self.base_ns) * reads / self.base_reads;
+            }
             self.depth = depth;
             return self.settle(now_ns, 1.0);
         }

@@ -67,9 +67,12 @@ struct Times {
     /// Between the clocks of two nodes.
     clocks_ns: u64,
     reads_each: u32,
+    /// When latencies become ten times as long.
+    slower_ns: u64,
 }
 
-const TOGETHER: Times = Times { in_epochs: false, apart_ns: 0, clocks_ns: 0, reads_each: 8 * EPOCH };
+const TOGETHER: Times =
+    Times { in_epochs: false, apart_ns: 0, clocks_ns: 0, reads_each: 8 * EPOCH, slower_ns: u64::MAX };
 
 struct Node {
     depth: DepthController,
@@ -96,19 +99,21 @@ struct Machine {
     rng: ChaCha8Rng,
     slots: BinaryHeap<Reverse<u64>>,
     link_free_ns: u64,
+    slower_ns: u64,
     /// End, number of the read, node, beginning.
     flying: BinaryHeap<Reverse<(u64, u64, usize, u64)>>,
     count: u64,
 }
 
 impl Machine {
-    fn new(store: Store, seed: u64) -> Self {
+    fn new(store: Store, slower_ns: u64, seed: u64) -> Self {
         let slots = (0..store.slots).map(|_| Reverse(0)).collect();
         let rng = ChaCha8Rng::seed_from_u64(seed);
-        Self { store, rng, slots, link_free_ns: 0, flying: BinaryHeap::new(), count: 0 }
+        Self { store, rng, slots, link_free_ns: 0, slower_ns, flying: BinaryHeap::new(), count: 0 }
     }
 
     fn begin(&mut self, now_ns: u64, number: usize, node: &mut Node, clock_ns: u64) {
+        let slower = if now_ns >= self.slower_ns { 10.0 } else { 1.0 };
         if node.in_flight == 0 && node.left > 0 {
             node.depth.begins(now_ns + clock_ns);
         }
@@ -121,7 +126,7 @@ impl Machine {
                 None => self.rng.sample::<f64, _>(Exp1),
             };
             let Reverse(free_ns) = self.slots.pop().unwrap();
-            let answered_ns = now_ns.max(free_ns) + (self.store.median_ns * times) as u64;
+            let answered_ns = now_ns.max(free_ns) + (self.store.median_ns * times * slower) as u64;
             self.slots.push(Reverse(answered_ns));
             let mut end_ns = answered_ns;
             if self.store.transfer_ns > 0.0 {
@@ -135,7 +140,7 @@ impl Machine {
 }
 
 fn run(store: Store, nodes: u32, times: Times, seed: u64) -> Outcome {
-    let mut machine = Machine::new(store, seed);
+    let mut machine = Machine::new(store, times.slower_ns, seed);
     let reads = times.reads_each * 8 / nodes;
     let epoch = if times.in_epochs { EPOCH * 8 / nodes } else { u32::MAX };
     let mut all: Vec<Node> = Vec::new();
@@ -227,6 +232,18 @@ fn late_nodes_do_not_take_the_queue_of_the_others_for_the_store() {
 #[test]
 fn clocks_may_differ_by_some_milliseconds() {
     check(&STORES, "clocks 1 ms apart", Times { clocks_ns: 1_000_000, ..TOGETHER });
+}
+
+/// As where a server has the first epoch in memory, and not the next ones.
+#[test]
+fn a_store_that_becomes_slower_is_learned_anew() {
+    let times = Times { slower_ns: 2_000_000_000, reads_each: 24_000, ..TOGETHER };
+    for store in STORES {
+        let (one, eight) = (run(store, 1, times, 1), run(store, 8, times, 1));
+        let rate = eight.per_s / one.per_s;
+        println!("slower, {}: {rate:.3} of one's rate", store.name);
+        assert!(rate > 0.8, "{}: {rate:.3}", store.name);
+    }
 }
 
 #[test]
