@@ -42,6 +42,13 @@ pub struct Slot {
     pub padding: bool,
 }
 
+impl Slot {
+    /// A row of a whole plan.
+    fn of(position: u32) -> Self {
+        Self { position, place: position, padding: false }
+    }
+}
+
 /// Where the batches of an epoch begin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Origin {
@@ -167,8 +174,13 @@ impl Slices {
         // From the batch's first position to the rank's first.
         let begins_with = usize::try_from(positions.start).unwrap_or_default() % world;
         let first = (rank as usize + world - begins_with) % world;
-        let slot = |position| self.slot(position, plan);
         let is_once = plan.summary.repeat_max == 1 && positions.end <= u64::from(self.plan_len);
+        if is_once && plan.part.is_whole() {
+            // Most batches of one node: no position is out of range, and each is its own place.
+            let slot = |position: u64| Slot::of(u32::try_from(position).unwrap_or(u32::MAX));
+            return positions.skip(first).step_by(world).map(slot).collect();
+        }
+        let slot = |position| self.slot(position, plan);
         if self.strata > 1 || is_once {
             return positions.skip(first).step_by(world).filter_map(slot).collect();
         }
