@@ -71,7 +71,7 @@ def train(nodes: Hosts, dataset: packed.Packed, out: Path, kills: int, chance: r
                 with suppress(ProcessLookupError):
                     os.kill(victim, signal.SIGKILL)
                     killed += 1
-        # All ranks end by themselves, whoever was killed.
+        # All ranks end by themselves, also those that were not killed.
         outputs = [agent.communicate(timeout=HANG_SECONDS)[0] for agent in agents]
         if all(agent.returncode == 0 for agent in agents):
             return killed

@@ -39,7 +39,7 @@ const BETWEEN_RESTS_NS: (f64, f64) = (5e8, 1e12);
 const BASE_READS: f64 = 256.0;
 /// Most that one mean counts, relative to the base: a rest beside nodes that do not rest.
 const BASE_GROWTH: f64 = 1.25;
-/// Latency over base of so many rests in a row by which the store has become another one.
+/// Latency over base in this many rests in a row by which the store has become another one.
 const CHANGED: f64 = 2.0;
 const RESTS_OF_A_CHANGE: u32 = 4;
 /// Windows that the usual depth is a mean of.
