@@ -240,7 +240,7 @@ fn a_store_that_is_faster_than_the_tier_is_read_instead() {
             epoch += 1;
             stats(&session)["tier"]["left_alone"] == true
         });
-        assert!(daemon.log().contains("left alone"), "{}", daemon.log());
+        eventually("the log says so", || daemon.log().contains("left alone"));
         let hits = total(&session, "tier_hits");
         check(&packed, &take_epoch(&session, epoch).unwrap());
         assert_eq!(total(&session, "tier_hits"), hits);
