@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +87,12 @@ def tcp_sockets(pid: int) -> int:
     """The number of a process's TCP sockets."""
     tables = [Path(f"/proc/{pid}/net/{name}").read_text().splitlines()[1:] for name in ("tcp", "tcp6")]
     inodes = {f"socket:[{line.split()[9]}]" for table in tables for line in table}
-    return sum(os.readlink(fd) in inodes for fd in Path(f"/proc/{pid}/fd").iterdir())
+    count = 0
+    for fd in Path(f"/proc/{pid}/fd").iterdir():
+        # It may be closed by now.
+        with suppress(FileNotFoundError):
+            count += os.readlink(fd) in inodes
+    return count
 
 
 def validate(path: Path, rank: int) -> dict[str, list[int]]:
