@@ -121,6 +121,7 @@ impl<M: Memory> Core<M> {
                 lost.push((row, text));
             }
         }
+        // In place: to move whole rows costs a sixth of a hit (`shade-benches core`).
         for row in &mut rows {
             if !row.is_plain() {
                 self.decoded(row);

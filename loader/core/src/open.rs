@@ -200,7 +200,8 @@ fn touch_all<M: Memory>(cache: &Cache<M::Record>, importance: &Importance, rows:
 fn plan_rows(job: &Job, slots: &[Slot], plan: &Plan, index: &dyn Samples) -> Vec<BatchRow> {
     let spec = &job.spec;
     let sample_of = |slot: &Slot| plan.ids.get(slot.place as usize).copied();
-    // All entries first, so that their memory comes at the same time, as in `touch_all`.
+    // All entries first, so that their memory comes at the same time, as in `touch_all`. Without
+    // their samples: a pair is copied in three steps that wait for each other.
     let entries: Vec<_> = slots.iter().map(|slot| index.entry(sample_of(slot)?)).collect();
     let mut offset = 0;
     let mut rows = Vec::with_capacity(slots.len());
