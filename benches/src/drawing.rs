@@ -9,8 +9,8 @@ use crate::cpu_time::timed;
 use crate::figure::{Figure, Unit};
 
 /// ImageNet's number.
-const SAMPLES: u32 = 1_280_000;
-const SAMPLES_LARGE: u32 = 100_000_000;
+pub(crate) const SAMPLES: u32 = 1_280_000;
+pub(crate) const SAMPLES_LARGE: u32 = 100_000_000;
 const BATCH_SIZE: u32 = 256;
 /// Nodes, and the ranks of each, of a plan that is drawn in parts.
 const NODES: u32 = 8;

@@ -14,6 +14,7 @@ pub(crate) enum Unit {
     SamplesPerSecond,
     FilesPerSecond,
     PerFile,
+    BytesPerSample,
     Percent,
 }
 
@@ -29,6 +30,7 @@ impl Unit {
             Self::SamplesPerSecond => "samples/s",
             Self::FilesPerSecond => "files/s",
             Self::PerFile => "per file",
+            Self::BytesPerSample => "B/sample",
             Self::Percent => "%",
         }
     }
@@ -36,7 +38,12 @@ impl Unit {
     /// MB (10^6 bytes) a second for records of `bytes` each. None where the unit is no rate.
     fn mb_per_s(self, value: f64, bytes: f64) -> Option<f64> {
         match self {
-            Self::Ns | Self::Ms | Self::NsPerAccess | Self::PerFile | Self::Percent => None,
+            Self::Ns
+            | Self::Ms
+            | Self::NsPerAccess
+            | Self::PerFile
+            | Self::BytesPerSample
+            | Self::Percent => None,
             Self::NsPerRecord => Some(bytes * 1e3 / value),
             Self::UsPerRecord => Some(bytes / value),
             Self::RecordsPerSecond | Self::SamplesPerSecond | Self::FilesPerSecond => {

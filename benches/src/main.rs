@@ -24,6 +24,7 @@ mod report;
 mod result;
 mod ring;
 mod rivals;
+mod scores;
 mod scratch;
 mod synthetic;
 mod tier;
@@ -68,9 +69,9 @@ enum Name {
     Core,
     /// Time per access to the cache under each policy, and beside other caches.
     Cache,
-    /// Drawing the plan of an epoch.
+    /// Drawing the plan of an epoch, and telling other nodes of it.
     Plan,
-    /// Drawing the plan of an epoch of 100 million samples: one and a half minutes, 3 GB of memory.
+    /// The same for 100 million samples: two and a half minutes, 8 GB of memory.
     PlanLarge,
     /// Reading neighbours together, simulated.
     Coalesce,
@@ -135,8 +136,8 @@ fn bench(name: Name, scratch: Option<&Scratch>) -> Result<Vec<Figure>> {
     match (name, scratch) {
         (Name::Core, _) => core_step::run(),
         (Name::Cache, _) => Ok([cache_policies::run()?, cache_rivals::run()?].concat()),
-        (Name::Plan, _) => Ok(drawing::run()),
-        (Name::PlanLarge, _) => Ok(drawing::run_large()),
+        (Name::Plan, _) => Ok([drawing::run(), scores::run(drawing::SAMPLES, 5)?].concat()),
+        (Name::PlanLarge, _) => Ok([drawing::run_large(), scores::run(drawing::SAMPLES_LARGE, 2)?].concat()),
         (Name::Coalesce, _) => coalesce::run(),
         (Name::Gather, _) => gather::run(),
         (Name::Decode, _) => decoding::run(),

@@ -92,30 +92,47 @@ def test_validation_takes_every_sample_once_and_by_one_rank_waits_for_none(
     assert sorted(sample for rank in ranks for sample in rank["validated"]["all"]) == every
 
 
-def test_the_state_of_one_rank_goes_on_with_other_nodes_and_ranks(dataset: packed.Packed, tmp_path: Path) -> None:
-    """2 x 2 ranks stop, 2 x 3 go on from the state of rank 0, then 1 x 2: each sample comes once."""
-    given: list[int] = []
-    state: Path | str = ""
+def given(out: Path, ranks: int, part: str) -> list[int]:
+    """The samples that all ranks were given before or after their state was saved, in order of their ids."""
+    told = [json.loads((out / f"rank-{rank}.json").read_text())[part] for rank in range(ranks)]
+    assert len({len(batches) for batches in told}) == 1
+    return sorted(sample for batches in told for batch in batches for sample in batch)
+
+
+@pytest.mark.parametrize("sampler", ["uniform", "pads"])
+def test_the_state_of_one_rank_goes_on_with_other_nodes_and_ranks(
+    sampler: str, dataset: packed.Packed, tmp_path: Path
+) -> None:
+    """2 x 2 ranks stop in mid-epoch. From the state of rank 0 go on: 2 x 3, from whose state 1 x 4 and 1 x 1; 1 x 2."""
+
+    def outs(name: str) -> Path:
+        (tmp_path / name).mkdir()
+        return tmp_path / name
+
     with hosts(2) as nodes:
-        for ranks, most in ((2, 1), (3, 1)):
-            out = tmp_path / str(ranks)
-            out.mkdir()
-            finish([nodes.torchrun(node, ranks, RESUME, dataset.path, out, state, most) for node in range(2)])
-            told = [json.loads((out / f"rank-{rank}.json").read_text()) for rank in range(2 * ranks)]
-            assert len({rank["daemon"] for rank in told}) == 2
-            assert {len(rank["ids"]) for rank in told} == {1}
-            given += [sample for rank in told for batch in rank["ids"] for sample in batch]
-            state = out / "state"
-    assert len(given) == 16 + 24
-    out = tmp_path / "alone"
-    out.mkdir()
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    command += [str(RESUME), str(dataset.path), str(out), str(state), "0"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    told = [json.loads((out / f"rank-{rank}.json").read_text()) for rank in range(2)]
-    given += [sample for rank in told for batch in rank["ids"] for sample in batch]
-    assert sorted(given) == list(range(len(dataset)))
+
+        def on_two(name: str, ranks: int, state: Path | str) -> Path:
+            out = outs(name)
+            finish([nodes.torchrun(node, ranks, RESUME, dataset.path, out, state, 1, sampler) for node in range(2)])
+            return out
+
+        first = on_two("first", 2, "")
+        other = on_two("other", 3, first / "state")
+    begun, rest = given(first, 4, "ids"), given(first, 4, "rest")
+    assert (len(begun), len(begun) + len(rest)) == (16, len(dataset))
+    assert sorted(given(other, 6, "ids") + given(other, 6, "rest")) == rest
+
+    def on_one(ranks: int, state: Path) -> list[int]:
+        out = outs(f"one-{ranks}")
+        command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
+        command += [str(RESUME), str(dataset.path), str(out), str(state), "0", sampler]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return given(out, ranks, "ids")
+
+    assert on_one(2, first / "state") == rest
+    for ranks in (4, 1):
+        assert on_one(ranks, other / "state") == given(other, 6, "rest")
 
 
 class TestRefusals:

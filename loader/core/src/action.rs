@@ -57,12 +57,12 @@ pub enum Action<M: Memory> {
     Publish(SessionId, Box<Descriptor>),
     /// Write `text` at the descriptor's payload offset, then publish it.
     PublishError(SessionId, Box<Descriptor>, String),
-    /// Hand the saved state to the session.
+    /// Hand the saved state, or the scores that it asked for, to the session.
     State(SessionId, Vec<u8>),
     /// Tell the session that its state is loaded.
     StateLoaded(SessionId, Resumed),
-    /// Tell the session that its seats are taken.
-    Seated(SessionId),
+    /// Tell the session that what it handed in is taken.
+    Taken(SessionId),
     /// Tell the session that its request failed.
     Fail(SessionId, String),
     /// Tell the session, unasked, that its epoch does not go on.

@@ -82,6 +82,7 @@ impl<M: Memory> Core<M> {
         let drawn_first = if next.is_some() { epoch.saturating_add(1) } else { epoch };
         job.judge_reports(drawn_first, actions);
         let spec = spec_now(&job.spec.plan, std::mem::take(&mut job.has_reports));
+        let (ended, by_losses) = (job.epoch(), spec.sampler == job.spec.plan.sampler);
         // Freed before the next plan is drawn, which takes as much memory.
         (job.plan, job.outlook) = (None, None);
         for session in self.sessions.iter_mut().filter(|session| session.job == id) {
@@ -106,6 +107,10 @@ impl<M: Memory> Core<M> {
                 cache.len(),
                 own_samples
             )));
+        }
+        // Exchanged samples are in no list that others could draw.
+        if !cache.properties().exchanges {
+            job.note_lists(&plan, ended, by_losses, self.index.content_id().0);
         }
         job.begin(Some(plan));
         job.next_plan = next_plan;

@@ -81,6 +81,21 @@ pub enum Event<M: Memory> {
         /// The bytes of an [`Action::State`](super::Action::State). Untrusted.
         bytes: Vec<u8>,
     },
+    /// A rank asks for what other nodes need to know of the lists and scores here, once this epoch
+    /// is drawn.
+    TellScores {
+        /// The rank's session.
+        session: SessionId,
+        /// The epoch.
+        epoch: u32,
+    },
+    /// A rank hands in what another node has told.
+    TakeScores {
+        /// The rank's session.
+        session: SessionId,
+        /// The bytes of [`Scores`](shade_formats::control::Scores). Untrusted.
+        bytes: Vec<u8>,
+    },
     /// A rank tells which stratum each seat of its job's plans has.
     Seat {
         /// The rank's session.

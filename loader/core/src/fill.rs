@@ -258,7 +258,9 @@ impl Job {
             counts.substituted += substituted;
         });
         for row in batch.delivered() {
-            self.importance.record_delivery(row.sample, batch.epoch);
+            if self.keeps_score_of(row.sample) {
+                self.importance.record_delivery(row.sample, batch.epoch);
+            }
         }
     }
 }

@@ -11,6 +11,7 @@ use crate::bad_share::{Faults, RowCounts};
 use crate::counts::Counts;
 use crate::event::SessionId;
 use crate::importance::Importance;
+use crate::lists::SharedScores;
 use crate::pace::Pace;
 use crate::plan::{
     Known, Lookahead, Part, Plan, SampleFacts, Slices, Slot, StandIns, Strata, position_entropy,
@@ -68,6 +69,8 @@ pub(super) struct Job {
     pub(super) told: Option<(u32, Seats)>,
     /// The epoch of the first plan that was drawn: what was told is for that.
     pub(super) told_from: Option<u32>,
+    /// What other nodes need to know; `None` if they need nothing.
+    pub(super) shared_scores: Option<SharedScores>,
     /// The part of plans that is drawn here.
     pub(super) part: Part,
     /// The current epoch's plan; `None` before the first epoch.
@@ -142,7 +145,7 @@ impl Job {
         let (payload, ring) = payload_size(&spec, index, &rooms)
             .and_then(|payload| Ok((payload, PayloadAllocator::new(payload.bytes)?)))
             .map_err(|error| Refusal { code: REFUSE_RESOURCES, text: error.to_string() })?;
-        Ok(Self {
+        let mut job = Self {
             id,
             name,
             observer: None,
@@ -161,6 +164,7 @@ impl Job {
             seats: Seats::IN_ORDER,
             told: None,
             told_from: None,
+            shared_scores: None,
             part: Part::WHOLE,
             plan: None,
             next_plan: None,
@@ -182,7 +186,9 @@ impl Job {
             epoch_counts: Counts::default(),
             total: Counts::default(),
             loaded: None,
-        })
+        };
+        job.shared_scores = SharedScores::of(&job.spec, samples);
+        Ok(job)
     }
 
     /// Goes on to `plan`, or back to before the first epoch.

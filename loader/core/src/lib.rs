@@ -16,7 +16,8 @@
 //! | `job`, `session`, `ranks`, `epoch` | the ranks that train together, and their epoch |
 //! | `jobs`, `pace`, `due_times`, `group` | several jobs on one cache |
 //! | `decoded_rows`, `use_numbers` | rows decoded once for a group |
-//! | `snapshot`, `resume`, `fields` | the saved state, and where it goes on |
+//! | `snapshot`, `plan_digest`, `resume`, `fields` | the saved state, and where it goes on |
+//! | `seats`, `scores`, `lists` | what nodes tell each other |
 //! | `open`, `batch`, `fill`, `fill_turns`, `sizes`, `rows` | batches: opened, filled, published |
 //! | `access`, `reading`, `flights`, `read_queues`, `neighbours` | hits, misses, order of reads |
 //! | `outlook`, `prefetch`, `prefetched`, `windows` | what is read ahead of all batches |
@@ -61,6 +62,7 @@ mod job;
 mod jobs;
 mod late_reads;
 mod latency;
+mod lists;
 mod memory;
 mod neighbours;
 mod open;
@@ -70,6 +72,7 @@ mod pace;
 mod package_bytes;
 mod packages;
 pub mod plan;
+mod plan_digest;
 mod portable_scores;
 mod prefetch;
 mod prefetched;
@@ -81,6 +84,7 @@ mod resize;
 mod resume;
 mod rows;
 mod samples;
+mod scores;
 mod seats;
 mod session;
 mod sizes;

@@ -11,12 +11,23 @@ use std::sync::LazyLock;
 const QUANTILES: usize = 1 << 16;
 
 /// ln(64 q + 9.5) at the middle of each of the 65,536 steps of q.
-static SCORES: LazyLock<Vec<f32>> = LazyLock::new(|| (0..QUANTILES).map(score_of_step).collect());
+static SCORES: LazyLock<Vec<f32>> = LazyLock::new(|| (0..QUANTILES).map(made_score).collect());
 
 #[expect(clippy::cast_possible_truncation, reason = "scores are stored as f32")]
-fn score_of_step(step: usize) -> f32 {
+fn made_score(step: usize) -> f32 {
     let quantile = (step as f64 + 0.5) / QUANTILES as f64;
     libm::log(64.0 * quantile + 9.5) as f32
+}
+
+/// The score of a step.
+pub(super) fn score_of_step(step: u16) -> f32 {
+    SCORES.get(usize::from(step)).copied().unwrap_or_default()
+}
+
+/// The step that has this very score, if there is one.
+pub(super) fn step_of_score(score: f32) -> Option<u16> {
+    let step = SCORES.binary_search_by(|of_step| of_step.total_cmp(&score)).ok()?;
+    u16::try_from(step).ok()
 }
 
 /// The score of the j-th smallest of n losses.
@@ -31,6 +42,7 @@ mod tests {
     use shade_formats::checksum::crc32c;
 
     use super::*;
+    use crate::importance::{SCORE_MAX, SCORE_MIN};
 
     /// Another table would change plans.
     #[test]
@@ -38,6 +50,12 @@ mod tests {
         let bytes: Vec<u8> = SCORES.iter().flat_map(|score| score.to_le_bytes()).collect();
         assert_eq!(bytes.len(), 4 * QUANTILES);
         assert_eq!(format!("{:08x}", crc32c(&bytes)), "cc12465a");
+    }
+
+    #[test]
+    fn a_step_has_a_score_of_its_own() {
+        assert!((0..=u16::MAX).all(|step| step_of_score(score_of_step(step)) == Some(step)));
+        assert_eq!([SCORE_MIN, 3.0, SCORE_MAX].map(step_of_score), [None; 3]);
     }
 
     #[test]

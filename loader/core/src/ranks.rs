@@ -90,6 +90,7 @@ impl<M: Memory> Core<M> {
                 begun
             }
         };
+        self.jobs.get_mut(job).into_iter().for_each(|job| job.has_rank(rank));
         self.sessions.push(Session::new(session, job, rank, ring));
         Ok(accepted)
     }

@@ -37,7 +37,8 @@ impl<M: Memory> Core<M> {
         let Some(delivered) = state.delivered.get_mut(&(epoch, batch)) else {
             return job.count(|counts| counts.unmatched_reports += 1);
         };
-        let rank = if job.strata.count() > 1 { rank_portably } else { rank };
+        let is_shared = job.strata.count() > 1 || job.shared_scores.is_some();
+        let rank = if is_shared { rank_portably } else { rank };
         let ranked = rank(&delivered.samples, losses);
         job.count(|counts| counts.nonfinite_losses += u64::from(ranked.nonfinite));
         let rows = delivered.samples.len().min(losses.len());
@@ -57,11 +58,14 @@ impl<M: Memory> Core<M> {
         };
         let admits = self.jobs.get(job_id).is_some_and(|job| self.jobs.admits(job));
         for (sample, score) in ranked.scores {
-            let Some(job) = self.jobs.get_mut(job_id) else { return };
+            let Some(job) = self.jobs.get_mut(job_id).filter(|job| job.keeps_score_of(sample)) else {
+                continue;
+            };
             let Some(scored_at) = job.scored_at.get_mut(sample.index()) else { continue };
             if position >= *scored_at {
                 *scored_at = position;
                 job.importance.set_score(sample, score);
+                job.has_scored(sample);
                 if admits {
                     self.jobs.aggregate(sample);
                     self.cache.rescore(sample, self.jobs.importance());

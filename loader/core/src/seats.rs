@@ -21,7 +21,7 @@ impl<M: Memory> Core<M> {
         match job.told_seats(rank, bytes, has_begun) {
             Ok(()) => {
                 self.session_mut(session).into_iter().for_each(|session| session.seated = true);
-                actions.push(Action::Seated(session));
+                actions.push(Action::Taken(session));
             }
             Err(text) => actions.push(Action::Fail(session, text)),
         }
@@ -55,6 +55,8 @@ impl<M: Memory> Core<M> {
 /// What to do where ranks differ.
 const ALIKE: &str = "give all ranks the same arguments and the same exchange";
 
+static IN_ORDER: Seats = Seats::IN_ORDER;
+
 impl Job {
     fn told_seats(&mut self, rank: u32, bytes: &[u8], has_begun: bool) -> Result<(), String> {
         let (strata, samples) = (self.spec.plan.strata, self.strata.samples());
@@ -77,21 +79,29 @@ impl Job {
     /// have told for the first plan since then, or those of the current plan, mixed since. A loaded
     /// state has its own until then.
     pub(super) fn choose_strata(&mut self, epoch: u32) {
-        let from = self.plan.as_ref().map_or(0, |plan| plan.epoch);
-        let told_from = *self.told_from.get_or_insert(epoch);
-        let strata = if self.keeps_strata() { self.strata.clone() } else { self.own_strata.clone() };
-        let next = if self.keeps_strata() {
-            self.mixed_seats(&strata, &self.seats, (from, epoch))
-        } else {
-            self.mixed_seats(&strata, &Seats::IN_ORDER, (0, epoch))
-        };
-        let told = self.told.as_ref().filter(|_| strata == self.own_strata);
-        let told = told.map(|(_, told)| self.mixed_seats(&strata, told, (told_from, epoch)));
-        if strata != self.strata || told.as_ref().is_some_and(|told| *told != next) {
+        self.told_from.get_or_insert(epoch);
+        let (strata, seats, from) = self.next_strata();
+        let next = (strata.clone(), self.mixed_seats(strata, seats, (from, epoch)));
+        let of_plan = self.plan.as_ref().map_or(0, |plan| plan.epoch);
+        if next != (self.strata.clone(), self.mixed_seats(&self.strata, &self.seats, (of_plan, epoch))) {
             // What was drawn early was drawn for others.
             self.next_plan = None;
         }
-        (self.strata, self.seats) = (strata, told.unwrap_or(next));
+        (self.strata, self.seats) = next;
+    }
+
+    /// The strata of the next plan, and their seats in an epoch from which they are
+    /// [mixed](Self::mixed_seats).
+    pub(super) fn next_strata(&self) -> (&Strata, &Seats, u32) {
+        let of_plan = self.plan.as_ref().map_or(0, |plan| plan.epoch);
+        let strata = if self.keeps_strata() { &self.strata } else { &self.own_strata };
+        match &self.told {
+            Some((_, told)) if *strata == self.own_strata => {
+                (strata, told, self.told_from.unwrap_or_default())
+            }
+            _ if self.keeps_strata() => (strata, &self.seats, of_plan),
+            _ => (strata, &IN_ORDER, 0),
+        }
     }
 
     /// The seats of these strata in the epoch `to`, from those in the epoch `from`.

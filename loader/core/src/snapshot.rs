@@ -2,9 +2,9 @@
 //!
 //! ```text
 //! bytes       what (little-endian)
-//! 0..8        magic "SHADEST6"
+//! 0..8        magic "SHADEST7"
 //! 8..24       content id of the dataset, u128
-//! 24..32      xxh3 of the plan's parameters, as `spec_digest` writes them
+//! 24..32      xxh3 of the plan's parameters, as `plan_digest.rs` writes them
 //!             (a state resumes only the plan it came from)
 //! 32..36      samples N, u32           36..40  validation scores V, u32
 //! 40..44      1 if a loss was reported since the plan began, else 0, u32
@@ -15,6 +15,8 @@
 //! 68..76      batch size, world size, u32 each
 //! then        the seats: their number, u32 (0: seat q has stratum q), and the stratum of each,
 //!             u32; the plan; the next one, if it was drawn early; V validation scores;
+//!             if the plan is a part: 1 if it was drawn by losses, else 0, u32; the lists that are
+//!             known, of all strata or none: their number, u32, and the CRC32C of each, u32;
 //!             N x u32 scored_at; the importance table
 //! last 4      CRC32C of everything before
 //!
@@ -26,7 +28,7 @@
 //! The plan is saved because it cannot be drawn again: scores and residents have changed since. A
 //! daemon that has some of a job's ranks saves their part of it, and its own ranks load that.
 //!
-//! A state before `SHADEST6` is refused: it does not say how many positions were delivered.
+//! A state before `SHADEST7` is refused: it says less of what was delivered and drawn.
 
 use std::collections::HashSet;
 
@@ -40,11 +42,13 @@ use crate::event::SessionId;
 use crate::fields::Fields;
 use crate::importance::Importance;
 use crate::job::{Job, Loaded, Validation, check_weights};
+use crate::lists::Lists;
 use crate::memory::Memory;
-use crate::plan::{Part, Plan, PlanSummary, Strata, may_leave_out};
+use crate::plan::{Part, Plan, PlanSummary, SampleFacts, Strata, may_leave_out};
+use crate::plan_digest::plan_digest;
 use crate::resume::Next;
 
-const MAGIC: &[u8; 8] = b"SHADEST6";
+const MAGIC: &[u8; 8] = b"SHADEST7";
 /// Header of the state.
 const HEADER_BYTES: usize = 76;
 /// Header of a plan.
@@ -69,7 +73,7 @@ impl<M: Memory> Core<M> {
         let mut bytes = Vec::with_capacity(HEADER_BYTES + plans_bytes + job.scored_at.len() * 16 + 4);
         bytes.extend_from_slice(MAGIC);
         bytes.extend_from_slice(&content_id.to_le_bytes());
-        bytes.extend_from_slice(&spec_digest(&job.spec.plan).to_le_bytes());
+        bytes.extend_from_slice(&plan_digest(&job.spec.plan).to_le_bytes());
         bytes.extend_from_slice(&self.index.len().to_le_bytes());
         bytes.extend_from_slice(&len_u32(job.validation.len()).to_le_bytes());
         bytes.extend_from_slice(&u32::from(job.has_reports).to_le_bytes());
@@ -83,6 +87,7 @@ impl<M: Memory> Core<M> {
             bytes.extend_from_slice(&rank.to_le_bytes());
             bytes.extend_from_slice(&score.to_le_bytes());
         }
+        write_lists(job, &mut bytes);
         bytes.extend(job.scored_at.iter().flat_map(|at| at.to_le_bytes()));
         bytes.extend_from_slice(&job.importance.to_bytes());
         let crc = crc32c(&bytes);
@@ -156,7 +161,7 @@ fn restore(
     let mut fields = Fields::new("saved state", bytes)?;
     let magic: [u8; 8] = fields.array()?;
     fields.expect(
-        "SHADEST6, a state that this version has saved: finish the training with the version that began it",
+        "SHADEST7, a state that this version has saved: finish the training with the version that began it",
         magic == *MAGIC,
     )?;
     let found = u128::from_le_bytes(fields.array()?);
@@ -169,7 +174,7 @@ fn restore(
     fields.expect("whether losses were reported: 0 or 1", reported < 2)?;
     fields.expect(
         "the state of a loader with the same plan arguments and weights",
-        digest == spec_digest(&job.spec.plan),
+        digest == plan_digest(&job.spec.plan),
     )?;
     let strata = read_strata(&mut fields, job, content_id, wanted)?;
     let next = Next::read(&mut fields)?;
@@ -178,29 +183,42 @@ fn restore(
     let next_plan = read_plan(&mut fields, samples, (&job.spec.plan, &strata))?;
     fields.expect("a position of the plan", next.fits(plan.as_ref(), samples))?;
     let validation = (0..scores).map(|_| read_validation(&mut fields)).collect::<Result<Vec<_>, _>>()?;
+    let lists = match &plan {
+        Some(plan) if !plan.part.is_whole() => read_lists(&mut fields, strata.count())?,
+        _ => Lists::default(),
+    };
     let scored_at = fields.u32s(samples)?;
     let importance = Importance::from_bytes(fields.rest())?;
     fields.expect("a row of importance for each sample", importance.len() == samples)?;
     let (plan, next_plan) = match plan {
-        Some(part) if !part.part.is_whole() => match job.complete(part, next.batch_size, (&strata, &seats)) {
-            // The next plan follows from its parameters alone, too.
-            Ok(whole) => (Some(whole), None),
-            Err(part) => {
-                let (ranks, world_size) = part.part.ranks().unwrap_or_default();
-                let expected = format!(
-                    "a plan of the ranks here, rank {rank} of {} among them, and not of ranks {ranks:?} of \
-                     {world_size}: it depends on what their node has seen, so load the state that a rank of this \
-                     node has saved, with the number of ranks that it had",
-                    job.spec.world_size
-                );
-                fields.expect(&expected, world_size == job.spec.world_size && ranks.contains(&rank))?;
-                (Some(part), next_plan)
+        Some(part) if !part.part.is_whole() => {
+            let facts = SampleFacts {
+                importance: &importance,
+                strata: strata.clone(),
+                seats: &seats,
+                ..job.sample_facts()
+            };
+            match job.complete(part, next.batch_size, facts, &lists) {
+                // The next plan follows from the same, too.
+                (whole, None) => (Some(whole), None),
+                (part, Some(why)) => {
+                    let (ranks, world_size) = part.part.ranks().unwrap_or_default();
+                    let expected = format!(
+                        "a plan of the ranks here, rank {rank} of {} among them, and not of ranks {ranks:?} of \
+                         {world_size}: {why}. Load the state that a rank of this node has saved, with the number of \
+                         ranks that it had, or an older one",
+                        job.spec.world_size
+                    );
+                    fields.expect(&expected, world_size == job.spec.world_size && ranks.contains(&rank))?;
+                    (Some(part), next_plan)
+                }
             }
-        },
+        }
         plan => (plan, next_plan),
     };
 
     (job.strata, job.seats) = (strata, seats);
+    job.forget_lists();
     job.begin(plan);
     // The next epoch may have other strata.
     job.next_plan = next_plan.filter(|_| job.keeps_strata());
@@ -209,6 +227,24 @@ fn restore(
     job.scored_at = scored_at;
     job.importance = importance;
     Ok(job.resume(next))
+}
+
+fn write_lists(job: &Job, bytes: &mut Vec<u8>) {
+    if job.plan.as_ref().is_none_or(|plan| plan.part.is_whole()) {
+        return;
+    }
+    let lists = job.shared_scores.as_ref().map(|shared| &shared.lists);
+    let crcs = lists.and_then(Lists::all).unwrap_or_default();
+    let by_losses = u32::from(lists.is_some_and(|lists| lists.by_losses));
+    bytes.extend([by_losses, len_u32(crcs.len())].iter().chain(&crcs).flat_map(|field| field.to_le_bytes()));
+}
+
+fn read_lists(fields: &mut Fields<'_>, strata: u32) -> Result<Lists, FormatError> {
+    let by_losses = fields.u32()?;
+    fields.expect("whether the plan was drawn by losses: 0 or 1", by_losses < 2)?;
+    let count = fields.u32()?;
+    fields.expect("a list for each stratum, or none", count == 0 || count == strata)?;
+    Ok(Lists::of(by_losses == 1, fields.u32s(count)?))
 }
 
 fn write_seats(seats: &Seats, bytes: &mut Vec<u8>) {
@@ -306,102 +342,10 @@ fn read_validation(fields: &mut Fields<'_>) -> Result<Validation, FormatError> {
     Ok(Validation { epoch, rank: fields.u32()?, score: f64::from_le_bytes(fields.array()?) })
 }
 
-/// Digest of the plan's parameters, except strata, which a state has itself. Batch size and world
-/// size are not part of it. Write a new field only where it is not its default, so that older
-/// states still fit.
-fn spec_digest(spec: &PlanSpec) -> u64 {
-    let PlanSpec {
-        sampler,
-        order,
-        seed,
-        rep,
-        hit_cap,
-        cover,
-        explore,
-        echo,
-        prune,
-        whole_from,
-        replacement,
-        pace,
-        draw_ahead,
-        strata: _,
-        mix,
-        weights_digest,
-        group,
-    } = *spec;
-    let mut bytes = Vec::new();
-    for name in [sampler.as_str(), order.as_str()] {
-        bytes.extend_from_slice(name.as_bytes());
-        // No name has it, so no two pairs of names give the same bytes.
-        bytes.push(0);
-    }
-    bytes.extend_from_slice(&seed.to_le_bytes());
-    bytes.extend([rep, hit_cap, explore].iter().flat_map(|number| number.to_bits().to_le_bytes()));
-    bytes.extend_from_slice(&cover.to_le_bytes());
-    bytes.extend([u8::from(pace), u8::from(draw_ahead)]);
-    let default = PlanSpec::default();
-    let mut later = |tag: u8, differs: bool, value: &[u8]| {
-        if differs {
-            bytes.push(tag);
-            bytes.extend_from_slice(value);
-        }
-    };
-    later(1, echo.to_bits() != default.echo.to_bits(), &echo.to_bits().to_le_bytes());
-    later(2, prune.to_bits() != default.prune.to_bits(), &prune.to_bits().to_le_bytes());
-    later(3, whole_from != default.whole_from, &whole_from.to_le_bytes());
-    later(4, replacement != default.replacement, &[u8::from(replacement)]);
-    later(5, weights_digest != default.weights_digest, &weights_digest.to_le_bytes());
-    later(6, group != default.group, &group.to_le_bytes());
-    later(8, mix.to_bits() != default.mix.to_bits(), &mix.to_bits().to_le_bytes());
-    xxhash(&bytes)
-}
-
 fn xxhash(bytes: &[u8]) -> u64 {
     xxhash_rust::xxh3::xxh3_64(bytes)
 }
 
 fn len_u32(len: usize) -> u32 {
     u32::try_from(len).unwrap_or(u32::MAX)
-}
-
-#[cfg(test)]
-mod tests {
-    use shade_formats::control::{Order, Sampler};
-
-    use super::*;
-
-    fn plan() -> PlanSpec {
-        PlanSpec { sampler: Sampler::Pads, seed: 7, ..PlanSpec::default() }
-    }
-
-    /// A change of it refuses all existing states: then change the magic, too.
-    #[test]
-    fn the_digest_of_a_plan_s_parameters_never_changes() {
-        assert_eq!(spec_digest(&plan()), 7_136_016_774_618_295_799);
-    }
-
-    #[test]
-    fn every_parameter_of_the_plan_counts_except_strata() {
-        let plan = plan();
-        let others = [
-            PlanSpec { sampler: Sampler::Uniform, ..plan },
-            PlanSpec { order: Order::Spaced, ..plan },
-            PlanSpec { seed: 8, ..plan },
-            PlanSpec { rep: 2.0, ..plan },
-            PlanSpec { hit_cap: 0.5, ..plan },
-            PlanSpec { cover: 6, ..plan },
-            PlanSpec { explore: 0.1, ..plan },
-            PlanSpec { echo: 3.0, ..plan },
-            PlanSpec { prune: 0.25, ..plan },
-            PlanSpec { whole_from: 1, ..plan },
-            PlanSpec { replacement: false, ..plan },
-            PlanSpec { weights_digest: 1, ..plan },
-            PlanSpec { group: 1, ..plan },
-            PlanSpec { mix: 0.5, ..plan },
-            PlanSpec { pace: true, ..plan },
-            PlanSpec { draw_ahead: true, ..plan },
-        ];
-        assert!(others.iter().all(|other| spec_digest(other) != spec_digest(&plan)));
-        assert_eq!(spec_digest(&PlanSpec { strata: 8, ..plan }), spec_digest(&plan));
-    }
 }

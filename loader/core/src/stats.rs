@@ -89,6 +89,9 @@ pub struct EpochStats {
     /// No loss was reported in the epoch before, although the sampler draws by losses: the plan
     /// drawn when this epoch began is a permutation.
     pub reports_missing: bool,
+    /// The scores by which other nodes drew this epoch are not all known here, and a state needs
+    /// them.
+    pub scores_missing: bool,
     /// How random the plan's order is: 1 as a shuffle, 0 as in storage.
     pub position_entropy: f64,
 }
@@ -166,6 +169,7 @@ impl<M: Memory> Core<M> {
             let samples = f64::from(job.own_samples().max(1));
             epoch.counts = job.epoch_counts.into();
             epoch.reports_missing = job.reports_missing;
+            epoch.scores_missing = job.misses_scores();
             if let Some(plan) = &job.plan {
                 epoch.epoch = Some(plan.epoch);
                 epoch.planned = plan.ids.len();
@@ -174,8 +178,9 @@ impl<M: Memory> Core<M> {
                 epoch.position_entropy = job.position_entropy;
             }
             total.counts = job.total.into();
-            // A loaded state may have seen more than is here.
-            total.ever_seen_share = (f64::from(job.importance.seen()) / samples).min(1.0);
+            // Other nodes tell what they have delivered.
+            let known = if job.shared_scores.is_some() { f64::from(self.index.len()) } else { samples };
+            total.ever_seen_share = (f64::from(job.importance.seen()) / known).min(1.0);
         }
         Stats {
             epoch,

@@ -26,6 +26,8 @@ impl<M: Memory> Core<M> {
             }
             Event::Validation { session, score } => self.validation(session, score),
             Event::SaveState { session, epoch, batch } => self.save_state(session, (epoch, batch), actions),
+            Event::TellScores { session, epoch } => self.tell_scores(session, epoch, actions),
+            Event::TakeScores { session, bytes } => self.take_scores(session, &bytes, actions),
             Event::LoadState { session, strata, bytes } => {
                 self.load_state(session, (strata, &bytes), actions)
             }

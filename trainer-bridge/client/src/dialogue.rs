@@ -230,6 +230,6 @@ pub(crate) fn reply_name(reply: &Reply) -> &'static str {
         Reply::Stopping { .. } => "Stopping",
         Reply::Resized { .. } => "Resized",
         Reply::Held { .. } => "Held",
-        Reply::Seated => "Seated",
+        Reply::Taken => "Taken",
     }
 }

@@ -28,12 +28,7 @@ impl Session {
     /// # Errors
     /// As for [`Session::stats`], and if the state is too long for the dataset's samples.
     pub fn save_state(&self, epoch: u32, batch: u32) -> Result<Vec<u8>, ClientError> {
-        let (bytes, fds) =
-            self.ask("save_state", &Request::SaveState { epoch, batch }, None, |(reply, fds)| match reply {
-                Reply::State { bytes } => Ok((bytes, fds)),
-                other => Err(other),
-            })?;
-        read("the state", bytes, &fds, state_bytes_max(self.samples()))
+        self.ask_for_bytes("save_state", &Request::SaveState { epoch, batch }, "the state")
     }
 
     /// Restores a state of [`Session::save_state`], also one of another batch size or world size.
@@ -58,11 +53,45 @@ impl Session {
     /// # Errors
     /// As for [`Session::stats`], and [`ClientError::Failed`] when the daemon refuses them.
     pub fn seat(&self, bytes: &[u8]) -> Result<(), ClientError> {
+        self.hand_in("seat", &Request::Seat, bytes)
+    }
+
+    /// What other nodes need to know of the scores here once `epoch` is drawn: the bytes of
+    /// [`Scores`](shade_formats::control::Scores), or none.
+    ///
+    /// # Errors
+    /// As for [`Session::save_state`].
+    pub fn tell_scores(&self, epoch: u32) -> Result<Vec<u8>, ClientError> {
+        self.ask_for_bytes("tell_scores", &Request::TellScores { epoch }, "the scores")
+    }
+
+    /// Hands in what another node has told.
+    ///
+    /// # Errors
+    /// As for [`Session::seat`].
+    pub fn take_scores(&self, bytes: &[u8]) -> Result<(), ClientError> {
+        self.hand_in("take_scores", &Request::TakeScores, bytes)
+    }
+
+    fn hand_in(&self, what: &'static str, request: &Request, bytes: &[u8]) -> Result<(), ClientError> {
         let fd = write(bytes)?;
-        self.ask("seat", &Request::Seat, Some(&fd), |(reply, _)| match reply {
-            Reply::Seated => Ok(()),
+        self.ask(what, request, Some(&fd), |(reply, _)| match reply {
+            Reply::Taken => Ok(()),
             other => Err(other),
         })
+    }
+
+    fn ask_for_bytes(
+        &self,
+        what: &'static str,
+        request: &Request,
+        segment: &'static str,
+    ) -> Result<Vec<u8>, ClientError> {
+        let (bytes, fds) = self.ask(what, request, None, |(reply, fds)| match reply {
+            Reply::State { bytes } => Ok((bytes, fds)),
+            other => Err(other),
+        })?;
+        read(segment, bytes, &fds, state_bytes_max(self.samples()))
     }
 }
 

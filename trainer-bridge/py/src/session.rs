@@ -219,6 +219,17 @@ impl Session {
         self.ask(py, move |session| session.seat(&strata))
     }
 
+    /// What other nodes need to know of the scores here once `epoch` is drawn; empty if nothing.
+    fn tell_scores<'py>(&self, py: Python<'py>, epoch: u32) -> PyResult<Bound<'py, PyBytes>> {
+        let scores = self.call(py, |session| session.tell_scores(epoch))?;
+        Ok(PyBytes::new(py, &scores))
+    }
+
+    /// Hands in what another node has told.
+    fn take_scores(&self, py: Python<'_>, scores: Vec<u8>) -> PyResult<()> {
+        self.call(py, |session| session.take_scores(&scores))
+    }
+
     /// Leaves the daemon. Kept batches stay valid. Closing again does nothing.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         self.check_process()?;

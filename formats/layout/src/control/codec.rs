@@ -4,7 +4,7 @@ use crate::FormatError;
 use crate::limits::MESSAGE_BYTES_MAX;
 
 /// Version of the conversation as a whole. Both sides must speak the same one.
-pub const PROTOCOL: u32 = 11;
+pub const PROTOCOL: u32 = 12;
 
 /// Version of every message's fields; a message that changes gets a higher one.
 pub(super) const MESSAGE_VERSION: u16 = 1;
@@ -95,6 +95,11 @@ pub(super) struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
+    /// Reads fields that are no message.
+    pub(super) fn of(bytes: &'a [u8]) -> Self {
+        Self { whole: bytes, rest: bytes }
+    }
+
     /// Reads the tag and checks the version.
     pub(super) fn message(bytes: &'a [u8]) -> Result<(u16, Self), FormatError> {
         if bytes.len() > MESSAGE_BYTES_MAX {
@@ -102,7 +107,7 @@ impl<'a> Reader<'a> {
             let expected = format_args!("at most {MESSAGE_BYTES_MAX}");
             return Err(FormatError::new("control message", 0, got, expected));
         }
-        let mut reader = Self { whole: bytes, rest: bytes };
+        let mut reader = Self::of(bytes);
         let tag = reader.u16()?;
         let version = reader.u16()?;
         if version != MESSAGE_VERSION {
@@ -192,13 +197,13 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn bytes(&mut self, len: usize) -> Result<&'a [u8], FormatError> {
+    pub(super) fn bytes(&mut self, len: usize) -> Result<&'a [u8], FormatError> {
         let (taken, rest) = self.rest.split_at_checked(len).ok_or_else(|| self.short(len))?;
         self.rest = rest;
         Ok(taken)
     }
 
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], FormatError> {
+    pub(super) fn array<const N: usize>(&mut self) -> Result<[u8; N], FormatError> {
         let (taken, rest) = self.rest.split_first_chunk::<N>().ok_or_else(|| self.short(N))?;
         self.rest = rest;
         Ok(*taken)

@@ -7,6 +7,7 @@ mod nodes;
 mod preset;
 mod reply;
 mod request;
+mod scores;
 mod seats;
 mod settings;
 mod socket_name;
@@ -25,6 +26,7 @@ pub use reply::{
     REFUSE_RESOURCES, REFUSE_SPEC, Reply, WELCOME_FDS,
 };
 pub use request::Request;
+pub use scores::{Member, OfStratum, Scores};
 pub use seats::Seats;
 pub use settings::{LINGERS_FOR_EVER, Settings};
 pub use socket_name::{socket_name, socket_prefix};

@@ -76,8 +76,8 @@ pub enum Reply {
         /// Its batches, for each rank, with those before.
         batches: u32,
     },
-    /// The seats are taken.
-    Seated,
+    /// What was handed in is taken.
+    Taken,
     /// A request failed; or, unasked, the session cannot go on.
     Failed {
         /// Why, for people; cut to 16 KiB.
@@ -147,7 +147,7 @@ const STATUS: u16 = 9;
 const STOPPING: u16 = 10;
 const RESIZED: u16 = 11;
 const HELD: u16 = 12;
-const SEATED: u16 = 13;
+const TAKEN: u16 = 13;
 
 impl Reply {
     /// The message's bytes.
@@ -186,7 +186,7 @@ impl Reply {
                 writer.u32(*first_batch);
                 writer.u32(*batches);
             }),
-            Self::Seated => Writer::message(SEATED, |_| ()),
+            Self::Taken => Writer::message(TAKEN, |_| ()),
             Self::Failed { text } => Writer::message(FAILED, |writer| writer.short_text(text)),
             Self::Interrupted { text } => Writer::message(INTERRUPTED, |writer| writer.short_text(text)),
             Self::Observing { protocol, pid, samples, content_id } => Writer::message(OBSERVING, |writer| {
@@ -248,7 +248,7 @@ impl Reply {
             STATE_LOADED => {
                 Self::StateLoaded { epoch: reader.u32()?, first_batch: reader.u32()?, batches: reader.u32()? }
             }
-            SEATED => Self::Seated,
+            TAKEN => Self::Taken,
             FAILED => Self::Failed { text: reader.text(TEXT_BYTES_MAX)? },
             INTERRUPTED => Self::Interrupted { text: reader.text(TEXT_BYTES_MAX)? },
             OBSERVING => Self::Observing {
@@ -306,7 +306,7 @@ mod tests {
                 first_batch,
                 batches
             }),
-            Just(Reply::Seated),
+            Just(Reply::Taken),
             any::<(u32, u32, u64)>().prop_map(|(protocol, strata, bytes)| Reply::Held {
                 protocol,
                 strata,

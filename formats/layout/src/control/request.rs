@@ -73,8 +73,17 @@ pub enum Request {
     },
     /// Tells which stratum each seat of the job's plans has, before its first epoch; one memfd with
     /// the bytes of [`Seats`](super::Seats) comes with it, or none: then they are in order.
-    /// Answered by `Seated` or `Failed`.
+    /// Answered by `Taken` or `Failed`.
     Seat,
+    /// Asks for what other nodes need to know of the scores here once this epoch is drawn. Answered
+    /// by `State` with the bytes of [`Scores`](super::Scores), or none.
+    TellScores {
+        /// The epoch.
+        epoch: u32,
+    },
+    /// Hands in what another node has told; one memfd with the bytes comes with it. Answered by
+    /// `Taken` or `Failed`.
+    TakeScores,
     /// Ends the session. Not answered.
     Bye,
     /// Instead of a hello: opens a session that records and does not train. The write end of a pipe
@@ -146,10 +155,13 @@ const RESIZE: u16 = 12;
 const LOG: u16 = 13;
 const HELD: u16 = 14;
 const SEAT: u16 = 15;
+const TELL_SCORES: u16 = 16;
+const TAKE_SCORES: u16 = 17;
 
 impl Request {
     /// The message's bytes.
     #[must_use]
+    #[expect(clippy::too_many_lines, reason = "a few lines for each message")]
     pub fn encode(&self) -> Vec<u8> {
         match self {
             Self::Hello {
@@ -193,6 +205,8 @@ impl Request {
             }),
             Self::LoadState { strata } => Writer::message(LOAD_STATE, |writer| writer.u32(*strata)),
             Self::Seat => Writer::message(SEAT, |_| ()),
+            Self::TellScores { epoch } => Writer::message(TELL_SCORES, |writer| writer.u32(*epoch)),
+            Self::TakeScores => Writer::message(TAKE_SCORES, |_| ()),
             Self::Bye => Writer::message(BYE, |_| ()),
             Self::Observe { protocol, samples, content_id, dataset, job } => {
                 Writer::message(OBSERVE, |writer| {
@@ -263,6 +277,8 @@ impl Request {
             SAVE_STATE => Self::SaveState { epoch: reader.u32()?, batch: reader.u32()? },
             LOAD_STATE => Self::LoadState { strata: reader.u32()? },
             SEAT => Self::Seat,
+            TELL_SCORES => Self::TellScores { epoch: reader.u32()? },
+            TAKE_SCORES => Self::TakeScores,
             BYE => Self::Bye,
             OBSERVE => Self::Observe {
                 protocol: reader.u32()?,
@@ -404,6 +420,8 @@ mod tests {
             Just(Request::Bye),
             Just(Request::Log),
             Just(Request::Seat),
+            any::<u32>().prop_map(|epoch| Request::TellScores { epoch }),
+            Just(Request::TakeScores),
             any::<(u32, u32, u128, u32)>().prop_map(|(protocol, samples, content_id, strata)| {
                 Request::Held { protocol, samples, content_id, strata }
             }),

@@ -7,6 +7,7 @@
 
 use serde::Serialize;
 use shade_formats::SampleId;
+use shade_formats::checksum::crc32c_append;
 use shade_formats::control::{Order, PlanSpec, Sampler};
 
 use super::inputs::{EpochInputs, Inputs, SampleFacts};
@@ -38,6 +39,27 @@ impl Plan {
     /// shorter epoch where there are several nodes.
     pub(crate) fn len_of_all(&self, samples: u32) -> u32 {
         if self.part.is_whole() { u32::try_from(self.ids.len()).unwrap_or(u32::MAX) } else { samples }
+    }
+
+    /// The seats of its strata, and the CRC32C of each one's list: of its ids, then of its weights.
+    pub(crate) fn lists(&self, strata: u32) -> Vec<(u32, u32)> {
+        let seats = self.part.seats(strata);
+        let crc = |at: usize| {
+            let ids = self.ids.iter().skip(at).step_by(seats.len());
+            let weights = self.weights.iter().skip(at).step_by(seats.len());
+            let bytes = ids.map(|id| id.0.to_le_bytes()).chain(weights.map(|weight| weight.to_le_bytes()));
+            bytes.fold(0, |crc, bytes| crc32c_append(crc, &bytes))
+        };
+        seats.iter().enumerate().map(|(at, &seat)| (seat, crc(at))).collect()
+    }
+
+    /// Puts the samples of a part in its places of this whole plan.
+    pub(crate) fn replace(&mut self, part: &Self) {
+        let rows = (0..).zip(self.ids.iter_mut().zip(&mut self.weights));
+        let places = rows.filter(|&(position, _)| part.part.place(position).is_some());
+        for ((_, (to_id, to_weight)), (id, weight)) in places.zip(part.ids.iter().zip(&part.weights)) {
+            (*to_id, *to_weight) = (*id, *weight);
+        }
     }
 
     /// Whether `part` is a part of this whole plan.

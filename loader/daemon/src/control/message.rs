@@ -91,7 +91,8 @@ pub(crate) enum Message {
     Request {
         session: SessionId,
         request: Box<Request>,
-        /// The bytes that came with [`Request::LoadState`] or [`Request::Seat`].
+        /// The bytes that came with [`Request::LoadState`], [`Request::Seat`] or
+        /// [`Request::TakeScores`].
         state: Vec<u8>,
     },
     /// A rank's standard error, for the log.

@@ -225,6 +225,10 @@ impl Connection<'_> {
                         let samples = self.served.samples;
                         read_within(fd, "saved state", samples, state_bytes_max(samples))?
                     }
+                    (Request::TakeScores, Some(fd)) => {
+                        let samples = self.served.samples;
+                        read_within(fd, "node's scores", samples, state_bytes_max(samples))?
+                    }
                     (Request::Seat, Some(fd)) => {
                         let samples = self.served.samples;
                         read_within(fd, "list of seats", samples, seats_bytes_max(samples))?

@@ -25,6 +25,8 @@ impl Daemon {
             Request::LoadState { strata } => {
                 self.events.push(Event::LoadState { session, strata, bytes: state });
             }
+            Request::TellScores { epoch } => self.events.push(Event::TellScores { session, epoch }),
+            Request::TakeScores => self.events.push(Event::TakeScores { session, bytes: state }),
             Request::Seat => self.events.push(Event::Seat { session, bytes: state }),
             Request::Stats => {
                 // The figures include everything that this rank sent before.

@@ -249,7 +249,7 @@ impl Daemon {
             Action::StateLoaded(session, Resumed { epoch, first_batch, batches }) => {
                 self.sessions.reply(session, &Reply::StateLoaded { epoch, first_batch, batches });
             }
-            Action::Seated(session) => self.sessions.reply(session, &Reply::Seated),
+            Action::Taken(session) => self.sessions.reply(session, &Reply::Taken),
             Action::Fail(session, text) => self.sessions.reply(session, &Reply::Failed { text }),
             Action::Interrupt(session, text) => self.sessions.reply(session, &Reply::Interrupted { text }),
             Action::Close(session, text) => self.sessions.close(session, &text),

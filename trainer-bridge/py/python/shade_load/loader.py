@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
@@ -24,6 +25,7 @@ from .daemon import CACHE_DEFAULT, Daemon
 from .options import UINT32_MAX, capacity, dataset_path, flag, integer, job_name, number, sides
 from .plan import BY_LOSS, Plan, Preset, system
 from .ranks import default_job, may_be_one_of_several, ranks
+from .scores import Leaders, ScoreExchange
 from .timeouts import explained
 from .transforms import Decode, covering, image_spec
 
@@ -36,6 +38,8 @@ STATE_VERSION = 2
 VALIDATION_SUFFIX = ".eval"
 # Share of `Daemon.timeout` after which a rank that makes no Loader is missed: 60 s of 300.
 EXCHANGE_SHARE = 0.2
+# How long a state waits for the scores of other nodes, which come soon after an epoch has begun.
+SCORES_SECONDS = 5.0
 
 
 class Loader:
@@ -100,6 +104,7 @@ class Loader:
 
     _session: _native.Session | None = None
     _device: CudaDevice | None = None
+    _scores: ScoreExchange | None = None
 
     def __init__(
         self,
@@ -164,7 +169,8 @@ class Loader:
         socket_path = daemon.socket_path()
         settings = daemon.settings(cache, policy)
         weights = None if plan.weights is None else plan.weights.data
-        if exchange == "torch":
+        is_torch = exchange == "torch"
+        if is_torch:
             exchange = torch_exchange(self.rank, self.world_size, self._timeout * EXCHANGE_SHARE)
         elif exchange is not None and not callable(exchange):
             raise TypeError(f'exchange: got {exchange!r}, expected "torch", None or a function of bytes')
@@ -180,6 +186,10 @@ class Loader:
         # Last of all that may fail in one rank only: the others wait for it.
         placement = place(path, socket_path, self.rank, self._job, plan.strata, exchange)
         self._job |= {"ranks_here": placement.ranks_here, "strata": placement.strata}
+        # Plans by losses or deliveries are each node's own, and a state needs all of them.
+        is_own = self._job["sampler"] in ("replacement", *BY_LOSS)
+        shares = is_torch and is_own and len(placement.leaders) > 1
+        leaders = Leaders(placement.leaders, self.rank, self._timeout * EXCHANGE_SHARE) if shares else None
         # Those that the user chose, which a state must have, or 0.
         self._strata = plan.strata or 0
         # The current epoch or, between epochs, the next one.
@@ -204,6 +214,9 @@ class Loader:
         self._session = attach((daemon.job or default_job(self.world_size)) + suffix, or_free_name)
         if placement.seats:
             self._session.seat(placement.seats)
+        self._shares_scores = shares
+        if leaders is not None and leaders.has_this_rank:
+            self._scores = ScoreExchange(self._session, leaders)
         self.job = self._session.job
         buffered = daemon.io == "buffered"
         self._fields = self._session.fields(buffered)
@@ -325,6 +338,8 @@ class Loader:
     def state_dict(self) -> dict[str, Any]:
         """A state for `load_state_dict`, to continue after the last delivered batch."""
         session = self._open()
+        if self._shares_scores:
+            self._wait_for_scores()
         return {
             "version": STATE_VERSION,
             "content_id": session.content_id,
@@ -362,11 +377,15 @@ class Loader:
         self._epoch = epoch
         self._position = self._resume_at = batch
         self._resumed = epoch, batches
+        if self._scores is not None:
+            self._scores.restart()
 
     def close(self) -> None:
         """Leaves the daemon. Batches that you keep stay valid. Closing again does nothing."""
         session, self._session = self._session, None
         if session is not None:
+            if self._scores is not None:
+                self._scores.close()
             try:
                 if self._device is not None:
                     self._device.close()
@@ -404,6 +423,14 @@ class Loader:
             RuntimeWarning,
             stacklevel=3,
         )
+
+    def _wait_for_scores(self) -> None:
+        """Waits until the other nodes have told their scores of this epoch, but not for long."""
+        if self._scores is not None and not self._scores.is_running:
+            return
+        deadline = time.monotonic() + SCORES_SECONDS
+        while self.stats()["epoch"]["scores_missing"] and time.monotonic() < deadline:
+            time.sleep(SCORES_SECONDS / 100)
 
     def _open(self) -> _native.Session:
         if self._session is None:
@@ -445,6 +472,8 @@ class _Epoch(Iterator[Batch]):
             loader._epoch += 1
             loader._position = 0
             raise StopIteration
+        if not self._begun and loader._scores is not None:
+            loader._scores.begin(loader._epoch)
         self._begun = True
         loader._position = native.index + 1
         return Batch(native, loader._torch, loader._fields, loader._transform, loader._device)

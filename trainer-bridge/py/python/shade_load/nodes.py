@@ -70,6 +70,8 @@ class Placement:
     strata: int
     # The stratum of each seat, for the daemon; empty if seat q has stratum q.
     seats: bytes = b""
+    # The lowest rank of each node, as the exchange has told; of one node nobody asks.
+    leaders: tuple[int, ...] = ()
 
 
 def place(
@@ -112,7 +114,7 @@ def place(
     seats = b""
     if strata > 1 and strata % world_size == 0 and any(member.held_strata for member in members):
         seats = _seats(members, rank, dataset, socket, strata, exchange)
-    return Placement(on_nodes[node], strata, seats)
+    return Placement(on_nodes[node], strata, seats, tuple(sorted(_leaders(members).values())))
 
 
 def node_of(socket: str | None) -> str:
@@ -127,13 +129,19 @@ def node_of(socket: str | None) -> str:
     return f"{boot}/{where.st_dev}/{where.st_ino}/{file}"
 
 
+def _leaders(members: Sequence[Member]) -> dict[str, int]:
+    """The lowest rank of each node."""
+    first: dict[str, int] = {}
+    for member in members:
+        first.setdefault(member.node, member.rank)
+    return first
+
+
 def _seats(
     members: Sequence[Member], rank: int, dataset: Path, socket: str | None, strata: int, exchange: Exchange
 ) -> bytes:
     """The stratum of each seat by which the nodes keep what their daemons have cached."""
-    first: dict[str, int] = {}
-    for member in members:
-        first.setdefault(member.node, member.rank)
+    first = _leaders(members)
     # One rank of each node asks its daemon.
     asks = rank in first.values()
     held = _held(dataset, socket, strata)[1] if asks else b""

@@ -1,0 +1,144 @@
+//! Scores of a training on several nodes. Each node draws its strata from its own. Once it has
+//! drawn an epoch, it tells the others what it drew from, so that each of them may save the whole
+//! training: with the scores of all strata, and the CRC32C of each list that was drawn.
+
+use shade_formats::SampleId;
+use shade_formats::control::{Member, OfStratum, Scores};
+
+use crate::action::Action;
+use crate::brain::Core;
+use crate::event::SessionId;
+use crate::job::Job;
+use crate::lists::{Lists, SharedScores};
+use crate::memory::Memory;
+use crate::plan::{Part, Plan};
+use crate::plan_digest::plan_digest;
+use crate::portable_scores::{score_of_step, step_of_score};
+
+impl<M: Memory> Core<M> {
+    /// Tells a rank what other nodes need to know of `epoch`: nothing if it is not drawn or they
+    /// need nothing.
+    pub(super) fn tell_scores(&self, session: SessionId, epoch: u32, actions: &mut Vec<Action<M>>) {
+        let shared = self.job_of(session).and_then(|job| job.shared_scores.as_ref());
+        let told = shared.filter(|shared| shared.lists.epoch == epoch);
+        actions.push(Action::State(session, told.map_or_else(Vec::new, |shared| shared.told.clone())));
+    }
+
+    /// Takes what another node has told.
+    pub(super) fn take_scores(&mut self, session: SessionId, bytes: &[u8], actions: &mut Vec<Action<M>>) {
+        let content_id = self.index.content_id().0;
+        let Some(job) = self.session(session).map(|session| session.job) else { return };
+        let Some(job) = self.jobs.get_mut(job) else { return };
+        let taken = Scores::from_bytes(bytes, job.importance.len())
+            .map_err(|error| error.to_string())
+            .and_then(|scores| job.take(&scores, content_id));
+        actions.push(match taken {
+            Ok(()) => Action::Taken(session),
+            Err(text) => Action::Fail(session, text),
+        });
+    }
+}
+
+impl Job {
+    /// A rank has attached here.
+    pub(super) fn has_rank(&mut self, rank: u32) {
+        let world_size = self.spec.world_size;
+        if let Some(shared) = &mut self.shared_scores {
+            let known = shared.part.ranks().map_or(&[][..], |(ranks, _)| ranks);
+            shared.part = Part::of(known.iter().copied().chain([rank]).collect(), world_size);
+        }
+    }
+
+    /// Whether a state of the current epoch is bound to this node, as others have not told yet.
+    pub(super) fn misses_scores(&self) -> bool {
+        let is_part = self.plan.as_ref().is_some_and(|plan| !plan.part.is_whole());
+        is_part && self.shared_scores.as_ref().is_some_and(|shared| shared.lists.all().is_none())
+    }
+
+    /// Whether the sample's score is this node's affair: the lists of later epochs that have it are
+    /// drawn here. The others would not hear of another score.
+    pub(super) fn keeps_score_of(&self, sample: SampleId) -> bool {
+        let Some(SharedScores { part, .. }) = &self.shared_scores else { return true };
+        let (strata, seats, _) = self.next_strata();
+        part.has(seats.seat(strata.of(sample)) % self.spec.world_size)
+    }
+
+    /// The sample has another score.
+    pub(super) fn has_scored(&mut self, sample: SampleId) {
+        let changed = self.shared_scores.as_mut().and_then(|shared| shared.changed.get_mut(sample.index()));
+        changed.into_iter().for_each(|changed| *changed = true);
+    }
+
+    /// A plan was drawn, after epoch `ended`. Prepares what the others are told.
+    pub(super) fn note_lists(&mut self, plan: &Plan, ended: Option<u32>, by_losses: bool, content_id: u128) {
+        let Some(mut shared) = self.shared_scores.take() else { return };
+        let strata = &self.strata;
+        let (mut crcs, mut of) = (vec![None; strata.count() as usize], Vec::new());
+        for (seat, crc) in plan.lists(strata.count()) {
+            let stratum = self.seats.stratum(seat);
+            crcs.get_mut(stratum as usize).into_iter().for_each(|slot| *slot = Some(crc));
+            let member = |id: SampleId| Member {
+                delivered: ended.is_some() && self.importance.last_epoch(id) == ended,
+                score: (shared.changed.get(id.index()) == Some(&true))
+                    .then(|| step_of_score(self.importance.score(id)))
+                    .flatten(),
+            };
+            let members = strata.members(stratum).into_iter().map(member).collect();
+            of.push(OfStratum { stratum, list_crc32c: crc, members });
+        }
+        of.sort_unstable_by_key(|of| of.stratum);
+        let scores = Scores {
+            content_id,
+            plan_digest: plan_digest(&self.spec.plan),
+            epoch: plan.epoch,
+            ended: ended.unwrap_or(u32::MAX),
+            strata: strata.count(),
+            of,
+        };
+        shared.told = scores.to_bytes();
+        shared.changed.fill(false);
+        shared.lists = Lists { epoch: plan.epoch, by_losses, crcs };
+        self.shared_scores = Some(shared);
+    }
+
+    /// A state was loaded, which all nodes have.
+    pub(super) fn forget_lists(&mut self) {
+        if let Some(shared) = &mut self.shared_scores {
+            shared.changed.fill(false);
+            (shared.lists, shared.told) = (Lists::default(), Vec::new());
+        }
+    }
+
+    fn take(&mut self, scores: &Scores, content_id: u128) -> Result<(), String> {
+        let Some(shared) = &mut self.shared_scores else {
+            return Err("scores of another node, which this job has no use for".to_owned());
+        };
+        let own = (content_id, plan_digest(&self.spec.plan), self.strata.count());
+        let theirs = (scores.content_id, scores.plan_digest, scores.strata);
+        if own != theirs {
+            return Err(format!(
+                "scores of another node for another plan or dataset: {theirs:?}, this has {own:?}"
+            ));
+        }
+        let world_size = self.spec.world_size;
+        let of_here = |of: &&OfStratum| shared.part.has(self.seats.seat(of.stratum) % world_size);
+        if let Some(of) = scores.of.iter().find(of_here) {
+            return Err(format!("scores of another node for stratum {}, which is this node's", of.stratum));
+        }
+        for OfStratum { stratum, list_crc32c, members } in &scores.of {
+            if scores.epoch == shared.lists.epoch {
+                let slot = shared.lists.crcs.get_mut(*stratum as usize);
+                slot.into_iter().for_each(|slot| *slot = Some(*list_crc32c));
+            }
+            for (id, member) in self.strata.members(*stratum).into_iter().zip(members) {
+                if let Some(step) = member.score {
+                    self.importance.set_score(id, score_of_step(step));
+                }
+                if member.delivered {
+                    self.importance.record_delivery(id, scores.ended);
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,199 @@
+//! Nodes tell each other their scores once an epoch. Then a state that any of them saves in the
+//! middle of an epoch by losses goes on anywhere: what is delivered before and after is the plan.
+
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
+
+mod replay;
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use replay::{Replay, Taken, index, spec};
+use shade_core::Event;
+use shade_formats::checksum::crc32c;
+use shade_formats::control::{JobSpec, PlanSpec, Policy, Sampler, Scores};
+
+const SAMPLES: u32 = 240;
+
+/// A node with these ranks of a job, as sessions of the same numbers.
+fn node(plan: PlanSpec, world_size: u32, ranks: &[u32]) -> Replay {
+    let ranks_here = u32::try_from(ranks.len()).unwrap();
+    let job = JobSpec { plan, ranks_here, ..spec(6, world_size) };
+    let mut node = Replay::new(index(SAMPLES, 5, |_| 300), Policy::Lookahead, 60 * 512, 4, 7);
+    ranks.iter().for_each(|&rank| node.attach(rank, rank, &job));
+    node
+}
+
+fn nodes(plan: PlanSpec, groups: &[Vec<u32>]) -> Vec<Replay> {
+    let world_size = groups.iter().map(|ranks| u32::try_from(ranks.len()).unwrap()).sum();
+    groups.iter().map(|ranks| node(plan, world_size, ranks)).collect()
+}
+
+fn lowest(ranks: &[u32]) -> u32 {
+    *ranks.iter().min().unwrap()
+}
+
+/// What a node tells once it has drawn the epoch.
+fn told(node: &mut Replay, ranks: &[u32], epoch: u32) -> Vec<u8> {
+    node.step(Event::TellScores { session: lowest(ranks), epoch });
+    node.states.pop().unwrap()
+}
+
+/// All nodes tell all others.
+fn tell_all(nodes: &mut [Replay], groups: &[Vec<u32>], epoch: u32) {
+    let told: Vec<Vec<u8>> = nodes.iter_mut().zip(groups).map(|(node, of)| told(node, of, epoch)).collect();
+    for (at, node) in nodes.iter_mut().enumerate() {
+        for (_, scores) in told.iter().enumerate().filter(|&(from, told)| from != at && !told.is_empty()) {
+            node.step(Event::TakeScores { session: lowest(&groups[at]), bytes: scores.clone() });
+        }
+        assert!(node.failed.is_empty(), "{:?}", node.failed);
+    }
+}
+
+/// Each sample has a loss of its own in each epoch.
+fn loss(id: u32, epoch: u32) -> f32 {
+    ((id * 31 + epoch * 57) % 97) as f32
+}
+
+/// All nodes deliver an epoch from a batch on. What was told meanwhile does not change that.
+fn run(nodes: &mut [Replay], groups: &[Vec<u32>], (epoch, first_batch): (u32, u32)) -> Vec<Taken> {
+    for (node, ranks) in nodes.iter_mut().zip(groups) {
+        node.taken.clear();
+        ranks.iter().for_each(|&rank| node.start(rank, epoch, first_batch));
+        node.run();
+        assert!(node.errors.is_empty(), "{:?}", node.errors);
+    }
+    let taken: Vec<Vec<Taken>> = nodes.iter_mut().map(|node| std::mem::take(&mut node.taken)).collect();
+    for (node, taken) in nodes.iter_mut().zip(&taken) {
+        node.report(taken, |id| loss(id, epoch));
+    }
+    taken.into_iter().flatten().collect()
+}
+
+fn ledger<'a>(taken: impl IntoIterator<Item = &'a Taken>) -> BTreeMap<u32, u32> {
+    let mut ledger = BTreeMap::new();
+    taken.into_iter().flat_map(|taken| &taken.ids).for_each(|&id| *ledger.entry(id).or_default() += 1);
+    ledger
+}
+
+/// Ranks 0.. in nodes of these sizes.
+fn groups(sizes: &[u32]) -> Vec<Vec<u32>> {
+    let mut next = 0..;
+    sizes.iter().map(|&size| next.by_ref().take(size as usize).collect()).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_node_s_state_goes_on_anywhere(
+        sampler in prop::sample::select(&[Sampler::Pads, Sampler::Cis, Sampler::Replacement][..]),
+        strata in prop::sample::select(&[12_u32, 24][..]),
+        cover in prop::sample::select(&[0_u32, 2][..]),
+        before in prop::sample::select(vec![vec![2, 2], vec![1, 2, 1], vec![3, 1], vec![1, 1]]),
+        after in prop::sample::select(vec![vec![2, 2], vec![4], vec![1], vec![1, 1], vec![2, 4], vec![3, 2]]),
+        epochs in 0..4_u32,
+        late in any::<bool>(),
+    ) {
+        let plan = PlanSpec { sampler, strata, cover, ..PlanSpec::default() };
+        let old = groups(&before);
+        let mut first = nodes(plan, &old);
+        for epoch in 0..epochs {
+            let taken = run(&mut first, &old, (epoch, 0));
+            tell_all(&mut first, &old, epoch);
+            // A report that comes after the next epoch was drawn is told with that after it.
+            if late && epoch + 1 < epochs {
+                let (node, of) = (&mut first[0], taken.iter().find(|taken| taken.rank == old[0][0]).unwrap());
+                old[0].iter().for_each(|&rank| node.start(rank, epoch + 1, 0));
+                let losses = of.ids.iter().map(|&id| loss(id, 77)).collect();
+                node.step(Event::Report { session: of.session, epoch, batch: of.batch, losses });
+            }
+        }
+        let delivered = run(&mut first, &old, (epochs, 0));
+        let bound = first[0].save(epochs, 3);
+        tell_all(&mut first, &old, epochs);
+        let planned = ledger(&delivered);
+        let delivered: Vec<Taken> = delivered.into_iter().filter(|taken| taken.batch < 3).collect();
+        let new = groups(&after);
+        for (at, ranks) in old.iter().enumerate() {
+            let state = first[at].save(epochs, 3);
+            let strata = u32::try_from(new.iter().flatten().count()).unwrap() * 4;
+            let mut second = nodes(PlanSpec { strata, ..plan }, &new);
+            let resumed: Vec<_> = second.iter_mut().map(|node| node.load(&state)).collect();
+            prop_assert!(resumed.iter().all(|other| *other == resumed[0]), "{ranks:?}");
+            let rest = run(&mut second, &new, (epochs, resumed[0].first_batch));
+            prop_assert_eq!(ledger(delivered.iter().chain(&rest)), planned.clone(), "the state of {:?}", ranks);
+            // They go on, and so do their states.
+            let next = run(&mut second, &new, (epochs + 1, 0));
+            prop_assert_eq!(next.iter().map(|taken| taken.ids.len()).sum::<usize>(), SAMPLES as usize);
+            tell_all(&mut second, &new, epochs + 1);
+            let state = second[0].save(epochs + 1, 1);
+            let mut third = nodes(plan, &groups(&[1]));
+            let first_batch = third[0].load(&state).first_batch;
+            let rest = run(&mut third, &groups(&[1]), (epochs + 1, first_batch));
+            let before = next.iter().filter(|taken| taken.batch < 1);
+            prop_assert_eq!(ledger(before.chain(&rest)), ledger(&next), "{:?} after the state of {:?}", after, ranks);
+        }
+        // Before the others had told, a state is bound to its node.
+        let mut other = node(plan, 1, &[0]);
+        other.step(Event::LoadState { strata: 0, session: 0, bytes: bound });
+        let depends = sampler != Sampler::Replacement || cover > 0;
+        let text = other.failed.pop();
+        prop_assert_eq!(text.is_some_and(|text| text.contains("before the other nodes had told")), depends);
+    }
+}
+
+/// A node whose scores are not those of the others is found out.
+#[test]
+fn a_list_that_was_drawn_from_other_scores_is_refused() {
+    let plan = PlanSpec { sampler: Sampler::Pads, strata: 12, ..PlanSpec::default() };
+    let groups = groups(&[2, 2]);
+    let mut two = nodes(plan, &groups);
+    run(&mut two, &groups, (0, 0));
+    // Nobody tells what was learned in epoch 0.
+    run(&mut two, &groups, (1, 0));
+    run(&mut two, &groups, (2, 0));
+    tell_all(&mut two, &groups, 2);
+    let state = two[0].save(2, 1);
+    let mut other = node(plan, 1, &[0]);
+    other.step(Event::LoadState { strata: 0, session: 0, bytes: state.clone() });
+    let text = other.failed.pop().unwrap();
+    assert!(text.contains("are not those by which another node drew stratum"), "{text}");
+    // Its own node takes it.
+    let mut same = node(plan, 4, &[0, 1]);
+    assert_eq!(same.load(&state).first_batch, 1);
+}
+
+#[test]
+fn scores_that_do_not_fit_are_refused_and_change_nothing() {
+    let plan = PlanSpec { sampler: Sampler::Pads, strata: 12, ..PlanSpec::default() };
+    let groups = groups(&[2, 2]);
+    let mut two = nodes(plan, &groups);
+    run(&mut two, &groups, (0, 0));
+    run(&mut two, &groups, (1, 0));
+    let good = told(&mut two[1], &groups[1], 1);
+    assert!(told(&mut two[1], &groups[1], 5).is_empty(), "not drawn yet");
+    let scores = Scores::from_bytes(&good, SAMPLES).unwrap();
+    let before = two[0].save(1, 0);
+    let mut flipped = good.clone();
+    flipped[60] ^= 1;
+    let mut longer = good[..good.len() - 4].to_vec();
+    longer.push(0);
+    longer.extend(crc32c(&longer).to_le_bytes());
+    for (bad, why) in [
+        (flipped, "checksum"),
+        (longer, "the message's end"),
+        (Scores { content_id: 1, ..scores.clone() }.to_bytes(), "another plan or dataset"),
+        (Scores { plan_digest: 1, ..scores.clone() }.to_bytes(), "another plan or dataset"),
+        (told(&mut two[0], &groups[0], 1), "which is this node's"),
+    ] {
+        two[0].step(Event::TakeScores { session: 0, bytes: bad });
+        let text = two[0].failed.pop().unwrap();
+        assert!(text.contains(why), "{text}");
+    }
+    assert_eq!(two[0].save(1, 0), before);
+    // A job that needs none.
+    let mut uniform = node(PlanSpec { sampler: Sampler::Uniform, ..plan }, 4, &[0, 1]);
+    uniform.step(Event::TakeScores { session: 0, bytes: good });
+    assert!(uniform.failed[0].contains("has no use for"), "{:?}", uniform.failed);
+}
