@@ -24,7 +24,9 @@ STUDY_ARGS ?=
 DEMO_ARGS ?=
 
 target := $(or $(CARGO_TARGET_DIR),target)
-package := trainer-bridge/py/python/shade_load
+package := trainer-bridge/py
+# Programs that maturin puts on PATH.
+scripts := $(package)/shade_load._native.data/scripts
 binaries := shade-load shade-pack
 rust_sources := $(shell find formats images packer loader trainer-bridge -name fuzz -prune -o \( -name '*.rs' -o -name Cargo.toml \) -print) Cargo.toml Cargo.lock
 # pyo3 looks for an interpreter. Always the same one, so that pyo3 is compiled once.
@@ -32,7 +34,7 @@ export PYO3_PYTHON := $(abspath $(VENV))/bin/python
 
 rivals := benches/rivals/.venv
 
-.PHONY: help demo check test lint build bench bench-rivals bench-hit-ratio study clean system dataset cache-servers slurm nfs-guests
+.PHONY: help demo check test lint build wheel bench bench-rivals bench-hit-ratio study clean system dataset cache-servers slurm nfs-guests
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
@@ -64,6 +66,12 @@ lint: $(VENV)/.installed ## cargo fmt --check and clippy, warnings are errors
 
 build: $(VENV)/.built ## the programs (shade-pack, shade-load) and the Python package shade_load (in .venv)
 
+wheel: $(VENV)/.maturin ## dist/shade_load-*.whl, the Python package with the programs: pip installs it without compilers
+	cargo build --release $(binaries:%=--package %)
+	mkdir -p $(scripts)
+	install -m 755 $(binaries:%=$(target)/release/%) $(scripts)/
+	$(VENV)/bin/python setup/wheel.py dist --release
+
 bench: build ## the benches of benches/
 	cargo build --release --package shade-slow-store
 	cargo run --release --package shade-benches
@@ -82,8 +90,8 @@ study: build dataset ## what ways of choosing samples do to accuracy: trains wha
 
 clean: ## remove all that make has made
 	cargo clean
-	rm -rf '$(VENV)' '$(rivals)' demo-out study-data '$(package)/bin' '$(package)'/*.so images/fuzz/target
-	find benches demo studies tests/python trainer-bridge/py -name __pycache__ -prune -exec rm -rf {} +
+	rm -rf '$(VENV)' '$(rivals)' dist demo-out study-data $(package)/licenses $(package)/*.data $(package)/python/shade_load/*.so images/fuzz/target
+	find benches demo setup studies tests/python $(package) -name __pycache__ -prune -exec rm -rf {} +
 
 nfs-guests: ## download what the tests on real NFS boot (tests/nfs); where that cannot be had, those tests say so and are skipped
 	@tests/nfs/fetch.sh
@@ -104,9 +112,13 @@ slurm:
 $(VENV)/bin/python: | system
 	$(PYTHON) -m venv '$(VENV)'
 
-$(VENV)/.installed: setup/requirements.txt | $(VENV)/bin/python
+$(VENV)/.installed: setup/requirements.lock | $(VENV)/bin/python
 	@echo 'installing PyTorch and the test tools into $(VENV): some 5 GB with the CUDA libraries of the default build; once'
 	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --requirement $<
+	@touch $@
+
+$(VENV)/.maturin: setup/requirements.lock | $(VENV)/bin/python
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --requirement <(sed -n '/^maturin==/,/[^\]$$/p' $<)
 	@touch $@
 
 $(rivals)/.installed: benches/rivals/setup.sh $(wildcard benches/rivals/requirements/*.txt) $(VENV)/.installed
@@ -115,19 +127,19 @@ $(rivals)/.installed: benches/rivals/setup.sh $(wildcard benches/rivals/requirem
 # maturin develop links the package's sources into .venv: a change of a .rs file needs a build, one
 # of a .py file none. The package has release or test programs, so each target removes the other's
 # mark.
-$(VENV)/.built: $(rust_sources) trainer-bridge/py/pyproject.toml $(VENV)/.installed | system
+$(VENV)/.built: $(rust_sources) $(package)/pyproject.toml $(VENV)/.installed | system
 	cargo build --release $(binaries:%=--package %)
-	mkdir -p $(package)/bin
-	install -m 755 $(binaries:%=$(target)/release/%) $(package)/bin/
-	VIRTUAL_ENV='$(abspath $(VENV))' $(VENV)/bin/maturin develop --release --manifest-path trainer-bridge/py/Cargo.toml
+	mkdir -p $(scripts)
+	install -m 755 $(binaries:%=$(target)/release/%) $(scripts)/
+	VIRTUAL_ENV='$(abspath $(VENV))' $(VENV)/bin/maturin develop --release --manifest-path $(package)/Cargo.toml
 	@rm -f '$(VENV)/.built-for-tests'
 	@touch $@
 
 # With the tests' profile, so that dependencies are compiled once for programs and tests.
-$(VENV)/.built-for-tests: $(rust_sources) trainer-bridge/py/pyproject.toml $(VENV)/.installed | system
+$(VENV)/.built-for-tests: $(rust_sources) $(package)/pyproject.toml $(VENV)/.installed | system
 	cargo test --workspace --no-run
-	mkdir -p $(package)/bin
-	install -m 755 $(binaries:%=$(target)/debug/%) $(package)/bin/
-	VIRTUAL_ENV='$(abspath $(VENV))' $(VENV)/bin/maturin develop --manifest-path trainer-bridge/py/Cargo.toml
+	mkdir -p $(scripts)
+	install -m 755 $(binaries:%=$(target)/debug/%) $(scripts)/
+	VIRTUAL_ENV='$(abspath $(VENV))' $(VENV)/bin/maturin develop --manifest-path $(package)/Cargo.toml
 	@rm -f '$(VENV)/.built'
 	@touch $@

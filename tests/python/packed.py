@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import shade_load
 from PIL import Image
+from shade_load.launch import find_program
 
 # Classes of unequal size. 61 samples are a prime, so every batch size from 2 on leaves a tail.
 CLASSES = {"ant": 13, "bee": 20, "cat": 28}
@@ -106,9 +106,5 @@ def with_fields(plain: Packed, root: Path, fields: Callable[[int], dict[str, byt
 
 
 def program(name: str) -> Path:
-    """One of our programs: named by the environment, in the package, or on PATH."""
-    named = os.environ.get(name.upper().replace("-", "_") + "_BIN")
-    packaged = Path(shade_load.__file__).parent / "bin" / name
-    found = named or (str(packaged) if packaged.exists() else shutil.which(name))
-    assert found is not None, f"{name} is not built: run `make build`"
-    return Path(found)
+    """One of our programs, found as the package finds them."""
+    return find_program(name)

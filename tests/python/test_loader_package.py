@@ -119,7 +119,7 @@ def test_without_a_daemons_program_one_is_told_how_to_get_it(monkeypatch: pytest
     monkeypatch.delenv("SHADE_LOAD_BIN", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     # As in a package that was installed by pip from a checkout: without programs.
-    monkeypatch.setattr(launch, "__file__", str(tmp_path / "launch.py"))
+    monkeypatch.setattr(launch, "_installed", lambda name: [])
     with pytest.raises(shade_load.ShadeError, match="cargo install --locked --path loader/daemon.*set SHADE_LOAD_BIN"):
         shade_load.find_daemon()
     program = tmp_path / "shade-load"

@@ -160,7 +160,7 @@ def check_command(line: str) -> None:
             assert re.search(rf"^{target}:", makefile, re.M), f"{line}: make has no {target}"
         case ["cargo", "install", *rest] if "--path" in rest:
             assert (ROOT / rest[rest.index("--path") + 1] / "Cargo.toml").is_file(), line
-        case ["pip", "install", path]:
+        case ["pip", "install", path] if not path.endswith(".whl"):
             assert (ROOT / path / "pyproject.toml").is_file(), line
         case _:
             pass

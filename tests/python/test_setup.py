@@ -1,6 +1,7 @@
-"""`setup/toolchain.sh` refuses a Python that the package does not support, before any build."""
+"""`setup/toolchain.sh` refuses a Python that the package does not support, before any build; systemd takes the unit."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -33,3 +34,19 @@ def test_an_older_python_is_refused_by_name(tmp_path: Path, version: tuple[int, 
 def test_others_are_taken(tmp_path: Path, version: tuple[int, int, int]) -> None:
     done = check(tmp_path, version)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_systemd_takes_the_unit(tmp_path: Path) -> None:
+    if not (analyze := shutil.which("systemd-analyze")):
+        pytest.skip("no systemd-analyze")
+    unit = (ROOT / "docs/shade-load@.service").read_text(encoding="utf-8")
+    assert "\nExecStart=/usr/local/bin/shade-load serve %f " in unit
+
+    def complaints(text: str) -> str:
+        path = tmp_path / "shade-load@data-photos.shade.service"
+        # A program that is there.
+        path.write_text(text.replace("/usr/local/bin/shade-load", sys.executable), encoding="utf-8")
+        return subprocess.run([analyze, "verify", "--man=no", path], capture_output=True, text=True, check=False).stderr
+
+    assert complaints(unit) == ""
+    assert "Failed to parse" in complaints(unit.replace("Restart=on-failure", "Restart=sometimes"))

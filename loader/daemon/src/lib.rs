@@ -15,5 +15,6 @@ pub mod log;
 mod names;
 mod panics;
 mod proc;
+pub mod service;
 mod spinner;
 pub mod trace;

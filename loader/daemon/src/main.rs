@@ -12,6 +12,7 @@ use shade_load::detach::detach;
 use shade_load::doctor::{DoctorError, doctor};
 use shade_load::last_words::LastWords;
 use shade_load::log;
+use shade_load::service;
 use shade_load::trace::{TraceError, trace};
 use shade_reads::{PATIENCE, ReadsConfig};
 use shade_simulate::{SimulateError, simulate};
@@ -71,6 +72,11 @@ fn run_serve(args: Serve, inherited: &daemon::Inherited) -> ExitCode {
                 );
             }
             LastWords::begin();
+        } else if let Some(socket) = std::env::var_os(service::SOCKET)
+            && let Err(error) = service::ready(&socket)
+        {
+            // It goes on: the manager ends it, if it waits for this.
+            tracing::warn!("{} is {}, and nobody hears there: {error}", service::SOCKET, socket.display());
         }
     });
     let code = match outcome {

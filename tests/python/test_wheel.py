@@ -1,0 +1,128 @@
+"""The wheel: what is in it, which systems it names, and a whole life in an empty environment without PyTorch."""
+
+import json
+import re
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import packed
+import pytest
+from shade_load import _native
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "trainer-bridge/py/python/shade_load"
+BATCH = 8
+# Two batches as bytes, by a daemon that the Loader finds without PATH.
+TRAINS = f"""
+import json, sys
+from shade_load import Daemon, Loader, find_daemon
+
+with Loader(sys.argv[1], {BATCH}, image_size={packed.SIDE}, daemon=Daemon(linger=600)) as loader:
+    batches = [(batch.ids.tolist(), batch.labels.tolist(), bytes(batch.images).hex()) for batch, _ in zip(loader, range(2))]
+print(json.dumps([str(find_daemon()), batches]))
+"""
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Made by what `make wheel` runs, of what is compiled already."""
+    folder = tmp_path_factory.mktemp("wheel")
+    release = [] if _native.DEBUG_BUILD else ["--release"]
+    command = [sys.executable, ROOT / "setup/wheel.py", folder, *release]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (made,) = folder.iterdir()
+    return made
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The programs' folder of an environment that has this wheel and nothing else, not even pip."""
+    environment = tmp_path_factory.mktemp("empty") / "environment"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", environment], check=True)
+    before = everything(environment)
+    pip(environment, "install", "--no-index", wheel)
+    yield environment / "bin"
+    pip(environment, "uninstall", "--yes", "shade-load")
+    assert everything(environment) == before, "left: what uninstalling leaves"
+
+
+def pip(environment: Path, *arguments: object) -> None:
+    command = [sys.executable, "-m", "pip", "--python", environment / "bin/python", "--quiet", *arguments]
+    subprocess.run(command, check=True)
+
+
+def everything(folder: Path) -> set[Path]:
+    return set(folder.rglob("*"))
+
+
+def run(*command: object) -> str:
+    """What a command prints that finds no program of ours on PATH."""
+    environment = {"PATH": "/usr/bin:/bin"}
+    done = subprocess.run([*map(str, command)], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_it_has_the_package_the_programs_and_the_licences(wheel: Path) -> None:
+    version = wheel.name.split("-")[1]
+    with zipfile.ZipFile(wheel) as archive:
+        entries = {entry.filename: entry for entry in archive.infolist()}
+        licences = f"shade_load-{version}.dist-info/licenses/licenses"
+        notices = archive.read(f"{licences}/THIRD-PARTY.txt").decode()
+        assert archive.read(f"{licences}/LICENSE") == (ROOT / "LICENSE").read_bytes()
+    sources = {f"shade_load/{file.name}" for file in PACKAGE.iterdir() if file.suffix in (".py", ".pyi", ".typed")}
+    programs = {f"shade_load-{version}.data/scripts/{name}" for name in ("shade-load", "shade-pack")}
+    others = {name for name in entries if ".dist-info/" not in name}
+    assert others == sources | programs | {"shade_load/_native.abi3.so"}
+    assert all(entries[name].external_attr >> 16 & 0o111 == 0o111 for name in programs), "programs may be executed"
+    # C and assembly, beside the crates.
+    for linked in ("libjpeg-turbo", "Independent JPEG Group", "Zstandard", "BoringSSL", "pyo3 0."):
+        assert linked in notices, linked
+
+
+def test_it_runs_where_its_name_says(wheel: Path) -> None:
+    interpreter, abi, platform = wheel.stem.split("-")[2:]
+    machine = sysconfig.get_platform().removeprefix("linux-").replace("-", "_")
+    named = re.fullmatch(rf"manylinux_2_(\d+)_{machine}", platform)
+    assert (interpreter, abi) == ("cp311", "abi3") and named, wheel.name
+    shown = subprocess.run(
+        [sys.executable, "-m", "auditwheel", "show", wheel], capture_output=True, text=True, check=True
+    ).stdout
+    # That of the module and of both programs.
+    needed = re.search(r'platform tag:\s+"manylinux_2_(\d+)_', shown)
+    assert needed and int(needed[1]) <= int(named[1]), shown
+
+
+def test_it_packs_and_trains_in_an_empty_environment(
+    installed: Path, wheel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    version = wheel.name.split("-")[1]
+    for name in ("shade-pack", "shade-load"):
+        assert run(installed / name, "--version") == f"{name} {version}\n"
+    monkeypatch.setenv("SHADE_PACK_BIN", str(installed / "shade-pack"))
+    packed.image_folder(tmp_path / "photos", "png")
+    dataset = packed.pack(tmp_path / "photos", tmp_path / "photos.shade")
+    try:
+        found, batches = json.loads(run(installed / "python", "-I", "-W", "ignore", "-c", TRAINS, dataset.path))
+    finally:
+        stopped = subprocess.run([installed / "shade-load", "stop", dataset.path], check=False)
+    assert stopped.returncode == 0, "its daemon was there"
+    assert found == str(installed / "shade-load")
+    assert len(batches) == 2
+    for ids, labels, images in batches:
+        assert len(ids) == BATCH
+        assert labels == [dataset.labels[sample] for sample in ids]
+        assert bytes.fromhex(images) == b"".join(dataset.pixels(sample) for sample in ids)
+
+
+def test_its_program_is_found_in_a_folder_of_packages_alone(wheel: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "packages"
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--target", folder, wheel]
+    subprocess.run(command, check=True)
+    code = f"import sys; sys.path.insert(0, {str(folder)!r}); import shade_load; print(shade_load.find_daemon())"
+    assert run(sys.executable, "-I", "-S", "-W", "ignore", "-c", code) == f"{folder}/bin/shade-load\n"
