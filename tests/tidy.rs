@@ -20,6 +20,7 @@ const UNSAFE: &[&str] = &[
     "loader/reads/src/blocks/mapping.rs",
     "loader/reads/src/uring.rs",
     "packer/src/memory.rs",
+    "trainer-bridge/client/src/dlpack.rs",
     "trainer-bridge/py/src/buffer.rs",
     "trainer-bridge/py/src/dense.rs",
     "trainer-bridge/py/src/dlpack.rs",

@@ -1,9 +1,9 @@
 //! The package's exceptions, and the exception for each of the client's errors.
 
 use pyo3::create_exception;
-use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::exceptions::{PyIndexError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
-use shade_client::ClientError;
+use shade_client::{ClientError, PartError};
 use shade_formats::control::REFUSE_BUSY;
 
 create_exception!(
@@ -62,6 +62,16 @@ pub(crate) fn from_client(error: &ClientError) -> PyErr {
         ClientError::Record { .. } | ClientError::Fields { .. } => RecordError::new_err(text),
         ClientError::Timeout { .. } => LoaderTimeout::new_err(text),
         _ => ShadeError::new_err(text),
+    }
+}
+
+/// The exception for a part that a batch does not have.
+pub(crate) fn from_part(error: &PartError) -> PyErr {
+    let text = error.to_string();
+    match error {
+        PartError::Kind(_) => PyValueError::new_err(text),
+        PartError::Row { .. } => PyIndexError::new_err(text),
+        PartError::Damaged(_) | PartError::Record(_) => ShadeError::new_err(text),
     }
 }
 
