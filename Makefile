@@ -126,6 +126,7 @@ $(VENV)/.built: $(rust_sources) trainer-bridge/py/pyproject.toml $(VENV)/.instal
 # With the tests' profile, so that dependencies are compiled once for programs and tests.
 $(VENV)/.built-for-tests: $(rust_sources) trainer-bridge/py/pyproject.toml $(VENV)/.installed | system
 	cargo test --workspace --no-run
+	cargo build --package shade-capi
 	mkdir -p $(package)/bin
 	install -m 755 $(binaries:%=$(target)/debug/%) $(package)/bin/
 	VIRTUAL_ENV='$(abspath $(VENV))' $(VENV)/bin/maturin develop --manifest-path trainer-bridge/py/Cargo.toml

@@ -20,6 +20,8 @@ const UNSAFE: &[&str] = &[
     "loader/reads/src/blocks/mapping.rs",
     "loader/reads/src/uring.rs",
     "packer/src/memory.rs",
+    "trainer-bridge/capi/src/calls.rs",
+    "trainer-bridge/capi/src/memory.rs",
     "trainer-bridge/client/src/dlpack.rs",
     "trainer-bridge/py/src/buffer.rs",
     "trainer-bridge/py/src/dense.rs",

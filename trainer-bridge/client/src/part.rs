@@ -17,9 +17,9 @@ const CHANNELS: usize = 3;
 pub struct DataType {
     /// 0: signed, 1: unsigned, 2: float.
     pub code: u8,
-    /// Of one value.
+    /// Bits of one value.
     pub bits: u8,
-    /// Values side by side; 1 here.
+    /// Values side by side: 1.
     pub lanes: u16,
 }
 

@@ -51,7 +51,7 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
 
 /// The exception for an error of the client, with its whole text.
 pub(crate) fn from_client(error: &ClientError) -> PyErr {
-    let text = with_causes(error);
+    let text = error.with_causes();
     match error {
         ClientError::Argument { .. } | ClientError::Spec(_) => PyValueError::new_err(text),
         ClientError::Forked { .. } => {
@@ -73,19 +73,4 @@ pub(crate) fn from_part(error: &PartError) -> PyErr {
         PartError::Row { .. } => PyIndexError::new_err(text),
         PartError::Damaged(_) | PartError::Record(_) => ShadeError::new_err(text),
     }
-}
-
-/// "what failed: why: why that".
-fn with_causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(inner) = cause {
-        let inner_text = inner.to_string();
-        if !text.contains(&inner_text) {
-            text.push_str(": ");
-            text.push_str(&inner_text);
-        }
-        cause = inner.source();
-    }
-    text
 }
