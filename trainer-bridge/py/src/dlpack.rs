@@ -2,8 +2,8 @@
 //! CPU tensor.
 //!
 //! Out: a capsule holds a tensor of [`shade_client::dlpack`]. A consumer renames the capsule
-//! ("used_…") and calls the deleter once; an unconsumed capsule calls it itself. No Python object is
-//! held, so a deleter may run on any thread, attached or not.
+//! ("used_…") and calls the deleter once; an unconsumed capsule calls it itself. No Python object
+//! is held, so a deleter may run on any thread, attached or not.
 //!
 //! In: the capsule is read but not consumed, so its own destructor frees its tensor.
 #![expect(unsafe_code, reason = "DLPack is a C protocol: raw structs inside Python capsules")]
