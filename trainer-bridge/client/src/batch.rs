@@ -203,6 +203,14 @@ impl Batch {
         }))
     }
 
+    /// A copy of bytes of this batch's memory.
+    pub(crate) fn copy(&self, column: Column<u8>) -> Result<Vec<u8>, FormatError> {
+        let mut bytes = vec![0; column.count];
+        let at = column.ptr.addr().wrapping_sub(self.memory.as_ptr().addr());
+        self.memory.read(at as u64, &mut bytes)?;
+        Ok(bytes)
+    }
+
     /// Offset and length of a row's record in the batch's memory.
     fn locate(&self, row: usize) -> Result<Option<(u64, u64)>, FormatError> {
         let (Some(offsets), Some(lens)) = (self.layout.offsets(), self.layout.lens()) else {

@@ -1,5 +1,6 @@
 //! Errors of a trainer's session, each with what to do about it.
 
+use std::error::Error;
 use std::fmt::Display;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -185,6 +186,22 @@ pub enum ClientError {
 }
 
 impl ClientError {
+    /// "what failed: why: why that".
+    #[must_use]
+    pub fn with_causes(&self) -> String {
+        let mut text = self.to_string();
+        let mut cause = self.source();
+        while let Some(inner) = cause {
+            let inner_text = inner.to_string();
+            if !text.contains(&inner_text) {
+                text.push_str(": ");
+                text.push_str(&inner_text);
+            }
+            cause = inner.source();
+        }
+        text
+    }
+
     /// For `map_err`: names the failed operation.
     pub(crate) fn system(what: &'static str) -> impl FnOnce(Errno) -> Self {
         move |source| Self::System { what, source }

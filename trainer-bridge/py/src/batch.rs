@@ -6,11 +6,11 @@ use std::sync::Arc;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyCapsule, PyList, PyMemoryView, PyTuple};
-use shade_client::{Descriptor, Layout};
+use shade_client::{BatchPart, Descriptor, Layout, Located};
 
-use crate::batch_part::BatchPart;
 use crate::buffer::Record;
-use crate::dlpack::{CPU, Located, check_request, copy_bytes, export};
+use crate::dlpack::{CPU, capsule, check_request};
+use crate::error::from_part;
 
 /// A delivered batch.
 #[pyclass(frozen, module = "shade_load._native")]
@@ -30,7 +30,7 @@ impl Batch {
 
     /// The ids of its samples. They may be any numbers, as the column is writable.
     pub(crate) fn sample_ids(&self) -> PyResult<Vec<i64>> {
-        let bytes = copy_bytes(&self.batch, &BatchPart::Ids.locate(&self.batch)?);
+        let bytes = BatchPart::Ids.copy(&self.batch).map_err(|error| from_part(&error))?;
         Ok(bytes.as_chunks().0.iter().map(|&id| i64::from_le_bytes(id)).collect())
     }
 
@@ -40,8 +40,9 @@ impl Batch {
 
     /// A view of a part that may be missing.
     fn checked(&self, part: BatchPart) -> PyResult<View> {
-        part.locate(&self.batch)?;
-        Ok(self.view(part))
+        let view = self.view(part);
+        view.located()?;
+        Ok(view)
     }
 }
 
@@ -117,10 +118,7 @@ impl Batch {
 
     /// The images of a decoded batch, in their memory layout.
     fn images(&self) -> PyResult<View> {
-        if self.raw() || self.ragged() {
-            return Err(PyValueError::new_err("only images of one size are one view"));
-        }
-        Ok(self.view(BatchPart::Images))
+        self.checked(BatchPart::Images)
     }
 
     /// The image of one row of a batch whose images have their own sizes.
@@ -163,7 +161,11 @@ pub(crate) struct View {
 
 impl View {
     fn located(&self) -> PyResult<Located> {
-        self.part.locate(&self.batch)
+        self.part.locate(&self.batch).map_err(|error| from_part(&error))
+    }
+
+    fn copy(&self) -> PyResult<Vec<u8>> {
+        self.part.copy(&self.batch).map_err(|error| from_part(&error))
     }
 }
 
@@ -192,12 +194,12 @@ impl View {
 
     /// A copy of the bytes.
     fn __bytes__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        Ok(PyBytes::new(py, &copy_bytes(&self.batch, &self.located()?)))
+        Ok(PyBytes::new(py, &self.copy()?))
     }
 
     /// A copy as a flat list of numbers.
     fn tolist<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        let bytes = copy_bytes(&self.batch, &self.located()?);
+        let bytes = self.copy()?;
         match self.part {
             BatchPart::Ids | BatchPart::Labels => {
                 PyList::new(py, bytes.as_chunks().0.iter().map(|&value| i64::from_le_bytes(value)))
@@ -223,7 +225,7 @@ impl View {
         copy: Option<bool>,
     ) -> PyResult<Bound<'py, PyCapsule>> {
         check_request(stream, dl_device, copy)?;
-        export(py, Arc::clone(&self.batch), self.located()?, max_version)
+        capsule(py, Arc::clone(&self.batch), self.part, max_version)
     }
 
     fn __dlpack_device__(&self) -> (i32, i32) {

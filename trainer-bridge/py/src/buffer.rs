@@ -8,9 +8,9 @@ use std::sync::Arc;
 use pyo3::exceptions::{PyBufferError, PyOverflowError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use shade_client::{Batch, Column};
+use shade_client::{Batch, BatchPart, Located};
 
-use crate::batch_part::record;
+use crate::error::from_part;
 
 /// The record of one row of a raw batch, which a `memoryview` refers to.
 #[pyclass(frozen, module = "shade_load._native")]
@@ -36,14 +36,16 @@ impl Record {
             return Err(PyBufferError::new_err("no buffer to fill"));
         }
         let this = slf.get();
-        let Column { ptr, count } = record(&this.batch, this.row)?;
-        let len = isize::try_from(count).map_err(|_| PyOverflowError::new_err("too long a record"))?;
+        let part = BatchPart::Record(this.row).locate(&this.batch);
+        let Located { data, bytes, .. } = part.map_err(|error| from_part(&error))?;
+        let len = isize::try_from(bytes).map_err(|_| PyOverflowError::new_err("too long a record"))?;
         const READ_ONLY: c_int = 1;
-        // SAFETY: `buffer` may be written to. The `count` bytes at `ptr` are readable, and no other
+        // SAFETY: `buffer` may be written to. The `bytes` at `data` are readable, and no other
         // process writes them as long as the batch lives, which `slf` keeps; the buffer holds a
         // reference to `slf` until it is released.
-        let filled =
-            unsafe { ffi::PyBuffer_FillInfo(buffer, slf.as_ptr(), ptr.cast(), len, READ_ONLY, flags) };
+        let filled = unsafe {
+            ffi::PyBuffer_FillInfo(buffer, slf.as_ptr(), data.as_ptr().cast(), len, READ_ONLY, flags)
+        };
         if filled == 0 { Ok(()) } else { Err(PyErr::fetch(slf.py())) }
     }
 }

@@ -1,16 +1,14 @@
 //! DLPack, both ways: exports a batch's columns as tensors over its memory, imports losses from any
 //! CPU tensor.
 //!
-//! Out: a capsule holds one [`Export`], which owns one `Arc` of the batch. A consumer renames the
-//! capsule ("used_…") and calls the deleter once; an unconsumed capsule calls it itself. Either way
-//! the `Arc` is dropped exactly once, and the last drop releases the batch's slot. No Python object
-//! is held, so a deleter may run on any thread, attached or not. `READ_ONLY` is never set: the
-//! trainer owns its batch.
+//! Out: a capsule holds a tensor of [`shade_client::dlpack`]. A consumer renames the capsule
+//! ("used_…") and calls the deleter once; an unconsumed capsule calls it itself. No Python object
+//! is held, so a deleter may run on any thread, attached or not.
 //!
 //! In: the capsule is read but not consumed, so its own destructor frees its tensor.
 #![expect(unsafe_code, reason = "DLPack is a C protocol: raw structs inside Python capsules")]
 
-use std::ffi::{CStr, c_void};
+use std::ffi::CStr;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -18,153 +16,29 @@ use pyo3::exceptions::{PyBufferError, PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
-use shade_client::Batch;
+use shade_client::dlpack::{DEVICE_CPU, Legacy, Managed, Tensor, Versioned, dense_strides, export, release};
+use shade_client::{Batch, BatchPart, DataType};
 use shade_formats::limits::BATCH_SAMPLES_MAX;
 
-/// `kDLCPU`.
-const DEVICE_CPU: i32 = 1;
+use crate::error::from_part;
+
 /// `kDLCUDAHost`: pinned memory, readable like any other.
 const DEVICE_CUDA_HOST: i32 = 3;
 /// Result of [`View::__dlpack_device__`](crate::batch::View): (device type, device number).
 pub(crate) const CPU: (i32, i32) = (DEVICE_CPU, 0);
 
-/// `DLDataType`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct DataType {
-    code: u8,
-    bits: u8,
-    lanes: u16,
-}
-
-impl DataType {
-    pub(crate) const I32: Self = Self { code: 0, bits: 32, lanes: 1 };
-    pub(crate) const I64: Self = Self { code: 0, bits: 64, lanes: 1 };
-    pub(crate) const U8: Self = Self { code: 1, bits: 8, lanes: 1 };
-    pub(crate) const F32: Self = Self { code: 2, bits: 32, lanes: 1 };
-    const F64: Self = Self { code: 2, bits: 64, lanes: 1 };
-
-    /// Bytes of one value.
-    pub(crate) fn bytes(self) -> usize {
-        usize::from(self.bits / 8)
-    }
-
-    /// The type's usual name, such as "int64".
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::I32 => "int32",
-            Self::I64 => "int64",
-            Self::U8 => "uint8",
-            Self::F32 => "float32",
-            Self::F64 => "float64",
-            _ => "a type that shade does not use",
-        }
-    }
-}
-
-/// `DLDevice`.
-#[repr(C)]
-struct Device {
-    device_type: i32,
-    device_id: i32,
-}
-
-/// `DLTensor`.
-#[repr(C)]
-struct Tensor {
-    data: *mut c_void,
-    device: Device,
-    ndim: i32,
-    dtype: DataType,
-    shape: *mut i64,
-    /// In values, not bytes. Null in others' tensors means dense.
-    strides: *mut i64,
-    byte_offset: u64,
-}
-
-/// `DLManagedTensor`: for consumers older than DLPack 1.0.
-#[repr(C)]
-struct Legacy {
-    tensor: Tensor,
-    manager_ctx: *mut c_void,
-    deleter: Option<unsafe extern "C" fn(*mut Legacy)>,
-}
-
-/// `DLManagedTensorVersioned`: DLPack 1.x.
-#[repr(C)]
-struct Versioned {
-    major: u32,
-    minor: u32,
-    manager_ctx: *mut c_void,
-    deleter: Option<unsafe extern "C" fn(*mut Versioned)>,
-    flags: u64,
-    tensor: Tensor,
-}
-
 /// The two forms a capsule may hold.
-trait Managed: Sized {
+trait Named: Managed {
     /// The capsule's name until the tensor is consumed.
     const NAME: &'static CStr;
-
-    /// A head over `tensor` whose deleter is [`release`].
-    fn new(tensor: Tensor) -> Self;
-
-    fn tensor_mut(&mut self) -> &mut Tensor;
 }
 
-impl Managed for Legacy {
+impl Named for Legacy {
     const NAME: &'static CStr = c"dltensor";
-
-    fn new(tensor: Tensor) -> Self {
-        Self { tensor, manager_ctx: std::ptr::null_mut(), deleter: Some(release::<Self>) }
-    }
-
-    fn tensor_mut(&mut self) -> &mut Tensor {
-        &mut self.tensor
-    }
 }
 
-impl Managed for Versioned {
+impl Named for Versioned {
     const NAME: &'static CStr = c"dltensor_versioned";
-
-    fn new(tensor: Tensor) -> Self {
-        let deleter = Some(release::<Self> as unsafe extern "C" fn(*mut Self));
-        Self { major: 1, minor: 0, manager_ctx: std::ptr::null_mut(), deleter, flags: 0, tensor }
-    }
-
-    fn tensor_mut(&mut self) -> &mut Tensor {
-        &mut self.tensor
-    }
-}
-
-/// One exported tensor. `head` comes first, so a pointer to it is a pointer to the whole.
-#[repr(C)]
-struct Export<H> {
-    head: H,
-    shape: Vec<i64>,
-    strides: Vec<i64>,
-    /// Keeps the memory: the mapping and the batch's slot in it, or the batch's copy.
-    owner: Arc<Batch>,
-}
-
-/// A part of a batch, ready to become a dense, row-major tensor. Only [`crate::batch_part`] makes
-/// it.
-pub(crate) struct Located {
-    /// In the batch's block or its copy, hence valid as long as the batch lives.
-    pub(crate) data: NonNull<u8>,
-    /// Bytes of all values.
-    pub(crate) bytes: usize,
-    pub(crate) dtype: DataType,
-    pub(crate) shape: Vec<i64>,
-}
-
-/// A private copy of a part of `owner`.
-pub(crate) fn copy_bytes(_owner: &Batch, located: &Located) -> Vec<u8> {
-    let mut copy = vec![0; located.bytes];
-    // SAFETY: `located` is a part of the caller's batch, `bytes` long and mapped or allocated; only
-    // this process writes to it; and `copy` is new, hence elsewhere, and as long.
-    unsafe { std::ptr::copy_nonoverlapping(located.data.as_ptr(), copy.as_mut_ptr(), located.bytes) };
-    copy
 }
 
 /// Refuses arguments of `__dlpack__` that shared memory cannot satisfy.
@@ -187,88 +61,40 @@ pub(crate) fn check_request(
     Ok(())
 }
 
-/// A capsule over `located`, in the form for a consumer of `max_version`.
-pub(crate) fn export<'py>(
-    py: Python<'py>,
+/// A capsule over a part of a batch, in the form for a consumer of `max_version`.
+pub(crate) fn capsule(
+    py: Python<'_>,
     owner: Arc<Batch>,
-    located: Located,
+    part: BatchPart,
     max_version: Option<(u32, u32)>,
-) -> PyResult<Bound<'py, PyCapsule>> {
+) -> PyResult<Bound<'_, PyCapsule>> {
     match max_version {
-        Some((major, _)) if major >= 1 => capsule::<Versioned>(py, owner, located),
-        _ => capsule::<Legacy>(py, owner, located),
+        Some((major, _)) if major >= 1 => capsule_of::<Versioned>(py, owner, part),
+        _ => capsule_of::<Legacy>(py, owner, part),
     }
 }
 
-fn capsule<H: Managed>(
+fn capsule_of<H: Named>(
     py: Python<'_>,
     owner: Arc<Batch>,
-    located: Located,
+    part: BatchPart,
 ) -> PyResult<Bound<'_, PyCapsule>> {
-    let Located { data, dtype, shape, .. } = located;
-    let ndim = i32::try_from(shape.len()).map_err(|_| PyBufferError::new_err("too many dimensions"))?;
-    let strides = dense_strides(&shape);
-    let head = H::new(Tensor {
-        data: data.as_ptr().cast(),
-        device: Device { device_type: DEVICE_CPU, device_id: 0 },
-        ndim,
-        dtype,
-        shape: std::ptr::null_mut(),
-        strides: std::ptr::null_mut(),
-        byte_offset: 0,
-    });
-    let mut export = Box::new(Export { head, shape, strides, owner });
-    let shape = export.shape.as_mut_ptr();
-    let strides = export.strides.as_mut_ptr();
-    let tensor = export.head.tensor_mut();
-    tensor.shape = shape;
-    tensor.strides = strides;
-    let pointer = NonNull::from(Box::leak(export)).cast::<c_void>();
-    // SAFETY: `destroy::<H>` fits a capsule named `H::NAME` whose pointer is an `Export<H>` from a
-    // leaked box.
+    let pointer = export::<H>(owner, part).map_err(|error| from_part(&error))?.cast();
+    // SAFETY: `destroy::<H>` fits a capsule named `H::NAME` whose pointer is from `export::<H>`.
     let made =
         unsafe { PyCapsule::new_with_pointer_and_destructor(py, pointer, H::NAME, Some(destroy::<H>)) };
     if made.is_err() {
-        // SAFETY: no capsule was made, so this pointer to the leaked `Export<H>` is the only one.
+        // SAFETY: no capsule was made, so this pointer to the exported tensor is the only one.
         unsafe { release(pointer.cast::<H>().as_ptr()) };
     }
     made
 }
 
-/// Row-major strides in values.
-fn dense_strides(shape: &[i64]) -> Vec<i64> {
-    let mut strides: Vec<i64> = shape
-        .iter()
-        .rev()
-        .scan(1_i64, |step, &side| {
-            let here = *step;
-            *step = step.saturating_mul(side);
-            Some(here)
-        })
-        .collect();
-    strides.reverse();
-    strides
-}
-
-/// The deleter: frees the export and its reference to the batch.
-///
-/// # Safety
-/// `head` is null or the head of an `Export<H>` leaked by [`capsule`], not released before.
-unsafe extern "C" fn release<H: Managed>(head: *mut H) {
-    if head.is_null() {
-        return;
-    }
-    // SAFETY: by contract `head` is the first field of a leaked `Box<Export<H>>`, and nobody else
-    // frees it.
-    let export = unsafe { Box::from_raw(head.cast::<Export<H>>()) };
-    drop(export);
-}
-
 /// The capsule's destructor: releases an unconsumed tensor.
 ///
 /// # Safety
-/// Called by Python, attached, with a dying capsule made by [`capsule`] for the same `H`.
-unsafe extern "C" fn destroy<H: Managed>(capsule: *mut ffi::PyObject) {
+/// Called by Python, attached, with a dying capsule made by [`capsule_of`] for the same `H`.
+unsafe extern "C" fn destroy<H: Named>(capsule: *mut ffi::PyObject) {
     // SAFETY: `capsule` is a capsule by contract; a differing name is an answer, not an error.
     let untaken = unsafe { ffi::PyCapsule_IsValid(capsule, H::NAME.as_ptr()) };
     if untaken == 0 {

@@ -1,9 +1,9 @@
 //! The package's exceptions, and the exception for each of the client's errors.
 
 use pyo3::create_exception;
-use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::exceptions::{PyIndexError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
-use shade_client::ClientError;
+use shade_client::{ClientError, PartError};
 use shade_formats::control::REFUSE_BUSY;
 
 create_exception!(
@@ -51,7 +51,7 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
 
 /// The exception for an error of the client, with its whole text.
 pub(crate) fn from_client(error: &ClientError) -> PyErr {
-    let text = with_causes(error);
+    let text = error.with_causes();
     match error {
         ClientError::Argument { .. } | ClientError::Spec(_) => PyValueError::new_err(text),
         ClientError::Forked { .. } => {
@@ -65,17 +65,12 @@ pub(crate) fn from_client(error: &ClientError) -> PyErr {
     }
 }
 
-/// "what failed: why: why that".
-fn with_causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(inner) = cause {
-        let inner_text = inner.to_string();
-        if !text.contains(&inner_text) {
-            text.push_str(": ");
-            text.push_str(&inner_text);
-        }
-        cause = inner.source();
+/// The exception for a part that a batch does not have.
+pub(crate) fn from_part(error: &PartError) -> PyErr {
+    let text = error.to_string();
+    match error {
+        PartError::Kind(_) => PyValueError::new_err(text),
+        PartError::Row { .. } => PyIndexError::new_err(text),
+        PartError::Damaged(_) | PartError::Record(_) => ShadeError::new_err(text),
     }
-    text
 }

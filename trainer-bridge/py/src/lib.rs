@@ -1,8 +1,8 @@
 //! `shade_load._native`: the Python binding of `shade-client`: a session, its batches, and DLPack
 //! views of their columns.
 //!
-//! [`session`] talks to the daemon, [`batch`] holds a slot of the ring, [`batch_part`] finds its
-//! columns, [`dlpack`] and [`buffer`] export them, [`fields`] and [`records`] read from the
+//! [`session`] talks to the daemon, [`batch`] holds a slot of the ring,
+//! [`dlpack`] and [`buffer`] export its columns, [`fields`] and [`records`] read from the
 //! dataset, [`normalize`] converts images in other libraries' tensors ([`dense`]) to floats,
 //! [`weights`] makes tables of weights, [`seats`] asks what daemons hold, [`wait`] waits, [`error`]
 //! has the exceptions. The public classes (`Loader`, `Batch`, `ImageFolder`) are Python code on top
@@ -13,7 +13,6 @@ use pyo3::types::{IntoPyDict, PyDict, PyTuple};
 use shade_formats::control::{LINGERS_FOR_EVER, Order, PROTOCOL, PlanSpec, Policy, Preset, Sampler};
 
 mod batch;
-mod batch_part;
 mod buffer;
 mod dense;
 mod dlpack;

@@ -1,0 +1,272 @@
+"""The C interface: by ctypes, by programs in C and C++, and by libtorch beside Python's Loader."""
+
+import ctypes
+import json
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from ctypes import POINTER, byref, c_char_p, c_float, c_int, c_int64, c_size_t, c_uint32, c_void_p
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from packed import Packed, image_folder, pack, program
+from shade_load import Loader
+from shade_load.transforms import RandomHorizontalFlip, RandomResizedCrop
+
+ROOT = Path(__file__).parents[2]
+CAPI = ROOT / "trainer-bridge" / "capi"
+LIBRARIES = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "debug"
+OK, END, TIMEOUT, GONE, RECORD, USAGE, SYSTEM = range(7)
+STRICT = ["-Wall", "-Wextra", "-Werror", "-pedantic"]
+
+
+class BatchInfo(ctypes.Structure):
+    """`shade_batch_info`."""
+
+    _fields_ = [("size", c_size_t)] + [
+        (name, c_uint32) for name in ("epoch", "index", "rows", "hits", "misses", "skipped", "substituted")
+    ]
+
+
+@pytest.fixture(scope="module")
+def packed(tmp_path_factory: pytest.TempPathFactory) -> Packed:
+    root = tmp_path_factory.mktemp("capi")
+    image_folder(root / "images", "png")
+    return pack(root / "images", root / "data.shade")
+
+
+@pytest.fixture(autouse=True)
+def daemon_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHADE_LOAD_BIN", str(program("shade-load")))
+
+
+@pytest.fixture(scope="module")
+def prefix(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Library and headers as users install them."""
+    folder = tmp_path_factory.mktemp("prefix")
+    subprocess.run([CAPI / "install.sh", folder, LIBRARIES], check=True)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def shade(prefix: Path) -> ctypes.CDLL:
+    library = ctypes.CDLL(str(prefix / "lib" / "libshade_client.so"))
+    library.shade_error.restype = c_char_p
+    library.shade_version.restype = c_char_p
+    for name, types in {
+        "shade_close": [c_void_p],
+        "shade_batch_release": [c_void_p],
+        "shade_free": [c_void_p],
+        "shade_start_epoch": [c_void_p, c_uint32, c_uint32],
+        "shade_next": [c_void_p, ctypes.c_double, POINTER(c_void_p)],
+        "shade_batch_tensor": [c_void_p, c_char_p, POINTER(c_void_p)],
+        "shade_batch_describe": [c_void_p, POINTER(BatchInfo)],
+        "shade_report": [c_void_p, c_void_p, POINTER(c_float), c_size_t],
+        "shade_info": [c_void_p, POINTER(c_void_p)],
+        "shade_stats": [c_void_p, POINTER(c_void_p)],
+        "shade_payload": [c_void_p, POINTER(c_void_p), POINTER(c_size_t)],
+    }.items():
+        getattr(library, name).argtypes = types
+    return library
+
+
+def opened(shade: ctypes.CDLL, dataset: Path, **options: object) -> c_void_p:
+    session = c_void_p()
+    code = shade.shade_open(str(dataset).encode(), json.dumps(options).encode(), byref(session))
+    assert code == OK, shade.shade_error()
+    return session
+
+
+def facts(shade: ctypes.CDLL, call: str, session: c_void_p) -> dict:
+    text = c_void_p()
+    assert getattr(shade, call)(session, byref(text)) == OK, shade.shade_error()
+    assert text.value is not None
+    value = json.loads(ctypes.string_at(text.value))
+    shade.shade_free(text)
+    return value
+
+
+def column(shade: ctypes.CDLL, batch: c_void_p, name: str) -> np.ndarray:
+    """A column over the batch's memory, by DLPack."""
+    managed = c_void_p()
+    assert shade.shade_batch_tensor(batch, name.encode(), byref(managed)) == OK, shade.shade_error()
+    new = ctypes.pythonapi.PyCapsule_New
+    new.restype, new.argtypes = ctypes.py_object, [c_void_p, c_char_p, c_void_p]
+    # torch takes the tensor over; numpy wants an object.
+    return torch.from_dlpack(new(managed, b"dltensor", None)).numpy()
+
+
+def batches(shade: ctypes.CDLL, session: c_void_p) -> Iterator[c_void_p]:
+    batch = c_void_p()
+    while (code := shade.shade_next(session, 60.0, byref(batch))) == OK:
+        yield batch
+        shade.shade_batch_release(batch)
+    assert code == END, shade.shade_error()
+
+
+def test_batches_are_those_of_python(shade: ctypes.CDLL, packed: Packed) -> None:
+    session = opened(shade, packed.path, batch_size=8, seed=3, image_size=12)
+    info = facts(shade, "shade_info", session)
+    assert info["samples"] == len(packed) and info["classes"] == ["ant", "bee", "cat"]
+    assert shade.shade_version().decode() and shade.shade_abi() == 1
+    assert shade.shade_start_epoch(session, 2, 0) == OK
+    kept = []
+    with Loader(packed.path, 8, seed=3, image_size=12) as loader:
+        assert info["batches_per_epoch"] == len(loader)
+        loader.set_epoch(2)
+        for batch, expected in zip(batches(shade, session), loader, strict=True):
+            ids, labels, images = (column(shade, batch, name) for name in ("ids", "labels", "images"))
+            assert ids.tolist() == expected.ids.tolist() and labels.tolist() == expected.labels.tolist()
+            assert np.array_equal(images, expected.images.numpy())
+            about = BatchInfo(size=ctypes.sizeof(BatchInfo))
+            assert shade.shade_batch_describe(batch, byref(about)) == OK
+            assert (about.epoch, about.index, about.rows) == (2, len(kept), len(ids))
+            losses = (c_float * len(ids))(*range(len(ids)))
+            assert shade.shade_report(session, batch, losses, len(ids)) == OK
+            kept.append((ids, ids.copy()))
+    payload, length = c_void_p(), c_size_t()
+    assert shade.shade_payload(session, byref(payload), byref(length)) == OK and length.value > 0
+    shade.shade_close(session)
+    # Tensors outlive batch and session.
+    assert all(np.array_equal(ids, copy) for ids, copy in kept)
+
+
+def test_a_killed_daemon_is_a_code(shade: ctypes.CDLL, packed: Packed, tmp_path: Path) -> None:
+    # A ring with room for a part of the epoch: the daemon cannot publish it all before it dies.
+    daemon = {"socket": str(tmp_path / "socket"), "ring": "64KiB"}
+    session = opened(shade, packed.path, batch_size=2, daemon=daemon)
+    pid = facts(shade, "shade_info", session)["daemon_pid"]
+    assert shade.shade_start_epoch(session, 0, 0) == OK
+    batch = c_void_p()
+    assert shade.shade_next(session, 60.0, byref(batch)) == OK
+    os.kill(pid, signal.SIGKILL)
+    shade.shade_batch_release(batch)
+    while (code := shade.shade_next(session, 60.0, byref(batch))) == OK:
+        shade.shade_batch_release(batch)
+    text = shade.shade_error().decode()
+    shade.shade_close(session)
+    assert code == GONE and str(pid) in text, (code, text)
+
+
+def test_mistakes_are_codes_with_their_reason(
+    shade: ctypes.CDLL, packed: Packed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = c_void_p()
+    path = str(packed.path).encode()
+    assert shade.shade_open(path, b'{"batch_size": 8, "plan": {"sampler": "best"}}', byref(session)) == USAGE
+    assert b"sampler" in shade.shade_error()
+    assert shade.shade_open(str(tmp_path).encode(), b'{"batch_size": 8}', byref(session)) == USAGE
+    monkeypatch.setenv("SHADE_LOAD_BIN", str(tmp_path / "no-program"))
+    options = json.dumps({"batch_size": 8, "daemon": {"socket": str(tmp_path / "socket")}}).encode()
+    assert shade.shade_open(path, options, byref(session)) == GONE
+    assert b"no-program" in shade.shade_error() and not session
+    missing = {"shade_start_epoch": (None, 0, 0), "shade_stats": (None, None), "shade_next": (None, 1.0, None)}
+    for call, arguments in missing.items():
+        assert getattr(shade, call)(*arguments) == USAGE
+    shade.shade_close(None)
+    shade.shade_batch_release(None)
+
+
+def compiled(tmp_path: Path, prefix: Path, compiler: list[str], source: Path, *options: str) -> Path:
+    out = tmp_path / "program"
+    flags = [f"-I{prefix}/include", f"-L{prefix}/lib", f"-Wl,-rpath,{prefix}/lib"]
+    command = [*compiler, str(source), "-o", str(out), *flags, "-lshade_client", *options]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return out
+
+
+def test_the_header_is_plain_c_and_c_plus_plus(tmp_path: Path, prefix: Path) -> None:
+    text = "#include <shade_client.h>\n#include <shade_client.h>\nint main(void) { return shade_abi() == 1 ? 0 : 1; }\n"
+    for extension, compiler in (("c", ["cc", "-std=c11"]), ("cpp", ["c++", "-std=c++17"])):
+        source = tmp_path / f"program.{extension}"
+        source.write_text(text)
+        subprocess.run([compiled(tmp_path, prefix, compiler + STRICT, source)], check=True)
+
+
+def test_a_c_program_counts_every_sample_once(tmp_path: Path, prefix: Path, packed: Packed) -> None:
+    """Under AddressSanitizer, which also fails if anything is not given back."""
+    source = CAPI / "tests" / "every_sample_once.c"
+    checked = ["cc", "-std=c11", *STRICT, "-g", "-fsanitize=address,undefined"]
+    built = compiled(tmp_path, prefix, checked, source)
+    options = {"batch_size": 8, "plan": {"sampler": "pads"}}
+    done = subprocess.run(
+        [built, packed.path, json.dumps(options)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, (done.returncode, done.stderr)
+    info, *rows = done.stdout.splitlines()
+    assert json.loads(info)["samples"] == len(packed)
+    records = (file.read_bytes() for file in packed.files)
+    assert sorted(tuple(map(int, row.split())) for row in rows) == [
+        (sample, len(record), sum(record)) for sample, record in enumerate(records)
+    ]
+
+
+@pytest.mark.skipif(shutil.which("valgrind") is None, reason="valgrind is not installed")
+def test_valgrind_finds_nothing(tmp_path: Path, prefix: Path, packed: Packed) -> None:
+    built = compiled(tmp_path, prefix, ["cc", "-std=c11", "-g"], CAPI / "tests" / "every_sample_once.c")
+    # The thread that hears the daemon's last word still lives: its stack is "possibly lost".
+    checked = ["valgrind", "-q", "--error-exitcode=99", "--leak-check=full", "--errors-for-leak-kinds=definite"]
+    command = [*checked, built, packed.path, '{"batch_size": 8}']
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and len(done.stdout.splitlines()) == 1 + len(packed), done.stderr
+
+
+def test_libtorch_trains_on_the_batches_of_python(tmp_path: Path, prefix: Path, packed: Packed) -> None:
+    from torch.utils.cpp_extension import include_paths, library_paths
+
+    abi = f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}"
+    includes = [part for path in include_paths() for part in ("-isystem", path)]
+    libraries = [part for path in library_paths() for part in (f"-L{path}", f"-Wl,-rpath,{path}")]
+    # libtorch_cpu needs libraries of the wheel that only Python knows; they are found when it runs.
+    torch_libraries = ["-Wl,--unresolved-symbols=ignore-in-shared-libs", "-ltorch_cpu", "-lc10"]
+    source = ROOT / "examples" / "libtorch" / "train.cpp"
+    compiler = ["c++", "-std=c++20", "-Wall", "-Wextra", "-Werror", abi, *includes]
+    built = compiled(tmp_path, prefix, compiler, source, *libraries, *torch_libraries)
+    done = subprocess.run([built, packed.path, "2"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    *rows, first, second = done.stdout.splitlines()
+    transforms = [RandomResizedCrop(16), RandomHorizontalFlip()]
+    with Loader(packed.path, 16, seed=7, preset="clairvoyant", decode=transforms) as loader:
+        expected = [
+            f"{id} {label} {int(image.sum())}"
+            for batch in loader
+            for id, label, image in zip(batch.ids.tolist(), batch.labels.tolist(), batch.images, strict=True)
+        ]
+    assert rows == expected and len(rows) == len(packed)
+    losses = [float(line.rpartition(" ")[2]) for line in (first, second)]
+    assert losses[1] < losses[0], done.stdout
+
+
+def test_the_page_builds_against_an_installed_prefix(tmp_path: Path, prefix: Path, packed: Packed) -> None:
+    """The program and the CMakeLists.txt of docs/cpp.md, by CMake and by pkg-config."""
+    source = tmp_path / "source"
+    source.mkdir()
+    page = (ROOT / "docs" / "cpp.md").read_text(encoding="utf-8")
+    program_text, cmake_text = page.split("```text\n")[1:3]
+    (source / "main.c").write_text(program_text.split("```")[0])
+    # libtorch's own package demands a CUDA toolkit where its wheel has CUDA: a stand-in.
+    (source / "TorchConfig.cmake").write_text('set(Torch_FOUND TRUE)\nset(TORCH_LIBRARIES "m")\n')
+    of_torch = "find_package(Torch REQUIRED)\nfind_package(shade_client REQUIRED)\n"
+    cmake_text = cmake_text.split("```")[0].replace("find_package(shade_client REQUIRED)\n", of_torch)
+    cmake_text += "add_executable(with_torch main.c)\ntarget_link_libraries(with_torch shade::torch)\n"
+    (source / "CMakeLists.txt").write_text(cmake_text)
+    places = [f"-DCMAKE_PREFIX_PATH={prefix}", f"-DTorch_DIR={source}"]
+    configure = ["cmake", "-S", source, "-B", source / "build", *places]
+    for command in (configure, ["cmake", "--build", source / "build"]):
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+    environment = {**os.environ, "PKG_CONFIG_PATH": str(prefix / "lib" / "pkgconfig")}
+    command = ["pkg-config", "--static", "--cflags", "--libs", "shade_client"]
+    flags = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.split()
+    alone = [f"{prefix}/lib/libshade_client.a" if flag == "-lshade_client" else flag for flag in flags]
+    for name, libraries in (("shared", [*flags, f"-Wl,-rpath,{prefix}/lib"]), ("static", alone)):
+        subprocess.run(["cc", *STRICT, source / "main.c", "-o", source / name, *libraries], check=True)
+    expected = sum(file.stat().st_size for file in packed.files)
+    for built in (source / "build" / "program", source / "shared", source / "static"):
+        done = subprocess.run([built, packed.path], capture_output=True, text=True, check=False)
+        assert done.returncode == 0 and int(done.stdout) == expected, done.stderr

@@ -1,0 +1,381 @@
+//! The calls. What stands above each is its text in the header.
+//!
+//! Handles and places for results come as `Option<&T>`, C's pointer that may be null: by the
+//! header's contract they are null or valid while the call lasts.
+#![expect(unsafe_code, reason = "C hands over texts, arrays and objects by address")]
+#![expect(clippy::not_unsafe_ptr_arg_deref, reason = "only C calls them, and the header has the contract")]
+#![expect(non_camel_case_types, reason = "C's names")]
+
+use std::ffi::{c_char, c_int, c_void};
+use std::mem::MaybeUninit;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use shade_client::dlpack::{Legacy as DLManagedTensor, export};
+use shade_client::{Batch, BatchPart, Next, RecordReader, Session};
+
+use crate::codes::{SHADE_END, SHADE_OK, SHADE_TIMEOUT};
+use crate::fault::{Fault, answer, last};
+use crate::memory::{allocated, drop_box, given, null, put, put_text, text};
+use crate::options::{Wanted, read};
+
+/// One rank attached to a dataset's daemon.
+pub struct shade_session {
+    session: Session,
+    dataset: PathBuf,
+    buffered: bool,
+    /// The epoch, and its next batch that is not delivered.
+    position: Mutex<(u32, u32)>,
+}
+
+/// A delivered batch. Its memory goes back to the daemon with it and the last of its tensors.
+pub struct shade_batch {
+    batch: Arc<Batch>,
+}
+
+/// Facts about a batch. Set `size` to sizeof(shade_batch_info): later versions have more.
+#[repr(C)]
+pub struct shade_batch_info {
+    /// Bytes of this struct.
+    pub size: usize,
+    /// The epoch.
+    pub epoch: u32,
+    /// Number of the batch in the epoch.
+    pub index: u32,
+    /// Samples in the batch.
+    pub rows: u32,
+    /// Rows that were in the cache.
+    pub hits: u32,
+    /// Rows that were read.
+    pub misses: u32,
+    /// Samples that are missing, as they are bad.
+    pub skipped: u32,
+    /// Rows that stand in for bad samples.
+    pub substituted: u32,
+}
+
+/// Version of this interface: 1. Another one does not fit programs of this header.
+#[unsafe(no_mangle)]
+pub extern "C" fn shade_abi() -> u32 {
+    1
+}
+
+/// Version of the library, such as "0.1.0".
+#[unsafe(no_mangle)]
+pub extern "C" fn shade_version() -> *const c_char {
+    concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()
+}
+
+/// Why this thread's last call that failed did. Valid until this thread's next failure.
+#[unsafe(no_mangle)]
+pub extern "C" fn shade_error() -> *const c_char {
+    last()
+}
+
+/// Attaches to the daemon of a dataset, or starts one: $SHADE_LOAD_BIN, else shade-load on PATH.
+/// options_json is one object with the names of Python's Loader: {"batch_size": 256, "image_size":
+/// 224}.
+#[unsafe(no_mangle)]
+pub extern "C" fn shade_open(
+    dataset: *const c_char,
+    options_json: *const c_char,
+    out: Option<&mut MaybeUninit<*mut shade_session>>,
+) -> c_int {
+    answer(|| {
+        let (folder, options) = (text(dataset, "dataset")?, text(options_json, "options_json")?);
+        let dataset = std::fs::canonicalize(folder)
+            .map_err(|error| Fault::usage(format!("dataset: {folder}: {error}")))?;
+        let Wanted { job, rank, spec, options, buffered } = read(options, &dataset)?;
+        let session = Session::connect(&dataset, &job, rank, spec, &options)?;
+        let opened = shade_session { session, dataset, buffered, position: Mutex::default() };
+        put(out, "out", Box::into_raw(Box::new(opened)))
+    })
+}
+
+/// Leaves the daemon. Batches and tensors stay valid. Null does nothing.
+#[unsafe(no_mangle)]
+pub extern "C" fn shade_close(session: *mut shade_session) {
+    drop_box(session);
+}
+
+/// Facts as a JSON object, for shade_free: samples, classes, batches_per_epoch, content_id, job,
+/// daemon_pid.
+#[unsafe(no_mangle)]
+pub extern "C" fn shade_info(
+    session: Option<&shade_session>,
+    json: Option<&mut MaybeUninit<*mut c_char>>,
+) -> c_int {
+    answer(|| {
+        let shade_session { session, dataset, buffered, .. } = given(session, "session")?;
+        let reader = RecordReader::open(dataset, Some(session.content_id()), *buffered)?;
+        let classes: Vec<_> = reader.class_names().map(String::from_utf8_lossy).collect();
+        let facts = json!({
+            "samples": session.samples(),
+            "classes": classes,
+            "batches_per_epoch": session.batches_per_epoch(),
+            "content_id": session.content_id().to_string(),
+            "job": session.job(),
+            "daemon_pid": session.daemon_pid(),
+        });
+        put_text(json, &facts.to_string())
+    })
+}
+
+/// Starts an epoch at this batch; 0 unless a state was loaded. All ranks do.
+#[unsafe(no_mangle)]
+pub extern "C" fn shade_start_epoch(session: Option<&shade_session>, epoch: u32, first_batch: u32) -> c_int {
+    answer(|| {
+        let session = given(session, "session")?;
+        session.session.start_epoch(epoch, first_batch)?;
+        session.stand_at((epoch, first_batch));
+        Ok(SHADE_OK)
+    })
+}
+
+/// The epoch's next batch, for shade_batch_release; SHADE_END after the last. Waits up to timeout_s
+/// seconds.
+#[unsafe(no_mangle)]
+pub extern "C" fn shade_next(
+    session: Option<&shade_session>,
+    timeout_s: f64,
+    out: Option<&mut MaybeUninit<*mut shade_batch>>,
+) -> c_int {
+    answer(|| {
+        let session = given(session, "session")?;
+        let out = out.ok_or_else(|| null("out"))?;
+        let most = Duration::try_from_secs_f64(timeout_s)
+            .map_err(|error| Fault::usage(format!("timeout_s: {timeout_s}: {error}")))?;
+        let begun = Instant::now();
+        loop {
+            match session.session.next(most.saturating_sub(begun.elapsed()))? {
+                Next::Batch(batch) => {
+                    let facts = batch.descriptor();
+                    session.stand_at((facts.epoch, facts.batch.saturating_add(1)));
+                    out.write(Box::into_raw(Box::new(shade_batch { batch: Arc::new(batch) })));
+                    return Ok(SHADE_OK);
+                }
+                Next::EpochEnd => {
+                    let (epoch, _) = session.position();
+                    session.stand_at((epoch.saturating_add(1), 0));
+                    return Ok(SHADE_END);
+                }
+                // A signal ends a wait early.
+                Next::Pending if begun.elapsed() < most => {}
+                Next::Pending => {
+                    let (epoch, batch) = session.position();
+                    let text = format!("no batch {batch} of epoch {epoch} within {timeout_s} s");
+                    return Err(Fault { code: SHADE_TIMEOUT, text });
+                }
+            }
+        }
+    })
+}
+
+/// Fills in the facts about a batch.
+#[unsafe(no_mangle)]
+pub extern "C" fn shade_batch_describe(batch: Option<&shade_batch>, info: *mut shade_batch_info) -> c_int {
+    answer(|| {
+        let facts = given(batch, "batch")?.batch.descriptor();
+        if info.is_null() {
+            return Err(null("info"));
+        }
+        // SAFETY: not null, hence by the header's contract the address of a struct whose first
+        // member is set.
+        let size = unsafe { info.cast::<usize>().read() };
+        let known = shade_batch_info {
+            size: size.min(size_of::<shade_batch_info>()),
+            epoch: facts.epoch,
+            index: facts.batch,
+            rows: facts.records,
+            hits: facts.hits,
+            misses: facts.misses,
+            skipped: facts.skipped,
+            substituted: facts.substituted,
+        };
+        if known.size < size_of::<usize>() {
+            return Err(Fault::usage(format!("info: size is {size}; set it to sizeof(shade_batch_info)")));
+        }
+        // SAFETY: the caller's struct has `size` bytes, and ours at least as many as are copied.
+        unsafe { std::ptr::copy_nonoverlapping((&raw const known).cast::<u8>(), info.cast(), known.size) };
+        Ok(SHADE_OK)
+    })
+}
+
+/// A column as a tensor in place: "images" (uint8), "labels", "ids" (int64), "weights" (float32),
+/// "flags" (int32); for images of their own sizes "heights" and "widths" (int32). Its deleter gives
+/// it back.
+#[unsafe(no_mangle)]
+pub extern "C" fn shade_batch_tensor(
+    batch: Option<&shade_batch>,
+    column: *const c_char,
+    out: Option<&mut MaybeUninit<*mut DLManagedTensor>>,
+) -> c_int {
+    answer(|| {
+        let part = match text(column, "column")? {
+            "images" => BatchPart::Images,
+            "labels" => BatchPart::Labels,
+            "ids" => BatchPart::Ids,
+            "weights" => BatchPart::Weights,
+            "flags" => BatchPart::Flags,
+            "heights" => BatchPart::Heights,
+            "widths" => BatchPart::Widths,
+            other => return Err(Fault::usage(format!("column: there is no {other:?}"))),
+        };
+        put_tensor(batch, part, out)
+    })
+}
+
+/// The image of one row as a tensor in place, where images have their own sizes.
+#[unsafe(no_mangle)]
+pub extern "C" fn shade_batch_image(
+    batch: Option<&shade_batch>,
+    row: u32,
+    out: Option<&mut MaybeUninit<*mut DLManagedTensor>>,
+) -> c_int {
+    answer(|| put_tensor(batch, BatchPart::Image(row), out))
+}
+
+/// The record of one row of a raw batch, in place: valid until the batch is released.
+#[unsafe(no_mangle)]
+pub extern "C" fn shade_batch_record(
+    batch: Option<&shade_batch>,
+    row: u32,
+    bytes: Option<&mut MaybeUninit<*const u8>>,
+    len: Option<&mut MaybeUninit<usize>>,
+) -> c_int {
+    answer(|| {
+        let located = BatchPart::Record(row).locate(&given(batch, "batch")?.batch)?;
+        put(bytes, "bytes", located.data.as_ptr().cast_const())?;
+        put(len, "len", located.bytes)
+    })
+}
+
+/// Gives a batch back. Its tensors stay valid. Null does nothing.
+#[unsafe(no_mangle)]
+pub extern "C" fn shade_batch_release(batch: *mut shade_batch) {
+    drop_box(batch);
+}
+
+/// Reports the losses of a batch's first n rows, in their order, for drawing later epochs.
+#[unsafe(no_mangle)]
+pub extern "C" fn shade_report(
+    session: Option<&shade_session>,
+    batch: Option<&shade_batch>,
+    losses: *const f32,
+    n: usize,
+) -> c_int {
+    answer(|| {
+        let (session, facts) = (given(session, "session")?, given(batch, "batch")?.batch.descriptor());
+        if n > facts.records as usize {
+            return Err(Fault::usage(format!("n: got {n} losses for a batch of {}", facts.records)));
+        }
+        if losses.is_null() {
+            return Err(null("losses"));
+        }
+        // SAFETY: not null, hence by the header's contract the address of `n` floats.
+        let losses = unsafe { std::slice::from_raw_parts(losses, n) };
+        session.session.report(facts.epoch, facts.batch, losses)?;
+        Ok(SHADE_OK)
+    })
+}
+
+/// Reports a validation score, higher is better.
+#[unsafe(no_mangle)]
+pub extern "C" fn shade_report_validation(session: Option<&shade_session>, score: f64) -> c_int {
+    answer(|| {
+        given(session, "session")?.session.report_validation(score)?;
+        Ok(SHADE_OK)
+    })
+}
+
+/// The figures of job and daemon as a JSON object, for shade_free.
+#[unsafe(no_mangle)]
+pub extern "C" fn shade_stats(
+    session: Option<&shade_session>,
+    json: Option<&mut MaybeUninit<*mut c_char>>,
+) -> c_int {
+    answer(|| put_text(json, &given(session, "session")?.session.stats()?))
+}
+
+/// The training's state after the last delivered batch, for shade_load and shade_free.
+#[unsafe(no_mangle)]
+pub extern "C" fn shade_save(
+    session: Option<&shade_session>,
+    state: Option<&mut MaybeUninit<*mut u8>>,
+    len: Option<&mut MaybeUninit<usize>>,
+) -> c_int {
+    answer(|| {
+        let session = given(session, "session")?;
+        let (epoch, batch) = session.position();
+        let bytes = session.session.save_state(epoch, batch)?;
+        put(len, "len", bytes.len())?;
+        put(state, "state", allocated(&bytes)?)
+    })
+}
+
+/// Restores a state before the first epoch. Start the epoch that it gives, at the batch that it
+/// gives.
+#[unsafe(no_mangle)]
+pub extern "C" fn shade_load(
+    session: Option<&shade_session>,
+    state: *const u8,
+    len: usize,
+    epoch: Option<&mut MaybeUninit<u32>>,
+    first_batch: Option<&mut MaybeUninit<u32>>,
+) -> c_int {
+    answer(|| {
+        let session = given(session, "session")?;
+        if state.is_null() {
+            return Err(null("state"));
+        }
+        // SAFETY: not null, hence by the header's contract the address of `len` bytes.
+        let bytes = unsafe { std::slice::from_raw_parts(state, len) };
+        let resumed = session.session.load_state(bytes, 0)?;
+        session.stand_at((resumed.epoch, resumed.first_batch));
+        put(epoch, "epoch", resumed.epoch)?;
+        put(first_batch, "first_batch", resumed.first_batch)
+    })
+}
+
+/// The memory of the batches, to register it with a device. Unregister it before shade_close.
+#[unsafe(no_mangle)]
+pub extern "C" fn shade_payload(
+    session: Option<&shade_session>,
+    address: Option<&mut MaybeUninit<*mut c_void>>,
+    len: Option<&mut MaybeUninit<usize>>,
+) -> c_int {
+    answer(|| {
+        let payload = given(session, "session")?.session.payload();
+        put(address, "address", payload.ptr.cast())?;
+        put(len, "len", payload.count)
+    })
+}
+
+/// Frees a text or a state. Null does nothing.
+#[unsafe(no_mangle)]
+pub extern "C" fn shade_free(memory: *mut c_void) {
+    // SAFETY: by the header's contract null or from `allocated`, not freed before.
+    unsafe { libc::free(memory) };
+}
+
+impl shade_session {
+    fn position(&self) -> (u32, u32) {
+        *self.position.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn stand_at(&self, position: (u32, u32)) {
+        *self.position.lock().unwrap_or_else(PoisonError::into_inner) = position;
+    }
+}
+
+fn put_tensor(
+    batch: Option<&shade_batch>,
+    part: BatchPart,
+    out: Option<&mut MaybeUninit<*mut DLManagedTensor>>,
+) -> Result<c_int, Fault> {
+    let (batch, out) = (given(batch, "batch")?, given(out, "out")?);
+    out.write(export(Arc::clone(&batch.batch), part)?.as_ptr());
+    Ok(SHADE_OK)
+}

@@ -1,0 +1,12 @@
+//! `libshade_client`: the C interface of `shade-client`.
+//!
+//! [`calls`] and [`codes`] are the whole of it, from which `include/shade_client.h` is made.
+//! [`options`] reads the options, [`transforms`] those of images. [`fault`] turns errors into
+//! codes, [`memory`] is where C's memory is read and written.
+
+pub mod calls;
+pub mod codes;
+mod fault;
+mod memory;
+mod options;
+mod transforms;

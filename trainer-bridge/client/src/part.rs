@@ -1,0 +1,229 @@
+//! Addresses of a batch's parts. Columns are writable memory, so each offset and size in them is
+//! checked against the batch's data.
+
+use std::ptr::NonNull;
+
+use shade_formats::FormatError;
+use shade_formats::ring::Layout;
+
+use crate::batch::{Batch, Column};
+
+/// Channels of a decoded image.
+const CHANNELS: usize = 3;
+
+/// Type of values, as DLPack has it (`DLDataType`).
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DataType {
+    /// 0: signed, 1: unsigned, 2: float.
+    pub code: u8,
+    /// Bits of one value.
+    pub bits: u8,
+    /// Values side by side: 1.
+    pub lanes: u16,
+}
+
+impl DataType {
+    /// int32.
+    pub const I32: Self = Self { code: 0, bits: 32, lanes: 1 };
+    /// int64.
+    pub const I64: Self = Self { code: 0, bits: 64, lanes: 1 };
+    /// uint8.
+    pub const U8: Self = Self { code: 1, bits: 8, lanes: 1 };
+    /// float32.
+    pub const F32: Self = Self { code: 2, bits: 32, lanes: 1 };
+    /// float64, which only losses may be.
+    pub const F64: Self = Self { code: 2, bits: 64, lanes: 1 };
+
+    /// Bytes of one value.
+    #[must_use]
+    pub fn bytes(self) -> usize {
+        usize::from(self.bits / 8)
+    }
+
+    /// The type's usual name, such as "int64".
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::I32 => "int32",
+            Self::I64 => "int64",
+            Self::U8 => "uint8",
+            Self::F32 => "float32",
+            Self::F64 => "float64",
+            _ => "a type that shade does not use",
+        }
+    }
+}
+
+/// A part of a batch, ready to become a dense, row-major tensor. Only [`BatchPart`]
+/// makes it.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Located {
+    /// In the batch's block or its copy, hence valid as long as the batch lives.
+    pub data: NonNull<u8>,
+    /// Bytes of all values.
+    pub bytes: usize,
+    /// Type of the values.
+    pub dtype: DataType,
+    /// A number for each dimension.
+    pub shape: Vec<i64>,
+}
+
+/// A part of a batch that is one tensor.
+#[derive(Clone, Copy, Debug)]
+pub enum BatchPart {
+    /// Sample ids, int64.
+    Ids,
+    /// Class labels, int64.
+    Labels,
+    /// Loss weights, float32.
+    Weights,
+    /// Flags of the rows, int32.
+    Flags,
+    /// The images of a batch of one size, uint8.
+    Images,
+    /// The bytes of one row's record, uint8; raw batches only.
+    Record(u32),
+    /// One row's image, uint8, where each has its own size.
+    Image(u32),
+    /// Rows of pixels of each such image, int32.
+    Heights,
+    /// Columns of pixels of each such image, int32.
+    Widths,
+}
+
+/// Why a batch has no such part.
+#[derive(Debug, thiserror::Error)]
+pub enum PartError {
+    /// Batches of this kind have none.
+    #[error("{0}")]
+    Kind(&'static str),
+    /// There is no such row.
+    #[error("record {row} of a batch of {rows}")]
+    Row {
+        /// The row.
+        row: usize,
+        /// Rows of the batch.
+        rows: usize,
+    },
+    /// A row's offset or sides lead outside the batch: somebody wrote to its columns.
+    #[error("{0}")]
+    Damaged(String),
+    /// The same, of a raw record.
+    #[error(transparent)]
+    Record(#[from] FormatError),
+}
+
+impl BatchPart {
+    /// A copy of the part's bytes.
+    ///
+    /// # Errors
+    /// As for [`BatchPart::locate`].
+    pub fn copy(self, batch: &Batch) -> Result<Vec<u8>, PartError> {
+        copy(batch, &self.locate(batch)?)
+    }
+
+    /// The part's address, length, type and shape.
+    ///
+    /// # Errors
+    /// The batch is of another kind, has no such row, or its columns were overwritten.
+    pub fn locate(self, batch: &Batch) -> Result<Located, PartError> {
+        match self {
+            Self::Ids => column(batch.ids(), DataType::I64),
+            Self::Labels => column(batch.labels(), DataType::I64),
+            Self::Weights => column(batch.weights(), DataType::F32),
+            // The two bits fit, and tensor libraries support int32 far better than uint32.
+            Self::Flags => column(batch.flags(), DataType::I32),
+            Self::Images => {
+                let descriptor = batch.descriptor();
+                let shape =
+                    [descriptor.records, descriptor.height, descriptor.width].map(|side| side as usize);
+                let [rows, height, width] = shape;
+                let shape = match descriptor.layout {
+                    Layout::U8Nchw => [rows, CHANNELS, height, width],
+                    Layout::U8Nhwc => [rows, height, width, CHANNELS],
+                    _ => return Err(PartError::Kind("only images of one size are one view")),
+                };
+                // The client has checked that the pixels are there.
+                located(batch.data().ptr, DataType::U8, &shape)
+            }
+            Self::Record(row) => column(record(batch, row)?, DataType::U8),
+            Self::Image(row) => locate_image(batch, row as usize),
+            Self::Heights => sides(batch.heights()),
+            Self::Widths => sides(batch.widths()),
+        }
+    }
+}
+
+/// The bytes of one row of a raw batch.
+fn record(batch: &Batch, row: u32) -> Result<Column<u8>, PartError> {
+    let record = batch.record_in_place(row as usize)?;
+    record.ok_or(PartError::Kind("no row of a raw batch: a decoded one holds images"))
+}
+
+/// The image of one row of a batch whose images have their own sizes.
+fn locate_image(batch: &Batch, row: usize) -> Result<Located, PartError> {
+    let (Some(offsets), Some(heights), Some(widths)) = (batch.offsets(), batch.heights(), batch.widths())
+    else {
+        return Err(not_ragged());
+    };
+    let (offset, height, width) =
+        (word(batch, offsets, row)?, word(batch, heights, row)?, word(batch, widths, row)?);
+    let data = batch.data();
+    let bytes = height.checked_mul(width).and_then(|pixels| pixels.checked_mul(CHANNELS));
+    if bytes.and_then(|bytes| bytes.checked_add(offset)).is_none_or(|end| end > data.count) {
+        let text = format!(
+            "image {row}: got {height} x {width} pixels at {offset}, expected a range within {}",
+            data.count
+        );
+        return Err(PartError::Damaged(text));
+    }
+    let shape = match batch.descriptor().layout {
+        Layout::RaggedHwc => [height, width, CHANNELS],
+        _ => [CHANNELS, height, width],
+    };
+    located(data.ptr.wrapping_add(offset), DataType::U8, &shape)
+}
+
+/// One value of a column of offsets or sides: unsigned numbers of up to 8 bytes.
+fn word<T>(batch: &Batch, column: Column<T>, row: usize) -> Result<usize, PartError> {
+    if row >= column.count {
+        return Err(PartError::Row { row, rows: column.count });
+    }
+    let word = located(column.ptr.wrapping_add(row), DataType::U8, &[size_of::<T>()])?;
+    let mut value = [0; 8];
+    value.iter_mut().zip(copy(batch, &word)?).for_each(|(to, from)| *to = from);
+    usize::try_from(u64::from_le_bytes(value))
+        .ok()
+        .ok_or_else(|| PartError::Damaged(format!("record {row}: its offset is out of range")))
+}
+
+fn copy(batch: &Batch, located: &Located) -> Result<Vec<u8>, PartError> {
+    let bytes = Column { ptr: located.data.as_ptr(), count: located.bytes };
+    Ok(batch.copy(bytes)?)
+}
+
+fn column<T>(column: Column<T>, dtype: DataType) -> Result<Located, PartError> {
+    located(column.ptr, dtype, &[column.count])
+}
+
+/// A column that only images of their own sizes have. Sides fit into int32.
+fn sides(found: Option<Column<u32>>) -> Result<Located, PartError> {
+    column(found.ok_or_else(not_ragged)?, DataType::I32)
+}
+
+fn not_ragged() -> PartError {
+    PartError::Kind("only a batch whose images have their own sizes has them row by row")
+}
+
+fn located<T>(start: *mut T, dtype: DataType, shape: &[usize]) -> Result<Located, PartError> {
+    let data =
+        NonNull::new(start.cast()).ok_or_else(|| PartError::Damaged("the batch is not mapped".to_owned()))?;
+    let sides: Option<Vec<i64>> = shape.iter().map(|&side| i64::try_from(side).ok()).collect();
+    let bytes = shape.iter().try_fold(dtype.bytes(), |bytes, &side| bytes.checked_mul(side));
+    let (Some(shape), Some(bytes)) = (sides, bytes) else {
+        return Err(PartError::Damaged(format!("a column of shape {shape:?} is out of range")));
+    };
+    Ok(Located { data, bytes, dtype, shape })
+}
