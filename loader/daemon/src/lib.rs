@@ -16,4 +16,5 @@ mod names;
 mod panics;
 mod proc;
 mod spinner;
+pub mod top;
 pub mod trace;
