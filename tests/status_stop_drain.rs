@@ -69,6 +69,10 @@ fn status_has_a_line_and_an_object_for_each_job() {
     assert_eq!((&job["name"], &job["epoch"], &job["admit"]), (&"training".into(), &1.into(), &true.into()));
     assert_eq!((&job["accesses"], &job["hits"]), (&total["accesses"], &total["hits"]));
     assert_eq!(told["resident"].as_u64(), Some(102));
+    let ranks = |job: &Value| {
+        job["by_rank"].as_array().unwrap().iter().map(|told| told["rank"].clone()).collect::<Vec<_>>()
+    };
+    assert_eq!((ranks(job), ranks(&told["jobs"][1])), (vec![0.into()], vec![1.into()]));
     drop(half);
 }
 

@@ -30,7 +30,7 @@ PAGES = sorted(
     if not {".venv", "target"} & set(path.parts)
 )
 # Pages whose examples take datasets for granted that another page has packed.
-TAKE_DATASETS = ("docs/loader.md", "docs/operations.md")
+TAKE_DATASETS = ("docs/loader.md", "docs/operations.md", "docs/why-it-waits.md")
 # What the examples leave to their reader.
 READERS = """
 import subprocess

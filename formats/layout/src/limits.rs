@@ -52,6 +52,8 @@ pub const SETTING_BYTES_MAX: usize = 2048;
 pub const TIER_SERVERS_MAX: usize = 256;
 /// Most jobs at a time on one daemon.
 pub const JOBS_MAX: u32 = 16;
+/// Most ranks, of all jobs together, whose own figures a daemon's status has.
+pub const RANKS_TOLD_MAX: usize = 256;
 /// Most ranks of one job, on all nodes together.
 pub const RANKS_MAX: u32 = 65_536;
 /// Most strata of a plan: 256 for each rank.
@@ -88,9 +90,14 @@ const _: () = assert!(BATCH_SAMPLES_MAX as usize * 4 + 1024 <= MESSAGE_BYTES_MAX
 const _: () = assert!(
     2 * NAME_BYTES_MAX + SETTINGS_MAX as usize * 2 * (SETTING_BYTES_MAX + 4) + 1024 <= MESSAGE_BYTES_MAX
 );
-// A status: escapes of JSON take six characters a byte, and a job's figures have less than 2 KiB.
+// A status: escapes of JSON take six characters a byte, a job's figures have less than 2 KiB, and a
+// rank's less than 320 bytes.
 const _: () = assert!(
-    JOBS_MAX as usize * (6 * JOB_NAME_BYTES_MAX + 2048) + 6 * NAME_BYTES_MAX + 16 * 1024 <= MESSAGE_BYTES_MAX
+    JOBS_MAX as usize * (6 * JOB_NAME_BYTES_MAX + 2048)
+        + RANKS_TOLD_MAX * 320
+        + 6 * NAME_BYTES_MAX
+        + 16 * 1024
+        <= MESSAGE_BYTES_MAX
 );
 // A number of 32 bits takes 20 characters at most; an id 10, its comma and a letter for how it was
 // served.

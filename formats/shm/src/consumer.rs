@@ -20,6 +20,8 @@ pub struct Consumer {
     payload: PayloadSize,
     /// Number of the next descriptor.
     next: u64,
+    /// The daemon was told that this one is waited for.
+    told: Option<u64>,
 }
 
 impl Consumer {
@@ -34,7 +36,7 @@ impl Consumer {
             let (got, expected) = (format_args!("{in_client:?}"), format_args!("{payload:?}"));
             return Err(FormatError::new("client segment header", 0, got, expected));
         }
-        Ok(Self { daemon, client, payload, next: 0 })
+        Ok(Self { daemon, client, payload, next: 0, told: None })
     }
 
     /// The payload's size, from the header.
@@ -72,15 +74,16 @@ impl Consumer {
     }
 
     /// Announces that this end goes to sleep. Poll once more afterwards, and sleep only if that
-    /// finds nothing.
+    /// finds nothing. True when the daemon has not been told yet that the next descriptor is waited
+    /// for: ring its doorbell before that sleep.
     ///
     /// # Errors
     /// Never for segments that could be attached to.
-    pub fn wait_begin(&self) -> Result<(), FormatError> {
-        self.client.store_u32(WAITING, 1)?;
+    pub fn wait_begin(&mut self) -> Result<bool, FormatError> {
+        self.client.store_u64(WAITING, self.next.wrapping_add(1))?;
         // Dekker with `Producer::publish`, see there.
         fence(Ordering::SeqCst);
-        Ok(())
+        Ok(self.told.replace(self.next) != Some(self.next))
     }
 
     /// Announces that this end is awake: the daemon saves its doorbells.
@@ -88,7 +91,7 @@ impl Consumer {
     /// # Errors
     /// Never for segments that could be attached to.
     pub fn wait_end(&self) -> Result<(), FormatError> {
-        self.client.store_u32(WAITING, 0)
+        self.client.store_u64(WAITING, 0)
     }
 
     /// Time of the daemon's last heartbeat, CLOCK_MONOTONIC in ns; 0 before the first.

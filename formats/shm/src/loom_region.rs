@@ -101,22 +101,6 @@ impl Region {
         Ok(())
     }
 
-    /// As the real one.
-    ///
-    /// # Errors
-    /// When there is no index word.
-    pub fn load_u32(&self, offset: u64) -> Result<u32, FormatError> {
-        u32::try_from(self.load_u64(offset)?).map_err(|_| out_of_range(offset))
-    }
-
-    /// As the real one.
-    ///
-    /// # Errors
-    /// When there is no index word.
-    pub fn store_u32(&self, offset: u64, value: u32) -> Result<(), FormatError> {
-        self.store_u64(offset, u64::from(value))
-    }
-
     fn line(&self, offset: u64) -> Result<&UnsafeCell<()>, FormatError> {
         let line = usize::try_from(offset).map_err(|_| out_of_range(offset))? / LINE_BYTES;
         self.memory.lines.get(line).ok_or_else(|| out_of_range(offset))

@@ -86,7 +86,16 @@ impl Producer {
         // a SeqCst fence between the two on both sides. So either we see the flag, or the client's
         // recheck sees the head.
         fence(Ordering::SeqCst);
-        Ok(self.client.load_u32(WAITING)? != 0)
+        Ok(self.client.load_u64(WAITING)? != 0)
+    }
+
+    /// Number of the descriptor that the client says it waits for; `None` while it is awake. It may
+    /// be any number.
+    ///
+    /// # Errors
+    /// Never for the segments given to [`Producer::create`].
+    pub fn awaited(&self) -> Result<Option<u64>, FormatError> {
+        Ok(self.client.load_u64(WAITING)?.checked_sub(1))
     }
 
     /// Numbers of the descriptors released since the last call, in any order: their blocks may be

@@ -15,7 +15,7 @@ use std::alloc::{Layout, alloc, alloc_zeroed, dealloc, handle_alloc_error};
 use std::any::Any;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use shade_formats::FormatError;
 use shade_formats::limits::PAYLOAD_ALIGN_BYTES;
@@ -193,31 +193,6 @@ impl Region {
         Ok(())
     }
 
-    /// Loads the `u32` at `offset` with acquire ordering.
-    ///
-    /// # Errors
-    /// When the offset is not a multiple of 4 or leaves the region.
-    pub fn load_u32(&self, offset: u64) -> Result<u32, FormatError> {
-        let at = self.aligned::<u32>(offset, false)?;
-        // SAFETY: as in `load_u64`.
-        let word = unsafe { AtomicU32::from_ptr(at) };
-        let value = word.load(Ordering::Relaxed);
-        fence(Ordering::Acquire);
-        Ok(u32::from_le(value))
-    }
-
-    /// Stores a `u32` at `offset` with release ordering.
-    ///
-    /// # Errors
-    /// When the offset is not a multiple of 4 or leaves the region, or the region is read-only.
-    pub fn store_u32(&self, offset: u64, value: u32) -> Result<(), FormatError> {
-        let at = self.aligned::<u32>(offset, true)?;
-        // SAFETY: as in `store_u64`.
-        let word = unsafe { AtomicU32::from_ptr(at) };
-        word.store(value.to_le(), Ordering::Release);
-        Ok(())
-    }
-
     /// The address of `offset`, where `len` bytes are within the region.
     fn range(&self, offset: u64, len: u64) -> Result<*mut u8, FormatError> {
         match offset.checked_add(len) {
@@ -330,7 +305,7 @@ mod tests {
         }
         assert!(region.load_u64(4089).is_err());
         assert!(region.load_u64(4).is_err(), "unaligned");
-        assert!(region.store_u32(2, 1).is_err(), "unaligned");
+        assert!(region.store_u64(4, 1).is_err(), "unaligned");
         assert!(region.write(4096, b"").is_ok(), "an empty range at the end is in range");
     }
 
@@ -359,7 +334,6 @@ mod tests {
         assert_eq!(view.load_u64(8).unwrap(), 7);
         assert!(view.write(0, b"x").is_err());
         assert!(view.store_u64(8, 1).is_err());
-        assert!(view.store_u32(8, 1).is_err());
         assert!(view.copy_within(0, 8, 8).is_err());
     }
 

@@ -159,12 +159,28 @@ fn a_full_ring_takes_as_many_as_are_released_whichever_they_are() {
 
 #[test]
 fn the_doorbell_is_asked_for_only_while_the_client_waits() {
-    let Ring { mut producer, consumer, .. } = ring();
+    let Ring { mut producer, mut consumer, .. } = ring();
     assert!(!producer.publish(&batch(0, 0)).unwrap());
     consumer.wait_begin().unwrap();
     assert!(producer.publish(&batch(1, 0)).unwrap());
     consumer.wait_end().unwrap();
     assert!(!producer.publish(&batch(2, 0)).unwrap());
+}
+
+#[test]
+fn the_daemon_is_told_once_of_each_descriptor_that_is_waited_for() {
+    let Ring { mut producer, mut consumer, .. } = ring();
+    assert_eq!(producer.awaited().unwrap(), None);
+    assert!(consumer.wait_begin().unwrap(), "news");
+    assert_eq!(producer.awaited().unwrap(), Some(0));
+    consumer.wait_end().unwrap();
+    assert_eq!(producer.awaited().unwrap(), None);
+    assert!(!consumer.wait_begin().unwrap(), "a second sleep for the same one");
+    consumer.wait_end().unwrap();
+    producer.publish(&batch(0, 0)).unwrap();
+    consumer.poll().unwrap().unwrap();
+    assert!(consumer.wait_begin().unwrap(), "the next one");
+    assert_eq!(producer.awaited().unwrap(), Some(1));
 }
 
 #[test]

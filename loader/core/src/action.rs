@@ -71,6 +71,8 @@ pub enum Action<M: Memory> {
     Close(SessionId, String),
     /// Hand a line of the trace to an observer.
     Trace(SessionId, Box<Line>),
+    /// Inform the user of an epoch's end.
+    Inform(String),
     /// Warn the user, once.
     Warn(String),
     /// Tell the user about a bad record. There may be one for each record of the dataset.

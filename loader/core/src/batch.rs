@@ -77,6 +77,8 @@ pub(super) struct Batch<M: Memory> {
     pub(super) rows: Vec<BatchRow>,
     /// Rows neither done nor skipped.
     pub(super) pending: usize,
+    /// Rows of these that wait for their record.
+    pub(super) unread: usize,
     /// Rows with their records, for the workers.
     pub(super) ready: Vec<FillRow<M::Lent>>,
     /// Rows of each order, once some are ready: all orders are of one size.
@@ -114,6 +116,7 @@ impl<M: Memory> Batch<M> {
     #[inline(always)]
     fn make_ready(&mut self, position: u32, record: Option<M::Lent>) {
         let Some(row) = self.rows.get_mut(position as usize) else { return };
+        self.unread -= usize::from(row.state == RowState::Waiting);
         row.state = RowState::Filling;
         let BatchRow { sample, entry, offset, len, drawn, .. } = *row;
         let (pixels, size) = (Pixels::Own, Size::default());
@@ -123,6 +126,7 @@ impl<M: Memory> Batch<M> {
     /// Row `position` needs its record after all.
     pub(super) fn unready(&mut self, position: u32) {
         if let Some(row) = self.rows.get_mut(position as usize) {
+            self.unread += usize::from(row.state != RowState::Waiting);
             row.state = RowState::Waiting;
         }
     }
@@ -170,6 +174,7 @@ impl<M: Memory> Batch<M> {
     pub(super) fn finish(&mut self, position: u32, state: RowState) {
         let Some(row) = self.rows.get_mut(position as usize) else { return };
         if matches!(row.state, RowState::Waiting | RowState::Filling) {
+            self.unread -= usize::from(row.state == RowState::Waiting);
             row.state = state;
             self.pending = self.pending.saturating_sub(1);
         }

@@ -45,6 +45,8 @@ pub struct Counts {
     pub tier_bytes_written: u64,
     /// Rows delivered, without padding.
     pub delivered: u64,
+    /// Time that workers copied or decoded rows, of all workers together, ns.
+    pub fill_ns: u64,
     /// Rows that were not decoded: another job of the group had the same pixels.
     pub copied: u64,
     /// Delivered rows whose loss was reported. The epoch's figure leaves out losses that came for
@@ -106,6 +108,7 @@ impl Counts {
             tier_writes: self.tier_writes.saturating_sub(before.tier_writes),
             tier_bytes_written: self.tier_bytes_written.saturating_sub(before.tier_bytes_written),
             delivered: self.delivered.saturating_sub(before.delivered),
+            fill_ns: self.fill_ns.saturating_sub(before.fill_ns),
             copied: self.copied.saturating_sub(before.copied),
             reported: self.reported.saturating_sub(before.reported),
             substituted: self.substituted.saturating_sub(before.substituted),

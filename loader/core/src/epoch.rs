@@ -59,14 +59,17 @@ impl<M: Memory> Core<M> {
 
     /// Draws a job's next plan once every rank of it here wants the same new epoch. Until then none
     /// starts: a plan is drawn from all losses of the epoch before, and messages of one rank arrive
-    /// in order.
-    pub(super) fn draw_due_plans(&mut self, now_ns: u64, actions: &mut Vec<Action<M>>) {
+    /// in order. Returns whether any was drawn.
+    pub(super) fn draw_due_plans(&mut self, now_ns: u64, actions: &mut Vec<Action<M>>) -> bool {
         let due: Vec<JobId> = self.jobs.iter().filter(|job| self.is_due(job)).map(|job| job.id).collect();
+        let mut is_drawn = false;
         for job in due {
             if !self.waits_for_group(job, now_ns) {
                 self.draw_due_plan(job, actions);
+                is_drawn = true;
             }
         }
+        is_drawn
     }
 
     fn draw_due_plan(&mut self, id: JobId, actions: &mut Vec<Action<M>>) {

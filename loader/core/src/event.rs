@@ -113,6 +113,13 @@ pub enum Event<M: Memory> {
     Filled(Filled<M::Lent>),
     /// A batch's columns are written: it may be published.
     Finalized(Ticket),
+    /// A trainer waits for a descriptor.
+    Waits {
+        /// The rank's session.
+        session: SessionId,
+        /// The descriptor's number. Untrusted.
+        seq: u64,
+    },
     /// A client has released descriptors.
     Released {
         /// The rank's session.

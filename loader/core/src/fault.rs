@@ -55,7 +55,7 @@ impl<M: Memory> Core<M> {
                 target.len = len;
                 target.substitutes += 1;
                 target.reread = false;
-                target.state = RowState::Waiting;
+                batch.unready(row.position);
                 if first {
                     batch.faults.push(text);
                     actions.push(Action::BadRecord(format!("substituted sample {sample} for {text}")));
@@ -104,7 +104,7 @@ impl<M: Memory> Core<M> {
             return false;
         }
         target.reread = true;
-        target.state = RowState::Waiting;
+        batch.unready(row.position);
         self.access((job, self.admits(job)), sample, row);
         self.reading.recheck(sample);
         true

@@ -12,7 +12,7 @@ use crate::fill_turns::Waiting;
 use crate::job::{Job, JobId};
 use crate::memory::Memory;
 use crate::orders::{Columns, FaultKind, FillOrder, FillRow, Filled, FinalizeOrder, Move, Pixels, Ticket};
-use crate::session::{Delivered, Outstanding, runs_dry_in_ns};
+use crate::session::{Delivered, EpochRequest, Outstanding, runs_dry_in_ns};
 use crate::trace::done_line;
 
 /// Rows of one order: few enough to spread a batch over the workers, enough that handing over costs
@@ -101,6 +101,9 @@ impl<M: Memory> Core<M> {
     pub(super) fn filled(&mut self, filled: Filled<M::Lent>, actions: &mut Vec<Action<M>>) {
         let Filled { ticket: Ticket { session, seq }, mut rows, faults, fill_ns } = filled;
         self.fill_turns.took_back(session);
+        if let Some(job) = self.session(session).map(|session| session.job) {
+            self.count(job, |counts| counts.fill_ns += fill_ns);
+        }
         if let Some(batch) = self.batch_mut(session, seq) {
             batch.fill_ns += fill_ns;
             let mut bad = faults.iter().map(|&(at, _)| at).peekable();
@@ -184,7 +187,14 @@ impl<M: Memory> Core<M> {
 
     /// Queues the end-of-epoch descriptor of every rank of the job that has published all its
     /// batches.
-    pub(super) fn end_epochs(&mut self, job: JobId, epoch: u32, batches: u32, actions: &mut Vec<Action<M>>) {
+    pub(super) fn end_epochs(
+        &mut self,
+        job: JobId,
+        (epoch, batches): (u32, u32),
+        now_ns: u64,
+        actions: &mut Vec<Action<M>>,
+    ) {
+        let mut has_ended = false;
         for session in self.sessions.iter_mut().filter(|session| session.job == job) {
             if !(session.ready && session.open.is_empty() && session.has_descriptor()) {
                 continue;
@@ -194,6 +204,7 @@ impl<M: Memory> Core<M> {
                 continue;
             }
             request.ended = true;
+            has_ended = true;
             let (generation, seq) = (request.generation, session.next_seq);
             session.next_seq += 1;
             session.outstanding.insert(seq, Outstanding { block: None, published_ns: 0 });
@@ -206,6 +217,12 @@ impl<M: Memory> Core<M> {
                 ..Descriptor::default()
             };
             actions.push(Action::Publish(session.id, Box::new(descriptor)));
+        }
+        let is_over = |request: EpochRequest| request.epoch == epoch && request.ended;
+        let mut ranks = self.sessions.iter().filter(|session| session.job == job);
+        if has_ended && ranks.all(|session| session.request.is_some_and(is_over)) {
+            self.note_waits(now_ns);
+            actions.extend(self.epoch_line(job).map(Action::Inform));
         }
     }
 }

@@ -112,6 +112,8 @@ pub(super) struct Job {
     /// order. The latest *position* wins, so the table does not depend on timing.
     pub(super) scored_at: Vec<u32>,
     pub(super) epoch_counts: Counts,
+    /// Those before a rank began the epoch last.
+    pub(super) counts_before: Counts,
     pub(super) total: Counts,
     /// The state loaded last.
     pub(super) loaded: Option<Loaded>,
@@ -184,6 +186,7 @@ impl Job {
             row_counts: vec![RowCounts::default(); spec.world_size as usize],
             scored_at: vec![0; samples as usize],
             epoch_counts: Counts::default(),
+            counts_before: Counts::default(),
             total: Counts::default(),
             loaded: None,
         };
@@ -212,7 +215,7 @@ impl Job {
         self.stand_ins = None;
         self.faults = Faults::default();
         self.row_counts.fill(RowCounts::default());
-        self.epoch_counts = Counts::default();
+        (self.epoch_counts, self.counts_before) = (Counts::default(), Counts::default());
     }
 
     /// Whether the next plan has the strata of the current one: those that the ranks ask for, or

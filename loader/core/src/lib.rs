@@ -27,6 +27,7 @@
 //! | `fault`, `bad_share` | what becomes of bad records |
 //! | `resize` | a larger or smaller cache |
 //! | `report`, `counts`, `stats`, `trace` | losses, figures, a trace for an observer |
+//! | `waits`, `attribution` | how long trainers wait, and for what |
 //!
 //! `orders` has the types that the core shares with readers and workers. [`Memory`] and [`Samples`]
 //! are memory and dataset as the core sees them. [`driver`] runs a core in a world without a
@@ -38,6 +39,7 @@
 
 mod access;
 mod action;
+mod attribution;
 mod bad_share;
 mod batch;
 mod block_size;
@@ -96,6 +98,7 @@ mod tier_orders;
 mod tier_turns;
 mod trace;
 mod use_numbers;
+mod waits;
 mod windows;
 
 pub use action::{Accepted, Action, Refusal, Resumed};
@@ -120,4 +123,5 @@ pub use sizes::{Capacity, CapacityError, RING_BATCHES, staging_bytes};
 pub use stats::{JobStatus, Stats};
 pub use tier::TierStats;
 pub use tier_orders::{TIER_OVERHEAD_BYTES, TierEvent, TierMiss, TierOrder, TierPut};
+pub use waits::{Cause, RankStatus, Waits};
 pub use windows::{WINDOW_BYTES, window_bytes};

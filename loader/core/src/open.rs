@@ -61,7 +61,7 @@ impl<M: Memory> Core<M> {
                 })
                 .min();
             let Some((_, _, at)) = next else {
-                self.end_epochs(job, epoch, batches, actions);
+                self.end_epochs(job, (epoch, batches), now_ns, actions);
                 return false;
             };
             if self.open_batch(job, at, now_ns, actions) {
@@ -116,6 +116,7 @@ impl<M: Memory> Core<M> {
             offset,
             layout,
             pending: rows.len(),
+            unread: rows.len(),
             ready: Vec::with_capacity(rows.len()),
             order_rows: 0,
             rows,

@@ -20,7 +20,7 @@ impl<M: Memory> Core<M> {
     pub(super) fn attach(&mut self, now_ns: u64, attach: Attach, actions: &mut Vec<Action<M>>) {
         let id = attach.session;
         let jobs = self.jobs.len();
-        match self.accept(attach) {
+        match self.accept(now_ns, attach) {
             Ok(accepted) => {
                 actions.push(Action::Accept(id, accepted));
                 if self.jobs.len() > jobs {
@@ -31,7 +31,7 @@ impl<M: Memory> Core<M> {
         }
     }
 
-    fn accept(&mut self, attach: Attach) -> Result<Accepted, Refusal> {
+    fn accept(&mut self, now_ns: u64, attach: Attach) -> Result<Accepted, Refusal> {
         let refuse = |code, text| Err(Refusal { code, text });
         let Attach { session, job: name, rank, spec, weights } = attach;
         spec.validate().map_err(|error| Refusal { code: REFUSE_SPEC, text: error.to_string() })?;
@@ -91,7 +91,7 @@ impl<M: Memory> Core<M> {
             }
         };
         self.jobs.get_mut(job).into_iter().for_each(|job| job.has_rank(rank));
-        self.sessions.push(Session::new(session, job, rank, ring));
+        self.sessions.push(Session::new(session, (job, rank), ring, now_ns));
         Ok(accepted)
     }
 
@@ -169,6 +169,7 @@ impl<M: Memory> Core<M> {
     /// `session` wants an epoch. It starts once all ranks want it.
     pub(super) fn start_epoch(
         &mut self,
+        now_ns: u64,
         session: SessionId,
         request: EpochRequest,
         actions: &mut Vec<Action<M>>,
@@ -193,12 +194,14 @@ impl<M: Memory> Core<M> {
         state.request = Some(EpochRequest { next_batch: next_batch.max(first_batch), ..request });
         state.blocked_since_ns = None;
         state.is_full = false;
+        state.clock.begin_epoch(now_ns, state.next_seq);
         let (rank, job) = (state.rank, state.job);
         if let Some(job) = self.jobs.get_mut(job)
             && job.epoch() == Some(epoch)
         {
             // Within the epoch: the accesses that follow may be others than those in sight.
             job.outlook = None;
+            job.counts_before = job.epoch_counts;
             // What it was given before, it is given again.
             job.row_counts
                 .get_mut(rank as usize)

@@ -10,6 +10,7 @@ use crate::batch::Batch;
 use crate::event::SessionId;
 use crate::job::{Job, JobId};
 use crate::memory::Memory;
+use crate::waits::{RankStatus, WaitClock};
 
 /// The epoch that a rank asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,12 +62,19 @@ pub(super) struct Session<M: Memory> {
     pub(super) is_full: bool,
     /// When the next batch first found no room in the ring.
     pub(super) blocked_since_ns: Option<u64>,
+    /// How long its trainer has waited, and for what.
+    pub(super) clock: WaitClock,
     /// By (epoch, batch): the batches of the current epoch and of the one before.
     pub(super) delivered: HashMap<(u32, u32), Delivered>,
 }
 
 impl<M: Memory> Session<M> {
-    pub(super) fn new(id: SessionId, job: JobId, rank: u32, payload: PayloadAllocator) -> Self {
+    pub(super) fn new(
+        id: SessionId,
+        (job, rank): (JobId, u32),
+        payload: PayloadAllocator,
+        now_ns: u64,
+    ) -> Self {
         Self {
             id,
             job,
@@ -81,6 +89,7 @@ impl<M: Memory> Session<M> {
             request: None,
             is_full: false,
             blocked_since_ns: None,
+            clock: WaitClock::new(now_ns),
             delivered: HashMap::new(),
         }
     }
@@ -121,6 +130,19 @@ impl<M: Memory> Session<M> {
         let idle_since_ns = has_ended.then_some(self.released_ns);
         let since_ns = first.map(|held| held.published_ns.max(self.released_ns)).or(idle_since_ns);
         since_ns.map_or(0, |since_ns| now_ns.saturating_sub(since_ns))
+    }
+
+    /// Its figures.
+    pub(super) fn status(&self) -> RankStatus {
+        let (waits, attached_ns) = self.clock.times();
+        RankStatus {
+            rank: self.rank,
+            in_ring: self.outstanding.values().filter(|held| held.block.is_some()).count(),
+            open: self.open.len(),
+            attached_ns,
+            waits_for: self.clock.waits_for(),
+            waits,
+        }
     }
 
     /// The sequence number before which all descriptors were published.

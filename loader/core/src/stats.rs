@@ -1,6 +1,7 @@
 //! The figures that `stats()` reports.
 
 use serde::Serialize;
+use shade_formats::limits::RANKS_TOLD_MAX;
 
 use crate::brain::Core;
 use crate::counts::Counts;
@@ -9,7 +10,9 @@ use crate::job::Job;
 use crate::latency::ReadLatency;
 use crate::memory::Memory;
 use crate::plan::PlanSummary;
+use crate::session::Session;
 use crate::tier::TierStats;
+use crate::waits::RankStatus;
 
 /// The figures of this moment: those of the current epoch beside those of the whole job.
 #[derive(Clone, Debug, Serialize)]
@@ -41,6 +44,8 @@ pub struct Stats {
     pub waiting_for_ranks: Vec<u32>,
     /// Number of ranks that are still to attach to this daemon.
     pub ranks_to_attach: u32,
+    /// The rank's own figures; `None` without one.
+    pub rank: Option<RankStatus>,
     /// All jobs of the daemon, which share the cache.
     pub jobs: Vec<JobStatus>,
 }
@@ -68,6 +73,8 @@ pub struct JobStatus {
     /// Everything since its first rank attached.
     #[serde(flatten)]
     pub counts: CountStats,
+    /// Its ranks at this daemon, of all jobs at most [`RANKS_TOLD_MAX`].
+    pub by_rank: Vec<RankStatus>,
 }
 
 /// One epoch's figures.
@@ -129,8 +136,14 @@ impl<M: Memory> Core<M> {
     /// The jobs of this moment, the oldest first.
     #[must_use]
     pub fn jobs(&self) -> Vec<JobStatus> {
+        let mut told_most = RANKS_TOLD_MAX;
         let status = |job: &Job| {
-            let ranks = self.sessions.iter().filter(|session| session.job == job.id).count();
+            let of_job = || self.sessions.iter().filter(|session| session.job == job.id);
+            let ranks = of_job().count();
+            let mut by_rank: Vec<_> = of_job().map(Session::status).collect();
+            by_rank.sort_by_key(|rank| rank.rank);
+            by_rank.truncate(told_most);
+            told_most -= by_rank.len();
             JobStatus {
                 name: job.name.clone(),
                 ranks: u32::try_from(ranks).unwrap_or(u32::MAX),
@@ -141,6 +154,7 @@ impl<M: Memory> Core<M> {
                 epoch: job.epoch(),
                 opened_share: self.opened_share(job),
                 counts: job.total.into(),
+                by_rank,
             }
         };
         self.jobs.iter().map(status).collect()
@@ -196,6 +210,7 @@ impl<M: Memory> Core<M> {
             tier: self.tier.stats(),
             waiting_for_ranks: job.map_or_else(Vec::new, |job| self.waiting_for_ranks(job)),
             ranks_to_attach: job.map_or(0, |job| self.ranks_to_attach(job)),
+            rank: self.session(session).map(Session::status),
             jobs: self.jobs(),
         }
     }

@@ -19,7 +19,7 @@ impl<M: Memory> Core<M> {
             Event::Detach(session) => self.detach(session),
             Event::StartEpoch { session, generation, epoch, first_batch } => {
                 let request = EpochRequest { generation, epoch, next_batch: first_batch, ended: false };
-                self.start_epoch(session, request, actions);
+                self.start_epoch(now_ns, session, request, actions);
             }
             Event::Report { session, epoch, batch, losses } => {
                 self.report(now_ns, (session, epoch, batch), &losses, actions);
@@ -39,6 +39,7 @@ impl<M: Memory> Core<M> {
             Event::Tier(event) => self.tier_event(now_ns, event),
             Event::Filled(filled) => self.filled(filled, actions),
             Event::Finalized(ticket) => self.finalized(ticket),
+            Event::Waits { session, seq } => self.trainer_waits(session, seq),
             Event::Released { session, seqs } => self.released(now_ns, session, seqs, actions),
             Event::Plan(session, plan) => {
                 let job = self.session(session).map(|session| session.job);
@@ -60,7 +61,11 @@ impl<M: Memory> Core<M> {
         if self.cache.has_surplus() {
             self.evict_surplus();
         }
-        self.draw_due_plans(now_ns, actions);
+        if self.draw_due_plans(now_ns, actions) {
+            // That took its time, which the next call counts.
+            self.note_waits(now_ns);
+            return true;
+        }
         self.predict(now_ns);
         self.publish_complete(now_ns, actions);
         let can_go_on = self.open_batches(now_ns, actions);
@@ -73,6 +78,7 @@ impl<M: Memory> Core<M> {
         self.hand_out_rows(now_ns, actions);
         // A batch that needed no work (all rows skipped) is complete by now.
         self.publish_complete(now_ns, actions);
+        self.note_waits(now_ns);
         can_go_on
     }
 }

@@ -16,6 +16,7 @@ use crate::ask::{Drain, Resize, Status, Stop};
 use crate::doctor::Doctor;
 pub use crate::names::default_socket;
 use crate::names::{CACHE_DEFAULT, engine, io, jpeg, policy};
+use crate::top::Top;
 use crate::trace::Trace;
 
 /// Serves training batches from a packed dataset: reads single records with io_uring, keeps in
@@ -44,6 +45,8 @@ pub enum Command {
     Trace(Trace),
     /// List your daemons on this machine and their jobs.
     Status(Status),
+    /// Watch your daemons: whether trainings wait, for what, and what to do about it.
+    Top(Top),
     /// End a daemon now; its trainings get an error that says so.
     Stop(Stop),
     /// Let a daemon take no new job, and end once its trainings have.

@@ -17,4 +17,5 @@ mod panics;
 mod proc;
 pub mod service;
 mod spinner;
+pub mod top;
 pub mod trace;

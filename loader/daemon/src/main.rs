@@ -13,6 +13,7 @@ use shade_load::doctor::{DoctorError, doctor};
 use shade_load::last_words::LastWords;
 use shade_load::log;
 use shade_load::service;
+use shade_load::top::{TopError, top};
 use shade_load::trace::{TraceError, trace};
 use shade_reads::{PATIENCE, ReadsConfig};
 use shade_simulate::{SimulateError, simulate};
@@ -39,6 +40,7 @@ fn main() -> ExitCode {
         Command::Simulate(args) => exit(simulate(&args, &mut stdout().lock()), SimulateError::exit_code),
         Command::Trace(args) => exit(trace(&args), TraceError::exit_code),
         Command::Status(args) => exit(ask::status(&args, &mut stdout().lock()), AskError::exit_code),
+        Command::Top(args) => exit(top(&args, &mut stdout().lock()), TopError::exit_code),
         Command::Stop(args) => exit(ask::stop(&args, &mut stdout().lock()), AskError::exit_code),
         Command::Drain(args) => exit(ask::drain(&args, &mut stdout().lock()), AskError::exit_code),
         Command::Resize(args) => exit(ask::resize(&args, &mut stdout().lock()), AskError::exit_code),

@@ -43,6 +43,11 @@ impl Slots {
         // The release mark is in a mapped segment, so this cannot fail. Ringing fails only if the
         // daemon is gone or the counter is at its maximum, which wakes the daemon as well.
         let _ = self.releaser.release(descriptor);
+        self.ring_daemon();
+    }
+
+    /// Wakes the daemon: something was released, or is waited for.
+    pub(crate) fn ring_daemon(&self) {
         let _ = rustix::io::write(&self.doorbell, &ONE_RING);
     }
 

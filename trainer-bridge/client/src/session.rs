@@ -300,11 +300,15 @@ impl Session {
     /// Sleeps until the ring or the socket has news, for at most `most`; if that is zero, only
     /// checks.
     fn sleep(&self, ring: &mut Ring, most: Duration) -> Result<Woken, ClientError> {
-        ring.consumer.wait_begin()?;
+        let is_news = ring.consumer.wait_begin()?;
         // The recheck that `Consumer::wait_begin` requires.
         let found = self.take(ring);
         let mut woken = Woken::default();
         if let Ok(None) = found {
+            // It counts what the trainer waits for.
+            if is_news {
+                self.slots.ring_daemon();
+            }
             let mut fds = [
                 PollFd::new(&self.doorbell, PollFlags::IN),
                 PollFd::new(self.dialogue.socket(), PollFlags::IN),

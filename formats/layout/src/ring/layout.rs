@@ -6,7 +6,7 @@ use crate::checksum::crc32c;
 use crate::limits::{PAYLOAD_ALIGN_BYTES, PAYLOAD_BYTES_MAX, RING_DESCRIPTORS};
 
 /// Version of this layout. A change of any constant here or of a descriptor field needs a new one.
-pub const RING_VERSION: u32 = 4;
+pub const RING_VERSION: u32 = 5;
 
 /// Descriptors of a ring, and as many release marks. loom explores every interleaving, so its ring
 /// has two: enough to wrap.
@@ -28,7 +28,8 @@ pub const HEARTBEAT: u64 = 256;
 /// Daemon segment: the first descriptor. On a page of its own, so that polling the head moves no
 /// descriptor line.
 pub(super) const DESCRIPTORS_START: u64 = 4096;
-/// Client segment: not 0 while the consumer sleeps or is about to.
+/// Client segment: one more than the number of the descriptor for which the consumer sleeps or is
+/// about to; 0 while it is awake.
 pub const WAITING: u64 = 128;
 /// Client segment: the first of the release marks, 8 bytes each.
 pub const RELEASED: u64 = 512;

@@ -156,6 +156,7 @@ pub(crate) struct Around {
     /// Latency of every read.
     pub latency: Duration,
     pub warnings: Vec<String>,
+    pub informed: Vec<String>,
     /// What an observer is told.
     pub traced: Vec<Line>,
     /// Trainers do not release what they take while this is set.
@@ -304,6 +305,7 @@ impl Replay {
             stuck: HashSet::new(),
             latency: Duration::ZERO,
             warnings: Vec::new(),
+            informed: Vec::new(),
             traced: Vec::new(),
             hold: false,
             kept: HashSet::new(),
@@ -568,6 +570,7 @@ impl World<Counted> for Around {
             }
             Action::State(_, bytes) => self.states.push(bytes),
             Action::StateLoaded(_, resumed) => self.resumed.push(resumed),
+            Action::Inform(text) => self.informed.push(text),
             Action::Warn(text) | Action::BadRecord(text) => self.warnings.push(text),
             Action::Tier(order) => self.tier.take(order),
             Action::Trace(_, line) => self.traced.push(*line),

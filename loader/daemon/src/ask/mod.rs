@@ -18,5 +18,6 @@ pub use cli::{Drain, Resize, Status, Stop};
 pub use end::{drain, stop};
 pub use error::AskError;
 pub use resize::resize;
+pub(crate) use status::Answers;
 pub use status::status;
 pub(crate) use told::DaemonStatus;

@@ -1,6 +1,7 @@
 //! `shade-load status`.
 
 use std::io::Write;
+use std::path::Path;
 
 use serde_json::Value;
 
@@ -17,26 +18,43 @@ use crate::names::default_socket;
 /// # Errors
 /// A daemon does not answer; those that do are listed then, too.
 pub fn status(args: &Status, out: &mut impl Write) -> Result<(), AskError> {
-    let socket = args.socket.clone().or_else(default_socket);
-    let asked = match &socket {
-        Some(socket) => vec![Call::connect(&Address::given(socket)).and_then(|call| call.status())?],
-        None => Vec::new(),
-    };
-    let found = if socket.is_some() { Vec::new() } else { find::daemons()? };
-    let (all, mut answers, mut failed) = (found.len(), asked, 0);
-    for address in found {
-        match Call::connect(&address).and_then(|call| call.status()) {
-            Ok(answer) => answers.push(answer),
-            // It has ended since.
-            Err(CallError::NoDaemon { .. }) => {}
-            Err(error) => {
-                tracing::error!("{error}");
-                failed += 1;
+    let Answers { answers, errors } = Answers::of(args.socket.as_deref())?;
+    errors.iter().for_each(|error| tracing::error!("{error}"));
+    show(args.json, &answers, out)?;
+    let (failed, all) = (errors.len(), answers.len() + errors.len());
+    if failed > 0 { Err(AskError::Some { failed, all }) } else { Ok(()) }
+}
+
+/// What daemons tell of themselves.
+pub(crate) struct Answers {
+    /// In JSON.
+    pub(crate) answers: Vec<String>,
+    /// Why other daemons do not answer.
+    pub(crate) errors: Vec<CallError>,
+}
+
+impl Answers {
+    /// Those of the daemon at this socket, by default at `$SHADE_SOCKET`, else of all daemons of
+    /// this user.
+    ///
+    /// # Errors
+    /// The daemon at the socket does not answer, or sockets cannot be listed.
+    pub(crate) fn of(socket: Option<&Path>) -> Result<Self, AskError> {
+        let ask = |address: &Address| Call::connect(address).and_then(|call| call.status());
+        if let Some(socket) = socket.map(Path::to_owned).or_else(default_socket) {
+            return Ok(Self { answers: vec![ask(&Address::given(&socket))?], errors: Vec::new() });
+        }
+        let (mut answers, mut errors) = (Vec::new(), Vec::new());
+        for address in find::daemons()? {
+            match ask(&address) {
+                Ok(answer) => answers.push(answer),
+                // It has ended since.
+                Err(CallError::NoDaemon { .. }) => {}
+                Err(error) => errors.push(error),
             }
         }
+        Ok(Self { answers, errors })
     }
-    show(args.json, &answers, out)?;
-    if failed > 0 { Err(AskError::Some { failed, all }) } else { Ok(()) }
 }
 
 fn show(as_json: bool, answers: &[String], out: &mut impl Write) -> Result<(), AskError> {

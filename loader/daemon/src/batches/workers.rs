@@ -57,6 +57,12 @@ impl Workers {
         Ok(workers)
     }
 
+    /// Number of threads.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.threads.len()
+    }
+
     /// Queues an order for `payload`. Never waits.
     pub fn submit(&self, order: FillOrder, payload: Region) {
         if let Some(orders) = &self.orders {

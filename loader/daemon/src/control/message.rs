@@ -97,8 +97,8 @@ pub(crate) enum Message {
     },
     /// A rank's standard error, for the log.
     Log { session: SessionId, stderr: OwnedFd },
-    /// The client released slots.
-    Released(SessionId),
+    /// The client rang: it has released descriptors, or waits for one.
+    Rung(SessionId),
     /// The connection has ended.
     Gone(SessionId),
 }

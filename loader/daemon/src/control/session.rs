@@ -210,7 +210,7 @@ impl Connection<'_> {
             }
             if on_doorbell {
                 doorbell.answer()?;
-                self.tell(Message::Released(session))?;
+                self.tell(Message::Rung(session))?;
             }
             if on_socket {
                 let Some((bytes, fd)) = receive(&self.socket, buffer)? else { return Ok(()) };

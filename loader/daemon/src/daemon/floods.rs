@@ -12,11 +12,14 @@ pub(super) struct Floods {
     bad_records: Throttle,
     /// With `on_error="raise"` an epoch ends at each of them.
     failed_epochs: Throttle,
+    /// An epoch of a small dataset takes moments.
+    ended_epochs: Throttle,
 }
 
 impl Floods {
     pub(super) fn new(now: Instant) -> Self {
-        Self { bad_records: Throttle::new(now), failed_epochs: Throttle::new(now) }
+        let [bad_records, failed_epochs, ended_epochs] = [(); 3].map(|()| Throttle::new(now));
+        Self { bad_records, failed_epochs, ended_epochs }
     }
 
     pub(super) fn bad_record(&mut self, text: &str) {
@@ -31,6 +34,12 @@ impl Floods {
         }
     }
 
+    pub(super) fn ended_epoch(&mut self, text: &str) {
+        if let Some(left_out) = self.ended_epochs.admit(Instant::now()) {
+            tracing::info!("{text}{left_out}");
+        }
+    }
+
     /// Says how many lines were left out, once a flood is over.
     pub(super) fn settle(&mut self, now: Instant) {
         if let Some(lines) = self.bad_records.settle(now) {
@@ -38,6 +47,9 @@ impl Floods {
         }
         if let Some(lines) = self.failed_epochs.settle(now) {
             tracing::error!("{lines} more lines about epochs that failed were left out");
+        }
+        if let Some(lines) = self.ended_epochs.settle(now) {
+            tracing::info!("{lines} more lines about epochs that ended were left out");
         }
     }
 }

@@ -60,7 +60,7 @@ pub(super) struct Inbox {
 pub(super) struct Daemon {
     pub(super) core: Core,
     pub(super) reads: Reads,
-    workers: Workers,
+    pub(super) workers: Workers,
     /// Set where there is one.
     pub(super) tier: Option<Tier>,
     pub(super) sessions: Sessions,
@@ -254,6 +254,7 @@ impl Daemon {
             Action::Interrupt(session, text) => self.sessions.reply(session, &Reply::Interrupted { text }),
             Action::Close(session, text) => self.sessions.close(session, &text),
             Action::Trace(observer, line) => self.observers.take(observer, line),
+            Action::Inform(text) => self.floods.ended_epoch(&text),
             Action::Warn(text) => tracing::warn!("{text}"),
             Action::BadRecord(text) => self.floods.bad_record(&text),
         }
@@ -327,10 +328,14 @@ impl Daemon {
                 self.sessions.mapped(session, *ring);
                 self.events.push(Event::Ready(session));
             }
-            Message::Released(session) => match self.sessions.released(session) {
-                // An earlier doorbell told of these releases already.
-                Ok(seqs) if seqs.is_empty() => {}
-                Ok(seqs) => self.events.push(Event::Released { session, seqs }),
+            Message::Rung(session) => match self.sessions.rung(session) {
+                Ok((seqs, awaited)) => {
+                    // None, if an earlier doorbell told of these releases already.
+                    if !seqs.is_empty() {
+                        self.events.push(Event::Released { session, seqs });
+                    }
+                    self.events.extend(awaited.map(|seq| Event::Waits { session, seq }));
+                }
                 Err(error) => self.sessions.close(session, &error.to_string()),
             },
             Message::Gone(session) if self.observers.leave(session) => {
@@ -377,7 +382,7 @@ impl Daemon {
         }
     }
 
-    fn now_ns(&self) -> u64 {
+    pub(super) fn now_ns(&self) -> u64 {
         u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 }

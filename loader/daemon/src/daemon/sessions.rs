@@ -101,10 +101,12 @@ impl Sessions {
         Some(self.peers.get(&session)?.ring.as_ref()?.payload.clone())
     }
 
-    /// Numbers of the descriptors that the client has released since the last call.
-    pub(super) fn released(&mut self, session: SessionId) -> Result<Vec<u64>, FormatError> {
+    /// Numbers of the descriptors that the client has released since the last call, and of the one
+    /// that it waits for.
+    pub(super) fn rung(&mut self, session: SessionId) -> Result<(Vec<u64>, Option<u64>), FormatError> {
         let ring = self.peers.get_mut(&session).and_then(|peer| peer.ring.as_mut());
-        ring.map_or(Ok(Vec::new()), |ring| ring.producer.released())
+        let Some(RingEnd { producer, .. }) = ring else { return Ok((Vec::new(), None)) };
+        Ok((producer.released()?, producer.awaited()?))
     }
 
     /// Publishes a descriptor, with `error` written to its block, and wakes the client if it waits.

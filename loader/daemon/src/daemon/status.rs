@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use shade_core::{JobStatus, TierStats};
+use shade_core::{JobStatus, ReadLatency, TierStats};
 use shade_formats::control::Settings;
 use shade_formats::ids::ContentId;
 
@@ -14,6 +14,7 @@ use super::serve::Daemon;
 struct Status<'a> {
     pid: u32,
     version: &'static str,
+    uptime_ns: u64,
     dataset: &'a str,
     socket: &'a str,
     samples: u32,
@@ -21,6 +22,11 @@ struct Status<'a> {
     cache_bytes: u64,
     cache_used_bytes: u64,
     resident: u64,
+    workers: usize,
+    depth: u32,
+    reads_submitted: u64,
+    reads_late: u32,
+    read_latency: Option<ReadLatency>,
     tier: Option<TierStats>,
     settings: BTreeMap<&'a str, &'a str>,
     linger_s: Option<f64>,
@@ -37,6 +43,7 @@ impl Daemon {
         let status = Status {
             pid: std::process::id(),
             version: env!("CARGO_PKG_VERSION"),
+            uptime_ns: self.now_ns(),
             dataset: &self.served.folder,
             socket: &self.served.address,
             samples: self.served.samples,
@@ -44,6 +51,11 @@ impl Daemon {
             cache_bytes: shared.cache_bytes,
             cache_used_bytes: shared.cache_used_bytes,
             resident: shared.resident,
+            workers: self.workers.count(),
+            depth: self.reads.depth(),
+            reads_submitted: shared.reads_submitted,
+            reads_late: shared.reads_late,
+            read_latency: shared.read_latency,
             tier: shared.tier,
             settings: settings.iter().collect(),
             linger_s: self.linger.map(|linger| linger.as_secs_f64()),

@@ -20,6 +20,7 @@ from .dataset import PackedDataset
 from .device import CudaDevice, cuda_device
 from .exchange import Exchange, torch_exchange
 from .launch import find_daemon
+from .metrics import between
 from .nodes import place
 from .daemon import CACHE_DEFAULT, Daemon
 from .options import UINT32_MAX, capacity, dataset_path, flag, integer, job_name, number, sides
@@ -105,6 +106,8 @@ class Loader:
     _session: _native.Session | None = None
     _device: CudaDevice | None = None
     _scores: ScoreExchange | None = None
+    # The figures that `metrics` has told.
+    _told: dict[str, Any] | None = None
 
     def __init__(
         self,
@@ -324,6 +327,14 @@ class Loader:
         """
         session = self._open()
         return {**json.loads(session.stats()), "stall_seconds": session.stall_seconds}
+
+    def metrics(self) -> dict[str, float]:
+        """Numbers for a logger, such as `wandb.log(loader.metrics())`: of the time since the last call.
+
+        The names begin with "shade/"; docs/why-it-waits.md lists them.
+        """
+        before, self._told = self._told, self.stats()
+        return between(before, self._told)
 
     def resize_cache(self, cache: int | str) -> int:
         """Gives the running daemon's cache another size: bytes, "8GiB", or "50%" of the dataset.

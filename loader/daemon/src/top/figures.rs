@@ -1,0 +1,144 @@
+//! Figures of the time between two looks. Pure.
+
+use serde::Serialize;
+
+use super::remedy::{Remedy, remedy};
+use super::shares::Shares;
+use super::told;
+
+/// A daemon.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct DaemonFigures {
+    pub(super) pid: u32,
+    pub(super) dataset: String,
+    pub(super) uptime_s: f64,
+    pub(super) cache_bytes: u64,
+    pub(super) cache_used_bytes: u64,
+    /// Share of the workers' time in which they worked.
+    pub(super) workers_busy: f64,
+    pub(super) workers: u32,
+    pub(super) depth: u32,
+    pub(super) reads_submitted: u64,
+    pub(super) reads_late: u32,
+    pub(super) p50_ms: Option<f64>,
+    pub(super) p99_ms: Option<f64>,
+    pub(super) jobs: Vec<JobFigures>,
+}
+
+/// A job.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct JobFigures {
+    pub(super) name: String,
+    pub(super) epoch: Option<u32>,
+    pub(super) opened_share: f64,
+    pub(super) samples_per_s: f64,
+    pub(super) read_mb_per_s: f64,
+    /// `None` without an access.
+    pub(super) hit_ratio: Option<f64>,
+    /// Mean of its ranks.
+    pub(super) waits: Shares,
+    pub(super) ring_full: f64,
+    pub(super) remedy: Remedy,
+    pub(super) by_rank: Vec<RankFigures>,
+}
+
+/// A rank.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct RankFigures {
+    pub(super) rank: u32,
+    pub(super) in_ring: u32,
+    pub(super) open: u32,
+    /// Share of the time that it waited.
+    pub(super) waited: f64,
+}
+
+/// The figures of all daemons. One that was not there before is shown since its beginning.
+pub(super) fn figures(before: &[told::Daemon], now: &[told::Daemon]) -> Vec<DaemonFigures> {
+    let of_daemon = |now: &told::Daemon| {
+        // A process with the same number that is younger is another one.
+        let is_same = |old: &&told::Daemon| old.pid == now.pid && old.uptime_ns <= now.uptime_ns;
+        let before = before.iter().find(is_same);
+        let time_ns = now.uptime_ns - before.map_or(0, |before| before.uptime_ns);
+        let jobs = now.jobs.iter().map(|job| {
+            let old = before.and_then(|before| before.jobs.iter().find(|old| is_earlier(old, job)));
+            (job, old)
+        });
+        let filled_ns: u64 =
+            jobs.clone().map(|(job, old)| job.fill_ns - old.map_or(0, |old| old.fill_ns)).sum();
+        let workers_busy = share(filled_ns, time_ns.saturating_mul(now.workers.into()));
+        let ms = |of: fn(&told::Latency) -> f64| now.read_latency.as_ref().map(|latency| of(latency) / 1e3);
+        DaemonFigures {
+            pid: now.pid,
+            dataset: now.dataset.clone(),
+            uptime_s: now.uptime_ns as f64 / 1e9,
+            cache_bytes: now.cache_bytes,
+            cache_used_bytes: now.cache_used_bytes,
+            workers_busy,
+            workers: now.workers,
+            depth: now.depth,
+            reads_submitted: now.reads_submitted,
+            reads_late: now.reads_late,
+            p50_ms: ms(|latency| latency.p50_us),
+            p99_ms: ms(|latency| latency.p99_us),
+            jobs: jobs.map(|(job, old)| of_job(now, (job, old), time_ns, workers_busy)).collect(),
+        }
+    };
+    now.iter().map(of_daemon).collect()
+}
+
+/// Whether it is the same job at an earlier time, and not one that had its name before.
+fn is_earlier(old: &told::Job, job: &told::Job) -> bool {
+    let counts = |job: &told::Job| {
+        [job.accesses, job.hits, job.delivered, job.bytes_read, job.tier_bytes, job.fill_ns]
+    };
+    old.name == job.name && counts(old).iter().zip(counts(job)).all(|(old, now)| *old <= now)
+}
+
+fn of_job(
+    daemon: &told::Daemon,
+    (job, old): (&told::Job, Option<&told::Job>),
+    time_ns: u64,
+    workers_busy: f64,
+) -> JobFigures {
+    let since = |of: fn(&told::Job) -> u64| of(job) - old.map_or(0, of);
+    let a_second = |count: u64| count as f64 * 1e9 / time_ns.max(1) as f64;
+    let accesses = since(|job| job.accesses);
+    let mut waits = Shares::default();
+    let (mut ring_full, mut by_rank) = (0.0, Vec::new());
+    for rank in &job.by_rank {
+        let is_same = |old: &&told::Rank| old.rank == rank.rank && old.attached_ns <= rank.attached_ns;
+        let old = old.and_then(|old| old.by_rank.iter().find(is_same));
+        let since = |of: fn(&told::Rank) -> u64| of(rank).saturating_sub(old.map_or(0, of));
+        let own = |of: fn(&told::Rank) -> u64| share(since(of), since(|rank| rank.attached_ns));
+        let shares = Shares {
+            storage: own(|rank| rank.storage_ns),
+            workers: own(|rank| rank.workers_ns),
+            plan: own(|rank| rank.plan_ns),
+            ranks: own(|rank| rank.ranks_ns),
+        };
+        let part = 1.0 / job.by_rank.len() as f64;
+        waits.storage += part * shares.storage;
+        waits.workers += part * shares.workers;
+        waits.plan += part * shares.plan;
+        waits.ranks += part * shares.ranks;
+        ring_full += part * own(|rank| rank.ring_full_ns);
+        let (in_ring, open) = (rank.in_ring, rank.open);
+        by_rank.push(RankFigures { rank: rank.rank, in_ring, open, waited: shares.all() });
+    }
+    JobFigures {
+        name: job.name.clone(),
+        epoch: job.epoch,
+        opened_share: job.opened_share,
+        samples_per_s: a_second(since(|job| job.delivered)),
+        read_mb_per_s: a_second(since(|job| job.bytes_read + job.tier_bytes)) / 1e6,
+        hit_ratio: (accesses > 0).then(|| share(since(|job| job.hits), accesses)),
+        waits,
+        ring_full,
+        remedy: remedy(&waits, ring_full, daemon, workers_busy),
+        by_rank,
+    }
+}
+
+fn share(part: u64, whole: u64) -> f64 {
+    (part as f64 / whole.max(1) as f64).min(1.0)
+}

@@ -1,0 +1,54 @@
+"""A Loader tells whether it waits, and for what: as metrics, as figures, and in a line an epoch."""
+
+import math
+import time
+
+import packed
+import pytest
+from shade_load import Daemon, Loader
+
+# A read takes 20 ms: hundreds of times what a row of 16 x 16 pixels takes.
+SLOW = Daemon(ring="1MiB", store="latency=20ms", job="slow")
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> packed.Packed:
+    root = tmp_path_factory.mktemp("metrics")
+    packed.image_folder(root / "folder", "png")
+    return packed.pack(root / "folder", root / "data.shade")
+
+
+def test_a_slow_store_is_what_is_waited_for(dataset: packed.Packed, capfd: pytest.CaptureFixture[str]) -> None:
+    with Loader(dataset.path, 4, image_size=packed.SIDE, cache="100%", daemon=SLOW) as loader:
+        assert all(math.isfinite(value) for value in loader.metrics().values())
+        for _ in loader:
+            pass
+        metrics = loader.metrics()
+        waits = {name: metrics[f"shade/wait_{name}"] for name in ("storage", "workers", "plan", "ranks")}
+        assert max(waits, key=waits.__getitem__) == "storage", waits
+        assert 0 < sum(waits.values()) <= 1 + 1e-9 and 0 < metrics["shade/wait_share"] <= 1
+        assert metrics["shade/hit_ratio"] == 0 and metrics["shade/p50_ms"] >= 20
+        assert metrics["shade/samples_per_s"] > 0 and metrics["shade/distinct_share"] == 1
+        rank = loader.stats()["rank"]
+        assert rank["rank"] == 0 and rank["storage_ns"] > rank["workers_ns"] and rank["waits_for"] is None
+        [job] = loader.stats()["jobs"]
+        assert [told["rank"] for told in job["by_rank"]] == [0]
+        for _ in loader:
+            pass
+        assert loader.metrics()["shade/hit_ratio"] == 1
+    lines = [line for line in capfd.readouterr().err.splitlines() if "epoch 0: waited " in line]
+    assert len(lines) == 1 and 'job "slow"' in lines[0] and "(storage), 0.0 % hits, " in lines[0], lines
+
+
+def test_a_trainer_that_takes_its_time_has_a_full_ring(dataset: packed.Packed) -> None:
+    daemon = Daemon(ring="16KiB", job="full")
+    with Loader(dataset.path, 4, image_size=packed.SIDE, daemon=daemon) as loader:
+        kept = next(iter(loader))
+        deadline = time.monotonic() + 60
+        while loader.metrics()["shade/ring_full"] < 0.5:
+            assert time.monotonic() < deadline, loader.stats()
+            time.sleep(0.05)
+        # Batches are there: nothing is waited for.
+        assert loader.stats()["rank"]["waits_for"] is None
+        assert loader.metrics()["shade/wait_share"] == 0
+        assert len(kept) == 4

@@ -1,0 +1,37 @@
+"""A Loader's figures for a logger: flat names, numbers only, of the time between two looks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+CAUSES = ("storage", "workers", "plan", "ranks")
+
+
+def between(before: dict[str, Any] | None, now: dict[str, Any]) -> dict[str, float]:
+    """The metrics of the time between two of a Loader's `stats()`; `None`: since it attached."""
+    rank, total, epoch = now["rank"], now["total"], now["epoch"]
+    old_rank = before["rank"] if before else dict.fromkeys(rank, 0)
+    old_total = before["total"] if before else dict.fromkeys(total, 0)
+    seconds = max(rank["attached_ns"] - old_rank["attached_ns"], 1) / 1e9
+
+    def share(name: str) -> float:
+        return (rank[name] - old_rank[name]) / 1e9 / seconds
+
+    def rate(*names: str) -> float:
+        return sum(total[name] - old_total[name] for name in names) / seconds
+
+    stalled = now["stall_seconds"] - (before["stall_seconds"] if before else 0)
+    metrics = {
+        "wait_share": min(stalled / seconds, 1.0),
+        **{f"wait_{cause}": share(f"{cause}_ns") for cause in CAUSES},
+        "ring_full": share("ring_full_ns"),
+        "samples_per_s": rate("delivered"),
+        "read_mb_per_s": rate("bytes_read", "tier_bytes") / 1e6,
+        "distinct_share": epoch["distinct_share"],
+    }
+    accesses = total["accesses"] - old_total["accesses"]
+    if accesses > 0:
+        metrics["hit_ratio"] = (total["hits"] - old_total["hits"]) / accesses
+    if now["read_latency"] is not None:
+        metrics |= {f"{name}_ms": now["read_latency"][f"{name}_us"] / 1e3 for name in ("p50", "p99")}
+    return {f"shade/{name}": float(value) for name, value in metrics.items()}
