@@ -192,11 +192,13 @@ class Loader:
         # with another batch size or world size.
         self._resumed: tuple[int, int] | None = None
         # Losses are needed, and no warning that they are missing was given.
-        self._draws_by_loss = self._job["sampler"] in BY_LOSS
+        self._draws_by_loss = self.needs_losses
         # Whether this rank has reported since the last iteration began. If not, the next one asks
         # whether any rank has.
         self._has_reported = False
         self._asks_for_reports = False
+        # There is an iterator, and it has given nothing yet.
+        self._unbegun = False
         # Counts iterations, so that an old iterator cannot take batches from a newer one.
         self._iteration = 0
         # Ranks of one training need the same name.
@@ -251,6 +253,11 @@ class Loader:
         return self._dataset.class_to_idx
 
     @property
+    def needs_losses(self) -> bool:
+        """Whether its sampler draws by losses, which `report` gives."""
+        return self._job["sampler"] in BY_LOSS
+
+    @property
     def daemon_pid(self) -> int:
         """Process id of the daemon."""
         return self._open().daemon_pid
@@ -259,14 +266,18 @@ class Loader:
         """Makes `epoch` the next iteration's epoch.
 
         After `load_state_dict` the state's own epoch is continued; any other starts at its first
-        batch.
+        batch. An iterator that has given no batch yet gives this epoch's, for Lightning makes its
+        first iterator before it sets the epoch.
         """
-        self._open()
+        session = self._open()
         integer("epoch", epoch, 0, UINT32_MAX)
         if epoch != self._epoch:
             self._epoch = epoch
-            self._resume_at = 0
-        self._position = self._resume_at
+            self._resume_at = self._position = 0
+            if self._unbegun:
+                session.start_epoch(epoch, 0)
+        elif not self._unbegun:
+            self._position = self._resume_at
 
     def __iter__(self) -> Iterator[Batch]:
         """Starts the epoch at once, so that the daemon fills the ring from here on."""
@@ -280,6 +291,7 @@ class Loader:
         self._position, self._resume_at = self._resume_at, 0
         self._asks_for_reports = self._draws_by_loss and self._iteration > 0 and not self._has_reported
         self._has_reported = False
+        self._unbegun = True
         self._iteration += 1
         return _Epoch(self)
 
@@ -359,6 +371,7 @@ class Loader:
             raise ValueError("state: saved with other weights than this Loader's Plan(weights=...)")
         epoch, batch, batches = session.load_state(state["daemon"], self._strata)
         self._iteration += 1
+        self._unbegun = False
         self._epoch = epoch
         self._position = self._resume_at = batch
         self._resumed = epoch, batches
@@ -433,6 +446,7 @@ class _Epoch(Iterator[Batch]):
         if self._begun and loader._asks_for_reports:
             # Between batches: the plan is drawn, and a warning raised as an error loses no batch.
             loader._warn_if_reports_are_missing()
+        loader._unbegun = False
         try:
             native = session.next(loader._timeout)
         except LoaderTimeout as error:
