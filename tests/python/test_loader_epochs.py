@@ -99,6 +99,10 @@ def test_an_iterator_that_has_given_nothing_follows_set_epoch(dataset: packed.Pa
             loader.set_epoch(epoch)
             assert loader.state_dict()["batch"] == (state["batch"] if epoch == 3 else 0)
             assert ids(batches) == rest
+            batches = iter(loader)
+            loader.load_state_dict(state)
+            loader.set_epoch(epoch)
+            assert ids(batches) == rest
 
 
 def test_a_training_repeats_from_its_seed(dataset: packed.Packed) -> None:

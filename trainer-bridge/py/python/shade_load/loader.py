@@ -197,7 +197,7 @@ class Loader:
         # whether any rank has.
         self._has_reported = False
         self._asks_for_reports = False
-        # There is an iterator, and it has given nothing yet.
+        # There is an iterator that has given nothing yet.
         self._unbegun = False
         # Counts iterations, so that an old iterator cannot take batches from a newer one.
         self._iteration = 0
@@ -254,7 +254,7 @@ class Loader:
 
     @property
     def needs_losses(self) -> bool:
-        """Whether its sampler draws by losses, which `report` gives."""
+        """Whether its sampler draws by losses: `report` them."""
         return self._job["sampler"] in BY_LOSS
 
     @property
@@ -349,8 +349,8 @@ class Loader:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restores a state: the next iteration delivers the identical rest of its epoch.
 
-        All ranks load the state that one of them saved. Batch size and world size may be others: the
-        ranks then share the rest of the epoch out in batches of their own.
+        All ranks load the state that one of them saved. With another batch size or world size the
+        ranks share the rest out in batches of their own. An unused iterator delivers it.
         """
         session = self._open()
         if state.get("version") != STATE_VERSION:
@@ -370,11 +370,12 @@ class Loader:
         if state["job"]["weights_digest"] != self._job["weights_digest"]:
             raise ValueError("state: saved with other weights than this Loader's Plan(weights=...)")
         epoch, batch, batches = session.load_state(state["daemon"], self._strata)
-        self._iteration += 1
-        self._unbegun = False
-        self._epoch = epoch
-        self._position = self._resume_at = batch
-        self._resumed = epoch, batches
+        self._epoch, self._position, self._resumed = epoch, batch, (epoch, batches)
+        if self._unbegun:
+            session.start_epoch(epoch, batch)
+        else:
+            self._iteration += 1
+            self._resume_at = batch
 
     def close(self) -> None:
         """Leaves the daemon. Batches that you keep stay valid. Closing again does nothing."""
