@@ -1,6 +1,8 @@
-"""Accelerate trains from a packed dataset: with a DataLoader that it prepares, and our Loader."""
+"""Accelerate trains, gathers, saves and resumes: with a DataLoader that it prepares, and our Loader."""
 
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import packed
 import pytest
@@ -10,6 +12,7 @@ from torch.utils.data import DataLoader
 from torchvision.transforms import v2
 
 accelerate = pytest.importorskip("accelerate")
+from shade_load.integrations.accelerate import PreparedLoader  # noqa: E402
 
 BATCH = 16
 EPOCHS = 2
@@ -23,9 +26,9 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> packed.Packed:
     return packed.pack(root / "folder", root / "data.shade")
 
 
-@pytest.fixture
-def accelerator() -> Iterator["accelerate.Accelerator"]:
-    yield accelerate.Accelerator(cpu=True)
+@pytest.fixture(autouse=True)
+def no_state_stays() -> Iterator[None]:
+    yield
     # Accelerate keeps one state for the process.
     accelerate.state.AcceleratorState._reset_state(reset_partial_state=True)
 
@@ -36,7 +39,8 @@ def tiny() -> tuple[torch.nn.Module, torch.optim.Optimizer]:
     return model, torch.optim.SGD(model.parameters(), lr=0.01)
 
 
-def test_a_data_loader_over_image_folder(dataset: packed.Packed, accelerator: "accelerate.Accelerator") -> None:
+def test_a_data_loader_over_image_folder(dataset: packed.Packed) -> None:
+    accelerator = accelerate.Accelerator(cpu=True)
     items = ImageFolder(dataset.path, v2.PILToTensor())
     stock = DataLoader(items, BATCH, num_workers=2, persistent_workers=True)
     model, optimizer, loader = accelerator.prepare(*tiny(), stock)
@@ -53,26 +57,61 @@ def test_a_data_loader_over_image_folder(dataset: packed.Packed, accelerator: "a
     assert not any(torch.equal(old, new) for old, new in zip(before, model.parameters(), strict=True))
 
 
-def test_the_loader_in_an_accelerated_loop(dataset: packed.Packed, accelerator: "accelerate.Accelerator") -> None:
-    plan, daemon = Plan(sampler="pads", cover=0), Daemon(job="accelerate")
-    with Loader(dataset.path, BATCH, image_size=packed.SIDE, cache="100%", plan=plan, daemon=daemon) as ours:
-        # Our Loader finds rank and world size by itself, so `prepare` returns it unchanged.
-        model, optimizer, loader = accelerator.prepare(*tiny(), ours)
-        assert loader is ours
-        before = [value.detach().clone() for value in model.parameters()]
-        epochs: list[list[int]] = []
-        for epoch in range(EPOCHS):
-            loader.set_epoch(epoch)
-            epochs.append([])
-            for batch in loader:
-                images = batch.images.to(accelerator.device).float() / 255
-                losses = torch.nn.functional.cross_entropy(model(images), batch.labels, reduction="none")
-                loader.report(batch, losses)
-                optimizer.zero_grad()
-                accelerator.backward(losses.mean())
-                optimizer.step()
-                epochs[-1] += batch.ids.tolist()
-                assert batch.labels.tolist() == [dataset.labels[sample] for sample in batch.ids.tolist()]
-    assert sorted(epochs[0]) == list(range(len(dataset))), "a permutation, as nothing was known"
-    assert len(set(epochs[1])) < len(epochs[1]), "drawn from the losses that were reported"
-    assert not any(torch.equal(old, new) for old, new in zip(before, model.parameters(), strict=True))
+def opened(dataset: packed.Packed, accelerator: "accelerate.Accelerator", **options: Any) -> PreparedLoader:
+    options = {"image_size": packed.SIDE, "cache": "100%", "daemon": Daemon(job="accelerate"), **options}
+    return PreparedLoader(Loader(dataset.path, BATCH, **options), accelerator.device)
+
+
+def test_gradients_of_several_batches_end_with_the_epoch(dataset: packed.Packed) -> None:
+    accelerator = accelerate.Accelerator(cpu=True, gradient_accumulation_steps=3)
+    train, val = (opened(dataset, accelerator, train=trains) for trains in (True, False))
+    with train.loader, val.loader:
+        assert accelerator.prepare(train.loader) is train.loader, "it finds rank and world size by itself"
+        model, optimizer = accelerator.prepare(*tiny())
+        steps = []
+        for _ in range(EPOCHS):
+            for images, labels in train:
+                with accelerator.accumulate(model):
+                    accelerator.backward(torch.nn.functional.cross_entropy(model(images.float() / 255), labels))
+                    optimizer.step()
+                    optimizer.zero_grad()
+                    steps.append(accelerator.sync_gradients)
+                if len(steps) == 2:
+                    # Validation in mid-epoch is not the end of training's.
+                    seen = [accelerator.gather_for_metrics(batch.labels) for batch in val]
+                    assert torch.cat(seen).tolist() == dataset.labels
+        assert steps == EPOCHS * [False, False, True, True], "four batches an epoch"
+
+
+def test_a_saved_training_goes_on_after_its_last_batch(dataset: packed.Packed, tmp_path: Path) -> None:
+    def trained(resumed: bool) -> list[list[int]]:
+        accelerator = accelerate.Accelerator(cpu=True)
+        seen = []
+        loader = opened(dataset, accelerator, plan=Plan(sampler="pads", cover=0))
+        with loader.loader:
+            model, optimizer = accelerator.prepare(*tiny())
+            accelerator.register_for_checkpointing(loader)
+            if resumed:
+                accelerator.load_state(tmp_path / "state")
+            for epoch in range(1 if resumed else 0, EPOCHS):
+                loader.set_epoch(epoch)
+                for batch in loader:
+                    losses = torch.nn.functional.cross_entropy(
+                        model(batch.images.float() / 255), batch.labels, reduction="none"
+                    )
+                    loader.loader.report(batch, losses)
+                    optimizer.zero_grad()
+                    accelerator.backward(losses.mean())
+                    optimizer.step()
+                    seen.append(batch.ids.tolist())
+                    assert batch.labels.tolist() == [dataset.labels[sample] for sample in seen[-1]]
+                    if (batch.epoch, batch.index) == (1, 1) and not resumed:
+                        accelerator.save_state(tmp_path / "state")
+        return seen
+
+    whole = trained(resumed=False)
+    first, second = (sum(whole[start : start + 4], []) for start in (0, 4))
+    assert sorted(first) == list(range(len(dataset))), "a permutation, as nothing was known"
+    assert len(set(second)) < len(second), "drawn from the losses that were reported"
+    accelerate.state.AcceleratorState._reset_state(reset_partial_state=True)
+    assert trained(resumed=True) == whole[6:]

@@ -1,5 +1,8 @@
-"""Lightning trains from a packed dataset, with a DataLoader and with our Loader."""
+"""Lightning fits, validates, logs, saves and resumes, with a DataLoader and with our Loader."""
 
+import csv
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +14,9 @@ from torch.utils.data import DataLoader
 from torchvision.transforms import v2
 
 lightning = pytest.importorskip("lightning")
+from lightning.pytorch.callbacks import ModelCheckpoint  # noqa: E402
+from lightning.pytorch.loggers import CSVLogger  # noqa: E402
+from shade_load.integrations.lightning import LoaderCallback, LoaderData  # noqa: E402
 
 BATCH = 16
 EPOCHS = 2
@@ -49,54 +55,55 @@ class OverDataLoader(Tiny):
 
 
 class OverLoader(Tiny):
-    """Takes our batches, and reports their losses."""
+    """Takes our batches, logs without naming the batch size, and returns the losses for the callback."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.ids: list[list[int]] = []
-        self.epochs: list[int] = []
-
-    def training_step(self, batch: Any, _: int) -> torch.Tensor:
-        losses = self.losses(batch.images, batch.labels)
-        self.ids.append(batch.ids.tolist())
-        self.epochs.append(batch.epoch)
-        self.trainer.train_dataloader.report(batch, losses)
-        return losses.mean()
-
-
-class Logs(OverLoader):
-    """Validates, too, and logs without naming the batch size."""
-
-    def training_step(self, batch: Any, number: int) -> torch.Tensor:
-        loss = super().training_step(batch, number)
-        self.log("train_loss", loss, on_epoch=True)
-        return loss
-
-    def on_validation_epoch_start(self) -> None:
+        self.seen: list[tuple[int, list[int]]] = []
         self.validated: list[float] = []
 
-    def validation_step(self, batch: Any, _: int) -> None:
+    def training_step(self, batch: Any, _: int) -> dict[str, torch.Tensor]:
         images, labels = batch
+        self.seen.append((batch.epoch, batch.ids.tolist()))
         losses = self.losses(images, labels)
+        self.log("train_loss", losses.mean(), on_epoch=True)
+        return {"loss": losses.mean(), "losses": losses.detach()}
+
+    def on_validation_epoch_start(self) -> None:
+        self.validated = []
+
+    def validation_step(self, batch: Any, _: int) -> None:
+        losses = self.losses(*batch)
         self.validated += losses.tolist()
         self.log("val_loss", losses.mean(), on_epoch=True)
 
 
-def fit(model: Tiny, batches: Any, root: Path, validation: Any = None) -> lightning.Trainer:
+@contextmanager
+def loaders(dataset: packed.Packed, job: str, plan: Plan = Plan()) -> Iterator[LoaderData]:
+    options: dict[str, Any] = {"image_size": packed.SIDE, "cache": "100%", "daemon": Daemon(job=job)}
+    data = LoaderData(
+        train=lambda: Loader(dataset.path, BATCH, plan=plan, **options),
+        val=lambda: Loader(dataset.path, BATCH, train=False, **options),
+    )
+    try:
+        yield data
+    finally:
+        data.close()
+
+
+def fit(model: Tiny, batches: Any, root: Path, **options: Any) -> lightning.Trainer:
     """Trains on the CPU, and expects that the model has changed."""
     before = [value.detach().clone() for value in model.parameters()]
     trainer = lightning.Trainer(
         accelerator="cpu",
         devices=1,
         max_epochs=EPOCHS,
-        logger=False,
-        enable_checkpointing=False,
         enable_progress_bar=False,
         enable_model_summary=False,
         default_root_dir=root,
+        **{"logger": False, "enable_checkpointing": False, **options.pop("trainer", {})},
     )
-    trainer.fit(model, batches, validation)
-    assert trainer.global_step == EPOCHS * 4
+    trainer.fit(model, batches, **options)
     assert not any(torch.equal(old, new) for old, new in zip(before, model.parameters(), strict=True))
     return trainer
 
@@ -108,29 +115,59 @@ def test_a_data_loader_over_image_folder(dataset: packed.Packed, tmp_path: Path)
     assert [label for labels in model.labels for label in labels] == EPOCHS * dataset.labels
 
 
-def test_the_loader_as_train_dataloaders(dataset: packed.Packed, tmp_path: Path) -> None:
-    model = OverLoader()
-    plan, daemon = Plan(sampler="pads", cover=0), Daemon(job="lightning")
-    with Loader(dataset.path, BATCH, image_size=packed.SIDE, cache="100%", plan=plan, daemon=daemon) as loader:
-        fit(model, loader, tmp_path)
-    assert model.epochs == [0] * 4 + [1] * 4
-    for ids, labels in zip(model.ids, model.labels, strict=True):
-        assert labels == [dataset.labels[sample] for sample in ids]
-    first, second = ([sample for ids in model.ids[start : start + 4] for sample in ids] for start in (0, 4))
+def test_the_callback_reports_losses_and_logs_figures(dataset: packed.Packed, tmp_path: Path) -> None:
+    model, logger = OverLoader(), CSVLogger(tmp_path)
+    with loaders(dataset, "lightning", Plan(sampler="pads", cover=0)) as data:
+        fit(model, data, tmp_path, trainer={"callbacks": [LoaderCallback()], "logger": logger, "log_every_n_steps": 1})
+        assert data.train_dataloader().stats()["epoch"]["reported_share"] == 1.0
+    first, second = ([sample for of, ids in model.seen for sample in ids if of == epoch] for epoch in range(EPOCHS))
     assert sorted(first) == list(range(len(dataset))), "a permutation, as nothing was known"
-    assert len(set(second)) < len(second), "drawn from the losses that were reported"
+    assert len(second) == len(dataset) and len(set(second)) < len(second), "drawn from the losses that were reported"
+    with open(Path(logger.log_dir) / "metrics.csv", encoding="utf-8") as file:
+        rows = [row for row in csv.DictReader(file) if row["shade/hit_ratio"]]
+    assert len(rows) == EPOCHS
+    assert float(rows[0]["shade/bytes_read"]) > 0 and float(rows[1]["shade/stall_seconds"]) > 0
+    assert float(rows[1]["shade/hit_ratio"]) == 1.0, "all is cached after the first epoch"
 
 
 def test_losses_are_logged_weighted_by_the_size_of_their_batches(
     dataset: packed.Packed, tmp_path: Path, recwarn: pytest.WarningsRecorder
 ) -> None:
-    model = Logs()
-    options = {"image_size": packed.SIDE, "cache": "100%", "daemon": Daemon(job="lightning-logs")}
-    with Loader(dataset.path, BATCH, **options) as train, Loader(dataset.path, BATCH, train=False, **options) as val:
-        assert len(dataset) % BATCH != 0, "all batches have one size: a mean of means would pass"
-        trainer = fit(model, train, tmp_path, val)
+    model = OverLoader()
+    assert len(dataset) % BATCH != 0, "all batches have one size: a mean of means would pass"
+    with loaders(dataset, "lightning-logs") as data:
+        logged = fit(model, data, tmp_path).callback_metrics
     assert len(model.validated) == len(dataset)
-    logged = trainer.callback_metrics
     assert logged["val_loss"].item() == pytest.approx(sum(model.validated) / len(dataset), rel=1e-5)
     assert logged["train_loss_epoch"].item() > 0
     assert not [str(warning.message) for warning in recwarn if "batch_size" in str(warning.message)]
+
+
+def test_an_epoch_that_is_cut_short_is_followed_by_the_next(dataset: packed.Packed, tmp_path: Path) -> None:
+    model = OverLoader()
+    with loaders(dataset, "lightning-short") as data:
+        fit(model, data, tmp_path, trainer={"callbacks": [LoaderCallback()], "limit_train_batches": 2})
+    assert [epoch for epoch, _ in model.seen] == [0, 0, 1, 1]
+
+
+@pytest.mark.parametrize("at_train_end", [False, True], ids=["after-validation", "before-validation"])
+def test_a_training_goes_on_from_any_checkpoint(dataset: packed.Packed, tmp_path: Path, at_train_end: bool) -> None:
+    """From one at an epoch's end, and from those after a step, the epoch's last among them."""
+
+    def trained(checkpoint: Path | None) -> list[tuple[int, list[int]]]:
+        model = OverLoader()
+        saves = [
+            ModelCheckpoint(tmp_path / "steps", "{step}", save_top_k=-1, every_n_train_steps=1),
+            ModelCheckpoint(tmp_path / "ends", "{step}", save_top_k=-1, save_on_train_epoch_end=at_train_end),
+        ]
+        first = checkpoint is None
+        options = {"callbacks": [LoaderCallback(), *(saves if first else [])], "enable_checkpointing": first}
+        with loaders(dataset, "lightning-resumed", Plan(sampler="pads")) as data:
+            fit(model, data, tmp_path, trainer=options, ckpt_path=checkpoint)
+        return model.seen
+
+    whole = trained(None)
+    assert [epoch for epoch, _ in whole] == [0] * 4 + [1] * 4
+    assert trained(tmp_path / "ends/step=4.ckpt") == whole[4:]
+    for step in (2, 4, 7) if at_train_end else ():
+        assert trained(tmp_path / "steps" / f"step={step}.ckpt") == whole[step:], step

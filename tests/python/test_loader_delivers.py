@@ -74,6 +74,54 @@ def test_raw_batches_unpack_into_records_and_labels(dataset: packed.Packed) -> N
     assert seen == len(dataset)
 
 
+def test_columns_have_names(dataset: packed.Packed) -> None:
+    with (
+        Loader(dataset.path, 8, image_size=packed.SIDE, train=False) as decoding,
+        Loader(dataset.path, 8, decode="none", train=False, daemon=Daemon(job="ragged")) as ragged,
+        Loader(dataset.path, 8, train=False, daemon=Daemon(job="raw")) as raw,
+    ):
+        batch = next(iter(decoding))
+        assert dict(batch) == {name: getattr(batch, name) for name in ("images", "labels", "ids", "weights", "flags")}
+        assert [name for name, _ in batch.items()] == list(batch.keys())
+        assert all(one is other for one, other in zip(batch.values(), dict(**batch).values(), strict=True))
+        assert "labels" in batch and "pixel_values" not in batch and 0 not in batch
+        assert batch[0] is batch.images and batch[1] is batch[-1] is batch["labels"] is batch.labels
+        with pytest.raises(KeyError, match="'pixel_values': the columns of this batch are images, labels, ids"):
+            batch["pixel_values"]
+        with pytest.raises(IndexError):
+            batch[2]
+        sizes = next(iter(ragged))
+        assert set(sizes.keys()) - set(batch.keys()) == {"heights", "widths"}
+        assert sizes["heights"].tolist() == [image.shape[1] for image in sizes["images"]]
+        records = next(iter(raw))
+        assert "images" not in records and records["records"].to_bytes(0) == dataset.files[0].read_bytes()
+
+
+def test_a_batch_can_be_moved_to_a_device_and_reported_from_there(dataset: packed.Packed) -> None:
+    options = {"plan": Plan(sampler="pads"), "daemon": Daemon(job="moved")}
+    with Loader(dataset.path, 8, image_size=packed.SIDE, **options) as loader:
+        assert loader._session is not None
+        for batch in loader:
+            # A device that needs no hardware.
+            moved = batch.to("meta")
+            on_device = {name for name, column in moved.items() if column.device.type == "meta"}
+            assert on_device == {"images", "labels", "weights"}
+            assert all(column.device.type == "cpu" for column in batch.values()), "the batch itself stays"
+            assert (moved.index, moved.ids.tolist(), len(moved)) == (batch.index, batch.ids.tolist(), len(batch))
+            loader.report(moved, [1.0] * len(moved))
+            assert batch.to("cpu").images is batch.images, "nothing to copy"
+        del batch, moved
+        assert loader._session.held == 0
+        assert loader.stats()["epoch"]["reported_share"] == 1.0
+    with (
+        Loader(dataset.path, 8, decode="none", daemon=Daemon(job="ragged")) as ragged,
+        Loader(dataset.path, 8, daemon=Daemon(job="raw")) as raw,
+    ):
+        assert {image.device.type for image in next(iter(ragged)).to("meta").images} == {"meta"}
+        batch = next(iter(raw)).to("meta")
+        assert batch.labels.device.type == "meta" and batch.records[0].device.type == "cpu"
+
+
 def test_images_of_their_own_sizes_unpack(dataset: packed.Packed) -> None:
     with Loader(dataset.path, 8, decode="none", train=False) as loader:
         images, labels = next(iter(loader))
@@ -90,7 +138,7 @@ def test_a_loader_says_what_a_data_loader_over_image_folder_says(dataset: packed
         assert loader.dataset.classes == judge.dataset.classes == loader.classes
         assert loader.dataset.class_to_idx == judge.dataset.class_to_idx == loader.class_to_idx
         assert loader.dataset is loader.dataset
-        assert str(dataset.path) in repr(loader.dataset)
+        assert loader.dataset.root == str(dataset.path) and loader.dataset.root in repr(loader.dataset)
 
 
 def test_classes_are_read_when_asked_for_and_are_of_this_dataset(dataset: packed.Packed, tmp_path: Path) -> None:

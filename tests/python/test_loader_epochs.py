@@ -72,6 +72,39 @@ def test_set_epoch_chooses_the_order(dataset: packed.Packed) -> None:
         assert ids(loader) != orders[3]
 
 
+def test_an_iterator_that_has_given_nothing_follows_set_epoch(dataset: packed.Packed) -> None:
+    with open_loader(dataset, "follows", UNIFORM) as loader:
+        expected = {}
+        for epoch in (3, 4):
+            loader.set_epoch(epoch)
+            expected[epoch] = ids(loader)
+        for epoch in (3, 4):
+            # As Lightning does in the first epoch.
+            batches = iter(loader)
+            loader.set_epoch(epoch)
+            assert ids(batches) == expected[epoch]
+        batches = iter(loader)
+        loader.set_epoch(3)
+        next(batches)
+        begun = loader.state_dict()
+        loader.set_epoch(4)
+        assert ids(batches) == expected[3][1:], "one that has begun goes on"
+        loader.set_epoch(3)
+        assert len(list(islice(loader, len(loader)))) == BATCHES
+        ended = loader.state_dict()
+    for state, epoch, rest in ((begun, 3, expected[3][1:]), (ended, 3, []), (ended, 4, expected[4])):
+        with open_loader(dataset, "follows", UNIFORM) as loader:
+            loader.load_state_dict(state)
+            batches = iter(loader)
+            loader.set_epoch(epoch)
+            assert loader.state_dict()["batch"] == (state["batch"] if epoch == 3 else 0)
+            assert ids(batches) == rest
+            batches = iter(loader)
+            loader.load_state_dict(state)
+            loader.set_epoch(epoch)
+            assert ids(batches) == rest
+
+
 def test_a_training_repeats_from_its_seed(dataset: packed.Packed) -> None:
     runs = []
     for run in range(2):

@@ -9,10 +9,11 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, cast, overload
 
 from . import _native
-from ._native import RecordError
+from ._native import RecordError, ShadeError
 from .device import CudaDevice
 
 if TYPE_CHECKING:
+    import torch as torch_
     from torch import Tensor
 
 # Bit of a row's flags: the row only fills the epoch's last batch.
@@ -21,6 +22,13 @@ FLAG_PADDING = 2
 
 class Batch:
     """One batch of a rank. It unpacks like a DataLoader's: `images, labels = batch`.
+
+    Its columns have names, too: `batch["labels"]`, `"labels" in batch`, `dict(batch)`. It is no
+    `Mapping` by type, for two reasons. The iteration of a Mapping gives names, and this one gives
+    images and labels. And Lightning, Accelerate and Transformers make a new object of a Mapping's
+    type from its values: ids and epoch would be lost, and `report` needs them. All three call `to`
+    instead, and Lightning finds the batch size by the iteration. What asks for a dict gets
+    `dict(batch)`.
 
     Tensors are made on first use, in the ring's shared memory: nothing is copied, and you may write
     to them. Until the batch and all its tensors are dropped nothing overwrites them; then its place
@@ -58,6 +66,48 @@ class Batch:
     def __iter__(self) -> Iterator[Any]:
         """`images, labels = batch`, or records and labels if the Loader delivers raw records."""
         return iter((self.records if self._native.raw else self.images, self.labels))
+
+    def keys(self) -> tuple[str, ...]:
+        """Names of the columns: "images" or "records", "labels", "ids", "weights" and "flags"; with
+        decode="none" "heights" and "widths" as well."""
+        sizes = ("heights", "widths") if self._native.ragged else ()
+        return ("records" if self._native.raw else "images", "labels", "ids", "weights", "flags", *sizes)
+
+    def values(self) -> list[Any]:
+        """The columns, in the order of `keys`."""
+        return [getattr(self, name) for name in self.keys()]
+
+    def items(self) -> list[tuple[str, Any]]:
+        """(name, column) of each column."""
+        return list(zip(self.keys(), self.values(), strict=True))
+
+    def __contains__(self, name: object) -> bool:
+        """Whether there is a column of this name."""
+        return name in self.keys()
+
+    def __getitem__(self, key: str | int) -> Any:
+        """The column of this name. 0 and 1 are what the batch unpacks into."""
+        if isinstance(key, int):
+            return tuple(self)[key]
+        if key not in self.keys():
+            raise KeyError(f"{key!r}: the columns of this batch are {', '.join(self.keys())}")
+        return getattr(self, key)
+
+    def to(self, device: str | torch_.device, non_blocking: bool = True) -> Batch:
+        """This batch with images, labels and weights on another device, for all else unchanged.
+
+        `Loader.report` takes it as well. Its place in the ring is free once it is dropped.
+        `Loader(device=...)` does the same beside the computation.
+        """
+        if self._torch is None:
+            raise ShadeError(f"to: got {device!r}, but torch is not installed")
+        target = self._torch.device(device)
+        moved = Batch.__new__(Batch)
+        moved.__dict__.update(self.__dict__)
+        for name in ("labels", "weights") if self._native.raw else ("images", "labels", "weights"):
+            # A copy to the CPU that does not block is not yet there when it is read.
+            moved.__dict__[name] = _moved(getattr(self, name), target, non_blocking and target.type != "cpu")
+        return moved
 
     def __repr__(self) -> str:
         return f"Batch(epoch={self.epoch}, index={self.index}, samples={len(self)})"
@@ -246,6 +296,13 @@ class Records(Sequence[Any]):
         if not 0 <= row < len(self):
             raise IndexError(f"record {position} of a batch of {len(self)}")
         return self._native.record(row)
+
+
+def _moved(column: Any, device: torch_.device, non_blocking: bool) -> Any:
+    """A tensor, or each of a list, on the device."""
+    if isinstance(column, list):
+        return [_moved(tensor, device, non_blocking) for tensor in column]
+    return column.to(device, non_blocking=non_blocking)
 
 
 def _imported(view: _native.View, torch: ModuleType | None) -> Tensor:

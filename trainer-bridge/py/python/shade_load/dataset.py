@@ -11,11 +11,11 @@ from ._native import RecordReader
 class PackedDataset:
     """The dataset that a Loader reads. It opens nothing before the first access to its classes.
 
-    It cannot be indexed: use `ImageFolder` for that.
+    `root` is its folder. It cannot be indexed: use `ImageFolder` for that.
     """
 
     def __init__(self, folder: Path, samples: int, content_id: str, buffered: bool) -> None:
-        self._folder = folder
+        self.root = str(folder)
         self._samples = samples
         self._content_id = content_id
         self._buffered = buffered
@@ -25,7 +25,7 @@ class PackedDataset:
         return self._samples
 
     def __repr__(self) -> str:
-        return f"PackedDataset({str(self._folder)!r}, samples={self._samples})"
+        return f"PackedDataset({self.root!r}, samples={self._samples})"
 
     @cached_property
     def classes(self) -> list[str]:
@@ -34,7 +34,7 @@ class PackedDataset:
         Raises: ShadeError: The index cannot be read, or the dataset was replaced since the Loader
             opened it.
         """
-        return RecordReader.open(str(self._folder), self._content_id, self._buffered).classes()
+        return RecordReader.open(self.root, self._content_id, self._buffered).classes()
 
     @cached_property
     def class_to_idx(self) -> dict[str, int]:

@@ -13,7 +13,7 @@ from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Never
 
 from . import _native
-from ._native import LoaderTimeout, ShadeError
+from ._native import ShadeError
 from .attach import Attach
 from .batch import Batch
 from .dataset import PackedDataset
@@ -26,8 +26,8 @@ from .daemon import CACHE_DEFAULT, Daemon
 from .options import UINT32_MAX, capacity, dataset_path, flag, integer, job_name, number, sides
 from .plan import BY_LOSS, Plan, Preset, system
 from .ranks import default_job, may_be_one_of_several, ranks
+from .rest_of_epoch import RestOfEpoch
 from .scores import Leaders, ScoreExchange
-from .timeouts import explained
 from .transforms import Decode, covering, image_spec
 
 if TYPE_CHECKING:
@@ -205,11 +205,13 @@ class Loader:
         # with another batch size or world size.
         self._resumed: tuple[int, int] | None = None
         # Losses are needed, and no warning that they are missing was given.
-        self._draws_by_loss = self._job["sampler"] in BY_LOSS
+        self._draws_by_loss = self.needs_losses
         # Whether this rank has reported since the last iteration began. If not, the next one asks
         # whether any rank has.
         self._has_reported = False
         self._asks_for_reports = False
+        # There is an iterator that has given nothing yet.
+        self._unbegun = False
         # Counts iterations, so that an old iterator cannot take batches from a newer one.
         self._iteration = 0
         # Ranks of one training need the same name.
@@ -267,6 +269,11 @@ class Loader:
         return self._dataset.class_to_idx
 
     @property
+    def needs_losses(self) -> bool:
+        """Whether its sampler draws by losses: `report` them."""
+        return self._job["sampler"] in BY_LOSS
+
+    @property
     def daemon_pid(self) -> int:
         """Process id of the daemon."""
         return self._open().daemon_pid
@@ -275,14 +282,18 @@ class Loader:
         """Makes `epoch` the next iteration's epoch.
 
         After `load_state_dict` the state's own epoch is continued; any other starts at its first
-        batch.
+        batch. An iterator that has given no batch yet gives this epoch's, for Lightning makes its
+        first iterator before it sets the epoch.
         """
-        self._open()
+        session = self._open()
         integer("epoch", epoch, 0, UINT32_MAX)
         if epoch != self._epoch:
             self._epoch = epoch
-            self._resume_at = 0
-        self._position = self._resume_at
+            self._resume_at = self._position = 0
+            if self._unbegun:
+                session.start_epoch(epoch, 0)
+        elif not self._unbegun:
+            self._position = self._resume_at
 
     def __iter__(self) -> Iterator[Batch]:
         """Starts the epoch at once, so that the daemon fills the ring from here on."""
@@ -296,8 +307,9 @@ class Loader:
         self._position, self._resume_at = self._resume_at, 0
         self._asks_for_reports = self._draws_by_loss and self._iteration > 0 and not self._has_reported
         self._has_reported = False
+        self._unbegun = True
         self._iteration += 1
-        return _Epoch(self)
+        return RestOfEpoch(self)
 
     def report(self, batch: Batch, losses: Tensor | Sequence[float]) -> None:
         """Reports a batch's losses, one per sample in its order, for drawing later epochs.
@@ -363,8 +375,8 @@ class Loader:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restores a state: the next iteration delivers the identical rest of its epoch.
 
-        All ranks load the state that one of them saved. Batch size and world size may be others: the
-        ranks then share the rest of the epoch out in batches of their own.
+        All ranks load the state that one of them saved. With another batch size or world size the
+        ranks share the rest out in batches of their own. An unused iterator delivers it.
         """
         session = self._open()
         if state.get("version") != STATE_VERSION:
@@ -384,10 +396,12 @@ class Loader:
         if state["job"]["weights_digest"] != self._job["weights_digest"]:
             raise ValueError("state: saved with other weights than this Loader's Plan(weights=...)")
         epoch, batch, batches = session.load_state(state["daemon"], self._strata)
-        self._iteration += 1
-        self._epoch = epoch
-        self._position = self._resume_at = batch
-        self._resumed = epoch, batches
+        self._epoch, self._position, self._resumed = epoch, batch, (epoch, batches)
+        if self._unbegun:
+            session.start_epoch(epoch, batch)
+        else:
+            self._iteration += 1
+            self._resume_at = batch
         if self._scores is not None:
             self._scores.restart()
 
@@ -448,46 +462,6 @@ class Loader:
             raise ShadeError("the Loader is closed")
         self._session.check_open()
         return self._session
-
-
-class _Epoch(Iterator[Batch]):
-    """The rest of one epoch. It keeps no batch: the caller's references do."""
-
-    def __init__(self, loader: Loader) -> None:
-        self._loader = loader
-        self._iteration = loader._iteration
-        self._begun = False
-        self._ended = False
-
-    def __next__(self) -> Batch:
-        loader = self._loader
-        session = loader._open()
-        if loader._device is not None:
-            loader._device.let_go()
-        if self._ended:
-            raise StopIteration
-        if self._iteration != loader._iteration:
-            raise ShadeError("this iterator belongs to an earlier iteration: a Loader has one at a time")
-        if self._begun and loader._asks_for_reports:
-            # Between batches: the plan is drawn, and a warning raised as an error loses no batch.
-            loader._warn_if_reports_are_missing()
-        try:
-            native = session.next(loader._timeout)
-        except LoaderTimeout as error:
-            raise explained(error, session) from None
-        except ShadeError:
-            self._ended = True
-            raise
-        if native is None:
-            self._ended = True
-            loader._epoch += 1
-            loader._position = 0
-            raise StopIteration
-        if not self._begun and loader._scores is not None:
-            loader._scores.begin(loader._epoch)
-        self._begun = True
-        loader._position = native.index + 1
-        return Batch(native, loader._torch, loader._fields, loader._transform, loader._device)
 
 
 def _misplaced(arguments: Mapping[str, object]) -> TypeError:

@@ -1,0 +1,121 @@
+"""Lightning: Loaders made where ranks are known, and a callback that keeps them in step with the Trainer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from lightning.pytorch import Callback, LightningDataModule, LightningModule, Trainer
+from lightning.pytorch.trainer.states import TrainerFn
+
+from ..batch import Batch
+from ..loader import Loader
+from . import figures
+
+
+class LoaderData(LightningDataModule):
+    """Loaders for a Trainer, made when it asks for them: only then are ranks known.
+
+        data = LoaderData(
+            train=lambda: Loader("train.shade", 256, image_size=224),
+            val=lambda: Loader("val.shade", 256, image_size=224, train=False),
+        )
+
+    Lightning asks for validation first. The Loader that trains is made before, since the first one
+    on a dataset decides the daemon's cache. Each is made once and stays open until `close` or the
+    end of the process: `Trainer.save_checkpoint` after `fit` asks it for its state.
+
+    Args: train, val, test: Functions that make a Loader.
+    """
+
+    def __init__(
+        self,
+        train: Callable[[], Loader] | None = None,
+        val: Callable[[], Loader] | None = None,
+        test: Callable[[], Loader] | None = None,
+    ) -> None:
+        super().__init__()
+        self._makers = {"train": train, "val": val, "test": test}
+        self._made: dict[str, Loader] = {}
+
+    def train_dataloader(self) -> Loader | list[Loader]:
+        """The Loader that trains."""
+        return self._loader("train")
+
+    def val_dataloader(self) -> Loader | list[Loader]:
+        """The Loader that validates."""
+        if self.trainer is not None and self.trainer.state.fn == TrainerFn.FITTING:
+            self._loader("train")
+        return self._loader("val")
+
+    def test_dataloader(self) -> Loader | list[Loader]:
+        """The Loader that tests."""
+        return self._loader("test")
+
+    def close(self) -> None:
+        """Closes the Loaders."""
+        while self._made:
+            self._made.popitem()[1].close()
+
+    def _loader(self, name: str) -> Loader | list[Loader]:
+        """That Loader; nothing, as Lightning wants it, if there is none."""
+        make = self._makers[name]
+        if make is None:
+            return []
+        if name not in self._made:
+            self._made[name] = make()
+        return self._made[name]
+
+
+class LoaderCallback(Callback):
+    """Keeps a Loader in step with the Trainer that trains from it.
+
+    - It sets the epoch. Without that an epoch that `limit_train_batches` ends early starts again.
+    - It restores the Loader's state. Lightning saves it in each checkpoint, but does not restore it
+      from one that was saved at an epoch's end before validation.
+    - It reports losses if `training_step` returns them as "losses", one for each sample:
+      `return {"loss": losses.mean(), "losses": losses.detach()}`.
+    - It logs `shade/hit_ratio`, `shade/bytes_read` and `shade/stall_seconds` after each epoch.
+    """
+
+    def __init__(self) -> None:
+        # From the checkpoint that a training is resumed from, until it begins.
+        self._state: dict[str, Any] | None = None
+
+    def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
+        """Remembers the Loader's state."""
+        saved = checkpoint.get("loops", {}).get("fit_loop", {}).get("state_dict", {}).get("combined_loader")
+        if saved and trainer.state.fn == TrainerFn.FITTING:
+            self._state = saved[0]
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Restores the Loader's state."""
+        state, self._state = self._state, None
+        if state is not None:
+            self._loader(trainer).load_state_dict(state)
+            # Another than the state's if that was saved after its epoch's last batch.
+            self._loader(trainer).set_epoch(trainer.current_epoch)
+
+    def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Sets the epoch."""
+        self._loader(trainer).set_epoch(trainer.current_epoch)
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Reports the batch's losses."""
+        if isinstance(outputs, Mapping) and "losses" in outputs:
+            if not isinstance(batch, Batch):
+                raise TypeError(f"losses: the batch is a {type(batch).__name__}, expected one of a Loader")
+            self._loader(trainer).report(batch, outputs["losses"])
+
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Logs the epoch's figures."""
+        pl_module.log_dict(figures(self._loader(trainer)))
+
+    @staticmethod
+    def _loader(trainer: Trainer) -> Loader:
+        loader = trainer.train_dataloader
+        if not isinstance(loader, Loader):
+            raise TypeError(f"LoaderCallback: the Trainer trains from a {type(loader).__name__}, expected one Loader")
+        return loader

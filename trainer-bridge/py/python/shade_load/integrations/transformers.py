@@ -1,0 +1,177 @@
+"""Transformers: a Trainer that trains and evaluates from Loaders."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import repeat
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils.data import IterableDataset
+from transformers import Trainer, TrainerCallback
+from transformers.trainer_utils import get_last_checkpoint
+
+from ..batch import Batch
+from ..loader import Loader
+from . import figures
+from .accelerate import PreparedLoader
+
+STATE_FILE = "shade_load.pt"
+
+
+class LoaderTrainer(Trainer):
+    """A Trainer whose `train_dataset` and `eval_dataset` may be Loaders.
+
+    Batches become the model's arguments: images are its main input (`pixel_values` of image
+    models), labels are `labels`. A Loader's `transform` makes floats of the images, such as
+    `shade_load.Normalize`. The Loader's batch size must be the `per_device_..._batch_size` of the
+    arguments.
+
+    It logs `shade/hit_ratio`, `shade/bytes_read` and `shade/stall_seconds` beside the loss. It
+    reports losses if the Loader's sampler draws by them: see `sample_losses`. Each checkpoint has
+    the Loader's state, and `train(resume_from_checkpoint=...)` goes on after its last batch.
+    """
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        # The batch that is trained on, and the batches before the one a training was resumed at.
+        self._batch: Batch | None = None
+        self._before = 0
+        if isinstance(self.train_dataset, Loader):
+            self._check_batch_size("train", self.train_dataset, self.args.train_batch_size)
+            self.add_callback(_SavesLoader(self.train_dataset))
+
+    def get_train_dataloader(self) -> Any:
+        """The Loader that trains, as the Trainer needs it."""
+        if not isinstance(self.train_dataset, Loader):
+            return super().get_train_dataloader()
+        before, self._before = self._before, 0
+        return _ToTrain(self.train_dataset, self._input_name(), before)
+
+    def get_eval_dataloader(self, eval_dataset: Any = None) -> Any:
+        """The Loader that validates, as the Trainer needs it."""
+        given = self.eval_dataset if eval_dataset is None else eval_dataset
+        loader = self.eval_dataset[given] if isinstance(given, str) else given
+        if not isinstance(loader, Loader):
+            return super().get_eval_dataloader(eval_dataset)
+        self._check_batch_size("eval", loader, self.args.eval_batch_size)
+        return _ToEvaluate(loader, self._input_name())
+
+    def get_test_dataloader(self, test_dataset: Any) -> Any:
+        """The same for `predict`."""
+        if not isinstance(test_dataset, Loader):
+            return super().get_test_dataloader(test_dataset)
+        return self.get_eval_dataloader(test_dataset)
+
+    def num_examples(self, dataloader: Any) -> int:
+        """Samples of the dataset."""
+        if isinstance(dataloader, PreparedLoader):
+            return dataloader.loader.samples
+        return super().num_examples(dataloader)
+
+    def train(self, resume_from_checkpoint: str | bool | None = None, *args: Any, **options: Any) -> Any:
+        """Trains; with `resume_from_checkpoint` from that checkpoint's batch on."""
+        if isinstance(self.train_dataset, Loader) and resume_from_checkpoint:
+            if resume_from_checkpoint is True:
+                resume_from_checkpoint = get_last_checkpoint(self.args.output_dir) or True
+            path = Path(str(resume_from_checkpoint)) / STATE_FILE
+            if path.is_file():
+                state = torch.load(path, map_location="cpu", weights_only=True)
+                self.train_dataset.load_state_dict(state)
+                # At an epoch's end the Trainer goes on with the next one, and drops nothing.
+                self._before = 0 if self.args.ignore_data_skip else state["batch"] % len(self.train_dataset)
+        return super().train(resume_from_checkpoint, *args, **options)
+
+    def training_step(self, model: Any, inputs: dict[str, Any], *args: Any, **options: Any) -> torch.Tensor:
+        """One step; remembers the batch whose losses are to be reported."""
+        self._batch = inputs.pop("batch", None)
+        try:
+            return super().training_step(model, inputs, *args, **options)
+        finally:
+            self._batch = None
+
+    def compute_loss(
+        self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, **options: Any
+    ) -> Any:
+        """The loss; reports each sample's if the Loader's sampler draws by losses."""
+        batch, loader = self._batch, self.train_dataset
+        if batch is None or not loader.needs_losses:
+            return super().compute_loss(model, inputs, return_outputs=return_outputs, **options)
+        labels = inputs["labels"]
+        loss, outputs = super().compute_loss(model, inputs, return_outputs=True, **options)
+        with torch.no_grad():
+            loader.report(batch, self.sample_losses(outputs, labels))
+        return (loss, outputs) if return_outputs else loss
+
+    def sample_losses(self, outputs: Any, labels: torch.Tensor) -> torch.Tensor:
+        """One loss for each sample: the cross entropy of the output `logits`. Override it for others."""
+        return torch.nn.functional.cross_entropy(outputs["logits"], labels, reduction="none")
+
+    def log(self, logs: dict[str, float], *args: Any, **options: Any) -> None:
+        """Logs, with the Loader's figures where a training loss is logged."""
+        if "loss" in logs and isinstance(self.train_dataset, Loader):
+            logs |= figures(self.train_dataset)
+        super().log(logs, *args, **options)
+
+    def _input_name(self) -> str:
+        return getattr(self.model, "main_input_name", "pixel_values")
+
+    def _check_batch_size(self, name: str, loader: Loader, expected: int) -> None:
+        if loader.batch_size != expected:
+            raise ValueError(
+                f"{name}_dataset: its batches have {loader.batch_size} samples, but the arguments say "
+                f"per_device_{name}_batch_size={expected}: give both the same number"
+            )
+
+
+class _ToEvaluate(PreparedLoader):
+    """A Loader's batches as a model's arguments."""
+
+    def __init__(self, loader: Loader, input_name: str) -> None:
+        super().__init__(loader)
+        self._input_name = input_name
+
+    def __iter__(self) -> Iterator[Any]:
+        return map(self._arguments, super().__iter__())
+
+    def _arguments(self, batch: Batch) -> dict[str, Any]:
+        return {self._input_name: batch.images, "labels": batch.labels}
+
+
+class _ToTrain(_ToEvaluate, IterableDataset[Any]):
+    """The same for training, with the batch in addition, for its report.
+
+    In a training that is resumed the Trainer drops the batches before by a DataLoader of Accelerate
+    over `dataset`. The Loader does not deliver these again: the DataLoader drops a None for each.
+    """
+
+    # What Accelerate asks for to make that DataLoader.
+    batch_size = None
+    drop_last = False
+    prefetch_factor = None
+
+    def __init__(self, loader: Loader, input_name: str, before: int) -> None:
+        super().__init__(loader, input_name)
+        self.dataset = self  # type: ignore[assignment]
+        self._before = before
+
+    def __iter__(self) -> Iterator[Any]:
+        before, self._before = self._before, 0
+        yield from repeat(None, before)
+        yield from super().__iter__()
+
+    def _arguments(self, batch: Batch) -> dict[str, Any]:
+        return super()._arguments(batch) | {"batch": batch}
+
+
+class _SavesLoader(TrainerCallback):
+    """Writes the Loader's state into each checkpoint that a training can be resumed from."""
+
+    def __init__(self, loader: Loader) -> None:
+        self._loader = loader
+
+    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        if args.should_save and not args.save_only_model:
+            folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
+            torch.save(self._loader.state_dict(), folder / STATE_FILE)
