@@ -24,6 +24,9 @@ class Variant:
 PLAIN = Variant()
 NOISE = Variant(label_noise=0.1)
 IMBALANCE = Variant(imbalance=50)
+# A training of several nodes: its ranks, and the strata that the product gives four nodes of two of them.
+RANKS = 8
+STRATA = 120
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,20 @@ class Cell:
     # Arguments of `shade_load.Daemon`.
     daemon: Mapping[str, Any] = field(default_factory=dict)
     variant: Variant = PLAIN
+    # A batch is trained as by this many ranks that divide it, each with batch norm of its own rows.
+    ranks: int = 1
+
+    @property
+    def baseline(self) -> str:
+        """The cell of permutations that it is compared with."""
+        if self.variant != PLAIN:
+            return f"uniform-{self.variant}"
+        return "uniform" if self.ranks == 1 else f"uniform-ranks-{self.ranks}"
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether nothing but the choice of samples is changed."""
+        return self.baseline == "uniform"
 
     def options(self) -> dict[str, Any]:
         """All but the plan, for a run's record."""
@@ -48,6 +65,7 @@ class Cell:
             "weighted_loss": self.weighted_loss,
             "label_noise": self.variant.label_noise,
             "imbalance": self.variant.imbalance,
+            **({} if self.ranks == 1 else {"ranks": self.ranks}),
         }
 
 
@@ -83,6 +101,17 @@ def _plain() -> list[Cell]:
     ]
 
 
+def _of_ranks() -> list[Cell]:
+    """A training on four nodes of two ranks: one plan for all, each rank's own strata, and strata that move."""
+    strata = {"strata": STRATA}
+    plans = {"": {}, "-strata": strata, "-strata-mix-0.05": strata | {"mix": 0.05}}
+    return [
+        Cell(f"{sampler}-ranks-{RANKS}{name}", {"sampler": sampler} | plan, ranks=RANKS)
+        for sampler in ("uniform", "pads")
+        for name, plan in plans.items()
+    ]
+
+
 def _on(variant: Variant, *names: str) -> list[Cell]:
     plain = {cell.name: cell for cell in _plain()}
     return [
@@ -97,6 +126,7 @@ CELLS: dict[str, Cell] = {
     cell.name: cell
     for cell in (
         *_plain(),
+        *_of_ranks(),
         *_on(NOISE, "uniform", "pads", "replacement", "echo", "infobatch", "pads-weighted", "iis"),
         *_on(IMBALANCE, "uniform", "pads", "replacement", "echo", "infobatch", "pads-weighted", "iis"),
         Cell(f"balanced-{IMBALANCE}", {"sampler": "balanced"}, variant=IMBALANCE),

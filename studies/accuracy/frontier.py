@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from studies.accuracy.cells import CELLS, PLAIN
+from studies.accuracy.cells import CELLS
 from studies.accuracy.results import Run
 from studies.accuracy.settings import SAMPLES_PER_SECOND
 from studies.accuracy.statistics import Difference, difference, on_line
@@ -17,7 +17,7 @@ Runs = Sequence[Run]
 BASELINE = tuple(
     name
     for name, cell in CELLS.items()
-    if dict(cell.plan) == {"sampler": "uniform"} and cell.variant == PLAIN and not cell.daemon
+    if dict(cell.plan) == {"sampler": "uniform"} and cell.is_plain and not cell.daemon
 )
 # The rate of the store at which bytes are counted. A slower store reads a little less: more repeats
 # come while their record is being read.

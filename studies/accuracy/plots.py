@@ -9,7 +9,7 @@ from matplotlib import pyplot
 from matplotlib.axes import Axes
 
 from studies.accuracy import frontier
-from studies.accuracy.cells import CELLS, PLAIN
+from studies.accuracy.cells import CELLS
 from studies.accuracy.results import Run
 from studies.accuracy.settings import CACHE
 from studies.accuracy.statistics import mean
@@ -26,7 +26,7 @@ def write(cells: Mapping[str, Sequence[Run]], title: str, file: Path) -> None:
     """Writes an SVG: the same bytes for the same records."""
     figure, (over_bytes, over_samples, by_epoch) = pyplot.subplots(1, 3, figsize=(14, 4.5), layout="constrained")
     figure.suptitle(title)
-    plain = {name: cells[name] for name, cell in CELLS.items() if cell.variant == PLAIN and cells.get(name)}
+    plain = {name: cells[name] for name, cell in CELLS.items() if cell.is_plain and cells.get(name)}
     for name, runs in plain.items():
         _point(over_samples, name, runs, sum(run["samples_trained"] for run in runs) / len(runs) / 1000)
         read = frontier.bytes_read(runs, CACHE, frontier.own_policy(runs))

@@ -99,8 +99,8 @@ def _accuracy(cells: Cells) -> list[str]:
     head = ("cell", "seeds", "accuracy, %", "beside permutations, points", "", "samples trained, of N", "bytes, of N")
     rows = []
     for name, runs in _ordered(cells):
-        baseline = cells.get(_baseline_of(name), ())
-        beside = None if name == _baseline_of(name) else difference(frontier.accuracies(runs), frontier.accuracies(baseline))
+        baseline = cells.get(CELLS[name].baseline, ())
+        beside = None if name == CELLS[name].baseline else difference(frontier.accuracies(runs), frontier.accuracies(baseline))
         rows.append(
             (
                 f"`{name}`",
@@ -117,8 +117,8 @@ def _accuracy(cells: Cells) -> list[str]:
         "",
         *_table(head, rows),
         *_prose(
-            f"Bytes are those that the daemon read with a cache of {CACHE_SHOWN}, live, in passes over the data. Cells of a variant "
-            "stand beside the permutations of that variant."
+            f"Bytes are those that the daemon read with a cache of {CACHE_SHOWN}, live, in passes over the data. Cells of a variant, "
+            "or of several ranks, stand beside the permutations of that."
         ),
     ]
 
@@ -127,7 +127,7 @@ def _bytes(cells: Cells) -> list[str]:
     head = ("cell", *(f"c = {cache}: passes" for cache in CACHES), *(f"c = {cache}: points" for cache in CACHES))
     rows = []
     for name, runs in _ordered(cells):
-        if not _is_recorded(runs) or not _is_plain(name):
+        if not _is_recorded(runs) or not CELLS[name].is_plain:
             continue
         read = [frontier.bytes_read(runs, cache, frontier.own_policy(runs)) for cache in CACHES]
         if None in read:
@@ -153,7 +153,7 @@ def _times(cells: Cells) -> list[str]:
     rows = []
     unit = _mean(frontier.compute_time(run) for run in cells.get("uniform", ()))
     for name, runs in _ordered(cells):
-        if not _is_recorded(runs) or not _is_plain(name) or not unit:
+        if not _is_recorded(runs) or not CELLS[name].is_plain or not unit:
             continue
         times = [frontier.time_taken(runs, rate, CACHE, frontier.own_policy(runs)) for rate in RATES]
         if None in times:
@@ -273,14 +273,6 @@ def _missing(cells: Cells) -> list[str]:
 
 def _ordered(cells: Cells) -> list[tuple[str, Sequence[Run]]]:
     return [(name, cells[name]) for name in CELLS if cells.get(name)]
-
-
-def _baseline_of(name: str) -> str:
-    return "uniform" if _is_plain(name) else f"uniform-{CELLS[name].variant}"
-
-
-def _is_plain(name: str) -> bool:
-    return str(CELLS[name].variant) == "plain"
 
 
 def _is_recorded(runs: Sequence[Run]) -> bool:

@@ -138,6 +138,8 @@ class Training:
         torch.manual_seed(seed)
         network = recipe.network(len(loader.classes))
         self.network = network.to(recipe.device, memory_format=torch.channels_last)
+        self.ranks = cell.ranks
+        self.norms = [module for module in network.modules() if isinstance(module, nn.BatchNorm2d)]
         self.optimizer = torch.optim.SGD(
             self.network.parameters(), 0.0, momentum=recipe.momentum, nesterov=True, weight_decay=recipe.weight_decay
         )
@@ -183,7 +185,19 @@ class Training:
             group["lr"] = self.recipe.rate(done)
 
     def _losses(self, batch: Batch) -> Tensor:
-        return nn.functional.cross_entropy(self._logits(batch.images), batch.labels, reduction="none")
+        """Losses by row. Row i is of rank i mod W, as in a training with that many ranks: batch norm has the statistics of
+        a rank's own rows, and what it remembers for tests is rank 0's, as under DDP."""
+        losses = torch.empty(len(batch.labels), device=self.recipe.device)
+        momenta = [norm.momentum for norm in self.norms]
+        for rank in range(self.ranks):
+            for norm, momentum in zip(self.norms, momenta, strict=True):
+                norm.momentum = momentum if rank == 0 else 0.0
+            rows = slice(rank, None, self.ranks)
+            logits = self._logits(batch.images[rows])
+            losses[rows] = nn.functional.cross_entropy(logits, batch.labels[rows], reduction="none")
+        for norm, momentum in zip(self.norms, momenta, strict=True):
+            norm.momentum = momentum
+        return losses
 
     def _logits(self, images: Tensor) -> Tensor:
         # Floats about zero, of about unit size.

@@ -12,10 +12,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from shade_load import Daemon, Plan
 from torchvision.datasets import ImageFolder
 
-from studies.accuracy import frontier, report, results, training
+from studies.accuracy import data, frontier, report, results, training
 from studies.accuracy.cells import CELLS, PLAIN, Variant, in_order_of_runs
 from studies.accuracy.recipes import RECIPES
 from studies.accuracy.statistics import difference, mean, on_line
@@ -203,6 +204,32 @@ class TestRuns:
         assert first["ids_sha256"] == again["ids_sha256"] == over_lru["ids_sha256"] != other["ids_sha256"]
         assert first["test_accuracy"] == again["test_accuracy"] == over_lru["test_accuracy"]
         assert first["simulated"] is None
+
+    def test_each_rank_has_its_strata_and_its_own_batch_norm(self, folder: Path, tmp_path: Path) -> None:
+        cell, recipe = CELLS["uniform-ranks-8-strata"], replace(RECIPES[RECIPE], epochs=2, batch_size=32)
+        train_set, _ = data.prepared("cifar10", PLAIN, folder)
+        of_rank: dict[int, set[int]] = {rank: set() for rank in range(cell.ranks)}
+        with training.loader_of(recipe, cell, 1, 2, train_set, tmp_path / "socket") as loader:
+            run = training.Training(recipe, cell, loader, 1, 2)
+            for epoch in range(2):
+                for batch in loader:
+                    for rank, ids in of_rank.items():
+                        ids.update(batch.ids[rank :: cell.ranks].tolist())
+                    loader.report(batch, np.zeros(len(batch.ids), np.float32))
+            assert sum(map(len, of_rank.values())) == len(set().union(*of_rank.values())) == 400
+            run.network.train()
+            batch = next(iter(loader))
+            losses = run._losses(batch)
+            alone = {norm: norm.running_mean.clone() for norm in run.norms}
+            other = training.Training(recipe, replace(cell, ranks=1), loader, 1, 2)
+            other.network.train()
+            for rank in (0, 3):
+                rows = slice(rank, None, cell.ranks)
+                logits = other._logits(batch.images[rows])
+                expected = torch.nn.functional.cross_entropy(logits, batch.labels[rows], reduction="none")
+                assert torch.equal(losses[rows], expected)
+                if rank == 0:
+                    assert all(map(torch.equal, alone.values(), (norm.running_mean for norm in other.norms)))
 
     def test_shorter_epochs_are_the_schedules(self, folder: Path) -> None:
         run = run_of(folder, "infobatch", seed=1)
