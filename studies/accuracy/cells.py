@@ -24,7 +24,7 @@ class Variant:
 PLAIN = Variant()
 NOISE = Variant(label_noise=0.1)
 IMBALANCE = Variant(imbalance=50)
-# A training of several nodes: its ranks, and the strata that the product gives four nodes of two of them.
+# A training of several nodes: its ranks, and the strata that four nodes of two of them have.
 RANKS = 8
 STRATA = 120
 
