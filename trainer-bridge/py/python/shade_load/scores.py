@@ -22,7 +22,7 @@ from . import _native
 _PAUSE_SECONDS = 0.05
 # How long closing waits for the thread, which may be sending.
 _CLOSING_SECONDS = 2.0
-# The group of leaders that was made last, with the default group and the leaders that it was made for.
+# The group of leaders that was made last, with the default group and leaders that it is for.
 _group: tuple[Any, tuple[int, ...], Any] | None = None
 
 
