@@ -4,27 +4,40 @@
 //! Rackoff, 1988). A result beyond `len` goes in again until it is below (cycle walking: Black and
 //! Rogaway, "Ciphers with arbitrary finite domains", 2002). The numbers are those of the next power
 //! of four, so four passes are needed at most, on average. It takes whole numbers only, so it is
-//! the same on every machine.
+//! the same on every machine. The rounds' hashes of all half numbers are made once: a plan inverts
+//! every number of its strata, and a look into a table that fits the CPU's cache is far faster.
+
+use std::sync::Arc;
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 const ROUNDS: u8 = 4;
 
 /// A bijection of `0..len`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(super) struct Bijection {
     len: u32,
     /// Bits of half a number, at most 16.
     half_bits: u32,
-    key: [u64; 2],
+    key: u128,
+    /// By round and half number: its hash, as long as that.
+    mixed: Arc<[u16]>,
 }
+
+impl PartialEq for Bijection {
+    fn eq(&self, other: &Self) -> bool {
+        (self.len, self.key) == (other.len, other.key)
+    }
+}
+
+impl Eq for Bijection {}
 
 impl Bijection {
     /// The bijection of `0..len` with this key.
-    #[expect(clippy::cast_possible_truncation, reason = "the low and the high half of the key")]
     pub(super) fn new(len: u32, key: u128) -> Self {
-        let bits = u32::BITS - len.saturating_sub(1).leading_zeros();
-        Self { len, half_bits: bits.div_ceil(2), key: [key as u64, (key >> 64) as u64] }
+        let half_bits = (u32::BITS - len.saturating_sub(1).leading_zeros()).div_ceil(2);
+        let halves = |round| (0..1 << half_bits).map(move |half| hash_of_half(half, round, key, half_bits));
+        Self { len, half_bits, key, mixed: (0..ROUNDS).flat_map(halves).collect() }
     }
 
     /// Where `number`, which is below the length, goes.
@@ -62,15 +75,19 @@ impl Bijection {
         }
     }
 
-    /// A hash of half a number, as long as that.
-    #[expect(clippy::cast_possible_truncation, reason = "the low bits of a hash")]
     fn mixed(&self, half: u32, round: u8) -> u32 {
-        let [a, b, c, d] = half.to_le_bytes();
-        let [even, odd] = self.key;
-        let key = if round.is_multiple_of(2) { even } else { odd };
-        let hash = xxh3_64_with_seed(&[a, b, c, d, round], key);
-        hash as u32 & ((1 << self.half_bits) - 1)
+        let at = (usize::from(round) << self.half_bits) | half as usize;
+        self.mixed.get(at).copied().map_or(0, u32::from)
     }
+}
+
+/// A hash of half a number in a round, as long as that.
+#[expect(clippy::cast_possible_truncation, reason = "halves of the key, and the low bits of a hash")]
+fn hash_of_half(half: u32, round: u8, key: u128, half_bits: u32) -> u16 {
+    let [a, b, c, d] = half.to_le_bytes();
+    let key = if round.is_multiple_of(2) { key as u64 } else { (key >> 64) as u64 };
+    let hash = xxh3_64_with_seed(&[a, b, c, d, round], key);
+    (hash as u32 & ((1 << half_bits) - 1)) as u16
 }
 
 #[cfg(test)]
