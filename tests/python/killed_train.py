@@ -1,6 +1,7 @@
 """One rank of a training on two nodes that goes on from the last saved state: notes what it is given.
 
-Arguments: dataset, folder for notes and the state, number of epochs. A line of a note is [epoch, batch, ids, labels].
+Arguments: dataset, folder for notes and the state, number of epochs, sampler. A line of a note is [epoch, batch, ids,
+labels].
 """
 
 import json
@@ -20,7 +21,7 @@ STEP_SECONDS = 0.02
 
 
 def main() -> None:
-    dataset, out, epochs = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
+    dataset, out, epochs, plan = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]), Plan(sampler=sys.argv[4])
     torch.set_num_threads(1)
     torch.distributed.init_process_group("gloo")
     rank = torch.distributed.get_rank()
@@ -28,7 +29,7 @@ def main() -> None:
     state = out / "state"
     daemon = Daemon(job="killed", linger=20)
     with (
-        Loader(dataset, BATCH, cache="50%", plan=Plan(sampler="uniform"), daemon=daemon) as loader,
+        Loader(dataset, BATCH, cache="50%", plan=plan, daemon=daemon) as loader,
         (out / f"note-{rank}-{time.time_ns()}-{os.getpid()}").open("w") as note,
     ):
         if state.exists():
@@ -37,6 +38,7 @@ def main() -> None:
             for taken, batch in enumerate(loader, start=1):
                 note.write(json.dumps([epoch, batch.index, batch.ids.tolist(), batch.labels.tolist()]) + "\n")
                 note.flush()
+                loader.report(batch, [float(sample * 37 % 101) for sample in batch.ids.tolist()])
                 time.sleep(STEP_SECONDS)
                 # The gradient's sum goes over gloo: a rank that is gone is an error here.
                 model(torch.ones(1, 1)).sum().backward()
