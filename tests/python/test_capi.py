@@ -28,7 +28,7 @@ class BatchInfo(ctypes.Structure):
     """`shade_batch_info`."""
 
     _fields_ = [("size", c_size_t)] + [
-        (name, c_uint32) for name in ("epoch", "index", "rows", "hits", "misses", "skipped", "substituted")
+        (name, c_uint32) for name in ("epoch", "index", "rows", "hits", "misses", "skipped", "substituted", "reserved")
     ]
 
 

@@ -180,6 +180,22 @@ def test_a_saved_epoch_goes_on_where_it_was(dataset: packed.Packed, sampler: str
         assert {batch.epoch for batch in loader} == {2}
 
 
+def test_a_state_goes_on_in_an_iterator_that_has_given_nothing_and_in_the_next(dataset: packed.Packed) -> None:
+    with open_loader(dataset, "unbegun-state", UNIFORM) as loader:
+        whole = ids(loader)
+        loader.set_epoch(0)
+        next(iter(loader))
+        state = loader.state_dict()
+        for begins_before in (True, False):
+            loader.set_epoch(5)
+            unused = iter(loader) if begins_before else None
+            loader.load_state_dict(state)
+            if not begins_before:
+                unused = iter(loader)
+            assert unused is not None
+            assert ids(loader) == whole[1:]
+
+
 def test_a_state_between_epochs_starts_the_next(dataset: packed.Packed) -> None:
     with open_loader(dataset, "between", UNIFORM) as loader:
         train(loader)

@@ -75,7 +75,8 @@ def test_it_has_the_package_the_programs_and_the_licences(wheel: Path) -> None:
         licences = f"shade_load-{version}.dist-info/licenses/licenses"
         notices = archive.read(f"{licences}/THIRD-PARTY.txt").decode()
         assert archive.read(f"{licences}/LICENSE") == (ROOT / "LICENSE").read_bytes()
-    sources = {f"shade_load/{file.name}" for file in PACKAGE.iterdir() if file.suffix in (".py", ".pyi", ".typed")}
+    files = [file for file in PACKAGE.rglob("*") if file.suffix in (".py", ".pyi", ".typed")]
+    sources = {str(file.relative_to(PACKAGE.parent)) for file in files}
     programs = {f"shade_load-{version}.data/scripts/{name}" for name in ("shade-load", "shade-pack")}
     others = {name for name in entries if ".dist-info/" not in name}
     assert others == sources | programs | {"shade_load/_native.abi3.so"}

@@ -4,12 +4,21 @@ use shade_formats::control::JobSpec;
 
 use crate::plan::Part;
 
+/// What other nodes know of a score.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Known {
+    Yes,
+    /// It was told, and nobody knows yet whether all have heard it.
+    Told,
+    No,
+}
+
 /// What a job with ranks on other nodes needs to know of these.
 pub(super) struct SharedScores {
     /// The ranks here.
     pub(super) part: Part,
-    /// By sample: its score has changed since the last epoch was drawn.
-    pub(super) changed: Vec<bool>,
+    /// By sample: what the others know of its score.
+    pub(super) known: Vec<Known>,
     /// The lists of the epoch that was drawn last.
     pub(super) lists: Lists,
     /// What the others are told of it.
@@ -47,7 +56,7 @@ impl SharedScores {
         let is_told = plan.depends_on_its_node() && !cannot;
         (is_told && spec.local_ranks() < spec.world_size).then(|| Self {
             part: Part::of(Vec::new(), spec.world_size),
-            changed: vec![false; samples as usize],
+            known: vec![Known::Yes; samples as usize],
             lists: Lists::default(),
             told: Vec::new(),
         })

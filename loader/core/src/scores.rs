@@ -9,7 +9,7 @@ use crate::action::Action;
 use crate::brain::Core;
 use crate::event::SessionId;
 use crate::job::Job;
-use crate::lists::{Lists, SharedScores};
+use crate::lists::{Known, Lists, SharedScores};
 use crate::memory::Memory;
 use crate::plan::{Part, Plan};
 use crate::plan_digest::plan_digest;
@@ -65,13 +65,22 @@ impl Job {
 
     /// The sample has another score.
     pub(super) fn has_scored(&mut self, sample: SampleId) {
-        let changed = self.shared_scores.as_mut().and_then(|shared| shared.changed.get_mut(sample.index()));
-        changed.into_iter().for_each(|changed| *changed = true);
+        let known = self.shared_scores.as_mut().and_then(|shared| shared.known.get_mut(sample.index()));
+        known.into_iter().for_each(|known| *known = Known::No);
     }
 
     /// A plan was drawn, after epoch `ended`. Prepares what the others are told.
     pub(super) fn note_lists(&mut self, plan: &Plan, ended: Option<u32>, by_losses: bool, content_id: u128) {
         let Some(mut shared) = self.shared_scores.take() else { return };
+        // All nodes decide together whether they tell, so what came from all went to all.
+        let was_told = shared.lists.all().is_some_and(|all| !all.is_empty());
+        for known in &mut shared.known {
+            *known = match *known {
+                Known::No => Known::Told,
+                Known::Told if was_told => Known::Yes,
+                as_before => as_before,
+            };
+        }
         let strata = &self.strata;
         let (mut crcs, mut of) = (vec![None; strata.count() as usize], Vec::new());
         for (seat, crc) in plan.lists(strata.count()) {
@@ -79,7 +88,7 @@ impl Job {
             crcs.get_mut(stratum as usize).into_iter().for_each(|slot| *slot = Some(crc));
             let member = |id: SampleId| Member {
                 delivered: ended.is_some() && self.importance.last_epoch(id) == ended,
-                score: (shared.changed.get(id.index()) == Some(&true))
+                score: (shared.known.get(id.index()) == Some(&Known::Told))
                     .then(|| step_of_score(self.importance.score(id)))
                     .flatten(),
             };
@@ -96,7 +105,6 @@ impl Job {
             of,
         };
         shared.told = scores.to_bytes();
-        shared.changed.fill(false);
         shared.lists = Lists { epoch: plan.epoch, by_losses, crcs };
         self.shared_scores = Some(shared);
     }
@@ -104,7 +112,7 @@ impl Job {
     /// A state was loaded, which all nodes have.
     pub(super) fn forget_lists(&mut self) {
         if let Some(shared) = &mut self.shared_scores {
-            shared.changed.fill(false);
+            shared.known.fill(Known::Yes);
             (shared.lists, shared.told) = (Lists::default(), Vec::new());
         }
     }
@@ -113,6 +121,10 @@ impl Job {
         let Some(shared) = &mut self.shared_scores else {
             return Err("scores of another node, which this job has no use for".to_owned());
         };
+        if shared.lists.crcs.is_empty() {
+            // A state was loaded since it was told: the table is that of the state.
+            return Ok(());
+        }
         let own = (content_id, plan_digest(&self.spec.plan), self.strata.count());
         let theirs = (scores.content_id, scores.plan_digest, scores.strata);
         if own != theirs {

@@ -150,11 +150,13 @@ fn a_list_that_was_drawn_from_other_scores_is_refused() {
     let groups = groups(&[2, 2]);
     let mut two = nodes(plan, &groups);
     run(&mut two, &groups, (0, 0));
-    // Nobody tells what was learned in epoch 0.
     run(&mut two, &groups, (1, 0));
-    run(&mut two, &groups, (2, 0));
-    tell_all(&mut two, &groups, 2);
-    let state = two[0].save(2, 1);
+    let mut scores = Scores::from_bytes(&told(&mut two[1], &groups[1], 1), SAMPLES).unwrap();
+    for member in scores.of.iter_mut().flat_map(|of| &mut of.members) {
+        member.score = member.score.map(|score| u16::MAX - score);
+    }
+    two[0].step(Event::TakeScores { session: 0, bytes: scores.to_bytes() });
+    let state = two[0].save(1, 1);
     let mut other = node(plan, 1, &[0]);
     other.step(Event::LoadState { strata: 0, session: 0, bytes: state.clone() });
     let text = other.failed.pop().unwrap();
@@ -162,6 +164,41 @@ fn a_list_that_was_drawn_from_other_scores_is_refused() {
     // Its own node takes it.
     let mut same = node(plan, 4, &[0, 1]);
     assert_eq!(same.load(&state).first_batch, 1);
+}
+
+/// What nobody heard is told again with the next epoch.
+#[test]
+fn an_exchange_that_was_given_up_is_made_up_for() {
+    let plan = PlanSpec { sampler: Sampler::Pads, strata: 12, cover: 0, ..PlanSpec::default() };
+    let groups = groups(&[2, 2]);
+    let mut two = nodes(plan, &groups);
+    run(&mut two, &groups, (0, 0));
+    run(&mut two, &groups, (1, 0));
+    run(&mut two, &groups, (2, 0));
+    tell_all(&mut two, &groups, 2);
+    let state = two[0].save(2, 1);
+    let mut other = node(plan, 1, &[0]);
+    other.load(&state);
+    assert!(other.failed.is_empty(), "{:?}", other.failed);
+}
+
+/// What was told before a state was loaded is not of that state.
+#[test]
+fn scores_that_come_after_a_state_was_loaded_change_nothing() {
+    let plan = PlanSpec { sampler: Sampler::Pads, strata: 12, ..PlanSpec::default() };
+    let groups = groups(&[2, 2]);
+    let mut two = nodes(plan, &groups);
+    run(&mut two, &groups, (0, 0));
+    tell_all(&mut two, &groups, 0);
+    let early = two[0].save(0, 1);
+    run(&mut two, &groups, (1, 0));
+    let late = told(&mut two[1], &groups[1], 1);
+    let mut restored = node(plan, 4, &[0, 1]);
+    restored.load(&early);
+    let before = restored.save(0, 1);
+    restored.step(Event::TakeScores { session: 0, bytes: late });
+    assert!(restored.failed.is_empty());
+    assert_eq!(restored.save(0, 1), before);
 }
 
 #[test]

@@ -58,6 +58,8 @@ typedef struct shade_batch_info {
   uint32_t skipped;
   // Rows that stand in for bad samples.
   uint32_t substituted;
+  // 0.
+  uint32_t reserved;
 } shade_batch_info;
 
 #ifdef __cplusplus

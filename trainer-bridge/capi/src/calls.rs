@@ -9,7 +9,7 @@
 use std::ffi::{c_char, c_int, c_void};
 use std::mem::MaybeUninit;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
@@ -20,6 +20,7 @@ use crate::codes::{SHADE_END, SHADE_OK, SHADE_TIMEOUT};
 use crate::fault::{Fault, answer, last};
 use crate::memory::{allocated, drop_box, given, null, put, put_text, text};
 use crate::options::{Wanted, read};
+use crate::position::Position;
 
 /// One rank attached to a dataset's daemon.
 pub struct shade_session {
@@ -27,7 +28,7 @@ pub struct shade_session {
     dataset: PathBuf,
     buffered: bool,
     /// The epoch, and its next batch that is not delivered.
-    position: Mutex<(u32, u32)>,
+    position: Position,
 }
 
 /// A delivered batch. Its memory goes back to the daemon with it and the last of its tensors.
@@ -54,6 +55,8 @@ pub struct shade_batch_info {
     pub skipped: u32,
     /// Rows that stand in for bad samples.
     pub substituted: u32,
+    /// 0.
+    pub reserved: u32,
 }
 
 /// Version of this interface: 1. Another one does not fit programs of this header.
@@ -84,13 +87,15 @@ pub extern "C" fn shade_open(
     out: Option<&mut MaybeUninit<*mut shade_session>>,
 ) -> c_int {
     answer(|| {
+        let out = given(out, "out")?;
         let (folder, options) = (text(dataset, "dataset")?, text(options_json, "options_json")?);
         let dataset = std::fs::canonicalize(folder)
             .map_err(|error| Fault::usage(format!("dataset: {folder}: {error}")))?;
         let Wanted { job, rank, spec, options, buffered } = read(options, &dataset)?;
         let session = Session::connect(&dataset, &job, rank, spec, &options)?;
-        let opened = shade_session { session, dataset, buffered, position: Mutex::default() };
-        put(out, "out", Box::into_raw(Box::new(opened)))
+        let opened = shade_session { session, dataset, buffered, position: Position::default() };
+        out.write(Box::into_raw(Box::new(opened)));
+        Ok(SHADE_OK)
     })
 }
 
@@ -129,7 +134,7 @@ pub extern "C" fn shade_start_epoch(session: Option<&shade_session>, epoch: u32,
     answer(|| {
         let session = given(session, "session")?;
         session.session.start_epoch(epoch, first_batch)?;
-        session.stand_at((epoch, first_batch));
+        session.position.stand_at(epoch, first_batch);
         Ok(SHADE_OK)
     })
 }
@@ -152,19 +157,18 @@ pub extern "C" fn shade_next(
             match session.session.next(most.saturating_sub(begun.elapsed()))? {
                 Next::Batch(batch) => {
                     let facts = batch.descriptor();
-                    session.stand_at((facts.epoch, facts.batch.saturating_add(1)));
+                    session.position.took(facts.epoch, facts.batch);
                     out.write(Box::into_raw(Box::new(shade_batch { batch: Arc::new(batch) })));
                     return Ok(SHADE_OK);
                 }
                 Next::EpochEnd => {
-                    let (epoch, _) = session.position();
-                    session.stand_at((epoch.saturating_add(1), 0));
+                    session.position.ended();
                     return Ok(SHADE_END);
                 }
                 // A signal ends a wait early.
                 Next::Pending if begun.elapsed() < most => {}
                 Next::Pending => {
-                    let (epoch, batch) = session.position();
+                    let (epoch, batch) = session.position.next();
                     let text = format!("no batch {batch} of epoch {epoch} within {timeout_s} s");
                     return Err(Fault { code: SHADE_TIMEOUT, text });
                 }
@@ -193,6 +197,7 @@ pub extern "C" fn shade_batch_describe(batch: Option<&shade_batch>, info: *mut s
             misses: facts.misses,
             skipped: facts.skipped,
             substituted: facts.substituted,
+            reserved: 0,
         };
         if known.size < size_of::<usize>() {
             return Err(Fault::usage(format!("info: size is {size}; set it to sizeof(shade_batch_info)")));
@@ -271,11 +276,11 @@ pub extern "C" fn shade_report(
         if n > facts.records as usize {
             return Err(Fault::usage(format!("n: got {n} losses for a batch of {}", facts.records)));
         }
-        if losses.is_null() {
+        if losses.is_null() && n > 0 {
             return Err(null("losses"));
         }
         // SAFETY: not null, hence by the header's contract the address of `n` floats.
-        let losses = unsafe { std::slice::from_raw_parts(losses, n) };
+        let losses = if n == 0 { &[] } else { unsafe { std::slice::from_raw_parts(losses, n) } };
         session.session.report(facts.epoch, facts.batch, losses)?;
         Ok(SHADE_OK)
     })
@@ -308,10 +313,12 @@ pub extern "C" fn shade_save(
 ) -> c_int {
     answer(|| {
         let session = given(session, "session")?;
-        let (epoch, batch) = session.position();
+        let (state, len) = (given(state, "state")?, given(len, "len")?);
+        let (epoch, batch) = session.position.next();
         let bytes = session.session.save_state(epoch, batch)?;
-        put(len, "len", bytes.len())?;
-        put(state, "state", allocated(&bytes)?)
+        state.write(allocated(&bytes)?);
+        len.write(bytes.len());
+        Ok(SHADE_OK)
     })
 }
 
@@ -327,15 +334,17 @@ pub extern "C" fn shade_load(
 ) -> c_int {
     answer(|| {
         let session = given(session, "session")?;
+        let (epoch, first_batch) = (given(epoch, "epoch")?, given(first_batch, "first_batch")?);
         if state.is_null() {
             return Err(null("state"));
         }
         // SAFETY: not null, hence by the header's contract the address of `len` bytes.
         let bytes = unsafe { std::slice::from_raw_parts(state, len) };
         let resumed = session.session.load_state(bytes, 0)?;
-        session.stand_at((resumed.epoch, resumed.first_batch));
-        put(epoch, "epoch", resumed.epoch)?;
-        put(first_batch, "first_batch", resumed.first_batch)
+        session.position.stand_at(resumed.epoch, resumed.first_batch);
+        epoch.write(resumed.epoch);
+        first_batch.write(resumed.first_batch);
+        Ok(SHADE_OK)
     })
 }
 
@@ -358,16 +367,6 @@ pub extern "C" fn shade_payload(
 pub extern "C" fn shade_free(memory: *mut c_void) {
     // SAFETY: by the header's contract null or from `allocated`, not freed before.
     unsafe { libc::free(memory) };
-}
-
-impl shade_session {
-    fn position(&self) -> (u32, u32) {
-        *self.position.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn stand_at(&self, position: (u32, u32)) {
-        *self.position.lock().unwrap_or_else(PoisonError::into_inner) = position;
-    }
 }
 
 fn put_tensor(

@@ -9,4 +9,5 @@ pub mod codes;
 mod fault;
 mod memory;
 mod options;
+mod position;
 mod transforms;

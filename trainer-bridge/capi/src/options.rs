@@ -202,7 +202,10 @@ impl Daemon {
                 return Ok(());
             }
             "hedge" if *value == Value::Bool(false) => return Ok(()),
-            "hedge" => ("hedge", "yes".to_owned()),
+            "hedge" if *value == Value::Bool(true) => ("hedge", "yes".to_owned()),
+            "hedge" => {
+                return Err(Fault::usage(format!("daemon: hedge: got {value}, expected true or false")));
+            }
             "linger" => ("linger", format!("{:.3}s", seconds(name, value)?.as_secs_f64())),
             "tier_cache" => ("tier-cache", bytes(name, value)?.to_string()),
             "decode_once" => ("decode-once", bytes(name, value)?.to_string()),

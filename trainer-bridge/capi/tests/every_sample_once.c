@@ -68,6 +68,8 @@ int main(int count, char **arguments) {
         kept = batch;
     }
     if (code != SHADE_END) check(code, "shade_next");
+    /* It stays at its end. */
+    if (shade_next(session, 60.0, &batch) != SHADE_END) return 10;
     uint8_t *state = NULL;
     size_t len = 0;
     check(shade_save(session, &state, &len), "shade_save");

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{Event, KeyCode, KeyEvent, KeyModifiers, poll, read};
+use ratatui::widgets::{Paragraph, Wrap};
 
 use super::cli::Top;
 use super::error::TopError;
@@ -50,12 +51,18 @@ fn once(args: &Top, out: &mut impl Write) -> Result<(), TopError> {
     if failed > 0 { Err(AskError::Some { failed, all }.into()) } else { Ok(()) }
 }
 
+/// More looks are no use, and cost the daemon time.
+const INTERVAL_MIN: Duration = Duration::from_millis(100);
+
 fn watch(args: &Top, terminal: &mut DefaultTerminal) -> Result<(), TopError> {
     let (mut before, _) = look(args)?;
     let mut shown = (figures(&[], &before), 0);
     loop {
-        terminal.draw(|frame| frame.render_widget(screen(&shown.0, shown.1), frame.area()))?;
-        if is_ended(args.interval)? {
+        terminal.draw(|frame| {
+            let shown = Paragraph::new(screen(&shown.0, shown.1)).wrap(Wrap { trim: false });
+            frame.render_widget(shown, frame.area());
+        })?;
+        if is_ended(args.interval.max(INTERVAL_MIN))? {
             return Ok(());
         }
         let (now, failed) = look(args)?;

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
@@ -39,8 +38,6 @@ STATE_VERSION = 2
 VALIDATION_SUFFIX = ".eval"
 # Share of `Daemon.timeout` after which a rank that makes no Loader is missed: 60 s of 300.
 EXCHANGE_SHARE = 0.2
-# How long a state waits for the scores of other nodes, which come soon after an epoch has begun.
-SCORES_SECONDS = 5.0
 
 
 class Loader:
@@ -219,7 +216,7 @@ class Loader:
         self._session = attach((daemon.job or default_job(self.world_size)) + suffix, or_free_name)
         if placement.seats:
             self._session.seat(placement.seats)
-        self._shares_scores = shares
+        self._leaders = leaders
         if leaders is not None and leaders.has_this_rank:
             self._scores = ScoreExchange(self._session, leaders)
         self.job = self._session.job
@@ -304,7 +301,7 @@ class Loader:
         if self._resumed is not None and self._resumed[0] != self._epoch:
             self._resumed = None
         session.start_epoch(self._epoch, self._resume_at)
-        self._position, self._resume_at = self._resume_at, 0
+        self._position = self._resume_at
         self._asks_for_reports = self._draws_by_loss and self._iteration > 0 and not self._has_reported
         self._has_reported = False
         self._unbegun = True
@@ -361,8 +358,8 @@ class Loader:
     def state_dict(self) -> dict[str, Any]:
         """A state for `load_state_dict`, to continue after the last delivered batch."""
         session = self._open()
-        if self._shares_scores:
-            self._wait_for_scores()
+        if self._leaders is not None:
+            self._leaders.wait(lambda: self.stats()["epoch"]["scores_missing"])
         return {
             "version": STATE_VERSION,
             "content_id": session.content_id,
@@ -397,11 +394,12 @@ class Loader:
             raise ValueError("state: saved with other weights than this Loader's Plan(weights=...)")
         epoch, batch, batches = session.load_state(state["daemon"], self._strata)
         self._epoch, self._position, self._resumed = epoch, batch, (epoch, batches)
+        # An iterator that has given nothing goes on from there, and so does the next one.
+        self._resume_at = batch
         if self._unbegun:
             session.start_epoch(epoch, batch)
         else:
             self._iteration += 1
-            self._resume_at = batch
         if self._scores is not None:
             self._scores.restart()
 
@@ -448,14 +446,6 @@ class Loader:
             RuntimeWarning,
             stacklevel=3,
         )
-
-    def _wait_for_scores(self) -> None:
-        """Waits until the other nodes have told their scores of this epoch, but not for long."""
-        if self._scores is not None and not self._scores.is_running:
-            return
-        deadline = time.monotonic() + SCORES_SECONDS
-        while self.stats()["epoch"]["scores_missing"] and time.monotonic() < deadline:
-            time.sleep(SCORES_SECONDS / 100)
 
     def _open(self) -> _native.Session:
         if self._session is None:

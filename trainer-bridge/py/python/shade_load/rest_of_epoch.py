@@ -35,6 +35,7 @@ class RestOfEpoch(Iterator[Batch]):
             # Between batches: the plan is drawn, and a warning raised as an error loses no batch.
             loader._warn_if_reports_are_missing()
         loader._unbegun = False
+        loader._resume_at = 0
         try:
             native = session.next(loader._timeout)
         except LoaderTimeout as error:

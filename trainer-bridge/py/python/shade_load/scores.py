@@ -12,44 +12,73 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from queue import SimpleQueue
 from typing import Any
 
 from . import _native
+from ._native import ShadeError
 
 # Pause between two looks at whether the other leaders have drawn the epoch.
 _PAUSE_SECONDS = 0.05
 # How long closing waits for the thread, which may be sending.
 _CLOSING_SECONDS = 2.0
-# The group of leaders that was made last, with the default group and leaders that it is for.
-_group: tuple[Any, tuple[int, ...], Any] | None = None
+# How long a state waits for the scores of other nodes, which come soon after an epoch has begun.
+SCORES_SECONDS = 5.0
 
 
 class Leaders:
     """The leaders of all nodes. Every rank of the training makes it, at the same point."""
 
     def __init__(self, leaders: Sequence[int], rank: int, seconds: float) -> None:
-        global _group
         self._distributed: Any = sys.modules["torch.distributed"]
         self._count = len(leaders)
         self.has_this_rank = rank in leaders
-        default = self._distributed.group.WORLD
-        if _group is None or _group[:2] != (default, tuple(leaders)):
-            # For its collectives. Nothing is sent before all leaders are there.
-            timeout = timedelta(seconds=seconds)
-            group = self._distributed.new_group(
-                ranks=list(leaders), backend="gloo", timeout=timeout, group_desc="shade_load scores"
-            )
-            _group = (default, tuple(leaders), group)
-        self._gloo = _group[2]
+        # For its collectives. Nothing is sent before all leaders are there. It is of one Loader:
+        # their threads gather in any order.
+        self._gloo = self._distributed.new_group(
+            ranks=list(leaders), backend="gloo", timeout=timedelta(seconds=seconds), group_desc="shade_load scores"
+        )
         self._store = self._distributed.distributed_c10d._get_default_store()
         # Equal on all ranks, and another one for each Loader.
-        self._number = self._store.add(f"shade_load/leaders/{rank}", 1)
+        number = self._store.add(f"shade_load/leaders/{rank}", 1)
+        self._prefix = f"shade_load/scores/{number}"
+        self._warned = False
+
+    def has_failed(self) -> bool:
+        """Whether a leader has failed, after which nothing is exchanged."""
+        return self._store.check([f"{self._prefix}/failed"])
+
+    def fail(self) -> None:
+        """Lets the others know that this one exchanges nothing any more."""
+        self._store.set(f"{self._prefix}/failed", b"1")
+
+    def wait(self, is_missing: Callable[[], bool]) -> None:
+        """Waits until the other nodes have told their scores, but not for long."""
+        deadline = time.monotonic() + SCORES_SECONDS
+        while is_missing() and not self.has_failed():
+            if time.monotonic() < deadline:
+                time.sleep(SCORES_SECONDS / 100)
+                continue
+            if not self._warned:
+                self._warned = True
+                warnings.warn(
+                    f"the other nodes' scores did not come within {SCORES_SECONDS:g} s: this state goes back to the ranks of "
+                    f"this node only",
+                    RuntimeWarning,
+                    stacklevel=3,
+                )
+            return
+
+    def leave(self) -> None:
+        """Ends the group, if torch.distributed has not ended before."""
+        if self._distributed.is_initialized():
+            self._distributed.destroy_process_group(self._gloo)
 
     def gather(self, occasion: str, mine: bytes, gives_up: Callable[[], bool]) -> list[bytes]:
         """The bytes of all leaders for this one's; nothing if one of them has given up before all had come."""
-        store, prefix = self._store, f"shade_load/scores/{self._number}/{occasion}"
+        store, prefix = self._store, f"{self._prefix}/{occasion}"
         verdict = f"{prefix}/verdict"
 
         def decide(all_come: bytes) -> None:
@@ -60,6 +89,8 @@ class Leaders:
         if store.add(f"{prefix}/count", 1) == self._count:
             decide(b"yes")
         while not store.check([verdict]):
+            if self.has_failed():
+                raise ShadeError("another node has failed to")
             if gives_up():
                 decide(b"no")
             else:
@@ -77,39 +108,41 @@ class ScoreExchange:
     def __init__(self, session: _native.Session, leaders: Leaders) -> None:
         self._session = session
         self._leaders = leaders
-        # Epochs that have begun, each with the number of states loaded before; None at the end.
-        self._begun: SimpleQueue[tuple[int, int] | None] = SimpleQueue()
+        # Epochs that have begun, each with the numbers of states loaded and epochs begun before. At
+        # the end None.
+        self._begun: SimpleQueue[tuple[int, int, int] | None] = SimpleQueue()
         self._last: tuple[int, int] | None = None
-        self._loads = 0
+        self._loads = self._visits = 0
         self._is_closing = False
         self._thread = threading.Thread(target=self._run, name="shade-scores", daemon=True)
         self._thread.start()
-
-    @property
-    def is_running(self) -> bool:
-        """Whether scores are still exchanged: not after a failure."""
-        return self._thread.is_alive()
 
     def begin(self, epoch: int) -> None:
         """An epoch's first batch has come, so it is drawn."""
         if self._last != (self._loads, epoch):
             self._last = (self._loads, epoch)
-            self._begun.put(self._last)
+            self._begun.put((self._loads, self._visits, epoch))
+            self._visits += 1
 
     def restart(self) -> None:
         """A state was loaded, on all ranks."""
         self._loads += 1
+        self._visits = 0
 
     def close(self) -> None:
         self._is_closing = True
         self._begun.put(None)
         self._thread.join(_CLOSING_SECONDS)
+        if not self._thread.is_alive():
+            self._leaders.leave()
 
     def _run(self) -> None:
         while (begun := self._begun.get()) is not None:
             try:
                 self._exchange(begun)
             except Exception as error:
+                with suppress(Exception):
+                    self._leaders.fail()
                 if not self._is_closing:
                     warnings.warn(
                         f"the nodes' scores were not exchanged, and are no more: {error}. The training goes on. A state that it "
@@ -119,11 +152,13 @@ class ScoreExchange:
                     )
                 return
 
-    def _exchange(self, begun: tuple[int, int]) -> None:
-        loads, epoch = begun
+    def _exchange(self, begun: tuple[int, int, int]) -> None:
+        loads, visits, epoch = begun
         mine = self._session.tell_scores(epoch)
         # One that goes on to another epoch, or ends, lets the others go, too.
-        everyone = self._leaders.gather(f"{loads}/{epoch}", mine, lambda: not self._begun.empty())
+        everyone = self._leaders.gather(
+            f"{loads}/{visits}/{epoch}", mine, lambda: not self._begun.empty() or self._loads != loads
+        )
         for scores in everyone:
             if scores and scores != mine:
                 self._session.take_scores(scores)
