@@ -244,10 +244,11 @@ def test_the_daemon_is_looked_for_in_three_places(tmp_path: Path, monkeypatch: p
     program.chmod(0o755)
     assert find_daemon() == program
     monkeypatch.delenv("SHADE_LOAD_BIN")
-    monkeypatch.setattr("shade_load.launch.__file__", str(tmp_path / "package" / "launch.py"))
+    monkeypatch.setattr("importlib.metadata.files", lambda _: [])
+    monkeypatch.setattr("shade_load.launch.__file__", str(tmp_path / "target" / "shade_load" / "launch.py"))
     monkeypatch.setenv("PATH", str(tmp_path))
     assert find_daemon() == program
-    packaged = tmp_path / "package" / "bin" / "shade-load"
+    packaged = tmp_path / "target" / "bin" / "shade-load"
     packaged.parent.mkdir(parents=True)
     program.rename(packaged)
     assert find_daemon() == packaged
