@@ -20,7 +20,9 @@ def main() -> None:
     folder, *options = sys.argv[1:]
     write_notices(PACKAGE / "licenses")
     needed = max(glibc_needed(PACKAGE / "shade_load._native.data/scripts" / name) for name in PROGRAMS)
-    tag = next(version for version in GLIBC if version >= needed)
+    tag = next((version for version in GLIBC if version >= needed), None)
+    if tag is None:
+        sys.exit(f"error: the programs need glibc 2.{needed}, which setup/wheel.py knows no tag for: add it to GLIBC")
     # maturin looks at the module alone, and refuses a tag that promises too much for it.
     maturin = [sys.executable, "-m", "maturin", "build", "--out", folder, "--compatibility", f"manylinux_2_{tag}"]
     subprocess.run([*maturin, "--manifest-path", PACKAGE / "Cargo.toml", *options], check=True)

@@ -72,9 +72,10 @@ class Leaders:
             return
 
     def leave(self) -> None:
-        """Ends the group, if torch.distributed has not ended before."""
+        """Ends the group, if torch.distributed has not ended before, or begun anew."""
         if self._distributed.is_initialized():
-            self._distributed.destroy_process_group(self._gloo)
+            with suppress(ValueError):
+                self._distributed.destroy_process_group(self._gloo)
 
     def gather(self, occasion: str, mine: bytes, gives_up: Callable[[], bool]) -> list[bytes]:
         """The bytes of all leaders for this one's; nothing if one of them has given up before all had come."""
@@ -90,7 +91,7 @@ class Leaders:
             decide(b"yes")
         while not store.check([verdict]):
             if self.has_failed():
-                raise ShadeError("another node has failed to")
+                raise ShadeError("another node could not")
             if gives_up():
                 decide(b"no")
             else:
