@@ -4,14 +4,14 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use shade_core::{Attach, Completion, CoreConfig, FillOrder, Filled, staging_bytes};
+use shade_core::{Attach, Completion, FillOrder, Filled, staging_bytes};
 use shade_formats::control::{Output, Policy};
 use shade_formats::index::Index;
 use shade_reads::blocks::{Arena, FreeList};
 
 use crate::cpu_time::cpu_time;
 use crate::figure::{Figure, Unit};
-use crate::job::job;
+use crate::job::{core_config, job};
 use crate::result::Result;
 use crate::synthetic;
 
@@ -82,20 +82,7 @@ impl Driver {
     fn new(index: &Arc<Index>, cache_bytes: u64, policy: Policy, jobs: u32) -> Result<Self> {
         let arena_bytes = cache_bytes + staging_bytes(index, BLOCK_BYTES, DEPTH);
         let (_, free) = Arena::create(arena_bytes, BLOCK_BYTES)?;
-        let config = CoreConfig {
-            cache_bytes,
-            policy,
-            lookahead: 1.0,
-            reads_max: DEPTH,
-            gap_bytes_max: 0,
-            window_bytes: 0,
-            package_bytes: 0,
-            prefetches_max: 0,
-            hedge: false,
-            block_bytes: BLOCK_BYTES,
-            orders_max: usize::MAX,
-            decoded_bytes: 0,
-        };
+        let config = core_config(cache_bytes, policy, DEPTH, BLOCK_BYTES);
         let core = Core::new(Arc::clone(index), free, config);
         let mut driver = Self { core, jobs, started: Instant::now(), spent: Duration::ZERO };
         for session in 0..jobs {

@@ -1,6 +1,8 @@
-//! The job of every bench: one rank that takes each sample once an epoch, in batches of 256.
+//! The job of every bench: one rank that takes each sample once an epoch, in batches of 256. And the
+//! core of those that measure a core alone.
 
-use shade_formats::control::{JobSpec, OnError, Output, PlanSpec, Tail};
+use shade_core::CoreConfig;
+use shade_formats::control::{JobSpec, OnError, Output, PlanSpec, Policy, Tail};
 
 /// The job, with this output.
 pub(crate) fn job(output: Output) -> JobSpec {
@@ -16,5 +18,23 @@ pub(crate) fn job(output: Output) -> JobSpec {
         on_error: OnError::Raise,
         bad_max: 0.01,
         ring_bytes: 0,
+    }
+}
+
+/// A core that reads each record alone, and nothing ahead.
+pub(crate) fn core_config(cache_bytes: u64, policy: Policy, reads_max: u32, block_bytes: u32) -> CoreConfig {
+    CoreConfig {
+        cache_bytes,
+        policy,
+        lookahead: 1.0,
+        reads_max,
+        gap_bytes_max: 0,
+        window_bytes: 0,
+        package_bytes: 0,
+        prefetches_max: 0,
+        hedge: false,
+        block_bytes,
+        orders_max: usize::MAX,
+        decoded_bytes: 0,
     }
 }

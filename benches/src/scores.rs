@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use shade_core::{Action, Attach, Core, CoreConfig, Event, Samples};
+use shade_core::{Action, Attach, Core, Event, Samples};
 use shade_formats::control::{
     JobSpec, Member, OfStratum, Output, PlanSpec, Policy, Sampler, Scores, strata_for,
 };
@@ -13,7 +13,7 @@ use shade_reads::blocks::{Arena, FreeList};
 
 use crate::cpu_time::timed;
 use crate::figure::{Figure, Unit};
-use crate::job::job;
+use crate::job::{core_config, job};
 use crate::result::Result;
 
 const BLOCK_BYTES: u32 = 512;
@@ -28,20 +28,7 @@ const BYTES_PER_SAMPLE: f64 = 1.6;
 pub(crate) fn run(samples: u32, runs: u32) -> Result<Vec<Figure>> {
     let strata = strata_for(1, NODES, samples);
     let (_, free) = Arena::create(u64::from(BLOCK_BYTES) * 64, BLOCK_BYTES)?;
-    let config = CoreConfig {
-        cache_bytes: 0,
-        policy: Policy::Lookahead,
-        lookahead: 1.0,
-        reads_max: 1,
-        gap_bytes_max: 0,
-        window_bytes: 0,
-        package_bytes: 0,
-        prefetches_max: 0,
-        hedge: false,
-        block_bytes: BLOCK_BYTES,
-        orders_max: usize::MAX,
-        decoded_bytes: 0,
-    };
+    let config = core_config(0, Policy::Lookahead, 1, BLOCK_BYTES);
     let mut core = Core::<FreeList>::new(Arc::new(Equal(samples)), free, config);
     let plan = PlanSpec { sampler: Sampler::Pads, strata, ..PlanSpec::default() };
     let spec = JobSpec { plan, world_size: NODES, ranks_here: 1, ..job(Output::Raw) };
