@@ -1,4 +1,4 @@
-//! The job of every bench: one rank that takes each sample once an epoch, in batches of 256. And the
+//! The job of every bench: one rank that takes each sample once an epoch, in batches of 256. The
 //! core of those that measure a core alone.
 
 use shade_core::CoreConfig;
